@@ -1,7 +1,7 @@
 package v1alpha1
 
 // Broker refers to a broker and to the Secrets that are needed to log in. The Secrets are in the
-// namespace of the object that refers to the broker.
+// namespace of the object that refers to the broker, and have the label yardmaster.dev/broker: "true".
 type Broker struct {
 	// engine of the broker. NATS is NATS JetStream. Asynq is the task queue asynq on Redis or
 	// Valkey; it is experimental, because it depends on how asynq stores its tasks, which asynq
@@ -12,7 +12,8 @@ type Broker struct {
 	BrokerAccess `json:",inline"`
 }
 
-// BrokerAccess refers to the address of a broker and to the credentials for it.
+// BrokerAccess refers to the address of a broker and to the credentials for it. Each Secret needs the
+// label yardmaster.dev/broker: "true".
 type BrokerAccess struct {
 	// urlSecretRef refers to the Secret that contains the URL of the broker, for example
 	// nats://nats.queues:4222 or rediss://redis:6379/0. Separate several URLs by commas.

@@ -17,6 +17,9 @@ const (
 	// LabelSequentialJob is the owner's name, truncated to the 63 characters of a label value,
 	// for label selectors.
 	LabelSequentialJob = Prefix + "sequentialjob"
+	// LabelBroker with the value "true" on a Secret allows the operator to use its content for
+	// brokers and backlog sources.
+	LabelBroker = Prefix + "broker"
 	// LabelStep is the name of the step that a Job runs.
 	LabelStep = Prefix + "step"
 

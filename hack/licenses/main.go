@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -42,14 +43,14 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: licenses <file to write>")
 		os.Exit(2)
 	}
-	if err := writeReport(os.Args[1]); err != nil {
+	if err := writeReport(context.Background(), os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, "licenses:", err)
 		os.Exit(1)
 	}
 }
 
-func writeReport(path string) error {
-	licenses, err := linkedLicenses("./cmd/yardmaster", "./cmd/kubectl-yardmaster")
+func writeReport(ctx context.Context, path string) error {
+	licenses, err := linkedLicenses(ctx, "./cmd/yardmaster", "./cmd/kubectl-yardmaster")
 	if err != nil {
 		return err
 	}
@@ -62,8 +63,8 @@ func writeReport(path string) error {
 }
 
 // linkedLicenses returns the licenses of each module of which the programs link a package.
-func linkedLicenses(programs ...string) (map[string]map[string]bool, error) {
-	list := exec.Command("go", append([]string{"list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}\t{{.Dir}}\t{{$.Dir}}{{end}}{{end}}"}, programs...)...)
+func linkedLicenses(ctx context.Context, programs ...string) (map[string]map[string]bool, error) {
+	list := exec.CommandContext(ctx, "go", append([]string{"list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}\t{{.Dir}}\t{{$.Dir}}{{end}}{{end}}"}, programs...)...)
 	list.Stderr = os.Stderr
 	output, err := list.Output()
 	if err != nil {

@@ -28,7 +28,7 @@ const ns = "team"
 var localDialer = bounded.NewDialer(bounded.Options{AllowLocal: true})
 
 func newSecret(name string, data ...string) *corev1.Secret {
-	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Data: map[string][]byte{}}
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Labels: map[string]string{v1alpha1.LabelBroker: "true"}}, Data: map[string][]byte{}}
 	for i := 0; i < len(data); i += 2 {
 		s.Data[data[i]] = []byte(data[i+1])
 	}
@@ -154,6 +154,11 @@ func TestAnInvalidBrokerIsReported(t *testing.T) {
 	unsupported.Engine = "Pigeon"
 	key := natsBroker("broker")
 	key.URLSecretRef.Key = "address"
+	privateTLS := natsBroker("broker")
+	privateTLS.TLSSecretRef = &v1alpha1.SecretRef{Name: "private"}
+	privateLogin := natsBroker("broker")
+	privateLogin.CredentialsSecretRef = &v1alpha1.SecretRef{Name: "private"}
+	const needsLabel = `Secret "private" is not labeled for use with a broker: kubectl label secret private -n team yardmaster.dev/broker=true`
 	for name, row := range map[string]struct {
 		broker              *v1alpha1.Broker
 		reason, wantMessage string
@@ -165,9 +170,14 @@ func TestAnInvalidBrokerIsReported(t *testing.T) {
 		"empty credentials":              {login, v1alpha1.ReasonSecretInvalid, "none of the keys username"},
 		"a URL of another scheme":        {natsBroker("web"), v1alpha1.ReasonRefusedByBroker, "url has an unsupported scheme"},
 		"an invalid URL with a password": {natsBroker("odd"), v1alpha1.ReasonRefusedByBroker, "url is not a valid URL"},
+		"a URL Secret without the label": {natsBroker("private"), v1alpha1.ReasonSecretInvalid, needsLabel},
+		"a TLS Secret without the label": {privateTLS, v1alpha1.ReasonSecretInvalid, needsLabel},
+		"credentials without the label":  {privateLogin, v1alpha1.ReasonSecretInvalid, needsLabel},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := startManager(t, newSecret("broker", "url", "nats://127.0.0.1:1"), newSecret("empty"),
+			private := newSecret("private", "url", "nats://hidden", "token", "hidden", "ca.crt", "hidden")
+			private.Labels[v1alpha1.LabelBroker] = "false"
+			m := startManager(t, newSecret("broker", "url", "nats://127.0.0.1:1"), newSecret("empty"), private,
 				newSecret("web", "url", "http://broker"), newSecret("odd", "url", "nats://me:hidden@%zz"))
 			err := m.waitForReason(row.broker, row.reason)
 			if !strings.Contains(err.Error(), row.wantMessage) || strings.Contains(err.Error(), "hidden") {

@@ -23,7 +23,7 @@ const clientName = "yardmaster"
 // server did not answer.
 func ReadCredentials(ctx context.Context, liveReader client.Reader, key BrokerKey) (*broker.Credentials, error) {
 	credentials := &broker.Credentials{Name: clientName}
-	data, err := readSecret(ctx, liveReader, key.Namespace, key.URLSecret)
+	data, err := ReadSecret(ctx, liveReader, key.Namespace, key.URLSecret)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func ReadCredentials(ctx context.Context, liveReader client.Reader, key BrokerKe
 }
 
 func readLogin(ctx context.Context, liveReader client.Reader, key BrokerKey, credentials *broker.Credentials) error {
-	data, err := readSecret(ctx, liveReader, key.Namespace, key.CredentialsSecret)
+	data, err := ReadSecret(ctx, liveReader, key.Namespace, key.CredentialsSecret)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func readLogin(ctx context.Context, liveReader client.Reader, key BrokerKey, cre
 
 // readTLS reads a Secret with a CA certificate, a client certificate, or both.
 func readTLS(ctx context.Context, liveReader client.Reader, namespace, name string) (*broker.TLS, error) {
-	data, err := readSecret(ctx, liveReader, namespace, name)
+	data, err := ReadSecret(ctx, liveReader, namespace, name)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,10 @@ func readTLS(ctx context.Context, liveReader client.Reader, namespace, name stri
 	return tls, nil
 }
 
-func readSecret(ctx context.Context, liveReader client.Reader, namespace, name string) (map[string][]byte, error) {
+// ReadSecret returns the content of a Secret with the label v1alpha1.LabelBroker. Without it, those
+// who may create a Queue but not read Secrets could have the content of any Secret of the namespace
+// sent to their own server. Its error is a ConnectionError unless the API server did not answer.
+func ReadSecret(ctx context.Context, liveReader client.Reader, namespace, name string) (map[string][]byte, error) {
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
 		// Objects stored before the schema had a pattern can have one.
 		return nil, invalidSecret("%q is not a valid name of a Secret: use lowercase letters, digits, '-' and '.'", name)
@@ -76,7 +79,11 @@ func readSecret(ctx context.Context, liveReader client.Reader, namespace, name s
 	err := liveReader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, secret)
 	switch apierror.ClassOf(err) {
 	case apierror.None:
-		return secret.Data, nil
+		if secret.Labels[v1alpha1.LabelBroker] == "true" {
+			return secret.Data, nil
+		}
+		return nil, invalidSecret("Secret %[1]q is not labeled for use with a broker: kubectl label secret %[1]s -n %[2]s %[3]s=true",
+			name, namespace, v1alpha1.LabelBroker)
 	case apierror.NotFound:
 		return nil, &ConnectionError{v1alpha1.ReasonSecretNotFound, fmt.Errorf("Secret %q not found", name)} //nolint:staticcheck // kinds are capitalized
 	case apierror.PermissionMissing:

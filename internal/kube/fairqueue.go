@@ -17,9 +17,24 @@ func newFairQueue(
 	delayed := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[reconcile.Request]{
 		Name: controllerName, Queue: queue,
 	})
-	return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{
+	return fairQueue{workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{
 		Name: controllerName, DelayingQueue: delayed,
-	})
+	})}
+}
+
+type fairQueue struct {
+	workqueue.TypedRateLimitingInterface[reconcile.Request]
+}
+
+// Get returns no request after ShutDown. Otherwise the operator would, when it stops, reconcile all
+// waiting objects with a context that has ended.
+func (q fairQueue) Get() (request reconcile.Request, shutdown bool) {
+	request, shutdown = q.TypedRateLimitingInterface.Get()
+	if !shutdown && q.ShuttingDown() {
+		q.Done(request)
+		return reconcile.Request{}, true
+	}
+	return request, shutdown
 }
 
 // namespaceTurns stores the waiting requests: first in, first out within a namespace, and one of

@@ -47,3 +47,14 @@ func TestARequestThatWaitsIsNotAddedAgain(t *testing.T) {
 		t.Errorf("%d requests wait, want 1", queue.Len())
 	}
 }
+
+func TestWaitingObjectsAreNotReconciledAfterTheOperatorStops(t *testing.T) {
+	options := ControllerOptions(1)
+	queue := options.NewQueue("test", options.RateLimiter)
+	queue.Add(requestFor("a", "a"))
+	queue.Add(requestFor("a", "b"))
+	queue.ShutDown()
+	if request, shutdown := queue.Get(); !shutdown {
+		t.Errorf("%s is returned", request)
+	}
+}

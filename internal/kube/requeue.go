@@ -25,10 +25,11 @@ const (
 )
 
 // After a conflict the cache needs a moment to catch up: the first wait is minConflictBackoff.
-// A request that conflicts maxConflicts times in a row fails like any other.
+// Every maxConsecutiveConflicts in a row, which take more than a minute, one fails like any other
+// error and is logged.
 const (
 	minConflictBackoff      = 20 * time.Millisecond
-	maxConflictBackoff      = time.Second
+	maxConflictBackoff      = 5 * time.Second
 	maxConsecutiveConflicts = 20
 )
 
@@ -67,6 +68,7 @@ func RequeueOnConflict(r reconcile.Reconciler) reconcile.Reconciler {
 		}
 		wait := conflicts.When(req)
 		if conflicts.NumRequeues(req) > maxConsecutiveConflicts {
+			conflicts.Forget(req)
 			return ctrl.Result{}, err
 		}
 		return ctrl.Result{RequeueAfter: wait}, nil

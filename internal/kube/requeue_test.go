@@ -67,3 +67,19 @@ func TestConsecutiveConflictsBackOffAndFinallyFail(t *testing.T) {
 		t.Errorf("after a success, a conflict requeued after %s, %v", result.RequeueAfter, got)
 	}
 }
+
+// Each error is logged. The cache may lag for minutes, for example while namespaces are deleted.
+func TestConflictsThatPersistFailAtMostOnceAMinute(t *testing.T) {
+	r := reconcilerReturning(func() error { return ErrStale })
+	waited := time.Duration(0)
+	for range 10 * (maxConsecutiveConflicts + 1) {
+		result, err := r.Reconcile(t.Context(), ctrl.Request{})
+		if waited += result.RequeueAfter; err == nil {
+			continue
+		}
+		if waited < time.Minute {
+			t.Fatalf("a conflict failed after %s", waited)
+		}
+		waited = 0
+	}
+}

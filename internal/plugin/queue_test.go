@@ -30,7 +30,10 @@ func natsQueue(name string, changes ...func(*v1alpha1.Queue)) *v1alpha1.Queue {
 func pauseQueue(q *v1alpha1.Queue) { q.Spec.Paused = true }
 
 func natsSecret(url string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "nats", Namespace: "a"}, Data: map[string][]byte{"url": []byte(url)}}
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "nats", Namespace: "a", Labels: map[string]string{v1alpha1.LabelBroker: "true"}},
+		Data:       map[string][]byte{"url": []byte(url)},
+	}
 }
 
 func TestQueueAndPoolLists(t *testing.T) {

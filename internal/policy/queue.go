@@ -7,8 +7,8 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// EffectiveQueue returns the settings in use for a Queue. Without a broker, the operator's default
-// broker applies.
+// EffectiveQueue returns the settings in use for a Queue, as a copy: the Policies may be those of a
+// cache. Without a broker, the operator's default broker applies.
 func EffectiveQueue(q *v1alpha1.Queue, selected Selection) *v1alpha1.QueueEffective {
 	s := &valueSources{}
 	brokers := layersOf(q.Spec.Broker, selected, func(p *v1alpha1.Policy) *v1alpha1.Broker { return policyDefaults(p).Broker })
@@ -22,7 +22,7 @@ func EffectiveQueue(q *v1alpha1.Queue, selected Selection) *v1alpha1.QueueEffect
 		s.setSource("broker", v1alpha1.FromOperator, "")
 	}
 	effective.Sources = *s
-	return effective
+	return effective.DeepCopy()
 }
 
 // effectiveRateLimit takes the rate limit as a whole, because its fields only make sense together,

@@ -188,3 +188,20 @@ func TestResultDoesNotDependOnTheOrderOfPolicies(t *testing.T) {
 		*got.Retry.MaxAttempts = 99
 	}
 }
+
+func TestEffectiveSettingsDoNotReferToPolicies(t *testing.T) {
+	newPolicy := func() *v1alpha1.Policy {
+		p := &v1alpha1.Policy{}
+		p.Spec.Defaults = &v1alpha1.PolicyDefaults{
+			Broker: &v1alpha1.Broker{Engine: v1alpha1.EngineNATS},
+			Retry:  &v1alpha1.Retry{MaxAttempts: new(int32(3))},
+		}
+		return p
+	}
+	p := newPolicy()
+	effective := EffectiveQueue(&v1alpha1.Queue{}, Selection{p})
+	effective.Broker.Engine, *effective.Retry.MaxAttempts = v1alpha1.EngineAsynq, 7
+	if diff := cmp.Diff(newPolicy(), p); diff != "" {
+		t.Errorf("the Policy was changed (-want +got):\n%s", diff)
+	}
+}

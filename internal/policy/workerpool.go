@@ -8,7 +8,8 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// EffectiveWorkerPool returns the settings in use for a WorkerPool.
+// EffectiveWorkerPool returns the settings in use for a WorkerPool, as a copy: the Policies may be
+// those of a cache.
 func EffectiveWorkerPool(pool *v1alpha1.WorkerPool, selected Selection) *v1alpha1.WorkerPoolEffective {
 	s := &valueSources{}
 	effective := &v1alpha1.WorkerPoolEffective{
@@ -17,7 +18,7 @@ func EffectiveWorkerPool(pool *v1alpha1.WorkerPool, selected Selection) *v1alpha
 		MaxReplicas:    effectiveMaxReplicas(s, pool, selected),
 	}
 	effective.Sources = *s
-	return effective
+	return effective.DeepCopy()
 }
 
 func effectiveDrain(s *valueSources, own *v1alpha1.Drain, selected Selection) *v1alpha1.Drain {

@@ -71,6 +71,11 @@ func (e *evaluation) admitRun() bool {
 		e.decision.Question = &Question{DryRun: jobs}
 		return false
 	}
+	return e.admitAfterDryRun(hasStarted)
+}
+
+// admitAfterDryRun decides with the result of the dry run, as admitRun does.
+func (e *evaluation) admitAfterDryRun(hasStarted bool) bool {
 	refusals := e.Answers.DryRun.Refusals
 	if permanent := findPermanentRefusal(refusals); permanent != nil {
 		message := fmt.Sprintf("step %q: %s", permanent.Step, permanent.Message)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,12 +38,14 @@ const (
 )
 
 func testUpgrade(t *testing.T) {
+	requireNoError(t, undeployOperator(t.Context(), watchedNamespaces))
 	applyManifest(t, baselineManifest)
 	requireNoError(t, waitForOperator(t.Context()))
 	wantOperatorImage(t, baselineImage)
 
 	s := createSequence(t, testbuilder.SequentialJob("upgraded", "").Step("long", untilReleased()).Step("next", shellScript("true")).Obj())
 	pod := s.waitForRunningPod("long")
+	old := createQueueOfBaseline(t)
 	requireNoError(t, deployOperator(t.Context(), watchedNamespaces))
 	requireNoError(t, waitForOperator(t.Context()))
 	wantOperatorImage(t, operatorImage())
@@ -57,6 +60,57 @@ func testUpgrade(t *testing.T) {
 	s.releaseStep("long")
 	s.waitForPhase(v1alpha1.PhaseCompleted)
 	s.wantEachStepOnce()
+	old.wantQueueContinues()
+}
+
+// messagesOfBaseline is the number of messages that are sent before the upgrade.
+const messagesOfBaseline = 5
+
+// createQueueOfBaseline creates a Queue with messages, whose name on the broker is its own, and whose
+// Secret has no label.
+func createQueueOfBaseline(t *testing.T) *queueEnv {
+	t.Helper()
+	env := newQueueEnv(t, watchedNamespace)
+	env.runKubectl("create", "secret", "generic", "old", "--from-literal=url="+env.brokerURL())
+	env.createQueue("mail", func(q *v1alpha1.Queue) {
+		q.Spec.Name, q.Spec.Broker.URLSecretRef.Name, q.Spec.DeletionPolicy = "", "old", v1alpha1.DeletionPurge
+	})
+	env.sendBatch(jobBatch{queue: "mail", run: "job", jobs: messagesOfBaseline, rate: messagesOfBaseline})
+	env.waitUntilQueueHasMessages("mail")
+	return env
+}
+
+func (env *queueEnv) waitUntilQueueHasMessages(name string) {
+	env.t.Helper()
+	env.waitUntil("the Queue "+name+" has the messages", waitTimeout, func() bool {
+		ready := env.getQueue(name).Status.Ready
+		return ready != nil && *ready == messagesOfBaseline
+	})
+}
+
+func (env *queueEnv) getQueue(name string) *v1alpha1.Queue {
+	env.t.Helper()
+	q := &v1alpha1.Queue{}
+	requireNoError(env.t, cluster.Get(env.t.Context(), env.objectKey(name), q))
+	return q
+}
+
+// wantQueueContinues checks that the new version asks for the label of the Secret, and then uses the
+// queue of the baseline.
+func (env *queueEnv) wantQueueContinues() {
+	env.t.Helper()
+	command := []string{"label", "secret", "old", "-n", env.namespace, v1alpha1.LabelBroker + "=true"}
+	env.waitUntil("the Queue asks for the label", waitTimeout, func() bool {
+		ready := meta.FindStatusCondition(env.getQueue("mail").Status.Conditions, v1alpha1.ConditionReady)
+		return ready != nil && ready.Reason == v1alpha1.ReasonSecretInvalid && strings.HasSuffix(ready.Message, "kubectl "+strings.Join(command, " "))
+	})
+	env.runKubectl(command...)
+	env.waitUntilQueueReady("mail")
+	env.waitUntilQueueHasMessages("mail")
+	if name := env.getQueue("mail").Status.Name; name != "mail" {
+		env.t.Errorf("the name on the broker is %s", name)
+	}
+	env.runKubectl("delete", "queue", "mail", "orders")
 }
 
 // applyManifest does what kubectl apply --server-side does.

@@ -87,7 +87,30 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if err := checkNoDeniedWrites(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// checkNoDeniedWrites returns an error if an admission policy denied the operator a write during the
+// tests. None of them provokes that: test/integration does.
+func checkNoDeniedWrites(ctx context.Context) error {
+	metrics, err := clientset.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(metrics)) {
+		isDenial := strings.HasPrefix(line, "apiserver_validating_admission_policy_check_total{") && strings.Contains(line, `enforcement_action="deny"`)
+		for _, policy := range []string{"yardmaster-own-objects", "yardmaster-kube-system"} {
+			if isDenial && strings.Contains(line, `policy="`+policy+`"`) {
+				return fmt.Errorf("the admission policy %s denied the operator a write: %s", policy, line)
+			}
+		}
+	}
+	return nil
 }
 
 // connectAndDeploy connects to the cluster and deploys the operator.

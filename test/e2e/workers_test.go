@@ -357,6 +357,7 @@ func (env *queueEnv) evictPod(pod *corev1.Pod) error {
 func testBrokerCredentialsRotate(t *testing.T) {
 	env := newQueueEnv(t, credentialsNamespace)
 	login := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "login", Namespace: env.namespace}}
+	login.Labels = map[string]string{v1alpha1.LabelBroker: "true"}
 	login.Data = map[string][]byte{"username": []byte("worker"), "password": []byte("first")}
 	requireNoError(t, cluster.Create(t.Context(), login))
 	env.runKubectl("patch", "queue", "orders", "--type=merge", "-p", `{"spec":{"broker":{"credentialsSecretRef":{"name":"login"}}}}`)

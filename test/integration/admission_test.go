@@ -50,7 +50,7 @@ func newRestrictedOperator(t *testing.T) *restrictedOperator {
 // installPolicies creates the admission policies for this ServiceAccount, and waits until they apply.
 func (o *restrictedOperator) installPolicies() {
 	o.t.Helper()
-	manifest := buildOverlay(o.t, o.operator+"-policies", "*", "*", "")
+	manifest := buildOverlay(o.t, o.operator+"-policies", "*", "*", "", "")
 	manifest = strings.ReplaceAll(manifest, "yardmaster-system:", o.operator+":")
 	for _, object := range decodeManifest(o.t, manifest) {
 		if !strings.HasPrefix(object.GetKind(), "ValidatingAdmissionPolicy") || object.GetName() == "yardmaster-namespaces" {

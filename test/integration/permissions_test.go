@@ -112,7 +112,7 @@ func installPermissions(t *testing.T, controllers string, clusterWide bool) *dep
 	if clusterWide {
 		namespaces = "*"
 	}
-	manifest := buildOverlay(t, d.operator, controllers, namespaces, d.reported)
+	manifest := buildOverlay(t, d.operator, controllers, namespaces, "jobreport-openreports", d.reported)
 	manifest = strings.ReplaceAll(manifest, "yardmaster-system", d.operator)
 	for _, object := range bindingsAndRoles(t, manifest) {
 		if object.GetNamespace() == "" {
@@ -133,12 +133,12 @@ func installPermissions(t *testing.T, controllers string, clusterWide bool) *dep
 	return d
 }
 
-// buildOverlay returns the manifests of `make deploy` with the component jobreport-openreports.
-func buildOverlay(t *testing.T, name, controllers, namespaces, reported string) string {
+// buildOverlay returns the manifests of `make deploy`.
+func buildOverlay(t *testing.T, name, controllers, namespaces, components, reported string) string {
 	t.Helper()
 	overlay := filepath.Join("dist", name) // it refers to ../../config
 	t.Cleanup(func() { _ = os.RemoveAll(filepath.Join(repositoryRoot, overlay)) })
-	runInRepository(t, "hack/overlay", overlay, "yardmaster:dev", controllers, namespaces, "jobreport-openreports", reported)
+	runInRepository(t, "hack/overlay", overlay, "yardmaster:dev", controllers, namespaces, components, reported)
 	return runInRepository(t, "kustomize", "build", overlay)
 }
 
@@ -195,7 +195,7 @@ func decodeManifest(t *testing.T, manifest string) (objects []*unstructured.Unst
 }
 
 func TestDisabledControllersHaveNoWebhooks(t *testing.T) {
-	manifest := buildOverlay(t, "webhooks-of-one", "queue", "team-a", "")
+	manifest := buildOverlay(t, "webhooks-of-one", "queue", "team-a", "admission-policy", "")
 	var webhooks []string
 	for _, object := range decodeManifest(t, manifest) {
 		if !strings.HasSuffix(object.GetKind(), "WebhookConfiguration") {

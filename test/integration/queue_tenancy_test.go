@@ -173,3 +173,37 @@ func TestADeletedQueueLeavesTheQueueOfAnotherProgramAlone(t *testing.T) {
 		t.Errorf("%s archived tasks are left", left)
 	}
 }
+
+// Those who may create a Queue may not be allowed to read Secrets.
+func TestOnlySecretsWithTheLabelAreUsed(t *testing.T) {
+	e := newQueueEnv(t)
+	private := e.createSecret("private", "url", "nats://"+e.Address(), "password", "hunter2")
+	setLabel := func(value string) {
+		t.Helper()
+		patch := client.RawPatch(mergePatch, fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, v1alpha1.LabelBroker, value))
+		if err := cluster.Patch(t.Context(), private, patch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	setLabel("null")
+	broker := "broker: {engine: NATS, urlSecretRef: {name: private}}"
+	e.createQueueOn(broker, "mail", "")
+	e.createQueueOn("broker: {engine: NATS, urlSecretRef: {name: private, key: password}}", "curious", "")
+	w := &policyTestEnv{t, e.ns}
+	w.createObject("Policy", "team", "", "{selector: {matchLabels: {team: none}}, defaults: {"+broker+"}}")
+	want := fmt.Sprintf("kubectl label secret private -n %s yardmaster.dev/broker=true", e.ns)
+	for kind, is := range map[string]*metav1.Condition{
+		"Queue":         e.waitForCondition("mail", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonSecretInvalid),
+		"another Queue": e.waitForCondition("curious", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonSecretInvalid),
+		"Policy":        w.waitForReady("team", metav1.ConditionFalse, v1alpha1.ReasonSecretInvalid),
+	} {
+		if !strings.HasSuffix(is.Message, want) {
+			t.Errorf("%s: the message is %q", kind, is.Message)
+		}
+	}
+	setLabel(`"true"`)
+	e.waitUntilReady("mail")
+	if text := e.visibleText(); strings.Contains(text, "hunter2") {
+		t.Errorf("the content of the Secret is visible: %s", text)
+	}
+}

@@ -59,6 +59,7 @@ func (e *queueEnv) abandonQueues() {
 func (e *queueEnv) createSecret(name string, data ...string) *corev1.Secret {
 	e.t.Helper()
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: e.ns, Name: name}, StringData: map[string]string{}}
+	s.Labels = map[string]string{v1alpha1.LabelBroker: "true"}
 	for i := 0; i < len(data); i += 2 {
 		s.StringData[data[i]] = data[i+1]
 	}
@@ -204,8 +205,9 @@ func (e *queueEnv) consumerInfo(queue string) *jetstream.ConsumerInfo {
 func (e *queueEnv) sendMessages(queue string, number int) {
 	e.t.Helper()
 	js := e.connectJetStream()
+	subject := "yardmaster." + e.brokerName(queue) + ".ready.default"
 	for range number {
-		if _, err := js.Publish(e.t.Context(), "yardmaster."+e.brokerName(queue)+".ready.default", []byte("work")); err != nil {
+		if _, err := js.Publish(e.t.Context(), subject, []byte("work")); err != nil {
 			e.t.Fatal(err)
 		}
 	}
@@ -215,8 +217,9 @@ func (e *queueEnv) sendMessages(queue string, number int) {
 func (e *queueEnv) addDeadLetters(queue string, number int) {
 	e.t.Helper()
 	js := e.connectJetStream()
+	subject := "yardmaster." + e.brokerName(queue) + ".dead.default"
 	for range number {
-		if _, err := js.Publish(e.t.Context(), "yardmaster."+e.brokerName(queue)+".dead.default", []byte("poison")); err != nil {
+		if _, err := js.Publish(e.t.Context(), subject, []byte("poison")); err != nil {
 			e.t.Fatal(err)
 		}
 	}

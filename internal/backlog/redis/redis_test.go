@@ -9,6 +9,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/backlog"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/internal/broker/certtest"
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
 )
@@ -23,10 +24,17 @@ func readList(t *testing.T, access broker.Credentials, key string) (backlog.Read
 	return list.Read(t.Context())
 }
 
+// readBoundedList reads a list as the operator does.
+func readBoundedList(t *testing.T, access broker.Credentials, key string) (backlog.Reading, error) {
+	t.Helper()
+	access.Dial = bounded.NewDialer(bounded.Options{AllowLocal: true}).For("team")
+	return readList(t, access, key)
+}
+
 func TestBacklogOfAListIsItsLength(t *testing.T) {
 	s := redistest.Start(t)
 	for length := range 4 {
-		reading, err := readList(t, broker.Credentials{URL: s.URL()}, "jobs")
+		reading, err := readBoundedList(t, broker.Credentials{URL: s.URL()}, "jobs")
 		if want := s.RunCLIForNumber("LLEN", "jobs"); err != nil || reading.Backlog != want || want != int64(length) || reading.MeasuredTime.IsZero() {
 			t.Errorf("%+v: %v, want %d waiting", reading, err, want)
 		}
@@ -177,6 +185,9 @@ func TestTLSConnectionToRedis(t *testing.T) {
 				if err != nil || reading.Backlog != 1 {
 					t.Errorf("%+v: %v", reading, err)
 				}
+				if reading, err := readBoundedList(t, broker.Credentials{URL: url, TLS: row.tls}, "jobs"); err != nil || reading.Backlog != 1 {
+					t.Errorf("on a bounded connection: %+v: %v", reading, err)
+				}
 				return
 			}
 			if got := broker.ClassOf(err); err == nil || got != row.want {
@@ -215,7 +226,7 @@ func TestListInARedisCluster(t *testing.T) {
 	s.RunCLI("LPUSH", "jobs", "x")
 	stopped := redistest.Start(t)
 	stopped.Stop()
-	reading, err := readList(t, broker.Credentials{URL: stopped.URL() + ", " + s.URL()}, "jobs")
+	reading, err := readBoundedList(t, broker.Credentials{URL: stopped.URL() + ", " + s.URL()}, "jobs")
 	if err != nil || reading.Backlog != 1 {
 		t.Errorf("%+v: %v", reading, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
 )
 
@@ -35,9 +36,12 @@ func newTestEnv(t *testing.T) *testEnv {
 	return b
 }
 
+// boundedDial is how the operator connects.
+var boundedDial = bounded.NewDialer(bounded.Options{AllowLocal: true}).For("team")
+
 func (b *testEnv) connect() *Engine {
 	b.t.Helper()
-	e, err := Connect(b.t.Context(), broker.Credentials{URL: b.server.URL(), Name: "test"})
+	e, err := Connect(b.t.Context(), broker.Credentials{URL: b.server.URL(), Name: "test", Dial: boundedDial})
 	if err != nil {
 		b.t.Fatal(err)
 	}

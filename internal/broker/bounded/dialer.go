@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -73,6 +74,9 @@ func (d *Dialer) deniesLiteral(address string) bool {
 // checkResolved checks the address of a socket immediately before it connects, so that a name
 // cannot resolve to another address after the check.
 func (d *Dialer) checkResolved(_ context.Context, _, address string, _ syscall.RawConn) error {
+	if strings.HasPrefix(address, ":") {
+		address = netip.IPv4Unspecified().String() + address // an empty host is this one
+	}
 	resolved, err := netip.ParseAddrPort(address)
 	if err != nil || isDenied(resolved.Addr(), d.denied) {
 		return errResolvedAddressDenied

@@ -136,7 +136,8 @@ func announcedLength(text []byte, most int64) (int64, error) {
 func (f *redisFraming) endElement() {
 	for len(f.open) > 0 {
 		last := len(f.open) - 1
-		if f.open[last]--; f.open[last] > 0 {
+		f.open[last]--
+		if f.open[last] > 0 {
 			return
 		}
 		f.open = f.open[:last]

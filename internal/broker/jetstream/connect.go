@@ -34,8 +34,9 @@ type Engine struct {
 	js jetstream.JetStream
 	// credentials conceal errors.
 	credentials *broker.Credentials
-	// lastServerError is the last asynchronous error from the server. A request without
-	// permission fails with a timeout, and the reason arrives only here.
+	// lastServerError is the last asynchronous error from the server, or why the connection was
+	// closed. A request without permission, or with a response beyond a limit, fails with a timeout,
+	// and the reason arrives only here.
 	lastServerError atomic.Pointer[serverError]
 }
 
@@ -66,9 +67,13 @@ func Connect(ctx context.Context, c broker.Credentials) (broker.Engine, error) {
 	}
 	options = append(options, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		e.lastServerError.Store(&serverError{err, time.Now()})
+	}), nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+		if broker.ClassOf(err) != broker.ClassUnknown { // a limit of the connection
+			e.lastServerError.Store(&serverError{err, time.Now()})
+		}
 	}))
 	if deadline, set := ctx.Deadline(); set {
-		options = append(options, nats.Timeout(min(dialTimeout, time.Until(deadline))))
+		options = append(options, nats.Timeout(max(min(dialTimeout, time.Until(deadline)), time.Millisecond))) // it must be positive
 	}
 	if e.nc, err = nats.Connect(servers, options...); err != nil {
 		return nil, addDialError(ctx, e.classifyError("connecting", err), servers, dialer)

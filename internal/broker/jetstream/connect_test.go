@@ -17,7 +17,15 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
 )
 
-func TestConnectErrorHasCauseAndNoPassword(t *testing.T) {
+// eachDialer runs a test with the connections of workers, and with those of the operator.
+func eachDialer(t *testing.T, test func(*testing.T, broker.DialFunc)) {
+	t.Run("unbounded", func(t *testing.T) { test(t, nil) })
+	t.Run("bounded", func(t *testing.T) { test(t, boundedDial) })
+}
+
+func TestConnectErrorHasCauseAndNoPassword(t *testing.T) { eachDialer(t, testConnectErrors) }
+
+func testConnectErrors(t *testing.T, dial broker.DialFunc) {
 	locked := natstest.Start(t, func(o *server.Options) { o.Username, o.Password = "u", "right" })
 	plain := natstest.Start(t, func(o *server.Options) { o.JetStream = false })
 	certificate := selfSignedCertificate(t)
@@ -54,6 +62,7 @@ func TestConnectErrorHasCauseAndNoPassword(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
+			row.credentials.Dial = dial
 			_, err := Connect(ctx, row.credentials)
 			if err == nil || broker.ClassOf(err) != row.class || !strings.Contains(err.Error(), row.want) {
 				t.Errorf("got %v (%s), want %s: %s", err, broker.ClassOf(err), row.class, row.want)
@@ -65,7 +74,7 @@ func TestConnectErrorHasCauseAndNoPassword(t *testing.T) {
 	}
 	t.Run("a trusted server", func(t *testing.T) {
 		authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]})
-		e, err := Connect(t.Context(), broker.Credentials{URL: at(encrypted, ""), TLS: &broker.TLS{CA: authority}})
+		e, err := Connect(t.Context(), broker.Credentials{URL: at(encrypted, ""), TLS: &broker.TLS{CA: authority}, Dial: dial})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +82,9 @@ func TestConnectErrorHasCauseAndNoPassword(t *testing.T) {
 	})
 }
 
-func TestLoginFromURLOrCredentials(t *testing.T) {
+func TestLoginFromURLOrCredentials(t *testing.T) { eachDialer(t, testLogin) }
+
+func testLogin(t *testing.T, dial broker.DialFunc) {
 	const odd = "a,b@c:d/%"
 	users := natstest.Start(t, func(o *server.Options) { o.Username, o.Password = "u", odd })
 	tokens := natstest.Start(t, func(o *server.Options) { o.Authorization = odd })
@@ -86,6 +97,7 @@ func TestLoginFromURLOrCredentials(t *testing.T) {
 		"a token":                                  {URL: "nats://" + tokens.Address(), Token: odd},
 	} {
 		t.Run(name, func(t *testing.T) {
+			options.Dial = dial
 			e, err := Connect(t.Context(), options)
 			if err != nil {
 				t.Fatal(err)
@@ -96,7 +108,9 @@ func TestLoginFromURLOrCredentials(t *testing.T) {
 }
 
 // The CA is changed in the file first, then the server's certificate.
-func TestReconnectUsesCurrentCertificates(t *testing.T) {
+func TestReconnectUsesCurrentCertificates(t *testing.T) { eachDialer(t, testReconnect) }
+
+func testReconnect(t *testing.T, dial broker.DialFunc) {
 	pemOf := func(c tls.Certificate) []byte {
 		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]})
 	}
@@ -107,7 +121,7 @@ func TestReconnectUsesCurrentCertificates(t *testing.T) {
 	var authority atomic.Pointer[[]byte]
 	authority.Store(new(pemOf(first)))
 	options := func() (broker.Credentials, error) {
-		return broker.Credentials{URL: "tls://" + s.Address(), TLS: &broker.TLS{CA: *authority.Load()}}, nil
+		return broker.Credentials{URL: "tls://" + s.Address(), TLS: &broker.TLS{CA: *authority.Load()}, Dial: dial}, nil
 	}
 	o, _ := options()
 	o.Refresh = options
@@ -165,5 +179,24 @@ func TestStoppedServerIsUnreachable(t *testing.T) {
 	defer cancel()
 	if _, err := e.Stats(ctx, "orders"); broker.ClassOf(err) != broker.ClassUnreachable {
 		t.Errorf("got %v (%s)", err, broker.ClassOf(err))
+	}
+}
+
+func TestServerIsVerifiedByItsConfiguredName(t *testing.T) {
+	d := newServerDialer(t.Context(), &broker.Credentials{URL: "tls://10.0.0.1:4222,tls://nats.queues"}, nil)
+	for address, want := range map[string]string{
+		"nats.queues:4222": "nats.queues", "10.0.0.1:4222": "10.0.0.1", "10.0.0.2:4222": "nats.queues", "other.queues:4222": "other.queues",
+	} {
+		if got := d.serverName(address); got != want {
+			t.Errorf("%s is verified as %s, want %s", address, got, want)
+		}
+	}
+}
+
+func TestWebSocketsAreRefusedOnBoundedConnections(t *testing.T) {
+	for _, url := range []string{"ws://x", "wss://x"} {
+		if _, err := Connect(t.Context(), broker.Credentials{URL: url, Dial: boundedDial}); broker.ClassOf(err) != broker.ClassInvalid {
+			t.Errorf("%s: %v", url, err)
+		}
 	}
 }

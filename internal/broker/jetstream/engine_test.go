@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
 )
 
@@ -40,9 +41,12 @@ func withMaxBacklog(n int64) func(*broker.QueueConfig) {
 	return func(q *broker.QueueConfig) { q.MaxBacklog = n }
 }
 
+// boundedDial is how the operator connects.
+var boundedDial = bounded.NewDialer(bounded.Options{AllowLocal: true}).For("team")
+
 func connectTo(t *testing.T, s *natstest.Server) *Engine {
 	t.Helper()
-	e, err := Connect(t.Context(), broker.Credentials{URL: s.ClientURL(), Name: t.Name()})
+	e, err := Connect(t.Context(), broker.Credentials{URL: s.ClientURL(), Name: t.Name(), Dial: boundedDial})
 	if err != nil {
 		t.Fatal(err)
 	}

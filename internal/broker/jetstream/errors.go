@@ -28,9 +28,13 @@ func (e *Engine) classify(operation string, err error) error {
 	}
 	class := errorClassOf(err)
 	if class == broker.ClassUnreachable && e.nc != nil {
-		if denied := e.lastServerError.Load(); denied != nil && time.Since(denied.at) < 2*dialTimeout &&
-			errors.Is(denied.err, nats.ErrPermissionViolation) {
-			return broker.Errorf(broker.ClassUnauthorized, "%s: %w", operation, denied.err)
+		if cause := e.lastServerError.Load(); cause != nil && time.Since(cause.at) < 2*dialTimeout {
+			switch {
+			case errors.Is(cause.err, nats.ErrPermissionViolation):
+				return broker.Errorf(broker.ClassUnauthorized, "%s: %w", operation, cause.err)
+			case broker.ClassOf(cause.err) == broker.ClassUnreachable:
+				return broker.Errorf(class, "%s: %w", operation, cause.err)
+			}
 		}
 		if last := e.nc.LastError(); last != nil && !e.nc.IsConnected() {
 			if errorClassOf(last) == broker.ClassUnauthorized {

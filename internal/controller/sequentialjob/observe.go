@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -115,12 +116,16 @@ func (r *Reconciler) listJobs(ctx context.Context, observation *sequence.Observa
 // dryRun creates the Jobs in a dry run, which includes admission and quotas.
 func (r *Reconciler) dryRun(ctx context.Context, observation *sequence.Observation, jobs []*batchv1.Job) error {
 	refusals := make([]*core.Refusal, len(jobs))
-	group, ctx := errgroup.WithContext(ctx)
+	// The first error does not cancel the requests of others, because client-go logs each of those.
+	var group errgroup.Group
+	var failed atomic.Bool
 	group.SetLimit(maxConcurrentDryRuns)
 	for i, job := range jobs {
-		group.Go(func() error {
-			refusal, err := r.dryRunJob(ctx, job)
-			refusals[i] = refusal
+		group.Go(func() (err error) {
+			if !failed.Load() {
+				refusals[i], err = r.dryRunJob(ctx, job)
+				failed.CompareAndSwap(false, err != nil)
+			}
 			return err
 		})
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/policy"
 	"github.com/yardmaster/yardmaster/internal/pool"
 	"github.com/yardmaster/yardmaster/internal/workerclient"
@@ -73,14 +74,12 @@ func (o *observation) setProblem(reason, message string) {
 	}
 }
 
-func (r *Reconciler) observePolicies(ctx context.Context, observed *observation) error {
+func (r *Reconciler) observePolicies(ctx context.Context, observed *observation) (err error) {
 	wp := observed.Pool
-	var list v1alpha1.PolicyList
-	if err := r.Client.List(ctx, &list, client.InNamespace(wp.Namespace)); err != nil {
-		return fmt.Errorf("listing Policies: %w", err)
+	if observed.namespacePolicies, err = kube.ListPolicies(ctx, r.Client, wp.Namespace); err != nil {
+		return err
 	}
-	observed.namespacePolicies = list.Items
-	observed.Policies, _ = policy.SelectPolicies(list.Items, wp.Labels) // the Policy's controller reports invalid selectors
+	observed.Policies, _ = policy.SelectPolicies(observed.namespacePolicies, wp.Labels) // the Policy's controller reports invalid selectors
 	return nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
@@ -183,16 +182,12 @@ func (r *Reconciler) readSecretKeys(ctx context.Context, namespace, name string)
 	if known, found := r.secretKeys.Get(key); found {
 		return known.(secretKeys), nil //nolint:forcetypeassert // the only type that is added
 	}
-	secret := &corev1.Secret{}
-	err := r.Live.Get(ctx, key, secret)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, &brokerconn.ConnectionError{Reason: v1alpha1.ReasonSecretNotFound, Err: fmt.Errorf("Secret %q not found", name)} //nolint:staticcheck // a kind begins with a capital letter
-	case err != nil:
-		return nil, fmt.Errorf("reading Secret %s: %w", name, err)
+	data, err := brokerconn.ReadSecret(ctx, r.Live, namespace, name)
+	if err != nil {
+		return nil, err
 	}
 	found := secretKeys{}
-	for key, value := range secret.Data {
+	for key, value := range data {
 		found[key] = len(value) > 0
 	}
 	r.secretKeys.Add(key, found, secretKeysAge)

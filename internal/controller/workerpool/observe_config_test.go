@@ -73,7 +73,7 @@ func TestSecretWithoutALoginIsInvalid(t *testing.T) {
 // observeWithSecret observes a pool whose workers log in with the Secret.
 func observeWithSecret(t *testing.T, secret map[string]string) *observation {
 	t.Helper()
-	login := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "login"}, Data: map[string][]byte{}}
+	login := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "login", Labels: map[string]string{v1alpha1.LabelBroker: "true"}}, Data: map[string][]byte{}}
 	for key, value := range secret {
 		login.Data[key] = []byte(value)
 	}

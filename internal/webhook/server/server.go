@@ -118,7 +118,7 @@ func (s *Server) serve(ctx context.Context, listener net.Listener) error {
 	go func() {
 		defer close(closed)
 		<-ctx.Done()
-		shutDown(server, s.limits.review)
+		shutDown(context.WithoutCancel(ctx), server, s.limits.review)
 	}()
 	log.Info("Serving webhooks", "address", listener.Addr().String())
 	s.serving.Store(true)
@@ -132,8 +132,8 @@ func (s *Server) serve(ctx context.Context, listener net.Listener) error {
 }
 
 // shutDown waits until running reviews have ended, at most for the grace period.
-func shutDown(server *http.Server, grace time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), grace)
+func shutDown(ctx context.Context, server *http.Server, grace time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
 		_ = server.Close() // peers that are still sending

@@ -31,7 +31,9 @@ func (env Environment) CreateNamespace(ctx context.Context, c client.Client, url
 	if err := client.IgnoreAlreadyExists(c.Create(ctx, ns)); err != nil {
 		return err
 	}
-	return c.Create(ctx, &corev1.Secret{ObjectMeta: env.ObjectMeta(brokerSecret), StringData: map[string]string{"url": url}})
+	secret := &corev1.Secret{ObjectMeta: env.ObjectMeta(brokerSecret), StringData: map[string]string{"url": url}}
+	metav1.SetMetaDataLabel(&secret.ObjectMeta, v1alpha1.LabelBroker, "true")
+	return c.Create(ctx, secret)
 }
 
 // StartBroker starts a NATS server and creates the objects of the environment with its URL. Call

@@ -3,23 +3,26 @@ package harness
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
+	"sync"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 )
 
-const metricsAddress = "127.0.0.1:18982"
+// metricsAddress is where the operator serves metrics.
+var metricsAddress = sync.OnceValue(freeAddress)
 
 // MetricsFlags returns the flags of an operator that serves metrics for OperatorMetrics.
 func MetricsFlags() []string {
-	return []string{"--metrics-bind-address=" + metricsAddress, "--metrics-secure=false"}
+	return []string{"--metrics-bind-address=" + metricsAddress(), "--metrics-secure=false"}
 }
 
 // OperatorMetrics returns the operator's metrics.
 func OperatorMetrics(ctx context.Context) (map[string]*dto.MetricFamily, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+metricsAddress+"/metrics", http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+metricsAddress()+"/metrics", http.NoBody)
 	if err != nil {
 		return nil, err
 	}
@@ -41,4 +44,15 @@ func MetricLabel(metric *dto.Metric, name string) string {
 		}
 	}
 	return ""
+}
+
+// freeAddress returns a loopback address on which nothing listens, so that several benchmarks can run
+// on one machine.
+func freeAddress() string {
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String()
 }

@@ -5,10 +5,16 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"sync"
 	"time"
 )
 
-const healthAddress = "127.0.0.1:18981"
+// healthAddress is where the operator serves health checks.
+var healthAddress = sync.OnceValue(freeAddress)
+
+// OperatorLog returns the file with the log of the operator, in dist.
+func OperatorLog() string { return filepath.Join("dist", filepath.Base(os.Args[0])+"-operator.log") }
 
 // BuildOperator builds the operator as in a release, and returns the path of the binary.
 func BuildOperator(ctx context.Context) (string, error) {
@@ -18,14 +24,14 @@ func BuildOperator(ctx context.Context) (string, error) {
 
 // StartOperator starts the operator with additional flags, and waits until it is ready.
 func StartOperator(ctx context.Context, binary string, c *Cluster, flags ...string) (*exec.Cmd, error) {
-	common := []string{"--leader-elect=false", "--webhook=false", "--metrics-bind-address=0", "--health-probe-bind-address=" + healthAddress}
+	common := []string{"--leader-elect=false", "--webhook=false", "--metrics-bind-address=0", "--health-probe-bind-address=" + healthAddress()}
 	command := exec.CommandContext(ctx, binary, append(common, flags...)...)
 	// A variable, because operators of older versions have no such flag.
 	command.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig, "YARDMASTER_ALLOW_LOCAL_BROKERS=true")
 	if err := os.MkdirAll("dist", 0o755); err != nil { //nolint:gosec // build output
 		return nil, err
 	}
-	log, err := os.Create("dist/bench-operator.log")
+	log, err := os.Create(OperatorLog())
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +44,7 @@ func StartOperator(ctx context.Context, binary string, c *Cluster, flags ...stri
 }
 
 func isOperatorReady(ctx context.Context) bool {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+healthAddress+"/readyz", http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+healthAddress()+"/readyz", http.NoBody)
 	if err != nil {
 		return false
 	}

@@ -21,6 +21,12 @@ import (
 // start again after the given time, and returns when /readyz succeeds. The returned downtime
 // includes the time that the start takes.
 func (c *Cluster) InterruptControlPlane(ctx context.Context, pause time.Duration) (downtime time.Duration, err error) {
+	return c.KillControlPlane(ctx, func(string) error { return clock.SleepContext(ctx, pause) })
+}
+
+// KillControlPlane kills the process of the API server, etcd and all controllers, calls do with the
+// directory of etcd's data, starts the process again, and returns when /readyz succeeds.
+func (c *Cluster) KillControlPlane(ctx context.Context, do func(etcd string) error) (downtime time.Duration, err error) {
 	controlPlane, err := c.findComponentProcess("control-plane")
 	if err != nil {
 		return 0, err
@@ -34,13 +40,27 @@ func (c *Cluster) InterruptControlPlane(ctx context.Context, pause time.Duration
 		return 0, fmt.Errorf("stopping the supervisor: %w", err)
 	}
 	killedAt := time.Now()
-	err = errors.Join(syscall.Kill(controlPlane, syscall.SIGKILL), clock.SleepContext(ctx, pause))
+	if err = syscall.Kill(controlPlane, syscall.SIGKILL); err == nil {
+		err = errors.Join(waitUntilExited(ctx, controlPlane), do(filepath.Join(c.directory(), "etcd")))
+	}
 	if err := errors.Join(err, syscall.Kill(supervisor, syscall.SIGCONT)); err != nil {
 		return 0, fmt.Errorf("killing the control plane: %w", err)
 	}
 	err = c.waitUntilReady(ctx)
 	return time.Since(killedAt), err
 }
+
+// waitUntilExited waits until a killed process has closed its files. It stays a zombie while its
+// supervisor is stopped.
+func waitUntilExited(ctx context.Context, pid int) error {
+	return PollUntil(ctx, time.Minute, func() (bool, error) {
+		state, err := processStatus(pid)
+		return err != nil || state[0] == "Z", nil
+	})
+}
+
+// directory returns the directory of the local cluster, which contains the kubeconfig.
+func (c *Cluster) directory() string { return filepath.Dir(filepath.Dir(c.Kubeconfig)) }
 
 // waitUntilReady opens a new connection for each request. An existing connection could wait for
 // a retry and delay the result.
@@ -81,7 +101,7 @@ func isResponseOK(ctx context.Context, client *http.Client, url string) bool {
 // findComponentProcess finds the process of a component of the local cluster by its
 // environment. The kubeconfig is in the cluster's directory.
 func (c *Cluster) findComponentProcess(component string) (pid int, err error) {
-	directory := filepath.Dir(filepath.Dir(c.Kubeconfig))
+	directory := c.directory()
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return 0, err
@@ -104,10 +124,19 @@ func (c *Cluster) findComponentProcess(component string) (pid int, err error) {
 }
 
 func parentProcessID(pid int) (int, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	fields, err := processStatus(pid)
 	if err != nil {
 		return 0, err
 	}
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 	return strconv.Atoi(fields[1])
+}
+
+// processStatus returns the fields of /proc/PID/stat after the command: the state, the parent's
+// process ID and others.
+func processStatus(pid int) ([]string, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil, err
+	}
+	return strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:])), nil
 }

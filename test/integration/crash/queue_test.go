@@ -52,6 +52,7 @@ func TestDeletionPoliciesHoldWhileTwoOperatorsAreKilledEverySecond(t *testing.T)
 	s := natstest.Start(t)
 	t.Cleanup(func() { _ = cluster.Delete(context.Background(), ns) })
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "broker"}, StringData: map[string]string{"url": s.ClientURL()}}
+	secret.Labels = map[string]string{v1alpha1.LabelBroker: "true"}
 	if err := cluster.Create(ctx, secret); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/clock"
+	"github.com/yardmaster/yardmaster/test/bench/harness"
+)
+
+const (
+	probeName = "probe"
+	// trialTimeout bounds one measurement.
+	trialTimeout = 5 * time.Minute
+	// trialPause is the time between two changes of an object.
+	trialPause = 200 * time.Millisecond
+)
+
+// specChanges are the merge patches that change the spec of each kind, given the number of the trial.
+var specChanges = map[string]string{
+	"Policy":         `{"spec":{"precedence":%d}}`,
+	"Queue":          `{"spec":{"maxBacklog":%d}}`,
+	"WorkerPool":     `{"spec":{"priority":%d}}`,
+	"SequentialJob":  `{"spec":{"ttlSecondsAfterFinished":%d}}`,
+	"AgenticSession": `{"spec":{"displayName":"%d"}}`,
+}
+
+// result is what the second tenant observes, and what the operator uses meanwhile.
+type result struct {
+	latencies map[string][]float64 // in seconds, by kind
+	cores     float64
+	rss       int64
+}
+
+// measure changes the objects of the second tenant, all kinds at the same time.
+func (b *benchmark) measure(ctx context.Context, c *harness.Cluster, operator int) (result, error) {
+	startedAt := time.Now()
+	cpu, err := harness.ProcessCPUTime(operator)
+	if err != nil {
+		return result{}, err
+	}
+	latencies := make([][]float64, len(kindOrder))
+	group, requests := errgroup.WithContext(ctx)
+	for i, kind := range kindOrder {
+		if specChanges[kind] == "" {
+			continue
+		}
+		group.Go(func() (err error) {
+			latencies[i], err = b.measureKind(requests, c, kind)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return result{}, err
+	}
+	r := result{latencies: map[string][]float64{}}
+	for i, kind := range kindOrder {
+		r.latencies[kind] = latencies[i]
+	}
+	used, err := harness.ProcessCPUTime(operator)
+	if err != nil {
+		return result{}, err
+	}
+	r.cores = (used - cpu).Seconds() / time.Since(startedAt).Seconds()
+	r.rss, _, err = harness.ProcessMemory(operator)
+	return r, err
+}
+
+// measureKind changes one object repeatedly.
+func (b *benchmark) measureKind(ctx context.Context, c *harness.Cluster, kind string) (latencies []float64, err error) {
+	w := &statusWatch{cluster: c, namespace: string(b.victim), kind: kind}
+	for trial := range b.trials {
+		// The offset makes the values differ from those of the previous measurement.
+		value := 1 + trial + int(time.Now().Unix()%400)
+		latency, err := w.measureChange(ctx, fmt.Sprintf(specChanges[kind], value))
+		if err != nil {
+			return nil, fmt.Errorf("trial %d of kind %s: %w", trial+1, kind, err)
+		}
+		if latency > 0 {
+			latencies = append(latencies, latency.Seconds())
+		}
+		if err := clock.SleepContext(ctx, trialPause); err != nil {
+			return nil, err
+		}
+	}
+	return latencies, nil
+}
+
+// statusWatch measures how soon the status of an object observes a change of its spec.
+type statusWatch struct {
+	cluster         *harness.Cluster
+	namespace, kind string
+}
+
+// measureChange returns the time from the write of the spec to the arrival of the status. It is zero
+// if the patch did not change the spec.
+func (w *statusWatch) measureChange(ctx context.Context, patch string) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, trialTimeout)
+	defer cancel()
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(w.kind))
+	object.SetNamespace(w.namespace)
+	object.SetName(probeName)
+	events, err := w.cluster.Watch(ctx, listOf(w.kind), client.InNamespace(w.namespace))
+	if err != nil {
+		return 0, err
+	}
+	defer events.Stop()
+	writtenAt := time.Now()
+	if err := w.cluster.Patch(ctx, object, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+		return 0, err
+	}
+	if observedGeneration(object) == object.GetGeneration() {
+		return 0, nil
+	}
+	for event := range events.ResultChan() {
+		seen, ok := event.Object.(*unstructured.Unstructured)
+		if ok && seen.GetName() == probeName && observedGeneration(seen) >= object.GetGeneration() {
+			return time.Since(writtenAt), nil
+		}
+	}
+	return 0, fmt.Errorf("no status observed generation %d: %w", object.GetGeneration(), context.Cause(ctx))
+}

@@ -1,0 +1,103 @@
+package fuzz
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	namespaces = 4
+	// minAccepted is the number of objects of each kind that the API server accepts in a round.
+	minAccepted = 200
+	// settleTime is how long the operator has to reconcile all objects of a round. Then nothing
+	// changes for quietTime, in which it must not repeat messages.
+	settleTime, quietTime = 20 * time.Second, time.Minute
+	// deletionTimeout is generous: the control plane deletes thousands of objects, with delays between
+	// its attempts.
+	deletionTimeout = 10 * time.Minute
+	// maxMemory is the memory limit of the operator's container.
+	maxMemory = 256 << 20
+)
+
+// In each round, four namespaces get objects of all kinds at the same time. The operator must not
+// panic, restart, or repeat errors about objects that do not change, and all namespaces can be
+// deleted.
+func TestFuzzedObjectsDoNotDisturbTheOperator(t *testing.T) {
+	env := newTestEnv(t)
+	seed, duration := seedFromEnv(t), durationFromEnv(t)
+	env.startOperator()
+	end := time.Now().Add(duration)
+	for round := uint64(0); round == 0 || time.Now().Before(end); round++ {
+		env.runRound(seed, round)
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+func (env *testEnv) runRound(seed, round uint64) {
+	env.t.Helper()
+	env.startRound()
+	group, ctx := errgroup.WithContext(env.t.Context())
+	for i := range namespaces {
+		ns := namespaceName(i)
+		env.createNamespace(ns, i)
+		g := generator{rand.New(rand.NewPCG(seed, round*namespaces+uint64(i)))} //nolint:gosec // repeatable
+		group.Go(func() error { return env.changeObjects(ctx, g, ns) })
+	}
+	if err := group.Wait(); err != nil {
+		env.t.Fatal(err)
+	}
+	env.checkAccepted(round)
+	env.sleep(settleTime)
+	env.checkQuiet()
+	env.deleteNamespaces()
+	env.operator.checkRunning(env.t)
+	env.operator.checkLog(env.t, env.changes)
+}
+
+func namespaceName(i int) string { return fmt.Sprintf("fuzz-%d", i) }
+
+func seedFromEnv(t *testing.T) uint64 {
+	t.Helper()
+	text := os.Getenv("FUZZ_SEED")
+	if text == "" {
+		text = strconv.FormatInt(time.Now().UnixNano(), 10)
+	}
+	seed, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("FUZZ_SEED=%d", seed)
+	return seed
+}
+
+func durationFromEnv(t *testing.T) time.Duration {
+	t.Helper()
+	text := os.Getenv("SOAK_DURATION")
+	if text == "" {
+		return 0
+	}
+	duration, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return duration
+}
+
+// sleep waits while nothing is changed.
+func (env *testEnv) sleep(d time.Duration) {
+	env.t.Helper()
+	select {
+	case <-time.After(d):
+	case <-env.t.Context().Done():
+		env.t.Fatal(context.Cause(env.t.Context()))
+	}
+}

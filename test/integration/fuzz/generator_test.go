@@ -1,0 +1,241 @@
+package fuzz
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+)
+
+type schemaProps = apiextensionsv1.JSONSchemaProps
+
+// sharedNames are names of objects, keys and containers. All kinds use them, so that references
+// often lead to an object that exists, was deleted, or is of a surprising kind.
+var sharedNames = []string{"a", "b", "c", "default", "jobs", "step", "worker"}
+
+// generator makes random values that satisfy a schema and most of its rules. Equal random sources
+// make equal values.
+type generator struct{ *rand.Rand }
+
+func (g generator) chance(probability float64) bool { return g.Float64() < probability }
+
+func pick[T any](g generator, values ...T) T { return values[g.IntN(len(values))] }
+
+// value returns a value of the schema for the property of this name.
+func (g generator) value(s *schemaProps, property string) any {
+	switch {
+	case len(s.Enum) > 0:
+		return decode(pick(g, s.Enum...).Raw)
+	case s.XIntOrString && s.Pattern != "":
+		return pick[any](g, "1", "10m", "64Mi", "1Gi", "0", "1.5", int64(g.IntN(8)))
+	case s.XIntOrString:
+		return pick[any](g, fmt.Sprintf("%d%%", g.IntN(101)), int64(g.IntN(8)))
+	case s.Type == "object":
+		return g.object(s)
+	case s.Type == "array":
+		return g.array(s, property)
+	case s.Type == "string":
+		return g.text(s, property)
+	case s.Type == "integer":
+		return g.integer(s)
+	case s.Type == "number":
+		return g.Float64() * 2
+	case s.Type == "boolean":
+		return g.chance(0.5)
+	default: // any JSON value
+		return pick[any](g, nil, "text", int64(1), []any{}, map[string]any{"a": []any{"b"}})
+	}
+}
+
+func decode(raw []byte) any {
+	var value any
+	if err := json.Unmarshal(raw, &value); err != nil {
+		panic(err)
+	}
+	return value
+}
+
+// object returns the required properties and a few others, so that objects stay small even if a
+// schema has as many properties as that of a Pod.
+func (g generator) object(s *schemaProps) map[string]any {
+	object := map[string]any{}
+	var optional []string
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+		if slices.Contains(s.Required, name) {
+			object[name] = g.property(s, name)
+		} else if name != "finalizers" { // a user's finalizer keeps an object for as long as the user likes
+			optional = append(optional, name)
+		}
+	}
+	g.Shuffle(len(optional), func(i, j int) { optional[i], optional[j] = optional[j], optional[i] })
+	for _, name := range optional[:min(len(optional), pick(g, 0, 1, 1, 2, 3, 5))] {
+		object[name] = g.property(s, name)
+	}
+	if slices.Contains(optional, "image") && g.chance(0.8) {
+		object["image"] = g.property(s, "image")
+	}
+	g.satisfyAlternatives(s, object)
+	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
+		for range g.IntN(3) {
+			object[pick(g, "cpu", "memory", "A", "B_1", "example.com/key")] = g.value(s.AdditionalProperties.Schema, "")
+		}
+	}
+	return object
+}
+
+var (
+	// oneOfRule matches rules that demand exactly one of several properties.
+	oneOfRule = regexp.MustCompile(`^has\(self\.\w+\) != has\(self\.\w+\)$|^(\(has\(self\.\w+\)\?1:0\)\+?)+ == 1$`)
+	hasField  = regexp.MustCompile(`has\(self\.(\w+)\)`)
+)
+
+// satisfyAlternatives keeps or adds one of the properties of which rules demand exactly one.
+func (g generator) satisfyAlternatives(s *schemaProps, object map[string]any) {
+	for _, rule := range s.XValidations {
+		if !oneOfRule.MatchString(rule.Rule) {
+			continue
+		}
+		fields := hasField.FindAllStringSubmatch(rule.Rule, -1)
+		chosen := pick(g, fields...)[1]
+		for _, field := range fields {
+			delete(object, field[1])
+		}
+		object[chosen] = g.property(s, chosen)
+	}
+}
+
+func (g generator) property(s *schemaProps, name string) any {
+	property := s.Properties[name]
+	return g.value(&property, name)
+}
+
+// array returns few items. Items of sets and maps are unique.
+func (g generator) array(s *schemaProps, property string) []any {
+	items, seen := []any{}, map[string]bool{}
+	shortest := 0
+	if s.MinItems != nil {
+		shortest = int(*s.MinItems)
+	}
+	for range shortest + pick(g, 0, 1, 1, 2) {
+		item := g.value(s.Items.Schema, property)
+		if key := itemKey(s, item); key == "" || !seen[key] {
+			seen[key] = true
+			items = append(items, item)
+		}
+	}
+	return items
+}
+
+// itemKey returns what distinguishes an item from others, or the empty string if items can be equal.
+func itemKey(s *schemaProps, item any) string {
+	if s.XListType == nil {
+		return ""
+	}
+	object, _ := item.(map[string]any)
+	switch *s.XListType {
+	case "set":
+		return fmt.Sprint(item)
+	case "map":
+		key := "key"
+		for _, name := range s.XListMapKeys {
+			key += fmt.Sprintf("/%v", object[name])
+		}
+		return key
+	default:
+		return ""
+	}
+}
+
+func (g generator) integer(s *schemaProps) any {
+	lowest, highest := int64(0), int64(math.MaxInt32)
+	if s.Minimum != nil {
+		lowest = int64(*s.Minimum)
+	}
+	if s.Maximum != nil {
+		highest = int64(*s.Maximum)
+	}
+	switch {
+	case g.chance(0.05):
+		return highest
+	case g.chance(0.1):
+		return lowest
+	case g.chance(0.2):
+		return lowest + g.Int64N(highest-lowest+1)
+	default:
+		return min(lowest+g.Int64N(5), highest)
+	}
+}
+
+// text returns a string that the rules of the schema allow, or, if they do not say, one that suits
+// the name of the property.
+func (g generator) text(s *schemaProps, property string) string {
+	var rules string
+	for _, rule := range s.XValidations {
+		rules += rule.Rule + "\n"
+	}
+	switch {
+	case s.Format == "date-time":
+		return time.Unix(g.Int64N(1<<32), 0).UTC().Format(time.RFC3339)
+	case strings.Contains(rules, "duration(self)"):
+		return g.duration(rules)
+	case strings.Contains(rules, "isCIDR(self)") || property == "cidr" || property == "except":
+		return pick(g, "10.0.0.0/8", "0.0.0.0/0", "fd00::/8", "192.0.2.1/32")
+	case strings.Contains(rules, "isURL(self)"):
+		return pick(g, "https://git.example/a/b.git", "ssh://git.example/a", "git@git.example:a/b")
+	case strings.Contains(rules, "self.contains('/')"):
+		return pick(g, "example.com/controller", "yardmaster.dev/sequentialjob-controller", "/")
+	case property == "image" || strings.HasSuffix(property, "Images"):
+		return pick(g, "registry.example/app:1", "app", "registry.example/*", "*")
+	case s.Pattern != "":
+		return g.shorten(s, g.matching(s.Pattern))
+	default:
+		return g.shorten(s, g.word())
+	}
+}
+
+func (g generator) word() string {
+	if g.chance(0.8) {
+		return pick(g, sharedNames...)
+	}
+	return pick(g, "url", "10.0.0.1", "/data", "http://a.example", "x y", "ünïcode", "{}", strings.Repeat("w", g.IntN(300)+1))
+}
+
+func (g generator) shorten(s *schemaProps, text string) string {
+	if s.MaxLength != nil && int64(len(text)) > *s.MaxLength {
+		return strings.ToValidUTF8(text[:*s.MaxLength], "")
+	}
+	return text
+}
+
+var (
+	shortestRule = regexp.MustCompile(`duration\(self\) >= duration\('([^']+)'\)`)
+	longestRule  = regexp.MustCompile(`duration\(self\) <= duration\('([^']+)'\)`)
+)
+
+// duration returns a duration between the bounds in the rules.
+func (g generator) duration(rules string) string {
+	bound := func(rule *regexp.Regexp, otherwise time.Duration) time.Duration {
+		if match := rule.FindStringSubmatch(rules); match != nil {
+			if d, err := time.ParseDuration(match[1]); err == nil {
+				return d
+			}
+		}
+		return otherwise
+	}
+	shortest, longest := bound(shortestRule, 0), bound(longestRule, time.Hour)
+	switch {
+	case g.chance(0.15):
+		return fmt.Sprintf("%ds", int64(shortest.Seconds()))
+	case g.chance(0.15):
+		return fmt.Sprintf("%.0fh", longest.Hours())
+	default:
+		return fmt.Sprintf("%ds", int64((shortest + time.Duration(g.Int64N(int64(min(longest-shortest, time.Minute))+1))).Seconds()))
+	}
+}

@@ -1,0 +1,192 @@
+package fuzz
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/yardmaster/yardmaster/internal/webhook/server"
+	"github.com/yardmaster/yardmaster/test/bench/harness"
+)
+
+// webhookLabel marks the test's namespaces, and disables the webhooks there if it is off.
+const webhookLabel = "test.yardmaster.dev/webhook"
+
+// maxLine is the maximum length of a log line, whatever an object contains.
+const maxLine = 16 << 10
+
+// webhookPathSegment is the secret in the path of the webhooks.
+const webhookPathSegment = "secret-of-the-tests"
+
+// operator is the operator's process.
+type operator struct {
+	process *exec.Cmd
+	exited  chan struct{}
+	logFile string
+	started time.Time
+}
+
+// startOperator builds and starts the operator with all controllers and webhooks.
+func (env *testEnv) startOperator() {
+	env.t.Helper()
+	binary := filepath.Join(env.t.TempDir(), "yardmaster")
+	if err := harness.RunCommand(env.t.Context(), "go", "build", "-o", binary, "./cmd/yardmaster"); err != nil {
+		env.t.Fatal(err)
+	}
+	flags := append(harness.MetricsFlags(), "--report-namespaces", namespaceName(0)+","+namespaceName(1),
+		"--report-interval", "1m", "--queue-sweep", "10s", "--worker-image", "registry.example/worker:1")
+	flags = append(flags, env.installWebhooks()...)
+	process, err := harness.StartOperator(env.t.Context(), binary, env.Cluster, flags...)
+	if err != nil {
+		env.t.Fatal(err)
+	}
+	o := &operator{process: process, exited: make(chan struct{}), logFile: harness.OperatorLog(), started: time.Now()}
+	go func() {
+		_ = process.Wait() // checkRunning reports its end
+		close(o.exited)
+	}()
+	env.t.Cleanup(func() {
+		_ = process.Process.Signal(os.Interrupt)
+		<-o.exited
+	})
+	env.operator = o
+}
+
+// installWebhooks registers the webhooks by address, as the API server cannot reach them through a
+// Service, and returns the operator's flags.
+func (env *testEnv) installWebhooks() []string {
+	env.t.Helper()
+	webhooks := &envtest.WebhookInstallOptions{Paths: []string{filepath.Join("config", "webhook", "webhooks.yaml")}}
+	if err := webhooks.Install(env.Config); err != nil {
+		env.t.Fatal(err)
+	}
+	address := fmt.Sprintf("https://%s:%d/%s", webhooks.LocalServingHost, webhooks.LocalServingPort, webhookPathSegment)
+	if err := os.WriteFile(filepath.Join(webhooks.LocalServingCertDir, server.PathFile), []byte(webhookPathSegment), 0o600); err != nil {
+		env.t.Fatal(err)
+	}
+	var configurations []client.Object
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{webhookLabel: "on"}}
+	for _, configuration := range webhooks.ValidatingWebhooks {
+		for i := range configuration.Webhooks {
+			w := &configuration.Webhooks[i]
+			w.NamespaceSelector, w.ClientConfig.Service, w.ClientConfig.URL = selector, nil, new(address+server.ValidatingPath(w.Name))
+		}
+		configurations = append(configurations, configuration)
+	}
+	for _, configuration := range webhooks.MutatingWebhooks {
+		for i := range configuration.Webhooks {
+			w := &configuration.Webhooks[i]
+			w.NamespaceSelector, w.ClientConfig.Service, w.ClientConfig.URL = selector, nil, new(address+server.MutatingPath(w.Name))
+		}
+		configurations = append(configurations, configuration)
+	}
+	for _, configuration := range configurations {
+		if err := env.Update(env.t.Context(), configuration); err != nil {
+			env.t.Fatal(err)
+		}
+		env.t.Cleanup(func() { _ = env.Delete(context.Background(), configuration) })
+	}
+	return []string{
+		"--webhook=true", "--webhook-port", strconv.Itoa(webhooks.LocalServingPort), "--cert-dir", webhooks.LocalServingCertDir,
+		"--cert-management=external",
+	}
+}
+
+// checkRunning checks that the process has neither exited nor recovered from a panic, and that its
+// memory stays within the limit of its container.
+func (o *operator) checkRunning(t *testing.T) {
+	t.Helper()
+	select {
+	case <-o.exited:
+		t.Fatalf("the operator exited: %s", o.process.ProcessState)
+	default:
+	}
+	for _, metric := range []string{"controller_runtime_reconcile_panics_total", "controller_runtime_webhook_panics_total"} {
+		if panics := metricSum(t, metric); panics > 0 {
+			t.Errorf("%s is %v", metric, panics)
+		}
+	}
+	now, peak, err := harness.ProcessMemory(o.process.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("resident memory: %d MiB, at most %d MiB", now>>20, peak>>20)
+	if peak > maxMemory {
+		t.Errorf("the operator used %d MiB, want at most %d MiB", peak>>20, maxMemory>>20)
+	}
+}
+
+// metricSum returns the sum of a metric's values over all labels.
+func metricSum(t *testing.T, name string) float64 {
+	t.Helper()
+	families, err := harness.OperatorMetrics(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0.0
+	for _, metric := range families[name].GetMetric() {
+		sum += metric.GetCounter().GetValue()
+	}
+	return sum
+}
+
+// checkQuiet checks that the operator neither logs more than one line about an object nor has more
+// than one error for each object while nothing changes.
+func (env *testEnv) checkQuiet() {
+	env.t.Helper()
+	const errorsTotal = "controller_runtime_reconcile_errors_total"
+	logged, failed := env.operator.countLines(env.t), metricSum(env.t, errorsTotal)
+	env.sleep(quietTime)
+	for key, lines := range env.operator.countLines(env.t) {
+		if repeated := len(lines) - len(logged[key]); repeated > 1 {
+			env.t.Errorf("%d log lines about %v while nothing changed; the last one is %s", repeated, key, lines[len(lines)-1])
+		}
+	}
+	env.t.Logf("%v errors while nothing changed", metricSum(env.t, errorsTotal)-failed)
+}
+
+// checkLog checks that the operator logs at most one line about an object in a minute, and another
+// one for each change of the object.
+func (o *operator) checkLog(t *testing.T, changes map[objectKey]int) {
+	t.Helper()
+	minutes := int(time.Since(o.started).Minutes()) + 1
+	for key, lines := range o.countLines(t) {
+		if want := minutes + changes[key]; key != (objectKey{}) && len(lines) > want {
+			t.Errorf("%d log lines about %v in %d minutes, want at most %d; the last one is %s", len(lines), key, minutes, want, lines[len(lines)-1])
+		}
+	}
+}
+
+// countLines returns the lines of the operator's log about each object. Lines about no object have
+// an empty key.
+func (o *operator) countLines(t *testing.T) map[objectKey][]string {
+	t.Helper()
+	log, err := os.ReadFile(o.logFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := map[objectKey][]string{}
+	for text := range strings.Lines(string(log)) {
+		var line struct {
+			ControllerKind, Namespace, Name string
+		}
+		if strings.Contains(text, "panic") || len(text) > maxLine {
+			t.Errorf("the operator logged %d bytes: %.2000s", len(text), text)
+		}
+		_ = json.Unmarshal([]byte(text), &line) // a line that is not JSON is about no object
+		key := objectKey{line.ControllerKind, line.Namespace, line.Name}
+		lines[key] = append(lines[key], text)
+	}
+	return lines
+}
