@@ -137,6 +137,10 @@ test-unit: ## Run the tests that need no cluster.
 test-integration: localcluster kustomize ## Run the tests against a real control plane with simulated nodes.
 	hack/with-cluster control-plane test go test -p 1 ./test/integration/... -timeout 30m
 
+.PHONY: test-restore
+test-restore: localcluster ## Test restores of etcd, downgrades and deleted CustomResourceDefinitions.
+	RESTORE=1 hack/with-cluster control-plane restore go test -count 1 -v -timeout 30m ./test/integration/restore
+
 .PHONY: e2e
 e2e: localcluster image ## Run the tests on a real node, and those of the local cluster itself.
 	hack/with-cluster node e2e hack/e2e

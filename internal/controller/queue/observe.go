@@ -115,8 +115,8 @@ func (r *Reconciler) observeDeletion(ctx context.Context, o *queue.Observation) 
 func (r *Reconciler) workerPoolsOf(ctx context.Context, q *v1alpha1.Queue) ([]string, error) {
 	var pools v1alpha1.WorkerPoolList
 	err := r.Live.List(ctx, &pools, client.InNamespace(q.Namespace))
-	if meta.IsNoMatchError(err) {
-		return nil, nil // the CRD is not installed
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return nil, nil // the CRD is not installed, or was deleted
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listing WorkerPools: %w", err)

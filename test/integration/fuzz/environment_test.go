@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
@@ -114,7 +115,7 @@ func (env *testEnv) createNamespace(name string, number int) {
 		}},
 	}
 	for _, secret := range slices.Sorted(maps.Keys(env.brokers)) {
-		metadata := metav1.ObjectMeta{Name: secret, Namespace: name}
+		metadata := metav1.ObjectMeta{Name: secret, Namespace: name, Labels: map[string]string{v1alpha1.LabelBroker: "true"}}
 		data := map[string]string{"url": env.brokers[secret], "a": env.brokers["a"], "b": "text", "username": "u", "ca.crt": "no certificate"}
 		objects = append(objects, &corev1.Secret{ObjectMeta: metadata, StringData: data}, &corev1.ConfigMap{ObjectMeta: metadata})
 	}
