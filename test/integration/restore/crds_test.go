@@ -41,7 +41,9 @@ func TestDeletedAndRecreatedCustomResourceDefinitions(t *testing.T) {
 		env.waitForMessages(again, 3)
 	})
 	t.Run("new objects are reconciled without a restart of the operator", func(t *testing.T) {
-		env.require(env.Create(t.Context(), env.NewWorkerPool("kept")))
+		pool := env.NewWorkerPool("kept")
+		pool.Spec.Autoscaling, pool.Spec.Replicas = nil, new(int32(1))
+		env.require(env.Create(t.Context(), pool))
 		env.wantNewObjectsReconciled(t, "new")
 	})
 }
