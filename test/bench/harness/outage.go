@@ -55,7 +55,7 @@ func (c *Cluster) KillControlPlane(ctx context.Context, do func(etcd string) err
 func waitUntilExited(ctx context.Context, pid int) error {
 	return PollUntil(ctx, time.Minute, func() (bool, error) {
 		state, err := processStatus(pid)
-		return err != nil || state[0] == "Z", nil
+		return err != nil || state[0] == "Z", nil //nolint:nilerr // no process, no status
 	})
 }
 

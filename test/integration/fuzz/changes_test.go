@@ -60,14 +60,14 @@ func (env *testEnv) changeOne(ctx context.Context, g generator, k *kind, ns stri
 	env.countChange(objectKey{k.Kind, ns, object.GetName()})
 	if g.chance(0.1) {
 		policy := pick(g, metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan)
-		return false, env.unexpected(k, env.Delete(ctx, object, client.PropagationPolicy(policy)))
+		return false, unexpectedError(k, env.Delete(ctx, object, client.PropagationPolicy(policy)))
 	}
 	err = env.Create(ctx, object)
 	if apierrors.IsAlreadyExists(err) {
-		return false, env.unexpected(k, env.replace(ctx, object))
+		return false, unexpectedError(k, env.replace(ctx, object))
 	}
 	env.countRequest(k, err)
-	return err == nil, env.unexpected(k, err)
+	return err == nil, unexpectedError(k, err)
 }
 
 // replace gives an existing object the metadata and the spec of another.
@@ -86,8 +86,8 @@ func (env *testEnv) replace(ctx context.Context, object *unstructured.Unstructur
 	return env.Update(ctx, existing)
 }
 
-// unexpected returns an error unless the request was successful or its object was rejected.
-func (env *testEnv) unexpected(k *kind, err error) error {
+// unexpectedError returns an error unless the request was successful or its object was rejected.
+func unexpectedError(k *kind, err error) error {
 	switch {
 	case err == nil, apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err), apierrors.IsConflict(err),
 		apierrors.IsNotFound(err), apierrors.IsAlreadyExists(err), apierrors.IsRequestEntityTooLargeError(err):

@@ -194,9 +194,9 @@ func (g generator) text(s *schemaProps, property string) string {
 	case property == "image" || strings.HasSuffix(property, "Images"):
 		return pick(g, "registry.example/app:1", "app", "registry.example/*", "*")
 	case s.Pattern != "":
-		return g.shorten(s, g.matching(s.Pattern))
+		return shorten(s, g.matching(s.Pattern))
 	default:
-		return g.shorten(s, g.word())
+		return shorten(s, g.word())
 	}
 }
 
@@ -207,7 +207,7 @@ func (g generator) word() string {
 	return pick(g, "url", "10.0.0.1", "/data", "http://a.example", "x y", "ünïcode", "{}", strings.Repeat("w", g.IntN(300)+1))
 }
 
-func (g generator) shorten(s *schemaProps, text string) string {
+func shorten(s *schemaProps, text string) string {
 	if s.MaxLength != nil && int64(len(text)) > *s.MaxLength {
 		return strings.ToValidUTF8(text[:*s.MaxLength], "")
 	}
@@ -230,10 +230,10 @@ func (g generator) duration(rules string) string {
 		return otherwise
 	}
 	shortest, longest := bound(shortestRule, 0), bound(longestRule, time.Hour)
-	switch {
-	case g.chance(0.15):
+	switch g.IntN(7) {
+	case 0:
 		return fmt.Sprintf("%ds", int64(shortest.Seconds()))
-	case g.chance(0.15):
+	case 1:
 		return fmt.Sprintf("%.0fh", longest.Hours())
 	default:
 		return fmt.Sprintf("%ds", int64((shortest + time.Duration(g.Int64N(int64(min(longest-shortest, time.Minute))+1))).Seconds()))

@@ -88,7 +88,7 @@ func (env *testEnv) installBaselineCRDs() {
 	revision := strings.TrimSpace(string(commit))
 	files, err := exec.CommandContext(env.t.Context(), "git", "ls-tree", "-r", "--name-only", revision, "config/crd/bases").Output()
 	env.require(err)
-	for _, file := range strings.Fields(string(files)) {
+	for file := range strings.FieldsSeq(string(files)) {
 		manifest, err := exec.CommandContext(env.t.Context(), "git", "show", revision+":"+file).Output()
 		env.require(err)
 		documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 4096)

@@ -44,7 +44,7 @@ func TestRestoredEtcd(t *testing.T) {
 	t.Run("a SequentialJob that had completed before the backup does not run again", func(t *testing.T) {
 		env.wantSameJobs(t, o.completed)
 	})
-	t.Run("a session that ran at the time of the backup runs again", func(t *testing.T) {
+	t.Run("a session that ran at the time of the backup runs again", func(*testing.T) {
 		env.eventually("the session to complete again", o.session, func() bool { return o.session.Status.Phase == v1alpha1.SessionCompleted })
 	})
 	t.Run("a Queue reports the messages that its broker has now", func(*testing.T) {
