@@ -19,8 +19,9 @@ const (
 	maxHeaderBytes = 64 << 10
 	// windowBytes is what the scaler may send ahead of its reader.
 	windowBytes = 64 << 10
-	// replyBudget is for all that the scaler sends for one reading, in bytes.
-	replyBudget = (2 + maxMetrics) * (maxResponseBytes + maxHeaderBytes)
+	// replyBudget is for all that the scaler sends for one reading, in bytes. Real responses have
+	// less than a kilobyte each.
+	replyBudget = 1 << 20
 )
 
 // scalerDialer connects for gRPC, and conceals the errors of a peer that is not a gRPC server.
