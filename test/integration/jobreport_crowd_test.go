@@ -143,15 +143,15 @@ func TestJobReportOfFiveThousandZombies(t *testing.T) {
 		title string
 		run   func(*testing.T, *zombieCrowd)
 	}{
-		{"has 50 findings and counts all Jobs", tellsOfFifty},
-		{"has as many of 500 findings as fit into 64 KiB", tellsOfAsManyAsFit},
-		{"is created from one page at a time", isMadeOfOnePageAtATime},
+		{"has 50 findings and counts all Jobs", hasFiftyFindings},
+		{"has as many of 500 findings as fit into 64 KiB", hasAsManyFindingsAsFit},
+		{"is created from one page at a time", readsOnePageAtATime},
 		{"is not written while nothing changes", isNotWrittenAgain},
 		{"changes by one finding when one Job is deleted", changesByOneFinding},
-		{"restarts the list when it expires", isBegunAgain},
-		{"reports Expired when the list expires repeatedly", saysWhenTheListExpires},
-		{"reports PartialList when the API server is restarted during the list", saysWhenTheAPIServerIsRestarted},
-		{"reports PartialList when the connection breaks during the list", saysWhenTheConnectionBreaks},
+		{"restarts the list when it expires", restartsTheList},
+		{"reports Expired when the list expires repeatedly", reportsAnExpiredList},
+		{"reports PartialList when the API server is restarted during the list", reportsARestartedAPIServer},
+		{"reports PartialList when the connection breaks during the list", reportsABrokenConnection},
 	} {
 		if !t.Run(part.title, func(t *testing.T) { part.run(t, c) }) {
 			return
@@ -159,7 +159,7 @@ func TestJobReportOfFiveThousandZombies(t *testing.T) {
 	}
 }
 
-func tellsOfFifty(t *testing.T, c *zombieCrowd) {
+func hasFiftyFindings(t *testing.T, c *zombieCrowd) {
 	c.scanTop(t, 50)
 	c.wantBounded(t, crowdSize, v1alpha1.ReasonTooManyFindings)
 	if got := len(reportOf(t, c.namespace).Status.Findings); got != 50 {
@@ -167,7 +167,7 @@ func tellsOfFifty(t *testing.T, c *zombieCrowd) {
 	}
 }
 
-func tellsOfAsManyAsFit(t *testing.T, c *zombieCrowd) {
+func hasAsManyFindingsAsFit(t *testing.T, c *zombieCrowd) {
 	c.scanTop(t, 500)
 	c.wantBounded(t, crowdSize, v1alpha1.ReasonTooBig)
 	if got := len(reportOf(t, c.namespace).Status.Findings); got <= 50 || got >= 500 {
@@ -175,7 +175,7 @@ func tellsOfAsManyAsFit(t *testing.T, c *zombieCrowd) {
 	}
 }
 
-func isMadeOfOnePageAtATime(t *testing.T, c *zombieCrowd) {
+func readsOnePageAtATime(t *testing.T, c *zombieCrowd) {
 	c.wire.reset(nil)
 	c.scanner.ReconcileAll(t.Context())
 	want := map[string]int{c.namespace: 1, c.other: 1}
@@ -255,7 +255,7 @@ func (c *zombieCrowd) onPage(page, times int, meddle func(context.Context) error
 	}
 }
 
-func isBegunAgain(t *testing.T, c *zombieCrowd) {
+func restartsTheList(t *testing.T, c *zombieCrowd) {
 	local, good := requireLocalCluster(t), reportOf(t, c.namespace)
 	c.wire.reset(c.onPage(3, 1, local.compactEtcd))
 	c.scanner.ReconcileAll(t.Context())
@@ -268,7 +268,7 @@ func isBegunAgain(t *testing.T, c *zombieCrowd) {
 	}
 }
 
-func saysWhenTheListExpires(t *testing.T, c *zombieCrowd) {
+func reportsAnExpiredList(t *testing.T, c *zombieCrowd) {
 	local, good := requireLocalCluster(t), reportOf(t, c.namespace)
 	expired := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", v1alpha1.ReasonExpired)
 	c.wire.reset(c.onPage(2, 2, local.compactEtcd))
@@ -280,7 +280,7 @@ func saysWhenTheListExpires(t *testing.T, c *zombieCrowd) {
 	c.wantRecovered(t)
 }
 
-func saysWhenTheAPIServerIsRestarted(t *testing.T, c *zombieCrowd) {
+func reportsARestartedAPIServer(t *testing.T, c *zombieCrowd) {
 	local, good := requireLocalCluster(t), reportOf(t, c.namespace)
 	c.wire.reset(c.onPage(4, 1, local.restartAPIServer))
 	c.scanner.ReconcileAll(t.Context())
@@ -288,7 +288,7 @@ func saysWhenTheAPIServerIsRestarted(t *testing.T, c *zombieCrowd) {
 	c.wantRecovered(t)
 }
 
-func saysWhenTheConnectionBreaks(t *testing.T, c *zombieCrowd) {
+func reportsABrokenConnection(t *testing.T, c *zombieCrowd) {
 	good := reportOf(t, c.namespace)
 	c.wire.reset(c.onPage(4, 1, func(context.Context) error { return errFault }))
 	c.scanner.ReconcileAll(t.Context())

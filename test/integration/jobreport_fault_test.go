@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
@@ -118,8 +119,10 @@ func TestJobReportOfANamespaceThatIsCreatedLater(t *testing.T) {
 	grantRole(t, late, "controllers/jobreport")
 	eventually(t, "the Role to take effect", func() bool {
 		s.ReconcileAll(t.Context())
-		err := cluster.Get(t.Context(), client.ObjectKey{Namespace: late, Name: v1alpha1.JobReportName}, &v1alpha1.JobReport{})
-		return err == nil
+		report := &v1alpha1.JobReport{}
+		err := cluster.Get(t.Context(), client.ObjectKey{Namespace: late, Name: v1alpha1.JobReportName}, report)
+		// The API server learns of the Role and of its binding at different times.
+		return err == nil && meta.IsStatusConditionTrue(report.Status.Conditions, v1alpha1.ConditionReportReady)
 	})
 	wantReady(t, late)
 }

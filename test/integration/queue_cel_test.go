@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -603,15 +604,23 @@ func TestDefaultsOfWorkerPools(t *testing.T) {
 	}
 }
 
-func TestQueueNameCanBeSetToItsCurrentValue(t *testing.T) {
+// Earlier versions named a queue on the broker like its Queue. A manifest may contain that name.
+func TestQueueNameCanBeSetToTheNameInTheStatusOnly(t *testing.T) {
 	waitForKinds(t)
 	ns := namespace(t)
 	queue := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "mail", Namespace: ns}}
 	if err := cluster.Create(t.Context(), queue); err != nil {
 		t.Fatal(err)
 	}
-	// A patch, because the operator writes the status at the same time.
-	if err := cluster.Patch(t.Context(), queue, client.RawPatch(mergePatch, []byte(`{"spec":{"name":"mail"}}`))); err != nil {
+	// Patches, because the operator writes the status at the same time.
+	named := client.RawPatch(mergePatch, []byte(`{"spec":{"name":"mail"}}`))
+	if err := cluster.Patch(t.Context(), queue, named); !apierrors.IsInvalid(err) {
+		t.Errorf("a name that is not in the status: %v", err)
+	}
+	if err := cluster.Status().Patch(t.Context(), queue, client.RawPatch(mergePatch, []byte(`{"status":{"name":"mail"}}`))); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Patch(t.Context(), queue, named); err != nil {
 		t.Error(err)
 	}
 }

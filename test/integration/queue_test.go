@@ -390,6 +390,15 @@ func TestDeadLettersPresentFollowsTheAlertThreshold(t *testing.T) {
 	e.waitForEvent("mail", v1alpha1.EventDeadLetters)
 }
 
+// waitForStats waits: the server counts the messages of a consumer a moment after it stored them.
+func (e *queueEnv) waitForStats(queue string, ready, dead int64) {
+	e.t.Helper()
+	eventually(e.t, fmt.Sprintf("%d ready and %d dead", ready, dead), func() bool {
+		s := e.getQueue(queue).Status
+		return *s.Ready == ready && *s.Dead == dead
+	})
+}
+
 func TestDeadLettersAreRequeuedOrPurgedOnRequest(t *testing.T) {
 	e := newQueueEnv(t)
 	e.createQueue("mail", "")
@@ -398,16 +407,12 @@ func TestDeadLettersAreRequeuedOrPurgedOnRequest(t *testing.T) {
 	e.addDeadLetters("mail", 3)
 	e.patchQueue("mail", `{"metadata":{"annotations":{"yardmaster.dev/dead-letters":"Requeue"}}}`)
 	eventually(t, "the removal of the annotation", func() bool { return !isRequested() })
-	if s := e.getQueue("mail").Status; *s.Dead != 0 || *s.Ready != 3 {
-		t.Errorf("%d dead, %d ready", *s.Dead, *s.Ready)
-	}
+	e.waitForStats("mail", 3, 0)
 	e.waitForEvent("mail", "DeadLettersRequeued")
 	e.addDeadLetters("mail", 3)
 	e.patchQueue("mail", `{"metadata":{"annotations":{"yardmaster.dev/dead-letters":"Purge"}}}`)
 	eventually(t, "the removal of the annotation", func() bool { return !isRequested() })
-	if s := e.getQueue("mail").Status; *s.Dead != 0 || *s.Ready != 3 {
-		t.Errorf("%d dead, %d ready", *s.Dead, *s.Ready)
-	}
+	e.waitForStats("mail", 3, 0)
 	e.waitForEvent("mail", "DeadLettersPurged")
 }
 
