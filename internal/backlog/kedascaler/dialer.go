@@ -21,7 +21,7 @@ const (
 	windowBytes = 64 << 10
 	// replyBudget is for all that the scaler sends for one reading, in bytes. Real responses have
 	// less than a kilobyte each.
-	replyBudget = 1 << 20
+	replyBudget = 256 << 10
 )
 
 // scalerDialer connects for gRPC, and conceals the errors of a peer that is not a gRPC server.
