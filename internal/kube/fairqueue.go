@@ -206,12 +206,14 @@ func (h prioritizedRequests) Swap(i, j int) {
 	h[i].position, h[j].position = i, j
 }
 
+// Push is called by the heap package.
 func (h *prioritizedRequests) Push(x any) {
 	waiting, _ := x.(*waitingRequest)
 	waiting.position = len(*h)
 	*h = append(*h, waiting)
 }
 
+// Pop is called by the heap package.
 func (h *prioritizedRequests) Pop() any {
 	last := len(*h) - 1
 	waiting := (*h)[last]
