@@ -145,6 +145,17 @@ func TestDeletedSessions(t *testing.T) {
 	})
 }
 
+// TestAttacks tests that Pods of a tenant can neither stop nor slow down the operator, for each attack of
+// test/hostile.
+func TestAttacks(t *testing.T) {
+	env := newAttackEnv(t)
+	runOneByOne(t, []scenario{
+		{"peers of the operator's ports are refused, within its memory, and slow down nobody", env.testHostilePeers},
+		{"hostile brokers, sources and workers are reported, within the operator's memory, and slow down nobody", env.testHostileServers},
+		{"the operator connects to no address of its own host or of a metadata service", env.testDeniedAddresses},
+	})
+}
+
 // TestLifecycle tests upgrading and uninstalling the operator, and deleting namespaces.
 func TestLifecycle(t *testing.T) {
 	runOneByOne(t, []scenario{
