@@ -90,7 +90,7 @@ func TestProvenConnectionsAreNeverReplaced(t *testing.T) {
 		clients[i], servers[i] = l.connect("127.0.0.2")
 		Prove(WithConnection(context.Background(), servers[i]))
 	}
-	refused, err := net.Dial("tcp", l.listener.Addr().String()) //nolint:noctx // closed below
+	refused, err := net.Dial("tcp", l.listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestProvenConnectionsAreNeverReplaced(t *testing.T) {
 	}
 	// A closed one makes room.
 	_ = servers[0].Close()
-	dialed, err := net.Dial("tcp", l.listener.Addr().String()) //nolint:noctx // closed below
+	dialed, err := net.Dial("tcp", l.listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}

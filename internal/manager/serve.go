@@ -62,7 +62,7 @@ func serveMetrics(mgr ctrl.Manager, o MetricsOptions) error {
 	if o.Address == disabledAddress {
 		return nil
 	}
-	var handler http.Handler = promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})
+	handler := promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})
 	var encryption *tls.Config
 	if o.Secure {
 		authorized, err := authorizedOnly(mgr, handler)
@@ -149,7 +149,7 @@ func addServer(mgr ctrl.Manager, name, address string, handler http.Handler, con
 
 // newServer returns a server that listens, with bounds on what peers can occupy.
 func newServer(name, address string, handler http.Handler, connections listener.Limits, encryption *tls.Config) (*ctrlmanager.Server, error) {
-	tcp, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address)
+	tcp, err := net.Listen("tcp", address) //nolint:noctx // it listens until the manager stops
 	if err != nil {
 		return nil, fmt.Errorf("listening for requests of %s: %w", name, err)
 	}

@@ -85,12 +85,12 @@ func TestPeersOfMetricsCannotUseHTTP2OrLongHeaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	address := startTestServer(t, http.NotFoundHandler(), listener.Limits{Total: 2, Unproven: 2}, encryption)
-	config := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}} //nolint:gosec // the certificate is self-signed
+	config := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}
 	if c, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", address); err == nil {
 		_ = c.Close()
 		t.Error("HTTP/2 is negotiated")
 	}
-	c, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(t.Context(), "tcp", address) //nolint:gosec // the certificate is self-signed
+	c, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(t.Context(), "tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}

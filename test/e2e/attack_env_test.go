@@ -85,7 +85,8 @@ func newAttackEnv(t *testing.T) *attackEnv {
 	eventually(t, "the control plane to be idle again", func() bool {
 		latency, err := newProbes()[0].measureLatency(t.Context())
 		requireNoError(t, err)
-		if quick++; latency > latencyFloor/10 {
+		quick++
+		if latency > latencyFloor/10 {
 			quick = 0
 		}
 		return quick >= 10

@@ -59,7 +59,7 @@ func (env *attackEnv) testHostileServers(t *testing.T) {
 		for i, title := range titles {
 			eventually(t, title+" to be reported", func() bool { return isFailureReported(t, objects[i]) })
 		}
-		eventually(t, "all attacks to take place", func() bool { return env.missingAttacks(t).Len() == 0 })
+		eventually(t, "all attacks to take place", func() bool { return missingAttacks(t).Len() == 0 })
 		time.Sleep(serverAttackTime - time.Since(start)) // the attacks continue meanwhile
 	}))
 	for _, object := range objects {
@@ -104,7 +104,7 @@ func (*attackEnv) createHostileWorkers(t *testing.T) client.Object {
 }
 
 // missingAttacks returns the attacks that have not taken place, by the logs of the attackers.
-func (env *attackEnv) missingAttacks(t *testing.T) sets.Set[string] {
+func missingAttacks(t *testing.T) sets.Set[string] {
 	t.Helper()
 	missing := sets.KeySet(hostile.All())
 	missing = missing.Union(sets.KeySet(hostile.Workers()))
