@@ -197,20 +197,36 @@ func connectSource(ctx context.Context, credentials broker.Credentials, namespac
 }
 
 func readSourceCredentials(ctx context.Context, liveReader client.Reader, namespace string, source *v1alpha1.Source) (*broker.Credentials, error) {
-	var access *v1alpha1.BrokerAccess
+	if access := accessOf(source); access != nil {
+		return ReadCredentials(ctx, liveReader, BrokerKeyOf(namespace, &v1alpha1.Broker{BrokerAccess: *access}))
+	}
+	return readScalerCredentials(ctx, liveReader, namespace, source.External)
+}
+
+// SourceName identifies the server of a source within its namespace.
+func SourceName(namespace string, source *v1alpha1.Source) string {
+	switch access := accessOf(source); {
+	case access != nil:
+		return BrokerKeyOf(namespace, &v1alpha1.Broker{BrokerAccess: *access}).String()
+	case source.External != nil:
+		return source.External.Address
+	}
+	return ""
+}
+
+// accessOf returns the access to the server of a source; nil for an external scaler.
+func accessOf(source *v1alpha1.Source) *v1alpha1.BrokerAccess {
 	switch {
 	case source.RedisList != nil:
-		access = &source.RedisList.BrokerAccess
+		return &source.RedisList.BrokerAccess
 	case source.RedisStream != nil:
-		access = &source.RedisStream.BrokerAccess
+		return &source.RedisStream.BrokerAccess
 	case source.RabbitMQ != nil:
-		access = &source.RabbitMQ.BrokerAccess
+		return &source.RabbitMQ.BrokerAccess
 	case source.Prometheus != nil:
-		access = &source.Prometheus.BrokerAccess
-	default:
-		return readScalerCredentials(ctx, liveReader, namespace, source.External)
+		return &source.Prometheus.BrokerAccess
 	}
-	return ReadCredentials(ctx, liveReader, BrokerKeyOf(namespace, &v1alpha1.Broker{BrokerAccess: *access}))
+	return nil
 }
 
 // readScalerCredentials reads the TLS Secret of an external scaler, the only Secret it has.

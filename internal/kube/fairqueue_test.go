@@ -2,10 +2,14 @@ package kube
 
 import (
 	"fmt"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -14,9 +18,7 @@ func requestFor(namespace, name string) reconcile.Request {
 }
 
 func TestObjectsOfANamespaceDoNotWaitForAllObjectsOfAnother(t *testing.T) {
-	options := ControllerOptions(1)
-	queue := options.NewQueue("test", options.RateLimiter)
-	defer queue.ShutDown()
+	queue := newTestQueue(t)
 	for i := range 1000 {
 		queue.Add(requestFor("crowd", fmt.Sprint(i)))
 	}
@@ -37,10 +39,109 @@ func TestObjectsOfANamespaceDoNotWaitForAllObjectsOfAnother(t *testing.T) {
 	}
 }
 
-func TestARequestThatWaitsIsNotAddedAgain(t *testing.T) {
+// newTestQueue returns a controller's queue, which has priorities as controllers use them.
+func newTestQueue(t *testing.T) priorityqueue.PriorityQueue[reconcile.Request] {
+	t.Helper()
 	options := ControllerOptions(1)
-	queue := options.NewQueue("test", options.RateLimiter)
-	defer queue.ShutDown()
+	queue, ok := options.NewQueue("test", options.RateLimiter).(priorityqueue.PriorityQueue[reconcile.Request])
+	if !ok {
+		t.Fatal("the queue has no priorities, so that controller-runtime ignores them")
+	}
+	t.Cleanup(queue.ShutDown)
+	return queue
+}
+
+// takeAll returns the waiting requests in the order in which workers get them, with their priority.
+func takeAll(queue priorityqueue.PriorityQueue[reconcile.Request]) []string {
+	var taken []string
+	for queue.Len() > 0 {
+		request, priority, _ := queue.GetWithPriority()
+		taken = append(taken, fmt.Sprintf("%s %d", request, priority))
+		queue.Done(request)
+	}
+	return taken
+}
+
+func TestWithinANamespaceTheHighestPriorityComesFirst(t *testing.T) {
+	queue := newTestQueue(t)
+	add := func(priority int, namespace, name string) {
+		queue.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, requestFor(namespace, name))
+	}
+	add(handler.LowPriority, "a", "listed")
+	queue.Add(requestFor("a", "changed"))
+	add(1, "a", "running-1")
+	add(1, "a", "running-2")
+	add(handler.LowPriority, "b", "listed")
+	want := []string{"a/running-1 1", "b/listed -100", "a/running-2 1", "a/changed 0", "a/listed -100"}
+	if diff := cmp.Diff(want, takeAll(queue)); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+}
+
+func TestAWaitingObjectKeepsTheHighestRequestedPriority(t *testing.T) {
+	queue := newTestQueue(t)
+	for _, name := range []string{"first", "second", "third"} {
+		queue.AddWithOpts(priorityqueue.AddOpts{Priority: new(handler.LowPriority)}, requestFor("a", name))
+	}
+	queue.AddWithOpts(priorityqueue.AddOpts{Priority: new(1)}, requestFor("a", "third"))
+	queue.Add(requestFor("a", "third"))
+	queue.Add(requestFor("a", "second"))
+	if diff := cmp.Diff([]string{"a/third 1", "a/second 0", "a/first -100"}, takeAll(queue)); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+	queue.AddWithOpts(priorityqueue.AddOpts{Priority: new(handler.LowPriority)}, requestFor("a", "third"))
+	if diff := cmp.Diff([]string{"a/third -100"}, takeAll(queue)); diff != "" {
+		t.Errorf("an earlier priority still holds (-want +got):\n%s", diff)
+	}
+}
+
+func TestAnObjectAddedWhileItIsReconciledAndADelayedOneHaveTheirPriority(t *testing.T) {
+	queue := newTestQueue(t)
+	queue.Add(requestFor("a", "reconciled"))
+	request, _ := queue.Get()
+	queue.AddWithOpts(priorityqueue.AddOpts{Priority: new(2)}, request)
+	queue.Done(request)
+	queue.AddWithOpts(priorityqueue.AddOpts{Priority: new(3), RateLimited: true}, requestFor("a", "delayed"))
+	taken := []string{}
+	for range 2 {
+		request, priority, _ := queue.GetWithPriority()
+		taken = append(taken, fmt.Sprintf("%s %d", request, priority))
+		queue.Done(request)
+	}
+	if diff := cmp.Diff([]string{"a/reconciled 2", "a/delayed 3"}, taken); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+}
+
+func TestNoRequestIsLostWhenManyAreAddedAndTakenAtOnce(t *testing.T) {
+	queue := newTestQueue(t)
+	const adders, requests = 4, 500
+	added := map[reconcile.Request]bool{}
+	for i := range requests {
+		added[requestFor(fmt.Sprint(i%7), fmt.Sprint(i))] = true
+	}
+	var group sync.WaitGroup
+	for adder := range adders {
+		group.Go(func() {
+			for request := range added {
+				queue.AddWithOpts(priorityqueue.AddOpts{Priority: &adder, After: time.Duration(adder) * time.Millisecond}, request)
+			}
+		})
+	}
+	taken := map[reconcile.Request]bool{}
+	for len(taken) < requests {
+		request, _ := queue.Get()
+		taken[request] = true
+		queue.Done(request)
+	}
+	group.Wait()
+	if diff := cmp.Diff(added, taken); diff != "" {
+		t.Errorf("requests (-added +taken):\n%s", diff)
+	}
+}
+
+func TestARequestThatWaitsIsNotAddedAgain(t *testing.T) {
+	queue := newTestQueue(t)
 	queue.Add(requestFor("a", "a"))
 	queue.Add(requestFor("a", "a"))
 	if queue.Len() != 1 {
@@ -49,8 +150,7 @@ func TestARequestThatWaitsIsNotAddedAgain(t *testing.T) {
 }
 
 func TestWaitingObjectsAreNotReconciledAfterTheOperatorStops(t *testing.T) {
-	options := ControllerOptions(1)
-	queue := options.NewQueue("test", options.RateLimiter)
+	queue := newTestQueue(t)
 	queue.Add(requestFor("a", "a"))
 	queue.Add(requestFor("a", "b"))
 	queue.ShutDown()

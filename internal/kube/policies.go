@@ -21,8 +21,8 @@ func ListPolicies(ctx context.Context, reader client.Reader, namespace string) (
 	return list.Items, nil
 }
 
-// SelectPolicies returns the Policies that select an object. They must not be changed. It ignores a Policy with an invalid
-// selector: the Policy's own controller reports it.
+// SelectPolicies returns the Policies that select an object. They must not be changed. It ignores a
+// Policy with an invalid selector: the Policy's own controller reports it.
 func SelectPolicies(ctx context.Context, reader client.Reader, object client.Object) (policy.Selection, error) {
 	policies, err := ListPolicies(ctx, reader, object.GetNamespace())
 	if err != nil {

@@ -2,6 +2,8 @@ package queue
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 
@@ -15,8 +17,8 @@ import (
 )
 
 const (
-	// decideTimeout limits all actions of one reconciliation, so that other Queues get their
-	// turn.
+	// decideTimeout limits all actions before one decision, so that other Queues of the broker get
+	// their turn.
 	decideTimeout = 20 * time.Second
 	// actionTimeout limits one action.
 	actionTimeout = 10 * time.Second
@@ -24,21 +26,52 @@ const (
 	moveBatchSize = 200
 )
 
-// decide executes the actions that the core returns until its decision is final.
-func (r *Reconciler) decide(ctx context.Context, o *queue.Observation) (queue.Decision, error) {
+// brokerDecision is a final decision, and the observation that it is based on.
+type brokerDecision struct {
+	queue.Decision
+
+	observation queue.Observation
+}
+
+// decide returns the final decision on the observation; nil if the actions before it have yet to be
+// executed.
+func (r *Reconciler) decide(ctx context.Context, o *queue.Observation) (*brokerDecision, error) {
+	subject, err := decisionSubject(o)
+	if err != nil {
+		return nil, err
+	}
+	decided, _, err := r.decisions.Observe(ctx, client.ObjectKeyFromObject(o.Queue), subject, o.Connection.BrokerID, func(ctx context.Context) (*brokerDecision, error) {
+		return r.executeActions(ctx, *o)
+	})
+	return decided, err
+}
+
+// decisionSubject identifies everything that a decision depends on and that is known before the
+// first action.
+func decisionSubject(o *queue.Observation) (string, error) {
+	q := o.Queue
+	subject, err := json.Marshal([]any{q.UID, q.Generation, q.DeletionTimestamp, q.Annotations, o.ClusterID, o.Effective, o.Connection, o.Deletion})
+	if err != nil {
+		return "", fmt.Errorf("encoding what a decision depends on: %w", err)
+	}
+	return string(subject), nil
+}
+
+// executeActions executes the actions that the core returns until its decision is final.
+func (r *Reconciler) executeActions(ctx context.Context, o queue.Observation) (*brokerDecision, error) {
 	executing, cancel := context.WithTimeout(ctx, decideTimeout)
 	defer cancel()
 	for {
-		decision := queue.Decide(*o)
+		decision := queue.Decide(o)
 		if decision.Action == queue.ActionNone {
-			return decision, nil
+			return &brokerDecision{Decision: decision, observation: o}, nil
 		}
-		result, err := r.execute(executing, o, &decision)
+		result, err := r.execute(executing, &o, &decision)
 		if err != nil {
-			return queue.Decision{}, err
+			return nil, err
 		}
 		if ctx.Err() != nil {
-			return queue.Decision{}, ctx.Err() // the operator stops; this is not the broker's answer
+			return nil, ctx.Err() // the operator stops; this is not the broker's answer
 		}
 		o.Apply(decision.Action, result)
 	}

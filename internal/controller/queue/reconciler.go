@@ -1,5 +1,6 @@
 // Package queue reconciles Queues: it creates each queue on its broker, keeps it as the spec
-// says, and reports its state. Package internal/queue makes the decisions.
+// says, and reports its state. Package internal/queue makes the decisions. Requests to brokers are
+// sent outside the reconciliation, because a broker may not answer.
 //
 // A busy queue is read every few seconds and an empty one once a minute, because the broker
 // reports its next message. Package brokerconn checks once for all queues whether a broker
@@ -18,6 +19,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/brokerconn"
+	"github.com/yardmaster/yardmaster/internal/bulkhead"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/queue"
 )
@@ -50,6 +52,9 @@ type Reconciler struct {
 	brokers *brokerconn.Manager
 	options Options
 
+	brokerRequests *bulkhead.Executor
+	decisions      *bulkhead.Observer[*brokerDecision]
+
 	statsWrites   *rate.Limiter
 	routineEvents *rate.Limiter
 	writeCache    *kube.WriteCache[*v1alpha1.Queue]
@@ -71,14 +76,17 @@ func New(mgr ctrl.Manager, brokers *brokerconn.Manager, o Options) *Reconciler {
 	if o.SweepInterval == 0 {
 		o.SweepInterval = defaultSweepInterval
 	}
+	brokerRequests := bulkhead.NewExecutor(bulkhead.DefaultLimits())
 	return &Reconciler{
-		Clients:       kube.NewClients(mgr, "queue-controller"),
-		brokers:       brokers,
-		options:       o,
-		statsWrites:   rate.NewLimiter(statsWriteRate, statsWriteBurst),
-		routineEvents: rate.NewLimiter(routineEventRate, routineEventBurst),
-		writeCache:    kube.NewWriteCache[*v1alpha1.Queue](),
-		tracked:       kube.NewStore[trackedQueue](),
+		Clients:        kube.NewClients(mgr, "queue-controller"),
+		brokers:        brokers,
+		options:        o,
+		brokerRequests: brokerRequests,
+		decisions:      bulkhead.NewObserver[*brokerDecision](brokerRequests),
+		statsWrites:    rate.NewLimiter(statsWriteRate, statsWriteBurst),
+		routineEvents:  rate.NewLimiter(routineEventRate, routineEventBurst),
+		writeCache:     kube.NewWriteCache[*v1alpha1.Queue](),
+		tracked:        kube.NewStore[trackedQueue](),
 	}
 }
 
@@ -96,6 +104,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if apierrors.IsNotFound(err) {
 			r.writeCache.Forget(req.NamespacedName)
 			r.tracked.Forget(req.NamespacedName)
+			r.decisions.Forget(req.NamespacedName)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -103,21 +112,27 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !q.DeletionTimestamp.IsZero() && !slices.Contains(q.Finalizers, v1alpha1.QueueFinalizer) {
 		return ctrl.Result{}, nil // a finalizer of someone else keeps it
 	}
+	result, err := r.reconcileOnce(ctx, q)
+	return result, r.ignoreTerminating(ctx, q, err)
+}
+
+func (r *Reconciler) reconcileOnce(ctx context.Context, q *v1alpha1.Queue) (ctrl.Result, error) {
 	observation, err := r.observe(ctx, q)
 	if err != nil {
-		return ctrl.Result{}, r.ignoreTerminating(ctx, q, err)
+		return ctrl.Result{}, err
 	}
-	decision, err := r.decide(ctx, &observation)
-	if err != nil {
-		return ctrl.Result{}, r.ignoreTerminating(ctx, q, err)
+	decided, err := r.decide(ctx, &observation)
+	if err != nil || decided == nil {
+		return ctrl.Result{}, err // without a decision, the Queue is reconciled again when the broker has answered
 	}
-	if err := r.record(ctx, q, &decision); err != nil {
-		return ctrl.Result{}, r.ignoreTerminating(ctx, q, err)
+	q = decided.observation.Queue
+	if err := r.record(ctx, q, &decided.Decision); err != nil {
+		return ctrl.Result{}, err
 	}
-	if err := r.act(ctx, q, &observation, &decision); err != nil {
-		return ctrl.Result{}, r.ignoreTerminating(ctx, q, err)
+	if err := r.act(ctx, q, &decided.observation, &decided.Decision); err != nil {
+		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, nil
+	return ctrl.Result{RequeueAfter: decided.RequeueAfter}, nil
 }
 
 // ignoreTerminating removes the finalizer of a deleted Queue if its namespace is terminating and

@@ -24,7 +24,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err := metric.Register(metric.NewSumCollector(mgr.GetCache(), &v1alpha1.QueueList{}, sumStatuses, messagesGauge, queuesGauge)); err != nil {
 		return err
 	}
-	// Policies select by labels; annotations abandon, supersede and request.
+	if err := mgr.Add(r.brokerRequests); err != nil {
+		return err
+	}
+	// Policies select by labels; annotations abandon and request.
 	isRelevant := predicate.Or[client.Object](
 		predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 	return ctrl.NewControllerManagedBy(mgr).
@@ -33,6 +36,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Policy{}, handler.EnqueueRequestsFromMapFunc(r.policyToQueues),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Func(r.watchBrokers)).
+		WatchesRawSource(source.Func(r.decisions.EnqueueTo)).
 		WithOptions(kube.ControllerOptions(r.options.Concurrency)).
 		Complete(kube.RequeueOnConflict(r))
 }

@@ -26,6 +26,12 @@ import (
 // controllerIndex indexes Jobs by the UID of their controller.
 const controllerIndex = ".metadata.controller.uid"
 
+// policyViolatedIndex has the value policyViolated for each SequentialJob that a Policy blocks.
+const (
+	policyViolatedIndex = ".status.policyViolated"
+	policyViolated      = "true"
+)
+
 // changedJobPriority is the priority of a SequentialJob with a changed Job; others have 0.
 const changedJobPriority = 1
 
@@ -34,6 +40,9 @@ const changedJobPriority = 1
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &batchv1.Job{}, controllerIndex, controllerUID); err != nil {
 		return fmt.Errorf("indexing Jobs by controller: %w", err)
+	}
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.SequentialJob{}, policyViolatedIndex, policyViolation); err != nil {
+		return fmt.Errorf("indexing SequentialJobs by what blocks them: %w", err)
 	}
 	if err := metric.Register(metric.NewSumCollector(mgr.GetCache(), &v1alpha1.SequentialJobList{}, countActive, activeGauge)); err != nil {
 		return err
@@ -50,17 +59,16 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 // policyToBlocked returns the SequentialJobs of the Policy's namespace that wait for a Policy to allow
 // their images. The others observe the Policies when they start their next step.
 func (r *Reconciler) policyToBlocked(ctx context.Context, object client.Object) []reconcile.Request {
-	var list v1alpha1.SequentialJobList
-	if err := r.Client.List(ctx, &list, client.InNamespace(object.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Could not list the SequentialJobs that a Policy affects")
+	return kube.RequestsForList(ctx, r.Client, &v1alpha1.SequentialJobList{},
+		client.InNamespace(object.GetNamespace()), client.MatchingFields{policyViolatedIndex: policyViolated})
+}
+
+func policyViolation(object client.Object) []string {
+	sj, ok := object.(*v1alpha1.SequentialJob)
+	if !ok || !meta.IsStatusConditionTrue(sj.Status.Conditions, v1alpha1.ConditionPolicyViolated) {
+		return nil
 	}
-	var blocked []reconcile.Request
-	for i := range list.Items {
-		if sj := &list.Items[i]; meta.IsStatusConditionTrue(sj.Status.Conditions, v1alpha1.ConditionPolicyViolated) {
-			blocked = append(blocked, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(sj)})
-		}
-	}
-	return blocked
+	return []string{policyViolated}
 }
 
 func controllerUID(object client.Object) []string {

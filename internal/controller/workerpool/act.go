@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -20,7 +19,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/pool"
-	"github.com/yardmaster/yardmaster/internal/workerclient"
 )
 
 // lowestDeletionCost makes a ReplicaSet remove a Pod before all others that are as ready.
@@ -37,7 +35,6 @@ func (r *Reconciler) act(ctx context.Context, wp *v1alpha1.WorkerPool, observed 
 	if err := r.writeDrainStates(ctx, observed, decision.DrainStates); err != nil {
 		return nil, err
 	}
-	r.sendDrainRequests(ctx, observed, decision.DrainRequests)
 	if refusal, err := r.applySharedObjects(ctx, wp, observed, decision); refusal != nil || err != nil {
 		return refusal, err
 	}
@@ -119,31 +116,6 @@ func annotateTime(pod *corev1.Pod, annotation string, at time.Time) {
 		return
 	}
 	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, annotation, at.UTC().Format(time.RFC3339))
-}
-
-// sendDrainRequests asks workers to drain or undrain. If a worker cannot be reached, the next
-// reconciliation repeats the request.
-func (r *Reconciler) sendDrainRequests(ctx context.Context, observed *observation, requests []pool.DrainRequest) {
-	ctx, cancel := context.WithTimeout(ctx, workerTimeout)
-	defer cancel()
-	var group errgroup.Group
-	group.SetLimit(workerclient.MaxConcurrentRequestsPerPool)
-	for _, request := range requests {
-		pod, send := observed.pods[request.Worker], r.workers.Resume
-		if request.Drain {
-			send = r.workers.Drain
-		}
-		if pod.Status.PodIP == "" {
-			continue
-		}
-		group.Go(func() error {
-			if err := send(ctx, r.options.Address(pod)); err != nil {
-				ctrl.LoggerFrom(ctx).V(1).Info("Could not send a drain request to a worker", "pod", pod.Name, "drain", request.Drain, "error", err.Error())
-			}
-			return nil
-		})
-	}
-	_ = group.Wait() // no request returns an error
 }
 
 // resizeRevision creates a revision, or sets its replicas.

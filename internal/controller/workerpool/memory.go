@@ -8,6 +8,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/pool"
 	"github.com/yardmaster/yardmaster/internal/scaling"
 )
 
@@ -23,6 +24,8 @@ type poolMemory struct {
 	applied map[string]appliedObject
 	// refusal of the last reconciliation.
 	refusal *core.Refusal
+	// drainRequests of the last reconciliation, which are sent before workers are observed again.
+	drainRequests []pool.DrainRequest
 }
 
 // scalingMemory returns the memory of the last decision, from the status if this process has
@@ -35,9 +38,9 @@ func (r *Reconciler) scalingMemory(wp *v1alpha1.WorkerPool) scaling.Memory {
 }
 
 // remember stores what the next reconciliation and the broker's notifications need.
-func (r *Reconciler) remember(wp *v1alpha1.WorkerPool, observed *observation) {
+func (r *Reconciler) remember(wp *v1alpha1.WorkerPool, observed *observation, decision *pool.Decision) {
 	r.memory.Update(wp, func(memory *poolMemory) {
-		memory.refusal = observed.Refusal
+		memory.refusal, memory.drainRequests = observed.Refusal, decision.DrainRequests
 		if observed.queues != nil {
 			memory.broker, memory.queues = observed.queues.conn.Key, observed.queues.names()
 		}

@@ -3,19 +3,16 @@ package workerpool
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -23,11 +20,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/policy"
 	"github.com/yardmaster/yardmaster/internal/pool"
-	"github.com/yardmaster/yardmaster/internal/workerclient"
 )
-
-// workerTimeout is the time in which all workers of a pool must answer.
-const workerTimeout = 1500 * time.Millisecond
 
 // observation is the input of the decision, and the objects that it was made from.
 type observation struct {
@@ -36,11 +29,13 @@ type observation struct {
 	workloads map[string]client.Object
 	pods      map[string]*corev1.Pod
 	queues    *observedQueues
+	// lastDrainRequests are those that are sent before workers are observed.
+	lastDrainRequests []pool.DrainRequest
 	// namespacePolicies are all Policies of the namespace.
 	namespacePolicies []v1alpha1.Policy
 }
 
-// observe reads everything that a decision depends on.
+// observe reads the objects that a decision depends on.
 func (r *Reconciler) observe(ctx context.Context, wp *v1alpha1.WorkerPool) (*observation, error) {
 	remembered, _ := r.memory.Get(wp)
 	observed := &observation{
@@ -51,19 +46,18 @@ func (r *Reconciler) observe(ctx context.Context, wp *v1alpha1.WorkerPool) (*obs
 			Refusal:  remembered.refusal,
 		},
 		workloads: map[string]client.Object{}, pods: map[string]*corev1.Pod{},
+		lastDrainRequests: remembered.drainRequests,
 	}
 	for _, read := range []func(context.Context, *observation) error{
 		r.observePolicies,
 		r.observeRevisions,
-		r.observeWorkers,
-		// After the workers: the broker then counts all messages that they report.
+		r.observePods,
 		r.observeQueues,
 	} {
 		if err := read(ctx, observed); err != nil {
 			return nil, err
 		}
 	}
-	observed.Now = r.Clock.Now()
 	return observed, nil
 }
 
@@ -161,8 +155,8 @@ func replicaFailure(d *appsv1.Deployment) string {
 	return ""
 }
 
-// observeWorkers reads the pool's Pods, and the stats of each worker.
-func (r *Reconciler) observeWorkers(ctx context.Context, observed *observation) error {
+// observePods reads the pool's Pods.
+func (r *Reconciler) observePods(ctx context.Context, observed *observation) error {
 	wp := observed.Pool
 	var pods corev1.PodList
 	err := r.Client.List(ctx, &pods, client.InNamespace(wp.Namespace), client.MatchingLabels(pool.WorkerSelector(wp.Name)))
@@ -170,36 +164,7 @@ func (r *Reconciler) observeWorkers(ctx context.Context, observed *observation) 
 		return fmt.Errorf("listing Pods: %w", err)
 	}
 	observed.Workers = observed.addPods(pods.Items)
-	ctx, cancel := context.WithTimeout(ctx, workerTimeout)
-	defer cancel()
-	var group errgroup.Group
-	group.SetLimit(workerclient.MaxConcurrentRequestsPerPool)
-	// In random order, so that workers that do not answer cannot always keep the same others from
-	// being asked in time.
-	for _, i := range rand.Perm(len(observed.Workers)) { //nolint:gosec // no secret depends on it
-		w := &observed.Workers[i]
-		group.Go(func() error {
-			w.Stats = r.readWorkerStats(ctx, observed.pods[w.Name])
-			return nil
-		})
-	}
-	return group.Wait()
-}
-
-// readWorkerStats returns nil if the worker does not answer. That is no error: it may be
-// starting or stopping.
-func (r *Reconciler) readWorkerStats(ctx context.Context, worker *corev1.Pod) *pool.WorkerStats {
-	if worker.Status.PodIP == "" {
-		return nil
-	}
-	s, err := r.workers.FetchStats(ctx, r.options.Address(worker))
-	if err != nil {
-		ctrl.LoggerFrom(ctx).V(1).Info("Could not read the stats of a worker", "pod", worker.Name, "error", err.Error())
-		return nil
-	}
-	return &pool.WorkerStats{
-		Draining: s.IsDraining(), Drained: s.IsDrained(), InFlight: s.InFlight, Prefetched: s.Prefetched, Succeeded: s.Succeeded, Failed: s.Failed,
-	}
+	return nil
 }
 
 // addPods adds the Pods that belong to a revision, and returns the workers in them.

@@ -3,7 +3,6 @@ package workerpool
 import (
 	"context"
 	"fmt"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,9 +15,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/pool"
 	"github.com/yardmaster/yardmaster/internal/queue"
 )
-
-// maxStatsAge is the maximum age of stats that were read for another object.
-const maxStatsAge = time.Second
 
 // observedQueues are the queues of a pool, all on one broker.
 type observedQueues struct {
@@ -41,10 +37,21 @@ func (qs *observedQueues) names() []string {
 	return names
 }
 
-// observeQueues reads the pool's queues and their stats, or its source.
+func (qs *observedQueues) configs() []broker.QueueConfig {
+	var configs []broker.QueueConfig
+	for i := range qs.all {
+		configs = append(configs, qs.all[i].config)
+	}
+	return configs
+}
+
+// observeQueues reads the pool's queues and their limits.
 func (r *Reconciler) observeQueues(ctx context.Context, observed *observation) error {
 	if observed.Pool.Spec.Source != nil {
-		r.observeSource(ctx, observed)
+		if r.options.Sources == nil {
+			observed.StatsError = "this operator reads no sources"
+			observed.setProblem(v1alpha1.ReasonSpecInvalid, "spec.source: "+observed.StatsError+"; use spec.queues")
+		}
 		return nil
 	}
 	queues, problem, err := r.findQueues(ctx, observed)
@@ -57,26 +64,8 @@ func (r *Reconciler) observeQueues(ctx context.Context, observed *observation) e
 		return nil
 	}
 	observed.queues = queues
-	if err := r.observeConfig(ctx, observed); err != nil {
-		return err
-	}
-	queues.observeStats(ctx, observed)
-	return nil
-}
-
-func (r *Reconciler) observeSource(ctx context.Context, observed *observation) {
-	if r.options.Sources == nil {
-		observed.StatsError = "this operator reads no sources"
-		observed.setProblem(v1alpha1.ReasonSpecInvalid, "spec.source: "+observed.StatsError+"; use spec.queues")
-		return
-	}
-	stats, err := r.options.Sources.ReadBacklog(ctx, observed.Pool.Namespace, observed.Pool.Spec.Source)
-	if err != nil {
-		observed.StatsError = err.Error()
-		return
-	}
-	pool.AddReportedInFlight(stats, observed.Workers)
-	observed.Stats = stats
+	observed.Limits = pool.CombineLimits(queues.configs())
+	return r.observeConfig(ctx, observed)
 }
 
 // findQueues returns the pool's queues, or the problem with them.
@@ -109,31 +98,6 @@ func (r *Reconciler) findQueues(ctx context.Context, observed *observation) (*ob
 		found.all = append(found.all, observedQueue{q, queue.DesiredQueue(q, effective, ""), max(ref.Weight, 1)})
 	}
 	return found, nil, nil
-}
-
-// observeStats reads the stats and limits of all queues. If the stats of one queue cannot be
-// read, those of all are unknown.
-func (qs *observedQueues) observeStats(ctx context.Context, observed *observation) {
-	var configs []broker.QueueConfig
-	for i := range qs.all {
-		configs = append(configs, qs.all[i].config)
-	}
-	observed.Limits = pool.CombineLimits(configs)
-	var readings []pool.QueueReading
-	for i := range qs.all {
-		q := &qs.all[i]
-		stats, err := qs.conn.Stats(ctx, q.config.Name, maxStatsAge)
-		if err != nil {
-			observed.StatsError = fmt.Sprintf("reading the stats of Queue %s: %v", q.object.Name, err)
-			return
-		}
-		reading := pool.QueueReading{Queue: q.config, Stats: stats}
-		if wait := q.object.Status.Wait; wait != nil && wait.P95 != nil {
-			reading.WaitP95 = &wait.P95.Duration
-		}
-		readings = append(readings, reading)
-	}
-	observed.Stats = pool.CombineReadings(readings)
 }
 
 // notifyOnFirstMessage requests a notification of the first message if the pool has no workers.

@@ -1,5 +1,6 @@
 // Package workerpool reconciles WorkerPools: it observes a pool, its revisions, its workers and
-// their queues, records the decision of package pool in the status, and acts on it.
+// their queues, records the decision of package pool in the status, and acts on it. Workers and
+// queues are observed outside the reconciliation, because they may not answer.
 //
 // A pool with workers is reconciled every two seconds, because neither brokers nor workers send
 // notifications when their stats change. A pool without workers is reconciled when its broker
@@ -12,6 +13,7 @@ package workerpool
 import (
 	"context"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -27,6 +29,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/brokerconn"
+	"github.com/yardmaster/yardmaster/internal/bulkhead"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/pool"
 	"github.com/yardmaster/yardmaster/internal/workerclient"
@@ -64,6 +67,9 @@ type Reconciler struct {
 	// podMonitors is true while the cluster has the PodMonitor kind.
 	podMonitors atomic.Bool
 
+	peerRequests *bulkhead.Executor
+	peers        *bulkhead.Observer[*peerObservation]
+
 	writeCache  *kube.WriteCache[*v1alpha1.WorkerPool]
 	memory      *kube.Store[poolMemory]
 	budgetLocks sync.Map              // of *sync.Mutex, by namespace
@@ -78,14 +84,17 @@ func New(mgr ctrl.Manager, brokers *brokerconn.Manager, o Options) *Reconciler {
 	if o.PodMonitors == 0 {
 		o.PodMonitors = 2 * time.Minute
 	}
+	peerRequests := bulkhead.NewExecutor(bulkhead.DefaultLimits())
 	return &Reconciler{
-		Clients:    kube.NewClients(mgr, "workerpool-controller"),
-		brokers:    brokers,
-		workers:    workerclient.New(),
-		options:    o,
-		writeCache: kube.NewWriteCache[*v1alpha1.WorkerPool](),
-		memory:     kube.NewStore[poolMemory](),
-		secretKeys: cache.NewLRUExpireCache(secretKeyCacheSize),
+		Clients:      kube.NewClients(mgr, "workerpool-controller"),
+		brokers:      brokers,
+		workers:      workerclient.New(),
+		options:      o,
+		peerRequests: peerRequests,
+		peers:        bulkhead.NewObserver[*peerObservation](peerRequests),
+		writeCache:   kube.NewWriteCache[*v1alpha1.WorkerPool](),
+		memory:       kube.NewStore[poolMemory](),
+		secretKeys:   cache.NewLRUExpireCache(secretKeyCacheSize),
 	}
 }
 
@@ -111,6 +120,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if apierrors.IsNotFound(err) {
 			r.writeCache.Forget(req.NamespacedName)
 			r.memory.Forget(req.NamespacedName)
+			r.peers.Forget(req.NamespacedName)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -129,6 +139,9 @@ func (r *Reconciler) reconcileOnce(ctx context.Context, wp *v1alpha1.WorkerPool)
 	observed, err := r.observe(ctx, wp)
 	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if complete, err := r.observePeers(ctx, observed); !complete {
+		return ctrl.Result{}, err // the pool is reconciled again when its peers have answered
 	}
 	var decision pool.Decision
 	err = r.withBudgetLock(observed, func() error {
@@ -152,9 +165,21 @@ func (r *Reconciler) reconcileOnce(ctx context.Context, wp *v1alpha1.WorkerPool)
 			return ctrl.Result{}, err
 		}
 	}
-	r.remember(wp, observed)
+	r.remember(wp, observed, &decision)
 	r.notifyOnFirstMessage(wp, observed, &decision) //nolint:contextcheck // the wait outlives this reconciliation
-	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, nil
+	return ctrl.Result{RequeueAfter: requeueAfter(observed, &decision)}, nil
+}
+
+// requeueAfter returns the time until the next decision. Drain requests are sent before that, and so
+// at once, unless they are repeated or their worker does not answer.
+func requeueAfter(observed *observation, decision *pool.Decision) time.Duration {
+	isUrgent := func(request pool.DrainRequest) bool {
+		return observed.answers(request) && !slices.Contains(observed.lastDrainRequests, request)
+	}
+	if slices.ContainsFunc(decision.DrainRequests, isUrgent) {
+		return time.Nanosecond
+	}
+	return decision.RequeueAfter
 }
 
 // withBudgetLock calls do. Pools of a namespace that share a replica budget do so one after

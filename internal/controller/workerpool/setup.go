@@ -32,6 +32,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.WorkerPool{}, queueIndex, indexedQueueNames); err != nil {
 		return fmt.Errorf("indexing WorkerPools by their Queues: %w", err)
 	}
+	if err := mgr.Add(r.peerRequests); err != nil {
+		return err
+	}
 	// Policies select pools by their labels, and an annotation abandons draining.
 	changed := predicate.Or[client.Object](
 		predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
@@ -51,6 +54,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, becomesReady))).
 		Watches(&v1alpha1.Policy{}, handler.EnqueueRequestsFromMapFunc(r.policyToPools), spec).
 		WatchesRawSource(source.Func(r.forwardNotifications)).
+		WatchesRawSource(source.Func(r.peers.EnqueueTo)).
 		WithOptions(kube.ControllerOptions(r.options.Concurrency)).
 		Build(kube.RequeueOnConflict(r))
 	if err != nil {

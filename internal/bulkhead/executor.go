@@ -1,0 +1,116 @@
+package bulkhead
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// slowAfter is the duration from which work counts as slow. A peer that is well answers within
+// milliseconds.
+const slowAfter = time.Second
+
+// Limits of what runs at the same time.
+type Limits struct {
+	// PerPeer limits the work for one peer of a namespace.
+	PerPeer int
+	// PerNamespace limits the work of a namespace.
+	PerNamespace int
+	// Slow limits the work that was slow the last time.
+	Slow int
+	// Total limits all work that was not. Together with Slow, it bounds memory.
+	Total int
+}
+
+// DefaultLimits suit one controller.
+func DefaultLimits() Limits { return Limits{PerPeer: 16, PerNamespace: 32, Slow: 64, Total: 128} }
+
+// Executor runs work for objects, at most one at a time for each. Its methods are safe for
+// concurrent use.
+type Executor struct {
+	limits Limits
+	now    func() time.Time
+
+	mutex      sync.Mutex
+	active     map[types.NamespacedName]bool // waits or runs
+	slow       map[types.NamespacedName]bool // was slow the last time
+	quickTurns *turns
+	slowTurns  *turns
+	finished   sync.WaitGroup
+}
+
+// NewExecutor returns an idle Executor.
+func NewExecutor(limits Limits) *Executor {
+	slowest := Limits{PerPeer: limits.PerPeer, PerNamespace: limits.PerNamespace, Total: limits.Slow}
+	return &Executor{
+		limits: limits, now: time.Now,
+		active: map[types.NamespacedName]bool{}, slow: map[types.NamespacedName]bool{},
+		quickTurns: newTurns(limits), slowTurns: newTurns(slowest),
+	}
+}
+
+// Start waits until all work has ended when ctx ends. It implements manager.Runnable.
+func (e *Executor) Start(ctx context.Context) error {
+	<-ctx.Done()
+	e.finished.Wait()
+	return nil
+}
+
+// Go runs work for an object when its turn has come, and calls ended after that. It does nothing while
+// other work for the object waits or runs.
+func (e *Executor) Go(object types.NamespacedName, peer string, work, ended func()) {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	if e.active[object] {
+		return
+	}
+	e.active[object] = true
+	chosen := e.quickTurns
+	if e.slow[object] {
+		chosen = e.slowTurns
+	}
+	e.finished.Add(1)
+	chosen.push(task{object: object, peer: peer, work: work, ended: ended})
+	e.startNext(chosen)
+}
+
+// Forget drops what is remembered of an object that no longer exists.
+func (e *Executor) Forget(object types.NamespacedName) {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	delete(e.slow, object)
+}
+
+// startNext starts all tasks that the limits allow. The mutex must be locked.
+func (e *Executor) startNext(chosen *turns) {
+	for {
+		next, found := chosen.pop()
+		if !found {
+			return
+		}
+		go e.run(chosen, next)
+	}
+}
+
+func (e *Executor) run(chosen *turns, t task) {
+	defer e.finished.Done()
+	start := e.now()
+	t.work()
+	e.end(chosen, t, e.now().Sub(start))
+	t.ended()
+}
+
+func (e *Executor) end(chosen *turns, t task, took time.Duration) {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	delete(e.active, t.object)
+	if took > slowAfter {
+		e.slow[t.object] = true
+	} else {
+		delete(e.slow, t.object)
+	}
+	chosen.done(t)
+	e.startNext(chosen)
+}

@@ -1,0 +1,97 @@
+package bulkhead
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// Observer observes peers in the background. A reconciliation calls Observe: it gets the result of
+// the observation that an earlier one started, or starts one, and the object is enqueued when that
+// ends. Each result is used once. So a reconciliation decides on peers that were observed after
+// everything that earlier ones did.
+type Observer[T any] struct {
+	executor *Executor
+
+	mutex   sync.Mutex
+	results map[types.NamespacedName]result[T]
+	queue   workqueue.TypedRateLimitingInterface[reconcile.Request]
+}
+
+type result[T any] struct {
+	subject     string
+	observation T
+	err         error
+	panicked    string // the reason and the stack
+}
+
+// NewObserver returns an Observer whose observations the executor runs.
+func NewObserver[T any](executor *Executor) *Observer[T] {
+	return &Observer[T]{executor: executor, results: map[types.NamespacedName]result[T]{}}
+}
+
+// EnqueueTo sets the controller's queue, to which objects are added when their observation has
+// ended. It is a source.Func of that controller.
+func (o *Observer[T]) EnqueueTo(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	o.queue = queue
+	return nil
+}
+
+// Observe returns the result of an observation with the same subject, which identifies everything
+// that observe depends on. If there is none, it starts one, and found is false. The peer is what may
+// not answer. observe may run after Observe has returned, and must limit its own time.
+func (o *Observer[T]) Observe(
+	ctx context.Context, object types.NamespacedName, subject, peer string, observe func(context.Context) (T, error),
+) (observation T, found bool, err error) {
+	if last, ended := o.take(object); ended && last.subject == subject {
+		if last.panicked != "" {
+			panic(last.panicked) // controller-runtime reports it
+		}
+		return last.observation, true, last.err
+	}
+	next := result[T]{subject: subject}
+	o.executor.Go(object, peer,
+		func() {
+			next.run(ctx, observe)
+			o.store(object, next)
+		},
+		func() { o.queue.Add(reconcile.Request{NamespacedName: object}) },
+	)
+	return observation, false, nil
+}
+
+// Forget drops the observation of an object that no longer exists.
+func (o *Observer[T]) Forget(object types.NamespacedName) {
+	o.take(object)
+	o.executor.Forget(object)
+}
+
+func (o *Observer[T]) take(object types.NamespacedName) (result[T], bool) {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	last, found := o.results[object]
+	delete(o.results, object)
+	return last, found
+}
+
+func (o *Observer[T]) store(object types.NamespacedName, r result[T]) {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	o.results[object] = r
+}
+
+func (r *result[T]) run(ctx context.Context, observe func(context.Context) (T, error)) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			r.panicked = fmt.Sprintf("%v\n%s", reason, debug.Stack())
+		}
+	}()
+	r.observation, r.err = observe(ctx)
+}

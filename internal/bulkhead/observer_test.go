@@ -1,0 +1,136 @@
+package bulkhead
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+var testObject = types.NamespacedName{Namespace: "a", Name: "x"}
+
+type testObserver struct {
+	*Observer[int]
+
+	t     *testing.T
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+	calls int
+}
+
+func newTestObserver(t *testing.T) *testObserver {
+	o := &testObserver{
+		Observer: NewObserver[int](NewExecutor(DefaultLimits())), t: t,
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()),
+	}
+	if err := o.EnqueueTo(t.Context(), o.queue); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// observe calls Observe with an observation that counts its calls.
+func (o *testObserver) observe(subject string) (int, bool, error) {
+	return o.Observe(o.t.Context(), testObject, subject, "peer", func(context.Context) (int, error) { return o.count() })
+}
+
+// start starts an observation, which there is no result of yet.
+func (o *testObserver) start(subject string, observe func() (int, error)) {
+	o.t.Helper()
+	got, found, _ := o.Observe(o.t.Context(), testObject, subject, "peer", func(context.Context) (int, error) { return observe() })
+	if found {
+		o.t.Fatalf("found %d before it was observed", got)
+	}
+}
+
+func (o *testObserver) count() (int, error) {
+	o.calls++
+	return o.calls, nil
+}
+
+// awaitRequest waits until the object is enqueued.
+func (o *testObserver) awaitRequest() {
+	o.t.Helper()
+	request, _ := o.queue.Get()
+	if request.NamespacedName != testObject {
+		o.t.Fatalf("%s was enqueued", request)
+	}
+	o.queue.Done(request)
+}
+
+func TestAnObservationIsUsedOnceByTheReconciliationThatItEnqueues(t *testing.T) {
+	o := newTestObserver(t)
+	defer o.queue.ShutDown()
+	for want := range 3 {
+		o.start("v1", o.count)
+		o.awaitRequest()
+		if got, found, err := o.observe("v1"); !found || got != want+1 || err != nil {
+			t.Fatalf("%d, %t, %v, want %d", got, found, err, want+1)
+		}
+	}
+}
+
+func TestAnObservationOfAnotherSubjectIsMadeAgain(t *testing.T) {
+	o := newTestObserver(t)
+	defer o.queue.ShutDown()
+	o.start("two workers", o.count)
+	o.awaitRequest()
+	o.start("three workers", o.count)
+	o.awaitRequest()
+	if got, found, _ := o.observe("three workers"); !found || got != 2 {
+		t.Errorf("%d, %t, want the second observation", got, found)
+	}
+}
+
+func TestAReconciliationDuringAnObservationOfAnotherSubjectLeadsToANewOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newTestObserver(t)
+		hanging := make(chan struct{})
+		o.start("old", func() (int, error) { <-hanging; return 0, nil })
+		synctest.Wait()
+		o.start("new", o.count) // does nothing, because the old one runs
+		close(hanging)
+		o.awaitRequest()
+		o.start("new", o.count)
+		o.awaitRequest()
+		if got, found, _ := o.observe("new"); !found || got != 1 {
+			t.Errorf("%d, %t, want the first new observation", got, found)
+		}
+		o.queue.ShutDown()
+	})
+}
+
+func TestAnErrorOrPanicOfAnObservationIsThatOfTheReconciliation(t *testing.T) {
+	o := newTestObserver(t)
+	defer o.queue.ShutDown()
+	want := errors.New("refused")
+	o.start("v1", func() (int, error) { return 0, want })
+	o.awaitRequest()
+	if _, found, err := o.observe("v1"); !found || !errors.Is(err, want) {
+		t.Errorf("%t, %v, want %v", found, err, want)
+	}
+	o.start("v1", func() (int, error) { panic("out of range") })
+	o.awaitRequest()
+	defer func() {
+		if reason, _ := recover().(string); !strings.Contains(reason, "out of range") || !strings.Contains(reason, "observer_test.go") {
+			t.Errorf("panic %q, want the reason and the place", reason)
+		}
+	}()
+	_, found, _ := o.observe("v1")
+	t.Errorf("no panic, found: %t", found)
+}
+
+func TestADeletedObjectLeavesNothing(t *testing.T) {
+	o := newTestObserver(t)
+	defer o.queue.ShutDown()
+	o.start("v1", o.count)
+	o.awaitRequest()
+	o.Forget(testObject)
+	if len(o.results) != 0 {
+		t.Errorf("%d results remain", len(o.results))
+	}
+}
