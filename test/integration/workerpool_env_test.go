@@ -90,7 +90,13 @@ func (c *poolTestEnv) startController(ctx context.Context, group *sync.WaitGroup
 	if err := mgr.Add(keeper); err != nil {
 		c.t.Fatal(err)
 	}
-	o := workerpool.Options{Concurrency: 4, Image: "yardmaster:test", Address: c.workerAddress, PodMonitors: 200 * time.Millisecond}
+	sources := brokerconn.NewSourceReader(mgr.GetAPIReader(), brokerconn.Options{Dialer: localDialer})
+	if err := mgr.Add(sources); err != nil {
+		c.t.Fatal(err)
+	}
+	o := workerpool.Options{
+		Concurrency: 4, Image: "yardmaster:test", Address: c.workerAddress, Sources: sources, PodMonitors: 200 * time.Millisecond,
+	}
 	if err := workerpool.New(mgr, keeper, o).SetupWithManager(mgr); err != nil {
 		c.t.Fatal(err)
 	}

@@ -1,0 +1,92 @@
+package integration
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// prometheusServer answers each query with the number 0, and records when it was asked.
+type prometheusServer struct {
+	*httptest.Server
+
+	mutex sync.Mutex
+	times []time.Time
+}
+
+func newPrometheusServer(t *testing.T) *prometheusServer {
+	s := &prometheusServer{}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		s.mutex.Lock()
+		s.times = append(s.times, time.Now())
+		s.mutex.Unlock()
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"scalar","result":[1763693000.781,"0"]}}`)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// longestGap returns the longest time between two queries among the last ones.
+func (s *prometheusServer) longestGap(last int) time.Duration {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	longest := time.Duration(0)
+	for i := max(1, len(s.times)-last); i < len(s.times); i++ {
+		longest = max(longest, s.times[i].Sub(s.times[i-1]))
+	}
+	return longest
+}
+
+func (s *prometheusServer) queries() int {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return len(s.times)
+}
+
+// createSourcePool creates a pool with a query of its own, because equal ones share their answers.
+func (c *poolTestEnv) createSourcePool(name, secret string) {
+	c.t.Helper()
+	p := newManifest(c.t, "WorkerPool", name, fmt.Sprintf(`{image: "worker:1", drain: {mode: Signal},
+		source: {prometheus: {urlSecretRef: {name: %s}, query: %q}}, autoscaling: {minReplicas: 0, maxReplicas: 3}}`, secret, "backlog_"+name))
+	p.SetNamespace(c.ns)
+	if err := cluster.Create(c.t.Context(), p); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func TestASourceThatDoesNotAnswerDelaysOnlyItsOwnPools(t *testing.T) {
+	c := newPoolTestEnv(t, time.Second)
+	good := newPrometheusServer(t)
+	ended := make(chan struct{})
+	hanging := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-ended }))
+	t.Cleanup(hanging.Close)
+	t.Cleanup(func() { close(ended) })
+	c.createSecret("good", "url", good.URL)
+	c.createSecret("hanging", "url", hanging.URL)
+
+	const queries = 4
+	c.createSourcePool("good", "good")
+	c.waitFor("the source to be read alone", func() bool { return good.queries() > queries })
+	alone := good.longestGap(queries)
+
+	for i := range 50 {
+		c.createSourcePool(fmt.Sprintf("hanging-%d", i), "hanging")
+	}
+	c.waitForCondition("hanging-0", v1alpha1.ConditionMetricsFresh, metav1.ConditionFalse, v1alpha1.ReasonMetricsStale)
+	before := good.queries()
+	c.waitFor("the source to be read next to others that do not answer", func() bool { return good.queries() > before+queries })
+	beside := good.longestGap(queries)
+	t.Logf("longest time between two readings of the good source: %s alone, %s beside 50 pools whose source does not answer", alone, beside)
+	if beside > 2*alone {
+		t.Errorf("the good source was not read for %s, alone for %s: want at most twice as long", beside, alone)
+	}
+}
