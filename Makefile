@@ -135,11 +135,13 @@ test-unit: ## Run the tests that need no cluster.
 
 .PHONY: test-integration
 test-integration: localcluster kustomize ## Run the tests against a real control plane with simulated nodes.
-	hack/with-cluster control-plane test go test -p 1 ./test/integration/... -timeout 30m
+	hack/with-cluster control-plane test go test -p 1 $(filter-out %/restore,$(shell go list ./test/integration/...)) -timeout 30m
+	$(MAKE) test-restore
 
+# These tests kill the control plane and delete all objects of their cluster.
 .PHONY: test-restore
 test-restore: localcluster ## Test restores of etcd, downgrades and deleted CustomResourceDefinitions.
-	RESTORE=1 hack/with-cluster control-plane restore go test -count 1 -v -timeout 30m ./test/integration/restore
+	RESTORE=1 hack/with-cluster control-plane restore go test ./test/integration/restore -timeout 30m
 
 .PHONY: e2e
 e2e: localcluster image ## Run the tests on a real node, and those of the local cluster itself.

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
 )
 
 func TestDrainFinishesRunningJobsAndReleasesTheRest(t *testing.T) {
@@ -199,6 +201,42 @@ func TestConfigMapChangesApplyWithoutRestart(t *testing.T) {
 		return err == nil && stats.Ready+stats.InFlight == 0
 	})
 	requireCleanShutdown(t, w)
+}
+
+func TestOnlyChangesOfTheConfigFileItselfReloadIt(t *testing.T) {
+	directory := t.TempDir()
+	path := filepath.Join(directory, "config.yaml")
+	link := func(target string) {
+		t.Helper()
+		next := filepath.Join(directory, "..next")
+		if err := errors.Join(os.MkdirAll(filepath.Join(directory, target), 0o755), os.WriteFile(filepath.Join(directory, target, "config.yaml"), nil, 0o600),
+			os.Symlink(target, next), os.Rename(next, filepath.Join(directory, "..data"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link("..1")
+	if err := os.Symlink("..data/config.yaml", path); err != nil {
+		t.Fatal(err)
+	}
+	file := newWatchedFile(path)
+	events := []struct {
+		title  string
+		change func()
+		event  fsnotify.Event
+		want   bool
+	}{
+		{"a log file next to it grows", func() {}, fsnotify.Event{Name: filepath.Join(directory, "worker.log"), Op: fsnotify.Write}, false},
+		{"it is written", func() {}, fsnotify.Event{Name: path, Op: fsnotify.Write}, true},
+		{"only its mode changes", func() {}, fsnotify.Event{Name: path, Op: fsnotify.Chmod}, false},
+		{"the kubelet replaces a ConfigMap's directory", func() { link("..2") }, fsnotify.Event{Name: filepath.Join(directory, "..data"), Op: fsnotify.Create}, true},
+		{"the kubelet removes the old directory", func() {}, fsnotify.Event{Name: filepath.Join(directory, "..1"), Op: fsnotify.Remove}, false},
+	}
+	for _, e := range events {
+		e.change()
+		if got := file.isChangedBy(e.event); got != e.want {
+			t.Errorf("%s: reloaded: %t, want %t", e.title, got, e.want)
+		}
+	}
 }
 
 func TestConfigFileTakesPrecedenceOverOptions(t *testing.T) {

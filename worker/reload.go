@@ -25,6 +25,7 @@ func (w *Worker) watchConfigFile(ctx context.Context) (<-chan struct{}, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watching %s: %w", w.options.ConfigFile, err)
 	}
+	file := newWatchedFile(w.options.ConfigFile) // before the watch, so that no change lies between
 	if err := watcher.Add(filepath.Dir(w.options.ConfigFile)); err != nil {
 		_ = watcher.Close()
 		return nil, fmt.Errorf("watching %s: %w", w.options.ConfigFile, err)
@@ -36,8 +37,10 @@ func (w *Worker) watchConfigFile(ctx context.Context) (<-chan struct{}, error) {
 			select {
 			case <-ctx.Done():
 				return
-			case <-watcher.Events:
-				delay = time.After(reloadDelay)
+			case event := <-watcher.Events:
+				if file.isChangedBy(event) {
+					delay = time.After(reloadDelay)
+				}
 			case err := <-watcher.Errors:
 				w.log.Warn("Failed to watch the configuration file; reloading it", "error", err)
 				delay = time.After(reloadDelay)
@@ -51,6 +54,26 @@ func (w *Worker) watchConfigFile(ctx context.Context) (<-chan struct{}, error) {
 		}
 	})
 	return changed, nil
+}
+
+// watchedFile is a file in a directory whose other files may change at any time.
+type watchedFile struct {
+	path   string
+	target string // without symbolic links
+}
+
+func newWatchedFile(path string) *watchedFile {
+	target, _ := filepath.EvalSymlinks(path) // empty while the file is missing
+	return &watchedFile{path: filepath.Clean(path), target: target}
+}
+
+// isChangedBy reports whether the file, or what it links to, was changed by an event in its
+// directory.
+func (f *watchedFile) isChangedBy(event fsnotify.Event) bool {
+	target, _ := filepath.EvalSymlinks(f.path)
+	moved := target != f.target
+	f.target = target
+	return moved || filepath.Clean(event.Name) == f.path && event.Op != fsnotify.Chmod
 }
 
 // reloadConfig applies the current configuration. If it is invalid, the previous one stays

@@ -45,7 +45,7 @@ func (o *Observer[T]) EnqueueTo(_ context.Context, queue workqueue.TypedRateLimi
 }
 
 // Observe returns the result of an observation with the same subject, which identifies everything
-// that observe depends on. If there is none, it starts one, and found is false. The peer is what may
+// that observe depends on. Without one it starts one, and found is false. The peer is what may
 // not answer. observe may run after Observe has returned, and must limit its own time.
 func (o *Observer[T]) Observe(
 	ctx context.Context, object types.NamespacedName, subject, peer string, observe func(context.Context) (T, error),

@@ -15,7 +15,7 @@ func TestAStoppedWatchLeaksNoGoroutine(t *testing.T) {
 		source.Add(&corev1.ConfigMap{})
 		forwarding := watch.Filter(source, func(event watch.Event) (watch.Event, bool) { return event, true })
 		lists := &flakyListerWatcher{events: forwarding}
-		events, err := newRecoveryListerWatcher(lists, nil).WatchWithContext(t.Context(), metav1.ListOptions{})
+		events, err := newRecoveryListerWatcher(lists, nil, nil).WatchWithContext(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,11 +25,15 @@ const watchRetryInterval = 300 * time.Millisecond
 // a watch that never ends. This package can be deleted when informers accept the backoff as an option:
 // kubernetes/kubernetes#136943.
 func NewInformer(watched cache.ListerWatcher, object runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
+	return newInformer(watched, object, resync, indexers, nil)
+}
+
+func newInformer(watched cache.ListerWatcher, object runtime.Object, resync time.Duration, indexers cache.Indexers, onRestore func(error)) cache.SharedIndexInformer {
 	relay := newEventRelay()
 	return &recoveringInformer{
 		SharedIndexInformer: cache.NewSharedIndexInformer(relay, object, resync, indexers),
 		relay:               relay,
-		reflector: cache.NewReflectorWithOptions(newRecoveryListerWatcher(watched, recordRecovery), object, relay, cache.ReflectorOptions{
+		reflector: cache.NewReflectorWithOptions(newRecoveryListerWatcher(watched, recordRecovery, onRestore), object, relay, cache.ReflectorOptions{
 			Backoff: &wait.Backoff{Duration: watchRetryInterval, Jitter: 1}, // between two attempts to watch
 		}),
 		handleWatchError: cache.DefaultWatchErrorHandler,

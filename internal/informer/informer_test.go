@@ -248,7 +248,10 @@ func startInformer(t *testing.T, s *fakeAPIServer, options cache.Options) (cache
 	t.Helper()
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
-	options.Scheme, options.Mapper, options.NewInformer = scheme.Scheme, mapper, NewInformer
+	options.Scheme, options.Mapper = scheme.Scheme, mapper
+	if options.NewInformer == nil {
+		options.NewInformer = NewInformer
+	}
 	options.HTTPClient = &http.Client{Transport: kube.IgnoreRetryAfter(&http.Transport{})}
 	objects, err := cache.New(&rest.Config{Host: "http://" + s.address, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, options)
 	if err != nil {

@@ -26,18 +26,21 @@ type recoveryListerWatcher struct {
 	delegate             cache.ListerWatcherWithContext
 	watchListUnsupported bool
 	onRecovery           func(time.Duration)
+	// onRestore is called if etcd was restored from a backup. Without it, that is not checked.
+	onRestore func(error)
 
 	mu sync.Mutex
 	// failedSince is the time of the first failure; zero after a success.
 	failedSince time.Time
 }
 
-func newRecoveryListerWatcher(watched cache.ListerWatcher, recovered func(time.Duration)) *recoveryListerWatcher {
+func newRecoveryListerWatcher(watched cache.ListerWatcher, onRecovery func(time.Duration), onRestore func(error)) *recoveryListerWatcher {
 	return &recoveryListerWatcher{
 		ListerWatcher:        watched,
 		delegate:             cache.ToListerWatcherWithContext(watched),
 		watchListUnsupported: watchlist.DoesClientNotSupportWatchListSemantics(watched),
-		onRecovery:           recovered,
+		onRecovery:           onRecovery,
+		onRestore:            onRestore,
 	}
 }
 
@@ -47,6 +50,10 @@ func (r *recoveryListerWatcher) IsWatchListSemanticsUnSupported() bool { return 
 // ListWithContext implements cache.ListerWatcherWithContext. A successful list does not end the
 // failure; only the watch after it does.
 func (r *recoveryListerWatcher) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	if err := r.checkHistory(ctx, options.ResourceVersion); err != nil {
+		r.recordFailure(ctx)
+		return nil, err
+	}
 	list, err := r.delegate.ListWithContext(ctx, options)
 	if err != nil {
 		r.recordFailure(ctx)
@@ -56,6 +63,10 @@ func (r *recoveryListerWatcher) ListWithContext(ctx context.Context, options met
 
 // WatchWithContext implements cache.ListerWatcherWithContext.
 func (r *recoveryListerWatcher) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	if err := r.checkHistory(ctx, options.ResourceVersion); err != nil {
+		r.recordFailure(ctx)
+		return nil, err
+	}
 	events, err := r.delegate.WatchWithContext(ctx, options)
 	if err != nil {
 		r.recordFailure(ctx)

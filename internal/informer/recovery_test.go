@@ -30,7 +30,7 @@ func TestARecoveryLastsFromTheFirstFailureToTheNextWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var recoveries []time.Duration
 		server := &flakyListerWatcher{events: watch.NewFake()}
-		r := newRecoveryListerWatcher(server, func(d time.Duration) { recoveries = append(recoveries, d) })
+		r := newRecoveryListerWatcher(server, func(d time.Duration) { recoveries = append(recoveries, d) }, nil)
 		attempt := func(failure error) {
 			server.failure = failure
 			if _, err := r.WatchWithContext(t.Context(), metav1.ListOptions{}); !errors.Is(err, failure) {
@@ -56,7 +56,7 @@ func TestARecoveryLastsFromTheFirstFailureToTheNextWatch(t *testing.T) {
 }
 
 func TestStoppingAnInformerIsNotAFailure(t *testing.T) {
-	r := newRecoveryListerWatcher(&flakyListerWatcher{failure: context.Canceled}, nil)
+	r := newRecoveryListerWatcher(&flakyListerWatcher{failure: context.Canceled}, nil, nil)
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
 	if _, err := r.ListWithContext(stopped, metav1.ListOptions{}); err == nil || !r.failedSince.IsZero() {

@@ -18,7 +18,7 @@ import (
 
 // cacheOptions keep the cache small: only Jobs of a SequentialJob, only Pods and other objects of a
 // WorkerPool, and no managed fields.
-func cacheOptions(namespaces []string) (cache.Options, error) {
+func cacheOptions(namespaces []string, restores *informer.RestoreDetector) (cache.Options, error) {
 	ofSequentialJobs, err := labels.NewRequirement(v1alpha1.LabelSequentialJobUID, selection.Exists, nil)
 	if err != nil {
 		return cache.Options{}, err
@@ -29,7 +29,7 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 	}
 	workers := cache.ByObject{Label: labels.NewSelector().Add(*ofPools)}
 	options := cache.Options{
-		NewInformer:      informer.NewInformer,
+		NewInformer:      restores.NewInformer,
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&batchv1.Job{}:        {Label: labels.NewSelector().Add(*ofSequentialJobs), Transform: kube.DropJobTemplate},

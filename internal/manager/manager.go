@@ -15,6 +15,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/internal/certs"
+	"github.com/yardmaster/yardmaster/internal/informer"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/webhook/server"
 )
@@ -24,7 +25,8 @@ const leaderElectionLeaseName = "yardmaster.yardmaster.dev"
 
 // New returns a manager with the selected controllers.
 func New(config *rest.Config, o Options) (ctrl.Manager, error) {
-	options, err := managerOptions(o)
+	restores := informer.NewRestoreDetector()
+	options, err := managerOptions(o, restores)
 	if err != nil {
 		return nil, err
 	}
@@ -34,6 +36,9 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 	mgr, err := ctrl.NewManager(config, options)
 	if err != nil {
 		return nil, fmt.Errorf("creating the manager: %w", err)
+	}
+	if err := mgr.Add(restores); err != nil {
+		return nil, err
 	}
 	if err := checkInstalled(mgr.GetRESTMapper(), o.Controllers); err != nil {
 		return nil, err
@@ -57,7 +62,7 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 	return mgr, serveMetrics(mgr, o.Metrics)
 }
 
-func managerOptions(o Options) (ctrl.Options, error) {
+func managerOptions(o Options, restores *informer.RestoreDetector) (ctrl.Options, error) {
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		return ctrl.Options{}, err
@@ -65,7 +70,7 @@ func managerOptions(o Options) (ctrl.Options, error) {
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return ctrl.Options{}, err
 	}
-	cacheOptions, err := cacheOptions(o.Namespaces)
+	cacheOptions, err := cacheOptions(o.Namespaces, restores)
 	if err != nil {
 		return ctrl.Options{}, err
 	}

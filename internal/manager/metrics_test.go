@@ -18,6 +18,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/yaml"
+
+	"github.com/yardmaster/yardmaster/internal/informer"
 )
 
 var (
@@ -57,7 +59,7 @@ func registerAllMetrics(t *testing.T) {
 	t.Helper()
 	o := Options{Concurrency: 1, Metrics: MetricsOptions{Address: "0"}, HealthAddress: "0"}
 	o.Report.Namespaces = []string{"team-a"}
-	options, err := managerOptions(o)
+	options, err := managerOptions(o, informer.NewRestoreDetector())
 	if err != nil {
 		t.Fatal(err)
 	}

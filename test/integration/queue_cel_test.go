@@ -221,6 +221,10 @@ func TestQueueRules(t *testing.T) {
 			spec: `{deadLetter: {moveTo: other}}`,
 			want: "spec.deadLetter.moveTo: Invalid value: moveTo is required with onDelete: Move, and not allowed otherwise",
 		},
+		"moveTo is not a valid name": {
+			spec: `{deadLetter: {onDelete: Move, moveTo: 0.0.0.0/0}}`,
+			want: "spec.deadLetter.moveTo: Invalid value: \"0.0.0.0/0\"",
+		},
 		"moveTo the same Queue": {
 			spec: `{deadLetter: {onDelete: Move, moveTo: demo}}`,
 			want: "spec.deadLetter.moveTo: Invalid value: moveTo must be another Queue",

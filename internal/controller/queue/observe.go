@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -137,6 +138,9 @@ func (r *Reconciler) workerPoolsOf(ctx context.Context, q *v1alpha1.Queue) ([]st
 func (r *Reconciler) moveTarget(ctx context.Context, o *queue.Observation) (string, *core.Problem, error) {
 	target := &v1alpha1.Queue{}
 	key := types.NamespacedName{Namespace: o.Queue.Namespace, Name: o.Effective.DeadLetter.MoveTo}
+	if len(validation.IsDNS1123Subdomain(key.Name)) > 0 {
+		return "", queue.MoveProblem(key.Name, "cannot exist: it is not a valid name"), nil // stored by an earlier version
+	}
 	if err := r.Live.Get(ctx, key, target); err != nil {
 		if apierrors.IsNotFound(err) {
 			return "", queue.MoveProblem(key.Name, "not found"), nil

@@ -39,8 +39,8 @@ type peerObservation struct {
 	statsError string
 }
 
-// observePeers adds what the workers and queues answered. It returns false if they have not been
-// asked yet since the last reconciliation, or are being asked.
+// observePeers adds what the workers and queues answered. It returns false if they have not answered
+// since the last reconciliation.
 func (r *Reconciler) observePeers(ctx context.Context, observed *observation) (bool, error) {
 	subject, err := observed.peerSubject()
 	if err != nil {
@@ -65,7 +65,7 @@ func (r *Reconciler) observePeers(ctx context.Context, observed *observation) (b
 	return true, nil
 }
 
-// peerSubject identifies the workers and queues that are asked.
+// peerSubject identifies the workers and queues to observe.
 func (o *observation) peerSubject() (string, error) {
 	source, err := json.Marshal(o.Pool.Spec.Source)
 	if err != nil {
@@ -93,7 +93,7 @@ func (o *observation) peerName() string {
 }
 
 // askPeers sends the drain requests of the last reconciliation, and then asks the workers and the
-// queues. Only in this order, a worker that is told to resume is not seen as drained, and the broker
+// queues. Only in this order, a worker that resumes is not seen as drained, and the broker
 // counts all messages that the workers report.
 func (r *Reconciler) askPeers(ctx context.Context, observed *observation) *peerObservation {
 	r.sendDrainRequests(ctx, observed, observed.lastDrainRequests)

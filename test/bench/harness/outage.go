@@ -50,6 +50,18 @@ func (c *Cluster) KillControlPlane(ctx context.Context, do func(etcd string) err
 	return time.Since(killedAt), err
 }
 
+// RestartComponent kills the process of a component of the local cluster, which starts it again.
+func (c *Cluster) RestartComponent(component string) error {
+	pid, err := c.findComponentProcess(component)
+	if err != nil {
+		return err
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		return fmt.Errorf("killing %s: %w", component, err)
+	}
+	return nil
+}
+
 // waitUntilExited waits until a killed process has closed its files. It stays a zombie while its
 // supervisor is stopped.
 func waitUntilExited(ctx context.Context, pid int) error {

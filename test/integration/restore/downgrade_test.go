@@ -7,15 +7,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/pool"
 )
 
 // baseline is the version that downgrades end at: see test/upgrade.
@@ -25,48 +29,77 @@ const baseline = "v0.1.0"
 // again over the previous.
 func TestDowngradeToThePreviousVersion(t *testing.T) {
 	env := newTestEnv(t, "restore-downgrade")
-	env.makeSessionsRunFor("15s")
+	env.makeSessionsRunFor("8s")
 	current, previous := env.buildOperator(), env.buildBaseline()
 	env.startOperator(current)
 	o := env.createObjects()
-	created := o.queue.DeepCopy()
+	workers, unnamed := env.workers(), o.unnamed.Status.Name
+
 	env.stopOperator()
 	env.installBaselineCRDs()
 	env.startOperator(previous)
-	t.Run("the previous version continues what this version started", func(t *testing.T) { env.wantContinued(t, o) })
-	t.Run("a Queue of this version is empty under the previous one, and its messages stay on the broker", func(t *testing.T) {
-		env.waitForMessages(o.queue, 0)
-		env.wantMessagesOnBroker(t, created, 3)
+	env.run("the previous version continues what this version started", func(t *testing.T) { env.wantContinued(t, o, workers) })
+	env.run("a Queue with a name continues with its messages under the previous version", func(*testing.T) {
+		env.publish(o.queue, 1)
+		env.waitForMessages(o.queue, 4)
 	})
-	t.Run("the previous version reconciles new objects", func(t *testing.T) { env.wantNewObjectsReconciled(t, "downgraded") })
+	env.run("a Queue without a name is empty under the previous version, and its messages stay on the broker", func(t *testing.T) {
+		env.waitForMessages(o.unnamed, 0)
+		env.wantMessagesOnBroker(t, unnamed, 2)
+	})
+	env.run("the previous version reconciles new objects", func(t *testing.T) { env.wantNewObjectsReconciled(t, "downgraded") })
+
 	env.stopOperator()
 	env.connect()
 	env.startOperator(current)
-	t.Run("this version continues what the previous version started", func(t *testing.T) { env.wantContinued(t, o) })
-	t.Run("the messages of a Queue of this version are still on the broker", func(t *testing.T) { env.wantMessagesOnBroker(t, created, 3) })
-	t.Run("this version reconciles new objects", func(t *testing.T) { env.wantNewObjectsReconciled(t, "upgraded") })
+	env.run("this version continues what the previous version started", func(t *testing.T) { env.wantContinued(t, o, workers) })
+	env.run("all Queues continue with the messages that they had under the previous version", func(*testing.T) {
+		env.publish(o.unnamed, 1)
+		env.waitForMessages(o.unnamed, 1)
+		env.waitForMessages(o.queue, 4)
+	})
+	env.run("a Queue without a name that is deleted and created again has its messages of before the downgrade", func(*testing.T) {
+		env.deleteAndWait(o.unnamed)
+		again := env.NewQueue(o.unnamed.Name)
+		again.Spec.Name = ""
+		env.require(env.Create(env.t.Context(), again))
+		env.waitForMessages(again, 2)
+	})
+	env.run("this version reconciles new objects", func(t *testing.T) { env.wantNewObjectsReconciled(t, "upgraded") })
+}
+
+// workers returns the UIDs of the pool's Pods.
+func (env *testEnv) workers() []types.UID {
+	env.t.Helper()
+	var pods corev1.PodList
+	env.require(env.List(env.t.Context(), &pods, client.InNamespace(string(env.Environment)), client.HasLabels{pool.LabelWorkerPool}))
+	uids := make([]types.UID, len(pods.Items))
+	for i := range pods.Items {
+		uids[i] = pods.Items[i].UID
+	}
+	return uids
 }
 
 // wantContinued checks that nothing ran again or was lost.
-func (env *testEnv) wantContinued(t *testing.T, o *backupObjects) {
+func (env *testEnv) wantContinued(t *testing.T, o *backupObjects, workers []types.UID) {
 	t.Helper()
-	env.wantSameJobs(t, o.completed)
-	env.wantSameJobs(t, o.running)
-	env.eventually("the session to complete", o.session, func() bool { return o.session.Status.Phase == v1alpha1.SessionCompleted })
-	if o.session.Status.Run != 1 {
-		t.Errorf("the session is in run %d, want 1", o.session.Status.Run)
+	env.wantJobs(t, o.completed, len(o.completed.Spec.Containers))
+	env.wantJobs(t, o.running, len(o.running.Spec.Containers))
+	env.waitForCompletedSession(o.session)
+	if len(o.session.Status.Runs) != 1 || *o.session.Status.TotalCostUSD != sessionCost {
+		t.Errorf("the session has not completed in one attempt: %+v", o.session.Status)
 	}
-	env.eventually("its worker", o.pool, func() bool { return o.pool.Status.Replicas > 0 })
+	env.eventually("the pool to be ready", o.pool, func() bool {
+		return meta.IsStatusConditionTrue(o.pool.Status.Conditions, v1alpha1.ConditionReady)
+	})
+	if now := env.workers(); slices.ContainsFunc(workers, func(uid types.UID) bool { return !slices.Contains(now, uid) }) {
+		t.Errorf("the workers %v were replaced: %v", workers, now)
+	}
 	env.eventually("the policy to be ready", o.policy, func() bool {
 		return meta.IsStatusConditionTrue(o.policy.Status.Conditions, v1alpha1.ConditionReady)
 	})
-}
-
-func (env *testEnv) wantMessagesOnBroker(t *testing.T, q *v1alpha1.Queue, want uint64) {
-	t.Helper()
-	if got := env.messagesOnBroker(q); got != want {
-		t.Errorf("%d messages in the queue %s, want %d", got, q.Status.Name, want)
-	}
+	env.waitForMaxAttempts(o.queue, policyMaxAttempts)
+	env.wantAllJobsReported(t)
 }
 
 // buildBaseline builds the operator of the previous version from its commit.

@@ -4,6 +4,7 @@
 package restore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -29,8 +30,9 @@ import (
 const (
 	root        = "../../.."
 	waitTimeout = 2 * time.Minute
-	// durationAnnotation is how long a simulated Pod runs.
+	// durationAnnotation is how long a simulated Pod runs, messageAnnotation what it reports.
 	durationAnnotation = "sim.localcluster.dev/duration"
+	messageAnnotation  = "sim.localcluster.dev/message"
 )
 
 // testEnv is a namespace of a local cluster, and a broker.
@@ -55,7 +57,6 @@ func newTestEnv(t *testing.T, namespace harness.Environment) *testEnv {
 	env := &testEnv{Environment: namespace, watched: string(namespace), t: t, broker: "nats://" + natstest.Start(t).Address()}
 	env.connect()
 	env.require(env.CreateNamespace(t.Context(), env.Cluster, env.broker))
-	env.createRunner()
 	t.Cleanup(func() {
 		_ = env.Delete(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: string(namespace)}})
 	})
@@ -68,14 +69,6 @@ func (env *testEnv) connect() {
 	cluster, _, err := harness.OpenCluster(env.t.Context(), os.Getenv("KUBECONFIG"))
 	env.require(err)
 	env.Cluster = cluster
-}
-
-// createRunner creates the SessionRunner of all sessions.
-func (env *testEnv) createRunner() {
-	env.t.Helper()
-	runner := &v1alpha1.SessionRunner{ObjectMeta: env.ObjectMeta("default")}
-	runner.Spec.Image, runner.Spec.RunAsUser = "registry.example/runner:1", new(int64(65532))
-	env.require(env.Create(env.t.Context(), runner))
 }
 
 // buildOperator builds the operator of this version.
@@ -103,6 +96,38 @@ func (env *testEnv) stopOperator() {
 	}
 }
 
+// restartStoppedOperator waits until the operator stops by itself with this message in its log, and
+// starts it again, as the kubelet does.
+func (env *testEnv) restartStoppedOperator(binary, message string) {
+	env.t.Helper()
+	stopped := make(chan error, 1)
+	go func() { stopped <- env.operator.Wait() }()
+	select {
+	case err := <-stopped:
+		if err == nil {
+			env.t.Fatal("the operator stopped without an error")
+		}
+	case <-time.After(waitTimeout):
+		env.t.Fatal("the operator did not stop")
+	}
+	log, err := os.ReadFile(harness.OperatorLog())
+	env.require(err)
+	if !bytes.Contains(log, []byte(message)) {
+		env.t.Fatalf("the operator's log does not contain %q:\n%s", message, log)
+	}
+	env.startOperator(binary)
+}
+
+// run runs a subtest, which the methods of env then fail.
+func (env *testEnv) run(title string, check func(t *testing.T)) {
+	parent := env.t
+	parent.Run(title, func(t *testing.T) {
+		env.t = t
+		defer func() { env.t = parent }()
+		check(t)
+	})
+}
+
 func (env *testEnv) require(err error) {
 	env.t.Helper()
 	if err != nil {
@@ -119,35 +144,6 @@ func (env *testEnv) eventually(what string, object client.Object, condition func
 	if err != nil {
 		env.t.Fatalf("waiting for %s of %T %s: %v; it is %+v", what, object, object.GetName(), err, object)
 	}
-}
-
-// newSequence returns a SequentialJob with the steps a, b and c. Each takes as long as the
-// annotation says.
-func (env *testEnv) newSequence(name, duration string) *v1alpha1.SequentialJob {
-	sj := &v1alpha1.SequentialJob{ObjectMeta: env.ObjectMeta(name)}
-	sj.Spec.Template = &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{durationAnnotation: duration}}}
-	for _, step := range []string{"a", "b", "c"} {
-		sj.Spec.Containers = append(sj.Spec.Containers, v1alpha1.Step{Name: step, Container: corev1.Container{Name: step, Image: "registry.example/tool:1", Command: []string{"run"}}})
-	}
-	return sj
-}
-
-func (env *testEnv) waitForPhase(sj *v1alpha1.SequentialJob, phase v1alpha1.SequentialJobPhase) {
-	env.t.Helper()
-	env.eventually("phase "+string(phase), sj, func() bool { return sj.Status.Phase == phase })
-}
-
-// waitForActiveStep waits until the step of a SequentialJob has a Job.
-func (env *testEnv) waitForActiveStep(sj *v1alpha1.SequentialJob, step string) {
-	env.t.Helper()
-	env.eventually("step "+step, sj, func() bool {
-		for i := range sj.Status.Steps {
-			if s := &sj.Status.Steps[i]; s.Name == step && s.Phase == v1alpha1.StepRunning {
-				return true
-			}
-		}
-		return false
-	})
 }
 
 // waitForMessages waits until a Queue is ready and reports this number of messages.
@@ -167,15 +163,17 @@ func (env *testEnv) publish(queue *v1alpha1.Queue, messages int) {
 	env.require(p.PublishBurst(env.t.Context(), messages, waitTimeout))
 }
 
-// messagesOnBroker returns the number of messages in a queue's stream.
-func (env *testEnv) messagesOnBroker(queue *v1alpha1.Queue) uint64 {
-	env.t.Helper()
-	p, err := harness.ConnectProducer(env.broker, queue.Status.Name)
+// wantMessagesOnBroker checks the number of messages in the stream of a queue with this name.
+func (env *testEnv) wantMessagesOnBroker(t *testing.T, queueName string, want uint64) {
+	t.Helper()
+	p, err := harness.ConnectProducer(env.broker, queueName)
 	env.require(err)
 	defer p.CloseConnection()
-	stream, err := p.QueueStream(env.t.Context())
+	stream, err := p.QueueStream(t.Context())
 	env.require(err)
-	return stream.CachedInfo().State.Msgs
+	if got := stream.CachedInfo().State.Msgs; got != want {
+		t.Errorf("%d messages in the queue %s, want %d", got, queueName, want)
+	}
 }
 
 // hasStream reports whether the queue exists on the broker.

@@ -1,20 +1,16 @@
 package restore
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"testing"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	batchv1 "k8s.io/api/batch/v1"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/session"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
@@ -23,123 +19,151 @@ import (
 func TestRestoredEtcd(t *testing.T) {
 	env := newTestEnv(t, "restore-etcd")
 	env.makeSessionsRunFor("8s")
-	env.startOperator(env.buildOperator())
+	operator := env.buildOperator()
+	env.startOperator(operator)
 	o := env.createObjects()
 	backup := filepath.Join(t.TempDir(), "etcd")
-	_, err := env.KillControlPlane(t.Context(), func(etcd string) error { return os.CopyFS(backup, os.DirFS(etcd)) })
-	env.require(err)
-	env.continueAfterBackup(o)
-
-	_, err = env.KillControlPlane(t.Context(), func(etcd string) error {
+	env.killControlPlane(func(etcd string) error { return os.CopyFS(backup, os.DirFS(etcd)) })
+	late := env.continueAfterBackup(o)
+	env.killControlPlane(func(etcd string) error {
 		if err := os.RemoveAll(etcd); err != nil {
 			return err
 		}
 		return os.CopyFS(etcd, os.DirFS(backup))
 	})
-	env.require(err)
+	env.restartStoppedOperator(operator, "etcd was restored from a backup")
 
-	t.Run("a SequentialJob runs the steps again that ended after the backup, and no others", func(t *testing.T) {
-		env.wantLastStepsAgain(t, o.running)
-	})
-	t.Run("a SequentialJob that had completed before the backup does not run again", func(t *testing.T) {
-		env.wantSameJobs(t, o.completed)
-	})
-	t.Run("a session that ran at the time of the backup runs again", func(*testing.T) {
-		env.eventually("the session to complete again", o.session, func() bool { return o.session.Status.Phase == v1alpha1.SessionCompleted })
-	})
-	t.Run("a Queue reports the messages that its broker has now", func(*testing.T) {
-		env.waitForMessages(o.queue, 5)
-	})
-	t.Run("a Queue that was deleted with Purge after the backup exists again, and is empty", func(*testing.T) {
-		env.waitForMessages(o.purged, 0)
-	})
-	t.Run("a Queue that was created after the backup is lost, and its messages stay on the broker", func(t *testing.T) {
-		if err := env.Get(t.Context(), client.ObjectKeyFromObject(o.late), &v1alpha1.Queue{}); !isNotFound(err) {
-			t.Errorf("the Queue exists, or reading it failed: %v", err)
-		}
-		if got := env.messagesOnBroker(o.late); got != 1 {
-			t.Errorf("%d messages, want 1", got)
-		}
-	})
-	t.Run("the Queue that was lost continues with its messages if it is created again", func(*testing.T) {
-		again := env.NewQueue(o.late.Name)
-		env.require(env.Create(t.Context(), again))
-		env.waitForMessages(again, 1)
-	})
-	t.Run("a WorkerPool has the workers of its spec at the time of the backup", func(*testing.T) {
+	env.wantWorkRestored(o)
+	env.wantQueuesRestored(o, late)
+	env.run("a WorkerPool has the workers of its spec at the time of the backup", func(*testing.T) {
 		env.eventually("one worker", o.pool, func() bool {
 			return o.pool.Status.Desired == 1 && o.pool.Status.Replicas == 1 && o.pool.Status.ObservedGeneration == o.pool.Generation
 		})
 	})
-	t.Run("a Policy applies as it was at the time of the backup", func(*testing.T) {
-		env.eventually("the old precedence", o.policy, func() bool {
-			return o.policy.Spec.Precedence == 0 && o.policy.Status.Queues == 2 && meta.IsStatusConditionTrue(o.policy.Status.Conditions, v1alpha1.ConditionReady)
-		})
+	env.run("a Policy applies as it was at the time of the backup", func(*testing.T) {
+		env.waitForMaxAttempts(o.queue, policyMaxAttempts)
 	})
-	t.Run("changes after the restore are reconciled", func(t *testing.T) {
-		env.wantNewObjectsReconciled(t, "new")
+	env.run("a SessionRunner is as it was at the time of the backup", func(*testing.T) {
+		env.eventually("the old image", o.runner, func() bool { return o.runner.Spec.Image == runnerImage })
 	})
+	env.run("a JobReport counts the Jobs that there are now", func(t *testing.T) { env.wantAllJobsReported(t) })
+	env.run("objects that were created after the backup are lost, with their Jobs", func(t *testing.T) {
+		env.wantLost(t, late.sequence, late.session)
+		env.wantJobs(t, late.sequence, 0)
+	})
+	env.run("changes after the restore are reconciled", func(t *testing.T) { env.wantNewObjectsReconciled(t, "new") })
 }
 
-// backupObjects are the objects that exist at the time of the backup, and the Queue late, which is
-// created after it.
-type backupObjects struct {
-	running, completed  *v1alpha1.SequentialJob
-	session             *v1alpha1.AgenticSession
-	queue, purged, late *v1alpha1.Queue
-	pool                *v1alpha1.WorkerPool
-	policy              *v1alpha1.Policy
-}
-
-// createObjects creates objects of all kinds, and waits until step b of a SequentialJob and a session
-// run.
-func (env *testEnv) createObjects() *backupObjects {
-	env.t.Helper()
-	o := &backupObjects{
-		running: env.newSequence("running", "8s"), completed: env.newSequence("completed", "100ms"),
-		session: &v1alpha1.AgenticSession{ObjectMeta: env.ObjectMeta("running")},
-		queue:   env.NewQueue("kept"), purged: env.NewQueue("purged"), late: env.NewQueue("late"),
-		pool: env.NewWorkerPool("kept"), policy: &v1alpha1.Policy{ObjectMeta: env.ObjectMeta("all")},
-	}
-	o.session.Spec.Prompt = "do it"
-	o.purged.Spec.DeletionPolicy = v1alpha1.DeletionPurge
-	o.pool.Spec.Autoscaling, o.pool.Spec.Replicas = nil, new(int32(1))
-	for _, object := range []client.Object{o.completed, o.queue, o.purged, o.pool, o.policy} {
-		env.require(env.Create(env.t.Context(), object))
-	}
-	env.waitForPhase(o.completed, v1alpha1.PhaseCompleted)
-	env.waitForMessages(o.queue, 0)
-	env.publish(o.queue, 3)
-	env.waitForMessages(o.queue, 3)
-	env.waitForMessages(o.purged, 0)
-	env.publish(o.purged, 4)
-	env.waitForMessages(o.purged, 4)
-	env.eventually("a worker", o.pool, func() bool { return o.pool.Status.Replicas == 1 })
-	env.require(env.Create(env.t.Context(), o.running))
-	env.waitForActiveStep(o.running, "b")
-	env.require(env.Create(env.t.Context(), o.session))
-	env.eventually("the session to run", o.session, func() bool { return o.session.Status.Phase == v1alpha1.SessionRunning })
-	return o
+// lateObjects are created after the backup.
+type lateObjects struct {
+	sequence *v1alpha1.SequentialJob
+	session  *v1alpha1.AgenticSession
+	queue    *v1alpha1.Queue
 }
 
 // continueAfterBackup makes the changes that the restore loses.
-func (env *testEnv) continueAfterBackup(o *backupObjects) {
+func (env *testEnv) continueAfterBackup(o *backupObjects) *lateObjects {
 	env.t.Helper()
 	ctx := env.t.Context()
-	env.require(env.Create(ctx, o.late))
-	env.waitForMessages(o.late, 0)
-	env.publish(o.late, 1)
+	late := &lateObjects{sequence: env.newSequence("late", "100ms"), session: env.newSession("late"), queue: env.NewQueue("late")}
+	for _, object := range []client.Object{late.sequence, late.session, late.queue} {
+		env.require(env.Create(ctx, object))
+	}
+	env.waitForMessages(late.queue, 0)
+	env.publish(late.queue, 1)
 	env.publish(o.queue, 2)
 	env.waitForMessages(o.queue, 5)
-	env.require(env.Delete(ctx, o.purged))
-	env.require(harness.PollUntil(ctx, waitTimeout, func() (bool, error) {
-		return isNotFound(env.Get(ctx, client.ObjectKeyFromObject(o.purged), &v1alpha1.Queue{})), nil
-	}))
-	env.require(env.Patch(ctx, o.pool, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":3}}`))))
-	env.require(env.Patch(ctx, o.policy, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"precedence":7}}`))))
+	env.deleteAndWait(o.purged)
+	env.deleteAndWait(o.completed)
+	env.patchSpec(o.pool, `{"replicas":3}`)
+	env.patchSpec(o.policy, `{"defaults":{"retry":{"maxAttempts":3}}}`)
+	env.patchSpec(o.runner, `{"image":"registry.example/runner:2"}`)
 	env.eventually("three workers", o.pool, func() bool { return o.pool.Status.Replicas == 3 })
+	env.waitForMaxAttempts(o.queue, 3)
 	env.waitForPhase(o.running, v1alpha1.PhaseCompleted)
-	env.eventually("the session to complete", o.session, func() bool { return o.session.Status.Phase == v1alpha1.SessionCompleted })
+	env.waitForPhase(late.sequence, v1alpha1.PhaseCompleted)
+	env.waitForCompletedSession(o.session)
+	env.writeMuch()
+	return late
+}
+
+// writeMuch writes more than an API server writes when it starts, as in the time between a backup and
+// a restore.
+func (env *testEnv) writeMuch() {
+	env.t.Helper()
+	var writers errgroup.Group
+	writers.SetLimit(harness.CreateConcurrency)
+	for range 500 {
+		writers.Go(func() error {
+			written := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: string(env.Environment), GenerateName: "written-"}}
+			return env.Create(env.t.Context(), written)
+		})
+	}
+	env.require(writers.Wait())
+}
+
+// killControlPlane kills the control plane, calls do with the directory of etcd's data, and starts the
+// control plane again, and the simulated kubelets, which otherwise wait for up to half a minute before
+// they watch again.
+func (env *testEnv) killControlPlane(do func(etcd string) error) {
+	env.t.Helper()
+	_, err := env.KillControlPlane(env.t.Context(), do)
+	env.require(err)
+	env.require(env.RestartComponent("kwok"))
+}
+
+// wantWorkRestored checks what runs again.
+func (env *testEnv) wantWorkRestored(o *backupObjects) {
+	env.run("a SequentialJob runs the steps again that ended after the backup, and no others", func(t *testing.T) {
+		env.wantLastStepsAgain(t, o.running)
+	})
+	env.run("a SequentialJob that was deleted after the backup exists again; completed steps do not run again", func(t *testing.T) {
+		env.wantJobs(t, o.completed, len(o.completed.Spec.Containers))
+	})
+	env.run("a session that ran at the time of the backup runs again, and only the cost of this is recorded", func(t *testing.T) {
+		firstEnd := o.session.Status.Runs[0].End
+		env.waitForCompletedSession(o.session)
+		if len(o.session.Status.Runs) != 1 || o.session.Status.Runs[0].End.Equal(firstEnd) || *o.session.Status.TotalCostUSD != sessionCost {
+			t.Errorf("it ended at %s before, and is %+v", firstEnd, o.session.Status)
+		}
+	})
+}
+
+// wantQueuesRestored checks that the messages are those on the broker.
+func (env *testEnv) wantQueuesRestored(o *backupObjects, late *lateObjects) {
+	env.run("a Queue reports the messages that its broker has now", func(*testing.T) {
+		env.waitForMessages(o.queue, 5)
+	})
+	env.run("a Queue that was deleted with Purge after the backup exists again, and is empty", func(*testing.T) {
+		env.waitForMessages(o.purged, 0)
+	})
+	env.run("a Queue that was created after the backup is lost, and its messages stay on the broker", func(t *testing.T) {
+		env.wantLost(t, late.queue)
+		env.wantMessagesOnBroker(t, late.queue.Status.Name, 1)
+	})
+	env.run("the Queue that was lost continues with its messages if it is created again", func(*testing.T) {
+		again := env.NewQueue(late.queue.Name)
+		env.require(env.Create(env.t.Context(), again))
+		env.waitForMessages(again, 1)
+	})
+}
+
+func (env *testEnv) wantLost(t *testing.T, objects ...client.Object) {
+	t.Helper()
+	for _, object := range objects {
+		if err := env.Get(t.Context(), client.ObjectKeyFromObject(object), object.DeepCopyObject().(client.Object)); !isNotFound(err) {
+			t.Errorf("%T %s exists, or reading it failed: %v", object, object.GetName(), err)
+		}
+	}
+}
+
+// deleteAndWait deletes an object and waits until it is gone.
+func (env *testEnv) deleteAndWait(object client.Object) {
+	env.t.Helper()
+	env.require(env.Delete(env.t.Context(), object))
+	env.require(harness.PollUntil(env.t.Context(), waitTimeout, func() (bool, error) {
+		return isNotFound(env.Get(env.t.Context(), client.ObjectKeyFromObject(object), object)), nil
+	}))
 }
 
 // wantLastStepsAgain checks that a SequentialJob completes, and that step a did not run again.
@@ -153,71 +177,4 @@ func (env *testEnv) wantLastStepsAgain(t *testing.T, sj *v1alpha1.SequentialJob)
 			t.Errorf("step %s ran again: %t", is.Name, again)
 		}
 	}
-}
-
-// wantSameJobs checks that a SequentialJob has one Job for each step.
-func (env *testEnv) wantSameJobs(t *testing.T, sj *v1alpha1.SequentialJob) {
-	t.Helper()
-	env.waitForPhase(sj, v1alpha1.PhaseCompleted)
-	var jobs batchv1.JobList
-	env.require(env.List(t.Context(), &jobs, client.InNamespace(sj.Namespace), client.MatchingLabels{v1alpha1.LabelSequentialJobUID: string(sj.UID)}))
-	if len(jobs.Items) != len(sj.Spec.Containers) {
-		t.Errorf("%d Jobs, want %d", len(jobs.Items), len(sj.Spec.Containers))
-	}
-}
-
-// wantNewObjectsReconciled checks that the operator reconciles objects that are created or changed
-// now.
-func (env *testEnv) wantNewObjectsReconciled(t *testing.T, name string) {
-	t.Helper()
-	sj, queue := env.newSequence(name, "100ms"), env.NewQueue(name)
-	session := &v1alpha1.AgenticSession{ObjectMeta: env.ObjectMeta(name)}
-	session.Spec.Prompt = "do it"
-	for _, object := range []client.Object{sj, queue, session} {
-		env.require(env.Create(t.Context(), object))
-	}
-	env.waitForPhase(sj, v1alpha1.PhaseCompleted)
-	env.waitForMessages(queue, 0)
-	env.eventually("the session to complete", session, func() bool { return session.Status.Phase == v1alpha1.SessionCompleted })
-	pool := env.NewWorkerPool("kept")
-	env.require(env.Patch(t.Context(), pool, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":2}}`))))
-	env.eventually("two workers", pool, func() bool { return pool.Status.Replicas == 2 })
-	report := &v1alpha1.JobReport{ObjectMeta: env.ObjectMeta("jobs")}
-	env.eventually("a JobReport", report, func() bool {
-		return meta.IsStatusConditionTrue(report.Status.Conditions, v1alpha1.ConditionReady)
-	})
-}
-
-// makeSessionsRunFor makes simulated nodes run the Pods of sessions for this time. Users cannot add
-// the annotation to these Pods.
-func (env *testEnv) makeSessionsRunFor(duration string) {
-	env.t.Helper()
-	policy := &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: string(env.Environment)}}
-	policy.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{
-		ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: session.LabelSession, Operator: metav1.LabelSelectorOpExists}}},
-		ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-			Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
-		}}},
-	}
-	policy.Spec.ReinvocationPolicy = admissionregistrationv1.NeverReinvocationPolicy
-	policy.Spec.Mutations = []admissionregistrationv1.Mutation{{
-		PatchType: admissionregistrationv1.PatchTypeApplyConfiguration,
-		ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{
-			Expression: `Object{metadata: Object.metadata{annotations: {"` + durationAnnotation + `": "` + duration + `"}}}`,
-		},
-	}}
-	binding := &admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: string(env.Environment)}}
-	binding.Spec.PolicyName = policy.Name
-	for _, object := range []client.Object{policy, binding} {
-		env.require(env.Create(env.t.Context(), object))
-		env.t.Cleanup(func() { _ = env.Delete(context.Background(), object) })
-	}
-	env.require(harness.PollUntil(env.t.Context(), waitTimeout, func() (bool, error) {
-		pod := &corev1.Pod{ObjectMeta: env.ObjectMeta("dry-run")}
-		pod.Labels = map[string]string{session.LabelSession: "x"}
-		pod.Spec.Containers = []corev1.Container{{Name: "only", Image: "registry.example/tool:1"}}
-		err := env.Create(env.t.Context(), pod, client.DryRunAll)
-		return err == nil && pod.Annotations[durationAnnotation] != "", nil
-	}))
 }

@@ -1,0 +1,81 @@
+package informer
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+)
+
+// restore stops the server and starts it with an earlier state.
+func (s *fakeAPIServer) restore(change func()) {
+	s.mu.Lock()
+	objects, version := maps.Clone(s.objects), s.version
+	s.mu.Unlock()
+	change()
+	s.stop()
+	s.mu.Lock()
+	s.objects, s.version = objects, version
+	s.mu.Unlock()
+	s.start()
+}
+
+func TestARestoreOfEtcdIsDetectedWhenAWatchReconnects(t *testing.T) {
+	s, detector := newFakeAPIServer(t), NewRestoreDetector()
+	s.putConfigMap("kept", "1")
+	_, handler := startInformer(t, s, cache.Options{NewInformer: detector.NewInformer})
+	handler.expectEvents(t, eventTimeout, "added kept=1")
+	s.restore(func() {
+		s.putConfigMap("lost", "1")
+		s.putConfigMap("kept", "2")
+		s.putConfigMap("kept", "3")
+		handler.expectEvents(t, eventTimeout, "added lost=1", "changed kept=2", "changed kept=3")
+	})
+	if err := detector.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "its resourceVersion is 3 and was 5") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAnOutageIsNoRestore(t *testing.T) {
+	s, detector := newFakeAPIServer(t), NewRestoreDetector()
+	s.putConfigMap("one", "1")
+	_, handler := startInformer(t, s, cache.Options{NewInformer: detector.NewInformer})
+	handler.expectEvents(t, eventTimeout, "added one=1")
+	s.stop()
+	s.start()
+	s.putConfigMap("one", "2")
+	handler.expectEvents(t, eventTimeout, "changed one=2")
+	if len(detector.detected) > 0 {
+		t.Errorf("detected: %v", <-detector.detected)
+	}
+}
+
+// listVersion is a source whose lists have this resourceVersion.
+type listVersion string
+
+func (v listVersion) List(metav1.ListOptions) (runtime.Object, error) {
+	return &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: string(v)}}, nil
+}
+
+func (listVersion) Watch(metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil }
+
+func TestOnlyALowerResourceVersionIsARestore(t *testing.T) {
+	for known, want := range map[string]bool{"": false, "0": false, "9": false, "10": false, "11": true, "100": true, "opaque": false} {
+		t.Run("known "+known, func(t *testing.T) {
+			detector := NewRestoreDetector()
+			r := newRecoveryListerWatcher(listVersion("10"), nil, detector.report)
+			for range 2 { // each of several informers detects it
+				if err := r.checkHistory(t.Context(), known); (err != nil) != want {
+					t.Errorf("error %v, want one: %t", err, want)
+				}
+			}
+			if got := len(detector.detected) > 0; got != want {
+				t.Errorf("detected: %t, want %t", got, want)
+			}
+		})
+	}
+}

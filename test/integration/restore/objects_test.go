@@ -1,0 +1,214 @@
+package restore
+
+import (
+	"context"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/session"
+	"github.com/yardmaster/yardmaster/test/bench/harness"
+)
+
+const (
+	runnerImage = "registry.example/runner:1"
+	// policyMaxAttempts is the default that the Policy sets, and ownMaxAttempts that without a Policy.
+	policyMaxAttempts, ownMaxAttempts = 9, 5
+	// sessionCost is what each attempt of a session costs.
+	sessionCost = "0.5"
+)
+
+// backupObjects are the objects that exist at the time of the backup.
+type backupObjects struct {
+	running, completed *v1alpha1.SequentialJob
+	session            *v1alpha1.AgenticSession
+	runner             *v1alpha1.SessionRunner
+	queue, purged      *v1alpha1.Queue
+	// unnamed is a Queue without spec.name.
+	unnamed *v1alpha1.Queue
+	pool    *v1alpha1.WorkerPool
+	policy  *v1alpha1.Policy
+}
+
+// createObjects creates objects of all kinds, and waits until step b of a SequentialJob and a session
+// run.
+func (env *testEnv) createObjects() *backupObjects {
+	env.t.Helper()
+	o := &backupObjects{
+		running: env.newSequence("running", "5s"), completed: env.newSequence("completed", "100ms"),
+		session: env.newSession("running"), runner: env.createRunner(),
+		queue: env.NewQueue("kept"), purged: env.NewQueue("purged"), unnamed: env.NewQueue("unnamed"),
+		pool: env.newPool(), policy: &v1alpha1.Policy{ObjectMeta: env.ObjectMeta("all")},
+	}
+	o.session.Spec.Workspace = &v1alpha1.SessionWorkspace{Size: resource.NewQuantity(1<<20, resource.BinarySI)}
+	o.purged.Spec.DeletionPolicy, o.unnamed.Spec.Name = v1alpha1.DeletionPurge, ""
+	o.policy.Spec.Defaults = &v1alpha1.PolicyDefaults{Retry: &v1alpha1.Retry{MaxAttempts: new(int32(policyMaxAttempts))}}
+	for _, object := range []client.Object{o.completed, o.queue, o.purged, o.unnamed, o.pool, o.policy} {
+		env.require(env.Create(env.t.Context(), object))
+	}
+	env.waitForPhase(o.completed, v1alpha1.PhaseCompleted)
+	for queue, messages := range map[*v1alpha1.Queue]int{o.queue: 3, o.purged: 4, o.unnamed: 2} {
+		env.waitForMessages(queue, 0)
+		env.publish(queue, messages)
+		env.waitForMessages(queue, int64(messages))
+	}
+	env.waitForMaxAttempts(o.queue, policyMaxAttempts)
+	env.eventually("a worker", o.pool, func() bool { return o.pool.Status.Replicas == 1 })
+	env.require(env.Create(env.t.Context(), o.running))
+	env.waitForActiveStep(o.running, "b")
+	env.require(env.Create(env.t.Context(), o.session))
+	env.eventually("the session to run", o.session, func() bool { return o.session.Status.Phase == v1alpha1.SessionRunning })
+	return o
+}
+
+// createRunner creates the SessionRunner of all sessions.
+func (env *testEnv) createRunner() *v1alpha1.SessionRunner {
+	env.t.Helper()
+	runner := &v1alpha1.SessionRunner{ObjectMeta: env.ObjectMeta("default")}
+	runner.Spec.Image, runner.Spec.RunAsUser = runnerImage, new(int64(65532))
+	env.require(env.Create(env.t.Context(), runner))
+	return runner
+}
+
+func (env *testEnv) newSession(name string) *v1alpha1.AgenticSession {
+	session := &v1alpha1.AgenticSession{ObjectMeta: env.ObjectMeta(name)}
+	session.Spec.Prompt = "do it"
+	return session
+}
+
+// newPool returns a pool of the queue kept with one worker.
+func (env *testEnv) newPool() *v1alpha1.WorkerPool {
+	pool := env.NewWorkerPool("kept")
+	pool.Spec.Autoscaling, pool.Spec.Replicas = nil, new(int32(1))
+	return pool
+}
+
+// newSequence returns a SequentialJob with the steps a, b and c. Each takes as long as the
+// annotation says.
+func (env *testEnv) newSequence(name, duration string) *v1alpha1.SequentialJob {
+	sj := &v1alpha1.SequentialJob{ObjectMeta: env.ObjectMeta(name)}
+	sj.Spec.Template = &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{durationAnnotation: duration}}}
+	for _, step := range []string{"a", "b", "c"} {
+		sj.Spec.Containers = append(sj.Spec.Containers, v1alpha1.Step{Name: step, Container: corev1.Container{Name: step, Image: "registry.example/tool:1", Command: []string{"run"}}})
+	}
+	return sj
+}
+
+func (env *testEnv) waitForPhase(sj *v1alpha1.SequentialJob, phase v1alpha1.SequentialJobPhase) {
+	env.t.Helper()
+	env.eventually("phase "+string(phase), sj, func() bool { return sj.Status.Phase == phase })
+}
+
+func (env *testEnv) waitForCompletedSession(session *v1alpha1.AgenticSession) {
+	env.t.Helper()
+	env.eventually("the session to complete", session, func() bool { return session.Status.Phase == v1alpha1.SessionCompleted })
+}
+
+// waitForActiveStep waits until the step of a SequentialJob has a Job.
+func (env *testEnv) waitForActiveStep(sj *v1alpha1.SequentialJob, step string) {
+	env.t.Helper()
+	env.eventually("step "+step, sj, func() bool {
+		for i := range sj.Status.Steps {
+			if s := &sj.Status.Steps[i]; s.Name == step && s.Phase == v1alpha1.StepRunning {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// waitForMaxAttempts waits until this default applies to the Queue.
+func (env *testEnv) waitForMaxAttempts(q *v1alpha1.Queue, want int32) {
+	env.t.Helper()
+	env.eventually("the default of the Policy", q, func() bool {
+		return q.Status.Effective != nil && *q.Status.Effective.Retry.MaxAttempts == want
+	})
+}
+
+// wantJobs checks that a SequentialJob has this number of Jobs: one for each step that ran.
+func (env *testEnv) wantJobs(t *testing.T, sj *v1alpha1.SequentialJob, want int) {
+	t.Helper()
+	if want > 0 {
+		env.waitForPhase(sj, v1alpha1.PhaseCompleted)
+	}
+	var jobs batchv1.JobList
+	env.require(env.List(t.Context(), &jobs, client.InNamespace(sj.Namespace), client.MatchingLabels{v1alpha1.LabelSequentialJobUID: string(sj.UID)}))
+	if len(jobs.Items) != want {
+		t.Errorf("%d Jobs of %s, want %d", len(jobs.Items), sj.Name, want)
+	}
+}
+
+// wantAllJobsReported checks that the JobReport is up to date.
+func (env *testEnv) wantAllJobsReported(t *testing.T) {
+	t.Helper()
+	report := &v1alpha1.JobReport{ObjectMeta: env.ObjectMeta("jobs")}
+	env.eventually("the number of Jobs", report, func() bool {
+		var jobs batchv1.JobList
+		err := env.List(t.Context(), &jobs, client.InNamespace(string(env.Environment)))
+		return err == nil && len(jobs.Items) > 0 && int(report.Status.Summary.Total) == len(jobs.Items)
+	})
+}
+
+// wantNewObjectsReconciled checks that the operator reconciles objects that are created or changed
+// now.
+func (env *testEnv) wantNewObjectsReconciled(t *testing.T, name string) {
+	t.Helper()
+	sj, queue, session := env.newSequence(name, "100ms"), env.NewQueue(name), env.newSession(name)
+	for _, object := range []client.Object{sj, queue, session} {
+		env.require(env.Create(t.Context(), object))
+	}
+	env.waitForPhase(sj, v1alpha1.PhaseCompleted)
+	env.waitForMessages(queue, 0)
+	env.waitForCompletedSession(session)
+	pool := env.NewWorkerPool("kept")
+	env.patchSpec(pool, `{"replicas":2}`)
+	env.eventually("two workers", pool, func() bool { return pool.Status.Replicas == 2 })
+	env.wantAllJobsReported(t)
+}
+
+// patchSpec changes the spec of an object.
+func (env *testEnv) patchSpec(object client.Object, spec string) {
+	env.t.Helper()
+	env.require(env.Patch(env.t.Context(), object, client.RawPatch(types.MergePatchType, []byte(`{"spec":`+spec+`}`))))
+}
+
+// makeSessionsRunFor makes simulated nodes run the Pods of sessions for this time, and report their cost.
+// Users cannot add annotations to these Pods.
+func (env *testEnv) makeSessionsRunFor(duration string) {
+	env.t.Helper()
+	policy := &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: string(env.Environment)}}
+	policy.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{
+		ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: session.LabelSession, Operator: metav1.LabelSelectorOpExists}}},
+		ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+			Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+		}}},
+	}
+	policy.Spec.ReinvocationPolicy = admissionregistrationv1.NeverReinvocationPolicy
+	policy.Spec.Mutations = []admissionregistrationv1.Mutation{{
+		PatchType: admissionregistrationv1.PatchTypeApplyConfiguration,
+		ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{
+			Expression: `Object{metadata: Object.metadata{annotations: {"` + durationAnnotation + `": "` + duration + `", "` + messageAnnotation + `": "{\"costUSD\":` + sessionCost + `}"}}}`,
+		},
+	}}
+	binding := &admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: string(env.Environment)}}
+	binding.Spec.PolicyName = policy.Name
+	for _, object := range []client.Object{policy, binding} {
+		env.require(env.Create(env.t.Context(), object))
+		env.t.Cleanup(func() { _ = env.Delete(context.Background(), object) })
+	}
+	env.require(harness.PollUntil(env.t.Context(), waitTimeout, func() (bool, error) {
+		pod := &corev1.Pod{ObjectMeta: env.ObjectMeta("dry-run")}
+		pod.Labels = map[string]string{session.LabelSession: "x"}
+		pod.Spec.Containers = []corev1.Container{{Name: "only", Image: "registry.example/tool:1"}}
+		err := env.Create(env.t.Context(), pod, client.DryRunAll)
+		return err == nil && pod.Annotations[durationAnnotation] != "", nil
+	}))
+}
