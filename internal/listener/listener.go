@@ -12,6 +12,10 @@ import (
 	"sync"
 )
 
+// readBuffer is the kernel's buffer for received bytes of a connection. By default it grows to several
+// megabytes, which peers that flood a connection would fill at the expense of the node.
+const readBuffer = 64 << 10
+
 // Limits are the maximum numbers of open connections.
 type Limits struct {
 	// Total is for all connections, Unproven for those that are not proven.
@@ -51,6 +55,9 @@ func (l *Listener) Accept() (net.Conn, error) {
 		accepted, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
+		}
+		if tcp, is := accepted.(*net.TCPConn); is {
+			_ = tcp.SetReadBuffer(readBuffer) // without it, the connection works too
 		}
 		if c := l.add(accepted); c != nil {
 			return c, nil

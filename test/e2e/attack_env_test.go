@@ -264,7 +264,7 @@ func (env *attackEnv) readMemory(t *testing.T, command string) map[string]int {
 	p=$(echo $f | cut -d/ -f3)
 	[ "$(cat /proc/$p/comm)" = %s ] && sed -n 's/VmHWM://p' /proc/$p/status && %s
 done; true`, container, operatorName, command)
-		output, err := newKubectlCommand(t.Context(), "-n", privilegedNamespace, "exec", env.meter.Name, "--", "sh", "-c", script).CombinedOutput()
+		output, err := newKubectlCommand(t.Context(), "-n", privilegedNamespace, "exec", env.meter.Name, "--", "sh", "-c", script).Output()
 		requireNoError(t, err)
 		var kib int
 		if _, err := fmt.Sscan(string(output), &kib); err != nil {

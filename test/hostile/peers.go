@@ -67,7 +67,7 @@ func Peers() map[string]Peer {
 		"health: slow headers":            health(500, slowHeader("GET", "/readyz")),
 		"health: headers without an end":  health(100, endlessHeader("GET", "/readyz")),
 		"health: idle connections":        health(1000, idle),
-		"health: bodies without an end":   health(100, SendThenFlood(request("POST", "/readyz", "Transfer-Encoding: chunked"), "1\r\n \r\n")),
+		"health: bodies without an end":   health(20, SendThenFlood(request("POST", "/readyz", "Transfer-Encoding: chunked"), "1\r\n \r\n")),
 		"health: connections that close":  health(200, func(conn net.Conn) { _ = conn.Close() }),
 		"webhook: handshakes that close":  webhook(50, func(conn net.Conn) { _ = conn.Close() }),
 		"metrics: connections that close": metrics(50, func(conn net.Conn) { _ = conn.Close() }),
