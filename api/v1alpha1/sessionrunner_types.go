@@ -163,6 +163,7 @@ type SessionRunnerSpec struct {
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	AllowedSecrets *[]string `json:"allowedSecrets,omitempty"`
 
 	// activeDeadlineSeconds is the maximum number of seconds that a session may run, over all its

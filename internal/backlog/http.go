@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 )
 
 const (
@@ -120,6 +121,9 @@ func (t *httpTransport) RoundTrip(request *http.Request) (*http.Response, error)
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(nil, response.Body, t.api.MaxResponse))
 	_ = response.Body.Close()
+	if errors.As(err, new(*http.MaxBytesError)) {
+		bounded.CountClosed(bounded.BudgetBytes)
+	}
 	isAnswer := !t.credentials.ConcealCauses || t.api.isAnswer(body)
 	switch failure := statusError(response.StatusCode); {
 	case failure != nil:

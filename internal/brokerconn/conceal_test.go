@@ -27,6 +27,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
+	"github.com/yardmaster/yardmaster/test/hostile"
 )
 
 // concealedAccess is an access of each kind, with the Secrets url, tls and login.
@@ -87,10 +88,10 @@ func TestNothingIsRevealedBeforeAServerAnswers(t *testing.T) {
 	for name, address := range map[string]string{
 		"nothing listens":           "127.0.0.1:1",
 		"the name does not resolve": "nothing.invalid:80",
-		"silence":                   serveAt(t, "127.0.0.1", send("")),
+		"silence":                   serveAt(t, "127.0.0.1", hostile.Send("")),
 		"the connection is closed":  serveAt(t, "127.0.0.1", func(net.Conn) {}),
-		"an SSH server":             serveAt(t, "127.0.0.1", send("SSH-2.0-OpenSSH_9.6\r\n")),
-		"an SMTP server":            serveAt(t, "127.0.0.1", send("220 mail.example ESMTP\r\n")),
+		"an SSH server":             serveAt(t, "127.0.0.1", hostile.Send("SSH-2.0-OpenSSH_9.6\r\n")),
+		"an SMTP server":            serveAt(t, "127.0.0.1", hostile.Send("220 mail.example ESMTP\r\n")),
 		"a web server":              hostOf(web),
 		"the Kubernetes API":        hostOf(kubernetes),
 		"a redirect":                hostOf(redirect),
@@ -175,7 +176,7 @@ func echoServers(t *testing.T) []string {
 		}
 	})
 	nats := serveAt(t, "127.0.0.1", func(conn net.Conn) {
-		_, _ = io.WriteString(conn, natsInfo)
+		_, _ = io.WriteString(conn, hostile.NATSInfo)
 		line, _ := bufio.NewReader(conn).ReadString('\n')
 		_, _ = fmt.Fprintf(conn, "-ERR '%s'\r\n", strings.TrimSpace(line))
 	})

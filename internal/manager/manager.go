@@ -10,7 +10,6 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -44,12 +43,6 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 	if err := checkInstalled(mgr.GetRESTMapper(), o.Controllers); err != nil {
 		return nil, err
 	}
-	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return nil, err
-	}
-	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
-		return nil, err
-	}
 	o.dialer = bounded.NewDialer(o.BrokerNetwork)
 	o.brokerManager = brokerManagerOnce(mgr, o)
 	for _, c := range o.Controllers {
@@ -57,12 +50,16 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 			return nil, fmt.Errorf("setting up controller %s: %w", c.Name, err)
 		}
 	}
+	health := newProbes()
 	if o.Webhook.Enabled {
-		if err := setupWebhooks(mgr, o); err != nil {
+		if err := setupWebhooks(mgr, o, health.ready.Checks); err != nil {
 			return nil, err
 		}
 	}
-	return mgr, nil
+	if err := health.serve(mgr, o.HealthAddress); err != nil {
+		return nil, err
+	}
+	return mgr, serveMetrics(mgr, o.Metrics)
 }
 
 func managerOptions(o Options, restores *informer.RestoreDetector) (ctrl.Options, error) {
@@ -80,8 +77,8 @@ func managerOptions(o Options, restores *informer.RestoreDetector) (ctrl.Options
 	options := ctrl.Options{
 		Scheme:                  scheme,
 		Cache:                   cacheOptions,
-		Metrics:                 metricsOptions(o.Metrics),
-		HealthProbeBindAddress:  o.HealthAddress,
+		Metrics:                 metricsserver.Options{BindAddress: disabledAddress},
+		HealthProbeBindAddress:  disabledAddress,
 		PprofBindAddress:        o.PprofAddress,
 		LeaderElection:          o.LeaderElection.Enabled,
 		LeaderElectionID:        leaderElectionLeaseName,
@@ -104,15 +101,8 @@ func managerOptions(o Options, restores *informer.RestoreDetector) (ctrl.Options
 	return options, nil
 }
 
-func metricsOptions(m MetricsOptions) metricsserver.Options {
-	options := metricsserver.Options{BindAddress: m.Address, SecureServing: m.Secure}
-	if m.Secure {
-		options.FilterProvider = filters.WithAuthenticationAndAuthorization
-	}
-	return options
-}
-
-func setupWebhooks(mgr ctrl.Manager, o Options) error {
+// setupWebhooks registers the webhooks, and adds what they need to be ready.
+func setupWebhooks(mgr ctrl.Manager, o Options, checks map[string]healthz.Checker) error {
 	for _, c := range o.Controllers {
 		if c.Webhook == nil {
 			continue
@@ -121,9 +111,7 @@ func setupWebhooks(mgr ctrl.Manager, o Options) error {
 			return fmt.Errorf("setting up the webhook of %s: %w", c.Kind.Kind, err)
 		}
 	}
-	if err := mgr.AddReadyzCheck("webhook", mgr.GetWebhookServer().StartedChecker()); err != nil {
-		return err
-	}
+	checks["webhook"] = mgr.GetWebhookServer().StartedChecker()
 	if o.Webhook.CertManagement == CertManagementExternal {
 		return nil
 	}
@@ -137,5 +125,6 @@ func setupWebhooks(mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	return mgr.AddReadyzCheck("certificate", ready)
+	checks["certificate"] = ready
+	return nil
 }

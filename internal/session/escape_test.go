@@ -58,6 +58,9 @@ func TestSessionCannotExceedSessionRunnerLimits(t *testing.T) {
 	secret := func(name string) *corev1.SecretEnvSource {
 		return &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}
 	}
+	configMap := func(name string) *corev1.ConfigMapEnvSource {
+		return &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}
+	}
 	tests := map[string]struct {
 		exceed func(spec *v1alpha1.AgenticSessionSpec)
 		field  string
@@ -82,6 +85,7 @@ func TestSessionCannotExceedSessionRunnerLimits(t *testing.T) {
 		"a variable of Kubernetes":                 {variable("KUBERNETES_SERVICE_HOST"), "spec.environmentVariables[KUBERNETES_SERVICE_HOST]"},
 		"a reserved prefix":                        {from(corev1.EnvFromSource{Prefix: "AGENTIC_", SecretRef: secret("git")}), "spec.envFrom[0].prefix"},
 		"a Secret in envFrom that is not allowed":  {from(corev1.EnvFromSource{SecretRef: secret("db")}), "spec.envFrom[0].secretRef.name"},
+		"a ConfigMap whose name is a path":         {from(corev1.EnvFromSource{ConfigMapRef: configMap("a/b")}), "spec.envFrom[0].configMapRef.name"},
 		"a mounted Secret that is not allowed":     {mount(v1alpha1.SecretMount{SecretName: "db"}), "spec.secretMounts[0].secretName"},
 		"the inputs of another session":            {mount(v1alpha1.SecretMount{SecretName: "other-inputs-0123456789"}), "spec.secretMounts[0].secretName"},
 		"the inputs of another session in envFrom": {from(corev1.EnvFromSource{SecretRef: secret("other-inputs-0123456789")}), "spec.envFrom[0].secretRef.name"},

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -80,6 +81,9 @@ func validateEnvFrom(sources []corev1.EnvFromSource, at *field.Path) field.Error
 		if source.SecretRef != nil {
 			errs = append(errs, validateSecretName(source.SecretRef.Name, at.Child("secretRef", "name"))...)
 		}
+		if source.ConfigMapRef != nil {
+			errs = append(errs, validateName(source.ConfigMapRef.Name, at.Child("configMapRef", "name"))...)
+		}
 		if source.Prefix != "" && isReservedVariable(source.Prefix) {
 			errs = append(errs, field.Invalid(at.Child("prefix"), source.Prefix, "the prefix is reserved"))
 		}
@@ -107,14 +111,22 @@ func validateSecretMounts(mounts []v1alpha1.SecretMount, at *field.Path) field.E
 
 // validateSecretName rejects the inputs Secrets of sessions, which only their runners may read.
 func validateSecretName(name string, at *field.Path) field.ErrorList {
-	switch {
-	case name == "":
-		return field.ErrorList{field.Required(at, "")}
-	case inputsNamePattern.MatchString(name):
+	if inputsNamePattern.MatchString(name) {
 		return field.ErrorList{field.Forbidden(at, "the inputs Secret of a session is only for its runner")}
-	default:
-		return nil
 	}
+	return validateName(name, at)
+}
+
+// validateName rejects names that no Secret or ConfigMap can have.
+func validateName(name string, at *field.Path) field.ErrorList {
+	if name == "" {
+		return field.ErrorList{field.Required(at, "")}
+	}
+	var errs field.ErrorList
+	for _, message := range validation.IsDNS1123Subdomain(name) {
+		errs = append(errs, field.Invalid(at, name, message))
+	}
+	return errs
 }
 
 // validateRepos rejects repositories with the same directory.

@@ -1,23 +1,20 @@
 package workerclient
 
 import (
-	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/yardmaster/yardmaster/test/hostile"
 )
 
 const (
-	// hugeResponse is the length of a response that would exceed the operator's memory.
-	hugeResponse = 600 << 20
 	// maxAllocated bounds the memory that one response can cost.
 	maxAllocated = 1 << 20
 	// maxDuration is longer than requestTimeout, for slow test machines.
@@ -25,7 +22,7 @@ const (
 )
 
 // startRawWorker starts a server that sends each connection's bytes itself, after the request.
-func startRawWorker(t *testing.T, respond func(io.Writer)) (address string) {
+func startRawWorker(t *testing.T, respond hostile.Attack) (address string) {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -52,60 +49,8 @@ func startRawWorker(t *testing.T, respond func(io.Writer)) (address string) {
 	return listener.Addr().String()
 }
 
-// repeat writes text until the client closes the connection, or the number of bytes is reached.
-func repeat(w io.Writer, text string, bytes int) {
-	chunk := []byte(strings.Repeat(text, max(1, 1<<16/len(text)))) // the test's own allocations count too
-	for written := 0; written < bytes; written += len(chunk) {
-		if _, err := w.Write(chunk); err != nil {
-			return
-		}
-	}
-}
-
-// dribble writes the beginning, and then one byte at a time until the client closes the connection.
-func dribble(w io.Writer, beginning string) {
-	_, err := io.WriteString(w, beginning)
-	for ticker := time.NewTicker(20 * time.Millisecond); err == nil; <-ticker.C {
-		_, err = io.WriteString(w, " ")
-	}
-}
-
 func TestHostileResponsesAreBoundedInTimeAndMemory(t *testing.T) {
-	const ok = "HTTP/1.1 200 OK\r\n"
-	for title, respond := range map[string]func(io.Writer){
-		"a body of 600 MB": func(w io.Writer) {
-			fmt.Fprintf(w, ok+"Content-Length: %d\r\n\r\n", hugeResponse)
-			repeat(w, " ", hugeResponse)
-		},
-		"an endless body in chunks": func(w io.Writer) {
-			_, _ = io.WriteString(w, ok+"Transfer-Encoding: chunked\r\n\r\n")
-			repeat(w, "1\r\n \r\n", hugeResponse)
-		},
-		"an endless chunk extension": func(w io.Writer) {
-			_, _ = io.WriteString(w, ok+"Transfer-Encoding: chunked\r\n\r\n1;")
-			repeat(w, "x", hugeResponse)
-		},
-		"endless trailers": func(w io.Writer) {
-			_, _ = io.WriteString(w, ok+"Transfer-Encoding: chunked\r\n\r\n0\r\n")
-			repeat(w, "A: b\r\n", hugeResponse)
-		},
-		"an endless header": func(w io.Writer) {
-			_, _ = io.WriteString(w, ok)
-			repeat(w, "A: b\r\n", hugeResponse)
-		},
-		"an endless status line":              func(w io.Writer) { repeat(w, "H", hugeResponse) },
-		"endless informational responses":     func(w io.Writer) { repeat(w, "HTTP/1.1 103 Early Hints\r\nA: b\r\n\r\n", hugeResponse) },
-		"a body that arrives byte by byte":    func(w io.Writer) { dribble(w, ok+"Content-Length: 10000\r\n\r\n") },
-		"a header that arrives byte by byte":  func(w io.Writer) { dribble(w, ok+"A: ") },
-		"no byte at all":                      func(w io.Writer) { dribble(w, "") },
-		"deeply nested JSON":                  func(w io.Writer) { _, _ = io.WriteString(w, ok+"\r\n"+strings.Repeat("[", maxResponseBytes)) },
-		"a compressed body that is not JSON":  func(w io.Writer) { _, _ = io.WriteString(w, ok+"Content-Encoding: gzip\r\n\r\n\x1f\x8b") },
-		"another protocol":                    func(w io.Writer) { repeat(w, "SSH-2.0-OpenSSH\r\n", 100) },
-		"a closed connection":                 func(io.Writer) {},
-		"a body shorter than Content-Length":  func(w io.Writer) { _, _ = io.WriteString(w, ok+"Content-Length: 100\r\n\r\n{}") },
-		"a switch to another protocol":        func(w io.Writer) { dribble(w, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n") },
-		"two contradicting lengths of a body": func(w io.Writer) { _, _ = io.WriteString(w, ok+"Content-Length: 1\r\nContent-Length: 2\r\n\r\n{}") },
-	} {
+	for title, respond := range hostile.Workers() {
 		t.Run(title, func(t *testing.T) {
 			address := startRawWorker(t, respond)
 			c := New()
@@ -189,7 +134,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 // never answer.
 func TestWorkersThatHangDoNotDelayThoseOfOtherPools(t *testing.T) {
 	c := New()
-	hanging := startRawWorker(t, func(w io.Writer) { dribble(w, "") })
+	hanging := startRawWorker(t, hostile.Send(""))
 	healthy := startWorker(t, respondWith(`{"state":"Running"}`))
 	var group sync.WaitGroup
 	for range 9 * MaxConcurrentRequestsPerPool {

@@ -145,12 +145,24 @@ func TestDeletedSessions(t *testing.T) {
 	})
 }
 
+// TestAttacks tests that Pods of a tenant can neither stop nor slow down the operator, for each attack of
+// test/hostile.
+func TestAttacks(t *testing.T) {
+	env := newAttackEnv(t)
+	runOneByOne(t, []scenario{
+		{"peers of the operator's ports are refused, within its memory, and slow down nobody", env.testHostilePeers},
+		{"hostile brokers, sources and workers are reported, within the operator's memory, and slow down nobody", env.testHostileServers},
+		{"the operator connects to no address of its own host or of a metadata service", env.testDeniedAddresses},
+	})
+}
+
 // TestLifecycle tests upgrading and uninstalling the operator, and deleting namespaces.
 func TestLifecycle(t *testing.T) {
 	runOneByOne(t, []scenario{
 		{"an upgrade does not interrupt a running step, and the new operator continues the sequence", testUpgrade},
 		{"a namespace is deleted with its queues, workers and sequences, even if the operator's permissions are deleted first", testNamespaceIsDeleted},
 		{"after uninstalling, only running sequences keep a finalizer, until it is removed manually or the operator is installed again", testUninstall},
+		{"components for the webhook: a NetworkPolicy admits only the API server, and an admission policy records the creator of sessions", testComponents},
 		{"each controller works alone, with only its own permissions", testSingleControllers},
 		{"an operator for all namespaces watches namespaces that are created later", testAllNamespaces},
 	})

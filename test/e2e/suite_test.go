@@ -55,7 +55,10 @@ const (
 	// sessionsNamespace and deletionNamespace contain AgenticSessions. Those in deletionNamespace
 	// are all deleted at once.
 	sessionsNamespace, deletionNamespace = "e2e-sessions", "e2e-deleted-sessions"
-	// privilegedNamespace is for Pods that send signals to processes of the node.
+	// attackerNamespace contains Pods that attack the operator, victimNamespace the objects of another
+	// tenant meanwhile.
+	attackerNamespace, victimNamespace = "e2e-attacker", "e2e-victim"
+	// privilegedNamespace is for Pods that send signals to processes of the node, or measure them.
 	privilegedNamespace = "e2e-privileged"
 )
 
@@ -63,6 +66,7 @@ const (
 var queueNamespaces = []string{
 	rolloutNamespace, disruptionNamespace, withoutDrainNamespace, earlyAckNamespace,
 	sidecarNamespace, commandNamespace, canaryNamespace, missingImageNamespace, statefulNamespace, preemptionNamespace, evictionNamespace, credentialsNamespace, operatorRestartNamespace, terminatingNamespace, tenantNamespace,
+	attackerNamespace, victimNamespace,
 }
 
 // The namespaces that the operator watches in most tests.

@@ -228,7 +228,9 @@ func TestManifestsFollowTheOperatorsNamespace(t *testing.T) {
 	if err := os.WriteFile(file, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, directory := range []string{"default", "cluster-wide"} {
+	components := []string{"admission-policy", "cert-manager", "default-broker", "jobreport-alerts", "prometheus", "queue-alerts", "webhook-network-policy"}
+	writeKustomization(t, filepath.Join(root, "config", "with-components"), "../default", components)
+	for _, directory := range []string{"default", "cluster-wide", "with-components"} {
 		manifest := runInRepository(t, "kustomize", "build", filepath.Join(root, "config", directory))
 		for i, line := range strings.Split(manifest, "\n") {
 			if strings.Contains(line, "yardmaster-system") {
@@ -237,6 +239,42 @@ func TestManifestsFollowTheOperatorsNamespace(t *testing.T) {
 		}
 		if !strings.Contains(manifest, `"system:serviceaccount:elsewhere:yardmaster"`) {
 			t.Errorf("config/%s: no admission policy names the ServiceAccount", directory)
+		}
+	}
+}
+
+// writeKustomization writes a kustomization of a base with components.
+func writeKustomization(t *testing.T, directory, base string, components []string) {
+	t.Helper()
+	text := "resources: [" + base + "]\ncomponents:\n"
+	for _, component := range components {
+		text += "- ../components/" + component + "\n"
+	}
+	if err := os.MkdirAll(directory, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(directory, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCertManagerReplacesThePermissionsForCertificates(t *testing.T) {
+	manifest := buildOverlay(t, "cert-manager", "*", "team-a", "cert-manager", "")
+	found := map[string]bool{}
+	for _, object := range decodeManifest(t, manifest) {
+		found[object.GetKind()+" "+object.GetName()] = true
+	}
+	for _, name := range []string{
+		"Secret yardmaster-webhook-certs", "Role yardmaster-certificates", "RoleBinding yardmaster-certificates",
+		"ClusterRole yardmaster-certificates", "ClusterRoleBinding yardmaster-certificates",
+	} {
+		if found[name] {
+			t.Errorf("%s is installed", name)
+		}
+	}
+	for _, name := range []string{"Certificate yardmaster-webhook", "Issuer yardmaster-webhook"} {
+		if !found[name] {
+			t.Errorf("%s is not installed", name)
 		}
 	}
 }

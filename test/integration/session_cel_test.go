@@ -150,6 +150,10 @@ func TestAgenticSessionRules(t *testing.T) {
 			spec: `{prompt: a, secretMounts: [{secretName: a}, {secretName: a, mountPath: /secrets/b}]}`,
 			want: `spec.secretMounts[1]: Duplicate value: {"secretName":"a"}`,
 		},
+		"a Secret whose name is a path": {
+			spec: `{prompt: a, secretMounts: [{secretName: ../b, mountPath: /secrets/b}]}`,
+			want: `spec.secretMounts[0].secretName: Invalid value: "../b": spec.secretMounts[0].secretName in body should match '^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'`,
+		},
 		"a Secret mounted outside /secrets": {
 			spec: `{prompt: a, secretMounts: [{secretName: a, mountPath: /usr/bin}]}`,
 			want: `spec.secretMounts[0].mountPath: Invalid value: "/usr/bin": spec.secretMounts[0].mountPath in body should match '^/secrets/[A-Za-z0-9_-][A-Za-z0-9._-]*$'`,
@@ -255,6 +259,10 @@ func numberedURLs(number int) []string {
 
 func TestSessionRunnerRules(t *testing.T) {
 	assertSpecsRefused(t, "SessionRunner", map[string]invalidSpec{
+		"an allowed Secret whose name is a path": {
+			spec: `{image: a, allowedSecrets: [a/b]}`,
+			want: `spec.allowedSecrets[0]: Invalid value: "a/b": spec.allowedSecrets[0] in body should match '^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'`,
+		},
 		"no image": {
 			spec: `{}`,
 			want: "spec.image: Required value",

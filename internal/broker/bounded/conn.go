@@ -15,7 +15,7 @@ import (
 const (
 	// maxReply is the maximum number of bytes that a server sends for one request, and the
 	// maximum memory for one message.
-	maxReply = 16 << 20
+	maxReply = 8 << 20
 	// messageTimeout is the maximum time between the first and the last byte of a message.
 	messageTimeout = 5 * time.Second
 	// freeMemory is what each connection has without a reservation.
@@ -90,12 +90,12 @@ func (c *Conn) Read(p []byte) (int, error) {
 	}
 	if n > 0 {
 		if exceeded := c.account(p[:n]); exceeded != nil {
-			_ = c.Close()
+			c.closeFor(exceeded)
 			return 0, exceeded
 		}
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) && c.isMessageOverdue() {
-		_ = c.Close()
+		c.closeFor(errTooSlow)
 		return 0, errTooSlow
 	}
 	return n, err

@@ -221,7 +221,7 @@ func TestAllConnectionsShareTheMemory(t *testing.T) {
 		conn, peer := pipe(newRedisFraming())
 		conn.tenant, conn.memory = tenant, shared
 		t.Cleanup(func() { _ = conn.Close() })
-		go func() { _, _ = io.WriteString(peer, "$12000000\r\n") }()
+		go func() { _, _ = io.WriteString(peer, "$6000000\r\n") }()
 		_, err := conn.Read(make([]byte, 100))
 		return err
 	}

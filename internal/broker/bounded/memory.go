@@ -4,9 +4,9 @@ import "sync"
 
 const (
 	// totalMemory is for messages that are arriving, over all connections.
-	totalMemory = 48 << 20
+	totalMemory = 24 << 20
 	// tenantMemory is the part of it that one tenant can use.
-	tenantMemory = 24 << 20
+	tenantMemory = 12 << 20
 )
 
 // memory is a budget of bytes that connections share.

@@ -32,7 +32,7 @@ func TestFloodOfLargeBodiesDoesNotOccupyMemory(t *testing.T) {
 			peak := measurePeak(t)
 			var flood sync.WaitGroup
 			for range peers {
-				client := env.newClient()
+				client := env.newClientAt("127.0.0.2")
 				flood.Go(func() {
 					status, err := sendZeros(env, client, row.path, row.length, bodyBytes)
 					if err == nil && status != row.want { // the server may close the connection first

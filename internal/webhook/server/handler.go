@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/yardmaster/yardmaster/internal/listener"
 	"github.com/yardmaster/yardmaster/internal/metric"
 )
 
@@ -44,7 +45,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 		refuse(w, reasonPath, http.StatusNotFound, "404 page not found")
 		return
 	}
-	proveConnection(r.Context())
+	listener.Prove(r.Context())
 	switch {
 	case r.ContentLength < 0:
 		refuse(w, reasonSize, http.StatusLengthRequired, "a review must be sent with a Content-Length")

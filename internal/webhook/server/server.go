@@ -22,6 +22,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/yardmaster/yardmaster/internal/listener"
 )
 
 var log = ctrl.Log.WithName("webhook")
@@ -41,8 +43,8 @@ type Options struct {
 
 // limits bound what peers can occupy.
 type limits struct {
-	// connections is the maximum number of open connections.
-	connections int
+	// connections are proven once the peer has sent a valid path.
+	connections listener.Limits
 	// header and body bound the time to read them; idle, the time between two requests.
 	header, body, idle time.Duration
 	// review is the longest time that a review can take, including the wait for memory.
@@ -50,7 +52,7 @@ type limits struct {
 }
 
 var defaultLimits = limits{
-	connections: 512,
+	connections: listener.Limits{Total: 512, Unproven: 128}, // each may occupy 40 KiB
 	header:      5 * time.Second,
 	body:        15 * time.Second,
 	// Longer than the 90 s after which the API server closes an idle connection. A server that
@@ -105,14 +107,14 @@ func (s *Server) Start(ctx context.Context) error {
 	}); err != nil {
 		return nil //nolint:nilerr // stopped before the certificate existed
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(s.port)))
+	tcp, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(s.port)))
 	if err != nil {
 		return fmt.Errorf("listening for webhook calls: %w", err)
 	}
-	return s.serve(ctx, listener)
+	return s.serve(ctx, tcp)
 }
 
-func (s *Server) serve(ctx context.Context, listener net.Listener) error {
+func (s *Server) serve(ctx context.Context, tcp net.Listener) error {
 	server := s.httpServer()
 	closed := make(chan struct{})
 	go func() {
@@ -120,15 +122,20 @@ func (s *Server) serve(ctx context.Context, listener net.Listener) error {
 		<-ctx.Done()
 		shutDown(context.WithoutCancel(ctx), server, s.limits.review)
 	}()
-	log.Info("Serving webhooks", "address", listener.Addr().String())
+	log.Info("Serving webhooks", "address", tcp.Addr().String())
 	s.serving.Store(true)
 	defer s.serving.Store(false)
-	err := server.Serve(tls.NewListener(newBoundedListener(listener, s.limits.connections), s.files.tlsConfig()))
+	err := server.Serve(tls.NewListener(s.bounded(tcp), s.files.tlsConfig()))
 	if !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving webhooks: %w", err)
 	}
 	<-closed
 	return nil
+}
+
+// bounded limits the connections of the listener. Those that have sent a valid path are proven.
+func (s *Server) bounded(tcp net.Listener) net.Listener {
+	return listener.New(tcp, s.limits.connections, refused.WithLabelValues(reasonConnections).Inc)
 }
 
 // shutDown waits until running reviews have ended, at most for the grace period.
@@ -152,7 +159,7 @@ func (s *Server) httpServer() *http.Server {
 		ReadTimeout:       s.limits.body,
 		WriteTimeout:      s.limits.body,
 		IdleTimeout:       s.limits.idle,
-		ConnContext:       withConnection,
+		ConnContext:       listener.WithConnection,
 		// Peers cause these errors at will, for example with failed handshakes.
 		ErrorLog: slog.NewLogLogger(logr.ToSlogHandler(log), slog.LevelDebug),
 	}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/yardmaster/yardmaster/internal/listener"
 )
 
 func TestOnlyTheSecretPathIsServed(t *testing.T) {
@@ -176,7 +178,9 @@ func TestLongHeadersAreRefused(t *testing.T) {
 
 func TestIdlePeersDoNotExcludeTheAPIServer(t *testing.T) {
 	const connections = 20
-	env := startServer(t, func(_ *Options, l *limits) { l.connections = connections })
+	env := startServer(t, func(_ *Options, l *limits) {
+		l.connections = listener.Limits{Total: connections, Unproven: connections}
+	})
 	used := env.newClient()
 	send := func() error {
 		_, err := env.tryPost(used, "/"+segment+poolsPath, reviewOf(t, []byte(`{}`)))

@@ -106,7 +106,13 @@ func (env *testServer) url(path string) string { return "https://" + env.address
 
 // newClient returns a client with connections of its own.
 func (env *testServer) newClient(certificates ...tls.Certificate) *http.Client {
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: env.roots, Certificates: certificates}}
+	return env.newClientAt("127.0.0.1", certificates...)
+}
+
+// newClientAt returns a client at another loopback address, as in another Pod.
+func (env *testServer) newClientAt(host string, certificates ...tls.Certificate) *http.Client {
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}}
+	transport := &http.Transport{DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{RootCAs: env.roots, Certificates: certificates}}
 	env.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport, Timeout: 30 * time.Second}
 }

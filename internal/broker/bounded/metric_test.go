@@ -1,0 +1,59 @@
+package bounded
+
+import (
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+)
+
+func closedFor(t *testing.T, b Budget) float64 {
+	t.Helper()
+	var m dto.Metric
+	if err := closed.WithLabelValues(string(b)).Write(&m); err != nil {
+		t.Fatal(err)
+	}
+	return m.GetCounter().GetValue()
+}
+
+func TestClosedConnectionsAreCountedByBudget(t *testing.T) {
+	full := newMemory()
+	full.resize("others", 0, tenantMemory)
+	full.resize("more", 0, tenantMemory)
+	for name, row := range map[string]struct {
+		sent    string
+		memory  *memory
+		overdue bool
+		budget  Budget
+		want    float64
+	}{
+		"an announced size":           {"$600000000\r\n", newMemory(), false, BudgetBytes, 1},
+		"a message that takes long":   {"$100\r\n", newMemory(), true, BudgetTime, 1},
+		"no memory for a message":     {"$1000000\r\n", full, false, BudgetMemory, 1},
+		"a reply within all budgets":  {"+OK\r\n", newMemory(), false, BudgetBytes, 0},
+		"a reply of another protocol": {"HTTP/1.1 200 OK\r\n", newMemory(), false, BudgetBytes, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn, peer := pipe(newRedisFraming())
+			conn.memory = row.memory
+			defer conn.Close()
+			before := closedFor(t, row.budget)
+			go func() { _, _ = io.WriteString(peer, row.sent) }()
+			_, err := conn.Read(make([]byte, 100))
+			if row.overdue && err == nil {
+				conn.messageDeadline = time.Now()
+				if err := conn.Conn.SetReadDeadline(conn.messageDeadline); err != nil {
+					t.Fatal(err)
+				}
+				if _, err = conn.Read(make([]byte, 100)); !errors.Is(err, errTooSlow) {
+					t.Errorf("%v", err)
+				}
+			}
+			if counted := closedFor(t, row.budget) - before; counted != row.want {
+				t.Errorf("%g connections were counted for %s, want %g; the error is %v", counted, row.budget, row.want, err)
+			}
+		})
+	}
+}

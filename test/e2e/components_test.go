@@ -1,0 +1,79 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// testComponents deploys components for the webhook, and checks that `make deploy` removes them again.
+func testComponents(t *testing.T) {
+	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: operatorName}}
+	policy := &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: operatorName}}
+	network := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "yardmaster-webhook", Namespace: operatorNamespace}}
+	redeploy := func(ctx context.Context, variables ...string) error {
+		return errors.Join(deployOperator(ctx, watchedNamespaces, variables...), waitForOperator(ctx))
+	}
+	t.Cleanup(func() {
+		if err := redeploy(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	// Otherwise what is refused later proves nothing.
+	if !canConnect(t, nil, podAddress(leaderPod(t), 9443)) {
+		t.Error("without the component, another Pod cannot connect to the webhook")
+	}
+
+	requireNoError(t, redeploy(t.Context(), "COMPONENTS=admission-policy,webhook-network-policy"))
+	if objectExists(t, mutating) || !objectExists(t, policy) {
+		t.Error("the MutatingAdmissionPolicy does not replace the webhook")
+	}
+	admitAPIServer(t, network)
+	requireNoError(t, webhookServes(t.Context()))
+	if canConnect(t, nil, podAddress(leaderPod(t), 9443)) {
+		t.Error("another Pod can connect to the webhook")
+	}
+	if !canConnect(t, nil, podAddress(leaderPod(t), 8443)) {
+		t.Error("another Pod cannot connect to the metrics")
+	}
+	wantCreatorRecorded(t)
+
+	requireNoError(t, redeploy(t.Context()))
+	if !objectExists(t, mutating) || objectExists(t, policy) || objectExists(t, network) {
+		t.Error("the components remain although they are no longer deployed")
+	}
+	wantCreatorRecorded(t)
+}
+
+// admitAPIServer does what the component asks of its users: it replaces the addresses in the policy.
+func admitAPIServer(t *testing.T, network *networkingv1.NetworkPolicy) {
+	t.Helper()
+	requireNoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(network), network))
+	network.Spec.Ingress[0].From[0].IPBlock.CIDR = apiServerEgress(t)[1].CIDR
+	requireNoError(t, cluster.Update(t.Context(), network))
+}
+
+// wantCreatorRecorded waits until a session that claims to belong to another user belongs to its creator.
+func wantCreatorRecorded(t *testing.T) {
+	t.Helper()
+	eventually(t, "the creator of a session to be recorded", func() bool {
+		s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "claimed", Namespace: sessionsNamespace}}
+		s.Spec.Runner, s.Spec.Prompt, s.Spec.UserContext = echoRunner, "none", &v1alpha1.UserContext{UserID: "forged"}
+		err := cluster.Create(t.Context(), s, client.DryRunAll)
+		if err != nil && strings.Contains(err.Error(), "webhook") {
+			return false // the API server has not observed the new configuration yet
+		}
+		requireNoError(t, err)
+		return s.Spec.UserContext.UserID != "forged"
+	})
+}
