@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -193,10 +194,21 @@ func ownerConflict(in *conditionInput) condition.State {
 	if conflict := conflictIn(in.BrokerError); conflict != nil {
 		return condition.True(v1alpha1.ReasonOwnedByOtherQueue, conflictMessage(in.Observation, conflict))
 	}
-	if problem := in.unreachable(); problem != nil {
+	problem := in.unreachable()
+	switch {
+	case in.result != nil, in.isDeleted() && problem == nil, OwnsQueue(in.Queue, in.Effective.Broker):
+		return condition.False(v1alpha1.ReasonSynced, "No other Queue owns the queue on the broker")
+	case problem != nil:
 		return isUnknown(*problem)
 	}
-	return condition.False(v1alpha1.ReasonSynced, "No other Queue owns the queue on the broker")
+	return isUnknown(core.Problem{Reason: v1alpha1.ReasonRefusedByBroker, Message: in.BrokerError.Error()})
+}
+
+// OwnsQueue reports whether the status of a Queue proves that it owns the queue status.name on this
+// broker: the broker confirmed it when it last answered.
+func OwnsQueue(q *v1alpha1.Queue, on *v1alpha1.Broker) bool {
+	return q.Status.Name != "" && meta.IsStatusConditionFalse(q.Status.Conditions, v1alpha1.ConditionConflict) &&
+		q.Status.Effective != nil && equality.Semantic.DeepEqual(q.Status.Effective.Broker, on)
 }
 
 // conflictMessage names the owner only if it is in the Queue's own namespace.

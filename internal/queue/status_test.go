@@ -176,7 +176,7 @@ func TestConditions(t *testing.T) {
 		"the configuration is refused": {
 			change: failedWith(broker.Errorf(broker.ClassInvalid, "retention is Limits")),
 			want: map[string]string{
-				v1alpha1.ConditionConfigSynced:        "False RefusedByBroker",
+				v1alpha1.ConditionConfigSynced: "False RefusedByBroker", v1alpha1.ConditionConflict: "Unknown RefusedByBroker",
 				v1alpha1.ConditionPolicyFullyEnforced: "Unknown Pending", v1alpha1.ConditionDeadLettersPresent: "Unknown Pending",
 			},
 			wantMessage: "retention is Limits",

@@ -24,6 +24,8 @@ type observedQueues struct {
 
 type observedQueue struct {
 	object *v1alpha1.Queue
+	// broker according to the Queue and its Policies.
+	broker *v1alpha1.Broker
 	config broker.QueueConfig
 	weight int32
 }
@@ -65,7 +67,24 @@ func (r *Reconciler) observeQueues(ctx context.Context, observed *observation) e
 	}
 	observed.queues = queues
 	observed.Limits = pool.CombineLimits(queues.configs())
-	return r.observeConfig(ctx, observed)
+	if err := r.observeConfig(ctx, observed); err != nil {
+		return err
+	}
+	observed.checkOwnership()
+	return nil
+}
+
+// checkOwnership makes sure that the pool reads and consumes only queues that its Queues own. A
+// problem with the broker explains more, and was found before.
+func (o *observation) checkOwnership() {
+	for i, q := range o.queues.all {
+		if !queue.OwnsQueue(q.object, q.broker) {
+			o.StatsError = fmt.Sprintf("spec.queues[%d]: Queue %q does not own a queue on its broker yet; see its conditions", i, q.object.Name)
+			o.setProblem(v1alpha1.ReasonQueueNotReady, o.StatsError)
+			o.queues = nil
+			return
+		}
+	}
 }
 
 // findQueues returns the pool's queues, or the problem with them.
@@ -95,7 +114,7 @@ func (r *Reconciler) findQueues(ctx context.Context, observed *observation) (*ob
 			}, nil
 		}
 		found.conn = conn
-		found.all = append(found.all, observedQueue{q, queue.DesiredQueue(q, effective, ""), max(ref.Weight, 1)})
+		found.all = append(found.all, observedQueue{q, effective.Broker, queue.DesiredQueue(q, effective, ""), max(ref.Weight, 1)})
 	}
 	return found, nil, nil
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/pool"
+	"github.com/yardmaster/yardmaster/internal/queue"
 )
 
 // SetupWithManager adds the controller to the manager.
@@ -51,7 +52,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Owns(&policyv1.PodDisruptionBudget{}, shared...).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(podToPool)).
 		Watches(&v1alpha1.Queue{}, handler.EnqueueRequestsFromMapFunc(r.queueToPools),
-			builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, becomesReady))).
+			builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, becomesUsable))).
 		Watches(&v1alpha1.Policy{}, handler.EnqueueRequestsFromMapFunc(r.policyToPools), spec).
 		WatchesRawSource(source.Func(r.forwardNotifications)).
 		WatchesRawSource(source.Func(r.peers.EnqueueTo)).
@@ -97,13 +98,23 @@ func (r *Reconciler) policyToPools(ctx context.Context, object client.Object) []
 	return kube.RequestsForList(ctx, r.Client, &v1alpha1.WorkerPoolList{}, client.InNamespace(object.GetNamespace()))
 }
 
-// becomesReady passes a Queue that has become ready. A pool that was reconciled before has no
+// becomesUsable passes a Queue that has become ready, or owns its queue now. A pool that was reconciled before has no
 // stats, and would otherwise wait for its next reconciliation.
-var becomesReady = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return !isQueueReady(e.ObjectOld) && isQueueReady(e.ObjectNew) }}
+var becomesUsable = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, _ := e.ObjectOld.(*v1alpha1.Queue)
+	after, _ := e.ObjectNew.(*v1alpha1.Queue)
+	if before == nil || after == nil {
+		return false
+	}
+	var on *v1alpha1.Broker
+	if effective := after.Status.Effective; effective != nil {
+		on = effective.Broker
+	}
+	return !isQueueReady(before) && isQueueReady(after) || !queue.OwnsQueue(before, on) && queue.OwnsQueue(after, on)
+}}
 
-func isQueueReady(object client.Object) bool {
-	q, _ := object.(*v1alpha1.Queue)
-	return q != nil && meta.IsStatusConditionTrue(q.Status.Conditions, v1alpha1.ConditionReady)
+func isQueueReady(q *v1alpha1.Queue) bool {
+	return meta.IsStatusConditionTrue(q.Status.Conditions, v1alpha1.ConditionReady)
 }
 
 // queueIndex indexes WorkerPools by the names of their Queues.

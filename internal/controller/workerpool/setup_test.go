@@ -21,10 +21,22 @@ func TestPoolIsReconciledWhenItsQueueBecomesReady(t *testing.T) {
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
-			if got := becomesReady.Update(event.UpdateEvent{ObjectOld: queueWithReady(test.before), ObjectNew: queueWithReady(test.after)}); got != test.want {
+			if got := becomesUsable.Update(event.UpdateEvent{ObjectOld: queueWithReady(test.before), ObjectNew: queueWithReady(test.after)}); got != test.want {
 				t.Errorf("reconciled: %t, want %t", got, test.want)
 			}
 		})
+	}
+}
+
+func TestPoolIsReconciledWhenItsQueueIsProvenToOwnItsQueue(t *testing.T) {
+	unproven, proven := &v1alpha1.Queue{}, &v1alpha1.Queue{}
+	proven.Status.Name, proven.Status.Effective = "mail", &v1alpha1.QueueEffective{}
+	proven.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionConflict, Status: metav1.ConditionFalse}}
+	if !becomesUsable.Update(event.UpdateEvent{ObjectOld: unproven, ObjectNew: proven}) {
+		t.Error("the pool waits")
+	}
+	if becomesUsable.Update(event.UpdateEvent{ObjectOld: proven, ObjectNew: proven}) {
+		t.Error("the pool is reconciled after each change of the Queue")
 	}
 }
 

@@ -50,6 +50,26 @@ func (c *Cluster) KillControlPlane(ctx context.Context, do func(etcd string) err
 	return time.Since(killedAt), err
 }
 
+// PauseControlPlane stops the process of the API server, etcd and all controllers while do runs with
+// the directory of etcd's data, whose files then are as after a crash.
+func (c *Cluster) PauseControlPlane(ctx context.Context, do func(etcd string) error) error {
+	controlPlane, err := c.findComponentProcess("control-plane")
+	if err != nil {
+		return err
+	}
+	if err := syscall.Kill(controlPlane, syscall.SIGSTOP); err != nil {
+		return fmt.Errorf("pausing the control plane: %w", err)
+	}
+	err = PollUntil(ctx, time.Minute, func() (bool, error) {
+		state, err := processStatus(controlPlane)
+		return err == nil && state[0] == "T", err
+	})
+	if err == nil {
+		err = do(filepath.Join(c.directory(), "etcd"))
+	}
+	return errors.Join(err, syscall.Kill(controlPlane, syscall.SIGCONT))
+}
+
 // RestartComponent kills the process of a component of the local cluster, which starts it again.
 func (c *Cluster) RestartComponent(component string) error {
 	pid, err := c.findComponentProcess(component)

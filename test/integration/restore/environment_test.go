@@ -9,7 +9,6 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -74,8 +73,8 @@ func (env *testEnv) connect() {
 // buildOperator builds the operator of this version.
 func (env *testEnv) buildOperator() string {
 	env.t.Helper()
-	binary := filepath.Join(env.t.TempDir(), "yardmaster")
-	env.require(harness.RunCommand(env.t.Context(), "go", "build", "-o", binary, "./cmd/yardmaster"))
+	binary, err := harness.BuildOperator(env.t.Context())
+	env.require(err)
 	return binary
 }
 

@@ -23,14 +23,16 @@ func TestRestoredEtcd(t *testing.T) {
 	env.startOperator(operator)
 	o := env.createObjects()
 	backup := filepath.Join(t.TempDir(), "etcd")
-	env.killControlPlane(func(etcd string) error { return os.CopyFS(backup, os.DirFS(etcd)) })
+	env.require(env.PauseControlPlane(t.Context(), func(etcd string) error { return os.CopyFS(backup, os.DirFS(etcd)) }))
 	late := env.continueAfterBackup(o)
-	env.killControlPlane(func(etcd string) error {
+	_, err := env.KillControlPlane(t.Context(), func(etcd string) error {
 		if err := os.RemoveAll(etcd); err != nil {
 			return err
 		}
 		return os.CopyFS(etcd, os.DirFS(backup))
 	})
+	env.require(err)
+	env.require(env.RestartComponent("kwok")) // it simulates the kubelets, which restart in a restore
 	env.restartStoppedOperator(operator, "etcd was restored from a backup")
 
 	env.wantWorkRestored(o)
@@ -100,16 +102,6 @@ func (env *testEnv) writeMuch() {
 		})
 	}
 	env.require(writers.Wait())
-}
-
-// killControlPlane kills the control plane, calls do with the directory of etcd's data, and starts the
-// control plane again, and the simulated kubelets, which otherwise wait for up to half a minute before
-// they watch again.
-func (env *testEnv) killControlPlane(do func(etcd string) error) {
-	env.t.Helper()
-	_, err := env.KillControlPlane(env.t.Context(), do)
-	env.require(err)
-	env.require(env.RestartComponent("kwok"))
 }
 
 // wantWorkRestored checks what runs again.
