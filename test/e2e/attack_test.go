@@ -40,7 +40,7 @@ func (env *attackEnv) testHostilePeers(t *testing.T) {
 				output, err := newKubectlCommand(t.Context(), args...).CombinedOutput()
 				t.Logf("%s", output)
 				requireNoError(t, err)
-			}))
+			}), maxMemoryGrowth)
 		})
 	}
 }
@@ -61,7 +61,7 @@ func (env *attackEnv) testHostileServers(t *testing.T) {
 		}
 		eventually(t, "all attacks to take place", func() bool { return missingAttacks(t).Len() == 0 })
 		time.Sleep(serverAttackTime - time.Since(start)) // the attacks continue meanwhile
-	}))
+	}), maxCombinedGrowth)
 	for _, object := range objects {
 		t.Logf("%s: %s", object.GetName(), failureOf(object))
 	}
