@@ -68,7 +68,7 @@ func ClassOf(err error) Class {
 		return PermissionMissing
 	case apierrors.IsForbidden(err):
 		return ClassOfForbidden(messageOf(err))
-	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err):
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err), isUndeclaredField(messageOf(err)):
 		return Invalid
 	}
 	return Unavailable
@@ -96,6 +96,12 @@ func isDeniedByPolicy(message string) bool {
 	return strings.HasPrefix(message, `admission webhook "`) && strings.Contains(message, `" denied the request`) ||
 		strings.HasPrefix(message, "policy '") && strings.Contains(message, "' denied request: ") ||
 		strings.HasPrefix(causeOf(message), "ValidatingAdmissionPolicy '")
+}
+
+// isUndeclaredField recognizes that a server-side apply has a field which the API server does not
+// know, by its message. The API server answers with the code 500 and no reason.
+func isUndeclaredField(message string) bool {
+	return strings.HasPrefix(message, "failed to create typed patch object (") && strings.HasSuffix(message, ": field not declared in schema")
 }
 
 // refusals are what only the message distinguishes: the API server answers Forbidden to a

@@ -20,7 +20,14 @@ type Observer[T any] struct {
 
 	mutex   sync.Mutex
 	results map[types.NamespacedName]result[T]
-	queue   workqueue.TypedRateLimitingInterface[reconcile.Request]
+	queue   Queue
+}
+
+// Queue is a controller's queue that can keep the backoff of an object.
+type Queue interface {
+	Add(request reconcile.Request)
+	// KeepBackoff makes the next call of Forget have no effect.
+	KeepBackoff(request reconcile.Request)
 }
 
 type result[T any] struct {
@@ -36,11 +43,15 @@ func NewObserver[T any](executor *Executor) *Observer[T] {
 }
 
 // EnqueueTo sets the controller's queue, to which objects are added when their observation has
-// ended. It is a source.Func of that controller.
+// ended, and which must be a Queue. It is a source.Func of that controller.
 func (o *Observer[T]) EnqueueTo(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	kept, ok := queue.(Queue)
+	if !ok {
+		return fmt.Errorf("the queue is a %T, which does not keep the backoff of objects that are being observed", queue)
+	}
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
-	o.queue = queue
+	o.queue = kept
 	return nil
 }
 
@@ -56,6 +67,9 @@ func (o *Observer[T]) Observe(
 		}
 		return last.observation, true, last.err
 	}
+	// Ending the reconciliation without an error must not count as a success, which would reset the
+	// backoff of an object that fails each time.
+	o.queue.KeepBackoff(reconcile.Request{NamespacedName: object})
 	next := result[T]{subject: subject}
 	o.executor.Go(object, peer,
 		func() {

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
 var testObject = types.NamespacedName{Namespace: "a", Name: "x"}
@@ -25,8 +27,9 @@ type testObserver struct {
 func newTestObserver(t *testing.T) *testObserver {
 	o := &testObserver{
 		Observer: NewObserver[int](NewExecutor(DefaultLimits())), t: t,
-		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()),
 	}
+	options := kube.ControllerOptions(1)
+	o.queue = options.NewQueue("test", options.RateLimiter)
 	if err := o.EnqueueTo(t.Context(), o.queue); err != nil {
 		t.Fatal(err)
 	}
@@ -122,6 +125,42 @@ func TestAnErrorOrPanicOfAnObservationIsThatOfTheReconciliation(t *testing.T) {
 	}()
 	_, found, _ := o.observe("v1")
 	t.Errorf("no panic, found: %t", found)
+}
+
+// The test calls the queue as controller-runtime does after each reconciliation.
+func TestAnObjectThatFailsEachTimeKeepsItsBackoff(t *testing.T) {
+	o := newTestObserver(t)
+	defer o.queue.ShutDown()
+	request := reconcile.Request{NamespacedName: testObject}
+	for failures := 1; failures <= 5; failures++ {
+		o.start("v1", o.count)
+		o.queue.Forget(request) // the reconciliation ends without an error
+		o.awaitRequest()
+		if _, found, _ := o.observe("v1"); !found {
+			t.Fatal("no observation")
+		}
+		o.queue.AddRateLimited(request) // it fails
+		if got := o.queue.NumRequeues(request); got != failures {
+			t.Fatalf("%d failures are remembered, want %d", got, failures)
+		}
+		o.awaitRequest()
+	}
+	o.start("v1", o.count)
+	o.queue.Forget(request)
+	o.awaitRequest()
+	_, _, _ = o.observe("v1") //nolint:dogsled // only the queue matters
+	o.queue.Forget(request)   // it succeeds
+	if got := o.queue.NumRequeues(request); got != 0 {
+		t.Errorf("%d failures are remembered after a success", got)
+	}
+}
+
+func TestAQueueThatForgetsFailuresIsRefused(t *testing.T) {
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer queue.ShutDown()
+	if err := NewObserver[int](NewExecutor(DefaultLimits())).EnqueueTo(t.Context(), queue); err == nil {
+		t.Error("no error")
+	}
 }
 
 func TestADeletedObjectLeavesNothing(t *testing.T) {

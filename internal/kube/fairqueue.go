@@ -35,6 +35,8 @@ type fairQueue struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request]
 	limiter    workqueue.TypedRateLimiter[reconcile.Request]
 	priorities *requestPriorities
+	// keptBackoff has the requests for which the next Forget has no effect.
+	keptBackoff sync.Map
 }
 
 var _ priorityqueue.PriorityQueue[reconcile.Request] = &fairQueue{}
@@ -65,6 +67,17 @@ func (q *fairQueue) AddAfter(request reconcile.Request, after time.Duration) {
 // AddRateLimited adds a request with priority 0 when the rate limiter allows it.
 func (q *fairQueue) AddRateLimited(request reconcile.Request) {
 	q.AddWithOpts(priorityqueue.AddOpts{RateLimited: true}, request)
+}
+
+// KeepBackoff makes the next call of Forget for the request have no effect. A reconciliation that has not
+// decided yet calls it: it ends without an error, after which the controller forgets its failures.
+func (q *fairQueue) KeepBackoff(request reconcile.Request) { q.keptBackoff.Store(request, true) }
+
+// Forget resets the backoff of a request.
+func (q *fairQueue) Forget(request reconcile.Request) {
+	if _, kept := q.keptBackoff.LoadAndDelete(request); !kept {
+		q.TypedRateLimitingInterface.Forget(request)
+	}
 }
 
 // Get is GetWithPriority without the priority.

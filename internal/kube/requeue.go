@@ -36,6 +36,10 @@ const (
 // ErrStale ends a reconciliation whose decision was based on an outdated object.
 var ErrStale = errors.New("the object changed or was deleted after it was read")
 
+// ErrPending ends a reconciliation that has not decided yet: its object is enqueued again when what it
+// waits for is observed. It is neither a failure nor a success.
+var ErrPending = errors.New("the observation has not ended")
+
 // AssertFresh returns ErrStale unless the API server has exactly this version of the object. A
 // reconciliation that acts without having written the status calls it first: without that, a
 // stale cache could make it act twice.
@@ -62,6 +66,9 @@ func RequeueOnConflict(r reconcile.Reconciler) reconcile.Reconciler {
 	conflicts := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minConflictBackoff, maxConflictBackoff)
 	return reconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 		result, err := r.Reconcile(ctx, req)
+		if errors.Is(err, ErrPending) {
+			return ctrl.Result{}, nil
+		}
 		if !isStaleError(err) {
 			conflicts.Forget(req)
 			return result, err

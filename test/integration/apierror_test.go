@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
@@ -75,6 +76,7 @@ func TestClassesOfErrorsOfTheAPIServer(t *testing.T) {
 		"changed object":        {provokeConflict, "", apierror.Conflict},
 		"invalid object":        {provokePod(withoutContainers), "", apierror.Invalid},
 		"unknown field":         {provokeUnknownField, "unknown field", apierror.Invalid},
+		"undeclared field":      {provokeUndeclaredField, "field not declared in schema", apierror.Invalid},
 		"object too large":      {provokeTooLarge, "", apierror.Invalid},
 		"old resourceVersion":   {provokeExpired, "too old", apierror.Expired},
 		"deadline exceeded":     {provokeDeadline, "", apierror.Timeout},
@@ -438,6 +440,18 @@ func provokeUnknownField(t *testing.T) func() error {
 	return func() error {
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"unknown":true}`))
 		return cluster.Patch(t.Context(), newConfigMap(ns, "a"), patch, client.FieldValidation(metav1.FieldValidationStrict))
+	}
+}
+
+// provokeUndeclaredField applies a field that the API server does not know, as a client of a later version
+// of Kubernetes does.
+func provokeUndeclaredField(t *testing.T) func() error {
+	ns := namespace(t)
+	return func() error {
+		object := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"namespace": ns, "name": "a"}, "unknown": true,
+		}}
+		return cluster.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("test"))
 	}
 }
 

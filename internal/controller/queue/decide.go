@@ -33,16 +33,19 @@ type brokerDecision struct {
 	observation queue.Observation
 }
 
-// decide returns the final decision on the observation; nil if the actions before it have yet to be
-// executed.
+// decide returns the final decision on the observation, and kube.ErrPending if the actions before it have
+// yet to be executed.
 func (r *Reconciler) decide(ctx context.Context, o *queue.Observation) (*brokerDecision, error) {
 	subject, err := decisionSubject(o)
 	if err != nil {
 		return nil, err
 	}
-	decided, _, err := r.decisions.Observe(ctx, client.ObjectKeyFromObject(o.Queue), subject, o.Connection.BrokerID, func(ctx context.Context) (*brokerDecision, error) {
+	decided, found, err := r.decisions.Observe(ctx, client.ObjectKeyFromObject(o.Queue), subject, o.Connection.BrokerID, func(ctx context.Context) (*brokerDecision, error) {
 		return r.executeActions(ctx, *o)
 	})
+	if err == nil && !found {
+		return nil, kube.ErrPending
+	}
 	return decided, err
 }
 

@@ -122,8 +122,8 @@ func (r *Reconciler) reconcileOnce(ctx context.Context, q *v1alpha1.Queue) (ctrl
 		return ctrl.Result{}, err
 	}
 	decided, err := r.decide(ctx, &observation)
-	if err != nil || decided == nil {
-		return ctrl.Result{}, err // without a decision, the Queue is reconciled again when the broker has answered
+	if err != nil {
+		return ctrl.Result{}, err
 	}
 	q = decided.observation.Queue
 	if err := r.record(ctx, q, &decided.Decision); err != nil {

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/internal/brokerconn"
+	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/pool"
 	"github.com/yardmaster/yardmaster/internal/workerclient"
 )
@@ -39,18 +40,21 @@ type peerObservation struct {
 	statsError string
 }
 
-// observePeers adds what the workers and queues answered. It returns false if they have not answered
-// since the last reconciliation.
-func (r *Reconciler) observePeers(ctx context.Context, observed *observation) (bool, error) {
+// observePeers adds what the workers and queues answered. It returns kube.ErrPending if they have not
+// answered since the last reconciliation.
+func (r *Reconciler) observePeers(ctx context.Context, observed *observation) error {
 	subject, err := observed.peerSubject()
 	if err != nil {
-		return false, err
+		return err
 	}
 	peers, found, err := r.peers.Observe(ctx, client.ObjectKeyFromObject(observed.Pool), subject, observed.peerName(), func(ctx context.Context) (*peerObservation, error) {
 		return r.askPeers(ctx, observed), nil
 	})
-	if !found || err != nil {
-		return false, err
+	if err != nil {
+		return err
+	}
+	if !found {
+		return kube.ErrPending
 	}
 	for i := range observed.Workers {
 		observed.Workers[i].Stats = peers.workers[observed.Workers[i].Name]
@@ -62,7 +66,7 @@ func (r *Reconciler) observePeers(ctx context.Context, observed *observation) (b
 		pool.AddReportedInFlight(observed.Stats, observed.Workers)
 	}
 	observed.Now = r.Clock.Now()
-	return true, nil
+	return nil
 }
 
 // peerSubject identifies the workers and queues to observe.

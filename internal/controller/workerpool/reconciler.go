@@ -140,8 +140,8 @@ func (r *Reconciler) reconcileOnce(ctx context.Context, wp *v1alpha1.WorkerPool)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if complete, err := r.observePeers(ctx, observed); !complete {
-		return ctrl.Result{}, err // the pool is reconciled again when its peers have answered
+	if err := r.observePeers(ctx, observed); err != nil {
+		return ctrl.Result{}, err
 	}
 	var decision pool.Decision
 	err = r.withBudgetLock(observed, func() error {
