@@ -65,7 +65,7 @@ func newQueueEnv(t *testing.T, ns string) *queueEnv {
 		env.jobCount = number
 	}
 	env.deployNATS()
-	env.runKubectl("rollout", "status", "statefulset/nats", "--timeout=90s")
+	env.runKubectl("rollout", "status", "statefulset/nats", "--timeout=240s")
 	for _, file := range []string{"ledger", "queue"} {
 		env.runKubectl("apply", "-f", filepath.Join(repositoryRoot, "examples", "orders", file+".yaml"))
 	}
