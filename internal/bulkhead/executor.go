@@ -30,8 +30,7 @@ func DefaultLimits() Limits { return Limits{PerPeer: 16, PerNamespace: 32, Slow:
 // Executor runs work for objects, at most one at a time for each. Its methods are safe for
 // concurrent use.
 type Executor struct {
-	limits Limits
-	now    func() time.Time
+	now func() time.Time
 
 	mutex      sync.Mutex
 	active     map[types.NamespacedName]bool // waits or runs
@@ -43,9 +42,10 @@ type Executor struct {
 
 // NewExecutor returns an idle Executor.
 func NewExecutor(limits Limits) *Executor {
-	slowest := Limits{PerPeer: limits.PerPeer, PerNamespace: limits.PerNamespace, Total: limits.Slow}
+	slowest := limits
+	slowest.Total = limits.Slow
 	return &Executor{
-		limits: limits, now: time.Now,
+		now:    time.Now,
 		active: map[types.NamespacedName]bool{}, slow: map[types.NamespacedName]bool{},
 		quickTurns: newTurns(limits), slowTurns: newTurns(slowest),
 	}

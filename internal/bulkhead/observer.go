@@ -37,10 +37,14 @@ type result[T any] struct {
 	panicked    string // the reason and the stack
 }
 
-// NewObserver returns an Observer whose observations the executor runs.
-func NewObserver[T any](executor *Executor) *Observer[T] {
-	return &Observer[T]{executor: executor, results: map[types.NamespacedName]result[T]{}}
+// NewObserver returns an Observer that runs observations within the limits. It is a Runnable of the
+// manager.
+func NewObserver[T any](limits Limits) *Observer[T] {
+	return &Observer[T]{executor: NewExecutor(limits), results: map[types.NamespacedName]result[T]{}}
 }
+
+// Start waits until all observations have ended when ctx ends. It implements manager.Runnable.
+func (o *Observer[T]) Start(ctx context.Context) error { return o.executor.Start(ctx) }
 
 // EnqueueTo sets the controller's queue, to which objects are added when their observation has
 // ended, and which must be a Queue. It is a source.Func of that controller.

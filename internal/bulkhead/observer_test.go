@@ -26,7 +26,7 @@ type testObserver struct {
 
 func newTestObserver(t *testing.T) *testObserver {
 	o := &testObserver{
-		Observer: NewObserver[int](NewExecutor(DefaultLimits())), t: t,
+		Observer: NewObserver[int](DefaultLimits()), t: t,
 	}
 	options := kube.ControllerOptions(1)
 	o.queue = options.NewQueue("test", options.RateLimiter)
@@ -158,7 +158,7 @@ func TestAnObjectThatFailsEachTimeKeepsItsBackoff(t *testing.T) {
 func TestAQueueThatForgetsFailuresIsRefused(t *testing.T) {
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer queue.ShutDown()
-	if err := NewObserver[int](NewExecutor(DefaultLimits())).EnqueueTo(t.Context(), queue); err == nil {
+	if err := NewObserver[int](DefaultLimits()).EnqueueTo(t.Context(), queue); err == nil {
 		t.Error("no error")
 	}
 }

@@ -52,8 +52,7 @@ type Reconciler struct {
 	brokers *brokerconn.Manager
 	options Options
 
-	brokerRequests *bulkhead.Executor
-	decisions      *bulkhead.Observer[*brokerDecision]
+	decisions *bulkhead.Observer[*brokerDecision]
 
 	statsWrites   *rate.Limiter
 	routineEvents *rate.Limiter
@@ -76,17 +75,15 @@ func New(mgr ctrl.Manager, brokers *brokerconn.Manager, o Options) *Reconciler {
 	if o.SweepInterval == 0 {
 		o.SweepInterval = defaultSweepInterval
 	}
-	brokerRequests := bulkhead.NewExecutor(bulkhead.DefaultLimits())
 	return &Reconciler{
-		Clients:        kube.NewClients(mgr, "queue-controller"),
-		brokers:        brokers,
-		options:        o,
-		brokerRequests: brokerRequests,
-		decisions:      bulkhead.NewObserver[*brokerDecision](brokerRequests),
-		statsWrites:    rate.NewLimiter(statsWriteRate, statsWriteBurst),
-		routineEvents:  rate.NewLimiter(routineEventRate, routineEventBurst),
-		writeCache:     kube.NewWriteCache[*v1alpha1.Queue](),
-		tracked:        kube.NewStore[trackedQueue](),
+		Clients:       kube.NewClients(mgr, "queue-controller"),
+		brokers:       brokers,
+		options:       o,
+		decisions:     bulkhead.NewObserver[*brokerDecision](bulkhead.DefaultLimits()),
+		statsWrites:   rate.NewLimiter(statsWriteRate, statsWriteBurst),
+		routineEvents: rate.NewLimiter(routineEventRate, routineEventBurst),
+		writeCache:    kube.NewWriteCache[*v1alpha1.Queue](),
+		tracked:       kube.NewStore[trackedQueue](),
 	}
 }
 

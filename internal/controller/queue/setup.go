@@ -24,7 +24,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err := metric.Register(metric.NewSumCollector(mgr.GetCache(), &v1alpha1.QueueList{}, sumStatuses, messagesGauge, queuesGauge)); err != nil {
 		return err
 	}
-	if err := mgr.Add(r.brokerRequests); err != nil {
+	if err := mgr.Add(r.decisions); err != nil {
 		return err
 	}
 	// Policies select by labels; annotations abandon and request.

@@ -67,8 +67,7 @@ type Reconciler struct {
 	// podMonitors is true while the cluster has the PodMonitor kind.
 	podMonitors atomic.Bool
 
-	peerRequests *bulkhead.Executor
-	peers        *bulkhead.Observer[*peerObservation]
+	peers *bulkhead.Observer[*peerObservation]
 
 	writeCache  *kube.WriteCache[*v1alpha1.WorkerPool]
 	memory      *kube.Store[poolMemory]
@@ -84,17 +83,15 @@ func New(mgr ctrl.Manager, brokers *brokerconn.Manager, o Options) *Reconciler {
 	if o.PodMonitors == 0 {
 		o.PodMonitors = 2 * time.Minute
 	}
-	peerRequests := bulkhead.NewExecutor(bulkhead.DefaultLimits())
 	return &Reconciler{
-		Clients:      kube.NewClients(mgr, "workerpool-controller"),
-		brokers:      brokers,
-		workers:      workerclient.New(),
-		options:      o,
-		peerRequests: peerRequests,
-		peers:        bulkhead.NewObserver[*peerObservation](peerRequests),
-		writeCache:   kube.NewWriteCache[*v1alpha1.WorkerPool](),
-		memory:       kube.NewStore[poolMemory](),
-		secretKeys:   cache.NewLRUExpireCache(secretKeyCacheSize),
+		Clients:    kube.NewClients(mgr, "workerpool-controller"),
+		brokers:    brokers,
+		workers:    workerclient.New(),
+		options:    o,
+		peers:      bulkhead.NewObserver[*peerObservation](bulkhead.DefaultLimits()),
+		writeCache: kube.NewWriteCache[*v1alpha1.WorkerPool](),
+		memory:     kube.NewStore[poolMemory](),
+		secretKeys: cache.NewLRUExpireCache(secretKeyCacheSize),
 	}
 }
 

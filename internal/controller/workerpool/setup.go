@@ -33,7 +33,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.WorkerPool{}, queueIndex, indexedQueueNames); err != nil {
 		return fmt.Errorf("indexing WorkerPools by their Queues: %w", err)
 	}
-	if err := mgr.Add(r.peerRequests); err != nil {
+	if err := mgr.Add(r.peers); err != nil {
 		return err
 	}
 	// Policies select pools by their labels, and an annotation abandons draining.
@@ -98,8 +98,8 @@ func (r *Reconciler) policyToPools(ctx context.Context, object client.Object) []
 	return kube.RequestsForList(ctx, r.Client, &v1alpha1.WorkerPoolList{}, client.InNamespace(object.GetNamespace()))
 }
 
-// becomesUsable passes a Queue that has become ready, or owns its queue now. A pool that was reconciled before has no
-// stats, and would otherwise wait for its next reconciliation.
+// becomesUsable passes a Queue that has become ready, or owns its queue now. A pool that was
+// reconciled before has no stats, and would otherwise wait for its next reconciliation.
 var becomesUsable = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, _ := e.ObjectOld.(*v1alpha1.Queue)
 	after, _ := e.ObjectNew.(*v1alpha1.Queue)
