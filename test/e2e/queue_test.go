@@ -64,22 +64,23 @@ func newQueueEnv(t *testing.T, ns string) *queueEnv {
 	if number, err := strconv.Atoi(os.Getenv("E2E_JOBS")); err == nil {
 		env.jobCount = number
 	}
-	env.deployNATS()
-	env.runKubectl("rollout", "status", "statefulset/nats", "--timeout=240s")
-	for _, file := range []string{"ledger", "queue"} {
-		env.runKubectl("apply", "-f", filepath.Join(repositoryRoot, "examples", "orders", file+".yaml"))
-	}
-	env.runKubectl("patch", "secret", "broker", "-p", fmt.Sprintf(`{"stringData":{"url":%q}}`, env.brokerURL()))
-	env.waitUntilQueueReady("orders")
 	t.Cleanup(func() {
 		if t.Failed() {
 			env.logState()
 		}
 	})
+	env.deployNATS()
+	env.runKubectl("rollout", "status", "statefulset/nats", "--timeout=90s")
+	for _, file := range []string{"ledger", "queue"} {
+		env.runKubectl("apply", "-f", filepath.Join(repositoryRoot, "examples", "orders", file+".yaml"))
+	}
+	env.runKubectl("patch", "secret", "broker", "-p", fmt.Sprintf(`{"stringData":{"url":%q}}`, env.brokerURL()))
+	env.waitUntilQueueReady("orders")
 	return env
 }
 
-// deployNATS deploys config/nats in the namespace.
+// deployNATS deploys config/nats in the namespace, with a low request of CPU: the servers of all tests stay,
+// and together would reserve the whole node.
 func (env *queueEnv) deployNATS() {
 	env.t.Helper()
 	base, err := filepath.Abs(filepath.Join(repositoryRoot, "config", "nats"))
@@ -87,7 +88,8 @@ func (env *queueEnv) deployNATS() {
 	dir := env.t.TempDir()
 	base, err = filepath.Rel(dir, base)
 	requireNoError(env.t, err)
-	overlay := fmt.Sprintf("namespace: %s\nresources: [%s]\n", env.namespace, base)
+	patch := `[{"op": "replace", "path": "/spec/template/spec/containers/0/resources/requests/cpu", "value": "5m"}]`
+	overlay := fmt.Sprintf("namespace: %s\nresources: [%s]\npatches:\n- {target: {kind: StatefulSet}, patch: '%s'}\n", env.namespace, base, patch)
 	requireNoError(env.t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o600))
 	env.runKubectl("apply", "-k", dir)
 }
