@@ -5,12 +5,15 @@ package e2e
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -53,6 +56,33 @@ func testComponents(t *testing.T) {
 		t.Error("the components remain although they are no longer deployed")
 	}
 	wantCreatorRecorded(t)
+}
+
+// testWebhookClientCertificate checks that the webhook, if it is configured so, accepts only the API server, which
+// proves its identity with a certificate.
+func testWebhookClientCertificate(t *testing.T) {
+	t.Cleanup(func() {
+		if err := errors.Join(deployOperator(context.Background(), watchedNamespaces), waitForOperator(context.Background())); err != nil {
+			t.Error(err)
+		}
+	})
+	// The API server has no certificate for what it forwards.
+	forward := func() string {
+		path := fmt.Sprintf("/api/v1/namespaces/%s/services/https:yardmaster-webhook:443/proxy/", operatorNamespace)
+		output, _ := newKubectlCommand(t.Context(), "get", "--raw", path).CombinedOutput()
+		return string(output)
+	}
+	if output := forward(); !strings.Contains(output, "NotFound") {
+		t.Errorf("without the requirement, a request without a certificate gets %s", output)
+	}
+	patch := `{"spec": {"template": {"spec": {"containers": [{"name": "yardmaster", "env": [
+		{"name": "YARDMASTER_WEBHOOK_CLIENT_CA_FILE", "value": "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"}]}]}}}}`
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: operatorName, Namespace: operatorNamespace}}
+	requireNoError(t, cluster.Patch(t.Context(), deployment, client.RawPatch(types.StrategicMergePatchType, []byte(patch))))
+	requireNoError(t, waitForOperator(t.Context())) // the API server can call the webhook
+	if output := forward(); !strings.Contains(output, "tls: certificate required") {
+		t.Errorf("a request without a certificate gets %s", output)
+	}
 }
 
 // admitAPIServer does what the component asks of its users: it replaces the addresses in the policy.

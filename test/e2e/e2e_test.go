@@ -163,6 +163,7 @@ func TestLifecycle(t *testing.T) {
 		{"a namespace is deleted with its queues, workers and sequences, even if the operator's permissions are deleted first", testNamespaceIsDeleted},
 		{"after uninstalling, only running sequences keep a finalizer, until it is removed manually or the operator is installed again", testUninstall},
 		{"components for the webhook: a NetworkPolicy admits only the API server, and an admission policy records the creator of sessions", testComponents},
+		{"the webhook accepts only an API server with a client certificate, if one is required", testWebhookClientCertificate},
 		{"each controller works alone, with only its own permissions", testSingleControllers},
 		{"an operator for all namespaces watches namespaces that are created later", testAllNamespaces},
 	})

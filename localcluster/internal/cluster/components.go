@@ -128,6 +128,9 @@ func controlPlane(l component.Layout, kubernetes, server string, config componen
 	if err := component.WriteJSON(path, config); err != nil {
 		return supervisor.Component{}, err
 	}
+	if err := component.WriteAdmission(l); err != nil {
+		return supervisor.Component{}, err
+	}
 	api, err := kubeapi.New(server, l.File("pki"))
 	if err != nil {
 		return supervisor.Component{}, err

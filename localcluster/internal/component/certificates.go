@@ -41,6 +41,7 @@ func certificates() map[string]pki.Leaf {
 		}},
 		"kubelet-server":           {CommonName: node, Organizations: []string{"system:nodes"}, Hosts: []string{NodeName, NodeAddress, "127.0.0.1"}},
 		"apiserver-kubelet-client": {CommonName: "kube-apiserver-kubelet-client", Organizations: []string{administrators}},
+		"apiserver-webhook-client": {CommonName: "kube-apiserver-webhook-client"},
 		"front-proxy-client":       {CommonName: "front-proxy-client"},
 	}
 }

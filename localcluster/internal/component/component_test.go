@@ -106,6 +106,30 @@ func TestEveryCertificateThatTheArgumentsNameIsCreated(t *testing.T) {
 	}
 }
 
+func TestAPIServerCallsWebhooksWithAClientCertificate(t *testing.T) {
+	l := Layout{Root: t.TempDir()}
+	if err := Certificates(l, "https://127.0.0.1:1", "https://127.0.0.1:2"); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteAdmission(l); err != nil {
+		t.Fatal(err)
+	}
+	for file, references := range map[string][]string{
+		admissionFile:      {l.File(webhookClientsFile)},
+		webhookClientsFile: {l.PKI("apiserver-webhook-client.crt"), l.PKI("apiserver-webhook-client.key")},
+	} {
+		content, err := os.ReadFile(l.File(file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range references {
+			if _, err := os.Stat(path); err != nil || !strings.Contains(string(content), path) {
+				t.Errorf("%s does not refer to %s: %v\n%s", file, path, err, content)
+			}
+		}
+	}
+}
+
 func TestAdministratorsKubeconfigUsesTheAddressOutsideTheNode(t *testing.T) {
 	l := Layout{Root: t.TempDir()}
 	if err := Certificates(l, "https://127.0.0.1:1", "https://127.0.0.1:2"); err != nil {

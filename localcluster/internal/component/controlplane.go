@@ -71,6 +71,7 @@ func apiServer(l Layout, endpoint Endpoint, etcd string) []string {
 		"--client-ca-file=" + l.PKI("ca.crt"),
 		"--authorization-mode=Node,RBAC",
 		"--enable-admission-plugins=NodeRestriction",
+		"--admission-control-config-file=" + l.File(admissionFile),
 		"--allow-privileged=true",
 		"--profiling=false",
 		"--service-cluster-ip-range=" + ServiceSubnet,
