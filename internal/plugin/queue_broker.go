@@ -96,11 +96,7 @@ func resolveBroker(ctx context.Context, c *clusterConnection, q *v1alpha1.Queue)
 	if err := c.List(ctx, &policies, client.InNamespace(q.Namespace)); err != nil {
 		return nil, err
 	}
-	selected, err := policy.SelectPolicies(policies.Items, q.Labels)
-	if err != nil {
-		return nil, err
-	}
-	return policy.EffectiveQueue(q, selected).Broker, nil
+	return policy.EffectiveQueue(q, policy.NewSet(policies.Items).Select(q.Labels)).Broker, nil
 }
 
 var errOperatorBroker = errors.New("it uses the operator's default broker, whose address users cannot read: set --broker-url")

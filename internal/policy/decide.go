@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/condition"
@@ -33,13 +34,39 @@ func SecretInterval(problem *core.Problem) time.Duration {
 // Observation is the input of a decision about a Policy. Decide does not change it.
 type Observation struct {
 	Policy *v1alpha1.Policy
-	// Queues and WorkerPools of the namespace.
-	Queues      []v1alpha1.Queue
-	WorkerPools []v1alpha1.WorkerPool
+	// Objects of the namespace.
+	Objects SelectableObjects
 	// BrokerProblem is the problem with the Secrets of the default broker; nil if none exists.
 	BrokerProblem *core.Problem
 	// Now is the time of the decision.
 	Now time.Time
+}
+
+// SelectableObjects are the objects of a namespace that Policies can select. It is small, because it is
+// stored for each namespace.
+type SelectableObjects struct {
+	// Queues are their labels.
+	Queues      []labels.Set
+	WorkerPools []SelectablePool
+}
+
+// SelectablePool is a WorkerPool that Policies can select.
+type SelectablePool struct {
+	Labels labels.Set
+	// Replicas of its status.
+	Replicas int32
+}
+
+// NewSelectableObjects returns the objects with their labels.
+func NewSelectableObjects(queues []v1alpha1.Queue, pools []v1alpha1.WorkerPool) SelectableObjects {
+	var objects SelectableObjects
+	for i := range queues {
+		objects.Queues = append(objects.Queues, queues[i].Labels)
+	}
+	for i := range pools {
+		objects.WorkerPools = append(objects.WorkerPools, SelectablePool{pools[i].Labels, pools[i].Status.Replicas})
+	}
+	return objects
 }
 
 // Decision is what to do about a Policy.
@@ -72,24 +99,18 @@ func Decide(observation Observation) Decision {
 
 func countSelected(observation *Observation, status *v1alpha1.PolicyStatus) {
 	status.Queues, status.WorkerPools, status.Replicas = 0, 0, 0
-	for i := range observation.Queues {
-		if selectsObject(observation.Policy, observation.Queues[i].Labels) {
+	selector, _ := SelectorOf(observation.Policy) // selects nothing if it is invalid
+	for _, queue := range observation.Objects.Queues {
+		if selector.Matches(queue) {
 			status.Queues++
 		}
 	}
-	for i := range observation.WorkerPools {
-		if selectsObject(observation.Policy, observation.WorkerPools[i].Labels) {
+	for _, pool := range observation.Objects.WorkerPools {
+		if selector.Matches(pool.Labels) {
 			status.WorkerPools++
-			status.Replicas += observation.WorkerPools[i].Status.Replicas
+			status.Replicas += pool.Replicas
 		}
 	}
-}
-
-// selectsObject reports whether a Policy selects an object with these labels. A Policy with an
-// invalid selector selects nothing.
-func selectsObject(p *v1alpha1.Policy, labels map[string]string) bool {
-	selected, err := SelectsLabels(p, labels)
-	return err == nil && selected
 }
 
 // problemChecks are the checks of what prevents a Policy from being applied. The first problem
@@ -97,7 +118,7 @@ func selectsObject(p *v1alpha1.Policy, labels map[string]string) bool {
 var problemChecks = []func(*Observation) (reason, message string, found bool){checkSelector, checkBroker}
 
 func checkSelector(observation *Observation) (reason, message string, found bool) {
-	if _, err := SelectsLabels(observation.Policy, nil); err != nil { // the error does not depend on the labels
+	if _, err := SelectorOf(observation.Policy); err != nil {
 		return v1alpha1.ReasonSelectorInvalid, err.Error() + "; the Policy selects nothing", true
 	}
 	return "", "", false

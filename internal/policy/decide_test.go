@@ -41,8 +41,10 @@ func missingSecret() *core.Problem {
 func TestStatusReportsTheSelectionOfThePolicy(t *testing.T) {
 	team := withSelector("team", "mail")
 	namespace := Observation{
-		Queues:      []v1alpha1.Queue{queueWithTeam("mail"), queueWithTeam("web"), queueWithTeam("mail")},
-		WorkerPools: []v1alpha1.WorkerPool{poolWithTeam("mail", 3), poolWithTeam("mail", 4), poolWithTeam("web", 9)},
+		Objects: NewSelectableObjects(
+			[]v1alpha1.Queue{queueWithTeam("mail"), queueWithTeam("web"), queueWithTeam("mail")},
+			[]v1alpha1.WorkerPool{poolWithTeam("mail", 3), poolWithTeam("mail", 4), poolWithTeam("web", 9)},
+		),
 	}
 	withoutSecret := namespace
 	withoutSecret.BrokerProblem = missingSecret()
@@ -72,7 +74,7 @@ func TestStatusReportsTheSelectionOfThePolicy(t *testing.T) {
 		},
 		"one Queue": {
 			newPolicy("a", 0),
-			Observation{Queues: namespace.Queues[:1]},
+			Observation{Objects: NewSelectableObjects([]v1alpha1.Queue{queueWithTeam("mail")}, nil)},
 			1, 0, 0, metav1.ConditionTrue, v1alpha1.ReasonReady,
 			"selects 1 Queue and 0 WorkerPools", status.CurrentStatus,
 		},
@@ -111,7 +113,7 @@ func TestStatusReportsTheSelectionOfThePolicy(t *testing.T) {
 
 func TestTheSameObservationDoesNotChangeTheStatus(t *testing.T) {
 	p := newPolicy("a", 0)
-	observation := Observation{Policy: &p, Queues: []v1alpha1.Queue{queueWithTeam("mail")}, Now: testTime}
+	observation := Observation{Policy: &p, Objects: NewSelectableObjects([]v1alpha1.Queue{queueWithTeam("mail")}, nil), Now: testTime}
 	p.Status = Decide(observation).Status
 	observation.Now = testTime.Add(time.Hour)
 	if diff := cmp.Diff(p.Status, Decide(observation).Status); diff != "" {

@@ -38,11 +38,16 @@ type layer[S any] struct {
 // layersOf returns what the object itself specifies and what the Policies do, in order of
 // precedence.
 func layersOf[S any](own *S, selected Selection, of func(*v1alpha1.Policy) *S) []layer[S] {
-	layers := []layer[S]{{settings: own, from: v1alpha1.FromSpec}}
-	for _, p := range selected {
-		layers = append(layers, layer[S]{of(p), v1alpha1.FromPolicy, p.Name})
+	var layers []layer[S]
+	if own != nil {
+		layers = append(layers, layer[S]{settings: own, from: v1alpha1.FromSpec})
 	}
-	return slices.DeleteFunc(layers, func(l layer[S]) bool { return l.settings == nil })
+	for _, p := range selected {
+		if settings := of(p); settings != nil {
+			layers = append(layers, layer[S]{settings, v1alpha1.FromPolicy, p.Name})
+		}
+	}
+	return layers
 }
 
 // firstSpecified returns the value of the first layer that sets one; nil if none does.

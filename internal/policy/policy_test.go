@@ -1,8 +1,6 @@
 package policy
 
 import (
-	"testing"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -33,13 +31,8 @@ func withSelector(key, value string) func(s *v1alpha1.PolicySpec) {
 }
 
 // all returns the selection of all Policies.
-func all(t *testing.T, policies ...v1alpha1.Policy) Selection {
-	t.Helper()
-	selected, err := SelectPolicies(policies, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return selected
+func all(policies ...v1alpha1.Policy) Selection {
+	return NewSet(policies).Select(nil)
 }
 
 // sourcedValue is a value and its source.

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -15,35 +14,59 @@ import (
 // Selection contains the Policies that select an object, in order of precedence.
 type Selection []*v1alpha1.Policy
 
-// SelectPolicies returns the Policies that select an object with these labels. A Policy with an
-// invalid selector selects nothing, and is part of the error.
-func SelectPolicies(all []v1alpha1.Policy, object map[string]string) (Selection, error) {
-	var selected Selection
-	var errs []error
-	for i := range all {
-		matches, err := SelectsLabels(&all[i], object)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("policy %s: %w", all[i].Name, err))
-		}
-		if matches {
-			selected = append(selected, &all[i])
-		}
-	}
-	slices.SortFunc(selected, func(a, b *v1alpha1.Policy) int {
-		return cmp.Or(cmp.Compare(b.Spec.Precedence, a.Spec.Precedence), cmp.Compare(a.Name, b.Name))
-	})
-	return selected, errors.Join(errs...)
+// Set contains the Policies of a namespace. The zero value is empty.
+type Set struct {
+	ordered   Selection
+	selectors []labels.Selector // of ordered
+	// selective is true if at least one Policy does not select all objects.
+	selective bool
 }
 
-// SelectsLabels reports whether a Policy selects an object with these labels. A Policy without a
-// selector selects all objects.
-func SelectsLabels(p *v1alpha1.Policy, object map[string]string) (bool, error) {
+// NewSet returns the set of Policies, to which it refers. It ignores those with an invalid selector, which
+// select nothing.
+func NewSet(policies []v1alpha1.Policy) Set {
+	ordered := make(Selection, len(policies))
+	for i := range policies {
+		ordered[i] = &policies[i]
+	}
+	slices.SortFunc(ordered, func(a, b *v1alpha1.Policy) int {
+		return cmp.Or(cmp.Compare(b.Spec.Precedence, a.Spec.Precedence), cmp.Compare(a.Name, b.Name))
+	})
+	var set Set
+	for _, p := range ordered {
+		selector, err := SelectorOf(p)
+		if err != nil {
+			continue
+		}
+		set.ordered, set.selectors = append(set.ordered, p), append(set.selectors, selector)
+		set.selective = set.selective || !selector.Empty()
+	}
+	return set
+}
+
+// Select returns the Policies that select an object with these labels. The result must not be changed.
+func (s Set) Select(object map[string]string) Selection {
+	if !s.selective {
+		return s.ordered
+	}
+	var selected Selection
+	for i, selector := range s.selectors {
+		if selector.Matches(labels.Set(object)) {
+			selected = append(selected, s.ordered[i])
+		}
+	}
+	return selected
+}
+
+// SelectorOf returns the selector of a Policy. A Policy without one selects all objects. An invalid one selects
+// nothing, and is an error.
+func SelectorOf(p *v1alpha1.Policy) (labels.Selector, error) {
 	if p.Spec.Selector == nil {
-		return true, nil
+		return labels.Everything(), nil
 	}
 	selector, err := metav1.LabelSelectorAsSelector(p.Spec.Selector)
 	if err != nil {
-		return false, fmt.Errorf("spec.selector: %w", err)
+		return labels.Nothing(), fmt.Errorf("spec.selector: %w", err)
 	}
-	return selector.Matches(labels.Set(object)), nil
+	return selector, nil
 }

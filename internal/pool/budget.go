@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -29,9 +30,10 @@ func replicaBudget(wp *v1alpha1.WorkerPool, policies policy.Selection, pools []v
 		if limit == nil {
 			continue
 		}
+		selector, _ := policy.SelectorOf(p) // selects nothing if it is invalid
 		var claims []BudgetClaim
 		for i := range pools {
-			if selected, err := policy.SelectsLabels(p, pools[i].Labels); err == nil && selected {
+			if selector.Matches(labels.Set(pools[i].Labels)) {
 				claims = append(claims, claimOf(&pools[i], pools[i].UID == wp.UID))
 			}
 		}

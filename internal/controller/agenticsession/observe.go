@@ -27,9 +27,11 @@ func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.AgenticSession) (s
 	if observation.Runner, err = kube.GetIfExists(ctx, r.Client, s.Namespace, s.Spec.Runner, &v1alpha1.SessionRunner{}); err != nil {
 		return observation, err
 	}
-	if observation.Policies, err = kube.SelectPolicies(ctx, r.Client, s); err != nil {
+	policies, err := r.policies.Get(ctx, s.Namespace)
+	if err != nil {
 		return observation, err
 	}
+	observation.Policies = policies.Select(s.Labels)
 	policyName := session.NetworkPolicyName(s.Name)
 	if observation.NetworkPolicy, err = kube.GetIfExists(ctx, r.options.Children, s.Namespace, policyName, &networkingv1.NetworkPolicy{}); err != nil {
 		return observation, err

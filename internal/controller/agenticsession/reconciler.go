@@ -17,6 +17,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/policy"
 	"github.com/yardmaster/yardmaster/internal/session"
 )
 
@@ -34,6 +35,7 @@ type Reconciler struct {
 
 	options Options
 
+	policies   *kube.NamespaceCache[policy.Set]
 	writeCache *kube.WriteCache[*v1alpha1.AgenticSession]
 	// createdJobs are Jobs that this process created and whose UID no status contains yet: if
 	// one is deleted before the cache shows it, it is lost and must not be created again.
@@ -48,6 +50,7 @@ func New(mgr ctrl.Manager, o Options) *Reconciler {
 		Clients: kube.NewClients(mgr, "agenticsession-controller"),
 		options: o,
 
+		policies:    kube.NewPolicyCache(mgr.GetClient()),
 		writeCache:  kube.NewWriteCache[*v1alpha1.AgenticSession](),
 		createdJobs: kube.NewStore[createdJob](),
 		deletedPods: newDeletedPods(),

@@ -85,7 +85,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&v1alpha1.AgenticSession{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.AgenticSession{}, handler.EnqueueRequestsFromMapFunc(r.affectedSessions), builder.WithPredicates(phaseOrJobChanged)).
 		Watches(&v1alpha1.SessionRunner{}, handler.EnqueueRequestsFromMapFunc(r.runnerToSessions), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&v1alpha1.Policy{}, handler.EnqueueRequestsFromMapFunc(r.policyToSessions), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
+		Watches(&v1alpha1.Policy{}, kube.NewNamespaceHandler(r.policies.Invalidate, r.sessionsOfNamespace), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
 	for child, watcher := range map[client.Object]handler.EventHandler{
 		&batchv1.Job{}:                handler.EnqueueRequestsFromMapFunc(childToSession),
 		&corev1.Pod{}:                 r.deletedPods.eventHandler(),
@@ -182,9 +182,9 @@ func (r *Reconciler) runnerToSessions(ctx context.Context, object client.Object)
 	return r.sessionRequests(ctx, object.GetNamespace(), client.MatchingFields{runnerIndex: object.GetName()})
 }
 
-// policyToSessions returns all sessions of the Policy's namespace: any may wait for it.
-func (r *Reconciler) policyToSessions(ctx context.Context, object client.Object) []reconcile.Request {
-	return kube.RequestsForList(ctx, r.Client, &v1alpha1.AgenticSessionList{}, client.InNamespace(object.GetNamespace()))
+// sessionsOfNamespace returns all sessions of a namespace: any may wait for a Policy.
+func (r *Reconciler) sessionsOfNamespace(ctx context.Context, namespace string) []reconcile.Request {
+	return kube.RequestsForList(ctx, r.Client, &v1alpha1.AgenticSessionList{}, client.InNamespace(namespace))
 }
 
 func (r *Reconciler) sessionRequests(ctx context.Context, namespace string, which client.ListOption) []reconcile.Request {

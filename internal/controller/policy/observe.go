@@ -17,22 +17,26 @@ import (
 // observe reads the objects of the Policy's namespace, and the Secrets of its default broker.
 func (r *Reconciler) observe(ctx context.Context, p *v1alpha1.Policy) (policy.Observation, error) {
 	observation := policy.Observation{Policy: p.DeepCopy(), Now: r.Clock.Now()}
-	inNamespace := client.InNamespace(p.Namespace)
-	var queues v1alpha1.QueueList
-	if err := r.Client.List(ctx, &queues, inNamespace, client.UnsafeDisableDeepCopy); err != nil {
-		return observation, fmt.Errorf("listing Queues: %w", err)
-	}
-	var pools v1alpha1.WorkerPoolList
-	if err := r.Client.List(ctx, &pools, inNamespace, client.UnsafeDisableDeepCopy); err != nil {
-		return observation, fmt.Errorf("listing WorkerPools: %w", err)
-	}
-	observation.Queues, observation.WorkerPools = queues.Items, pools.Items
-	if p.Spec.Defaults == nil || p.Spec.Defaults.Broker == nil {
-		return observation, nil
-	}
 	var err error
+	observation.Objects, err = r.objects.Get(ctx, p.Namespace)
+	if err != nil || p.Spec.Defaults == nil || p.Spec.Defaults.Broker == nil {
+		return observation, err
+	}
 	observation.BrokerProblem, err = r.findBrokerProblem(ctx, p.Namespace, p.Spec.Defaults.Broker)
 	return observation, err
+}
+
+// readObjects reads the objects of a namespace that Policies can select.
+func (r *Reconciler) readObjects(ctx context.Context, namespace string) (policy.SelectableObjects, error) {
+	var queues v1alpha1.QueueList
+	if err := r.Client.List(ctx, &queues, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return policy.SelectableObjects{}, fmt.Errorf("listing Queues: %w", err)
+	}
+	var pools v1alpha1.WorkerPoolList
+	if err := r.Client.List(ctx, &pools, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return policy.SelectableObjects{}, fmt.Errorf("listing WorkerPools: %w", err)
+	}
+	return policy.NewSelectableObjects(queues.Items, pools.Items), nil
 }
 
 // findBrokerProblem returns the problem with the Secrets of a default broker; nil if there is

@@ -20,6 +20,8 @@ const brokerCacheSize = 1024
 type Reconciler struct {
 	kube.Clients
 
+	// objects that Policies can select.
+	objects *kube.NamespaceCache[policy.SelectableObjects]
 	// brokerProblems are the problems found with the Secrets of default brokers, by
 	// brokerconn.BrokerKey. A Policy is reconciled whenever replicas change, which is far more
 	// often than its Secrets change.
@@ -28,10 +30,12 @@ type Reconciler struct {
 
 // New returns a Reconciler that uses the manager's clients.
 func New(mgr ctrl.Manager) *Reconciler {
-	return &Reconciler{
+	r := &Reconciler{
 		Clients:        kube.NewClients(mgr, "policy-controller"),
 		brokerProblems: cache.NewLRUExpireCache(brokerCacheSize),
 	}
+	r.objects = kube.NewNamespaceCache(r.readObjects)
+	return r
 }
 
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=policies;queues;workerpools,verbs=list;watch

@@ -7,7 +7,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -21,12 +20,13 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 	if err := metric.Register(metric.NewSumCollector(mgr.GetCache(), &v1alpha1.PolicyList{}, addPolicies, policiesGauge)); err != nil {
 		return err
 	}
+	objects := kube.NewNamespaceHandler(r.objects.Invalidate, r.policiesOfNamespace)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("policy").
 		For(&v1alpha1.Policy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&v1alpha1.Queue{}, handler.EnqueueRequestsFromMapFunc(r.policiesOfNamespace),
+		Watches(&v1alpha1.Queue{}, objects,
 			builder.WithPredicates(predicate.LabelChangedPredicate{})).
-		Watches(&v1alpha1.WorkerPool{}, handler.EnqueueRequestsFromMapFunc(r.policiesOfNamespace),
+		Watches(&v1alpha1.WorkerPool{}, objects,
 			builder.WithPredicates(predicate.Or[client.Object](predicate.LabelChangedPredicate{}, replicasChanged))).
 		WithOptions(kube.ControllerOptions(concurrency)).
 		Complete(kube.RequeueOnConflict(reconcile.AsReconciler(mgr.GetClient(), r)))
@@ -46,8 +46,8 @@ func statusReplicas(object client.Object) int32 {
 	return wp.Status.Replicas
 }
 
-// policiesOfNamespace returns all Policies of an object's namespace, because other Policies may
-// have selected the object before its labels changed.
-func (r *Reconciler) policiesOfNamespace(ctx context.Context, object client.Object) []reconcile.Request {
-	return kube.RequestsForList(ctx, r.Client, &v1alpha1.PolicyList{}, client.InNamespace(object.GetNamespace()))
+// policiesOfNamespace returns all Policies of a namespace, because other Policies may have selected an object
+// before its labels changed.
+func (r *Reconciler) policiesOfNamespace(ctx context.Context, namespace string) []reconcile.Request {
+	return kube.RequestsForList(ctx, r.Client, &v1alpha1.PolicyList{}, client.InNamespace(namespace))
 }

@@ -51,11 +51,11 @@ func (r *Reconciler) observe(ctx context.Context, q *v1alpha1.Queue) (queue.Obse
 
 // effectiveConfig returns the configuration of a Queue after the Policies of its namespace.
 func (r *Reconciler) effectiveConfig(ctx context.Context, q *v1alpha1.Queue) (*v1alpha1.QueueEffective, error) {
-	selected, err := kube.SelectPolicies(ctx, r.Client, q)
+	policies, err := r.policies.Get(ctx, q.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	return policy.EffectiveQueue(q, selected), nil
+	return policy.EffectiveQueue(q, policies.Select(q.Labels)), nil
 }
 
 func (r *Reconciler) connOf(o *queue.Observation) *brokerconn.Conn {

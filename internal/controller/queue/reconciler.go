@@ -21,6 +21,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/bulkhead"
 	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/policy"
 	"github.com/yardmaster/yardmaster/internal/queue"
 )
 
@@ -52,6 +53,7 @@ type Reconciler struct {
 	brokers *brokerconn.Manager
 	options Options
 
+	policies  *kube.NamespaceCache[policy.Set]
 	decisions *bulkhead.Observer[*brokerDecision]
 
 	statsWrites   *rate.Limiter
@@ -79,6 +81,7 @@ func New(mgr ctrl.Manager, brokers *brokerconn.Manager, o Options) *Reconciler {
 		Clients:       kube.NewClients(mgr, "queue-controller"),
 		brokers:       brokers,
 		options:       o,
+		policies:      kube.NewPolicyCache(mgr.GetClient()),
 		decisions:     bulkhead.NewObserver[*brokerDecision](bulkhead.DefaultLimits()),
 		statsWrites:   rate.NewLimiter(statsWriteRate, statsWriteBurst),
 		routineEvents: rate.NewLimiter(routineEventRate, routineEventBurst),

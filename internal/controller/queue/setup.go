@@ -8,7 +8,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -33,7 +32,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("queue").
 		For(&v1alpha1.Queue{}, builder.WithPredicates(isRelevant)).
-		Watches(&v1alpha1.Policy{}, handler.EnqueueRequestsFromMapFunc(r.policyToQueues),
+		Watches(&v1alpha1.Policy{}, kube.NewNamespaceHandler(r.policies.Invalidate, r.queuesOfNamespace),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Func(r.watchBrokers)).
 		WatchesRawSource(source.Func(r.decisions.EnqueueTo)).
@@ -55,8 +54,8 @@ func (r *Reconciler) watchBrokers(_ context.Context, requests workqueue.TypedRat
 	return nil
 }
 
-// policyToQueues returns all Queues of the Policy's namespace, because a changed Policy may no
-// longer select a Queue that it selected before.
-func (r *Reconciler) policyToQueues(ctx context.Context, object client.Object) []reconcile.Request {
-	return kube.RequestsForList(ctx, r.Client, &v1alpha1.QueueList{}, client.InNamespace(object.GetNamespace()))
+// queuesOfNamespace returns all Queues of a namespace, because a changed Policy may no longer select a Queue
+// that it selected before.
+func (r *Reconciler) queuesOfNamespace(ctx context.Context, namespace string) []reconcile.Request {
+	return kube.RequestsForList(ctx, r.Client, &v1alpha1.QueueList{}, client.InNamespace(namespace))
 }

@@ -38,7 +38,7 @@ func (r *Reconciler) observe(ctx context.Context, sj *v1alpha1.SequentialJob) (s
 	if err := r.Client.List(ctx, &cached, client.InNamespace(sj.Namespace), client.MatchingFields{controllerIndex: string(sj.UID)}, client.UnsafeDisableDeepCopy); err != nil {
 		return sequence.Observation{}, fmt.Errorf("listing owned Jobs: %w", err)
 	}
-	policies, err := kube.SelectPolicies(ctx, r.Client, sj)
+	policies, err := r.policies.Get(ctx, sj.Namespace)
 	if err != nil {
 		return sequence.Observation{}, err
 	}
@@ -47,7 +47,7 @@ func (r *Reconciler) observe(ctx context.Context, sj *v1alpha1.SequentialJob) (s
 		SequentialJob: sj.DeepCopy(),
 		Jobs:          jobs,
 		CreatedJobs:   createdUIDs,
-		Policies:      policies,
+		Policies:      policies.Select(sj.Labels),
 		Now:           r.Clock.Now(),
 		Answers: sequence.Answers{
 			JobsByName: map[string]*batchv1.Job{},

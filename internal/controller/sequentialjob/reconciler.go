@@ -18,6 +18,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/policy"
 	"github.com/yardmaster/yardmaster/internal/sequence"
 )
 
@@ -32,6 +33,7 @@ const (
 type Reconciler struct {
 	kube.Clients
 
+	policies      *kube.NamespaceCache[policy.Set]
 	routineEvents *rate.Limiter
 	writeCache    *kube.WriteCache[*v1alpha1.SequentialJob]
 	createdJobs   *createdJobs
@@ -45,6 +47,7 @@ type Reconciler struct {
 func New(mgr ctrl.Manager) *Reconciler {
 	return &Reconciler{
 		Clients:       kube.NewClients(mgr, "sequentialjob-controller"),
+		policies:      kube.NewPolicyCache(mgr.GetClient()),
 		routineEvents: rate.NewLimiter(routineEventRate, routineEventBurst),
 		writeCache:    kube.NewWriteCache[*v1alpha1.SequentialJob](),
 		createdJobs:   newCreatedJobs(),

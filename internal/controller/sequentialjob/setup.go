@@ -51,16 +51,16 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 		Named("sequentialjob").
 		For(&v1alpha1.SequentialJob{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&batchv1.Job{}, r.jobHandler()).
-		Watches(&v1alpha1.Policy{}, handler.EnqueueRequestsFromMapFunc(r.policyToBlocked), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.Policy{}, kube.NewNamespaceHandler(r.policies.Invalidate, r.blockedByPolicies), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(kube.ControllerOptions(concurrency)).
 		Complete(kube.RequeueOnConflict(r))
 }
 
-// policyToBlocked returns the SequentialJobs of the Policy's namespace that wait for a Policy to allow
-// their images. The others observe the Policies when they start their next step.
-func (r *Reconciler) policyToBlocked(ctx context.Context, object client.Object) []reconcile.Request {
+// blockedByPolicies returns the SequentialJobs of a namespace that wait for a Policy to allow their images. The
+// others observe the Policies when they start their next step.
+func (r *Reconciler) blockedByPolicies(ctx context.Context, namespace string) []reconcile.Request {
 	return kube.RequestsForList(ctx, r.Client, &v1alpha1.SequentialJobList{},
-		client.InNamespace(object.GetNamespace()), client.MatchingFields{policyViolatedIndex: policyViolated})
+		client.InNamespace(namespace), client.MatchingFields{policyViolatedIndex: policyViolated})
 }
 
 func policyViolation(object client.Object) []string {

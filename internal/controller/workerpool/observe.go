@@ -17,7 +17,6 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/core"
-	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/policy"
 	"github.com/yardmaster/yardmaster/internal/pool"
 )
@@ -32,7 +31,7 @@ type observation struct {
 	// lastDrainRequests are those that are sent before workers are observed.
 	lastDrainRequests []pool.DrainRequest
 	// namespacePolicies are all Policies of the namespace.
-	namespacePolicies []v1alpha1.Policy
+	namespacePolicies policy.Set
 }
 
 // observe reads the objects that a decision depends on.
@@ -70,11 +69,9 @@ func (o *observation) setProblem(reason, message string) {
 
 func (r *Reconciler) observePolicies(ctx context.Context, observed *observation) (err error) {
 	wp := observed.Pool
-	if observed.namespacePolicies, err = kube.ListPolicies(ctx, r.Client, wp.Namespace); err != nil {
-		return err
-	}
-	observed.Policies, _ = policy.SelectPolicies(observed.namespacePolicies, wp.Labels) // the Policy's controller reports invalid selectors
-	return nil
+	observed.namespacePolicies, err = r.policies.Get(ctx, wp.Namespace)
+	observed.Policies = observed.namespacePolicies.Select(wp.Labels)
+	return err
 }
 
 // observeBudget reads the pools with which the pool shares a replica budget.

@@ -103,8 +103,7 @@ func (r *Reconciler) findQueues(ctx context.Context, observed *observation) (*ob
 		if problem := pool.QueueProblem(i, q); problem != nil {
 			return nil, problem, nil
 		}
-		selected, _ := policy.SelectPolicies(observed.namespacePolicies, q.Labels) // the Queue's controller reports invalid selectors
-		effective := policy.EffectiveQueue(q, selected)
+		effective := policy.EffectiveQueue(q, observed.namespacePolicies.Select(q.Labels))
 		conn := r.brokers.Conn(wp.Namespace, effective.Broker)
 		if found.conn != nil && conn.Key != found.conn.Key {
 			return nil, &core.Problem{

@@ -31,6 +31,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/bulkhead"
 	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/policy"
 	"github.com/yardmaster/yardmaster/internal/pool"
 	"github.com/yardmaster/yardmaster/internal/workerclient"
 )
@@ -69,6 +70,7 @@ type Reconciler struct {
 
 	peers *bulkhead.Observer[*peerObservation]
 
+	policies    *kube.NamespaceCache[policy.Set]
 	writeCache  *kube.WriteCache[*v1alpha1.WorkerPool]
 	memory      *kube.Store[poolMemory]
 	budgetLocks sync.Map              // of *sync.Mutex, by namespace
@@ -86,6 +88,7 @@ func New(mgr ctrl.Manager, brokers *brokerconn.Manager, o Options) *Reconciler {
 	return &Reconciler{
 		Clients:    kube.NewClients(mgr, "workerpool-controller"),
 		brokers:    brokers,
+		policies:   kube.NewPolicyCache(mgr.GetClient()),
 		workers:    workerclient.New(),
 		options:    o,
 		peers:      bulkhead.NewObserver[*peerObservation](bulkhead.DefaultLimits()),

@@ -53,7 +53,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(podToPool)).
 		Watches(&v1alpha1.Queue{}, handler.EnqueueRequestsFromMapFunc(r.queueToPools),
 			builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, becomesUsable))).
-		Watches(&v1alpha1.Policy{}, handler.EnqueueRequestsFromMapFunc(r.policyToPools), spec).
+		Watches(&v1alpha1.Policy{}, kube.NewNamespaceHandler(r.policies.Invalidate, r.poolsOfNamespace), spec).
 		WatchesRawSource(source.Func(r.forwardNotifications)).
 		WatchesRawSource(source.Func(r.peers.EnqueueTo)).
 		WithOptions(kube.ControllerOptions(r.options.Concurrency)).
@@ -92,10 +92,10 @@ func podToPool(_ context.Context, object client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}}}
 }
 
-// policyToPools returns all pools of the namespace, because the Policy may have selected other
-// pools before its change.
-func (r *Reconciler) policyToPools(ctx context.Context, object client.Object) []reconcile.Request {
-	return kube.RequestsForList(ctx, r.Client, &v1alpha1.WorkerPoolList{}, client.InNamespace(object.GetNamespace()))
+// poolsOfNamespace returns all pools of a namespace, because a Policy may have selected other pools before
+// its change.
+func (r *Reconciler) poolsOfNamespace(ctx context.Context, namespace string) []reconcile.Request {
+	return kube.RequestsForList(ctx, r.Client, &v1alpha1.WorkerPoolList{}, client.InNamespace(namespace))
 }
 
 // becomesUsable passes a Queue that has become ready, or owns its queue now. A pool that was
