@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,11 +30,14 @@ type handledNamespaces struct {
 // recordedRequests is a queue that is never read.
 type recordedRequests struct {
 	priorityqueue.PriorityQueue[reconcile.Request]
+	mutex      sync.Mutex
 	added      map[string]int // by namespace
 	priorities []int
 }
 
 func (q *recordedRequests) AddWithOpts(options priorityqueue.AddOpts, requests ...reconcile.Request) {
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
 	for _, request := range requests {
 		q.added[request.Namespace]++
 		q.priorities = append(q.priorities, *options.Priority)
@@ -63,6 +67,8 @@ func (h *handledNamespaces) change(t *testing.T, namespace string) {
 func (h *handledNamespaces) wantAdded(t *testing.T, namespace string, want int) {
 	t.Helper()
 	synctest.Wait()
+	h.queue.mutex.Lock()
+	defer h.queue.mutex.Unlock()
 	if got := h.queue.added[namespace]; got != want {
 		t.Errorf("%s: enqueued %d, want %d", namespace, got, want)
 	}
@@ -107,6 +113,9 @@ func TestObjectsThatExistAtTheStartAreEnqueuedWithLowPriority(t *testing.T) {
 		h.Create(t.Context(), event.CreateEvent{Object: &v1alpha1.Policy{}, IsInInitialList: true}, h.queue)
 		h.Create(t.Context(), event.CreateEvent{Object: &v1alpha1.Policy{}}, h.queue)
 		time.Sleep(time.Second)
+		synctest.Wait()
+		h.queue.mutex.Lock()
+		defer h.queue.mutex.Unlock()
 		if got := fmt.Sprint(h.queue.priorities); got != fmt.Sprint([]int{handler.LowPriority, 0}) {
 			t.Errorf("priorities %s: of combined changes, the highest applies", got)
 		}
@@ -120,6 +129,8 @@ func TestNamespaceHandlerForgetsNamespacesWithoutRecentChanges(t *testing.T) {
 			h.change(t, fmt.Sprint(i))
 			time.Sleep(time.Minute)
 		}
+		h.mutex.Lock()
+		defer h.mutex.Unlock()
 		if len(h.next) != 1 || len(h.pending) != 0 {
 			t.Errorf("%d namespaces are stored", len(h.next)+len(h.pending))
 		}
