@@ -4,12 +4,16 @@ import (
 	"slices"
 	"time"
 
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/scaling"
 )
 
 const (
 	// idleInterval is the time between decisions about a pool that does not change.
 	idleInterval = 15 * time.Second
+	// queueInterval is the time between decisions about a pool without workers whose Queues cannot be used.
+	// When one can be used, it triggers a decision earlier.
+	queueInterval = time.Minute
 	// sourceInterval is the time between reads of the source of a pool without workers. A
 	// source sends no notification of its first message.
 	sourceInterval = 5 * time.Second
@@ -17,6 +21,11 @@ const (
 	// server refused.
 	refusalInterval = 30 * time.Second
 )
+
+// queueReasons are the reasons of problems that end with a change of a Queue or a Policy.
+var queueReasons = []string{
+	v1alpha1.ReasonQueueNotFound, v1alpha1.ReasonQueueNotReady, v1alpha1.ReasonOwnedByOtherQueue, v1alpha1.ReasonQueuesOnSeveralBrokers,
+}
 
 // requeueAfter returns the time until the next decision. Brokers and workers send no
 // notification when their stats change, so a pool with workers is polled. The queues of a pool
@@ -35,6 +44,8 @@ func (e *evaluation) requeueAfter() time.Duration {
 			return scaling.DecisionInterval
 		}
 		return idleInterval
+	case e.problem != nil && slices.Contains(queueReasons, e.problem.Reason):
+		return queueInterval
 	case e.problem != nil, autoscaled && (stats == nil || stats.hasMessages()):
 		return idleInterval
 	case e.observation.Pool.Spec.Source != nil && autoscaled:
