@@ -31,7 +31,6 @@ var queueReasons = []string{
 // notification when their stats change, so a pool with workers is polled. The queues of a pool
 // without workers send a notification of their first message.
 func (e *evaluation) requeueAfter() time.Duration {
-	autoscaled, stats := e.observation.Pool.Spec.Autoscaling != nil, e.observation.Stats
 	switch {
 	case !e.decision.KeepFinalizer:
 		return 0
@@ -40,10 +39,19 @@ func (e *evaluation) requeueAfter() time.Duration {
 	case e.isDeleting():
 		return scaling.DecisionInterval
 	case e.desired > 0 || slices.ContainsFunc(e.revisions, (*revisionState).hasWorkers):
-		if e.problem == nil && (autoscaled || e.isChanging()) {
+		if e.problem == nil && (e.observation.Pool.Spec.Autoscaling != nil || e.isChanging()) {
 			return scaling.DecisionInterval
 		}
 		return idleInterval
+	}
+	return e.requeueWithoutWorkers()
+}
+
+// requeueWithoutWorkers returns the time until the next decision about a pool that needs no workers, or cannot
+// have any.
+func (e *evaluation) requeueWithoutWorkers() time.Duration {
+	autoscaled, stats := e.observation.Pool.Spec.Autoscaling != nil, e.observation.Stats
+	switch {
 	case e.problem != nil && slices.Contains(queueReasons, e.problem.Reason):
 		return queueInterval
 	case e.problem != nil, autoscaled && (stats == nil || stats.hasMessages()):
