@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -88,13 +87,7 @@ func (h *NamespaceHandler) enqueue(ctx context.Context, namespace string, queue 
 	h.mutex.Unlock()
 
 	requests := h.affected(ctx, namespace)
-	for _, request := range requests {
-		if prioritized, ok := queue.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
-			prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, request)
-		} else {
-			queue.Add(request)
-		}
-	}
+	AddWithPriority(queue, priority, requests...)
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	now := time.Now()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -19,6 +20,10 @@ func NewPolicyCache(reader client.Reader) *NamespaceCache[policy.Set] {
 		if err := reader.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 			return policy.Set{}, fmt.Errorf("listing Policies: %w", err)
 		}
-		return policy.NewSet(list.Items), nil
+		set, err := policy.NewSet(list.Items)
+		if err != nil {
+			ctrl.LoggerFrom(ctx).V(1).Info("Ignoring Policies with an invalid selector", "error", err.Error())
+		}
+		return set, nil
 	})
 }

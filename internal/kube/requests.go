@@ -6,10 +6,23 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
+
+// AddWithPriority adds requests to a controller's queue, with the priority if the queue has priorities.
+func AddWithPriority(queue workqueue.TypedRateLimitingInterface[reconcile.Request], priority int, requests ...reconcile.Request) {
+	if prioritized, ok := queue.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
+		prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, requests...)
+		return
+	}
+	for _, request := range requests {
+		queue.Add(request)
+	}
+}
 
 // RequestsForList returns a request for each object in the cache that the options select. It logs an
 // error and returns nothing, because an event handler cannot return errors.

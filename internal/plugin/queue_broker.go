@@ -96,7 +96,11 @@ func resolveBroker(ctx context.Context, c *clusterConnection, q *v1alpha1.Queue)
 	if err := c.List(ctx, &policies, client.InNamespace(q.Namespace)); err != nil {
 		return nil, err
 	}
-	return policy.EffectiveQueue(q, policy.NewSet(policies.Items).Select(q.Labels)).Broker, nil
+	set, err := policy.NewSet(policies.Items)
+	if err != nil {
+		return nil, err
+	}
+	return policy.EffectiveQueue(q, set.Select(q.Labels)).Broker, nil
 }
 
 var errOperatorBroker = errors.New("it uses the operator's default broker, whose address users cannot read: set --broker-url")

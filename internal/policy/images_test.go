@@ -49,7 +49,7 @@ image "z" of volume "v" is not allowed by Policy p, which allows: registry.examp
 	} {
 		t.Run(title, func(t *testing.T) {
 			got := ""
-			if err := CheckImages(&test.pod, all(test.policies...)); err != nil {
+			if err := CheckImages(&test.pod, all(t, test.policies...)); err != nil {
 				got = err.Error()
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {

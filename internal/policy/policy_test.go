@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"testing"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -31,8 +33,13 @@ func withSelector(key, value string) func(s *v1alpha1.PolicySpec) {
 }
 
 // all returns the selection of all Policies.
-func all(policies ...v1alpha1.Policy) Selection {
-	return NewSet(policies).Select(nil)
+func all(t *testing.T, policies ...v1alpha1.Policy) Selection {
+	t.Helper()
+	set, err := NewSet(policies)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set.Select(nil)
 }
 
 // sourcedValue is a value and its source.

@@ -45,7 +45,7 @@ func TestRetrySettingsAreMergedFieldByField(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			q := &v1alpha1.Queue{Spec: v1alpha1.QueueSpec{Retry: test.own}}
-			got := EffectiveQueue(q, all(test.policies...))
+			got := EffectiveQueue(q, all(t, test.policies...))
 			same := cmp.AllowUnexported(sourcedValue{})
 			if diff := cmp.Diff(test.attempts, valueWithSource(got.Sources, "retry.maxAttempts", dereference(got.Retry.MaxAttempts)), same); diff != "" {
 				t.Errorf("maxAttempts differs (-want, +got):\n%s", diff)
@@ -97,7 +97,7 @@ func TestRateLimitIsReplacedAsAWholeAndLimited(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			q := &v1alpha1.Queue{Spec: v1alpha1.QueueSpec{RateLimit: test.own}}
-			got := EffectiveQueue(q, all(test.policies...))
+			got := EffectiveQueue(q, all(t, test.policies...))
 			if diff := cmp.Diff(test.want, valueWithSource(got.Sources, "rateLimit", dereference(got.RateLimit)), cmp.AllowUnexported(sourcedValue{})); diff != "" {
 				t.Errorf("the rate differs (-want, +got):\n%s", diff)
 			}
@@ -128,7 +128,7 @@ func TestDeletionActionOfDeadLetters(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "mail"}, Spec: v1alpha1.QueueSpec{DeadLetter: test.own}}
-			got := EffectiveQueue(q, all(newPolicy("team", 0, fromDefault(v1alpha1.PolicyDefaults{DeadLetter: test.policy}))))
+			got := EffectiveQueue(q, all(t, newPolicy("team", 0, fromDefault(v1alpha1.PolicyDefaults{DeadLetter: test.policy}))))
 			onDelete := v1alpha1.DeadLetter{OnDelete: got.DeadLetter.OnDelete, MoveTo: got.DeadLetter.MoveTo}
 			if diff := cmp.Diff(test.want, onDelete); diff != "" {
 				t.Errorf("the result differs (-want, +got):\n%s", diff)
@@ -159,7 +159,7 @@ func TestBrokerIsTakenFromTheFirstSource(t *testing.T) {
 		"from the operator if the Policy sets none": {nil, []v1alpha1.Policy{newPolicy("silent", 0)}, nil, v1alpha1.FromOperator},
 	} {
 		t.Run(title, func(t *testing.T) {
-			got := EffectiveQueue(&v1alpha1.Queue{Spec: v1alpha1.QueueSpec{Broker: test.own}}, all(test.policies...))
+			got := EffectiveQueue(&v1alpha1.Queue{Spec: v1alpha1.QueueSpec{Broker: test.own}}, all(t, test.policies...))
 			if diff := cmp.Diff(test.want, got.Broker); diff != "" {
 				t.Errorf("the broker differs (-want, +got):\n%s", diff)
 			}
@@ -178,10 +178,10 @@ func TestResultDoesNotDependOnTheOrderOfPolicies(t *testing.T) {
 		newPolicy("c", 5, withLimits(v1alpha1.PolicyLimits{MaxRatePerQueue: new(int32(3))})),
 		newPolicy("d", 5, withLimits(v1alpha1.PolicyLimits{MaxRatePerQueue: new(int32(3))})),
 	}
-	want := EffectiveQueue(&v1alpha1.Queue{}, all(policies...))
+	want := EffectiveQueue(&v1alpha1.Queue{}, all(t, policies...))
 	for range 50 {
 		r.Shuffle(len(policies), func(i, j int) { policies[i], policies[j] = policies[j], policies[i] })
-		got := EffectiveQueue(&v1alpha1.Queue{}, all(policies...))
+		got := EffectiveQueue(&v1alpha1.Queue{}, all(t, policies...))
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("the result differs (-want, +got):\n%s", diff)
 		}

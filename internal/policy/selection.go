@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -22,9 +23,9 @@ type Set struct {
 	selective bool
 }
 
-// NewSet returns the set of Policies, to which it refers. It ignores those with an invalid selector, which
-// select nothing.
-func NewSet(policies []v1alpha1.Policy) Set {
+// NewSet returns the set of Policies, to which it refers. A Policy with an invalid selector selects nothing,
+// and is part of the error.
+func NewSet(policies []v1alpha1.Policy) (Set, error) {
 	ordered := make(Selection, len(policies))
 	for i := range policies {
 		ordered[i] = &policies[i]
@@ -33,15 +34,17 @@ func NewSet(policies []v1alpha1.Policy) Set {
 		return cmp.Or(cmp.Compare(b.Spec.Precedence, a.Spec.Precedence), cmp.Compare(a.Name, b.Name))
 	})
 	var set Set
+	var errs []error
 	for _, p := range ordered {
 		selector, err := SelectorOf(p)
 		if err != nil {
+			errs = append(errs, fmt.Errorf("policy %s: %w", p.Name, err))
 			continue
 		}
 		set.ordered, set.selectors = append(set.ordered, p), append(set.selectors, selector)
 		set.selective = set.selective || !selector.Empty()
 	}
-	return set
+	return set, errors.Join(errs...)
 }
 
 // Select returns the Policies that select an object with these labels. The result must not be changed.

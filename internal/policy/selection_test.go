@@ -19,8 +19,12 @@ func TestPoliciesAreSelectedByLabelsInOrderOfPrecedence(t *testing.T) {
 		"no Policies":                                     {nil, ""},
 	} {
 		t.Run(title, func(t *testing.T) {
+			set, err := NewSet(test.policies)
+			if err != nil {
+				t.Fatal(err)
+			}
 			var names []string
-			for _, p := range NewSet(test.policies).Select(map[string]string{"team": "mail"}) {
+			for _, p := range set.Select(map[string]string{"team": "mail"}) {
 				names = append(names, p.Name)
 			}
 			if got := strings.Join(names, " "); got != test.want {
@@ -30,11 +34,14 @@ func TestPoliciesAreSelectedByLabelsInOrderOfPrecedence(t *testing.T) {
 	}
 }
 
-func TestInvalidSelectorSelectsNothing(t *testing.T) {
+func TestInvalidSelectorSelectsNothingAndIsReported(t *testing.T) {
 	broken := newPolicy("broken", 5)
 	withInvalidSelector(&broken.Spec)
-	selected := NewSet([]v1alpha1.Policy{broken, newPolicy("fine", 0)}).Select(nil)
-	if len(selected) != 1 || selected[0].Name != "fine" {
+	set, err := NewSet([]v1alpha1.Policy{broken, newPolicy("fine", 0)})
+	if selected := set.Select(nil); len(selected) != 1 || selected[0].Name != "fine" {
 		t.Errorf("selected %v, want the other", selected)
+	}
+	if err == nil || !strings.HasPrefix(err.Error(), "policy broken: spec.selector: ") {
+		t.Errorf("error %v, want one that names the policy and the field", err)
 	}
 }

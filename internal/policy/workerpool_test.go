@@ -14,7 +14,7 @@ func TestDrainSettingsAreMergedFieldByField(t *testing.T) {
 	team := newPolicy("team", 0, fromDefault(v1alpha1.PolicyDefaults{Drain: &v1alpha1.Drain{
 		Mode: v1alpha1.DrainSidecar, OnTimeout: v1alpha1.DrainRequeue,
 	}}))
-	got := EffectiveWorkerPool(pool, all(team))
+	got := EffectiveWorkerPool(pool, all(t, team))
 	want := &v1alpha1.Drain{
 		Mode: v1alpha1.DrainSignal, Timeout: new(apiDuration(10 * time.Minute)),
 		OnTimeout: v1alpha1.DrainRequeue, TerminationGrace: new(apiDuration(time.Minute)),
@@ -59,7 +59,7 @@ func TestCircuitBreakerIsSetByPoliciesOnly(t *testing.T) {
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
-			got := EffectiveWorkerPool(&v1alpha1.WorkerPool{}, all(test.policies...))
+			got := EffectiveWorkerPool(&v1alpha1.WorkerPool{}, all(t, test.policies...))
 			if diff := cmp.Diff(test.want, got.CircuitBreaker); diff != "" {
 				t.Errorf("it differs (-want, +got):\n%s", diff)
 			}
@@ -90,7 +90,7 @@ func TestMaxReplicasIsTheStrictestLimit(t *testing.T) {
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
-			got := EffectiveWorkerPool(&v1alpha1.WorkerPool{Spec: test.spec}, all(test.policies...))
+			got := EffectiveWorkerPool(&v1alpha1.WorkerPool{Spec: test.spec}, all(t, test.policies...))
 			if diff := cmp.Diff(test.want, valueWithSource(got.Sources, "maxReplicas", dereference(got.MaxReplicas)), cmp.AllowUnexported(sourcedValue{})); diff != "" {
 				t.Errorf("it differs (-want, +got):\n%s", diff)
 			}

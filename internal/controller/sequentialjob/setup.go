@@ -11,7 +11,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -114,11 +113,6 @@ func enqueueOwner(job *batchv1.Job, queue workqueue.TypedRateLimitingInterface[r
 	if owner == nil {
 		return
 	}
-	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(owner)}
-	if prioritized, ok := queue.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
-		// Running sequences take precedence over those that have not started.
-		prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: new(changedJobPriority)}, request)
-		return
-	}
-	queue.Add(request)
+	// Running sequences take precedence over those that have not started.
+	kube.AddWithPriority(queue, changedJobPriority, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(owner)})
 }
