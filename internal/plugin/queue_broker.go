@@ -100,7 +100,8 @@ func resolveBroker(ctx context.Context, c *clusterConnection, q *v1alpha1.Queue)
 	if err != nil {
 		return nil, err
 	}
-	return policy.EffectiveQueue(q, set.Select(q.Labels)).Broker, nil
+	selected := set.Select(q.Labels)
+	return policy.EffectiveQueue(q, &selected).Broker, nil
 }
 
 var errOperatorBroker = errors.New("it uses the operator's default broker, whose address users cannot read: set --broker-url")

@@ -12,21 +12,23 @@ import (
 // CheckImages returns an error for each image of a Pod that a Policy does not allow, with the
 // container and the Policy. Every Policy with a list must allow every image, including those of
 // init containers and volumes.
-func CheckImages(pod *corev1.PodSpec, selected Selection) error {
+func CheckImages(pod *corev1.PodSpec, selected *Selection) error {
 	var errs []error
-	for _, p := range selected {
-		allowed := policyLimits(p).AllowedImages
-		if len(allowed) == 0 {
-			continue
-		}
+	for _, rule := range selected.images {
 		for _, use := range usedImages(pod) {
-			if !slices.ContainsFunc(allowed, func(pattern string) bool { return matchesPattern(pattern, use.image) }) {
+			if !slices.ContainsFunc(rule.allowed, func(pattern string) bool { return matchesPattern(pattern, use.image) }) {
 				errs = append(errs, fmt.Errorf("image %q of %s is not allowed by Policy %s, which allows: %s",
-					use.image, use.user, p.Name, strings.Join(allowed, ", ")))
+					use.image, use.user, rule.policy, strings.Join(rule.allowed, ", ")))
 			}
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// imageRule is the list of patterns of a Policy.
+type imageRule struct {
+	allowed []string
+	policy  string
 }
 
 // imageUse is an image and what uses it.

@@ -28,33 +28,38 @@ func (s *valueSources) setSource(field string, from v1alpha1.ValueSource, policy
 	source.From, source.Policy = from, policy
 }
 
-// layer is what the object itself specifies, or what a Policy does.
-type layer[S any] struct {
+// policyLayer is what a Policy specifies.
+type policyLayer[S any] struct {
 	settings *S
-	from     v1alpha1.ValueSource
 	policy   string
 }
 
-// layersOf returns what the object itself specifies and what the Policies do, in order of
+// appendLayer adds what the Policy specifies, if it does.
+func appendLayer[S any](layers []policyLayer[S], p *v1alpha1.Policy, settings *S) []policyLayer[S] {
+	if settings == nil {
+		return layers
+	}
+	return append(layers, policyLayer[S]{settings, p.Name})
+}
+
+// layers are what the object itself specifies, which may be nil, and what the Policies do, in order of
 // precedence.
-func layersOf[S any](own *S, selected Selection, of func(*v1alpha1.Policy) *S) []layer[S] {
-	var layers []layer[S]
-	if own != nil {
-		layers = append(layers, layer[S]{settings: own, from: v1alpha1.FromSpec})
-	}
-	for _, p := range selected {
-		if settings := of(p); settings != nil {
-			layers = append(layers, layer[S]{settings, v1alpha1.FromPolicy, p.Name})
-		}
-	}
-	return layers
+type layers[S any] struct {
+	own      *S
+	policies []policyLayer[S]
 }
 
 // firstSpecified returns the value of the first layer that sets one; nil if none does.
-func firstSpecified[S, T any](s *valueSources, field string, layers []layer[S], value func(*S) *T) *T {
-	for _, l := range layers {
-		if found := value(l.settings); found != nil {
-			s.setSource(field, l.from, l.policy)
+func firstSpecified[S, T any](s *valueSources, field string, l layers[S], value func(*S) *T) *T {
+	if l.own != nil {
+		if found := value(l.own); found != nil {
+			s.setSource(field, v1alpha1.FromSpec, "")
+			return found
+		}
+	}
+	for _, p := range l.policies {
+		if found := value(p.settings); found != nil {
+			s.setSource(field, v1alpha1.FromPolicy, p.policy)
 			return found
 		}
 	}
@@ -62,8 +67,8 @@ func firstSpecified[S, T any](s *valueSources, field string, layers []layer[S], 
 }
 
 // specifiedOrDefault returns the value of the first layer that sets one, or else the default.
-func specifiedOrDefault[S, T any](s *valueSources, field string, layers []layer[S], value func(*S) *T, def T) *T {
-	if found := firstSpecified(s, field, layers, value); found != nil {
+func specifiedOrDefault[S, T any](s *valueSources, field string, l layers[S], value func(*S) *T, def T) *T {
+	if found := firstSpecified(s, field, l, value); found != nil {
 		return found
 	}
 	s.setSource(field, v1alpha1.FromDefault, "")

@@ -33,13 +33,13 @@ func withSelector(key, value string) func(s *v1alpha1.PolicySpec) {
 }
 
 // all returns the selection of all Policies.
-func all(t *testing.T, policies ...v1alpha1.Policy) Selection {
+func all(t *testing.T, policies ...v1alpha1.Policy) *Selection {
 	t.Helper()
 	set, err := NewSet(policies)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return set.Select(nil)
+	return new(set.Select(nil))
 }
 
 // sourcedValue is a value and its source.

@@ -190,18 +190,22 @@ func TestResultDoesNotDependOnTheOrderOfPolicies(t *testing.T) {
 }
 
 func TestEffectiveSettingsDoNotReferToPolicies(t *testing.T) {
-	newPolicy := func() *v1alpha1.Policy {
-		p := &v1alpha1.Policy{}
+	newPolicy := func() v1alpha1.Policy {
+		p := v1alpha1.Policy{}
 		p.Spec.Defaults = &v1alpha1.PolicyDefaults{
 			Broker: &v1alpha1.Broker{Engine: v1alpha1.EngineNATS},
 			Retry:  &v1alpha1.Retry{MaxAttempts: new(int32(3))},
 		}
 		return p
 	}
-	p := newPolicy()
-	effective := EffectiveQueue(&v1alpha1.Queue{}, Selection{p})
+	policies := []v1alpha1.Policy{newPolicy()}
+	set, err := NewSet(policies)
+	if err != nil {
+		t.Fatal(err)
+	}
+	effective := EffectiveQueue(&v1alpha1.Queue{}, new(set.Select(nil)))
 	effective.Broker.Engine, *effective.Retry.MaxAttempts = v1alpha1.EngineAsynq, 7
-	if diff := cmp.Diff(newPolicy(), p); diff != "" {
+	if diff := cmp.Diff(newPolicy(), policies[0]); diff != "" {
 		t.Errorf("the Policy was changed (-want +got):\n%s", diff)
 	}
 }

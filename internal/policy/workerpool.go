@@ -10,7 +10,7 @@ import (
 
 // EffectiveWorkerPool returns the settings in use for a WorkerPool, as a copy: the Policies may be
 // those of a cache.
-func EffectiveWorkerPool(pool *v1alpha1.WorkerPool, selected Selection) *v1alpha1.WorkerPoolEffective {
+func EffectiveWorkerPool(pool *v1alpha1.WorkerPool, selected *Selection) *v1alpha1.WorkerPoolEffective {
 	s := &valueSources{}
 	effective := &v1alpha1.WorkerPoolEffective{
 		Drain:          effectiveDrain(s, pool.Spec.Drain, selected),
@@ -21,37 +21,37 @@ func EffectiveWorkerPool(pool *v1alpha1.WorkerPool, selected Selection) *v1alpha
 	return effective.DeepCopy()
 }
 
-func effectiveDrain(s *valueSources, own *v1alpha1.Drain, selected Selection) *v1alpha1.Drain {
-	layers := layersOf(own, selected, func(p *v1alpha1.Policy) *v1alpha1.Drain { return policyDefaults(p).Drain })
+func effectiveDrain(s *valueSources, own *v1alpha1.Drain, selected *Selection) *v1alpha1.Drain {
+	l := layers[v1alpha1.Drain]{own, selected.drains}
 	effective := &v1alpha1.Drain{
-		Mode: *specifiedOrDefault(s, "drain.mode", layers,
+		Mode: *specifiedOrDefault(s, "drain.mode", l,
 			func(d *v1alpha1.Drain) *v1alpha1.DrainMode { return nilIfZero(d.Mode) }, v1alpha1.DrainHTTP),
-		Timeout: specifiedOrDefault(s, "drain.timeout", layers,
+		Timeout: specifiedOrDefault(s, "drain.timeout", l,
 			func(d *v1alpha1.Drain) *v1alpha1.Duration { return d.Timeout }, apiDuration(10*time.Minute)),
-		OnTimeout: *specifiedOrDefault(s, "drain.onTimeout", layers,
+		OnTimeout: *specifiedOrDefault(s, "drain.onTimeout", l,
 			func(d *v1alpha1.Drain) *v1alpha1.DrainTimeoutAction { return nilIfZero(d.OnTimeout) }, v1alpha1.DrainWait),
-		TerminationGrace: specifiedOrDefault(s, "drain.terminationGrace", layers,
+		TerminationGrace: specifiedOrDefault(s, "drain.terminationGrace", l,
 			func(d *v1alpha1.Drain) *v1alpha1.Duration { return d.TerminationGrace }, apiDuration(time.Minute)),
 	}
 	return effective.DeepCopy()
 }
 
 // effectiveCircuitBreaker returns nil unless a Policy sets a circuit breaker.
-func effectiveCircuitBreaker(s *valueSources, selected Selection) *v1alpha1.CircuitBreaker {
-	layers := layersOf(nil, selected, func(p *v1alpha1.Policy) *v1alpha1.CircuitBreaker { return p.Spec.CircuitBreaker })
-	if len(layers) == 0 {
+func effectiveCircuitBreaker(s *valueSources, selected *Selection) *v1alpha1.CircuitBreaker {
+	l := layers[v1alpha1.CircuitBreaker]{policies: selected.circuitBreakers}
+	if len(l.policies) == 0 {
 		return nil
 	}
 	effective := &v1alpha1.CircuitBreaker{
-		FailureThresholdPercent: specifiedOrDefault(s, "circuitBreaker.failureThresholdPercent", layers,
+		FailureThresholdPercent: specifiedOrDefault(s, "circuitBreaker.failureThresholdPercent", l,
 			func(b *v1alpha1.CircuitBreaker) *int32 { return b.FailureThresholdPercent }, 50),
-		Window: specifiedOrDefault(s, "circuitBreaker.window", layers,
+		Window: specifiedOrDefault(s, "circuitBreaker.window", l,
 			func(b *v1alpha1.CircuitBreaker) *v1alpha1.Duration { return b.Window }, apiDuration(time.Minute)),
-		MinSamples: specifiedOrDefault(s, "circuitBreaker.minSamples", layers,
+		MinSamples: specifiedOrDefault(s, "circuitBreaker.minSamples", l,
 			func(b *v1alpha1.CircuitBreaker) *int32 { return b.MinSamples }, 20),
-		Cooldown: specifiedOrDefault(s, "circuitBreaker.cooldown", layers,
+		Cooldown: specifiedOrDefault(s, "circuitBreaker.cooldown", l,
 			func(b *v1alpha1.CircuitBreaker) *v1alpha1.Duration { return b.Cooldown }, apiDuration(30*time.Second)),
-		HalfOpenProbes: specifiedOrDefault(s, "circuitBreaker.halfOpenProbes", layers,
+		HalfOpenProbes: specifiedOrDefault(s, "circuitBreaker.halfOpenProbes", l,
 			func(b *v1alpha1.CircuitBreaker) *int32 { return b.HalfOpenProbes }, 1),
 	}
 	return effective.DeepCopy()
@@ -59,20 +59,16 @@ func effectiveCircuitBreaker(s *valueSources, selected Selection) *v1alpha1.Circ
 
 // effectiveMaxReplicas returns the number of workers that the pool asks for, or the strictest
 // limit.
-func effectiveMaxReplicas(s *valueSources, pool *v1alpha1.WorkerPool, selected Selection) *int32 {
+func effectiveMaxReplicas(s *valueSources, pool *v1alpha1.WorkerPool, selected *Selection) *int32 {
 	const field = "maxReplicas"
 	maximum := ptr.Deref(pool.Spec.Replicas, 0)
 	if pool.Spec.Autoscaling != nil {
 		maximum = pool.Spec.Autoscaling.MaxReplicas
 	}
 	s.setSource(field, v1alpha1.FromSpec, "")
-	for _, p := range selected {
-		for _, limit := range []*int32{policyLimits(p).MaxReplicasPerPool, policyLimits(p).MaxReplicasTotal} {
-			if limit != nil && *limit < maximum {
-				maximum = *limit
-				s.setSource(field, v1alpha1.FromLimit, p.Name)
-			}
-		}
+	if limit := selected.maxReplicas; limit != nil && limit.value < maximum {
+		maximum = limit.value
+		s.setSource(field, v1alpha1.FromLimit, limit.policy)
 	}
 	return &maximum
 }

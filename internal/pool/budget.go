@@ -5,39 +5,23 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/policy"
 )
 
-// SharesBudget reports whether one of the Policies limits the replicas of several pools
-// together.
-func SharesBudget(policies policy.Selection) bool {
-	return slices.ContainsFunc(policies, func(p *v1alpha1.Policy) bool { return totalLimit(p) != nil })
-}
-
-func totalLimit(p *v1alpha1.Policy) *int32 {
-	return ptr.Deref(p.Spec.Limits, v1alpha1.PolicyLimits{}).MaxReplicasTotal
-}
-
 // replicaBudget returns how many workers the pool may have of the budgets that it shares with
 // others; nil if it shares none.
-func replicaBudget(wp *v1alpha1.WorkerPool, policies policy.Selection, pools []v1alpha1.WorkerPool) *int32 {
+func replicaBudget(wp *v1alpha1.WorkerPool, limits []policy.TotalLimit, pools []v1alpha1.WorkerPool) *int32 {
 	var budget *int32
-	for _, p := range policies {
-		limit := totalLimit(p)
-		if limit == nil {
-			continue
-		}
-		selector, _ := policy.SelectorOf(p) // selects nothing if it is invalid
+	for _, limit := range limits {
 		var claims []BudgetClaim
 		for i := range pools {
-			if selector.Matches(labels.Set(pools[i].Labels)) {
+			if limit.Selector.Matches(labels.Set(pools[i].Labels)) {
 				claims = append(claims, claimOf(&pools[i], pools[i].UID == wp.UID))
 			}
 		}
-		if share := AllocateBudget(claims, wp.Name, *limit); budget == nil || share < *budget {
+		if share := AllocateBudget(claims, wp.Name, limit.MaxReplicas); budget == nil || share < *budget {
 			budget = &share
 		}
 	}

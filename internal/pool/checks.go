@@ -45,7 +45,7 @@ func checkSidecarImage(observation *Observation, mode v1alpha1.DrainMode) (reaso
 func checkAllowedImages(observation *Observation, _ v1alpha1.DrainMode) (reason, message string, found bool) {
 	pod := cmp.Or(observation.Pool.Spec.Template, &corev1.PodTemplateSpec{}).DeepCopy().Spec
 	(&workloadBuilder{pool: observation.Pool}).workerContainer(&pod)
-	if err := policy.CheckImages(&pod, observation.Policies); err != nil {
+	if err := policy.CheckImages(&pod, &observation.Policies); err != nil {
 		return v1alpha1.ReasonSpecInvalid, err.Error(), true
 	}
 	return "", "", false

@@ -59,7 +59,7 @@ type evaluation struct {
 
 func newEvaluation(observation Observation) *evaluation {
 	wp := observation.Pool
-	effective := policy.EffectiveWorkerPool(wp, observation.Policies)
+	effective := policy.EffectiveWorkerPool(wp, &observation.Policies)
 	e := &evaluation{
 		observation: observation,
 		now:         observation.Now.Truncate(time.Second), // the precision of the stored times

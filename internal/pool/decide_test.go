@@ -11,8 +11,8 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/core"
-	"github.com/yardmaster/yardmaster/internal/policy"
 	"github.com/yardmaster/yardmaster/internal/scaling"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 // autoscaledPool returns a pool with 0 to 5 workers.
@@ -100,7 +100,7 @@ func TestBudgetAppliesToBusyPools(t *testing.T) {
 	other := v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: "other", UID: "other"}}
 	other.Spec.Priority, other.Spec.Replicas = 10, new(int32(5))
 	other.Status.Desired, other.Status.Replicas = 5, 5
-	s.Policies, s.NamespacePools = policy.Selection{&limit}, []v1alpha1.WorkerPool{*s.Pool, other}
+	s.Policies, s.NamespacePools = testbuilder.SelectPolicies(limit), []v1alpha1.WorkerPool{*s.Pool, other}
 	for _, w := range s.Workers {
 		s.withInFlight(w.Name, 10)
 	}

@@ -14,7 +14,7 @@ import (
 // decideDesired decides the desired number of workers.
 func (e *evaluation) decideDesired() {
 	autoscaling := e.observation.Pool.Spec.Autoscaling
-	budget := replicaBudget(e.observation.Pool, e.observation.Policies, e.observation.NamespacePools)
+	budget := replicaBudget(e.observation.Pool, e.observation.Policies.TotalLimits(), e.observation.NamespacePools)
 	if autoscaling == nil {
 		e.useSpecReplicas(budget)
 		return

@@ -5,20 +5,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/policy"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
-
-// allowOnly returns the selection of a Policy that allows only these images.
-func allowOnly(images ...string) policy.Selection {
-	return policy.Selection{{
-		ObjectMeta: metav1.ObjectMeta{Name: "team"},
-		Spec:       v1alpha1.PolicySpec{Limits: &v1alpha1.PolicyLimits{AllowedImages: images}},
-	}}
-}
 
 func TestARunWaitsUntilPoliciesAllowAllImages(t *testing.T) {
 	for title, test := range map[string]struct {
@@ -40,7 +31,7 @@ func TestARunWaitsUntilPoliciesAllowAllImages(t *testing.T) {
 			sj := testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepImage("good:1")).Finally("cleanup", testbuilder.StepImage("good:2")).Obj()
 			test.change(&sj.Spec)
 			s := newTestEnv(t, sj)
-			s.policies = allowOnly("good:*")
+			s.policies = testbuilder.AllowImages("good:*")
 			s.reconcile()
 			s.wantCreated()
 			s.wantPhase(v1alpha1.PhasePending, v1alpha1.ReasonWaiting)
@@ -48,7 +39,7 @@ func TestARunWaitsUntilPoliciesAllowAllImages(t *testing.T) {
 			s.wantCondition(v1alpha1.ConditionStalled, test.want)
 			s.wantEvents(v1alpha1.EventPolicyViolated)
 
-			s.policies = allowOnly("good:*", "evil:1")
+			s.policies = testbuilder.AllowImages("good:*", "evil:1")
 			s.reconcileAfter(time.Second)
 			s.wantCreated("build")
 			s.reconcileAfter(time.Second)
@@ -60,7 +51,7 @@ func TestARunWaitsUntilPoliciesAllowAllImages(t *testing.T) {
 func TestAChangedPolicyAffectsTheNextStepOnly(t *testing.T) {
 	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepImage("one:1")).Step("test", testbuilder.StepImage("two:1")).Obj())
 	s.reconcile()
-	s.policies = allowOnly("three:*")
+	s.policies = testbuilder.AllowImages("three:*")
 	if decision := s.reconcile(); decision.HasActions() {
 		t.Errorf("the running step is affected: %+v", decision)
 	}
@@ -68,14 +59,14 @@ func TestAChangedPolicyAffectsTheNextStepOnly(t *testing.T) {
 	s.wantCreated("build")
 	s.wantSteps("build: Succeeded", "test: Starting")
 	s.wantCondition(v1alpha1.ConditionPolicyViolated, `True ImageNotAllowed: step "test": image "two:1" of container "test" is not allowed by Policy team, which allows: three:*`)
-	s.policies = nil
+	s.policies = policy.Selection{}
 	s.reconcileAfter(time.Second)
 	s.wantCreated("build", "test")
 }
 
 func TestADeadlineEndsTheWaitForAPolicy(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").ActiveDeadline(60))
-	s.policies = allowOnly("other:*")
+	s.policies = testbuilder.AllowImages("other:*")
 	s.succeedStep("build")
 	s.reconcileAfter(time.Hour)
 	s.wantSteps("build: Succeeded", "test: Failed, DeadlineExceeded")

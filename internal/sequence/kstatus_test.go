@@ -51,7 +51,7 @@ func TestConditionsOfEachState(t *testing.T) {
 		"the API server refuses the only Job": {refused(apierror.Invalid), false, false, true, v1alpha1.ReasonStepFailed, status.FailedStatus},
 		"a Policy does not allow an image": {func(t *testing.T) *testEnv {
 			s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Obj())
-			s.policies = allowOnly("other:*")
+			s.policies = testbuilder.AllowImages("other:*")
 			s.reconcile()
 			return s
 		}, false, false, true, v1alpha1.ReasonImageNotAllowed, status.FailedStatus},

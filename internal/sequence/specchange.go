@@ -97,7 +97,7 @@ func (e *evaluation) admitAfterDryRun(hasStarted bool) bool {
 // hasForbiddenImage reports whether a Policy does not allow an image of a step's Job. The step then
 // waits: a Policy may change, and running steps are not affected by it.
 func (e *evaluation) hasForbiddenImage(job *batchv1.Job) bool {
-	err := policy.CheckImages(&job.Spec.Template.Spec, e.Policies)
+	err := policy.CheckImages(&job.Spec.Template.Spec, &e.Policies)
 	if err != nil {
 		e.forbiddenImages = fmt.Sprintf("step %q: %s", job.Labels[v1alpha1.LabelStep], err)
 	}

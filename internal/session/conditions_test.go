@@ -13,6 +13,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/apierror"
 	"github.com/yardmaster/yardmaster/internal/condition/conditiontest"
 	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 // The rows for AgenticSession in docs/conditions.md.
@@ -71,7 +72,7 @@ func TestSummaryConditionsAreReadByKstatus(t *testing.T) {
 		"has an image that a Policy does not allow": {
 			func(t *testing.T) *scenario {
 				s := newScenario(t)
-				s.Policies = allowOnly("registry.example/*")
+				s.Policies = testbuilder.AllowImages("registry.example/*")
 				return s
 			},
 			isFalse, isFalse, isTrue, v1alpha1.ReasonImageNotAllowed, status.FailedStatus,

@@ -9,15 +9,8 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/policy"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
-
-// allowOnly returns the selection of a Policy that allows only these images.
-func allowOnly(images ...string) policy.Selection {
-	return policy.Selection{{
-		ObjectMeta: metav1.ObjectMeta{Name: "team"},
-		Spec:       v1alpha1.PolicySpec{Limits: &v1alpha1.PolicyLimits{AllowedImages: images}},
-	}}
-}
 
 func TestASessionWaitsUntilPoliciesAllowAllItsImages(t *testing.T) {
 	for title, test := range map[string]struct {
@@ -25,12 +18,12 @@ func TestASessionWaitsUntilPoliciesAllowAllItsImages(t *testing.T) {
 		wantMessage string
 	}{
 		"the runner's image": {
-			func(s *scenario) { s.Policies = allowOnly("other:*") },
+			func(s *scenario) { s.Policies = testbuilder.AllowImages("other:*") },
 			`image "runner:1" of container "runner" is not allowed by Policy team, which allows: other:*`,
 		},
 		"the image of a sidecar": {
 			func(s *scenario) {
-				s.Policies = allowOnly("runner:*")
+				s.Policies = testbuilder.AllowImages("runner:*")
 				s.Runner.Spec.Sidecars = []v1alpha1.SessionSidecar{{Name: "proxy", Image: "proxy:1"}}
 			},
 			`image "proxy:1" of init container "proxy" is not allowed by Policy team, which allows: runner:*`,
@@ -46,7 +39,7 @@ func TestASessionWaitsUntilPoliciesAllowAllItsImages(t *testing.T) {
 			if got := meta.FindStatusCondition(s.Session.Status.Conditions, v1alpha1.ConditionReady).Message; got != test.wantMessage {
 				t.Errorf("the message is %q, want %q", got, test.wantMessage)
 			}
-			s.Policies = nil
+			s.Policies = policy.Selection{}
 			if decision := s.decideAndRecord(); decision.CreateJob == nil {
 				t.Error("the session does not start although no Policy forbids its images")
 			}
@@ -56,14 +49,14 @@ func TestASessionWaitsUntilPoliciesAllowAllItsImages(t *testing.T) {
 
 func TestASessionThatWaitsTooLongForAPolicyFails(t *testing.T) {
 	s := newScenario(t)
-	s.Policies = allowOnly("other:*")
+	s.Policies = testbuilder.AllowImages("other:*")
 	s.decideAndRecord()
 	s.advanceClock(time.Hour).wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonImageNotAllowed)
 }
 
 func TestAChangedPolicyAffectsTheNextAttemptOnly(t *testing.T) {
 	s := newScenario(t, withRetryLimit(1)).startAttempt().startRunner()
-	s.Policies = allowOnly("other:*")
+	s.Policies = testbuilder.AllowImages("other:*")
 	s.wantPhase(v1alpha1.SessionRunning, "")
 	s.exitRunner(1, "").advanceClock(time.Minute).wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonImageNotAllowed)
 }
@@ -72,7 +65,7 @@ func TestAChangedPolicyAffectsTheNextAttemptOnly(t *testing.T) {
 func TestAnAttemptWithoutAJobIsNotContinuedAgainstAPolicy(t *testing.T) {
 	s := newScenario(t)
 	s.decideAndRecord()
-	s.Policies = allowOnly("other:*")
+	s.Policies = testbuilder.AllowImages("other:*")
 	if decision := s.decideAndRecord(); decision.CreateJob != nil || decision.Status.Job != "" {
 		t.Errorf("the attempt continues: %+v", decision)
 	}

@@ -97,7 +97,7 @@ func isNotAccepted(_ *Observation, status *v1alpha1.AgenticSessionStatus) (reaso
 // checkImages returns an error if a Policy does not allow an image of an accepted session's Pod.
 func (e *evaluation) checkImages() error {
 	template := e.newObjectBuilder().newPodTemplate("")
-	return policy.CheckImages(&template.Spec, e.observation.Policies)
+	return policy.CheckImages(&template.Spec, &e.observation.Policies)
 }
 
 func (e *evaluation) newObjectBuilder() *objectBuilder {

@@ -55,7 +55,8 @@ func (r *Reconciler) effectiveConfig(ctx context.Context, q *v1alpha1.Queue) (*v
 	if err != nil {
 		return nil, err
 	}
-	return policy.EffectiveQueue(q, policies.Select(q.Labels)), nil
+	selected := policies.Select(q.Labels)
+	return policy.EffectiveQueue(q, &selected), nil
 }
 
 func (r *Reconciler) connOf(o *queue.Observation) *brokerconn.Conn {

@@ -76,7 +76,7 @@ func (r *Reconciler) observePolicies(ctx context.Context, observed *observation)
 
 // observeBudget reads the pools with which the pool shares a replica budget.
 func (r *Reconciler) observeBudget(ctx context.Context, observed *observation) error {
-	if !pool.SharesBudget(observed.Policies) {
+	if len(observed.Policies.TotalLimits()) == 0 {
 		return nil
 	}
 	var pools v1alpha1.WorkerPoolList

@@ -66,7 +66,7 @@ func (r *Reconciler) observeConfig(ctx context.Context, observed *observation) e
 		// credentials for the same method do not.
 		secrets[dirCredentials] = pool.MountedSecret{Secret: key.CredentialsSecret, Keys: used}
 	}
-	effective := policy.EffectiveWorkerPool(observed.Pool, observed.Policies)
+	effective := policy.EffectiveWorkerPool(observed.Pool, &observed.Policies)
 	names := observed.queues.addToConfig(&c, effective.CircuitBreaker)
 	raw, err := yaml.Marshal(c)
 	if err != nil {

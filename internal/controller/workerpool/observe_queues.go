@@ -103,7 +103,8 @@ func (r *Reconciler) findQueues(ctx context.Context, observed *observation) (*ob
 		if problem := pool.QueueProblem(i, q); problem != nil {
 			return nil, problem, nil
 		}
-		effective := policy.EffectiveQueue(q, observed.namespacePolicies.Select(q.Labels))
+		selected := observed.namespacePolicies.Select(q.Labels)
+		effective := policy.EffectiveQueue(q, &selected)
 		conn := r.brokers.Conn(wp.Namespace, effective.Broker)
 		if found.conn != nil && conn.Key != found.conn.Key {
 			return nil, &core.Problem{

@@ -185,7 +185,7 @@ func requeueAfter(observed *observation, decision *pool.Decision) time.Duration 
 // withBudgetLock calls do. Pools of a namespace that share a replica budget do so one after
 // another: each must see the decisions that the others have recorded.
 func (r *Reconciler) withBudgetLock(observed *observation, do func() error) error {
-	if pool.SharesBudget(observed.Policies) {
+	if len(observed.Policies.TotalLimits()) > 0 {
 		stored, _ := r.budgetLocks.LoadOrStore(observed.Pool.Namespace, &sync.Mutex{})
 		lock := stored.(*sync.Mutex) //nolint:forcetypeassert // only mutexes are stored
 		lock.Lock()
