@@ -55,6 +55,8 @@ SEQUENCE_RUNS ?= 100000
 # The race detector needs a C compiler.
 RACE := $(if $(shell command -v gcc),-race)
 RACE_ENV := $(if $(RACE),CGO_ENABLED=1)
+# Runs go test, and at the end repeats what failed.
+GOTEST := gotestsum --format pkgname --
 
 ##@ Try it
 
@@ -126,27 +128,27 @@ verify: manifests generate vet lint prose govulncheck ## Check that generated fi
 test: test-unit test-integration ## Run unit and integration tests.
 
 .PHONY: test-unit
-test-unit: ## Run the tests that need no cluster.
+test-unit: gotestsum ## Run the tests that need no cluster.
 	hack/prerequisites redis-server=redis-server redis-cli=redis-server rabbitmq-server=rabbitmq-server
-	SEQUENCE_RUNS=$(SEQUENCE_RUNS) go test -timeout 30m $(PURE)
-	$(RACE_ENV) go test $(RACE) $(UNIT)
+	SEQUENCE_RUNS=$(SEQUENCE_RUNS) $(GOTEST) -timeout 30m $(PURE)
+	$(RACE_ENV) $(GOTEST) $(RACE) $(UNIT)
 	go -C localcluster test ./...
 	go -C localcluster/modules/network-policies test ./...
 
 .PHONY: test-integration
-test-integration: localcluster kustomize ## Run the tests against a real control plane with simulated nodes.
-	hack/with-cluster control-plane test go test -p 1 $(filter-out %/restore,$(shell go list ./test/integration/...)) -timeout 30m
+test-integration: gotestsum localcluster kustomize ## Run the tests against a real control plane with simulated nodes.
+	hack/with-cluster control-plane test $(GOTEST) -p 1 $(filter-out %/restore,$(shell go list ./test/integration/...)) -timeout 30m
 	$(MAKE) test-restore
 
 # These tests kill the control plane and delete all objects of their cluster.
 .PHONY: test-restore
-test-restore: localcluster ## Test restores of etcd, downgrades and deleted CustomResourceDefinitions.
-	RESTORE=1 hack/with-cluster control-plane restore go test ./test/integration/restore -timeout 30m
+test-restore: gotestsum localcluster ## Test restores of etcd, downgrades and deleted CustomResourceDefinitions.
+	RESTORE=1 hack/with-cluster control-plane restore $(GOTEST) ./test/integration/restore -timeout 30m
 
 .PHONY: e2e
-e2e: localcluster image ## Run the tests on a real node, and those of the local cluster itself.
+e2e: gotestsum localcluster image ## Run the tests on a real node, and those of the local cluster itself.
 	hack/with-cluster node e2e hack/e2e
-	go -C localcluster test -tags e2e ./e2e -count 1 -timeout 20m
+	cd localcluster && $(GOTEST) -tags e2e ./e2e -count 1 -timeout 20m
 
 # How long the fuzz test runs.
 SOAK_DURATION ?= 30m
@@ -225,15 +227,16 @@ overlay: kustomize
 
 # Each tool is built once per pinned version.
 .PHONY: tools
-tools: controller-gen crd-ref-docs kustomize golangci-lint vale localcluster ## Build all tools into bin/.
+tools: controller-gen crd-ref-docs gotestsum kustomize golangci-lint vale localcluster ## Build all tools into bin/.
 
-.PHONY: controller-gen crd-ref-docs kustomize golangci-lint vale
-controller-gen crd-ref-docs kustomize golangci-lint vale: %: bin/%
+.PHONY: controller-gen crd-ref-docs gotestsum kustomize golangci-lint vale
+controller-gen crd-ref-docs gotestsum kustomize golangci-lint vale: %: bin/%
 
 bin/controller-gen: PACKAGE := sigs.k8s.io/controller-tools/cmd/controller-gen
 bin/crd-ref-docs: PACKAGE := github.com/elastic/crd-ref-docs
+bin/gotestsum: PACKAGE := gotest.tools/gotestsum
 bin/kustomize: PACKAGE := sigs.k8s.io/kustomize/kustomize/v5
-bin/controller-gen bin/crd-ref-docs bin/kustomize: tools.mod
+bin/controller-gen bin/crd-ref-docs bin/gotestsum bin/kustomize: tools.mod
 	@echo "Building $@"
 	go build -modfile=tools.mod -o $@ $(PACKAGE)
 	@touch $@
