@@ -93,6 +93,19 @@ func TestProblemPreventsAllChanges(t *testing.T) {
 	}
 }
 
+func TestStatusOfAPoolWithAProblemChangesNothingAsTimePasses(t *testing.T) {
+	for title, s := range map[string]*testPool{"without a revision": newTestPool(3), "with a revision": newTestPool(3).withCurrentRevision(3)} {
+		t.Run(title, func(t *testing.T) {
+			s.Problem = &core.Problem{Reason: v1alpha1.ReasonQueueNotReady, Message: "Queue not ready"}
+			s.Pool.Status = Decide(s.Observation).Status
+			s.Now = s.Now.Add(time.Hour)
+			if diff := cmp.Diff(s.Pool.Status, Decide(s.Observation).Status); diff != "" {
+				t.Errorf("an hour later (-before, +after):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestBudgetAppliesToBusyPools(t *testing.T) {
 	s := autoscaledPool(5)
 	s.Pool.Status.Replicas = 5

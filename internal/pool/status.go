@@ -60,10 +60,12 @@ func revisionStatuses(revisions []*revisionState) []v1alpha1.RevisionStatus {
 		}
 		status := v1alpha1.RevisionStatus{
 			Name: r.Name, Hash: r.Hash, Version: r.Version, Image: r.Image,
-			Replicas:    r.liveWorkers(),
-			Ready:       r.availableWorkers(),
-			Draining:    r.drainingWorkers(),
-			CreatedTime: new(metav1.NewTime(r.Created)),
+			Replicas: r.liveWorkers(),
+			Ready:    r.availableWorkers(),
+			Draining: r.drainingWorkers(),
+		}
+		if r.exists {
+			status.CreatedTime = new(metav1.NewTime(r.Created))
 		}
 		outcomes := messageOutcomes{}
 		outcomes.addRevision(r)
