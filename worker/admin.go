@@ -22,7 +22,7 @@ const (
 
 // AdminHandler returns the handler of the admin API. It serves:
 //
-//	GET  /livez    200 while the process runs
+//	GET  /livez    200, or 503 if every running job is overdue, so that only a restart helps
 //	GET  /readyz   200 while the worker takes jobs, else 503
 //	POST /drain    drains the worker; 202
 //	POST /resume   makes a drained worker take jobs again; 200, or 409 if it is shutting down
@@ -34,7 +34,13 @@ const (
 // All responses except those of /livez and /metrics contain the Stats.
 func (w *Worker) AdminHandler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", func(response http.ResponseWriter, _ *http.Request) { response.WriteHeader(http.StatusOK) })
+	mux.HandleFunc("GET /livez", func(response http.ResponseWriter, _ *http.Request) {
+		status := http.StatusOK
+		if s := w.Stats(); s.Overdue >= s.Capacity {
+			status = http.StatusServiceUnavailable
+		}
+		response.WriteHeader(status)
+	})
 	mux.HandleFunc("GET /readyz", func(response http.ResponseWriter, _ *http.Request) {
 		status := http.StatusOK
 		if s := w.Stats(); !s.Connected || s.State != StateRunning {

@@ -83,6 +83,10 @@ type QueueConfig struct {
 	// Lease is the time after which the broker redelivers a message if the worker does not
 	// extend its lease. The default is 30 seconds.
 	Lease Duration `json:"lease,omitempty"`
+	// JobTimeout is the time that a handler has for a job, 1 second to 24 hours. Then its context ends, and soon
+	// after that the lease is no longer extended. The header Yardmaster-Timeout of a message replaces it. By
+	// default there is no limit.
+	JobTimeout Duration `json:"jobTimeout,omitempty"`
 	// Retry defines when failed jobs are retried.
 	Retry *RetryPolicy `json:"retry,omitempty"`
 	// DeadLetter defines what happens to jobs that are not retried.
@@ -232,6 +236,7 @@ func (q *QueueConfig) withDefaults() (scheduler.QueueConfig, error) {
 	c.Owner.UID = unusedOwnerUID
 	c.StrictPriority = q.StrictPriority
 	c.Lease = time.Duration(cmp.Or(q.Lease, Duration(c.Lease)))
+	c.JobTimeout = time.Duration(q.JobTimeout)
 	if len(q.Priorities) > 0 {
 		c.Priorities = nil
 	}

@@ -45,10 +45,15 @@ func (w *Worker) runMessage(m *scheduler.LeasedMessage) scheduler.JobOutcome {
 		w.buryMessage(m, "the worker was lost in each of the last attempts", attempt-1)
 		return scheduler.OutcomeUnknown
 	}
+	timeout, err := m.QueueConfig().TimeoutOf(m.Message().Headers)
+	if err != nil {
+		w.buryMessage(m, err.Error(), attempt-1)
+		return scheduler.OutcomeUnknown
+	}
 	job := newJobFromMessage(m, attempt)
 	startedAt := w.now()
 	w.metrics.observeWait(startedAt.Sub(job.SentTime))
-	err = w.callHandler(job)
+	err = w.callWithTimeout(m, job, timeout)
 	finishedAt := w.now()
 	w.metrics.observeDuration(finishedAt.Sub(startedAt))
 	w.countResult(err)
@@ -64,14 +69,14 @@ func newJobFromMessage(m *scheduler.LeasedMessage, attempt int) *Job {
 }
 
 // callHandler calls the handler, and turns a panic into an error.
-func (w *Worker) callHandler(job *Job) (err error) {
+func (w *Worker) callHandler(ctx context.Context, job *Job) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			w.log.Error("Handler panicked", "queue", job.Queue, "job", job.ID, "panic", value, "stack", string(debug.Stack()))
 			err = fmt.Errorf("panic: %v", value)
 		}
 	}()
-	return w.handler(w.handlerContext, job)
+	return w.handler(ctx, job)
 }
 
 // countResult counts the handler's result. Jobs that were snoozed or interrupted say nothing

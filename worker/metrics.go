@@ -41,6 +41,7 @@ type workerMetrics struct {
 	extensions  *prometheus.CounterVec
 	fetchErrors *prometheus.CounterVec
 	reloads     *prometheus.CounterVec
+	timeouts    prometheus.Counter
 }
 
 func newMetrics(w *Worker) *workerMetrics {
@@ -63,11 +64,13 @@ func newMetrics(w *Worker) *workerMetrics {
 		extensions:  newCounterVec("yardmaster_worker_lease_renewals_total", "Number of attempts to extend a lease, by result: succeeded or failed.", "result"),
 		fetchErrors: newCounterVec("yardmaster_worker_fetch_errors_total", "Number of failed requests for messages, by class of the error.", "class"),
 		reloads:     newCounterVec("yardmaster_worker_config_reloads_total", "Number of configuration reloads, by result: succeeded or failed.", "result"),
+		timeouts:    prometheus.NewCounter(prometheus.CounterOpts{Name: "yardmaster_worker_job_timeouts_total", Help: "Number of attempts that exceeded the timeout of their job."}),
 	}
 	m.done = m.messages.WithLabelValues(resultDone)
-	m.registry.MustRegister(m.messages, m.duration, m.wait, m.extensions, m.fetchErrors, m.reloads,
+	m.registry.MustRegister(m.messages, m.duration, m.wait, m.extensions, m.fetchErrors, m.reloads, m.timeouts,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		newGaugeFunc("yardmaster_worker_in_flight", "Number of running jobs.", func() int { return w.Stats().InFlight }),
+		newGaugeFunc("yardmaster_worker_overdue", "Number of running jobs whose handlers ignore that the timeout of the job is over.", func() int { return w.Stats().Overdue }),
 		newGaugeFunc("yardmaster_worker_prefetched", "Number of prefetched messages, whose jobs have not started.", func() int { return w.Stats().Prefetched }),
 		newGaugeFunc("yardmaster_worker_capacity", "Number of jobs that can run at a time.", func() int { return w.Stats().Capacity }),
 		newGaugeFunc("yardmaster_worker_draining", "1 if the worker takes no jobs because it is draining or drained, else 0.", func() int { return boolToInt(w.Stats().State != StateRunning) }),

@@ -35,6 +35,9 @@ type Stats struct {
 	// that were snoozed or interrupted by a shutdown count as neither.
 	Succeeded int64 `json:"succeeded"`
 	Failed    int64 `json:"failed"`
+	// Overdue is the number of running jobs that have exceeded their timeout although their context has ended.
+	// Their messages are delivered again.
+	Overdue int `json:"overdue"`
 	// Breaker is the worst state among the circuit breakers of all queues.
 	Breaker   breaker.State `json:"breaker"`
 	Queues    []QueueStats  `json:"queues"`
@@ -62,7 +65,7 @@ func (w *Worker) Stats() Stats {
 	o, snapshot := &w.options, w.scheduler.Snapshot()
 	stats := Stats{
 		State: workerState(&snapshot), InFlight: snapshot.Running, Prefetched: snapshot.Prefetched,
-		Succeeded: w.succeeded.Load(), Failed: w.failed.Load(), Breaker: breaker.Closed, Queues: []QueueStats{},
+		Succeeded: w.succeeded.Load(), Failed: w.failed.Load(), Overdue: max(int(w.overdue.Load()), 0), Breaker: breaker.Closed, Queues: []QueueStats{},
 		Pool: o.Pool, Namespace: o.Namespace, Pod: o.Pod, Revision: o.Revision, StartTime: w.startedAt,
 	}
 	for _, q := range snapshot.Queues {

@@ -36,6 +36,8 @@ type Worker struct {
 	startedAt time.Time
 	// succeeded and failed count handler calls.
 	succeeded, failed atomic.Int64
+	// overdue counts the handlers that ignore the end of their context.
+	overdue atomic.Int64
 
 	mu sync.Mutex
 	// settings currently in effect, and the queues that belong to them.

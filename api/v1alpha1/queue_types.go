@@ -125,6 +125,14 @@ type QueueSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) >= duration('5s') && duration(self) <= duration('1h')",message="lease must be a duration from 5s to 1h"
 	Lease *Duration `json:"lease,omitempty"`
 
+	// jobTimeout is the time that a handler has for a job, 1s to 24h. Then its context ends, its command is
+	// terminated, or its request is aborted, and the attempt has failed. If the handler continues regardless, the
+	// message goes to another worker within 5 seconds and a lease. The header Yardmaster-Timeout of a message
+	// replaces it. Default: no limit.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="jobTimeout must be a duration from 1s to 24h"
+	JobTimeout *Duration `json:"jobTimeout,omitempty"`
+
 	// retry defines when a failed message is attempted again.
 	// +optional
 	Retry *Retry `json:"retry,omitempty"`

@@ -1186,6 +1186,11 @@ func (in *QueueSpec) DeepCopyInto(out *QueueSpec) {
 		*out = new(Duration)
 		**out = **in
 	}
+	if in.JobTimeout != nil {
+		in, out := &in.JobTimeout, &out.JobTimeout
+		*out = new(Duration)
+		**out = **in
+	}
 	if in.Retry != nil {
 		in, out := &in.Retry, &out.Retry
 		*out = new(Retry)

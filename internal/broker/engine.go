@@ -89,6 +89,7 @@ type QueueField string
 // The fields whose enforcement depends on the engine.
 const (
 	FieldLease       QueueField = "lease"
+	FieldJobTimeout  QueueField = "jobTimeout"
 	FieldRetry       QueueField = "retry"
 	FieldMaxInFlight QueueField = "maxInFlight"
 	FieldMaxBacklog  QueueField = "maxBacklog"

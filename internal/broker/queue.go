@@ -37,6 +37,8 @@ type QueueConfig struct {
 	MaxBacklog int64
 	// Lease is the time after which a message is redelivered if its worker does not extend it.
 	Lease time.Duration
+	// JobTimeout is the time that a handler has for a job. 0: no limit.
+	JobTimeout time.Duration
 	// Retry is when a failed job is retried.
 	Retry RetryPolicy
 	// DeadLetter is whether and how long dead letters are kept.

@@ -16,6 +16,8 @@ const (
 	MaxPriorities = 8
 	MinLease      = 5 * time.Second
 	MaxLease      = time.Hour
+	MinJobTimeout = time.Second
+	MaxJobTimeout = 24 * time.Hour
 )
 
 const (
@@ -60,6 +62,7 @@ func (q *QueueConfig) Validate() error {
 	c.requireAtLeast("maxInFlight", int64(q.MaxInFlight), 0)
 	c.requireAtLeast("maxBacklog", q.MaxBacklog, 0)
 	c.require(q.Lease >= MinLease && q.Lease <= MaxLease, "lease", "is %s, must be %s to %s", q.Lease, MinLease, MaxLease)
+	c.require(q.JobTimeout == 0 || isJobTimeout(q.JobTimeout), "jobTimeout", "is %s, must be %s to %s", q.JobTimeout, MinJobTimeout, MaxJobTimeout)
 	q.Retry.validate(c)
 	c.requireAtLeast("deadLetter.maxEntries", q.DeadLetter.MaxEntries, 0)
 	c.require(q.DeadLetter.Retention >= 0, "deadLetter.retention", "is negative")

@@ -30,6 +30,7 @@ func DesiredQueue(q *v1alpha1.Queue, e *v1alpha1.QueueEffective, clusterID strin
 	setInt(&desired.MaxInFlight, q.Spec.MaxInFlight)
 	setInt(&desired.MaxBacklog, q.Spec.MaxBacklog)
 	setDuration(&desired.Lease, q.Spec.Lease)
+	setDuration(&desired.JobTimeout, q.Spec.JobTimeout)
 	desired.Retry = desiredRetry(e.Retry, desired.Retry)
 	if deadLetter := e.DeadLetter; deadLetter != nil {
 		desired.DeadLetter.Enabled = isEnabled(deadLetter)

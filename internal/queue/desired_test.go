@@ -54,10 +54,11 @@ func TestDesiredQueue(t *testing.T) {
 		"limits": {
 			queue: func(q *v1alpha1.Queue) {
 				q.Spec.MaxInFlight, q.Spec.MaxBacklog, q.Spec.Lease = new(int32(5)), new(int64(9)), durationOf(time.Minute)
+				q.Spec.JobTimeout = durationOf(2 * time.Minute)
 				q.Spec.Retention = &v1alpha1.Retention{MaxAge: *durationOf(time.Hour)}
 			},
 			want: func(w *broker.QueueConfig) {
-				w.MaxInFlight, w.MaxBacklog, w.Lease, w.MaxAge = 5, 9, time.Minute, time.Hour
+				w.MaxInFlight, w.MaxBacklog, w.Lease, w.JobTimeout, w.MaxAge = 5, 9, time.Minute, 2*time.Minute, time.Hour
 			},
 		},
 		"a rate limit without per and burst": {

@@ -136,6 +136,7 @@ func policyFullyEnforced(enforcement map[string]v1alpha1.Enforcement, result *br
 func fieldsInUse(q *v1alpha1.Queue, e *v1alpha1.QueueEffective) map[broker.QueueField]bool {
 	return map[broker.QueueField]bool{
 		broker.FieldLease:       true,
+		broker.FieldJobTimeout:  q.Spec.JobTimeout != nil,
 		broker.FieldRetry:       true,
 		broker.FieldDeadLetter:  isEnabled(e.DeadLetter),
 		broker.FieldPriorities:  len(q.Spec.Priorities) > 1,

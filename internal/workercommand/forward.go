@@ -50,12 +50,13 @@ const (
 // forwarder sends jobs to an HTTP server.
 type forwarder struct {
 	target string
-	client *http.Client
+	// timeout of jobs whose queue has none.
+	timeout time.Duration
+	client  *http.Client
 }
 
 func newForwarder(target *url.URL, timeout time.Duration) *forwarder {
-	return &forwarder{target: target.String(), client: &http.Client{
-		Timeout: timeout,
+	return &forwarder{target: target.String(), timeout: timeout, client: &http.Client{
 		Transport: &http.Transport{
 			// Proxy is not set, because the server usually runs in the same Pod.
 			DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
@@ -69,6 +70,11 @@ func newForwarder(target *url.URL, timeout time.Duration) *forwarder {
 }
 
 func (f *forwarder) handle(ctx context.Context, job *worker.Job) error {
+	if _, limited := ctx.Deadline(); !limited {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, f.timeout)
+		defer cancel()
+	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, f.target, bytes.NewReader(job.Payload))
 	if err != nil {
 		return err

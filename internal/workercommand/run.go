@@ -65,7 +65,7 @@ func parseArguments(args []string, output io.Writer) (*commandOptions, error) {
 	f := flag.NewFlagSet("yardmaster worker", flag.ContinueOnError)
 	f.SetOutput(output)
 	f.StringVar(&forwardURL, "forward", "", "URL to which each job is sent as a POST request.")
-	f.DurationVar(&c.forwardTimeout, "forward-timeout", defaultForwardTimeout, "Time limit for a response to a forwarded job.")
+	f.DurationVar(&c.forwardTimeout, "forward-timeout", defaultForwardTimeout, "Time limit for a response to a forwarded job, unless the job has a timeout.")
 	f.BoolVar(&isExec, "exec", false, "Run the command after -- for each job, with the payload on standard input.")
 	f.DurationVar(&c.execTimeout, "exec-timeout", 0, "Time limit for the command. 0 means no limit.")
 	f.StringVar(&c.options.ConfigFile, "config-file", c.options.ConfigFile, "Configuration file, YAML or JSON. It is reloaded when it changes.")

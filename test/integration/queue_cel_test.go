@@ -177,6 +177,14 @@ func TestQueueRules(t *testing.T) {
 			spec: `{lease: 61m}`,
 			want: `spec.lease: Invalid value: "61m": lease must be a duration from 5s to 1h`,
 		},
+		"a jobTimeout below 1s": {
+			spec: `{jobTimeout: 500ms}`,
+			want: `spec.jobTimeout: Invalid value: "500ms": jobTimeout must be a duration from 1s to 24h`,
+		},
+		"a jobTimeout above 24h": {
+			spec: `{jobTimeout: 25h}`,
+			want: `spec.jobTimeout: Invalid value: "25h": jobTimeout must be a duration from 1s to 24h`,
+		},
 		"a lease that is not a duration": {
 			spec: `{lease: 5 minutes}`,
 			want: `spec.lease: Invalid value: "5 minutes": lease must be a duration from 5s to 1h`,

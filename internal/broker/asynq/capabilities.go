@@ -17,7 +17,8 @@ const (
 // Capabilities implements broker.Engine.
 func (*Engine) Capabilities() broker.Capabilities {
 	return broker.Capabilities{
-		broker.FieldLease: {By: broker.NotEnforced, Message: fmt.Sprintf("a lease in asynq is always %s", leaseDuration)},
+		broker.FieldLease:      {By: broker.NotEnforced, Message: fmt.Sprintf("a lease in asynq is always %s", leaseDuration)},
+		broker.FieldJobTimeout: {By: broker.EnforcedByWorker, Message: "a task also has the timeout and deadline that its producer sets"},
 		broker.FieldRetry: {
 			By: broker.EnforcedByWorker, Message: "a task has at most the attempts that its producer allows with MaxRetry",
 		},

@@ -101,10 +101,9 @@ func (a *archivedTasks) forEachDeadLetter(ctx context.Context, after uint64, lim
 
 // Headers of a dead letter that was moved: the archive has no fields for them.
 const (
-	headerPrefix   = "Yardmaster-"
-	headerError    = headerPrefix + "Error"
-	headerAttempts = headerPrefix + "Attempts"
-	headerOrigin   = headerPrefix + "Origin"
+	headerError    = broker.HeaderPrefix + "Error"
+	headerAttempts = broker.HeaderPrefix + "Attempts"
+	headerOrigin   = broker.HeaderPrefix + "Origin"
 	// headerType is the task's type, beside the headers that its producer gave it.
 	headerType = "Asynq-Type"
 )
@@ -133,7 +132,7 @@ func messageHeaders(kind string, headers map[string]string) map[string][]string 
 func producerHeaders(headers map[string]string) map[string]string {
 	own := map[string]string{}
 	for name, value := range headers {
-		if !strings.HasPrefix(name, headerPrefix) {
+		if broker.IsProducerHeader(name) {
 			own[name] = value
 		}
 	}

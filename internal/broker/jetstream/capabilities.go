@@ -8,6 +8,7 @@ import (
 func (e *Engine) Capabilities() broker.Capabilities {
 	c := broker.Capabilities{
 		broker.FieldLease:       {By: broker.EnforcedByBroker},
+		broker.FieldJobTimeout:  {By: broker.EnforcedByWorker},
 		broker.FieldRetry:       {By: broker.EnforcedByWorker},
 		broker.FieldMaxInFlight: {By: broker.EnforcedByBroker},
 		broker.FieldMaxBacklog:  {By: broker.EnforcedByBroker},

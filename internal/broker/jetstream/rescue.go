@@ -18,11 +18,10 @@ import (
 
 // Headers of a dead letter, in addition to those of its producer.
 const (
-	headerPrefix   = "Yardmaster-"
-	headerError    = headerPrefix + "Error"
-	headerAttempts = headerPrefix + "Attempts"
-	headerOrigin   = headerPrefix + "Origin"
-	headerSent     = headerPrefix + "Sent"
+	headerError    = broker.HeaderPrefix + "Error"
+	headerAttempts = broker.HeaderPrefix + "Attempts"
+	headerOrigin   = broker.HeaderPrefix + "Origin"
+	headerSent     = broker.HeaderPrefix + "Sent"
 )
 
 // serverHeaderPrefix is the prefix of headers with instructions for the server. On a copy,
@@ -39,15 +38,11 @@ func producerHeaders(headers nats.Header) nats.Header {
 	}
 	own := nats.Header{}
 	for name, values := range headers {
-		if !hasPrefixFold(name, serverHeaderPrefix) && !hasPrefixFold(name, headerPrefix) {
+		if !broker.HasPrefixFold(name, serverHeaderPrefix) && broker.IsProducerHeader(name) {
 			own[name] = values
 		}
 	}
 	return own
-}
-
-func hasPrefixFold(s, prefix string) bool {
-	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
 }
 
 // headerText makes text safe for a header: a line break would start another header.

@@ -95,7 +95,8 @@ func (qs *observedQueues) addToConfig(c *worker.Config, breaker *v1alpha1.Circui
 	for i := range qs.all {
 		config := &qs.all[i].config
 		q := worker.QueueConfig{
-			Name: config.Name, Weight: int(qs.all[i].weight), StrictPriority: config.StrictPriority, Lease: worker.Duration(config.Lease),
+			Name: config.Name, Weight: int(qs.all[i].weight), StrictPriority: config.StrictPriority,
+			Lease: worker.Duration(config.Lease), JobTimeout: worker.Duration(config.JobTimeout),
 			Retry: &worker.RetryPolicy{
 				MaxAttempts:       new(config.Retry.MaxAttempts),
 				InitialDelay:      new(worker.Duration(config.Retry.InitialDelay)),

@@ -6,15 +6,15 @@ import "time"
 // then fail before the lease is lost.
 const extensionDivisor = 3
 
-// LeasesToExtend returns the messages whose lease has to be extended now. Call LeaseExtended
-// for each of them.
+// LeasesToExtend returns the messages whose lease has to be extended now, except those of jobs that exceeded their
+// time. Call LeaseExtended for each of them.
 func (s *Scheduler) LeasesToExtend() []*LeasedMessage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
 	var due []*LeasedMessage
 	for m := range s.leased {
-		if !m.isExtending && m.leaseAge(now) >= m.QueueConfig().Lease/extensionDivisor {
+		if !m.isExtending && !m.isOverdue(now) && m.leaseAge(now) >= m.QueueConfig().Lease/extensionDivisor {
 			m.isExtending = true
 			due = append(due, m)
 		}
@@ -31,6 +31,14 @@ func (s *Scheduler) LeaseExtended(m *LeasedMessage, sentAt time.Time, succeeded 
 	if succeeded {
 		m.extendedAt.Store(&sentAt)
 	}
+}
+
+// StopExtendingAt ends the extension of the lease at the given time, so that the message goes to another worker.
+func (m *LeasedMessage) StopExtendingAt(deadline time.Time) { m.deadline.Store(&deadline) }
+
+func (m *LeasedMessage) isOverdue(now time.Time) bool {
+	deadline := m.deadline.Load()
+	return deadline != nil && !now.Before(*deadline)
 }
 
 // IsLeaseLost reports whether the lease had expired at the given time. The broker may have

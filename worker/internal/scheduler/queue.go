@@ -120,7 +120,9 @@ type LeasedMessage struct {
 	// extendedAt is when the lease was last extended; nil if it was not.
 	extendedAt  atomic.Pointer[time.Time]
 	isExtending bool
-	ticket      breaker.Ticket
+	// deadline is when the lease is no longer extended; nil if its extension has no end.
+	deadline atomic.Pointer[time.Time]
+	ticket   breaker.Ticket
 }
 
 // QueueConfig returns the configuration of the message's queue.

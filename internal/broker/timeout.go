@@ -1,0 +1,44 @@
+package broker
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+const (
+	// HeaderPrefix is the prefix of headers that describe a message. Producers cannot set them, except for
+	// TimeoutHeader.
+	HeaderPrefix = "Yardmaster-"
+	// TimeoutHeader replaces JobTimeout for one message: a duration such as 90s.
+	TimeoutHeader = HeaderPrefix + "Timeout"
+)
+
+// IsProducerHeader reports whether a producer may set a header, in any spelling.
+func IsProducerHeader(name string) bool {
+	return !HasPrefixFold(name, HeaderPrefix) || strings.EqualFold(name, TimeoutHeader)
+}
+
+// HasPrefixFold is strings.HasPrefix in any spelling.
+func HasPrefixFold(s, prefix string) bool {
+	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
+}
+
+// TimeoutOf returns the time that a handler has for a message: that of its header, or else of its queue. 0 means
+// no limit. It returns an error if the header is invalid.
+func (q *QueueConfig) TimeoutOf(headers map[string][]string) (time.Duration, error) {
+	for name, values := range headers {
+		if !strings.EqualFold(name, TimeoutHeader) || len(values) == 0 {
+			continue
+		}
+		timeout, err := time.ParseDuration(values[0])
+		if err != nil || !isJobTimeout(timeout) {
+			return 0, fmt.Errorf("the header %s is %.32q, must be a duration from %s to %s, such as 90s",
+				TimeoutHeader, values[0], MinJobTimeout, MaxJobTimeout)
+		}
+		return timeout, nil
+	}
+	return q.JobTimeout, nil
+}
+
+func isJobTimeout(d time.Duration) bool { return d >= MinJobTimeout && d <= MaxJobTimeout }

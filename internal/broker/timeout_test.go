@@ -1,0 +1,38 @@
+package broker
+
+import (
+	"testing"
+	"time"
+)
+
+func TestTimeoutHeaderIsTheOnlyOneOfItsPrefixThatProducersSet(t *testing.T) {
+	for name, want := range map[string]bool{
+		"Tenant": true, "Yardmaster-Timeout": true, "yardmaster-timeout": true,
+		"Yardmaster-Error": false, "YARDMASTER-ERROR": false, "Yardmaster-": false, "Yardmaster-Timeout-": false,
+	} {
+		if got := IsProducerHeader(name); got != want {
+			t.Errorf("IsProducerHeader(%q) = %t, want %t", name, got, want)
+		}
+	}
+}
+
+func TestTimeoutOfAMessageIsThatOfItsHeaderElseOfItsQueue(t *testing.T) {
+	q := QueueConfig{JobTimeout: time.Minute}
+	for title, test := range map[string]struct {
+		headers map[string][]string
+		want    time.Duration
+		isError bool
+	}{
+		"no headers":             {nil, time.Minute, false},
+		"a header without value": {map[string][]string{TimeoutHeader: {}}, time.Minute, false},
+		"a header":               {map[string][]string{TimeoutHeader: {"90s"}}, 90 * time.Second, false},
+		"a number":               {map[string][]string{TimeoutHeader: {"90"}}, 0, true},
+		"more than a day":        {map[string][]string{TimeoutHeader: {"24h1s"}}, 0, true},
+	} {
+		t.Run(title, func(t *testing.T) {
+			if got, err := q.TimeoutOf(test.headers); got != test.want || (err != nil) != test.isError {
+				t.Errorf("timeout %s and error %v, want %s", got, err, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,42 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/yardmaster/yardmaster/worker/internal/scheduler"
+)
+
+// errJobTimeout is the cause of the end of a handler's context.
+var errJobTimeout = errors.New("the job exceeded its timeout")
+
+// timeoutGracePeriod is the time that a handler has to return after its context has ended. After that the job is
+// overdue: its lease expires, and the broker delivers it again, whatever its handler does.
+const timeoutGracePeriod = 5 * time.Second
+
+// callWithTimeout calls the handler with a context that ends after the timeout, if it is not 0.
+func (w *Worker) callWithTimeout(m *scheduler.LeasedMessage, job *Job, timeout time.Duration) error {
+	if timeout == 0 {
+		return w.callHandler(w.handlerContext, job)
+	}
+	m.StopExtendingAt(w.now().Add(timeout + timeoutGracePeriod))
+	overdue := time.AfterFunc(timeout+timeoutGracePeriod, func() {
+		w.overdue.Add(1)
+		w.log.Error("A handler ignores the end of its context; the job is delivered again", "queue", job.Queue, "job", job.ID, "timeout", timeout)
+	})
+	defer func() {
+		if !overdue.Stop() {
+			w.overdue.Add(-1)
+		}
+	}()
+	ctx, cancel := context.WithTimeoutCause(w.handlerContext, timeout, errJobTimeout)
+	defer cancel()
+	err := w.callHandler(ctx, job)
+	if err == nil || !errors.Is(context.Cause(ctx), errJobTimeout) {
+		return err
+	}
+	w.metrics.timeouts.Inc()
+	return fmt.Errorf("%w of %s: %w", errJobTimeout, timeout, err)
+}

@@ -1,0 +1,143 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+)
+
+// withTimeout sets the shortest timeout, and retries fast.
+func withTimeout(c *Config) {
+	withFastRetries(c)
+	c.Queues[0].JobTimeout = Duration(broker.MinJobTimeout)
+}
+
+// sendWithTimeout sends a job whose header replaces the timeout of the queue.
+func (env *testEnv) sendWithTimeout(header, timeout string) {
+	env.t.Helper()
+	message := &nats.Msg{Subject: "yardmaster.orders.ready.default", Data: []byte("x"), Header: nats.Header{header: {timeout}}}
+	if _, err := env.js.PublishMsg(env.t.Context(), message); err != nil {
+		env.t.Fatal(err)
+	}
+}
+
+// waitForContext returns when the context ends.
+func waitForContext(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestAJobThatExceedsItsTimeoutIsRetried(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	env.send("default", "x")
+	attempts := 0
+	w := env.start(env.config(withTimeout), func(ctx context.Context, job *Job) error {
+		attempts = job.Attempt
+		return waitForContext(ctx)
+	})
+	eventually(t, "the job is a dead letter", env.isEmpty)
+	requireCleanShutdown(t, w)
+	letters, err := env.engine.DeadLetters("orders").List(t.Context(), 0, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if attempts != 3 || len(letters) != 1 || letters[0].Error != "the job exceeded its timeout of 1s: context deadline exceeded" {
+		t.Errorf("%d attempts, want 3, and dead letters %+v", attempts, letters)
+	}
+	if w.Stats().Failed != 3 || w.Stats().Overdue != 0 {
+		t.Errorf("stats %+v, want 3 failed jobs and none overdue", w.Stats())
+	}
+}
+
+func TestAMessageReplacesTheTimeoutOfItsQueue(t *testing.T) {
+	t.Parallel()
+	for title, row := range map[string]struct {
+		header, value    string
+		queue            Duration
+		wantMin, wantMax time.Duration
+	}{
+		"by a longer one":                   {broker.TimeoutHeader, "3s", Duration(time.Second), 2 * time.Second, 4 * time.Second},
+		"where the queue has none":          {broker.TimeoutHeader, "1s", 0, 0, 2 * time.Second},
+		"with another spelling of its name": {strings.ToLower(broker.TimeoutHeader), "1s", 0, 0, 2 * time.Second},
+	} {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			env := newTestEnv(t)
+			env.sendWithTimeout(row.header, row.value)
+			var left time.Duration
+			w := env.start(env.config(withTimeout, func(c *Config) { c.Queues[0].JobTimeout = row.queue }), func(ctx context.Context, _ *Job) error {
+				deadline, _ := ctx.Deadline()
+				left = time.Until(deadline)
+				return nil
+			})
+			eventually(t, "the job is done", env.isEmpty)
+			requireCleanShutdown(t, w)
+			if left < row.wantMin || left > row.wantMax {
+				t.Errorf("the handler had %s, want %s to %s", left, row.wantMin, row.wantMax)
+			}
+		})
+	}
+}
+
+func TestAMessageWithAnInvalidTimeoutBecomesADeadLetter(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	for _, invalid := range []string{"soon", "-1s", "1ms", "25h", ""} {
+		env.sendWithTimeout(broker.TimeoutHeader, invalid)
+	}
+	w := env.start(env.config(), func(context.Context, *Job) error { return errors.New("the handler was called") })
+	eventually(t, "the jobs are settled", env.isEmpty)
+	requireCleanShutdown(t, w)
+	letters, err := env.engine.DeadLetters("orders").List(t.Context(), 0, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(letters) != 5 || letters[0].Error != `the header Yardmaster-Timeout is "soon", must be a duration from 1s to 24h0m0s, such as 90s` {
+		t.Errorf("dead letters %+v", letters)
+	}
+}
+
+func TestTheJobOfAHandlerThatHangsGoesToAnotherWorker(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t, func(q *broker.QueueConfig) { q.Lease = broker.MinLease })
+	config := env.config(withTimeout, func(c *Config) {
+		c.Concurrency, c.Queues[0].Lease = 1, Duration(broker.MinLease)
+	})
+	hangs, ends := make(chan struct{}, 1), make(chan struct{})
+	hanging := env.start(config, func(context.Context, *Job) error {
+		hangs <- struct{}{}
+		<-ends
+		return nil
+	})
+	env.send("default", "x")
+	<-hangs
+	isAlive := func() bool {
+		response := httptest.NewRecorder()
+		hanging.AdminHandler().ServeHTTP(response, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/livez", http.NoBody))
+		return response.Code == http.StatusOK
+	}
+	if !isAlive() {
+		t.Error("the worker is not alive before the timeout")
+	}
+	var second jobLog
+	other := env.start(config, func(_ context.Context, job *Job) error {
+		second.add(job)
+		return nil
+	})
+	eventually(t, "the other worker does the job", func() bool { return second.count() == 1 && env.isEmpty() })
+	if isAlive() || hanging.Stats().Overdue != 1 {
+		t.Errorf("the worker is alive although all of its slots hang: %+v", hanging.Stats())
+	}
+	close(ends)
+	eventually(t, "the worker is alive again", isAlive)
+	requireCleanShutdown(t, hanging, other)
+}
