@@ -113,6 +113,10 @@ type WorkerPoolSpec struct {
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
+	// sidecar configures the operator's worker runtime in drain mode Sidecar.
+	// +optional
+	Sidecar *Sidecar `json:"sidecar,omitempty"`
+
 	// concurrency is the number of messages that one worker handles at the same time. Default 10.
 	// +optional
 	// +kubebuilder:default=10
@@ -306,6 +310,19 @@ type Fallback struct {
 	// +kubebuilder:default="60s"
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) <= duration('24h')",message="after must be a duration from 0s to 24h"
 	After *Duration `json:"after,omitempty"`
+}
+
+// Sidecar configures the container that sends messages to the worker, in drain mode Sidecar.
+type Sidecar struct {
+	// path of the URL that messages are sent to, on the first port of the worker container. Default /.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:Pattern=`^/[-A-Za-z0-9._~/]*$`
+	Path string `json:"path,omitempty"`
+
+	// resources of the container. Default: requests of 20m CPU and 32Mi memory, limits of 1 CPU and 256Mi.
+	// +optional
+	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 }
 
 // Drain configures how a worker finishes its messages before it stops.

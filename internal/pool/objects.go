@@ -149,8 +149,14 @@ func (b *workloadBuilder) buildWorkload() (workload core.Object, hash string) {
 }
 
 // templateHash identifies a revision. It covers the Pod template and the kind of workload, but
-// not the settings that workers read from their configuration file.
+// not the settings that workers read from their configuration file. It does not cover the image of the
+// sidecar either, so that an upgrade of the operator does not restart workers.
 func (b *workloadBuilder) templateHash(t *corev1.PodTemplateSpec) string {
+	if sidecar := sidecarOf(&t.Spec); sidecar != nil {
+		image := sidecar.Image
+		sidecar.Image = ""
+		defer func() { sidecar.Image = image }()
+	}
 	return HashJSON(struct {
 		Template *corev1.PodTemplateSpec
 		Workload v1alpha1.Workload

@@ -93,7 +93,9 @@ type QueueStats struct {
 type Revision struct {
 	Name, Hash     string
 	Version, Image string
-	Created        time.Time
+	// SidecarImage is the image of its sidecar; empty if it has none.
+	SidecarImage string
+	Created      time.Time
 	// Ordered is true for a StatefulSet, which removes the worker with the highest ordinal
 	// first.
 	Ordered bool

@@ -50,6 +50,7 @@ func newRevisionStates(observation *Observation, builder *workloadBuilder, now t
 		}}
 		byHash[hash] = updated
 	}
+	keepSidecarImage(workload, updated.SidecarImage)
 	// The other revisions get no history: a later rollout to one starts from the beginning.
 	updated.workload, updated.newHistory = workload, updated.History
 	for i := range observation.Workers {
@@ -61,6 +62,16 @@ func newRevisionStates(observation *Observation, builder *workloadBuilder, now t
 	return slices.SortedFunc(maps.Values(byHash), func(a, b *revisionState) int {
 		return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(a.Name, b.Name))
 	}), updated
+}
+
+// keepSidecarImage sets the image of the sidecar to that of the existing revision, if there is one.
+func keepSidecarImage(workload core.Object, existing string) {
+	if existing == "" {
+		return
+	}
+	if sidecar := sidecarOf(PodSpecOf(workload)); sidecar != nil {
+		sidecar.Image = existing
+	}
 }
 
 func (r *revisionState) addWorker(w *Worker) {

@@ -7,12 +7,15 @@ import (
 	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
 const (
@@ -119,15 +122,55 @@ func (b *workloadBuilder) buildSidecar(worker *corev1.Container) corev1.Containe
 	if len(worker.Ports) > 0 {
 		port = worker.Ports[0].ContainerPort
 	}
+	options := cmp.Or(b.pool.Spec.Sidecar, &v1alpha1.Sidecar{})
 	return corev1.Container{
 		Name:           SidecarContainer,
 		Image:          b.operator.Image,
-		Args:           []string{"worker", "--forward", fmt.Sprintf("http://127.0.0.1:%d", port)},
+		Args:           []string{"worker", "--forward", fmt.Sprintf("http://127.0.0.1:%d%s", port, options.Path)},
+		Resources:      *cmp.Or(options.Resources, defaultSidecarResources()),
 		RestartPolicy:  new(corev1.ContainerRestartPolicyAlways),
 		Ports:          []corev1.ContainerPort{{Name: adminPortName, ContainerPort: AdminPort, Protocol: corev1.ProtocolTCP}},
 		ReadinessProbe: &corev1.Probe{ProbeHandler: httpGetAction("/readyz"), PeriodSeconds: 2},
 		LivenessProbe:  &corev1.Probe{ProbeHandler: httpGetAction("/livez"), PeriodSeconds: 10, FailureThreshold: 6},
 	}
+}
+
+// defaultSidecarResources satisfy a ResourceQuota, which may require requests and limits of each container.
+// The limit of memory is enough for the largest number of prefetched messages with 64 KiB each.
+func defaultSidecarResources() *corev1.ResourceRequirements {
+	return &corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("20m"), corev1.ResourceMemory: resource.MustParse("32Mi")},
+		Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("256Mi")},
+	}
+}
+
+// sidecarOf returns the sidecar of a Pod; nil if it has none.
+func sidecarOf(pod *corev1.PodSpec) *corev1.Container {
+	for i := range pod.InitContainers {
+		if pod.InitContainers[i].Name == SidecarContainer {
+			return &pod.InitContainers[i]
+		}
+	}
+	return nil
+}
+
+// SidecarImage returns the image of the sidecar of a revision's Pods; empty if they have none.
+func SidecarImage(pod *corev1.PodSpec) string {
+	if sidecar := sidecarOf(pod); sidecar != nil {
+		return sidecar.Image
+	}
+	return ""
+}
+
+// PodSpecOf returns the Pod of a Deployment or StatefulSet.
+func PodSpecOf(workload core.Object) *corev1.PodSpec {
+	switch w := workload.(type) {
+	case *appsv1.Deployment:
+		return &w.Spec.Template.Spec
+	case *appsv1.StatefulSet:
+		return &w.Spec.Template.Spec
+	}
+	return &corev1.PodSpec{}
 }
 
 // addAdminPort declares the port at which a PodMonitor scrapes the worker's metrics.

@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -109,6 +111,42 @@ func TestSidecarConsumesMessagesForTheWorker(t *testing.T) {
 	worker := pod.Containers[0]
 	if len(worker.Env)+len(worker.VolumeMounts) > 0 || worker.Lifecycle.PreStop == nil {
 		t.Errorf("worker %+v", worker)
+	}
+}
+
+func TestSidecarHasThePathAndResourcesOfThePool(t *testing.T) {
+	s := newTestPool(1)
+	s.Operator.Image = "yardmaster:1"
+	s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSidecar}
+	sidecar := builtDeployment(t, s).Spec.Template.Spec.InitContainers[0]
+	for _, list := range []corev1.ResourceList{sidecar.Resources.Requests, sidecar.Resources.Limits} {
+		if list.Cpu().IsZero() || list.Memory().IsZero() {
+			t.Errorf("a ResourceQuota can refuse the sidecar, because it has the resources %+v", sidecar.Resources)
+		}
+	}
+	own := &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}}
+	s.Pool.Spec.Sidecar = &v1alpha1.Sidecar{Path: "/jobs", Resources: own}
+	sidecar = builtDeployment(t, s).Spec.Template.Spec.InitContainers[0]
+	if sidecar.Args[2] != "http://127.0.0.1:8080/jobs" || !equality.Semantic.DeepEqual(*own, sidecar.Resources) {
+		t.Errorf("sidecar with arguments %q and resources %+v", sidecar.Args, sidecar.Resources)
+	}
+}
+
+func TestAnUpgradeOfTheOperatorRestartsNoWorkersWithASidecar(t *testing.T) {
+	s := newTestPool(1)
+	s.Operator.Image = "yardmaster:1"
+	s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSidecar}
+	before := newEvaluation(s.Observation).updated
+	s.Revisions = []Revision{{Name: before.Name, Hash: before.Hash, SidecarImage: SidecarImage(PodSpecOf(before.workload))}}
+	s.Operator.Image = "yardmaster:2"
+	after := newEvaluation(s.Observation)
+	if diff := cmp.Diff(before.workload, after.updated.workload); diff != "" || len(after.revisions) != 1 {
+		t.Errorf("%d revisions, and the workload changes (-before, +after):\n%s", len(after.revisions), diff)
+	}
+	s.Pool.Spec.Version = "2"
+	next := newEvaluation(s.Observation).updated
+	if image := SidecarImage(PodSpecOf(next.workload)); next.Hash == before.Hash || image != "yardmaster:2" {
+		t.Errorf("a new revision has the sidecar %s", image)
 	}
 }
 
