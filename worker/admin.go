@@ -23,7 +23,7 @@ const (
 // AdminHandler returns the handler of the admin API. It serves:
 //
 //	GET  /livez    200, or 503 if every running job is overdue, so that only a restart helps
-//	GET  /readyz   200 while the worker takes jobs, else 503
+//	GET  /readyz   200 while the worker takes jobs from all of its queues, else 503
 //	POST /drain    drains the worker; 202
 //	POST /resume   makes a drained worker take jobs again; 200, or 409 if it is shutting down
 //	GET  /prestop  drains the worker and ends its process; 200 once it is drained, or 503 at
@@ -43,7 +43,7 @@ func (w *Worker) AdminHandler() http.Handler {
 	})
 	mux.HandleFunc("GET /readyz", func(response http.ResponseWriter, _ *http.Request) {
 		status := http.StatusOK
-		if s := w.Stats(); !s.Connected || s.State != StateRunning {
+		if s := w.Stats(); !s.Attached || s.State != StateRunning {
 			status = http.StatusServiceUnavailable
 		}
 		w.writeStats(response, status)

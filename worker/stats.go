@@ -25,6 +25,8 @@ type Stats struct {
 	State State `json:"state"`
 	// Connected is true once the worker has connected to the broker.
 	Connected bool `json:"connected"`
+	// Attached is true once the worker is connected and takes messages from each of its queues.
+	Attached bool `json:"attached"`
 	// InFlight is the number of running jobs, and Capacity its maximum.
 	InFlight int `json:"inFlight"`
 	Capacity int `json:"capacity"`
@@ -76,8 +78,19 @@ func (w *Worker) Stats() Stats {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	stats.Connected, stats.Capacity = w.engine != nil, w.settings.concurrency
+	stats.Connected, stats.Capacity, stats.Attached = w.engine != nil, w.settings.concurrency, w.isAttached()
 	return stats
+}
+
+// isAttached reports whether each queue was found on the broker and subscribed to. It requires the
+// lock.
+func (w *Worker) isAttached() bool {
+	for i := range w.settings.queues {
+		if q := w.queues[w.settings.queues[i].Name]; q == nil || q.scheduled == nil {
+			return false
+		}
+	}
+	return w.engine != nil && len(w.settings.queues) > 0
 }
 
 func workerState(snapshot *scheduler.Snapshot) State {

@@ -56,7 +56,7 @@ func TestStatsCountSucceededAndFailedAttempts(t *testing.T) {
 				}
 				return *got.Succeeded+*got.Failed == row.succeeded+row.failed && env.isEmpty()
 			})
-			want := &workerclient.Stats{State: string(StateRunning), InFlight: got.InFlight, Succeeded: &row.succeeded, Failed: &row.failed}
+			want := &workerclient.Stats{State: string(StateRunning), Attached: new(true), Queues: make([]struct{}, 1), InFlight: got.InFlight, Succeeded: &row.succeeded, Failed: &row.failed}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("stats (-want +got):\n%s", diff)
 			}

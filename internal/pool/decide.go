@@ -55,6 +55,8 @@ type evaluation struct {
 	// replicaLimit is the upper bound that Policies and the spec set.
 	replicaLimit    int32
 	rolloutComplete bool
+	// comparison of the failures of the updated revision with those of the others.
+	comparison comparison
 }
 
 func newEvaluation(observation Observation) *evaluation {

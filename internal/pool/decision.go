@@ -16,6 +16,8 @@ type Decision struct {
 	StatusDeferrable bool
 	// Memory for the next scaling decision.
 	Memory scaling.Memory
+	// Rollout is the memory of the rollout for the next decision.
+	Rollout RolloutMemory
 	// KeepFinalizer is true until all workers of a deleted pool have stopped. Adding the
 	// finalizer comes before all other actions, removing it comes last.
 	KeepFinalizer bool

@@ -39,6 +39,8 @@ type Observation struct {
 	Limits QueueLimits
 	// Memory that the last scaling decision returned.
 	Memory scaling.Memory
+	// Rollout is the memory of the rollout that the last decision returned.
+	Rollout RolloutMemory
 	// Now is the time of the decision.
 	Now time.Time
 }
@@ -133,11 +135,17 @@ type Worker struct {
 	Stats *WorkerStats
 }
 
-// IsReady reports whether the worker's readiness probe succeeds.
-func (w *Worker) IsReady() bool { return !w.ReadySince.IsZero() }
+// IsReady reports whether the worker's readiness probe succeeds, and the worker does not report that
+// it is not attached to its queues.
+func (w *Worker) IsReady() bool {
+	return !w.ReadySince.IsZero() && (w.Stats == nil || w.Stats.Attached == nil || *w.Stats.Attached)
+}
 
 // WorkerStats are the stats that a worker reports.
 type WorkerStats struct {
+	// Attached is true if the worker takes messages from each queue of the pool; nil if it does not
+	// report that.
+	Attached *bool
 	// Draining is true once the worker takes no more messages.
 	Draining bool
 	// Drained is true once it also has none in flight.

@@ -3,7 +3,6 @@ package pool
 import (
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -18,18 +17,18 @@ const (
 	defaultProgressDeadline = 30 * time.Minute
 )
 
-// minProvenIdleTime is how long the first worker of a new revision must be ready without
-// messages before it counts as proven.
-const minProvenIdleTime = 30 * time.Second
-
 // planRollout decides how many workers of each revision should take messages.
 func (e *evaluation) planRollout() {
+	e.observeRollout()
 	history := &e.updated.newHistory
-	switch proven := e.updated.provenWorkers(e.now); {
+	switch proven := e.provenWorkers(); {
 	case e.status.CurrentRevision == e.updated.Name: // a rollback to a revision that served before needs no proof
 		history.ProvenWorkers = max(1, history.ProvenWorkers)
 	case proven > history.ProvenWorkers:
 		history.ProvenWorkers, history.LastProgress = proven, e.now
+	}
+	if history.FailureMessage == "" {
+		history.FailureMessage = e.findFailure()
 	}
 	stable := stableRevision(e.revisions, e.updated, e.status.CurrentRevision)
 	switch {
@@ -62,19 +61,6 @@ func stableRevision(revisions []*revisionState, updated *revisionState, current 
 	return found
 }
 
-// provenWorkers counts the workers of the updated revision that have proven to work. A worker
-// must be ready. As long as no worker is proven, one of them must also have handled a message,
-// or have been idle for a while.
-func (r *revisionState) provenWorkers(now time.Time) int32 {
-	revisionWorks := r.newHistory.ProvenWorkers > 0 || slices.ContainsFunc(r.workers, func(w *workerState) bool {
-		return w.Stats != nil && w.Stats.Succeeded != nil && *w.Stats.Succeeded > 0
-	})
-	return r.countWorkers(func(w *workerState) bool {
-		idle := w.Stats == nil || w.Stats.InFlight == 0
-		return w.isServing() && w.IsReady() && (revisionWorks || idle && now.Sub(w.ReadySince) >= minProvenIdleTime)
-	})
-}
-
 // isFullyReplaced reports whether the updated revision is proven and has replaced all others.
 // Strategy Recreate needs no proof, as the old revision has no workers to return to.
 func (e *evaluation) isFullyReplaced() bool {
@@ -85,7 +71,7 @@ func (e *evaluation) isFullyReplaced() bool {
 		}
 	}
 	history := &e.updated.newHistory
-	return recreate || history.ProvenWorkers > 0 && history.FailureMessage == "" && e.updated.provenWorkers(e.now) >= e.desired
+	return recreate || history.ProvenWorkers > 0 && history.FailureMessage == "" && e.provenWorkers() >= e.desired
 }
 
 // stalledProgress returns the problem of a rollout that exceeded its progress deadline; nil if it
@@ -106,7 +92,7 @@ func (e *evaluation) stalledProgress() *core.Problem {
 }
 
 func (e *evaluation) progressMessage() string {
-	text := fmt.Sprintf("revision %s: %d of %d workers have proven to work", e.updated.Name, e.updated.provenWorkers(e.now), e.desired)
+	text := fmt.Sprintf("revision %s: %d of %d workers have proven to work", e.updated.Name, e.provenWorkers(), e.desired)
 	if e.rollout.Strategy == v1alpha1.RolloutCanary && e.updated.newHistory.CanaryStep < len(e.rollout.Steps) {
 		text += fmt.Sprintf(", step %d of %d", e.updated.newHistory.CanaryStep+1, len(e.rollout.Steps))
 	}
@@ -150,7 +136,7 @@ func (e *evaluation) replaceWorkers(stable *revisionState, target int32) {
 	room -= max(0, updated-serving-undrainable)
 
 	old := sumOf(e.revisions, (*revisionState).servingWorkers) - serving
-	sufficient := max(e.desired-target, e.desired-maxUnavailable-min(e.updated.provenWorkers(e.now), target))
+	sufficient := max(e.desired-target, e.desired-maxUnavailable-min(e.provenWorkers(), target))
 	minimum := e.desired - target
 	if !proven {
 		minimum = sufficient

@@ -32,7 +32,14 @@ func TestRollingAndRecreate(t *testing.T) {
 		"a proven worker replaces an old one":                    {rollingPool(4, 1), want{4, 1, 1}},
 		"an unready worker replaces none":                        {rollingPool(4, 1).changeWorker("worker:2-0", func(w *Worker) { w.ReadySince = time.Time{} }), want{4, 1, 0}},
 		"a worker without success replaces none":                 {rollingPool(4, 1).changeWorker("worker:2-0", readyWithoutSuccess(time.Second)), want{4, 1, 0}},
-		"a worker that is idle for 30 s is proven":               {rollingPool(4, 1).changeWorker("worker:2-0", readyWithoutSuccess(30*time.Second)), want{4, 1, 1}},
+		"a worker that is idle for 30 s is proven":               {rollingPool(4, 1).changeWorker("worker:2-0", readyWithoutSuccess(30*time.Second)).withEmptyQueues(30 * time.Second), want{4, 1, 1}},
+		"one that is idle while messages wait is not":            {withBacklog(rollingPool(4, 1).changeWorker("worker:2-0", readyWithoutSuccess(time.Hour)).withEmptyQueues(time.Hour)), want{4, 1, 0}},
+		"one that is idle since messages waited is not":          {rollingPool(4, 1).changeWorker("worker:2-0", readyWithoutSuccess(time.Hour)).withEmptyQueues(29 * time.Second), want{4, 1, 0}},
+		"one that reports nothing is not":                        {rollingPool(4, 1).changeWorker("worker:2-0", reportNothing).withEmptyQueues(time.Hour), want{4, 1, 0}},
+		"in drain mode Signal, 30 s without a report suffice":    {signalPool(4, 1).changeWorker("worker:2-0", reportNothing), want{4, 1, 1}},
+		"one that is not attached to its queues is not":          {rollingPool(4, 1).changeWorker("worker:2-0", detached).withEmptyQueues(time.Hour), want{4, 1, 0}},
+		"one that only fails is not":                             {rollingPool(4, 1).changeWorker("worker:2-0", countOutcomes(0, 3)).withEmptyQueues(time.Hour), want{4, 1, 0}},
+		"one that counts nothing is, with a message in flight":   {rollingPool(4, 1).changeWorker("worker:2-0", countNothing).withInFlight("worker:2-0", 1), want{4, 1, 1}},
 		"the next worker is created after an old one stopped":    {rollingPool(3, 1), want{3, 2, 0}},
 		"the last old worker stops when all are replaced":        {rollingPool(1, 4), want{1, 4, 1}},
 		"the old revision scales up until the new one is proven": {rollingPool(4, 1).changeWorker("worker:2-0", readyWithoutSuccess(time.Second)).withReplicas(6), want{6, 2, 0}},
@@ -68,6 +75,30 @@ func readyWithoutSuccess(ago time.Duration) func(w *Worker) {
 		w.Stats.Succeeded = new(int64(0))
 	}
 }
+
+// withEmptyQueues sets since when nothing has waited in the queues.
+func (s *testPool) withEmptyQueues(ago time.Duration) *testPool {
+	s.Rollout.Revision, s.Rollout.QueueEmptySince = s.Revisions[len(s.Revisions)-1].Name, testTime.Add(-ago)
+	return s
+}
+
+func withBacklog(s *testPool) *testPool {
+	s.Stats.Backlog = 1
+	return s
+}
+
+// signalPool is a rollingPool with drain mode Signal.
+func signalPool(old, updated int) *testPool {
+	s := newTestPool(4)
+	s.Pool.Spec.Drain, s.Pool.Spec.Rollout = &v1alpha1.Drain{Mode: v1alpha1.DrainSignal}, &v1alpha1.Rollout{}
+	return s.withCurrentRevision(old).withImage("worker:2").withRevision(updated)
+}
+
+func reportNothing(w *Worker) { w.Stats = nil }
+
+func detached(w *Worker) { w.Stats = &WorkerStats{Attached: new(false), Succeeded: new(int64(1))} }
+
+func countNothing(w *Worker) { w.Stats = &WorkerStats{} }
 
 func failImagePull(w *Worker) {
 	w.Running, w.ReadySince, w.Stats, w.WaitingReason = false, time.Time{}, nil, "ImagePullBackOff"
@@ -149,13 +180,16 @@ func canaryPool(old, updated int, past History) *testPool {
 	}
 	s.withRevision(updated)
 	s.Revisions[1].History = past
-	return s
+	s.Rollout = RolloutMemory{Revision: s.Revisions[1].Name, Start: testTime.Add(-2 * time.Hour)} // before all workers
+	return s.changeWorker("worker:1-0", countOutcomes(100, 0))
+}
+
+// countOutcomes returns a change to a worker that has handled this many messages.
+func countOutcomes(succeeded, failed int64) func(w *Worker) {
+	return func(w *Worker) { w.Stats.Succeeded, w.Stats.Failed = &succeeded, &failed }
 }
 
 func TestCanarySteps(t *testing.T) {
-	counts := func(succeeded, failed int64) func(w *Worker) {
-		return func(w *Worker) { w.Stats.Succeeded, w.Stats.Failed = &succeeded, &failed }
-	}
 	type want struct {
 		old, updated int32
 		history      History
@@ -177,12 +211,12 @@ func TestCanarySteps(t *testing.T) {
 			want{5, 5, History{CanaryStep: 1, ProvenWorkers: 5, LastProgress: reached, StepReached: reached}},
 		},
 		"all workers are replaced after the last step": {
-			canaryPool(5, 5, History{CanaryStep: 1, ProvenWorkers: 5, LastProgress: reached, StepReached: reached}).changeWorker("worker:2-0", counts(20, 0)),
+			canaryPool(5, 5, History{CanaryStep: 1, ProvenWorkers: 5, LastProgress: reached, StepReached: reached}).changeWorker("worker:2-0", countOutcomes(20, 0)),
 			want{5, 8, History{CanaryStep: 2, ProvenWorkers: 5, LastProgress: reached}},
 		},
 		"too many failures roll back": {
-			canaryPool(8, 2, History{ProvenWorkers: 2, LastProgress: reached}).changeWorker("worker:2-0", counts(15, 4)),
-			want{10, 2, History{ProvenWorkers: 2, LastProgress: reached, FailureMessage: "AnalysisFailed: 20.0 % of its 20 messages failed, compared to 0.0 % before"}},
+			canaryPool(8, 2, History{ProvenWorkers: 2, LastProgress: reached}).changeWorker("worker:2-0", countOutcomes(15, 4)),
+			want{10, 2, History{ProvenWorkers: 2, LastProgress: reached, FailureMessage: "AnalysisFailed: 20.0 % of its 20 messages failed, compared to 0.0 % of 107 before"}},
 		},
 	}
 	for title, test := range tests {
@@ -225,14 +259,13 @@ func TestFirstRevisionIsWrittenOnce(t *testing.T) {
 // The status is stored before the revision is written, which may fail. The failing worker may have
 // stopped in the meantime.
 func TestFailureOfACanaryPersistsBeforeItsRevisionIsWritten(t *testing.T) {
-	failing := func(w *Worker) { w.Stats.Succeeded, w.Stats.Failed = new(int64(15)), new(int64(4)) }
-	s := canaryPool(8, 2, History{ProvenWorkers: 2}).changeWorker("worker:2-0", failing)
+	s := canaryPool(8, 2, History{ProvenWorkers: 2}).changeWorker("worker:2-0", countOutcomes(15, 4))
 	first := Decide(s.Observation)
 	if !hasEvent(&first, v1alpha1.EventRolledBack) {
 		t.Fatalf("no rollback: %+v", first.Events)
 	}
 	s.Pool.Status = first.Status
-	s.changeWorker("worker:2-0", func(w *Worker) { w.Stats.Succeeded, w.Stats.Failed = new(int64(0)), new(int64(0)) })
+	s.changeWorker("worker:2-0", countOutcomes(0, 0)).Rollout = RolloutMemory{}
 	second := Decide(s.Observation)
 	if hasEvent(&second, v1alpha1.EventRolledBack) {
 		t.Error("the event is repeated")

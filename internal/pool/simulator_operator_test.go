@@ -27,7 +27,7 @@ func (w *simulator) reconcileOnce() Decision {
 func (w *simulator) observeCluster() Observation {
 	in := Observation{
 		Pool: w.pool.DeepCopy(), Now: w.now,
-		Memory: scaling.RestoreMemory(w.pool.Status.Scaling),
+		Memory: scaling.RestoreMemory(w.pool.Status.Scaling), Rollout: w.rolloutMemory,
 		Config: WorkerConfig{File: "x"},
 	}
 	in.Revisions = slices.Clone(w.cache.revisions)
@@ -119,6 +119,7 @@ func (w *simulator) maybeCrash() bool {
 	}
 	w.logf("operator crashes")
 	w.crashes++
+	w.rolloutMemory = RolloutMemory{}
 	return true
 }
 
@@ -127,7 +128,7 @@ func (w *simulator) executeDecision(in *Observation, plan *Decision) error {
 		return errInterrupted
 	}
 	w.pool = w.pool.DeepCopy()
-	w.pool.Status = plan.Status
+	w.pool.Status, w.rolloutMemory = plan.Status, plan.Rollout
 	for _, m := range plan.DrainStates {
 		if w.maybeCrash() || !w.writeDrainState(in, m) {
 			return errInterrupted

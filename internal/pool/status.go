@@ -67,10 +67,8 @@ func revisionStatuses(revisions []*revisionState) []v1alpha1.RevisionStatus {
 		if r.exists {
 			status.CreatedTime = new(metav1.NewTime(r.Created))
 		}
-		outcomes := messageOutcomes{}
-		outcomes.addRevision(r)
-		if outcomes.total() > 0 {
-			status.Succeeded, status.Failed = new(outcomes.succeeded), new(outcomes.failed)
+		if outcomes := r.reportedOutcomes(); outcomes.total() > 0 {
+			status.Succeeded, status.Failed = new(outcomes.Succeeded), new(outcomes.Failed)
 		}
 		statuses = append(statuses, status)
 	}

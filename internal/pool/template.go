@@ -61,6 +61,7 @@ func (b *workloadBuilder) buildTemplate() corev1.PodTemplateSpec {
 	}
 	if b.drain.Mode == v1alpha1.DrainHTTP {
 		addAdminPort(worker)
+		worker.ReadinessProbe = cmp.Or(worker.ReadinessProbe, readinessProbe())
 	}
 	b.addBrokerAccess(&t.Spec, consumer)
 	if b.drain.Mode != v1alpha1.DrainSignal {
@@ -130,7 +131,7 @@ func (b *workloadBuilder) buildSidecar(worker *corev1.Container) corev1.Containe
 		Resources:      *cmp.Or(options.Resources, defaultSidecarResources()),
 		RestartPolicy:  new(corev1.ContainerRestartPolicyAlways),
 		Ports:          []corev1.ContainerPort{{Name: adminPortName, ContainerPort: AdminPort, Protocol: corev1.ProtocolTCP}},
-		ReadinessProbe: &corev1.Probe{ProbeHandler: httpGetAction("/readyz"), PeriodSeconds: 2},
+		ReadinessProbe: readinessProbe(),
 		LivenessProbe:  &corev1.Probe{ProbeHandler: httpGetAction("/livez"), PeriodSeconds: 10, FailureThreshold: 6},
 	}
 }
@@ -171,6 +172,11 @@ func PodSpecOf(workload core.Object) *corev1.PodSpec {
 		return &w.Spec.Template.Spec
 	}
 	return &corev1.PodSpec{}
+}
+
+// readinessProbe succeeds while the worker is attached to all of its queues, and does not drain.
+func readinessProbe() *corev1.Probe {
+	return &corev1.Probe{ProbeHandler: httpGetAction("/readyz"), PeriodSeconds: 2}
 }
 
 // addAdminPort declares the port at which a PodMonitor scrapes the worker's metrics.

@@ -95,6 +95,36 @@ func TestPodOfAWorker(t *testing.T) {
 	}
 }
 
+func TestReadinessOfAWorkerRequiresThatItIsAttached(t *testing.T) {
+	own := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}}
+	for title, test := range map[string]struct {
+		mode v1alpha1.DrainMode
+		own  *corev1.Probe
+		want string // "", "/readyz" or "own"
+	}{
+		"mode HTTP":                                {v1alpha1.DrainHTTP, nil, "/readyz"},
+		"a probe of the user is kept":              {v1alpha1.DrainHTTP, own, "own"},
+		"in mode Sidecar, the sidecar is attached": {v1alpha1.DrainSidecar, nil, ""},
+		"in mode Signal, no admin API is needed":   {v1alpha1.DrainSignal, nil, ""},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newTestPool(1)
+			s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: test.mode}
+			s.Pool.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "worker", ReadinessProbe: test.own}}}}
+			got := ""
+			switch probe := builtDeployment(t, s).Spec.Template.Spec.Containers[0].ReadinessProbe; {
+			case probe != nil && probe.HTTPGet != nil:
+				got = probe.HTTPGet.Path
+			case probe != nil:
+				got = "own"
+			}
+			if got != test.want {
+				t.Errorf("readiness probe %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
 func TestSidecarConsumesMessagesForTheWorker(t *testing.T) {
 	s := newTestPool(1)
 	s.Operator.Image = "yardmaster:1"

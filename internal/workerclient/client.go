@@ -48,6 +48,11 @@ const (
 type Stats struct {
 	// State is Running, Draining, Drained, or a state that only the worker knows.
 	State string `json:"state"`
+	// Attached is true if the worker takes messages from each of its queues; nil if it does not
+	// report that.
+	Attached *bool `json:"attached,omitempty"`
+	// Queues that the worker takes messages from; nil if it does not report them.
+	Queues []struct{} `json:"queues,omitempty"`
 	// InFlight is the number of running jobs.
 	InFlight int64 `json:"inFlight"`
 	// Prefetched is the number of prefetched messages; 0 if the worker does not report it.
@@ -56,6 +61,15 @@ type Stats struct {
 	// worker does not report them.
 	Succeeded *int64 `json:"succeeded,omitempty"`
 	Failed    *int64 `json:"failed,omitempty"`
+}
+
+// IsAttached reports whether the worker takes messages from each of its queues; nil if that is
+// unknown. Workers with a runtime of an earlier version report only the queues that they found.
+func (s *Stats) IsAttached(queues int) *bool {
+	if s.Attached == nil && s.Queues != nil {
+		return new(len(s.Queues) >= queues)
+	}
+	return s.Attached
 }
 
 // IsDraining reports whether the worker takes no messages.

@@ -108,7 +108,7 @@ func TestStatsOfOtherPoolsAreIgnored(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(&Stats{State: "Running", InFlight: 1}, stats); diff != "" {
+	if diff := cmp.Diff(&Stats{State: "Running", InFlight: 1, Queues: make([]struct{}, 1)}, stats); diff != "" {
 		t.Errorf("stats (-want +got):\n%s", diff)
 	}
 }

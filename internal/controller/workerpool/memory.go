@@ -17,6 +17,8 @@ type poolMemory struct {
 	// scaling is the memory of the last decision. The status has it too, but is written less
 	// often.
 	scaling *scaling.Memory
+	// rollout is the memory of the last decision about a rollout.
+	rollout pool.RolloutMemory
 	// broker and queues that the pool consumes.
 	broker brokerconn.BrokerKey
 	queues []string

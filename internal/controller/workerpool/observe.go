@@ -42,6 +42,7 @@ func (r *Reconciler) observe(ctx context.Context, wp *v1alpha1.WorkerPool) (*obs
 			Pool:     wp.DeepCopy(),
 			Operator: pool.OperatorSettings{Image: r.options.Image, PodMonitors: r.podMonitors.Load()},
 			Memory:   r.scalingMemory(wp),
+			Rollout:  remembered.rollout,
 			Refusal:  remembered.refusal,
 		},
 		workloads: map[string]client.Object{}, pods: map[string]*corev1.Pod{},

@@ -151,7 +151,7 @@ func (r *Reconciler) readWorkers(ctx context.Context, observed *observation) map
 	// being asked in time.
 	for _, i := range rand.Perm(len(observed.Workers)) { //nolint:gosec // no secret depends on it
 		group.Go(func() error {
-			stats[i] = r.readWorkerStats(ctx, observed.pods[observed.Workers[i].Name])
+			stats[i] = r.readWorkerStats(ctx, observed.pods[observed.Workers[i].Name], len(observed.Pool.Spec.Queues))
 			return nil
 		})
 	}
@@ -165,7 +165,7 @@ func (r *Reconciler) readWorkers(ctx context.Context, observed *observation) map
 
 // readWorkerStats returns nil if the worker does not answer. That is no error: it may be
 // starting or stopping.
-func (r *Reconciler) readWorkerStats(ctx context.Context, worker *corev1.Pod) *pool.WorkerStats {
+func (r *Reconciler) readWorkerStats(ctx context.Context, worker *corev1.Pod, queues int) *pool.WorkerStats {
 	if worker.Status.PodIP == "" {
 		return nil
 	}
@@ -175,6 +175,7 @@ func (r *Reconciler) readWorkerStats(ctx context.Context, worker *corev1.Pod) *p
 		return nil
 	}
 	return &pool.WorkerStats{
+		Attached: s.IsAttached(queues),
 		Draining: s.IsDraining(), Drained: s.IsDrained(), InFlight: s.InFlight, Prefetched: s.Prefetched, Succeeded: s.Succeeded, Failed: s.Failed,
 	}
 }

@@ -19,7 +19,7 @@ func (r *Reconciler) record(ctx context.Context, wp *v1alpha1.WorkerPool, decisi
 		return err
 	}
 	scalingMemory := decision.Memory
-	r.memory.Update(wp, func(memory *poolMemory) { memory.scaling = &scalingMemory })
+	r.memory.Update(wp, func(memory *poolMemory) { memory.scaling, memory.rollout = &scalingMemory, decision.Rollout })
 	return nil
 }
 
