@@ -2,7 +2,12 @@
 
 package e2e
 
-import "testing"
+import (
+	"os"
+	"testing"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
 
 // scenario is a subtest: a title that states the expected behavior, and its function.
 type scenario struct {
@@ -102,6 +107,22 @@ func TestWorkers(t *testing.T) {
 		{"an evicted worker finishes its jobs, and only one is evicted at a time", testEvictionDrainsWorkers},
 		{"rotated credentials reach the operator and the workers; a new password restarts neither", testBrokerCredentialsRotate},
 	})
+}
+
+// TestReleases rolls out good and defective versions of workers on a real node. RELEASES=all does so in
+// all combinations, which takes longer than CI has.
+func TestReleases(t *testing.T) {
+	trials := []trial{
+		{noDefect, v1alpha1.RolloutRolling, true},
+		{dependencyDown, v1alpha1.RolloutCanary, true},
+		{"idle", v1alpha1.RolloutRolling, true},
+		{"fail", v1alpha1.RolloutCanary, false},
+		{"password", v1alpha1.RolloutRolling, false},
+	}
+	if os.Getenv("RELEASES") == "all" {
+		trials = releaseTrials()
+	}
+	testReleases(t, trials)
 }
 
 // TestSessions tests AgenticSessions on a real node.
