@@ -15,7 +15,7 @@ type Engine interface {
 	EnsureQueue(ctx context.Context, queue QueueConfig) (EnsureResult, error)
 	// Stats returns the statistics of a queue, with few and cheap requests.
 	Stats(ctx context.Context, queue string) (QueueStats, error)
-	// WaitForMessage returns when the queue has a message for workers, or ctx ends.
+	// WaitForMessage returns when the queue has a message for workers, or the retry of one is due, or ctx ends.
 	WaitForMessage(ctx context.Context, queue string) error
 	// Rescue makes dead letters of messages that the broker stopped delivering. It returns how
 	// many.
@@ -69,8 +69,11 @@ func (d SettingDifference) String() string {
 type QueueStats struct {
 	// Ready is the number of messages that workers can receive.
 	Ready int64
-	// InFlight is the number of messages delivered to workers or waiting for a retry.
-	InFlight int64
+	// InFlight is the number of messages delivered to workers. If RetriesInFlight is true, it includes those
+	// that wait for a retry, also after they are due; RetryDue is true if one of them is due.
+	InFlight        int64
+	RetriesInFlight bool
+	RetryDue        bool
 	// Delayed is the number of messages that are not due yet.
 	Delayed int64
 	// DeadLetters letters.

@@ -2,6 +2,10 @@ package jetstream
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -10,7 +14,7 @@ import (
 )
 
 // Stats implements broker.Engine. It needs three requests, and one more per priority to find
-// the oldest ready message.
+// the oldest ready message, or a retry that is due.
 func (e *Engine) Stats(ctx context.Context, queue string) (broker.QueueStats, error) {
 	stats, err := e.readStats(ctx, queue)
 	return stats, e.classifyError("reading the stats of the queue "+queue, err)
@@ -28,13 +32,16 @@ func (e *Engine) readStats(ctx context.Context, queue string) (broker.QueueStats
 		return broker.QueueStats{}, err
 	}
 	info := stream.CachedInfo()
-	f := broker.QueueStats{TotalArrivals: info.State.LastSeq, MeasuredTime: info.TimeStamp}
+	f := broker.QueueStats{TotalArrivals: info.State.LastSeq, MeasuredTime: info.TimeStamp, RetriesInFlight: true}
 	for _, consumer := range infos {
 		f.Ready += int64(consumer.NumPending) //nolint:gosec // counts of messages
 		f.InFlight += int64(consumer.NumAckPending)
 	}
 	f.Delayed = max(0, int64(info.State.Msgs)-f.Ready-f.InFlight) //nolint:gosec // counts of messages
 	if err := readOldestReadyTime(ctx, stream, infos, &f); err != nil {
+		return broker.QueueStats{}, err
+	}
+	if f.RetryDue, err = e.isRetryDue(ctx, queue, infos, &f); err != nil {
 		return broker.QueueStats{}, err
 	}
 	dead, err := e.js.Stream(ctx, deadStreamName(queue))
@@ -81,6 +88,47 @@ func readOldestReadyTime(ctx context.Context, stream jetstream.Stream, infos map
 	return nil
 }
 
+// isRetryDue reports whether a message is due again after a retry or a lost lease. The server counts it among
+// those that are delivered and not acknowledged until a worker receives it again. If other messages are
+// ready, it makes no difference.
+func (e *Engine) isRetryDue(ctx context.Context, queue string, infos map[string]*jetstream.ConsumerInfo, f *broker.QueueStats) (bool, error) {
+	if f.Ready > 0 {
+		return false, nil
+	}
+	for priority, info := range infos {
+		if info.NumAckPending == 0 || info.Paused {
+			continue
+		}
+		if due, err := e.probe(ctx, queue, priority, 0); due || err != nil {
+			return due, err
+		}
+	}
+	return false, nil
+}
+
+// probeRequest is a pull request for a message of at most one byte. No message is that short, because its
+// subject counts. So the server keeps the message, and answers that it is too long.
+type probeRequest struct {
+	pullRequest
+	MaxBytes int `json:"max_bytes"`
+}
+
+// probe reports whether the server can deliver a message now, or within the wait, without receiving it.
+func (e *Engine) probe(ctx context.Context, queue, priority string, wait time.Duration) (bool, error) {
+	body, err := json.Marshal(probeRequest{pullRequest{Batch: 1, Expires: wait, NoWait: wait == 0}, 1})
+	if err != nil {
+		return false, err
+	}
+	reply, err := e.nc.RequestWithContext(ctx, "$JS.API.CONSUMER.MSG.NEXT."+streamName(queue)+"."+priority, body)
+	if errors.Is(err, nats.ErrNoResponders) {
+		return false, nil // the priority was deleted
+	}
+	if err != nil {
+		return false, err
+	}
+	return reply.Header.Get("Status") == "409" && strings.HasPrefix(reply.Header.Get("Description"), "Message Size Exceeds"), nil
+}
+
 // WaitForMessage implements broker.Engine. It subscribes before it checks the queue, so that
 // it misses no message, and checks again after each reconnect.
 func (e *Engine) WaitForMessage(ctx context.Context, queue string) error {
@@ -93,26 +141,62 @@ func (e *Engine) WaitForMessage(ctx context.Context, queue string) error {
 	back := e.nc.StatusChanged(nats.CONNECTED)
 	defer e.nc.RemoveStatusListener(back)
 	for {
-		if ready, err := e.hasReadyMessages(ctx, queue); err != nil || ready {
+		stats, err := e.statsSinceSubscription(ctx, queue)
+		if err != nil || stats.Ready > 0 || stats.RetryDue {
 			return err
 		}
+		waiting, cancel := context.WithCancel(ctx)
+		due := make(chan struct{}, 1)
+		if stats.InFlight > 0 {
+			waiting, cancel = context.WithTimeout(ctx, retryCheckInterval)
+			go e.watchRetries(waiting, queue, due)
+		}
 		select {
-		case <-ctx.Done():
-			return ctx.Err()
 		case <-arrived:
+			cancel()
+			return nil
+		case <-due:
+			cancel()
 			return nil
 		case <-back:
+		case <-waiting.Done():
+		}
+		cancel()
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
 	}
 }
 
-func (e *Engine) hasReadyMessages(ctx context.Context, queue string) (bool, error) {
+// retryCheckInterval is the time between two checks for retries, in case a request to the server is lost.
+const retryCheckInterval = 15 * time.Second
+
+// watchRetries sends to due when a retry is due in one of the priorities, until ctx ends. The server announces
+// no retry, as it announces a new message, but it answers a waiting pull request then.
+func (e *Engine) watchRetries(ctx context.Context, queue string, due chan<- struct{}) {
+	stream, err := e.js.Stream(ctx, streamName(queue))
+	if err != nil {
+		return // the next check reports it
+	}
+	infos, _ := listConsumers(ctx, stream)
+	for priority := range infos {
+		go func() {
+			if found, err := e.probe(ctx, queue, priority, retryCheckInterval); found && err == nil {
+				select {
+				case due <- struct{}{}:
+				default:
+				}
+			}
+		}()
+	}
+}
+
+func (e *Engine) statsSinceSubscription(ctx context.Context, queue string) (broker.QueueStats, error) {
 	// Flush, so that the server has the subscription before the check.
 	soon, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	if err := e.nc.FlushWithContext(soon); err != nil {
-		return false, e.classifyError("subscribing to the queue "+queue, err)
+		return broker.QueueStats{}, e.classifyError("subscribing to the queue "+queue, err)
 	}
-	stats, err := e.Stats(ctx, queue)
-	return stats.Ready > 0, err
+	return e.Stats(ctx, queue)
 }

@@ -1,0 +1,115 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+)
+
+func TestRetriesAreNeitherReadyNorDueBeforeTheirTime(t *testing.T) {
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue(withPriorities("high", "low")))
+	publish(t, e, "yardmaster.orders.ready.low", "x")
+	d := fetchOne(t, e, "orders", "low")
+	if f := readStats(t, e, "orders"); !f.RetriesInFlight || f.InFlight != 1 || f.Ready != 0 || f.RetryDue {
+		t.Errorf("while a worker has it: %+v", f)
+	}
+	if err := d.Retry(t.Context(), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if f := readStats(t, e, "orders"); f.InFlight != 1 || f.Ready != 0 || f.RetryDue {
+		t.Errorf("an hour before its retry: %+v", f)
+	}
+}
+
+// No worker fetches messages here, as in a pool without workers.
+func TestARetryThatIsDueIsReportedAndAwaited(t *testing.T) {
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue(withPriorities("high", "low")))
+	publish(t, e, "yardmaster.orders.ready.low", "x")
+	publish(t, e, "yardmaster.orders.ready.low", "y")
+	if err := fetchOne(t, e, "orders", "low").Retry(t.Context(), time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if err := fetchOne(t, e, "orders", "low").Retry(t.Context(), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	failed := time.Now()
+	if err := e.WaitForMessage(t.Context(), "orders"); err != nil {
+		t.Fatal(err)
+	}
+	if elapsed := time.Since(failed); elapsed < 900*time.Millisecond || elapsed > 3*time.Second {
+		t.Errorf("it waited %s for a retry after a second", elapsed)
+	}
+	for range 3 { // the server keeps the message
+		if f := readStats(t, e, "orders"); !f.RetryDue || f.InFlight != 2 || f.Ready != 0 {
+			t.Errorf("when it is due: %+v", f)
+		}
+	}
+	d := fetchOne(t, e, "orders", "low")
+	if got := string(d.Message().Payload); got != "x" || attemptNumber(t, d) != 2 {
+		t.Errorf("attempt %d of %q, want the second of x", attemptNumber(t, d), got)
+	}
+	if f := readStats(t, e, "orders"); f.RetryDue {
+		t.Errorf("after its delivery: %+v", f)
+	}
+}
+
+func TestALostLeaseIsReportedLikeARetry(t *testing.T) {
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue(func(q *broker.QueueConfig) { q.Lease = broker.MinLease }))
+	publish(t, e, "yardmaster.orders.ready.default", "x")
+	fetchOne(t, e, "orders", "default")
+	if err := e.WaitForMessage(t.Context(), "orders"); err != nil {
+		t.Fatal(err)
+	}
+	if f := readStats(t, e, "orders"); !f.RetryDue {
+		t.Errorf("after the lease: %+v", f)
+	}
+}
+
+func TestARetryOfAPausedQueueIsNotDue(t *testing.T) {
+	e := startEngine(t)
+	q := ordersQueue()
+	ensureQueue(t, e, q)
+	publish(t, e, "yardmaster.orders.ready.default", "x")
+	d := fetchOne(t, e, "orders", "default")
+	q.Paused = true
+	ensureQueue(t, e, q)
+	if err := d.Retry(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if f := readStats(t, e, "orders"); f.RetryDue || f.InFlight != 1 {
+		t.Errorf("while the queue is paused: %+v", f)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if err := e.WaitForMessage(ctx, "orders"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("waiting for a paused message: %v", err)
+	}
+}
+
+// The requests for retries that are due must not keep messages from workers that wait for some.
+func TestWorkersReceiveMessagesWhileARetryIsAwaited(t *testing.T) {
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue())
+	publish(t, e, "yardmaster.orders.ready.default", "x")
+	if err := fetchOne(t, e, "orders", "default").Retry(t.Context(), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	waiting := make(chan error, 1)
+	go func() { waiting <- e.WaitForMessage(t.Context(), "orders") }()
+	eventually(t, "the server has a waiting request", func() bool {
+		return consumerInfo(t, e, "default").NumWaiting > 0
+	})
+	publish(t, e, "yardmaster.orders.ready.default", "y")
+	if got := string(fetchOne(t, e, "orders", "default").Message().Payload); got != "y" {
+		t.Errorf("the worker received %q", got)
+	}
+	if err := <-waiting; err != nil {
+		t.Error(err)
+	}
+}
