@@ -57,6 +57,9 @@ func (w *Worker) runMessage(m *scheduler.LeasedMessage) scheduler.JobOutcome {
 	finishedAt := w.now()
 	w.metrics.observeDuration(finishedAt.Sub(startedAt))
 	w.countResult(err)
+	if !w.wasInterrupted(err) {
+		w.attempts.record(finishedAt, finishedAt.Sub(startedAt), returnsToQueue(job, err))
+	}
 	return w.settleByResult(m, job, err, finishedAt)
 }
 
@@ -88,6 +91,11 @@ func (w *Worker) countResult(err error) {
 	case !IsSnooze(err) && !w.wasInterrupted(err):
 		w.failed.Add(1)
 	}
+}
+
+// returnsToQueue reports whether the message of a job with this result is delivered again.
+func returnsToQueue(job *Job, err error) bool {
+	return IsSnooze(err) || err != nil && !IsDeadLetter(err) && job.Attempt < job.MaxAttempts
 }
 
 // wasInterrupted reports whether the handler returned early because the worker shuts down.

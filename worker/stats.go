@@ -40,6 +40,8 @@ type Stats struct {
 	// Overdue is the number of running jobs that have exceeded their timeout although their context has ended.
 	// Their messages are delivered again.
 	Overdue int `json:"overdue"`
+	// Recent attempts, from which the operator derives how long a job takes.
+	Recent RecentAttempts `json:"recent"`
 	// Breaker is the worst state among the circuit breakers of all queues.
 	Breaker   breaker.State `json:"breaker"`
 	Queues    []QueueStats  `json:"queues"`
@@ -67,7 +69,8 @@ func (w *Worker) Stats() Stats {
 	o, snapshot := &w.options, w.scheduler.Snapshot()
 	stats := Stats{
 		State: workerState(&snapshot), InFlight: snapshot.Running, Prefetched: snapshot.Prefetched,
-		Succeeded: w.succeeded.Load(), Failed: w.failed.Load(), Overdue: max(int(w.overdue.Load()), 0), Breaker: breaker.Closed, Queues: []QueueStats{},
+		Succeeded: w.succeeded.Load(), Failed: w.failed.Load(), Overdue: max(int(w.overdue.Load()), 0), Recent: w.attempts.recent(w.now()),
+		Breaker: breaker.Closed, Queues: []QueueStats{},
 		Pool: o.Pool, Namespace: o.Namespace, Pod: o.Pod, Revision: o.Revision, StartTime: w.startedAt,
 	}
 	for _, q := range snapshot.Queues {

@@ -37,7 +37,8 @@ type Worker struct {
 	// succeeded and failed count handler calls.
 	succeeded, failed atomic.Int64
 	// overdue counts the handlers that ignore the end of their context.
-	overdue atomic.Int64
+	overdue  atomic.Int64
+	attempts attemptRecorder
 
 	mu sync.Mutex
 	// settings currently in effect, and the queues that belong to them.

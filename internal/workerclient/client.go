@@ -61,6 +61,22 @@ type Stats struct {
 	// worker does not report them.
 	Succeeded *int64 `json:"succeeded,omitempty"`
 	Failed    *int64 `json:"failed,omitempty"`
+	// Recent attempts; nil if the worker does not report them.
+	Recent *RecentAttempts `json:"recent,omitempty"`
+}
+
+// RecentAttempts are the attempts that ended in the last minutes, decaying with a time constant of two
+// minutes: their number, the time that they took together, and the number of those whose message returned to
+// its queue.
+type RecentAttempts struct {
+	Count    float64 `json:"count"`
+	Seconds  float64 `json:"seconds"`
+	Returned float64 `json:"returned"`
+}
+
+// isPossible reports whether a worker can have made such attempts.
+func (r *RecentAttempts) isPossible() bool {
+	return r == nil || r.Count >= 0 && r.Count <= maxAttempts && r.Returned >= 0 && r.Returned <= r.Count && r.Seconds >= 0
 }
 
 // IsAttached reports whether the worker takes messages from each of its queues; nil if that is
@@ -131,6 +147,9 @@ func (c *Client) FetchStats(ctx context.Context, address string) (*Stats, error)
 		if number.reported < 0 || number.reported > number.atMost {
 			return nil, fmt.Errorf("worker %s reports an impossible number: %s is %d", address, number.what, number.reported)
 		}
+	}
+	if !s.Recent.isPossible() {
+		return nil, fmt.Errorf("worker %s reports impossible recent attempts: %+v", address, *s.Recent)
 	}
 	return s, nil
 }

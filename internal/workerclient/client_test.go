@@ -29,8 +29,12 @@ func TestStatsAreParsed(t *testing.T) {
 		want              *Stats
 		draining, drained bool
 	}{
-		"running":               {`{"state":"Running","inFlight":3}`, &Stats{State: "Running", InFlight: 3}, false, false},
-		"attempts are counted":  {`{"state":"Running","succeeded":5,"failed":1}`, &Stats{State: "Running", Succeeded: new(int64(5)), Failed: new(int64(1))}, false, false},
+		"running":              {`{"state":"Running","inFlight":3}`, &Stats{State: "Running", InFlight: 3}, false, false},
+		"attempts are counted": {`{"state":"Running","succeeded":5,"failed":1}`, &Stats{State: "Running", Succeeded: new(int64(5)), Failed: new(int64(1))}, false, false},
+		"recent attempts": {
+			`{"state":"Running","recent":{"count":2.5,"seconds":0.25,"returned":1}}`,
+			&Stats{State: "Running", Recent: &RecentAttempts{Count: 2.5, Seconds: 0.25, Returned: 1}}, false, false,
+		},
 		"prefetched messages":   {`{"state":"Running","inFlight":3,"prefetched":2}`, &Stats{State: "Running", InFlight: 3, Prefetched: 2}, false, false},
 		"draining":              {`{"state":"Draining","inFlight":1}`, &Stats{State: "Draining", InFlight: 1}, true, false},
 		"drained":               {`{"state":"Drained"}`, &Stats{State: "Drained"}, true, true},
@@ -61,6 +65,8 @@ func TestInvalidResponsesAreErrors(t *testing.T) {
 		"not JSON":         {respondWith("hello"), "invalid character"},
 		"empty object":     {respondWith(`{}`), "reports no state"},
 		"negative number":  {respondWith(`{"state":"Running","inFlight":-1}`), "inFlight is -1"},
+		"negative time":    {respondWith(`{"state":"Running","recent":{"count":1,"seconds":-1}}`), "impossible recent attempts"},
+		"too many returns": {respondWith(`{"state":"Running","recent":{"count":1,"returned":2}}`), "impossible recent attempts"},
 		"endless response": {respondWith(strings.Repeat(" ", maxResponseBytes+1)), "longer than 16384 bytes"},
 		"error status":     {http.NotFound, "404 Not Found"},
 		"redirect": {func(w http.ResponseWriter, r *http.Request) {
