@@ -31,8 +31,9 @@ type QueueStatus struct {
 	// ready is the number of messages that wait for a worker.
 	// +optional
 	Ready *int64 `json:"ready,omitempty"`
-	// inFlight is the number of messages that are delivered and not yet acknowledged. With some
-	// engines it includes messages that wait for their next attempt.
+	// inFlight is the number of messages that are delivered and not yet acknowledged. With engine
+	// NATS it includes messages that wait for their next attempt, because the server does not
+	// count those separately.
 	// +optional
 	InFlight *int64 `json:"inFlight,omitempty"`
 	// delayed is the number of messages that wait for their scheduled time.

@@ -17,7 +17,7 @@ type ScaleMemory struct {
 	// finished is the cumulative number of messages finished as of measuredTime.
 	// +optional
 	Finished *int64 `json:"finished,omitempty"`
-	// outstanding is the number of messages waiting or in flight as of measuredTime.
+	// outstanding is the number of messages waiting or being handled as of measuredTime.
 	// +optional
 	Outstanding int64 `json:"outstanding,omitempty"`
 
@@ -31,13 +31,13 @@ type ScaleMemory struct {
 	// finishRate is the rate at which messages are finished, smoothed over 10 s.
 	// +optional
 	FinishRate *resource.Quantity `json:"finishRate,omitempty"`
-	// busySeconds is the total time that messages were in flight in the last minutes, in seconds.
+	// busySeconds is the total time that handlers ran in the last minutes, in seconds.
 	// +optional
 	BusySeconds *resource.Quantity `json:"busySeconds,omitempty"`
 	// busyFinished is the number of messages finished in the same time.
 	// +optional
 	BusyFinished *resource.Quantity `json:"busyFinished,omitempty"`
-	// serviceSeconds is the time to handle a message that workers report, in seconds.
+	// serviceSeconds is the time of one attempt at a message that workers report, in seconds.
 	// +optional
 	ServiceSeconds *resource.Quantity `json:"serviceSeconds,omitempty"`
 

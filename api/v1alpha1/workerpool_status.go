@@ -36,7 +36,7 @@ type WorkerPoolStatus struct {
 	// +optional
 	// +kubebuilder:default=0
 	Ready int32 `json:"ready"`
-	// busy is the number of workers with a message in flight.
+	// busy is the number of workers that handle a message now.
 	// +optional
 	Busy *int32 `json:"busy,omitempty"`
 	// draining is the number of workers that finish their messages and then stop.
@@ -61,7 +61,9 @@ type WorkerPoolStatus struct {
 	// backlog is the number of messages waiting for the pool.
 	// +optional
 	Backlog *int64 `json:"backlog,omitempty"`
-	// inFlight is the number of messages delivered to workers and not yet acknowledged.
+	// inFlight is the number of messages that the pool's workers handle now, without messages that
+	// wait for a retry. A worker that does not answer counts with its concurrency, as far as the
+	// broker counts unacknowledged messages.
 	// +optional
 	InFlight *int64 `json:"inFlight,omitempty"`
 
@@ -170,7 +172,7 @@ type ScaleInputs struct {
 	// backlog is the number of messages waiting.
 	// +optional
 	Backlog *int64 `json:"backlog,omitempty"`
-	// inFlight is the number of messages in flight.
+	// inFlight is the number of messages that the workers handle now.
 	// +optional
 	InFlight *int64 `json:"inFlight,omitempty"`
 	// oldestAge is the age of the oldest message waiting.

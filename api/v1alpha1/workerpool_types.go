@@ -221,7 +221,7 @@ type Autoscaling struct {
 	// +kubebuilder:default={}
 	SLO *WaitObjective `json:"slo,omitempty"`
 
-	// backlogPerReplica is the number of messages, waiting or in flight, per worker. The larger of
+	// backlogPerReplica is the number of messages, waiting or being handled, per worker. The larger of
 	// this recommendation and that of the objective applies. Use it when the time to handle a
 	// message is unknown.
 	// +optional

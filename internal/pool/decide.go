@@ -61,6 +61,7 @@ type evaluation struct {
 
 func newEvaluation(observation Observation) *evaluation {
 	wp := observation.Pool
+	observation.Stats = observation.Stats.addWorkers(observation.Workers, workerConcurrency(wp))
 	effective := policy.EffectiveWorkerPool(wp, &observation.Policies)
 	e := &evaluation{
 		observation: observation,

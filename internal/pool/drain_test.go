@@ -66,7 +66,7 @@ func TestStatefulSetDrainsItsHighestOrdinal(t *testing.T) {
 func TestMissingAnswerKeepsTheIdleTime(t *testing.T) {
 	const name = "worker:1-1"
 	s := newTestPool(2).withCurrentRevision(2).withReplicas(1).changeWorker(name, drainedSince(10*time.Second))
-	s.Stats.InFlight = 1 // a message that waits for a retry
+	s.Stats.InFlight = 1 // a message of a worker that no longer exists
 	s.changeWorker(name, func(w *Worker) { w.Stats, w.IdleSince = nil, testTime.Add(-10*time.Second) })
 	for _, mark := range Decide(s.Observation).DrainStates {
 		if mark.Worker == name && mark.IdleSince.IsZero() {
@@ -103,6 +103,15 @@ func TestDrainingWorkerBecomesRemovable(t *testing.T) {
 		},
 		"the broker counts more, but the worker is idle for a lease": {
 			func(s *testPool) { s.Stats.InFlight = 1; s.changeWorker(name, drainedSince(30*time.Second)) }, true,
+		},
+		"the broker counts more, and includes retries": {
+			func(s *testPool) { s.Stats.InFlight, s.Stats.RetriesInFlight = 55, true }, true,
+		},
+		"it does not respond, and the broker counts retries for longer than a lease": {
+			func(s *testPool) {
+				s.Stats.InFlight, s.Stats.RetriesInFlight = 55, true
+				s.changeWorker(name, drainedSince(time.Hour)).changeWorker(name, func(w *Worker) { w.Stats = nil })
+			}, false,
 		},
 		"the broker does not respond": {func(s *testPool) { s.Stats = nil }, false},
 		"the broker does not respond after the drain timeout": {

@@ -79,10 +79,15 @@ type QueueLimits struct {
 
 // QueueStats are the stats of all queues of a pool together.
 type QueueStats struct {
+	// BacklogStats of the broker. Decide adds what the workers report.
 	scaling.BacklogStats
-	// InFlightKnown is true if InFlight comes from the broker. Otherwise it is the sum of what
-	// the workers report.
+	// InFlight is the number of messages that the broker delivered, to any client, and that are not
+	// acknowledged. It is unknown if InFlightKnown is false.
+	InFlight      int64
 	InFlightKnown bool
+	// RetriesInFlight is true if InFlight includes messages that wait for a retry. They count as backlog
+	// when they are due.
+	RetriesInFlight bool
 	// Lease is the longest time that a worker may hold a message before redelivery.
 	Lease time.Duration
 	// Delayed is the number of messages that are due later than those of Backlog.
@@ -154,4 +159,18 @@ type WorkerStats struct {
 	InFlight, Prefetched int64
 	// Succeeded and Failed count messages since the worker started; nil if it does not count.
 	Succeeded, Failed *int64
+	// Recent attempts; nil if the worker does not count them.
+	Recent *RecentAttempts
 }
+
+// RecentAttempts are the attempts that ended in the last minutes.
+type RecentAttempts struct {
+	// Count of the attempts, the time that they took together, and the number of those whose message returned
+	// to its queue for another attempt. They decay with RecentTime.
+	Count    float64
+	Seconds  float64
+	Returned float64
+}
+
+// RecentTime is the time constant with which RecentAttempts decay.
+const RecentTime = 2 * time.Minute

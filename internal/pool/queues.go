@@ -43,11 +43,15 @@ func CombineReadings(readings []QueueReading) *QueueStats {
 		q, stats := &readings[i].Queue, &readings[i].Stats
 		if !q.Paused { // workers get no messages from a paused queue
 			total.Backlog += stats.Ready
+			if stats.RetryDue {
+				total.Backlog, total.RetriesDue = total.Backlog+1, true
+			}
 			if !stats.OldestReadyTime.IsZero() {
 				total.OldestAge = max(total.OldestAge, stats.MeasuredTime.Sub(stats.OldestReadyTime))
 			}
 		}
 		total.InFlight += stats.InFlight
+		total.RetriesInFlight = total.RetriesInFlight || stats.RetriesInFlight
 		total.Delayed += stats.Delayed
 		total.Lease = max(total.Lease, q.Lease)
 		arrivals := int64(min(stats.TotalArrivals, 1<<62))
@@ -81,17 +85,4 @@ func CombineLimits(queues []broker.QueueConfig) QueueLimits {
 		total.MaxInFlight = 0
 	}
 	return total
-}
-
-// AddReportedInFlight adds the messages in flight that workers report to the stats of a source
-// that does not count them.
-func AddReportedInFlight(stats *QueueStats, workers []Worker) {
-	if stats.InFlightKnown {
-		return
-	}
-	for i := range workers {
-		if reported := workers[i].Stats; reported != nil {
-			stats.InFlight += reported.InFlight
-		}
-	}
 }

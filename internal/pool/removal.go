@@ -39,7 +39,8 @@ func (r *drainRules) canRemove(w *workerState) bool {
 	case !w.Stats.Drained || w.Stats.InFlight > 0:
 		return false
 	default:
-		return r.othersHoldAllInFlight(w) || !w.targetIdle.IsZero() && r.isLeaseOver(w.targetIdle)
+		// If the broker's count includes retries, only the worker can say that it has no messages.
+		return r.stats.RetriesInFlight || r.othersHoldAllInFlight(w) || !w.targetIdle.IsZero() && r.isLeaseOver(w.targetIdle)
 	}
 }
 
@@ -49,8 +50,8 @@ func (r *drainRules) isLeaseOver(since time.Time) bool {
 }
 
 // othersHoldAllInFlight reports whether the other workers report, including prefetched messages,
-// all messages that the broker counts as in flight. The broker also counts messages that wait
-// for a retry and belong to no worker, so the caller accepts a false result only for one lease.
+// all messages that the broker counts as in flight. The broker may also count messages of workers that no
+// longer exist, so the caller accepts a false result only for one lease.
 func (r *drainRules) othersHoldAllInFlight(w *workerState) bool {
 	others := int64(0)
 	for i := range r.workers {

@@ -39,7 +39,7 @@ func (w *simulator) observeCluster() Observation {
 		in.StatsError = "the broker is down"
 		return in
 	}
-	in.Stats = &QueueStats{InFlightKnown: true, Lease: simulatedLease}
+	in.Stats = &QueueStats{InFlightKnown: true, RetriesInFlight: w.retriesInFlight, Lease: simulatedLease}
 	in.Stats.Backlog = w.backlog
 	in.Stats.InFlight = int64(len(w.lostLeaseEnds)) + w.retrying
 	for _, p := range w.pods {

@@ -71,9 +71,11 @@ type simulator struct {
 	backlog int64
 	// lostLeaseEnds are the times at which the leases of lost workers' messages expire.
 	lostLeaseEnds []time.Time
-	// retrying is the number of messages that wait for a retry: in flight, but without a worker.
-	retrying   int64
-	brokerDown bool
+	// retrying is the number of messages without a worker that the broker counts as in flight. They wait for
+	// a retry if retriesInFlight is true.
+	retrying        int64
+	retriesInFlight bool
+	brokerDown      bool
 
 	noDisturbances bool
 	podsCreated    int
@@ -114,6 +116,7 @@ func newSimulator(seed uint64) *simulator {
 		rng: rand.New(rand.NewPCG(seed, 0)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		deployments: map[string]*simulatedWorkload{},
 	}
+	w.retriesInFlight = w.randomChance(50)
 	w.pool = &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: "sim", Namespace: "ns", UID: "pool", Generation: 1}}
 	spec := &w.pool.Spec
 	spec.Image, spec.Concurrency = "image:0", 2
@@ -274,7 +277,8 @@ func (w *simulator) disturbPod(p *simulatedPod) {
 		p.Terminating, p.isDraining = true, true
 		p.version++
 	case 4:
-		p.reportsNoMessages = !p.reportsNoMessages
+		// If the broker's count includes retries, only the worker can say what it has.
+		p.reportsNoMessages = !p.reportsNoMessages && !w.retriesInFlight
 		w.logf("%s reports no messages: %t", p.Name, p.reportsNoMessages)
 	case 5:
 		p.unreachable = !p.unreachable

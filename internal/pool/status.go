@@ -29,14 +29,14 @@ func (e *evaluation) updateStatus() {
 	if stats := e.observation.Stats; stats != nil {
 		s.Backlog = new(stats.Backlog)
 		if stats.InFlightKnown {
-			s.InFlight = new(stats.InFlight)
+			s.InFlight = new(stats.Running)
 		}
 	}
 	s.SLO = objectiveStatus(e.observation.Pool.Spec.Autoscaling, e.observation.Stats)
 	e.setConditions()
 }
 
-// busyWorkers counts the workers with messages in flight; nil if a ready worker did not answer.
+// busyWorkers counts the workers with running handlers; nil if a ready worker did not answer.
 func busyWorkers(revisions []*revisionState) *int32 {
 	count := int32(0)
 	for _, r := range revisions {

@@ -32,6 +32,7 @@ func decideActive(in Observation) Decision {
 	d.Memory.MissingSince = time.Time{}
 	d.Memory.updateRates(in)
 	d.setMeasuredRates()
+	d.ArrivalRate += in.Stats.ReturnRate
 
 	n.value = demandedReplicas(in, &d.Memory)
 	d.Recommended = n.value
@@ -103,7 +104,11 @@ func sanitizeObservation(in Observation) Observation {
 	in.PodStart = max(in.PodStart, 0)
 	if in.Stats != nil {
 		f := *in.Stats
-		f.Backlog, f.InFlight = min(max(f.Backlog, 0), maxMessages), min(max(f.InFlight, 0), maxMessages)
+		f.Backlog, f.Running = min(max(f.Backlog, 0), maxMessages), min(max(f.Running, 0), maxMessages)
+		f.Unaccounted = min(max(f.Unaccounted, 0), maxMessages)
+		if !(f.ReturnRate >= 0 && f.ReturnRate <= maxMessages) {
+			f.ReturnRate = 0
+		}
 		f.OldestAge, f.ServiceTime = max(f.OldestAge, 0), max(f.ServiceTime, 0)
 		in.Stats = &f
 	}

@@ -11,21 +11,31 @@ const minClearingTime = 4 * time.Second
 // defaultServiceTime is the assumed service time until messages have been finished.
 const defaultServiceTime = time.Second
 
+// dueRetriesGrowth is how many handlers are recommended for each that runs while retries are due. It is
+// above scaleUpTolerance.
+const dueRetriesGrowth = 1.25
+
 // demandedReplicas returns the recommendation: enough workers to keep up with arrivals at the
 // target utilization, and enough to keep up and clear the backlog in the time that is left of
 // the objective. The larger number is sufficient for both, because the capacity that the
-// utilization leaves free also serves the backlog.
+// utilization leaves free also serves the backlog. Messages that workers return arrive again.
+//
+// The broker does not count the retries that are due. While there are some, the pool grows from what runs:
+// if handlers are free, they take them at once.
 func demandedReplicas(in Observation, memory *Memory) int32 {
 	f, p := in.Stats, in.Settings
-	slots := float64(f.InFlight)
+	slots := float64(f.Running)
+	if f.RetriesDue {
+		slots *= dueRetriesGrowth
+	}
 	if memory.Rates.serviceTime() > 0 || p.BacklogPerReplica == 0 {
-		keepUp := memory.Rates.forecastRate(in.PodStart) / p.Utilization
-		clearUp := memory.Rates.ArrivalRate + expectedBacklog(in, &memory.Rates)/clearingTime(in).Seconds()
+		keepUp := (memory.Rates.forecastRate(in.PodStart) + f.ReturnRate) / p.Utilization
+		clearUp := memory.Rates.ArrivalRate + f.ReturnRate + expectedBacklog(in, &memory.Rates)/clearingTime(in).Seconds()
 		slots = max(slots, memory.Rates.serviceTimeOrDefault().Seconds()*max(keepUp, clearUp))
 	}
 	recommended := roundUpReplicas(slots / float64(p.Concurrency))
 	if p.BacklogPerReplica > 0 {
-		recommended = max(recommended, roundUpReplicas(float64(f.Backlog+f.InFlight)/float64(p.BacklogPerReplica)))
+		recommended = max(recommended, roundUpReplicas(float64(f.Backlog+f.Running)/float64(p.BacklogPerReplica)))
 	}
 	return recommended
 }
@@ -34,7 +44,7 @@ func demandedReplicas(in Observation, memory *Memory) int32 {
 // It grows if more messages arrive than the present workers can handle.
 func expectedBacklog(in Observation, rates *Rates) float64 {
 	can := float64(in.Replicas) * float64(in.Settings.Concurrency) / rates.serviceTimeOrDefault().Seconds()
-	excess := max(0, rates.LatestRate-can)
+	excess := max(0, rates.LatestRate+in.Stats.ReturnRate-can)
 	return float64(in.Stats.Backlog) + excess*in.PodStart.Seconds()
 }
 
@@ -43,7 +53,7 @@ func clearingTime(in Observation) time.Duration {
 	return max(in.Settings.WaitP95-in.Stats.OldestAge-in.PodStart, minClearingTime)
 }
 
-// busyReplicas returns the number of workers that the messages in flight occupy.
+// busyReplicas returns the number of workers that the running handlers occupy.
 func busyReplicas(in Observation) int32 {
-	return roundUpReplicas(float64(in.Stats.InFlight) / float64(in.Settings.Concurrency))
+	return roundUpReplicas(float64(in.Stats.Running) / float64(in.Settings.Concurrency))
 }

@@ -10,6 +10,8 @@
 // the status, so that another process can continue after a crash. An outdated or missing Memory
 // delays scaling down; it never causes a wrong decision.
 //
+// Work is what is due and what runs. Messages that wait for a retry are neither until they are due.
+//
 // Unknown is never treated as zero, and a pool does not scale below its busy workers unless its
 // bounds require it.
 package scaling

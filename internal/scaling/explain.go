@@ -31,7 +31,7 @@ func decisionInputs(in Observation, d Decision) v1alpha1.ScaleInputs {
 	if in.Stats == nil {
 		return known
 	}
-	known.Backlog, known.InFlight = new(in.Stats.Backlog), new(in.Stats.InFlight)
+	known.Backlog, known.InFlight = new(in.Stats.Backlog), new(in.Stats.Running)
 	known.OldestAge = roundedDuration(in.Stats.OldestAge)
 	known.ArrivalRate = milliQuantity(d.ArrivalRate)
 	if d.ServiceTime > 0 {
@@ -57,7 +57,7 @@ func decisionMessage(in Observation, d Decision) string {
 		ReasonThroughputUnproven:  "the last scale-up has not increased throughput yet",
 		ReasonStabilizationWindow: "recommendations within the window differ",
 		ReasonMaxStep:             "maxStep limits the change in this period",
-		ReasonBusy:                "the other workers have messages in flight",
+		ReasonBusy:                "the other workers are busy",
 		ReasonStatsUnavailable:    "queue metrics are unavailable, so the number of workers does not change",
 		ReasonFallback:            "queue metrics are unavailable, so the fallback applies",
 		ReasonPaused:              fmt.Sprintf("autoscaling is paused until %s", p.PausedUntil.UTC().Format(time.RFC3339)),

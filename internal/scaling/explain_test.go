@@ -11,7 +11,7 @@ import (
 )
 
 func TestDecisionIsExplainedInTheStatus(t *testing.T) {
-	in := observationOf(1, &BacklogStats{Backlog: 2000, InFlight: 10, OldestAge: 1500 * time.Millisecond}, memoryWithRate(2.5))
+	in := observationOf(1, &BacklogStats{Backlog: 2000, Running: 10, OldestAge: 1500 * time.Millisecond}, memoryWithRate(2.5))
 	want := &v1alpha1.ScaleDecision{
 		Time: new(metav1.NewTime(testTime)),
 		Inputs: v1alpha1.ScaleInputs{
@@ -38,7 +38,7 @@ func TestMessageExplainsTheDecision(t *testing.T) {
 			"10 recommended, staying at 2: this is a dry run; otherwise it would scale to 10",
 		},
 		"a pause reports its end": {
-			observationOf(2, &BacklogStats{InFlight: 12}, memoryWithRate(10), func(p *Settings) { p.PausedUntil = testTime.Add(time.Hour) }),
+			observationOf(2, &BacklogStats{Running: 12}, memoryWithRate(10), func(p *Settings) { p.PausedUntil = testTime.Add(time.Hour) }),
 			"2 recommended, staying at 2: autoscaling is paused until 2026-01-01T13:00:00Z",
 		},
 	} {

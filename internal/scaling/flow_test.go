@@ -33,7 +33,7 @@ func (f *fluidQueue) runFor(d time.Duration) {
 		f.last = Decide(Observation{
 			Now: f.now, Settings: f.policy, Replicas: f.replicas, Ready: f.ready, PodStart: start, Memory: f.memory,
 			Stats: &BacklogStats{
-				Backlog: int64(f.waiting), InFlight: int64(f.inFlight + 0.5),
+				Backlog: int64(f.waiting), Running: int64(f.inFlight + 0.5),
 				Arrived: new(int64(f.arrived)), Finished: new(int64(f.finished)),
 			},
 		})

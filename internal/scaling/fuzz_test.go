@@ -31,7 +31,7 @@ func FuzzDecideKeepsItsGuarantees(f *testing.F) {
 		in := sanitizeObservation(Observation{
 			Now: testTime.Add(time.Duration(millis) * time.Millisecond), Settings: NewSettings(&autoscaling, concurrency),
 			Replicas: replicas, Ready: replicas, PodStart: time.Duration(millis),
-			Stats:  &BacklogStats{Backlog: backlog, InFlight: inFlight, Arrived: &arrived, Finished: &finished, OldestAge: time.Duration(arrived)},
+			Stats:  &BacklogStats{Backlog: backlog, Running: inFlight, Arrived: &arrived, Finished: &finished, OldestAge: time.Duration(arrived)},
 			Memory: RestoreMemory(&stored),
 		})
 		if in.Settings.DryRun || in.Now.Before(in.Settings.PausedUntil) {

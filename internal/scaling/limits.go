@@ -36,10 +36,11 @@ func effectiveMax(p Settings) int32 {
 	return p.MaxReplicas
 }
 
-// applyIdleRule keeps one worker while messages exist, and until none have existed for idleAfter.
-// A pool without workers stays at zero until a message arrives, regardless of earlier arrivals.
+// applyIdleRule keeps one worker while it has work, and until it had none for idleAfter. A pool without
+// workers stays at zero until a message is due, regardless of earlier arrivals. Messages that wait for a
+// retry are no work until they are due: they count as backlog then, and scale the pool from zero.
 func (n *replicaTarget) applyIdleRule(in Observation, memory *Memory) {
-	if in.Stats.Backlog+in.Stats.InFlight > 0 {
+	if in.Stats.Backlog+in.Stats.Running+in.Stats.Unaccounted > 0 {
 		memory.IdleSince = time.Time{}
 		n.raiseTo(1, ReasonDemand)
 		return

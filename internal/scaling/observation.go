@@ -26,18 +26,26 @@ type Observation struct {
 
 // BacklogStats are the stats of all queues of a pool together.
 type BacklogStats struct {
-	// Backlog is the number of messages waiting.
-	Backlog int64
-	// InFlight is the number of messages delivered and not yet acknowledged.
-	InFlight int64
+	// Backlog is the number of messages waiting that are due. If RetriesDue is true, more wait whose
+	// retry is due, and the broker does not count them.
+	Backlog    int64
+	RetriesDue bool
+	// Running is the number of handlers that run now.
+	Running int64
+	// Unaccounted is the number of messages that were delivered, and that no worker reports. They need a
+	// worker, because nothing announces them when they are due.
+	Unaccounted int64
 	// OldestAge is the age of the oldest message of the backlog.
 	OldestAge time.Duration
 	// Arrived and Finished are cumulative counts of messages; nil if the engine does not count
 	// them. A decrease means that the counter was reset.
 	Arrived, Finished *int64
-	// ServiceTime is the time to handle a message, if workers report it; 0 if they do not. Then
-	// it is derived from Finished.
+	// ServiceTime is the time of one attempt at a message, if workers report it; 0 if they do not. Then
+	// it is derived from Finished, and is that of all attempts together.
 	ServiceTime time.Duration
+	// ReturnRate is the number of messages per second that workers return to the queue for another
+	// attempt; 0 if they report no ServiceTime.
+	ReturnRate float64
 }
 
 // Settings are the autoscaling settings of a pool and the limits that apply to it. Zero values
@@ -94,7 +102,8 @@ type Decision struct {
 	// WouldApply is the number that Applied would be without a dry run or a pause.
 	WouldApply int32
 	Reason     Reason
-	// ArrivalRate in messages per second, and ServiceTime of a message; 0 if they are unknown.
+	// ArrivalRate in messages per second, including those that workers return, and ServiceTime of a
+	// message; 0 if they are unknown.
 	ArrivalRate float64
 	ServiceTime time.Duration
 	// Memory for the next decision.

@@ -64,7 +64,7 @@ func randomStats(r *rand.Rand, in Observation) *BacklogStats {
 		return nil
 	}
 	f := &BacklogStats{
-		InFlight:  int64(r.IntN(1 + int(in.Replicas)*int(in.Settings.Concurrency))),
+		Running:   int64(r.IntN(1 + int(in.Replicas)*int(in.Settings.Concurrency))),
 		OldestAge: time.Duration(r.IntN(100)) * time.Second,
 	}
 	if r.IntN(3) > 0 {
@@ -75,6 +75,9 @@ func randomStats(r *rand.Rand, in Observation) *BacklogStats {
 	}
 	if r.IntN(4) > 0 {
 		f.Arrived = new(increasedCounter(in.Memory.Rates.Arrived) + int64(r.IntN(200)) - 5)
+	}
+	if r.IntN(4) == 0 {
+		f.RetriesDue, f.ReturnRate, f.Unaccounted = f.Backlog > 0, 20*r.Float64(), int64(r.IntN(100))
 	}
 	if r.IntN(4) == 0 {
 		f.ServiceTime = time.Duration(r.IntN(20000)) * time.Millisecond
@@ -140,6 +143,8 @@ func findViolation(r *rand.Rand, in Observation, d Decision) string {
 		return "scales below the busy workers"
 	case in.Stats != nil && in.Stats.Backlog > 0 && d.Applied == 0 && effectiveMax(p) > 0:
 		return "stays at zero with a backlog"
+	case in.Stats != nil && in.Stats.Unaccounted > 0 && d.Applied == 0 && effectiveMax(p) > 0:
+		return "stays at zero with messages that nothing announces"
 	case len(d.Memory.Recommendations) > spansPerWindow+2:
 		return "the memory grows without bound"
 	case d.Reason == "" || decisionMessage(in, d) == "":

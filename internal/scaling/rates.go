@@ -13,8 +13,8 @@ const (
 	trendTimeConstant = 40 * time.Second
 	// maxBurstFactor limits how much a single measurement can raise the arrival rate.
 	maxBurstFactor = 4
-	// serviceTimeConstant is the time constant of the service time. Only time with messages in
-	// flight counts.
+	// serviceTimeConstant is the time constant of the service time. Only time with running handlers
+	// counts.
 	serviceTimeConstant = 2 * time.Minute
 	// minFinishedSamples is the number of finished messages from which on the service time is known.
 	minFinishedSamples = 5
@@ -25,12 +25,12 @@ type Rates struct {
 	// MeasuredAt is when the counters were read; zero if they are unknown.
 	MeasuredAt        time.Time
 	Arrived, Finished *int64
-	// Outstanding is the number of messages waiting and in flight.
+	// Outstanding is the number of messages waiting and running.
 	Outstanding int64
 	// ArrivalRate and FinishRate in messages per second. TrendRate is the arrival rate smoothed
 	// over a longer time, LatestRate the arrival rate since the last measurement.
 	ArrivalRate, FinishRate, TrendRate, LatestRate float64
-	// BusySeconds is the time that messages were in flight, BusyFinished the number of messages
+	// BusySeconds is the time that handlers ran, BusyFinished the number of messages
 	// finished in that time. Both decay.
 	BusySeconds, BusyFinished float64
 	// ReportedServiceSeconds is the last service time that workers reported, in seconds; 0 if they
@@ -44,13 +44,13 @@ func (m *Memory) updateRates(in Observation) {
 	if f.ServiceTime > 0 {
 		r.ReportedServiceSeconds = f.ServiceTime.Seconds()
 	}
-	held := f.Backlog + f.InFlight
+	held := f.Backlog + f.Running
 	elapsed := in.Now.Sub(r.MeasuredAt).Seconds()
 	if !r.MeasuredAt.IsZero() && elapsed > 0 {
 		finished, known := counterIncrease(f.Finished, r.Finished)
 		if known {
 			r.FinishRate = exponentialAverage(r.FinishRate, float64(finished)/elapsed, elapsed, rateTimeConstant)
-			r.addWork(float64(f.InFlight)*elapsed, float64(finished), elapsed)
+			r.addWork(float64(f.Running)*elapsed, float64(finished), elapsed)
 		}
 		if arrived, known := arrivedSinceLast(f, r, held, finished, known); known {
 			r.addArrivals(float64(arrived)/elapsed, elapsed, in.Settings.Concurrency)
@@ -97,7 +97,7 @@ func exponentialAverage(average, seen, seconds float64, memory time.Duration) fl
 	return average + (seen-average)*(1-math.Exp(-seconds/memory.Seconds()))
 }
 
-// addWork updates the service time. Nothing decays while no messages are in flight.
+// addWork updates the service time. Nothing decays while no handler runs.
 func (r *Rates) addWork(worked, ended, elapsed float64) {
 	if worked == 0 && ended == 0 {
 		return
@@ -107,7 +107,7 @@ func (r *Rates) addWork(worked, ended, elapsed float64) {
 }
 
 // serviceTime returns the service time of a message; 0 if it is unknown. By Little's law it is the
-// time that messages were in flight, divided by the number of finished messages.
+// time that handlers ran, divided by the number of finished messages, which includes all attempts.
 func (r *Rates) serviceTime() time.Duration {
 	seconds := r.ReportedServiceSeconds
 	if seconds == 0 && r.BusyFinished >= minFinishedSamples {

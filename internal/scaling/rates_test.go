@@ -52,8 +52,8 @@ func TestRatesAreMeasuredFromCounters(t *testing.T) {
 		"without counters rates are unknown": {
 			in: observationOf(1, &BacklogStats{Backlog: 30}, memoryMeasured(2*time.Second, Rates{})),
 		},
-		"the service time is the time in flight divided by finished messages": {
-			in: observationOf(1, &BacklogStats{InFlight: 40, Arrived: new(int64(20)), Finished: new(int64(20))},
+		"the service time is the running time divided by finished messages": {
+			in: observationOf(1, &BacklogStats{Running: 40, Arrived: new(int64(20)), Finished: new(int64(20))},
 				memoryMeasured(2*time.Second, Rates{Arrived: new(int64(0)), Finished: new(int64(0))})),
 			arriving: 10 * (1 - math.Exp(-0.2)), finishing: 10 * (1 - math.Exp(-0.2)), service: 4,
 		},

@@ -50,14 +50,23 @@ func TestEachRuleOfADecision(t *testing.T) {
 			observationOf(0, &BacklogStats{Backlog: 400, OldestAge: time.Hour}, memoryWithRate(0)), outcome{10, 10, ReasonDemand},
 		},
 		"steady load leaves room for fluctuations": {
-			observationOf(1, &BacklogStats{InFlight: 10}, memoryWithRate(40)), outcome{5, 5, ReasonDemand},
+			observationOf(1, &BacklogStats{Running: 10}, memoryWithRate(40)), outcome{5, 5, ReasonDemand},
 		},
 		"the room for fluctuations also serves a backlog": {
 			// 40/s are 5 workers at 80 %; 40/s and 100 in 20 s are 45/s, which 5 can do.
-			observationOf(5, &BacklogStats{Backlog: 100, InFlight: 50}, memoryWithRate(40)), outcome{5, 5, ReasonDemand},
+			observationOf(5, &BacklogStats{Backlog: 100, Running: 50}, memoryWithRate(40)), outcome{5, 5, ReasonDemand},
 		},
 		"slower messages need more workers": {
-			observationOf(1, &BacklogStats{InFlight: 10, ServiceTime: 4 * time.Second}, memoryWithRate(10)), outcome{5, 5, ReasonDemand},
+			observationOf(1, &BacklogStats{Running: 10, ServiceTime: 4 * time.Second}, memoryWithRate(10)), outcome{5, 5, ReasonDemand},
+		},
+		"messages that workers return arrive again": {
+			observationOf(1, &BacklogStats{Running: 10, ReturnRate: 30}, memoryWithRate(10)), outcome{5, 5, ReasonDemand},
+		},
+		"while uncounted retries are due, the pool grows from what runs": {
+			observationOf(4, &BacklogStats{Backlog: 1, RetriesDue: true, Running: 40}, memoryWithRate(0)), outcome{5, 5, ReasonDemand},
+		},
+		"an idle worker takes the retries that are due": {
+			observationOf(1, &BacklogStats{Backlog: 1, RetriesDue: true}, memoryWithRate(0)), outcome{1, 1, ReasonDemand},
 		},
 		"backlogPerReplica may recommend more workers": {
 			observationOf(1, &BacklogStats{Backlog: 40}, memoryWithRate(0), func(p *Settings) { p.BacklogPerReplica = 5 }), outcome{8, 8, ReasonDemand},
@@ -83,7 +92,10 @@ func TestEachRuleOfADecision(t *testing.T) {
 			observationOf(1, &BacklogStats{}, idleFor(time.Minute)), outcome{0, 0, ReasonIdle},
 		},
 		"the last worker stays while it is busy": {
-			observationOf(1, &BacklogStats{InFlight: 1}, idleFor(time.Hour)), outcome{1, 1, ReasonDemand},
+			observationOf(1, &BacklogStats{Running: 1}, idleFor(time.Hour)), outcome{1, 1, ReasonDemand},
+		},
+		"the last worker stays while messages are delivered that no worker reports": {
+			observationOf(1, &BacklogStats{Unaccounted: 55}, idleFor(time.Hour)), outcome{0, 1, ReasonDemand},
 		},
 		"earlier arrivals do not scale a pool from zero": {
 			observationOf(0, &BacklogStats{}, memoryWithRate(100)), outcome{13, 0, ReasonIdle},
@@ -100,24 +112,24 @@ func TestEachRuleOfADecision(t *testing.T) {
 			outcome{10, 4, ReasonBudget},
 		},
 		"a lowered bound applies to busy workers": {
-			observationOf(8, &BacklogStats{Backlog: 100, InFlight: 80}, memoryWithRate(90), func(p *Settings) { p.MaxReplicas = 4 }), outcome{12, 4, ReasonMaxReplicas},
+			observationOf(8, &BacklogStats{Backlog: 100, Running: 80}, memoryWithRate(90), func(p *Settings) { p.MaxReplicas = 4 }), outcome{12, 4, ReasonMaxReplicas},
 		},
 		"a lowered bound is reached in steps": {
 			observationOf(20, &BacklogStats{}, memoryWithRate(0), func(p *Settings) { p.MaxReplicas = 5 }), outcome{0, 8, ReasonMaxStep},
 		},
 
 		"saturated throughput prevents scaling up": {
-			observationOf(10, &BacklogStats{Backlog: 5000, InFlight: 100, Finished: new(int64(9))}, saturated), outcome{26, 10, ReasonThroughputSaturated},
+			observationOf(10, &BacklogStats{Backlog: 5000, Running: 100, Finished: new(int64(9))}, saturated), outcome{26, 10, ReasonThroughputSaturated},
 		},
 		"saturated throughput does not prevent scaling down": {
-			observationOf(10, &BacklogStats{InFlight: 5}, saturated), outcome{1, 4, ReasonMaxStep},
+			observationOf(10, &BacklogStats{Running: 5}, saturated), outcome{1, 4, ReasonMaxStep},
 		},
 
 		"a small scale-up is within tolerance": {
-			observationOf(10, &BacklogStats{InFlight: 80}, memoryWithRate(88)), outcome{11, 10, ReasonWithinTolerance},
+			observationOf(10, &BacklogStats{Running: 80}, memoryWithRate(88)), outcome{11, 10, ReasonWithinTolerance},
 		},
 		"a small scale-down is within tolerance": {
-			observationOf(10, &BacklogStats{InFlight: 70}, memoryWithRate(72)), outcome{9, 10, ReasonWithinTolerance},
+			observationOf(10, &BacklogStats{Running: 70}, memoryWithRate(72)), outcome{9, 10, ReasonWithinTolerance},
 		},
 		"a small scale-up to maxReplicas is not ignored as within tolerance": {
 			observationOf(19, &BacklogStats{Backlog: 5000}, memoryWithRate(0)), outcome{25, 20, ReasonMaxReplicas},
@@ -134,25 +146,25 @@ func TestEachRuleOfADecision(t *testing.T) {
 			observationOf(0, &BacklogStats{Backlog: 2000}, memoryWithRate(0), func(p *Settings) { p.ScaleUp.Window = time.Minute }), outcome{10, 10, ReasonDemand},
 		},
 		"scaling down follows the highest recommendation of the window": {
-			observationOf(10, &BacklogStats{InFlight: 8}, recommended(10*time.Second, 8)), outcome{1, 8, ReasonStabilizationWindow},
+			observationOf(10, &BacklogStats{Running: 8}, recommended(10*time.Second, 8)), outcome{1, 8, ReasonStabilizationWindow},
 		},
 		"recommendations before the window do not count": {
-			observationOf(10, &BacklogStats{InFlight: 8}, recommended(time.Minute, 8)), outcome{1, 4, ReasonMaxStep},
+			observationOf(10, &BacklogStats{Running: 8}, recommended(time.Minute, 8)), outcome{1, 4, ReasonMaxStep},
 		},
 		"an incomplete window prevents scaling down": {
-			observationOf(10, &BacklogStats{InFlight: 8}, Memory{}), outcome{1, 10, ReasonStabilizationWindow},
+			observationOf(10, &BacklogStats{Running: 8}, Memory{}), outcome{1, 10, ReasonStabilizationWindow},
 		},
 		"scaling down is limited by its step": {
-			observationOf(10, &BacklogStats{InFlight: 8}, memoryWithRate(8)), outcome{1, 4, ReasonMaxStep},
+			observationOf(10, &BacklogStats{Running: 8}, memoryWithRate(8)), outcome{1, 4, ReasonMaxStep},
 		},
 		"one step per period": {
-			observationOf(10, &BacklogStats{InFlight: 8}, scaledDown(29*time.Second, 20)), outcome{1, 10, ReasonMaxStep},
+			observationOf(10, &BacklogStats{Running: 8}, scaledDown(29*time.Second, 20)), outcome{1, 10, ReasonMaxStep},
 		},
 		"a percentage refers to the start of the scale-down": {
-			observationOf(10, &BacklogStats{InFlight: 8}, scaledDown(30*time.Second, 12)), outcome{1, 2, ReasonMaxStep},
+			observationOf(10, &BacklogStats{Running: 8}, scaledDown(30*time.Second, 12)), outcome{1, 2, ReasonMaxStep},
 		},
 		"busy workers are kept": {
-			observationOf(10, &BacklogStats{InFlight: 61}, memoryWithRate(8)), outcome{7, 7, ReasonDemand},
+			observationOf(10, &BacklogStats{Running: 61}, memoryWithRate(8)), outcome{7, 7, ReasonDemand},
 		},
 
 		"without stats the number does not change": {

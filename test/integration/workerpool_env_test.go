@@ -36,6 +36,8 @@ type poolTestEnv struct {
 	*queueEnv
 	// jobDuration is the duration of each job.
 	jobDuration time.Duration
+	// failJob returns the error of a job; nil if all succeed. It is set before there are workers.
+	failJob func(job *worker.Job) error
 
 	mu          sync.Mutex
 	workers     map[string]*fakeWorker // by Pod
@@ -207,6 +209,11 @@ func (c *poolTestEnv) handleJob(ctx context.Context, job *worker.Job) error {
 	case <-time.After(c.jobDuration):
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+	if c.failJob != nil {
+		if err := c.failJob(job); err != nil {
+			return err
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,7 +1,9 @@
 package integration
 
 import (
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/worker"
 )
 
 // totalReplicas returns the sum of spec.replicas of all revisions in the namespace.
@@ -48,6 +51,38 @@ func TestPoolScalesFromZeroOnTheFirstMessageAndBack(t *testing.T) {
 		return wp.Status.Desired == 0 && wp.Status.Replicas == 0
 	})
 	c.assertEachJobHandledOnce(300)
+}
+
+func TestPoolScalesToZeroWhileRetriesWaitAndBackWhenTheyAreDue(t *testing.T) {
+	const jobs, delay = 55, 25 * time.Second
+	c := newPoolTestEnv(t, 50*time.Millisecond)
+	var failures atomic.Int64
+	c.failJob = func(job *worker.Job) error {
+		if job.Attempt > 1 {
+			return nil
+		}
+		failures.Add(1)
+		return fmt.Errorf("not yet: %w", worker.Retry(delay))
+	}
+	c.createPool("mailers", "autoscaling: {maxReplicas: 8, idleAfter: 3s, scaleDown: {window: 2s, maxStep: 8, period: 1s}}")
+	c.waitForPool("mailers", "idle", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.LastDecision != nil })
+	c.sendMessages("mail", jobs)
+	c.waitFor("all jobs to fail", func() bool { return failures.Load() == jobs })
+	failed := time.Now()
+	c.waitForPool("mailers", "scaled to zero", func(wp *v1alpha1.WorkerPool) bool {
+		return wp.Status.Desired == 0 && wp.Status.Replicas == 0
+	})
+	// The lease is 5 s: the drain does not wait for it.
+	assertWithin(t, "the pool is at zero", 15*time.Second, failed)
+	c.waitFor("desired replicas", func() bool { return c.totalReplicas() > 0 })
+	if elapsed := time.Since(failed); elapsed < delay-3*time.Second || elapsed > delay+3*time.Second {
+		t.Errorf("the pool has workers again after %s, want them after %s", elapsed, delay)
+	}
+	c.waitForHandledJobs(jobs)
+	c.waitForPool("mailers", "scaled to zero again", func(wp *v1alpha1.WorkerPool) bool {
+		return wp.Status.Desired == 0 && wp.Status.Replicas == 0
+	})
+	c.assertEachJobHandledOnce(jobs)
 }
 
 func TestRolloutReplacesAllWorkersWithoutInterruptingJobs(t *testing.T) {

@@ -62,9 +62,6 @@ func (r *Reconciler) observePeers(ctx context.Context, observed *observation) er
 	if observed.StatsError == "" {
 		observed.Stats, observed.StatsError = peers.stats, peers.statsError
 	}
-	if observed.Stats != nil && observed.Pool.Spec.Source != nil {
-		pool.AddReportedInFlight(observed.Stats, observed.Workers)
-	}
 	observed.Now = r.Clock.Now()
 	return nil
 }
@@ -175,7 +172,7 @@ func (r *Reconciler) readWorkerStats(ctx context.Context, worker *corev1.Pod, qu
 		return nil
 	}
 	return &pool.WorkerStats{
-		Attached: s.IsAttached(queues),
+		Attached: s.IsAttached(queues), Recent: (*pool.RecentAttempts)(s.Recent),
 		Draining: s.IsDraining(), Drained: s.IsDrained(), InFlight: s.InFlight, Prefetched: s.Prefetched, Succeeded: s.Succeeded, Failed: s.Failed,
 	}
 }

@@ -145,7 +145,7 @@ func (f *scalingFormula) inputRows() [][]string {
 		{"λ", "arrival rate", formatRate(f.inputs.ArrivalRate)},
 		{"s", "service time", serviceTime},
 		{"B", "backlog", formatCount(f.inputs.Backlog) + " messages, oldest " + formatDuration(f.inputs.OldestAge)},
-		{"F", "in flight", formatCount(f.inputs.InFlight) + " messages"},
+		{"F", "running", formatCount(f.inputs.InFlight) + " handlers"},
 		{"c", "concurrency", fmt.Sprintf("%d messages per worker", f.settings.Concurrency)},
 		{"ρ", "utilization", formatPercent(f.settings.Utilization)},
 		{"slo", "p95 wait objective", formatRounded(f.settings.WaitP95)},
@@ -180,7 +180,7 @@ func (f *scalingFormula) outcomeLine() string {
 		return text + "."
 	}
 	if computed := f.computedReplicas(); d.Recommendation > computed {
-		text += fmt.Sprintf("; %d of them for growth expected while a Pod starts", d.Recommendation-computed)
+		text += fmt.Sprintf("; %d of them for expected growth, or for retries that are due", d.Recommendation-computed)
 	}
 	return text + "."
 }

@@ -35,7 +35,7 @@ func TestPoolExplanationShowsEachTermOfTheFormula(t *testing.T) {
 		"  λ     arrival rate         2.5 messages/s",
 		"  s     service time         1s",
 		"  B     backlog              1200 messages, oldest 12s",
-		"  F     in flight            50 messages",
+		"  F     running              50 handlers",
 		"  c     concurrency          10 messages per worker",
 		"  ρ     utilization          80%",
 		"  slo   p95 wait objective   30s",
@@ -84,7 +84,7 @@ func TestPoolExplanation(t *testing.T) {
 				"  λ     arrival rate         -",
 				"  s     service time         unknown, assumed to be 1s",
 				"  B     backlog              - messages, oldest -",
-				"  F     in flight            - messages",
+				"  F     running              - handlers",
 				"  c     concurrency          10 messages per worker",
 				"  ρ     utilization          80%",
 				"  slo   p95 wait objective   30s",
@@ -120,10 +120,10 @@ func TestExplainedTermsMatchTheDecision(t *testing.T) {
 		"steady arrivals":                          {rate: 40},
 		"a backlog":                                {stats: scaling.BacklogStats{Backlog: 5000, OldestAge: second(3)}, rate: 10, podStart: second(5)},
 		"a backlog older than the objective":       {stats: scaling.BacklogStats{Backlog: 5000, OldestAge: second(300)}, rate: 10, podStart: second(5)},
-		"many messages in flight":                  {stats: scaling.BacklogStats{InFlight: 77}},
+		"many running handlers":                    {stats: scaling.BacklogStats{Running: 77}},
 		"a long service time":                      {stats: scaling.BacklogStats{Backlog: 10, ServiceTime: second(60)}, rate: 0.5},
-		"by backlogPerReplica":                     {stats: scaling.BacklogStats{Backlog: 900, InFlight: 10}, backlogPerReplica: 7},
-		"by backlogPerReplica with a service time": {stats: scaling.BacklogStats{Backlog: 900, InFlight: 10, ServiceTime: second(30)}, backlogPerReplica: 500},
+		"by backlogPerReplica":                     {stats: scaling.BacklogStats{Backlog: 900, Running: 10}, backlogPerReplica: 7},
+		"by backlogPerReplica with a service time": {stats: scaling.BacklogStats{Backlog: 900, Running: 10, ServiceTime: second(30)}, backlogPerReplica: 500},
 	} {
 		t.Run(title, func(t *testing.T) {
 			a := &v1alpha1.Autoscaling{MaxReplicas: 10_000}

@@ -51,7 +51,7 @@ func (m *yardmasterModel) scaleOnce() {
 
 func (m *yardmasterModel) backlogStats() *scaling.BacklogStats {
 	f := &scaling.BacklogStats{
-		Backlog: int64(m.waiting.queuedCount()), InFlight: int64(m.inFlightCount()),
+		Backlog: int64(m.waiting.queuedCount()), Running: int64(m.inFlightCount()),
 		Arrived: new(m.arrived), Finished: new(m.finished),
 	}
 	if f.Backlog > 0 {
