@@ -9,7 +9,7 @@ import (
 // engine does not know, is absent; it is never 0 instead.
 type QueueStatus struct {
 	// conditions of the Queue: Ready, Reconciling, Stalled, BrokerReachable, ConfigSynced,
-	// PolicyFullyEnforced, DeadLettersPresent, Conflict and DeletionBlocked.
+	// PolicyFullyEnforced, Replicated, DeadLettersPresent, Conflict and DeletionBlocked.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -64,6 +64,10 @@ type QueueStatus struct {
 	// +optional
 	MeasuredTime *metav1.Time `json:"measuredTime,omitempty"`
 
+	// storage is how the broker stores the queue, when the operator last compared it with the spec.
+	// +optional
+	Storage *QueueStorageStatus `json:"storage,omitempty"`
+
 	// effective is the configuration after Policies and defaults.
 	// +optional
 	Effective *QueueEffective `json:"effective,omitempty"`
@@ -82,6 +86,17 @@ type WaitTimes struct {
 	// p95 is the 95th percentile.
 	// +optional
 	P95 *metav1.Duration `json:"p95,omitempty"`
+}
+
+// QueueStorageStatus is how a broker stores a queue, which consists of several streams. The numbers are
+// those of the stream with the fewest.
+type QueueStorageStatus struct {
+	// replicas is the number of servers that the broker assigned to the queue.
+	// +optional
+	Replicas *int32 `json:"replicas,omitempty"`
+	// currentReplicas is the number of them that are online and have all messages.
+	// +optional
+	CurrentReplicas *int32 `json:"currentReplicas,omitempty"`
 }
 
 // QueueEffective is the configuration of a Queue after Policies and defaults.
@@ -162,6 +177,9 @@ const (
 	ConditionConfigSynced = "ConfigSynced"
 	// ConditionPolicyFullyEnforced is False when nothing enforces some field of the spec.
 	ConditionPolicyFullyEnforced = "PolicyFullyEnforced"
+	// ConditionReplicated is True when several servers have all messages of the queue, as many as
+	// its storage requires.
+	ConditionReplicated = "Replicated"
 	// ConditionDeadLettersPresent is True if there are at least deadLetter.alertThreshold dead
 	// letters.
 	ConditionDeadLettersPresent = "DeadLettersPresent"
@@ -191,6 +209,19 @@ const (
 	ReasonEnforced          = "Enforced"
 	ReasonUnsupported       = "Unsupported"
 	ReasonRateBelowArrivals = "RateBelowArrivals"
+	// ReasonFullyReplicated means that all replicas have all messages.
+	ReasonFullyReplicated = "FullyReplicated"
+	// ReasonSingleReplica means that the spec asks for one replica.
+	ReasonSingleReplica = "SingleReplica"
+	// ReasonReplicasRefused means that the broker refuses the replicas that the queue should have.
+	ReasonReplicasRefused = "ReplicasRefused"
+	// ReasonReplicasMissing means that the queue has fewer replicas than it should, and that nothing
+	// refuses them.
+	ReasonReplicasMissing = "ReplicasMissing"
+	// ReasonReplicasOffline means that servers with replicas are offline.
+	ReasonReplicasOffline = "ReplicasOffline"
+	// ReasonCatchingUp means that replicas do not have all messages yet.
+	ReasonCatchingUp        = "CatchingUp"
 	ReasonDeadLetters       = "DeadLetters"
 	ReasonNoDeadLetters     = "NoDeadLetters"
 	ReasonOwnedByOtherQueue = "OwnedByOtherQueue"

@@ -24,6 +24,7 @@ const QueueFinalizer = Prefix + "queue"
 // +kubebuilder:printcolumn:name="Paused",type=boolean,JSONPath=`.spec.paused`
 // +kubebuilder:printcolumn:name="Condition",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Delayed",type=integer,priority=1,JSONPath=`.status.delayed`
+// +kubebuilder:printcolumn:name="Replicas",type=integer,priority=1,JSONPath=`.status.storage.replicas`
 // +kubebuilder:printcolumn:name="Age",type=date,priority=1,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="has(self.spec.name) || self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",message="metadata.name is not a valid queue name (at most 63 lower-case letters, digits and dashes): set spec.name",fieldPath=".spec.name"
 // +kubebuilder:validation:XValidation:rule="(has(self.spec.name) ? self.spec.name : self.metadata.name) == (has(oldSelf.spec.name) ? oldSelf.spec.name : oldSelf.metadata.name) && (has(self.spec.name) == has(oldSelf.spec.name) || has(self.status) && has(self.status.name) && self.status.name == self.metadata.name)",message="name is immutable: the broker stores the messages under it",fieldPath=".spec.name"
@@ -62,6 +63,7 @@ type QueueList struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.maxInFlight) || !has(self.maxBacklog) || self.maxInFlight <= self.maxBacklog",message="maxInFlight must not be greater than maxBacklog",fieldPath=".maxInFlight"
 // +kubebuilder:validation:XValidation:rule="!has(self.strictPriority) || !self.strictPriority || !has(self.priorities) || self.priorities.all(p, self.priorities.exists_one(q, q.weight == p.weight))",message="with strictPriority the weights define the order: each priority needs another weight",fieldPath=".priorities"
+// +kubebuilder:validation:XValidation:rule="(has(self.storage) && has(self.storage.type) ? self.storage.type : 'File') == (has(oldSelf.storage) && has(oldSelf.storage.type) ? oldSelf.storage.type : 'File')",message="type is immutable: the broker cannot change where it stores a queue",fieldPath=".storage.type"
 type QueueSpec struct {
 	// broker that holds the queue. Default: the broker of the Policy, else the broker of the
 	// operator. With another broker, the Queue gets a new, empty queue there; the old queue stays.
@@ -144,6 +146,11 @@ type QueueSpec struct {
 	// retention deletes messages that no worker takes. Default: messages are kept.
 	// +optional
 	Retention *Retention `json:"retention,omitempty"`
+
+	// storage defines how the broker stores the queue: its messages, its dead letters and its rate
+	// limit. It applies to NATS.
+	// +optional
+	Storage *QueueStorage `json:"storage,omitempty"`
 
 	// deletionPolicy defines what happens to the queue on the broker when the Queue is deleted.
 	// Retain leaves the queue with its messages. Drain rejects new messages, waits until the queue
@@ -284,6 +291,58 @@ type Retention struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) >= duration('1m') && duration(self) <= duration('87600h')",message="maxAge must be a duration from 1m to 87600h"
 	MaxAge Duration `json:"maxAge"`
 }
+
+// QueueStorage defines how the broker stores a queue.
+type QueueStorage struct {
+	// replicas is the number of servers that store each message: 1, 3 or 5. With 3 replicas no message
+	// is lost with one server, with 5 none with two. A number that is set is required: while the broker
+	// refuses it, a new queue is not created, and an existing queue keeps the replicas that it has.
+	// Default: 3, and 1 while the broker refuses 3. The condition Replicated shows the result.
+	// +optional
+	// +kubebuilder:validation:Enum=1;3;5
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// type is where each server stores the queue. File is a disk. Memory is faster, and loses the queue
+	// when all its servers restart. Immutable. Default: File.
+	// +optional
+	Type StorageType `json:"type,omitempty"`
+
+	// placement selects the servers that store the queue. An empty placement, {}, allows every server.
+	// Default: the servers that the broker selects; a placement that someone set on the broker is kept.
+	// +optional
+	Placement *QueuePlacement `json:"placement,omitempty"`
+}
+
+// QueuePlacement selects the servers that store a queue. A server must meet all conditions.
+type QueuePlacement struct {
+	// cluster is the name of the NATS cluster, at most 63 characters. Default: the cluster that the
+	// operator is connected to.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[!-~]+$`
+	Cluster string `json:"cluster,omitempty"`
+
+	// tags that a server must have, at most 8, each of at most 63 characters. A server must not have a
+	// tag that is written after an exclamation mark. Default: none.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^[!-~]+$`
+	Tags []string `json:"tags,omitempty"`
+}
+
+// StorageType is where the servers of a broker store a queue.
+// +kubebuilder:validation:Enum=File;Memory
+type StorageType string
+
+// The types of storage.
+const (
+	StorageFile   StorageType = "File"
+	StorageMemory StorageType = "Memory"
+)
 
 // DeletionPolicy defines what happens to a queue on the broker when its Queue is deleted.
 // +kubebuilder:validation:Enum=Retain;Drain;Purge

@@ -50,6 +50,8 @@ type EnsureResult struct {
 	Corrected bool
 	// Enforcement is who enforces which field of this queue.
 	Enforcement Capabilities
+	// Storage is how the broker stores the queue; nil if the engine does not know.
+	Storage *StorageState
 	// RetiringPriorities are no longer in the configuration; they are deleted once empty.
 	RetiringPriorities []string
 }
@@ -102,6 +104,9 @@ const (
 	FieldPriorities  QueueField = "priorities"
 	FieldRateLimit   QueueField = "rateLimit"
 	FieldMaxAge      QueueField = "retention.maxAge"
+	FieldReplicas    QueueField = "storage.replicas"
+	FieldStorageType QueueField = "storage.type"
+	FieldPlacement   QueueField = "storage.placement"
 )
 
 // Enforcer is the component that enforces a field.

@@ -47,6 +47,8 @@ type QueueConfig struct {
 	MaxAge time.Duration
 	// Drift is what happens to changes that others make on the broker.
 	Drift DriftPolicy
+	// Storage is how the broker stores the queue.
+	Storage StorageConfig
 }
 
 // Priority is one class of messages.

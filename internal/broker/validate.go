@@ -67,6 +67,9 @@ func (q *QueueConfig) Validate() error {
 	c.requireAtLeast("deadLetter.maxEntries", q.DeadLetter.MaxEntries, 0)
 	c.require(q.DeadLetter.Retention >= 0, "deadLetter.retention", "is negative")
 	c.require(q.MaxAge >= 0, "retention.maxAge", "is negative")
+	c.require(slices.Contains([]int{0, 1, 3, 5}, q.Storage.Replicas), "storage.replicas", "is %d, must be 1, 3 or 5", q.Storage.Replicas)
+	c.require(slices.Contains([]StorageType{"", StorageFile, StorageMemory}, q.Storage.Type), "storage.type",
+		"is %q, must be %s or %s", q.Storage.Type, StorageFile, StorageMemory)
 	c.require(slices.Contains([]DriftPolicy{DriftCorrect, DriftWarn}, q.Drift), "drift", "is %q, must be %s or %s", q.Drift, DriftCorrect, DriftWarn)
 	return errors.Join(*c...)
 }

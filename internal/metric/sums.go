@@ -41,11 +41,16 @@ func (s Sums) Add(gauge *prometheus.Desc, amount int64, labels ...string) {
 
 // AddReady counts an object by namespace and by the status and reason of its condition Ready.
 func (s Sums) AddReady(gauge *prometheus.Desc, object client.Object, conditions []metav1.Condition) {
-	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
-	if ready == nil {
-		ready = &metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonPending}
+	s.AddCondition(gauge, object, conditions, v1alpha1.ConditionReady)
+}
+
+// AddCondition counts an object by namespace and by the status and reason of one of its conditions.
+func (s Sums) AddCondition(gauge *prometheus.Desc, object client.Object, conditions []metav1.Condition, kind string) {
+	found := meta.FindStatusCondition(conditions, kind)
+	if found == nil {
+		found = &metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonPending}
 	}
-	s.Add(gauge, 1, object.GetNamespace(), string(ready.Status), ready.Reason)
+	s.Add(gauge, 1, object.GetNamespace(), string(found.Status), found.Reason)
 }
 
 // sumCollector computes gauges from a list of cached objects during each scrape.

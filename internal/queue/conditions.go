@@ -47,6 +47,9 @@ func setConditions(status *v1alpha1.QueueStatus, in *conditionInput) {
 	} else if status.Enforcement == nil {
 		set(v1alpha1.ConditionPolicyFullyEnforced, isUnknown(notObserved))
 	}
+	if !in.isDeleted() {
+		set(v1alpha1.ConditionReplicated, replicated(in))
+	}
 	if status.Dead != nil {
 		set(v1alpha1.ConditionDeadLettersPresent, deadLettersPresent(*status.Dead, alertThreshold(&in.Effective)))
 	} else if meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDeadLettersPresent) == nil {
@@ -77,9 +80,11 @@ func summaryOf(in *conditionInput) condition.Summary {
 			return summary
 		}
 	}
-	return condition.Summary{
-		Ready: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: "The queue accepts messages and delivers them to workers",
+	message := "The queue accepts messages and delivers them to workers"
+	if replicated(in).Status == metav1.ConditionFalse {
+		message += ", but is not fully replicated: see the condition Replicated"
 	}
+	return condition.Summary{Ready: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: message}
 }
 
 func pendingSummary(message string) condition.Summary {
@@ -116,7 +121,7 @@ func checkRefused(in *conditionInput) (condition.Summary, bool) {
 	}
 	return condition.Summary{
 		Ready: metav1.ConditionFalse, Progress: condition.Stuck, Reason: state.Reason, Message: state.Message,
-	}, in.BrokerError != nil
+	}, in.BrokerError != nil || refusesStorage(in.result)
 }
 
 func checkDrifted(in *conditionInput) (condition.Summary, bool) {
@@ -159,6 +164,8 @@ func configSynced(in *conditionInput) condition.State {
 		return condition.False(v1alpha1.ReasonOwnedByOtherQueue, conflictMessage(in.Observation, conflictIn(in.BrokerError)))
 	case in.BrokerError != nil:
 		return condition.False(v1alpha1.ReasonRefusedByBroker, in.BrokerError.Error())
+	case refusesStorage(in.result):
+		return condition.False(v1alpha1.ReasonRefusedByBroker, "The queue keeps the storage that it has: "+in.result.Storage.Refusal)
 	case hasRemainingDrift(in.result):
 		return condition.False(v1alpha1.ReasonDrifted, "Changed by someone else: "+formatDrift(in.result.Drift))
 	case len(in.result.RetiringPriorities) > 0:

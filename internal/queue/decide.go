@@ -111,6 +111,9 @@ func Decide(o Observation) Decision {
 		d.RequeueAfter = retryInterval
 	default:
 		d.RequeueAfter, d.AwaitMessage = d.History.Stats.interval(), d.History.Stats.isIdle()
+		if d.History.Comparison.Result.Storage.IsUnfinished() {
+			d.RequeueAfter = core.Earliest(d.RequeueAfter, unfinishedInterval)
+		}
 	}
 	return d
 }

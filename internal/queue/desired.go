@@ -40,6 +40,7 @@ func DesiredQueue(q *v1alpha1.Queue, e *v1alpha1.QueueEffective, clusterID strin
 	if q.Spec.Retention != nil {
 		desired.MaxAge = toDuration(q.Spec.Retention.MaxAge)
 	}
+	desired.Storage = desiredStorage(q.Spec.Storage)
 	desired.Drift = cmp.Or(broker.DriftPolicy(q.Spec.Drift), desired.Drift)
 	return desired
 }
@@ -80,6 +81,18 @@ func desiredRetry(r *v1alpha1.Retry, retry broker.RetryPolicy) broker.RetryPolic
 	setInt(&retry.MultiplierPercent, r.MultiplierPercent)
 	setInt(&retry.JitterPercent, r.JitterPercent)
 	return retry
+}
+
+func desiredStorage(s *v1alpha1.QueueStorage) broker.StorageConfig {
+	if s == nil {
+		return broker.StorageConfig{}
+	}
+	storage := broker.StorageConfig{Type: broker.StorageType(s.Type)}
+	setInt(&storage.Replicas, s.Replicas)
+	if s.Placement != nil {
+		storage.Placement = &broker.Placement{Cluster: s.Placement.Cluster, Tags: s.Placement.Tags}
+	}
+	return storage
 }
 
 // isEnabled reports whether dead letters are kept, as they are by default.

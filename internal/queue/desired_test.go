@@ -90,6 +90,19 @@ func TestDesiredQueue(t *testing.T) {
 				w.Priorities = []broker.Priority{{Name: "high", Weight: 9}, {Name: "low", Weight: 1}}
 			},
 		},
+		"storage": {
+			queue: func(q *v1alpha1.Queue) {
+				q.Spec.Storage = &v1alpha1.QueueStorage{
+					Replicas: new(int32(5)), Type: v1alpha1.StorageMemory,
+					Placement: &v1alpha1.QueuePlacement{Cluster: "eu", Tags: []string{"disk:fast"}},
+				}
+			},
+			want: func(w *broker.QueueConfig) {
+				w.Storage = broker.StorageConfig{
+					Replicas: 5, Type: broker.StorageMemory, Placement: &broker.Placement{Cluster: "eu", Tags: []string{"disk:fast"}},
+				}
+			},
+		},
 		"drift that is only reported": {
 			queue: func(q *v1alpha1.Queue) { q.Spec.Drift = v1alpha1.DriftWarn },
 			want:  func(w *broker.QueueConfig) { w.Drift = broker.DriftWarn },

@@ -23,9 +23,18 @@ var reportedTransitions = []struct {
 	{v1alpha1.ConditionConflict, metav1.ConditionTrue, "", core.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonOwnedByOtherQueue}},
 	{v1alpha1.ConditionDeadLettersPresent, metav1.ConditionTrue, "", core.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.EventDeadLetters}},
 	{v1alpha1.ConditionPolicyFullyEnforced, metav1.ConditionFalse, "", core.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonUnsupported}},
+	{v1alpha1.ConditionReplicated, metav1.ConditionFalse, v1alpha1.ReasonReplicasRefused, core.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonReplicasRefused, Routine: true}},
+	{v1alpha1.ConditionReplicated, metav1.ConditionFalse, v1alpha1.ReasonReplicasMissing, core.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonReplicasMissing, Routine: true}},
+	{v1alpha1.ConditionReplicated, metav1.ConditionFalse, v1alpha1.ReasonReplicasOffline, core.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonReplicasOffline, Routine: true}},
 	{v1alpha1.ConditionDeletionBlocked, metav1.ConditionTrue, "", core.Event{Type: corev1.EventTypeNormal, Reason: v1alpha1.EventDeletionBlocked}},
 	{v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonRateBelowArrivals, core.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonRateBelowArrivals}},
 	{v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonRefusedByBroker, core.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonRefusedByBroker}},
+}
+
+// reportedRecoveries are the conditions whose change from False to True becomes an event.
+var reportedRecoveries = []struct{ condition, reason, message string }{
+	{v1alpha1.ConditionBrokerReachable, v1alpha1.EventBrokerReachable, "The broker answers again"},
+	{v1alpha1.ConditionReplicated, v1alpha1.ReasonFullyReplicated, "All replicas of the queue have all messages"},
 }
 
 // transitionEvents returns the events of the change from one status to the next.
@@ -42,11 +51,10 @@ func transitionEvents(before, after *v1alpha1.QueueStatus) []core.Event {
 			events = append(events, event)
 		}
 	}
-	if meta.IsStatusConditionFalse(before.Conditions, v1alpha1.ConditionBrokerReachable) &&
-		meta.IsStatusConditionTrue(after.Conditions, v1alpha1.ConditionBrokerReachable) {
-		events = append(events, core.Event{
-			Type: corev1.EventTypeNormal, Reason: v1alpha1.EventBrokerReachable, Action: "Observe", Message: "The broker answers again", Routine: true,
-		})
+	for _, r := range reportedRecoveries {
+		if meta.IsStatusConditionFalse(before.Conditions, r.condition) && meta.IsStatusConditionTrue(after.Conditions, r.condition) {
+			events = append(events, core.Event{Type: corev1.EventTypeNormal, Reason: r.reason, Action: "Observe", Message: r.message, Routine: true})
+		}
 	}
 	if after.Engine == v1alpha1.EngineAsynq && before.Engine != after.Engine {
 		events = append(events, core.Event{

@@ -139,9 +139,13 @@ func (o *Observation) applyEnsured(result broker.EnsureResult) {
 		return
 	}
 	o.EnsureResult = &result
+	interval := o.SweepInterval
+	if result.Storage.IsUnfinished() {
+		interval = min(interval, unfinishedInterval)
+	}
 	o.History.Comparison = Comparison{
 		BrokerID: o.Connection.BrokerID, Desired: DesiredQueue(o.Queue, &o.Effective, o.ClusterID), Result: result,
-		Expires: o.Now.Add(withJitter(o.SweepInterval, o.Jitter)),
+		Expires: o.Now.Add(withJitter(interval, o.Jitter)),
 	}
 }
 

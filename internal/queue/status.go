@@ -35,6 +35,7 @@ func conclude(o *Observation, blocked *core.Problem) Decision {
 	case status.Engine != before.Engine:
 		status.Enforcement = nil
 	}
+	status.Storage = storageStatus(result)
 	setStats(status, history.Stats)
 	setConditions(status, &conditionInput{Observation: o, result: result, blocked: blocked, history: history.Stats})
 	keepMeasuredTime(before, status)

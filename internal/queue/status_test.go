@@ -25,7 +25,7 @@ func observed(changes ...func(*Observation)) Observation {
 	o.Queue.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Queue"}
 	o.EnsureResult = &broker.EnsureResult{Enforcement: broker.Capabilities{
 		broker.FieldLease: {By: broker.EnforcedByBroker}, broker.FieldRetry: {By: broker.EnforcedByWorker},
-	}}
+	}, Storage: &broker.StorageState{Replicas: 3, CurrentReplicas: 3}}
 	o.Rescued, o.Stats = true, statsAt(0, 0, 0, 0, 0)
 	for _, change := range changes {
 		change(&o)
@@ -79,17 +79,19 @@ func TestConditionsAsKstatusReadsThem(t *testing.T) {
 		reason                      string
 		want                        status.Status
 	}{
-		"connecting":                   {func(o *Observation) { o.Connection.Connecting = true }, "Unknown", "True", "False", "Pending", status.InProgressStatus},
-		"in sync":                      {func(*Observation) {}, "True", "False", "False", "Ready", status.CurrentStatus},
-		"paused":                       {isPaused, "True", "False", "False", "Paused", status.CurrentStatus},
-		"no broker":                    {withoutConnection(v1alpha1.ReasonNoBroker), "False", "True", "False", "NoBroker", status.InProgressStatus},
-		"no Secret":                    {withoutConnection(v1alpha1.ReasonSecretNotFound), "False", "True", "False", "SecretNotFound", status.InProgressStatus},
-		"the broker does not respond":  {withoutConnection(v1alpha1.ReasonConnectionFailed), "False", "True", "False", "ConnectionFailed", status.InProgressStatus},
-		"invalid Secret":               {withoutConnection(v1alpha1.ReasonSecretInvalid), "False", "False", "True", "SecretInvalid", status.FailedStatus},
-		"the login is refused":         {withoutConnection(v1alpha1.ReasonUnauthorized), "False", "False", "True", "Unauthorized", status.FailedStatus},
-		"the configuration is refused": {failedWith(broker.Errorf(broker.ClassInvalid, "no")), "False", "False", "True", "RefusedByBroker", status.FailedStatus},
-		"another Queue owns the queue": {failedWith(conflict), "False", "False", "True", "OwnedByOtherQueue", status.FailedStatus},
-		"drift that is not corrected":  {withDrift(false), "False", "False", "True", "Drifted", status.FailedStatus},
+		"connecting":                     {func(o *Observation) { o.Connection.Connecting = true }, "Unknown", "True", "False", "Pending", status.InProgressStatus},
+		"in sync":                        {func(*Observation) {}, "True", "False", "False", "Ready", status.CurrentStatus},
+		"paused":                         {isPaused, "True", "False", "False", "Paused", status.CurrentStatus},
+		"no broker":                      {withoutConnection(v1alpha1.ReasonNoBroker), "False", "True", "False", "NoBroker", status.InProgressStatus},
+		"no Secret":                      {withoutConnection(v1alpha1.ReasonSecretNotFound), "False", "True", "False", "SecretNotFound", status.InProgressStatus},
+		"the broker does not respond":    {withoutConnection(v1alpha1.ReasonConnectionFailed), "False", "True", "False", "ConnectionFailed", status.InProgressStatus},
+		"invalid Secret":                 {withoutConnection(v1alpha1.ReasonSecretInvalid), "False", "False", "True", "SecretInvalid", status.FailedStatus},
+		"the login is refused":           {withoutConnection(v1alpha1.ReasonUnauthorized), "False", "False", "True", "Unauthorized", status.FailedStatus},
+		"the configuration is refused":   {failedWith(broker.Errorf(broker.ClassInvalid, "no")), "False", "False", "True", "RefusedByBroker", status.FailedStatus},
+		"the replicas are refused":       {storedAs(broker.StorageState{Replicas: 1, CurrentReplicas: 1, Refusal: "no", RefusesConfig: true}), "False", "False", "True", "RefusedByBroker", status.FailedStatus},
+		"fewer replicas than by default": {storedAs(broker.StorageState{Replicas: 1, CurrentReplicas: 1, Refusal: "no"}), "True", "False", "False", "Ready", status.CurrentStatus},
+		"another Queue owns the queue":   {failedWith(conflict), "False", "False", "True", "OwnedByOtherQueue", status.FailedStatus},
+		"drift that is not corrected":    {withDrift(false), "False", "False", "True", "Drifted", status.FailedStatus},
 		"being deleted": {func(o *Observation) {
 			o.Queue.DeletionTimestamp = new(metav1.NewTime(noon))
 			withUnreachableBroker(o)
@@ -120,6 +122,7 @@ func ownedBy(owner broker.QueueOwner) func(*Observation) {
 var inConflict = map[string]string{
 	v1alpha1.ConditionConfigSynced: "False OwnedByOtherQueue", v1alpha1.ConditionConflict: "True OwnedByOtherQueue",
 	v1alpha1.ConditionPolicyFullyEnforced: "Unknown Pending", v1alpha1.ConditionDeadLettersPresent: "Unknown Pending",
+	v1alpha1.ConditionReplicated: "Unknown OwnedByOtherQueue",
 }
 
 // Those who read a Queue may not be allowed to read another namespace.
@@ -150,6 +153,7 @@ func TestConditions(t *testing.T) {
 				v1alpha1.ConditionBrokerReachable: "False SecretNotFound",
 				v1alpha1.ConditionConfigSynced:    "Unknown SecretNotFound", v1alpha1.ConditionConflict: "Unknown SecretNotFound",
 				v1alpha1.ConditionPolicyFullyEnforced: "Unknown Pending", v1alpha1.ConditionDeadLettersPresent: "Unknown Pending",
+				v1alpha1.ConditionReplicated: "Unknown SecretNotFound",
 			},
 			wantMessage: `Secret "broker" not found`,
 		},
@@ -178,6 +182,7 @@ func TestConditions(t *testing.T) {
 			want: map[string]string{
 				v1alpha1.ConditionConfigSynced: "False RefusedByBroker", v1alpha1.ConditionConflict: "Unknown RefusedByBroker",
 				v1alpha1.ConditionPolicyFullyEnforced: "Unknown Pending", v1alpha1.ConditionDeadLettersPresent: "Unknown Pending",
+				v1alpha1.ConditionReplicated: "Unknown RefusedByBroker",
 			},
 			wantMessage: "retention is Limits",
 		},
@@ -230,7 +235,7 @@ func TestConditions(t *testing.T) {
 			},
 			want: map[string]string{
 				v1alpha1.ConditionConfigSynced: "False Deleting", v1alpha1.ConditionDeletionBlocked: "True NotEmpty",
-				v1alpha1.ConditionPolicyFullyEnforced: "Unknown Pending",
+				v1alpha1.ConditionPolicyFullyEnforced: "Unknown Pending", v1alpha1.ConditionReplicated: "",
 			},
 			wantMessage: "2 messages left",
 		},
@@ -244,8 +249,10 @@ func TestConditions(t *testing.T) {
 				v1alpha1.ConditionBrokerReachable: "True Connected",
 				v1alpha1.ConditionConfigSynced:    "True Synced", v1alpha1.ConditionConflict: "False Synced",
 				v1alpha1.ConditionPolicyFullyEnforced: "True Enforced", v1alpha1.ConditionDeadLettersPresent: "False NoDeadLetters",
+				v1alpha1.ConditionReplicated: "True FullyReplicated",
 			}
 			maps.Copy(want, row.want)
+			maps.DeleteFunc(want, func(_, state string) bool { return state == "" })
 			d := Decide(o)
 			got := conditionStates(&d.Status)
 			for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
@@ -330,6 +337,8 @@ func TestEventsReportTransitions(t *testing.T) {
 		return &d.Status
 	}
 	lost := withoutConnection(v1alpha1.ReasonConnectionFailed)
+	oneReplica := storedAs(broker.StorageState{Replicas: 1, CurrentReplicas: 1, Refusal: "no"})
+	oneOffline := storedAs(broker.StorageState{Replicas: 3, CurrentReplicas: 2, OfflineReplicas: 1})
 	onAsynq := func(o *Observation) { o.Connection.Engine = v1alpha1.EngineAsynq }
 	deadLetters := func(number int64) func(*Observation) {
 		return func(o *Observation) { o.Stats.DeadLetters = number }
@@ -348,6 +357,10 @@ func TestEventsReportTransitions(t *testing.T) {
 		// The Queue names no broker, so a Policy or the operator's default selects the engine.
 		"an experimental engine":       {&v1alpha1.QueueStatus{}, statusWith(onAsynq), []string{v1alpha1.EventExperimentalEngine}},
 		"the same engine":              {statusWith(onAsynq), statusWith(onAsynq), nil},
+		"replicas refused":             {&v1alpha1.QueueStatus{}, statusWith(oneReplica), []string{v1alpha1.ReasonReplicasRefused}},
+		"replicas still refused":       {statusWith(oneReplica), statusWith(oneReplica), nil},
+		"more replicas":                {statusWith(oneReplica), statusWith(), []string{v1alpha1.ReasonFullyReplicated}},
+		"a replica goes offline":       {statusWith(), statusWith(oneOffline), []string{v1alpha1.ReasonReplicasOffline}},
 		"refused":                      {statusWith(), statusWith(failedWith(broker.Errorf(broker.ClassInvalid, "no"))), []string{v1alpha1.ReasonRefusedByBroker}},
 		"another Queue owns the queue": {statusWith(), statusWith(failedWith(&broker.OwnerConflictError{})), []string{v1alpha1.ReasonOwnedByOtherQueue}},
 	} {

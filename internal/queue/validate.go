@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -57,6 +58,10 @@ func Warnings(q *v1alpha1.Queue) []string {
 		warnIf(!isEnabled(d), "deadLetter.enabled", "messages that exhaust their attempts are deleted")
 		warnIf(d.MaxEntries != nil && *d.MaxEntries > 0, "deadLetter.maxEntries", "the oldest dead letters beyond this number are deleted")
 		warnIf(d.Retention != nil && toDuration(*d.Retention) > 0, "deadLetter.retention", "dead letters older than this are deleted")
+	}
+	if s := spec.Storage; s != nil {
+		warnIf(s.Replicas != nil && *s.Replicas == 1, "storage.replicas", "the messages are lost with the only server that stores them")
+		warnIf(s.Type == v1alpha1.StorageMemory, "storage.type", "the messages are lost when all servers that store them restart")
 	}
 	return warnings
 }
@@ -134,6 +139,7 @@ func policyFullyEnforced(enforcement map[string]v1alpha1.Enforcement, result *br
 
 // fieldsInUse has all fields that engines differ in, and whether a Queue uses them.
 func fieldsInUse(q *v1alpha1.Queue, e *v1alpha1.QueueEffective) map[broker.QueueField]bool {
+	storage := cmp.Or(q.Spec.Storage, &v1alpha1.QueueStorage{})
 	return map[broker.QueueField]bool{
 		broker.FieldLease:       true,
 		broker.FieldJobTimeout:  q.Spec.JobTimeout != nil,
@@ -144,6 +150,9 @@ func fieldsInUse(q *v1alpha1.Queue, e *v1alpha1.QueueEffective) map[broker.Queue
 		broker.FieldMaxBacklog:  q.Spec.MaxBacklog != nil,
 		broker.FieldRateLimit:   e.RateLimit != nil,
 		broker.FieldMaxAge:      q.Spec.Retention != nil,
+		broker.FieldReplicas:    storage.Replicas != nil,
+		broker.FieldStorageType: storage.Type != "",
+		broker.FieldPlacement:   storage.Placement != nil,
 		broker.FieldPaused:      true,
 		broker.FieldDelayed:     true,
 	}

@@ -22,6 +22,9 @@ func TestWarnings(t *testing.T) {
 		"no dead letters":             {v1alpha1.QueueSpec{DeadLetter: &v1alpha1.DeadLetter{Enabled: new(false)}}, []string{"spec.deadLetter.enabled: "}},
 		"limited dead letters":        {v1alpha1.QueueSpec{DeadLetter: &v1alpha1.DeadLetter{MaxEntries: new(int64(5))}}, []string{"spec.deadLetter.maxEntries: "}},
 		"expiring dead letters":       {v1alpha1.QueueSpec{DeadLetter: &v1alpha1.DeadLetter{Retention: durationOf(time.Hour)}}, []string{"spec.deadLetter.retention: "}},
+		"one replica":                 {v1alpha1.QueueSpec{Storage: &v1alpha1.QueueStorage{Replicas: new(int32(1))}}, []string{"spec.storage.replicas: "}},
+		"storage in memory":           {v1alpha1.QueueSpec{Storage: &v1alpha1.QueueStorage{Type: v1alpha1.StorageMemory}}, []string{"spec.storage.type: "}},
+		"three replicas on disk":      {v1alpha1.QueueSpec{Storage: &v1alpha1.QueueStorage{Replicas: new(int32(3)), Type: v1alpha1.StorageFile}}, nil},
 		"dead letters without limits": {v1alpha1.QueueSpec{DeadLetter: &v1alpha1.DeadLetter{MaxEntries: new(int64(0)), Retention: durationOf(0)}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

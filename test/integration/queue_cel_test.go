@@ -253,6 +253,38 @@ func TestQueueRules(t *testing.T) {
 			spec: `{retention: {maxAge: 1s}}`,
 			want: `spec.retention.maxAge: Invalid value: "1s": maxAge must be a duration from 1m to 87600h`,
 		},
+		"two replicas": {
+			spec: `{storage: {replicas: 2}}`,
+			want: `spec.storage.replicas: Unsupported value: 2: supported values: "1", "3", "5"`,
+		},
+		"an unknown type of storage": {
+			spec: `{storage: {type: Tape}}`,
+			want: `spec.storage.type: Unsupported value: "Tape": supported values: "File", "Memory"`,
+		},
+		"another type of storage": {
+			spec: `{storage: {type: Memory}}`, changedTo: `{storage: {type: File}}`,
+			want: "spec.storage.type: Invalid value: type is immutable: the broker cannot change where it stores a queue",
+		},
+		"a type of storage other than the default, added later": {
+			spec: `{}`, changedTo: `{storage: {type: Memory}}`,
+			want: "spec.storage.type: Invalid value: type is immutable: the broker cannot change where it stores a queue",
+		},
+		"a removed type of storage": {
+			spec: `{storage: {type: Memory}}`, changedTo: `{storage: {replicas: 3}}`,
+			want: "spec.storage.type: Invalid value: type is immutable: the broker cannot change where it stores a queue",
+		},
+		"a tag with a space": {
+			spec: `{storage: {placement: {tags: ["a b"]}}}`,
+			want: `spec.storage.placement.tags[0]: Invalid value: "a b": spec.storage.placement.tags[0] in body should match '^[!-~]+$'`,
+		},
+		"nine tags": {
+			spec: `{storage: {placement: {tags: [a, b, c, d, e, f, g, h, i]}}}`,
+			want: "spec.storage.placement.tags: Too many: 9: must have at most 8 items",
+		},
+		"an empty name of a cluster": {
+			spec: `{storage: {placement: {cluster: ""}}}`,
+			want: `spec.storage.placement.cluster: Invalid value: "": spec.storage.placement.cluster in body should be at least 1 chars long`,
+		},
 		"an unknown deletion policy": {
 			spec: `{deletionPolicy: Delete}`,
 			want: `spec.deletionPolicy: Unsupported value: "Delete": supported values: "Retain", "Drain", "Purge"`,
@@ -581,6 +613,21 @@ func TestDefaultsOfQueues(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, queue.Spec); diff != "" {
 		t.Errorf("the defaults differ (-want, +got):\n%s", diff)
+	}
+}
+
+func TestStorageOfAQueueCanChangeExceptItsType(t *testing.T) {
+	waitForKinds(t)
+	ns := namespace(t)
+	for i, spec := range []string{
+		`{}`, `{storage: {}}`, `{storage: {type: File}}`, `{storage: {replicas: 3}}`,
+		`{storage: {replicas: 5, placement: {cluster: eu, tags: ["disk:fast", "!old"]}}}`, `{storage: {replicas: 1, placement: {}}}`, `{}`,
+	} {
+		object := newManifest(t, "Queue", "mail", spec)
+		object.SetNamespace(ns)
+		if err := apply(t.Context(), strictClient(t, &warningList{}), object, i > 0); err != nil {
+			t.Errorf("%s: %v", spec, err)
+		}
 	}
 }
 

@@ -36,6 +36,13 @@ func (*Engine) Capabilities() broker.Capabilities {
 		broker.FieldPriorities: {By: broker.NotEnforced, Message: "asynq has no priorities within a queue; create a Queue for each"},
 		broker.FieldRateLimit:  {By: broker.NotEnforced, Message: "asynq has no rate limit across workers"},
 		broker.FieldMaxAge:     {By: broker.NotEnforced, Message: "asynq does not delete old tasks"},
+		broker.FieldReplicas: {
+			By: broker.NotEnforced, Message: "the configuration of the Redis or Valkey server defines its replicas",
+		},
+		broker.FieldStorageType: {
+			By: broker.NotEnforced, Message: "the configuration of the Redis or Valkey server defines what it stores on disk",
+		},
+		broker.FieldPlacement: {By: broker.NotEnforced, Message: "the Redis or Valkey servers are those of the broker's URL"},
 	}
 }
 

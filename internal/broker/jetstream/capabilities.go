@@ -18,6 +18,9 @@ func (e *Engine) Capabilities() broker.Capabilities {
 		broker.FieldPriorities:  {By: broker.EnforcedByWorker},
 		broker.FieldRateLimit:   {By: broker.EnforcedByWorker},
 		broker.FieldMaxAge:      {By: broker.EnforcedByBroker},
+		broker.FieldReplicas:    {By: broker.EnforcedByBroker},
+		broker.FieldStorageType: {By: broker.EnforcedByBroker},
+		broker.FieldPlacement:   {By: broker.EnforcedByBroker},
 	}
 	if !e.supportsSchedules() {
 		c[broker.FieldDelayed] = broker.Enforcement{

@@ -39,10 +39,6 @@ type desiredQueue struct {
 	allowSchedules bool
 }
 
-// createdReplicas is the number of replicas that streams and buckets are created with.
-// Administrators may change it; it is not drift.
-const createdReplicas = 1
-
 // configHash changes when the configuration changes.
 func (w *desiredQueue) configHash() string {
 	return broker.HashConfig(struct {
@@ -51,8 +47,8 @@ func (w *desiredQueue) configHash() string {
 	}{w.WithoutOwner(), w.allowSchedules})
 }
 
-// streamConfig returns the found configuration with the desired settings. Other settings,
-// such as replicas and placement, stay as they are.
+// streamConfig returns the found configuration with the desired settings. Other settings stay as
+// they are, also those of the storage, which ensureStorage changes.
 func (w *desiredQueue) streamConfig(found jetstream.StreamConfig, applied string) jetstream.StreamConfig {
 	c := found
 	c.Subjects = nil
@@ -90,7 +86,7 @@ func setMaxAge(c *jetstream.StreamConfig, age time.Duration) {
 // newStreamConfig returns the configuration of a stream to create.
 func (w *desiredQueue) newStreamConfig() jetstream.StreamConfig {
 	return w.streamConfig(jetstream.StreamConfig{
-		Name: streamName(w.Name), Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Replicas: createdReplicas,
+		Name: streamName(w.Name), Retention: jetstream.WorkQueuePolicy,
 	}, "")
 }
 
@@ -108,7 +104,7 @@ func (w *desiredQueue) deadStreamConfig(found jetstream.StreamConfig) jetstream.
 
 func (w *desiredQueue) newDeadStreamConfig() jetstream.StreamConfig {
 	return w.deadStreamConfig(jetstream.StreamConfig{
-		Name: deadStreamName(w.Name), Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage, Replicas: createdReplicas,
+		Name: deadStreamName(w.Name), Retention: jetstream.LimitsPolicy,
 	})
 }
 

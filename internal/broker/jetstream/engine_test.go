@@ -96,9 +96,14 @@ func readStats(t *testing.T, e *Engine, queue string) broker.QueueStats {
 // eventually polls until the condition is true.
 func eventually(t *testing.T, description string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !condition(); {
+	eventuallyWithin(t, 10*time.Second, description, condition)
+}
+
+func eventuallyWithin(t *testing.T, limit time.Duration, description string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); !condition(); {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within 10 s: %s", description)
+			t.Fatalf("not within %s: %s", limit, description)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}

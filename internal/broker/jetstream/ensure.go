@@ -30,6 +30,13 @@ type ensureOperation struct {
 	result broker.EnsureResult
 	// applyChanges: settings that differ are changed.
 	applyChanges bool
+	// isApplied: the stream has the hash of this configuration, and this owner.
+	isApplied bool
+	// streams are those of the queue that are known to exist, the one with the messages first.
+	streams []*jetstream.StreamInfo
+	storage broker.StorageState
+	// isUnanswered: the server did not answer a change of the storage in time.
+	isUnanswered bool
 }
 
 func (n *ensureOperation) run(ctx context.Context) error {
@@ -37,27 +44,21 @@ func (n *ensureOperation) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	n.streams = append(n.streams, stream.CachedInfo())
 	config := stream.CachedInfo().Config
-	fingerprint := n.configHash()
-	isApplied := config.Metadata[metaApplied] == fingerprint && ownerFromMetadata(config.Metadata) == n.Owner
-	n.result.Updated = !isApplied && !n.result.Created
+	n.isApplied = config.Metadata[metaApplied] == n.configHash() && ownerFromMetadata(config.Metadata) == n.Owner
+	n.result.Updated = !n.isApplied && !n.result.Created
 	n.applyChanges = n.result.Created || n.result.Updated || n.Drift == broker.DriftCorrect
 	n.result.Enforcement = n.enforcement(n.QueueConfig, n.allowSchedules)
 
 	for _, part := range []func(context.Context) error{
-		func(ctx context.Context) error { return n.ensureStream(ctx, config) },
+		n.ensureStream,
 		n.ensureDeadStream,
 		n.ensureRateLimit,
 		func(ctx context.Context) error { return n.ensureConsumers(ctx, stream) },
+		n.ensureStorage,
 	} {
 		if err := part(ctx); err != nil {
-			return err
-		}
-	}
-	if !isApplied {
-		// The hash is stored last: an interrupted call is repeated, and its remainder is not
-		// drift.
-		if _, err := n.js.UpdateStream(ctx, n.streamConfig(config, fingerprint)); err != nil {
 			return err
 		}
 	}
@@ -74,7 +75,7 @@ func (n *ensureOperation) getOrCreateStream(ctx context.Context) (jetstream.Stre
 	stream, err := n.js.Stream(ctx, streamName(n.Name))
 	if isNotFound(err) {
 		n.result.Created = true
-		stream, err = n.js.CreateStream(ctx, n.newStreamConfig())
+		stream, err = n.createStream(ctx, n.newStreamConfig())
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			// Another client created it at the same time, and may be its owner.
 			n.result.Created = false
@@ -102,12 +103,21 @@ func (n *ensureOperation) reportDrift(drift []broker.SettingDifference) bool {
 	return len(drift) > 0 && n.applyChanges
 }
 
-func (n *ensureOperation) ensureStream(ctx context.Context, found jetstream.StreamConfig) error {
+func (n *ensureOperation) ensureStream(ctx context.Context) error {
+	found := n.streams[0].Config
 	want := n.streamConfig(found, "")
 	if !n.reportDrift(streamDrift(&want, &found)) {
 		return nil
 	}
-	_, err := n.js.UpdateStream(ctx, want)
+	return n.updateStream(ctx, 0, want)
+}
+
+// updateStream updates one of the streams.
+func (n *ensureOperation) updateStream(ctx context.Context, number int, config jetstream.StreamConfig) error {
+	updated, err := n.js.UpdateStream(ctx, config)
+	if err == nil {
+		n.streams[number] = updated.CachedInfo()
+	}
 	return err
 }
 
@@ -115,12 +125,12 @@ func (n *ensureOperation) ensureDeadStream(ctx context.Context) error {
 	stream, err := n.js.Stream(ctx, deadStreamName(n.Name))
 	if isNotFound(err) {
 		n.reportMissingObject("stream " + deadStreamName(n.Name))
-		_, err = n.js.CreateStream(ctx, n.newDeadStreamConfig())
-		return err
+		stream, err = n.createStream(ctx, n.newDeadStreamConfig())
 	}
 	if err != nil {
 		return err
 	}
+	n.streams = append(n.streams, stream.CachedInfo())
 	found := stream.CachedInfo().Config
 	if found.Retention != jetstream.LimitsPolicy {
 		return immutableSettingError("the stream "+found.Name, "retention", jetstream.LimitsPolicy, found.Retention)
@@ -129,8 +139,7 @@ func (n *ensureOperation) ensureDeadStream(ctx context.Context) error {
 	if !n.reportDrift(streamDrift(&want, &found)) {
 		return nil
 	}
-	_, err = n.js.UpdateStream(ctx, want)
-	return err
+	return n.updateStream(ctx, len(n.streams)-1, want)
 }
 
 // reportMissingObject reports an object that someone deleted. It is created again even with
@@ -140,22 +149,17 @@ func (n *ensureOperation) reportMissingObject(object string) {
 }
 
 func (n *ensureOperation) ensureRateLimit(ctx context.Context) error {
+	var raw []byte
 	bucket, err := n.js.KeyValue(ctx, bucketName(n.Name))
-	if isNotFound(err) {
+	switch {
+	case isNotFound(err):
 		n.reportMissingObject("bucket " + bucketName(n.Name))
-		bucket, err = n.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-			Bucket: bucketName(n.Name), History: 1, LimitMarkerTTL: time.Minute, Replicas: createdReplicas,
-		})
+		// Do not read a new bucket: other servers may not know yet where it is.
+		bucket, err = n.createBucket(ctx, jetstream.KeyValueConfig{Bucket: bucketName(n.Name), History: 1, LimitMarkerTTL: time.Minute})
+	case err == nil:
+		raw, err = readRateLimit(ctx, bucket)
 	}
 	if err != nil {
-		return err
-	}
-	var raw []byte
-	entry, err := bucket.Get(ctx, rateLimitKey)
-	switch {
-	case err == nil:
-		raw = entry.Value()
-	case !isNotFound(err):
 		return err
 	}
 	if !n.reportDrift(rateLimitDrift(n.Name, n.rateLimitRecord(), raw)) {
@@ -167,6 +171,18 @@ func (n *ensureOperation) ensureRateLimit(ctx context.Context) error {
 	}
 	_, err = bucket.Put(ctx, rateLimitKey, value)
 	return err
+}
+
+// readRateLimit returns nil if the bucket has no rate limit.
+func readRateLimit(ctx context.Context, bucket jetstream.KeyValue) ([]byte, error) {
+	entry, err := bucket.Get(ctx, rateLimitKey)
+	if isNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return entry.Value(), nil
 }
 
 func (n *ensureOperation) ensureConsumers(ctx context.Context, stream jetstream.Stream) error {

@@ -16,6 +16,9 @@ func deadStreamName(queue string) string { return streamPrefix + queue + deadStr
 
 func bucketName(queue string) string { return streamPrefix + queue }
 
+// bucketStreamName is the stream that contains the bucket.
+func bucketStreamName(queue string) string { return "KV_" + bucketName(queue) }
+
 func readySubject(queue, priority string) string { return subjectPrefix + queue + ".ready." + priority }
 
 func arrivedSubject(queue, priority string) string {

@@ -14,6 +14,8 @@ var (
 		"Messages in all queues of a namespace, by state, as last reported by the brokers.", "namespace", "state")
 	queuesGauge = metric.NewSum("yardmaster_queue_queues",
 		"Queues of a namespace by status and reason of their condition Ready.", "namespace", "ready", "reason")
+	replicationGauge = metric.NewSum("yardmaster_queue_replication",
+		"Queues of a namespace by status and reason of their condition Replicated.", "namespace", "status", "reason")
 )
 
 func sumStatuses(sums metric.Sums, list *v1alpha1.QueueList) {
@@ -27,5 +29,6 @@ func sumStatuses(sums metric.Sums, list *v1alpha1.QueueList) {
 			}
 		}
 		sums.AddReady(queuesGauge, q, q.Status.Conditions)
+		sums.AddCondition(replicationGauge, q, q.Status.Conditions, v1alpha1.ConditionReplicated)
 	}
 }

@@ -20,7 +20,7 @@ import (
 
 // SetupWithManager adds the reconciler to the manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	if err := metric.Register(metric.NewSumCollector(mgr.GetCache(), &v1alpha1.QueueList{}, sumStatuses, messagesGauge, queuesGauge)); err != nil {
+	if err := metric.Register(metric.NewSumCollector(mgr.GetCache(), &v1alpha1.QueueList{}, sumStatuses, messagesGauge, queuesGauge, replicationGauge)); err != nil {
 		return err
 	}
 	if err := mgr.Add(r.decisions); err != nil {

@@ -1,0 +1,422 @@
+package jetstream
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+)
+
+// clusterTimeout bounds changes that servers agree on: those of the replicas take seconds.
+const clusterTimeout = time.Minute
+
+// ordersStreams are all streams of the queue orders.
+var ordersStreams = []string{"yardmaster_orders", "yardmaster_orders_dead", "KV_yardmaster_orders"}
+
+func connectToCluster(t *testing.T, c *natstest.Cluster) *Engine {
+	t.Helper()
+	e, err := Connect(t.Context(), broker.Credentials{URL: c.URL(), Name: t.Name(), Dial: boundedDial})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Disconnect)
+	return e.(*Engine)
+}
+
+// startTwoOfThree runs a cluster of two servers, which the third server can join.
+func startTwoOfThree(t *testing.T) *natstest.Cluster {
+	t.Helper()
+	c := natstest.NewCluster(t, 3)
+	for _, s := range c.Servers[:2] {
+		s.Options().Routes = s.Options().Routes[:2]
+	}
+	c.Run(c.Servers[:2]...)
+	return c
+}
+
+func withReplicas(n int) func(*broker.QueueConfig) {
+	return func(q *broker.QueueConfig) { q.Storage.Replicas = n }
+}
+
+func withDrift(drift broker.DriftPolicy) func(*broker.QueueConfig) {
+	return func(q *broker.QueueConfig) { q.Drift = drift }
+}
+
+// setReplicas changes the replicas of all streams of the queue, as someone else does.
+func setReplicas(t *testing.T, e *Engine, replicas int) {
+	t.Helper()
+	for _, stream := range ordersStreams {
+		c := streamConfigOf(t, e, stream)
+		c.Replicas = replicas
+		if _, err := e.js.UpdateStream(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// eventuallyUnchanging waits until the server has carried out all changes of the replicas.
+func eventuallyUnchanging(t *testing.T, e *Engine) {
+	t.Helper()
+	eventuallyWithin(t, clusterTimeout, "the server to carry out all changes", func() bool {
+		for _, name := range ordersStreams {
+			stream, err := e.js.Stream(t.Context(), name)
+			if err != nil || stream.CachedInfo().Cluster.Desired != nil {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func assertReplicas(t *testing.T, e *Engine, want int) {
+	t.Helper()
+	for _, stream := range ordersStreams {
+		if got := streamConfigOf(t, e, stream).Replicas; got != want {
+			t.Errorf("%s has %d replicas, want %d", stream, got, want)
+		}
+	}
+}
+
+// eventuallyCurrent waits until all replicas of the queue have all messages.
+func eventuallyCurrent(t *testing.T, e *Engine, q broker.QueueConfig, want int) {
+	t.Helper()
+	eventuallyWithin(t, clusterTimeout, fmt.Sprintf("%d current replicas", want), func() bool {
+		result, err := e.EnsureQueue(t.Context(), q)
+		if err != nil {
+			t.Log(err)
+			return false
+		}
+		return *result.Storage == broker.StorageState{Replicas: want, CurrentReplicas: want}
+	})
+}
+
+func TestAQueueOnAClusterHasThreeReplicasOfAllItsStreams(t *testing.T) {
+	e := connectToCluster(t, natstest.StartCluster(t, 3))
+	q := ordersQueue()
+	if result := ensureQueue(t, e, q); !result.Created || result.Storage.Refusal != "" {
+		t.Errorf("%+v", result.Storage)
+	}
+	assertReplicas(t, e, 3)
+	eventuallyCurrent(t, e, q, 3)
+	if again := ensureQueue(t, e, q); again.Updated || len(again.Drift) > 0 {
+		t.Errorf("the next call: %+v", again)
+	}
+	if info := consumerInfo(t, e, "default"); info.Cluster == nil || len(info.Cluster.Replicas) != 2 {
+		t.Errorf("the consumer is not replicated: %+v", info.Cluster)
+	}
+}
+
+// receiveAll receives and acknowledges messages until none is left, and returns their payloads.
+func receiveAll(t *testing.T, e *Engine, queue string, want int) []string {
+	t.Helper()
+	subscription, err := e.Subscribe(t.Context(), queue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	consumer, err := subscription.Consumer(t.Context(), "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer consumer.Stop()
+	var payloads []string
+	eventuallyWithin(t, clusterTimeout, fmt.Sprintf("%d messages to be delivered", want), func() bool {
+		_, err := consumer.Next(t.Context(), 100*time.Millisecond, func(d broker.Delivery) {
+			payloads = append(payloads, string(d.Message().Payload))
+			if err := d.Ack(t.Context(), true); err != nil {
+				t.Error(err)
+			}
+		})
+		if err != nil {
+			t.Log(err)
+		}
+		return len(payloads) >= want
+	})
+	return payloads
+}
+
+func TestLosingTheServerThatLeadsTheStreamLosesNoAcknowledgedMessage(t *testing.T) {
+	c := natstest.StartCluster(t, 3)
+	e := connectToCluster(t, c)
+	q := ordersQueue()
+	ensureQueue(t, e, q)
+	eventuallyCurrent(t, e, q, 3)
+	var sent []string
+	for i := range 100 {
+		payload := fmt.Sprintf("job %03d", i)
+		publish(t, e, readySubject("orders", "default"), payload)
+		sent = append(sent, payload)
+	}
+	stream, err := e.js.Stream(t.Context(), "yardmaster_orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := c.Named(stream.CachedInfo().Cluster.Leader)
+	lost.Stop()
+
+	eventuallyWithin(t, clusterTimeout, "the other servers to elect a leader", func() bool {
+		_, err := e.Stats(t.Context(), "orders")
+		return err == nil
+	})
+	received := receiveAll(t, e, "orders", len(sent))
+	slices.Sort(received)
+	if diff := cmp.Diff(sent, slices.Compact(received)); diff != "" {
+		t.Errorf("messages (-sent +received):\n%s", diff)
+	}
+	eventuallyWithin(t, clusterTimeout, "the lost replica to be reported", func() bool {
+		result, err := e.EnsureQueue(t.Context(), q)
+		if err != nil {
+			return false
+		}
+		s := result.Storage
+		return s.Replicas == 3 && s.CurrentReplicas == 2 && s.OfflineReplicas == 1
+	})
+	c.Run(lost)
+	eventuallyCurrent(t, e, q, 3)
+}
+
+func TestAQueueOnOneServerHasOneReplica(t *testing.T) {
+	e := startEngine(t)
+	q := ordersQueue()
+	for call := range 2 {
+		result := ensureQueue(t, e, q)
+		s := result.Storage
+		if s.Replicas != 1 || s.RefusesConfig || !strings.Contains(s.Refusal, "non-clustered") {
+			t.Errorf("call %d: %+v", call, s)
+		}
+		if result.Updated || len(result.Drift) > 0 {
+			t.Errorf("call %d changes something: %+v", call, result)
+		}
+	}
+	assertReplicas(t, e, 1)
+	if got := ensureQueue(t, e, q).Storage.CurrentReplicas; got != 1 {
+		t.Errorf("%d replicas are current", got)
+	}
+}
+
+func TestAQueueGetsThreeReplicasWhenTheThirdServerJoins(t *testing.T) {
+	c := startTwoOfThree(t)
+	e := connectToCluster(t, c)
+	q := ordersQueue()
+	if s := ensureQueue(t, e, q).Storage; s.Replicas != 1 || s.Refusal == "" || s.RefusesConfig {
+		t.Errorf("with two servers: %+v", s)
+	}
+	assertReplicas(t, e, 1)
+	publish(t, e, readySubject("orders", "default"), "job")
+	c.Run(c.Servers[2])
+	eventuallyCurrent(t, e, q, 3)
+	assertReplicas(t, e, 3)
+	if got := readStats(t, e, "orders"); got.Ready != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestRequiredReplicasAreNeverLowered(t *testing.T) {
+	c := startTwoOfThree(t)
+	e := connectToCluster(t, c)
+	_, err := e.EnsureQueue(t.Context(), ordersQueue(withReplicas(3)))
+	if broker.ClassOf(err) != broker.ClassInvalid || !strings.Contains(fmt.Sprint(err), "the server refuses 3 replicas of the stream yardmaster_orders") {
+		t.Fatalf("got %v", err)
+	}
+	if _, err := e.js.Stream(t.Context(), "yardmaster_orders"); !isNotFound(err) {
+		t.Fatalf("the queue is created: %v", err)
+	}
+
+	ensureQueue(t, e, ordersQueue(withReplicas(1)))
+	q := ordersQueue(withReplicas(3), withDrift(broker.DriftWarn), func(q *broker.QueueConfig) { q.MaxAge = time.Hour })
+	for call := range 2 {
+		result := ensureQueue(t, e, q)
+		if s := result.Storage; !result.Updated || s.Replicas != 1 || s.Refusal == "" || !s.RefusesConfig {
+			t.Errorf("call %d: %+v, %+v", call, result, s)
+		}
+	}
+	assertReplicas(t, e, 1)
+	if got := streamConfigOf(t, e, "yardmaster_orders").MaxAge; got != time.Hour {
+		t.Errorf("the other changes are not applied: max_age is %s", got)
+	}
+
+	c.Run(c.Servers[2])
+	eventuallyCurrent(t, e, q, 3)
+	assertReplicas(t, e, 3)
+	if result := ensureQueue(t, e, q); result.Updated || len(result.Drift) > 0 {
+		t.Errorf("afterwards: %+v", result)
+	}
+}
+
+func TestReplicasFollowTheDriftPolicy(t *testing.T) {
+	raised := func(want, found int) []string {
+		var all []string
+		for _, stream := range slices.Backward(ordersStreams) {
+			all = append(all, fmt.Sprintf("stream %s: num_replicas is %d, should be %d", stream, found, want))
+		}
+		return all
+	}
+	c := natstest.StartCluster(t, 3)
+	for name, row := range map[string]struct {
+		config broker.QueueConfig
+		found  int
+		drift  []string
+		want   int
+	}{
+		"a lowered default":                {ordersQueue(), 1, raised(3, 1), 3},
+		"a lowered default, and Warn":      {ordersQueue(withDrift(broker.DriftWarn)), 1, nil, 1},
+		"a lowered number":                 {ordersQueue(withReplicas(3)), 1, raised(3, 1), 3},
+		"a lowered number, and Warn":       {ordersQueue(withReplicas(3), withDrift(broker.DriftWarn)), 1, raised(3, 1), 1},
+		"a raised number":                  {ordersQueue(withReplicas(1)), 3, raised(1, 3), 1},
+		"two replicas, which are too few":  {ordersQueue(), 2, raised(3, 2), 3},
+		"the required number is the found": {ordersQueue(withReplicas(1)), 1, nil, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := connectToCluster(t, c)
+			ensureQueue(t, e, row.config)
+			setReplicas(t, e, row.found)
+			eventuallyUnchanging(t, e)
+			result := ensureQueue(t, e, row.config)
+			if diff := cmp.Diff(row.drift, notifies(result)); diff != "" || result.Updated {
+				t.Errorf("%+v, drift (-want +got):\n%s", result, diff)
+			}
+			assertReplicas(t, e, row.want)
+			if err := e.DeleteQueue(t.Context(), "orders", aliceOwner); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func TestAnUpgradeAddsReplicasUnlessDriftIsWarn(t *testing.T) {
+	c := natstest.StartCluster(t, 3)
+	for drift, want := range map[broker.DriftPolicy]int{broker.DriftCorrect: 3, broker.DriftWarn: 1} {
+		t.Run(string(drift), func(t *testing.T) {
+			e := connectToCluster(t, c)
+			ensureQueue(t, e, ordersQueue(withReplicas(1)))
+			old := streamConfigOf(t, e, "yardmaster_orders")
+			delete(old.Metadata, metaOwnerCluster) // which the first version did not record
+			old.Metadata[metaApplied] = "the hash of another version"
+			if _, err := e.js.UpdateStream(t.Context(), old); err != nil {
+				t.Fatal(err)
+			}
+			result := ensureQueue(t, e, ordersQueue(withDrift(drift)))
+			if !result.Updated || result.Storage.Refusal != "" {
+				t.Errorf("%+v, %+v", result, result.Storage)
+			}
+			assertReplicas(t, e, want)
+			if err := e.DeleteQueue(t.Context(), "orders", aliceOwner); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func TestPlacementAppliesToAllStreams(t *testing.T) {
+	c := natstest.NewCluster(t, 3)
+	for i, s := range c.Servers {
+		s.Options().Tags.Add(fmt.Sprintf("rack:%d", i))
+	}
+	c.Run(c.Servers...)
+	e := connectToCluster(t, c)
+	on := func(tags ...string) broker.QueueConfig {
+		return ordersQueue(withReplicas(1), func(q *broker.QueueConfig) { q.Storage.Placement = &broker.Placement{Tags: tags} })
+	}
+	isOn := func(server string) func() bool {
+		return func() bool {
+			for _, name := range ordersStreams {
+				stream, err := e.js.Stream(t.Context(), name)
+				if err != nil || stream.CachedInfo().Cluster.Leader != server {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	ensureQueue(t, e, on("rack:1"))
+	eventuallyWithin(t, clusterTimeout, "the queue to be on n1", isOn("n1"))
+	ensureQueue(t, e, on("rack:2"))
+	eventuallyWithin(t, clusterTimeout, "the queue to move to n2", isOn("n2"))
+
+	result := ensureQueue(t, e, on("rack:9"))
+	if s := result.Storage; !s.RefusesConfig || !strings.Contains(s.Refusal, "rack:9") {
+		t.Errorf("%+v", s)
+	}
+	if got := formatPlacement(streamConfigOf(t, e, "yardmaster_orders").Placement); got != `cluster "", tags "rack:2"` {
+		t.Errorf("after a refused placement: %s", got)
+	}
+	ensureQueue(t, e, on())
+	for _, name := range ordersStreams {
+		if got := streamConfigOf(t, e, name).Placement; got != nil {
+			t.Errorf("%s still has the placement %+v", name, got)
+		}
+	}
+}
+
+// The server refuses to change the replicas of a stream that it still moves.
+func TestAPlacementAndMoreReplicasAreAppliedOneAfterTheOther(t *testing.T) {
+	c := natstest.NewCluster(t, 4)
+	for _, s := range c.Servers[1:] {
+		s.Options().Tags.Add("disk:fast")
+	}
+	c.Run(c.Servers...)
+	e := connectToCluster(t, c)
+	ensureQueue(t, e, ordersQueue(withReplicas(1)))
+	q := ordersQueue(withReplicas(3), func(q *broker.QueueConfig) {
+		q.Storage.Placement, q.Drift = &broker.Placement{Cluster: "test", Tags: []string{"disk:fast"}}, broker.DriftWarn
+	})
+	eventuallyCurrent(t, e, q, 3)
+	for _, name := range ordersStreams {
+		stream, err := e.js.Stream(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		servers := []string{stream.CachedInfo().Cluster.Leader}
+		for _, peer := range stream.CachedInfo().Cluster.Replicas {
+			servers = append(servers, peer.Name)
+		}
+		if slices.Contains(servers, "n0") {
+			t.Errorf("%s is on %v", name, servers)
+		}
+	}
+}
+
+func TestStorageTypeAppliesToAllStreamsAndIsImmutable(t *testing.T) {
+	e := startEngine(t)
+	inMemory := func(q *broker.QueueConfig) { q.Storage.Type = broker.StorageMemory }
+	ensureQueue(t, e, ordersQueue(inMemory))
+	for _, name := range ordersStreams {
+		if got := streamConfigOf(t, e, name).Storage; got != jetstream.MemoryStorage {
+			t.Errorf("%s is stored in %s", name, got)
+		}
+	}
+	_, err := e.EnsureQueue(t.Context(), ordersQueue())
+	if broker.ClassOf(err) != broker.ClassInvalid || !strings.Contains(fmt.Sprint(err), "its storage is") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestReplicasThatAServerReportsAreBounded(t *testing.T) {
+	for name, row := range map[string]struct {
+		replicas int
+		cluster  *jetstream.ClusterInfo
+		want     [3]int
+	}{
+		"nothing about a cluster":      {3, nil, [3]int{3, 0, 0}},
+		"an empty cluster":             {3, &jetstream.ClusterInfo{}, [3]int{3, 0, 0}},
+		"a negative number":            {-7, &jetstream.ClusterInfo{Leader: "a"}, [3]int{0, 0, 0}},
+		"too many":                     {1 << 40, nil, [3]int{5, 0, 0}},
+		"a missing replica":            {3, &jetstream.ClusterInfo{Leader: "a", Replicas: []*jetstream.PeerInfo{nil, {Current: true}}}, [3]int{3, 2, 0}},
+		"an offline, current replica":  {3, &jetstream.ClusterInfo{Leader: "a", Replicas: []*jetstream.PeerInfo{{Current: true, Offline: true}}}, [3]int{3, 1, 1}},
+		"more current than configured": {1, &jetstream.ClusterInfo{Leader: "a", Replicas: []*jetstream.PeerInfo{{Current: true}, {Offline: true}, {Offline: true}}}, [3]int{1, 1, 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			info := &jetstream.StreamInfo{Config: jetstream.StreamConfig{Replicas: row.replicas}, Cluster: row.cluster}
+			configured, current, offline := replicasOf(info)
+			if got := [3]int{configured, current, offline}; got != row.want {
+				t.Errorf("got %v, want %v", got, row.want)
+			}
+		})
+	}
+}

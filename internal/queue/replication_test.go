@@ -1,0 +1,131 @@
+package queue
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker"
+)
+
+func storedAs(state broker.StorageState) func(*Observation) {
+	return func(o *Observation) { o.EnsureResult.Storage = &state }
+}
+
+func TestReplicatedIsTrueOnlyIfSeveralServersHaveAllMessages(t *testing.T) {
+	for name, row := range map[string]struct {
+		state     broker.StorageState
+		replicas  int32
+		want      string
+		wantText  string
+		wantReady string
+	}{
+		"three replicas": {
+			state: broker.StorageState{Replicas: 3, CurrentReplicas: 3}, want: "True FullyReplicated", wantText: "3 servers have all messages",
+		},
+		"more than by default": {state: broker.StorageState{Replicas: 5, CurrentReplicas: 5}, want: "True FullyReplicated"},
+		"the broker refuses the default": {
+			state: broker.StorageState{Replicas: 1, CurrentReplicas: 1, Refusal: "no suitable peers"},
+			want:  "False ReplicasRefused", wantText: "1 of 3 replicas: no suitable peers",
+		},
+		"the broker refuses the spec": {
+			state: broker.StorageState{Replicas: 3, CurrentReplicas: 3, Refusal: "no suitable peers", RefusesConfig: true}, replicas: 5,
+			want: "False ReplicasRefused", wantText: "3 of 5 replicas: no suitable peers", wantReady: "False RefusedByBroker",
+		},
+		"nothing adds replicas": {
+			state: broker.StorageState{Replicas: 1, CurrentReplicas: 1}, want: "False ReplicasMissing", wantText: "drift is Warn",
+		},
+		"one replica by choice": {
+			state: broker.StorageState{Replicas: 1, CurrentReplicas: 1}, replicas: 1, want: "False SingleReplica", wantText: "lost with its server",
+		},
+		"a move before more replicas": {
+			state: broker.StorageState{Replicas: 1, CurrentReplicas: 1, IsMoving: true}, want: "False CatchingUp",
+		},
+		"new replicas": {
+			state: broker.StorageState{Replicas: 3, CurrentReplicas: 1}, want: "False CatchingUp", wantText: "1 of 3 replicas have all messages",
+		},
+		"a server is offline": {
+			state: broker.StorageState{Replicas: 3, CurrentReplicas: 2, OfflineReplicas: 1},
+			want:  "False ReplicasOffline", wantText: "2 of 3 replicas are online",
+		},
+		"a broker that reports no replicas":         {state: broker.StorageState{}, want: "Unknown Pending"},
+		"a broker that reports no current replicas": {state: broker.StorageState{Replicas: 3}, want: "Unknown Pending"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := observed(storedAs(row.state))
+			if row.replicas > 0 {
+				o.Queue.Spec.Storage = &v1alpha1.QueueStorage{Replicas: &row.replicas}
+			}
+			s := Decide(o).Status
+			if got := conditionStates(&s)[v1alpha1.ConditionReplicated]; got != row.want {
+				t.Errorf("got %s, want %s", got, row.want)
+			}
+			if got := findCondition(&s, v1alpha1.ConditionReplicated).Message; !strings.Contains(got, row.wantText) {
+				t.Errorf("got %q, want %q", got, row.wantText)
+			}
+			ready := findCondition(&s, v1alpha1.ConditionReady)
+			if got := conditionStates(&s)[v1alpha1.ConditionReady]; row.wantReady != "" && got != row.wantReady {
+				t.Errorf("Ready is %s, want %s", got, row.wantReady)
+			}
+			claimsSafety := ready.Status == metav1.ConditionTrue && !strings.Contains(ready.Message, "not fully replicated")
+			if strings.HasPrefix(row.want, "False") && claimsSafety {
+				t.Errorf("Ready does not mention the replicas: %s", ready.Message)
+			}
+		})
+	}
+}
+
+func TestTheStatusShowsReplicasThatAreKnown(t *testing.T) {
+	for name, row := range map[string]struct {
+		change func(*Observation)
+		want   *v1alpha1.QueueStorageStatus
+	}{
+		"two of three are current": {
+			storedAs(broker.StorageState{Replicas: 3, CurrentReplicas: 2}),
+			&v1alpha1.QueueStorageStatus{Replicas: new(int32(3)), CurrentReplicas: new(int32(2))},
+		},
+		"the current ones are unknown": {storedAs(broker.StorageState{Replicas: 3}), &v1alpha1.QueueStorageStatus{Replicas: new(int32(3))}},
+		"a broker that reports none":   {storedAs(broker.StorageState{}), nil},
+		"an engine that reports none":  {func(o *Observation) { o.EnsureResult.Storage = nil }, nil},
+		"a lost broker":                {withoutConnection(v1alpha1.ReasonConnectionFailed), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := observed(func(o *Observation) { o.Queue.Status.Storage = &v1alpha1.QueueStorageStatus{Replicas: new(int32(3))} }, row.change)
+			if diff := cmp.Diff(row.want, Decide(o).Status.Storage); diff != "" {
+				t.Errorf("status.storage (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestReplicasThatCatchUpAreReadAgainSoon(t *testing.T) {
+	for name, row := range map[string]struct {
+		state broker.StorageState
+		want  bool
+	}{
+		"all are current":        {broker.StorageState{Replicas: 3, CurrentReplicas: 3}, false},
+		"one replica, refused":   {broker.StorageState{Replicas: 1, CurrentReplicas: 1, Refusal: "no"}, false},
+		"a replica is behind":    {broker.StorageState{Replicas: 3, CurrentReplicas: 2}, true},
+		"the queue moves":        {broker.StorageState{Replicas: 1, CurrentReplicas: 1, IsMoving: true}, true},
+		"the number is unknown":  {broker.StorageState{Replicas: 3}, true},
+		"nothing is known of it": {broker.StorageState{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := observed()
+			o.applyEnsured(broker.EnsureResult{Storage: &row.state})
+			o.Rescued, o.Stats = true, statsAt(0, 0, 0, 0, 0)
+			for i := range 100 { // an idle queue is read once a minute
+				o.History.Stats = o.History.Stats.add(statsAt(float64(i), 0, 0, 0, 0))
+			}
+			o.Stats = statsAt(100, 0, 0, 0, 0)
+			d := Decide(o)
+			soon := d.RequeueAfter <= unfinishedInterval && !o.History.Comparison.Expires.After(noon.Add(2*unfinishedInterval))
+			if soon != row.want {
+				t.Errorf("again after %s, compared again at %s", d.RequeueAfter, o.History.Comparison.Expires)
+			}
+		})
+	}
+}
