@@ -231,7 +231,8 @@ func TestQueueRules(t *testing.T) {
 		},
 		"moveTo is not a valid name": {
 			spec: `{deadLetter: {onDelete: Move, moveTo: 0.0.0.0/0}}`,
-			want: "spec.deadLetter.moveTo: Invalid value: \"0.0.0.0/0\"",
+			want: `spec.deadLetter.moveTo: Invalid value: "0.0.0.0/0": spec.deadLetter.moveTo in body should match ` +
+				`'^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'`,
 		},
 		"moveTo the same Queue": {
 			spec: `{deadLetter: {onDelete: Move, moveTo: demo}}`,
