@@ -14,8 +14,9 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
 )
 
-// clusterTimeout bounds changes that servers agree on: those of the replicas take seconds.
-const clusterTimeout = time.Minute
+// clusterTimeout bounds changes that servers agree on. Each change of the replicas can take ten seconds, after
+// which the next one is accepted, and a queue has three streams.
+const clusterTimeout = 3 * time.Minute
 
 // ordersStreams are all streams of the queue orders.
 var ordersStreams = []string{"yardmaster_orders", "yardmaster_orders_dead", "KV_yardmaster_orders"}
@@ -87,12 +88,19 @@ func assertReplicas(t *testing.T, e *Engine, want int) {
 // eventuallyCurrent waits until all replicas of the queue have all messages.
 func eventuallyCurrent(t *testing.T, e *Engine, q broker.QueueConfig, want int) {
 	t.Helper()
+	var last broker.EnsureResult
+	defer func() {
+		if t.Failed() {
+			t.Logf("the last state: %+v, drift %+v", last.Storage, last.Drift)
+		}
+	}()
 	eventuallyWithin(t, clusterTimeout, fmt.Sprintf("%d current replicas", want), func() bool {
 		result, err := e.EnsureQueue(t.Context(), q)
 		if err != nil {
 			t.Log(err)
 			return false
 		}
+		last = result
 		return *result.Storage == broker.StorageState{Replicas: want, CurrentReplicas: want}
 	})
 }
