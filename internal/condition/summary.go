@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
 // Progress is what an object is doing about its spec.
@@ -64,10 +65,13 @@ func StatusOf(is bool) metav1.ConditionStatus {
 	return metav1.ConditionFalse
 }
 
-// SetState sets one condition.
+// maxMessageBytes is the limit of metav1.Condition. A message can quote a field of any length.
+const maxMessageBytes = 32768
+
+// SetState sets one condition. It shortens a long message.
 func SetState(conditions *[]metav1.Condition, generation int64, now metav1.Time, kind string, state State) {
 	meta.SetStatusCondition(conditions, metav1.Condition{
-		Type: kind, Status: state.Status, Reason: state.Reason, Message: state.Message,
+		Type: kind, Status: state.Status, Reason: state.Reason, Message: core.TruncateMessage(state.Message, maxMessageBytes),
 		ObservedGeneration: generation, LastTransitionTime: now,
 	})
 }

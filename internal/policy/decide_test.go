@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -166,5 +167,14 @@ func TestSecretsOfADefaultBrokerAreReadAgain(t *testing.T) {
 				t.Errorf("after %s, want %s", got, test.want)
 			}
 		})
+	}
+}
+
+func TestAnInvalidSelectorOfAnyLengthIsReportedInAMessageThatTheAPIServerAccepts(t *testing.T) {
+	p := newPolicy("long", 0, withSelector("team", strings.Repeat("long ", 10_000)))
+	for _, c := range Decide(Observation{Policy: &p, Now: time.Now()}).Status.Conditions {
+		if len(c.Message) > 32768 || !strings.HasPrefix(c.Message, "spec.selector: ") {
+			t.Errorf("%s has a message of %d bytes: %.100s", c.Type, len(c.Message), c.Message)
+		}
 	}
 }
