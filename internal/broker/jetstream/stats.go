@@ -145,27 +145,33 @@ func (e *Engine) WaitForMessage(ctx context.Context, queue string) error {
 		if err != nil || stats.Ready > 0 || stats.RetryDue {
 			return err
 		}
-		waiting, cancel := context.WithCancel(ctx)
-		due := make(chan struct{}, 1)
-		if stats.InFlight > 0 {
-			waiting, cancel = context.WithTimeout(ctx, retryCheckInterval)
-			go e.watchRetries(waiting, queue, due)
-		}
-		select {
-		case <-arrived:
-			cancel()
-			return nil
-		case <-due:
-			cancel()
-			return nil
-		case <-back:
-		case <-waiting.Done():
-		}
-		cancel()
-		if ctx.Err() != nil {
-			return ctx.Err()
+		if found, err := e.waitForChange(ctx, queue, stats.InFlight > 0, arrived, back); found || err != nil {
+			return err
 		}
 	}
+}
+
+// waitForChange returns true when a message arrives or a retry is due, and false when the queue has to be checked
+// again.
+func (e *Engine) waitForChange(
+	ctx context.Context, queue string, hasRetries bool, arrived <-chan *nats.Msg, back <-chan nats.Status,
+) (found bool, err error) {
+	waiting, due := ctx, make(chan struct{}, 1)
+	if hasRetries {
+		var cancel context.CancelFunc
+		waiting, cancel = context.WithTimeout(ctx, retryCheckInterval)
+		defer cancel()
+		go e.watchRetries(waiting, queue, due)
+	}
+	select {
+	case <-arrived:
+		return true, nil
+	case <-due:
+		return true, nil
+	case <-back:
+	case <-waiting.Done():
+	}
+	return false, ctx.Err()
 }
 
 // retryCheckInterval is the time between two checks for retries, in case a request to the server is lost.
