@@ -184,7 +184,5 @@ func summaryOf(status *v1alpha1.SequentialJobStatus, suspend bool) condition.Sum
 }
 
 func (e *evaluation) setCondition(conditionType string, state condition.State) {
-	const maxConditionMessageBytes = 32768 // the limit of metav1.Condition
-	state.Message = core.TruncateMessage(state.Message, maxConditionMessageBytes)
 	condition.SetState(&e.status.Conditions, e.SequentialJob.Generation, e.now, conditionType, state)
 }
