@@ -46,6 +46,9 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	listener.Prove(r.Context())
+	if s.leaving.Load() {
+		w.Header().Set("Connection", "close")
+	}
 	switch {
 	case r.ContentLength < 0:
 		refuse(w, reasonSize, http.StatusLengthRequired, "a review must be sent with a Content-Length")

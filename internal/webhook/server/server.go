@@ -49,6 +49,8 @@ type limits struct {
 	header, body, idle time.Duration
 	// review is the longest time that a review can take, including the wait for memory.
 	review time.Duration
+	// leave is the time between the request to stop and the end of the listener.
+	leave time.Duration
 }
 
 var defaultLimits = limits{
@@ -59,6 +61,7 @@ var defaultLimits = limits{
 	// closes first may do so while a request is on its way.
 	idle:   3 * time.Minute,
 	review: 10 * time.Second,
+	leave:  time.Second,
 }
 
 // maxHeaderBytes bounds the header of a request. The API server's has a few hundred bytes.
@@ -75,6 +78,7 @@ type Server struct {
 	reading  budget
 	decoding budget
 	serving  atomic.Bool
+	leaving  atomic.Bool
 }
 
 // New returns a Server. It serves after Start.
@@ -98,7 +102,7 @@ func ValidatingPath(webhookName string) string { return "/validate/" + webhookNa
 // MutatingPath returns the path of a mutating webhook, as ValidatingPath does.
 func MutatingPath(webhookName string) string { return "/mutate/" + webhookName }
 
-// Start waits for the certificate and then serves until ctx ends.
+// Start waits for the certificate and then serves until a second after ctx ends.
 func (s *Server) Start(ctx context.Context) error {
 	const pollInterval = 50 * time.Millisecond
 	if err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(context.Context) (bool, error) {
@@ -120,6 +124,7 @@ func (s *Server) serve(ctx context.Context, tcp net.Listener) error {
 	go func() {
 		defer close(closed)
 		<-ctx.Done()
+		s.leave()
 		shutDown(context.WithoutCancel(ctx), server, s.limits.review)
 	}()
 	log.Info("Serving webhooks", "address", tcp.Addr().String())
@@ -131,6 +136,13 @@ func (s *Server) serve(ctx context.Context, tcp net.Listener) error {
 	}
 	<-closed
 	return nil
+}
+
+// leave lets clients change to another replica. A client repeats no request that was on its way when
+// the server closed an idle connection, so connections in use are closed with a response instead.
+func (s *Server) leave() {
+	s.leaving.Store(true)
+	time.Sleep(s.limits.leave)
 }
 
 // bounded limits the connections of the listener. Those that have sent a valid path are proven.

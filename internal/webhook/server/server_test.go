@@ -2,6 +2,7 @@ package server
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -203,6 +205,43 @@ func TestIdlePeersDoNotExcludeTheAPIServer(t *testing.T) {
 		t.Errorf("the connection in use was closed: %v", err)
 	}
 	env.wantReviews(5)
+}
+
+// The API server repeats no review that was on its way when its connection was closed.
+func TestNoReviewIsLostWhenTheServerStops(t *testing.T) {
+	env := startServer(t, func(_ *Options, l *limits) { l.leave = defaultLimits.leave })
+	var clients, started sync.WaitGroup
+	for range 50 {
+		client := env.newClient()
+		started.Add(1)
+		clients.Go(func() {
+			closing, err := env.sendReview(client)
+			started.Done()
+			for err == nil && !closing {
+				closing, err = env.sendReview(client)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	started.Wait()
+	env.stop()
+	clients.Wait()
+}
+
+// sendReview reports whether the client has to send its next review over another connection.
+func (env *testServer) sendReview(client *http.Client) (closing bool, err error) {
+	request, err := http.NewRequestWithContext(env.Context(), http.MethodPost, env.url("/"+segment+poolsPath), bytes.NewReader(reviewOf(env.T, []byte(`{}`))))
+	if err != nil {
+		return false, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return false, err
+	}
+	_, err = io.Copy(io.Discard, response.Body)
+	return response.Close, errors.Join(err, response.Body.Close())
 }
 
 func TestSlowPeersAreDisconnected(t *testing.T) {

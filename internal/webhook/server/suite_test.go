@@ -37,6 +37,7 @@ type testServer struct {
 	*Server
 	address, directory string
 	roots              *x509.CertPool
+	stop               context.CancelFunc
 }
 
 // startServer starts a server, by default with a secret path and a validator of WorkerPools.
@@ -48,6 +49,7 @@ func startServer(t *testing.T, change ...func(*Options, *limits)) *testServer {
 	env.roots = authority.pool()
 	env.writeFile(PathFile, segment)
 	options, limits := Options{Directory: env.directory}, defaultLimits
+	limits.leave = 0
 	for _, c := range change {
 		c(&options, &limits)
 	}
@@ -62,6 +64,7 @@ func startServer(t *testing.T, change ...func(*Options, *limits)) *testServer {
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- env.serve(ctx, listener) }()
+	env.stop = stop
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
