@@ -298,10 +298,9 @@ func TestReplicasFollowTheDriftPolicy(t *testing.T) {
 }
 
 func TestAnUpgradeAddsReplicasUnlessDriftIsWarn(t *testing.T) {
-	c := natstest.StartCluster(t, 3)
 	for drift, want := range map[broker.DriftPolicy]int{broker.DriftCorrect: 3, broker.DriftWarn: 1} {
 		t.Run(string(drift), func(t *testing.T) {
-			e := connectToCluster(t, c)
+			e := connectToCluster(t, natstest.StartCluster(t, 3))
 			ensureQueue(t, e, ordersQueue(withReplicas(1)))
 			old := streamConfigOf(t, e, "yardmaster_orders")
 			delete(old.Metadata, metaOwnerCluster) // which the first version did not record
@@ -314,9 +313,6 @@ func TestAnUpgradeAddsReplicasUnlessDriftIsWarn(t *testing.T) {
 				t.Errorf("%+v, %+v", result, result.Storage)
 			}
 			assertReplicas(t, e, want)
-			if err := e.DeleteQueue(t.Context(), "orders", aliceOwner); err != nil {
-				t.Fatal(err)
-			}
 		})
 	}
 }
