@@ -157,7 +157,9 @@ func (env *testEnv) startWithOptions(o Options, handler Handler) *runningWorker 
 
 func (env *testEnv) newWorker(o Options, handler Handler) *Worker {
 	env.t.Helper()
-	o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
 	w, err := New(o, handler)
 	if err != nil {
 		env.t.Fatal(err)

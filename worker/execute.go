@@ -125,7 +125,7 @@ func (w *Worker) settleByResult(m *scheduler.LeasedMessage, job *Job, err error,
 		if !found {
 			delay = m.QueueConfig().Retry.DelayAfter(job.Attempt, rand.Float64()) //nolint:gosec // it spreads retries and protects nothing
 		}
-		w.log.Debug("Job failed and will be retried", "queue", job.Queue, "job", job.ID, "attempt", job.Attempt, "after", delay, "error", err)
+		w.log.Warn("Job failed and will be retried", "queue", job.Queue, "job", job.ID, "attempt", job.Attempt, "after", delay, "error", err)
 		w.settleWithRetry(m, resultRetried, func(ctx context.Context) error { return m.Retry(ctx, delay) })
 	}
 	return jobOutcome(err)

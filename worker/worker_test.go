@@ -1,9 +1,11 @@
 package worker
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -32,6 +34,20 @@ func TestEveryJobIsDoneOnce(t *testing.T) {
 	}
 	if got := w.countedMessages(t, resultDone); got != 2000 {
 		t.Errorf("%d jobs counted as done, want 2000", got)
+	}
+}
+
+func TestEachFailedAttemptIsLogged(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	env.send("default", "x")
+	var log bytes.Buffer
+	o := Options{Config: env.config(withFastRetries), Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	w := env.startWithOptions(o, func(context.Context, *Job) error { return errors.New("no route") })
+	eventually(t, "the job is a dead letter", env.isEmpty)
+	requireCleanShutdown(t, w)
+	if got := strings.Count(log.String(), `="no route"`); got != 3 {
+		t.Errorf("%d of 3 failed attempts are logged:\n%s", got, &log)
 	}
 }
 

@@ -15,14 +15,15 @@ const QueueFinalizer = Prefix + "queue"
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=wq,categories=yardmaster
-// +kubebuilder:printcolumn:name="Engine",type=string,JSONPath=`.status.engine`
-// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.ready`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Backlog",type=integer,JSONPath=`.status.ready`
 // +kubebuilder:printcolumn:name="InFlight",type=integer,JSONPath=`.status.inFlight`
 // +kubebuilder:printcolumn:name="Oldest",type=date,JSONPath=`.status.oldestTime`
 // +kubebuilder:printcolumn:name="P95 Wait",type=string,JSONPath=`.status.wait.p95`
 // +kubebuilder:printcolumn:name="Dead",type=integer,JSONPath=`.status.dead`
 // +kubebuilder:printcolumn:name="Paused",type=boolean,JSONPath=`.spec.paused`
-// +kubebuilder:printcolumn:name="Condition",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Engine",type=string,priority=1,JSONPath=`.status.engine`
 // +kubebuilder:printcolumn:name="Delayed",type=integer,priority=1,JSONPath=`.status.delayed`
 // +kubebuilder:printcolumn:name="Replicas",type=integer,priority=1,JSONPath=`.status.storage.replicas`
 // +kubebuilder:printcolumn:name="Age",type=date,priority=1,JSONPath=`.metadata.creationTimestamp`

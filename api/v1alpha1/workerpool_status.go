@@ -243,6 +243,7 @@ const (
 	ReasonMinimumUnavailable     = "MinimumUnavailable"
 	ReasonRolledOut              = "RolledOut"
 	ReasonRollingOut             = "RollingOut"
+	ReasonWorkersStarting        = "WorkersStarting"
 	ReasonNoProgress             = "NoProgress"
 	ReasonAnalysisFailed         = "AnalysisFailed"
 	ReasonImagePull              = "ImagePull"

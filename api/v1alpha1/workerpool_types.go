@@ -22,8 +22,10 @@ const WorkerEnvPrefix = "YARDMASTER_"
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
 // +kubebuilder:resource:shortName=wp,categories=yardmaster
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.status.desired`
-// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.ready`
+// +kubebuilder:printcolumn:name="Available",type=integer,JSONPath=`.status.ready`
 // +kubebuilder:printcolumn:name="Busy",type=integer,JSONPath=`.status.busy`
 // +kubebuilder:printcolumn:name="Draining",type=integer,JSONPath=`.status.draining`
 // +kubebuilder:printcolumn:name="Revision",type=string,JSONPath=`.status.currentRevision`
@@ -63,7 +65,7 @@ type WorkerPoolList struct {
 // then from the defaults named here. status.effective shows the result.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.queues) != has(self.source)",message="set either queues or source"
-// +kubebuilder:validation:XValidation:rule="has(self.replicas) != has(self.autoscaling)",message="set either replicas or autoscaling; to influence an autoscaled pool, change autoscaling.minReplicas or autoscaling.pausedUntil"
+// +kubebuilder:validation:XValidation:rule="!has(self.autoscaling) || !has(self.replicas) || self.replicas == 1",message="set either replicas or autoscaling; to influence an autoscaled pool, change autoscaling.minReplicas, autoscaling.maxReplicas or autoscaling.pausedUntil"
 // +kubebuilder:validation:XValidation:rule="(has(self.image) && size(self.image) > 0) || (has(self.template) && has(self.template.spec) && has(self.template.spec.containers) && self.template.spec.containers.exists(c, c.name == 'worker' && has(c.image)))",message="the worker has no image: set image, or the image of container worker in template",fieldPath=".image"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxInFlight) || !has(self.concurrency) || self.maxInFlight >= self.concurrency",message="maxInFlight must not be less than concurrency, because some handlers would never get a message",fieldPath=".maxInFlight"
 type WorkerPoolSpec struct {
@@ -132,8 +134,10 @@ type WorkerPoolSpec struct {
 	// +kubebuilder:validation:Maximum=100000
 	MaxInFlight *int32 `json:"maxInFlight,omitempty"`
 
-	// replicas is the number of workers without autoscaling, 0 to 10000.
+	// replicas is the number of workers without autoscaling, 0 to 10000. With autoscaling it must be
+	// omitted or 1, and has no effect: the scale subresource requires a value.
 	// +optional
+	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10000
 	Replicas *int32 `json:"replicas,omitempty"`

@@ -40,7 +40,7 @@ func TestQueueAndPoolLists(t *testing.T) {
 	labelled := natsQueue("mail")
 	labelled.Labels = map[string]string{"team": "data"}
 	for args, row := range map[string]struct{ want, not, errOut string }{
-		"queue list":                {want: "NAME    STATUS    READY"},
+		"queue list":                {want: "NAME    STATUS    BACKLOG"},
 		"queue list -l team=data":   {want: "mail", not: "video"},
 		"queue list -A":             {want: "a           video   Pending"},
 		"queue list -o name":        {want: "queue.yardmaster.dev/mail\nqueue.yardmaster.dev/video\n", not: "NAME"},

@@ -99,8 +99,10 @@ func progressingVerdict(e *evaluation) *conditionVerdict {
 	switch {
 	case e.hasNoRollout():
 		return nil
-	case e.rolloutComplete:
+	case e.rolloutComplete && e.status.Ready >= e.desired:
 		return isTrue(v1alpha1.ReasonRolledOut, "all workers are of revision %s", e.updated.Name)
+	case e.rolloutComplete:
+		return isTrue(v1alpha1.ReasonWorkersStarting, "%d of %d workers of revision %s are ready", e.status.Ready, e.desired, e.updated.Name)
 	case e.updated.newHistory.FailureMessage != "":
 		return isFalse(v1alpha1.ReasonAnalysisFailed, "%s", e.updated.newHistory.FailureMessage)
 	case stalled != nil:
@@ -135,10 +137,9 @@ func scalingActiveVerdict(e *evaluation) *conditionVerdict {
 	}
 }
 
-// limitingReasons are the reasons for which the number of workers differs from the
-// recommendation.
+// limitingReasons are the reasons for which a pool may have fewer workers than recommended.
 var limitingReasons = []scaling.Reason{
-	scaling.ReasonMaxReplicas, scaling.ReasonMinReplicas, scaling.ReasonBudget, scaling.ReasonRateLimit,
+	scaling.ReasonMaxReplicas, scaling.ReasonBudget, scaling.ReasonRateLimit,
 	scaling.ReasonMaxInFlight, scaling.ReasonThroughputSaturated,
 }
 

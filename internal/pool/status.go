@@ -84,6 +84,8 @@ func objectiveStatus(autoscaling *v1alpha1.Autoscaling, stats *QueueStats) *v1al
 	status := &v1alpha1.ObjectiveStatus{WaitP95: objective, Met: metav1.ConditionUnknown}
 	switch {
 	case stats == nil:
+	case stats.IsIdle():
+		status.Met = metav1.ConditionTrue
 	case stats.WaitP95 != nil:
 		status.MeasuredP95 = &metav1.Duration{Duration: *stats.WaitP95}
 		status.Met = condition.StatusOf(*stats.WaitP95 <= objective.Duration)

@@ -30,11 +30,14 @@ func newTestPool(replicas int32) *testPool {
 // revisionHash returns the hash of the revision that the spec asks for.
 func (s *testPool) revisionHash() string { return newEvaluation(s.Observation).updated.Hash }
 
+// revisionName returns the name of that revision.
+func (s *testPool) revisionName() string { return RevisionName("mail", s.revisionHash()) }
+
 // withRevision adds the revision that the spec asks for, with ready and idle workers.
 func (s *testPool) withRevision(workers int) *testPool {
 	hash := s.revisionHash()
 	s.Revisions = append(s.Revisions, Revision{
-		Name: RevisionName("mail", hash), Hash: hash, Created: testTime.Add(-time.Hour), Replicas: int32(workers),
+		Name: s.revisionName(), Hash: hash, Created: testTime.Add(-time.Hour), Replicas: int32(workers),
 		Ordered: s.Pool.Spec.Workload == v1alpha1.WorkloadStatefulSet,
 	})
 	for i := range workers {

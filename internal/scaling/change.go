@@ -45,12 +45,13 @@ func worthwhileReplicas(in Observation) float64 {
 
 // scaleDown scales down to the highest recommendation of the window, limited by the step, and not
 // below the number of busy workers unless a bound is lower. A pool that was idle for idleAfter
-// skips the window.
+// scales to zero at once.
 func (n *replicaTarget) scaleDown(in Observation, memory *Memory) {
-	rule := in.Settings.ScaleDown
-	if n.reason != ReasonIdle {
-		n.raiseTo(memory.Recommendations.replicasToKeep(in, rule.Window), ReasonStabilizationWindow)
+	if n.reason == ReasonIdle {
+		return
 	}
+	rule := in.Settings.ScaleDown
+	n.raiseTo(memory.Recommendations.replicasToKeep(in, rule.Window), ReasonStabilizationWindow)
 	n.raiseTo(min(busyReplicas(in), in.Replicas, effectiveMax(in.Settings)), ReasonBusy)
 	if n.value == in.Replicas {
 		return

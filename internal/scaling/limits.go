@@ -40,7 +40,7 @@ func effectiveMax(p Settings) int32 {
 // workers stays at zero until a message is due, regardless of earlier arrivals. Messages that wait for a
 // retry are no work until they are due: they count as backlog then, and scale the pool from zero.
 func (n *replicaTarget) applyIdleRule(in Observation, memory *Memory) {
-	if in.Stats.Backlog+in.Stats.Running+in.Stats.Unaccounted > 0 {
+	if !in.Stats.IsIdle() {
 		memory.IdleSince = time.Time{}
 		n.raiseTo(1, ReasonDemand)
 		return

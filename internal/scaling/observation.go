@@ -48,6 +48,9 @@ type BacklogStats struct {
 	ReturnRate float64
 }
 
+// IsIdle reports whether no message is due or handled.
+func (s *BacklogStats) IsIdle() bool { return s.Backlog+s.Running+s.Unaccounted == 0 }
+
 // Settings are the autoscaling settings of a pool and the limits that apply to it. Zero values
 // disable a setting, but Concurrency, Utilization, WaitP95 and MaxReplicas must be positive.
 type Settings struct {

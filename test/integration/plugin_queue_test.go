@@ -22,7 +22,7 @@ func TestPluginListsPausesAndResumesQueues(t *testing.T) {
 	}
 	list := p.runPlugin(t, y.ns, "queue", "list")
 	list.wantExitCode(0)
-	wantTexts(t, list.out.String(), "NAME   STATUS   READY", "mail   Paused   0", "NATS")
+	wantTexts(t, list.out.String(), "NAME   STATUS   BACKLOG", "mail   Paused   0", "NATS")
 	p.runPlugin(t, y.ns, "queue", "resume", "mail").wantExitCode(0)
 	y.waitUntilReady("mail")
 	if y.consumerInfo("mail").Paused {

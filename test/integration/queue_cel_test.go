@@ -405,13 +405,9 @@ func TestWorkerPoolRules(t *testing.T) {
 			spec: with(`concurrency: 10, maxInFlight: 9`),
 			want: "spec.maxInFlight: Invalid value: maxInFlight must not be less than concurrency, because some handlers would never get a message",
 		},
-		"neither replicas nor autoscaling": {
-			spec: `{queues: [{name: mail}], image: a}`,
-			want: "spec: Invalid value: set either replicas or autoscaling; to influence an autoscaled pool, change autoscaling.minReplicas or autoscaling.pausedUntil",
-		},
 		"replicas and autoscaling": {
-			spec: with(`autoscaling: {maxReplicas: 3}`),
-			want: "spec: Invalid value: set either replicas or autoscaling; to influence an autoscaled pool, change autoscaling.minReplicas or autoscaling.pausedUntil",
+			spec: scaled(`}, replicas: 2, sidecar: {`),
+			want: "spec: Invalid value: set either replicas or autoscaling; to influence an autoscaled pool, change autoscaling.minReplicas, autoscaling.maxReplicas or autoscaling.pausedUntil",
 		},
 		"negative replicas": {
 			spec: `{queues: [{name: mail}], image: a, replicas: -1}`,
@@ -522,8 +518,8 @@ func TestWorkerPoolRules(t *testing.T) {
 			want: `spec.disruption.maxUnavailable: Invalid value: "101%": maxUnavailable must be a number from 0 to 10000 or a percentage from 0% to 100%`,
 		},
 		"replicas added to an autoscaled pool": {
-			spec: scaled(``), changedTo: with(`autoscaling: {maxReplicas: 10}`),
-			want: "spec: Invalid value: set either replicas or autoscaling; to influence an autoscaled pool, change autoscaling.minReplicas or autoscaling.pausedUntil",
+			spec: scaled(``), changedTo: scaled(`}, replicas: 2, sidecar: {`),
+			want: "spec: Invalid value: set either replicas or autoscaling; to influence an autoscaled pool, change autoscaling.minReplicas, autoscaling.maxReplicas or autoscaling.pausedUntil",
 		},
 		"an unknown field": {
 			spec: with(`autoscale: {maxReplicas: 3}`),
@@ -647,7 +643,7 @@ func TestDefaultsOfWorkerPools(t *testing.T) {
 	want := map[string]any{
 		"queues":      []any{map[string]any{"name": "mail", "weight": int64(1)}},
 		"image":       "a",
-		"concurrency": int64(10),
+		"concurrency": int64(10), "replicas": int64(1),
 		"autoscaling": map[string]any{
 			"minReplicas": int64(0), "maxReplicas": int64(3), "targetUtilizationPercent": int64(80), "idleAfter": "60s",
 			"slo":      map[string]any{"waitP95": "30s"},
@@ -709,7 +705,8 @@ func TestScaleSubresourceIsRefusedWithAutoscaling(t *testing.T) {
 	if pool.Spec.Replicas == nil || *pool.Spec.Replicas != 5 {
 		t.Errorf("the pool has %v replicas, want 5", pool.Spec.Replicas)
 	}
-	if err := scaleTo("scaled", `{queues: [{name: mail}], image: a, autoscaling: {maxReplicas: 3}}`); err == nil {
-		t.Error("the scale subresource of an autoscaled pool accepts replicas")
+	err := scaleTo("scaled", `{queues: [{name: mail}], image: a, autoscaling: {maxReplicas: 3}}`)
+	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "to influence an autoscaled pool, change autoscaling.minReplicas") {
+		t.Errorf("the scale subresource of an autoscaled pool returns %v", err)
 	}
 }

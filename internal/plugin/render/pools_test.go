@@ -39,15 +39,15 @@ func TestPoolTable(t *testing.T) {
 		"without a status": {
 			&v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: "mailers"}},
 			[]string{
-				"NAME      STATUS    READY   BUSY   DRAINING   BACKLOG   P95/SLO   REVISION   DECISION   AGE",
-				"mailers   Pending   0/0     -      0          -         -         -          Manual",
+				"NAME      STATUS    WORKERS   BUSY   DRAINING   BACKLOG   P95/SLO   REVISION   DECISION   AGE",
+				"mailers   Pending   0/0       -      0          -         -         -          Manual",
 			},
 		},
 		"during a rollout": {
 			mailersPool(),
 			[]string{
-				"NAME      STATUS   READY   BUSY   DRAINING   BACKLOG   P95/SLO     REVISION   DECISION   AGE",
-				"mailers   Ready    6/8     5      0          1200      12.3s/30s   1a→1.1     Demand     2m",
+				"NAME      STATUS   WORKERS   BUSY   DRAINING   BACKLOG   P95/SLO     REVISION   DECISION   AGE",
+				"mailers   Ready    6/8       5      0          1200      12.3s/30s   1a→1.1     Demand     2m",
 			},
 		},
 	} {

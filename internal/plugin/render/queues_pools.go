@@ -17,7 +17,7 @@ import (
 
 // PoolTable renders WorkerPools with their workers and backlog.
 func PoolTable(s terminal.Style, pools []*v1alpha1.WorkerPool, now time.Time) *Table {
-	table := newTable(s, nameHeader, "STATUS", "READY", "BUSY", "DRAINING", "BACKLOG", "P95/SLO", "REVISION", "DECISION", "AGE")
+	table := newTable(s, nameHeader, "STATUS", "WORKERS", "BUSY", "DRAINING", "BACKLOG", "P95/SLO", "REVISION", "DECISION", "AGE")
 	for _, wp := range pools {
 		status := &wp.Status
 		table.addRow(wp.Namespace,
@@ -199,7 +199,7 @@ func WorkerBar(ready, desired, limit int32) string {
 
 // QueueTable renders Queues with their message counts.
 func QueueTable(s terminal.Style, queues []*v1alpha1.Queue, now time.Time) *Table {
-	table := newTable(s, nameHeader, "STATUS", "READY", "IN FLIGHT", "DELAYED", "DEAD", "OLDEST", "P95 WAIT", "ENGINE", "AGE")
+	table := newTable(s, nameHeader, "STATUS", "BACKLOG", "IN FLIGHT", "DELAYED", "DEAD", "OLDEST", "P95 WAIT", "ENGINE", "AGE")
 	for _, q := range queues {
 		status := &q.Status
 		table.addRow(q.Namespace,

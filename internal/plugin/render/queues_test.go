@@ -24,10 +24,10 @@ func TestQueueTable(t *testing.T) {
 	deleted := mail.DeepCopy()
 	deleted.Name, deleted.DeletionTimestamp = "old", &metav1.Time{Time: startTime}
 	want := []string{
-		"NAMESPACE   NAME   STATUS             READY   IN FLIGHT   DELAYED   DEAD   OLDEST   P95 WAIT   ENGINE   AGE",
-		"data        mail   ConnectionFailed   12      0           -         3      60s      250ms      NATS     2m",
-		"data        new    Pending            -       -           -         -      -        -          -",
-		"data        old    Deleting           12      0           -         3      60s      250ms      NATS     2m",
+		"NAMESPACE   NAME   STATUS             BACKLOG   IN FLIGHT   DELAYED   DEAD   OLDEST   P95 WAIT   ENGINE   AGE",
+		"data        mail   ConnectionFailed   12        0           -         3      60s      250ms      NATS     2m",
+		"data        new    Pending            -         -           -         -      -        -          -",
+		"data        old    Deleting           12        0           -         3      60s      250ms      NATS     2m",
 	}
 	got := QueueTable(terminal.Style{}, []*v1alpha1.Queue{mail, withoutStatus, deleted}, startTime.Add(2*time.Minute)).Lines(true)
 	if diff := cmp.Diff(want, got); diff != "" {
