@@ -92,7 +92,9 @@ func TestEachRuleOfADecision(t *testing.T) {
 			observationOf(1, &BacklogStats{}, idleFor(time.Minute)), outcome{0, 0, ReasonIdle},
 		},
 		"an idle pool removes all its workers at once": {
-			observationOf(20, &BacklogStats{}, idleFor(time.Minute), func(p *Settings) { p.ScaleDown = ScaleRule{Window: time.Hour, Step: new(intstr.FromString("10%")), Period: time.Hour} }), outcome{0, 0, ReasonIdle},
+			observationOf(20, &BacklogStats{}, idleFor(time.Minute), func(p *Settings) {
+				p.ScaleDown = ScaleRule{Window: time.Hour, Step: new(intstr.FromString("10%")), Period: time.Hour}
+			}), outcome{0, 0, ReasonIdle},
 		},
 		"the last worker stays while it is busy": {
 			observationOf(1, &BacklogStats{Running: 1}, idleFor(time.Hour)), outcome{1, 1, ReasonDemand},
