@@ -99,6 +99,7 @@ type SessionRunnerSpec struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	RuntimeClassName *string `json:"runtimeClassName,omitempty"`
 
 	// runAsUser is the numeric user of all containers. Default: the images' users, which must be

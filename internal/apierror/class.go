@@ -66,6 +66,8 @@ func ClassOf(err error) Class {
 		return Timeout
 	case apierrors.IsUnauthorized(err):
 		return PermissionMissing
+	case isInvalidReference(messageOf(err)):
+		return Invalid
 	case apierrors.IsForbidden(err):
 		return ClassOfForbidden(messageOf(err))
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err), isUndeclaredField(messageOf(err)):
@@ -103,6 +105,11 @@ func isDeniedByPolicy(message string) bool {
 func isUndeclaredField(message string) bool {
 	return strings.HasPrefix(message, "failed to create typed patch object (") && strings.HasSuffix(message, ": field not declared in schema")
 }
+
+// isInvalidReference recognizes an object that refers to another one by a name that no object can have, by
+// its message. Admission plugins that read the other object fail before the API server validates the name:
+// RuntimeClass with the code 500 and no reason, ServiceAccount with Forbidden.
+func isInvalidReference(message string) bool { return strings.Contains(message, `invalid resource name "`) }
 
 // refusals are what only the message distinguishes: the API server answers Forbidden to a
 // missing permission, an exceeded quota and a denied policy alike. The integration test provokes
