@@ -109,7 +109,9 @@ func isUndeclaredField(message string) bool {
 // isInvalidReference recognizes an object that refers to another one by a name that no object can have, by
 // its message. Admission plugins that read the other object fail before the API server validates the name:
 // RuntimeClass with the code 500 and no reason, ServiceAccount with Forbidden.
-func isInvalidReference(message string) bool { return strings.Contains(message, `invalid resource name "`) }
+func isInvalidReference(message string) bool {
+	return strings.Contains(message, `invalid resource name "`)
+}
 
 // refusals are what only the message distinguishes: the API server answers Forbidden to a
 // missing permission, an exceeded quota and a denied policy alike. The integration test provokes
