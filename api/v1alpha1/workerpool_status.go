@@ -184,6 +184,16 @@ type ScaleInputs struct {
 	// serviceTime is the time to handle a message.
 	// +optional
 	ServiceTime *metav1.Duration `json:"serviceTime,omitempty"`
+	// target is the number of messages per worker that the recommendation follows. It is omitted if
+	// the recommendation follows the service time.
+	// +optional
+	Target *resource.Quantity `json:"target,omitempty"`
+	// targetSource is what the recommendation follows: BacklogPerReplica, the field of that name;
+	// Source, the target that the source names; ServiceTime; Default, while a source has neither; or
+	// AssumedServiceTime, 1 s until the workers of a Queue have finished messages.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	TargetSource string `json:"targetSource,omitempty"`
 	// concurrency is the number of messages that a worker handles at the same time.
 	// +optional
 	Concurrency int32 `json:"concurrency,omitempty"`

@@ -1732,6 +1732,11 @@ func (in *ScaleInputs) DeepCopyInto(out *ScaleInputs) {
 		*out = new(v1.Duration)
 		**out = **in
 	}
+	if in.Target != nil {
+		in, out := &in.Target, &out.Target
+		x := (*in).DeepCopy()
+		*out = &x
+	}
 	if in.PodStart != nil {
 		in, out := &in.PodStart, &out.PodStart
 		*out = new(v1.Duration)

@@ -24,7 +24,9 @@ type Reading struct {
 	// TotalArrivals is the number of messages ever received; nil if unknown. A decrease means
 	// that the source restarted its counter.
 	TotalArrivals *uint64
-	MeasuredTime  time.Time
+	// BacklogPerReplica is the number of messages per worker that the source asks for; 0 if it names none.
+	BacklogPerReplica float64
+	MeasuredTime      time.Time
 }
 
 // maxMessageCount is more than any queue contains, and far from an overflow.

@@ -62,7 +62,7 @@ func (r *SourceReader) ReadBacklog(ctx context.Context, namespace string, source
 		return nil, err
 	}
 	reading := result.(backlog.Reading) //nolint:forcetypeassert // read returns it
-	stats := &pool.QueueStats{BacklogStats: scaling.BacklogStats{Backlog: reading.Backlog}}
+	stats := &pool.QueueStats{BacklogStats: scaling.BacklogStats{Backlog: reading.Backlog, BacklogPerReplica: reading.BacklogPerReplica}}
 	if reading.InFlight != nil {
 		stats.InFlight, stats.InFlightKnown = *reading.InFlight, true
 	}

@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/backlog/kedascaler/externalscaler"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
 )
@@ -65,6 +68,40 @@ func TestEachTypeOfSourceIsRead(t *testing.T) {
 	}
 	if f, err := s.ReadBacklog(t.Context(), ns, &v1alpha1.Source{}); broker.ClassOf(err) != broker.ClassInvalid {
 		t.Errorf("source without a type: %+v, %v", f, err)
+	}
+}
+
+// constantScaler is an external scaler with a value of 100 and a target of 2.5.
+type constantScaler struct {
+	externalscaler.UnimplementedExternalScalerServer
+}
+
+func (constantScaler) IsActive(context.Context, *externalscaler.ScaledObjectRef) (*externalscaler.IsActiveResponse, error) {
+	return &externalscaler.IsActiveResponse{Result: true}, nil
+}
+
+func (constantScaler) GetMetricSpec(context.Context, *externalscaler.ScaledObjectRef) (*externalscaler.GetMetricSpecResponse, error) {
+	return &externalscaler.GetMetricSpecResponse{MetricSpecs: []*externalscaler.MetricSpec{{MetricName: "m", TargetSizeFloat: 2.5}}}, nil
+}
+
+func (constantScaler) GetMetrics(context.Context, *externalscaler.GetMetricsRequest) (*externalscaler.GetMetricsResponse, error) {
+	return &externalscaler.GetMetricsResponse{MetricValues: []*externalscaler.MetricValue{{MetricName: "m", MetricValue: 100}}}, nil
+}
+
+func TestTheTargetOfAnExternalScalerIsRead(t *testing.T) {
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	externalscaler.RegisterExternalScalerServer(server, constantScaler{})
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	t.Cleanup(func() { server.Stop(); <-ended })
+	s := NewSourceReader(fake.NewClientBuilder().Build(), shortIntervals)
+	source := &v1alpha1.Source{External: &v1alpha1.ExternalSource{Address: listener.Addr().String()}}
+	if stats, err := s.ReadBacklog(t.Context(), ns, source); err != nil || stats.Backlog != 100 || stats.BacklogPerReplica != 2.5 {
+		t.Errorf("%+v: %v, want a backlog of 100 and a target of 2.5", stats, err)
 	}
 }
 

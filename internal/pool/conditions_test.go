@@ -36,7 +36,7 @@ func TestConditionsSayWhatHoldsNow(t *testing.T) {
 			atMinimum, v1alpha1.ConditionScalingLimited, metav1.ConditionFalse, v1alpha1.ReasonWithinBounds, "",
 		},
 		"a pool that needs more than its maximum is limited": {
-			atMaximum, v1alpha1.ConditionScalingLimited, metav1.ConditionTrue, "MaxReplicas", "25 recommended, staying at 2: maxReplicas is 2",
+			atMaximum, v1alpha1.ConditionScalingLimited, metav1.ConditionTrue, "MaxReplicas", "25 recommended for an assumed service time of 1s, staying at 2: maxReplicas is 2",
 		},
 	} {
 		t.Run(title, func(t *testing.T) {

@@ -11,6 +11,11 @@ import (
 	"github.com/yardmaster/yardmaster/internal/scaling"
 )
 
+// minDefaultBacklogPerReplica is the lower bound of the default target of a source, which is otherwise the
+// concurrency: one worker for fewer messages would mostly wait for Pods to start. KEDA has the same default
+// for a Redis list.
+const minDefaultBacklogPerReplica = 5
+
 // decideDesired decides the desired number of workers.
 func (e *evaluation) decideDesired() {
 	autoscaling := e.observation.Pool.Spec.Autoscaling
@@ -22,6 +27,9 @@ func (e *evaluation) decideDesired() {
 	settings := scaling.NewSettings(autoscaling, workerConcurrency(e.observation.Pool))
 	settings.MaxReplicas = min(settings.MaxReplicas, *e.effective.MaxReplicas)
 	settings.Budget = budget
+	if e.observation.Pool.Spec.Source != nil {
+		settings.DefaultBacklogPerReplica = max(settings.Concurrency, minDefaultBacklogPerReplica)
+	}
 	settings.RatePerSecond, settings.MaxInFlight = e.observation.Limits.RatePerSecond, e.observation.Limits.MaxInFlight
 	observation := scaling.Observation{
 		Now: e.observation.Now, Settings: settings,

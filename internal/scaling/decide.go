@@ -34,7 +34,7 @@ func decideActive(in Observation) Decision {
 	d.setMeasuredRates()
 	d.ArrivalRate += in.Stats.ReturnRate
 
-	n.value = demandedReplicas(in, &d.Memory)
+	n.value, d.Target = demandedReplicas(in, &d.Memory)
 	d.Recommended = n.value
 	n.applyQueueLimits(in, d.ServiceTime)
 	n.applyIdleRule(in, &d.Memory)
@@ -82,8 +82,10 @@ func (n *replicaTarget) raiseTo(bound int32, reason Reason) {
 	}
 }
 
-// Upper bounds that prevent overflows.
+// Bounds that prevent overflows.
 const (
+	minBacklogPerReplica = 0.001
+
 	maxReplicas = 1_000_000
 	maxMessages = 1_000_000_000_000
 )
@@ -108,6 +110,11 @@ func sanitizeObservation(in Observation) Observation {
 		f.Unaccounted = min(max(f.Unaccounted, 0), maxMessages)
 		if !(f.ReturnRate >= 0 && f.ReturnRate <= maxMessages) {
 			f.ReturnRate = 0
+		}
+		if f.BacklogPerReplica > 0 {
+			f.BacklogPerReplica = min(max(f.BacklogPerReplica, minBacklogPerReplica), maxMessages)
+		} else { // also if it is no number
+			f.BacklogPerReplica = 0
 		}
 		f.OldestAge, f.ServiceTime = max(f.OldestAge, 0), max(f.ServiceTime, 0)
 		in.Stats = &f

@@ -22,22 +22,46 @@ const dueRetriesGrowth = 1.25
 //
 // The broker does not count the retries that are due. While there are some, the pool grows from what runs:
 // if handlers are free, they take them at once.
-func demandedReplicas(in Observation, memory *Memory) int32 {
+//
+// The target of messages per worker is another lower bound.
+func demandedReplicas(in Observation, memory *Memory) (int32, Target) {
 	f, p := in.Stats, in.Settings
 	slots := float64(f.Running)
 	if f.RetriesDue {
 		slots *= dueRetriesGrowth
 	}
-	if memory.Rates.serviceTime() > 0 || p.BacklogPerReplica == 0 {
+	target := targetOf(in, &memory.Rates)
+	if memory.Rates.serviceTime() > 0 || target.BacklogPerReplica == 0 {
 		keepUp := (memory.Rates.forecastRate(in.PodStart) + f.ReturnRate) / p.Utilization
 		clearUp := memory.Rates.ArrivalRate + f.ReturnRate + expectedBacklog(in, &memory.Rates)/clearingTime(in).Seconds()
 		slots = max(slots, memory.Rates.serviceTimeOrDefault().Seconds()*max(keepUp, clearUp))
 	}
 	recommended := roundUpReplicas(slots / float64(p.Concurrency))
-	if p.BacklogPerReplica > 0 {
-		recommended = max(recommended, roundUpReplicas(float64(f.Backlog+f.Running)/float64(p.BacklogPerReplica)))
+	if target.BacklogPerReplica == 0 {
+		return recommended, target
 	}
-	return recommended
+	byTarget := roundUpReplicas(float64(f.Backlog+f.Running) / target.BacklogPerReplica)
+	if byTarget < recommended && memory.Rates.serviceTime() > 0 {
+		return recommended, Target{Source: TargetServiceTime}
+	}
+	return max(recommended, byTarget), target
+}
+
+// targetOf returns what the recommendation follows. The messages of a source may take milliseconds or hours,
+// so no service time is assumed for them.
+func targetOf(in Observation, rates *Rates) Target {
+	switch p := in.Settings; {
+	case p.BacklogPerReplica > 0:
+		return Target{float64(p.BacklogPerReplica), TargetBacklogPerReplica}
+	case in.Stats.BacklogPerReplica > 0:
+		return Target{in.Stats.BacklogPerReplica, TargetFromSource}
+	case rates.serviceTime() > 0:
+		return Target{Source: TargetServiceTime}
+	case p.DefaultBacklogPerReplica > 0:
+		return Target{float64(p.DefaultBacklogPerReplica), TargetDefault}
+	default:
+		return Target{Source: TargetAssumedServiceTime}
+	}
 }
 
 // expectedBacklog returns the backlog at the time when a Pod that is created now becomes ready.

@@ -3,6 +3,7 @@ package scaling
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -33,7 +34,13 @@ func decisionInputs(in Observation, d Decision) v1alpha1.ScaleInputs {
 	}
 	known.Backlog, known.InFlight = new(in.Stats.Backlog), new(in.Stats.Running)
 	known.OldestAge = roundedDuration(in.Stats.OldestAge)
-	known.ArrivalRate = milliQuantity(d.ArrivalRate)
+	if d.ArrivalRate > 0 || in.Stats.Arrived != nil || in.Stats.Finished != nil {
+		known.ArrivalRate = milliQuantity(d.ArrivalRate)
+	}
+	known.TargetSource = string(d.Target.Source)
+	if d.Target.BacklogPerReplica > 0 {
+		known.Target = milliQuantity(d.Target.BacklogPerReplica)
+	}
 	if d.ServiceTime > 0 {
 		known.ServiceTime = roundedDuration(d.ServiceTime)
 	}
@@ -63,14 +70,31 @@ func decisionMessage(in Observation, d Decision) string {
 		ReasonPaused:              fmt.Sprintf("autoscaling is paused until %s", p.PausedUntil.UTC().Format(time.RFC3339)),
 		ReasonDryRun:              "this is a dry run",
 	}[d.Reason]
-	text := fmt.Sprintf("%d recommended, staying at %d: %s", d.Recommended, in.Replicas, explanation)
+	text := fmt.Sprintf("%d recommended%s, staying at %d: %s", d.Recommended, d.targetMessage(), in.Replicas, explanation)
 	if d.Applied != in.Replicas {
-		text = fmt.Sprintf("%d recommended, scaling from %d to %d: %s", d.Recommended, in.Replicas, d.Applied, explanation)
+		text = fmt.Sprintf("%d recommended%s, scaling from %d to %d: %s", d.Recommended, d.targetMessage(), in.Replicas, d.Applied, explanation)
 	}
 	if d.WouldApply != d.Applied {
 		text += fmt.Sprintf("; otherwise it would scale to %d", d.WouldApply)
 	}
 	return text
+}
+
+// targetMessage explains the target of a recommendation; empty if it follows the service time.
+func (d *Decision) targetMessage() string {
+	origin := map[TargetSource]string{
+		TargetBacklogPerReplica: "backlogPerReplica", TargetFromSource: "target of the source", TargetDefault: "default without a service time",
+	}[d.Target.Source]
+	switch {
+	case d.Recommended == 0:
+		return ""
+	case d.Target.Source == TargetAssumedServiceTime:
+		return fmt.Sprintf(" for an assumed service time of %s", defaultServiceTime)
+	case origin == "":
+		return ""
+	}
+	perReplica := strconv.FormatFloat(math.Round(d.Target.BacklogPerReplica*1000)/1000, 'f', -1, 64)
+	return fmt.Sprintf(" for %s messages per worker (%s)", perReplica, origin)
 }
 
 func roundedDuration(d time.Duration) *metav1.Duration {

@@ -16,7 +16,7 @@ func TestDecisionIsExplainedInTheStatus(t *testing.T) {
 		Time: new(metav1.NewTime(testTime)),
 		Inputs: v1alpha1.ScaleInputs{
 			Replicas: 1, Backlog: new(int64(2000)), InFlight: new(int64(10)), OldestAge: roundedDuration(1500 * time.Millisecond),
-			ArrivalRate: milliQuantity(2.5), ServiceTime: roundedDuration(time.Second), Concurrency: 10, PodStart: roundedDuration(10 * time.Second),
+			ArrivalRate: milliQuantity(2.5), ServiceTime: roundedDuration(time.Second), TargetSource: "ServiceTime", Concurrency: 10, PodStart: roundedDuration(10 * time.Second),
 		},
 		Recommendation: 12, Applied: 12, Reason: "Demand", Message: "12 recommended, scaling from 1 to 12: it follows the recommendation",
 	}
@@ -36,6 +36,18 @@ func TestMessageExplainsTheDecision(t *testing.T) {
 		"a dry run reports what it would do": {
 			observationOf(2, &BacklogStats{Backlog: 2000}, memoryWithRate(0), func(p *Settings) { p.DryRun = true }),
 			"10 recommended, staying at 2: this is a dry run; otherwise it would scale to 10",
+		},
+		"the target of a source": {
+			observationOf(1, &BacklogStats{Backlog: 10, BacklogPerReplica: 2.5}, Memory{}),
+			"4 recommended for 2.5 messages per worker (target of the source), scaling from 1 to 4: it follows the recommendation",
+		},
+		"the default of a source, limited": {
+			observationOf(1, &BacklogStats{Backlog: 100}, Memory{}, func(p *Settings) { p.DefaultBacklogPerReplica, p.MaxReplicas = 10, 6 }),
+			"10 recommended for 10 messages per worker (default without a service time), scaling from 1 to 6: maxReplicas is 6",
+		},
+		"an assumed service time": {
+			observationOf(1, &BacklogStats{Backlog: 100}, Memory{}),
+			"1 recommended for an assumed service time of 1s, staying at 1: it follows the recommendation",
 		},
 		"a pause reports its end": {
 			observationOf(2, &BacklogStats{Running: 12}, memoryWithRate(10), func(p *Settings) { p.PausedUntil = testTime.Add(time.Hour) }),

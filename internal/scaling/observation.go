@@ -46,6 +46,8 @@ type BacklogStats struct {
 	// ReturnRate is the number of messages per second that workers return to the queue for another
 	// attempt; 0 if they report no ServiceTime.
 	ReturnRate float64
+	// BacklogPerReplica is the number of messages per worker that a source asks for; 0 if it names none.
+	BacklogPerReplica float64
 }
 
 // IsIdle reports whether no message is due or handled.
@@ -63,6 +65,9 @@ type Settings struct {
 	WaitP95 time.Duration
 	// BacklogPerReplica is the number of messages per worker; 0 to scale by waiting time only.
 	BacklogPerReplica int32
+	// DefaultBacklogPerReplica replaces BacklogPerReplica while neither that, nor a target of the source, nor
+	// the service time is known; 0 to assume a service time of one second instead.
+	DefaultBacklogPerReplica int32
 	// Utilization is the target utilization of workers under steady load, from 0 to 1.
 	Utilization float64
 	// IdleAfter is the time without messages after which the pool scales to zero.
@@ -100,6 +105,8 @@ type Decision struct {
 	// Recommended is the number computed from metrics, before limits. Without stats it is the
 	// present number.
 	Recommended int32
+	// Target that Recommended follows; zero without stats.
+	Target Target
 	// Applied is the number after limits.
 	Applied int32
 	// WouldApply is the number that Applied would be without a dry run or a pause.
@@ -112,6 +119,26 @@ type Decision struct {
 	// Memory for the next decision.
 	Memory Memory
 }
+
+// Target is what a recommendation follows.
+type Target struct {
+	// BacklogPerReplica is the number of messages per worker; 0 if the recommendation follows the service
+	// time.
+	BacklogPerReplica float64
+	Source            TargetSource
+}
+
+// TargetSource is where a Target comes from.
+type TargetSource string
+
+// The sources of a Target, by precedence.
+const (
+	TargetBacklogPerReplica  TargetSource = "BacklogPerReplica"
+	TargetFromSource         TargetSource = "Source"
+	TargetServiceTime        TargetSource = "ServiceTime"
+	TargetDefault            TargetSource = "Default"
+	TargetAssumedServiceTime TargetSource = "AssumedServiceTime"
+)
 
 // Reason of a decision.
 type Reason string

@@ -80,6 +80,9 @@ func randomStats(r *rand.Rand, in Observation) *BacklogStats {
 		f.RetriesDue, f.ReturnRate, f.Unaccounted = f.Backlog > 0, 20*r.Float64(), int64(r.IntN(100))
 	}
 	if r.IntN(4) == 0 {
+		f.BacklogPerReplica = 20 * r.Float64()
+	}
+	if r.IntN(4) == 0 {
 		f.ServiceTime = time.Duration(r.IntN(20000)) * time.Millisecond
 	}
 	return f
@@ -105,6 +108,9 @@ func randomSettings(r *rand.Rand) Settings {
 	}
 	if r.IntN(4) == 0 {
 		p.BacklogPerReplica = 1 + int32(r.IntN(500))
+	}
+	if r.IntN(2) == 0 {
+		p.DefaultBacklogPerReplica = 1 + int32(r.IntN(20))
 	}
 	if r.IntN(4) == 0 {
 		p.Fallback = &Fallback{Replicas: int32(r.IntN(20)), After: time.Duration(r.IntN(60)) * time.Second}
@@ -147,6 +153,10 @@ func findViolation(r *rand.Rand, in Observation, d Decision) string {
 		return "stays at zero with messages that nothing announces"
 	case len(d.Memory.Recommendations) > spansPerWindow+2:
 		return "the memory grows without bound"
+	case in.Stats != nil && (d.Target.Source == "" || (d.Target.BacklogPerReplica > 0) == (d.Target.Source == TargetServiceTime || d.Target.Source == TargetAssumedServiceTime)):
+		return "does not name its target"
+	case in.Stats != nil && p.DefaultBacklogPerReplica > 0 && d.Target.Source == TargetAssumedServiceTime:
+		return "assumes a service time of a source"
 	case d.Reason == "" || decisionMessage(in, d) == "":
 		return "has no reason or message"
 	}

@@ -123,7 +123,7 @@ func (c *poolTestEnv) removePoolFinalizers() {
 	}
 }
 
-// runWorkersOfPods runs a worker for each running Pod until the Pod is deleted.
+// runWorkersOfPods runs a worker for each running Pod of a pool with queues until the Pod is deleted.
 func (c *poolTestEnv) runWorkersOfPods(ctx context.Context) {
 	_ = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		var pods corev1.PodList
@@ -132,7 +132,7 @@ func (c *poolTestEnv) runWorkersOfPods(ctx context.Context) {
 		}
 		there := map[string]bool{}
 		for i := range pods.Items {
-			if p := &pods.Items[i]; p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp.IsZero() {
+			if p := &pods.Items[i]; configMapOfPod(p) != "" && p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp.IsZero() {
 				there[p.Name] = true
 				c.startWorker(ctx, p)
 			}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
+	"github.com/yardmaster/yardmaster/internal/scaling"
 )
 
 // prometheusServer answers each query with the number 0, and records when it was asked.
@@ -60,6 +63,33 @@ func (c *poolTestEnv) createSourcePool(name, secret string) {
 	p.SetNamespace(c.ns)
 	if err := cluster.Create(c.t.Context(), p); err != nil {
 		c.t.Fatal(err)
+	}
+}
+
+func TestAPoolWithARedisListScalesAtOnceWithTheDefaultTarget(t *testing.T) {
+	c := newPoolTestEnv(t, time.Second)
+	redis := redistest.Start(t)
+	c.createSecret("redis", "url", redis.URL())
+	p := newManifest(t, "WorkerPool", "list", `{image: "worker:1", drain: {mode: Signal},
+		source: {redisList: {urlSecretRef: {name: redis}, key: jobs}}, autoscaling: {minReplicas: 1, maxReplicas: 6}}`)
+	p.SetNamespace(c.ns)
+	if err := cluster.Create(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	c.waitFor("the first worker", func() bool { return c.getPool("list").Status.Ready == 1 })
+
+	redis.RunCLI(append([]string{"LPUSH", "jobs"}, make([]string, 100)...)...)
+	start := time.Now()
+	c.waitFor("six workers", func() bool { return c.getPool("list").Status.Desired == 6 })
+	if took := time.Since(start); took > 10*time.Second {
+		t.Errorf("six workers were wanted after %s", took)
+	}
+	d := c.getPool("list").Status.LastDecision
+	if d.Inputs.TargetSource != string(scaling.TargetDefault) || d.Inputs.Target.Value() != 10 || d.Inputs.ServiceTime != nil || d.Inputs.ArrivalRate != nil {
+		t.Errorf("inputs %+v", d.Inputs)
+	}
+	if want := "10 recommended for 10 messages per worker (default without a service time)"; !strings.HasPrefix(d.Message, want) {
+		t.Errorf("message %q, want %q", d.Message, want)
 	}
 }
 

@@ -73,7 +73,7 @@ func New(o ScalerOptions) (backlog.Source, error) {
 }
 
 // Read implements backlog.Source. Of several metrics, it uses the one that needs the most
-// replicas, as KEDA does.
+// replicas, as KEDA does, and its target.
 func (s *ScalerSource) Read(ctx context.Context) (backlog.Reading, error) {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
@@ -103,7 +103,7 @@ func (s *ScalerSource) readOnce(ctx context.Context) (backlog.Reading, error) {
 			return backlog.Reading{}, err
 		}
 		if replicas := float64(waiting) / target; replicas > most {
-			most, reading.Backlog = replicas, waiting
+			most, reading.Backlog, reading.BacklogPerReplica = replicas, waiting, target
 		}
 	}
 	// An inactive scaler has no backlog, an active one at least 1.

@@ -129,6 +129,25 @@ func TestReadingOfScalerMetrics(t *testing.T) {
 	}
 }
 
+func TestTheTargetIsThatOfTheMetricThatNeedsMostWorkers(t *testing.T) {
+	for name, row := range map[string]struct {
+		metrics []*externalscaler.MetricSpec
+		want    float64
+	}{
+		"an integer":                {[]*externalscaler.MetricSpec{metricSpecs("a", 5, 0)}, 5},
+		"a float takes precedence":  {[]*externalscaler.MetricSpec{metricSpecs("a", 5, 2.5)}, 2.5},
+		"of the metric that counts": {[]*externalscaler.MetricSpec{metricSpecs("a", 100, 0), metricSpecs("b", 3, 0)}, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &fakeScaler{metrics: row.metrics, values: map[string][]*externalscaler.MetricValue{"a": metricValues(200, 0), "b": metricValues(7, 0)}}
+			reading, err := newScalerSource(t, ScalerOptions{Address: p.listenAndServe(t)}).Read(t.Context())
+			if err != nil || reading.BacklogPerReplica != row.want {
+				t.Errorf("%+v: %v, want a target of %g", reading, err, row.want)
+			}
+		})
+	}
+}
+
 func TestMissingScalerIsUnreachable(t *testing.T) {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // connections are accepted but never answered
 	if err != nil {

@@ -98,10 +98,18 @@ func durationOrZero(d *metav1.Duration) time.Duration {
 // hasInputs reports whether the decision had message counts.
 func (f *scalingFormula) hasInputs() bool { return f.inputs.Backlog != nil && f.inputs.InFlight != nil }
 
-// usesBacklogOnly reports whether backlogPerReplica is the only term, because no service time
+// messagesPerWorker is the target of the decision, or else backlogPerReplica; 0 without either.
+func (f *scalingFormula) messagesPerWorker() float64 {
+	if f.inputs.Target != nil {
+		return f.inputs.Target.AsApproximateFloat64()
+	}
+	return float64(f.settings.BacklogPerReplica)
+}
+
+// usesBacklogOnly reports whether the messages per worker are the only term, because no service time
 // is known.
 func (f *scalingFormula) usesBacklogOnly() bool {
-	return f.settings.BacklogPerReplica > 0 && f.inputs.ServiceTime == nil
+	return f.messagesPerWorker() > 0 && f.inputs.ServiceTime == nil
 }
 
 func (f *scalingFormula) handlersToKeepUp() float64 {
@@ -112,9 +120,9 @@ func (f *scalingFormula) handlersToClearBacklog() float64 {
 	return f.serviceTime().Seconds() * (f.arrivalRate() + float64(*f.inputs.Backlog)/f.clearingTime().Seconds())
 }
 
-// workersByBacklog is the term of backlogPerReplica, which must be set.
+// workersByBacklog is the term of the messages per worker, which must be set.
 func (f *scalingFormula) workersByBacklog() int32 {
-	return roundUp(float64(*f.inputs.Backlog+*f.inputs.InFlight) / float64(f.settings.BacklogPerReplica))
+	return roundUp(float64(*f.inputs.Backlog+*f.inputs.InFlight) / f.messagesPerWorker())
 }
 
 // computedReplicas is the result of all terms.
@@ -124,7 +132,7 @@ func (f *scalingFormula) computedReplicas() int32 {
 		handlers = max(handlers, f.handlersToKeepUp(), f.handlersToClearBacklog())
 	}
 	workers := roundUp(handlers / float64(f.settings.Concurrency))
-	if f.settings.BacklogPerReplica > 0 {
+	if f.messagesPerWorker() > 0 {
 		workers = max(workers, f.workersByBacklog())
 	}
 	return workers
@@ -134,7 +142,11 @@ func roundUp(n float64) int32 { return int32(min(math.Ceil(n-1e-6), math.MaxInt3
 
 func (f *scalingFormula) inputRows() [][]string {
 	serviceTime := formatDuration(f.inputs.ServiceTime)
-	if f.inputs.ServiceTime == nil {
+	switch {
+	case f.inputs.ServiceTime != nil:
+	case f.usesBacklogOnly() || f.inputs.Backlog == nil:
+		serviceTime = "unknown"
+	default:
 		serviceTime = fmt.Sprintf("unknown, assumed to be %s", assumedServiceTime)
 	}
 	podStart := formatDuration(f.inputs.PodStart)
@@ -166,10 +178,22 @@ func (f *scalingFormula) termRows() [][]string {
 		)
 	}
 	rows = append(rows, []string{"busy now", "F", formatCount(f.inputs.InFlight) + " handlers"})
-	if per := f.settings.BacklogPerReplica; per > 0 {
-		rows = append(rows, []string{"by backlogPerReplica", fmt.Sprintf("(B + F)/%d", per), fmt.Sprintf("%d workers", f.workersByBacklog())})
+	if per := f.messagesPerWorker(); per > 0 {
+		rows = append(rows, []string{f.targetName(), fmt.Sprintf("(B + F)/%g", per), fmt.Sprintf("%d workers", f.workersByBacklog())})
 	}
 	return append(rows, []string{"workers", "largest term / c, rounded up", strconv.Itoa(int(f.computedReplicas()))})
+}
+
+// targetName is where the messages per worker come from.
+func (f *scalingFormula) targetName() string {
+	switch scaling.TargetSource(f.inputs.TargetSource) {
+	case scaling.TargetFromSource:
+		return "by the target of the source"
+	case scaling.TargetDefault:
+		return "by the default of a source"
+	default:
+		return "by backlogPerReplica"
+	}
 }
 
 // outcomeLine compares the recommendation with the desired number.

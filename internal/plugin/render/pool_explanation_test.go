@@ -82,7 +82,7 @@ func TestPoolExplanation(t *testing.T) {
 				"  MetricsUnavailable: 8 recommended: the backlog is unknown, so the number stays the same",
 				"",
 				"  λ     arrival rate         -",
-				"  s     service time         unknown, assumed to be 1s",
+				"  s     service time         unknown",
 				"  B     backlog              - messages, oldest -",
 				"  F     running              - handlers",
 				"  c     concurrency          10 messages per worker",
@@ -115,6 +115,7 @@ func TestExplainedTermsMatchTheDecision(t *testing.T) {
 		rate              float64
 		podStart          time.Duration
 		backlogPerReplica int32
+		ofSource          bool
 	}{
 		"no messages":                              {},
 		"steady arrivals":                          {rate: 40},
@@ -124,6 +125,9 @@ func TestExplainedTermsMatchTheDecision(t *testing.T) {
 		"a long service time":                      {stats: scaling.BacklogStats{Backlog: 10, ServiceTime: second(60)}, rate: 0.5},
 		"by backlogPerReplica":                     {stats: scaling.BacklogStats{Backlog: 900, Running: 10}, backlogPerReplica: 7},
 		"by backlogPerReplica with a service time": {stats: scaling.BacklogStats{Backlog: 900, Running: 10, ServiceTime: second(30)}, backlogPerReplica: 500},
+		"by the target of a source":                {stats: scaling.BacklogStats{Backlog: 900, BacklogPerReplica: 2.5}, ofSource: true},
+		"by a target of a source, service time":    {stats: scaling.BacklogStats{Backlog: 900, BacklogPerReplica: 2.5, ServiceTime: second(30)}, ofSource: true},
+		"by the default of a source":               {stats: scaling.BacklogStats{Backlog: 900, Running: 3}, ofSource: true},
 	} {
 		t.Run(title, func(t *testing.T) {
 			a := &v1alpha1.Autoscaling{MaxReplicas: 10_000}
@@ -132,6 +136,9 @@ func TestExplainedTermsMatchTheDecision(t *testing.T) {
 			}
 			// With steady arrivals and enough workers, no growth is expected while a Pod starts.
 			in := scaling.Observation{Now: startTime, Settings: scaling.NewSettings(a, 10), Replicas: 5000, Ready: 5000, PodStart: row.podStart, Stats: &row.stats}
+			if row.ofSource {
+				in.Settings.DefaultBacklogPerReplica = 5
+			}
 			in.Memory.Rates.ArrivalRate, in.Memory.Rates.TrendRate = row.rate, row.rate
 			d := scaling.Decide(in)
 			wp := mailersPool(func(wp *v1alpha1.WorkerPool) {
