@@ -30,10 +30,26 @@ func effectiveDrain(s *valueSources, own *v1alpha1.Drain, selected *Selection) *
 			func(d *v1alpha1.Drain) *v1alpha1.Duration { return d.Timeout }, apiDuration(10*time.Minute)),
 		OnTimeout: *specifiedOrDefault(s, "drain.onTimeout", l,
 			func(d *v1alpha1.Drain) *v1alpha1.DrainTimeoutAction { return nilIfZero(d.OnTimeout) }, v1alpha1.DrainWait),
-		TerminationGrace: specifiedOrDefault(s, "drain.terminationGrace", l,
-			func(d *v1alpha1.Drain) *v1alpha1.Duration { return d.TerminationGrace }, apiDuration(time.Minute)),
 	}
+	effective.TerminationGrace = specifiedOrDefault(s, DrainTerminationGrace, l,
+		func(d *v1alpha1.Drain) *v1alpha1.Duration { return d.TerminationGrace }, defaultTerminationGrace(effective))
 	return effective.DeepCopy()
+}
+
+// DrainTerminationGrace is the name of a field in the sources of effective settings.
+const DrainTerminationGrace = "drain.terminationGrace"
+
+// MinTerminationGrace is the smallest default of drain.terminationGrace.
+const MinTerminationGrace = time.Minute
+
+// defaultTerminationGrace returns a grace period in which an evicted worker can finish as it could when
+// it is drained. In mode Signal, the grace period of the Pod includes the timeout anyway. With Requeue, a
+// worker is stopped after the timeout, and would otherwise have that time twice.
+func defaultTerminationGrace(drain *v1alpha1.Drain) v1alpha1.Duration {
+	if drain.Mode == v1alpha1.DrainSignal || drain.OnTimeout == v1alpha1.DrainRequeue {
+		return apiDuration(MinTerminationGrace)
+	}
+	return apiDuration(drain.Timeout.Duration.Duration + MinTerminationGrace)
 }
 
 // effectiveCircuitBreaker returns nil unless a Policy sets a circuit breaker.

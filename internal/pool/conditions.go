@@ -100,7 +100,7 @@ func progressingVerdict(e *evaluation) *conditionVerdict {
 	case e.hasNoRollout():
 		return nil
 	case e.rolloutComplete && e.status.Ready >= e.desired:
-		return isTrue(v1alpha1.ReasonRolledOut, "all workers are of revision %s", e.updated.Name)
+		return isTrue(v1alpha1.ReasonRolledOut, "all workers are of revision %s%s", e.updated.Name, e.shortGraceMessage())
 	case e.rolloutComplete:
 		return isTrue(v1alpha1.ReasonWorkersStarting, "%d of %d workers of revision %s are ready", e.status.Ready, e.desired, e.updated.Name)
 	case e.updated.newHistory.FailureMessage != "":
@@ -109,6 +109,19 @@ func progressingVerdict(e *evaluation) *conditionVerdict {
 		return isFalse(stalled.Reason, "%s", stalled.Message)
 	default:
 		return isTrue(v1alpha1.ReasonRollingOut, "%s", e.progressMessage())
+	}
+}
+
+// shortGraceMessage warns if an evicted worker of the updated revision has less time than a drained one.
+func (e *evaluation) shortGraceMessage() string {
+	grace, timeout := TerminationGraceOf(PodSpecOf(e.updated.workload)), e.drain.Timeout.Duration.Duration
+	switch {
+	case grace >= timeout || e.drain.OnTimeout == v1alpha1.DrainRequeue:
+		return ""
+	case e.builder.defaultGrace:
+		return fmt.Sprintf("; evicted workers have %s, less than drain.timeout: the next revision gives them %s", grace, e.builder.terminationGrace())
+	default:
+		return fmt.Sprintf("; evicted workers have %s, less than drain.timeout: increase drain.terminationGrace", grace)
 	}
 }
 

@@ -68,7 +68,7 @@ func newEvaluation(observation Observation) *evaluation {
 		now:         observation.Now.Truncate(time.Second), // the precision of the stored times
 		effective:   effective,
 		rollout:     ptr.Deref(wp.Spec.Rollout, v1alpha1.Rollout{}),
-		builder:     &workloadBuilder{pool: wp, drain: *effective.Drain, config: observation.Config, operator: observation.Operator},
+		builder:     &workloadBuilder{pool: wp, drain: *effective.Drain, defaultGrace: hasDefaultGrace(effective), config: observation.Config, operator: observation.Operator},
 		decision:    Decision{Status: *wp.Status.DeepCopy(), Memory: observation.Memory, KeepFinalizer: true},
 	}
 	e.status = &e.decision.Status
@@ -82,6 +82,10 @@ func newEvaluation(observation Observation) *evaluation {
 		e.desired = sumOf(e.revisions, (*revisionState).servingWorkers)
 	}
 	return e
+}
+
+func hasDefaultGrace(effective *v1alpha1.WorkerPoolEffective) bool {
+	return slices.Contains(effective.Sources, v1alpha1.FieldSource{Field: policy.DrainTerminationGrace, From: v1alpha1.FromDefault})
 }
 
 func (e *evaluation) isDeleting() bool { return !e.observation.Pool.DeletionTimestamp.IsZero() }

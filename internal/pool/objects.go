@@ -22,10 +22,12 @@ var PodMonitorKind = schema.GroupVersionKind{Group: "monitoring.coreos.com", Ver
 
 // workloadBuilder builds the objects of a pool.
 type workloadBuilder struct {
-	pool     *v1alpha1.WorkerPool
-	drain    v1alpha1.Drain
-	config   WorkerConfig
-	operator OperatorSettings
+	pool  *v1alpha1.WorkerPool
+	drain v1alpha1.Drain
+	// defaultGrace is true if drain.terminationGrace is a default.
+	defaultGrace bool
+	config       WorkerConfig
+	operator     OperatorSettings
 }
 
 // sharedObjects returns the objects that all revisions use, in the order in which workers need
@@ -150,8 +152,13 @@ func (b *workloadBuilder) buildWorkload() (workload core.Object, hash string) {
 
 // templateHash identifies a revision. It covers the Pod template and the kind of workload, but
 // not the settings that workers read from their configuration file. It does not cover the image of the
-// sidecar either, so that an upgrade of the operator does not restart workers.
+// sidecar or a default of the grace period either, so that an upgrade of the operator or another
+// drain.timeout does not restart workers.
 func (b *workloadBuilder) templateHash(t *corev1.PodTemplateSpec) string {
+	if grace := b.terminationGrace(); grace != b.hashedGrace() {
+		setTerminationGrace(&t.Spec, b.hashedGrace())
+		defer setTerminationGrace(&t.Spec, grace)
+	}
 	if sidecar := sidecarOf(&t.Spec); sidecar != nil {
 		image := sidecar.Image
 		sidecar.Image = ""

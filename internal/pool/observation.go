@@ -102,7 +102,9 @@ type Revision struct {
 	Version, Image string
 	// SidecarImage is the image of its sidecar; empty if it has none.
 	SidecarImage string
-	Created      time.Time
+	// TerminationGrace is the grace period of its Pods; 0 if it is unknown.
+	TerminationGrace time.Duration
+	Created          time.Time
 	// Ordered is true for a StatefulSet, which removes the worker with the highest ordinal
 	// first.
 	Ordered bool

@@ -10,6 +10,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/apierror"
 	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/policy"
 )
 
 // revisionState is a revision with its workers and the changes planned for it.
@@ -51,6 +52,9 @@ func newRevisionStates(observation *Observation, builder *workloadBuilder, now t
 		byHash[hash] = updated
 	}
 	keepSidecarImage(workload, updated.SidecarImage)
+	if updated.TerminationGrace > 0 && builder.hashedGrace() == policy.MinTerminationGrace {
+		setTerminationGrace(PodSpecOf(workload), updated.TerminationGrace) // the hash does not contain it
+	}
 	// The other revisions get no history: a later rollout to one starts from the beginning.
 	updated.workload, updated.newHistory = workload, updated.History
 	for i := range observation.Workers {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -40,10 +39,6 @@ const (
 	configKeyQueues      = "queues"
 )
 
-// shutdownMargin is how long before the end of its grace period a worker stops handling
-// messages, so that it can still release them.
-const shutdownMargin = 5 * time.Second
-
 // buildTemplate returns the template of the workers' Pods, without the fields that depend on its
 // hash.
 func (b *workloadBuilder) buildTemplate() corev1.PodTemplateSpec {
@@ -51,7 +46,6 @@ func (b *workloadBuilder) buildTemplate() corev1.PodTemplateSpec {
 	t := *cmp.Or(wp.Spec.Template, &corev1.PodTemplateSpec{}).DeepCopy()
 	worker := b.workerContainer(&t.Spec)
 	t.Spec.RestartPolicy = corev1.RestartPolicyAlways
-	t.Spec.TerminationGracePeriodSeconds = new(wholeSeconds(b.terminationGrace()))
 	t.Spec.ServiceAccountName = cmp.Or(t.Spec.ServiceAccountName, sharedObjectName(wp.Name))
 	t.Spec.AutomountServiceAccountToken = cmp.Or(t.Spec.AutomountServiceAccountToken, new(false))
 	consumer := worker
@@ -67,6 +61,7 @@ func (b *workloadBuilder) buildTemplate() corev1.PodTemplateSpec {
 	if b.drain.Mode != v1alpha1.DrainSignal {
 		addPreStopHook(worker)
 	}
+	setTerminationGrace(&t.Spec, b.terminationGrace())
 	restrictPod(&t.Spec)
 	metav1.SetMetaDataAnnotation(&t.ObjectMeta, AnnotationWorkerPool, wp.Name)
 	t.Labels = labels.Merge(t.Labels, objectLabels(wp.Name))
@@ -211,7 +206,7 @@ func (b *workloadBuilder) addBrokerAccess(pod *corev1.PodSpec, c *corev1.Contain
 		{Name: "QUEUES", ValueFrom: configMapKeyRef(shared, configKeyQueues)},
 		{Name: "CONCURRENCY", ValueFrom: configMapKeyRef(shared, configKeyConcurrency)},
 		{Name: "CONFIG_FILE", Value: ConfigMountPath + "/config/" + configFileName},
-		{Name: "DRAIN_TIMEOUT", Value: max(b.terminationGrace()-shutdownMargin, b.terminationGrace()/2).String()},
+		{Name: "DRAIN_TIMEOUT"},
 	}
 	if b.config.File == "" { // a pool with a source has no configuration file
 		fixed = slices.DeleteFunc(fixed, func(e corev1.EnvVar) bool {
@@ -271,15 +266,3 @@ func restrictContainer(c *corev1.Container) {
 	context.AllowPrivilegeEscalation = cmp.Or(context.AllowPrivilegeEscalation, new(false))
 	context.Capabilities = cmp.Or(context.Capabilities, &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}})
 }
-
-// terminationGrace is the grace period of a worker's Pod. In mode Signal, SIGTERM is what starts
-// draining, so the grace period includes the drain timeout.
-func (b *workloadBuilder) terminationGrace() time.Duration {
-	grace := b.drain.TerminationGrace.Duration.Duration
-	if b.drain.Mode == v1alpha1.DrainSignal {
-		grace += b.drain.Timeout.Duration.Duration
-	}
-	return grace
-}
-
-func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }

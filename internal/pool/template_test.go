@@ -71,7 +71,7 @@ func TestPodOfAWorker(t *testing.T) {
 	want := map[string]string{
 		"A": "1", "B": "2", "YARDMASTER_POOL": "mail", "YARDMASTER_NAMESPACE": "ns", "YARDMASTER_POD": "",
 		"YARDMASTER_REVISION": s.revisionHash(), "YARDMASTER_QUEUES": "", "YARDMASTER_CONCURRENCY": "",
-		"YARDMASTER_CONFIG_FILE": "/etc/yardmaster/config/config.yaml", "YARDMASTER_DRAIN_TIMEOUT": "55s",
+		"YARDMASTER_CONFIG_FILE": "/etc/yardmaster/config/config.yaml", "YARDMASTER_DRAIN_TIMEOUT": "10m55s",
 	}
 	if diff := cmp.Diff(want, variables); diff != "" {
 		t.Errorf("environment (-want, +got):\n%s", diff)
@@ -79,7 +79,7 @@ func TestPodOfAWorker(t *testing.T) {
 	if worker.Image != "worker:1" || worker.Lifecycle.PreStop.HTTPGet.Path != "/prestop" {
 		t.Errorf("worker %+v", worker)
 	}
-	if *pod.TerminationGracePeriodSeconds != 60 || pod.ServiceAccountName != "mail-workers" || *pod.AutomountServiceAccountToken {
+	if *pod.TerminationGracePeriodSeconds != 660 || pod.ServiceAccountName != "mail-workers" || *pod.AutomountServiceAccountToken {
 		t.Errorf("Pod %+v", pod)
 	}
 	for _, c := range pod.Containers {
@@ -177,15 +177,6 @@ func TestAnUpgradeOfTheOperatorRestartsNoWorkersWithASidecar(t *testing.T) {
 	next := newEvaluation(s.Observation).updated
 	if image := SidecarImage(PodSpecOf(next.workload)); next.Hash == before.Hash || image != "yardmaster:2" {
 		t.Errorf("a new revision has the sidecar %s", image)
-	}
-}
-
-func TestGracePeriodInModeSignalIncludesTheDrainTimeout(t *testing.T) {
-	s := newTestPool(1)
-	s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSignal, Timeout: durationSeconds(5 * 60)}
-	pod := builtDeployment(t, s).Spec.Template.Spec
-	if *pod.TerminationGracePeriodSeconds != 360 || pod.Containers[0].Lifecycle != nil {
-		t.Errorf("Pod %+v", pod)
 	}
 }
 

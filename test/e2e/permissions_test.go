@@ -165,6 +165,7 @@ func testWorkerPoolPermission(t *testing.T) {
 	wp := &v1alpha1.WorkerPool{ObjectMeta: tenantMeta("reader")}
 	setFixedReplicas(wp, 1, 1)
 	wp.Spec.Image, wp.Spec.Queues = busyboxImage, []v1alpha1.PoolQueue{{Name: "orders"}}
+	wp.Spec.Drain = &v1alpha1.Drain{TerminationGrace: durationOfSeconds(1)} // the shell ignores SIGTERM
 	wp.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: new(true), RunAsUser: new(int64(65532))},
 		Containers: []corev1.Container{{

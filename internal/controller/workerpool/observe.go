@@ -112,15 +112,17 @@ func (r *Reconciler) observeRevisions(ctx context.Context, observed *observation
 }
 
 func newRevision(workload client.Object) pool.Revision {
+	pod := pool.PodSpecOf(workload)
 	revision := pool.Revision{
-		Name:         workload.GetName(),
-		Hash:         revisionHash(workload),
-		Version:      workload.GetLabels()[pool.LabelAppVersion],
-		Image:        workload.GetAnnotations()[pool.AnnotationImage],
-		Created:      workload.GetCreationTimestamp().Time,
-		Replicas:     ptr.Deref(*replicasField(workload), 0),
-		SidecarImage: pool.SidecarImage(pool.PodSpecOf(workload)),
-		History:      pool.ParseHistory(workload.GetAnnotations()[pool.AnnotationRolloutHistory]),
+		Name:             workload.GetName(),
+		Hash:             revisionHash(workload),
+		Version:          workload.GetLabels()[pool.LabelAppVersion],
+		Image:            workload.GetAnnotations()[pool.AnnotationImage],
+		Created:          workload.GetCreationTimestamp().Time,
+		Replicas:         ptr.Deref(*replicasField(workload), 0),
+		SidecarImage:     pool.SidecarImage(pod),
+		TerminationGrace: pool.TerminationGraceOf(pod),
+		History:          pool.ParseHistory(workload.GetAnnotations()[pool.AnnotationRolloutHistory]),
 	}
 	switch w := workload.(type) {
 	case *appsv1.Deployment:

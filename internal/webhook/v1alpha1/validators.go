@@ -62,6 +62,10 @@ func workerPoolWarnings(_ context.Context, wp *v1alpha1.WorkerPool) admission.Wa
 	if wp.Spec.Drain != nil && wp.Spec.Drain.Mode == v1alpha1.DrainSignal {
 		warnings = append(warnings, "spec.drain.mode: with Signal the operator does not know which workers are idle, and may drain busy workers first")
 	}
+	if d := wp.Spec.Drain; d != nil && d.TerminationGrace != nil && d.Timeout != nil && d.Mode != v1alpha1.DrainSignal && d.OnTimeout != v1alpha1.DrainRequeue &&
+		d.TerminationGrace.Duration.Duration < d.Timeout.Duration.Duration {
+		warnings = append(warnings, "spec.drain.terminationGrace: less than timeout, so evicted workers have less time for their messages than drained ones")
+	}
 	if a := wp.Spec.Autoscaling; a != nil && a.DryRun {
 		warnings = append(warnings, "spec.autoscaling.dryRun: decisions are reported in status.lastDecision and not carried out")
 	}

@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,6 +36,15 @@ func TestWorkerPoolWarnings(t *testing.T) {
 	wp := &v1alpha1.WorkerPool{}
 	wp.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSignal}
 	wp.Spec.Autoscaling = &v1alpha1.Autoscaling{MaxReplicas: 1, DryRun: true}
+	short := &v1alpha1.WorkerPool{}
+	short.Spec.Drain = &v1alpha1.Drain{
+		Timeout:          &v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Minute}},
+		TerminationGrace: &v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Second}},
+	}
+	warned, err := WorkerPoolValidator.ValidateCreate(t.Context(), short)
+	if err != nil || len(warned) != 1 || !strings.HasPrefix(warned[0], "spec.drain.terminationGrace: ") {
+		t.Errorf("%q, %v", warned, err)
+	}
 	warnings, err := WorkerPoolValidator.ValidateCreate(t.Context(), wp)
 	if err != nil || len(warnings) != 2 ||
 		!strings.HasPrefix(warnings[0], "spec.drain.mode: ") || !strings.HasPrefix(warnings[1], "spec.autoscaling.dryRun: ") {
