@@ -34,7 +34,7 @@ func TestRequeueInterval(t *testing.T) {
 		"a pool at zero with a source":                            {withSource(autoscaledPool(0)), sourceInterval},
 		"a pool without stats":                                    {withoutStats(autoscaledPool(0)), idleInterval},
 		"a pool whose Queue does not exist":                       {withMissingQueue(autoscaledPool(0)), queueInterval},
-		"a pool of fixed size that is complete":                   {newTestPool(1).withCurrentRevision(1), idleInterval},
+		"a pool of fixed size that is complete":                   {newTestPool(1).withCurrentRevision(1), protectionInterval},
 		"a pool of fixed size that is incomplete":                 {newTestPool(2).withCurrentRevision(1), scaling.DecisionInterval},
 		"a deleted pool with workers":                             {withDeletionTimestamp(newTestPool(1).withCurrentRevision(1)), scaling.DecisionInterval},
 		"a deleted pool without workers":                          {withDeletionTimestamp(newTestPool(0)), 0},

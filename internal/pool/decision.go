@@ -18,6 +18,8 @@ type Decision struct {
 	Memory scaling.Memory
 	// Rollout is the memory of the rollout for the next decision.
 	Rollout RolloutMemory
+	// BusyTimes for the next decision.
+	BusyTimes BusyTimes
 	// KeepFinalizer is true until all workers of a deleted pool have stopped. Adding the
 	// finalizer comes before all other actions, removing it comes last.
 	KeepFinalizer bool
@@ -34,6 +36,8 @@ type Decision struct {
 	Resizes []RevisionSize
 	// DeleteRevisions without workers, by name.
 	DeleteRevisions []string
+	// Protections to write on Pods that get no drain state, each only over the version that was read.
+	Protections []ProtectionChange
 	// Events to emit once Status is stored.
 	Events []core.Event
 	// RequeueAfter is the time until the next decision if nothing else triggers one; 0 means

@@ -41,6 +41,8 @@ type Observation struct {
 	Memory scaling.Memory
 	// Rollout is the memory of the rollout that the last decision returned.
 	Rollout RolloutMemory
+	// BusyTimes that the last decision returned.
+	BusyTimes BusyTimes
 	// Now is the time of the decision.
 	Now time.Time
 }
@@ -138,6 +140,7 @@ type Worker struct {
 	// DrainingSince, IdleSince and RemovableSince are the times written on the Pod: when the
 	// worker was selected for draining, reported nothing in flight, and became removable.
 	DrainingSince, IdleSince, RemovableSince time.Time
+	Protection                               Protection
 	// Stats that the worker reports; nil if it did not answer.
 	Stats *WorkerStats
 }

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// idleInterval is the time between decisions about a pool that does not change.
+	// idleInterval is the time between decisions about a pool without workers that does not change.
 	idleInterval = 15 * time.Second
 	// queueInterval is the time between decisions about a pool without workers whose Queues cannot be used.
 	// When one can be used, it triggers a decision earlier.
@@ -28,7 +28,7 @@ var queueReasons = []string{
 }
 
 // requeueAfter returns the time until the next decision. Brokers and workers send no
-// notification when their stats change, so a pool with workers is polled. The queues of a pool
+// notification when their stats change, so a pool with workers is polled, also to protect busy ones. The queues of a pool
 // without workers send a notification of their first message.
 func (e *evaluation) requeueAfter() time.Duration {
 	switch {
@@ -42,7 +42,7 @@ func (e *evaluation) requeueAfter() time.Duration {
 		if e.problem == nil && (e.observation.Pool.Spec.Autoscaling != nil || e.isChanging()) {
 			return scaling.DecisionInterval
 		}
-		return idleInterval
+		return protectionInterval
 	}
 	return e.requeueWithoutWorkers()
 }

@@ -52,7 +52,7 @@ func (r *Reconciler) act(ctx context.Context, wp *v1alpha1.WorkerPool, observed 
 		}
 	}
 	if decision.KeepFinalizer {
-		return nil, nil //nolint:nilnil // no refusal
+		return nil, r.writeProtections(ctx, wp, observed, decision.Protections)
 	}
 	return nil, r.patchFinalizer(ctx, wp, controllerutil.RemoveFinalizer)
 }

@@ -2,6 +2,7 @@ package workerpool
 
 import (
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -19,6 +20,10 @@ type poolMemory struct {
 	scaling *scaling.Memory
 	// rollout is the memory of the last decision about a rollout.
 	rollout pool.RolloutMemory
+	// busyTimes of the last decision.
+	busyTimes pool.BusyTimes
+	// protectionRetry is when protections are written again after the API server refused one.
+	protectionRetry time.Time
 	// broker and queues that the pool consumes.
 	broker brokerconn.BrokerKey
 	queues []string

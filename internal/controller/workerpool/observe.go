@@ -44,6 +44,8 @@ func (r *Reconciler) observe(ctx context.Context, wp *v1alpha1.WorkerPool) (*obs
 			Memory:   r.scalingMemory(wp),
 			Rollout:  remembered.rollout,
 			Refusal:  remembered.refusal,
+
+			BusyTimes: remembered.busyTimes,
 		},
 		workloads: map[string]client.Object{}, pods: map[string]*corev1.Pod{},
 		lastDrainRequests: remembered.drainRequests,
@@ -205,6 +207,7 @@ func workerOfPod(pod *corev1.Pod) pool.Worker {
 		DrainingSince:  annotatedTime(pod, pool.AnnotationDraining),
 		IdleSince:      annotatedTime(pod, pool.AnnotationIdle),
 		RemovableSince: annotatedTime(pod, pool.AnnotationRemovable),
+		Protection:     protectionOf(pod),
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
@@ -221,6 +224,15 @@ func workerOfPod(pod *corev1.Pod) pool.Worker {
 		}
 	}
 	return w
+}
+
+// protectionOf returns the protection that is written on a Pod.
+func protectionOf(pod *corev1.Pod) pool.Protection {
+	_, safeToEvict := pod.Annotations[pool.AnnotationSafeToEvict]
+	_, doNotDisrupt := pod.Annotations[pool.AnnotationDoNotDisrupt]
+	written := annotatedTime(pod, pool.AnnotationProtection)
+	active := safeToEvict || doNotDisrupt
+	return pool.Protection{Foreign: active && written.IsZero(), Active: active, Written: written}
 }
 
 // consumesMessages reports whether a container may have messages in flight.

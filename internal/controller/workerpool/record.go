@@ -19,7 +19,9 @@ func (r *Reconciler) record(ctx context.Context, wp *v1alpha1.WorkerPool, decisi
 		return err
 	}
 	scalingMemory := decision.Memory
-	r.memory.Update(wp, func(memory *poolMemory) { memory.scaling, memory.rollout = &scalingMemory, decision.Rollout })
+	r.memory.Update(wp, func(memory *poolMemory) {
+		memory.scaling, memory.rollout, memory.busyTimes = &scalingMemory, decision.Rollout, decision.BusyTimes
+	})
 	return nil
 }
 
