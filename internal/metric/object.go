@@ -44,10 +44,10 @@ func (c ObjectCounter) Of(object client.Object, values ...string) prometheus.Cou
 	if namesOmitted.Load() {
 		namespace = "" // counters of deleted namespaces would stay
 	}
-	return c.CounterVec.WithLabelValues(append([]string{namespace, ObjectName(object)}, values...)...)
+	return c.WithLabelValues(append([]string{namespace, ObjectName(object)}, values...)...)
 }
 
 // Forget removes the counters of an object that does not exist.
 func (c ObjectCounter) Forget(object types.NamespacedName) {
-	c.CounterVec.DeletePartialMatch(prometheus.Labels{namespaceLabel: object.Namespace, c.nameLabel: object.Name})
+	c.DeletePartialMatch(prometheus.Labels{namespaceLabel: object.Namespace, c.nameLabel: object.Name})
 }
