@@ -17,6 +17,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/certs"
 	"github.com/yardmaster/yardmaster/internal/informer"
 	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/metric"
 	"github.com/yardmaster/yardmaster/internal/webhook/server"
 )
 
@@ -59,6 +60,7 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 	if err := health.serve(mgr, o.HealthAddress); err != nil {
 		return nil, err
 	}
+	metric.OmitObjectNames(o.Metrics.OmitObjectNames)
 	return mgr, serveMetrics(mgr, o.Metrics)
 }
 

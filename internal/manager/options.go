@@ -75,6 +75,8 @@ type LeaderElectionOptions struct {
 type MetricsOptions struct {
 	Address string
 	Secure  bool
+	// OmitObjectNames leaves the names of objects out of labels.
+	OmitObjectNames bool
 }
 
 // CertManagement selects who issues the webhook's certificate.
@@ -182,6 +184,8 @@ func (p *flagParser) bindServerFlags() {
 	f.StringVar(&o.Metrics.Address, "metrics-bind-address", ":8443", "Address of /metrics. 0 disables it.")
 	f.BoolVar(&o.Metrics.Secure, "metrics-secure", true,
 		"Serve metrics over HTTPS, to authenticated and authorized clients only.")
+	f.BoolVar(&o.Metrics.OmitObjectNames, "metrics-omit-object-names", false,
+		"Leave the labels queue and pool empty, so that metrics are per namespace. Use it with thousands of Queues and WorkerPools.")
 }
 
 func (p *flagParser) bindLeaderElectionFlags() {

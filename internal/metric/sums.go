@@ -15,15 +15,14 @@ import (
 )
 
 // maxLabels is the maximum number of labels of a gauge in Sums.
-const maxLabels = 4
+const maxLabels = 5
 
 // NewSum describes a gauge that is computed from cached objects during each scrape.
 func NewSum(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)
 }
 
-// Sums adds up the values of gauges over many objects. Names of objects must not be labels,
-// because thousands of objects may exist.
+// Sums adds up the values of gauges over many objects with the same labels.
 type Sums map[sumKey]int64
 
 type sumKey struct {
@@ -32,25 +31,20 @@ type sumKey struct {
 	number int
 }
 
-// Add adds the amount to the gauge with these label values, at most four.
+// Add adds the amount to the gauge with these label values, at most five.
 func (s Sums) Add(gauge *prometheus.Desc, amount int64, labels ...string) {
 	key := sumKey{gauge: gauge, number: len(labels)}
 	copy(key.labels[:], labels)
 	s[key] += amount
 }
 
-// AddReady counts an object by namespace and by the status and reason of its condition Ready.
-func (s Sums) AddReady(gauge *prometheus.Desc, object client.Object, conditions []metav1.Condition) {
-	s.AddCondition(gauge, object, conditions, v1alpha1.ConditionReady)
-}
-
-// AddCondition counts an object by namespace and by the status and reason of one of its conditions.
-func (s Sums) AddCondition(gauge *prometheus.Desc, object client.Object, conditions []metav1.Condition, kind string) {
+// AddCondition counts an object by the status and reason of one of its conditions, after these labels.
+func (s Sums) AddCondition(gauge *prometheus.Desc, conditions []metav1.Condition, kind string, labels ...string) {
 	found := meta.FindStatusCondition(conditions, kind)
 	if found == nil {
 		found = &metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonPending}
 	}
-	s.Add(gauge, 1, object.GetNamespace(), string(found.Status), found.Reason)
+	s.Add(gauge, 1, append(labels, string(found.Status), found.Reason)...)
 }
 
 // sumCollector computes gauges from a list of cached objects during each scrape.

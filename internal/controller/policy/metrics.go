@@ -10,6 +10,6 @@ var policiesGauge = metric.NewSum("yardmaster_policy_policies",
 
 func addPolicies(sums metric.Sums, list *v1alpha1.PolicyList) {
 	for i := range list.Items {
-		sums.AddReady(policiesGauge, &list.Items[i], list.Items[i].Status.Conditions)
+		sums.AddCondition(policiesGauge, list.Items[i].Status.Conditions, v1alpha1.ConditionReady, list.Items[i].Namespace)
 	}
 }

@@ -133,12 +133,12 @@ func executeOnBroker(ctx context.Context, engine broker.Engine, o *queue.Observa
 		desired.ReplacesOwnerUID = o.GoneOwnerUID
 		result.EnsureResult, result.Err = engine.EnsureQueue(ctx, desired)
 		if result.EnsureResult.Corrected {
-			driftCorrections.Inc()
+			driftCorrections.Of(o.Queue).Inc()
 		}
 	case queue.ActionRescueMessages:
 		var rescued int
 		rescued, result.Err = engine.Rescue(ctx, name)
-		rescuedMessages.Add(float64(rescued))
+		rescuedMessages.Of(o.Queue).Add(float64(rescued))
 	case queue.ActionRequeueDeadLetters:
 		result.Requeued, result.Err = engine.DeadLetters(name).Requeue(ctx, 0)
 	case queue.ActionPurgeDeadLetters:

@@ -105,6 +105,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			r.writeCache.Forget(req.NamespacedName)
 			r.tracked.Forget(req.NamespacedName)
 			r.decisions.Forget(req.NamespacedName)
+			forgetMetrics(req.NamespacedName)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}

@@ -4,23 +4,27 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/metric"
 )
 
+// poolLabel is the label with the name of a WorkerPool.
+const poolLabel = "pool"
+
 var (
-	scalingsTotal = metric.NewCounterVec("yardmaster_workerpool_scalings_total",
-		"Changes of the desired number of workers, by direction (up or down) and reason.", "direction", "reason")
-	rolloutsTotal = metric.NewCounter("yardmaster_workerpool_rollouts_total",
-		"Completed rollouts.")
-	drainTimeoutsTotal = metric.NewCounter("yardmaster_workerpool_drain_timeouts_total",
-		"Number of times that workers of a WorkerPool exceeded drain.timeout.")
+	scalingsTotal = metric.NewObjectCounter("yardmaster_workerpool_scalings_total",
+		"Changes of the desired number of workers, by direction (up or down) and reason.", poolLabel, "direction", "reason")
+	rolloutsTotal = metric.NewObjectCounter("yardmaster_workerpool_rollouts_total",
+		"Completed rollouts.", poolLabel)
+	drainTimeoutsTotal = metric.NewObjectCounter("yardmaster_workerpool_drain_timeouts_total",
+		"Times that workers of a WorkerPool exceeded drain.timeout.", poolLabel)
 )
 
 // countChanges counts what has changed between two stored statuses.
-func countChanges(before, after *v1alpha1.WorkerPoolStatus) {
+func countChanges(wp *v1alpha1.WorkerPool, before, after *v1alpha1.WorkerPoolStatus) {
 	if before.Desired != after.Desired {
 		direction, reason := "up", v1alpha1.ReasonManual
 		if after.Desired < before.Desired {
@@ -29,30 +33,36 @@ func countChanges(before, after *v1alpha1.WorkerPoolStatus) {
 		if after.LastDecision != nil {
 			reason = after.LastDecision.Reason
 		}
-		scalingsTotal.WithLabelValues(direction, reason).Inc()
+		scalingsTotal.Of(wp, direction, reason).Inc()
 	}
 	if before.CurrentRevision != "" && before.CurrentRevision != after.CurrentRevision {
-		rolloutsTotal.Inc()
+		rolloutsTotal.Of(wp).Inc()
 	}
 	timedOut := v1alpha1.ConditionDrainTimedOut
 	if meta.IsStatusConditionTrue(after.Conditions, timedOut) && !meta.IsStatusConditionTrue(before.Conditions, timedOut) {
-		drainTimeoutsTotal.Inc()
+		drainTimeoutsTotal.Of(wp).Inc()
 	}
 }
 
-// Gauges of the statuses of a namespace's pools together. The names of pools are no labels,
-// because a cluster may have thousands of them.
+// forgetMetrics removes the counters of a WorkerPool that does not exist.
+func forgetMetrics(key types.NamespacedName) {
+	scalingsTotal.Forget(key)
+	rolloutsTotal.Forget(key)
+	drainTimeoutsTotal.Forget(key)
+}
+
+// Gauges of the statuses.
 var (
 	conditionsGauge = metric.NewSum("yardmaster_workerpool_conditions",
-		"WorkerPools of a namespace by the status and reason of a condition.", "namespace", "condition", "status", "reason")
+		"WorkerPools by the status and reason of a condition.", "namespace", poolLabel, "condition", "status", "reason")
 	decisionsGauge = metric.NewSum("yardmaster_workerpool_decisions",
-		"Autoscaled WorkerPools of a namespace by the reason of their last scaling decision.", "namespace", "reason")
+		"Autoscaled WorkerPools by the reason of their last scaling decision.", "namespace", poolLabel, "reason")
 	objectivesGauge = metric.NewSum("yardmaster_workerpool_objectives",
-		"WorkerPools of a namespace by whether they meet their waiting time objective: True, False or Unknown.", "namespace", "met")
+		"WorkerPools by whether they meet their waiting time objective: True, False or Unknown.", "namespace", poolLabel, "met")
 	workersGauge = metric.NewSum("yardmaster_workerpool_workers",
-		"Workers of all WorkerPools of a namespace by state: recommended (computed from metrics), desired (after limits), ready, busy or draining.", "namespace", "state")
+		"Workers of a WorkerPool by state: recommended (computed from metrics), desired (after limits), ready, busy or draining.", "namespace", poolLabel, "state")
 	messagesGauge = metric.NewSum("yardmaster_workerpool_messages",
-		"Messages of all WorkerPools of a namespace by state: backlog or in_flight.", "namespace", "state")
+		"Messages of a WorkerPool by state: backlog or in_flight.", "namespace", poolLabel, "state")
 )
 
 // RegisterMetrics registers the gauges. It must be called once for a process, unlike New.
@@ -72,27 +82,27 @@ func addPools(sums metric.Sums, list *v1alpha1.WorkerPoolList) {
 }
 
 func addPool(sums metric.Sums, wp *v1alpha1.WorkerPool) {
-	status := &wp.Status
+	status, name := &wp.Status, metric.ObjectName(wp)
 	for i := range status.Conditions {
 		c := &status.Conditions[i]
-		sums.Add(conditionsGauge, 1, wp.Namespace, c.Type, string(c.Status), c.Reason)
+		sums.Add(conditionsGauge, 1, wp.Namespace, name, c.Type, string(c.Status), c.Reason)
 	}
 	if slo := status.SLO; slo != nil {
 		met := slo.Met
 		if met == "" {
 			met = metav1.ConditionUnknown
 		}
-		sums.Add(objectivesGauge, 1, wp.Namespace, string(met))
+		sums.Add(objectivesGauge, 1, wp.Namespace, name, string(met))
 	}
 	recommended := status.Desired
 	if d := status.LastDecision; d != nil {
 		recommended = d.Recommendation
 		if d.Reason != "" {
-			sums.Add(decisionsGauge, 1, wp.Namespace, d.Reason)
+			sums.Add(decisionsGauge, 1, wp.Namespace, name, d.Reason)
 		}
 	}
 	count := func(gauge *prometheus.Desc, state string, number int64) {
-		sums.Add(gauge, number, wp.Namespace, state)
+		sums.Add(gauge, number, wp.Namespace, name, state)
 	}
 	count(workersGauge, "recommended", int64(recommended))
 	count(workersGauge, "desired", int64(status.Desired))

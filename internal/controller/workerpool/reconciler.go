@@ -121,6 +121,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			r.writeCache.Forget(req.NamespacedName)
 			r.memory.Forget(req.NamespacedName)
 			r.peers.Forget(req.NamespacedName)
+			forgetMetrics(req.NamespacedName)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}

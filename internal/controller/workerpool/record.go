@@ -44,6 +44,6 @@ func (r *Reconciler) storeStatus(ctx context.Context, wp *v1alpha1.WorkerPool, d
 	for _, event := range decision.Events {
 		kube.EmitEvent(r.Recorder, wp, event)
 	}
-	countChanges(&before.Status, &wp.Status)
+	countChanges(wp, &before.Status, &wp.Status)
 	return nil
 }
