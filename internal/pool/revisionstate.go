@@ -51,6 +51,8 @@ func newRevisionStates(observation *Observation, builder *workloadBuilder, now t
 		byHash[hash] = updated
 	}
 	keepSidecarImage(workload, updated.SidecarImage)
+	updated.PreStopSecret = updated.preStopSecret(observation.Operator.Admin)
+	protectAdminAPI(PodSpecOf(workload), sharedObjectName(builder.pool.Name), updated.PreStopSecret)
 	// The other revisions get no history: a later rollout to one starts from the beginning.
 	updated.workload, updated.newHistory = workload, updated.History
 	for i := range observation.Workers {
