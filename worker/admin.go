@@ -1,23 +1,20 @@
 package worker
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
-	"net"
 	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/yardmaster/yardmaster/internal/adminauth"
 )
 
 const (
-	adminHeaderTimeout   = 5 * time.Second
-	adminReadTimeout     = 10 * time.Second
-	adminMaxHeaderBytes  = 1 << 14
-	adminShutdownTimeout = time.Second
-	// adminDisabled is the AdminAddress that disables the admin API.
-	adminDisabled = "0"
+	metricsPattern = "GET /metrics"
+	// maxMetricsRequests bounds the pages of metrics that are written at a time.
+	maxMetricsRequests = 4
 )
 
 // AdminHandler returns the handler of the admin API. It serves:
@@ -29,9 +26,11 @@ const (
 //	GET  /prestop  drains the worker and ends its process; 200 once it is drained, or 503 at
 //	               the end of the drain timeout
 //	GET  /stats    the Stats as JSON
-//	GET  /metrics  metrics for Prometheus
+//	GET  /metrics  metrics for Prometheus, unless they have their own address
 //
-// All responses except those of /livez and /metrics contain the Stats.
+// POST requests need a token of the operator, or must come from the worker's host if it has no
+// Options.AdminKeyFile; otherwise the response is 403. /prestop is 404 without Options.PreStopSecret.
+// All other responses except those of /livez and /metrics contain the Stats.
 func (w *Worker) AdminHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(response http.ResponseWriter, _ *http.Request) {
@@ -48,21 +47,27 @@ func (w *Worker) AdminHandler() http.Handler {
 		}
 		w.writeStats(response, status)
 	})
-	mux.HandleFunc("POST /drain", func(response http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("POST /drain", w.requireToken(adminauth.ActionDrain, func(response http.ResponseWriter) {
 		w.Drain()
 		w.writeStats(response, http.StatusAccepted)
-	})
-	mux.HandleFunc("POST /resume", func(response http.ResponseWriter, _ *http.Request) {
+	}))
+	mux.HandleFunc("POST /resume", w.requireToken(adminauth.ActionResume, func(response http.ResponseWriter) {
 		status := http.StatusOK
 		if !w.Resume() {
 			status = http.StatusConflict
 		}
 		w.writeStats(response, status)
-	})
-	mux.HandleFunc("GET /prestop", w.handlePreStop)
+	}))
+	mux.HandleFunc("GET /prestop", w.requirePreStopSecret(w.handlePreStop))
 	mux.HandleFunc("GET /stats", func(response http.ResponseWriter, _ *http.Request) { w.writeStats(response, http.StatusOK) })
-	mux.Handle("GET /metrics", promhttp.HandlerFor(w.metrics.registry, promhttp.HandlerOpts{}))
+	if w.settings.metricsAddress == "" {
+		mux.Handle(metricsPattern, w.metricsHandler())
+	}
 	return mux
+}
+
+func (w *Worker) metricsHandler() http.Handler {
+	return promhttp.HandlerFor(w.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxMetricsRequests})
 }
 
 // handlePreStop serves the preStop hook of a Pod. The hook can only send GET requests, and
@@ -86,39 +91,4 @@ func (w *Worker) writeStats(response http.ResponseWriter, status int) {
 	if err := json.NewEncoder(response).Encode(w.Stats()); err != nil {
 		w.log.Debug("Failed to write a response of the admin API", "error", err)
 	}
-}
-
-func (w *Worker) newAdminServer() *http.Server {
-	return &http.Server{
-		Handler: w.AdminHandler(), ReadHeaderTimeout: adminHeaderTimeout, ReadTimeout: adminReadTimeout, MaxHeaderBytes: adminMaxHeaderBytes,
-	}
-}
-
-// startAdminServer serves the admin API at the address. Call stop to end it.
-func (w *Worker) startAdminServer(ctx context.Context, address string) (stop func(), err error) {
-	if address == adminDisabled {
-		return func() {}, nil
-	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, err
-	}
-	server := w.newAdminServer()
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			w.log.Error("The admin API failed", "error", err)
-		}
-	}()
-	return func() {
-		// Current requests can still be answered, so that clients see that the worker is
-		// drained.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), adminShutdownTimeout)
-		defer cancel()
-		if err := server.Shutdown(ctx); err != nil {
-			_ = server.Close()
-		}
-		<-stopped
-	}, nil
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // Config is the configuration of a worker. It may change while the worker runs, except for
-// Broker and AdminAddress, which require a restart.
+// Broker, AdminAddress and MetricsAddress, which require a restart.
 type Config struct {
 	// Broker that has the queues.
 	Broker BrokerConfig `json:"broker"`
@@ -33,6 +33,9 @@ type Config struct {
 	// AdminAddress is the address of the admin API. The default is ":8081"; "0" disables the
 	// API.
 	AdminAddress string `json:"adminAddress,omitempty"`
+	// MetricsAddress is the address of /metrics. "0" disables the metrics. By default they are a
+	// part of the admin API.
+	MetricsAddress string `json:"metricsAddress,omitempty"`
 }
 
 // BrokerConfig defines how to connect to the broker. Secrets are read from files. Each new
@@ -168,23 +171,25 @@ func ParseConfig(raw []byte) (Config, error) {
 
 // workerSettings are a validated Config with all defaults applied.
 type workerSettings struct {
-	concurrency  int
-	maxInFlight  int
-	drainTimeout time.Duration
-	adminAddress string
-	broker       BrokerConfig
-	queues       []scheduler.QueueConfig
+	concurrency    int
+	maxInFlight    int
+	drainTimeout   time.Duration
+	adminAddress   string
+	metricsAddress string
+	broker         BrokerConfig
+	queues         []scheduler.QueueConfig
 }
 
 // validatedSettings applies the defaults. The error names every invalid field.
 func (c *Config) validatedSettings() (*workerSettings, error) {
 	concurrency := cmp.Or(c.Concurrency, defaultConcurrency)
 	s := &workerSettings{
-		concurrency:  concurrency,
-		maxInFlight:  cmp.Or(c.MaxInFlight, concurrency+scheduler.MaxPrefetch),
-		drainTimeout: time.Duration(cmp.Or(c.DrainTimeout, defaultDrainTimeout)),
-		adminAddress: cmp.Or(c.AdminAddress, defaultAdminAddress),
-		broker:       c.Broker,
+		concurrency:    concurrency,
+		maxInFlight:    cmp.Or(c.MaxInFlight, concurrency+scheduler.MaxPrefetch),
+		drainTimeout:   time.Duration(cmp.Or(c.DrainTimeout, defaultDrainTimeout)),
+		adminAddress:   cmp.Or(c.AdminAddress, defaultAdminAddress),
+		metricsAddress: c.MetricsAddress,
+		broker:         c.Broker,
 	}
 	var errs []error
 	addError := func(format string, values ...any) { errs = append(errs, fmt.Errorf(format, values...)) }

@@ -21,20 +21,31 @@ type Options struct {
 	ConfigFile string
 	// Pool, Namespace, Pod and Revision identify the worker in its stats.
 	Pool, Namespace, Pod, Revision string
+	// AdminKeyFile is the path of the operator's public key in PEM form. If set, the admin API
+	// accepts requests that change the worker only with a token that the operator signed for
+	// this Namespace and Pod, unless the file does not exist. If empty, it accepts them from the
+	// worker's own host only.
+	AdminKeyFile string
+	// PreStopSecret is what the preStop hook must send in the header Yardmaster-Prestop-Secret.
+	// If empty, everyone who can connect to the admin API can end the worker.
+	PreStopSecret string
 	// Logger of the worker. The default is slog.Default.
 	Logger *slog.Logger
 }
 
 // The environment variables of a worker.
 const (
-	envPool         = "YARDMASTER_POOL"
-	envNamespace    = "YARDMASTER_NAMESPACE"
-	envPod          = "YARDMASTER_POD"
-	envRevision     = "YARDMASTER_REVISION"
-	envQueues       = "YARDMASTER_QUEUES"
-	envConcurrency  = "YARDMASTER_CONCURRENCY"
-	envConfigFile   = "YARDMASTER_CONFIG_FILE"
-	envDrainTimeout = "YARDMASTER_DRAIN_TIMEOUT"
+	envPool           = "YARDMASTER_POOL"
+	envNamespace      = "YARDMASTER_NAMESPACE"
+	envPod            = "YARDMASTER_POD"
+	envRevision       = "YARDMASTER_REVISION"
+	envQueues         = "YARDMASTER_QUEUES"
+	envConcurrency    = "YARDMASTER_CONCURRENCY"
+	envConfigFile     = "YARDMASTER_CONFIG_FILE"
+	envDrainTimeout   = "YARDMASTER_DRAIN_TIMEOUT"
+	envAdminKeyFile   = "YARDMASTER_ADMIN_KEY_FILE"
+	envPreStopSecret  = "YARDMASTER_PRESTOP_SECRET"
+	envMetricsAddress = "YARDMASTER_METRICS_ADDRESS"
 )
 
 // FromEnvironment returns the options that the YARDMASTER_* environment variables define.
@@ -44,11 +55,14 @@ func FromEnvironment() (Options, error) { return parseEnvironment(os.Getenv) }
 
 func parseEnvironment(getenv func(string) string) (Options, error) {
 	o := Options{
-		ConfigFile: getenv(envConfigFile),
-		Pool:       getenv(envPool),
-		Namespace:  getenv(envNamespace),
-		Pod:        getenv(envPod),
-		Revision:   getenv(envRevision),
+		Config:        Config{MetricsAddress: getenv(envMetricsAddress)},
+		ConfigFile:    getenv(envConfigFile),
+		Pool:          getenv(envPool),
+		Namespace:     getenv(envNamespace),
+		Pod:           getenv(envPod),
+		Revision:      getenv(envRevision),
+		AdminKeyFile:  getenv(envAdminKeyFile),
+		PreStopSecret: getenv(envPreStopSecret),
 	}
 	var errs []error
 	for item := range strings.SplitSeq(getenv(envQueues), ",") {
@@ -105,12 +119,13 @@ func (o *Options) loadSettings() (*workerSettings, error) {
 // mergeConfig takes each field from the fallback if it is not set.
 func mergeConfig(c, fallback *Config) Config {
 	merged := Config{
-		Broker:       cmp.Or(c.Broker, fallback.Broker),
-		Queues:       c.Queues,
-		Concurrency:  cmp.Or(c.Concurrency, fallback.Concurrency),
-		MaxInFlight:  cmp.Or(c.MaxInFlight, fallback.MaxInFlight),
-		DrainTimeout: cmp.Or(c.DrainTimeout, fallback.DrainTimeout),
-		AdminAddress: cmp.Or(c.AdminAddress, fallback.AdminAddress),
+		Broker:         cmp.Or(c.Broker, fallback.Broker),
+		Queues:         c.Queues,
+		Concurrency:    cmp.Or(c.Concurrency, fallback.Concurrency),
+		MaxInFlight:    cmp.Or(c.MaxInFlight, fallback.MaxInFlight),
+		DrainTimeout:   cmp.Or(c.DrainTimeout, fallback.DrainTimeout),
+		AdminAddress:   cmp.Or(c.AdminAddress, fallback.AdminAddress),
+		MetricsAddress: cmp.Or(c.MetricsAddress, fallback.MetricsAddress),
 	}
 	if len(merged.Queues) == 0 {
 		merged.Queues = fallback.Queues

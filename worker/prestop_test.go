@@ -136,7 +136,7 @@ func TestPreStopMayTakeLongerThanTheReadTimeout(t *testing.T) {
 		return nil
 	})
 	server := httptest.NewUnstartedServer(nil)
-	server.Config = w.newAdminServer()
+	server.Config = w.newServer(w.AdminHandler())
 	server.Config.ReadTimeout = 50 * time.Millisecond
 	server.Start()
 	defer server.Close()

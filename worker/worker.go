@@ -113,11 +113,11 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.handlerContext, w.settleContext, w.cancelHandlers = handlerContext, settleContext, cancelHandlers
 	defer cancelHandlers(nil)
 
-	stopAdmin, err := w.startAdminServer(ctx, w.settings.adminAddress)
+	stopServers, err := w.startServers(ctx)
 	if err != nil {
 		return err
 	}
-	defer stopAdmin()
+	defer stopServers()
 	configChanged, err := w.watchConfigFile(settleContext)
 	if err != nil {
 		return err

@@ -119,6 +119,12 @@ type WorkerPoolSpec struct {
 	// +optional
 	Sidecar *Sidecar `json:"sidecar,omitempty"`
 
+	// networkPolicy of the workers. Managed closes their admin port to all Pods but the operator's,
+	// and leaves all other ports as they are. None restricts nothing. Default Managed.
+	// +optional
+	// +kubebuilder:default=Managed
+	NetworkPolicy PoolNetworkPolicy `json:"networkPolicy,omitempty"`
+
 	// concurrency is the number of messages that one worker handles at the same time. Default 10.
 	// +optional
 	// +kubebuilder:default=10
@@ -329,6 +335,19 @@ type Sidecar struct {
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 }
+
+// PoolNetworkPolicy is who creates the NetworkPolicy that protects the workers' admin port.
+//
+// +kubebuilder:validation:Enum=Managed;None
+type PoolNetworkPolicy string
+
+// The values of networkPolicy.
+const (
+	// PoolNetworkPolicyManaged means that the operator does.
+	PoolNetworkPolicyManaged PoolNetworkPolicy = "Managed"
+	// PoolNetworkPolicyNone means that the operator does not.
+	PoolNetworkPolicyNone PoolNetworkPolicy = "None"
+)
 
 // Drain configures how a worker finishes its messages before it stops.
 type Drain struct {

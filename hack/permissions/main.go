@@ -88,6 +88,7 @@ var sections = []section{{
 	columns: []column{
 		{"leader election", "Role", "config/rbac/operator/leader_election.yaml"},
 		{"certificates", "Role", "config/rbac/operator/certificates.yaml"},
+		{"workers", "Role", "config/rbac/operator/worker_admin.yaml"},
 		{"broker", "Role", "config/components/default-broker/role.yaml"},
 	},
 }}

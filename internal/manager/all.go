@@ -2,6 +2,7 @@ package manager
 
 import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -60,7 +61,10 @@ func setupWorkerPool(mgr ctrl.Manager, o Options) error {
 	if err := mgr.Add(sources); err != nil {
 		return err
 	}
-	options := workerpool.Options{Concurrency: o.Concurrency, Image: o.WorkerImage, Sources: sources}
+	options := workerpool.Options{Concurrency: o.Concurrency, Image: o.WorkerImage, Sources: sources, OperatorNamespace: o.OperatorNamespace}
+	if o.OperatorNamespace != "" && o.WorkerAdminSecret != "" {
+		options.AdminSecret = types.NamespacedName{Namespace: o.OperatorNamespace, Name: o.WorkerAdminSecret}
+	}
 	if err := workerpool.RegisterMetrics(mgr.GetCache()); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -32,10 +33,12 @@ func cacheOptions(namespaces []string, restores *informer.RestoreDetector) (cach
 		NewInformer:      restores.NewInformer,
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&batchv1.Job{}:        {Label: labels.NewSelector().Add(*ofSequentialJobs), Transform: kube.DropJobTemplate},
-			&corev1.Pod{}:         workers,
-			&appsv1.Deployment{}:  workers,
-			&appsv1.StatefulSet{}: workers,
+			&batchv1.Job{}: {Label: labels.NewSelector().Add(*ofSequentialJobs), Transform: kube.DropJobTemplate},
+			&corev1.Pod{}:  workers,
+			// Those of users count too: they may select workers.
+			&networkingv1.NetworkPolicy{}: {Transform: kube.DropNetworkPolicyRules},
+			&appsv1.Deployment{}:          workers,
+			&appsv1.StatefulSet{}:         workers,
 			// Only the metadata of these kinds is cached.
 			&corev1.ConfigMap{}:             workers,
 			&corev1.Service{}:               workers,

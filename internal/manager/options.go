@@ -51,6 +51,9 @@ type Options struct {
 	// WorkerImage is the image of the sidecar for drain mode Sidecar, with the program
 	// yardmaster. If empty, that mode is refused.
 	WorkerImage string
+	// WorkerAdminSecret is the name of the Secret with the key with which the operator signs
+	// requests to workers. If empty, they are not signed.
+	WorkerAdminSecret string
 	// QueueSweep is the time between two comparisons of an unchanged Queue with its broker.
 	// 0 means the controller's default.
 	QueueSweep    time.Duration
@@ -250,6 +253,8 @@ func (p *flagParser) bindBrokerFlags() {
 	})
 	f.StringVar(&o.WorkerImage, "worker-image", "",
 		"Image with this program for the sidecar in drain mode Sidecar. If empty, that mode is refused.")
+	f.StringVar(&o.WorkerAdminSecret, "worker-admin-secret", "yardmaster-worker-admin",
+		"Secret in the operator's namespace with the key that proves requests of the operator to workers. If empty, other Pods can send workers the same requests.")
 	f.DurationVar(&o.QueueSweep, "queue-sweep", 2*time.Minute,
 		"Time between two comparisons of an unchanged Queue with its broker.")
 }

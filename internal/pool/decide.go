@@ -96,7 +96,7 @@ func (e *evaluation) scaleAndRollOut() {
 	e.decideDesired()
 	e.planRollout()
 	e.planRevisions()
-	e.decision.SharedObjects = e.builder.sharedObjects()
+	e.decision.SharedObjects = e.builder.sharedObjects(e.updated, e.observation.NetworkPolicies)
 	if e.updated.exists {
 		e.decision.CurrentWorkload = e.updated.workload
 	}

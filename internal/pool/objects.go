@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -31,11 +32,14 @@ type workloadBuilder struct {
 }
 
 // sharedObjects returns the objects that all revisions use, in the order in which workers need
-// them.
-func (b *workloadBuilder) sharedObjects() []core.Object {
+// them. networkPolicies are those of the namespace.
+func (b *workloadBuilder) sharedObjects(updated *revisionState, networkPolicies []networkingv1.NetworkPolicy) []core.Object {
 	objects := []core.Object{b.buildServiceAccount(), b.buildConfigMap(), b.buildService(), b.buildDisruptionBudget()}
+	if b.operator.Namespace != "" {
+		objects = append(objects, b.buildNetworkPolicy(podLabelsOf(updated.workload), networkPolicies))
+	}
 	if b.operator.PodMonitors {
-		objects = append(objects, b.buildPodMonitor())
+		objects = append(objects, b.buildPodMonitor(updated.metricsPort()))
 	}
 	return objects
 }
@@ -52,6 +56,9 @@ func (b *workloadBuilder) buildConfigMap() core.Object {
 	data := map[string]string{configKeyConcurrency: strconv.Itoa(int(workerConcurrency(b.pool)))}
 	if b.config.File != "" {
 		data[configFileName], data[configKeyQueues] = b.config.File, b.config.Queues
+	}
+	if admin := b.operator.Admin; admin != nil {
+		data[AdminKeyFileName] = admin.PublicKey
 	}
 	return &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
@@ -90,14 +97,14 @@ func (b *workloadBuilder) buildDisruptionBudget() core.Object {
 	}
 }
 
-func (b *workloadBuilder) buildPodMonitor() core.Object {
+func (b *workloadBuilder) buildPodMonitor(port string) core.Object {
 	selector := map[string]any{}
 	for key, value := range WorkerSelector(b.pool.Name) {
 		selector[key] = value
 	}
 	monitor := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"selector":            map[string]any{"matchLabels": selector},
-		"podMetricsEndpoints": []any{map[string]any{"port": adminPortName, "path": "/metrics"}},
+		"podMetricsEndpoints": []any{map[string]any{"port": port, "path": "/metrics"}},
 	}}}
 	monitor.SetGroupVersionKind(PodMonitorKind)
 	meta := b.sharedMetadata()
@@ -152,8 +159,8 @@ func (b *workloadBuilder) buildWorkload() (workload core.Object, hash string) {
 
 // templateHash identifies a revision. It covers the Pod template and the kind of workload, but
 // not the settings that workers read from their configuration file. It does not cover the image of the
-// sidecar or a default of the grace period either, so that an upgrade of the operator or another
-// drain.timeout does not restart workers.
+// sidecar, the protection of the admin API, or a default of the grace period, so that an upgrade of the
+// operator or another drain.timeout does not restart workers.
 func (b *workloadBuilder) templateHash(t *corev1.PodTemplateSpec) string {
 	if grace := b.terminationGrace(); grace != b.hashedGrace() {
 		setTerminationGrace(&t.Spec, b.hashedGrace())

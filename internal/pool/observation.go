@@ -3,6 +3,8 @@ package pool
 import (
 	"time"
 
+	networkingv1 "k8s.io/api/networking/v1"
+
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/policy"
@@ -27,6 +29,8 @@ type Observation struct {
 	Config WorkerConfig
 	// Operator settings that the workers depend on.
 	Operator OperatorSettings
+	// NetworkPolicies of the namespace, without their rules.
+	NetworkPolicies []networkingv1.NetworkPolicy
 	// Revisions that exist, in any order.
 	Revisions []Revision
 	// Workers that exist, in any order.
@@ -71,6 +75,10 @@ type OperatorSettings struct {
 	Image string
 	// PodMonitors is true if the cluster has the PodMonitor kind.
 	PodMonitors bool
+	// Namespace of the operator; empty if it is unknown, for example outside a cluster.
+	Namespace string
+	// Admin is how workers recognize the operator and the kubelet; nil if the operator has no key.
+	Admin *AdminAccess
 }
 
 // QueueLimits are limits that queues impose on their workers together; 0 means unlimited.
@@ -104,6 +112,8 @@ type Revision struct {
 	Version, Image string
 	// SidecarImage is the image of its sidecar; empty if it has none.
 	SidecarImage string
+	// PreStopSecret of its Pods; empty if their admin API has no protection.
+	PreStopSecret string
 	// TerminationGrace is the grace period of its Pods; 0 if it is unknown.
 	TerminationGrace time.Duration
 	Created          time.Time

@@ -55,6 +55,8 @@ func newRevisionStates(observation *Observation, builder *workloadBuilder, now t
 	if updated.TerminationGrace > 0 && builder.hashedGrace() == policy.MinTerminationGrace {
 		setTerminationGrace(PodSpecOf(workload), updated.TerminationGrace) // the hash does not contain it
 	}
+	updated.PreStopSecret = updated.preStopSecret(observation.Operator.Admin)
+	protectAdminAPI(PodSpecOf(workload), sharedObjectName(builder.pool.Name), updated.PreStopSecret)
 	// The other revisions get no history: a later rollout to one starts from the beginning.
 	updated.workload, updated.newHistory = workload, updated.History
 	for i := range observation.Workers {

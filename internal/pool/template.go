@@ -54,7 +54,7 @@ func (b *workloadBuilder) buildTemplate() corev1.PodTemplateSpec {
 		consumer = &t.Spec.InitContainers[len(t.Spec.InitContainers)-1]
 	}
 	if b.drain.Mode == v1alpha1.DrainHTTP {
-		addAdminPort(worker)
+		addPort(worker, adminPortName, AdminPort)
 		worker.ReadinessProbe = cmp.Or(worker.ReadinessProbe, readinessProbe())
 	}
 	b.addBrokerAccess(&t.Spec, consumer)
@@ -159,14 +159,18 @@ func SidecarImage(pod *corev1.PodSpec) string {
 }
 
 // PodSpecOf returns the Pod of a Deployment or StatefulSet.
-func PodSpecOf(workload core.Object) *corev1.PodSpec {
+func PodSpecOf(workload core.Object) *corev1.PodSpec { return &templateOf(workload).Spec }
+
+func podLabelsOf(workload core.Object) map[string]string { return templateOf(workload).Labels }
+
+func templateOf(workload core.Object) *corev1.PodTemplateSpec {
 	switch w := workload.(type) {
 	case *appsv1.Deployment:
-		return &w.Spec.Template.Spec
+		return &w.Spec.Template
 	case *appsv1.StatefulSet:
-		return &w.Spec.Template.Spec
+		return &w.Spec.Template
 	}
-	return &corev1.PodSpec{}
+	return &corev1.PodTemplateSpec{}
 }
 
 // readinessProbe succeeds while the worker is attached to all of its queues, and does not drain.
@@ -174,11 +178,11 @@ func readinessProbe() *corev1.Probe {
 	return &corev1.Probe{ProbeHandler: httpGetAction("/readyz"), PeriodSeconds: 2}
 }
 
-// addAdminPort declares the port at which a PodMonitor scrapes the worker's metrics.
-func addAdminPort(worker *corev1.Container) {
-	taken := func(p corev1.ContainerPort) bool { return p.ContainerPort == AdminPort || p.Name == adminPortName }
+// addPort declares a port of the worker, unless the user has declared it or another one with its name.
+func addPort(worker *corev1.Container, name string, port int32) {
+	taken := func(p corev1.ContainerPort) bool { return p.ContainerPort == port || p.Name == name }
 	if !slices.ContainsFunc(worker.Ports, taken) {
-		worker.Ports = append(worker.Ports, corev1.ContainerPort{Name: adminPortName, ContainerPort: AdminPort, Protocol: corev1.ProtocolTCP})
+		worker.Ports = append(worker.Ports, corev1.ContainerPort{Name: name, ContainerPort: port, Protocol: corev1.ProtocolTCP})
 	}
 }
 

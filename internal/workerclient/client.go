@@ -124,7 +124,7 @@ func New() *Client {
 // FetchStats returns the stats of the worker at the address, host:port. Stats that are impossible,
 // such as negative numbers, are an error.
 func (c *Client) FetchStats(ctx context.Context, address string) (*Stats, error) {
-	body, err := c.sendRequest(ctx, http.MethodGet, address, "/stats")
+	body, err := c.sendRequest(ctx, http.MethodGet, address, "/stats", "")
 	if err != nil {
 		return nil, err
 	}
@@ -154,20 +154,21 @@ func (c *Client) FetchStats(ctx context.Context, address string) (*Stats, error)
 	return s, nil
 }
 
-// Drain makes the worker at the address stop taking messages.
-func (c *Client) Drain(ctx context.Context, address string) error {
-	_, err := c.sendRequest(ctx, http.MethodPost, address, "/drain")
+// Drain makes the worker at the address stop taking messages. The token proves to it that the
+// request is from the operator; workers with a runtime of an earlier version need none.
+func (c *Client) Drain(ctx context.Context, address, token string) error {
+	_, err := c.sendRequest(ctx, http.MethodPost, address, "/drain", token)
 	return err
 }
 
-// Resume makes the worker at the address take messages again.
-func (c *Client) Resume(ctx context.Context, address string) error {
-	_, err := c.sendRequest(ctx, http.MethodPost, address, "/resume")
+// Resume makes the worker at the address take messages again, with a token as for Drain.
+func (c *Client) Resume(ctx context.Context, address, token string) error {
+	_, err := c.sendRequest(ctx, http.MethodPost, address, "/resume", token)
 	return err
 }
 
 // sendRequest waits for one of the client's slots, and returns the body of the response.
-func (c *Client) sendRequest(ctx context.Context, method, address, path string) (body []byte, err error) {
+func (c *Client) sendRequest(ctx context.Context, method, address, path, token string) (body []byte, err error) {
 	select {
 	case c.requestSlots <- struct{}{}:
 		defer func() { <-c.requestSlots }()
@@ -177,6 +178,9 @@ func (c *Client) sendRequest(ctx context.Context, method, address, path string) 
 	request, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, http.NoBody)
 	if err != nil {
 		return nil, err
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	response, err := c.http.Do(request)
 	if err != nil {

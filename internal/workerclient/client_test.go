@@ -84,20 +84,20 @@ func TestInvalidResponsesAreErrors(t *testing.T) {
 	}
 }
 
-func TestDrainAndResumeSendPostRequests(t *testing.T) {
+func TestDrainAndResumeSendPostRequestsWithAToken(t *testing.T) {
 	var got []string
 	address := startWorker(t, func(w http.ResponseWriter, r *http.Request) {
-		got = append(got, r.Method+" "+r.URL.Path)
+		got = append(got, r.Method+" "+r.URL.Path+" "+r.Header.Get("Authorization"))
 		w.WriteHeader(http.StatusAccepted)
 	})
 	c := New()
-	if err := c.Drain(t.Context(), address); err != nil {
+	if err := c.Drain(t.Context(), address, "token"); err != nil {
 		t.Error(err)
 	}
-	if err := c.Resume(t.Context(), address); err != nil {
+	if err := c.Resume(t.Context(), address, "token"); err != nil {
 		t.Error(err)
 	}
-	if diff := cmp.Diff([]string{"POST /drain", "POST /resume"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"POST /drain Bearer token", "POST /resume Bearer token"}, got); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }

@@ -121,7 +121,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		if _, err := New().FetchStats(t.Context(), address); err == nil {
 			t.Errorf("status %d was accepted", status)
 		}
-		if err := New().Drain(t.Context(), address); err == nil {
+		if err := New().Drain(t.Context(), address, "token"); err == nil {
 			t.Errorf("status %d was accepted as the response to a drain request", status)
 		}
 	}

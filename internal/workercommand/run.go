@@ -76,6 +76,8 @@ func parseArguments(args []string, output io.Writer) (*commandOptions, error) {
 		"Time that running jobs have to finish before the worker exits, unless the configuration file sets it. 0 means 10m.")
 	f.StringVar(&config.AdminAddress, "admin-address", "",
 		"Address of /livez, /readyz, /drain, /resume, /prestop, /stats and /metrics. 0 disables them. Empty means :8081.")
+	f.StringVar(&config.MetricsAddress, "metrics-address", config.MetricsAddress,
+		"Address of /metrics. 0 disables them. Empty means that they are a part of the admin API.")
 	f.TextVar(&c.logLevel, "log-level", slog.LevelInfo, "Lowest level of logged messages: debug, info, warn or error.")
 	if err := f.Parse(args); err != nil {
 		return nil, err

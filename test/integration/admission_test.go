@@ -280,7 +280,7 @@ func TestOperatorCanRestoreItsObjects(t *testing.T) {
 	}
 }
 
-// The operator's Lease and certificate have no owner.
+// The operator's Lease, certificate and key for workers have no owner.
 func TestOperatorCanWriteItsInstallation(t *testing.T) {
 	o := newRestrictedOperator(t)
 	lease := o.newObject("leases.coordination.k8s.io", o.operator, "")
@@ -289,12 +289,16 @@ func TestOperatorCanWriteItsInstallation(t *testing.T) {
 		t.Errorf("creating its Lease: %v", err)
 	}
 	o.create(lease)
-	secret := o.newObject("secrets", o.operator, "")
-	secret.SetName("yardmaster-webhook-certs")
-	o.create(secret)
-	for _, object := range []*unstructured.Unstructured{lease, secret} {
-		if err := o.attempt("update", object); err != nil {
-			t.Errorf("updating %s: %v", object.GetName(), err)
+	written := []*unstructured.Unstructured{lease}
+	for _, name := range []string{"yardmaster-webhook-certs", "yardmaster-worker-admin"} {
+		secret := o.newObject("secrets", o.operator, "")
+		secret.SetName(name)
+		o.create(secret)
+		written = append(written, secret)
+	}
+	for _, object := range written {
+		if err := o.attempt("patch", object); err != nil {
+			t.Errorf("patching %s: %v", object.GetName(), err)
 		}
 	}
 	elsewhere := lease.DeepCopy()

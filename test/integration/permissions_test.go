@@ -55,7 +55,7 @@ func TestPermissionsEqualTheReferencePage(t *testing.T) {
 				if clusterWide {
 					everywhere = append(everywhere, watched...)
 				}
-				d.wantPermissions(t, d.operator, everywhere, page.Columns(permissions.OperatorNamespace, "leader election", "certificates"))
+				d.wantPermissions(t, d.operator, everywhere, page.Columns(permissions.OperatorNamespace, "leader election", "certificates", "workers"))
 				d.wantPermissions(t, d.watched, everywhere, watched)
 				d.wantPermissions(t, d.reported, everywhere, reported)
 				d.wantPermissions(t, "kube-system", everywhere)

@@ -653,7 +653,7 @@ func TestDefaultsOfWorkerPools(t *testing.T) {
 			"strategy": "Rolling", "maxSurge": "25%", "maxUnavailable": int64(0), "progressDeadline": "30m", "revisionHistory": int64(3),
 		},
 		"disruption": map[string]any{"maxUnavailable": int64(1)},
-		"priority":   int64(0), "preemption": "Never", "workload": "Deployment",
+		"priority":   int64(0), "preemption": "Never", "workload": "Deployment", "networkPolicy": "Managed",
 	}
 	if diff := cmp.Diff(want, spec); diff != "" {
 		t.Errorf("the defaults differ (-want, +got):\n%s", diff)

@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,6 +35,7 @@ func sharedObjectsOf(c *poolTestEnv) map[string]*sharedObject {
 	named := metav1.ObjectMeta{Namespace: c.ns, Name: "mailers-workers"}
 	config, service := &corev1.ConfigMap{ObjectMeta: named}, &corev1.Service{ObjectMeta: named}
 	account, budget := &corev1.ServiceAccount{ObjectMeta: named}, &policyv1.PodDisruptionBudget{ObjectMeta: named}
+	network := &networkingv1.NetworkPolicy{ObjectMeta: named}
 	selects := func(labels map[string]string) bool {
 		return len(labels) == 1 && labels[pool.LabelWorkerPool] == "mailers"
 	}
@@ -45,6 +47,7 @@ func sharedObjectsOf(c *poolTestEnv) map[string]*sharedObject {
 		"ServiceAccount": {account, `{"automountServiceAccountToken":true}`, func() bool {
 			return account.AutomountServiceAccountToken != nil && !*account.AutomountServiceAccountToken
 		}},
+		"NetworkPolicy":       {network, `{"spec":{"ingress":[{}]}}`, func() bool { return len(network.Spec.Ingress) == 2 && len(network.Spec.Ingress[0].From) == 1 }},
 		"PodDisruptionBudget": {budget, `{"spec":{"maxUnavailable":"100%"}}`, func() bool { return *budget.Spec.MaxUnavailable == intstr.FromInt32(1) }},
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -96,8 +98,13 @@ func (c *poolTestEnv) startController(ctx context.Context, group *sync.WaitGroup
 	if err := mgr.Add(sources); err != nil {
 		c.t.Fatal(err)
 	}
+	adminSecret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.ns, Name: "worker-admin"}}
+	if err := client.IgnoreAlreadyExists(cluster.Create(background, adminSecret)); err != nil {
+		c.t.Fatal(err)
+	}
 	o := workerpool.Options{
 		Concurrency: 4, Image: "yardmaster:test", Address: c.workerAddress, Sources: sources, PodMonitors: 200 * time.Millisecond,
+		AdminSecret: client.ObjectKeyFromObject(adminSecret), OperatorNamespace: "yardmaster-system",
 	}
 	if err := workerpool.New(mgr, keeper, o).SetupWithManager(mgr); err != nil {
 		c.t.Fatal(err)
@@ -159,7 +166,14 @@ func (c *poolTestEnv) startWorker(ctx context.Context, pod *corev1.Pod) {
 		c.t.Errorf("Pod %s has no configuration: %v", pod.Name, err)
 		return
 	}
-	o := worker.Options{Pod: pod.Name, Revision: pod.Labels[pool.LabelRevision], Logger: slog.New(slog.DiscardHandler)}
+	o := worker.Options{
+		Namespace: c.ns, Pod: pod.Name, Revision: pod.Labels[pool.LabelRevision], Logger: slog.New(slog.DiscardHandler),
+		AdminKeyFile: filepath.Join(c.t.TempDir(), pool.AdminKeyFileName),
+	}
+	if err := os.WriteFile(o.AdminKeyFile, []byte(shared.Data[pool.AdminKeyFileName]), 0o600); err != nil {
+		c.t.Error(err)
+		return
+	}
 	if o.Config, err = worker.ParseConfig([]byte(shared.Data["config.yaml"])); err != nil {
 		c.t.Errorf("the configuration of Pod %s is invalid: %v", pod.Name, err)
 		return

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/adminauth"
 	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/policy"
 	"github.com/yardmaster/yardmaster/internal/pool"
@@ -30,6 +31,8 @@ type observation struct {
 	queues    *observedQueues
 	// lastDrainRequests are those that are sent before workers are observed.
 	lastDrainRequests []pool.DrainRequest
+	// adminKeys sign requests to workers; nil if the operator has none.
+	adminKeys *adminauth.Keys
 	// namespacePolicies are all Policies of the namespace.
 	namespacePolicies policy.Set
 }
@@ -40,7 +43,7 @@ func (r *Reconciler) observe(ctx context.Context, wp *v1alpha1.WorkerPool) (*obs
 	observed := &observation{
 		Observation: pool.Observation{
 			Pool:     wp.DeepCopy(),
-			Operator: pool.OperatorSettings{Image: r.options.Image, PodMonitors: r.podMonitors.Load()},
+			Operator: pool.OperatorSettings{Image: r.options.Image, PodMonitors: r.podMonitors.Load(), Namespace: r.options.OperatorNamespace},
 			Memory:   r.scalingMemory(wp),
 			Rollout:  remembered.rollout,
 			Refusal:  remembered.refusal,
@@ -51,6 +54,8 @@ func (r *Reconciler) observe(ctx context.Context, wp *v1alpha1.WorkerPool) (*obs
 		lastDrainRequests: remembered.drainRequests,
 	}
 	for _, read := range []func(context.Context, *observation) error{
+		r.observeAdminAccess,
+		r.observeNetworkPolicies,
 		r.observePolicies,
 		r.observeRevisions,
 		r.observePods,
@@ -123,6 +128,7 @@ func newRevision(workload client.Object) pool.Revision {
 		Created:          workload.GetCreationTimestamp().Time,
 		Replicas:         ptr.Deref(*replicasField(workload), 0),
 		SidecarImage:     pool.SidecarImage(pod),
+		PreStopSecret:    pool.PreStopSecretOf(workload),
 		TerminationGrace: pool.TerminationGraceOf(pod),
 		History:          pool.ParseHistory(workload.GetAnnotations()[pool.AnnotationRolloutHistory]),
 	}

@@ -15,6 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/yardmaster/yardmaster/internal/adminauth"
 	"github.com/yardmaster/yardmaster/internal/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/pool"
@@ -120,15 +121,19 @@ func (r *Reconciler) sendDrainRequests(ctx context.Context, observed *observatio
 	var group errgroup.Group
 	group.SetLimit(workerclient.MaxConcurrentRequestsPerPool)
 	for _, request := range requests {
-		pod, send := observed.pods[request.Worker], r.workers.Resume
+		pod, send, action := observed.pods[request.Worker], r.workers.Resume, adminauth.ActionResume
 		if request.Drain {
-			send = r.workers.Drain
+			send, action = r.workers.Drain, adminauth.ActionDrain
 		}
 		if pod == nil || pod.Status.PodIP == "" {
 			continue
 		}
 		group.Go(func() error {
-			if err := send(ctx, r.options.Address(pod)); err != nil {
+			token, err := r.signRequest(observed.adminKeys, pod, action)
+			if err == nil {
+				err = send(ctx, r.options.Address(pod), token)
+			}
+			if err != nil {
 				ctrl.LoggerFrom(ctx).V(1).Info("Could not send a drain request to a worker", "pod", pod.Name, "drain", request.Drain, "error", err.Error())
 			}
 			return nil

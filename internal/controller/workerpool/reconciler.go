@@ -21,6 +21,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -54,6 +55,12 @@ type Options struct {
 	Address func(worker *corev1.Pod) string
 	// Sources reads sources. If it is nil, pools with a source are refused.
 	Sources SourceReader
+	// AdminSecret has the key with which the operator signs requests to workers. If its name is
+	// empty, requests are not signed, and workers have no protection from other clients.
+	AdminSecret types.NamespacedName
+	// OperatorNamespace has the operator's Pods, which NetworkPolicies of pools admit. If it is
+	// empty, pools get none.
+	OperatorNamespace string
 	// PodMonitors is the time between two checks for the PodMonitor kind; 0 means two minutes.
 	PodMonitors time.Duration
 }
@@ -64,6 +71,7 @@ type Reconciler struct {
 
 	brokers *brokerconn.Manager
 	workers *workerclient.Client
+	keys    adminKeyStore
 	options Options
 	// podMonitors is true while the cluster has the PodMonitor kind.
 	podMonitors atomic.Bool
@@ -109,6 +117,7 @@ func podAddress(worker *corev1.Pod) string {
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;patch
 // +kubebuilder:rbac:groups="",resources=configmaps;services;serviceaccounts,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=monitoring.coreos.com,resources=podmonitors,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch

@@ -1,0 +1,105 @@
+package adminauth
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+)
+
+const (
+	// tokenLifetime is longer than a request may take.
+	tokenLifetime = time.Minute
+	// maxClockDifference is how far the clocks of a worker and the operator may differ.
+	maxClockDifference = time.Minute
+	// maxTokenBytes bounds what is decoded and verified. The names of a namespace and a Pod have at
+	// most 316 characters.
+	maxTokenBytes = 1024
+	// tokenHeader is the only accepted header of a token: {"alg":"EdDSA","typ":"JWT"}. A token
+	// cannot choose its algorithm.
+	tokenHeader = "eyJhbGciOiJFZERTQSIsInR5cCI6IkpXVCJ9." //nolint:gosec // it is not secret
+)
+
+// Actions that a token can permit.
+const (
+	ActionDrain  = "drain"
+	ActionResume = "resume"
+)
+
+// Request is what a token permits.
+type Request struct {
+	// Worker that the request is for: the namespace and the name of its Pod, as in namespace/pod.
+	Worker string `json:"aud"`
+	Action string `json:"sub"`
+}
+
+// claims of a token, a JSON Web Token.
+type claims struct {
+	Request
+
+	Expires int64 `json:"exp"`
+}
+
+// Sign returns a token for a request, which expires after a minute.
+func (k *Keys) Sign(request Request, now time.Time) (string, error) {
+	payload, err := json.Marshal(claims{request, now.Add(tokenLifetime).Unix()})
+	if err != nil {
+		return "", err
+	}
+	signed := tokenHeader + base64.RawURLEncoding.EncodeToString(payload)
+	return signed + "." + base64.RawURLEncoding.EncodeToString(ed25519.Sign(k.private, []byte(signed))), nil
+}
+
+// Verify returns an error unless one of the keys signed the token for the request, and it has not
+// expired.
+func Verify(token string, keys []ed25519.PublicKey, want Request, now time.Time) error {
+	signed, signature, err := splitToken(token)
+	if err != nil {
+		return err
+	}
+	if !isSignedByOneOf(keys, signed, signature) {
+		return errors.New("the token is not signed by the operator of this worker")
+	}
+	payload, err := base64.RawURLEncoding.Strict().DecodeString(signed[len(tokenHeader):])
+	if err != nil {
+		return errors.New("the payload of the token is not base64url")
+	}
+	var c claims
+	if err := json.Unmarshal(payload, &c); err != nil {
+		return errors.New("the payload of the token is not JSON")
+	}
+	expires := time.Unix(c.Expires, 0)
+	switch {
+	case c.Request != want:
+		return errors.New("the token is for another worker or action")
+	case now.After(expires.Add(maxClockDifference)):
+		return errors.New("the token has expired, or the clock of the operator is slow")
+	case expires.After(now.Add(tokenLifetime + maxClockDifference)):
+		return errors.New("the token is valid for too long, or the clock of the operator is fast")
+	}
+	return nil
+}
+
+// splitToken returns the signed part of a token, and its signature.
+func splitToken(token string) (signed string, signature []byte, err error) {
+	i := strings.LastIndexByte(token, '.')
+	if len(token) > maxTokenBytes || !strings.HasPrefix(token, tokenHeader) || i < len(tokenHeader) {
+		return "", nil, errors.New("not a JSON Web Token with algorithm EdDSA")
+	}
+	signature, err = base64.RawURLEncoding.Strict().DecodeString(token[i+1:])
+	if err != nil || len(signature) != ed25519.SignatureSize {
+		return "", nil, errors.New("the token has no signature")
+	}
+	return token[:i], signature, nil
+}
+
+func isSignedByOneOf(keys []ed25519.PublicKey, signed string, signature []byte) bool {
+	for _, key := range keys {
+		if ed25519.Verify(key, []byte(signed), signature) {
+			return true
+		}
+	}
+	return false
+}

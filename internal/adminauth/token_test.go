@@ -1,0 +1,121 @@
+package adminauth
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+)
+
+var signedAt = time.Unix(1_800_000_000, 0)
+
+func newKeys(t *testing.T) (*Keys, []ed25519.PublicKey) {
+	t.Helper()
+	text, err := NewPrivateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := ParsePrivateKey(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := keys.PublicKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys, ParsePublicKeys([]byte(public))
+}
+
+func TestATokenPermitsOneActionOnOneWorkerForAMinute(t *testing.T) {
+	keys, public := newKeys(t)
+	_, others := newKeys(t)
+	request := Request{Worker: "team/mail-0", Action: ActionDrain}
+	token, err := keys.Sign(request, signedAt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	header, payload, _ := strings.Cut(token, ".")
+	payload, signature, _ := strings.Cut(payload, ".")
+	unsigned := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none","typ":"JWT"}`))
+	for title, row := range map[string]struct {
+		token string
+		keys  []ed25519.PublicKey
+		want  Request
+		after time.Duration
+		err   string
+	}{
+		"the token is valid at once":                    {token, public, request, 0, ""},
+		"a worker accepts several keys":                 {token, append(others, public...), request, 0, ""},
+		"clocks may differ by a minute":                 {token, public, request, -time.Minute, ""},
+		"two minutes later it has expired":              {token, public, request, 2*time.Minute + time.Second, "has expired"},
+		"it is not valid long before":                   {token, public, request, -time.Minute - time.Second, "valid for too long"},
+		"it is not valid for another Pod":               {token, public, Request{Worker: "team/mail-1", Action: ActionDrain}, 0, "another worker"},
+		"it is not valid for another namespace":         {token, public, Request{Worker: "other/mail-0", Action: ActionDrain}, 0, "another worker"},
+		"it is not valid for another action":            {token, public, Request{Worker: "team/mail-0", Action: ActionResume}, 0, "another worker"},
+		"another key did not sign it":                   {token, others, request, 0, "not signed"},
+		"a worker without keys accepts none":            {token, nil, request, 0, "not signed"},
+		"a token cannot choose its algorithm":           {unsigned + "." + payload + ".", public, request, 0, "EdDSA"},
+		"a token without a signature":                   {header + "." + payload + ".", public, request, 0, "no signature"},
+		"a signature of another length":                 {header + "." + payload + "." + signature[:20], public, request, 0, "no signature"},
+		"a token without a payload":                     {header + "." + signature, public, request, 0, "EdDSA"},
+		"an empty token":                                {"", public, request, 0, "EdDSA"},
+		"a long token is refused before it is verified": {token[:len(token)-86] + strings.Repeat("x", maxTokenBytes), public, request, 0, "EdDSA"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			err := Verify(row.token, row.keys, row.want, signedAt.Add(row.after))
+			if row.err == "" && err != nil || row.err != "" && (err == nil || !strings.Contains(err.Error(), row.err)) {
+				t.Errorf("error %v, want %q", err, row.err)
+			}
+		})
+	}
+}
+
+// Workers in other languages verify tokens with the libraries of their language.
+func TestATokenIsAJSONWebToken(t *testing.T) {
+	keys, _ := newKeys(t)
+	token, err := keys.Sign(Request{Worker: "team/mail-0", Action: ActionDrain}, signedAt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := strings.Split(token, ".")
+	for i, want := range []string{`{"alg":"EdDSA","typ":"JWT"}`, `{"aud":"team/mail-0","sub":"drain","exp":1800000060}`} {
+		got, err := base64.RawURLEncoding.DecodeString(parts[i])
+		if err != nil || string(got) != want || !json.Valid(got) {
+			t.Errorf("part %d is %s, %v; want %s", i, got, err, want)
+		}
+	}
+}
+
+func TestAPreStopSecretIsThatOfOneRevision(t *testing.T) {
+	keys, _ := newKeys(t)
+	others, _ := newKeys(t)
+	secrets := map[string]bool{}
+	for _, secret := range []string{
+		PreStopSecret(keys.PreStopKey("a"), "1"), PreStopSecret(keys.PreStopKey("a"), "1"), PreStopSecret(keys.PreStopKey("a"), "2"),
+		PreStopSecret(keys.PreStopKey("b"), "1"), PreStopSecret(others.PreStopKey("a"), "1"),
+	} {
+		if len(secret) != 32 {
+			t.Errorf("secret %q has %d characters, want 32", secret, len(secret))
+		}
+		secrets[secret] = true
+	}
+	if len(secrets) != 4 {
+		t.Errorf("%d different secrets, want 4", len(secrets))
+	}
+}
+
+func TestAnInvalidPrivateKeyIsReported(t *testing.T) {
+	for title, text := range map[string]string{
+		"no PEM":     "x",
+		"no key":     "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
+		"public key": "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n",
+	} {
+		t.Run(title, func(t *testing.T) {
+			if _, err := ParsePrivateKey([]byte(text)); err == nil {
+				t.Error("no error")
+			}
+		})
+	}
+}

@@ -1,0 +1,124 @@
+package workerpool
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/yardmaster/yardmaster/internal/kube"
+)
+
+// adminKeyTest is a Reconciler whose requests fail with the error in failure.
+type adminKeyTest struct {
+	*Reconciler
+
+	t       *testing.T
+	clock   *clocktesting.FakePassiveClock
+	failure error
+}
+
+func newAdminKeyTest(t *testing.T, objects ...client.Object) *adminKeyTest {
+	t.Helper()
+	test := &adminKeyTest{t: t, clock: clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0))}
+	c := fake.NewClientBuilder().WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, o ...client.GetOption) error {
+			return cmpError(test.failure, func() error { return c.Get(ctx, key, object, o...) })
+		},
+	}).Build()
+	test.Reconciler = &Reconciler{Clients: kube.Clients{Client: c, Live: c, Clock: test.clock}}
+	test.options.AdminSecret = types.NamespacedName{Namespace: "operator", Name: "admin"}
+	return test
+}
+
+func cmpError(failure error, do func() error) error {
+	if failure != nil {
+		return failure
+	}
+	return do()
+}
+
+// readKey returns the public key a minute after the last call; empty if the operator has none.
+func (a *adminKeyTest) readKey() string {
+	a.t.Helper()
+	a.clock.SetTime(a.clock.Now().Add(adminKeyAge))
+	keys, err := a.readAdminKeys(a.t.Context())
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if keys == nil {
+		return ""
+	}
+	public, err := keys.PublicKey()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return public
+}
+
+func adminSecret(key string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "operator", Name: "admin"}, Data: map[string][]byte{adminKeyName: []byte(key)}}
+}
+
+func TestTheOperatorCreatesAKeyForWorkersOnceAndReadsAReplacedOne(t *testing.T) {
+	secret := adminSecret("")
+	test := newAdminKeyTest(t, secret)
+	first := test.readKey()
+	if again := test.readKey(); first == "" || again != first {
+		t.Errorf("the key changes from %q to %q", first, again)
+	}
+	other := &adminKeyTest{Reconciler: &Reconciler{Clients: test.Clients, options: test.options}, t: t, clock: test.clock}
+	if another := other.readKey(); another != first {
+		t.Errorf("another replica has the key %q, not %q", another, first)
+	}
+	if err := test.Client.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
+		t.Fatal(err)
+	}
+	secret.Data = nil
+	if err := test.Client.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	if replaced := test.readKey(); replaced == "" || replaced == first {
+		t.Errorf("the key is %q after it was removed from the Secret", replaced)
+	}
+	test.failure = errors.New("the API server does not answer")
+	if kept := test.readKey(); kept == "" {
+		t.Error("the operator forgets its key while the API server does not answer")
+	}
+}
+
+func TestPoolsWorkWithoutAKeyForWorkers(t *testing.T) {
+	for title, row := range map[string]struct {
+		secret  string
+		failure error
+	}{
+		"an earlier version of the manifests has no Secret": {"", apierrors.NewNotFound(corev1.Resource("secrets"), "admin")},
+		"the operator may not read the Secret":              {"", apierrors.NewForbidden(corev1.Resource("secrets"), "admin", errors.New("no"))},
+		"the Secret has something else":                     {"x", nil},
+	} {
+		t.Run(title, func(t *testing.T) {
+			test := newAdminKeyTest(t, adminSecret(row.secret))
+			test.failure = row.failure
+			if key := test.readKey(); key != "" {
+				t.Errorf("key %q", key)
+			}
+		})
+	}
+}
+
+func TestPoolsWaitForAKeyForWorkersWhileTheAPIServerDoesNotAnswer(t *testing.T) {
+	test := newAdminKeyTest(t, adminSecret(""))
+	test.failure = errors.New("the API server does not answer")
+	if keys, err := test.readAdminKeys(t.Context()); keys != nil || err == nil {
+		t.Errorf("keys %v, %v; want an error", keys, err)
+	}
+}

@@ -1,0 +1,75 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// visitorScript prints the status lines of the responses to requests that change a worker.
+const visitorScript = `
+send() { printf '%%s HTTP/1.0\r\nHost: x\r\n\r\n' "$1" | nc -w 3 %[1]s "$2" | head -n 1 | tr -d '\r' | cut -d ' ' -f 2; }
+{
+	for request in 'POST /drain' 'POST /resume' 'GET /prestop' 'GET /stats'; do echo "$request: $(send "$request" 8081)"; done
+	echo "GET /metrics: $(send 'GET /metrics' 18081)"
+} > /dev/termination-log`
+
+// visitWorker returns what a Pod of another namespace gets from a worker.
+func visitWorker(t *testing.T, worker *corev1.Pod) string {
+	t.Helper()
+	pod := createScriptPod(t, "visitor-", nil, fmt.Sprintf(visitorScript, worker.Status.PodIP))
+	waitForSuccess(t, pod)
+	return strings.TrimSpace(pod.Status.ContainerStatuses[0].State.Terminated.Message)
+}
+
+func testAdminAPI(t *testing.T) {
+	env := newQueueEnv(t, adminNamespace)
+	env.createPool(func(pool *v1alpha1.WorkerPool) { setFixedReplicas(pool, 2, 2) })
+	env.waitUntilWorkers(2)
+	env.sendBatch(jobBatch{queue: "orders", run: "job", jobs: 600, rate: 10, takes: 200 * time.Millisecond})
+	workers := env.workerPods()
+	for i := range workers {
+		want := "POST /drain: \nPOST /resume: \nGET /prestop: \nGET /stats: \nGET /metrics: 200"
+		if got := visitWorker(t, &workers[i]); got != want {
+			t.Errorf("with a NetworkPolicy, a Pod of another namespace gets\n%s\nwant\n%s", got, want)
+		}
+	}
+	env.patchPool("orders", `{"spec":{"networkPolicy":"None"}}`)
+	eventually(t, "the admin port to be open", func() bool { return canConnect(t, nil, podAddress(&workers[0], 8081)) })
+	for i := range workers {
+		want := "POST /drain: 403\nPOST /resume: 403\nGET /prestop: 404\nGET /stats: 200\nGET /metrics: 200"
+		if got := visitWorker(t, &workers[i]); got != want {
+			t.Errorf("without a NetworkPolicy, a Pod of another namespace gets\n%s\nwant\n%s", got, want)
+		}
+	}
+	env.patchPool("orders", `{"spec":{"networkPolicy":null}}`)
+	after := env.workerPods()
+	for i := range after {
+		if after[i].Name != workers[i].Name || after[i].Status.ContainerStatuses[0].RestartCount > 0 {
+			t.Errorf("worker %s was restarted or replaced", workers[i].Name)
+		}
+	}
+	// The operator and the kubelet drain workers.
+	env.resizePool(1)
+	env.resizePool(2)
+	env.runKubectl("delete", "pod", env.workerPods()[0].Name)
+	env.waitUntilWorkers(2)
+	env.waitUntilAllDone()
+	env.wantEachDoneOnce(1, "job")
+	var events eventsv1.EventList
+	requireNoError(t, cluster.List(t.Context(), &events, client.InNamespace(env.namespace)))
+	for i := range events.Items {
+		if events.Items[i].Reason == "FailedPreStopHook" {
+			t.Errorf("the hook of the kubelet failed: %s", events.Items[i].Note)
+		}
+	}
+}

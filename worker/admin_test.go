@@ -1,0 +1,246 @@
+package worker
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/yardmaster/yardmaster/internal/adminauth"
+)
+
+// operatorKey returns the keys of an operator, and a file with its public key.
+func operatorKey(t *testing.T) (keys *adminauth.Keys, file string) {
+	t.Helper()
+	text, err := adminauth.NewPrivateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if keys, err = adminauth.ParsePrivateKey(text); err != nil {
+		t.Fatal(err)
+	}
+	file = filepath.Join(t.TempDir(), "operator.pem")
+	writePublicKey(t, file, keys)
+	return keys, file
+}
+
+func writePublicKey(t *testing.T, file string, keys *adminauth.Keys) {
+	t.Helper()
+	public, err := keys.PublicKey()
+	if err == nil {
+		err = os.WriteFile(file, []byte(public), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func signedToken(t *testing.T, keys *adminauth.Keys, worker, action string, at time.Time) string {
+	t.Helper()
+	token, err := keys.Sign(adminauth.Request{Worker: worker, Action: action}, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// adminRequest sends a request to the admin API and returns the status of the response.
+func adminRequest(t *testing.T, method, url string, header http.Header) int {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header = header
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	return response.StatusCode
+}
+
+func TestRequestsThatChangeAWorkerNeedATokenOfTheOperator(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	keys, keyFile := operatorKey(t)
+	others, _ := operatorKey(t)
+	w := env.newWorker(Options{Config: env.config(), Namespace: "team", Pod: "mail-0", AdminKeyFile: keyFile}, blockingHandler(nil))
+	server := httptest.NewServer(w.AdminHandler())
+	defer server.Close()
+	now := time.Now()
+	for title, row := range map[string]struct {
+		path, authorization string
+		want                int
+	}{
+		"no token":                       {"/drain", "", http.StatusForbidden},
+		"no Bearer token":                {"/drain", "Basic eDp4", http.StatusForbidden},
+		"a token of another operator":    {"/drain", "Bearer " + signedToken(t, others, "team/mail-0", "drain", now), http.StatusForbidden},
+		"a token for another Pod":        {"/drain", "Bearer " + signedToken(t, keys, "team/mail-1", "drain", now), http.StatusForbidden},
+		"a token for another action":     {"/drain", "Bearer " + signedToken(t, keys, "team/mail-0", "resume", now), http.StatusForbidden},
+		"an expired token":               {"/drain", "Bearer " + signedToken(t, keys, "team/mail-0", "drain", now.Add(-time.Hour)), http.StatusForbidden},
+		"resume without a token":         {"/resume", "", http.StatusForbidden},
+		"a token that permits to resume": {"/resume", "Bearer " + signedToken(t, keys, "team/mail-0", "resume", now), http.StatusOK},
+	} {
+		if got := adminRequest(t, http.MethodPost, server.URL+row.path, http.Header{"Authorization": {row.authorization}}); got != row.want {
+			t.Errorf("%s: POST %s returned %d, want %d", title, row.path, got, row.want)
+		}
+	}
+	if w.Stats().State != StateRunning {
+		t.Fatal("a refused request drained the worker")
+	}
+	valid := http.Header{"Authorization": {"Bearer " + signedToken(t, keys, "team/mail-0", "drain", now)}}
+	if got := adminRequest(t, http.MethodPost, server.URL+"/drain", valid); got != http.StatusAccepted || w.Stats().State == StateRunning {
+		t.Errorf("POST /drain with a valid token returned %d", got)
+	}
+}
+
+func TestANewKeyOfTheOperatorAppliesWithoutARestart(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	_, keyFile := operatorKey(t)
+	renewed, _ := operatorKey(t)
+	w := env.newWorker(Options{Config: env.config(), Namespace: "team", Pod: "mail-0", AdminKeyFile: keyFile}, blockingHandler(nil))
+	server := httptest.NewServer(w.AdminHandler())
+	defer server.Close()
+	drain := func() int {
+		token := signedToken(t, renewed, "team/mail-0", adminauth.ActionDrain, time.Now())
+		return adminRequest(t, http.MethodPost, server.URL+"/drain", http.Header{"Authorization": {"Bearer " + token}})
+	}
+	if got := drain(); got != http.StatusForbidden {
+		t.Errorf("before the key was renewed, POST /drain returned %d, want 403", got)
+	}
+	writePublicKey(t, keyFile, renewed)
+	if got := drain(); got != http.StatusAccepted {
+		t.Errorf("after the key was renewed, POST /drain returned %d, want 202", got)
+	}
+	if err := os.WriteFile(keyFile, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := drain(); got != http.StatusForbidden {
+		t.Errorf("with an empty file, POST /drain returned %d, want 403", got)
+	}
+}
+
+func TestWorkersAreDrainedWithoutATokenIfTheirOperatorPublishesNoKey(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	w := env.newWorker(Options{Config: env.config(), AdminKeyFile: filepath.Join(t.TempDir(), "operator.pem")}, blockingHandler(nil))
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/drain", http.NoBody)
+	response := httptest.NewRecorder()
+	w.AdminHandler().ServeHTTP(response, request)
+	if response.Code != http.StatusAccepted {
+		t.Errorf("POST /drain returned %d, want 202", response.Code)
+	}
+}
+
+func TestAWorkerWithoutAnOperatorAcceptsRequestsFromItsOwnHostOnly(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	handler := env.newWorker(Options{Config: env.config()}, blockingHandler(nil)).AdminHandler()
+	for address, want := range map[string]int{
+		"127.0.0.1:1": http.StatusAccepted, "[::1]:1": http.StatusAccepted,
+		"10.0.0.1:1": http.StatusForbidden, "[fd00::1]:1": http.StatusForbidden, "": http.StatusForbidden,
+	} {
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/drain", http.NoBody)
+		request.RemoteAddr = address
+		response := httptest.NewRecorder()
+		handler.ServeHTTP(response, request)
+		if response.Code != want {
+			t.Errorf("POST /drain from %q returned %d, want %d", address, response.Code, want)
+		}
+	}
+}
+
+func TestThePreStopHookNeedsTheSecretOfTheRevision(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	w := env.newWorker(Options{Config: env.config(), PreStopSecret: "s3cret"}, blockingHandler(nil))
+	server := httptest.NewServer(w.AdminHandler())
+	defer server.Close()
+	for secret, want := range map[string]int{"": http.StatusNotFound, "guess": http.StatusNotFound} {
+		if got := adminRequest(t, http.MethodGet, server.URL+"/prestop", http.Header{adminauth.PreStopHeader: {secret}}); got != want {
+			t.Errorf("GET /prestop with secret %q returned %d, want %d", secret, got, want)
+		}
+	}
+	if w.Stats().State != StateRunning || w.shutdown.Err() != nil {
+		t.Fatal("a request without the secret ends the worker")
+	}
+	if got := adminRequest(t, http.MethodGet, server.URL+"/prestop", http.Header{adminauth.PreStopHeader: {"s3cret"}}); got != http.StatusOK {
+		t.Errorf("GET /prestop with the secret returned %d, want 200", got)
+	}
+	if w.shutdown.Err() == nil {
+		t.Error("the worker does not end")
+	}
+}
+
+func TestMetricsWithTheirOwnAddressAreNotServedByTheAdminAPI(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	admin, metrics := freeAddress(t), freeAddress(t)
+	w := env.start(env.config(func(c *Config) { c.AdminAddress, c.MetricsAddress = admin, metrics }), blockingHandler(nil))
+	eventually(t, "the worker is attached", func() bool { return w.Stats().Attached })
+	for url, want := range map[string]int{
+		metrics + "/metrics": http.StatusOK, admin + "/metrics": http.StatusNotFound,
+		admin + "/stats": http.StatusOK, metrics + "/stats": http.StatusNotFound,
+	} {
+		if got := adminRequest(t, http.MethodGet, "http://"+url, nil); got != want {
+			t.Errorf("GET %s returned %d, want %d", url, got, want)
+		}
+	}
+	requireCleanShutdown(t, w)
+}
+
+func TestAWorkerRunsWithoutMetricsIfAnotherProcessHasTheirPort(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	w := env.start(env.config(func(c *Config) { c.MetricsAddress = taken.Addr().String() }), blockingHandler(nil))
+	eventually(t, "the worker is attached", func() bool { return w.Stats().Attached })
+	requireCleanShutdown(t, w)
+}
+
+func TestAFloodOfTheAdminAPIDoesNotFailTheLivenessProbe(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	address := freeAddress(t)
+	w := env.start(env.config(func(c *Config) { c.AdminAddress = address }), blockingHandler(nil))
+	eventually(t, "the worker is attached", func() bool { return w.Stats().Attached })
+	// Connections from another address than that of the probe, which send the begin of a request.
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP("127.0.0.2")}}
+	var flood []net.Conn
+	for range 3 * maxAdminConnections {
+		c, err := dialer.DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		_, _ = io.WriteString(c, "POST /drain HTTP/1.1\r\nHost: x\r\n")
+		flood = append(flood, c)
+	}
+	probe := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	for range 10 {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/livez", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := probe.Do(request)
+		if err != nil {
+			t.Fatalf("the liveness probe fails: %v", err)
+		}
+		_ = response.Body.Close()
+	}
+	if _, err := flood[0].Read(make([]byte, 1)); err == nil || strings.Contains(err.Error(), "timeout") {
+		t.Errorf("the oldest connection of the flood is open: %v", err)
+	}
+	requireCleanShutdown(t, w)
+}
