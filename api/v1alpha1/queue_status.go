@@ -42,6 +42,11 @@ type QueueStatus struct {
 	// dead is the number of dead letters.
 	// +optional
 	Dead *int64 `json:"dead,omitempty"`
+	// stranded is the number of messages that the broker stores and that are neither deliverable, delayed nor
+	// dead, after the last sweep. The operator makes dead letters of them as soon as it is certain that no
+	// worker holds them. It is absent if unknown, as it is with engine Asynq.
+	// +optional
+	Stranded *int64 `json:"stranded,omitempty"`
 
 	// oldestTime is when the oldest ready message was sent.
 	// +optional
@@ -209,6 +214,9 @@ const (
 	ReasonEnforced          = "Enforced"
 	ReasonUnsupported       = "Unsupported"
 	ReasonRateBelowArrivals = "RateBelowArrivals"
+	// ReasonMessagesStranded means that the queue has messages that are neither deliverable, delayed nor
+	// dead, for longer than it takes to rescue them.
+	ReasonMessagesStranded = "MessagesStranded"
 	// ReasonFullyReplicated means that all replicas have all messages.
 	ReasonFullyReplicated = "FullyReplicated"
 	// ReasonSingleReplica means that the spec asks for one replica.

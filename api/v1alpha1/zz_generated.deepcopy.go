@@ -1273,6 +1273,11 @@ func (in *QueueStatus) DeepCopyInto(out *QueueStatus) {
 		*out = new(int64)
 		**out = **in
 	}
+	if in.Stranded != nil {
+		in, out := &in.Stranded, &out.Stranded
+		*out = new(int64)
+		**out = **in
+	}
 	if in.OldestTime != nil {
 		in, out := &in.OldestTime, &out.OldestTime
 		*out = (*in).DeepCopy()

@@ -17,9 +17,8 @@ type Engine interface {
 	Stats(ctx context.Context, queue string) (QueueStats, error)
 	// WaitForMessage returns when the queue has a message for workers, or the retry of one is due, or ctx ends.
 	WaitForMessage(ctx context.Context, queue string) error
-	// Rescue makes dead letters of messages that the broker stopped delivering. It returns how
-	// many.
-	Rescue(ctx context.Context, queue string) (int, error)
+	// Rescue makes dead letters of messages that the broker stopped delivering.
+	Rescue(ctx context.Context, queue string) (RescueResult, error)
 	// DeadLetters returns the dead letters of a queue.
 	DeadLetters(queue string) DeadLetterQueue
 
@@ -36,6 +35,18 @@ type Engine interface {
 
 	// Disconnect closes the connection.
 	Disconnect()
+}
+
+// MaxRescued is the number of messages that one call of Rescue makes dead letters of.
+const MaxRescued = 100
+
+// RescueResult is what Rescue found.
+type RescueResult struct {
+	// Rescued is the number of messages that became dead letters, at most MaxRescued.
+	Rescued int
+	// Stranded is the number of messages that the broker stores and that are neither deliverable, delayed
+	// nor dead now. Nil: unknown.
+	Stranded *int64
 }
 
 // EnsureResult is what EnsureQueue found and changed.
@@ -76,7 +87,7 @@ type QueueStats struct {
 	InFlight        int64
 	RetriesInFlight bool
 	RetryDue        bool
-	// Delayed is the number of messages that are not due yet.
+	// Delayed is the number of messages that are not due yet, or stranded.
 	Delayed int64
 	// DeadLetters letters.
 	DeadLetters int64

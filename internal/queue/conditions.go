@@ -70,7 +70,7 @@ func setSummary(status *v1alpha1.QueueStatus, o *Observation, summary condition.
 
 // summaryChecks are the states of a Queue other than Ready. The first that applies decides.
 var summaryChecks = []func(*conditionInput) (condition.Summary, bool){
-	checkDeleting, checkUnreachable, checkRefused, checkDrifted, checkPaused, checkRateBelowArrivals,
+	checkDeleting, checkUnreachable, checkRefused, checkDrifted, checkStranded, checkPaused, checkRateBelowArrivals,
 }
 
 // summaryOf returns the conditions Ready, Reconciling and Stalled; see docs/conditions.md.

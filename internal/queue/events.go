@@ -28,6 +28,7 @@ var reportedTransitions = []struct {
 	{v1alpha1.ConditionReplicated, metav1.ConditionFalse, v1alpha1.ReasonReplicasOffline, core.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonReplicasOffline, Routine: true}},
 	{v1alpha1.ConditionDeletionBlocked, metav1.ConditionTrue, "", core.Event{Type: corev1.EventTypeNormal, Reason: v1alpha1.EventDeletionBlocked}},
 	{v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonRateBelowArrivals, core.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonRateBelowArrivals}},
+	{v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonMessagesStranded, core.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonMessagesStranded}},
 	{v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonRefusedByBroker, core.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonRefusedByBroker}},
 }
 

@@ -18,6 +18,7 @@ import (
 type History struct {
 	Stats      StatsHistory
 	Comparison Comparison
+	Stranded   StrandedMessages
 }
 
 // StatsHistory derives rates and latencies from successive stats. They are unknown until stats

@@ -90,6 +90,7 @@ type ActionResult struct {
 	EnsureResult broker.EnsureResult
 	// Requeued is the number of requeued dead letters.
 	Requeued int
+	Rescue   broker.RescueResult
 	// MoveProblem is why dead letters could not be moved.
 	MoveProblem *core.Problem
 	// OwnerExists is true if the API server has the owner of the queue.
@@ -102,6 +103,9 @@ type ActionResult struct {
 func (o *Observation) Apply(action Action, result ActionResult) {
 	if result.Err != nil {
 		o.applyError(action, result.Err)
+		if action == ActionRescueMessages {
+			o.History.Comparison = Comparison{} // continue with the next reconciliation, not with the next sweep
+		}
 		return
 	}
 	switch action { //exhaustive:enforce
@@ -114,7 +118,7 @@ func (o *Observation) Apply(action Action, result ActionResult) {
 	case ActionLookUpOwner:
 		o.applyLookUp(result.OwnerExists)
 	case ActionRescueMessages:
-		o.Rescued, o.Stats = true, nil
+		o.applyRescue(&result.Rescue)
 	case ActionRequeueDeadLetters:
 		o.ProcessedDeadLetters, o.Stats = new(int64(result.Requeued)), nil
 	case ActionPurgeDeadLetters:

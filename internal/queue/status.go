@@ -36,7 +36,7 @@ func conclude(o *Observation, blocked *core.Problem) Decision {
 		status.Enforcement = nil
 	}
 	status.Storage = storageStatus(result)
-	setStats(status, history.Stats)
+	setStats(status, history.Stats, history.Stranded.Number)
 	setConditions(status, &conditionInput{Observation: o, result: result, blocked: blocked, history: history.Stats})
 	keepMeasuredTime(before, status)
 	actionEvents := comparisonEvents(result, before, status)
@@ -72,13 +72,16 @@ func latestComparison(o *Observation) *broker.EnsureResult {
 }
 
 // setStats sets the stats that are known and clears the others.
-func setStats(status *v1alpha1.QueueStatus, history StatsHistory) {
+func setStats(status *v1alpha1.QueueStatus, history StatsHistory, stranded *int64) {
 	copyStats(status, &v1alpha1.QueueStatus{})
 	stats := history.Last
 	if stats == nil {
 		return
 	}
 	status.Ready, status.InFlight, status.Delayed, status.Dead = &stats.Ready, &stats.InFlight, &stats.Delayed, &stats.DeadLetters
+	if stranded != nil {
+		status.Stranded, status.Delayed = stranded, new(max(0, stats.Delayed-*stranded))
+	}
 	if !stats.OldestReadyTime.IsZero() {
 		status.OldestTime = new(metav1.NewTime(stats.OldestReadyTime).Rfc3339Copy())
 	}
@@ -92,6 +95,7 @@ func setStats(status *v1alpha1.QueueStatus, history StatsHistory) {
 // copyStats replaces all stats of a status by those of another.
 func copyStats(to, from *v1alpha1.QueueStatus) {
 	to.Ready, to.InFlight, to.Delayed, to.Dead = from.Ready, from.InFlight, from.Delayed, from.Dead
+	to.Stranded = from.Stranded
 	to.OldestTime, to.Wait, to.MeasuredTime = from.OldestTime, from.Wait, from.MeasuredTime
 	to.ArrivalRate, to.ServiceRate = from.ArrivalRate, from.ServiceRate
 }
@@ -124,7 +128,8 @@ func differsInStatsOnly(before, after *v1alpha1.QueueStatus) bool {
 func withoutNumbers(conditions []metav1.Condition) []metav1.Condition {
 	var changed []metav1.Condition
 	for _, c := range conditions {
-		if c.Reason == v1alpha1.ReasonDeadLetters || c.Reason == v1alpha1.ReasonRateBelowArrivals {
+		switch c.Reason {
+		case v1alpha1.ReasonDeadLetters, v1alpha1.ReasonRateBelowArrivals, v1alpha1.ReasonMessagesStranded:
 			c.Message = ""
 		}
 		changed = append(changed, c)

@@ -53,6 +53,10 @@ func withDrift(corrected bool) func(*Observation) {
 	}
 }
 
+func hasStranded(o *Observation) {
+	o.History.Stranded = StrandedMessages{Number: new(int64(1)), Since: o.Now.Add(-time.Hour)}
+}
+
 func isPaused(o *Observation) { o.Queue.Spec.Paused = true }
 
 func findCondition(s *v1alpha1.QueueStatus, kind string) metav1.Condition {
@@ -92,6 +96,7 @@ func TestConditionsAsKstatusReadsThem(t *testing.T) {
 		"fewer replicas than by default": {storedAs(broker.StorageState{Replicas: 1, CurrentReplicas: 1, Refusal: "no"}), "True", "False", "False", "Ready", status.CurrentStatus},
 		"another Queue owns the queue":   {failedWith(conflict), "False", "False", "True", "OwnedByOtherQueue", status.FailedStatus},
 		"drift that is not corrected":    {withDrift(false), "False", "False", "True", "Drifted", status.FailedStatus},
+		"stranded messages":              {hasStranded, "False", "True", "False", "MessagesStranded", status.InProgressStatus},
 		"being deleted": {func(o *Observation) {
 			o.Queue.DeletionTimestamp = new(metav1.NewTime(noon))
 			withUnreachableBroker(o)

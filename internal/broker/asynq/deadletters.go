@@ -231,7 +231,7 @@ func (a *archivedTasks) Purge(ctx context.Context) error {
 	return queueError("purging the dead letters of", a.queue, err)
 }
 
-// Rescue has nothing to do: a task that asynq gives up on, it archives.
-func (e *Engine) Rescue(ctx context.Context, queue string) (int, error) {
-	return 0, queueError("rescuing messages of", queue, e.checkQueueExists(ctx, queue))
+// Rescue has nothing to do: a task that asynq gives up on, it archives. It looks for no stranded tasks.
+func (e *Engine) Rescue(ctx context.Context, queue string) (broker.RescueResult, error) {
+	return broker.RescueResult{}, queueError("rescuing messages of", queue, e.checkQueueExists(ctx, queue))
 }

@@ -24,9 +24,9 @@ const (
 )
 
 const (
-	// extraDeliveries is how often a message may be released before the server stops delivering
-	// it too early.
-	extraDeliveries = 50
+	// unlimitedDeliveries: workers count attempts. A server that counts deliveries would forget a message
+	// that has too many of them, and keep it in the stream without end.
+	unlimitedDeliveries = -1
 	// maxPullRequests is the maximum number of waiting pull requests of a consumer, one per
 	// worker. The server does not allow changes of it.
 	maxPullRequests = 4096
@@ -39,12 +39,16 @@ type desiredQueue struct {
 	allowSchedules bool
 }
 
+// configVersion changes when other settings on the server follow from the same configuration.
+const configVersion = 2
+
 // configHash changes when the configuration changes.
 func (w *desiredQueue) configHash() string {
 	return broker.HashConfig(struct {
 		Queue      broker.QueueConfig
 		Scheduling bool
-	}{w.WithoutOwner(), w.allowSchedules})
+		Version    int
+	}{w.WithoutOwner(), w.allowSchedules, configVersion})
 }
 
 // streamConfig returns the found configuration with the desired settings. Other settings stay as
@@ -92,7 +96,7 @@ func (w *desiredQueue) newStreamConfig() jetstream.StreamConfig {
 
 func (w *desiredQueue) deadStreamConfig(found jetstream.StreamConfig) jetstream.StreamConfig {
 	c := found
-	c.Subjects = []string{deadLetterSubject(w.Name, ">"), maxDeliveriesSubject(w.Name)}
+	c.Subjects = []string{deadLetterSubject(w.Name, ">")}
 	c.Discard, c.MaxMsgs = jetstream.DiscardOld, -1
 	if w.DeadLetter.MaxEntries > 0 {
 		c.MaxMsgs = w.DeadLetter.MaxEntries
@@ -141,7 +145,7 @@ func (w *desiredQueue) consumerConfigs(found map[string]*jetstream.ConsumerInfo)
 		c.AckPolicy = jetstream.AckExplicitPolicy
 		c.AckWait = w.Lease
 		c.BackOff = nil
-		c.MaxDeliver = w.Retry.MaxAttempts + extraDeliveries
+		c.MaxDeliver = unlimitedDeliveries
 		c.MaxAckPending = parts[i]
 		metadata := map[string]string{}
 		maps.Copy(metadata, c.Metadata)

@@ -86,10 +86,8 @@ func (c *deadLetterStream) resendDeadLetters(
 		if _, err := c.js.PublishMsg(ctx, message, jetstream.WithMsgID(id)); err != nil {
 			return err
 		}
-		if err := stream.DeleteMsg(ctx, letter.Sequence); err != nil && !isNotFound(err) {
-			return err
-		}
-		return nil
+		_, err := deleteMessage(ctx, stream, letter.Sequence)
+		return err
 	})
 }
 
@@ -121,7 +119,7 @@ func (c *deadLetterStream) forEachDeadLetter(ctx context.Context, after uint64, 
 // Purge implements broker.DeadLetterQueue.
 func (c *deadLetterStream) Purge(ctx context.Context) error {
 	doing := "purging the dead letters of the queue " + c.queue
-	// Rescue first, or abandoned messages would become dead letters later.
+	// Rescue first, or stranded messages would become dead letters later.
 	if _, err := c.Rescue(ctx, c.queue); err != nil {
 		return err
 	}

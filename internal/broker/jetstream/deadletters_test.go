@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
@@ -180,52 +179,6 @@ func TestDeadLetterOfRemovedPriorityIsRequeuedToAnother(t *testing.T) {
 	}
 	if got := fetchOne(t, e, "orders", "high").Message().Payload; string(got) != "a" {
 		t.Errorf("requeued %s, want a", got)
-	}
-}
-
-func TestMessageOverMaxDeliveriesIsRescued(t *testing.T) {
-	e := startEngine(t)
-	q := ordersQueue(func(q *broker.QueueConfig) { q.Retry.MaxAttempts = 1 })
-	ensureQueue(t, e, q)
-	publishWithHeaders(t, e, "yardmaster.orders.ready.default", "x", nats.Header{"Tenant": {"a"}})
-	// This consumer always fails and, unlike our worker, never dead-letters a message.
-	consumer, err := e.js.Consumer(t.Context(), "yardmaster_orders", "default")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 1 + extraDeliveries {
-		message, err := consumer.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := message.Nak(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// The server detects the exceeded limit at the next delivery. The last Nak may not have arrived
-	// yet, so the fetch waits.
-	if _, err := consumer.Fetch(1, jetstream.FetchMaxWait(30*time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	rescued := 0
-	eventually(t, "the message is rescued", func() bool {
-		n, err := e.Rescue(t.Context(), "orders")
-		if err != nil {
-			t.Fatal(err)
-		}
-		rescued += n
-		return rescued > 0
-	})
-	got := listDeadLetters(t, e, "orders")
-	if len(got) != 1 || string(got[0].Payload) != "x" || got[0].Headers["Tenant"][0] != "a" || got[0].Attempts != 51 ||
-		got[0].Error != "delivered 51 times without a result" {
-		t.Errorf("dead letters %+v", got)
-	}
-	if f := readStats(t, e, "orders"); f.DeadLetters != 1 || f.Ready+f.InFlight+f.Delayed != 0 {
-		t.Errorf("stats %+v", f)
-	}
-	if n, err := e.Rescue(t.Context(), "orders"); n != 0 || err != nil {
-		t.Errorf("again: %d, %v", n, err)
 	}
 }
 

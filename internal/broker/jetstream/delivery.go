@@ -107,7 +107,7 @@ func (d *leasedMessage) AttemptNumber(ctx context.Context) (int, error) {
 // Bury implements broker.Delivery. It stores the dead letter before it acknowledges the
 // message.
 func (d *leasedMessage) Bury(ctx context.Context, reason string, attempts int) error {
-	err := d.storeDeadLetter(ctx, &buriedMessage{
+	_, err := d.storeDeadLetter(ctx, &buriedMessage{
 		queue: d.queue, priority: d.priority, sequence: d.metadata.Sequence.Stream,
 		payload: d.message.Data, headers: d.message.Header, sent: d.metadata.Timestamp,
 		reason: reason, attempts: attempts,

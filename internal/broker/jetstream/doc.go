@@ -7,7 +7,7 @@
 //	           yardmaster.orders.delayed.>                   messages that are not due yet
 //	  consumers high, low             each with the lease, and its share of maxInFlight
 //	stream   yardmaster_orders_dead   the dead letters
-//	  subjects yardmaster.orders.dead.>, and the server's MAX_DELIVERIES advisories
+//	  subjects yardmaster.orders.dead.>
 //	bucket   yardmaster_orders        the rate limit and its state; releases of messages
 //
 // The server republishes each stored message without its payload on
@@ -15,6 +15,7 @@
 //
 // The server enforces the lease, the pause, maxInFlight and maxBacklog. Workers enforce the
 // delay between attempts, and write dead letters: the backoff of a JetStream consumer
-// replaces its lease, and MaxDeliver counts released messages too. MaxDeliver is well above
-// the attempts, and messages that reach it are rescued.
+// replaces its lease, and MaxDeliver counts released messages too. So the server delivers a
+// message without a limit, until a worker acknowledges or buries it. Messages that a server
+// stopped delivering all the same, because someone set a limit, are rescued.
 package jetstream

@@ -141,12 +141,6 @@ func TestEnsureQueueAppliesEachChange(t *testing.T) {
 			func(q *broker.QueueConfig) { q.Lease = time.Minute },
 			func(t *testing.T, e *Engine) bool { return consumerInfo(t, e, "default").Config.AckWait == time.Minute },
 		},
-		"attempts": {
-			func(q *broker.QueueConfig) { q.Retry.MaxAttempts = 9 },
-			func(t *testing.T, e *Engine) bool {
-				return consumerInfo(t, e, "default").Config.MaxDeliver == 9+extraDeliveries
-			},
-		},
 		"maxInFlight": {
 			func(q *broker.QueueConfig) { q.MaxInFlight = 3 },
 			func(t *testing.T, e *Engine) bool { return consumerInfo(t, e, "default").Config.MaxAckPending == 3 },

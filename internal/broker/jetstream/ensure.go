@@ -136,10 +136,16 @@ func (n *ensureOperation) ensureDeadStream(ctx context.Context) error {
 		return immutableSettingError("the stream "+found.Name, "retention", jetstream.LimitsPolicy, found.Retention)
 	}
 	want := n.deadStreamConfig(found)
-	if !n.reportDrift(streamDrift(&want, &found)) {
+	if n.reportDrift(streamDrift(&want, &found)) {
+		if err := n.updateStream(ctx, len(n.streams)-1, want); err != nil {
+			return err
+		}
+	}
+	if !n.result.Updated {
 		return nil
 	}
-	return n.updateStream(ctx, len(n.streams)-1, want)
+	// Versions before v0.2 stored advisories here, which would count as dead letters.
+	return stream.Purge(ctx, jetstream.WithPurgeSubject(maxDeliveriesSubject(n.Name)))
 }
 
 // reportMissingObject reports an object that someone deleted. It is created again even with

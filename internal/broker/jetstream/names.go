@@ -35,7 +35,8 @@ func deadLetterSubject(queue, priority string) string {
 	return subjectPrefix + queue + ".dead." + priority
 }
 
-// maxDeliveriesSubject receives an advisory when the server stops delivering a message.
+// maxDeliveriesSubject receives an advisory when the server stops delivering a message. Versions before
+// v0.2 stored them with the dead letters.
 func maxDeliveriesSubject(queue string) string {
 	return "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES." + streamName(queue) + ".*"
 }

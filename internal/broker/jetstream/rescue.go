@@ -2,183 +2,217 @@ package jetstream
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"maps"
-	"strconv"
-	"strings"
+	"math"
+	"slices"
 	"time"
-	"unicode"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// Headers of a dead letter, in addition to those of its producer.
+// confirmDelay is the time between two reads that both have to find a message stranded. A server removes an
+// acknowledged message from its stream shortly after the consumer no longer counts it.
+const confirmDelay = 2 * time.Second
+
+// The errors in dead letters of stranded messages.
 const (
-	headerError    = broker.HeaderPrefix + "Error"
-	headerAttempts = broker.HeaderPrefix + "Attempts"
-	headerOrigin   = broker.HeaderPrefix + "Origin"
-	headerSent     = broker.HeaderPrefix + "Sent"
+	reasonGivenUp = "the broker stopped delivering the message before a worker reported a result"
+	reasonRetired = "the priority of the message was removed before the message was due"
 )
 
-// serverHeaderPrefix is the prefix of headers with instructions for the server. On a copy,
-// they could make the server drop it as a duplicate, or delete other messages.
-const serverHeaderPrefix = "Nats-"
-
-// maxErrorLength bounds the error in a header.
-const maxErrorLength = 1024
-
-// producerHeaders returns the headers set by the producer.
-func producerHeaders(headers nats.Header) nats.Header {
-	if len(headers) == 0 {
-		return nil
-	}
-	own := nats.Header{}
-	for name, values := range headers {
-		if !broker.HasPrefixFold(name, serverHeaderPrefix) && broker.IsProducerHeader(name) {
-			own[name] = values
-		}
-	}
-	return own
+// Rescue implements broker.Engine. It depends on no advisory of the server, which could be lost: it
+// compares the stream with the positions of its consumers.
+func (e *Engine) Rescue(ctx context.Context, queue string) (broker.RescueResult, error) {
+	result, err := e.rescueMessages(ctx, queue)
+	return result, e.classifyError("rescuing messages of the queue "+queue, err)
 }
 
-// headerText makes text safe for a header: a line break would start another header.
-func headerText(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, "\uFFFD"))
-	if len(text) > maxErrorLength {
-		text = strings.ToValidUTF8(text[:maxErrorLength-len("…")], "") + "…"
-	}
-	return strings.TrimSpace(text)
-}
-
-// buriedMessage is the content of a dead letter.
-type buriedMessage struct {
-	queue, priority string
-	sequence        uint64
-	payload         []byte
-	headers         nats.Header
-	sent            time.Time
-	reason          string
-	attempts        int
-}
-
-// deadLetterMessage returns the message to store, and a message ID that makes burying
-// idempotent.
-func (g *buriedMessage) deadLetterMessage() (*nats.Msg, string) {
-	origin := streamName(g.queue) + "/" + strconv.FormatUint(g.sequence, 10)
-	message := nats.NewMsg(deadLetterSubject(g.queue, g.priority))
-	message.Data = g.payload
-	maps.Copy(message.Header, producerHeaders(g.headers))
-	message.Header.Set(headerError, headerText(g.reason))
-	message.Header.Set(headerAttempts, strconv.Itoa(g.attempts))
-	message.Header.Set(headerOrigin, origin)
-	message.Header.Set(headerSent, g.sent.UTC().Format(time.RFC3339Nano))
-	return message, origin + "@" + strconv.FormatInt(g.sent.UnixNano(), 10)
-}
-
-// deadLetterFromMessage decodes a dead letter. Anyone may have written it: values that
-// cannot be decoded stay empty.
-func deadLetterFromMessage(message *jetstream.RawStreamMsg) broker.DeadLetter {
-	sent, _ := time.Parse(time.RFC3339Nano, message.Header.Get(headerSent))
-	attempts, _ := strconv.Atoi(message.Header.Get(headerAttempts))
-	return broker.DeadLetter{
-		ID:               message.Sequence,
-		Payload:          message.Data,
-		Headers:          producerHeaders(message.Header),
-		Priority:         priorityFromSubject(message.Subject),
-		Error:            message.Header.Get(headerError),
-		Attempts:         attempts,
-		MessageID:        message.Header.Get(headerOrigin),
-		SentTime:         sent,
-		DeadLetteredTime: message.Time,
-	}
-}
-
-// maxDeliveriesAdvisory is published by the server when it stops delivering a message.
-type maxDeliveriesAdvisory struct {
-	Stream     string `json:"stream"`
-	Consumer   string `json:"consumer"`
-	Sequence   uint64 `json:"stream_seq"`
-	Deliveries int    `json:"deliveries"`
-}
-
-// Rescue implements broker.Engine. The dead letter stream stores the advisories of the
-// server until they are handled, so none is lost.
-func (e *Engine) Rescue(ctx context.Context, queue string) (int, error) {
-	n, err := e.rescueMessages(ctx, queue)
-	return n, e.classifyError("rescuing messages of the queue "+queue, err)
-}
-
-func (e *Engine) rescueMessages(ctx context.Context, queue string) (int, error) {
+func (e *Engine) rescueMessages(ctx context.Context, queue string) (result broker.RescueResult, err error) {
 	stream, err := e.js.Stream(ctx, streamName(queue))
 	if err != nil {
-		return 0, err
+		return result, err
 	}
-	dead, err := e.js.Stream(ctx, deadStreamName(queue))
+	if stream.CachedInfo().State.Msgs == 0 {
+		result.Stranded = new(int64(0))
+		return result, nil
+	}
+	stranded, err := confirmStranded(ctx, stream, queue)
 	if err != nil {
-		return 0, err
+		return result, err
 	}
-	rescued := 0
-	for {
-		advisory, err := dead.GetMsg(ctx, 1, jetstream.WithGetMsgSubject(maxDeliveriesSubject(queue)))
-		if isNotFound(err) {
-			return rescued, nil
-		}
+	for _, sequence := range slices.Sorted(maps.Keys(stranded)) {
+		moved, err := e.buryStranded(ctx, stream, queue, sequence, stranded[sequence])
 		if err != nil {
-			return rescued, err
+			return result, err
 		}
-		moved, err := e.buryAbandoned(ctx, stream, queue, advisory.Data)
-		if err != nil {
-			return rescued, err
-		}
-		rescued += moved
-		if err := dead.DeleteMsg(ctx, advisory.Sequence); err != nil && !isNotFound(err) {
-			return rescued, err
-		}
+		result.Rescued += moved
 	}
+	result.Stranded, err = countStranded(ctx, stream, queue)
+	return result, err
 }
 
-// buryAbandoned makes a dead letter of the message in an advisory, if it still exists.
-func (e *Engine) buryAbandoned(ctx context.Context, stream jetstream.Stream, queue string, advisory []byte) (int, error) {
-	var w maxDeliveriesAdvisory
-	if err := json.Unmarshal(advisory, &w); err != nil || w.Stream != streamName(queue) {
-		return 0, nil //nolint:nilerr // not an advisory of this queue
+// confirmStranded returns what findStranded finds twice.
+func confirmStranded(ctx context.Context, stream jetstream.Stream, queue string) (map[uint64]string, error) {
+	seen, err := findStranded(ctx, stream, queue)
+	if err != nil || len(seen) == 0 {
+		return nil, err
 	}
-	message, err := stream.GetMsg(ctx, w.Sequence)
+	select {
+	case <-time.After(confirmDelay):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	again, err := findStranded(ctx, stream, queue)
+	maps.DeleteFunc(again, func(sequence uint64, reason string) bool { return seen[sequence] != reason })
+	return again, err
+}
+
+// countAttempts is how often the messages are counted before their number is unknown.
+const countAttempts = 10
+
+// countStranded returns how many messages the stream has for its consumers beyond those that they count. The
+// answers of the server are comparable only if no message arrives or leaves in between.
+func countStranded(ctx context.Context, stream jetstream.Stream, queue string) (*int64, error) {
+	before, err := stream.Info(ctx, jetstream.WithSubjectFilter(readySubject(queue, "*")))
+	if err != nil {
+		return nil, err
+	}
+	for range countAttempts {
+		consumers, err := listConsumers(ctx, stream)
+		if err != nil {
+			return nil, err
+		}
+		after, err := stream.Info(ctx, jetstream.WithSubjectFilter(readySubject(queue, "*")))
+		if err != nil {
+			return nil, err
+		}
+		if before.State.LastSeq == after.State.LastSeq && before.State.Msgs == after.State.Msgs {
+			return surplus(ctx, stream, after.State.Subjects, consumers), nil
+		}
+		before = after
+	}
+	return nil, nil
+}
+
+// surplus compares the number of messages on each subject with that of its consumer. Nil: a consumer is
+// missing.
+func surplus(
+	ctx context.Context, stream jetstream.Stream, subjects map[string]uint64, consumers map[string]*jetstream.ConsumerInfo,
+) *int64 {
+	all := int64(0)
+	for subject, stored := range subjects {
+		counted := uint64(0)
+		if consumer := consumers[priorityFromSubject(subject)]; consumer != nil {
+			counted = consumer.NumPending + uint64(max(consumer.NumAckPending, 0))
+		} else if !isRetired(ctx, stream, subject) {
+			return nil
+		}
+		all += max(0, int64(stored)-int64(counted)) //nolint:gosec // counts of messages
+	}
+	return &all
+}
+
+// findStranded returns the sequence numbers of at most broker.MaxRescued messages that no worker can
+// receive, with the reason.
+func findStranded(ctx context.Context, stream jetstream.Stream, queue string) (map[uint64]string, error) {
+	// Read the consumers before the messages: a message that is in the stream afterwards was in it then.
+	consumers, err := listConsumers(ctx, stream)
+	if err != nil {
+		return nil, err
+	}
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(readySubject(queue, "*")))
+	if err != nil {
+		return nil, err
+	}
+	stranded := map[uint64]string{}
+	for _, subject := range slices.Sorted(maps.Keys(info.State.Subjects)) {
+		last, reason := uint64(0), reasonGivenUp
+		if consumer := consumers[priorityFromSubject(subject)]; consumer != nil {
+			last = lastGivenUp(consumer, subject)
+		} else if isRetired(ctx, stream, subject) {
+			last, reason = math.MaxUint64, reasonRetired
+		}
+		for next := uint64(1); next <= last && len(stranded) < broker.MaxRescued; {
+			message, err := stream.GetMsg(ctx, next, jetstream.WithGetMsgSubject(subject))
+			if isNotFound(err) || err == nil && (message.Sequence > last || message.Sequence < next) {
+				break
+			}
+			if err != nil {
+				return nil, err
+			}
+			stranded[message.Sequence], next = reason, message.Sequence+1
+		}
+	}
+	return stranded, nil
+}
+
+// lastGivenUp returns a sequence number: the consumer neither holds the messages of the subject up to it
+// for a worker, nor delivers them later. The server does not say which of the later messages it holds. After
+// a restart, its floor can be lower than before.
+func lastGivenUp(consumer *jetstream.ConsumerInfo, subject string) uint64 {
+	switch {
+	case consumer.Config.FilterSubject != subject:
+		return 0 // someone changed it, and its position is one among other messages
+	case consumer.NumAckPending == 0:
+		return consumer.Delivered.Stream
+	}
+	return consumer.AckFloor.Stream
+}
+
+// isRetired reports whether a subject is that of a removed priority, without a consumer. A delayed message
+// can become ready in it. A consumer that is not listed is no proof: a server with it may be offline.
+func isRetired(ctx context.Context, stream jetstream.Stream, subject string) bool {
+	if slices.Contains(stream.CachedInfo().Config.Subjects, subject) {
+		return false
+	}
+	_, err := stream.Consumer(ctx, priorityFromSubject(subject))
+	return isNotFound(err)
+}
+
+// buryStranded makes a dead letter of a message, and returns 0 if the message no longer exists.
+func (e *Engine) buryStranded(ctx context.Context, stream jetstream.Stream, queue string, sequence uint64, reason string) (int, error) {
+	message, err := stream.GetMsg(ctx, sequence)
 	if isNotFound(err) {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, err
 	}
-	g := buriedMessage{
+	stored, err := e.storeDeadLetter(ctx, &buriedMessage{
 		queue: queue, priority: priorityFromSubject(message.Subject), sequence: message.Sequence,
-		payload: message.Data, headers: message.Header, sent: message.Time,
-		reason:   fmt.Sprintf("delivered %d times without a result", w.Deliveries),
-		attempts: w.Deliveries,
-	}
-	if err := e.storeDeadLetter(ctx, &g); err != nil {
+		payload: message.Data, headers: message.Header, sent: message.Time, reason: reason,
+	})
+	if err != nil {
 		return 0, err
 	}
-	if err := stream.DeleteMsg(ctx, w.Sequence); err != nil && !isNotFound(err) {
+	existed, err := deleteMessage(ctx, stream, sequence)
+	switch {
+	case err != nil:
 		return 0, err
+	case existed:
+		return 1, nil
+	case stored.Duplicate:
+		return 0, nil // an earlier call deleted the message, and its answer was lost
 	}
-	return 1, nil
+	// The message was acknowledged after all: a replica of the stream was late.
+	dead, err := e.js.Stream(ctx, deadStreamName(queue))
+	if err == nil {
+		_, err = deleteMessage(ctx, dead, stored.Sequence)
+	}
+	return 0, err
 }
 
-// storeDeadLetter publishes a dead letter.
-func (e *Engine) storeDeadLetter(ctx context.Context, g *buriedMessage) error {
-	letter, id := g.deadLetterMessage()
-	if _, err := e.js.PublishMsg(ctx, letter, jetstream.WithMsgID(id)); err != nil {
-		return e.classifyError("storing a dead letter of the queue "+g.queue, err)
+// deleteMessage reports whether the message existed. The server has no error code of its own for one that
+// does not.
+func deleteMessage(ctx context.Context, stream jetstream.Stream, sequence uint64) (bool, error) {
+	err := stream.DeleteMsg(ctx, sequence)
+	if err == nil {
+		return true, nil
 	}
-	return nil
+	if _, lookUp := stream.GetMsg(ctx, sequence); isNotFound(lookUp) {
+		return false, nil
+	}
+	return false, err
 }

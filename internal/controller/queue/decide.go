@@ -136,9 +136,8 @@ func executeOnBroker(ctx context.Context, engine broker.Engine, o *queue.Observa
 			driftCorrections.Of(o.Queue).Inc()
 		}
 	case queue.ActionRescueMessages:
-		var rescued int
-		rescued, result.Err = engine.Rescue(ctx, name)
-		rescuedMessages.Of(o.Queue).Add(float64(rescued))
+		result.Rescue, result.Err = engine.Rescue(ctx, name)
+		rescuedMessages.Of(o.Queue).Add(float64(result.Rescue.Rescued))
 	case queue.ActionRequeueDeadLetters:
 		result.Requeued, result.Err = engine.DeadLetters(name).Requeue(ctx, 0)
 	case queue.ActionPurgeDeadLetters:

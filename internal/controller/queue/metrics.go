@@ -29,6 +29,7 @@ func sumStatuses(sums metric.Sums, list *v1alpha1.QueueList) {
 		name := metric.ObjectName(q)
 		for state, number := range map[string]*int64{
 			"ready": q.Status.Ready, "in_flight": q.Status.InFlight, "delayed": q.Status.Delayed, "dead": q.Status.Dead,
+			"stranded": q.Status.Stranded,
 		} {
 			if number != nil {
 				sums.Add(messagesGauge, *number, q.Namespace, name, state)

@@ -1,0 +1,532 @@
+package jetstream
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+)
+
+// limitDeliveries sets max_deliver of a consumer, as versions before v0.2 did, or someone by hand.
+func limitDeliveries(t *testing.T, e *Engine, priority string, limit int, changes ...func(*jetstream.ConsumerConfig)) {
+	t.Helper()
+	config := consumerInfo(t, e, priority).Config
+	config.MaxDeliver = limit
+	for _, change := range changes {
+		change(&config)
+	}
+	if _, err := e.js.UpdateConsumer(t.Context(), "yardmaster_orders", config); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// failDeliveries receives the next message that often with a client that is no worker of ours, and never
+// acknowledges it.
+func failDeliveries(t *testing.T, e *Engine, priority string, times int) {
+	t.Helper()
+	for range times {
+		if err := fetchOne(t, e, "orders", priority).Retry(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// strandOne publishes a message that the server stops delivering, and deletes its advisory.
+func strandOne(t *testing.T, e *Engine, payload string) {
+	t.Helper()
+	limitDeliveries(t, e, "default", 2)
+	before := strandedCount(t, e)
+	publishWithHeaders(t, e, "yardmaster.orders.ready.default", payload, nats.Header{"Tenant": {"a"}})
+	failDeliveries(t, e, "default", 2)
+	consumer, err := e.js.Consumer(t.Context(), "yardmaster_orders", "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the server stops delivering the message", func() bool {
+		// The server detects the limit at the next delivery.
+		if _, err := consumer.FetchNoWait(1); err != nil {
+			t.Fatal(err)
+		}
+		return strandedCount(t, e) == before+1
+	})
+	deleteAdvisories(t, e)
+}
+
+func deleteAdvisories(t *testing.T, e *Engine) {
+	t.Helper()
+	dead, err := e.js.Stream(t.Context(), "yardmaster_orders_dead")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dead.Purge(t.Context(), jetstream.WithPurgeSubject(maxDeliveriesSubject("orders"))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// storeAdvisories makes the dead letter stream store advisories, as versions before v0.2 did.
+func storeAdvisories(t *testing.T, e *Engine) {
+	t.Helper()
+	config := streamConfigOf(t, e, "yardmaster_orders_dead")
+	config.Subjects = append(config.Subjects, maxDeliveriesSubject("orders"))
+	if _, err := e.js.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func assertRescued(t *testing.T, e *Engine, want int, left int64) {
+	t.Helper()
+	got, err := e.Rescue(t.Context(), "orders")
+	if err != nil || got.Rescued != want || got.Stranded == nil || *got.Stranded != left {
+		t.Errorf("%+v, want %d rescued, %d left: %v", got, want, left, err)
+	}
+}
+
+// strandedCount returns -1 if the number is unknown.
+func strandedCount(t *testing.T, e *Engine) int64 {
+	t.Helper()
+	stream, err := e.js.Stream(t.Context(), "yardmaster_orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := countStranded(t.Context(), stream, "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n == nil {
+		return -1
+	}
+	return *n
+}
+
+func assertStranded(t *testing.T, e *Engine, want int64) {
+	t.Helper()
+	if got := strandedCount(t, e); got != want {
+		t.Errorf("%d messages are stranded, want %d", got, want)
+	}
+}
+
+// With a limit, releases by draining workers used it up too, and the server forgot the message.
+func TestTheServerNeverStopsDeliveringAMessage(t *testing.T) {
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue(func(q *broker.QueueConfig) {
+		q.Retry.MaxAttempts, q.DeadLetter.Retention = 1, 30*time.Second
+	}))
+	publish(t, e, "yardmaster.orders.ready.default", "x")
+	const deliveries = 120
+	for number := range deliveries {
+		d := fetchOne(t, e, "orders", "default")
+		if attempt := attemptNumber(t, d); attempt != 1 {
+			t.Fatalf("delivery %d is attempt %d", number+1, attempt)
+		}
+		if err := d.Release(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := string(fetchOne(t, e, "orders", "default").Message().Payload); got != "x" {
+		t.Errorf("received %q", got)
+	}
+	assertStranded(t, e, 0)
+}
+
+func TestAStrandedMessageIsRescuedWithoutAnAdvisory(t *testing.T) {
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue(withDrift(broker.DriftWarn), func(q *broker.QueueConfig) {
+		q.Retry.MaxAttempts, q.DeadLetter.Retention = 1, 30*time.Second
+	}))
+	storeAdvisories(t, e)
+	strandOne(t, e, "x\x00\xff")
+	if f := readStats(t, e, "orders"); f.Ready+f.InFlight+f.DeadLetters != 0 || f.Delayed != 1 {
+		t.Errorf("stats %+v", f)
+	}
+	assertRescued(t, e, 1, 0)
+	got := listDeadLetters(t, e, "orders")
+	if len(got) != 1 || string(got[0].Payload) != "x\x00\xff" || got[0].Headers["Tenant"][0] != "a" ||
+		got[0].Priority != "default" || got[0].MessageID != "yardmaster_orders/1" || got[0].Error != reasonGivenUp {
+		t.Errorf("dead letters %+v", got)
+	}
+	if f := readStats(t, e, "orders"); f.DeadLetters != 1 || f.Ready+f.InFlight+f.Delayed != 0 {
+		t.Errorf("stats %+v", f)
+	}
+	assertRescued(t, e, 0, 0)
+}
+
+func TestAnUpgradeRescuesStrandedMessagesAndDeletesAdvisories(t *testing.T) {
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue())
+	storeAdvisories(t, e)
+	strandOne(t, e, "without an advisory")
+	strandOneWithAdvisory(t, e)
+	old := streamConfigOf(t, e, "yardmaster_orders")
+	old.Metadata[metaApplied] = "the hash of another version"
+	if _, err := e.js.UpdateStream(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	result := ensureQueue(t, e, ordersQueue(withDrift(broker.DriftWarn)))
+	if !result.Updated || len(result.Drift) > 0 {
+		t.Errorf("the upgrade is reported as drift: %+v", result)
+	}
+	if f := readStats(t, e, "orders"); f.DeadLetters != 0 {
+		t.Errorf("stats before the first sweep: %+v", f)
+	}
+	assertRescued(t, e, 2, 0)
+	if got := payloadsOf(listDeadLetters(t, e, "orders")); got != "without an advisory with an advisory" {
+		t.Errorf("dead letters %s", got)
+	}
+	if got := consumerInfo(t, e, "default").Config.MaxDeliver; got != unlimitedDeliveries {
+		t.Errorf("max_deliver is %d", got)
+	}
+}
+
+func strandOneWithAdvisory(t *testing.T, e *Engine) {
+	t.Helper()
+	publish(t, e, "yardmaster.orders.ready.default", "with an advisory")
+	failDeliveries(t, e, "default", 2)
+	consumer, err := e.js.Consumer(t.Context(), "yardmaster_orders", "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the server stores an advisory", func() bool {
+		if _, err := consumer.FetchNoWait(1); err != nil {
+			t.Fatal(err)
+		}
+		return readStats(t, e, "orders").DeadLetters > 0
+	})
+}
+
+// The server does not say which messages a consumer holds, so the sweep takes only those that it cannot hold.
+func TestMessagesThatWorkersHoldAreNeverRescued(t *testing.T) {
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue())
+	publish(t, e, "yardmaster.orders.ready.default", "held")
+	held := fetchOne(t, e, "orders", "default")
+	strandOne(t, e, "stranded")
+	publish(t, e, "yardmaster.orders.ready.default", "retried")
+	if err := fetchOne(t, e, "orders", "default").Retry(t.Context(), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, e, "yardmaster.orders.ready.default", "waiting")
+
+	assertRescued(t, e, 0, 1)
+	if err := held.Ack(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	assertRescued(t, e, 1, 0)
+	if got := payloadsOf(listDeadLetters(t, e, "orders")); got != "stranded" {
+		t.Errorf("dead letters %s", got)
+	}
+	if f := readStats(t, e, "orders"); f.InFlight != 1 || f.Ready != 1 || f.Delayed != 0 {
+		t.Errorf("stats %+v", f)
+	}
+}
+
+// lateStream acknowledges the message that it returns, as if a replica were late.
+type lateStream struct {
+	jetstream.Stream
+	held broker.Delivery
+}
+
+func (s *lateStream) GetMsg(ctx context.Context, sequence uint64, options ...jetstream.GetMsgOpt) (*jetstream.RawStreamMsg, error) {
+	message, err := s.Stream.GetMsg(ctx, sequence, options...)
+	if err == nil {
+		err = s.held.Ack(ctx, true)
+	}
+	return message, err
+}
+
+func TestAMessageThatIsAcknowledgedDuringItsRescueIsNotDead(t *testing.T) {
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue())
+	publish(t, e, "yardmaster.orders.ready.default", "x")
+	stream, err := e.js.Stream(t.Context(), "yardmaster_orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := &lateStream{stream, fetchOne(t, e, "orders", "default")}
+	if n, err := e.buryStranded(t.Context(), late, "orders", 1, reasonGivenUp); n != 0 || err != nil {
+		t.Errorf("rescued %d: %v", n, err)
+	}
+	if f := readStats(t, e, "orders"); f.DeadLetters+f.InFlight != 0 {
+		t.Errorf("stats %+v", f)
+	}
+}
+
+func TestADelayedMessageOfARemovedPriorityIsRescuedWhenItIsDue(t *testing.T) {
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue(withPriorities("high", "low")))
+	publish(t, e, "yardmaster.orders.delayed.one", "later", jetstream.WithScheduleAt(time.Now().Add(time.Second)),
+		jetstream.WithScheduleTarget("yardmaster.orders.ready.low"))
+	ensureQueue(t, e, ordersQueue(withPriorities("high")))
+	assertStranded(t, e, 0)
+	eventually(t, "the message is due", func() bool {
+		return strandedCount(t, e) == 1
+	})
+	assertRescued(t, e, 1, 0)
+	if got := listDeadLetters(t, e, "orders"); len(got) != 1 || string(got[0].Payload) != "later" || got[0].Error != reasonRetired {
+		t.Errorf("dead letters %+v", got)
+	}
+}
+
+// A new consumer of a work queue begins with its first message.
+func TestMessagesOfADeletedConsumerAreDeliveredAgain(t *testing.T) {
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue())
+	strandOne(t, e, "stranded")
+	publish(t, e, "yardmaster.orders.ready.default", "ready")
+	if err := e.js.DeleteConsumer(t.Context(), "yardmaster_orders", "default"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := e.Rescue(t.Context(), "orders"); err != nil || got.Rescued != 0 || got.Stranded != nil {
+		t.Errorf("without a consumer: %+v, %v", got, err)
+	}
+	ensureQueue(t, e, ordersQueue())
+	assertRescued(t, e, 0, 0)
+	if f := readStats(t, e, "orders"); f.Ready != 2 {
+		t.Errorf("stats %+v", f)
+	}
+}
+
+func TestARescueIsBoundedAndContinues(t *testing.T) {
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue())
+	limitDeliveries(t, e, "default", 1)
+	const stranded = broker.MaxRescued + 20
+	want := make([]string, stranded)
+	for i := range stranded {
+		want[i] = fmt.Sprint(i)
+		publish(t, e, "yardmaster.orders.ready.default", want[i])
+		failDeliveries(t, e, "default", 1)
+	}
+	consumer, err := e.js.Consumer(t.Context(), "yardmaster_orders", "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the server gives up on all messages", func() bool {
+		if _, err := consumer.FetchNoWait(stranded); err != nil {
+			t.Fatal(err)
+		}
+		return strandedCount(t, e) == stranded
+	})
+	assertRescued(t, e, broker.MaxRescued, 20)
+	assertRescued(t, e, 20, 0)
+	letters, err := e.DeadLetters("orders").List(t.Context(), 0, 0)
+	if got := payloadsOf(letters); err != nil || got != strings.Join(want, " ") {
+		t.Errorf("dead letters %s: %v", got, err)
+	}
+}
+
+// scenario applies random operations to a queue whose server limits deliveries, and knows the fate of each
+// message that a worker settled for good.
+type scenario struct {
+	t         *testing.T
+	server    *natstest.Server
+	engine    *Engine
+	random    *rand.Rand
+	published int
+	delayed   int64
+	held      []broker.Delivery
+	// settled are the payloads of acknowledged and terminated messages.
+	settled map[string]bool
+	log     []string
+}
+
+func newScenario(t *testing.T, seed uint64) *scenario {
+	t.Helper()
+	s := &scenario{t: t, server: natstest.Start(t), random: rand.New(rand.NewPCG(seed, 0)), settled: map[string]bool{}}
+	s.engine = connectTo(t, s.server)
+	ensureQueue(t, s.engine, ordersQueue())
+	storeAdvisories(t, s.engine)
+	limitDeliveries(t, s.engine, "default", 2, func(c *jetstream.ConsumerConfig) { c.AckWait = 500 * time.Millisecond })
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("seed %d: %s", seed, strings.Join(s.log, ", "))
+		}
+	})
+	return s
+}
+
+// receive returns the next message; nil if none is due.
+func (s *scenario) receive() (received broker.Delivery) {
+	s.t.Helper()
+	subscription, err := s.engine.Subscribe(s.t.Context(), "orders")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	consumer, err := subscription.Consumer(s.t.Context(), "default")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer consumer.Stop()
+	if _, err := consumer.Fetch(s.t.Context(), 1, func(d broker.Delivery) { received = d }); err != nil {
+		s.t.Fatal(err)
+	}
+	return received
+}
+
+// settle ends a delivery in a random way. Its lease may be over, so another delivery may have ended it before.
+func (s *scenario) settle(d broker.Delivery) {
+	s.t.Helper()
+	ctx, payload, err := s.t.Context(), string(d.Message().Payload), error(nil)
+	switch what := s.random.IntN(6); what {
+	case 0:
+		err, s.settled[payload] = d.Ack(ctx, true), true
+	case 1:
+		err, s.settled[payload] = d.(*leasedMessage).message.Term(), true
+	case 2:
+		err = d.Bury(ctx, "bad", 1)
+	case 3:
+		err = d.Release(ctx, 0)
+	default:
+		err = d.Retry(ctx, time.Duration(s.random.IntN(300))*time.Millisecond)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *scenario) step() {
+	s.t.Helper()
+	operations := map[string]func(){
+		"publish": func() {
+			publish(s.t, s.engine, "yardmaster.orders.ready.default", fmt.Sprint(s.published))
+			s.published++
+		},
+		"delay": func() {
+			s.delayed++
+			publish(s.t, s.engine, fmt.Sprint("yardmaster.orders.delayed.", s.delayed), "later",
+				jetstream.WithScheduleAt(time.Now().Add(time.Hour)), jetstream.WithScheduleTarget("yardmaster.orders.ready.default"))
+		},
+		"receive": func() {
+			if d := s.receive(); d != nil {
+				s.settle(d)
+			}
+		},
+		"hold": func() { // and never settle it, like a worker that was killed, unless there is a settle later
+			if d := s.receive(); d != nil {
+				s.held = append(s.held, d)
+			}
+		},
+		"settle": func() {
+			if len(s.held) > 0 {
+				s.settle(s.held[0])
+				s.held = s.held[1:]
+			}
+		},
+		"trim": func() { deleteAdvisories(s.t, s.engine) },
+		"rescue": func() {
+			if _, err := s.engine.Rescue(s.t.Context(), "orders"); err != nil {
+				s.t.Fatal(err)
+			}
+		},
+		"restart": func() {
+			s.server.Restart()
+			eventually(s.t, "the engine reconnects", func() bool {
+				_, err := s.engine.Stats(s.t.Context(), "orders")
+				return err == nil
+			})
+		},
+	}
+	weighted := slices.Concat(slices.Repeat([]string{"publish", "receive"}, 8), slices.Repeat([]string{"hold", "settle"}, 3),
+		[]string{"delay", "trim", "rescue", "restart"})
+	name := weighted[s.random.IntN(len(weighted))]
+	s.log = append(s.log, name)
+	operations[name]()
+}
+
+// fates returns the payloads of the messages that the broker has, by state.
+func (s *scenario) fates() (delivered, dead map[string]bool) {
+	s.t.Helper()
+	delivered, dead = map[string]bool{}, map[string]bool{}
+	limitDeliveries(s.t, s.engine, "default", unlimitedDeliveries)
+	eventuallyWithin(s.t, time.Minute, "each message is delivered or dead", func() bool {
+		if _, err := s.engine.Rescue(s.t.Context(), "orders"); err != nil {
+			s.t.Fatal(err)
+		}
+		for d := s.receive(); d != nil; d = s.receive() {
+			delivered[string(d.Message().Payload)] = true
+			if err := d.Ack(s.t.Context(), true); err != nil {
+				s.t.Fatal(err)
+			}
+		}
+		f := readStats(s.t, s.engine, "orders")
+		return f.Ready+f.InFlight == 0 && strandedCount(s.t, s.engine) == 0
+	})
+	if f := readStats(s.t, s.engine, "orders"); f.Delayed != s.delayed {
+		s.t.Errorf("%d messages are delayed, want %d", f.Delayed, s.delayed)
+	}
+	for _, letter := range listDeadLetters(s.t, s.engine, "orders") {
+		dead[string(letter.Payload)] = true
+	}
+	return delivered, dead
+}
+
+func TestEachMessageIsSettledDeliverableDelayedOrDead(t *testing.T) {
+	for seed := range uint64(3) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			s := newScenario(t, seed)
+			for range 120 {
+				s.step()
+			}
+			delivered, dead := s.fates()
+			stranded := 0
+			for number := range s.published {
+				payload := fmt.Sprint(number)
+				if !s.settled[payload] && !delivered[payload] && !dead[payload] {
+					t.Errorf("message %s is lost", payload)
+				}
+				if dead[payload] && !s.settled[payload] {
+					stranded++
+				}
+			}
+			t.Logf("of %d messages, %d are settled, %d were deliverable, %d are dead", s.published, len(s.settled), len(delivered), stranded)
+		})
+	}
+}
+
+// After the loss of its leader, a consumer holds its messages, and its floor may be lower than before. So the
+// stranded message waits until the other one is done.
+func TestAnotherServerOfAClusterRescuesTheSameMessages(t *testing.T) {
+	c := natstest.StartCluster(t, 3)
+	e := connectToCluster(t, c)
+	q := ordersQueue()
+	ensureQueue(t, e, q)
+	eventuallyCurrent(t, e, q, 3)
+	strandOne(t, e, "stranded")
+	publish(t, e, "yardmaster.orders.ready.default", "held")
+	held := fetchOne(t, e, "orders", "default")
+	publish(t, e, "yardmaster.orders.ready.default", "waiting")
+
+	c.Named(consumerInfo(t, e, "default").Cluster.Leader).Stop()
+	rescue := func() (result broker.RescueResult) {
+		eventuallyWithin(t, clusterTimeout, "the other servers to answer", func() (answered bool) {
+			var err error
+			result, err = e.Rescue(t.Context(), "orders")
+			return err == nil && result.Stranded != nil
+		})
+		return result
+	}
+	before := rescue()
+	if int64(before.Rescued)+*before.Stranded != 1 {
+		t.Errorf("while a worker holds a message: %d rescued, %d stranded", before.Rescued, *before.Stranded)
+	}
+	if err := held.Ack(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	if after := rescue(); before.Rescued+after.Rescued != 1 || *after.Stranded != 0 {
+		t.Errorf("afterwards: %d rescued, %d stranded", after.Rescued, *after.Stranded)
+	}
+	if got := payloadsOf(listDeadLetters(t, e, "orders")); got != "stranded" {
+		t.Errorf("dead letters %s", got)
+	}
+	if f := readStats(t, e, "orders"); f.Ready != 1 || f.InFlight+f.Delayed != 0 {
+		t.Errorf("stats %+v", f)
+	}
+}
