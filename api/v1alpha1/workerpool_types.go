@@ -125,6 +125,10 @@ type WorkerPoolSpec struct {
 	// +kubebuilder:default=Managed
 	NetworkPolicy PoolNetworkPolicy `json:"networkPolicy,omitempty"`
 
+	// podMonitor of the workers, which exists in clusters with that kind.
+	// +optional
+	PodMonitor *PodMonitor `json:"podMonitor,omitempty"`
+
 	// concurrency is the number of messages that one worker handles at the same time. Default 10.
 	// +optional
 	// +kubebuilder:default=10
@@ -335,6 +339,21 @@ type Sidecar struct {
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 }
+
+// PodMonitor configures the PodMonitor of a pool.
+type PodMonitor struct {
+	// labels of the PodMonitor, by which a Prometheus selects it, for example release: prometheus.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=16
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && k.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$') && self[k].matches('^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$'))",message="labels must have valid keys and values"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('yardmaster.dev/') && !k.startsWith('app.kubernetes.io/'))",message="labels under yardmaster.dev/ and app.kubernetes.io/ are reserved"
+	Labels map[string]MetadataLabelValue `json:"labels,omitempty"`
+}
+
+// MetadataLabelValue is the value of a label.
+//
+// +kubebuilder:validation:MaxLength=63
+type MetadataLabelValue string
 
 // PoolNetworkPolicy is who creates the NetworkPolicy that protects the workers' admin port.
 //

@@ -129,6 +129,21 @@ func TestWorkersGetThePublicKeyFromTheConfigMap(t *testing.T) {
 	}
 }
 
+func TestAPodMonitorHasTheLabelsOfItsPool(t *testing.T) {
+	s := newTestPool(1)
+	s.Operator.PodMonitors = true
+	s.Pool.Spec.PodMonitor = &v1alpha1.PodMonitor{Labels: map[string]v1alpha1.MetadataLabelValue{"release": "prometheus"}}
+	for _, object := range Decide(s.Observation).SharedObjects {
+		isMonitor := object.GetObjectKind().GroupVersionKind() == PodMonitorKind
+		if value, found := object.GetLabels()["release"]; found != isMonitor || found && value != "prometheus" {
+			t.Errorf("%T has the label %q", object, value)
+		}
+		if object.GetLabels()[LabelWorkerPool] != "mail" {
+			t.Errorf("%T has no label of the pool", object)
+		}
+	}
+}
+
 func TestAPodMonitorScrapesThePortAtWhichTheUpdatedRevisionServesMetrics(t *testing.T) {
 	s := newTestPool(1)
 	s.Operator.PodMonitors = true

@@ -110,6 +110,11 @@ func (b *workloadBuilder) buildPodMonitor(port string) core.Object {
 	meta := b.sharedMetadata()
 	monitor.SetName(meta.Name)
 	monitor.SetNamespace(meta.Namespace)
+	if spec := b.pool.Spec.PodMonitor; spec != nil {
+		for key, value := range spec.Labels {
+			meta.Labels[key] = string(value)
+		}
+	}
 	monitor.SetLabels(meta.Labels)
 	monitor.SetOwnerReferences(meta.OwnerReferences)
 	return monitor
