@@ -60,7 +60,7 @@ func (w *Worker) AdminHandler() http.Handler {
 	}))
 	mux.HandleFunc("GET /prestop", w.requirePreStopSecret(w.handlePreStop))
 	mux.HandleFunc("GET /stats", func(response http.ResponseWriter, _ *http.Request) { w.writeStats(response, http.StatusOK) })
-	if w.settings.metricsAddress == "" {
+	if w.currentSettings().metricsAddress == "" {
 		mux.Handle(metricsPattern, w.metricsHandler())
 	}
 	return mux

@@ -36,16 +36,17 @@ func (w *Worker) newServer(handler http.Handler) *http.Server {
 
 // startServers serves the admin API and the metrics. Call stop to end it.
 func (w *Worker) startServers(ctx context.Context) (stop func(), err error) {
-	stopAdmin, err := w.startServer(ctx, w.settings.adminAddress, w.AdminHandler())
+	settings := w.currentSettings()
+	stopAdmin, err := w.startServer(ctx, settings.adminAddress, w.AdminHandler())
 	if err != nil {
 		return nil, err
 	}
-	if w.settings.metricsAddress == "" {
+	if settings.metricsAddress == "" {
 		return stopAdmin, nil
 	}
 	mux := http.NewServeMux()
 	mux.Handle(metricsPattern, w.metricsHandler())
-	stopMetrics, err := w.startServer(ctx, w.settings.metricsAddress, mux)
+	stopMetrics, err := w.startServer(ctx, settings.metricsAddress, mux)
 	if err != nil {
 		// Another container of the Pod may use the port. Jobs matter more than metrics.
 		w.log.Error("Failed to serve metrics; the worker runs without", "error", err)

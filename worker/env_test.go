@@ -236,15 +236,18 @@ func (w *Worker) countedMessages(t testing.TB, result string) int {
 	if err != nil {
 		t.Fatal(err)
 	}
+	total := 0
 	for _, family := range families {
 		if family.GetName() != "yardmaster_worker_jobs_total" {
 			continue
 		}
 		for _, m := range family.GetMetric() {
-			if m.GetLabel()[0].GetValue() == result {
-				return int(m.GetCounter().GetValue())
+			for _, label := range m.GetLabel() {
+				if label.GetName() == "result" && label.GetValue() == result {
+					total += int(m.GetCounter().GetValue())
+				}
 			}
 		}
 	}
-	return 0
+	return total
 }

@@ -52,10 +52,10 @@ func (w *Worker) runMessage(m *scheduler.LeasedMessage) scheduler.JobOutcome {
 	}
 	job := newJobFromMessage(m, attempt)
 	startedAt := w.now()
-	w.metrics.observeWait(startedAt.Sub(job.SentTime))
+	w.metrics.observeWait(job.Queue, startedAt.Sub(job.SentTime))
 	err = w.callWithTimeout(m, job, timeout)
 	finishedAt := w.now()
-	w.metrics.observeDuration(finishedAt.Sub(startedAt))
+	w.metrics.observeDuration(job.Queue, finishedAt.Sub(startedAt))
 	w.countResult(err)
 	if !w.wasInterrupted(err) {
 		w.attempts.record(finishedAt, finishedAt.Sub(startedAt), returnsToQueue(job, err))
@@ -147,9 +147,9 @@ func (w *Worker) isAlreadySettled(m *scheduler.LeasedMessage, err error) bool {
 	wasRemoved, checkError := m.WasRemoved(w.settleContext)
 	switch {
 	case wasRemoved, err != nil:
-		w.metrics.countMessage(resultStale)
+		w.metrics.countMessage(m.QueueConfig().Name, resultStale)
 	case checkError == nil:
-		w.metrics.countMessage(resultLate)
+		w.metrics.countMessage(m.QueueConfig().Name, resultLate)
 		return false
 	}
 	w.log.Warn("Job finished after its lease was lost", "queue", m.QueueConfig().Name, "job", m.Message().ID,
@@ -161,7 +161,7 @@ func (w *Worker) isAlreadySettled(m *scheduler.LeasedMessage, err error) bool {
 // confirmation only while the worker drains, because the connection closes soon after.
 func (w *Worker) acknowledge(m *scheduler.LeasedMessage) {
 	if !w.scheduler.IsDraining() && m.Ack(w.settleContext, false) == nil {
-		w.metrics.done.Inc()
+		w.metrics.countMessage(m.QueueConfig().Name, resultDone)
 		return
 	}
 	w.settleWithRetry(m, resultDone, func(ctx context.Context) error { return m.Ack(ctx, true) })
@@ -200,11 +200,11 @@ func (w *Worker) settleWithRetry(m *scheduler.LeasedMessage, result string, send
 		err := send(ctx)
 		cancel()
 		if err == nil {
-			w.metrics.countMessage(result)
+			w.metrics.countMessage(m.QueueConfig().Name, result)
 			return
 		}
 		if m.IsLeaseLost(w.now()) || w.settleContext.Err() != nil || broker.ClassOf(err) == broker.ClassInvalid {
-			w.metrics.countMessage(resultUnsettled)
+			w.metrics.countMessage(m.QueueConfig().Name, resultUnsettled)
 			w.log.Error("Failed to settle a message; the broker delivers it again", "queue", m.QueueConfig().Name, "job", m.Message().ID, "result", result, "error", err)
 			return
 		}

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,47 +28,50 @@ const (
 	resultUnsettled = "unsettled"
 )
 
-// workerMetrics of a worker. No label is the name of an object: Prometheus adds the labels of the
-// Pod that it scrapes.
+// queueLabel is the label with the name of a queue on its broker. A worker has few of them.
+const queueLabel = "queue"
+
+// workerMetrics of a worker. Prometheus adds the labels of the Pod that it scrapes, such as its namespace.
 type workerMetrics struct {
 	registry *prometheus.Registry
 
-	messages *prometheus.CounterVec
-	// done is the counter of messages with resultDone. It is kept because it is incremented
-	// for every job.
-	done        prometheus.Counter
-	duration    prometheus.Histogram
-	wait        prometheus.Histogram
+	messages    *prometheus.CounterVec
+	duration    *prometheus.HistogramVec
+	wait        *prometheus.HistogramVec
 	extensions  *prometheus.CounterVec
 	fetchErrors *prometheus.CounterVec
 	reloads     *prometheus.CounterVec
 	timeouts    prometheus.Counter
 }
 
-func newMetrics(w *Worker) *workerMetrics {
+// newMetrics returns an error if the metrics of the options have the names of others, or are invalid.
+func newMetrics(w *Worker) (*workerMetrics, error) {
 	m := &workerMetrics{
 		registry: prometheus.NewRegistry(),
 		messages: newCounterVec("yardmaster_worker_jobs_total",
 			"Number of messages by result: done, retried, dead_lettered, dropped (the queue keeps no dead letters), released (given back without "+
 				"an attempt), postponed (the attempts could not be counted), unsettled (the result could not be sent to the broker), late and "+
-				"stale (the job ended after its lease was lost).", "result"),
-		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+				"stale (the job ended after its lease was lost).", queueLabel, "result"),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "yardmaster_worker_job_duration_seconds",
 			Help:    "Time that handlers take.",
 			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 900, 3600},
-		}),
-		wait: prometheus.NewHistogram(prometheus.HistogramOpts{
+		}, []string{queueLabel}),
+		wait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "yardmaster_worker_job_wait_seconds",
 			Help:    "Time from when a job was sent or became due to when its handler is called.",
 			Buckets: []float64{.01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 900, 3600},
-		}),
+		}, []string{queueLabel}),
 		extensions:  newCounterVec("yardmaster_worker_lease_renewals_total", "Number of attempts to extend a lease, by result: succeeded or failed.", "result"),
 		fetchErrors: newCounterVec("yardmaster_worker_fetch_errors_total", "Number of failed requests for messages, by class of the error.", "class"),
 		reloads:     newCounterVec("yardmaster_worker_config_reloads_total", "Number of configuration reloads, by result: succeeded or failed.", "result"),
 		timeouts:    prometheus.NewCounter(prometheus.CounterOpts{Name: "yardmaster_worker_job_timeouts_total", Help: "Number of attempts that exceeded the timeout of their job."}),
 	}
-	m.done = m.messages.WithLabelValues(resultDone)
-	m.registry.MustRegister(m.messages, m.duration, m.wait, m.extensions, m.fetchErrors, m.reloads, m.timeouts,
+	registerer := prometheus.Registerer(m.registry)
+	if pool := w.options.Pool; pool != "" {
+		registerer = prometheus.WrapRegistererWith(prometheus.Labels{"pool": pool}, m.registry)
+	}
+	registerer.MustRegister(m.messages, m.duration, m.wait, m.extensions, m.fetchErrors, m.reloads, m.timeouts,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		newGaugeFunc("yardmaster_worker_in_flight", "Number of running jobs.", func() int { return w.Stats().InFlight }),
 		newGaugeFunc("yardmaster_worker_overdue", "Number of running jobs whose handlers ignore that the timeout of the job is over.", func() int { return w.Stats().Overdue }),
@@ -76,11 +80,16 @@ func newMetrics(w *Worker) *workerMetrics {
 		newGaugeFunc("yardmaster_worker_draining", "1 if the worker takes no jobs because it is draining or drained, else 0.", func() int { return boolToInt(w.Stats().State != StateRunning) }),
 		newGaugeFunc("yardmaster_worker_breakers_open", "Number of queues whose circuit breaker is open or half-open.", func() int { return countOpenBreakers(w.Stats().Queues) }),
 	)
-	return m
+	for _, collector := range w.options.Metrics {
+		if err := registerer.Register(collector); err != nil {
+			return nil, fmt.Errorf("registering the metrics of the options: %w", err)
+		}
+	}
+	return m, nil
 }
 
-func newCounterVec(name, help, label string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+func newCounterVec(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 }
 
 func newGaugeFunc(name, help string, value func() int) prometheus.Collector {
@@ -95,12 +104,18 @@ func countOpenBreakers(queues []QueueStats) int {
 	return count
 }
 
-func (m *workerMetrics) countMessage(result string) { m.messages.WithLabelValues(result).Inc() }
+func (m *workerMetrics) countMessage(queue, result string) {
+	m.messages.WithLabelValues(queue, result).Inc()
+}
 
-func (m *workerMetrics) observeDuration(d time.Duration) { m.duration.Observe(d.Seconds()) }
+func (m *workerMetrics) observeDuration(queue string, d time.Duration) {
+	m.duration.WithLabelValues(queue).Observe(d.Seconds())
+}
 
 // observeWait counts a negative wait, which a difference between clocks can cause, as 0.
-func (m *workerMetrics) observeWait(d time.Duration) { m.wait.Observe(max(d, 0).Seconds()) }
+func (m *workerMetrics) observeWait(queue string, d time.Duration) {
+	m.wait.WithLabelValues(queue).Observe(max(d, 0).Seconds())
+}
 
 func (m *workerMetrics) recordLeaseExtension(succeeded bool) {
 	m.extensions.WithLabelValues(successLabel(succeeded)).Inc()

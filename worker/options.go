@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Options configure a worker. FromEnvironment reads them from the environment that a
@@ -29,6 +31,8 @@ type Options struct {
 	// PreStopSecret is what the preStop hook must send in the header Yardmaster-Prestop-Secret.
 	// If empty, everyone who can connect to the admin API can end the worker.
 	PreStopSecret string
+	// Metrics of the program, which the worker serves with its own.
+	Metrics []prometheus.Collector
 	// Logger of the worker. The default is slog.Default.
 	Logger *slog.Logger
 }

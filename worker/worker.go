@@ -95,7 +95,9 @@ func New(options Options, handler Handler) (*Worker, error) {
 	}
 	w.shutdown, w.requestShutdown = context.WithCancel(context.Background())
 	w.scheduler = scheduler.New(func() time.Time { return w.now() }, w.releaseUnused)
-	w.metrics = newMetrics(w)
+	if w.metrics, err = newMetrics(w); err != nil {
+		return nil, err
+	}
 	return w, nil
 }
 

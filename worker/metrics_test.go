@@ -1,0 +1,58 @@
+package worker
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+func TestMetricsOfTheProgramAreServedWithThoseOfTheWorker(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	env.send("default", "x")
+	sent := prometheus.NewCounter(prometheus.CounterOpts{Name: "mails_sent_total", Help: "Mails that were sent."})
+	o := Options{Config: env.config(), Pool: "mailers", Metrics: []prometheus.Collector{sent}}
+	w := env.startWithOptions(o, func(context.Context, *Job) error {
+		sent.Inc()
+		return nil
+	})
+	eventually(t, "the job is done", env.isEmpty)
+	requireCleanShutdown(t, w)
+	text := servedMetrics(t, w.Worker)
+	for _, want := range []string{
+		`mails_sent_total{pool="mailers"} 1`,
+		`yardmaster_worker_jobs_total{pool="mailers",queue="orders",result="done"} 1`,
+		`yardmaster_worker_job_wait_seconds_count{pool="mailers",queue="orders"} 1`,
+		`yardmaster_worker_job_duration_seconds_count{pool="mailers",queue="orders"} 1`,
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("no line %s in\n%s", want, text)
+		}
+	}
+}
+
+func TestMetricsOfTheProgramWithTheNameOfAnotherAreRefused(t *testing.T) {
+	t.Parallel()
+	taken := prometheus.NewCounter(prometheus.CounterOpts{Name: "yardmaster_worker_job_timeouts_total", Help: "Taken."})
+	o := Options{Config: newTestEnv(t).config(), Metrics: []prometheus.Collector{taken}}
+	_, err := New(o, func(context.Context, *Job) error { return nil })
+	if err == nil || !strings.Contains(err.Error(), "yardmaster_worker_job_timeouts_total") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func servedMetrics(t *testing.T, w *Worker) string {
+	t.Helper()
+	response := httptest.NewRecorder()
+	w.metricsHandler().ServeHTTP(response, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
