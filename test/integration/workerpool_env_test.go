@@ -191,10 +191,11 @@ func (c *poolTestEnv) startWorker(ctx context.Context, pod *corev1.Pod) {
 	go func() { _ = w.Run(life) }() // an incomplete drain shows in the counts of jobs
 }
 
-// configMapOfPod returns the name of the ConfigMap that a Pod mounts.
+// configMapOfPod returns the name of the ConfigMap with the configuration of a worker; empty if it consumes no
+// queues.
 func configMapOfPod(pod *corev1.Pod) string {
 	for _, volume := range pod.Spec.Volumes {
-		if volume.ConfigMap != nil {
+		if volume.Name == pool.SidecarContainer+"-config" {
 			return volume.ConfigMap.Name
 		}
 	}
