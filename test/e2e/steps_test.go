@@ -51,7 +51,7 @@ func testStepOutOfMemory(t *testing.T) {
 
 func testStepImageMissing(t *testing.T) {
 	s := createSequence(t, testbuilder.SequentialJob("stuck", "").
-		Step("a", testbuilder.StepImage("registry.invalid/nothing:1"), testbuilder.StepStartDeadline(5)).
+		Step("a", testbuilder.StepImage("registry.invalid/nothing:1"), testbuilder.StepStartDeadline(15)).
 		Finally("clean", shellScript("true")).
 		Obj())
 	s.waitForPhase(v1alpha1.PhaseFailed)
@@ -62,7 +62,7 @@ func testStepImageMissing(t *testing.T) {
 	if !strings.Contains(step.Message, "Image") || !strings.Contains(step.Message, "registry.invalid/nothing:1") {
 		t.Errorf("message %q", step.Message)
 	}
-	if took := step.FinishTime.Sub(step.StartTime.Time).Seconds(); took < 5 || took > 20 {
+	if took := step.FinishTime.Sub(step.StartTime.Time).Seconds(); took < 15 || took > 30 {
 		t.Errorf("it took %.0f s", took)
 	}
 	if phase := s.stepStatus("clean").Phase; phase != v1alpha1.StepSucceeded {
