@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Cluster is a cluster of servers in the test process.
@@ -46,7 +48,8 @@ func StartCluster(t testing.TB, size int) *Cluster {
 	return c
 }
 
-// Run starts servers of the cluster, and returns when all of them know each other and a leader.
+// Run starts servers of the cluster, and returns when all of them know each other and a leader, and can
+// replicate a stream.
 func (c *Cluster) Run(servers ...*Server) {
 	c.t.Helper()
 	for _, s := range servers {
@@ -66,6 +69,24 @@ func (c *Cluster) Run(servers ...*Server) {
 		}
 		return known == running
 	})
+	c.wait("the servers to replicate a stream", func() bool { return c.replicates(len(servers)) })
+}
+
+// replicates reports whether the cluster creates a stream with that number of replicas. Servers that know a
+// leader may still refuse it for a moment.
+func (c *Cluster) replicates(replicas int) bool {
+	connection, err := nats.Connect(c.URL())
+	if err != nil {
+		return false
+	}
+	defer connection.Close()
+	js, err := jetstream.New(connection)
+	if err != nil {
+		return false
+	}
+	probe := jetstream.StreamConfig{Name: "probe", Subjects: []string{"probe"}, Replicas: replicas}
+	_, err = js.CreateOrUpdateStream(c.t.Context(), probe)
+	return err == nil && js.DeleteStream(c.t.Context(), probe.Name) == nil
 }
 
 // URL names all servers.
