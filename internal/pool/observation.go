@@ -98,6 +98,9 @@ type QueueStats struct {
 	// RetriesInFlight is true if InFlight includes messages that wait for a retry. They count as backlog
 	// when they are due.
 	RetriesInFlight bool
+	// InFlightMayWait is true if InFlight, which the workers do not report in full, includes messages that
+	// wait in a worker, or for another delivery that nothing announces.
+	InFlightMayWait bool
 	// Lease is the longest time that a worker may hold a message before redelivery.
 	Lease time.Duration
 	// Delayed is the number of messages that are due later than those of Backlog.

@@ -28,13 +28,25 @@ func (s *QueueStats) addWorkers(workers []Worker, concurrency int32) *QueueStats
 		unreported := s.InFlight - stats.Running - prefetched
 		assumed := min(unreported, silent*int64(concurrency))
 		stats.Running += assumed
-		if !s.RetriesInFlight {
-			stats.Unaccounted = unreported - assumed
-		}
+		stats.addUnaccounted(unreported-assumed, silent > 0)
 	}
 	stats.Backlog += prefetched
 	stats.addRecentAttempts(workers)
 	return stats
+}
+
+// addUnaccounted adds messages that the broker delivered, and that no worker reports or may run.
+func (s *QueueStats) addUnaccounted(count int64, hasSilent bool) {
+	switch {
+	case s.RetriesInFlight: // they are backlog when they are due
+	case s.InFlightMayWait && hasSilent:
+		// A worker that does not answer may hold any number of them.
+		s.Backlog += count
+	default:
+		s.Unaccounted = count
+		// Some may be due. If all handlers are busy, only more of them can show it.
+		s.RetriesDue = s.RetriesDue || s.InFlightMayWait && count > 0
+	}
 }
 
 // maxServiceTime bounds what workers report.

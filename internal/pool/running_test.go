@@ -22,11 +22,18 @@ func TestRunningMessagesAreThoseThatWorkersReport(t *testing.T) {
 	retries := func(inFlight int64) QueueStats {
 		return QueueStats{InFlight: inFlight, InFlightKnown: true, RetriesInFlight: true}
 	}
+	mayWait := func(inFlight int64) QueueStats {
+		return QueueStats{InFlight: inFlight, InFlightKnown: true, InFlightMayWait: true}
+	}
 	for title, test := range map[string]struct {
 		stats                         QueueStats
 		workers                       []Worker
 		running, backlog, unaccounted int64
 	}{
+		"a worker that does not answer may hold more messages than it handles":                     {mayWait(60), []Worker{silent}, 10, 50, 0},
+		"some workers answer, others may hold the rest":                                            {mayWait(60), []Worker{reporting(3, 4), silent}, 13, 47, 0},
+		"if all workers answer, the rest is delayed or lost":                                       {mayWait(60), []Worker{reporting(3, 4), reporting(2, 0)}, 5, 4, 51},
+		"without workers, one is needed to receive them":                                           {mayWait(60), nil, 0, 0, 60},
 		"55 retries of a pool whose workers are idle":                                              {retries(55), []Worker{reporting(0, 0), reporting(0, 0)}, 0, 0, 0},
 		"55 retries of a pool without workers":                                                     {retries(55), nil, 0, 0, 0},
 		"the workers' running jobs":                                                                {retries(60), []Worker{reporting(3, 0), reporting(2, 0)}, 5, 0, 0},
@@ -49,6 +56,24 @@ func TestRunningMessagesAreThoseThatWorkersReport(t *testing.T) {
 			}
 			if diff := cmp.Diff(before, test.stats); diff != "" {
 				t.Errorf("the observation changed (-before, +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAPoolGrowsWhileMessagesThatNobodyReportsMayBeDue(t *testing.T) {
+	for title, test := range map[string]struct {
+		stats QueueStats
+		want  bool
+	}{
+		"the server does not announce redeliveries": {QueueStats{InFlight: 60, InFlightKnown: true, InFlightMayWait: true}, true},
+		"all messages run":                          {QueueStats{InFlight: 10, InFlightKnown: true, InFlightMayWait: true}, false},
+		"the rest belongs to lost workers":          {QueueStats{InFlight: 60, InFlightKnown: true}, false},
+		"the server announces retries":              {QueueStats{InFlight: 60, InFlightKnown: true, RetriesInFlight: true}, false},
+	} {
+		t.Run(title, func(t *testing.T) {
+			if got := test.stats.addWorkers([]Worker{reporting(10, 0)}, 10); got.RetriesDue != test.want {
+				t.Errorf("%t", got.RetriesDue)
 			}
 		})
 	}

@@ -108,6 +108,7 @@ func sanitizeObservation(in Observation) Observation {
 		f := *in.Stats
 		f.Backlog, f.Running = min(max(f.Backlog, 0), maxMessages), min(max(f.Running, 0), maxMessages)
 		f.Unaccounted = min(max(f.Unaccounted, 0), maxMessages)
+		f.ActivationThreshold = min(max(f.ActivationThreshold, 0), maxMessages)
 		if !(f.ReturnRate >= 0 && f.ReturnRate <= maxMessages) {
 			f.ReturnRate = 0
 		}

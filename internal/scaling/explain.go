@@ -70,6 +70,10 @@ func decisionMessage(in Observation, d Decision) string {
 		ReasonPaused:              fmt.Sprintf("autoscaling is paused until %s", p.PausedUntil.UTC().Format(time.RFC3339)),
 		ReasonDryRun:              "this is a dry run",
 	}[d.Reason]
+	if d.Reason == ReasonIdle && !in.Stats.IsIdle() {
+		explanation = fmt.Sprintf("%d messages do not activate the pool, because the activation threshold of the source is %d",
+			in.Stats.Backlog+in.Stats.Unaccounted, in.Stats.ActivationThreshold)
+	}
 	text := fmt.Sprintf("%d recommended%s, staying at %d: %s", d.Recommended, d.targetMessage(), in.Replicas, explanation)
 	if d.Applied != in.Replicas {
 		text = fmt.Sprintf("%d recommended%s, scaling from %d to %d: %s", d.Recommended, d.targetMessage(), in.Replicas, d.Applied, explanation)

@@ -41,6 +41,11 @@ func TestMessageExplainsTheDecision(t *testing.T) {
 			observationOf(1, &BacklogStats{Backlog: 10, BacklogPerReplica: 2.5}, Memory{}),
 			"4 recommended for 2.5 messages per worker (target of the source), scaling from 1 to 4: it follows the recommendation",
 		},
+		"messages below the activation threshold": {
+			observationOf(0, &BacklogStats{Backlog: 10, Unaccounted: 5, BacklogPerReplica: 5, ActivationThreshold: 15}, Memory{}),
+			"2 recommended for 5 messages per worker (target of the source), staying at 0: " +
+				"15 messages do not activate the pool, because the activation threshold of the source is 15",
+		},
 		"the default of a source, limited": {
 			observationOf(1, &BacklogStats{Backlog: 100}, Memory{}, func(p *Settings) { p.DefaultBacklogPerReplica, p.MaxReplicas = 10, 6 }),
 			"10 recommended for 10 messages per worker (default without a service time), scaling from 1 to 6: maxReplicas is 6",

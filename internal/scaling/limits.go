@@ -40,7 +40,7 @@ func effectiveMax(p Settings) int32 {
 // workers stays at zero until a message is due, regardless of earlier arrivals. Messages that wait for a
 // retry are no work until they are due: they count as backlog then, and scale the pool from zero.
 func (n *replicaTarget) applyIdleRule(in Observation, memory *Memory) {
-	if !in.Stats.IsIdle() {
+	if !in.needsNoWorker() {
 		memory.IdleSince = time.Time{}
 		n.raiseTo(1, ReasonDemand)
 		return
@@ -53,6 +53,13 @@ func (n *replicaTarget) applyIdleRule(in Observation, memory *Memory) {
 		return
 	}
 	n.raiseTo(1, ReasonIdleAfter)
+}
+
+// needsNoWorker reports whether the pool has no work, or so little that it does not activate the pool. A pool
+// with minReplicas is always active.
+func (in *Observation) needsNoWorker() bool {
+	s := in.Stats
+	return s.IsIdle() || in.Settings.MinReplicas == 0 && s.Running == 0 && s.Backlog+s.Unaccounted <= s.ActivationThreshold
 }
 
 // replicasWithoutStats keeps the number of workers, because an unknown backlog is not an empty

@@ -26,7 +26,7 @@ type Observation struct {
 
 // BacklogStats are the stats of all queues of a pool together.
 type BacklogStats struct {
-	// Backlog is the number of messages waiting that are due. If RetriesDue is true, more wait whose
+	// Backlog is the number of messages waiting that are due. If RetriesDue is true, more may wait whose
 	// retry is due, and the broker does not count them.
 	Backlog    int64
 	RetriesDue bool
@@ -48,6 +48,9 @@ type BacklogStats struct {
 	ReturnRate float64
 	// BacklogPerReplica is the number of messages per worker that a source asks for; 0 if it names none.
 	BacklogPerReplica float64
+	// ActivationThreshold is the number of messages up to which a source lets the pool scale to zero;
+	// usually 0.
+	ActivationThreshold int64
 }
 
 // IsIdle reports whether no message is due or handled.

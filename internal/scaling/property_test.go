@@ -82,6 +82,9 @@ func randomStats(r *rand.Rand, in Observation) *BacklogStats {
 	if r.IntN(4) == 0 {
 		f.BacklogPerReplica = 20 * r.Float64()
 	}
+	if r.IntN(8) == 0 {
+		f.ActivationThreshold = int64(r.IntN(1000))
+	}
 	if r.IntN(4) == 0 {
 		f.ServiceTime = time.Duration(r.IntN(20000)) * time.Millisecond
 	}
@@ -147,10 +150,8 @@ func findViolation(r *rand.Rand, in Observation, d Decision) string {
 		return "scales down without stats"
 	case in.Stats != nil && d.Applied < min(in.Replicas, busyReplicas(in), effectiveMax(p)):
 		return "scales below the busy workers"
-	case in.Stats != nil && in.Stats.Backlog > 0 && d.Applied == 0 && effectiveMax(p) > 0:
-		return "stays at zero with a backlog"
-	case in.Stats != nil && in.Stats.Unaccounted > 0 && d.Applied == 0 && effectiveMax(p) > 0:
-		return "stays at zero with messages that nothing announces"
+	case in.Stats != nil && in.Stats.Backlog+in.Stats.Unaccounted > in.Stats.ActivationThreshold && d.Applied == 0 && effectiveMax(p) > 0:
+		return "stays at zero with a backlog, or with messages that nothing announces"
 	case len(d.Memory.Recommendations) > spansPerWindow+2:
 		return "the memory grows without bound"
 	case in.Stats != nil && (d.Target.Source == "" || (d.Target.BacklogPerReplica > 0) == (d.Target.Source == TargetServiceTime || d.Target.Source == TargetAssumedServiceTime)):
