@@ -21,12 +21,17 @@ type Reading struct {
 	Backlog int64
 	// InFlight is the number of messages delivered and not yet acknowledged; nil if unknown.
 	InFlight *int64
+	// InFlightMayWait is true if some of InFlight may wait: in a worker that received them before it can
+	// handle them, or for another delivery.
+	InFlightMayWait bool
 	// TotalArrivals is the number of messages ever received; nil if unknown. A decrease means
 	// that the source restarted its counter.
 	TotalArrivals *uint64
 	// BacklogPerReplica is the number of messages per worker that the source asks for; 0 if it names none.
 	BacklogPerReplica float64
-	MeasuredTime      time.Time
+	// ActivationThreshold is the number of messages up to which a pool may have no workers; usually 0.
+	ActivationThreshold int64
+	MeasuredTime        time.Time
 }
 
 // maxMessageCount is more than any queue contains, and far from an overflow.

@@ -45,8 +45,21 @@ type serverError struct {
 	at  time.Time
 }
 
-// Connect connects to a NATS server. The connection reconnects until Disconnect.
+// Connect connects to a NATS server that can hold queues. The connection reconnects until Disconnect.
 func Connect(ctx context.Context, c broker.Credentials) (broker.Engine, error) {
+	e, err := connect(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.checkServer(ctx); err != nil {
+		e.nc.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+// connect connects to a NATS server of any version, with or without JetStream.
+func connect(ctx context.Context, c broker.Credentials) (*Engine, error) {
 	if c.Refresh != nil {
 		takeUserFromURL(&c)
 	}
@@ -82,10 +95,6 @@ func Connect(ctx context.Context, c broker.Credentials) (broker.Engine, error) {
 		dialer.connectBy.Store(nil)
 	}
 	if e.js, err = jetstream.New(e.nc); err != nil {
-		e.nc.Close()
-		return nil, err
-	}
-	if err := e.checkServer(ctx); err != nil {
 		e.nc.Close()
 		return nil, err
 	}
