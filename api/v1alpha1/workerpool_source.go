@@ -3,7 +3,7 @@ package v1alpha1
 // Source is where to read the backlog of workers that consume no Queue. Exactly one field must be
 // set.
 //
-// +kubebuilder:validation:ExactlyOneOf=redisList;redisStream;rabbitMQ;prometheus;external
+// +kubebuilder:validation:ExactlyOneOf=redisList;redisStream;rabbitMQ;natsJetStream;prometheus;external
 type Source struct {
 	// redisList counts the entries of a list in Redis or Valkey.
 	// +optional
@@ -15,6 +15,10 @@ type Source struct {
 	// rabbitMQ counts the messages of a RabbitMQ queue, ready and unacknowledged.
 	// +optional
 	RabbitMQ *RabbitMQSource `json:"rabbitMQ,omitempty"`
+	// natsJetStream counts the messages of a stream that a consumer has not delivered or that are not
+	// acknowledged. Stream and consumer belong to the application, and are not changed.
+	// +optional
+	NATSJetStream *NATSJetStreamSource `json:"natsJetStream,omitempty"`
 	// prometheus evaluates a PromQL query.
 	// +optional
 	Prometheus *PrometheusSource `json:"prometheus,omitempty"`
@@ -67,6 +71,41 @@ type RabbitMQSource struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	Queue string `json:"queue"`
+}
+
+// NATSJetStreamSource counts the messages of an existing JetStream consumer. The fields have the names
+// that they have in the trigger nats-jetstream of KEDA.
+type NATSJetStreamSource struct {
+	BrokerAccess `json:",inline"`
+
+	// stream is the name of the stream, in the account of the login.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:Pattern=`^[^\s.*>/\\]+$`
+	Stream string `json:"stream"`
+
+	// consumer is the name of a pull or push consumer of the stream.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:Pattern=`^[^\s.*>/\\]+$`
+	Consumer string `json:"consumer"`
+
+	// lagThreshold is the number of messages per worker, 1 to 1000000. autoscaling.backlogPerReplica
+	// overrides it. Default: that of a source without a target, which is concurrency, but at least 5,
+	// while workers report no service time.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	LagThreshold int32 `json:"lagThreshold,omitempty"`
+
+	// activationLagThreshold is the number of messages up to which the pool scales to zero, and stays
+	// there, if autoscaling.minReplicas is 0. At most 1000000. Default 0.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
+	ActivationLagThreshold int32 `json:"activationLagThreshold,omitempty"`
 }
 
 // PrometheusSource evaluates PromQL queries. Each query must return exactly one value. An empty

@@ -237,8 +237,8 @@ type Autoscaling struct {
 
 	// backlogPerReplica is the number of messages, waiting or being handled, per worker. The larger of
 	// this recommendation and that of the objective applies. Use it when the time to handle a
-	// message is unknown. Default for a pool with a source: the target that an external scaler names,
-	// or else concurrency, but at least 5, while workers report no service time.
+	// message is unknown. Default for a pool with a source: the target that the source names, or
+	// else concurrency, but at least 5, while workers report no service time.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000

@@ -37,15 +37,16 @@ var concealedAccess = v1alpha1.BrokerAccess{
 }
 
 // kinds are all engines and sources, with the scheme of their URLs.
-var kinds = map[string]string{"NATS": "nats://", "Asynq": "redis://", "list": "redis://", "rabbit": "http://", "query": "http://", "scaler": ""}
+var kinds = map[string]string{"NATS": "nats://", "Asynq": "redis://", "list": "redis://", "rabbit": "http://", "query": "http://", "consumer": "nats://", "scaler": ""}
 
 // readAs connects to a server as an engine or a source, and returns the error.
 func readAs(ctx context.Context, kind string, o *Options, cluster client.Reader, access v1alpha1.BrokerAccess, address string) error {
 	source, isSource := map[string]v1alpha1.Source{
-		"list":   {RedisList: &v1alpha1.RedisListSource{BrokerAccess: access, Key: "jobs"}},
-		"rabbit": {RabbitMQ: &v1alpha1.RabbitMQSource{BrokerAccess: access, Queue: "jobs"}},
-		"query":  {Prometheus: &v1alpha1.PrometheusSource{BrokerAccess: access, Query: "q"}},
-		"scaler": {External: &v1alpha1.ExternalSource{Address: address, TLSSecretRef: access.TLSSecretRef}},
+		"list":     {RedisList: &v1alpha1.RedisListSource{BrokerAccess: access, Key: "jobs"}},
+		"rabbit":   {RabbitMQ: &v1alpha1.RabbitMQSource{BrokerAccess: access, Queue: "jobs"}},
+		"query":    {Prometheus: &v1alpha1.PrometheusSource{BrokerAccess: access, Query: "q"}},
+		"consumer": {NATSJetStream: &v1alpha1.NATSJetStreamSource{BrokerAccess: access, Stream: "orders", Consumer: "billing"}},
+		"scaler":   {External: &v1alpha1.ExternalSource{Address: address, TLSSecretRef: access.TLSSecretRef}},
 	}[kind]
 	if isSource {
 		conn := &sourceConn{liveReader: cluster, options: o, namespace: ns, spec: &source}
@@ -134,11 +135,12 @@ func TestTheCauseIsShownOnceTheServerHasAnswered(t *testing.T) {
 	o := &Options{Dialer: localDialer}
 	o.setDefaults()
 	for kind, row := range map[string]struct{ url, want string }{
-		"NATS":   {nats.ClientURL(), "Authorization Violation"},
-		"Asynq":  {redis.URL(), "NOAUTH"},
-		"list":   {redis.URL(), "NOAUTH"},
-		"rabbit": {web.URL, "401"},
-		"query":  {web.URL, "401"},
+		"NATS":     {nats.ClientURL(), "Authorization Violation"},
+		"consumer": {nats.ClientURL(), "Authorization Violation"},
+		"Asynq":    {redis.URL(), "NOAUTH"},
+		"list":     {redis.URL(), "NOAUTH"},
+		"rabbit":   {web.URL, "401"},
+		"query":    {web.URL, "401"},
 	} {
 		cluster := fake.NewClientBuilder().WithObjects(newSecret("url", "url", row.url)).Build()
 		err := readAs(t.Context(), kind, o, cluster, accessWithURL("url"), "127.0.0.1:1")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/backlog"
+	"github.com/yardmaster/yardmaster/internal/backlog/jetstream"
 	"github.com/yardmaster/yardmaster/internal/backlog/kedascaler"
 	"github.com/yardmaster/yardmaster/internal/backlog/prometheus"
 	"github.com/yardmaster/yardmaster/internal/backlog/rabbitmq"
@@ -62,9 +63,11 @@ func (r *SourceReader) ReadBacklog(ctx context.Context, namespace string, source
 		return nil, err
 	}
 	reading := result.(backlog.Reading) //nolint:forcetypeassert // read returns it
-	stats := &pool.QueueStats{BacklogStats: scaling.BacklogStats{Backlog: reading.Backlog, BacklogPerReplica: reading.BacklogPerReplica}}
+	stats := &pool.QueueStats{BacklogStats: scaling.BacklogStats{
+		Backlog: reading.Backlog, BacklogPerReplica: reading.BacklogPerReplica, ActivationThreshold: reading.ActivationThreshold,
+	}}
 	if reading.InFlight != nil {
-		stats.InFlight, stats.InFlightKnown = *reading.InFlight, true
+		stats.InFlight, stats.InFlightKnown, stats.InFlightMayWait = *reading.InFlight, true, reading.InFlightMayWait
 	}
 	if reading.TotalArrivals != nil {
 		stats.Arrived = new(int64(*reading.TotalArrivals)) //nolint:gosec // a count of messages
@@ -185,6 +188,12 @@ func connectSource(ctx context.Context, credentials broker.Credentials, namespac
 		return redis.NewStreamSource(ctx, credentials, source.RedisStream.Key, source.RedisStream.Group)
 	case source.RabbitMQ != nil:
 		return rabbitmq.NewQueueSource(credentials, cmp.Or(source.RabbitMQ.VHost, defaultVHost), source.RabbitMQ.Queue)
+	case source.NATSJetStream != nil:
+		spec := source.NATSJetStream
+		return jetstream.NewConsumerSource(ctx, credentials, jetstream.ConsumerOptions{
+			Stream: spec.Stream, Consumer: spec.Consumer,
+			LagThreshold: spec.LagThreshold, ActivationLagThreshold: spec.ActivationLagThreshold,
+		})
 	case source.Prometheus != nil:
 		spec := source.Prometheus
 		return prometheus.NewQuerySource(credentials, prometheus.Queries{Backlog: spec.Query, InFlight: spec.InFlightQuery, TotalArrivals: spec.ArrivalsQuery})
@@ -223,6 +232,8 @@ func accessOf(source *v1alpha1.Source) *v1alpha1.BrokerAccess {
 		return &source.RedisStream.BrokerAccess
 	case source.RabbitMQ != nil:
 		return &source.RabbitMQ.BrokerAccess
+	case source.NATSJetStream != nil:
+		return &source.NATSJetStream.BrokerAccess
 	case source.Prometheus != nil:
 		return &source.Prometheus.BrokerAccess
 	}

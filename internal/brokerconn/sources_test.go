@@ -11,12 +11,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/grpc"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/backlog/kedascaler/externalscaler"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
 )
 
@@ -42,7 +45,11 @@ func TestEachTypeOfSourceIsRead(t *testing.T) {
 		}
 	}))
 	defer webServer.Close()
-	s := NewSourceReader(fake.NewClientBuilder().WithObjects(newSecret("redis", "url", redis.URL()), newSecret("web", "url", webServer.URL)).Build(), shortIntervals)
+	server := natstest.Start(t)
+	addConsumer(t, server.ClientURL())
+	s := NewSourceReader(fake.NewClientBuilder().WithObjects(
+		newSecret("redis", "url", redis.URL()), newSecret("web", "url", webServer.URL), newSecret("nats", "url", server.ClientURL()),
+	).Build(), shortIntervals)
 	for name, row := range map[string]struct {
 		source   v1alpha1.Source
 		backlog  int64
@@ -52,6 +59,7 @@ func TestEachTypeOfSourceIsRead(t *testing.T) {
 		"Redis list":                  {v1alpha1.Source{RedisList: &v1alpha1.RedisListSource{BrokerAccess: accessWithURL("redis"), Key: "jobs"}}, 3, -1, false},
 		"Redis stream":                {v1alpha1.Source{RedisStream: &v1alpha1.RedisStreamSource{BrokerAccess: accessWithURL("redis"), Key: "stream", Group: "g"}}, 1, 0, false},
 		"RabbitMQ":                    {v1alpha1.Source{RabbitMQ: &v1alpha1.RabbitMQSource{BrokerAccess: accessWithURL("web"), Queue: "jobs"}}, 4, 2, true},
+		"NATS JetStream consumer":     {v1alpha1.Source{NATSJetStream: &v1alpha1.NATSJetStreamSource{BrokerAccess: accessWithURL("nats"), Stream: "orders", Consumer: "billing"}}, 1, 0, true},
 		"Prometheus query":            {v1alpha1.Source{Prometheus: &v1alpha1.PrometheusSource{BrokerAccess: accessWithURL("web"), Query: "q"}}, 5, -1, false},
 		"Prometheus with all queries": {v1alpha1.Source{Prometheus: &v1alpha1.PrometheusSource{BrokerAccess: accessWithURL("web"), Query: "q", InFlightQuery: "i", ArrivalsQuery: "a"}}, 5, 5, true},
 	} {
@@ -68,6 +76,43 @@ func TestEachTypeOfSourceIsRead(t *testing.T) {
 	}
 	if f, err := s.ReadBacklog(t.Context(), ns, &v1alpha1.Source{}); broker.ClassOf(err) != broker.ClassInvalid {
 		t.Errorf("source without a type: %+v, %v", f, err)
+	}
+}
+
+// addConsumer creates the consumer billing of the stream orders, which has one message.
+func addConsumer(t *testing.T, url string) {
+	t.Helper()
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "orders", Subjects: []string{"orders.>"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "billing"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Publish(t.Context(), "orders.new", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTheThresholdsOfANATSSourceAreThoseOfItsSpec(t *testing.T) {
+	server := natstest.Start(t)
+	addConsumer(t, server.ClientURL())
+	s := NewSourceReader(fake.NewClientBuilder().WithObjects(newSecret("nats", "url", server.ClientURL())).Build(), shortIntervals)
+	source := &v1alpha1.Source{NATSJetStream: &v1alpha1.NATSJetStreamSource{
+		BrokerAccess: accessWithURL("nats"), Stream: "orders", Consumer: "billing", LagThreshold: 20, ActivationLagThreshold: 15,
+	}}
+	stats, err := s.ReadBacklog(t.Context(), ns, source)
+	if err != nil || stats.BacklogPerReplica != 20 || stats.ActivationThreshold != 15 || !stats.InFlightMayWait {
+		t.Errorf("%+v: %v", stats, err)
 	}
 }
 

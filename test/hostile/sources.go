@@ -43,6 +43,13 @@ func ScalerSource(_ v1alpha1.BrokerAccess, address string) v1alpha1.Source {
 	return v1alpha1.Source{External: &v1alpha1.ExternalSource{Address: address}}
 }
 
+// NATSSource reads a consumer of a hostile broker.
+func NATSSource(b Broker) Source {
+	return Source{b.Scheme + "://", b.Attack, func(access v1alpha1.BrokerAccess, _ string) v1alpha1.Source {
+		return v1alpha1.Source{NATSJetStream: &v1alpha1.NATSJetStreamSource{BrokerAccess: access, Stream: "orders", Consumer: "billing"}}
+	}}
+}
+
 // Sources returns hostile sources of a backlog.
 func Sources() map[string]Source {
 	list := func(attack Attack) Source {

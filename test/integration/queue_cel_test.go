@@ -355,15 +355,23 @@ func TestWorkerPoolRules(t *testing.T) {
 		},
 		"a source of two types": {
 			spec: `{source: {redisList: {urlSecretRef: {name: redis}, key: mail}, external: {address: "scaler:9000"}}, image: a, replicas: 1}`,
-			want: "spec.source: Invalid value: exactly one of the fields in [redisList redisStream rabbitMQ prometheus external] must be set",
+			want: "spec.source: Invalid value: exactly one of the fields in [redisList redisStream rabbitMQ natsJetStream prometheus external] must be set",
 		},
 		"a source without a type": {
 			spec: `{source: {}, image: a, replicas: 1}`,
-			want: "spec.source: Invalid value: exactly one of the fields in [redisList redisStream rabbitMQ prometheus external] must be set",
+			want: "spec.source: Invalid value: exactly one of the fields in [redisList redisStream rabbitMQ natsJetStream prometheus external] must be set",
 		},
 		"a source with a name that no Secret can have": {
 			spec: `{source: {redisList: {urlSecretRef: {name: UPPER}, key: mail}}, image: a, replicas: 1}`,
 			want: `spec.source.redisList.urlSecretRef.name: Invalid value: "UPPER": spec.source.redisList.urlSecretRef.name in body should match '` + secretNamePattern + `'`,
+		},
+		"a consumer of a stream whose name is a subject": {
+			spec: `{source: {natsJetStream: {urlSecretRef: {name: nats}, stream: orders.new, consumer: billing}}, image: a, replicas: 1}`,
+			want: `spec.source.natsJetStream.stream: Invalid value: "orders.new": spec.source.natsJetStream.stream in body should match '^[^\s.*>/\\]+$'`,
+		},
+		"a lag threshold as text, as in KEDA": {
+			spec: `{source: {natsJetStream: {urlSecretRef: {name: nats}, stream: orders, consumer: billing, lagThreshold: "10"}}, image: a, replicas: 1}`,
+			want: `spec.source.natsJetStream.lagThreshold: Invalid value: "string": spec.source.natsJetStream.lagThreshold in body must be of type integer: "string"`,
 		},
 		"an external source without a port": {
 			spec: `{source: {external: {address: scaler}}, image: a, replicas: 1}`,

@@ -417,13 +417,17 @@ func TestDeadLettersAreRequeuedOrPurgedOnRequest(t *testing.T) {
 }
 
 // The examples are applied with strict field validation.
-func TestQueueExamplesAreValid(t *testing.T) {
-	paths, err := filepath.Glob(filepath.Join(repositoryRoot, "examples", "queue", "*.yaml"))
-	if err != nil || len(paths) == 0 {
-		t.Fatalf("%d examples: %v", len(paths), err)
+func TestExamplesOfQueuesAndPoolsAreValid(t *testing.T) {
+	var paths []string
+	for _, directory := range []string{"queue", "workerpool"} {
+		files, err := filepath.Glob(filepath.Join(repositoryRoot, "examples", directory, "*.yaml"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%d examples of %s: %v", len(files), directory, err)
+		}
+		paths = append(paths, files...)
 	}
 	for _, path := range paths {
-		t.Run(filepath.Base(path), func(t *testing.T) {
+		t.Run(filepath.Join(filepath.Base(filepath.Dir(path)), filepath.Base(path)), func(t *testing.T) {
 			raw, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -91,6 +92,79 @@ func TestAPoolWithARedisListScalesAtOnceWithTheDefaultTarget(t *testing.T) {
 	if want := "10 recommended for 10 messages per worker (default without a service time)"; !strings.HasPrefix(d.Message, want) {
 		t.Errorf("message %q, want %q", d.Message, want)
 	}
+}
+
+// createConsumerPool creates a pool with the consumer billing of the stream shop.
+func (c *poolTestEnv) createConsumerPool(name, thresholds string) {
+	c.t.Helper()
+	p := newManifest(c.t, "WorkerPool", name, fmt.Sprintf(`{image: "worker:1", drain: {mode: Signal}, concurrency: 1, autoscaling: {maxReplicas: 6},
+		source: {natsJetStream: {urlSecretRef: {name: broker}, stream: shop, consumer: billing, %s}}}`, thresholds))
+	p.SetNamespace(c.ns)
+	if err := cluster.Create(c.t.Context(), p); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func TestAPoolFollowsTheLagOfAConsumer(t *testing.T) {
+	c := newPoolTestEnv(t, time.Second)
+	js := c.connectJetStream()
+	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "shop", Subjects: []string{"shop.>"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	createConsumer := func() jetstream.Consumer {
+		consumer, err := stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "billing"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return consumer
+	}
+	consumer := createConsumer()
+	for range 25 {
+		if _, err := js.Publish(t.Context(), "shop.orders", []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.createConsumerPool("billing", "lagThreshold: 10")
+	c.createConsumerPool("few", "lagThreshold: 10, activationLagThreshold: 25")
+	c.waitFor("three workers for 25 messages", func() bool { return c.getPool("billing").Status.Desired == 3 })
+	inputs := c.getPool("billing").Status.LastDecision.Inputs
+	if inputs.TargetSource != string(scaling.TargetFromSource) || inputs.Target.Value() != 10 {
+		t.Errorf("inputs %+v", inputs)
+	}
+	c.waitFor("the reason for no workers", func() bool {
+		d := c.getPool("few").Status.LastDecision
+		return d != nil && strings.Contains(d.Message, "25 messages do not activate the pool")
+	})
+	if s := c.getPool("few").Status; s.Desired != 0 || s.Backlog == nil || *s.Backlog != 25 {
+		t.Errorf("status %+v", s)
+	}
+
+	// Workers that do not answer have received more than they handle: the lag stays.
+	if batch, err := consumer.Fetch(20); err != nil {
+		t.Fatal(err)
+	} else {
+		for range batch.Messages() { // they stay unacknowledged
+		}
+	}
+	c.waitFor("workers", func() bool { return c.getPool("billing").Status.Replicas == 3 })
+	c.waitFor("unacknowledged messages", func() bool { return *c.getPool("billing").Status.LastDecision.Inputs.InFlight == 3 })
+	if s := c.getPool("billing").Status; s.Desired != 3 || *s.LastDecision.Inputs.Backlog != 22 {
+		t.Errorf("status %+v", s)
+	}
+
+	if err := stream.DeleteConsumer(t.Context(), "billing"); err != nil {
+		t.Fatal(err)
+	}
+	stale := c.waitForCondition("billing", v1alpha1.ConditionMetricsFresh, metav1.ConditionFalse, v1alpha1.ReasonMetricsStale)
+	if want := `reading the consumer "billing" of the stream "shop": the consumer does not exist`; !strings.Contains(stale.Message, want) {
+		t.Errorf("message %q, want %q", stale.Message, want)
+	}
+	if s := c.getPool("billing").Status; s.Desired != 3 || s.Backlog != nil {
+		t.Errorf("status %+v", s)
+	}
+	createConsumer()
+	c.waitForCondition("billing", v1alpha1.ConditionMetricsFresh, metav1.ConditionTrue, v1alpha1.ReasonMetricsFresh)
 }
 
 func TestASourceThatDoesNotAnswerDelaysOnlyItsOwnPools(t *testing.T) {
