@@ -9,7 +9,6 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/adminauth"
-	"github.com/yardmaster/yardmaster/internal/core"
 )
 
 const (
@@ -95,9 +94,8 @@ func consumerOf(pod *corev1.PodSpec) *corev1.Container {
 	return &pod.Containers[slices.IndexFunc(pod.Containers, isWorkerContainer)]
 }
 
-// PreStopSecretOf returns the secret of the preStop hook of a revision; empty if it has none.
-func PreStopSecretOf(workload core.Object) string {
-	pod := PodSpecOf(workload)
+// PreStopSecretOf returns the secret of the preStop hook of a Pod; empty if it has none.
+func PreStopSecretOf(pod *corev1.PodSpec) string {
 	for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
 		for i := range containers {
 			for _, variable := range containers[i].Env {

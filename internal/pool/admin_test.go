@@ -87,7 +87,7 @@ func TestAnUpgradeOfTheOperatorRestartsNoWorkersToProtectThem(t *testing.T) {
 			observe := func() *evaluation { return newEvaluation(s.Observation) }
 			existing := func(r *revisionState) []Revision {
 				return []Revision{{
-					Name: r.Name, Hash: r.Hash, SidecarImage: SidecarImage(PodSpecOf(r.workload)), PreStopSecret: PreStopSecretOf(r.workload),
+					Name: r.Name, Hash: r.Hash, SidecarImage: SidecarImage(PodSpecOf(r.workload)), PreStopSecret: PreStopSecretOf(PodSpecOf(r.workload)),
 				}}
 			}
 			before := observe().updated

@@ -128,7 +128,7 @@ func newRevision(workload client.Object) pool.Revision {
 		Created:          workload.GetCreationTimestamp().Time,
 		Replicas:         ptr.Deref(*replicasField(workload), 0),
 		SidecarImage:     pool.SidecarImage(pod),
-		PreStopSecret:    pool.PreStopSecretOf(workload),
+		PreStopSecret:    pool.PreStopSecretOf(pod),
 		TerminationGrace: pool.TerminationGraceOf(pod),
 		History:          pool.ParseHistory(workload.GetAnnotations()[pool.AnnotationRolloutHistory]),
 	}

@@ -52,7 +52,8 @@ func (r *Reconciler) observeNetworkPolicies(ctx context.Context, observed *obser
 		return nil
 	}
 	var policies networkingv1.NetworkPolicyList
-	if err := r.Client.List(ctx, &policies, client.InNamespace(observed.Pool.Namespace)); err != nil {
+	// A namespace may have one for each of thousands of sessions. They are only read.
+	if err := r.Client.List(ctx, &policies, client.InNamespace(observed.Pool.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing NetworkPolicies: %w", err)
 	}
 	observed.NetworkPolicies = policies.Items

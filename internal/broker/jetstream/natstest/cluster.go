@@ -1,6 +1,7 @@
 package natstest
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/url"
@@ -48,32 +49,34 @@ func StartCluster(t testing.TB, size int) *Cluster {
 	return c
 }
 
-// Run starts servers of the cluster, and returns when all of them know each other and a leader, and can
-// replicate a stream.
+// Run starts servers of the cluster, and returns when all that run know each other and a leader, and replicate
+// a stream. That stream remains: a server that deletes its last stream removes the directory of all streams,
+// even while it creates another one there.
 func (c *Cluster) Run(servers ...*Server) {
 	c.t.Helper()
 	for _, s := range servers {
 		s.run()
 		c.t.Cleanup(s.Stop)
 	}
-	c.wait("the servers to form a cluster", func() bool {
-		running, known := 0, 0
-		for _, s := range c.Servers {
-			if s.Server == nil || !s.Running() {
-				continue
-			}
+	running := 0
+	for _, s := range c.Servers {
+		if s.Server != nil && s.Running() {
 			running++
-			if s.JetStreamIsLeader() {
-				known = len(s.JetStreamClusterPeers())
+		}
+	}
+	c.wait("the servers to form a cluster", func() bool {
+		for _, s := range c.Servers {
+			if s.Server != nil && s.Running() && s.JetStreamIsLeader() {
+				return len(s.JetStreamClusterPeers()) == running
 			}
 		}
-		return known == running
+		return false
 	})
-	c.wait("the servers to replicate a stream", func() bool { return c.replicates(len(servers)) })
+	c.wait("the servers to replicate a stream", func() bool { return c.replicates(running) })
 }
 
-// replicates reports whether the cluster creates a stream with that number of replicas. Servers that know a
-// leader may still refuse it for a moment.
+// replicates reports whether the cluster has a stream with that number of current replicas. Servers that know
+// a leader may still refuse it for a moment.
 func (c *Cluster) replicates(replicas int) bool {
 	connection, err := nats.Connect(c.URL())
 	if err != nil {
@@ -84,9 +87,30 @@ func (c *Cluster) replicates(replicas int) bool {
 	if err != nil {
 		return false
 	}
-	probe := jetstream.StreamConfig{Name: "probe", Subjects: []string{"probe"}, Replicas: replicas}
-	_, err = js.CreateOrUpdateStream(c.t.Context(), probe)
-	return err == nil && js.DeleteStream(c.t.Context(), probe.Name) == nil
+	probe, err := probeStream(c.t.Context(), js, replicas)
+	if err != nil || probe.Cluster == nil {
+		return false
+	}
+	current := 1 // the leader
+	for _, replica := range probe.Cluster.Replicas {
+		if replica.Current && !replica.Offline {
+			current++
+		}
+	}
+	return probe.Cluster.Leader != "" && current == replicas
+}
+
+// probeStream changes the stream only if it has another number of replicas, because each change delays them.
+func probeStream(ctx context.Context, js jetstream.JetStream, replicas int) (*jetstream.StreamInfo, error) {
+	config := jetstream.StreamConfig{Name: "probe", Subjects: []string{"probe"}, Replicas: replicas}
+	probe, err := js.Stream(ctx, config.Name)
+	if err != nil || probe.CachedInfo().Config.Replicas != replicas {
+		probe, err = js.CreateOrUpdateStream(ctx, config)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return probe.CachedInfo(), nil
 }
 
 // URL names all servers.
