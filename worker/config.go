@@ -52,6 +52,14 @@ type BrokerConfig struct {
 	TokenFile    string `json:"tokenFile,omitempty"`
 	// CredentialsFile is the path of a NATS credentials file.
 	CredentialsFile string `json:"credentialsFile,omitempty"`
+	// NKeyFile is the path of a file with the seed of a NATS user.
+	NKeyFile string `json:"nkeyFile,omitempty"`
+	// JetStreamDomain is the JetStream domain that has the queues. The default is the domain of the
+	// server that the URL names.
+	JetStreamDomain string `json:"jetStreamDomain,omitempty"`
+	// InboxPrefix is the prefix of the subjects on which a NATS server answers. The default is
+	// _INBOX.
+	InboxPrefix string `json:"inboxPrefix,omitempty"`
 	// TLS settings of the connection.
 	TLS TLSConfig `json:"tls,omitzero"`
 }
@@ -227,8 +235,8 @@ func (b *BrokerConfig) validate() error {
 	if (b.URL == "") == (b.URLFile == "") {
 		errs = append(errs, errors.New("broker must have exactly one of url and urlFile"))
 	}
-	if boolToInt(b.UsernameFile != "")+boolToInt(b.TokenFile != "")+boolToInt(b.CredentialsFile != "") > 1 {
-		errs = append(errs, errors.New("broker must have at most one of usernameFile, tokenFile and credentialsFile"))
+	if boolToInt(b.UsernameFile != "")+boolToInt(b.TokenFile != "")+boolToInt(b.CredentialsFile != "")+boolToInt(b.NKeyFile != "") > 1 {
+		errs = append(errs, errors.New("broker must have at most one of usernameFile, tokenFile, credentialsFile and nkeyFile"))
 	}
 	if b.PasswordFile != "" && b.UsernameFile == "" {
 		errs = append(errs, errors.New("broker has passwordFile, which requires usernameFile"))

@@ -21,6 +21,12 @@ type Credentials struct {
 	Token string
 	// NATSCredentials is the content of a NATS credentials file.
 	NATSCredentials []byte
+	// NKeySeed is the seed of a NATS user.
+	NKeySeed []byte
+	// JetStreamDomain has the queues. Default: the domain of the server.
+	JetStreamDomain string
+	// InboxPrefix is the prefix of the subjects on which NATS servers answer. Default: _INBOX.
+	InboxPrefix string
 	// TLS is nil for a server without TLS, or with a certificate that the system trusts.
 	TLS *TLS
 	// Name identifies the connection to people who inspect the server.
@@ -42,6 +48,7 @@ func (c *Credentials) Equal(other *Credentials) bool {
 	}
 	return c.URL == other.URL && c.Username == other.Username && c.Password == other.Password &&
 		c.Token == other.Token && bytes.Equal(c.NATSCredentials, other.NATSCredentials) &&
+		bytes.Equal(c.NKeySeed, other.NKeySeed) && c.JetStreamDomain == other.JetStreamDomain && c.InboxPrefix == other.InboxPrefix &&
 		c.TLS.equal(other.TLS) && c.Name == other.Name
 }
 

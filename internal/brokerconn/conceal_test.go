@@ -205,13 +205,15 @@ func randomSecrets(r *rand.Rand, servers []string) []client.Object {
 	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte(odd())})
 	tls := newSecret("tls", "ca.crt", odd(), "tls.crt", string(block), "tls.key", odd())
 	login := newSecret("login", "username", odd(), "password", secretMarker)
-	switch r.IntN(4) {
+	switch r.IntN(5) {
 	case 0:
 		login = newSecret("login", "token", secretMarker)
 	case 1:
 		login = newSecret("login", "creds", "-----BEGIN NATS USER JWT-----\n"+odd()+"\n------END NATS USER JWT------\n"+odd())
 	case 2:
 		login = newSecret("login", "username", "u", "password", secretMarker)
+	case 3:
+		login = newSecret("login", "nkey", []string{odd(), "SU" + secretMarker}[r.IntN(2)])
 	}
 	return []client.Object{newSecret("url", "url", urls[r.IntN(len(urls))]), tls, login}
 }

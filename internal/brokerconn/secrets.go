@@ -22,7 +22,7 @@ const clientName = "yardmaster"
 // would list and keep all Secrets of the namespace. Its error is a ConnectionError unless the API
 // server did not answer.
 func ReadCredentials(ctx context.Context, liveReader client.Reader, key BrokerKey) (*broker.Credentials, error) {
-	credentials := &broker.Credentials{Name: clientName}
+	credentials := &broker.Credentials{Name: clientName, JetStreamDomain: key.JetStreamDomain, InboxPrefix: key.InboxPrefix}
 	data, err := ReadSecret(ctx, liveReader, key.Namespace, key.URLSecret)
 	if err != nil {
 		return nil, err
@@ -47,9 +47,9 @@ func readLogin(ctx context.Context, liveReader client.Reader, key BrokerKey, cre
 		return err
 	}
 	credentials.Username, credentials.Password = string(data[corev1.BasicAuthUsernameKey]), string(data[corev1.BasicAuthPasswordKey])
-	credentials.Token, credentials.NATSCredentials = string(data["token"]), data["creds"]
-	if credentials.Username == "" && credentials.Token == "" && len(credentials.NATSCredentials) == 0 {
-		return invalidSecret("Secret %q has none of the keys username, token, creds", key.CredentialsSecret)
+	credentials.Token, credentials.NATSCredentials, credentials.NKeySeed = string(data["token"]), data["creds"], data["nkey"]
+	if credentials.Username == "" && credentials.Token == "" && len(credentials.NATSCredentials)+len(credentials.NKeySeed) == 0 {
+		return invalidSecret("Secret %q has none of the keys username, token, creds, nkey", key.CredentialsSecret)
 	}
 	return nil
 }

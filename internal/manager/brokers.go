@@ -21,6 +21,8 @@ type DefaultBroker struct {
 	URLSecret         string
 	TLSSecret         string
 	CredentialsSecret string
+	// NATS has settings of the connection. Only for the engine NATS.
+	NATS v1alpha1.NATSConnection
 }
 
 // brokerManagerOnce makes the brokers for the first controller that asks, and all others get the
@@ -57,6 +59,9 @@ func (b DefaultBroker) brokerReference() *v1alpha1.Broker {
 	if b.CredentialsSecret != "" {
 		r.CredentialsSecretRef = &v1alpha1.SecretRef{Name: b.CredentialsSecret}
 	}
+	if b.NATS != (v1alpha1.NATSConnection{}) {
+		r.NATS = &b.NATS
+	}
 	return r
 }
 
@@ -67,6 +72,9 @@ func (b DefaultBroker) validate() error {
 	}
 	if b.URLSecret == "" && (b.TLSSecret != "" || b.CredentialsSecret != "") {
 		return errors.New("--broker-tls-secret and --broker-credentials-secret need --broker-url-secret")
+	}
+	if b.NATS != (v1alpha1.NATSConnection{}) && (b.URLSecret == "" || b.Engine != string(v1alpha1.EngineNATS)) {
+		return errors.New("--broker-jetstream-domain and --broker-inbox-prefix need --broker-url-secret, and the engine NATS")
 	}
 	return nil
 }

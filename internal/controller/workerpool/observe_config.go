@@ -25,6 +25,7 @@ const (
 	keyCA    = "ca.crt"
 	keyToken = "token"
 	keyCreds = "creds"
+	keyNKey  = "nkey"
 )
 
 // observeConfig builds the configuration that the workers read.
@@ -40,6 +41,7 @@ func (r *Reconciler) observeConfig(ctx context.Context, observed *observation) e
 	}
 	secrets := map[string]pool.MountedSecret{dirURL: {Secret: key.URLSecret, Keys: []string{key.URLKey}}}
 	c.Broker.URLFile = mountedFile(dirURL, key.URLKey)
+	c.Broker.JetStreamDomain, c.Broker.InboxPrefix = key.JetStreamDomain, key.InboxPrefix
 	if key.TLSSecret != "" {
 		keys, err := r.readSecretKeys(ctx, observed.Pool.Namespace, key.TLSSecret)
 		if err != nil {
@@ -60,7 +62,7 @@ func (r *Reconciler) observeConfig(ctx context.Context, observed *observation) e
 		used := keys.configureLogin(&c.Broker)
 		if len(used) == 0 {
 			return observed.setConnectionProblem(&brokerconn.ConnectionError{Reason: v1alpha1.ReasonSecretInvalid, Err: fmt.Errorf(
-				"the Secret %q has none of the keys username, token, creds", key.CredentialsSecret)})
+				"the Secret %q has none of the keys username, token, creds, nkey", key.CredentialsSecret)})
 		}
 		// The mounted keys are part of the revision: another login method needs new workers, new
 		// credentials for the same method do not.
@@ -72,7 +74,7 @@ func (r *Reconciler) observeConfig(ctx context.Context, observed *observation) e
 	if err != nil {
 		return fmt.Errorf("encoding the workers' configuration: %w", err)
 	}
-	observed.Config = pool.WorkerConfig{File: string(raw), Queues: names, Secrets: secrets}
+	observed.Config = pool.WorkerConfig{File: string(raw), Queues: names, Connection: key.Settings(), Secrets: secrets}
 	return nil
 }
 
@@ -173,6 +175,9 @@ func (k secretKeys) configureLogin(b *worker.BrokerConfig) (used []string) {
 	case k[keyToken]:
 		b.TokenFile = mountedFile(dirCredentials, keyToken)
 		return []string{keyToken}
+	case k[keyNKey]:
+		b.NKeyFile = mountedFile(dirCredentials, keyNKey)
+		return []string{keyNKey}
 	}
 	return nil
 }

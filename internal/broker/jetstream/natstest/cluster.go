@@ -56,7 +56,7 @@ func (c *Cluster) Run(servers ...*Server) {
 		s.run()
 		c.t.Cleanup(s.Stop)
 	}
-	c.wait("the servers to form a cluster", func() bool {
+	wait(c.t, "the servers to form a cluster", func() bool {
 		running, known := 0, 0
 		for _, s := range c.Servers {
 			if s.Server == nil || !s.Running() {
@@ -69,7 +69,7 @@ func (c *Cluster) Run(servers ...*Server) {
 		}
 		return known == running
 	})
-	c.wait("the servers to replicate a stream", func() bool { return c.replicates(len(servers)) })
+	wait(c.t, "the servers to replicate a stream", func() bool { return c.replicates(len(servers)) })
 }
 
 // replicates reports whether the cluster creates a stream with that number of replicas. Servers that know a
@@ -110,11 +110,11 @@ func (c *Cluster) Named(name string) *Server {
 	return nil
 }
 
-func (c *Cluster) wait(description string, condition func() bool) {
-	c.t.Helper()
+func wait(t testing.TB, description string, condition func() bool) {
+	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !condition(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			c.t.Fatalf("not within 30 s: %s", description)
+			t.Fatalf("not within 30 s: %s", description)
 		}
 	}
 }
