@@ -60,8 +60,20 @@ type BrokerConfig struct {
 	// InboxPrefix is the prefix of the subjects on which a NATS server answers. The default is
 	// _INBOX.
 	InboxPrefix string `json:"inboxPrefix,omitempty"`
+	// Sentinel finds a Redis server through Sentinels, whose addresses the URL has.
+	Sentinel SentinelConfig `json:"sentinel,omitzero"`
 	// TLS settings of the connection.
 	TLS TLSConfig `json:"tls,omitzero"`
+}
+
+// SentinelConfig defines which server the Sentinels monitor, and how to log in to them.
+type SentinelConfig struct {
+	// MasterName is the name under which the Sentinels monitor the server.
+	MasterName string `json:"masterName,omitempty"`
+	// UsernameFile and PasswordFile are paths of files with the login at the Sentinels. The default is
+	// no login.
+	UsernameFile string `json:"usernameFile,omitempty"`
+	PasswordFile string `json:"passwordFile,omitempty"`
 }
 
 // TLSConfig defines how the broker's certificate is verified and which client certificate is
@@ -240,6 +252,9 @@ func (b *BrokerConfig) validate() error {
 	}
 	if b.PasswordFile != "" && b.UsernameFile == "" {
 		errs = append(errs, errors.New("broker has passwordFile, which requires usernameFile"))
+	}
+	if s := b.Sentinel; (s.UsernameFile == "") != (s.PasswordFile == "") || s.UsernameFile != "" && s.MasterName == "" {
+		errs = append(errs, errors.New("broker.sentinel must have masterName, and both or none of usernameFile and passwordFile"))
 	}
 	return errors.Join(errs...)
 }

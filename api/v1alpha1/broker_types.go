@@ -4,6 +4,7 @@ package v1alpha1
 // namespace of the object that refers to the broker, and have the label yardmaster.dev/broker: "true".
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.nats) || self.engine == 'NATS'",message="nats has settings of the engine NATS: remove it, or use that engine",fieldPath=".nats"
+// +kubebuilder:validation:XValidation:rule="!has(self.sentinel) || self.engine == 'Asynq'",message="sentinel finds a Redis server: remove it, or use the engine Asynq",fieldPath=".sentinel"
 type Broker struct {
 	// engine of the broker. NATS is NATS JetStream. Asynq is the task queue asynq on Redis or
 	// Valkey; it is experimental, because it depends on how asynq stores its tasks, which asynq
@@ -17,6 +18,26 @@ type Broker struct {
 	// engine NATS. Default: those of a server without domains and restricted inboxes.
 	// +optional
 	NATS *NATSConnection `json:"nats,omitempty"`
+
+	// sentinel finds the Redis server through Sentinels: the URL has their addresses. Only with the
+	// engine Asynq. Default: the URL has the address of the server, or those of a cluster.
+	// +optional
+	Sentinel *RedisSentinel `json:"sentinel,omitempty"`
+}
+
+// RedisSentinel finds a Redis server through Sentinels, which replace it when it fails.
+type RedisSentinel struct {
+	// masterName is the name under which the Sentinels monitor the server.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:Pattern=`^[-._A-Za-z0-9]+$`
+	MasterName string `json:"masterName"`
+
+	// credentialsSecretRef refers to a Secret with username and password for the Sentinels. The login at
+	// the server is that of the broker or source. Default: no login.
+	// +optional
+	CredentialsSecretRef *SecretRef `json:"credentialsSecretRef,omitempty"`
 }
 
 // NATSConnection has settings of connections to NATS.

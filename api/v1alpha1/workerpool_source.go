@@ -27,6 +27,11 @@ type Source struct {
 type RedisListSource struct {
 	BrokerAccess `json:",inline"`
 
+	// sentinel finds the server through Sentinels: the URL has their addresses. Default: the URL has
+	// the address of the server, or those of a cluster.
+	// +optional
+	Sentinel *RedisSentinel `json:"sentinel,omitempty"`
+
 	// key of the list.
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -37,6 +42,11 @@ type RedisListSource struct {
 // RedisStreamSource counts the entries of a stream that a consumer group has not finished.
 type RedisStreamSource struct {
 	BrokerAccess `json:",inline"`
+
+	// sentinel finds the server through Sentinels: the URL has their addresses. Default: the URL has
+	// the address of the server, or those of a cluster.
+	// +optional
+	Sentinel *RedisSentinel `json:"sentinel,omitempty"`
 
 	// key of the stream.
 	// +required

@@ -24,18 +24,20 @@ type BrokerKey struct {
 	URLSecret, URLKey            string
 	TLSSecret, CredentialsSecret string
 	JetStreamDomain, InboxPrefix string
+	SentinelMaster               string
+	SentinelSecret               string // with the login at the Sentinels
 }
 
 // String is unique, because no part contains a slash.
 func (k BrokerKey) String() string {
-	return fmt.Sprintf("%s/%s/%s/%s/%s/%s/%s", k.Namespace, k.Engine, k.URLSecret, k.URLKey, k.TLSSecret, k.CredentialsSecret, k.Settings())
+	return fmt.Sprintf("%s/%s/%s/%s/%s/%s/%s/%s", k.Namespace, k.Engine, k.URLSecret, k.URLKey, k.TLSSecret, k.CredentialsSecret, k.SentinelSecret, k.Settings())
 }
 
 // Settings describes the settings of the connection other than its Secrets; empty without any.
 func (k BrokerKey) Settings() string {
 	var settings []string
 	for _, setting := range []struct{ name, value string }{
-		{"jetStreamDomain", k.JetStreamDomain}, {"inboxPrefix", k.InboxPrefix},
+		{"jetStreamDomain", k.JetStreamDomain}, {"inboxPrefix", k.InboxPrefix}, {"sentinelMaster", k.SentinelMaster},
 	} {
 		if setting.value != "" {
 			settings = append(settings, setting.name+"="+setting.value)
@@ -61,6 +63,12 @@ func BrokerKeyOf(namespace string, b *v1alpha1.Broker) BrokerKey {
 	}
 	if b.NATS != nil {
 		key.JetStreamDomain, key.InboxPrefix = b.NATS.JetStreamDomain, b.NATS.InboxPrefix
+	}
+	if b.Sentinel != nil {
+		key.SentinelMaster = b.Sentinel.MasterName
+		if b.Sentinel.CredentialsSecretRef != nil {
+			key.SentinelSecret = b.Sentinel.CredentialsSecretRef.Name
+		}
 	}
 	return key
 }

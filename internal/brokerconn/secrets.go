@@ -36,9 +36,30 @@ func ReadCredentials(ctx context.Context, liveReader client.Reader, key BrokerKe
 		}
 	}
 	if key.CredentialsSecret != "" {
-		err = readLogin(ctx, liveReader, key, credentials)
+		if err := readLogin(ctx, liveReader, key, credentials); err != nil {
+			return nil, err
+		}
+	}
+	if key.SentinelMaster != "" {
+		credentials.Sentinel, err = readSentinelLogin(ctx, liveReader, key)
 	}
 	return credentials, err
+}
+
+func readSentinelLogin(ctx context.Context, liveReader client.Reader, key BrokerKey) (*broker.Sentinel, error) {
+	sentinel := &broker.Sentinel{MasterName: key.SentinelMaster}
+	if key.SentinelSecret == "" {
+		return sentinel, nil
+	}
+	data, err := ReadSecret(ctx, liveReader, key.Namespace, key.SentinelSecret)
+	if err != nil {
+		return nil, err
+	}
+	sentinel.Username, sentinel.Password = string(data[corev1.BasicAuthUsernameKey]), string(data[corev1.BasicAuthPasswordKey])
+	if sentinel.Username == "" || sentinel.Password == "" {
+		return nil, invalidSecret("Secret %q must have the keys username and password; the user of Sentinels with only a password is default", key.SentinelSecret)
+	}
+	return sentinel, nil
 }
 
 func readLogin(ctx context.Context, liveReader client.Reader, key BrokerKey, credentials *broker.Credentials) error {

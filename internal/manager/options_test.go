@@ -113,6 +113,12 @@ func TestParseFlags(t *testing.T) {
 				s.QueueSweep = 30 * time.Second
 			},
 		},
+		"a default broker with Sentinels": {
+			args: "--broker-url-secret=redis --broker-engine=Asynq --broker-sentinel-master=main --broker-sentinel-credentials-secret=login",
+			want: func(s *optionsSummary) {
+				s.Broker = DefaultBroker{Engine: "Asynq", URLSecret: "redis", SentinelMaster: "main", SentinelSecret: "login"}
+			},
+		},
 		"networks of brokers": {
 			args:        "--deny-cidrs=10.0.0.0/8,fd00::/8 --deny-cidrs=192.0.2.1/32",
 			environment: map[string]string{"YARDMASTER_ALLOW_LOCAL_BROKERS": "true"},
@@ -172,6 +178,8 @@ func TestParseFlagsRejectsInvalidFlags(t *testing.T) {
 		"an unknown engine":                {args: "--broker-engine=Kafka", want: `--broker-engine is "Kafka", must be one of NATS, Asynq`},
 		"credentials without a broker URL": {args: "--broker-credentials-secret=login", want: "need --broker-url-secret"},
 		"a domain on the engine Asynq":     {args: "--broker-url-secret=redis --broker-engine=Asynq --broker-jetstream-domain=hub", want: "and the engine NATS"},
+		"Sentinels on the engine NATS":     {args: "--broker-url-secret=nats --broker-sentinel-master=main", want: "and the engine Asynq"},
+		"a login at no Sentinels":          {args: "--broker-sentinel-credentials-secret=login", want: "needs --broker-sentinel-master"},
 		"an address instead of a network":  {args: "--deny-cidrs=10.0.0.1/8", want: `"10.0.0.1/8" is not a network`},
 		"a sweep interval of 0":            {args: "--queue-sweep=0s", want: "--queue-sweep is 0s, must be at least 1s"},
 		"an invalid boolean in the environment": {

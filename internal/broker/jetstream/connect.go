@@ -53,6 +53,9 @@ type serverError struct {
 
 // Connect connects to a NATS server. The connection reconnects until Disconnect.
 func Connect(ctx context.Context, c broker.Credentials) (broker.Engine, error) {
+	if c.Sentinel != nil {
+		return nil, broker.Errorf(broker.ClassInvalid, "sentinel is a setting of Redis; NATS has none")
+	}
 	if c.Refresh != nil {
 		takeUserFromURL(&c)
 	}

@@ -74,7 +74,7 @@ func TestSecretWithoutALoginIsInvalid(t *testing.T) {
 // Runtimes of earlier versions refuse unknown fields.
 func TestConnectionSettingsAreInTheConfigurationOnlyIfTheyAreSet(t *testing.T) {
 	secret := map[string]string{"nkey": "SU"}
-	if o := observeWithSecret(t, secret); strings.Contains(o.Config.File, "inboxPrefix") || strings.Contains(o.Config.File, "jetStreamDomain") || o.Config.Connection != "" {
+	if o := observeWithSecret(t, secret); strings.Contains(o.Config.File, "inboxPrefix") || strings.Contains(o.Config.File, "jetStreamDomain") || strings.Contains(o.Config.File, "sentinel") || o.Config.Connection != "" {
 		t.Errorf("without settings: %+v", o.Config)
 	}
 	o := observeWithSecret(t, secret, func(key *brokerconn.BrokerKey) { key.JetStreamDomain, key.InboxPrefix = "hub", "_INBOX_a" })
@@ -84,6 +84,26 @@ func TestConnectionSettingsAreInTheConfigurationOnlyIfTheyAreSet(t *testing.T) {
 	}
 	if o.Config.Connection != "jetStreamDomain=hub,inboxPrefix=_INBOX_a" {
 		t.Errorf("the connection is %q", o.Config.Connection)
+	}
+}
+
+func TestWorkersLogInToTheSentinels(t *testing.T) {
+	withSentinels := func(key *brokerconn.BrokerKey) {
+		key.CredentialsSecret, key.SentinelMaster, key.SentinelSecret = "", "main", "login"
+	}
+	o := observeWithSecret(t, map[string]string{"username": "me", "password": "p"}, withSentinels)
+	c, err := worker.ParseConfig([]byte(o.Config.File))
+	want := worker.SentinelConfig{
+		MasterName: "main", UsernameFile: "/etc/yardmaster/sentinel/username", PasswordFile: "/etc/yardmaster/sentinel/password",
+	}
+	if err != nil || c.Broker.Sentinel != want || o.Config.Connection != "sentinelMaster=main" {
+		t.Errorf("%+v, %s: %v", c.Broker, o.Config.Connection, err)
+	}
+	if diff := cmp.Diff(pool.MountedSecret{Secret: "login", Keys: []string{"username", "password"}}, o.Config.Secrets["sentinel"]); diff != "" {
+		t.Errorf("mounted keys (-want, +got):\n%s", diff)
+	}
+	if o := observeWithSecret(t, map[string]string{"password": "p"}, withSentinels); o.Problem == nil || o.Problem.Reason != v1alpha1.ReasonSecretInvalid {
+		t.Errorf("without a username: %+v", o.Problem)
 	}
 }
 
