@@ -52,8 +52,28 @@ type BrokerConfig struct {
 	TokenFile    string `json:"tokenFile,omitempty"`
 	// CredentialsFile is the path of a NATS credentials file.
 	CredentialsFile string `json:"credentialsFile,omitempty"`
+	// NKeyFile is the path of a file with the seed of a NATS user.
+	NKeyFile string `json:"nkeyFile,omitempty"`
+	// JetStreamDomain is the JetStream domain that has the queues. The default is the domain of the
+	// server that the URL names.
+	JetStreamDomain string `json:"jetStreamDomain,omitempty"`
+	// InboxPrefix is the prefix of the subjects on which a NATS server answers. The default is
+	// _INBOX.
+	InboxPrefix string `json:"inboxPrefix,omitempty"`
+	// Sentinel finds a Redis server through Sentinels, whose addresses the URL has.
+	Sentinel SentinelConfig `json:"sentinel,omitzero"`
 	// TLS settings of the connection.
 	TLS TLSConfig `json:"tls,omitzero"`
+}
+
+// SentinelConfig defines which server the Sentinels monitor, and how to log in to them.
+type SentinelConfig struct {
+	// MasterName is the name under which the Sentinels monitor the server.
+	MasterName string `json:"masterName,omitempty"`
+	// UsernameFile and PasswordFile are paths of files with the login at the Sentinels. The default is
+	// no login.
+	UsernameFile string `json:"usernameFile,omitempty"`
+	PasswordFile string `json:"passwordFile,omitempty"`
 }
 
 // TLSConfig defines how the broker's certificate is verified and which client certificate is
@@ -227,11 +247,14 @@ func (b *BrokerConfig) validate() error {
 	if (b.URL == "") == (b.URLFile == "") {
 		errs = append(errs, errors.New("broker must have exactly one of url and urlFile"))
 	}
-	if boolToInt(b.UsernameFile != "")+boolToInt(b.TokenFile != "")+boolToInt(b.CredentialsFile != "") > 1 {
-		errs = append(errs, errors.New("broker must have at most one of usernameFile, tokenFile and credentialsFile"))
+	if boolToInt(b.UsernameFile != "")+boolToInt(b.TokenFile != "")+boolToInt(b.CredentialsFile != "")+boolToInt(b.NKeyFile != "") > 1 {
+		errs = append(errs, errors.New("broker must have at most one of usernameFile, tokenFile, credentialsFile and nkeyFile"))
 	}
 	if b.PasswordFile != "" && b.UsernameFile == "" {
 		errs = append(errs, errors.New("broker has passwordFile, which requires usernameFile"))
+	}
+	if s := b.Sentinel; (s.UsernameFile == "") != (s.PasswordFile == "") || s.UsernameFile != "" && s.MasterName == "" {
+		errs = append(errs, errors.New("broker.sentinel must have masterName, and both or none of usernameFile and passwordFile"))
 	}
 	return errors.Join(errs...)
 }

@@ -30,8 +30,18 @@ func (b *BrokerConfig) readCredentials(name string) (broker.Credentials, error) 
 		Password:        files.readLogin("passwordFile", b.PasswordFile),
 		Token:           files.readLogin("tokenFile", b.TokenFile),
 		NATSCredentials: files.readFile(b.CredentialsFile),
+		NKeySeed:        []byte(files.readLogin("nkeyFile", b.NKeyFile)),
+		JetStreamDomain: b.JetStreamDomain,
+		InboxPrefix:     b.InboxPrefix,
 		TLS:             broker.NewTLS(files.readFile(b.TLS.CAFile), files.readFile(b.TLS.CertificateFile), files.readFile(b.TLS.KeyFile), b.TLS.ServerName),
 		Name:            name,
+	}
+	if s := b.Sentinel; s.MasterName != "" {
+		credentials.Sentinel = &broker.Sentinel{
+			MasterName: s.MasterName,
+			Username:   files.readLogin("sentinel.usernameFile", s.UsernameFile),
+			Password:   files.readLogin("sentinel.passwordFile", s.PasswordFile),
+		}
 	}
 	if b.URLFile != "" {
 		credentials.URL = strings.TrimSpace(string(files.readFile(b.URLFile)))

@@ -17,6 +17,11 @@ func TestWorkerLogsInWithTheCredentialsInItsFiles(t *testing.T) {
 	t.Parallel()
 	users := natstest.Start(t, func(o *server.Options) { o.Username, o.Password = "me", "hidden" })
 	tokens := natstest.Start(t, func(o *server.Options) { o.Authorization = "hidden" })
+	seed, publicKey := natstest.NewNKey(t)
+	otherSeed, _ := natstest.NewNKey(t)
+	keys := natstest.Start(t, func(o *server.Options) { o.Nkeys = []*server.NkeyUser{{Nkey: publicKey}} })
+	account := natstest.StartWithAccount(t)
+	credentials, _ := account.NewUser()
 	redis := redistest.Start(t)
 	dir := t.TempDir()
 	writeFile := func(name, text string) string {
@@ -40,6 +45,14 @@ func TestWorkerLogsInWithTheCredentialsInItsFiles(t *testing.T) {
 		"files take precedence over the URL": {
 			broker: BrokerConfig{URL: "nats://you:hidden2@" + users.Address(), UsernameFile: me, PasswordFile: password},
 		},
+		"nkey with a line break":     {broker: BrokerConfig{URL: keys.ClientURL(), NKeyFile: writeFile("nkey", string(seed)+"\n")}},
+		"NATS credentials":           {broker: BrokerConfig{URL: account.ClientURL(), CredentialsFile: writeFile("creds", string(credentials))}},
+		"an nkey replaces the URL":   {broker: BrokerConfig{URL: "nats://you:hidden2@" + keys.Address(), NKeyFile: dir + "/nkey"}},
+		"unknown nkey":               {BrokerConfig{URL: keys.ClientURL(), NKeyFile: writeFile("other", string(otherSeed))}, broker.ClassUnauthorized, "Authorization Violation"},
+		"server without nkeys":       {BrokerConfig{URL: users.ClientURL(), NKeyFile: dir + "/nkey"}, broker.ClassUnauthorized, "nkeys not supported by the server"},
+		"invalid nkey":               {BrokerConfig{URL: keys.ClientURL(), NKeyFile: token}, broker.ClassInvalid, "invalid nkey: it must be the seed of a user"},
+		"nkey for Redis":             {BrokerConfig{URL: redis.URL(), NKeyFile: token}, broker.ClassInvalid, "an nkey cannot log in to Redis"},
+		"domain for Redis":           {BrokerConfig{URL: redis.URL(), JetStreamDomain: "hub"}, broker.ClassInvalid, "jetStreamDomain and inboxPrefix are settings of NATS"},
 		"no login":                   {BrokerConfig{URL: users.ClientURL()}, broker.ClassUnauthorized, "Authorization Violation"},
 		"wrong password":             {BrokerConfig{URL: users.ClientURL(), UsernameFile: me, PasswordFile: wrong}, broker.ClassUnauthorized, "Authorization Violation"},
 		"wrong token":                {BrokerConfig{URL: tokens.ClientURL(), TokenFile: wrong}, broker.ClassUnauthorized, "Authorization Violation"},
@@ -90,6 +103,14 @@ func TestReconnectUsesTheCurrentContentOfTheFiles(t *testing.T) {
 	users, changeUser := startNATS(withUser)
 	inURL, changeURL := startNATS(withUser)
 	tokens, changeToken := startNATS(func(o *server.Options, secret string) { o.Authorization = secret })
+	firstSeed, firstKey := natstest.NewNKey(t)
+	secondSeed, secondKey := natstest.NewNKey(t)
+	keys, changeKey := startNATS(func(o *server.Options, secret string) {
+		o.Nkeys = []*server.NkeyUser{{Nkey: map[string]string{"first": firstKey, "second": secondKey}[secret]}}
+	})
+	account := natstest.StartWithAccount(t)
+	firstCredentials, revokeFirst := account.NewUser()
+	secondCredentials, _ := account.NewUser()
 	redis := redistest.Start(t)
 	redis.RunCLI("ACL", "SETUSER", "me", "on", ">first", "~*", "&*", "+@all")
 	for name, row := range map[string]struct {
@@ -103,6 +124,12 @@ func TestReconnectUsesTheCurrentContentOfTheFiles(t *testing.T) {
 		},
 		"token":               {BrokerConfig{URL: tokens.ClientURL(), TokenFile: writeFile("token", "first")}, "token", "%", changeToken},
 		"password in the URL": {BrokerConfig{URLFile: writeFile("url", "nats://me:first@"+inURL.Address())}, "url", "nats://me:%@" + inURL.Address(), changeURL},
+		"nkey": {
+			BrokerConfig{URL: keys.ClientURL(), NKeyFile: writeFile("nkey", string(firstSeed))}, "nkey", string(secondSeed), changeKey,
+		},
+		"NATS credentials": {
+			BrokerConfig{URL: account.ClientURL(), CredentialsFile: writeFile("creds", string(firstCredentials))}, "creds", string(secondCredentials), revokeFirst,
+		},
 		"Redis password": {
 			BrokerConfig{URL: redis.URL(), UsernameFile: writeFile("redis-user", "me"), PasswordFile: writeFile("redis", "first")},
 			"redis", "%",

@@ -31,7 +31,12 @@ type testEnv struct {
 
 func newTestEnv(t testing.TB, changes ...func(*broker.QueueConfig)) *testEnv {
 	t.Helper()
-	env := &testEnv{t: t, server: natstest.Start(t)}
+	return newTestEnvOn(t, natstest.Start(t), changes...)
+}
+
+func newTestEnvOn(t testing.TB, s *natstest.Server, changes ...func(*broker.QueueConfig)) *testEnv {
+	t.Helper()
+	env := &testEnv{t: t, server: s}
 	var err error
 	if env.engine, err = jetstream.Connect(t.Context(), broker.Credentials{URL: env.server.ClientURL(), Name: "test"}); err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -13,11 +14,12 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
 )
 
-// docs/worker.md lists the NATS permissions of a worker. The list must be sufficient.
-func TestDocumentedBrokerPermissionsAreSufficient(t *testing.T) {
-	t.Parallel()
+// documentedPermissions returns the NATS permissions of a worker that docs/worker.md lists.
+func documentedPermissions(t *testing.T, inboxes string, replacements ...string) *server.Permissions {
+	t.Helper()
 	page, err := os.ReadFile("../docs/worker.md")
 	if err != nil {
 		t.Fatal(err)
@@ -27,26 +29,26 @@ func TestDocumentedBrokerPermissionsAreSufficient(t *testing.T) {
 	if block == nil {
 		t.Fatal("docs/worker.md has no list of permissions")
 	}
-	env := newTestEnv(t, func(q *broker.QueueConfig) {
-		q.RateLimit = &broker.RateLimit{Limit: 100, Per: time.Second, Burst: 1}
-	})
-	options := env.server.Options()
-	options.Users = []*server.User{
-		{Username: "admin", Password: "p"},
-		{Username: "worker", Password: "p", Permissions: &server.Permissions{
-			Publish:   &server.SubjectPermission{Allow: strings.Fields(block[1])},
-			Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
-		}},
+	return &server.Permissions{
+		Publish:   &server.SubjectPermission{Allow: strings.Fields(strings.NewReplacer(replacements...).Replace(block[1]))},
+		Subscribe: &server.SubjectPermission{Allow: []string{inboxes}},
 	}
-	options.NoAuthUser = "admin"
-	env.server.Restart()
+}
+
+func withLimitOf100(q *broker.QueueConfig) {
+	q.RateLimit = &broker.RateLimit{Limit: 100, Per: time.Second, Burst: 1}
+}
+
+// settleInEachWay runs a worker that needs all permissions.
+func (env *testEnv) settleInEachWay(t *testing.T, login BrokerConfig) {
+	t.Helper()
 	env.waitUntilSendable("poison")
-	env.send("default", "good", "retried")
-	var wasTried atomic.Bool
+	env.send("default", "good", "retried", "released")
+	var wasTried, wasReleased atomic.Bool
 	w := env.start(env.config(func(c *Config) {
 		withFastRetries(c)
 		c.Concurrency = 1
-		c.Broker.URL = "nats://worker:p@" + env.server.Address()
+		c.Broker = login
 	}), func(_ context.Context, job *Job) error {
 		switch string(job.Payload) {
 		case "poison":
@@ -55,9 +57,43 @@ func TestDocumentedBrokerPermissionsAreSufficient(t *testing.T) {
 			if !wasTried.Swap(true) {
 				return errors.New("not yet")
 			}
+		case "released":
+			if !wasReleased.Swap(true) {
+				return Snooze(time.Millisecond)
+			}
 		}
 		return nil
 	})
 	eventually(t, "all jobs are settled", func() bool { return env.stats().DeadLetters == 1 && env.isEmpty() })
 	requireCleanShutdown(t, w)
+}
+
+func TestDocumentedBrokerPermissionsAreSufficient(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t, withLimitOf100)
+	options := env.server.Options()
+	options.Users = []*server.User{
+		{Username: "admin", Password: "p"},
+		{Username: "worker", Password: "p", Permissions: documentedPermissions(t, "_INBOX.>")},
+	}
+	options.NoAuthUser = "admin"
+	env.server.Restart()
+	env.settleInEachWay(t, BrokerConfig{URL: "nats://worker:p@" + env.server.Address()})
+}
+
+func TestDocumentedBrokerPermissionsAreSufficientInADomainWithAnInboxPrefix(t *testing.T) {
+	t.Parallel()
+	seed, public := natstest.NewNKey(t)
+	hub, leaf := natstest.StartLeaf(t, func(o *server.Options) {
+		o.Nkeys = []*server.NkeyUser{{
+			Nkey: public, Permissions: documentedPermissions(t, "_INBOX_worker.>", "$JS.API.", "$JS.hub.API.", "$KV.", "$JS.hub.API.$KV."),
+		}}
+	})
+	file := filepath.Join(t.TempDir(), "nkey")
+	if err := os.WriteFile(file, append(seed, '\n'), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	newTestEnvOn(t, hub, withLimitOf100).settleInEachWay(t, BrokerConfig{
+		URL: "nats://" + leaf.Address(), NKeyFile: file, JetStreamDomain: natstest.HubDomain, InboxPrefix: "_INBOX_worker",
+	})
 }

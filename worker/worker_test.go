@@ -353,7 +353,7 @@ func TestInvalidConfigurationIsRejectedByField(t *testing.T) {
 		"no broker":       {"queues: [{name: a}]", "broker must have exactly one of url and urlFile"},
 		"two broker URLs": {"broker: {url: x, urlFile: y}", "broker must have exactly one of url and urlFile"},
 		"two logins": {
-			"broker: {url: x, usernameFile: u, tokenFile: t}", "broker must have at most one of usernameFile, tokenFile and credentialsFile",
+			"broker: {url: x, usernameFile: u, tokenFile: t}", "broker must have at most one of usernameFile, tokenFile, credentialsFile and nkeyFile",
 		},
 		"password without username":     {"broker: {url: x, passwordFile: p}", "broker has passwordFile, which requires usernameFile"},
 		"an unknown field":              {"brokers: {}", `unknown field "brokers"`},

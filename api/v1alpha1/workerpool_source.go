@@ -31,6 +31,11 @@ type Source struct {
 type RedisListSource struct {
 	BrokerAccess `json:",inline"`
 
+	// sentinel finds the server through Sentinels: the URL has their addresses. Default: the URL has
+	// the address of the server, or those of a cluster.
+	// +optional
+	Sentinel *RedisSentinel `json:"sentinel,omitempty"`
+
 	// key of the list.
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -41,6 +46,11 @@ type RedisListSource struct {
 // RedisStreamSource counts the entries of a stream that a consumer group has not finished.
 type RedisStreamSource struct {
 	BrokerAccess `json:",inline"`
+
+	// sentinel finds the server through Sentinels: the URL has their addresses. Default: the URL has
+	// the address of the server, or those of a cluster.
+	// +optional
+	Sentinel *RedisSentinel `json:"sentinel,omitempty"`
 
 	// key of the stream.
 	// +required
@@ -77,6 +87,11 @@ type RabbitMQSource struct {
 // that they have in the trigger nats-jetstream of KEDA.
 type NATSJetStreamSource struct {
 	BrokerAccess `json:",inline"`
+
+	// nats has settings of the operator's connection. Default: those of a server without domains and
+	// restricted inboxes.
+	// +optional
+	NATS *NATSConnection `json:"nats,omitempty"`
 
 	// stream is the name of the stream, in the account of the login.
 	// +required

@@ -95,6 +95,10 @@ func (c *Credentials) redact(text string) string {
 func (c *Credentials) secretValues() []string {
 	values := []string{c.URL, c.Password, c.Token, c.Username}
 	values = append(values, strings.Fields(string(c.NATSCredentials))...)
+	values = append(values, strings.Fields(string(c.NKeySeed))...)
+	if c.Sentinel != nil {
+		values = append(values, c.Sentinel.Username, c.Sentinel.Password)
+	}
 	for one := range strings.SplitSeq(c.URL, ",") {
 		parsed, err := url.Parse(strings.TrimSpace(one))
 		if err != nil || parsed.User == nil {

@@ -21,6 +21,14 @@ type Credentials struct {
 	Token string
 	// NATSCredentials is the content of a NATS credentials file.
 	NATSCredentials []byte
+	// NKeySeed is the seed of a NATS user.
+	NKeySeed []byte
+	// JetStreamDomain has the queues. Default: the domain of the server.
+	JetStreamDomain string
+	// InboxPrefix is the prefix of the subjects on which NATS servers answer. Default: _INBOX.
+	InboxPrefix string
+	// Sentinel is set if the URL has the addresses of Redis Sentinels, not that of a server.
+	Sentinel *Sentinel
 	// TLS is nil for a server without TLS, or with a certificate that the system trusts.
 	TLS *TLS
 	// Name identifies the connection to people who inspect the server.
@@ -42,7 +50,8 @@ func (c *Credentials) Equal(other *Credentials) bool {
 	}
 	return c.URL == other.URL && c.Username == other.Username && c.Password == other.Password &&
 		c.Token == other.Token && bytes.Equal(c.NATSCredentials, other.NATSCredentials) &&
-		c.TLS.equal(other.TLS) && c.Name == other.Name
+		bytes.Equal(c.NKeySeed, other.NKeySeed) && c.JetStreamDomain == other.JetStreamDomain && c.InboxPrefix == other.InboxPrefix &&
+		c.Sentinel.equal(other.Sentinel) && c.TLS.equal(other.TLS) && c.Name == other.Name
 }
 
 // UserOf returns the user and the password to log in with at a parsed URL.
@@ -52,6 +61,18 @@ func (c *Credentials) UserOf(parsed *url.URL) (username, password string) {
 	}
 	password, _ = parsed.User.Password()
 	return parsed.User.Username(), password
+}
+
+// Sentinel describes how to find a Redis server through Sentinels.
+type Sentinel struct {
+	// MasterName is the name under which the Sentinels monitor the server.
+	MasterName string
+	// Username and Password are the login at the Sentinels; empty for none.
+	Username, Password string
+}
+
+func (s *Sentinel) equal(other *Sentinel) bool {
+	return s == other || s != nil && other != nil && *s == *other
 }
 
 // TLS contains the parts of a TLS configuration, as PEM.

@@ -36,13 +36,32 @@ var concealedAccess = v1alpha1.BrokerAccess{
 	CredentialsSecretRef: &v1alpha1.SecretRef{Name: "login"},
 }
 
-// kinds are all engines and sources, with the scheme of their URLs.
-var kinds = map[string]string{"NATS": "nats://", "Asynq": "redis://", "list": "redis://", "rabbit": "http://", "query": "http://", "consumer": "nats://", "scaler": ""}
+// kinds are all engines and sources, with the scheme of their URLs. A kind with a Sentinel finds its server
+// through one.
+var kinds = map[string]string{
+	"NATS": "nats://", "Asynq": "redis://", "list": "redis://", "rabbit": "http://", "query": "http://", "consumer": "nats://", "scaler": "",
+	"Asynq" + throughSentinel: "redis://", "list" + throughSentinel: "redis://",
+}
+
+const throughSentinel = " through a Sentinel"
+
+// serveSentinel serves a Sentinel that names a server. It returns its address.
+func serveSentinel(t *testing.T, master string) string {
+	return serveAt(t, "127.0.0.1", hostile.ServeRedis(func(conn net.Conn, _ string) {
+		host, port, _ := net.SplitHostPort(master)
+		_, _ = fmt.Fprintf(conn, "*2\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(host), host, len(port), port)
+	}))
+}
 
 // readAs connects to a server as an engine or a source, and returns the error.
 func readAs(ctx context.Context, kind string, o *Options, cluster client.Reader, access v1alpha1.BrokerAccess, address string) error {
+	kind, isSentinel := strings.CutSuffix(kind, throughSentinel)
+	var sentinel *v1alpha1.RedisSentinel
+	if isSentinel {
+		sentinel = &v1alpha1.RedisSentinel{MasterName: "main", CredentialsSecretRef: access.CredentialsSecretRef}
+	}
 	source, isSource := map[string]v1alpha1.Source{
-		"list":     {RedisList: &v1alpha1.RedisListSource{BrokerAccess: access, Key: "jobs"}},
+		"list":     {RedisList: &v1alpha1.RedisListSource{BrokerAccess: access, Sentinel: sentinel, Key: "jobs"}},
 		"rabbit":   {RabbitMQ: &v1alpha1.RabbitMQSource{BrokerAccess: access, Queue: "jobs"}},
 		"query":    {Prometheus: &v1alpha1.PrometheusSource{BrokerAccess: access, Query: "q"}},
 		"consumer": {NATSJetStream: &v1alpha1.NATSJetStreamSource{BrokerAccess: access, Stream: "orders", Consumer: "billing"}},
@@ -54,7 +73,7 @@ func readAs(ctx context.Context, kind string, o *Options, cluster client.Reader,
 		_, err := conn.readOnce(ctx)
 		return err
 	}
-	credentials, err := ReadCredentials(ctx, cluster, BrokerKeyOf(ns, &v1alpha1.Broker{Engine: v1alpha1.Engine(kind), BrokerAccess: access}))
+	credentials, err := ReadCredentials(ctx, cluster, BrokerKeyOf(ns, &v1alpha1.Broker{Engine: v1alpha1.Engine(kind), BrokerAccess: access, Sentinel: sentinel}))
 	if err != nil {
 		return err
 	}
@@ -100,7 +119,11 @@ func TestNothingIsRevealedBeforeAServerAnswers(t *testing.T) {
 	} {
 		for kind, scheme := range kinds {
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-			cluster := fake.NewClientBuilder().WithObjects(newSecret("url", "url", scheme+address)).Build()
+			url := scheme + address
+			if strings.HasSuffix(kind, throughSentinel) {
+				url = scheme + serveSentinel(t, address)
+			}
+			cluster := fake.NewClientBuilder().WithObjects(newSecret("url", "url", url)).Build()
 			err := readAs(ctx, kind, o, cluster, accessWithURL("url"), address)
 			cancel()
 			if broker.ClassOf(err) != broker.ClassUnreachable {
@@ -132,15 +155,18 @@ func TestTheCauseIsShownOnceTheServerHasAnswered(t *testing.T) {
 		}
 	}))
 	defer web.Close()
+	locked := serveAt(t, "127.0.0.1", hostile.ServeRedis(func(conn net.Conn, _ string) { _, _ = io.WriteString(conn, "-NOAUTH Authentication required.\r\n") }))
 	o := &Options{Dialer: localDialer}
 	o.setDefaults()
 	for kind, row := range map[string]struct{ url, want string }{
-		"NATS":     {nats.ClientURL(), "Authorization Violation"},
+		"NATS":                    {nats.ClientURL(), "Authorization Violation"},
 		"consumer": {nats.ClientURL(), "Authorization Violation"},
-		"Asynq":    {redis.URL(), "NOAUTH"},
-		"list":     {redis.URL(), "NOAUTH"},
-		"rabbit":   {web.URL, "401"},
-		"query":    {web.URL, "401"},
+		"Asynq":                   {redis.URL(), "NOAUTH"},
+		"list":                    {redis.URL(), "NOAUTH"},
+		"Asynq" + throughSentinel: {"redis://" + locked, "asking a Sentinel for the master: NOAUTH"},
+		"list" + throughSentinel:  {"redis://" + serveSentinel(t, redis.Address()), "NOAUTH"},
+		"rabbit":                  {web.URL, "401"},
+		"query":                   {web.URL, "401"},
 	} {
 		cluster := fake.NewClientBuilder().WithObjects(newSecret("url", "url", row.url)).Build()
 		err := readAs(t.Context(), kind, o, cluster, accessWithURL("url"), "127.0.0.1:1")
@@ -207,13 +233,15 @@ func randomSecrets(r *rand.Rand, servers []string) []client.Object {
 	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte(odd())})
 	tls := newSecret("tls", "ca.crt", odd(), "tls.crt", string(block), "tls.key", odd())
 	login := newSecret("login", "username", odd(), "password", secretMarker)
-	switch r.IntN(4) {
+	switch r.IntN(5) {
 	case 0:
 		login = newSecret("login", "token", secretMarker)
 	case 1:
 		login = newSecret("login", "creds", "-----BEGIN NATS USER JWT-----\n"+odd()+"\n------END NATS USER JWT------\n"+odd())
 	case 2:
 		login = newSecret("login", "username", "u", "password", secretMarker)
+	case 3:
+		login = newSecret("login", "nkey", []string{odd(), "SU" + secretMarker}[r.IntN(2)])
 	}
 	return []client.Object{newSecret("url", "url", urls[r.IntN(len(urls))]), tls, login}
 }

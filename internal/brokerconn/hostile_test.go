@@ -2,7 +2,9 @@ package brokerconn
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"runtime"
@@ -80,6 +82,31 @@ func TestAHostileBrokerIsReportedWithBoundedMemoryAndTime(t *testing.T) {
 	}
 }
 
+// The failover client of the Redis library ends the process if a Sentinel answers with too few values.
+func TestAHostileSentinelIsReportedWithBoundedMemoryAndTime(t *testing.T) {
+	answers := func(text string) hostile.Attack {
+		return hostile.ServeRedis(func(conn net.Conn, _ string) { _, _ = io.WriteString(conn, text) })
+	}
+	attacks := map[string]hostile.Attack{"no values": answers("*0\r\n"), "one value": answers("*1\r\n$1\r\na\r\n"), "no text": answers("*2\r\n*0\r\n*0\r\n")}
+	for name, broker := range hostile.Brokers() {
+		if broker.Engine == v1alpha1.EngineAsynq && broker.Scheme == "redis" {
+			attacks[name] = broker.Attack
+		}
+	}
+	for name, attack := range attacks {
+		t.Run(name, func(t *testing.T) {
+			m := startManager(t, newSecret("hostile", "url", "redis://"+serveAt(t, "127.0.0.1", attack)))
+			b := natsBroker("hostile")
+			b.Engine, b.Sentinel = v1alpha1.EngineAsynq, &v1alpha1.RedisSentinel{MasterName: "main"}
+			start, before := time.Now(), allocatedBytes()
+			m.waitForReason(b, v1alpha1.ReasonConnectionFailed)
+			if took, allocated := time.Since(start), allocatedBytes()-before; took > maxReportTime || allocated > maxAllocated {
+				t.Errorf("it is reported after %s and %d MiB", took, allocated>>20)
+			}
+		})
+	}
+}
+
 // assertAnswers reads stats from a broker within a second.
 func (m *testManager) assertAnswers(b *v1alpha1.Broker) {
 	m.t.Helper()
@@ -135,11 +162,13 @@ func TestServersThatABrokerAnnouncesAreCheckedToo(t *testing.T) {
 		_, _ = fmt.Fprintf(conn, "-MOVED 1 %s\r\n", internal)
 	}))
 	for name, row := range map[string]struct {
-		engine v1alpha1.Engine
-		url    string
+		engine   v1alpha1.Engine
+		url      string
+		sentinel *v1alpha1.RedisSentinel
 	}{
-		"discovered by NATS":          {v1alpha1.EngineNATS, "nats://" + nats},
-		"redirection of a Redis node": {v1alpha1.EngineAsynq, "redis://" + redis + ",redis://" + redis},
+		"discovered by NATS":           {v1alpha1.EngineNATS, "nats://" + nats, nil},
+		"redirection of a Redis node":  {v1alpha1.EngineAsynq, "redis://" + redis + ",redis://" + redis, nil},
+		"master that a Sentinel names": {v1alpha1.EngineAsynq, "redis://" + serveSentinel(t, internal), &v1alpha1.RedisSentinel{MasterName: "main"}},
 	} {
 		for _, isDenied := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, denied: %t", name, isDenied), func(t *testing.T) {
@@ -151,8 +180,10 @@ func TestServersThatABrokerAnnouncesAreCheckedToo(t *testing.T) {
 				m.options.Dialer = bounded.NewDialer(o)
 				contacts.Store(0)
 				b := natsBroker("hostile")
-				b.Engine = row.engine
-				m.waitForReason(b, v1alpha1.ReasonConnectionFailed)
+				b.Engine, b.Sentinel = row.engine, row.sentinel
+				if err := m.waitForReason(b, v1alpha1.ReasonConnectionFailed); row.sentinel != nil && !errors.Is(err, broker.ErrUnreachable) {
+					t.Errorf("the cause is revealed: %v", err)
+				}
 				if contacts.Load() > 0 == isDenied {
 					t.Errorf("the announced server was contacted %d times", contacts.Load())
 				}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,18 +16,34 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 )
 
-// BrokerKey identifies a broker by the Secrets of its reference. Objects of one namespace that
-// refer to the same Secrets have equal keys and share a connection.
+// BrokerKey identifies a broker by the Secrets and settings of its reference. Objects of one namespace
+// with equal references have equal keys and share a connection.
 type BrokerKey struct {
 	Namespace                    string
 	Engine                       v1alpha1.Engine
 	URLSecret, URLKey            string
 	TLSSecret, CredentialsSecret string
+	JetStreamDomain, InboxPrefix string
+	SentinelMaster               string
+	SentinelSecret               string // with the login at the Sentinels
 }
 
 // String is unique, because no part contains a slash.
 func (k BrokerKey) String() string {
-	return fmt.Sprintf("%s/%s/%s/%s/%s/%s", k.Namespace, k.Engine, k.URLSecret, k.URLKey, k.TLSSecret, k.CredentialsSecret)
+	return fmt.Sprintf("%s/%s/%s/%s/%s/%s/%s/%s", k.Namespace, k.Engine, k.URLSecret, k.URLKey, k.TLSSecret, k.CredentialsSecret, k.SentinelSecret, k.Settings())
+}
+
+// Settings describes the settings of the connection other than its Secrets; empty without any.
+func (k BrokerKey) Settings() string {
+	var settings []string
+	for _, setting := range []struct{ name, value string }{
+		{"jetStreamDomain", k.JetStreamDomain}, {"inboxPrefix", k.InboxPrefix}, {"sentinelMaster", k.SentinelMaster},
+	} {
+		if setting.value != "" {
+			settings = append(settings, setting.name+"="+setting.value)
+		}
+	}
+	return strings.Join(settings, ",")
 }
 
 // defaultURLKey is the default that the API server sets.
@@ -43,6 +60,15 @@ func BrokerKeyOf(namespace string, b *v1alpha1.Broker) BrokerKey {
 	}
 	if b.CredentialsSecretRef != nil {
 		key.CredentialsSecret = b.CredentialsSecretRef.Name
+	}
+	if b.NATS != nil {
+		key.JetStreamDomain, key.InboxPrefix = b.NATS.JetStreamDomain, b.NATS.InboxPrefix
+	}
+	if b.Sentinel != nil {
+		key.SentinelMaster = b.Sentinel.MasterName
+		if b.Sentinel.CredentialsSecretRef != nil {
+			key.SentinelSecret = b.Sentinel.CredentialsSecretRef.Name
+		}
 	}
 	return key
 }

@@ -145,6 +145,35 @@ func TestChangedCredentialsReplaceTheConnection(t *testing.T) {
 	m.waitForReason(b, "")
 }
 
+func TestTheConnectionHasTheSettingsOfTheBroker(t *testing.T) {
+	seed, public := natstest.NewNKey(t)
+	hub, leaf := natstest.StartLeaf(t, func(o *server.Options) {
+		o.Nkeys = []*server.NkeyUser{{Nkey: public, Permissions: &server.Permissions{
+			Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX_operator.>"}},
+		}}}
+	})
+	b := natsBroker("broker")
+	b.CredentialsSecretRef = &v1alpha1.SecretRef{Name: "login"}
+	m := startManager(t, newSecret("broker", "url", "nats://"+leaf.Address()), newSecret("login", "nkey", string(seed)), newSecret("hub", "url", hub.ClientURL()))
+	m.waitForReason(b, v1alpha1.ReasonUnauthorized)
+	configured := b.DeepCopy()
+	configured.NATS = &v1alpha1.NATSConnection{JetStreamDomain: natstest.HubDomain, InboxPrefix: "_INBOX_operator"}
+	m.waitForReason(configured, "")
+	m.waitForReason(natsBroker("hub"), "")
+	atHub, err := m.Conn(ns, natsBroker("hub")).Engine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := broker.DefaultQueueConfig("orders")
+	q.Owner = broker.QueueOwner{UID: "1", Name: "ns/a"}
+	if _, err := atHub.EnsureQueue(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Conn(ns, configured).Stats(t.Context(), "orders", 0); err != nil {
+		t.Errorf("the queue of the hub: %v", err)
+	}
+}
+
 func TestAnInvalidBrokerIsReported(t *testing.T) {
 	tls := natsBroker("broker")
 	tls.TLSSecretRef = &v1alpha1.SecretRef{Name: "empty"}

@@ -22,7 +22,7 @@ const clientName = "yardmaster"
 // would list and keep all Secrets of the namespace. Its error is a ConnectionError unless the API
 // server did not answer.
 func ReadCredentials(ctx context.Context, liveReader client.Reader, key BrokerKey) (*broker.Credentials, error) {
-	credentials := &broker.Credentials{Name: clientName}
+	credentials := &broker.Credentials{Name: clientName, JetStreamDomain: key.JetStreamDomain, InboxPrefix: key.InboxPrefix}
 	data, err := ReadSecret(ctx, liveReader, key.Namespace, key.URLSecret)
 	if err != nil {
 		return nil, err
@@ -36,9 +36,30 @@ func ReadCredentials(ctx context.Context, liveReader client.Reader, key BrokerKe
 		}
 	}
 	if key.CredentialsSecret != "" {
-		err = readLogin(ctx, liveReader, key, credentials)
+		if err := readLogin(ctx, liveReader, key, credentials); err != nil {
+			return nil, err
+		}
+	}
+	if key.SentinelMaster != "" {
+		credentials.Sentinel, err = readSentinelLogin(ctx, liveReader, key)
 	}
 	return credentials, err
+}
+
+func readSentinelLogin(ctx context.Context, liveReader client.Reader, key BrokerKey) (*broker.Sentinel, error) {
+	sentinel := &broker.Sentinel{MasterName: key.SentinelMaster}
+	if key.SentinelSecret == "" {
+		return sentinel, nil
+	}
+	data, err := ReadSecret(ctx, liveReader, key.Namespace, key.SentinelSecret)
+	if err != nil {
+		return nil, err
+	}
+	sentinel.Username, sentinel.Password = string(data[corev1.BasicAuthUsernameKey]), string(data[corev1.BasicAuthPasswordKey])
+	if sentinel.Username == "" || sentinel.Password == "" {
+		return nil, invalidSecret("Secret %q must have the keys username and password; the user of Sentinels with only a password is default", key.SentinelSecret)
+	}
+	return sentinel, nil
 }
 
 func readLogin(ctx context.Context, liveReader client.Reader, key BrokerKey, credentials *broker.Credentials) error {
@@ -47,9 +68,9 @@ func readLogin(ctx context.Context, liveReader client.Reader, key BrokerKey, cre
 		return err
 	}
 	credentials.Username, credentials.Password = string(data[corev1.BasicAuthUsernameKey]), string(data[corev1.BasicAuthPasswordKey])
-	credentials.Token, credentials.NATSCredentials = string(data["token"]), data["creds"]
-	if credentials.Username == "" && credentials.Token == "" && len(credentials.NATSCredentials) == 0 {
-		return invalidSecret("Secret %q has none of the keys username, token, creds", key.CredentialsSecret)
+	credentials.Token, credentials.NATSCredentials, credentials.NKeySeed = string(data["token"]), data["creds"], data["nkey"]
+	if credentials.Username == "" && credentials.Token == "" && len(credentials.NATSCredentials)+len(credentials.NKeySeed) == 0 {
+		return invalidSecret("Secret %q has none of the keys username, token, creds, nkey", key.CredentialsSecret)
 	}
 	return nil
 }

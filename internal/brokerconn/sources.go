@@ -206,36 +206,36 @@ func connectSource(ctx context.Context, credentials broker.Credentials, namespac
 }
 
 func readSourceCredentials(ctx context.Context, liveReader client.Reader, namespace string, source *v1alpha1.Source) (*broker.Credentials, error) {
-	if access := accessOf(source); access != nil {
-		return ReadCredentials(ctx, liveReader, BrokerKeyOf(namespace, &v1alpha1.Broker{BrokerAccess: *access}))
+	if server := serverOf(source); server != nil {
+		return ReadCredentials(ctx, liveReader, BrokerKeyOf(namespace, server))
 	}
 	return readScalerCredentials(ctx, liveReader, namespace, source.External)
 }
 
 // SourceName identifies the server of a source within its namespace.
 func SourceName(namespace string, source *v1alpha1.Source) string {
-	switch access := accessOf(source); {
-	case access != nil:
-		return BrokerKeyOf(namespace, &v1alpha1.Broker{BrokerAccess: *access}).String()
+	switch server := serverOf(source); {
+	case server != nil:
+		return BrokerKeyOf(namespace, server).String()
 	case source.External != nil:
 		return source.External.Address
 	}
 	return ""
 }
 
-// accessOf returns the access to the server of a source; nil for an external scaler.
-func accessOf(source *v1alpha1.Source) *v1alpha1.BrokerAccess {
+// serverOf returns how to reach the server of a source; nil for an external scaler.
+func serverOf(source *v1alpha1.Source) *v1alpha1.Broker {
 	switch {
 	case source.RedisList != nil:
-		return &source.RedisList.BrokerAccess
+		return &v1alpha1.Broker{BrokerAccess: source.RedisList.BrokerAccess, Sentinel: source.RedisList.Sentinel}
 	case source.RedisStream != nil:
-		return &source.RedisStream.BrokerAccess
+		return &v1alpha1.Broker{BrokerAccess: source.RedisStream.BrokerAccess, Sentinel: source.RedisStream.Sentinel}
 	case source.RabbitMQ != nil:
-		return &source.RabbitMQ.BrokerAccess
+		return &v1alpha1.Broker{BrokerAccess: source.RabbitMQ.BrokerAccess}
 	case source.NATSJetStream != nil:
-		return &source.NATSJetStream.BrokerAccess
+		return &v1alpha1.Broker{BrokerAccess: source.NATSJetStream.BrokerAccess, NATS: source.NATSJetStream.NATS}
 	case source.Prometheus != nil:
-		return &source.Prometheus.BrokerAccess
+		return &v1alpha1.Broker{BrokerAccess: source.Prometheus.BrokerAccess}
 	}
 	return nil
 }

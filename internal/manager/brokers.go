@@ -21,6 +21,10 @@ type DefaultBroker struct {
 	URLSecret         string
 	TLSSecret         string
 	CredentialsSecret string
+	// NATS has settings of the connection. Only for the engine NATS.
+	NATS v1alpha1.NATSConnection
+	// SentinelMaster and SentinelSecret, for the login at the Sentinels. Only for the engine Asynq.
+	SentinelMaster, SentinelSecret string
 }
 
 // brokerManagerOnce makes the brokers for the first controller that asks, and all others get the
@@ -57,6 +61,15 @@ func (b DefaultBroker) brokerReference() *v1alpha1.Broker {
 	if b.CredentialsSecret != "" {
 		r.CredentialsSecretRef = &v1alpha1.SecretRef{Name: b.CredentialsSecret}
 	}
+	if b.NATS != (v1alpha1.NATSConnection{}) {
+		r.NATS = &b.NATS
+	}
+	if b.SentinelMaster != "" {
+		r.Sentinel = &v1alpha1.RedisSentinel{MasterName: b.SentinelMaster}
+		if b.SentinelSecret != "" {
+			r.Sentinel.CredentialsSecretRef = &v1alpha1.SecretRef{Name: b.SentinelSecret}
+		}
+	}
 	return r
 }
 
@@ -67,6 +80,12 @@ func (b DefaultBroker) validate() error {
 	}
 	if b.URLSecret == "" && (b.TLSSecret != "" || b.CredentialsSecret != "") {
 		return errors.New("--broker-tls-secret and --broker-credentials-secret need --broker-url-secret")
+	}
+	if b.NATS != (v1alpha1.NATSConnection{}) && (b.URLSecret == "" || b.Engine != string(v1alpha1.EngineNATS)) {
+		return errors.New("--broker-jetstream-domain and --broker-inbox-prefix need --broker-url-secret, and the engine NATS")
+	}
+	if b.SentinelMaster != "" && (b.URLSecret == "" || b.Engine != string(v1alpha1.EngineAsynq)) || b.SentinelSecret != "" && b.SentinelMaster == "" {
+		return errors.New("--broker-sentinel-master needs --broker-url-secret, and the engine Asynq; --broker-sentinel-credentials-secret needs --broker-sentinel-master")
 	}
 	return nil
 }

@@ -245,7 +245,15 @@ func (p *flagParser) bindBrokerFlags() {
 	f.StringVar(&o.Broker.TLSSecret, "broker-tls-secret", "",
 		"Secret with ca.crt, tls.crt and tls.key for the default broker. Empty means none.")
 	f.StringVar(&o.Broker.CredentialsSecret, "broker-credentials-secret", "",
-		"Secret with username and password, token or creds for the default broker. Empty means none.")
+		"Secret with username and password, token, creds or nkey for the default broker. Empty means none.")
+	f.StringVar(&o.Broker.NATS.JetStreamDomain, "broker-jetstream-domain", "",
+		"JetStream domain of the queues on the default broker. Empty means that of its server.")
+	f.StringVar(&o.Broker.NATS.InboxPrefix, "broker-inbox-prefix", "",
+		"Prefix of the subjects on which the default broker answers. Empty means _INBOX.")
+	f.StringVar(&o.Broker.SentinelMaster, "broker-sentinel-master", "",
+		"Name under which Redis Sentinels monitor the default broker. The URL then has their addresses. Empty means that the URL has that of the server.")
+	f.StringVar(&o.Broker.SentinelSecret, "broker-sentinel-credentials-secret", "",
+		"Secret with username and password for the Sentinels of the default broker. Empty means none.")
 	f.BoolVar(&o.BrokerNetwork.AllowLocal, "allow-local-brokers", false,
 		"Connect also to brokers and backlog sources at loopback, link-local and metadata addresses, and at those of the operator: for an operator outside a cluster.")
 	f.Func("deny-cidrs", "Networks of brokers and backlog sources to which the operator does not connect, as CIDRs separated by commas. May be repeated.", func(value string) error {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
 	"github.com/yardmaster/yardmaster/internal/zombie"
@@ -102,11 +103,20 @@ func TestParseFlags(t *testing.T) {
 			want: func(s *optionsSummary) { s.Controllers, s.Report.Namespaces = []string{"jobreport"}, []string{"a"} },
 		},
 		"a default broker": {
-			args:        "--broker-url-secret=nats/address --broker-tls-secret=nats-tls --queue-sweep=30s",
+			args:        "--broker-url-secret=nats/address --broker-tls-secret=nats-tls --broker-jetstream-domain=hub --broker-inbox-prefix=_INBOX_a --queue-sweep=30s",
 			environment: map[string]string{"YARDMASTER_BROKER_CREDENTIALS_SECRET": "nats-login"},
 			want: func(s *optionsSummary) {
-				s.Broker = DefaultBroker{Engine: "NATS", URLSecret: "nats/address", TLSSecret: "nats-tls", CredentialsSecret: "nats-login"}
+				s.Broker = DefaultBroker{
+					Engine: "NATS", URLSecret: "nats/address", TLSSecret: "nats-tls", CredentialsSecret: "nats-login",
+					NATS: v1alpha1.NATSConnection{JetStreamDomain: "hub", InboxPrefix: "_INBOX_a"},
+				}
 				s.QueueSweep = 30 * time.Second
+			},
+		},
+		"a default broker with Sentinels": {
+			args: "--broker-url-secret=redis --broker-engine=Asynq --broker-sentinel-master=main --broker-sentinel-credentials-secret=login",
+			want: func(s *optionsSummary) {
+				s.Broker = DefaultBroker{Engine: "Asynq", URLSecret: "redis", SentinelMaster: "main", SentinelSecret: "login"}
 			},
 		},
 		"networks of brokers": {
@@ -167,6 +177,9 @@ func TestParseFlagsRejectsInvalidFlags(t *testing.T) {
 		"a concurrency of 0":               {args: "--concurrency=0", want: "must be at least 1"},
 		"an unknown engine":                {args: "--broker-engine=Kafka", want: `--broker-engine is "Kafka", must be one of NATS, Asynq`},
 		"credentials without a broker URL": {args: "--broker-credentials-secret=login", want: "need --broker-url-secret"},
+		"a domain on the engine Asynq":     {args: "--broker-url-secret=redis --broker-engine=Asynq --broker-jetstream-domain=hub", want: "and the engine NATS"},
+		"Sentinels on the engine NATS":     {args: "--broker-url-secret=nats --broker-sentinel-master=main", want: "and the engine Asynq"},
+		"a login at no Sentinels":          {args: "--broker-sentinel-credentials-secret=login", want: "needs --broker-sentinel-master"},
 		"an address instead of a network":  {args: "--deny-cidrs=10.0.0.1/8", want: `"10.0.0.1/8" is not a network`},
 		"a sweep interval of 0":            {args: "--queue-sweep=0s", want: "--queue-sweep is 0s, must be at least 1s"},
 		"an invalid boolean in the environment": {

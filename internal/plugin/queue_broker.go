@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -118,7 +117,9 @@ func brokerAccess(ctx context.Context, c *clusterConnection, b *v1alpha1.Broker,
 	if err != nil {
 		return nil, err
 	}
-	access.URL = cmp.Or(address, access.URL)
+	if address != "" {
+		access.URL, access.Sentinel = address, nil // it is the address of the server itself
+	}
 	return access, nil
 }
 

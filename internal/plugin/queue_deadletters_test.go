@@ -28,7 +28,12 @@ type deadLetterBroker struct {
 
 func newDeadLetterBroker(t *testing.T, letters int) *deadLetterBroker {
 	t.Helper()
-	g := &deadLetterBroker{Server: natstest.Start(t), t: t}
+	return newDeadLetterBrokerOn(t, natstest.Start(t), letters)
+}
+
+func newDeadLetterBrokerOn(t *testing.T, s *natstest.Server, letters int) *deadLetterBroker {
+	t.Helper()
+	g := &deadLetterBroker{Server: s, t: t}
 	e, err := engine.Connect(t.Context(), broker.Credentials{URL: g.clientURL()})
 	if err != nil {
 		t.Fatal(err)
@@ -123,6 +128,11 @@ func TestDeadLetterCommands(t *testing.T) {
 
 func TestDeadLettersFindTheBroker(t *testing.T) {
 	g := newDeadLetterBroker(t, 1)
+	hub, leaf := natstest.StartLeaf(t)
+	newDeadLetterBrokerOn(t, hub, 1)
+	inHub := func(q *v1alpha1.Queue) {
+		q.Spec.Broker.NATS = &v1alpha1.NATSConnection{JetStreamDomain: natstest.HubDomain}
+	}
 	noBroker := func(q *v1alpha1.Queue) { q.Spec.Broker = nil }
 	defaults := &v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Name: "defaults", Namespace: "a"}}
 	defaults.Spec.Defaults = &v1alpha1.PolicyDefaults{Broker: natsQueue("mail").Spec.Broker}
@@ -137,6 +147,7 @@ func TestDeadLettersFindTheBroker(t *testing.T) {
 	}{
 		"from the Queue's Secret":                    {"", []client.Object{natsQueue("mail"), natsSecret(g.clientURL())}, exitSuccess, ""},
 		"from a Policy":                              {"", []client.Object{natsQueue("mail", noBroker), defaults, natsSecret(g.clientURL())}, exitSuccess, ""},
+		"from another JetStream domain":              {"", []client.Object{natsQueue("mail", inHub), natsSecret(leaf.ClientURL())}, exitSuccess, ""},
 		"a flag overrides the Secret":                {"--broker-url=" + g.clientURL(), []client.Object{natsQueue("mail"), natsSecret("nats://127.0.0.1:1")}, exitSuccess, ""},
 		"a flag without a Secret":                    {"--broker-url=" + g.clientURL(), []client.Object{natsQueue("mail", noBroker)}, exitSuccess, ""},
 		"the operator's default broker needs a flag": {"", []client.Object{natsQueue("mail", noBroker)}, exitError, "it uses the operator's default broker, whose address users cannot read: set --broker-url"},

@@ -17,6 +17,9 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
+var errForwardedSentinel = errors.New("Redis Sentinels in the cluster name servers that only Pods reach: " + //nolint:staticcheck // a name
+	"run kubectl port-forward to the Pod of the master, and set --broker-url=redis://127.0.0.1:PORT")
+
 // forwardToBroker forwards a port through the API server and points the access to it, if the
 // broker's address is a Service of the cluster. The returned function stops forwarding.
 func (c *clusterConnection) forwardToBroker(ctx context.Context, access *broker.Credentials) (func(), error) {
@@ -30,8 +33,11 @@ func (c *clusterConnection) forwardToBroker(ctx context.Context, access *broker.
 		return func() {}, nil //nolint:nilerr // the engine reports the invalid URL without its password
 	}
 	behind, err := c.findReadyPod(ctx, address)
-	if err != nil || behind == nil {
+	switch {
+	case err != nil || behind == nil:
 		return func() {}, err
+	case access.Sentinel != nil:
+		return nil, errForwardedSentinel
 	}
 	local, stop, err := c.forwardPort(ctx, behind)
 	if err != nil {

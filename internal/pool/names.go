@@ -18,6 +18,8 @@ const (
 	LabelRevision = v1alpha1.Prefix + "revision"
 	// AnnotationWorkerPool on a worker's Pod is the pool's full name.
 	AnnotationWorkerPool = v1alpha1.Prefix + "workerpool"
+	// annotationConnection on a worker's Pod has settings of its connection to the broker, if there are any.
+	annotationConnection = v1alpha1.Prefix + "broker-connection"
 	// LabelAppVersion is the recommended label for the version.
 	LabelAppVersion = "app.kubernetes.io/version"
 

@@ -51,13 +51,15 @@ type Observation struct {
 	Now time.Time
 }
 
-// WorkerConfig is the configuration that workers read. Except for Secrets, a change of it does
-// not create a revision.
+// WorkerConfig is the configuration that workers read. Except for Secrets and Connection, a change of it
+// does not create a revision.
 type WorkerConfig struct {
 	// File is the content of the workers' configuration file; empty for a pool with a source.
 	File string
 	// Queues is the value of the environment variable YARDMASTER_QUEUES.
 	Queues string
+	// Connection has the settings in the file that workers read only when they start; empty without any.
+	Connection string
 	// Secrets that the file refers to, by the directory they are mounted in.
 	Secrets map[string]MountedSecret
 }

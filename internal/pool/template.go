@@ -64,6 +64,9 @@ func (b *workloadBuilder) buildTemplate() corev1.PodTemplateSpec {
 	setTerminationGrace(&t.Spec, b.terminationGrace())
 	restrictPod(&t.Spec)
 	metav1.SetMetaDataAnnotation(&t.ObjectMeta, AnnotationWorkerPool, wp.Name)
+	if b.config.Connection != "" {
+		metav1.SetMetaDataAnnotation(&t.ObjectMeta, annotationConnection, b.config.Connection)
+	}
 	t.Labels = labels.Merge(t.Labels, objectLabels(wp.Name))
 	if wp.Spec.Version != "" {
 		t.Labels[LabelAppVersion] = wp.Spec.Version

@@ -35,6 +35,7 @@ func TestChangesThatCreateARevision(t *testing.T) {
 		"drain mode":                             {func(s *testPool) { s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSignal} }, true},
 		"workload":                               {func(s *testPool) { s.Pool.Spec.Workload = v1alpha1.WorkloadStatefulSet }, true},
 		"another Secret":                         {func(s *testPool) { s.Config.Secrets = map[string]MountedSecret{"url": {Secret: "other"}} }, true},
+		"another connection to the broker":       {func(s *testPool) { s.Config.Connection = "jetStreamDomain=hub" }, true},
 		"replicas do not create a revision":      {func(s *testPool) { s.withReplicas(7) }, false},
 		"concurrency does not create a revision": {func(s *testPool) { s.Pool.Spec.Concurrency = 50 }, false},
 		"the configuration file does not create a revision": {func(s *testPool) { s.Config.File, s.Config.Queues = "y", "mail=2" }, false},

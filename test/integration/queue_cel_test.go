@@ -113,6 +113,30 @@ func TestQueueRules(t *testing.T) {
 			spec: `{name: mail}`, changedTo: `{}`,
 			want: "spec.name: Invalid value: name is immutable: the broker stores the messages under it",
 		},
+		"settings of NATS on another engine": {
+			spec: `{broker: {engine: Asynq, urlSecretRef: {name: redis}, nats: {jetStreamDomain: hub}}}`,
+			want: "spec.broker.nats: Invalid value: nats has settings of the engine NATS: remove it, or use that engine",
+		},
+		"a domain with a wildcard": {
+			spec: `{broker: {engine: NATS, urlSecretRef: {name: nats}, nats: {jetStreamDomain: "*"}}}`,
+			want: `spec.broker.nats.jetStreamDomain: Invalid value: "*": spec.broker.nats.jetStreamDomain in body should match '^[-_A-Za-z0-9]+$'`,
+		},
+		"an inbox prefix that ends with a dot": {
+			spec: `{broker: {engine: NATS, urlSecretRef: {name: nats}, nats: {inboxPrefix: a.}}}`,
+			want: `spec.broker.nats.inboxPrefix: Invalid value: "a.": spec.broker.nats.inboxPrefix in body should match '^[-_A-Za-z0-9]+(\.[-_A-Za-z0-9]+)*$'`,
+		},
+		"Sentinels on another engine": {
+			spec: `{broker: {engine: NATS, urlSecretRef: {name: nats}, sentinel: {masterName: main}}}`,
+			want: "spec.broker.sentinel: Invalid value: sentinel finds a Redis server: remove it, or use the engine Asynq",
+		},
+		"Sentinels without the name of a master": {
+			spec: `{broker: {engine: Asynq, urlSecretRef: {name: redis}, sentinel: {}}}`,
+			want: "spec.broker.sentinel.masterName: Required value",
+		},
+		"a name of a master with a space": {
+			spec: `{broker: {engine: Asynq, urlSecretRef: {name: redis}, sentinel: {masterName: my master}}}`,
+			want: `spec.broker.sentinel.masterName: Invalid value: "my master": spec.broker.sentinel.masterName in body should match '^[-._A-Za-z0-9]+$'`,
+		},
 		"nine priorities": {
 			spec: `{priorities: [{name: a}, {name: b}, {name: c}, {name: d}, {name: e}, {name: f}, {name: g}, {name: h}, {name: i}]}`,
 			want: "spec.priorities: Too many: 9: must have at most 8 items",

@@ -45,6 +45,29 @@ func TestBacklogOfAListIsItsLength(t *testing.T) {
 	}
 }
 
+func TestTheBacklogIsReadFromTheMasterThatSentinelsName(t *testing.T) {
+	s := redistest.StartSentinels(t)
+	list, err := NewListSource(t.Context(), broker.Credentials{
+		URL: s.URL(), Sentinel: &broker.Sentinel{MasterName: redistest.MasterName}, Dial: bounded.NewDialer(bounded.Options{AllowLocal: true}).For("team"),
+	}, "jobs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer list.Disconnect()
+	s.Master.RunCLI("LPUSH", "jobs", "1", "2")
+	if reading, err := list.Read(t.Context()); err != nil || reading.Backlog != 2 {
+		t.Errorf("%+v: %v", reading, err)
+	}
+	s.Master.RunCLI("WAIT", "1", "5000") // until the replica has everything
+	s.Master.Stop()
+	s.WaitForFailover()
+	s.Replica.RunCLI("LPUSH", "jobs", "3")
+	_, _ = list.Read(t.Context()) // it may notice the loss of the connection
+	if reading, err := list.Read(t.Context()); err != nil || reading.Backlog != 3 {
+		t.Errorf("after the failover: %+v: %v", reading, err)
+	}
+}
+
 func TestBacklogOfAStreamGroup(t *testing.T) {
 	for name, row := range map[string]struct {
 		commands          []string

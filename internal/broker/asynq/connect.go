@@ -45,6 +45,11 @@ func Connect(ctx context.Context, access broker.Credentials) (broker.Engine, err
 		return nil, broker.Errorf(broker.ClassInvalid, "a NATS credentials file cannot log in to Redis; use a username and a password")
 	case access.Token != "":
 		return nil, broker.Errorf(broker.ClassInvalid, "a token cannot log in to Redis; use a username and a password")
+	case len(access.NKeySeed) > 0:
+		return nil, broker.Errorf(broker.ClassInvalid, "an nkey cannot log in to Redis; use a username and a password")
+	}
+	if access.JetStreamDomain != "" || access.InboxPrefix != "" {
+		return nil, broker.Errorf(broker.ClassInvalid, "jetStreamDomain and inboxPrefix are settings of NATS; Redis has neither")
 	}
 	e := &Engine{disconnecting: make(chan struct{}), arrivalCounters: map[string]*arrivalCounter{}}
 	var err error

@@ -26,12 +26,18 @@ const (
 	minServerVersion = "2.11"
 	// schedulingServerVersion supports delayed messages.
 	schedulingServerVersion = "2.12"
+	// minAPILevel and schedulingAPILevel are the levels of the JetStream API in those versions.
+	minAPILevel, schedulingAPILevel = 1, 2
 )
 
 // Engine implements broker.Engine with a connection to a NATS server.
 type Engine struct {
 	nc *nats.Conn
 	js jetstream.JetStream
+	// domain of JetStream; empty for that of the server.
+	domain string
+	// domainLevel is the level of the JetStream API in the domain.
+	domainLevel int
 	// credentials conceal errors.
 	credentials *broker.Credentials
 	// lastServerError is the last asynchronous error from the server, or why the connection was
@@ -60,10 +66,13 @@ func Connect(ctx context.Context, c broker.Credentials) (broker.Engine, error) {
 
 // connect connects to a NATS server of any version, with or without JetStream.
 func connect(ctx context.Context, c broker.Credentials) (*Engine, error) {
+	if c.Sentinel != nil {
+		return nil, broker.Errorf(broker.ClassInvalid, "sentinel is a setting of Redis; NATS has none")
+	}
 	if c.Refresh != nil {
 		takeUserFromURL(&c)
 	}
-	e := &Engine{credentials: &c}
+	e := &Engine{credentials: &c, domain: c.JetStreamDomain}
 	servers, err := serverURLs(&c)
 	if err != nil {
 		return nil, err
@@ -94,7 +103,8 @@ func connect(ctx context.Context, c broker.Credentials) (*Engine, error) {
 	if dialer != nil {
 		dialer.connectBy.Store(nil)
 	}
-	if e.js, err = jetstream.New(e.nc); err != nil {
+	current.conn.Store(e.nc)
+	if e.js, err = newJetStream(e.nc, e.domain); err != nil {
 		e.nc.Close()
 		return nil, err
 	}
@@ -132,8 +142,15 @@ func (e *Engine) checkServer(ctx context.Context) error {
 	if version := e.nc.ConnectedServerVersion(); !broker.IsVersionAtLeast(version, minServerVersion) {
 		return broker.Errorf(broker.ClassInvalid, "the server's version is %s, must be at least %s", version, minServerVersion)
 	}
-	if _, err := e.js.AccountInfo(ctx); err != nil {
+	account, err := e.js.AccountInfo(ctx)
+	switch {
+	case e.domain != "" && errors.Is(err, jetstream.ErrJetStreamNotEnabled):
+		return e.silentDomainError()
+	case err != nil:
 		return e.classifyError("reading the JetStream account", err)
+	}
+	if e.domainLevel = account.API.Level; e.domain != "" && e.domainLevel < minAPILevel {
+		return broker.Errorf(broker.ClassInvalid, "the servers of the JetStream domain %s are too old: their version must be at least %s", e.domain, minServerVersion)
 	}
 	return nil
 }
@@ -147,6 +164,12 @@ func connectionOptions(c *broker.Credentials, current *currentCredentials) ([]na
 		// Keep reconnecting after authorization errors, because credentials may be corrected.
 		nats.IgnoreAuthErrorAbort(),
 		nats.CustomReconnectDelay(broker.ReconnectDelay),
+	}
+	if c.InboxPrefix != "" {
+		if !isName(strings.Split(c.InboxPrefix, ".")...) {
+			return nil, broker.Errorf(broker.ClassInvalid, "inboxPrefix must consist of letters, digits, '-' and '_', separated by single dots")
+		}
+		options = append(options, nats.CustomInboxPrefix(c.InboxPrefix))
 	}
 	login, err := loginOptions(c, current)
 	if err != nil {
@@ -183,7 +206,7 @@ func serverURLs(c *broker.Credentials) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if c.Username != "" || c.Token != "" {
+		if c.Username != "" || c.Token != "" || len(c.NKeySeed) > 0 {
 			parsed.User = nil
 			urls[i] = parsed.String()
 		}
@@ -198,7 +221,11 @@ func (e *Engine) Disconnect() {
 	e.nc.Close()
 }
 
-// supportsSchedules reports whether the server supports delayed messages.
+// supportsSchedules reports whether the server supports delayed messages. The servers of a domain may
+// have another version than the server of the connection.
 func (e *Engine) supportsSchedules() bool {
+	if e.domain != "" {
+		return e.domainLevel >= schedulingAPILevel
+	}
 	return broker.IsVersionAtLeast(e.nc.ConnectedServerVersion(), schedulingServerVersion)
 }

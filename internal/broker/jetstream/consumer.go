@@ -44,7 +44,7 @@ func (s *queueSubscription) Consumer(ctx context.Context, priority string) (brok
 	}
 	l := &pullConsumer{
 		queueSubscription: s, priority: priority, inboxPrefix: s.nc.NewInbox(),
-		pullSubject: "$JS.API.CONSUMER.MSG.NEXT." + streamName(s.queue) + "." + priority,
+		pullSubject: s.nextMessageSubject(s.queue, priority),
 	}
 	var err error
 	if l.inboxSubscription, err = s.nc.Subscribe(l.inboxPrefix+".*", l.handleMessage); err != nil {

@@ -45,6 +45,8 @@ func (r *ConsumerReader) ReadConsumer(ctx context.Context, stream, consumer stri
 		err = broker.Errorf(broker.ClassNotFound, "the stream does not exist")
 	case errors.Is(err, jetstream.ErrConsumerNotFound):
 		err = broker.Errorf(broker.ClassNotFound, "the consumer does not exist")
+	case errors.Is(err, nats.ErrNoResponders) && r.engine.domain != "":
+		err = r.engine.silentDomainError()
 	case errors.Is(err, nats.ErrNoResponders):
 		err = broker.Errorf(broker.ClassUnreachable, "the server has no JetStream for the account of the login")
 	}

@@ -70,7 +70,7 @@ func (d *leasedMessage) Release(ctx context.Context, delay time.Duration) error 
 	if err != nil {
 		return d.deliveryError("releasing", err)
 	}
-	note := nats.NewMsg("$KV." + bucketName(d.queue) + "." + d.releaseCountKey())
+	note := nats.NewMsg(d.keySubject(d.queue, d.releaseCountKey()))
 	note.Data = strconv.AppendInt(nil, int64(returns)+1, 10)
 	if _, err := d.js.PublishMsg(ctx, note, jetstream.WithMsgTTL(releaseCountTTL)); err != nil {
 		return d.deliveryError("releasing", err)

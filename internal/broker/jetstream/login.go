@@ -6,6 +6,8 @@ import (
 	"crypto/x509"
 	"net/url"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
@@ -17,6 +19,8 @@ import (
 type currentCredentials struct {
 	mu          sync.Mutex
 	credentials broker.Credentials
+	// conn uses them; nil until it is established.
+	conn atomic.Pointer[nats.Conn]
 }
 
 // get returns the current credentials, or the last ones if reading fails, as it can while
@@ -39,7 +43,7 @@ func (c *currentCredentials) get() broker.Credentials {
 // takeUserFromURL moves the user in the URL to the credentials, if all servers have the
 // same: the client library would use a user in the URL for the life of the connection.
 func takeUserFromURL(c *broker.Credentials) {
-	if c.Username != "" || c.Token != "" || len(c.NATSCredentials) > 0 {
+	if c.Username != "" || c.Token != "" || len(c.NATSCredentials) > 0 || len(c.NKeySeed) > 0 {
 		return
 	}
 	var user *url.Userinfo
@@ -68,6 +72,8 @@ func loginOptions(c *broker.Credentials, current *currentCredentials) ([]nats.Op
 		}))
 	case c.Token != "":
 		options = append(options, nats.TokenHandler(func() string { return current.get().Token }))
+	case len(c.NATSCredentials) == 0 && len(c.NKeySeed) > 0:
+		return nkeyOptions(c.NKeySeed, current)
 	}
 	if len(c.NATSCredentials) == 0 {
 		return options, nil
@@ -78,15 +84,47 @@ func loginOptions(c *broker.Credentials, current *currentCredentials) ([]nats.Op
 	}
 	return append(options, nats.UserJWT(
 		func() (string, error) { return nkeys.ParseDecoratedJWT(current.get().NATSCredentials) },
-		func(nonce []byte) ([]byte, error) {
-			key, err := nkeys.ParseDecoratedUserNKey(current.get().NATSCredentials)
-			if err != nil {
-				return nil, err
-			}
-			defer key.Wipe()
-			return key.Sign(nonce)
-		},
+		func(nonce []byte) ([]byte, error) { return signNonce(current.get().NATSCredentials, nonce) },
 	)), nil
+}
+
+// nkeyOptions make each new connection log in with the current seed. The client library has no handler for
+// the public key. It calls the handler that selects a server with its lock held, before it reconnects.
+func nkeyOptions(seed []byte, current *currentCredentials) ([]nats.Option, error) {
+	public, err := publicNKey(seed)
+	if err != nil {
+		// The cause may quote the seed.
+		return nil, broker.Errorf(broker.ClassInvalid, "invalid nkey: it must be the seed of a user, which begins with SU")
+	}
+	return []nats.Option{
+		nats.Nkey(public, func(nonce []byte) ([]byte, error) { return signNonce(current.get().NKeySeed, nonce) }),
+		nats.ReconnectToServer(func([]nats.Server, nats.ServerInfo) (*nats.Server, time.Duration) {
+			conn := current.conn.Load()
+			if changed, err := publicNKey(current.get().NKeySeed); err == nil && conn != nil {
+				conn.Opts.Nkey = changed
+			}
+			return nil, 0 // the library selects a server
+		}),
+	}, nil
+}
+
+func publicNKey(seed []byte) (string, error) {
+	key, err := nkeys.ParseDecoratedUserNKey(seed)
+	if err != nil {
+		return "", err
+	}
+	defer key.Wipe()
+	return key.PublicKey()
+}
+
+// signNonce signs with the seed of a user, or the one in a credentials file.
+func signNonce(seed, nonce []byte) ([]byte, error) {
+	key, err := nkeys.ParseDecoratedUserNKey(seed)
+	if err != nil {
+		return nil, err
+	}
+	defer key.Wipe()
+	return key.Sign(nonce)
 }
 
 // tlsOptions make each new connection use the current certificates.

@@ -119,7 +119,7 @@ func (e *Engine) probe(ctx context.Context, queue, priority string, wait time.Du
 	if err != nil {
 		return false, err
 	}
-	reply, err := e.nc.RequestWithContext(ctx, "$JS.API.CONSUMER.MSG.NEXT."+streamName(queue)+"."+priority, body)
+	reply, err := e.nc.RequestWithContext(ctx, e.nextMessageSubject(queue, priority), body)
 	if errors.Is(err, nats.ErrNoResponders) {
 		return false, nil // the priority was deleted
 	}

@@ -32,7 +32,8 @@ const (
 // The library would log errors that callers also receive.
 func init() { logging.Disable() }
 
-// NewClient connects to a server, or, with several URLs separated by commas, to a cluster.
+// NewClient connects to a server, or, with several URLs separated by commas, to a cluster. With a Sentinel
+// in the credentials, the URLs are those of Sentinels, and it connects to the master that they name.
 // The client reconnects by itself. It opens at most poolSize connections.
 func NewClient(ctx context.Context, credentials broker.Credentials, poolSize int) (redis.UniversalClient, error) {
 	options, err := clientOptions(&credentials)
@@ -44,10 +45,15 @@ func NewClient(ctx context.Context, credentials broker.Credentials, poolSize int
 	}
 	options.PoolSize = poolSize
 	answered := &atomic.Bool{}
-	if credentials.Dial != nil {
-		options.Dialer = boundedDialer(&credentials, options, answered)
+	var client redis.UniversalClient
+	if credentials.Sentinel != nil {
+		client = newSentinelClient(&credentials, options, answered)
+	} else {
+		if credentials.Dial != nil {
+			options.Dialer = boundedDialer(&credentials, options, answered)
+		}
+		client = redis.NewUniversalClient(options)
 	}
-	client := redis.NewUniversalClient(options)
 	if credentials.ConcealCauses {
 		client.AddHook(&concealingHook{&credentials, answered})
 	}
@@ -90,7 +96,12 @@ func clientOptions(credentials *broker.Credentials) (*redis.UniversalOptions, er
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
-	secure := false
+	secure, port := false, defaultPort
+	if credentials.Sentinel != nil {
+		if port = defaultSentinelPort; credentials.Sentinel.MasterName == "" {
+			return nil, broker.Errorf(broker.ClassInvalid, "sentinel.masterName is empty")
+		}
+	}
 	for i, one := range strings.Split(credentials.URL, ",") {
 		parsed, err := broker.ParseURL(one, "redis", "rediss")
 		if err != nil {
@@ -100,7 +111,7 @@ func clientOptions(credentials *broker.Credentials) (*redis.UniversalOptions, er
 			return nil, broker.Errorf(broker.ClassInvalid, "url has servers with TLS (rediss) and without (redis)")
 		}
 		secure = parsed.Scheme == "rediss"
-		o.Addrs = append(o.Addrs, net.JoinHostPort(parsed.Hostname(), cmp.Or(parsed.Port(), defaultPort)))
+		o.Addrs = append(o.Addrs, net.JoinHostPort(parsed.Hostname(), cmp.Or(parsed.Port(), port)))
 		if i == 0 {
 			o.Username, o.Password = credentials.UserOf(parsed)
 		}
@@ -111,7 +122,7 @@ func clientOptions(credentials *broker.Credentials) (*redis.UniversalOptions, er
 	if !secure && credentials.TLS != nil {
 		return nil, broker.Errorf(broker.ClassInvalid, "url has the scheme redis, but a TLS Secret is set: must be rediss")
 	}
-	if len(o.Addrs) > 1 && o.DB != 0 {
+	if len(o.Addrs) > 1 && o.DB != 0 && credentials.Sentinel == nil {
 		return nil, broker.Errorf(broker.ClassInvalid, "url names database %d, but a cluster has only 0", o.DB)
 	}
 	if secure {

@@ -15,7 +15,8 @@ import (
 )
 
 // boundedDialer returns a dialer for the client library that connects with the Dial function of
-// the credentials, also to the servers of a cluster to which others redirect. Answered is whether
+// the credentials, also to the servers of a cluster to which others redirect, and to those that
+// Sentinels name. Answered is whether
 // the last server to which it connected has replied.
 func boundedDialer(credentials *broker.Credentials, o *redis.UniversalOptions, answered *atomic.Bool) broker.DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -54,7 +55,7 @@ type concealingHook struct {
 
 // conceal keeps the type of an error that it does not change.
 func (h *concealingHook) conceal(err error) error {
-	if err == nil || errors.Is(err, redis.Nil) {
+	if err == nil || errors.Is(err, redis.Nil) || errors.As(err, new(*lookupError)) {
 		return err
 	}
 	classified := error(&broker.ClassifiedError{Class: classOf(err), Err: err})

@@ -20,11 +20,12 @@ import (
 
 // Directories that Secrets are mounted in, and their keys.
 const (
-	dirURL, dirTLS, dirCredentials = "url", "tls", "credentials"
+	dirURL, dirTLS, dirCredentials, dirSentinel = "url", "tls", "credentials", "sentinel"
 
 	keyCA    = "ca.crt"
 	keyToken = "token"
 	keyCreds = "creds"
+	keyNKey  = "nkey"
 )
 
 // observeConfig builds the configuration that the workers read.
@@ -38,33 +39,9 @@ func (r *Reconciler) observeConfig(ctx context.Context, observed *observation) e
 	if maxInFlight := observed.Pool.Spec.MaxInFlight; maxInFlight != nil {
 		c.MaxInFlight = int(*maxInFlight)
 	}
-	secrets := map[string]pool.MountedSecret{dirURL: {Secret: key.URLSecret, Keys: []string{key.URLKey}}}
-	c.Broker.URLFile = mountedFile(dirURL, key.URLKey)
-	if key.TLSSecret != "" {
-		keys, err := r.readSecretKeys(ctx, observed.Pool.Namespace, key.TLSSecret)
-		if err != nil {
-			return observed.setConnectionProblem(err)
-		}
-		c.Broker.TLS = worker.TLSConfig{
-			CAFile:          keys.mountedFile(dirTLS, keyCA),
-			CertificateFile: keys.mountedFile(dirTLS, corev1.TLSCertKey),
-			KeyFile:         keys.mountedFile(dirTLS, corev1.TLSPrivateKeyKey),
-		}
-		secrets[dirTLS] = pool.MountedSecret{Secret: key.TLSSecret}
-	}
-	if key.CredentialsSecret != "" {
-		keys, err := r.readSecretKeys(ctx, observed.Pool.Namespace, key.CredentialsSecret)
-		if err != nil {
-			return observed.setConnectionProblem(err)
-		}
-		used := keys.configureLogin(&c.Broker)
-		if len(used) == 0 {
-			return observed.setConnectionProblem(&brokerconn.ConnectionError{Reason: v1alpha1.ReasonSecretInvalid, Err: fmt.Errorf(
-				"the Secret %q has none of the keys username, token, creds", key.CredentialsSecret)})
-		}
-		// The mounted keys are part of the revision: another login method needs new workers, new
-		// credentials for the same method do not.
-		secrets[dirCredentials] = pool.MountedSecret{Secret: key.CredentialsSecret, Keys: used}
+	secrets, err := r.configureBroker(ctx, observed.Pool.Namespace, key, &c.Broker)
+	if err != nil {
+		return observed.setConnectionProblem(err)
 	}
 	effective := policy.EffectiveWorkerPool(observed.Pool, &observed.Policies)
 	names := observed.queues.addToConfig(&c, effective.CircuitBreaker)
@@ -72,8 +49,59 @@ func (r *Reconciler) observeConfig(ctx context.Context, observed *observation) e
 	if err != nil {
 		return fmt.Errorf("encoding the workers' configuration: %w", err)
 	}
-	observed.Config = pool.WorkerConfig{File: string(raw), Queues: names, Secrets: secrets}
+	observed.Config = pool.WorkerConfig{File: string(raw), Queues: names, Connection: key.Settings(), Secrets: secrets}
 	return nil
+}
+
+// configureBroker sets how workers connect. It returns the Secrets with the files that they read.
+func (r *Reconciler) configureBroker(
+	ctx context.Context, namespace string, key brokerconn.BrokerKey, b *worker.BrokerConfig,
+) (map[string]pool.MountedSecret, error) {
+	secrets := map[string]pool.MountedSecret{dirURL: {Secret: key.URLSecret, Keys: []string{key.URLKey}}}
+	b.URLFile = mountedFile(dirURL, key.URLKey)
+	b.JetStreamDomain, b.InboxPrefix, b.Sentinel.MasterName = key.JetStreamDomain, key.InboxPrefix, key.SentinelMaster
+	if key.TLSSecret != "" {
+		keys, err := r.readSecretKeys(ctx, namespace, key.TLSSecret)
+		if err != nil {
+			return nil, err
+		}
+		b.TLS = worker.TLSConfig{
+			CAFile:          keys.mountedFile(dirTLS, keyCA),
+			CertificateFile: keys.mountedFile(dirTLS, corev1.TLSCertKey),
+			KeyFile:         keys.mountedFile(dirTLS, corev1.TLSPrivateKeyKey),
+		}
+		secrets[dirTLS] = pool.MountedSecret{Secret: key.TLSSecret}
+	}
+	if key.CredentialsSecret != "" {
+		keys, err := r.readSecretKeys(ctx, namespace, key.CredentialsSecret)
+		if err != nil {
+			return nil, err
+		}
+		used := keys.configureLogin(b)
+		if len(used) == 0 {
+			return nil, invalidSecret("the Secret %q has none of the keys username, token, creds, nkey", key.CredentialsSecret)
+		}
+		// The mounted keys are part of the revision: another login method needs new workers, new
+		// credentials for the same method do not.
+		secrets[dirCredentials] = pool.MountedSecret{Secret: key.CredentialsSecret, Keys: used}
+	}
+	if key.SentinelSecret != "" {
+		keys, err := r.readSecretKeys(ctx, namespace, key.SentinelSecret)
+		if err != nil {
+			return nil, err
+		}
+		const name, password = corev1.BasicAuthUsernameKey, corev1.BasicAuthPasswordKey
+		if !keys[name] || !keys[password] {
+			return nil, invalidSecret("the Secret %q must have the keys username and password", key.SentinelSecret)
+		}
+		b.Sentinel.UsernameFile, b.Sentinel.PasswordFile = mountedFile(dirSentinel, name), mountedFile(dirSentinel, password)
+		secrets[dirSentinel] = pool.MountedSecret{Secret: key.SentinelSecret, Keys: []string{name, password}}
+	}
+	return secrets, nil
+}
+
+func invalidSecret(format string, values ...any) error {
+	return &brokerconn.ConnectionError{Reason: v1alpha1.ReasonSecretInvalid, Err: fmt.Errorf(format, values...)}
 }
 
 // setConnectionProblem sets a problem that only a user can fix. It returns all other errors.
@@ -173,6 +201,9 @@ func (k secretKeys) configureLogin(b *worker.BrokerConfig) (used []string) {
 	case k[keyToken]:
 		b.TokenFile = mountedFile(dirCredentials, keyToken)
 		return []string{keyToken}
+	case k[keyNKey]:
+		b.NKeyFile = mountedFile(dirCredentials, keyNKey)
+		return []string{keyNKey}
 	}
 	return nil
 }

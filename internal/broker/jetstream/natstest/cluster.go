@@ -64,7 +64,7 @@ func (c *Cluster) Run(servers ...*Server) {
 			running++
 		}
 	}
-	c.wait("the servers to form a cluster", func() bool {
+	wait(c.t, "the servers to form a cluster", func() bool {
 		for _, s := range c.Servers {
 			if s.Server != nil && s.Running() && s.JetStreamIsLeader() {
 				return len(s.JetStreamClusterPeers()) == running
@@ -72,7 +72,7 @@ func (c *Cluster) Run(servers ...*Server) {
 		}
 		return false
 	})
-	c.wait("the servers to replicate a stream", func() bool { return c.replicates(running) })
+	wait(c.t, "the servers to replicate a stream", func() bool { return c.replicates(running) })
 }
 
 // replicates reports whether the cluster has a stream with that number of current replicas. Servers that know
@@ -134,11 +134,11 @@ func (c *Cluster) Named(name string) *Server {
 	return nil
 }
 
-func (c *Cluster) wait(description string, condition func() bool) {
-	c.t.Helper()
+func wait(t testing.TB, description string, condition func() bool) {
+	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !condition(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			c.t.Fatalf("not within 30 s: %s", description)
+			t.Fatalf("not within 30 s: %s", description)
 		}
 	}
 }

@@ -18,12 +18,13 @@ import (
 
 // Server is a running server.
 type Server struct {
-	t        testing.TB
-	dir      string
-	port     string
-	settings []string
-	process  *exec.Cmd
-	output   *bytes.Buffer
+	t    testing.TB
+	dir  string
+	port string
+	// arguments of redis-server.
+	arguments []string
+	process   *exec.Cmd
+	output    *bytes.Buffer
 }
 
 // Start runs redis-server until the test ends, with settings of its command line.
@@ -34,13 +35,17 @@ func Start(t testing.TB, settings ...string) *Server {
 			t.Fatalf("%s is missing. Please install it: hack/prerequisites %s=redis-server", program, program)
 		}
 	}
-	s := &Server{t: t, dir: t.TempDir(), port: freePort(t), settings: settings}
+	s := &Server{t: t, dir: t.TempDir(), port: FreePort(t)}
+	s.arguments = append([]string{
+		"--bind", "127.0.0.1", "--port", s.port, "--dir", s.dir, "--save", "", "--appendonly", "yes", "--appendfsync", "no",
+	}, settings...)
 	s.run()
 	t.Cleanup(s.Stop)
 	return s
 }
 
-func freePort(t testing.TB) string {
+// FreePort returns a port that no server uses.
+func FreePort(t testing.TB) string {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -59,11 +64,8 @@ const startTimeout = 20 * time.Second
 
 func (s *Server) run() {
 	s.t.Helper()
-	arguments := []string{
-		"--bind", "127.0.0.1", "--port", s.port, "--dir", s.dir, "--save", "", "--appendonly", "yes", "--appendfsync", "no",
-	}
 	s.output = &bytes.Buffer{}
-	s.process = exec.CommandContext(context.Background(), "redis-server", append(arguments, s.settings...)...)
+	s.process = exec.CommandContext(context.Background(), "redis-server", s.arguments...)
 	s.process.Stdout, s.process.Stderr = s.output, s.output
 	if err := s.process.Start(); err != nil {
 		s.t.Fatal(err)
@@ -102,6 +104,14 @@ func (s *Server) Address() string { return net.JoinHostPort("127.0.0.1", s.port)
 
 // URL returns the URL of the server.
 func (s *Server) URL() string { return "redis://" + s.Address() }
+
+// Signal sends a signal to the process, such as one that suspends it.
+func (s *Server) Signal(signal os.Signal) {
+	s.t.Helper()
+	if err := s.process.Process.Signal(signal); err != nil {
+		s.t.Fatal(err)
+	}
+}
 
 // Stop stops the server and keeps its files.
 func (s *Server) Stop() {

@@ -1,0 +1,129 @@
+package jetstream
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+)
+
+// These are the permissions that docs/queue.md lists for a domain and an inbox prefix.
+func TestAQueueOfTheHubIsManagedThroughALeafNodeWithRestrictedInboxes(t *testing.T) {
+	seed, public := natstest.NewNKey(t)
+	hub, leaf := natstest.StartLeaf(t, func(o *server.Options) {
+		o.Nkeys = []*server.NkeyUser{{Nkey: public, Permissions: &server.Permissions{
+			Publish:   &server.SubjectPermission{Allow: []string{"$JS.hub.API.>", "yardmaster.>"}},
+			Subscribe: &server.SubjectPermission{Allow: []string{"yardmaster.>", "_INBOX_operator.>"}},
+		}}}
+	})
+	connected, err := Connect(t.Context(), broker.Credentials{
+		URL: "nats://" + leaf.Address(), NKeySeed: seed, JetStreamDomain: natstest.HubDomain, InboxPrefix: "_INBOX_operator", Dial: boundedDial,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(connected.Disconnect)
+	e := connected.(*Engine)
+	ensureQueue(t, e, ordersQueue(withRateLimit(5, 1)))
+	if again := ensureQueue(t, e, ordersQueue(withRateLimit(7, 1))); again.Created || !again.Updated || len(again.Drift) > 0 {
+		t.Errorf("again: %+v", again)
+	}
+	atHub := connectTo(t, hub)
+	publish(t, atHub, "yardmaster.orders.ready.default", "x")
+	buryNext(t, atHub, "dead")
+	if err := e.WaitForMessage(t.Context(), "orders"); err != nil {
+		t.Error(err)
+	}
+	if f := readStats(t, e, "orders"); f.Ready != 1 || f.DeadLetters != 1 {
+		t.Errorf("stats %+v", f)
+	}
+	if result, err := e.Rescue(t.Context(), "orders"); err != nil || result.Rescued > 0 || result.Stranded == nil || *result.Stranded > 0 {
+		t.Errorf("rescued %+v: %v", result, err)
+	}
+	if n, err := e.DeadLetters("orders").Requeue(t.Context(), 10); n != 1 || err != nil {
+		t.Errorf("%d dead letters were requeued: %v", n, err)
+	}
+	if f := readStats(t, atHub, "orders"); f.Ready != 2 {
+		t.Errorf("the hub has %+v", f)
+	}
+	if err := e.DeleteQueue(t.Context(), "orders", aliceOwner); err != nil {
+		t.Error(err)
+	}
+	if left := streamNames(t, atHub.js); len(left) > 0 {
+		t.Errorf("the hub has the streams %v", left)
+	}
+}
+
+func streamNames(t *testing.T, js jetstream.JetStream) (names []string) {
+	t.Helper()
+	listed := js.StreamNames(t.Context())
+	for name := range listed.Name() {
+		names = append(names, name)
+	}
+	if err := listed.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// These are the permissions that docs/engines.md lists for a source.
+func TestAConsumerOfTheHubIsReadThroughALeafNodeWithRestrictedInboxes(t *testing.T) {
+	seed, public := natstest.NewNKey(t)
+	hub, leaf := natstest.StartLeaf(t, func(o *server.Options) {
+		o.Nkeys = []*server.NkeyUser{{Nkey: public, Permissions: &server.Permissions{
+			Publish:   &server.SubjectPermission{Allow: []string{"$JS.*.API.CONSUMER.INFO.orders.billing", "$JS.hub.API.STREAM.INFO.orders"}},
+			Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX_operator.>"}},
+		}}}
+	})
+	atHub := connectTo(t, hub)
+	stream, err := atHub.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "orders", Subjects: []string{"orders.>"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "billing"}); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, atHub, "orders.new", "x")
+	for domain, want := range map[string]string{natstest.HubDomain: "", "nowhere": "the JetStream domain nowhere does not respond"} {
+		reader, err := NewConsumerReader(t.Context(), broker.Credentials{
+			URL: "nats://" + leaf.Address(), NKeySeed: seed, JetStreamDomain: domain, InboxPrefix: "_INBOX_operator", Dial: boundedDial,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(reader.Disconnect)
+		state, err := reader.ReadConsumer(t.Context(), "orders", "billing")
+		if want == "" && (err != nil || state.Pending != 1) || want != "" && !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("domain %s: %+v, %v", domain, state, err)
+		}
+	}
+}
+
+// A leaf node may connect to its hub later.
+func TestADomainThatDoesNotRespondIsUnreachable(t *testing.T) {
+	for name, dial := range map[string]broker.DialFunc{"worker": nil, "operator": boundedDial} {
+		_, err := Connect(t.Context(), broker.Credentials{URL: natstest.Start(t).ClientURL(), JetStreamDomain: "nowhere", Dial: dial})
+		if broker.ClassOf(err) != broker.ClassUnreachable || !strings.Contains(err.Error(), "the JetStream domain nowhere does not respond") {
+			t.Errorf("%s: %v (%s)", name, err, broker.ClassOf(err))
+		}
+	}
+}
+
+func TestInvalidConnectionSettingsAreNamed(t *testing.T) {
+	url := natstest.Start(t).ClientURL()
+	for want, credentials := range map[string]broker.Credentials{
+		"jetStreamDomain must consist of": {JetStreamDomain: "a.>"},
+		"inboxPrefix must consist of":     {InboxPrefix: "a..b"},
+		"invalid nkey: it must be":        {NKeySeed: []byte("SAxyz")},
+	} {
+		credentials.URL = url
+		if _, err := Connect(t.Context(), credentials); broker.ClassOf(err) != broker.ClassInvalid || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}

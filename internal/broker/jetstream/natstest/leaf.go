@@ -1,0 +1,28 @@
+package natstest
+
+import (
+	"net/url"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// HubDomain is the JetStream domain of the hub of a leaf node.
+const HubDomain = "hub"
+
+// StartLeaf runs a server and a leaf node of it, whose JetStream domain is "leaf", until the test ends. It
+// returns when the leaf node can reach the hub's JetStream.
+func StartLeaf(t testing.TB, changes ...func(leaf *server.Options)) (hub, leaf *Server) {
+	t.Helper()
+	port := freeAddresses(t, 1)[0]
+	hub = Start(t, func(o *server.Options) {
+		o.ServerName, o.JetStreamDomain = HubDomain, HubDomain
+		o.LeafNode = server.LeafNodeOpts{Host: "127.0.0.1", Port: port.Port}
+	})
+	leaf = Start(t, append(changes, func(o *server.Options) {
+		o.ServerName, o.JetStreamDomain = "leaf", "leaf"
+		o.LeafNode.Remotes = []*server.RemoteLeafOpts{{URLs: []*url.URL{{Scheme: "nats-leaf", Host: port.String()}}}}
+	})...)
+	wait(t, "the leaf node to connect", func() bool { return leaf.NumLeafNodes() == 1 && hub.NumLeafNodes() == 1 })
+	return hub, leaf
+}

@@ -1,0 +1,192 @@
+package redisclient
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/bounded"
+	"github.com/yardmaster/yardmaster/internal/broker/certtest"
+	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
+)
+
+// dialers are how workers and the operator connect.
+var dialers = map[string]broker.DialFunc{"worker": nil, "operator": bounded.NewDialer(bounded.Options{AllowLocal: true}).For("team")}
+
+func connect(t *testing.T, c broker.Credentials) redis.UniversalClient {
+	t.Helper()
+	client, err := NewClient(t.Context(), c, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func eventually(t *testing.T, limit time.Duration, description string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); !condition(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %s: %s", limit, description)
+		}
+	}
+}
+
+func TestTheClientFollowsTheMasterThatSentinelsName(t *testing.T) {
+	for name, dial := range dialers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.StartSentinels(t)
+			s.Sentinels[0].Stop() // the others suffice
+			client := connect(t, broker.Credentials{URL: s.URL(), Sentinel: &broker.Sentinel{MasterName: redistest.MasterName}, Dial: dial})
+			if err := client.Set(t.Context(), "key", "value", 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, 10*time.Second, "the replica has the key", func() bool { return s.Replica.RunCLI("GET", "key") == "value" })
+			s.Sentinels[0].Restart()
+			s.Master.Stop()
+			s.WaitForFailover()
+			eventually(t, 2*time.Second, "the client uses the new master", func() bool { return client.Set(t.Context(), "key", "2", 0).Err() == nil })
+			if got := s.Replica.RunCLI("GET", "key"); got != "2" {
+				t.Errorf("the new master has %q", got)
+			}
+		})
+	}
+}
+
+// A client gets no notification that the host of a server is gone. Each of its connections would time out.
+func TestTheFirstTimeoutAfterAFailoverClosesAllConnectionsToTheOldMaster(t *testing.T) {
+	t.Parallel()
+	s := redistest.StartSentinels(t)
+	client := connect(t, broker.Credentials{URL: s.URL(), Sentinel: &broker.Sentinel{MasterName: redistest.MasterName}})
+	held := make(chan error, 5)
+	for range cap(held) {
+		go func() { held <- client.BLPop(t.Context(), 300*time.Millisecond, "nothing").Err() }()
+	}
+	for range cap(held) {
+		if err := <-held; !errors.Is(err, redis.Nil) {
+			t.Fatal(err)
+		}
+	}
+	if idle := client.PoolStats().IdleConns; idle < 5 {
+		t.Fatalf("%d idle connections", idle)
+	}
+	s.Master.Signal(syscall.SIGSTOP)
+	defer s.Master.Signal(syscall.SIGCONT)
+	s.WaitForFailover()
+	if err := client.Ping(t.Context()).Err(); err == nil {
+		t.Fatal("a suspended server answers")
+	}
+	for range 10 {
+		if err := client.Set(t.Context(), "key", "value", 0).Err(); err != nil {
+			t.Fatalf("after the first timeout: %v", err)
+		}
+	}
+}
+
+func TestTheLoginAtTheSentinelsIsNotThatOfTheMaster(t *testing.T) {
+	t.Parallel()
+	s := redistest.StartSentinels(t)
+	s.Master.RunCLI("ACL", "SETUSER", "app", "on", ">hidden", "~*", "+@all")
+	for _, sentinel := range s.Sentinels { // these are the permissions that docs/engines.md lists
+		sentinel.RunCLI("ACL", "SETUSER", "me", "on", ">hidden2", "-@all", "+hello", "+sentinel|get-master-addr-by-name")
+		sentinel.RunCLI("ACL", "SETUSER", "default", "resetpass", ">hidden3")
+	}
+	for want, sentinel := range map[string]broker.Sentinel{
+		"":                             {MasterName: redistest.MasterName, Username: "me", Password: "hidden2"},
+		"NOAUTH":                       {MasterName: redistest.MasterName},
+		"WRONGPASS":                    {MasterName: redistest.MasterName, Username: "me", Password: "hidden"},
+		"monitor no master with":       {MasterName: "other", Username: "me", Password: "hidden2"},
+		"sentinel.masterName is empty": {},
+	} {
+		for name, dial := range dialers {
+			c := broker.Credentials{URL: s.URL(), Username: "app", Password: "hidden", Sentinel: &sentinel, Dial: dial, ConcealCauses: dial != nil}
+			client, err := NewClient(t.Context(), c, 1)
+			if err == nil {
+				if user := client.Do(t.Context(), "ACL", "WHOAMI").Val(); user != "app" {
+					t.Errorf("%s: the user at the master is %v", name, user)
+				}
+				_ = client.Close()
+			}
+			if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) || err != nil && strings.Contains(err.Error(), "hidden") {
+				t.Errorf("%s: got %v, want %s", name, err, want)
+			}
+		}
+	}
+}
+
+func TestTheClientUsesTheCurrentLoginAtTheSentinels(t *testing.T) {
+	t.Parallel()
+	s := redistest.StartSentinels(t, "user me on >first +@all")
+	var password atomic.Pointer[string]
+	password.Store(new("first"))
+	read := func() (broker.Credentials, error) {
+		return broker.Credentials{URL: s.URL(), Sentinel: &broker.Sentinel{MasterName: redistest.MasterName, Username: "me", Password: *password.Load()}}, nil
+	}
+	c, _ := read()
+	c.Refresh = read
+	client := connect(t, c)
+	password.Store(new("second"))
+	for _, sentinel := range s.Sentinels {
+		sentinel.RunCLI("ACL", "SETUSER", "me", "resetpass", ">second")
+	}
+	s.Master.Stop()
+	s.WaitForFailover()
+	eventually(t, 2*time.Second, "the client uses the new master", func() bool { return client.Set(t.Context(), "key", "2", 0).Err() == nil })
+}
+
+func TestTheSentinelAndTheMasterAreReachedWithTLS(t *testing.T) {
+	t.Parallel()
+	certificate, key := certtest.NewCertificate(t)
+	dir := t.TempDir()
+	for name, content := range map[string][]byte{"crt": certificate, "key": key} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	settings := []string{"tls-cert-file " + dir + "/crt", "tls-key-file " + dir + "/key", "tls-ca-cert-file " + dir + "/crt", "tls-replication yes"}
+	masterPort, sentinelPort := redistest.FreePort(t), redistest.FreePort(t)
+	arguments := []string{"--tls-port", masterPort}
+	for _, setting := range settings {
+		name, value, _ := strings.Cut(setting, " ")
+		arguments = append(arguments, "--"+name, value)
+	}
+	redistest.Start(t, arguments...)
+	redistest.StartSentinel(t, masterPort, 1, append(settings, "tls-port "+sentinelPort)...)
+	for name, dial := range dialers {
+		c := broker.Credentials{
+			URL: "rediss://127.0.0.1:" + sentinelPort, TLS: broker.NewTLS(certificate, certificate, key, ""),
+			Sentinel: &broker.Sentinel{MasterName: redistest.MasterName}, Dial: dial,
+		}
+		if err := connect(t, c).Set(t.Context(), "key", "value", 0).Err(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		c.TLS = nil
+		if _, err := NewClient(t.Context(), c, 1); err == nil || !strings.Contains(err.Error(), "unknown authority") {
+			t.Errorf("%s: an unknown certificate authority: %v", name, err)
+		}
+	}
+}
+
+func TestAnAnswerOfASentinelIsChecked(t *testing.T) {
+	for _, answer := range [][]string{
+		nil, {""}, {"a"}, {"a", "1", "2"}, {"", "1"}, {"a", ""}, {"a", "0"}, {"a", "65536"}, {"a", "-1"}, {"a", "x"}, {strings.Repeat("a", 254), "1"},
+	} {
+		if got, err := masterAddress(answer); err == nil || broker.ClassOf(err) != broker.ClassUnreachable {
+			t.Errorf("%q: %s, %v", answer, got, err)
+		}
+	}
+	for want, answer := range map[string][]string{"10.0.0.1:6379": {"10.0.0.1", "6379"}, "[fd00::1]:1": {"fd00::1", "1"}, "redis-0.redis:6379": {"redis-0.redis", "6379"}} {
+		if got, err := masterAddress(answer); got != want || err != nil {
+			t.Errorf("%q: %s, %v", answer, got, err)
+		}
+	}
+}
