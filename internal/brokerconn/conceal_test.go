@@ -160,7 +160,7 @@ func TestTheCauseIsShownOnceTheServerHasAnswered(t *testing.T) {
 	o.setDefaults()
 	for kind, row := range map[string]struct{ url, want string }{
 		"NATS":                    {nats.ClientURL(), "Authorization Violation"},
-		"consumer": {nats.ClientURL(), "Authorization Violation"},
+		"consumer":                {nats.ClientURL(), "Authorization Violation"},
 		"Asynq":                   {redis.URL(), "NOAUTH"},
 		"list":                    {redis.URL(), "NOAUTH"},
 		"Asynq" + throughSentinel: {"redis://" + locked, "asking a Sentinel for the master: NOAUTH"},
