@@ -106,6 +106,7 @@ func TestWorkers(t *testing.T) {
 		{"an urgent pool preempts workers of another pool down to its minimum, within the budget", testPreemptionDrainsLowerPriorities},
 		{"an evicted worker finishes its jobs, and only one is evicted at a time", testEvictionDrainsWorkers},
 		{"rotated credentials reach the operator and the workers; a new password restarts neither", testBrokerCredentialsRotate},
+		{"an nkey, a JetStream domain and a prefix of inboxes apply to the operator and to workers", testConnectionSettingsReachAllClients},
 		{"other Pods can neither drain workers nor end them, and only their admin port is closed", testAdminAPI},
 	})
 }
