@@ -182,7 +182,7 @@ func TestAttacks(t *testing.T) {
 // TestLifecycle tests upgrading and uninstalling the operator, and deleting namespaces.
 func TestLifecycle(t *testing.T) {
 	runOneByOne(t, []scenario{
-		{"an upgrade does not interrupt a running step, and the new operator continues the sequence", testUpgrade},
+		{"an upgrade does not interrupt running steps and jobs, and the new operator continues the sequence, the queue and the pools", testUpgrade},
 		{"a namespace is deleted with its queues, workers and sequences, even if the operator's permissions are deleted first", testNamespaceIsDeleted},
 		{"after uninstalling, only running sequences keep a finalizer, until it is removed manually or the operator is installed again", testUninstall},
 		{"components for the webhook: a NetworkPolicy admits only the API server, and an admission policy records the creator of sessions", testComponents},

@@ -3,15 +3,8 @@
 package e2e
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
-	"errors"
-	"io"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -22,126 +15,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
-
-// The release that upgrades start from: see test/upgrade.
-const (
-	baselineManifest = repositoryRoot + "/test/upgrade/v0.1.0/install.yaml.gz"
-	baselineImage    = "yardmaster:v0.1.0"
-)
-
-func testUpgrade(t *testing.T) {
-	requireNoError(t, undeployOperator(t.Context(), watchedNamespaces))
-	applyManifest(t, baselineManifest)
-	requireNoError(t, waitForOperator(t.Context()))
-	wantOperatorImage(t, baselineImage)
-
-	s := createSequence(t, testbuilder.SequentialJob("upgraded", "").Step("long", untilReleased()).Step("next", shellScript("true")).Obj())
-	pod := s.waitForRunningPod("long")
-	old := createQueueOfBaseline(t)
-	requireNoError(t, deployOperator(t.Context(), watchedNamespaces))
-	requireNoError(t, waitForOperator(t.Context()))
-	wantOperatorImage(t, operatorImage())
-	for _, ns := range []string{watchedNamespace, deletedNamespace} {
-		if objectExists(t, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: operatorName, Namespace: ns}}) {
-			t.Errorf("the upgrade left the permissions of all controllers in %s", ns)
-		}
-	}
-	if now := s.waitForRunningPod("long"); now.UID != pod.UID || now.Status.ContainerStatuses[0].RestartCount != 0 {
-		t.Fatal("the upgrade interrupted the running step")
-	}
-	s.releaseStep("long")
-	s.waitForPhase(v1alpha1.PhaseCompleted)
-	s.wantEachStepOnce()
-	old.wantQueueContinues()
-}
-
-// messagesOfBaseline is the number of messages that are sent before the upgrade.
-const messagesOfBaseline = 5
-
-// createQueueOfBaseline creates a Queue with messages, whose name on the broker is its own, and whose
-// Secret has no label.
-func createQueueOfBaseline(t *testing.T) *queueEnv {
-	t.Helper()
-	env := newQueueEnv(t, watchedNamespace)
-	env.runKubectl("create", "secret", "generic", "old", "--from-literal=url="+env.brokerURL())
-	env.createQueue("mail", func(q *v1alpha1.Queue) {
-		q.Spec.Name, q.Spec.Broker.URLSecretRef.Name, q.Spec.DeletionPolicy = "", "old", v1alpha1.DeletionPurge
-	})
-	env.sendBatch(jobBatch{queue: "mail", run: "job", jobs: messagesOfBaseline, rate: messagesOfBaseline})
-	env.waitUntilQueueHasMessages("mail")
-	return env
-}
-
-func (env *queueEnv) waitUntilQueueHasMessages(name string) {
-	env.t.Helper()
-	env.waitUntil("the Queue "+name+" has the messages", waitTimeout, func() bool {
-		ready := env.getQueue(name).Status.Ready
-		return ready != nil && *ready == messagesOfBaseline
-	})
-}
-
-func (env *queueEnv) getQueue(name string) *v1alpha1.Queue {
-	env.t.Helper()
-	q := &v1alpha1.Queue{}
-	requireNoError(env.t, cluster.Get(env.t.Context(), env.objectKey(name), q))
-	return q
-}
-
-// wantQueueContinues checks that the new version asks for the label of the Secret, and then uses the
-// queue of the baseline.
-func (env *queueEnv) wantQueueContinues() {
-	env.t.Helper()
-	command := []string{"label", "secret", "old", "-n", env.namespace, v1alpha1.LabelBroker + "=true"}
-	env.waitUntil("the Queue asks for the label", waitTimeout, func() bool {
-		ready := meta.FindStatusCondition(env.getQueue("mail").Status.Conditions, v1alpha1.ConditionReady)
-		return ready != nil && ready.Reason == v1alpha1.ReasonSecretInvalid && strings.HasSuffix(ready.Message, "kubectl "+strings.Join(command, " "))
-	})
-	env.runKubectl(command...)
-	env.waitUntilQueueReady("mail")
-	env.waitUntilQueueHasMessages("mail")
-	if name := env.getQueue("mail").Status.Name; name != "mail" {
-		env.t.Errorf("the name on the broker is %s", name)
-	}
-	env.runKubectl("delete", "queue", "mail", "orders")
-}
-
-// applyManifest does what kubectl apply --server-side does.
-func applyManifest(t *testing.T, path string) {
-	t.Helper()
-	file, err := os.Open(filepath.Clean(path))
-	requireNoError(t, err)
-	defer file.Close()
-	content, err := gzip.NewReader(file)
-	requireNoError(t, err)
-	manifest, err := io.ReadAll(content)
-	requireNoError(t, err)
-	documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 4096)
-	for {
-		object := &unstructured.Unstructured{}
-		err := documents.Decode(object)
-		if errors.Is(err, io.EOF) {
-			return
-		}
-		requireNoError(t, err)
-		requireNoError(t, cluster.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object),
-			client.FieldOwner("yardmaster-install"), client.ForceOwnership))
-	}
-}
-
-func wantOperatorImage(t *testing.T, want string) {
-	t.Helper()
-	if got := leaderPod(t).Spec.Containers[0].Image; got != want {
-		t.Fatalf("the operator's image is %s, want %s", got, want)
-	}
-}
 
 func testUninstall(t *testing.T) {
 	finished := createSequenceIn(t, deletedNamespace, testbuilder.SequentialJob("finished", "").Step("a", shellScript("true")).Obj())

@@ -373,13 +373,15 @@ func testNoJobIsLostDuringRollouts(t *testing.T) {
 }
 
 // workerPods returns the Pods of the pool.
-func (env *queueEnv) workerPods() []corev1.Pod {
+func (env *queueEnv) workerPods() []corev1.Pod { return env.podsOfPool("orders") }
+
+func (env *queueEnv) podsOfPool(name string) []corev1.Pod {
 	env.t.Helper()
 	var pods corev1.PodList
 	requireNoError(env.t, cluster.List(env.t.Context(), &pods, client.InNamespace(env.namespace)))
 	var workers []corev1.Pod
 	for _, pod := range pods.Items {
-		if strings.HasPrefix(pod.Name, "orders-") {
+		if strings.HasPrefix(pod.Name, name+"-") {
 			workers = append(workers, pod)
 		}
 	}
