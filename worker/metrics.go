@@ -34,6 +34,8 @@ const queueLabel = "queue"
 // workerMetrics of a worker. Prometheus adds the labels of the Pod that it scrapes, such as its namespace.
 type workerMetrics struct {
 	registry *prometheus.Registry
+	// omitQueue leaves the label queue empty.
+	omitQueue bool
 
 	messages    *prometheus.CounterVec
 	duration    *prometheus.HistogramVec
@@ -47,7 +49,7 @@ type workerMetrics struct {
 // newMetrics returns an error if the metrics of the options have the names of others, or are invalid.
 func newMetrics(w *Worker) (*workerMetrics, error) {
 	m := &workerMetrics{
-		registry: prometheus.NewRegistry(),
+		registry: prometheus.NewRegistry(), omitQueue: w.options.OmitObjectNames,
 		messages: newCounterVec("yardmaster_worker_jobs_total",
 			"Number of messages by result: done, retried, dead_lettered, dropped (the queue keeps no dead letters), released (given back without "+
 				"an attempt), postponed (the attempts could not be counted), unsettled (the result could not be sent to the broker), late and "+
@@ -68,7 +70,7 @@ func newMetrics(w *Worker) (*workerMetrics, error) {
 		timeouts:    prometheus.NewCounter(prometheus.CounterOpts{Name: "yardmaster_worker_job_timeouts_total", Help: "Number of attempts that exceeded the timeout of their job."}),
 	}
 	registerer := prometheus.Registerer(m.registry)
-	if pool := w.options.Pool; pool != "" {
+	if pool := w.options.Pool; pool != "" && !w.options.OmitObjectNames {
 		registerer = prometheus.WrapRegistererWith(prometheus.Labels{"pool": pool}, m.registry)
 	}
 	registerer.MustRegister(m.messages, m.duration, m.wait, m.extensions, m.fetchErrors, m.reloads, m.timeouts,
@@ -104,17 +106,25 @@ func countOpenBreakers(queues []QueueStats) int {
 	return count
 }
 
+// queueName is the value of queueLabel.
+func (m *workerMetrics) queueName(queue string) string {
+	if m.omitQueue {
+		return ""
+	}
+	return queue
+}
+
 func (m *workerMetrics) countMessage(queue, result string) {
-	m.messages.WithLabelValues(queue, result).Inc()
+	m.messages.WithLabelValues(m.queueName(queue), result).Inc()
 }
 
 func (m *workerMetrics) observeDuration(queue string, d time.Duration) {
-	m.duration.WithLabelValues(queue).Observe(d.Seconds())
+	m.duration.WithLabelValues(m.queueName(queue)).Observe(d.Seconds())
 }
 
 // observeWait counts a negative wait, which a difference between clocks can cause, as 0.
 func (m *workerMetrics) observeWait(queue string, d time.Duration) {
-	m.wait.WithLabelValues(queue).Observe(max(d, 0).Seconds())
+	m.wait.WithLabelValues(m.queueName(queue)).Observe(max(d, 0).Seconds())
 }
 
 func (m *workerMetrics) recordLeaseExtension(succeeded bool) {

@@ -36,6 +36,41 @@ func TestMetricsOfTheProgramAreServedWithThoseOfTheWorker(t *testing.T) {
 	}
 }
 
+func TestNamesCanBeOmittedFromMetrics(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]string{
+		"true":  `yardmaster_worker_jobs_total{queue="",result="done"} 1`,
+		"false": `yardmaster_worker_jobs_total{pool="mailers",queue="orders",result="done"} 1`,
+		"":      `yardmaster_worker_jobs_total{pool="mailers",queue="orders",result="done"} 1`,
+	} {
+		o, err := parseEnvironment(func(name string) string {
+			return map[string]string{envPool: "mailers", envOmitNames: value}[name]
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Config = newTestEnv(t).config()
+		w, err := New(o, func(context.Context, *Job) error { return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.metrics.countMessage("orders", resultDone)
+		w.metrics.observeWait("orders", 0)
+		w.metrics.observeDuration("orders", 0)
+		text := servedMetrics(t, w)
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("%q: no line %s in\n%s", value, want, text)
+		}
+		if value == "true" && (strings.Contains(text, "mailers") || strings.Contains(text, "orders")) {
+			t.Errorf("names in\n%s", text)
+		}
+	}
+	if _, err := parseEnvironment(func(name string) string { return map[string]string{envOmitNames: "maybe"}[name] }); err == nil ||
+		!strings.Contains(err.Error(), envOmitNames) {
+		t.Errorf("an invalid value causes %v", err)
+	}
+}
+
 func TestMetricsOfTheProgramWithTheNameOfAnotherAreRefused(t *testing.T) {
 	t.Parallel()
 	taken := prometheus.NewCounter(prometheus.CounterOpts{Name: "yardmaster_worker_job_timeouts_total", Help: "Taken."})

@@ -33,6 +33,9 @@ type Options struct {
 	PreStopSecret string
 	// Metrics of the program, which the worker serves with its own.
 	Metrics []prometheus.Collector
+	// OmitObjectNames leaves the label pool out of all metrics, and the label queue of the worker's own
+	// metrics empty.
+	OmitObjectNames bool
 	// Logger of the worker. The default is slog.Default.
 	Logger *slog.Logger
 }
@@ -50,6 +53,7 @@ const (
 	envAdminKeyFile   = "YARDMASTER_ADMIN_KEY_FILE"
 	envPreStopSecret  = "YARDMASTER_PRESTOP_SECRET"
 	envMetricsAddress = "YARDMASTER_METRICS_ADDRESS"
+	envOmitNames      = "YARDMASTER_METRICS_OMIT_OBJECT_NAMES"
 )
 
 // FromEnvironment returns the options that the YARDMASTER_* environment variables define.
@@ -95,6 +99,12 @@ func parseEnvironment(getenv func(string) string) (Options, error) {
 			errs = append(errs, fmt.Errorf("%s is %q, must be a duration such as 10m", envDrainTimeout, text))
 		}
 		o.Config.DrainTimeout = Duration(timeout)
+	}
+	if text := getenv(envOmitNames); text != "" {
+		var err error
+		if o.OmitObjectNames, err = strconv.ParseBool(text); err != nil {
+			errs = append(errs, fmt.Errorf("%s is %q, must be true or false", envOmitNames, text))
+		}
 	}
 	return o, errors.Join(errs...)
 }

@@ -15,10 +15,13 @@ var namesOmitted atomic.Bool
 // all objects with the same other labels. Call it before metrics are counted.
 func OmitObjectNames(omit bool) { namesOmitted.Store(omit) }
 
+// ObjectNamesOmitted reports what OmitObjectNames chose.
+func ObjectNamesOmitted() bool { return namesOmitted.Load() }
+
 // ObjectName is the value of a label with the name of an object. Only kinds of which a namespace has few
 // objects may be labels.
 func ObjectName(object client.Object) string {
-	if namesOmitted.Load() {
+	if ObjectNamesOmitted() {
 		return ""
 	}
 	return object.GetName()
@@ -41,7 +44,7 @@ func NewObjectCounter(name, help, nameLabel string, labels ...string) ObjectCoun
 // Of returns the counter of an object with these values of the other labels.
 func (c ObjectCounter) Of(object client.Object, values ...string) prometheus.Counter {
 	namespace := object.GetNamespace()
-	if namesOmitted.Load() {
+	if ObjectNamesOmitted() {
 		namespace = "" // counters of deleted namespaces would stay
 	}
 	return c.WithLabelValues(append([]string{namespace, ObjectName(object)}, values...)...)

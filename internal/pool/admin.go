@@ -21,6 +21,9 @@ const (
 
 	adminVolume      = "admin"
 	envPreStopSecret = v1alpha1.WorkerEnvPrefix + "PRESTOP_SECRET"
+	// configKeyOmitObjectNames is not in the configuration file, because runtimes that do not know a field
+	// of it refuse the file.
+	configKeyOmitObjectNames = "metrics-omit-object-names"
 )
 
 // AdminAccess is how the workers of a pool recognize the operator and the kubelet.
@@ -57,10 +60,13 @@ func protectAdminAPI(pod *corev1.PodSpec, sharedName, preStopSecret string) {
 	}
 	consumer := consumerOf(pod)
 	directory := ConfigMountPath + "/" + adminVolume
+	omitObjectNames := configMapKeyRef(sharedName, configKeyOmitObjectNames)
+	omitObjectNames.ConfigMapKeyRef.Optional = new(true)
 	consumer.Env = append(consumer.Env,
 		corev1.EnvVar{Name: v1alpha1.WorkerEnvPrefix + "ADMIN_KEY_FILE", Value: directory + "/" + AdminKeyFileName},
 		corev1.EnvVar{Name: envPreStopSecret, Value: preStopSecret},
 		corev1.EnvVar{Name: v1alpha1.WorkerEnvPrefix + "METRICS_ADDRESS", Value: ":" + strconv.Itoa(MetricsPort)},
+		corev1.EnvVar{Name: v1alpha1.WorkerEnvPrefix + "METRICS_OMIT_OBJECT_NAMES", ValueFrom: omitObjectNames},
 	)
 	mountVolume(pod, consumer, adminVolume, corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 		LocalObjectReference: corev1.LocalObjectReference{Name: sharedName},

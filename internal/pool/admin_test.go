@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -124,6 +125,34 @@ func TestWorkersGetThePublicKeyFromTheConfigMap(t *testing.T) {
 		for _, object := range Decide(s.Observation).SharedObjects {
 			if c, is := object.(*corev1.ConfigMap); is && c.Data["operator.pem"] != want {
 				t.Errorf("public key %q, want %q", c.Data["operator.pem"], want)
+			}
+		}
+	}
+}
+
+func TestWorkersOmitNamesFromMetricsAsTheirOperatorDoes(t *testing.T) {
+	s := newTestPool(1)
+	s.Operator.Admin = adminAccess("a")
+	pod := builtDeployment(t, s).Spec.Template.Spec
+	variables := consumerOf(&pod).Env
+	i := slices.IndexFunc(variables, func(e corev1.EnvVar) bool { return e.Name == "YARDMASTER_METRICS_OMIT_OBJECT_NAMES" })
+	if i < 0 {
+		t.Fatalf("no variable in %v", variables)
+	}
+	reference := variables[i].ValueFrom.ConfigMapKeyRef
+	for _, omit := range []bool{false, true} {
+		s.Operator.OmitObjectNames = omit
+		if diff := cmp.Diff(pod, builtDeployment(t, s).Spec.Template.Spec); diff != "" {
+			t.Errorf("the flag restarts workers: %s", diff)
+		}
+		for _, object := range Decide(s.Observation).SharedObjects {
+			config, is := object.(*corev1.ConfigMap)
+			if !is {
+				continue
+			}
+			value, found := config.Data[reference.Key]
+			if config.Name != reference.Name || found != omit || found && value != "true" || !*reference.Optional {
+				t.Errorf("flag %t: %+v in the ConfigMap %s: %q", omit, reference, config.Name, value)
 			}
 		}
 	}

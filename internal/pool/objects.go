@@ -60,6 +60,9 @@ func (b *workloadBuilder) buildConfigMap() core.Object {
 	if admin := b.operator.Admin; admin != nil {
 		data[AdminKeyFileName] = admin.PublicKey
 	}
+	if b.operator.OmitObjectNames {
+		data[configKeyOmitObjectNames] = strconv.FormatBool(true)
+	}
 	return &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		ObjectMeta: b.sharedMetadata(),

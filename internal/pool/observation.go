@@ -81,6 +81,8 @@ type OperatorSettings struct {
 	Namespace string
 	// Admin is how workers recognize the operator and the kubelet; nil if the operator has no key.
 	Admin *AdminAccess
+	// OmitObjectNames leaves the names of the pool and its queues out of the workers' metrics.
+	OmitObjectNames bool
 }
 
 // QueueLimits are limits that queues impose on their workers together; 0 means unlimited.

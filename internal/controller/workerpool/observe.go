@@ -18,6 +18,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/adminauth"
 	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/metric"
 	"github.com/yardmaster/yardmaster/internal/policy"
 	"github.com/yardmaster/yardmaster/internal/pool"
 )
@@ -42,11 +43,14 @@ func (r *Reconciler) observe(ctx context.Context, wp *v1alpha1.WorkerPool) (*obs
 	remembered, _ := r.memory.Get(wp)
 	observed := &observation{
 		Observation: pool.Observation{
-			Pool:     wp.DeepCopy(),
-			Operator: pool.OperatorSettings{Image: r.options.Image, PodMonitors: r.podMonitors.Load(), Namespace: r.options.OperatorNamespace},
-			Memory:   r.scalingMemory(wp),
-			Rollout:  remembered.rollout,
-			Refusal:  remembered.refusal,
+			Pool: wp.DeepCopy(),
+			Operator: pool.OperatorSettings{
+				Image: r.options.Image, PodMonitors: r.podMonitors.Load(), Namespace: r.options.OperatorNamespace,
+				OmitObjectNames: metric.ObjectNamesOmitted(),
+			},
+			Memory:  r.scalingMemory(wp),
+			Rollout: remembered.rollout,
+			Refusal: remembered.refusal,
 
 			BusyTimes: remembered.busyTimes,
 		},
