@@ -12,14 +12,16 @@ import (
 
 // connectEngine reads the broker's credentials from their files and connects. Each reconnect reads
 // the files again: to rotate a password, change the file first and then the broker.
-func (b *BrokerConfig) connectEngine(ctx context.Context, name string) (broker.Engine, error) {
+func (b *BrokerConfig) connectEngine(ctx context.Context, name string) (broker.Engine, dial.EngineName, error) {
 	refresh := func() (broker.Credentials, error) { return b.readCredentials(name) }
 	credentials, err := refresh()
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	credentials.Refresh = refresh
-	return dial.Connect(ctx, dial.EngineOf(credentials.URL), credentials)
+	engineName := dial.EngineOf(credentials.URL)
+	engine, err := dial.Connect(ctx, engineName, credentials)
+	return engine, engineName, err
 }
 
 func (b *BrokerConfig) readCredentials(name string) (broker.Credentials, error) {

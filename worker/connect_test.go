@@ -64,7 +64,7 @@ func TestWorkerLogsInWithTheCredentialsInItsFiles(t *testing.T) {
 		"Redis username":             {broker: BrokerConfig{URL: redis.URL(), UsernameFile: writeFile("default", "default"), PasswordFile: password}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			engine, err := row.broker.connectEngine(t.Context(), "test")
+			engine, _, err := row.broker.connectEngine(t.Context(), "test")
 			if err == nil {
 				engine.Disconnect()
 			}
@@ -140,7 +140,7 @@ func TestReconnectUsesTheCurrentContentOfTheFiles(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			engine, err := row.broker.connectEngine(t.Context(), "test")
+			engine, _, err := row.broker.connectEngine(t.Context(), "test")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // Options configure a worker. FromEnvironment reads them from the environment that a
@@ -36,6 +37,9 @@ type Options struct {
 	// OmitObjectNames leaves the label pool out of all metrics, and the label queue of the worker's own
 	// metrics empty.
 	OmitObjectNames bool
+	// TracerProvider makes a span of each attempt, which is in the context of the handler. By default
+	// there are no spans. For the global provider of OpenTelemetry, set otel.GetTracerProvider().
+	TracerProvider trace.TracerProvider
 	// Logger of the worker. The default is slog.Default.
 	Logger *slog.Logger
 }

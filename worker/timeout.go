@@ -17,9 +17,9 @@ var errJobTimeout = errors.New("the job exceeded its timeout")
 const timeoutGracePeriod = 5 * time.Second
 
 // callWithTimeout calls the handler with a context that ends after the timeout, if it is not 0.
-func (w *Worker) callWithTimeout(m *scheduler.LeasedMessage, job *Job, timeout time.Duration) error {
+func (w *Worker) callWithTimeout(ctx context.Context, m *scheduler.LeasedMessage, job *Job, timeout time.Duration) error {
 	if timeout == 0 {
-		return w.callHandler(w.handlerContext, job)
+		return w.callHandler(ctx, job)
 	}
 	m.StopExtendingAt(w.now().Add(timeout + timeoutGracePeriod))
 	overdue := time.AfterFunc(timeout+timeoutGracePeriod, func() {
@@ -31,7 +31,7 @@ func (w *Worker) callWithTimeout(m *scheduler.LeasedMessage, job *Job, timeout t
 			w.overdue.Add(-1)
 		}
 	}()
-	ctx, cancel := context.WithTimeoutCause(w.handlerContext, timeout, errJobTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errJobTimeout)
 	defer cancel()
 	err := w.callHandler(ctx, job)
 	if err == nil || !errors.Is(context.Cause(ctx), errJobTimeout) {

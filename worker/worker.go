@@ -31,6 +31,7 @@ type Worker struct {
 	handler   Handler
 	log       *slog.Logger
 	metrics   *workerMetrics
+	tracer    jobTracer
 	scheduler *scheduler.Scheduler
 	now       func() time.Time
 	startedAt time.Time
@@ -91,7 +92,7 @@ func New(options Options, handler Handler) (*Worker, error) {
 	}
 	w := &Worker{
 		options: options, handler: handler, log: cmp.Or(options.Logger, slog.Default()), settings: settings,
-		queues: map[string]*attachedQueue{}, now: time.Now, startedAt: time.Now(),
+		queues: map[string]*attachedQueue{}, now: time.Now, startedAt: time.Now(), tracer: newJobTracer(options.TracerProvider),
 	}
 	w.shutdown, w.requestShutdown = context.WithCancel(context.Background())
 	w.scheduler = scheduler.New(func() time.Time { return w.now() }, w.releaseUnused)
@@ -161,8 +162,9 @@ func (w *Worker) connectWithRetry(ctx context.Context) (broker.Engine, error) {
 	name := cmp.Or(w.options.Pod, "yardmaster worker")
 	settings := w.currentSettings()
 	for failures := 1; ; failures++ {
-		engine, err := settings.broker.connectEngine(ctx, name)
+		engine, engineName, err := settings.broker.connectEngine(ctx, name)
 		if err == nil {
+			w.tracer.setEngine(engineName)
 			w.log.Info("Connected to the broker")
 			return engine, nil
 		}

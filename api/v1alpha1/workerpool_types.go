@@ -338,6 +338,15 @@ type Sidecar struct {
 	// resources of the container. Default: requests of 20m CPU and 32Mi memory, limits of 1 CPU and 256Mi.
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+
+	// env of the container, for example OTEL_EXPORTER_OTLP_ENDPOINT to trace jobs. Names with the prefix YARDMASTER_
+	// are reserved.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:XValidation:rule="self.all(e, !e.name.startsWith('YARDMASTER_'))",message="names that begin with YARDMASTER_ are reserved"
+	Env []corev1.EnvVar `json:"env,omitempty"`
 }
 
 // PodMonitor configures the PodMonitor of a pool.

@@ -126,6 +126,7 @@ func (b *workloadBuilder) buildSidecar(worker *corev1.Container) corev1.Containe
 		Name:           SidecarContainer,
 		Image:          b.operator.Image,
 		Args:           []string{"worker", "--forward", fmt.Sprintf("http://127.0.0.1:%d%s", port, options.Path)},
+		Env:            slices.Clone(options.Env),
 		Resources:      *cmp.Or(options.Resources, defaultSidecarResources()),
 		RestartPolicy:  new(corev1.ContainerRestartPolicyAlways),
 		Ports:          []corev1.ContainerPort{{Name: adminPortName, ContainerPort: AdminPort, Protocol: corev1.ProtocolTCP}},

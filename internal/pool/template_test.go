@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -145,7 +146,7 @@ func TestSidecarConsumesMessagesForTheWorker(t *testing.T) {
 	}
 }
 
-func TestSidecarHasThePathAndResourcesOfThePool(t *testing.T) {
+func TestSidecarHasThePathResourcesAndEnvironmentOfThePool(t *testing.T) {
 	s := newTestPool(1)
 	s.Operator.Image = "yardmaster:1"
 	s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSidecar}
@@ -156,10 +157,14 @@ func TestSidecarHasThePathAndResourcesOfThePool(t *testing.T) {
 		}
 	}
 	own := &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}}
-	s.Pool.Spec.Sidecar = &v1alpha1.Sidecar{Path: "/jobs", Resources: own}
+	endpoint := corev1.EnvVar{Name: "OTEL_EXPORTER_OTLP_ENDPOINT", Value: "http://collector:4318"}
+	s.Pool.Spec.Sidecar = &v1alpha1.Sidecar{Path: "/jobs", Resources: own, Env: []corev1.EnvVar{endpoint}}
 	sidecar = builtDeployment(t, s).Spec.Template.Spec.InitContainers[0]
 	if sidecar.Args[2] != "http://127.0.0.1:8080/jobs" || !equality.Semantic.DeepEqual(*own, sidecar.Resources) {
 		t.Errorf("sidecar with arguments %q and resources %+v", sidecar.Args, sidecar.Resources)
+	}
+	if !slices.Contains(sidecar.Env, endpoint) {
+		t.Errorf("sidecar with the environment %+v", sidecar.Env)
 	}
 }
 

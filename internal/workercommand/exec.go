@@ -54,7 +54,7 @@ func (r *commandRunner) handle(ctx context.Context, job *worker.Job) error {
 	}
 	errorTail := &tailBuffer{}
 	command := exec.CommandContext(commandContext, r.command[0], r.command[1:]...)
-	command.Env = append(os.Environ(), environment...)
+	command.Env = append(append(os.Environ(), environment...), traceEnvironment(ctx)...)
 	command.Stdin = bytes.NewReader(job.Payload)
 	command.Stdout, command.Stderr = r.out, io.MultiWriter(r.errOut, errorTail)
 	// The command gets a process group of its own: a signal to the worker's group does not

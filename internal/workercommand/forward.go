@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/propagation"
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/yardmaster/yardmaster/worker"
@@ -80,6 +81,7 @@ func (f *forwarder) handle(ctx context.Context, job *worker.Job) error {
 		return err
 	}
 	setJobHeaders(request.Header, job)
+	propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(request.Header))
 	response, err := f.client.Do(request)
 	if err != nil {
 		return classifyRequestError(err)

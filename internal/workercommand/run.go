@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/url"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -27,6 +28,7 @@ func Run(ctx context.Context, args []string, out, errOut io.Writer) error {
 		return err
 	}
 	c.options.Logger = slog.New(slog.NewJSONHandler(errOut, &slog.HandlerOptions{Level: c.logLevel}))
+	defer startTracing(ctx, os.Getenv, &c.options)()
 	return worker.Run(ctx, c.options, c.newHandler(out, errOut))
 }
 

@@ -40,60 +40,91 @@ func TestInvalidArgumentsAreRejected(t *testing.T) {
 	}
 }
 
-func TestJobsOfANATSQueueAreForwarded(t *testing.T) {
-	s := natstest.Start(t)
-	e, err := jetstream.Connect(t.Context(), broker.Credentials{URL: s.ClientURL()})
+// testQueue is the queue "orders" on a NATS server.
+type testQueue struct {
+	url    string
+	engine broker.Engine
+	js     natsjs.JetStream
+}
+
+func newTestQueue(t *testing.T) *testQueue {
+	t.Helper()
+	q := &testQueue{url: natstest.Start(t).ClientURL()}
+	var err error
+	if q.engine, err = jetstream.Connect(t.Context(), broker.Credentials{URL: q.url}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(q.engine.Disconnect)
+	config := broker.DefaultQueueConfig("orders")
+	config.Owner.UID = "1"
+	if _, err := q.engine.EnsureQueue(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	nc, err := nats.Connect(q.url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer e.Disconnect()
-	q := broker.DefaultQueueConfig("orders")
-	q.Owner.UID = "1"
-	if _, err := e.EnsureQueue(t.Context(), q); err != nil {
+	t.Cleanup(nc.Close)
+	if q.js, err = natsjs.New(nc); err != nil {
 		t.Fatal(err)
 	}
-	nc, err := nats.Connect(s.ClientURL())
+	return q
+}
+
+func (q *testQueue) send(t *testing.T, payload string, headers nats.Header) {
+	t.Helper()
+	message := &nats.Msg{Subject: "yardmaster.orders.ready.default", Header: headers, Data: []byte(payload)}
+	if _, err := q.js.PublishMsg(t.Context(), message); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (q *testQueue) stats(t *testing.T) broker.QueueStats {
+	t.Helper()
+	stats, err := q.engine.Stats(t.Context(), "orders")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer nc.Close()
-	js, err := natsjs.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, payload := range []string{"good", "bad"} {
-		if _, err := js.Publish(t.Context(), "yardmaster.orders.ready.default", []byte(payload)); err != nil {
-			t.Fatal(err)
+	return stats
+}
+
+// forward runs a worker that forwards the jobs to the server. Call stop to stop it.
+func (q *testQueue) forward(t *testing.T, handler http.HandlerFunc) (stop func()) {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- Run(ctx, []string{
+			"--forward", server.URL, "--broker-url", q.url, "--queues", "orders", "--admin-address", "0", "--log-level", "error",
+		}, io.Discard, io.Discard)
+	}()
+	return func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
 		}
 	}
+}
+
+func TestJobsOfANATSQueueAreForwarded(t *testing.T) {
+	q := newTestQueue(t)
+	q.send(t, "good", nil)
+	q.send(t, "bad", nil)
 	var calls atomic.Int32
-	server := httptest.NewServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
+	stop := q.forward(t, func(response http.ResponseWriter, request *http.Request) {
 		calls.Add(1)
 		if body, _ := io.ReadAll(request.Body); string(body) == "bad" {
 			http.Error(response, "invalid", http.StatusBadRequest)
 		}
-	}))
-	defer server.Close()
-
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() {
-		done <- Run(ctx, []string{
-			"--forward", server.URL, "--broker-url", s.ClientURL(), "--queues", "orders", "--admin-address", "0", "--log-level", "error",
-		}, io.Discard, io.Discard)
-	}()
+	})
 	eventually(t, "both jobs are settled", func() bool {
-		stats, err := e.Stats(t.Context(), "orders")
-		if err != nil {
-			t.Fatal(err)
-		}
+		stats := q.stats(t)
 		return calls.Load() == 2 && stats.Ready+stats.InFlight == 0 && stats.DeadLetters == 1
 	})
 	stop()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-	deadLetters, err := e.DeadLetters("orders").List(t.Context(), 0, 2)
+	deadLetters, err := q.engine.DeadLetters("orders").List(t.Context(), 0, 2)
 	if err != nil || len(deadLetters) != 1 || string(deadLetters[0].Payload) != "bad" || deadLetters[0].Error != "the server responded 400 Bad Request invalid" {
 		t.Errorf("dead letters %+v: %v", deadLetters, err)
 	}

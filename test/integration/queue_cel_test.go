@@ -421,6 +421,10 @@ func TestWorkerPoolRules(t *testing.T) {
 			spec: with(`env: [{name: YARDMASTER_POOL, value: mine}]`),
 			want: "spec.env: Invalid value: names that begin with YARDMASTER_ are reserved",
 		},
+		"a reserved environment variable of the sidecar": {
+			spec: with(`sidecar: {env: [{name: YARDMASTER_POOL, value: mine}]}`),
+			want: "spec.sidecar.env: Invalid value: names that begin with YARDMASTER_ are reserved",
+		},
 		"a reserved label in the template": {
 			spec: with(`template: {metadata: {labels: {yardmaster.dev/pool: mine}}}`),
 			want: "spec.template.metadata: Invalid value: labels and annotations under yardmaster.dev/ are reserved",

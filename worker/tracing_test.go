@@ -1,0 +1,299 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hibiken/asynq"
+	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
+)
+
+const (
+	producerTrace  = "4bf92f3577b34da6a3ce929d0e0e4736"
+	producerSpan   = "00f067aa0ba902b7"
+	producerParent = "00-" + producerTrace + "-" + producerSpan + "-01"
+)
+
+// newRecorder returns a provider, and the spans that it has ended.
+func newRecorder() (trace.TracerProvider, *tracetest.InMemoryExporter) {
+	spans := tracetest.NewInMemoryExporter()
+	return sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)), spans
+}
+
+// sendWithHeaders sends a job to the queue "orders".
+func (env *testEnv) sendWithHeaders(headers nats.Header) {
+	env.t.Helper()
+	message := &nats.Msg{Subject: "yardmaster.orders.ready.default", Header: headers, Data: []byte("data")}
+	if _, err := env.js.PublishMsg(env.t.Context(), message); err != nil {
+		env.t.Fatal(err)
+	}
+}
+
+// runToEnd runs the jobs of the queue with the handler until none is left.
+func (env *testEnv) runToEnd(provider trace.TracerProvider, handler Handler, changes ...func(*Config)) {
+	env.t.Helper()
+	w := env.startWithOptions(Options{Config: env.config(append(changes, withFastRetries)...), TracerProvider: provider}, handler)
+	eventually(env.t, "no job is left", env.isEmpty)
+	requireCleanShutdown(env.t, w)
+}
+
+func attributesOf(span *tracetest.SpanStub) map[string]string {
+	values := map[string]string{}
+	for _, a := range span.Attributes {
+		values[string(a.Key)] = a.Value.String()
+	}
+	return values
+}
+
+func TestEachAttemptIsASpanWhoseParentIsThatOfTheProducer(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	env.sendWithHeaders(nats.Header{"traceparent": {producerParent}, "Tracestate": {"vendor=1"}})
+	provider, spans := newRecorder()
+	env.runToEnd(provider, func(ctx context.Context, job *Job) error {
+		_, child := provider.Tracer("program").Start(ctx, "work")
+		child.End()
+		if job.Attempt == 1 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	common := map[string]string{
+		"messaging.system": "nats", "messaging.destination.name": "orders", "messaging.operation.name": "process",
+		"messaging.operation.type": "process", "messaging.message.id": "1", "messaging.message.body.size": "4",
+		"yardmaster.job.priority": "default", "yardmaster.job.max_attempts": "3",
+	}
+	want := []map[string]string{
+		{"yardmaster.job.attempt": "1", "yardmaster.job.result": "retried", "error.type": "_OTHER"},
+		{"yardmaster.job.attempt": "2", "yardmaster.job.result": "done"},
+	}
+	wantStatus := []sdktrace.Status{{Code: codes.Error, Description: "not yet"}, {Code: codes.Unset}}
+	recorded := spans.GetSpans()
+	if len(recorded) != 4 {
+		t.Fatalf("%d spans, want 2 of the program and 2 of the worker", len(recorded))
+	}
+	for i := range want {
+		child, span := recorded[2*i], recorded[2*i+1]
+		maps.Copy(want[i], common)
+		if diff := cmp.Diff(want[i], attributesOf(&span)); diff != "" {
+			t.Errorf("attributes of attempt %d (-want, +got):\n%s", i+1, diff)
+		}
+		parent := span.Parent
+		if span.Name != "process orders" || span.SpanKind != trace.SpanKindConsumer || span.Status != wantStatus[i] ||
+			parent.TraceID().String() != producerTrace || parent.SpanID().String() != producerSpan || !parent.IsRemote() ||
+			span.SpanContext.TraceState().String() != "vendor=1" {
+			t.Errorf("span of attempt %d: %+v", i+1, span)
+		}
+		if len(span.Links) != 1 || !span.Links[0].SpanContext.Equal(parent) {
+			t.Errorf("links of attempt %d: %+v", i+1, span.Links)
+		}
+		if child.Parent.SpanID() != span.SpanContext.SpanID() || child.SpanContext.TraceID().String() != producerTrace {
+			t.Errorf("the span of the handler is not a child of attempt %d: %+v", i+1, child)
+		}
+	}
+}
+
+func TestAsynqTasksHaveSpansInTheTraceOfTheirProducer(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	client := asynq.NewClient(asynq.RedisClientOpt{Addr: server.Address()})
+	t.Cleanup(func() { _ = client.Close() })
+	task := asynq.NewTaskWithHeaders("bill", []byte("data"), map[string]string{"traceparent": producerParent})
+	if _, err := client.Enqueue(task, asynq.Queue("orders"), asynq.TaskID("1")); err != nil {
+		t.Fatal(err)
+	}
+	env := &testEnv{t: t}
+	provider, spans := newRecorder()
+	config := Config{Broker: BrokerConfig{URL: server.URL()}, Queues: []QueueConfig{{Name: "orders"}}, AdminAddress: "0"}
+	w := env.startWithOptions(Options{Config: config, TracerProvider: provider}, func(context.Context, *Job) error { return nil })
+	eventually(t, "the task has a span", func() bool { return len(spans.GetSpans()) > 0 })
+	requireCleanShutdown(t, w)
+	span := spans.GetSpans()[0]
+	values := attributesOf(&span)
+	if span.Parent.SpanID().String() != producerSpan || values["messaging.system"] != "asynq" || values["messaging.message.id"] != "1" {
+		t.Errorf("parent %+v, attributes %v", span.Parent, values)
+	}
+}
+
+func TestSpansShowWhatHappensToTheJob(t *testing.T) {
+	t.Parallel()
+	for title, row := range map[string]struct {
+		result, errorType string
+		status            codes.Code
+		err               error
+		dropped           bool
+	}{
+		"done":                 {result: "done", status: codes.Unset},
+		"snoozed":              {result: "released", status: codes.Unset, err: Snooze(0)},
+		"dead letter":          {result: "dead_lettered", errorType: "_OTHER", status: codes.Error, err: DeadLetter(strings.Repeat("\xff", 5000))},
+		"queue without letter": {result: "dropped", errorType: "_OTHER", status: codes.Error, err: DeadLetter("invalid"), dropped: true},
+		"timeout":              {result: "retried", errorType: "timeout", status: codes.Error, err: context.DeadlineExceeded},
+	} {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			env := newTestEnv(t)
+			env.sendWithHeaders(nats.Header{})
+			provider, spans := newRecorder()
+			calls := 0
+			env.runToEnd(provider, func(ctx context.Context, _ *Job) error {
+				calls++
+				if calls > 1 {
+					return nil
+				}
+				if row.errorType == "timeout" {
+					<-ctx.Done()
+				}
+				return row.err
+			}, func(c *Config) {
+				c.Concurrency = 1
+				c.Queues[0].DeadLetter = &DeadLetterPolicy{Enabled: new(!row.dropped)}
+				if row.errorType == "timeout" {
+					c.Queues[0].JobTimeout = Duration(time.Second)
+				}
+			})
+			span := spans.GetSpans()[0]
+			values := attributesOf(&span)
+			if values["yardmaster.job.result"] != row.result || values["error.type"] != row.errorType || span.Status.Code != row.status {
+				t.Errorf("attributes %v, status %+v", values, span.Status)
+			}
+			if text := span.Status.Description; !utf8.ValidString(text) || len(text) > maxSpanTextBytes {
+				t.Errorf("description of %d bytes, valid: %t", len(text), utf8.ValidString(text))
+			}
+		})
+	}
+}
+
+func TestAnInvalidTraceContextStartsANewTrace(t *testing.T) {
+	t.Parallel()
+	for title, headers := range map[string]nats.Header{
+		"none":                    {},
+		"not a trace context":     {"traceparent": {"x"}},
+		"empty":                   {"traceparent": {""}},
+		"no trace":                {"traceparent": {"00-00000000000000000000000000000000-" + producerSpan + "-01"}},
+		"no span":                 {"traceparent": {"00-" + producerTrace + "-0000000000000000-01"}},
+		"reserved version":        {"traceparent": {"ff-" + producerTrace + "-" + producerSpan + "-01"}},
+		"two values":              {"traceparent": {producerParent, producerParent}},
+		"two spellings":           {"traceparent": {producerParent}, "Traceparent": {producerParent}},
+		"very long":               {"traceparent": {"01-" + producerTrace + "-" + producerSpan + "-01-" + strings.Repeat("x", 100_000)}},
+		"only a state":            {"tracestate": {"vendor=1"}},
+		"very many empty values":  {"traceparent": make([]string, 20_000)},
+		"bytes that are not text": {"traceparent": {"\xff\xfe\x01"}},
+	} {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			provider, spans := newRecorder()
+			tracer := newJobTracer(provider)
+			_, span := tracer.start(t.Context(), &Job{Headers: headers})
+			span.End()
+			if got := spans.GetSpans()[0]; got.Parent.IsValid() || len(got.Links) > 0 || !got.SpanContext.IsValid() {
+				t.Errorf("parent %+v, links %+v", got.Parent, got.Links)
+			}
+		})
+	}
+}
+
+func TestAnInvalidTraceStateIsOmitted(t *testing.T) {
+	t.Parallel()
+	for _, state := range [][]string{
+		{"vendor=" + strings.Repeat("x", 600)}, {strings.Repeat("a=1,", 40) + "b=1"}, {"no state"}, {"a=\xff"},
+	} {
+		provider, spans := newRecorder()
+		tracer := newJobTracer(provider)
+		_, span := tracer.start(t.Context(), &Job{Headers: nats.Header{"traceparent": {producerParent}, "tracestate": state}})
+		span.End()
+		got := spans.GetSpans()[0].SpanContext
+		if got.TraceState().Len() > 0 || got.TraceID().String() != producerTrace {
+			t.Errorf("%.20q: %+v", state, got)
+		}
+	}
+}
+
+func TestTextInSpansIsValidAndBounded(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"\xff", strings.Repeat("é", 5000), strings.Repeat("x", maxSpanTextBytes-1) + "é"} {
+		if got := spanText(text); !utf8.ValidString(got) || len(got) > maxSpanTextBytes {
+			t.Errorf("%d bytes, valid %t", len(got), utf8.ValidString(got))
+		}
+	}
+}
+
+func TestAJobWithoutATraceContextIsNotAPartOfTheTraceInWhichTheWorkerRuns(t *testing.T) {
+	t.Parallel()
+	provider, spans := newRecorder()
+	ctx, own := provider.Tracer("program").Start(t.Context(), "main")
+	tracer := newJobTracer(provider)
+	_, span := tracer.start(ctx, &Job{})
+	span.End()
+	if got := spans.GetSpans()[0]; got.Parent.IsValid() || got.SpanContext.TraceID() == own.SpanContext().TraceID() {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestWithoutATracerProviderJobsHaveNoSpans(t *testing.T) {
+	t.Parallel()
+	provider, spans := newRecorder()
+	ctx, own := provider.Tracer("program").Start(t.Context(), "main")
+	tracer := newJobTracer(nil)
+	handlerContext, span := tracer.start(ctx, &Job{Headers: nats.Header{"traceparent": {producerParent}}})
+	span.End()
+	if !own.IsRecording() || len(spans.GetSpans()) > 0 || handlerContext != ctx {
+		t.Error("the worker ended the span of the program, or changed the context of the handler")
+	}
+}
+
+// BenchmarkSpan measures what tracing adds to each attempt.
+func BenchmarkSpan(b *testing.B) {
+	headers := map[string][]string{"traceparent": {producerParent}, "Tenant": {"a"}}
+	recording := sdktrace.NewTracerProvider() // without an exporter
+	for title, provider := range map[string]trace.TracerProvider{"off": nil, "on": recording} {
+		for name, headers := range map[string]map[string][]string{"no headers": nil, "trace context": headers} {
+			b.Run(fmt.Sprintf("%s, %s", title, name), func(b *testing.B) {
+				tracer := newJobTracer(provider)
+				tracer.setEngine("NATS")
+				job := &Job{ID: "1", Queue: "orders", Priority: "default", Headers: headers, Attempt: 1, MaxAttempts: 5}
+				b.ReportAllocs()
+				for b.Loop() {
+					_, span := tracer.start(b.Context(), job)
+					span.End()
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkJobs measures the throughput of jobs whose handlers do nothing.
+func BenchmarkJobs(b *testing.B) {
+	const jobs = 10_000
+	for b.Loop() {
+		b.StopTimer()
+		env := newTestEnv(b, func(q *broker.QueueConfig) { q.MaxInFlight = 0 })
+		env.send("default", numberedPayloads(jobs)...)
+		done := make(chan struct{}, jobs)
+		b.StartTimer()
+		w := env.start(env.config(), func(context.Context, *Job) error {
+			done <- struct{}{}
+			return nil
+		})
+		for range jobs {
+			<-done
+		}
+		b.StopTimer()
+		requireCleanShutdown(b, w)
+		b.StartTimer()
+	}
+	b.ReportMetric(float64(jobs*b.N)/b.Elapsed().Seconds(), "jobs/s")
+}
