@@ -31,13 +31,19 @@ func operatorKey(t *testing.T) (keys *adminauth.Keys, file string) {
 
 func writePublicKey(t *testing.T, file string, keys *adminauth.Keys) {
 	t.Helper()
-	public, err := keys.PublicKey()
-	if err == nil {
-		err = os.WriteFile(file, []byte(public), 0o600)
-	}
-	if err != nil {
+	if err := os.WriteFile(file, []byte(keys.PublicKey()), 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// startProtectedWorker runs the Pod team/mail-0, and serves its admin API.
+func startProtectedWorker(t *testing.T, keyFile string) (w *Worker, url string) {
+	t.Helper()
+	env := newTestEnv(t)
+	w = env.newWorker(Options{Config: env.config(), Namespace: "team", Pod: "mail-0", AdminKeyFile: keyFile}, blockingHandler(nil))
+	server := httptest.NewServer(w.AdminHandler())
+	t.Cleanup(server.Close)
+	return w, server.URL
 }
 
 func signedToken(t *testing.T, keys *adminauth.Keys, worker, action string, at time.Time) string {
@@ -67,12 +73,9 @@ func adminRequest(t *testing.T, method, url string, header http.Header) int {
 
 func TestRequestsThatChangeAWorkerNeedATokenOfTheOperator(t *testing.T) {
 	t.Parallel()
-	env := newTestEnv(t)
 	keys, keyFile := operatorKey(t)
 	others, _ := operatorKey(t)
-	w := env.newWorker(Options{Config: env.config(), Namespace: "team", Pod: "mail-0", AdminKeyFile: keyFile}, blockingHandler(nil))
-	server := httptest.NewServer(w.AdminHandler())
-	defer server.Close()
+	w, url := startProtectedWorker(t, keyFile)
 	now := time.Now()
 	for title, row := range map[string]struct {
 		path, authorization string
@@ -87,7 +90,7 @@ func TestRequestsThatChangeAWorkerNeedATokenOfTheOperator(t *testing.T) {
 		"resume without a token":         {"/resume", "", http.StatusForbidden},
 		"a token that permits to resume": {"/resume", "Bearer " + signedToken(t, keys, "team/mail-0", "resume", now), http.StatusOK},
 	} {
-		if got := adminRequest(t, http.MethodPost, server.URL+row.path, http.Header{"Authorization": {row.authorization}}); got != row.want {
+		if got := adminRequest(t, http.MethodPost, url+row.path, http.Header{"Authorization": {row.authorization}}); got != row.want {
 			t.Errorf("%s: POST %s returned %d, want %d", title, row.path, got, row.want)
 		}
 	}
@@ -95,22 +98,19 @@ func TestRequestsThatChangeAWorkerNeedATokenOfTheOperator(t *testing.T) {
 		t.Fatal("a refused request drained the worker")
 	}
 	valid := http.Header{"Authorization": {"Bearer " + signedToken(t, keys, "team/mail-0", "drain", now)}}
-	if got := adminRequest(t, http.MethodPost, server.URL+"/drain", valid); got != http.StatusAccepted || w.Stats().State == StateRunning {
+	if got := adminRequest(t, http.MethodPost, url+"/drain", valid); got != http.StatusAccepted || w.Stats().State == StateRunning {
 		t.Errorf("POST /drain with a valid token returned %d", got)
 	}
 }
 
 func TestANewKeyOfTheOperatorAppliesWithoutARestart(t *testing.T) {
 	t.Parallel()
-	env := newTestEnv(t)
 	_, keyFile := operatorKey(t)
 	renewed, _ := operatorKey(t)
-	w := env.newWorker(Options{Config: env.config(), Namespace: "team", Pod: "mail-0", AdminKeyFile: keyFile}, blockingHandler(nil))
-	server := httptest.NewServer(w.AdminHandler())
-	defer server.Close()
+	_, url := startProtectedWorker(t, keyFile)
 	drain := func() int {
 		token := signedToken(t, renewed, "team/mail-0", adminauth.ActionDrain, time.Now())
-		return adminRequest(t, http.MethodPost, server.URL+"/drain", http.Header{"Authorization": {"Bearer " + token}})
+		return adminRequest(t, http.MethodPost, url+"/drain", http.Header{"Authorization": {"Bearer " + token}})
 	}
 	if got := drain(); got != http.StatusForbidden {
 		t.Errorf("before the key was renewed, POST /drain returned %d, want 403", got)

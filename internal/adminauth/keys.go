@@ -42,7 +42,10 @@ func NewPrivateKey() ([]byte, error) {
 }
 
 // Keys are the keys of an operator.
-type Keys struct{ private ed25519.PrivateKey }
+type Keys struct {
+	private ed25519.PrivateKey
+	public  string
+}
 
 // ParsePrivateKey parses a key in the form of NewPrivateKey, which is that of OpenSSL too.
 func ParsePrivateKey(text []byte) (*Keys, error) {
@@ -58,17 +61,15 @@ func ParsePrivateKey(text []byte) (*Keys, error) {
 	if !ok {
 		return nil, fmt.Errorf("it has a key of type %T, not Ed25519", parsed)
 	}
-	return &Keys{private}, nil
+	der, err := x509.MarshalPKIXPublicKey(private.Public())
+	if err != nil {
+		return nil, err
+	}
+	return &Keys{private, string(pem.EncodeToMemory(&pem.Block{Type: publicKeyType, Bytes: der}))}, nil
 }
 
 // PublicKey returns the public key in PEM form.
-func (k *Keys) PublicKey() (string, error) {
-	der, err := x509.MarshalPKIXPublicKey(k.private.Public())
-	if err != nil {
-		return "", err
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: publicKeyType, Bytes: der})), nil
-}
+func (k *Keys) PublicKey() string { return k.public }
 
 // ParsePublicKeys parses up to four public keys in PEM form, and ignores everything else.
 func ParsePublicKeys(text []byte) []ed25519.PublicKey {

@@ -21,11 +21,7 @@ func newKeys(t *testing.T) (*Keys, []ed25519.PublicKey) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	public, err := keys.PublicKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return keys, ParsePublicKeys([]byte(public))
+	return keys, ParsePublicKeys([]byte(keys.PublicKey()))
 }
 
 func TestATokenPermitsOneActionOnOneWorkerForAMinute(t *testing.T) {

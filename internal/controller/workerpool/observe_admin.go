@@ -37,12 +37,8 @@ func (r *Reconciler) observeAdminAccess(ctx context.Context, observed *observati
 	if keys == nil || err != nil {
 		return err
 	}
-	public, err := keys.PublicKey()
-	if err != nil {
-		return fmt.Errorf("encoding the public key for workers: %w", err)
-	}
 	observed.adminKeys = keys
-	observed.Operator.Admin = &pool.AdminAccess{PublicKey: public, PreStopKey: keys.PreStopKey(string(observed.Pool.UID))}
+	observed.Operator.Admin = &pool.AdminAccess{PublicKey: keys.PublicKey(), PreStopKey: keys.PreStopKey(string(observed.Pool.UID))}
 	return nil
 }
 
