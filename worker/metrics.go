@@ -75,8 +75,8 @@ func newMetrics(w *Worker) (*workerMetrics, error) {
 	}
 	registerer.MustRegister(m.messages, m.duration, m.wait, m.extensions, m.fetchErrors, m.reloads, m.timeouts,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		newGaugeFunc("yardmaster_worker_in_flight", "Number of running jobs.", func() int { return w.Stats().InFlight }),
-		newGaugeFunc("yardmaster_worker_overdue", "Number of running jobs whose handlers ignore that the timeout of the job is over.", func() int { return w.Stats().Overdue }),
+		newGaugeFunc("yardmaster_worker_in_flight", "Number of running jobs, without overdue ones.", func() int { return w.Stats().InFlight }),
+		newGaugeFunc("yardmaster_worker_overdue", "Number of jobs whose handlers still run although the timeout of the job is over.", func() int { return w.Stats().Overdue }),
 		newGaugeFunc("yardmaster_worker_prefetched", "Number of prefetched messages, whose jobs have not started.", func() int { return w.Stats().Prefetched }),
 		newGaugeFunc("yardmaster_worker_capacity", "Number of jobs that can run at a time.", func() int { return w.Stats().Capacity }),
 		newGaugeFunc("yardmaster_worker_draining", "1 if the worker takes no jobs because it is draining or drained, else 0.", func() int { return boolToInt(w.Stats().State != StateRunning) }),

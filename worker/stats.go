@@ -27,7 +27,7 @@ type Stats struct {
 	Connected bool `json:"connected"`
 	// Attached is true once the worker is connected and takes messages from each of its queues.
 	Attached bool `json:"attached"`
-	// InFlight is the number of running jobs, and Capacity its maximum.
+	// InFlight is the number of running jobs that are not overdue, and Capacity its maximum.
 	InFlight int `json:"inFlight"`
 	Capacity int `json:"capacity"`
 	// Prefetched is the number of messages that have not started. They are given back when
@@ -37,8 +37,8 @@ type Stats struct {
 	// that were snoozed or interrupted by a shutdown count as neither.
 	Succeeded int64 `json:"succeeded"`
 	Failed    int64 `json:"failed"`
-	// Overdue is the number of running jobs that have exceeded their timeout although their context has ended.
-	// Their messages are delivered again.
+	// Overdue is the number of jobs whose handlers still run after the timeout, although their context has ended.
+	// Their messages are delivered again, so they delay no drain.
 	Overdue int `json:"overdue"`
 	// Recent attempts, from which the operator derives how long a job takes.
 	Recent RecentAttempts `json:"recent"`
@@ -69,7 +69,7 @@ func (w *Worker) Stats() Stats {
 	o, snapshot := &w.options, w.scheduler.Snapshot()
 	stats := Stats{
 		State: workerState(&snapshot), InFlight: snapshot.Running, Prefetched: snapshot.Prefetched,
-		Succeeded: w.succeeded.Load(), Failed: w.failed.Load(), Overdue: max(int(w.overdue.Load()), 0), Recent: w.attempts.recent(w.now()),
+		Succeeded: w.succeeded.Load(), Failed: w.failed.Load(), Overdue: snapshot.Overdue, Recent: w.attempts.recent(w.now()),
 		Breaker: breaker.Closed, Queues: []QueueStats{},
 		Pool: o.Pool, Namespace: o.Namespace, Pod: o.Pod, Revision: o.Revision, StartTime: w.startedAt,
 	}

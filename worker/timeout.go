@@ -13,7 +13,8 @@ import (
 var errJobTimeout = errors.New("the job exceeded its timeout")
 
 // timeoutGracePeriod is the time that a handler has to return after its context has ended. After that the job is
-// overdue: its lease expires, and the broker delivers it again, whatever its handler does.
+// overdue: its lease expires, and the broker delivers it again, whatever its handler does. A drain does not wait for
+// it.
 const timeoutGracePeriod = 5 * time.Second
 
 // callWithTimeout calls the handler with a context that ends after the timeout, if it is not 0.
@@ -21,16 +22,11 @@ func (w *Worker) callWithTimeout(ctx context.Context, m *scheduler.LeasedMessage
 	if timeout == 0 {
 		return w.callHandler(ctx, job)
 	}
-	m.StopExtendingAt(w.now().Add(timeout + timeoutGracePeriod))
 	overdue := time.AfterFunc(timeout+timeoutGracePeriod, func() {
-		w.overdue.Add(1)
+		w.scheduler.MarkOverdue(m)
 		w.log.Error("A handler ignores the end of its context; the job is delivered again", "queue", job.Queue, "job", job.ID, "timeout", timeout)
 	})
-	defer func() {
-		if !overdue.Stop() {
-			w.overdue.Add(-1)
-		}
-	}()
+	defer overdue.Stop()
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errJobTimeout)
 	defer cancel()
 	err := w.callHandler(ctx, job)

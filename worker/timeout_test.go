@@ -143,3 +143,26 @@ func TestTheJobOfAHandlerThatHangsGoesToAnotherWorker(t *testing.T) {
 	eventually(t, "the worker is alive again", isAlive)
 	requireCleanShutdown(t, hanging, other)
 }
+
+func TestADrainDoesNotWaitForAHandlerThatIgnoresItsTimeout(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	hangs, ends := make(chan struct{}, 1), make(chan struct{})
+	defer close(ends)
+	w := env.start(env.config(withTimeout), func(context.Context, *Job) error {
+		hangs <- struct{}{}
+		<-ends
+		return nil
+	})
+	env.send("default", "x")
+	<-hangs
+	w.Drain()
+	if s := w.Stats(); s.State != StateDraining || s.InFlight != 1 {
+		t.Errorf("stats before the timeout: %+v", s)
+	}
+	eventually(t, "the worker is drained", func() bool { return w.Stats().State == StateDrained })
+	if s := w.Stats(); s.InFlight != 0 || s.Overdue != 1 {
+		t.Errorf("stats after the timeout: %+v", s)
+	}
+	requireCleanShutdown(t, w)
+}

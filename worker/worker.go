@@ -37,9 +37,7 @@ type Worker struct {
 	startedAt time.Time
 	// succeeded and failed count handler calls.
 	succeeded, failed atomic.Int64
-	// overdue counts the handlers that ignore the end of their context.
-	overdue  atomic.Int64
-	attempts attemptRecorder
+	attempts          attemptRecorder
 
 	mu sync.Mutex
 	// settings currently in effect, and the queues that belong to them.
@@ -210,6 +208,10 @@ func (w *Worker) drainAndStop(ctx context.Context, stopSettling func()) error {
 	w.background.Wait()
 	if !drained {
 		return ErrDrainTimeout
+	}
+	if overdue := w.scheduler.Snapshot().Overdue; overdue > 0 {
+		w.log.Warn("Drained, except for handlers that ignore the end of their context; their jobs are delivered again", "handlers", overdue)
+		return nil
 	}
 	w.executors.Wait()
 	w.log.Info("Drained")

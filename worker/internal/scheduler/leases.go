@@ -14,7 +14,7 @@ func (s *Scheduler) LeasesToExtend() []*LeasedMessage {
 	now := s.now()
 	var due []*LeasedMessage
 	for m := range s.leased {
-		if !m.isExtending && !m.isOverdue(now) && m.leaseAge(now) >= m.QueueConfig().Lease/extensionDivisor {
+		if !m.isExtending && !m.isOverdue && m.leaseAge(now) >= m.QueueConfig().Lease/extensionDivisor {
 			m.isExtending = true
 			due = append(due, m)
 		}
@@ -33,12 +33,17 @@ func (s *Scheduler) LeaseExtended(m *LeasedMessage, sentAt time.Time, succeeded 
 	}
 }
 
-// StopExtendingAt ends the extension of the lease at the given time, so that the message goes to another worker.
-func (m *LeasedMessage) StopExtendingAt(deadline time.Time) { m.deadline.Store(&deadline) }
-
-func (m *LeasedMessage) isOverdue(now time.Time) bool {
-	deadline := m.deadline.Load()
-	return deadline != nil && !now.Before(*deadline)
+// MarkOverdue records that a running job has exceeded its time. Its lease is no longer extended, so that the
+// message goes to another worker, and draining does not wait for it.
+func (s *Scheduler) MarkOverdue(m *LeasedMessage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, isLeased := s.leased[m]; !isLeased || m.isOverdue {
+		return
+	}
+	m.isOverdue = true
+	s.overdue++
+	s.capacityFreed.Broadcast()
 }
 
 // IsLeaseLost reports whether the lease had expired at the given time. The broker may have

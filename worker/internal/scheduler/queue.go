@@ -120,9 +120,9 @@ type LeasedMessage struct {
 	// extendedAt is when the lease was last extended; nil if it was not.
 	extendedAt  atomic.Pointer[time.Time]
 	isExtending bool
-	// deadline is when the lease is no longer extended; nil if its extension has no end.
-	deadline atomic.Pointer[time.Time]
-	ticket   breaker.Ticket
+	// isOverdue is true if the lease is no longer extended.
+	isOverdue bool
+	ticket    breaker.Ticket
 }
 
 // QueueConfig returns the configuration of the message's queue.

@@ -53,10 +53,10 @@ type Scheduler struct {
 	queueTurns *wrr.RoundRobin
 	// leased contains every message under a lease: prefetched, running or being released.
 	leased map[*LeasedMessage]struct{}
-	// running, prefetched and releasing count messages. requested is the number of messages
-	// that current requests may still return.
-	running, prefetched, requested, releasing int
-	activeRequests                            int
+	// running, prefetched and releasing count messages, and overdue those among the running ones that
+	// exceeded their time. requested is the number of messages that current requests may still return.
+	running, overdue, prefetched, requested, releasing int
+	activeRequests                                     int
 	// startedSinceUpdate becomes prefetchLimit at the next update.
 	startedSinceUpdate, prefetchLimit int
 
@@ -198,6 +198,9 @@ func (s *Scheduler) removePrefetched(m *LeasedMessage) {
 // next message itself, and wakes fetchers only once a request is worth its round trip.
 func (s *Scheduler) finishMessage(m *LeasedMessage, outcome JobOutcome, now time.Time) {
 	s.running--
+	if m.isOverdue {
+		s.overdue--
+	}
 	delete(s.leased, m)
 	b := m.buffer.queue.breaker
 	if outcome == OutcomeUnknown {
@@ -217,9 +220,9 @@ func (s *Scheduler) targetInFlight() int { return s.limits.Concurrency + s.prefe
 // IsDraining reports whether the worker takes no messages.
 func (s *Scheduler) IsDraining() bool { return s.draining.Load() }
 
-// isDrained requires the lock.
+// isDrained requires the lock. Overdue jobs do not delay a drain, because the broker delivers them again.
 func (s *Scheduler) isDrained() bool {
-	return s.draining.Load() && s.running+s.prefetched+s.releasing+s.activeRequests == 0
+	return s.draining.Load() && s.running-s.overdue+s.prefetched+s.releasing+s.activeRequests == 0
 }
 
 // WaitUntilDrained waits until the worker is draining and has no messages left, or ctx ends.
@@ -243,10 +246,10 @@ func (s *Scheduler) WaitUntilDrained(ctx context.Context) bool {
 type Snapshot struct {
 	// Draining: no messages are taken. Drained: none is left either.
 	Draining, Drained bool
-	// Running and Prefetched count messages. Messages that are being given back count as
-	// prefetched.
-	Running, Prefetched int
-	Queues              []QueueSnapshot
+	// Running, Overdue and Prefetched count messages. Those that are overdue do not count as running, and
+	// those that are being given back count as prefetched.
+	Running, Overdue, Prefetched int
+	Queues                       []QueueSnapshot
 }
 
 // QueueSnapshot is the state of one queue of a Scheduler.
@@ -263,7 +266,8 @@ func (s *Scheduler) Snapshot() Snapshot {
 	defer s.mu.Unlock()
 	now := s.now()
 	snapshot := Snapshot{
-		Draining: s.draining.Load(), Drained: s.isDrained(), Running: s.running, Prefetched: s.prefetched + s.releasing,
+		Draining: s.draining.Load(), Drained: s.isDrained(),
+		Running: s.running - s.overdue, Overdue: s.overdue, Prefetched: s.prefetched + s.releasing,
 	}
 	for _, q := range s.queues {
 		snapshot.Queues = append(snapshot.Queues, QueueSnapshot{q.Config.Name, q.breaker.State(now), q.prefetched, q.isRateLimited()})
