@@ -1,6 +1,6 @@
 // Command worker is an example of a worker in Go. The payload of each job defines how long
-// the job takes. Every job appends a line to a ledger file, so that a test can verify which
-// jobs were done and how often.
+// the job takes, and whether its first attempts fail or hang. Every job appends a line to a ledger file, so
+// that a test can verify which jobs were done and how often.
 //
 // In a WorkerPool, the operator configures the worker through its environment. The
 // environment variable LEDGER is the path of the ledger; workers may share one ledger.
@@ -9,6 +9,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -21,6 +22,11 @@ import (
 type Order struct {
 	ID           string `json:"id"`
 	Milliseconds int    `json:"milliseconds"`
+	// Failing, Hanging and Stuck are the numbers of attempts, from the first on, that fail, that hang until
+	// their context ends, and that hang regardless of it.
+	Failing int `json:"failing"`
+	Hanging int `json:"hanging"`
+	Stuck   int `json:"stuck"`
 }
 
 func main() {
@@ -46,17 +52,41 @@ func runWorker() error {
 		if err := json.Unmarshal(job.Payload, &order); err != nil {
 			return worker.DeadLetter("the payload is not an order: " + err.Error())
 		}
-		// The line is written halfway through. A job that is interrupted after that is
-		// retried although it has had its effect, as can happen with real work.
-		half := time.Duration(order.Milliseconds) * time.Millisecond / 2
-		if err := simulateWork(ctx, half); err != nil {
+		write := func(outcome string) error {
+			_, err := fmt.Fprintf(ledger, "%s %s %s %d %s\n", order.ID, options.Pod, options.Revision, job.Attempt, outcome)
 			return err
 		}
-		if _, err := fmt.Fprintf(ledger, "%s %s %s %d\n", order.ID, options.Pod, options.Revision, job.Attempt); err != nil {
-			return err
-		}
-		return simulateWork(ctx, half)
+		return order.process(ctx, job.Attempt, write)
 	})
+}
+
+// process does the job. It writes a line with the outcome of each attempt.
+func (order *Order) process(ctx context.Context, attempt int, write func(outcome string) error) error {
+	switch {
+	case attempt <= order.Stuck:
+		if err := write("stuck"); err != nil {
+			return err
+		}
+		select {}
+	case attempt <= order.Hanging:
+		<-ctx.Done()
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) { // otherwise the worker shuts down
+			return errors.Join(context.Cause(ctx), write("aborted"))
+		}
+		return context.Cause(ctx)
+	case attempt <= order.Failing:
+		return errors.Join(errors.New("the order says that this attempt fails"), write("failed"))
+	}
+	// The line is written halfway through. A job that is interrupted after that is
+	// retried although it has had its effect, as can happen with real work.
+	half := time.Duration(order.Milliseconds) * time.Millisecond / 2
+	if err := simulateWork(ctx, half); err != nil {
+		return err
+	}
+	if err := write("done"); err != nil {
+		return err
+	}
+	return simulateWork(ctx, half)
 }
 
 // simulateWork waits for the duration. It returns early if the worker shuts down.

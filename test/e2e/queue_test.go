@@ -38,8 +38,10 @@ const (
 // queueEnv is a namespace with NATS, the Queue orders and the WorkerPool orders of
 // examples/orders.
 type queueEnv struct {
-	t                 *testing.T
-	namespace         string
+	t         *testing.T
+	namespace string
+	// broker is the directory below config that deploys NATS.
+	broker            string
 	jobCount, jobRate int
 	jobDuration       time.Duration
 	// brokerUser is the login in the broker's URL, such as "user:password@". It is empty
@@ -55,12 +57,21 @@ type jobBatch struct {
 	run        string
 	jobs, rate int
 	takes      time.Duration
+	// failing, hanging and stuck are the numbers of jobs in a thousand whose first attempt fails, hangs until
+	// its context ends, and hangs regardless of it.
+	failing, hanging, stuck int
 }
 
-// newQueueEnv deploys NATS and the Queue in the namespace.
+// newQueueEnv deploys one NATS server and the Queue in the namespace.
 func newQueueEnv(t *testing.T, ns string) *queueEnv {
 	t.Helper()
-	env := &queueEnv{t: t, namespace: ns, jobCount: defaultJobCount, jobRate: defaultJobRate, jobDuration: defaultJobDuration}
+	return newQueueEnvOn(t, ns, "nats")
+}
+
+// newQueueEnvOn deploys NATS from a directory below config, and the Queue.
+func newQueueEnvOn(t *testing.T, ns, broker string) *queueEnv {
+	t.Helper()
+	env := &queueEnv{t: t, namespace: ns, broker: broker, jobCount: defaultJobCount, jobRate: defaultJobRate, jobDuration: defaultJobDuration}
 	if number, err := strconv.Atoi(os.Getenv("E2E_JOBS")); err == nil {
 		env.jobCount = number
 	}
@@ -79,11 +90,11 @@ func newQueueEnv(t *testing.T, ns string) *queueEnv {
 	return env
 }
 
-// deployNATS deploys config/nats in the namespace, with a low request of CPU: the servers of all tests stay,
+// deployNATS deploys NATS in the namespace, with a low request of CPU: the servers of all tests stay,
 // and together would reserve the whole node.
 func (env *queueEnv) deployNATS() {
 	env.t.Helper()
-	base, err := filepath.Abs(filepath.Join(repositoryRoot, "config", "nats"))
+	base, err := filepath.Abs(filepath.Join(repositoryRoot, "config", env.broker))
 	requireNoError(env.t, err)
 	dir := env.t.TempDir()
 	base, err = filepath.Rel(dir, base)
@@ -197,7 +208,8 @@ func (env *queueEnv) sendBatch(b jobBatch) {
 	env.t.Helper()
 	env.sentBatches = append(env.sentBatches, b)
 	env.runLoadgen("send-"+b.run, "send", "-url="+env.brokerURL(), "-queue="+b.queue, "-run="+b.run, fmt.Sprintf("-jobs=%d", b.jobs),
-		fmt.Sprintf("-rate=%d", b.rate), fmt.Sprintf("-milliseconds=%d", b.takes.Milliseconds()))
+		fmt.Sprintf("-rate=%d", b.rate), fmt.Sprintf("-milliseconds=%d", b.takes.Milliseconds()),
+		fmt.Sprintf("-failing=%d", b.failing), fmt.Sprintf("-hanging=%d", b.hanging), fmt.Sprintf("-stuck=%d", b.stuck))
 }
 
 func (env *queueEnv) isSending() bool {

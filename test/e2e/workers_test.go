@@ -291,7 +291,7 @@ func testPreemptionDrainsLowerPriorities(t *testing.T) {
 		pool.Spec.Autoscaling.MaxReplicas = total
 		pool.Spec.Priority, pool.Spec.Preemption = 100, v1alpha1.PreemptDrainLower
 	})
-	env.sendBatch(jobBatch{queue: "urgent", run: "fast", jobs: 120, rate: 100, takes: 500 * time.Millisecond})
+	env.sendBatch(jobBatch{queue: "urgent", run: "fast", jobs: 360, rate: 100, takes: 500 * time.Millisecond})
 	env.waitUntil("the urgent pool has all workers above the nightly minimum", waitTimeout, func() bool {
 		if active := env.countActivePods("urgent") + env.countActivePods("nightly"); active > total {
 			t.Fatalf("%d workers exceed the budget of %d", active, total)

@@ -88,6 +88,9 @@ type jobBatch struct {
 	url, queue, run    string
 	jobs, milliseconds int
 	rate               float64
+	// failing, hanging and stuck are the numbers of jobs in a thousand whose first attempt fails, hangs until
+	// its context ends, and hangs regardless of it.
+	failing, hanging, stuck int
 }
 
 func parseAndSend(ctx context.Context, args []string) error {
@@ -99,6 +102,9 @@ func parseAndSend(ctx context.Context, args []string) error {
 	f.IntVar(&b.jobs, "jobs", 1, "number of jobs")
 	f.Float64Var(&b.rate, "rate", 0, "jobs per second; 0 means as fast as the broker accepts them")
 	f.IntVar(&b.milliseconds, "milliseconds", 100, "duration of each job in milliseconds")
+	f.IntVar(&b.failing, "failing", 0, "number of jobs in a thousand whose first attempt fails")
+	f.IntVar(&b.hanging, "hanging", 0, "number of jobs in a thousand whose first attempt hangs until its context ends")
+	f.IntVar(&b.stuck, "stuck", 0, "number of jobs in a thousand whose first attempt never ends")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -131,11 +137,24 @@ func (b *jobBatch) sendJobs(ctx context.Context, stream jetstream.JetStream, sta
 		}
 		name := verify.JobName(b.run, number)
 		group.Go(func() error {
-			payload := fmt.Sprintf(`{"id":%q,"milliseconds":%d}`, name, b.milliseconds)
-			return sendJob(ctx, stream, "yardmaster."+b.queue+".ready.default", name, payload)
+			return sendJob(ctx, stream, "yardmaster."+b.queue+".ready.default", name, b.payload(name, number))
 		})
 	}
 	return group.Wait()
+}
+
+// payload returns the order for the worker. The jobs whose first attempt does not succeed are spread evenly.
+func (b *jobBatch) payload(name string, number int) string {
+	unsuccessful := ""
+	switch place := number * 37 % 1000; { // each place once in a thousand jobs
+	case place < b.stuck:
+		unsuccessful = `,"stuck":1`
+	case place < b.stuck+b.hanging:
+		unsuccessful = `,"hanging":1`
+	case place < b.stuck+b.hanging+b.failing:
+		unsuccessful = `,"failing":1`
+	}
+	return fmt.Sprintf(`{"id":%q,"milliseconds":%d%s}`, name, b.milliseconds, unsuccessful)
 }
 
 // sendJob retries until the broker has acknowledged the job. The message ID prevents duplicates

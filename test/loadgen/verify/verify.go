@@ -16,8 +16,12 @@ type LedgerResult struct {
 	Sent, Done int
 	// Repeated is the number of lines beyond the first one of each job.
 	Repeated int
+	// Repetitions are those lines.
+	Repetitions []string
+	// Unsuccessful is the number of attempts by their outcome, other than done.
+	Unsuccessful map[string]int
 	// Lost are jobs without a line, and Unexpected are names in the ledger that were not sent.
-	// Each lists maxListedNames at most.
+	// Each list has maxListedNames at most.
 	Lost, Unexpected []string
 	// Workers is the number of Pods that wrote lines, and Revisions the number of their
 	// revisions.
@@ -33,6 +37,7 @@ func JobName(prefix string, number int) string { return fmt.Sprintf("%s-%06d", p
 // CheckLedger reads the ledger of a run with the given number of jobs. It ignores lines of
 // other runs.
 func CheckLedger(ledger io.Reader, prefix string, sent int) (LedgerResult, error) {
+	result := LedgerResult{Sent: sent, Unsuccessful: map[string]int{}}
 	lines, workers, revisions := map[string]int{}, map[string]bool{}, map[string]bool{}
 	scanner := bufio.NewScanner(ledger)
 	for scanner.Scan() {
@@ -40,7 +45,14 @@ func CheckLedger(ledger io.Reader, prefix string, sent int) (LedgerResult, error
 		if len(fields) == 0 || !strings.HasPrefix(fields[0], prefix+"-") {
 			continue
 		}
+		if len(fields) > 4 && fields[4] != "done" {
+			result.Unsuccessful[fields[4]]++
+			continue
+		}
 		lines[fields[0]]++
+		if lines[fields[0]] > 1 && len(result.Repetitions) < maxListedNames {
+			result.Repetitions = append(result.Repetitions, scanner.Text())
+		}
 		if len(fields) > 1 {
 			workers[fields[1]] = true
 		}
@@ -51,7 +63,7 @@ func CheckLedger(ledger io.Reader, prefix string, sent int) (LedgerResult, error
 	if err := scanner.Err(); err != nil {
 		return LedgerResult{}, fmt.Errorf("reading the ledger: %w", err)
 	}
-	result := LedgerResult{Sent: sent, Workers: len(workers), Revisions: len(revisions)}
+	result.Workers, result.Revisions = len(workers), len(revisions)
 	for number := range sent {
 		name := JobName(prefix, number)
 		count := lines[name]
@@ -76,6 +88,6 @@ func (result *LedgerResult) EachDoneOnce() bool {
 
 // String describes the result in one sentence.
 func (result *LedgerResult) String() string {
-	return fmt.Sprintf("%d jobs sent, %d done, %d lost, %d repeated, by %d workers of %d revisions",
-		result.Sent, result.Done, result.Sent-result.Done, result.Repeated, result.Workers, result.Revisions)
+	return fmt.Sprintf("%d jobs sent, %d done, %d lost, %d repeated, unsuccessful attempts %v, by %d workers of %d revisions",
+		result.Sent, result.Done, result.Sent-result.Done, result.Repeated, result.Unsuccessful, result.Workers, result.Revisions)
 }
