@@ -34,7 +34,9 @@ type fakeAPIServer struct {
 	address string
 	server  *httptest.Server
 
-	mu       sync.Mutex
+	mu sync.Mutex
+	// running serves requests; nil while the server is stopped.
+	running  *http.Server
 	objects  map[string]corev1.ConfigMap
 	version  int
 	oldest   int
@@ -52,10 +54,11 @@ func newFakeAPIServer(t *testing.T) *fakeAPIServer {
 }
 
 func (s *fakeAPIServer) stop() {
-	s.server.CloseClientConnections()
 	s.server.Listener.Close()
+	s.server.CloseClientConnections()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.running = nil
 	for events := range s.watchers {
 		close(events)
 		delete(s.watchers, events)
@@ -76,6 +79,7 @@ func (s *fakeAPIServer) start() {
 	s.server = httptest.NewUnstartedServer(s)
 	s.server.Listener.Close()
 	s.server.Listener = listener
+	s.running = s.server.Config
 	s.server.Start()
 }
 
@@ -173,6 +177,10 @@ func (s *fakeAPIServer) serveList(w http.ResponseWriter) {
 func (s *fakeAPIServer) serveWatch(w http.ResponseWriter, r *http.Request, from string) {
 	events := make(chan watch.Event, 100)
 	s.mu.Lock()
+	if r.Context().Value(http.ServerContextKey) != s.running {
+		s.mu.Unlock()
+		panic(http.ErrAbortHandler) // the connection was made just before the server stopped
+	}
 	since, err := strconv.Atoi(from)
 	if err != nil || since < s.oldest {
 		s.mu.Unlock()
