@@ -154,10 +154,10 @@ e2e: gotestsum localcluster image ## Run the tests on a real node, and those of 
 SOAK_DURATION ?= 30m
 
 .PHONY: soak
-soak: gotestsum localcluster image ## Run the suites that are too long for CI: random objects of all kinds (SOAK_DURATION, FUZZ_SEED), all releases, and 10,000 jobs on three brokers.
+soak: gotestsum localcluster image ## Run the suites that are too long for CI: random objects of all kinds (SOAK_DURATION, FUZZ_SEED), all releases, 10,000 jobs on three brokers, and patterns of load.
 	SOAK_DURATION=$(SOAK_DURATION) hack/with-cluster control-plane soak \
 		go test ./test/integration/fuzz -count 1 -v -timeout 24h
-	RELEASES=all E2E_JOBS=10000 E2E_FLAGS='-run TestReleases|TestQueues/three_brokers' hack/with-cluster node soak hack/e2e
+	RELEASES=all PATTERNS=all E2E_JOBS=10000 E2E_FLAGS='-run TestReleases|TestQueues/(three_brokers|a_pool_has)' hack/with-cluster node soak hack/e2e
 
 .PHONY: bench
 bench: localcluster ## Run all measurements, on an otherwise idle machine.

@@ -74,14 +74,15 @@ func (order *Order) process(ctx context.Context, attempt int, write func(outcome
 			return errors.Join(context.Cause(ctx), write("aborted"))
 		}
 		return context.Cause(ctx)
-	case attempt <= order.Failing:
-		return errors.Join(errors.New("the order says that this attempt fails"), write("failed"))
 	}
 	// The line is written halfway through. A job that is interrupted after that is
 	// retried although it has had its effect, as can happen with real work.
 	half := time.Duration(order.Milliseconds) * time.Millisecond / 2
 	if err := simulateWork(ctx, half); err != nil {
 		return err
+	}
+	if attempt <= order.Failing {
+		return errors.Join(errors.New("the order says that this attempt fails"), write("failed"), simulateWork(ctx, half))
 	}
 	if err := write("done"); err != nil {
 		return err

@@ -91,6 +91,7 @@ func TestQueues(t *testing.T) {
 		{"no job is lost or repeated during rollouts and scaling, and the pool scales to zero", testNoJobIsLostDuringRollouts},
 		{"no job is lost when workers and the broker are killed, and few are repeated", testNoJobIsLostWhenPodsAreKilled},
 		{"no job is lost when one of three brokers is lost and another is evicted, and jobs that hang are aborted and retried", testNoJobIsLostWithOneOfThreeBrokers},
+		{"a pool has the workers that the running jobs justify, whatever the pattern of arrivals and retries", testPatternedLoad},
 		{"the ledger shows that workers without draining repeat jobs", testDeploymentWithoutDrainIsDetected},
 		{"the ledger shows that workers that acknowledge jobs before doing them lose jobs", testAcknowledgingFirstLosesJobs},
 	})

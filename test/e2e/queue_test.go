@@ -56,11 +56,15 @@ type jobBatch struct {
 	// run is the prefix of the names of the jobs.
 	run        string
 	jobs, rate int
-	takes      time.Duration
+	// rates are the jobs per second of consecutive periods, instead of jobs and rate.
+	rates []int
+	takes time.Duration
 	// failing, hanging and stuck are the numbers of jobs in a thousand whose first attempt fails, hangs until
 	// its context ends, and hangs regardless of it.
 	failing, hanging, stuck int
 }
+
+const ratePeriod = 5 * time.Second
 
 // newQueueEnv deploys one NATS server and the Queue in the namespace.
 func newQueueEnv(t *testing.T, ns string) *queueEnv {
@@ -206,10 +210,19 @@ func (env *queueEnv) sendJobs() {
 
 func (env *queueEnv) sendBatch(b jobBatch) {
 	env.t.Helper()
+	load := []string{fmt.Sprintf("-jobs=%d", b.jobs), fmt.Sprintf("-rate=%d", b.rate)}
+	if len(b.rates) > 0 {
+		load = []string{"-rates=" + strings.Trim(strings.ReplaceAll(fmt.Sprint(b.rates), " ", ","), "[]"), "-period=" + ratePeriod.String()}
+		b.rate = slices.Max(b.rates)
+		for _, rate := range b.rates {
+			b.jobs += rate * int(ratePeriod.Seconds())
+		}
+	}
 	env.sentBatches = append(env.sentBatches, b)
-	env.runLoadgen("send-"+b.run, "send", "-url="+env.brokerURL(), "-queue="+b.queue, "-run="+b.run, fmt.Sprintf("-jobs=%d", b.jobs),
-		fmt.Sprintf("-rate=%d", b.rate), fmt.Sprintf("-milliseconds=%d", b.takes.Milliseconds()),
-		fmt.Sprintf("-failing=%d", b.failing), fmt.Sprintf("-hanging=%d", b.hanging), fmt.Sprintf("-stuck=%d", b.stuck))
+	env.runLoadgen("send-"+b.run, slices.Concat([]string{"send", "-url=" + env.brokerURL(), "-queue=" + b.queue, "-run=" + b.run}, load, []string{
+		fmt.Sprintf("-milliseconds=%d", b.takes.Milliseconds()),
+		fmt.Sprintf("-failing=%d", b.failing), fmt.Sprintf("-hanging=%d", b.hanging), fmt.Sprintf("-stuck=%d", b.stuck),
+	})...)
 }
 
 func (env *queueEnv) isSending() bool {
@@ -242,7 +255,7 @@ func (env *queueEnv) waitUntilAllDone() {
 	env.t.Helper()
 	limit := 4 * time.Minute
 	for _, b := range env.sentBatches {
-		limit += time.Duration(b.jobs/b.rate) * time.Second
+		limit += max(time.Duration(b.jobs/b.rate)*time.Second, time.Duration(len(b.rates))*ratePeriod)
 	}
 	env.waitUntil("all jobs are sent and done", limit, func() bool {
 		at := env.sendCompletionTime()

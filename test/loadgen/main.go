@@ -2,6 +2,7 @@
 // they were done.
 //
 //	loadgen send -url nats://nats:4222 -queue orders -run a -jobs 5000 -rate 200 -milliseconds 300
+//	loadgen send -url nats://nats:4222 -queue orders -run b -rates 10,200,0,30 -period 10s
 //	loadgen verify -file /ledger/lines -run a -jobs 5000
 //
 // The result of the verification is JSON. The exit code is 1 unless each job was done exactly
@@ -14,8 +15,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"iter"
 	"os"
 	"os/signal"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -88,6 +92,9 @@ type jobBatch struct {
 	url, queue, run    string
 	jobs, milliseconds int
 	rate               float64
+	// rates are the jobs per second of consecutive periods, instead of jobs and rate.
+	rates  []float64
+	period time.Duration
 	// failing, hanging and stuck are the numbers of jobs in a thousand whose first attempt fails, hangs until
 	// its context ends, and hangs regardless of it.
 	failing, hanging, stuck int
@@ -101,6 +108,8 @@ func parseAndSend(ctx context.Context, args []string) error {
 	f.StringVar(&b.run, "run", "run", "prefix of the names of the jobs")
 	f.IntVar(&b.jobs, "jobs", 1, "number of jobs")
 	f.Float64Var(&b.rate, "rate", 0, "jobs per second; 0 means as fast as the broker accepts them")
+	f.Func("rates", "jobs per second in each -period, separated by commas, instead of -jobs and -rate", b.parseRates)
+	f.DurationVar(&b.period, "period", 5*time.Second, "duration of each of the -rates")
 	f.IntVar(&b.milliseconds, "milliseconds", 100, "duration of each job in milliseconds")
 	f.IntVar(&b.failing, "failing", 0, "number of jobs in a thousand whose first attempt fails")
 	f.IntVar(&b.hanging, "hanging", 0, "number of jobs in a thousand whose first attempt hangs until its context ends")
@@ -121,7 +130,7 @@ func parseAndSend(ctx context.Context, args []string) error {
 	if err := b.sendJobs(ctx, stream, startedAt); err != nil {
 		return err
 	}
-	fmt.Printf("sent %d jobs in %s\n", b.jobs, time.Since(startedAt).Round(time.Millisecond))
+	fmt.Printf("sent all jobs in %s\n", time.Since(startedAt).Round(time.Millisecond))
 	return nil
 }
 
@@ -129,11 +138,9 @@ func parseAndSend(ctx context.Context, args []string) error {
 func (b *jobBatch) sendJobs(ctx context.Context, stream jetstream.JetStream, startedAt time.Time) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxUnacknowledged)
-	for number := range b.jobs {
-		if b.rate > 0 {
-			if err := sleepUntil(ctx, startedAt.Add(time.Duration(float64(number)/b.rate*float64(time.Second)))); err != nil {
-				return errors.Join(err, group.Wait())
-			}
+	for number, due := range b.schedule() {
+		if err := sleepUntil(ctx, startedAt.Add(due)); err != nil {
+			return errors.Join(err, group.Wait())
 		}
 		name := verify.JobName(b.run, number)
 		group.Go(func() error {
@@ -141,6 +148,40 @@ func (b *jobBatch) sendJobs(ctx context.Context, stream jetstream.JetStream, sta
 		})
 	}
 	return group.Wait()
+}
+
+// schedule returns the jobs, with the time after the start at which each is due.
+func (b *jobBatch) schedule() iter.Seq2[int, time.Duration] {
+	rates, jobs := []float64{b.rate}, func(float64) int { return b.jobs }
+	if len(b.rates) > 0 {
+		rates, jobs = b.rates, func(rate float64) int { return int(rate * b.period.Seconds()) }
+	}
+	return func(yield func(int, time.Duration) bool) {
+		number := 0
+		for i, rate := range rates {
+			for n := range jobs(rate) {
+				due := time.Duration(i) * b.period
+				if rate > 0 {
+					due += time.Duration(float64(n) / rate * float64(time.Second))
+				}
+				if !yield(number, due) {
+					return
+				}
+				number++
+			}
+		}
+	}
+}
+
+func (b *jobBatch) parseRates(list string) error {
+	for text := range strings.SplitSeq(list, ",") {
+		rate, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(rate >= 0) {
+			return fmt.Errorf("%q is not a rate", text)
+		}
+		b.rates = append(b.rates, rate)
+	}
+	return nil
 }
 
 // payload returns the order for the worker. The jobs whose first attempt does not succeed are spread evenly.

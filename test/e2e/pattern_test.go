@@ -1,0 +1,174 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/worker"
+)
+
+// The jobs per second of each period. The workers of a pool at its maximum can do 60 jobs of a second in a second.
+var loadPatterns = map[string][]int{
+	"bursts": {40, 0, 0, 0, 60, 0, 0, 0},
+	"sine":   {4, 8, 15, 22, 26, 22, 15, 8, 4, 2},
+	"steps":  {5, 5, 5, 20, 20, 20, 10, 10, 10},
+}
+
+const (
+	patternConcurrency, patternMaximum = 10, 6
+	patternIdleAfter                   = 5 * time.Second
+	// A sample justifies workers for so long: the window of the scale-down rule, and the age of the stats that the
+	// operator uses. It justifies them before, too, because it has the numbers of the last status.
+	justifiedFor, justifiedBefore = 15 * time.Second, 5 * time.Second
+)
+
+// testPatternedLoad compares the number of workers with the one that the jobs running in them justify, while jobs
+// arrive in a pattern and some fail in their first attempt. In CI it tests one pattern; PATTERNS=all, which
+// takes about a quarter of an hour, all of them with all shares of failures.
+func testPatternedLoad(t *testing.T) {
+	env := newQueueEnv(t, patternNamespace)
+	env.runKubectl("patch", "queue", "orders", "--type=merge", "-p", `{"spec":{"retry":{"initialDelay":"12s"}}}`)
+	env.createPool(func(pool *v1alpha1.WorkerPool) {
+		pool.Spec.Concurrency = patternConcurrency
+		pool.Spec.Autoscaling.MaxReplicas = patternMaximum
+		pool.Spec.Autoscaling.IdleAfter = &v1alpha1.Duration{}
+		pool.Spec.Autoscaling.IdleAfter.Duration.Duration = patternIdleAfter
+		pool.Spec.Autoscaling.ScaleDown = &v1alpha1.ScaleRule{Window: durationOfSeconds(5)}
+	})
+	for name, rates := range loadPatterns {
+		for _, failing := range []int{0, 100, 1000} {
+			if os.Getenv("PATTERNS") == "all" || name == "sine" && failing == 100 {
+				env.testPattern(fmt.Sprintf("%s-%d", name, failing), rates, failing)
+			}
+		}
+	}
+}
+
+func (env *queueEnv) testPattern(run string, rates []int, failing int) {
+	env.t.Helper()
+	env.sentBatches = nil
+	env.sendBatch(jobBatch{queue: "orders", run: run, rates: rates, takes: time.Second, failing: failing})
+	var samples []loadSample
+	var doneAt time.Time
+	env.waitUntil("all jobs of "+run+" are done, and the pool is scaled to zero", 5*time.Minute, func() bool {
+		sentAt := env.sendCompletionTime()
+		isDone := !sentAt.IsZero() && env.isQueueEmpty("orders", sentAt)
+		switch {
+		case !isDone:
+			doneAt = time.Time{}
+		case doneAt.IsZero():
+			doneAt = time.Now()
+		}
+		samples = append(samples, env.sampleLoad())
+		return isDone && len(env.workerPods()) == 0
+	})
+	stoppedAfter, observed := roundedSince(doneAt), newPatternObservation(samples)
+	env.t.Logf("%s: %v; zero after %v", run, observed, stoppedAfter)
+	if observed.tooMany > 1 || observed.tooFew > 1 {
+		env.t.Errorf("%s: %d workers more and %d fewer than the running jobs justify, want at most 1", run, observed.tooMany, observed.tooFew)
+	}
+	if stoppedAfter > patternIdleAfter+10*time.Second {
+		env.t.Errorf("%s: the pool had workers for %v after the last job", run, stoppedAfter)
+	}
+	env.wantEachDoneOnce(1, run) // otherwise a busy worker was stopped
+}
+
+// loadSample is the state of the pool at a time.
+type loadSample struct {
+	at time.Time
+	// running jobs, as counted by the workers, and jobs that wait and are due. Workers that do not answer may run
+	// the unknown jobs.
+	running, unknown, backlog int64
+	desired                   int32
+}
+
+func (env *queueEnv) sampleLoad() loadSample {
+	env.t.Helper()
+	pool, queue := env.getPool(), &v1alpha1.Queue{}
+	requireNoError(env.t, cluster.Get(env.t.Context(), client.ObjectKey{Namespace: env.namespace, Name: "orders"}, queue))
+	s := loadSample{at: time.Now(), desired: pool.Status.Desired}
+	if queue.Status.Ready != nil {
+		s.backlog = *queue.Status.Ready
+	}
+	for _, pod := range env.workerPods() {
+		switch running, err := env.runningJobs(pod.Name); {
+		case err == nil:
+			s.running += running
+		case isPodReady(&pod):
+			s.unknown += patternConcurrency
+		}
+	}
+	return s
+}
+
+// runningJobs asks a worker for its jobs.
+func (env *queueEnv) runningJobs(pod string) (int64, error) {
+	path := fmt.Sprintf("/api/v1/namespaces/%s/pods/%s:8081/proxy/stats", env.namespace, pod)
+	raw, err := clientset.CoreV1().RESTClient().Get().AbsPath(path).DoRaw(env.t.Context())
+	if err != nil {
+		return 0, err
+	}
+	var stats worker.Stats
+	if err := json.Unmarshal(raw, &stats); err != nil {
+		return 0, err
+	}
+	return int64(stats.InFlight), nil
+}
+
+func isPodReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// patternObservation compares the desired numbers of workers with what the samples justify.
+type patternObservation struct {
+	samples []loadSample
+	// peak is the largest number of workers; tooMany and tooFew are the largest differences from a justified one.
+	peak, tooMany, tooFew int32
+	// worst describes the sample with the most workers that are not justified.
+	worst string
+}
+
+func newPatternObservation(samples []loadSample) *patternObservation {
+	o := &patternObservation{samples: samples}
+	for _, s := range samples {
+		least, most := o.justified(s.at)
+		o.peak, o.tooFew = max(o.peak, s.desired), max(o.tooFew, least-s.desired)
+		if more := s.desired - most; more > o.tooMany {
+			o.tooMany, o.worst = more, fmt.Sprintf(": %d desired, %d running, %d waiting", s.desired, s.running, s.backlog)
+		}
+	}
+	return o
+}
+
+// justified returns the least and the most workers that the samples justify at a time. Running jobs justify as many
+// workers as they occupy, and jobs that wait as many as could run them at the same time, at the default utilization
+// of 80 %. One worker stays until idleAfter.
+func (o *patternObservation) justified(at time.Time) (least, most int32) {
+	least, most = patternMaximum, 1
+	for _, s := range o.samples {
+		if s.at.Before(at.Add(-justifiedFor)) || s.at.After(at.Add(justifiedBefore)) {
+			continue
+		}
+		least = min(least, int32(math.Ceil(float64(s.running)/patternConcurrency)))
+		most = max(most, min(patternMaximum, int32(math.Ceil(float64(s.running+s.unknown+s.backlog)/(0.8*patternConcurrency)))))
+	}
+	return least, most
+}
+
+func (o *patternObservation) String() string {
+	return fmt.Sprintf("%d samples, at most %d workers, at most %d more and %d fewer than justified%s",
+		len(o.samples), o.peak, o.tooMany, o.tooFew, o.worst)
+}
