@@ -229,7 +229,8 @@ func TestPrioritiesShareTheWorkerByWeightOrStrictly(t *testing.T) {
 		strict           bool
 		minHigh, maxHigh int // jobs of high priority among 400
 	}{
-		"by weight": {false, 280, 320},
+		// 300, unless the worker waits for messages of one priority and does those of the other meanwhile.
+		"by weight": {false, 250, 350},
 		"strictly":  {true, 400, 400},
 	} {
 		t.Run(name, func(t *testing.T) {
