@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/worker"
@@ -27,7 +26,6 @@ var loadPatterns = map[string][]int{
 
 const (
 	patternConcurrency, patternMaximum = 10, 6
-	patternIdleAfter                   = 5 * time.Second
 	// A sample justifies workers for so long: the window of the scale-down rule, and the age of the stats that the
 	// operator uses. It justifies them before, too, because it has the numbers of the last status.
 	justifiedFor, justifiedBefore = 15 * time.Second, 5 * time.Second
@@ -35,15 +33,14 @@ const (
 
 // testPatternedLoad compares the number of workers with the one that the jobs running in them justify, while jobs
 // arrive in a pattern and some fail in their first attempt. In CI it tests one pattern; PATTERNS=all, which
-// takes about a quarter of an hour, all of them with all shares of failures.
+// takes about ten minutes, all of them with all shares of failures.
 func testPatternedLoad(t *testing.T) {
 	env := newQueueEnv(t, patternNamespace)
 	env.runKubectl("patch", "queue", "orders", "--type=merge", "-p", `{"spec":{"retry":{"initialDelay":"12s"}}}`)
 	env.createPool(func(pool *v1alpha1.WorkerPool) {
 		pool.Spec.Concurrency = patternConcurrency
 		pool.Spec.Autoscaling.MaxReplicas = patternMaximum
-		pool.Spec.Autoscaling.IdleAfter = &v1alpha1.Duration{}
-		pool.Spec.Autoscaling.IdleAfter.Duration.Duration = patternIdleAfter
+		pool.Spec.Autoscaling.IdleAfter = durationOfSeconds(5)
 		pool.Spec.Autoscaling.ScaleDown = &v1alpha1.ScaleRule{Window: durationOfSeconds(5)}
 	})
 	for name, rates := range loadPatterns {
@@ -78,7 +75,7 @@ func (env *queueEnv) testPattern(run string, rates []int, failing int) {
 	if observed.tooMany > 1 || observed.tooFew > 1 {
 		env.t.Errorf("%s: %d workers more and %d fewer than the running jobs justify, want at most 1", run, observed.tooMany, observed.tooFew)
 	}
-	if stoppedAfter > patternIdleAfter+10*time.Second {
+	if stoppedAfter > 15*time.Second { // idleAfter and 10 s
 		env.t.Errorf("%s: the pool had workers for %v after the last job", run, stoppedAfter)
 	}
 	env.wantEachDoneOnce(1, run) // otherwise a busy worker was stopped
@@ -96,7 +93,7 @@ type loadSample struct {
 func (env *queueEnv) sampleLoad() loadSample {
 	env.t.Helper()
 	pool, queue := env.getPool(), &v1alpha1.Queue{}
-	requireNoError(env.t, cluster.Get(env.t.Context(), client.ObjectKey{Namespace: env.namespace, Name: "orders"}, queue))
+	requireNoError(env.t, cluster.Get(env.t.Context(), env.objectKey("orders"), queue))
 	s := loadSample{at: time.Now(), desired: pool.Status.Desired}
 	if queue.Status.Ready != nil {
 		s.backlog = *queue.Status.Ready
