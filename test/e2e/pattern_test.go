@@ -32,8 +32,9 @@ const (
 )
 
 // testPatternedLoad compares the number of workers with the one that the jobs running in them justify, while jobs
-// arrive in a pattern and some fail in their first attempt. In CI it tests one pattern; PATTERNS=all, which
-// takes about ten minutes, all of them with all shares of failures.
+// arrive in a pattern and some fail in their first attempt. In CI it measures one pattern, and fails only if the
+// pool does not follow it at all: the machine may be busy. PATTERNS=all, which takes about ten minutes, requires
+// the promised numbers of all patterns with all shares of failures.
 func testPatternedLoad(t *testing.T) {
 	env := newQueueEnv(t, patternNamespace)
 	env.runKubectl("patch", "queue", "orders", "--type=merge", "-p", `{"spec":{"retry":{"initialDelay":"12s"}}}`)
@@ -45,12 +46,14 @@ func testPatternedLoad(t *testing.T) {
 	})
 	for name, rates := range loadPatterns {
 		for _, failing := range []int{0, 100, 1000} {
-			if os.Getenv("PATTERNS") == "all" || name == "sine" && failing == 100 {
+			if testsAllPatterns() || name == "sine" && failing == 100 {
 				env.testPattern(fmt.Sprintf("%s-%d", name, failing), rates, failing)
 			}
 		}
 	}
 }
+
+func testsAllPatterns() bool { return os.Getenv("PATTERNS") == "all" }
 
 func (env *queueEnv) testPattern(run string, rates []int, failing int) {
 	env.t.Helper()
@@ -72,10 +75,14 @@ func (env *queueEnv) testPattern(run string, rates []int, failing int) {
 	})
 	stoppedAfter, observed := roundedSince(doneAt), newPatternObservation(samples)
 	env.t.Logf("%s: %v; zero after %v", run, observed, stoppedAfter)
-	if observed.tooMany > 1 || observed.tooFew > 1 {
-		env.t.Errorf("%s: %d workers more and %d fewer than the running jobs justify, want at most 1", run, observed.tooMany, observed.tooFew)
+	tolerance, limit := int32(1), 15*time.Second // idleAfter and 10 s
+	if !testsAllPatterns() {
+		tolerance, limit = patternMaximum/2, time.Minute
 	}
-	if stoppedAfter > 15*time.Second { // idleAfter and 10 s
+	if observed.tooMany > tolerance || observed.tooFew > tolerance {
+		env.t.Errorf("%s: %d workers more and %d fewer than the running jobs justify, want at most %d", run, observed.tooMany, observed.tooFew, tolerance)
+	}
+	if stoppedAfter > limit {
 		env.t.Errorf("%s: the pool had workers for %v after the last job", run, stoppedAfter)
 	}
 	env.wantEachDoneOnce(1, run) // otherwise a busy worker was stopped
