@@ -28,7 +28,7 @@ func ReadCredentials(ctx context.Context, liveReader client.Reader, key BrokerKe
 		return nil, err
 	}
 	if credentials.URL = strings.TrimSpace(string(data[key.URLKey])); credentials.URL == "" {
-		return nil, invalidSecret("Secret %q has no value for the key %q", key.URLSecret, key.URLKey)
+		return nil, InvalidSecret("Secret %q has no value for the key %q", key.URLSecret, key.URLKey)
 	}
 	if key.TLSSecret != "" {
 		if credentials.TLS, err = readTLS(ctx, liveReader, key.Namespace, key.TLSSecret); err != nil {
@@ -57,7 +57,7 @@ func readSentinelLogin(ctx context.Context, liveReader client.Reader, key Broker
 	}
 	sentinel.Username, sentinel.Password = string(data[corev1.BasicAuthUsernameKey]), string(data[corev1.BasicAuthPasswordKey])
 	if sentinel.Username == "" || sentinel.Password == "" {
-		return nil, invalidSecret("Secret %q must have the keys username and password; the user of Sentinels with only a password is default", key.SentinelSecret)
+		return nil, InvalidSecret("Secret %q must have the keys username and password; the user of Sentinels with only a password is default", key.SentinelSecret)
 	}
 	return sentinel, nil
 }
@@ -70,7 +70,7 @@ func readLogin(ctx context.Context, liveReader client.Reader, key BrokerKey, cre
 	credentials.Username, credentials.Password = string(data[corev1.BasicAuthUsernameKey]), string(data[corev1.BasicAuthPasswordKey])
 	credentials.Token, credentials.NATSCredentials, credentials.NKeySeed = string(data["token"]), data["creds"], data["nkey"]
 	if credentials.Username == "" && credentials.Token == "" && len(credentials.NATSCredentials)+len(credentials.NKeySeed) == 0 {
-		return invalidSecret("Secret %q has none of the keys username, token, creds, nkey", key.CredentialsSecret)
+		return InvalidSecret("Secret %q has none of the keys username, token, creds, nkey", key.CredentialsSecret)
 	}
 	return nil
 }
@@ -83,7 +83,7 @@ func readTLS(ctx context.Context, liveReader client.Reader, namespace, name stri
 	}
 	tls := broker.NewTLS(data["ca.crt"], data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey], "")
 	if tls == nil {
-		return nil, invalidSecret("Secret %q has none of the keys ca.crt, tls.crt, tls.key", name)
+		return nil, InvalidSecret("Secret %q has none of the keys ca.crt, tls.crt, tls.key", name)
 	}
 	return tls, nil
 }
@@ -94,7 +94,7 @@ func readTLS(ctx context.Context, liveReader client.Reader, namespace, name stri
 func ReadSecret(ctx context.Context, liveReader client.Reader, namespace, name string) (map[string][]byte, error) {
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
 		// Objects stored before the schema had a pattern can have one.
-		return nil, invalidSecret("%q is not a valid name of a Secret: use lowercase letters, digits, '-' and '.'", name)
+		return nil, InvalidSecret("%q is not a valid name of a Secret: use lowercase letters, digits, '-' and '.'", name)
 	}
 	secret := &corev1.Secret{}
 	err := liveReader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, secret)
@@ -103,16 +103,17 @@ func ReadSecret(ctx context.Context, liveReader client.Reader, namespace, name s
 		if secret.Labels[v1alpha1.LabelBroker] == "true" {
 			return secret.Data, nil
 		}
-		return nil, invalidSecret("Secret %[1]q is not labeled for use with a broker: kubectl label secret %[1]s -n %[2]s %[3]s=true",
+		return nil, InvalidSecret("Secret %[1]q is not labeled for use with a broker: kubectl label secret %[1]s -n %[2]s %[3]s=true",
 			name, namespace, v1alpha1.LabelBroker)
 	case apierror.NotFound:
 		return nil, &ConnectionError{v1alpha1.ReasonSecretNotFound, fmt.Errorf("Secret %q not found", name)} //nolint:staticcheck // kinds are capitalized
 	case apierror.PermissionMissing:
-		return nil, invalidSecret("the operator cannot read Secret %q: allow it to get secrets in the namespace", name)
+		return nil, InvalidSecret("the operator cannot read Secret %q: allow it to get secrets in the namespace", name)
 	}
 	return nil, fmt.Errorf("reading Secret %q: %w", name, err)
 }
 
-func invalidSecret(format string, values ...any) error {
+// InvalidSecret returns the ConnectionError of a Secret without what is needed to connect.
+func InvalidSecret(format string, values ...any) error {
 	return &ConnectionError{v1alpha1.ReasonSecretInvalid, fmt.Errorf(format, values...)}
 }

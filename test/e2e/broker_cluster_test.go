@@ -11,11 +11,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
@@ -104,19 +101,12 @@ func (c *brokerClusterTest) wantNoneLost() {
 	}
 }
 
-func (c *brokerClusterTest) patchQueue(patch string) {
-	c.t.Helper()
-	queue := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "orders", Namespace: c.namespace}}
-	requireNoError(c.t, cluster.Patch(c.t.Context(), queue, client.RawPatch(types.MergePatchType, []byte(patch))))
-}
-
 // waitUntilReplicated waits for the condition Replicated of a Queue with three replicas, of which some are
 // current.
 func (c *brokerClusterTest) waitUntilReplicated(status metav1.ConditionStatus, reason string, current int32) {
 	c.t.Helper()
 	c.waitUntil(fmt.Sprintf("the Queue reports %s", reason), waitTimeout, func() bool {
-		var queue v1alpha1.Queue
-		requireNoError(c.t, cluster.Get(c.t.Context(), c.objectKey("orders"), &queue))
+		queue := c.getQueue("orders")
 		is, storage := meta.FindStatusCondition(queue.Status.Conditions, v1alpha1.ConditionReplicated), queue.Status.Storage
 		return is != nil && is.Status == status && is.Reason == reason && storage != nil && *storage.Replicas == 3 &&
 			storage.CurrentReplicas != nil && *storage.CurrentReplicas == current
@@ -178,15 +168,6 @@ func (c *brokerClusterTest) evictBrokerOtherThan(lost string) {
 	for _, name := range slices.DeleteFunc([]string{"nats-0", "nats-1", "nats-2"}, func(name string) bool { return name == lost }) {
 		others = append(others, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: c.namespace}})
 	}
-	c.waitUntil("a broker is evicted", waitTimeout, func() bool {
-		err := c.evictPod(others[0])
-		if err != nil && !apierrors.IsTooManyRequests(err) {
-			c.t.Fatal(err)
-		}
-		return err == nil
-	})
+	c.evictOnlyOne(others[0], others[1])
 	c.addInFlight()
-	if err := c.evictPod(others[1]); !apierrors.IsTooManyRequests(err) {
-		c.t.Errorf("a second broker could be evicted together with the first: %v", err)
-	}
 }

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
@@ -46,13 +45,9 @@ func testConnectionSettingsReachAllClients(t *testing.T) {
 	env.configureServer(hubServer)
 	env.startLeafNode(fmt.Sprintf(leafServer, env.namespace, public))
 
-	login := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "login", Namespace: env.namespace}}
-	login.Labels = map[string]string{v1alpha1.LabelBroker: "true"}
-	login.Data = map[string][]byte{"nkey": seed}
-	requireNoError(t, cluster.Create(t.Context(), login))
+	env.createLogin(map[string][]byte{"nkey": seed})
 	env.runKubectl("patch", "secret", "broker", "-p", fmt.Sprintf(`{"stringData":{"url":"nats://leaf.%s:4222"}}`, env.namespace))
-	env.runKubectl("patch", "queue", "orders", "--type=merge", "-p",
-		`{"spec":{"broker":{"credentialsSecretRef":{"name":"login"},"nats":{"jetStreamDomain":"hub","inboxPrefix":"_INBOX_orders"}}}}`)
+	env.patchQueue(`{"spec":{"broker":{"credentialsSecretRef":{"name":"login"},"nats":{"jetStreamDomain":"hub","inboxPrefix":"_INBOX_orders"}}}}`)
 	env.createPool(func(pool *v1alpha1.WorkerPool) { setFixedReplicas(pool, 1, 5) })
 	env.waitUntilWorkers(1)
 	env.sendBatch(jobBatch{queue: "orders", run: "job", jobs: 50, rate: 50, takes: 20 * time.Millisecond})
@@ -64,13 +59,10 @@ func testConnectionSettingsReachAllClients(t *testing.T) {
 func (env *queueEnv) configureServer(file string) {
 	env.t.Helper()
 	volume, mount := env.createServerConfig("hub", file)
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{
+	env.restartBroker(map[string]any{
 		"containers": []any{map[string]any{"name": "nats", "args": []string{serverConfigArg}, "volumeMounts": []any{mount}}},
 		"volumes":    []any{volume},
-	}}}})
-	requireNoError(env.t, err)
-	env.runKubectl("patch", "statefulset", "nats", "-p", string(patch))
-	env.runKubectl("rollout", "status", "statefulset/nats", "--timeout=90s")
+	})
 }
 
 // startLeafNode starts a NATS server and the Service "leaf" for it.

@@ -37,7 +37,7 @@ const (
 // the promised numbers of all patterns with all shares of failures.
 func testPatternedLoad(t *testing.T) {
 	env := newQueueEnv(t, patternNamespace)
-	env.runKubectl("patch", "queue", "orders", "--type=merge", "-p", `{"spec":{"retry":{"initialDelay":"12s"}}}`)
+	env.patchQueue(`{"spec":{"retry":{"initialDelay":"12s"}}}`)
 	env.createPool(func(pool *v1alpha1.WorkerPool) {
 		pool.Spec.Concurrency = patternConcurrency
 		pool.Spec.Autoscaling.MaxReplicas = patternMaximum
@@ -99,11 +99,9 @@ type loadSample struct {
 
 func (env *queueEnv) sampleLoad() loadSample {
 	env.t.Helper()
-	pool, queue := env.getPool(), &v1alpha1.Queue{}
-	requireNoError(env.t, cluster.Get(env.t.Context(), env.objectKey("orders"), queue))
-	s := loadSample{at: time.Now(), desired: pool.Status.Desired}
-	if queue.Status.Ready != nil {
-		s.backlog = *queue.Status.Ready
+	s := loadSample{at: time.Now(), desired: env.getPool().Status.Desired}
+	if ready := env.getQueue("orders").Status.Ready; ready != nil {
+		s.backlog = *ready
 	}
 	for _, pod := range env.workerPods() {
 		switch running, err := env.runningJobs(pod.Name); {

@@ -154,6 +154,13 @@ func (env *queueEnv) getPool() *v1alpha1.WorkerPool {
 	return pool
 }
 
+func (env *queueEnv) getQueue(name string) *v1alpha1.Queue {
+	env.t.Helper()
+	q := &v1alpha1.Queue{}
+	requireNoError(env.t, cluster.Get(env.t.Context(), env.objectKey(name), q))
+	return q
+}
+
 func (env *queueEnv) waitUntil(description string, limit time.Duration, condition func() bool) {
 	env.t.Helper()
 	err := wait.PollUntilContextTimeout(env.t.Context(), pollInterval, limit, true, func(context.Context) (bool, error) { return condition(), nil })

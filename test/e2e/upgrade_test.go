@@ -80,7 +80,7 @@ func (env *queueEnv) startPoolsOfBaseline() (steady *corev1.Pod) {
 		}}
 	})
 	env.sentBatches = nil // nobody handles the messages of the other queue
-	env.sendBatch(jobBatch{queue: "orders", run: "order", jobs: 900, rate: 15, takes: time.Second})
+	env.sendBatch(jobBatch{queue: "orders", run: "order", jobs: jobsDuringUpgrade, rate: 15, takes: time.Second})
 	env.waitUntilInFlight(15)
 	for _, pod := range env.podsOfPool("steady") {
 		return &pod
@@ -97,7 +97,7 @@ func (env *queueEnv) wantPoolsContinue(steady *corev1.Pod) {
 		env.t.Error("all jobs were sent before the end of the upgrade")
 	}
 	env.waitUntilAllDone()
-	if result := env.verifyRun("order", 900); !result.EachDoneOnce() || result.Revisions != 3 {
+	if result := env.verifyRun("order", jobsDuringUpgrade); !result.EachDoneOnce() || result.Revisions != 3 {
 		env.t.Errorf("unexpected ledger: %+v", result)
 	}
 	wantNotRestarted(env.t, []corev1.Pod{*steady})
@@ -105,8 +105,8 @@ func (env *queueEnv) wantPoolsContinue(steady *corev1.Pod) {
 	env.runKubectl("delete", "workerpools", "orders", "steady")
 }
 
-// messagesOfBaseline is the number of messages that are sent before the upgrade.
-const messagesOfBaseline = 5
+// Numbers of messages that are sent before the upgrade, and of jobs that are sent until after it.
+const messagesOfBaseline, jobsDuringUpgrade = 5, 900
 
 // createQueueOfBaseline creates a Queue with messages, whose name on the broker is its own, and whose
 // Secret has no label.
@@ -126,13 +126,6 @@ func (env *queueEnv) waitUntilQueueHasMessages(name string) {
 		ready := env.getQueue(name).Status.Ready
 		return ready != nil && *ready == messagesOfBaseline
 	})
-}
-
-func (env *queueEnv) getQueue(name string) *v1alpha1.Queue {
-	env.t.Helper()
-	q := &v1alpha1.Queue{}
-	requireNoError(env.t, cluster.Get(env.t.Context(), env.objectKey(name), q))
-	return q
 }
 
 // wantQueueContinues checks that the new version asks for the label of the Secret, and then uses the

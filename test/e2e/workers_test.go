@@ -63,6 +63,13 @@ func (env *queueEnv) patchPool(pool, patch string) {
 	requireNoError(env.t, cluster.Patch(env.t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
+// patchQueue applies a JSON merge patch to the Queue orders.
+func (env *queueEnv) patchQueue(patch string) {
+	env.t.Helper()
+	queue := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "orders", Namespace: env.namespace}}
+	requireNoError(env.t, cluster.Patch(env.t.Context(), queue, client.RawPatch(types.MergePatchType, []byte(patch))))
+}
+
 // resizePool changes the number of workers, and waits until exactly that number runs.
 func (env *queueEnv) resizePool(replicas int) {
 	env.t.Helper()
@@ -137,8 +144,7 @@ func testCommandWorkers(t *testing.T) {
 
 func (env *queueEnv) wantDeadLetters(queue string, letters int64) {
 	env.t.Helper()
-	var q v1alpha1.Queue
-	requireNoError(env.t, cluster.Get(env.t.Context(), env.objectKey(queue), &q))
+	q := env.getQueue(queue)
 	if dead := q.Status.Dead; dead == nil || *dead != letters {
 		env.t.Errorf("status of Queue %s: %+v, want %d dead letters", queue, q.Status, letters)
 	}
@@ -149,8 +155,7 @@ func (env *queueEnv) wantDeadLetters(queue string, letters int64) {
 func (env *queueEnv) waitUntilInFlight(messages int64) {
 	env.t.Helper()
 	env.waitUntil("the workers are busy", waitTimeout, func() bool {
-		var queue v1alpha1.Queue
-		requireNoError(env.t, cluster.Get(env.t.Context(), env.objectKey("orders"), &queue))
+		queue := env.getQueue("orders")
 		return queue.Status.InFlight != nil && *queue.Status.InFlight >= messages
 	})
 }
@@ -330,22 +335,28 @@ func testEvictionDrainsWorkers(t *testing.T) {
 	env.sendBatch(jobBatch{queue: "orders", run: "job", jobs: 24, rate: 24, takes: 3 * time.Second})
 	env.waitUntilInFlight(8)
 	workers := env.workerPods()
-	// The PodDisruptionBudget allows evictions only after its controller has observed the Pods.
-	env.waitUntil("a worker is evicted", waitTimeout, func() bool {
-		err := env.evictPod(&workers[0])
-		if err != nil && !apierrors.IsTooManyRequests(err) {
-			t.Fatal(err)
-		}
-		return err == nil
-	})
-	if err := env.evictPod(&workers[1]); !apierrors.IsTooManyRequests(err) {
-		t.Errorf("the second worker could be evicted together with the first: %v", err)
-	}
+	env.evictOnlyOne(&workers[0], &workers[1])
 	env.waitUntil("the evicted worker is replaced", waitTimeout, func() bool {
 		return !objectExists(t, &workers[0]) && env.getPool().Status.Ready == 2
 	})
 	env.waitUntilAllDone()
 	env.wantEachDoneOnce(1, "job")
+}
+
+// evictOnlyOne evicts a Pod once its PodDisruptionBudget allows it, which it does only after its controller has
+// observed the Pods. The other Pod cannot be evicted together with it.
+func (env *queueEnv) evictOnlyOne(pod, other *corev1.Pod) {
+	env.t.Helper()
+	env.waitUntil(pod.Name+" is evicted", waitTimeout, func() bool {
+		err := env.evictPod(pod)
+		if err != nil && !apierrors.IsTooManyRequests(err) {
+			env.t.Fatal(err)
+		}
+		return err == nil
+	})
+	if err := env.evictPod(other); !apierrors.IsTooManyRequests(err) {
+		env.t.Errorf("%s could be evicted together with %s: %v", other.Name, pod.Name, err)
+	}
 }
 
 func (env *queueEnv) evictPod(pod *corev1.Pod) error {
@@ -356,11 +367,8 @@ func (env *queueEnv) evictPod(pod *corev1.Pod) error {
 
 func testBrokerCredentialsRotate(t *testing.T) {
 	env := newQueueEnv(t, credentialsNamespace)
-	login := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "login", Namespace: env.namespace}}
-	login.Labels = map[string]string{v1alpha1.LabelBroker: "true"}
-	login.Data = map[string][]byte{"username": []byte("worker"), "password": []byte("first")}
-	requireNoError(t, cluster.Create(t.Context(), login))
-	env.runKubectl("patch", "queue", "orders", "--type=merge", "-p", `{"spec":{"broker":{"credentialsSecretRef":{"name":"login"}}}}`)
+	login := env.createLogin(map[string][]byte{"username": []byte("worker"), "password": []byte("first")})
+	env.patchQueue(`{"spec":{"broker":{"credentialsSecretRef":{"name":"login"}}}}`)
 	env.requireLogin("worker:first@", "--user=worker", "--pass=first")
 	env.createPool(func(pool *v1alpha1.WorkerPool) { setFixedReplicas(pool, 2, 2) })
 	env.waitUntilWorkers(2)
@@ -388,16 +396,30 @@ func testBrokerCredentialsRotate(t *testing.T) {
 	env.wantEachDoneOnce(1, "first", "second", "third")
 }
 
+// createLogin creates the Secret login with the credentials for the broker.
+func (env *queueEnv) createLogin(data map[string][]byte) *corev1.Secret {
+	env.t.Helper()
+	login := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "login", Namespace: env.namespace}, Data: data}
+	login.Labels = map[string]string{v1alpha1.LabelBroker: "true"}
+	requireNoError(env.t, cluster.Create(env.t.Context(), login))
+	return login
+}
+
 // requireLogin restarts the broker with authentication and uses the login from then on.
 func (env *queueEnv) requireLogin(user string, args ...string) {
 	env.t.Helper()
 	args = append([]string{"--jetstream", "--store_dir=/data", "--port=4222", "--http_port=8222"}, args...)
-	raw, err := json.Marshal(args)
-	requireNoError(env.t, err)
-	patch := fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"nats","args":%s}]}}}}`, raw)
-	env.runKubectl("patch", "statefulset", "nats", "-p", patch)
-	env.runKubectl("rollout", "status", "statefulset/nats", "--timeout=90s")
+	env.restartBroker(map[string]any{"containers": []any{map[string]any{"name": "nats", "args": args}}})
 	env.brokerUser = user
+}
+
+// restartBroker applies a strategic merge patch to the Pod of the broker.
+func (env *queueEnv) restartBroker(pod map[string]any) {
+	env.t.Helper()
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"spec": pod}}})
+	requireNoError(env.t, err)
+	env.runKubectl("patch", "statefulset", "nats", "-p", string(patch))
+	env.runKubectl("rollout", "status", "statefulset/nats", "--timeout=90s")
 }
 
 // wantNotRestarted checks that the Pods still exist and that no container was restarted.

@@ -79,7 +79,7 @@ func (r *Reconciler) configureBroker(
 		}
 		used := keys.configureLogin(b)
 		if len(used) == 0 {
-			return nil, invalidSecret("the Secret %q has none of the keys username, token, creds, nkey", key.CredentialsSecret)
+			return nil, brokerconn.InvalidSecret("the Secret %q has none of the keys username, token, creds, nkey", key.CredentialsSecret)
 		}
 		// The mounted keys are part of the revision: another login method needs new workers, new
 		// credentials for the same method do not.
@@ -92,16 +92,12 @@ func (r *Reconciler) configureBroker(
 		}
 		const name, password = corev1.BasicAuthUsernameKey, corev1.BasicAuthPasswordKey
 		if !keys[name] || !keys[password] {
-			return nil, invalidSecret("the Secret %q must have the keys username and password", key.SentinelSecret)
+			return nil, brokerconn.InvalidSecret("the Secret %q must have the keys username and password", key.SentinelSecret)
 		}
 		b.Sentinel.UsernameFile, b.Sentinel.PasswordFile = mountedFile(dirSentinel, name), mountedFile(dirSentinel, password)
 		secrets[dirSentinel] = pool.MountedSecret{Secret: key.SentinelSecret, Keys: []string{name, password}}
 	}
 	return secrets, nil
-}
-
-func invalidSecret(format string, values ...any) error {
-	return &brokerconn.ConnectionError{Reason: v1alpha1.ReasonSecretInvalid, Err: fmt.Errorf(format, values...)}
 }
 
 // setConnectionProblem sets a problem that only a user can fix. It returns all other errors.
