@@ -251,6 +251,7 @@ const (
 	ReasonNetworkPolicyApplied   = "NetworkPolicyApplied"
 	ReasonNetworkPolicyNotFound  = "NetworkPolicyNotFound"
 	ReasonNetworkPolicyDiffers   = "NetworkPolicyDiffers"
+	ReasonNetworkWidened         = "NetworkWidened"
 	ReasonJobCreated             = "JobCreated"
 	ReasonJobNotCreated          = "JobNotCreated"
 	ReasonPodNotCreated          = "PodNotCreated"

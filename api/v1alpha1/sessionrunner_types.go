@@ -122,13 +122,21 @@ type SessionRunnerSpec struct {
 	// +kubebuilder:validation:MaxItems=8
 	Sidecars []SessionSidecar `json:"sidecars,omitempty"`
 
-	// egress are up to 64 rules for addresses that Pods may connect to, besides the cluster's DNS.
-	// Link-local addresses, at which clouds serve credentials, are allowed only by a cidr within
-	// them. Default: none.
+	// egress are up to 64 rules for peers that Pods may connect to, besides the cluster's DNS.
+	// Addresses at which clouds serve credentials are allowed only by a cidr within them.
+	// Default: none.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Egress []SessionEgress `json:"egress,omitempty"`
+
+	// networkIsolation is Required or Preferred. With Required, a session does not start while another
+	// NetworkPolicy of the namespace allows its Pods more than egress and ingressFrom do. With Preferred it
+	// starts, and its condition NetworkRestricted is False. Default: Required.
+	// +optional
+	// +kubebuilder:default=Required
+	// +kubebuilder:validation:Enum=Required;Preferred
+	NetworkIsolation NetworkIsolation `json:"networkIsolation,omitempty"`
 
 	// ingressFrom are up to 16 peers that may connect to an interactive session's port, as in a
 	// NetworkPolicy. Default: none.
@@ -180,6 +188,15 @@ type SessionRunnerSpec struct {
 	// +optional
 	ActivityLease bool `json:"activityLease,omitempty"`
 }
+
+// NetworkIsolation is how sessions depend on the isolation of their network.
+type NetworkIsolation string
+
+// Values of NetworkIsolation.
+const (
+	NetworkIsolationRequired  NetworkIsolation = "Required"
+	NetworkIsolationPreferred NetworkIsolation = "Preferred"
+)
 
 // SessionResources are requests and limits of a container.
 type SessionResources struct {
@@ -244,13 +261,33 @@ type SessionSidecar struct {
 	Workspace bool `json:"workspace,omitempty"`
 }
 
+// EgressProfile is a set of addresses.
+type EgressProfile string
+
+// EgressPublicOnly are all public addresses.
+const EgressPublicOnly EgressProfile = "PublicOnly"
+
 // SessionEgress is a rule that allows connections to addresses and ports.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.cidr), has(self.profile), has(self.to)].filter(given, given).size() == 1",message="set exactly one of cidr, profile and to"
+// +kubebuilder:validation:XValidation:rule="has(self.cidr) || !has(self.except)",message="except requires cidr",fieldPath=".except"
 type SessionEgress struct {
 	// cidr of the addresses, for example 10.0.0.0/8.
-	// +required
+	// +optional
 	// +kubebuilder:validation:MaxLength=43
 	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",message="cidr must be a network, such as 10.0.0.0/8"
-	CIDR string `json:"cidr"`
+	CIDR string `json:"cidr,omitempty"`
+
+	// profile is PublicOnly: all public addresses, without private, shared, link-local, metadata and
+	// other special ones, and without the networks of the operator's flag --cluster-cidrs.
+	// +optional
+	// +kubebuilder:validation:Enum=PublicOnly
+	Profile EgressProfile `json:"profile,omitempty"`
+
+	// to are the Pods of a NetworkPolicyPeer, by podSelector and namespaceSelector.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.ipBlock) && (has(self.podSelector) || has(self.namespaceSelector))",message="set podSelector or namespaceSelector; use cidr for addresses"
+	To *networkingv1.NetworkPolicyPeer `json:"to,omitempty"`
 
 	// except are up to 16 networks within cidr that stay denied.
 	// +optional

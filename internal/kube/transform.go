@@ -18,12 +18,21 @@ func DropJobTemplate(object any) (any, error) {
 	return object, nil
 }
 
-// DropNetworkPolicyRules is a cache transform that removes the rules and the managed fields of a
-// NetworkPolicy. Decisions read only which Pods it selects.
-func DropNetworkPolicyRules(object any) (any, error) {
-	if policy, ok := object.(*networkingv1.NetworkPolicy); ok {
-		policy.Spec.Ingress, policy.Spec.Egress = nil, nil
-		policy.ManagedFields = nil
+// maxNetworkPolicyBytes is more than the operator's own NetworkPolicies have, at most.
+const maxNetworkPolicyBytes = 64 << 10
+
+// TrimNetworkPolicy is a cache transform that removes the managed fields of a NetworkPolicy. It replaces the rules
+// of one that is too large by rules that allow everything, so that a tenant cannot fill the operator's memory, and
+// decisions assume no restriction that is not there.
+func TrimNetworkPolicy(object any) (any, error) {
+	policy, ok := object.(*networkingv1.NetworkPolicy)
+	if !ok {
+		return object, nil
+	}
+	policy.ManagedFields = nil
+	if policy.Spec.Size() > maxNetworkPolicyBytes {
+		policy.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{}}
+		policy.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{}}
 	}
 	return object, nil
 }

@@ -80,7 +80,7 @@ func setupAgenticSession(mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	return agenticsession.New(mgr, agenticsession.Options{Concurrency: o.Concurrency, Children: children}).SetupWithManager(mgr)
+	return agenticsession.New(mgr, agenticsession.Options{Concurrency: o.Concurrency, Children: children, Network: o.SessionNetwork}).SetupWithManager(mgr)
 }
 
 func setupJobReport(mgr ctrl.Manager, o Options) error {

@@ -35,8 +35,8 @@ func cacheOptions(namespaces []string, restores *informer.RestoreDetector) (cach
 		ByObject: map[client.Object]cache.ByObject{
 			&batchv1.Job{}: {Label: labels.NewSelector().Add(*ofSequentialJobs), Transform: kube.DropJobTemplate},
 			&corev1.Pod{}:  workers,
-			// Those of users count too: they may select workers.
-			&networkingv1.NetworkPolicy{}: {Transform: kube.DropNetworkPolicyRules},
+			// Those of users count too: they may select workers and sessions.
+			&networkingv1.NetworkPolicy{}: {Transform: kube.TrimNetworkPolicy},
 			&appsv1.Deployment{}:          workers,
 			&appsv1.StatefulSet{}:         workers,
 			// Only the metadata of these kinds is cached.

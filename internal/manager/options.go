@@ -9,10 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"go.uber.org/zap/zapcore"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -20,6 +22,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
 	"github.com/yardmaster/yardmaster/internal/report"
+	"github.com/yardmaster/yardmaster/internal/session"
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
@@ -54,6 +57,8 @@ type Options struct {
 	// WorkerAdminSecret is the name of the Secret with the key with which the operator signs
 	// requests to workers. If empty, they are not signed.
 	WorkerAdminSecret string
+	// SessionNetwork has the properties of the cluster's network, for the NetworkPolicies of sessions.
+	SessionNetwork session.NetworkSettings
 	// QueueSweep is the time between two comparisons of an unchanged Queue with its broker.
 	// 0 means the controller's default.
 	QueueSweep    time.Duration
@@ -161,6 +166,7 @@ func newFlagParser(output io.Writer) *flagParser {
 	p.bindWebhookFlags()
 	p.bindReportFlags()
 	p.bindBrokerFlags()
+	p.bindSessionFlags()
 	return p
 }
 
@@ -265,6 +271,27 @@ func (p *flagParser) bindBrokerFlags() {
 		"Secret in the operator's namespace with the key that proves requests of the operator to workers. If empty, other Pods can send workers the same requests.")
 	f.DurationVar(&o.QueueSweep, "queue-sweep", 2*time.Minute,
 		"Time between two comparisons of an unchanged Queue with its broker.")
+}
+
+func (p *flagParser) bindSessionFlags() {
+	n, f := &p.values.SessionNetwork, p.flags
+	f.Func("cluster-cidrs", "Networks of the cluster with public addresses, which the egress profile PublicOnly then excludes, as CIDRs separated by commas. May be repeated.",
+		func(value string) error { return appendPrefixes(&n.ClusterNetworks, value) })
+	f.StringVar(&n.DNSNamespace, "dns-namespace", metav1.NamespaceSystem, "Namespace of the Pods that resolve names for sessions.")
+	f.Func("dns-selector", "Label selector of the Pods that resolve names for sessions. Default: k8s-app=kube-dns.", func(value string) (err error) {
+		n.DNSSelector, err = metav1.ParseToLabelSelector(value)
+		return err
+	})
+	f.Func("dns-cidrs", "Further addresses that resolve names for sessions, such as that of NodeLocal DNSCache, as CIDRs separated by commas. May be repeated.",
+		func(value string) error { return appendPrefixes(&n.DNSNetworks, value) })
+	f.Func("dns-port", "Port on which names are resolved for sessions. Default: 53.", func(value string) error {
+		port, err := strconv.ParseUint(value, 10, 16)
+		if err != nil || port == 0 {
+			return fmt.Errorf("%q is not a port from 1 to 65535", value)
+		}
+		n.DNSPort = int32(port)
+		return nil
+	})
 }
 
 // appendPrefixes appends the networks of a list of CIDRs.

@@ -68,8 +68,9 @@ func (e *evaluation) followJob(job *batchv1.Job) {
 		e.deleteJob(job)
 		e.schedule.HasReached(stuckTime(&e.status))
 	case end == nil:
-		if e.observation.Runner != nil { // without a SessionRunner the NetworkPolicy stays as it is
-			e.decision.ApplyObjects = []core.Object{buildNetworkPolicy(e.observation.Session, e.observation.Runner)}
+		e.decision.ApplyObjects = []core.Object{NewDefaultDenyPolicy(e.observation.Session.Namespace)}
+		if e.observation.Runner != nil { // without a SessionRunner the session's NetworkPolicy stays as it is
+			e.decision.ApplyObjects = append(e.decision.ApplyObjects, buildNetworkPolicy(e.observation.Session, e.observation.Runner, &e.observation.Network))
 		}
 		e.failStuckStart()
 	}

@@ -19,14 +19,15 @@ type objectBuilder struct {
 	session  *v1alpha1.AgenticSession
 	settings *runnerSettings
 	// status with the open attempt.
-	status *v1alpha1.AgenticSessionStatus
+	status  *v1alpha1.AgenticSessionStatus
+	network *NetworkSettings
 }
 
 // newChildObjects returns the objects that the attempt's Job needs, in the order in which they
 // are created: the network is restricted before anything of a session runs.
 func (b *objectBuilder) newChildObjects(inputs *corev1.Secret) []core.Object {
 	s, runner := b.session, b.settings.runner
-	objects := []core.Object{b.newServiceAccount(), buildNetworkPolicy(s, runner), inputs}
+	objects := []core.Object{NewDefaultDenyPolicy(s.Namespace), b.newServiceAccount(), buildNetworkPolicy(s, runner, b.network), inputs}
 	if b.settings.persistent && s.Spec.ContinueFrom == nil {
 		objects = append(objects, b.newClaim())
 	}

@@ -46,11 +46,11 @@ func newFullScenario(t *testing.T) *scenario {
 
 func TestChildObjectsAreCreatedInOrderBeforeTheJob(t *testing.T) {
 	decision := newScenario(t).decideAndRecord()
-	if diff := cmp.Diff([]string{"ServiceAccount", "NetworkPolicy", "Secret"}, objectKinds(decision.ApplyObjects)); diff != "" {
+	if diff := cmp.Diff([]string{"NetworkPolicy", "ServiceAccount", "NetworkPolicy", "Secret"}, objectKinds(decision.ApplyObjects)); diff != "" {
 		t.Errorf("a simple session (-want, +got):\n%s", diff)
 	}
 	decision = newFullScenario(t).decideAndRecord()
-	want := []string{"ServiceAccount", "NetworkPolicy", "Secret", "PersistentVolumeClaim", "Service", "Lease", "Role", "RoleBinding"}
+	want := []string{"NetworkPolicy", "ServiceAccount", "NetworkPolicy", "Secret", "PersistentVolumeClaim", "Service", "Lease", "Role", "RoleBinding"}
 	if diff := cmp.Diff(want, objectKinds(decision.ApplyObjects)); diff != "" {
 		t.Errorf("a session with all features (-want, +got):\n%s", diff)
 	}
@@ -62,7 +62,7 @@ func TestChildObjectsAreCreatedInOrderBeforeTheJob(t *testing.T) {
 func TestChildObjectsHaveNonBlockingOwnerReference(t *testing.T) {
 	decision := newFullScenario(t).decideAndRecord()
 	want := []metav1.OwnerReference{{APIVersion: "yardmaster.dev/v1alpha1", Kind: "AgenticSession", Name: "fix", UID: "session", Controller: new(true)}}
-	for _, object := range append(decision.ApplyObjects, core.Object(decision.CreateJob)) {
+	for _, object := range append(decision.ApplyObjects[1:], core.Object(decision.CreateJob)) {
 		if diff := cmp.Diff(want, object.GetOwnerReferences()); diff != "" {
 			t.Errorf("%s (-want, +got):\n%s", object.GetObjectKind().GroupVersionKind().Kind, diff)
 		}
@@ -78,7 +78,7 @@ func TestChildObjectsHaveNonBlockingOwnerReference(t *testing.T) {
 func TestRetainedWorkspaceHasNoOwner(t *testing.T) {
 	s := newFullScenario(t)
 	s.Session.Spec.Workspace.Retain = true
-	claim := s.decideAndRecord().ApplyObjects[3]
+	claim := s.decideAndRecord().ApplyObjects[4]
 	if len(claim.GetOwnerReferences()) > 0 || !core.WasCreatedFor(s.Session, claim, LabelSessionUID) {
 		t.Errorf("%+v", claim)
 	}
@@ -114,7 +114,7 @@ func TestObjectNamesAreValidAndUnique(t *testing.T) {
 
 func TestNetworkPolicyAllowsOnlySessionRunnerRules(t *testing.T) {
 	s := newScenario(t, setInteractive)
-	policy := s.decideAndRecord().ApplyObjects[1].(*networkingv1.NetworkPolicy)
+	policy := s.decideAndRecord().ApplyObjects[2].(*networkingv1.NetworkPolicy)
 	if len(policy.Spec.Ingress) != 0 || len(policy.Spec.PolicyTypes) != 2 || len(policy.Spec.Egress) != 1 {
 		t.Errorf("%+v", policy.Spec)
 	}
@@ -132,15 +132,15 @@ func TestNetworkPolicyAllowsOnlySessionRunnerRules(t *testing.T) {
 		{CIDR: "::/0", Except: []string{"fe80::/10"}, Ports: []v1alpha1.SessionPort{{Port: 443}}},
 	}
 	s.Runner.Spec.IngressFrom = []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "ui"}}}}
-	policy = s.decideAndRecord().ApplyObjects[1].(*networkingv1.NetworkPolicy)
+	policy = s.decideAndRecord().ApplyObjects[2].(*networkingv1.NetworkPolicy)
 	var blocks []networkingv1.IPBlock
 	for _, rule := range policy.Spec.Egress[1:] {
 		blocks = append(blocks, *rule.To[0].IPBlock)
 	}
 	want := []networkingv1.IPBlock{
-		{CIDR: "0.0.0.0/0", Except: []string{"10.0.0.0/8", "169.254.0.0/16"}},
+		{CIDR: "0.0.0.0/0", Except: []string{"10.0.0.0/8", "169.254.0.0/16", "168.63.129.16/32", "100.100.100.200/32", "192.0.0.192/32"}},
 		{CIDR: "169.254.10.0/24"},
-		{CIDR: "::/0", Except: []string{"fe80::/10", "fd00:ec2::/32"}},
+		{CIDR: "::/0", Except: []string{"fe80::/10", "fd00:ec2::/32", "fd20:ce::/32"}},
 	}
 	if diff := cmp.Diff(want, blocks); diff != "" {
 		t.Errorf("egress (-want, +got):\n%s", diff)
@@ -150,14 +150,14 @@ func TestNetworkPolicyAllowsOnlySessionRunnerRules(t *testing.T) {
 	}
 }
 
-func TestNetworkPolicyIsReappliedWhileJobRuns(t *testing.T) {
+func TestNetworkPoliciesAreReappliedWhileJobRuns(t *testing.T) {
 	s := newScenario(t).startAttempt().startRunner()
 	decision := s.decideAndRecord()
-	if diff := cmp.Diff([]string{"NetworkPolicy"}, objectKinds(decision.ApplyObjects)); diff != "" {
+	if diff := cmp.Diff([]string{"NetworkPolicy", "NetworkPolicy"}, objectKinds(decision.ApplyObjects)); diff != "" {
 		t.Error(diff)
 	}
 	s.wantCondition(v1alpha1.ConditionNetworkRestricted, metav1.ConditionFalse, v1alpha1.ReasonNetworkPolicyNotFound)
-	s.NetworkPolicy = decision.ApplyObjects[0].(*networkingv1.NetworkPolicy)
+	s.createNetworkPolicies(decision)
 	s.decideAndRecord()
 	s.wantCondition(v1alpha1.ConditionNetworkRestricted, metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyApplied)
 	s.Runner.Spec.Egress = []v1alpha1.SessionEgress{{CIDR: "10.0.0.0/8", Ports: []v1alpha1.SessionPort{{Port: 443}}}}
@@ -167,7 +167,7 @@ func TestNetworkPolicyIsReappliedWhileJobRuns(t *testing.T) {
 
 func TestInputsSecretIsImmutableAndNamedByContent(t *testing.T) {
 	s := newFullScenario(t)
-	secret := s.decideAndRecord().ApplyObjects[2].(*corev1.Secret)
+	secret := s.decideAndRecord().ApplyObjects[3].(*corev1.Secret)
 	if secret.Immutable == nil || !*secret.Immutable || string(secret.Data["prompt"]) != "do it" || string(secret.Data["env.TOKEN"]) != "hunter2" {
 		t.Errorf("%+v", secret)
 	}

@@ -7,6 +7,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -89,17 +90,34 @@ func dependenciesReady(status *v1alpha1.AgenticSessionStatus, o *obstacle) condi
 	return unchanged
 }
 
+// networkRestricted reports whether the NetworkPolicies of the namespace allow the session's Pods only what the
+// SessionRunner does.
 func networkRestricted(o *Observation) condition.State {
-	session, policy, runner := o.Session, o.NetworkPolicy, o.Runner
-	switch {
-	case policy == nil || !metav1.IsControlledBy(policy, session):
-		message := "NetworkPolicy " + NetworkPolicyName(session.Name) + " does not exist"
-		return condition.False(v1alpha1.ReasonNetworkPolicyNotFound, message)
-	case runner != nil && !isNetworkPolicyApplied(policy, buildNetworkPolicy(session, runner)):
-		message := "NetworkPolicy " + policy.Name + " differs from what SessionRunner " + runner.Name + " allows"
-		return condition.False(v1alpha1.ReasonNetworkPolicyDiffers, message)
+	s, policies, name := o.Session, o.NetworkPolicies, NetworkPolicyName(o.Session.Name)
+	own := findNetworkPolicy(policies, name)
+	if own == nil || !metav1.IsControlledBy(own, s) {
+		return condition.False(v1alpha1.ReasonNetworkPolicyNotFound, "NetworkPolicy "+name+" does not exist")
+	}
+	if defaultDeny := NewDefaultDenyPolicy(s.Namespace); !IsNetworkPolicyCurrent(policies, defaultDeny) {
+		return condition.False(v1alpha1.ReasonNetworkPolicyNotFound,
+			"NetworkPolicy "+defaultDeny.Name+", which denies all connections of sessions in the namespace, does not exist or was changed")
+	}
+	wanted := own
+	if o.Runner != nil {
+		wanted = buildNetworkPolicy(s, o.Runner, &o.Network)
+		if !IsNetworkPolicyCurrent(policies, wanted) {
+			return condition.False(v1alpha1.ReasonNetworkPolicyDiffers, "NetworkPolicy "+name+" differs from what SessionRunner "+o.Runner.Name+" allows")
+		}
+	}
+	if widening := findWideningPolicy(policies, childLabels(s), wanted); widening != nil {
+		return condition.False(v1alpha1.ReasonNetworkWidened, wideningMessage(widening, s.Spec.Runner))
 	}
 	return condition.True(v1alpha1.ReasonNetworkPolicyApplied, "")
+}
+
+func wideningMessage(policy *networkingv1.NetworkPolicy, runner string) string {
+	return "NetworkPolicy " + policy.Name + " selects the session's Pods and allows connections that SessionRunner " + runner +
+		" does not; change its podSelector so that it excludes Pods with the label " + LabelSessionUID
 }
 
 // jobCreated keeps the report of an exceeded quota while the Job is tried again.

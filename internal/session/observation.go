@@ -23,6 +23,8 @@ type Observation struct {
 	Runner *v1alpha1.SessionRunner
 	// Policies that select the session. They limit the images of its Pod.
 	Policies policy.Selection
+	// Network has the properties of the cluster's network.
+	Network NetworkSettings
 	// Parent is the session that spec.continueFrom names; nil if it names none or the session
 	// does not exist.
 	Parent *v1alpha1.AgenticSession
@@ -32,8 +34,8 @@ type Observation struct {
 	// missing here may exist.
 	Jobs []*batchv1.Job
 	Pods []corev1.Pod
-	// NetworkPolicy of the session; nil if it does not exist.
-	NetworkPolicy *networkingv1.NetworkPolicy
+	// NetworkPolicies of the namespace, at least all that select the session's Pods.
+	NetworkPolicies []networkingv1.NetworkPolicy
 	// Activity that the runner's Lease shows; nil without a Lease.
 	Activity *Activity
 	// CreatedJobs are the UIDs of the Jobs that this process created, by name.

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 
@@ -141,12 +142,9 @@ func (b *objectBuilder) newRunnerContainer(inputs string) corev1.Container {
 	return c
 }
 
-func (b *objectBuilder) sessionPort() int32 {
-	if port := b.settings.runner.Spec.Port; port != 0 {
-		return port
-	}
-	return defaultSessionPort
-}
+func (b *objectBuilder) sessionPort() int32 { return sessionPort(b.settings.runner) }
+
+func sessionPort(runner *v1alpha1.SessionRunner) int32 { return cmp.Or(runner.Spec.Port, defaultSessionPort) }
 
 // newEnvironment returns the runner's variables: the operator's, the SessionRunner's, then the
 // session's. A variable can refer only to earlier ones, so a session cannot change the value of

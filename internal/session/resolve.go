@@ -99,7 +99,7 @@ func (r *runnerSettings) validateRunner(*v1alpha1.AgenticSession) field.ErrorLis
 		addError(problem.Error())
 	}
 	for i := range runner.Spec.Egress {
-		for _, except := range runner.Spec.Egress[i].Except {
+		for _, except := range runner.Spec.Egress[i].Except { // requires cidr
 			if !isSubnet(except, runner.Spec.Egress[i].CIDR) {
 				addError("egress: " + except + " is not a part of " + runner.Spec.Egress[i].CIDR)
 			}

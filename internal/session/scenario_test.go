@@ -7,6 +7,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -107,6 +108,16 @@ func (s *scenario) createPlannedJob(decision Decision) {
 	pod.Status.Phase = corev1.PodPending
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.RunnerContainer}}
 	s.Pods = append(s.Pods, pod)
+}
+
+// createNetworkPolicies creates the NetworkPolicies of a decision.
+func (s *scenario) createNetworkPolicies(decision Decision) {
+	s.NetworkPolicies = nil
+	for _, object := range decision.ApplyObjects {
+		if policy, ok := object.(*networkingv1.NetworkPolicy); ok {
+			s.NetworkPolicies = append(s.NetworkPolicies, *policy)
+		}
+	}
 }
 
 func (s *scenario) newestJob() *batchv1.Job { return s.Jobs[len(s.Jobs)-1] }

@@ -46,6 +46,7 @@ var startChecks = []struct {
 }{
 	{isNotAccepted, true},
 	{isParentUnusable, true},
+	{isNetworkWidened, true},
 	{isWorkspaceInUse, false},
 }
 
@@ -101,7 +102,7 @@ func (e *evaluation) checkImages() error {
 }
 
 func (e *evaluation) newObjectBuilder() *objectBuilder {
-	return &objectBuilder{session: e.observation.Session, settings: e.settings, status: &e.status}
+	return &objectBuilder{session: e.observation.Session, settings: e.settings, status: &e.status, network: &e.observation.Network}
 }
 
 // isParentUnusable reports why the session cannot continue in its parent's workspace. Once it
@@ -122,6 +123,19 @@ func isParentUnusable(o *Observation, status *v1alpha1.AgenticSessionStatus) (re
 		return v1alpha1.ReasonParentHasNoWorkspace, name + " has no persistent workspace", true
 	}
 	return "", "", false
+}
+
+// isNetworkWidened reports a NetworkPolicy that allows the session more than its SessionRunner does, unless the
+// SessionRunner accepts that.
+func isNetworkWidened(o *Observation, _ *v1alpha1.AgenticSessionStatus) (reason, message string, found bool) {
+	if o.Runner.Spec.NetworkIsolation == v1alpha1.NetworkIsolationPreferred {
+		return "", "", false
+	}
+	widening := findWideningPolicy(o.NetworkPolicies, childLabels(o.Session), buildNetworkPolicy(o.Session, o.Runner, &o.Network))
+	if widening == nil {
+		return "", "", false
+	}
+	return v1alpha1.ReasonNetworkWidened, wideningMessage(widening, o.Runner.Name), true
 }
 
 func isWorkspaceInUse(o *Observation, _ *v1alpha1.AgenticSessionStatus) (reason, message string, found bool) {

@@ -7,7 +7,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -122,7 +121,8 @@ func (r *Reconciler) applyObjects(ctx context.Context, s *v1alpha1.AgenticSessio
 }
 
 func (r *Reconciler) applyObject(ctx context.Context, s *v1alpha1.AgenticSession, object core.Object) (*core.Refusal, error) {
-	if policy, ok := object.(*networkingv1.NetworkPolicy); ok && r.isNetworkPolicyCurrent(ctx, s, policy) {
+	policy, isNetworkPolicy := object.(*networkingv1.NetworkPolicy)
+	if isNetworkPolicy && r.isNetworkPolicyCurrent(ctx, policy) {
 		return nil, nil
 	}
 	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
@@ -132,6 +132,9 @@ func (r *Reconciler) applyObject(ctx context.Context, s *v1alpha1.AgenticSession
 	u := &unstructured.Unstructured{Object: raw}
 	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
 	unstructured.RemoveNestedField(u.Object, "status")
+	if isNetworkPolicy {
+		setEmptyRules(u)
+	}
 	var createError error
 	if canCreateFirst(object) && s.Status.Attempt == 1 {
 		if createError = r.Client.Create(ctx, u.DeepCopy(), fieldOwner); createError == nil {
@@ -142,7 +145,7 @@ func (r *Reconciler) applyObject(ctx context.Context, s *v1alpha1.AgenticSession
 	switch {
 	case err != nil:
 		return nil, err
-	case existing != nil && !core.WasCreatedFor(s, existing, session.LabelSessionUID):
+	case existing != nil && u.GetName() != session.DefaultDenyPolicyName && !core.WasCreatedFor(s, existing, session.LabelSessionUID):
 		return core.NameTaken(core.Refusal{Kind: u.GetKind(), Name: u.GetName()}, "AgenticSession"), nil
 	case existing != nil && u.GetKind() == "Lease": // the runner writes its spec
 		return nil, nil
@@ -166,10 +169,41 @@ func canCreateFirst(object core.Object) bool {
 	}
 }
 
-// isNetworkPolicyCurrent reports whether the cache contains the NetworkPolicy with this spec.
-func (r *Reconciler) isNetworkPolicyCurrent(ctx context.Context, s *v1alpha1.AgenticSession, policy *networkingv1.NetworkPolicy) bool {
-	cached, err := kube.GetIfExists(ctx, r.options.Children, policy.Namespace, policy.Name, &networkingv1.NetworkPolicy{})
-	return err == nil && cached != nil && metav1.IsControlledBy(cached, s) && equality.Semantic.DeepEqual(cached.Spec, policy.Spec)
+// isNetworkPolicyCurrent reports whether the cache contains the NetworkPolicy as it should be.
+func (r *Reconciler) isNetworkPolicyCurrent(ctx context.Context, policy *networkingv1.NetworkPolicy) bool {
+	cached, err := kube.GetIfExists(ctx, r.Client, policy.Namespace, policy.Name, &networkingv1.NetworkPolicy{})
+	return err == nil && cached != nil && session.IsNetworkPolicyCurrent([]networkingv1.NetworkPolicy{*cached}, policy)
+}
+
+// setEmptyRules sets the rules of a NetworkPolicy that has none in a direction. Otherwise an apply would keep rules
+// that somebody else added.
+func setEmptyRules(policy *unstructured.Unstructured) {
+	for _, direction := range []string{"ingress", "egress"} {
+		if _, found, _ := unstructured.NestedFieldNoCopy(policy.Object, "spec", direction); !found {
+			_ = unstructured.SetNestedSlice(policy.Object, []any{}, "spec", direction)
+		}
+	}
+}
+
+// restoreDefaultDeny restores the NetworkPolicy of a namespace that denies sessions all connections, for the Pods of
+// a session that does not exist any more.
+func (r *Reconciler) restoreDefaultDeny(ctx context.Context, key types.NamespacedName) error {
+	policy := session.NewDefaultDenyPolicy(key.Namespace)
+	if r.isNetworkPolicyCurrent(ctx, policy) {
+		return nil
+	}
+	var pods corev1.PodList
+	if err := r.options.Children.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingLabels{session.LabelSession: key.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing Pods: %w", err)
+	}
+	if len(pods.Items) == 0 {
+		return nil
+	}
+	refusal, err := r.applyObject(ctx, &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace}}, policy)
+	if refusal != nil {
+		return fmt.Errorf("restoring NetworkPolicy %s: %s", policy.Name, refusal.Message)
+	}
+	return err
 }
 
 // getMetadata reads the metadata of an object from the API server; nil if it does not exist.

@@ -20,7 +20,7 @@ import (
 // observe collects what the caches contain about the session.
 func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.AgenticSession) (session.Observation, error) {
 	observation := session.Observation{
-		Session: s.DeepCopy(), Now: r.Clock.Now(), CreatedJobs: r.createdJobUIDs(s),
+		Session: s.DeepCopy(), Now: r.Clock.Now(), CreatedJobs: r.createdJobUIDs(s), Network: r.options.Network,
 		Answers: session.Answers{Jobs: map[string]*batchv1.Job{}},
 	}
 	var err error
@@ -32,8 +32,7 @@ func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.AgenticSession) (s
 		return observation, err
 	}
 	observation.Policies = policies.Select(s.Labels)
-	policyName := session.NetworkPolicyName(s.Name)
-	if observation.NetworkPolicy, err = kube.GetIfExists(ctx, r.options.Children, s.Namespace, policyName, &networkingv1.NetworkPolicy{}); err != nil {
+	if err := r.observeNetworkPolicies(ctx, &observation); err != nil {
 		return observation, err
 	}
 	if err := r.observeJobs(ctx, r.options.Children, &observation, client.MatchingFields{uidIndex: string(s.UID)}); err != nil {
@@ -43,6 +42,19 @@ func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.AgenticSession) (s
 		return observation, err
 	}
 	return observation, r.observeActivity(ctx, &observation)
+}
+
+// observeNetworkPolicies reads the NetworkPolicies that may select the session's Pods. They are only read.
+func (r *Reconciler) observeNetworkPolicies(ctx context.Context, observation *session.Observation) error {
+	s := observation.Session
+	for _, selected := range []string{string(s.UID), session.AllSessions} {
+		var policies networkingv1.NetworkPolicyList
+		if err := r.Client.List(ctx, &policies, client.InNamespace(s.Namespace), client.MatchingFields{selectedIndex: selected}, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("listing NetworkPolicies: %w", err)
+		}
+		observation.NetworkPolicies = append(observation.NetworkPolicies, policies.Items...)
+	}
+	return nil
 }
 
 // createdJobUIDs returns the UIDs of the Jobs that this process created for the session and that the

@@ -27,6 +27,8 @@ type Options struct {
 	Concurrency int
 	// Children is a cache of the objects of sessions, and of nothing else.
 	Children cache.Cache
+	// Network has the properties of the cluster's network.
+	Network session.NetworkSettings
 }
 
 // Reconciler reconciles AgenticSessions.
@@ -77,13 +79,14 @@ func New(mgr ctrl.Manager, o Options) *Reconciler {
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s := &v1alpha1.AgenticSession{}
 	if err := r.Client.Get(ctx, req.NamespacedName, s); err != nil {
-		if apierrors.IsNotFound(err) { // after any other error the session may exist
-			r.forget(req.NamespacedName)
+		if !apierrors.IsNotFound(err) { // the session may exist
+			return ctrl.Result{}, err
 		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		r.forget(req.NamespacedName)
+		return ctrl.Result{}, r.restoreDefaultDeny(ctx, req.NamespacedName)
 	}
-	if !s.DeletionTimestamp.IsZero() {
-		return ctrl.Result{}, nil // the garbage collector deletes its objects
+	if !s.DeletionTimestamp.IsZero() { // the garbage collector deletes its objects
+		return ctrl.Result{}, r.restoreDefaultDeny(ctx, req.NamespacedName)
 	}
 	s = r.writeCache.Newest(s)
 	r.forgetUnused(s)

@@ -37,6 +37,8 @@ const (
 	claimIndex  = "status.workspaceClaim"
 	runnerIndex = "spec.runner"
 	parentIndex = "spec.continueFrom.name"
+	// selectedIndex indexes NetworkPolicies by the sessions that they select.
+	selectedIndex = "selected-sessions"
 )
 
 // NewCache returns a cache of the objects of sessions in these namespaces, or in all namespaces
@@ -85,11 +87,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&v1alpha1.AgenticSession{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.AgenticSession{}, handler.EnqueueRequestsFromMapFunc(r.affectedSessions), builder.WithPredicates(phaseOrJobChanged)).
 		Watches(&v1alpha1.SessionRunner{}, handler.EnqueueRequestsFromMapFunc(r.runnerToSessions), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&v1alpha1.Policy{}, kube.NewNamespaceHandler(r.policies.Invalidate, r.sessionsOfNamespace), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
+		Watches(&v1alpha1.Policy{}, kube.NewNamespaceHandler(r.policies.Invalidate, r.sessionsOfNamespace), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&networkingv1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(childToSession), builder.WithPredicates(ofOneSession)).
+		Watches(&networkingv1.NetworkPolicy{}, kube.NewNamespaceHandler(func(string) {}, r.sessionsWithPods), builder.WithPredicates(selectsSessions, predicate.Not(ofOneSession)))
 	for child, watcher := range map[client.Object]handler.EventHandler{
-		&batchv1.Job{}:                handler.EnqueueRequestsFromMapFunc(childToSession),
-		&corev1.Pod{}:                 r.deletedPods.eventHandler(),
-		&networkingv1.NetworkPolicy{}: handler.EnqueueRequestsFromMapFunc(childToSession),
+		&batchv1.Job{}: handler.EnqueueRequestsFromMapFunc(childToSession),
+		&corev1.Pod{}:  r.deletedPods.eventHandler(),
 	} {
 		b = b.WatchesRawSource(source.Kind(r.options.Children, child, watcher))
 	}
@@ -110,6 +113,14 @@ func (r *Reconciler) indexFields(mgr ctrl.Manager) error {
 		}); err != nil {
 			return fmt.Errorf("indexing the objects of sessions: %w", err)
 		}
+	}
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &networkingv1.NetworkPolicy{}, selectedIndex, func(object client.Object) []string {
+		if selected := selectedSessions(object); selected != "" {
+			return []string{selected}
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("indexing NetworkPolicies: %w", err)
 	}
 	for name, value := range map[string]func(s *v1alpha1.AgenticSession) string{
 		claimIndex:  func(s *v1alpha1.AgenticSession) string { return s.Status.WorkspaceClaim },
@@ -133,6 +144,29 @@ func (r *Reconciler) indexFields(mgr ctrl.Manager) error {
 	}
 	return nil
 }
+
+// selectedSessions returns which sessions a NetworkPolicy selects.
+func selectedSessions(object client.Object) string {
+	policy, ok := object.(*networkingv1.NetworkPolicy)
+	if !ok {
+		return ""
+	}
+	return session.SelectedSessions(policy)
+}
+
+var (
+	// ofOneSession selects the NetworkPolicies with the name and the label of a session's own.
+	ofOneSession = predicate.NewPredicateFuncs(func(object client.Object) bool {
+		name := object.GetLabels()[session.LabelSession]
+		return name != "" && object.GetName() == session.NetworkPolicyName(name)
+	})
+	// selectsSessions selects NetworkPolicies that select Pods of sessions, or did before an update.
+	selectsSessions = predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return selectedSessions(e.Object) != "" },
+		DeleteFunc: func(e event.DeleteEvent) bool { return selectedSessions(e.Object) != "" },
+		UpdateFunc: func(e event.UpdateEvent) bool { return selectedSessions(e.ObjectOld)+selectedSessions(e.ObjectNew) != "" },
+	}
+)
 
 // childToSession maps an object to the session that its label names. For a Pod the controller is a
 // Job, so the controller reference is no help.
@@ -185,6 +219,19 @@ func (r *Reconciler) runnerToSessions(ctx context.Context, object client.Object)
 // sessionsOfNamespace returns all sessions of a namespace: any may wait for a Policy.
 func (r *Reconciler) sessionsOfNamespace(ctx context.Context, namespace string) []reconcile.Request {
 	return kube.RequestsForList(ctx, r.Client, &v1alpha1.AgenticSessionList{}, client.InNamespace(namespace))
+}
+
+// sessionsWithPods returns all sessions of a namespace, and those that were deleted and still have a Pod.
+func (r *Reconciler) sessionsWithPods(ctx context.Context, namespace string) []reconcile.Request {
+	requests := sets.New(r.sessionsOfNamespace(ctx, namespace)...)
+	var pods corev1.PodList
+	if err := r.options.Children.List(ctx, &pods, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Failed to list the Pods of sessions; the NetworkPolicy of deleted sessions is restored at the next event", "namespace", namespace)
+	}
+	for i := range pods.Items {
+		requests.Insert(childToSession(ctx, &pods.Items[i])...)
+	}
+	return requests.UnsortedList()
 }
 
 func (r *Reconciler) sessionRequests(ctx context.Context, namespace string, which client.ListOption) []reconcile.Request {
