@@ -14,6 +14,10 @@ const RunnerContainer = "runner"
 // runner.
 const SessionEnvPrefix = "AGENTIC_"
 
+// VerbAdminister is the verb on agenticsessions that lets a user change the spec of sessions of other
+// users.
+const VerbAdminister = "administer"
+
 // AgenticSession is one session of an AI agent. It runs as a Job that takes a prompt and reports a
 // result and its cost. A SessionRunner in the same namespace defines the image and the limits.
 //
@@ -88,7 +92,8 @@ type AgenticSessionSpec struct {
 	DisplayName string `json:"displayName,omitempty"`
 
 	// userContext is the user that the session belongs to. If the operator's webhook is enabled,
-	// it sets userId and groups to the user who creates the session. Immutable.
+	// it sets userId and groups to the user who creates the session, and only this user and those
+	// with the verb administer on agenticsessions can change the spec. Immutable.
 	// +optional
 	UserContext *UserContext `json:"userContext,omitempty"`
 
