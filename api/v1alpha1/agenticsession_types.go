@@ -125,14 +125,17 @@ type AgenticSessionSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!self.exists(k, k.startsWith('AGENTIC_') || k.startsWith('YARDMASTER_') || k.startsWith('KUBERNETES_') || k.startsWith('LD_') || k in ['PATH', 'HOME', 'TMPDIR'])",message="names that begin with AGENTIC_, YARDMASTER_, KUBERNETES_ or LD_, and PATH, HOME and TMPDIR, are reserved"
 	EnvironmentVariables map[string]EnvironmentValue `json:"environmentVariables,omitempty"`
 
-	// envFrom adds environment variables from up to 16 ConfigMaps and Secrets of the namespace.
-	// Prefer secretMounts for Secrets: files are not inherited by child processes.
+	// envFrom adds environment variables from up to 16 ConfigMaps and Secrets, one for each key that
+	// allowedConfigMaps and allowedSecrets of the SessionRunner list. Names that are not allowed in
+	// environmentVariables are not allowed here either. Prefer secretMounts for Secrets: files are not
+	// inherited by child processes.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	EnvFrom []corev1.EnvFromSource `json:"envFrom,omitempty"`
 
-	// secretMounts are up to 16 Secrets of the namespace to mount as files into the runner.
+	// secretMounts are up to 16 Secrets to mount as files into the runner, with the keys that
+	// allowedSecrets of the SessionRunner lists.
 	// +optional
 	// +listType=map
 	// +listMapKey=secretName

@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"encoding/json"
+
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -157,15 +159,22 @@ type SessionRunnerSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).isGreaterThan(quantity('0'))",message="maxWorkspaceSize must be greater than zero"
 	MaxWorkspaceSize *resource.Quantity `json:"maxWorkspaceSize,omitempty"`
 
-	// allowedSecrets are the Secrets that a session may use in envFrom and secretMounts. An empty
-	// list allows none. Default: all Secrets of the namespace, except the inputs of sessions.
+	// allowedSecrets are up to 256 Secrets that a session may use in secretMounts and, if keys are
+	// listed, in envFrom. Default: none.
 	// +optional
-	// +listType=set
+	// +listType=map
+	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=256
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=253
-	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
-	AllowedSecrets *[]string `json:"allowedSecrets,omitempty"`
+	AllowedSecrets []SessionSource `json:"allowedSecrets,omitempty"`
+
+	// allowedConfigMaps are up to 256 ConfigMaps that a session may use in envFrom, with their keys.
+	// Default: none.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:XValidation:rule="self.all(c, has(c.keys))",message="list the keys that sessions may use as variables"
+	AllowedConfigMaps []SessionSource `json:"allowedConfigMaps,omitempty"`
 
 	// activeDeadlineSeconds is the maximum number of seconds that a session may run, over all its
 	// runs. It limits the session's timeout. Default: no limit.
@@ -179,6 +188,37 @@ type SessionRunnerSpec struct {
 	// egress must allow the API server. Default: false.
 	// +optional
 	ActivityLease bool `json:"activityLease,omitempty"`
+}
+
+// SessionSource is a Secret or a ConfigMap that sessions may use.
+type SessionSource struct {
+	// name of the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	Name string `json:"name"`
+
+	// keys are up to 64 keys that sessions may use. Without keys, a Secret can be mounted as a whole,
+	// and not be used in envFrom. Default: all, only as files.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^[-._a-zA-Z0-9]+$`
+	Keys []string `json:"keys,omitempty"`
+}
+
+// UnmarshalJSON also accepts a name, as version 0.1 stored it: otherwise one SessionRunner of that version
+// would keep the operator from reading all others.
+func (s *SessionSource) UnmarshalJSON(raw []byte) error {
+	if json.Unmarshal(raw, &s.Name) == nil {
+		return nil
+	}
+	type plain SessionSource // without this method
+	return json.Unmarshal(raw, (*plain)(s))
 }
 
 // SessionResources are requests and limits of a container.

@@ -39,6 +39,8 @@ func newFullScenario(t *testing.T) *scenario {
 		spec.Repos = []v1alpha1.SessionRepo{{URL: "git@a.b:c/d.git", Branch: "main"}}
 	})
 	s.Runner.Spec.ActivityLease = true
+	s.Runner.Spec.AllowedSecrets = []v1alpha1.SessionSource{{Name: "git"}, {Name: "key", Keys: []string{"id_ed25519"}}}
+	s.Runner.Spec.AllowedConfigMaps = []v1alpha1.SessionSource{{Name: "settings", Keys: []string{"COLOR"}}}
 	s.Runner.Spec.Sidecars = []v1alpha1.SessionSidecar{{Name: "proxy", Image: "proxy:1", Workspace: true}, {Name: "tools", Image: "tools:1"}}
 	s.Runner.Spec.Env = []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://127.0.0.1:3128"}}
 	return s

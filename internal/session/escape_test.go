@@ -20,7 +20,8 @@ func newStrictRunner() *v1alpha1.SessionRunner {
 	r.Spec.Resources = v1alpha1.SessionResources{Limits: resourceAmounts("500m", "1Gi", "1Gi")}
 	r.Spec.MaxResources = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
 	r.Spec.StorageClassName, r.Spec.MaxWorkspaceSize = new("slow"), new(resource.MustParse("5Gi"))
-	r.Spec.AllowedSecrets = &[]string{"git"}
+	r.Spec.AllowedSecrets = []v1alpha1.SessionSource{{Name: "git"}, {Name: "model", Keys: []string{"token", "PRELOAD", "D_PRELOAD", "PATH", "1st"}}}
+	r.Spec.AllowedConfigMaps = []v1alpha1.SessionSource{{Name: "settings", Keys: []string{"KUBERNETES_SERVICE_HOST"}}}
 	r.Spec.ActiveDeadlineSeconds = new(int64(3600))
 	return r
 }
@@ -85,6 +86,14 @@ func TestSessionCannotExceedSessionRunnerLimits(t *testing.T) {
 		"a variable of Kubernetes":                 {variable("KUBERNETES_SERVICE_HOST"), "spec.environmentVariables[KUBERNETES_SERVICE_HOST]"},
 		"a reserved prefix":                        {from(corev1.EnvFromSource{Prefix: "AGENTIC_", SecretRef: secret("git")}), "spec.envFrom[0].prefix"},
 		"a Secret in envFrom that is not allowed":  {from(corev1.EnvFromSource{SecretRef: secret("db")}), "spec.envFrom[0].secretRef.name"},
+		"a Secret in envFrom without keys":         {from(corev1.EnvFromSource{SecretRef: secret("git")}), "spec.envFrom[0].secretRef.name"},
+		"LD_PRELOAD from a prefix and a key":       {from(corev1.EnvFromSource{Prefix: "L", SecretRef: secret("model")}), "spec.envFrom[0]"},
+		"PATH from a key":                          {from(corev1.EnvFromSource{SecretRef: secret("model")}), "spec.envFrom[0]"},
+		"a variable of Kubernetes in a ConfigMap":  {from(corev1.EnvFromSource{ConfigMapRef: configMap("settings")}), "spec.envFrom[0]"},
+		"a prefix that is reserved":                {from(corev1.EnvFromSource{Prefix: "LD_", SecretRef: secret("model")}), "spec.envFrom[0].prefix"},
+		"a variable with an invalid name":          {from(corev1.EnvFromSource{Prefix: "a=b", SecretRef: secret("model")}), "spec.envFrom[0]"},
+		"a variable with a name that is too long":  {from(corev1.EnvFromSource{Prefix: strings.Repeat("A", 255), SecretRef: secret("model")}), "spec.envFrom[0]"},
+		"a ConfigMap that is not allowed":          {from(corev1.EnvFromSource{ConfigMapRef: configMap("other")}), "spec.envFrom[0].configMapRef.name"},
 		"a ConfigMap whose name is a path":         {from(corev1.EnvFromSource{ConfigMapRef: configMap("a/b")}), "spec.envFrom[0].configMapRef.name"},
 		"a mounted Secret that is not allowed":     {mount(v1alpha1.SecretMount{SecretName: "db"}), "spec.secretMounts[0].secretName"},
 		"the inputs of another session":            {mount(v1alpha1.SecretMount{SecretName: "other-inputs-0123456789"}), "spec.secretMounts[0].secretName"},

@@ -113,7 +113,7 @@ func (b *objectBuilder) newRunnerContainer(inputs string) corev1.Container {
 	c := corev1.Container{
 		Name: v1alpha1.RunnerContainer, Image: b.settings.image,
 		Command: spec.Command, Args: spec.Args,
-		Env: b.newEnvironment(inputs), EnvFrom: b.session.Spec.EnvFrom,
+		Env:                      b.newEnvironment(inputs),
 		Resources:                b.settings.resources,
 		TerminationMessagePath:   resultPath,
 		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
@@ -149,8 +149,8 @@ func (b *objectBuilder) sessionPort() int32 {
 }
 
 // newEnvironment returns the runner's variables: the operator's, the SessionRunner's, then the
-// session's. A variable can refer only to earlier ones, so a session cannot change the value of
-// another variable. No name occurs twice, and all of them take precedence over envFrom.
+// session's, at last those of its envFrom. A variable can refer only to earlier ones, so a session
+// cannot change the value of another variable. No name occurs twice: the first one counts.
 func (b *objectBuilder) newEnvironment(inputs string) []corev1.EnvVar {
 	s := b.session
 	env := []corev1.EnvVar{
@@ -188,9 +188,15 @@ func (b *objectBuilder) newEnvironment(inputs string) []corev1.EnvVar {
 	}
 	for _, name := range sortedKeys(s.Spec.EnvironmentVariables) {
 		if !setNames[name] {
+			setNames[name] = true
 			env = append(env, corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
 				LocalObjectReference: corev1.LocalObjectReference{Name: inputs}, Key: variableKeyPrefix + name,
 			}}})
+		}
+	}
+	for _, variable := range b.settings.envFrom {
+		if !setNames[variable.Name] {
+			env = append(env, variable)
 		}
 	}
 	return env
@@ -212,13 +218,24 @@ func (b *objectBuilder) newVolumes(inputs string) []corev1.Volume {
 	for i := range s.Spec.SecretMounts {
 		mount := &s.Spec.SecretMounts[i]
 		volumes = append(volumes, corev1.Volume{Name: secretVolumeName(i), VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
-			SecretName: mount.SecretName, DefaultMode: new(int32(0o440)), Optional: new(mount.Optional),
+			SecretName: mount.SecretName, DefaultMode: new(int32(0o440)), Optional: new(mount.Optional), Items: b.allowedItems(mount.SecretName),
 		}}})
 	}
 	if b.settings.runner.Spec.ActivityLease {
 		volumes = append(volumes, leaseTokenVolume())
 	}
 	return volumes
+}
+
+// allowedItems returns the files of a Secret that the SessionRunner allows; nil means all.
+func (b *objectBuilder) allowedItems(secret string) []corev1.KeyToPath {
+	var items []corev1.KeyToPath
+	if allowed := findSource(b.settings.runner.Spec.AllowedSecrets, secret); allowed != nil {
+		for _, key := range allowed.Keys {
+			items = append(items, corev1.KeyToPath{Key: key, Path: key})
+		}
+	}
+	return items
 }
 
 func (b *objectBuilder) newWorkspaceVolume() corev1.Volume {

@@ -30,6 +30,8 @@ type runnerSettings struct {
 	persistent    bool
 	storageClass  *string
 	workspaceSize resource.Quantity
+	// envFrom are the variables of the session's envFrom, sorted by name.
+	envFrom []corev1.EnvVar
 }
 
 // acceptance returns the settings that a session runs with, nil if it is not accepted, and its
@@ -64,7 +66,8 @@ var runnerChecks = []func(*runnerSettings, *v1alpha1.AgenticSession) field.Error
 	(*runnerSettings).resolveResources,
 	(*runnerSettings).resolveWorkspace,
 	(*runnerSettings).checkVariablesAllowed,
-	(*runnerSettings).checkSecretsAllowed,
+	(*runnerSettings).checkSecretMounts,
+	(*runnerSettings).resolveEnvFrom,
 	(*runnerSettings).checkActivityFields,
 }
 
@@ -181,29 +184,6 @@ func (r *runnerSettings) checkVariablesAllowed(s *v1alpha1.AgenticSession) field
 		if _, set := s.Spec.EnvironmentVariables[name]; set {
 			errs = append(errs, field.Forbidden(field.NewPath("spec", "environmentVariables").Key(name), "SessionRunner "+r.runner.Name+" sets this variable"))
 		}
-	}
-	return errs
-}
-
-// checkSecretsAllowed rejects Secrets that the SessionRunner does not allow, if it has a list.
-func (r *runnerSettings) checkSecretsAllowed(s *v1alpha1.AgenticSession) field.ErrorList {
-	if r.runner.Spec.AllowedSecrets == nil {
-		return nil
-	}
-	var errs field.ErrorList
-	check := func(name string, at *field.Path) {
-		if !slices.Contains(*r.runner.Spec.AllowedSecrets, name) {
-			errs = append(errs, field.Forbidden(at, "SessionRunner "+r.runner.Name+" does not allow Secret "+name))
-		}
-	}
-	at := field.NewPath("spec")
-	for i := range s.Spec.EnvFrom {
-		if secret := s.Spec.EnvFrom[i].SecretRef; secret != nil {
-			check(secret.Name, at.Child("envFrom").Index(i).Child("secretRef", "name"))
-		}
-	}
-	for i := range s.Spec.SecretMounts {
-		check(s.Spec.SecretMounts[i].SecretName, at.Child("secretMounts").Index(i).Child("secretName"))
 	}
 	return errs
 }

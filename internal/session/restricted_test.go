@@ -149,6 +149,7 @@ func (f randomSpecs) fillSession(spec *v1alpha1.AgenticSessionSpec) {
 
 func (f randomSpecs) fillRunner(spec *v1alpha1.SessionRunnerSpec) {
 	spec.AllowedImages = []string{"other:1"}
+	spec.AllowedSecrets = []v1alpha1.SessionSource{{Name: "a", Keys: []string{"k", f.pickOne("l", "m.n", "B", "PATH")}}, {Name: "b.c"}}
 	spec.ActivityLease = f.randomBool()
 	if f.randomBool() {
 		spec.RunAsUser, spec.RunAsGroup = new(int64(1+f.rng.IntN(99))), new(int64(1+f.rng.IntN(99)))

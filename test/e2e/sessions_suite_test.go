@@ -76,6 +76,7 @@ func createRunners(t *testing.T, ns string) {
 	} {
 		r := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}}
 		r.Spec.Image, r.Spec.RunAsUser = runnerImage, new(int64(65532))
+		r.Spec.AllowedSecrets = []v1alpha1.SessionSource{{Name: "none"}, {Name: "no-such", Keys: []string{"token"}}}
 		// Low requests, so that many Pods fit on the node.
 		r.Spec.Resources.Requests = corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("5m"), corev1.ResourceMemory: resource.MustParse("16Mi"), corev1.ResourceEphemeralStorage: resource.MustParse("16Mi"),

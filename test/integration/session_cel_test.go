@@ -260,8 +260,20 @@ func numberedURLs(number int) []string {
 func TestSessionRunnerRules(t *testing.T) {
 	assertSpecsRefused(t, "SessionRunner", map[string]invalidSpec{
 		"an allowed Secret whose name is a path": {
-			spec: `{image: a, allowedSecrets: [a/b]}`,
-			want: `spec.allowedSecrets[0]: Invalid value: "a/b": spec.allowedSecrets[0] in body should match '^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'`,
+			spec: `{image: a, allowedSecrets: [{name: a/b}]}`,
+			want: `spec.allowedSecrets[0].name: Invalid value: "a/b": spec.allowedSecrets[0].name in body should match '^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'`,
+		},
+		"an allowed Secret without keys in an empty list": {
+			spec: `{image: a, allowedSecrets: [{name: a, keys: []}]}`,
+			want: "spec.allowedSecrets[0].keys: Invalid value: 0: spec.allowedSecrets[0].keys in body should have at least 1 items",
+		},
+		"a key that is a path": {
+			spec: `{image: a, allowedSecrets: [{name: a, keys: [../b]}]}`,
+			want: `spec.allowedSecrets[0].keys[0]: Invalid value: "../b": spec.allowedSecrets[0].keys[0] in body should match '^[-._a-zA-Z0-9]+$'`,
+		},
+		"an allowed ConfigMap without keys": {
+			spec: `{image: a, allowedConfigMaps: [{name: a}]}`,
+			want: "spec.allowedConfigMaps: Invalid value: list the keys that sessions may use as variables",
 		},
 		"no image": {
 			spec: `{}`,

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -170,13 +171,14 @@ const (
 	annsClaim   = "anns-workspace"
 	annsSecret  = "anns-token"
 	annsAccount = "anns-account-token"
-	sharedToken = "shared"
+	// sharedSecret is a Secret that the SessionRunner allows.
+	sharedSecret = "shared"
 )
 
 func newIsolationTest(t *testing.T) *isolationTest {
 	t.Helper()
 	i := &isolationTest{T: t, ns: newNamespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})}
-	for _, name := range []string{annsSecret, sharedToken} {
+	for _, name := range []string{annsSecret, sharedSecret} {
 		mustCreate(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: i.ns}, StringData: map[string]string{"token": "a", "other": "b"}})
 	}
 	mustCreate(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "anns", Namespace: i.ns}})
@@ -185,7 +187,10 @@ func newIsolationTest(t *testing.T) *isolationTest {
 	}})
 	ann := clientWithRoles(t, i.ns, "ann", "yardmaster-session-view", "yardmaster-session-edit")
 	i.bob = clientWithRoles(t, i.ns, "bob", "yardmaster-session-view", "yardmaster-session-edit")
-	mustCreate(t, newUnschedulableRunner(t, i.ns))
+	runner := newUnschedulableRunner(t, i.ns)
+	runner.Spec.AllowedSecrets = []v1alpha1.SessionSource{{Name: sharedSecret, Keys: []string{"token", "D_PRELOAD", "GENTIC_RUN"}}, {Name: "files"}}
+	runner.Spec.AllowedConfigMaps = []v1alpha1.SessionSource{{Name: "settings", Keys: []string{"PATH"}}}
+	mustCreate(t, runner)
 	if err := ann.Create(t.Context(), sessionWithSpec(i.ns, annsSession, map[string]any{
 		"prompt": "a", "workspace": map[string]any{"retain": true}, "environmentVariables": map[string]any{"A": "b"},
 	})); err != nil {
@@ -278,6 +283,21 @@ var attacksOnSessions = map[string]attack{
 	}, "forbidden"},
 }
 
+// attacksOnSecrets with sessions of bob.
+var attacksOnSecrets = map[string]attack{
+	"mount her Secret":                           {newSession(`{prompt: a, secretMounts: [{secretName: anns-token}]}`), "does not allow Secret anns-token"},
+	"mount her Secret if it exists":              {newSession(`{prompt: a, secretMounts: [{secretName: anns-token, optional: true}]}`), "does not allow Secret anns-token"},
+	"use her Secret as variables":                {newSession(`{prompt: a, envFrom: [{secretRef: {name: anns-token}}]}`), "does not allow Secret anns-token"},
+	"mount the token of a ServiceAccount":        {newSession(`{prompt: a, secretMounts: [{secretName: anns-account-token}]}`), "does not allow Secret anns-account-token"},
+	"use the token of a ServiceAccount":          {newSession(`{prompt: a, envFrom: [{secretRef: {name: anns-account-token}}]}`), "does not allow Secret anns-account-token"},
+	"use a Secret that is allowed only as files": {newSession(`{prompt: a, envFrom: [{secretRef: {name: files}}]}`), "lists no keys of Secret files"},
+	"use a ConfigMap that is not allowed":        {newSession(`{prompt: a, envFrom: [{configMapRef: {name: kube-root-ca.crt}}]}`), "does not allow ConfigMap kube-root-ca.crt"},
+	"set LD_PRELOAD with a prefix":               {newSession(`{prompt: a, envFrom: [{prefix: L, secretRef: {name: shared}}]}`), "sets the variable LD_PRELOAD, which is reserved"},
+	"set a variable of the operator":             {newSession(`{prompt: a, envFrom: [{prefix: A, secretRef: {name: shared}}]}`), "sets the variable AGENTIC_RUN, which is reserved"},
+	"set a reserved prefix":                      {newSession(`{prompt: a, envFrom: [{prefix: KUBERNETES_, secretRef: {name: shared}}]}`), "the prefix is reserved"},
+	"set PATH with a ConfigMap":                  {newSession(`{prompt: a, envFrom: [{configMapRef: {name: settings}}]}`), "sets the variable PATH, which is reserved"},
+}
+
 // newSessionWithInputs returns an attack with a session whose spec contains the name of ann's inputs.
 func newSessionWithInputs(format string) func(*isolationTest, string) error {
 	return func(i *isolationTest, name string) error { return i.create(name, fmt.Sprintf(format, i.inputs)) }
@@ -289,7 +309,9 @@ func TestAUserCannotReachWhatBelongsToAnotherUser(t *testing.T) {
 	i := newIsolationTest(t)
 	before := (&sessionTest{t, client.ObjectKey{Namespace: i.ns, Name: annsSession}}).getSession()
 	number := 0
-	for title, row := range attacksOnSessions {
+	attacks := maps.Clone(attacksOnSessions)
+	maps.Copy(attacks, attacksOnSecrets)
+	for title, row := range attacks {
 		number++
 		name := fmt.Sprintf("bobs-%d", number)
 		t.Run(title, func(t *testing.T) {
