@@ -42,6 +42,8 @@ type SessionRunnerList struct {
 //
 // All containers run as a non-root user, without capabilities, and with a read-only root file
 // system. No field changes that.
+//
+// +kubebuilder:validation:XValidation:rule="!(has(self.serviceAccountName) && has(self.activityLease) && self.activityLease)",message="activityLease needs a ServiceAccount for each session: remove serviceAccountName",fieldPath=".serviceAccountName"
 type SessionRunnerSpec struct {
 	// image of the runner's container.
 	// +required
@@ -176,6 +178,23 @@ type SessionRunnerSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(c, has(c.keys))",message="list the keys that sessions may use as variables"
 	AllowedConfigMaps []SessionSource `json:"allowedConfigMaps,omitempty"`
 
+	// serviceAccountName is the ServiceAccount of the Pods, for example one that a cloud accepts. It
+	// must exist. Its token is not mounted: tokens lists what the runner gets. Not together with
+	// activityLease. Default: one for each session, without permissions.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+
+	// tokens are up to 8 tokens of the Pod's ServiceAccount in files of the runner, which the kubelet
+	// replaces before they expire. Default: none.
+	// +optional
+	// +listType=map
+	// +listMapKey=path
+	// +kubebuilder:validation:MaxItems=8
+	Tokens []SessionToken `json:"tokens,omitempty"`
+
 	// activeDeadlineSeconds is the maximum number of seconds that a session may run, over all its
 	// runs. It limits the session's timeout. Default: no limit.
 	// +optional
@@ -219,6 +238,30 @@ func (s *SessionSource) UnmarshalJSON(raw []byte) error {
 	}
 	type plain SessionSource // without this method
 	return json.Unmarshal(raw, (*plain)(s))
+}
+
+// SessionToken is a token of the Pod's ServiceAccount.
+type SessionToken struct {
+	// audience that accepts the token, for example sts.amazonaws.com. A token for the API server has
+	// the permissions of the ServiceAccount: the API server accepts only its own audiences.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Audience string `json:"audience"`
+
+	// expirationSeconds is the lifetime of the token, from 600 to 86400. Default: 3600.
+	// +optional
+	// +kubebuilder:default=3600
+	// +kubebuilder:validation:Minimum=600
+	// +kubebuilder:validation:Maximum=86400
+	ExpirationSeconds int64 `json:"expirationSeconds,omitempty"`
+
+	// path is the name of the file in the directory /var/run/secrets/tokens.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_-][A-Za-z0-9._-]*$`
+	Path string `json:"path"`
 }
 
 // SessionResources are requests and limits of a container.

@@ -187,6 +187,10 @@ func TestInvalidSessionRunnerStartsNoJob(t *testing.T) {
 			spec.Egress = []v1alpha1.SessionEgress{{CIDR: "10.0.0.0/8", Except: []string{"192.168.0.0/16"}, Ports: []v1alpha1.SessionPort{{Port: 1}}}}
 		},
 		"HOME in env": func(spec *v1alpha1.SessionRunnerSpec) { spec.Env = []corev1.EnvVar{{Name: "HOME", Value: "/"}} },
+		"activityLease with a ServiceAccount": func(spec *v1alpha1.SessionRunnerSpec) {
+			spec.ServiceAccountName, spec.ActivityLease = "model-caller", true
+		},
+		"a token without an audience": func(spec *v1alpha1.SessionRunnerSpec) { spec.Tokens = []v1alpha1.SessionToken{{Path: "a"}} },
 		"a sidecar named runner": func(spec *v1alpha1.SessionRunnerSpec) {
 			spec.Sidecars = []v1alpha1.SessionSidecar{{Name: "runner", Image: "x"}}
 		},

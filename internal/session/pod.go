@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 
@@ -19,6 +20,7 @@ const (
 	homePath      = "/home/agent"
 	tempPath      = "/tmp"
 	tokenPath     = "/var/run/secrets/kubernetes.io/serviceaccount" //nolint:gosec // the path of a credential, not a credential
+	tokensPath    = "/var/run/secrets/tokens"                       //nolint:gosec // the same
 	resultPath    = corev1.TerminationMessagePathDefault
 
 	homeVariable = "HOME"
@@ -32,6 +34,7 @@ const (
 	homeVolume      = "home"
 	tempVolume      = "tmp"
 	tokenVolume     = "token"
+	tokensVolume    = "tokens"
 )
 
 const (
@@ -55,7 +58,7 @@ var operatorVariables = []string{homeVariable, tempVariable}
 func (b *objectBuilder) newPodTemplate(inputs string) corev1.PodTemplateSpec {
 	s := b.session
 	pod := corev1.PodSpec{
-		ServiceAccountName:            sharedName(s.Name),
+		ServiceAccountName:            cmp.Or(b.settings.runner.Spec.ServiceAccountName, sharedName(s.Name)),
 		AutomountServiceAccountToken:  new(false),
 		EnableServiceLinks:            new(false),
 		RestartPolicy:                 corev1.RestartPolicyNever,
@@ -130,6 +133,9 @@ func (b *objectBuilder) newRunnerContainer(inputs string) corev1.Container {
 	}
 	if spec.ActivityLease {
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: tokenVolume, MountPath: tokenPath, ReadOnly: true})
+	}
+	if len(spec.Tokens) > 0 {
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: tokensVolume, MountPath: tokensPath, ReadOnly: true})
 	}
 	if b.session.Spec.Interactive {
 		c.Ports = []corev1.ContainerPort{{Name: sessionPortName, ContainerPort: b.sessionPort(), Protocol: corev1.ProtocolTCP}}
@@ -224,6 +230,9 @@ func (b *objectBuilder) newVolumes(inputs string) []corev1.Volume {
 	if b.settings.runner.Spec.ActivityLease {
 		volumes = append(volumes, leaseTokenVolume())
 	}
+	if tokens := b.settings.runner.Spec.Tokens; len(tokens) > 0 {
+		volumes = append(volumes, audienceTokensVolume(tokens))
+	}
 	return volumes
 }
 
@@ -274,6 +283,19 @@ func leaseTokenVolume() corev1.Volume {
 			}}}},
 		},
 	}}}
+}
+
+// audienceTokensVolume returns the volume with the SessionRunner's tokens. Each names its audience: a token
+// without one is for the API server.
+func audienceTokensVolume(tokens []v1alpha1.SessionToken) corev1.Volume {
+	source := &corev1.ProjectedVolumeSource{DefaultMode: new(int32(0o440))}
+	for i := range tokens {
+		source.Sources = append(source.Sources, corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
+			Audience: tokens[i].Audience, Path: tokens[i].Path,
+			ExpirationSeconds: new(cmp.Or(tokens[i].ExpirationSeconds, tokenExpirationSeconds)),
+		}})
+	}
+	return corev1.Volume{Name: tokensVolume, VolumeSource: corev1.VolumeSource{Projected: source}}
 }
 
 // newSidecars returns native sidecars: containers that start before the runner and end after it.

@@ -116,6 +116,14 @@ func (r *runnerSettings) validateRunner(*v1alpha1.AgenticSession) field.ErrorLis
 			addError(problem.Error())
 		}
 	}
+	if runner.Spec.ServiceAccountName != "" && runner.Spec.ActivityLease { // the token for the Lease would have all permissions of that account
+		addError("activityLease needs a ServiceAccount for each session, so it cannot set serviceAccountName")
+	}
+	for i := range runner.Spec.Tokens {
+		if runner.Spec.Tokens[i].Audience == "" { // the CRD rejects it too, but an older CRD may not
+			addError("token " + runner.Spec.Tokens[i].Path + " names no audience, so it would be for the API server")
+		}
+	}
 	for i := range runner.Spec.Env {
 		if name := runner.Spec.Env[i].Name; slices.Contains(operatorVariables, name) {
 			addError("env: " + name + " is set by the operator")

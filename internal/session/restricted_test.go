@@ -179,6 +179,10 @@ func (f randomSpecs) fillRunner(spec *v1alpha1.SessionRunnerSpec) {
 		spec.Sidecars = append(spec.Sidecars, sidecar)
 	}
 	if f.randomBool() {
+		spec.ServiceAccountName = f.pickOne("", "model-caller")
+		spec.Tokens = []v1alpha1.SessionToken{{Audience: f.pickOne("cloud.example", "https://kubernetes.default.svc"), Path: "a"}}
+	}
+	if f.randomBool() {
 		spec.RuntimeClassName = new("gvisor")
 	}
 }

@@ -275,6 +275,30 @@ func TestSessionRunnerRules(t *testing.T) {
 			spec: `{image: a, allowedConfigMaps: [{name: a}]}`,
 			want: "spec.allowedConfigMaps: Invalid value: list the keys that sessions may use as variables",
 		},
+		"activityLease with a ServiceAccount": {
+			spec: `{image: a, activityLease: true, serviceAccountName: b}`,
+			want: "spec.serviceAccountName: Invalid value: activityLease needs a ServiceAccount for each session: remove serviceAccountName",
+		},
+		"a token without an audience": {
+			spec: `{image: a, tokens: [{path: b}]}`,
+			want: "spec.tokens[0].audience: Required value",
+		},
+		"a token with an empty audience": {
+			spec: `{image: a, tokens: [{path: b, audience: ""}]}`,
+			want: `spec.tokens[0].audience: Invalid value: "": spec.tokens[0].audience in body should be at least 1 chars long`,
+		},
+		"a token in another directory": {
+			spec: `{image: a, tokens: [{path: ../b, audience: c}]}`,
+			want: `spec.tokens[0].path: Invalid value: "../b": spec.tokens[0].path in body should match '^[A-Za-z0-9_-][A-Za-z0-9._-]*$'`,
+		},
+		"two tokens in one file": {
+			spec: `{image: a, tokens: [{path: b, audience: c}, {path: b, audience: d}]}`,
+			want: `spec.tokens[1]: Duplicate value: {"path":"b"}`,
+		},
+		"a token that expires within minutes": {
+			spec: `{image: a, tokens: [{path: b, audience: c, expirationSeconds: 60}]}`,
+			want: "spec.tokens[0].expirationSeconds: Invalid value: 60: spec.tokens[0].expirationSeconds in body should be greater than or equal to 600",
+		},
 		"no image": {
 			spec: `{}`,
 			want: "spec.image: Required value",

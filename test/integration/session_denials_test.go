@@ -146,6 +146,10 @@ func (d randomSource) randomRunner() *v1alpha1.SessionRunner {
 	if !d.isRare() {
 		r.Spec.AllowedSecrets = []v1alpha1.SessionSource{{Name: "token", Keys: []string{"k", oneOf(d, "l", "m.n", "PATH")}}, {Name: "other"}}
 	}
+	if !r.Spec.ActivityLease && d.isCommon() {
+		r.Spec.ServiceAccountName = oneOf(d, "", "default")
+		r.Spec.Tokens = []v1alpha1.SessionToken{{Audience: oneOf(d, "cloud.example", "https://kubernetes.default.svc"), Path: "a"}}
+	}
 	r.Spec.Port = oneOf(d, int32(0), 1024, 65535)
 	return r
 }
