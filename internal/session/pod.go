@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -164,7 +165,7 @@ func (b *objectBuilder) newEnvironment(inputs string) []corev1.EnvVar {
 		{Name: tempVariable, Value: tempPath},
 	}
 	set := func(name, value string) {
-		env = append(env, corev1.EnvVar{Name: v1alpha1.SessionEnvPrefix + name, Value: value})
+		env = append(env, corev1.EnvVar{Name: v1alpha1.SessionEnvPrefix + name, Value: literalValue(value)})
 	}
 	set("SESSION", s.Name)
 	set("NAMESPACE", s.Namespace)
@@ -207,6 +208,10 @@ func (b *objectBuilder) newEnvironment(inputs string) []corev1.EnvVar {
 	}
 	return env
 }
+
+// literalValue returns a variable's value that Kubernetes does not expand: $(NAME) in it would become the
+// value of another variable.
+func literalValue(text string) string { return strings.ReplaceAll(text, "$", "$$") }
 
 // newVolumes returns the volumes of the runner.
 func (b *objectBuilder) newVolumes(inputs string) []corev1.Volume {
