@@ -281,7 +281,9 @@ func TestTokensHaveTheirAudienceAndOnlyTheRunnerHasThem(t *testing.T) {
 		t.Errorf("projected sources (-want, +got):\n%s", diff)
 	}
 	mounts := func(c *corev1.Container) bool {
-		return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == tokensVolume && m.MountPath == tokensPath && m.ReadOnly })
+		return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+			return m.Name == tokensVolume && m.MountPath == tokensPath && m.ReadOnly
+		})
 	}
 	if !mounts(&pod.Containers[0]) || mounts(&pod.InitContainers[0]) {
 		t.Error("the runner has no tokens, or a sidecar has them")

@@ -82,8 +82,10 @@ func TestARefusedSourceSaysWhatToAdd(t *testing.T) {
 		want    string
 	}{
 		"a Secret as files": {
-			change: func(spec *v1alpha1.AgenticSessionSpec) { spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "git"}} },
-			want:   "SessionRunner default does not allow Secret git: add it to allowedSecrets of the SessionRunner",
+			change: func(spec *v1alpha1.AgenticSessionSpec) {
+				spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "git"}}
+			},
+			want: "SessionRunner default does not allow Secret git: add it to allowedSecrets of the SessionRunner",
 		},
 		"a Secret as variables": {
 			change: func(spec *v1alpha1.AgenticSessionSpec) {

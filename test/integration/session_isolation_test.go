@@ -77,13 +77,13 @@ func clientWithRoles(t *testing.T, ns, user string, names ...string) client.Clie
 // Neither the owner nor an administrator can change or remove the owner, with and without the webhooks.
 func TestTheOwnerOfASessionNeverChanges(t *testing.T) {
 	for title, row := range map[string]struct{ patch, want string }{
-		"another owner":             {`[{"op": "replace", "path": "/spec/userContext/userId", "value": "bob"}]`, "userContext is immutable"},
-		"no name":                   {`[{"op": "remove", "path": "/spec/userContext/userId"}]`, "userContext is immutable"},
-		"an empty name":             {`[{"op": "replace", "path": "/spec/userContext/userId", "value": ""}]`, "userContext is immutable"},
-		"an empty userContext":      {`[{"op": "replace", "path": "/spec/userContext", "value": {}}]`, "userContext is immutable"},
-		"other groups":              {`[{"op": "add", "path": "/spec/userContext/groups", "value": ["system:masters"]}]`, "userContext is immutable"},
-		"another display name":      {`[{"op": "add", "path": "/spec/userContext/displayName", "value": "Bob"}]`, "userContext is immutable"},
-		"a removed userContext":     {`[{"op": "remove", "path": "/spec/userContext"}]`, ""},
+		"another owner":              {`[{"op": "replace", "path": "/spec/userContext/userId", "value": "bob"}]`, "userContext is immutable"},
+		"no name":                    {`[{"op": "remove", "path": "/spec/userContext/userId"}]`, "userContext is immutable"},
+		"an empty name":              {`[{"op": "replace", "path": "/spec/userContext/userId", "value": ""}]`, "userContext is immutable"},
+		"an empty userContext":       {`[{"op": "replace", "path": "/spec/userContext", "value": {}}]`, "userContext is immutable"},
+		"other groups":               {`[{"op": "add", "path": "/spec/userContext/groups", "value": ["system:masters"]}]`, "userContext is immutable"},
+		"another display name":       {`[{"op": "add", "path": "/spec/userContext/displayName", "value": "Bob"}]`, "userContext is immutable"},
+		"a removed userContext":      {`[{"op": "remove", "path": "/spec/userContext"}]`, ""},
 		"a userContext that is null": {`[{"op": "replace", "path": "/spec/userContext", "value": null}]`, ""},
 	} {
 		t.Run(title, func(t *testing.T) {
@@ -163,14 +163,17 @@ type isolationTest struct {
 	bob client.Client
 	// inputs is the Secret with the inputs of ann's session.
 	inputs string
+	// uids of ann's sessions.
+	uids []string
 }
 
 // Objects of ann.
 const (
 	annsSession = "anns"
-	annsClaim   = "anns-workspace"
-	annsSecret  = "anns-token"
-	annsAccount = "anns-account-token"
+	// annsOldSession is a session that bob deletes.
+	annsOldSession = "anns-old"
+	annsSecret     = "anns-token"
+	annsAccount    = "anns-account-token"
 	// sharedSecret is a Secret that the SessionRunner allows.
 	sharedSecret = "shared"
 )
@@ -191,14 +194,17 @@ func newIsolationTest(t *testing.T) *isolationTest {
 	runner.Spec.AllowedSecrets = []v1alpha1.SessionSource{{Name: sharedSecret, Keys: []string{"token", "D_PRELOAD", "GENTIC_RUN"}}, {Name: "files"}}
 	runner.Spec.AllowedConfigMaps = []v1alpha1.SessionSource{{Name: "settings", Keys: []string{"PATH"}}}
 	mustCreate(t, runner)
-	if err := ann.Create(t.Context(), sessionWithSpec(i.ns, annsSession, map[string]any{
-		"prompt": "a", "workspace": map[string]any{"retain": true}, "environmentVariables": map[string]any{"A": "b"},
-	})); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{annsOldSession, annsSession} {
+		if err := ann.Create(t.Context(), sessionWithSpec(i.ns, name, map[string]any{
+			"prompt": "a", "workspace": map[string]any{"retain": true}, "environmentVariables": map[string]any{"A": "b"},
+		})); err != nil {
+			t.Fatal(err)
+		}
+		s := &sessionTest{t, client.ObjectKey{Namespace: i.ns, Name: name}}
+		s.exitRunner(0, `{"sdkSessionId": "anns-conversation"}`)
+		completed := s.waitForPhase(v1alpha1.SessionCompleted)
+		i.inputs, i.uids = completed.Status.Inputs, append(i.uids, string(completed.UID))
 	}
-	s := &sessionTest{t, client.ObjectKey{Namespace: i.ns, Name: annsSession}}
-	s.exitRunner(0, `{"sdkSessionId": "anns-conversation"}`)
-	i.inputs = s.waitForPhase(v1alpha1.SessionCompleted).Status.Inputs
 	return i
 }
 
@@ -273,6 +279,36 @@ var attacksOnSessions = map[string]attack{
 	"continue her session with a group": {newSession(`{prompt: a, continueFrom: {name: anns}, userContext: {userId: ann, groups: ["system:masters"]}}`), ownedByOtherUser},
 	"read the inputs of her session":    {newSessionWithInputs(`{prompt: a, secretMounts: [{secretName: %s}]}`), "the inputs Secret of a session is only for its runner"},
 	"read her inputs as variables":      {newSessionWithInputs(`{prompt: a, envFrom: [{secretRef: {name: %s}}]}`), "the inputs Secret of a session is only for its runner"},
+	"continue a session with the name of her deleted one": {func(i *isolationTest, name string) error {
+		again := &sessionTest{i.T, client.ObjectKey{Namespace: i.ns, Name: annsOldSession}}
+		if err := i.bob.Delete(i.Context(), again.getSession()); err != nil {
+			i.Fatal(err)
+		}
+		if err := i.create(annsOldSession, `{prompt: a, workspace: {}, startupTimeout: 1}`); err != nil {
+			i.Fatal(err)
+		}
+		again.waitForPhase(v1alpha1.SessionFailed) // NameTaken
+		return i.create(name, `{prompt: a, continueFrom: {name: `+annsOldSession+`}}`)
+	}, "PersistentVolumeClaim anns-old-workspace does not belong to the continued session"},
+	"continue a session that was refused her workspace": {func(i *isolationTest, name string) error {
+		if err := i.create("refused", `{prompt: a, continueFrom: {name: anns}, startupTimeout: 1}`); err != nil {
+			i.Fatal(err)
+		}
+		(&sessionTest{i.T, client.ObjectKey{Namespace: i.ns, Name: "refused"}}).waitForPhase(v1alpha1.SessionFailed)
+		return i.create(name, `{prompt: a, continueFrom: {name: refused}}`)
+	}, "AgenticSession refused of continueFrom has no persistent workspace"},
+	"continue her session later": {func(i *isolationTest, _ string) error {
+		if err := i.create("later", `{prompt: a}`); err != nil {
+			i.Fatal(err)
+		}
+		patch := client.RawPatch(mergePatch, []byte(`{"spec": {"continueFrom": {"name": "anns"}}}`))
+		return i.bob.Patch(i.Context(), sessionWithSpec(i.ns, "later", nil), patch)
+	}, "continueFrom is immutable"},
+	"set the status of a new session": {func(i *isolationTest, name string) error {
+		claims := sessionWithSpec(i.ns, name, map[string]any{"prompt": "a", "continueFrom": map[string]any{"name": annsSession}})
+		claims.Object["status"] = map[string]any{"observedGeneration": int64(1), "workspaceClaim": annsSession + "-workspace"}
+		return i.bob.Create(i.Context(), claims)
+	}, ownedByOtherUser},
 	"create a SessionRunner": {func(i *isolationTest, _ string) error {
 		runner := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "bobs", Namespace: i.ns}}
 		runner.Spec.Image = "evil:1"
@@ -351,7 +387,7 @@ func (i *isolationTest) wantRefused(name string, row attack) {
 	}
 }
 
-// wantNoPodWithObjectsOfAnn checks the templates of all Jobs but those of ann's session.
+// wantNoPodWithObjectsOfAnn checks the templates of all Jobs but those of ann's sessions.
 func (i *isolationTest) wantNoPodWithObjectsOfAnn() {
 	i.Helper()
 	var jobs batchv1.JobList
@@ -359,14 +395,14 @@ func (i *isolationTest) wantNoPodWithObjectsOfAnn() {
 		i.Fatal(err)
 	}
 	for _, job := range jobs.Items {
-		if job.Labels[session.LabelSession] == annsSession {
+		if slices.Contains(i.uids, job.Labels[session.LabelSessionUID]) {
 			continue
 		}
 		raw, err := job.Spec.Template.Marshal()
 		if err != nil {
 			i.Fatal(err)
 		}
-		for _, name := range []string{annsClaim, annsSecret, annsAccount, i.inputs} {
+		for _, name := range []string{annsSession + "-workspace", annsOldSession + "-workspace", annsSecret, annsAccount, i.inputs} {
 			if bytes.Contains(raw, []byte(name)) {
 				i.Errorf("the Pod of Job %s contains %s", job.Name, name)
 			}
