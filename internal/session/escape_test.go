@@ -17,10 +17,11 @@ func newStrictRunner() *v1alpha1.SessionRunner {
 	r := newTestRunner()
 	r.Spec.AllowedImages = []string{"registry.example/other:1"}
 	r.Spec.Env = []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://127.0.0.1:3128"}}
+	r.Spec.Command, r.Spec.Args = []string{"sh", "-c", "echo started at $(date), $$(escaped)"}, []string{"$(MODE)"}
 	r.Spec.Resources = v1alpha1.SessionResources{Limits: resourceAmounts("500m", "1Gi", "1Gi")}
 	r.Spec.MaxResources = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
 	r.Spec.StorageClassName, r.Spec.MaxWorkspaceSize = new("slow"), new(resource.MustParse("5Gi"))
-	r.Spec.AllowedSecrets = []v1alpha1.SessionSource{{Name: "git"}, {Name: "model", Keys: []string{"token", "PRELOAD", "D_PRELOAD", "PATH", "1st"}}}
+	r.Spec.AllowedSecrets = []v1alpha1.SessionSource{{Name: "git"}, {Name: "command", Keys: []string{"MODE"}}, {Name: "model", Keys: []string{"token", "PRELOAD", "D_PRELOAD", "PATH", "1st"}}}
 	r.Spec.AllowedConfigMaps = []v1alpha1.SessionSource{{Name: "settings", Keys: []string{"KUBERNETES_SERVICE_HOST"}}}
 	r.Spec.ActiveDeadlineSeconds = new(int64(3600))
 	return r
@@ -80,6 +81,8 @@ func TestSessionCannotExceedSessionRunnerLimits(t *testing.T) {
 		"huge pages":                               {limits("hugepages-2Mi", "2Mi"), "spec.resources.limits[hugepages-2Mi]"},
 		"a negative limit":                         {limits("memory", "-1"), "spec.resources.limits[memory]"},
 		"a variable of the SessionRunner":          {variable("HTTPS_PROXY"), "spec.environmentVariables[HTTPS_PROXY]"},
+		"a variable in the command":                {variable("date"), "spec.environmentVariables[date]"},
+		"a variable in the command from a Secret":  {from(corev1.EnvFromSource{SecretRef: secret("command")}), "spec.envFrom[0]"},
 		"LD_PRELOAD":                               {variable("LD_PRELOAD"), "spec.environmentVariables[LD_PRELOAD]"},
 		"PATH":                                     {variable("PATH"), "spec.environmentVariables[PATH]"},
 		"a variable of the operator":               {variable("AGENTIC_RUN"), "spec.environmentVariables[AGENTIC_RUN]"},
@@ -143,6 +146,7 @@ func TestSessionGetsAllowedSettings(t *testing.T) {
 		spec.Resources = &v1alpha1.SessionResources{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}}
 		spec.Workspace = &v1alpha1.SessionWorkspace{StorageClassName: new("slow"), Size: new(resource.MustParse("5Gi"))}
 		spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "git"}}
+		spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"escaped": "$(date)", "dat": "x"}
 		spec.Timeout = new(int32(0))
 	})
 	s.Runner = newStrictRunner()

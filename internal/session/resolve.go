@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -184,13 +185,18 @@ func (r *runnerSettings) resolveWorkspace(s *v1alpha1.AgenticSession) field.Erro
 	return errs
 }
 
-// checkVariablesAllowed rejects variables that the SessionRunner sets.
+// checkVariablesAllowed rejects variables that the SessionRunner sets, or that would change its command.
 func (r *runnerSettings) checkVariablesAllowed(s *v1alpha1.AgenticSession) field.ErrorList {
 	var errs field.ErrorList
 	for i := range r.runner.Spec.Env {
 		name := r.runner.Spec.Env[i].Name
 		if _, set := s.Spec.EnvironmentVariables[name]; set {
 			errs = append(errs, field.Forbidden(field.NewPath("spec", "environmentVariables").Key(name), "SessionRunner "+r.runner.Name+" sets this variable"))
+		}
+	}
+	for _, name := range sortedKeys(s.Spec.EnvironmentVariables) {
+		if r.isExpandedInCommand(name) {
+			errs = append(errs, field.Forbidden(field.NewPath("spec", "environmentVariables").Key(name), "the variable would replace $("+name+") in the command of SessionRunner "+r.runner.Name))
 		}
 	}
 	return errs
@@ -211,6 +217,23 @@ func (r *runnerSettings) checkActivityFields(s *v1alpha1.AgenticSession) field.E
 		errs = append(errs, field.Forbidden(at.Child("stopOnRunFinished"), detail))
 	}
 	return errs
+}
+
+// isExpandedInCommand reports whether Kubernetes replaces $(name) in the SessionRunner's command or args by
+// the value of a variable that a session sets. In a shell script, such as `echo $(date)`, that value would be
+// executed.
+func (r *runnerSettings) isExpandedInCommand(name string) bool {
+	for _, text := range slices.Concat(r.runner.Spec.Command, r.runner.Spec.Args) {
+		if strings.Contains(strings.ReplaceAll(text, "$$", ""), "$("+name+")") && !r.isSetByRunner(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// isSetByRunner reports whether the SessionRunner sets a variable, which a session then cannot change.
+func (r *runnerSettings) isSetByRunner(name string) bool {
+	return slices.ContainsFunc(r.runner.Spec.Env, func(variable corev1.EnvVar) bool { return variable.Name == name })
 }
 
 func sortedKeys[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -53,7 +53,7 @@ func (r *runnerSettings) resolveEnvFrom(s *v1alpha1.AgenticSession) field.ErrorL
 		}
 		for _, key := range source.allowed.Keys {
 			name := source.prefix + key
-			if problem := validateVariableName(name); problem != "" {
+			if problem := r.validateVariableName(name); problem != "" {
 				errs = append(errs, field.Forbidden(at, "key "+key+" of "+source.kind+" "+source.name+" sets the variable "+name+", "+problem+": set another prefix"))
 				continue
 			}
@@ -67,12 +67,14 @@ func (r *runnerSettings) resolveEnvFrom(s *v1alpha1.AgenticSession) field.ErrorL
 }
 
 // validateVariableName returns why a session cannot set a variable with this name, or "".
-func validateVariableName(name string) string {
+func (r *runnerSettings) validateVariableName(name string) string {
 	switch {
 	case isReservedVariable(name):
 		return "which is reserved"
 	case len(name) > maxVariableNameLength || len(validation.IsEnvVarName(name)) > 0:
 		return "which is not a valid name"
+	case r.isExpandedInCommand(name):
+		return "which would replace $(" + name + ") in the command of SessionRunner " + r.runner.Name
 	}
 	return ""
 }
