@@ -39,7 +39,8 @@ const (
 	sidecarRunner = "sidecar"
 	// shellRunner runs the prompt as a shell script.
 	shellRunner = "shell"
-
+	// tokenRunner is shellRunner with a token for another audience and a Secret.
+	tokenRunner = "token"
 	// rootRunner is shellRunner with an image that runs as root.
 	rootRunner = "root"
 
@@ -71,6 +72,11 @@ func createRunners(t *testing.T, ns string) {
 		shellRunner: func(spec *v1alpha1.SessionRunnerSpec) {
 			spec.Image, spec.AllowedImages = busyboxImage, []string{unavailableImage}
 			spec.Command = []string{"sh", "-ec", `. "$AGENTIC_PROMPT_FILE"`}
+		},
+		tokenRunner: func(spec *v1alpha1.SessionRunnerSpec) {
+			spec.Image, spec.Command = busyboxImage, []string{"sh", "-ec", `. "$AGENTIC_PROMPT_FILE"`}
+			spec.AllowedSecrets = []v1alpha1.SessionSource{{Name: "listed", Keys: []string{"token"}}}
+			spec.Tokens = []v1alpha1.SessionToken{{Audience: "cloud.example", Path: "cloud"}}
 		},
 		rootRunner: func(spec *v1alpha1.SessionRunnerSpec) { spec.Image, spec.RunAsUser = busyboxImage, nil },
 	} {
