@@ -14,6 +14,10 @@ const RunnerContainer = "runner"
 // runner.
 const SessionEnvPrefix = "AGENTIC_"
 
+// VerbAdminister is the verb on agenticsessions that lets a user change the spec of sessions of other
+// users.
+const VerbAdminister = "administer"
+
 // AgenticSession is one session of an AI agent. It runs as a Job that takes a prompt and reports a
 // result and its cost. A SessionRunner in the same namespace defines the image and the limits.
 //
@@ -88,7 +92,8 @@ type AgenticSessionSpec struct {
 	DisplayName string `json:"displayName,omitempty"`
 
 	// userContext is the user that the session belongs to. If the operator's webhook is enabled,
-	// it sets userId and groups to the user who creates the session. Immutable.
+	// it sets userId and groups to the user who creates the session, and only this user and those
+	// with the verb administer on agenticsessions can change the spec. Immutable.
 	// +optional
 	UserContext *UserContext `json:"userContext,omitempty"`
 
@@ -120,14 +125,17 @@ type AgenticSessionSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!self.exists(k, k.startsWith('AGENTIC_') || k.startsWith('YARDMASTER_') || k.startsWith('KUBERNETES_') || k.startsWith('LD_') || k in ['PATH', 'HOME', 'TMPDIR'])",message="names that begin with AGENTIC_, YARDMASTER_, KUBERNETES_ or LD_, and PATH, HOME and TMPDIR, are reserved"
 	EnvironmentVariables map[string]EnvironmentValue `json:"environmentVariables,omitempty"`
 
-	// envFrom adds environment variables from up to 16 ConfigMaps and Secrets of the namespace.
-	// Prefer secretMounts for Secrets: files are not inherited by child processes.
+	// envFrom adds environment variables from up to 16 ConfigMaps and Secrets, one for each key that
+	// allowedConfigMaps and allowedSecrets of the SessionRunner list. Names that are not allowed in
+	// environmentVariables are not allowed here either. Prefer secretMounts for Secrets: files are not
+	// inherited by child processes.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	EnvFrom []corev1.EnvFromSource `json:"envFrom,omitempty"`
 
-	// secretMounts are up to 16 Secrets of the namespace to mount as files into the runner.
+	// secretMounts are up to 16 Secrets to mount as files into the runner, with the keys that
+	// allowedSecrets of the SessionRunner lists.
 	// +optional
 	// +listType=map
 	// +listMapKey=secretName

@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"encoding/json"
+
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -40,6 +42,8 @@ type SessionRunnerList struct {
 //
 // All containers run as a non-root user, without capabilities, and with a read-only root file
 // system. No field changes that.
+//
+// +kubebuilder:validation:XValidation:rule="!(has(self.serviceAccountName) && has(self.activityLease) && self.activityLease)",message="activityLease needs a ServiceAccount for each session: remove serviceAccountName",fieldPath=".serviceAccountName"
 type SessionRunnerSpec struct {
 	// image of the runner's container.
 	// +required
@@ -165,15 +169,39 @@ type SessionRunnerSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).isGreaterThan(quantity('0'))",message="maxWorkspaceSize must be greater than zero"
 	MaxWorkspaceSize *resource.Quantity `json:"maxWorkspaceSize,omitempty"`
 
-	// allowedSecrets are the Secrets that a session may use in envFrom and secretMounts. An empty
-	// list allows none. Default: all Secrets of the namespace, except the inputs of sessions.
+	// allowedSecrets are up to 256 Secrets that a session may use in secretMounts and, if keys are
+	// listed, in envFrom. Default: none.
 	// +optional
-	// +listType=set
+	// +listType=map
+	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=256
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=253
-	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
-	AllowedSecrets *[]string `json:"allowedSecrets,omitempty"`
+	AllowedSecrets []SessionSource `json:"allowedSecrets,omitempty"`
+
+	// allowedConfigMaps are up to 256 ConfigMaps that a session may use in envFrom, with their keys.
+	// Default: none.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:XValidation:rule="self.all(c, has(c.keys))",message="list the keys that sessions may use as variables"
+	AllowedConfigMaps []SessionSource `json:"allowedConfigMaps,omitempty"`
+
+	// serviceAccountName is the ServiceAccount of the Pods, for example one that a cloud accepts. It
+	// must exist. Its token is not mounted: tokens lists what the runner gets. Not together with
+	// activityLease. Default: one for each session, without permissions.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+
+	// tokens are up to 8 tokens of the Pod's ServiceAccount in files of the runner, which the kubelet
+	// replaces before they expire. Default: none.
+	// +optional
+	// +listType=map
+	// +listMapKey=path
+	// +kubebuilder:validation:MaxItems=8
+	Tokens []SessionToken `json:"tokens,omitempty"`
 
 	// activeDeadlineSeconds is the maximum number of seconds that a session may run, over all its
 	// runs. It limits the session's timeout. Default: no limit.
@@ -197,6 +225,61 @@ const (
 	NetworkIsolationRequired  NetworkIsolation = "Required"
 	NetworkIsolationPreferred NetworkIsolation = "Preferred"
 )
+
+// SessionSource is a Secret or a ConfigMap that sessions may use.
+type SessionSource struct {
+	// name of the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	Name string `json:"name"`
+
+	// keys are up to 64 keys that sessions may use. Without keys, a Secret can be mounted as a whole,
+	// and not be used in envFrom. Default: all, only as files.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^[-._a-zA-Z0-9]+$`
+	Keys []string `json:"keys,omitempty"`
+}
+
+// UnmarshalJSON also accepts a name, as version 0.1 stored it: otherwise one SessionRunner of that version
+// would keep the operator from reading all others.
+func (s *SessionSource) UnmarshalJSON(raw []byte) error {
+	if json.Unmarshal(raw, &s.Name) == nil {
+		return nil
+	}
+	type plain SessionSource // without this method
+	return json.Unmarshal(raw, (*plain)(s))
+}
+
+// SessionToken is a token of the Pod's ServiceAccount.
+type SessionToken struct {
+	// audience that accepts the token, for example sts.amazonaws.com. A token for the API server has
+	// the permissions of the ServiceAccount: the API server accepts only its own audiences.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Audience string `json:"audience"`
+
+	// expirationSeconds is the lifetime of the token, from 600 to 86400. Default: 3600.
+	// +optional
+	// +kubebuilder:default=3600
+	// +kubebuilder:validation:Minimum=600
+	// +kubebuilder:validation:Maximum=86400
+	ExpirationSeconds int64 `json:"expirationSeconds,omitempty"`
+
+	// path is the name of the file in the directory /var/run/secrets/tokens.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_-][A-Za-z0-9._-]*$`
+	Path string `json:"path"`
+}
 
 // SessionResources are requests and limits of a container.
 type SessionResources struct {

@@ -39,6 +39,8 @@ func newFullScenario(t *testing.T) *scenario {
 		spec.Repos = []v1alpha1.SessionRepo{{URL: "git@a.b:c/d.git", Branch: "main"}}
 	})
 	s.Runner.Spec.ActivityLease = true
+	s.Runner.Spec.AllowedSecrets = []v1alpha1.SessionSource{{Name: "git"}, {Name: "key", Keys: []string{"id_ed25519"}}}
+	s.Runner.Spec.AllowedConfigMaps = []v1alpha1.SessionSource{{Name: "settings", Keys: []string{"COLOR"}}}
 	s.Runner.Spec.Sidecars = []v1alpha1.SessionSidecar{{Name: "proxy", Image: "proxy:1", Workspace: true}, {Name: "tools", Image: "tools:1"}}
 	s.Runner.Spec.Env = []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://127.0.0.1:3128"}}
 	return s
@@ -252,6 +254,39 @@ func TestOnlyTheRunnerContainerHasAToken(t *testing.T) {
 				t.Errorf("the Role allows %+v", role.Rules)
 			}
 		}
+	}
+}
+
+// A token without an audience would be for the API server, with the permissions of the ServiceAccount.
+func TestTokensHaveTheirAudienceAndOnlyTheRunnerHasThem(t *testing.T) {
+	s := newScenario(t)
+	s.Runner.Spec.ServiceAccountName = "model-caller"
+	s.Runner.Spec.Tokens = []v1alpha1.SessionToken{{Audience: "cloud.example", Path: "cloud"}, {Audience: "vault.example", Path: "vault", ExpirationSeconds: 600}}
+	s.Runner.Spec.Sidecars = []v1alpha1.SessionSidecar{{Name: "proxy", Image: "proxy:1"}}
+	pod := s.startAttempt().newestJob().Spec.Template.Spec
+	if pod.ServiceAccountName != "model-caller" || *pod.AutomountServiceAccountToken {
+		t.Errorf("ServiceAccount %s, its token is mounted: %t", pod.ServiceAccountName, *pod.AutomountServiceAccountToken)
+	}
+	want := []corev1.VolumeProjection{
+		{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: "cloud.example", Path: "cloud", ExpirationSeconds: new(int64(3600))}},
+		{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: "vault.example", Path: "vault", ExpirationSeconds: new(int64(600))}},
+	}
+	var got []corev1.VolumeProjection
+	for _, volume := range pod.Volumes {
+		if volume.Projected != nil {
+			got = append(got, volume.Projected.Sources...)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("projected sources (-want, +got):\n%s", diff)
+	}
+	mounts := func(c *corev1.Container) bool {
+		return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+			return m.Name == tokensVolume && m.MountPath == tokensPath && m.ReadOnly
+		})
+	}
+	if !mounts(&pod.Containers[0]) || mounts(&pod.InitContainers[0]) {
+		t.Error("the runner has no tokens, or a sidecar has them")
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 func newParentSession() *v1alpha1.AgenticSession {
 	p := &v1alpha1.AgenticSession{}
-	p.Name, p.Spec.UserContext = "before", &v1alpha1.UserContext{UserID: "ann"}
+	p.Name, p.UID, p.Spec.UserContext = "before", "parent", &v1alpha1.UserContext{UserID: "ann"}
 	p.Status.Phase, p.Status.WorkspaceClaim, p.Status.SDKSessionID = v1alpha1.SessionCompleted, "before-workspace", "sdk"
 	return p
 }
@@ -63,7 +63,7 @@ func TestContinueFromRequiresFinishedSessionOfSameUser(t *testing.T) {
 func TestContinuingSessionKeepsWorkspaceOfParent(t *testing.T) {
 	s := newContinuingScenario(t)
 	decision := s.decideAndRecord()
-	if decision.ShareClaim != "before-workspace" || s.Session.Status.SDKSessionID != "sdk" {
+	if decision.ShareClaim != "before-workspace" || decision.ShareClaimFrom != "parent" || s.Session.Status.SDKSessionID != "sdk" {
 		t.Errorf("claim %q, session %q", decision.ShareClaim, s.Session.Status.SDKSessionID)
 	}
 	for _, object := range decision.ApplyObjects {

@@ -17,10 +17,12 @@ func newStrictRunner() *v1alpha1.SessionRunner {
 	r := newTestRunner()
 	r.Spec.AllowedImages = []string{"registry.example/other:1"}
 	r.Spec.Env = []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://127.0.0.1:3128"}}
+	r.Spec.Command, r.Spec.Args = []string{"sh", "-c", "echo started at $(date), $$(escaped)"}, []string{"$(MODE)"}
 	r.Spec.Resources = v1alpha1.SessionResources{Limits: resourceAmounts("500m", "1Gi", "1Gi")}
 	r.Spec.MaxResources = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
 	r.Spec.StorageClassName, r.Spec.MaxWorkspaceSize = new("slow"), new(resource.MustParse("5Gi"))
-	r.Spec.AllowedSecrets = &[]string{"git"}
+	r.Spec.AllowedSecrets = []v1alpha1.SessionSource{{Name: "git"}, {Name: "command", Keys: []string{"MODE"}}, {Name: "model", Keys: []string{"token", "PRELOAD", "D_PRELOAD", "PATH", "1st"}}}
+	r.Spec.AllowedConfigMaps = []v1alpha1.SessionSource{{Name: "settings", Keys: []string{"KUBERNETES_SERVICE_HOST"}}}
 	r.Spec.ActiveDeadlineSeconds = new(int64(3600))
 	return r
 }
@@ -79,12 +81,22 @@ func TestSessionCannotExceedSessionRunnerLimits(t *testing.T) {
 		"huge pages":                               {limits("hugepages-2Mi", "2Mi"), "spec.resources.limits[hugepages-2Mi]"},
 		"a negative limit":                         {limits("memory", "-1"), "spec.resources.limits[memory]"},
 		"a variable of the SessionRunner":          {variable("HTTPS_PROXY"), "spec.environmentVariables[HTTPS_PROXY]"},
+		"a variable in the command":                {variable("date"), "spec.environmentVariables[date]"},
+		"a variable in the command from a Secret":  {from(corev1.EnvFromSource{SecretRef: secret("command")}), "spec.envFrom[0]"},
 		"LD_PRELOAD":                               {variable("LD_PRELOAD"), "spec.environmentVariables[LD_PRELOAD]"},
 		"PATH":                                     {variable("PATH"), "spec.environmentVariables[PATH]"},
 		"a variable of the operator":               {variable("AGENTIC_RUN"), "spec.environmentVariables[AGENTIC_RUN]"},
 		"a variable of Kubernetes":                 {variable("KUBERNETES_SERVICE_HOST"), "spec.environmentVariables[KUBERNETES_SERVICE_HOST]"},
 		"a reserved prefix":                        {from(corev1.EnvFromSource{Prefix: "AGENTIC_", SecretRef: secret("git")}), "spec.envFrom[0].prefix"},
 		"a Secret in envFrom that is not allowed":  {from(corev1.EnvFromSource{SecretRef: secret("db")}), "spec.envFrom[0].secretRef.name"},
+		"a Secret in envFrom without keys":         {from(corev1.EnvFromSource{SecretRef: secret("git")}), "spec.envFrom[0].secretRef.name"},
+		"LD_PRELOAD from a prefix and a key":       {from(corev1.EnvFromSource{Prefix: "L", SecretRef: secret("model")}), "spec.envFrom[0]"},
+		"PATH from a key":                          {from(corev1.EnvFromSource{SecretRef: secret("model")}), "spec.envFrom[0]"},
+		"a variable of Kubernetes in a ConfigMap":  {from(corev1.EnvFromSource{ConfigMapRef: configMap("settings")}), "spec.envFrom[0]"},
+		"a prefix that is reserved":                {from(corev1.EnvFromSource{Prefix: "LD_", SecretRef: secret("model")}), "spec.envFrom[0].prefix"},
+		"a variable with an invalid name":          {from(corev1.EnvFromSource{Prefix: "a=b", SecretRef: secret("model")}), "spec.envFrom[0]"},
+		"a variable with a name that is too long":  {from(corev1.EnvFromSource{Prefix: strings.Repeat("A", 255), SecretRef: secret("model")}), "spec.envFrom[0]"},
+		"a ConfigMap that is not allowed":          {from(corev1.EnvFromSource{ConfigMapRef: configMap("other")}), "spec.envFrom[0].configMapRef.name"},
 		"a ConfigMap whose name is a path":         {from(corev1.EnvFromSource{ConfigMapRef: configMap("a/b")}), "spec.envFrom[0].configMapRef.name"},
 		"a mounted Secret that is not allowed":     {mount(v1alpha1.SecretMount{SecretName: "db"}), "spec.secretMounts[0].secretName"},
 		"the inputs of another session":            {mount(v1alpha1.SecretMount{SecretName: "other-inputs-0123456789"}), "spec.secretMounts[0].secretName"},
@@ -134,6 +146,7 @@ func TestSessionGetsAllowedSettings(t *testing.T) {
 		spec.Resources = &v1alpha1.SessionResources{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}}
 		spec.Workspace = &v1alpha1.SessionWorkspace{StorageClassName: new("slow"), Size: new(resource.MustParse("5Gi"))}
 		spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "git"}}
+		spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"escaped": "$(date)", "dat": "x"}
 		spec.Timeout = new(int32(0))
 	})
 	s.Runner = newStrictRunner()
@@ -178,6 +191,10 @@ func TestInvalidSessionRunnerStartsNoJob(t *testing.T) {
 			spec.Egress = []v1alpha1.SessionEgress{{CIDR: "10.0.0.0/8", Except: []string{"192.168.0.0/16"}, Ports: []v1alpha1.SessionPort{{Port: 1}}}}
 		},
 		"HOME in env": func(spec *v1alpha1.SessionRunnerSpec) { spec.Env = []corev1.EnvVar{{Name: "HOME", Value: "/"}} },
+		"activityLease with a ServiceAccount": func(spec *v1alpha1.SessionRunnerSpec) {
+			spec.ServiceAccountName, spec.ActivityLease = "model-caller", true
+		},
+		"a token without an audience": func(spec *v1alpha1.SessionRunnerSpec) { spec.Tokens = []v1alpha1.SessionToken{{Path: "a"}} },
 		"a sidecar named runner": func(spec *v1alpha1.SessionRunnerSpec) {
 			spec.Sidecars = []v1alpha1.SessionSidecar{{Name: "runner", Image: "x"}}
 		},

@@ -92,6 +92,9 @@ type Decision struct {
 	// ShareClaim is a claim of another session. The session becomes a further owner, so that
 	// the claim exists as long as one of them.
 	ShareClaim string
+	// ShareClaimFrom is the UID of the continued session, which must be an owner of that claim unless
+	// this session is one already; empty if the continued session no longer exists.
+	ShareClaimFrom types.UID
 	// DryRunPod is a Pod to create with dry run before its Job is created.
 	DryRunPod *corev1.Pod
 	// CreateJob is the Job to create.

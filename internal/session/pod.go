@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +21,7 @@ const (
 	homePath      = "/home/agent"
 	tempPath      = "/tmp"
 	tokenPath     = "/var/run/secrets/kubernetes.io/serviceaccount" //nolint:gosec // the path of a credential, not a credential
+	tokensPath    = "/var/run/secrets/tokens"                       //nolint:gosec // the same
 	resultPath    = corev1.TerminationMessagePathDefault
 
 	homeVariable = "HOME"
@@ -33,6 +35,7 @@ const (
 	homeVolume      = "home"
 	tempVolume      = "tmp"
 	tokenVolume     = "token"
+	tokensVolume    = "tokens"
 )
 
 const (
@@ -56,7 +59,7 @@ var operatorVariables = []string{homeVariable, tempVariable}
 func (b *objectBuilder) newPodTemplate(inputs string) corev1.PodTemplateSpec {
 	s := b.session
 	pod := corev1.PodSpec{
-		ServiceAccountName:            sharedName(s.Name),
+		ServiceAccountName:            cmp.Or(b.settings.runner.Spec.ServiceAccountName, sharedName(s.Name)),
 		AutomountServiceAccountToken:  new(false),
 		EnableServiceLinks:            new(false),
 		RestartPolicy:                 corev1.RestartPolicyNever,
@@ -114,7 +117,7 @@ func (b *objectBuilder) newRunnerContainer(inputs string) corev1.Container {
 	c := corev1.Container{
 		Name: v1alpha1.RunnerContainer, Image: b.settings.image,
 		Command: spec.Command, Args: spec.Args,
-		Env: b.newEnvironment(inputs), EnvFrom: b.session.Spec.EnvFrom,
+		Env:                      b.newEnvironment(inputs),
 		Resources:                b.settings.resources,
 		TerminationMessagePath:   resultPath,
 		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
@@ -132,6 +135,9 @@ func (b *objectBuilder) newRunnerContainer(inputs string) corev1.Container {
 	if spec.ActivityLease {
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: tokenVolume, MountPath: tokenPath, ReadOnly: true})
 	}
+	if len(spec.Tokens) > 0 {
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: tokensVolume, MountPath: tokensPath, ReadOnly: true})
+	}
 	if b.session.Spec.Interactive {
 		c.Ports = []corev1.ContainerPort{{Name: sessionPortName, ContainerPort: b.sessionPort(), Protocol: corev1.ProtocolTCP}}
 		c.ReadinessProbe = &corev1.Probe{
@@ -147,8 +153,8 @@ func (b *objectBuilder) sessionPort() int32 { return sessionPort(b.settings.runn
 func sessionPort(runner *v1alpha1.SessionRunner) int32 { return cmp.Or(runner.Spec.Port, defaultSessionPort) }
 
 // newEnvironment returns the runner's variables: the operator's, the SessionRunner's, then the
-// session's. A variable can refer only to earlier ones, so a session cannot change the value of
-// another variable. No name occurs twice, and all of them take precedence over envFrom.
+// session's, at last those of its envFrom. A variable can refer only to earlier ones, so a session
+// cannot change the value of another variable. No name occurs twice: the first one counts.
 func (b *objectBuilder) newEnvironment(inputs string) []corev1.EnvVar {
 	s := b.session
 	env := []corev1.EnvVar{
@@ -156,7 +162,7 @@ func (b *objectBuilder) newEnvironment(inputs string) []corev1.EnvVar {
 		{Name: tempVariable, Value: tempPath},
 	}
 	set := func(name, value string) {
-		env = append(env, corev1.EnvVar{Name: v1alpha1.SessionEnvPrefix + name, Value: value})
+		env = append(env, corev1.EnvVar{Name: v1alpha1.SessionEnvPrefix + name, Value: literalValue(value)})
 	}
 	set("SESSION", s.Name)
 	set("NAMESPACE", s.Namespace)
@@ -186,13 +192,23 @@ func (b *objectBuilder) newEnvironment(inputs string) []corev1.EnvVar {
 	}
 	for _, name := range sortedKeys(s.Spec.EnvironmentVariables) {
 		if !setNames[name] {
+			setNames[name] = true
 			env = append(env, corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
 				LocalObjectReference: corev1.LocalObjectReference{Name: inputs}, Key: variableKeyPrefix + name,
 			}}})
 		}
 	}
+	for _, variable := range b.settings.envFrom {
+		if !setNames[variable.Name] {
+			env = append(env, variable)
+		}
+	}
 	return env
 }
+
+// literalValue returns a variable's value that Kubernetes does not expand: $(NAME) in it would become the
+// value of another variable.
+func literalValue(text string) string { return strings.ReplaceAll(text, "$", "$$") }
 
 // newVolumes returns the volumes of the runner.
 func (b *objectBuilder) newVolumes(inputs string) []corev1.Volume {
@@ -210,13 +226,27 @@ func (b *objectBuilder) newVolumes(inputs string) []corev1.Volume {
 	for i := range s.Spec.SecretMounts {
 		mount := &s.Spec.SecretMounts[i]
 		volumes = append(volumes, corev1.Volume{Name: secretVolumeName(i), VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
-			SecretName: mount.SecretName, DefaultMode: new(int32(0o440)), Optional: new(mount.Optional),
+			SecretName: mount.SecretName, DefaultMode: new(int32(0o440)), Optional: new(mount.Optional), Items: b.allowedItems(mount.SecretName),
 		}}})
 	}
 	if b.settings.runner.Spec.ActivityLease {
 		volumes = append(volumes, leaseTokenVolume())
 	}
+	if tokens := b.settings.runner.Spec.Tokens; len(tokens) > 0 {
+		volumes = append(volumes, audienceTokensVolume(tokens))
+	}
 	return volumes
+}
+
+// allowedItems returns the files of a Secret that the SessionRunner allows; nil means all.
+func (b *objectBuilder) allowedItems(secret string) []corev1.KeyToPath {
+	var items []corev1.KeyToPath
+	if allowed := findSource(b.settings.runner.Spec.AllowedSecrets, secret); allowed != nil {
+		for _, key := range allowed.Keys {
+			items = append(items, corev1.KeyToPath{Key: key, Path: key})
+		}
+	}
+	return items
 }
 
 func (b *objectBuilder) newWorkspaceVolume() corev1.Volume {
@@ -255,6 +285,19 @@ func leaseTokenVolume() corev1.Volume {
 			}}}},
 		},
 	}}}
+}
+
+// audienceTokensVolume returns the volume with the SessionRunner's tokens. Each names its audience: a token
+// without one is for the API server.
+func audienceTokensVolume(tokens []v1alpha1.SessionToken) corev1.Volume {
+	source := &corev1.ProjectedVolumeSource{DefaultMode: new(int32(0o440))}
+	for i := range tokens {
+		source.Sources = append(source.Sources, corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
+			Audience: tokens[i].Audience, Path: tokens[i].Path,
+			ExpirationSeconds: new(cmp.Or(tokens[i].ExpirationSeconds, tokenExpirationSeconds)),
+		}})
+	}
+	return corev1.Volume{Name: tokensVolume, VolumeSource: corev1.VolumeSource{Projected: source}}
 }
 
 // newSidecars returns native sidecars: containers that start before the runner and end after it.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -30,6 +31,8 @@ type runnerSettings struct {
 	persistent    bool
 	storageClass  *string
 	workspaceSize resource.Quantity
+	// envFrom are the variables of the session's envFrom, sorted by name.
+	envFrom []corev1.EnvVar
 }
 
 // acceptance returns the settings that a session runs with, nil if it is not accepted, and its
@@ -64,7 +67,8 @@ var runnerChecks = []func(*runnerSettings, *v1alpha1.AgenticSession) field.Error
 	(*runnerSettings).resolveResources,
 	(*runnerSettings).resolveWorkspace,
 	(*runnerSettings).checkVariablesAllowed,
-	(*runnerSettings).checkSecretsAllowed,
+	(*runnerSettings).checkSecretMounts,
+	(*runnerSettings).resolveEnvFrom,
 	(*runnerSettings).checkActivityFields,
 }
 
@@ -111,6 +115,14 @@ func (r *runnerSettings) validateRunner(*v1alpha1.AgenticSession) field.ErrorLis
 		}
 		for _, problem := range validateResources(&runner.Spec.Sidecars[i].Resources, field.NewPath("sidecars").Index(i)) {
 			addError(problem.Error())
+		}
+	}
+	if runner.Spec.ServiceAccountName != "" && runner.Spec.ActivityLease { // the token for the Lease would have all permissions of that account
+		addError("activityLease needs a ServiceAccount for each session, so it cannot set serviceAccountName")
+	}
+	for i := range runner.Spec.Tokens {
+		if runner.Spec.Tokens[i].Audience == "" { // the CRD rejects it too, but an older CRD may not
+			addError("token " + runner.Spec.Tokens[i].Path + " names no audience, so it would be for the API server")
 		}
 	}
 	for i := range runner.Spec.Env {
@@ -173,7 +185,7 @@ func (r *runnerSettings) resolveWorkspace(s *v1alpha1.AgenticSession) field.Erro
 	return errs
 }
 
-// checkVariablesAllowed rejects variables that the SessionRunner sets.
+// checkVariablesAllowed rejects variables that the SessionRunner sets, or that would change its command.
 func (r *runnerSettings) checkVariablesAllowed(s *v1alpha1.AgenticSession) field.ErrorList {
 	var errs field.ErrorList
 	for i := range r.runner.Spec.Env {
@@ -182,28 +194,10 @@ func (r *runnerSettings) checkVariablesAllowed(s *v1alpha1.AgenticSession) field
 			errs = append(errs, field.Forbidden(field.NewPath("spec", "environmentVariables").Key(name), "SessionRunner "+r.runner.Name+" sets this variable"))
 		}
 	}
-	return errs
-}
-
-// checkSecretsAllowed rejects Secrets that the SessionRunner does not allow, if it has a list.
-func (r *runnerSettings) checkSecretsAllowed(s *v1alpha1.AgenticSession) field.ErrorList {
-	if r.runner.Spec.AllowedSecrets == nil {
-		return nil
-	}
-	var errs field.ErrorList
-	check := func(name string, at *field.Path) {
-		if !slices.Contains(*r.runner.Spec.AllowedSecrets, name) {
-			errs = append(errs, field.Forbidden(at, "SessionRunner "+r.runner.Name+" does not allow Secret "+name))
+	for _, name := range sortedKeys(s.Spec.EnvironmentVariables) {
+		if r.isExpandedInCommand(name) {
+			errs = append(errs, field.Forbidden(field.NewPath("spec", "environmentVariables").Key(name), "the variable would replace $("+name+") in the command of SessionRunner "+r.runner.Name))
 		}
-	}
-	at := field.NewPath("spec")
-	for i := range s.Spec.EnvFrom {
-		if secret := s.Spec.EnvFrom[i].SecretRef; secret != nil {
-			check(secret.Name, at.Child("envFrom").Index(i).Child("secretRef", "name"))
-		}
-	}
-	for i := range s.Spec.SecretMounts {
-		check(s.Spec.SecretMounts[i].SecretName, at.Child("secretMounts").Index(i).Child("secretName"))
 	}
 	return errs
 }
@@ -223,6 +217,23 @@ func (r *runnerSettings) checkActivityFields(s *v1alpha1.AgenticSession) field.E
 		errs = append(errs, field.Forbidden(at.Child("stopOnRunFinished"), detail))
 	}
 	return errs
+}
+
+// isExpandedInCommand reports whether Kubernetes replaces $(name) in the SessionRunner's command or args by
+// the value of a variable that a session sets. In a shell script, such as `echo $(date)`, that value would be
+// executed.
+func (r *runnerSettings) isExpandedInCommand(name string) bool {
+	for _, text := range slices.Concat(r.runner.Spec.Command, r.runner.Spec.Args) {
+		if strings.Contains(strings.ReplaceAll(text, "$$", ""), "$("+name+")") && !r.isSetByRunner(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// isSetByRunner reports whether the SessionRunner sets a variable, which a session then cannot change.
+func (r *runnerSettings) isSetByRunner(name string) bool {
+	return slices.ContainsFunc(r.runner.Spec.Env, func(variable corev1.EnvVar) bool { return variable.Name == name })
 }
 
 func sortedKeys[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -149,6 +149,7 @@ func (f randomSpecs) fillSession(spec *v1alpha1.AgenticSessionSpec) {
 
 func (f randomSpecs) fillRunner(spec *v1alpha1.SessionRunnerSpec) {
 	spec.AllowedImages = []string{"other:1"}
+	spec.AllowedSecrets = []v1alpha1.SessionSource{{Name: "a", Keys: []string{"k", f.pickOne("l", "m.n", "B", "PATH")}}, {Name: "b.c"}}
 	spec.ActivityLease = f.randomBool()
 	if f.randomBool() {
 		spec.RunAsUser, spec.RunAsGroup = new(int64(1+f.rng.IntN(99))), new(int64(1+f.rng.IntN(99)))
@@ -176,6 +177,10 @@ func (f randomSpecs) fillRunner(spec *v1alpha1.SessionRunnerSpec) {
 			sidecar.StartupProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: "10.0.0.1", Port: intstr.FromInt32(80)}}}
 		}
 		spec.Sidecars = append(spec.Sidecars, sidecar)
+	}
+	if f.randomBool() {
+		spec.ServiceAccountName = f.pickOne("", "model-caller")
+		spec.Tokens = []v1alpha1.SessionToken{{Audience: f.pickOne("cloud.example", "https://kubernetes.default.svc"), Path: "a"}}
 	}
 	if f.randomBool() {
 		spec.RuntimeClassName = new("gvisor")

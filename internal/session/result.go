@@ -74,6 +74,9 @@ func ParseResult(message string) (*v1alpha1.SessionResult, error) {
 	if utf8.RuneCountInString(result.SDKSessionID) > maxSDKSessionIDLength {
 		return nil, fmt.Errorf("sdkSessionId has more than %d characters", maxSDKSessionIDLength)
 	}
+	if strings.ContainsRune(result.SDKSessionID, 0) { // no environment variable can contain it
+		return nil, errors.New("sdkSessionId contains a NUL character")
+	}
 	if usage := bytes.TrimSpace(raw.Usage); len(usage) > 0 && !bytes.Equal(usage, []byte("null")) {
 		if usage[0] != '{' {
 			return nil, errors.New("usage is not a JSON object")

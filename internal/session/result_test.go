@@ -1,6 +1,7 @@
 package session
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -40,6 +41,8 @@ func TestParseResult(t *testing.T) {
 		"an infinite cost":                 {message: `{"costUSD": 1e999999999}`, err: "must be from 0"},
 		"usage that is a number":           {message: `{"usage": 3}`, err: "usage is not a JSON object"},
 		"an sdkSessionId that is too long": {message: `{"sdkSessionId": "` + strings.Repeat("x", 257) + `"}`, err: "more than 256"},
+		"an sdkSessionId with NUL":         {message: `{"sdkSessionId": "a\u0000b"}`, err: "NUL"},
+		"an sdkSessionId that is a number": {message: `{"sdkSessionId": 7}`, err: "not a valid JSON object"},
 		"a result that was cut off":        {message: `{"summary": "` + strings.Repeat("x", 4096-13), err: "cut off"},
 		"a result that is too long":        {message: `{"summary": "` + strings.Repeat("x", 4096) + `"}`, err: "maximum is 4096"},
 	}
@@ -69,6 +72,28 @@ func TestMalformedResultDoesNotFailTheSession(t *testing.T) {
 	s.updateSpec(requestNextRun).startAttempt().exitRunner(0, `{"summary": "done"}`)
 	s.wantPhase(v1alpha1.SessionCompleted, v1alpha1.ReasonCompleted)
 	s.wantCondition(v1alpha1.ConditionResultValid, metav1.ConditionTrue, v1alpha1.ReasonResultParsed)
+}
+
+// A runner's value must not become the value of another variable, such as a key.
+func TestSDKSessionIDIsPassedVerbatim(t *testing.T) {
+	for _, id := range []string{"plain", "$(API_KEY)", "$$(API_KEY)", "a$b", "$", "$$", "$(", "a\nb"} {
+		s := newScenario(t).startAttempt()
+		raw, err := json.Marshal(map[string]string{"sdkSessionId": id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.exitRunner(0, string(raw)).decideAndRecord()
+		env := s.updateSpec(requestNextRun).startAttempt().newestJob().Spec.Template.Spec.Containers[0].Env
+		for i := range env {
+			if env[i].Name != "AGENTIC_SDK_SESSION_ID" {
+				continue
+			}
+			// Kubernetes replaces $(NAME), and $$ by $.
+			if value := env[i].Value; strings.Contains(strings.ReplaceAll(value, "$$", ""), "$") || strings.ReplaceAll(value, "$$", "$") != id {
+				t.Errorf("the runner gets %q for %q", value, id)
+			}
+		}
+	}
 }
 
 func TestTotalCostSumsReportedCosts(t *testing.T) {

@@ -217,6 +217,9 @@ func (e *evaluation) createAttemptObjects() {
 	e.decision.ApplyObjects = b.newChildObjects(inputs)
 	if e.spec.ContinueFrom != nil {
 		e.decision.ShareClaim = e.status.WorkspaceClaim
+		if e.observation.Parent != nil {
+			e.decision.ShareClaimFrom = e.observation.Parent.UID
+		}
 	}
 	e.decision.DryRunPod = b.newDryRunPod(&template)
 	e.decision.CreateJob = b.newJob(&template)

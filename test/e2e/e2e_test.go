@@ -134,6 +134,7 @@ func TestSessions(t *testing.T) {
 	runInParallel(t, []scenario{
 		{"a session completes with the result and the cost that its runner reports", testSessionResult},
 		{"a runner has no root user, capabilities or token, and can write only to its own directories", testSessionConfined},
+		{"a runner reads only the keys and tokens that its SessionRunner lists, and the identifier that the run before wrote", testSessionSecrets},
 		{"a session with all features satisfies the Pod Security Standard restricted, and its sidecar does not keep it from completing", testSessionRestricted},
 		{"a stopped session keeps its workspace for the restart", testSessionRestarted},
 		{"the timeout applies to all runs together: the second run ends when the time left by the first is used up", testSessionTimeout},

@@ -209,7 +209,7 @@ func testPolicyPermission(t *testing.T) {
 func testAgenticSessionPermission(t *testing.T) {
 	createRunners(t, tenantNamespace)
 	limited := &v1alpha1.SessionRunner{ObjectMeta: tenantMeta("limited")}
-	limited.Spec.Image, limited.Spec.RunAsUser, limited.Spec.AllowedSecrets = runnerImage, new(int64(65532)), &[]string{}
+	limited.Spec.Image, limited.Spec.RunAsUser = runnerImage, new(int64(65532))
 	requireNoError(t, cluster.Create(t.Context(), limited))
 	deleteAtEnd(t, limited)
 	u := newTenant(t, "agenticsessions.yardmaster.dev")

@@ -39,7 +39,8 @@ const (
 	sidecarRunner = "sidecar"
 	// shellRunner runs the prompt as a shell script.
 	shellRunner = "shell"
-
+	// tokenRunner is shellRunner with a token for another audience and a Secret.
+	tokenRunner = "token"
 	// rootRunner is shellRunner with an image that runs as root.
 	rootRunner = "root"
 
@@ -72,10 +73,16 @@ func createRunners(t *testing.T, ns string) {
 			spec.Image, spec.AllowedImages = busyboxImage, []string{unavailableImage}
 			spec.Command = []string{"sh", "-ec", `. "$AGENTIC_PROMPT_FILE"`}
 		},
+		tokenRunner: func(spec *v1alpha1.SessionRunnerSpec) {
+			spec.Image, spec.Command = busyboxImage, []string{"sh", "-ec", `. "$AGENTIC_PROMPT_FILE"`}
+			spec.AllowedSecrets = []v1alpha1.SessionSource{{Name: "listed", Keys: []string{"token"}}}
+			spec.Tokens = []v1alpha1.SessionToken{{Audience: "cloud.example", Path: "cloud"}}
+		},
 		rootRunner: func(spec *v1alpha1.SessionRunnerSpec) { spec.Image, spec.RunAsUser = busyboxImage, nil },
 	} {
 		r := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}}
 		r.Spec.Image, r.Spec.RunAsUser = runnerImage, new(int64(65532))
+		r.Spec.AllowedSecrets = []v1alpha1.SessionSource{{Name: "none"}, {Name: "no-such", Keys: []string{"token"}}}
 		// Low requests, so that many Pods fit on the node.
 		r.Spec.Resources.Requests = corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("5m"), corev1.ResourceMemory: resource.MustParse("16Mi"), corev1.ResourceEphemeralStorage: resource.MustParse("16Mi"),

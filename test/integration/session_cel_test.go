@@ -260,8 +260,44 @@ func numberedURLs(number int) []string {
 func TestSessionRunnerRules(t *testing.T) {
 	assertSpecsRefused(t, "SessionRunner", map[string]invalidSpec{
 		"an allowed Secret whose name is a path": {
-			spec: `{image: a, allowedSecrets: [a/b]}`,
-			want: `spec.allowedSecrets[0]: Invalid value: "a/b": spec.allowedSecrets[0] in body should match '^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'`,
+			spec: `{image: a, allowedSecrets: [{name: a/b}]}`,
+			want: `spec.allowedSecrets[0].name: Invalid value: "a/b": spec.allowedSecrets[0].name in body should match '^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'`,
+		},
+		"an allowed Secret without keys in an empty list": {
+			spec: `{image: a, allowedSecrets: [{name: a, keys: []}]}`,
+			want: "spec.allowedSecrets[0].keys: Invalid value: 0: spec.allowedSecrets[0].keys in body should have at least 1 items",
+		},
+		"a key that is a path": {
+			spec: `{image: a, allowedSecrets: [{name: a, keys: [../b]}]}`,
+			want: `spec.allowedSecrets[0].keys[0]: Invalid value: "../b": spec.allowedSecrets[0].keys[0] in body should match '^[-._a-zA-Z0-9]+$'`,
+		},
+		"an allowed ConfigMap without keys": {
+			spec: `{image: a, allowedConfigMaps: [{name: a}]}`,
+			want: "spec.allowedConfigMaps: Invalid value: list the keys that sessions may use as variables",
+		},
+		"activityLease with a ServiceAccount": {
+			spec: `{image: a, activityLease: true, serviceAccountName: b}`,
+			want: "spec.serviceAccountName: Invalid value: activityLease needs a ServiceAccount for each session: remove serviceAccountName",
+		},
+		"a token without an audience": {
+			spec: `{image: a, tokens: [{path: b}]}`,
+			want: "spec.tokens[0].audience: Required value",
+		},
+		"a token with an empty audience": {
+			spec: `{image: a, tokens: [{path: b, audience: ""}]}`,
+			want: `spec.tokens[0].audience: Invalid value: "": spec.tokens[0].audience in body should be at least 1 chars long`,
+		},
+		"a token in another directory": {
+			spec: `{image: a, tokens: [{path: ../b, audience: c}]}`,
+			want: `spec.tokens[0].path: Invalid value: "../b": spec.tokens[0].path in body should match '^[A-Za-z0-9_-][A-Za-z0-9._-]*$'`,
+		},
+		"two tokens in one file": {
+			spec: `{image: a, tokens: [{path: b, audience: c}, {path: b, audience: d}]}`,
+			want: `spec.tokens[1]: Duplicate value: {"path":"b"}`,
+		},
+		"a token that expires within minutes": {
+			spec: `{image: a, tokens: [{path: b, audience: c, expirationSeconds: 60}]}`,
+			want: "spec.tokens[0].expirationSeconds: Invalid value: 60: spec.tokens[0].expirationSeconds in body should be greater than or equal to 600",
 		},
 		"no image": {
 			spec: `{}`,

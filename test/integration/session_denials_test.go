@@ -143,8 +143,12 @@ func (d randomSource) randomRunner() *v1alpha1.SessionRunner {
 			CIDR: oneOf(d, "10.0.0.0/8", "0.0.0.0/0", "::/0", "169.254.169.254/32"), Ports: []v1alpha1.SessionPort{{Port: 443}},
 		}}
 	}
-	if d.isRare() {
-		r.Spec.AllowedSecrets = &[]string{"token"}
+	if !d.isRare() {
+		r.Spec.AllowedSecrets = []v1alpha1.SessionSource{{Name: "token", Keys: []string{"k", oneOf(d, "l", "m.n", "PATH")}}, {Name: "other"}}
+	}
+	if !r.Spec.ActivityLease && d.isCommon() {
+		r.Spec.ServiceAccountName = oneOf(d, "", "default")
+		r.Spec.Tokens = []v1alpha1.SessionToken{{Audience: oneOf(d, "cloud.example", "https://kubernetes.default.svc"), Path: "a"}}
 	}
 	r.Spec.Port = oneOf(d, int32(0), 1024, 65535)
 	return r

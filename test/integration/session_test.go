@@ -42,11 +42,7 @@ func createSession(t *testing.T, change ...func(s *v1alpha1.AgenticSession, r *v
 
 func createSessionIn(t *testing.T, ns, name string, change ...func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner)) *sessionTest {
 	t.Helper()
-	r := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: ns}}
-	r.Spec.Image, r.Spec.RunAsUser, r.Spec.RuntimeClassName = "runner:1", new(int64(65532)), new(unschedulableClass)
-	class := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: unschedulableClass}, Handler: "runc"}
-	class.Scheduling = &nodev1.Scheduling{NodeSelector: map[string]string{"test.yardmaster.dev/no-such-node": "true"}}
-	createIfMissing(t, class)
+	r := newUnschedulableRunner(t, ns)
 	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}}
 	s.Spec.Prompt = "do it"
 	for _, c := range change {
@@ -57,6 +53,17 @@ func createSessionIn(t *testing.T, ns, name string, change ...func(s *v1alpha1.A
 		t.Fatal(err)
 	}
 	return &sessionTest{t, client.ObjectKeyFromObject(s)}
+}
+
+// newUnschedulableRunner returns a SessionRunner whose Pods no simulated node runs.
+func newUnschedulableRunner(t *testing.T, ns string) *v1alpha1.SessionRunner {
+	t.Helper()
+	class := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: unschedulableClass}, Handler: "runc"}
+	class.Scheduling = &nodev1.Scheduling{NodeSelector: map[string]string{"test.yardmaster.dev/no-such-node": "true"}}
+	createIfMissing(t, class)
+	r := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: ns}}
+	r.Spec.Image, r.Spec.RunAsUser, r.Spec.RuntimeClassName = "runner:1", new(int64(65532)), new(unschedulableClass)
+	return r
 }
 
 // createIfMissing creates an object, unless it exists.

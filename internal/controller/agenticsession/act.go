@@ -3,6 +3,7 @@ package agenticsession
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -117,7 +118,7 @@ func (r *Reconciler) applyObjects(ctx context.Context, s *v1alpha1.AgenticSessio
 	if decision.ShareClaim == "" {
 		return nil, nil
 	}
-	return r.addClaimOwner(ctx, s, decision.ShareClaim)
+	return r.addClaimOwner(ctx, s, decision.ShareClaim, decision.ShareClaimFrom)
 }
 
 func (r *Reconciler) applyObject(ctx context.Context, s *v1alpha1.AgenticSession, object core.Object) (*core.Refusal, error) {
@@ -213,8 +214,10 @@ func (r *Reconciler) getMetadata(ctx context.Context, namespace, name string, ki
 	return kube.GetIfExists(ctx, r.Live, namespace, name, into)
 }
 
-// addClaimOwner makes the session an owner, but not the controller, of another session's claim.
-func (r *Reconciler) addClaimOwner(ctx context.Context, s *v1alpha1.AgenticSession, name string) (*core.Refusal, error) {
+// addClaimOwner makes the session an owner, but not the controller, of the continued session's claim. A
+// session that was created with the name of a deleted one has the name of that one's claim in its status,
+// but does not own it.
+func (r *Reconciler) addClaimOwner(ctx context.Context, s *v1alpha1.AgenticSession, name string, continued types.UID) (*core.Refusal, error) {
 	kind := corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim")
 	claim, err := r.getMetadata(ctx, s.Namespace, name, kind)
 	if err != nil {
@@ -224,6 +227,12 @@ func (r *Reconciler) addClaimOwner(ctx context.Context, s *v1alpha1.AgenticSessi
 		return &core.Refusal{
 			Class: apierror.NotFound, Kind: "PersistentVolumeClaim", Name: name,
 			Message: "PersistentVolumeClaim " + name + " of the continued session no longer exists; continue another session, or create one without continueFrom",
+		}, nil
+	}
+	if !ownsClaim(s.UID, claim) && !ownsClaim(continued, claim) {
+		return &core.Refusal{
+			Class: apierror.NotFound, Kind: "PersistentVolumeClaim", Name: name,
+			Message: "PersistentVolumeClaim " + name + " does not belong to the continued session; continue another session, or create one without continueFrom",
 		}, nil
 	}
 	u := &unstructured.Unstructured{}
@@ -236,4 +245,11 @@ func (r *Reconciler) addClaimOwner(ctx context.Context, s *v1alpha1.AgenticSessi
 	}})
 	err = r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), fieldOwner+"-"+client.FieldOwner(s.UID), client.ForceOwnership)
 	return kube.AsRefusal(err, core.Refusal{Kind: "PersistentVolumeClaim", Name: name})
+}
+
+// ownsClaim reports whether a session created a claim or is one of its owners. A retained claim has no owner,
+// only the label of the session that created it.
+func ownsClaim(uid types.UID, claim metav1.Object) bool {
+	isOwner := func(owner metav1.OwnerReference) bool { return owner.UID == uid }
+	return uid != "" && (claim.GetLabels()[session.LabelSessionUID] == string(uid) || slices.ContainsFunc(claim.GetOwnerReferences(), isOwner))
 }

@@ -27,7 +27,7 @@ const agenticSessionsWebhook = "agenticsessions.yardmaster.dev"
 // SetupAgenticSession adds the webhooks for AgenticSessions to the manager.
 func SetupAgenticSession(mgr ctrl.Manager) error {
 	mgr.GetWebhookServer().Register(server.MutatingPath(agenticSessionsWebhook), &admission.Webhook{Handler: sessionCreatorHandler{}})
-	return agenticSessionValidator(mgr.GetClient()).Setup(mgr)
+	return agenticSessionValidator(mgr.GetClient(), mgr.GetClient()).Setup(mgr)
 }
 
 // sessionCreatorHandler records a session's creator. It decodes only spec.userContext: the API server
@@ -95,7 +95,7 @@ func creatorContext(user *authenticationv1.UserInfo, given json.RawMessage) *v1a
 
 // agenticSessionValidator validates sessions. For what the SessionRunner does not allow it only
 // warns: the SessionRunner may change before the session starts, and the reconciler decides.
-func agenticSessionValidator(reader client.Reader) *specValidator[*v1alpha1.AgenticSession] {
+func agenticSessionValidator(reader client.Reader, writer client.Writer) *specValidator[*v1alpha1.AgenticSession] {
 	return &specValidator[*v1alpha1.AgenticSession]{
 		kind:     "AgenticSession",
 		webhook:  agenticSessionsWebhook,
@@ -104,7 +104,8 @@ func agenticSessionValidator(reader client.Reader) *specValidator[*v1alpha1.Agen
 		warn: func(ctx context.Context, s *v1alpha1.AgenticSession) admission.Warnings {
 			return agenticSessionWarnings(ctx, reader, s)
 		},
-		warnChange: agenticSessionChangeWarnings,
+		warnChange:      agenticSessionChangeWarnings,
+		authorizeChange: (&ownerRule{writer}).authorizeChange,
 	}
 }
 

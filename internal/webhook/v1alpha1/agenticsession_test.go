@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -21,6 +22,7 @@ import (
 func agenticSession() *v1alpha1.AgenticSession {
 	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "fix", Namespace: "ns"}}
 	s.Spec.Prompt, s.Spec.Runner, s.Spec.RunRequest = "do it", "default", 1
+	s.Spec.UserContext = &v1alpha1.UserContext{UserID: "ann"}
 	return s
 }
 
@@ -99,7 +101,14 @@ func validatorWithObjects(t *testing.T, objects ...client.Object) *specValidator
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	return agenticSessionValidator(fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build())
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	return agenticSessionValidator(c, c)
+}
+
+// byUser returns the context of a request by this user.
+func byUser(t *testing.T, user authenticationv1.UserInfo) context.Context {
+	t.Helper()
+	return admission.NewContextWithRequest(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{UserInfo: user}})
 }
 
 func TestInvalidSessionIsRefused(t *testing.T) {
@@ -111,7 +120,7 @@ func TestInvalidSessionIsRefused(t *testing.T) {
 	want := []string{"spec.environmentVariables[PATH]"}
 	_, err := v.ValidateCreate(t.Context(), invalid)
 	wantFields(t, err, want)
-	_, err = v.ValidateUpdate(t.Context(), agenticSession(), invalid)
+	_, err = v.ValidateUpdate(byUser(t, authenticationv1.UserInfo{Username: "ann"}), agenticSession(), invalid)
 	wantFields(t, err, want)
 	_, err = v.ValidateUpdate(t.Context(), invalid, invalid)
 	wantFields(t, err, nil)
@@ -148,7 +157,7 @@ func TestAgenticSessionWarnings(t *testing.T) {
 	running.Status.Run = 1
 	rerun := running.DeepCopy()
 	rerun.Spec.RunRequest = 2
-	warnings, _ := validatorWithObjects(t, runner).ValidateUpdate(t.Context(), running, rerun)
+	warnings, _ := validatorWithObjects(t, runner).ValidateUpdate(byUser(t, authenticationv1.UserInfo{Username: "ann"}), running, rerun)
 	if len(warnings) != 1 || !strings.HasPrefix(warnings[0], "spec.runRequest: ") {
 		t.Errorf("warnings %q", warnings)
 	}

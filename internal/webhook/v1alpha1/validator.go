@@ -24,6 +24,9 @@ type specValidator[T client.Object] struct {
 	// validate and warn check a spec. warn is optional.
 	validate func(T) field.ErrorList
 	warn     func(context.Context, T) admission.Warnings
+	// authorizeChange returns an error if the requesting user may not change the spec. It is
+	// optional.
+	authorizeChange func(ctx context.Context, before, after T) error
 	// validateChange and warnChange check what changes from one spec to the next. Both are
 	// optional.
 	validateChange func(before, after T) field.ErrorList
@@ -48,6 +51,11 @@ func (v *specValidator[T]) ValidateCreate(ctx context.Context, object T) (admiss
 func (v *specValidator[T]) ValidateUpdate(ctx context.Context, before, after T) (admission.Warnings, error) {
 	if !before.GetDeletionTimestamp().IsZero() || equality.Semantic.DeepEqual(v.specOf(before), v.specOf(after)) {
 		return nil, nil
+	}
+	if v.authorizeChange != nil {
+		if err := v.authorizeChange(ctx, before, after); err != nil {
+			return nil, err
+		}
 	}
 	errs, warnings := v.validate(after), v.warnings(ctx, after)
 	if v.validateChange != nil {

@@ -1,0 +1,411 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/session"
+)
+
+// clusterRolesOfUsers returns the rules of the ClusterRoles for users of sessions, by their names.
+func clusterRolesOfUsers(t *testing.T) map[string][]rbacv1.PolicyRule {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(repositoryRoot, "config", "rbac", "users", "session.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := map[string][]rbacv1.PolicyRule{}
+	for document := range bytes.SplitSeq(raw, []byte("\n---\n")) {
+		role := &rbacv1.ClusterRole{}
+		if err := yaml.UnmarshalStrict(document, role); err != nil {
+			t.Fatal(err)
+		}
+		rules[role.Name] = role.Rules
+	}
+	return rules
+}
+
+// clientWithRoles returns a client of a user that has the rules of these ClusterRoles, in one namespace.
+func clientWithRoles(t *testing.T, ns, user string, names ...string) client.Client {
+	t.Helper()
+	all := clusterRolesOfUsers(t)
+	for _, name := range names {
+		if all[name] == nil {
+			t.Fatalf("there is no ClusterRole %s", name)
+		}
+		createIfMissing(t, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}, Rules: all[name]})
+		mustCreate(t, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name + "-" + user, Namespace: ns},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		})
+	}
+	as := rest.CopyConfig(config)
+	as.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
+	c, err := client.New(as, client.Options{Scheme: cluster.Scheme(), Mapper: cluster.RESTMapper()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	probe := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: ns}}
+	probe.Spec.Prompt = "none"
+	eventually(t, user+" to have permissions", func() bool {
+		return c.List(t.Context(), &v1alpha1.AgenticSessionList{}, client.InNamespace(ns)) == nil &&
+			c.Create(t.Context(), probe.DeepCopy(), client.DryRunAll) == nil
+	})
+	return c
+}
+
+// Neither the owner nor an administrator can change or remove the owner, with and without the webhooks.
+func TestTheOwnerOfASessionNeverChanges(t *testing.T) {
+	for title, row := range map[string]struct{ patch, want string }{
+		"another owner":              {`[{"op": "replace", "path": "/spec/userContext/userId", "value": "bob"}]`, "userContext is immutable"},
+		"no name":                    {`[{"op": "remove", "path": "/spec/userContext/userId"}]`, "userContext is immutable"},
+		"an empty name":              {`[{"op": "replace", "path": "/spec/userContext/userId", "value": ""}]`, "userContext is immutable"},
+		"an empty userContext":       {`[{"op": "replace", "path": "/spec/userContext", "value": {}}]`, "userContext is immutable"},
+		"other groups":               {`[{"op": "add", "path": "/spec/userContext/groups", "value": ["system:masters"]}]`, "userContext is immutable"},
+		"another display name":       {`[{"op": "add", "path": "/spec/userContext/displayName", "value": "Bob"}]`, "userContext is immutable"},
+		"a removed userContext":      {`[{"op": "remove", "path": "/spec/userContext"}]`, ""},
+		"a userContext that is null": {`[{"op": "replace", "path": "/spec/userContext", "value": null}]`, ""},
+	} {
+		t.Run(title, func(t *testing.T) {
+			for _, user := range []string{"ann", "admin"} {
+				ns := namespace(t)
+				if err := clientOf(t, "ann", 0).Create(t.Context(), sessionWithSpec(ns, "fix", map[string]any{"prompt": "a"})); err != nil {
+					t.Fatal(err)
+				}
+				err := clientOf(t, user, 0).Patch(t.Context(), sessionWithSpec(ns, "fix", nil), client.RawPatch(types.JSONPatchType, []byte(row.patch)))
+				wantOwnerKept(t, ns, "fix", err, row.want)
+			}
+			// Without the webhooks, nothing restores a removed owner, so removing it is refused.
+			ns := namespaceWithoutWebhook(t)
+			spec := map[string]any{"prompt": "a", "userContext": map[string]any{"userId": "ann"}}
+			if err := cluster.Create(t.Context(), sessionWithSpec(ns, "fix", spec)); err != nil {
+				t.Fatal(err)
+			}
+			err := cluster.Patch(t.Context(), sessionWithSpec(ns, "fix", nil), client.RawPatch(types.JSONPatchType, []byte(row.patch)))
+			wantOwnerKept(t, ns, "fix", err, "userContext is immutable")
+		})
+	}
+}
+
+// wantOwnerKept checks that a change failed with this message, or succeeded without one, and that the
+// session still belongs to ann.
+func wantOwnerKept(t *testing.T, ns, name string, err error, message string) {
+	t.Helper()
+	if message == "" && err != nil || message != "" && (err == nil || !strings.Contains(err.Error(), message)) {
+		t.Errorf("error %v, want %q", err, message)
+	}
+	stored := &v1alpha1.AgenticSession{}
+	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, stored); err != nil {
+		t.Fatal(err)
+	}
+	if stored.Spec.UserContext == nil || stored.Spec.UserContext.UserID != "ann" {
+		t.Errorf("the owner is %+v", stored.Spec.UserContext)
+	}
+}
+
+func TestOnlyAnAdministratorChangesTheSessionOfAnotherUser(t *testing.T) {
+	ns := namespace(t)
+	ann := clientWithRoles(t, ns, "ann", "yardmaster-session-view", "yardmaster-session-edit")
+	bob := clientWithRoles(t, ns, "bob", "yardmaster-session-view", "yardmaster-session-edit")
+	admin := clientWithRoles(t, ns, "admin", "yardmaster-session-view", "yardmaster-session-edit", "yardmaster-session-admin")
+	if err := ann.Create(t.Context(), sessionWithSpec(ns, "fix", map[string]any{"prompt": "a"})); err != nil {
+		t.Fatal(err)
+	}
+	stop := func(c client.Client, mode string) error {
+		patch := client.RawPatch(mergePatch, []byte(`{"spec": {"operatingMode": "`+mode+`"}}`))
+		return c.Patch(t.Context(), sessionWithSpec(ns, "fix", nil), patch)
+	}
+	if err := stop(bob, "Stopped"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "spec.operatingMode") ||
+		!strings.Contains(err.Error(), `user "ann"`) || !strings.Contains(err.Error(), `"administer"`) {
+		t.Errorf("another user: %v", err)
+	}
+	for user, c := range map[string]client.Client{"the owner": ann, "an administrator": admin} {
+		for _, mode := range []string{"Stopped", "Running"} {
+			if err := stop(c, mode); err != nil {
+				t.Errorf("%s, %s: %v", user, mode, err)
+			}
+		}
+	}
+	labels := client.RawPatch(mergePatch, []byte(`{"metadata": {"labels": {"team": "a"}, "annotations": {"a": "b"}, "finalizers": ["a.example/b"]}}`))
+	if err := bob.Patch(t.Context(), sessionWithSpec(ns, "fix", nil), labels); err != nil {
+		t.Errorf("metadata: %v", err)
+	}
+	if err := bob.Patch(t.Context(), sessionWithSpec(ns, "fix", nil), client.RawPatch(mergePatch, []byte(`{"metadata": {"finalizers": null}}`))); err != nil {
+		t.Errorf("finalizers: %v", err)
+	}
+}
+
+// isolationTest is a namespace in which ann works with sessions, and bob attacks them. Both can only view
+// and edit sessions.
+type isolationTest struct {
+	*testing.T
+	ns  string
+	bob client.Client
+	// inputs is the Secret with the inputs of ann's session.
+	inputs string
+	// uids of ann's sessions.
+	uids []string
+}
+
+// Objects of ann.
+const (
+	annsSession = "anns"
+	// annsOldSession is a session that bob deletes.
+	annsOldSession = "anns-old"
+	annsSecret     = "anns-token"
+	annsAccount    = "anns-account-token"
+	// sharedSecret is a Secret that the SessionRunner allows.
+	sharedSecret = "shared"
+)
+
+func newIsolationTest(t *testing.T) *isolationTest {
+	t.Helper()
+	i := &isolationTest{T: t, ns: newNamespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})}
+	for _, name := range []string{annsSecret, sharedSecret} {
+		mustCreate(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: i.ns}, StringData: map[string]string{"token": "a", "other": "b"}})
+	}
+	mustCreate(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "anns", Namespace: i.ns}})
+	mustCreate(t, &corev1.Secret{Type: corev1.SecretTypeServiceAccountToken, ObjectMeta: metav1.ObjectMeta{
+		Name: annsAccount, Namespace: i.ns, Annotations: map[string]string{corev1.ServiceAccountNameKey: "anns"},
+	}})
+	ann := clientWithRoles(t, i.ns, "ann", "yardmaster-session-view", "yardmaster-session-edit")
+	i.bob = clientWithRoles(t, i.ns, "bob", "yardmaster-session-view", "yardmaster-session-edit")
+	runner := newUnschedulableRunner(t, i.ns)
+	runner.Spec.AllowedSecrets = []v1alpha1.SessionSource{{Name: sharedSecret, Keys: []string{"token", "D_PRELOAD", "GENTIC_RUN"}}, {Name: "files"}}
+	runner.Spec.AllowedConfigMaps = []v1alpha1.SessionSource{{Name: "settings", Keys: []string{"PATH"}}}
+	mustCreate(t, runner)
+	for _, name := range []string{annsOldSession, annsSession} {
+		if err := ann.Create(t.Context(), sessionWithSpec(i.ns, name, map[string]any{
+			"prompt": "a", "workspace": map[string]any{"retain": true}, "environmentVariables": map[string]any{"A": "b"},
+		})); err != nil {
+			t.Fatal(err)
+		}
+		s := &sessionTest{t, client.ObjectKey{Namespace: i.ns, Name: name}}
+		s.exitRunner(0, `{"sdkSessionId": "anns-conversation"}`)
+		completed := s.waitForPhase(v1alpha1.SessionCompleted)
+		i.inputs, i.uids = completed.Status.Inputs, append(i.uids, string(completed.UID))
+	}
+	return i
+}
+
+// patch changes ann's session.
+func (i *isolationTest) patch(spec string) error {
+	return i.bob.Patch(i.Context(), sessionWithSpec(i.ns, annsSession, nil), client.RawPatch(mergePatch, []byte(`{"spec": `+spec+`}`)))
+}
+
+// create creates a session of bob.
+func (i *isolationTest) create(name, spec string) error {
+	var fields map[string]any
+	if err := yaml.Unmarshal([]byte(spec), &fields); err != nil {
+		i.Fatal(err)
+	}
+	return i.bob.Create(i.Context(), sessionWithSpec(i.ns, name, fields))
+}
+
+// An attack is either refused by the API server, or creates a session that the operator refuses, with this
+// text in the error or in the condition Accepted or DependenciesReady.
+type attack struct {
+	run  func(i *isolationTest, name string) error
+	want string
+}
+
+func change(spec string) func(*isolationTest, string) error {
+	return func(i *isolationTest, _ string) error { return i.patch(spec) }
+}
+
+func newSession(spec string) func(*isolationTest, string) error {
+	return func(i *isolationTest, name string) error { return i.create(name, spec) }
+}
+
+const (
+	belongsToAnn     = `the session belongs to user "ann"`
+	ownedByOtherUser = "AgenticSession anns of continueFrom belongs to another user"
+)
+
+// attacks on ann's session and her workspace.
+var attacksOnSessions = map[string]attack{
+	"rerun her session":                     {change(`{"runRequest": 2}`), "spec.runRequest: " + belongsToAnn},
+	"stop her session":                      {change(`{"operatingMode": "Stopped"}`), "spec.operatingMode: " + belongsToAnn},
+	"add a Secret to her session":           {change(`{"secretMounts": [{"secretName": "shared"}]}`), "spec.secretMounts: " + belongsToAnn},
+	"add variables of a Secret":             {change(`{"envFrom": [{"secretRef": {"name": "shared"}}]}`), "spec.envFrom: " + belongsToAnn},
+	"add a variable to her session":         {change(`{"environmentVariables": {"A": "evil"}}`), "spec.environmentVariables: " + belongsToAnn},
+	"add a tool server to her session":      {change(`{"mcpServers": {"custom": {"a": {"url": "https://evil.example"}}}}`), "spec.mcpServers: " + belongsToAnn},
+	"replace the instructions of the agent": {change(`{"activeWorkflow": {"gitUrl": "https://evil.example/a"}}`), "spec.activeWorkflow: " + belongsToAnn},
+	"add a repository to her session":       {change(`{"repos": [{"url": "https://evil.example/a"}]}`), "spec.repos: " + belongsToAnn},
+	"run another SessionRunner in her workspace": {
+		change(`{"runner": "other", "runRequest": 2}`), "spec.runRequest, spec.runner: " + belongsToAnn,
+	},
+	"delete her session after a time": {change(`{"ttlSecondsAfterFinished": 0}`), "spec.ttlSecondsAfterFinished: " + belongsToAnn},
+	"take over her session":           {change(`{"userContext": {"userId": "bob"}}`), "userContext is immutable"},
+	"remove her name and rerun":       {change(`{"userContext": null, "runRequest": 2}`), "spec.runRequest: " + belongsToAnn},
+	"apply a manifest of her session by force": {func(i *isolationTest, _ string) error {
+		manifest := sessionWithSpec(i.ns, annsSession, map[string]any{"prompt": "a", "runRequest": int64(2)})
+		return i.bob.Apply(i.Context(), client.ApplyConfigurationFromUnstructured(manifest), client.FieldOwner("bob"), client.ForceOwnership)
+	}, belongsToAnn},
+	"replace her session": {func(i *isolationTest, _ string) error {
+		stored := &unstructured.Unstructured{}
+		stored.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AgenticSession"))
+		if err := i.bob.Get(i.Context(), client.ObjectKey{Namespace: i.ns, Name: annsSession}, stored); err != nil {
+			i.Fatal(err)
+		}
+		stored.Object["spec"] = map[string]any{"prompt": "a", "runRequest": int64(2), "workspace": map[string]any{"retain": true}}
+		return i.bob.Update(i.Context(), stored)
+	}, belongsToAnn},
+	"write the status of her session": {func(i *isolationTest, _ string) error {
+		return i.bob.Status().Patch(i.Context(), sessionWithSpec(i.ns, annsSession, nil), client.RawPatch(mergePatch, []byte(`{"status": {"phase": "Pending"}}`)))
+	}, "forbidden"},
+	"continue her session":              {newSession(`{prompt: a, continueFrom: {name: anns}}`), ownedByOtherUser},
+	"continue her session in her name":  {newSession(`{prompt: a, continueFrom: {name: anns}, userContext: {userId: ann}}`), ownedByOtherUser},
+	"continue her session with a group": {newSession(`{prompt: a, continueFrom: {name: anns}, userContext: {userId: ann, groups: ["system:masters"]}}`), ownedByOtherUser},
+	"read the inputs of her session":    {newSessionWithInputs(`{prompt: a, secretMounts: [{secretName: %s}]}`), "the inputs Secret of a session is only for its runner"},
+	"read her inputs as variables":      {newSessionWithInputs(`{prompt: a, envFrom: [{secretRef: {name: %s}}]}`), "the inputs Secret of a session is only for its runner"},
+	"continue a session with the name of her deleted one": {func(i *isolationTest, name string) error {
+		again := &sessionTest{i.T, client.ObjectKey{Namespace: i.ns, Name: annsOldSession}}
+		if err := i.bob.Delete(i.Context(), again.getSession()); err != nil {
+			i.Fatal(err)
+		}
+		if err := i.create(annsOldSession, `{prompt: a, workspace: {}, startupTimeout: 1}`); err != nil {
+			i.Fatal(err)
+		}
+		again.waitForPhase(v1alpha1.SessionFailed) // NameTaken
+		return i.create(name, `{prompt: a, continueFrom: {name: `+annsOldSession+`}}`)
+	}, "PersistentVolumeClaim anns-old-workspace does not belong to the continued session"},
+	"continue a session that was refused her workspace": {func(i *isolationTest, name string) error {
+		if err := i.create("refused", `{prompt: a, continueFrom: {name: anns}, startupTimeout: 1}`); err != nil {
+			i.Fatal(err)
+		}
+		(&sessionTest{i.T, client.ObjectKey{Namespace: i.ns, Name: "refused"}}).waitForPhase(v1alpha1.SessionFailed)
+		return i.create(name, `{prompt: a, continueFrom: {name: refused}}`)
+	}, "AgenticSession refused of continueFrom has no persistent workspace"},
+	"continue her session later": {func(i *isolationTest, _ string) error {
+		if err := i.create("later", `{prompt: a}`); err != nil {
+			i.Fatal(err)
+		}
+		patch := client.RawPatch(mergePatch, []byte(`{"spec": {"continueFrom": {"name": "anns"}}}`))
+		return i.bob.Patch(i.Context(), sessionWithSpec(i.ns, "later", nil), patch)
+	}, "continueFrom is immutable"},
+	"set the status of a new session": {func(i *isolationTest, name string) error {
+		claims := sessionWithSpec(i.ns, name, map[string]any{"prompt": "a", "continueFrom": map[string]any{"name": annsSession}})
+		claims.Object["status"] = map[string]any{"observedGeneration": int64(1), "workspaceClaim": annsSession + "-workspace"}
+		return i.bob.Create(i.Context(), claims)
+	}, ownedByOtherUser},
+	"create a SessionRunner": {func(i *isolationTest, _ string) error {
+		runner := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "bobs", Namespace: i.ns}}
+		runner.Spec.Image = "evil:1"
+		return i.bob.Create(i.Context(), runner)
+	}, "forbidden"},
+	"read her Secret": {func(i *isolationTest, _ string) error {
+		return i.bob.Get(i.Context(), client.ObjectKey{Namespace: i.ns, Name: annsSecret}, &corev1.Secret{})
+	}, "forbidden"},
+}
+
+// attacksOnSecrets with sessions of bob.
+var attacksOnSecrets = map[string]attack{
+	"mount her Secret":                           {newSession(`{prompt: a, secretMounts: [{secretName: anns-token}]}`), "does not allow Secret anns-token"},
+	"mount her Secret if it exists":              {newSession(`{prompt: a, secretMounts: [{secretName: anns-token, optional: true}]}`), "does not allow Secret anns-token"},
+	"use her Secret as variables":                {newSession(`{prompt: a, envFrom: [{secretRef: {name: anns-token}}]}`), "does not allow Secret anns-token"},
+	"mount the token of a ServiceAccount":        {newSession(`{prompt: a, secretMounts: [{secretName: anns-account-token}]}`), "does not allow Secret anns-account-token"},
+	"use the token of a ServiceAccount":          {newSession(`{prompt: a, envFrom: [{secretRef: {name: anns-account-token}}]}`), "does not allow Secret anns-account-token"},
+	"use a Secret that is allowed only as files": {newSession(`{prompt: a, envFrom: [{secretRef: {name: files}}]}`), "lists no keys of Secret files"},
+	"use a ConfigMap that is not allowed":        {newSession(`{prompt: a, envFrom: [{configMapRef: {name: kube-root-ca.crt}}]}`), "does not allow ConfigMap kube-root-ca.crt"},
+	"set LD_PRELOAD with a prefix":               {newSession(`{prompt: a, envFrom: [{prefix: L, secretRef: {name: shared}}]}`), "sets the variable LD_PRELOAD, which is reserved"},
+	"set a variable of the operator":             {newSession(`{prompt: a, envFrom: [{prefix: A, secretRef: {name: shared}}]}`), "sets the variable AGENTIC_RUN, which is reserved"},
+	"set a reserved prefix":                      {newSession(`{prompt: a, envFrom: [{prefix: KUBERNETES_, secretRef: {name: shared}}]}`), "the prefix is reserved"},
+	"set PATH with a ConfigMap":                  {newSession(`{prompt: a, envFrom: [{configMapRef: {name: settings}}]}`), "sets the variable PATH, which is reserved"},
+}
+
+// newSessionWithInputs returns an attack with a session whose spec contains the name of ann's inputs.
+func newSessionWithInputs(format string) func(*isolationTest, string) error {
+	return func(i *isolationTest, name string) error { return i.create(name, fmt.Sprintf(format, i.inputs)) }
+}
+
+// Bob tries to reach the Secrets, the workspace and the session of ann. Each attempt is refused, and no Pod
+// of bob's sessions contains anything of ann's.
+func TestAUserCannotReachWhatBelongsToAnotherUser(t *testing.T) {
+	i := newIsolationTest(t)
+	before := (&sessionTest{t, client.ObjectKey{Namespace: i.ns, Name: annsSession}}).getSession()
+	number := 0
+	attacks := maps.Clone(attacksOnSessions)
+	maps.Copy(attacks, attacksOnSecrets)
+	for title, row := range attacks {
+		number++
+		name := fmt.Sprintf("bobs-%d", number)
+		t.Run(title, func(t *testing.T) {
+			sub := *i
+			sub.T = t
+			sub.wantRefused(name, row)
+		})
+	}
+	after := (&sessionTest{t, client.ObjectKey{Namespace: i.ns, Name: annsSession}}).getSession()
+	if after.Generation != before.Generation || after.Status.Run != 1 {
+		t.Errorf("the session changed: generation %d, run %d", after.Generation, after.Status.Run)
+	}
+	i.wantNoPodWithObjectsOfAnn()
+}
+
+func (i *isolationTest) wantRefused(name string, row attack) {
+	i.Helper()
+	if err := row.run(i, name); err != nil {
+		if !strings.Contains(err.Error(), row.want) {
+			i.Errorf("error %v, want %q", err, row.want)
+		}
+		return
+	}
+	s := &sessionTest{i.T, client.ObjectKey{Namespace: i.ns, Name: name}}
+	found := ""
+	eventually(i.T, "the session to be refused with: "+row.want, func() bool {
+		found = ""
+		for _, c := range s.getSession().Status.Conditions {
+			if c.Status != metav1.ConditionTrue && slices.Contains([]string{v1alpha1.ConditionAccepted, v1alpha1.ConditionDependenciesReady}, c.Type) {
+				found += c.Message
+			}
+		}
+		return strings.Contains(found, row.want)
+	})
+	if jobs := s.listJobs(); len(jobs) > 0 {
+		i.Errorf("the session has %d Jobs", len(jobs))
+	}
+}
+
+// wantNoPodWithObjectsOfAnn checks the templates of all Jobs but those of ann's sessions.
+func (i *isolationTest) wantNoPodWithObjectsOfAnn() {
+	i.Helper()
+	var jobs batchv1.JobList
+	if err := cluster.List(context.Background(), &jobs, client.InNamespace(i.ns)); err != nil {
+		i.Fatal(err)
+	}
+	for _, job := range jobs.Items {
+		if slices.Contains(i.uids, job.Labels[session.LabelSessionUID]) {
+			continue
+		}
+		raw, err := job.Spec.Template.Marshal()
+		if err != nil {
+			i.Fatal(err)
+		}
+		for _, name := range []string{annsSession + "-workspace", annsOldSession + "-workspace", annsSecret, annsAccount, i.inputs} {
+			if bytes.Contains(raw, []byte(name)) {
+				i.Errorf("the Pod of Job %s contains %s", job.Name, name)
+			}
+		}
+	}
+}
