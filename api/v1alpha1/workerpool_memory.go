@@ -77,7 +77,10 @@ type RecommendationSpan struct {
 type ScaleRamp struct {
 	// from is the number of workers at the start of the change.
 	From int32 `json:"from"`
-	// time of the last step.
+	// periodFrom is the number of workers at the start of the last period.
+	// +optional
+	PeriodFrom *int32 `json:"periodFrom,omitempty"`
+	// time of the first change in the last period.
 	Time metav1.Time `json:"time"`
 }
 

@@ -2,7 +2,9 @@ package pool
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/yardmaster/yardmaster/internal/core"
 )
@@ -14,13 +16,52 @@ func HasDrifted(desired, found core.Object) bool {
 		desired.GetAnnotations()[AnnotationImage] != found.GetAnnotations()[AnnotationImage] {
 		return true
 	}
-	switch desired := desired.(type) {
+	desiredTemplate, foundTemplate := podTemplateOf(desired), podTemplateOf(found)
+	return foundTemplate == nil || !isContained(jsonOf(desiredTemplate), jsonOf(foundTemplate))
+}
+
+// podTemplateOf returns the template of a workload; nil for other objects.
+func podTemplateOf(object core.Object) *corev1.PodTemplateSpec {
+	switch workload := object.(type) {
 	case *appsv1.Deployment:
-		found, ok := found.(*appsv1.Deployment)
-		return !ok || !equality.Semantic.DeepDerivative(desired.Spec.Template, found.Spec.Template)
+		return &workload.Spec.Template
 	case *appsv1.StatefulSet:
-		found, ok := found.(*appsv1.StatefulSet)
-		return !ok || !equality.Semantic.DeepDerivative(desired.Spec.Template, found.Spec.Template)
+		return &workload.Spec.Template
 	}
-	return false
+	return nil
+}
+
+// jsonOf returns the JSON form of an object, which has no fields that are not set: the API server sets many of them.
+func jsonOf(object any) map[string]any {
+	// A Pod template has no value without a JSON form.
+	fields, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	return fields
+}
+
+// isContained reports whether all that is set in a desired value is set in the one that was found.
+func isContained(desired, found any) bool {
+	switch desired := desired.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		found, _ := found.(map[string]any)
+		for key, value := range desired {
+			if !isContained(value, found[key]) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		found, _ := found.([]any)
+		if len(found) < len(desired) { // others may have appended items
+			return false
+		}
+		for i := range desired {
+			if !isContained(desired[i], found[i]) {
+				return false
+			}
+		}
+		return true
+	}
+	return desired == found
 }

@@ -17,9 +17,12 @@ func TestRevisionHasDriftedIfADesiredFieldChanged(t *testing.T) {
 		"unchanged": {func(*appsv1.Deployment) {}, false},
 		"defaults of the API server": {func(d *appsv1.Deployment) {
 			d.Spec.Template.Spec.DNSPolicy = corev1.DNSClusterFirst
-			d.Spec.Template.Spec.Containers[0].TerminationMessagePath = "/dev/termination-log"
+			worker := &d.Spec.Template.Spec.Containers[0]
+			worker.TerminationMessagePath = "/dev/termination-log"
+			worker.ReadinessProbe.FailureThreshold, worker.ReadinessProbe.HTTPGet.Scheme = 3, corev1.URISchemeHTTP
 		}, false},
-		"other replicas": {func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(7)) }, false},
+		"a slower readiness probe": {func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].ReadinessProbe.PeriodSeconds = 60 }, true},
+		"other replicas":           {func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(7)) }, false},
 		"an added container": {func(d *appsv1.Deployment) {
 			d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, corev1.Container{Name: "mesh"})
 		}, false},

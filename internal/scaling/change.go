@@ -50,14 +50,17 @@ func (n *replicaTarget) scaleDown(in Observation, memory *Memory) {
 	if n.reason == ReasonIdle {
 		return
 	}
-	rule := in.Settings.ScaleDown
+	rule, reason := in.Settings.ScaleDown, n.reason
 	n.raiseTo(memory.Recommendations.replicasToKeep(in, rule.Window), ReasonStabilizationWindow)
 	n.raiseTo(min(busyReplicas(in), in.Replicas, effectiveMax(in.Settings)), ReasonBusy)
 	if n.value == in.Replicas {
 		return
 	}
 	if float64(n.value) > float64(in.Replicas)*(1-scaleDownTolerance) && in.Replicas <= effectiveMax(in.Settings) {
-		n.value, n.reason = in.Replicas, ReasonWithinTolerance
+		if n.reason == reason {
+			n.reason = ReasonWithinTolerance
+		}
+		n.value = in.Replicas
 		return
 	}
 	n.raiseTo(in.Replicas-memory.ScaleDown.allowedChange(in, rule), ReasonMaxStep)
@@ -65,27 +68,33 @@ func (n *replicaTarget) scaleDown(in Observation, memory *Memory) {
 
 // ScaleRamp is a change in one direction that takes more than one decision.
 type ScaleRamp struct {
-	// StartReplicas is the number of workers at its start.
-	StartReplicas int32
-	// LastChange is the time of the last change.
-	LastChange time.Time
+	// StartReplicas is the number of workers at its start, PeriodReplicas the one at the start of the last period.
+	StartReplicas, PeriodReplicas int32
+	// PeriodStart is the time of the first change in the last period.
+	PeriodStart time.Time
 }
 
-// allowedChange returns by how much the number of workers may change now: by one step per period.
-// A change within two periods of the last one belongs to the same ramp.
+// allowedChange returns by how much the number of workers may change now, so that the changes of a period together
+// are at most one step. A change within two periods of the start of the last one belongs to the same ramp.
 func (r *ScaleRamp) allowedChange(in Observation, rule ScaleRule) int32 {
-	since := in.Now.Sub(r.LastChange)
-	switch {
-	case r.LastChange.IsZero() || since < 0 || since > 2*rule.Period:
-		r.StartReplicas = in.Replicas
-	case since < rule.Period:
-		return 0
-	}
-	r.LastChange = in.Now
 	if rule.Step == nil {
 		return maxReplicas
 	}
-	count, err := intstr.GetScaledValueFromIntOrPercent(rule.Step, int(r.StartReplicas), true)
+	since := in.Now.Sub(r.PeriodStart)
+	if r.PeriodStart.IsZero() || since < 0 || since > 2*rule.Period {
+		r.StartReplicas = in.Replicas
+		since = rule.Period
+	}
+	if since >= rule.Period {
+		r.PeriodStart, r.PeriodReplicas = in.Now, in.Replicas
+	}
+	changed := max(in.Replicas-r.PeriodReplicas, r.PeriodReplicas-in.Replicas)
+	return max(0, stepOf(rule, r.StartReplicas)-changed)
+}
+
+// stepOf returns the largest change of a period, at least 1.
+func stepOf(rule ScaleRule, startReplicas int32) int32 {
+	count, err := intstr.GetScaledValueFromIntOrPercent(rule.Step, int(startReplicas), true)
 	if err != nil { // the API server should have refused it
 		return maxReplicas
 	}

@@ -48,8 +48,6 @@ func decideActive(in Observation) Decision {
 	case n.value < in.Replicas:
 		d.Memory.ScaleUp = ScaleRamp{}
 		n.scaleDown(in, &d.Memory)
-	default:
-		d.Memory.ScaleUp, d.Memory.ScaleDown = ScaleRamp{}, ScaleRamp{}
 	}
 	d.Memory.Saturation.updateSaturation(in, &d.Memory.Rates, n.value > in.Replicas)
 	d.Applied, d.Reason = n.value, n.reason

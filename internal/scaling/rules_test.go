@@ -24,9 +24,9 @@ func TestEachRuleOfADecision(t *testing.T) {
 			RecommendationSpan{Start: testTime.Add(-ago), Min: replicas, Max: replicas}, RecommendationSpan{Start: testTime.Add(2*time.Second - ago), Min: 1, Max: 1})
 		return m
 	}
-	scaledDown := func(ago time.Duration, from int32) Memory {
+	scaledDown := func(ago time.Duration, from, periodFrom int32) Memory {
 		m := memoryWithRate(8)
-		m.ScaleDown = ScaleRamp{StartReplicas: from, LastChange: testTime.Add(-ago)}
+		m.ScaleDown = ScaleRamp{StartReplicas: from, PeriodReplicas: periodFrom, PeriodStart: testTime.Add(-ago)}
 		return m
 	}
 	for title, test := range map[string]struct {
@@ -172,6 +172,9 @@ func TestEachRuleOfADecision(t *testing.T) {
 		"scaling down follows the highest recommendation of the window": {
 			observationOf(10, &BacklogStats{Running: 8}, recommended(10*time.Second, 8)), outcome{1, 8, ReasonStabilizationWindow},
 		},
+		"a window that keeps nearly all workers keeps them all": {
+			observationOf(10, &BacklogStats{Running: 8}, recommended(10*time.Second, 9)), outcome{1, 10, ReasonStabilizationWindow},
+		},
 		"recommendations before the window do not count": {
 			observationOf(10, &BacklogStats{Running: 8}, recommended(time.Minute, 8)), outcome{1, 4, ReasonMaxStep},
 		},
@@ -181,11 +184,14 @@ func TestEachRuleOfADecision(t *testing.T) {
 		"scaling down is limited by its step": {
 			observationOf(10, &BacklogStats{Running: 8}, memoryWithRate(8)), outcome{1, 4, ReasonMaxStep},
 		},
-		"one step per period": {
-			observationOf(10, &BacklogStats{Running: 8}, scaledDown(29*time.Second, 20)), outcome{1, 10, ReasonMaxStep},
+		"the changes of a period are one step together": {
+			observationOf(8, &BacklogStats{Running: 8}, scaledDown(29*time.Second, 20, 20)), outcome{1, 8, ReasonMaxStep},
+		},
+		"what a small change left of the step is allowed in the same period": {
+			observationOf(4, &BacklogStats{Running: 8}, scaledDown(5*time.Second, 5, 5)), outcome{1, 2, ReasonMaxStep},
 		},
 		"a percentage refers to the start of the scale-down": {
-			observationOf(10, &BacklogStats{Running: 8}, scaledDown(30*time.Second, 12)), outcome{1, 2, ReasonMaxStep},
+			observationOf(10, &BacklogStats{Running: 8}, scaledDown(30*time.Second, 12, 12)), outcome{1, 2, ReasonMaxStep},
 		},
 		"busy workers are kept": {
 			observationOf(10, &BacklogStats{Running: 61}, memoryWithRate(8)), outcome{7, 7, ReasonDemand},

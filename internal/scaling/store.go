@@ -74,17 +74,18 @@ func storeTime(t time.Time) *metav1.Time {
 func timeOf(t *metav1.Time) time.Time { return ptr.Deref(t, metav1.Time{}).Time }
 
 func storeRamp(r ScaleRamp) *v1alpha1.ScaleRamp {
-	if r.LastChange.IsZero() {
+	if r.PeriodStart.IsZero() {
 		return nil
 	}
-	return &v1alpha1.ScaleRamp{From: r.StartReplicas, Time: metav1.NewTime(r.LastChange.Truncate(time.Second))}
+	return &v1alpha1.ScaleRamp{From: r.StartReplicas, PeriodFrom: &r.PeriodReplicas, Time: metav1.NewTime(r.PeriodStart.Truncate(time.Second))}
 }
 
+// restoreRamp restores a ramp. Memory of v0.1.0 has no number for the start of the period.
 func restoreRamp(r *v1alpha1.ScaleRamp) ScaleRamp {
 	if r == nil {
 		return ScaleRamp{}
 	}
-	return ScaleRamp{StartReplicas: r.From, LastChange: r.Time.Time}
+	return ScaleRamp{StartReplicas: r.From, PeriodReplicas: ptr.Deref(r.PeriodFrom, r.From), PeriodStart: r.Time.Time}
 }
 
 // quantityValue returns the value of a stored quantity; 0 if it is missing or negative.

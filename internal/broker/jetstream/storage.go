@@ -59,7 +59,7 @@ func (w *desiredQueue) placement() *jetstream.Placement {
 // createStream creates a stream with the storage of the queue.
 func (n *ensureOperation) createStream(ctx context.Context, config jetstream.StreamConfig) (created jetstream.Stream, err error) {
 	config.Storage, config.Placement = n.storageType(), n.placement()
-	err = n.createWithReplicas("stream "+config.Name, func(replicas int) error {
+	err = n.createWithReplicas(func(replicas int) error {
 		config.Replicas = replicas
 		created, err = n.js.CreateStream(ctx, config)
 		return err
@@ -70,7 +70,7 @@ func (n *ensureOperation) createStream(ctx context.Context, config jetstream.Str
 // createBucket creates a bucket with the storage of the queue.
 func (n *ensureOperation) createBucket(ctx context.Context, config jetstream.KeyValueConfig) (created jetstream.KeyValue, err error) {
 	config.Storage, config.Placement = n.storageType(), n.placement()
-	err = n.createWithReplicas("bucket "+config.Bucket, func(replicas int) error {
+	err = n.createWithReplicas(func(replicas int) error {
 		config.Replicas = replicas
 		created, err = n.js.CreateKeyValue(ctx, config)
 		return err
@@ -80,7 +80,7 @@ func (n *ensureOperation) createBucket(ctx context.Context, config jetstream.Key
 
 // createWithReplicas calls create with the number of replicas that the queue should have. If the
 // server refuses it, createWithReplicas calls create with the number that the queue has instead.
-func (n *ensureOperation) createWithReplicas(object string, create func(replicas int) error) error {
+func (n *ensureOperation) createWithReplicas(create func(replicas int) error) error {
 	wanted, instead := n.Storage.WantedReplicas(), n.replicasInstead()
 	if n.storage.Refusal != "" && instead > 0 {
 		wanted = instead // the server refused the other number for a stream of this queue just now
@@ -89,13 +89,13 @@ func (n *ensureOperation) createWithReplicas(object string, create func(replicas
 	if !hasCode(err, refusalCodes) {
 		return err
 	}
-	refused := n.refusal(object, wanted, err)
+	refused := n.refusal(wanted, err)
 	if instead == 0 || instead == wanted {
 		return refused
 	}
 	if err := create(instead); err != nil {
 		if hasCode(err, refusalCodes) {
-			err = n.refusal(object, instead, err)
+			err = n.refusal(instead, err)
 		}
 		return err
 	}
@@ -115,10 +115,11 @@ func (n *ensureOperation) replicasInstead() int {
 	return 0
 }
 
-// refusal returns the error about a server that does not store a stream as requested.
-func (n *ensureOperation) refusal(object string, replicas int, err error) error {
-	return broker.Errorf(broker.ClassInvalid, "the server refuses %d replicas of the %s; add servers to its cluster, or change spec.storage: %w",
-		replicas, object, n.credentials.Conceal(err, true))
+// refusal returns the error about a server that does not store a stream as requested. It does not name the stream:
+// the server refuses it for one when the queue is created, and for another later, and the message must not change.
+func (n *ensureOperation) refusal(replicas int, err error) error {
+	return broker.Errorf(broker.ClassInvalid, "the server refuses %d replicas; add servers to its cluster, or change spec.storage: %w",
+		replicas, n.credentials.Conceal(err, true))
 }
 
 func (n *ensureOperation) recordRefusal(refused error, isRequired bool) {
@@ -184,7 +185,7 @@ func (n *ensureOperation) requestChange(ctx context.Context, number int, config 
 	err := n.updateStream(requesting, number, config)
 	switch {
 	case hasCode(err, refusalCodes):
-		n.recordRefusal(n.refusal("stream "+config.Name, config.Replicas, err), isRequired)
+		n.recordRefusal(n.refusal(config.Replicas, err), isRequired)
 		n.storage.IsMoving = false
 	case hasCode(err, movingCodes):
 		n.storage.IsMoving = true

@@ -229,7 +229,7 @@ func TestRequiredReplicasAreNeverLowered(t *testing.T) {
 	c := startTwoOfThree(t)
 	e := connectToCluster(t, c)
 	_, err := e.EnsureQueue(t.Context(), ordersQueue(withReplicas(3)))
-	if broker.ClassOf(err) != broker.ClassInvalid || !strings.Contains(fmt.Sprint(err), "the server refuses 3 replicas of the stream yardmaster_orders") {
+	if broker.ClassOf(err) != broker.ClassInvalid || !strings.Contains(fmt.Sprint(err), "the server refuses 3 replicas; ") {
 		t.Fatalf("got %v", err)
 	}
 	if _, err := e.js.Stream(t.Context(), "yardmaster_orders"); !isNotFound(err) {

@@ -105,7 +105,7 @@ func (r *Reconciler) observeBudget(ctx context.Context, observed *observation) e
 func (r *Reconciler) observeRevisions(ctx context.Context, observed *observation) error {
 	wp := observed.Pool
 	for _, list := range []client.ObjectList{&appsv1.DeploymentList{}, &appsv1.StatefulSetList{}} {
-		if err := r.Client.List(ctx, list, client.InNamespace(wp.Namespace), client.MatchingLabels(pool.WorkerSelector(wp.Name))); err != nil {
+		if err := r.Client.List(ctx, list, client.InNamespace(wp.Namespace), client.MatchingFields(pool.WorkerSelector(wp.Name))); err != nil {
 			return fmt.Errorf("listing the revisions: %w", err)
 		}
 		err := meta.EachListItem(list, func(item runtime.Object) error {
@@ -172,7 +172,7 @@ func replicaFailure(d *appsv1.Deployment) string {
 func (r *Reconciler) observePods(ctx context.Context, observed *observation) error {
 	wp := observed.Pool
 	var pods corev1.PodList
-	err := r.Client.List(ctx, &pods, client.InNamespace(wp.Namespace), client.MatchingLabels(pool.WorkerSelector(wp.Name)))
+	err := r.Client.List(ctx, &pods, client.InNamespace(wp.Namespace), client.MatchingFields(pool.WorkerSelector(wp.Name)))
 	if err != nil {
 		return fmt.Errorf("listing Pods: %w", err)
 	}

@@ -29,7 +29,7 @@ func TestRevisionsAreTheDeploymentsAndStatefulSetsOfThePool(t *testing.T) {
 		return &metav1.LabelSelector{MatchLabels: map[string]string{pool.LabelRevision: hash}}
 	}
 	other := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mail", UID: "2"}}
-	r := &Reconciler{Clients: kube.Clients{Client: fake.NewClientBuilder().WithObjects(
+	r := &Reconciler{Clients: kube.Clients{Client: indexedClientBuilder().WithObjects(
 		&appsv1.Deployment{
 			ObjectMeta: metadata("mail-a", wp), Spec: appsv1.DeploymentSpec{Replicas: new(int32(3)), Selector: selector("a")},
 			Status: appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{
@@ -53,4 +53,13 @@ func TestRevisionsAreTheDeploymentsAndStatefulSetsOfThePool(t *testing.T) {
 	if len(observed.workloads) != 2 {
 		t.Errorf("%d workloads, want those of the two revisions", len(observed.workloads))
 	}
+}
+
+// indexedClientBuilder returns a builder of a client with the indexes of the manager's cache.
+func indexedClientBuilder() *fake.ClientBuilder {
+	b := fake.NewClientBuilder()
+	for _, object := range indexedByPool() {
+		b.WithIndex(object, pool.LabelWorkerPool, labelIndexer(pool.LabelWorkerPool))
+	}
+	return b
 }

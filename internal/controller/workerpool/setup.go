@@ -34,6 +34,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.WorkerPool{}, queueIndex, indexedQueueNames); err != nil {
 		return fmt.Errorf("indexing WorkerPools by their Queues: %w", err)
 	}
+	for _, object := range indexedByPool() {
+		if err := mgr.GetFieldIndexer().IndexField(context.Background(), object, pool.LabelWorkerPool, labelIndexer(pool.LabelWorkerPool)); err != nil {
+			return fmt.Errorf("indexing the objects of WorkerPools: %w", err)
+		}
+	}
 	if err := mgr.Add(r.peers); err != nil {
 		return err
 	}
@@ -64,6 +69,16 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		return err
 	}
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return r.detectPodMonitors(ctx, mgr, c) }))
+}
+
+// indexedByPool returns an object of each kind that is found by the label of its pool.
+func indexedByPool() []client.Object {
+	return []client.Object{&appsv1.Deployment{}, &appsv1.StatefulSet{}, &corev1.Pod{}}
+}
+
+// labelIndexer returns the value of a label, so that objects are found by it without reading all others.
+func labelIndexer(label string) client.IndexerFunc {
+	return func(object client.Object) []string { return []string{object.GetLabels()[label]} }
 }
 
 // externalChange passes changes of shared objects that someone else may have made. Their
