@@ -150,7 +150,9 @@ func (b *objectBuilder) newRunnerContainer(inputs string) corev1.Container {
 
 func (b *objectBuilder) sessionPort() int32 { return sessionPort(b.settings.runner) }
 
-func sessionPort(runner *v1alpha1.SessionRunner) int32 { return cmp.Or(runner.Spec.Port, defaultSessionPort) }
+func sessionPort(runner *v1alpha1.SessionRunner) int32 {
+	return cmp.Or(runner.Spec.Port, defaultSessionPort)
+}
 
 // newEnvironment returns the runner's variables: the operator's, the SessionRunner's, then the
 // session's, at last those of its envFrom. A variable can refer only to earlier ones, so a session

@@ -122,19 +122,12 @@ func (r *Reconciler) applyObjects(ctx context.Context, s *v1alpha1.AgenticSessio
 }
 
 func (r *Reconciler) applyObject(ctx context.Context, s *v1alpha1.AgenticSession, object core.Object) (*core.Refusal, error) {
-	policy, isNetworkPolicy := object.(*networkingv1.NetworkPolicy)
-	if isNetworkPolicy && r.isNetworkPolicyCurrent(ctx, policy) {
+	if policy, ok := object.(*networkingv1.NetworkPolicy); ok && r.isNetworkPolicyCurrent(ctx, policy) {
 		return nil, nil
 	}
-	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	u, err := applyConfigurationOf(object)
 	if err != nil {
-		return nil, fmt.Errorf("encoding %s: %w", object.GetName(), err)
-	}
-	u := &unstructured.Unstructured{Object: raw}
-	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
-	unstructured.RemoveNestedField(u.Object, "status")
-	if isNetworkPolicy {
-		setEmptyRules(u)
+		return nil, err
 	}
 	var createError error
 	if canCreateFirst(object) && s.Status.Attempt == 1 {
@@ -176,14 +169,24 @@ func (r *Reconciler) isNetworkPolicyCurrent(ctx context.Context, policy *network
 	return err == nil && cached != nil && session.IsNetworkPolicyCurrent([]networkingv1.NetworkPolicy{*cached}, policy)
 }
 
-// setEmptyRules sets the rules of a NetworkPolicy that has none in a direction. Otherwise an apply would keep rules
-// that somebody else added.
-func setEmptyRules(policy *unstructured.Unstructured) {
-	for _, direction := range []string{"ingress", "egress"} {
-		if _, found, _ := unstructured.NestedFieldNoCopy(policy.Object, "spec", direction); !found {
-			_ = unstructured.SetNestedSlice(policy.Object, []any{}, "spec", direction)
+// applyConfigurationOf returns the fields of an object that the operator applies. A NetworkPolicy without rules in a
+// direction has none explicitly: otherwise an apply would keep rules that somebody else added.
+func applyConfigurationOf(object core.Object) (*unstructured.Unstructured, error) {
+	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %s: %w", object.GetName(), err)
+	}
+	u := &unstructured.Unstructured{Object: raw}
+	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
+	unstructured.RemoveNestedField(u.Object, "status")
+	if spec, ok := raw["spec"].(map[string]any); ok && u.GetKind() == "NetworkPolicy" {
+		for _, direction := range []string{"ingress", "egress"} {
+			if spec[direction] == nil {
+				spec[direction] = []any{}
+			}
 		}
 	}
+	return u, nil
 }
 
 // restoreDefaultDeny restores the NetworkPolicy of a namespace that denies sessions all connections, for the Pods of

@@ -164,7 +164,9 @@ var (
 	selectsSessions = predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return selectedSessions(e.Object) != "" },
 		DeleteFunc: func(e event.DeleteEvent) bool { return selectedSessions(e.Object) != "" },
-		UpdateFunc: func(e event.UpdateEvent) bool { return selectedSessions(e.ObjectOld)+selectedSessions(e.ObjectNew) != "" },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return selectedSessions(e.ObjectOld)+selectedSessions(e.ObjectNew) != ""
+		},
 	}
 )
 
