@@ -3,6 +3,7 @@ package session
 import (
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -149,6 +150,46 @@ func TestNetworkPolicyAllowsOnlySessionRunnerRules(t *testing.T) {
 	}
 	if len(policy.Spec.Egress[1].Ports) != 2 || len(policy.Spec.Ingress) != 1 || policy.Spec.Ingress[0].Ports[0].Port.IntVal != 8080 {
 		t.Errorf("%+v", policy.Spec)
+	}
+}
+
+func TestPublicOnlyAllowsOnlyPublicAddresses(t *testing.T) {
+	s := newScenario(t)
+	s.Network.ClusterNetworks = parsePrefixes("8.8.0.0/16", "2600:1f00::/32")
+	s.Runner.Spec.Egress = []v1alpha1.SessionEgress{{Profile: v1alpha1.EgressPublicOnly, Ports: []v1alpha1.SessionPort{{Port: 443}}}}
+	policy := s.decideAndRecord().ApplyObjects[2].(*networkingv1.NetworkPolicy)
+	for address, want := range map[string]bool{
+		"1.1.1.1": true, "140.82.121.4": true, "172.15.255.255": true, "172.32.0.1": true, "100.63.0.1": true, "2606:4700::1111": true,
+		"0.0.0.1": false, "10.1.2.3": false, "100.64.0.1": false, "100.100.100.200": false, "127.0.0.1": false, "168.63.129.16": false, "169.254.169.254": false,
+		"172.16.0.1": false, "192.0.0.192": false, "192.168.1.1": false, "198.18.0.1": false, "203.0.113.1": false, "224.0.0.1": false, "255.255.255.255": false,
+		"::1": false, "fe80::1": false, "fd00::1": false, "fd00:ec2::254": false, "fd20:ce::254": false, "ff02::1": false, "64:ff9b::a01:203": false,
+		"2002:a01:203::1": false, "2001:db8::1": false, "2001::1": false, "::ffff:10.1.2.3": false,
+		"8.8.8.8": false, "2600:1f00::1": false, // of the cluster
+	} {
+		ip := netip.MustParseAddr(address)
+		contains := func(network string) bool { return netip.MustParsePrefix(network).Contains(ip) }
+		got := slices.ContainsFunc(policy.Spec.Egress[1].To, func(peer networkingv1.NetworkPolicyPeer) bool {
+			return contains(peer.IPBlock.CIDR) && !slices.ContainsFunc(peer.IPBlock.Except, contains)
+		})
+		if got != want {
+			t.Errorf("%s is allowed: %t, want %t", address, got, want)
+		}
+	}
+}
+
+func TestDNSSettingsOfTheOperatorApply(t *testing.T) {
+	s := newScenario(t)
+	s.Network = NetworkSettings{
+		DNSNamespace: "openshift-dns", DNSSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"dns": "default"}},
+		DNSNetworks: parsePrefixes("169.254.20.10/32"), DNSPort: 5353,
+	}
+	rule := s.decideAndRecord().ApplyObjects[2].(*networkingv1.NetworkPolicy).Spec.Egress[0]
+	want := []networkingv1.NetworkPolicyPeer{
+		{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": "openshift-dns"}}, PodSelector: s.Network.DNSSelector},
+		{IPBlock: &networkingv1.IPBlock{CIDR: "169.254.20.10/32"}},
+	}
+	if diff := cmp.Diff(want, rule.To); diff != "" || rule.Ports[0].Port.IntVal != 5353 {
+		t.Errorf("port %s, peers (-want, +got):\n%s", rule.Ports[0].Port, diff)
 	}
 }
 

@@ -160,6 +160,7 @@ func TestSessionNetwork(t *testing.T) {
 		{"a session can connect only to its SessionRunner's egress and to the cluster's DNS", testSessionEgress},
 		{"the NetworkPolicy is enforced before a session's first packet", testSessionFirstPacket},
 		{"only Pods that ingressFrom selects can connect to an interactive session, and none to other sessions", testSessionIngress},
+		{"a deleted session that ignores SIGTERM connects to nothing until its Pod is gone", testDeletedSessionNetwork},
 	})
 }
 

@@ -9,12 +9,14 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/session"
 )
 
 const (
@@ -84,6 +86,39 @@ func testSessionIngress(t *testing.T) {
 			t.Errorf("%s reaches %s: %t, want %t", visit.source, visit.to.Name, got, visit.want)
 		}
 	}
+}
+
+// receiverScript logs each connection to its port.
+const receiverScript = "while true; do nc -l -p 8080 < /dev/null > /dev/null && echo connected; done"
+
+func testDeletedSessionNetwork(t *testing.T) {
+	receiver := createScriptPod(t, "receiver-", nil, receiverScript)
+	eventually(t, "the receiver to have an address", func() bool { return objectExists(t, receiver) && receiver.Status.PodIP != "" })
+	waitForSuccess(t, createScriptPod(t, "client-", nil, fmt.Sprintf("until nc -w 1 %s %d < /dev/null; do sleep 0.1; done", receiver.Status.PodIP, servicePort)))
+	eventually(t, "the receiver to log the connection of a Pod without a session", func() bool { return countConnections(t, receiver) > 0 })
+
+	s := createSession(t, shellRunner, fmt.Sprintf(
+		"trap '' TERM; echo trying; while true; do nc -w 1 %s %d < /dev/null || sleep 0.1; done", receiver.Status.PodIP, servicePort), nil)
+	s.waitForPhase(v1alpha1.SessionRunning)
+	s.waitForLogLine("trying")
+	before, pod := countConnections(t, receiver), s.currentPod()
+	s.deleteSession()
+	policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: session.NetworkPolicyName(s.s.Name)}}
+	eventually(t, "the session's NetworkPolicy to be deleted", func() bool { return !objectExists(t, policy) })
+	if !objectExists(t, pod) {
+		t.Error("the Pod was deleted before its NetworkPolicy, so the test proves nothing")
+	}
+	eventually(t, "the Pod to be gone", func() bool { return !objectExists(t, pod) })
+	if after := countConnections(t, receiver); after != before {
+		t.Errorf("the deleted session connected %d times", after-before)
+	}
+}
+
+func countConnections(t *testing.T, receiver *corev1.Pod) int {
+	t.Helper()
+	log, err := clientset.CoreV1().Pods(receiver.Namespace).GetLogs(receiver.Name, &corev1.PodLogOptions{}).DoRaw(t.Context())
+	requireNoError(t, err)
+	return strings.Count(string(log), "connected")
 }
 
 // createRunnerWithEgress creates a SessionRunner for the reference runner with these egress rules.
