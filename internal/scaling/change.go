@@ -28,7 +28,7 @@ func (n *replicaTarget) scaleUp(in Observation, memory *Memory) {
 		n.lowerTo(max(in.Replicas, lowest), ReasonStabilizationWindow)
 	}
 	if n.value > in.Replicas {
-		n.lowerTo(in.Replicas+memory.ScaleUp.allowedChange(in, rule), ReasonMaxStep)
+		n.lowerTo(in.Replicas+memory.ScaleUp.allowedChange(in, rule, n.value-in.Replicas), ReasonMaxStep)
 	}
 	n.raiseTo(effectiveMin(in.Settings), ReasonMinReplicas)
 }
@@ -63,7 +63,7 @@ func (n *replicaTarget) scaleDown(in Observation, memory *Memory) {
 		n.value = in.Replicas
 		return
 	}
-	n.raiseTo(in.Replicas-memory.ScaleDown.allowedChange(in, rule), ReasonMaxStep)
+	n.raiseTo(in.Replicas-memory.ScaleDown.allowedChange(in, rule, in.Replicas-n.value), ReasonMaxStep)
 }
 
 // ScaleRamp is a change in one direction that takes more than one decision.
@@ -74,9 +74,14 @@ type ScaleRamp struct {
 	PeriodStart time.Time
 }
 
+// secondChangeDivisor is the part of a step up to which a change may be followed by another one in the same period.
+const secondChangeDivisor = 3
+
 // allowedChange returns by how much the number of workers may change now, so that the changes of a period together
-// are at most one step. A change within two periods of the start of the last one belongs to the same ramp.
-func (r *ScaleRamp) allowedChange(in Observation, rule ScaleRule) int32 {
+// are at most one step. There is one change in a period, because each one moves messages between workers. If it used
+// only a small part of the step, another one may use the rest: a pool must not keep workers because it stopped one
+// just before its load ended. A change within two periods of the start of the last one belongs to the same ramp.
+func (r *ScaleRamp) allowedChange(in Observation, rule ScaleRule, wanted int32) int32 {
 	if rule.Step == nil {
 		return maxReplicas
 	}
@@ -88,8 +93,12 @@ func (r *ScaleRamp) allowedChange(in Observation, rule ScaleRule) int32 {
 	if since >= rule.Period {
 		r.PeriodStart, r.PeriodReplicas = in.Now, in.Replicas
 	}
-	changed := max(in.Replicas-r.PeriodReplicas, r.PeriodReplicas-in.Replicas)
-	return max(0, stepOf(rule, r.StartReplicas)-changed)
+	step, changed := stepOf(rule, r.StartReplicas), max(in.Replicas-r.PeriodReplicas, r.PeriodReplicas-in.Replicas)
+	left := max(0, step-changed)
+	if changed > 0 && (wanted < left || changed > step/secondChangeDivisor) {
+		return 0
+	}
+	return left
 }
 
 // stepOf returns the largest change of a period, at least 1.

@@ -190,6 +190,13 @@ func TestEachRuleOfADecision(t *testing.T) {
 		"what a small change left of the step is allowed in the same period": {
 			observationOf(4, &BacklogStats{Running: 8}, scaledDown(5*time.Second, 5, 5)), outcome{1, 2, ReasonMaxStep},
 		},
+		"after a large change, the period has no other one": {
+			observationOf(6, &BacklogStats{Running: 8}, scaledDown(20*time.Second, 10, 10)), outcome{1, 6, ReasonMaxStep},
+		},
+		"after a small change, a period has no other small one": {
+			observationOf(18, &BacklogStats{Running: 8}, scaledDown(20*time.Second, 20, 20), func(p *Settings) { p.MinReplicas = 14 }),
+			outcome{1, 18, ReasonMaxStep},
+		},
 		"a percentage refers to the start of the scale-down": {
 			observationOf(10, &BacklogStats{Running: 8}, scaledDown(30*time.Second, 12, 12)), outcome{1, 2, ReasonMaxStep},
 		},
