@@ -228,6 +228,10 @@ const (
 	ConditionRunnerStarted = "RunnerStarted"
 	// ConditionCompleted is True if the session completed.
 	ConditionCompleted = "Completed"
+	// ConditionSucceeded is True if the last run ended and succeeded; ConditionFailed is True if it failed.
+	ConditionSucceeded = "Succeeded"
+	// ConditionServing of an interactive session is True while its runner accepts connections.
+	ConditionServing = "Serving"
 	// ConditionStopStuck is True if a Pod still exists 30 s after its grace period.
 	ConditionStopStuck = "StopStuck"
 	// ConditionResultValid is False if the runner's result is malformed.
@@ -259,6 +263,8 @@ const (
 	ReasonScheduled              = "Scheduled"
 	ReasonRunnerStarted          = "RunnerStarted"
 	ReasonRunnerNotStarted       = "RunnerNotStarted"
+	ReasonRunnerReady            = "RunnerReady"
+	ReasonRunnerNotReady         = "RunnerNotReady"
 	ReasonStopping               = "Stopping"
 	ReasonStopped                = "Stopped"
 	ReasonCreating               = "Creating"
@@ -272,6 +278,7 @@ const (
 	ReasonOOMKilled       = "OOMKilled"
 	ReasonEvicted         = "Evicted"
 	ReasonPodLost         = "PodLost"
+	ReasonPodDeleted      = "PodDeleted"
 	ReasonPodRejected     = "PodRejected"
 	ReasonConfigError     = "ConfigError"
 )

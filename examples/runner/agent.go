@@ -93,5 +93,5 @@ func (a *agent) encodeResult() string {
 	return marshalWithinLimit(&result{
 		Summary: summary, CostUSD: a.cost, SDKSessionID: id,
 		Usage: map[string]int{"lines": a.lines, "words": a.words},
-	})
+	}, a.session.maxResultBytes)
 }

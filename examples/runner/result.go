@@ -7,9 +7,6 @@ import (
 	"unicode/utf8"
 )
 
-// maxResultBytes is the length to which the kubelet cuts a result, which would leave invalid JSON.
-const maxResultBytes = 4096
-
 // result is a runner's result. All fields are optional.
 type result struct {
 	Summary      string         `json:"summary,omitempty"`
@@ -18,15 +15,16 @@ type result struct {
 	SDKSessionID string         `json:"sdkSessionId,omitempty"` //nolint:tagliatelle // the operator's spelling
 }
 
-// marshalWithinLimit encodes a result, and shortens the summary until it fits.
-func marshalWithinLimit(r *result) string {
+// marshalWithinLimit encodes a result, and shortens the summary until it fits: the kubelet would cut it off, which
+// would leave invalid JSON.
+func marshalWithinLimit(r *result, maxBytes int) string {
 	const escaped = 6 // JSON may need up to six bytes for one
 	for {
 		raw, err := json.Marshal(r)
 		if err != nil {
 			return fmt.Sprintf(`{"summary":%q}`, err.Error())
 		}
-		if over := len(raw) - maxResultBytes; over > 0 && r.Summary != "" {
+		if over := len(raw) - maxBytes; over > 0 && r.Summary != "" {
 			r.Summary = truncateAtRune(r.Summary, (over+escaped-1)/escaped)
 			continue
 		}

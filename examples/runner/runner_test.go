@@ -47,7 +47,7 @@ func newSessionFiles(t *testing.T, prompt string, changes map[string]string) fun
 	environment := map[string]string{
 		"AGENTIC_SESSION": "demo", "AGENTIC_NAMESPACE": "a", "AGENTIC_JOB": "demo-r1-a1", "AGENTIC_ATTEMPT": "1",
 		"AGENTIC_PROMPT_FILE": file("prompt", prompt), "AGENTIC_SESSION_FILE": file("session.json", string(inputs)),
-		"AGENTIC_RESULT_FILE": file("result", ""), "AGENTIC_WORKSPACE": t.TempDir(),
+		"AGENTIC_RESULT_FILE": file("result", ""), "AGENTIC_RESULT_MAX_BYTES": "3072", "AGENTIC_WORKSPACE": t.TempDir(),
 	}
 	maps.Copy(environment, changes)
 	return func(name string) string { return environment[name] }
@@ -246,7 +246,8 @@ func TestResultFitsTerminationMessage(t *testing.T) {
 		"long, with escaped characters": strings.Repeat("\n\"", 4000), "long, with invalid UTF-8": strings.Repeat("\xff", 4000),
 	} {
 		t.Run(title, func(t *testing.T) {
-			text := marshalWithinLimit(&result{Summary: summary, SDKSessionID: "x"})
+			const maxResultBytes = 3072
+			text := marshalWithinLimit(&result{Summary: summary, SDKSessionID: "x"}, maxResultBytes)
 			parsed, err := sessions.ParseResult(text)
 			if err != nil || len(text) > maxResultBytes || parsed.SDKSessionID != "x" {
 				t.Fatalf("%d bytes, error %v", len(text), err)

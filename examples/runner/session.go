@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -9,12 +10,14 @@ import (
 
 // session contains the inputs of the runner, from its environment and two files.
 type session struct {
-	name, job    string
-	attempt      int
-	prompt       string
-	workspace    string
-	resultFile   string
-	sdkSessionID string
+	name, job string
+	attempt   int
+	// maxResultBytes is the size to which the kubelet cuts a larger result.
+	maxResultBytes int
+	prompt         string
+	workspace      string
+	resultFile     string
+	sdkSessionID   string
 	// port to listen on; empty if the session is not interactive.
 	port string
 
@@ -44,6 +47,10 @@ func readSession(getenv func(string) string) (*session, error) {
 	var err error
 	if s.attempt, err = strconv.Atoi(attempt); err != nil {
 		return nil, fmt.Errorf("AGENTIC_ATTEMPT: %w", err)
+	}
+	// Operators of v0.1.0 do not set it.
+	if s.maxResultBytes, err = strconv.Atoi(cmp.Or(getenv("AGENTIC_RESULT_MAX_BYTES"), "4096")); err != nil {
+		return nil, fmt.Errorf("AGENTIC_RESULT_MAX_BYTES: %w", err)
 	}
 	prompt, err := os.ReadFile(promptFile)
 	if err != nil {

@@ -31,7 +31,16 @@ func (e *evaluation) setConditions() {
 	e.setCondition(v1alpha1.ConditionStopStuck, stopStuck(&e.status, e.pod, e.observation.Now))
 	problem := phaseReason(&e.status, e.pod, e.obstacle)
 	problem.Message = core.TruncateMessage(problem.Message, maxConditionMessageBytes)
-	e.setCondition(v1alpha1.ConditionCompleted, condition.StateOf(e.status.Phase == v1alpha1.SessionCompleted, problem.Reason, problem.Message))
+	for conditionType, phase := range map[string]v1alpha1.SessionPhase{
+		v1alpha1.ConditionCompleted: v1alpha1.SessionCompleted,
+		v1alpha1.ConditionSucceeded: v1alpha1.SessionCompleted,
+		v1alpha1.ConditionFailed:    v1alpha1.SessionFailed,
+	} {
+		e.setCondition(conditionType, condition.StateOf(e.status.Phase == phase, problem.Reason, problem.Message))
+	}
+	if e.spec.Interactive {
+		e.setCondition(v1alpha1.ConditionServing, serving(&e.status, e.pod))
+	}
 	condition.Set(&e.status.Conditions, e.observation.Session.Generation, e.now, summaryOf(e.status.Phase, problem))
 }
 
@@ -159,6 +168,14 @@ func runnerStarted(status *v1alpha1.AgenticSessionStatus, pod *corev1.Pod) condi
 		return condition.False(problem.Reason, problem.Message)
 	}
 	return condition.False(v1alpha1.ReasonRunnerNotStarted, "")
+}
+
+// serving reports whether the runner of an interactive session accepts connections at present.
+func serving(status *v1alpha1.AgenticSessionStatus, pod *corev1.Pod) condition.State {
+	if c := runnerStatus(pod); status.Phase == v1alpha1.SessionRunning && c != nil && c.Ready {
+		return condition.True(v1alpha1.ReasonRunnerReady, "")
+	}
+	return condition.False(v1alpha1.ReasonRunnerNotReady, "")
 }
 
 // stopStuck sets the condition only once it has been True.

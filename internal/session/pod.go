@@ -175,6 +175,7 @@ func (b *objectBuilder) newEnvironment(inputs string) []corev1.EnvVar {
 	set("SESSION_FILE", inputsPath+"/"+sessionFileKey)
 	set("WORKSPACE", workspacePath)
 	set("RESULT_FILE", resultPath)
+	set("RESULT_MAX_BYTES", strconv.Itoa(resultLimit(len(b.settings.runner.Spec.Sidecars))))
 	set("SDK_SESSION_ID", b.status.SDKSessionID)
 	if b.settings.runner.Spec.ActivityLease {
 		set("LEASE", LeaseName(s.Name))

@@ -2,10 +2,12 @@ package session
 
 import (
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/core"
@@ -80,13 +82,27 @@ func podDisruption(pod *corev1.Pod) *core.Problem {
 	}
 	c := findPodCondition(pod, corev1.DisruptionTarget, corev1.ConditionTrue)
 	if c == nil {
-		return nil
+		return podDeletion(pod)
 	}
 	reason := v1alpha1.ReasonEvicted
 	if c.Reason == "DeletionByTaintManager" || c.Reason == "DeletionByPodGC" {
 		reason = v1alpha1.ReasonPodLost
 	}
 	return &core.Problem{Reason: reason, Message: core.FormatReason(c.Reason, c.Message)}
+}
+
+// podDeletion returns a problem if somebody deleted the Pod before its runner ended. The operator stops a session by
+// deleting its Job, and the Job controller deletes the Pod of a Job that exceeded its deadline: callers check both
+// before. A runner that ends in the second in which its Pod is deleted may have been terminated by that.
+func podDeletion(pod *corev1.Pod) *core.Problem {
+	if pod.DeletionTimestamp == nil {
+		return nil
+	}
+	requested := pod.DeletionTimestamp.Add(-time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second)
+	if termination := runnerTermination(pod); termination != nil && termination.FinishedAt.Time.Before(requested) {
+		return nil
+	}
+	return &core.Problem{Reason: v1alpha1.ReasonPodDeleted, Message: "Pod " + pod.Name + " was deleted before its runner ended"}
 }
 
 // startFailureReasons are the waiting reasons with which a container does not start until

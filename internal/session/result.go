@@ -18,8 +18,10 @@ import (
 )
 
 const (
-	// maxResultBytes is the length to which the kubelet cuts a termination message.
+	// maxResultBytes is the length to which the kubelet cuts a termination message, and maxPodResultBytes the one
+	// that all containers of a Pod share: see MaxPodTerminationMessageLogLength in the kubelet.
 	maxResultBytes        = 4096
+	maxPodResultBytes     = 12288
 	maxSDKSessionIDLength = 256
 	// maxCostDollars is small enough to sum costs without loss of precision.
 	maxCostDollars = 1e9
@@ -48,6 +50,12 @@ func (e *evaluation) readResult() {
 	}
 }
 
+// resultLimit returns the maximum size of a runner's result beside this number of other containers: the kubelet
+// divides what a Pod may report equally among all its containers.
+func resultLimit(otherContainers int) int {
+	return min(maxResultBytes, maxPodResultBytes/(1+otherContainers))
+}
+
 // ParseResult parses a runner's result, one JSON object. It ignores unknown fields, which a newer
 // runner may write. It returns an error if the object is malformed or a value is out of range.
 func ParseResult(message string) (*v1alpha1.SessionResult, error) {
@@ -62,8 +70,9 @@ func ParseResult(message string) (*v1alpha1.SessionResult, error) {
 	}
 	decoder := json.NewDecoder(strings.NewReader(message))
 	if err := decoder.Decode(&raw); err != nil {
-		if len(message) == maxResultBytes {
-			return nil, fmt.Errorf("the result is cut off at the maximum of %d bytes: %w", maxResultBytes, err)
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil, fmt.Errorf("the result is cut off after %d bytes; the runner must write at most %sRESULT_MAX_BYTES: %w",
+				len(message), v1alpha1.SessionEnvPrefix, err)
 		}
 		return nil, fmt.Errorf("the result is not a valid JSON object: %w", err)
 	}

@@ -2,10 +2,13 @@ package session
 
 import (
 	"encoding/json"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -43,7 +46,8 @@ func TestParseResult(t *testing.T) {
 		"an sdkSessionId that is too long": {message: `{"sdkSessionId": "` + strings.Repeat("x", 257) + `"}`, err: "more than 256"},
 		"an sdkSessionId with NUL":         {message: `{"sdkSessionId": "a\u0000b"}`, err: "NUL"},
 		"an sdkSessionId that is a number": {message: `{"sdkSessionId": 7}`, err: "not a valid JSON object"},
-		"a result that was cut off":        {message: `{"summary": "` + strings.Repeat("x", 4096-13), err: "cut off"},
+		"a result that was cut off":        {message: `{"summary": "` + strings.Repeat("x", 4096-13), err: "cut off after 4096 bytes"},
+		"one of a Pod with 4 containers":   {message: `{"summary": "` + strings.Repeat("x", 3072-13), err: "cut off after 3072 bytes"},
 		"a result that is too long":        {message: `{"summary": "` + strings.Repeat("x", 4096) + `"}`, err: "maximum is 4096"},
 	}
 	for title, test := range tests {
@@ -116,5 +120,18 @@ func TestFailureMessageContainsRunnerOutput(t *testing.T) {
 	s.decideAndRecord()
 	if got := s.Session.Status.Runs[0].Message; got != "the runner exited with code 2: no such branch" {
 		t.Error(got)
+	}
+}
+
+func TestResultLimitDependsOnTheNumberOfContainers(t *testing.T) {
+	for sidecars, want := range map[int]string{0: "4096", 2: "4096", 3: "3072", 8: "1365"} {
+		s := newScenario(t)
+		for i := range sidecars {
+			s.Runner.Spec.Sidecars = append(s.Runner.Spec.Sidecars, v1alpha1.SessionSidecar{Name: "s" + strconv.Itoa(i), Image: "s:1"})
+		}
+		env := s.decideAndRecord().CreateJob.Spec.Template.Spec.Containers[0].Env
+		if i := slices.IndexFunc(env, func(e corev1.EnvVar) bool { return e.Name == "AGENTIC_RESULT_MAX_BYTES" }); i < 0 || env[i].Value != want {
+			t.Errorf("%d sidecars: %+v, want %s", sidecars, env, want)
+		}
 	}
 }

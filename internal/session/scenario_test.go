@@ -124,6 +124,12 @@ func (s *scenario) newestJob() *batchv1.Job { return s.Jobs[len(s.Jobs)-1] }
 
 func (s *scenario) newestPod() *corev1.Pod { return &s.Pods[len(s.Pods)-1] }
 
+// deletePod marks the newest Pod as deleted now.
+func (s *scenario) deletePod() {
+	s.newestPod().DeletionGracePeriodSeconds = new(int64(gracePeriodSeconds))
+	s.newestPod().DeletionTimestamp = new(metav1.NewTime(s.Now.Add(gracePeriod)))
+}
+
 func (s *scenario) newestRunnerStatus() *corev1.ContainerStatus {
 	return &s.newestPod().Status.ContainerStatuses[0]
 }

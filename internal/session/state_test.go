@@ -329,6 +329,25 @@ func TestRunFailureReasons(t *testing.T) {
 				s.endJob(batchv1.JobFailed, "")
 			}, v1alpha1.SessionFailed, v1alpha1.ReasonPodLost, nil,
 		},
+		"a user deletes the Pod, and its runner is terminated": {
+			func(s *scenario) {
+				s.exitRunner(143, "")
+				s.deletePod()
+			}, v1alpha1.SessionFailed, v1alpha1.ReasonPodDeleted, new(int32(143)),
+		},
+		"a user deletes the Pod, and its node does not answer": {
+			func(s *scenario) {
+				s.deletePod()
+				s.endJob(batchv1.JobFailed, "")
+			}, v1alpha1.SessionFailed, v1alpha1.ReasonPodDeleted, nil,
+		},
+		"a user deletes the Pod after its runner failed": {
+			func(s *scenario) {
+				s.exitRunner(7, "")
+				s.advanceClock(time.Second)
+				s.deletePod()
+			}, v1alpha1.SessionFailed, v1alpha1.ReasonExitedWithError, new(int32(7)),
+		},
 		"the Pod is lost": {
 			func(s *scenario) {
 				s.endJob(batchv1.JobFailed, "")
@@ -419,4 +438,38 @@ func TestRaceOfStopAndOutcome(t *testing.T) {
 		}
 		t.Error("the next runner does not get the sdkSessionId")
 	})
+}
+
+// kubectl wait can wait for the end of a session, and for either outcome.
+func TestConditionsOfEachOutcome(t *testing.T) {
+	s := newScenario(t).startAttempt().startRunner()
+	s.decideAndRecord()
+	s.wantCondition(v1alpha1.ConditionSucceeded, metav1.ConditionFalse, v1alpha1.ReasonRunning)
+	s.wantCondition(v1alpha1.ConditionFailed, metav1.ConditionFalse, v1alpha1.ReasonRunning)
+	s.exitRunner(0, "")
+	s.decideAndRecord()
+	s.wantCondition(v1alpha1.ConditionSucceeded, metav1.ConditionTrue, v1alpha1.ReasonCompleted)
+	s.wantCondition(v1alpha1.ConditionFailed, metav1.ConditionFalse, v1alpha1.ReasonCompleted)
+	s.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonCompleted)
+
+	s = newScenario(t).startAttempt().startRunner()
+	s.exitRunner(3, "")
+	s.decideAndRecord()
+	s.wantCondition(v1alpha1.ConditionSucceeded, metav1.ConditionFalse, v1alpha1.ReasonExitedWithError)
+	s.wantCondition(v1alpha1.ConditionFailed, metav1.ConditionTrue, v1alpha1.ReasonExitedWithError)
+	s.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonExitedWithError)
+	s.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonExitedWithError)
+}
+
+func TestInteractiveSessionServesWhileItsRunnerIsReady(t *testing.T) {
+	s := newScenario(t, setInteractive).startAttempt()
+	s.decideAndRecord()
+	s.wantCondition(v1alpha1.ConditionServing, metav1.ConditionFalse, v1alpha1.ReasonRunnerNotReady)
+	s.startRunner()
+	s.decideAndRecord()
+	s.wantCondition(v1alpha1.ConditionServing, metav1.ConditionTrue, v1alpha1.ReasonRunnerReady)
+	s.newestRunnerStatus().Ready = false
+	s.decideAndRecord()
+	s.wantCondition(v1alpha1.ConditionServing, metav1.ConditionFalse, v1alpha1.ReasonRunnerNotReady)
+	s.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonRunning)
 }

@@ -118,7 +118,7 @@ func takeRetry(status *v1alpha1.AgenticSessionStatus, retry *v1alpha1.SessionRet
 	count, limit := &status.Retries, retry.Limit
 	switch reason {
 	case v1alpha1.ReasonExitedWithError, v1alpha1.ReasonOOMKilled:
-	case v1alpha1.ReasonEvicted, v1alpha1.ReasonPodLost:
+	case v1alpha1.ReasonEvicted, v1alpha1.ReasonPodLost, v1alpha1.ReasonPodDeleted:
 		count, limit = &status.Disruptions, maxDisruptions
 		if !retry.OnDisruption {
 			return false

@@ -133,6 +133,7 @@ func TestReleases(t *testing.T) {
 func TestSessions(t *testing.T) {
 	runInParallel(t, []scenario{
 		{"a session completes with the result and the cost that its runner reports", testSessionResult},
+		{"the result of a runner with three sidecars arrives complete", testSessionResultWithSidecars},
 		{"a runner has no root user, capabilities or token, and can write only to its own directories", testSessionConfined},
 		{"a runner reads only the keys and tokens that its SessionRunner lists, and the identifier that the run before wrote", testSessionSecrets},
 		{"a session with all features satisfies the Pod Security Standard restricted, and its sidecar does not keep it from completing", testSessionRestricted},

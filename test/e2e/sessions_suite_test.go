@@ -41,6 +41,8 @@ const (
 	shellRunner = "shell"
 	// tokenRunner is shellRunner with a token for another audience and a Secret.
 	tokenRunner = "token"
+	// crowdedRunner is shellRunner with three sidecars.
+	crowdedRunner = "crowded"
 	// rootRunner is shellRunner with an image that runs as root.
 	rootRunner = "root"
 
@@ -72,6 +74,14 @@ func createRunners(t *testing.T, ns string) {
 		shellRunner: func(spec *v1alpha1.SessionRunnerSpec) {
 			spec.Image, spec.AllowedImages = busyboxImage, []string{unavailableImage}
 			spec.Command = []string{"sh", "-ec", `. "$AGENTIC_PROMPT_FILE"`}
+		},
+		crowdedRunner: func(spec *v1alpha1.SessionRunnerSpec) {
+			spec.Image, spec.Command = busyboxImage, []string{"sh", "-ec", `. "$AGENTIC_PROMPT_FILE"`}
+			for _, name := range []string{"a", "b", "c"} {
+				spec.Sidecars = append(spec.Sidecars, v1alpha1.SessionSidecar{
+					Name: name, Image: busyboxImage, Command: []string{"sh", "-c", "trap 'exit 0' TERM; sleep 3600 & wait"},
+				})
+			}
 		},
 		tokenRunner: func(spec *v1alpha1.SessionRunnerSpec) {
 			spec.Image, spec.Command = busyboxImage, []string{"sh", "-ec", `. "$AGENTIC_PROMPT_FILE"`}
