@@ -387,6 +387,38 @@ func TestValidAgenticSessionsAreAccepted(t *testing.T) {
 	}
 }
 
+// Each manifest has a form of the ambient-code platform. docs/agenticsession.md lists what has to be changed.
+func TestManifestsOfTheAmbientCodePlatform(t *testing.T) {
+	waitForKinds(t)
+	ns := namespace(t)
+	strict := strictClient(t, &warningList{})
+	for spec, want := range map[string]string{
+		`{initialPrompt: Explain the tests, interactive: true, displayName: Tests, timeout: 300, inactivityTimeout: 300,
+			repos: [{url: "https://git.example/shop.git", branch: main, autoPush: true}], llmSettings: {model: small, temperature: 0.7, maxTokens: 4000},
+			activeWorkflow: {gitUrl: "https://git.example/flows.git", branch: main, path: review}, environmentVariables: {LEVEL: debug}}`: "",
+		`{displayName: Chat}`:                   "prompt is required",
+		`{prompt: a, model: small}`:             "unknown field \"spec.model\"",
+		`{prompt: a, runnerType: small}`:        "unknown field \"spec.runnerType\"",
+		`{prompt: a, autoPushOnComplete: true}`: "unknown field \"spec.autoPushOnComplete\"",
+		`{prompt: a, repos: [{input: {url: "https://git.example/shop.git", branch: main}}]}`:                                       "unknown field \"spec.repos[0].input\"",
+		`{prompt: a, repos: [{url: "https://git.example/a.git", output: {url: "https://git.example/b.git"}}]}`:                     "unknown field \"spec.repos[0].output\"",
+		`{prompt: a, repos: [{url: "https://git.example/a.git", branch: main}, {url: "https://git.example/a.git", branch: next}]}`: "Duplicate value",
+		`{prompt: a, timeout: 300, inactivityTimeout: 3600}`:                                                                       "inactivityTimeout must not be greater than timeout",
+	} {
+		object := newManifest(t, "AgenticSession", "demo", spec)
+		object.SetNamespace(ns)
+		err := apply(t.Context(), strict, object, false)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", spec, err, want)
+		}
+		if err == nil {
+			if err := cluster.Delete(t.Context(), object); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
 func TestAgenticSessionDefaults(t *testing.T) {
 	waitForKinds(t)
 	ns := namespaceWithoutWebhook(t)
