@@ -203,6 +203,48 @@ type SessionRunnerSpec struct {
 	// +kubebuilder:validation:MaxItems=8
 	Tokens []SessionToken `json:"tokens,omitempty"`
 
+	// hostUsers false runs the Pods in a user namespace: a process that escapes its container has no
+	// rights on the node. Nodes must support it. Default: the cluster's.
+	// +optional
+	HostUsers *bool `json:"hostUsers,omitempty"`
+
+	// nodeSelector are up to 32 labels of the nodes that may run the Pods. Default: all nodes.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+
+	// tolerations are up to 32 tolerations of the Pods for taints of nodes. Default: none.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+
+	// priorityClassName is the priority of the Pods. Default: the cluster's.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	PriorityClassName string `json:"priorityClassName,omitempty"`
+
+	// podMetadata are further labels and annotations of the Pods. Default: none.
+	// +optional
+	PodMetadata *SessionPodMetadata `json:"podMetadata,omitempty"`
+
+	// imagePullPolicy of all containers: Always, IfNotPresent or Never. Default: that of Kubernetes, by
+	// the tag of the image.
+	// +optional
+	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
+	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
+
+	// caBundle has the certificate authorities that all containers trust. Default: those of the images.
+	// +optional
+	CABundle *SessionCABundle `json:"caBundle,omitempty"`
+
+	// volumes are up to 16 volumes that are mounted into the runner, read-only. Default: none.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	Volumes []SessionVolume `json:"volumes,omitempty"`
+
 	// activeDeadlineSeconds is the maximum number of seconds that a session may run, over all its
 	// runs. It limits the session's timeout. Default: no limit.
 	// +optional
@@ -225,6 +267,64 @@ const (
 	NetworkIsolationRequired  NetworkIsolation = "Required"
 	NetworkIsolationPreferred NetworkIsolation = "Preferred"
 )
+
+// SessionPodMetadata are labels and annotations of Pods.
+type SessionPodMetadata struct {
+	// labels are up to 32 labels. Those of the operator and of Kubernetes' Jobs are reserved.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	Labels map[string]string `json:"labels,omitempty"`
+	// annotations are up to 32 annotations. Those of the operator, and those that change the isolation
+	// of containers, are reserved.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// SessionCABundle is a file with certificate authorities in PEM form, in a ConfigMap.
+type SessionCABundle struct {
+	// configMap is the name of the ConfigMap.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	ConfigMap string `json:"configMap"`
+	// key of the ConfigMap. Default: ca.crt.
+	// +optional
+	// +kubebuilder:default="ca.crt"
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]+$`
+	Key string `json:"key,omitempty"`
+}
+
+// SessionVolume is a volume that is mounted read-only.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.configMap), has(self.secret), has(self.persistentVolumeClaim)].filter(given, given).size() == 1",message="set exactly one of configMap, secret and persistentVolumeClaim"
+type SessionVolume struct {
+	// name of the volume.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=40
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name"`
+	// mountPath is the directory in the runner. It cannot contain, or be in, a directory of the operator.
+	// +required
+	// +kubebuilder:validation:MinLength=2
+	// +kubebuilder:validation:MaxLength=1024
+	MountPath string `json:"mountPath"`
+	// configMap is the name of a ConfigMap.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	ConfigMap string `json:"configMap,omitempty"`
+	// secret is the name of a Secret.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Secret string `json:"secret,omitempty"`
+	// persistentVolumeClaim is the name of a PersistentVolumeClaim.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	PersistentVolumeClaim string `json:"persistentVolumeClaim,omitempty"`
+}
 
 // SessionSource is a Secret or a ConfigMap that sessions may use.
 type SessionSource struct {

@@ -139,7 +139,7 @@ func (b *objectBuilder) newJob(template *corev1.PodTemplateSpec) *batchv1.Job {
 func (b *objectBuilder) newDryRunPod(template *corev1.PodTemplateSpec) *corev1.Pod {
 	meta := metav1.ObjectMeta{
 		GenerateName: b.status.Job + "-", Namespace: b.session.Namespace,
-		Labels: template.Labels, OwnerReferences: childMetadata(b.session, "").OwnerReferences,
+		Labels: template.Labels, Annotations: template.Annotations, OwnerReferences: childMetadata(b.session, "").OwnerReferences,
 	}
 	return &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: meta, Spec: *template.Spec.DeepCopy()}
 }

@@ -118,7 +118,7 @@ func networkRestricted(o *Observation) condition.State {
 			return condition.False(v1alpha1.ReasonNetworkPolicyDiffers, "NetworkPolicy "+name+" differs from what SessionRunner "+o.Runner.Name+" allows")
 		}
 	}
-	if widening := findWideningPolicy(policies, childLabels(s), wanted); widening != nil {
+	if widening := findWideningPolicy(policies, podLabels(s, o.Runner), wanted); widening != nil {
 		return condition.False(v1alpha1.ReasonNetworkWidened, wideningMessage(widening, s.Spec.Runner))
 	}
 	return condition.True(v1alpha1.ReasonNetworkPolicyApplied, "")

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -78,7 +77,9 @@ func (b *objectBuilder) newPodTemplate(inputs string) corev1.PodTemplateSpec {
 	}
 	hardenContainers(pod.InitContainers)
 	hardenContainers(pod.Containers)
-	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: childLabels(s)}, Spec: pod}
+	template := corev1.PodTemplateSpec{Spec: pod}
+	b.applyPodOptions(&template)
+	return template
 }
 
 func (b *objectBuilder) newPodSecurityContext() *corev1.PodSecurityContext {

@@ -109,13 +109,8 @@ func (r *runnerSettings) validateRunner(*v1alpha1.AgenticSession) field.ErrorLis
 			}
 		}
 	}
-	for i := range runner.Spec.Sidecars {
-		if runner.Spec.Sidecars[i].Name == v1alpha1.RunnerContainer {
-			addError("sidecar must not be named " + v1alpha1.RunnerContainer)
-		}
-		for _, problem := range validateResources(&runner.Spec.Sidecars[i].Resources, field.NewPath("sidecars").Index(i)) {
-			addError(problem.Error())
-		}
+	for _, problem := range slices.Concat(validateSidecars(runner.Spec.Sidecars), validatePodOptions(&runner.Spec)) {
+		addError(problem)
 	}
 	if runner.Spec.ServiceAccountName != "" && runner.Spec.ActivityLease { // the token for the Lease would have all permissions of that account
 		addError("activityLease needs a ServiceAccount for each session, so it cannot set serviceAccountName")
@@ -131,6 +126,19 @@ func (r *runnerSettings) validateRunner(*v1alpha1.AgenticSession) field.ErrorLis
 		}
 	}
 	return errs
+}
+
+func validateSidecars(sidecars []v1alpha1.SessionSidecar) []string {
+	var problems []string
+	for i := range sidecars {
+		if sidecars[i].Name == v1alpha1.RunnerContainer {
+			problems = append(problems, "sidecar must not be named "+v1alpha1.RunnerContainer)
+		}
+		for _, problem := range validateResources(&sidecars[i].Resources, field.NewPath("sidecars").Index(i)) {
+			problems = append(problems, problem.Error())
+		}
+	}
+	return problems
 }
 
 // isSubnet reports whether one network is a proper part of another.

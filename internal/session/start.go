@@ -131,7 +131,7 @@ func isNetworkWidened(o *Observation, _ *v1alpha1.AgenticSessionStatus) (reason,
 	if o.Runner.Spec.NetworkIsolation == v1alpha1.NetworkIsolationPreferred {
 		return "", "", false
 	}
-	widening := findWideningPolicy(o.NetworkPolicies, childLabels(o.Session), buildNetworkPolicy(o.Session, o.Runner, &o.Network))
+	widening := findWideningPolicy(o.NetworkPolicies, podLabels(o.Session, o.Runner), buildNetworkPolicy(o.Session, o.Runner, &o.Network))
 	if widening == nil {
 		return "", "", false
 	}

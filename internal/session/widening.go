@@ -3,6 +3,7 @@ package session
 import (
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -35,17 +36,19 @@ func findWideningPolicy(policies []networkingv1.NetworkPolicy, pod map[string]st
 const AllSessions = "*"
 
 // SelectedSessions returns the UID of the session whose Pods a NetworkPolicy selects, AllSessions, or nothing if it
-// selects no Pod of any session.
+// selects no Pod of any session, whatever labels SessionRunners define.
 func SelectedSessions(policy *networkingv1.NetworkPolicy) string {
-	labelKeys := []string{v1alpha1.LabelManagedBy, LabelSession, LabelSessionUID}
+	isNever := func(key string) bool {
+		return strings.HasPrefix(key, v1alpha1.Prefix) && key != LabelSession && key != LabelSessionUID
+	}
 	for key := range policy.Spec.PodSelector.MatchLabels {
-		if !slices.Contains(labelKeys, key) {
+		if isNever(key) {
 			return ""
 		}
 	}
 	for _, requirement := range policy.Spec.PodSelector.MatchExpressions {
 		needsLabel := requirement.Operator == metav1.LabelSelectorOpIn || requirement.Operator == metav1.LabelSelectorOpExists
-		if needsLabel && !slices.Contains(labelKeys, requirement.Key) {
+		if needsLabel && isNever(requirement.Key) {
 			return ""
 		}
 	}

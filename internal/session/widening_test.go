@@ -107,6 +107,18 @@ func TestSessionStartsInAWidenedNetworkOnlyIfItsSessionRunnerAcceptsThat(t *test
 	}
 }
 
+func TestPolicyIsFoundByTheLabelsThatTheSessionRunnerAdds(t *testing.T) {
+	web := networkingv1.NetworkPolicySpec{
+		PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, Egress: []networkingv1.NetworkPolicyEgressRule{{}},
+	}
+	s := newWidenedScenario(t, web)
+	s.decideAndRecord()
+	s.wantCondition(v1alpha1.ConditionNetworkRestricted, metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyApplied)
+	s.Runner.Spec.PodMetadata = &v1alpha1.SessionPodMetadata{Labels: map[string]string{"app": "web"}}
+	s.decideAndRecord()
+	s.wantCondition(v1alpha1.ConditionNetworkRestricted, metav1.ConditionFalse, v1alpha1.ReasonNetworkWidened)
+}
+
 func TestSelectedSessions(t *testing.T) {
 	exists := func(key string, operator metav1.LabelSelectorOperator) metav1.LabelSelector {
 		return metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: operator}}}
@@ -118,10 +130,12 @@ func TestSelectedSessions(t *testing.T) {
 		"everything":                      {metav1.LabelSelector{}, AllSessions},
 		"the Pods of sessions":            {exists(LabelSessionUID, metav1.LabelSelectorOpExists), AllSessions},
 		"the Pods of one session":         {metav1.LabelSelector{MatchLabels: map[string]string{LabelSessionUID: "1"}}, "1"},
-		"Pods with another label":         {metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}}, ""},
-		"Pods that have another label":    {exists("app", metav1.LabelSelectorOpExists), ""},
+		"Pods with another label":         {metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}}, AllSessions},
+		"Pods that have another label":    {exists("app", metav1.LabelSelectorOpExists), AllSessions},
+		"the workers of a pool":           {metav1.LabelSelector{MatchLabels: map[string]string{"yardmaster.dev/workerpool": "a"}}, ""},
+		"all workers":                     {exists("yardmaster.dev/workerpool", metav1.LabelSelectorOpExists), ""},
 		"Pods without another label":      {exists("app", metav1.LabelSelectorOpDoesNotExist), AllSessions},
-		"one session's Pods with a label": {metav1.LabelSelector{MatchLabels: map[string]string{LabelSessionUID: "1", "app": "a"}}, ""},
+		"one session's Pods with a label": {metav1.LabelSelector{MatchLabels: map[string]string{LabelSessionUID: "1", "app": "a"}}, "1"},
 		"one session's Pods without a label": {metav1.LabelSelector{
 			MatchLabels: map[string]string{LabelSessionUID: "1"}, MatchExpressions: exists("app", metav1.LabelSelectorOpNotIn).MatchExpressions,
 		}, "1"},
