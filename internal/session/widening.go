@@ -20,12 +20,14 @@ import (
 // does not, nil if none does. A policy counts as one that does unless each of its rules is contained in a single rule
 // of the wanted one: that can be decided without knowing the Pods and namespaces that selectors select.
 func findWideningPolicy(policies []networkingv1.NetworkPolicy, pod map[string]string, wanted *networkingv1.NetworkPolicy) *networkingv1.NetworkPolicy {
+	wantedEgress, wantedIngress := rulesOf(wanted)
 	for i := range policies {
 		policy := &policies[i]
 		if policy.Name == wanted.Name || policy.Name == DefaultDenyPolicyName || !selectsPod(policy, pod) {
 			continue
 		}
-		if widensEgress(policy, wanted) || widensIngress(policy, wanted) {
+		egress, ingress := rulesOf(policy)
+		if !areAllContained(egress, wantedEgress) || !areAllContained(ingress, wantedIngress) {
 			return policy
 		}
 	}
@@ -69,26 +71,15 @@ type networkRule struct {
 	ports []networkingv1.NetworkPolicyPort
 }
 
-func widensEgress(policy, wanted *networkingv1.NetworkPolicy) bool {
-	rulesOf := func(p *networkingv1.NetworkPolicy) []networkRule {
-		var rules []networkRule
-		for i := range p.Spec.Egress {
-			rules = append(rules, networkRule{p.Spec.Egress[i].To, p.Spec.Egress[i].Ports})
-		}
-		return rules
+// rulesOf returns the rules of a NetworkPolicy.
+func rulesOf(policy *networkingv1.NetworkPolicy) (egress, ingress []networkRule) {
+	for i := range policy.Spec.Egress {
+		egress = append(egress, networkRule{policy.Spec.Egress[i].To, policy.Spec.Egress[i].Ports})
 	}
-	return !areAllContained(rulesOf(policy), rulesOf(wanted))
-}
-
-func widensIngress(policy, wanted *networkingv1.NetworkPolicy) bool {
-	rulesOf := func(p *networkingv1.NetworkPolicy) []networkRule {
-		var rules []networkRule
-		for i := range p.Spec.Ingress {
-			rules = append(rules, networkRule{p.Spec.Ingress[i].From, p.Spec.Ingress[i].Ports})
-		}
-		return rules
+	for i := range policy.Spec.Ingress {
+		ingress = append(ingress, networkRule{policy.Spec.Ingress[i].From, policy.Spec.Ingress[i].Ports})
 	}
-	return !areAllContained(rulesOf(policy), rulesOf(wanted))
+	return egress, ingress
 }
 
 // areAllContained reports whether each peer of each rule is contained in one of the wanted rules, with all its ports.
