@@ -175,7 +175,7 @@ func testCanaryRollout(t *testing.T) {
 		pool.Spec.Rollout.Analysis.MinSamples = 10
 	})
 	env.waitUntilWorkers(3)
-	env.sendBatch(jobBatch{queue: "mail", run: "job", jobs: 2400, rate: 40, takes: 20 * time.Millisecond})
+	env.sendBatch(jobBatch{queue: "mail", run: "first", jobs: 1200, rate: 40, takes: 20 * time.Millisecond})
 	good := env.getPool().Status.CurrentRevision
 
 	env.patchPool("orders", `{"spec":{"version":"bad","env":[{"name":"BROKEN","value":"yes"}]}}`)
@@ -190,6 +190,8 @@ func testCanaryRollout(t *testing.T) {
 		t.Errorf("revision %s serves, want %s", pool.Status.CurrentRevision, good)
 	}
 
+	// The analysis of the first step needs jobs, however long the rollback took.
+	env.sendBatch(jobBatch{queue: "mail", run: "second", jobs: 1200, rate: 40, takes: 20 * time.Millisecond})
 	env.patchPool("orders", `{"spec":{"version":"2","env":null}}`)
 	for step := 1; step <= 2; step++ {
 		stepMessage := fmt.Sprintf("step %d of 2", step)
@@ -203,7 +205,7 @@ func testCanaryRollout(t *testing.T) {
 	}
 	env.waitUntilRolledOut()
 	env.waitUntilAllDone()
-	env.wantEachDoneOnce(2, "job")
+	env.wantEachDoneOnce(2, "second", "first")
 }
 
 // readyWorkersOf returns the number of ready workers of a revision.
