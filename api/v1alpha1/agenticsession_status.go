@@ -104,6 +104,10 @@ type AgenticSessionStatus struct {
 	// workspaceClaim is the name of the workspace's PersistentVolumeClaim.
 	// +optional
 	WorkspaceClaim string `json:"workspaceClaim,omitempty"`
+	// workspaceUID is that claim's UID. It is recorded before a runner uses the claim: a claim with
+	// another UID does not contain the session's files.
+	// +optional
+	WorkspaceUID types.UID `json:"workspaceUID,omitempty"`
 	// service is the name of an interactive session's Service.
 	// +optional
 	Service string `json:"service,omitempty"`
@@ -249,6 +253,7 @@ const (
 	ReasonParentHasNoWorkspace   = "ParentHasNoWorkspace"
 	ReasonWorkspaceInUse         = "WorkspaceInUse"
 	ReasonWorkspaceNotFound      = "WorkspaceNotFound"
+	ReasonWorkspaceLost          = "WorkspaceLost"
 	ReasonChildRefused           = "ChildRefused"
 	ReasonPreviousJobRunning     = "PreviousJobRunning"
 	ReasonDependenciesReady      = "DependenciesReady"
@@ -294,4 +299,5 @@ const (
 	EventRetrying          = "Retrying"
 	EventPodRejected       = "PodRejected"
 	EventNameTaken         = "NameTaken"
+	EventWorkspaceLost     = "WorkspaceLost"
 )

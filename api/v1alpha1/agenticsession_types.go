@@ -66,7 +66,7 @@ type AgenticSessionList struct {
 // +kubebuilder:validation:XValidation:rule="has(self.prompt) == has(oldSelf.prompt) && (!has(self.prompt) || self.prompt == oldSelf.prompt)",message="prompt is immutable",fieldPath=".prompt"
 // +kubebuilder:validation:XValidation:rule="has(self.initialPrompt) == has(oldSelf.initialPrompt) && (!has(self.initialPrompt) || self.initialPrompt == oldSelf.initialPrompt)",message="initialPrompt is immutable",fieldPath=".initialPrompt"
 // +kubebuilder:validation:XValidation:rule="has(self.userContext) == has(oldSelf.userContext) && (!has(self.userContext) || self.userContext == oldSelf.userContext)",message="userContext is immutable",fieldPath=".userContext"
-// +kubebuilder:validation:XValidation:rule="has(self.workspace) == has(oldSelf.workspace) && (!has(self.workspace) || self.workspace == oldSelf.workspace)",message="workspace is immutable",fieldPath=".workspace"
+// +kubebuilder:validation:XValidation:rule="has(self.workspace) == has(oldSelf.workspace) && (!has(self.workspace) || (has(self.workspace.persistence) == has(oldSelf.workspace.persistence) && (!has(self.workspace.persistence) || self.workspace.persistence == oldSelf.workspace.persistence) && has(self.workspace.size) == has(oldSelf.workspace.size) && (!has(self.workspace.size) || self.workspace.size == oldSelf.workspace.size) && has(self.workspace.storageClassName) == has(oldSelf.workspace.storageClassName) && (!has(self.workspace.storageClassName) || self.workspace.storageClassName == oldSelf.workspace.storageClassName) && has(self.workspace.retain) == has(oldSelf.workspace.retain) && (!has(self.workspace.retain) || self.workspace.retain == oldSelf.workspace.retain)))",message="workspace is immutable, except onLost",fieldPath=".workspace"
 // +kubebuilder:validation:XValidation:rule="has(self.continueFrom) == has(oldSelf.continueFrom) && (!has(self.continueFrom) || self.continueFrom == oldSelf.continueFrom)",message="continueFrom is immutable",fieldPath=".continueFrom"
 // +kubebuilder:validation:XValidation:rule="!(has(self.continueFrom) && has(self.workspace))",message="with continueFrom the session uses the other session's workspace: do not set workspace",fieldPath=".workspace"
 // +kubebuilder:validation:XValidation:rule="!has(self.inactivityTimeout) || !has(self.timeout) || self.timeout == 0 || self.inactivityTimeout <= self.timeout",message="inactivityTimeout must not be greater than timeout",fieldPath=".inactivityTimeout"
@@ -214,7 +214,7 @@ type AgenticSessionSpec struct {
 	Resources *SessionResources `json:"resources,omitempty"`
 
 	// workspace is the directory that the agent works in. Default: an empty directory for each
-	// Pod. Immutable.
+	// Pod. Immutable, except onLost.
 	// +optional
 	Workspace *SessionWorkspace `json:"workspace,omitempty"`
 
@@ -381,6 +381,13 @@ type SessionWorkspace struct {
 	// retain keeps a persistent workspace when the session is deleted. Default: false.
 	// +optional
 	Retain bool `json:"retain,omitempty"`
+
+	// onLost is what a run does whose persistent workspace was deleted or replaced after an earlier
+	// attempt used it. Fail: the run fails with the reason WorkspaceLost. StartEmpty: it starts with an
+	// empty workspace. Default: Fail.
+	// +optional
+	// +kubebuilder:default=Fail
+	OnLost WorkspaceLossPolicy `json:"onLost,omitempty"`
 }
 
 // SessionReference is a reference to a session in the same namespace.
@@ -443,4 +450,14 @@ type WorkspacePersistence string
 const (
 	WorkspacePersistent WorkspacePersistence = "Persistent"
 	WorkspaceEphemeral  WorkspacePersistence = "Ephemeral"
+)
+
+// WorkspaceLossPolicy is what a run does whose workspace was lost.
+// +kubebuilder:validation:Enum=Fail;StartEmpty
+type WorkspaceLossPolicy string
+
+// The policies for a lost workspace.
+const (
+	WorkspaceLossFail       WorkspaceLossPolicy = "Fail"
+	WorkspaceLossStartEmpty WorkspaceLossPolicy = "StartEmpty"
 )

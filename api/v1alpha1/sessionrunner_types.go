@@ -169,6 +169,10 @@ type SessionRunnerSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).isGreaterThan(quantity('0'))",message="maxWorkspaceSize must be greater than zero"
 	MaxWorkspaceSize *resource.Quantity `json:"maxWorkspaceSize,omitempty"`
 
+	// workspace is how persistent workspaces are created.
+	// +optional
+	Workspace *SessionRunnerWorkspace `json:"workspace,omitempty"`
+
 	// allowedSecrets are up to 256 Secrets that a session may use in secretMounts and, if keys are
 	// listed, in envFrom. Default: none.
 	// +optional
@@ -257,6 +261,17 @@ type SessionRunnerSpec struct {
 	// egress must allow the API server. Default: false.
 	// +optional
 	ActivityLease bool `json:"activityLease,omitempty"`
+}
+
+// SessionRunnerWorkspace is how persistent workspaces are created.
+type SessionRunnerWorkspace struct {
+	// accessMode of new claims: ReadWriteOnce, ReadWriteOncePod or ReadWriteMany. The storage must
+	// support it. In all of them, the operator lets only one Pod of a session use a workspace at a time;
+	// ReadWriteOncePod also excludes other Pods. Default: ReadWriteOnce.
+	// +optional
+	// +kubebuilder:default=ReadWriteOnce
+	// +kubebuilder:validation:Enum=ReadWriteOnce;ReadWriteOncePod;ReadWriteMany
+	AccessMode corev1.PersistentVolumeAccessMode `json:"accessMode,omitempty"`
 }
 
 // NetworkIsolation is how sessions depend on the isolation of their network.

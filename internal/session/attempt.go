@@ -24,22 +24,28 @@ const (
 )
 
 // followAttempt determines what became of the open attempt, given the Job with its name.
-func (e *evaluation) followAttempt(job *batchv1.Job) {
+func (e *evaluation) followAttempt(job *batchv1.Job) *Question {
 	wasCreated := e.status.JobUID != "" || e.observation.CreatedJobs[e.status.Job] != ""
 	switch {
 	case job == nil && !wasCreated && (e.spec.OperatingMode == v1alpha1.ModeStopped || e.settings == nil || e.checkImages() != nil):
 		e.status.Job, e.status.StopTime = "", nil // an attempt without a Job leaves no record
 	case job == nil && !wasCreated:
+		for _, check := range []func() workspaceState{e.resolveWorkspace, e.checkWorkspaceFree} {
+			if state := check(); !state.usable {
+				return state.question
+			}
+		}
 		e.createAttemptObjects()
 	case job == nil, e.status.JobUID != "" && e.status.JobUID != job.UID:
 		e.closeLostAttempt()
 	default:
-		e.followJob(job)
+		return e.followJob(job)
 	}
+	return nil
 }
 
 // followJob observes the progress of the open attempt's Job.
-func (e *evaluation) followJob(job *batchv1.Job) {
+func (e *evaluation) followJob(job *batchv1.Job) *Question {
 	e.job, e.pod = job, newestPod(e.observation.Pods, job.UID)
 	e.status.JobUID = job.UID
 	e.status.WaitingSince = nil
@@ -55,7 +61,7 @@ func (e *evaluation) followJob(job *batchv1.Job) {
 	end := core.FindEndCondition(job)
 	if end != nil && endedBeforeDeletion(job, end) {
 		e.closeAttempt(verdictOfJob(job, e.pod, end, hasResult(&e.status)))
-		return
+		return nil
 	}
 	if e.status.StopTime == nil {
 		if reason := e.stopReason(); reason != "" {
@@ -68,12 +74,23 @@ func (e *evaluation) followJob(job *batchv1.Job) {
 		e.deleteJob(job)
 		e.schedule.HasReached(stuckTime(&e.status))
 	case end == nil:
-		e.decision.ApplyObjects = []core.Object{NewDefaultDenyPolicy(e.observation.Session.Namespace)}
-		if e.observation.Runner != nil { // without a SessionRunner the session's NetworkPolicy stays as it is
-			e.decision.ApplyObjects = append(e.decision.ApplyObjects, buildNetworkPolicy(e.observation.Session, e.observation.Runner, &e.observation.Network))
-		}
+		return e.followRunner()
+	}
+	return nil
+}
+
+// followRunner keeps what the Job's Pod needs, and lets the Pod run when its workspace is free.
+func (e *evaluation) followRunner() *Question {
+	if question := e.reserveWorkspace().question; question != nil {
+		return question
+	}
+	if e.status.Job != "" {
 		e.failStuckStart()
 	}
+	if e.status.Job == "" { // the run failed
+		return nil
+	}
+	return e.restoreObjects()
 }
 
 // endedBeforeDeletion reports whether a Job's end counts. It does not if the Job was deleted
@@ -172,7 +189,6 @@ func (e *evaluation) failStuckStart() {
 	if problem == nil || limit == 0 || !e.schedule.HasReached(begin.Add(time.Duration(limit)*time.Second)) {
 		return
 	}
-	e.decision.ApplyObjects = nil
 	e.deleteJob(e.job)
 	e.failRun(*problem)
 }

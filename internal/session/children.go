@@ -24,11 +24,12 @@ type objectBuilder struct {
 }
 
 // newChildObjects returns the objects that the attempt's Job needs, in the order in which they
-// are created: the network is restricted before anything of a session runs.
+// are created: the network is restricted before anything of a session runs. A claim that exists is
+// not among them: it does not change, and an empty one must not replace it.
 func (b *objectBuilder) newChildObjects(inputs *corev1.Secret) []core.Object {
 	s, runner := b.session, b.settings.runner
 	objects := []core.Object{NewDefaultDenyPolicy(s.Namespace), b.newServiceAccount(), buildNetworkPolicy(s, runner, b.network), inputs}
-	if b.settings.persistent && s.Spec.ContinueFrom == nil {
+	if b.settings.persistent && s.Spec.ContinueFrom == nil && b.status.WorkspaceUID == "" {
 		objects = append(objects, b.newClaim())
 	}
 	if s.Spec.Interactive {
@@ -56,7 +57,7 @@ func (b *objectBuilder) newClaim() core.Object {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
 		ObjectMeta: childMetadata(s, ClaimName(s.Name)),
 		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			AccessModes:      []corev1.PersistentVolumeAccessMode{b.settings.accessMode},
 			StorageClassName: b.settings.storageClass,
 			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: b.settings.workspaceSize}},
 		},

@@ -86,10 +86,13 @@ func phaseOf(status *v1alpha1.AgenticSessionStatus) v1alpha1.SessionPhase {
 	}
 }
 
+// workspaceReasons are the reasons for which a session waits for its workspace without a time limit.
+var workspaceReasons = []string{v1alpha1.ReasonWorkspaceInUse, v1alpha1.ReasonWorkspaceLost, v1alpha1.ReasonWorkspaceNotFound}
+
 // dependenciesReady keeps the condition of a session that has ended.
 func dependenciesReady(status *v1alpha1.AgenticSessionStatus, o *obstacle) condition.State {
 	switch {
-	case o != nil && (o.timeLimited || o.Reason == v1alpha1.ReasonWorkspaceInUse):
+	case o != nil && (o.timeLimited || slices.Contains(workspaceReasons, o.Reason)):
 		return condition.False(o.Reason, o.Message)
 	case status.Job != "":
 		return condition.True(v1alpha1.ReasonDependenciesReady, "")
@@ -228,6 +231,9 @@ func phaseReason(status *v1alpha1.AgenticSessionStatus, pod *corev1.Pod, o *obst
 	case v1alpha1.SessionCreating:
 		if problem := containerStartProblem(pod); problem != nil {
 			return *problem
+		}
+		if o != nil {
+			return o.Problem
 		}
 		return core.Problem{Reason: v1alpha1.ReasonCreating}
 	case v1alpha1.SessionPending:

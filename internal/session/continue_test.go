@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
@@ -23,6 +24,8 @@ func newContinuingScenario(t *testing.T) *scenario {
 		spec.UserContext = &v1alpha1.UserContext{UserID: "ann"}
 	})
 	s.Parent = newParentSession()
+	claim := s.createClaim(&metav1.ObjectMeta{Name: "before-workspace", Labels: map[string]string{LabelSessionUID: "parent"}})
+	claim.OwnerReferences = []metav1.OwnerReference{{UID: "parent"}}
 	return s
 }
 
@@ -63,8 +66,8 @@ func TestContinueFromRequiresFinishedSessionOfSameUser(t *testing.T) {
 func TestContinuingSessionKeepsWorkspaceOfParent(t *testing.T) {
 	s := newContinuingScenario(t)
 	decision := s.decideAndRecord()
-	if decision.ShareClaim != "before-workspace" || decision.ShareClaimFrom != "parent" || s.Session.Status.SDKSessionID != "sdk" {
-		t.Errorf("claim %q, session %q", decision.ShareClaim, s.Session.Status.SDKSessionID)
+	if decision.ShareClaim == nil || decision.ShareClaim.Name != "before-workspace" || s.Session.Status.SDKSessionID != "sdk" {
+		t.Errorf("claim %v, session %q", decision.ShareClaim, s.Session.Status.SDKSessionID)
 	}
 	for _, object := range decision.ApplyObjects {
 		if _, isClaim := object.(*corev1.PersistentVolumeClaim); isClaim {

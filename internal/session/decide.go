@@ -75,7 +75,9 @@ func (e *evaluation) advance() *Question {
 		if question != nil {
 			return question
 		}
-		e.followAttempt(job)
+		if question := e.followAttempt(job); question != nil {
+			return question
+		}
 	}
 	if e.status.Job == "" {
 		return e.betweenAttempts()

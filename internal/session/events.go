@@ -27,6 +27,9 @@ func eventsBetween(before, after *v1alpha1.AgenticSessionStatus) []core.Event {
 		add(corev1.EventTypeWarning, v1alpha1.EventNameTaken, actionRun, "%s",
 			meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionDependenciesReady).Message)
 	}
+	if before.WorkspaceUID != "" && after.WorkspaceUID == "" {
+		add(corev1.EventTypeWarning, v1alpha1.EventWorkspaceLost, actionRun, "PersistentVolumeClaim %s was lost: the next attempt starts with an empty workspace", after.WorkspaceClaim)
+	}
 	if after.JobUID != "" && before.JobUID != after.JobUID {
 		add(corev1.EventTypeNormal, v1alpha1.EventJobCreated, actionRun, "Created Job %s", after.Job)
 	}

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -34,6 +35,9 @@ type Observation struct {
 	// missing here may exist.
 	Jobs []*batchv1.Job
 	Pods []corev1.Pod
+	// Children are the other objects of the session that the cache contains, if an attempt is open. It contains no
+	// Secrets and no claims.
+	Children map[ChildKey]bool
 	// NetworkPolicies of the namespace, at least all that select the session's Pods.
 	NetworkPolicies []networkingv1.NetworkPolicy
 	// Activity that the runner's Lease shows; nil without a Lease.
@@ -57,12 +61,22 @@ type Activity struct {
 	FinishedJob string
 }
 
+// ChildKey identifies an object in the session's namespace.
+type ChildKey struct{ Kind, Name string }
+
 // Question is what Decide has to know before it can decide. Exactly one field is set.
 type Question struct {
 	// JobName requests a live read of the Job with this name.
 	JobName string
 	// AllJobs requests a live list of the Jobs that the session controls, and their Pods.
 	AllJobs bool
+	// Claim requests a live read of the metadata of the PersistentVolumeClaim with this name.
+	Claim string
+	// Mounts requests a live list of all Pods that mount the claim with this name and have not ended. The claim is read
+	// before.
+	Mounts string
+	// Secret requests a live read of the metadata of the session's Secret with this name.
+	Secret string
 }
 
 // Answers to questions.
@@ -70,6 +84,12 @@ type Answers struct {
 	// Jobs of the session that live reads returned, by name; nil for a Job that does not
 	// exist.
 	Jobs map[string]*batchv1.Job
+	// Claims that live reads returned, by name; nil for one that does not exist.
+	Claims map[string]*metav1.PartialObjectMetadata
+	// Mounts are the Pods that mount a claim, by the claim's name.
+	Mounts map[string][]corev1.Pod
+	// Secrets reports whether the session's Secrets exist, by name.
+	Secrets map[string]bool
 	// Listed means that Observation.Jobs comes from a live list.
 	Listed bool
 }
@@ -91,10 +111,9 @@ type Decision struct {
 	ApplyObjects []core.Object
 	// ShareClaim is a claim of another session. The session becomes a further owner, so that
 	// the claim exists as long as one of them.
-	ShareClaim string
-	// ShareClaimFrom is the UID of the continued session, which must be an owner of that claim unless
-	// this session is one already; empty if the continued session no longer exists.
-	ShareClaimFrom types.UID
+	ShareClaim *metav1.PartialObjectMetadata
+	// ReserveWorkspace lets the open attempt's Pod run in its workspace.
+	ReserveWorkspace *WorkspaceReservation
 	// DryRunPod is a Pod to create with dry run before its Job is created.
 	DryRunPod *corev1.Pod
 	// CreateJob is the Job to create.

@@ -75,6 +75,9 @@ func (b *objectBuilder) newPodTemplate(inputs string) corev1.PodTemplateSpec {
 	for _, secret := range b.settings.runner.Spec.ImagePullSecrets {
 		pod.ImagePullSecrets = append(pod.ImagePullSecrets, corev1.LocalObjectReference{Name: secret.Name})
 	}
+	if b.status.WorkspaceClaim != "" {
+		pod.SchedulingGates = []corev1.PodSchedulingGate{{Name: WorkspaceGate}}
+	}
 	hardenContainers(pod.InitContainers)
 	hardenContainers(pod.Containers)
 	template := corev1.PodTemplateSpec{Spec: pod}

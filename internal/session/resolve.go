@@ -31,6 +31,7 @@ type runnerSettings struct {
 	persistent    bool
 	storageClass  *string
 	workspaceSize resource.Quantity
+	accessMode    corev1.PersistentVolumeAccessMode
 	// envFrom are the variables of the session's envFrom, sorted by name.
 	envFrom []corev1.EnvVar
 }
@@ -170,6 +171,10 @@ func (r *runnerSettings) resolveWorkspace(s *v1alpha1.AgenticSession) field.Erro
 	r.storageClass, r.workspaceSize = r.runner.Spec.StorageClassName, defaultWorkspaceSize
 	if r.workspaceSize.Cmp(maxSize) > 0 {
 		r.workspaceSize = maxSize
+	}
+	r.accessMode = corev1.ReadWriteOnce
+	if workspace := r.runner.Spec.Workspace; workspace != nil && workspace.AccessMode != "" {
+		r.accessMode = workspace.AccessMode
 	}
 	r.persistent = s.Spec.ContinueFrom != nil
 	workspace, at := s.Spec.Workspace, field.NewPath("spec", "workspace")

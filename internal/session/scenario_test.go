@@ -1,6 +1,7 @@
 package session
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -24,6 +25,12 @@ type scenario struct {
 	t *testing.T
 	// eventReasons of the last decision.
 	eventReasons []string
+	// claims that exist, by name, and Pods of others that mount them.
+	claims    map[string]*metav1.PartialObjectMetadata
+	uidCount  int
+	otherPods []corev1.Pod
+	// secretIsMissing means that the inputs do not exist.
+	secretIsMissing bool
 }
 
 // newScenario returns a session that was just created, and its SessionRunner.
@@ -36,7 +43,9 @@ func newScenario(t *testing.T, change ...func(spec *v1alpha1.AgenticSessionSpec)
 	for _, c := range change {
 		c(&s.Spec)
 	}
-	return &scenario{t: t, Observation: Observation{Session: s, Runner: newTestRunner(), Now: testStartTime, CreatedJobs: map[string]types.UID{}}}
+	return &scenario{t: t, claims: map[string]*metav1.PartialObjectMetadata{}, Observation: Observation{
+		Session: s, Runner: newTestRunner(), Now: testStartTime, CreatedJobs: map[string]types.UID{}, Children: map[ChildKey]bool{},
+	}}
 }
 
 func newTestRunner() *v1alpha1.SessionRunner {
@@ -45,10 +54,11 @@ func newTestRunner() *v1alpha1.SessionRunner {
 	return r
 }
 
-// decideAndRecord answers questions as the API server would, and records the status.
+// decideAndRecord answers questions as the API server would, records the status, and executes the decision, except for
+// its Jobs and NetworkPolicies.
 func (s *scenario) decideAndRecord() Decision {
 	s.t.Helper()
-	for range 4 {
+	for range 7 {
 		decision := Decide(s.Observation)
 		if decision.Question == nil {
 			s.Answers, s.Refusal = Answers{}, nil
@@ -58,6 +68,7 @@ func (s *scenario) decideAndRecord() Decision {
 			for _, e := range decision.Events {
 				s.eventReasons = append(s.eventReasons, e.Reason)
 			}
+			s.applyObjects(&decision)
 			return decision
 		}
 		s.answerQuestion(decision.Question)
@@ -66,9 +77,62 @@ func (s *scenario) decideAndRecord() Decision {
 	return Decision{}
 }
 
+// applyObjects creates the decision's objects, shares its claim, and reserves the workspace.
+func (s *scenario) applyObjects(decision *Decision) {
+	for _, object := range decision.ApplyObjects {
+		kind := object.GetObjectKind().GroupVersionKind().Kind
+		if _, exists := s.claims[object.GetName()]; kind == "PersistentVolumeClaim" && !exists {
+			s.createClaim(object)
+		}
+		s.Children[ChildKey{kind, object.GetName()}] = true
+	}
+	if claim := decision.ShareClaim; claim != nil {
+		claim = claim.DeepCopy()
+		claim.OwnerReferences = append(claim.OwnerReferences, metav1.OwnerReference{UID: s.Session.UID})
+		s.claims[claim.Name] = claim
+	}
+	if reservation := decision.ReserveWorkspace; reservation != nil {
+		claim := reservation.Claim.DeepCopy()
+		claim.Annotations = map[string]string{AnnotationWorkspacePod: string(reservation.Pod.UID)}
+		s.claims[claim.Name] = claim
+		for i := range s.Pods {
+			if s.Pods[i].UID == reservation.Pod.UID {
+				s.Pods[i].Spec.SchedulingGates = nil
+			}
+		}
+	}
+}
+
+func (s *scenario) createClaim(object metav1.Object) *metav1.PartialObjectMetadata {
+	s.uidCount++
+	claim := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Name: object.GetName(), UID: types.UID(fmt.Sprintf("claim-%d", s.uidCount)), Labels: object.GetLabels(), OwnerReferences: object.GetOwnerReferences(),
+	}}
+	s.claims[claim.Name] = claim
+	return claim
+}
+
 func (s *scenario) answerQuestion(ask *Question) {
-	if ask.AllJobs {
+	switch {
+	case ask.AllJobs:
 		s.Answers.Listed = true
+		return
+	case ask.Claim != "":
+		if s.Answers.Claims == nil {
+			s.Answers.Claims = map[string]*metav1.PartialObjectMetadata{}
+		}
+		s.Answers.Claims[ask.Claim] = s.claims[ask.Claim].DeepCopy()
+		return
+	case ask.Mounts != "":
+		s.Answers.Mounts = map[string][]corev1.Pod{ask.Mounts: nil}
+		for _, pod := range slices.Concat(s.Pods, s.otherPods) {
+			if MountsClaim(&pod, ask.Mounts) && !HasPodEnded(&pod) {
+				s.Answers.Mounts[ask.Mounts] = append(s.Answers.Mounts[ask.Mounts], pod)
+			}
+		}
+		return
+	case ask.Secret != "":
+		s.Answers.Secrets = map[string]bool{ask.Secret: !s.secretIsMissing}
 		return
 	}
 	if s.Answers.Jobs == nil {
@@ -102,8 +166,10 @@ func (s *scenario) createPlannedJob(decision Decision) {
 	s.Jobs = append(s.Jobs, job)
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Name: job.Name + "-x", Namespace: job.Namespace, CreationTimestamp: job.CreationTimestamp,
+		UID: "uid-of-" + types.UID(job.Name) + "-x", Labels: job.Spec.Template.Labels,
 		OwnerReferences: []metav1.OwnerReference{{Kind: "Job", Name: job.Name, UID: job.UID, Controller: new(true)}},
 	}}
+	pod.Spec = *job.Spec.Template.Spec.DeepCopy()
 	pod.Spec.NodeName = "node"
 	pod.Status.Phase = corev1.PodPending
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.RunnerContainer}}
@@ -165,8 +231,10 @@ func (s *scenario) exitRunner(code int32, message string) *scenario {
 		ExitCode: code, Message: message, StartedAt: metav1.NewTime(s.Now), FinishedAt: metav1.NewTime(s.Now),
 	}}
 	if code == 0 {
+		s.newestPod().Status.Phase = corev1.PodSucceeded
 		return s.endJob(batchv1.JobComplete, "")
 	}
+	s.newestPod().Status.Phase = corev1.PodFailed
 	return s.endJob(batchv1.JobFailed, batchv1.JobReasonBackoffLimitExceeded)
 }
 

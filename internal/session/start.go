@@ -61,6 +61,11 @@ func (e *evaluation) startAttempt() *Question {
 		e.failRun(problemTimeUsedUp)
 		return nil
 	}
+	if e.settings != nil {
+		if state := e.resolveWorkspace(); !state.usable {
+			return state.question
+		}
+	}
 	for _, rule := range startChecks {
 		if reason, message, found := rule.check(&e.observation, &e.status); found {
 			e.waitFor(reason, message, rule.timeLimited)
@@ -84,6 +89,9 @@ func (e *evaluation) startAttempt() *Question {
 		e.waitFor(reason, message, false)
 		return nil
 	}
+	if state := e.checkWorkspaceFree(); !state.usable {
+		return state.question
+	}
 	e.status.WaitingSince = nil
 	e.openAttempt()
 	e.createAttemptObjects()
@@ -105,19 +113,22 @@ func (e *evaluation) newObjectBuilder() *objectBuilder {
 	return &objectBuilder{session: e.observation.Session, settings: e.settings, status: &e.status, network: &e.observation.Network}
 }
 
-// isParentUnusable reports why the session cannot continue in its parent's workspace. Once it
-// uses the workspace it owns it too, and does not need its parent any more.
+// isParentUnusable reports why the session cannot continue in its parent's workspace. Once it owns the workspace too, it
+// needs its parent no more; but before its first attempt it waits for the parent, if that exists, to finish.
 func isParentUnusable(o *Observation, status *v1alpha1.AgenticSessionStatus) (reason, message string, found bool) {
-	if o.Session.Spec.ContinueFrom == nil || status.WorkspaceClaim != "" {
+	parent, isOwner := o.Parent, status.WorkspaceUID != ""
+	if o.Session.Spec.ContinueFrom == nil || hasAttempted(status) && status.WorkspaceClaim != "" {
 		return "", "", false
 	}
-	parent, name := o.Parent, "AgenticSession "+o.Session.Spec.ContinueFrom.Name+" of continueFrom"
+	name := "AgenticSession " + o.Session.Spec.ContinueFrom.Name + " of continueFrom"
 	switch {
+	case isOwner && (parent == nil || !parent.DeletionTimestamp.IsZero() || parent.Status.WorkspaceClaim != status.WorkspaceClaim):
+		return "", "", false // a session that was created with the name of the parent later is not the parent
 	case parent == nil || !parent.DeletionTimestamp.IsZero():
 		return v1alpha1.ReasonParentNotFound, name + " does not exist", true
 	case userIDOf(parent) != userIDOf(o.Session):
 		return v1alpha1.ReasonParentOwnedByOtherUser, name + " belongs to another user", true
-	case parent.Status.Phase != v1alpha1.SessionCompleted && parent.Status.Phase != v1alpha1.SessionFailed:
+	case !isSessionFinished(parent):
 		return v1alpha1.ReasonParentNotFinished, name + " has not completed or failed yet", true
 	case parent.Status.WorkspaceClaim == "":
 		return v1alpha1.ReasonParentHasNoWorkspace, name + " has no persistent workspace", true
@@ -186,14 +197,7 @@ func (e *evaluation) waitFor(reason, message string, timeLimited bool) {
 func (e *evaluation) openAttempt() {
 	e.status.Attempt++
 	e.status.Job = jobName(e.observation.Session.Name, e.status.Run, e.status.Attempt)
-	if e.status.WorkspaceClaim != "" {
-		return
-	}
-	switch {
-	case e.spec.ContinueFrom != nil:
-		e.status.WorkspaceClaim = e.observation.Parent.Status.WorkspaceClaim
-		e.status.SDKSessionID = e.observation.Parent.Status.SDKSessionID
-	case e.settings.persistent:
+	if e.status.WorkspaceClaim == "" && e.settings.persistent {
 		e.status.WorkspaceClaim = ClaimName(e.observation.Session.Name)
 	}
 }
@@ -215,12 +219,6 @@ func (e *evaluation) createAttemptObjects() {
 		e.status.Service = ServiceName(e.observation.Session.Name)
 	}
 	e.decision.ApplyObjects = b.newChildObjects(inputs)
-	if e.spec.ContinueFrom != nil {
-		e.decision.ShareClaim = e.status.WorkspaceClaim
-		if e.observation.Parent != nil {
-			e.decision.ShareClaimFrom = e.observation.Parent.UID
-		}
-	}
 	e.decision.DryRunPod = b.newDryRunPod(&template)
 	e.decision.CreateJob = b.newJob(&template)
 	if left, limited := remainingSeconds(&e.observation, &e.status); limited {
@@ -267,9 +265,5 @@ func (e *evaluation) handleRefusal(refusal *core.Refusal) {
 	if e.status.Job == "" {
 		return // the run failed
 	}
-	age := time.Duration(0)
-	if c := meta.FindStatusCondition(e.status.Conditions, conditionType); c != nil && c.Status == metav1.ConditionFalse {
-		age = e.observation.Now.Sub(c.LastTransitionTime.Time)
-	}
-	e.schedule.RequeueWithin(min(max(age, minRetryInterval), maxRetryInterval))
+	e.schedule.RequeueWithin(e.retryInterval(conditionType))
 }

@@ -3,7 +3,6 @@ package agenticsession
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -17,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/apierror"
 	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/session"
@@ -45,6 +43,11 @@ func (r *Reconciler) act(ctx context.Context, s *v1alpha1.AgenticSession, decisi
 	}
 	if refusal, err := r.applyObjects(ctx, s, decision); refusal != nil || err != nil {
 		return refusal, err
+	}
+	if decision.ReserveWorkspace != nil {
+		if err := r.reserveWorkspace(ctx, decision.ReserveWorkspace); err != nil {
+			return nil, err
+		}
 	}
 	if decision.CreateJob != nil {
 		if refusal, err := r.createJob(ctx, s, decision); refusal != nil || err != nil {
@@ -115,10 +118,10 @@ func (r *Reconciler) applyObjects(ctx context.Context, s *v1alpha1.AgenticSessio
 			return refusal, err
 		}
 	}
-	if decision.ShareClaim == "" {
+	if decision.ShareClaim == nil {
 		return nil, nil
 	}
-	return r.addClaimOwner(ctx, s, decision.ShareClaim, decision.ShareClaimFrom)
+	return nil, r.addClaimOwner(ctx, s, decision.ShareClaim)
 }
 
 func (r *Reconciler) applyObject(ctx context.Context, s *v1alpha1.AgenticSession, object core.Object) (*core.Refusal, error) {
@@ -215,44 +218,4 @@ func (r *Reconciler) getMetadata(ctx context.Context, namespace, name string, ki
 	into := &metav1.PartialObjectMetadata{}
 	into.SetGroupVersionKind(kind)
 	return kube.GetIfExists(ctx, r.Live, namespace, name, into)
-}
-
-// addClaimOwner makes the session an owner, but not the controller, of the continued session's claim. A
-// session that was created with the name of a deleted one has the name of that one's claim in its status,
-// but does not own it.
-func (r *Reconciler) addClaimOwner(ctx context.Context, s *v1alpha1.AgenticSession, name string, continued types.UID) (*core.Refusal, error) {
-	kind := corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim")
-	claim, err := r.getMetadata(ctx, s.Namespace, name, kind)
-	if err != nil {
-		return nil, err
-	}
-	if claim == nil || claim.Labels[session.LabelSessionUID] == "" || !claim.DeletionTimestamp.IsZero() {
-		return &core.Refusal{
-			Class: apierror.NotFound, Kind: "PersistentVolumeClaim", Name: name,
-			Message: "PersistentVolumeClaim " + name + " of the continued session no longer exists; continue another session, or create one without continueFrom",
-		}, nil
-	}
-	if !ownsClaim(s.UID, claim) && !ownsClaim(continued, claim) {
-		return &core.Refusal{
-			Class: apierror.NotFound, Kind: "PersistentVolumeClaim", Name: name,
-			Message: "PersistentVolumeClaim " + name + " does not belong to the continued session; continue another session, or create one without continueFrom",
-		}, nil
-	}
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(kind)
-	u.SetNamespace(s.Namespace)
-	u.SetName(name)
-	u.SetUID(claim.UID) // apply must not create another claim
-	u.SetOwnerReferences([]metav1.OwnerReference{{
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: "AgenticSession", Name: s.Name, UID: s.UID,
-	}})
-	err = r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), fieldOwner+"-"+client.FieldOwner(s.UID), client.ForceOwnership)
-	return kube.AsRefusal(err, core.Refusal{Kind: "PersistentVolumeClaim", Name: name})
-}
-
-// ownsClaim reports whether a session created a claim or is one of its owners. A retained claim has no owner,
-// only the label of the session that created it.
-func ownsClaim(uid types.UID, claim metav1.Object) bool {
-	isOwner := func(owner metav1.OwnerReference) bool { return owner.UID == uid }
-	return uid != "" && (claim.GetLabels()[session.LabelSessionUID] == string(uid) || slices.ContainsFunc(claim.GetOwnerReferences(), isOwner))
 }

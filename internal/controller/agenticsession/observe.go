@@ -21,7 +21,10 @@ import (
 func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.AgenticSession) (session.Observation, error) {
 	observation := session.Observation{
 		Session: s.DeepCopy(), Now: r.Clock.Now(), CreatedJobs: r.createdJobUIDs(s), Network: r.options.Network,
-		Answers: session.Answers{Jobs: map[string]*batchv1.Job{}},
+		Answers: session.Answers{
+			Jobs: map[string]*batchv1.Job{}, Claims: map[string]*metav1.PartialObjectMetadata{},
+			Mounts: map[string][]corev1.Pod{}, Secrets: map[string]bool{},
+		},
 	}
 	var err error
 	if observation.Runner, err = kube.GetIfExists(ctx, r.Client, s.Namespace, s.Spec.Runner, &v1alpha1.SessionRunner{}); err != nil {
@@ -39,6 +42,9 @@ func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.AgenticSession) (s
 		return observation, err
 	}
 	if err := r.observeWorkspace(ctx, &observation); err != nil {
+		return observation, err
+	}
+	if err := r.observeChildren(ctx, &observation); err != nil {
 		return observation, err
 	}
 	return observation, r.observeActivity(ctx, &observation)
@@ -119,6 +125,34 @@ func (r *Reconciler) observeWorkspace(ctx context.Context, observation *session.
 	return nil
 }
 
+// observeChildren finds which objects of an open attempt exist.
+func (r *Reconciler) observeChildren(ctx context.Context, observation *session.Observation) error {
+	s := observation.Session
+	if s.Status.Job == "" {
+		return nil
+	}
+	lease, err := kube.GetIfExists(ctx, r.options.Children, s.Namespace, session.LeaseName(s.Name), &coordinationv1.Lease{})
+	if err != nil {
+		return err
+	}
+	observation.Children = map[session.ChildKey]bool{
+		{Kind: "Lease", Name: session.LeaseName(s.Name)}: lease != nil && metav1.IsControlledBy(lease, s),
+	}
+	for _, kind := range restoredKinds {
+		var list metav1.PartialObjectMetadataList
+		list.SetGroupVersionKind(kind)
+		if err := r.options.Children.List(ctx, &list, client.InNamespace(s.Namespace), client.MatchingFields{uidIndex: string(s.UID)}, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("listing objects of kind %s: %w", kind.Kind, err)
+		}
+		for i := range list.Items {
+			if metav1.IsControlledBy(&list.Items[i], s) && list.Items[i].DeletionTimestamp.IsZero() {
+				observation.Children[session.ChildKey{Kind: kind.Kind, Name: list.Items[i].Name}] = true
+			}
+		}
+	}
+	return nil
+}
+
 // observeActivity reads the runner's Lease while an attempt is open.
 func (r *Reconciler) observeActivity(ctx context.Context, observation *session.Observation) error {
 	if observation.Runner == nil || !observation.Runner.Spec.ActivityLease || observation.Session.Status.Job == "" {
@@ -138,7 +172,20 @@ func (r *Reconciler) observeActivity(ctx context.Context, observation *session.O
 
 // answerQuestion answers a question of the core with live reads.
 func (r *Reconciler) answerQuestion(ctx context.Context, observation *session.Observation, question *session.Question) error {
-	if question.AllJobs {
+	switch {
+	case question.Claim != "":
+		claim, err := r.getMetadata(ctx, observation.Session.Namespace, question.Claim, claimKind)
+		observation.Answers.Claims[question.Claim] = claim
+		return err
+	case question.Mounts != "":
+		pods, err := r.listMountingPods(ctx, observation.Session.Namespace, question.Mounts)
+		observation.Answers.Mounts[question.Mounts] = pods
+		return err
+	case question.Secret != "":
+		secret, err := r.getMetadata(ctx, observation.Session.Namespace, question.Secret, corev1.SchemeGroupVersion.WithKind("Secret"))
+		observation.Answers.Secrets[question.Secret] = secret != nil
+		return err
+	case question.AllJobs:
 		which := client.MatchingLabels{session.LabelSessionUID: string(observation.Session.UID)}
 		if err := r.observeJobs(ctx, r.Live, observation, which); err != nil {
 			return err

@@ -60,6 +60,7 @@ func New(mgr ctrl.Manager, o Options) *Reconciler {
 	}
 }
 
+// An admission policy lets the operator change only the workspace gate of a session's Pod.
 // A dry run of a Pod needs the permission to create Pods, and the operator can grant a runner only
 // permissions that it has itself.
 //
@@ -67,12 +68,13 @@ func New(mgr ctrl.Manager, o Options) *Reconciler {
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=agenticsessions/status,verbs=patch
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=sessionrunners;policies,verbs=list;watch
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;delete
-// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;create
-// +kubebuilder:rbac:groups="",resources=serviceaccounts;services;persistentvolumeclaims,verbs=get;create;patch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=serviceaccounts;services,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;create;patch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;patch;delete
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;update;patch
-// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=get;create;patch
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconcile takes the next actions of one session.

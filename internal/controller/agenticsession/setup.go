@@ -8,7 +8,10 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiselection "k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -65,13 +68,35 @@ func NewCache(mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache
 	return children, mgr.Add(children)
 }
 
-// dropPodSpec removes a Pod's spec, except for its node, and its managed fields, to save memory.
+// dropPodSpec removes a Pod's spec, except for its node, its gates and its claims, and its managed fields, to save
+// memory.
 func dropPodSpec(object any) (any, error) {
 	if pod, ok := object.(*corev1.Pod); ok {
 		pod.ManagedFields = nil
-		pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}
+		kept := corev1.PodSpec{NodeName: pod.Spec.NodeName, SchedulingGates: pod.Spec.SchedulingGates}
+		for i := range pod.Spec.Volumes {
+			if pod.Spec.Volumes[i].PersistentVolumeClaim != nil {
+				kept.Volumes = append(kept.Volumes, pod.Spec.Volumes[i])
+			}
+		}
+		pod.Spec = kept
 	}
 	return object, nil
+}
+
+// restoredKinds are the kinds of objects that are created again if somebody deletes them while an attempt is open,
+// besides NetworkPolicies, Leases, Secrets and claims. Only their metadata is cached.
+var restoredKinds = []schema.GroupVersionKind{
+	corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
+	corev1.SchemeGroupVersion.WithKind("Service"),
+	rbacv1.SchemeGroupVersion.WithKind("Role"),
+	rbacv1.SchemeGroupVersion.WithKind("RoleBinding"),
+}
+
+func newMetadata(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
+	metadata := &metav1.PartialObjectMetadata{}
+	metadata.SetGroupVersionKind(kind)
+	return metadata
 }
 
 // SetupWithManager adds the controller to the manager.
@@ -96,6 +121,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	} {
 		b = b.WatchesRawSource(source.Kind(r.options.Children, child, watcher))
 	}
+	b = b.WatchesRawSource(source.Kind[client.Object](r.options.Children, &corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.podToWaitingSessions), workspaceReleased))
+	for _, kind := range restoredKinds {
+		b = b.WatchesRawSource(source.Kind[client.Object](r.options.Children, newMetadata(kind), handler.EnqueueRequestsFromMapFunc(childToSession), deleted))
+	}
 	b = b.WatchesRawSource(source.Kind[client.Object](r.options.Children, &coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(childToSession), runFinishedChanged))
 	tracker := newDeletionTracker(r.options.Children, r.Clock)
 	b = b.Watches(&v1alpha1.AgenticSession{}, deleteHandler(tracker.sessionDeleted))
@@ -107,7 +136,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 
 func (r *Reconciler) indexFields(mgr ctrl.Manager) error {
 	ctx := context.Background()
-	for _, child := range []client.Object{&batchv1.Job{}, &corev1.Pod{}} {
+	indexed := []client.Object{&batchv1.Job{}, &corev1.Pod{}}
+	for _, kind := range restoredKinds {
+		indexed = append(indexed, newMetadata(kind))
+	}
+	for _, child := range indexed {
 		if err := r.options.Children.IndexField(ctx, child, uidIndex, func(object client.Object) []string {
 			return []string{object.GetLabels()[session.LabelSessionUID]}
 		}); err != nil {
@@ -169,6 +202,39 @@ var (
 		},
 	}
 )
+
+var (
+	// deleted selects deleted objects.
+	deleted = predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(event.UpdateEvent) bool { return false },
+	}
+	// workspaceReleased selects Pods that stopped using a persistent workspace.
+	workspaceReleased = predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, oldOK := e.ObjectOld.(*corev1.Pod)
+			after, newOK := e.ObjectNew.(*corev1.Pod)
+			return oldOK && newOK && !session.HasPodEnded(before) && session.HasPodEnded(after)
+		},
+	}
+)
+
+// podToWaitingSessions maps a Pod to the sessions that share its workspace. A session that waits for a workspace is one
+// of them: it records the claim first.
+func (r *Reconciler) podToWaitingSessions(ctx context.Context, object client.Object) []reconcile.Request {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range pod.Spec.Volumes {
+		if claim := pod.Spec.Volumes[i].PersistentVolumeClaim; claim != nil {
+			requests = append(requests, r.sessionRequests(ctx, pod.Namespace, client.MatchingFields{claimIndex: claim.ClaimName})...)
+		}
+	}
+	return requests
+}
 
 // childToSession maps an object to the session that its label names. For a Pod the controller is a
 // Job, so the controller reference is no help.
