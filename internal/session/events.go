@@ -27,9 +27,6 @@ func eventsBetween(before, after *v1alpha1.AgenticSessionStatus) []core.Event {
 		add(corev1.EventTypeWarning, v1alpha1.EventNameTaken, actionRun, "%s",
 			meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionDependenciesReady).Message)
 	}
-	if before.WorkspaceUID != "" && after.WorkspaceUID == "" {
-		add(corev1.EventTypeWarning, v1alpha1.EventWorkspaceLost, actionRun, "PersistentVolumeClaim %s was lost: the next attempt starts with an empty workspace", after.WorkspaceClaim)
-	}
 	if after.JobUID != "" && before.JobUID != after.JobUID {
 		add(corev1.EventTypeNormal, v1alpha1.EventJobCreated, actionRun, "Created Job %s", after.Job)
 	}
@@ -50,7 +47,18 @@ func eventsBetween(before, after *v1alpha1.AgenticSessionStatus) []core.Event {
 			events = append(events, event)
 		}
 	}
-	return events
+	return append(events, workspaceEvents(before, after)...)
+}
+
+// workspaceEvents returns the event of a session that accepts an empty workspace instead of a lost one.
+func workspaceEvents(before, after *v1alpha1.AgenticSessionStatus) []core.Event {
+	if before.WorkspaceUID == "" || after.WorkspaceUID != "" {
+		return nil
+	}
+	return []core.Event{{
+		Type: corev1.EventTypeWarning, Reason: v1alpha1.EventWorkspaceLost, Action: actionRun,
+		Message: fmt.Sprintf("PersistentVolumeClaim %s was lost: the next attempt starts with an empty workspace", after.WorkspaceClaim),
+	}}
 }
 
 func formatLastActivity(status *v1alpha1.AgenticSessionStatus) string {

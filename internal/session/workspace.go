@@ -48,7 +48,7 @@ func isGated(pod *corev1.Pod) bool {
 
 // workspaceState is whether an attempt can use its workspace.
 type workspaceState struct {
-	// question to answer first; nil if there is none.
+	// question to answer first; nil if nothing is to be answered.
 	question *Question
 	// usable means that the attempt can use the workspace. Otherwise its run failed, or obstacle says what it waits for.
 	usable bool
@@ -91,35 +91,33 @@ func (e *evaluation) claimName() string {
 // resolveSharedClaim verifies the claim of a continued session. From the moment at which it is found, this session owns
 // it too, even while it waits: if the continued session is deleted, the workspace is not.
 func (e *evaluation) resolveSharedClaim(name string, claim *metav1.PartialObjectMetadata) workspaceState {
-	s, parent := e.observation.Session, types.UID("")
-	if e.observation.Parent != nil {
-		parent = e.observation.Parent.UID
-	}
-	recorded := e.status.WorkspaceUID
+	s, parent, recorded := e.observation.Session, e.observation.Parent, e.status.WorkspaceUID
+	isGone := claim == nil || !claim.DeletionTimestamp.IsZero()
 	switch {
-	case recorded != "" && (claim == nil || claim.UID != recorded || !claim.DeletionTimestamp.IsZero()):
+	case recorded != "" && (isGone || claim.UID != recorded):
 		return e.loseWorkspace(name, claim)
 	case recorded != "":
-	case claim == nil || !claim.DeletionTimestamp.IsZero():
-		if e.status.WorkspaceClaim == "" && !isSessionFinished(e.observation.Parent) {
-			return workspaceUsable // it may be created later: the parent is reported as not finished
-		}
-		e.waitFor(v1alpha1.ReasonWorkspaceNotFound, "PersistentVolumeClaim "+name+
-			" of the continued session no longer exists; continue another session, or create one without continueFrom", true)
-		return workspaceState{}
-	case !ownsClaim(s.UID, claim) && !ownsClaim(parent, claim):
-		e.waitFor(v1alpha1.ReasonWorkspaceNotFound, "PersistentVolumeClaim "+name+
-			" does not belong to the continued session; continue another session, or create one without continueFrom", true)
-		return workspaceState{}
+	case isGone && e.status.WorkspaceClaim == "" && !isSessionFinished(parent):
+		return workspaceUsable // it may be created later: the parent is reported as not finished
+	case isGone:
+		return e.waitForContinuedClaim(name, "no longer exists")
+	case !ownsClaim(s.UID, claim) && (parent == nil || !ownsClaim(parent.UID, claim)):
+		return e.waitForContinuedClaim(name, "does not belong to the continued session")
 	}
 	e.status.WorkspaceClaim, e.status.WorkspaceUID = name, claim.UID
-	if p := e.observation.Parent; p != nil && p.Status.WorkspaceClaim == name && !hasAttempted(&e.status) {
-		e.status.SDKSessionID = p.Status.SDKSessionID
+	if parent != nil && parent.Status.WorkspaceClaim == name && !hasAttempted(&e.status) {
+		e.status.SDKSessionID = parent.Status.SDKSessionID
 	}
 	if !isClaimOwner(s.UID, claim) {
 		e.decision.ShareClaim = claim
 	}
 	return workspaceUsable
+}
+
+func (e *evaluation) waitForContinuedClaim(name, problem string) workspaceState {
+	e.waitFor(v1alpha1.ReasonWorkspaceNotFound,
+		"PersistentVolumeClaim "+name+" "+problem+"; continue another session, or create one without continueFrom", true)
+	return workspaceState{}
 }
 
 // resolveOwnClaim verifies the claim that the session created. A claim of another owner with its name is reported when
@@ -238,7 +236,7 @@ func (e *evaluation) reserveWorkspace() workspaceState {
 	return workspaceUsable
 }
 
-// findPod returns the first Pod that has not ended and satisfies the condition; nil if there is none.
+// findPod returns the first Pod that has not ended and satisfies the condition; nil if no Pod does.
 func findPod(pods []corev1.Pod, condition func(pod *corev1.Pod) bool) *corev1.Pod {
 	for i := range pods {
 		if !HasPodEnded(&pods[i]) && condition(&pods[i]) {

@@ -100,7 +100,7 @@ func TestPodRunsOnlyWhenItsWorkspaceIsReservedForIt(t *testing.T) {
 			t.Error("the workspace is reserved")
 		}
 	})
-	t.Run("another Pod for which it is reserved still waits at its gate", func(t *testing.T) {
+	t.Run("another Pod for which it is reserved still waits at its gate", func(*testing.T) {
 		s.otherPods[0].Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: WorkspaceGate}}
 		s.claims["fix-workspace"].Annotations = map[string]string{AnnotationWorkspacePod: string(s.otherPods[0].UID)}
 		s.wantPhase(v1alpha1.SessionCreating, v1alpha1.ReasonWorkspaceInUse)
