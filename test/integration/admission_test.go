@@ -18,6 +18,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/pool"
+	"github.com/yardmaster/yardmaster/internal/session"
 	"github.com/yardmaster/yardmaster/test/permissions"
 )
 
@@ -250,6 +251,42 @@ func TestOperatorCannotMisuseItsPermissions(t *testing.T) {
 				t.Errorf("%v, want a denial by an admission policy", err)
 			}
 		})
+	}
+}
+
+// newGatedPod returns the Pod of a session, or of something else, that waits at a gate.
+func (o *restrictedOperator) newGatedPod(name, label, gate string) *unstructured.Unstructured {
+	o.t.Helper()
+	pod := o.newOwnObject("pods", o.watched, name)
+	pod.SetLabels(map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByValue, label: "owner"})
+	pod.Object["spec"] = map[string]any{
+		"schedulingGates": []any{map[string]any{"name": gate}}, "containers": []any{map[string]any{"name": "a", "image": "a"}},
+	}
+	o.create(pod)
+	return pod
+}
+
+func TestOperatorRemovesOnlyTheWorkspaceGateOfASessionsPod(t *testing.T) {
+	o := newRestrictedOperator(t)
+	remove := func(pod *unstructured.Unstructured, more string) error {
+		patch := `[{"op": "remove", "path": "/spec/schedulingGates"}` + more + `]`
+		return o.client.Patch(t.Context(), pod.DeepCopy(), client.RawPatch(types.JSONPatchType, []byte(patch)), client.DryRunAll)
+	}
+	pod := o.newGatedPod("gated", session.LabelSessionUID, session.WorkspaceGate)
+	if err := remove(pod, ""); err != nil {
+		t.Errorf("the workspace gate of a session's Pod: %v", err)
+	}
+	for title, err := range map[string]error{
+		"another gate":                 remove(o.newGatedPod("another", session.LabelSessionUID, "another.example/gate"), ""),
+		"the gate of another Pod":      remove(o.newGatedPod("worker", pool.LabelWorkerPool, session.WorkspaceGate), ""),
+		"the gate and the image":       remove(pod, `, {"op": "replace", "path": "/spec/containers/0/image", "value": "b"}`),
+		"the gate and the node":        remove(pod, `, {"op": "add", "path": "/spec/nodeSelector", "value": {"a": "b"}}`),
+		"the gate and the deadline":    remove(pod, `, {"op": "add", "path": "/spec/activeDeadlineSeconds", "value": 1}`),
+		"the gate and the tolerations": remove(pod, `, {"op": "add", "path": "/spec/tolerations/-", "value": {"operator": "Exists"}}`),
+	} {
+		if !isDeniedByPolicy(err) {
+			t.Errorf("%s: %v, want a denial by an admission policy", title, err)
+		}
 	}
 }
 

@@ -216,11 +216,15 @@ func TestAgenticSessionRules(t *testing.T) {
 		},
 		"a changed workspace": {
 			spec: `{prompt: a, workspace: {size: 1Gi}}`, changedTo: `{prompt: a, workspace: {size: 2Gi}}`,
-			want: "spec.workspace: Invalid value: workspace is immutable",
+			want: "spec.workspace: Invalid value: workspace is immutable, except onLost",
 		},
 		"an added workspace": {
 			spec: `{prompt: a}`, changedTo: `{prompt: a, workspace: {}}`,
-			want: "spec.workspace: Invalid value: workspace is immutable",
+			want: "spec.workspace: Invalid value: workspace is immutable, except onLost",
+		},
+		"an unknown onLost": {
+			spec: `{prompt: a, workspace: {onLost: Ignore}}`,
+			want: `spec.workspace.onLost: Unsupported value: "Ignore": supported values: "Fail", "StartEmpty"`,
 		},
 		"workspace and continueFrom": {
 			spec: `{prompt: a, workspace: {}, continueFrom: {name: b}}`,
@@ -351,6 +355,10 @@ func TestSessionRunnerRules(t *testing.T) {
 			spec: `{image: a, egress: [{cidr: 10.0.0.0/8, ports: [{port: 443, endPort: 80}]}]}`,
 			want: "spec.egress[0].ports[0].endPort: Invalid value: endPort must not be less than port",
 		},
+		"an access mode that does not allow writing": {
+			spec: `{image: a, workspace: {accessMode: ReadOnlyMany}}`,
+			want: `spec.workspace.accessMode: Unsupported value: "ReadOnlyMany": supported values: "ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany"`,
+		},
 		"maxWorkspaceSize of 0": {
 			spec: `{image: a, maxWorkspaceSize: "0"}`,
 			want: `spec.maxWorkspaceSize: Invalid value: "0": maxWorkspaceSize must be greater than zero`,
@@ -435,7 +443,7 @@ func TestAgenticSessionDefaults(t *testing.T) {
 		"prompt": "a", "interactive": false, "timeout": int64(14400), "startupTimeout": int64(600),
 		"operatingMode": "Running", "runRequest": int64(1), "runner": "default",
 		"repos":     []any{map[string]any{"url": "https://a/b", "branch": "main"}},
-		"workspace": map[string]any{"persistence": "Persistent"},
+		"workspace": map[string]any{"persistence": "Persistent", "onLost": "Fail"},
 		"retry":     map[string]any{"limit": int64(0)},
 	}
 	if diff := cmp.Diff(want, spec); diff != "" {
