@@ -149,6 +149,7 @@ func TestSessions(t *testing.T) {
 		{"an interactive session is Running once its port accepts connections of allowed Pods, until it is stopped", testSessionInteractive},
 		{"an interactive session is stopped when its runner reports that the run is finished", testSessionFinished},
 		{"a session continues in the workspace of another session, which is deleted with the last of both", testSessionContinued},
+		{"never do two runners use a workspace at the same time, whatever happens to the sessions that share it", testWorkspaceHolders},
 		{"a session belongs to the user who creates it, whatever its userContext claims, and other users cannot continue it", testSessionOwner},
 		{"the plugin follows a session across attempts, and prints its result", testPluginFollowsASession},
 		{"the plugin stops and restarts a session", testPluginStopsASession},

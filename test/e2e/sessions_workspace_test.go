@@ -1,0 +1,182 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/session"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
+)
+
+const (
+	// sharedSessionCount is the number of sessions that share a workspace with their parent.
+	sharedSessionCount = 4
+	// maxChangeInterval is the maximum time between two random changes.
+	maxChangeInterval = 3 * time.Second
+)
+
+// holderScript locks the workspace with a directory and records itself there until it ends. A runner that is killed
+// leaves its lock, but no longer writes to it. A third of the runners ignores SIGTERM.
+const holderScript = `
+cd "$AGENTIC_WORKSPACE"
+touch holders overlaps
+n=$(($(wc -l < holders) % 6))
+if [ $n -lt 2 ]; then trap '' TERM; else trap 'rm -r lock; exit 143' TERM; fi
+if ! mkdir lock 2> /dev/null; then
+	before=$(cat lock/beat || true)
+	sleep 2
+	[ "$(cat lock/beat || true)" = "$before" ] || echo "$AGENTIC_JOB next to $before" >> overlaps
+	rm -r lock
+	mkdir lock
+fi
+echo "$AGENTIC_JOB" > lock/owner
+echo "$AGENTIC_JOB" >> holders
+beat=0
+while [ $beat -lt $((20 + 10 * n)) ]; do
+	beat=$((beat + 1))
+	echo "$AGENTIC_JOB $beat" > lock/beat
+	[ "$(cat lock/owner)" = "$AGENTIC_JOB" ] || echo "$AGENTIC_JOB lost its lock to $(cat lock/owner)" >> overlaps
+	sleep 0.1
+done
+rm -r lock
+[ $n != 5 ]
+`
+
+// reportScript reports what the runners recorded.
+const reportScript = `
+cd "$AGENTIC_WORKSPACE"
+touch holders overlaps
+printf '{"summary": "%s holders|%s"}' "$(wc -l < holders)" "$(head -n 5 overlaps | tr '\n' ';')" > "$AGENTIC_RESULT_FILE"
+`
+
+// sharedWorkspace is a workspace that several sessions use.
+type sharedWorkspace struct {
+	t      *testing.T
+	rng    *rand.Rand
+	parent *sessionTest
+	others []*sessionTest
+}
+
+// testWorkspaceHolders changes sessions that share a workspace at random, SESSION_WORKSPACE_CHANGES times.
+func testWorkspaceHolders(t *testing.T) {
+	changes := testbuilder.NumberFromEnv(t, "SESSION_WORKSPACE_CHANGES", 40)
+	seed := uint64(testbuilder.NumberFromEnv(t, "SESSION_WORKSPACE_SEED", int(time.Now().Unix())))
+	t.Logf("SESSION_WORKSPACE_SEED=%d", seed)
+	w := &sharedWorkspace{t: t, rng: rand.New(rand.NewPCG(seed, 0))}
+	w.parent = createSession(t, shellRunner, holderScript, setPersistentWorkspace)
+	w.parent.waitUntil("to have a workspace", func(status *v1alpha1.AgenticSessionStatus) bool { return status.WorkspaceUID != "" })
+	for range sharedSessionCount {
+		w.others = append(w.others, w.continueParent(holderScript))
+	}
+	made := map[string]int{}
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for range changes {
+		ticker.Reset(1 + time.Duration(w.rng.Int64N(int64(maxChangeInterval))))
+		<-ticker.C
+		made[w.change()]++
+	}
+	t.Logf("%d changes: %v", changes, made)
+	report := w.report()
+	t.Log(report)
+	holders, overlaps, _ := strings.Cut(report, "|")
+	if overlaps != "" {
+		t.Errorf("runners used the workspace at the same time: %s", overlaps)
+	}
+	var count int
+	if _, err := fmt.Sscanf(holders, "%d holders", &count); err != nil || count < changes/10 {
+		t.Errorf("too few runners used the workspace: %s", holders)
+	}
+}
+
+func (w *sharedWorkspace) continueParent(script string) *sessionTest {
+	w.t.Helper()
+	return createSession(w.t, shellRunner, script, func(spec *v1alpha1.AgenticSessionSpec) {
+		spec.ContinueFrom = &v1alpha1.SessionReference{Name: w.parent.s.Name}
+		spec.Retry = &v1alpha1.SessionRetry{Limit: 1, OnDisruption: true}
+	})
+}
+
+// change makes a random change that is possible, and returns its name.
+func (w *sharedWorkspace) change() string {
+	w.t.Helper()
+	i := w.rng.IntN(len(w.others) + 1)
+	s := w.parent
+	if i < len(w.others) {
+		s = w.others[i]
+	}
+	status := s.getSession().Status
+	isFinished := status.Phase == v1alpha1.SessionCompleted || status.Phase == v1alpha1.SessionFailed
+	switch action := w.rng.IntN(6); {
+	case isFinished:
+		s.patchSpec(fmt.Sprintf(`{"runRequest": %d}`, s.s.Spec.RunRequest+1))
+		return "rerun"
+	case s.s.Spec.OperatingMode == v1alpha1.ModeStopped:
+		s.patchSpec(`{"operatingMode": "Running"}`)
+		return "resume"
+	case action == 0 && s != w.parent, status.Job == "" && s != w.parent:
+		s.deleteSession()
+		w.others[i] = w.continueParent(holderScript)
+		return "delete session"
+	case action == 1:
+		s.patchSpec(`{"operatingMode": "Stopped"}`)
+		return "stop"
+	case action <= 3 && status.Job != "":
+		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: s.s.Namespace, Name: status.Job}}
+		requireNoError(w.t, client.IgnoreNotFound(cluster.Delete(w.t.Context(), job, client.PropagationPolicy(metav1.DeletePropagationBackground))))
+		return "delete Job"
+	}
+	return w.disturbPods(s)
+}
+
+// disturbPods evicts or deletes the Pods of a session.
+func (w *sharedWorkspace) disturbPods(s *sessionTest) string {
+	w.t.Helper()
+	var pods corev1.PodList
+	requireNoError(w.t, cluster.List(w.t.Context(), &pods, client.InNamespace(s.s.Namespace), client.MatchingLabels{session.LabelSessionUID: string(s.s.UID)}))
+	isEviction := w.rng.IntN(2) == 0
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		err := error(nil)
+		if isEviction {
+			err = clientset.PolicyV1().Evictions(pod.Namespace).Evict(w.t.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}})
+		} else {
+			err = cluster.Delete(w.t.Context(), pod)
+		}
+		if !apierrors.IsConflict(err) {
+			requireNoError(w.t, client.IgnoreNotFound(err))
+		}
+	}
+	if isEviction {
+		return "evict Pod"
+	}
+	return "delete Pod"
+}
+
+// report deletes all sessions but the parent, and reads what the runners recorded.
+func (w *sharedWorkspace) report() string {
+	w.t.Helper()
+	for _, s := range w.others {
+		s.deleteSession()
+	}
+	w.parent.patchSpec(`{"operatingMode": "Running"}`)
+	w.parent.waitUntil("to end", func(status *v1alpha1.AgenticSessionStatus) bool {
+		return status.Phase == v1alpha1.SessionCompleted || status.Phase == v1alpha1.SessionFailed
+	})
+	reader := w.continueParent(reportScript)
+	reader.waitForPhase(v1alpha1.SessionCompleted)
+	return reader.s.Status.Result.Summary
+}
