@@ -43,7 +43,7 @@ func testPatternedLoad(t *testing.T) {
 		pool.Spec.Concurrency = patternConcurrency
 		pool.Spec.Autoscaling.MaxReplicas = patternMaximum
 		pool.Spec.Autoscaling.IdleAfter = durationOfSeconds(5)
-		// Without a maxStep, the number of workers shows what the pool knows of its load. The default step would hide
+		// Without a maxStep, the number of workers follows the recommendation. The default step would hide
 		// that: it keeps workers for up to 30 s by design.
 		pool.Spec.Autoscaling.ScaleDown = &v1alpha1.ScaleRule{Window: durationOfSeconds(5), MaxStep: new(intstr.FromString("100%"))}
 	})
