@@ -56,7 +56,7 @@ func (e *evaluation) attemptObjects() []core.Object {
 func (e *evaluation) isCurrent(object core.Object) (bool, *Question) {
 	switch object := object.(type) {
 	case *networkingv1.NetworkPolicy:
-		return IsNetworkPolicyCurrent(e.observation.NetworkPolicies, object), nil
+		return IsNetworkPolicyCurrent(findNetworkPolicy(e.observation.NetworkPolicies, object.Name), object), nil
 	case *corev1.Secret:
 		return e.areInputsCurrent(object.Name)
 	case *corev1.PersistentVolumeClaim: // read while the Pod waits for it
