@@ -122,8 +122,8 @@ func isParentUnusable(o *Observation, status *v1alpha1.AgenticSessionStatus) (re
 	}
 	name := "AgenticSession " + o.Session.Spec.ContinueFrom.Name + " of continueFrom"
 	switch {
-	case isOwner && (parent == nil || !parent.DeletionTimestamp.IsZero() || parent.Status.WorkspaceClaim != status.WorkspaceClaim):
-		return "", "", false // a session that was created with the name of the parent later is not the parent
+	case isOwner && !isParentOf(o, status):
+		return "", "", false
 	case parent == nil || !parent.DeletionTimestamp.IsZero():
 		return v1alpha1.ReasonParentNotFound, name + " does not exist", true
 	case userIDOf(parent) != userIDOf(o.Session):

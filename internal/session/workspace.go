@@ -101,17 +101,35 @@ func (e *evaluation) resolveSharedClaim(name string, claim *metav1.PartialObject
 		return workspaceUsable // it may be created later: the parent is reported as not finished
 	case isGone:
 		return e.waitForContinuedClaim(name, "no longer exists")
-	case !ownsClaim(s.UID, claim) && (parent == nil || !ownsClaim(parent.UID, claim)):
+	case !ownsClaim(s, claim) && !ownsClaim(parent, claim):
 		return e.waitForContinuedClaim(name, "does not belong to the continued session")
 	}
 	e.status.WorkspaceClaim, e.status.WorkspaceUID = name, claim.UID
-	if parent != nil && parent.Status.WorkspaceClaim == name && !hasAttempted(&e.status) {
-		e.status.SDKSessionID = parent.Status.SDKSessionID
-	}
+	e.adoptConversation()
 	if !isClaimOwner(s.UID, claim) {
 		e.decision.ShareClaim = claim
 	}
 	return workspaceUsable
+}
+
+// adoptConversation takes over the conversation of the continued session, until the first attempt has it.
+func (e *evaluation) adoptConversation() {
+	if isParentOf(&e.observation, &e.status) && !hasAttempted(&e.status) {
+		e.status.SDKSessionID = e.observation.Parent.Status.SDKSessionID
+	}
+}
+
+// isParentOf reports whether the session with the name in continueFrom is the one whose claim the status records, and not
+// one that was created with that name later. An older operator did not record the UID of the claim.
+func isParentOf(o *Observation, status *v1alpha1.AgenticSessionStatus) bool {
+	parent := o.Parent
+	switch {
+	case parent == nil || !parent.DeletionTimestamp.IsZero() || userIDOf(parent) != userIDOf(o.Session):
+		return false
+	case parent.Status.WorkspaceUID == "":
+		return parent.Status.WorkspaceClaim == status.WorkspaceClaim
+	}
+	return parent.Status.WorkspaceUID == status.WorkspaceUID
 }
 
 func (e *evaluation) waitForContinuedClaim(name, problem string) workspaceState {
@@ -168,8 +186,8 @@ func (e *evaluation) loseWorkspace(name string, claim *metav1.PartialObjectMetad
 
 // ownsClaim reports whether a session created a claim or is one of its owners. A retained claim has no owner,
 // only the label of the session that created it.
-func ownsClaim(uid types.UID, claim metav1.Object) bool {
-	return uid != "" && (claim.GetLabels()[LabelSessionUID] == string(uid) || isClaimOwner(uid, claim))
+func ownsClaim(s *v1alpha1.AgenticSession, claim metav1.Object) bool {
+	return s != nil && (claim.GetLabels()[LabelSessionUID] == string(s.UID) || isClaimOwner(s.UID, claim))
 }
 
 func isClaimOwner(uid types.UID, claim metav1.Object) bool {

@@ -269,13 +269,27 @@ func TestWaitingSessionFailsWhenTheWorkspaceOfItsParentIsLost(t *testing.T) {
 }
 
 func TestSessionWithTheNameOfTheParentIsNotTheParent(t *testing.T) {
-	s := newContinuingScenario(t)
-	s.WorkspaceUser = "sibling"
-	s.decideAndRecord()
-	s.WorkspaceUser = ""
-	s.Parent = newParentSession()
-	s.Parent.UID, s.Parent.Spec.UserContext.UserID, s.Parent.Status.WorkspaceClaim = "another", "bob", ""
-	s.startAttempt().admitPod()
+	for title, change := range map[string]func(p *v1alpha1.AgenticSession){
+		"of another user": func(p *v1alpha1.AgenticSession) { p.Spec.UserContext.UserID = "bob" },
+		"with another claim of that name": func(p *v1alpha1.AgenticSession) {
+			p.Status.WorkspaceUID, p.Status.Phase = "another", v1alpha1.SessionRunning
+		},
+		"without a claim": func(p *v1alpha1.AgenticSession) { p.Status.WorkspaceClaim = "" },
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newContinuingScenario(t)
+			s.WorkspaceUser = "sibling"
+			s.decideAndRecord()
+			s.WorkspaceUser = ""
+			s.Parent = newParentSession()
+			s.Parent.UID, s.Parent.Status.SDKSessionID = "another", "another"
+			change(s.Parent)
+			s.startAttempt().admitPod()
+			if s.Session.Status.SDKSessionID != "sdk" {
+				t.Errorf("the session continues the conversation %q", s.Session.Status.SDKSessionID)
+			}
+		})
+	}
 }
 
 func TestClaimOfAnotherSessionIsNotUsed(t *testing.T) {

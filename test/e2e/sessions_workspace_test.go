@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// sharedSessionCount is the number of sessions that share a workspace with their parent.
+	// sharedSessionCount is the number of sessions that share a workspace.
 	sharedSessionCount = 4
 	// maxChangeInterval is the maximum time between two random changes.
 	maxChangeInterval = 3 * time.Second
@@ -64,10 +64,11 @@ printf '{"summary": "%s holders|%s"}' "$(wc -l < holders)" "$(head -n 5 overlaps
 
 // sharedWorkspace is a workspace that several sessions use.
 type sharedWorkspace struct {
-	t      *testing.T
-	rng    *rand.Rand
-	parent *sessionTest
-	others []*sessionTest
+	t   *testing.T
+	rng *rand.Rand
+	// parent created the workspace, and the sessions continue it.
+	parent   *sessionTest
+	sessions []*sessionTest
 }
 
 // testWorkspaceHolders changes sessions that share a workspace at random, SESSION_WORKSPACE_CHANGES times.
@@ -76,10 +77,10 @@ func testWorkspaceHolders(t *testing.T) {
 	seed := uint64(testbuilder.NumberFromEnv(t, "SESSION_WORKSPACE_SEED", int(time.Now().Unix())))
 	t.Logf("SESSION_WORKSPACE_SEED=%d", seed)
 	w := &sharedWorkspace{t: t, rng: rand.New(rand.NewPCG(seed, 0))}
-	w.parent = createSession(t, shellRunner, holderScript, setPersistentWorkspace)
-	w.parent.waitUntil("to have a workspace", func(status *v1alpha1.AgenticSessionStatus) bool { return status.WorkspaceUID != "" })
+	w.parent = createSession(t, shellRunner, "true", setPersistentWorkspace)
+	w.parent.waitForPhase(v1alpha1.SessionCompleted)
 	for range sharedSessionCount {
-		w.others = append(w.others, w.continueParent(holderScript))
+		w.sessions = append(w.sessions, w.continueParent(holderScript))
 	}
 	made := map[string]int{}
 	ticker := time.NewTicker(time.Second)
@@ -110,31 +111,33 @@ func (w *sharedWorkspace) continueParent(script string) *sessionTest {
 	})
 }
 
-// change makes a random change that is possible, and returns its name.
+// change makes a random change that is possible, and returns its name. Most changes are of sessions that have a Job.
 func (w *sharedWorkspace) change() string {
 	w.t.Helper()
-	i := w.rng.IntN(len(w.others) + 1)
-	s := w.parent
-	if i < len(w.others) {
-		s = w.others[i]
+	i := w.rng.IntN(len(w.sessions))
+	for range len(w.sessions) {
+		if w.sessions[i].getSession().Status.Job != "" {
+			break
+		}
+		i = w.rng.IntN(len(w.sessions))
 	}
+	s := w.sessions[i]
 	status := s.getSession().Status
-	isFinished := status.Phase == v1alpha1.SessionCompleted || status.Phase == v1alpha1.SessionFailed
 	switch action := w.rng.IntN(6); {
-	case isFinished:
+	case status.Phase == v1alpha1.SessionCompleted || status.Phase == v1alpha1.SessionFailed:
 		s.patchSpec(fmt.Sprintf(`{"runRequest": %d}`, s.s.Spec.RunRequest+1))
 		return "rerun"
 	case s.s.Spec.OperatingMode == v1alpha1.ModeStopped:
 		s.patchSpec(`{"operatingMode": "Running"}`)
 		return "resume"
-	case action == 0 && s != w.parent, status.Job == "" && s != w.parent:
+	case action == 0:
 		s.deleteSession()
-		w.others[i] = w.continueParent(holderScript)
+		w.sessions[i] = w.continueParent(holderScript)
 		return "delete session"
-	case action == 1:
+	case action == 1 || status.Job == "":
 		s.patchSpec(`{"operatingMode": "Stopped"}`)
 		return "stop"
-	case action <= 3 && status.Job != "":
+	case action <= 3:
 		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: s.s.Namespace, Name: status.Job}}
 		requireNoError(w.t, client.IgnoreNotFound(cluster.Delete(w.t.Context(), job, client.PropagationPolicy(metav1.DeletePropagationBackground))))
 		return "delete Job"
@@ -169,13 +172,9 @@ func (w *sharedWorkspace) disturbPods(s *sessionTest) string {
 // report deletes all sessions but the parent, and reads what the runners recorded.
 func (w *sharedWorkspace) report() string {
 	w.t.Helper()
-	for _, s := range w.others {
+	for _, s := range w.sessions {
 		s.deleteSession()
 	}
-	w.parent.patchSpec(`{"operatingMode": "Running"}`)
-	w.parent.waitUntil("to end", func(status *v1alpha1.AgenticSessionStatus) bool {
-		return status.Phase == v1alpha1.SessionCompleted || status.Phase == v1alpha1.SessionFailed
-	})
 	reader := w.continueParent(reportScript)
 	reader.waitForPhase(v1alpha1.SessionCompleted)
 	return reader.s.Status.Result.Summary
