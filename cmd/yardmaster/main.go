@@ -1,4 +1,5 @@
-// Command yardmaster is the operator. With the argument worker it is a worker.
+// Command yardmaster is the operator. With the argument worker it is a worker, and with network-check it checks
+// whether the network of its Pod enforces NetworkPolicies.
 package main
 
 import (
@@ -11,6 +12,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/yardmaster/yardmaster/internal/manager"
+	"github.com/yardmaster/yardmaster/internal/networkcheck"
 	"github.com/yardmaster/yardmaster/internal/workercommand"
 )
 
@@ -21,6 +23,11 @@ func main() {
 			exitOnError(err)
 		}
 		return
+	}
+	if len(os.Args) > 1 && os.Args[1] == "network-check" {
+		exitCode, err := networkcheck.Run(ctrl.SetupSignalHandler(), os.Args[2:], os.Stdout)
+		exitOnError(err)
+		os.Exit(exitCode)
 	}
 	options, err := manager.ParseFlags(os.Args[1:], os.LookupEnv, os.Stderr)
 	if errors.Is(err, flag.ErrHelp) || errors.Is(err, manager.ErrVersionRequested) {

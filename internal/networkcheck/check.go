@@ -1,0 +1,115 @@
+package networkcheck
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/netip"
+	"strconv"
+	"time"
+)
+
+// Result says whether NetworkPolicies are enforced.
+type Result int
+
+// Results of a check.
+const (
+	// Unknown: the control port could not be reached.
+	Unknown Result = iota
+	// Enforced: at some time, the control port was reached, and the denied port was not.
+	Enforced
+	// NotEnforced: both ports were reached until the end of the check.
+	NotEnforced
+)
+
+const (
+	// connectTimeout limits an attempt to reach the control port.
+	connectTimeout = 2 * time.Second
+	// minDeniedTimeout is how long the denied port has at least to reply, and deniedTimeoutFactor how long relative
+	// to the control port's reply.
+	minDeniedTimeout    = 400 * time.Millisecond
+	deniedTimeoutFactor = 10
+	// retryInterval is the pause between two attempts.
+	retryInterval = 500 * time.Millisecond
+)
+
+// Options of a check.
+type Options struct {
+	// Addresses of the operator. Those that the Pod cannot reach at all, such as IPv6 addresses in a Pod without
+	// IPv6, do not count.
+	Addresses []netip.Addr
+	// ControlPort and DeniedPort are ports of these addresses.
+	ControlPort, DeniedPort uint16
+	// EnforceTimeout is how long the network may take to enforce the policies of a new Pod.
+	EnforceTimeout time.Duration
+}
+
+// Check connects to the operator until the result is Enforced, until it was NotEnforced for EnforceTimeout, or until ctx
+// ends. It then returns the last result.
+func Check(ctx context.Context, o Options) Result {
+	enforceDeadline := time.Time{}
+	for {
+		result := attempt(ctx, &o)
+		if result == NotEnforced && enforceDeadline.IsZero() {
+			enforceDeadline = time.Now().Add(o.EnforceTimeout)
+		}
+		if result == Enforced || result == NotEnforced && !time.Now().Before(enforceDeadline) {
+			return result
+		}
+		select {
+		case <-ctx.Done():
+			return result
+		case <-time.After(retryInterval):
+		}
+	}
+}
+
+// attempt checks all addresses at the same time. Policies are enforced if they are for each address that has a result.
+func attempt(ctx context.Context, o *Options) Result {
+	results := make(chan Result, len(o.Addresses))
+	for _, address := range o.Addresses {
+		go func() { results <- attemptAddress(ctx, o, address) }()
+	}
+	worst := Unknown
+	for range o.Addresses {
+		worst = max(worst, <-results)
+	}
+	return worst
+}
+
+// attemptAddress connects to both ports of an address at the same time.
+func attemptAddress(ctx context.Context, o *Options, address netip.Addr) Result {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	denied, stop := context.WithCancel(ctx)
+	defer stop()
+	reachedDenied := make(chan bool, 1)
+	go func() { reachedDenied <- isGreeted(denied, address, o.DeniedPort) }()
+	start := time.Now()
+	if !isGreeted(ctx, address, o.ControlPort) {
+		return Unknown
+	}
+	timer := time.NewTimer(max(minDeniedTimeout, deniedTimeoutFactor*time.Since(start)))
+	defer timer.Stop()
+	select {
+	case reached := <-reachedDenied:
+		if reached {
+			return NotEnforced
+		}
+	case <-timer.C:
+	}
+	return Enforced
+}
+
+// isGreeted reports whether the operator's greeting arrives from a port.
+func isGreeted(ctx context.Context, address netip.Addr, port uint16) bool {
+	connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(address.String(), strconv.Itoa(int(port))))
+	if err != nil {
+		return false
+	}
+	defer connection.Close()
+	defer context.AfterFunc(ctx, func() { _ = connection.SetDeadline(time.Unix(1, 0)) })()
+	received := make([]byte, len(greeting))
+	_, err = io.ReadFull(connection, received)
+	return err == nil && string(received) == greeting
+}

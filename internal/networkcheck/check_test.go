@@ -1,0 +1,175 @@
+package networkcheck
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+)
+
+var loopback = netip.MustParseAddr("127.0.0.1")
+
+// startServer starts the operator's listeners, and returns their ports.
+func startServer(t *testing.T) (control, denied uint16) {
+	t.Helper()
+	control, denied = freePort(t), freePort(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	server := &Server{Addresses: []string{netip.AddrPortFrom(loopback, control).String(), netip.AddrPortFrom(loopback, denied).String()}}
+	go func() { ended <- server.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the server ended with %v", err)
+		}
+	})
+	return control, denied
+}
+
+// freePort returns a port on which nothing listens.
+func freePort(t *testing.T) uint16 {
+	t.Helper()
+	l := listen(t)
+	defer l.Close()
+	return portOf(l)
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func portOf(l net.Listener) uint16 { return netip.MustParseAddrPort(l.Addr().String()).Port() }
+
+// check runs a check that ends after a second.
+func check(t *testing.T, o Options) Result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if o.Addresses == nil {
+		o.Addresses = []netip.Addr{loopback}
+	}
+	return Check(ctx, o)
+}
+
+func TestPoliciesAreEnforcedIfOnlyTheControlPortReplies(t *testing.T) {
+	control, _ := startServer(t)
+	if got := check(t, Options{ControlPort: control, DeniedPort: freePort(t)}); got != Enforced {
+		t.Errorf("got %d, want Enforced", got)
+	}
+}
+
+func TestPoliciesAreNotEnforcedIfBothPortsReply(t *testing.T) {
+	control, denied := startServer(t)
+	if got := check(t, Options{ControlPort: control, DeniedPort: denied}); got != NotEnforced {
+		t.Errorf("got %d, want NotEnforced", got)
+	}
+}
+
+func TestWithoutAReplyOfTheControlPortTheResultIsUnknown(t *testing.T) {
+	_, denied := startServer(t)
+	for name, port := range map[string]uint16{"neither replies": freePort(t), "only the denied port replies": denied} {
+		if got := check(t, Options{ControlPort: freePort(t), DeniedPort: port, EnforceTimeout: time.Minute}); got != Unknown {
+			t.Errorf("%s: got %d, want Unknown", name, got)
+		}
+	}
+}
+
+func TestAConnectionWithoutAGreetingIsNotAReply(t *testing.T) {
+	control, _ := startServer(t)
+	mesh := listen(t) // accepts, as the proxy of a service mesh does, and sends nothing
+	defer mesh.Close()
+	if got := check(t, Options{ControlPort: control, DeniedPort: portOf(mesh)}); got != Enforced {
+		t.Errorf("silent denied port: got %d, want Enforced", got)
+	}
+	if got := check(t, Options{ControlPort: portOf(mesh), DeniedPort: control}); got != Unknown {
+		t.Errorf("silent control port: got %d, want Unknown", got)
+	}
+}
+
+func TestANetworkHasTimeToEnforceThePoliciesOfANewPod(t *testing.T) {
+	control, denied := startServer(t)
+	// A second listener takes the place of the denied port, and stops to reply during the check.
+	late := listen(t)
+	go func() {
+		for {
+			connection, err := late.Accept()
+			if err != nil {
+				return
+			}
+			greet(connection)
+		}
+	}()
+	time.AfterFunc(200*time.Millisecond, func() { _ = late.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if got := Check(ctx, Options{Addresses: []netip.Addr{loopback}, ControlPort: control, DeniedPort: portOf(late), EnforceTimeout: time.Minute}); got != Enforced {
+		t.Errorf("denied later: got %d, want Enforced", got)
+	}
+	start := time.Now()
+	if got := Check(ctx, Options{Addresses: []netip.Addr{loopback}, ControlPort: control, DeniedPort: denied, EnforceTimeout: time.Second}); got != NotEnforced {
+		t.Errorf("never denied: got %d, want NotEnforced", got)
+	}
+	if waited := time.Since(start); waited < time.Second {
+		t.Errorf("gave up after %s, before the network had its time", waited)
+	}
+}
+
+func TestAddressesThatThePodCannotReachDoNotCount(t *testing.T) {
+	control, denied := startServer(t)
+	addresses := []netip.Addr{netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("::ffff:127.0.0.3"), loopback} // nothing listens on the others
+	if got := check(t, Options{Addresses: addresses, ControlPort: control, DeniedPort: freePort(t)}); got != Enforced {
+		t.Errorf("got %d, want Enforced", got)
+	}
+	if got := check(t, Options{Addresses: addresses, ControlPort: control, DeniedPort: denied}); got != NotEnforced {
+		t.Errorf("got %d, want NotEnforced", got)
+	}
+}
+
+func TestTheCommandReportsTheResultByItsExitCode(t *testing.T) {
+	for name, test := range map[string]struct {
+		args     []string
+		wantExit int
+		want     string
+		wantErr  bool
+	}{
+		"unknown":         {[]string{"--address=127.0.0.9", "--timeout=1ms"}, ExitUnknown, "cannot be reached", false},
+		"report only":     {[]string{"--address=127.0.0.9", "--timeout=1ms", "--report-only"}, 0, "cannot be reached", false},
+		"no address":      {nil, 1, "", true},
+		"invalid address": {[]string{"--address=example.com"}, 1, "invalid value", true},
+		"arguments":       {[]string{"--address=127.0.0.9", "x"}, 1, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			exit, err := Run(t.Context(), test.args, &out)
+			if exit != test.wantExit || (err != nil) != test.wantErr || !strings.Contains(out.String(), test.want) {
+				t.Errorf("exit code %d, error %v, output %q; want %d, error: %t, %q", exit, err, &out, test.wantExit, test.wantErr, test.want)
+			}
+		})
+	}
+}
+
+// A peer that connects and sends or receives nothing occupies no place for long, and excludes nobody.
+func TestIdleConnectionsDoNotExcludeOthers(t *testing.T) {
+	control, _ := startServer(t)
+	if got := check(t, Options{ControlPort: control, DeniedPort: freePort(t)}); got != Enforced {
+		t.Fatalf("got %d, want Enforced", got) // and the server listens
+	}
+	for range 2 * maxConnections {
+		connection, err := net.Dial("tcp", netip.AddrPortFrom(loopback, control).String()) //nolint:noctx // closed at the end of the test
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer connection.Close()
+	}
+	if got := check(t, Options{ControlPort: control, DeniedPort: freePort(t)}); got != Enforced {
+		t.Errorf("got %d, want Enforced", got)
+	}
+}

@@ -1,0 +1,85 @@
+package networkcheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/yardmaster/yardmaster/internal/listener"
+)
+
+// The ports of the operator's Pods.
+const (
+	// ControlPort is the one that the NetworkPolicies of sessions allow.
+	ControlPort = 9446
+	// DeniedPort is the one that they do not allow.
+	DeniedPort = 9447
+)
+
+// greeting is what the server sends. A service mesh may accept a connection on behalf of a server that it does not
+// reach, so only the greeting shows that the server was reached.
+const greeting = "yardmaster network check\n"
+
+const (
+	// greetTimeout limits a connection. The greeting fits into the kernel's buffer.
+	greetTimeout = 5 * time.Second
+	// maxConnections are those that one port has at the same time.
+	maxConnections = 256
+)
+
+// Server greets everyone who connects to one of its addresses. It reads nothing.
+type Server struct {
+	// Addresses to listen on, such as ":9446".
+	Addresses []string
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: all replicas greet.
+func (*Server) NeedLeaderElection() bool { return false }
+
+// Start greets until ctx ends. It implements manager.Runnable.
+func (s *Server) Start(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, address := range s.Addresses {
+		tcp, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+		if err != nil {
+			return fmt.Errorf("listening for network checks: %w", err)
+		}
+		defer context.AfterFunc(ctx, func() { _ = tcp.Close() })()
+		limited := listener.New(tcp, listener.Limits{Total: maxConnections, Unproven: maxConnections}, func() {})
+		group.Go(func() error { return serve(ctx, limited) })
+	}
+	return group.Wait()
+}
+
+// serve accepts connections until ctx ends.
+func serve(ctx context.Context, connections net.Listener) error {
+	for {
+		connection, err := connections.Accept()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return err
+		case err != nil: // the peer is gone, or the process has too many open files
+			select {
+			case <-ctx.Done():
+			case <-time.After(acceptDelay):
+			}
+		default:
+			go greet(connection)
+		}
+	}
+}
+
+// acceptDelay is the pause after an error, which may last.
+const acceptDelay = 100 * time.Millisecond
+
+func greet(connection net.Conn) {
+	defer connection.Close()
+	_ = connection.SetDeadline(time.Now().Add(greetTimeout))
+	_, _ = connection.Write([]byte(greeting)) // the client notices what is missing
+}
