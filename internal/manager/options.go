@@ -59,6 +59,9 @@ type Options struct {
 	WorkerAdminSecret string
 	// SessionNetwork has the properties of the cluster's network, for the NetworkPolicies of sessions.
 	SessionNetwork session.NetworkSettings
+	// NetworkCheckService is the Service of the operator through which sessions check whether NetworkPolicies are
+	// enforced. If it or WorkerImage is empty, they do not.
+	NetworkCheckService string
 	// QueueSweep is the time between two comparisons of an unchanged Queue with its broker.
 	// 0 means the controller's default.
 	QueueSweep    time.Duration
@@ -266,7 +269,7 @@ func (p *flagParser) bindBrokerFlags() {
 		return appendPrefixes(&o.BrokerNetwork.Deny, value)
 	})
 	f.StringVar(&o.WorkerImage, "worker-image", "",
-		"Image with this program for the sidecar in drain mode Sidecar. If empty, that mode is refused.")
+		"Image with this program, for the sidecar in drain mode Sidecar and the network check of sessions. If empty, that mode is refused, and sessions do not check their network.")
 	f.StringVar(&o.WorkerAdminSecret, "worker-admin-secret", "yardmaster-worker-admin",
 		"Secret in the operator's namespace with the key that proves requests of the operator to workers. If empty, other Pods can send workers the same requests.")
 	f.DurationVar(&o.QueueSweep, "queue-sweep", 2*time.Minute,
@@ -275,6 +278,8 @@ func (p *flagParser) bindBrokerFlags() {
 
 func (p *flagParser) bindSessionFlags() {
 	n, f := &p.values.SessionNetwork, p.flags
+	f.StringVar(&p.values.NetworkCheckService, "network-check-service", "",
+		"Service of the operator, in its namespace, through which sessions check whether NetworkPolicies are enforced. If empty, they do not.")
 	f.Func("cluster-cidrs", "Networks of the cluster with public addresses, which the egress profile PublicOnly then excludes, as CIDRs separated by commas. May be repeated.",
 		func(value string) error { return appendPrefixes(&n.ClusterNetworks, value) })
 	f.StringVar(&n.DNSNamespace, "dns-namespace", metav1.NamespaceSystem, "Namespace of the Pods that resolve names for sessions.")
