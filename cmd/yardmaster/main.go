@@ -12,7 +12,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/yardmaster/yardmaster/internal/manager"
-	"github.com/yardmaster/yardmaster/internal/networkcheck"
+	"github.com/yardmaster/yardmaster/internal/networkcheck/prober"
 	"github.com/yardmaster/yardmaster/internal/workercommand"
 )
 
@@ -25,7 +25,7 @@ func main() {
 		return
 	}
 	if len(os.Args) > 1 && os.Args[1] == "network-check" {
-		exitCode, err := networkcheck.Run(ctrl.SetupSignalHandler(), os.Args[2:], os.Stdout)
+		exitCode, err := prober.Run(ctrl.SetupSignalHandler(), os.Args[2:], os.Stdout)
 		exitOnError(err)
 		os.Exit(exitCode)
 	}

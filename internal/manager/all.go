@@ -13,6 +13,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/controller/queue"
 	"github.com/yardmaster/yardmaster/internal/controller/sequentialjob"
 	"github.com/yardmaster/yardmaster/internal/controller/workerpool"
+	"github.com/yardmaster/yardmaster/internal/networkcheck/prober"
+	"github.com/yardmaster/yardmaster/internal/session"
 	webhookv1alpha1 "github.com/yardmaster/yardmaster/internal/webhook/v1alpha1"
 )
 
@@ -80,7 +82,15 @@ func setupAgenticSession(mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	return agenticsession.New(mgr, agenticsession.Options{Concurrency: o.Concurrency, Children: children, Network: o.SessionNetwork}).SetupWithManager(mgr)
+	options := agenticsession.Options{Concurrency: o.Concurrency, Children: children, Network: o.SessionNetwork}
+	if o.NetworkCheckService != "" && o.OperatorNamespace != "" && o.WorkerImage != "" {
+		if err := mgr.Add(prober.NewServer()); err != nil {
+			return err
+		}
+		options.NetworkCheck = session.NetworkCheck{Image: o.WorkerImage, Namespace: o.OperatorNamespace}
+		options.OperatorAddresses = prober.NewResolver(o.NetworkCheckService + "." + o.OperatorNamespace + ".svc").Addresses
+	}
+	return agenticsession.New(mgr, options).SetupWithManager(mgr)
 }
 
 func setupJobReport(mgr ctrl.Manager, o Options) error {

@@ -21,6 +21,7 @@ type objectBuilder struct {
 	// status with the open attempt.
 	status  *v1alpha1.AgenticSessionStatus
 	network *NetworkSettings
+	check   *NetworkCheck
 }
 
 // newChildObjects returns the objects that the attempt's Job needs, in the order in which they
@@ -28,7 +29,7 @@ type objectBuilder struct {
 // not among them: it does not change, and an empty one must not replace it.
 func (b *objectBuilder) newChildObjects(inputs *corev1.Secret) []core.Object {
 	s, runner := b.session, b.settings.runner
-	objects := []core.Object{NewDefaultDenyPolicy(s.Namespace), b.newServiceAccount(), buildNetworkPolicy(s, runner, b.network), inputs}
+	objects := []core.Object{NewDefaultDenyPolicy(s.Namespace), b.newServiceAccount(), newSessionNetworkPolicy(s, runner, b.network, b.check), inputs}
 	if b.settings.persistent && s.Spec.ContinueFrom == nil && b.status.WorkspaceUID == "" {
 		objects = append(objects, b.newClaim())
 	}

@@ -23,7 +23,7 @@ const maxConditionMessageBytes = 4096
 // conditions of its last Job.
 func (e *evaluation) setConditions() {
 	e.setCondition(v1alpha1.ConditionDependenciesReady, dependenciesReady(&e.status, e.obstacle))
-	e.setCondition(v1alpha1.ConditionNetworkRestricted, networkRestricted(&e.observation))
+	e.setCondition(v1alpha1.ConditionNetworkRestricted, networkRestricted(&e.observation, e.pod, previousNetworkCondition(&e.status)))
 	isFinished := e.status.Phase == v1alpha1.SessionCompleted || e.status.Phase == v1alpha1.SessionFailed
 	if !isFinished || meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionJobCreated) == nil {
 		e.setAttemptConditions()
@@ -103,8 +103,8 @@ func dependenciesReady(status *v1alpha1.AgenticSessionStatus, o *obstacle) condi
 }
 
 // networkRestricted reports whether the NetworkPolicies of the namespace allow the session's Pods only what the
-// SessionRunner does.
-func networkRestricted(o *Observation) condition.State {
+// SessionRunner does, and whether they are enforced.
+func networkRestricted(o *Observation, pod *corev1.Pod, previous *metav1.Condition) condition.State {
 	s, policies, name := o.Session, o.NetworkPolicies, NetworkPolicyName(o.Session.Name)
 	own := findNetworkPolicy(policies, name)
 	if own == nil || !metav1.IsControlledBy(own, s) {
@@ -116,7 +116,7 @@ func networkRestricted(o *Observation) condition.State {
 	}
 	wanted := own
 	if o.Runner != nil {
-		wanted = buildNetworkPolicy(s, o.Runner, &o.Network)
+		wanted = newSessionNetworkPolicy(s, o.Runner, &o.Network, &o.NetworkCheck)
 		if !IsNetworkPolicyCurrent(own, wanted) {
 			return condition.False(v1alpha1.ReasonNetworkPolicyDiffers, "NetworkPolicy "+name+" differs from what SessionRunner "+o.Runner.Name+" allows")
 		}
@@ -124,7 +124,7 @@ func networkRestricted(o *Observation) condition.State {
 	if widening := findWideningPolicy(policies, podLabels(s, o.Runner), wanted); widening != nil {
 		return condition.False(v1alpha1.ReasonNetworkWidened, wideningMessage(widening, s.Spec.Runner))
 	}
-	return condition.True(v1alpha1.ReasonNetworkPolicyApplied, "")
+	return networkEnforced(pod, previous)
 }
 
 func wideningMessage(policy *networkingv1.NetworkPolicy, runner string) string {

@@ -26,6 +26,8 @@ type Observation struct {
 	Policies policy.Selection
 	// Network has the properties of the cluster's network.
 	Network NetworkSettings
+	// NetworkCheck has what the network check of the session's Pod needs.
+	NetworkCheck NetworkCheck
 	// Parent is the session that spec.continueFrom names; nil if it names none or the session
 	// does not exist.
 	Parent *v1alpha1.AgenticSession

@@ -3,6 +3,7 @@ package session
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -67,7 +68,7 @@ func (b *objectBuilder) newPodTemplate(inputs string) corev1.PodTemplateSpec {
 		SecurityContext:               b.newPodSecurityContext(),
 		Volumes:                       b.newVolumes(inputs),
 		Containers:                    []corev1.Container{b.newRunnerContainer(inputs)},
-		InitContainers:                b.newSidecars(),
+		InitContainers:                slices.Concat(b.newCheckContainers(), b.newSidecars()),
 	}
 	for i := range pod.InitContainers {
 		pod.Volumes = append(pod.Volumes, emptyDirVolume(sidecarTempVolume(i), pod.InitContainers[i].Resources.Limits))
@@ -179,7 +180,7 @@ func (b *objectBuilder) newEnvironment(inputs string) []corev1.EnvVar {
 	set("SESSION_FILE", inputsPath+"/"+sessionFileKey)
 	set("WORKSPACE", workspacePath)
 	set("RESULT_FILE", resultPath)
-	set("RESULT_MAX_BYTES", strconv.Itoa(resultLimit(len(b.settings.runner.Spec.Sidecars))))
+	set("RESULT_MAX_BYTES", strconv.Itoa(resultLimit(len(b.newCheckContainers())+len(b.settings.runner.Spec.Sidecars))))
 	set("SDK_SESSION_ID", b.status.SDKSessionID)
 	if b.settings.runner.Spec.ActivityLease {
 		set("LEASE", LeaseName(s.Name))

@@ -46,7 +46,7 @@ func (e *evaluation) attemptObjects() []core.Object {
 	}
 	objects := []core.Object{NewDefaultDenyPolicy(o.Session.Namespace)}
 	if o.Runner != nil {
-		objects = append(objects, buildNetworkPolicy(o.Session, o.Runner, &o.Network))
+		objects = append(objects, newSessionNetworkPolicy(o.Session, o.Runner, &o.Network, &o.NetworkCheck))
 	}
 	return objects
 }

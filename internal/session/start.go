@@ -2,8 +2,10 @@ package session
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -72,6 +74,9 @@ func (e *evaluation) startAttempt() *Question {
 			return nil
 		}
 	}
+	if e.waitForAddresses() {
+		return nil
+	}
 	if err := e.checkImages(); err != nil {
 		e.waitFor(v1alpha1.ReasonImageNotAllowed, err.Error(), true)
 		return nil
@@ -106,11 +111,12 @@ func isNotAccepted(_ *Observation, status *v1alpha1.AgenticSessionStatus) (reaso
 // checkImages returns an error if a Policy does not allow an image of an accepted session's Pod.
 func (e *evaluation) checkImages() error {
 	template := e.newObjectBuilder().newPodTemplate("")
+	template.Spec.InitContainers = slices.DeleteFunc(template.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == checkContainer })
 	return policy.CheckImages(&template.Spec, &e.observation.Policies)
 }
 
 func (e *evaluation) newObjectBuilder() *objectBuilder {
-	return &objectBuilder{session: e.observation.Session, settings: e.settings, status: &e.status, network: &e.observation.Network}
+	return &objectBuilder{session: e.observation.Session, settings: e.settings, status: &e.status, network: &e.observation.Network, check: &e.observation.NetworkCheck}
 }
 
 // isParentUnusable reports why the session cannot continue in its parent's workspace. Once it owns the workspace too, it
@@ -142,7 +148,7 @@ func isNetworkWidened(o *Observation, _ *v1alpha1.AgenticSessionStatus) (reason,
 	if o.Runner.Spec.NetworkIsolation == v1alpha1.NetworkIsolationPreferred {
 		return "", "", false
 	}
-	widening := findWideningPolicy(o.NetworkPolicies, podLabels(o.Session, o.Runner), buildNetworkPolicy(o.Session, o.Runner, &o.Network))
+	widening := findWideningPolicy(o.NetworkPolicies, podLabels(o.Session, o.Runner), newSessionNetworkPolicy(o.Session, o.Runner, &o.Network, &o.NetworkCheck))
 	if widening == nil {
 		return "", "", false
 	}

@@ -48,6 +48,8 @@ func verdictOfJob(job *batchv1.Job, pod *corev1.Pod, end *batchv1.JobCondition, 
 		v.Problem = problemTimeUsedUp
 	case disruption != nil:
 		v.Problem = *disruption
+	case checkProblem(pod) != nil:
+		v.Problem = *checkProblem(pod)
 	case termination == nil:
 		v.Reason, v.Message = v1alpha1.ReasonPodLost, core.FormatReason(end.Reason, end.Message)
 	case termination.ExitCode == 0:

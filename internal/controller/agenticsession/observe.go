@@ -20,7 +20,7 @@ import (
 // observe collects what the caches contain about the session.
 func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.AgenticSession) (session.Observation, error) {
 	observation := session.Observation{
-		Session: s.DeepCopy(), Now: r.Clock.Now(), CreatedJobs: r.createdJobUIDs(s), Network: r.options.Network,
+		Session: s.DeepCopy(), Now: r.Clock.Now(), CreatedJobs: r.createdJobUIDs(s), Network: r.options.Network, NetworkCheck: r.observeNetworkCheck(ctx),
 		Answers: session.Answers{
 			Jobs: map[string]*batchv1.Job{}, Claims: map[string]*metav1.PartialObjectMetadata{},
 			Mounts: map[string][]corev1.Pod{}, Secrets: map[string]bool{},
@@ -48,6 +48,15 @@ func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.AgenticSession) (s
 		return observation, err
 	}
 	return observation, r.observeActivity(ctx, &observation)
+}
+
+// observeNetworkCheck returns what the network checks of Pods need.
+func (r *Reconciler) observeNetworkCheck(ctx context.Context) session.NetworkCheck {
+	check := r.options.NetworkCheck
+	if check.Image != "" {
+		check.Addresses = r.options.OperatorAddresses(ctx)
+	}
+	return check
 }
 
 // observeNetworkPolicies reads the NetworkPolicies that may select the session's Pods. They are only read.

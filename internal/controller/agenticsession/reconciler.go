@@ -7,6 +7,7 @@ package agenticsession
 
 import (
 	"context"
+	"net/netip"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,6 +30,11 @@ type Options struct {
 	Children cache.Cache
 	// Network has the properties of the cluster's network.
 	Network session.NetworkSettings
+	// NetworkCheck has the image of the network check and the operator's namespace; without an image, sessions have no
+	// check.
+	NetworkCheck session.NetworkCheck
+	// OperatorAddresses returns the operator's addresses for the check; none if they are not known.
+	OperatorAddresses func(context.Context) []netip.Addr
 }
 
 // Reconciler reconciles AgenticSessions.

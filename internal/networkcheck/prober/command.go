@@ -1,4 +1,4 @@
-package networkcheck
+package prober
 
 import (
 	"context"
@@ -6,27 +6,24 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"os"
 	"time"
-)
 
-// Exit codes of the command, by which the operator recognizes the result.
-const (
-	ExitNotEnforced = 10
-	ExitUnknown     = 11
+	"github.com/yardmaster/yardmaster/internal/networkcheck"
 )
 
 // exitCodes of the results; 0 for Enforced.
-var exitCodes = map[Result]int{Unknown: ExitUnknown, NotEnforced: ExitNotEnforced}
+var exitCodes = map[networkcheck.Result]int{networkcheck.Unknown: networkcheck.ExitUnknown, networkcheck.NotEnforced: networkcheck.ExitNotEnforced}
 
-var messages = map[Result]string{
-	Unknown:     "the operator cannot be reached, so it is not known whether NetworkPolicies are enforced",
-	Enforced:    "NetworkPolicies are enforced",
-	NotEnforced: "NetworkPolicies are not enforced",
+var messages = map[networkcheck.Result]string{
+	networkcheck.Unknown:     "the operator cannot be reached, so it is not known whether NetworkPolicies are enforced",
+	networkcheck.Enforced:    "NetworkPolicies are enforced",
+	networkcheck.NotEnforced: "NetworkPolicies are not enforced",
 }
 
 // Run runs the command, which checks the network of its Pod, and returns its exit code. It writes the result to out.
 func Run(ctx context.Context, args []string, out io.Writer) (exitCode int, err error) {
-	o := Options{ControlPort: ControlPort, DeniedPort: DeniedPort}
+	o := Options{ControlPort: networkcheck.ControlPort, DeniedPort: networkcheck.DeniedPort}
 	flags := flag.NewFlagSet("yardmaster network-check", flag.ContinueOnError)
 	flags.SetOutput(out)
 	flags.Func("address", "An address of the operator. May be repeated.", func(value string) error {
@@ -36,6 +33,7 @@ func Run(ctx context.Context, args []string, out io.Writer) (exitCode int, err e
 	})
 	flags.DurationVar(&o.EnforceTimeout, "enforce-timeout", 20*time.Second, "How long the network may take to enforce the policies of a new Pod.")
 	timeout := flags.Duration("timeout", time.Minute, "How long to try to reach the operator.")
+	resultFile := flags.String("result-file", "", "File to which the result is written.")
 	reportOnly := flags.Bool("report-only", false, "Exit with 0 whatever the result.")
 	if err := flags.Parse(args); err != nil {
 		return 1, err
@@ -47,6 +45,11 @@ func Run(ctx context.Context, args []string, out io.Writer) (exitCode int, err e
 	defer cancel()
 	result := Check(ctx, o)
 	fmt.Fprintln(out, messages[result])
+	if *resultFile != "" {
+		if err := os.WriteFile(*resultFile, []byte(result.String()), 0o644); err != nil { //nolint:gosec // not a secret
+			return 1, err
+		}
+	}
 	if *reportOnly {
 		return 0, nil
 	}

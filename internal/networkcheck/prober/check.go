@@ -1,4 +1,4 @@
-package networkcheck
+package prober
 
 import (
 	"context"
@@ -7,19 +7,8 @@ import (
 	"net/netip"
 	"strconv"
 	"time"
-)
 
-// Result says whether NetworkPolicies are enforced.
-type Result int
-
-// Results of a check.
-const (
-	// Unknown: the control port could not be reached.
-	Unknown Result = iota
-	// Enforced: at some time, the control port was reached, and the denied port was not.
-	Enforced
-	// NotEnforced: both ports were reached until the end of the check.
-	NotEnforced
+	"github.com/yardmaster/yardmaster/internal/networkcheck"
 )
 
 const (
@@ -46,14 +35,14 @@ type Options struct {
 
 // Check connects to the operator until the result is Enforced, until it was NotEnforced for EnforceTimeout, or until ctx
 // ends. It then returns the last result.
-func Check(ctx context.Context, o Options) Result {
+func Check(ctx context.Context, o Options) networkcheck.Result {
 	enforceDeadline := time.Time{}
 	for {
 		result := attempt(ctx, &o)
-		if result == NotEnforced && enforceDeadline.IsZero() {
+		if result == networkcheck.NotEnforced && enforceDeadline.IsZero() {
 			enforceDeadline = time.Now().Add(o.EnforceTimeout)
 		}
-		if result == Enforced || result == NotEnforced && !time.Now().Before(enforceDeadline) {
+		if result == networkcheck.Enforced || result == networkcheck.NotEnforced && !time.Now().Before(enforceDeadline) {
 			return result
 		}
 		select {
@@ -65,12 +54,12 @@ func Check(ctx context.Context, o Options) Result {
 }
 
 // attempt checks all addresses at the same time. Policies are enforced if they are for each address that has a result.
-func attempt(ctx context.Context, o *Options) Result {
-	results := make(chan Result, len(o.Addresses))
+func attempt(ctx context.Context, o *Options) networkcheck.Result {
+	results := make(chan networkcheck.Result, len(o.Addresses))
 	for _, address := range o.Addresses {
 		go func() { results <- attemptAddress(ctx, o, address) }()
 	}
-	worst := Unknown
+	worst := networkcheck.Unknown
 	for range o.Addresses {
 		worst = max(worst, <-results)
 	}
@@ -78,27 +67,31 @@ func attempt(ctx context.Context, o *Options) Result {
 }
 
 // attemptAddress connects to both ports of an address at the same time.
-func attemptAddress(ctx context.Context, o *Options, address netip.Addr) Result {
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
-	denied, stop := context.WithCancel(ctx)
+func attemptAddress(ctx context.Context, o *Options, address netip.Addr) networkcheck.Result {
+	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	reachedDenied := make(chan bool, 1)
-	go func() { reachedDenied <- isGreeted(denied, address, o.DeniedPort) }()
+	go func() { reachedDenied <- isGreeted(ctx, address, o.DeniedPort) }()
 	start := time.Now()
-	if !isGreeted(ctx, address, o.ControlPort) {
-		return Unknown
+	connecting, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	if !isGreeted(connecting, address, o.ControlPort) {
+		return networkcheck.Unknown
 	}
 	timer := time.NewTimer(max(minDeniedTimeout, deniedTimeoutFactor*time.Since(start)))
 	defer timer.Stop()
+	reached := false
 	select {
-	case reached := <-reachedDenied:
-		if reached {
-			return NotEnforced
-		}
+	case reached = <-reachedDenied:
 	case <-timer.C:
 	}
-	return Enforced
+	switch {
+	case reached:
+		return networkcheck.NotEnforced
+	case ctx.Err() != nil: // the connection was interrupted
+		return networkcheck.Unknown
+	}
+	return networkcheck.Enforced
 }
 
 // isGreeted reports whether the operator's greeting arrives from a port.

@@ -1,4 +1,4 @@
-package networkcheck
+package prober
 
 import (
 	"context"

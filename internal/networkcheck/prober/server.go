@@ -1,4 +1,4 @@
-package networkcheck
+package prober
 
 import (
 	"context"
@@ -10,14 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/yardmaster/yardmaster/internal/listener"
-)
-
-// The ports of the operator's Pods.
-const (
-	// ControlPort is the one that the NetworkPolicies of sessions allow.
-	ControlPort = 9446
-	// DeniedPort is the one that they do not allow.
-	DeniedPort = 9447
+	"github.com/yardmaster/yardmaster/internal/networkcheck"
 )
 
 // greeting is what the server sends. A service mesh may accept a connection on behalf of a server that it does not
@@ -35,6 +28,11 @@ const (
 type Server struct {
 	// Addresses to listen on, such as ":9446".
 	Addresses []string
+}
+
+// NewServer returns a Server on both ports of all addresses.
+func NewServer() *Server {
+	return &Server{Addresses: []string{fmt.Sprintf(":%d", networkcheck.ControlPort), fmt.Sprintf(":%d", networkcheck.DeniedPort)}}
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: all replicas greet.

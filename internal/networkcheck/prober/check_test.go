@@ -1,4 +1,4 @@
-package networkcheck
+package prober
 
 import (
 	"bytes"
@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/yardmaster/yardmaster/internal/networkcheck"
 )
 
 var loopback = netip.MustParseAddr("127.0.0.1")
@@ -49,7 +51,7 @@ func listen(t *testing.T) net.Listener {
 func portOf(l net.Listener) uint16 { return netip.MustParseAddrPort(l.Addr().String()).Port() }
 
 // check runs a check that ends after a second.
-func check(t *testing.T, o Options) Result {
+func check(t *testing.T, o Options) networkcheck.Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -61,14 +63,14 @@ func check(t *testing.T, o Options) Result {
 
 func TestPoliciesAreEnforcedIfOnlyTheControlPortReplies(t *testing.T) {
 	control, _ := startServer(t)
-	if got := check(t, Options{ControlPort: control, DeniedPort: freePort(t)}); got != Enforced {
+	if got := check(t, Options{ControlPort: control, DeniedPort: freePort(t)}); got != networkcheck.Enforced {
 		t.Errorf("got %d, want Enforced", got)
 	}
 }
 
 func TestPoliciesAreNotEnforcedIfBothPortsReply(t *testing.T) {
 	control, denied := startServer(t)
-	if got := check(t, Options{ControlPort: control, DeniedPort: denied}); got != NotEnforced {
+	if got := check(t, Options{ControlPort: control, DeniedPort: denied}); got != networkcheck.NotEnforced {
 		t.Errorf("got %d, want NotEnforced", got)
 	}
 }
@@ -76,7 +78,7 @@ func TestPoliciesAreNotEnforcedIfBothPortsReply(t *testing.T) {
 func TestWithoutAReplyOfTheControlPortTheResultIsUnknown(t *testing.T) {
 	_, denied := startServer(t)
 	for name, port := range map[string]uint16{"neither replies": freePort(t), "only the denied port replies": denied} {
-		if got := check(t, Options{ControlPort: freePort(t), DeniedPort: port, EnforceTimeout: time.Minute}); got != Unknown {
+		if got := check(t, Options{ControlPort: freePort(t), DeniedPort: port, EnforceTimeout: time.Minute}); got != networkcheck.Unknown {
 			t.Errorf("%s: got %d, want Unknown", name, got)
 		}
 	}
@@ -86,10 +88,10 @@ func TestAConnectionWithoutAGreetingIsNotAReply(t *testing.T) {
 	control, _ := startServer(t)
 	mesh := listen(t) // accepts, as the proxy of a service mesh does, and sends nothing
 	defer mesh.Close()
-	if got := check(t, Options{ControlPort: control, DeniedPort: portOf(mesh)}); got != Enforced {
+	if got := check(t, Options{ControlPort: control, DeniedPort: portOf(mesh)}); got != networkcheck.Enforced {
 		t.Errorf("silent denied port: got %d, want Enforced", got)
 	}
-	if got := check(t, Options{ControlPort: portOf(mesh), DeniedPort: control}); got != Unknown {
+	if got := check(t, Options{ControlPort: portOf(mesh), DeniedPort: control}); got != networkcheck.Unknown {
 		t.Errorf("silent control port: got %d, want Unknown", got)
 	}
 }
@@ -110,11 +112,11 @@ func TestANetworkHasTimeToEnforceThePoliciesOfANewPod(t *testing.T) {
 	time.AfterFunc(200*time.Millisecond, func() { _ = late.Close() })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if got := Check(ctx, Options{Addresses: []netip.Addr{loopback}, ControlPort: control, DeniedPort: portOf(late), EnforceTimeout: time.Minute}); got != Enforced {
+	if got := Check(ctx, Options{Addresses: []netip.Addr{loopback}, ControlPort: control, DeniedPort: portOf(late), EnforceTimeout: time.Minute}); got != networkcheck.Enforced {
 		t.Errorf("denied later: got %d, want Enforced", got)
 	}
 	start := time.Now()
-	if got := Check(ctx, Options{Addresses: []netip.Addr{loopback}, ControlPort: control, DeniedPort: denied, EnforceTimeout: time.Second}); got != NotEnforced {
+	if got := Check(ctx, Options{Addresses: []netip.Addr{loopback}, ControlPort: control, DeniedPort: denied, EnforceTimeout: time.Second}); got != networkcheck.NotEnforced {
 		t.Errorf("never denied: got %d, want NotEnforced", got)
 	}
 	if waited := time.Since(start); waited < time.Second {
@@ -125,10 +127,10 @@ func TestANetworkHasTimeToEnforceThePoliciesOfANewPod(t *testing.T) {
 func TestAddressesThatThePodCannotReachDoNotCount(t *testing.T) {
 	control, denied := startServer(t)
 	addresses := []netip.Addr{netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("::ffff:127.0.0.3"), loopback} // nothing listens on the others
-	if got := check(t, Options{Addresses: addresses, ControlPort: control, DeniedPort: freePort(t)}); got != Enforced {
+	if got := check(t, Options{Addresses: addresses, ControlPort: control, DeniedPort: freePort(t)}); got != networkcheck.Enforced {
 		t.Errorf("got %d, want Enforced", got)
 	}
-	if got := check(t, Options{Addresses: addresses, ControlPort: control, DeniedPort: denied}); got != NotEnforced {
+	if got := check(t, Options{Addresses: addresses, ControlPort: control, DeniedPort: denied}); got != networkcheck.NotEnforced {
 		t.Errorf("got %d, want NotEnforced", got)
 	}
 }
@@ -140,7 +142,7 @@ func TestTheCommandReportsTheResultByItsExitCode(t *testing.T) {
 		want     string
 		wantErr  bool
 	}{
-		"unknown":         {[]string{"--address=127.0.0.9", "--timeout=1ms"}, ExitUnknown, "cannot be reached", false},
+		"unknown":         {[]string{"--address=127.0.0.9", "--timeout=1ms"}, networkcheck.ExitUnknown, "cannot be reached", false},
 		"report only":     {[]string{"--address=127.0.0.9", "--timeout=1ms", "--report-only"}, 0, "cannot be reached", false},
 		"no address":      {nil, 1, "", true},
 		"invalid address": {[]string{"--address=example.com"}, 1, "invalid value", true},
@@ -159,7 +161,7 @@ func TestTheCommandReportsTheResultByItsExitCode(t *testing.T) {
 // A peer that connects and sends or receives nothing occupies no place for long, and excludes nobody.
 func TestIdleConnectionsDoNotExcludeOthers(t *testing.T) {
 	control, _ := startServer(t)
-	if got := check(t, Options{ControlPort: control, DeniedPort: freePort(t)}); got != Enforced {
+	if got := check(t, Options{ControlPort: control, DeniedPort: freePort(t)}); got != networkcheck.Enforced {
 		t.Fatalf("got %d, want Enforced", got) // and the server listens
 	}
 	for range 2 * maxConnections {
@@ -169,7 +171,7 @@ func TestIdleConnectionsDoNotExcludeOthers(t *testing.T) {
 		}
 		defer connection.Close()
 	}
-	if got := check(t, Options{ControlPort: control, DeniedPort: freePort(t)}); got != Enforced {
+	if got := check(t, Options{ControlPort: control, DeniedPort: freePort(t)}); got != networkcheck.Enforced {
 		t.Errorf("got %d, want Enforced", got)
 	}
 }
