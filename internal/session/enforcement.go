@@ -50,16 +50,16 @@ func (c *NetworkCheck) appliesTo(runner *v1alpha1.SessionRunner) bool {
 		return false
 	}
 	for i := range runner.Spec.Egress {
-		if c.mayAllow(&runner.Spec.Egress[i]) {
+		if mayAllowDenied(&runner.Spec.Egress[i]) {
 			return false
 		}
 	}
 	return true
 }
 
-// mayAllow reports whether a rule may allow connections to the denied port of the operator's Pods. Their addresses are not
+// mayAllowDenied reports whether a rule may allow connections to the denied port of the operator's Pods. Their addresses are not
 // known, but they are no public IPv4 addresses.
-func (c *NetworkCheck) mayAllow(rule *v1alpha1.SessionEgress) bool {
+func mayAllowDenied(rule *v1alpha1.SessionEgress) bool {
 	if !allowsPort(rule.Ports, networkcheck.DeniedPort) {
 		return false
 	}

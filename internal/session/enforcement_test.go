@@ -142,7 +142,9 @@ func TestPoliciesForImagesDoNotConcernTheNetworkCheck(t *testing.T) {
 }
 
 func TestNetworkIsCheckedUnlessTheSessionRunnerMayAllowWhatMustFail(t *testing.T) {
-	ports := func(first, last int32) []v1alpha1.SessionPort { return []v1alpha1.SessionPort{{Port: first, EndPort: &last}} }
+	ports := func(first, last int32) []v1alpha1.SessionPort {
+		return []v1alpha1.SessionPort{{Port: first, EndPort: &last}}
+	}
 	peer := func(p networkingv1.NetworkPolicyPeer) v1alpha1.SessionEgress { return v1alpha1.SessionEgress{To: &p} }
 	operator := &metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/name": "yardmaster"}}
 	other := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "git"}}

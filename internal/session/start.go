@@ -68,17 +68,7 @@ func (e *evaluation) startAttempt() *Question {
 			return state.question
 		}
 	}
-	for _, rule := range startChecks {
-		if reason, message, found := rule.check(&e.observation, &e.status); found {
-			e.waitFor(reason, message, rule.timeLimited)
-			return nil
-		}
-	}
-	if e.waitForAddresses() {
-		return nil
-	}
-	if err := e.checkImages(); err != nil {
-		e.waitFor(v1alpha1.ReasonImageNotAllowed, err.Error(), true)
+	if e.waitForDependencies() {
 		return nil
 	}
 	if delay, end := retryDelay(&e.status); !e.schedule.HasReached(end) {
@@ -101,6 +91,21 @@ func (e *evaluation) startAttempt() *Question {
 	e.openAttempt()
 	e.createAttemptObjects()
 	return nil
+}
+
+// waitForDependencies reports whether the session has to wait for something that others change.
+func (e *evaluation) waitForDependencies() bool {
+	for _, rule := range startChecks {
+		if reason, message, found := rule.check(&e.observation, &e.status); found {
+			e.waitFor(reason, message, rule.timeLimited)
+			return true
+		}
+	}
+	if err := e.checkImages(); err != nil {
+		e.waitFor(v1alpha1.ReasonImageNotAllowed, err.Error(), true)
+		return true
+	}
+	return e.waitForAddresses()
 }
 
 func isNotAccepted(_ *Observation, status *v1alpha1.AgenticSessionStatus) (reason, message string, found bool) {

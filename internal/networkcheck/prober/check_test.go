@@ -165,11 +165,11 @@ func TestIdleConnectionsDoNotExcludeOthers(t *testing.T) {
 		t.Fatalf("got %d, want Enforced", got) // and the server listens
 	}
 	for range 2 * maxConnections {
-		connection, err := net.Dial("tcp", netip.AddrPortFrom(loopback, control).String()) //nolint:noctx // closed at the end of the test
+		connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", netip.AddrPortFrom(loopback, control).String())
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer connection.Close()
+		t.Cleanup(func() { _ = connection.Close() })
 	}
 	if got := check(t, Options{ControlPort: control, DeniedPort: freePort(t)}); got != networkcheck.Enforced {
 		t.Errorf("got %d, want Enforced", got)

@@ -2,7 +2,6 @@ package prober
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -42,35 +41,31 @@ func (*Server) NeedLeaderElection() bool { return false }
 func (s *Server) Start(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, address := range s.Addresses {
-		tcp, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-		if err != nil {
-			return fmt.Errorf("listening for network checks: %w", err)
-		}
-		defer context.AfterFunc(ctx, func() { _ = tcp.Close() })()
-		limited := listener.New(tcp, listener.Limits{Total: maxConnections, Unproven: maxConnections}, func() {})
-		group.Go(func() error { return serve(ctx, limited) })
+		group.Go(func() error { return serve(ctx, address) })
 	}
 	return group.Wait()
 }
 
 // serve accepts connections until ctx ends.
-func serve(ctx context.Context, connections net.Listener) error {
-	for {
+func serve(ctx context.Context, address string) error {
+	tcp, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("listening for network checks: %w", err)
+	}
+	defer context.AfterFunc(ctx, func() { _ = tcp.Close() })()
+	connections := listener.New(tcp, listener.Limits{Total: maxConnections, Unproven: maxConnections}, func() {})
+	for ctx.Err() == nil {
 		connection, err := connections.Accept()
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case errors.Is(err, net.ErrClosed):
-			return err
-		case err != nil: // the peer is gone, or the process has too many open files
+		if err != nil { // the peer is gone, the process has too many open files, or ctx has ended
 			select {
 			case <-ctx.Done():
 			case <-time.After(acceptDelay):
 			}
-		default:
-			go greet(connection)
+			continue
 		}
+		go greet(connection)
 	}
+	return nil
 }
 
 // acceptDelay is the pause after an error, which may last.
