@@ -135,8 +135,9 @@ type SessionRunnerSpec struct {
 	Egress []SessionEgress `json:"egress,omitempty"`
 
 	// networkIsolation is Required or Preferred. With Required, a session does not start while another
-	// NetworkPolicy of the namespace allows its Pods more than egress and ingressFrom do. With Preferred it
-	// starts, and its condition NetworkRestricted is False. Default: Required.
+	// NetworkPolicy of the namespace allows its Pods more than egress and ingressFrom do, and its agent does
+	// not start unless the network enforces NetworkPolicies. With Preferred it starts, and its condition
+	// NetworkRestricted is False. Default: Required.
 	// +optional
 	// +kubebuilder:default=Required
 	// +kubebuilder:validation:Enum=Required;Preferred

@@ -68,7 +68,7 @@ func (c *Cluster) nodeComponents(r *record, snapshotter string) ([]supervisor.Co
 		return nil, err
 	}
 	components := []supervisor.Component{containerd, controlPlane}
-	var images []string
+	var kubeletAfter []string
 	for _, image := range defaultImages {
 		task := supervisor.Component{
 			Name:    "image-" + image.name,
@@ -76,14 +76,18 @@ func (c *Cluster) nodeComponents(r *record, snapshotter string) ([]supervisor.Co
 			Task:    true,
 			Command: importImage(programs, component.ContainerdSocket, l.File(image.name+".tar")),
 		}
-		components, images = append(components, task), append(images, task.Name)
+		components, kubeletAfter = append(components, task), append(kubeletAfter, task.Name)
 	}
-	agents, err := c.agents(l, programs, images)
+	if !r.IgnoreNetworkPolicies {
+		components = append(components, networkPolicies(l, programs))
+		kubeletAfter = append(kubeletAfter, networkPoliciesName) // it must be ready before the first Pod starts
+	}
+	agents, err := c.agents(l, programs, kubeletAfter)
 	return append(components, agents...), err
 }
 
-// agents are the components that join a node to the cluster.
-func (c *Cluster) agents(l component.Layout, programs build.Programs, images []string) ([]supervisor.Component, error) {
+// agents are the components that join a node to the cluster. The kubelet starts after the named components.
+func (c *Cluster) agents(l component.Layout, programs build.Programs, kubeletAfter []string) ([]supervisor.Component, error) {
 	kubernetes := programs.Path(build.Kubernetes, "kubernetes")
 	for file, config := range map[string]any{
 		"kubelet.json":    component.Kubelet(l, c.cgroup()),
@@ -96,7 +100,7 @@ func (c *Cluster) agents(l component.Layout, programs build.Programs, images []s
 	return []supervisor.Component{
 		{
 			Name:  "kubelet",
-			After: append([]string{controlPlaneName, networkPoliciesName}, images...),
+			After: append([]string{controlPlaneName}, kubeletAfter...),
 			Command: []string{
 				kubernetes, "kubelet",
 				"--config=" + l.File("kubelet.json"),
@@ -114,7 +118,6 @@ func (c *Cluster) agents(l component.Layout, programs build.Programs, images []s
 				"--hostname-override=" + component.NodeName,
 			},
 		},
-		networkPolicies(l, programs),
 		{
 			Name:    "coredns",
 			After:   []string{controlPlaneName},
