@@ -32,7 +32,7 @@ var resultNames = map[Result]string{Unknown: "Unknown", Enforced: "Enforced", No
 // String returns the name of the result.
 func (r Result) String() string { return resultNames[r] }
 
-// ParseResult returns the result with this name; Unknown if there is none.
+// ParseResult returns the result with this name; Unknown for other names.
 func ParseResult(name string) Result {
 	for result, text := range resultNames {
 		if text == name {
