@@ -1,4 +1,5 @@
-// Command yardmaster is the operator. With the argument worker it is a worker.
+// Command yardmaster is the operator. With the argument worker it is a worker, and with egress-proxy the proxy of the
+// sessions of a namespace.
 package main
 
 import (
@@ -10,14 +11,14 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/yardmaster/yardmaster/internal/egressproxy"
 	"github.com/yardmaster/yardmaster/internal/manager"
 	"github.com/yardmaster/yardmaster/internal/workercommand"
 )
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == "worker" {
-		err := workercommand.Run(context.Background(), os.Args[2:], os.Stdout, os.Stderr)
-		if !errors.Is(err, flag.ErrHelp) {
+	if len(os.Args) > 1 && (os.Args[1] == "worker" || os.Args[1] == "egress-proxy") {
+		if err := runCommand(os.Args[1], os.Args[2:]); !errors.Is(err, flag.ErrHelp) {
 			exitOnError(err)
 		}
 		return
@@ -30,6 +31,13 @@ func main() {
 	config, err := ctrl.GetConfig()
 	exitOnError(err)
 	exitOnError(manager.Run(ctrl.SetupSignalHandler(), config, options))
+}
+
+func runCommand(name string, args []string) error {
+	if name == "worker" {
+		return workercommand.Run(context.Background(), args, os.Stdout, os.Stderr)
+	}
+	return egressproxy.Run(context.Background(), args, os.Stderr)
 }
 
 func exitOnError(err error) {
