@@ -1,8 +1,6 @@
 package pool
 
 import (
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -16,19 +14,7 @@ func HasDrifted(desired, found core.Object) bool {
 		desired.GetAnnotations()[AnnotationImage] != found.GetAnnotations()[AnnotationImage] {
 		return true
 	}
-	desiredTemplate, foundTemplate := podTemplateOf(desired), podTemplateOf(found)
-	return foundTemplate == nil || !isContained(jsonOf(desiredTemplate), jsonOf(foundTemplate))
-}
-
-// podTemplateOf returns the template of a workload; nil for other objects.
-func podTemplateOf(object core.Object) *corev1.PodTemplateSpec {
-	switch workload := object.(type) {
-	case *appsv1.Deployment:
-		return &workload.Spec.Template
-	case *appsv1.StatefulSet:
-		return &workload.Spec.Template
-	}
-	return nil
+	return !isContained(jsonOf(templateOf(desired)), jsonOf(templateOf(found)))
 }
 
 // jsonOf returns the JSON form of an object, which has no fields that are not set: the API server sets many of them.

@@ -107,14 +107,14 @@ func networkRestricted(o *Observation) condition.State {
 	if own == nil || !metav1.IsControlledBy(own, s) {
 		return condition.False(v1alpha1.ReasonNetworkPolicyNotFound, "NetworkPolicy "+name+" does not exist")
 	}
-	if defaultDeny := NewDefaultDenyPolicy(s.Namespace); !IsNetworkPolicyCurrent(policies, defaultDeny) {
+	if defaultDeny := NewDefaultDenyPolicy(s.Namespace); !IsNetworkPolicyCurrent(findNetworkPolicy(policies, defaultDeny.Name), defaultDeny) {
 		return condition.False(v1alpha1.ReasonNetworkPolicyNotFound,
 			"NetworkPolicy "+defaultDeny.Name+", which denies all connections of sessions in the namespace, does not exist or was changed")
 	}
 	wanted := own
 	if o.Runner != nil {
 		wanted = buildNetworkPolicy(s, o.Runner, &o.Network)
-		if !IsNetworkPolicyCurrent(policies, wanted) {
+		if !IsNetworkPolicyCurrent(own, wanted) {
 			return condition.False(v1alpha1.ReasonNetworkPolicyDiffers, "NetworkPolicy "+name+" differs from what SessionRunner "+o.Runner.Name+" allows")
 		}
 	}

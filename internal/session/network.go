@@ -152,9 +152,8 @@ func networkPolicyPort(port int32, end *int32, protocol corev1.Protocol) network
 	return networkingv1.NetworkPolicyPort{Port: new(intstr.FromInt32(port)), EndPort: end, Protocol: &protocol}
 }
 
-// IsNetworkPolicyCurrent reports whether a NetworkPolicy exists as the operator creates it.
-func IsNetworkPolicyCurrent(policies []networkingv1.NetworkPolicy, want *networkingv1.NetworkPolicy) bool {
-	found := findNetworkPolicy(policies, want.Name)
+// IsNetworkPolicyCurrent reports whether a NetworkPolicy exists, and is as the operator creates it.
+func IsNetworkPolicyCurrent(found, want *networkingv1.NetworkPolicy) bool {
 	if found == nil || !equality.Semantic.DeepEqual(found.Spec, want.Spec) {
 		return false
 	}

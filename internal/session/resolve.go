@@ -143,12 +143,16 @@ func validateSidecars(sidecars []v1alpha1.SessionSidecar) []string {
 
 // isSubnet reports whether one network is a proper part of another.
 func isSubnet(inner, outer string) bool {
+	return isSubnetOrEqual(inner, outer) && !isSubnetOrEqual(outer, inner)
+}
+
+func isSubnetOrEqual(inner, outer string) bool {
 	in, err := netip.ParsePrefix(inner)
 	if err != nil {
 		return false
 	}
 	out, err := netip.ParsePrefix(outer)
-	return err == nil && in.Bits() > out.Bits() && out.Contains(in.Addr())
+	return err == nil && in.Bits() >= out.Bits() && out.Contains(in.Addr())
 }
 
 // resolveImage accepts the session's image only if the SessionRunner names exactly this image:

@@ -119,24 +119,15 @@ func containsPeer(outer, inner *networkingv1.NetworkPolicyPeer) bool {
 	return true
 }
 
-func isSubnetOrEqual(inner, outer string) bool {
-	in, err := netip.ParsePrefix(inner)
-	if err != nil {
-		return false
-	}
-	out, err := netip.ParsePrefix(outer)
-	return err == nil && (in.Masked() == out.Masked() || isSubnet(inner, outer))
-}
-
 // containsPorts reports whether all inner ports are among the outer ones. No ports means all ports.
 func containsPorts(outer, inner []networkingv1.NetworkPolicyPort) bool {
 	if len(outer) == 0 {
 		return true
 	}
-	isContained := func(port networkingv1.NetworkPolicyPort) bool {
-		return slices.ContainsFunc(outer, func(o networkingv1.NetworkPolicyPort) bool { return containsPort(&o, &port) })
+	isDenied := func(port networkingv1.NetworkPolicyPort) bool {
+		return !slices.ContainsFunc(outer, func(o networkingv1.NetworkPolicyPort) bool { return containsPort(&o, &port) })
 	}
-	return len(inner) > 0 && !slices.ContainsFunc(inner, func(port networkingv1.NetworkPolicyPort) bool { return !isContained(port) })
+	return len(inner) > 0 && !slices.ContainsFunc(inner, isDenied)
 }
 
 func containsPort(outer, inner *networkingv1.NetworkPolicyPort) bool {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/worker"
@@ -42,7 +43,9 @@ func testPatternedLoad(t *testing.T) {
 		pool.Spec.Concurrency = patternConcurrency
 		pool.Spec.Autoscaling.MaxReplicas = patternMaximum
 		pool.Spec.Autoscaling.IdleAfter = durationOfSeconds(5)
-		pool.Spec.Autoscaling.ScaleDown = &v1alpha1.ScaleRule{Window: durationOfSeconds(5)}
+		// Without a maxStep, the number of workers follows the recommendation. The default step would hide
+		// that: it keeps workers for up to 30 s by design.
+		pool.Spec.Autoscaling.ScaleDown = &v1alpha1.ScaleRule{Window: durationOfSeconds(5), MaxStep: new(intstr.FromString("100%"))}
 	})
 	for name, rates := range loadPatterns {
 		for _, failing := range []int{0, 100, 1000} {
@@ -95,11 +98,17 @@ type loadSample struct {
 	// the unknown jobs.
 	running, unknown, backlog int64
 	desired                   int32
+	// decision is the last one of the operator.
+	decision v1alpha1.ScaleDecision
 }
 
 func (env *queueEnv) sampleLoad() loadSample {
 	env.t.Helper()
-	s := loadSample{at: time.Now(), desired: env.getPool().Status.Desired}
+	status := env.getPool().Status
+	s := loadSample{at: time.Now(), desired: status.Desired}
+	if status.LastDecision != nil {
+		s.decision = *status.LastDecision
+	}
 	if ready := env.getQueue("orders").Status.Ready; ready != nil {
 		s.backlog = *ready
 	}
@@ -149,7 +158,8 @@ func newPatternObservation(samples []loadSample) *patternObservation {
 		least, most := o.justified(s.at)
 		o.peak, o.tooFew = max(o.peak, s.desired), max(o.tooFew, least-s.desired)
 		if more := s.desired - most; more > o.tooMany {
-			o.tooMany, o.worst = more, fmt.Sprintf(": %d desired, %d running, %d waiting", s.desired, s.running, s.backlog)
+			o.tooMany, o.worst = more, fmt.Sprintf(": %d desired, %d running, %d waiting; %d recommended, %s, %s",
+				s.desired, s.running, s.backlog, s.decision.Recommendation, s.decision.Reason, s.decision.Message)
 		}
 	}
 	return o

@@ -51,6 +51,9 @@ const (
 	unavailableImage = "registry.invalid/nothing:1"
 )
 
+// shellCommand runs the prompt as a shell script.
+var shellCommand = []string{"sh", "-ec", `. "$AGENTIC_PROMPT_FILE"`}
+
 // visitorLabels is the label of Pods that may connect to an interactive session.
 var visitorLabels = map[string]string{"app": "visitor"}
 
@@ -73,10 +76,10 @@ func createRunners(t *testing.T, ns string) {
 		},
 		shellRunner: func(spec *v1alpha1.SessionRunnerSpec) {
 			spec.Image, spec.AllowedImages = busyboxImage, []string{unavailableImage}
-			spec.Command = []string{"sh", "-ec", `. "$AGENTIC_PROMPT_FILE"`}
+			spec.Command = shellCommand
 		},
 		crowdedRunner: func(spec *v1alpha1.SessionRunnerSpec) {
-			spec.Image, spec.Command = busyboxImage, []string{"sh", "-ec", `. "$AGENTIC_PROMPT_FILE"`}
+			spec.Image, spec.Command = busyboxImage, shellCommand
 			for _, name := range []string{"a", "b", "c"} {
 				spec.Sidecars = append(spec.Sidecars, v1alpha1.SessionSidecar{
 					Name: name, Image: busyboxImage, Command: []string{"sh", "-c", "trap 'exit 0' TERM; sleep 3600 & wait"},
@@ -84,7 +87,7 @@ func createRunners(t *testing.T, ns string) {
 			}
 		},
 		tokenRunner: func(spec *v1alpha1.SessionRunnerSpec) {
-			spec.Image, spec.Command = busyboxImage, []string{"sh", "-ec", `. "$AGENTIC_PROMPT_FILE"`}
+			spec.Image, spec.Command = busyboxImage, shellCommand
 			spec.AllowedSecrets = []v1alpha1.SessionSource{{Name: "listed", Keys: []string{"token"}}}
 			spec.Tokens = []v1alpha1.SessionToken{{Audience: "cloud.example", Path: "cloud"}}
 		},

@@ -35,7 +35,7 @@ func (s *sessionTest) networkPolicy(name string) *networkingv1.NetworkPolicy {
 
 func (s *sessionTest) isDefaultDenyCurrent() bool {
 	policy := s.networkPolicy(session.DefaultDenyPolicyName)
-	return policy != nil && policy.DeletionTimestamp.IsZero() && session.IsNetworkPolicyCurrent([]networkingv1.NetworkPolicy{*policy}, session.NewDefaultDenyPolicy(s.key.Namespace))
+	return policy != nil && policy.DeletionTimestamp.IsZero() && session.IsNetworkPolicyCurrent(policy, session.NewDefaultDenyPolicy(s.key.Namespace))
 }
 
 // holdPod keeps the session's Pod, as a runner does that ignores SIGTERM, until the end of the test.

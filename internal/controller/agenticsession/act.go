@@ -166,7 +166,7 @@ func canCreateFirst(object core.Object) bool {
 // isNetworkPolicyCurrent reports whether the cache contains the NetworkPolicy as it should be.
 func (r *Reconciler) isNetworkPolicyCurrent(ctx context.Context, policy *networkingv1.NetworkPolicy) bool {
 	cached, err := kube.GetIfExists(ctx, r.Client, policy.Namespace, policy.Name, &networkingv1.NetworkPolicy{})
-	return err == nil && cached != nil && session.IsNetworkPolicyCurrent([]networkingv1.NetworkPolicy{*cached}, policy)
+	return err == nil && session.IsNetworkPolicyCurrent(cached, policy)
 }
 
 // applyConfigurationOf returns the fields of an object that the operator applies. A NetworkPolicy without rules in a
