@@ -98,6 +98,10 @@ type AgenticSessionStatus struct {
 	// +kubebuilder:validation:MaxLength=256
 	SDKSessionID string `json:"sdkSessionId,omitempty"`
 
+	// egressTokenExpires is when the session's token for the egress proxy expires.
+	// +optional
+	EgressTokenExpires *metav1.Time `json:"egressTokenExpires,omitempty"`
+
 	// inputs is the name of the Secret with the inputs of the last Job.
 	// +optional
 	Inputs string `json:"inputs,omitempty"`
@@ -256,6 +260,7 @@ const (
 	ReasonNetworkPolicyNotFound  = "NetworkPolicyNotFound"
 	ReasonNetworkPolicyDiffers   = "NetworkPolicyDiffers"
 	ReasonNetworkWidened         = "NetworkWidened"
+	ReasonEgressProxyNotReady    = "EgressProxyNotReady"
 	ReasonJobCreated             = "JobCreated"
 	ReasonJobNotCreated          = "JobNotCreated"
 	ReasonPodNotCreated          = "PodNotCreated"

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/adminauth"
 	"github.com/yardmaster/yardmaster/internal/core"
 )
 
@@ -21,6 +22,8 @@ type objectBuilder struct {
 	// status with the open attempt.
 	status  *v1alpha1.AgenticSessionStatus
 	network *NetworkSettings
+	// keys sign the session's token for the egress proxy; nil if the operator has none.
+	keys *adminauth.Keys
 }
 
 // newChildObjects returns the objects that the attempt's Job needs, in the order in which they

@@ -47,6 +47,7 @@ var startChecks = []struct {
 	{isNotAccepted, true},
 	{isParentUnusable, true},
 	{isNetworkWidened, true},
+	{isEgressProxyNotReady, true},
 	{isWorkspaceInUse, false},
 }
 
@@ -102,7 +103,7 @@ func (e *evaluation) checkImages() error {
 }
 
 func (e *evaluation) newObjectBuilder() *objectBuilder {
-	return &objectBuilder{session: e.observation.Session, settings: e.settings, status: &e.status, network: &e.observation.Network}
+	return &objectBuilder{session: e.observation.Session, settings: e.settings, status: &e.status, network: &e.observation.Network, keys: e.observation.Keys}
 }
 
 // isParentUnusable reports why the session cannot continue in its parent's workspace. Once it
@@ -204,6 +205,7 @@ func (e *evaluation) createAttemptObjects() {
 		e.handleRefusal(e.observation.Refusal)
 		return
 	}
+	e.extendProxyToken()
 	b := e.newObjectBuilder()
 	inputs := b.newInputsSecret()
 	template := b.newPodTemplate(inputs.Name)

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/adminkeys"
 	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/policy"
@@ -29,6 +30,8 @@ type Options struct {
 	Children cache.Cache
 	// Network has the properties of the cluster's network.
 	Network session.NetworkSettings
+	// KeySecret has the key with which the operator signs the tokens of sessions for egress proxies.
+	KeySecret types.NamespacedName
 }
 
 // Reconciler reconciles AgenticSessions.
@@ -44,13 +47,16 @@ type Reconciler struct {
 	createdJobs *kube.Store[createdJob]
 	deletedPods *deletedPods
 	workspaces  *workspaceReservations
+	keys        *adminkeys.Store
 }
 
 // New returns a Reconciler that uses the manager's clients.
 func New(mgr ctrl.Manager, o Options) *Reconciler {
+	clients := kube.NewClients(mgr, "agenticsession-controller")
 	return &Reconciler{
-		Clients: kube.NewClients(mgr, "agenticsession-controller"),
+		Clients: clients,
 		options: o,
+		keys:    adminkeys.New(clients, o.KeySecret),
 
 		policies:    kube.NewPolicyCache(mgr.GetClient()),
 		writeCache:  kube.NewWriteCache[*v1alpha1.AgenticSession](),
