@@ -68,6 +68,9 @@ func New(mgr ctrl.Manager, o Options) *Reconciler {
 // keyInterval is the time after which a replaced key of the operator reaches the proxies.
 const keyInterval = 5 * time.Minute
 
+// refusedInterval is the time after which an object that was refused is tried again.
+const refusedInterval = 30 * time.Second
+
 // fieldOwner of the objects of proxies.
 const fieldOwner = client.FieldOwner("yardmaster-egress-proxy")
 
@@ -90,10 +93,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return ctrl.Result{}, err
 		}
 	}
-	if len(valid) > 0 {
-		return ctrl.Result{RequeueAfter: keyInterval}, nil
+	switch {
+	case len(valid) == 0:
+		return ctrl.Result{}, nil
+	case state.Reason == v1alpha1.ReasonEgressProxyRefused || state.Reason == v1alpha1.ReasonEgressProxyUnavailable:
+		return ctrl.Result{RequeueAfter: refusedInterval}, nil
 	}
-	return ctrl.Result{}, nil
+	return ctrl.Result{RequeueAfter: keyInterval}, nil
 }
 
 // reconcileProxy returns the state of the proxy for these SessionRunners, and its address.
