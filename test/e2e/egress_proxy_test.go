@@ -16,6 +16,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/egress/workload"
+	"github.com/yardmaster/yardmaster/internal/session"
 )
 
 const (
@@ -53,7 +54,12 @@ func testSessionHosts(t *testing.T) {
 		client.RawPatch(types.MergePatchType, []byte(command))))
 	s := createSession(t, runner, "probe", nil)
 	s.waitForPhase(v1alpha1.SessionCompleted)
-	wantProbed(t, s.currentPod(), reachable, unreachable)
+	pods := &corev1.PodList{} // the session has completed, so its status names no Job
+	requireNoError(t, cluster.List(t.Context(), pods, client.InNamespace(sessionsNamespace), client.MatchingLabels{session.LabelSession: s.s.Name}))
+	if len(pods.Items) != 1 {
+		t.Fatalf("the session has %d Pods", len(pods.Items))
+	}
+	wantProbed(t, &pods.Items[0], reachable, unreachable)
 	s.wantRefusalsLogged("HostNotAllowed", "AddressNotAllowed", "ServerNameMismatch")
 }
 
