@@ -75,11 +75,11 @@ func TestTheOperatorCreatesAKeyForWorkersOnceAndReadsAReplacedOne(t *testing.T) 
 	if another := other.readKey(); another != first {
 		t.Errorf("another replica has the key %q, not %q", another, first)
 	}
-	if err := test.Clients.Client.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
+	if err := test.Client.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
 		t.Fatal(err)
 	}
 	secret.Data = nil
-	if err := test.Clients.Client.Update(t.Context(), secret); err != nil {
+	if err := test.Client.Update(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
 	if replaced := test.readKey(); replaced == "" || replaced == first {

@@ -30,36 +30,51 @@ var (
 // begin with one.
 func isHelloComplete(data []byte) (bool, error) {
 	var message []byte
-	for rest := data; ; {
-		if len(rest) > 0 && rest[0] != recordHandshake || len(rest) > 1 && rest[1] != 3 {
-			return false, errNoTLS
+	for {
+		payload, rest, err := nextRecord(data)
+		if err != nil {
+			return false, err
 		}
-		if len(rest) < recordHeader {
-			return false, nil
+		message = append(message, payload...)
+		if complete, err := isMessageComplete(message); complete || err != nil || rest == nil {
+			return complete, err
 		}
-		length := int(rest[3])<<8 | int(rest[4])
-		if length == 0 || length > maxRecord {
-			return false, errNoTLS
-		}
-		rest = rest[recordHeader:]
-		message = append(message, rest[:min(length, len(rest))]...)
-		if len(message) > 0 && message[0] != clientHello {
-			return false, errNoTLS
-		}
-		if len(message) >= handshakeHeader {
-			want := handshakeHeader + int(message[1])<<16 + int(message[2])<<8 + int(message[3])
-			if want > maxHelloBytes {
-				return false, errHelloTooLong
-			}
-			if len(message) >= want {
-				return true, nil
-			}
-		}
-		if len(rest) < length {
-			return false, nil
-		}
-		rest = rest[length:]
+		data = rest
 	}
+}
+
+// nextRecord returns what data has of the payload of its first record, and the data after that; nil if the record is
+// not complete.
+func nextRecord(data []byte) (payload, rest []byte, err error) {
+	if len(data) > 0 && data[0] != recordHandshake || len(data) > 1 && data[1] != 3 {
+		return nil, nil, errNoTLS
+	}
+	if len(data) < recordHeader {
+		return nil, nil, nil
+	}
+	length := int(data[3])<<8 | int(data[4])
+	if length == 0 || length > maxRecord {
+		return nil, nil, errNoTLS
+	}
+	if data = data[recordHeader:]; len(data) < length {
+		return data, nil, nil
+	}
+	return data[:length], data[length:], nil
+}
+
+// isMessageComplete reports whether the payloads of records begin with a ClientHello.
+func isMessageComplete(message []byte) (bool, error) {
+	if len(message) > 0 && message[0] != clientHello {
+		return false, errNoTLS
+	}
+	if len(message) < handshakeHeader {
+		return false, nil
+	}
+	length := handshakeHeader + int(message[1])<<16 + int(message[2])<<8 + int(message[3])
+	if length > maxHelloBytes {
+		return false, errHelloTooLong
+	}
+	return len(message) >= length, nil
 }
 
 // parseServerName returns the server name of a complete ClientHello. That of an encrypted ClientHello is the outer
@@ -83,10 +98,23 @@ func parseServerName(data []byte) (string, error) {
 // helloConn is a connection from which a ClientHello can be read, and nothing else.
 type helloConn struct{ io.Reader }
 
-func (helloConn) Write(p []byte) (int, error)      { return len(p), nil }
-func (helloConn) Close() error                     { return nil }
-func (helloConn) LocalAddr() net.Addr              { return nil }
-func (helloConn) RemoteAddr() net.Addr             { return nil }
-func (helloConn) SetDeadline(time.Time) error      { return nil }
-func (helloConn) SetReadDeadline(time.Time) error  { return nil }
+// Write drops the alert with which the handshake ends.
+func (helloConn) Write(p []byte) (int, error) { return len(p), nil }
+
+// Close implements net.Conn.
+func (helloConn) Close() error { return nil }
+
+// LocalAddr implements net.Conn.
+func (helloConn) LocalAddr() net.Addr { return nil }
+
+// RemoteAddr implements net.Conn.
+func (helloConn) RemoteAddr() net.Addr { return nil }
+
+// SetDeadline implements net.Conn.
+func (helloConn) SetDeadline(time.Time) error { return nil }
+
+// SetReadDeadline implements net.Conn.
+func (helloConn) SetReadDeadline(time.Time) error { return nil }
+
+// SetWriteDeadline implements net.Conn.
 func (helloConn) SetWriteDeadline(time.Time) error { return nil }

@@ -46,7 +46,8 @@ func (s *slots) release(session string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.total--
-	if s.sessions[session]--; s.sessions[session] == 0 {
+	s.sessions[session]--
+	if s.sessions[session] == 0 {
 		delete(s.sessions, session)
 	}
 }

@@ -93,6 +93,7 @@ func New(o Options) *Proxy {
 // silentLogger drops the log of the library: sessions could fill it.
 type silentLogger struct{}
 
+// Printf drops a line.
 func (silentLogger) Printf(string, ...any) {}
 
 // ServeHTTP accepts CONNECT only, so that the library never sends a request itself.
@@ -111,7 +112,7 @@ func (p *Proxy) handleConnect(host string, ctx *goproxy.ProxyCtx) (*goproxy.Conn
 	request, refused := p.authorize(ctx.Req)
 	if refused != nil {
 		p.refusals.record(p.options.Namespace, &request.session, truncate(ctx.Req.URL.Host), refused)
-		ctx.Resp = refused.response(ctx.Req)
+		ctx.Resp = refused.response(ctx.Req) //nolint:bodyclose // the library writes it
 		return &goproxy.ConnectAction{Action: goproxy.ConnectReject}, host
 	}
 	listener.Prove(ctx.Req.Context())
@@ -193,7 +194,7 @@ func (p *Proxy) openTunnel(ctx context.Context, c *connectRequest) (*tunnel, err
 func (*Proxy) respondToFailedDial(w io.Writer, ctx *goproxy.ProxyCtx, err error) {
 	refused := refusalf(http.StatusBadGateway, reasonUnreachable, "the host cannot be reached")
 	errors.As(err, &refused)
-	_ = refused.response(ctx.Req).Write(w) // the session may have closed the connection
+	_ = refused.response(ctx.Req).Write(w) //nolint:bodyclose // its body is a string; the session may have closed the connection
 }
 
 func textResponse(r *http.Request, status int, text string) *http.Response {

@@ -146,7 +146,7 @@ func (p *testProxy) connect(host, user, token string) (net.Conn, int, string) {
 		header = "Proxy-Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+token)) + "\r\n"
 	}
 	_, _ = fmt.Fprintf(c, "CONNECT %[1]s HTTP/1.1\r\nHost: %[1]s\r\n%[2]s\r\n", host, header)
-	response, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: http.MethodConnect})
+	response, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: http.MethodConnect}) //nolint:bodyclose // that of a response to CONNECT is the connection
 	if err != nil {
 		return c, 0, err.Error()
 	}

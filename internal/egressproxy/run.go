@@ -165,9 +165,11 @@ func (s *settings) serveAdmin(registry *prometheus.Registry, ready *atomic.Bool)
 	health := http.NewServeMux()
 	health.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	health.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if !ready.Load() {
-			http.Error(w, "the proxy does not accept connections", http.StatusServiceUnavailable)
+		if ready.Load() {
+			w.WriteHeader(http.StatusOK)
+			return
 		}
+		http.Error(w, "the proxy does not accept connections", http.StatusServiceUnavailable)
 	})
 	metrics := http.NewServeMux()
 	metrics.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 2}))

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,9 +50,10 @@ func testSessionHosts(t *testing.T) {
 	runner := createRunnerWithEgress(t, "hosts-", v1alpha1.SessionEgress{Hosts: []v1alpha1.EgressHost{
 		v1alpha1.EgressHost(address(hostName(allowed))), v1alpha1.EgressHost(address(hostName(private))),
 	}})
-	command := fmt.Sprintf(`{"spec":{"image":%q,"command":["/egressprobe","try","%s"]}}`, probeImage, strings.Join(targets, `","`))
+	command, err := json.Marshal(map[string]any{"spec": map[string]any{"image": probeImage, "command": append([]string{"/egressprobe", "try"}, targets...)}})
+	requireNoError(t, err)
 	requireNoError(t, cluster.Patch(t.Context(), &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Namespace: sessionsNamespace, Name: runner}},
-		client.RawPatch(types.MergePatchType, []byte(command))))
+		client.RawPatch(types.MergePatchType, command)))
 	s := createSession(t, runner, "probe", nil)
 	s.waitForPhase(v1alpha1.SessionCompleted)
 	pods := &corev1.PodList{} // the session has completed, so its status names no Job

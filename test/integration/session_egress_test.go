@@ -100,7 +100,8 @@ func TestHostsOfASessionRunnerHaveAProxyInItsNamespace(t *testing.T) {
 	arguments := deployment.Spec.Template.Spec.Containers[0].Args
 	s.patchRunner(`{"egress":[{"hosts":["www.example.com:8443"]}]}`)
 	s.waitForProxyReady()
-	if s.proxyObject(deployment); strings.Join(deployment.Spec.Template.Spec.Containers[0].Args, " ") == strings.Join(arguments, " ") {
+	s.proxyObject(deployment)
+	if strings.Join(deployment.Spec.Template.Spec.Containers[0].Args, " ") == strings.Join(arguments, " ") {
 		t.Error("the proxy is ready with the same configuration")
 	}
 
