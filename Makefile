@@ -137,6 +137,7 @@ test-unit: gotestsum ## Run the tests that need no cluster.
 
 .PHONY: test-integration
 test-integration: gotestsum localcluster kustomize ## Run the tests against a real control plane with simulated nodes.
+	hack/prerequisites redis-server=redis-server
 	hack/with-cluster control-plane test $(GOTEST) -p 1 $(filter-out %/restore,$(shell go list ./test/integration/...)) -timeout 30m
 	$(MAKE) test-restore
 
@@ -155,6 +156,7 @@ SOAK_DURATION ?= 30m
 
 .PHONY: soak
 soak: gotestsum localcluster image ## Run the suites that are too long for CI: random objects of all kinds (SOAK_DURATION, FUZZ_SEED), all releases, 10,000 jobs on three brokers, and patterns of load.
+	hack/prerequisites redis-server=redis-server
 	SOAK_DURATION=$(SOAK_DURATION) hack/with-cluster control-plane soak \
 		go test ./test/integration/fuzz -count 1 -v -timeout 24h
 	RELEASES=all PATTERNS=all E2E_JOBS=10000 E2E_FLAGS='-run TestReleases|TestQueues/(three_brokers|a_pool_has)' hack/with-cluster node soak hack/e2e

@@ -398,7 +398,7 @@ type Drain struct {
 
 	// terminationGrace is how long a drained worker may take to exit, and how long a worker that
 	// is evicted or deleted has before it is killed, 0s to 24h. In mode Signal, timeout is added to it.
-	// A change of the default creates no revision: it applies to the next one. Default: timeout plus 60s;
+	// A change of the default creates no revision: it applies to the next one. Default: timeout plus 60s, at most 24h;
 	// 60s in mode Signal or with onTimeout Requeue.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) <= duration('24h')",message="terminationGrace must be a duration from 0s to 24h"

@@ -42,6 +42,9 @@ const DrainTerminationGrace = "drain.terminationGrace"
 // MinTerminationGrace is the smallest default of drain.terminationGrace.
 const MinTerminationGrace = time.Minute
 
+// maxTerminationGrace is the largest value of the field. The status has the same limit.
+const maxTerminationGrace = 24 * time.Hour
+
 // defaultTerminationGrace returns a grace period in which an evicted worker can finish as it could when
 // it is drained. In mode Signal, the grace period of the Pod includes the timeout anyway. With Requeue, a
 // worker is stopped after the timeout, and would otherwise have that time twice.
@@ -49,7 +52,7 @@ func defaultTerminationGrace(drain *v1alpha1.Drain) v1alpha1.Duration {
 	if drain.Mode == v1alpha1.DrainSignal || drain.OnTimeout == v1alpha1.DrainRequeue {
 		return apiDuration(MinTerminationGrace)
 	}
-	return apiDuration(drain.Timeout.Duration.Duration + MinTerminationGrace)
+	return apiDuration(min(drain.Timeout.Duration.Duration+MinTerminationGrace, maxTerminationGrace))
 }
 
 // effectiveCircuitBreaker returns nil unless a Policy sets a circuit breaker.

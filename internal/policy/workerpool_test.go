@@ -34,6 +34,18 @@ func TestDrainSettingsAreMergedFieldByField(t *testing.T) {
 	}
 }
 
+// The status has the same limits as the spec, so a default beyond them could never be stored.
+func TestTheDefaultGracePeriodIsAtMostTheLargestOneThatIsAllowed(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{
+		time.Second: 61 * time.Second, 24*time.Hour - time.Minute: 24 * time.Hour, 24 * time.Hour: 24 * time.Hour,
+	} {
+		pool := &v1alpha1.WorkerPool{Spec: v1alpha1.WorkerPoolSpec{Drain: &v1alpha1.Drain{Timeout: new(apiDuration(timeout))}}}
+		if got := EffectiveWorkerPool(pool, all(t)).Drain.TerminationGrace.Duration.Duration; got != want {
+			t.Errorf("timeout %s: the grace period is %s, want %s", timeout, got, want)
+		}
+	}
+}
+
 func TestCircuitBreakerIsSetByPoliciesOnly(t *testing.T) {
 	breaking := func(b v1alpha1.CircuitBreaker) func(s *v1alpha1.PolicySpec) {
 		return func(s *v1alpha1.PolicySpec) { s.CircuitBreaker = &b }

@@ -5,7 +5,7 @@
 //	go run ./test/bench/idle -pools 200   a fifth of that
 //
 // It runs a release build of the operator with all its controllers. It measures the usage until
-// all objects are reconciled and, after a pause, the usage while nothing happens. The NATS
+// all objects are reconciled and, once it no longer writes, the usage while nothing happens. The NATS
 // server is a process of its own, so that its usage can be measured separately.
 package main
 
@@ -22,7 +22,7 @@ import (
 func main() {
 	env := &environment{Environment: "bench-idle", pools: 1000}
 	harness.PositiveFlag(&env.pools, "pools", "number of WorkerPools, each with a Queue")
-	flag.DurationVar(&env.settle, "settle", 30*time.Second, "pause between the first reconciliations and the measurement at rest")
+	flag.DurationVar(&env.settle, "settle", 30*time.Second, "time without a write of the operator before the measurement at rest")
 	flag.DurationVar(&env.window, "window", time.Minute, "duration of the measurement at rest")
 	harness.RunOnCluster(env.measureUsage)
 }
@@ -49,8 +49,8 @@ func (env *environment) measureUsage(ctx context.Context, c *harness.Cluster, op
 	if err != nil {
 		return err
 	}
-	harness.PrintProgress("all objects are reconciled after %s; waiting before the measurement at rest", start.duration.Round(time.Second))
-	if err := clock.SleepContext(ctx, env.settle); err != nil {
+	harness.PrintProgress("all objects are reconciled after %s; waiting until the operator has written nothing for %s", start.duration.Round(time.Second), env.settle)
+	if err := waitForRest(ctx, env.settle); err != nil {
 		return err
 	}
 	idle, err := measureUsageFor(ctx, env.window, operator.Process.Pid, nats.Pid())
@@ -59,4 +59,21 @@ func (env *environment) measureUsage(ctx context.Context, c *harness.Cluster, op
 	}
 	printReport(env, start, idle)
 	return nil
+}
+
+// waitForRest waits until the operator has written nothing for the duration. The cluster's controllers still change
+// the Deployments of pools when all pools are reconciled.
+func waitForRest(ctx context.Context, quiet time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
+	defer cancel()
+	for before := -1.0; ; {
+		counters, err := readCounters(ctx)
+		if err != nil || counters.writes == before {
+			return err
+		}
+		before = counters.writes
+		if err := clock.SleepContext(ctx, quiet); err != nil {
+			return err
+		}
+	}
 }
