@@ -9,6 +9,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -174,4 +175,34 @@ func TestInvalidHostsAreRefusedByTheAPIServer(t *testing.T) {
 			want: "spec.egress[0].hosts: Invalid value: 0: spec.egress[0].hosts in body should have at least 1 items",
 		},
 	})
+}
+
+// The objects of a proxy have no owner of the operator's kinds, so the admission policy knows them by name and label.
+func TestOperatorWritesObjectsOfProxiesOnlyByTheirName(t *testing.T) {
+	o := newRestrictedOperator(t)
+	own := func(resource, name string) *unstructured.Unstructured {
+		object := o.newObject(resource, o.watched, name)
+		object.SetName(name)
+		object.SetLabels(map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByValue, workload.Label: "true"})
+		return object
+	}
+	for _, resource := range []string{"configmaps", "services", "deployments.apps", "networkpolicies.networking.k8s.io"} {
+		if err := o.attempt("create", own(resource, workload.Name)); err != nil {
+			t.Errorf("%s of a proxy: %v", resource, err)
+		}
+		if err := o.attempt("create", own(resource, "other")); !isDeniedByPolicy(err) {
+			t.Errorf("%s with another name: %v, want a denial by an admission policy", resource, err)
+		}
+	}
+	if err := o.attempt("create", own("secrets", workload.Name)); !isDeniedByPolicy(err) {
+		t.Errorf("a Secret with the name of a proxy: %v, want a denial by an admission policy", err)
+	}
+	foreign := o.newObject("deployments.apps", o.watched, workload.Name)
+	foreign.SetName(workload.Name)
+	o.create(foreign)
+	for _, verb := range []string{"patch", "delete"} {
+		if err := o.attempt(verb, foreign); !isDeniedByPolicy(err) {
+			t.Errorf("%s of somebody else's Deployment with the name of a proxy: %v, want a denial by an admission policy", verb, err)
+		}
+	}
 }
