@@ -98,6 +98,10 @@ type AgenticSessionStatus struct {
 	// +kubebuilder:validation:MaxLength=256
 	SDKSessionID string `json:"sdkSessionId,omitempty"`
 
+	// egressTokenExpires is when the session's token for the egress proxy expires.
+	// +optional
+	EgressTokenExpires *metav1.Time `json:"egressTokenExpires,omitempty"`
+
 	// inputs is the name of the Secret with the inputs of the last Job.
 	// +optional
 	Inputs string `json:"inputs,omitempty"`
@@ -265,6 +269,7 @@ const (
 	ReasonNetworkNotEnforced        = "NetworkNotEnforced"
 	ReasonNetworkEnforcementUnknown = "NetworkEnforcementUnknown"
 	ReasonNetworkCheckPending       = "NetworkCheckPending"
+	ReasonEgressProxyNotReady       = "EgressProxyNotReady"
 	ReasonJobCreated                = "JobCreated"
 	ReasonJobNotCreated             = "JobNotCreated"
 	ReasonPodNotCreated             = "PodNotCreated"

@@ -14,6 +14,7 @@ import (
 // choose among what they allow.
 //
 // +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=sr,categories=yardmaster
 // +kubebuilder:printcolumn:name="Image",type=string,JSONPath=`.spec.image`
 // +kubebuilder:printcolumn:name="Runtime",type=string,priority=1,JSONPath=`.spec.runtimeClassName`
@@ -26,7 +27,41 @@ type SessionRunner struct {
 	// spec is the environment that sessions run in, and its limits.
 	// +required
 	Spec SessionRunnerSpec `json:"spec"`
+
+	// status is what the operator provides for the sessions.
+	// +optional
+	Status SessionRunnerStatus `json:"status,omitempty"`
 }
+
+// SessionRunnerStatus is what the operator provides for the sessions of a SessionRunner.
+type SessionRunnerStatus struct {
+	// conditions has EgressProxyReady if egress has hosts.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// egressProxyAddress is the address and port of the proxy through which sessions reach hosts.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	EgressProxyAddress string `json:"egressProxyAddress,omitempty"`
+}
+
+// ConditionEgressProxyReady of a SessionRunner is True if the egress proxy of its namespace runs with its hosts.
+const ConditionEgressProxyReady = "EgressProxyReady"
+
+// Reasons of ConditionEgressProxyReady.
+const (
+	ReasonEgressProxyReady = "EgressProxyReady"
+	// ReasonEgressProxyStarting means that the proxy's Pods with the current hosts are not available yet.
+	ReasonEgressProxyStarting = "EgressProxyStarting"
+	// ReasonEgressProxyUnavailable means that the operator's configuration allows no proxy.
+	ReasonEgressProxyUnavailable = "EgressProxyUnavailable"
+	// ReasonEgressProxyRefused means that an object of the proxy exists and is not the operator's, or was refused.
+	ReasonEgressProxyRefused = "EgressProxyRefused"
+	// ReasonHostsInvalid means that a host of egress is invalid.
+	ReasonHostsInvalid = "HostsInvalid"
+)
 
 // SessionRunnerList is a list of SessionRunners.
 //
@@ -126,7 +161,8 @@ type SessionRunnerSpec struct {
 	// +kubebuilder:validation:MaxItems=8
 	Sidecars []SessionSidecar `json:"sidecars,omitempty"`
 
-	// egress are up to 64 rules for peers that Pods may connect to, besides the cluster's DNS.
+	// egress are up to 64 rules for peers that Pods may connect to, besides the cluster's DNS. They cannot use
+	// DNS if all rules have hosts.
 	// Addresses at which clouds serve credentials are allowed only by a cidr within them.
 	// Default: none.
 	// +optional
@@ -466,9 +502,17 @@ type EgressProfile string
 // EgressPublicOnly are all public addresses.
 const EgressPublicOnly EgressProfile = "PublicOnly"
 
-// SessionEgress is a rule that allows connections to addresses and ports.
+// EgressHost is a host, as host or host:port, or all subdomains of a domain, as *.domain or *.domain:port, in lower
+// case. Default port: 443. Addresses are not allowed.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.cidr), has(self.profile), has(self.to)].filter(given, given).size() == 1",message="set exactly one of cidr, profile and to"
+// +kubebuilder:validation:MaxLength=261
+// +kubebuilder:validation:Pattern=`^(\*\.)?([a-z0-9_]([-a-z0-9_]{0,61}[a-z0-9_])?\.)+[a-z]([-a-z0-9]{0,61}[a-z0-9])?(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?$`
+type EgressHost string
+
+// SessionEgress is a rule that allows connections to addresses and ports, or to hosts.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.cidr), has(self.profile), has(self.to), has(self.hosts)].filter(given, given).size() == 1",message="set exactly one of cidr, profile, to and hosts"
+// +kubebuilder:validation:XValidation:rule="has(self.hosts) != has(self.ports)",message="set ports, or hosts with their ports",fieldPath=".ports"
 // +kubebuilder:validation:XValidation:rule="has(self.cidr) || !has(self.except)",message="except requires cidr",fieldPath=".except"
 type SessionEgress struct {
 	// cidr of the addresses, for example 10.0.0.0/8.
@@ -496,12 +540,22 @@ type SessionEgress struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(e, isCIDR(e))",message="except must be networks"
 	Except []string `json:"except,omitempty"`
 
-	// ports that are allowed, from 1 to 16.
-	// +required
+	// hosts are up to 64 hosts, such as api.example.com, git.example.com:8443 or *.example.com, which the
+	// Pods reach over TLS through a proxy in their namespace. The proxy resolves names, and connects only to
+	// public addresses and to the networks of the operator's flag --egress-proxy-networks. If all rules have
+	// hosts, the Pods cannot use DNS. A SessionRunner has at most 256 hosts.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	Hosts []EgressHost `json:"hosts,omitempty"`
+
+	// ports that are allowed, from 1 to 16. Required, except with hosts.
+	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
-	Ports []SessionPort `json:"ports"`
+	Ports []SessionPort `json:"ports,omitempty"`
 }
 
 // SessionPort is an allowed port or range of ports.

@@ -1,5 +1,5 @@
-// Command yardmaster is the operator. With the argument worker it is a worker, and with network-check it checks
-// whether the network of its Pod enforces NetworkPolicies.
+// Command yardmaster is the operator. With the argument worker it is a worker, with egress-proxy the proxy of the
+// sessions of a namespace, and with network-check it checks whether the network of its Pod enforces NetworkPolicies.
 package main
 
 import (
@@ -11,15 +11,15 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/yardmaster/yardmaster/internal/egressproxy"
 	"github.com/yardmaster/yardmaster/internal/manager"
 	"github.com/yardmaster/yardmaster/internal/networkcheck/prober"
 	"github.com/yardmaster/yardmaster/internal/workercommand"
 )
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == "worker" {
-		err := workercommand.Run(context.Background(), os.Args[2:], os.Stdout, os.Stderr)
-		if !errors.Is(err, flag.ErrHelp) {
+	if len(os.Args) > 1 && (os.Args[1] == "worker" || os.Args[1] == "egress-proxy") {
+		if err := runCommand(os.Args[1], os.Args[2:]); !errors.Is(err, flag.ErrHelp) {
 			exitOnError(err)
 		}
 		return
@@ -37,6 +37,13 @@ func main() {
 	config, err := ctrl.GetConfig()
 	exitOnError(err)
 	exitOnError(manager.Run(ctrl.SetupSignalHandler(), config, options))
+}
+
+func runCommand(name string, args []string) error {
+	if name == "worker" {
+		return workercommand.Run(context.Background(), args, os.Stdout, os.Stderr)
+	}
+	return egressproxy.Run(context.Background(), args, os.Stderr)
 }
 
 func exitOnError(err error) {

@@ -64,8 +64,8 @@ var sections = []section{{
 	title: "Watched namespaces",
 	text:  "In the namespaces of `NAMESPACES`; with `NAMESPACES='*'`, in all.",
 	columns: []column{
-		controllerColumn("agenticsession"), controllerColumn("policy"), controllerColumn("queue"),
-		controllerColumn("sequentialjob"), controllerColumn("workerpool"),
+		controllerColumn("agenticsession"), controllerColumn("egressproxy"), controllerColumn("policy"),
+		controllerColumn("queue"), controllerColumn("sequentialjob"), controllerColumn("workerpool"),
 	},
 }, {
 	title: "Reported namespaces",

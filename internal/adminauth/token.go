@@ -55,7 +55,7 @@ func (k *Keys) Sign(request Request, now time.Time) (string, error) {
 // Verify returns an error unless one of the keys signed the token for the request, and it has not
 // expired.
 func Verify(token string, keys []ed25519.PublicKey, want Request, now time.Time) error {
-	signed, signature, err := splitToken(token)
+	signed, signature, err := splitToken(token, tokenHeader)
 	if err != nil {
 		return err
 	}
@@ -83,9 +83,9 @@ func Verify(token string, keys []ed25519.PublicKey, want Request, now time.Time)
 }
 
 // splitToken returns the signed part of a token, and its signature.
-func splitToken(token string) (signed string, signature []byte, err error) {
+func splitToken(token, header string) (signed string, signature []byte, err error) {
 	i := strings.LastIndexByte(token, '.')
-	if len(token) > maxTokenBytes || !strings.HasPrefix(token, tokenHeader) || i < len(tokenHeader) {
+	if len(token) > maxTokenBytes || !strings.HasPrefix(token, header) || i < len(header) {
 		return "", nil, errors.New("not a JSON Web Token with algorithm EdDSA")
 	}
 	signature, err = base64.RawURLEncoding.Strict().DecodeString(token[i+1:])

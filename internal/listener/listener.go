@@ -8,6 +8,7 @@ import (
 	"container/list"
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"sync"
 )
@@ -143,6 +144,22 @@ func (c *connection) Close() error {
 	c.listener.remove(c)
 	c.listener.mu.Unlock()
 	return c.Conn.Close()
+}
+
+// CloseWrite closes the sending half of a TCP connection.
+func (c *connection) CloseWrite() error {
+	if half, is := c.Conn.(*net.TCPConn); is {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
+// CloseRead closes the receiving half of a TCP connection.
+func (c *connection) CloseRead() error {
+	if half, is := c.Conn.(*net.TCPConn); is {
+		return half.CloseRead()
+	}
+	return errors.ErrUnsupported
 }
 
 type connectionKey struct{}

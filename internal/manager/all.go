@@ -8,6 +8,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/controller/agenticsession"
+	"github.com/yardmaster/yardmaster/internal/controller/egressproxy"
 	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
 	"github.com/yardmaster/yardmaster/internal/controller/policy"
 	"github.com/yardmaster/yardmaster/internal/controller/queue"
@@ -36,6 +37,8 @@ func AllControllers() []Controller {
 		Name: "agenticsession", Kind: kindOf("AgenticSession"), Needs: []schema.GroupVersionKind{kindOf("SessionRunner"), kindOf("Policy")},
 		Setup: setupAgenticSession, Webhook: webhookv1alpha1.SetupAgenticSession, Mutates: true,
 	}, {
+		Name: "egressproxy", Kind: kindOf("SessionRunner"), Needs: []schema.GroupVersionKind{kindOf("AgenticSession")}, Setup: setupEgressProxy,
+	}, {
 		Name: "jobreport", Kind: kindOf("JobReport"), Flag: reportNamespacesFlag, Setup: setupJobReport,
 	}}
 }
@@ -63,14 +66,19 @@ func setupWorkerPool(mgr ctrl.Manager, o Options) error {
 	if err := mgr.Add(sources); err != nil {
 		return err
 	}
-	options := workerpool.Options{Concurrency: o.Concurrency, Image: o.WorkerImage, Sources: sources, OperatorNamespace: o.OperatorNamespace}
-	if o.OperatorNamespace != "" && o.WorkerAdminSecret != "" {
-		options.AdminSecret = types.NamespacedName{Namespace: o.OperatorNamespace, Name: o.WorkerAdminSecret}
-	}
+	options := workerpool.Options{Concurrency: o.Concurrency, Image: o.WorkerImage, Sources: sources, OperatorNamespace: o.OperatorNamespace, AdminSecret: o.keySecret()}
 	if err := workerpool.RegisterMetrics(mgr.GetCache()); err != nil {
 		return err
 	}
 	return workerpool.New(mgr, brokers, options).SetupWithManager(mgr)
+}
+
+// keySecret returns the Secret with the operator's key; without a name if it has none.
+func (o *Options) keySecret() types.NamespacedName {
+	if o.OperatorNamespace == "" || o.WorkerAdminSecret == "" {
+		return types.NamespacedName{}
+	}
+	return types.NamespacedName{Namespace: o.OperatorNamespace, Name: o.WorkerAdminSecret}
 }
 
 func setupPolicy(mgr ctrl.Manager, o Options) error {
@@ -82,7 +90,7 @@ func setupAgenticSession(mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	options := agenticsession.Options{Concurrency: o.Concurrency, Children: children, Network: o.SessionNetwork}
+	options := agenticsession.Options{Concurrency: o.Concurrency, Children: children, Network: o.SessionNetwork, KeySecret: o.keySecret()}
 	if o.NetworkCheckService != "" && o.OperatorNamespace != "" && o.WorkerImage != "" {
 		if err := mgr.Add(prober.NewServer()); err != nil {
 			return err
@@ -91,6 +99,16 @@ func setupAgenticSession(mgr ctrl.Manager, o Options) error {
 		options.OperatorAddresses = prober.NewResolver(o.NetworkCheckService + "." + o.OperatorNamespace + ".svc").Addresses
 	}
 	return agenticsession.New(mgr, options).SetupWithManager(mgr)
+}
+
+func setupEgressProxy(mgr ctrl.Manager, o Options) error {
+	objects, err := egressproxy.NewCache(mgr, namespaceConfigs(o.Namespaces))
+	if err != nil {
+		return err
+	}
+	return egressproxy.New(mgr, egressproxy.Options{
+		Concurrency: o.Concurrency, Objects: objects, Image: o.WorkerImage, KeySecret: o.keySecret(), Network: o.SessionNetwork,
+	}).SetupWithManager(mgr)
 }
 
 func setupJobReport(mgr ctrl.Manager, o Options) error {

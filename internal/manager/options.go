@@ -51,11 +51,11 @@ type Options struct {
 	Broker DefaultBroker
 	// BrokerNetwork restricts the addresses of brokers and backlog sources.
 	BrokerNetwork bounded.Options
-	// WorkerImage is the image of the sidecar for drain mode Sidecar, with the program
-	// yardmaster. If empty, that mode is refused.
+	// WorkerImage is the image of the sidecar for drain mode Sidecar, and of egress proxies, with the
+	// program yardmaster. If empty, both are refused.
 	WorkerImage string
 	// WorkerAdminSecret is the name of the Secret with the key with which the operator signs
-	// requests to workers. If empty, they are not signed.
+	// requests to workers, and the tokens of sessions. If empty, they are not signed.
 	WorkerAdminSecret string
 	// SessionNetwork has the properties of the cluster's network, for the NetworkPolicies of sessions.
 	SessionNetwork session.NetworkSettings
@@ -269,9 +269,9 @@ func (p *flagParser) bindBrokerFlags() {
 		return appendPrefixes(&o.BrokerNetwork.Deny, value)
 	})
 	f.StringVar(&o.WorkerImage, "worker-image", "",
-		"Image with this program, for the sidecar in drain mode Sidecar and the network check of sessions. If empty, that mode is refused, and sessions do not check their network.")
+		"Image with this program, for the sidecar in drain mode Sidecar, the egress proxies of sessions and their network check. If empty, the first two are refused, and sessions do not check their network.")
 	f.StringVar(&o.WorkerAdminSecret, "worker-admin-secret", "yardmaster-worker-admin",
-		"Secret in the operator's namespace with the key that proves requests of the operator to workers. If empty, other Pods can send workers the same requests.")
+		"Secret in the operator's namespace with the key that signs requests of the operator to workers, and the tokens with which sessions use egress proxies. If empty, other Pods can send workers the same requests, and no session can use a proxy.")
 	f.DurationVar(&o.QueueSweep, "queue-sweep", 2*time.Minute,
 		"Time between two comparisons of an unchanged Queue with its broker.")
 }
@@ -282,6 +282,8 @@ func (p *flagParser) bindSessionFlags() {
 		"Service of the operator, in its namespace, through which sessions check whether NetworkPolicies are enforced. If empty, they do not.")
 	f.Func("cluster-cidrs", "Networks of the cluster with public addresses, which the egress profile PublicOnly then excludes, as CIDRs separated by commas. May be repeated.",
 		func(value string) error { return appendPrefixes(&n.ClusterNetworks, value) })
+	f.Func("egress-proxy-networks", "Further networks that egress proxies of sessions may connect to, such as that of an internal Git server, as CIDRs separated by commas. May be repeated. Default: public addresses only.",
+		func(value string) error { return appendPrefixes(&n.ProxyNetworks, value) })
 	f.StringVar(&n.DNSNamespace, "dns-namespace", metav1.NamespaceSystem, "Namespace of the Pods that resolve names for sessions.")
 	f.Func("dns-selector", "Label selector of the Pods that resolve names for sessions. Default: k8s-app=kube-dns.", func(value string) (err error) {
 		n.DNSSelector, err = metav1.ParseToLabelSelector(value)

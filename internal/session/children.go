@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/adminauth"
 	"github.com/yardmaster/yardmaster/internal/core"
 )
 
@@ -22,6 +23,8 @@ type objectBuilder struct {
 	status  *v1alpha1.AgenticSessionStatus
 	network *NetworkSettings
 	check   *NetworkCheck
+	// keys sign the session's token for the egress proxy; nil if the operator has none.
+	keys *adminauth.Keys
 }
 
 // newChildObjects returns the objects that the attempt's Job needs, in the order in which they

@@ -155,7 +155,7 @@ func TestNetworkPolicyAllowsOnlySessionRunnerRules(t *testing.T) {
 
 func TestPublicOnlyAllowsOnlyPublicAddresses(t *testing.T) {
 	s := newScenario(t)
-	s.Network.ClusterNetworks = parsePrefixes("8.8.0.0/16", "2600:1f00::/32")
+	s.Network.ClusterNetworks = []netip.Prefix{netip.MustParsePrefix("8.8.0.0/16"), netip.MustParsePrefix("2600:1f00::/32")}
 	s.Runner.Spec.Egress = []v1alpha1.SessionEgress{{Profile: v1alpha1.EgressPublicOnly, Ports: []v1alpha1.SessionPort{{Port: 443}}}}
 	policy := s.decideAndRecord().ApplyObjects[2].(*networkingv1.NetworkPolicy)
 	for address, want := range map[string]bool{
@@ -181,7 +181,7 @@ func TestDNSSettingsOfTheOperatorApply(t *testing.T) {
 	s := newScenario(t)
 	s.Network = NetworkSettings{
 		DNSNamespace: "openshift-dns", DNSSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"dns": "default"}},
-		DNSNetworks: parsePrefixes("169.254.20.10/32"), DNSPort: 5353,
+		DNSNetworks: []netip.Prefix{netip.MustParsePrefix("169.254.20.10/32")}, DNSPort: 5353,
 	}
 	rule := s.decideAndRecord().ApplyObjects[2].(*networkingv1.NetworkPolicy).Spec.Egress[0]
 	want := []networkingv1.NetworkPolicyPeer{

@@ -17,6 +17,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/condition"
 	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/egress"
 	"github.com/yardmaster/yardmaster/internal/networkcheck"
 )
 
@@ -69,11 +70,11 @@ func mayAllowDenied(rule *v1alpha1.SessionEgress) bool {
 	case rule.To != nil && rule.To.IPBlock == nil:
 		return false // Pods of the session's namespace
 	case rule.To != nil:
-		return !isPublicIPv4(rule.To.IPBlock.CIDR)
+		return !egress.IsPublicIPv4(rule.To.IPBlock.CIDR)
 	case rule.Profile == v1alpha1.EgressPublicOnly:
 		return false
 	}
-	return rule.CIDR != "" && !isPublicIPv4(rule.CIDR)
+	return rule.CIDR != "" && !egress.IsPublicIPv4(rule.CIDR)
 }
 
 func allowsPort(ports []v1alpha1.SessionPort, port int32) bool {
@@ -94,25 +95,6 @@ func isSelected(selector *metav1.LabelSelector, set map[string]string) bool {
 	return err != nil || parsed.Matches(labels.Set(set))
 }
 
-// isPublicIPv4 reports whether a network contains only public IPv4 addresses.
-func isPublicIPv4(cidr string) bool {
-	network, err := netip.ParsePrefix(cidr)
-	if err != nil || !network.Addr().Is4() {
-		return false
-	}
-	for all, special := range publicNetworks {
-		if !all.Addr().Is4() {
-			continue
-		}
-		for _, other := range special {
-			if other.Overlaps(network) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
 // allowControl returns the rule that allows the connection that must succeed.
 func (c *NetworkCheck) allowControl() networkingv1.NetworkPolicyEgressRule {
 	return networkingv1.NetworkPolicyEgressRule{
@@ -120,7 +102,7 @@ func (c *NetworkCheck) allowControl() networkingv1.NetworkPolicyEgressRule {
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: c.Namespace}},
 			PodSelector:       &metav1.LabelSelector{MatchLabels: operatorLabels},
 		}},
-		Ports: []networkingv1.NetworkPolicyPort{networkPolicyPort(networkcheck.ControlPort, nil, corev1.ProtocolTCP)},
+		Ports: []networkingv1.NetworkPolicyPort{egress.PolicyPort(networkcheck.ControlPort, nil, corev1.ProtocolTCP)},
 	}
 }
 

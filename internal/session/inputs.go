@@ -52,6 +52,9 @@ func (b *objectBuilder) newInputsSecret() *corev1.Secret {
 	for name, value := range spec.EnvironmentVariables {
 		data[variableKeyPrefix+name] = []byte(value)
 	}
+	if b.usesProxy() {
+		data[proxyURLKey] = []byte(b.proxyURL())
+	}
 	return &corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
 		ObjectMeta: childMetadata(b.session, childObjectName(b.session.Name, inputsNamePart+core.ContentHash(data, inputsHashLength))),

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/adminauth"
 	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/policy"
 )
@@ -28,6 +29,8 @@ type Observation struct {
 	Network NetworkSettings
 	// NetworkCheck has what the network check of the session's Pod needs.
 	NetworkCheck NetworkCheck
+	// Keys sign the session's token for the egress proxy; nil if the operator has none, or it is not needed.
+	Keys *adminauth.Keys
 	// Parent is the session that spec.continueFrom names; nil if it names none or the session
 	// does not exist.
 	Parent *v1alpha1.AgenticSession

@@ -68,7 +68,7 @@ func (b *objectBuilder) newPodTemplate(inputs string) corev1.PodTemplateSpec {
 		SecurityContext:               b.newPodSecurityContext(),
 		Volumes:                       b.newVolumes(inputs),
 		Containers:                    []corev1.Container{b.newRunnerContainer(inputs)},
-		InitContainers:                slices.Concat(b.newCheckContainers(), b.newSidecars()),
+		InitContainers:                slices.Concat(b.newCheckContainers(), b.newSidecars(inputs)),
 	}
 	for i := range pod.InitContainers {
 		pod.Volumes = append(pod.Volumes, emptyDirVolume(sidecarTempVolume(i), pod.InitContainers[i].Resources.Limits))
@@ -188,6 +188,7 @@ func (b *objectBuilder) newEnvironment(inputs string) []corev1.EnvVar {
 	if s.Spec.Interactive {
 		set("PORT", strconv.Itoa(int(b.sessionPort())))
 	}
+	env = append(env, b.newProxyVariables(inputs)...)
 	setNames := map[string]bool{}
 	for i := range env {
 		setNames[env[i].Name] = true
@@ -309,7 +310,7 @@ func audienceTokensVolume(tokens []v1alpha1.SessionToken) corev1.Volume {
 }
 
 // newSidecars returns native sidecars: containers that start before the runner and end after it.
-func (b *objectBuilder) newSidecars() []corev1.Container {
+func (b *objectBuilder) newSidecars(inputs string) []corev1.Container {
 	var containers []corev1.Container
 	for i := range b.settings.runner.Spec.Sidecars {
 		sidecar := b.settings.runner.Spec.Sidecars[i].DeepCopy()
@@ -321,6 +322,11 @@ func (b *objectBuilder) newSidecars() []corev1.Container {
 			TerminationMessagePath:   resultPath,
 			TerminationMessagePolicy: corev1.TerminationMessageReadFile,
 			VolumeMounts:             []corev1.VolumeMount{{Name: sidecarTempVolume(i), MountPath: tempPath}},
+		}
+		for _, variable := range b.newProxyVariables(inputs) {
+			if !slices.ContainsFunc(c.Env, func(own corev1.EnvVar) bool { return own.Name == variable.Name }) {
+				c.Env = append(c.Env, variable)
+			}
 		}
 		if sidecar.Workspace {
 			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: workspaceVolume, MountPath: workspacePath})

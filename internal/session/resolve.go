@@ -3,7 +3,6 @@ package session
 import (
 	"cmp"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/condition"
+	"github.com/yardmaster/yardmaster/internal/egress"
 )
 
 // defaultWorkspaceSize is the size of a workspace if neither the session nor the SessionRunner
@@ -71,6 +71,7 @@ var runnerChecks = []func(*runnerSettings, *v1alpha1.AgenticSession) field.Error
 	(*runnerSettings).checkSecretMounts,
 	(*runnerSettings).resolveEnvFrom,
 	(*runnerSettings).checkActivityFields,
+	(*runnerSettings).checkProxyUse,
 }
 
 // resolveSettings returns the settings that a session runs with, and an error for each field
@@ -105,12 +106,12 @@ func (r *runnerSettings) validateRunner(*v1alpha1.AgenticSession) field.ErrorLis
 	}
 	for i := range runner.Spec.Egress {
 		for _, except := range runner.Spec.Egress[i].Except { // requires cidr
-			if !isSubnet(except, runner.Spec.Egress[i].CIDR) {
+			if !egress.IsSubnet(except, runner.Spec.Egress[i].CIDR) {
 				addError("egress: " + except + " is not a part of " + runner.Spec.Egress[i].CIDR)
 			}
 		}
 	}
-	for _, problem := range slices.Concat(validateSidecars(runner.Spec.Sidecars), validatePodOptions(&runner.Spec)) {
+	for _, problem := range slices.Concat(egress.ValidateRunner(runner), validateProxyVariables(runner), validateSidecars(runner.Spec.Sidecars), validatePodOptions(&runner.Spec)) {
 		addError(problem)
 	}
 	if runner.Spec.ServiceAccountName != "" && runner.Spec.ActivityLease { // the token for the Lease would have all permissions of that account
@@ -140,20 +141,6 @@ func validateSidecars(sidecars []v1alpha1.SessionSidecar) []string {
 		}
 	}
 	return problems
-}
-
-// isSubnet reports whether one network is a proper part of another.
-func isSubnet(inner, outer string) bool {
-	return isSubnetOrEqual(inner, outer) && !isSubnetOrEqual(outer, inner)
-}
-
-func isSubnetOrEqual(inner, outer string) bool {
-	in, err := netip.ParsePrefix(inner)
-	if err != nil {
-		return false
-	}
-	out, err := netip.ParsePrefix(outer)
-	return err == nil && in.Bits() >= out.Bits() && out.Contains(in.Addr())
 }
 
 // resolveImage accepts the session's image only if the SessionRunner names exactly this image:

@@ -49,6 +49,7 @@ var startChecks = []struct {
 	{isNotAccepted, true},
 	{isParentUnusable, true},
 	{isNetworkWidened, true},
+	{isEgressProxyNotReady, true},
 	{isWorkspaceInUse, false},
 }
 
@@ -121,7 +122,7 @@ func (e *evaluation) checkImages() error {
 }
 
 func (e *evaluation) newObjectBuilder() *objectBuilder {
-	return &objectBuilder{session: e.observation.Session, settings: e.settings, status: &e.status, network: &e.observation.Network, check: &e.observation.NetworkCheck}
+	return &objectBuilder{session: e.observation.Session, settings: e.settings, status: &e.status, network: &e.observation.Network, check: &e.observation.NetworkCheck, keys: e.observation.Keys}
 }
 
 // isParentUnusable reports why the session cannot continue in its parent's workspace. Once it owns the workspace too, it
@@ -219,6 +220,7 @@ func (e *evaluation) createAttemptObjects() {
 		e.handleRefusal(e.observation.Refusal)
 		return
 	}
+	e.extendProxyToken()
 	b := e.newObjectBuilder()
 	inputs := b.newInputsSecret()
 	template := b.newPodTemplate(inputs.Name)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/egress"
 )
 
 // findWideningPolicy returns the first NetworkPolicy that selects a Pod and allows connections that the wanted one
@@ -106,12 +107,12 @@ func containsPeer(outer, inner *networkingv1.NetworkPolicyPeer) bool {
 		return equality.Semantic.DeepEqual(outer, inner)
 	}
 	block, err := netip.ParsePrefix(inner.IPBlock.CIDR)
-	if err != nil || !isSubnetOrEqual(inner.IPBlock.CIDR, outer.IPBlock.CIDR) {
+	if err != nil || !egress.IsSubnetOrEqual(inner.IPBlock.CIDR, outer.IPBlock.CIDR) {
 		return false
 	}
 	for _, text := range outer.IPBlock.Except {
 		denied, err := netip.ParsePrefix(text)
-		isDeniedToo := slices.ContainsFunc(inner.IPBlock.Except, func(except string) bool { return isSubnetOrEqual(text, except) })
+		isDeniedToo := slices.ContainsFunc(inner.IPBlock.Except, func(except string) bool { return egress.IsSubnetOrEqual(text, except) })
 		if err != nil || denied.Overlaps(block) && !isDeniedToo {
 			return false
 		}

@@ -34,7 +34,7 @@ func testSingleControllers(t *testing.T) {
 	})
 	for controller, work := range map[string]func(*testing.T){
 		"sequentialjob": workOfSequentialJobs, "queue": workOfQueues, "policy": workOfPolicies,
-		"workerpool": workOfWorkerPools, "agenticsession": workOfAgenticSessions,
+		"workerpool": workOfWorkerPools, "agenticsession": workOfAgenticSessions, "egressproxy": workOfEgressProxies,
 	} {
 		t.Run(controller, func(t *testing.T) {
 			requireNoError(t, deployOperator(t.Context(), watchedNamespaces, "CONTROLLERS="+controller))
@@ -73,6 +73,17 @@ func workOfAgenticSessions(t *testing.T) {
 		setPersistentWorkspace(spec)
 	})
 	s.waitForPhase(v1alpha1.SessionRunning)
+}
+
+func workOfEgressProxies(t *testing.T) {
+	r := &v1alpha1.SessionRunner{ObjectMeta: tenantMeta("hosts")}
+	r.Spec.Image, r.Spec.Egress = busyboxImage, []v1alpha1.SessionEgress{{Hosts: []v1alpha1.EgressHost{"api.example.com"}}}
+	requireNoError(t, cluster.Create(t.Context(), r))
+	deleteAtEnd(t, r)
+	eventually(t, "the proxy to run", func() bool {
+		requireNoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(r), r))
+		return meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionEgressProxyReady)
+	})
 }
 
 func workOfQueues(t *testing.T) {

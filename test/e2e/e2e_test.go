@@ -166,6 +166,13 @@ func TestSessionNetwork(t *testing.T) {
 	})
 }
 
+// TestSessionHosts tests what sessions reach by host name.
+func TestSessionHosts(t *testing.T) {
+	runOneByOne(t, []scenario{
+		{"a session reaches the hosts of its SessionRunner through the proxy, and no other host, address or DNS", testSessionHosts},
+	})
+}
+
 // TestDeletedSessions tests that the objects of deleted sessions are deleted too.
 func TestDeletedSessions(t *testing.T) {
 	runOneByOne(t, []scenario{

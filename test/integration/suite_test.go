@@ -163,14 +163,22 @@ func logFile() *os.File {
 	return file
 }
 
+const operatorKeySecret = "yardmaster-worker-admin"
+
 func startOperator(ctx context.Context, webhooks *envtest.WebhookInstallOptions) error {
 	operators := rest.CopyConfig(config)
 	operators.Wrap(faults.wrap)
+	key := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: operatorKeySecret}}
+	if err := client.IgnoreAlreadyExists(cluster.Create(ctx, key)); err != nil {
+		return err
+	}
 	mgr, err := manager.New(operators, manager.Options{
 		Controllers:   controllers(),
 		Concurrency:   10,
 		QueueSweep:    2 * time.Second,
 		BrokerNetwork: bounded.Options{AllowLocal: true},
+		// The key of this Secret signs the tokens of sessions for egress proxies, whose Pods the nodes simulate.
+		OperatorNamespace: metav1.NamespaceDefault, WorkerAdminSecret: operatorKeySecret, WorkerImage: "yardmaster:test",
 		KubeAPIQPS:    -1,
 		HealthAddress: "0",
 		Metrics:       manager.MetricsOptions{Address: "0"},

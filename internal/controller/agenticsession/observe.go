@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/egress"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/session"
 )
@@ -29,6 +30,11 @@ func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.AgenticSession) (s
 	var err error
 	if observation.Runner, err = kube.GetIfExists(ctx, r.Client, s.Namespace, s.Spec.Runner, &v1alpha1.SessionRunner{}); err != nil {
 		return observation, err
+	}
+	if observation.Runner != nil && egress.UsesProxy(observation.Runner) {
+		if observation.Keys, err = r.keys.Get(ctx); err != nil {
+			return observation, err
+		}
 	}
 	policies, err := r.policies.Get(ctx, s.Namespace)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/adminkeys"
 	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/policy"
@@ -35,6 +36,8 @@ type Options struct {
 	NetworkCheck session.NetworkCheck
 	// OperatorAddresses returns the operator's addresses for the check; none if they are not known.
 	OperatorAddresses func(context.Context) []netip.Addr
+	// KeySecret has the key with which the operator signs the tokens of sessions for egress proxies.
+	KeySecret types.NamespacedName
 }
 
 // Reconciler reconciles AgenticSessions.
@@ -50,13 +53,16 @@ type Reconciler struct {
 	createdJobs *kube.Store[createdJob]
 	deletedPods *deletedPods
 	workspaces  *workspaceReservations
+	keys        *adminkeys.Store
 }
 
 // New returns a Reconciler that uses the manager's clients.
 func New(mgr ctrl.Manager, o Options) *Reconciler {
+	clients := kube.NewClients(mgr, "agenticsession-controller")
 	return &Reconciler{
-		Clients: kube.NewClients(mgr, "agenticsession-controller"),
+		Clients: clients,
 		options: o,
+		keys:    adminkeys.New(clients, o.KeySecret),
 
 		policies:    kube.NewPolicyCache(mgr.GetClient()),
 		writeCache:  kube.NewWriteCache[*v1alpha1.AgenticSession](),

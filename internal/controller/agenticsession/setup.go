@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -111,7 +112,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("agenticsession").
 		For(&v1alpha1.AgenticSession{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.AgenticSession{}, handler.EnqueueRequestsFromMapFunc(r.affectedSessions), builder.WithPredicates(phaseOrJobChanged)).
-		Watches(&v1alpha1.SessionRunner{}, handler.EnqueueRequestsFromMapFunc(r.runnerToSessions), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.SessionRunner{}, handler.EnqueueRequestsFromMapFunc(r.runnerToSessions), builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, egressProxyChanged))).
 		Watches(&v1alpha1.Policy{}, kube.NewNamespaceHandler(r.policies.Invalidate, r.sessionsOfNamespace), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&networkingv1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(childToSession), builder.WithPredicates(ofOneSession)).
 		Watches(&networkingv1.NetworkPolicy{}, kube.NewNamespaceHandler(func(string) {}, r.sessionsWithPods), builder.WithPredicates(selectsSessions, predicate.Not(ofOneSession)))
@@ -252,6 +253,15 @@ var runFinishedChanged = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetAnnotations()[session.AnnotationRunFinished] != e.ObjectNew.GetAnnotations()[session.AnnotationRunFinished]
+	},
+}
+
+// egressProxyChanged selects SessionRunners whose egress proxy became ready, or is ready no longer.
+var egressProxyChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, oldOK := e.ObjectOld.(*v1alpha1.SessionRunner)
+		after, newOK := e.ObjectNew.(*v1alpha1.SessionRunner)
+		return oldOK && newOK && !equality.Semantic.DeepEqual(before.Status, after.Status)
 	},
 }
 

@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/adminkeys"
 	"github.com/yardmaster/yardmaster/internal/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/bulkhead"
 	"github.com/yardmaster/yardmaster/internal/kube"
@@ -71,7 +72,7 @@ type Reconciler struct {
 
 	brokers *brokerconn.Manager
 	workers *workerclient.Client
-	keys    adminKeyStore
+	keys    *adminkeys.Store
 	options Options
 	// podMonitors is true while the cluster has the PodMonitor kind.
 	podMonitors atomic.Bool
@@ -93,8 +94,10 @@ func New(mgr ctrl.Manager, brokers *brokerconn.Manager, o Options) *Reconciler {
 	if o.PodMonitors == 0 {
 		o.PodMonitors = 2 * time.Minute
 	}
+	clients := kube.NewClients(mgr, "workerpool-controller")
 	return &Reconciler{
-		Clients:    kube.NewClients(mgr, "workerpool-controller"),
+		Clients:    clients,
+		keys:       adminkeys.New(clients, o.AdminSecret),
 		brokers:    brokers,
 		policies:   kube.NewPolicyCache(mgr.GetClient()),
 		workers:    workerclient.New(),

@@ -1,4 +1,4 @@
-package workerpool
+package adminkeys
 
 import (
 	"context"
@@ -18,9 +18,9 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// adminKeyTest is a Reconciler whose requests fail with the error in failure.
+// adminKeyTest is a Store whose requests fail with the error in failure.
 type adminKeyTest struct {
-	*Reconciler
+	*Store
 
 	t       *testing.T
 	clock   *clocktesting.FakePassiveClock
@@ -35,8 +35,7 @@ func newAdminKeyTest(t *testing.T, objects ...client.Object) *adminKeyTest {
 			return cmpError(test.failure, func() error { return c.Get(ctx, key, object, o...) })
 		},
 	}).Build()
-	test.Reconciler = &Reconciler{Clients: kube.Clients{Client: c, Live: c, Clock: test.clock}}
-	test.options.AdminSecret = types.NamespacedName{Namespace: "operator", Name: "admin"}
+	test.Store = New(kube.Clients{Client: c, Live: c, Clock: test.clock}, types.NamespacedName{Namespace: "operator", Name: "admin"})
 	return test
 }
 
@@ -50,8 +49,8 @@ func cmpError(failure error, do func() error) error {
 // readKey returns the public key a minute after the last call; empty if the operator has none.
 func (a *adminKeyTest) readKey() string {
 	a.t.Helper()
-	a.clock.SetTime(a.clock.Now().Add(adminKeyAge))
-	keys, err := a.readAdminKeys(a.t.Context())
+	a.clock.SetTime(a.clock.Now().Add(maxAge))
+	keys, err := a.Get(a.t.Context())
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -62,7 +61,7 @@ func (a *adminKeyTest) readKey() string {
 }
 
 func adminSecret(key string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "operator", Name: "admin"}, Data: map[string][]byte{adminKeyName: []byte(key)}}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "operator", Name: "admin"}, Data: map[string][]byte{keyName: []byte(key)}}
 }
 
 func TestTheOperatorCreatesAKeyForWorkersOnceAndReadsAReplacedOne(t *testing.T) {
@@ -72,7 +71,7 @@ func TestTheOperatorCreatesAKeyForWorkersOnceAndReadsAReplacedOne(t *testing.T) 
 	if again := test.readKey(); first == "" || again != first {
 		t.Errorf("the key changes from %q to %q", first, again)
 	}
-	other := &adminKeyTest{Reconciler: &Reconciler{Clients: test.Clients, options: test.options}, t: t, clock: test.clock}
+	other := &adminKeyTest{Store: New(test.Clients, test.secret), t: t, clock: test.clock}
 	if another := other.readKey(); another != first {
 		t.Errorf("another replica has the key %q, not %q", another, first)
 	}
@@ -114,7 +113,7 @@ func TestPoolsWorkWithoutAKeyForWorkers(t *testing.T) {
 func TestPoolsWaitForAKeyForWorkersWhileTheAPIServerDoesNotAnswer(t *testing.T) {
 	test := newAdminKeyTest(t, adminSecret(""))
 	test.failure = errors.New("the API server does not answer")
-	if keys, err := test.readAdminKeys(t.Context()); keys != nil || err == nil {
+	if keys, err := test.Get(t.Context()); keys != nil || err == nil {
 		t.Errorf("keys %v, %v; want an error", keys, err)
 	}
 }

@@ -1,0 +1,142 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/egress/workload"
+	"github.com/yardmaster/yardmaster/internal/session"
+)
+
+const (
+	probeImage = "egress-probe:v1"
+	// tlsPort is the port of a TLS server.
+	tlsPort = 8443
+)
+
+func testSessionHosts(t *testing.T) {
+	allowed, other, private := createTLSServer(t, "allowed-"), createTLSServer(t, "other-"), createTLSServer(t, "private-")
+	changeOperator(t, func(spec *appsv1.DeploymentSpec) {
+		spec.Template.Spec.Containers[0].Env = append(spec.Template.Spec.Containers[0].Env,
+			corev1.EnvVar{Name: "YARDMASTER_EGRESS_PROXY_NETWORKS", Value: allowed.Status.PodIP + "/32," + other.Status.PodIP + "/32"})
+	})
+	address := func(host string) string { return fmt.Sprintf("%s:%d", host, tlsPort) }
+	reachable := []string{"https://" + address(hostName(allowed))}
+	unreachable := []string{
+		"https://" + address(hostName(other)), "https://" + address(hostName(private)),
+		"https://" + address(allowed.Status.PodIP), "name:other.example.com@" + address(hostName(allowed)),
+		"tcp:" + address(allowed.Status.PodIP), "tcp:" + address(hostName(allowed)), "tcp:" + egressAddress(&apiServerEgress(t)[1]),
+		"dns:" + hostName(allowed), "dns:kubernetes.default.svc.cluster.local",
+	}
+	targets := slices.Concat(reachable, unreachable)
+
+	// A Pod without a session reaches all of them, or the test proves nothing.
+	free := createProbePod(t, "free-", "try", targets...)
+	waitForSuccess(t, free)
+	wantProbed(t, free, targets, nil)
+
+	runner := createRunnerWithEgress(t, "hosts-", v1alpha1.SessionEgress{Hosts: []v1alpha1.EgressHost{
+		v1alpha1.EgressHost(address(hostName(allowed))), v1alpha1.EgressHost(address(hostName(private))),
+	}})
+	command, err := json.Marshal(map[string]any{"spec": map[string]any{"image": probeImage, "command": append([]string{"/egressprobe", "try"}, targets...)}})
+	requireNoError(t, err)
+	requireNoError(t, cluster.Patch(t.Context(), &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Namespace: sessionsNamespace, Name: runner}},
+		client.RawPatch(types.MergePatchType, command)))
+	s := createSession(t, runner, "probe", nil)
+	s.waitForPhase(v1alpha1.SessionCompleted)
+	pods := &corev1.PodList{} // the session has completed, so its status names no Job
+	requireNoError(t, cluster.List(t.Context(), pods, client.InNamespace(sessionsNamespace), client.MatchingLabels{session.LabelSession: s.s.Name}))
+	if len(pods.Items) != 1 {
+		t.Fatalf("the session has %d Pods", len(pods.Items))
+	}
+	wantProbed(t, &pods.Items[0], reachable, unreachable)
+	s.wantRefusalsLogged("HostNotAllowed", "AddressNotAllowed", "ServerNameMismatch")
+}
+
+// wantRefusalsLogged checks that the proxies logged refusals of the session for these reasons.
+func (s *sessionTest) wantRefusalsLogged(reasons ...string) {
+	s.t.Helper()
+	proxies := &corev1.PodList{}
+	requireNoError(s.t, cluster.List(s.t.Context(), proxies, client.InNamespace(sessionsNamespace), client.MatchingLabels(workload.Selector().MatchLabels)))
+	log := ""
+	for i := range proxies.Items {
+		raw, err := clientset.CoreV1().Pods(sessionsNamespace).GetLogs(proxies.Items[i].Name, &corev1.PodLogOptions{}).DoRaw(s.t.Context())
+		requireNoError(s.t, err)
+		log += string(raw)
+	}
+	for _, reason := range reasons {
+		isLogged := slices.ContainsFunc(strings.Split(log, "\n"), func(line string) bool {
+			return strings.Contains(line, `"reason":"`+reason+`"`) && strings.Contains(line, `"session":"`+s.s.Name+`"`)
+		})
+		if !isLogged {
+			s.t.Errorf("no refusal with the reason %s is logged for session %s:\n%s", reason, s.s.Name, log)
+		}
+	}
+}
+
+// wantProbed checks what a Pod with the probe reached.
+func wantProbed(t *testing.T, pod *corev1.Pod, reached, notReached []string) {
+	t.Helper()
+	log, err := clientset.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: pod.Spec.Containers[0].Name}).DoRaw(t.Context())
+	requireNoError(t, err)
+	lines := strings.Split(string(log), "\n")
+	for _, target := range reached {
+		if !slices.Contains(lines, "reached "+target) {
+			t.Errorf("%s did not reach %s:\n%s", pod.Name, target, log)
+		}
+	}
+	for _, target := range notReached {
+		if !slices.Contains(lines, "did not reach "+target) {
+			t.Errorf("%s reached %s:\n%s", pod.Name, target, log)
+		}
+	}
+}
+
+// hostName returns the name by which the cluster's DNS knows a server with a headless Service.
+func hostName(server *corev1.Pod) string {
+	return server.Name + "." + server.Namespace + ".svc.cluster.local"
+}
+
+// createTLSServer creates a Pod that serves TLS, and a headless Service with its name.
+func createTLSServer(t *testing.T, name string) *corev1.Pod {
+	t.Helper()
+	server := createProbePod(t, name, "serve", fmt.Sprintf(":%d", tlsPort))
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: server.Name, Namespace: server.Namespace}}
+	service.Spec.ClusterIP, service.Spec.Selector = corev1.ClusterIPNone, server.Labels
+	service.Spec.Ports = []corev1.ServicePort{{Port: tlsPort}}
+	requireNoError(t, cluster.Create(t.Context(), service))
+	deleteAtEnd(t, service)
+	eventually(t, name+" to have an address", func() bool { return objectExists(t, server) && server.Status.PodIP != "" })
+	waitForSuccess(t, createScriptPod(t, "client-", nil, fmt.Sprintf("until nc -w 1 %s %d < /dev/null; do sleep 0.1; done", hostName(server), tlsPort)))
+	return server
+}
+
+// createProbePod creates a Pod that runs the probe.
+func createProbePod(t *testing.T, name, command string, args ...string) *corev1.Pod {
+	t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: name, Namespace: sessionsNamespace, Labels: map[string]string{"probe": strings.TrimSuffix(name, "-")}}}
+	pod.Spec = corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: new(int64(1)),
+		SecurityContext: &corev1.PodSecurityContext{
+			RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+		Containers: []corev1.Container{{
+			Name: "main", Image: probeImage, Command: append([]string{"/egressprobe", command}, args...), SecurityContext: restrictedSecurityContext(),
+		}},
+	}
+	requireNoError(t, cluster.Create(t.Context(), pod))
+	deleteAtEnd(t, pod)
+	return pod
+}

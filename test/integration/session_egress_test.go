@@ -1,0 +1,208 @@
+package integration
+
+import (
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/egress/workload"
+)
+
+func allowHosts(hosts ...v1alpha1.EgressHost) func(*v1alpha1.AgenticSession, *v1alpha1.SessionRunner) {
+	return func(_ *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
+		r.Spec.Egress = []v1alpha1.SessionEgress{{Hosts: hosts}}
+	}
+}
+
+// proxyObject reads an object of the proxy of the session's namespace into the given one; it returns false if it does
+// not exist.
+func (s *sessionTest) proxyObject(into client.Object) bool {
+	s.t.Helper()
+	err := cluster.Get(s.t.Context(), client.ObjectKey{Namespace: s.key.Namespace, Name: workload.Name}, into)
+	if client.IgnoreNotFound(err) != nil {
+		s.t.Fatal(err)
+	}
+	return err == nil
+}
+
+func (s *sessionTest) getRunner() *v1alpha1.SessionRunner {
+	s.t.Helper()
+	runner := &v1alpha1.SessionRunner{}
+	if err := cluster.Get(s.t.Context(), client.ObjectKey{Namespace: s.key.Namespace, Name: "default"}, runner); err != nil {
+		s.t.Fatal(err)
+	}
+	return runner
+}
+
+func (s *sessionTest) patchRunner(spec string) {
+	s.t.Helper()
+	if err := cluster.Patch(s.t.Context(), s.getRunner(), client.RawPatch(mergePatch, []byte(`{"spec":`+spec+`}`))); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *sessionTest) waitForProxyReady() {
+	s.t.Helper()
+	eventually(s.t, "the proxy to be ready", func() bool {
+		runner := s.getRunner()
+		c := meta.FindStatusCondition(runner.Status.Conditions, v1alpha1.ConditionEgressProxyReady)
+		return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == runner.Generation
+	})
+}
+
+func TestHostsOfASessionRunnerHaveAProxyInItsNamespace(t *testing.T) {
+	s := createSession(t, allowHosts("api.example.com"))
+	s.waitForPhase(v1alpha1.SessionCreating)
+	s.waitForProxyReady()
+	deployment, service, config, policy := &appsv1.Deployment{}, &corev1.Service{}, &corev1.ConfigMap{}, &networkingv1.NetworkPolicy{}
+	for _, object := range []client.Object{deployment, service, config, policy} {
+		if !s.proxyObject(object) {
+			t.Fatalf("%T does not exist", object)
+		}
+	}
+	inputs := &corev1.Secret{}
+	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: s.key.Namespace, Name: s.getSession().Status.Inputs}, inputs); err != nil {
+		t.Fatal(err)
+	}
+	if url := string(inputs.Data["egress-proxy-url"]); !strings.HasPrefix(url, "http://fix:") || !strings.HasSuffix(url, "@"+service.Spec.ClusterIP+":3128") {
+		t.Errorf("the URL of the proxy is %q", url)
+	}
+	if rules := s.networkPolicy("fix-session").Spec.Egress; len(rules) != 1 || rules[0].To[0].PodSelector == nil {
+		t.Errorf("the session may reach %+v", rules)
+	}
+
+	// Deleted and changed objects are restored.
+	if err := cluster.Delete(t.Context(), service); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the Service to be restored", func() bool { return s.proxyObject(&corev1.Service{}) })
+	for _, change := range []struct {
+		object client.Object
+		patch  string
+	}{{config, `{"data":{"config.json":"{}"}}`}, {policy, `{"spec":{"egress":[{}]}}`}} {
+		if err := cluster.Patch(t.Context(), change.object, client.RawPatch(mergePatch, []byte(change.patch)), somebodyElse); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the changed objects to be restored", func() bool {
+		return s.proxyObject(config) && strings.Contains(config.Data["config.json"], "api.example.com:443") && s.proxyObject(policy) && len(policy.Spec.Egress) == 2
+	})
+
+	// Other hosts are another revision of the proxy.
+	s.waitForProxyReady()
+	arguments := deployment.Spec.Template.Spec.Containers[0].Args
+	s.patchRunner(`{"egress":[{"hosts":["www.example.com:8443"]}]}`)
+	s.waitForProxyReady()
+	s.proxyObject(deployment)
+	if strings.Join(deployment.Spec.Template.Spec.Containers[0].Args, " ") == strings.Join(arguments, " ") {
+		t.Error("the proxy is ready with the same configuration")
+	}
+
+	// Without hosts, the proxy stays until the sessions that may use it have ended.
+	s.patchRunner(`{"egress":null}`)
+	eventually(t, "the SessionRunner to have no proxy", func() bool { return len(s.getRunner().Status.Conditions) == 0 })
+	if !s.proxyObject(deployment) || deployment.DeletionTimestamp != nil {
+		t.Error("the proxy was deleted while a session runs")
+	}
+	s.patchSpec(`{"operatingMode":"Stopped"}`)
+	s.waitForPhase(v1alpha1.SessionStopped)
+	for _, object := range []client.Object{deployment, service, config, policy} {
+		eventually(t, "the objects of the proxy to be deleted", func() bool { return !s.proxyObject(object) })
+	}
+}
+
+func TestProxyOfANamespaceNeverReplacesAnObjectOfSomebodyElse(t *testing.T) {
+	ns := newNamespace(t, nil)
+	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: workload.Name}, Data: map[string]string{"a": "b"}}
+	if err := cluster.Create(t.Context(), foreign); err != nil {
+		t.Fatal(err)
+	}
+	s := createSessionIn(t, ns, "fix", allowHosts("api.example.com"))
+	s.waitForCondition(v1alpha1.ConditionDependenciesReady, metav1.ConditionFalse, v1alpha1.ReasonEgressProxyNotReady)
+	eventually(t, "the SessionRunner to report the ConfigMap", func() bool {
+		c := meta.FindStatusCondition(s.getRunner().Status.Conditions, v1alpha1.ConditionEgressProxyReady)
+		return c != nil && c.Reason == v1alpha1.ReasonEgressProxyRefused && strings.Contains(c.Message, "ConfigMap "+workload.Name)
+	})
+	if config := (&corev1.ConfigMap{}); !s.proxyObject(config) || config.Data["a"] != "b" || len(config.Data) != 1 || len(config.OwnerReferences) > 0 {
+		t.Errorf("the ConfigMap was changed: %+v", config)
+	}
+	if jobs := s.listJobs(); len(jobs) > 0 {
+		t.Error("the session started")
+	}
+	if err := cluster.Delete(t.Context(), foreign); err != nil {
+		t.Fatal(err)
+	}
+	s.patchRunner(`{"egress":[{"hosts":["api.example.com","www.example.com"]}]}`) // or after half a minute
+	s.waitForPhase(v1alpha1.SessionCreating)
+}
+
+func TestInvalidHostsAreRefusedByTheAPIServer(t *testing.T) {
+	invalidHost := func(host string) string {
+		return `spec.egress[0].hosts[0]: Invalid value: "` + host + `": spec.egress[0].hosts[0] in body should match '^(\*\.)?([a-z0-9_]([-a-z0-9_]{0,61}[a-z0-9_])?\.)+[a-z]([-a-z0-9]{0,61}[a-z0-9])?` +
+			`(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?$'`
+	}
+	assertSpecsRefused(t, "SessionRunner", map[string]invalidSpec{
+		"hosts and a network": {
+			spec: `{image: a, egress: [{hosts: [api.example.com], cidr: 10.0.0.0/8}]}`,
+			want: "spec.egress[0]: Invalid value: set exactly one of cidr, profile, to and hosts",
+		},
+		"hosts and ports": {
+			spec: `{image: a, egress: [{hosts: [api.example.com], ports: [{port: 443}]}]}`,
+			want: "spec.egress[0].ports: Invalid value: set ports, or hosts with their ports",
+		},
+		"an address as a host": {
+			spec: `{image: a, egress: [{hosts: [10.0.0.1]}]}`,
+			want: invalidHost("10.0.0.1"),
+		},
+		"a host in upper case": {
+			spec: `{image: a, egress: [{hosts: [API.example.com]}]}`,
+			want: invalidHost("API.example.com"),
+		},
+		"a port that does not exist": {
+			spec: `{image: a, egress: [{hosts: ["api.example.com:65536"]}]}`,
+			want: invalidHost("api.example.com:65536"),
+		},
+		"no hosts": {
+			spec: `{image: a, egress: [{hosts: []}]}`,
+			want: "spec.egress[0].hosts: Invalid value: 0: spec.egress[0].hosts in body should have at least 1 items",
+		},
+	})
+}
+
+// The objects of a proxy have no owner of the operator's kinds, so the admission policy knows them by name and label.
+func TestOperatorWritesObjectsOfProxiesOnlyByTheirName(t *testing.T) {
+	o := newRestrictedOperator(t)
+	own := func(resource, name string) *unstructured.Unstructured {
+		object := o.newObject(resource, o.watched, name)
+		object.SetName(name)
+		object.SetLabels(map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByValue, workload.Label: "true"})
+		return object
+	}
+	for _, resource := range []string{"configmaps", "services", "deployments.apps", "networkpolicies.networking.k8s.io"} {
+		if err := o.attempt("create", own(resource, workload.Name)); err != nil {
+			t.Errorf("%s of a proxy: %v", resource, err)
+		}
+		if err := o.attempt("create", own(resource, "other")); !isDeniedByPolicy(err) {
+			t.Errorf("%s with another name: %v, want a denial by an admission policy", resource, err)
+		}
+	}
+	if err := o.attempt("create", own("secrets", workload.Name)); !isDeniedByPolicy(err) {
+		t.Errorf("a Secret with the name of a proxy: %v, want a denial by an admission policy", err)
+	}
+	foreign := o.newObject("deployments.apps", o.watched, workload.Name)
+	foreign.SetName(workload.Name)
+	o.create(foreign)
+	for _, verb := range []string{"patch", "delete"} {
+		if err := o.attempt(verb, foreign); !isDeniedByPolicy(err) {
+			t.Errorf("%s of somebody else's Deployment with the name of a proxy: %v, want a denial by an admission policy", verb, err)
+		}
+	}
+}
