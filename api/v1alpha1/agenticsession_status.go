@@ -16,7 +16,7 @@ type AgenticSessionStatus struct {
 	Phase SessionPhase `json:"phase,omitempty"`
 
 	// conditions are Ready, Reconciling, Stalled, Accepted, DependenciesReady, NetworkRestricted,
-	// JobCreated, PodScheduled, RunnerStarted and Completed. StopStuck and ResultValid are added
+	// JobCreated, PodScheduled, RunnerStarted and Completed. ActivityReported, StopStuck and ResultValid are added
 	// when they apply.
 	// +optional
 	// +listType=map
@@ -70,9 +70,18 @@ type AgenticSessionStatus struct {
 	// completionTime is when the session completed or failed.
 	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
-	// lastActivityTime is when the runner last renewed its Lease.
+	// activityLease is whether the runner of the open attempt has a Lease, as its SessionRunner said
+	// when the attempt was created.
+	// +optional
+	ActivityLease *bool `json:"activityLease,omitempty"`
+	// lastActivityTime is when the operator last observed that the runner of the last attempt had
+	// renewed its Lease, to the minute. It is not set if the runner never did.
 	// +optional
 	LastActivityTime *metav1.Time `json:"lastActivityTime,omitempty"`
+	// leaseRenewTime is the renewTime that the Lease had then. Only its change counts, because the
+	// runner can set it to any time.
+	// +optional
+	LeaseRenewTime *metav1.MicroTime `json:"leaseRenewTime,omitempty"`
 	// stoppedReason is why the session is being or was stopped: User (operatingMode), Inactivity
 	// (inactivityTimeout) or RunFinished (stopOnRunFinished).
 	// +optional
@@ -242,6 +251,8 @@ const (
 	ConditionServing = "Serving"
 	// ConditionStopStuck is True if a Pod still exists 30 s after its grace period.
 	ConditionStopStuck = "StopStuck"
+	// ConditionActivityReported is Unknown if the runner has not renewed its Lease yet.
+	ConditionActivityReported = "ActivityReported"
 	// ConditionResultValid is False if the runner's result is malformed.
 	ConditionResultValid = "ResultValid"
 )
@@ -285,6 +296,8 @@ const (
 	ReasonRetrying                  = "Retrying"
 	ReasonGracePeriodExceeded       = "GracePeriodExceeded"
 	ReasonPodTerminated             = "PodTerminated"
+	ReasonLeaseRenewed              = "LeaseRenewed"
+	ReasonActivityUnknown           = "ActivityUnknown"
 	ReasonResultParsed              = "ResultParsed"
 	ReasonResultMalformed           = "ResultMalformed"
 

@@ -221,8 +221,17 @@ func (in *AgenticSessionStatus) DeepCopyInto(out *AgenticSessionStatus) {
 		in, out := &in.CompletionTime, &out.CompletionTime
 		*out = (*in).DeepCopy()
 	}
+	if in.ActivityLease != nil {
+		in, out := &in.ActivityLease, &out.ActivityLease
+		*out = new(bool)
+		**out = **in
+	}
 	if in.LastActivityTime != nil {
 		in, out := &in.LastActivityTime, &out.LastActivityTime
+		*out = (*in).DeepCopy()
+	}
+	if in.LeaseRenewTime != nil {
+		in, out := &in.LeaseRenewTime, &out.LeaseRenewTime
 		*out = (*in).DeepCopy()
 	}
 	if in.Runs != nil {

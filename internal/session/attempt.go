@@ -19,8 +19,6 @@ const (
 	gracePeriod = gracePeriodSeconds * time.Second
 	// stuckPodDelay is how long after its grace period a Pod is reported as stuck.
 	stuckPodDelay = 30 * time.Second
-	// activityPrecision limits how often lastActivityTime is written.
-	activityPrecision = time.Minute
 )
 
 // followAttempt determines what became of the open attempt, given the Job with its name.
@@ -131,24 +129,18 @@ func (e *evaluation) stopReason() v1alpha1.StopReason {
 	if e.spec.OperatingMode == v1alpha1.ModeStopped {
 		return v1alpha1.StopUser
 	}
-	// Without a Lease there is no activity to measure: see checkActivityFields.
-	if e.status.RunnerStartTime == nil || e.settings == nil || !e.settings.runner.Spec.ActivityLease {
+	if e.status.RunnerStartTime == nil {
 		return ""
 	}
-	active := e.status.RunnerStartTime.Time
-	if activity := e.observation.Activity; activity != nil {
-		if e.spec.Interactive && e.spec.StopOnRunFinished && activity.FinishedJob == e.status.Job {
-			return v1alpha1.StopRunFinished
-		}
-		if activity.RenewTime.After(active) {
-			active = earlierTime(activity.RenewTime, e.observation.Now) // the runner's clock may be ahead
-		}
+	if !hasActivityLease(&e.status, e.settings) { // no activity to measure: see checkActivityFields
+		e.forgetActivityCondition()
+		return ""
 	}
-	if last := e.status.LastActivityTime; last == nil || active.Sub(last.Time) >= activityPrecision {
-		e.status.LastActivityTime = new(metav1.NewTime(active.Truncate(time.Second)))
-	}
-	idle := ptr.Deref(e.spec.InactivityTimeout, 0)
-	if idle > 0 && e.schedule.HasReached(active.Add(time.Duration(idle)*time.Second)) {
+	idleSince, activity := e.followActivity(), e.observation.Activity
+	switch {
+	case e.spec.Interactive && e.spec.StopOnRunFinished && activity != nil && activity.FinishedJob == e.status.Job:
+		return v1alpha1.StopRunFinished
+	case e.isIdleTooLong(idleSince):
 		return v1alpha1.StopInactivity
 	}
 	return ""

@@ -39,10 +39,15 @@ func (b *objectBuilder) newChildObjects(inputs *corev1.Secret) []core.Object {
 	if s.Spec.Interactive {
 		objects = append(objects, b.newService())
 	}
-	if runner.Spec.ActivityLease {
-		objects = append(objects, b.newLease(), b.newRole(), b.newRoleBinding())
+	return append(objects, b.newLeaseObjects()...)
+}
+
+// newLeaseObjects returns the Lease of an attempt whose runner has one, and the permission to renew it.
+func (b *objectBuilder) newLeaseObjects() []core.Object {
+	if !hasActivityLease(b.status, b.settings) {
+		return nil
 	}
-	return objects
+	return []core.Object{b.newLease(), b.newRole(), b.newRoleBinding()}
 }
 
 func (b *objectBuilder) newServiceAccount() core.Object {

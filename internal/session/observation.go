@@ -58,14 +58,6 @@ type Observation struct {
 	Refusal *core.Refusal
 }
 
-// Activity is what a runner reports through its Lease.
-type Activity struct {
-	// RenewTime is the time of its last activity.
-	RenewTime time.Time
-	// FinishedJob is the Job whose runner reported that its run is finished.
-	FinishedJob string
-}
-
 // ChildKey identifies an object in the session's namespace.
 type ChildKey struct{ Kind, Name string }
 

@@ -48,7 +48,7 @@ func (e *evaluation) attemptObjects() []core.Object {
 	if o.Runner != nil {
 		objects = append(objects, newSessionNetworkPolicy(o.Session, o.Runner, &o.Network, &o.NetworkCheck))
 	}
-	return objects
+	return append(objects, e.newObjectBuilder().newLeaseObjects()...)
 }
 
 // isCurrent reports whether an object of a running attempt exists, or is not needed any more. Only the content of

@@ -44,7 +44,7 @@ func (w *simulation) randomActivity() *Activity {
 	if w.faultsDisabled || w.randomChance(50) {
 		return nil
 	}
-	return &Activity{RenewTime: w.now.Add(time.Duration(w.rng.IntN(60)-50) * time.Second)}
+	return &Activity{RenewTime: w.now.Add(time.Duration(w.rng.IntN(60)-50) * time.Hour), ObservedTime: w.now}
 }
 
 // decideWithAnswers answers questions with live objects.

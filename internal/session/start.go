@@ -221,6 +221,7 @@ func (e *evaluation) createAttemptObjects() {
 		return
 	}
 	e.extendProxyToken()
+	e.recordLease()
 	b := e.newObjectBuilder()
 	inputs := b.newInputsSecret()
 	template := b.newPodTemplate(inputs.Name)

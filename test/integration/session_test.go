@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -381,6 +383,12 @@ func TestIdleSessionIsStopped(t *testing.T) {
 		s.Spec.InactivityTimeout, r.Spec.ActivityLease = new(int32(2)), true
 	})
 	s.startRunner()
+	s.waitForPhase(v1alpha1.SessionRunning)
+	renewal := []byte(`{"spec": {"renewTime": "2099-01-01T00:00:00.000000Z"}}`)
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: session.LeaseName(s.key.Name)}}
+	if err := cluster.Patch(t.Context(), lease, client.RawPatch(types.MergePatchType, renewal)); err != nil {
+		t.Fatal(err)
+	}
 	stopped := s.waitForPhase(v1alpha1.SessionStopped)
 	if stopped.Status.StoppedReason != v1alpha1.StopInactivity {
 		t.Errorf("stopped for %s", stopped.Status.StoppedReason)

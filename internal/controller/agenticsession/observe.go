@@ -168,19 +168,17 @@ func (r *Reconciler) observeChildren(ctx context.Context, observation *session.O
 	return nil
 }
 
-// observeActivity reads the runner's Lease while an attempt is open.
+// observeActivity reads the runner's Lease.
 func (r *Reconciler) observeActivity(ctx context.Context, observation *session.Observation) error {
-	if observation.Runner == nil || !observation.Runner.Spec.ActivityLease || observation.Session.Status.Job == "" {
-		return nil
-	}
 	name := session.LeaseName(observation.Session.Name)
 	lease, err := kube.GetIfExists(ctx, r.options.Children, observation.Session.Namespace, name, &coordinationv1.Lease{})
 	if err != nil || lease == nil || !metav1.IsControlledBy(lease, observation.Session) {
 		return err
 	}
-	observation.Activity = &session.Activity{FinishedJob: lease.Annotations[session.AnnotationRunFinished]}
-	if lease.Spec.RenewTime != nil {
-		observation.Activity.RenewTime = lease.Spec.RenewTime.Time
+	last := r.renewals.newest(lease)
+	observation.Activity = &session.Activity{
+		RenewTime: last.renewTime, ObservedTime: last.observedTime, CreationTime: lease.CreationTimestamp.Time,
+		FinishedJob: lease.Annotations[session.AnnotationRunFinished],
 	}
 	return nil
 }

@@ -52,6 +52,7 @@ type Reconciler struct {
 	// one is deleted before the cache shows it, it is lost and must not be created again.
 	createdJobs *kube.Store[createdJob]
 	deletedPods *deletedPods
+	renewals    *renewals
 	workspaces  *workspaceReservations
 	keys        *adminkeys.Store
 }
@@ -68,6 +69,7 @@ func New(mgr ctrl.Manager, o Options) *Reconciler {
 		writeCache:  kube.NewWriteCache[*v1alpha1.AgenticSession](),
 		createdJobs: kube.NewStore[createdJob](),
 		deletedPods: newDeletedPods(),
+		renewals:    newRenewals(clients.Clock),
 		workspaces:  newWorkspaceReservations(),
 	}
 }
@@ -161,5 +163,6 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	r.writeCache.Forget(key)
 	r.createdJobs.Forget(key)
 	r.deletedPods.Forget(key)
+	r.renewals.Forget(key)
 	r.workspaces.forget(key)
 }

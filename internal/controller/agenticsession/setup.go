@@ -126,7 +126,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	for _, kind := range restoredKinds {
 		b = b.WatchesRawSource(source.Kind[client.Object](r.options.Children, newMetadata(kind), handler.EnqueueRequestsFromMapFunc(childToSession), deleted))
 	}
-	b = b.WatchesRawSource(source.Kind[client.Object](r.options.Children, &coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(childToSession), runFinishedChanged))
+	b = b.WatchesRawSource(source.Kind[client.Object](r.options.Children, &coordinationv1.Lease{}, r.renewals.eventHandler()))
 	tracker := newDeletionTracker(r.options.Children, r.Clock)
 	b = b.Watches(&v1alpha1.AgenticSession{}, deleteHandler(tracker.sessionDeleted))
 	for _, child := range []client.Object{&batchv1.Job{}, &corev1.Pod{}} {
@@ -245,15 +245,6 @@ func childToSession(_ context.Context, object client.Object) []reconcile.Request
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}}}
-}
-
-// runFinishedChanged selects Leases whose run-finished annotation changed, and deleted Leases.
-// Renewals are too frequent to reconcile.
-var runFinishedChanged = predicate.Funcs{
-	CreateFunc: func(event.CreateEvent) bool { return false },
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		return e.ObjectOld.GetAnnotations()[session.AnnotationRunFinished] != e.ObjectNew.GetAnnotations()[session.AnnotationRunFinished]
-	},
 }
 
 // egressProxyChanged selects SessionRunners whose egress proxy became ready, or is ready no longer.
