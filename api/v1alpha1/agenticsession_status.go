@@ -48,9 +48,17 @@ type AgenticSessionStatus struct {
 	// jobUID is that Job's UID, set when the Job was first observed.
 	// +optional
 	JobUID types.UID `json:"jobUID,omitempty"`
-	// jobStartTime is when that Job started. Time counts towards timeout from then on.
+	// jobStartTime is when that Job started.
 	// +optional
 	JobStartTime *metav1.Time `json:"jobStartTime,omitempty"`
+	// activeSince is when the runner's container of the open attempt started. Time counts towards
+	// timeout from then on.
+	// +optional
+	ActiveSince *metav1.Time `json:"activeSince,omitempty"`
+	// maxActiveSeconds is activeDeadlineSeconds of the SessionRunner when the open attempt was
+	// created.
+	// +optional
+	MaxActiveSeconds *int64 `json:"maxActiveSeconds,omitempty"`
 	// runnerStartTime is when the runner of the open attempt started, or became ready if the
 	// session is interactive.
 	// +optional
@@ -87,7 +95,7 @@ type AgenticSessionStatus struct {
 	// +optional
 	StoppedReason StopReason `json:"stoppedReason,omitempty"`
 
-	// activeSeconds is how many seconds all ended attempts ran in total.
+	// activeSeconds is how many seconds the runners of all ended attempts ran in total.
 	// +optional
 	ActiveSeconds int64 `json:"activeSeconds,omitempty"`
 	// runs are the outcomes of the last 10 ended attempts, oldest first.

@@ -58,7 +58,7 @@ type AgenticSessionList struct {
 }
 
 // AgenticSessionSpec is the desired session. All times are in seconds. A change applies to the
-// session's next Job, except that operatingMode, inactivityTimeout, startupTimeout,
+// session's next Job, except that operatingMode, timeout, inactivityTimeout, startupTimeout,
 // stopOnRunFinished, retry and ttlSecondsAfterFinished apply immediately.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.prompt) && has(self.initialPrompt))",message="set prompt or its alias initialPrompt, not both"
@@ -143,7 +143,7 @@ type AgenticSessionSpec struct {
 	SecretMounts []SecretMount `json:"secretMounts,omitempty"`
 
 	// timeout is how many seconds the session may run, over all its runs, measured from the
-	// start to the end of each Job. 0 means no limit, except activeDeadlineSeconds of the
+	// start of each runner. 0 means no limit, except activeDeadlineSeconds of the
 	// SessionRunner. Default: 14400 (4 hours). Maximum: 604800 (7 days).
 	// +optional
 	// +kubebuilder:default=14400

@@ -201,6 +201,15 @@ func (in *AgenticSessionStatus) DeepCopyInto(out *AgenticSessionStatus) {
 		in, out := &in.JobStartTime, &out.JobStartTime
 		*out = (*in).DeepCopy()
 	}
+	if in.ActiveSince != nil {
+		in, out := &in.ActiveSince, &out.ActiveSince
+		*out = (*in).DeepCopy()
+	}
+	if in.MaxActiveSeconds != nil {
+		in, out := &in.MaxActiveSeconds, &out.MaxActiveSeconds
+		*out = new(int64)
+		**out = **in
+	}
 	if in.RunnerStartTime != nil {
 		in, out := &in.RunnerStartTime, &out.RunnerStartTime
 		*out = (*in).DeepCopy()

@@ -54,6 +54,7 @@ func (e *evaluation) followJob(job *batchv1.Job) *Question {
 		e.status.RunnerStartTime = start
 		e.status.StartTime = cmp.Or(e.status.StartTime, start)
 	}
+	e.recordActiveSince()
 	e.readResult()
 	e.setAttemptConditions()
 	end := core.FindEndCondition(job)
@@ -79,6 +80,7 @@ func (e *evaluation) followJob(job *batchv1.Job) *Question {
 
 // followRunner keeps what the Job's Pod needs, and lets the Pod run when its workspace is free.
 func (e *evaluation) followRunner() *Question {
+	e.adjustDeadline()
 	if question := e.reserveWorkspace().question; question != nil {
 		return question
 	}
@@ -155,14 +157,15 @@ func stuckTime(status *v1alpha1.AgenticSessionStatus) time.Time {
 // late the deletion is noticed, only time in which the Pod can have run counts.
 func (e *evaluation) closeLostAttempt() {
 	e.pod = newestPod(e.observation.Pods, e.status.JobUID)
+	e.recordActiveSince()
 	e.readResult()
 	v := verdict{outcome: v1alpha1.RunFailed, exitCode: runnerExitCode(e.pod), endTime: e.observation.Now}
 	v.Reason, v.Message = v1alpha1.ReasonPodLost, "the Job was deleted before its outcome was observed"
 	if e.status.StopTime != nil {
 		v.outcome, v.Reason, v.Message = v1alpha1.RunStopped, string(e.status.StoppedReason), ""
 		v.endTime = earlierTime(v.endTime, e.status.StopTime.Add(gracePeriod))
-	} else if left, limited := remainingSeconds(&e.observation, &e.status); limited && e.status.JobStartTime != nil {
-		v.endTime = earlierTime(v.endTime, e.status.JobStartTime.Add(time.Duration(left)*time.Second))
+	} else if left, limited := remainingSeconds(&e.observation, &e.status); limited && e.activeStart() != nil {
+		v.endTime = earlierTime(v.endTime, e.activeStart().Add(time.Duration(left)*time.Second))
 	}
 	e.closeAttempt(v)
 }

@@ -18,6 +18,11 @@ func (s *scenario) jobDeadlineSeconds() int64 {
 	return -1
 }
 
+// secondsLeft returns the deadline of the newest Job without what it has for its start.
+func (s *scenario) secondsLeft() int64 {
+	return s.jobDeadlineSeconds() - int64(startupAllowance/time.Second)
+}
+
 func TestJobDeadlineIsTheRemainingTime(t *testing.T) {
 	tests := map[string]struct {
 		timeout *int32
@@ -36,8 +41,17 @@ func TestJobDeadlineIsTheRemainingTime(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Timeout = test.timeout })
 			s.Runner.Spec.ActiveDeadlineSeconds = test.most
-			if got := s.startAttempt().jobDeadlineSeconds(); got != test.want {
-				t.Errorf("deadline of %d seconds, want %d", got, test.want)
+			s.startAttempt().advanceClock(20 * time.Minute)
+			if got := s.secondsLeft(); got != test.want && test.want >= 0 {
+				t.Errorf("deadline of %d seconds before the runner starts, want %d", got, test.want)
+			}
+			s.startRunner().decideAndRecord()
+			want := test.want
+			if want >= 0 {
+				want += 20 * 60
+			}
+			if got := s.jobDeadlineSeconds(); got != want {
+				t.Errorf("deadline of %d seconds, want %d", got, want)
 			}
 		})
 	}
@@ -46,13 +60,13 @@ func TestJobDeadlineIsTheRemainingTime(t *testing.T) {
 func TestTimeoutCountsAllRuns(t *testing.T) {
 	s := newScenario(t, withTimeout(100)).startAttempt().startRunner()
 	s.advanceClock(30*time.Second).exitRunner(0, "").decideAndRecord()
-	if got := s.updateSpec(requestNextRun).advanceClock(time.Hour).startAttempt().jobDeadlineSeconds(); got != 70 {
+	if got := s.updateSpec(requestNextRun).advanceClock(time.Hour).startAttempt().secondsLeft(); got != 70 {
 		t.Fatalf("the second run has %d seconds, want 70", got)
 	}
 	s.startRunner().decideAndRecord()
 	s.advanceClock(20500 * time.Millisecond).updateSpec(setModeStopped).decideAndRecord()
 	s.markJobDeleted().advanceClock(time.Second).removeJobAndPod().decideAndRecord()
-	if got := s.updateSpec(setModeRunning).advanceClock(time.Hour).startAttempt().jobDeadlineSeconds(); got != 48 {
+	if got := s.updateSpec(setModeRunning).advanceClock(time.Hour).startAttempt().secondsLeft(); got != 48 {
 		t.Fatalf("after a stop in the middle of a second it has %d seconds, want 48", got)
 	}
 	s.startRunner().decideAndRecord()
@@ -64,7 +78,7 @@ func TestTimeoutCountsAllRuns(t *testing.T) {
 	if decision.CreateJob != nil {
 		t.Error("a Job is created without remaining time")
 	}
-	if got := s.updateSpec(withTimeout(160)).updateSpec(requestNextRun).startAttempt().jobDeadlineSeconds(); got != 60 {
+	if got := s.updateSpec(withTimeout(160)).updateSpec(requestNextRun).startAttempt().secondsLeft(); got != 60 {
 		t.Errorf("with a longer timeout it has %d seconds, want 60", got)
 	}
 }
@@ -132,7 +146,7 @@ func TestStatusKeepsTheLastTenRuns(t *testing.T) {
 	s := newScenario(t)
 	var deleted []string
 	for range 12 {
-		decision := s.startAttempt().advanceClock(time.Second).exitRunner(0, `{"costUSD": 0.1}`).decideAndRecord()
+		decision := s.startAttempt().startRunner().advanceClock(time.Second).exitRunner(0, `{"costUSD": 0.1}`).decideAndRecord()
 		for _, job := range decision.DeleteJobs {
 			deleted = append(deleted, job.Name)
 			s.Jobs = slices.DeleteFunc(s.Jobs, func(other *batchv1.Job) bool { return other.UID == job.UID })

@@ -104,6 +104,8 @@ type Decision struct {
 	// DeleteJobs are Jobs to delete in the foreground, so that a Job exists until its Pods are
 	// deleted. Each is deleted only in the observed version.
 	DeleteJobs []*batchv1.Job
+	// SetDeadline changes the deadline of the open attempt's Job.
+	SetDeadline *JobDeadline
 	// ApplyObjects are applied in this order, unless another owner has one of their names.
 	ApplyObjects []core.Object
 	// ShareClaim is a claim of another session. The session becomes a further owner, so that

@@ -79,6 +79,14 @@ func (s *scenario) decideAndRecord() Decision {
 
 // applyObjects creates the decision's objects, shares its claim, and reserves the workspace.
 func (s *scenario) applyObjects(decision *Decision) {
+	if decision.SetDeadline != nil {
+		for i, job := range s.Jobs {
+			if job.UID == decision.SetDeadline.Job.UID {
+				s.Jobs[i] = job.DeepCopy()
+				s.Jobs[i].Spec.ActiveDeadlineSeconds = decision.SetDeadline.Seconds
+			}
+		}
+	}
 	for _, object := range decision.ApplyObjects {
 		kind := object.GetObjectKind().GroupVersionKind().Kind
 		if _, exists := s.claims[object.GetName()]; kind == "PersistentVolumeClaim" && !exists {
@@ -227,8 +235,12 @@ func (s *scenario) blockPodStartup() *scenario {
 
 // exitRunner ends the runner with this code and message, and the Job with it.
 func (s *scenario) exitRunner(code int32, message string) *scenario {
+	start := metav1.NewTime(s.Now)
+	if running := s.newestRunnerStatus().State.Running; running != nil {
+		start = running.StartedAt
+	}
 	s.newestRunnerStatus().State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-		ExitCode: code, Message: message, StartedAt: metav1.NewTime(s.Now), FinishedAt: metav1.NewTime(s.Now),
+		ExitCode: code, Message: message, StartedAt: start, FinishedAt: metav1.NewTime(s.Now),
 	}}
 	if code == 0 {
 		s.newestPod().Status.Phase = corev1.PodSucceeded

@@ -28,7 +28,7 @@ func (w *simulation) reconcileOnce() bool {
 		if wrote && !w.recordStatus(&in, &version, &decision) {
 			return true
 		}
-		if acts := len(decision.DeleteJobs) > 0 || decision.CreateJob != nil; acts && !wrote && version != w.version {
+		if acts := len(decision.DeleteJobs) > 0 || decision.CreateJob != nil || decision.SetDeadline != nil; acts && !wrote && version != w.version {
 			w.conflicts++ // the operator asserts that the session is fresh
 			return true
 		}
@@ -123,6 +123,12 @@ func (w *simulation) executeDecision(in *Observation, decision *Decision) (refus
 			}
 		}
 	}
+	if deadline := decision.SetDeadline; deadline != nil {
+		if w.maybeCrash() {
+			return nil, true
+		}
+		acted = w.setDeadline(deadline) || acted
+	}
 	if decision.CreateJob == nil {
 		return nil, acted
 	}
@@ -136,6 +142,19 @@ func (w *simulation) executeDecision(in *Observation, decision *Decision) (refus
 	}
 	w.createJob(in, decision.CreateJob)
 	return nil, true
+}
+
+// setDeadline changes the deadline of a Job, and reports whether it was another one.
+func (w *simulation) setDeadline(deadline *JobDeadline) bool {
+	for _, j := range w.jobs {
+		if j.job.UID == deadline.Job.UID && *j.job.Spec.ActiveDeadlineSeconds != *deadline.Seconds {
+			w.logf("the deadline of %s is %d seconds", j.job.Name, *deadline.Seconds)
+			j.job.Spec.ActiveDeadlineSeconds, j.deadlineSetTime = deadline.Seconds, w.now
+			j.job.Generation++
+			return true
+		}
+	}
+	return false
 }
 
 func (w *simulation) createJob(in *Observation, job *batchv1.Job) {

@@ -26,7 +26,8 @@ import (
 // requests; the user stops, resumes and reruns the session. The invariants are:
 //
 //   - at most one Job is active,
-//   - all Jobs together do not run longer than the session's timeout, plus a second for each,
+//   - all runners together do not run longer than the session's timeout, plus a second for each and the time until the
+//     operator observes a start,
 //   - no attempt is created twice,
 //   - the recorded outcomes are the actual ones, and a record never changes,
 //   - when the events end the session settles in the state that its user requested, without an
@@ -103,20 +104,27 @@ type simulation struct {
 type simulatedJob struct {
 	job *batchv1.Job
 	pod *corev1.Pod
-	// exitTime is when the runner exits, with exitCode.
-	exitTime time.Time
-	exitCode int32
+	// startTime is when the runner started; exitTime is when it exits, with exitCode.
+	startTime time.Time
+	exitTime  time.Time
+	exitCode  int32
 	// imageMissing keeps the runner from starting.
 	imageMissing bool
 	// terminationTime is when the Pod was terminated; it ends terminationDuration later.
 	terminationTime     time.Time
 	terminationDuration time.Duration
 	endReason           string
+	// deadlineSetTime is when the operator changed the Job's deadline.
+	deadlineSetTime time.Time
 }
 
 func (j *simulatedJob) isActive() bool { return core.FindEndCondition(j.job) == nil }
 
-const simulatedTimeoutSeconds = 600
+const (
+	simulatedTimeoutSeconds = 600
+	// simulatedDelay is longer than the operator takes to observe a start, with stale caches, conflicts and crashes.
+	simulatedDelay = time.Minute
+)
 
 func newSimulation(seed uint64) *simulation {
 	w := &simulation{
@@ -271,7 +279,9 @@ func (w *simulation) terminatePod(j *simulatedJob, why string) {
 		return
 	}
 	j.terminationTime, j.endReason, j.terminationDuration = w.now, why, time.Duration(w.rng.IntN(25))*time.Second
-	w.totalRunTime += w.now.Sub(j.job.Status.StartTime.Time)
+	if !j.startTime.IsZero() {
+		w.totalRunTime += w.now.Sub(j.startTime)
+	}
 }
 
 // deleteJob deletes a Job in the foreground, as the API server does.
@@ -309,7 +319,11 @@ func (w *simulation) advanceJob(j *simulatedJob) {
 	if deadline := j.job.Spec.ActiveDeadlineSeconds; deadline != nil && j.terminationTime.IsZero() {
 		if over := startTime.Add(time.Duration(*deadline) * time.Second); !over.After(w.now) && !(j.isRunnerRunning() && j.exitTime.Before(over)) {
 			late := w.now
-			w.now = over // the Job controller acts on time
+			if over.After(j.deadlineSetTime) {
+				w.now = over // the Job controller acts on time
+			} else {
+				w.now = j.deadlineSetTime
+			}
 			w.terminatePod(j, v1alpha1.ReasonDeadlineExceeded)
 			w.now = late
 			w.deadlines++
@@ -321,12 +335,14 @@ func (w *simulation) advanceJob(j *simulatedJob) {
 			j.endReason = "removed"
 			return
 		}
-		runner.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 143}}
+		runner.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 143, StartedAt: metav1.NewTime(j.startTime.Truncate(time.Second))}}
 		w.endJob(j, batchv1.JobFailed, j.endReason)
 	case !j.terminationTime.IsZero():
 	case runner.State.Running != nil && !j.exitTime.After(w.now):
-		runner.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: j.exitCode, Message: `{"costUSD": 0.01}`}}
-		w.totalRunTime += j.exitTime.Sub(startTime)
+		runner.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			ExitCode: j.exitCode, Message: `{"costUSD": 0.01}`, StartedAt: metav1.NewTime(j.startTime.Truncate(time.Second)),
+		}}
+		w.totalRunTime += j.exitTime.Sub(j.startTime)
 		if j.exitCode == 0 {
 			j.pod.Status.Phase = corev1.PodSucceeded
 			w.endJob(j, batchv1.JobComplete, "")
@@ -337,7 +353,7 @@ func (w *simulation) advanceJob(j *simulatedJob) {
 		runner.State.Waiting = &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}
 	case runner.State.Running == nil && (w.faultsDisabled || w.randomChance(60)):
 		runner.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(w.now.Truncate(time.Second))}}
-		runner.Ready = true
+		runner.Ready, j.startTime = true, w.now
 		j.exitTime = w.now.Add(time.Duration(w.rng.IntN(90)) * time.Second)
 		if w.randomChance(10) {
 			j.exitTime = w.now.Add(24 * time.Hour)
@@ -392,8 +408,8 @@ func (w *simulation) checkInvariants() {
 	if alive > 1 {
 		w.reportViolation("%d Jobs are active", alive)
 	}
-	// The API server stores times in whole seconds.
-	if w.totalRunTime > simulatedTimeoutSeconds*time.Second+time.Duration(len(w.createdCounts))*time.Second {
+	// The API server stores times in whole seconds, and a runner starts before the operator observes it.
+	if w.totalRunTime > simulatedTimeoutSeconds*time.Second+time.Duration(len(w.createdCounts))*time.Second+simulatedDelay {
 		w.reportViolation("all Jobs together ran for %s", w.totalRunTime)
 	}
 	for _, run := range w.session.Status.Runs {

@@ -222,6 +222,10 @@ func (e *evaluation) createAttemptObjects() {
 	}
 	e.extendProxyToken()
 	e.recordLease()
+	e.status.MaxActiveSeconds = nil
+	if most := e.settings.runner.Spec.ActiveDeadlineSeconds; most != nil {
+		e.status.MaxActiveSeconds = new(*most)
+	}
 	b := e.newObjectBuilder()
 	inputs := b.newInputsSecret()
 	template := b.newPodTemplate(inputs.Name)
@@ -235,26 +239,12 @@ func (e *evaluation) createAttemptObjects() {
 	e.decision.ApplyObjects = b.newChildObjects(inputs)
 	e.decision.DryRunPod = b.newDryRunPod(&template)
 	e.decision.CreateJob = b.newJob(&template)
-	if left, limited := remainingSeconds(&e.observation, &e.status); limited {
-		e.decision.CreateJob.Spec.ActiveDeadlineSeconds = &left
-	}
+	e.decision.CreateJob.Spec.ActiveDeadlineSeconds = e.initialDeadline()
 	// A refused name stays reported until the API server has accepted it.
 	if c := meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionDependenciesReady); c != nil &&
 		(c.Reason == v1alpha1.ReasonNameTaken || c.Reason == v1alpha1.ReasonWorkspaceNotFound) {
 		e.obstacle = &obstacle{core.Problem{Reason: c.Reason, Message: c.Message}, true}
 	}
-}
-
-// remainingSeconds returns how long the session may still run; false if its time is not
-// limited.
-func remainingSeconds(o *Observation, status *v1alpha1.AgenticSessionStatus) (seconds int64, limited bool) {
-	allowed := int64(ptr.Deref(o.Session.Spec.Timeout, defaultTimeoutSeconds))
-	if o.Runner != nil && o.Runner.Spec.ActiveDeadlineSeconds != nil {
-		if limit := *o.Runner.Spec.ActiveDeadlineSeconds; allowed == 0 || limit < allowed {
-			allowed = limit
-		}
-	}
-	return max(allowed-status.ActiveSeconds, 0), allowed != 0
 }
 
 // handleRefusal fails the run after the API server refused an object of the attempt, or waits and

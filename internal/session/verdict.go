@@ -44,6 +44,8 @@ func verdictOfJob(job *batchv1.Job, pod *corev1.Pod, end *batchv1.JobCondition, 
 	switch {
 	case end.Type == batchv1.JobComplete:
 		v.outcome, v.Reason = v1alpha1.RunCompleted, v1alpha1.ReasonCompleted
+	case end.Reason == batchv1.JobReasonDeadlineExceeded && pod != nil && !hasRun(pod):
+		v.Reason, v.Message = v1alpha1.ReasonDeadlineExceeded, "the Pod waited for a node until the deadline of its Job, which no operator prolonged; run the session again"
 	case end.Reason == batchv1.JobReasonDeadlineExceeded:
 		v.Problem = problemTimeUsedUp
 	case disruption != nil:
@@ -84,9 +86,8 @@ func (e *evaluation) closeAttempt(v verdict) {
 	if v.endTime.IsZero() {
 		v.endTime, end = e.now.Time, e.now
 	}
-	if s.JobStartTime != nil {
-		// Rounded up, so that no attempt gets time that another one used.
-		s.ActiveSeconds += int64(max(v.endTime.Sub(s.JobStartTime.Time)+time.Second-1, 0) / time.Second)
+	if start := e.activeStart(); start != nil {
+		s.ActiveSeconds += secondsBetween(start.Time, v.endTime)
 	}
 	left, limited := remainingSeconds(&e.observation, s)
 	if v.outcome == v1alpha1.RunFailed && (!limited || left > 0) && takeRetry(s, e.spec.Retry, v.Reason) {
@@ -103,6 +104,7 @@ func (e *evaluation) closeAttempt(v verdict) {
 	s.Runs = append(s.Runs, record)
 	s.Runs = slices.Delete(s.Runs, 0, max(len(s.Runs)-maxRecordedRuns, 0))
 	s.Job, s.JobUID, s.ActivityLease = "", "", nil
+	s.ActiveSince, s.MaxActiveSeconds = nil, nil
 	s.JobStartTime, s.RunnerStartTime, s.StopTime, s.WaitingSince = nil, nil, nil, nil
 	if v.outcome != v1alpha1.RunStopped {
 		s.StoppedReason = ""

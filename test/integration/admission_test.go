@@ -290,6 +290,30 @@ func TestOperatorRemovesOnlyTheWorkspaceGateOfASessionsPod(t *testing.T) {
 	}
 }
 
+func TestOperatorChangesOnlyTheDeadlineOfASessionsJob(t *testing.T) {
+	o := newRestrictedOperator(t)
+	job := o.newOwnObject("jobs.batch", o.watched, "limited")
+	job.SetLabels(map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByValue, session.LabelSessionUID: "owner"})
+	o.create(job)
+	change := func(patch string) error {
+		return o.client.Patch(t.Context(), job.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
+	}
+	if err := change(`{"spec": {"activeDeadlineSeconds": 60}}`); err != nil {
+		t.Errorf("the deadline: %v", err)
+	}
+	for title, patch := range map[string]string{
+		"parallelism":  `{"spec": {"activeDeadlineSeconds": 60, "parallelism": 2}}`,
+		"suspend":      `{"spec": {"suspend": false}}`,
+		"time to live": `{"spec": {"ttlSecondsAfterFinished": 1}}`,
+		"retries":      `{"spec": {"backoffLimit": 3}}`,
+		"a label":      `{"metadata": {"labels": {"a": "b"}}}`,
+	} {
+		if err := change(patch); !isDeniedByPolicy(err) {
+			t.Errorf("%s: %v, want a denial by an admission policy", title, err)
+		}
+	}
+}
+
 // A user can remove labels or the owner from an object of the operator. The operator must still be able
 // to restore it, or a drifted Deployment would never be scaled again.
 func TestOperatorCanRestoreItsObjects(t *testing.T) {

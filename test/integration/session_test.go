@@ -378,6 +378,29 @@ func TestSessionIsDeletedAfterItsTTL(t *testing.T) {
 	})
 }
 
+// The time in which a Pod waits does not count, and more time is given to a session that runs.
+func TestTimeoutOfARunningSessionCanBeExtended(t *testing.T) {
+	s := createSession(t, func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) { s.Spec.Timeout = new(int32(600)) })
+	waitForDeadline := func(seconds int64) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("a deadline %d seconds after the start of the runner", seconds), func() bool {
+			jobs, since := s.listJobs(), s.getSession().Status.ActiveSince
+			if len(jobs) != 1 || jobs[0].Status.StartTime == nil || jobs[0].Spec.ActiveDeadlineSeconds == nil || since == nil {
+				return false
+			}
+			return *jobs[0].Spec.ActiveDeadlineSeconds == seconds+int64(since.Sub(jobs[0].Status.StartTime.Time).Seconds())
+		})
+	}
+	s.startRunner()
+	waitForDeadline(600)
+	s.patchSpec(`{"timeout": 900}`)
+	waitForDeadline(900)
+	s.patchSpec(`{"timeout": 1}`)
+	if failed := s.waitForPhase(v1alpha1.SessionFailed); failed.Status.Runs[0].Reason != v1alpha1.ReasonDeadlineExceeded {
+		t.Errorf("failed with %s", failed.Status.Runs[0].Reason)
+	}
+}
+
 func TestIdleSessionIsStopped(t *testing.T) {
 	s := createSession(t, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
 		s.Spec.InactivityTimeout, r.Spec.ActivityLease = new(int32(2)), true

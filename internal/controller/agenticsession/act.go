@@ -2,6 +2,7 @@ package agenticsession
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -30,7 +31,7 @@ type createdJob struct {
 // act executes a decision whose status is recorded, and which is based on the version readVersion.
 // It returns the object that the API server refused, if any; the core decides what that means.
 func (r *Reconciler) act(ctx context.Context, s *v1alpha1.AgenticSession, decision *session.Decision, readVersion string) (*core.Refusal, error) {
-	changesJobs := len(decision.DeleteJobs) > 0 || decision.CreateJob != nil || decision.DeleteSession
+	changesJobs := len(decision.DeleteJobs) > 0 || decision.CreateJob != nil || decision.SetDeadline != nil || decision.DeleteSession
 	if changesJobs && s.ResourceVersion == readVersion { // no status write has proved that s is current
 		if err := kube.AssertFresh(ctx, r.Live, r.Client, s); err != nil {
 			return nil, err
@@ -38,6 +39,11 @@ func (r *Reconciler) act(ctx context.Context, s *v1alpha1.AgenticSession, decisi
 	}
 	for _, job := range decision.DeleteJobs { // a Job that ended since it was observed has an outcome
 		if err := kube.DeleteVersion(ctx, r.Client, job, metav1.DeletePropagationForeground); err != nil {
+			return nil, err
+		}
+	}
+	if decision.SetDeadline != nil {
+		if err := r.setDeadline(ctx, decision.SetDeadline); err != nil {
 			return nil, err
 		}
 	}
@@ -55,6 +61,21 @@ func (r *Reconciler) act(ctx context.Context, s *v1alpha1.AgenticSession, decisi
 		}
 	}
 	return nil, r.cleanup(ctx, s, decision)
+}
+
+// setDeadline changes the deadline of a Job, unless the Job was deleted or another one has its name.
+func (r *Reconciler) setDeadline(ctx context.Context, deadline *session.JobDeadline) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": deadline.Job.UID}, "spec": map[string]any{"activeDeadlineSeconds": deadline.Seconds},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding the deadline of Job %s: %w", deadline.Job.Name, err)
+	}
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: deadline.Job.Namespace, Name: deadline.Job.Name}}
+	if err := r.Client.Patch(ctx, job, client.RawPatch(types.MergePatchType, patch), fieldOwner); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("setting the deadline of Job %s: %w", deadline.Job.Name, err)
+	}
+	return nil
 }
 
 // cleanup deletes the old inputs, and the session at the end of its time to live.

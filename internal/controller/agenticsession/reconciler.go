@@ -74,14 +74,14 @@ func New(mgr ctrl.Manager, o Options) *Reconciler {
 	}
 }
 
-// An admission policy lets the operator change only the workspace gate of a session's Pod.
+// Admission policies let the operator change only the workspace gate of a session's Pod and the deadline of its Job.
 // A dry run of a Pod needs the permission to create Pods, and the operator can grant a runner only
 // permissions that it has itself.
 //
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=agenticsessions,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=agenticsessions/status,verbs=patch
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=sessionrunners;policies,verbs=list;watch
-// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;create;patch
 // +kubebuilder:rbac:groups="",resources=serviceaccounts;services,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;create;patch
