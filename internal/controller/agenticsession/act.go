@@ -37,15 +37,8 @@ func (r *Reconciler) act(ctx context.Context, s *v1alpha1.AgenticSession, decisi
 			return nil, err
 		}
 	}
-	for _, job := range decision.DeleteJobs { // a Job that ended since it was observed has an outcome
-		if err := kube.DeleteVersion(ctx, r.Client, job, metav1.DeletePropagationForeground); err != nil {
-			return nil, err
-		}
-	}
-	if decision.SetDeadline != nil {
-		if err := r.setDeadline(ctx, decision.SetDeadline); err != nil {
-			return nil, err
-		}
+	if err := r.changeJobs(ctx, decision); err != nil {
+		return nil, err
 	}
 	if refusal, err := r.applyObjects(ctx, s, decision); refusal != nil || err != nil {
 		return refusal, err
@@ -61,6 +54,19 @@ func (r *Reconciler) act(ctx context.Context, s *v1alpha1.AgenticSession, decisi
 		}
 	}
 	return nil, r.cleanup(ctx, s, decision)
+}
+
+// changeJobs deletes Jobs, and changes the deadline of the open attempt's Job.
+func (r *Reconciler) changeJobs(ctx context.Context, decision *session.Decision) error {
+	for _, job := range decision.DeleteJobs { // a Job that ended since it was observed has an outcome
+		if err := kube.DeleteVersion(ctx, r.Client, job, metav1.DeletePropagationForeground); err != nil {
+			return err
+		}
+	}
+	if decision.SetDeadline == nil {
+		return nil
+	}
+	return r.setDeadline(ctx, decision.SetDeadline)
 }
 
 // setDeadline changes the deadline of a Job, unless the Job was deleted or another one has its name.
