@@ -61,7 +61,7 @@ func sessionReason(session *v1alpha1.AgenticSession) string {
 // usedTime is the time that the session has used, and its limit if it has one.
 func usedTime(session *v1alpha1.AgenticSession, now time.Time) string {
 	used := time.Duration(session.Status.ActiveSeconds) * time.Second
-	if start := session.Status.JobStartTime; start != nil {
+	if start := session.Status.ActiveSince; start != nil {
 		used += max(0, now.Sub(start.Time))
 	}
 	text := formatRounded(used.Round(time.Second))

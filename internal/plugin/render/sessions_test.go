@@ -20,7 +20,7 @@ func runningSession(changes ...func(*v1alpha1.AgenticSession)) *v1alpha1.Agentic
 	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "tidy", Namespace: "data", CreationTimestamp: *at(-120)}}
 	s.Spec.Runner, s.Spec.Timeout = "default", new(int32(1800))
 	s.Status = v1alpha1.AgenticSessionStatus{
-		Phase: v1alpha1.SessionRunning, Run: 1, Attempt: 2, Job: "tidy-r1-a2", JobStartTime: at(-10), ActiveSeconds: 40,
+		Phase: v1alpha1.SessionRunning, Run: 1, Attempt: 2, Job: "tidy-r1-a2", JobStartTime: at(-10), ActiveSince: at(-10), ActiveSeconds: 40,
 		TotalCostUSD: new(v1alpha1.Number("0.12")),
 		Runs: []v1alpha1.SessionRun{{
 			Run: 1, Attempt: 1, Job: "tidy-r1-a1", Start: at(-60), End: at(-20), Outcome: v1alpha1.RunRetried, Reason: v1alpha1.ReasonExitedWithError,
@@ -36,7 +36,7 @@ func runningSession(changes ...func(*v1alpha1.AgenticSession)) *v1alpha1.Agentic
 
 // completeAttempt completes the current attempt of runningSession.
 func completeAttempt(s *v1alpha1.AgenticSession) {
-	s.Status.Phase, s.Status.Job, s.Status.JobStartTime, s.Status.ActiveSeconds = v1alpha1.SessionCompleted, "", nil, 52
+	s.Status.Phase, s.Status.Job, s.Status.JobStartTime, s.Status.ActiveSince, s.Status.ActiveSeconds = v1alpha1.SessionCompleted, "", nil, nil, 52
 	s.Status.Conditions[0].Reason = string(v1alpha1.SessionCompleted)
 	s.Status.Runs = append(s.Status.Runs, v1alpha1.SessionRun{
 		Run: 1, Attempt: 2, Job: "tidy-r1-a2", Outcome: v1alpha1.RunCompleted, Reason: string(v1alpha1.RunCompleted),
@@ -118,7 +118,7 @@ func TestSessionDetailShowsEachAttempt(t *testing.T) {
 		}},
 		"stopped": {
 			runningSession(func(s *v1alpha1.AgenticSession) {
-				s.Status.Phase, s.Status.Job, s.Status.JobStartTime = v1alpha1.SessionStopped, "", nil
+				s.Status.Phase, s.Status.Job, s.Status.JobStartTime, s.Status.ActiveSince = v1alpha1.SessionStopped, "", nil, nil
 				s.Status.Runs[0].Outcome, s.Status.Runs[0].Reason, s.Status.Runs[0].Message = v1alpha1.RunStopped, string(v1alpha1.StopUser), ""
 			}),
 			[]string{"tidy   Stopped   40s/30m0s   $0.12", "  ■ run 1, attempt 1   Stopped   40s   $0.12   User"},
