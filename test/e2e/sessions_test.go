@@ -129,9 +129,10 @@ sleep 3600 & wait
 
 // waitForLogLine waits for a line in the runner's log: the phase Running starts before the script
 // reaches it.
-// testSessionResultWithSidecars writes a result of the maximum size.
+// testSessionResultWithSidecars writes a result of the maximum size: the runner, three sidecars and the network check share
+// 12 KiB.
 func testSessionResultWithSidecars(t *testing.T) {
-	const maxBytes, bytesOfJSON = 3072, len(`{"summary":""}`)
+	const maxBytes, bytesOfJSON = 12288 / 5, len(`{"summary":""}`)
 	s := createSession(t, crowdedRunner, fmt.Sprintf(
 		`printf '{"summary":"%%s"}' "$(head -c $((AGENTIC_RESULT_MAX_BYTES - %d)) /dev/zero | tr '\0' x)" > "$AGENTIC_RESULT_FILE"`, bytesOfJSON), nil)
 	s.waitForPhase(v1alpha1.SessionCompleted)
