@@ -18,6 +18,10 @@ const (
 	// to the control port's reply.
 	minDeniedTimeout    = 400 * time.Millisecond
 	deniedTimeoutFactor = 10
+	// deniedAttempts is how many connections to the denied port are open at the same time, so that a lost packet does not look like a policy.
+	deniedAttempts = 3
+	// deniedInterval is the pause after a refused connection to the denied port.
+	deniedInterval = 50 * time.Millisecond
 	// retryInterval is the pause between two attempts.
 	retryInterval = 500 * time.Millisecond
 )
@@ -66,32 +70,47 @@ func attempt(ctx context.Context, o *Options) networkcheck.Result {
 	return worst
 }
 
-// attemptAddress connects to both ports of an address at the same time.
+// attemptAddress connects to both ports of an address at the same time. The denied port has to stay without a reply for a
+// while, and the control port has to reply before and after it, because an operator may start or stop meanwhile.
 func attemptAddress(ctx context.Context, o *Options, address netip.Addr) networkcheck.Result {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	reachedDenied := make(chan bool, 1)
-	go func() { reachedDenied <- isGreeted(ctx, address, o.DeniedPort) }()
+	reachedDenied := make(chan struct{}, deniedAttempts)
+	for range deniedAttempts {
+		go tryUntilGreeted(ctx, address, o.DeniedPort, reachedDenied)
+	}
 	start := time.Now()
-	connecting, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
-	if !isGreeted(connecting, address, o.ControlPort) {
+	if !repliesSoon(ctx, address, o.ControlPort) {
 		return networkcheck.Unknown
 	}
-	timer := time.NewTimer(max(minDeniedTimeout, deniedTimeoutFactor*time.Since(start)))
-	defer timer.Stop()
-	reached := false
 	select {
-	case reached = <-reachedDenied:
-	case <-timer.C:
-	}
-	switch {
-	case reached:
+	case <-reachedDenied:
 		return networkcheck.NotEnforced
-	case ctx.Err() != nil: // the connection was interrupted
+	case <-time.After(max(minDeniedTimeout, deniedTimeoutFactor*time.Since(start))):
+	}
+	if !repliesSoon(ctx, address, o.ControlPort) { // or ctx has ended
 		return networkcheck.Unknown
 	}
 	return networkcheck.Enforced
+}
+
+// tryUntilGreeted connects to a port again and again, because what refuses a connection may be an operator that starts.
+func tryUntilGreeted(ctx context.Context, address netip.Addr, port uint16, greeted chan<- struct{}) {
+	for !isGreeted(ctx, address, port) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(deniedInterval):
+		}
+	}
+	greeted <- struct{}{}
+}
+
+// repliesSoon reports whether a port sends the greeting within connectTimeout.
+func repliesSoon(ctx context.Context, address netip.Addr, port uint16) bool {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	return isGreeted(ctx, address, port)
 }
 
 // isGreeted reports whether the operator's greeting arrives from a port.

@@ -20,7 +20,7 @@ func startServer(t *testing.T) (control, denied uint16) {
 	control, denied = freePort(t), freePort(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	server := &Server{Addresses: []string{netip.AddrPortFrom(loopback, control).String(), netip.AddrPortFrom(loopback, denied).String()}}
+	server := &Server{ControlAddress: netip.AddrPortFrom(loopback, control).String(), DeniedAddress: netip.AddrPortFrom(loopback, denied).String()}
 	go func() { ended <- server.Start(ctx) }()
 	t.Cleanup(func() {
 		cancel()
@@ -34,12 +34,12 @@ func startServer(t *testing.T) (control, denied uint16) {
 // freePort returns a port on which nothing listens.
 func freePort(t *testing.T) uint16 {
 	t.Helper()
-	l := listen(t)
+	l := listenAnywhere(t)
 	defer l.Close()
 	return portOf(l)
 }
 
-func listen(t *testing.T) net.Listener {
+func listenAnywhere(t *testing.T) net.Listener {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -86,7 +86,7 @@ func TestWithoutAReplyOfTheControlPortTheResultIsUnknown(t *testing.T) {
 
 func TestAConnectionWithoutAGreetingIsNotAReply(t *testing.T) {
 	control, _ := startServer(t)
-	mesh := listen(t) // accepts, as the proxy of a service mesh does, and sends nothing
+	mesh := listenAnywhere(t) // accepts, as the proxy of a service mesh does, and sends nothing
 	defer mesh.Close()
 	if got := check(t, Options{ControlPort: control, DeniedPort: portOf(mesh)}); got != networkcheck.Enforced {
 		t.Errorf("silent denied port: got %d, want Enforced", got)
@@ -99,7 +99,7 @@ func TestAConnectionWithoutAGreetingIsNotAReply(t *testing.T) {
 func TestANetworkHasTimeToEnforceThePoliciesOfANewPod(t *testing.T) {
 	control, denied := startServer(t)
 	// A second listener takes the place of the denied port, and stops to reply during the check.
-	late := listen(t)
+	late := listenAnywhere(t)
 	go func() {
 		for {
 			connection, err := late.Accept()
@@ -155,6 +155,38 @@ func TestTheCommandReportsTheResultByItsExitCode(t *testing.T) {
 				t.Errorf("exit code %d, error %v, output %q; want %d, error: %t, %q", exit, err, &out, test.wantExit, test.wantErr, test.want)
 			}
 		})
+	}
+}
+
+// An operator that starts or stops refuses connections to the denied port.
+func TestARestartOfTheOperatorDoesNotLookLikeAPolicy(t *testing.T) {
+	control, denied := freePort(t), freePort(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	restarts := make(chan error, 1)
+	go func() {
+		for ctx.Err() == nil {
+			running, stop := context.WithTimeout(ctx, 10*time.Millisecond)
+			server := &Server{ControlAddress: netip.AddrPortFrom(loopback, control).String(), DeniedAddress: netip.AddrPortFrom(loopback, denied).String()}
+			err := server.Start(running)
+			stop()
+			if err != nil && ctx.Err() == nil {
+				restarts <- err
+				return
+			}
+		}
+		restarts <- nil
+	}()
+	o := &Options{Addresses: []netip.Addr{loopback}, ControlPort: control, DeniedPort: denied}
+	results := map[networkcheck.Result]int{}
+	for ctx.Err() == nil {
+		results[attempt(ctx, o)]++
+	}
+	if err := <-restarts; err != nil {
+		t.Fatal(err)
+	}
+	if results[networkcheck.Enforced] > 0 || results[networkcheck.NotEnforced] == 0 {
+		t.Errorf("results %v, want some that are NotEnforced (%d), and none that is Enforced (%d)", results, networkcheck.NotEnforced, networkcheck.Enforced)
 	}
 }
 

@@ -2,11 +2,10 @@ package prober
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/yardmaster/yardmaster/internal/listener"
 	"github.com/yardmaster/yardmaster/internal/networkcheck"
@@ -25,47 +24,65 @@ const (
 
 // Server greets everyone who connects to one of its addresses. It reads nothing.
 type Server struct {
-	// Addresses to listen on, such as ":9446".
-	Addresses []string
+	// ControlAddress and DeniedAddress are the addresses to listen on, such as ":9446".
+	ControlAddress, DeniedAddress string
 }
 
 // NewServer returns a Server on both ports of all addresses.
 func NewServer() *Server {
-	return &Server{Addresses: []string{fmt.Sprintf(":%d", networkcheck.ControlPort), fmt.Sprintf(":%d", networkcheck.DeniedPort)}}
+	return &Server{ControlAddress: fmt.Sprintf(":%d", networkcheck.ControlPort), DeniedAddress: fmt.Sprintf(":%d", networkcheck.DeniedPort)}
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: all replicas greet.
 func (*Server) NeedLeaderElection() bool { return false }
 
-// Start greets until ctx ends. It implements manager.Runnable.
+// Start greets until ctx ends. It implements manager.Runnable. A check that reaches the control port only shows that
+// something else denies the other port, so the control port is the first to stop and the last to start.
 func (s *Server) Start(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
-	for _, address := range s.Addresses {
-		group.Go(func() error { return serve(ctx, address) })
+	denied, err := listen(ctx, s.DeniedAddress)
+	if err != nil {
+		return err
 	}
-	return group.Wait()
+	defer denied.Close()
+	control, err := listen(ctx, s.ControlAddress)
+	if err != nil {
+		return err
+	}
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		serve(denied)
+	}()
+	stopControl := context.AfterFunc(ctx, func() { _ = control.Close() })
+	defer stopControl()
+	serve(control)
+	_ = denied.Close()
+	<-stopped
+	return nil
 }
 
-// serve accepts connections until ctx ends.
-func serve(ctx context.Context, address string) error {
+func listen(ctx context.Context, address string) (net.Listener, error) {
 	tcp, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
-		return fmt.Errorf("listening for network checks: %w", err)
+		return nil, fmt.Errorf("listening for network checks: %w", err)
 	}
-	defer context.AfterFunc(ctx, func() { _ = tcp.Close() })()
+	return tcp, nil
+}
+
+// serve accepts connections until the listener is closed.
+func serve(tcp net.Listener) {
 	connections := listener.New(tcp, listener.Limits{Total: maxConnections, Unproven: maxConnections}, func() {})
-	for ctx.Err() == nil {
+	for {
 		connection, err := connections.Accept()
-		if err != nil { // the peer is gone, the process has too many open files, or ctx has ended
-			select {
-			case <-ctx.Done():
-			case <-time.After(acceptDelay):
-			}
-			continue
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil: // the peer is gone, or the process has too many open files
+			time.Sleep(acceptDelay)
+		default:
+			go greet(connection)
 		}
-		go greet(connection)
 	}
-	return nil
 }
 
 // acceptDelay is the pause after an error, which may last.
