@@ -2,10 +2,7 @@ package adminauth
 
 import (
 	"crypto/ed25519"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
-	"strings"
 	"time"
 )
 
@@ -30,31 +27,15 @@ type sessionClaims struct {
 
 // SignSession returns a token for a session. The same arguments always give the same token.
 func (k *Keys) SignSession(s Session, expires time.Time) (string, error) {
-	payload, err := json.Marshal(sessionClaims{s, expires.Unix()})
-	if err != nil {
-		return "", err
-	}
-	signed := sessionTokenHeader + base64.RawURLEncoding.EncodeToString(payload)
-	return signed + "." + base64.RawURLEncoding.EncodeToString(ed25519.Sign(k.private, []byte(signed))), nil
+	return k.sign(sessionTokenHeader, sessionClaims{s, expires.Unix()})
 }
 
 // VerifySession returns the session of a token that one of the keys signed for this namespace, and when the token
 // expires. It returns an error if it has expired.
 func VerifySession(token string, keys []ed25519.PublicKey, namespace string, now time.Time) (s Session, expires time.Time, err error) {
-	signed, signature, err := splitToken(token, sessionTokenHeader)
-	if err != nil {
-		return Session{}, time.Time{}, err
-	}
-	if !isSignedByOneOf(keys, signed, signature) {
-		return Session{}, time.Time{}, errors.New("the token is not signed by the operator of this proxy")
-	}
-	payload, err := base64.RawURLEncoding.Strict().DecodeString(strings.TrimPrefix(signed, sessionTokenHeader))
-	if err != nil {
-		return Session{}, time.Time{}, errors.New("the payload of the token is not base64url")
-	}
 	var c sessionClaims
-	if err := json.Unmarshal(payload, &c); err != nil {
-		return Session{}, time.Time{}, errors.New("the payload of the token is not JSON")
+	if err := decodeSigned(token, sessionTokenHeader, keys, "proxy", &c); err != nil {
+		return Session{}, time.Time{}, err
 	}
 	expires = time.Unix(c.Expires, 0)
 	switch {

@@ -44,31 +44,25 @@ type claims struct {
 
 // Sign returns a token for a request, which expires after a minute.
 func (k *Keys) Sign(request Request, now time.Time) (string, error) {
-	payload, err := json.Marshal(claims{request, now.Add(tokenLifetime).Unix()})
+	return k.sign(tokenHeader, claims{request, now.Add(tokenLifetime).Unix()})
+}
+
+// sign returns a token with this header and payload.
+func (k *Keys) sign(header string, payload any) (string, error) {
+	raw, err := json.Marshal(payload)
 	if err != nil {
 		return "", err
 	}
-	signed := tokenHeader + base64.RawURLEncoding.EncodeToString(payload)
+	signed := header + base64.RawURLEncoding.EncodeToString(raw)
 	return signed + "." + base64.RawURLEncoding.EncodeToString(ed25519.Sign(k.private, []byte(signed))), nil
 }
 
 // Verify returns an error unless one of the keys signed the token for the request, and it has not
 // expired.
 func Verify(token string, keys []ed25519.PublicKey, want Request, now time.Time) error {
-	signed, signature, err := splitToken(token, tokenHeader)
-	if err != nil {
-		return err
-	}
-	if !isSignedByOneOf(keys, signed, signature) {
-		return errors.New("the token is not signed by the operator of this worker")
-	}
-	payload, err := base64.RawURLEncoding.Strict().DecodeString(signed[len(tokenHeader):])
-	if err != nil {
-		return errors.New("the payload of the token is not base64url")
-	}
 	var c claims
-	if err := json.Unmarshal(payload, &c); err != nil {
-		return errors.New("the payload of the token is not JSON")
+	if err := decodeSigned(token, tokenHeader, keys, "worker", &c); err != nil {
+		return err
 	}
 	expires := time.Unix(c.Expires, 0)
 	switch {
@@ -78,6 +72,26 @@ func Verify(token string, keys []ed25519.PublicKey, want Request, now time.Time)
 		return errors.New("the token has expired, or the clock of the operator is slow")
 	case expires.After(now.Add(tokenLifetime + maxClockDifference)):
 		return errors.New("the token is valid for too long, or the clock of the operator is fast")
+	}
+	return nil
+}
+
+// decodeSigned decodes the payload of a token with this header that one of the keys signed. The recipient is named in the
+// error about a wrong signature.
+func decodeSigned(token, header string, keys []ed25519.PublicKey, recipient string, payload any) error {
+	signed, signature, err := splitToken(token, header)
+	if err != nil {
+		return err
+	}
+	if !isSignedByOneOf(keys, signed, signature) {
+		return errors.New("the token is not signed by the operator of this " + recipient)
+	}
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(signed[len(header):])
+	if err != nil {
+		return errors.New("the payload of the token is not base64url")
+	}
+	if err := json.Unmarshal(raw, payload); err != nil {
+		return errors.New("the payload of the token is not JSON")
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
 )
 
 // Config is the configuration of the egress proxy of a namespace, in its file.
@@ -44,10 +45,5 @@ func ParseConfig(raw []byte) (*Config, Rules, error) {
 
 // Allow reports whether a SessionRunner allows a connection to a port of a host, whose name is normalized.
 func (r Rules) Allow(runner, host string, port uint16) bool {
-	for _, rule := range r[runner] {
-		if rule.Matches(host, port) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r[runner], func(rule HostRule) bool { return rule.Matches(host, port) })
 }

@@ -15,10 +15,12 @@ import (
 // MetadataNetworks contain the addresses at which clouds serve a node's credentials.
 var MetadataNetworks = parsePrefixes("169.254.0.0/16", "fe80::/10", "fd00:ec2::/32", "fd20:ce::/32", "168.63.129.16/32", "100.100.100.200/32", "192.0.0.192/32")
 
+var allIPv4 = netip.MustParsePrefix("0.0.0.0/0")
+
 // publicNetworks are the networks with public addresses, by the registries of special addresses of IANA. They
 // contain networks that are not public, such as private and shared ones, and those that translate to others.
 var publicNetworks = map[netip.Prefix][]netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/0"): parsePrefixes("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "168.63.129.16/32", "169.254.0.0/16",
+	allIPv4: parsePrefixes("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "168.63.129.16/32", "169.254.0.0/16",
 		"172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
 		"224.0.0.0/4", "240.0.0.0/4"),
 	netip.MustParsePrefix("2000::/3"): parsePrefixes("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"),
@@ -146,17 +148,7 @@ func IsPublicIPv4(cidr string) bool {
 	if err != nil || !network.Addr().Is4() {
 		return false
 	}
-	for all, special := range publicNetworks {
-		if !all.Addr().Is4() {
-			continue
-		}
-		for _, other := range special {
-			if other.Overlaps(network) {
-				return false
-			}
-		}
-	}
-	return true
+	return !slices.ContainsFunc(publicNetworks[allIPv4], network.Overlaps)
 }
 
 // PolicyPort returns a port of a NetworkPolicy. Default protocol: TCP.

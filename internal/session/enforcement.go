@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -126,8 +125,8 @@ func (b *objectBuilder) newCheckContainers() []corev1.Container {
 	for _, address := range b.check.Addresses {
 		args = append(args, "--address="+address.String())
 	}
-	if isolation := runner.Spec.NetworkIsolation; isolation == v1alpha1.NetworkIsolationPreferred {
-		args = append(args, "--report-only="+strconv.FormatBool(true))
+	if runner.Spec.NetworkIsolation == v1alpha1.NetworkIsolationPreferred {
+		args = append(args, "--report-only=true")
 	}
 	return []corev1.Container{{
 		Name: checkContainer, Image: b.check.Image, Args: args,
@@ -153,12 +152,7 @@ func checkStatus(pod *corev1.Pod) *corev1.ContainerStatus {
 	if pod == nil {
 		return nil
 	}
-	for i := range pod.Status.InitContainerStatuses {
-		if c := &pod.Status.InitContainerStatuses[i]; c.Name == checkContainer {
-			return c
-		}
-	}
-	return nil
+	return findContainer(pod.Status.InitContainerStatuses, checkContainer)
 }
 
 // networkEnforced reports whether the network enforces the policies of the session's Pods, as far as their check shows it.
@@ -174,22 +168,29 @@ func networkEnforced(pod *corev1.Pod, previous *metav1.Condition) condition.Stat
 	case c.State.Terminated == nil:
 		return condition.State{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNetworkCheckPending, Message: "The network check of the Pod has not ended"}
 	}
-	switch networkcheck.ParseResult(c.State.Terminated.Message) {
-	case networkcheck.Enforced:
+	if networkcheck.ParseResult(c.State.Terminated.Message) == networkcheck.Enforced {
 		return condition.True(v1alpha1.ReasonNetworkPolicyEnforced, "A connection that is not allowed failed, and one that is allowed succeeded")
-	case networkcheck.NotEnforced:
-		return condition.False(v1alpha1.ReasonNetworkNotEnforced, notEnforcedMessage)
 	}
-	return condition.State{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNetworkEnforcementUnknown, Message: unknownMessage(c.State.Terminated)}
+	problem := enforcementProblem(c.State.Terminated)
+	if problem.Reason == v1alpha1.ReasonNetworkNotEnforced {
+		return condition.False(problem.Reason, problem.Message)
+	}
+	return condition.State{Status: metav1.ConditionUnknown, Reason: problem.Reason, Message: problem.Message}
 }
 
-const notEnforcedMessage = "a connection that the session's NetworkPolicy does not allow succeeded: the cluster's network plugin does not enforce NetworkPolicies"
-
-func unknownMessage(t *corev1.ContainerStateTerminated) string {
-	if t.ExitCode == networkcheck.ExitUnknown {
-		return "the Pod could not connect to the operator, so it is not known whether NetworkPolicies are enforced"
+// enforcementProblem returns what a network check found that did not find NetworkPolicies enforced.
+func enforcementProblem(t *corev1.ContainerStateTerminated) core.Problem {
+	problem := core.Problem{Reason: v1alpha1.ReasonNetworkEnforcementUnknown}
+	switch {
+	case networkcheck.ParseResult(t.Message) == networkcheck.NotEnforced:
+		problem.Reason = v1alpha1.ReasonNetworkNotEnforced
+		problem.Message = "a connection that the session's NetworkPolicy does not allow succeeded: the cluster's network plugin does not enforce NetworkPolicies"
+	case t.ExitCode == networkcheck.ExitUnknown:
+		problem.Message = "the Pod could not connect to the operator, so it is not known whether NetworkPolicies are enforced"
+	default:
+		problem.Message = fmt.Sprintf("the network check ended with exit code %d, so it is not known whether NetworkPolicies are enforced", t.ExitCode)
 	}
-	return fmt.Sprintf("the network check ended with exit code %d, so it is not known whether NetworkPolicies are enforced", t.ExitCode)
+	return problem
 }
 
 // checkProblem returns why a Pod's network check kept its runner from starting; nil if it did not.
@@ -198,10 +199,7 @@ func checkProblem(pod *corev1.Pod) *core.Problem {
 	if c == nil || c.State.Terminated == nil || c.State.Terminated.ExitCode == 0 {
 		return nil
 	}
-	if networkcheck.ParseResult(c.State.Terminated.Message) == networkcheck.NotEnforced {
-		return &core.Problem{Reason: v1alpha1.ReasonNetworkNotEnforced, Message: notEnforcedMessage}
-	}
-	return &core.Problem{Reason: v1alpha1.ReasonNetworkEnforcementUnknown, Message: unknownMessage(c.State.Terminated)}
+	return new(enforcementProblem(c.State.Terminated))
 }
 
 // previousNetworkCondition returns the session's last NetworkRestricted condition; nil if it has none.

@@ -36,9 +36,14 @@ func runnerStatus(pod *corev1.Pod) *corev1.ContainerStatus {
 	if pod == nil {
 		return nil
 	}
-	for i := range pod.Status.ContainerStatuses {
-		if c := &pod.Status.ContainerStatuses[i]; c.Name == v1alpha1.RunnerContainer {
-			return c
+	return findContainer(pod.Status.ContainerStatuses, v1alpha1.RunnerContainer)
+}
+
+// findContainer returns the status of the container with this name; nil if none has it.
+func findContainer(statuses []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
+	for i := range statuses {
+		if statuses[i].Name == name {
+			return &statuses[i]
 		}
 	}
 	return nil

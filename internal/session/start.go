@@ -2,10 +2,8 @@ package session
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -116,8 +114,9 @@ func isNotAccepted(_ *Observation, status *v1alpha1.AgenticSessionStatus) (reaso
 
 // checkImages returns an error if a Policy does not allow an image of an accepted session's Pod.
 func (e *evaluation) checkImages() error {
-	template := e.newObjectBuilder().newPodTemplate("")
-	template.Spec.InitContainers = slices.DeleteFunc(template.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == checkContainer })
+	b := e.newObjectBuilder()
+	b.check = nil // the operator's own image needs no permission
+	template := b.newPodTemplate("")
 	return policy.CheckImages(&template.Spec, &e.observation.Policies)
 }
 

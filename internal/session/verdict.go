@@ -40,7 +40,7 @@ func verdictOfJob(job *batchv1.Job, pod *corev1.Pod, end *batchv1.JobCondition, 
 	if job.Status.CompletionTime != nil {
 		v.endTime = job.Status.CompletionTime.Time
 	}
-	termination, disruption := runnerTermination(pod), podDisruption(pod)
+	termination, disruption, check := runnerTermination(pod), podDisruption(pod), checkProblem(pod)
 	switch {
 	case end.Type == batchv1.JobComplete:
 		v.outcome, v.Reason = v1alpha1.RunCompleted, v1alpha1.ReasonCompleted
@@ -50,8 +50,8 @@ func verdictOfJob(job *batchv1.Job, pod *corev1.Pod, end *batchv1.JobCondition, 
 		v.Problem = problemTimeUsedUp
 	case disruption != nil:
 		v.Problem = *disruption
-	case checkProblem(pod) != nil:
-		v.Problem = *checkProblem(pod)
+	case check != nil:
+		v.Problem = *check
 	case termination == nil:
 		v.Reason, v.Message = v1alpha1.ReasonPodLost, core.FormatReason(end.Reason, end.Message)
 	case termination.ExitCode == 0:

@@ -2,7 +2,6 @@ package agenticsession
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -71,14 +70,12 @@ func (r *Reconciler) changeJobs(ctx context.Context, decision *session.Decision)
 
 // setDeadline changes the deadline of a Job, unless the Job was deleted or another one has its name.
 func (r *Reconciler) setDeadline(ctx context.Context, deadline *session.JobDeadline) error {
-	patch, err := json.Marshal(map[string]any{
+	metadata := newMetadata(batchv1.SchemeGroupVersion.WithKind("Job"))
+	metadata.Namespace, metadata.Name = deadline.Job.Namespace, deadline.Job.Name
+	err := r.patchObject(ctx, metadata, types.MergePatchType, map[string]any{
 		"metadata": map[string]any{"uid": deadline.Job.UID}, "spec": map[string]any{"activeDeadlineSeconds": deadline.Seconds},
 	})
-	if err != nil {
-		return fmt.Errorf("encoding the deadline of Job %s: %w", deadline.Job.Name, err)
-	}
-	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: deadline.Job.Namespace, Name: deadline.Job.Name}}
-	if err := r.Client.Patch(ctx, job, client.RawPatch(types.MergePatchType, patch), fieldOwner); err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("setting the deadline of Job %s: %w", deadline.Job.Name, err)
 	}
 	return nil

@@ -62,8 +62,8 @@ func (r *Reconciler) reserveWorkspace(ctx context.Context, reservation *session.
 			return fmt.Errorf("reserving PersistentVolumeClaim %s: %w", claim.Name, err)
 		}
 	}
-	metadata := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
-	metadata.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	metadata := newMetadata(corev1.SchemeGroupVersion.WithKind("Pod"))
+	metadata.Namespace, metadata.Name = pod.Namespace, pod.Name
 	if err := r.patchObject(ctx, metadata, types.StrategicMergePatchType, map[string]any{
 		"metadata": map[string]any{"uid": pod.UID},
 		"spec":     map[string]any{"schedulingGates": []any{map[string]any{"$patch": "delete", "name": session.WorkspaceGate}}},
