@@ -295,7 +295,7 @@ type SessionRunnerSpec struct {
 
 	// activityLease gives the runner a Lease with which it reports activity, and a token that can
 	// only renew this Lease. inactivityTimeout and stopOnRunFinished of sessions require it.
-	// egress must allow the API server. Default: false.
+	// Its Pods may connect to the API server. Default: false.
 	// +optional
 	ActivityLease bool `json:"activityLease,omitempty"`
 }

@@ -79,6 +79,7 @@ var sections = []section{{
 		"`certificates`: not with `COMPONENTS=cert-manager`.",
 	columns: []column{
 		{"metrics", clusterRole, "config/rbac/operator/metrics.yaml"},
+		{"API server", clusterRole, "config/rbac/operator/api_server.yaml"},
 		{"certificates", clusterRole, "config/rbac/operator/certificates.yaml"},
 		finalizerColumn("queue"), finalizerColumn("sequentialjob"), finalizerColumn("workerpool"),
 	},

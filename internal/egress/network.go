@@ -47,6 +47,8 @@ type Network struct {
 	DNSNetworks []netip.Prefix
 	// DNSPort is the port on which they do. Default: 53.
 	DNSPort int32
+	// APIServer are the rules that allow connections to the API server; none if its addresses are not known.
+	APIServer []networkingv1.NetworkPolicyEgressRule
 }
 
 // AllowsProxy reports whether an egress proxy may connect to an address: to a public one outside the cluster, or

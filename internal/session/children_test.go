@@ -193,6 +193,39 @@ func TestDNSSettingsOfTheOperatorApply(t *testing.T) {
 	}
 }
 
+func TestOnlyRunnersWithALeaseMayConnectToTheAPIServer(t *testing.T) {
+	apiServer := []networkingv1.NetworkPolicyEgressRule{{To: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "10.96.0.1/32"}}}}}
+	for name, test := range map[string]struct {
+		change func(*scenario)
+		want   bool
+	}{
+		"with a Lease":    {func(s *scenario) { s.Runner.Spec.ActivityLease = true }, true},
+		"without a Lease": {func(*scenario) {}, false},
+		"only hosts": {func(s *scenario) {
+			s.Runner.Spec.ActivityLease, s.Runner.Spec.Egress = true, []v1alpha1.SessionEgress{{Hosts: []v1alpha1.EgressHost{"a.example"}}}
+		}, true},
+		"the attempt began with a Lease": {func(s *scenario) { s.Session.Status.ActivityLease = new(true) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScenario(t)
+			s.Network.APIServer = apiServer
+			test.change(s)
+			policy := newSessionNetworkPolicy(s.Session, s.Runner, &s.Network, &s.NetworkCheck)
+			got := slices.ContainsFunc(policy.Spec.Egress, func(rule networkingv1.NetworkPolicyEgressRule) bool { return cmp.Equal(rule, apiServer[0]) })
+			if got != test.want {
+				t.Errorf("allowed: %t, want %t: %+v", got, test.want, policy.Spec.Egress)
+			}
+		})
+	}
+	s := newScenario(t).startAttempt().startRunner()
+	s.Session.Status.ActivityLease, s.Network.APIServer = new(true), apiServer
+	s.createNetworkPolicies(s.decideAndRecord())
+	s.Network.APIServer = []networkingv1.NetworkPolicyEgressRule{{To: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "10.96.0.2/32"}}}}}
+	if kinds := objectKinds(s.decideAndRecord().ApplyObjects); !slices.Contains(kinds, "NetworkPolicy") {
+		t.Errorf("new addresses of the API server are not allowed: %v", kinds)
+	}
+}
+
 func TestNetworkPoliciesAreReappliedWhileJobRuns(t *testing.T) {
 	s := newScenario(t).startAttempt().startRunner()
 	decision := s.decideAndRecord()

@@ -5,6 +5,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/egress"
@@ -35,7 +36,8 @@ func NewDefaultDenyPolicy(namespace string) *networkingv1.NetworkPolicy {
 }
 
 // buildNetworkPolicy returns the NetworkPolicy of the session's Pods: it allows what the
-// SessionRunner names and the cluster's DNS, unless all that it names are hosts, which the egress proxy resolves.
+// SessionRunner names; the cluster's DNS, unless all that it names are hosts, which the egress proxy resolves; and the API
+// server if the runner has a Lease.
 func buildNetworkPolicy(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner, settings *NetworkSettings) *networkingv1.NetworkPolicy {
 	policy := &networkingv1.NetworkPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: networkingv1.SchemeGroupVersion.String(), Kind: "NetworkPolicy"},
@@ -48,6 +50,9 @@ func buildNetworkPolicy(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunn
 	if !egress.UsesOnlyProxy(runner) {
 		policy.Spec.Egress = append(policy.Spec.Egress, settings.AllowDNS())
 	}
+	if hasLease(s, runner) {
+		policy.Spec.Egress = append(policy.Spec.Egress, settings.APIServer...)
+	}
 	for i := range runner.Spec.Egress {
 		policy.Spec.Egress = append(policy.Spec.Egress, egressRule(&runner.Spec.Egress[i], settings))
 	}
@@ -58,6 +63,11 @@ func buildNetworkPolicy(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunn
 		}}
 	}
 	return policy
+}
+
+// hasLease reports whether the runner of the open attempt or that of the next one has a Lease to renew.
+func hasLease(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) bool {
+	return runner.Spec.ActivityLease || ptr.Deref(s.Status.ActivityLease, false)
 }
 
 func egressRule(rule *v1alpha1.SessionEgress, settings *NetworkSettings) networkingv1.NetworkPolicyEgressRule {

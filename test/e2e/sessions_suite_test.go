@@ -61,7 +61,7 @@ var visitorLabels = map[string]string{"app": "visitor"}
 func createRunners(t *testing.T, ns string) {
 	t.Helper()
 	setInteractive := func(spec *v1alpha1.SessionRunnerSpec) {
-		spec.ActivityLease, spec.Egress = true, apiServerEgress(t)
+		spec.ActivityLease = true
 		spec.IngressFrom = []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: visitorLabels}}}
 	}
 	for name, configure := range map[string]func(spec *v1alpha1.SessionRunnerSpec){

@@ -41,6 +41,9 @@ func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.AgenticSession) (s
 		return observation, err
 	}
 	observation.Policies = policies.Select(s.Labels)
+	if observation.Network.APIServer, err = r.apiServer.rules(ctx); err != nil {
+		return observation, err
+	}
 	if err := r.observeNetworkPolicies(ctx, &observation); err != nil {
 		return observation, err
 	}

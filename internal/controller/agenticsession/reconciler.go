@@ -55,6 +55,7 @@ type Reconciler struct {
 	renewals    *renewals
 	workspaces  *workspaceReservations
 	keys        *adminkeys.Store
+	apiServer   *apiServer
 }
 
 // New returns a Reconciler that uses the manager's clients.
@@ -71,6 +72,7 @@ func New(mgr ctrl.Manager, o Options) *Reconciler {
 		deletedPods: newDeletedPods(),
 		renewals:    newRenewals(clients.Clock),
 		workspaces:  newWorkspaceReservations(),
+		apiServer:   newAPIServer(mgr.GetAPIReader()),
 	}
 }
 
