@@ -152,6 +152,9 @@ func (l *pullConsumer) handleMessage(message *nats.Msg) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.currentPull
+	if p == nil {
+		return // a server that sends what nobody requested
+	}
 	if status := message.Header.Get("Status"); status != "" && len(message.Data) == 0 {
 		if message.Subject == p.inbox {
 			l.handleStatus(p, status, message.Header.Get("Description"))

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
 )
@@ -16,6 +18,13 @@ func attemptNumber(t *testing.T, d broker.Delivery) int {
 		t.Fatal(err)
 	}
 	return n
+}
+
+func TestMessagesBeforeTheFirstRequestAreIgnored(t *testing.T) {
+	consumer := &pullConsumer{}
+	for _, header := range []nats.Header{nil, {"Status": {"404"}}} {
+		consumer.handleMessage(&nats.Msg{Subject: "_INBOX.1", Reply: "$JS.ACK.s.c.1.1.1.1.0", Header: header, Sub: &nats.Subscription{}})
+	}
 }
 
 func TestReleaseIsNotCountedAsAttempt(t *testing.T) {
