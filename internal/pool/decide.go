@@ -26,6 +26,7 @@ func Decide(observation Observation) Decision {
 	}
 	e.updateStatus()
 	decision := &e.decision
+	decision.addStopRequests(observation.Workers, e.drain.Mode)
 	decision.planProtections(&e.observation)
 	decision.StatusDeferrable = differsInStatsOnly(&observation.Pool.Status, e.status) && !decision.changesCluster()
 	decision.Events = e.eventsSinceStatus()

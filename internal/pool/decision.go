@@ -57,6 +57,8 @@ type DrainRequest struct {
 	Worker string
 	// Drain asks the worker to drain; false asks it to undrain.
 	Drain bool
+	// Stop asks it to end its process once it is drained.
+	Stop bool
 }
 
 // RevisionSize is the number of replicas to set on a revision.
@@ -85,6 +87,17 @@ func (d *Decision) addDrainActions(workers []*workerState, mode v1alpha1.DrainMo
 		isDraining := w.Stats != nil && w.Stats.Draining
 		if shouldDrain := !w.targetDraining.IsZero(); shouldDrain != isDraining {
 			d.DrainRequests = append(d.DrainRequests, DrainRequest{Worker: w.Name, Drain: shouldDrain})
+		}
+	}
+}
+
+// addStopRequests adds requests to workers whose Pod is terminating, but that still take messages. Their process missed
+// the preStop hook and the signal, which the kernel discards if the first process of a container has not started to
+// handle signals. Kubernetes sends neither again until the termination grace period has passed.
+func (d *Decision) addStopRequests(workers []Worker, mode v1alpha1.DrainMode) {
+	for i := range workers {
+		if w := &workers[i]; w.Terminating && w.Stats != nil && !w.Stats.Draining && mode != v1alpha1.DrainSignal {
+			d.DrainRequests = append(d.DrainRequests, DrainRequest{Worker: w.Name, Drain: true, Stop: true})
 		}
 	}
 }

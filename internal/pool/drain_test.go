@@ -208,6 +208,31 @@ func TestDrainRequestsAreRepeatedUntilTheWorkerFollows(t *testing.T) {
 	}
 }
 
+func TestTerminatingWorkerThatStillTakesMessagesIsAskedToStop(t *testing.T) {
+	stop := []DrainRequest{{Worker: "worker:1-0", Drain: true, Stop: true}}
+	for name, test := range map[string]struct {
+		change func(*Worker)
+		mode   v1alpha1.DrainMode
+		want   []DrainRequest
+	}{
+		"it missed the signal":           {func(*Worker) {}, v1alpha1.DrainHTTP, stop},
+		"it drains":                      {func(w *Worker) { w.Stats.Draining = true }, v1alpha1.DrainHTTP, nil},
+		"it does not answer":             {func(w *Worker) { w.Stats = nil }, v1alpha1.DrainHTTP, nil},
+		"it is not terminating":          {func(w *Worker) { w.Terminating = false }, v1alpha1.DrainHTTP, nil},
+		"the pool knows only the signal": {func(*Worker) {}, v1alpha1.DrainSignal, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newTestPool(1).withCurrentRevision(1)
+			s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: test.mode}
+			s.changeWorker("worker:1-0", func(w *Worker) { w.Terminating = true }).changeWorker("worker:1-0", test.change)
+			decision := Decide(s.Observation)
+			if diff := cmp.Diff(test.want, decision.DrainRequests); diff != "" {
+				t.Errorf("-want, +got:\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestResizeMustNotInterruptOtherWorkers(t *testing.T) {
 	liveWorker := func(name string, change ...func(w *Worker)) Worker {
 		w := Worker{Name: name, Assigned: true, Running: true, ReadySince: testTime}

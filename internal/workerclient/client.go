@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"k8s.io/utils/ptr"
+
+	"github.com/yardmaster/yardmaster/internal/adminauth"
 )
 
 const (
@@ -124,7 +126,7 @@ func New() *Client {
 // FetchStats returns the stats of the worker at the address, host:port. Stats that are impossible,
 // such as negative numbers, are an error.
 func (c *Client) FetchStats(ctx context.Context, address string) (*Stats, error) {
-	body, err := c.sendRequest(ctx, http.MethodGet, address, "/stats", "")
+	body, err := c.sendRequest(ctx, http.MethodGet, address, "/stats", "", "")
 	if err != nil {
 		return nil, err
 	}
@@ -157,18 +159,32 @@ func (c *Client) FetchStats(ctx context.Context, address string) (*Stats, error)
 // Drain makes the worker at the address stop taking messages. The token proves to it that the
 // request is from the operator; workers with a runtime of an earlier version need none.
 func (c *Client) Drain(ctx context.Context, address, token string) error {
-	_, err := c.sendRequest(ctx, http.MethodPost, address, "/drain", token)
+	_, err := c.sendRequest(ctx, http.MethodPost, address, "/drain", authorization, bearer+token)
+	return err
+}
+
+// Stop makes the worker at the address drain and end its process, as its preStop hook does. The secret is that of the
+// hook. The response arrives once the worker is drained: an error because it takes longer does not mean that it goes on.
+func (c *Client) Stop(ctx context.Context, address, secret string) error {
+	_, err := c.sendRequest(ctx, http.MethodGet, address, "/prestop", adminauth.PreStopHeader, secret)
 	return err
 }
 
 // Resume makes the worker at the address take messages again, with a token as for Drain.
 func (c *Client) Resume(ctx context.Context, address, token string) error {
-	_, err := c.sendRequest(ctx, http.MethodPost, address, "/resume", token)
+	_, err := c.sendRequest(ctx, http.MethodPost, address, "/resume", authorization, bearer+token)
 	return err
 }
 
-// sendRequest waits for one of the client's slots, and returns the body of the response.
-func (c *Client) sendRequest(ctx context.Context, method, address, path, token string) (body []byte, err error) {
+// authorization is the header with the token of a request, and bearer is before it.
+const (
+	authorization = "Authorization"
+	bearer        = "Bearer "
+)
+
+// sendRequest waits for one of the client's slots, and returns the body of the response. A header proves that the request
+// is from the operator, unless it has only an empty proof.
+func (c *Client) sendRequest(ctx context.Context, method, address, path, header, proof string) (body []byte, err error) {
 	select {
 	case c.requestSlots <- struct{}{}:
 		defer func() { <-c.requestSlots }()
@@ -179,8 +195,8 @@ func (c *Client) sendRequest(ctx context.Context, method, address, path, token s
 	if err != nil {
 		return nil, err
 	}
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
+	if proof != "" && proof != bearer {
+		request.Header.Set(header, proof)
 	}
 	response, err := c.http.Do(request)
 	if err != nil {

@@ -41,7 +41,7 @@ func testSingleControllers(t *testing.T) {
 			requireNoError(t, waitForOperator(t.Context()))
 			want := permissions.Union(
 				page.Columns(permissions.WatchedNamespaces, controller),
-				page.Columns(permissions.AllNamespaces, "metrics", "certificates", controller),
+				page.Columns(permissions.AllNamespaces, "metrics", "certificates", "API server", controller),
 			)
 			var granted []string
 			eventually(t, "the permissions of other controllers to be removed", func() bool {

@@ -46,7 +46,7 @@ func TestPermissionsEqualTheReferencePage(t *testing.T) {
 			t.Run(controllers+" in "+scope, func(t *testing.T) {
 				t.Parallel()
 				d := installPermissions(t, controllers, clusterWide)
-				everywhere := page.Columns(permissions.AllNamespaces, append([]string{"metrics", "certificates"}, d.watching()...)...)
+				everywhere := page.Columns(permissions.AllNamespaces, append([]string{"metrics", "certificates", "API server"}, d.watching()...)...)
 				watched := page.Columns(permissions.WatchedNamespaces, d.watching()...)
 				reported := page.Columns(permissions.ReportedNamespaces, "jobreport", "openreports")
 				if !d.isEnabled("jobreport") {

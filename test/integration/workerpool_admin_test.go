@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/pool"
 	"github.com/yardmaster/yardmaster/worker"
 )
 
@@ -52,6 +53,32 @@ func TestOnlyTheOperatorDrainsWorkers(t *testing.T) {
 	c.scalePool("mailers", 0)
 	c.waitForPool("mailers", "drained", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Replicas == 0 })
 	c.assertEachJobHandledOnce(3)
+}
+
+func TestWorkerThatMissedItsSignalEndsLongBeforeItsGracePeriod(t *testing.T) {
+	c := newPoolTestEnv(t, 0)
+	c.missSignals = true
+	c.createPool("mailers", "replicas: 1")
+	c.waitForPool("mailers", "ready", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 1 })
+	c.waitForConnectedWorkers(1)
+	workers := c.runningWorkers()
+	var pods corev1.PodList
+	if err := cluster.List(t.Context(), &pods, client.InNamespace(c.ns), client.HasLabels{pool.LabelWorkerPool}); err != nil || len(pods.Items) != 1 {
+		t.Fatalf("%d Pods, error %v", len(pods.Items), err)
+	}
+	finalizer := func(names string) {
+		t.Helper()
+		patch := client.RawPatch(mergePatch, []byte(`{"metadata":{"finalizers":`+names+`}}`))
+		if err := cluster.Patch(t.Context(), &pods.Items[0], patch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	finalizer(`["yardmaster.test/keep"]`) // the Pod is terminating until the test ends
+	defer finalizer("null")
+	if err := cluster.Delete(t.Context(), &pods.Items[0]); err != nil {
+		t.Fatal(err)
+	}
+	c.waitFor("the worker to end", func() bool { return workers[0].worker.Stats().State == worker.StateDrained })
 }
 
 func TestANetworkPolicyLeavesOtherPortsToThoseOfTheNamespace(t *testing.T) {

@@ -121,25 +121,43 @@ func (r *Reconciler) sendDrainRequests(ctx context.Context, observed *observatio
 	var group errgroup.Group
 	group.SetLimit(workerclient.MaxConcurrentRequestsPerPool)
 	for _, request := range requests {
-		pod, send, action := observed.pods[request.Worker], r.workers.Resume, adminauth.ActionResume
-		if request.Drain {
-			send, action = r.workers.Drain, adminauth.ActionDrain
-		}
+		pod := observed.pods[request.Worker]
 		if pod == nil || pod.Status.PodIP == "" {
 			continue
 		}
 		group.Go(func() error {
-			token, err := r.signRequest(observed.adminKeys, pod, action)
-			if err == nil {
-				err = send(ctx, r.options.Address(pod), token)
-			}
-			if err != nil {
-				ctrl.LoggerFrom(ctx).V(1).Info("Could not send a drain request to a worker", "pod", pod.Name, "drain", request.Drain, "error", err.Error())
+			if err := r.sendDrainRequest(ctx, observed, pod, request); err != nil {
+				ctrl.LoggerFrom(ctx).V(1).Info("Could not send a drain request to a worker", "pod", pod.Name, "drain", request.Drain, "stop", request.Stop, "error", err.Error())
 			}
 			return nil
 		})
 	}
 	_ = group.Wait() // no request returns an error
+}
+
+func (r *Reconciler) sendDrainRequest(ctx context.Context, observed *observation, pod *corev1.Pod, request pool.DrainRequest) error {
+	if request.Stop {
+		return r.workers.Stop(ctx, r.options.Address(pod), observed.preStopSecret(pod))
+	}
+	send, action := r.workers.Resume, adminauth.ActionResume
+	if request.Drain {
+		send, action = r.workers.Drain, adminauth.ActionDrain
+	}
+	token, err := r.signRequest(observed.adminKeys, pod, action)
+	if err != nil {
+		return err
+	}
+	return send(ctx, r.options.Address(pod), token)
+}
+
+// preStopSecret returns the secret of the preStop hook of a worker; empty if it has none.
+func (o *observation) preStopSecret(pod *corev1.Pod) string {
+	for i := range o.Revisions {
+		if o.Revisions[i].Hash == pod.Labels[pool.LabelRevision] {
+			return o.Revisions[i].PreStopSecret
+		}
+	}
+	return ""
 }
 
 // readWorkers reads the stats of each worker.
