@@ -29,12 +29,12 @@ func TestTheAPIServerIsAllowedByItsServiceAndItsEndpoints(t *testing.T) {
 		endpoints *discoveryv1.EndpointSlice
 		want      string
 	}{
-		"both":                     {service("10.96.0.1"), slice(new(int32(6443)), "192.0.2.9", "192.0.2.8", "192.0.2.9"), "443: 10.96.0.1/32; 6443: 192.0.2.8/32 192.0.2.9/32"},
-		"IPv6":                     {service("10.96.0.1", "fd00::1"), slice(nil), "443: 10.96.0.1/32 fd00::1/128"},
-		"unknown":                  {&corev1.Service{}, slice(nil), ""},
-		"no address allows none":   {service("None"), slice(new(int32(6443))), ""},
-		"no port allows none":      {&corev1.Service{}, slice(nil, "192.0.2.8"), ""},
-		"names and zones are none": {&corev1.Service{}, slice(new(int32(6443)), "api.example", "fe80::1%eth0"), ""},
+		"both":                        {service("10.96.0.1"), slice(new(int32(6443)), "192.0.2.9", "192.0.2.8", "192.0.2.9"), "443: 10.96.0.1/32; 6443: 192.0.2.8/32 192.0.2.9/32"},
+		"IPv6":                        {service("10.96.0.1", "fd00::1"), slice(nil), "443: 10.96.0.1/32 fd00::1/128"},
+		"unknown":                     {&corev1.Service{}, slice(nil), ""},
+		"no address allows none":      {service("None"), slice(new(int32(6443))), ""},
+		"no port allows none":         {&corev1.Service{}, slice(nil, "192.0.2.8"), ""},
+		"names and zones are ignored": {&corev1.Service{}, slice(new(int32(6443)), "api.example", "fe80::1%eth0"), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var rules []string

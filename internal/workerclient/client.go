@@ -164,7 +164,7 @@ func (c *Client) Drain(ctx context.Context, address, token string) error {
 }
 
 // Stop makes the worker at the address drain and end its process, as its preStop hook does. The secret is that of the
-// hook. The response arrives once the worker is drained: an error because it takes longer does not mean that it goes on.
+// hook. The response arrives once the worker is drained: an error because it takes longer does not mean that it continues.
 func (c *Client) Stop(ctx context.Context, address, secret string) error {
 	_, err := c.sendRequest(ctx, http.MethodGet, address, "/prestop", adminauth.PreStopHeader, secret)
 	return err
