@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -56,15 +57,24 @@ func (s *sessionTest) waitUntilWorkspaceInUse(pod string) {
 	})
 }
 
-// holdScheduledPod keeps the session's Pod as holdPod does, on a node that does not exist: Kubernetes ends Pods without a
-// node at once when they are deleted.
+// holdScheduledPod keeps the session's Pod as holdPod does, on a node without a kubelet: Kubernetes ends Pods without a
+// node at once when they are deleted, and Pods on a node that does not exist soon after.
 func (s *sessionTest) holdScheduledPod() *corev1.Pod {
 	s.t.Helper()
-	pod := s.waitForPod()
-	eventually(s.t, "the Pod to get a node", func() bool {
-		binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "lost"}}
-		return cluster.SubResource("binding").Create(s.t.Context(), pod, binding) == nil
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "without-kubelet-"}, Spec: corev1.NodeSpec{Unschedulable: true}}
+	if err := cluster.Create(s.t.Context(), node); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		if err := cluster.Delete(context.Background(), node); err != nil {
+			s.t.Error(err)
+		}
 	})
+	pod := s.waitForPod()
+	binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: node.Name}}
+	if err := cluster.SubResource("binding").Create(s.t.Context(), pod, binding); err != nil {
+		s.t.Fatal(err)
+	}
 	s.holdPod()
 	return pod
 }

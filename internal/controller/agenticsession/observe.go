@@ -128,8 +128,9 @@ func (r *Reconciler) observeWorkspace(ctx context.Context, observation *session.
 	if claim == "" {
 		return nil
 	}
-	if observation.WorkspaceUser = r.workspaces.otherUser(s, claim); observation.WorkspaceUser != "" {
-		return nil
+	user, err := r.reservingSession(ctx, s, claim)
+	if observation.WorkspaceUser = user; user != "" || err != nil {
+		return err
 	}
 	var sharers v1alpha1.AgenticSessionList
 	if err := r.Client.List(ctx, &sharers, client.InNamespace(s.Namespace), client.MatchingFields{claimIndex: claim}, client.UnsafeDisableDeepCopy); err != nil {
@@ -141,6 +142,20 @@ func (r *Reconciler) observeWorkspace(ctx context.Context, observation *session.
 		}
 	}
 	return nil
+}
+
+// reservingSession returns the name of another session that reserved a claim; empty if none did. The reservation of a
+// session that was deleted does not count: it may be dropped after the last event that requeues this session.
+func (r *Reconciler) reservingSession(ctx context.Context, s *v1alpha1.AgenticSession, claim string) (string, error) {
+	name, uid := r.workspaces.otherUser(s, claim)
+	if name == "" {
+		return "", nil
+	}
+	other, err := kube.GetIfExists(ctx, r.Client, s.Namespace, name, &v1alpha1.AgenticSession{})
+	if err != nil || other == nil || other.UID != uid {
+		return "", err
+	}
+	return name, nil
 }
 
 // observeChildren finds which objects of an open attempt exist.

@@ -127,23 +127,22 @@ func (w *workspaceReservations) update(before, after *v1alpha1.AgenticSession) b
 func (w *workspaceReservations) reserve(s *v1alpha1.AgenticSession) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.otherUser(s, s.Status.WorkspaceClaim) != "" {
+	if name, _ := w.otherUser(s, s.Status.WorkspaceClaim); name != "" {
 		return false
 	}
 	w.claims.Set(s, s.Status.WorkspaceClaim)
 	return true
 }
 
-// otherUser returns the name of another session that reserved the claim; empty if none did.
-func (w *workspaceReservations) otherUser(s *v1alpha1.AgenticSession, claim string) string {
-	name := ""
-	w.claims.Each(func(key types.NamespacedName, uid types.UID, reserved string) bool {
-		if key.Namespace == s.Namespace && reserved == claim && uid != s.UID {
-			name = key.Name
+// otherUser returns another session that reserved the claim; an empty name if none did.
+func (w *workspaceReservations) otherUser(s *v1alpha1.AgenticSession, claim string) (name string, uid types.UID) {
+	w.claims.Each(func(key types.NamespacedName, other types.UID, reserved string) bool {
+		if key.Namespace == s.Namespace && reserved == claim && other != s.UID {
+			name, uid = key.Name, other
 		}
 		return name == ""
 	})
-	return name
+	return name, uid
 }
 
 // releaseUnused releases the workspace of a session without an open attempt, and that of an

@@ -27,10 +27,10 @@ func TestOnlyOneSessionReservesAWorkspace(t *testing.T) {
 	if w.reserve(second) {
 		t.Error("both sessions reserved the workspace")
 	}
-	if got := w.otherUser(second, "shared"); got != "first" {
+	if got, _ := w.otherUser(second, "shared"); got != "first" {
 		t.Errorf("the second session waits for %q", got)
 	}
-	if got := w.otherUser(first, "shared"); got != "" {
+	if got, _ := w.otherUser(first, "shared"); got != "" {
 		t.Errorf("the first session waits for %q", got)
 	}
 	if !w.reserve(elsewhere) {
