@@ -16,7 +16,8 @@ type AgenticSessionStatus struct {
 	Phase SessionPhase `json:"phase,omitempty"`
 
 	// conditions are Ready, Reconciling, Stalled, Accepted, DependenciesReady, NetworkRestricted,
-	// JobCreated, PodScheduled, RunnerStarted and Completed. ActivityReported, StopStuck and ResultValid are added
+	// JobCreated, PodScheduled, RunnerStarted and Completed. ActivityReported, CostReported, StopStuck and
+	// ResultValid are added
 	// when they apply.
 	// +optional
 	// +listType=map
@@ -91,7 +92,7 @@ type AgenticSessionStatus struct {
 	// +optional
 	LeaseRenewTime *metav1.MicroTime `json:"leaseRenewTime,omitempty"`
 	// stoppedReason is why the session is being or was stopped: User (operatingMode), Inactivity
-	// (inactivityTimeout) or RunFinished (stopOnRunFinished).
+	// (inactivityTimeout), RunFinished (stopOnRunFinished) or BudgetExceeded (maxCostUSD).
 	// +optional
 	StoppedReason StopReason `json:"stoppedReason,omitempty"`
 
@@ -107,7 +108,17 @@ type AgenticSessionStatus struct {
 	// result is the last valid result of a runner.
 	// +optional
 	Result *SessionResult `json:"result,omitempty"`
-	// totalCostUSD is the total cost in US dollars of the attempts that reported one.
+	// attemptCostUSD is the highest cost in US dollars that the runner of the open attempt reported, recorded at most
+	// once a minute, and at once if it reaches maxCostUSD. It is not set if the runner reported none.
+	// +optional
+	AttemptCostUSD *Number `json:"attemptCostUSD,omitempty"`
+	// costRecordTime is when attemptCostUSD was recorded.
+	// +optional
+	CostRecordTime *metav1.Time `json:"costRecordTime,omitempty"`
+	// maxCostUSD of the SessionRunner when the open attempt was created.
+	// +optional
+	MaxCostUSD *Number `json:"maxCostUSD,omitempty"`
+	// totalCostUSD is the total cost in US dollars of all attempts that reported one, with that of the open attempt.
 	// +optional
 	TotalCostUSD *Number `json:"totalCostUSD,omitempty"`
 	// sdkSessionId is the runner's identifier of its conversation, which the next attempt gets.
@@ -224,7 +235,7 @@ const (
 )
 
 // StopReason is why a session was stopped.
-// +kubebuilder:validation:Enum=User;Inactivity;RunFinished
+// +kubebuilder:validation:Enum=User;Inactivity;RunFinished;BudgetExceeded
 type StopReason string
 
 // The reasons to stop.
@@ -235,6 +246,8 @@ const (
 	StopInactivity StopReason = "Inactivity"
 	// The runner reported that its run is finished.
 	StopRunFinished StopReason = "RunFinished"
+	// The runner reported a cost that reaches maxCostUSD.
+	StopBudgetExceeded StopReason = "BudgetExceeded"
 )
 
 // Condition types of an AgenticSession, besides Ready, Reconciling and Stalled.
@@ -261,6 +274,8 @@ const (
 	ConditionStopStuck = "StopStuck"
 	// ConditionActivityReported is Unknown if the runner has not renewed its Lease yet.
 	ConditionActivityReported = "ActivityReported"
+	// ConditionCostReported is Unknown if maxCostUSD is set and the runner has reported no cost yet.
+	ConditionCostReported = "CostReported"
 	// ConditionResultValid is False if the runner's result is malformed.
 	ConditionResultValid = "ResultValid"
 )
@@ -306,6 +321,9 @@ const (
 	ReasonPodTerminated             = "PodTerminated"
 	ReasonLeaseRenewed              = "LeaseRenewed"
 	ReasonActivityUnknown           = "ActivityUnknown"
+	ReasonCostReported              = "CostReported"
+	ReasonCostUnknown               = "CostUnknown"
+	ReasonCostMalformed             = "CostMalformed"
 	ReasonResultParsed              = "ResultParsed"
 	ReasonResultMalformed           = "ResultMalformed"
 
@@ -316,6 +334,7 @@ const (
 	ReasonPodDeleted      = "PodDeleted"
 	ReasonPodRejected     = "PodRejected"
 	ReasonConfigError     = "ConfigError"
+	ReasonBudgetExceeded  = "BudgetExceeded"
 )
 
 // Reasons of an AgenticSession's events, besides Completed and Failed.
@@ -325,6 +344,7 @@ const (
 	EventStopping          = "Stopping"
 	EventStopped           = "Stopped"
 	EventDeadlineExceeded  = "DeadlineExceeded"
+	EventBudgetExceeded    = "BudgetExceeded"
 	EventInactivityTimeout = "InactivityTimeout"
 	EventRetrying          = "Retrying"
 	EventPodRejected       = "PodRejected"

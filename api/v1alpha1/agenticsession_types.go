@@ -58,8 +58,8 @@ type AgenticSessionList struct {
 }
 
 // AgenticSessionSpec is the desired session. All times are in seconds. A change applies to the
-// session's next Job, except that operatingMode, timeout, inactivityTimeout, startupTimeout,
-// stopOnRunFinished, retry and ttlSecondsAfterFinished apply immediately.
+// session's next Job, except that operatingMode, timeout, maxCostUSD, inactivityTimeout,
+// startupTimeout, stopOnRunFinished, retry and ttlSecondsAfterFinished apply immediately.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.prompt) && has(self.initialPrompt))",message="set prompt or its alias initialPrompt, not both"
 // +kubebuilder:validation:XValidation:rule="has(self.prompt) || has(self.initialPrompt) || (has(self.interactive) && self.interactive) || has(self.activeWorkflow)",message="prompt is required, unless the session is interactive or has an activeWorkflow",fieldPath=".prompt",reason="FieldValueRequired"
@@ -150,6 +150,14 @@ type AgenticSessionSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=604800
 	Timeout *int32 `json:"timeout,omitempty"`
+
+	// maxCostUSD is how many US dollars the session may cost, over all its runs, from 0.000001 to
+	// 1000000000. The session is stopped when its runner reports that much, and is not run again until
+	// the limit is increased. A cost that the runner does not report is not limited. The lower one of
+	// this limit and that of the SessionRunner applies. Default: that of the SessionRunner.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self >= 0.000001 && self <= 1000000000.0",message="maxCostUSD must be from 0.000001 to 1000000000"
+	MaxCostUSD *Number `json:"maxCostUSD,omitempty"`
 
 	// inactivityTimeout is after how many seconds without activity of the runner the session is
 	// stopped. It requires activityLease in the SessionRunner. Default: 0, which means never.

@@ -293,7 +293,13 @@ type SessionRunnerSpec struct {
 	// +kubebuilder:validation:Maximum=2147483647
 	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
 
-	// activityLease gives the runner a Lease with which it reports activity, and a token that can
+	// maxCostUSD is how many US dollars a session may cost, over all its runs, from 0.000001 to
+	// 1000000000, as reported by its runner. A session can only lower it. Default: no limit.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self >= 0.000001 && self <= 1000000000.0",message="maxCostUSD must be from 0.000001 to 1000000000"
+	MaxCostUSD *Number `json:"maxCostUSD,omitempty"`
+
+	// activityLease gives the runner a Lease with which it reports activity and cost, and a token that can
 	// only renew this Lease. inactivityTimeout and stopOnRunFinished of sessions require it.
 	// Its Pods may connect to the API server. Default: false.
 	// +optional

@@ -130,6 +130,11 @@ func (in *AgenticSessionSpec) DeepCopyInto(out *AgenticSessionSpec) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.MaxCostUSD != nil {
+		in, out := &in.MaxCostUSD, &out.MaxCostUSD
+		*out = new(Number)
+		**out = **in
+	}
 	if in.InactivityTimeout != nil {
 		in, out := &in.InactivityTimeout, &out.InactivityTimeout
 		*out = new(int32)
@@ -254,6 +259,20 @@ func (in *AgenticSessionStatus) DeepCopyInto(out *AgenticSessionStatus) {
 		in, out := &in.Result, &out.Result
 		*out = new(SessionResult)
 		(*in).DeepCopyInto(*out)
+	}
+	if in.AttemptCostUSD != nil {
+		in, out := &in.AttemptCostUSD, &out.AttemptCostUSD
+		*out = new(Number)
+		**out = **in
+	}
+	if in.CostRecordTime != nil {
+		in, out := &in.CostRecordTime, &out.CostRecordTime
+		*out = (*in).DeepCopy()
+	}
+	if in.MaxCostUSD != nil {
+		in, out := &in.MaxCostUSD, &out.MaxCostUSD
+		*out = new(Number)
+		**out = **in
 	}
 	if in.TotalCostUSD != nil {
 		in, out := &in.TotalCostUSD, &out.TotalCostUSD
@@ -2668,6 +2687,11 @@ func (in *SessionRunnerSpec) DeepCopyInto(out *SessionRunnerSpec) {
 	if in.ActiveDeadlineSeconds != nil {
 		in, out := &in.ActiveDeadlineSeconds, &out.ActiveDeadlineSeconds
 		*out = new(int64)
+		**out = **in
+	}
+	if in.MaxCostUSD != nil {
+		in, out := &in.MaxCostUSD, &out.MaxCostUSD
+		*out = new(Number)
 		**out = **in
 	}
 }

@@ -90,6 +90,7 @@ func (a *agent) addCost(_ context.Context, text string) error {
 		a.cost = new(float64)
 	}
 	*a.cost += cost
+	a.lease.cost = a.cost
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -30,6 +31,8 @@ const (
 	microTimeFormat = "2006-01-02T15:04:05.000000Z07:00"
 	// runFinishedAnnotation of the Lease names the Job whose run is finished.
 	runFinishedAnnotation = "yardmaster.dev/run-finished"
+	// costAnnotation of the Lease contains the Job and what its attempt cost until now.
+	costAnnotation = "yardmaster.dev/cost-usd"
 )
 
 // leaseClient reports activity through the session's Lease. Without a Lease it does nothing.
@@ -38,6 +41,8 @@ type leaseClient struct {
 	client          *http.Client
 	renewInterval   time.Duration
 	lastRenewal     time.Time
+	// cost of this attempt until now; nil if it is not known. Each renewal reports it.
+	cost *float64
 }
 
 // newLeaseClient returns a client for the Lease in the environment. It needs only one kind of request,
@@ -78,7 +83,7 @@ func (l *leaseClient) renewIfDue(ctx context.Context) {
 	if l.url == "" {
 		return
 	}
-	if err := l.patchLease(ctx, map[string]any{"spec": l.renewedSpec()}); err != nil && ctx.Err() == nil {
+	if err := l.patchLease(ctx, l.renewal(map[string]string{})); err != nil && ctx.Err() == nil {
 		log.Print("Renewing the Lease: ", err)
 	}
 }
@@ -94,13 +99,20 @@ func (l *leaseClient) markRunFinished(ctx context.Context) error {
 	if l.url == "" {
 		return errors.New("the session has no Lease; set activityLease in its SessionRunner")
 	}
-	return l.patchLease(ctx, map[string]any{
-		"metadata": map[string]any{"annotations": map[string]string{runFinishedAnnotation: l.job}}, "spec": l.renewedSpec(),
-	})
+	return l.patchLease(ctx, l.renewal(map[string]string{runFinishedAnnotation: l.job}))
 }
 
-func (l *leaseClient) renewedSpec() map[string]any {
-	return map[string]any{"renewTime": time.Now().UTC().Format(microTimeFormat), "holderIdentity": l.job}
+// renewal returns a change of the Lease that reports activity, the cost, and these annotations.
+func (l *leaseClient) renewal(annotations map[string]string) map[string]any {
+	change := map[string]any{"spec": map[string]any{"renewTime": time.Now().UTC().Format(microTimeFormat), "holderIdentity": l.job}}
+	if l.cost != nil {
+		const digits = 6
+		annotations[costAnnotation] = l.job + "=" + strconv.FormatFloat(*l.cost, 'f', digits, 64)
+	}
+	if len(annotations) > 0 {
+		change["metadata"] = map[string]any{"annotations": annotations}
+	}
+	return change
 }
 
 func (l *leaseClient) patchLease(ctx context.Context, change any) error {

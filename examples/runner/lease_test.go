@@ -82,6 +82,20 @@ func TestLeaseRenewalTakesOneRequest(t *testing.T) {
 	}
 }
 
+func TestRenewalsReportTheCostOfTheAttempt(t *testing.T) {
+	l, server, _ := newTestLease(t)
+	l.renewInterval = 0
+	l.renewIfDue(t.Context())
+	l.cost = new(0.1 + 0.2)
+	l.renewIfDue(t.Context())
+	if got := server.leases[0].Annotations[costAnnotation]; got != "" {
+		t.Errorf("the unknown cost is reported as %q", got)
+	}
+	if got := server.leases[1].Annotations[costAnnotation]; got != "demo-r1-a1=0.300000" {
+		t.Errorf("the cost is reported as %q", got)
+	}
+}
+
 func TestLeaseIsRenewedAtMostOncePerInterval(t *testing.T) {
 	l, server, _ := newTestLease(t)
 	for range 5 {

@@ -29,6 +29,8 @@ type Activity struct {
 	CreationTime time.Time
 	// FinishedJob is the Job whose runner reported that its run is finished.
 	FinishedJob string
+	// Cost is what runners reported.
+	Cost CostReport
 }
 
 // hasActivityLease reports whether the runner of the open attempt has a Lease. Its SessionRunner may have changed since

@@ -56,6 +56,10 @@ func (e *evaluation) followJob(job *batchv1.Job) *Question {
 	}
 	e.recordActiveSince()
 	e.readResult()
+	e.followCost()
+	if e.status.RunnerStartTime != nil {
+		e.setCostCondition()
+	}
 	e.setAttemptConditions()
 	end := core.FindEndCondition(job)
 	if end != nil && endedBeforeDeletion(job, end) {
@@ -131,6 +135,9 @@ func (e *evaluation) stopReason() v1alpha1.StopReason {
 	if e.spec.OperatingMode == v1alpha1.ModeStopped {
 		return v1alpha1.StopUser
 	}
+	if costProblem(&e.observation, &e.status) != nil {
+		return v1alpha1.StopBudgetExceeded
+	}
 	if e.status.RunnerStartTime == nil {
 		return ""
 	}
@@ -164,6 +171,9 @@ func (e *evaluation) closeLostAttempt() {
 	if e.status.StopTime != nil {
 		v.outcome, v.Reason, v.Message = v1alpha1.RunStopped, string(e.status.StoppedReason), ""
 		v.endTime = earlierTime(v.endTime, e.status.StopTime.Add(gracePeriod))
+		if e.status.StoppedReason == v1alpha1.StopBudgetExceeded {
+			v.outcome, v.Message = v1alpha1.RunFailed, e.stoppedForCost()
+		}
 	} else if left, limited := remainingSeconds(&e.observation, &e.status); limited && e.activeStart() != nil {
 		v.endTime = earlierTime(v.endTime, e.activeStart().Add(time.Duration(left)*time.Second))
 	}

@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -104,7 +105,7 @@ func eventOfRun(run *v1alpha1.SessionRun) (event core.Event, found bool) {
 	case v1alpha1.RunRetried:
 		event.Reason = v1alpha1.EventRetrying
 	case v1alpha1.RunFailed:
-		if run.Reason == v1alpha1.ReasonDeadlineExceeded || run.Reason == v1alpha1.ReasonPodRejected {
+		if slices.Contains([]string{v1alpha1.ReasonDeadlineExceeded, v1alpha1.ReasonBudgetExceeded, v1alpha1.ReasonPodRejected}, run.Reason) {
 			event.Reason = run.Reason
 		}
 	}

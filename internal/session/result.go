@@ -111,17 +111,6 @@ func parseCost(text string) (v1alpha1.Number, error) {
 	return formatDollars(int64(math.Round(cost * microsPerDollar))), nil
 }
 
-// sumCosts adds two costs; nil is an unknown cost.
-func sumCosts(a, b *v1alpha1.Number) *v1alpha1.Number {
-	switch {
-	case a == nil:
-		return b
-	case b == nil:
-		return a
-	}
-	return new(formatDollars(parseMicroDollars(*a) + parseMicroDollars(*b)))
-}
-
 // parseMicroDollars is the inverse of formatDollars. It returns 0 for a value that is not a cost,
 // which only an edited status can contain.
 func parseMicroDollars(n v1alpha1.Number) int64 {

@@ -62,6 +62,10 @@ func (e *evaluation) startAttempt() *Question {
 		e.failRun(problemTimeUsedUp)
 		return nil
 	}
+	if problem := costProblem(&e.observation, &e.status); problem != nil {
+		e.failRun(*problem)
+		return nil
+	}
 	if e.settings != nil {
 		if state := e.resolveWorkspace(); !state.usable {
 			return state.question
@@ -224,6 +228,10 @@ func (e *evaluation) createAttemptObjects() {
 	e.status.MaxActiveSeconds = nil
 	if most := e.settings.runner.Spec.ActiveDeadlineSeconds; most != nil {
 		e.status.MaxActiveSeconds = new(*most)
+	}
+	e.status.MaxCostUSD = nil
+	if most := e.settings.runner.Spec.MaxCostUSD; most != nil {
+		e.status.MaxCostUSD = new(*most)
 	}
 	b := e.newObjectBuilder()
 	inputs := b.newInputsSecret()

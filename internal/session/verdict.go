@@ -86,20 +86,19 @@ func (e *evaluation) closeAttempt(v verdict) {
 	if v.endTime.IsZero() {
 		v.endTime, end = e.now.Time, e.now
 	}
+	cost := e.closeCost()
 	if start := e.activeStart(); start != nil {
 		s.ActiveSeconds += secondsBetween(start.Time, v.endTime)
 	}
 	left, limited := remainingSeconds(&e.observation, s)
-	if v.outcome == v1alpha1.RunFailed && (!limited || left > 0) && takeRetry(s, e.spec.Retry, v.Reason) {
+	hasBudget := (!limited || left > 0) && costProblem(&e.observation, s) == nil
+	if v.outcome == v1alpha1.RunFailed && hasBudget && takeRetry(s, e.spec.Retry, v.Reason) {
 		v.outcome = v1alpha1.RunRetried
 	}
 	record := v1alpha1.SessionRun{
 		Run: s.Run, Attempt: s.Attempt, Job: s.Job, Start: s.JobStartTime, End: &end,
 		ExitCode: v.exitCode, Outcome: v.outcome, Reason: v.Reason, Message: core.TruncateMessage(v.Message, maxRunMessageBytes),
-	}
-	if hasResult(s) && s.JobUID != "" {
-		record.CostUSD = s.Result.CostUSD
-		s.TotalCostUSD = sumCosts(s.TotalCostUSD, s.Result.CostUSD)
+		CostUSD: cost,
 	}
 	s.Runs = append(s.Runs, record)
 	s.Runs = slices.Delete(s.Runs, 0, max(len(s.Runs)-maxRecordedRuns, 0))

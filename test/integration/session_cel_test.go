@@ -14,6 +14,22 @@ import (
 
 func TestAgenticSessionRules(t *testing.T) {
 	assertSpecsRefused(t, "AgenticSession", map[string]invalidSpec{
+		"a cost of 0": {
+			spec: `{prompt: a, maxCostUSD: 0}`,
+			want: "spec.maxCostUSD: Invalid value: 0: maxCostUSD must be from 0.000001 to 1000000000",
+		},
+		"a cost of -1": {
+			spec: `{prompt: a, maxCostUSD: -1}`,
+			want: "spec.maxCostUSD: Invalid value: -1: maxCostUSD must be from 0.000001 to 1000000000",
+		},
+		"a cost of 1000000001": {
+			spec: `{prompt: a, maxCostUSD: 1000000001}`,
+			want: "spec.maxCostUSD: Invalid value: 1000000001: maxCostUSD must be from 0.000001 to 1000000000",
+		},
+		"a cost as text": {
+			spec: `{prompt: a, maxCostUSD: "2"}`,
+			want: `spec.maxCostUSD: Invalid value: "string": spec.maxCostUSD in body must be of type number: "string"`,
+		},
 		"a name longer than 52 characters": {
 			name: strings.Repeat("a", 53), spec: `{prompt: a}`,
 			want: "<nil>: Invalid value: metadata.name must begin with a letter and have at most 52 lower-case letters, digits and dashes",
@@ -263,6 +279,18 @@ func numberedURLs(number int) []string {
 
 func TestSessionRunnerRules(t *testing.T) {
 	assertSpecsRefused(t, "SessionRunner", map[string]invalidSpec{
+		"a cost of 0": {
+			spec: `{image: a, maxCostUSD: 0}`,
+			want: "spec.maxCostUSD: Invalid value: 0: maxCostUSD must be from 0.000001 to 1000000000",
+		},
+		"a cost of -1": {
+			spec: `{image: a, maxCostUSD: -1}`,
+			want: "spec.maxCostUSD: Invalid value: -1: maxCostUSD must be from 0.000001 to 1000000000",
+		},
+		"a cost of 1000000001": {
+			spec: `{image: a, maxCostUSD: 1000000001}`,
+			want: "spec.maxCostUSD: Invalid value: 1000000001: maxCostUSD must be from 0.000001 to 1000000000",
+		},
 		"an allowed Secret whose name is a path": {
 			spec: `{image: a, allowedSecrets: [{name: a/b}]}`,
 			want: `spec.allowedSecrets[0].name: Invalid value: "a/b": spec.allowedSecrets[0].name in body should match '^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'`,

@@ -418,6 +418,47 @@ func TestIdleSessionIsStopped(t *testing.T) {
 	}
 }
 
+// reportCost writes this annotation into the Lease, as a runner does.
+func (s *sessionTest) reportCost(annotation string) {
+	s.t.Helper()
+	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{session.AnnotationCost: annotation}}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: session.LeaseName(s.key.Name)}}
+	if err := cluster.Patch(s.t.Context(), lease, client.RawPatch(types.MergePatchType, raw)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestSessionIsStoppedAtItsCostLimit(t *testing.T) {
+	s := createSession(t, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
+		s.Spec.MaxCostUSD, s.Spec.Retry = new(v1alpha1.Number("1.5")), &v1alpha1.SessionRetry{Limit: 5, OnDisruption: true}
+		r.Spec.MaxCostUSD, r.Spec.ActivityLease = new(v1alpha1.Number("2")), true
+	})
+	s.startRunner()
+	s.waitForPhase(v1alpha1.SessionRunning)
+	for _, hostile := range []string{"fix-r1-a1=-1", "fix-r1-a1=NaN", "fix-r1-a1=1e9", "fix-r2-a1=100", strings.Repeat("9", 1000), "fix-r1-a1=1.25"} {
+		s.reportCost(hostile)
+	}
+	s.reportCost("fix-r1-a1=0.25")
+	if running := s.getSession(); running.Status.Phase != v1alpha1.SessionRunning {
+		t.Errorf("the session is %s below its limit", running.Status.Phase)
+	}
+	s.reportCost("fix-r1-a1=1.75")
+	failed := s.waitForPhase(v1alpha1.SessionFailed)
+	if run := failed.Status.Runs[0]; run.Reason != v1alpha1.ReasonBudgetExceeded || *run.CostUSD != "1.75" || *failed.Status.TotalCostUSD != "1.75" {
+		t.Errorf("%+v", run)
+	}
+	s.patchSpec(`{"runRequest": 2}`)
+	eventually(t, "the second run to fail", func() bool { return len(s.getSession().Status.Runs) == 2 })
+	if run := s.getSession().Status.Runs[1]; run.Reason != v1alpha1.ReasonBudgetExceeded || !strings.Contains(run.Message, "increase maxCostUSD of the session") {
+		t.Errorf("%+v", run)
+	}
+	s.patchSpec(`{"runRequest": 3, "maxCostUSD": 2}`)
+	s.waitForPhase(v1alpha1.SessionCreating)
+}
+
 // The API server accepts all examples except refused.yaml.
 func TestAgenticSessionExamplesAreAccepted(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(repositoryRoot, "examples", "agenticsession", "*.yaml"))

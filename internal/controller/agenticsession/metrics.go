@@ -4,9 +4,11 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/metric"
+	"github.com/yardmaster/yardmaster/internal/session"
 )
 
 var (
@@ -20,6 +22,8 @@ var (
 		1, 10, 30, 60, 300, 900, 1800, 3600, 7200, 14400, 43200, 86400, 604800)
 	outcomeTotal = metric.NewCounterVec("yardmaster_session_outcome_total",
 		"Number of attempts that ended, by reason.", "reason")
+	costTotal = metric.NewObjectCounter("yardmaster_session_cost_usd_total",
+		"Cost of sessions in US dollars, as reported by their runners.", "runner")
 	statusUpdateTotal = metric.NewCounterVec("yardmaster_session_status_update_total",
 		"Number of status writes of sessions, by result: stored, conflict, deleted or failed.", "result")
 	childrenDeletionSeconds = metric.NewHistogram("yardmaster_session_children_delete_seconds",
@@ -48,6 +52,7 @@ func countTransition(s *v1alpha1.AgenticSession, before *v1alpha1.AgenticSession
 	if before.Phase != after.Phase {
 		transitionsTotal.WithLabelValues(string(after.Phase)).Inc()
 	}
+	countCost(s, before)
 	if before.StartTime == nil && after.StartTime != nil {
 		startupSeconds.Observe(now.Sub(s.CreationTimestamp.Time).Seconds())
 	}
@@ -61,6 +66,15 @@ func countTransition(s *v1alpha1.AgenticSession, before *v1alpha1.AgenticSession
 	outcomeTotal.WithLabelValues(run.Reason).Inc()
 	if run.Start != nil && run.End != nil {
 		attemptSeconds.Observe(run.End.Sub(run.Start.Time).Seconds())
+	}
+}
+
+// countCost counts what was added to the cost of a session. The counter exists before the first cost: a rate would not
+// contain the value with which it begins.
+func countCost(s *v1alpha1.AgenticSession, before *v1alpha1.AgenticSessionStatus) {
+	runner := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Spec.Runner}}
+	if added := session.AddedCost(before, &s.Status); added > 0 || before.JobUID == "" && s.Status.JobUID != "" {
+		costTotal.Of(runner).Add(added)
 	}
 }
 

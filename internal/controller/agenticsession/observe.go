@@ -193,10 +193,11 @@ func (r *Reconciler) observeActivity(ctx context.Context, observation *session.O
 	if err != nil || lease == nil || !metav1.IsControlledBy(lease, observation.Session) {
 		return err
 	}
+	r.renewals.setRemainingCost(observation)
 	last := r.renewals.newest(lease)
 	observation.Activity = &session.Activity{
 		RenewTime: last.renewTime, ObservedTime: last.observedTime, CreationTime: lease.CreationTimestamp.Time,
-		FinishedJob: lease.Annotations[session.AnnotationRunFinished],
+		FinishedJob: lease.Annotations[session.AnnotationRunFinished], Cost: last.cost,
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package agenticsession
 
 import (
 	"context"
+	"math"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -18,8 +19,13 @@ import (
 	"github.com/yardmaster/yardmaster/internal/session"
 )
 
-// renewal is the last renewal of a session's Lease, and when this process observed it.
-type renewal struct{ renewTime, observedTime time.Time }
+// renewal is the last renewal of a session's Lease, when this process observed it, and what its runners cost.
+type renewal struct {
+	renewTime, observedTime time.Time
+	cost                    session.CostReport
+	// remainingCost is the cost of the open attempt at which the session is to be stopped; 0 if that is not known.
+	remainingCost int64
+}
 
 // renewals remembers the last renewal of each session's Lease. It keeps that of a deleted Lease: the time in which a
 // runner is idle counts on when the Lease is created again.
@@ -34,7 +40,8 @@ func newRenewals(c clock.PassiveClock) *renewals {
 }
 
 // eventHandler remembers renewals. It requeues the session of a Lease that was deleted, renewed for the first time, or
-// whose run-finished annotation changed: other renewals are too frequent to reconcile.
+// whose run-finished annotation changed: other renewals are too frequent to reconcile. A higher cost is reconciled at
+// once if it reaches the limit, and otherwise at most as often as it is recorded.
 func (r *renewals) eventHandler() handler.EventHandler {
 	enqueue := handler.EnqueueRequestsFromMapFunc(childToSession)
 	return handler.Funcs{
@@ -42,10 +49,16 @@ func (r *renewals) eventHandler() handler.EventHandler {
 			r.remember(e.Object)
 		},
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			r.remember(e.ObjectNew)
-			if isFirstRenewal(e.ObjectOld, e.ObjectNew) ||
+			costChanged, reachesLimit := r.remember(e.ObjectNew)
+			if reachesLimit || isFirstRenewal(e.ObjectOld, e.ObjectNew) ||
 				e.ObjectOld.GetAnnotations()[session.AnnotationRunFinished] != e.ObjectNew.GetAnnotations()[session.AnnotationRunFinished] {
 				enqueue.Update(ctx, e, queue)
+				return
+			}
+			if costChanged {
+				for _, request := range childToSession(ctx, e.ObjectNew) {
+					queue.AddAfter(request, session.CostRecordInterval)
+				}
 			}
 		},
 		DeleteFunc: enqueue.Delete,
@@ -63,29 +76,44 @@ func renewTimeOf(object client.Object) time.Time {
 	return time.Time{}
 }
 
-// remember remembers a renewal, in the order of the events.
-func (r *renewals) remember(lease client.Object) {
-	renewTime := renewTimeOf(lease)
-	if renewTime.IsZero() { // it was created again
-		return
+// remember remembers a renewal and its cost, in the order of the events. It reports whether the cost changed, and whether
+// it reaches the limit.
+func (r *renewals) remember(lease client.Object) (costChanged, reachesLimit bool) {
+	renewTime, now := renewTimeOf(lease), r.clock.Now()
+	annotation := lease.GetAnnotations()[session.AnnotationCost]
+	if renewTime.IsZero() && annotation == "" { // it was created again
+		return false, false
 	}
-	now := r.clock.Now()
 	r.Update(sessionOfLease(lease), func(last *renewal) {
-		if !last.renewTime.Equal(renewTime) {
-			*last = renewal{renewTime, now}
+		if !renewTime.IsZero() && !last.renewTime.Equal(renewTime) {
+			last.renewTime, last.observedTime = renewTime, now
 		}
+		cost := last.cost.Next(annotation)
+		costChanged = cost != last.cost
+		reachesLimit = costChanged && cost.Micros() >= last.remainingCost
+		last.cost = cost
 	})
+	return costChanged, reachesLimit
 }
 
 // newest returns the last renewal of a session's Lease, given the Lease in the cache. The cache may be a moment ahead of
 // the events.
 func (r *renewals) newest(lease client.Object) renewal {
 	last, found := r.Get(sessionOfLease(lease))
-	renewTime := renewTimeOf(lease)
-	if renewTime.IsZero() || found && last.renewTime.Equal(renewTime) {
-		return last
+	last.cost = last.cost.Next(lease.GetAnnotations()[session.AnnotationCost])
+	if renewTime := renewTimeOf(lease); !renewTime.IsZero() && (!found || !last.renewTime.Equal(renewTime)) {
+		last.renewTime, last.observedTime = renewTime, r.clock.Now()
 	}
-	return renewal{renewTime, r.clock.Now()}
+	return last
+}
+
+// setRemainingCost remembers at which cost of the open attempt its session is to be reconciled at once.
+func (r *renewals) setRemainingCost(o *session.Observation) {
+	remaining, limited := session.RemainingCost(o)
+	if !limited {
+		remaining = math.MaxInt64
+	}
+	r.Update(o.Session, func(last *renewal) { last.remainingCost = remaining })
 }
 
 // sessionOfLease returns the identity of a Lease's session.

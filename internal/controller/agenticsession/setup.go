@@ -131,6 +131,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err := mgr.Add(r.apiServer); err != nil {
 		return err
 	}
+	b = b.Watches(&v1alpha1.SessionRunner{}, deleteHandler(func(_ context.Context, runner client.Object) { costTotal.Forget(client.ObjectKeyFromObject(runner)) }))
 	tracker := newDeletionTracker(r.options.Children, r.Clock)
 	b = b.Watches(&v1alpha1.AgenticSession{}, deleteHandler(tracker.sessionDeleted))
 	for _, child := range []client.Object{&batchv1.Job{}, &corev1.Pod{}} {
