@@ -46,6 +46,12 @@ type AgenticSessionStatus struct {
 	// when the outcome is in runs.
 	// +optional
 	Job string `json:"job,omitempty"`
+	// runner is the name of the SessionRunner of the open attempt.
+	// +optional
+	Runner string `json:"runner,omitempty"`
+	// queuedSince is since when the session waits for others of its SessionRunner to end.
+	// +optional
+	QueuedSince *metav1.Time `json:"queuedSince,omitempty"`
 	// jobUID is that Job's UID, set when the Job was first observed.
 	// +optional
 	JobUID types.UID `json:"jobUID,omitempty"`
@@ -293,6 +299,7 @@ const (
 	ReasonWorkspaceNotFound         = "WorkspaceNotFound"
 	ReasonWorkspaceLost             = "WorkspaceLost"
 	ReasonChildRefused              = "ChildRefused"
+	ReasonQueued                    = "Queued"
 	ReasonPreviousJobRunning        = "PreviousJobRunning"
 	ReasonDependenciesReady         = "DependenciesReady"
 	ReasonNetworkPolicyApplied      = "NetworkPolicyApplied"

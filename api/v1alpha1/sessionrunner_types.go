@@ -79,6 +79,7 @@ type SessionRunnerList struct {
 // system. No field changes that.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.serviceAccountName) && has(self.activityLease) && self.activityLease)",message="activityLease needs a ServiceAccount for each session: remove serviceAccountName",fieldPath=".serviceAccountName"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxSessions) || !has(self.maxSessionsPerUser) || self.maxSessionsPerUser <= self.maxSessions",message="maxSessionsPerUser must not be greater than maxSessions",fieldPath=".maxSessionsPerUser"
 type SessionRunnerSpec struct {
 	// image of the runner's container.
 	// +required
@@ -298,6 +299,18 @@ type SessionRunnerSpec struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self >= 0.000001 && self <= 1000000000.0",message="maxCostUSD must be from 0.000001 to 1000000000"
 	MaxCostUSD *Number `json:"maxCostUSD,omitempty"`
+
+	// maxSessions is how many sessions may run at a time. Further ones wait, in the order of their
+	// creation. A lower value stops no session. Default: no limit.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	MaxSessions *int32 `json:"maxSessions,omitempty"`
+
+	// maxSessionsPerUser is how many sessions of one user may run at a time. Sessions without a user
+	// count as those of one user. Default: no limit.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	MaxSessionsPerUser *int32 `json:"maxSessionsPerUser,omitempty"`
 
 	// activityLease gives the runner a Lease with which it reports activity and cost, and a token that can
 	// only renew this Lease. inactivityTimeout and stopOnRunFinished of sessions require it.

@@ -202,6 +202,10 @@ func (in *AgenticSessionStatus) DeepCopyInto(out *AgenticSessionStatus) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.QueuedSince != nil {
+		in, out := &in.QueuedSince, &out.QueuedSince
+		*out = (*in).DeepCopy()
+	}
 	if in.JobStartTime != nil {
 		in, out := &in.JobStartTime, &out.JobStartTime
 		*out = (*in).DeepCopy()
@@ -2692,6 +2696,16 @@ func (in *SessionRunnerSpec) DeepCopyInto(out *SessionRunnerSpec) {
 	if in.MaxCostUSD != nil {
 		in, out := &in.MaxCostUSD, &out.MaxCostUSD
 		*out = new(Number)
+		**out = **in
+	}
+	if in.MaxSessions != nil {
+		in, out := &in.MaxSessions, &out.MaxSessions
+		*out = new(int32)
+		**out = **in
+	}
+	if in.MaxSessionsPerUser != nil {
+		in, out := &in.MaxSessionsPerUser, &out.MaxSessionsPerUser
+		*out = new(int32)
 		**out = **in
 	}
 }

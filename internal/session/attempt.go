@@ -26,7 +26,7 @@ func (e *evaluation) followAttempt(job *batchv1.Job) *Question {
 	wasCreated := e.status.JobUID != "" || e.observation.CreatedJobs[e.status.Job] != ""
 	switch {
 	case job == nil && !wasCreated && (e.spec.OperatingMode == v1alpha1.ModeStopped || e.settings == nil || e.checkImages() != nil):
-		e.status.Job, e.status.StopTime = "", nil // an attempt without a Job leaves no record
+		e.status.Job, e.status.Runner, e.status.StopTime = "", "", nil // an attempt without a Job leaves no record
 	case job == nil && !wasCreated:
 		for _, check := range []func() workspaceState{e.resolveWorkspace, e.checkWorkspaceFree} {
 			if state := check(); !state.usable {

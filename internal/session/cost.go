@@ -105,7 +105,7 @@ func findCostLimit(o *Observation, status *v1alpha1.AgenticSessionStatus) *costL
 	if most == nil && o.Runner != nil {
 		most = o.Runner.Spec.MaxCostUSD
 	}
-	lower(most, "SessionRunner "+o.Session.Spec.Runner)
+	lower(most, "SessionRunner "+RunnerOf(o.Session))
 	return limit
 }
 

@@ -57,6 +57,7 @@ func newEvaluation(observation Observation) *evaluation {
 		status:      *observation.Session.Status.DeepCopy(),
 		schedule:    core.Schedule{Now: observation.Now},
 	}
+	e.status.QueuedSince = nil // unless it waits again
 	e.status.ObservedGeneration = observation.Session.Generation
 	if e.status.Run == 0 {
 		e.status.Run = max(e.spec.RunRequest, 1)
@@ -122,6 +123,19 @@ func (e *evaluation) betweenAttempts() *Question {
 		e.decision.DeleteSession = e.schedule.HasReached(e.status.CompletionTime.Add(time.Duration(*ttl) * time.Second))
 	}
 	return nil
+}
+
+// IsAtRest reports whether no attempt of a session is open, and none starts unless its spec changes.
+func IsAtRest(s *v1alpha1.AgenticSession) bool {
+	last := lastRun(&s.Status)
+	switch {
+	case s.Status.Job != "" || last == nil || last.Outcome == v1alpha1.RunRetried || s.Spec.RunRequest > s.Status.Run:
+		return false
+	case last.Outcome != v1alpha1.RunStopped:
+		return true
+	}
+	isStoppedByUser := s.Status.StoppedReason == v1alpha1.StopUser || s.Status.StoppedReason == ""
+	return s.Spec.OperatingMode == v1alpha1.ModeStopped || !isStoppedByUser
 }
 
 // lastRun returns how the last attempt of the current run ended; nil if none has ended.

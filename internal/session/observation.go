@@ -45,6 +45,8 @@ type Observation struct {
 	Children map[ChildKey]bool
 	// NetworkPolicies of the namespace, at least all that select the session's Pods.
 	NetworkPolicies []networkingv1.NetworkPolicy
+	// Capacity of the SessionRunner, if it has a limit and no attempt is open.
+	Capacity Capacity
 	// Activity that the runner's Lease shows; nil without a Lease.
 	Activity *Activity
 	// CreatedJobs are the UIDs of the Jobs that this process created, by name.
@@ -67,6 +69,8 @@ type Question struct {
 	JobName string
 	// AllJobs requests a live list of the Jobs that the session controls, and their Pods.
 	AllJobs bool
+	// OpenSessions requests Capacity with all open sessions, also those of earlier processes.
+	OpenSessions bool
 	// Claim requests a live read of the metadata of the PersistentVolumeClaim with this name.
 	Claim string
 	// Mounts requests a live list of all Pods that mount the claim with this name and have not ended. The claim is read

@@ -78,6 +78,9 @@ func (e *evaluation) startAttempt() *Question {
 		e.waitFor(v1alpha1.ReasonRetrying, fmt.Sprintf("the run is retried %s after its last attempt ended", delay), false)
 		return nil
 	}
+	if isWaiting, question := e.waitForPlace(); isWaiting || question != nil {
+		return question
+	}
 	// Before its very first attempt the session cannot have a Job.
 	isFirst := e.status.Attempt == 0 && len(e.status.Runs) == 0
 	if !isFirst && !e.observation.Answers.Listed {
@@ -188,6 +191,9 @@ func isPreviousJobRunning(observation *Observation) (reason, message string, fou
 	return "", "", false
 }
 
+// UserOf returns the user that a session belongs to; empty if that is not known.
+func UserOf(s *v1alpha1.AgenticSession) string { return userIDOf(s) }
+
 func userIDOf(s *v1alpha1.AgenticSession) string {
 	return ptr.Deref(s.Spec.UserContext, v1alpha1.UserContext{}).UserID
 }
@@ -211,6 +217,7 @@ func (e *evaluation) waitFor(reason, message string, timeLimited bool) {
 // openAttempt opens an attempt. From now on its Job may exist.
 func (e *evaluation) openAttempt() {
 	e.status.Attempt++
+	e.status.Runner = e.spec.Runner
 	e.status.Job = jobName(e.observation.Session.Name, e.status.Run, e.status.Attempt)
 	if e.status.WorkspaceClaim == "" && e.settings.persistent {
 		e.status.WorkspaceClaim = ClaimName(e.observation.Session.Name)

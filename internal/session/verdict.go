@@ -102,7 +102,7 @@ func (e *evaluation) closeAttempt(v verdict) {
 	}
 	s.Runs = append(s.Runs, record)
 	s.Runs = slices.Delete(s.Runs, 0, max(len(s.Runs)-maxRecordedRuns, 0))
-	s.Job, s.JobUID, s.ActivityLease = "", "", nil
+	s.Job, s.JobUID, s.Runner, s.ActivityLease = "", "", "", nil
 	s.ActiveSince, s.MaxActiveSeconds = nil, nil
 	s.JobStartTime, s.RunnerStartTime, s.StopTime, s.WaitingSince = nil, nil, nil, nil
 	if v.outcome != v1alpha1.RunStopped {

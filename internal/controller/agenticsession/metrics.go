@@ -1,6 +1,7 @@
 package agenticsession
 
 import (
+	"cmp"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -72,7 +73,7 @@ func countTransition(s *v1alpha1.AgenticSession, before *v1alpha1.AgenticSession
 // countCost counts what was added to the cost of a session. The counter exists before the first cost: a rate would not
 // contain the value with which it begins.
 func countCost(s *v1alpha1.AgenticSession, before *v1alpha1.AgenticSessionStatus) {
-	runner := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Spec.Runner}}
+	runner := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: cmp.Or(before.Runner, session.RunnerOf(s))}}
 	if added := session.AddedCost(before, &s.Status); added > 0 || before.JobUID == "" && s.Status.JobUID != "" {
 		costTotal.Of(runner).Add(added)
 	}

@@ -50,6 +50,9 @@ func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.AgenticSession) (s
 	if err := r.observeJobs(ctx, r.options.Children, &observation, client.MatchingFields{uidIndex: string(s.UID)}); err != nil {
 		return observation, err
 	}
+	if err := r.observeCapacity(ctx, &observation); err != nil {
+		return observation, err
+	}
 	if err := r.observeWorkspace(ctx, &observation); err != nil {
 		return observation, err
 	}
@@ -205,6 +208,8 @@ func (r *Reconciler) observeActivity(ctx context.Context, observation *session.O
 // answerQuestion answers a question of the core with live reads.
 func (r *Reconciler) answerQuestion(ctx context.Context, observation *session.Observation, question *session.Question) error {
 	switch {
+	case question.OpenSessions:
+		return r.verifyCapacity(ctx, observation)
 	case question.Claim != "":
 		claim, err := r.getMetadata(ctx, observation.Session.Namespace, question.Claim, claimKind)
 		observation.Answers.Claims[question.Claim] = claim

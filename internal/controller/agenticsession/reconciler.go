@@ -54,6 +54,7 @@ type Reconciler struct {
 	deletedPods *deletedPods
 	renewals    *renewals
 	workspaces  *workspaceReservations
+	admissions  *admissions
 	keys        *adminkeys.Store
 	apiServer   *apiServer
 }
@@ -73,6 +74,7 @@ func New(mgr ctrl.Manager, o Options) *Reconciler {
 		renewals:    newRenewals(clients.Clock),
 		workspaces:  newWorkspaceReservations(),
 		apiServer:   newAPIServer(mgr.GetAPIReader()),
+		admissions:  newAdmissions(),
 	}
 }
 
@@ -106,6 +108,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !s.DeletionTimestamp.IsZero() { // the garbage collector deletes its objects
 		return ctrl.Result{}, r.restoreDefaultDeny(ctx, req.NamespacedName)
 	}
+	r.admissions.isOpen(s) // forgets an admission that the cache shows
 	s = r.writeCache.Newest(s)
 	r.forgetUnused(s)
 	observation, err := r.observe(ctx, s)
@@ -116,7 +119,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if err := r.record(ctx, s, &decision); err != nil {
+	if err := r.record(ctx, s, &observation, &decision); err != nil {
 		return ctrl.Result{}, err
 	}
 	refusal, err := r.act(ctx, s, &decision, observation.Session.ResourceVersion)
@@ -134,7 +137,7 @@ func (r *Reconciler) reconcileRefusal(ctx context.Context, s *v1alpha1.AgenticSe
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, r.record(ctx, s, &decision)
+	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, r.record(ctx, s, &observation, &decision)
 }
 
 // decide answers the core's questions until it has none.
@@ -167,4 +170,5 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	r.deletedPods.Forget(key)
 	r.renewals.Forget(key)
 	r.workspaces.forget(key)
+	r.admissions.forget(key)
 }

@@ -10,8 +10,8 @@ import (
 )
 
 // record stores the decision's status, then emits its events. A status that opens an attempt is
-// stored only if no other session reserved the workspace.
-func (r *Reconciler) record(ctx context.Context, s *v1alpha1.AgenticSession, decision *session.Decision) error {
+// stored only if no other session reserved the workspace, and its SessionRunner has a place.
+func (r *Reconciler) record(ctx context.Context, s *v1alpha1.AgenticSession, observation *session.Observation, decision *session.Decision) error {
 	if !decision.ChangesStatus(s) {
 		return nil
 	}
@@ -20,7 +20,17 @@ func (r *Reconciler) record(ctx context.Context, s *v1alpha1.AgenticSession, dec
 	if !r.workspaces.update(before, after) {
 		return kube.ErrStale // the next reconciliation observes which session uses it
 	}
+	opens := before.Status.Job == "" && after.Status.Job != ""
+	if opens {
+		if err := r.reservePlace(ctx, observation.Runner, after); err != nil {
+			r.workspaces.releaseUnused(s)
+			return err
+		}
+	}
 	err := kube.PatchStatus(ctx, r.Client, before, after)
+	if opens {
+		r.admissions.settle(after, err)
+	}
 	countStatusUpdate(err)
 	if err != nil {
 		r.workspaces.releaseUnused(s)

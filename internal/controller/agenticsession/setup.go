@@ -41,6 +41,8 @@ const (
 	claimIndex  = "status.workspaceClaim"
 	runnerIndex = "spec.runner"
 	parentIndex = "spec.continueFrom.name"
+	// contenderIndex indexes sessions that have an open attempt, or may start one, by their SessionRunner.
+	contenderIndex = "contender-of"
 	// selectedIndex indexes NetworkPolicies by the sessions that they select.
 	selectedIndex = "selected-sessions"
 )
@@ -112,6 +114,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("agenticsession").
 		For(&v1alpha1.AgenticSession{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.AgenticSession{}, handler.EnqueueRequestsFromMapFunc(r.affectedSessions), builder.WithPredicates(phaseOrJobChanged)).
+		Watches(&v1alpha1.AgenticSession{}, handler.EnqueueRequestsFromMapFunc(r.nextSessions), builder.WithPredicates(placeChanged)).
 		Watches(&v1alpha1.SessionRunner{}, handler.EnqueueRequestsFromMapFunc(r.runnerToSessions), builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, egressProxyChanged))).
 		Watches(&v1alpha1.Policy{}, kube.NewNamespaceHandler(r.policies.Invalidate, r.sessionsOfNamespace), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&networkingv1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(childToSession), builder.WithPredicates(ofOneSession)).
@@ -132,6 +135,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		return err
 	}
 	b = b.Watches(&v1alpha1.SessionRunner{}, deleteHandler(func(_ context.Context, runner client.Object) { costTotal.Forget(client.ObjectKeyFromObject(runner)) }))
+	b = b.Watches(&v1alpha1.SessionRunner{}, deleteHandler(r.runnerDeleted))
 	tracker := newDeletionTracker(r.options.Children, r.Clock)
 	b = b.Watches(&v1alpha1.AgenticSession{}, deleteHandler(tracker.sessionDeleted))
 	for _, child := range []client.Object{&batchv1.Job{}, &corev1.Pod{}} {
@@ -164,6 +168,7 @@ func (r *Reconciler) indexFields(mgr ctrl.Manager) error {
 	for name, value := range map[string]func(s *v1alpha1.AgenticSession) string{
 		claimIndex:  func(s *v1alpha1.AgenticSession) string { return s.Status.WorkspaceClaim },
 		runnerIndex: func(s *v1alpha1.AgenticSession) string { return s.Spec.Runner },
+		contenderIndex: contendedRunner,
 		parentIndex: func(s *v1alpha1.AgenticSession) string {
 			if s.Spec.ContinueFrom == nil {
 				return ""
@@ -182,6 +187,15 @@ func (r *Reconciler) indexFields(mgr ctrl.Manager) error {
 		}
 	}
 	return nil
+}
+
+// contendedRunner returns the SessionRunner that a session uses or waits for; empty if it has ended or was stopped. A session
+// that is about to open an attempt has no outcome of its run yet.
+func contendedRunner(s *v1alpha1.AgenticSession) string {
+	if session.IsAtRest(s) {
+		return ""
+	}
+	return session.RunnerOf(s)
 }
 
 // selectedSessions returns which sessions a NetworkPolicy selects.
@@ -269,6 +283,25 @@ var phaseOrJobChanged = predicate.Funcs{
 		after, newOK := e.ObjectNew.(*v1alpha1.AgenticSession)
 		return oldOK && newOK && (before.Status.Job != after.Status.Job || before.Status.Phase != after.Status.Phase)
 	},
+}
+
+// placeChanged selects sessions that may have left a place to a queued session, or given up their turn.
+var placeChanged = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, oldOK := e.ObjectOld.(*v1alpha1.AgenticSession)
+		after, newOK := e.ObjectNew.(*v1alpha1.AgenticSession)
+		return oldOK && newOK && (before.Status.Job != after.Status.Job || before.Status.Phase != after.Status.Phase ||
+			before.Status.QueuedSince != nil && after.Status.QueuedSince == nil || before.Spec.OperatingMode != after.Spec.OperatingMode ||
+			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero())
+	},
+}
+
+// runnerDeleted forgets a SessionRunner that does not exist any more.
+func (r *Reconciler) runnerDeleted(_ context.Context, runner client.Object) {
+	key := client.ObjectKeyFromObject(runner)
+	costTotal.Forget(key)
+	r.admissions.forgetRunner(key)
 }
 
 // affectedSessions maps a session to the sessions that continue it or share its workspace, and to
