@@ -99,6 +99,22 @@ func TestSummaryConditionsAreReadByKstatus(t *testing.T) {
 			func(t *testing.T) *scenario { return newScenario(t, setModeStopped) },
 			isFalse, isFalse, isFalse, v1alpha1.ReasonStopped, status.InProgressStatus,
 		},
+		"waits until other sessions end": {
+			func(t *testing.T) *scenario {
+				s := newLimitedScenario(t, 1, 0)
+				s.Capacity.Contenders = []Contender{openSession("a", "bob")}
+				return s
+			},
+			isFalse, isTrue, isFalse, v1alpha1.ReasonQueued, status.InProgressStatus,
+		},
+		"its cost reached the limit": {
+			func(t *testing.T) *scenario {
+				s := newCostScenario(t, withMaxCost("1")).reportCost("1")
+				s.wantPhase(v1alpha1.SessionStopping, "")
+				return s.removeJobAndPod()
+			},
+			isFalse, isFalse, isTrue, v1alpha1.ReasonBudgetExceeded, status.FailedStatus,
+		},
 		"waits for a retry": {
 			func(t *testing.T) *scenario {
 				return newScenario(t, withRetryLimit(1)).startAttempt().exitRunner(1, "")

@@ -27,7 +27,7 @@ const (
 )
 
 // decimalCost has no sign and no exponent, so its length limits its value.
-var decimalCost = regexp.MustCompile(`^[0-9]{1,10}(\.[0-9]{1,12})?$`)
+var decimalCost = regexp.MustCompile(`^\d{1,10}(\.\d{1,12})?$`)
 
 // CostReport is what runners reported in the Lease of a session.
 type CostReport struct {

@@ -58,11 +58,7 @@ func (e *evaluation) startAttempt() *Question {
 		return nil
 	}
 	e.status.StoppedReason = ""
-	if left, limited := remainingSeconds(&e.observation, &e.status); limited && left == 0 {
-		e.failRun(problemTimeUsedUp)
-		return nil
-	}
-	if problem := costProblem(&e.observation, &e.status); problem != nil {
+	if problem := budgetProblem(&e.observation, &e.status); problem != nil {
 		e.failRun(*problem)
 		return nil
 	}
@@ -97,6 +93,14 @@ func (e *evaluation) startAttempt() *Question {
 	e.openAttempt()
 	e.createAttemptObjects()
 	return nil
+}
+
+// budgetProblem returns why no attempt may start; nil if the session has time and budget left.
+func budgetProblem(o *Observation, status *v1alpha1.AgenticSessionStatus) *core.Problem {
+	if left, limited := remainingSeconds(o, status); limited && left == 0 {
+		return &problemTimeUsedUp
+	}
+	return costProblem(o, status)
 }
 
 // waitForDependencies reports whether the session has to wait for something that others change.

@@ -90,9 +90,7 @@ func (e *evaluation) closeAttempt(v verdict) {
 	if start := e.activeStart(); start != nil {
 		s.ActiveSeconds += secondsBetween(start.Time, v.endTime)
 	}
-	left, limited := remainingSeconds(&e.observation, s)
-	hasBudget := (!limited || left > 0) && costProblem(&e.observation, s) == nil
-	if v.outcome == v1alpha1.RunFailed && hasBudget && takeRetry(s, e.spec.Retry, v.Reason) {
+	if v.outcome == v1alpha1.RunFailed && budgetProblem(&e.observation, s) == nil && takeRetry(s, e.spec.Retry, v.Reason) {
 		v.outcome = v1alpha1.RunRetried
 	}
 	record := v1alpha1.SessionRun{

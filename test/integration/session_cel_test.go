@@ -279,6 +279,14 @@ func numberedURLs(number int) []string {
 
 func TestSessionRunnerRules(t *testing.T) {
 	assertSpecsRefused(t, "SessionRunner", map[string]invalidSpec{
+		"a limit of no sessions": {
+			spec: `{image: a, maxSessions: 0}`,
+			want: "spec.maxSessions: Invalid value: 0: spec.maxSessions in body should be greater than or equal to 1",
+		},
+		"more sessions of a user than in all": {
+			spec: `{image: a, maxSessions: 2, maxSessionsPerUser: 3}`,
+			want: "spec.maxSessionsPerUser: Invalid value: maxSessionsPerUser must not be greater than maxSessions",
+		},
 		"a cost of 0": {
 			spec: `{image: a, maxCostUSD: 0}`,
 			want: "spec.maxCostUSD: Invalid value: 0: maxCostUSD must be from 0.000001 to 1000000000",

@@ -29,7 +29,7 @@ type admissions struct {
 	admitted map[types.NamespacedName]admission
 	verified map[types.NamespacedName]bool
 	// doubts is how often a SessionRunner became unverified: what was read before the last time proves nothing.
-	doubts map[types.NamespacedName]int
+	doubts int
 }
 
 // admission of a session. version is that of the session with its open attempt; empty while it is being written.
@@ -39,9 +39,7 @@ type admission struct {
 }
 
 func newAdmissions() *admissions {
-	return &admissions{
-		admitted: map[types.NamespacedName]admission{}, verified: map[types.NamespacedName]bool{}, doubts: map[types.NamespacedName]int{},
-	}
+	return &admissions{admitted: map[types.NamespacedName]admission{}, verified: map[types.NamespacedName]bool{}}
 }
 
 // isOpen reports whether a session has an open attempt, given the session in the cache.
@@ -108,7 +106,7 @@ func (a *admissions) settle(s *v1alpha1.AgenticSession, err error) {
 
 func (a *admissions) doubt(runner types.NamespacedName) {
 	delete(a.verified, runner)
-	a.doubts[runner]++
+	a.doubts++
 }
 
 // wasRefused reports whether the API server certainly did not store a write.
@@ -117,17 +115,17 @@ func wasRefused(err error) bool {
 		apierrors.IsUnauthorized(err) || apierrors.IsBadRequest(err) || apierrors.IsTooManyRequests(err)
 }
 
-// startVerification returns a token for verify, which has no effect if the SessionRunner became doubtful since.
-func (a *admissions) startVerification(runner types.NamespacedName) int {
+// startVerification returns a token for verify, which has no effect if a SessionRunner became doubtful since.
+func (a *admissions) startVerification() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.doubts[runner]
+	return a.doubts
 }
 
 func (a *admissions) verify(runner types.NamespacedName, token int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.doubts[runner] == token {
+	if a.doubts == token {
 		a.verified[runner] = true
 	}
 }
@@ -189,7 +187,7 @@ func (r *Reconciler) observeCapacity(ctx context.Context, o *session.Observation
 // SessionRunner; from then on, it is ahead of all sessions that earlier processes started.
 func (r *Reconciler) verifyCapacity(ctx context.Context, o *session.Observation) error {
 	key := runnerKey(o.Session)
-	token := r.admissions.startVerification(key)
+	token := r.admissions.startVerification()
 	for next := ""; ; {
 		var page v1alpha1.AgenticSessionList
 		if err := r.Live.List(ctx, &page, client.InNamespace(key.Namespace), client.Limit(sessionsPerPage), client.Continue(next)); err != nil {

@@ -57,7 +57,7 @@ func (c *crowd) store(s *v1alpha1.AgenticSession) {
 	c.stored[s.Name] = s.DeepCopy()
 }
 
-func (c *crowd) countOpen(sessions map[string]*v1alpha1.AgenticSession, isOpen func(*v1alpha1.AgenticSession) bool) []session.Contender {
+func listOpen(sessions map[string]*v1alpha1.AgenticSession, isOpen func(*v1alpha1.AgenticSession) bool) []session.Contender {
 	var contenders []session.Contender
 	for _, s := range sessions {
 		if contender, found := session.NewContender(s, isOpen(s), time.Time{}); found && contender.IsOpen {
@@ -70,7 +70,7 @@ func (c *crowd) countOpen(sessions map[string]*v1alpha1.AgenticSession, isOpen f
 // verify reads the stored sessions, as verifyCapacity does. Other things happen between the list and its end.
 func (c *crowd) verify() {
 	process := c.admissions // a killed one verifies nothing for the next one
-	token := process.startVerification(runnerKey(c.stored["s0"]))
+	token := process.startVerification()
 	live := map[string]*v1alpha1.AgenticSession{}
 	for name, s := range c.stored {
 		live[name] = s.DeepCopy()
@@ -94,7 +94,7 @@ func (c *crowd) admit(name string) {
 	}
 	s.Status.Job, s.Status.Runner = "job", "default"
 	err := c.admissions.reserve(s, func(isOpen func(*v1alpha1.AgenticSession) bool) (bool, error) {
-		return session.HasPlace(c.runner, c.countOpen(c.cached, isOpen), session.UserOf(s)), nil
+		return session.HasPlace(c.runner, listOpen(c.cached, isOpen), session.UserOf(s)), nil
 	})
 	if err != nil {
 		c.refused++
@@ -131,7 +131,7 @@ func (c *crowd) answer(name string) {
 func (c *crowd) wantWithinLimits() {
 	c.t.Helper()
 	byUser := map[string]int{}
-	open := c.countOpen(c.stored, func(s *v1alpha1.AgenticSession) bool { return s.Status.Job != "" })
+	open := listOpen(c.stored, func(s *v1alpha1.AgenticSession) bool { return s.Status.Job != "" })
 	for _, s := range open {
 		byUser[s.User]++
 		if byUser[s.User] > int(*c.runner.Spec.MaxSessionsPerUser) {
@@ -211,7 +211,7 @@ func TestPlacesOfEndedSessionsAreFreeAgain(t *testing.T) {
 			c.store(ended)
 			c.cached[name] = c.stored[name].DeepCopy()
 		}
-		c.admissions.verify(runnerKey(c.stored["s0"]), c.admissions.startVerification(runnerKey(c.stored["s0"])))
+		c.admissions.verify(runnerKey(c.stored["s0"]), c.admissions.startVerification())
 		for name := range c.stored {
 			c.admit(name)
 		}

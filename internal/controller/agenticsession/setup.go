@@ -166,8 +166,8 @@ func (r *Reconciler) indexFields(mgr ctrl.Manager) error {
 		return fmt.Errorf("indexing NetworkPolicies: %w", err)
 	}
 	for name, value := range map[string]func(s *v1alpha1.AgenticSession) string{
-		claimIndex:  func(s *v1alpha1.AgenticSession) string { return s.Status.WorkspaceClaim },
-		runnerIndex: func(s *v1alpha1.AgenticSession) string { return s.Spec.Runner },
+		claimIndex:     func(s *v1alpha1.AgenticSession) string { return s.Status.WorkspaceClaim },
+		runnerIndex:    func(s *v1alpha1.AgenticSession) string { return s.Spec.Runner },
 		contenderIndex: contendedRunner,
 		parentIndex: func(s *v1alpha1.AgenticSession) string {
 			if s.Spec.ContinueFrom == nil {
