@@ -160,9 +160,12 @@ func TestDecreasingCostReportRefundsNothing(t *testing.T) {
 		s.reportCost(dollars).advanceClock(CostRecordInterval).wantPhase(v1alpha1.SessionRunning, "")
 		s.wantTotalCost("4")
 	}
+	s.reportCost("4.5").wantPhase(v1alpha1.SessionRunning, "")
+	s.reportCost("7").reportCost("5").advanceClock(CostRecordInterval).wantPhase(v1alpha1.SessionRunning, "")
+	s.wantTotalCost("7")     // although it was not recorded before the runner reported less
 	s.Activity = &Activity{} // the operator restarted and remembers nothing, and the runner reports less
 	s.reportCost("1").advanceClock(CostRecordInterval).wantPhase(v1alpha1.SessionRunning, "")
-	s.wantTotalCost("4")
+	s.wantTotalCost("7")
 }
 
 func TestUnknownCostIsReportedAndNotTakenForZero(t *testing.T) {

@@ -73,8 +73,8 @@ func New(mgr ctrl.Manager, o Options) *Reconciler {
 		deletedPods: newDeletedPods(),
 		renewals:    newRenewals(clients.Clock),
 		workspaces:  newWorkspaceReservations(),
-		apiServer:   newAPIServer(mgr.GetAPIReader()),
 		admissions:  newAdmissions(),
+		apiServer:   newAPIServer(mgr.GetAPIReader()),
 	}
 }
 

@@ -130,12 +130,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		b = b.WatchesRawSource(source.Kind[client.Object](r.options.Children, newMetadata(kind), handler.EnqueueRequestsFromMapFunc(childToSession), deleted))
 	}
 	b = b.WatchesRawSource(source.Kind[client.Object](r.options.Children, &coordinationv1.Lease{}, r.renewals.eventHandler()))
+	b = b.Watches(&v1alpha1.SessionRunner{}, deleteHandler(r.runnerDeleted))
 	b = b.WatchesRawSource(source.Channel(r.apiServer.changes, handler.EnqueueRequestsFromMapFunc(r.sessionsWithLease)))
 	if err := mgr.Add(r.apiServer); err != nil {
 		return err
 	}
-	b = b.Watches(&v1alpha1.SessionRunner{}, deleteHandler(func(_ context.Context, runner client.Object) { costTotal.Forget(client.ObjectKeyFromObject(runner)) }))
-	b = b.Watches(&v1alpha1.SessionRunner{}, deleteHandler(r.runnerDeleted))
 	tracker := newDeletionTracker(r.options.Children, r.Clock)
 	b = b.Watches(&v1alpha1.AgenticSession{}, deleteHandler(tracker.sessionDeleted))
 	for _, child := range []client.Object{&batchv1.Job{}, &corev1.Pod{}} {
