@@ -14,7 +14,7 @@ type SequentialJobStatus struct {
 	Phase SequentialJobPhase `json:"phase,omitempty"`
 
 	// conditions: Ready, Reconciling, Stalled, Available, Progressing, Failed, Suspended,
-	// SpecAccepted, ResourcesUnavailable, NameConflict, PolicyViolated.
+	// SpecAccepted, ResourcesUnavailable, NameConflict, PolicyViolated, Blocked.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -45,6 +45,11 @@ type SequentialJobStatus struct {
 	// stopped or skipped its remaining steps.
 	// +optional
 	DeadlineExceededTime *metav1.Time `json:"deadlineExceededTime,omitempty"`
+
+	// workspaceUID is the UID of the PersistentVolumeClaim of the workspace. It is recorded before
+	// a step uses the claim: a claim with another UID is not the workspace of the steps before.
+	// +optional
+	WorkspaceUID types.UID `json:"workspaceUID,omitempty"`
 
 	// state counts the steps of the current run by state.
 	// +optional
@@ -181,7 +186,7 @@ const (
 	// The step has not started.
 	StepPending StepPhase = "Pending"
 	// The step's Job cannot be created yet. The condition ResourcesUnavailable,
-	// NameConflict or PolicyViolated has the reason.
+	// NameConflict, PolicyViolated or Blocked has the reason.
 	StepStarting StepPhase = "Starting"
 	// The step's Job is created.
 	StepRunning StepPhase = "Running"
@@ -227,6 +232,9 @@ const (
 	// ConditionPolicyViolated is True while a Policy does not allow an image of the next step's
 	// Job, or of any step before the run starts. The run waits; it does not fail.
 	ConditionPolicyViolated = "PolicyViolated"
+	// ConditionBlocked is True while the active step cannot start or continue, whatever the cause.
+	// Its message says what blocks it and what to do.
+	ConditionBlocked = "Blocked"
 )
 
 // Reasons of conditions and of step phases.
@@ -263,6 +271,8 @@ const (
 
 	ReasonImageNotAllowed = "ImageNotAllowed"
 	ReasonNoViolation     = "NoViolation"
+
+	ReasonWorkspaceTerminating = "WorkspaceTerminating"
 )
 
 // Reasons of events on a SequentialJob.
@@ -276,6 +286,7 @@ const (
 	EventNameConflict         = "NameConflict"
 	EventPolicyViolated       = "PolicyViolated"
 	EventResourcesUnavailable = "ResourcesUnavailable"
+	EventBlocked              = "Blocked"
 	EventSuspended            = "Suspended"
 	EventResumed              = "Resumed"
 	EventRerunStarted         = "RerunStarted"

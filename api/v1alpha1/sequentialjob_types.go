@@ -130,6 +130,14 @@ type SequentialJobSpec struct {
 	// +kubebuilder:default=Fail
 	OnLostJob LostJobPolicy `json:"onLostJob,omitempty"`
 
+	// onLostWorkspace is what happens when the workspace was deleted or replaced after a step used
+	// it. Fail: the run fails with the reason WorkspaceLost. Restart: a new run starts from the
+	// first step with an empty workspace; if only steps of finally remain, the run fails. Defaults
+	// to Fail.
+	// +optional
+	// +kubebuilder:default=Fail
+	OnLostWorkspace LostWorkspacePolicy `json:"onLostWorkspace,omitempty"`
+
 	// managedBy names the controller that reconciles this object. If it is unset or
 	// yardmaster.dev/sequentialjob-controller, this operator reconciles it; otherwise this
 	// operator ignores it. It is immutable.
@@ -330,6 +338,16 @@ type LostJobPolicy string
 const (
 	LostJobFail  LostJobPolicy = "Fail"
 	LostJobRerun LostJobPolicy = "Rerun"
+)
+
+// LostWorkspacePolicy is what happens to a run whose workspace was deleted or replaced.
+// +kubebuilder:validation:Enum=Fail;Restart
+type LostWorkspacePolicy string
+
+// The lost-workspace policies.
+const (
+	LostWorkspaceFail    LostWorkspacePolicy = "Fail"
+	LostWorkspaceRestart LostWorkspacePolicy = "Restart"
 )
 
 // WorkspaceRetention is what happens to a workspace when its SequentialJob is deleted.

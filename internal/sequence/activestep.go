@@ -137,6 +137,19 @@ func (e *evaluation) createJob(step *v1alpha1.StepStatus) stepVerdict {
 	case e.hasForbiddenImage(stepJob(e.SequentialJob, stepSpec, step.Run, step.Attempt)):
 		step.Phase = v1alpha1.StepStarting
 		return stepVerdict{}
+	}
+	if e.spec.Workspace != nil {
+		if canUse, verdict := e.prepareWorkspace(step, refusal); !canUse {
+			return verdict
+		}
+	}
+	e.createStepJob(step, stepSpec, refusal)
+	return stepVerdict{}
+}
+
+// createStepJob decides to create the step's Job, which may have been refused before.
+func (e *evaluation) createStepJob(step *v1alpha1.StepStatus, stepSpec *v1alpha1.Step, refusal *core.Refusal) {
+	switch {
 	case refusal != nil:
 		step.Phase = v1alpha1.StepStarting
 	case step.Phase == v1alpha1.StepStarting:
@@ -145,10 +158,8 @@ func (e *evaluation) createJob(step *v1alpha1.StepStatus) stepVerdict {
 		e.schedule.RequeueWithin(createdRecheck)
 	}
 	e.blockedBy = refusal
-	e.decision.Workspace = workspaceClaim(e.SequentialJob)
 	e.decision.Outputs = outputsConfigMap(e.SequentialJob, &e.status)
 	e.decision.CreateJob = stepJob(e.SequentialJob, stepSpec, step.Run, step.Attempt)
-	return stepVerdict{}
 }
 
 // canRetry reports whether the object may be accepted later as it is: once a quota has room, or
@@ -245,12 +256,7 @@ func (e *evaluation) stopStep(step *v1alpha1.StepStatus, job *batchv1.Job, phase
 func (e *evaluation) suspendOrResume(step *v1alpha1.StepStatus, job *batchv1.Job) {
 	switch {
 	case !e.spec.Suspend:
-		if step.Phase == v1alpha1.StepSuspended {
-			step.Phase = v1alpha1.StepRunning
-		}
-		if isSuspended(job) && job.Annotations[v1alpha1.AnnotationSuspended] != "" && !isQueueManaged(job) {
-			e.decision.ResumeJob = job
-		}
+		e.resume(step, job)
 	case e.spec.SuspendPolicy != v1alpha1.SuspendImmediate:
 	case isQueueManaged(job):
 		// The queue would resume a Job that the operator suspends, but cannot resume a deleted Job.
@@ -266,5 +272,28 @@ func (e *evaluation) suspendOrResume(step *v1alpha1.StepStatus, job *batchv1.Job
 	case hasStoppedPods(job):
 		e.recordJob(step, job)
 		step.Phase = v1alpha1.StepSuspended
+	}
+}
+
+// resume resumes a Job that this operator suspended. A Job whose workspace was lost meanwhile is
+// deleted instead; its next attempt, which is not created, fails or restarts the run.
+func (e *evaluation) resume(step *v1alpha1.StepStatus, job *batchv1.Job) {
+	mustResume := isSuspended(job) && job.Annotations[v1alpha1.AnnotationSuspended] != "" && !isQueueManaged(job)
+	if mustResume && e.spec.Workspace != nil {
+		claim, read := e.Answers.Claims[WorkspaceName(e.SequentialJob)]
+		if !read {
+			e.decision.Question = &Question{Claim: WorkspaceName(e.SequentialJob)}
+			return
+		}
+		if loss := workspaceLoss(e.SequentialJob, e.status.WorkspaceUID, claim); loss != "" {
+			e.stopStep(step, job, v1alpha1.StepSuspending, core.Problem{Reason: v1alpha1.ReasonWorkspaceLost, Message: loss})
+			return
+		}
+	}
+	if step.Phase == v1alpha1.StepSuspended {
+		step.Phase = v1alpha1.StepRunning
+	}
+	if mustResume {
+		e.decision.ResumeJob = job
 	}
 }

@@ -1,6 +1,7 @@
 package sequence
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -29,6 +30,8 @@ func (e *evaluation) summarize() {
 	e.setBlockedCondition(v1alpha1.ConditionResourcesUnavailable, v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonAvailable, e.refusalMessage(apierror.QuotaExceeded))
 	e.setBlockedCondition(v1alpha1.ConditionNameConflict, v1alpha1.ReasonNameTaken, v1alpha1.ReasonNoConflict, e.refusalMessage(apierror.AlreadyExists))
 	e.setBlockedCondition(v1alpha1.ConditionPolicyViolated, v1alpha1.ReasonImageNotAllowed, v1alpha1.ReasonNoViolation, e.forbiddenImages)
+	blocked := cmp.Or(e.blocked, &core.Problem{})
+	e.setBlockedCondition(v1alpha1.ConditionBlocked, blocked.Reason, v1alpha1.ReasonNotBlocked, blocked.Message)
 	e.setCondition(v1alpha1.ConditionSuspended, suspendedState(e.spec, &e.status))
 	phase, reason, message := phaseOf(&e.status)
 	e.status.Phase = phase
@@ -92,6 +95,8 @@ func runFailure(status *v1alpha1.SequentialJobStatus) (reason, message string) {
 	}
 	message = fmt.Sprintf("step %q failed: %s", failed.Name, core.FormatReason(failed.Reason, failed.Message))
 	switch {
+	case failed.Reason == v1alpha1.ReasonWorkspaceLost:
+		return v1alpha1.ReasonWorkspaceLost, message
 	case failed.Finally:
 		return v1alpha1.ReasonFinallyFailed, message
 	case status.DeadlineExceededTime != nil:
@@ -110,7 +115,7 @@ func (e *evaluation) setBlockedCondition(conditionType, reason, clearedReason, m
 		e.setCondition(conditionType, condition.True(reason, message))
 		since := meta.FindStatusCondition(e.status.Conditions, conditionType).LastTransitionTime
 		e.schedule.RequeueWithin(min(max(e.Now.Sub(since.Time), minBlockedRetry), maxBlockedRetry))
-	case meta.IsStatusConditionTrue(e.status.Conditions, conditionType) && e.decision.CreateJob == nil:
+	case meta.IsStatusConditionTrue(e.status.Conditions, conditionType) && e.decision.CreateJob == nil && e.decision.Workspace == nil:
 		e.setCondition(conditionType, condition.False(clearedReason, ""))
 	}
 }
@@ -178,6 +183,8 @@ func summaryOf(status *v1alpha1.SequentialJobStatus, suspend bool) condition.Sum
 		progress, cause = condition.Stuck, v1alpha1.ConditionPolicyViolated
 	case isTrue(v1alpha1.ConditionResourcesUnavailable):
 		cause = v1alpha1.ConditionResourcesUnavailable
+	case isTrue(v1alpha1.ConditionBlocked):
+		cause = v1alpha1.ConditionBlocked
 	}
 	because := meta.FindStatusCondition(status.Conditions, cause)
 	return condition.Summary{Ready: ready, Reason: because.Reason, Message: because.Message, Progress: progress}

@@ -57,6 +57,8 @@ type evaluation struct {
 	startedStep string
 	// blockedBy is the refusal that delays the next step's Job.
 	blockedBy *core.Refusal
+	// blocked is what keeps the active step from starting or continuing, nil for nothing.
+	blocked *core.Problem
 	// forbiddenImages is why Policies do not allow the next step's Job; empty if they do.
 	forbiddenImages string
 }

@@ -75,6 +75,7 @@ var conditionEvents = []struct {
 	{v1alpha1.ConditionNameConflict, v1alpha1.EventNameConflict, actionRun, core.WarningEvent},
 	{v1alpha1.ConditionPolicyViolated, v1alpha1.EventPolicyViolated, actionRun, core.WarningEvent},
 	{v1alpha1.ConditionResourcesUnavailable, v1alpha1.EventResourcesUnavailable, actionRun, core.WarningEvent},
+	{v1alpha1.ConditionBlocked, v1alpha1.EventBlocked, actionRun, core.WarningEvent},
 	{v1alpha1.ConditionSuspended, v1alpha1.EventSuspended, actionSuspend, core.NormalEvent},
 	{v1alpha1.ConditionAvailable, v1alpha1.EventCompleted, actionRun, core.NormalEvent},
 	{v1alpha1.ConditionFailed, v1alpha1.EventFailed, actionRun, core.WarningEvent},

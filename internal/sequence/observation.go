@@ -5,6 +5,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -42,6 +43,8 @@ type Question struct {
 	PodsOf *batchv1.Job
 	// AllJobs requests a live list of the Jobs that the SequentialJob controls.
 	AllJobs bool
+	// Claim requests a live read of the metadata of the PersistentVolumeClaim with this name.
+	Claim string
 	// DryRun requests a dry-run creation of these Jobs.
 	DryRun []*batchv1.Job
 }
@@ -52,6 +55,8 @@ type Answers struct {
 	JobsByName map[string]*batchv1.Job
 	// PodsByJob are the Pods by the UID of their Job.
 	PodsByJob map[types.UID][]corev1.Pod
+	// Claims that live reads returned, by name; nil for one that does not exist.
+	Claims map[string]*metav1.PartialObjectMetadata
 	// HasAllJobs is true if Observation.Jobs came from a live list.
 	HasAllJobs bool
 	// DryRun is the result of the dry run, nil if none was made.
@@ -79,9 +84,11 @@ type Decision struct {
 	// NeedsFinalizer is true if the SequentialJob must have its finalizer. It is added before
 	// all other actions, and removed after them.
 	NeedsFinalizer bool
-	// Workspace and Outputs must exist, if set, before CreateJob.
+	// Workspace is the claim to create, nil for none. A Job that uses it is created by a later
+	// decision, which records the claim's UID.
 	Workspace *corev1.PersistentVolumeClaim
-	Outputs   *corev1.ConfigMap
+	// Outputs must exist, if set, before CreateJob.
+	Outputs *corev1.ConfigMap
 	// CreateJob is the Job to create, nil for none.
 	CreateJob *batchv1.Job
 	// SuspendJob and ResumeJob are the Jobs to suspend and to resume, nil for none.
@@ -98,5 +105,5 @@ type Decision struct {
 
 // HasActions reports whether the decision changes anything but the status and the finalizer.
 func (d *Decision) HasActions() bool {
-	return d.CreateJob != nil || d.SuspendJob != nil || d.ResumeJob != nil || len(d.DeleteJobs) > 0 || d.DeleteExpired
+	return d.Workspace != nil || d.CreateJob != nil || d.SuspendJob != nil || d.ResumeJob != nil || len(d.DeleteJobs) > 0 || d.DeleteExpired
 }

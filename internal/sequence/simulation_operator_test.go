@@ -110,6 +110,8 @@ func (w *simulator) answer(in *Observation, question *Question) {
 		}
 	case question.PodsOf != nil:
 		in.Answers.PodsByJob[question.PodsOf.UID] = []corev1.Pod{}
+	case question.Claim != "":
+		in.Answers.Claims = map[string]*metav1.PartialObjectMetadata{question.Claim: w.claim.DeepCopy()}
 	case question.DryRun != nil:
 		in.Answers.DryRun = &DryRunResult{}
 	}
@@ -194,6 +196,11 @@ func (w *simulator) act(stored *v1alpha1.SequentialJob, decision *Decision, read
 		w.logEvent("stale")
 		return nil, errReconciliationEnded
 	}
+	if decision.Workspace != nil {
+		if err := w.createClaim(decision.Workspace); err != nil {
+			return nil, err
+		}
+	}
 	if decision.CreateJob != nil {
 		if refusal, err := w.createJob(decision.CreateJob); refusal != nil || err != nil {
 			return refusal, err
@@ -265,6 +272,9 @@ func (w *simulator) createJob(job *batchv1.Job) (*core.Refusal, error) {
 	}
 	w.logEvent("operator creates %s as %s", created.Name, created.UID)
 	w.jobs[created.Name] = created
+	if w.claim != nil {
+		w.claimOfJob[created.UID] = w.claim.UID
+	}
 	w.jobHistory[stepKey(created)] = append(w.jobHistory[stepKey(created)], created)
 	w.storeJobs()
 	if w.maybeCrash() {
@@ -274,7 +284,39 @@ func (w *simulator) createJob(job *batchv1.Job) (*core.Refusal, error) {
 	return nil, nil
 }
 
+func (w *simulator) createClaim(claim *corev1.PersistentVolumeClaim) error {
+	if w.claim == nil {
+		w.uid++
+		w.claim = &metav1.PartialObjectMetadata{ObjectMeta: *claim.ObjectMeta.DeepCopy()}
+		w.claim.UID = types.UID("claim-" + strconv.Itoa(w.uid))
+		w.logEvent("operator creates the claim as %s", w.claim.UID)
+	}
+	if w.maybeCrash() {
+		return errReconciliationEnded
+	}
+	return nil
+}
+
+// checkClaim checks that a Job is created only for an existing claim, and for the one that the
+// earlier steps of its run, or of runs whose outcomes it keeps, used. Between the operator's read of
+// the claim and the creation of the Job, nothing happens in the simulation.
+func (w *simulator) checkClaim(job *batchv1.Job) {
+	if w.sj.Spec.Workspace == nil {
+		return
+	}
+	if w.claim == nil || !w.claim.DeletionTimestamp.IsZero() {
+		w.reportViolation("%s is created for a claim that is missing or being deleted", job.Name)
+		return
+	}
+	for _, step := range w.sj.Status.Steps {
+		if used := w.claimOfJob[step.JobUID]; step.JobUID != "" && used != "" && used != w.claim.UID {
+			w.reportViolation("%s is created for %s; step %s used %s", job.Name, w.claim.UID, step.Name, used)
+		}
+	}
+}
+
 func (w *simulator) checkJobCreation(job *batchv1.Job) {
+	w.checkClaim(job)
 	for name, other := range w.jobs {
 		if !IsTerminal(other) {
 			w.reportViolation("%s is created while %s may be running", job.Name, name)

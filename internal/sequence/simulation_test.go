@@ -76,6 +76,10 @@ type simulator struct {
 	// What the operator's process remembers of created Jobs.
 	rememberedJobs map[string]*batchv1.Job
 
+	// claim is the workspace's claim, and claimOfJob the UID of the one that each Job uses.
+	claim      *metav1.PartialObjectMetadata
+	claimOfJob map[types.UID]types.UID
+
 	noDisturbances  bool
 	uid             int
 	jobHistory      map[string][]*batchv1.Job // by run and step
@@ -97,6 +101,7 @@ func newSimulator(seed uint64) *simulator {
 		jobHistory:      map[string][]*batchv1.Job{},
 		unrecordedJobs:  map[types.UID]bool{},
 		interruptedJobs: map[types.UID]bool{},
+		claimOfJob:      map[types.UID]types.UID{},
 	}
 	w.sj = w.randomSequentialJob()
 	w.storeSequentialJob(w.sj)
@@ -141,6 +146,12 @@ func (w *simulator) randomSequentialJob() *v1alpha1.SequentialJob {
 	if w.happensWithChance(20) {
 		sj.Spec.JobMetadata = &v1alpha1.JobMetadata{Labels: map[string]string{"kueue.x-k8s.io/queue-name": "q"}}
 	}
+	if w.happensWithChance(40) {
+		sj.Spec.Workspace = &v1alpha1.Workspace{}
+		if w.happensWithChance(50) {
+			sj.Spec.OnLostWorkspace = v1alpha1.LostWorkspaceRestart
+		}
+	}
 	sj.Spec.Suspend = w.happensWithChance(10)
 	if w.happensWithChance(15) {
 		sj.Spec.ActiveDeadlineSeconds = new(int64(20))
@@ -175,6 +186,9 @@ func (w *simulator) runSimulation() {
 	w.storeSequentialJob(w.sj)
 	for range 60 {
 		w.now = w.now.Add(3 * time.Second)
+		if w.claim != nil && !w.claim.DeletionTimestamp.IsZero() {
+			w.claim = nil
+		}
 		w.advanceJobs()
 		versions := len(w.objectVersions)
 		w.reconcile()
@@ -190,6 +204,9 @@ func (w *simulator) applyRandomEvent() {
 	w.now = w.now.Add(time.Duration(w.rng.IntN(3000)) * time.Millisecond)
 	if w.happensWithChance(60) {
 		w.advanceJobs()
+	}
+	if w.claim != nil && w.happensWithChance(8) {
+		w.disturbClaim()
 	}
 	switch dice := w.rng.IntN(100); {
 	case dice < 6:
@@ -214,6 +231,25 @@ func (w *simulator) applyRandomEvent() {
 		w.changeSpec("rerun", func(spec *v1alpha1.SequentialJobSpec) {
 			spec.Rerun = &v1alpha1.Rerun{ID: strconv.Itoa(w.rng.IntN(1e9)), From: []string{"Failed", "Start"}[w.rng.IntN(2)]}
 		})
+	}
+}
+
+// disturbClaim deletes the claim, or replaces it with one from a backup.
+func (w *simulator) disturbClaim() {
+	switch {
+	case w.claim.DeletionTimestamp.IsZero() && w.happensWithChance(60):
+		w.logEvent("the claim is being deleted")
+		w.claim = w.claim.DeepCopy()
+		w.claim.DeletionTimestamp = &metav1.Time{Time: w.now}
+	case w.happensWithChance(70):
+		w.logEvent("the claim is gone")
+		w.claim = nil
+	default:
+		w.uid++
+		w.claim = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+			Name: w.claim.Name, UID: types.UID("claim-" + strconv.Itoa(w.uid)), Labels: w.claim.Labels, OwnerReferences: w.claim.OwnerReferences,
+		}}
+		w.logEvent("the claim was restored as %s", w.claim.UID)
 	}
 }
 

@@ -40,6 +40,10 @@ type testEnv struct {
 	dryRunRefusals []core.Refusal
 	createRefusals map[string]*core.Refusal
 	policies       policy.Selection
+	// claim is the workspace's claim, nil if it does not exist.
+	claim         *metav1.PartialObjectMetadata
+	createdClaims int
+	claimRefusal  *core.Refusal
 }
 
 func newTestEnv(t *testing.T, sj *v1alpha1.SequentialJob) *testEnv {
@@ -65,6 +69,16 @@ func (s *testEnv) reconcile() Decision {
 	s.t.Helper()
 	decision := s.decide(nil)
 	s.record(decision)
+	if decision.Workspace != nil {
+		if s.claimRefusal != nil {
+			decision = s.decide(s.claimRefusal)
+			s.record(decision)
+			return decision
+		}
+		s.createClaim(decision.Workspace)
+		decision = s.decide(nil) // records the claim's UID
+		s.record(decision)
+	}
 	if decision.CreateJob != nil {
 		if refusal := s.createRefusals[decision.CreateJob.Labels[v1alpha1.LabelStep]]; refusal != nil {
 			decision = s.decide(refusal)
@@ -84,6 +98,9 @@ func (s *testEnv) checkSecondDecision(decision Decision) {
 	again := s.decide(nil)
 	if again.HasActions() && !decision.DeleteExpired {
 		s.t.Errorf("a second decision acts: %+v", again)
+	}
+	if decision.RequeueAfter == time.Millisecond {
+		return // the decision is incomplete: the next one is due at once
 	}
 	unblocked := decision.CreateJob != nil && isBlocked(&decision.Status)
 	if !unblocked && !equality.Semantic.DeepEqual(again.Status, decision.Status) {
@@ -114,6 +131,7 @@ func (s *testEnv) decide(refusal *core.Refusal) Decision {
 func isBlocked(status *v1alpha1.SequentialJobStatus) bool {
 	return slices.ContainsFunc([]string{
 		v1alpha1.ConditionResourcesUnavailable, v1alpha1.ConditionNameConflict, v1alpha1.ConditionPolicyViolated,
+		v1alpha1.ConditionBlocked,
 	}, func(kind string) bool { return meta.IsStatusConditionTrue(status.Conditions, kind) })
 }
 
@@ -129,11 +147,22 @@ func (s *testEnv) answer(in *Observation, question *Question) {
 			in.Answers.PodsByJob = map[types.UID][]corev1.Pod{}
 		}
 		in.Answers.PodsByJob[question.PodsOf.UID] = s.pods[question.PodsOf.UID]
+	case question.Claim != "":
+		in.Answers.Claims = map[string]*metav1.PartialObjectMetadata{question.Claim: s.claim.DeepCopy()}
 	case question.AllJobs:
 		in.Jobs, in.Answers.HasAllJobs = slices.Clone(s.jobs), true
 	default:
 		in.Answers.DryRun = &DryRunResult{Refusals: s.dryRunRefusals}
 	}
+}
+
+func (s *testEnv) createClaim(claim *corev1.PersistentVolumeClaim) {
+	if s.claim != nil {
+		s.t.Fatalf("claim %s is created twice", claim.Name)
+	}
+	s.createdClaims++
+	s.claim = &metav1.PartialObjectMetadata{ObjectMeta: *claim.ObjectMeta.DeepCopy()}
+	s.claim.UID = types.UID(fmt.Sprintf("claim-%d", s.createdClaims))
 }
 
 func (s *testEnv) record(decision Decision) {

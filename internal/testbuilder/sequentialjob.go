@@ -91,6 +91,12 @@ func (b *SequentialJobBuilder) RerunLostJobs() *SequentialJobBuilder {
 	return b
 }
 
+// RestartOnLostWorkspace sets onLostWorkspace to Restart.
+func (b *SequentialJobBuilder) RestartOnLostWorkspace() *SequentialJobBuilder {
+	b.sj.Spec.OnLostWorkspace = v1alpha1.LostWorkspaceRestart
+	return b
+}
+
 // Rerun requests a rerun.
 func (b *SequentialJobBuilder) Rerun(id, from string) *SequentialJobBuilder {
 	b.sj.Spec.Rerun = &v1alpha1.Rerun{ID: id, From: from}

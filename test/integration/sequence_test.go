@@ -137,6 +137,71 @@ func TestWorkspaceIsMountedInEveryStepAndDeletedWithItsOwner(t *testing.T) {
 	s.waitUntilDeleted(claim)
 }
 
+// deleteWorkspace deletes the workspace of a suspended run, after its first step.
+func (s *sequenceTest) deleteWorkspace() *corev1.PersistentVolumeClaim {
+	s.t.Helper()
+	s.waitForPod("a")
+	s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true })
+	s.succeedStep("a")
+	s.waitForPhase(v1alpha1.PhaseSuspended)
+	claim := &corev1.PersistentVolumeClaim{}
+	claim.Name, claim.Namespace = s.waitForJob("a").Spec.Template.Spec.Volumes[0].PersistentVolumeClaim.ClaimName, s.sj.Namespace
+	if err := cluster.Get(s.t.Context(), client.ObjectKeyFromObject(claim), claim); err != nil {
+		s.t.Fatal(err)
+	}
+	if s.sj.Status.WorkspaceUID != claim.UID {
+		s.t.Errorf("the UID %q is recorded, want %q", s.sj.Status.WorkspaceUID, claim.UID)
+	}
+	if err := cluster.Delete(s.t.Context(), claim); err != nil {
+		s.t.Fatal(err)
+	}
+	return claim
+}
+
+func TestSequenceFailsIfItsWorkspaceWasDeleted(t *testing.T) {
+	t.Parallel()
+	s := createSequence(t, testbuilder.SequentialJob("lost", "").Step("a").Step("b").Finally("c").Workspace(v1alpha1.WorkspaceDelete).Obj())
+	claim := s.deleteWorkspace()
+	s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false })
+	s.waitForPhase(v1alpha1.PhaseFailed)
+	s.wantCondition(v1alpha1.ConditionFailed, metav1.ConditionTrue, v1alpha1.ReasonWorkspaceLost)
+	if jobs := s.listJobs(); len(jobs) != 1 {
+		t.Errorf("%d Jobs were created, want that of step a", len(jobs))
+	}
+	var claims corev1.PersistentVolumeClaimList
+	if err := cluster.List(t.Context(), &claims, client.InNamespace(s.sj.Namespace)); err != nil {
+		t.Fatal(err)
+	}
+	if slices.ContainsFunc(claims.Items, func(c corev1.PersistentVolumeClaim) bool { return c.UID != claim.UID }) {
+		t.Error("the workspace was created again, without its files")
+	}
+}
+
+func TestSequenceRestartsWithAnEmptyWorkspaceIfItsSpecSaysSo(t *testing.T) {
+	t.Parallel()
+	s := createSequence(t, testbuilder.SequentialJob("restart", "").Step("a").Step("b").Workspace(v1alpha1.WorkspaceDelete).RestartOnLostWorkspace().Obj())
+	claim := s.deleteWorkspace()
+	s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false })
+	s.waitUntil("the second run", func(sj *v1alpha1.SequentialJob) bool {
+		return sj.Status.Run == 2 && sj.Status.WorkspaceUID != "" && sj.Status.WorkspaceUID != claim.UID
+	})
+	s.wantEvent(v1alpha1.EventWorkspaceLost)
+	var pods corev1.PodList
+	eventually(t, "the Pod of the second run", func() bool {
+		jobs := s.listJobs()
+		if len(jobs) != 2 {
+			return false
+		}
+		if err := cluster.List(t.Context(), &pods, client.InNamespace(s.sj.Namespace), client.MatchingLabels{batchv1.ControllerUidLabel: string(jobs[1].UID)}); err != nil {
+			t.Fatal(err)
+		}
+		return len(pods.Items) == 1 && pods.Items[0].Status.Phase == corev1.PodRunning
+	})
+	s.terminatePod(&pods.Items[0], 0, "")
+	s.succeedStep("b")
+	s.waitForPhase(v1alpha1.PhaseCompleted)
+}
+
 func TestRetainedWorkspaceIsKept(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("retain", "").Step("a").Workspace(v1alpha1.WorkspaceRetain).Obj())

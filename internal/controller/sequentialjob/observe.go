@@ -52,6 +52,7 @@ func (r *Reconciler) observe(ctx context.Context, sj *v1alpha1.SequentialJob) (s
 		Answers: sequence.Answers{
 			JobsByName: map[string]*batchv1.Job{},
 			PodsByJob:  map[types.UID][]corev1.Pod{},
+			Claims:     map[string]*metav1.PartialObjectMetadata{},
 		},
 	}, nil
 }
@@ -65,6 +66,8 @@ func (r *Reconciler) answer(ctx context.Context, observation *sequence.Observati
 		return r.listPods(ctx, observation, question.PodsOf)
 	case question.AllJobs:
 		return r.listJobs(ctx, observation)
+	case question.Claim != "":
+		return r.readClaim(ctx, observation, question.Claim)
 	default:
 		return r.dryRun(ctx, observation, question.DryRun)
 	}
@@ -84,6 +87,18 @@ func (r *Reconciler) readJob(ctx context.Context, observation *sequence.Observat
 	if job != nil {
 		r.createdJobs.add(observation.SequentialJob, job, r.Clock.Now())
 	}
+	return nil
+}
+
+// readClaim reads the metadata of a PersistentVolumeClaim from the API server.
+func (r *Reconciler) readClaim(ctx context.Context, observation *sequence.Observation, name string) error {
+	into := &metav1.PartialObjectMetadata{}
+	into.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
+	claim, err := kube.GetIfExists(ctx, r.Live, observation.SequentialJob.Namespace, name, into)
+	if err != nil {
+		return err
+	}
+	observation.Answers.Claims[name] = claim
 	return nil
 }
 
