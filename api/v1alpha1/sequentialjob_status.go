@@ -256,6 +256,9 @@ const (
 	ReasonJobLost               = "JobLost"
 	ReasonJobRejected           = "JobRejected"
 	ReasonInterrupted           = "Interrupted"
+	ReasonOutputInvalid         = "OutputInvalid"
+	ReasonOutputTooLong         = "OutputTooLong"
+	ReasonOutputLost            = "OutputLost"
 	ReasonPreviousStepFailed    = "PreviousStepFailed"
 
 	ReasonAccepted           = "Accepted"

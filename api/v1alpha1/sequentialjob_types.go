@@ -236,9 +236,11 @@ type StepOptions struct {
 	// +kubebuilder:validation:Enum=NonIndexed;Indexed
 	CompletionMode *batchv1.CompletionMode `json:"completionMode,omitempty"`
 
-	// outputs records the step's termination message (at most 4096 bytes, without trailing
-	// newlines) and passes it to later steps in the environment variable STEP_<NAME>_OUTPUT,
-	// with the step's name in upper case and - replaced by _. Defaults to false.
+	// outputs records the step's termination message (without trailing newlines) and passes it to
+	// later steps in the environment variable STEP_<NAME>_OUTPUT, with the step's name in upper
+	// case and - replaced by _. The step fails if the message is not UTF-8 text without
+	// NUL, or if it has 4096 bytes or more; in a Pod with more than three containers, 12288 bytes
+	// divided by their number. Defaults to false.
 	// +optional
 	Outputs bool `json:"outputs,omitempty"`
 }

@@ -186,7 +186,12 @@ func (e *evaluation) evaluateTerminalJob(step *v1alpha1.StepStatus, job *batchv1
 		verdict.message = cmp.Or(failureMessage(pods, step.Name), condition.Message)
 		verdict.tolerated = options.OnFailure == v1alpha1.OnFailureContinue
 	case options.Outputs:
-		verdict.output = terminationMessage(pods, step.Name)
+		output, problem := readOutput(pods, step.Name)
+		verdict.output = output
+		if problem != nil {
+			verdict.phase, verdict.reason, verdict.message = v1alpha1.StepFailed, problem.Reason, problem.Message
+			verdict.tolerated = options.OnFailure == v1alpha1.OnFailureContinue
+		}
 	}
 	return verdict
 }

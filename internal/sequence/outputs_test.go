@@ -62,14 +62,14 @@ func TestRecordedOutput(t *testing.T) {
 		pods []corev1.Pod
 		want string
 	}{
-		"no Pod":                       {},
 		"an empty termination message": {pods: []corev1.Pod{testbuilder.Pod("build").Exited(0, "").Obj()}},
 		"only the output of the successful Pod": {
 			pods: []corev1.Pod{testbuilder.Pod("build").Exited(1, "bad").Obj(), testbuilder.Pod("build").Exited(0, "good").Obj()},
 			want: "good",
 		},
-		"truncated to at most 4096 bytes between characters": {
-			pods: []corev1.Pod{testbuilder.Pod("build").Exited(0, "x"+strings.Repeat("ä", 3000)).Obj()},
+		"without trailing newlines": {pods: []corev1.Pod{testbuilder.Pod("build").Exited(0, "a\nb\n\n").Obj()}, want: "a\nb"},
+		"as long as it is certain to be complete": {
+			pods: []corev1.Pod{testbuilder.Pod("build").Exited(0, "x"+strings.Repeat("ä", 2047)).Obj()},
 			want: "x" + strings.Repeat("ä", 2047),
 		},
 	}
@@ -83,6 +83,57 @@ func TestRecordedOutput(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestOutputThatCannotBePassedOnFailsItsStep(t *testing.T) {
+	const replaced = "\uFFFD" // how the API server returns a byte that is not UTF-8
+	withContainers := func(init, regular, ephemeral int, message string) []corev1.Pod {
+		pod := testbuilder.Pod("build").Exited(0, message).Obj()
+		pod.Spec.InitContainers = make([]corev1.Container, init)
+		pod.Spec.Containers = make([]corev1.Container, regular)
+		pod.Spec.EphemeralContainers = make([]corev1.EphemeralContainer, ephemeral)
+		return []corev1.Pod{pod}
+	}
+	text := func(bytes int) string { return strings.Repeat("x", bytes) }
+	tests := map[string]struct {
+		pods       []corev1.Pod
+		wantReason string
+		wantText   string
+	}{
+		"a NUL byte":                     {withContainers(0, 1, 0, "a\x00b"), v1alpha1.ReasonOutputInvalid, "NUL"},
+		"a byte that is not UTF-8":       {withContainers(0, 1, 0, "a\xffb"), v1alpha1.ReasonOutputInvalid, "UTF-8"},
+		"a byte that was replaced":       {withContainers(0, 1, 0, "a"+replaced+"b"), v1alpha1.ReasonOutputInvalid, "UTF-8"},
+		"a long binary":                  {withContainers(0, 1, 0, strings.Repeat("a"+replaced, 4096)+"b"), v1alpha1.ReasonOutputInvalid, "UTF-8"},
+		"4096 bytes or more":             {withContainers(0, 1, 0, text(4096)), v1alpha1.ReasonOutputTooLong, "at most 4095,"},
+		"cut within characters":          {withContainers(0, 1, 0, replaced+text(4091)+replaced), v1alpha1.ReasonOutputTooLong, "at most 4095,"},
+		"three containers":               {withContainers(1, 1, 1, text(4096)), v1alpha1.ReasonOutputTooLong, "at most 4095,"},
+		"four containers":                {withContainers(2, 1, 1, text(3072)), v1alpha1.ReasonOutputTooLong, "at most 3071,"},
+		"only newlines beyond the limit": {withContainers(3, 2, 0, "x"+strings.Repeat("\n", 2456)), v1alpha1.ReasonOutputTooLong, "at most 2456,"},
+		"no Pod":                         {nil, v1alpha1.ReasonOutputLost, "was deleted"},
+		"a Pod without a status of the container": {[]corev1.Pod{{Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}}, v1alpha1.ReasonOutputLost,
+			"does not report"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.RecordOutput()).Step("ship").Finally("cleanup"))
+			s.pods[s.newestJob("build").UID] = test.pods
+			decision := s.succeedStep("build")
+			s.wantSteps("build: Failed, "+test.wantReason, "ship: Skipped, PreviousStepFailed", "cleanup: Running")
+			if step := s.stepStatus("build"); step.Output != "" || !strings.Contains(step.Message, test.wantText) {
+				t.Errorf("output %q and message %q, want none, and a message with %q", step.Output, step.Message, test.wantText)
+			}
+			if decision.Outputs != nil {
+				t.Errorf("finally gets the outputs %+v, want none", decision.Outputs.Data)
+			}
+		})
+	}
+}
+
+func TestFailureOfAnOutputCanBeTolerated(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.RecordOutput(), testbuilder.ContinueOnFailure()).Step("ship"))
+	s.pods[s.newestJob("build").UID] = []corev1.Pod{testbuilder.Pod("build").Exited(0, "\x00").Obj()}
+	s.succeedStep("build")
+	s.wantSteps("build: Failed, OutputInvalid", "ship: Running")
 }
 
 func TestStepWithoutOutputsListsNoPods(t *testing.T) {

@@ -3,17 +3,13 @@ package sequence
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/yardmaster/yardmaster/internal/core"
 )
 
-const (
-	maxMessageBytes = 256
-	maxOutputBytes  = 4096
-)
+const maxMessageBytes = 256
 
 // hasStartedContainer reports whether a container of any Pod is running or has terminated.
 func hasStartedContainer(pods []corev1.Pod) bool {
@@ -76,19 +72,6 @@ func exitMessage(container string, terminated *corev1.ContainerStateTerminated) 
 	return message
 }
 
-// terminationMessage returns the output of the step's newest successful Pod, without trailing
-// newlines, as a shell's $(command) removes them.
-func terminationMessage(pods []corev1.Pod, step string) string {
-	pod := newestPod(pods, corev1.PodSucceeded)
-	if pod == nil {
-		return ""
-	}
-	if terminated := terminatedState(pod, step); terminated != nil {
-		return truncateBytes(strings.TrimRight(terminated.Message, "\n"), maxOutputBytes)
-	}
-	return ""
-}
-
 func terminatedState(pod *corev1.Pod, container string) *corev1.ContainerStateTerminated {
 	for _, status := range pod.Status.ContainerStatuses {
 		if status.Name == container {
@@ -107,15 +90,4 @@ func newestPod(pods []corev1.Pod, phase corev1.PodPhase) *corev1.Pod {
 		}
 	}
 	return newest
-}
-
-// truncateBytes limits text to this many bytes without splitting a character.
-func truncateBytes(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return text[:limit]
 }

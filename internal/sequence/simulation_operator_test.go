@@ -15,6 +15,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/apierror"
 	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 // errReconciliationEnded ends a reconciliation of the simulated operator: a crash, a conflict, a stale observation.
@@ -109,7 +110,7 @@ func (w *simulator) answer(in *Observation, question *Question) {
 			w.rememberedJobs[job.Name] = job
 		}
 	case question.PodsOf != nil:
-		in.Answers.PodsByJob[question.PodsOf.UID] = []corev1.Pod{}
+		in.Answers.PodsByJob[question.PodsOf.UID] = []corev1.Pod{testbuilder.Pod(question.PodsOf.Labels[v1alpha1.LabelStep]).Exited(0, "output").Obj()}
 	case question.Claim != "":
 		in.Answers.Claims = map[string]*metav1.PartialObjectMetadata{question.Claim: w.claim.DeepCopy()}
 	case question.DryRun != nil:

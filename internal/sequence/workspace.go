@@ -2,6 +2,7 @@ package sequence
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,15 +36,30 @@ func (e *evaluation) prepareWorkspace(step *v1alpha1.StepStatus, refusal *core.R
 		e.blockedBy = core.NameTaken(core.Refusal{Kind: "PersistentVolumeClaim", Name: name}, "SequentialJob")
 		return false, stepVerdict{}
 	case !claim.DeletionTimestamp.IsZero():
-		step.Phase = v1alpha1.StepStarting
-		e.blocked = &core.Problem{
-			Reason:  v1alpha1.ReasonWorkspaceTerminating,
-			Message: fmt.Sprintf("PersistentVolumeClaim %s is being deleted; if that does not end, delete the Pods that use it", name),
-		}
+		e.waitForDeletedWorkspace(step, name)
 		return false, stepVerdict{}
 	}
 	e.replaceWorkspace(claim.UID, loss)
 	return true, stepVerdict{}
+}
+
+// waitForDeletedWorkspace waits until a claim that is being deleted no longer exists. It exists as
+// long as a Pod that uses it, also one that has ended. If the spec allows a restart, the operator
+// deletes the Jobs of earlier runs, with their Pods.
+func (e *evaluation) waitForDeletedWorkspace(step *v1alpha1.StepStatus, name string) {
+	step.Phase = v1alpha1.StepStarting
+	e.blocked = &core.Problem{
+		Reason:  v1alpha1.ReasonWorkspaceTerminating,
+		Message: fmt.Sprintf("PersistentVolumeClaim %s is being deleted, and exists as long as a Pod that uses it; delete these Pods, including finished ones", name),
+	}
+	if e.spec.OnLostWorkspace != v1alpha1.LostWorkspaceRestart {
+		return
+	}
+	for _, job := range e.Jobs {
+		if job.Annotations[v1alpha1.AnnotationRun] != strconv.Itoa(int(step.Run)) {
+			e.deleteJob(job)
+		}
+	}
 }
 
 // createWorkspace decides to create the claim. The next decision records its UID.

@@ -166,11 +166,15 @@ func TestLostWorkspaceRestartsTheRunIfTheSpecSaysSo(t *testing.T) {
 	s.wantSteps("one: Starting", "two: Pending", "cleanup: Pending")
 	s.wantCreated("one") // no Job uses a claim that is being deleted
 	s.wantCondition(v1alpha1.ConditionBlocked, "True WorkspaceTerminating: PersistentVolumeClaim "+WorkspaceName(s.sj)+
-		" is being deleted; if that does not end, delete the Pods that use it")
+		" is being deleted, and exists as long as a Pod that uses it; delete these Pods, including finished ones")
+	if job := s.newestJob("one"); job.DeletionTimestamp.IsZero() {
+		t.Error("the Job of the first run remains, and with its Pod the claim")
+	}
 	if wait := s.reconcile().RequeueAfter; wait == 0 || wait > minBlockedRetry {
 		t.Errorf("the next decision is after %s, want %s", wait, minBlockedRetry)
 	}
 
+	s.removeDeletedJobs()
 	s.claim = nil
 	s.reconcileAfter(time.Second)
 	s.reconcile()
@@ -186,6 +190,20 @@ func TestLostWorkspaceRestartsTheRunIfTheSpecSaysSo(t *testing.T) {
 	s.succeedStep("two")
 	s.succeedStep("cleanup")
 	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
+}
+
+func TestJobsAreNotDeletedForANewWorkspaceUnlessTheSpecSaysSo(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("one").Workspace(v1alpha1.WorkspaceDelete))
+	s.succeedStep("one")
+	s.terminateClaim()
+	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
+		spec.Rerun = &v1alpha1.Rerun{ID: "1", From: v1alpha1.RerunFromStart}
+	})
+	s.reconcile()
+	s.wantSteps("one: Starting")
+	if job := s.newestJob("one"); !job.DeletionTimestamp.IsZero() {
+		t.Error("the Job of the first run is deleted, with its logs")
+	}
 }
 
 // The other steps have their outcomes: a failed run must not become a successful one.
