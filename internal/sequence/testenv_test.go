@@ -95,12 +95,12 @@ func (s *testEnv) reconcile() Decision {
 // blocked the Job is cleared only after the Job exists.
 func (s *testEnv) checkSecondDecision(decision Decision) {
 	s.t.Helper()
+	if decision.RequeueAfter == time.Millisecond {
+		return // the decision is incomplete: the next one is due at once
+	}
 	again := s.decide(nil)
 	if again.HasActions() && !decision.DeleteExpired {
 		s.t.Errorf("a second decision acts: %+v", again)
-	}
-	if decision.RequeueAfter == time.Millisecond {
-		return // the decision is incomplete: the next one is due at once
 	}
 	unblocked := decision.CreateJob != nil && isBlocked(&decision.Status)
 	if !unblocked && !equality.Semantic.DeepEqual(again.Status, decision.Status) {
