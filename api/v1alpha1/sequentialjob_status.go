@@ -13,6 +13,11 @@ type SequentialJobStatus struct {
 	// +optional
 	Phase SequentialJobPhase `json:"phase,omitempty"`
 
+	// reason is why the run failed or what blocks its active step, in CamelCase. It is empty if the
+	// phase says it all.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+
 	// conditions: Ready, Reconciling, Stalled, Available, Progressing, Failed, Suspended,
 	// SpecAccepted, ResourcesUnavailable, NameConflict, PolicyViolated, Blocked.
 	// +optional
@@ -113,7 +118,7 @@ type StepStatus struct {
 	// finally is true if the step is one of spec.finally.
 	// +optional
 	Finally bool `json:"finally,omitempty"`
-	// phase of the step: Pending, Starting, Running, Suspending, Suspended, Interrupted,
+	// phase of the step: Pending, Starting, Queued, Running, Suspending, Suspended, Interrupted,
 	// Stopping, Lost, Succeeded, Failed or Skipped.
 	Phase StepPhase `json:"phase"`
 	// tolerated is true if the step failed and the run continues because of its
@@ -178,21 +183,24 @@ const (
 )
 
 // StepPhase is the phase of a step.
-// +kubebuilder:validation:Enum=Pending;Starting;Running;Suspending;Suspended;Interrupted;Stopping;Lost;Succeeded;Failed;Skipped
+// +kubebuilder:validation:Enum=Pending;Starting;Queued;Running;Suspending;Suspended;Interrupted;Stopping;Lost;Succeeded;Failed;Skipped
 type StepPhase string
 
 // The phases of a step.
 const (
 	// The step has not started.
 	StepPending StepPhase = "Pending"
-	// The step's Job cannot be created yet. The condition ResourcesUnavailable,
-	// NameConflict, PolicyViolated or Blocked has the reason.
+	// The step has started and no Pod of it runs yet. If it has a message, something keeps its Job
+	// from being created, or its Pod from running.
 	StepStarting StepPhase = "Starting"
-	// The step's Job is created.
+	// The step's Job is suspended by a queue such as Kueue.
+	StepQueued StepPhase = "Queued"
+	// A Pod of the step runs. A step that ends within about a second may skip this phase.
 	StepRunning StepPhase = "Running"
 	// The step's Job is being deleted because of spec.suspend; afterwards the step is Interrupted.
 	StepSuspending StepPhase = "Suspending"
-	// The step's Job is suspended because of spec.suspend.
+	// The step's Job is suspended because of spec.suspend or, with the reason JobSuspended, by
+	// another client.
 	StepSuspended StepPhase = "Suspended"
 	// The step's Job was deleted because of spec.suspend. The next attempt starts when the run is
 	// resumed.
@@ -276,6 +284,8 @@ const (
 	ReasonNoViolation     = "NoViolation"
 
 	ReasonWorkspaceTerminating = "WorkspaceTerminating"
+	ReasonQueued               = "Queued"
+	ReasonJobSuspended         = "JobSuspended"
 )
 
 // Reasons of events on a SequentialJob.

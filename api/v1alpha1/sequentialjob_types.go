@@ -21,10 +21,10 @@ const SequentialJobFinalizer = Prefix + "terminate-step"
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=sj;seqjob,categories=all;yardmaster
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`
 // +kubebuilder:printcolumn:name="Progress",type=string,JSONPath=`.status.progress.display`
 // +kubebuilder:printcolumn:name="Step",type=string,JSONPath=`.status.progress.currentStep`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.progress.failureReason`
 // +kubebuilder:printcolumn:name="Run",type=integer,priority=1,JSONPath=`.status.run`
 type SequentialJob struct {
 	metav1.TypeMeta `json:",inline"`

@@ -46,7 +46,11 @@ func AllControllers() []Controller {
 func kindOf(kind string) schema.GroupVersionKind { return v1alpha1.GroupVersion.WithKind(kind) }
 
 func setupSequentialJob(mgr ctrl.Manager, o Options) error {
-	return sequentialjob.New(mgr).SetupWithManager(mgr, o.Concurrency)
+	pods, err := sequentialjob.NewCache(mgr, namespaceConfigs(o.Namespaces))
+	if err != nil {
+		return err
+	}
+	return sequentialjob.New(mgr, sequentialjob.Options{Concurrency: o.Concurrency, Pods: pods}).SetupWithManager(mgr)
 }
 
 func setupQueue(mgr ctrl.Manager, o Options) error {

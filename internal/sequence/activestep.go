@@ -20,10 +20,8 @@ const (
 	// short step. docs/decisions/0007-lost-or-never-created.md describes what depends on it.
 	uidRecordDelay = time.Minute
 	// createdRecheck is the wait until a created Job is observed. A Job that was deleted before
-	// the cache showed it is found to be lost then.
-	createdRecheck = 10 * time.Second
-	// startingRecheck is that wait for a step whose Job was refused before.
-	startingRecheck = time.Second
+	// the cache showed it is found to be lost a few seconds later.
+	createdRecheck = time.Second
 )
 
 // evaluateStep determines what happened to the active step. If the step remains active, it
@@ -149,15 +147,10 @@ func (e *evaluation) createJob(step *v1alpha1.StepStatus) stepVerdict {
 
 // createStepJob decides to create the step's Job, which may have been refused before.
 func (e *evaluation) createStepJob(step *v1alpha1.StepStatus, stepSpec *v1alpha1.Step, refusal *core.Refusal) {
-	switch {
-	case refusal != nil:
-		step.Phase = v1alpha1.StepStarting
-	case step.Phase == v1alpha1.StepStarting:
-		e.schedule.RequeueWithin(startingRecheck)
-	default:
+	if refusal == nil {
 		e.schedule.RequeueWithin(createdRecheck)
 	}
-	e.blockedBy = refusal
+	step.Phase, e.blockedBy = v1alpha1.StepStarting, refusal
 	e.decision.Outputs = outputsConfigMap(e.SequentialJob, &e.status)
 	e.decision.CreateJob = stepJob(e.SequentialJob, stepSpec, step.Run, step.Attempt)
 }
@@ -214,11 +207,7 @@ func (e *evaluation) recordJob(step *v1alpha1.StepStatus, job *batchv1.Job) {
 
 // observeUnfinishedJob records a Job that has not ended.
 func (e *evaluation) observeUnfinishedJob(step *v1alpha1.StepStatus, job *batchv1.Job) {
-	if step.Phase == v1alpha1.StepStarting { // its Job was refused before
-		step.Phase = v1alpha1.StepRunning
-		e.recordJob(step, job)
-	}
-	if step.Phase != v1alpha1.StepRunning {
+	if step.Phase != v1alpha1.StepRunning && step.Phase != v1alpha1.StepStarting {
 		return
 	}
 	if step.JobUID != "" || e.schedule.HasReached(job.CreationTimestamp.Add(uidRecordDelay)) {
@@ -229,7 +218,7 @@ func (e *evaluation) observeUnfinishedJob(step *v1alpha1.StepStatus, job *batchv
 // stopProblem returns why the step's Job is deleted and the step fails, nil if it continues. It
 // may set a question instead.
 func (e *evaluation) stopProblem(step *v1alpha1.StepStatus, job *batchv1.Job) *core.Problem {
-	if !step.Finally && step.Phase != v1alpha1.StepSuspended && e.exceedsDeadline() {
+	if !step.Finally && !isSuspendedBySpec(step) && e.exceedsDeadline() {
 		return &core.Problem{Reason: v1alpha1.ReasonDeadlineExceeded, Message: deadlineMessage}
 	}
 	limit := jobOptions(job).StartDeadlineSeconds
@@ -263,6 +252,7 @@ func (e *evaluation) suspendOrResume(step *v1alpha1.StepStatus, job *batchv1.Job
 	case !e.spec.Suspend:
 		e.resume(step, job)
 	case e.spec.SuspendPolicy != v1alpha1.SuspendImmediate:
+		e.observeStart(step, job)
 	case isQueueManaged(job):
 		// The queue would resume a Job that the operator suspends, but cannot resume a deleted Job.
 		e.stopStep(step, job, v1alpha1.StepSuspending, core.Problem{
@@ -270,13 +260,13 @@ func (e *evaluation) suspendOrResume(step *v1alpha1.StepStatus, job *batchv1.Job
 		})
 	case !isSuspended(job):
 		e.decision.SuspendJob = job
-		if step.Phase == v1alpha1.StepSuspended { // another client resumed it
-			step.Phase = v1alpha1.StepRunning
+		if isSuspendedBySpec(step) { // another client resumed it
+			step.Phase = v1alpha1.StepStarting
 			e.recordJob(step, job)
 		}
 	case hasStoppedPods(job):
 		e.recordJob(step, job)
-		step.Phase = v1alpha1.StepSuspended
+		step.Phase, step.Reason, step.Message = v1alpha1.StepSuspended, "", ""
 	}
 }
 
@@ -295,10 +285,12 @@ func (e *evaluation) resume(step *v1alpha1.StepStatus, job *batchv1.Job) {
 			return
 		}
 	}
-	if step.Phase == v1alpha1.StepSuspended {
-		step.Phase = v1alpha1.StepRunning
+	if isSuspendedBySpec(step) {
+		step.Phase = v1alpha1.StepStarting
 	}
 	if mustResume {
 		e.decision.ResumeJob = job
+		return
 	}
+	e.observeStart(step, job)
 }

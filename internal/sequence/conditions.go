@@ -30,7 +30,7 @@ func (e *evaluation) summarize() {
 	e.setBlockedCondition(v1alpha1.ConditionResourcesUnavailable, v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonAvailable, e.refusalMessage(apierror.QuotaExceeded))
 	e.setBlockedCondition(v1alpha1.ConditionNameConflict, v1alpha1.ReasonNameTaken, v1alpha1.ReasonNoConflict, e.refusalMessage(apierror.AlreadyExists))
 	e.setBlockedCondition(v1alpha1.ConditionPolicyViolated, v1alpha1.ReasonImageNotAllowed, v1alpha1.ReasonNoViolation, e.forbiddenImages)
-	blocked := cmp.Or(e.blocked, &core.Problem{})
+	blocked := cmp.Or(e.blocked, e.refusalProblem(), &core.Problem{})
 	e.setBlockedCondition(v1alpha1.ConditionBlocked, blocked.Reason, v1alpha1.ReasonNotBlocked, blocked.Message)
 	e.setCondition(v1alpha1.ConditionSuspended, suspendedState(e.spec, &e.status))
 	phase, reason, message := phaseOf(&e.status)
@@ -42,7 +42,19 @@ func (e *evaluation) summarize() {
 		failed = condition.True(reason, message)
 	}
 	e.setCondition(v1alpha1.ConditionFailed, failed)
+	e.status.Reason = shortReason(&e.status)
 	condition.Set(&e.status.Conditions, e.SequentialJob.Generation, e.now, summaryOf(&e.status, e.spec.Suspend))
+}
+
+// shortReason returns why the run failed or does not continue, empty if its phase says it all.
+func shortReason(status *v1alpha1.SequentialJobStatus) string {
+	if IsFinished(status) {
+		return status.Progress.FailureReason
+	}
+	if blocked := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionBlocked); blocked != nil && blocked.Status == metav1.ConditionTrue {
+		return blocked.Reason
+	}
+	return ""
 }
 
 func countSteps(steps []v1alpha1.StepStatus) v1alpha1.StepCounts {
@@ -120,6 +132,26 @@ func (e *evaluation) setBlockedCondition(conditionType, reason, clearedReason, m
 	}
 }
 
+// refusalProblem returns what keeps the next step's Job from being created, and writes it into the
+// message of the step. It returns nil if nothing does.
+func (e *evaluation) refusalProblem() *core.Problem {
+	var problem core.Problem
+	switch {
+	case e.forbiddenImages != "":
+		problem = core.Problem{Reason: v1alpha1.ReasonImageNotAllowed, Message: e.forbiddenImages}
+	case e.blockedBy == nil:
+		return nil
+	case e.blockedBy.Class == apierror.AlreadyExists:
+		problem = core.Problem{Reason: v1alpha1.ReasonNameTaken, Message: e.blockedBy.Message}
+	default:
+		problem = core.Problem{Reason: v1alpha1.ReasonQuotaExceeded, Message: e.blockedBy.Message}
+	}
+	if step := activeStep(e.status.Steps); step != nil {
+		step.Reason, step.Message = problem.Reason, core.TruncateMessage(problem.Message, maxMessageBytes)
+	}
+	return &problem
+}
+
 // refusalMessage returns the message of the refusal that delays the next step's Job, if it has this
 // class.
 func (e *evaluation) refusalMessage(class apierror.Class) string {
@@ -134,7 +166,7 @@ func suspendedState(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.Sequentia
 	switch {
 	case !spec.Suspend || IsFinished(status):
 		return condition.False(v1alpha1.ReasonNotSuspended, "")
-	case step == nil || step.Phase == v1alpha1.StepSuspended:
+	case step == nil || isSuspendedBySpec(step):
 		return condition.True(v1alpha1.ReasonSuspended, suspendedMessage)
 	default:
 		return condition.False(v1alpha1.ReasonSuspending, fmt.Sprintf("waiting for step %q to end", step.Name))

@@ -103,9 +103,9 @@ func TestRunAndStepsHaveStartAndEndTimes(t *testing.T) {
 	}
 }
 
-func TestStepIsRunningFromItsStart(t *testing.T) {
+func TestStepIsStartingUntilAPodRuns(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	s.wantSteps("build: Running")
+	s.wantSteps("build: Starting")
 	if got := s.stepStatus("build").StartTime; got == nil || !got.Time.Equal(s.now) {
 		t.Errorf("want the start time %s, got %s", s.now, got)
 	}
@@ -130,15 +130,15 @@ func TestUIDOfALongRunningJobIsRecorded(t *testing.T) {
 	}
 }
 
-func TestRefusedStepIsStartingUntilItsJobExists(t *testing.T) {
+func TestRefusedStepHasTheReasonUntilItsJobExists(t *testing.T) {
 	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Obj())
 	s.createRefusals["build"] = &core.Refusal{Class: apierror.QuotaExceeded, Step: "build", Message: "exceeded quota"}
 	s.reconcile()
-	s.wantSteps("build: Starting")
+	s.wantSteps("build: Starting, QuotaExceeded")
 	delete(s.createRefusals, "build")
 	if decision := s.reconcileAfter(time.Second); decision.RequeueAfter != time.Second {
 		t.Errorf("want to observe the Job in 1 s, got %s", decision.RequeueAfter)
 	}
 	s.reconcileAfter(time.Second)
-	s.wantSteps("build: Running")
+	s.wantSteps("build: Starting")
 }

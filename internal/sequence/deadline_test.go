@@ -28,7 +28,7 @@ func TestRunThatExceedsItsDeadlineIsStoppedAndRunsFinally(t *testing.T) {
 	}
 
 	s.removeDeletedJobs()
-	s.wantSteps("build: Failed, DeadlineExceeded", "test: Skipped, PreviousStepFailed", "cleanup: Running")
+	s.wantSteps("build: Failed, DeadlineExceeded", "test: Skipped, PreviousStepFailed", "cleanup: Starting")
 	s.reconcileAfter(time.Hour)
 	s.succeedStep("cleanup")
 	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonDeadlineExceeded)
@@ -105,7 +105,7 @@ func TestStartDeadlineEndsAStepWhosePodCannotStart(t *testing.T) {
 			}
 			s.reconcileAfter(10 * time.Second)
 			s.removeDeletedJobs()
-			s.wantSteps("build: Failed, StartDeadlineExceeded", "cleanup: Running")
+			s.wantSteps("build: Failed, StartDeadlineExceeded", "cleanup: Starting")
 			if got := s.stepStatus("build").Message; got != test.want {
 				t.Errorf("want %q, got %q", test.want, got)
 			}
@@ -114,22 +114,26 @@ func TestStartDeadlineEndsAStepWhosePodCannotStart(t *testing.T) {
 }
 
 func TestStartDeadlineDoesNotApplyOnceAPodStarted(t *testing.T) {
-	tests := map[string]func(*testEnv){
-		"the Job counts a ready Pod": func(s *testEnv) { testbuilder.Job(s.newestJob("build")).Active(s.now) },
-		"a Pod runs but is not ready": func(s *testEnv) {
+	tests := map[string]struct {
+		happens func(*testEnv)
+		want    string
+	}{
+		"the Job counts a ready Pod": {func(s *testEnv) { testbuilder.Job(s.newestJob("build")).Active(s.now) }, "build: Starting"},
+		"a Pod runs but is not ready": {func(s *testEnv) {
 			testbuilder.Job(s.newestJob("build")).PodPending(s.now)
 			s.pods[s.newestJob("build").UID] = []corev1.Pod{testbuilder.Pod("build").Running().Obj()}
-		},
-		"a queue has not admitted the Job yet": func(s *testEnv) {
+		}, "build: Starting"},
+		"a queue has not admitted the Job yet": {func(s *testEnv) {
+			s.newestJob("build").Labels[queueLabel] = "q"
 			testbuilder.Job(s.newestJob("build")).Suspended(s.now)
-		},
+		}, "build: Queued, Queued"},
 	}
-	for name, happens := range tests {
+	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepStartDeadline(30)))
-			happens(s)
+			test.happens(s)
 			s.reconcileAfter(time.Hour)
-			s.wantSteps("build: Running")
+			s.wantSteps(test.want)
 		})
 	}
 }

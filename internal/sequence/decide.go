@@ -83,7 +83,7 @@ func (e *evaluation) decideProgress() {
 		e.schedule.RequeueWithin(time.Millisecond) // until the rerun starts, the SequentialJob must not expire
 	case IsFinished(&e.status) && ttl != nil:
 		e.decision.DeleteExpired = e.schedule.HasReached(e.status.CompletionTime.Add(time.Duration(*ttl) * time.Second))
-	case hasDeadline && step != nil && !step.Finally && step.Phase != v1alpha1.StepSuspended && e.Now.Before(deadline):
+	case hasDeadline && step != nil && !step.Finally && !isSuspendedBySpec(step) && e.Now.Before(deadline):
 		e.schedule.RequeueWithin(deadline.Sub(e.Now))
 	}
 	e.summarize()
@@ -155,7 +155,7 @@ func (e *evaluation) startStep(step *v1alpha1.StepStatus) {
 	*step = v1alpha1.StepStatus{
 		Name:         step.Name,
 		Finally:      step.Finally,
-		Phase:        v1alpha1.StepRunning,
+		Phase:        v1alpha1.StepStarting,
 		Attempt:      attempt,
 		Run:          e.status.Run,
 		JobName:      jobName(e.SequentialJob, e.status.Run, step.Name, attempt),

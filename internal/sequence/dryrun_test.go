@@ -5,6 +5,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
@@ -15,7 +16,7 @@ func TestPendingStepGetsOneDryRunForEachGeneration(t *testing.T) {
 	started := Decide(Observation{SequentialJob: sj, Now: time.Unix(100, 0), Answers: Answers{DryRun: &DryRunResult{}}})
 	sj.Status = started.Status
 	job := started.CreateJob.DeepCopy()
-	job.UID = "job"
+	job.UID, job.CreationTimestamp = "job", metav1.Unix(100, 0)
 	in := Observation{SequentialJob: sj, Jobs: []*batchv1.Job{job}, Now: time.Unix(101, 0), Answers: Answers{JobsByName: map[string]*batchv1.Job{job.Name: job}}}
 
 	if decision := Decide(in); decision.Question != nil {

@@ -2,6 +2,7 @@ package sequence
 
 import (
 	"fmt"
+	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -87,11 +88,20 @@ func runEvents(before, after *v1alpha1.SequentialJobStatus) []core.Event {
 		events = append(events, core.NormalEvent(v1alpha1.EventResumed, actionSuspend, "The run continues"))
 	}
 	for _, row := range conditionEvents {
+		if row.condition == v1alpha1.ConditionBlocked && hasOwnEvent(after) {
+			continue
+		}
 		if meta.IsStatusConditionTrue(after.Conditions, row.condition) && !meta.IsStatusConditionTrue(before.Conditions, row.condition) {
 			events = append(events, row.newEvent(row.reason, row.action, conditionMessage(after, row.condition)))
 		}
 	}
 	return events
+}
+
+// hasOwnEvent reports whether another condition, with an event of its own, is the cause of Blocked.
+func hasOwnEvent(status *v1alpha1.SequentialJobStatus) bool {
+	return slices.ContainsFunc([]string{v1alpha1.ConditionNameConflict, v1alpha1.ConditionPolicyViolated, v1alpha1.ConditionResourcesUnavailable},
+		func(kind string) bool { return meta.IsStatusConditionTrue(status.Conditions, kind) })
 }
 
 // JobCreatedEvent reports that a step's Job was created.

@@ -57,7 +57,7 @@ func TestAChangedPolicyAffectsTheNextStepOnly(t *testing.T) {
 	}
 	s.succeedStep("build")
 	s.wantCreated("build")
-	s.wantSteps("build: Succeeded", "test: Starting")
+	s.wantSteps("build: Succeeded", "test: Starting, ImageNotAllowed")
 	s.wantCondition(v1alpha1.ConditionPolicyViolated, `True ImageNotAllowed: step "test": image "two:1" of container "test" is not allowed by Policy team, which allows: three:*`)
 	s.policies = policy.Selection{}
 	s.reconcileAfter(time.Second)

@@ -10,6 +10,9 @@ import (
 	"github.com/yardmaster/yardmaster/internal/core"
 )
 
+// queueLabel is the label with which Kueue manages a Job.
+const queueLabel = "kueue.x-k8s.io/queue-name"
+
 // IsTerminal reports whether the Job ended and all its Pods have stopped.
 func IsTerminal(job *batchv1.Job) bool { return core.FindEndCondition(job) != nil }
 
@@ -20,6 +23,7 @@ func IsRelevantUpdate(before, after *batchv1.Job) bool {
 	case IsTerminal(after) != IsTerminal(before),
 		after.DeletionTimestamp.IsZero() != before.DeletionTimestamp.IsZero(),
 		isSuspended(after) != isSuspended(before),
+		after.Status.Failed != before.Status.Failed, // the next Pod may not start
 		hasStoppedPods(after) != hasStoppedPods(before):
 		return true
 	default: // the start deadline counts from the Job's start time
@@ -31,7 +35,7 @@ func isSuspended(job *batchv1.Job) bool { return ptr.Deref(job.Spec.Suspend, fal
 
 // isQueueManaged reports whether a queue such as Kueue decides when the Job may run.
 func isQueueManaged(job *batchv1.Job) bool {
-	return job.Labels["kueue.x-k8s.io/queue-name"] != "" ||
+	return job.Labels[queueLabel] != "" ||
 		ptr.Deref(job.Spec.ManagedBy, batchv1.JobControllerName) != batchv1.JobControllerName
 }
 

@@ -15,7 +15,7 @@ func TestLostJobFailsItsStep(t *testing.T) {
 	s.reconcileAfter(time.Minute)
 	s.loseJob("build")
 	s.wantCreated("build", "cleanup")
-	s.wantSteps("build: Failed, JobLost", "test: Skipped, PreviousStepFailed", "cleanup: Running")
+	s.wantSteps("build: Failed, JobLost", "test: Skipped, PreviousStepFailed", "cleanup: Starting")
 }
 
 func TestLostJobIsReplacedWithOnLostJobRerun(t *testing.T) {
@@ -45,7 +45,7 @@ func TestStepWhoseJobWasNotCreatedIsNotLost(t *testing.T) {
 	s.restartOperator()
 	s.reconcile()
 	s.wantCreated("build")
-	s.wantSteps("build: Running")
+	s.wantSteps("build: Starting")
 }
 
 func TestJobWithAnotherUIDIsNotTheStepsJob(t *testing.T) {
@@ -81,7 +81,7 @@ func TestTerminatingJobIsNotLostYet(t *testing.T) {
 	if decision := s.reconcileAfter(time.Minute); decision.HasActions() {
 		t.Errorf("want nothing done, got %+v", decision)
 	}
-	s.wantSteps("build: Running", "test: Pending")
+	s.wantSteps("build: Starting", "test: Pending")
 	s.removeDeletedJobs()
 	s.wantSteps("build: Failed, JobLost", "test: Skipped, PreviousStepFailed")
 }

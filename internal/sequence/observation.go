@@ -21,6 +21,8 @@ type Observation struct {
 	// Jobs whose controller is the SequentialJob, as last read. They may be stale, and a Job
 	// that is missing may exist.
 	Jobs []*batchv1.Job
+	// Pods of these Jobs that have not ended, as last read.
+	Pods []*corev1.Pod
 	// CreatedJobs are the UIDs, by name, of the Jobs that this process created or found by a
 	// live read.
 	CreatedJobs map[string]types.UID
@@ -41,6 +43,8 @@ type Question struct {
 	JobNamed string
 	// PodsOf requests the Job's Pods.
 	PodsOf *batchv1.Job
+	// WarningsOf requests the newest event of type Warning about the Job or Pod with this UID.
+	WarningsOf types.UID
 	// AllJobs requests a live list of the Jobs that the SequentialJob controls.
 	AllJobs bool
 	// Claim requests a live read of the metadata of the PersistentVolumeClaim with this name.
@@ -55,6 +59,9 @@ type Answers struct {
 	JobsByName map[string]*batchv1.Job
 	// PodsByJob are the Pods by the UID of their Job.
 	PodsByJob map[types.UID][]corev1.Pod
+	// Warnings are the messages of events by the UID of the object that they are about, empty if
+	// there is none.
+	Warnings map[types.UID]string
 	// Claims that live reads returned, by name; nil for one that does not exist.
 	Claims map[string]*metav1.PartialObjectMetadata
 	// HasAllJobs is true if Observation.Jobs came from a live list.

@@ -22,7 +22,7 @@ func TestStepsRunOneAfterAnother(t *testing.T) {
 
 	s.reconcileAfter(time.Minute)
 	s.wantCreated("build")
-	s.wantSteps("build: Running", "test: Pending", "cleanup: Pending")
+	s.wantSteps("build: Starting", "test: Pending", "cleanup: Pending")
 
 	s.succeedStep("build")
 	s.wantCreated("build", "test")
@@ -42,7 +42,7 @@ func TestNextStepWaitsForATerminalCondition(t *testing.T) {
 			testbuilder.Job(s.newestJob("build")).Condition(interim, "", "", s.now)
 			s.reconcileAfter(time.Minute)
 			s.wantCreated("build")
-			s.wantSteps("build: Running", "test: Pending", "cleanup: Pending")
+			s.wantSteps("build: Starting", "test: Pending", "cleanup: Pending")
 		})
 	}
 }
@@ -91,7 +91,7 @@ func TestLostStatusWriteAdoptsTheExistingJob(t *testing.T) {
 
 	s.reconcileAfter(time.Minute)
 	s.wantCreated("build")
-	s.wantSteps("build: Running", "test: Pending")
+	s.wantSteps("build: Starting", "test: Pending")
 
 	before := s.sj.DeepCopy()
 	s.succeedStep("build")
@@ -109,7 +109,7 @@ func TestJobThatTheCacheDoesNotShowIsNotCreatedAgain(t *testing.T) {
 
 	s.reconcileAfter(time.Minute)
 	s.wantCreated("build")
-	s.wantSteps("build: Running", "test: Pending")
+	s.wantSteps("build: Starting", "test: Pending")
 }
 
 func TestJobThatTheCacheDoesNotShowIsReadLive(t *testing.T) {

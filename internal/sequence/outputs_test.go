@@ -118,7 +118,7 @@ func TestOutputThatCannotBePassedOnFailsItsStep(t *testing.T) {
 			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.RecordOutput()).Step("ship").Finally("cleanup"))
 			s.pods[s.newestJob("build").UID] = test.pods
 			decision := s.succeedStep("build")
-			s.wantSteps("build: Failed, "+test.wantReason, "ship: Skipped, PreviousStepFailed", "cleanup: Running")
+			s.wantSteps("build: Failed, "+test.wantReason, "ship: Skipped, PreviousStepFailed", "cleanup: Starting")
 			if step := s.stepStatus("build"); step.Output != "" || !strings.Contains(step.Message, test.wantText) {
 				t.Errorf("output %q and message %q, want none, and a message with %q", step.Output, step.Message, test.wantText)
 			}
@@ -133,7 +133,7 @@ func TestFailureOfAnOutputCanBeTolerated(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.RecordOutput(), testbuilder.ContinueOnFailure()).Step("ship"))
 	s.pods[s.newestJob("build").UID] = []corev1.Pod{testbuilder.Pod("build").Exited(0, "\x00").Obj()}
 	s.succeedStep("build")
-	s.wantSteps("build: Failed, OutputInvalid", "ship: Running")
+	s.wantSteps("build: Failed, OutputInvalid", "ship: Starting")
 }
 
 func TestStepWithoutOutputsListsNoPods(t *testing.T) {

@@ -95,7 +95,7 @@ func TestStepWhoseJobIsRefusedFailsAndRunsFinally(t *testing.T) {
 	s.succeedStep("build")
 	s.reconcile()
 	s.wantCreated("build", "cleanup")
-	s.wantSteps("build: Succeeded", "test: Failed, JobRejected", "cleanup: Running")
+	s.wantSteps("build: Succeeded", "test: Failed, JobRejected", "cleanup: Starting")
 	if got := s.stepStatus("test").Message; got != "denied by a policy" {
 		t.Errorf("want the API server's message, got %q", got)
 	}

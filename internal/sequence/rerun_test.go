@@ -23,15 +23,15 @@ func TestRerunStartsAnotherRun(t *testing.T) {
 	}{
 		"from the failed step": {
 			from: "Failed", wantCreated: []string{"build", "test", "cleanup", "test"},
-			wantSteps: []string{"build: Succeeded", "test: Running", "ship: Pending", "cleanup: Pending"},
+			wantSteps: []string{"build: Succeeded", "test: Starting", "ship: Pending", "cleanup: Pending"},
 		},
 		"from the start": {
 			from: "Start", wantCreated: []string{"build", "test", "cleanup", "build"},
-			wantSteps: []string{"build: Running", "test: Pending", "ship: Pending", "cleanup: Pending"},
+			wantSteps: []string{"build: Starting", "test: Pending", "ship: Pending", "cleanup: Pending"},
 		},
 		"from a step": {
 			from: "test", wantCreated: []string{"build", "test", "cleanup", "test"},
-			wantSteps: []string{"build: Succeeded", "test: Running", "ship: Pending", "cleanup: Pending"},
+			wantSteps: []string{"build: Succeeded", "test: Starting", "ship: Pending", "cleanup: Pending"},
 		},
 	}
 	for name, test := range tests {

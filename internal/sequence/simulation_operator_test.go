@@ -111,6 +111,8 @@ func (w *simulator) answer(in *Observation, question *Question) {
 		}
 	case question.PodsOf != nil:
 		in.Answers.PodsByJob[question.PodsOf.UID] = []corev1.Pod{testbuilder.Pod(question.PodsOf.Labels[v1alpha1.LabelStep]).Exited(0, "output").Obj()}
+	case question.WarningsOf != "":
+		in.Answers.Warnings = map[types.UID]string{question.WarningsOf: "no Pod"}
 	case question.Claim != "":
 		in.Answers.Claims = map[string]*metav1.PartialObjectMetadata{question.Claim: w.claim.DeepCopy()}
 	case question.DryRun != nil:

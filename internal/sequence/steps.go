@@ -12,7 +12,7 @@ func IsFinished(status *v1alpha1.SequentialJobStatus) bool { return status.Compl
 // isActive reports whether a step with this phase has started and not ended.
 func isActive(phase v1alpha1.StepPhase) bool {
 	switch phase {
-	case v1alpha1.StepStarting, v1alpha1.StepRunning, v1alpha1.StepSuspending, v1alpha1.StepSuspended, v1alpha1.StepStopping:
+	case v1alpha1.StepStarting, v1alpha1.StepQueued, v1alpha1.StepRunning, v1alpha1.StepSuspending, v1alpha1.StepSuspended, v1alpha1.StepStopping:
 		return true
 	default:
 		return false
@@ -92,7 +92,13 @@ func skipWaitingSteps(steps []v1alpha1.StepStatus, reason string, includeFinally
 // SequentialJob has to stop them first.
 func mayBeRunning(steps []v1alpha1.StepStatus) bool {
 	step := activeStep(steps)
-	return step != nil && step.Phase != v1alpha1.StepSuspended
+	return step != nil && !isSuspendedBySpec(step)
+}
+
+// isSuspendedBySpec reports whether the step's Job was suspended because of spec.suspend, and not
+// by another client, which can resume it at any time.
+func isSuspendedBySpec(step *v1alpha1.StepStatus) bool {
+	return step.Phase == v1alpha1.StepSuspended && step.Reason != v1alpha1.ReasonJobSuspended
 }
 
 // hasRunStarted reports whether a step of the current run has started.

@@ -65,7 +65,7 @@ func TestSuspendImmediateSuspendsTheRunningJob(t *testing.T) {
 	if decision := s.reconcile(); decision.ResumeJob == nil {
 		t.Fatal("the Job is not resumed")
 	}
-	s.wantSteps("build: Running", "test: Pending")
+	s.wantSteps("build: Starting", "test: Pending")
 }
 
 func TestJobResumedByAnotherClientIsSuspendedAgain(t *testing.T) {
@@ -81,7 +81,7 @@ func TestJobResumedByAnotherClientIsSuspendedAgain(t *testing.T) {
 	if decision := s.reconcile(); decision.SuspendJob == nil {
 		t.Error("want it suspended")
 	}
-	s.wantSteps("build: Running")
+	s.wantSteps("build: Starting")
 }
 
 func TestQueuedJobIsNotResumed(t *testing.T) {
@@ -142,7 +142,7 @@ func TestRunDeadlineRestartsOnResumption(t *testing.T) {
 	s.reconcile()
 	s.wantCreated("build", "test")
 	s.reconcileAfter(59 * time.Second)
-	s.wantSteps("build: Succeeded", "test: Running")
+	s.wantSteps("build: Succeeded", "test: Starting")
 	s.reconcileAfter(time.Second)
 	s.wantSteps("build: Succeeded", "test: Stopping, DeadlineExceeded")
 }

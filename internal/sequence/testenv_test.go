@@ -40,6 +40,9 @@ type testEnv struct {
 	dryRunRefusals []core.Refusal
 	createRefusals map[string]*core.Refusal
 	policies       policy.Selection
+	// unfinishedPods are in the cache, and warnings are messages of events by the object's UID.
+	unfinishedPods []*corev1.Pod
+	warnings       map[types.UID]string
 	// claim is the workspace's claim, nil if it does not exist.
 	claim         *metav1.PartialObjectMetadata
 	createdClaims int
@@ -53,6 +56,7 @@ func newTestEnv(t *testing.T, sj *v1alpha1.SequentialJob) *testEnv {
 		createdUIDs:    map[string]types.UID{},
 		now:            time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC),
 		uncached:       map[string]bool{},
+		warnings:       map[types.UID]string{},
 		createRefusals: map[string]*core.Refusal{},
 	}
 }
@@ -111,7 +115,7 @@ func (s *testEnv) checkSecondDecision(decision Decision) {
 // decide answers the questions of Decide until it has no more.
 func (s *testEnv) decide(refusal *core.Refusal) Decision {
 	s.t.Helper()
-	in := Observation{SequentialJob: s.sj.DeepCopy(), CreatedJobs: s.createdUIDs, Policies: s.policies, Now: s.now, Refusal: refusal}
+	in := Observation{SequentialJob: s.sj.DeepCopy(), CreatedJobs: s.createdUIDs, Policies: s.policies, Pods: s.unfinishedPods, Now: s.now, Refusal: refusal}
 	for _, job := range s.jobs {
 		if !s.uncached[job.Name] {
 			in.Jobs = append(in.Jobs, job.DeepCopy())
@@ -149,6 +153,8 @@ func (s *testEnv) answer(in *Observation, question *Question) {
 		in.Answers.PodsByJob[question.PodsOf.UID] = s.pods[question.PodsOf.UID]
 	case question.Claim != "":
 		in.Answers.Claims = map[string]*metav1.PartialObjectMetadata{question.Claim: s.claim.DeepCopy()}
+	case question.WarningsOf != "":
+		in.Answers.Warnings = map[types.UID]string{question.WarningsOf: s.warnings[question.WarningsOf]}
 	case question.AllJobs:
 		in.Jobs, in.Answers.HasAllJobs = slices.Clone(s.jobs), true
 	default:

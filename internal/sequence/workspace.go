@@ -47,11 +47,10 @@ func (e *evaluation) prepareWorkspace(step *v1alpha1.StepStatus, refusal *core.R
 // long as a Pod that uses it, also one that has ended. If the spec allows a restart, the operator
 // deletes the Jobs of earlier runs, with their Pods.
 func (e *evaluation) waitForDeletedWorkspace(step *v1alpha1.StepStatus, name string) {
-	step.Phase = v1alpha1.StepStarting
-	e.blocked = &core.Problem{
+	e.reportBlocked(step, v1alpha1.StepStarting, &startProblem{core.Problem{
 		Reason:  v1alpha1.ReasonWorkspaceTerminating,
-		Message: fmt.Sprintf("PersistentVolumeClaim %s is being deleted, and exists as long as a Pod that uses it; delete these Pods, including finished ones", name),
-	}
+		Message: fmt.Sprintf("PersistentVolumeClaim %s is being deleted, and exists as long as a Pod that uses it", name),
+	}, "delete these Pods, including finished ones"})
 	if e.spec.OnLostWorkspace != v1alpha1.LostWorkspaceRestart {
 		return
 	}

@@ -163,9 +163,9 @@ func TestLostWorkspaceRestartsTheRunIfTheSpecSaysSo(t *testing.T) {
 	s.wantEvents(v1alpha1.EventSpecChanged, v1alpha1.EventRerunStarted, v1alpha1.EventResumed, v1alpha1.EventWorkspaceLost)
 
 	s.reconcile()
-	s.wantSteps("one: Starting", "two: Pending", "cleanup: Pending")
+	s.wantSteps("one: Starting, WorkspaceTerminating", "two: Pending", "cleanup: Pending")
 	s.wantCreated("one") // no Job uses a claim that is being deleted
-	s.wantCondition(v1alpha1.ConditionBlocked, "True WorkspaceTerminating: PersistentVolumeClaim "+WorkspaceName(s.sj)+
+	s.wantCondition(v1alpha1.ConditionBlocked, "True WorkspaceTerminating: step \"one\": PersistentVolumeClaim "+WorkspaceName(s.sj)+
 		" is being deleted, and exists as long as a Pod that uses it; delete these Pods, including finished ones")
 	if job := s.newestJob("one"); job.DeletionTimestamp.IsZero() {
 		t.Error("the Job of the first run remains, and with its Pod the claim")
@@ -200,7 +200,7 @@ func TestJobsAreNotDeletedForANewWorkspaceUnlessTheSpecSaysSo(t *testing.T) {
 		spec.Rerun = &v1alpha1.Rerun{ID: "1", From: v1alpha1.RerunFromStart}
 	})
 	s.reconcile()
-	s.wantSteps("one: Starting")
+	s.wantSteps("one: Starting, WorkspaceTerminating")
 	if job := s.newestJob("one"); !job.DeletionTimestamp.IsZero() {
 		t.Error("the Job of the first run is deleted, with its logs")
 	}
@@ -231,7 +231,7 @@ func TestRerunFromALaterStepNeedsTheWorkspaceOfTheRunBefore(t *testing.T) {
 		spec.Rerun = &v1alpha1.Rerun{ID: "2", From: v1alpha1.RerunFromStart}
 	})
 	s.reconcile()
-	s.wantSteps("one: Running", "two: Pending")
+	s.wantSteps("one: Starting", "two: Pending")
 	s.wantEvents(v1alpha1.EventRerunStarted, v1alpha1.EventWorkspaceLost, v1alpha1.EventJobStarted)
 }
 
@@ -256,7 +256,7 @@ func TestWorkspaceOfAnOlderOperatorIsRecordedOrLost(t *testing.T) {
 		lose func(*testEnv)
 		want string
 	}{
-		"the claim exists":              {func(*testEnv) {}, "two: Running"},
+		"the claim exists":              {func(*testEnv) {}, "two: Starting"},
 		"the claim does not exist":      {func(s *testEnv) { s.claim = nil }, "two: Failed, WorkspaceLost"},
 		"the claim is of another owner": {func(s *testEnv) { s.claim.OwnerReferences, s.claim.Labels = nil, nil }, "two: Failed, WorkspaceLost"},
 	}
@@ -290,7 +290,7 @@ func TestForeignObjectWithTheNameOfTheWorkspaceIsAConflict(t *testing.T) {
 	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("one").Workspace(v1alpha1.WorkspaceDelete).Obj())
 	s.claim = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: "foreign"}}
 	s.reconcile()
-	s.wantSteps("one: Starting")
+	s.wantSteps("one: Starting, NameTaken")
 	s.wantCreated()
 	if !meta.IsStatusConditionTrue(s.sj.Status.Conditions, v1alpha1.ConditionNameConflict) {
 		t.Errorf("conditions %+v, want NameConflict", s.sj.Status.Conditions)

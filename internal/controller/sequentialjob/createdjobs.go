@@ -100,7 +100,7 @@ func (c *createdJobs) forgetRecorded(sj *v1alpha1.SequentialJob) {
 	c.Update(sj, func(jobs *map[string]createdJob) {
 		maps.DeleteFunc(*jobs, func(name string, _ createdJob) bool {
 			return !slices.ContainsFunc(sj.Status.Steps, func(step v1alpha1.StepStatus) bool {
-				isRunning := step.Phase == v1alpha1.StepRunning || step.Phase == v1alpha1.StepStarting
+				isRunning := step.Phase == v1alpha1.StepRunning || step.Phase == v1alpha1.StepStarting || step.Phase == v1alpha1.StepQueued
 				return isRunning && step.JobName == name && step.JobUID == ""
 			})
 		})

@@ -43,15 +43,21 @@ func (r *Reconciler) observe(ctx context.Context, sj *v1alpha1.SequentialJob) (s
 		return sequence.Observation{}, err
 	}
 	jobs, createdUIDs := r.createdJobs.merge(sj, jobPointers(cached.Items), r.Clock.Now())
+	pods, err := r.observePods(ctx, jobs)
+	if err != nil {
+		return sequence.Observation{}, err
+	}
 	return sequence.Observation{
 		SequentialJob: sj.DeepCopy(),
 		Jobs:          jobs,
+		Pods:          pods,
 		CreatedJobs:   createdUIDs,
 		Policies:      policies.Select(sj.Labels),
 		Now:           r.Clock.Now(),
 		Answers: sequence.Answers{
 			JobsByName: map[string]*batchv1.Job{},
 			PodsByJob:  map[types.UID][]corev1.Pod{},
+			Warnings:   map[types.UID]string{},
 			Claims:     map[string]*metav1.PartialObjectMetadata{},
 		},
 	}, nil
@@ -64,6 +70,8 @@ func (r *Reconciler) answer(ctx context.Context, observation *sequence.Observati
 		return r.readJob(ctx, observation, question.JobNamed)
 	case question.PodsOf != nil:
 		return r.listPods(ctx, observation, question.PodsOf)
+	case question.WarningsOf != "":
+		return r.readWarning(ctx, observation, question.WarningsOf)
 	case question.AllJobs:
 		return r.listJobs(ctx, observation)
 	case question.Claim != "":

@@ -12,8 +12,9 @@ import (
 	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/cache"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -29,9 +30,19 @@ const (
 	routineEventBurst = 100
 )
 
+// Options configure a Reconciler.
+type Options struct {
+	// Concurrency is the maximum number of concurrent reconciliations.
+	Concurrency int
+	// Pods is the cache that NewCache returns.
+	Pods cache.Cache
+}
+
 // Reconciler reconciles SequentialJobs.
 type Reconciler struct {
 	kube.Clients
+
+	options Options
 
 	policies      *kube.NamespaceCache[policy.Set]
 	routineEvents *rate.Limiter
@@ -40,19 +51,22 @@ type Reconciler struct {
 	// stepEnds is when the last Job of each SequentialJob was observed to end.
 	stepEnds *kube.Store[time.Time]
 	// acceptedJobs has the fingerprints of Jobs that the API server accepted in a dry run.
-	acceptedJobs *cache.LRUExpireCache
+	acceptedJobs *utilcache.LRUExpireCache
+	eventLists   *rate.Limiter
 }
 
 // New returns a Reconciler that uses the manager's clients.
-func New(mgr ctrl.Manager) *Reconciler {
+func New(mgr ctrl.Manager, options Options) *Reconciler {
 	return &Reconciler{
+		options:       options,
 		Clients:       kube.NewClients(mgr, "sequentialjob-controller"),
 		policies:      kube.NewPolicyCache(mgr.GetClient()),
 		routineEvents: rate.NewLimiter(routineEventRate, routineEventBurst),
 		writeCache:    kube.NewWriteCache[*v1alpha1.SequentialJob](),
 		createdJobs:   newCreatedJobs(),
 		stepEnds:      kube.NewStore[time.Time](),
-		acceptedJobs:  cache.NewLRUExpireCache(maxAcceptedJobs),
+		eventLists:    rate.NewLimiter(eventListRate, eventListBurst),
+		acceptedJobs:  utilcache.NewLRUExpireCache(maxAcceptedJobs),
 	}
 }
 
@@ -60,10 +74,10 @@ func New(mgr ctrl.Manager) *Reconciler {
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=sequentialjobs/status,verbs=patch
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=policies,verbs=list;watch
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups="",resources=pods,verbs=list
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;create;update
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;create
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;list;patch
 
 // Reconcile makes one decision about a SequentialJob and carries it out.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, err error) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kube"
@@ -34,9 +36,8 @@ const (
 // changedJobPriority is the priority of a SequentialJob with a changed Job; others have 0.
 const changedJobPriority = 1
 
-// SetupWithManager registers the reconciler with the manager. concurrency is the maximum number of
-// concurrent reconciliations.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
+// SetupWithManager registers the reconciler with the manager.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &batchv1.Job{}, controllerIndex, controllerUID); err != nil {
 		return fmt.Errorf("indexing Jobs by controller: %w", err)
 	}
@@ -51,7 +52,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 		For(&v1alpha1.SequentialJob{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&batchv1.Job{}, r.jobHandler()).
 		Watches(&v1alpha1.Policy{}, kube.NewNamespaceHandler(r.policies.Invalidate, r.blockedByPolicies), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WithOptions(kube.ControllerOptions(concurrency)).
+		WatchesRawSource(source.Kind[client.Object](r.options.Pods, &corev1.Pod{}, r.podHandler())).
+		WithOptions(kube.ControllerOptions(r.options.Concurrency)).
 		Complete(kube.RequeueOnConflict(r))
 }
 

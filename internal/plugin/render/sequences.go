@@ -27,11 +27,11 @@ func SequenceTable(s terminal.Style, sjs []*v1alpha1.SequentialJob, now time.Tim
 			widest = max(widest, len(sj.Status.Steps[i].Name))
 		}
 	}
-	table := newTable(s, nameHeader, "STATUS", "STEPS", "STEP", "TIME", "AGE")
+	table := newTable(s, nameHeader, "STATUS", "REASON", "STEPS", "STEP", "TIME", "AGE")
 	for _, sj := range sjs {
 		step := fmt.Sprintf("%-*s", widest, sj.Status.Progress.CurrentStep)
 		table.addRow(sj.Namespace,
-			sj.Name, coloredPhase(s, sj), stepSymbols(s, &sj.Status), step, runDuration(&sj.Status, now), formatAge(sj.CreationTimestamp, now))
+			sj.Name, coloredPhase(s, sj), terminal.Sanitize(sj.Status.Reason), stepSymbols(s, &sj.Status), step, runDuration(&sj.Status, now), formatAge(sj.CreationTimestamp, now))
 	}
 	return table
 }
@@ -85,7 +85,7 @@ func stepSymbol(step *v1alpha1.StepStatus) (symbol string, color terminal.Color)
 		return "✘", terminal.Red
 	case v1alpha1.StepStarting, v1alpha1.StepRunning:
 		return "▶", terminal.Cyan
-	case v1alpha1.StepSuspended, v1alpha1.StepInterrupted:
+	case v1alpha1.StepQueued, v1alpha1.StepSuspended, v1alpha1.StepInterrupted:
 		return "‖", terminal.Yellow
 	case v1alpha1.StepStopping, v1alpha1.StepSuspending:
 		return "■", terminal.Yellow
@@ -151,6 +151,7 @@ var sequenceProblemConditions = []problemCondition{
 	{v1alpha1.ConditionResourcesUnavailable, metav1.ConditionTrue},
 	{v1alpha1.ConditionNameConflict, metav1.ConditionTrue},
 	{v1alpha1.ConditionPolicyViolated, metav1.ConditionTrue},
+	{v1alpha1.ConditionBlocked, metav1.ConditionTrue},
 }
 
 func sequenceProblems(sj *v1alpha1.SequentialJob) []Problem {
