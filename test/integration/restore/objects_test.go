@@ -116,7 +116,7 @@ func (env *testEnv) waitForActiveStep(sj *v1alpha1.SequentialJob, step string) {
 	env.t.Helper()
 	env.eventually("step "+step, sj, func() bool {
 		for i := range sj.Status.Steps {
-			if s := &sj.Status.Steps[i]; s.Name == step && s.Phase == v1alpha1.StepRunning {
+			if s := &sj.Status.Steps[i]; s.Name == step && (s.Phase == v1alpha1.StepStarting || s.Phase == v1alpha1.StepRunning) {
 				return true
 			}
 		}

@@ -1,0 +1,193 @@
+package integration
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
+)
+
+// reportTime is the time within which a step's message names what keeps its Pod from running.
+const reportTime = 5 * time.Second
+
+func TestMessageSaysWithinSecondsWhyAStepDoesNotRun(t *testing.T) {
+	t.Parallel()
+	withTemplate := func(change func(*corev1.PodTemplateSpec)) func(*testing.T, string, *v1alpha1.SequentialJob) {
+		return func(_ *testing.T, _ string, sj *v1alpha1.SequentialJob) {
+			sj.Spec.Template = &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{}}}
+			change(sj.Spec.Template)
+		}
+	}
+	tests := map[string]struct {
+		labels     map[string]string
+		prepare    func(t *testing.T, ns string, sj *v1alpha1.SequentialJob)
+		wantReason string
+		wantText   string
+	}{
+		"image": {
+			prepare: withTemplate(func(template *corev1.PodTemplateSpec) {
+				template.Annotations[simStuck] = "true"
+			}),
+			wantReason: v1alpha1.ReasonImagePull, wantText: "container a: ImagePullBackOff",
+		},
+		"nodes": {
+			prepare: withTemplate(func(template *corev1.PodTemplateSpec) {
+				template.Spec.NodeSelector = map[string]string{"none": "such"}
+			}),
+			wantReason: corev1.PodReasonUnschedulable, wantText: "node",
+		},
+		"gate": {
+			prepare: withTemplate(func(template *corev1.PodTemplateSpec) {
+				template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/gate"}}
+			}),
+			wantReason: corev1.PodReasonSchedulingGated, wantText: "SchedulingGated",
+		},
+		"claim": {
+			prepare: withTemplate(func(template *corev1.PodTemplateSpec) {
+				template.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "missing"},
+				}}}
+			}),
+			wantReason: corev1.PodReasonUnschedulable, wantText: `"missing" not found`,
+		},
+		"account": {
+			prepare: withTemplate(func(template *corev1.PodTemplateSpec) {
+				template.Spec.ServiceAccountName = "missing"
+			}),
+			wantReason: v1alpha1.ReasonPodNotCreated, wantText: `serviceaccount "missing" not found`,
+		},
+		"security": {
+			labels:     map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+			wantReason: v1alpha1.ReasonPodNotCreated, wantText: "violates PodSecurity",
+		},
+		"quota": {
+			prepare: func(t *testing.T, ns string, _ *v1alpha1.SequentialJob) {
+				quota := newQuota(ns, corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")})
+				createAll(t, quota)
+				eventually(t, "the quota to take effect", func() bool {
+					return cluster.Get(t.Context(), client.ObjectKeyFromObject(quota), quota) == nil && len(quota.Status.Hard) > 0
+				})
+			},
+			wantReason: v1alpha1.ReasonPodNotCreated, wantText: "exceeded quota",
+		},
+		"limits": {
+			prepare: func(t *testing.T, ns string, sj *v1alpha1.SequentialJob) {
+				createAll(t, &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: "small", Namespace: ns}, Spec: corev1.LimitRangeSpec{
+					Limits: []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, Max: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}}},
+				}})
+				sj.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+				sj.Spec.Containers[0].Resources.Limits = sj.Spec.Containers[0].Resources.Requests
+			},
+			wantReason: v1alpha1.ReasonPodNotCreated, wantText: "maximum cpu usage per Container is 100m",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ns := newNamespace(t, test.labels)
+			sj := testbuilder.SequentialJob(name, "").Step("a").Obj()
+			if test.prepare != nil {
+				test.prepare(t, ns, sj)
+			}
+			s := createSequenceIn(t, ns, sj)
+			job := s.waitForJob("a")
+			s.waitUntil("the reason", func(*v1alpha1.SequentialJob) bool { return s.stepStatus("a").Reason == test.wantReason })
+			if took := time.Since(job.CreationTimestamp.Time); took > reportTime+time.Second { // of rounding
+				t.Errorf("the reason was reported %s after the Job was created, want within %s", took, reportTime)
+			}
+			step := s.stepStatus("a")
+			if step.Phase != v1alpha1.StepStarting || !strings.Contains(step.Message, test.wantText) {
+				t.Errorf("phase %s and message %q, want Starting and a message with %q", step.Phase, step.Message, test.wantText)
+			}
+			s.wantBlocked(test.wantReason)
+		})
+	}
+}
+
+// wantBlocked checks that the condition, the reason of the status and one event say what blocks the run.
+func (s *sequenceTest) wantBlocked(reason string) {
+	s.t.Helper()
+	s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionTrue, reason)
+	s.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reason)
+	if s.sj.Status.Reason != reason {
+		s.t.Errorf("the status has the reason %q, want %q", s.sj.Status.Reason, reason)
+	}
+	if message := meta.FindStatusCondition(s.sj.Status.Conditions, v1alpha1.ConditionBlocked).Message; !strings.Contains(message, "; ") {
+		s.t.Errorf("message %q does not say what to do", message)
+	}
+	s.wantEvent(v1alpha1.EventBlocked)
+	var list eventsv1.EventList
+	if err := cluster.List(s.t.Context(), &list, client.InNamespace(s.sj.Namespace)); err != nil {
+		s.t.Fatal(err)
+	}
+	count := 0
+	for i := range list.Items {
+		if list.Items[i].Regarding.UID == s.sj.UID && list.Items[i].Reason == v1alpha1.EventBlocked {
+			count++
+		}
+	}
+	if count != 1 {
+		s.t.Errorf("%d events, want 1", count)
+	}
+}
+
+func createAll(t *testing.T, objects ...client.Object) {
+	t.Helper()
+	for _, object := range objects {
+		if err := cluster.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestStepIsRunningWhenItsPodRuns(t *testing.T) {
+	t.Parallel()
+	s := createSequence(t, testbuilder.SequentialJob("running", "").Step("a").Obj())
+	pod := s.waitForPod("a")
+	step := s.waitForStep("a", v1alpha1.StepRunning)
+	started := pod.Status.ContainerStatuses[0].State.Running.StartedAt
+	if took := time.Since(started.Time); took > 3*time.Second { // on a busy machine
+		t.Errorf("the step is Running %s after its container started, want about a second", took)
+	}
+	if step.Reason != "" || step.Message != "" {
+		t.Errorf("reason %q and message %q of a running step", step.Reason, step.Message)
+	}
+}
+
+func TestStepOfASuspendedJobIsQueuedOrSuspended(t *testing.T) {
+	t.Parallel()
+	queued := createSequence(t, testbuilder.SequentialJob("queued", "").Step("a").JobLabel("kueue.x-k8s.io/queue-name", "q").Obj())
+	byHand := createSequence(t, testbuilder.SequentialJob("by-hand", "").Step("a").Obj())
+	for _, s := range []*sequenceTest{queued, byHand} {
+		job := s.waitForJob("a")
+		before := job.DeepCopy()
+		job.Spec.Suspend = new(true)
+		if err := cluster.Patch(t.Context(), job, client.MergeFrom(before)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	queued.waitForStep("a", v1alpha1.StepQueued)
+	queued.wantBlocked(v1alpha1.ReasonQueued)
+	byHand.waitForStep("a", v1alpha1.StepSuspended)
+	byHand.wantBlocked(v1alpha1.ReasonJobSuspended)
+	byHand.wantCondition(v1alpha1.ConditionSuspended, metav1.ConditionFalse, v1alpha1.ReasonNotSuspended)
+	for _, s := range []*sequenceTest{queued, byHand} {
+		job := s.waitForJob("a")
+		before := job.DeepCopy()
+		job.Spec.Suspend = new(false)
+		if err := cluster.Patch(t.Context(), job, client.MergeFrom(before)); err != nil {
+			t.Fatal(err)
+		}
+		s.waitForStep("a", v1alpha1.StepRunning)
+		s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionFalse, v1alpha1.ReasonNotBlocked)
+	}
+}
