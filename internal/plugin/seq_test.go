@@ -38,10 +38,10 @@ func TestSequenceListIsOrderedByNamespaceAndName(t *testing.T) {
 	other := failedSequence("audit")
 	other.Namespace = "b"
 	code, out, _ := runPlugin(t, "seq list -A", failedSequence("etl"), other, failedSequence("backup"))
-	want := `NAMESPACE   NAME     STATUS   STEPS   STEP      TIME   AGE
-a           backup   Failed   ✔✘                1m0s   60m
-a           etl      Failed   ✔✘                1m0s   60m
-b           audit    Failed   ✔✘                1m0s   60m
+	want := `NAMESPACE   NAME     STATUS   REASON   STEPS   STEP      TIME   AGE
+a           backup   Failed            ✔✘                1m0s   60m
+a           etl      Failed            ✔✘                1m0s   60m
+b           audit    Failed            ✔✘                1m0s   60m
 `
 	if diff := cmp.Diff(want, out); diff != "" || code != exitSuccess {
 		t.Errorf("exit code %d, list (-want +got):\n%s", code, diff)

@@ -132,9 +132,9 @@ func TestSequenceTableIsOrderedByNamespaceAndName(t *testing.T) {
 		v.applyUpdate(sequenceUpdate{Object: completedSequence(name)})
 	}
 	want := []string{
-		"NAME     STATUS      STEPS   STEP      TIME   AGE",
-		"backup   Completed   ✔✔                1m0s   60m",
-		"etl      Completed   ✔✔                1m0s   60m",
+		"NAME     STATUS      REASON   STEPS   STEP      TIME   AGE",
+		"backup   Completed            ✔✔                1m0s   60m",
+		"etl      Completed            ✔✔                1m0s   60m",
 		"",
 		"✔ succeeded   ✘ failed   ▶ running   · pending   - skipped   | finally",
 	}

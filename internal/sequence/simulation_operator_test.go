@@ -66,8 +66,27 @@ func (w *simulator) observe() Observation {
 			in.Jobs = append(in.Jobs, job) // trusted to exist for a while
 		}
 	}
+	for _, job := range in.Jobs {
+		in.Pods = append(in.Pods, w.randomPods(job)...)
+	}
 	slices.SortFunc(in.Jobs, func(a, b *batchv1.Job) int { return compareJobNames(a.Name, b.Name) })
 	return in
+}
+
+// randomPods returns what a cache shows of a Job's Pods: none, or one that runs, waits or is being prepared.
+func (w *simulator) randomPods(job *batchv1.Job) []*corev1.Pod {
+	builder := testbuilder.Pod(job.Labels[v1alpha1.LabelStep]).Created(job.CreationTimestamp.Time)
+	switch w.rng.IntN(4) {
+	case 0:
+		return nil
+	case 1:
+		builder.Running()
+	case 2:
+		builder.Waiting("ErrImagePull", "no")
+	}
+	pod := builder.Obj()
+	pod.UID, pod.OwnerReferences = "pod", []metav1.OwnerReference{{UID: job.UID, Controller: new(true)}}
+	return []*corev1.Pod{&pod}
 }
 
 func compareJobNames(a, b string) int {

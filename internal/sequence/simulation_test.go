@@ -208,6 +208,9 @@ func (w *simulator) applyRandomEvent() {
 	if w.claim != nil && w.happensWithChance(8) {
 		w.disturbClaim()
 	}
+	if w.happensWithChance(4) {
+		w.suspendRandomJob()
+	}
 	switch dice := w.rng.IntN(100); {
 	case dice < 6:
 		w.deleteRandomJob()
@@ -231,6 +234,17 @@ func (w *simulator) applyRandomEvent() {
 		w.changeSpec("rerun", func(spec *v1alpha1.SequentialJobSpec) {
 			spec.Rerun = &v1alpha1.Rerun{ID: strconv.Itoa(w.rng.IntN(1e9)), From: []string{"Failed", "Start"}[w.rng.IntN(2)]}
 		})
+	}
+}
+
+// suspendRandomJob suspends a Job as another client would. The simulation resumes it later.
+func (w *simulator) suspendRandomJob() {
+	for _, name := range w.sortedJobNames() {
+		if job := w.jobs[name]; !IsTerminal(job) && job.DeletionTimestamp.IsZero() && !isSuspended(job) {
+			w.logEvent("another client suspends %s", name)
+			w.changeJob(job, func(j *batchv1.Job) { j.Spec.Suspend = new(true) })
+			return
+		}
 	}
 }
 

@@ -192,7 +192,7 @@ func TestPluginListsSequencesWithASymbolForEachStep(t *testing.T) {
 	p := newAPIServerProxy(t)
 	list := p.runSequenceCommand(t, s.sj.Namespace, "list")
 	list.wantExitCode(0)
-	wantTexts(t, list.out.String(), "NAME   STATUS   STEPS", "etl    Failed   ✔✘|✔")
+	wantTexts(t, list.out.String(), "NAME   STATUS   REASON                 STEPS", "etl    Failed   BackoffLimitExceeded   ✔✘|✔")
 	everywhere := p.runSequenceCommand(t, "default", "list", "-A", "-o", "name", "-l", "no.such/label=x")
 	everywhere.wantExitCode(0)
 	if got := everywhere.out.String(); got != "" {

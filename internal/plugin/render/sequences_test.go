@@ -33,7 +33,7 @@ func TestSequenceTable(t *testing.T) {
 		"without a status": {
 			&v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Name: "etl"}},
 			[]string{
-				"NAME   STATUS    STEPS   STEP   TIME   AGE",
+				"NAME   STATUS    REASON   STEPS   STEP   TIME   AGE",
 				"etl    Pending",
 			},
 		},
@@ -42,8 +42,8 @@ func TestSequenceTable(t *testing.T) {
 				v1alpha1.StepStatus{Name: "load", Phase: v1alpha1.StepRunning},
 				v1alpha1.StepStatus{Name: "clean-up", Phase: v1alpha1.StepPending, Finally: true}),
 			[]string{
-				"NAME   STATUS    STEPS   STEP       TIME   AGE",
-				"etl    Running   ✔▶|·    load       1m5s   65s",
+				"NAME   STATUS    REASON   STEPS   STEP       TIME   AGE",
+				"etl    Running            ✔▶|·    load       1m5s   65s",
 			},
 		},
 		"failed": {
@@ -51,15 +51,26 @@ func TestSequenceTable(t *testing.T) {
 				v1alpha1.StepStatus{Name: "load", Phase: v1alpha1.StepFailed},
 				v1alpha1.StepStatus{Name: "verify", Phase: v1alpha1.StepSkipped}),
 			[]string{
-				"NAME   STATUS   STEPS   STEP      TIME   AGE",
-				"etl    Failed   ✔✘-     load      1m5s   65s",
+				"NAME   STATUS   REASON   STEPS   STEP      TIME   AGE",
+				"etl    Failed            ✔✘-     load      1m5s   65s",
+			},
+		},
+		"blocked": {
+			func() *v1alpha1.SequentialJob {
+				sj := sequentialJob(v1alpha1.PhaseRunning, 1, succeeded, v1alpha1.StepStatus{Name: "load", Phase: v1alpha1.StepQueued})
+				sj.Status.Reason = v1alpha1.ReasonQueued
+				return sj
+			}(),
+			[]string{
+				"NAME   STATUS    REASON   STEPS   STEP      TIME   AGE",
+				"etl    Running   Queued   ✔‖      load      1m5s   65s",
 			},
 		},
 		"with too many steps for symbols": {
 			sequentialJob(v1alpha1.PhaseRunning, 1, many...),
 			[]string{
-				"NAME   STATUS    STEPS   STEP   TIME   AGE",
-				"etl    Running   1/4     load   1m5s   65s",
+				"NAME   STATUS    REASON   STEPS   STEP   TIME   AGE",
+				"etl    Running            1/4     load   1m5s   65s",
 			},
 		},
 	} {
@@ -75,8 +86,8 @@ func TestSequenceTable(t *testing.T) {
 func TestTableLinesCanShowNamespaces(t *testing.T) {
 	got := SequenceTable(terminal.Style{}, []*v1alpha1.SequentialJob{sequentialJob(v1alpha1.PhaseCompleted, 1)}, startTime.Add(time.Hour)).Lines(true)
 	want := []string{
-		"NAMESPACE   NAME   STATUS      STEPS   STEP   TIME     AGE",
-		"data        etl    Completed           load   1h0m0s   60m",
+		"NAMESPACE   NAME   STATUS      REASON   STEPS   STEP   TIME     AGE",
+		"data        etl    Completed                    load   1h0m0s   60m",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
