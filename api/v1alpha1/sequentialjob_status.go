@@ -18,8 +18,8 @@ type SequentialJobStatus struct {
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
-	// conditions: Ready, Reconciling, Stalled, Available, Progressing, Failed, Suspended,
-	// SpecAccepted, ResourcesUnavailable, NameConflict, PolicyViolated, Blocked.
+	// conditions: Ready, Reconciling, Stalled, Available, Progressing, Complete, Failed, Finished,
+	// Suspended, SpecAccepted, ResourcesUnavailable, NameConflict, PolicyViolated, Blocked.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -227,6 +227,10 @@ const (
 	ConditionProgressing = "Progressing"
 	// ConditionFailed is True when the run failed.
 	ConditionFailed = "Failed"
+	// ConditionComplete is True when the run completed, as in batch/v1.
+	ConditionComplete = "Complete"
+	// ConditionFinished is True when the run completed or failed.
+	ConditionFinished = "Finished"
 	// ConditionSuspended is True while spec.suspend is true and no step is running.
 	ConditionSuspended = "Suspended"
 	// ConditionSpecAccepted is False when the spec, or a change to it, is refused.
@@ -256,6 +260,8 @@ const (
 	ReasonNotSuspended   = "NotSuspended"
 	ReasonTerminating    = "Terminating"
 	ReasonNotFailed      = "NotFailed"
+	ReasonNotComplete    = "NotComplete"
+	ReasonNotFinished    = "NotFinished"
 
 	ReasonStepFailed            = "StepFailed"
 	ReasonFinallyFailed         = "FinallyFailed"

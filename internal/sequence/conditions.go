@@ -42,8 +42,23 @@ func (e *evaluation) summarize() {
 		failed = condition.True(reason, message)
 	}
 	e.setCondition(v1alpha1.ConditionFailed, failed)
+	e.setFinishedConditions(phase, reason, message)
 	e.status.Reason = shortReason(&e.status)
 	condition.Set(&e.status.Conditions, e.SequentialJob.Generation, e.now, summaryOf(&e.status, e.spec.Suspend))
+}
+
+// setFinishedConditions sets the conditions that scripts wait for: Complete, as in batch/v1 next to
+// Failed, and Finished for both outcomes.
+func (e *evaluation) setFinishedConditions(phase v1alpha1.SequentialJobPhase, reason, message string) {
+	complete, finished := condition.False(v1alpha1.ReasonNotComplete, ""), condition.False(v1alpha1.ReasonNotFinished, "")
+	if phase == v1alpha1.PhaseCompleted {
+		complete = condition.True(reason, message)
+	}
+	if IsFinished(&e.status) {
+		finished = condition.True(reason, message)
+	}
+	e.setCondition(v1alpha1.ConditionComplete, complete)
+	e.setCondition(v1alpha1.ConditionFinished, finished)
 }
 
 // shortReason returns why the run failed or does not continue, empty if its phase says it all.

@@ -7,18 +7,19 @@
 //
 // A step has one of these phases:
 //
-//	         start                        Job complete
-//	Pending ───────▶ Running ─────────────────────────────▶ Succeeded
-//	   │             │  ▲ │ │                Job failed or lost
-//	   │    refused  ▼  │ │ └──────────────────────────────▶ Failed
-//	   │         Starting │ deadline exceeded                  ▲
-//	   │                  ├────────────▶ Stopping ─────────────┘
-//	   │ an earlier       │ suspended
-//	   │ step failed      ├────────────▶ Suspended ──▶ Running
-//	   ▼                  ├────────────▶ Suspending ─▶ Interrupted ─┐
-//	Skipped               └─ Job lost ─▶ Lost ──────────────────────┴─▶ Running (next attempt)
+//	         start             Pod runs            Job complete
+//	Pending ───────▶ Starting ──────────▶ Running ─────────────▶ Succeeded
+//	   │             ▲  │ a queue holds      │ Job failed or lost
+//	   │             │  ▼ the Job            ├─────────────────▶ Failed
+//	   │            Queued                   │ deadline exceeded   ▲
+//	   │                                     ├─────▶ Stopping ─────┘
+//	   │ an earlier                          │ suspended
+//	   │ step failed                         ├─────▶ Suspended ──▶ Starting
+//	   ▼                                     ├─────▶ Suspending ─▶ Interrupted ─┐
+//	Skipped                       Job lost   └─────▶ Lost ──────────────────────┴─▶ Starting (next attempt)
 //
-// At most one step is Starting, Running, Suspending, Suspended or Stopping. The next step starts
+// What leads away from Running also leads away from Starting and Queued. At most one step is
+// Starting, Queued, Running, Suspending, Suspended or Stopping. The next step starts
 // in the same decision that records the outcome of the step before it, and that record is
 // written under an optimistic lock before the Job is created.
 package sequence

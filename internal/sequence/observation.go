@@ -59,8 +59,8 @@ type Answers struct {
 	JobsByName map[string]*batchv1.Job
 	// PodsByJob are the Pods by the UID of their Job.
 	PodsByJob map[types.UID][]corev1.Pod
-	// Warnings are the messages of events by the UID of the object that they are about, empty if
-	// there is none.
+	// Warnings are the messages of events by the UID of the object that they are about, empty without
+	// an event.
 	Warnings map[types.UID]string
 	// Claims that live reads returned, by name; nil for one that does not exist.
 	Claims map[string]*metav1.PartialObjectMetadata

@@ -71,6 +71,25 @@ func TestToleratedFailureStartsTheNextStep(t *testing.T) {
 	}
 }
 
+func TestScriptsCanWaitForTheEndOfARun(t *testing.T) {
+	t.Parallel()
+	completed := createSequence(t, testbuilder.SequentialJob("complete", "").Step("a").Obj())
+	failed := createSequence(t, testbuilder.SequentialJob("failed", "").Step("a").Obj())
+	completed.succeedStep("a")
+	failed.endStep("a", 1, "")
+	isTrue := func(s *sequenceTest, kind string) func(*v1alpha1.SequentialJob) bool {
+		return func(*v1alpha1.SequentialJob) bool {
+			status, _ := s.readCondition(kind)
+			return status == metav1.ConditionTrue
+		}
+	}
+	completed.waitUntil("Complete", isTrue(completed, v1alpha1.ConditionComplete))
+	completed.waitUntil("Finished", isTrue(completed, v1alpha1.ConditionFinished))
+	failed.waitUntil("Finished", isTrue(failed, v1alpha1.ConditionFinished))
+	failed.wantCondition(v1alpha1.ConditionFailed, metav1.ConditionTrue, v1alpha1.ReasonStepFailed)
+	failed.wantCondition(v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonNotComplete)
+}
+
 func TestRerunStartsAtTheFailedStepAndKeepsEarlierOutcomes(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("rerun", "").Step("backup").Step("migrate").Obj())

@@ -120,7 +120,7 @@ func (r *Reconciler) observePods(ctx context.Context, jobs []*batchv1.Job) ([]*c
 }
 
 // readWarning reads the newest warning about an object. If too many objects need that, the answer is
-// that there is none; the core asks again later.
+// empty; the core asks again later.
 func (r *Reconciler) readWarning(ctx context.Context, observation *sequence.Observation, uid types.UID) error {
 	if observation.Answers.Warnings[uid] = ""; !r.eventLists.Allow() {
 		return nil
