@@ -266,6 +266,7 @@ const (
 	ReasonStepFailed            = "StepFailed"
 	ReasonFinallyFailed         = "FinallyFailed"
 	ReasonDeadlineExceeded      = "DeadlineExceeded"
+	ReasonStepDeadlineExceeded  = "StepDeadlineExceeded"
 	ReasonStartDeadlineExceeded = "StartDeadlineExceeded"
 	ReasonJobLost               = "JobLost"
 	ReasonJobRejected           = "JobRejected"
@@ -290,7 +291,6 @@ const (
 	ReasonNoViolation     = "NoViolation"
 
 	ReasonWorkspaceTerminating = "WorkspaceTerminating"
-	ReasonQueued               = "Queued"
 	ReasonJobSuspended         = "JobSuspended"
 )
 

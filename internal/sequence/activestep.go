@@ -175,7 +175,7 @@ func (e *evaluation) evaluateTerminalJob(step *v1alpha1.StepStatus, job *batchv1
 	verdict := stepVerdict{phase: v1alpha1.StepSucceeded, finishTime: condition.LastTransitionTime}
 	switch {
 	case failed:
-		verdict.phase, verdict.reason = v1alpha1.StepFailed, condition.Reason
+		verdict.phase, verdict.reason = v1alpha1.StepFailed, stepFailureReason(condition.Reason)
 		verdict.message = cmp.Or(failureMessage(pods, step.Name), condition.Message)
 		verdict.tolerated = options.OnFailure == v1alpha1.OnFailureContinue
 	case options.Outputs:
@@ -187,6 +187,14 @@ func (e *evaluation) evaluateTerminalJob(step *v1alpha1.StepStatus, job *batchv1
 		}
 	}
 	return verdict
+}
+
+// stepFailureReason returns the reason of a Job's failure, which is not that of a run's failure.
+func stepFailureReason(jobReason string) string {
+	if jobReason == batchv1.JobReasonDeadlineExceeded {
+		return v1alpha1.ReasonStepDeadlineExceeded
+	}
+	return jobReason
 }
 
 // recordJob records the step's Job, when it started, and the spec it was created from. That is

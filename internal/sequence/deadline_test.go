@@ -73,7 +73,7 @@ func TestDeadlineOfAStepIsNotTheDeadlineOfTheRun(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").ActiveDeadline(60))
 	testbuilder.Job(s.newestJob("build")).Failed(batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline", s.now)
 	s.reconcile()
-	s.wantSteps("build: Failed, DeadlineExceeded")
+	s.wantSteps("build: Failed, StepDeadlineExceeded")
 	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonStepFailed)
 	if got := s.sj.Status.DeadlineExceededTime; got != nil {
 		t.Errorf("the run is recorded as exceeding its deadline at %s", got)

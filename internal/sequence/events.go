@@ -32,7 +32,7 @@ func specEvents(before, after *v1alpha1.SequentialJobStatus) []core.Event {
 	var events []core.Event
 	if before.Run > 0 && after.ObservedGeneration != before.ObservedGeneration && !IsFinished(before) {
 		message := fmt.Sprintf("Steps that have not started use the spec of generation %d", after.ObservedGeneration)
-		events = append(events, core.NormalEvent(v1alpha1.EventSpecChanged, actionObserveSpec, message))
+		events = append(events, core.WarningEvent(v1alpha1.EventSpecChanged, actionObserveSpec, message))
 	}
 	if isNewlyFalse(before, after, v1alpha1.ConditionSpecAccepted) {
 		events = append(events, core.WarningEvent(v1alpha1.EventSpecRejected, actionObserveSpec, conditionMessage(after, v1alpha1.ConditionSpecAccepted)))

@@ -110,8 +110,11 @@ func TestOutputThatCannotBePassedOnFailsItsStep(t *testing.T) {
 		"four containers":                {withContainers(2, 1, 1, text(3072)), v1alpha1.ReasonOutputTooLong, "at most 3071,"},
 		"only newlines beyond the limit": {withContainers(3, 2, 0, "x"+strings.Repeat("\n", 2456)), v1alpha1.ReasonOutputTooLong, "at most 2456,"},
 		"no Pod":                         {nil, v1alpha1.ReasonOutputLost, "was deleted"},
-		"a Pod without a status of the container": {[]corev1.Pod{{Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}}, v1alpha1.ReasonOutputLost,
-			"does not report"},
+		"a Pod without a status of the container": {
+			[]corev1.Pod{{Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}},
+			v1alpha1.ReasonOutputLost,
+			"does not report",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -85,13 +85,16 @@ func (e *evaluation) observeSuspendedJob(step *v1alpha1.StepStatus, job *batchv1
 		return // this operator resumes it
 	case !isQueueManaged(job):
 		e.reportBlocked(step, v1alpha1.StepSuspended, &startProblem{
-			core.Problem{Reason: v1alpha1.ReasonJobSuspended, Message: "another client suspended Job " + job.Name}, "set its spec.suspend to false"})
+			core.Problem{Reason: v1alpha1.ReasonJobSuspended, Message: "another client suspended Job " + job.Name}, "set its spec.suspend to false",
+		})
 	case queue == "":
 		e.reportBlocked(step, v1alpha1.StepQueued, &startProblem{
-			core.Problem{Reason: v1alpha1.ReasonQueued, Message: "Job " + job.Name + " waits for " + ptr.Deref(job.Spec.ManagedBy, "its manager")}, "see the events of the Job"})
+			core.Problem{Reason: v1alpha1.ReasonQueued, Message: "Job " + job.Name + " waits for " + ptr.Deref(job.Spec.ManagedBy, "its manager")}, "see the events of the Job",
+		})
 	default:
 		e.reportBlocked(step, v1alpha1.StepQueued, &startProblem{
-			core.Problem{Reason: v1alpha1.ReasonQueued, Message: "Job " + job.Name + " waits in queue " + queue}, "see the events of its Workload"})
+			core.Problem{Reason: v1alpha1.ReasonQueued, Message: "Job " + job.Name + " waits in queue " + queue}, "see the events of its Workload",
+		})
 	}
 	e.recordJob(step, job)
 }
