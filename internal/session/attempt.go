@@ -19,6 +19,8 @@ const (
 	gracePeriod = gracePeriodSeconds * time.Second
 	// stuckPodDelay is how long after its grace period a Pod is reported as stuck.
 	stuckPodDelay = 30 * time.Second
+	// maxPodLag is how long after the end of a Job the end of its Pod may be observed.
+	maxPodLag = 10 * time.Second
 )
 
 // followAttempt determines what became of the open attempt, given the Job with its name.
@@ -63,6 +65,9 @@ func (e *evaluation) followJob(job *batchv1.Job) *Question {
 	e.setAttemptConditions()
 	end := core.FindEndCondition(job)
 	if end != nil && endedBeforeDeletion(job, end) {
+		if e.awaitsPod(end) {
+			return nil
+		}
 		e.closeAttempt(verdictOfJob(job, e.pod, end, hasResult(&e.status)))
 		return nil
 	}
@@ -80,6 +85,12 @@ func (e *evaluation) followJob(job *batchv1.Job) *Question {
 		return e.followRunner()
 	}
 	return nil
+}
+
+// awaitsPod reports whether the Job's end was observed before that of its Pod, which says how the runner ended. Kubernetes
+// ends Jobs after their Pods, but a cache receives both separately.
+func (e *evaluation) awaitsPod(end *batchv1.JobCondition) bool {
+	return e.pod != nil && !HasPodEnded(e.pod) && !e.schedule.HasReached(end.LastTransitionTime.Add(maxPodLag))
 }
 
 // followRunner keeps what the Job's Pod needs, and lets the Pod run when its workspace is free.

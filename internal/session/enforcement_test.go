@@ -43,7 +43,6 @@ func (s *scenario) endCheck(result networkcheck.Result, exitCode int32) *scenari
 	pod := s.newestPod()
 	pod.Status.InitContainerStatuses[0].State.Terminated = &corev1.ContainerStateTerminated{ExitCode: exitCode, Message: result.String()}
 	if exitCode != 0 {
-		pod.Status.Phase = corev1.PodFailed
 		s.endJob("Failed", "BackoffLimitExceeded")
 	}
 	return s

@@ -246,18 +246,20 @@ func (s *scenario) exitRunner(code int32, message string) *scenario {
 		s.newestPod().Status.Phase = corev1.PodSucceeded
 		return s.endJob(batchv1.JobComplete, "")
 	}
-	s.newestPod().Status.Phase = corev1.PodFailed
 	return s.endJob(batchv1.JobFailed, batchv1.JobReasonBackoffLimitExceeded)
 }
 
-// endJob adds a condition with which the Job ended.
+// endJob adds a condition with which the Job ended, after its Pod.
 func (s *scenario) endJob(kind batchv1.JobConditionType, reason string) *scenario {
 	job := s.newestJob()
 	job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{
 		Type: kind, Status: corev1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.NewTime(s.Now),
 	})
-	if kind == batchv1.JobComplete {
+	switch kind {
+	case batchv1.JobComplete:
 		job.Status.CompletionTime = new(metav1.NewTime(s.Now))
+	case batchv1.JobFailed:
+		s.newestPod().Status.Phase = corev1.PodFailed
 	}
 	return s
 }

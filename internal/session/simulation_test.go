@@ -376,6 +376,7 @@ func (w *simulation) endJob(j *simulatedJob, kind batchv1.JobConditionType, why 
 	j.job.Generation++
 	w.actualOutcomes[j.job.Name] = string(v1alpha1.RunCompleted)
 	if kind == batchv1.JobFailed {
+		j.pod.Status.Phase = corev1.PodFailed
 		w.actualOutcomes[j.job.Name] = why
 	}
 	w.logf("%s ends: %s", j.job.Name, w.actualOutcomes[j.job.Name])

@@ -471,3 +471,25 @@ func TestInteractiveSessionServesWhileItsRunnerIsReady(t *testing.T) {
 	s.wantCondition(v1alpha1.ConditionServing, metav1.ConditionFalse, v1alpha1.ReasonRunnerNotReady)
 	s.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonRunning)
 }
+
+// The operator receives Jobs and Pods separately.
+func TestRunIsRecordedWhenTheEndsOfItsJobAndPodAreObserved(t *testing.T) {
+	s := newScenario(t).startAttempt().startRunner()
+	s.wantPhase(v1alpha1.SessionRunning, v1alpha1.ReasonRunning)
+	earlier := s.newestPod().DeepCopy()
+	s.exitRunner(3, "")
+	ended := s.Pods[0]
+	s.Pods[0] = *earlier
+	decision := s.wantPhase(v1alpha1.SessionRunning, v1alpha1.ReasonRunning)
+	if decision.RequeueAfter != maxPodLag {
+		t.Errorf("the session is reconciled again after %s, want %s", decision.RequeueAfter, maxPodLag)
+	}
+	s.Pods[0] = ended
+	s.wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonExitedWithError)
+
+	s = newScenario(t).startAttempt().startRunner()
+	earlier = s.newestPod().DeepCopy()
+	s.exitRunner(3, "").Pods[0] = *earlier
+	s.decideAndRecord()
+	s.advanceClock(maxPodLag).wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonPodLost) // nothing shows how the runner ended
+}
