@@ -162,7 +162,7 @@ func TestSessionNetwork(t *testing.T) {
 		{"a session can connect only to its SessionRunner's egress and to the cluster's DNS", testSessionEgress},
 		{"the NetworkPolicy is enforced before a session's first packet", testSessionFirstPacket},
 		{"only Pods that ingressFrom selects can connect to an interactive session, and none to other sessions", testSessionIngress},
-		{"a deleted session that ignores SIGTERM connects to nothing until its Pod is gone", testDeletedSessionNetwork},
+		{"no packet of a hostile session leaves its Pod: while it runs, is stopped or deleted, and after its policy is deleted", testHostileSessions},
 	})
 }
 
@@ -176,8 +176,10 @@ func TestSessionHosts(t *testing.T) {
 // TestDeletedSessions tests that the objects of deleted sessions are deleted too.
 func TestDeletedSessions(t *testing.T) {
 	runOneByOne(t, []scenario{
-		{"all objects of twenty sessions are deleted within 30 s of the sessions", testSessionsDeleted},
-		{"all objects of twenty sessions are deleted within 30 s without the operator", testSessionsDeletedWithoutOperator},
+		{"all objects of twenty sessions that ignore SIGTERM are deleted within 30 s of the sessions", testSessionsDeleted},
+		{"all objects of twenty sessions that ignore SIGTERM are deleted within 30 s without the operator", testSessionsDeletedWithoutOperator},
+		{"no packet of a hostile session leaves its Pod while its namespace is deleted", testHostileSessionInDeletedNamespace},
+		{"without the operator, no packet of a hostile session leaves its Pod, also after its policy or the session is deleted", testHostileSessionsWithoutOperator},
 	})
 }
 

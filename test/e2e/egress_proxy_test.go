@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -47,13 +45,12 @@ func testSessionHosts(t *testing.T) {
 	waitForSuccess(t, free)
 	wantProbed(t, free, targets, nil)
 
-	runner := createRunnerWithEgress(t, "hosts-", v1alpha1.SessionEgress{Hosts: []v1alpha1.EgressHost{
-		v1alpha1.EgressHost(address(hostName(allowed))), v1alpha1.EgressHost(address(hostName(private))),
-	}})
-	command, err := json.Marshal(map[string]any{"spec": map[string]any{"image": probeImage, "command": append([]string{"/egressprobe", "try"}, targets...)}})
-	requireNoError(t, err)
-	requireNoError(t, cluster.Patch(t.Context(), &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Namespace: sessionsNamespace, Name: runner}},
-		client.RawPatch(types.MergePatchType, command)))
+	runner := createRunnerIn(t, sessionsNamespace, "hosts-", func(spec *v1alpha1.SessionRunnerSpec) {
+		spec.Image, spec.Command = probeImage, append([]string{"/egressprobe", "try"}, targets...)
+		spec.Egress = []v1alpha1.SessionEgress{{Hosts: []v1alpha1.EgressHost{
+			v1alpha1.EgressHost(address(hostName(allowed))), v1alpha1.EgressHost(address(hostName(private))),
+		}}}
+	})
 	s := createSession(t, runner, "probe", nil)
 	s.waitForPhase(v1alpha1.SessionCompleted)
 	pods := &corev1.PodList{} // the session has completed, so its status names no Job

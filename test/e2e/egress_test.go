@@ -9,14 +9,12 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/session"
 )
 
 const (
@@ -88,44 +86,18 @@ func testSessionIngress(t *testing.T) {
 	}
 }
 
-// receiverScript logs each connection to its port.
-const receiverScript = "while true; do nc -l -p 8080 < /dev/null > /dev/null && echo connected; done"
-
-func testDeletedSessionNetwork(t *testing.T) {
-	receiver := createScriptPod(t, "receiver-", nil, receiverScript)
-	eventually(t, "the receiver to have an address", func() bool { return objectExists(t, receiver) && receiver.Status.PodIP != "" })
-	waitForSuccess(t, createScriptPod(t, "client-", nil, fmt.Sprintf("until nc -w 1 %s %d < /dev/null; do sleep 0.1; done", receiver.Status.PodIP, servicePort)))
-	eventually(t, "the receiver to log the connection of a Pod without a session", func() bool { return countConnections(t, receiver) > 0 })
-
-	s := createSession(t, shellRunner, fmt.Sprintf(
-		"trap '' TERM; echo trying; while true; do nc -w 1 %s %d < /dev/null || sleep 0.1; done", receiver.Status.PodIP, servicePort), nil)
-	s.waitForPhase(v1alpha1.SessionRunning)
-	s.waitForLogLine("trying")
-	before, pod := countConnections(t, receiver), s.currentPod()
-	s.deleteSession()
-	policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: session.NetworkPolicyName(s.s.Name)}}
-	eventually(t, "the session's NetworkPolicy to be deleted", func() bool { return !objectExists(t, policy) })
-	if !objectExists(t, pod) {
-		t.Error("the Pod was deleted before its NetworkPolicy, so the test proves nothing")
-	}
-	eventually(t, "the Pod to be gone", func() bool { return !objectExists(t, pod) })
-	if after := countConnections(t, receiver); after != before {
-		t.Errorf("the deleted session connected %d times", after-before)
-	}
-}
-
-func countConnections(t *testing.T, receiver *corev1.Pod) int {
-	t.Helper()
-	log, err := clientset.CoreV1().Pods(receiver.Namespace).GetLogs(receiver.Name, &corev1.PodLogOptions{}).DoRaw(t.Context())
-	requireNoError(t, err)
-	return strings.Count(string(log), "connected")
-}
-
 // createRunnerWithEgress creates a SessionRunner for the reference runner with these egress rules.
 func createRunnerWithEgress(t *testing.T, name string, egress ...v1alpha1.SessionEgress) string {
 	t.Helper()
-	r := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{GenerateName: name, Namespace: sessionsNamespace}}
-	r.Spec.Image, r.Spec.RunAsUser, r.Spec.Egress = runnerImage, new(int64(65532)), egress
+	return createRunnerIn(t, sessionsNamespace, name, func(spec *v1alpha1.SessionRunnerSpec) { spec.Egress = egress })
+}
+
+// createRunnerIn creates a SessionRunner for the reference runner.
+func createRunnerIn(t *testing.T, ns, name string, change func(spec *v1alpha1.SessionRunnerSpec)) string {
+	t.Helper()
+	r := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{GenerateName: name, Namespace: ns}}
+	r.Spec.Image, r.Spec.RunAsUser = runnerImage, new(int64(65532))
+	change(&r.Spec)
 	// Low requests, so that many Pods fit on the node.
 	r.Spec.Resources.Requests = corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("5m"), corev1.ResourceMemory: resource.MustParse("16Mi"), corev1.ResourceEphemeralStorage: resource.MustParse("16Mi"),

@@ -37,7 +37,7 @@ func createRunningSessions(t *testing.T) []*sessionTest {
 	t.Helper()
 	var sessions []*sessionTest
 	for i := range deletedSessionCount {
-		sessions = append(sessions, createSessionIn(t, deletionNamespace, fmt.Sprintf("session-%d-", i), interactiveRunner, "", setAllFeatures))
+		sessions = append(sessions, createSessionIn(t, deletionNamespace, fmt.Sprintf("session-%d-", i), deafRunner, "", setAllFeatures))
 	}
 	for _, s := range sessions {
 		s.waitForPhase(v1alpha1.SessionRunning)

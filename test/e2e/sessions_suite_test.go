@@ -37,6 +37,8 @@ const (
 	interactiveRunner = "interactive"
 	// sidecarRunner is interactiveRunner with a sidecar.
 	sidecarRunner = "sidecar"
+	// deafRunner is interactiveRunner, but ignores SIGTERM.
+	deafRunner = "deaf"
 	// shellRunner runs the prompt as a shell script.
 	shellRunner = "shell"
 	// tokenRunner is shellRunner with a token for another audience and a Secret.
@@ -73,6 +75,11 @@ func createRunners(t *testing.T, ns string) {
 				Name: "sidecar", Image: busyboxImage, Workspace: true,
 				Command: []string{"sh", "-c", "trap 'exit 0' TERM; touch /workspace/sidecar-started; sleep 3600 & wait"},
 			}}
+		},
+		deafRunner: func(spec *v1alpha1.SessionRunnerSpec) {
+			setInteractive(spec)
+			spec.Image = busyboxImage
+			spec.Command = []string{"sh", "-c", "trap '' TERM; httpd -p 8080 -h /tmp; while true; do sleep 1; done"}
 		},
 		shellRunner: func(spec *v1alpha1.SessionRunnerSpec) {
 			spec.Image, spec.AllowedImages = busyboxImage, []string{unavailableImage}

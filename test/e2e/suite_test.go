@@ -57,6 +57,8 @@ const (
 	// sessionsNamespace and deletionNamespace contain AgenticSessions. Those in deletionNamespace
 	// are all deleted at once.
 	sessionsNamespace, deletionNamespace = "e2e-sessions", "e2e-deleted-sessions"
+	// hostileNamespace contains an AgenticSession. A test deletes it.
+	hostileNamespace = "e2e-hostile-session"
 	// attackerNamespace contains Pods that attack the operator, victimNamespace the objects of another
 	// tenant meanwhile.
 	attackerNamespace, victimNamespace = "e2e-attacker", "e2e-victim"
@@ -72,7 +74,7 @@ var queueNamespaces = []string{
 }
 
 // The namespaces that the operator watches in most tests.
-var watchedNamespaces = strings.Join(append([]string{watchedNamespace, deletedNamespace, sessionsNamespace, deletionNamespace}, queueNamespaces...), ",")
+var watchedNamespaces = strings.Join(append([]string{watchedNamespace, deletedNamespace, sessionsNamespace, deletionNamespace, hostileNamespace}, queueNamespaces...), ",")
 
 const allNamespaces = "*"
 
@@ -141,7 +143,7 @@ func connectAndDeploy(ctx context.Context) (err error) {
 	}
 	profiles := map[string]string{
 		watchedNamespace: "restricted", deletedNamespace: "restricted", unwatchedNamespace: "restricted", reportedNamespace: "restricted",
-		sessionsNamespace: "restricted", deletionNamespace: "restricted", privilegedNamespace: "privileged",
+		sessionsNamespace: "restricted", deletionNamespace: "restricted", hostileNamespace: "restricted", privilegedNamespace: "privileged",
 	}
 	for _, name := range queueNamespaces {
 		profiles[name] = "restricted"

@@ -2,9 +2,11 @@
 //
 //	egressprobe serve ADDRESS   serves TLS with a certificate of its own
 //	egressprobe try TARGET…     prints what it reaches, and ends successfully
+//	egressprobe attack TARGET…  tries the targets until it is killed, in two processes that ignore SIGTERM
+//	egressprobe count ADDRESS   accepts connections, and prints its addresses and how many packets it received
 //
 // A target is an https URL, which it requests as Go programs do, through HTTPS_PROXY if that is set; tcp:HOST:PORT,
-// dns:HOST, or name:NAME@HOST:PORT, a request through the proxy to a host with the TLS server name of another.
+// udp:HOST:PORT, dns:HOST, or name:NAME@HOST:PORT, a request through the proxy to a host with the TLS server name of another.
 package main
 
 import (
@@ -36,9 +38,13 @@ func run(args []string) error {
 		return serve(args[1])
 	case len(args) > 1 && args[0] == "try":
 		for _, target := range args[1:] {
-			fmt.Println(report(target, try(target)))
+			fmt.Println(report(target, try(target, timeout)))
 		}
 		return nil
+	case len(args) > 1 && args[0] == "attack":
+		return attack(args[1:])
+	case len(args) == 2 && args[0] == "count":
+		return count(args[1])
 	}
 	return errors.New("see the comment of the program")
 }
@@ -67,17 +73,25 @@ func report(target string, err error) string {
 	return "reached " + target
 }
 
-func try(target string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+func try(target string, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	kind, rest, _ := strings.Cut(target, ":")
 	switch kind {
 	case "tcp":
-		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", rest)
+		c, err := (&net.Dialer{}).DialContext(ctx, kind, rest)
 		if err != nil {
 			return err
 		}
 		return c.Close()
+	case "udp":
+		c, err := (&net.Dialer{}).DialContext(ctx, kind, rest)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		_, err = c.Write([]byte("probe"))
+		return err
 	case "dns":
 		_, err := net.DefaultResolver.LookupHost(ctx, rest)
 		return err
