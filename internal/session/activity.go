@@ -85,7 +85,7 @@ func (e *evaluation) setActivityCondition() {
 		state = condition.State{
 			Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonActivityUnknown,
 			Message: "the runner has not renewed Lease " + LeaseName(e.observation.Session.Name) +
-				" since it started, so inactivityTimeout does not stop it; check that egress of the SessionRunner allows the API server",
+				" since it started, so inactivityTimeout does not stop it; it must renew it at its start",
 		}
 	}
 	e.setCondition(v1alpha1.ConditionActivityReported, state)

@@ -19,7 +19,7 @@ import (
 func (w *simulation) reconcileOnce() bool {
 	in := Observation{
 		Session: w.cached.session.DeepCopy(), Runner: w.runner, Jobs: w.cached.jobs, Pods: w.cached.pods,
-		CreatedJobs: w.rememberedJobs, Now: w.now, Activity: w.randomActivity(),
+		CreatedJobs: w.rememberedJobs, Now: w.now, Activity: w.lease.observed,
 	}
 	version := w.cached.version
 	for tries := 0; ; tries++ {
@@ -38,13 +38,6 @@ func (w *simulation) reconcileOnce() bool {
 		}
 		in.Refusal, in.Answers = refusal, Answers{}
 	}
-}
-
-func (w *simulation) randomActivity() *Activity {
-	if w.faultsDisabled || w.randomChance(50) {
-		return nil
-	}
-	return &Activity{RenewTime: w.now.Add(time.Duration(w.rng.IntN(60)-50) * time.Hour), ObservedTime: w.now}
 }
 
 // decideWithAnswers answers questions with live objects.
@@ -83,6 +76,7 @@ func (w *simulation) maybeCrash() bool {
 	w.logf("operator crashes")
 	w.crashes++
 	w.rememberedJobs = map[string]types.UID{}
+	w.lease.forget(w.now)
 	return true
 }
 
@@ -165,6 +159,7 @@ func (w *simulation) createJob(in *Observation, job *batchv1.Job) {
 		}
 	}
 	w.createdCounts[job.Name]++
+	w.checkCostBeforeAttempt(in)
 	if w.createdCounts[job.Name] > 1 && !w.deletedByUsers[job.Name] {
 		w.reportViolation("%s is created again", job.Name)
 	}
@@ -178,7 +173,9 @@ func (w *simulation) createJob(in *Observation, job *batchv1.Job) {
 	created.Status.StartTime = new(metav1.NewTime(w.now.Truncate(time.Second)))
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: created.Name + "-x", OwnerReferences: []metav1.OwnerReference{{UID: created.UID, Controller: new(true)}}}}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.RunnerContainer}}
-	w.jobs = append(w.jobs, &simulatedJob{job: created, pod: pod, imageMissing: w.randomChance(15), exitCode: int32(max(w.rng.IntN(4)-1, 0))})
+	w.jobs = append(w.jobs, &simulatedJob{
+		job: created, pod: pod, imageMissing: w.randomChance(15), exitCode: int32(max(w.rng.IntN(4)-1, 0)), idle: w.randomChance(30),
+	})
 	w.logf("%s is created with a deadline of %d seconds", created.Name, *created.Spec.ActiveDeadlineSeconds)
 	if !w.maybeCrash() {
 		w.rememberedJobs[created.Name] = created.UID

@@ -28,6 +28,9 @@ import (
 //   - at most one Job is active,
 //   - all runners together do not run longer than the session's timeout, plus a second for each and the time until the
 //     operator observes a start,
+//   - a runner that reported a cost beyond the limit, or no activity for inactivityTimeout, does not continue for longer
+//     than the operator takes to observe that; no attempt starts beyond the limit, and no cost that the operator
+//     observed is lost,
 //   - no attempt is created twice,
 //   - the recorded outcomes are the actual ones, and a record never changes,
 //   - when the events end the session settles in the state that its user requested, without an
@@ -37,7 +40,7 @@ import (
 func TestRandomEventsNeverBreakInvariants(t *testing.T) {
 	t.Parallel()
 	runs, first := testbuilder.NumberFromEnv(t, "SESSION_RUNS", 2000), testbuilder.NumberFromEnv(t, "SESSION_SEED", 1)
-	var next, jobs, crashes, conflicts, stops, over atomic.Int64
+	var next, jobs, crashes, conflicts, stops, over, idle, expensive atomic.Int64
 	next.Store(int64(first) - 1)
 	var group sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
@@ -53,13 +56,15 @@ func TestRandomEventsNeverBreakInvariants(t *testing.T) {
 				conflicts.Add(w.conflicts)
 				stops.Add(w.stops)
 				over.Add(w.deadlines)
+				idle.Add(w.idleStops)
+				expensive.Add(w.costStops)
 			}
 		})
 	}
 	group.Wait()
-	t.Logf("%d runs: %d Jobs, %d crashes, %d conflicts, %d stops, %d deadlines",
-		runs, jobs.Load(), crashes.Load(), conflicts.Load(), stops.Load(), over.Load())
-	if jobs.Load() == 0 || crashes.Load() == 0 || conflicts.Load() == 0 || stops.Load() == 0 || over.Load() == 0 {
+	t.Logf("%d runs: %d Jobs, %d crashes, %d conflicts, %d stops, %d deadlines, %d idle runners, %d expensive ones",
+		runs, jobs.Load(), crashes.Load(), conflicts.Load(), stops.Load(), over.Load(), idle.Load(), expensive.Load())
+	if min(jobs.Load(), crashes.Load(), conflicts.Load(), stops.Load(), over.Load(), idle.Load(), expensive.Load()) == 0 {
 		t.Error("the simulations contained too few events")
 	}
 }
@@ -92,12 +97,15 @@ type simulation struct {
 	// totalRunTime is how long all Jobs ran before their termination.
 	totalRunTime time.Duration
 	recordedRuns map[string]v1alpha1.SessionRun
+	lease        simulatedLease
 	uidCount     int
 
 	faultsDisabled                       bool
 	log                                  []string
 	violations                           []string
 	crashes, conflicts, stops, deadlines int64
+	// idleStops and costStops count the runners that ended beyond a limit.
+	idleStops, costStops int64
 }
 
 // simulatedJob is a Job and its Pod.
@@ -116,6 +124,12 @@ type simulatedJob struct {
 	endReason           string
 	// deadlineSetTime is when the operator changed the Job's deadline.
 	deadlineSetTime time.Time
+	// idle runners renew their Lease only once.
+	idle bool
+	// renewedTime is when the runner renewed its Lease last.
+	renewedTime time.Time
+	// overLimitTime is when the runner reported that the session costs more than its limit.
+	overLimitTime time.Time
 }
 
 func (j *simulatedJob) isActive() bool { return core.FindEndCondition(j.job) == nil }
@@ -141,9 +155,13 @@ func newSimulation(seed uint64) *simulation {
 	if w.randomChance(50) {
 		spec.Retry = &v1alpha1.SessionRetry{Limit: int32(w.rng.IntN(4)), OnDisruption: w.randomChance(50)}
 	}
-	if w.randomChance(30) {
-		spec.InactivityTimeout = new(int32(60))
+	if w.randomChance(50) {
+		spec.InactivityTimeout = new(int32(simulatedInactivitySeconds))
 	}
+	if w.randomChance(50) {
+		spec.MaxCostUSD = new(v1alpha1.Number("1"))
+	}
+	w.lease = simulatedLease{isHostile: w.randomChance(30), reported: map[string]int64{}, observedCosts: map[string]int64{}}
 	w.refreshCache()
 	return w
 }
@@ -338,7 +356,9 @@ func (w *simulation) advanceJob(j *simulatedJob) {
 		runner.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 143, StartedAt: metav1.NewTime(j.startTime.Truncate(time.Second))}}
 		w.endJob(j, batchv1.JobFailed, j.endReason)
 	case !j.terminationTime.IsZero():
-	case runner.State.Running != nil && !j.exitTime.After(w.now):
+	case runner.State.Running != nil && j.exitTime.After(w.now):
+		w.writeLease(j)
+	case runner.State.Running != nil:
 		runner.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 			ExitCode: j.exitCode, Message: `{"costUSD": 0.01}`, StartedAt: metav1.NewTime(j.startTime.Truncate(time.Second)),
 		}}
@@ -386,6 +406,7 @@ func (w *simulation) endJob(j *simulatedJob, kind batchv1.JobConditionType, why 
 func (w *simulation) refreshCache() {
 	w.cached.session, w.cached.version = w.session.DeepCopy(), w.version
 	w.cached.jobs, w.cached.pods = w.liveObjects()
+	w.lease.observe(w.now)
 }
 
 func (w *simulation) liveObjects() ([]*batchv1.Job, []corev1.Pod) {
@@ -427,6 +448,7 @@ func (w *simulation) checkInvariants() {
 	if s := &w.session.Status; s.Phase == v1alpha1.SessionRunning && s.RunnerStartTime == nil {
 		w.reportViolation("the session runs without a runnerStartTime")
 	}
+	w.checkLimits()
 }
 
 // checkRunRecord compares a record with the actual outcome.
