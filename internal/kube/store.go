@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"maps"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -73,6 +74,15 @@ func (s *Store[V]) Forget(key types.NamespacedName) (V, bool) {
 	entry, found := s.entries[key]
 	delete(s.entries, key)
 	return entry.value, found
+}
+
+// DeleteIf drops the values that satisfy a condition, and returns how many are left. The condition is called under the
+// store's lock and must not call the store.
+func (s *Store[V]) DeleteIf(condition func(value V) bool) (left int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.entries, func(_ types.NamespacedName, entry storeEntry[V]) bool { return condition(entry.value) })
+	return len(s.entries)
 }
 
 // Each calls do for every value, under the store's lock, until do returns false. It must not

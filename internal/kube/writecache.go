@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -20,6 +21,10 @@ import (
 type WriteCache[T client.Object] struct {
 	written *Store[writtenObject[T]]
 	now     func() time.Time
+
+	mu sync.Mutex
+	// isExpiring means that expire will be called.
+	isExpiring bool
 }
 
 type writtenObject[T client.Object] struct {
@@ -42,6 +47,29 @@ func (c *WriteCache[T]) Record(object T) {
 	written := object.DeepCopyObject().(T) //nolint:forcetypeassert // a copy has its original's type
 	written.SetManagedFields(nil)          // large, not read, and removed from cached objects too
 	c.written.Set(object, writtenObject[T]{written, c.now()})
+	c.expireLater()
+}
+
+// expireLater calls expire after maxWriteAge, at most once at a time.
+func (c *WriteCache[T]) expireLater() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.isExpiring {
+		return
+	}
+	c.isExpiring = true
+	time.AfterFunc(maxWriteAge, c.expire)
+}
+
+// expire forgets the objects of which Newest would not use the written version: objects at rest are not reconciled.
+func (c *WriteCache[T]) expire() {
+	c.mu.Lock()
+	c.isExpiring = false
+	c.mu.Unlock()
+	expired := c.now().Add(-maxWriteAge)
+	if c.written.DeleteIf(func(w writtenObject[T]) bool { return !w.at.After(expired) }) > 0 {
+		c.expireLater()
+	}
 }
 
 // Newest returns the newer one of the cached object and the written object, which it forgets once the

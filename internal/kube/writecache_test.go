@@ -2,6 +2,7 @@ package kube
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,4 +66,22 @@ func TestAWrittenObjectIsForgottenAfterAMinute(t *testing.T) {
 	if got := written.Newest(newConfigMap("1", "3")).ResourceVersion; got != "3" {
 		t.Errorf("version %s, want the cached one, 3", got)
 	}
+}
+
+func TestWrittenObjectsAtRestAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		written := NewWriteCache[*corev1.ConfigMap]()
+		written.Record(newConfigMap("1", "10"))
+		time.Sleep(maxWriteAge - time.Second)
+		other := newConfigMap("2", "11")
+		other.Name = "b"
+		written.Record(other)
+		for _, want := range []int{2, 1, 0} {
+			if got := len(written.written.entries); got != want {
+				t.Errorf("%d objects are kept, want %d", got, want)
+			}
+			time.Sleep(maxWriteAge)
+			synctest.Wait()
+		}
+	})
 }

@@ -50,6 +50,8 @@ type Decision struct {
 
 	// Status to store.
 	Status v1alpha1.QueueStatus
+	// StatusUnchanged is true if the status is known to be the stored one.
+	StatusUnchanged bool
 	// StatsOnly is true if nothing but stats changes in the status, so that it can be stored
 	// later; see PostponeStatus.
 	StatsOnly bool

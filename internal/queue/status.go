@@ -40,9 +40,10 @@ func conclude(o *Observation, blocked *core.Problem) Decision {
 	setConditions(status, &conditionInput{Observation: o, result: result, blocked: blocked, history: history.Stats})
 	keepMeasuredTime(before, status)
 	actionEvents := comparisonEvents(result, before, status)
+	unchanged := equality.Semantic.DeepEqual(before, status)
 	return Decision{
 		Status: *status, History: history, Events: append(actionEvents, transitionEvents(before, status)...),
-		StatsOnly: len(actionEvents) == 0 && differsInStatsOnly(before, status),
+		StatusUnchanged: unchanged, StatsOnly: !unchanged && len(actionEvents) == 0 && differsInStatsOnly(before, status),
 	}
 }
 
@@ -111,10 +112,10 @@ func keepMeasuredTime(before, after *v1alpha1.QueueStatus) {
 	}
 }
 
-// differsInStatsOnly reports whether the stats changed and nothing else. Stats that become
-// known or unknown are more than a changed number.
+// differsInStatsOnly reports whether nothing but the stats changed. Stats that become known or unknown are more than a
+// changed number.
 func differsInStatsOnly(before, after *v1alpha1.QueueStatus) bool {
-	if equality.Semantic.DeepEqual(before, after) || (before.MeasuredTime == nil) != (after.MeasuredTime == nil) {
+	if (before.MeasuredTime == nil) != (after.MeasuredTime == nil) {
 		return false
 	}
 	a, b := *before, *after

@@ -14,6 +14,9 @@ import (
 // record stores the status of a Queue, and then emits the events of its change.
 func (r *Reconciler) record(ctx context.Context, q *v1alpha1.Queue, d *queue.Decision) error {
 	r.tracked.Update(q, func(t *trackedQueue) { t.history = d.History })
+	if d.StatusUnchanged && len(d.Events) == 0 {
+		return nil
+	}
 	if d.StatsOnly && !r.statsWrites.Allow() {
 		d.PostponeStatus()
 		return nil
