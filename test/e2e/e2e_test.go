@@ -6,6 +6,8 @@ import (
 	"os"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
@@ -183,6 +185,23 @@ func TestDeletedSessions(t *testing.T) {
 	})
 }
 
+// make e2e runs this test in two clusters: in one that enforces NetworkPolicies, and in one that ignores them.
+func TestSessionReportsWhetherNetworkPoliciesAreEnforced(t *testing.T) {
+	required := createSession(t, shellRunner, "echo started", nil)
+	preferred := createSession(t, createRunnerWithIsolation(t, v1alpha1.NetworkIsolationPreferred), "echo started", nil)
+	preferred.waitForPhase(v1alpha1.SessionCompleted)
+	if os.Getenv("IGNORES_NETWORK_POLICIES") == "" {
+		required.waitForPhase(v1alpha1.SessionCompleted)
+		required.wantNetworkRestricted(metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyEnforced)
+		preferred.wantNetworkRestricted(metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyEnforced)
+		return
+	}
+	required.waitForPhase(v1alpha1.SessionFailed)
+	required.wantRuns("1/1 Failed " + v1alpha1.ReasonNetworkNotEnforced) // without an exit code: the agent did not start
+	required.wantNetworkRestricted(metav1.ConditionFalse, v1alpha1.ReasonNetworkNotEnforced)
+	preferred.wantNetworkRestricted(metav1.ConditionFalse, v1alpha1.ReasonNetworkNotEnforced)
+}
+
 // TestAttacks tests that Pods of a tenant can neither stop nor slow down the operator, for each attack of
 // test/hostile.
 func TestAttacks(t *testing.T) {
@@ -194,7 +213,8 @@ func TestAttacks(t *testing.T) {
 	})
 }
 
-// TestLifecycle tests upgrading and uninstalling the operator, and deleting namespaces.
+// TestLifecycle tests upgrading and uninstalling the operator, and deleting namespaces. It is the last test, because it
+// uninstalls the operator.
 func TestLifecycle(t *testing.T) {
 	runOneByOne(t, []scenario{
 		{"an upgrade does not interrupt running steps and jobs, and the new operator continues the sequence, the queue and the pools", testUpgrade},

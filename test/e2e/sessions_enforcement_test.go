@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"os"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -11,23 +10,6 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
-
-// make e2e runs this test in two clusters: in one that enforces NetworkPolicies, and in one that ignores them.
-func TestSessionReportsWhetherNetworkPoliciesAreEnforced(t *testing.T) {
-	required := createSession(t, shellRunner, "echo started", nil)
-	preferred := createSession(t, createRunnerWithIsolation(t, v1alpha1.NetworkIsolationPreferred), "echo started", nil)
-	preferred.waitForPhase(v1alpha1.SessionCompleted)
-	if os.Getenv("IGNORES_NETWORK_POLICIES") == "" {
-		required.waitForPhase(v1alpha1.SessionCompleted)
-		required.wantNetworkRestricted(metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyEnforced)
-		preferred.wantNetworkRestricted(metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyEnforced)
-		return
-	}
-	required.waitForPhase(v1alpha1.SessionFailed)
-	required.wantRuns("1/1 Failed " + v1alpha1.ReasonNetworkNotEnforced) // without an exit code: the agent did not start
-	required.wantNetworkRestricted(metav1.ConditionFalse, v1alpha1.ReasonNetworkNotEnforced)
-	preferred.wantNetworkRestricted(metav1.ConditionFalse, v1alpha1.ReasonNetworkNotEnforced)
-}
 
 // createRunnerWithIsolation creates a SessionRunner that runs the prompt as a shell script.
 func createRunnerWithIsolation(t *testing.T, isolation v1alpha1.NetworkIsolation) string {
