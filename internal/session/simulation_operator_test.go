@@ -159,7 +159,7 @@ func (w *simulation) createJob(in *Observation, job *batchv1.Job) {
 		}
 	}
 	w.createdCounts[job.Name]++
-	w.checkCostBeforeAttempt(in)
+	w.checkCostBeforeAttempt(in, job.Name)
 	if w.createdCounts[job.Name] > 1 && !w.deletedByUsers[job.Name] {
 		w.reportViolation("%s is created again", job.Name)
 	}
