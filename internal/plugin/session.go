@@ -28,7 +28,7 @@ func newSessionCommand(env *environment) *cobra.Command {
 		newSessionLogsCommand(env),
 		newChangeCommand(env, specChange[*v1alpha1.AgenticSession]{
 			kind: agenticSessionKind, verb: "stop", short: "Stop AgenticSessions",
-			long: "Stop AgenticSessions. The runner has 25 seconds to exit. A persistent workspace is kept, " +
+			long: "Stop AgenticSessions. The runner has 20 seconds to exit. A persistent workspace is kept, " +
 				"and `session restart` continues in it.",
 			changeSpec:     func(s *v1alpha1.AgenticSession) { s.Spec.OperatingMode = v1alpha1.ModeStopped },
 			changedMessage: "stop requested", unchangedMessage: "stop is already requested", remark: stopRemark,

@@ -217,7 +217,7 @@ func TestPhaseTransitions(t *testing.T) {
 	t.Run("Stopping reports a stuck Pod and does not force its deletion", func(t *testing.T) {
 		s := newScenario(t).startAttempt().startRunner()
 		s.updateSpec(setModeStopped).decideAndRecord()
-		decision := s.markJobDeleted().advanceClock(54*time.Second).wantPhase(v1alpha1.SessionStopping, "")
+		decision := s.markJobDeleted().advanceClock(49*time.Second).wantPhase(v1alpha1.SessionStopping, "")
 		if decision.RequeueAfter != time.Second {
 			t.Errorf("requeued after %s, want 1s", decision.RequeueAfter)
 		}

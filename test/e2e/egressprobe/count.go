@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// countInterval is the time between two looks at the kernel's counters.
+// countInterval is the time between two readings of the counters of the kernel.
 const countInterval = 100 * time.Millisecond
 
 // counters of the kernel for packets from others. IPv4 packets are counted whatever they contain; of IPv6 those that the
