@@ -77,7 +77,12 @@ func TestWrittenObjectsAtRestAreForgotten(t *testing.T) {
 		other.Name = "b"
 		written.Record(other)
 		for _, want := range []int{2, 1, 0} {
-			if got := len(written.written.entries); got != want {
+			got := 0
+			written.written.Each(func(types.NamespacedName, types.UID, writtenObject[*corev1.ConfigMap]) bool {
+				got++
+				return true
+			})
+			if got != want {
 				t.Errorf("%d objects are kept, want %d", got, want)
 			}
 			time.Sleep(maxWriteAge)
