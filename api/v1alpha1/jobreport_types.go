@@ -59,9 +59,9 @@ type JobReportStatus struct {
 	// +kubebuilder:default={}
 	Summary JobSummary `json:"summary,omitempty"`
 
-	// findings about the most important Jobs that are not healthy, sorted by name. The most
-	// severe ones come first, then the oldest, up to the operator's flag --report-top
-	// (default 50, at most 500).
+	// findings about the most important Jobs that are not healthy, sorted by name: the most
+	// severe ones, then the newest, up to the operator's flag --report-top (default 50, at
+	// most 500).
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=500
@@ -72,7 +72,15 @@ type JobReportStatus struct {
 	// +kubebuilder:default=0
 	Omitted int32 `json:"omitted"`
 
-	// contentHash is a hash of summary, findings and omitted.
+	// groups counts the findings of owners that have several for the same reason, such as the
+	// failed runs of a CronJob. It includes findings that are omitted. It has the 20 most
+	// important groups, sorted by owner and reason.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=20
+	Groups []JobFindingGroup `json:"groups,omitempty"`
+
+	// contentHash is a hash of summary, findings, groups and omitted.
 	// +optional
 	ContentHash string `json:"contentHash,omitempty"`
 
@@ -105,6 +113,12 @@ type JobSummary struct {
 	// +optional
 	// +kubebuilder:default=0
 	Zombie int32 `json:"zombie"`
+	// ignored is the number of Jobs that an annotation exempts from a rule: those with
+	// yardmaster.dev/report-ignore, and those that run longer than the thresholds of
+	// RunningTooLong but not longer than their yardmaster.dev/report-running-too-long.
+	// +optional
+	// +kubebuilder:default=0
+	Ignored int32 `json:"ignored"`
 	// byReason counts the Jobs that are not healthy by the reason of their finding.
 	// +optional
 	ByReason map[string]int32 `json:"byReason,omitempty"`
@@ -119,9 +133,12 @@ type JobFinding struct {
 	UID types.UID `json:"uid,omitempty"`
 	// category of the Job.
 	Category JobCategory `json:"category"`
-	// severity is the importance of the finding: High for a zombie, Low for a Job that only
-	// takes up space, otherwise Medium.
+	// severity is the importance of the finding: Low for a Job that only takes up space, High
+	// for another zombie, otherwise Medium.
 	Severity JobSeverity `json:"severity"`
+	// owner of the Job, if the Job states it.
+	// +optional
+	Owner *JobOwner `json:"owner,omitempty"`
 	// reason is the rule that matches the Job, in CamelCase.
 	Reason string `json:"reason"`
 	// cause is the cause that the Job itself states, if any: the reason of its condition, a
@@ -136,6 +153,44 @@ type JobFinding struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Message string `json:"message,omitempty"`
+	// next is what to do about the Job. It depends only on the reason.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Next string `json:"next,omitempty"`
+}
+
+// JobOwner is what created a Job, as far as the Job states it: its controller, or what its labels
+// and annotations name.
+type JobOwner struct {
+	// kind of the owner, such as CronJob, JobSet, SequentialJob, Workflow, HelmRelease or, for a
+	// queue of Kueue, LocalQueue.
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind"`
+	// name of the owner, in the namespace of the Job.
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// JobFindingGroup counts the findings about Jobs of the same owner with the same category and
+// reason.
+type JobFindingGroup struct {
+	// owner of the Jobs.
+	Owner JobOwner `json:"owner"`
+	// category of the Jobs.
+	Category JobCategory `json:"category"`
+	// severity is the highest severity of the findings.
+	Severity JobSeverity `json:"severity"`
+	// reason of the findings.
+	Reason string `json:"reason"`
+	// count of the findings, at least 2.
+	// +kubebuilder:validation:Minimum=2
+	Count int32 `json:"count"`
+	// oldest is the earliest of the times from which the findings count their age, if known.
+	// +optional
+	Oldest *metav1.Time `json:"oldest,omitempty"`
+	// newest is the latest of these times, if known.
+	// +optional
+	Newest *metav1.Time `json:"newest,omitempty"`
 }
 
 // JobCategory classifies a Job that is not healthy: somebody should examine a Suspicious Job; a

@@ -18,6 +18,8 @@ type Observation struct {
 	Scan Scan
 	// ExportEnabled reports whether the findings are also written as an OpenReports Report.
 	ExportEnabled bool
+	// Unstored is true for a report that is only printed, so that no bound applies to its size.
+	Unstored bool
 	// Export is the result of writing that Report; nil before it was attempted.
 	Export *ExportResult
 	Now    time.Time

@@ -24,7 +24,7 @@ var testTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // zombieEntry returns an entry of a Job that is a zombie since testTime plus the duration.
 func zombieEntry(name string, since time.Duration) Entry {
-	return Entry{name, types.UID("uid-" + name), zombie.Finding{
+	return Entry{Name: name, UID: types.UID("uid-" + name), Finding: zombie.Finding{
 		Category: zombie.CategoryZombie, Severity: zombie.SeverityHigh, Reason: zombie.ReasonNeverStarted,
 		Since: testTime.Add(since), Message: "never started",
 	}}
@@ -74,7 +74,7 @@ func TestAReportCountsAllJobsAndListsThoseThatAreNotHealthy(t *testing.T) {
 	finding := func(name string, category v1alpha1.JobCategory, severity v1alpha1.JobSeverity, reason string) v1alpha1.JobFinding {
 		return v1alpha1.JobFinding{
 			Name: name, UID: types.UID("uid-" + name), Category: category, Severity: severity,
-			Reason: reason, Since: new(metav1.NewTime(testTime)), Message: "never started",
+			Reason: reason, Since: new(metav1.NewTime(testTime)), Message: "never started", Next: zombie.NextStep(zombie.Reason(reason)),
 		}
 	}
 	condition := func(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
@@ -118,7 +118,7 @@ func TestTheMostImportantFindingsAreListed(t *testing.T) {
 		want []string
 	}{
 		"higher severity first":               {[]Entry{suspiciousEntry("a", zombie.SeverityLow, -time.Hour), zombieEntry("b", 0), suspiciousEntry("c", zombie.SeverityMedium, 0)}, []string{"b", "c"}},
-		"older findings first":                {[]Entry{zombieEntry("a", 0), zombieEntry("b", -time.Hour), zombieEntry("c", -time.Minute)}, []string{"b", "c"}},
+		"new findings first":                  {[]Entry{zombieEntry("a", 0), zombieEntry("b", -time.Hour), zombieEntry("c", -time.Minute)}, []string{"a", "c"}},
 		"equal findings are ordered by UID":   {[]Entry{zombieEntry("c", 0), zombieEntry("b", 0), zombieEntry("a", 0)}, []string{"a", "b"}},
 		"unknown age last":                    {[]Entry{entryWithoutAge("a"), zombieEntry("b", 0), zombieEntry("c", 0)}, []string{"b", "c"}},
 		"listed findings are ordered by name": {[]Entry{zombieEntry("b", -time.Hour), zombieEntry("a", 0)}, []string{"a", "b"}},

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -13,13 +14,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
 // MaxStatusBytes bounds the size of a status in JSON.
 const MaxStatusBytes = 64 << 10
 
-// maxFindingsBytes bounds the size of the findings. The rest is for the conditions and the
-// summary, which have a bounded size.
+// maxFindingsBytes bounds the size of the findings and groups. The rest is for the conditions and
+// the summary, which have a bounded size.
 const maxFindingsBytes = MaxStatusBytes - 12<<10
 
 // statusAfterScan returns the status without the conditions that do not depend on the scan. A
@@ -30,18 +32,28 @@ func statusAfterScan(before *v1alpha1.JobReportStatus, o *Observation) v1alpha1.
 		setFailureConditions(&after, before, o.Scan.Failure, o.Now)
 		return after
 	}
-	after := newStatus(&o.Scan)
+	after := newStatus(&o.Scan, findingsSizeLimit(o))
 	tooBig := len(after.Findings) < len(o.Scan.Jobs.TopEntries())
 	after.Conditions = slices.Clone(before.Conditions)
 	setSuccessConditions(&after, tooBig, o.Scan.StartTime)
 	return after
 }
 
+// findingsSizeLimit returns the maximum size of the findings, in bytes of JSON.
+func findingsSizeLimit(o *Observation) int {
+	if o.Unstored {
+		return math.MaxInt
+	}
+	return maxFindingsBytes
+}
+
 // newStatus returns the results of a successful scan, without conditions.
-func newStatus(scan *Scan) v1alpha1.JobReportStatus {
+func newStatus(scan *Scan, maxBytes int) v1alpha1.JobReportStatus {
+	groups := scan.Jobs.statusGroups()
 	status := v1alpha1.JobReportStatus{
 		Summary:      scan.Jobs.summary(),
-		Findings:     findingsThatFit(scan.Jobs.TopEntries()),
+		Findings:     findingsThatFit(scan.Jobs.TopEntries(), maxBytes-len(encodeJSON(groups))),
+		Groups:       groups,
 		LastScanTime: new(metav1.NewTime(scan.StartTime.Truncate(time.Second))),
 		ScanDuration: &metav1.Duration{Duration: scan.Duration.Round(time.Millisecond)},
 	}
@@ -51,12 +63,12 @@ func newStatus(scan *Scan) v1alpha1.JobReportStatus {
 }
 
 // findingsThatFit returns the first entries that fit into the report, sorted by name.
-func findingsThatFit(entries []Entry) []v1alpha1.JobFinding {
+func findingsThatFit(entries []Entry, maxBytes int) []v1alpha1.JobFinding {
 	var fitting []v1alpha1.JobFinding
 	size := len("[]")
 	for _, entry := range entries {
 		finding := findingOf(entry)
-		if size += len(encodeJSON(finding)) + len(","); size > maxFindingsBytes {
+		if size += len(encodeJSON(finding)) + len(","); size > maxBytes {
 			break
 		}
 		fitting = append(fitting, finding)
@@ -76,9 +88,11 @@ func findingOf(entry Entry) v1alpha1.JobFinding {
 		Reason:   string(entry.Finding.Reason),
 		Cause:    entry.Finding.Cause,
 		Message:  entry.Finding.Message,
+		Since:    timeOrNil(entry.Finding.Since),
+		Next:     zombie.NextStep(entry.Finding.Reason),
 	}
-	if !entry.Finding.Since.IsZero() {
-		finding.Since = new(metav1.NewTime(entry.Finding.Since))
+	if !entry.Owner.IsZero() {
+		finding.Owner = &v1alpha1.JobOwner{Kind: entry.Owner.Kind, Name: entry.Owner.Name}
 	}
 	return finding
 }
@@ -88,8 +102,9 @@ func contentHash(status *v1alpha1.JobReportStatus) string {
 	sum := sha256.Sum256(encodeJSON(struct {
 		Summary  v1alpha1.JobSummary
 		Findings []v1alpha1.JobFinding
+		Groups   []v1alpha1.JobFindingGroup
 		Omitted  int32
-	}{status.Summary, status.Findings, status.Omitted}))
+	}{status.Summary, status.Findings, status.Groups, status.Omitted}))
 	return hex.EncodeToString(sum[:16])
 }
 

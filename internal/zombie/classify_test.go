@@ -32,7 +32,11 @@ func jobWith(traits ...jobTrait) *batchv1.Job {
 // testTimePlus returns the time d after testTime.
 func testTimePlus(d time.Duration) time.Time { return testTime.Add(d) }
 
-func startedJob(job *batchv1.Job) { job.Status.StartTime = new(metav1.NewTime(testTime)) }
+// startedJob starts the Job at its creation, which is also the last change of its status.
+func startedJob(job *batchv1.Job) {
+	startedAt(0)(job)
+	writtenAt(0, "status")(job)
+}
 
 func startedAt(d time.Duration) jobTrait {
 	return func(job *batchv1.Job) { job.Status.StartTime = new(metav1.NewTime(testTimePlus(d))) }
@@ -87,12 +91,32 @@ func managedByTrait(controller string) jobTrait {
 
 func controlledBy(kind string) jobTrait {
 	return func(job *batchv1.Job) {
-		job.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: "owner", UID: types.UID("9"), Controller: new(true)}}
+		job.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: apiVersions[kind], Kind: kind, Name: "owner", UID: types.UID("9"), Controller: new(true),
+		}}
 	}
 }
 
+var apiVersions = map[string]string{
+	"CronJob": "batch/v1", "SequentialJob": "yardmaster.dev/v1alpha1", "AgenticSession": "yardmaster.dev/v1alpha1",
+	"JobSet": "jobset.x-k8s.io/v1alpha2", "Workflow": "argoproj.io/v1alpha1",
+}
+
+func annotated(key, value string) jobTrait {
+	return func(job *batchv1.Job) {
+		if job.Annotations == nil {
+			job.Annotations = map[string]string{}
+		}
+		job.Annotations[key] = value
+	}
+}
+
+func labeled(key, value string) jobTrait {
+	return func(job *batchv1.Job) { job.Labels = map[string]string{key: value} }
+}
+
 func createdByCronJob(job *batchv1.Job) {
-	job.Annotations = map[string]string{batchv1.CronJobScheduledTimestampAnnotation: "2026-03-01T12:00:00Z"}
+	annotated(batchv1.CronJobScheduledTimestampAnnotation, "2026-03-01T12:00:00Z")(job)
 }
 
 // writtenAt adds an entry to managedFields.
@@ -139,7 +163,7 @@ func TestAFindingOfADeletedJobNamesItsFinalizers(t *testing.T) {
 	job := jobWith(deletedAt(time.Hour, "a.example/hold", "foregroundDeletion"))
 	want := Finding{
 		Category: CategorySuspicious, Reason: ReasonStuckTerminating, Severity: SeverityMedium, Cause: "a.example/hold", Since: testTimePlus(time.Hour),
-		Message: "deleted at 2026-03-01T13:00:00Z but still exists; finalizers: a.example/hold, foregroundDeletion",
+		Message: "deleted at 2026-03-01T13:00:00Z, waiting for finalizer a.example/hold, foregroundDeletion: its controller has not removed it",
 	}
 	if diff := cmp.Diff(want, Classify(job, testTimePlus(90*time.Minute), DefaultThresholds())); diff != "" {
 		t.Errorf("finding (-want +got):\n%s", diff)

@@ -14,7 +14,14 @@ const (
 	// CategoryZombie means that the Job will not make progress without intervention, or has
 	// been useless for a long time.
 	CategoryZombie Category = "Zombie"
+	// CategoryIgnored means that an annotation of the Job exempts it from a rule, or from all.
+	CategoryIgnored Category = "Ignored"
 )
+
+// AllCategories returns all categories.
+func AllCategories() []Category {
+	return []Category{CategoryHealthy, CategorySuspicious, CategoryZombie, CategoryIgnored}
+}
 
 // Severity orders findings by importance.
 type Severity string
@@ -65,7 +72,7 @@ const (
 // finding of an unchanged Job stays the same until the Job's category changes.
 type Finding struct {
 	Category Category
-	// Reason and the fields below are empty for a healthy Job.
+	// Reason and the fields below are empty for a healthy or ignored Job.
 	Reason   Reason
 	Severity Severity
 	// Cause is the cause that the Job itself states, for programs: the reason of the

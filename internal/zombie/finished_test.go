@@ -7,6 +7,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
 func TestUnknown(t *testing.T) {
@@ -73,7 +75,46 @@ func TestFailed(t *testing.T) {
 		"long ago, controlled by a CronJob":    {jobWith(failedFor("DeadlineExceeded"), controlledBy("CronJob")), 70 * oneDay, "Suspicious DeadlineExceeded"},
 		"the age counts from the failure":      {jobWith(trueConditionSince(batchv1.JobFailed, 6*oneDay, "X", "")), 8 * oneDay, "Suspicious FailedOther"},
 		"an owner that is not a controller":    {jobWith(failedFor("X"), withNonControllerOwner), 7 * oneDay, "Zombie FailedLongAgo"},
+		"long ago, but its TTL will delete it": {jobWith(failedFor("X"), ttlAfterFinished(30*24*3600)), 29 * oneDay, "Suspicious FailedOther"},
+		"a step whose failure is tolerated":    {jobWith(failedFor("X"), controlledBy("SequentialJob"), onFailure("Continue")), 0, "Healthy"},
+		"a step whose failure stops the run":   {jobWith(failedFor("X"), controlledBy("SequentialJob"), onFailure("Stop")), 0, "Suspicious FailedOther"},
+		"a step with unreadable options":       {jobWith(failedFor("X"), controlledBy("SequentialJob"), annotated(v1alpha1.AnnotationStepOptions, "{")), 0, "Suspicious FailedOther"},
+		"options of a step on another Job":     {jobWith(failedFor("X"), onFailure("Continue")), 0, "Suspicious FailedOther"},
 	})
+}
+
+// onFailure sets the options with which a SequentialJob created the Job of a step.
+func onFailure(action string) jobTrait {
+	return annotated(v1alpha1.AnnotationStepOptions, `{"onFailure":"`+action+`"}`)
+}
+
+func TestAnOldFailureIsLessImportantThanANewOne(t *testing.T) {
+	job := jobWith(failedFor("X"))
+	if got := Classify(job, testTimePlus(time.Hour), DefaultThresholds()).Severity; got != SeverityMedium {
+		t.Errorf("a new failure has severity %s, want %s", got, SeverityMedium)
+	}
+	if got := Classify(job, testTimePlus(8*oneDay), DefaultThresholds()).Severity; got != SeverityLow {
+		t.Errorf("an old failure has severity %s, want %s", got, SeverityLow)
+	}
+}
+
+func TestTheMessageOfAFailureCountsPods(t *testing.T) {
+	backoffLimit := func(n int32) jobTrait { return func(job *batchv1.Job) { job.Spec.BackoffLimit = &n } }
+	completions := func(n int32) jobTrait { return func(job *batchv1.Job) { job.Spec.Completions = &n } }
+	for name, row := range map[string]struct {
+		job  *batchv1.Job
+		want string
+	}{
+		"backoff limit":   {jobWith(failedFor("BackoffLimitExceeded"), backoffLimit(6), finishedPods(0, 7)), "7 failed, backoffLimit 6: it broke"},
+		"completions":     {jobWith(failedFor("FailedIndexes"), completions(5), finishedPods(3, 2)), "3 of 5 completions, 2 failed: it broke"},
+		"nothing counted": {jobWith(failedFor("DeadlineExceeded")), "it broke"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Classify(row.job, testTime, DefaultThresholds()).Message; got != row.want {
+				t.Errorf("message %q, want %q", got, row.want)
+			}
+		})
+	}
 }
 
 func withNonControllerOwner(job *batchv1.Job) {
@@ -87,6 +128,7 @@ func TestFinishedNotCleaned(t *testing.T) {
 		"never a zombie":                     {jobWith(completedJob), 1000 * oneDay, "Suspicious FinishedNotCleaned"},
 		"the TTL controller will delete it":  {jobWith(completedJob, ttlAfterFinished(30*24*3600)), 7 * oneDay, "Healthy"},
 		"its CronJob will delete it":         {jobWith(completedJob, controlledBy("CronJob")), 1000 * oneDay, "Healthy"},
+		"an orphan is reported as an orphan": {jobWith(completedJob, createdByCronJob), 1000 * oneDay, "Suspicious Orphaned"},
 		"a failed Job is reported as failed": {jobWith(failedFor("X")), 6 * oneDay, "Suspicious FailedOther"},
 	})
 	if got := Classify(jobWith(completedJob), testTimePlus(8*oneDay), DefaultThresholds()).Severity; got != SeverityLow {
@@ -107,6 +149,18 @@ func TestTargetConditionStuck(t *testing.T) {
 		"SuccessCriteriaMet, then complete":        {jobWith(completing, completedJob), 8 * time.Hour, "Healthy"},
 		"managed by another controller":            {jobWith(failing, managedByTrait("a.example/b")), 7 * time.Hour, "Zombie FailureTargetStuck"},
 	})
+}
+
+func TestTheMessageOfADeletedJobSaysWhatItWaitsFor(t *testing.T) {
+	for finalizer, want := range map[string]string{
+		"foregroundDeletion": "deleted at 2026-03-01T12:00:00Z, waiting for finalizer foregroundDeletion: its Pods are not terminating",
+		"orphan":             "deleted at 2026-03-01T12:00:00Z, waiting for finalizer orphan: its Pods still refer to it",
+		"a.example/hold":     "deleted at 2026-03-01T12:00:00Z, waiting for finalizer a.example/hold: its controller has not removed it",
+	} {
+		if got := Classify(jobWith(deletedAt(0, finalizer)), testTimePlus(time.Hour), DefaultThresholds()).Message; got != want {
+			t.Errorf("message %q, want %q", got, want)
+		}
+	}
 }
 
 func terminatingPods(n int32) jobTrait {

@@ -37,13 +37,13 @@ func FuzzEveryJobHasAFinding(f *testing.F) {
 // findingProblem returns what is inconsistent in a finding, or "".
 func findingProblem(finding Finding) string {
 	switch {
-	case finding.Category == CategoryHealthy && finding != (Finding{Category: CategoryHealthy}):
-		return "healthy, but other fields are set"
-	case finding.Category == CategoryHealthy:
+	case finding == (Finding{Category: CategoryHealthy}), finding == (Finding{Category: CategoryIgnored}):
 		return ""
+	case finding.Category == CategoryHealthy || finding.Category == CategoryIgnored:
+		return "healthy or ignored, but other fields are set"
 	case finding.Reason == "" || finding.Message == "":
 		return "not healthy, but reason or message is missing"
-	case finding.Category == CategoryZombie && finding.Severity != SeverityHigh:
+	case finding.Category == CategoryZombie && finding.Severity != SeverityHigh && finding.Reason != ReasonFailedLongAgo:
 		return "a zombie without high severity"
 	case finding.Category == CategorySuspicious && (finding.Severity == SeverityLow) != (finding.Reason == ReasonFinishedNotCleaned):
 		return "the wrong severity"

@@ -35,19 +35,30 @@ func TestNoActivePods(t *testing.T) {
 		"no recent status update":                 {jobWith(startedJob, writtenAt(2*oneDay, "status")), 3 * oneDay, "Zombie NoActivePods"},
 		"the age counts from the resumption":      {jobWith(startedAt(2*oneDay), writtenAt(oneDay, "status")), 2*oneDay + time.Minute, "Healthy"},
 		"a change of the labels does not count as a status update": {jobWith(startedJob, writtenAt(oneDay, "")), oneDay, "Zombie NoActivePods"},
+		"the time of the last change is unknown":                   {jobWith(startedAt(0), activeDeadline(1e9)), 30 * oneDay, "Healthy"},
 	})
 }
 
 func TestNoReadyPods(t *testing.T) {
 	checkClassification(t, map[string]classification{
-		"less than half an hour":              {jobWith(startedJob, podCounts(2, 0)), 30*time.Minute - 1, "Healthy"},
-		"half an hour":                        {jobWith(startedJob, podCounts(2, 0)), 30 * time.Minute, "Suspicious NoReadyPods"},
-		"a day":                               {jobWith(startedJob, podCounts(2, 0)), oneDay, "Zombie NoReadyPods"},
-		"one of two Pods is ready":            {jobWith(startedJob, podCounts(2, 1)), time.Hour, "Healthy"},
-		"the number of ready Pods is unknown": {jobWith(startedJob, func(job *batchv1.Job) { job.Status.Active = 1 }), time.Hour, "Healthy"},
-		"some Pods succeeded":                 {jobWith(startedJob, podCounts(1, 0), func(job *batchv1.Job) { job.Status.Succeeded = 1 }), time.Hour, "Healthy"},
-		"some Pods failed and are retried":    {jobWith(startedJob, podCounts(1, 0), func(job *batchv1.Job) { job.Status.Failed = 1 }), time.Hour, "Healthy"},
+		"less than half an hour":               {jobWith(startedJob, podCounts(2, 0)), 30*time.Minute - 1, "Healthy"},
+		"half an hour":                         {jobWith(startedJob, podCounts(2, 0)), 30 * time.Minute, "Suspicious NoReadyPods"},
+		"a day":                                {jobWith(startedJob, podCounts(2, 0)), oneDay, "Zombie NoReadyPods"},
+		"one of two Pods is ready":             {jobWith(startedJob, podCounts(2, 1)), time.Hour, "Healthy"},
+		"the number of ready Pods is unknown":  {jobWith(startedJob, func(job *batchv1.Job) { job.Status.Active = 1 }), time.Hour, "Healthy"},
+		"a Pod failed and its successor waits": {jobWith(startedJob, podCounts(1, 0), finishedPods(0, 1), writtenAt(time.Hour, "status")), 90 * time.Minute, "Suspicious NoReadyPods"},
+		"some Pods succeeded, the rest waits":  {jobWith(startedJob, podCounts(1, 0), finishedPods(3, 0), writtenAt(time.Hour, "status")), 25 * time.Hour, "Zombie NoReadyPods"},
+		"a Pod was evicted just now":           {jobWith(startedJob, podCounts(1, 0), finishedPods(0, 1), writtenAt(oneDay, "status")), oneDay + time.Minute, "Suspicious RunningTooLong"},
+		"a container restarts just now": {
+			jobWith(startedJob, activeDeadline(1e9), podCounts(1, 0), writtenAt(30*oneDay, "status")), 30*oneDay + time.Minute, "Healthy",
+		},
+		"the time of the last change is unknown": {jobWith(startedAt(0), activeDeadline(1e9), podCounts(1, 0)), 30 * oneDay, "Healthy"},
 	})
+}
+
+// finishedPods sets the numbers of succeeded and failed Pods.
+func finishedPods(succeeded, failed int32) jobTrait {
+	return func(job *batchv1.Job) { job.Status.Succeeded, job.Status.Failed = succeeded, failed }
 }
 
 func TestRunningTooLong(t *testing.T) {

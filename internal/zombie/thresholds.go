@@ -24,14 +24,14 @@ func DefaultThresholds() Thresholds {
 	thresholds := Thresholds{}
 	for i := range rules {
 		if rules[i].flag != "" {
-			thresholds[rules[i].reasons[0]] = new(rules[i].defaults)
+			thresholds[rules[i].key()] = new(rules[i].defaults)
 		}
 	}
 	return thresholds
 }
 
 func (t Thresholds) ofRule(rule *staleRule) Threshold {
-	if threshold := t[rule.reasons[0]]; threshold != nil {
+	if threshold := t[rule.key()]; threshold != nil {
 		return *threshold
 	}
 	return Threshold{}
@@ -51,7 +51,7 @@ type ThresholdSetting struct {
 func (t Thresholds) Settings() []ThresholdSetting {
 	var settings []ThresholdSetting
 	for i := range rules {
-		rule, threshold := &rules[i], t[rules[i].reasons[0]]
+		rule, threshold := &rules[i], t[rules[i].key()]
 		if threshold == nil {
 			continue
 		}

@@ -28,6 +28,9 @@ func checkSuspendedTooLong(f *jobFacts) (Finding, bool) {
 	if !found {
 		since = f.lastEditTime()
 	}
+	if queue := f.Labels[labelKueueQueue]; queue != "" {
+		return f.findingByAge(since, ReasonSuspendedTooLong, "Kueue", "queued by Kueue in %s since %s", queue, formatTime(since))
+	}
 	return f.findingByAge(since, ReasonSuspendedTooLong, "", "suspended since %s", formatTime(since))
 }
 

@@ -75,4 +75,26 @@ func TestOrphaned(t *testing.T) {
 	})
 }
 
+func TestTheSeverityOfAnOrphanDoesNotDependOnItsAge(t *testing.T) {
+	for name, job := range map[string]*batchv1.Job{
+		"complete": jobWith(createdByCronJob, completedJob),
+		"failed":   jobWith(createdByCronJob, failedFor("X")),
+	} {
+		for _, age := range []time.Duration{0, oneDay, 6 * oneDay, 8 * oneDay, 1000 * oneDay} {
+			finding := Classify(job, testTimePlus(age), DefaultThresholds())
+			if finding.Severity != SeverityMedium && finding.Severity != SeverityHigh {
+				t.Errorf("%s, after %s: %s has severity %s", name, age, finding.Reason, finding.Severity)
+			}
+		}
+	}
+}
+
+func TestAJobOfKueueNamesItsQueue(t *testing.T) {
+	job := jobWith(suspendedJob, labeled("kueue.x-k8s.io/queue-name", "team-a"))
+	finding := Classify(job, testTimePlus(8*oneDay), DefaultThresholds())
+	if want := "queued by Kueue in team-a since 2026-03-01T12:00:00Z"; finding.Message != want || finding.Cause != "Kueue" {
+		t.Errorf("cause %q, message %q, want %q", finding.Cause, finding.Message, want)
+	}
+}
+
 const thirtyDaysInSeconds int32 = 30 * 24 * 3600

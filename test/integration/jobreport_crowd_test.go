@@ -270,11 +270,11 @@ func restartsTheList(t *testing.T, c *zombieCrowd) {
 
 func reportsAnExpiredList(t *testing.T, c *zombieCrowd) {
 	local, good := requireLocalCluster(t), reportOf(t, c.namespace)
-	expired := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", v1alpha1.ReasonExpired)
+	expired := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", c.namespace, v1alpha1.ReasonExpired)
 	c.wire.reset(c.onPage(2, 2, local.compactEtcd))
 	c.scanner.ReconcileAll(t.Context())
 	c.wantFailed(t, v1alpha1.ReasonExpired, good)
-	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", v1alpha1.ReasonExpired) - expired; got != 1 {
+	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", c.namespace, v1alpha1.ReasonExpired) - expired; got != 1 {
 		t.Errorf("counted %v times, want once", got)
 	}
 	c.wantRecovered(t)

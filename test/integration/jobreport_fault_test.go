@@ -100,10 +100,10 @@ func abandonOneMore(t *testing.T, ns string) {
 func TestJobReportOfANamespaceThatIsCreatedLater(t *testing.T) {
 	late, other := "test-late-"+rand.String(5), namespace(t)
 	s := newScanner(t, newReporterConfig(t, other), late, other)
-	forbidden := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", v1alpha1.ReasonForbidden)
+	forbidden := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", late, v1alpha1.ReasonForbidden)
 	s.ReconcileAll(t.Context())
 	wantReady(t, other)
-	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", v1alpha1.ReasonForbidden) - forbidden; got != 1 {
+	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", late, v1alpha1.ReasonForbidden) - forbidden; got != 1 {
 		t.Errorf("counted %v times, want once", got)
 	}
 
@@ -139,10 +139,11 @@ func TestMissingOrTerminatingNamespaceIsReported(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			other := namespace(t)
-			s := newScanner(t, config, row.namespace(t), other)
-			before := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", row.want)
+			broken := row.namespace(t)
+			s := newScanner(t, config, broken, other)
+			before := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", broken, row.want)
 			s.ReconcileAll(t.Context())
-			if got := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", row.want) - before; got != 1 {
+			if got := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", broken, row.want) - before; got != 1 {
 				t.Errorf("counted %v times, want once", got)
 			}
 			wantReady(t, other)

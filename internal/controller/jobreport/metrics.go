@@ -13,12 +13,14 @@ var (
 	jobsGauge = metric.NewGaugeVec("yardmaster_jobreport_jobs",
 		"Number of Jobs by category in the last successful scan of the namespace.", "namespace", "category")
 	findingsGauge = metric.NewGaugeVec("yardmaster_jobreport_findings",
-		"Number of Jobs that are not healthy, by reason, in the last successful scan of the namespace.", "namespace", "reason")
+		"Number of Jobs that are not healthy, by category and reason, in the last successful scan of the namespace.", "namespace", "category", "reason")
+	oldestGauge = metric.NewGaugeVec("yardmaster_jobreport_oldest_finding_timestamp_seconds",
+		"Time from which the oldest Job that is not healthy counts its age, by category and reason, in the last successful scan of the namespace.", "namespace", "category", "reason")
 	scanDurationSeconds = metric.NewHistogram("yardmaster_jobreport_scan_duration_seconds",
 		"Time to list and classify all Jobs of a namespace.",
 		.01, .05, .1, .5, 1, 2.5, 5, 10, 30, 60, 120)
 	scanErrorsTotal = metric.NewCounterVec("yardmaster_jobreport_scan_errors_total",
-		"Number of scans that failed or could not be recorded, by reason.", "reason")
+		"Number of scans that failed or could not be recorded, by reason.", "namespace", "reason")
 	lastSuccessGauge = metric.NewGaugeVec("yardmaster_jobreport_last_success_timestamp_seconds",
 		"Start time of the last successful scan of the namespace; 0 if none has succeeded since this process became the leader.", "namespace")
 	intervalGauge = metric.NewGauge("yardmaster_jobreport_interval_seconds",
@@ -34,12 +36,41 @@ var (
 // writeResultFailed is the result of a failed write; the others are report.WriteReasons.
 const writeResultFailed = "failed"
 
+// scanFailureReasons are the values of the label reason of scanErrorsTotal.
+var scanFailureReasons = []string{
+	v1alpha1.ReasonForbidden, v1alpha1.ReasonNamespaceNotFound, v1alpha1.ReasonNamespaceTerminating,
+	v1alpha1.ReasonTimeout, v1alpha1.ReasonExpired, v1alpha1.ReasonPartialList, v1alpha1.ReasonListFailed,
+}
+
+// exportFailureReasons are the values of the label reason of exportErrorsTotal.
+var exportFailureReasons = []string{
+	v1alpha1.ReasonCRDMissing, v1alpha1.ReasonForbidden, v1alpha1.ReasonNameTaken, v1alpha1.ReasonTimeout, v1alpha1.ReasonWriteFailed,
+}
+
 // initializeMetrics runs before the first scan, so that a scan that never succeeds is visible as
-// overdue.
+// overdue. Counters start at 0: Prometheus does not see an increase from nothing to 1.
 func initializeMetrics(options Options) {
 	intervalGauge.Set(options.Interval.Seconds())
 	for _, namespace := range options.Namespaces {
 		lastSuccessGauge.WithLabelValues(namespace).Set(0)
+		for _, reason := range scanFailureReasons {
+			scanErrorsTotal.WithLabelValues(namespace, reason)
+		}
+	}
+	for _, result := range []string{string(report.WriteChanged), string(report.WriteHeartbeat), string(report.WriteUnchanged), writeResultFailed} {
+		writesTotal.WithLabelValues(result)
+	}
+	if options.OpenReports {
+		initializeExportMetrics()
+	}
+}
+
+func initializeExportMetrics() {
+	for _, result := range []string{string(report.WriteChanged), string(report.WriteUnchanged), writeResultFailed} {
+		exportsTotal.WithLabelValues(result)
+	}
+	for _, reason := range exportFailureReasons {
+		exportErrorsTotal.WithLabelValues(reason)
 	}
 }
 
@@ -51,18 +82,29 @@ func countWrite(decision *report.Decision, err error) {
 	writesTotal.WithLabelValues(result).Inc()
 }
 
-func recordScanMetrics(stored *v1alpha1.JobReport, scan *report.Scan) {
-	namespace, summary := stored.Namespace, &stored.Status.Summary
+func recordScanMetrics(namespace string, scan *report.Scan) {
 	lastSuccessGauge.WithLabelValues(namespace).Set(float64(scan.StartTime.Unix()))
-	jobsGauge.WithLabelValues(namespace, string(zombie.CategoryHealthy)).Set(float64(summary.Healthy))
-	jobsGauge.WithLabelValues(namespace, string(zombie.CategorySuspicious)).Set(float64(summary.Suspicious))
-	jobsGauge.WithLabelValues(namespace, string(zombie.CategoryZombie)).Set(float64(summary.Zombie))
-	for _, reason := range zombie.AllReasons() {
-		if count := summary.ByReason[string(reason)]; count > 0 {
-			findingsGauge.WithLabelValues(namespace, string(reason)).Set(float64(count))
-		} else {
-			findingsGauge.DeleteLabelValues(namespace, string(reason))
+	for _, category := range zombie.AllCategories() {
+		jobsGauge.WithLabelValues(namespace, string(category)).Set(float64(scan.Jobs.Count(category)))
+	}
+	for _, category := range []zombie.Category{zombie.CategorySuspicious, zombie.CategoryZombie} {
+		for _, reason := range zombie.AllReasons() {
+			setFindingMetrics(namespace, category, reason, scan.Jobs)
 		}
+	}
+}
+
+func setFindingMetrics(namespace string, category zombie.Category, reason zombie.Reason, jobs *report.Aggregator) {
+	labels := []string{namespace, string(category), string(reason)}
+	if count := jobs.CountFindings(category, reason); count > 0 {
+		findingsGauge.WithLabelValues(labels...).Set(float64(count))
+	} else {
+		findingsGauge.DeleteLabelValues(labels...)
+	}
+	if oldest := jobs.OldestFinding(category, reason); !oldest.IsZero() {
+		oldestGauge.WithLabelValues(labels...).Set(float64(oldest.Unix()))
+	} else {
+		oldestGauge.DeleteLabelValues(labels...)
 	}
 }
 
@@ -70,4 +112,5 @@ func recordScanMetrics(stored *v1alpha1.JobReport, scan *report.Scan) {
 func deleteJobCounts(namespace string) {
 	jobsGauge.DeletePartialMatch(prometheus.Labels{"namespace": namespace})
 	findingsGauge.DeletePartialMatch(prometheus.Labels{"namespace": namespace})
+	oldestGauge.DeletePartialMatch(prometheus.Labels{"namespace": namespace})
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/report"
-	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
 // maxScanDuration bounds the scan of one namespace, together with the interval.
@@ -24,9 +23,7 @@ func (r *Reconciler) scanJobs(ctx context.Context, namespace string) (report.Sca
 	scan := report.Scan{StartTime: r.clock.Now()}
 	err := kube.ForEachJob(ctx, r.live, namespace,
 		func() { scan.Jobs = report.NewAggregator(r.options.MaxFindings) },
-		func(job *batchv1.Job) {
-			scan.Jobs.Add(report.Entry{Name: job.Name, UID: job.UID, Finding: zombie.Classify(job, scan.StartTime, r.options.Thresholds)})
-		})
+		func(job *batchv1.Job) { scan.Jobs.Add(report.NewEntry(job, scan.StartTime, r.options.Thresholds)) })
 	scan.Duration = r.clock.Since(scan.StartTime)
 	if err != nil {
 		scan.Failure = new(scanFailure(err))

@@ -37,6 +37,7 @@ type Reconciler struct {
 	clock    clock.WithTicker
 	log      logr.Logger
 	options  Options
+	results  loggedResults
 }
 
 // New returns a Reconciler. The reader must not be a cache.
@@ -74,7 +75,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, namespace string) error {
 		}
 		return newScanError(cmp.Or(scanErr, recordErr), recordErr)
 	case scanErr == nil:
-		recordScanMetrics(observation.Report, &scan)
+		recordScanMetrics(namespace, &scan)
 	}
 	if decision.Export {
 		observation.Export = r.act(ctx, observation.Report)
@@ -87,10 +88,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, namespace string) error {
 // reconcileAndLog reconciles a namespace. The error has no caller to return to.
 func (r *Reconciler) reconcileAndLog(ctx context.Context, namespace string) {
 	err := r.Reconcile(ctx, namespace)
-	failed := (*scanError)(nil)
-	if !errors.As(err, &failed) || ctx.Err() != nil {
+	if ctx.Err() != nil {
 		return
 	}
-	scanErrorsTotal.WithLabelValues(failed.reason).Inc()
-	r.log.Error(err, "Scan failed", "namespace", namespace, "reason", failed.reason)
+	failed := (*scanError)(nil)
+	if errors.As(err, &failed) {
+		scanErrorsTotal.WithLabelValues(namespace, failed.reason).Inc()
+	}
+	r.logResult(namespace, failed)
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -200,13 +201,16 @@ func TestAScanWritesOneReportPerNamespace(t *testing.T) {
 	if diff := cmp.Diff(v1alpha1.JobSummary{}, cluster.storedStatus("b").Summary); diff != "" {
 		t.Errorf("summary of a namespace without Jobs:\n%s", diff)
 	}
-	for reason, want := range map[string]float64{"NeverStarted": 3} {
-		if got := testbuilder.MetricValue(t, "yardmaster_jobreport_findings", "a", reason); got != want {
-			t.Errorf("metric of %s: %v, want %v", reason, got, want)
+	for category, want := range map[string]float64{"Zombie": 2, "Suspicious": 1} {
+		if got := testbuilder.MetricValue(t, "yardmaster_jobreport_findings", category, "a", "NeverStarted"); got != want {
+			t.Errorf("metric of %s: %v, want %v", category, got, want)
 		}
 	}
 	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_last_success_timestamp_seconds", "a"); got != float64(testTime.Unix()) {
 		t.Errorf("last success %v", got)
+	}
+	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_oldest_finding_timestamp_seconds", "Zombie", "a", "NeverStarted"); got != float64(testTime.Add(-48*time.Hour).Unix()) {
+		t.Errorf("the oldest zombie is from %v", got)
 	}
 }
 
@@ -359,11 +363,11 @@ func TestAScanOfAMissingNamespaceIsCountedByReason(t *testing.T) {
 		t.Run(reason, func(t *testing.T) {
 			cluster := newFakeCluster(t, "a")
 			cluster.refusedWrites["create"] = refusal
-			before := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", reason)
+			before := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", reason)
 			if got := cluster.reconcileAll(); !cmp.Equal(got, []string{"create a"}) {
 				t.Errorf("writes %v", got)
 			}
-			if got := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", reason) - before; got != 1 {
+			if got := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", reason) - before; got != 1 {
 				t.Errorf("counted %v times", got)
 			}
 		})
@@ -393,7 +397,7 @@ func TestMetricsOmitTheJobsOfAnInaccessibleNamespace(t *testing.T) {
 			cluster.failures["a"] = failFromPage(0, errExpired) // another reason, so that a write is due
 			cluster.refusedWrites["patch"] = refusal
 			cluster.reconcileAll()
-			if testbuilder.MetricValue(t, "yardmaster_jobreport_jobs", "Zombie", "a") != 0 || testbuilder.MetricValue(t, "yardmaster_jobreport_findings", "a", "NeverStarted") != 0 {
+			if testbuilder.MetricValue(t, "yardmaster_jobreport_jobs", "Zombie", "a") != 0 || testbuilder.MetricValue(t, "yardmaster_jobreport_findings", "Zombie", "a", "NeverStarted") != 0 {
 				t.Error("the deleted namespace is still counted")
 			}
 			if got := testbuilder.MetricValue(t, "yardmaster_jobreport_last_success_timestamp_seconds", "a"); got != float64(testTime.Unix()) {
@@ -406,9 +410,9 @@ func TestMetricsOmitTheJobsOfAnInaccessibleNamespace(t *testing.T) {
 func TestAMissingKindIsNotAMissingNamespace(t *testing.T) {
 	cluster := newFakeCluster(t, "a")
 	cluster.refusedWrites["create"] = apierrors.NewGenericServerResponse(404, "POST", schema.GroupResource{Resource: "jobreports"}, "jobs", "404 page not found", 0, true)
-	before := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "NamespaceNotFound")
+	before := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "NamespaceNotFound")
 	cluster.reconcileAll()
-	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "NamespaceNotFound") - before; got != 0 {
+	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "NamespaceNotFound") - before; got != 0 {
 		t.Error("counted as a missing namespace")
 	}
 }
@@ -479,10 +483,10 @@ func TestAForbiddenWriteIsRetriedAfterTheAPIServerWasUnavailable(t *testing.T) {
 			defer cluster.mu.Unlock()
 			delete(cluster.refusedWrites, "patch")
 		})
-		before := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "PartialList")
+		before := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "PartialList")
 		cluster.reconcileAll()
 		cluster.assertScanFailed("a", "PartialList")
-		if got := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "PartialList") - before; got != 1 {
+		if got := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "PartialList") - before; got != 1 {
 			t.Errorf("counted %v times", got)
 		}
 	})
@@ -492,12 +496,12 @@ func TestAFailedScanIsCountedByItsOwnReason(t *testing.T) {
 	cluster := newFakeCluster(t, "a")
 	cluster.failures["a"] = failFromPage(0, apierrors.NewInternalError(errors.New("etcd")))
 	cluster.refusedWrites["create"] = errForbidden
-	failed, forbidden := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "ListFailed"), testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "Forbidden")
+	failed, forbidden := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "ListFailed"), testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "Forbidden")
 	cluster.reconcileAll()
-	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "ListFailed") - failed; got != 1 {
+	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "ListFailed") - failed; got != 1 {
 		t.Errorf("counted %v times", got)
 	}
-	if testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "Forbidden") != forbidden {
+	if testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "Forbidden") != forbidden {
 		t.Error("counted by the reason why it could not be recorded")
 	}
 }
@@ -621,5 +625,33 @@ func TestScansOfANamespaceNeverOverlap(t *testing.T) {
 func TestOnlyTheLeaderScans(t *testing.T) {
 	if !(&Reconciler{}).NeedLeaderElection() {
 		t.Error("the reconciler does not need leader election")
+	}
+}
+
+func TestAFailureIsLoggedOnceUntilItChanges(t *testing.T) {
+	cluster := newFakeCluster(t, "a")
+	var lines []string
+	cluster.reconciler.log = funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
+	scan := func(err error) {
+		cluster.refusedWrites["create"] = err
+		cluster.reconcileAll()
+	}
+	missing := apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "a")
+	for range 3 {
+		scan(missing)
+	}
+	if len(lines) != 1 || !strings.Contains(lines[0], "NamespaceNotFound") {
+		t.Fatalf("three failures for the same reason log %q, want one line", lines)
+	}
+	scan(errNamespaceTerminating())
+	scan(nil)
+	scan(nil)
+	if len(lines) != 3 || !strings.Contains(lines[1], "NamespaceTerminating") || !strings.Contains(lines[2], "Scan succeeded again") {
+		t.Errorf("another failure, and two successes, log %q", lines[1:])
+	}
+	for _, line := range lines {
+		if strings.Contains(line, "stacktrace") || strings.Contains(line, ".go:") {
+			t.Errorf("the log has a stack trace: %s", line)
+		}
 	}
 }
