@@ -1,5 +1,6 @@
 // Command yardmaster is the operator. With the argument worker it is a worker, with egress-proxy the proxy of the
 // sessions of a namespace, and with network-check it checks whether the network of its Pod enforces NetworkPolicies.
+// With version, also after one of these, it prints its version.
 package main
 
 import (
@@ -8,16 +9,22 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/yardmaster/yardmaster/internal/egressproxy"
 	"github.com/yardmaster/yardmaster/internal/manager"
 	"github.com/yardmaster/yardmaster/internal/networkcheck/prober"
+	"github.com/yardmaster/yardmaster/internal/version"
 	"github.com/yardmaster/yardmaster/internal/workercommand"
 )
 
 func main() {
+	if isVersionCommand(os.Args[1:]) {
+		fmt.Println(version.Describe("yardmaster"))
+		return
+	}
 	if len(os.Args) > 1 && (os.Args[1] == "worker" || os.Args[1] == "egress-proxy") {
 		if err := runCommand(os.Args[1], os.Args[2:]); !errors.Is(err, flag.ErrHelp) {
 			exitOnError(err)
@@ -37,6 +44,14 @@ func main() {
 	config, err := ctrl.GetConfig()
 	exitOnError(err)
 	exitOnError(manager.Run(ctrl.SetupSignalHandler(), config, options))
+}
+
+// isVersionCommand reports whether the arguments are version, or a command and version.
+func isVersionCommand(args []string) bool {
+	if len(args) == 2 && slices.Contains([]string{"worker", "egress-proxy", "network-check"}, args[0]) {
+		args = args[1:]
+	}
+	return len(args) == 1 && args[0] == "version"
 }
 
 func runCommand(name string, args []string) error {

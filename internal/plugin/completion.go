@@ -2,12 +2,19 @@ package plugin
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/logs"
+	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
 // completionTimeout limits how long a shell waits for the API server. After it, nothing is
@@ -48,6 +55,72 @@ func (e *environment) completionTarget(command *cobra.Command, given []string) *
 		return nil
 	}
 	return sj
+}
+
+// completeValues completes a flag that has fixed values.
+func completeValues(command *cobra.Command, flag string, values ...string) {
+	panicOnError(command.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, noFileCompletion|cobra.ShellCompDirectiveKeepOrder)))
+}
+
+// fileFlags are the flags whose values are names of files.
+var fileFlags = []string{
+	clientcmd.RecommendedConfigPathFlag, clientcmd.FlagCertFile, clientcmd.FlagKeyFile, clientcmd.FlagCAFile, "filename", "prompt-file",
+}
+
+// completeGlobalFlags completes the flags that select a cluster, a namespace and colors.
+func completeGlobalFlags(env *environment, root *cobra.Command) {
+	completeValues(root, "color", terminal.ColorAuto, terminal.ColorAlways, terminal.ColorNever)
+	for flag, names := range map[string]func(*clientcmdapi.Config) []string{
+		clientcmd.FlagContext:     func(config *clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(config.Contexts)) },
+		clientcmd.FlagClusterName: func(config *clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(config.Clusters)) },
+		clientcmd.FlagAuthInfoName: func(config *clientcmdapi.Config) []string {
+			return slices.Sorted(maps.Keys(config.AuthInfos))
+		},
+	} {
+		panicOnError(root.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			config, err := env.clientConfig.RawConfig()
+			if err != nil {
+				return nil, noFileCompletion
+			}
+			return names(&config), noFileCompletion
+		}))
+	}
+	panicOnError(root.RegisterFlagCompletionFunc(clientcmd.FlagNamespace, env.completeNamespaces))
+}
+
+// completeNamespaces completes the names of the cluster's namespaces.
+func (e *environment) completeNamespaces(command *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(command.Context(), completionTimeout)
+	defer cancel()
+	cluster, err := e.connect(e.clientConfig)
+	if err != nil {
+		return nil, noFileCompletion
+	}
+	list := &corev1.NamespaceList{}
+	if err := cluster.List(ctx, list); err != nil {
+		return nil, noFileCompletion
+	}
+	var names []cobra.Completion
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	return names, noFileCompletion
+}
+
+// completeRemainingFlags makes all other flags complete nothing. Without a function, cobra completes
+// names of files.
+func completeRemainingFlags(command *cobra.Command) {
+	complete := func(flag *pflag.Flag) {
+		if _, registered := command.GetFlagCompletionFunc(flag.Name); registered || slices.Contains(fileFlags, flag.Name) {
+			return
+		}
+		panicOnError(command.RegisterFlagCompletionFunc(flag.Name, cobra.NoFileCompletions))
+	}
+	command.LocalNonPersistentFlags().VisitAll(complete)
+	command.PersistentFlags().VisitAll(complete)
+	for _, child := range command.Commands() {
+		completeRemainingFlags(child)
+	}
 }
 
 // panicOnError is for errors that only a programming mistake can cause, such as completion

@@ -2,15 +2,15 @@ package plugin
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
@@ -20,56 +20,88 @@ import (
 type listCommand[T client.Object] struct {
 	*environment
 	objectSelection
+	outputOptions
 
-	kind         *resourceKind[T]
-	outputFormat string
+	kind  *resourceKind[T]
+	watch bool
 }
 
 func newListCommand[T client.Object](env *environment, kind *resourceKind[T], short string) *cobra.Command {
 	l := &listCommand[T]{environment: env, kind: kind}
 	command := &cobra.Command{
-		Use:               "list",
-		Aliases:           []string{"ls"},
+		Use:               "list [NAME...]",
+		Aliases:           []string{"get", "ls"},
 		Short:             short,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(command *cobra.Command, _ []string) error { return l.runList(command.Context()) },
+		ValidArgsFunction: kind.completeNames(env, anyNumberOfNames),
+		RunE:              func(command *cobra.Command, names []string) error { return l.runList(command.Context(), names) },
 	}
 	l.addSelectionFlags(command)
-	command.Flags().StringVarP(&l.outputFormat, "output", "o", outputTable, "Output format: table, json, yaml or name.")
+	l.addOutputFlags(command, outputTable, outputWide, outputJSON, outputYAML, outputName)
+	l.addSortFlag(command)
+	command.Flags().BoolVarP(&l.watch, "watch", "w", false, "Keep showing changes until interrupted.")
 	return command
 }
 
-func (l *listCommand[T]) runList(ctx context.Context) error {
-	if err := validateChoice("output", l.outputFormat, outputTable, outputJSON, outputYAML, outputName); err != nil {
+func (l *listCommand[T]) runList(ctx context.Context, names []string) error {
+	if err := l.validateOutput(); err != nil {
 		return err
+	}
+	if len(names) > 0 && (l.allNamespaces || l.selector != "") {
+		return errors.New("a NAME cannot be combined with --all-namespaces or --selector")
+	}
+	if l.watch {
+		return l.watchRows(ctx, names)
+	}
+	if len(names) > 0 {
+		return l.printNamed(ctx, names)
 	}
 	list := deepCopy(l.kind.emptyList)
 	cluster, _, err := l.connectAndList(ctx, l.environment, list, 0)
 	if err != nil {
 		return err
 	}
-	return l.printItems(list, cluster.namespace)
-}
-
-func (l *listCommand[T]) printItems(list client.ObjectList, namespace string) error {
 	items, err := extractItems[T](list)
 	if err != nil {
 		return err
 	}
+	return l.printSelected(items, false, cluster.namespace)
+}
+
+// printNamed prints the objects that exist, and returns an error for each that cannot be read.
+func (l *listCommand[T]) printNamed(ctx context.Context, names []string) error {
+	cluster, err := l.connect(l.clientConfig)
+	if err != nil {
+		return err
+	}
+	var items []T
+	var failures []error
+	for _, name := range names {
+		object, err := l.kind.getObject(ctx, cluster, name)
+		if err != nil {
+			failures = append(failures, err)
+			continue
+		}
+		items = append(items, object)
+	}
+	if len(items) > 0 {
+		failures = append(failures, l.printSelected(items, len(names) == 1, cluster.namespace))
+	}
+	return errors.Join(failures...)
+}
+
+// printSelected prints objects. A single one that was named is not printed as a list.
+func (l *listCommand[T]) printSelected(items []T, single bool, namespace string) error {
+	if err := sortObjects(&l.outputOptions, items); err != nil {
+		return err
+	}
 	switch {
-	case l.outputFormat == outputName:
+	case l.format == outputName:
 		for _, item := range items {
 			fmt.Fprintln(l.out, l.kind.qualifiedName(item))
 		}
 		return nil
-	case l.outputFormat != outputTable:
-		list.GetObjectKind().SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(l.kind.kindName + "List"))
-		for _, item := range items {
-			item.GetObjectKind().SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(l.kind.kindName))
-			item.SetManagedFields(nil) // kubectl omits them too
-		}
-		return printEncoded(l.out, l.outputFormat, list)
+	case !l.isTable():
+		return l.printEncodedItems(items, single)
 	case len(items) == 0:
 		place := " in namespace " + namespace
 		if l.allNamespaces {
@@ -78,8 +110,48 @@ func (l *listCommand[T]) printItems(list client.ObjectList, namespace string) er
 		fmt.Fprintf(l.errOut, "No %ss found%s.\n", l.kind.kindName, place)
 		return nil
 	default:
-		return terminal.WriteLines(l.out, l.kind.renderTable(l.outputStyle(), items, l.now()).Lines(l.allNamespaces))
+		return terminal.WriteLines(l.out, l.tableLines(items))
 	}
+}
+
+func (l *listCommand[T]) printEncodedItems(items []T, single bool) error {
+	for _, item := range items {
+		item.GetObjectKind().SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(l.kind.kindName))
+		item.SetManagedFields(nil) // kubectl omits them too
+	}
+	if single {
+		return l.printObject(l.out, items[0])
+	}
+	list := deepCopy(l.kind.emptyList)
+	if err := setItems(list, items); err != nil {
+		return err
+	}
+	list.GetObjectKind().SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(l.kind.kindName + "List"))
+	return l.printObject(l.out, list)
+}
+
+// setItems replaces the items of a list.
+func setItems[T client.Object](list client.ObjectList, items []T) error {
+	if len(items) == 0 {
+		return nil // the items of an empty list are not nil
+	}
+	objects := make([]runtime.Object, len(items))
+	for i, item := range items {
+		objects[i] = item
+	}
+	return meta.SetList(list, objects)
+}
+
+func (l *listCommand[T]) tableLines(items []T) []string {
+	table := l.kind.renderTable(l.outputStyle(), items, l.now())
+	if l.format == outputWide {
+		addWideColumns(table, items)
+	}
+	lines := table.Lines(l.allNamespaces)
+	if l.noHeaders {
+		return lines[1:]
+	}
+	return lines
 }
 
 // objectSelection holds the flags that select objects when none is named.
@@ -93,6 +165,30 @@ func (s *objectSelection) addSelectionFlags(command *cobra.Command) {
 	command.Flags().StringVarP(&s.selector, "selector", "l", "", "Select objects by label, such as team=data.")
 }
 
+// parseSelector parses the value of --selector.
+func parseSelector(text string) (labels.Selector, error) {
+	selector, err := labels.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("--selector: %w", err)
+	}
+	return selector, nil
+}
+
+func labelsOf(object client.Object) labels.Set { return object.GetLabels() }
+
+// listOptions returns the options of a request for the selected objects.
+func (s *objectSelection) listOptions(cluster *clusterConnection) ([]client.ListOption, error) {
+	selector, err := parseSelector(s.selector)
+	if err != nil {
+		return nil, err
+	}
+	options := []client.ListOption{client.MatchingLabelsSelector{Selector: selector}}
+	if !s.allNamespaces {
+		options = append(options, client.InNamespace(cluster.namespace))
+	}
+	return options, nil
+}
+
 // connectAndList connects to the cluster and lists the selected objects, or up to a limit that
 // is not zero. It also returns the options of the request. A watch first lists one object, so
 // that a missing permission or kind ends the command: the watch would report it as a temporary
@@ -102,37 +198,9 @@ func (s *objectSelection) connectAndList(ctx context.Context, env *environment, 
 	if err != nil {
 		return nil, nil, err
 	}
-	selector, err := labels.Parse(s.selector)
+	options, err := s.listOptions(cluster)
 	if err != nil {
-		return nil, nil, fmt.Errorf("--selector: %w", err)
-	}
-	options := []client.ListOption{client.MatchingLabelsSelector{Selector: selector}}
-	if !s.allNamespaces {
-		options = append(options, client.InNamespace(cluster.namespace))
+		return nil, nil, err
 	}
 	return cluster, options, cluster.List(ctx, list, append(slices.Clip(options), limit)...)
-}
-
-// The values of --output.
-const (
-	outputTable = "table"
-	outputText  = "text"
-	outputJSON  = "json"
-	outputYAML  = "yaml"
-	outputName  = "name"
-)
-
-// printEncoded prints a value as JSON or YAML.
-func printEncoded(out io.Writer, format string, v any) error {
-	if format == outputYAML {
-		raw, err := yaml.Marshal(v)
-		if err != nil {
-			return err
-		}
-		_, err = out.Write(raw)
-		return err
-	}
-	encoder := json.NewEncoder(out)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(v)
 }

@@ -46,7 +46,7 @@ func (l *logsCommand[T]) newCommand(short, long, followUsage string) *cobra.Comm
 	f := command.Flags()
 	f.BoolVarP(&l.options.Follow, "follow", "f", false, followUsage)
 	f.Int64Var(&l.tail, "tail", tailAllLines, "Number of lines to print from the end of each existing log; -1 prints all.")
-	f.DurationVar(&l.since, "since", 0, "Print only lines newer than this, such as 5m, of each existing log.")
+	addDurationFlag(command, &l.since, "since", "Print only lines newer than this, such as 5m or 7d, of each existing log.")
 	f.BoolVar(&l.options.Timestamps, "timestamps", false, "Print the time of each line.")
 	f.BoolVar(&l.options.AllAttempts, "all-attempts", false, "Print the logs of earlier attempts and runs too.")
 	return command
@@ -55,9 +55,6 @@ func (l *logsCommand[T]) newCommand(short, long, followUsage string) *cobra.Comm
 func (l *logsCommand[T]) validateFlags() error {
 	if l.tail < tailAllLines {
 		return fmt.Errorf("invalid --tail %d: must be -1 (all lines) or greater", l.tail)
-	}
-	if l.since < 0 {
-		return fmt.Errorf("invalid --since %s: must not be negative", l.since)
 	}
 	return nil
 }

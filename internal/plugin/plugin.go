@@ -14,9 +14,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
@@ -71,6 +72,8 @@ func newRootCommand(env *environment) *cobra.Command {
 	root := &cobra.Command{
 		Use:               "kubectl-yardmaster",
 		Short:             "Inspect and control Yardmaster workloads",
+		Args:              rejectArguments,
+		RunE:              func(command *cobra.Command, _ []string) error { return command.Help() },
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl yardmaster"},
@@ -80,8 +83,25 @@ func newRootCommand(env *environment) *cobra.Command {
 	root.SetErr(env.errOut)
 	env.clientConfig = addConnectionFlags(root.PersistentFlags())
 	root.PersistentFlags().StringVar(&env.colorMode, "color", terminal.ColorAuto, "When to use colors: auto (on a terminal), always or never.")
-	root.AddCommand(newReportCommand(env), newSequenceCommand(env), newQueueCommand(env), newPoolCommand(env), newSessionCommand(env))
+	root.AddCommand(newReportCommand(env), newOptionsCommand(env), newVersionCommand(env))
+	root.AddCommand(
+		withKindCommands(env, newSequenceCommand(env), sequentialJobKind, watchableSequentialJobs.renderDetail, newCreateSequenceCommand(env)),
+		withKindCommands(env, newQueueCommand(env), queueKind, tableDetail(queueKind), newCreateCommand(env, queueKind, nil, nil)),
+		withKindCommands(env, newPoolCommand(env), workerPoolKind, render.PoolExplanation, newCreateCommand(env, workerPoolKind, nil, nil)),
+		withKindCommands(env, newSessionCommand(env), agenticSessionKind, watchableSessions.renderDetail, newCreateSessionCommand(env)))
+	root.SetUsageFunc(printUsage)
+	completeGlobalFlags(env, root)
+	addExamples(root)
+	completeRemainingFlags(root)
 	return root
+}
+
+// withKindCommands adds the commands that all kinds have to those of one kind.
+func withKindCommands[T client.Object](
+	env *environment, parent *cobra.Command, kind *resourceKind[T], detail func(terminal.Style, T, time.Time) []string, create *cobra.Command,
+) *cobra.Command {
+	parent.AddCommand(newDescribeCommand(env, kind, detail), newDeleteCommand(env, kind), create)
+	return parent
 }
 
 // newParentCommand returns a command that only groups others and prints their help.
@@ -90,7 +110,7 @@ func newParentCommand(name string, aliases []string, short string, children ...*
 		Use:     name,
 		Aliases: aliases,
 		Short:   short,
-		Args:    cobra.NoArgs,
+		Args:    rejectArguments,
 		RunE:    func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
 	command.AddCommand(children...)
@@ -109,26 +129,4 @@ func validateChoice(flag, value string, choices ...string) error {
 		return fmt.Errorf("invalid --%s %q: must be one of %s", flag, value, strings.Join(choices, ", "))
 	}
 	return nil
-}
-
-const notInstalledMessage = "Yardmaster is not installed in this cluster: the API server does not serve sequentialjobs.yardmaster.dev"
-
-// describeError returns a line for each joined error, without repetitions.
-func describeError(err error) []string {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		var lines []string
-		for _, one := range joined.Unwrap() {
-			lines = append(lines, describeError(one)...)
-		}
-		return slices.Compact(lines)
-	}
-	var kind *meta.NoKindMatchError
-	var resource *meta.NoResourceMatchError
-	if errors.As(err, &kind) && kind.GroupKind.Kind != "SequentialJob" {
-		return []string{fmt.Sprintf("the API server does not serve the kind %s of yardmaster.dev: install its CustomResourceDefinition", kind.GroupKind.Kind)}
-	}
-	if kind != nil || errors.As(err, &resource) {
-		return []string{notInstalledMessage}
-	}
-	return []string{terminal.Sanitize(err.Error())}
 }

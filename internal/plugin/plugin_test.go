@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,7 +23,11 @@ func newFakeClient(t *testing.T, objects ...client.Object) client.WithWatch {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	byInvolvedObject := func(object client.Object) []string {
+		return []string{string(object.(*corev1.Event).InvolvedObject.UID)}
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithIndex(&corev1.Event{}, "involvedObject.uid", byInvolvedObject).Build()
 }
 
 // runPlugin runs the plugin for a cluster with these objects. Its kubeconfig selects

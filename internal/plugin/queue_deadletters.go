@@ -68,6 +68,7 @@ func (d *deadLetterCommand) newListCommand() *cobra.Command {
 	const defaultLimit = 100
 	command.Flags().IntVar(&d.limit, "limit", defaultLimit, "Maximum number of dead letters to list; 0 lists all.")
 	command.Flags().StringVarP(&d.outputFormat, "output", "o", outputTable, "Output format: table, json or yaml. Only json and yaml contain the payload.")
+	completeValues(command, "output", outputTable, outputJSON, outputYAML)
 	return command
 }
 

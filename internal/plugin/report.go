@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,12 +10,13 @@ import (
 
 	"github.com/spf13/cobra"
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/duration"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kube"
-	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 	"github.com/yardmaster/yardmaster/internal/report"
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
@@ -26,39 +28,53 @@ const (
 	failOnNever      = "never"
 )
 
+// groupByOwner is the value of --group-by that shows one line for the findings of an owner.
+const groupByOwner = "owner"
+
 // reportCommand is `kubectl yardmaster report`.
 type reportCommand struct {
 	*environment
+	outputOptions
 
-	allNamespaces        bool
-	outputFormat, failOn string
-	top                  int
-	thresholds           zombie.Thresholds
+	allNamespaces   bool
+	selector        string
+	failOn, groupBy string
+	top             int
+	fromCluster     bool
+	thresholds      zombie.Thresholds
 }
 
 func newReportCommand(env *environment) *cobra.Command {
 	r := &reportCommand{environment: env, thresholds: zombie.DefaultThresholds()}
 	command := &cobra.Command{
 		Use:   "report",
-		Short: "List stale Jobs and why they are stale",
-		Long: "List stale Jobs and why they are stale. The plugin classifies the Jobs itself, so the operator does not have to be installed.\n\n" +
+		Short: "List stale Jobs, why they are stale, and what to do",
+		Long: "List stale Jobs and why they are stale. The plugin classifies the Jobs itself, so the operator does not have to be installed. " +
+			"With --from-cluster, it shows the JobReports that the operator stored.\n\n" +
 			"The exit code is 1 if there are zombies (see --fail-on), and 2 if the Jobs could not be read.",
-		Args: cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error { return r.runReport(command.Context()) },
+		Args:              rejectArguments,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(command *cobra.Command, _ []string) error { return r.runReport(command) },
 	}
 	f := command.Flags()
 	f.BoolVarP(&r.allNamespaces, "all-namespaces", "A", false, "Report the Jobs of all namespaces.")
-	f.StringVarP(&r.outputFormat, "output", "o", outputTable, "Output format: table, json or yaml.")
+	f.StringVarP(&r.selector, "selector", "l", "", "Report only Jobs with these labels, such as team=data.")
+	r.addOutputFlags(command, outputTable, outputWide, outputName, outputJSON, outputYAML)
 	f.StringVar(&r.failOn, "fail-on", failOnZombie, "Findings for which the exit code is 1: zombie, suspicious (includes zombies) or never.")
+	f.StringVar(&r.groupBy, "group-by", "", "Show one line for the findings of the same owner and reason: owner.")
+	f.BoolVar(&r.fromCluster, "from-cluster", false, "Show the JobReports that the operator stored, instead of classifying the Jobs.")
 	f.IntVar(&r.top, "top", report.MaxFindings, fmt.Sprintf("Number of stale Jobs to list per namespace, at most %d.", report.MaxFindings))
 	for _, setting := range r.thresholds.Settings() {
-		f.DurationVar(setting.Value, setting.Name, *setting.Value, setting.Usage)
+		addDurationFlag(command, setting.Value, setting.Name, setting.Usage)
 	}
+	completeValues(command, "fail-on", failOnZombie, failOnSuspicious, failOnNever)
+	completeValues(command, "group-by", groupByOwner)
+	command.AddCommand(newExplainJobCommand(env))
 	return command
 }
 
-func (r *reportCommand) runReport(ctx context.Context) error {
-	if err := r.validateFlags(); err != nil {
+func (r *reportCommand) runReport(command *cobra.Command) error {
+	if err := r.validateFlags(command); err != nil {
 		return err
 	}
 	cluster, err := r.connect(r.clientConfig)
@@ -69,25 +85,16 @@ func (r *reportCommand) runReport(ctx context.Context) error {
 	if r.allNamespaces {
 		namespace = ""
 	}
-	startTime := r.now()
-	var tallies map[string]*report.Aggregator
-	err = kube.ForEachJob(ctx, cluster, namespace,
-		func() { tallies = map[string]*report.Aggregator{} },
-		func(job *batchv1.Job) {
-			if tallies[job.Namespace] == nil {
-				tallies[job.Namespace] = report.NewAggregator(r.top)
-			}
-			finding := zombie.Classify(job, startTime, r.thresholds)
-			tallies[job.Namespace].Add(report.Entry{Name: job.Name, UID: job.UID, Finding: finding})
-		})
+	var reports []namespaceReport
+	if r.fromCluster {
+		reports, err = r.readStoredReports(command.Context(), cluster, namespace)
+	} else {
+		reports, err = r.classifyJobs(command.Context(), cluster, namespace)
+	}
 	if err != nil {
 		return err
 	}
-	if len(tallies) == 0 && !r.allNamespaces {
-		tallies[namespace] = report.NewAggregator(r.top)
-	}
-	reports := r.buildReports(tallies, startTime)
-	if err := r.printReports(reports, tallies); err != nil {
+	if err := r.printReports(reports); err != nil {
 		return err
 	}
 	if r.exceedsFailOn(reports) {
@@ -96,93 +103,137 @@ func (r *reportCommand) runReport(ctx context.Context) error {
 	return nil
 }
 
-func (r *reportCommand) validateFlags() error {
-	if err := validateChoice("output", r.outputFormat, outputTable, outputJSON, outputYAML); err != nil {
+// namespaceReport is the JobReport of a namespace and the lines that the table shows.
+type namespaceReport struct {
+	v1alpha1.JobReport
+
+	findings []reportLine
+	groups   []reportLine
+}
+
+// classifyJobs lists and classifies the Jobs of a namespace, or of all if that is empty.
+func (r *reportCommand) classifyJobs(ctx context.Context, cluster *clusterConnection, namespace string) ([]namespaceReport, error) {
+	selector, err := parseSelector(r.selector)
+	if err != nil {
+		return nil, err
+	}
+	startTime := r.now()
+	var tallies map[string]*report.Aggregator
+	err = kube.ForEachJob(ctx, cluster, namespace,
+		func() { tallies = map[string]*report.Aggregator{} },
+		func(job *batchv1.Job) {
+			if !selector.Matches(labelsOf(job)) {
+				return
+			}
+			if tallies[job.Namespace] == nil {
+				tallies[job.Namespace] = report.NewAggregator(r.top)
+			}
+			tallies[job.Namespace].Add(report.NewEntry(job, startTime, r.thresholds))
+		})
+	if err != nil {
+		return nil, err
+	}
+	if len(tallies) == 0 && !r.allNamespaces {
+		if err := r.checkNamespaceExists(ctx, cluster); err != nil {
+			return nil, err
+		}
+		tallies[namespace] = report.NewAggregator(r.top)
+	}
+	return r.buildReports(tallies, startTime), nil
+}
+
+// checkNamespaceExists returns an error if the namespace does not exist: a list of its Jobs succeeds
+// and is empty. A user who may not read namespaces gets a warning if that remains unknown.
+func (r *reportCommand) checkNamespaceExists(ctx context.Context, cluster *clusterConnection) error {
+	err := cluster.Get(ctx, client.ObjectKey{Name: cluster.namespace}, &corev1.Namespace{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("namespace %q does not exist; list namespaces with kubectl get namespaces", cluster.namespace)
+	case isPermissionError(err):
+		fmt.Fprintf(r.errOut, "warning: found no Jobs, and you have no permission to check that namespace %q exists\n", cluster.namespace)
+		return nil
+	}
+	return err
+}
+
+func (r *reportCommand) validateFlags(command *cobra.Command) error {
+	if err := r.validateOutput(); err != nil {
 		return err
 	}
 	if err := validateChoice("fail-on", r.failOn, failOnZombie, failOnSuspicious, failOnNever); err != nil {
 		return err
 	}
+	if err := validateChoice("group-by", r.groupBy, "", groupByOwner); err != nil {
+		return err
+	}
 	if r.top < 0 || r.top > report.MaxFindings {
 		return fmt.Errorf("invalid --top %d: must be between 0 and %d", r.top, report.MaxFindings)
 	}
-	if err := r.thresholds.Validate(); err != nil {
-		return fmt.Errorf("--%w", err)
+	if r.fromCluster {
+		return r.rejectClassificationFlags(command)
+	}
+	return nil
+}
+
+// rejectClassificationFlags returns an error for flags that cannot affect a stored report.
+func (r *reportCommand) rejectClassificationFlags(command *cobra.Command) error {
+	names := []string{"selector", "top"}
+	for _, setting := range r.thresholds.Settings() {
+		names = append(names, setting.Name)
+	}
+	for _, name := range names {
+		if command.Flags().Changed(name) {
+			return fmt.Errorf("--%s cannot be combined with --from-cluster: the operator's flags apply to stored reports", name)
+		}
 	}
 	return nil
 }
 
 // buildReports returns the JobReports that the operator would write, ordered by namespace.
-func (r *reportCommand) buildReports(tallies map[string]*report.Aggregator, startTime time.Time) []v1alpha1.JobReport {
-	var reports []v1alpha1.JobReport
+func (r *reportCommand) buildReports(tallies map[string]*report.Aggregator, startTime time.Time) []namespaceReport {
+	var reports []namespaceReport
 	for _, namespace := range slices.Sorted(maps.Keys(tallies)) {
-		one := v1alpha1.JobReport{}
+		tally := tallies[namespace]
+		one := namespaceReport{findings: entryLines(tally.TopEntries()), groups: groupLines(tally)}
 		one.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "JobReport"}
 		one.Namespace, one.Name = namespace, v1alpha1.JobReportName
-		scan := report.Scan{Jobs: tallies[namespace], StartTime: startTime, Duration: r.now().Sub(startTime)}
-		one.Status = report.Decide(report.Observation{Report: &one, Scan: scan, Now: startTime}).Status
+		scan := report.Scan{Jobs: tally, StartTime: startTime, Duration: r.now().Sub(startTime)}
+		one.Status = report.Decide(report.Observation{Report: &one.JobReport, Scan: scan, Now: startTime, Unstored: true}).Status
 		reports = append(reports, one)
 	}
 	return reports
 }
 
-func (r *reportCommand) exceedsFailOn(reports []v1alpha1.JobReport) bool {
-	return slices.ContainsFunc(reports, func(one v1alpha1.JobReport) bool {
+func (r *reportCommand) exceedsFailOn(reports []namespaceReport) bool {
+	return slices.ContainsFunc(reports, func(one namespaceReport) bool {
 		summary := &one.Status.Summary
 		return r.failOn != failOnNever && summary.Zombie > 0 || r.failOn == failOnSuspicious && summary.Suspicious > 0
 	})
 }
 
-func (r *reportCommand) printReports(reports []v1alpha1.JobReport, tallies map[string]*report.Aggregator) error {
-	if r.outputFormat == outputTable {
-		return r.printReportTable(reports, tallies)
-	}
-	list := v1alpha1.JobReportList{Items: reports}
-	list.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "JobReportList"}
-	if reports == nil {
-		list.Items = []v1alpha1.JobReport{}
-	}
-	var printed any = list
-	if !r.allNamespaces && len(reports) == 1 {
-		printed = reports[0]
-	}
-	return printEncoded(r.out, r.outputFormat, printed)
-}
+// errNoStoredReport explains why --from-cluster shows nothing.
+var errNoStoredReport = errors.New("no JobReport exists: the operator reports only on the namespaces of its flag --report-namespaces")
 
-// printReportTable prints the stale Jobs of each namespace, the stale first, and the number of
-// Jobs in each category.
-func (r *reportCommand) printReportTable(reports []v1alpha1.JobReport, tallies map[string]*report.Aggregator) error {
-	now, style := r.now(), r.outputStyle()
-	rows := [][]string{{"NAMESPACE", "JOB", "CATEGORY", "REASON", "FOR", "MESSAGE"}}
-	total, omitted := v1alpha1.JobSummary{}, 0
-	for i := range reports {
-		status, stale := &reports[i].Status, tallies[reports[i].Namespace].TopEntries()
-		for _, row := range stale {
-			f := &row.Finding
-			rows = append(rows, []string{reports[i].Namespace, row.Name, style.Colorize(categoryColors[f.Category], string(f.Category)), string(f.Reason), formatAge(f.Since, now), terminal.Sanitize(f.Message)})
+// readStoredReports reads the JobReports of a namespace, or of all if that is empty. A report whose
+// last scan failed is shown with a warning.
+func (r *reportCommand) readStoredReports(ctx context.Context, cluster *clusterConnection, namespace string) ([]namespaceReport, error) {
+	list := &v1alpha1.JobReportList{}
+	if err := cluster.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, err
+	}
+	if len(list.Items) == 0 {
+		return nil, errNoStoredReport
+	}
+	var reports []namespaceReport
+	for i := range list.Items {
+		one := namespaceReport{JobReport: list.Items[i]}
+		one.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "JobReport"}
+		one.ManagedFields = nil
+		one.findings, one.groups = storedLines(&one.Status)
+		if warning := scanWarning(&one.JobReport); warning != "" {
+			fmt.Fprintln(r.errOut, "warning:", warning)
 		}
-		total.Total += status.Summary.Total
-		total.Healthy += status.Summary.Healthy
-		total.Suspicious += status.Summary.Suspicious
-		total.Zombie += status.Summary.Zombie
-		omitted += int(status.Summary.Suspicious+status.Summary.Zombie) - len(stale)
+		reports = append(reports, one)
 	}
-	var lines []string
-	if len(rows) > 1 {
-		lines = append(terminal.AlignColumns(rows), "")
-	}
-	summary := fmt.Sprintf("%d Jobs: %d healthy, %d suspicious, %d zombie", total.Total, total.Healthy, total.Suspicious, total.Zombie)
-	if omitted > 0 {
-		summary += fmt.Sprintf("; %d not shown", omitted)
-	}
-	return terminal.WriteLines(r.out, append(lines, summary))
+	return reports, nil
 }
-
-func formatAge(since, now time.Time) string {
-	if since.IsZero() {
-		return "-"
-	}
-	return duration.HumanDuration(max(0, now.Sub(since)))
-}
-
-var categoryColors = map[zombie.Category]terminal.Color{zombie.CategoryZombie: terminal.Red, zombie.CategorySuspicious: terminal.Yellow}

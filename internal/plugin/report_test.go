@@ -4,13 +4,18 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/yaml"
@@ -27,6 +32,7 @@ func unstartedJob(namespace, name string, age time.Duration) *batchv1.Job {
 }
 
 var staleTestJobs = []client.Object{
+	&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "c"}},
 	unstartedJob("a", "dead", 48*time.Hour), unstartedJob("a", "slow", time.Hour), unstartedJob("a", "new", time.Second), unstartedJob("b", "late", 2*time.Hour),
 }
 
@@ -81,7 +87,17 @@ func TestReportExitCode(t *testing.T) {
 		"report -o json":                          exitUnsuccessful,
 		"report -n c --fail-on=suspicious":        exitSuccess,
 		"report --fail-on=always":                 exitError,
-		"report -o wide":                          exitError,
+		"report -o wide":                          exitUnsuccessful,
+		"report -o jsonpath={.status.omitted}":    exitUnsuccessful,
+		"report -o jsonpath={.status":             exitError,
+		"report -o xml":                           exitError,
+		"report --group-by=owner":                 exitUnsuccessful,
+		"report --group-by=reason":                exitError,
+		"report -l team=data,":                    exitError,
+		"report -n missing --fail-on=never":       exitError,
+		"report --from-cluster":                   exitError,
+		"report --from-cluster --top=1":           exitError,
+		"report --no-ready-pods-zombie-after=7d":  exitUnsuccessful,
 		"report --color=red":                      exitError,
 		"report --top=501":                        exitError,
 		"report --no-such-flag":                   exitError,
@@ -132,5 +148,128 @@ func TestReportPrintsJobReportsAsJSONAndYAML(t *testing.T) {
 	_, raw, _ = runPlugin(t, "report -A -o json")
 	if !strings.Contains(raw, `"items": []`) {
 		t.Errorf("without Jobs: %s", raw)
+	}
+}
+
+func TestANamespaceThatDoesNotExistIsAnError(t *testing.T) {
+	code, out, errOut := runPlugin(t, "report -n missing -o json", staleTestJobs...)
+	if code != exitError || out != "" || errOut != "error: namespace \"missing\" does not exist; list namespaces with kubectl get namespaces\n" {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errOut)
+	}
+}
+
+func TestANamespaceThatCannotBeReadIsUnknown(t *testing.T) {
+	unreadable := interceptor.NewClient(newFakeClient(t), interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "c", errors.New("no RBAC policy matched"))
+		},
+	})
+	code, _, errOut := runPluginWith(t, "report -n c", unreadable)
+	if want := "warning: found no Jobs, and you have no permission to check that namespace \"c\" exists\n"; code != exitSuccess || errOut != want {
+		t.Errorf("exit code %d, stderr %q", code, errOut)
+	}
+}
+
+func TestAPrintedReportListsAsManyJobsAsTheTable(t *testing.T) {
+	var jobs []client.Object
+	for i := range 450 {
+		job := unstartedJob("a", fmt.Sprintf("%s-%03d", strings.Repeat("j", 200), i), 48*time.Hour)
+		job.Finalizers = []string{strings.Repeat("f", 100) + ".example/hold"}
+		jobs = append(jobs, job)
+	}
+	_, raw, _ := runPlugin(t, "report -o json", jobs...)
+	var one v1alpha1.JobReport
+	if err := json.Unmarshal([]byte(raw), &one); err != nil {
+		t.Fatal(err)
+	}
+	if got := len(one.Status.Findings); got != 450 || one.Status.Omitted != 0 {
+		t.Errorf("%d findings, %d omitted, want all", got, one.Status.Omitted)
+	}
+}
+
+// failedRuns returns failed Jobs of a CronJob.
+func failedRuns(count int) []client.Object {
+	var jobs []client.Object
+	for i := range count {
+		job := unstartedJob("a", fmt.Sprintf("nightly-%02d", i), time.Duration(count-i)*time.Hour)
+		job.UID = types.UID(job.Name)
+		job.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "CronJob", Name: "nightly", UID: "1", Controller: new(true)}}
+		job.Status.Conditions = []batchv1.JobCondition{{
+			Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: "DeadlineExceeded", Message: "too slow", LastTransitionTime: job.CreationTimestamp,
+		}}
+		jobs = append(jobs, job)
+	}
+	return jobs
+}
+
+func TestReportGroupsFindingsByOwner(t *testing.T) {
+	_, out, _ := runPlugin(t, "report --group-by owner", append(failedRuns(60), unstartedJob("a", "dead", 48*time.Hour))...)
+	want := `NAMESPACE   OWNER             JOBS   CATEGORY     REASON             NEWEST   MESSAGE
+a           Job/dead          1      Zombie       NeverStarted       2d       waiting to be started since 2026-02-27T12:00:00Z; no startTime
+a           CronJob/nightly   60     Suspicious   DeadlineExceeded   60m      too slow
+
+61 Jobs: 0 healthy, 60 suspicious, 1 zombie
+`
+	if diff := cmp.Diff(want, out); diff != "" {
+		t.Errorf("table (-want +got):\n%s", diff)
+	}
+}
+
+func TestReportFromClusterShowsTheSameAsTheOperatorStored(t *testing.T) {
+	jobs := append(failedRuns(3), staleTestJobs...)
+	for _, args := range []string{"report", "report --group-by owner", "report -o wide", "report -o name"} {
+		_, classified, _ := runPlugin(t, args, jobs...)
+		_, raw, _ := runPlugin(t, "report -o json", jobs...)
+		stored := &v1alpha1.JobReport{}
+		if err := json.Unmarshal([]byte(raw), stored); err != nil {
+			t.Fatal(err)
+		}
+		code, out, errOut := runPlugin(t, args+" --from-cluster", stored)
+		if diff := cmp.Diff(classified, out); diff != "" || code != exitUnsuccessful || errOut != "" {
+			t.Errorf("%s: exit code %d, stderr %q, table (-classified +stored):\n%s", args, code, errOut, diff)
+		}
+	}
+}
+
+func TestReportFromClusterWarnsOfAFailedScan(t *testing.T) {
+	stored := &v1alpha1.JobReport{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: v1alpha1.JobReportName}}
+	stored.Status.LastScanTime = new(metav1.NewTime(testTime))
+	stored.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionScanFailed, Status: metav1.ConditionTrue, Reason: "Forbidden", Message: "no Role"}}
+	code, _, errOut := runPlugin(t, "report --from-cluster", stored)
+	if code != exitSuccess || errOut != "warning: the last scan of namespace a failed (Forbidden): no Role\n" {
+		t.Errorf("exit code %d, stderr %q", code, errOut)
+	}
+}
+
+func TestReportExplainReadsPodsAndEvents(t *testing.T) {
+	job := unstartedJob("a", "train", 48*time.Hour)
+	job.UID = "j"
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "train-x", UID: "p", Labels: map[string]string{batchv1.ControllerUidLabel: "j"}}}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/5 nodes have nvidia.com/gpu"}}
+	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "e"}, Type: "Warning", Reason: "FailedCreate", Message: "exceeded quota: team-a"}
+	event.InvolvedObject.UID = "j"
+	code, out, errOut := runPlugin(t, "report explain train", job, pod, event)
+	if code != exitSuccess || errOut != "" {
+		t.Errorf("exit code %d, stderr %q", code, errOut)
+	}
+	for _, want := range []string{"job.batch/train   Zombie   NeverStarted   for 2d", "1 Pod unschedulable: 0/5 nodes have nvidia.com/gpu", "FailedCreate: exceeded quota: team-a", "next ", "kube-controller-manager"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("missing %q:\n%s", want, out)
+		}
+	}
+}
+
+func TestReportExplainWithoutPermissionSaysWhatIsUnknown(t *testing.T) {
+	forbidden := interceptor.NewClient(newFakeClient(t, unstartedJob("a", "train", time.Hour)), interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "x"}, "", errors.New("no RBAC policy matched"))
+		},
+	})
+	code, out, errOut := runPluginWith(t, "report explain train", forbidden)
+	if code != exitSuccess || !strings.Contains(out, "NeverStarted") {
+		t.Errorf("exit code %d, stdout %q", code, out)
+	}
+	if !strings.Contains(errOut, "warning: the Job's Pods are unknown: ") || !strings.Contains(errOut, "warning: the Job's events are unknown: ") {
+		t.Errorf("stderr %q", errOut)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/rand"
@@ -17,8 +19,9 @@ import (
 type rerunCommand struct {
 	*environment
 
-	from, id string
-	watch    bool
+	from, id   string
+	parameters []string
+	watch      bool
 }
 
 func newRerunCommand(env *environment) *cobra.Command {
@@ -30,6 +33,7 @@ func newRerunCommand(env *environment) *cobra.Command {
 	f := command.Flags()
 	f.StringVar(&r.from, "from", v1alpha1.RerunFromFailed, "Where to start: Failed, Start or the name of a step. Earlier steps keep their outcome.")
 	f.StringVar(&r.id, "id", "", "ID of the request, at most 63 characters. The default is generated from the time and a random suffix.")
+	f.StringArrayVarP(&r.parameters, "parameter", "p", nil, "NAME=VALUE: value of a parameter in the rerun. Can be repeated.")
 	f.BoolVarP(&r.watch, "watch", "w", false, "Watch the rerun until it finishes.")
 	panicOnError(command.RegisterFlagCompletionFunc("from", env.completeRerunStart))
 	return command
@@ -38,7 +42,11 @@ func newRerunCommand(env *environment) *cobra.Command {
 func (r *rerunCommand) requestRerun(ctx context.Context, cluster *clusterConnection, sj *v1alpha1.SequentialJob) error {
 	qualifiedName := sequentialJobKind.qualifiedName(sj)
 	before := sj.DeepCopy()
-	sj.Spec.Rerun = &v1alpha1.Rerun{ID: r.newRequestID(), From: r.from}
+	parameters, err := parseParameters(&sj.Spec, r.parameters)
+	if err != nil {
+		return fmt.Errorf("%s: %w", qualifiedName, err)
+	}
+	sj.Spec.Rerun = &v1alpha1.Rerun{ID: r.newRequestID(), From: r.from, Parameters: parameters}
 	if err := checkRerunnable(before, sj.Spec.Rerun); err != nil {
 		return fmt.Errorf("%s: %w", qualifiedName, err)
 	}
@@ -53,6 +61,22 @@ func (r *rerunCommand) requestRerun(ctx context.Context, cluster *clusterConnect
 		return watchableSequentialJobs.watchObject(ctx, r.environment, cluster, sj, true)
 	}
 	return nil
+}
+
+// parseParameters parses NAME=VALUE. The names must be those of spec.parameters.
+func parseParameters(spec *v1alpha1.SequentialJobSpec, assignments []string) ([]v1alpha1.Parameter, error) {
+	var parameters []v1alpha1.Parameter
+	for _, assignment := range assignments {
+		name, value, found := strings.Cut(assignment, "=")
+		switch {
+		case !found:
+			return nil, fmt.Errorf("invalid --parameter %q: must be NAME=VALUE", assignment)
+		case !slices.ContainsFunc(spec.Parameters, func(p v1alpha1.Parameter) bool { return p.Name == name }):
+			return nil, fmt.Errorf("invalid --parameter %q: spec.parameters has no %q", assignment, name)
+		}
+		parameters = append(parameters, v1alpha1.Parameter{Name: name, Value: value})
+	}
+	return parameters, nil
 }
 
 // newRequestID returns the ID of the flag, or generates a unique one.

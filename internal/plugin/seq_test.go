@@ -76,12 +76,12 @@ func TestSequenceList(t *testing.T) {
 
 func TestSequenceCommandsRejectInvalidArguments(t *testing.T) {
 	for args, want := range map[string]string{
-		"seq list -o wide":            `invalid --output "wide": must be one of table, json, yaml, name`,
+		"seq list -o xml":             `invalid --output "xml": must be one of table, wide, json, yaml, name, jsonpath=… or custom-columns=…`,
 		"seq list -l a==b==c":         "--selector: ",
-		"seq list etl":                `unknown command "etl"`,
+		"seq list etl":                `sequentialjobs.yardmaster.dev "etl" not found`,
 		"seq watch etl --all":         "a NAME cannot be combined with --all",
 		"seq logs etl --tail=-2":      "invalid --tail -2: must be -1 (all lines) or greater",
-		"seq logs etl --since=-1m":    "invalid --since -1m0s: must not be negative",
+		"seq logs etl --since=-1m":    `invalid argument "-1m" for "--since" flag: invalid duration "-1m"`,
 		"seq logs":                    "accepts 1 arg(s), received 0",
 		"seq suspend":                 "requires at least 1 arg(s)",
 		"seq nothing":                 `unknown command "nothing"`,

@@ -90,6 +90,7 @@ func newSessionResultCommand(env *environment) *cobra.Command {
 			return env.printResult(s, format)
 		})
 	command.Flags().StringVarP(&format, "output", "o", outputText, "Output format: text, json or yaml.")
+	completeValues(command, "output", outputText, outputJSON, outputYAML)
 	command.PreRunE = func(*cobra.Command, []string) error {
 		return validateChoice("output", format, outputText, outputJSON, outputYAML)
 	}

@@ -65,11 +65,11 @@ func TestSessionList(t *testing.T) {
 
 func TestSessionCommandsRejectInvalidArguments(t *testing.T) {
 	for args, want := range map[string]string{
-		"session list -o wide":          `invalid --output "wide": must be one of table, json, yaml, name`,
+		"session list -o xml":           `invalid --output "xml": must be one of table, wide, json, yaml, name, jsonpath=… or custom-columns=…`,
 		"session watch tidy -A":         "a NAME cannot be combined with --all, --all-namespaces or --selector",
 		"session watch tidy":            `agenticsessions.yardmaster.dev "tidy" not found`,
 		"session logs tidy --tail=-2":   "invalid --tail -2: must be -1 (all lines) or greater",
-		"session logs tidy --since=-1m": "invalid --since -1m0s: must not be negative",
+		"session logs tidy --since=-1m": `invalid argument "-1m" for "--since" flag: invalid duration "-1m"`,
 		"session stop":                  "requires at least 1 arg(s)",
 		"session restart":               "accepts 1 arg(s), received 0",
 		"session result tidy -o table":  `invalid --output "table": must be one of text, json, yaml`,

@@ -23,6 +23,14 @@ func (t *Table) addRow(namespace string, cells ...string) {
 	t.rows, t.namespaces = append(t.rows, cells), append(t.namespaces, namespace)
 }
 
+// AddColumn adds a column with a cell for each row.
+func (t *Table) AddColumn(header string, cells []string) {
+	t.header = append(t.header, header)
+	for i := range t.rows {
+		t.rows[i] = append(t.rows[i], cells[i])
+	}
+}
+
 // Lines renders the table, on request with the namespace of each object as its first column.
 func (t *Table) Lines(showNamespaces bool) []string {
 	rows := append([][]string{t.header}, t.rows...)

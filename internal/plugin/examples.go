@@ -1,0 +1,130 @@
+package plugin
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// examples of each command, by its path without kubectl yardmaster. A line without # is a command.
+var examples = map[string]string{
+	"report": `# Stale Jobs of the current namespace
+report
+# One line for the failed runs of each CronJob, in all namespaces
+report -A --group-by owner
+# In a pipeline, fail if any Job needs attention
+report -n team-a --fail-on suspicious -o json
+# What the operator stored, and nothing else
+report --from-cluster`,
+	"report explain": `# Why the Job train makes no progress
+report explain train -n team-a`,
+
+	"seq list": `# SequentialJobs of the current namespace
+seq list
+# Their names and phases, the oldest first
+seq list --sort-by .metadata.creationTimestamp -o custom-columns=NAME:.metadata.name,PHASE:.status.phase`,
+	"seq create": `# A sequence of two steps
+seq create etl --image busybox:1.37 --step extract=./extract --step load=./load
+# A manifest to edit
+seq create etl --image busybox:1.37 --step load=./load --dry-run=client -o yaml
+# From a file
+seq create -f etl.yaml`,
+	"queue create": `# From a file
+queue create -f orders.yaml`,
+	"pool create": `# From standard input
+pool create -f -`,
+	"session create": `# With a prompt from a file
+session create fix-tests --prompt-file prompt.md`,
+	"seq describe": `# State, conditions and events of etl
+seq describe etl`,
+	"seq watch": `# Watch until the run of etl finishes
+seq watch etl
+# Watch all, and exit when all runs have finished
+seq watch --until-finished`,
+	"seq logs": `# Follow the logs of all steps
+seq logs etl -f
+# The end of the log of one step
+seq logs etl --step load --tail 20`,
+	"seq rerun": `# Rerun from the failed step, and watch
+seq rerun etl --watch
+# Rerun from a step
+seq rerun etl --from transform`,
+	"seq approve": `# Approve the step that deploy waits with, if it is step apply
+seq approve deploy --step apply`,
+	"seq suspend": `# Suspend two SequentialJobs
+seq suspend etl report`,
+	"seq resume": `# Resume it
+seq resume etl`,
+	"seq delete": `# Delete it, with its Jobs
+seq delete etl`,
+
+	"queue list": `# Queues with their message counts
+queue list`,
+	"queue describe": `# State, conditions and events of orders
+queue describe orders`,
+	"queue pause": `# Workers receive no more messages
+queue pause orders`,
+	"queue resume": `# Workers receive messages again
+queue resume orders`,
+	"queue delete": `# Delete the Queue
+queue delete orders`,
+	"queue dead list": `# The oldest dead letters, with their payload
+queue dead list orders -o yaml`,
+	"queue dead requeue": `# Requeue the ten oldest dead letters
+queue dead requeue orders --oldest 10`,
+	"queue dead purge": `# Delete all dead letters
+queue dead purge orders --all`,
+
+	"pool list": `# WorkerPools in all namespaces
+pool list -A`,
+	"pool describe": `# State, conditions and events of resizers
+pool describe resizers`,
+	"pool watch": `# Watch the backlog and workers
+pool watch resizers`,
+	"pool explain": `# Why the pool has this number of workers
+pool explain resizers`,
+	"pool drain": `# Drain all workers, and wait
+pool drain resizers --watch`,
+	"pool delete": `# Delete the pool after its workers have drained
+pool delete resizers`,
+
+	"session list": `# Sessions with the time and cost they have used
+session list`,
+	"session describe": `# State, conditions and events of fix-tests
+session describe fix-tests`,
+	"session watch": `# Watch until the session finishes
+session watch fix-tests`,
+	"session logs": `# Follow the log of the runner
+session logs fix-tests -f`,
+	"session result": `# The latest result, for programs
+session result fix-tests -o json`,
+	"session stop": `# Stop it; restart continues its run
+session stop fix-tests`,
+	"session restart": `# Restart it, and watch
+session restart fix-tests --watch`,
+	"session delete": `# Delete the session with all its objects
+session delete fix-tests`,
+
+	"options": `# The flags that select a cluster and a namespace
+options`,
+	"version": `# The version of the plugin
+version`,
+}
+
+// addExamples adds the examples to a command and those below it.
+func addExamples(command *cobra.Command) {
+	path := strings.Fields(strings.TrimPrefix(command.CommandPath(), command.Root().CommandPath()))
+	if text := examples[strings.Join(path, " ")]; text != "" {
+		var lines []string
+		for line := range strings.SplitSeq(text, "\n") {
+			if !strings.HasPrefix(line, "#") {
+				line = "kubectl yardmaster " + line
+			}
+			lines = append(lines, "  "+line)
+		}
+		command.Example = strings.Join(lines, "\n")
+	}
+	for _, child := range command.Commands() {
+		addExamples(child)
+	}
+}

@@ -1,0 +1,149 @@
+package plugin
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// forEachCommand calls do for each command that users can run.
+func forEachCommand(command *cobra.Command, do func(*cobra.Command)) {
+	if command.Name() == "help" || command.Name() == "completion" {
+		return
+	}
+	do(command)
+	for _, child := range command.Commands() {
+		forEachCommand(child, do)
+	}
+}
+
+func newTestRoot() *cobra.Command {
+	return newRootCommand(&environment{out: &bytes.Buffer{}, errOut: &bytes.Buffer{}})
+}
+
+// isLeaf reports whether the command does something, other than group others.
+func isLeaf(command *cobra.Command) bool {
+	return !command.HasSubCommands() || command.Name() == "report"
+}
+
+func TestEachCommandHasExamplesThatAreValid(t *testing.T) {
+	root := newTestRoot()
+	forEachCommand(root, func(command *cobra.Command) {
+		if !isLeaf(command) {
+			return
+		}
+		if command.Example == "" {
+			t.Errorf("%s has no example", command.CommandPath())
+		}
+		for line := range strings.SplitSeq(command.Example, "\n") {
+			example, isCommand := strings.CutPrefix(strings.TrimSpace(line), "kubectl yardmaster ")
+			if !isCommand {
+				continue
+			}
+			fresh := newTestRoot()
+			found, rest, err := fresh.Find(strings.Fields(example))
+			if err != nil || found.CommandPath() != command.CommandPath() {
+				t.Errorf("%s: the example %q is of another command: %v", command.CommandPath(), example, err)
+				continue
+			}
+			if err := found.ParseFlags(rest); err != nil {
+				t.Errorf("%s: the example %q is invalid: %v", command.CommandPath(), example, err)
+			}
+			if err := found.ValidateArgs(found.Flags().Args()); err != nil {
+				t.Errorf("%s: the example %q is invalid: %v", command.CommandPath(), example, err)
+			}
+		}
+	})
+	for path := range examples {
+		if found, rest, err := root.Find(strings.Fields(path)); err != nil || len(rest) > 0 {
+			t.Errorf("there are examples of %s, which is no command: found %s, %v", path, found.CommandPath(), err)
+		}
+	}
+}
+
+func TestHelpHidesTheConnectionFlags(t *testing.T) {
+	for _, args := range []string{"--help", "report --help", "seq --help", "seq list --help", "queue dead list --help"} {
+		_, out, _ := runPlugin(t, args)
+		if strings.Contains(out, "--kubeconfig") || strings.Contains(out, "--client-key") {
+			t.Errorf("%s shows connection flags:\n%s", args, out)
+		}
+		if !strings.Contains(out, globalFlagsHint) || !strings.Contains(out, "Usage:") {
+			t.Errorf("%s lacks the usage or the hint:\n%s", args, out)
+		}
+	}
+	_, out, _ := runPlugin(t, "options")
+	if !strings.Contains(out, "--kubeconfig") || !strings.Contains(out, "-n, --namespace") {
+		t.Errorf("options:\n%s", out)
+	}
+}
+
+func TestEveryFlagAndArgumentCompletes(t *testing.T) {
+	forEachCommand(newTestRoot(), func(command *cobra.Command) {
+		check := func(flag *pflag.Flag) {
+			_, completes := command.GetFlagCompletionFunc(flag.Name)
+			isFile := flag.Annotations[cobra.BashCompFilenameExt] != nil
+			for _, name := range fileFlags {
+				isFile = isFile || name == flag.Name
+			}
+			if !completes && !isFile && flag.Name != "help" {
+				t.Errorf("%s --%s completes names of files", command.CommandPath(), flag.Name)
+			}
+		}
+		command.LocalFlags().VisitAll(check)
+		command.InheritedFlags().VisitAll(check)
+		if isLeaf(command) && command.ValidArgsFunction == nil {
+			t.Errorf("%s completes names of files", command.CommandPath())
+		}
+	})
+}
+
+func TestCompletion(t *testing.T) {
+	objects := append([]client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a"}}}, staleTestJobs...)
+	for args, want := range map[string]string{
+		"report -n ":            "c\nteam-a\n:4",
+		"report --context ":     "c\n:4",
+		"report --cluster ":     "c\n:4",
+		"report --color ":       "auto\nalways\nnever\n:36",
+		"report -o ":            "table\nwide\nname\njson\nyaml\njsonpath=\ncustom-columns=\n:36",
+		"report --fail-on ":     "zombie\nsuspicious\nnever\n:36",
+		"report --top ":         ":4",
+		"report explain ":       "dead\tZombie\nnew\tHealthy\nslow\tSuspicious\n:4",
+		"report explain dead ":  ":4",
+		"version ":              ":4",
+		"seq list --sort-by ":   ".metadata.name\n.metadata.creationTimestamp\n:36",
+		"session result -o ":    "text\njson\nyaml\n:36",
+		"queue dead list x -o ": "table\njson\nyaml\n:36",
+	} {
+		t.Run(args, func(t *testing.T) {
+			words := append([]string{cobra.ShellCompRequestCmd}, strings.Split(args, " ")...)
+			_, out, _ := runPluginArgs(t, words, newFakeClient(t, objects...))
+			if got := strings.TrimSpace(out); got != want {
+				t.Errorf("completions %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+func TestErrorsAreOneLineThatSaysWhatToDo(t *testing.T) {
+	for args, want := range map[string]string{
+		"seq lst":                                `error: unknown command "lst" for "kubectl yardmaster seq": did you mean list?`,
+		"sqe":                                    `error: unknown command "sqe" for "kubectl yardmaster": did you mean seq?`,
+		"pool something":                         `error: unknown command "something" for "kubectl yardmaster pool": see kubectl yardmaster pool --help`,
+		"version now":                            `error: unexpected argument "now": kubectl yardmaster version takes no arguments`,
+		"report explain":                         `error: kubectl yardmaster report explain requires the name of one Job`,
+		"report --no-ready-pods-zombie-after 7x": `error: invalid argument "7x" for "--no-ready-pods-zombie-after" flag: invalid duration "7x": use a value such as 90m, 12h or 7d`,
+	} {
+		t.Run(args, func(t *testing.T) {
+			code, out, errOut := runPlugin(t, args)
+			if code != exitError || out != "" || errOut != want+"\n" {
+				t.Errorf("exit code %d, stdout %q, stderr %q, want %q", code, out, errOut, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,185 @@
+package render
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
+	"github.com/yardmaster/yardmaster/internal/zombie"
+)
+
+// JobDetails is what JobExplanation explains a Job by.
+type JobDetails struct {
+	Job     *batchv1.Job
+	Finding zombie.Finding
+	// Pods and Events are empty if the Job has no Pods or events, or they are unknown.
+	Pods   []corev1.Pod
+	Events []corev1.Event
+}
+
+// JobExplanation renders a Job's finding, the causes that its Pods and events reveal, and the next
+// step, unless that is to read this explanation.
+func JobExplanation(s terminal.Style, d JobDetails, now time.Time) []string {
+	header := []string{s.Bold("job.batch/" + d.Job.Name), string(d.Finding.Category), string(d.Finding.Reason)}
+	if !d.Finding.Since.IsZero() {
+		header = append(header, "for "+duration.HumanDuration(max(0, now.Sub(d.Finding.Since))))
+	}
+	lines := []string{strings.Join(slices.DeleteFunc(header, isEmpty), "   ")}
+	var rows [][]string
+	addRow := func(title, text string) {
+		if text != "" {
+			rows = append(rows, []string{title, terminal.Sanitize(text)})
+		}
+	}
+	addRow("message", d.Finding.Message)
+	addRow("owner", zombie.OwnerOf(d.Job).String())
+	addRow("pods", podCounts(&d.Job.Status))
+	for _, cause := range jobCauses(&d) {
+		addRow("cause", cause)
+	}
+	if next := zombie.NextStep(d.Finding.Reason); !strings.Contains(next, "report explain") {
+		addRow("next", strings.ReplaceAll(next, "NAME", d.Job.Name))
+	}
+	return append(lines, indentedColumns(rows)...)
+}
+
+func podCounts(status *batchv1.JobStatus) string {
+	text := fmt.Sprintf("%d active", status.Active)
+	if status.Ready != nil {
+		text += fmt.Sprintf(", %d ready", *status.Ready)
+	}
+	return text + fmt.Sprintf(", %d succeeded, %d failed", status.Succeeded, status.Failed)
+}
+
+// causeCounter counts equal causes, in the order of their first appearance.
+type causeCounter struct {
+	texts  []string
+	counts map[string]int
+}
+
+func (c *causeCounter) add(text string) {
+	if text == "" {
+		return
+	}
+	c.counts[text]++
+	if c.counts[text] == 1 {
+		c.texts = append(c.texts, text)
+	}
+}
+
+// jobCauses returns a line for each cause: those of Pods, with the number of Pods, then warnings about
+// the Job itself, such as a refused Pod.
+func jobCauses(d *JobDetails) []string {
+	pods := causeCounter{counts: map[string]int{}}
+	explained := map[string]bool{}
+	for i := range d.Pods {
+		text := podCause(&d.Pods[i])
+		explained[string(d.Pods[i].UID)] = text != ""
+		pods.add(text)
+	}
+	var causes []string
+	for _, text := range pods.texts {
+		noun := "Pods"
+		if pods.counts[text] == 1 {
+			noun = "Pod"
+		}
+		causes = append(causes, fmt.Sprintf("%d %s %s", pods.counts[text], noun, text))
+	}
+	return append(causes, warningTexts(d.Events, explained)...)
+}
+
+// podCause returns why a Pod makes no progress, or "" if it does, or the Pod does not state it.
+func podCause(pod *corev1.Pod) string {
+	if pod.DeletionTimestamp != nil {
+		return fmt.Sprintf("terminating on node %s since %s", cmp.Or(pod.Spec.NodeName, "none"), pod.DeletionTimestamp.UTC().Format(time.RFC3339))
+	}
+	for i := range pod.Status.Conditions {
+		c := &pod.Status.Conditions[i]
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return withMessage(map[string]string{corev1.PodReasonUnschedulable: "unschedulable"}[c.Reason], c.Reason, c.Message)
+		}
+	}
+	for _, containers := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range containers {
+			if cause := containerCause(&containers[i]); cause != "" {
+				return cause
+			}
+		}
+	}
+	if pod.Status.Phase == corev1.PodFailed {
+		return withMessage("failed", pod.Status.Reason, pod.Status.Message)
+	}
+	return ""
+}
+
+// usualWaitingReasons are those of a container that starts as expected.
+var usualWaitingReasons = []string{"", "ContainerCreating", "PodInitializing"}
+
+func containerCause(container *corev1.ContainerStatus) string {
+	text := ""
+	if waiting := container.State.Waiting; waiting != nil && !slices.Contains(usualWaitingReasons, waiting.Reason) {
+		text = withMessage("in "+waiting.Reason, "", waiting.Message)
+	}
+	ended := cmp.Or(container.State.Terminated, container.LastTerminationState.Terminated)
+	if ended != nil && ended.ExitCode != 0 {
+		exit := fmt.Sprintf("exited with code %d", ended.ExitCode)
+		if ended.Reason != "" && ended.Reason != "Error" {
+			exit += " (" + ended.Reason + ")"
+		}
+		text = strings.Join(slices.DeleteFunc([]string{text, exit}, isEmpty), ", last ")
+	}
+	if text == "" {
+		return ""
+	}
+	return fmt.Sprintf("with container %s %s", container.Name, text)
+}
+
+// withMessage joins a text, or the reason if it is empty, and the message.
+func withMessage(text, reason, message string) string {
+	text = cmp.Or(text, reason)
+	if message == "" {
+		return text
+	}
+	return text + ": " + generalize(message)
+}
+
+// podName matches the name of a Pod in a message, which differs for each Pod.
+var podName = regexp.MustCompile(`\b([Pp]ods?) "[^"]*"`)
+
+// generalize removes the names of Pods from a message, so that the same cause of several Pods is one.
+func generalize(message string) string { return podName.ReplaceAllString(message, "$1") }
+
+// warningTexts returns the different warnings about the Job, and about Pods whose status states no
+// cause, the latest first.
+func warningTexts(events []corev1.Event, explained map[string]bool) []string {
+	sorted := slices.Clone(events)
+	slices.SortStableFunc(sorted, func(a, b corev1.Event) int { return eventTime(&b).Compare(eventTime(&a)) })
+	var texts []string
+	for i := range sorted {
+		event := &sorted[i]
+		text := event.Reason + ": " + generalize(strings.TrimPrefix(event.Message, "Error creating: "))
+		if event.Type == corev1.EventTypeWarning && !explained[string(event.InvolvedObject.UID)] && !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
+	}
+	const maxTexts = 5
+	return texts[:min(len(texts), maxTexts)]
+}
+
+func eventTime(event *corev1.Event) time.Time {
+	if event.Series != nil {
+		return event.Series.LastObservedTime.Time
+	}
+	if event.LastTimestamp.IsZero() {
+		return event.EventTime.Time
+	}
+	return event.LastTimestamp.Time
+}
