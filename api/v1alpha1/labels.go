@@ -33,7 +33,19 @@ const (
 	// AnnotationStepOptions is the JSON of the step's options at the time its Job was created: a
 	// later change of the spec does not affect a step that has started.
 	AnnotationStepOptions = Prefix + "step-options"
+	// AnnotationApproval on a SequentialJob approves the start of a step with suspendBefore. Its value is
+	// JSON with the run, the step and the name of the user: {"run": 1, "step": "deploy", "by": "ada"}.
+	AnnotationApproval = Prefix + "approval"
 	// AnnotationSuspended marks a Job that the operator suspended. The operator resumes only
 	// such Jobs.
 	AnnotationSuspended = Prefix + "suspended"
+)
+
+// Annotations by which a Job changes how JobReports treat it.
+const (
+	// AnnotationReportIgnore with the value "true" exempts the Job from all rules.
+	AnnotationReportIgnore = Prefix + "report-ignore"
+	// AnnotationReportRunningTooLong is the time that the Job may run, such as 12h or 7d. It
+	// replaces the thresholds of the rule RunningTooLong.
+	AnnotationReportRunningTooLong = Prefix + "report-running-too-long"
 )

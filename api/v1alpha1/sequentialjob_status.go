@@ -19,7 +19,7 @@ type SequentialJobStatus struct {
 	Reason string `json:"reason,omitempty"`
 
 	// conditions: Ready, Reconciling, Stalled, Available, Progressing, Complete, Failed, Finished,
-	// Suspended, SpecAccepted, ResourcesUnavailable, NameConflict, PolicyViolated, Blocked.
+	// Suspended, SpecAccepted, ResourcesUnavailable, NameConflict, PolicyViolated, Blocked, ReconcileFailed.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -56,6 +56,11 @@ type SequentialJobStatus struct {
 	// +optional
 	WorkspaceUID types.UID `json:"workspaceUID,omitempty"`
 
+	// parameters are the parameters of the current run.
+	// +optional
+	// +listType=atomic
+	Parameters []Parameter `json:"parameters,omitempty"`
+
 	// state counts the steps of the current run by state.
 	// +optional
 	State StepCounts `json:"state,omitempty"`
@@ -66,8 +71,7 @@ type SequentialJobStatus struct {
 
 	// steps of the run in order, those of spec.finally last.
 	// +optional
-	// +listType=map
-	// +listMapKey=name
+	// +listType=atomic
 	Steps []StepStatus `json:"steps,omitempty"`
 }
 
@@ -98,7 +102,7 @@ type Progress struct {
 	CurrentStep string `json:"currentStep,omitempty"`
 	// completedIndices are the indices of the steps that succeeded.
 	// +optional
-	// +listType=set
+	// +listType=atomic
 	CompletedIndices []int32 `json:"completedIndices,omitempty"`
 	// failedIndex is the index of the first step whose failure fails the run.
 	// +optional
@@ -106,9 +110,13 @@ type Progress struct {
 	// failureReason is why the run failed, in CamelCase.
 	// +optional
 	FailureReason string `json:"failureReason,omitempty"`
-	// display is "<steps succeeded>/<steps>".
+	// display is "<steps that succeeded>/<steps>" of spec.containers. Steps that were skipped because of
+	// step.when are not counted.
 	// +optional
 	Display string `json:"display,omitempty"`
+	// finally is the same for the steps of spec.finally, empty without any.
+	// +optional
+	Finally string `json:"finally,omitempty"`
 }
 
 // StepStatus is the observed state of one step in the current run.
@@ -119,16 +127,23 @@ type StepStatus struct {
 	// +optional
 	Finally bool `json:"finally,omitempty"`
 	// phase of the step: Pending, Starting, Queued, Running, Suspending, Suspended, Interrupted,
-	// Stopping, Lost, Succeeded, Failed or Skipped.
+	// Stopping, Lost, Retrying, Succeeded, Failed or Skipped.
 	Phase StepPhase `json:"phase"`
 	// tolerated is true if the step failed and the run continues because of its
 	// onFailure: Continue.
 	// +optional
 	Tolerated bool `json:"tolerated,omitempty"`
 	// attempt is the number of the step's current attempt in this run. Each attempt is one Job:
-	// 1, increased when a lost or interrupted Job is replaced.
+	// 1, increased when a lost, interrupted or failed Job is replaced.
 	// +optional
 	Attempt int32 `json:"attempt,omitempty"`
+	// failedAttempts is the number of attempts in this run that failed and were followed by another one
+	// because of step.retry.
+	// +optional
+	FailedAttempts int32 `json:"failedAttempts,omitempty"`
+	// nextAttemptTime is when the next attempt of a step that is Retrying starts.
+	// +optional
+	NextAttemptTime *metav1.Time `json:"nextAttemptTime,omitempty"`
 	// run in which the step got this phase. It is lower than status.run for a step that kept its
 	// outcome in a rerun.
 	// +optional
@@ -140,6 +155,12 @@ type StepStatus struct {
 	// one minute after the Job was created.
 	// +optional
 	JobUID types.UID `json:"jobUID,omitempty"`
+	// failedPods is the number of Pods of the current attempt that failed.
+	// +optional
+	FailedPods int32 `json:"failedPods,omitempty"`
+	// lastExitCode is the exit code of the container in the last of these Pods.
+	// +optional
+	LastExitCode *int32 `json:"lastExitCode,omitempty"`
 	// generation of the spec that the step was started with.
 	// +optional
 	Generation int64 `json:"generation,omitempty"`
@@ -152,9 +173,13 @@ type StepStatus struct {
 	// startTime is when the step started.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
-	// finishTime is when the step ended.
+	// finishTime is when the step, or the last attempt of a step that is Retrying, ended.
 	// +optional
 	FinishTime *metav1.Time `json:"finishTime,omitempty"`
+	// approvedBy is the user who approved the start of a step with suspendBefore. The webhook
+	// checks the name.
+	// +optional
+	ApprovedBy string `json:"approvedBy,omitempty"`
 	// reason for the phase, in CamelCase.
 	// +optional
 	Reason string `json:"reason,omitempty"`
@@ -183,7 +208,7 @@ const (
 )
 
 // StepPhase is the phase of a step.
-// +kubebuilder:validation:Enum=Pending;Starting;Queued;Running;Suspending;Suspended;Interrupted;Stopping;Lost;Succeeded;Failed;Skipped
+// +kubebuilder:validation:Enum=Pending;Starting;Queued;Running;Suspending;Suspended;Interrupted;Stopping;Lost;Retrying;Succeeded;Failed;Skipped
 type StepPhase string
 
 // The phases of a step.
@@ -211,11 +236,14 @@ const (
 	// The step's Job was deleted before its outcome was recorded. The next attempt
 	// starts, because of onLostJob: Rerun.
 	StepLost StepPhase = "Lost"
+	// The step's Job failed, and the next attempt starts at nextAttemptTime, because of step.retry.
+	StepRetrying StepPhase = "Retrying"
 	// The step's Job completed.
 	StepSucceeded StepPhase = "Succeeded"
 	// The step's Job failed, was lost, was refused, or was stopped.
 	StepFailed StepPhase = "Failed"
-	// The step did not run because of an earlier failure, or the run's deadline.
+	// The step did not run because of an earlier failure, the run's deadline, or its own expression in
+	// step.when.
 	StepSkipped StepPhase = "Skipped"
 )
 
@@ -223,7 +251,7 @@ const (
 const (
 	// ConditionAvailable is True when the run completed.
 	ConditionAvailable = "Available"
-	// ConditionProgressing is True while a step of the run is active.
+	// ConditionProgressing is True while a step of the run is active, or waits for its next attempt.
 	ConditionProgressing = "Progressing"
 	// ConditionFailed is True when the run failed.
 	ConditionFailed = "Failed"
@@ -231,7 +259,8 @@ const (
 	ConditionComplete = "Complete"
 	// ConditionFinished is True when the run completed or failed.
 	ConditionFinished = "Finished"
-	// ConditionSuspended is True while spec.suspend is true and no step is running.
+	// ConditionSuspended is True while no step is running because spec.suspend is true or the next
+	// step needs an approval.
 	ConditionSuspended = "Suspended"
 	// ConditionSpecAccepted is False when the spec, or a change to it, is refused.
 	ConditionSpecAccepted = "SpecAccepted"
@@ -247,6 +276,9 @@ const (
 	// ConditionBlocked is True while the active step cannot start or continue, whatever the cause.
 	// Its message says what blocks it and what to do.
 	ConditionBlocked = "Blocked"
+	// ConditionReconcileFailed is True while the operator cannot carry out its decisions, for example because it
+	// lacks a permission.
+	ConditionReconcileFailed = "ReconcileFailed"
 )
 
 // Reasons of conditions and of step phases.
@@ -275,6 +307,9 @@ const (
 	ReasonOutputTooLong         = "OutputTooLong"
 	ReasonOutputLost            = "OutputLost"
 	ReasonPreviousStepFailed    = "PreviousStepFailed"
+	ReasonWhenFalse             = "WhenFalse"
+	ReasonWhenInvalid           = "WhenInvalid"
+	ReasonApprovalRequired      = "ApprovalRequired"
 
 	ReasonAccepted           = "Accepted"
 	ReasonInvalid            = "Invalid"
@@ -292,6 +327,9 @@ const (
 
 	ReasonWorkspaceTerminating = "WorkspaceTerminating"
 	ReasonJobSuspended         = "JobSuspended"
+
+	ReasonRequestFailed = "RequestFailed"
+	ReasonReconciled    = "Reconciled"
 )
 
 // Reasons of events on a SequentialJob.
@@ -306,6 +344,7 @@ const (
 	EventPolicyViolated       = "PolicyViolated"
 	EventResourcesUnavailable = "ResourcesUnavailable"
 	EventBlocked              = "Blocked"
+	EventReconcileFailed      = "ReconcileFailed"
 	EventSuspended            = "Suspended"
 	EventResumed              = "Resumed"
 	EventRerunStarted         = "RerunStarted"

@@ -5,6 +5,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // SequentialJobManager is the value of spec.managedBy that selects this operator, as does
@@ -56,33 +57,35 @@ type SequentialJobList struct {
 // +kubebuilder:validation:XValidation:rule="has(self.workspace) == has(oldSelf.workspace)",message="workspace is immutable: it cannot be added or removed",fieldPath=".workspace"
 // +kubebuilder:validation:XValidation:rule="has(self.managedBy) == has(oldSelf.managedBy)",message="managedBy is immutable: it cannot be added or removed",fieldPath=".managedBy"
 // +kubebuilder:validation:XValidation:rule="!has(self.rerun) || !has(self.rerun.from) || self.rerun.from in ['Failed', 'Start'] || self.containers.exists(c, c.name == self.rerun.from)",message="rerun.from must be Failed, Start or the name of a step in containers",fieldPath=".rerun.from"
+// +kubebuilder:validation:XValidation:rule="!has(self.rerun) || !has(self.rerun.parameters) || self.rerun.parameters.all(r, has(self.parameters) && self.parameters.exists(p, p.name == r.name))",message="rerun.parameters can only have names of spec.parameters",fieldPath=".rerun.parameters"
 type SequentialJobSpec struct {
 	// containers are the steps, run in this order. Each is a complete Kubernetes container, plus
-	// an optional object `step` with the options of its Job. The steps that have started are
-	// immutable until the run has finished.
+	// an optional object `step` with the options of its Job. The name of a step is a DNS label of at
+	// most 30 characters. The steps that have started are immutable until the run has finished. The
+	// list has one owner: server-side apply replaces it as a whole.
 	// +required
-	// +listType=map
-	// +listMapKey=name
+	// +listType=atomic
+	// +kubebuilder:validation:XValidation:rule="self.all(c, self.exists_one(other, other.name == c.name))",message="step names must be unique"
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=100
 	Containers []Step `json:"containers"`
 
 	// finally are steps that run in this order after those of containers, whether those
 	// succeeded, failed or were stopped by activeDeadlineSeconds. If one of them fails, the run
-	// fails.
+	// fails. Their names, like those of containers, have at most 30 characters.
 	// +optional
-	// +listType=map
-	// +listMapKey=name
+	// +listType=atomic
+	// +kubebuilder:validation:XValidation:rule="self.all(f, self.exists_one(other, other.name == f.name))",message="step names must be unique"
 	// +kubebuilder:validation:MaxItems=10
 	Finally []Step `json:"finally,omitempty"`
 
 	// template is the Pod template of all steps: metadata, volumes, security context, node
 	// selection, pull secrets, init containers and so on. It can have one container, named
-	// `step`, with defaults for all steps.
+	// `step`, with defaults for all steps. securityProfile fills in secure defaults.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.containers) || self.spec.containers.all(c, c.name == 'step')",message="the template can have only one container, named step, with defaults for all steps; define sidecars as initContainers with restartPolicy: Always",fieldPath=".spec.containers"
 	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.restartPolicy) || self.spec.restartPolicy in ['Never', 'OnFailure']",message="restartPolicy must be Never or OnFailure: a Job cannot run Pods with Always",fieldPath=".spec.restartPolicy"
-	Template *corev1.PodTemplateSpec `json:"template,omitempty"`
+	Template *PodTemplate `json:"template,omitempty"`
 
 	// jobMetadata has labels and annotations for all Jobs of the steps, for example the label
 	// kueue.x-k8s.io/queue-name, with which Kueue admits each step separately.
@@ -99,6 +102,14 @@ type SequentialJobSpec struct {
 	// +optional
 	// +kubebuilder:default=AfterCurrent
 	SuspendPolicy SuspendPolicy `json:"suspendPolicy,omitempty"`
+
+	// parameters are environment variables of every step, with literal values. They are recorded when
+	// a run starts: a later change applies to the next run. A rerun can set other values.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	Parameters []Parameter `json:"parameters,omitempty"`
 
 	// activeDeadlineSeconds limits the duration of the run, in seconds from its start. As in
 	// batch/v1, the time restarts when a suspended run is resumed. A run that exceeds it is
@@ -138,6 +149,12 @@ type SequentialJobSpec struct {
 	// +kubebuilder:default=Fail
 	OnLostWorkspace LostWorkspacePolicy `json:"onLostWorkspace,omitempty"`
 
+	// jobHistoryLimit is the number of Jobs of ended steps that are kept, with their Pods and logs. The
+	// oldest are deleted once their outcome is recorded. Unset keeps all.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	JobHistoryLimit *int32 `json:"jobHistoryLimit,omitempty"`
+
 	// managedBy names the controller that reconciles this object. If it is unset or
 	// yardmaster.dev/sequentialjob-controller, this operator reconciles it; otherwise this
 	// operator ignores it. It is immutable.
@@ -148,6 +165,41 @@ type SequentialJobSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.contains('/')",message="managedBy must be a domain-prefixed path such as acme.io/controller"
 	ManagedBy *string `json:"managedBy,omitempty"`
 }
+
+// PodTemplate is a Pod template with defaults.
+type PodTemplate struct {
+	corev1.PodTemplateSpec `json:",inline"`
+
+	// securityProfile fills in fields of the Pods that are not set. Restricted: what the Pod Security
+	// Standard "restricted" requires (runAsNonRoot, seccompProfile RuntimeDefault,
+	// allowPrivilegeEscalation false, capabilities without ALL), and runAsUser, runAsGroup and
+	// fsGroup 65532. Unset fills in nothing.
+	// +optional
+	SecurityProfile SecurityProfile `json:"securityProfile,omitempty"`
+}
+
+// Parameter is an environment variable of every step.
+type Parameter struct {
+	// name of the variable: at most 63 letters, digits and _, not beginning with a digit, STEP_ or
+	// SEQUENCE_.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z0-9_]*$`
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('STEP_') && !self.startsWith('SEQUENCE_')",message="STEP_ and SEQUENCE_ are reserved for outputs and the outcome of the run"
+	Name string `json:"name"`
+	// value of the variable, at most 1024 characters. $(NAME) in it is not replaced. Defaults to "".
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Value string `json:"value,omitempty"`
+}
+
+// SecurityProfile is a set of defaults for the security of Pods.
+// +kubebuilder:validation:Enum=Restricted
+type SecurityProfile string
+
+// SecurityRestricted fills in what the Pod Security Standard "restricted" requires.
+const SecurityRestricted SecurityProfile = "Restricted"
 
 // Step is one step of a sequence: a container, and the options of its Job.
 //
@@ -188,11 +240,13 @@ func (s *Step) Options() *StepOptions {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.outputs) || !self.outputs || ((!has(self.completions) || self.completions == 1) && (!has(self.parallelism) || self.parallelism == 1))",message="outputs requires a step that runs one Pod: completions and parallelism of 1",fieldPath=".outputs"
 // +kubebuilder:validation:XValidation:rule="!has(self.completionMode) || self.completionMode != 'Indexed' || has(self.completions)",message="completions is required when completionMode is Indexed",fieldPath=".completions"
+// +kubebuilder:validation:XValidation:rule="!has(self.backoffLimitPerIndex) || (has(self.completionMode) && self.completionMode == 'Indexed')",message="backoffLimitPerIndex requires completionMode: Indexed",fieldPath=".backoffLimitPerIndex"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxFailedIndexes) || has(self.backoffLimitPerIndex)",message="maxFailedIndexes requires backoffLimitPerIndex",fieldPath=".maxFailedIndexes"
+// +kubebuilder:validation:XValidation:rule="!has(self.successPolicy) || (has(self.completionMode) && self.completionMode == 'Indexed')",message="successPolicy requires completionMode: Indexed",fieldPath=".successPolicy"
 type StepOptions struct {
 	// backoffLimit is the number of failed Pods of the step that are replaced before the step
-	// fails. Defaults to 0.
+	// fails. Defaults to 0; with backoffLimitPerIndex, to no limit.
 	// +optional
-	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
 
@@ -209,8 +263,59 @@ type StepOptions struct {
 	// +kubebuilder:validation:Minimum=1
 	StartDeadlineSeconds *int64 `json:"startDeadlineSeconds,omitempty"`
 
+	// retry creates a new Job after the step's Job failed. Unlike backoffLimit, it waits longer
+	// before each attempt, as configured here, and the step can be changed while it waits. Unset
+	// means that the step fails with its Job.
+	// +optional
+	Retry *StepRetry `json:"retry,omitempty"`
+
+	// backoffLimitPerIndex is the number of failed Pods of each index that are replaced before the
+	// index fails. The other indexes still run, and then the step fails. It requires completionMode:
+	// Indexed and the template's restartPolicy to be Never.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	BackoffLimitPerIndex *int32 `json:"backoffLimitPerIndex,omitempty"`
+
+	// maxFailedIndexes is the number of failed indexes that the step tolerates before it stops all
+	// others and fails. It requires backoffLimitPerIndex. Unset means no limit.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	MaxFailedIndexes *int32 `json:"maxFailedIndexes,omitempty"`
+
+	// successPolicy is the Job's successPolicy: with which indexes the step succeeds, so that the
+	// others are stopped. It requires completionMode: Indexed. Unset means that all indexes have
+	// to succeed.
+	// +optional
+	SuccessPolicy *batchv1.SuccessPolicy `json:"successPolicy,omitempty"`
+
+	// suspendBefore makes the run wait for an approval before the step, in each run: see
+	// `kubectl yardmaster seq approve`. The run's activeDeadlineSeconds restarts with the approval.
+	// Defaults to false.
+	// +optional
+	SuspendBefore bool `json:"suspendBefore,omitempty"`
+
+	// when is a CEL expression that is evaluated when the step is due. If it is false, the step is
+	// skipped, and the run continues. It can read the earlier steps (steps.build.phase, .reason and
+	// .output; steps["unit-test"] for a name with -), the parameters (parameters.DATE) and the outcome
+	// of containers (sequence.status: Running, Completed or Failed; .failedStep, .failedReason).
+	// Unset means that the step runs.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	When string `json:"when,omitempty"`
+
+	// podTemplate is a strategic merge patch of spec.template for this step: a node selector,
+	// tolerations, a ServiceAccount, volumes, sidecars among initContainers and so on. It cannot have
+	// containers: the fields of the step itself are those of its container. As in any strategic
+	// merge patch, null removes a field and $patch directives replace lists.
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	PodTemplate *runtime.RawExtension `json:"podTemplate,omitempty"`
+
 	// podFailurePolicy is the Job's podFailurePolicy: which Pod failures count, and which fail
-	// the step at once. It requires the template's restartPolicy to be Never.
+	// the step at once. It requires the template's restartPolicy to be Never. Defaults to a policy
+	// that ignores failures caused by a disruption, such as an eviction: such a Pod is replaced
+	// whatever backoffLimit is.
 	// +optional
 	PodFailurePolicy *batchv1.PodFailurePolicy `json:"podFailurePolicy,omitempty"`
 
@@ -218,7 +323,6 @@ type StepOptions struct {
 	// containers and fails the run; Continue starts the next step as if this one had succeeded.
 	// Defaults to Stop.
 	// +optional
-	// +kubebuilder:default=Stop
 	OnFailure FailureAction `json:"onFailure,omitempty"`
 
 	// parallelism is the number of Pods of the step that run at the same time. Defaults to 1.
@@ -243,6 +347,28 @@ type StepOptions struct {
 	// divided by their number. Defaults to false.
 	// +optional
 	Outputs bool `json:"outputs,omitempty"`
+}
+
+// StepRetry says how often and when a failed step is tried again. A failure that another attempt would repeat is not
+// retried: a Job that the API server refuses, a Job that fails because of podFailurePolicy, an invalid output. Neither
+// is one of the whole run: its deadline, or a lost Job or workspace.
+type StepRetry struct {
+	// limit is the number of further attempts after the first one failed.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	Limit int32 `json:"limit"`
+	// backoffSeconds is the time in seconds before the second attempt. It doubles with each further attempt.
+	// Defaults to 10.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
+	BackoffSeconds *int32 `json:"backoffSeconds,omitempty"`
+	// maxBackoffSeconds is the longest time in seconds before an attempt. Defaults to 600.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
+	MaxBackoffSeconds *int32 `json:"maxBackoffSeconds,omitempty"`
 }
 
 // JobMetadata has metadata for the Jobs of all steps.
@@ -304,6 +430,14 @@ type Rerun struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=30
 	From string `json:"from,omitempty"`
+
+	// parameters replace values of spec.parameters in this rerun. Steps that keep their outcome ran with
+	// the values of their run.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	Parameters []Parameter `json:"parameters,omitempty"`
 }
 
 // The values of Rerun.From that are not step names.

@@ -23,6 +23,8 @@ const (
 	// PolicyDenied means that an admission webhook, a ValidatingAdmissionPolicy, PodSecurity, a
 	// LimitRange, or the plugin for RuntimeClasses or PriorityClasses refused the object.
 	PolicyDenied Class = "PolicyDenied"
+	// ServiceAccountMissing means that the Pod's ServiceAccount does not exist. It may be created later.
+	ServiceAccountMissing Class = "ServiceAccountMissing"
 	// QuotaExceeded means that a ResourceQuota does not admit the object now.
 	QuotaExceeded Class = "QuotaExceeded"
 	// NamespaceTerminating means that the namespace is being deleted: nothing can be created
@@ -137,8 +139,8 @@ var refusals = []struct {
 	{"pod rejected: ", PolicyDenied},
 	{"conflict: runtimeClass.", PolicyDenied},
 	{"no PriorityClass with name ", PolicyDenied},
-	// Plugin ServiceAccount: the account may be created later.
-	{"error looking up service account ", Unavailable},
+	// Plugin ServiceAccount.
+	{"error looking up service account ", ServiceAccountMissing},
 	// Any plugin while the API server starts. Not provoked.
 	{"not yet ready to handle request", Unavailable},
 }

@@ -74,7 +74,7 @@ func TestClassOfErrors(t *testing.T) {
 		"webhook that does not support dry run":         {apierrors.NewBadRequest(`admission webhook "w.example.com" does not support dry run`), Invalid},
 		"webhook that cannot be called":                 {apierrors.NewInternalError(errors.New(`failed calling webhook "w.example.com": connection refused`)), Unavailable},
 
-		"service account not created yet": {forbidden(`error looking up service account ns/default: serviceaccount "default" not found`), Unavailable},
+		"service account not created yet": {forbidden(`error looking up service account ns/default: serviceaccount "default" not found`), ServiceAccountMissing},
 		"API server is starting":          {forbidden("not yet ready to handle request"), Unavailable},
 
 		"terminating namespace": {terminatingNamespace(), NamespaceTerminating},

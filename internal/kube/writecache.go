@@ -35,7 +35,7 @@ type writtenObject[T client.Object] struct {
 // maxWriteAge is how long a written object is used. The cache has it long before, unless etcd was
 // restored from a backup: then the cache never has it, and its resourceVersion may be higher than
 // that of every version to come.
-const maxWriteAge = time.Minute
+const maxWriteAge = 10 * time.Second
 
 // NewWriteCache returns an empty WriteCache.
 func NewWriteCache[T client.Object]() *WriteCache[T] {

@@ -128,11 +128,13 @@ func (e *evaluation) createJob(step *v1alpha1.StepStatus) stepVerdict {
 		return e.failedWithoutJob(step, v1alpha1.ReasonJobRejected, removedMessage)
 	case e.spec.Suspend:
 		return stepVerdict{phase: v1alpha1.StepPending}
+	case overlayError(e.SequentialJob, stepSpec) != nil:
+		return e.failedWithoutJob(step, v1alpha1.ReasonJobRejected, "podTemplate: "+overlayError(e.SequentialJob, stepSpec).Error())
 	case refusal != nil && !canRetry(refusal):
 		return e.failedWithoutJob(step, v1alpha1.ReasonJobRejected, refusal.Message)
 	case !step.Finally && e.startedStep != step.Name && e.exceedsDeadline():
 		return e.failedWithoutJob(step, v1alpha1.ReasonDeadlineExceeded, deadlineMessage)
-	case e.hasForbiddenImage(stepJob(e.SequentialJob, stepSpec, step.Run, step.Attempt)):
+	case e.hasForbiddenImage(stepJob(e.current(), stepSpec, step.Run, step.Attempt)):
 		step.Phase = v1alpha1.StepStarting
 		return stepVerdict{}
 	}
@@ -152,13 +154,14 @@ func (e *evaluation) createStepJob(step *v1alpha1.StepStatus, stepSpec *v1alpha1
 	}
 	step.Phase, e.blockedBy = v1alpha1.StepStarting, refusal
 	e.decision.Outputs = outputsConfigMap(e.SequentialJob, &e.status)
-	e.decision.CreateJob = stepJob(e.SequentialJob, stepSpec, step.Run, step.Attempt)
+	e.decision.CreateJob = stepJob(e.current(), stepSpec, step.Run, step.Attempt)
 }
 
-// canRetry reports whether the object may be accepted later as it is: once a quota has room, or
-// once another object no longer has its name.
+// canRetry reports whether the object may be accepted later as it is: once a quota has room, once
+// another object no longer has its name, or, for a Pod, once the namespace allows it.
 func canRetry(refusal *core.Refusal) bool {
-	return refusal.Class == apierror.QuotaExceeded || refusal.Class == apierror.AlreadyExists
+	return refusal.Class == apierror.QuotaExceeded || refusal.Class == apierror.AlreadyExists ||
+		refusal.Kind == podKind && refusal.Class != apierror.Invalid
 }
 
 // evaluateTerminalJob returns the verdict of a Job that ended.
@@ -172,6 +175,10 @@ func (e *evaluation) evaluateTerminalJob(step *v1alpha1.StepStatus, job *batchv1
 		return stepVerdict{}
 	}
 	e.recordJob(step, job)
+	step.FailedPods = job.Status.Failed
+	if code := exitCode(pods, step.Name); code != nil {
+		step.LastExitCode = code
+	}
 	verdict := stepVerdict{phase: v1alpha1.StepSucceeded, finishTime: condition.LastTransitionTime}
 	switch {
 	case failed:
@@ -221,6 +228,22 @@ func (e *evaluation) observeUnfinishedJob(step *v1alpha1.StepStatus, job *batchv
 	if step.JobUID != "" || e.schedule.HasReached(job.CreationTimestamp.Add(uidRecordDelay)) {
 		e.recordJob(step, job)
 	}
+	if job.Status.Failed > step.FailedPods {
+		e.recordRetry(step, job)
+	}
+}
+
+// recordRetry records that Pods of an unfinished Job failed. It may set a question instead: the exit code is in the Pod.
+// Steps with several Pods can have many that fail; their Pods are not listed each time.
+func (e *evaluation) recordRetry(step *v1alpha1.StepStatus, job *batchv1.Job) {
+	pods, known := e.Answers.PodsByJob[job.UID]
+	hasOnePod := ptr.Deref(job.Spec.Completions, 1) == 1 && ptr.Deref(job.Spec.Parallelism, 1) == 1
+	if !known && hasOnePod {
+		e.decision.Question = &Question{PodsOf: job}
+		return
+	}
+	e.recordJob(step, job)
+	step.FailedPods, step.LastExitCode = job.Status.Failed, exitCode(pods, step.Name)
 }
 
 // stopProblem returns why the step's Job is deleted and the step fails, nil if it continues. It

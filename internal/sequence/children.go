@@ -21,7 +21,7 @@ func workspaceClaim(sj *v1alpha1.SequentialJob) *corev1.PersistentVolumeClaim {
 		ObjectMeta: metav1.ObjectMeta{
 			Name:      WorkspaceName(sj),
 			Namespace: sj.Namespace,
-			Labels:    childLabels(sj),
+			Labels:    childLabels(sj, "workspace"),
 		},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes:      []corev1.PersistentVolumeAccessMode{workspace.AccessMode},
@@ -58,7 +58,7 @@ func outputsConfigMap(sj *v1alpha1.SequentialJob, status *v1alpha1.SequentialJob
 		ObjectMeta: metav1.ObjectMeta{
 			Name:            OutputsName(sj),
 			Namespace:       sj.Namespace,
-			Labels:          childLabels(sj),
+			Labels:          childLabels(sj, "outputs"),
 			OwnerReferences: core.ControllerReferences("SequentialJob", sj),
 		},
 		Data: data,

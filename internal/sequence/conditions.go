@@ -3,6 +3,7 @@ package sequence
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -27,12 +28,14 @@ const suspendedMessage = "spec.suspend is true"
 func (e *evaluation) summarize() {
 	e.status.State = countSteps(e.status.Steps)
 	e.status.Progress = runProgress(&e.status)
+	e.explainQuota()
 	e.setBlockedCondition(v1alpha1.ConditionResourcesUnavailable, v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonAvailable, e.refusalMessage(apierror.QuotaExceeded))
 	e.setBlockedCondition(v1alpha1.ConditionNameConflict, v1alpha1.ReasonNameTaken, v1alpha1.ReasonNoConflict, e.refusalMessage(apierror.AlreadyExists))
 	e.setBlockedCondition(v1alpha1.ConditionPolicyViolated, v1alpha1.ReasonImageNotAllowed, v1alpha1.ReasonNoViolation, e.forbiddenImages)
 	blocked := cmp.Or(e.blocked, e.refusalProblem(), &core.Problem{})
 	e.setBlockedCondition(v1alpha1.ConditionBlocked, blocked.Reason, v1alpha1.ReasonNotBlocked, blocked.Message)
-	e.setCondition(v1alpha1.ConditionSuspended, suspendedState(e.spec, &e.status))
+	e.setFailureCondition()
+	e.setCondition(v1alpha1.ConditionSuspended, suspendedState(e.current()))
 	phase, reason, message := phaseOf(&e.status)
 	e.status.Phase = phase
 	e.setCondition(v1alpha1.ConditionProgressing, condition.StateOf(phase == v1alpha1.PhaseRunning, reason, message))
@@ -45,6 +48,16 @@ func (e *evaluation) summarize() {
 	e.setFinishedConditions(phase, reason, message)
 	e.status.Reason = shortReason(&e.status)
 	condition.Set(&e.status.Conditions, e.SequentialJob.Generation, e.now, summaryOf(&e.status, e.spec.Suspend))
+}
+
+// setFailureCondition sets a condition that is absent until reconciliations failed for several seconds.
+func (e *evaluation) setFailureCondition() {
+	switch {
+	case e.Failure != "":
+		e.setCondition(v1alpha1.ConditionReconcileFailed, condition.True(v1alpha1.ReasonRequestFailed, e.Failure))
+	case meta.IsStatusConditionTrue(e.status.Conditions, v1alpha1.ConditionReconcileFailed):
+		e.setCondition(v1alpha1.ConditionReconcileFailed, condition.False(v1alpha1.ReasonReconciled, ""))
+	}
 }
 
 // setFinishedConditions sets the conditions that scripts wait for: Complete, as in batch/v1 next to
@@ -66,8 +79,14 @@ func shortReason(status *v1alpha1.SequentialJobStatus) string {
 	if IsFinished(status) {
 		return status.Progress.FailureReason
 	}
+	if needsApproval(nextStep(status.Steps)) && status.Phase == v1alpha1.PhaseSuspended {
+		return v1alpha1.ReasonApprovalRequired
+	}
 	if blocked := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionBlocked); blocked != nil && blocked.Status == metav1.ConditionTrue {
 		return blocked.Reason
+	}
+	if status.Phase == v1alpha1.PhaseRunning && retryingStep(status.Steps) != nil && activeStep(status.Steps) == nil {
+		return v1alpha1.ReasonRetrying
 	}
 	return ""
 }
@@ -103,11 +122,38 @@ func runProgress(status *v1alpha1.SequentialJobStatus) v1alpha1.Progress {
 			progress.FailedIndex, progress.FailureReason = new(index), step.Reason
 		}
 	}
-	progress.Display = fmt.Sprintf("%d/%d", len(progress.CompletedIndices), len(status.Steps))
+	progress.Display = countSucceeded(status.Steps, false)
+	if slices.ContainsFunc(status.Steps, func(step v1alpha1.StepStatus) bool { return step.Finally }) {
+		progress.Finally = countSucceeded(status.Steps, true)
+	}
 	if progress.FailureReason == "" && IsFinished(status) && !isCompleted(status) {
 		progress.FailureReason, _ = runFailure(status)
 	}
 	return progress
+}
+
+// countSucceeded returns "<steps that succeeded>/<steps>" of containers or of finally.
+func countSucceeded(steps []v1alpha1.StepStatus, finally bool) string {
+	succeeded, all := 0, 0
+	for i := range steps {
+		step := &steps[i]
+		if step.Finally != finally || isUnwanted(step) {
+			continue
+		}
+		all++
+		if step.Phase == v1alpha1.StepSucceeded {
+			succeeded++
+		}
+	}
+	return fmt.Sprintf("%d/%d", succeeded, all)
+}
+
+// completedMessage says how many steps of a completed run succeeded.
+func completedMessage(progress *v1alpha1.Progress) string {
+	if progress.Finally == "" {
+		return progress.Display + " steps succeeded"
+	}
+	return fmt.Sprintf("%s steps and %s finally steps succeeded", progress.Display, progress.Finally)
 }
 
 // runFailure returns why a finished run failed.
@@ -158,6 +204,8 @@ func (e *evaluation) refusalProblem() *core.Problem {
 		return nil
 	case e.blockedBy.Class == apierror.AlreadyExists:
 		problem = core.Problem{Reason: v1alpha1.ReasonNameTaken, Message: e.blockedBy.Message}
+	case e.blockedBy.Kind == podKind:
+		return e.podRefusalProblem(e.blockedBy)
 	default:
 		problem = core.Problem{Reason: v1alpha1.ReasonQuotaExceeded, Message: e.blockedBy.Message}
 	}
@@ -167,18 +215,40 @@ func (e *evaluation) refusalProblem() *core.Problem {
 	return &problem
 }
 
+// podRefusalProblem returns why a Pod that was refused in a dry run keeps the run from starting, and writes it into
+// the message of its step.
+func (e *evaluation) podRefusalProblem(refusal *core.Refusal) *core.Problem {
+	message := podProblemMessage(refusal)
+	if step := findStep(e.status.Steps, refusal.Step); step != nil {
+		step.Reason, step.Message = v1alpha1.ReasonPodNotCreated, core.TruncateMessage(message, maxMessageBytes)
+	}
+	return &core.Problem{Reason: v1alpha1.ReasonPodNotCreated, Message: fmt.Sprintf("step %q: %s; remove the cause, or correct the step", refusal.Step, message)}
+}
+
+// clearPodRefusals removes from the steps that have not started what the last decision wrote about their Pods.
+func clearPodRefusals(steps []v1alpha1.StepStatus) {
+	for i := range steps {
+		if step := &steps[i]; step.Phase == v1alpha1.StepPending && step.Reason == v1alpha1.ReasonPodNotCreated {
+			step.Reason, step.Message = "", ""
+		}
+	}
+}
+
 // refusalMessage returns the message of the refusal that delays the next step's Job, if it has this
 // class.
 func (e *evaluation) refusalMessage(class apierror.Class) string {
-	if e.blockedBy == nil || e.blockedBy.Class != class {
+	if e.blockedBy == nil || e.blockedBy.Class != class || e.blockedBy.Kind == podKind {
 		return ""
 	}
 	return e.blockedBy.Message
 }
 
-func suspendedState(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus) condition.State {
-	step := activeStep(status.Steps)
+func suspendedState(sj *v1alpha1.SequentialJob) condition.State {
+	spec, status := &sj.Spec, &sj.Status
+	step, approval := activeStep(status.Steps), approvalMessage(sj)
 	switch {
+	case !spec.Suspend && approval != "":
+		return condition.True(v1alpha1.ReasonApprovalRequired, approval)
 	case !spec.Suspend || IsFinished(status):
 		return condition.False(v1alpha1.ReasonNotSuspended, "")
 	case step == nil || isSuspendedBySpec(step):
@@ -193,12 +263,15 @@ func suspendedState(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.Sequentia
 func phaseOf(status *v1alpha1.SequentialJobStatus) (phase v1alpha1.SequentialJobPhase, reason, message string) {
 	switch step := activeStep(status.Steps); {
 	case isCompleted(status):
-		return v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted, status.Progress.Display + " steps succeeded"
+		return v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted, completedMessage(&status.Progress)
 	case IsFinished(status):
 		reason, message = runFailure(status)
 		return v1alpha1.PhaseFailed, reason, message
 	case meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionSuspended):
-		return v1alpha1.PhaseSuspended, v1alpha1.ReasonSuspended, suspendedMessage
+		suspended := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSuspended)
+		return v1alpha1.PhaseSuspended, suspended.Reason, suspended.Message
+	case step == nil && retryingStep(status.Steps) != nil:
+		return v1alpha1.PhaseRunning, v1alpha1.ReasonRetrying, retryMessage(retryingStep(status.Steps))
 	case step == nil:
 		return v1alpha1.PhasePending, v1alpha1.ReasonWaiting, "waiting for the first step to start"
 	case step.Finally:
@@ -220,10 +293,12 @@ func summaryOf(status *v1alpha1.SequentialJobStatus, suspend bool) condition.Sum
 		ready, progress, cause = metav1.ConditionTrue, condition.Settled, v1alpha1.ConditionAvailable
 	case IsFinished(status):
 		progress, cause = condition.Stuck, v1alpha1.ConditionFailed
-	case suspend && isTrue(v1alpha1.ConditionSuspended):
+	case isTrue(v1alpha1.ConditionSuspended):
 		progress, cause = condition.Settled, v1alpha1.ConditionSuspended
 	case suspend:
 		cause = v1alpha1.ConditionSuspended
+	case isTrue(v1alpha1.ConditionReconcileFailed):
+		cause = v1alpha1.ConditionReconcileFailed
 	case isTrue(v1alpha1.ConditionNameConflict):
 		progress, cause = condition.Stuck, v1alpha1.ConditionNameConflict
 	case isTrue(v1alpha1.ConditionPolicyViolated):

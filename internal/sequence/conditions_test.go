@@ -24,30 +24,30 @@ func TestStepsAreCountedByState(t *testing.T) {
 		"at the start": {
 			happens:      func(*testEnv) {},
 			wantState:    v1alpha1.StepCounts{Active: 1},
-			wantProgress: v1alpha1.Progress{CurrentIndex: new(int32(0)), CurrentStep: "lint", Display: "0/3"},
+			wantProgress: v1alpha1.Progress{CurrentIndex: new(int32(0)), CurrentStep: "lint", Display: "0/2", Finally: "0/1"},
 		},
 		"after a successful step": {
 			happens:      func(s *testEnv) { s.succeedStep("lint") },
 			wantState:    v1alpha1.StepCounts{Active: 1, Succeeded: 1},
-			wantProgress: v1alpha1.Progress{CurrentIndex: new(int32(1)), CurrentStep: "build", CompletedIndices: []int32{0}, Display: "1/3"},
+			wantProgress: v1alpha1.Progress{CurrentIndex: new(int32(1)), CurrentStep: "build", CompletedIndices: []int32{0}, Display: "1/2", Finally: "0/1"},
 		},
 		"after a tolerated failure": {
 			happens:      func(s *testEnv) { s.failStep("lint") },
 			wantState:    v1alpha1.StepCounts{Active: 1, Failed: 1},
-			wantProgress: v1alpha1.Progress{CurrentIndex: new(int32(1)), CurrentStep: "build", Display: "0/3"},
+			wantProgress: v1alpha1.Progress{CurrentIndex: new(int32(1)), CurrentStep: "build", Display: "0/2", Finally: "0/1"},
 		},
 		"after a failure that fails the run": {
 			happens:   func(s *testEnv) { s.succeedStep("lint"); s.failStep("build") },
 			wantState: v1alpha1.StepCounts{Active: 1, Succeeded: 1, Failed: 1},
 			wantProgress: v1alpha1.Progress{
 				CurrentIndex: new(int32(2)), CurrentStep: "cleanup", CompletedIndices: []int32{0},
-				FailedIndex: new(int32(1)), FailureReason: "BackoffLimitExceeded", Display: "1/3",
+				FailedIndex: new(int32(1)), FailureReason: "BackoffLimitExceeded", Display: "1/2", Finally: "0/1",
 			},
 		},
 		"at the end": {
 			happens:      func(s *testEnv) { s.succeedStep("lint"); s.succeedStep("build"); s.succeedStep("cleanup") },
 			wantState:    v1alpha1.StepCounts{Succeeded: 3},
-			wantProgress: v1alpha1.Progress{CompletedIndices: []int32{0, 1, 2}, Display: "3/3"},
+			wantProgress: v1alpha1.Progress{CompletedIndices: []int32{0, 1, 2}, Display: "2/2", Finally: "1/1"},
 		},
 	}
 	for name, test := range tests {

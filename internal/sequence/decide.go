@@ -63,11 +63,19 @@ type evaluation struct {
 	forbiddenImages string
 }
 
+// current returns the SequentialJob with the status that this decision records.
+func (e *evaluation) current() *v1alpha1.SequentialJob {
+	current := *e.SequentialJob
+	current.Status = e.status
+	return &current
+}
+
 // decideProgress decides about a SequentialJob that is not being deleted.
 func (e *evaluation) decideProgress() {
 	e.observeSpec()
 	e.startRequestedRerun()
 	if !IsFinished(&e.status) {
+		clearPodRefusals(e.status.Steps)
 		restartResumedDeadline(e.spec, &e.status, e.now)
 		if e.admitRun() {
 			e.advanceSteps()
@@ -86,6 +94,7 @@ func (e *evaluation) decideProgress() {
 	case hasDeadline && step != nil && !step.Finally && !isSuspendedBySpec(step) && e.Now.Before(deadline):
 		e.schedule.RequeueWithin(deadline.Sub(e.Now))
 	}
+	e.deleteOldJobs()
 	e.summarize()
 	e.decision.NeedsFinalizer = mayBeRunning(e.status.Steps)
 }
@@ -94,7 +103,7 @@ func (e *evaluation) decideProgress() {
 func (e *evaluation) advanceSteps() {
 	for {
 		if step := activeStep(e.status.Steps); step != nil {
-			verdict := e.evaluateStep(step)
+			verdict := e.withRetry(step, e.evaluateStep(step))
 			if !verdict.endsAttempt() {
 				return
 			}
@@ -109,12 +118,13 @@ func (e *evaluation) advanceSteps() {
 // restartResumedDeadline restarts the run's deadline when the run is resumed.
 func restartResumedDeadline(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus, now metav1.Time) {
 	wasSuspended := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionSuspended)
-	if wasSuspended && !spec.Suspend && status.StartTime != nil {
+	if wasSuspended && !spec.Suspend && status.StartTime != nil && !needsApproval(nextStep(status.Steps)) {
 		status.StartTime = now.DeepCopy()
 	}
 }
 
-// startNextStep starts the next step, or finishes the run. It reports whether a step started.
+// startNextStep starts or skips the next step, or finishes the run. It reports whether the run may continue
+// with this or another step.
 func (e *evaluation) startNextStep() bool {
 	e.skipUnreachableSteps()
 	next := nextStep(e.status.Steps)
@@ -125,7 +135,36 @@ func (e *evaluation) startNextStep() bool {
 	if e.spec.Suspend {
 		return false
 	}
-	e.startStep(next)
+	if next.Run != e.status.Run && e.skipUnwantedStep(next) {
+		return true
+	}
+	if !e.isRetryDue(next) {
+		return false
+	}
+	approvedBy, mayStart := e.approve(next)
+	if mayStart {
+		e.startStep(next, approvedBy)
+	}
+	return mayStart
+}
+
+// skipUnwantedStep skips a step whose expression is false, and fails one whose expression cannot be evaluated. It
+// reports whether it did.
+func (e *evaluation) skipUnwantedStep(step *v1alpha1.StepStatus) bool {
+	stepSpec := findStepSpec(e.spec, step.Name)
+	if stepSpec == nil {
+		return false
+	}
+	wanted, err := isWanted(&e.status, stepSpec)
+	if wanted && err == nil {
+		return false
+	}
+	step.Run, step.SpecHash, step.Generation = e.status.Run, stepHash(stepSpec), e.SequentialJob.Generation
+	if err != nil {
+		e.failedWithoutJob(step, v1alpha1.ReasonWhenInvalid, err.Error()).applyTo(step, e.now)
+		return true
+	}
+	step.Phase, step.Reason, step.Message = v1alpha1.StepSkipped, v1alpha1.ReasonWhenFalse, ""
 	return true
 }
 
@@ -136,34 +175,36 @@ func (e *evaluation) skipUnreachableSteps() {
 	case next == nil || next.Finally:
 	case findFailedStep(e.status.Steps, false) != nil:
 		skipWaitingSteps(e.status.Steps, v1alpha1.ReasonPreviousStepFailed, false)
-	case !e.spec.Suspend && e.exceedsDeadline():
+	case !e.spec.Suspend && !needsApproval(next) && e.exceedsDeadline():
 		skipWaitingSteps(e.status.Steps, v1alpha1.ReasonDeadlineExceeded, false)
 	}
 }
 
 // startStep records that the step starts. Its Job is created once it is known not to exist.
-func (e *evaluation) startStep(step *v1alpha1.StepStatus) {
+func (e *evaluation) startStep(step *v1alpha1.StepStatus, approvedBy string) {
 	stepSpec := findStepSpec(e.spec, step.Name)
 	if stepSpec == nil { // removed from the spec while its next attempt was due
 		e.failedWithoutJob(step, v1alpha1.ReasonJobRejected, removedMessage).applyTo(step, e.now)
 		return
 	}
-	attempt, reason := int32(1), ""
+	attempt, failedAttempts, reason := int32(1), int32(0), ""
 	if step.Run == e.status.Run {
-		attempt, reason = step.Attempt+1, step.Reason // why there is another attempt
+		attempt, failedAttempts, reason = step.Attempt+1, step.FailedAttempts, step.Reason // why there is another attempt
 	}
 	*step = v1alpha1.StepStatus{
-		Name:         step.Name,
-		Finally:      step.Finally,
-		Phase:        v1alpha1.StepStarting,
-		Attempt:      attempt,
-		Run:          e.status.Run,
-		JobName:      jobName(e.SequentialJob, e.status.Run, step.Name, attempt),
-		Generation:   e.SequentialJob.Generation,
-		SpecHash:     contentHash(stepSpec),
-		TemplateHash: contentHash(podTemplate(e.SequentialJob, stepSpec)),
-		StartTime:    e.now.DeepCopy(),
-		Reason:       reason,
+		Name:           step.Name,
+		Finally:        step.Finally,
+		Phase:          v1alpha1.StepStarting,
+		Attempt:        attempt,
+		FailedAttempts: failedAttempts,
+		Run:            e.status.Run,
+		JobName:        jobName(e.SequentialJob, e.status.Run, step.Name, attempt),
+		Generation:     e.SequentialJob.Generation,
+		SpecHash:       stepHash(stepSpec),
+		TemplateHash:   contentHash(podTemplate(e.current(), stepSpec)),
+		StartTime:      e.now.DeepCopy(),
+		Reason:         reason,
+		ApprovedBy:     approvedBy,
 	}
 	e.startedStep = step.Name
 	if e.status.StartTime == nil {

@@ -61,6 +61,8 @@ func stepEvents(before, after *v1alpha1.StepStatus) []core.Event {
 	switch after.Phase {
 	case v1alpha1.StepSucceeded:
 		events = append(events, routineEvent(v1alpha1.EventJobCompleted, fmt.Sprintf("Job %s of step %s completed", after.JobName, after.Name)))
+	case v1alpha1.StepRetrying:
+		events = append(events, core.WarningEvent(v1alpha1.EventJobFailed, actionRun, retryMessage(after)))
 	case v1alpha1.StepFailed:
 		message := fmt.Sprintf("Step %s failed: %s", after.Name, core.FormatReason(after.Reason, after.Message))
 		events = append(events, core.WarningEvent(v1alpha1.EventJobFailed, actionRun, message))
@@ -92,7 +94,9 @@ func runEvents(before, after *v1alpha1.SequentialJobStatus) []core.Event {
 			continue
 		}
 		if meta.IsStatusConditionTrue(after.Conditions, row.condition) && !meta.IsStatusConditionTrue(before.Conditions, row.condition) {
-			events = append(events, row.newEvent(row.reason, row.action, conditionMessage(after, row.condition)))
+			event := row.newEvent(row.reason, row.action, conditionMessage(after, row.condition))
+			event.Routine = row.condition == v1alpha1.ConditionAvailable
+			events = append(events, event)
 		}
 	}
 	return events

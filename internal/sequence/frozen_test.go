@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
@@ -45,7 +46,7 @@ func TestStartedStepsAreImmutable(t *testing.T) {
 			edit: func(s *v1alpha1.SequentialJobSpec) { s.Finally = append(s.Finally, testbuilder.Step("more")) },
 		},
 		"the template changes": {
-			edit: func(s *v1alpha1.SequentialJobSpec) { s.Template = &corev1.PodTemplateSpec{} },
+			edit: func(s *v1alpha1.SequentialJobSpec) { s.Template = &v1alpha1.PodTemplate{} },
 		},
 		"the running step is edited": {
 			edit: func(s *v1alpha1.SequentialJobSpec) { s.Containers[1].Image = "other" },
@@ -96,7 +97,7 @@ func TestStartedStepsAreImmutable(t *testing.T) {
 			s := startAtSecondStep(t)
 			changed := s.sj.Spec.DeepCopy()
 			test.edit(changed)
-			if diff := cmp.Diff(test.want, errorFields(ImmutabilityViolations(changed, &s.sj.Status))); diff != "" {
+			if diff := cmp.Diff(test.want, errorFields(ImmutabilityViolations(nil, changed, &s.sj.Status))); diff != "" {
 				t.Errorf("violations (-want, +got):\n%s", diff)
 			}
 		})
@@ -111,7 +112,7 @@ func TestContainersCannotGetStepsOnceFinallyHasStarted(t *testing.T) {
 	}
 	changed := s.sj.Spec.DeepCopy()
 	more(changed)
-	if diff := cmp.Diff([]string{"spec.containers[1]: Forbidden"}, errorFields(ImmutabilityViolations(changed, &s.sj.Status))); diff != "" {
+	if diff := cmp.Diff([]string{"spec.containers[1]: Forbidden"}, errorFields(ImmutabilityViolations(nil, changed, &s.sj.Status))); diff != "" {
 		t.Errorf("violations (-want, +got):\n%s", diff)
 	}
 
@@ -126,10 +127,10 @@ func TestStepsAreMutableBeforeAndAfterARun(t *testing.T) {
 	finished := startAtSecondStep(t)
 	finished.failStep("test")
 	finished.succeedStep("cleanup")
-	if errs := ImmutabilityViolations(&shorter, &finished.sj.Status); len(errs) > 0 {
+	if errs := ImmutabilityViolations(nil, &shorter, &finished.sj.Status); len(errs) > 0 {
 		t.Errorf("after the run: %v", errs)
 	}
-	if errs := ImmutabilityViolations(&shorter, &v1alpha1.SequentialJobStatus{}); len(errs) > 0 {
+	if errs := ImmutabilityViolations(nil, &shorter, &v1alpha1.SequentialJobStatus{}); len(errs) > 0 {
 		t.Errorf("before the run: %v", errs)
 	}
 }
@@ -178,7 +179,7 @@ func TestRemovingStartedStepsCountsNoStepTwice(t *testing.T) {
 	s.succeedStep("ship")
 	s.succeedStep("cleanup")
 	s.wantCreated("build", "test", "ship", "cleanup")
-	if got := s.sj.Status; got.State.Succeeded != 4 || got.Progress.Display != "4/4" {
+	if got := s.sj.Status; got.State.Succeeded != 4 || got.Progress.Display != "3/3" {
 		t.Errorf("want 4 of 4, got %+v, %s", got.State, got.Progress.Display)
 	}
 }
@@ -186,7 +187,7 @@ func TestRemovingStartedStepsCountsNoStepTwice(t *testing.T) {
 func TestTemplateHashIdentifiesTheTemplateOfAStep(t *testing.T) {
 	s := startAtSecondStep(t)
 	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
-		spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{ServiceAccountName: "other"}}
+		spec.Template = &v1alpha1.PodTemplate{PodTemplateSpec: corev1.PodTemplateSpec{Spec: corev1.PodSpec{ServiceAccountName: "other"}}}
 	})
 	s.reconcile()
 	if got := s.sj.Status.Conditions; !meta.IsStatusConditionTrue(got, v1alpha1.ConditionSpecAccepted) {
@@ -206,4 +207,69 @@ func TestStartedStepKeepsItsOptions(t *testing.T) {
 	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[0].Step = nil }) // without a webhook
 	s.failStep("lint")
 	s.wantCreated("lint", "build")
+}
+
+// A release of the operator that hashes steps in another way must not take started steps for changed ones.
+func TestUpgradeOfTheOperatorDoesNotChangeStartedSteps(t *testing.T) {
+	for name, hash := range map[string]string{"without a version": "0123456789abcdef", "of another version": "v1:0123456789abcdef", "none": ""} {
+		t.Run(name, func(t *testing.T) {
+			s := startAtSecondStep(t)
+			for i := range s.sj.Status.Steps {
+				s.sj.Status.Steps[i].SpecHash = hash
+			}
+			for _, job := range s.jobs {
+				job.Annotations[v1alpha1.AnnotationSpecHash] = hash
+			}
+			before := s.sj.Spec.DeepCopy()
+			s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[2].Image = "other" })
+			s.reconcile()
+			if !meta.IsStatusConditionTrue(s.sj.Status.Conditions, v1alpha1.ConditionSpecAccepted) {
+				t.Errorf("the change of a later step is refused: %+v", s.sj.Status.Conditions)
+			}
+
+			edited := before.DeepCopy()
+			edited.Containers[1].Image = "other"
+			want := []string{"spec.containers[1]: Forbidden"}
+			if diff := cmp.Diff(want, errorFields(ImmutabilityViolations(before, edited, &s.sj.Status))); diff != "" {
+				t.Errorf("violations that the webhook finds (-want, +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestHashOfAStepIsStable(t *testing.T) {
+	container := corev1.Container{
+		Image: "tool:1", Command: []string{"run"}, Env: []corev1.EnvVar{{Name: "A"}, {Name: "B", Value: "b"}},
+		Resources:       corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}},
+		SecurityContext: &corev1.SecurityContext{RunAsNonRoot: new(false), Capabilities: &corev1.Capabilities{}},
+	}
+	step := v1alpha1.Step{Name: "build", Container: container, Step: &v1alpha1.StepOptions{BackoffLimit: new(int32(2)), Outputs: true}}
+	const want = "v2:a8d9bf3bc344388f"
+	if got := stepHash(&step); got != want {
+		t.Errorf("hash %s, want %s; if the change is intended, also change specHashVersion", got, want)
+	}
+}
+
+func TestDefaultsOfAStepAreNotAChange(t *testing.T) {
+	plain := testbuilder.Step("build")
+	for name, options := range map[string]*v1alpha1.StepOptions{
+		"defaults":   {BackoffLimit: new(int32), OnFailure: v1alpha1.OnFailureStop},
+		"no options": {},
+	} {
+		step := testbuilder.Step("build")
+		step.Step = options
+		if stepHash(&step) != stepHash(&plain) {
+			t.Errorf("a step with %s is another step", name)
+		}
+	}
+	for name, options := range map[string]*v1alpha1.StepOptions{
+		"onFailure: Continue": {OnFailure: v1alpha1.OnFailureContinue},
+		"backoffLimit: 1":     {BackoffLimit: new(int32(1))},
+	} {
+		step := testbuilder.Step("build")
+		step.Step = options
+		if stepHash(&step) == stepHash(&plain) {
+			t.Errorf("a step with %s is the same step", name)
+		}
+	}
 }

@@ -22,7 +22,7 @@ func TestARunWaitsUntilPoliciesAllowAllImages(t *testing.T) {
 		},
 		"an init container of the template": {
 			func(spec *v1alpha1.SequentialJobSpec) {
-				spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: "init", Image: "evil:1"}}}}
+				spec.Template = &v1alpha1.PodTemplate{PodTemplateSpec: corev1.PodTemplateSpec{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: "init", Image: "evil:1"}}}}}
 			},
 			`True ImageNotAllowed: step "build": image "evil:1" of init container "init" is not allowed by Policy team, which allows: good:*`,
 		},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"maps"
+	"slices"
 	"strconv"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -16,6 +17,14 @@ import (
 
 // workspaceVolume is the name of the workspace's volume in a step's Pod.
 const workspaceVolume = "workspace"
+
+// Labels that Kubernetes recommends. Users may set them.
+const (
+	labelAppName      = "app.kubernetes.io/name"
+	labelAppInstance  = "app.kubernetes.io/instance"
+	labelAppComponent = "app.kubernetes.io/component"
+	labelAppPartOf    = "app.kubernetes.io/part-of"
+)
 
 // stepJob returns the Job for one attempt at a step.
 func stepJob(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run, attempt int32) *batchv1.Job {
@@ -33,9 +42,12 @@ func stepJob(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run, attempt int32
 			Parallelism:           options.Parallelism,
 			Completions:           options.Completions,
 			CompletionMode:        options.CompletionMode,
-			BackoffLimit:          cmp.Or(options.BackoffLimit, new(int32(0))),
+			BackoffLimit:          backoffLimit(options),
+			BackoffLimitPerIndex:  options.BackoffLimitPerIndex,
+			MaxFailedIndexes:      options.MaxFailedIndexes,
+			SuccessPolicy:         options.SuccessPolicy.DeepCopy(),
 			ActiveDeadlineSeconds: options.ActiveDeadlineSeconds,
-			PodFailurePolicy:      options.PodFailurePolicy.DeepCopy(),
+			PodFailurePolicy:      podFailurePolicy(options, template.Spec.RestartPolicy),
 			// A failed Pod is replaced only once it has stopped, so that a step never runs
 			// twice at a time.
 			PodReplacementPolicy: new(batchv1.Failed),
@@ -44,11 +56,32 @@ func stepJob(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run, attempt int32
 	}
 }
 
-// podTemplate returns spec.template with the step's container.
+// backoffLimit returns the number of failed Pods that are replaced; nil for no limit but that of each index.
+func backoffLimit(options *v1alpha1.StepOptions) *int32 {
+	if options.BackoffLimit == nil && options.BackoffLimitPerIndex == nil {
+		return new(int32(0))
+	}
+	return options.BackoffLimit
+}
+
+// podFailurePolicy returns the policy of the step's Job. By default, a Pod that was evicted or preempted is
+// replaced: its container did not fail. Jobs have no such policy for Pods that restart their containers.
+func podFailurePolicy(options *v1alpha1.StepOptions, restartPolicy corev1.RestartPolicy) *batchv1.PodFailurePolicy {
+	if options.PodFailurePolicy != nil || restartPolicy != corev1.RestartPolicyNever {
+		return options.PodFailurePolicy.DeepCopy()
+	}
+	return &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
+		Action:          batchv1.PodFailurePolicyActionIgnore,
+		OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}},
+	}}}
+}
+
+// podTemplate returns spec.template with the step's overlay and container, and the environment of the run.
 func podTemplate(sj *v1alpha1.SequentialJob, step *v1alpha1.Step) corev1.PodTemplateSpec {
-	template := corev1.PodTemplateSpec{}
-	if sj.Spec.Template != nil {
-		template = *sj.Spec.Template.DeepCopy()
+	template, err := overlaidTemplate(sj, step)
+	if err != nil {
+		// Validate refuses such an overlay, and createJob fails its step.
+		template, _ = overlaidTemplate(sj, &v1alpha1.Step{})
 	}
 	if template.Spec.RestartPolicy == "" {
 		template.Spec.RestartPolicy = corev1.RestartPolicyNever
@@ -57,11 +90,14 @@ func podTemplate(sj *v1alpha1.SequentialJob, step *v1alpha1.Step) corev1.PodTemp
 
 	container := mergeContainer(containerDefaults(sj), step.AsContainer())
 	container.Name = step.Name
-	container.Env = append(outputEnvVars(sj, step.Name), container.Env...)
+	container.Env = slices.Concat(runEnvVars(sj, step.Name), outputEnvVars(sj, step.Name), container.Env)
 	if workspace := sj.Spec.Workspace; workspace != nil {
 		mountWorkspace(&template.Spec, &container, WorkspaceName(sj), workspace.MountPath)
 	}
 	template.Spec.Containers = []corev1.Container{container}
+	if sj.Spec.Template != nil && sj.Spec.Template.SecurityProfile == v1alpha1.SecurityRestricted {
+		restrictPod(&template.Spec)
+	}
 	return template
 }
 
@@ -102,13 +138,15 @@ func outputEnvVars(sj *v1alpha1.SequentialJob, step string) []corev1.EnvVar {
 	return variables
 }
 
-// jobLabels returns the labels from spec.jobMetadata, overridden by those of the operator.
+// jobLabels returns the labels from spec.jobMetadata, completed by those of the operator.
 func jobLabels(sj *v1alpha1.SequentialJob, step string) map[string]string {
 	var labels map[string]string
 	if sj.Spec.JobMetadata != nil {
 		labels = maps.Clone(sj.Spec.JobMetadata.Labels)
 	}
-	return addStepLabels(labels, sj, step)
+	labels = addStepLabels(labels, sj, step)
+	labels[v1alpha1.LabelManagedBy] = v1alpha1.ManagedByValue // the operator may only manage such Jobs
+	return labels
 }
 
 func jobAnnotations(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run int32, templateHash string) map[string]string {
@@ -118,10 +156,12 @@ func jobAnnotations(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run int32, 
 	}
 	annotations[v1alpha1.AnnotationRun] = strconv.Itoa(int(run))
 	annotations[v1alpha1.AnnotationGeneration] = strconv.FormatInt(sj.Generation, 10)
-	annotations[v1alpha1.AnnotationSpecHash] = contentHash(step)
+	annotations[v1alpha1.AnnotationSpecHash] = stepHash(step)
 	annotations[v1alpha1.AnnotationTemplateHash] = templateHash
 	if step.Step != nil {
-		if raw, err := json.Marshal(step.Step); err == nil { // API types always marshal
+		options := step.Step.DeepCopy()
+		options.PodTemplate = nil                          // the Job's template has it
+		if raw, err := json.Marshal(options); err == nil { // API types always marshal
 			annotations[v1alpha1.AnnotationStepOptions] = string(raw)
 		}
 	}
@@ -139,40 +179,42 @@ func jobOptions(job *batchv1.Job) *v1alpha1.StepOptions {
 	return options
 }
 
+// addStepLabels adds the labels of the operator to those of a step's Job or Pod. It replaces only labels
+// with the operator's own prefix.
 func addStepLabels(labels map[string]string, sj *v1alpha1.SequentialJob, step string) map[string]string {
 	if labels == nil {
 		labels = map[string]string{}
 	}
+	for key, value := range applicationLabels(sj, step) {
+		if _, isSet := labels[key]; !isSet {
+			labels[key] = value
+		}
+	}
 	labels[v1alpha1.LabelStep] = step
-	maps.Copy(labels, childLabels(sj))
+	labels[v1alpha1.LabelSequentialJob] = labelValue(sj.Name)
+	labels[v1alpha1.LabelSequentialJobUID] = string(sj.UID)
 	return labels
 }
 
-// childLabels returns the labels of every object that is created for a SequentialJob.
-func childLabels(sj *v1alpha1.SequentialJob) map[string]string {
-	return map[string]string{
-		v1alpha1.LabelManagedBy:        v1alpha1.ManagedByValue,
-		v1alpha1.LabelSequentialJob:    labelValue(sj.Name),
-		v1alpha1.LabelSequentialJobUID: string(sj.UID),
-	}
+// childLabels returns the labels of an object that is created for all steps of a SequentialJob.
+func childLabels(sj *v1alpha1.SequentialJob, component string) map[string]string {
+	labels := applicationLabels(sj, component)
+	labels[v1alpha1.LabelSequentialJob] = labelValue(sj.Name)
+	labels[v1alpha1.LabelSequentialJobUID] = string(sj.UID)
+	return labels
 }
 
-// JobFingerprint returns a hash of everything in a Job except its name, its owner and the
-// operator's marks of them. If the API server accepts a Job in a dry run, it accepts a Job with
-// the same fingerprint as well.
-func JobFingerprint(job *batchv1.Job) string {
-	anonymous := job.DeepCopy()
-	for _, labels := range []map[string]string{anonymous.Labels, anonymous.Spec.Template.Labels} {
-		delete(labels, v1alpha1.LabelSequentialJob)
-		delete(labels, v1alpha1.LabelSequentialJobUID)
+// applicationLabels returns the labels that Kubernetes recommends. The application is the one that the labels of
+// the SequentialJob name.
+func applicationLabels(sj *v1alpha1.SequentialJob, component string) map[string]string {
+	name := labelValue(sj.Name)
+	return map[string]string{
+		v1alpha1.LabelManagedBy: v1alpha1.ManagedByValue,
+		labelAppName:            cmp.Or(sj.Labels[labelAppName], "sequentialjob"),
+		labelAppInstance:        cmp.Or(sj.Labels[labelAppInstance], name),
+		labelAppPartOf:          cmp.Or(sj.Labels[labelAppPartOf], name),
+		labelAppComponent:       component,
 	}
-	for _, annotation := range []string{
-		v1alpha1.AnnotationRun, v1alpha1.AnnotationGeneration,
-		v1alpha1.AnnotationSpecHash, v1alpha1.AnnotationTemplateHash,
-	} {
-		delete(anonymous.Annotations, annotation)
-	}
-	return anonymous.Namespace + "/" + contentHash([]any{anonymous.Labels, anonymous.Annotations, anonymous.Spec})
 }
 
 // allStepSpecs returns the steps of containers, then those of finally.

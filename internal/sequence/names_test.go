@@ -73,7 +73,7 @@ func TestTruncatedNamesDiffer(t *testing.T) {
 func TestLabelValuesAreValid(t *testing.T) {
 	for _, name := range []string{"a", strings.Repeat("a", 253), strings.Repeat("a", 62) + ".b", strings.Repeat("a", 60) + "-.-b"} {
 		sj := testbuilder.SequentialJob(name, "ns").Obj()
-		value := childLabels(sj)[v1alpha1.LabelSequentialJob]
+		value := childLabels(sj, "outputs")[v1alpha1.LabelSequentialJob]
 		if errs := validation.IsValidLabelValue(value); len(errs) > 0 {
 			t.Errorf("%q: %v", value, errs)
 		}

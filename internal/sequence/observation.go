@@ -30,6 +30,8 @@ type Observation struct {
 	Policies policy.Selection
 	// Now is the time of the decision.
 	Now time.Time
+	// Failure is why earlier reconciliations have failed for several seconds, empty if they have not.
+	Failure string
 	// Answers to the questions of earlier decisions on this observation.
 	Answers Answers
 	// Refusal is the object that the API server refused when the decision on this observation
@@ -37,7 +39,7 @@ type Observation struct {
 	Refusal *core.Refusal
 }
 
-// Question is what Decide must know before it can decide. Exactly one field is set.
+// Question is what Decide must know before it can decide. Exactly one field is set, except FirstFollows.
 type Question struct {
 	// JobNamed requests a live read of the Job with this name.
 	JobNamed string
@@ -49,8 +51,11 @@ type Question struct {
 	AllJobs bool
 	// Claim requests a live read of the metadata of the PersistentVolumeClaim with this name.
 	Claim string
-	// DryRun requests a dry-run creation of these Jobs.
+	// DryRun requests a dry-run creation of these Jobs and of a Pod of each.
 	DryRun []*batchv1.Job
+	// FirstFollows is true if the first of these Jobs is created as soon as all are accepted: that a Job with its labels
+	// and annotations is accepted need not be tried before.
+	FirstFollows bool
 }
 
 // Answers are the answers to questions.
@@ -91,6 +96,9 @@ type Decision struct {
 	// NeedsFinalizer is true if the SequentialJob must have its finalizer. It is added before
 	// all other actions, and removed after them.
 	NeedsFinalizer bool
+	// DeleteJobs are Jobs to delete in the foreground, so that each exists until its Pods are
+	// deleted.
+	DeleteJobs []*batchv1.Job
 	// Workspace is the claim to create, nil for none. A Job that uses it is created by a later
 	// decision, which records the claim's UID.
 	Workspace *corev1.PersistentVolumeClaim
@@ -100,9 +108,6 @@ type Decision struct {
 	CreateJob *batchv1.Job
 	// SuspendJob and ResumeJob are the Jobs to suspend and to resume, nil for none.
 	SuspendJob, ResumeJob *batchv1.Job
-	// DeleteJobs are Jobs to delete in the foreground, so that each exists until its Pods are
-	// deleted.
-	DeleteJobs []*batchv1.Job
 	// DeleteExpired is true if the SequentialJob's time to live is over.
 	DeleteExpired bool
 

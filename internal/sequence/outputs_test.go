@@ -44,7 +44,7 @@ func TestOutputsOfEarlierStepsComeFirstInTheEnvironment(t *testing.T) {
 	want := map[string][]string{
 		"one":   nil,
 		"two":   {"STEP_ONE_OUTPUT", "TAG"},
-		"three": {"STEP_ONE_OUTPUT", "STEP_TWO_OUTPUT"},
+		"three": {envStatus, envFailedStep, envFailedReason, envFailedMessage, "STEP_ONE_OUTPUT", "STEP_TWO_OUTPUT"},
 	}
 	for _, step := range allStepSpecs(&sj.Spec) {
 		var got []string

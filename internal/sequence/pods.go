@@ -61,6 +61,18 @@ func failureMessage(pods []corev1.Pod, step string) string {
 	return core.FormatReason(pod.Status.Reason, pod.Status.Message) // evicted, preempted, or its node was lost
 }
 
+// exitCode returns the exit code of the step's container in its newest failed Pod, nil if it is unknown.
+func exitCode(pods []corev1.Pod, step string) *int32 {
+	pod := newestPod(pods, corev1.PodFailed)
+	if pod == nil {
+		return nil
+	}
+	if terminated := terminatedState(pod, step); terminated != nil {
+		return &terminated.ExitCode
+	}
+	return nil
+}
+
 func exitMessage(container string, terminated *corev1.ContainerStateTerminated) string {
 	message := fmt.Sprintf("container %s exited with code %d", container, terminated.ExitCode)
 	if terminated.Reason != "" && terminated.Reason != "Error" {

@@ -27,6 +27,7 @@ func (e *evaluation) startRequestedRerun() {
 	e.status.RerunID = e.spec.Rerun.ID
 	e.status.StartTime, e.status.CompletionTime, e.status.DeadlineExceededTime = nil, nil, nil
 	e.status.Steps = mergeSteps(e.spec, kept)
+	e.status.Parameters = runParameters(e.spec, e.spec.Rerun)
 	e.setCondition(v1alpha1.ConditionSpecAccepted, specValidity(e.SequentialJob))
 }
 
@@ -50,8 +51,7 @@ func rerunStart(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJob
 	}
 	for i := range spec.Containers[:from] {
 		name := spec.Containers[i].Name
-		record := findStep(status.Steps, name)
-		if record == nil || !(record.Phase == v1alpha1.StepSucceeded || record.Tolerated) {
+		if !isDone(findStep(status.Steps, name)) {
 			return 0, fmt.Errorf("cannot rerun from step %q: step %q before it has not succeeded", spec.Containers[from].Name, name)
 		}
 	}
@@ -76,10 +76,7 @@ func requestedStart(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.Sequentia
 // it, else the first that did not run, else the first whose failure was tolerated, else, if only
 // finally failed, the index after the last step.
 func firstFailureIndex(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus) (int, error) {
-	isUnfinished := func(s v1alpha1.Step) bool {
-		record := findStep(status.Steps, s.Name)
-		return record == nil || (record.Phase != v1alpha1.StepSucceeded && !record.Tolerated)
-	}
+	isUnfinished := func(s v1alpha1.Step) bool { return !isDone(findStep(status.Steps, s.Name)) }
 	if at := slices.IndexFunc(spec.Containers, isUnfinished); at >= 0 {
 		return at, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -198,6 +199,9 @@ func (w *simulator) writeLocked(stored, changed *v1alpha1.SequentialJob) error {
 		if step.Phase == v1alpha1.StepSuspending {
 			w.interruptedJobs[step.JobUID] = true
 		}
+		if step.Phase == v1alpha1.StepRetrying {
+			w.retryTimes[step.JobUID] = step.NextAttemptTime.Time
+		}
 	}
 	if stored.Status.State.Active > 1 {
 		w.reportViolation("%d steps recorded as active", stored.Status.State.Active)
@@ -218,6 +222,13 @@ func (w *simulator) act(stored *v1alpha1.SequentialJob, decision *Decision, read
 		w.logEvent("stale")
 		return nil, errReconciliationEnded
 	}
+	for _, job := range decision.DeleteJobs {
+		if current := w.jobs[job.Name]; current != nil && current.UID == job.UID {
+			w.logEvent("operator deletes %s", job.Name)
+			w.checkDeletion(current)
+			w.changeJob(current, func(j *batchv1.Job) { j.DeletionTimestamp = &metav1.Time{Time: w.now} })
+		}
+	}
 	if decision.Workspace != nil {
 		if err := w.createClaim(decision.Workspace); err != nil {
 			return nil, err
@@ -229,12 +240,6 @@ func (w *simulator) act(stored *v1alpha1.SequentialJob, decision *Decision, read
 		}
 	}
 	w.suspendOrResume(decision)
-	for _, job := range decision.DeleteJobs {
-		if current := w.jobs[job.Name]; current != nil && current.UID == job.UID {
-			w.logEvent("operator deletes %s", job.Name)
-			w.changeJob(current, func(j *batchv1.Job) { j.DeletionTimestamp = &metav1.Time{Time: w.now} })
-		}
-	}
 	if decision.NeedsFinalizer {
 		return nil, nil
 	}
@@ -349,6 +354,52 @@ func (w *simulator) checkJobCreation(job *batchv1.Job) {
 	}
 	w.checkStepOrder(job)
 	w.checkSingleExecution(job)
+	w.checkOptions(job)
+}
+
+// checkDeletion checks that the history limit deletes no Job before its outcome is stored. A Job that the operator stops
+// may have ended in the meantime.
+func (w *simulator) checkDeletion(job *batchv1.Job) {
+	step := findStepWhere(w.sj.Status.Steps, func(s *v1alpha1.StepStatus) bool { return s.JobName == job.Name })
+	isStopped := step == nil || step.Phase == v1alpha1.StepStopping || step.Phase == v1alpha1.StepSuspending
+	if IsTerminal(job) && !isStopped && !w.isOutcomeRecorded(job) {
+		w.reportViolation("%s is deleted before its outcome is stored", job.Name)
+	}
+}
+
+// checkOptions checks that the step was approved if that is necessary, is wanted, and gets the parameter of its run.
+func (w *simulator) checkOptions(job *batchv1.Job) {
+	options := jobOptions(job)
+	if options.SuspendBefore && !w.approved[stepKey(job)] {
+		w.reportViolation("%s is created without an approval", job.Name)
+	}
+	if options.When == "false" {
+		w.reportViolation("%s is created although its expression is false", job.Name)
+	}
+	value := job.Spec.Template.Spec.Containers[0].Env[0].Value
+	run := job.Annotations[v1alpha1.AnnotationRun]
+	if first, found := w.parameterOfRun[run]; found && first != value && w.hasOtherStartedStep(job) && !w.hasUnrecordedJob(run) {
+		w.reportViolation("%s is created with the parameter %s, the run has %s", job.Name, value, first)
+	}
+	w.parameterOfRun[run] = value
+}
+
+// hasOtherStartedStep reports whether the status has another step that started in the current run. Without one, the run
+// may have started again, for example because its only started step was removed.
+func (w *simulator) hasOtherStartedStep(job *batchv1.Job) bool {
+	return slices.ContainsFunc(w.sj.Status.Steps, func(step v1alpha1.StepStatus) bool {
+		return step.Run == w.sj.Status.Run && !canStart(step.Phase) && step.JobUID != "" && step.Name != job.Labels[v1alpha1.LabelStep]
+	})
+}
+
+// hasUnrecordedJob reports whether the operator may have forgotten a Job of the run.
+func (w *simulator) hasUnrecordedJob(run string) bool {
+	for key, jobs := range w.jobHistory {
+		if strings.HasPrefix(key, run+"/") && slices.ContainsFunc(jobs, func(job *batchv1.Job) bool { return w.unrecordedJobs[job.UID] }) {
+			return true
+		}
+	}
+	return false
 }
 
 // checkStepOrder checks that every earlier step has its outcome stored.
@@ -371,6 +422,9 @@ func (w *simulator) checkSingleExecution(job *batchv1.Job) {
 		outcome := core.FindEndCondition(earlier)
 		switch {
 		case w.interruptedJobs[earlier.UID]:
+		case w.retryTimes[earlier.UID].After(w.now):
+			w.reportViolation("%s is created %s too soon", job.Name, w.retryTimes[earlier.UID].Sub(w.now))
+		case !w.retryTimes[earlier.UID].IsZero() && outcome != nil && outcome.Type == batchv1.JobFailed:
 		case w.unrecordedJobs[earlier.UID] && w.jobs[earlier.Name] == nil:
 			w.ambiguous++
 		case outcome == nil && w.sj.Spec.OnLostJob == v1alpha1.LostJobRerun:

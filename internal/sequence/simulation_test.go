@@ -1,6 +1,7 @@
 package sequence
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -15,6 +16,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -29,10 +31,12 @@ import (
 //   - a Job is created only when no other Job of the sequence may be running,
 //   - and only after every earlier step has its outcome stored,
 //   - and not again for a step that ran, unless the spec allows it,
-//   - no step is skipped in a run that completes,
+//   - no step is skipped in a run that completes, unless its own expression is false,
+//   - no step that needs an approval starts without one for its run,
+//   - all steps of a run have the same parameters,
 //   - and once the disturbances end, the run ends and does not change any more.
 //
-// SEQUENCE_RUNS is the number of simulated clusters (100,000 in make test) and SEQUENCE_SEED the
+// SEQUENCE_RUNS is the number of simulated clusters (10,000 in make test, 100,000 in make soak) and SEQUENCE_SEED the
 // first seed.
 func TestSimulationRunsStepsOnceAndInOrder(t *testing.T) {
 	t.Parallel()
@@ -80,11 +84,17 @@ type simulator struct {
 	claim      *metav1.PartialObjectMetadata
 	claimOfJob map[types.UID]types.UID
 
+	// approved are the steps that a user approved, by run and step. parameterOfRun is the value that the
+	// first Job of each run got.
+	approved       map[string]bool
+	parameterOfRun map[string]string
+
 	noDisturbances  bool
 	uid             int
 	jobHistory      map[string][]*batchv1.Job // by run and step
 	unrecordedJobs  map[types.UID]bool        // created, not recorded, and the operator crashed since
 	interruptedJobs map[types.UID]bool        // ended by suspension
+	retryTimes      map[types.UID]time.Time   // failed and stored as Retrying, until when
 	log             []string
 	violations      []string
 	ambiguous       int
@@ -101,7 +111,10 @@ func newSimulator(seed uint64) *simulator {
 		jobHistory:      map[string][]*batchv1.Job{},
 		unrecordedJobs:  map[types.UID]bool{},
 		interruptedJobs: map[types.UID]bool{},
+		retryTimes:      map[types.UID]time.Time{},
 		claimOfJob:      map[types.UID]types.UID{},
+		approved:        map[string]bool{},
+		parameterOfRun:  map[string]string{},
 	}
 	w.sj = w.randomSequentialJob()
 	w.storeSequentialJob(w.sj)
@@ -152,6 +165,10 @@ func (w *simulator) randomSequentialJob() *v1alpha1.SequentialJob {
 			sj.Spec.OnLostWorkspace = v1alpha1.LostWorkspaceRestart
 		}
 	}
+	if w.happensWithChance(20) {
+		sj.Spec.JobHistoryLimit = new(int32(w.rng.IntN(3)))
+	}
+	sj.Spec.Parameters = []v1alpha1.Parameter{{Name: simulatedParameter, Value: "0"}}
 	sj.Spec.Suspend = w.happensWithChance(10)
 	if w.happensWithChance(15) {
 		sj.Spec.ActiveDeadlineSeconds = new(int64(20))
@@ -167,8 +184,42 @@ func (w *simulator) randomStep(name string) v1alpha1.Step {
 	if w.happensWithChance(20) {
 		step.Step.StartDeadlineSeconds = new(int64(5))
 	}
+	if w.happensWithChance(20) {
+		step.Step.Retry = &v1alpha1.StepRetry{Limit: 1 + w.rng.Int32N(3), BackoffSeconds: new(1 + w.rng.Int32N(5))}
+	}
 	step.Step.Outputs = w.happensWithChance(20)
+	step.Step.SuspendBefore = w.happensWithChance(10)
+	if w.happensWithChance(5) {
+		step.Step.When = []string{"true", "false", `sequence.status != "Failed"`, `steps.exists(s, steps[s].phase == "Succeeded")`}[w.rng.IntN(4)]
+	}
+	if w.happensWithChance(3) {
+		step.Step.PodTemplate = &k8sruntime.RawExtension{Raw: []byte(`{"spec": {"nodeSelector": {"pool": "gpu"}}}`)}
+	}
 	return step
+}
+
+// simulatedParameter is the parameter of the simulated SequentialJob.
+const simulatedParameter = "DATE"
+
+// approveStep approves the step that waits; sometimes a step or run that does not.
+func (w *simulator) approveStep() {
+	approval := Approval{Run: w.sj.Status.Run, Step: AwaitingApproval(w.sj), By: "ada"}
+	switch {
+	case w.noDisturbances:
+	case w.happensWithChance(20):
+		approval.Run++
+	case w.happensWithChance(25):
+		approval.Step = "s0"
+	}
+	raw, err := json.Marshal(approval)
+	if err != nil {
+		w.reportViolation("%v", err)
+	}
+	w.logEvent("user: approve %s", raw)
+	w.approved[fmt.Sprintf("%d/%s", approval.Run, approval.Step)] = true
+	changed := w.sj.DeepCopy()
+	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1alpha1.AnnotationApproval, string(raw))
+	w.storeSequentialJob(changed)
 }
 
 // runSimulation applies random events, then lets the run finish without disturbances.
@@ -188,6 +239,9 @@ func (w *simulator) runSimulation() {
 		w.now = w.now.Add(3 * time.Second)
 		if w.claim != nil && !w.claim.DeletionTimestamp.IsZero() {
 			w.claim = nil
+		}
+		if AwaitingApproval(w.sj) != "" {
+			w.approveStep()
 		}
 		w.advanceJobs()
 		versions := len(w.objectVersions)
@@ -211,6 +265,9 @@ func (w *simulator) applyRandomEvent() {
 	if w.happensWithChance(4) {
 		w.suspendRandomJob()
 	}
+	if AwaitingApproval(w.sj) != "" && w.happensWithChance(40) {
+		w.approveStep()
+	}
 	switch dice := w.rng.IntN(100); {
 	case dice < 6:
 		w.deleteRandomJob()
@@ -230,9 +287,14 @@ func (w *simulator) applyRandomEvent() {
 		})
 	case dice < 23:
 		w.changeSpec("reverse the steps", func(spec *v1alpha1.SequentialJobSpec) { slices.Reverse(spec.Containers) })
-	case dice < 40 && w.sj.Status.CompletionTime != nil:
+	case dice < 26:
+		w.changeSpec("parameter", func(spec *v1alpha1.SequentialJobSpec) { spec.Parameters[0].Value = strconv.Itoa(w.rng.IntN(1e6)) })
+	case dice < 43 && w.sj.Status.CompletionTime != nil:
 		w.changeSpec("rerun", func(spec *v1alpha1.SequentialJobSpec) {
 			spec.Rerun = &v1alpha1.Rerun{ID: strconv.Itoa(w.rng.IntN(1e9)), From: []string{"Failed", "Start"}[w.rng.IntN(2)]}
+			if w.happensWithChance(50) {
+				spec.Rerun.Parameters = []v1alpha1.Parameter{{Name: simulatedParameter, Value: strconv.Itoa(w.rng.IntN(1e6))}}
+			}
 		})
 	}
 }
@@ -307,7 +369,7 @@ func (w *simulator) sortedJobNames() []string {
 func (w *simulator) advanceJobs() {
 	for _, name := range w.sortedJobNames() {
 		job := w.jobs[name]
-		if IsTerminal(job) {
+		if IsTerminal(job) && job.DeletionTimestamp.IsZero() {
 			continue
 		}
 		switch {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/condition"
-	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/policy"
 )
 
@@ -28,10 +27,13 @@ func (e *evaluation) observeSpec() {
 		return
 	}
 	e.status.ObservedGeneration = e.SequentialJob.Generation
+	if e.status.Run == 1 && !hasRunStarted(&e.status) {
+		e.status.Parameters = runParameters(e.spec, nil)
+	}
 	accepted := condition.True(v1alpha1.ReasonAccepted, "")
 	if !IsFinished(&e.status) {
 		accepted = specValidity(e.SequentialJob)
-		if violations := ImmutabilityViolations(e.spec, &e.status); len(violations) > 0 {
+		if violations := ImmutabilityViolations(nil, e.spec, &e.status); len(violations) > 0 {
 			accepted = condition.False(v1alpha1.ReasonStartedStepChanged, violations.ToAggregate().Error())
 		}
 		e.status.Steps = mergeSteps(e.spec, e.status.Steps)
@@ -45,53 +47,6 @@ func specValidity(sj *v1alpha1.SequentialJob) condition.State {
 		return condition.False(v1alpha1.ReasonInvalid, errs.ToAggregate().Error())
 	}
 	return condition.True(v1alpha1.ReasonAccepted, "")
-}
-
-// admitRun decides whether steps of the run may be evaluated now. Before its first step, every Job
-// is created in a dry run: a mistake in the last step is reported now, not in an hour. After a
-// change of the spec during the run, the Jobs of the waiting steps are; a step that would be refused
-// is reported, and the run continues until that step.
-func (e *evaluation) admitRun() bool {
-	hasStarted := hasRunStarted(&e.status)
-	isChanged := e.SequentialJob.Generation != e.SequentialJob.Status.ObservedGeneration
-	switch {
-	case isSpecRejected(&e.status) && !hasStarted:
-		rejectRun(&e.status, e.now)
-		return false
-	case isSpecRejected(&e.status), hasStarted && !isChanged, !hasStarted && e.spec.Suspend:
-		return true // startNextStep starts nothing while suspended
-	}
-	jobs := waitingJobs(e.SequentialJob, &e.status)
-	switch {
-	case len(jobs) == 0:
-		return true
-	case !hasStarted && slices.ContainsFunc(jobs, e.hasForbiddenImage):
-		return false
-	case e.Answers.DryRun == nil:
-		e.decision.Question = &Question{DryRun: jobs}
-		return false
-	}
-	return e.admitAfterDryRun(hasStarted)
-}
-
-// admitAfterDryRun decides with the result of the dry run, as admitRun does.
-func (e *evaluation) admitAfterDryRun(hasStarted bool) bool {
-	refusals := e.Answers.DryRun.Refusals
-	if permanent := findPermanentRefusal(refusals); permanent != nil {
-		message := fmt.Sprintf("step %q: %s", permanent.Step, permanent.Message)
-		e.setCondition(v1alpha1.ConditionSpecAccepted, condition.False(v1alpha1.ReasonStepInvalid, message))
-		if !hasStarted {
-			rejectRun(&e.status, e.now)
-		}
-		return hasStarted
-	}
-	next := nextStep(e.status.Steps)
-	for i := range refusals {
-		if !hasStarted && next != nil && refusals[i].Step == next.Name {
-			e.blockedBy = &refusals[i] // a quota has no room for the first step's Job
-		}
-	}
-	return e.blockedBy == nil
 }
 
 // hasForbiddenImage reports whether a Policy does not allow an image of a step's Job. The step then
@@ -109,29 +64,6 @@ func (e *evaluation) hasForbiddenImage(job *batchv1.Job) bool {
 func rejectRun(status *v1alpha1.SequentialJobStatus, now metav1.Time) {
 	skipWaitingSteps(status.Steps, v1alpha1.ReasonInvalid, true)
 	status.CompletionTime = now.DeepCopy()
-}
-
-// waitingJobs returns the next Jobs of the steps that wait to start.
-func waitingJobs(sj *v1alpha1.SequentialJob, status *v1alpha1.SequentialJobStatus) []*batchv1.Job {
-	var jobs []*batchv1.Job
-	for i := range status.Steps {
-		step := &status.Steps[i]
-		if stepSpec := findStepSpec(&sj.Spec, step.Name); stepSpec != nil && canStart(step.Phase) {
-			jobs = append(jobs, stepJob(sj, stepSpec, status.Run, step.Attempt+1))
-		}
-	}
-	return jobs
-}
-
-// findPermanentRefusal returns the first refusal that waiting cannot resolve, nil if there is
-// none.
-func findPermanentRefusal(refusals []core.Refusal) *core.Refusal {
-	for i := range refusals {
-		if !canRetry(&refusals[i]) {
-			return &refusals[i]
-		}
-	}
-	return nil
 }
 
 func isSpecRejected(status *v1alpha1.SequentialJobStatus) bool {
@@ -176,27 +108,31 @@ func mergeSection(steps []v1alpha1.StepStatus, section []v1alpha1.Step, recorded
 }
 
 // ImmutabilityViolations returns an error for each step that started in the current run and
-// that the spec changes, removes, renames or moves.
-func ImmutabilityViolations(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus) field.ErrorList {
+// that the spec changes, removes, renames or moves. before is the spec before the change, nil if it is
+// unknown.
+func ImmutabilityViolations(before, spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus) field.ErrorList {
 	if status.Run == 0 || IsFinished(status) {
 		return nil
 	}
-	errs := sectionViolations(field.NewPath("spec", "containers"), spec.Containers, status, false)
-	return append(errs, sectionViolations(field.NewPath("spec", "finally"), spec.Finally, status, true)...)
+	if before == nil {
+		before = &v1alpha1.SequentialJobSpec{}
+	}
+	errs := sectionViolations(field.NewPath("spec", "containers"), before, spec.Containers, status, false)
+	return append(errs, sectionViolations(field.NewPath("spec", "finally"), before, spec.Finally, status, true)...)
 }
 
-func sectionViolations(path *field.Path, section []v1alpha1.Step, status *v1alpha1.SequentialJobStatus, finally bool) field.ErrorList {
+func sectionViolations(path *field.Path, before *v1alpha1.SequentialJobSpec, section []v1alpha1.Step, status *v1alpha1.SequentialJobStatus, finally bool) field.ErrorList {
 	var errs field.ErrorList
 	at := 0
 	for i := range status.Steps {
 		record := &status.Steps[i]
-		if record.Finally != finally || canStart(record.Phase) || record.Phase == v1alpha1.StepSkipped {
+		if record.Finally != finally || canStart(record.Phase) || (record.Phase == v1alpha1.StepSkipped && !isUnwanted(record)) {
 			continue
 		}
 		switch {
 		case at >= len(section) || section[at].Name != record.Name:
 			return append(errs, field.Forbidden(path.Index(at), fmt.Sprintf("step %q has started: it cannot be removed, renamed or moved, and no step can be inserted before it", record.Name)))
-		case record.Run == status.Run && contentHash(&section[at]) != record.SpecHash:
+		case record.Run == status.Run && hasStepChanged(record, findStepSpec(before, record.Name), &section[at]):
 			errs = append(errs, field.Forbidden(path.Index(at), fmt.Sprintf("step %q has started: it cannot be changed; change later steps, or wait until the run has finished", record.Name)))
 		}
 		at++

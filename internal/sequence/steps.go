@@ -3,6 +3,8 @@ package sequence
 import (
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
@@ -22,7 +24,7 @@ func isActive(phase v1alpha1.StepPhase) bool {
 // canStart reports whether a step with this phase waits for its first or its next attempt.
 func canStart(phase v1alpha1.StepPhase) bool {
 	switch phase {
-	case v1alpha1.StepPending, v1alpha1.StepLost, v1alpha1.StepInterrupted:
+	case v1alpha1.StepPending, v1alpha1.StepLost, v1alpha1.StepInterrupted, v1alpha1.StepRetrying:
 		return true
 	default:
 		return false
@@ -79,10 +81,14 @@ func findStepSpec(spec *v1alpha1.SequentialJobSpec, name string) *v1alpha1.Step 
 }
 
 // skipWaitingSteps skips the steps that wait to start: those of containers, and of finally if that
-// is included.
+// is included. One that waits for its next attempt fails.
 func skipWaitingSteps(steps []v1alpha1.StepStatus, reason string, includeFinally bool) {
 	for i := range steps {
-		if step := &steps[i]; canStart(step.Phase) && (includeFinally || !step.Finally) {
+		switch step := &steps[i]; {
+		case !canStart(step.Phase) || step.Finally && !includeFinally:
+		case step.Phase == v1alpha1.StepRetrying:
+			endRetry(step)
+		default:
 			step.Phase, step.Reason, step.Message = v1alpha1.StepSkipped, reason, ""
 		}
 	}
@@ -106,14 +112,34 @@ func hasRunStarted(status *v1alpha1.SequentialJobStatus) bool {
 	return slices.ContainsFunc(status.Steps, func(step v1alpha1.StepStatus) bool { return step.Run == status.Run })
 }
 
+// OnlyReportsRunning reports whether two statuses differ only in that steps whose Pods are starting are Running. Such a
+// change may be stored later.
+func OnlyReportsRunning(before, after *v1alpha1.SequentialJobStatus) bool {
+	if len(before.Steps) != len(after.Steps) {
+		return false
+	}
+	reverted := after.DeepCopy()
+	for i := range reverted.Steps {
+		if before.Steps[i].Phase == v1alpha1.StepStarting && before.Steps[i].Message == "" && reverted.Steps[i].Phase == v1alpha1.StepRunning {
+			reverted.Steps[i] = before.Steps[i]
+		}
+	}
+	return equality.Semantic.DeepEqual(before, reverted)
+}
+
 func hasFinallyStarted(steps []v1alpha1.StepStatus) bool {
 	return slices.ContainsFunc(steps, func(step v1alpha1.StepStatus) bool {
 		return step.Finally && step.Phase != v1alpha1.StepPending
 	})
 }
 
-// isCompleted reports whether the run finished, every step ran, and none failed it.
+// isDone reports whether a later step may run after this one, so that a rerun can keep its outcome.
+func isDone(step *v1alpha1.StepStatus) bool {
+	return step != nil && (step.Phase == v1alpha1.StepSucceeded || step.Tolerated || isUnwanted(step))
+}
+
+// isCompleted reports whether the run finished, every wanted step ran, and none failed it.
 func isCompleted(status *v1alpha1.SequentialJobStatus) bool {
-	skipped := func(step v1alpha1.StepStatus) bool { return step.Phase == v1alpha1.StepSkipped }
+	skipped := func(step v1alpha1.StepStatus) bool { return step.Phase == v1alpha1.StepSkipped && !isUnwanted(&step) }
 	return IsFinished(status) && firstFailedStep(status.Steps) == nil && !slices.ContainsFunc(status.Steps, skipped)
 }

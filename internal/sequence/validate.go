@@ -1,7 +1,7 @@
 package sequence
 
 import (
-	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -26,21 +26,40 @@ func Validate(sj *v1alpha1.SequentialJob) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := validateJobMetadata(sj.Spec.JobMetadata, spec.Child("jobMetadata"))
 	errs = append(errs, validateTemplate(sj, spec.Child("template"))...)
-	for i := range sj.Spec.Containers {
-		errs = append(errs, validateStep(sj, &sj.Spec.Containers[i], spec.Child("containers").Index(i))...)
-	}
-	for i := range sj.Spec.Finally {
-		errs = append(errs, validateStep(sj, &sj.Spec.Finally[i], spec.Child("finally").Index(i))...)
+	for path, step := range StepFields(sj) {
+		errs = append(errs, validateStep(sj, step, path)...)
 	}
 	return errs
+}
+
+// StepFields returns the steps of containers, then those of finally, each with its field.
+func StepFields(sj *v1alpha1.SequentialJob) iter.Seq2[*field.Path, *v1alpha1.Step] {
+	spec := field.NewPath("spec")
+	return func(yield func(*field.Path, *v1alpha1.Step) bool) {
+		for i := range sj.Spec.Containers {
+			if !yield(spec.Child("containers").Index(i), &sj.Spec.Containers[i]) {
+				return
+			}
+		}
+		for i := range sj.Spec.Finally {
+			if !yield(spec.Child("finally").Index(i), &sj.Spec.Finally[i]) {
+				return
+			}
+		}
+	}
 }
 
 func validateJobMetadata(metadata *v1alpha1.JobMetadata, path *field.Path) field.ErrorList {
 	if metadata == nil {
 		return nil
 	}
-	return append(validateLabels(metadata.Labels, path.Child("labels")),
+	errs := append(validateLabels(metadata.Labels, path.Child("labels")),
 		validateAnnotations(metadata.Annotations, path.Child("annotations"))...)
+	if manager, isSet := metadata.Labels[v1alpha1.LabelManagedBy]; isSet && manager != v1alpha1.ManagedByValue {
+		errs = append(errs, field.Forbidden(path.Child("labels").Key(v1alpha1.LabelManagedBy),
+			"the operator manages the Jobs; set this label in spec.template.metadata.labels for their Pods"))
+	}
+	return errs
 }
 
 func validateLabels(labels map[string]string, path *field.Path) field.ErrorList {
@@ -78,24 +97,36 @@ func validateTemplate(sj *v1alpha1.SequentialJob, path *field.Path) field.ErrorL
 				"a template can have at most one container, named step; define sidecars as initContainers with restartPolicy: Always"))
 		}
 	}
-	for i, container := range template.Spec.InitContainers {
-		if findStepSpec(&sj.Spec, container.Name) != nil {
-			errs = append(errs, field.Duplicate(pod.Child("initContainers").Index(i).Child("name"), container.Name))
+	return append(errs, validatePod(sj, &template.Spec, template.Spec.RestartPolicy, pod)...)
+}
+
+// validatePod checks the Pod of spec.template or of a step's overlay, which has the effective restartPolicy.
+func validatePod(sj *v1alpha1.SequentialJob, pod *corev1.PodSpec, policy corev1.RestartPolicy, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i := range pod.InitContainers {
+		if name := pod.InitContainers[i].Name; findStepSpec(&sj.Spec, name) != nil {
+			errs = append(errs, field.Duplicate(path.Child("initContainers").Index(i).Child("name"), name))
 		}
 	}
-	if policy := template.Spec.RestartPolicy; policy != "" && policy != corev1.RestartPolicyNever && policy != corev1.RestartPolicyOnFailure {
-		errs = append(errs, field.NotSupported(pod.Child("restartPolicy"), policy, []corev1.RestartPolicy{corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure}))
+	if policy != "" && policy != corev1.RestartPolicyNever && policy != corev1.RestartPolicyOnFailure {
+		errs = append(errs, field.NotSupported(path.Child("restartPolicy"), policy, []corev1.RestartPolicy{corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure}))
 	}
-	if sj.Spec.Workspace != nil && hasVolume(&template.Spec, workspaceVolume) {
-		errs = append(errs, field.Forbidden(pod.Child("volumes"), fmt.Sprintf("the volume name %q is reserved for spec.workspace", workspaceVolume)))
+	if sj.Spec.Workspace != nil && hasVolume(pod, workspaceVolume) {
+		errs = append(errs, field.Forbidden(path.Child("volumes"), `the volume name "`+workspaceVolume+`" is reserved for spec.workspace`))
 	}
 	return errs
 }
 
 func validateStep(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, path *field.Path) field.ErrorList {
+	if err := overlayError(sj, step); err != nil {
+		return field.ErrorList{field.Invalid(path.Child("step", "podTemplate"), field.OmitValueType{}, err.Error())}
+	}
 	template := podTemplate(sj, step)
 	container := &template.Spec.Containers[0]
-	var errs field.ErrorList
+	errs := validateOverlay(sj, step, &template, path.Child("step", "podTemplate"))
+	if err := checkWhen(&sj.Spec, step); err != nil {
+		errs = append(errs, field.Invalid(path.Child("step", "when"), step.Options().When, err.Error()))
+	}
 	if container.Image == "" {
 		errs = append(errs, field.Required(path.Child("image"), "set an image in the step or in the template's container named step"))
 	}
@@ -106,8 +137,12 @@ func validateStep(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, path *field.P
 	if policy := container.RestartPolicy; policy != nil && *policy == corev1.ContainerRestartPolicyAlways {
 		errs = append(errs, field.Forbidden(path.Child("restartPolicy"), "must not be Always: the step's Job would never complete"))
 	}
-	if step.Options().PodFailurePolicy != nil && template.Spec.RestartPolicy != corev1.RestartPolicyNever {
-		errs = append(errs, field.Forbidden(path.Child("step", "podFailurePolicy"), "requires the restartPolicy Never in spec.template.spec"))
+	options, needsNever := step.Options(), "requires the restartPolicy Never in spec.template.spec"
+	if options.PodFailurePolicy != nil && template.Spec.RestartPolicy != corev1.RestartPolicyNever {
+		errs = append(errs, field.Forbidden(path.Child("step", "podFailurePolicy"), needsNever))
+	}
+	if options.BackoffLimitPerIndex != nil && template.Spec.RestartPolicy != corev1.RestartPolicyNever {
+		errs = append(errs, field.Forbidden(path.Child("step", "backoffLimitPerIndex"), needsNever))
 	}
 	for i, mount := range container.VolumeMounts {
 		if !hasVolume(&template.Spec, mount.Name) {

@@ -70,6 +70,11 @@ func TestValidate(t *testing.T) {
 			sj:   oneStep().JobLabel("yardmaster.dev/sequentialjob-uid", "x"),
 			want: []string{"spec.jobMetadata.labels[yardmaster.dev/sequentialjob-uid]: Forbidden"},
 		},
+		"another manager of Jobs": {
+			sj:   oneStep().JobLabel("app.kubernetes.io/managed-by", "Helm"),
+			want: []string{"spec.jobMetadata.labels[app.kubernetes.io/managed-by]: Forbidden"},
+		},
+		"a recommended label on Jobs": {sj: oneStep().JobLabel("app.kubernetes.io/part-of", "shop")},
 		"an invalid label value": {
 			sj:   oneStep().JobLabel("team", "not valid!"),
 			want: []string{"spec.jobMetadata.labels: Invalid value"},
@@ -154,7 +159,7 @@ func TestTemplateLabelsDoNotOverrideReservedLabels(t *testing.T) {
 	// Validate refuses these labels. Even without validation they have no effect.
 	sj := testbuilder.SequentialJob("a", "ns").Step("build").JobLabel(v1alpha1.LabelSequentialJobUID, "stolen").
 		Template(corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{
-			v1alpha1.LabelSequentialJobUID: "stolen", v1alpha1.LabelStep: "stolen", v1alpha1.LabelManagedBy: "stolen",
+			v1alpha1.LabelSequentialJobUID: "stolen", v1alpha1.LabelStep: "stolen",
 		}}}).Obj()
 	job := stepJob(sj, &sj.Spec.Containers[0], 1, 1)
 
@@ -164,9 +169,34 @@ func TestTemplateLabelsDoNotOverrideReservedLabels(t *testing.T) {
 			v1alpha1.LabelSequentialJob:    "a",
 			v1alpha1.LabelStep:             "build",
 			v1alpha1.LabelManagedBy:        v1alpha1.ManagedByValue,
+			labelAppName:                   "sequentialjob",
+			labelAppInstance:               "a",
+			labelAppPartOf:                 "a",
+			labelAppComponent:              "build",
 		}
 		if diff := cmp.Diff(want, labels); diff != "" {
 			t.Errorf("labels of the %s (-want, +got):\n%s", where, diff)
+		}
+	}
+}
+
+func TestRecommendedLabelsOfUsersAreKept(t *testing.T) {
+	users := map[string]string{
+		labelAppName: "shop", labelAppInstance: "shop-1", labelAppComponent: "etl", labelAppPartOf: "store",
+		v1alpha1.LabelManagedBy: "Helm", "app.kubernetes.io/version": "7",
+	}
+	sj := testbuilder.SequentialJob("a", "ns").Step("build").Workspace(v1alpha1.WorkspaceDelete).
+		Template(corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: users}}).Obj()
+	sj.Labels = map[string]string{labelAppPartOf: "warehouse"}
+	job := stepJob(sj, &sj.Spec.Containers[0], 1, 1)
+	for key, value := range users {
+		if got := job.Spec.Template.Labels[key]; got != value {
+			t.Errorf("the Pod's label %s is %q, want %q", key, got, value)
+		}
+	}
+	for where, labels := range map[string]map[string]string{"Job": job.Labels, "workspace": workspaceClaim(sj).Labels} {
+		if labels[labelAppPartOf] != "warehouse" || labels[v1alpha1.LabelManagedBy] != v1alpha1.ManagedByValue {
+			t.Errorf("labels of the %s: %v", where, labels)
 		}
 	}
 }

@@ -18,8 +18,8 @@ const (
 // question must be answered first.
 type stepVerdict struct {
 	// phase is Pending if the run was suspended before the step's Job was created, Interrupted
-	// if suspension deleted the Job, and Lost if the Job disappeared; the last two get a new
-	// attempt.
+	// if suspension deleted the Job, Lost if the Job disappeared, and Retrying if it failed and the
+	// step is tried again; the last three get a new attempt.
 	phase           v1alpha1.StepPhase
 	reason, message string
 	// tolerated is true for a failure that does not fail the run.
@@ -28,6 +28,8 @@ type stepVerdict struct {
 	output string
 	// finishTime of the Job, zero if no Job reports it.
 	finishTime metav1.Time
+	// nextAttempt is when the next attempt of a step that is Retrying starts.
+	nextAttempt *metav1.Time
 }
 
 // endsAttempt reports whether the step is no longer active.
@@ -44,6 +46,9 @@ func (v stepVerdict) applyTo(step *v1alpha1.StepStatus, now metav1.Time) {
 		step.Phase, step.Reason, step.Message = v.phase, v.reason, core.TruncateMessage(v.message, maxMessageBytes)
 		step.Tolerated, step.Output = v.tolerated, v.output
 		step.FinishTime = new(cmp.Or(v.finishTime, now))
+		if step.NextAttemptTime = v.nextAttempt; v.nextAttempt != nil {
+			step.FailedAttempts++
+		}
 	}
 }
 

@@ -42,7 +42,7 @@ func (b *SequentialJobBuilder) Finally(name string, options ...StepOption) *Sequ
 
 // Template sets the Pod template.
 func (b *SequentialJobBuilder) Template(template corev1.PodTemplateSpec) *SequentialJobBuilder {
-	b.sj.Spec.Template = &template
+	b.sj.Spec.Template = &v1alpha1.PodTemplate{PodTemplateSpec: template}
 	return b
 }
 

@@ -7,8 +7,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,7 +21,9 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/pool"
+	"github.com/yardmaster/yardmaster/internal/sequence"
 	"github.com/yardmaster/yardmaster/internal/session"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 	"github.com/yardmaster/yardmaster/test/permissions"
 )
 
@@ -36,12 +41,7 @@ type restrictedOperator struct {
 func newRestrictedOperator(t *testing.T) *restrictedOperator {
 	t.Helper()
 	o := &restrictedOperator{deployment: installPermissions(t, "*", true), t: t}
-	as := rest.CopyConfig(config)
-	as.Impersonate = rest.ImpersonationConfig{UserName: o.account(), Groups: permissions.Groups(o.account())}
-	var err error
-	if o.client, err = client.New(as, client.Options{Scheme: cluster.Scheme(), Mapper: cluster.RESTMapper()}); err != nil {
-		t.Fatal(err)
-	}
+	o.client = newClientOf(t, o.account())
 	o.installPolicies()
 	o.owner = &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: o.watched, Name: "owner"}}
 	o.owner.Spec.Image, o.owner.Spec.Replicas, o.owner.Spec.Queues = "worker:1", new(int32(0)), []v1alpha1.PoolQueue{{Name: "none"}}
@@ -49,17 +49,27 @@ func newRestrictedOperator(t *testing.T) *restrictedOperator {
 	return o
 }
 
+// newClientOf returns a client with the permissions of a ServiceAccount.
+func newClientOf(t *testing.T, account string) client.Client {
+	t.Helper()
+	as := rest.CopyConfig(config)
+	as.Impersonate = rest.ImpersonationConfig{UserName: account, Groups: permissions.Groups(account)}
+	c, err := client.New(as, client.Options{Scheme: cluster.Scheme(), Mapper: cluster.RESTMapper()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 // installPolicies creates the admission policies for this ServiceAccount, and waits until they apply.
 func (o *restrictedOperator) installPolicies() {
 	o.t.Helper()
 	manifest := buildOverlay(o.t, o.operator+"-policies", "*", "*", "", "")
-	manifest = strings.ReplaceAll(manifest, "yardmaster-system:", o.operator+":")
 	for _, object := range decodeManifest(o.t, manifest) {
 		if !strings.HasPrefix(object.GetKind(), "ValidatingAdmissionPolicy") || object.GetName() == "yardmaster-namespaces" {
 			continue
 		}
 		object.SetName(object.GetName() + "-" + o.operator)
-		object.SetNamespace("")
 		if object.GetKind() == "ValidatingAdmissionPolicyBinding" {
 			_ = unstructured.SetNestedField(object.Object, object.GetName(), "spec", "policyName")
 			if strings.HasPrefix(object.GetName(), "yardmaster-default-deny") { // it applies to the operator of other tests, too
@@ -194,6 +204,28 @@ func TestOperatorWritesOnlyItsOwnObjects(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestOperatorMayTryTheJobAndThePodOfAStep(t *testing.T) {
+	o := newRestrictedOperator(t)
+	sj := testbuilder.SequentialJob("tried", o.watched).Step("a").Obj()
+	sj.UID = "tried"
+	sj.Spec.Template = &v1alpha1.PodTemplate{}
+	sj.Spec.Template.Labels = map[string]string{v1alpha1.LabelManagedBy: "Helm"}
+	decision := sequence.Decide(sequence.Observation{SequentialJob: sj, Now: time.Now(), Answers: sequence.Answers{DryRun: &sequence.DryRunResult{}}})
+	if decision.CreateJob == nil {
+		t.Fatalf("no Job is created: %+v", decision)
+	}
+	job := decision.CreateJob
+	if err := o.client.Create(t.Context(), job, client.DryRunAll); err != nil {
+		t.Fatalf("the Job: %v", err)
+	}
+	if err := o.client.Create(t.Context(), sequence.PodOf(job), client.DryRunAll); err != nil {
+		t.Errorf("the Pod: %v", err)
+	}
+	if err := o.client.Create(t.Context(), sequence.PodOf(job)); !isDeniedByPolicy(err) {
+		t.Errorf("the Pod without a dry run: %v, want a denial by an admission policy", err)
 	}
 }
 
@@ -342,6 +374,51 @@ func TestOperatorCanRestoreItsObjects(t *testing.T) {
 	retained.SetOwnerReferences(nil)
 	if err := o.attempt("create", retained); err != nil {
 		t.Errorf("creating a retained claim: %v", err)
+	}
+}
+
+// Losing a ClusterRoleBinding takes permissions away, and never adds any.
+func TestOperatorIsRestrictedWithoutOneOfItsBindings(t *testing.T) {
+	for binding, check := range map[string]*authorizationv1.ResourceAttributes{
+		"yardmaster-metrics-auth": {Verb: "create", Group: "authentication.k8s.io", Resource: "tokenreviews"},
+		"yardmaster-certificates": {Verb: "update", Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations", Name: "yardmaster"},
+	} {
+		t.Run(binding, func(t *testing.T) {
+			o := newRestrictedOperator(t)
+			deleted := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: binding + "-" + o.operator}}
+			if err := cluster.Delete(t.Context(), deleted); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the permission to be gone", func() bool {
+				review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: check}}
+				return o.client.Create(t.Context(), review) == nil && !review.Status.Allowed
+			})
+			if err := o.attempt("create", o.newObject("configmaps", o.watched, "foreign")); !isDeniedByPolicy(err) {
+				t.Errorf("creating an object without an owner: %v, want a denial by an admission policy", err)
+			}
+			if err := o.attempt("create", o.newObject("configmaps", "kube-system", "foreign")); !isDeniedByPolicy(err) {
+				t.Errorf("creating an object in kube-system: %v, want a denial by an admission policy", err)
+			}
+		})
+	}
+}
+
+// A namesake in the namespace of a tenant is neither restricted like the operator nor exempt like it.
+func TestServiceAccountNamedLikeTheOperatorIsNotTheOperator(t *testing.T) {
+	o := newRestrictedOperator(t)
+	o.create(&rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: o.watched, Name: "namesake"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: o.watched, Name: "yardmaster"}},
+	})
+	namesake := newClientOf(t, "system:serviceaccount:"+o.watched+":yardmaster")
+	eventually(t, "the namesake to create an object of its own", func() bool {
+		return namesake.Create(t.Context(), o.newObject("configmaps", o.watched, "free"), client.DryRunAll) == nil
+	})
+	isolation := o.newObject("networkpolicies.networking.k8s.io", o.watched, "")
+	isolation.SetName(session.DefaultDenyPolicyName)
+	if err := namesake.Create(t.Context(), isolation, client.DryRunAll); !isDeniedByPolicy(err) {
+		t.Errorf("creating the NetworkPolicy that isolates sessions: %v, want a denial by an admission policy", err)
 	}
 }
 

@@ -53,7 +53,7 @@ func TestClassesOfErrorsOfTheAPIServer(t *testing.T) {
 		"RuntimeClass that does not exist":   {provokePod(withRuntimeClass("none")), "is forbidden: pod rejected: RuntimeClass", apierror.PolicyDenied},
 		"RuntimeClass for other nodes":       {provokeRuntimeClassConflict, "is forbidden: conflict: runtimeClass.", apierror.PolicyDenied},
 		"PriorityClass that does not exist":  {provokePod(withPriorityClass("none")), "is forbidden: no PriorityClass with name ", apierror.PolicyDenied},
-		"service account that doesn't exist": {provokePod(withServiceAccount("none")), "is forbidden: error looking up service account ", apierror.Unavailable},
+		"service account that doesn't exist": {provokePod(withServiceAccount("none")), "is forbidden: error looking up service account ", apierror.ServiceAccountMissing},
 
 		"policy that denies by default":   {provokePolicy(nil), "ValidatingAdmissionPolicy '", apierror.PolicyDenied},
 		"policy that denies as Forbidden": {provokePolicy(new(metav1.StatusReasonForbidden)), "ValidatingAdmissionPolicy '", apierror.PolicyDenied},

@@ -159,7 +159,7 @@ func TestInvalidLastStepFailsTheRunAtItsStart(t *testing.T) {
 func TestStartDeadlineEndsAStepWhoseImageCannotBePulled(t *testing.T) {
 	t.Parallel()
 	sj := testbuilder.SequentialJob("image-pull", "").Step("a", testbuilder.StepStartDeadline(2)).Finally("clean").Obj()
-	sj.Spec.Template = &corev1.PodTemplateSpec{}
+	sj.Spec.Template = &v1alpha1.PodTemplate{}
 	sj.Spec.Template.Annotations = map[string]string{simStuck: "true"}
 	s := createSequence(t, sj)
 	step := s.waitForStep("a", v1alpha1.StepFailed)

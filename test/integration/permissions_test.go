@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -55,7 +56,7 @@ func TestPermissionsEqualTheReferencePage(t *testing.T) {
 				if clusterWide {
 					everywhere = append(everywhere, watched...)
 				}
-				d.wantPermissions(t, d.operator, everywhere, page.Columns(permissions.OperatorNamespace, "leader election", "certificates", "workers"))
+				d.wantPermissions(t, d.operator, everywhere, page.Columns(permissions.OperatorNamespace, "leader election", "certificates", "workers", "own Pod"))
 				d.wantPermissions(t, d.watched, everywhere, watched)
 				d.wantPermissions(t, d.reported, everywhere, reported)
 				d.wantPermissions(t, "kube-system", everywhere)
@@ -212,41 +213,73 @@ func TestDisabledControllersHaveNoWebhooks(t *testing.T) {
 	}
 }
 
-// The admission policies and the bindings name the operator's ServiceAccount with its namespace, which
-// is set in one place.
-func TestManifestsFollowTheOperatorsNamespace(t *testing.T) {
+// Users set the namespace in a kustomization of theirs, and the bindings, the webhooks and the names in certificates
+// follow. In an installation for some namespaces, the Roles stay in these.
+func TestManifestsFollowTheNamespaceOfAUsersKustomization(t *testing.T) {
 	root := t.TempDir()
-	if err := os.CopyFS(filepath.Join(root, "config"), os.DirFS(filepath.Join(repositoryRoot, "config"))); err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(root, "config", "operator", "kustomization.yaml")
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw = bytes.ReplaceAll(raw, []byte("namespace: yardmaster-system"), []byte("namespace: elsewhere"))
-	if err := os.WriteFile(file, raw, 0o600); err != nil {
-		t.Fatal(err)
+	for _, directory := range []string{"config", "examples/install"} {
+		if err := os.CopyFS(filepath.Join(root, directory), os.DirFS(filepath.Join(repositoryRoot, directory))); err != nil {
+			t.Fatal(err)
+		}
 	}
 	components := []string{"admission-policy", "cert-manager", "default-broker", "jobreport-alerts", "prometheus", "queue-alerts", "webhook-network-policy"}
-	writeKustomization(t, filepath.Join(root, "config", "with-components"), "../default", components)
-	for _, directory := range []string{"default", "cluster-wide", "with-components"} {
-		manifest := runInRepository(t, "kustomize", "build", filepath.Join(root, "config", directory))
-		for i, line := range strings.Split(manifest, "\n") {
-			if strings.Contains(line, "yardmaster-system") {
-				t.Errorf("config/%s, line %d of the manifest still names the default namespace: %s", directory, i+1, line)
+	writeKustomization(t, filepath.Join(root, "config", "platform"), "namespace: platform\nresources: [../cluster-wide]\n", nil)
+	writeKustomization(t, filepath.Join(root, "config", "platform-with-components"), "resources: [../platform]\n", components)
+	writeKustomization(t, filepath.Join(root, "config", "teams-with-components"), "resources: [../../examples/install]\n", components)
+	for directory, namespaces := range map[string][]string{
+		"config/platform":                 {"platform"},
+		"config/platform-with-components": {"platform"},
+		"examples/install":                {"platform", "team-a", "team-b"},
+		"config/teams-with-components":    {"platform", "team-a", "team-b"},
+	} {
+		t.Run(directory, func(t *testing.T) {
+			manifest := runInRepository(t, "kustomize", "build", filepath.Join(root, directory))
+			for i, line := range strings.Split(manifest, "\n") {
+				if strings.Contains(line, "yardmaster-system") {
+					t.Errorf("line %d of the manifest still names the default namespace: %s", i+1, line)
+				}
 			}
-		}
-		if !strings.Contains(manifest, `"system:serviceaccount:elsewhere:yardmaster"`) {
-			t.Errorf("config/%s: no admission policy names the ServiceAccount", directory)
+			for _, object := range decodeManifest(t, manifest) {
+				if ns := object.GetNamespace(); ns != "" && !slices.Contains(namespaces, ns) {
+					t.Errorf("%s %s is in namespace %q", object.GetKind(), object.GetName(), ns)
+				}
+			}
+		})
+	}
+}
+
+func TestWebhooksAreLimitedToTheWatchedNamespaces(t *testing.T) {
+	const condition = `"team-a,team-b".split(",").exists(watched, watched in ["", request.namespace])`
+	manifest := buildOverlay(t, "limited-webhooks", "*", "team-a,team-b", "admission-policy", "")
+	manifest += "---\n" + buildOverlay(t, "limited-mutating-webhook", "*", "team-a,team-b", "", "")
+	// 5 webhooks in each manifest, and one policy or webhook for the creators of sessions.
+	if got := strings.Count(manifest, condition); got != 12 {
+		t.Errorf("the condition %s occurs %d times, want 12", condition, got)
+	}
+}
+
+// Tools such as Argo CD compare the namespace of what they applied with that of the object.
+func TestObjectsOfTheClusterHaveNoNamespace(t *testing.T) {
+	for name, namespaces := range map[string]string{"some": "team-a,team-b", "all": "*"} {
+		manifest := buildOverlay(t, "no-namespace-"+name, "*", namespaces, "admission-policy", "")
+		for _, object := range decodeManifest(t, manifest) {
+			mapping, err := cluster.RESTMapper().RESTMapping(object.GroupVersionKind().GroupKind(), object.GroupVersionKind().Version)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if namespaced := mapping.Scope.Name() == meta.RESTScopeNameNamespace; namespaced != (object.GetNamespace() != "") {
+				t.Errorf("%s %s has the namespace %q", object.GetKind(), object.GetName(), object.GetNamespace())
+			}
 		}
 	}
 }
 
-// writeKustomization writes a kustomization of a base with components.
-func writeKustomization(t *testing.T, directory, base string, components []string) {
+// writeKustomization writes a kustomization with components of config/.
+func writeKustomization(t *testing.T, directory, text string, components []string) {
 	t.Helper()
-	text := "resources: [" + base + "]\ncomponents:\n"
+	if len(components) > 0 {
+		text += "components:\n"
+	}
 	for _, component := range components {
 		text += "- ../components/" + component + "\n"
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -23,8 +24,8 @@ func TestMessageSaysWithinSecondsWhyAStepDoesNotRun(t *testing.T) {
 	t.Parallel()
 	withTemplate := func(change func(*corev1.PodTemplateSpec)) func(*testing.T, string, *v1alpha1.SequentialJob) {
 		return func(_ *testing.T, _ string, sj *v1alpha1.SequentialJob) {
-			sj.Spec.Template = &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{}}}
-			change(sj.Spec.Template)
+			sj.Spec.Template = &v1alpha1.PodTemplate{PodTemplateSpec: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{}}}}
+			change(&sj.Spec.Template.PodTemplateSpec)
 		}
 	}
 	tests := map[string]struct {
@@ -32,6 +33,8 @@ func TestMessageSaysWithinSecondsWhyAStepDoesNotRun(t *testing.T) {
 		prepare    func(t *testing.T, ns string, sj *v1alpha1.SequentialJob)
 		wantReason string
 		wantText   string
+		// wantRefused is true if the dry run shows the cause, so that no Job is created.
+		wantRefused bool
 	}{
 		"image": {
 			prepare: withTemplate(func(template *corev1.PodTemplateSpec) {
@@ -63,11 +66,11 @@ func TestMessageSaysWithinSecondsWhyAStepDoesNotRun(t *testing.T) {
 			prepare: withTemplate(func(template *corev1.PodTemplateSpec) {
 				template.Spec.ServiceAccountName = "missing"
 			}),
-			wantReason: v1alpha1.ReasonPodNotCreated, wantText: `serviceaccount "missing" not found`,
+			wantRefused: true, wantReason: v1alpha1.ReasonPodNotCreated, wantText: `serviceaccount "missing" not found`,
 		},
 		"security": {
-			labels:     map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
-			wantReason: v1alpha1.ReasonPodNotCreated, wantText: "violates PodSecurity",
+			labels:      map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+			wantRefused: true, wantReason: v1alpha1.ReasonPodNotCreated, wantText: "violates PodSecurity",
 		},
 		"quota": {
 			prepare: func(t *testing.T, ns string, _ *v1alpha1.SequentialJob) {
@@ -77,7 +80,7 @@ func TestMessageSaysWithinSecondsWhyAStepDoesNotRun(t *testing.T) {
 					return cluster.Get(t.Context(), client.ObjectKeyFromObject(quota), quota) == nil && len(quota.Status.Hard) > 0
 				})
 			},
-			wantReason: v1alpha1.ReasonPodNotCreated, wantText: "exceeded quota",
+			wantRefused: true, wantReason: v1alpha1.ReasonPodNotCreated, wantText: "exceeded quota",
 		},
 		"limits": {
 			prepare: func(t *testing.T, ns string, sj *v1alpha1.SequentialJob) {
@@ -87,7 +90,7 @@ func TestMessageSaysWithinSecondsWhyAStepDoesNotRun(t *testing.T) {
 				sj.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
 				sj.Spec.Containers[0].Resources.Limits = sj.Spec.Containers[0].Resources.Requests
 			},
-			wantReason: v1alpha1.ReasonPodNotCreated, wantText: "maximum cpu usage per Container is 100m",
+			wantRefused: true, wantReason: v1alpha1.ReasonPodNotCreated, wantText: "maximum cpu usage per Container is 100m",
 		},
 	}
 	for name, test := range tests {
@@ -99,17 +102,110 @@ func TestMessageSaysWithinSecondsWhyAStepDoesNotRun(t *testing.T) {
 				test.prepare(t, ns, sj)
 			}
 			s := createSequenceIn(t, ns, sj)
-			job := s.waitForJob("a")
-			s.waitUntil("the reason", func(*v1alpha1.SequentialJob) bool { return s.stepStatus("a").Reason == test.wantReason })
-			if took := time.Since(job.CreationTimestamp.Time); took > reportTime+time.Second { // of rounding
-				t.Errorf("the reason was reported %s after the Job was created, want within %s", took, reportTime)
+			since, wantPhase := s.sj.CreationTimestamp, v1alpha1.StepPending
+			if !test.wantRefused {
+				since, wantPhase = s.waitForJob("a").CreationTimestamp, v1alpha1.StepStarting
+			}
+			s.waitUntil("the reason", func(sj *v1alpha1.SequentialJob) bool {
+				return len(sj.Status.Steps) > 0 && s.stepStatus("a").Reason == test.wantReason
+			})
+			if took := time.Since(since.Time); took > reportTime+time.Second { // of rounding
+				t.Errorf("the reason was reported after %s, want within %s", took, reportTime)
 			}
 			step := s.stepStatus("a")
-			if step.Phase != v1alpha1.StepStarting || !strings.Contains(step.Message, test.wantText) {
-				t.Errorf("phase %s and message %q, want Starting and a message with %q", step.Phase, step.Message, test.wantText)
+			if step.Phase != wantPhase || !strings.Contains(step.Message, test.wantText) {
+				t.Errorf("phase %s and message %q, want %s and a message with %q", step.Phase, step.Message, wantPhase, test.wantText)
+			}
+			if jobs := s.listJobs(); test.wantRefused && len(jobs) > 0 {
+				t.Errorf("the Job %s was created", jobs[0].Name)
 			}
 			s.wantBlocked(test.wantReason)
 		})
+	}
+}
+
+func TestPodThatIsRefusedAfterTheDryRunIsReported(t *testing.T) {
+	t.Parallel()
+	ns := newNamespace(t, nil)
+	first := createSequenceIn(t, ns, testbuilder.SequentialJob("first", "").Step("a").Obj())
+	first.succeedStep("a")
+	quota := newQuota(ns, corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")})
+	createAll(t, quota)
+	eventually(t, "the quota to take effect", func() bool {
+		return cluster.Get(t.Context(), client.ObjectKeyFromObject(quota), quota) == nil && len(quota.Status.Hard) > 0
+	})
+	s := createSequenceIn(t, ns, testbuilder.SequentialJob("second", "").Step("a").Obj())
+	job := s.waitForJob("a") // an equal Job and Pod were accepted within the last minute
+	s.waitUntil("the reason", func(*v1alpha1.SequentialJob) bool { return s.stepStatus("a").Reason == v1alpha1.ReasonPodNotCreated })
+	if message := s.stepStatus("a").Message; !strings.Contains(message, "Job "+job.Name+" cannot create its Pod") || !strings.Contains(message, "exceeded quota") {
+		t.Errorf("message %q", message)
+	}
+	s.wantBlocked(v1alpha1.ReasonPodNotCreated)
+}
+
+func TestSequenceStartsNothingIfThePodOfItsLastStepIsRefused(t *testing.T) {
+	t.Parallel()
+	ns := newNamespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "baseline"})
+	privileged := testbuilder.ChangeContainer(func(c *corev1.Container) { c.SecurityContext = &corev1.SecurityContext{Privileged: new(true)} })
+	s := createSequenceIn(t, ns, testbuilder.SequentialJob("privileged", "").Step("a").Step("b", privileged).Obj())
+	s.waitUntil("the reason", func(sj *v1alpha1.SequentialJob) bool { return sj.Status.Reason == v1alpha1.ReasonPodNotCreated })
+	if message := s.stepStatus("b").Message; !strings.Contains(message, `violates PodSecurity "baseline:latest"`) {
+		t.Errorf("message %q", message)
+	}
+	if jobs := s.listJobs(); len(jobs) > 0 {
+		t.Errorf("the Job %s was created", jobs[0].Name)
+	}
+	s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[1].SecurityContext = nil })
+	s.succeedStep("a")
+	s.succeedStep("b")
+}
+
+func TestEarlierStepCanCreateTheServiceAccountOfALaterOne(t *testing.T) {
+	t.Parallel()
+	ns := newNamespace(t, nil)
+	account := testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) {
+		o.PodTemplate = &runtime.RawExtension{Raw: []byte(`{"spec": {"serviceAccountName": "later"}}`)}
+	})
+	s := createSequenceIn(t, ns, testbuilder.SequentialJob("account", "").Step("a").Step("b", account).Obj())
+	s.waitForJob("a")
+	s.waitUntil("the refusal", func(sj *v1alpha1.SequentialJob) bool {
+		accepted := meta.FindStatusCondition(sj.Status.Conditions, v1alpha1.ConditionSpecAccepted)
+		return accepted != nil && accepted.Status == metav1.ConditionTrue && strings.Contains(accepted.Message, `serviceaccount "later" not found`)
+	})
+	createAll(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "later", Namespace: ns}})
+	s.succeedStep("a")
+	s.succeedStep("b")
+}
+
+func TestSuspendedSequenceIsTried(t *testing.T) {
+	t.Parallel()
+	sj := testbuilder.SequentialJob("suspended", "").Step("a").Step("b", testbuilder.ChangeContainer(func(c *corev1.Container) {
+		c.Ports = []corev1.ContainerPort{{ContainerPort: 80, Protocol: "NONE"}}
+	})).Suspend().Obj()
+	s := createSequence(t, sj)
+	s.waitUntil("the refusal", func(sj *v1alpha1.SequentialJob) bool {
+		return meta.IsStatusConditionFalse(sj.Status.Conditions, v1alpha1.ConditionSpecAccepted)
+	})
+	s.wantCondition(v1alpha1.ConditionSpecAccepted, metav1.ConditionFalse, v1alpha1.ReasonStepInvalid)
+	if s.sj.Status.Phase != v1alpha1.PhaseSuspended {
+		t.Errorf("the phase is %s", s.sj.Status.Phase)
+	}
+}
+
+func TestFailedStepIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	retried := testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) {
+		o.Retry = &v1alpha1.StepRetry{Limit: 1, BackoffSeconds: new(int32(1))}
+	})
+	s := createSequence(t, testbuilder.SequentialJob("retried", "").Step("a", retried).Obj())
+	s.endStep("a", 1, "")
+	s.waitForStep("a", v1alpha1.StepRetrying)
+	s.wantEvent(v1alpha1.EventJobFailed)
+	s.waitUntil("the second attempt", func(*v1alpha1.SequentialJob) bool { return s.stepStatus("a").Attempt == 2 && len(s.listJobs()) == 2 })
+	s.succeedStep("a")
+	s.waitForPhase(v1alpha1.PhaseCompleted)
+	if step := s.stepStatus("a"); step.Attempt != 2 || step.FailedAttempts != 1 {
+		t.Errorf("the step is %+v", step)
 	}
 }
 

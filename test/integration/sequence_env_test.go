@@ -50,7 +50,7 @@ func newSequenceTest(t *testing.T, ns string, sj *v1alpha1.SequentialJob) *seque
 	t.Helper()
 	sj.ObjectMeta = metav1.ObjectMeta{Name: sj.Name, Namespace: ns}
 	if sj.Spec.Template == nil {
-		sj.Spec.Template = &corev1.PodTemplateSpec{}
+		sj.Spec.Template = &v1alpha1.PodTemplate{}
 	}
 	if sj.Spec.Template.Annotations == nil {
 		sj.Spec.Template.Annotations = map[string]string{}

@@ -31,17 +31,17 @@ func (r *Reconciler) act(ctx context.Context, sj *v1alpha1.SequentialJob, decisi
 			return nil, err
 		}
 	}
+	for _, job := range decision.DeleteJobs { // first: they may exhaust the quota of the Job to create
+		if err := r.deleteJob(ctx, job); err != nil {
+			return nil, err
+		}
+	}
 	refusal, err := r.createObjects(ctx, sj, decision)
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
 	if err := r.suspendOrResume(ctx, decision); err != nil {
 		return nil, err
-	}
-	for _, job := range decision.DeleteJobs {
-		if err := r.deleteJob(ctx, job); err != nil {
-			return nil, err
-		}
 	}
 	if !decision.NeedsFinalizer {
 		if err := r.patchFinalizer(ctx, sj, controllerutil.RemoveFinalizer); err != nil {
@@ -61,7 +61,7 @@ func (r *Reconciler) patchFinalizer(ctx context.Context, sj *v1alpha1.Sequential
 		return fmt.Errorf("patching the finalizer: %w", err)
 	}
 	if sj.ResourceVersion != version && sj.DeletionTimestamp.IsZero() {
-		r.writeCache.Record(sj)
+		r.remember(sj)
 	}
 	return nil
 }

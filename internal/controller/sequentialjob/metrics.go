@@ -12,11 +12,11 @@ var (
 		"Time in seconds from observing the end of a step's Job to the creation of the next step's Job.",
 		.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30)
 	stepsTotal = metric.NewCounterVec("yardmaster_sequentialjob_steps_total",
-		"Number of steps that ended, by result: succeeded, failed or skipped.", "result")
+		"Number of steps that ended, by result: succeeded, failed, skipped, or retried for an attempt that failed and is followed by another one.", "result")
 	conflictsTotal = metric.NewCounter("yardmaster_sequentialjob_conflicts_total",
 		"Number of status writes that failed because the SequentialJob had changed. Each is retried.")
 	eventsOmittedTotal = metric.NewCounter("yardmaster_sequentialjob_events_omitted_total",
-		"Number of JobStarted and JobCompleted events omitted because of the rate limit.")
+		"Number of JobStarted, JobCompleted and Completed events omitted because of the rate limit.")
 	activeGauge = metric.NewSum("yardmaster_sequentialjob_active",
 		"Number of SequentialJobs with an active step.")
 )
@@ -26,6 +26,7 @@ var stepResults = map[v1alpha1.StepPhase]string{
 	v1alpha1.StepSucceeded: "succeeded",
 	v1alpha1.StepFailed:    "failed",
 	v1alpha1.StepSkipped:   "skipped",
+	v1alpha1.StepRetrying:  "retried",
 }
 
 // countEndedSteps counts the steps that ended between two stored statuses.

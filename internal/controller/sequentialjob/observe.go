@@ -4,31 +4,16 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync/atomic"
-	"time"
 
-	"golang.org/x/sync/errgroup"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/sequence"
-)
-
-const (
-	// maxConcurrentDryRuns is the number of concurrent dry-run requests of one SequentialJob.
-	maxConcurrentDryRuns = 4
-	// A Job is not created in a dry run if the API server accepted a Job with the same
-	// fingerprint within acceptedFor: a burst of SequentialJobs from one template costs one dry
-	// run for each step. Up to maxAcceptedJobs fingerprints are remembered.
-	acceptedFor     = time.Minute
-	maxAcceptedJobs = 4096
 )
 
 // observe returns what is known of the SequentialJob without a request to the API server.
@@ -54,6 +39,7 @@ func (r *Reconciler) observe(ctx context.Context, sj *v1alpha1.SequentialJob) (s
 		CreatedJobs:   createdUIDs,
 		Policies:      policies.Select(sj.Labels),
 		Now:           r.Clock.Now(),
+		Failure:       r.reportedFailure(sj),
 		Answers: sequence.Answers{
 			JobsByName: map[string]*batchv1.Job{},
 			PodsByJob:  map[types.UID][]corev1.Pod{},
@@ -77,7 +63,7 @@ func (r *Reconciler) answer(ctx context.Context, observation *sequence.Observati
 	case question.Claim != "":
 		return r.readClaim(ctx, observation, question.Claim)
 	default:
-		return r.dryRun(ctx, observation, question.DryRun)
+		return r.dryRun(ctx, observation, question)
 	}
 }
 
@@ -134,49 +120,6 @@ func (r *Reconciler) listJobs(ctx context.Context, observation *sequence.Observa
 	})
 	observation.Answers.HasAllJobs = true
 	return nil
-}
-
-// dryRun creates the Jobs in a dry run, which includes admission and quotas.
-func (r *Reconciler) dryRun(ctx context.Context, observation *sequence.Observation, jobs []*batchv1.Job) error {
-	refusals := make([]*core.Refusal, len(jobs))
-	// The first error does not cancel the requests of others, because client-go logs each of those.
-	var group errgroup.Group
-	var failed atomic.Bool
-	group.SetLimit(maxConcurrentDryRuns)
-	for i, job := range jobs {
-		group.Go(func() (err error) {
-			if !failed.Load() {
-				refusals[i], err = r.dryRunJob(ctx, job)
-				failed.CompareAndSwap(false, err != nil)
-			}
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	observation.Answers.DryRun = &sequence.DryRunResult{}
-	for _, refusal := range refusals {
-		if refusal != nil {
-			observation.Answers.DryRun.Refusals = append(observation.Answers.DryRun.Refusals, *refusal)
-		}
-	}
-	return nil
-}
-
-func (r *Reconciler) dryRunJob(ctx context.Context, job *batchv1.Job) (*core.Refusal, error) {
-	fingerprint := sequence.JobFingerprint(job)
-	if _, found := r.acceptedJobs.Get(fingerprint); found {
-		return nil, nil
-	}
-	err := r.Client.Create(ctx, job.DeepCopy(), client.DryRunAll)
-	if apierrors.IsAlreadyExists(err) {
-		return nil, nil // an earlier reconciliation created it, or creating it reports the conflict
-	}
-	if err == nil {
-		r.acceptedJobs.Add(fingerprint, struct{}{}, acceptedFor)
-	}
-	return kube.AsRefusal(err, core.Refusal{Kind: "Job", Name: job.Name, Step: job.Labels[v1alpha1.LabelStep]})
 }
 
 func jobPointers(items []batchv1.Job) []*batchv1.Job {

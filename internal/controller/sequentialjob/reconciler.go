@@ -23,11 +23,18 @@ import (
 	"github.com/yardmaster/yardmaster/internal/sequence"
 )
 
-// Routine events are limited to this rate per second, as client-go's older recorder limited those
-// of one object. Omitted events are counted. Warnings are never omitted.
+// Routine events of a namespace are limited to this rate per second: each costs the API server about as much as
+// the Job of a step. Omitted events are counted. Warnings are never omitted.
 const (
-	routineEventRate  = 10
-	routineEventBurst = 100
+	routineEventRate  = 2
+	routineEventBurst = 20
+)
+
+// Statuses that only say that a step runs are limited to this rate per second in a namespace: a control plane that is
+// busy, and therefore reports Pods late, would be made busier by them.
+const (
+	runningReportRate  = 5
+	runningReportBurst = 50
 )
 
 // Options configure a Reconciler.
@@ -44,29 +51,34 @@ type Reconciler struct {
 
 	options Options
 
-	policies      *kube.NamespaceCache[policy.Set]
-	routineEvents *rate.Limiter
-	writeCache    *kube.WriteCache[*v1alpha1.SequentialJob]
-	createdJobs   *createdJobs
+	policies       *kube.NamespaceCache[policy.Set]
+	routineEvents  *kube.NamespaceLimiter
+	runningReports *kube.NamespaceLimiter
+	writeCache     *kube.WriteCache[*v1alpha1.SequentialJob]
+	createdJobs    *createdJobs
 	// stepEnds is when the last Job of each SequentialJob was observed to end.
 	stepEnds *kube.Store[time.Time]
-	// acceptedJobs has the fingerprints of Jobs that the API server accepted in a dry run.
-	acceptedJobs *utilcache.LRUExpireCache
-	eventLists   *rate.Limiter
+	// failures are the failures since the last successful reconciliation of each SequentialJob.
+	failures *kube.Store[failure]
+	// accepted has the fingerprints of what the API server accepted in a dry run.
+	accepted   *utilcache.LRUExpireCache
+	eventLists *rate.Limiter
 }
 
 // New returns a Reconciler that uses the manager's clients.
 func New(mgr ctrl.Manager, options Options) *Reconciler {
 	return &Reconciler{
-		options:       options,
-		Clients:       kube.NewClients(mgr, "sequentialjob-controller"),
-		policies:      kube.NewPolicyCache(mgr.GetClient()),
-		routineEvents: rate.NewLimiter(routineEventRate, routineEventBurst),
-		writeCache:    kube.NewWriteCache[*v1alpha1.SequentialJob](),
-		createdJobs:   newCreatedJobs(),
-		stepEnds:      kube.NewStore[time.Time](),
-		eventLists:    rate.NewLimiter(eventListRate, eventListBurst),
-		acceptedJobs:  utilcache.NewLRUExpireCache(maxAcceptedJobs),
+		options:        options,
+		Clients:        kube.NewClients(mgr, "sequentialjob-controller"),
+		policies:       kube.NewPolicyCache(mgr.GetClient()),
+		routineEvents:  kube.NewNamespaceLimiter(routineEventRate, routineEventBurst),
+		runningReports: kube.NewNamespaceLimiter(runningReportRate, runningReportBurst),
+		writeCache:     kube.NewWriteCache[*v1alpha1.SequentialJob](),
+		createdJobs:    newCreatedJobs(),
+		stepEnds:       kube.NewStore[time.Time](),
+		failures:       kube.NewStore[failure](),
+		eventLists:     rate.NewLimiter(eventListRate, eventListBurst),
+		accepted:       utilcache.NewLRUExpireCache(maxAccepted),
 	}
 }
 
@@ -74,15 +86,16 @@ func New(mgr ctrl.Manager, options Options) *Reconciler {
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=sequentialjobs/status,verbs=patch
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=policies,verbs=list;watch
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;create
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;create;update
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;create
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;list;patch
 
 // Reconcile makes one decision about a SequentialJob and carries it out.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, err error) {
-	sj := &v1alpha1.SequentialJob{}
-	if err := r.Client.Get(ctx, req.NamespacedName, sj); err != nil {
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	sj, err := r.read(ctx, req.NamespacedName)
+	if err != nil {
 		if apierrors.IsNotFound(err) {
 			r.forget(req.NamespacedName)
 		}
@@ -91,13 +104,22 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 	if !sequence.IsManaged(sj) {
 		return ctrl.Result{}, nil
 	}
-	sj = r.writeCache.Newest(sj)
-	defer func() {
-		if err != nil {
-			err = kube.RemoveFinalizerIfTerminating(ctx, r.Live, r.Client, sj, v1alpha1.SequentialJobFinalizer, err)
-		}
-	}()
+	result, err := r.reconcileOnce(ctx, sj)
+	if err != nil {
+		err = kube.RemoveFinalizerIfTerminating(ctx, r.Live, r.Client, sj, v1alpha1.SequentialJobFinalizer, err)
+	}
+	if err != nil {
+		r.recordFailure(ctx, sj, err)
+		return ctrl.Result{}, err
+	}
+	if r.clearFailure(sj) {
+		result.RequeueAfter = time.Millisecond // clears the condition
+	}
+	return result, nil
+}
 
+// reconcileOnce makes one decision, and another one if the API server refuses what the first one creates.
+func (r *Reconciler) reconcileOnce(ctx context.Context, sj *v1alpha1.SequentialJob) (ctrl.Result, error) {
 	observation, err := r.observe(ctx, sj)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -146,4 +168,5 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	r.writeCache.Forget(key)
 	r.createdJobs.Forget(key)
 	r.stepEnds.Forget(key)
+	r.failures.Forget(key)
 }

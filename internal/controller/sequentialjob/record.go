@@ -3,6 +3,7 @@ package sequentialjob
 import (
 	"context"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -12,8 +13,18 @@ import (
 	"github.com/yardmaster/yardmaster/internal/sequence"
 )
 
-// record stores the decision's status, then emits its events. On success sj is the stored object.
+// postponedFor is the time after which a status that was not stored because of the limit is decided again.
+const postponedFor = time.Second
+
+// record stores the decision's status, then emits its events. On success sj is the stored object. When many steps of a
+// namespace start, that they run is stored later or together with their outcome.
 func (r *Reconciler) record(ctx context.Context, sj *v1alpha1.SequentialJob, decision *sequence.Decision) error {
+	if decision.StatusChanged && sequence.OnlyReportsRunning(&sj.Status, &decision.Status) && !r.runningReports.Allow(sj.Namespace) {
+		if decision.RequeueAfter == 0 || decision.RequeueAfter > postponedFor {
+			decision.RequeueAfter = postponedFor
+		}
+		return nil
+	}
 	if decision.StatusChanged {
 		before, after := sj.DeepCopy(), sj.DeepCopy()
 		after.Status = decision.Status
@@ -24,7 +35,7 @@ func (r *Reconciler) record(ctx context.Context, sj *v1alpha1.SequentialJob, dec
 			return fmt.Errorf("patching status: %w", err)
 		}
 		*sj = *after
-		r.writeCache.Record(sj)
+		r.remember(sj)
 		r.createdJobs.forgetRecorded(sj)
 		countEndedSteps(&before.Status, &sj.Status)
 	}
@@ -35,7 +46,7 @@ func (r *Reconciler) record(ctx context.Context, sj *v1alpha1.SequentialJob, dec
 }
 
 func (r *Reconciler) emit(sj *v1alpha1.SequentialJob, event core.Event) {
-	if event.Routine && !r.routineEvents.Allow() {
+	if event.Routine && !r.routineEvents.Allow(sj.Namespace) {
 		eventsOmittedTotal.Inc()
 		return
 	}

@@ -49,12 +49,22 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("sequentialjob").
-		For(&v1alpha1.SequentialJob{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&v1alpha1.SequentialJob{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, approvalChanged))).
 		Watches(&batchv1.Job{}, r.jobHandler()).
 		Watches(&v1alpha1.Policy{}, kube.NewNamespaceHandler(r.policies.Invalidate, r.blockedByPolicies), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Kind[client.Object](r.options.Pods, &corev1.Pod{}, r.podHandler())).
 		WithOptions(kube.ControllerOptions(r.options.Concurrency)).
 		Complete(kube.RequeueOnConflict(r))
+}
+
+// approvalChanged matches updates that approve a step. Annotations do not change the generation.
+var approvalChanged = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false }, DeleteFunc: func(event.DeleteEvent) bool { return false },
+	GenericFunc: func(event.GenericEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		approval := func(object client.Object) string { return object.GetAnnotations()[v1alpha1.AnnotationApproval] }
+		return approval(e.ObjectOld) != approval(e.ObjectNew)
+	},
 }
 
 // blockedByPolicies returns the SequentialJobs of a namespace that wait for a Policy to allow their images. The

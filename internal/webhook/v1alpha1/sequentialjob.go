@@ -2,33 +2,65 @@ package v1alpha1
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/sequence"
 )
 
-// SequentialJobValidator validates SequentialJobs.
-var SequentialJobValidator = &specValidator[*v1alpha1.SequentialJob]{
-	kind:           "SequentialJob",
-	webhook:        "sequentialjobs.yardmaster.dev",
-	specOf:         func(sj *v1alpha1.SequentialJob) any { return sj.Spec },
-	validate:       validateSequentialJob,
-	warn:           sequentialJobWarnings,
-	validateChange: validateSequentialJobChange,
-	warnChange:     sequentialJobChangeWarnings,
+// SetupSequentialJob adds the webhook of SequentialJobs to the manager.
+func SetupSequentialJob(mgr ctrl.Manager) error {
+	return sequentialJobValidator(newNamespaceLabels(mgr.GetAPIReader())).Setup(mgr)
+}
+
+// sequentialJobValidator validates SequentialJobs.
+func sequentialJobValidator(namespaces *namespaceLabels) *specValidator[*v1alpha1.SequentialJob] {
+	return &specValidator[*v1alpha1.SequentialJob]{
+		kind:    "SequentialJob",
+		webhook: "sequentialjobs.yardmaster.dev",
+		specOf: func(sj *v1alpha1.SequentialJob) any {
+			return validatedParts{sj.Spec, sj.Annotations[v1alpha1.AnnotationApproval]}
+		},
+		authorizeCreate: authorizeApproval,
+		authorizeChange: authorizeApprovalChange,
+		validate:        validateSequentialJob,
+		warn: func(ctx context.Context, sj *v1alpha1.SequentialJob) admission.Warnings {
+			return sequentialJobWarnings(ctx, namespaces, sj)
+		},
+		validateChange: validateSequentialJobChange,
+		warnChange:     sequentialJobChangeWarnings,
+	}
 }
 
 func validateSequentialJob(sj *v1alpha1.SequentialJob) field.ErrorList {
 	if !sequence.IsManaged(sj) {
 		return nil
 	}
-	return sequence.Validate(sj)
+	return append(sequence.Validate(sj), validateSize(sj)...)
+}
+
+// maxObjectBytes is the size of a SequentialJob without its status. etcd limits objects to 1.5 MiB, and a status with
+// 110 outputs needs up to 550 kB.
+const maxObjectBytes = 1_000_000
+
+// validateSize refuses an object to which the operator could not write its status.
+func validateSize(sj *v1alpha1.SequentialJob) field.ErrorList {
+	withoutStatus := *sj
+	withoutStatus.Status = v1alpha1.SequentialJobStatus{}
+	raw, err := json.Marshal(&withoutStatus)
+	if err != nil || len(raw) <= maxObjectBytes {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(field.NewPath("spec"), fmt.Sprintf(
+		"the object has %d bytes with its metadata, and can have %d; move large scripts to ConfigMaps, and use kubectl apply --server-side, "+
+			"which does not store the manifest a second time", len(raw), maxObjectBytes))}
 }
 
 // validateSequentialJobChange refuses changes to started steps, and reruns that are not possible.
@@ -36,7 +68,7 @@ func validateSequentialJobChange(before, after *v1alpha1.SequentialJob) field.Er
 	if !sequence.IsManaged(after) {
 		return nil
 	}
-	return append(sequence.ImmutabilityViolations(&after.Spec, &before.Status), validateRerun(before, after)...)
+	return append(sequence.ImmutabilityViolations(&before.Spec, &after.Spec, &before.Status), validateRerun(before, after)...)
 }
 
 // validateRerun refuses to request a rerun of a finished run that is not possible. A rerun that
@@ -59,18 +91,15 @@ func requestsRerun(before, after *v1alpha1.SequentialJob) bool {
 }
 
 // sequentialJobWarnings warns of settings that are valid but rarely intended.
-func sequentialJobWarnings(_ context.Context, sj *v1alpha1.SequentialJob) admission.Warnings {
+func sequentialJobWarnings(ctx context.Context, namespaces *namespaceLabels, sj *v1alpha1.SequentialJob) admission.Warnings {
 	if !sequence.IsManaged(sj) {
 		return nil
 	}
 	var warnings admission.Warnings
-	for i := range sj.Spec.Containers {
-		warnings = append(warnings, stepWarnings(sj, &sj.Spec.Containers[i], fmt.Sprintf("spec.containers[%d]", i))...)
+	for path, step := range sequence.StepFields(sj) {
+		warnings = append(warnings, stepWarnings(sj, step, path.String())...)
 	}
-	for i := range sj.Spec.Finally {
-		warnings = append(warnings, stepWarnings(sj, &sj.Spec.Finally[i], fmt.Sprintf("spec.finally[%d]", i))...)
-	}
-	return warnings
+	return append(warnings, sequence.PodSecurityWarnings(sj, namespaces.get(ctx, sj.Namespace))...)
 }
 
 func stepWarnings(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, path string) admission.Warnings {

@@ -1,7 +1,9 @@
 package v1alpha1
 
 import (
+	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,11 +11,21 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/sequence"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
+
+// testSequentialJobValidator returns the validator in a cluster with these namespaces.
+func testSequentialJobValidator(t *testing.T, namespaces ...runtime.Object) *specValidator[*v1alpha1.SequentialJob] {
+	t.Helper()
+	return sequentialJobValidator(newNamespaceLabels(fake.NewFakeClient(namespaces...)))
+}
 
 // started returns a SequentialJob whose first step is running.
 func started(b *testbuilder.SequentialJobBuilder) *v1alpha1.SequentialJob {
@@ -49,10 +61,22 @@ func TestInvalidSequentialJobIsRefusedOnCreate(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := SequentialJobValidator.ValidateCreate(t.Context(), test.sj)
+			_, err := testSequentialJobValidator(t).ValidateCreate(t.Context(), test.sj)
 			wantFields(t, err, test.want)
 		})
 	}
+}
+
+func TestObjectThatEtcdCannotStoreIsRefused(t *testing.T) {
+	sj := twoSteps().Obj()
+	sj.Annotations = map[string]string{"note": strings.Repeat("x", 200_000)}
+	sj.Spec.Containers[0].Args = []string{strings.Repeat("x", 790_000)}
+	if _, err := testSequentialJobValidator(t).ValidateCreate(t.Context(), sj); err != nil {
+		t.Errorf("an object below the limit: %v", err)
+	}
+	sj.Spec.Containers[1].Args = []string{strings.Repeat("x", 20_000)}
+	_, err := testSequentialJobValidator(t).ValidateCreate(t.Context(), sj)
+	wantFields(t, err, []string{"spec"})
 }
 
 func TestInvalidSequentialJobIsRefusedOnUpdate(t *testing.T) {
@@ -119,7 +143,7 @@ func TestInvalidSequentialJobIsRefusedOnUpdate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			after := test.before.DeepCopy()
 			test.edit(after)
-			warnings, err := SequentialJobValidator.ValidateUpdate(t.Context(), test.before, after)
+			warnings, err := testSequentialJobValidator(t).ValidateUpdate(t.Context(), test.before, after)
 			wantFields(t, err, test.want)
 			if diff := cmp.Diff(test.wantWarnings, []string(warnings)); diff != "" {
 				t.Errorf("warnings (-want, +got):\n%s", diff)
@@ -162,7 +186,7 @@ func TestSequentialJobWarnings(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, []string(sequentialJobWarnings(t.Context(), test.sj))); diff != "" {
+			if diff := cmp.Diff(test.want, []string(sequentialJobWarnings(t.Context(), newNamespaceLabels(fake.NewFakeClient()), test.sj))); diff != "" {
 				t.Errorf("warnings (-want, +got):\n%s", diff)
 			}
 		})
@@ -182,5 +206,33 @@ func wantFields(t *testing.T, err error, want []string) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("invalid fields (-want, +got):\n%s", diff)
+	}
+}
+
+func TestWarningsNameWhatTheNamespaceRefuses(t *testing.T) {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
+	warnings, err := testSequentialJobValidator(t, namespace).ValidateCreate(t.Context(), twoSteps().Obj())
+	if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], `spec.containers[0], spec.containers[1]: the namespace enforces PodSecurity "restricted:latest"`) {
+		t.Errorf("error %v, warnings %q", err, warnings)
+	}
+	if warnings, err := testSequentialJobValidator(t).ValidateCreate(t.Context(), twoSteps().Obj()); err != nil || len(warnings) > 0 {
+		t.Errorf("in a namespace that cannot be read: error %v, warnings %q", err, warnings)
+	}
+}
+
+func TestNamespacesAreReadOnceInHalfAMinute(t *testing.T) {
+	reads := 0
+	reader := interceptor.NewClient(fake.NewFakeClient(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			reads++
+			return c.Get(ctx, key, object, options...)
+		},
+	})
+	namespaces := newNamespaceLabels(reader)
+	for range 10 {
+		namespaces.get(t.Context(), "ns")
+	}
+	if reads != 1 {
+		t.Errorf("%d reads, want 1", reads)
 	}
 }

@@ -24,6 +24,8 @@ type specValidator[T client.Object] struct {
 	// validate and warn check a spec. warn is optional.
 	validate func(T) field.ErrorList
 	warn     func(context.Context, T) admission.Warnings
+	// authorizeCreate returns an error if the requesting user may not create the object. It is optional.
+	authorizeCreate func(context.Context, T) error
 	// authorizeChange returns an error if the requesting user may not change the spec. It is
 	// optional.
 	authorizeChange func(ctx context.Context, before, after T) error
@@ -41,6 +43,11 @@ func (v *specValidator[T]) Setup(mgr ctrl.Manager) error {
 
 // ValidateCreate implements admission.Validator.
 func (v *specValidator[T]) ValidateCreate(ctx context.Context, object T) (admission.Warnings, error) {
+	if v.authorizeCreate != nil {
+		if err := v.authorizeCreate(ctx, object); err != nil {
+			return nil, err
+		}
+	}
 	return v.warnings(ctx, object), v.invalid(object, v.validate(object))
 }
 

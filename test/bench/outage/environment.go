@@ -69,9 +69,9 @@ func publishBacklog(ctx context.Context, url string) error {
 // newSequentialJob returns a SequentialJob with two steps of one second each.
 func (env *environment) newSequentialJob(name string) *v1alpha1.SequentialJob {
 	sj := &v1alpha1.SequentialJob{ObjectMeta: env.ObjectMeta(name)}
-	sj.Spec.Template = &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
+	sj.Spec.Template = &v1alpha1.PodTemplate{PodTemplateSpec: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
 		Annotations: map[string]string{"sim.localcluster.dev/duration": "1s"},
-	}}
+	}}}
 	for _, step := range []string{"first", "second"} {
 		sj.Spec.Containers = append(sj.Spec.Containers, v1alpha1.Step{Name: step, Container: corev1.Container{
 			Name: step, Image: "registry.example/tool:1", Command: []string{"run"},

@@ -43,7 +43,7 @@ func (env *environment) newObjects() []newObject {
 	env.createdCount++
 	name := fmt.Sprintf("new-%03d", env.createdCount)
 	sequence := &v1alpha1.SequentialJob{ObjectMeta: env.ObjectMeta(name)}
-	sequence.Spec.Template = &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"sim.localcluster.dev/duration": "1s"}}}
+	sequence.Spec.Template = &v1alpha1.PodTemplate{PodTemplateSpec: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"sim.localcluster.dev/duration": "1s"}}}}
 	sequence.Spec.Containers = []v1alpha1.Step{{Name: "only", Container: corev1.Container{Name: "only", Image: "registry.example/tool:1", Command: []string{"run"}}}}
 	session := &v1alpha1.AgenticSession{ObjectMeta: env.ObjectMeta(name)}
 	session.Spec.Prompt = "do it"

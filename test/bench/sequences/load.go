@@ -80,7 +80,7 @@ func newContainer(step int) corev1.Container {
 // newSequentialJob returns one sequence for the operator.
 func (l sequenceLoad) newSequentialJob(i int, ns string) *v1alpha1.SequentialJob {
 	sj := &v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Name: sequenceName(i), Namespace: ns}}
-	sj.Spec.Template = &corev1.PodTemplateSpec{ObjectMeta: l.podMetadata(i)}
+	sj.Spec.Template = &v1alpha1.PodTemplate{PodTemplateSpec: corev1.PodTemplateSpec{ObjectMeta: l.podMetadata(i)}}
 	for step := range l.steps {
 		sj.Spec.Containers = append(sj.Spec.Containers, v1alpha1.Step{Name: stepName(step), Container: newContainer(step)})
 	}

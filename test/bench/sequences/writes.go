@@ -12,16 +12,25 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// apiWrites counts requests that changed objects, according to the API server. Only the
-// measured process creates Jobs and patches SequentialJobs.
+// apiWrites counts requests to write, according to the API server. Only the measured process creates
+// Jobs, creates Pods in dry runs, patches SequentialJobs and writes events of the newer API.
 type apiWrites struct {
-	objects float64 // created Jobs, isSequencePatch SequentialJobs and statuses
-	dryRuns float64 // these change nothing
+	jobs     float64 // created Jobs
+	patches  float64 // of SequentialJobs and their statuses
+	events   float64
+	jobTries float64 // dry runs of Jobs
+	podTries float64 // dry runs of Pods
 }
 
 func (w apiWrites) difference(before apiWrites) apiWrites {
-	return apiWrites{objects: w.objects - before.objects, dryRuns: w.dryRuns - before.dryRuns}
+	return apiWrites{
+		w.jobs - before.jobs, w.patches - before.patches, w.events - before.events,
+		w.jobTries - before.jobTries, w.podTries - before.podTries,
+	}
 }
+
+// further is the number of requests beyond those that create Jobs.
+func (w apiWrites) further() float64 { return w.patches + w.events + w.jobTries + w.podTries }
 
 func countWrites(ctx context.Context, c *harness.Cluster) (apiWrites, error) {
 	clientset, err := kubernetes.NewForConfig(c.Config)
@@ -50,12 +59,19 @@ func (w *apiWrites) addMetric(metric *dto.Metric) {
 	for _, pair := range metric.GetLabel() {
 		label[pair.GetName()] = pair.GetValue()
 	}
-	isJobCreation := label["resource"] == "jobs" && label["verb"] == "POST"
-	isSequencePatch := label["resource"] == "sequentialjobs" && label["verb"] == "PATCH"
+	isDryRun := label["dry_run"] != ""
+	kind := label["verb"] + " " + label["resource"]
+	count := metric.GetCounter().GetValue()
 	switch {
-	case isJobCreation && label["dry_run"] != "":
-		w.dryRuns += metric.GetCounter().GetValue()
-	case isJobCreation, isSequencePatch:
-		w.objects += metric.GetCounter().GetValue()
+	case kind == "POST jobs" && isDryRun:
+		w.jobTries += count
+	case kind == "POST pods" && isDryRun:
+		w.podTries += count
+	case kind == "POST jobs":
+		w.jobs += count
+	case kind == "PATCH sequentialjobs":
+		w.patches += count
+	case label["group"] == "events.k8s.io" && (label["verb"] == "POST" || label["verb"] == "PATCH"):
+		w.events += count
 	}
 }

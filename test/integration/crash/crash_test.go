@@ -12,7 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -27,7 +27,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/sequence"
@@ -41,9 +40,8 @@ const (
 	root      = "../../.."
 )
 
-// The operator is killed about every second while it runs 200 sequences of three steps, some with
-// outputs and some with a finally step. Every step must run exactly once, after the previous step
-// has ended.
+// The operator is killed about every second while it runs 200 sequences of three steps, many with other options.
+// Every step must run exactly once, after the previous step has ended; one that fails as often as its retries say.
 func TestNoStepIsRepeatedOrSkippedWhileTheOperatorIsKilledEverySecond(t *testing.T) {
 	if os.Getenv("KUBECONFIG") == "" {
 		t.Skip("KUBECONFIG is not set, so there is no cluster to test against: use make test-integration")
@@ -57,7 +55,7 @@ func TestNoStepIsRepeatedOrSkippedWhileTheOperatorIsKilledEverySecond(t *testing
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 
-	installCRD(t, cluster)
+	installCRDs(t, cluster)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "crash-"}}
 	if err := cluster.Create(ctx, ns); err != nil {
 		t.Fatal(err)
@@ -100,9 +98,32 @@ func sequenceNumber(i int, ns string) *v1alpha1.SequentialJob {
 	if i%3 == 0 {
 		b = b.Finally("clean")
 	}
+	switch i % 10 {
+	case 1:
+		b = b.Step("skipped", testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.When = `steps.a.phase == "Failed"` }))
+	case 2:
+		b = b.Workspace(v1alpha1.WorkspaceDelete)
+	case 3, 4:
+		b = b.Step(lateStep, testbuilder.ContinueOnFailure(), testbuilder.WithStepOptions(failTwice)).Step("d")
+	}
 	sj := b.Obj()
 	sj.ObjectMeta = metav1.ObjectMeta{Name: sj.Name, Namespace: ns}
+	if i%4 == 0 {
+		sj.Spec.JobHistoryLimit = new(int32(1))
+	}
+	if i%5 == 0 {
+		sj.Spec.Parameters = []v1alpha1.Parameter{{Name: "DATE", Value: "2026-01-01"}}
+	}
 	return sj
+}
+
+// lateStep is the name of a step that exceeds its deadline in each of two attempts.
+const lateStep = "late"
+
+func failTwice(options *v1alpha1.StepOptions) {
+	options.ActiveDeadlineSeconds = new(int64(1))
+	options.Retry = &v1alpha1.StepRetry{Limit: 1, BackoffSeconds: new(int32(1))}
+	options.PodTemplate = &runtime.RawExtension{Raw: []byte(`{"metadata": {"annotations": {"sim.localcluster.dev/duration": "1h"}}}`)}
 }
 
 // build builds the operator.
@@ -262,8 +283,8 @@ func (j *journal) happened() map[string]string {
 	return happened
 }
 
-// check checks that each sequence had one Job for each step, in the order of the spec, and that each
-// Job was created after the previous one had ended.
+// check checks that each sequence had one Job for each attempt that a step should have, in the order of the spec, and
+// that each Job was created after the previous one had ended.
 func (j *journal) check(t *testing.T, cluster client.Client, ns string) {
 	t.Helper()
 	var list v1alpha1.SequentialJobList
@@ -273,11 +294,29 @@ func (j *journal) check(t *testing.T, cluster client.Client, ns string) {
 	want := map[string]string{}
 	for i := range list.Items {
 		sj := &list.Items[i]
+		succeeded, counted := 0, 0
 		for _, step := range sj.Status.Steps {
-			want[sj.Name] += "created " + step.Name + "; ended " + step.Name + "; "
+			attempts, phase := 1, v1alpha1.StepSucceeded
+			switch step.Name {
+			case "skipped":
+				attempts, phase = 0, v1alpha1.StepSkipped
+			case lateStep:
+				attempts, phase = 2, v1alpha1.StepFailed
+			}
+			want[sj.Name] += strings.Repeat("created "+step.Name+"; ended "+step.Name+"; ", attempts)
+			if step.Phase != phase {
+				t.Errorf("%s: step %s is %s, want %s", sj.Name, step.Name, step.Phase, phase)
+			}
+			if step.Finally || phase == v1alpha1.StepSkipped {
+				continue
+			}
+			counted++
+			if phase == v1alpha1.StepSucceeded {
+				succeeded++
+			}
 		}
-		if steps := strconv.Itoa(len(sj.Status.Steps)); sj.Status.Progress.Display != steps+"/"+steps {
-			t.Errorf("%s: progress %s", sj.Name, sj.Status.Progress.Display)
+		if display := fmt.Sprintf("%d/%d", succeeded, counted); sj.Status.Progress.Display != display {
+			t.Errorf("%s: progress %s, want %s", sj.Name, sj.Status.Progress.Display, display)
 		}
 	}
 	deadline := time.Now().Add(10 * time.Second) // the watch may lag behind
@@ -286,26 +325,5 @@ func (j *journal) check(t *testing.T, cluster client.Client, ns string) {
 	}
 	if diff := cmp.Diff(want, j.happened()); diff != "" {
 		t.Errorf("Jobs (-want +got):\n%s", diff)
-	}
-}
-
-func installCRD(t *testing.T, cluster client.Client) {
-	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(root, "config", "crd", "bases", "yardmaster.dev_sequentialjobs.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	crd := map[string]any{}
-	if err := yaml.Unmarshal(raw, &crd); err != nil {
-		t.Fatal(err)
-	}
-	if err := apply(t.Context(), cluster, crd); err != nil {
-		t.Fatal(err)
-	}
-	for t.Context().Err() == nil {
-		if cluster.List(t.Context(), &v1alpha1.SequentialJobList{}) == nil {
-			return
-		}
-		pause(t.Context())
 	}
 }

@@ -94,7 +94,7 @@ func (env *testEnv) newPool() *v1alpha1.WorkerPool {
 // annotation says.
 func (env *testEnv) newSequence(name, duration string) *v1alpha1.SequentialJob {
 	sj := &v1alpha1.SequentialJob{ObjectMeta: env.ObjectMeta(name)}
-	sj.Spec.Template = &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{durationAnnotation: duration}}}
+	sj.Spec.Template = &v1alpha1.PodTemplate{PodTemplateSpec: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{durationAnnotation: duration}}}}
 	for _, step := range []string{"a", "b", "c"} {
 		sj.Spec.Containers = append(sj.Spec.Containers, v1alpha1.Step{Name: step, Container: corev1.Container{Name: step, Image: "registry.example/tool:1", Command: []string{"run"}}})
 	}

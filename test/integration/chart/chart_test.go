@@ -1,0 +1,178 @@
+// Package chart tests the Helm chart against the real API server of KUBECONFIG.
+package chart
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+const (
+	repositoryRoot = "../../.."
+	releaseName    = "chart-test"
+	namespace      = "chart-platform"
+	teamA, teamB   = "chart-team-a", "chart-team-b"
+)
+
+var cluster client.Client
+
+func TestMain(m *testing.M) {
+	if os.Getenv("KUBECONFIG") == "" {
+		fmt.Println("KUBECONFIG is not set, so there is no cluster to test against: use make test-integration")
+		return
+	}
+	if err := connect(); err != nil {
+		fmt.Fprintln(os.Stderr, "connecting to the cluster:", err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+func connect() error {
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		return err
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return err
+		}
+	}
+	cluster, err = client.New(config, client.Options{Scheme: scheme})
+	return err
+}
+
+// runHelm runs a command of Helm on the release.
+func runHelm(t *testing.T, command string, args ...string) {
+	t.Helper()
+	run := exec.CommandContext(t.Context(), "helm", append([]string{command, releaseName, "--namespace", namespace}, args...)...)
+	run.Dir = repositoryRoot
+	if output, err := run.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", run, err, output)
+	}
+}
+
+func mustGet[T client.Object](t *testing.T, object T, ns, name string) T {
+	t.Helper()
+	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, object); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+func exists(t *testing.T, object client.Object, ns, name string) bool {
+	t.Helper()
+	err := cluster.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, object)
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+func createNamespaces(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if err := cluster.Create(t.Context(), ns); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cluster.Delete(context.WithoutCancel(t.Context()), ns) })
+	}
+}
+
+// actAsOperator writes what the operator writes into objects of the release: the secret path of the webhook, and keys.
+func actAsOperator(t *testing.T) {
+	t.Helper()
+	webhooks := mustGet(t, &admissionregistrationv1.ValidatingWebhookConfiguration{}, "", "yardmaster")
+	for i := range webhooks.Webhooks {
+		webhooks.Webhooks[i].ClientConfig.Service.Path = new("/secret")
+	}
+	if err := cluster.Update(t.Context(), webhooks, client.FieldOwner("yardmaster")); err != nil {
+		t.Fatal(err)
+	}
+	secret := mustGet(t, &corev1.Secret{}, namespace, "yardmaster-worker-admin")
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"stringData": {"key": "secret"}}`))
+	if err := cluster.Patch(t.Context(), secret, patch, client.FieldOwner("yardmaster")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantOperatorsChanges checks that Helm has kept what the operator wrote.
+func wantOperatorsChanges(t *testing.T, after string) {
+	t.Helper()
+	webhooks := mustGet(t, &admissionregistrationv1.ValidatingWebhookConfiguration{}, "", "yardmaster")
+	for i := range webhooks.Webhooks {
+		if path := webhooks.Webhooks[i].ClientConfig.Service.Path; path == nil || *path != "/secret" {
+			t.Errorf("after %s, the path of webhook %s is lost", after, webhooks.Webhooks[i].Name)
+		}
+	}
+	if secret := mustGet(t, &corev1.Secret{}, namespace, "yardmaster-worker-admin"); !bytes.Equal(secret.Data["key"], []byte("secret")) {
+		t.Errorf("after %s, the key of the operator is lost", after)
+	}
+}
+
+// wantRelease checks the number of replicas and the namespaces with permissions.
+func wantRelease(t *testing.T, after string, replicas int32, watched ...string) {
+	t.Helper()
+	deployment := mustGet(t, &appsv1.Deployment{}, namespace, "yardmaster")
+	if *deployment.Spec.Replicas != replicas {
+		t.Errorf("after %s, there are %d replicas, want %d", after, *deployment.Spec.Replicas, replicas)
+	}
+	for _, ns := range []string{teamA, teamB} {
+		if got, want := exists(t, &rbacv1.Role{}, ns, "yardmaster-queue"), slices.Contains(watched, ns); got != want {
+			t.Errorf("after %s, a Role in %s exists: %t, want %t", after, ns, got, want)
+		}
+	}
+}
+
+// No operator runs here, so these steps show what Helm does to objects that the operator changes.
+func TestReleaseIsInstalledUpgradedRolledBackAndUninstalled(t *testing.T) {
+	createNamespaces(t, namespace, teamA, teamB)
+	chart := filepath.Join("charts", "yardmaster")
+	// Other tests have installed the CustomResourceDefinitions without Helm.
+	runHelm(t, "install", chart, "--take-ownership", "--force-conflicts", "--set", "namespaces={"+teamA+"}")
+	wantRelease(t, "the installation", 2, teamA)
+	actAsOperator(t)
+
+	runHelm(t, "upgrade", chart, "--set", "namespaces={"+teamA+","+teamB+"}", "--set", "replicas=3")
+	wantRelease(t, "the upgrade", 3, teamA, teamB)
+	wantOperatorsChanges(t, "the upgrade")
+
+	runHelm(t, "rollback", "1")
+	wantRelease(t, "the rollback", 2, teamA)
+	wantOperatorsChanges(t, "the rollback")
+
+	policy := &v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Namespace: teamB, Name: "kept"}} // no webhook applies there
+	if err := cluster.Create(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	runHelm(t, "uninstall")
+	if exists(t, &appsv1.Deployment{}, namespace, "yardmaster") || exists(t, &rbacv1.Role{}, teamA, "yardmaster-queue") ||
+		exists(t, &admissionregistrationv1.ValidatingAdmissionPolicy{}, "", "yardmaster-own-objects") {
+		t.Error("the uninstallation has left the Deployment, a Role or an admission policy")
+	}
+	if !exists(t, &apiextensionsv1.CustomResourceDefinition{}, "", "policies.yardmaster.dev") || !exists(t, policy, teamB, "kept") {
+		t.Error("the uninstallation has deleted a CustomResourceDefinition or an object of its kind")
+	}
+}

@@ -1,0 +1,74 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/sequence"
+)
+
+// The translations of examples of Argo Workflows and Tekton are applied with strict field validation, in a namespace
+// that enforces the Pod Security Standard, if they claim to satisfy it, and run to their end with simulated Pods.
+func TestTranslatedExamplesRun(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(filepath.Join(repositoryRoot, "examples", "sequentialjob", "*", "*.yaml"))
+	const wanted = 12
+	if err != nil || len(files) < wanted {
+		t.Fatalf("%d examples, want at least %d: %v", len(files), wanted, err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		t.Run(filepath.Join(filepath.Base(filepath.Dir(file)), name), func(t *testing.T) {
+			t.Parallel()
+			raw, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			labels := map[string]string{}
+			if strings.Contains(string(raw), "securityProfile: Restricted") {
+				labels["pod-security.kubernetes.io/enforce"] = "restricted"
+			}
+			manifest, err := decode(raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			manifest.SetNamespace(newNamespace(t, labels))
+			var warnings warningList
+			if err := apply(t.Context(), strictClient(t, &warnings), manifest, false); err != nil {
+				t.Fatal(err)
+			}
+			s := &sequenceTest{t: t, sj: &v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Namespace: manifest.GetNamespace(), Name: name}}}
+			s.waitUntil("the end of the run", func(sj *v1alpha1.SequentialJob) bool {
+				if step := sequence.AwaitingApproval(sj); step != "" {
+					s.approve(step)
+				}
+				return sequence.IsFinished(&sj.Status)
+			})
+			if s.sj.Status.Phase != v1alpha1.PhaseCompleted {
+				t.Error(describe(s.sj))
+			}
+		})
+	}
+}
+
+// approve approves a step as an administrator.
+func (s *sequenceTest) approve(step string) {
+	s.t.Helper()
+	const user = "ada"
+	approval, err := json.Marshal(sequence.Approval{Run: s.sj.Status.Run, Step: step, By: user})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationApproval, approval)
+	if err := clientOf(s.t, user, 0).Patch(s.t.Context(), s.sj.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+		s.t.Fatal(err)
+	}
+}

@@ -1,0 +1,303 @@
+package integration
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
+)
+
+// options sets options of a step.
+func options(set func(*v1alpha1.StepOptions)) testbuilder.StepOption {
+	return func(step *v1alpha1.Step) {
+		if step.Step == nil {
+			step.Step = &v1alpha1.StepOptions{}
+		}
+		set(step.Step)
+	}
+}
+
+// parse returns the object of a manifest in a namespace.
+func parse(t *testing.T, ns, manifest string) *unstructured.Unstructured {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(manifest), object); err != nil {
+		t.Fatal(err)
+	}
+	object.SetNamespace(ns)
+	return object
+}
+
+const manifestOfTwoSteps = `
+apiVersion: yardmaster.dev/v1alpha1
+kind: SequentialJob
+metadata: {name: applied}
+spec:
+  suspend: true
+  containers:
+  - name: build
+    image: registry.example/build:1
+    step: {outputs: true}
+  - name: test
+    image: registry.example/test:1
+    step: {podTemplate: {spec: {nodeSelector: {pool: gpu}}}}
+`
+
+func TestStepsAreStoredAsApplied(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	applied := parse(t, ns, manifestOfTwoSteps)
+	stored := applied.DeepCopy()
+	if err := cluster.Create(t.Context(), stored); err != nil {
+		t.Fatal(err)
+	}
+	want, _, _ := unstructured.NestedSlice(applied.Object, "spec", "containers")
+	got, _, _ := unstructured.NestedSlice(stored.Object, "spec", "containers")
+	for i := range got {
+		step := got[i].(map[string]any)
+		delete(step, "resources") // of the generated schema: an empty object
+		if !reflect.DeepEqual(step, want[i]) {
+			t.Errorf("step %d is stored as %v, applied was %v", i, step, want[i])
+		}
+	}
+}
+
+func TestStepsHaveOneOwner(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	apply := func(owner, names string, options ...client.ApplyOption) error {
+		steps := ""
+		for name := range strings.SplitSeq(names, ",") {
+			steps += fmt.Sprintf("  - {name: %s, image: registry.example/tool:1}\n", name)
+		}
+		object := parse(t, ns, "apiVersion: yardmaster.dev/v1alpha1\nkind: SequentialJob\nmetadata: {name: shared}\nspec:\n  suspend: true\n  containers:\n"+steps)
+		return cluster.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object), append(options, client.FieldOwner(owner))...)
+	}
+	if err := apply("one", "build,test"); err != nil {
+		t.Fatal(err)
+	}
+	if err := apply("two", "inject"); !apierrors.IsConflict(err) {
+		t.Errorf("another owner adds a step: %v", err)
+	}
+	if err := apply("two", "inject", client.ForceOwnership); err != nil {
+		t.Fatal(err)
+	}
+	sj := &v1alpha1.SequentialJob{}
+	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "shared"}, sj); err != nil {
+		t.Fatal(err)
+	}
+	if len(sj.Spec.Containers) != 1 || sj.Spec.Containers[0].Name != "inject" {
+		t.Errorf("%d steps after a forced apply, the first is %s", len(sj.Spec.Containers), sj.Spec.Containers[0].Name)
+	}
+}
+
+func TestHistoryLimitFreesTheQuotaOfJobs(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	quota := newQuota(ns, corev1.ResourceList{"count/jobs.batch": resource.MustParse("2")})
+	createAll(t, quota)
+	eventually(t, "the quota to take effect", func() bool {
+		return cluster.Get(t.Context(), client.ObjectKeyFromObject(quota), quota) == nil && len(quota.Status.Hard) > 0
+	})
+	sj := testbuilder.SequentialJob("history", "").Step("a").Step("b").Step("c").Step("d").Obj()
+	s := createSequenceIn(t, ns, sj)
+	s.succeedStep("a")
+	s.succeedStep("b")
+	s.waitUntil("the quota to be exhausted", func(sj *v1alpha1.SequentialJob) bool {
+		c := meta.FindStatusCondition(sj.Status.Conditions, v1alpha1.ConditionResourcesUnavailable)
+		return c != nil && c.Status == metav1.ConditionTrue && strings.HasPrefix(c.Message, "2 finished Jobs of this SequentialJob count too")
+	})
+	s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.JobHistoryLimit = new(int32(1)) })
+	s.succeedStep("c")
+	s.succeedStep("d")
+	s.waitForPhase(v1alpha1.PhaseCompleted)
+	eventually(t, "the history to be limited", func() bool { return len(s.listJobs()) == 1 })
+}
+
+// A large SequentialJob is not in the operator's cache.
+func TestLargeSequenceRuns(t *testing.T) {
+	t.Parallel()
+	sj := testbuilder.SequentialJob("large", "").Step("a").Step("b").Obj()
+	for i := range sj.Spec.Containers {
+		sj.Spec.Containers[i].Args = []string{strings.Repeat("x", 100<<10)}
+	}
+	s := createSequence(t, sj)
+	s.succeedStep("a")
+	s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true })
+	s.succeedStep("b")
+	s.waitForPhase(v1alpha1.PhaseCompleted)
+	if jobs := s.listJobs(); len(jobs) != 2 {
+		t.Errorf("%d Jobs", len(jobs))
+	}
+}
+
+func (s *sequenceTest) envOf(step string) map[string]string {
+	s.t.Helper()
+	env := map[string]string{}
+	for _, variable := range s.waitForJob(step).Spec.Template.Spec.Containers[0].Env {
+		env[variable.Name] = variable.Value
+	}
+	return env
+}
+
+func TestOutcomeIsInTheEnvironmentOfFinallySteps(t *testing.T) {
+	t.Parallel()
+	s := createSequence(t, testbuilder.SequentialJob("outcome", "").Step("build").Finally("notify").Obj())
+	s.endStep("build", 3, "no space left")
+	env := s.envOf("notify")
+	if env["SEQUENCE_STATUS"] != "Failed" || env["SEQUENCE_FAILED_STEP"] != "build" ||
+		env["SEQUENCE_FAILED_REASON"] != batchv1.JobReasonBackoffLimitExceeded || !strings.Contains(env["SEQUENCE_FAILED_MESSAGE"], "no space left") {
+		t.Errorf("environment %v", env)
+	}
+}
+
+func TestRerunWithOtherParameters(t *testing.T) {
+	t.Parallel()
+	sj := testbuilder.SequentialJob("dated", "").Step("load").Obj()
+	sj.Spec.Parameters = []v1alpha1.Parameter{{Name: "DATE", Value: "2026-11-24"}}
+	s := createSequence(t, sj)
+	if env := s.envOf("load"); env["DATE"] != "2026-11-24" {
+		t.Errorf("environment %v", env)
+	}
+	s.succeedStep("load")
+	s.waitForPhase(v1alpha1.PhaseCompleted)
+
+	before := s.readSequence().DeepCopy()
+	s.sj.Spec.Rerun = &v1alpha1.Rerun{ID: "wrong", From: "Start", Parameters: []v1alpha1.Parameter{{Name: "DAY", Value: "1"}}}
+	if err := cluster.Patch(t.Context(), s.sj, client.MergeFrom(before)); !apierrors.IsInvalid(err) {
+		t.Errorf("a rerun with an unknown parameter: %v", err)
+	}
+	s.patchSequence(func(sj *v1alpha1.SequentialJob) {
+		sj.Spec.Rerun = &v1alpha1.Rerun{ID: "again", From: "Start", Parameters: []v1alpha1.Parameter{{Name: "DATE", Value: "2026-11-23"}}}
+	})
+	s.waitUntil("the rerun", func(sj *v1alpha1.SequentialJob) bool { return sj.Status.Run == 2 })
+	eventually(t, "the Job of the rerun", func() bool { return len(s.listJobs()) == 2 })
+	if env := s.envOf("load"); env["DATE"] != "2026-11-23" {
+		t.Errorf("environment of the rerun %v", env)
+	}
+}
+
+func TestUnwantedStepIsSkipped(t *testing.T) {
+	t.Parallel()
+	when := func(expression string) testbuilder.StepOption {
+		return options(func(o *v1alpha1.StepOptions) { o.When = expression })
+	}
+	ns := namespace(t)
+	invalid := newSequenceTest(t, ns, testbuilder.SequentialJob("typo", "").Step("plan").Step("apply", when(`steps.plan.outputs == ""`)).Obj())
+	if err := cluster.Create(t.Context(), invalid.sj); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "undefined field 'outputs'") {
+		t.Errorf("an expression with an unknown field: %v", err)
+	}
+	s := createSequenceIn(t, ns, testbuilder.SequentialJob("when", "").Step("plan", testbuilder.RecordOutput()).
+		Step("apply", when(`steps.plan.output != "no changes"`)).Step("report").Obj())
+	s.endStep("plan", 0, "no changes")
+	s.waitForJob("report")
+	if step := s.stepStatus("apply"); s.readSequence() == nil || s.stepStatus("apply").Phase != v1alpha1.StepSkipped {
+		t.Errorf("step apply: %+v", step)
+	}
+	s.succeedStep("report")
+	s.waitForPhase(v1alpha1.PhaseCompleted)
+}
+
+func TestApprovalNamesTheUserWhoMadeIt(t *testing.T) {
+	t.Parallel()
+	s := createSequence(t, testbuilder.SequentialJob("release", "").
+		Step("deploy", options(func(o *v1alpha1.StepOptions) { o.SuspendBefore = true })).Obj())
+	s.waitUntil("the step to wait", func(sj *v1alpha1.SequentialJob) bool { return sj.Status.Reason == v1alpha1.ReasonApprovalRequired })
+	approve := func(user, name string) error {
+		before := s.readSequence().DeepCopy()
+		metav1.SetMetaDataAnnotation(&s.sj.ObjectMeta, v1alpha1.AnnotationApproval, fmt.Sprintf(`{"run":1,"step":"deploy","by":%q}`, name))
+		return clientOf(t, user, 0).Patch(t.Context(), s.sj, client.MergeFrom(before))
+	}
+	if err := approve("mallory", "ada"); !apierrors.IsForbidden(err) {
+		t.Errorf("an approval in another's name: %v", err)
+	}
+	if jobs := s.listJobs(); len(jobs) != 0 {
+		t.Fatalf("%d Jobs before the approval", len(jobs))
+	}
+	if err := approve("ada", "ada"); err != nil {
+		t.Fatal(err)
+	}
+	s.waitForJob("deploy")
+	s.waitUntil("the approval", func(*v1alpha1.SequentialJob) bool { return s.stepStatus("deploy").ApprovedBy == "ada" })
+}
+
+func TestOverlayReachesThePodOfItsStep(t *testing.T) {
+	t.Parallel()
+	overlay := func(patch string) testbuilder.StepOption {
+		return options(func(o *v1alpha1.StepOptions) { o.PodTemplate = &runtime.RawExtension{Raw: []byte(patch)} })
+	}
+	ns := namespace(t)
+	typo := newSequenceTest(t, ns, testbuilder.SequentialJob("typo", "").Step("train", overlay(`{"spec":{"tolerashuns":[]}}`)).Obj())
+	if err := cluster.Create(t.Context(), typo.sj); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), `unknown field "spec.tolerashuns"`) {
+		t.Errorf("an overlay with a typo: %v", err)
+	}
+	s := createSequenceIn(t, ns, testbuilder.SequentialJob("gpu", "").Step("prep").
+		Step("train", overlay(`{"metadata":{"labels":{"gpu":"true"}},"spec":{"terminationGracePeriodSeconds":7}}`)).Obj())
+	if pod := s.waitForPod("prep"); pod.Labels["gpu"] != "" || *pod.Spec.TerminationGracePeriodSeconds == 7 {
+		t.Errorf("the overlay changes another step")
+	}
+	s.succeedStep("prep")
+	if pod := s.waitForPod("train"); pod.Labels["gpu"] != "true" || *pod.Spec.TerminationGracePeriodSeconds != 7 {
+		t.Errorf("the Pod has no overlay: %v", pod.Labels)
+	}
+}
+
+func TestRestrictedProfileSatisfiesThePodSecurityStandard(t *testing.T) {
+	t.Parallel()
+	ns := newNamespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
+	sj := testbuilder.SequentialJob("restricted", "").Step("a").Workspace(v1alpha1.WorkspaceDelete).Obj()
+	sj.Spec.Workspace = nil
+	sj.Spec.Template = &v1alpha1.PodTemplate{SecurityProfile: v1alpha1.SecurityRestricted}
+	s := createSequenceIn(t, ns, sj)
+	s.succeedStep("a")
+	s.waitForPhase(v1alpha1.PhaseCompleted)
+}
+
+func TestEvictedPodIsReplaced(t *testing.T) {
+	t.Parallel()
+	s := createSequence(t, testbuilder.SequentialJob("evicted", "").Step("a").Obj())
+	first := s.waitForPod("a")
+	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: first.Namespace, Name: first.Name}}
+	if err := cluster.SubResource("eviction").Create(t.Context(), first, eviction); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(first), first); err != nil {
+		t.Fatal(err)
+	}
+	s.terminatePod(first, 143, "") // as a kubelet does
+	eventually(t, "another Pod", func() bool { return s.waitForPod("a").UID != first.UID })
+	s.succeedStep("a")
+	s.waitForPhase(v1alpha1.PhaseCompleted)
+}
+
+func TestFailedIndexesAreRetriedSeparately(t *testing.T) {
+	t.Parallel()
+	s := createSequence(t, testbuilder.SequentialJob("indexes", "").Step("a", options(func(o *v1alpha1.StepOptions) {
+		o.CompletionMode, o.Completions, o.Parallelism = new(batchv1.IndexedCompletion), new(int32(2)), new(int32(1))
+		o.BackoffLimitPerIndex, o.MaxFailedIndexes = new(int32(0)), new(int32(1))
+	})).Obj())
+	s.endStep("a", 1, "")
+	eventually(t, "the Pod of the other index", func() bool {
+		return s.waitForPod("a").Annotations[batchv1.JobCompletionIndexAnnotation] == "1"
+	})
+	s.endStep("a", 0, "")
+	step := s.waitForStep("a", v1alpha1.StepFailed)
+	if step.Reason != batchv1.JobReasonFailedIndexes {
+		t.Errorf("reason %s", step.Reason)
+	}
+}
