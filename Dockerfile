@@ -15,7 +15,7 @@ ARG TARGETARCH
 ARG VERSION=unknown
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath \
-    -ldflags "-s -w -X github.com/yardmaster/yardmaster/internal/manager.version=$VERSION" \
+    -ldflags "-s -w -X github.com/yardmaster/yardmaster/internal/version.release=$VERSION" \
     -o /yardmaster ./cmd/yardmaster
 
 # Nothing but the program, and the certificate authorities for brokers with public certificates.

@@ -18,6 +18,10 @@ CONTROLLERS ?= *
 COMPONENTS ?=
 # Number of replicas of the operator; empty for that of config/manager.
 REPLICAS ?=
+# Namespace of the operator.
+OPERATOR_NAMESPACE ?= yardmaster-system
+# Labels by which Prometheus selects monitors and rules, separated by commas, such as release=prometheus.
+MONITOR_LABELS ?=
 # Cluster that `make demo` creates: localcluster or kind.
 CLUSTER ?= localcluster
 # Local cluster that `make deploy` and similar targets use if kubectl is not installed.
@@ -35,23 +39,23 @@ export GOFLAGS := -trimpath
 export CGO_ENABLED := 0
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS := -s -w -X github.com/yardmaster/yardmaster/internal/manager.version=$(VERSION)
+LDFLAGS := -s -w -X github.com/yardmaster/yardmaster/internal/version.release=$(VERSION)
 KUBECTL ?= $(shell command -v kubectl || echo $(BIN)/localcluster kubectl --name $(CLUSTER_NAME) --)
 # Program to build first if kubectl is not installed.
 KUBECTL_PROGRAM := $(filter $(BIN)/localcluster,$(KUBECTL))
 APPLY := $(KUBECTL) apply --server-side --force-conflicts --field-manager=yardmaster-install -f -
 
 # Modules whose go.mod must be tidy. (tools.mod has no code to tidy it by.)
-MODULES := . hack/tools/golangci-lint hack/tools/govulncheck hack/tools/vale $(patsubst %/go.mod,%,$(wildcard localcluster/go.mod localcluster/modules/*/go.mod))
-GENERATED := api/*/zz_generated.deepcopy.go config/crd/bases config/rbac/controllers docs/reference
+MODULES := . hack/tools/golangci-lint hack/tools/govulncheck hack/tools/gitops hack/tools/helm hack/tools/vale $(patsubst %/go.mod,%,$(wildcard localcluster/go.mod localcluster/modules/*/go.mod))
+GENERATED := api/*/zz_generated.deepcopy.go config/crd/bases config/rbac/controllers charts/yardmaster/templates docs/reference
 # Each controller has a Role of its own.
 CONTROLLER_NAMES := $(notdir $(wildcard internal/controller/*))
 # The packages that decide, and the simulation of scaling, share nothing between goroutines:
 # the race detector would find nothing there, and their tests take ten times as long under it.
 PURE := $(patsubst %,./%/...,$(wildcard test/bench/scaling internal/core internal/condition internal/apierror internal/sequence internal/zombie internal/report internal/openreports internal/session internal/egress internal/scaling internal/policy internal/queue internal/pool internal/broker/rate worker/internal/breaker worker/internal/wrr))
 UNIT = $(filter-out $(shell go list $(PURE)),$(shell go list ./... | grep -v -e /test/integration -e /test/e2e))
-# Number of random clusters that the property test of package sequence simulates.
-SEQUENCE_RUNS ?= 100000
+# Number of random clusters that the property test of package sequence simulates. make soak simulates 100,000.
+SEQUENCE_RUNS ?= 10000
 # The race detector needs a C compiler.
 RACE := $(if $(shell command -v gcc),-race)
 RACE_ENV := $(if $(RACE),CGO_ENABLED=1)
@@ -93,6 +97,10 @@ generate: controller-gen crd-ref-docs ## Generate DeepCopy methods and the refer
 	go run ./hack/permissions docs/reference/permissions.md
 	go run ./hack/licenses docs/reference/licenses.md
 
+.PHONY: chart
+chart: manifests ## Generate the templates of the Helm chart from config/.
+	go run ./hack/chart config charts/yardmaster/templates
+
 .PHONY: fmt
 fmt: golangci-lint ## Format the code.
 	golangci-lint fmt ./...
@@ -116,7 +124,7 @@ govulncheck: bin/govulncheck ## Check the code for known vulnerabilities (GOVULN
 	hack/govulncheck
 
 .PHONY: verify
-verify: manifests generate vet lint prose govulncheck ## Check that generated files are up to date, modules tidy, and all linters pass.
+verify: manifests generate chart vet lint prose govulncheck ## Check that generated files are up to date, modules tidy, and all linters pass.
 	@for module in $(MODULES); do echo "go mod tidy -diff in $$module"; go -C $$module mod tidy -diff; done
 	@hack/verify-clean $(GENERATED)
 	@hack/verify-test-names
@@ -128,22 +136,23 @@ verify: manifests generate vet lint prose govulncheck ## Check that generated fi
 test: test-unit test-integration ## Run unit and integration tests.
 
 .PHONY: test-unit
-test-unit: gotestsum ## Run the tests that need no cluster.
-	hack/prerequisites redis-server=redis-server redis-cli=redis-server rabbitmq-server=rabbitmq-server
+test-unit: gotestsum kustomize ## Run the tests that need no cluster.
+	hack/prerequisites redis-server=redis-server redis-cli=redis-server rabbitmq-server=rabbitmq-server promtool=prometheus
 	SEQUENCE_RUNS=$(SEQUENCE_RUNS) $(GOTEST) -timeout 30m $(PURE)
 	$(RACE_ENV) $(GOTEST) $(RACE) $(UNIT)
 	go -C localcluster test ./...
 	go -C localcluster/modules/network-policies test ./...
+	go -C hack/tools/helm test ./...
+	go -C hack/tools/gitops test ./...
 
 .PHONY: test-integration
-test-integration: gotestsum localcluster kustomize ## Run the tests against a real control plane with simulated nodes.
+test-integration: gotestsum localcluster kustomize helm ## Run the tests against a real control plane with simulated nodes.
 	hack/prerequisites redis-server=redis-server
-	hack/with-cluster control-plane test $(GOTEST) -p 1 $(filter-out %/restore,$(shell go list ./test/integration/...)) -timeout 30m
-	$(MAKE) test-restore
+	hack/with-cluster control-plane test $(GOTEST) -p 1 $(filter-out %/restore %/fuzz,$(shell go list ./test/integration/...)) -timeout 30m
 
 # These tests kill the control plane and delete all objects of their cluster.
 .PHONY: test-restore
-test-restore: gotestsum localcluster ## Test restores of etcd, downgrades and deleted CustomResourceDefinitions.
+test-restore: gotestsum localcluster ## Test restores of etcd, downgrades and deleted CustomResourceDefinitions (part of make soak).
 	RESTORE=1 hack/with-cluster control-plane restore $(GOTEST) ./test/integration/restore -timeout 30m
 
 .PHONY: e2e
@@ -155,13 +164,19 @@ e2e: gotestsum localcluster image ## Run the tests on a real node, and those of 
 
 # How long the fuzz test runs.
 SOAK_DURATION ?= 30m
+# Number of random changes of sessions that share a workspace.
+SOAK_WORKSPACE_CHANGES ?= 500
 
 .PHONY: soak
-soak: gotestsum localcluster image ## Run the suites that are too long for CI: random objects of all kinds (SOAK_DURATION, FUZZ_SEED), all releases, 10,000 jobs on three brokers, and patterns of load.
+soak: gotestsum localcluster image ## Run the suites that are too long for CI: random objects of all kinds (SOAK_DURATION, FUZZ_SEED), 100,000 simulated sequences, all releases, 10,000 jobs on three brokers, patterns of load, shared workspaces, deletions of sessions, and restores.
 	hack/prerequisites redis-server=redis-server
+	$(MAKE) test-restore
+	SEQUENCE_RUNS=100000 go test ./internal/sequence -count 1 -run TestSimulationRunsStepsOnceAndInOrder -timeout 1h
 	SOAK_DURATION=$(SOAK_DURATION) hack/with-cluster control-plane soak \
 		go test ./test/integration/fuzz -count 1 -v -timeout 24h
-	RELEASES=all PATTERNS=all E2E_JOBS=10000 E2E_FLAGS='-run TestReleases|TestQueues/(three_brokers|a_pool_has)' hack/with-cluster node soak hack/e2e
+	E2E_SOAK=1 E2E_JOBS=10000 E2E_FLAGS='-run TestReleases|TestQueues/three_brokers|TestPatternedLoad' hack/with-cluster node soak hack/e2e
+	SESSION_WORKSPACE_CHANGES=$(SOAK_WORKSPACE_CHANGES) E2E_SOAK=1 E2E_FLAGS='-run TestSessions/never_do_two|TestDeletedSessions|TestDeployments' \
+		hack/with-cluster node soak hack/e2e
 
 .PHONY: bench
 bench: localcluster ## Run all measurements, on an otherwise idle machine.
@@ -204,10 +219,26 @@ docker-buildx: ## Build and push the operator's image for several platforms (PLA
 build-installer: manifests overlay ## Write all manifests to dist/install.yaml.
 	{ kustomize build config/crd; echo ---; kustomize build dist/overlay; } > dist/install.yaml
 
+# Platforms of the plugin in a release; the operator's images are those for Linux among them.
+RELEASE_PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64
+# Repository of the operator's image in a release.
+RELEASE_REPOSITORY ?= ghcr.io/yardmaster/yardmaster
+
+.PHONY: release
+release: kustomize localcluster ## Write the files of a release to dist/release (VERSION, RELEASE_PLATFORMS, RELEASE_REPOSITORY).
+	hack/release '$(VERSION)' '$(RELEASE_REPOSITORY)' $(RELEASE_PLATFORMS)
+
+# Platforms of a snapshot.
+SNAPSHOT_PLATFORMS ?= linux/$(shell go env GOARCH)
+
+.PHONY: release-snapshot
+release-snapshot: ## Write the files of a release of the current commit, for one platform by default.
+	$(MAKE) release VERSION='v0.0.0-snapshot.g$(shell git rev-parse --short HEAD)' RELEASE_PLATFORMS='$(SNAPSHOT_PLATFORMS)'
+
 ##@ Deploy
 
 .PHONY: install
-install: manifests kustomize $(KUBECTL_PROGRAM) ## Install the CustomResourceDefinitions.
+install: kustomize $(KUBECTL_PROGRAM) ## Install the CustomResourceDefinitions.
 	kustomize build config/crd | $(APPLY)
 
 .PHONY: uninstall
@@ -226,16 +257,17 @@ undeploy: overlay $(KUBECTL_PROGRAM) ## Delete the operator; keep CustomResource
 # The kustomization to deploy.
 .PHONY: overlay
 overlay: kustomize
-	hack/overlay dist/overlay '$(IMG)' '$(CONTROLLERS)' '$(NAMESPACES)' '$(COMPONENTS)' '$(REPORT_NAMESPACES)' '$(REPLICAS)'
+	hack/overlay dist/overlay '$(IMG)' '$(CONTROLLERS)' '$(NAMESPACES)' '$(COMPONENTS)' '$(REPORT_NAMESPACES)' '$(REPLICAS)' \
+		'$(OPERATOR_NAMESPACE)' '$(MONITOR_LABELS)'
 
 ##@ Tools
 
 # Each tool is built once per pinned version.
 .PHONY: tools
-tools: controller-gen crd-ref-docs gotestsum kustomize golangci-lint vale localcluster ## Build all tools into bin/.
+tools: controller-gen crd-ref-docs gotestsum kustomize golangci-lint helm vale localcluster ## Build all tools into bin/.
 
-.PHONY: controller-gen crd-ref-docs gotestsum kustomize golangci-lint vale
-controller-gen crd-ref-docs gotestsum kustomize golangci-lint vale: %: bin/%
+.PHONY: controller-gen crd-ref-docs gotestsum kustomize golangci-lint helm vale
+controller-gen crd-ref-docs gotestsum kustomize golangci-lint helm vale: %: bin/%
 
 bin/controller-gen: PACKAGE := sigs.k8s.io/controller-tools/cmd/controller-gen
 bin/crd-ref-docs: PACKAGE := github.com/elastic/crd-ref-docs
@@ -249,6 +281,11 @@ bin/controller-gen bin/crd-ref-docs bin/gotestsum bin/kustomize: tools.mod
 bin/golangci-lint: hack/tools/golangci-lint/go.mod
 	@echo "Building $@"
 	go build -C hack/tools/golangci-lint -o $(BIN)/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@
+
+bin/helm: hack/tools/helm/go.mod
+	@echo "Building $@"
+	go build -C hack/tools/helm -o $(BIN)/helm helm.sh/helm/v4/cmd/helm
 	@touch $@
 
 bin/govulncheck: hack/tools/govulncheck/go.mod

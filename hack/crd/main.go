@@ -1,10 +1,10 @@
 // Command crd completes the CustomResourceDefinitions that controller-gen writes.
 //
 // Yardmaster's kinds embed Kubernetes types such as a container or a Pod template, and controller-gen
-// copies their schemas unchanged. This program shortens their descriptions to the first sentence,
-// because they would otherwise be nine tenths of the manifest, and removes requirements of a Pod that
-// a Pod template does not have. It finds embedded types through the Go types, so new fields and kinds
-// need no change here.
+// copies their schemas unchanged. This program removes their descriptions, because the manifests would
+// otherwise be too large for client-side apply, and removes requirements of a Pod that a Pod template
+// does not have. Fields that a kind inherits directly keep the first sentence. It finds embedded types
+// through the Go types, so new fields and kinds need no change here.
 package main
 
 import (

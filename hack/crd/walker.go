@@ -13,13 +13,37 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// descriptionOrigin distinguishes descriptions of Yardmaster and of Kubernetes.
-type descriptionOrigin bool
+// descriptionOrigin says who wrote a description, and so how much of it remains.
+type descriptionOrigin int
 
 const (
-	originYardmaster descriptionOrigin = false
-	originKubernetes descriptionOrigin = true
+	// originYardmaster keeps the description.
+	originYardmaster descriptionOrigin = iota
+	// originInherited keeps the first sentence: the field is one of Yardmaster's type, from an inlined one of Kubernetes.
+	originInherited
+	// originKubernetes keeps nothing: the field is below a value of a type of Kubernetes.
+	originKubernetes
 )
+
+// shorten returns what remains of a description.
+func (o descriptionOrigin) shorten(description string) string {
+	switch o {
+	case originInherited:
+		return firstSentence(description)
+	case originKubernetes:
+		return ""
+	default:
+		return description
+	}
+}
+
+// nested returns the origin of descriptions below.
+func (o descriptionOrigin) nested() descriptionOrigin {
+	if o == originYardmaster {
+		return originYardmaster
+	}
+	return originKubernetes
+}
 
 // schemaWalker walks a schema together with the Go type that it was generated from.
 type schemaWalker struct {
@@ -27,9 +51,8 @@ type schemaWalker struct {
 }
 
 func (w *schemaWalker) walkSchema(path string, s *apiextensionsv1.JSONSchemaProps, t reflect.Type, origin descriptionOrigin) {
-	if origin == originKubernetes {
-		s.Description = firstSentence(s.Description)
-	}
+	s.Description = origin.shorten(s.Description)
+	origin = origin.nested()
 	switch {
 	case s.Items != nil && s.Items.Schema != nil:
 		w.walkSchema(path+"[]", s.Items.Schema, elementType(t), originOfField(elementType(t), origin))
@@ -60,7 +83,7 @@ func (w *schemaWalker) walkStructFields(path string, s *apiextensionsv1.JSONSche
 		fieldOrigin := origin
 		if field.inherited || field.overrides {
 			// controller-gen gives an override the description of the field that it hides.
-			fieldOrigin = originKubernetes
+			fieldOrigin = max(origin, originInherited)
 		}
 		w.walkSchema(path+"."+name, &property, field.Type, fieldOrigin)
 		s.Properties[name] = property

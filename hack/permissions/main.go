@@ -38,7 +38,10 @@ type section struct {
 // column is a part of an installation, and the file with its Role or ClusterRole.
 type column struct{ title, kind, file string }
 
-const clusterRole = "ClusterRole"
+const (
+	clusterRole = "ClusterRole"
+	role        = "Role"
+)
 
 func controllerColumn(name string) column {
 	return column{name, clusterRole, "config/rbac/controllers/" + name + "/role.yaml"}
@@ -87,10 +90,11 @@ var sections = []section{{
 	title: "The operator's namespace",
 	text:  "`certificates`: not with `COMPONENTS=cert-manager`. `broker`: with `COMPONENTS=default-broker`.",
 	columns: []column{
-		{"leader election", "Role", "config/rbac/operator/leader_election.yaml"},
-		{"certificates", "Role", "config/rbac/operator/certificates.yaml"},
-		{"workers", "Role", "config/rbac/operator/worker_admin.yaml"},
-		{"broker", "Role", "config/components/default-broker/role.yaml"},
+		{"leader election", role, "config/rbac/operator/leader_election.yaml"},
+		{"certificates", role, "config/rbac/operator/certificates.yaml"},
+		{"workers", role, "config/rbac/operator/worker_admin.yaml"},
+		{"own Pod", role, "config/rbac/operator/own_pod.yaml"},
+		{"broker", role, "config/components/default-broker/role.yaml"},
 	},
 }}
 

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// templates are those of all manifests but the CustomResourceDefinitions. Conditions and values refer to the
+// root as $, because some templates are inside a range.
+var templates = slices.Concat(
+	[]template{
+		{name: "deployment", sources: []string{"manager/deployment.yaml"}, change: changeDeployment},
+		{name: "priority_class", sources: []string{"manager/priority_class.yaml"}, when: "$.Values.priorityClass.create"},
+		{name: "manager", sources: []string{
+			"manager/disruption_budget.yaml", "manager/metrics_service.yaml", "manager/network_check_service.yaml", "manager/worker_admin_secret.yaml",
+		}},
+		{name: "network_policy", sources: []string{"manager/network_policy.yaml"}, when: "and $.Values.networkPolicy.create (not $.Values.networkPolicy.apiServerCIDRs)"},
+		{
+			name: "webhook_network_policy", sources: []string{"components/webhook-network-policy/network_policy.yaml"},
+			when: "and $.Values.networkPolicy.create $.Values.networkPolicy.apiServerCIDRs", change: changeWebhookNetworkPolicy,
+		},
+		{name: "service_account", sources: []string{"rbac/operator/service_account.yaml"}, change: changeServiceAccount},
+		{name: "rbac", sources: []string{
+			"rbac/operator/leader_election.yaml", "rbac/operator/metrics.yaml", "rbac/operator/api_server.yaml",
+			"rbac/operator/worker_admin.yaml", "rbac/operator/own_pod.yaml",
+		}},
+		{name: "rbac_certificates", sources: []string{"rbac/operator/certificates.yaml"}, when: "not $.Values.certManager.enabled"},
+		{name: "rbac_broker", sources: []string{"components/default-broker/role.yaml"}, when: "$.Values.broker.urlSecret", change: changeBrokerRole},
+		{name: "rbac_users", sources: []string{
+			"rbac/users/jobreport.yaml", "rbac/users/queue.yaml", "rbac/users/sequentialjob.yaml", "rbac/users/session.yaml",
+		}},
+		{name: "admission", sources: []string{"admission/policies.yaml"}},
+		{name: "webhook", sources: []string{"webhook/service.yaml"}},
+		{name: "webhook_secret", sources: []string{"webhook/secret.yaml"}, when: "not $.Values.certManager.enabled"},
+		{name: "webhook_configurations", sources: []string{"webhook/webhooks.yaml"}, change: changeWebhooks},
+		{
+			name: "creator_policy", sources: []string{"components/admission-policy/policy.yaml"},
+			when: "and $.Values.creatorPolicy.enabled (" + isEnabled("agenticsession") + ")", change: changeCreatorPolicy,
+		},
+		{name: "certificate", sources: []string{"components/cert-manager/certificate.yaml"}, when: "$.Values.certManager.enabled", change: changeCertificate},
+		{name: "service_monitor", sources: []string{"components/prometheus/service_monitor.yaml"}, when: "$.Values.monitoring.serviceMonitor", change: addMonitorLabels},
+		{name: "alerts_jobreport", sources: []string{"components/jobreport-alerts/rules.yaml"}, when: "$.Values.monitoring.jobReportAlerts", change: addMonitorLabels},
+		{name: "alerts_queue", sources: []string{"components/queue-alerts/rules.yaml"}, when: "$.Values.monitoring.queueAlerts", change: addMonitorLabels},
+	},
+	watchedTemplates("agenticsession", "egressproxy", "policy", "queue", "sequentialjob", "workerpool"),
+	finalizerTemplates("queue", "sequentialjob", "workerpool"),
+	[]template{
+		reportTemplate("controllers/jobreport", isEnabled("jobreport")),
+		reportTemplate("jobreport-openreports", "and $.Values.report.openReports ("+isEnabled("jobreport")+")"),
+	},
+)
+
+// isEnabled is the condition that a controller runs.
+func isEnabled(controller string) string {
+	return fmt.Sprintf(`include "yardmaster.isEnabled" (dict "root" $ "name" %q)`, controller)
+}
+
+// watchedTemplates are the permissions of controllers: a Role in each watched namespace, or a ClusterRole.
+func watchedTemplates(controllers ...string) (all []template) {
+	for _, name := range controllers {
+		all = append(all, template{
+			name: "rbac_" + name, when: isEnabled(name), namespaces: `ternary (list "") $.Values.namespaces (has "*" $.Values.namespaces)`,
+			sources: []string{"rbac/controllers/" + name + "/role.yaml", "rbac/controllers/" + name + "/binding.yaml"},
+		})
+	}
+	return all
+}
+
+func finalizerTemplates(controllers ...string) (all []template) {
+	for _, name := range controllers {
+		all = append(all, template{name: "rbac_finalizers_" + name, when: isEnabled(name), sources: []string{"rbac/finalizers/" + name + "/role.yaml"}})
+	}
+	return all
+}
+
+func reportTemplate(directory, when string) template {
+	return template{
+		name: "rbac_" + directory[strings.LastIndex(directory, "/")+1:], when: when, namespaces: "$.Values.report.namespaces",
+		sources: []string{"rbac/" + directory + "/role.yaml", "rbac/" + directory + "/binding.yaml"},
+	}
+}

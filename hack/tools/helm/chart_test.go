@@ -1,0 +1,237 @@
+// Package helm tests the chart with Helm's own renderer and linter.
+package helm
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+)
+
+const (
+	chartDirectory = "../../../charts/yardmaster"
+	release        = "platform" // the namespace, too
+)
+
+// supportedVersions are the oldest and the newest release of Kubernetes in docs/support.md.
+var supportedVersions = []string{"1.33.0", "1.36.0"}
+
+func loadChart(t *testing.T) *chart.Chart {
+	t.Helper()
+	c, err := loader.Load(chartDirectory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// render returns the objects that the chart creates with these values.
+func render(t *testing.T, c *chart.Chart, values map[string]any) ([]*unstructured.Unstructured, error) {
+	t.Helper()
+	options := common.ReleaseOptions{Name: release, Namespace: release, IsInstall: true, Revision: 1}
+	all, err := util.ToRenderValues(c, values, options, common.DefaultCapabilities)
+	if err != nil {
+		return nil, err
+	}
+	files, err := engine.Engine{Strict: true}.RenderWithContext(t.Context(), c, all)
+	if err != nil {
+		return nil, err
+	}
+	var objects []*unstructured.Unstructured
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if !strings.HasSuffix(name, ".yaml") {
+			continue
+		}
+		found, err := decode(files[name])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w\n%s", name, err, files[name])
+		}
+		objects = append(objects, found...)
+	}
+	return objects, nil
+}
+
+// decode returns the objects of a manifest, which may have empty documents.
+func decode(manifest string) (objects []*unstructured.Unstructured, err error) {
+	documents := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(manifest), 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		switch err := documents.Decode(object); {
+		case errors.Is(err, io.EOF):
+			return objects, nil
+		case err != nil:
+			return nil, err
+		case len(object.Object) > 0:
+			objects = append(objects, object)
+		}
+	}
+}
+
+// choices are the values that change which objects there are, and how.
+var choices = map[string][]any{
+	"namespaces":                   {[]any{"default"}, []any{"team-a", "team-b"}, []any{"*"}},
+	"controllers":                  {[]any{"*"}, []any{"*", "-agenticsession"}, []any{"queue", "workerpool"}, []any{"jobreport"}},
+	"report.namespaces":            {[]any{}, []any{"team-a", "team-c"}},
+	"report.openReports":           {false, true},
+	"broker.urlSecret":             {"", "broker/address"},
+	"certManager.enabled":          {false, true},
+	"creatorPolicy.enabled":        {false, true},
+	"networkPolicy.apiServerCIDRs": {[]any{}, []any{"192.0.2.1/32", "192.0.2.2/32"}},
+}
+
+// combinations calls visit with each combination of the choices.
+func combinations(visit func(values map[string]any)) {
+	paths := slices.Sorted(maps.Keys(choices))
+	chosen := map[string]any{}
+	var choose func(remaining []string)
+	choose = func(remaining []string) {
+		if len(remaining) == 0 {
+			values := map[string]any{"crds": map[string]any{"install": false}, "monitoring": map[string]any{
+				"serviceMonitor": true, "jobReportAlerts": true, "queueAlerts": true, "labels": map[string]any{"release": "prometheus"},
+			}}
+			for path, value := range chosen {
+				_ = unstructured.SetNestedField(values, value, strings.Split(path, ".")...)
+			}
+			visit(values)
+			return
+		}
+		for _, value := range choices[remaining[0]] {
+			chosen[remaining[0]] = value
+			choose(remaining[1:])
+		}
+	}
+	choose(paths)
+}
+
+func TestEveryCombinationOfValuesRendersDistinctObjectsInItsNamespaces(t *testing.T) {
+	c, count := loadChart(t), 0
+	// Each rendering parses all templates, and these depend on nothing.
+	c.Templates = slices.DeleteFunc(c.Templates, func(file *common.File) bool { return strings.Contains(file.Name, ".crd.") })
+	combinations(func(values map[string]any) {
+		count++
+		objects, err := render(t, c, values)
+		if err != nil {
+			t.Fatalf("%v: %v", values, err)
+		}
+		allowed := []string{"", release, "default", "team-a", "team-b", "team-c"}
+		found := map[string]bool{}
+		for _, object := range objects {
+			name := object.GetKind() + " " + object.GetNamespace() + "/" + object.GetName()
+			if object.GetAPIVersion() == "" || object.GetKind() == "" || object.GetName() == "" || found[name] {
+				t.Fatalf("%v: %s is incomplete, or there twice", values, name)
+			}
+			if !slices.Contains(allowed, object.GetNamespace()) {
+				t.Fatalf("%v: %s is in an unexpected namespace", values, name)
+			}
+			found[name] = true
+		}
+		if !found["Deployment platform/yardmaster"] || !found["ValidatingAdmissionPolicy /yardmaster-own-objects"] {
+			t.Fatalf("%v: the Deployment or an admission policy is missing among %v", values, slices.Sorted(maps.Keys(found)))
+		}
+	})
+	t.Logf("%d combinations", count)
+}
+
+func TestLintFindsNothingWithDefaultsAndWithAllOptions(t *testing.T) {
+	all := map[string]any{}
+	for path, options := range choices {
+		_ = unstructured.SetNestedField(all, options[len(options)-1], strings.Split(path, ".")...)
+	}
+	all["controllers"] = []any{"*"}
+	directory, err := filepath.Abs(chartDirectory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, values := range map[string]map[string]any{"defaults": {}, "all options": all} {
+		for _, version := range supportedVersions {
+			kubeVersion, err := common.ParseKubeVersion(version)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, message := range lint.RunAll(directory, values, release, lint.WithKubeVersion(kubeVersion)).Messages {
+				if message.Severity >= support.WarningSev {
+					t.Errorf("%s, Kubernetes %s: %s", name, version, message)
+				}
+			}
+		}
+	}
+}
+
+func TestInvalidValuesAreRefused(t *testing.T) {
+	c := loadChart(t)
+	for name, values := range map[string]map[string]any{
+		"unknown value":         {"replicaCount": 2},
+		"unknown controller":    {"controllers": []any{"queues"}},
+		"no namespace":          {"namespaces": []any{}},
+		"namespace as a list":   {"namespaces": "team-a"},
+		"name of a namespace":   {"namespaces": []any{"Team_A"}},
+		"replicas as text":      {"replicas": "two"},
+		"digest without sha256": {"image": map[string]any{"digest": "latest"}},
+	} {
+		if _, err := render(t, c, values); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestCustomResourceDefinitionsAreKeptWhenTheReleaseIsUninstalled(t *testing.T) {
+	objects, err := render(t, loadChart(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := 0
+	for _, object := range objects {
+		if object.GetKind() != "CustomResourceDefinition" {
+			continue
+		}
+		kept++
+		if policy := object.GetAnnotations()["helm.sh/resource-policy"]; policy != "keep" {
+			t.Errorf("%s has the resource policy %q", object.GetName(), policy)
+		}
+	}
+	if kept != 7 {
+		t.Errorf("the chart has %d CustomResourceDefinitions, want 7", kept)
+	}
+}
+
+func TestFlagsBecomeVariablesOfTheOperator(t *testing.T) {
+	objects, err := render(t, loadChart(t), map[string]any{
+		"flags":  map[string]any{"concurrency": 20, "deny-cidrs": "10.1.0.0/16", "controllers": "queue"},
+		"broker": map[string]any{"urlSecret": "broker", "engine": "Asynq"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]any{}
+	for _, object := range objects {
+		containers, _, _ := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
+		for _, container := range containers {
+			for _, entry := range container.(map[string]any)["env"].([]any) {
+				variable := entry.(map[string]any)
+				got[variable["name"].(string)] = variable["value"]
+			}
+		}
+	}
+	for name, want := range map[string]string{
+		"YARDMASTER_CONCURRENCY": "20", "YARDMASTER_DENY_CIDRS": "10.1.0.0/16", "YARDMASTER_CONTROLLERS": "queue",
+		"YARDMASTER_BROKER_URL_SECRET": "broker", "YARDMASTER_BROKER_ENGINE": "Asynq", "YARDMASTER_NAMESPACES": "default",
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %v, want %s", name, got[name], want)
+		}
+	}
+}
