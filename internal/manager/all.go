@@ -23,7 +23,7 @@ import (
 func AllControllers() []Controller {
 	return []Controller{{
 		Name: "sequentialjob", Kind: kindOf("SequentialJob"), Needs: []schema.GroupVersionKind{kindOf("Policy")},
-		Setup: setupSequentialJob, Webhook: webhookv1alpha1.SequentialJobValidator.Setup,
+		Setup: setupSequentialJob, Webhook: webhookv1alpha1.SetupSequentialJob,
 	}, {
 		Name: "queue", Kind: kindOf("Queue"), Needs: []schema.GroupVersionKind{kindOf("Policy")},
 		Setup: setupQueue, Webhook: webhookv1alpha1.QueueValidator.Setup,

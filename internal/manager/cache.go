@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/controller/sequentialjob"
 	"github.com/yardmaster/yardmaster/internal/informer"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/pool"
@@ -33,8 +34,9 @@ func cacheOptions(namespaces []string, restores *informer.RestoreDetector) (cach
 		NewInformer:      restores.NewInformer,
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&batchv1.Job{}: {Label: labels.NewSelector().Add(*ofSequentialJobs), Transform: kube.DropJobTemplate},
-			&corev1.Pod{}:  workers,
+			&batchv1.Job{}:            {Label: labels.NewSelector().Add(*ofSequentialJobs), Transform: kube.DropJobTemplate},
+			&v1alpha1.SequentialJob{}: {Transform: sequentialjob.TrimSequentialJob},
+			&corev1.Pod{}:             workers,
 			// Those of users count too: they may select workers and sessions.
 			&networkingv1.NetworkPolicy{}: {Transform: kube.TrimNetworkPolicy},
 			&appsv1.Deployment{}:          workers,

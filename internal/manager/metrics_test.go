@@ -24,7 +24,7 @@ import (
 
 var (
 	// Other names of a broker, such as streams, also begin with yardmaster_.
-	metricName        = regexp.MustCompile(`\b(?:yardmaster_(?:sequentialjob|jobreport|queue|workerpool|worker|policy|broker|session|watch|webhook)|controller_runtime|workqueue|leader_election)_[a-z_]+`)
+	metricName        = regexp.MustCompile(`\b(?:yardmaster_(?:sequentialjob|jobreport|queue|workerpool|worker|policy|broker|session|watch|webhook|build)|controller_runtime|workqueue|leader_election)_[a-z_]+`)
 	metricDescription = regexp.MustCompile(`fqName: "([a-z_]+)"`)
 	metricDefinition  = regexp.MustCompile(`"(yardmaster_worker_[a-z_]+)"`)
 )
@@ -151,11 +151,11 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 // These match the parts of a PromQL expression that are not metrics. Any other word must be the name
 // of an exported metric.
 var (
-	quotedText      = regexp.MustCompile(`"[^"]*"|\{[^}]*\}|\[[^\]]*\]|\$[a-z_]+|\b(?:by|on|ignoring|group_left|group_right|without) *\([^)]*\)`)
+	quotedText      = regexp.MustCompile(`"[^"]*"|\{[^}]*\}|\[[^\]]*\]|\$[a-z_]+|\b[0-9]+[smhdw]\b|\b(?:by|on|ignoring|group_left|group_right|without) *\([^)]*\)`)
 	promqlWord      = regexp.MustCompile(`[a-z_][a-z_0-9]*`)
 	promqlFunctions = []string{
 		"sum", "max", "min", "rate", "increase", "deriv", "delta", "time", "absent", "and", "or", "unless", "on", "by",
-		"label_replace", "histogram_quantile", "clamp_min", "le", "group_left",
+		"label_replace", "histogram_quantile", "clamp_min", "le", "group_left", "offset",
 	}
 )
 

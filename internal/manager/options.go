@@ -23,6 +23,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
 	"github.com/yardmaster/yardmaster/internal/report"
 	"github.com/yardmaster/yardmaster/internal/session"
+	"github.com/yardmaster/yardmaster/internal/version"
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
@@ -36,6 +37,8 @@ type Options struct {
 	Concurrency int
 	// OperatorNamespace has the operator's Lease and Secret.
 	OperatorNamespace string
+	// OperatorPod is the name of the operator's Pod, from which it reads WorkerImage if no flag sets it.
+	OperatorPod string
 
 	KubeAPIQPS   float64
 	KubeAPIBurst int
@@ -135,7 +138,7 @@ func ParseFlags(args []string, environment LookupEnv, output io.Writer) (Options
 		return Options{}, fmt.Errorf("unexpected argument %q", extra[0])
 	}
 	if p.version {
-		fmt.Fprintln(output, Version())
+		fmt.Fprintln(output, version.Describe("yardmaster"))
 		return Options{}, ErrVersionRequested
 	}
 	if err := setFromEnvironment(p.flags, environment); err != nil {
@@ -182,6 +185,8 @@ func (p *flagParser) bindScopeFlags() {
 	f.StringVar(&p.namespaces, "namespaces", "", "Namespaces to watch, separated by commas. Empty means all.")
 	f.StringVar(&o.OperatorNamespace, "operator-namespace", "",
 		"Namespace of the operator. Empty means that of its service account.")
+	f.StringVar(&o.OperatorPod, "operator-pod", "",
+		"Name of the Pod of the operator. If --worker-image is empty, the operator uses the image of this Pod.")
 	f.IntVar(&o.Concurrency, "concurrency", 10, "Number of concurrent reconciliations of a kind.")
 	f.Float64Var(&o.KubeAPIQPS, "kube-api-qps", -1, "Maximum requests per second to the API server. A negative value means no limit, so that only API priority and fairness applies.")
 	f.IntVar(&o.KubeAPIBurst, "kube-api-burst", 400, "Maximum burst of requests to the API server.")
@@ -269,7 +274,7 @@ func (p *flagParser) bindBrokerFlags() {
 		return appendPrefixes(&o.BrokerNetwork.Deny, value)
 	})
 	f.StringVar(&o.WorkerImage, "worker-image", "",
-		"Image with this program, for the sidecar in drain mode Sidecar, the egress proxies of sessions and their network check. If empty, the first two are refused, and sessions do not check their network.")
+		"Image with this program, for the sidecar in drain mode Sidecar, the egress proxies of sessions and their network check. Empty means that of --operator-pod. Without both, the first two are refused, and sessions do not check their network.")
 	f.StringVar(&o.WorkerAdminSecret, "worker-admin-secret", "yardmaster-worker-admin",
 		"Secret in the operator's namespace with the key that signs requests of the operator to workers, and the tokens with which sessions use egress proxies. If empty, other Pods can send workers the same requests, and no session can use a proxy.")
 	f.DurationVar(&o.QueueSweep, "queue-sweep", 2*time.Minute,

@@ -15,6 +15,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
+	"github.com/yardmaster/yardmaster/internal/version"
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
@@ -209,7 +210,7 @@ func TestParsePrintsTheVersion(t *testing.T) {
 	if _, err := ParseFlags([]string{"--version"}, environmentOf(nil), &output); !errors.Is(err, ErrVersionRequested) {
 		t.Errorf("error %v, want ErrVersion", err)
 	}
-	if got, want := output.String(), Version()+"\n"; got != want {
+	if got, want := output.String(), version.Describe("yardmaster")+"\n"; got != want {
 		t.Errorf("printed %q, want %q", got, want)
 	}
 }

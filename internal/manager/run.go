@@ -6,14 +6,26 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/yardmaster/yardmaster/internal/metric"
+	"github.com/yardmaster/yardmaster/internal/version"
 )
+
+// buildInfo has the version of the operator as labels, so that metrics can be compared before and after an upgrade.
+var buildInfo = metric.NewGaugeVec("yardmaster_build_info",
+	"Always 1. The labels have the version and the commit of the operator, and the release of Go that built it.",
+	"version", "revision", "goversion")
 
 // Run runs the operator until ctx ends. It then waits for running reconciliations and releases the
 // Lease. The process must exit after Run returns.
@@ -25,12 +37,16 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	if err := o.detectNamespaces(); err != nil {
 		return err
 	}
+	if err := o.detectWorkerImage(ctx, config); err != nil {
+		return err
+	}
 	mgr, err := New(config, o)
 	if err != nil {
 		return err
 	}
 	tuneMemory()
-	logger.Info("Starting", "version", Version(), "controllers", controllerNames(o.Controllers), "namespaces", o.Namespaces)
+	buildInfo.WithLabelValues(version.Version(), version.Revision(), runtime.Version()).Set(1)
+	logger.Info("Starting", "version", version.Version(), "controllers", controllerNames(o.Controllers), "namespaces", o.Namespaces)
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("running the manager: %w", err)
 	}
@@ -72,4 +88,35 @@ func (o *Options) detectNamespaces() error {
 		return errors.New("outside a cluster, --leader-election-namespace must be given, or --leader-elect=false")
 	}
 	return nil
+}
+
+// operatorContainer is the container of the operator's Pod that runs this program.
+const operatorContainer = "yardmaster"
+
+// detectWorkerImage sets the image for sidecars, egress proxies and network checks if no flag does: they run the same
+// program, so the manifests name the image once.
+func (o *Options) detectWorkerImage(ctx context.Context, config *rest.Config) error {
+	if o.WorkerImage != "" || o.OperatorPod == "" || o.OperatorNamespace == "" {
+		return nil
+	}
+	reader, err := client.New(config, client.Options{Scheme: clientgoscheme.Scheme})
+	if err != nil {
+		return fmt.Errorf("creating a client for the Pod of the operator: %w", err)
+	}
+	o.WorkerImage, err = imageOfPod(ctx, reader, client.ObjectKey{Namespace: o.OperatorNamespace, Name: o.OperatorPod})
+	return err
+}
+
+// imageOfPod returns the image of the operator in its Pod.
+func imageOfPod(ctx context.Context, reader client.Reader, key client.ObjectKey) (string, error) {
+	pod := &corev1.Pod{}
+	if err := reader.Get(ctx, key, pod); err != nil {
+		return "", fmt.Errorf("reading the image of the operator: %w", err)
+	}
+	for i := range pod.Spec.Containers {
+		if container := &pod.Spec.Containers[i]; container.Name == operatorContainer {
+			return container.Image, nil
+		}
+	}
+	return "", fmt.Errorf("reading the image of the operator: Pod %s has no container %s; set --worker-image", key, operatorContainer)
 }

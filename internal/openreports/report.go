@@ -6,6 +6,7 @@ package openreports
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	openreportsv1alpha1 "github.com/openreports/reports-api/apis/openreports.io/v1alpha1"
@@ -49,7 +50,7 @@ func FromJobReport(report *v1alpha1.JobReport) *openreportsv1alpha1.Report {
 		Source: reportSource,
 		Scope:  &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: report.Namespace},
 		// The summary counts all Jobs, also those without a result.
-		Summary: openreportsv1alpha1.ReportSummary{Pass: int(jobs.Healthy), Warn: int(jobs.Suspicious), Fail: int(jobs.Zombie)},
+		Summary: openreportsv1alpha1.ReportSummary{Pass: int(jobs.Healthy), Warn: int(jobs.Suspicious), Fail: int(jobs.Zombie), Skip: int(jobs.Ignored)},
 		Results: results,
 	}
 }
@@ -69,10 +70,21 @@ func newResult(namespace string, finding *v1alpha1.JobFinding) openreportsv1alph
 	if finding.Since != nil {
 		result.Timestamp = metav1.Timestamp{Seconds: finding.Since.Unix()}
 	}
-	if finding.Cause != "" {
-		result.Properties = map[string]string{"cause": finding.Cause}
-	}
+	result.Properties = properties(finding)
 	return result
+}
+
+// properties returns what else a finding states, or nil.
+func properties(finding *v1alpha1.JobFinding) map[string]string {
+	stated := map[string]string{"cause": finding.Cause, "next": finding.Next}
+	if finding.Owner != nil {
+		stated["owner"] = finding.Owner.Kind + "/" + finding.Owner.Name
+	}
+	maps.DeleteFunc(stated, func(_, value string) bool { return value == "" })
+	if len(stated) == 0 {
+		return nil
+	}
+	return stated
 }
 
 var resultByCategory = map[v1alpha1.JobCategory]openreportsv1alpha1.Result{

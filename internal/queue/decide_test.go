@@ -88,13 +88,16 @@ func ownerThatExists(execute func(Action) ActionResult) func(Action) ActionResul
 }
 
 func TestActionsOfALiveQueue(t *testing.T) {
-	failAction := func(failing Action, err error) func(Action) ActionResult {
+	resultOf := func(special Action, result ActionResult) func(Action) ActionResult {
 		return func(action Action) ActionResult {
-			if action == failing {
-				return ActionResult{Err: err}
+			if action == special {
+				return result
 			}
 			return ActionResult{}
 		}
+	}
+	failAction := func(failing Action, err error) func(Action) ActionResult {
+		return resultOf(failing, ActionResult{Err: err})
 	}
 	missingOnce := func() func(Action) ActionResult {
 		reads := 0
@@ -132,27 +135,37 @@ func TestActionsOfALiveQueue(t *testing.T) {
 		},
 		"a queue is compared after the sweep interval": {
 			unobserved(comparedAt(noon.Add(-2 * time.Minute))), noErrors,
+			[]Action{ActionReadStats, ActionEnsureQueue},
+			"True Ready", busyInterval,
+		},
+		"a queue with messages is searched for stranded ones, and read again": {
+			unobserved(comparedAt(noon.Add(-2 * time.Minute))), resultOf(ActionReadStats, ActionResult{Stats: broker.QueueStats{Delayed: 1}}),
+			[]Action{ActionReadStats, ActionEnsureQueue, ActionRescueMessages, ActionReadStats},
+			"True Ready", delayedInterval,
+		},
+		"a queue that was corrected is searched for stranded messages, and read again": {
+			unobserved(comparedAt(noon.Add(-2 * time.Minute))), resultOf(ActionEnsureQueue, ActionResult{EnsureResult: broker.EnsureResult{Corrected: true}}),
 			[]Action{ActionReadStats, ActionEnsureQueue, ActionRescueMessages, ActionReadStats},
 			"True Ready", busyInterval,
 		},
 		"a changed spec is compared at once": {
 			unobserved(current, func(o *Observation) { o.Queue.Spec.Paused = true }), noErrors,
-			[]Action{ActionReadStats, ActionEnsureQueue, ActionRescueMessages, ActionReadStats},
+			[]Action{ActionReadStats, ActionEnsureQueue},
 			"True Paused", busyInterval,
 		},
 		"another broker is compared at once": {
 			unobserved(current, func(o *Observation) { o.Connection.BrokerID = "other" }), noErrors,
-			[]Action{ActionReadStats, ActionEnsureQueue, ActionRescueMessages, ActionReadStats},
+			[]Action{ActionReadStats, ActionEnsureQueue},
 			"True Ready", busyInterval,
 		},
 		"retiring priorities are compared each time": {
 			unobserved(current, func(o *Observation) { o.History.Comparison.Result.RetiringPriorities = []string{"low"} }), noErrors,
-			[]Action{ActionReadStats, ActionEnsureQueue, ActionRescueMessages, ActionReadStats},
+			[]Action{ActionReadStats, ActionEnsureQueue},
 			"True Ready", busyInterval,
 		},
 		"dead letters are requeued once the owner is confirmed": {
 			unobserved(current, requesting(RequestRequeue)), noErrors,
-			[]Action{ActionReadStats, ActionEnsureQueue, ActionRescueMessages, ActionReadStats, ActionRequeueDeadLetters, ActionReadStats},
+			[]Action{ActionReadStats, ActionEnsureQueue, ActionRequeueDeadLetters, ActionReadStats},
 			"True Ready", busyInterval,
 		},
 		"the dead letters of another owner are not touched": {
@@ -162,7 +175,7 @@ func TestActionsOfALiveQueue(t *testing.T) {
 		},
 		"the queue of a removed owner in the namespace is taken over": {
 			unobserved(), conflictOnce(broker.QueueOwner{UID: "0", Name: "ns/old", Cluster: testCluster}),
-			[]Action{ActionReadStats, ActionEnsureQueue, ActionLookUpOwner, ActionReadStats, ActionEnsureQueue, ActionRescueMessages, ActionReadStats},
+			[]Action{ActionReadStats, ActionEnsureQueue, ActionLookUpOwner, ActionReadStats, ActionEnsureQueue},
 			"True Ready", busyInterval,
 		},
 		"an owner in another namespace is not looked up": {
@@ -243,7 +256,7 @@ func TestStatsAreReadAgainAfterTheQueueChanged(t *testing.T) {
 		t.Errorf("first %s, at most %s old", d.Action, d.MaxStatsAge)
 	}
 	o.Apply(ActionReadStats, ActionResult{})
-	o.Apply(ActionEnsureQueue, ActionResult{})
+	o.Apply(ActionEnsureQueue, ActionResult{EnsureResult: broker.EnsureResult{Updated: true}})
 	o.Apply(ActionRescueMessages, ActionResult{})
 	if d := Decide(o); d.Action != ActionReadStats || d.MaxStatsAge != 0 {
 		t.Errorf("then %s, at most %s old", d.Action, d.MaxStatsAge)

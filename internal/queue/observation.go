@@ -137,12 +137,18 @@ func (o *Observation) Apply(action Action, result ActionResult) {
 }
 
 func (o *Observation) applyEnsured(result broker.EnsureResult) {
-	o.NotFound, o.Stats = false, nil
+	o.NotFound = false
 	if o.isDeleted() {
-		o.IsOwner = true
+		o.IsOwner, o.Stats = true, nil
 		return
 	}
 	o.EnsureResult = &result
+	if result.Created || result.Updated || result.Corrected {
+		o.Stats = nil
+	}
+	if o.Stats != nil && messageCount(o.Stats) == 0 { // nothing to rescue
+		o.Rescued, o.History.Stranded = true, o.History.Stranded.add(new(int64(0)), o.Now)
+	}
 	interval := o.SweepInterval
 	if result.Storage.IsUnfinished() {
 		interval = min(interval, unfinishedInterval)

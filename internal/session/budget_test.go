@@ -96,8 +96,8 @@ func TestTimeAfterJobEndIsNotCounted(t *testing.T) {
 		s.decideAndRecord()
 		s.advanceClock(10 * time.Second).updateSpec(setModeStopped).decideAndRecord()
 		s.removeJobAndPod().advanceClock(24 * time.Hour).decideAndRecord()
-		if got := s.Session.Status.ActiveSeconds; got != 30 {
-			t.Errorf("%d seconds, want 10 and a grace period of 20", got)
+		if got := s.Session.Status.ActiveSeconds; got != 10+gracePeriodSeconds {
+			t.Errorf("%d seconds, want 10 and a grace period of %d", got, gracePeriodSeconds)
 		}
 	})
 	t.Run("after a Job was lost", func(t *testing.T) {

@@ -40,8 +40,8 @@ const (
 
 const (
 	// gracePeriodSeconds is how long a Pod has to end. The Pods of a deleted session must be deleted within 30 s,
-	// and the kubelet needs up to 4 s more if 20 of them ignore SIGTERM at the same time on 2 cores.
-	gracePeriodSeconds = 20
+	// and the kubelet needs up to 15 s more if 20 of them ignore SIGTERM at the same time on 2 cores.
+	gracePeriodSeconds = 10
 	// defaultFSGroup owns the volumes if the SessionRunner names no group.
 	defaultFSGroup = 65532
 	// tokenExpirationSeconds is the lifetime of the Lease's token. The kubelet rotates it.

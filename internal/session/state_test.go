@@ -177,7 +177,7 @@ func TestPhaseTransitions(t *testing.T) {
 			t.Error("its Job is not deleted")
 		}
 		s.wantEvent(v1alpha1.EventStopping)
-		if decision := s.markJobDeleted().advanceClock(20*time.Second).wantPhase(v1alpha1.SessionStopping, ""); len(decision.DeleteJobs) != 0 {
+		if decision := s.markJobDeleted().advanceClock(gracePeriod).wantPhase(v1alpha1.SessionStopping, ""); len(decision.DeleteJobs) != 0 {
 			t.Error("its Job is deleted again")
 		}
 		s.removeJobAndPod().wantPhase(v1alpha1.SessionStopped, "")
@@ -217,7 +217,7 @@ func TestPhaseTransitions(t *testing.T) {
 	t.Run("Stopping reports a stuck Pod and does not force its deletion", func(t *testing.T) {
 		s := newScenario(t).startAttempt().startRunner()
 		s.updateSpec(setModeStopped).decideAndRecord()
-		decision := s.markJobDeleted().advanceClock(49*time.Second).wantPhase(v1alpha1.SessionStopping, "")
+		decision := s.markJobDeleted().advanceClock(gracePeriod+stuckPodDelay-time.Second).wantPhase(v1alpha1.SessionStopping, "")
 		if decision.RequeueAfter != time.Second {
 			t.Errorf("requeued after %s, want 1s", decision.RequeueAfter)
 		}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/pool"
 	"github.com/yardmaster/yardmaster/test/hostile"
 )
 
@@ -93,14 +94,15 @@ func createSourcePool(t *testing.T, name string, source v1alpha1.Source) *v1alph
 // createHostileWorkers creates a pool whose workers attack the operator when it reads their stats.
 func (*attackEnv) createHostileWorkers(t *testing.T) client.Object {
 	t.Helper()
-	pool := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: "hostile-workers", Namespace: attackerNamespace}}
-	pool.Spec.Source = &v1alpha1.Source{External: &v1alpha1.ExternalSource{Address: "192.0.2.1:1"}}
-	pool.Spec.Autoscaling = &v1alpha1.Autoscaling{MinReplicas: 5, MaxReplicas: 5}
-	pool.Spec.Template = &corev1.PodTemplateSpec{Spec: attackerPodSpec("work")}
-	pool.Spec.Drain = &v1alpha1.Drain{Timeout: durationOfSeconds(1), TerminationGrace: durationOfSeconds(1)}
-	requireNoError(t, cluster.Create(t.Context(), pool))
-	deleteAtEnd(t, pool)
-	return pool
+	workers := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: "hostile-workers", Namespace: attackerNamespace}}
+	workers.Annotations = map[string]string{pool.AnnotationAbandon: "true"} // its source never confirms that it is drained
+	workers.Spec.Source = &v1alpha1.Source{External: &v1alpha1.ExternalSource{Address: "192.0.2.1:1"}}
+	workers.Spec.Autoscaling = &v1alpha1.Autoscaling{MinReplicas: 5, MaxReplicas: 5}
+	workers.Spec.Template = &corev1.PodTemplateSpec{Spec: attackerPodSpec("work")}
+	workers.Spec.Drain = &v1alpha1.Drain{Timeout: durationOfSeconds(1), TerminationGrace: durationOfSeconds(1)}
+	requireNoError(t, cluster.Create(t.Context(), workers))
+	deleteAtEnd(t, workers)
+	return workers
 }
 
 // missingAttacks returns the attacks that have not taken place, by the logs of the attackers.

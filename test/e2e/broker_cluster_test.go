@@ -76,7 +76,7 @@ func (c *brokerClusterTest) wantHangingJobsAborted() {
 	const jobs = 5
 	c.sendBatch(jobBatch{queue: "orders", run: "hung", jobs: jobs, rate: jobs, takes: 50 * time.Millisecond, hanging: 1000})
 	c.waitUntilAllDone()
-	if result := c.verifyRun("hung", jobs); !result.EachDoneOnce() || result.Unsuccessful["aborted"] != jobs {
+	if result := c.verifyBatch(jobBatch{run: "hung", jobs: jobs}); !result.EachDoneOnce() || result.Unsuccessful["aborted"] != jobs {
 		c.t.Errorf("unexpected ledger of the jobs that hang: %+v", result)
 	}
 }

@@ -86,14 +86,25 @@ func TestDisturbances(t *testing.T) {
 	})
 }
 
-// TestQueues tests that no job is lost while workers start and stop, and that the ledger detects
-// lost and repeated jobs.
+// TestQueues tests that no job is lost while workers start and stop.
 func TestQueues(t *testing.T) {
 	runOneByOne(t, []scenario{
 		{"no job is lost or repeated during rollouts and scaling, and the pool scales to zero", testNoJobIsLostDuringRollouts},
 		{"no job is lost when workers and the broker are killed, and few are repeated", testNoJobIsLostWhenPodsAreKilled},
 		{"no job is lost when one of three brokers is lost and another is evicted, and jobs that hang are aborted and retried", testNoJobIsLostWithOneOfThreeBrokers},
-		{"a pool has the workers that the running jobs justify, whatever the pattern of arrivals and retries", testPatternedLoad},
+	})
+}
+
+// TestPatternedLoad tests that a pool has the workers that the running jobs justify, whatever the pattern of arrivals and
+// retries.
+func TestPatternedLoad(t *testing.T) {
+	skipUnlessSoaking(t)
+	testPatternedLoad(t)
+}
+
+// TestLedger tests that the ledger, from which TestQueues draws its conclusions, shows lost and repeated jobs.
+func TestLedger(t *testing.T) {
+	runInParallel(t, []scenario{
 		{"the ledger shows that workers without draining repeat jobs", testDeploymentWithoutDrainIsDetected},
 		{"the ledger shows that workers that acknowledge jobs before doing them lose jobs", testAcknowledgingFirstLosesJobs},
 	})
@@ -115,20 +126,10 @@ func TestWorkers(t *testing.T) {
 	})
 }
 
-// TestReleases rolls out good and defective versions of workers on a real node. RELEASES=all does so in
-// all combinations, which takes longer than CI has.
+// TestReleases rolls out good and defective versions of workers on a real node, in all combinations.
 func TestReleases(t *testing.T) {
-	trials := []trial{
-		{noDefect, v1alpha1.RolloutRolling, true},
-		{dependencyDown, v1alpha1.RolloutCanary, true},
-		{"idle", v1alpha1.RolloutRolling, true},
-		{"fail", v1alpha1.RolloutCanary, false},
-		{"password", v1alpha1.RolloutRolling, false},
-	}
-	if os.Getenv("RELEASES") == "all" {
-		trials = releaseTrials()
-	}
-	testReleases(t, trials)
+	skipUnlessSoaking(t)
+	testReleases(t)
 }
 
 // TestSessions tests AgenticSessions on a real node.
@@ -138,6 +139,7 @@ func TestSessions(t *testing.T) {
 		{"the result of a runner with three sidecars arrives complete", testSessionResultWithSidecars},
 		{"a runner has no root user, capabilities or token, and can write only to its own directories", testSessionConfined},
 		{"a runner reads only the keys and tokens that its SessionRunner lists, and the identifier that the run before wrote", testSessionSecrets},
+		{"a Pod has the node, priority, labels, certificate authorities and read-only volumes of its SessionRunner", testSessionPodOptions},
 		{"a session with all features satisfies the Pod Security Standard restricted, and its sidecar does not keep it from completing", testSessionRestricted},
 		{"a stopped session keeps its workspace for the restart", testSessionRestarted},
 		{"the timeout applies to all runs together: the second run ends when the time left by the first is used up", testSessionTimeout},
@@ -178,9 +180,17 @@ func TestSessionHosts(t *testing.T) {
 // TestDeletedSessions tests that the objects of deleted sessions are deleted too.
 func TestDeletedSessions(t *testing.T) {
 	runOneByOne(t, []scenario{
-		{"all objects of twenty sessions that ignore SIGTERM are deleted within 30 s of the sessions", testSessionsDeleted},
-		{"all objects of twenty sessions that ignore SIGTERM are deleted within 30 s without the operator", testSessionsDeletedWithoutOperator},
+		{"all objects of twenty sessions that ignore SIGTERM are deleted with the sessions", testSessionsDeleted},
 		{"no packet of a hostile session leaves its Pod while its namespace is deleted", testHostileSessionInDeletedNamespace},
+	})
+}
+
+// TestDeletedSessionsWithoutOperator tests that the objects of deleted sessions are deleted, and their Pods isolated,
+// while no operator runs.
+func TestDeletedSessionsWithoutOperator(t *testing.T) {
+	skipUnlessSoaking(t)
+	runOneByOne(t, []scenario{
+		{"all objects of twenty sessions that ignore SIGTERM are deleted without the operator", testSessionsDeletedWithoutOperator},
 		{"without the operator, no packet of a hostile session leaves its Pod, also after its policy or the session is deleted", testHostileSessionsWithoutOperator},
 	})
 }
@@ -213,8 +223,8 @@ func TestAttacks(t *testing.T) {
 	})
 }
 
-// TestLifecycle tests upgrading and uninstalling the operator, and deleting namespaces. It is the last test, because it
-// uninstalls the operator.
+// TestLifecycle tests upgrading and uninstalling the operator, and deleting namespaces. Only TestDeployments comes later,
+// because both uninstall the operator.
 func TestLifecycle(t *testing.T) {
 	runOneByOne(t, []scenario{
 		{"an upgrade does not interrupt running steps and jobs, and the new operator continues the sequence, the queue and the pools", testUpgrade},
@@ -222,9 +232,27 @@ func TestLifecycle(t *testing.T) {
 		{"after uninstalling, only running sequences keep a finalizer, until it is removed manually or the operator is installed again", testUninstall},
 		{"components for the webhook: a NetworkPolicy admits only the API server, and an admission policy records the creator of sessions", testComponents},
 		{"the webhook accepts only an API server with a client certificate, if one is required", testWebhookClientCertificate},
+	})
+}
+
+// TestDeployments tests operators with one controller each, and one for all namespaces.
+func TestDeployments(t *testing.T) {
+	skipUnlessSoaking(t)
+	runOneByOne(t, []scenario{
 		{"each controller works alone, with only its own permissions", testSingleControllers},
 		{"an operator for all namespaces watches namespaces that are created later", testAllNamespaces},
 	})
+}
+
+// isSoaking reports whether make soak runs the tests: it has more time than CI, and an otherwise idle machine.
+func isSoaking() bool { return os.Getenv("E2E_SOAK") != "" }
+
+// skipUnlessSoaking skips a test for which CI has no time.
+func skipUnlessSoaking(t *testing.T) {
+	t.Helper()
+	if !isSoaking() {
+		t.Skip("this test takes longer than CI has: use make soak")
+	}
 }
 
 // runInParallel runs scenarios that do not affect each other.

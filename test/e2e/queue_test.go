@@ -59,7 +59,10 @@ type jobBatch struct {
 	jobs, rate int
 	// rates are the jobs per second of consecutive periods, instead of jobs and rate.
 	rates []int
-	takes time.Duration
+	// endless is true if jobs are sent until endBatches, instead of a number of them: what a test does meanwhile
+	// takes longer on a busy node than on an idle one.
+	endless bool
+	takes   time.Duration
 	// failing, hanging and stuck are the numbers of jobs in a thousand whose first attempt fails, hangs until
 	// its context ends, and hangs regardless of it.
 	failing, hanging, stuck int
@@ -219,7 +222,10 @@ func (env *queueEnv) sendJobs() {
 func (env *queueEnv) sendBatch(b jobBatch) {
 	env.t.Helper()
 	load := []string{fmt.Sprintf("-jobs=%d", b.jobs), fmt.Sprintf("-rate=%d", b.rate)}
-	if len(b.rates) > 0 {
+	switch {
+	case b.endless:
+		load = append(load, "-until="+b.endFile())
+	case len(b.rates) > 0:
 		load = []string{"-rates=" + strings.Trim(strings.ReplaceAll(fmt.Sprint(b.rates), " ", ","), "[]"), "-period=" + ratePeriod.String()}
 		b.rate = slices.Max(b.rates)
 		for _, rate := range b.rates {
@@ -231,6 +237,19 @@ func (env *queueEnv) sendBatch(b jobBatch) {
 		fmt.Sprintf("-milliseconds=%d", b.takes.Milliseconds()),
 		fmt.Sprintf("-failing=%d", b.failing), fmt.Sprintf("-hanging=%d", b.hanging), fmt.Sprintf("-stuck=%d", b.stuck),
 	})...)
+}
+
+// endFile returns the path of the file that ends an endless batch. Then it contains the number of its jobs.
+func (b *jobBatch) endFile() string { return "/ledger/" + b.run + ".end" }
+
+// endBatches ends all endless batches.
+func (env *queueEnv) endBatches() {
+	env.t.Helper()
+	for _, b := range env.sentBatches {
+		if b.endless {
+			env.runLoadgen("end-"+b.run, "end", "-file="+b.endFile())
+		}
+	}
 }
 
 func (env *queueEnv) isSending() bool {
@@ -285,7 +304,7 @@ func (env *queueEnv) isQueueEmpty(name string, after time.Time) bool {
 // verifyJobs verifies the ledger for the jobs of sendJobs.
 func (env *queueEnv) verifyJobs() verify.LedgerResult {
 	env.t.Helper()
-	return env.verifyRun("job", env.jobCount)
+	return env.verifyBatch(jobBatch{run: "job", jobs: env.jobCount})
 }
 
 // wantEachDoneOnce checks that each job of the runs was done exactly once, and that at least
@@ -296,19 +315,23 @@ func (env *queueEnv) wantEachDoneOnce(revisions int, runs ...string) {
 		if !slices.Contains(runs, b.run) {
 			continue
 		}
-		result := env.verifyRun(b.run, b.jobs)
+		result := env.verifyBatch(b)
 		if !result.EachDoneOnce() || b.run == runs[0] && result.Revisions < revisions {
 			env.t.Errorf("run %s: %+v", b.run, result)
 		}
 	}
 }
 
-func (env *queueEnv) verifyRun(run string, jobs int) verify.LedgerResult {
+func (env *queueEnv) verifyBatch(b jobBatch) verify.LedgerResult {
 	env.t.Helper()
-	env.runLoadgen("verify-"+run, "verify", "-run="+run, fmt.Sprintf("-jobs=%d", jobs))
+	jobs := fmt.Sprintf("-jobs=%d", b.jobs)
+	if b.endless {
+		jobs = "-jobs-from=" + b.endFile()
+	}
+	env.runLoadgen("verify-"+b.run, "verify", "-run="+b.run, jobs)
 	var output string
 	env.waitUntil("the ledger is verified", waitTimeout, func() bool {
-		pods, err := clientset.CoreV1().Pods(env.namespace).List(env.t.Context(), metav1.ListOptions{LabelSelector: "job-name=verify-" + run})
+		pods, err := clientset.CoreV1().Pods(env.namespace).List(env.t.Context(), metav1.ListOptions{LabelSelector: "job-name=verify-" + b.run})
 		if err != nil || len(pods.Items) == 0 {
 			return false
 		}

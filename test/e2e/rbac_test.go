@@ -32,7 +32,7 @@ func testLeastPrivilege(t *testing.T) {
 	everywhere := page.Columns(permissions.AllNamespaces, append([]string{"metrics", "certificates", "API server"}, watchingControllers...)...)
 	for namespace, extra := range map[string][]string{
 		watchedNamespace: watched, deletedNamespace: watched, unwatchedNamespace: nil, "kube-system": nil,
-		operatorNamespace: page.Columns(permissions.OperatorNamespace, "leader election", "certificates", "workers"),
+		operatorNamespace: page.Columns(permissions.OperatorNamespace, "leader election", "certificates", "workers", "own Pod"),
 		reportedNamespace: page.Columns(permissions.ReportedNamespaces, "jobreport"),
 	} {
 		want := permissions.Union(everywhere, extra)

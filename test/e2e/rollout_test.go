@@ -57,12 +57,12 @@ func releaseTrials() []trial {
 }
 
 // testReleases rolls out good and defective releases at the same time, each in a pool of its own.
-func testReleases(t *testing.T, trials []trial) {
+func testReleases(t *testing.T) {
 	t.Helper()
 	env := newQueueEnv(t, releaseNamespace)
 	env.requireLogin("worker:right@", "--user=worker", "--pass=right")
 	env.runKubectl("patch", "secret", "broker", "-p", fmt.Sprintf(`{"stringData":{"url":%q}}`, env.brokerURL()))
-	for _, c := range trials {
+	for _, c := range releaseTrials() {
 		t.Run(c.name(), func(t *testing.T) {
 			t.Parallel()
 			own := *env

@@ -64,7 +64,7 @@ func createSequenceIn(t *testing.T, ns string, sj *v1alpha1.SequentialJob) *sequ
 func prepareSequence(ns string, sj *v1alpha1.SequentialJob) *v1alpha1.SequentialJob {
 	sj.ObjectMeta = metav1.ObjectMeta{GenerateName: sj.Name + "-", Namespace: ns}
 	if sj.Spec.Template == nil {
-		sj.Spec.Template = &corev1.PodTemplateSpec{}
+		sj.Spec.Template = &v1alpha1.PodTemplate{}
 	}
 	pod := &sj.Spec.Template.Spec
 	pod.SecurityContext = &corev1.PodSecurityContext{

@@ -71,24 +71,43 @@ type sharedWorkspace struct {
 	sessions []*sessionTest
 }
 
+// maxSharedChanges is the number of changes in one workspace. More of them are made in further workspaces, at the
+// same time.
+const maxSharedChanges = 100
+
 // testWorkspaceHolders changes sessions that share a workspace at random, SESSION_WORKSPACE_CHANGES times.
 func testWorkspaceHolders(t *testing.T) {
-	changes := testbuilder.NumberFromEnv(t, "SESSION_WORKSPACE_CHANGES", 40)
+	changes := testbuilder.NumberFromEnv(t, "SESSION_WORKSPACE_CHANGES", 20)
 	seed := uint64(testbuilder.NumberFromEnv(t, "SESSION_WORKSPACE_SEED", int(time.Now().Unix())))
 	t.Logf("SESSION_WORKSPACE_SEED=%d", seed)
-	w := &sharedWorkspace{t: t, rng: rand.New(rand.NewPCG(seed, 0))}
+	for number := uint64(0); changes > 0; number++ {
+		count := min(changes, maxSharedChanges)
+		changes -= count
+		t.Run(fmt.Sprintf("workspace %d", number), func(t *testing.T) {
+			t.Parallel()
+			shareWorkspace(t, rand.New(rand.NewPCG(seed, number)), count)
+		})
+	}
+}
+
+func shareWorkspace(t *testing.T, rng *rand.Rand, changes int) {
+	t.Helper()
+	w := &sharedWorkspace{t: t, rng: rng}
 	w.parent = createSession(t, shellRunner, "true", setPersistentWorkspace)
 	w.parent.waitForPhase(v1alpha1.SessionCompleted)
 	for range sharedSessionCount {
 		w.sessions = append(w.sessions, w.continueParent(holderScript))
 	}
-	made := map[string]int{}
+	made, total := map[string]int{}, 0
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
-	for range changes {
+	for total < changes {
 		ticker.Reset(1 + time.Duration(w.rng.Int64N(int64(maxChangeInterval))))
 		<-ticker.C
-		made[w.change()]++
+		if s := w.pick(); s >= 0 {
+			made[w.change(s)]++
+			total++
+		}
 	}
 	t.Logf("%d changes: %v", changes, made)
 	report := w.report()
@@ -103,6 +122,33 @@ func testWorkspaceHolders(t *testing.T) {
 	}
 }
 
+// pick returns the number of a session to change, or -1. Mostly it is one that uses the workspace, or one that has
+// to be resumed for that: a change of sessions that only wait proves little.
+func (w *sharedWorkspace) pick() int {
+	w.t.Helper()
+	var running, ended, starting []int
+	for i, s := range w.sessions {
+		switch status := s.getSession().Status; status.Phase {
+		case v1alpha1.SessionRunning:
+			running = append(running, i)
+		case v1alpha1.SessionCompleted, v1alpha1.SessionFailed, v1alpha1.SessionStopped:
+			ended = append(ended, i)
+		case v1alpha1.SessionCreating:
+			starting = append(starting, i)
+		case v1alpha1.SessionPending, v1alpha1.SessionStopping:
+		}
+	}
+	switch {
+	case len(running) > 0 && w.rng.IntN(4) > 0:
+		return running[w.rng.IntN(len(running))]
+	case len(ended) > 0:
+		return ended[w.rng.IntN(len(ended))]
+	case len(starting) > 0 && w.rng.IntN(4) == 0:
+		return starting[w.rng.IntN(len(starting))]
+	}
+	return -1
+}
+
 func (w *sharedWorkspace) continueParent(script string) *sessionTest {
 	w.t.Helper()
 	return createSession(w.t, shellRunner, script, func(spec *v1alpha1.AgenticSessionSpec) {
@@ -111,16 +157,9 @@ func (w *sharedWorkspace) continueParent(script string) *sessionTest {
 	})
 }
 
-// change makes a random change that is possible, and returns its name. Most changes are of sessions that have a Job.
-func (w *sharedWorkspace) change() string {
+// change makes a random change of a session that is possible, and returns its name.
+func (w *sharedWorkspace) change(i int) string {
 	w.t.Helper()
-	i := w.rng.IntN(len(w.sessions))
-	for range len(w.sessions) {
-		if w.sessions[i].getSession().Status.Job != "" {
-			break
-		}
-		i = w.rng.IntN(len(w.sessions))
-	}
 	s := w.sessions[i]
 	status := s.getSession().Status
 	switch action := w.rng.IntN(6); {

@@ -106,7 +106,7 @@ func testSidecarWorkers(t *testing.T) {
 	env.createQueue("retouched", nil)
 	env.createPoolFromExample("workerpool/sidecar.yaml", func(pool *v1alpha1.WorkerPool) { env.usePlainWorker(pool, "/plain", "serve") })
 	env.waitUntilWorkers(3)
-	env.sendBatch(jobBatch{queue: "uploads", run: "job", jobs: 1500, rate: 30, takes: 50 * time.Millisecond})
+	env.sendBatch(jobBatch{queue: "uploads", run: "job", endless: true, rate: 10, takes: 50 * time.Millisecond})
 	env.sendBatch(jobBatch{queue: "uploads", run: "later", jobs: 20, rate: 5, takes: 10 * time.Millisecond})
 	env.sendBatch(jobBatch{queue: "retouched", run: "bad", jobs: 10, rate: 5, takes: 10 * time.Millisecond})
 
@@ -114,6 +114,7 @@ func testSidecarWorkers(t *testing.T) {
 	env.resizePool(3)
 	env.patchPool("orders", `{"spec":{"version":"2"}}`)
 	env.waitUntilRolledOut()
+	env.endBatches()
 	env.waitUntilAllDone()
 	env.wantEachDoneOnce(2, "job", "later")
 	env.wantDeadLetters("retouched", 10) // the server responded with 400
@@ -175,7 +176,7 @@ func testCanaryRollout(t *testing.T) {
 		pool.Spec.Rollout.Analysis.MinSamples = 10
 	})
 	env.waitUntilWorkers(3)
-	env.sendBatch(jobBatch{queue: "mail", run: "first", jobs: 1200, rate: 40, takes: 20 * time.Millisecond})
+	env.sendBatch(jobBatch{queue: "mail", run: "job", endless: true, rate: 20, takes: 20 * time.Millisecond})
 	good := env.getPool().Status.CurrentRevision
 
 	env.patchPool("orders", `{"spec":{"version":"bad","env":[{"name":"BROKEN","value":"yes"}]}}`)
@@ -190,8 +191,6 @@ func testCanaryRollout(t *testing.T) {
 		t.Errorf("revision %s serves, want %s", pool.Status.CurrentRevision, good)
 	}
 
-	// The analysis of the first step needs jobs, however long the rollback took.
-	env.sendBatch(jobBatch{queue: "mail", run: "second", jobs: 1200, rate: 40, takes: 20 * time.Millisecond})
 	env.patchPool("orders", `{"spec":{"version":"2","env":null}}`)
 	for step := 1; step <= 2; step++ {
 		stepMessage := fmt.Sprintf("step %d of 2", step)
@@ -204,8 +203,9 @@ func testCanaryRollout(t *testing.T) {
 		}
 	}
 	env.waitUntilRolledOut()
+	env.endBatches()
 	env.waitUntilAllDone()
-	env.wantEachDoneOnce(2, "second", "first")
+	env.wantEachDoneOnce(2, "job")
 }
 
 // readyWorkersOf returns the number of ready workers of a revision.
@@ -250,7 +250,7 @@ func testStatefulWorkers(t *testing.T) {
 	})
 	env.waitUntilWorkers(3)
 	env.wantPodIndexes(0, 1, 2)
-	env.sendBatch(jobBatch{queue: "orders", run: "job", jobs: 900, rate: 10, takes: 300 * time.Millisecond}) // enough to last until the rollout on a busy node
+	env.sendBatch(jobBatch{queue: "orders", run: "job", endless: true, rate: 10, takes: 300 * time.Millisecond})
 	env.resizePool(1)
 	env.wantPodIndexes(0)
 	env.resizePool(3)
@@ -258,6 +258,7 @@ func testStatefulWorkers(t *testing.T) {
 	env.waitUntilRolledOut()
 	env.waitUntilWorkers(3)
 	env.wantPodIndexes(0, 1, 2)
+	env.endBatches()
 	env.waitUntilAllDone()
 	env.wantEachDoneOnce(2, "job")
 }

@@ -5,6 +5,12 @@
 //	loadgen send -url nats://nats:4222 -queue orders -run b -rates 10,200,0,30 -period 10s
 //	loadgen verify -file /ledger/lines -run a -jobs 5000
 //
+// Instead of a number of jobs, it sends jobs until another command ends it:
+//
+//	loadgen send -url nats://nats:4222 -queue orders -run c -rate 20 -until /ledger/c.end
+//	loadgen end -file /ledger/c.end
+//	loadgen verify -file /ledger/lines -run c -jobs-from /ledger/c.end
+//
 // The result of the verification is JSON. The exit code is 1 unless each job was done exactly
 // once.
 package main
@@ -16,6 +22,7 @@ import (
 	"flag"
 	"fmt"
 	"iter"
+	"math"
 	"os"
 	"os/signal"
 	"strconv"
@@ -49,16 +56,28 @@ func main() {
 
 func runCommand(ctx context.Context) error {
 	if len(os.Args) < 2 {
-		return errors.New("a command is required: send or verify")
+		return errors.New("a command is required: send, end or verify")
 	}
 	switch os.Args[1] {
 	case "send":
 		return parseAndSend(ctx, os.Args[2:])
+	case "end":
+		return endSending(os.Args[2:])
 	case "verify":
 		return verifyLedger(os.Args[2:])
 	default:
-		return fmt.Errorf("unknown command %q, must be send or verify", os.Args[1])
+		return fmt.Errorf("unknown command %q, must be send, end or verify", os.Args[1])
 	}
+}
+
+// endSending creates the file of -until.
+func endSending(args []string) error {
+	f := flag.NewFlagSet("end", flag.ContinueOnError)
+	file := f.String("file", "", "path of the file of send -until")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	return os.WriteFile(*file, nil, 0o600)
 }
 
 func verifyLedger(args []string) error {
@@ -66,6 +85,14 @@ func verifyLedger(args []string) error {
 	file := f.String("file", "/ledger/lines", "path of the ledger")
 	name := f.String("run", "run", "prefix of the names of the jobs")
 	jobs := f.Int("jobs", 1, "number of jobs that were sent")
+	f.Func("jobs-from", "path of the file of send -until, which contains the number of jobs", func(path string) error {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		*jobs, err = strconv.Atoi(string(raw))
+		return err
+	})
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -95,6 +122,9 @@ type jobBatch struct {
 	// rates are the jobs per second of consecutive periods, instead of jobs and rate.
 	rates  []float64
 	period time.Duration
+	// until is a file. If it is set, jobs are sent until it exists, instead of a number of them. Then it contains
+	// the number of jobs that were sent.
+	until string
 	// failing, hanging and stuck are the numbers of jobs in a thousand whose first attempt fails, hangs until
 	// its context ends, and hangs regardless of it.
 	failing, hanging, stuck int
@@ -110,6 +140,7 @@ func parseAndSend(ctx context.Context, args []string) error {
 	f.Float64Var(&b.rate, "rate", 0, "jobs per second; 0 means as fast as the broker accepts them")
 	f.Func("rates", "jobs per second in each -period, separated by commas, instead of -jobs and -rate", b.parseRates)
 	f.DurationVar(&b.period, "period", 5*time.Second, "duration of each of the -rates")
+	f.StringVar(&b.until, "until", "", "path of a file: send jobs until it exists, instead of -jobs, and write the number of jobs to it")
 	f.IntVar(&b.milliseconds, "milliseconds", 100, "duration of each job in milliseconds")
 	f.IntVar(&b.failing, "failing", 0, "number of jobs in a thousand whose first attempt fails")
 	f.IntVar(&b.hanging, "hanging", 0, "number of jobs in a thousand whose first attempt hangs until its context ends")
@@ -138,23 +169,43 @@ func parseAndSend(ctx context.Context, args []string) error {
 func (b *jobBatch) sendJobs(ctx context.Context, stream jetstream.JetStream, startedAt time.Time) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxUnacknowledged)
+	sent := 0
 	for number, due := range b.schedule() {
 		if err := sleepUntil(ctx, startedAt.Add(due)); err != nil {
 			return errors.Join(err, group.Wait())
 		}
+		if b.hasEnded() {
+			break
+		}
+		sent++
 		name := verify.JobName(b.run, number)
 		group.Go(func() error {
 			return sendJob(ctx, stream, "yardmaster."+b.queue+".ready.default", name, b.payload(name, number))
 		})
 	}
-	return group.Wait()
+	if err := group.Wait(); err != nil || b.until == "" {
+		return err
+	}
+	return os.WriteFile(b.until, []byte(strconv.Itoa(sent)), 0o600)
+}
+
+// hasEnded reports whether the file of -until exists.
+func (b *jobBatch) hasEnded() bool {
+	if b.until == "" {
+		return false
+	}
+	_, err := os.Stat(b.until)
+	return err == nil
 }
 
 // schedule returns the jobs, with the time after the start at which each is due.
 func (b *jobBatch) schedule() iter.Seq2[int, time.Duration] {
 	rates, jobs := []float64{b.rate}, func(float64) int { return b.jobs }
-	if len(b.rates) > 0 {
+	switch {
+	case len(b.rates) > 0:
 		rates, jobs = b.rates, func(rate float64) int { return int(rate * b.period.Seconds()) }
+	case b.until != "":
+		jobs = func(float64) int { return math.MaxInt }
 	}
 	return func(yield func(int, time.Duration) bool) {
 		number := 0

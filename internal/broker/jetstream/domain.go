@@ -45,10 +45,13 @@ func (e *Engine) nextMessageSubject(queue, priority string) string {
 	return e.apiPrefix() + "CONSUMER.MSG.NEXT." + streamName(queue) + "." + priority
 }
 
+// storedKeySubject is the subject of a key in the stream of the queue's bucket.
+func storedKeySubject(queue, key string) string { return "$KV." + bucketName(queue) + "." + key }
+
 // keySubject stores a key of the queue's bucket. Between domains, servers forward keys only with the prefix
 // of the API.
 func (e *Engine) keySubject(queue, key string) string {
-	subject := "$KV." + bucketName(queue) + "." + key
+	subject := storedKeySubject(queue, key)
 	if e.domain == "" {
 		return subject
 	}

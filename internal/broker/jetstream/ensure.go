@@ -35,6 +35,8 @@ type ensureOperation struct {
 	// streams are those of the queue that are known to exist, the one with the messages first.
 	streams []*jetstream.StreamInfo
 	storage broker.StorageState
+	// bucket is the stream of the bucket; nil if it was not read yet.
+	bucket jetstream.Stream
 	// isUnanswered: the server did not answer a change of the storage in time.
 	isUnanswered bool
 }
@@ -155,15 +157,19 @@ func (n *ensureOperation) reportMissingObject(object string) {
 }
 
 func (n *ensureOperation) ensureRateLimit(ctx context.Context) error {
-	var raw []byte
-	bucket, err := n.js.KeyValue(ctx, bucketName(n.Name))
+	var (
+		created jetstream.KeyValue
+		raw     []byte
+	)
+	bucket, err := n.js.Stream(ctx, bucketStreamName(n.Name))
 	switch {
 	case isNotFound(err):
 		n.reportMissingObject("bucket " + bucketName(n.Name))
 		// Do not read a new bucket: other servers may not know yet where it is.
-		bucket, err = n.createBucket(ctx, jetstream.KeyValueConfig{Bucket: bucketName(n.Name), History: 1, LimitMarkerTTL: time.Minute})
+		created, err = n.createBucket(ctx, jetstream.KeyValueConfig{Bucket: bucketName(n.Name), History: 1, LimitMarkerTTL: time.Minute})
 	case err == nil:
-		raw, err = readRateLimit(ctx, bucket)
+		n.bucket = bucket
+		raw, err = readRateLimit(ctx, bucket, n.Name)
 	}
 	if err != nil {
 		return err
@@ -171,24 +177,38 @@ func (n *ensureOperation) ensureRateLimit(ctx context.Context) error {
 	if !n.reportDrift(rateLimitDrift(n.Name, n.rateLimitRecord(), raw)) {
 		return nil
 	}
-	value, err := json.Marshal(n.rateLimitRecord())
-	if err != nil {
-		return err
-	}
-	_, err = bucket.Put(ctx, rateLimitKey, value)
-	return err
+	return n.putRateLimit(ctx, created)
 }
 
-// readRateLimit returns nil if the bucket has no rate limit.
-func readRateLimit(ctx context.Context, bucket jetstream.KeyValue) ([]byte, error) {
-	entry, err := bucket.Get(ctx, rateLimitKey)
+// readRateLimit returns nil if the bucket has no rate limit. It reads the stream of the bucket, because to open the
+// bucket would be one more request of each comparison.
+func readRateLimit(ctx context.Context, bucket jetstream.Stream, queue string) ([]byte, error) {
+	message, err := bucket.GetLastMsgForSubject(ctx, storedKeySubject(queue, rateLimitKey))
 	if isNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return entry.Value(), nil
+	if message.Header.Get("KV-Operation") != "" || message.Header.Get(jetstream.MarkerReasonHeader) != "" {
+		return nil, nil // deleted
+	}
+	return message.Data, nil
+}
+
+// putRateLimit stores the rate limit in the bucket, which it opens if it was not created.
+func (n *ensureOperation) putRateLimit(ctx context.Context, bucket jetstream.KeyValue) (err error) {
+	if bucket == nil {
+		if bucket, err = n.js.KeyValue(ctx, bucketName(n.Name)); err != nil {
+			return err
+		}
+	}
+	value, err := json.Marshal(n.rateLimitRecord())
+	if err != nil {
+		return err
+	}
+	_, err = bucket.Put(ctx, rateLimitKey, value)
+	return err
 }
 
 func (n *ensureOperation) ensureConsumers(ctx context.Context, stream jetstream.Stream) error {

@@ -134,11 +134,13 @@ const storageTimeout = 3 * time.Second
 // required settings can be drift: streams with fewer replicas than by default may have them because the
 // server refused more.
 func (n *ensureOperation) ensureStorage(ctx context.Context) error {
-	bucket, err := n.js.Stream(ctx, bucketStreamName(n.Name))
-	if err != nil {
-		return err
+	if n.bucket == nil {
+		var err error
+		if n.bucket, err = n.js.Stream(ctx, bucketStreamName(n.Name)); err != nil {
+			return err
+		}
 	}
-	n.streams = append(n.streams, bucket.CachedInfo())
+	n.streams = append(n.streams, n.bucket.CachedInfo())
 	for number, stream := range slices.Backward(n.streams) {
 		if want, found := n.storageType(), stream.Config.Storage; found != want {
 			return immutableSettingError("the stream "+stream.Config.Name, "storage", want, found)
@@ -148,7 +150,7 @@ func (n *ensureOperation) ensureStorage(ctx context.Context) error {
 		}
 	}
 	n.readReplicas()
-	n.result.Storage = &n.storage
+	n.result.Storage = new(n.storage) // a copy: callers keep it, and must not keep the streams
 	return nil
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"runtime"
 
 	"github.com/spf13/cobra"
 
@@ -60,6 +61,7 @@ func newBuildImage() *cobra.Command {
 	flags.StringArrayVar(&made.Entrypoint, "entrypoint", nil, "program to run; repeat for its arguments")
 	flags.StringVar(&made.User, "user", "", "user to run as, such as 65532:65532")
 	flags.StringArrayVar(&made.Env, "env", nil, "environment variable, as K=V; repeatable")
+	flags.StringVar(&made.Architecture, "architecture", runtime.GOARCH, "architecture of the programs, as in GOARCH")
 	flags.StringVar(&output, "output", "", "tar file to write")
 	for _, name := range []string{"tag", "file", "output"} {
 		_ = command.MarkFlagRequired(name) // it fails for unknown flags only

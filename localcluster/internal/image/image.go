@@ -4,6 +4,7 @@ package image
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"path"
@@ -25,6 +26,8 @@ type Image struct {
 	Command    []string
 	User       string
 	Env        []string
+	// Architecture of the programs, as in GOARCH. Empty means that of this machine.
+	Architecture string
 }
 
 // File is a file of the machine, or with Link a symbolic link.
@@ -89,7 +92,7 @@ func configure(made v1.Image, image Image) (v1.Image, error) {
 		return nil, err
 	}
 	config = config.DeepCopy()
-	config.Architecture, config.OS = runtime.GOARCH, "linux"
+	config.Architecture, config.OS = cmp.Or(image.Architecture, runtime.GOARCH), "linux"
 	config.Config = v1.Config{
 		Entrypoint: image.Entrypoint,
 		Cmd:        image.Command,

@@ -39,6 +39,21 @@ func TestTheSameFilesGiveTheSameImage(t *testing.T) {
 	}
 }
 
+func TestImageHasTheArchitectureOfItsPrograms(t *testing.T) {
+	to := filepath.Join(t.TempDir(), "image.tar")
+	err := Write(to, Image{Tag: "program:1", Files: []File{{Source: program(t), Path: "/program", Mode: 0o755}}, Architecture: "riscv64"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := tarball.ImageFromPath(to, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config, err := image.ConfigFile(); err != nil || config.Architecture != "riscv64" {
+		t.Errorf("configuration %+v: %v", config, err)
+	}
+}
+
 func TestImageConfiguresUserEntrypointAndEnvironment(t *testing.T) {
 	to := filepath.Join(t.TempDir(), "image.tar")
 	err := Write(to, Image{

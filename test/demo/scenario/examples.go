@@ -29,6 +29,7 @@ func Examples() []Example {
 				succeededStep("notify", "the run has ended"),
 			},
 		},
+		completedExample("retry.yaml", succeededStep("download", "downloaded in the second attempt"), succeededStep("import", "imported")),
 		completedExample("on-failure-continue.yaml",
 			succeededStep("build", ""),
 			ExpectedStep{Name: "lint", Phase: v1alpha1.StepFailed, LogContains: "line 7 is too long"},
