@@ -1,9 +1,11 @@
 package jetstream
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -447,9 +449,15 @@ func TestWaitForMessage(t *testing.T) {
 		go func() { done <- e.WaitForMessage(t.Context(), "orders") }()
 		return done
 	}
+	// waitUntilListening waits until the call has read the queue: a request that a stop of the server
+	// interrupts fails.
 	waitUntilListening := func() {
 		t.Helper()
-		eventually(t, "the call is waiting", func() bool { return e.nc.NumSubscriptions() > 1 })
+		eventually(t, "the call is waiting", func() bool {
+			stacks := make([]byte, 1<<20)
+			stacks = stacks[:runtime.Stack(stacks, true)]
+			return bytes.Contains(stacks, []byte("jetstream.(*Engine).waitForChange("))
+		})
 	}
 	t.Run("returns immediately if there is a message", func(t *testing.T) {
 		publish(t, e, "yardmaster.orders.ready.default", "x")
