@@ -32,9 +32,9 @@ const (
 	maxMemoryGrowth, maxCombinedGrowth = 1.2, 1.5
 	// memoryNoise in KiB is allowed in any case: a replica that does not lead uses little in the baseline.
 	memoryNoise = 24 << 10
-	// maxLatency is how long another tenant may wait in any case. The node runs the attacker and the
-	// control plane too, so the growth is printed rather than limited.
-	maxLatency = 10 * time.Second
+	// maxLatency is how long another tenant may wait in any case, and maxLatencyGrowth is how many times as long as
+	// in the baseline, on a machine that is slow anyway. The node runs the attacker and the control plane too.
+	maxLatency, maxLatencyGrowth = 10 * time.Second, 4
 	// probeName is the name of the objects of the other tenant whose specs are changed.
 	probeName = "probe"
 	// probePause is the pause between two spec changes of the other tenant.
@@ -280,8 +280,8 @@ func (env *attackEnv) check(t *testing.T, u usage, maxGrowth float64) {
 	}
 	t.Logf("another tenant waited %.1f times as long as in the baseline (median), %.1f times (p95)",
 		u.percentile(50).Seconds()/env.baseline.percentile(50).Seconds(), u.percentile(95).Seconds()/env.baseline.percentile(95).Seconds())
-	if slowest := u.percentile(100); slowest > maxLatency {
-		t.Errorf("another tenant waited %s, want at most %s", slowest, maxLatency)
+	if slowest, limit := u.percentile(100), max(maxLatency, maxLatencyGrowth*env.baseline.percentile(100)); slowest > limit {
+		t.Errorf("another tenant waited %s, want at most %s", slowest, limit)
 	}
 	pods, err := operatorPods(t.Context())
 	requireNoError(t, err)

@@ -58,8 +58,7 @@ func waitForNewCertificate(t *testing.T, oldCA []byte) {
 		ca = certificateSecret(t).Data["ca.crt"]
 		return len(ca) > 0 && !bytes.Equal(ca, oldCA) && bytes.Equal(ca, readTrustedCA(t))
 	})
-	address := forwardPort(t, "service/yardmaster-webhook", "443")
-	eventually(t, "the new certificate to be served", func() bool { return servesCertificateOf(t, address, ca) })
+	eventually(t, "the new certificate to be served", func() bool { return servesCertificateOf(t, ca) })
 	eventually(t, "the webhook to be called", func() bool { return webhookServes(t.Context()) == nil })
 	took := roundedSince(start)
 	if limit := 30 * time.Second; took > limit {
@@ -68,13 +67,15 @@ func waitForNewCertificate(t *testing.T, oldCA []byte) {
 	t.Logf("a new certificate was served after %v", took)
 }
 
-// servesCertificateOf reports whether the certificate of the webhook at address is signed by this CA.
-func servesCertificateOf(t *testing.T, address string, ca []byte) bool {
+// servesCertificateOf reports whether the certificate of the webhook is signed by this CA.
+func servesCertificateOf(t *testing.T, ca []byte) bool {
 	t.Helper()
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(ca) {
 		t.Fatal("the CA is not a certificate")
 	}
+	address, stop := forwardPort(t, "service/yardmaster-webhook", "443")
+	defer stop()
 	dialer := tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: "yardmaster-webhook." + operatorNamespace + ".svc"}}
 	connection, err := dialer.DialContext(t.Context(), "tcp", address)
 	if err != nil {

@@ -5,6 +5,7 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -108,17 +109,16 @@ func testMetricsRequireAuthorization(t *testing.T) {
 	requireNoError(t, cluster.Create(t.Context(), binding))
 	defer cluster.Delete(t.Context(), binding)
 
-	address := forwardPort(t, "pod/"+leaderPod(t).Name, "8443") // the other replica counts no steps
-	if code, _ := scrapeMetrics(t, address, ""); code != http.StatusUnauthorized {
+	if code, _ := scrapeMetrics(t, ""); code != http.StatusUnauthorized {
 		t.Errorf("without a token: %d", code)
 	}
-	if code, _ := scrapeMetrics(t, address, serviceAccountToken(t, unwatchedNamespace, "no-permissions")); code != http.StatusForbidden {
+	if code, _ := scrapeMetrics(t, serviceAccountToken(t, unwatchedNamespace, "no-permissions")); code != http.StatusForbidden {
 		t.Errorf("with a token without permissions: %d", code)
 	}
 	var code int
 	var page string
 	eventually(t, "the metrics reader to be authorized", func() bool {
-		code, page = scrapeMetrics(t, address, reader)
+		code, page = scrapeMetrics(t, reader)
 		return code == http.StatusOK
 	})
 	for _, name := range []string{
@@ -150,26 +150,35 @@ func serviceAccountToken(t *testing.T, ns, name string) string {
 
 var forwardingLine = regexp.MustCompile(`^Forwarding from (127\.0\.0\.1:\d+)`)
 
-// forwardPort forwards a local port to a Service until the end of the test, and returns its address.
-func forwardPort(t *testing.T, target, port string) (address string) {
+// forwardPort forwards a local port to a Service or Pod, and returns its address. It serves one connection: kubectl
+// ends with the first one that a peer resets.
+func forwardPort(t *testing.T, target, port string) (address string, stop func()) {
 	t.Helper()
-	command := newKubectlCommand(t.Context(), "port-forward", "--namespace", operatorNamespace, target, ":"+port)
+	ctx, cancel := context.WithCancel(t.Context())
+	command := newKubectlCommand(ctx, "port-forward", "--namespace", operatorNamespace, target, ":"+port)
 	output, err := command.StdoutPipe()
 	requireNoError(t, err)
 	requireNoError(t, command.Start())
-	t.Cleanup(func() { _ = command.Wait() }) // the test's context ends it
+	stop = func() {
+		cancel()
+		_ = command.Wait()
+	}
 	lines := bufio.NewScanner(output)
 	for lines.Scan() {
 		if match := forwardingLine.FindStringSubmatch(lines.Text()); match != nil {
-			return match[1]
+			return match[1], stop
 		}
 	}
+	stop()
 	t.Fatalf("kubectl port-forward ended: %v", lines.Err())
-	return ""
+	return "", nil
 }
 
-func scrapeMetrics(t *testing.T, address, token string) (code int, page string) {
+// scrapeMetrics reads the metrics of the leader: the other replica counts no steps.
+func scrapeMetrics(t *testing.T, token string) (code int, page string) {
 	t.Helper()
+	address, stop := forwardPort(t, "pod/"+leaderPod(t).Name, "8443")
+	defer stop()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/metrics", http.NoBody)
 	requireNoError(t, err)
 	if token != "" {

@@ -219,8 +219,9 @@ func newKubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
 
 const (
 	pollInterval = 100 * time.Millisecond
-	// waitTimeout is the time limit for conditions that need one or two Pods to start.
-	waitTimeout = 90 * time.Second
+	// waitTimeout is the time limit for conditions that need one or two Pods to start: about 15 s on two idle cores. It
+	// is long because it only ends tests that would wait forever. A busy machine needs many times as long.
+	waitTimeout = 5 * time.Minute
 )
 
 // eventually waits until condition is true.
