@@ -85,6 +85,8 @@ pool watch resizers`,
 pool explain resizers`,
 	"pool drain": `# Drain all workers, and wait
 pool drain resizers --watch`,
+	"pool restart": `# Replace all workers, and wait
+pool restart resizers --watch`,
 	"pool delete": `# Delete the pool after its workers have drained
 pool delete resizers`,
 

@@ -176,3 +176,14 @@ func scaleBody(t *testing.T, name string, options *client.SubResourceUpdateOptio
 	}
 	return scale
 }
+
+func TestRestartRefusesADeletedPool(t *testing.T) {
+	deleted := manualPool("mailers", 3, func(wp *v1alpha1.WorkerPool) {
+		wp.Finalizers, wp.DeletionTimestamp = []string{v1alpha1.WorkerPoolFinalizer}, new(metav1.NewTime(testTime))
+	})
+	code, out, errOut := runPluginWith(t, "pool restart mailers", newFakeClient(t, deleted))
+	const want = "error: workerpool.yardmaster.dev/mailers: cannot restart: it is being deleted\n"
+	if code != exitError || out != "" || errOut != want {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errOut)
+	}
+}

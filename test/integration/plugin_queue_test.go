@@ -105,6 +105,19 @@ func (p *apiServerProxy) drainPool(t *testing.T, ns string, args ...string) *plu
 	}
 }
 
+func TestPluginRestartsTheWorkersOfAPool(t *testing.T) {
+	c := newPoolTestEnv(t, 10*time.Millisecond)
+	c.createPool("mailers", "replicas: 3")
+	c.waitForPool("mailers", "three", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 3 })
+	before := c.getPool("mailers").Status.CurrentRevision
+	restart := newAPIServerProxy(t).runPlugin(t, c.ns, "pool", "restart", "mailers", "--watch")
+	restart.wantExitCode(0)
+	wantTexts(t, restart.out.String(), "workerpool.yardmaster.dev/mailers restarts: its workers are replaced by new ones")
+	if wp := c.getPool("mailers"); wp.Status.CurrentRevision == before || wp.Status.Ready != 3 {
+		t.Errorf("revision %s of %d workers serves, before: %s", wp.Status.CurrentRevision, wp.Status.Ready, before)
+	}
+}
+
 func TestPluginExplainsAScalingDecision(t *testing.T) {
 	c := newPoolTestEnv(t, 10*time.Millisecond)
 	c.createPool("autoscaled", "autoscaling: {minReplicas: 0, maxReplicas: 4, dryRun: true}")
