@@ -376,7 +376,8 @@ type JobMetadata struct {
 	// labels of all Jobs. Keys with the prefix yardmaster.dev/ or batch.kubernetes.io/ are reserved.
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
-	// annotations of all Jobs. The same keys are reserved.
+	// annotations of all Jobs. The same keys are reserved, except yardmaster.dev/report-ignore and
+	// yardmaster.dev/report-running-too-long.
 	// +optional
 	Annotations map[string]string `json:"annotations,omitempty"`
 }

@@ -2,6 +2,7 @@ package sequence
 
 import (
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -19,6 +20,9 @@ var reservedPrefixes = []string{v1alpha1.Prefix, "batch.kubernetes.io/"}
 
 // reservedLabels are the Job controller's labels without a prefix.
 var reservedLabels = []string{"job-name", "controller-uid"}
+
+// reportAnnotations have a reserved prefix, but users can set them on their Jobs.
+var reportAnnotations = []string{v1alpha1.AnnotationReportIgnore, v1alpha1.AnnotationReportRunningTooLong}
 
 // Validate checks what the CRD's rules cannot express: the template, and each step merged into
 // it. Each error names the field and uses the API server's error types.
@@ -53,8 +57,9 @@ func validateJobMetadata(metadata *v1alpha1.JobMetadata, path *field.Path) field
 	if metadata == nil {
 		return nil
 	}
-	errs := append(validateLabels(metadata.Labels, path.Child("labels")),
-		validateAnnotations(metadata.Annotations, path.Child("annotations"))...)
+	others := maps.Clone(metadata.Annotations)
+	maps.DeleteFunc(others, func(key, _ string) bool { return slices.Contains(reportAnnotations, key) })
+	errs := append(validateLabels(metadata.Labels, path.Child("labels")), validateAnnotations(others, path.Child("annotations"))...)
 	if manager, isSet := metadata.Labels[v1alpha1.LabelManagedBy]; isSet && manager != v1alpha1.ManagedByValue {
 		errs = append(errs, field.Forbidden(path.Child("labels").Key(v1alpha1.LabelManagedBy),
 			"the operator manages the Jobs; set this label in spec.template.metadata.labels for their Pods"))

@@ -154,6 +154,26 @@ func TestValidate(t *testing.T) {
 	}
 }
 
+func TestJobsCanBeExemptFromReports(t *testing.T) {
+	annotations := map[string]string{v1alpha1.AnnotationReportIgnore: "true", v1alpha1.AnnotationReportRunningTooLong: "10d"}
+	sj := testbuilder.SequentialJob("a", "ns").Step("build").Obj()
+	sj.Spec.JobMetadata = &v1alpha1.JobMetadata{Annotations: annotations}
+	if errs := Validate(sj); len(errs) > 0 {
+		t.Errorf("jobMetadata: %v", errs)
+	}
+	job := stepJob(sj, &sj.Spec.Containers[0], 1, 1)
+	for key, want := range annotations {
+		if got := job.Annotations[key]; got != want {
+			t.Errorf("annotation %s of the Job is %q, want %q", key, got, want)
+		}
+	}
+	annotations[v1alpha1.AnnotationSuspended] = "x"
+	want := []string{"spec.jobMetadata.annotations[yardmaster.dev/suspended]: Forbidden"}
+	if diff := cmp.Diff(want, errorFields(Validate(sj))); diff != "" {
+		t.Errorf("errors with another annotation of the operator (-want, +got):\n%s", diff)
+	}
+}
+
 // Template labels must not override the labels by which the Job controller finds its Pods.
 func TestTemplateLabelsDoNotOverrideReservedLabels(t *testing.T) {
 	// Validate refuses these labels. Even without validation they have no effect.
