@@ -4,7 +4,20 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
+
+// TrimObject is a cache transform that removes the managed fields of an object, and then copies it. The copy's
+// lists have no room for more elements: decoders leave some, up to three times as much as small lists need, and
+// keep all objects of a list in one array.
+func TrimObject(object any) (any, error) {
+	o, ok := object.(client.Object)
+	if !ok {
+		return object, nil
+	}
+	o.SetManagedFields(nil)
+	return o.DeepCopyObject(), nil
+}
 
 // DropJobTemplate is a cache transform that removes the largest fields of a Job, which no decision
 // reads: its Pod template, Pod failure policy and managed fields. Jobs are created, patched and
@@ -13,9 +26,8 @@ func DropJobTemplate(object any) (any, error) {
 	if job, ok := object.(*batchv1.Job); ok {
 		job.Spec.Template = corev1.PodTemplateSpec{}
 		job.Spec.PodFailurePolicy = nil
-		job.ManagedFields = nil
 	}
-	return object, nil
+	return TrimObject(object)
 }
 
 // maxNetworkPolicyBytes is more than the operator's own NetworkPolicies have, at most.
@@ -29,10 +41,9 @@ func TrimNetworkPolicy(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	policy.ManagedFields = nil
 	if policy.Spec.Size() > maxNetworkPolicyBytes {
 		policy.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{}}
 		policy.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{}}
 	}
-	return object, nil
+	return TrimObject(policy)
 }

@@ -32,7 +32,7 @@ func cacheOptions(namespaces []string, restores *informer.RestoreDetector) (cach
 	workers := cache.ByObject{Label: labels.NewSelector().Add(*ofPools)}
 	options := cache.Options{
 		NewInformer:      restores.NewInformer,
-		DefaultTransform: cache.TransformStripManagedFields(),
+		DefaultTransform: kube.TrimObject,
 		ByObject: map[client.Object]cache.ByObject{
 			&batchv1.Job{}:            {Label: labels.NewSelector().Add(*ofSequentialJobs), Transform: kube.DropJobTemplate},
 			&v1alpha1.SequentialJob{}: {Transform: sequentialjob.TrimSequentialJob},

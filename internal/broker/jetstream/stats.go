@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -141,7 +142,11 @@ func (e *Engine) WaitForMessage(ctx context.Context, queue string) error {
 	back := e.nc.StatusChanged(nats.CONNECTED)
 	defer e.nc.RemoveStatusListener(back)
 	for {
-		stats, err := e.statsSinceSubscription(ctx, queue)
+		// In another goroutine, whose stack grows and is freed: this one often waits for days.
+		var stats broker.QueueStats
+		var reading sync.WaitGroup
+		reading.Go(func() { stats, err = e.statsSinceSubscription(ctx, queue) })
+		reading.Wait()
 		if err != nil || stats.Ready > 0 || stats.RetryDue {
 			return err
 		}

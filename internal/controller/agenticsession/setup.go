@@ -59,7 +59,7 @@ func NewCache(mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache
 		NewInformer:          informer.NewInformer,
 		DefaultNamespaces:    namespaces,
 		DefaultLabelSelector: labels.NewSelector().Add(*hasSession),
-		DefaultTransform:     cache.TransformStripManagedFields(),
+		DefaultTransform:     kube.TrimObject,
 		ByObject: map[client.Object]cache.ByObject{
 			&batchv1.Job{}: {Transform: kube.DropJobTemplate},
 			&corev1.Pod{}:  {Transform: dropPodSpec},
@@ -75,7 +75,6 @@ func NewCache(mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache
 // memory.
 func dropPodSpec(object any) (any, error) {
 	if pod, ok := object.(*corev1.Pod); ok {
-		pod.ManagedFields = nil
 		kept := corev1.PodSpec{NodeName: pod.Spec.NodeName, SchedulingGates: pod.Spec.SchedulingGates}
 		for i := range pod.Spec.Volumes {
 			if pod.Spec.Volumes[i].PersistentVolumeClaim != nil {
@@ -84,7 +83,7 @@ func dropPodSpec(object any) (any, error) {
 		}
 		pod.Spec = kept
 	}
-	return object, nil
+	return kube.TrimObject(object)
 }
 
 // restoredKinds are the kinds of objects that are created again if somebody deletes them while an attempt is open,

@@ -33,7 +33,7 @@ func NewCache(mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache
 		NewInformer:          informer.NewInformer,
 		DefaultNamespaces:    namespaces,
 		DefaultLabelSelector: labels.SelectorFromSet(workload.Selector().MatchLabels),
-		DefaultTransform:     cache.TransformStripManagedFields(),
+		DefaultTransform:     kube.TrimObject,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("creating the cache of the objects of egress proxies: %w", err)

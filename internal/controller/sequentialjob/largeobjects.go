@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
 // maxCachedBytes is the size of a SequentialJob above which the cache keeps only what Kubernetes limits to a
@@ -24,7 +25,6 @@ func TrimSequentialJob(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	sj.ManagedFields = nil
 	delete(sj.Annotations, corev1.LastAppliedConfigAnnotation) // as large as the spec
 	if isLarge(sj) {
 		approval, isApproved := sj.Annotations[v1alpha1.AnnotationApproval]
@@ -34,7 +34,7 @@ func TrimSequentialJob(object any) (any, error) {
 		sj.Spec = v1alpha1.SequentialJobSpec{ManagedBy: sj.Spec.ManagedBy}
 		sj.Status.Steps = nil
 	}
-	return sj, nil
+	return kube.TrimObject(sj)
 }
 
 // isTrimmed reports whether the cache removed most of the object: a SequentialJob has at least one step.

@@ -101,7 +101,7 @@ func addPool(sums metric.Sums, wp *v1alpha1.WorkerPool) {
 			sums.Add(decisionsGauge, 1, wp.Namespace, name, d.Reason)
 		}
 	}
-	count := func(gauge *prometheus.Desc, state string, number int64) {
+	count := func(gauge *metric.Gauge, state string, number int64) {
 		sums.Add(gauge, number, wp.Namespace, name, state)
 	}
 	count(workersGauge, "recommended", int64(recommended))
