@@ -27,6 +27,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
+	"github.com/yardmaster/yardmaster/internal/brokeraccess"
 	"github.com/yardmaster/yardmaster/test/hostile"
 )
 
@@ -73,7 +74,7 @@ func readAs(ctx context.Context, kind string, o *Options, cluster client.Reader,
 		_, err := conn.readOnce(ctx)
 		return err
 	}
-	credentials, err := ReadCredentials(ctx, cluster, BrokerKeyOf(ns, &v1alpha1.Broker{Engine: v1alpha1.Engine(kind), BrokerAccess: access, Sentinel: sentinel}))
+	credentials, err := brokeraccess.ReadCredentials(ctx, cluster, brokeraccess.KeyOf(ns, &v1alpha1.Broker{Engine: v1alpha1.Engine(kind), BrokerAccess: access, Sentinel: sentinel}))
 	if err != nil {
 		return err
 	}
@@ -280,8 +281,8 @@ func TestNoErrorContainsAPartOfASecret(t *testing.T) {
 
 func TestASecretNameThatIsInvalidIsReported(t *testing.T) {
 	for _, name := range []string{"a/b", "..", "UPPER", "a_b", strings.Repeat("a", 254)} {
-		_, err := ReadCredentials(t.Context(), fake.NewClientBuilder().Build(), BrokerKeyOf(ns, natsBroker(name)))
-		if problem, is := err.(*ConnectionError); !is || problem.Reason != v1alpha1.ReasonSecretInvalid { //nolint:errorlint // it is returned unwrapped
+		_, err := brokeraccess.ReadCredentials(t.Context(), fake.NewClientBuilder().Build(), brokeraccess.KeyOf(ns, natsBroker(name)))
+		if problem, is := err.(*brokeraccess.ConnectionError); !is || problem.Reason != v1alpha1.ReasonSecretInvalid { //nolint:errorlint // it is returned unwrapped
 			t.Errorf("%q: %v", name, err)
 		}
 	}

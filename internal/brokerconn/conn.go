@@ -10,13 +10,13 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/brokeraccess"
 	"github.com/yardmaster/yardmaster/internal/queue"
 )
 
 // Conn is a connection to a broker, or the attempts to establish one.
 type Conn struct {
-	Key BrokerKey
+	Key brokeraccess.Key
 
 	manager      *Manager
 	healthChecks chan struct{}
@@ -24,7 +24,7 @@ type Conn struct {
 
 	mu         sync.Mutex
 	session    *session // nil before the first connection and after the last
-	problem    *ConnectionError
+	problem    *brokeraccess.ConnectionError
 	problemSet time.Time
 }
 
@@ -39,7 +39,7 @@ type session struct {
 	waits map[string]context.CancelFunc
 }
 
-// Engine returns the connected engine. The error is ErrConnecting or a ConnectionError.
+// Engine returns the connected engine. The error is ErrConnecting or a brokeraccess.ConnectionError.
 func (c *Conn) Engine() (broker.Engine, error) {
 	s, err := c.currentSession()
 	if err != nil {
@@ -76,7 +76,7 @@ func (c *Conn) EngineForCleanup() broker.Engine {
 // connection itself are no news.
 func (c *Conn) CheckHealth(err error) {
 	class := broker.ClassOf(err)
-	if errors.As(err, new(*ConnectionError)) || class != broker.ClassUnreachable && class != broker.ClassUnauthorized {
+	if errors.As(err, new(*brokeraccess.ConnectionError)) || class != broker.ClassUnreachable && class != broker.ClassUnauthorized {
 		return
 	}
 	select {
@@ -119,7 +119,7 @@ const problemStableTime = time.Minute
 
 // reportProblem stores why the connection cannot be used, and notifies listeners of a change.
 func (c *Conn) reportProblem(err error) {
-	problem := &ConnectionError{queue.ReasonForClass(broker.ClassOf(err)), err}
+	problem := &brokeraccess.ConnectionError{Reason: queue.ReasonForClass(broker.ClassOf(err)), Err: err}
 	errors.As(err, &problem)
 	c.mu.Lock()
 	changed := c.problem == nil || c.problem.Reason != problem.Reason ||
@@ -137,19 +137,3 @@ func (c *Conn) reportProblem(err error) {
 var ErrConnecting = errors.New("connecting to the broker")
 
 var errNoBroker = errors.New("the object has no broker: set spec.broker, a Policy with defaults.broker, or the operator's flag --broker-url-secret")
-
-// ConnectionError is why a connection cannot be used.
-type ConnectionError struct {
-	// Reason of the condition that reports it.
-	Reason string
-	Err    error
-}
-
-func (e *ConnectionError) Error() string { return e.Err.Error() }
-
-func (e *ConnectionError) Unwrap() error { return e.Err }
-
-// Problem returns the error as conditions report it.
-func (e *ConnectionError) Problem() core.Problem {
-	return core.Problem{Reason: e.Reason, Message: e.Err.Error()}
-}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
+	"github.com/yardmaster/yardmaster/internal/brokeraccess"
 )
 
 // maintain keeps the connection established until ctx ends or the connection is unused.
@@ -64,14 +65,14 @@ func (m *maintenance) readSecrets(ctx context.Context, c *Conn) {
 	o := &c.manager.options
 	reading, cancel := context.WithTimeout(ctx, o.RequestTimeout)
 	defer cancel()
-	credentials, err := ReadCredentials(reading, c.manager.liveReader, c.Key)
+	credentials, err := brokeraccess.ReadCredentials(reading, c.manager.liveReader, c.Key)
 	switch {
 	case err == nil:
 		m.nextRead = time.Now().Add(o.SecretReadInterval)
 		if !credentials.Equal(m.credentials) {
 			m.credentials, m.nextDial, m.failedDials = credentials, time.Time{}, 0
 		}
-	case errors.As(err, new(*ConnectionError)):
+	case errors.As(err, new(*brokeraccess.ConnectionError)):
 		m.nextRead, m.credentials = time.Now().Add(min(o.SecretReadInterval, 2*o.ProbeInterval)), nil
 		c.reportProblem(err)
 	default: // the API server does not answer, which says nothing about the broker

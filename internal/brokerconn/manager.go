@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -14,69 +13,13 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
+	"github.com/yardmaster/yardmaster/internal/brokeraccess"
 )
-
-// BrokerKey identifies a broker by the Secrets and settings of its reference. Objects of one namespace
-// with equal references have equal keys and share a connection.
-type BrokerKey struct {
-	Namespace                    string
-	Engine                       v1alpha1.Engine
-	URLSecret, URLKey            string
-	TLSSecret, CredentialsSecret string
-	JetStreamDomain, InboxPrefix string
-	SentinelMaster               string
-	SentinelSecret               string // with the login at the Sentinels
-}
-
-// String is unique, because no part contains a slash.
-func (k BrokerKey) String() string {
-	return fmt.Sprintf("%s/%s/%s/%s/%s/%s/%s/%s", k.Namespace, k.Engine, k.URLSecret, k.URLKey, k.TLSSecret, k.CredentialsSecret, k.SentinelSecret, k.Settings())
-}
-
-// Settings describes the settings of the connection other than its Secrets; empty without any.
-func (k BrokerKey) Settings() string {
-	var settings []string
-	for _, setting := range []struct{ name, value string }{
-		{"jetStreamDomain", k.JetStreamDomain}, {"inboxPrefix", k.InboxPrefix}, {"sentinelMaster", k.SentinelMaster},
-	} {
-		if setting.value != "" {
-			settings = append(settings, setting.name+"="+setting.value)
-		}
-	}
-	return strings.Join(settings, ",")
-}
-
-// defaultURLKey is the default that the API server sets.
-const defaultURLKey = "url"
-
-// BrokerKeyOf returns the key of a broker that an object of the namespace refers to.
-func BrokerKeyOf(namespace string, b *v1alpha1.Broker) BrokerKey {
-	key := BrokerKey{
-		Namespace: namespace, Engine: b.Engine,
-		URLSecret: b.URLSecretRef.Name, URLKey: cmp.Or(b.URLSecretRef.Key, defaultURLKey),
-	}
-	if b.TLSSecretRef != nil {
-		key.TLSSecret = b.TLSSecretRef.Name
-	}
-	if b.CredentialsSecretRef != nil {
-		key.CredentialsSecret = b.CredentialsSecretRef.Name
-	}
-	if b.NATS != nil {
-		key.JetStreamDomain, key.InboxPrefix = b.NATS.JetStreamDomain, b.NATS.InboxPrefix
-	}
-	if b.Sentinel != nil {
-		key.SentinelMaster = b.Sentinel.MasterName
-		if b.Sentinel.CredentialsSecretRef != nil {
-			key.SentinelSecret = b.Sentinel.CredentialsSecretRef.Name
-		}
-	}
-	return key
-}
 
 // Notification is sent to listeners when a connection changes or a queue has a message.
 type Notification struct {
 	// Key of the connection.
-	Key BrokerKey
+	Key brokeraccess.Key
 	// Queue that has a message; empty if the connection was established, lost, or has another
 	// problem.
 	Queue string
@@ -132,14 +75,14 @@ type Manager struct {
 	background sync.WaitGroup
 
 	mu        sync.Mutex
-	conns     map[BrokerKey]*Conn
+	conns     map[brokeraccess.Key]*Conn
 	listeners []func(Notification)
 }
 
 // NewManager returns a Manager that reads Secrets with the reader, which must not be a cache.
 func NewManager(liveReader client.Reader, o Options) *Manager {
 	o.setDefaults()
-	m := &Manager{liveReader: liveReader, options: o, conns: map[BrokerKey]*Conn{}}
+	m := &Manager{liveReader: liveReader, options: o, conns: map[brokeraccess.Key]*Conn{}}
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	return m
 }
@@ -177,12 +120,12 @@ func (m *Manager) Conn(namespace string, b *v1alpha1.Broker) *Conn {
 		b, namespace = m.options.DefaultBroker, m.options.DefaultNamespace
 	}
 	if b == nil {
-		return &Conn{problem: &ConnectionError{v1alpha1.ReasonNoBroker, errNoBroker}}
+		return &Conn{problem: &brokeraccess.ConnectionError{Reason: v1alpha1.ReasonNoBroker, Err: errNoBroker}}
 	}
-	key := BrokerKeyOf(namespace, b)
+	key := brokeraccess.KeyOf(namespace, b)
 	if !dial.IsSupported(dial.EngineName(b.Engine)) {
-		return &Conn{Key: key, problem: &ConnectionError{
-			v1alpha1.ReasonNoBroker, fmt.Errorf("broker.engine is %s, which this version of the operator does not support", b.Engine),
+		return &Conn{Key: key, problem: &brokeraccess.ConnectionError{
+			Reason: v1alpha1.ReasonNoBroker, Err: fmt.Errorf("broker.engine is %s, which this version of the operator does not support", b.Engine),
 		}}
 	}
 	m.mu.Lock()

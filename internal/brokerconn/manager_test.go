@@ -20,6 +20,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
+	"github.com/yardmaster/yardmaster/internal/brokeraccess"
 )
 
 const ns = "team"
@@ -70,7 +71,7 @@ func (m *testManager) waitForReason(b *v1alpha1.Broker, want string) error {
 	deadline := time.After(20 * time.Second)
 	for {
 		_, err := m.Conn(ns, b).Engine()
-		problem := (*ConnectionError)(nil)
+		problem := (*brokeraccess.ConnectionError)(nil)
 		if err == nil && want == "" || errors.As(err, &problem) && problem.Reason == want {
 			return err
 		}

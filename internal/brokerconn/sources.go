@@ -18,6 +18,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/backlog/rabbitmq"
 	"github.com/yardmaster/yardmaster/internal/backlog/redis"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/brokeraccess"
 	"github.com/yardmaster/yardmaster/internal/pool"
 	"github.com/yardmaster/yardmaster/internal/scaling"
 )
@@ -207,7 +208,7 @@ func connectSource(ctx context.Context, credentials broker.Credentials, namespac
 
 func readSourceCredentials(ctx context.Context, liveReader client.Reader, namespace string, source *v1alpha1.Source) (*broker.Credentials, error) {
 	if server := serverOf(source); server != nil {
-		return ReadCredentials(ctx, liveReader, BrokerKeyOf(namespace, server))
+		return brokeraccess.ReadCredentials(ctx, liveReader, brokeraccess.KeyOf(namespace, server))
 	}
 	return readScalerCredentials(ctx, liveReader, namespace, source.External)
 }
@@ -216,7 +217,7 @@ func readSourceCredentials(ctx context.Context, liveReader client.Reader, namesp
 func SourceName(namespace string, source *v1alpha1.Source) string {
 	switch server := serverOf(source); {
 	case server != nil:
-		return BrokerKeyOf(namespace, server).String()
+		return brokeraccess.KeyOf(namespace, server).String()
 	case source.External != nil:
 		return source.External.Address
 	}
@@ -242,11 +243,11 @@ func serverOf(source *v1alpha1.Source) *v1alpha1.Broker {
 
 // readScalerCredentials reads the TLS Secret of an external scaler, the only Secret it has.
 func readScalerCredentials(ctx context.Context, liveReader client.Reader, namespace string, external *v1alpha1.ExternalSource) (*broker.Credentials, error) {
-	credentials := &broker.Credentials{Name: clientName}
+	credentials := &broker.Credentials{Name: brokeraccess.ClientName}
 	if external == nil || external.TLSSecretRef == nil {
 		return credentials, nil
 	}
-	tls, err := readTLS(ctx, liveReader, namespace, external.TLSSecretRef.Name)
+	tls, err := brokeraccess.ReadTLS(ctx, liveReader, namespace, external.TLSSecretRef.Name)
 	if err != nil {
 		return nil, err
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
+	"github.com/yardmaster/yardmaster/internal/brokeraccess"
 )
 
 var shortIntervals = Options{Dialer: localDialer, MaxRetryInterval: 10 * time.Millisecond, SecretReadInterval: time.Millisecond}
@@ -168,7 +169,7 @@ func TestASourceFollowsItsSecret(t *testing.T) {
 			}
 		}
 	}
-	problem := (*ConnectionError)(nil)
+	problem := (*brokeraccess.ConnectionError)(nil)
 	if _, err := s.ReadBacklog(t.Context(), ns, list); !errors.As(err, &problem) || problem.Reason != v1alpha1.ReasonSecretNotFound || !strings.Contains(err.Error(), `"redis"`) {
 		t.Errorf("without its Secret: %v", err)
 	}

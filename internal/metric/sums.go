@@ -12,8 +12,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
@@ -63,7 +63,7 @@ func (s Sums) AddCondition(gauge *Gauge, conditions []metav1.Condition, kind str
 	s.Add(gauge, 1, append(labels, string(found.Status), found.Reason)...)
 }
 
-// collect sends the sums. A fleet has ten for each WorkerPool: to create the labels of each anew, as constant
+// collect sends the sums. A fleet has ten for each WorkerPool: to create labels for each of them, as constant
 // metrics of the client library do, takes 10 MB for 1,000 WorkerPools, in every scrape.
 func (s Sums) collect(collected chan<- prometheus.Metric) {
 	pairs := map[[2]string]*dto.LabelPair{}
@@ -126,7 +126,7 @@ func (c sumCollector[L]) Collect(collected chan<- prometheus.Metric) {
 	defer cancel()
 	list, _ := c.empty.DeepCopyObject().(L)
 	if err := c.cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		ctrl.Log.WithName("metrics").Error(err, "Could not list the cached objects for metrics", "list", fmt.Sprintf("%T", list))
+		log.Log.WithName("metrics").Error(err, "Could not list the cached objects for metrics", "list", fmt.Sprintf("%T", list))
 		return
 	}
 	sums := make(Sums, c.size.Load())

@@ -26,7 +26,7 @@ func TestSumsOfObjectsWithTheSameLabels(t *testing.T) {
 pods{kind="pod",namespace="a",zone="north"} 20
 pods{kind="pod",namespace="a",zone="south"} 10
 `
-	for range 2 { // each scrape begins anew
+	for range 2 { // each scrape starts at zero
 		if err := testutil.CollectAndCompare(collector, strings.NewReader(want)); err != nil {
 			t.Error(err)
 		}

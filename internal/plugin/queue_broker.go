@@ -13,7 +13,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
-	brokers "github.com/yardmaster/yardmaster/internal/brokerconn"
+	"github.com/yardmaster/yardmaster/internal/brokeraccess"
 	"github.com/yardmaster/yardmaster/internal/policy"
 )
 
@@ -113,7 +113,7 @@ func brokerAccess(ctx context.Context, c *clusterConnection, b *v1alpha1.Broker,
 		}
 		return &broker.Credentials{URL: address}, nil
 	}
-	access, err := brokers.ReadCredentials(ctx, callerErrorReader{c}, brokers.BrokerKeyOf(c.namespace, b))
+	access, err := brokeraccess.ReadCredentials(ctx, callerErrorReader{c}, brokeraccess.KeyOf(c.namespace, b))
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func brokerAccess(ctx context.Context, c *clusterConnection, b *v1alpha1.Broker,
 	return access, nil
 }
 
-// callerErrorReader hides the type of permission errors. Otherwise package brokerconn would
+// callerErrorReader hides the type of permission errors. Otherwise package brokeraccess would
 // describe them as missing permissions of the operator.
 type callerErrorReader struct{ client.Reader }
 

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/joblist"
 	"github.com/yardmaster/yardmaster/internal/report"
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
@@ -119,7 +119,7 @@ func (r *reportCommand) classifyJobs(ctx context.Context, cluster *clusterConnec
 	}
 	startTime := r.now()
 	var tallies map[string]*report.Aggregator
-	err = kube.ForEachJob(ctx, cluster, namespace,
+	err = joblist.ForEach(ctx, cluster, namespace,
 		func() { tallies = map[string]*report.Aggregator{} },
 		func(job *batchv1.Job) {
 			if !selector.Matches(labelsOf(job)) {

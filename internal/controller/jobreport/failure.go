@@ -11,7 +11,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/apierror"
-	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/joblist"
 	"github.com/yardmaster/yardmaster/internal/report"
 )
 
@@ -55,7 +55,7 @@ func scanFailure(err error) report.Failure {
 	case apierror.Timeout:
 		return report.Failure{Reason: v1alpha1.ReasonTimeout, Message: "listing the Jobs took too long"}
 	}
-	if list := (*kube.ListError)(nil); errors.As(err, &list) && list.Pages > 0 {
+	if list := (*joblist.Error)(nil); errors.As(err, &list) && list.Pages > 0 {
 		return report.Failure{Reason: v1alpha1.ReasonPartialList, Message: "only some of the Jobs could be listed: " + stableErrorText(err)}
 	}
 	return report.Failure{Reason: v1alpha1.ReasonListFailed, Message: stableErrorText(err)}
@@ -114,7 +114,7 @@ func isInaccessible(err error) bool {
 // stableErrorText returns the text of an error without the parts that differ for each attempt: the
 // page number, and the URL, which contains the continue token.
 func stableErrorText(err error) string {
-	if list := (*kube.ListError)(nil); errors.As(err, &list) {
+	if list := (*joblist.Error)(nil); errors.As(err, &list) {
 		err = list.Err
 	}
 	if request := (*url.Error)(nil); errors.As(err, &request) {

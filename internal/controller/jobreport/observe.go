@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/joblist"
 	"github.com/yardmaster/yardmaster/internal/report"
 )
 
@@ -21,7 +21,7 @@ func (r *Reconciler) scanJobs(ctx context.Context, namespace string) (report.Sca
 	ctx, cancel := context.WithTimeout(ctx, min(maxScanDuration, r.options.Interval))
 	defer cancel()
 	scan := report.Scan{StartTime: r.clock.Now()}
-	err := kube.ForEachJob(ctx, r.live, namespace,
+	err := joblist.ForEach(ctx, r.live, namespace,
 		func() { scan.Jobs = report.NewAggregator(r.options.MaxFindings) },
 		func(job *batchv1.Job) { scan.Jobs.Add(report.NewEntry(job, scan.StartTime, r.options.Thresholds)) })
 	scan.Duration = r.clock.Since(scan.StartTime)

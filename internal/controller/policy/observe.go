@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/brokerconn"
+	"github.com/yardmaster/yardmaster/internal/brokeraccess"
 	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/policy"
 )
@@ -42,14 +42,14 @@ func (r *Reconciler) readObjects(ctx context.Context, namespace string) (policy.
 // findBrokerProblem returns the problem with the Secrets of a default broker; nil if there is
 // none.
 func (r *Reconciler) findBrokerProblem(ctx context.Context, namespace string, b *v1alpha1.Broker) (*core.Problem, error) {
-	key := brokerconn.BrokerKeyOf(namespace, b)
+	key := brokeraccess.KeyOf(namespace, b)
 	if known, found := r.brokerProblems.Get(key); found {
 		problem, _ := known.(*core.Problem)
 		return problem, nil
 	}
-	_, err := brokerconn.ReadCredentials(ctx, r.Live, key)
+	_, err := brokeraccess.ReadCredentials(ctx, r.Live, key)
 	var problem *core.Problem
-	if invalid := (*brokerconn.ConnectionError)(nil); errors.As(err, &invalid) {
+	if invalid := (*brokeraccess.ConnectionError)(nil); errors.As(err, &invalid) {
 		problem = &core.Problem{Reason: invalid.Reason, Message: "spec.defaults.broker: " + invalid.Error()}
 	} else if err != nil {
 		return nil, err

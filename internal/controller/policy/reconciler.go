@@ -23,7 +23,7 @@ type Reconciler struct {
 	// objects that Policies can select.
 	objects *kube.NamespaceCache[policy.SelectableObjects]
 	// brokerProblems are the problems found with the Secrets of default brokers, by
-	// brokerconn.BrokerKey. A Policy is reconciled whenever replicas change, which is far more
+	// brokeraccess.Key. A Policy is reconciled whenever replicas change, which is far more
 	// often than its Secrets change.
 	brokerProblems *cache.LRUExpireCache
 }

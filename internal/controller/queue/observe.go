@@ -15,6 +15,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/apierror"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/brokeraccess"
 	"github.com/yardmaster/yardmaster/internal/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/kube"
@@ -66,7 +67,7 @@ func (r *Reconciler) connOf(o *queue.Observation) *brokerconn.Conn {
 func observeConnection(conn *brokerconn.Conn, o *queue.Observation) queue.Connection {
 	state := queue.Connection{BrokerID: conn.Key.String(), Engine: conn.Key.Engine}
 	_, err := engineOf(conn, o)
-	problem := (*brokerconn.ConnectionError)(nil)
+	problem := (*brokeraccess.ConnectionError)(nil)
 	switch {
 	case errors.As(err, &problem):
 		state.Problem = new(problem.Problem())

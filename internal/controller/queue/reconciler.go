@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/brokeraccess"
 	"github.com/yardmaster/yardmaster/internal/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/bulkhead"
 	"github.com/yardmaster/yardmaster/internal/kube"
@@ -67,7 +68,7 @@ type Reconciler struct {
 type trackedQueue struct {
 	history queue.History
 	// broker and name identify the queue in notifications of the broker.
-	broker brokerconn.BrokerKey
+	broker brokeraccess.Key
 	name   string
 }
 

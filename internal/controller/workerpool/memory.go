@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/brokeraccess"
 	"github.com/yardmaster/yardmaster/internal/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/pool"
@@ -25,7 +26,7 @@ type poolMemory struct {
 	// protectionRetry is when protections are written again after the API server refused one.
 	protectionRetry time.Time
 	// broker and queues that the pool consumes.
-	broker brokerconn.BrokerKey
+	broker brokeraccess.Key
 	queues []string
 	// applied objects, by kind.
 	applied map[string]appliedObject

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/brokerconn"
+	"github.com/yardmaster/yardmaster/internal/brokeraccess"
 	"github.com/yardmaster/yardmaster/internal/policy"
 	"github.com/yardmaster/yardmaster/internal/pool"
 	"github.com/yardmaster/yardmaster/worker"
@@ -55,7 +55,7 @@ func (r *Reconciler) observeConfig(ctx context.Context, observed *observation) e
 
 // configureBroker sets how workers connect. It returns the Secrets with the files that they read.
 func (r *Reconciler) configureBroker(
-	ctx context.Context, namespace string, key brokerconn.BrokerKey, b *worker.BrokerConfig,
+	ctx context.Context, namespace string, key brokeraccess.Key, b *worker.BrokerConfig,
 ) (map[string]pool.MountedSecret, error) {
 	secrets := map[string]pool.MountedSecret{dirURL: {Secret: key.URLSecret, Keys: []string{key.URLKey}}}
 	b.URLFile = mountedFile(dirURL, key.URLKey)
@@ -79,7 +79,7 @@ func (r *Reconciler) configureBroker(
 		}
 		used := keys.configureLogin(b)
 		if len(used) == 0 {
-			return nil, brokerconn.InvalidSecret("the Secret %q has none of the keys username, token, creds, nkey", key.CredentialsSecret)
+			return nil, brokeraccess.InvalidSecret("the Secret %q has none of the keys username, token, creds, nkey", key.CredentialsSecret)
 		}
 		// The mounted keys are part of the revision: another login method needs new workers, new
 		// credentials for the same method do not.
@@ -92,7 +92,7 @@ func (r *Reconciler) configureBroker(
 		}
 		const name, password = corev1.BasicAuthUsernameKey, corev1.BasicAuthPasswordKey
 		if !keys[name] || !keys[password] {
-			return nil, brokerconn.InvalidSecret("the Secret %q must have the keys username and password", key.SentinelSecret)
+			return nil, brokeraccess.InvalidSecret("the Secret %q must have the keys username and password", key.SentinelSecret)
 		}
 		b.Sentinel.UsernameFile, b.Sentinel.PasswordFile = mountedFile(dirSentinel, name), mountedFile(dirSentinel, password)
 		secrets[dirSentinel] = pool.MountedSecret{Secret: key.SentinelSecret, Keys: []string{name, password}}
@@ -102,7 +102,7 @@ func (r *Reconciler) configureBroker(
 
 // setConnectionProblem sets a problem that only a user can fix. It returns all other errors.
 func (o *observation) setConnectionProblem(err error) error {
-	problem := (*brokerconn.ConnectionError)(nil)
+	problem := (*brokeraccess.ConnectionError)(nil)
 	if !errors.As(err, &problem) {
 		return err
 	}
@@ -210,7 +210,7 @@ func (r *Reconciler) readSecretKeys(ctx context.Context, namespace, name string)
 	if known, found := r.secretKeys.Get(key); found {
 		return known.(secretKeys), nil //nolint:forcetypeassert // the only type that is added
 	}
-	data, err := brokerconn.ReadSecret(ctx, r.Live, namespace, name)
+	data, err := brokeraccess.ReadSecret(ctx, r.Live, namespace, name)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/brokeraccess"
 	"github.com/yardmaster/yardmaster/internal/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/pool"
@@ -77,7 +78,7 @@ func TestConnectionSettingsAreInTheConfigurationOnlyIfTheyAreSet(t *testing.T) {
 	if o := observeWithSecret(t, secret); strings.Contains(o.Config.File, "inboxPrefix") || strings.Contains(o.Config.File, "jetStreamDomain") || strings.Contains(o.Config.File, "sentinel") || o.Config.Connection != "" {
 		t.Errorf("without settings: %+v", o.Config)
 	}
-	o := observeWithSecret(t, secret, func(key *brokerconn.BrokerKey) { key.JetStreamDomain, key.InboxPrefix = "hub", "_INBOX_a" })
+	o := observeWithSecret(t, secret, func(key *brokeraccess.Key) { key.JetStreamDomain, key.InboxPrefix = "hub", "_INBOX_a" })
 	c, err := worker.ParseConfig([]byte(o.Config.File))
 	if err != nil || c.Broker.JetStreamDomain != "hub" || c.Broker.InboxPrefix != "_INBOX_a" {
 		t.Errorf("%+v: %v", c.Broker, err)
@@ -88,7 +89,7 @@ func TestConnectionSettingsAreInTheConfigurationOnlyIfTheyAreSet(t *testing.T) {
 }
 
 func TestWorkersLogInToTheSentinels(t *testing.T) {
-	withSentinels := func(key *brokerconn.BrokerKey) {
+	withSentinels := func(key *brokeraccess.Key) {
 		key.CredentialsSecret, key.SentinelMaster, key.SentinelSecret = "", "main", "login"
 	}
 	o := observeWithSecret(t, map[string]string{"username": "me", "password": "p"}, withSentinels)
@@ -108,14 +109,14 @@ func TestWorkersLogInToTheSentinels(t *testing.T) {
 }
 
 // observeWithSecret observes a pool whose workers log in with the Secret.
-func observeWithSecret(t *testing.T, secret map[string]string, changes ...func(*brokerconn.BrokerKey)) *observation {
+func observeWithSecret(t *testing.T, secret map[string]string, changes ...func(*brokeraccess.Key)) *observation {
 	t.Helper()
 	login := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "login", Labels: map[string]string{v1alpha1.LabelBroker: "true"}}, Data: map[string][]byte{}}
 	for key, value := range secret {
 		login.Data[key] = []byte(value)
 	}
 	r := &Reconciler{Clients: kube.Clients{Live: fake.NewClientBuilder().WithObjects(login).Build()}, secretKeys: cache.NewLRUExpireCache(1)}
-	key := brokerconn.BrokerKey{Namespace: "a", Engine: v1alpha1.EngineNATS, URLSecret: "broker", URLKey: "url", CredentialsSecret: "login"}
+	key := brokeraccess.Key{Namespace: "a", Engine: v1alpha1.EngineNATS, URLSecret: "broker", URLKey: "url", CredentialsSecret: "login"}
 	for _, change := range changes {
 		change(&key)
 	}

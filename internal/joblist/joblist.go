@@ -1,4 +1,5 @@
-package kube
+// Package joblist lists Jobs in pages, so that any number of them needs little memory.
+package joblist
 
 import (
 	"context"
@@ -15,8 +16,8 @@ const jobsPerPage = 500
 // maxListRestarts is the number of times that an expired list is restarted.
 const maxListRestarts = 1
 
-// ListError means that not all Jobs could be listed.
-type ListError struct {
+// Error means that not all Jobs could be listed.
+type Error struct {
 	// Pages is the number of pages that were listed.
 	Pages int
 	// Err is the error of the next page.
@@ -24,19 +25,19 @@ type ListError struct {
 }
 
 // Error implements error.
-func (e *ListError) Error() string { return fmt.Sprintf("listing Jobs, page %d: %v", e.Pages+1, e.Err) }
+func (e *Error) Error() string { return fmt.Sprintf("listing Jobs, page %d: %v", e.Pages+1, e.Err) }
 
 // Unwrap returns the error of the page.
-func (e *ListError) Unwrap() error { return e.Err }
+func (e *Error) Unwrap() error { return e.Err }
 
-// ForEachJob calls do for every Job of the namespace, or of all namespaces if that is empty. It
+// ForEach calls do for every Job of the namespace, or of all namespaces if that is empty. It
 // keeps at most one page of Jobs in memory, and all pages belong to one resourceVersion. It calls
 // begin before the first page. If the list expires it restarts once and calls begin again: its
 // remaining pages would belong to another resourceVersion, so that Jobs could be missing or appear
-// twice. An error is a *ListError.
+// twice. An error is a *Error.
 //
 // The reader must not be a cache.
-func ForEachJob(ctx context.Context, live client.Reader, namespace string, begin func(), do func(*batchv1.Job)) error {
+func ForEach(ctx context.Context, live client.Reader, namespace string, begin func(), do func(*batchv1.Job)) error {
 	for restarts := 0; ; restarts++ {
 		begin()
 		err := listAllPages(ctx, live, namespace, do)
@@ -53,7 +54,7 @@ func listAllPages(ctx context.Context, live client.Reader, namespace string, do 
 		list := &batchv1.JobList{}
 		err := live.List(ctx, list, client.InNamespace(namespace), client.Limit(jobsPerPage), client.Continue(token))
 		if err != nil {
-			return &ListError{Pages: page, Err: err}
+			return &Error{Pages: page, Err: err}
 		}
 		for i := range list.Items {
 			do(&list.Items[i])

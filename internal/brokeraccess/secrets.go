@@ -1,4 +1,4 @@
-package brokerconn
+package brokeraccess
 
 import (
 	"context"
@@ -15,14 +15,14 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// clientName is the name of the operator's connections, as the broker shows it.
-const clientName = "yardmaster"
+// ClientName is the name of the operator's connections, as the broker shows it.
+const ClientName = "yardmaster"
 
 // ReadCredentials reads the Secrets that the key identifies. The reader must not be a cache, which
 // would list and keep all Secrets of the namespace. Its error is a ConnectionError unless the API
 // server did not answer.
-func ReadCredentials(ctx context.Context, liveReader client.Reader, key BrokerKey) (*broker.Credentials, error) {
-	credentials := &broker.Credentials{Name: clientName, JetStreamDomain: key.JetStreamDomain, InboxPrefix: key.InboxPrefix}
+func ReadCredentials(ctx context.Context, liveReader client.Reader, key Key) (*broker.Credentials, error) {
+	credentials := &broker.Credentials{Name: ClientName, JetStreamDomain: key.JetStreamDomain, InboxPrefix: key.InboxPrefix}
 	data, err := ReadSecret(ctx, liveReader, key.Namespace, key.URLSecret)
 	if err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func ReadCredentials(ctx context.Context, liveReader client.Reader, key BrokerKe
 		return nil, InvalidSecret("Secret %q has no value for the key %q", key.URLSecret, key.URLKey)
 	}
 	if key.TLSSecret != "" {
-		if credentials.TLS, err = readTLS(ctx, liveReader, key.Namespace, key.TLSSecret); err != nil {
+		if credentials.TLS, err = ReadTLS(ctx, liveReader, key.Namespace, key.TLSSecret); err != nil {
 			return nil, err
 		}
 	}
@@ -46,7 +46,7 @@ func ReadCredentials(ctx context.Context, liveReader client.Reader, key BrokerKe
 	return credentials, err
 }
 
-func readSentinelLogin(ctx context.Context, liveReader client.Reader, key BrokerKey) (*broker.Sentinel, error) {
+func readSentinelLogin(ctx context.Context, liveReader client.Reader, key Key) (*broker.Sentinel, error) {
 	sentinel := &broker.Sentinel{MasterName: key.SentinelMaster}
 	if key.SentinelSecret == "" {
 		return sentinel, nil
@@ -62,7 +62,7 @@ func readSentinelLogin(ctx context.Context, liveReader client.Reader, key Broker
 	return sentinel, nil
 }
 
-func readLogin(ctx context.Context, liveReader client.Reader, key BrokerKey, credentials *broker.Credentials) error {
+func readLogin(ctx context.Context, liveReader client.Reader, key Key, credentials *broker.Credentials) error {
 	data, err := ReadSecret(ctx, liveReader, key.Namespace, key.CredentialsSecret)
 	if err != nil {
 		return err
@@ -75,8 +75,8 @@ func readLogin(ctx context.Context, liveReader client.Reader, key BrokerKey, cre
 	return nil
 }
 
-// readTLS reads a Secret with a CA certificate, a client certificate, or both.
-func readTLS(ctx context.Context, liveReader client.Reader, namespace, name string) (*broker.TLS, error) {
+// ReadTLS reads a Secret with a CA certificate, a client certificate, or both.
+func ReadTLS(ctx context.Context, liveReader client.Reader, namespace, name string) (*broker.TLS, error) {
 	data, err := ReadSecret(ctx, liveReader, namespace, name)
 	if err != nil {
 		return nil, err
