@@ -147,7 +147,7 @@ test-unit: gotestsum kustomize ## Run the tests that need no cluster.
 
 .PHONY: test-integration
 test-integration: gotestsum localcluster kustomize helm ## Run the tests against a real control plane with simulated nodes.
-	hack/prerequisites redis-server=redis-server
+	hack/prerequisites redis-server=redis-server tmux=tmux
 	hack/with-cluster control-plane test $(GOTEST) -p 1 $(filter-out %/restore %/fuzz,$(shell go list ./test/integration/...)) -timeout 30m
 
 # These tests kill the control plane and delete all objects of their cluster.

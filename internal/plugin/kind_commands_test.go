@@ -103,7 +103,7 @@ func TestListWatchPrintsARowForEachChange(t *testing.T) {
 	if lines := view.applyUpdate(follow.ObjectUpdate[*v1alpha1.Queue]{Object: changed}); len(lines) != 1 {
 		t.Errorf("a changed row is printed as %q", lines)
 	}
-	if lines := view.renderLines(); len(lines) != 2 {
+	if lines := view.renderLines(0); len(lines) != 2 {
 		t.Errorf("on a terminal: %q", lines)
 	}
 	if lines := view.applyUpdate(follow.ObjectUpdate[*v1alpha1.Queue]{Object: changed, Deleted: true}); len(lines) != 1 || lines[0] != "orders was deleted" {

@@ -66,7 +66,7 @@ func (v *rowView[T]) applyUpdate(update follow.ObjectUpdate[T]) []string {
 	return []string{text}
 }
 
-func (v *rowView[T]) renderLines() []string {
+func (v *rowView[T]) renderLines(int) []string {
 	objects := slices.SortedFunc(maps.Values(v.objects), func(a, b T) int { return compareNames(a, b) })
 	return v.tableLines(objects)
 }

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,15 +122,18 @@ func (v *poolListView) applyUpdate(update follow.ObjectUpdate[*v1alpha1.WorkerPo
 	return lines
 }
 
-func (v *poolListView) renderLines() []string {
-	loads := slices.SortedFunc(maps.Values(v.loads), func(a, b *render.PoolLoad) int { return compareNames(a.Pool, b.Pool) })
-	lines := render.PoolLoadTable(v.outputStyle(), loads).Lines(v.showNamespaces)
+func (v *poolListView) renderLines(columns int) []string {
+	hasProblems := func(load *render.PoolLoad) bool { return len(render.PoolProblems(load.Pool)) > 0 }
+	loads := slices.SortedFunc(maps.Values(v.loads), func(a, b *render.PoolLoad) int {
+		return cmp.Or(trueFirst(hasProblems(a), hasProblems(b)), compareNames(a.Pool, b.Pool))
+	})
+	var problems []string
 	for _, load := range loads {
 		for _, problem := range render.PoolProblems(load.Pool) {
-			lines = append(lines, v.outputStyle().Colorize(terminal.Yellow, load.Pool.Name+" "+problem.String()))
+			problems = append(problems, v.outputStyle().Colorize(terminal.Yellow, load.Pool.Name+" "+problem.String()))
 		}
 	}
-	return lines
+	return append(problems, render.PoolLoadTable(v.outputStyle(), loads).LinesWithin(columns, v.showNamespaces)...)
 }
 
 func (v *poolListView) isFinished() (bool, error) {

@@ -300,7 +300,7 @@ func TestSessionTableIsOrderedByNamespaceAndName(t *testing.T) {
 	if diff := cmp.Diff([]string{"a/tidy Running, run 1, attempt 1", "a/audit Running, run 1, attempt 1"}, changes); diff != "" {
 		t.Errorf("changes (-want +got):\n%s", diff)
 	}
-	lines := v.renderLines()
+	lines := v.renderLines(0)
 	if len(lines) != 3 || !strings.HasPrefix(lines[1], "a           audit") || !strings.HasPrefix(lines[2], "a           tidy") {
 		t.Errorf("lines %q", lines)
 	}

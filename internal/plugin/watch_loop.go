@@ -19,8 +19,9 @@ const watchOutputHelp = "On a terminal, the output is redrawn in place. Otherwis
 type watchView[T client.Object] interface {
 	// applyUpdate records the new state of an object and returns a line for each change.
 	applyUpdate(update follow.ObjectUpdate[T]) []string
-	// renderLines renders the current state.
-	renderLines() []string
+	// renderLines renders the current state for a terminal with this number of columns, or 0 if it is unknown. What
+	// needs attention comes first: a small terminal shows only the first lines.
+	renderLines(columns int) []string
 	// isFinished reports whether the watch can end, and with which error.
 	isFinished() (bool, error)
 }
@@ -103,7 +104,7 @@ func (w *watchLoop[T]) printChanges(lines []string) {
 }
 
 func (w *watchLoop[T]) redrawScreen() {
-	lines := w.renderLines()
+	lines := w.renderLines(w.screen.Columns())
 	if w.connectionErr != nil {
 		lines = append(lines, "", w.screen.Failure("connection lost: "+terminal.Sanitize(w.connectionErr.Error())))
 	}

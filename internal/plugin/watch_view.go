@@ -40,7 +40,7 @@ func (v *objectView[T]) applyUpdate(update follow.ObjectUpdate[T]) []string {
 	return v.kind.describeChanges(before, update.Object)
 }
 
-func (v *objectView[T]) renderLines() []string {
+func (v *objectView[T]) renderLines(int) []string {
 	return v.kind.renderDetail(v.outputStyle(), v.latest, v.now())
 }
 
@@ -85,9 +85,11 @@ func (v *listView[T]) applyUpdate(update follow.ObjectUpdate[T]) []string {
 	return append(lines, name+" was deleted")
 }
 
-func (v *listView[T]) renderLines() []string {
-	objects := slices.SortedFunc(maps.Values(v.objects), func(a, b T) int { return compareNames(a, b) })
-	lines := v.kind.renderTable(v.outputStyle(), objects, v.now()).Lines(v.showNamespaces)
+func (v *listView[T]) renderLines(columns int) []string {
+	objects := slices.SortedFunc(maps.Values(v.objects), func(a, b T) int {
+		return cmp.Or(trueFirst(v.kind.needsAttention(a), v.kind.needsAttention(b)), compareNames(a, b))
+	})
+	lines := v.kind.renderTable(v.outputStyle(), objects, v.now()).LinesWithin(columns, v.showNamespaces)
 	return append(lines, v.kind.renderLegend(v.outputStyle())...)
 }
 
@@ -109,6 +111,18 @@ func (v *listView[T]) isFinished() (bool, error) {
 		return true, errUnsuccessful
 	}
 	return true, nil
+}
+
+// trueFirst orders true before false.
+func trueFirst(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	default:
+		return 1
+	}
 }
 
 // compareNames orders objects by namespace and name.

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -138,7 +139,17 @@ func TestSequenceTableIsOrderedByNamespaceAndName(t *testing.T) {
 		"",
 		"✔ succeeded   ✘ failed   ▶ running   · pending   - skipped   | finally",
 	}
-	if diff := cmp.Diff(want, v.renderLines()); diff != "" {
+	if diff := cmp.Diff(want, v.renderLines(0)); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
+	}
+}
+
+func TestSequencesThatNeedAttentionAreFirst(t *testing.T) {
+	v := newListView(newTestEnvironment(), watchableSequentialJobs)
+	for _, sj := range []*v1alpha1.SequentialJob{completedSequence("backup"), failedSequence("etl")} {
+		v.applyUpdate(sequenceUpdate{Object: sj})
+	}
+	if lines := v.renderLines(0); !strings.HasPrefix(lines[1], "etl") || !strings.HasPrefix(lines[2], "backup") {
+		t.Errorf("lines:\n%s", strings.Join(lines, "\n"))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -21,6 +22,8 @@ type watchableKind[T client.Object] struct {
 	isFinished func(T) bool
 	// checkSucceeded returns the error that decides the exit code for a finished object.
 	checkSucceeded func(T) error
+	// needsAttention reports whether the object has failed or cannot continue. A table has such objects first.
+	needsAttention func(T) bool
 	// describeChanges returns a line for each change. A nil before describes everything.
 	describeChanges func(before, after T) []string
 	// renderDetail renders one object.
@@ -34,11 +37,17 @@ var (
 		resourceKind: sequentialJobKind,
 		isFinished:   isRunFinished, checkSucceeded: checkRunSucceeded, describeChanges: render.SequenceChanges, renderDetail: render.SequenceDetail,
 		renderLegend: func(style terminal.Style) []string { return []string{"", render.StepLegend(style)} },
+		needsAttention: func(sj *v1alpha1.SequentialJob) bool {
+			return sj.Status.Phase == v1alpha1.PhaseFailed || meta.IsStatusConditionTrue(sj.Status.Conditions, v1alpha1.ConditionBlocked)
+		},
 	}
 	watchableSessions = &watchableKind[*v1alpha1.AgenticSession]{
 		resourceKind: agenticSessionKind,
 		isFinished:   isSessionInactive, checkSucceeded: checkSessionSucceeded, describeChanges: render.SessionChanges, renderDetail: render.SessionDetail,
 		renderLegend: func(terminal.Style) []string { return nil },
+		needsAttention: func(s *v1alpha1.AgenticSession) bool {
+			return s.Status.Phase == v1alpha1.SessionFailed || meta.IsStatusConditionTrue(s.Status.Conditions, v1alpha1.ConditionStalled)
+		},
 	}
 )
 

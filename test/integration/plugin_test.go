@@ -137,6 +137,18 @@ func (p *apiServerProxy) runSequenceCommand(t *testing.T, ns string, args ...str
 // runPlugin starts the plugin in the namespace, through the proxy.
 func (p *apiServerProxy) runPlugin(t *testing.T, ns string, args ...string) *pluginRun {
 	t.Helper()
+	path := p.writeKubeconfig(t, ns)
+	ctx, stop := context.WithCancel(t.Context())
+	c := &pluginRun{t: t, stop: stop, code: make(chan int, 1)}
+	go func() {
+		c.code <- plugin.Run(ctx, append(args, "--kubeconfig="+path), &c.out, &c.errOut)
+	}()
+	return c
+}
+
+// writeKubeconfig returns a file that selects the namespace, through the proxy.
+func (p *apiServerProxy) writeKubeconfig(t *testing.T, ns string) string {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	kubeconfig := clientcmdapi.NewConfig()
 	kubeconfig.Clusters["proxy"] = &clientcmdapi.Cluster{Server: p.URL}
@@ -145,12 +157,7 @@ func (p *apiServerProxy) runPlugin(t *testing.T, ns string, args ...string) *plu
 	if err := clientcmd.WriteToFile(*kubeconfig, path); err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	c := &pluginRun{t: t, stop: stop, code: make(chan int, 1)}
-	go func() {
-		c.code <- plugin.Run(ctx, append(args, "--kubeconfig="+path), &c.out, &c.errOut)
-	}()
-	return c
+	return path
 }
 
 // waitForOutput waits until standard output contains the text.

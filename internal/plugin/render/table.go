@@ -43,3 +43,35 @@ func (t *Table) Lines(showNamespaces bool) []string {
 	lines[0] = t.style.Colorize(terminal.Dim, lines[0])
 	return lines
 }
+
+// minNameWidth is the number of columns to which names are shortened at most.
+const minNameWidth = 16
+
+// LinesWithin renders the table like Lines. If it is wider than the number of columns, it shortens names in their
+// middle. Zero columns mean any width.
+func (t *Table) LinesWithin(columns int, showNamespaces bool) []string {
+	lines := t.Lines(showNamespaces)
+	excess := widest(lines) - columns
+	if columns <= 0 || excess <= 0 {
+		return lines
+	}
+	shortened := *t
+	shortened.rows = nil
+	names := terminal.DisplayWidth(t.header[0])
+	for _, row := range t.rows {
+		names = max(names, terminal.DisplayWidth(row[0]))
+	}
+	for _, row := range t.rows {
+		name := terminal.ShortenMiddle(row[0], max(minNameWidth, names-excess))
+		shortened.rows = append(shortened.rows, append([]string{name}, row[1:]...))
+	}
+	return shortened.Lines(showNamespaces)
+}
+
+func widest(lines []string) int {
+	width := 0
+	for _, line := range lines {
+		width = max(width, terminal.DisplayWidth(line))
+	}
+	return width
+}

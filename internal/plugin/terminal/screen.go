@@ -36,6 +36,12 @@ func NewScreen(out io.Writer, style Style) *Screen {
 	return s
 }
 
+// Columns returns the width of the terminal; 0 if it is unknown.
+func (s *Screen) Columns() int {
+	columns, _ := s.size()
+	return columns
+}
+
 // IsTerminal reports whether DrawLines has an effect.
 func (s *Screen) IsTerminal() bool { return s.isTerminal }
 

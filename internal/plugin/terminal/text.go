@@ -39,6 +39,17 @@ func Truncate(text string, columns int) string {
 	return ansi.Truncate(text, columns, "…")
 }
 
+// ShortenMiddle shortens the text, which has no escape sequences, to a number of columns, and puts an ellipsis in its
+// middle: names of similar objects often differ only at the end.
+func ShortenMiddle(text string, columns int) string {
+	width := DisplayWidth(text)
+	if width <= columns {
+		return text
+	}
+	end := (columns - 1) / 2
+	return ansi.Truncate(text, columns-1-end, "") + "…" + ansi.TruncateLeft(text, width-end, "")
+}
+
 // AlignColumns pads the cells of rows so that they form columns. Lines have no trailing
 // spaces.
 func AlignColumns(rows [][]string) []string {

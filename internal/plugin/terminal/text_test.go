@@ -32,6 +32,24 @@ func TestTruncate(t *testing.T) {
 	}
 }
 
+func TestShortenMiddle(t *testing.T) {
+	for name, row := range map[string]struct {
+		text    string
+		columns int
+		want    string
+	}{
+		"text that fits is unchanged":         {"load", 4, "load"},
+		"the beginning and the end are kept":  {"orders-of-customers-17", 11, "order…rs-17"},
+		"a wide character is not cut in half": {"数据库-数据库", 7, "数…据库"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := ShortenMiddle(row.text, row.columns); got != row.want {
+				t.Errorf("got %q, want %q", got, row.want)
+			}
+		})
+	}
+}
+
 func TestSanitizeReturnsOneHarmlessLine(t *testing.T) {
 	for text, want := range map[string]string{
 		"no such table":           "no such table",
