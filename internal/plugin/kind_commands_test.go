@@ -92,21 +92,21 @@ func TestListWatchPrintsARowForEachChange(t *testing.T) {
 		t.Fatal("the object is no Queue")
 	}
 	first := view.applyUpdate(follow.ObjectUpdate[*v1alpha1.Queue]{Object: q})
-	if len(first) != 1 || !strings.HasSuffix(first[0], "False   connection refused") {
-		t.Errorf("a new object is printed as %q", first)
+	if len(first) != 1 || !strings.HasSuffix(first[0].Text, "False   connection refused") {
+		t.Errorf("a new object is printed as %v", first)
 	}
 	if again := view.applyUpdate(follow.ObjectUpdate[*v1alpha1.Queue]{Object: q}); again != nil {
-		t.Errorf("an unchanged row is printed again: %q", again)
+		t.Errorf("an unchanged row is printed again: %v", again)
 	}
 	changed := q.DeepCopy()
 	changed.Status.Conditions[0].Status = metav1.ConditionTrue
 	if lines := view.applyUpdate(follow.ObjectUpdate[*v1alpha1.Queue]{Object: changed}); len(lines) != 1 {
-		t.Errorf("a changed row is printed as %q", lines)
+		t.Errorf("a changed row is printed as %v", lines)
 	}
 	if lines := view.renderLines(0); len(lines) != 2 {
 		t.Errorf("on a terminal: %q", lines)
 	}
-	if lines := view.applyUpdate(follow.ObjectUpdate[*v1alpha1.Queue]{Object: changed, Deleted: true}); len(lines) != 1 || lines[0] != "orders was deleted" {
+	if lines := view.applyUpdate(follow.ObjectUpdate[*v1alpha1.Queue]{Object: changed, Deleted: true}); len(lines) != 1 || lines[0].Text != "orders was deleted" {
 		t.Errorf("a deleted object is printed as %q", lines)
 	}
 }

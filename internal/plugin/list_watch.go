@@ -49,12 +49,12 @@ type rowView[T client.Object] struct {
 	printed map[client.ObjectKey]string
 }
 
-func (v *rowView[T]) applyUpdate(update follow.ObjectUpdate[T]) []string {
+func (v *rowView[T]) applyUpdate(update follow.ObjectUpdate[T]) []render.Change {
 	key := client.ObjectKeyFromObject(update.Object)
 	if update.Deleted {
 		delete(v.objects, key)
 		delete(v.printed, key)
-		return []string{displayName(key, v.allNamespaces) + " was deleted"}
+		return []render.Change{{Text: displayName(key, v.allNamespaces) + " was deleted"}}
 	}
 	v.objects[key] = update.Object
 	row := v.tableLines([]T{update.Object})
@@ -63,7 +63,7 @@ func (v *rowView[T]) applyUpdate(update follow.ObjectUpdate[T]) []string {
 		return nil
 	}
 	v.printed[key] = text
-	return []string{text}
+	return []render.Change{{Text: text}}
 }
 
 func (v *rowView[T]) renderLines(int) []string {

@@ -98,7 +98,7 @@ func newPoolListView(e *environment) *poolListView {
 	return &poolListView{environment: e, loads: map[client.ObjectKey]*render.PoolLoad{}}
 }
 
-func (v *poolListView) applyUpdate(update follow.ObjectUpdate[*v1alpha1.WorkerPool]) []string {
+func (v *poolListView) applyUpdate(update follow.ObjectUpdate[*v1alpha1.WorkerPool]) []render.Change {
 	wp, key := update.Object, client.ObjectKeyFromObject(update.Object)
 	if v.singlePool != nil && wp.UID != v.singlePool.UID {
 		return nil // a new object with the same name
@@ -106,20 +106,20 @@ func (v *poolListView) applyUpdate(update follow.ObjectUpdate[*v1alpha1.WorkerPo
 	name := displayName(key, v.showNamespaces)
 	if update.Deleted {
 		delete(v.loads, key)
-		return []string{name + " was deleted"}
+		return []render.Change{{Text: name + " was deleted"}}
 	}
 	load, known := v.loads[key]
 	if !known {
 		load = &render.PoolLoad{}
 		v.loads[key] = load
 	}
-	lines := prefixLines(name, render.PoolChanges(load.Pool, wp))
+	changes := prefixChanges(name, render.PoolChanges(load.Pool, wp))
 	load.Pool = wp
 	if wp.Status.Backlog != nil {
 		load.Backlogs = append(load.Backlogs, *wp.Status.Backlog)
 		load.Backlogs = load.Backlogs[max(0, len(load.Backlogs)-backlogHistoryLength):]
 	}
-	return lines
+	return changes
 }
 
 func (v *poolListView) renderLines(columns int) []string {

@@ -130,7 +130,7 @@ func TestPoolViewKeepsARecentBacklogHistory(t *testing.T) {
 		return follow.ObjectUpdate[*v1alpha1.WorkerPool]{Object: manualPool("mailers", 3, func(wp *v1alpha1.WorkerPool) { wp.Status.Backlog = &backlog })}
 	}
 	for i := range int64(100) {
-		if lines := v.applyUpdate(update(i)); len(lines) != 1 || !strings.HasPrefix(lines[0], "mailers backlog ") {
+		if lines := v.applyUpdate(update(i)); len(lines) != 1 || !strings.HasPrefix(lines[0].Text, "mailers backlog ") {
 			t.Fatalf("lines %q", lines)
 		}
 	}
@@ -143,7 +143,7 @@ func TestPoolViewKeepsARecentBacklogHistory(t *testing.T) {
 	}
 	deleted := update(99)
 	deleted.Deleted = true
-	if lines := v.applyUpdate(deleted); len(lines) != 1 || lines[0] != "mailers was deleted" || len(v.loads) > 0 {
+	if lines := v.applyUpdate(deleted); len(lines) != 1 || lines[0].Text != "mailers was deleted" || len(v.loads) > 0 {
 		t.Errorf("lines %q, loads %v", lines, v.loads)
 	}
 	if finished, _ := v.isFinished(); finished {

@@ -295,7 +295,7 @@ func TestSessionTableIsOrderedByNamespaceAndName(t *testing.T) {
 	v.showNamespaces = true
 	var changes []string
 	for _, name := range []string{"tidy", "audit", "tidy"} {
-		changes = append(changes, v.applyUpdate(sessionUpdate{Object: agenticSession(name, v1alpha1.SessionRunning)})...)
+		changes = append(changes, texts(v.applyUpdate(sessionUpdate{Object: agenticSession(name, v1alpha1.SessionRunning)}))...)
 	}
 	if diff := cmp.Diff([]string{"a/tidy Running, run 1, attempt 1", "a/audit Running, run 1, attempt 1"}, changes); diff != "" {
 		t.Errorf("changes (-want +got):\n%s", diff)

@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/internal/plugin/follow"
+	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
@@ -17,8 +18,8 @@ const watchOutputHelp = "On a terminal, the output is redrawn in place. Otherwis
 
 // watchView is what a watch shows.
 type watchView[T client.Object] interface {
-	// applyUpdate records the new state of an object and returns a line for each change.
-	applyUpdate(update follow.ObjectUpdate[T]) []string
+	// applyUpdate records the new state of an object and returns its changes.
+	applyUpdate(update follow.ObjectUpdate[T]) []render.Change
 	// renderLines renders the current state for a terminal with this number of columns, or 0 if it is unknown. What
 	// needs attention comes first: a small terminal shows only the first lines.
 	renderLines(columns int) []string
@@ -84,23 +85,35 @@ func (w *watchLoop[T]) runUntilFinished(ctx context.Context) error {
 // recordConnectionError prints when the connection is lost and when it is restored.
 func (w *watchLoop[T]) recordConnectionError(err error) {
 	if err != nil && w.connectionErr == nil {
-		w.printChanges([]string{"connection lost: " + terminal.Sanitize(err.Error())})
+		w.printChanges([]render.Change{{Text: "connection lost: " + terminal.Sanitize(err.Error())}})
 	}
 	if err == nil && w.connectionErr != nil {
-		w.printChanges([]string{"connection restored"})
+		w.printChanges([]render.Change{{Text: "connection restored"}})
 	}
 	w.connectionErr = err
 }
 
-// printChanges prints lines with their time, unless the output is a terminal: it shows the
+// printChanges prints a line for each change, unless the output is a terminal: it shows the
 // current state instead.
-func (w *watchLoop[T]) printChanges(lines []string) {
+func (w *watchLoop[T]) printChanges(changes []render.Change) {
 	if w.screen.IsTerminal() {
 		return
 	}
-	for _, line := range lines {
-		w.screen.PrintLine("%s %s", w.now().Format(time.TimeOnly), line)
+	for _, change := range changes {
+		w.screen.PrintLine("%s %s", formatTime(change.Time, w.now()), change.Text)
 	}
+}
+
+// formatTime returns the local time of day, and the date if it is not today's. For the zero time, it returns now.
+func formatTime(t, now time.Time) string {
+	if t.IsZero() {
+		t = now
+	}
+	t, now = t.Local(), now.Local()
+	if t.Format(time.DateOnly) != now.Format(time.DateOnly) {
+		return t.Format(time.DateTime)
+	}
+	return t.Format(time.TimeOnly)
 }
 
 func (w *watchLoop[T]) redrawScreen() {

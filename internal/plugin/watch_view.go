@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/internal/plugin/follow"
+	"github.com/yardmaster/yardmaster/internal/plugin/render"
 )
 
 // objectView shows one object until it finishes.
@@ -23,7 +24,7 @@ type objectView[T client.Object] struct {
 	exists bool
 }
 
-func (v *objectView[T]) applyUpdate(update follow.ObjectUpdate[T]) []string {
+func (v *objectView[T]) applyUpdate(update follow.ObjectUpdate[T]) []render.Change {
 	sameObject := update.Object.GetUID() == v.latest.GetUID() // not a new object with the same name
 	v.exists = sameObject && !update.Deleted
 	// The API server may serve a list from a cache that is older than the latest known state.
@@ -71,18 +72,18 @@ func newListView[T client.Object](e *environment, kind *watchableKind[T]) *listV
 	return &listView[T]{environment: e, kind: kind, objects: map[client.ObjectKey]T{}}
 }
 
-func (v *listView[T]) applyUpdate(update follow.ObjectUpdate[T]) []string {
+func (v *listView[T]) applyUpdate(update follow.ObjectUpdate[T]) []render.Change {
 	key := client.ObjectKeyFromObject(update.Object)
 	name := displayName(key, v.showNamespaces)
-	lines := prefixLines(name, v.kind.describeChanges(v.objects[key], update.Object))
+	changes := prefixChanges(name, v.kind.describeChanges(v.objects[key], update.Object))
 	v.anySeen = true
 	if !update.Deleted {
 		v.objects[key] = update.Object
-		return lines
+		return changes
 	}
 	delete(v.objects, key)
 	v.anyFailed = v.anyFailed || !v.kind.isFinished(update.Object) || v.kind.checkSucceeded(update.Object) != nil
-	return append(lines, name+" was deleted")
+	return append(changes, render.Change{Text: name + " was deleted"})
 }
 
 func (v *listView[T]) renderLines(columns int) []string {
@@ -137,10 +138,10 @@ func displayName(key client.ObjectKey, showNamespace bool) string {
 	return key.Name
 }
 
-func prefixLines(name string, lines []string) []string {
-	var prefixed []string
-	for _, line := range lines {
-		prefixed = append(prefixed, name+" "+line)
+// prefixChanges puts the name of the object before the text of each change.
+func prefixChanges(name string, changes []render.Change) []render.Change {
+	for i := range changes {
+		changes[i].Text = name + " " + changes[i].Text
 	}
-	return prefixed
+	return changes
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/follow"
+	"github.com/yardmaster/yardmaster/internal/plugin/render"
 )
 
 type sequenceUpdate = follow.ObjectUpdate[*v1alpha1.SequentialJob]
@@ -112,8 +113,8 @@ func TestEachChangeIsPrintedOnce(t *testing.T) {
 	many.showNamespaces = true
 	var fromObject, fromList []string
 	for _, s := range []sequenceUpdate{{Object: runningSequence("etl")}, {Object: runningSequence("etl")}, {Object: failedSequence("etl")}, {Object: failedSequence("etl"), Deleted: true}} {
-		fromObject = append(fromObject, one.applyUpdate(s)...)
-		fromList = append(fromList, many.applyUpdate(s)...)
+		fromObject = append(fromObject, texts(one.applyUpdate(s))...)
+		fromList = append(fromList, texts(many.applyUpdate(s))...)
 	}
 	want := []string{"step extract: Succeeded", "step load: Running", "Running, 1/2 steps", "step load: Failed", "Failed, 1/2 steps"}
 	if diff := cmp.Diff(want, fromObject); diff != "" {
@@ -151,5 +152,26 @@ func TestSequencesThatNeedAttentionAreFirst(t *testing.T) {
 	}
 	if lines := v.renderLines(0); !strings.HasPrefix(lines[1], "etl") || !strings.HasPrefix(lines[2], "backup") {
 		t.Errorf("lines:\n%s", strings.Join(lines, "\n"))
+	}
+}
+
+func texts(changes []render.Change) []string {
+	var all []string
+	for _, change := range changes {
+		all = append(all, change.Text)
+	}
+	return all
+}
+
+func TestTimesOfOtherDaysHaveADate(t *testing.T) {
+	now := time.Date(2026, time.March, 2, 12, 0, 0, 0, time.Local)
+	for want, change := range map[string]time.Time{
+		"12:00:00":            {}, // the status does not say when
+		"11:59:00":            now.Add(-time.Minute),
+		"2026-03-01 12:00:00": now.AddDate(0, 0, -1),
+	} {
+		if got := formatTime(change, now); got != want {
+			t.Errorf("formatTime(%s) = %q, want %q", change, got, want)
+		}
 	}
 }

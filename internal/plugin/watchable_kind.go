@@ -25,7 +25,7 @@ type watchableKind[T client.Object] struct {
 	// needsAttention reports whether the object has failed or cannot continue. A table has such objects first.
 	needsAttention func(T) bool
 	// describeChanges returns a line for each change. A nil before describes everything.
-	describeChanges func(before, after T) []string
+	describeChanges func(before, after T) []render.Change
 	// renderDetail renders one object.
 	renderDetail func(terminal.Style, T, time.Time) []string
 	// renderLegend renders what is shown below a table.

@@ -91,7 +91,7 @@ func TestPoolChangesAreReportedOnce(t *testing.T) {
 		"no reason without autoscaling": {nil, mailersPool(func(wp *v1alpha1.WorkerPool) { wp.Spec.Autoscaling = nil }), []string{"backlog 1200, in flight 50, 6/8 workers ready, 5 busy"}},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, PoolChanges(row.before, row.after)); diff != "" {
+			if diff := cmp.Diff(row.want, texts(PoolChanges(row.before, row.after))); diff != "" {
 				t.Errorf("lines (-want +got):\n%s", diff)
 			}
 		})

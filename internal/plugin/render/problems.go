@@ -2,6 +2,7 @@ package render
 
 import (
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,7 +11,11 @@ import (
 )
 
 // Problem is what keeps an object from doing what its spec says, as a condition reports it.
-type Problem struct{ Reason, Message string }
+type Problem struct {
+	Reason, Message string
+	// Since is when the condition got its status.
+	Since time.Time
+}
 
 func (p Problem) String() string { return p.Reason + ": " + p.Message }
 
@@ -29,12 +34,17 @@ func findProblems(conditions []metav1.Condition, checks []problemCondition, isIg
 		if c == nil || c.Status != check.badStatus || isIgnored(c) {
 			continue
 		}
-		problem := Problem{terminal.Sanitize(c.Reason), terminal.Sanitize(c.Message)}
+		problem := Problem{terminal.Sanitize(c.Reason), terminal.Sanitize(c.Message), c.LastTransitionTime.Time}
 		if !containsReason(problems, problem) {
 			problems = append(problems, problem)
 		}
 	}
 	return problems
+}
+
+// containsText reports whether a problem with the same reason and message exists.
+func containsText(problems []Problem, problem Problem) bool {
+	return slices.ContainsFunc(problems, func(p Problem) bool { return p.String() == problem.String() })
 }
 
 // containsReason compares only reasons: messages contain numbers that change all the time.

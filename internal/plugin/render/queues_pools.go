@@ -114,17 +114,17 @@ func backlogColor(status *v1alpha1.WorkerPoolStatus) terminal.Color {
 
 // PoolChanges returns a line for each difference between before and after, for output that is
 // not a terminal. A nil before stands for an object without a status.
-func PoolChanges(before, after *v1alpha1.WorkerPool) []string {
-	var lines []string
+func PoolChanges(before, after *v1alpha1.WorkerPool) []Change {
+	var changes []Change
 	if summary := poolSummary(after); before == nil || poolSummary(before) != summary {
-		lines = append(lines, summary)
+		changes = append(changes, Change{Text: summary})
 	}
 	for _, problem := range PoolProblems(after) {
 		if before == nil || !containsReason(PoolProblems(before), problem) {
-			lines = append(lines, problem.String())
+			changes = append(changes, Change{problem.Since, problem.String()})
 		}
 	}
-	return lines
+	return changes
 }
 
 func poolSummary(wp *v1alpha1.WorkerPool) string {

@@ -15,7 +15,7 @@ func TestSequenceChangesReportEachPhaseOnce(t *testing.T) {
 		v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepFailed, Run: 1, Message: "exited with code 1"})
 
 	want := []string{"step extract: Failed: exited with code 1", "Failed, 1/4 steps"}
-	if diff := cmp.Diff(want, SequenceChanges(running, failed)); diff != "" {
+	if diff := cmp.Diff(want, texts(SequenceChanges(running, failed))); diff != "" {
 		t.Errorf("changes (-want +got):\n%s", diff)
 	}
 	if got := SequenceChanges(failed, failed); len(got) > 0 {
@@ -29,7 +29,7 @@ func TestRerunReportsNoChangeForKeptSteps(t *testing.T) {
 		v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepSucceeded, Run: 1},
 		v1alpha1.StepStatus{Name: "load", Phase: v1alpha1.StepStarting, Run: 2})
 	want := []string{"step load: Starting", "Running, 1/4 steps"}
-	if diff := cmp.Diff(want, SequenceChanges(before, after)); diff != "" {
+	if diff := cmp.Diff(want, texts(SequenceChanges(before, after))); diff != "" {
 		t.Errorf("changes (-want +got):\n%s", diff)
 	}
 }
@@ -41,7 +41,7 @@ func TestSequenceProblemsAreReportedOnce(t *testing.T) {
 		Type: v1alpha1.ConditionResourcesUnavailable, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonQuotaExceeded, Message: "exceeded quota: pods",
 	}}
 	want := []string{"QuotaExceeded: exceeded quota: pods"}
-	if diff := cmp.Diff(want, SequenceChanges(before, after)); diff != "" {
+	if diff := cmp.Diff(want, texts(SequenceChanges(before, after))); diff != "" {
 		t.Errorf("changes (-want +got):\n%s", diff)
 	}
 	if got := SequenceChanges(after, after); len(got) > 0 {

@@ -190,11 +190,11 @@ func stepRemark(sj *v1alpha1.SequentialJob, step *v1alpha1.StepStatus) string {
 
 // SequenceChanges returns a line for each difference between before and after, for output
 // that is not a terminal. A nil before stands for an object without a status.
-func SequenceChanges(before, after *v1alpha1.SequentialJob) []string {
+func SequenceChanges(before, after *v1alpha1.SequentialJob) []Change {
 	if before == nil || before.Status.Run != after.Status.Run {
 		before = &v1alpha1.SequentialJob{}
 	}
-	var lines []string
+	var changes []Change
 	for i := range after.Status.Steps {
 		step := &after.Status.Steps[i]
 		if stepPhase(before, step.Name) == step.Phase || step.Phase == v1alpha1.StepPending || isFromEarlierRun(after, step) {
@@ -204,17 +204,41 @@ func SequenceChanges(before, after *v1alpha1.SequentialJob) []string {
 		if remark := stepRemark(after, step); remark != "" {
 			line += ": " + remark
 		}
-		lines = append(lines, line)
+		changes = append(changes, Change{stepTime(step), line})
 	}
 	for _, problem := range sequenceProblems(after) {
-		if !slices.Contains(sequenceProblems(before), problem) {
-			lines = append(lines, problem.String())
+		if !containsText(sequenceProblems(before), problem) {
+			changes = append(changes, Change{problem.Since, problem.String()})
 		}
 	}
 	if before.Status.Phase != after.Status.Phase && after.Status.Phase != "" {
-		lines = append(lines, fmt.Sprintf("%s, %s steps", after.Status.Phase, after.Status.Progress.Display))
+		changes = append(changes, Change{runTime(&after.Status), fmt.Sprintf("%s, %s steps", after.Status.Phase, after.Status.Progress.Display)})
 	}
-	return lines
+	return changes
+}
+
+// stepTime returns when the step got its phase.
+func stepTime(step *v1alpha1.StepStatus) time.Time {
+	switch step.Phase {
+	case v1alpha1.StepRunning:
+		return timeOf(step.StartTime)
+	case v1alpha1.StepSucceeded, v1alpha1.StepFailed, v1alpha1.StepRetrying:
+		return timeOf(step.FinishTime)
+	default:
+		return time.Time{}
+	}
+}
+
+// runTime returns when the run got its phase.
+func runTime(status *v1alpha1.SequentialJobStatus) time.Time {
+	switch status.Phase {
+	case v1alpha1.PhaseRunning:
+		return timeOf(status.StartTime)
+	case v1alpha1.PhaseCompleted, v1alpha1.PhaseFailed:
+		return timeOf(status.CompletionTime)
+	default:
+		return time.Time{}
+	}
 }
 
 // isFromEarlierRun reports whether the current run kept the step's outcome from an earlier

@@ -139,23 +139,23 @@ func attemptEndReason(run *v1alpha1.SessionRun) string {
 
 // SessionChanges returns a line for each difference between before and after, for output that
 // is not a terminal. A nil before stands for an object without a status.
-func SessionChanges(before, after *v1alpha1.AgenticSession) []string {
+func SessionChanges(before, after *v1alpha1.AgenticSession) []Change {
 	if before == nil {
 		before = &v1alpha1.AgenticSession{}
 	}
-	var lines []string
+	var changes []Change
 	for i := range after.Status.Runs {
 		if run := &after.Status.Runs[i]; !isRecorded(before, run) {
 			line := attemptLabel(run.Run, run.Attempt) + ": " + string(run.Outcome)
 			if reason := attemptEndReason(run); reason != "" {
 				line += ": " + reason
 			}
-			lines = append(lines, line)
+			changes = append(changes, Change{timeOf(run.End), line})
 		}
 	}
 	for _, problem := range SessionProblems(after) {
 		if !containsReason(SessionProblems(before), problem) {
-			lines = append(lines, problem.String())
+			changes = append(changes, Change{problem.Since, problem.String()})
 		}
 	}
 	was, is := &before.Status, &after.Status
@@ -164,9 +164,21 @@ func SessionChanges(before, after *v1alpha1.AgenticSession) []string {
 		if is.Attempt > 0 {
 			line += ", " + attemptLabel(is.Run, is.Attempt)
 		}
-		lines = append(lines, line)
+		changes = append(changes, Change{sessionTime(is), line})
 	}
-	return lines
+	return changes
+}
+
+// sessionTime returns when the session got its phase.
+func sessionTime(status *v1alpha1.AgenticSessionStatus) time.Time {
+	switch status.Phase {
+	case v1alpha1.SessionRunning:
+		return timeOf(status.RunnerStartTime)
+	case v1alpha1.SessionCompleted, v1alpha1.SessionFailed:
+		return timeOf(status.CompletionTime)
+	default:
+		return time.Time{}
+	}
 }
 
 // isRecorded reports whether the session has a record of the same attempt and outcome.

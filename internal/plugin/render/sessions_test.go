@@ -153,7 +153,7 @@ func TestSessionChangesAreReportedOnce(t *testing.T) {
 		"nothing without a status":  {nil, &v1alpha1.AgenticSession{}, nil},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, SessionChanges(row.before, row.after)); diff != "" {
+			if diff := cmp.Diff(row.want, texts(SessionChanges(row.before, row.after))); diff != "" {
 				t.Errorf("changes (-want +got):\n%s", diff)
 			}
 		})

@@ -1,0 +1,41 @@
+package render
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+func texts(changes []Change) []string {
+	var all []string
+	for _, change := range changes {
+		all = append(all, change.Text)
+	}
+	return all
+}
+
+func TestChangesHaveTheTimesOfTheStatus(t *testing.T) {
+	start := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+	at := func(seconds int) *metav1.Time {
+		return new(metav1.NewTime(start.Add(time.Duration(seconds) * time.Second)))
+	}
+	sj := &v1alpha1.SequentialJob{}
+	sj.Status.Run, sj.Status.Phase, sj.Status.CompletionTime = 1, v1alpha1.PhaseFailed, at(9)
+	sj.Status.Progress.Display = "1/3"
+	sj.Status.Steps = []v1alpha1.StepStatus{
+		{Name: "extract", Phase: v1alpha1.StepSucceeded, StartTime: at(1), FinishTime: at(5)},
+		{Name: "load", Phase: v1alpha1.StepFailed, StartTime: at(5), FinishTime: at(8)},
+		{Name: "tidy", Phase: v1alpha1.StepSkipped},
+	}
+	want := []Change{
+		{at(5).Time, "step extract: Succeeded"}, {at(8).Time, "step load: Failed"}, {time.Time{}, "step tidy: Skipped"},
+		{at(9).Time, "Failed, 1/3 steps"},
+	}
+	if diff := cmp.Diff(want, SequenceChanges(nil, sj)); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
+	}
+}
