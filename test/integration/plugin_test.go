@@ -141,7 +141,7 @@ func (p *apiServerProxy) runPlugin(t *testing.T, ns string, args ...string) *plu
 	ctx, stop := context.WithCancel(t.Context())
 	c := &pluginRun{t: t, stop: stop, code: make(chan int, 1)}
 	go func() {
-		c.code <- plugin.Run(ctx, append(args, "--kubeconfig="+path), &c.out, &c.errOut)
+		c.code <- plugin.Run(ctx, append([]string{"--kubeconfig=" + path}, args...), &c.out, &c.errOut)
 	}()
 	return c
 }
@@ -166,16 +166,23 @@ func (c *pluginRun) waitForOutput(text string) {
 	eventually(c.t, fmt.Sprintf("the plugin to print %q", text), func() bool { return strings.Contains(c.out.String(), text) })
 }
 
+// exitCode waits until the plugin exits.
+func (c *pluginRun) exitCode() int {
+	c.t.Helper()
+	select {
+	case code := <-c.code:
+		return code
+	case <-time.After(time.Minute):
+		c.t.Fatalf("the plugin does not exit\n%s%s", c.out.String(), c.errOut.String())
+		return -1
+	}
+}
+
 // wantExitCode waits until the plugin exits and checks its exit code.
 func (c *pluginRun) wantExitCode(code int) {
 	c.t.Helper()
-	select {
-	case got := <-c.code:
-		if got != code {
-			c.t.Fatalf("exit code %d, want %d\n%s%s", got, code, c.out.String(), c.errOut.String())
-		}
-	case <-time.After(time.Minute):
-		c.t.Fatalf("the plugin does not exit\n%s%s", c.out.String(), c.errOut.String())
+	if got := c.exitCode(); got != code {
+		c.t.Fatalf("exit code %d, want %d\n%s%s", got, code, c.out.String(), c.errOut.String())
 	}
 }
 

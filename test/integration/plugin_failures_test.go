@@ -1,0 +1,93 @@
+package integration
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// pluginCommands are all commands of the plugin that need a cluster. Those with an X need an object of this name.
+func pluginCommands(t *testing.T) []string {
+	t.Helper()
+	prompt := filepath.Join(t.TempDir(), "prompt.md")
+	if err := os.WriteFile(prompt, []byte("Fix the tests"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	commands := []string{
+		"report", "report -o json", "report --from-cluster", "report --group-by owner", "report explain X",
+		"seq create new --image busybox:1.37 --step load=true", "seq watch", "seq watch X", "seq logs X", "seq logs X -f", "seq rerun X",
+		"seq suspend X", "seq resume X", "seq approve X",
+		"queue pause X", "queue resume X", "queue dead list X", "queue dead requeue X --all", "queue dead purge X --all",
+		"pool watch", "pool watch X", "pool explain X", "pool drain X", "pool restart X",
+		"session create new --prompt-file " + prompt, "session watch", "session watch X", "session logs X", "session result X", "session stop X", "session restart X",
+	}
+	for _, kind := range []string{"seq", "queue", "pool", "session"} {
+		for _, output := range []string{"table", "wide", "name", "json", "yaml", "jsonpath={.items}", "custom-columns=NAME:.metadata.name"} {
+			commands = append(commands, kind+" list -o "+output, kind+" get X -o "+output)
+		}
+		commands = append(commands, kind+" list --watch", kind+" describe X", kind+" delete X")
+	}
+	return commands
+}
+
+func TestPluginFailsWithOneLineThatSaysWhy(t *testing.T) {
+	t.Parallel()
+	ns := newNamespace(t, nil)
+	proxy := newAPIServerProxy(t)
+	unreachable := filepath.Join(t.TempDir(), "kubeconfig")
+	config, err := clientcmd.LoadFromFile(proxy.writeKubeconfig(t, ns))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Clusters["proxy"].Server = "http://127.0.0.1:1"
+	if err := clientcmd.WriteToFile(*config, unreachable); err != nil {
+		t.Fatal(err)
+	}
+	for title, failure := range map[string]struct {
+		flags string
+		// named is whether only commands with the name of an object fail.
+		named bool
+		want  string
+	}{
+		"no cluster":    {"--kubeconfig=" + unreachable, false, "connection refused"},
+		"no permission": {"--as=jane", false, "forbidden"},
+		"no context":    {"--context=no-such-context", false, "no-such-context"},
+		"unknown name":  {"", true, "not found"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			for _, command := range pluginCommands(t) {
+				named := strings.Contains(command, " X")
+				if failure.named && !named {
+					continue
+				}
+				args := append(strings.Fields(strings.ReplaceAll(command, " X", " no-such-object")), strings.Fields(failure.flags)...)
+				run := proxy.runPlugin(t, ns, args...)
+				code := run.exitCode()
+				line := run.errOut.String()
+				isOneLine := strings.Count(line, "\n") == 1 && strings.HasPrefix(line, "error: ") && strings.Contains(line, failure.want)
+				if code != 2 || run.out.String() != "" || !isOneLine {
+					t.Errorf("%s: exit code %d, stdout %q, stderr %q", command, code, run.out.String(), line)
+				}
+			}
+		})
+	}
+}
+
+// Like kubectl, it says so where people read the output, and succeeds: an empty list is the answer of the API server.
+func TestPluginSaysThatNothingIsInANamespaceThatDoesNotExist(t *testing.T) {
+	t.Parallel()
+	proxy := newAPIServerProxy(t)
+	for _, command := range []string{
+		"report", "report --group-by owner", "seq list", "seq list -o wide", "queue list", "queue list -o wide", "pool list", "pool list -o wide",
+		"session list", "session list -o wide",
+	} {
+		run := proxy.runPlugin(t, "default", append(strings.Fields(command), "--namespace=no-such-namespace")...)
+		code := run.exitCode()
+		if line := run.errOut.String(); strings.Count(line, "\n") != 1 || !strings.Contains(line, "no-such-namespace") || run.out.String() != "" {
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q", command, code, run.out.String(), line)
+		}
+	}
+}
