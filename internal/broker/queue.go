@@ -18,6 +18,8 @@ type QueueConfig struct {
 	Owner QueueOwner
 	// ReplacesOwnerUID is the UID of an owner in the same scope that no longer exists.
 	ReplacesOwnerUID string
+	// MustExist: a queue that does not exist is not created, and the error has ClassNotFound.
+	MustExist bool `json:"-"`
 	// AdoptsUnowned: the owner may take over a queue that has no owner. It must not, unless its
 	// namespace brings the credentials of the broker: the queue may belong to another program.
 	AdoptsUnowned bool
@@ -128,6 +130,7 @@ func DefaultQueueConfig(name string) QueueConfig {
 func (q *QueueConfig) WithoutOwner() QueueConfig {
 	config := *q
 	config.Owner, config.ReplacesOwnerUID, config.AdoptsUnowned = QueueOwner{}, "", false
+	config.MustExist = false
 	return config
 }
 

@@ -111,6 +111,18 @@ func TestActionsOfALiveQueue(t *testing.T) {
 			return ActionResult{}
 		}
 	}
+	deletedAfterRead := func() func(Action) ActionResult {
+		comparisons := 0
+		return func(action Action) ActionResult {
+			if action == ActionEnsureQueue {
+				comparisons++
+				if comparisons == 1 {
+					return ActionResult{Err: broker.Errorf(broker.ClassNotFound, "no such queue")}
+				}
+			}
+			return ActionResult{}
+		}
+	}
 	noErrors := failAction(ActionNone, nil)
 	current := comparedAt(noon.Add(-time.Minute))
 	for name, row := range map[string]struct {
@@ -126,6 +138,11 @@ func TestActionsOfALiveQueue(t *testing.T) {
 		"a new Queue gets its finalizer before its queue": {
 			unobserved(func(o *Observation) { o.Queue.Finalizers = nil }), missingOnce(),
 			[]Action{ActionAddFinalizer, ActionReadStats, ActionAssertFresh, ActionEnsureQueue, ActionRescueMessages, ActionReadStats},
+			"True Ready", busyInterval,
+		},
+		"a queue that is deleted after it was read is created again only if the Queue still exists": {
+			unobserved(), deletedAfterRead(),
+			[]Action{ActionReadStats, ActionEnsureQueue, ActionAssertFresh, ActionEnsureQueue, ActionRescueMessages, ActionReadStats},
 			"True Ready", busyInterval,
 		},
 		"a lost queue is created again": {

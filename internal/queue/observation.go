@@ -178,7 +178,7 @@ func (o *Observation) applyError(action Action, err error) {
 		o.NotOwner = true
 	case isConnection:
 		o.Connection.Problem = &problem
-	case class == broker.ClassNotFound && action == ActionReadStats && o.EnsureResult == nil:
+	case class == broker.ClassNotFound && o.EnsureResult == nil && (action == ActionReadStats || action == ActionEnsureQueue && !o.IsFresh):
 		o.NotFound = true
 	case o.mayReplaceOwner(err):
 		o.Conflict = conflictIn(err)

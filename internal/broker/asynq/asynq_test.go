@@ -595,3 +595,19 @@ func TestErrorsHaveAClass(t *testing.T) {
 		})
 	}
 }
+
+func TestAQueueThatMustExistIsNotCreated(t *testing.T) {
+	t.Parallel()
+	b := newTestEnv(t)
+	mustExist := func(q *broker.QueueConfig) { q.MustExist = true }
+	if _, err := b.EnsureQueue(t.Context(), desiredQueue(mustExist)); broker.ClassOf(err) != broker.ClassNotFound {
+		t.Errorf("a missing queue: %v", err)
+	}
+	if _, err := b.Stats(t.Context(), "orders"); broker.ClassOf(err) != broker.ClassNotFound {
+		t.Errorf("it was created: %v", err)
+	}
+	b.ensureQueue()
+	if outcome := b.ensureQueue(mustExist); outcome.Created || outcome.Updated {
+		t.Errorf("an existing queue: %+v", outcome)
+	}
+}

@@ -24,6 +24,9 @@ func (e *Engine) ensureQueue(ctx context.Context, q *broker.QueueConfig) (broker
 	if err != nil {
 		return broker.EnsureResult{}, err
 	}
+	if !known && q.MustExist {
+		return broker.EnsureResult{}, queueNotFound(q.Name)
+	}
 	n := &ensureOperation{queue: q, queueExists: known, configHash: broker.HashConfig(q.WithoutOwner())}
 	err = e.updateRecord(ctx, q.Name, func(record map[string]string, paused bool) (func(goredis.Pipeliner), error) {
 		if known || len(record) > 0 {

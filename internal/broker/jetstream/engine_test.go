@@ -600,3 +600,19 @@ func TestQueueSurvivesServerRestart(t *testing.T) {
 		t.Errorf("again: %+v", again)
 	}
 }
+
+func TestAQueueThatMustExistIsNotCreated(t *testing.T) {
+	e := startEngine(t)
+	q := ordersQueue()
+	q.MustExist = true
+	if _, err := e.EnsureQueue(t.Context(), q); broker.ClassOf(err) != broker.ClassNotFound {
+		t.Errorf("a missing queue: %v", err)
+	}
+	if _, err := e.Stats(t.Context(), q.Name); broker.ClassOf(err) != broker.ClassNotFound {
+		t.Errorf("it was created: %v", err)
+	}
+	ensureQueue(t, e, ordersQueue())
+	if outcome := ensureQueue(t, e, q); outcome.Created || outcome.Updated {
+		t.Errorf("an existing queue: %+v", outcome)
+	}
+}

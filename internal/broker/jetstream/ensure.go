@@ -75,7 +75,7 @@ func (n *ensureOperation) run(ctx context.Context) error {
 func (n *ensureOperation) getOrCreateStream(ctx context.Context) (jetstream.Stream, error) {
 	n.allowSchedules = n.MaxBacklog == 0 && n.supportsSchedules()
 	stream, err := n.js.Stream(ctx, streamName(n.Name))
-	if isNotFound(err) {
+	if isNotFound(err) && !n.MustExist {
 		n.result.Created = true
 		stream, err = n.createStream(ctx, n.newStreamConfig())
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {

@@ -130,7 +130,7 @@ func executeOnBroker(ctx context.Context, engine broker.Engine, o *queue.Observa
 		result.Stats, result.Err = engine.Stats(ctx, name)
 	case queue.ActionEnsureQueue:
 		desired := queue.DesiredQueue(o.Queue, &o.Effective, o.ClusterID)
-		desired.ReplacesOwnerUID = o.GoneOwnerUID
+		desired.ReplacesOwnerUID, desired.MustExist = o.GoneOwnerUID, !o.IsFresh
 		result.EnsureResult, result.Err = engine.EnsureQueue(ctx, desired)
 		if result.EnsureResult.Corrected {
 			driftCorrections.Of(o.Queue).Inc()
