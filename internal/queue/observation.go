@@ -178,7 +178,7 @@ func (o *Observation) applyError(action Action, err error) {
 		o.NotOwner = true
 	case isConnection:
 		o.Connection.Problem = &problem
-	case class == broker.ClassNotFound && o.EnsureResult == nil && (action == ActionReadStats || action == ActionEnsureQueue && !o.IsFresh):
+	case class == broker.ClassNotFound && o.mayCreateAfter(action):
 		o.NotFound = true
 	case o.mayReplaceOwner(err):
 		o.Conflict = conflictIn(err)
@@ -192,6 +192,13 @@ func (o *Observation) applyError(action Action, err error) {
 	if action != ActionRequeueDeadLetters && action != ActionPurgeDeadLetters {
 		o.Stats = nil // they may be those of another owner's queue
 	}
+}
+
+// mayCreateAfter reports whether a queue that the action did not find may be created, once the API server has
+// confirmed the Queue.
+func (o *Observation) mayCreateAfter(action Action) bool {
+	compared := action == ActionEnsureQueue && !o.IsFresh
+	return o.EnsureResult == nil && (action == ActionReadStats || compared)
 }
 
 // mayReplaceOwner reports whether the error is a conflict with an owner that this cluster can look
