@@ -130,7 +130,6 @@ func DefaultQueueConfig(name string) QueueConfig {
 func (q *QueueConfig) WithoutOwner() QueueConfig {
 	config := *q
 	config.Owner, config.ReplacesOwnerUID, config.AdoptsUnowned = QueueOwner{}, "", false
-	config.MustExist = false
 	return config
 }
 

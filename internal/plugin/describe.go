@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -62,22 +61,12 @@ func newDeleteCommand[T client.Object](env *environment, kind *resourceKind[T]) 
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: kind.completeNames(env, anyNumberOfNames),
 		RunE: func(command *cobra.Command, names []string) error {
-			cluster, err := env.connect(env.clientConfig)
-			if err != nil {
-				return err
-			}
-			var failures []error
-			for _, name := range names {
+			return env.forEachName(names, func(cluster *clusterConnection, name string) (string, error) {
 				object := deepCopy(kind.emptyObject)
 				object.SetNamespace(cluster.namespace)
 				object.SetName(name)
-				if err := cluster.Delete(command.Context(), object); err != nil {
-					failures = append(failures, err)
-					continue
-				}
-				fmt.Fprintln(env.out, kind.qualifiedName(object), "deleted")
-			}
-			return errors.Join(failures...)
+				return kind.qualifiedName(object) + " deleted", cluster.Delete(command.Context(), object)
+			})
 		},
 	}
 }

@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -123,16 +122,22 @@ func (v *poolListView) applyUpdate(update follow.ObjectUpdate[*v1alpha1.WorkerPo
 }
 
 func (v *poolListView) renderLines(columns int) []string {
-	hasProblems := func(load *render.PoolLoad) bool { return len(render.PoolProblems(load.Pool)) > 0 }
-	loads := slices.SortedFunc(maps.Values(v.loads), func(a, b *render.PoolLoad) int {
-		return cmp.Or(trueFirst(hasProblems(a), hasProblems(b)), compareNames(a.Pool, b.Pool))
-	})
-	var problems []string
-	for _, load := range loads {
-		for _, problem := range render.PoolProblems(load.Pool) {
+	var (
+		troubled, others []*render.PoolLoad
+		problems         []string
+	)
+	for _, load := range slices.SortedFunc(maps.Values(v.loads), func(a, b *render.PoolLoad) int { return compareNames(a.Pool, b.Pool) }) {
+		found := render.PoolProblems(load.Pool)
+		for _, problem := range found {
 			problems = append(problems, v.outputStyle().Colorize(terminal.Yellow, load.Pool.Name+" "+problem.String()))
 		}
+		if len(found) > 0 {
+			troubled = append(troubled, load)
+		} else {
+			others = append(others, load)
+		}
 	}
+	loads := slices.Concat(troubled, others)
 	return append(problems, render.PoolLoadTable(v.outputStyle(), loads).LinesWithin(columns, v.showNamespaces)...)
 }
 

@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -38,7 +37,7 @@ func newRestartPoolCommand(env *environment) *cobra.Command {
 func (r *restartPoolCommand) restartPool(ctx context.Context, cluster *clusterConnection, wp *v1alpha1.WorkerPool) error {
 	qualifiedName := workerPoolKind.qualifiedName(wp)
 	if !wp.DeletionTimestamp.IsZero() {
-		return fmt.Errorf("%s: cannot restart: %w", qualifiedName, errors.New("it is being deleted"))
+		return fmt.Errorf("%s: cannot restart: it is being deleted", qualifiedName)
 	}
 	// Without spec.template.spec, which a patch of the decoded object would add without its required containers.
 	patch := fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"annotations":{%q:%q}}}}}`, annotationRestartedAt, r.now().UTC().Format(time.RFC3339))

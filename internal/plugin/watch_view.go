@@ -8,6 +8,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/plugin/follow"
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 )
@@ -88,7 +89,7 @@ func (v *listView[T]) applyUpdate(update follow.ObjectUpdate[T]) []render.Change
 
 func (v *listView[T]) renderLines(columns int) []string {
 	objects := slices.SortedFunc(maps.Values(v.objects), func(a, b T) int {
-		return cmp.Or(trueFirst(v.kind.needsAttention(a), v.kind.needsAttention(b)), compareNames(a, b))
+		return cmp.Or(core.CompareTrueFirst(v.kind.needsAttention(a), v.kind.needsAttention(b)), compareNames(a, b))
 	})
 	lines := v.kind.renderTable(v.outputStyle(), objects, v.now()).LinesWithin(columns, v.showNamespaces)
 	return append(lines, v.kind.renderLegend(v.outputStyle())...)
@@ -112,18 +113,6 @@ func (v *listView[T]) isFinished() (bool, error) {
 		return true, errUnsuccessful
 	}
 	return true, nil
-}
-
-// trueFirst orders true before false.
-func trueFirst(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return -1
-	default:
-		return 1
-	}
 }
 
 // compareNames orders objects by namespace and name.

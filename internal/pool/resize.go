@@ -3,6 +3,8 @@ package pool
 import (
 	"cmp"
 	"slices"
+
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
 // planResizes returns the changes of the revisions' replicas and histories. Revisions that shrink
@@ -79,10 +81,10 @@ func ordinalOrderOr(ordered bool, compare func(a, b *workerState) int) func(a, b
 // removable workers.
 func compareRemovalOrder(a, b *workerState) int {
 	return cmp.Or(
-		compareTrueFirst(!a.Assigned, !b.Assigned),
-		compareTrueFirst(a.Pending, b.Pending),
-		compareTrueFirst(!a.IsReady(), !b.IsReady()),
-		compareTrueFirst(!a.RemovableSince.IsZero(), !b.RemovableSince.IsZero()),
+		core.CompareTrueFirst(!a.Assigned, !b.Assigned),
+		core.CompareTrueFirst(a.Pending, b.Pending),
+		core.CompareTrueFirst(!a.IsReady(), !b.IsReady()),
+		core.CompareTrueFirst(!a.RemovableSince.IsZero(), !b.RemovableSince.IsZero()),
 	)
 }
 
@@ -90,23 +92,12 @@ func compareRemovalOrder(a, b *workerState) int {
 // ReplicaSet removes first anyway, then idle ones, then the youngest.
 func compareDrainCost(a, b *workerState) int {
 	return cmp.Or(
-		compareTrueFirst(!a.Assigned, !b.Assigned),
-		compareTrueFirst(a.Pending, b.Pending),
-		compareTrueFirst(!a.Running, !b.Running),
-		compareTrueFirst(!a.IsReady(), !b.IsReady()),
-		compareTrueFirst(a.Stats != nil && a.Stats.InFlight == 0, b.Stats != nil && b.Stats.InFlight == 0),
+		core.CompareTrueFirst(!a.Assigned, !b.Assigned),
+		core.CompareTrueFirst(a.Pending, b.Pending),
+		core.CompareTrueFirst(!a.Running, !b.Running),
+		core.CompareTrueFirst(!a.IsReady(), !b.IsReady()),
+		core.CompareTrueFirst(a.Stats != nil && a.Stats.InFlight == 0, b.Stats != nil && b.Stats.InFlight == 0),
 		b.Created.Compare(a.Created),
 		cmp.Compare(a.Name, b.Name),
 	)
-}
-
-func compareTrueFirst(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return -1
-	default:
-		return 1
-	}
 }

@@ -99,24 +99,12 @@ func TestActionsOfALiveQueue(t *testing.T) {
 	failAction := func(failing Action, err error) func(Action) ActionResult {
 		return resultOf(failing, ActionResult{Err: err})
 	}
-	missingOnce := func() func(Action) ActionResult {
-		reads := 0
+	missingOnce := func(first Action) func(Action) ActionResult {
+		attempts := 0
 		return func(action Action) ActionResult {
-			if action == ActionReadStats {
-				reads++
-				if reads == 1 {
-					return ActionResult{Err: broker.Errorf(broker.ClassNotFound, "no such queue")}
-				}
-			}
-			return ActionResult{}
-		}
-	}
-	deletedAfterRead := func() func(Action) ActionResult {
-		comparisons := 0
-		return func(action Action) ActionResult {
-			if action == ActionEnsureQueue {
-				comparisons++
-				if comparisons == 1 {
+			if action == first {
+				attempts++
+				if attempts == 1 {
 					return ActionResult{Err: broker.Errorf(broker.ClassNotFound, "no such queue")}
 				}
 			}
@@ -136,17 +124,17 @@ func TestActionsOfALiveQueue(t *testing.T) {
 			unobserved(current), noErrors, []Action{ActionReadStats}, "True Ready", busyInterval,
 		},
 		"a new Queue gets its finalizer before its queue": {
-			unobserved(func(o *Observation) { o.Queue.Finalizers = nil }), missingOnce(),
+			unobserved(func(o *Observation) { o.Queue.Finalizers = nil }), missingOnce(ActionReadStats),
 			[]Action{ActionAddFinalizer, ActionReadStats, ActionAssertFresh, ActionEnsureQueue, ActionRescueMessages, ActionReadStats},
 			"True Ready", busyInterval,
 		},
 		"a queue that is deleted after it was read is created again only if the Queue still exists": {
-			unobserved(), deletedAfterRead(),
+			unobserved(), missingOnce(ActionEnsureQueue),
 			[]Action{ActionReadStats, ActionEnsureQueue, ActionAssertFresh, ActionEnsureQueue, ActionRescueMessages, ActionReadStats},
 			"True Ready", busyInterval,
 		},
 		"a lost queue is created again": {
-			unobserved(current), missingOnce(),
+			unobserved(current), missingOnce(ActionReadStats),
 			[]Action{ActionReadStats, ActionAssertFresh, ActionEnsureQueue, ActionRescueMessages, ActionReadStats},
 			"True Ready", busyInterval,
 		},
