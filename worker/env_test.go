@@ -19,7 +19,7 @@ import (
 )
 
 // testTimeout bounds every wait of a test.
-const testTimeout = 20 * time.Second
+const testTimeout = time.Minute
 
 // testEnv is a NATS server with the queue "orders", and a client that sends jobs to it.
 type testEnv struct {

@@ -68,7 +68,7 @@ func startManager(t *testing.T, secrets ...client.Object) *testManager {
 // waitForReason waits until the connection has a problem with that reason; an empty reason means none.
 func (m *testManager) waitForReason(b *v1alpha1.Broker, want string) error {
 	m.t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		_, err := m.Conn(ns, b).Engine()
 		problem := (*brokeraccess.ConnectionError)(nil)
@@ -260,7 +260,7 @@ func TestStatsAreReadOnceForAllCallers(t *testing.T) {
 // expectNotification waits for a notification and skips others.
 func (m *testManager) expectNotification(want Notification) {
 	m.t.Helper()
-	for deadline := time.After(10 * time.Second); ; {
+	for deadline := time.After(time.Minute); ; {
 		select {
 		case got := <-m.notifications:
 			if got == want {

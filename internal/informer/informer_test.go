@@ -272,7 +272,7 @@ func startInformer(t *testing.T, s *fakeAPIServer, options cache.Options) (cache
 		stop()
 		select {
 		case <-stopped:
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Error("the cache did not stop")
 		}
 	})

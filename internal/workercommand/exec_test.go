@@ -119,7 +119,7 @@ func TestCommandThatExceedsItsTimeLimitIsRetried(t *testing.T) {
 // eventually waits until the condition is true.
 func eventually(t *testing.T, description string, isTrue func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !isTrue(); {
+	for deadline := time.Now().Add(time.Minute); !isTrue(); {
 		if time.Now().After(deadline) {
 			t.Fatalf("timed out after 20 s waiting until %s", description)
 		}

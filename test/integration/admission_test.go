@@ -417,9 +417,10 @@ func TestServiceAccountNamedLikeTheOperatorIsNotTheOperator(t *testing.T) {
 	})
 	isolation := o.newObject("networkpolicies.networking.k8s.io", o.watched, "")
 	isolation.SetName(session.DefaultDenyPolicyName)
-	if err := namesake.Create(t.Context(), isolation, client.DryRunAll); !isDeniedByPolicy(err) {
-		t.Errorf("creating the NetworkPolicy that isolates sessions: %v, want a denial by an admission policy", err)
-	}
+	// Policies take effect independently of each other, and the operator is exempt from this one.
+	eventually(t, "the NetworkPolicy that isolates sessions to be denied by an admission policy", func() bool {
+		return isDeniedByPolicy(namesake.Create(t.Context(), isolation, client.DryRunAll))
+	})
 }
 
 // The operator's Lease, certificate and key for workers have no owner.

@@ -310,10 +310,10 @@ func newNamespace(t *testing.T, labels map[string]string) string {
 	return ns.Name
 }
 
-// eventually waits until the condition is true.
+// eventually waits until the condition is true. Its limit only ends tests that would wait forever.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
 		return condition(), nil
 	})
 	if err != nil {

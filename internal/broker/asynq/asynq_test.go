@@ -93,7 +93,7 @@ func (b *testEnv) ensureQueue(changes ...func(*broker.QueueConfig)) broker.Ensur
 // eventually polls until the condition is true.
 func eventually(t testing.TB, description string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !condition(); {
+	for deadline := time.Now().Add(time.Minute); !condition(); {
 		if time.Now().After(deadline) {
 			t.Fatalf("not within 20 s: %s", description)
 		}

@@ -95,10 +95,10 @@ func readStats(t *testing.T, e *Engine, queue string) broker.QueueStats {
 	return f
 }
 
-// eventually polls until the condition is true.
+// eventually polls until the condition is true. Its limit only ends tests that would wait forever.
 func eventually(t *testing.T, description string, condition func() bool) {
 	t.Helper()
-	eventuallyWithin(t, 10*time.Second, description, condition)
+	eventuallyWithin(t, time.Minute, description, condition)
 }
 
 func eventuallyWithin(t *testing.T, limit time.Duration, description string, condition func() bool) {

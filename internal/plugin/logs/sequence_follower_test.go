@@ -40,7 +40,7 @@ func followWith[T client.Object](
 	send(s)
 	select {
 	case err = <-done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("following does not end")
 	}
 	return stdout.String(), stderr.String(), err

@@ -25,7 +25,7 @@ func shell(script string) []string { return []string{"/bin/sh", "-c", script} }
 func eventually(t *testing.T, dir, file, want string) {
 	t.Helper()
 	var got []byte
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		got, _ = os.ReadFile(filepath.Join(dir, file)) // it may not be there yet
 		if string(got) == want {
 			return
