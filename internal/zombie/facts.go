@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -167,12 +166,10 @@ func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // TruncateText returns the text as one line of valid UTF-8 of at most maxBytes bytes.
 func TruncateText(text string, maxBytes int) string {
-	text = strings.ToValidUTF8(text, string(utf8.RuneError))
-	text = strings.Map(func(r rune) rune {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '
 		}
 		return r
-	}, text)
-	return core.TruncateMessage(strings.TrimSpace(text), maxBytes)
+	}, core.TruncateMessage(text, maxBytes)))
 }

@@ -121,7 +121,7 @@ func TestTheFirstRuleThatMatchesWins(t *testing.T) {
 func matchingReasons(job *batchv1.Job) []Reason {
 	var found []Reason
 	for i := range rules {
-		if finding, ok := rules[i].evaluate(job, testTimePlus(100*oneDay), DefaultThresholds()); ok {
+		if finding, ok := rules[i].check(&jobFacts{Job: job, now: testTimePlus(100 * oneDay), threshold: DefaultThresholds().ofRule(&rules[i])}); ok {
 			found = append(found, finding.Reason)
 		}
 	}

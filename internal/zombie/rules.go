@@ -156,16 +156,14 @@ func Classify(job *batchv1.Job, now time.Time, thresholds Thresholds) Finding {
 	if job.Annotations[v1alpha1.AnnotationReportIgnore] == "true" {
 		return Finding{Category: CategoryIgnored}
 	}
+	facts := &jobFacts{Job: job, now: now}
 	for i := range rules {
-		if finding, found := rules[i].evaluate(job, now, thresholds); found {
+		facts.threshold = thresholds.ofRule(&rules[i])
+		if finding, found := rules[i].check(facts); found {
 			return finding
 		}
 	}
 	return Finding{Category: CategoryHealthy}
-}
-
-func (r *staleRule) evaluate(job *batchv1.Job, now time.Time, thresholds Thresholds) (Finding, bool) {
-	return r.check(&jobFacts{Job: job, now: now, threshold: thresholds.ofRule(r)})
 }
 
 // AllReasons returns the reasons of all rules in order of precedence.
