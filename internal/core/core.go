@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/internal/apierror"
 )
@@ -92,6 +93,13 @@ func TruncateMessage(message string, maxBytes int) string {
 		end--
 	}
 	return message[:end] + ellipsis
+}
+
+// DeletionRequestTime returns when the deletion of an object was requested, in whole seconds. The API server sets
+// deletionTimestamp to the end of the grace period, which is later. The object must be deleted.
+func DeletionRequestTime(object metav1.Object) time.Time {
+	grace := ptr.Deref(object.GetDeletionGracePeriodSeconds(), 0)
+	return object.GetDeletionTimestamp().Add(-time.Duration(grace) * time.Second)
 }
 
 // NameTaken is the refusal of an object whose name belongs to an object of another owner.

@@ -2,12 +2,10 @@ package session
 
 import (
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/core"
@@ -103,8 +101,7 @@ func podDeletion(pod *corev1.Pod) *core.Problem {
 	if pod.DeletionTimestamp == nil {
 		return nil
 	}
-	requested := pod.DeletionTimestamp.Add(-time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second)
-	if termination := runnerTermination(pod); termination != nil && termination.FinishedAt.Time.Before(requested) {
+	if termination := runnerTermination(pod); termination != nil && termination.FinishedAt.Time.Before(core.DeletionRequestTime(pod)) {
 		return nil
 	}
 	return &core.Problem{Reason: v1alpha1.ReasonPodDeleted, Message: "Pod " + pod.Name + " was deleted before its runner ended"}

@@ -60,9 +60,11 @@ func TestPermissions(t *testing.T) {
 
 // TestJobReport tests reports on Jobs that run on a real node.
 func TestJobReport(t *testing.T) {
+	createJobFixtures(t)
 	runInParallel(t, []scenario{
 		{"each stale Job is reported with the right reason, and no Job is changed", testOperatorReportsStaleJobs},
 		{"the plugin reports the same Jobs without the operator, with only the permission to list Jobs", testPluginReportsStaleJobs},
+		{"the plugin explains the cause of each stale Job by its Pods and events", testPluginExplainsStaleJobs},
 	})
 }
 

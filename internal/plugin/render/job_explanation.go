@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
@@ -99,7 +100,7 @@ func jobCauses(d *JobDetails) []string {
 // podCause returns why a Pod makes no progress, or "" if it does, or the Pod does not state it.
 func podCause(pod *corev1.Pod) string {
 	if pod.DeletionTimestamp != nil {
-		return fmt.Sprintf("terminating on node %s since %s", cmp.Or(pod.Spec.NodeName, "none"), pod.DeletionTimestamp.UTC().Format(time.RFC3339))
+		return fmt.Sprintf("terminating on node %s since %s", cmp.Or(pod.Spec.NodeName, "none"), core.DeletionRequestTime(pod).UTC().Format(time.RFC3339))
 	}
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]
@@ -151,8 +152,8 @@ func withMessage(text, reason, message string) string {
 	return text + ": " + generalize(message)
 }
 
-// podName matches the name of a Pod in a message, which differs for each Pod.
-var podName = regexp.MustCompile(`\b([Pp]ods?) "[^"]*"`)
+// podName matches the name of a Pod in a message, and what the kubelet adds to it. Both differ for each Pod.
+var podName = regexp.MustCompile(`(\b[Pp]ods?) "[^"]*"| pod=[^ ]*\([^ )]*\)`)
 
 // generalize removes the names of Pods from a message, so that the same cause of several Pods is one.
 func generalize(message string) string { return podName.ReplaceAllString(message, "$1") }

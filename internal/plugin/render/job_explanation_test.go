@@ -38,7 +38,15 @@ func warning(uid, reason, message string) corev1.Event {
 
 func TestJobCauses(t *testing.T) {
 	evicted := corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "The node was low on resource: memory."}}
-	terminating := corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: new(metav1.NewTime(explanationTime))}, Spec: corev1.PodSpec{NodeName: "node-3"}}
+	terminating := corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: new(metav1.NewTime(explanationTime.Add(time.Hour))), DeletionGracePeriodSeconds: new(int64(3600))},
+		Spec:       corev1.PodSpec{NodeName: "node-3"},
+	}
+	backOff := func(name string) corev1.Pod {
+		return podWithContainer(corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
+			Reason: "CrashLoopBackOff", Message: "back-off 20s restarting failed container=main pod=" + name + "_team-a(f104c646-d8b7)",
+		}}})
+	}
 	for name, row := range map[string]struct {
 		details JobDetails
 		want    []string
@@ -57,6 +65,10 @@ func TestJobCauses(t *testing.T) {
 				LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}},
 			})}},
 			[]string{"1 Pod with container main in CrashLoopBackOff, last exited with code 137 (OOMKilled)"},
+		},
+		"several containers that crash": {
+			JobDetails{Pods: []corev1.Pod{backOff("etl-x7k2p"), backOff("etl-9q4zt")}},
+			[]string{"2 Pods with container main in CrashLoopBackOff: back-off 20s restarting failed container=main"},
 		},
 		"a Pod that starts": {
 			JobDetails{Pods: []corev1.Pod{podWithContainer(corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}})}}, nil,

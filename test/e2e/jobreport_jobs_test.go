@@ -1,0 +1,467 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+const (
+	// blockingFinalizer is a finalizer whose controller does not exist.
+	blockingFinalizer = "e2e.yardmaster.dev/hold"
+	// absentManager is a value of managedBy for which no controller exists, so that tests write the status.
+	absentManager = "e2e.yardmaster.dev/none"
+	// limitedResource is a resource of which a quota allows none.
+	limitedResource = "e2e.yardmaster.dev/licenses"
+)
+
+// Scripts of Jobs.
+const (
+	scriptSleep = "sleep 3600"
+	// scriptIgnoreSIGTERM is the script of a container that ends only with SIGKILL.
+	scriptIgnoreSIGTERM = `trap "" TERM; while :; do sleep 1; done`
+)
+
+// jobFixture is a Job and what is reported about it.
+type jobFixture struct {
+	name   string
+	script string
+	with   []func(*batchv1.Job)
+	// finding is the category and the reason, or empty for a Job that is not reported.
+	finding string
+	// message, owner and next are parts of the finding's texts.
+	message, owner, next string
+	// cause is a part of what `kubectl yardmaster report explain` prints as causes.
+	cause string
+}
+
+// Parts of texts that several fixtures share.
+const (
+	nextExplain = "kubectl yardmaster report explain"
+	nextLog     = "kubectl logs job/"
+)
+
+var jobFixtures = []jobFixture{
+	// Healthy or exempt.
+	{name: "succeeding", script: "true"},
+	{name: "running", script: scriptSleep, with: jobWith(withDeadline(3600))},
+	{name: "running-again", script: scriptSleep, with: jobWith(withDeadline(3600), withRetries(6))}, // its Pod is deleted
+	{name: "nightly-1", script: "exit 1", with: jobWith(ofCronJob("nightly"))},                      // superseded by nightly-2
+	{name: "nightly-2", script: "true", with: jobWith(ofCronJob("nightly"))},
+	{name: "ignored", script: "exit 3", with: jobWith(withAnnotation(v1alpha1.AnnotationReportIgnore, "true"))},
+	{name: "training", script: scriptSleep, with: jobWith(withAnnotation(v1alpha1.AnnotationReportRunningTooLong, "0s"))},
+
+	// No Pod becomes ready.
+	{
+		name: "image-not-found", script: "true", with: jobWith(withImage("registry.invalid/none:1")),
+		finding: "Zombie NoReadyPods", message: "none of 1 active Pods is ready", next: nextExplain, cause: "registry.invalid/none:1",
+	},
+	{
+		name: "unschedulable", script: "true", with: jobWith(withNodeSelector("e2e.yardmaster.dev/none", "such")),
+		finding: "Zombie NoReadyPods", message: "none of 1 active Pods is ready", next: nextExplain, cause: "1 Pod unschedulable: 0/1 nodes are available",
+	},
+	{ // its Pod is deleted
+		name: "unschedulable-again", script: "true", with: jobWith(withNodeSelector("e2e.yardmaster.dev/none", "such"), withRetries(6)),
+		finding: "Zombie NoReadyPods", message: "none of 1 active Pods is ready", next: nextExplain, cause: "1 Pod unschedulable: 0/1 nodes are available",
+	},
+	{
+		name: "no-gpu", script: "true", with: jobWith(withResource("nvidia.com/gpu")),
+		finding: "Zombie NoReadyPods", message: "none of 1 active Pods is ready", next: nextExplain, cause: "Insufficient nvidia.com/gpu",
+	},
+	{
+		name: "no-claim", script: "true", with: jobWith(withClaim("absent")),
+		finding: "Zombie NoReadyPods", message: "none of 1 active Pods is ready", next: nextExplain, cause: `persistentvolumeclaim "absent" not found`,
+	},
+	{
+		name: "no-config", script: "true", with: jobWith(withConfigMap("absent")),
+		finding: "Zombie NoReadyPods", message: "none of 1 active Pods is ready", next: nextExplain, cause: `configmap "absent" not found`,
+	},
+	{
+		name: "crash-loop", script: "exit 1", with: jobWith(restartingOnFailure),
+		finding: "Zombie NoReadyPods", message: "none of 1 active Pods is ready", next: nextExplain, cause: "container main in CrashLoopBackOff",
+	},
+	{
+		name: "failing-init-container", script: "true", with: jobWith(restartingOnFailure, withInitContainer("exit 5")),
+		finding: "Zombie NoReadyPods", message: "none of 1 active Pods is ready", next: nextExplain, cause: "exited with code 5",
+	},
+
+	// No Pod is created.
+	{
+		name: "violating-pod-security", script: "true", with: jobWith(withoutSecurityContext),
+		finding: "Zombie NoActivePods", message: "no Pods since", next: nextExplain, cause: `violates PodSecurity "restricted:latest"`,
+	},
+	{
+		name: "quota-exhausted", script: "true", with: jobWith(withResource(limitedResource)),
+		finding: "Zombie NoActivePods", message: "no Pods since", next: nextExplain, cause: "exceeded quota: licenses",
+	},
+	{
+		name: "no-service-account", script: "true", with: jobWith(withServiceAccount("absent")),
+		finding: "Zombie NoActivePods", message: "no Pods since", next: nextExplain, cause: `serviceaccount "absent" not found`,
+	},
+
+	// Waiting for somebody.
+	{
+		name: "suspended", script: "true", with: jobWith(suspended),
+		finding: "Zombie SuspendedTooLong", message: "suspended since", next: "spec.suspend",
+	},
+	{
+		name: "queued", script: "true", with: jobWith(suspended, withLabel("kueue.x-k8s.io/queue-name", "team-a")),
+		finding: "Zombie SuspendedTooLong", message: "queued by Kueue in team-a", owner: "LocalQueue/team-a", next: "check the queue that admits it",
+	},
+	{
+		name: "paused", script: "true", with: jobWith(withParallelism(0)),
+		finding: "Suspicious PausedByParallelism", message: "parallelism is 0", next: "Raise spec.parallelism",
+	},
+	{
+		name: "externally-managed", script: "true", with: jobWith(managedBy(absentManager)),
+		finding: "Suspicious ExternallyManaged", message: "managed by " + absentManager, next: "spec.managedBy",
+	},
+	{
+		name: "without-deadline", script: scriptSleep,
+		finding: "Suspicious RunningTooLong", message: "without activeDeadlineSeconds", next: "set activeDeadlineSeconds",
+	},
+	{
+		name: "orphaned", script: scriptSleep,
+		with:    jobWith(withDeadline(3600), withAnnotation(batchv1.CronJobScheduledTimestampAnnotation, "2026-03-01T00:00:00Z")),
+		finding: "Suspicious Orphaned", message: "created by a CronJob for 2026-03-01T00:00:00Z", next: "no history limit applies",
+	},
+
+	// Failed.
+	{
+		name: "failing", script: "exit 3",
+		finding: "Suspicious BackoffLimitExceeded", message: "1 failed, backoffLimit 0", next: nextLog, cause: "container main exited with code 3",
+	},
+	{
+		name: "failing-with-ttl", script: "exit 4", with: jobWith(withTTL(3600)),
+		finding: "Suspicious BackoffLimitExceeded", message: "1 failed, backoffLimit 0", next: nextLog, cause: "container main exited with code 4",
+	},
+	{
+		name: "hourly-1", script: "exit 1", with: jobWith(ofCronJob("hourly")),
+		finding: "Suspicious BackoffLimitExceeded", message: "1 failed, backoffLimit 0", owner: "CronJob/hourly", next: nextLog, cause: "exited with code 1",
+	},
+	{
+		name: "helm-hook", script: "exit 1", with: jobWith(withAnnotation("meta.helm.sh/release-name", "shop")),
+		finding: "Suspicious BackoffLimitExceeded", message: "1 failed, backoffLimit 0", owner: "HelmRelease/shop", next: nextLog, cause: "exited with code 1",
+	},
+	{
+		name: "exceeding-deadline", script: scriptSleep, with: jobWith(withDeadline(1)),
+		finding: "Suspicious DeadlineExceeded", message: "longer than specified deadline", next: "raise activeDeadlineSeconds", cause: "DeadlineExceeded",
+	},
+	{
+		name: "failing-by-policy", script: "exit 42", with: jobWith(failingOnExitCode(42)),
+		finding: "Suspicious PodFailurePolicy", message: "exit code 42", next: "exit code or Pod condition", cause: "exited with code 42",
+	},
+	{
+		name: "failing-index", script: `test "$JOB_COMPLETION_INDEX" = 0`, with: jobWith(indexed(2, nil)),
+		finding: "Suspicious FailedIndexes", message: "1 of 2 completions, 1 failed", next: "status.failedIndexes", cause: "exited with code 1",
+	},
+	{
+		name: "failing-indexes", script: "exit 1", with: jobWith(indexed(3, new(int32(1)))),
+		finding: "Suspicious MaxFailedIndexesExceeded", message: "of 3 completions", next: "status.failedIndexes", cause: "exited with code 1",
+	},
+	{
+		name: "failed-long-ago", script: "true", with: jobWith(managedBy(absentManager)), // the test writes its status
+		finding: "Zombie FailedLongAgo", message: "failed at", next: "set ttlSecondsAfterFinished",
+	},
+	{
+		name: "finished-long-ago", script: "true", with: jobWith(managedBy(absentManager)), // the test writes its status
+		finding: "Suspicious FinishedNotCleaned", message: "no ttlSecondsAfterFinished", next: "set ttlSecondsAfterFinished",
+	},
+
+	// Not ending.
+	{
+		name: "blocked-deletion", script: "true", with: jobWith(withFinalizer(blockingFinalizer)), // the test deletes it
+		finding: "Zombie StuckTerminating", message: "waiting for finalizer " + blockingFinalizer, next: "remove the finalizer",
+	},
+	{
+		name: "foreground-deletion", script: scriptIgnoreSIGTERM, with: jobWith(withGracePeriod(3600)), // the test deletes it
+		finding: "Zombie StuckTerminating", message: "waiting for finalizer foregroundDeletion: its Pods are not terminating",
+		next: "Check the nodes of Pods", cause: "terminating on node",
+	},
+	{
+		name: "stuck-failure", script: scriptIgnoreSIGTERM, with: jobWith(withDeadline(1), withGracePeriod(3600)),
+		finding: "Zombie FailureTargetStuck", message: "FailureTarget is True since", next: "Pods that do not terminate", cause: "terminating on node",
+	},
+	{
+		name: "stuck-success", script: `test "$JOB_COMPLETION_INDEX" = 0 && exit; ` + scriptIgnoreSIGTERM,
+		with:    jobWith(indexed(2, nil), succeedingWithIndex("0"), withGracePeriod(3600)),
+		finding: "Zombie SuccessCriteriaStuck", message: "SuccessCriteriaMet is True since", next: "Pods that do not terminate", cause: "terminating on node",
+	},
+}
+
+// jobWith makes the table more readable.
+func jobWith(changes ...func(*batchv1.Job)) []func(*batchv1.Job) { return changes }
+
+func podSpec(job *batchv1.Job) *corev1.PodSpec         { return &job.Spec.Template.Spec }
+func mainContainer(job *batchv1.Job) *corev1.Container { return &podSpec(job).Containers[0] }
+
+func suspended(job *batchv1.Job) { job.Spec.Suspend = new(true) }
+func restartingOnFailure(job *batchv1.Job) {
+	podSpec(job).RestartPolicy, job.Spec.BackoffLimit = corev1.RestartPolicyOnFailure, new(int32(1000))
+}
+
+// withoutSecurityContext makes Pod Security reject the Pods, so that the Job never has one.
+func withoutSecurityContext(job *batchv1.Job) { mainContainer(job).SecurityContext = nil }
+
+func withImage(image string) func(*batchv1.Job) {
+	return func(job *batchv1.Job) { mainContainer(job).Image = image }
+}
+
+func withNodeSelector(key, value string) func(*batchv1.Job) {
+	return func(job *batchv1.Job) { podSpec(job).NodeSelector = map[string]string{key: value} }
+}
+
+func withServiceAccount(name string) func(*batchv1.Job) {
+	return func(job *batchv1.Job) { podSpec(job).ServiceAccountName = name }
+}
+
+func withGracePeriod(seconds int64) func(*batchv1.Job) {
+	return func(job *batchv1.Job) { podSpec(job).TerminationGracePeriodSeconds = &seconds }
+}
+
+func withDeadline(seconds int64) func(*batchv1.Job) {
+	return func(job *batchv1.Job) { job.Spec.ActiveDeadlineSeconds = &seconds }
+}
+
+func withRetries(limit int32) func(*batchv1.Job) {
+	return func(job *batchv1.Job) { job.Spec.BackoffLimit = &limit }
+}
+
+func withParallelism(parallelism int32) func(*batchv1.Job) {
+	return func(job *batchv1.Job) { job.Spec.Parallelism = &parallelism }
+}
+
+func withTTL(seconds int32) func(*batchv1.Job) {
+	return func(job *batchv1.Job) { job.Spec.TTLSecondsAfterFinished = &seconds }
+}
+
+func managedBy(manager string) func(*batchv1.Job) {
+	return func(job *batchv1.Job) { job.Spec.ManagedBy = &manager }
+}
+
+func withFinalizer(finalizer string) func(*batchv1.Job) {
+	return func(job *batchv1.Job) { job.Finalizers = []string{finalizer} }
+}
+
+func withAnnotation(key, value string) func(*batchv1.Job) {
+	return func(job *batchv1.Job) { metav1.SetMetaDataAnnotation(&job.ObjectMeta, key, value) }
+}
+
+func withLabel(key, value string) func(*batchv1.Job) {
+	return func(job *batchv1.Job) { metav1.SetMetaDataLabel(&job.ObjectMeta, key, value) }
+}
+
+// withResource makes the container need one unit of an extended resource.
+func withResource(name corev1.ResourceName) func(*batchv1.Job) {
+	return func(job *batchv1.Job) {
+		mainContainer(job).Resources.Limits = corev1.ResourceList{name: resource.MustParse("1")}
+	}
+}
+
+func withConfigMap(name string) func(*batchv1.Job) {
+	return func(job *batchv1.Job) {
+		mainContainer(job).EnvFrom = []corev1.EnvFromSource{{
+			ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}},
+		}}
+	}
+}
+
+func withClaim(name string) func(*batchv1.Job) {
+	return func(job *batchv1.Job) {
+		podSpec(job).Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
+		}}}
+	}
+}
+
+func withInitContainer(script string) func(*batchv1.Job) {
+	return func(job *batchv1.Job) {
+		container := mainContainer(job).DeepCopy()
+		container.Name, container.Command = "init", []string{"sh", "-c", script}
+		podSpec(job).InitContainers = []corev1.Container{*container}
+	}
+}
+
+func failingOnExitCode(code int32) func(*batchv1.Job) {
+	return func(job *batchv1.Job) {
+		job.Spec.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
+			Action:      batchv1.PodFailurePolicyActionFailJob,
+			OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: []int32{code}},
+		}}}
+	}
+}
+
+// indexed makes the Job run a Pod for each index, without retries.
+func indexed(completions int32, maxFailed *int32) func(*batchv1.Job) {
+	return func(job *batchv1.Job) {
+		job.Spec.CompletionMode = new(batchv1.IndexedCompletion)
+		job.Spec.Completions, job.Spec.Parallelism = &completions, &completions
+		job.Spec.BackoffLimit, job.Spec.BackoffLimitPerIndex, job.Spec.MaxFailedIndexes = nil, new(int32(0)), maxFailed
+	}
+}
+
+func succeedingWithIndex(indexes string) func(*batchv1.Job) {
+	return func(job *batchv1.Job) {
+		job.Spec.SuccessPolicy = &batchv1.SuccessPolicy{Rules: []batchv1.SuccessPolicyRule{{SucceededIndexes: &indexes}}}
+	}
+}
+
+// ofCronJob makes a CronJob the Job's controller, as `kubectl create job --from` does.
+func ofCronJob(name string) func(*batchv1.Job) {
+	return func(job *batchv1.Job) {
+		job.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "CronJob", Name: name, Controller: new(true)}}
+	}
+}
+
+func newFixtureJob(f *jobFixture) *batchv1.Job {
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: f.name, Namespace: reportedNamespace}}
+	job.Spec.BackoffLimit = new(int32(0))
+	job.Spec.Template.Spec = corev1.PodSpec{
+		RestartPolicy:                 corev1.RestartPolicyNever,
+		TerminationGracePeriodSeconds: new(int64(1)),
+		SecurityContext: &corev1.PodSecurityContext{
+			RunAsNonRoot: new(true), RunAsUser: new(int64(65532)),
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+		Containers: []corev1.Container{{
+			Name: "main", Image: busyboxImage, Command: []string{"sh", "-c", f.script}, SecurityContext: restrictedSecurityContext(),
+		}},
+	}
+	for _, change := range f.with {
+		change(job)
+	}
+	return job
+}
+
+// createJobFixtures creates all Jobs and what they need, and removes what blocks their deletion at the end of the test.
+func createJobFixtures(t *testing.T) {
+	t.Helper()
+	createLicenseQuota(t)
+	cronJobs := map[string]*batchv1.CronJob{"nightly": createCronJob(t, "nightly"), "hourly": createCronJob(t, "hourly")}
+	t.Cleanup(func() { releaseStuckJobs(t) })
+	for i := range jobFixtures {
+		job := newFixtureJob(&jobFixtures[i])
+		if len(job.OwnerReferences) > 0 {
+			job.OwnerReferences[0].UID = cronJobs[job.OwnerReferences[0].Name].UID
+		}
+		if job.Name == "nightly-2" {
+			waitForJobCondition(t, "nightly-1", batchv1.JobFailed) // a CronJob creates its next run later, too
+		}
+		requireNoError(t, cluster.Create(t.Context(), job))
+	}
+	now := time.Now()
+	writeFinishedStatus(t, "failed-long-ago", now, batchv1.JobFailureTarget, batchv1.JobFailed)
+	writeFinishedStatus(t, "finished-long-ago", now, batchv1.JobSuccessCriteriaMet, batchv1.JobComplete)
+	deletePodOf(t, "running-again", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning })
+	deletePodOf(t, "unschedulable-again", func(*corev1.Pod) bool { return true })
+	waitForPodOf(t, "foreground-deletion", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning })
+	deleteJob(t, "foreground-deletion", metav1.DeletePropagationForeground)
+	deleteJob(t, "blocked-deletion", metav1.DeletePropagationBackground)
+}
+
+func createLicenseQuota(t *testing.T) {
+	t.Helper()
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "licenses", Namespace: reportedNamespace}}
+	quota.Spec.Hard = corev1.ResourceList{"requests." + limitedResource: resource.MustParse("0")}
+	requireNoError(t, cluster.Create(t.Context(), quota))
+}
+
+// createCronJob creates a CronJob that never runs by itself.
+func createCronJob(t *testing.T, name string) *batchv1.CronJob {
+	t.Helper()
+	cronJob := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: reportedNamespace}}
+	cronJob.Spec.Schedule, cronJob.Spec.Suspend = "0 2 * * *", new(true)
+	cronJob.Spec.JobTemplate.Spec = newFixtureJob(&jobFixture{script: "true"}).Spec
+	requireNoError(t, cluster.Create(t.Context(), cronJob))
+	return cronJob
+}
+
+func waitForJobCondition(t *testing.T, name string, kind batchv1.JobConditionType) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("the Job %s to be %s", name, kind), func() bool {
+		job := &batchv1.Job{}
+		requireNoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: reportedNamespace, Name: name}, job))
+		for i := range job.Status.Conditions {
+			if c := &job.Status.Conditions[i]; c.Type == kind && c.Status == corev1.ConditionTrue {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// waitForPodOf returns the first Pod of the Job for which isWanted is true.
+func waitForPodOf(t *testing.T, name string, isWanted func(*corev1.Pod) bool) (found *corev1.Pod) {
+	t.Helper()
+	eventually(t, "the wanted Pod of the Job "+name, func() bool {
+		pods := &corev1.PodList{}
+		requireNoError(t, cluster.List(t.Context(), pods, client.InNamespace(reportedNamespace), client.MatchingLabels{batchv1.JobNameLabel: name}))
+		for i := range pods.Items {
+			if isWanted(&pods.Items[i]) {
+				found = &pods.Items[i]
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+func deletePodOf(t *testing.T, name string, isWanted func(*corev1.Pod) bool) {
+	t.Helper()
+	deleted := waitForPodOf(t, name, isWanted)
+	requireNoError(t, cluster.Delete(t.Context(), deleted))
+	waitForPodOf(t, name, func(pod *corev1.Pod) bool { return pod.UID != deleted.UID && pod.Status.Phase == deleted.Status.Phase })
+}
+
+func deleteJob(t *testing.T, name string, propagation metav1.DeletionPropagation) {
+	t.Helper()
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: reportedNamespace}}
+	requireNoError(t, cluster.Delete(t.Context(), job, client.PropagationPolicy(propagation)))
+}
+
+// writeFinishedStatus makes a Job have finished eight days ago, as its controller would.
+func writeFinishedStatus(t *testing.T, name string, now time.Time, conditions ...batchv1.JobConditionType) {
+	t.Helper()
+	job := &batchv1.Job{}
+	requireNoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: reportedNamespace, Name: name}, job))
+	at := metav1.NewTime(now.Add(-8 * 24 * time.Hour))
+	job.Status.StartTime = &at
+	for _, kind := range conditions {
+		job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{
+			Type: kind, Status: corev1.ConditionTrue, Reason: "Planted", LastTransitionTime: at,
+		})
+		if kind == batchv1.JobComplete {
+			job.Status.CompletionTime, job.Status.Succeeded = &at, 1
+		}
+	}
+	requireNoError(t, cluster.Status().Update(t.Context(), job))
+}
+
+// releaseStuckJobs removes what blocks the deletion of Jobs, because nothing else does.
+func releaseStuckJobs(t *testing.T) {
+	ctx := context.Background()
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "blocked-deletion", Namespace: reportedNamespace}}
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+	if err := client.IgnoreNotFound(cluster.Patch(ctx, job, patch)); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"foreground-deletion", "stuck-failure", "stuck-success"} {
+		err := cluster.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(reportedNamespace), client.MatchingLabels{batchv1.JobNameLabel: name}, client.GracePeriodSeconds(0))
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Error(err)
+		}
+	}
+}
