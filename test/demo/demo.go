@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
-	"time"
+	"errors"
+	"fmt"
+	"sync"
 
-	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
-	"github.com/yardmaster/yardmaster/test/demo/cluster"
-	"github.com/yardmaster/yardmaster/test/demo/scenario"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/yardmaster/yardmaster/test/demo/page"
 )
 
 // The namespaces of the examples and of the operator.
@@ -16,86 +18,134 @@ const (
 	ordersNamespace    = "yardmaster-demo-orders"
 	sessionsNamespace  = "yardmaster-demo-sessions"
 	operatorNamespace  = "yardmaster-system"
+	brokerNamespace    = "nats"
 )
+
+// demoScenario runs examples of one or several kinds.
+type demoScenario interface {
+	// begin adds the scenario's section to the page.
+	begin()
+	// run runs the examples, and checks that they end as expected. It returns the result in one sentence.
+	run(ctx context.Context) (result string, err error)
+	// section returns the scenario's section.
+	pageSection() *page.Section
+	// showDetails prints what kubectl shows about the examples.
+	showDetails(ctx context.Context)
+	// showState prints what may explain the error of run.
+	showState(ctx context.Context, err error)
+}
 
 // demoRun is one run of the demo.
 type demoRun struct {
 	*demoEnvironment
 
-	sequences *sequenceScenario
 	stale     *staleJobScenario
-	orders    *poolScenario
-	sessions  *sessionScenario
+	scenarios []demoScenario
 }
 
-func newDemoRun(demoCluster cluster.Cluster, screen *terminal.Screen, limit time.Duration) *demoRun {
-	s := &demoEnvironment{cluster: demoCluster, screen: screen, timeout: limit}
-	return &demoRun{
-		demoEnvironment: s, sequences: &sequenceScenario{demoEnvironment: s}, stale: &staleJobScenario{demoEnvironment: s}, orders: &poolScenario{demoEnvironment: s}, sessions: &sessionScenario{demoEnvironment: s},
-	}
+func newDemoRun(s *demoEnvironment) *demoRun {
+	stale := &staleJobScenario{demoEnvironment: s}
+	return &demoRun{demoEnvironment: s, stale: stale, scenarios: []demoScenario{
+		&sequenceScenario{demoEnvironment: s}, stale, &poolScenario{demoEnvironment: s}, &sessionScenario{demoEnvironment: s},
+	}}
 }
 
-// sequenceScenario runs the examples of SequentialJobs.
-type sequenceScenario struct {
-	*demoEnvironment
-
-	examples []*runningExample
-}
-
-// runningExample is an example and the demo's progress with it.
-type runningExample struct {
-	scenario.Example
-	actionDone bool
-	// phaseSince is when the demo first saw the current phase.
-	phaseSince time.Time
-}
-
-// runScenarios runs all scenarios in order.
-func (d *demoRun) runScenarios(ctx context.Context) error {
-	d.printTitle("A cluster")
-	if err := d.cluster.Start(ctx); err != nil {
+// run creates what the scenarios need, and runs them at the same time.
+func (d *demoRun) run(ctx context.Context) error {
+	if err := d.startCluster(ctx); err != nil {
 		return err
 	}
-	if err := d.connectClients(ctx); err != nil {
-		return err
-	}
-	d.printTitle("Stale Jobs")
-	if err := d.stale.createStaleJobs(ctx); err != nil {
-		return err
-	}
-	d.printTitle("The operator with its webhook")
-	if err := d.deployOperator(ctx, d.stale.operatorSettings()); err != nil {
+	if err := d.deploy(ctx); err != nil {
 		return d.showOperatorAfter(ctx, err)
 	}
-	if err := d.sequences.runScenario(ctx); err != nil {
+	results, errs := d.runScenarios(ctx)
+	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := d.stale.runScenario(ctx); err != nil {
-		return err
+	if d.page.Verbose {
+		for _, s := range d.scenarios {
+			s.showDetails(ctx)
+		}
 	}
-	if err := d.orders.runScenario(ctx); err != nil {
-		return err
+	if err := errors.Join(errs...); err != nil {
+		return d.explainFailures(ctx, errs)
 	}
-	if err := d.sessions.runScenario(ctx); err != nil {
-		return err
+	d.page.PrintTitle("All examples ended as expected")
+	for _, result := range results {
+		d.page.PrintLine("  %s %s", d.page.Success("✔"), result)
 	}
-	d.printTitle("Next steps")
 	d.printNextSteps()
 	return nil
 }
 
-func (a *sequenceScenario) runScenario(ctx context.Context) error {
-	a.printTitle("SequentialJobs: steps in order")
-	if err := a.applyExamples(ctx); err != nil {
-		return a.explainFailure(ctx, err)
-	}
-	if err := a.followExamples(ctx); err != nil {
-		return a.explainFailure(ctx, err)
-	}
-	if err := a.checkOutcomes(ctx); err != nil {
+// startCluster builds the images while it starts the cluster, which may have to be built itself.
+func (d *demoRun) startCluster(ctx context.Context) error {
+	d.page.PrintTitle("Setting up")
+	if err := d.cluster.Prepare(ctx); err != nil {
 		return err
 	}
-	a.printTitle("SequentialJobs in kubectl")
-	a.showKubectlOutput(ctx)
-	return nil
+	group, groupContext := errgroup.WithContext(ctx)
+	group.Go(func() error { return d.cluster.BuildImages(groupContext) })
+	if err := d.cluster.Start(groupContext); err != nil {
+		return errors.Join(err, group.Wait())
+	}
+	err := d.page.Step("building the images of the operator and of the examples, and the kubectl plugin",
+		"built the images of the operator and of the examples, and the kubectl plugin", group.Wait)
+	if err != nil {
+		return err
+	}
+	return d.connectClients(ctx)
+}
+
+// deploy deploys what the scenarios need.
+func (d *demoRun) deploy(ctx context.Context) error {
+	err := d.page.Step("loading the images into the cluster", "loaded the images into the cluster", func() (err error) {
+		d.image, err = d.cluster.LoadImages(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return d.page.Step("deploying the operator and NATS", "deployed the operator to "+operatorNamespace+" and NATS to "+brokerNamespace, func() error {
+		group, ctx := errgroup.WithContext(ctx)
+		group.Go(func() error { return d.deployBroker(ctx) })
+		group.Go(func() error {
+			// Before the operator, as it finds Jobs in a real cluster, and because its permissions are in their namespace.
+			if err := d.stale.createStaleJobs(ctx); err != nil {
+				return err
+			}
+			return d.deployOperator(ctx, d.stale.operatorSettings())
+		})
+		return group.Wait()
+	})
+}
+
+// runScenarios runs all scenarios until each has ended.
+func (d *demoRun) runScenarios(ctx context.Context) (results []string, errs []error) {
+	results, errs = make([]string, len(d.scenarios)), make([]error, len(d.scenarios))
+	for _, s := range d.scenarios {
+		s.begin()
+	}
+	defer d.page.ShowSections()()
+	var running sync.WaitGroup
+	for i, s := range d.scenarios {
+		running.Go(func() {
+			ctx, cancel := context.WithTimeoutCause(ctx, d.timeout, fmt.Errorf("not finished after %s", d.timeout))
+			defer cancel()
+			results[i], errs[i] = s.run(ctx)
+			s.pageSection().End(errs[i])
+		})
+	}
+	running.Wait()
+	return results, errs
+}
+
+// explainFailures prints what may explain why scenarios failed, and returns their errors.
+func (d *demoRun) explainFailures(ctx context.Context, errs []error) error {
+	for i, err := range errs {
+		if err != nil {
+			d.scenarios[i].showState(ctx, err)
+		}
+	}
+	return d.showOperatorAfter(ctx, errors.Join(errs...))
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,63 +9,64 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/yardmaster/yardmaster/test/demo/cluster"
 	"github.com/yardmaster/yardmaster/test/demo/shell"
 )
 
-const (
-	pollInterval    = 200 * time.Millisecond
-	operatorTimeout = 2 * time.Minute
-)
+const deploymentTimeout = 2 * time.Minute
 
-// deployOperator builds the operator and deploys it with settings that make the demo fast.
+// deployOperator deploys the operator with settings that make the demo fast.
 func (d *demoRun) deployOperator(ctx context.Context, settings []string) error {
-	var image string
-	err := d.runTimed("built its image and loaded it into the cluster", func() (err error) {
-		image, err = d.cluster.LoadOperatorImage(ctx)
-		return err
-	})
-	if err != nil {
-		return err
-	}
 	kubectl := d.cluster.KubectlCommand()
-	err = d.runTimed("deployed "+image+" with `make deploy NAMESPACES='*' REPORT_NAMESPACES="+staleNamespace+"`", func() error {
-		return shell.RunQuietly(ctx, "make", "--no-print-directory", "deploy", "IMG="+image, "NAMESPACES=*",
-			"REPORT_NAMESPACES="+staleNamespace, "KUBECTL="+strings.Join(kubectl, " "))
-	})
-	if err != nil {
+	args := []string{"deploy", "IMG=" + d.image, "NAMESPACES=*", "REPORT_NAMESPACES=" + staleNamespace}
+	if d.page.Verbose {
+		d.page.PrintLine("  $ make %s", strings.Join(quoteArguments(args), " "))
+	}
+	if err := shell.RunQuietly(ctx, "make", slices.Concat([]string{"--no-print-directory", "KUBECTL=" + strings.Join(kubectl, " ")}, args)...); err != nil {
 		return err
 	}
 	set := slices.Concat([]string{"-n", operatorNamespace, "set", "env", "deployment/yardmaster"}, settings)
-	d.screen.PrintLine("  $ kubectl %s \\\n      %s", strings.Join(set[:len(set)-len(settings)], " "), strings.Join(settings, " \\\n      "))
-	if err := shell.RunQuietly(ctx, kubectl[0], slices.Concat(kubectl[1:], set)...); err != nil {
+	if err := d.runKubectlQuietly(ctx, set...); err != nil {
 		return err
 	}
-	return d.runTimed("the operator is ready", func() error { return d.waitForOperator(ctx) })
+	if err := d.runKubectlQuietly(ctx, "annotate", "--overwrite", "namespace", operatorNamespace, cluster.MarkerAnnotation+"=true"); err != nil {
+		return err
+	}
+	return d.waitForOperator(ctx)
+}
+
+// deployBroker deploys NATS.
+func (d *demoRun) deployBroker(ctx context.Context) error {
+	for _, args := range [][]string{
+		{"apply", "-k", "config/nats"},
+		{"annotate", "--overwrite", "namespace", brokerNamespace, cluster.MarkerAnnotation + "=true"},
+		{"-n", brokerNamespace, "rollout", "status", "statefulset/nats", "--timeout=" + deploymentTimeout.String()},
+	} {
+		if err := d.runKubectlQuietly(ctx, args...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // waitForOperator waits until only Pods of the deployed version exist.
 func (d *demoRun) waitForOperator(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, operatorTimeout, fmt.Errorf("the operator was not ready within %s", operatorTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, deploymentTimeout, fmt.Errorf("the operator was not ready within %s", deploymentTimeout))
 	defer cancel()
-	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+	return d.waitUntil(ctx, "the operator", func(ctx context.Context) (bool, error) {
 		deployment := &appsv1.Deployment{}
 		if err := d.client.Get(ctx, client.ObjectKey{Namespace: operatorNamespace, Name: "yardmaster"}, deployment); err != nil {
-			return false, nil //nolint:nilerr // retried until the timeout
+			return false, err
 		}
 		if !isRolledOut(deployment) {
 			return false, nil
 		}
 		var pods corev1.PodList
 		err := d.client.List(ctx, &pods, client.InNamespace(operatorNamespace), client.MatchingLabels(deployment.Spec.Selector.MatchLabels))
-		return err == nil && len(pods.Items) == int(*deployment.Spec.Replicas), nil
+		return len(pods.Items) == int(*deployment.Spec.Replicas), err
 	})
-	if err != nil {
-		return errors.Join(context.Cause(ctx))
-	}
-	return nil
 }
 
 func isRolledOut(deployment *appsv1.Deployment) bool {

@@ -8,24 +8,29 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 	"github.com/yardmaster/yardmaster/test/demo/cluster"
+	"github.com/yardmaster/yardmaster/test/demo/page"
 	"github.com/yardmaster/yardmaster/test/demo/shell"
 )
+
+const pollInterval = 200 * time.Millisecond
 
 // demoEnvironment is what all scenarios share.
 type demoEnvironment struct {
 	cluster cluster.Cluster
-	screen  *terminal.Screen
+	page    *page.Page
 	// timeout is how long a scenario may take.
 	timeout time.Duration
 
+	// image is the operator's image.
+	image      string
 	kubeconfig string
 	client     client.Client
 	clientset  kubernetes.Interface
@@ -56,43 +61,38 @@ func (s *demoEnvironment) connectClients(ctx context.Context) error {
 	return err
 }
 
-func (s *demoEnvironment) printTitle(text string) {
-	s.screen.PrintLine("\n%s", s.screen.Bold("== "+text))
-}
-
-// runTimed runs a function and prints how long it took.
-func (s *demoEnvironment) runTimed(what string, do func() error) error {
-	started := time.Now()
-	if err := do(); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	s.screen.PrintLine("  %s (%s)", what, time.Since(started).Round(time.Second/10))
-	return nil
-}
-
 // showOperatorAfter prints the state of the operator, which may explain the error, and returns
 // the error.
 func (s *demoEnvironment) showOperatorAfter(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
-		s.showOperatorState(ctx)
+		s.page.PrintTitle("The operator")
+		s.runKubectl(ctx, "-n", operatorNamespace, "get", "pods", "-o", "wide")
+		s.runKubectl(ctx, "-n", operatorNamespace, "events")
+		s.runKubectl(ctx, "-n", operatorNamespace, "logs", "-l", "app.kubernetes.io/name=yardmaster", "--tail=20", "--prefix")
 	}
 	return err
 }
 
-func (s *demoEnvironment) showOperatorState(ctx context.Context) {
-	s.printTitle("The operator")
-	s.runKubectl(ctx, "-n", operatorNamespace, "get", "pods", "-o", "wide")
-	s.runKubectl(ctx, "-n", operatorNamespace, "events")
-	s.runKubectl(ctx, "-n", operatorNamespace, "logs", "-l", "app.kubernetes.io/name=yardmaster", "--tail=20", "--prefix")
+// waitUntil polls until the condition is true. The error is that of the last poll, if there is one.
+func (*demoEnvironment) waitUntil(ctx context.Context, what string, condition func(context.Context) (bool, error)) error {
+	var last error
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (done bool, err error) {
+		done, last = condition(ctx)
+		return done && last == nil, nil
+	})
+	if err != nil {
+		return errors.Join(fmt.Errorf("%w: waiting for %s", context.Cause(ctx), what), last)
+	}
+	return nil
 }
 
 // runKubectl prints and runs a kubectl command. A failure is printed and does not end the
 // demo.
 func (s *demoEnvironment) runKubectl(ctx context.Context, args ...string) {
-	s.screen.PrintLine("\n  $ kubectl %s", strings.Join(quoteArguments(args), " "))
+	s.page.PrintLine("\n  $ kubectl %s", strings.Join(quoteArguments(args), " "))
 	command := s.cluster.KubectlCommand()
 	if err := shell.Run(ctx, command[0], append(command[1:len(command):len(command)], args...)...); err != nil && !errors.Is(err, context.Canceled) {
-		s.screen.PrintLine("  %v", err)
+		s.page.PrintLine("  %v", err)
 	}
 }
 
@@ -107,28 +107,11 @@ func quoteArguments(args []string) []string {
 	return quoted
 }
 
-// runKubectlQuietly prints and runs a kubectl command, and returns its failure. Its output is not
-// shown.
+// runKubectlQuietly runs a kubectl command, and returns its failure. Its output is not shown.
 func (s *demoEnvironment) runKubectlQuietly(ctx context.Context, args ...string) error {
-	s.screen.PrintLine("  $ kubectl %s", strings.Join(args, " "))
+	if s.page.Verbose {
+		s.page.PrintLine("  $ kubectl %s", strings.Join(quoteArguments(args), " "))
+	}
 	command := s.cluster.KubectlCommand()
 	return shell.RunQuietly(ctx, command[0], append(command[1:len(command):len(command)], args...)...)
-}
-
-// runScenarioSteps runs the steps in order until one fails. It then prints the state of the
-// scenario and of the operator, unless the step has reported its failure.
-func (s *demoEnvironment) runScenarioSteps(
-	ctx context.Context, title string, showState func(context.Context), steps ...func(context.Context) error,
-) error {
-	s.printTitle(title)
-	for _, step := range steps {
-		if err := step(ctx); err != nil {
-			if ctx.Err() != nil || errors.Is(err, errAlreadyReported) {
-				return err
-			}
-			showState(ctx)
-			return s.showOperatorAfter(ctx, err)
-		}
-	}
-	return nil
 }

@@ -7,7 +7,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -21,20 +20,18 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 	"github.com/yardmaster/yardmaster/test/demo/cluster"
+	"github.com/yardmaster/yardmaster/test/demo/page"
 )
-
-// errAlreadyReported ends the demo with exit code 1 and without another message.
-var errAlreadyReported = errors.New("")
 
 const exitInterrupted = 130
 
 func main() {
-	down := flag.Bool("down", false, "delete the demo's cluster")
+	down := flag.Bool("down", false, "delete the demo's cluster, or what the demo created in another one")
 	limit := flag.Duration("timeout", 5*time.Minute, "time limit of each scenario")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := runDemo(ctx, os.Getenv("CLUSTER"), *down, *limit)
+	err := runDemo(ctx, *down, *limit)
 	interrupted := ctx.Err() != nil
 	stop()
 	switch {
@@ -43,22 +40,24 @@ func main() {
 		fmt.Fprintln(os.Stderr, "\nInterrupted. `make demo` reuses the cluster; `make demo-down` deletes it.")
 		os.Exit(exitInterrupted)
 	default:
-		if !errors.Is(err, errAlreadyReported) {
-			fmt.Fprintln(os.Stderr, "\ndemo:", err)
-		}
+		fmt.Fprintln(os.Stderr, "\ndemo:", err)
 		os.Exit(1)
 	}
 }
 
-func runDemo(ctx context.Context, kind string, down bool, limit time.Duration) error {
+// runDemo runs the demo as the variables CLUSTER and VERBOSE say.
+func runDemo(ctx context.Context, down bool, limit time.Duration) error {
 	ctrl.SetLogger(zap.New(zap.WriteTo(io.Discard))) // the clients return errors
-	demoCluster, err := cluster.New(kind)
+	demoCluster, err := cluster.New(os.Getenv("CLUSTER"))
 	if err != nil {
 		return err
 	}
 	if down {
 		return demoCluster.Delete(ctx)
 	}
+	verbose := os.Getenv("VERBOSE")
 	screen := terminal.NewScreen(os.Stdout, terminal.NewStyle(terminal.ColorAuto, os.Stdout))
-	return newDemoRun(demoCluster, screen, limit).runScenarios(ctx)
+	return newDemoRun(&demoEnvironment{
+		cluster: demoCluster, page: page.New(screen, verbose != "" && verbose != "0"), timeout: limit,
+	}).run(ctx)
 }

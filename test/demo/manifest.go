@@ -57,9 +57,7 @@ func (s *demoEnvironment) recreateNamespace(ctx context.Context, namespace strin
 	}}
 	old := fresh.DeepCopy()
 	err := s.client.Delete(ctx, old)
-	if err == nil {
-		s.screen.PrintLine("  deleting namespace %s of an earlier demo", namespace)
-	} else if !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return err
 	}
 	err = wait.PollUntilContextTimeout(ctx, pollInterval, namespaceTimeout, true, func(ctx context.Context) (bool, error) {

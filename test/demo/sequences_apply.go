@@ -15,7 +15,7 @@ func (a *sequenceScenario) applyExamples(ctx context.Context) error {
 	}
 	for _, example := range scenario.Examples() {
 		if example.Missing != "" {
-			a.screen.PrintLine("  skipping %s: it needs %s", example.File, example.Missing)
+			a.section.Log("skipping %s: it needs %s", example.File, example.Missing)
 			continue
 		}
 		if err := a.applyExample(ctx, &example); err != nil {
@@ -34,7 +34,7 @@ func (a *sequenceScenario) applyExample(ctx context.Context, example *scenario.E
 	if err != nil {
 		return err
 	}
-	a.screen.PrintLine("  $ kubectl -n %s apply -f examples/%s", sequencesNamespace, example.ManifestPath())
+	a.section.Log("$ kubectl -n %s apply -f examples/%s", sequencesNamespace, example.ManifestPath())
 	err = a.createWithRetry(ctx, object)
 	switch {
 	case example.Refused == "":
@@ -44,7 +44,6 @@ func (a *sequenceScenario) applyExample(ctx context.Context, example *scenario.E
 	case !strings.Contains(err.Error(), example.Refused):
 		return fmt.Errorf("%s was refused, expected the message %q: %w", example.File, example.Refused, err)
 	}
-	a.screen.PrintLine("    %s", a.screen.Failure(err.Error()))
-	a.screen.PrintLine("    refused as expected")
+	a.section.Log("refused as expected: %v", err)
 	return nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,53 +14,34 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// checkOutcomes prints how each example ended, with its logs and outputs, and explains those
-// that did not end as expected.
+// checkOutcomes compares how each example ended, with its logs and outputs, with what is expected.
 func (a *sequenceScenario) checkOutcomes(ctx context.Context) error {
 	now, err := a.readSequences(ctx)
 	if err != nil {
 		return err
 	}
-	a.printTitle("Results")
-	var failed []string
+	var errs []error
 	for _, example := range a.examples {
 		sj := now[example.ObjectName()]
 		logs := a.readStepLogs(ctx, sj)
-		mismatches := example.Mismatches(sj, func(step *v1alpha1.StepStatus) string { return logs[step.Name] })
-		a.printOutcome(sj, logs, len(mismatches) == 0)
-		for _, mismatch := range mismatches {
-			a.screen.PrintLine("    %s", a.screen.Failure(mismatch))
-		}
-		if len(mismatches) > 0 {
-			failed = append(failed, sj.Name)
+		a.logOutcome(sj, logs)
+		for _, mismatch := range example.Mismatches(sj, func(step *v1alpha1.StepStatus) string { return logs[step.Name] }) {
+			errs = append(errs, fmt.Errorf("%s: %s", sj.Name, mismatch))
 		}
 	}
-	if len(failed) == 0 {
-		a.screen.PrintLine("\n%s", a.screen.Success(fmt.Sprintf("All %d examples ended as expected, and the invalid one was refused.", len(a.examples))))
-		return nil
-	}
-	for _, name := range failed {
-		a.explainExample(ctx, name)
-	}
-	a.showOperatorState(ctx)
-	a.screen.PrintLine("\n%s", a.screen.Failure("Not as expected: "+strings.Join(failed, ", ")))
-	return errAlreadyReported
+	return errors.Join(errs...)
 }
 
-func (a *sequenceScenario) printOutcome(sj *v1alpha1.SequentialJob, logs map[string]string, isExpected bool) {
-	mark := a.screen.Success("✔")
-	if !isExpected {
-		mark = a.screen.Failure("✘")
-	}
+func (a *sequenceScenario) logOutcome(sj *v1alpha1.SequentialJob, logs map[string]string) {
 	run := ""
 	if sj.Status.Run > 1 {
 		run = fmt.Sprintf(" in run %d", sj.Status.Run)
 	}
-	a.screen.PrintLine("  %s %s: %s%s, %s steps succeeded", mark, a.screen.Bold(sj.Name), sj.Status.Phase, run, sj.Status.Progress.Display)
+	a.section.Log("%s: %s%s, %s steps succeeded", sj.Name, sj.Status.Phase, run, sj.Status.Progress.Display)
 	for i := range sj.Status.Steps {
 		step := &sj.Status.Steps[i]
-		line := fmt.Sprintf("      %-14s %-10s %s", step.Name, step.Phase, stepRemarks(step, sj.Status.Run, logs[step.Name]))
-		a.screen.PrintLine("%s", strings.TrimRight(line, " "))
+		line := fmt.Sprintf("    %-14s %-10s %s", step.Name, step.Phase, stepRemarks(step, sj.Status.Run, logs[step.Name]))
+		a.section.Log("%s", strings.TrimRight(line, " "))
 	}
 }
 

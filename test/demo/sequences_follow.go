@@ -17,18 +17,12 @@ import (
 // followExamples prints the progress of the examples and applies their actions until all are
 // finished.
 func (a *sequenceScenario) followExamples(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errors.New("timeout"))
-	defer cancel()
-	a.screen.PrintLine("")
-	defer a.screen.KeepLines()
-
-	started := time.Now()
 	latest := map[string]*v1alpha1.SequentialJob{}
 	var lastErr error // of the last poll
 	for {
 		var now map[string]*v1alpha1.SequentialJob
 		if now, lastErr = a.readSequences(ctx); lastErr == nil {
-			a.printProgress(latest, now, time.Since(started))
+			a.showProgress(latest, now)
 			if lastErr = a.applyDueActions(ctx, now); lastErr == nil && a.allFinished(now) {
 				return nil
 			}
@@ -49,7 +43,7 @@ func (a *sequenceScenario) timeoutError(cause error, latest map[string]*v1alpha1
 			waiting = append(waiting, example.ObjectName())
 		}
 	}
-	return errors.Join(fmt.Errorf("%w: not finished after %s: %s", cause, a.timeout, strings.Join(waiting, ", ")), lastErr)
+	return errors.Join(fmt.Errorf("%w: %s", cause, strings.Join(waiting, ", ")), lastErr)
 }
 
 // readSequences reads the SequentialJobs of the examples.
@@ -70,22 +64,17 @@ func (a *sequenceScenario) readSequences(ctx context.Context) (map[string]*v1alp
 	return byName, nil
 }
 
-// printProgress prints changes, or redraws the table on a terminal.
-func (a *sequenceScenario) printProgress(before, now map[string]*v1alpha1.SequentialJob, since time.Duration) {
-	if !a.screen.IsTerminal() {
-		for _, example := range a.examples {
-			name := example.ObjectName()
-			for _, change := range render.SequenceChanges(before[name], now[name]) {
-				a.screen.PrintLine("  %4s  %-20s %s", since.Round(time.Second), name, change)
-			}
+// showProgress draws the table.
+func (a *sequenceScenario) showProgress(before, now map[string]*v1alpha1.SequentialJob) {
+	shown := make([]*v1alpha1.SequentialJob, len(a.examples))
+	for i, example := range a.examples {
+		name := example.ObjectName()
+		shown[i] = now[name]
+		for _, change := range render.SequenceChanges(before[name], now[name]) {
+			a.section.Log("%-20s %s", name, change)
 		}
-	} else {
-		shown := make([]*v1alpha1.SequentialJob, len(a.examples))
-		for i, example := range a.examples {
-			shown[i] = now[example.ObjectName()]
-		}
-		a.screen.DrawLines(append(render.SequenceTable(a.screen.Style, shown, time.Now()).Lines(false), "", render.StepLegend(a.screen.Style)))
 	}
+	a.section.Draw(append(render.SequenceTable(a.page.Style, shown, time.Now()).Lines(false), render.StepLegend(a.page.Style)))
 	for _, example := range a.examples {
 		name := example.ObjectName()
 		if before[name] == nil || before[name].Status.Phase != now[name].Status.Phase {
@@ -101,7 +90,7 @@ func (a *sequenceScenario) applyDueActions(ctx context.Context, now map[string]*
 		if example.actionDone || !example.Action.IsDue(sj, time.Since(example.phaseSince)) {
 			continue
 		}
-		a.screen.PrintLine("\n  %s\n  $ %s\n", example.Action.Description, example.Action.KubectlCommand(sequencesNamespace, sj.Name))
+		a.section.Act(example.Action.Description, example.Action.KubectlCommand(sequencesNamespace, sj.Name))
 		if err := a.client.Patch(ctx, sj, client.RawPatch(example.Action.Type, []byte(example.Action.Patch))); err != nil {
 			return fmt.Errorf("patching %s: %w", sj.Name, err)
 		}

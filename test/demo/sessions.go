@@ -13,14 +13,15 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
+	"github.com/yardmaster/yardmaster/test/demo/page"
 	"github.com/yardmaster/yardmaster/test/demo/scenario"
 )
 
-// sessionScenario runs the examples of AgenticSessions. The pool scenario has already loaded the
-// image of their runner.
+// sessionScenario runs the examples of AgenticSessions.
 type sessionScenario struct {
 	*demoEnvironment
 
+	section  *page.Section
 	sessions []*runningSession
 }
 
@@ -34,16 +35,33 @@ type runningSession struct {
 	phaseSince time.Time
 }
 
-// runScenario runs sessions, stops and restarts one, and checks how they end.
-func (a *sessionScenario) runScenario(ctx context.Context) error {
-	return a.runScenarioSteps(ctx, "AgenticSession: an agent session as a hardened Job", a.showSessionState,
-		a.applySessions, a.checkRefusal, a.followSessions, a.checkOutcomes, a.showSessions)
+func (a *sessionScenario) begin() {
+	a.section = a.page.NewSection("AgenticSession", "agents as hardened Jobs: examples/agenticsession in namespace "+sessionsNamespace)
 }
 
-func (a *sessionScenario) showSessions(ctx context.Context) error {
+func (a *sessionScenario) pageSection() *page.Section { return a.section }
+
+// run runs sessions, stops and restarts one, and checks how they end.
+func (a *sessionScenario) run(ctx context.Context) (result string, err error) {
+	for _, step := range []func(context.Context) error{a.applySessions, a.checkRefusal, a.followSessions, a.checkOutcomes} {
+		if err := step(ctx); err != nil {
+			return "", err
+		}
+	}
+	return fmt.Sprintf("AgenticSession: %d sessions ended: with a result and its cost, after a restart in the kept workspace, and at the time limit. An invalid one was refused.",
+		len(a.sessions)), nil
+}
+
+func (a *sessionScenario) showDetails(ctx context.Context) {
+	a.page.PrintTitle("AgenticSessions in kubectl")
 	a.runKubectl(ctx, "-n", sessionsNamespace, "get", "agenticsessions")
 	a.runKubectl(ctx, "-n", sessionsNamespace, "events", "--for", "agenticsession/pause")
-	return nil
+}
+
+func (a *sessionScenario) showState(ctx context.Context, _ error) {
+	a.page.PrintTitle("AgenticSessions")
+	a.runKubectl(ctx, "-n", sessionsNamespace, "get", "agenticsessions,jobs,pods", "-o", "wide")
+	a.runKubectl(ctx, "-n", sessionsNamespace, "events")
 }
 
 // applySessions creates the sessions in a new namespace.
@@ -66,7 +84,7 @@ func (a *sessionScenario) checkRefusal(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.screen.PrintLine("  $ kubectl -n %s apply -f examples/%s", sessionsNamespace, scenario.RefusedSessionFile)
+	a.section.Log("$ kubectl -n %s apply -f examples/%s", sessionsNamespace, scenario.RefusedSessionFile)
 	err = a.createWithRetry(ctx, object)
 	switch {
 	case err == nil:
@@ -74,33 +92,20 @@ func (a *sessionScenario) checkRefusal(ctx context.Context) error {
 	case !strings.Contains(err.Error(), scenario.RefusedSessionMessage):
 		return fmt.Errorf("%s was refused, expected the message %q: %w", scenario.RefusedSessionFile, scenario.RefusedSessionMessage, err)
 	}
-	a.screen.PrintLine("    %s", a.screen.Failure(err.Error()))
-	a.screen.PrintLine("    refused as expected\n")
+	a.section.Log("refused as expected: %v", err)
 	return nil
 }
 
-// followSessions prints the progress of the sessions and applies their actions until all are
-// finished.
+// followSessions shows the progress of the sessions and applies their actions until all are finished.
 func (a *sessionScenario) followSessions(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errors.New("timeout"))
-	defer cancel()
-	defer a.screen.KeepLines()
-	started := time.Now()
-	for {
-		lastErr := a.refreshSessions(ctx, started)
-		if lastErr == nil && !slices.ContainsFunc(a.sessions, func(s *runningSession) bool { return !s.IsFinished(s.current) }) {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("%w: not all sessions are finished after %s", context.Cause(ctx), a.timeout), lastErr)
-		case <-time.After(pollInterval):
-		}
-	}
+	return a.waitUntil(ctx, "all sessions to finish", func(ctx context.Context) (bool, error) {
+		err := a.refreshSessions(ctx)
+		return !slices.ContainsFunc(a.sessions, func(s *runningSession) bool { return !s.IsFinished(s.current) }), err
+	})
 }
 
-// refreshSessions reads and prints the sessions and applies the actions that are due.
-func (a *sessionScenario) refreshSessions(ctx context.Context, started time.Time) error {
+// refreshSessions reads and shows the sessions and applies the actions that are due.
+func (a *sessionScenario) refreshSessions(ctx context.Context) error {
 	shown := make([]*v1alpha1.AgenticSession, 0, len(a.sessions))
 	for _, s := range a.sessions {
 		before := s.current
@@ -113,14 +118,11 @@ func (a *sessionScenario) refreshSessions(ctx context.Context, started time.Time
 			s.phaseSince = time.Now()
 		}
 		shown = append(shown, s.current)
-		if a.screen.IsTerminal() {
-			continue
-		}
 		for _, change := range render.SessionChanges(before, s.current) {
-			a.screen.PrintLine("  %4s  %-6s %s", time.Since(started).Round(time.Second), s.Name, change)
+			a.section.Log("%-6s %s", s.Name, change)
 		}
 	}
-	a.screen.DrawLines(render.SessionTable(a.screen.Style, shown, time.Now()).Lines(false))
+	a.section.Draw(render.SessionTable(a.page.Style, shown, time.Now()).Lines(false))
 	return a.applyDueActions(ctx)
 }
 
@@ -131,7 +133,7 @@ func (a *sessionScenario) applyDueActions(ctx context.Context) error {
 		if action == nil {
 			continue
 		}
-		a.screen.PrintLine("\n  %s\n  $ %s\n", action.Description, action.KubectlCommand(sessionsNamespace, s.Name))
+		a.section.Act(action.Description, action.KubectlCommand(sessionsNamespace, s.Name))
 		if err := a.client.Patch(ctx, s.current.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(action.Patch))); err != nil {
 			return fmt.Errorf("patching %s: %w", s.Name, err)
 		}
@@ -140,32 +142,16 @@ func (a *sessionScenario) applyDueActions(ctx context.Context) error {
 	return nil
 }
 
-// checkOutcomes prints how each session ended and compares it with the expectation.
-func (a *sessionScenario) checkOutcomes(ctx context.Context) error {
-	a.screen.PrintLine("")
-	asExpected := true
+// checkOutcomes compares how each session ended with what is expected.
+func (a *sessionScenario) checkOutcomes(context.Context) error {
+	var errs []error
 	for _, s := range a.sessions {
-		for _, line := range render.SessionDetail(a.screen.Style, s.current, time.Now()) {
-			a.screen.PrintLine("  %s", line)
+		for _, line := range render.SessionDetail(a.page.Style, s.current, time.Now()) {
+			a.section.Log("%s", line)
 		}
 		for _, mismatch := range s.Mismatches(s.current) {
-			asExpected = false
-			a.screen.PrintLine("    %s", a.screen.Failure(mismatch))
+			errs = append(errs, fmt.Errorf("%s: %s", s.Name, mismatch))
 		}
 	}
-	if !asExpected {
-		a.showSessionState(ctx)
-		a.showOperatorState(ctx)
-		a.screen.PrintLine("\n%s", a.screen.Failure("Not all sessions ended as expected."))
-		return errAlreadyReported
-	}
-	a.screen.PrintLine("\n%s", a.screen.Success(fmt.Sprintf(
-		"All %d sessions ended as expected: with a result and cost, after a restart in the kept workspace, and at the time limit. The invalid one was refused.",
-		len(a.sessions))))
-	return nil
-}
-
-func (a *sessionScenario) showSessionState(ctx context.Context) {
-	a.runKubectl(ctx, "-n", sessionsNamespace, "get", "agenticsessions,jobs,pods", "-o", "wide")
-	a.runKubectl(ctx, "-n", sessionsNamespace, "events")
+	return errors.Join(errs...)
 }

@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/zombie"
+	"github.com/yardmaster/yardmaster/test/demo/page"
 	"github.com/yardmaster/yardmaster/test/demo/scenario"
 	"github.com/yardmaster/yardmaster/test/demo/shell"
 )
@@ -23,7 +22,17 @@ const pluginZombieExitCode = 1
 // staleJobScenario runs the examples of a JobReport.
 type staleJobScenario struct {
 	*demoEnvironment
+
+	section *page.Section
+	// pluginReport is the output of the plugin.
+	pluginReport string
 }
+
+func (a *staleJobScenario) begin() {
+	a.section = a.page.NewSection("JobReport", "stale Jobs, with thresholds of seconds: examples/jobreport in namespace "+staleNamespace)
+}
+
+func (a *staleJobScenario) pageSection() *page.Section { return a.section }
 
 // createStaleJobs creates the Jobs before the operator is deployed, as it finds Jobs in a real
 // cluster.
@@ -36,7 +45,6 @@ func (a *staleJobScenario) createStaleJobs(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		a.screen.PrintLine("  $ kubectl -n %s apply -f examples/%s", staleNamespace, job.ManifestPath())
 		if err := a.createWithRetry(ctx, object); err != nil {
 			return err
 		}
@@ -66,62 +74,52 @@ func changedThresholds() []string {
 	return changed
 }
 
-// runScenario waits for the expected report and prints it.
-func (a *staleJobScenario) runScenario(ctx context.Context) error {
-	a.printTitle("JobReport: finding stale Jobs")
-	a.screen.PrintLine("  In this demo, the operator scans every two seconds, and its thresholds are a few seconds.\n")
+// run waits for the expected report, and for the same from the plugin without the operator.
+func (a *staleJobScenario) run(ctx context.Context) (result string, err error) {
 	if err := a.followFindings(ctx); err != nil {
-		a.runKubectl(ctx, "-n", staleNamespace, "describe", "jobreport", v1alpha1.JobReportName)
-		a.runKubectl(ctx, "-n", staleNamespace, "get", "jobs,pods", "-o", "wide")
-		return a.showOperatorAfter(ctx, err)
+		return "", err
 	}
-	a.screen.PrintLine("\n%s", a.screen.Success(fmt.Sprintf("Of %d Jobs, the %d stale ones were found for the right reasons. No Job was changed.",
-		len(scenario.StaleJobs()), len(scenario.StaleJobs())-1)))
+	output, err := a.runPluginReport(ctx)
+	if err != nil {
+		return "", err
+	}
+	a.pluginReport = output
+	return fmt.Sprintf("JobReport: of %d Jobs, the %d stale ones were found for the right reasons, by the operator and by the plugin. No Job was changed.",
+		len(scenario.StaleJobs()), len(scenario.StaleJobs())-1), nil
+}
+
+func (a *staleJobScenario) showDetails(ctx context.Context) {
+	a.page.PrintTitle("JobReport in kubectl")
 	a.runKubectl(ctx, "-n", staleNamespace, "get", "jobreports")
 	a.runKubectl(ctx, "-n", staleNamespace, "describe", "jobreport", v1alpha1.JobReportName)
-	return a.runPluginReport(ctx)
+	a.page.PrintLine("\n  The same report from the kubectl plugin, without the operator (exit code 1 because of zombies):\n\n  $ kubectl yardmaster %s\n%s",
+		strings.Join(pluginReportArguments(), " "), a.pluginReport)
 }
 
-// followFindings prints the findings until all are as expected.
+func (a *staleJobScenario) showState(ctx context.Context, _ error) {
+	a.page.PrintTitle("JobReport")
+	a.runKubectl(ctx, "-n", staleNamespace, "describe", "jobreport", v1alpha1.JobReportName)
+	a.runKubectl(ctx, "-n", staleNamespace, "get", "jobs,pods", "-o", "wide")
+}
+
+// followFindings shows the findings until all are as expected.
 func (a *staleJobScenario) followFindings(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errors.New("timeout"))
-	defer cancel()
-	defer a.screen.KeepLines()
-	var mismatches []string
-	before := map[string]string{}
-	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+	return a.waitUntil(ctx, "the expected report", func(ctx context.Context) (bool, error) {
 		report := &v1alpha1.JobReport{}
 		if err := a.client.Get(ctx, client.ObjectKey{Namespace: staleNamespace, Name: v1alpha1.JobReportName}, report); err != nil {
-			mismatches = []string{err.Error()}
-			return false, nil //nolint:nilerr // the first report may not exist yet
+			return false, err
 		}
-		a.printFindings(before, &report.Status)
-		mismatches = nil
+		lines := []string{fmt.Sprintf("%-16s %-12s %s", "JOB", "CATEGORY", "REASON")}
+		var mismatches []error
 		for _, job := range scenario.StaleJobs() {
+			lines = append(lines, a.formatFinding(&job, &report.Status))
 			if mismatch := job.Mismatch(&report.Status); mismatch != "" {
-				mismatches = append(mismatches, mismatch)
+				mismatches = append(mismatches, errors.New(mismatch))
 			}
 		}
-		return len(mismatches) == 0, nil
+		a.section.Draw(lines)
+		return true, errors.Join(mismatches...)
 	})
-	if err != nil {
-		return fmt.Errorf("%w after %s: %s", context.Cause(ctx), a.timeout, strings.Join(mismatches, "; "))
-	}
-	return nil
-}
-
-// printFindings prints changed findings, or redraws all on a terminal.
-func (a *staleJobScenario) printFindings(before map[string]string, status *v1alpha1.JobReportStatus) {
-	lines := []string{fmt.Sprintf("  %-16s %-12s %s", "JOB", "CATEGORY", "REASON")}
-	for _, job := range scenario.StaleJobs() {
-		line := a.formatFinding(&job, status)
-		if !a.screen.IsTerminal() && before[job.Name] != line {
-			a.screen.PrintLine("%s", line)
-		}
-		before[job.Name] = line
-		lines = append(lines, line)
-	}
-	a.screen.DrawLines(lines)
 }
 
 func (a *staleJobScenario) formatFinding(job *scenario.StaleJob, status *v1alpha1.JobReportStatus) string {
@@ -132,34 +130,35 @@ func (a *staleJobScenario) formatFinding(job *scenario.StaleJob, status *v1alpha
 	padded := fmt.Sprintf("%-12s", category)
 	switch category {
 	case zombie.CategoryZombie:
-		padded = a.screen.Failure(padded)
+		padded = a.page.Failure(padded)
 	case zombie.CategoryHealthy:
-		padded = a.screen.Success(padded)
+		padded = a.page.Success(padded)
 	}
-	return strings.TrimRight(fmt.Sprintf("  %-16s %s %s", job.Name, padded, reason), " ")
+	return strings.TrimRight(fmt.Sprintf("%-16s %s %s", job.Name, padded, reason), " ")
 }
 
-// runPluginReport classifies the same Jobs with the plugin, without the operator.
-func (a *staleJobScenario) runPluginReport(ctx context.Context) error {
-	if err := shell.RunQuietly(ctx, "make", "--no-print-directory", "plugin"); err != nil {
-		return err
-	}
+// pluginReportArguments are those of the plugin for the same thresholds as the operator's.
+func pluginReportArguments() []string {
 	args := []string{"report", "-n", staleNamespace}
 	for _, flag := range changedThresholds() {
 		args = append(args, "--"+flag)
 	}
-	a.screen.PrintLine("\n  The same report from the kubectl plugin, without the operator (exit code 1 because of zombies):\n\n  $ kubectl yardmaster %s",
-		strings.Join(args, " "))
-	args = slices.Concat(args, []string{"--kubeconfig", a.kubeconfig})
-	if a.screen.ColorEnabled {
+	return args
+}
+
+// runPluginReport classifies the same Jobs with the plugin, without the operator.
+func (a *staleJobScenario) runPluginReport(ctx context.Context) (output string, err error) {
+	args := slices.Concat(pluginReportArguments(), []string{"--kubeconfig", a.kubeconfig})
+	if a.page.ColorEnabled {
 		args = append(args, "--color=always")
 	}
-	code, err := shell.ExitCode(ctx, os.Stdout, "bin/kubectl-yardmaster", args...)
+	var out strings.Builder
+	code, err := shell.ExitCode(ctx, &out, "bin/kubectl-yardmaster", args...)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if code != pluginZombieExitCode {
-		return fmt.Errorf("the plugin exited with code %d, expected %d", code, pluginZombieExitCode)
+		return "", fmt.Errorf("the plugin exited with code %d, expected %d:\n%s", code, pluginZombieExitCode, out.String())
 	}
-	return nil
+	return out.String(), nil
 }

@@ -42,6 +42,23 @@ func (s *Screen) Columns() int {
 	return columns
 }
 
+// maxLines returns how many lines can be drawn; 0 if it is unknown. One row is for the cursor, and one remains above:
+// some terminals keep a screen that is erased from its first row in their history, at each redraw.
+func (s *Screen) maxLines() int {
+	const reserved = 2
+	_, rows := s.size()
+	if rows == 0 {
+		return 0
+	}
+	return max(1, rows-reserved)
+}
+
+// Fits reports whether the lines can be drawn without omitting any.
+func (s *Screen) Fits(lines []string) bool {
+	limit := s.maxLines()
+	return limit == 0 || len(lines) <= limit
+}
+
 // IsTerminal reports whether DrawLines has an effect.
 func (s *Screen) IsTerminal() bool { return s.isTerminal }
 
@@ -51,10 +68,10 @@ func (s *Screen) DrawLines(lines []string) {
 	if !s.isTerminal {
 		return
 	}
-	columns, rows := s.size()
+	columns, _ := s.size()
 	var text strings.Builder
 	text.WriteString(s.eraseSequence(columns))
-	for _, line := range limitRows(lines, rows-1) {
+	for _, line := range limitRows(lines, s.maxLines()) {
 		line = Truncate(line, columns)
 		s.drawn = append(s.drawn, DisplayWidth(line))
 		text.WriteString(line + "\n")

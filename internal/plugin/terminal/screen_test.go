@@ -35,8 +35,9 @@ func TestDrawnLinesFitTheTerminal(t *testing.T) {
 		want          string
 	}{
 		"lines that are too wide":     {6, 24, []string{"transform", "load"}, "trans…\nload\n"},
-		"too many lines":              {80, 4, []string{"1", "2", "3", "4", "5"}, "1\n2\n… and 3 more lines\n"},
-		"the maximum number of lines": {80, 4, []string{"1", "2", "3"}, "1\n2\n3\n"},
+		"too many lines":              {80, 5, []string{"1", "2", "3", "4", "5"}, "1\n2\n… and 3 more lines\n"},
+		"the maximum number of lines": {80, 5, []string{"1", "2", "3"}, "1\n2\n3\n"},
+		"a terminal of one row":       {80, 1, []string{"1", "2"}, "… and 2 more lines\n"},
 		"a terminal without a size":   {0, 0, []string{"transform", "load"}, "transform\nload\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

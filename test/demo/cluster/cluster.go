@@ -1,4 +1,4 @@
-// Package cluster starts the cluster for the demo.
+// Package cluster starts the cluster for the demo, or finds one that exists.
 package cluster
 
 import (
@@ -6,38 +6,49 @@ import (
 	"fmt"
 )
 
+// MarkerAnnotation is an annotation of the namespaces of the operator and of the broker that the demo created.
+// In a cluster that the demo did not create, it does not change namespaces of others.
+const MarkerAnnotation = "demo.yardmaster.dev/created"
+
 // Cluster is the cluster that the demo uses.
 type Cluster interface {
+	// Prepare checks what is needed, and builds what the other methods need.
+	Prepare(ctx context.Context) error
 	// Start starts the cluster, unless it runs, and prints its progress.
 	Start(ctx context.Context) error
-	// LoadOperatorImage builds the operator's image, loads it into the cluster and returns its
-	// name. A changed image has a different name.
-	LoadOperatorImage(ctx context.Context) (string, error)
-	// LoadExampleImages builds the images of the examples for queues and sessions and loads them into
-	// the cluster.
-	LoadExampleImages(ctx context.Context) error
+	// BuildImages builds the kubectl plugin and the images of the operator and of the examples. It needs no running
+	// cluster.
+	BuildImages(ctx context.Context) error
+	// LoadImages loads the images into the cluster, and returns the name of the operator's. A changed image has a
+	// different name.
+	LoadImages(ctx context.Context) (operatorImage string, err error)
 	// KubeconfigPath returns the path of the administrator's kubeconfig.
 	KubeconfigPath(ctx context.Context) (string, error)
-	// KubectlCommand returns the command that runs kubectl as the administrator.
+	// KubectlCommand returns the command that runs kubectl as the administrator. The cluster must have been started.
 	KubectlCommand() []string
-	// Delete deletes the cluster.
+	// Delete deletes the cluster, or what the demo created in a cluster that it did not create.
 	Delete(ctx context.Context) error
 }
 
 // The types of clusters.
 const (
-	typeLocal = "localcluster"
-	typeKind  = "kind"
+	typeLocal   = "localcluster"
+	typeKind    = "kind"
+	typeCurrent = "current"
 )
 
-// New returns a cluster of the given type: localcluster (the default) or kind.
+// New returns a cluster of the given type: localcluster (the default), kind, or current for the one of the current
+// kubeconfig.
 func New(clusterType string) (Cluster, error) {
 	switch clusterType {
 	case "", typeLocal:
-		return localCluster{}, nil
+		return &localCluster{}, nil
 	case typeKind:
-		return kindCluster{}, nil
+		return &kindCluster{}, nil
+	case typeCurrent:
+		return &currentCluster{}, nil
 	default:
-		return nil, fmt.Errorf("invalid CLUSTER %q: must be %s (needs Linux and root) or %s (needs Docker)", clusterType, typeLocal, typeKind)
+		return nil, fmt.Errorf("invalid CLUSTER %q: must be %s (needs Linux and root), %s (needs Docker) or %s (the cluster of your kubeconfig)",
+			clusterType, typeLocal, typeKind, typeCurrent)
 	}
 }

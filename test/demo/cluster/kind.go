@@ -15,18 +15,18 @@ import (
 
 const (
 	kindClusterName = "yardmaster-demo"
-	kindKubeconfig  = "dist/demo/kubeconfig"
+	// demoKubeconfig is a kubeconfig for clusters that have none of their own.
+	demoKubeconfig = "dist/demo/kubeconfig"
 )
 
 // kindCluster is a cluster of kind, whose nodes are Docker containers.
-type kindCluster struct{}
+type kindCluster struct {
+	operatorImage string
+}
 
 // Start implements Cluster.
-func (d kindCluster) Start(ctx context.Context) error {
-	if err := d.checkPrerequisites(ctx); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(kindKubeconfig), 0o750); err != nil {
+func (d *kindCluster) Start(ctx context.Context) error {
+	if err := os.MkdirAll(filepath.Dir(demoKubeconfig), 0o750); err != nil {
 		return err
 	}
 	found, err := d.clusterExists(ctx)
@@ -34,13 +34,13 @@ func (d kindCluster) Start(ctx context.Context) error {
 		return err
 	}
 	if found {
-		return shell.Run(ctx, typeKind, "export", "kubeconfig", "--name", kindClusterName, "--kubeconfig", kindKubeconfig)
+		return shell.Run(ctx, typeKind, "export", "kubeconfig", "--name", kindClusterName, "--kubeconfig", demoKubeconfig)
 	}
-	return shell.Run(ctx, typeKind, "create", "cluster", "--name", kindClusterName, "--kubeconfig", kindKubeconfig, "--wait", "3m")
+	return shell.Run(ctx, typeKind, "create", "cluster", "--name", kindClusterName, "--kubeconfig", demoKubeconfig, "--wait", "3m")
 }
 
-// checkPrerequisites returns an error for each missing program.
-func (kindCluster) checkPrerequisites(ctx context.Context) error {
+// Prepare implements Cluster. It returns an error for each missing program.
+func (*kindCluster) Prepare(ctx context.Context) error {
 	var missing []error
 	for _, need := range []struct{ program, from string }{
 		{"docker", "https://docs.docker.com/engine/install"},
@@ -60,59 +60,41 @@ func (kindCluster) checkPrerequisites(ctx context.Context) error {
 	return nil
 }
 
-func (kindCluster) clusterExists(ctx context.Context) (bool, error) {
+func (*kindCluster) clusterExists(ctx context.Context) (bool, error) {
 	clusters, err := shell.Output(ctx, typeKind, "get", "clusters")
 	return slices.Contains(strings.Fields(clusters), kindClusterName), err
 }
 
-// LoadOperatorImage implements Cluster. The image's tag is its Docker ID.
-func (kindCluster) LoadOperatorImage(ctx context.Context) (string, error) {
-	const built = operatorImageName + ":demo"
-	if err := shell.RunQuietly(ctx, "make", "--no-print-directory", "docker-build", "IMG="+built); err != nil {
-		return "", err
+// BuildImages implements Cluster.
+func (d *kindCluster) BuildImages(ctx context.Context) (err error) {
+	if d.operatorImage, err = buildDockerImages(ctx); err != nil {
+		return err
 	}
-	id, err := shell.Output(ctx, "docker", "image", "inspect", "--format", "{{.Id}}", built)
-	if err != nil {
-		return "", err
-	}
-	const chars = 12
-	id = strings.TrimPrefix(id, "sha256:")
-	image := operatorImageName + ":" + id[:min(chars, len(id))]
-	if err := shell.RunQuietly(ctx, "docker", "tag", built, image); err != nil {
-		return "", err
-	}
-	return image, shell.RunQuietly(ctx, typeKind, "load", "docker-image", image, "--name", kindClusterName)
+	return runMake(ctx, "plugin", "kustomize")
 }
 
-// LoadExampleImages implements Cluster. The image of NATS comes from its registry.
-func (kindCluster) LoadExampleImages(ctx context.Context) error {
-	for _, name := range []string{"worker", "runner"} {
-		image := "example-" + name + ":v1"
-		if err := shell.RunQuietly(ctx, "docker", "build", "--tag", image, "--file", "examples/"+name+"/Dockerfile", "."); err != nil {
-			return err
-		}
-		if err := shell.RunQuietly(ctx, typeKind, "load", "docker-image", image, "--name", kindClusterName); err != nil {
-			return err
-		}
-	}
-	return nil
+// LoadImages implements Cluster.
+func (d *kindCluster) LoadImages(ctx context.Context) (string, error) {
+	return d.operatorImage, loadDockerImages(d.operatorImage, func(image string) error {
+		return shell.RunQuietly(ctx, typeKind, "load", "docker-image", image, "--name", kindClusterName)
+	})
 }
 
 // KubeconfigPath implements Cluster.
-func (kindCluster) KubeconfigPath(context.Context) (string, error) {
-	return filepath.Abs(kindKubeconfig)
+func (*kindCluster) KubeconfigPath(context.Context) (string, error) {
+	return filepath.Abs(demoKubeconfig)
 }
 
 // KubectlCommand implements Cluster.
-func (kindCluster) KubectlCommand() []string {
-	kubeconfig, err := filepath.Abs(kindKubeconfig)
+func (*kindCluster) KubectlCommand() []string {
+	kubeconfig, err := filepath.Abs(demoKubeconfig)
 	if err != nil {
-		kubeconfig = kindKubeconfig
+		kubeconfig = demoKubeconfig
 	}
 	return []string{"kubectl", "--kubeconfig", kubeconfig}
 }
 
 // Delete implements Cluster.
-func (kindCluster) Delete(ctx context.Context) error {
+func (*kindCluster) Delete(ctx context.Context) error {
 	return shell.Run(ctx, typeKind, "delete", "cluster", "--name", kindClusterName)
 }
