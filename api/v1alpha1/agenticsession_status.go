@@ -298,6 +298,7 @@ const (
 	ReasonWorkspaceInUse            = "WorkspaceInUse"
 	ReasonWorkspaceNotFound         = "WorkspaceNotFound"
 	ReasonWorkspaceLost             = "WorkspaceLost"
+	ReasonServiceAccountNotFound    = "ServiceAccountNotFound"
 	ReasonChildRefused              = "ChildRefused"
 	ReasonQueued                    = "Queued"
 	ReasonPreviousJobRunning        = "PreviousJobRunning"

@@ -64,7 +64,7 @@ type Refusal struct {
 // returns nil if the error is nil, or is no refusal but has to be handled or retried.
 func AsRefusal(err error, refused Refusal) *Refusal {
 	switch refused.Class = apierror.ClassOf(err); refused.Class {
-	case apierror.Invalid, apierror.PolicyDenied, apierror.QuotaExceeded:
+	case apierror.Invalid, apierror.PolicyDenied, apierror.QuotaExceeded, apierror.ServiceAccountMissing:
 		refused.Message = strings.TrimSpace(err.Error())
 		return &refused
 	default:

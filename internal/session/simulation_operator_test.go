@@ -130,7 +130,7 @@ func (w *simulation) executeDecision(in *Observation, decision *Decision) (refus
 		return nil, true
 	}
 	if !w.faultsDisabled && w.randomChance(10) {
-		class := []apierror.Class{apierror.QuotaExceeded, apierror.AlreadyExists, apierror.Invalid, apierror.PolicyDenied}[w.rng.IntN(4)]
+		class := []apierror.Class{apierror.QuotaExceeded, apierror.AlreadyExists, apierror.Invalid, apierror.PolicyDenied, apierror.ServiceAccountMissing}[w.rng.IntN(5)]
 		w.logf("refused: %s", class)
 		return &core.Refusal{Class: class, Kind: "Pod", Message: "refused"}, true
 	}

@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -258,9 +259,9 @@ func (e *evaluation) createAttemptObjects() {
 	e.decision.DryRunPod = b.newDryRunPod(&template)
 	e.decision.CreateJob = b.newJob(&template)
 	e.decision.CreateJob.Spec.ActiveDeadlineSeconds = e.initialDeadline()
-	// A refused name stays reported until the API server has accepted it.
-	if c := meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionDependenciesReady); c != nil &&
-		(c.Reason == v1alpha1.ReasonNameTaken || c.Reason == v1alpha1.ReasonWorkspaceNotFound) {
+	// A refusal stays reported until the API server has accepted what it refused.
+	refusals := []string{v1alpha1.ReasonNameTaken, v1alpha1.ReasonWorkspaceNotFound, v1alpha1.ReasonServiceAccountNotFound}
+	if c := meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionDependenciesReady); c != nil && slices.Contains(refusals, c.Reason) {
 		e.obstacle = &obstacle{core.Problem{Reason: c.Reason, Message: c.Message}, true}
 	}
 }
@@ -277,6 +278,8 @@ func (e *evaluation) handleRefusal(refusal *core.Refusal) {
 		e.waitFor(v1alpha1.ReasonNameTaken, refusal.Message, true)
 	case apierror.NotFound:
 		e.waitFor(v1alpha1.ReasonWorkspaceNotFound, refusal.Message, true)
+	case apierror.ServiceAccountMissing:
+		e.waitFor(v1alpha1.ReasonServiceAccountNotFound, refusal.Message, true)
 	default:
 		reason := v1alpha1.ReasonChildRefused
 		if refusal.Kind == "Pod" || refusal.Kind == "Job" {

@@ -76,6 +76,17 @@ func TestPhaseTransitions(t *testing.T) {
 		}
 		s.startAttempt().wantPhase(v1alpha1.SessionCreating, "")
 	})
+	t.Run("Pending waits for a ServiceAccount until startupTimeout", func(t *testing.T) {
+		s := newScenario(t)
+		s.decideAndRecord()
+		s.Refusal = &core.Refusal{Class: apierror.ServiceAccountMissing, Kind: "Pod", Message: "not found"}
+		s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonServiceAccountNotFound)
+		s.wantCondition(v1alpha1.ConditionDependenciesReady, metav1.ConditionFalse, v1alpha1.ReasonServiceAccountNotFound)
+		s.Refusal = nil
+		s.advanceClock(time.Minute).wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonServiceAccountNotFound) // it is tried again
+		s.Refusal = &core.Refusal{Class: apierror.ServiceAccountMissing, Kind: "Pod", Message: "not found"}
+		s.advanceClock(600*time.Second).wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonServiceAccountNotFound)
+	})
 	t.Run("Creating becomes Running when the runner's container has started", func(t *testing.T) {
 		s := newScenario(t).startAttempt()
 		s.decideAndRecord()

@@ -239,6 +239,20 @@ func TestRejectedPodFailsTheSession(t *testing.T) {
 	}
 }
 
+// Without waiting, each attempt would be an error in the log, and nothing in the status.
+func TestSessionWaitsForItsServiceAccount(t *testing.T) {
+	s := createSession(t, func(_ *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) { r.Spec.ServiceAccountName = "later" })
+	eventually(t, "the condition DependenciesReady", func() bool {
+		c := meta.FindStatusCondition(s.getSession().Status.Conditions, v1alpha1.ConditionDependenciesReady)
+		return c != nil && c.Reason == v1alpha1.ReasonServiceAccountNotFound
+	})
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "later", Namespace: s.key.Namespace}}
+	if err := cluster.Create(t.Context(), account); err != nil {
+		t.Fatal(err)
+	}
+	s.waitForPhase(v1alpha1.SessionCreating)
+}
+
 func TestSessionWaitsForQuota(t *testing.T) {
 	ns := namespace(t)
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "pods", Namespace: ns}}

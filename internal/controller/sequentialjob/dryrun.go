@@ -111,8 +111,6 @@ func (r *Reconciler) dryRunPod(ctx context.Context, job *batchv1.Job) (*core.Ref
 		if pod.Spec.ServiceAccountName == "" {
 			return nil, nil // a new namespace gets its default ServiceAccount in a moment
 		}
-		refused.Class, refused.Message = apierror.ServiceAccountMissing, err.Error()
-		return &refused, nil
 	case apierror.QuotaExceeded:
 		if sequence.IsHeldByQueue(job) {
 			return nil, nil // its Pod is created later, when the queue expects room
