@@ -21,7 +21,7 @@ import (
 
 const (
 	// The number of jobs in the burst, and how long each takes.
-	demoJobCount    = 2000
+	demoJobCount    = 3000
 	demoJobDuration = 400 * time.Millisecond
 	// The backlogs that the page shows.
 	sampleInterval = 2 * time.Second
@@ -147,10 +147,11 @@ func (a *poolScenario) showProgress(before, pool *v1alpha1.WorkerPool) {
 	a.section.Draw(render.PoolLoadTable(a.page.Style, []*render.PoolLoad{{Pool: pool, Backlogs: a.backlogs}}).Lines(false))
 }
 
-// startRollout changes the version of the workers once, when several are ready.
+// startRollout changes the version of the workers once, when several are ready. There must be enough jobs left for the
+// new workers to prove that they work: a pool without jobs has no workers, and continues the rollout with its next job.
 func (a *poolScenario) startRollout(ctx context.Context, pool *v1alpha1.WorkerPool) {
 	s := &pool.Status
-	if a.rolloutStarted || s.Ready < 2 || s.Ready < s.Desired || s.Backlog == nil || *s.Backlog == 0 {
+	if a.rolloutStarted || s.Ready < 2 || s.Backlog == nil || *s.Backlog == 0 {
 		return
 	}
 	const patch = `{"spec":{"version":"2"}}`

@@ -70,7 +70,7 @@ func (d *currentCluster) Prepare(ctx context.Context) error {
 	}
 	name, err := shell.Output(ctx, "kubectl", "config", "current-context")
 	if err != nil {
-		return err
+		return fmt.Errorf("CLUSTER=current needs a kubeconfig with a current context, see kubectl config: %w", err)
 	}
 	loader, found := loaderOf(name)
 	if !found {
