@@ -22,7 +22,7 @@ REPLICAS ?=
 OPERATOR_NAMESPACE ?= yardmaster-system
 # Labels by which Prometheus selects monitors and rules, separated by commas, such as release=prometheus.
 MONITOR_LABELS ?=
-# Cluster that `make demo` creates: localcluster or kind.
+# Cluster of `make demo`: localcluster or kind, which it creates, or current for that of your kubeconfig.
 CLUSTER ?= localcluster
 # Local cluster that `make deploy` and similar targets use if kubectl is not installed.
 CLUSTER_NAME ?= default
@@ -71,11 +71,11 @@ help: ## Show this help.
 		/^[a-z0-9-]+:.*## / {printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## Create a cluster, deploy the operator and run the examples (CLUSTER=localcluster|kind).
+demo: ## Create a cluster, deploy the operator and run the examples (CLUSTER=localcluster|kind|current, VERBOSE=1).
 	CLUSTER=$(CLUSTER) go run ./test/demo
 
 .PHONY: demo-down
-demo-down: ## Delete the demo's cluster.
+demo-down: ## Delete the demo's cluster, or what it created in the current one.
 	CLUSTER=$(CLUSTER) go run ./test/demo --down
 
 ##@ Develop

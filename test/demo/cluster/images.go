@@ -18,7 +18,7 @@ const (
 	operatorImageName = "yardmaster"
 	// builtImage is the operator's image before it is named after its content.
 	builtImage = operatorImageName + ":demo"
-	// tagLength is the number of characters of a hash that are enough to tell images apart.
+	// tagLength is the number of characters of a hash that distinguish images well enough.
 	tagLength = 12
 )
 
