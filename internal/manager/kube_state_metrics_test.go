@@ -59,7 +59,7 @@ func readCRDs(t *testing.T) map[string]*apiextensionsv1.JSONSchemaProps {
 	return schemas
 }
 
-// schemaAt returns the schema at a path, through the items of arrays; nil if there is none.
+// schemaAt returns the schema at a path, through the items of arrays; nil if the path does not exist.
 func schemaAt(schema *apiextensionsv1.JSONSchemaProps, path ...string) *apiextensionsv1.JSONSchemaProps {
 	for _, name := range path {
 		if schema.Items != nil {
