@@ -46,7 +46,7 @@ func (b Builder) Build(ctx context.Context, parts []Part) (Programs, error) {
 			announced = true
 		}
 		title := "building " + item.part.String()
-		err := b.Progress.Step(title, "built "+item.part.String(), func() error { return b.build(ctx, item) })
+		err := b.Progress.Step(title, "built "+item.part.String(), func(progress.Report) error { return b.build(ctx, item) })
 		if err != nil {
 			return nil, err
 		}

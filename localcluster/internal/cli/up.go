@@ -63,7 +63,7 @@ func up(ctx context.Context, c *cluster.Cluster, options cluster.Options, out *p
 	if err != nil {
 		return err
 	}
-	start := func() error { return c.Start(ctx, options, programs) }
+	start := func(progress.Report) error { return c.Start(ctx, options, programs) }
 	if err := out.Step("starting the cluster "+c.Name, "the cluster "+c.Name+" is up", start); err != nil {
 		return err
 	}

@@ -1,25 +1,50 @@
 // Package progress shows the progress of long steps: on a terminal with a live line,
-// elsewhere with one line before and one after.
+// elsewhere with one line before, one after, and one every 10 seconds in between.
 package progress
 
 import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/term"
 )
 
+const (
+	liveInterval  = 120 * time.Millisecond
+	plainInterval = 10 * time.Second
+)
+
+// Status is what a step is doing.
+type Status struct {
+	Activity string // such as "compiling packages"
+	Done     int
+	Total    int // 0 if unknown
+}
+
+// Report sets the status of a running step. Any goroutine may call it.
+type Report func(Status)
+
 // Printer prints the steps of one command.
 type Printer struct {
-	out  io.Writer
-	live bool
+	out   io.Writer
+	live  bool
+	width func() int // of the terminal, in columns
 }
 
 // New returns a Printer on f, with a live line if f is a terminal.
 func New(f *os.File) *Printer {
-	return &Printer{out: f, live: term.IsTerminal(int(f.Fd()))}
+	terminal := int(f.Fd())
+	width := func() int {
+		width, _, err := term.GetSize(terminal)
+		if err != nil || width <= 0 {
+			return 80
+		}
+		return width
+	}
+	return &Printer{out: f, live: term.IsTerminal(terminal), width: width}
 }
 
 // Plain returns a Printer without a live line.
@@ -32,30 +57,64 @@ func (p *Printer) Printf(format string, args ...any) {
 	fmt.Fprintf(p.out, format+"\n", args...)
 }
 
-// Step runs do, shows title while it runs, then done and the duration.
-func (p *Printer) Step(title, done string, do func() error) error {
-	start := time.Now()
-	stop := p.show(title, start)
-	err := do()
+// Step runs do, shows title and the status that do reports while it runs, then done and
+// the duration.
+func (p *Printer) Step(title, done string, do func(Report) error) error {
+	s := &step{title: title, start: time.Now()}
+	stop := p.show(s)
+	err := do(s.report)
 	stop()
 	if err != nil {
-		p.Printf("  failed: %s (%s)", title, elapsed(start))
+		p.Printf("  failed: %s (%s)", title, s.elapsed())
 		return err
 	}
-	p.Printf("  %s (%s)", done, elapsed(start))
+	p.Printf("  %s (%s)", done, s.elapsed())
 	return nil
 }
 
 // show displays a step until the returned function is called.
-func (p *Printer) show(title string, start time.Time) (stop func()) {
-	if !p.live {
-		p.Printf("  %s ...", title)
-		return func() {}
+func (p *Printer) show(s *step) (stop func()) {
+	if p.live {
+		return p.animate(s)
 	}
+	p.Printf("  %s ...", s.title)
+	return every(plainInterval, func() {
+		if text := s.plain(); text != "" {
+			p.Printf("    %s", text)
+		}
+	})
+}
+
+func (p *Printer) animate(s *step) (stop func()) {
+	const rewind = "\r\x1b[K" // to the line's beginning, clearing it
+	frame := 0
+	draw := func() {
+		fmt.Fprint(p.out, rewind, s.live(frame, p.width()))
+		frame++
+	}
+	draw()
+	end := every(liveInterval, draw)
+	return func() {
+		end()
+		fmt.Fprint(p.out, rewind)
+	}
+}
+
+// every calls do at each interval, in another goroutine, until stop returns.
+func every(interval time.Duration, do func()) (stop func()) {
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		p.animate(title, start, end)
+		ticks := time.NewTicker(interval)
+		defer ticks.Stop()
+		for {
+			select {
+			case <-end:
+				return
+			case <-ticks.C:
+				do()
+			}
+		}
 	}()
 	return func() {
 		close(end)
@@ -63,25 +122,33 @@ func (p *Printer) show(title string, start time.Time) (stop func()) {
 	}
 }
 
-var frames = []string{"⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"}
+// step is a running step.
+type step struct {
+	title string
+	start time.Time
 
-func (p *Printer) animate(title string, start time.Time, end <-chan struct{}) {
-	const rewind = "\r\x1b[K" // to the line's beginning, clearing it
-	ticks := time.NewTicker(120 * time.Millisecond)
-	defer ticks.Stop()
-	for frame := 0; ; frame++ {
-		fmt.Fprintf(p.out, "%s%s %s %s", rewind, frames[frame%len(frames)], title, elapsed(start))
-		select {
-		case <-end:
-			fmt.Fprint(p.out, rewind)
-			return
-		case <-ticks.C:
-		}
-	}
+	mutex  sync.Mutex
+	status Status
+	since  time.Time // start of the status's activity
 }
 
-func elapsed(start time.Time) time.Duration {
-	d := time.Since(start)
+func (s *step) report(status Status) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if status.Activity != s.status.Activity {
+		s.since = time.Now()
+	}
+	s.status = status
+}
+
+func (s *step) current() (status Status, left string) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.status, timeLeft(s.status.Done, s.status.Total, time.Since(s.since))
+}
+
+func (s *step) elapsed() time.Duration {
+	d := time.Since(s.start)
 	if d < 10*time.Second {
 		return d.Round(100 * time.Millisecond)
 	}

@@ -5,11 +5,33 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
+
+func terminal(out *bytes.Buffer, width int) *Printer {
+	return &Printer{out: out, live: true, width: func() int { return width }}
+}
+
+func nothing(Report) error { return nil }
+
+// compile is a step that reports downloads, then packages, then linking.
+func compile(report Report) error {
+	time.Sleep(5 * time.Second)
+	report(Status{Activity: "downloading modules", Done: 37})
+	time.Sleep(10 * time.Second)
+	report(Status{Activity: "compiling packages", Total: 200})
+	time.Sleep(10 * time.Second)
+	report(Status{Activity: "compiling packages", Done: 50, Total: 200})
+	time.Sleep(10 * time.Second)
+	report(Status{Activity: "linking"})
+	time.Sleep(10 * time.Second)
+	return nil
+}
 
 func TestWithoutATerminalAStepPrintsALineBeforeAndAfter(t *testing.T) {
 	var out bytes.Buffer
-	if err := Plain(&out).Step("building", "built", func() error { return nil }); err != nil {
+	if err := Plain(&out).Step("building", "built", nothing); err != nil {
 		t.Fatal(err)
 	}
 	if got := out.String(); got != "  building ...\n  built (0s)\n" {
@@ -17,10 +39,38 @@ func TestWithoutATerminalAStepPrintsALineBeforeAndAfter(t *testing.T) {
 	}
 }
 
+func TestWithoutATerminalALongStepPrintsItsStatusEveryTenSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		if err := Plain(&out).Step("building", "built", compile); err != nil {
+			t.Fatal(err)
+		}
+		want := `  building ...
+    downloading modules: 37 so far (10s)
+    compiling packages: 0 of 200 (20s)
+    compiling packages: 50 of 200, about 50 s left (30s)
+    linking (40s)
+  built (45s)
+`
+		if got := out.String(); got != want {
+			t.Errorf("got\n%swant\n%s", got, want)
+		}
+	})
+}
+
+func TestWithoutATerminalALongStepWithoutStatusPrintsNothingMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		err := Plain(&out).Step("starting", "up", func(Report) error { time.Sleep(time.Minute); return nil })
+		if got := out.String(); err != nil || got != "  starting ...\n  up (1m0s)\n" {
+			t.Errorf("got %q, %v", got, err)
+		}
+	})
+}
+
 func TestOnATerminalTheLiveLineIsClearedAtTheEnd(t *testing.T) {
 	var out bytes.Buffer
-	p := &Printer{out: &out, live: true}
-	if err := p.Step("building", "built", func() error { return nil }); err != nil {
+	if err := terminal(&out, 80).Step("building", "built", nothing); err != nil {
 		t.Fatal(err)
 	}
 	if got := out.String(); !strings.HasSuffix(got, "\r\x1b[K  built (0s)\n") {
@@ -28,13 +78,70 @@ func TestOnATerminalTheLiveLineIsClearedAtTheEnd(t *testing.T) {
 	}
 }
 
+func TestOnATerminalTheLiveLineShowsTheStatusWithABar(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		if err := terminal(&out, 60).Step("building", "built", compile); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{
+			" building (2.9s)\r",
+			" building, downloading modules: 37 so far (12s)\r",
+			" building ░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░ 0/200 (16s)\r",
+			" building ████░░░░░░░░░░░░░░ 50/200, about 40 s left (28s)\r",
+			" building, linking (40s)\r",
+		} {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("no %q in\n%s", want, strings.ReplaceAll(out.String(), "\r", "\n"))
+			}
+		}
+	})
+}
+
+func TestTheLiveLineFitsIntoTheTerminal(t *testing.T) {
+	for _, status := range []Status{{}, {Activity: "linking"}, {Activity: "compiling", Done: 1204, Total: 2837}, {Activity: "compiling", Done: 3, Total: 2}} {
+		for width := range 120 {
+			s := &step{title: "building kubernetes v1.36.3", start: time.Now(), status: status}
+			if got := s.live(0, width); columns(got) >= max(width, 1) {
+				t.Errorf("%d columns in %d: %q", columns(got), width, got)
+			}
+		}
+	}
+}
+
 func TestFailedStepPrintsTheFailureAndReturnsTheError(t *testing.T) {
 	var out bytes.Buffer
 	failure := errors.New("failure")
-	if err := Plain(&out).Step("building", "built", func() error { return failure }); !errors.Is(err, failure) {
+	if err := Plain(&out).Step("building", "built", func(Report) error { return failure }); !errors.Is(err, failure) {
 		t.Errorf("got %v", err)
 	}
 	if got := out.String(); !strings.Contains(got, "failed: building") {
 		t.Errorf("got %q", got)
+	}
+}
+
+func TestTimeLeft(t *testing.T) {
+	for name, test := range map[string]struct {
+		done, total int
+		elapsed     time.Duration
+		want        string
+	}{
+		"nothing done":          {0, 200, time.Minute, ""},
+		"too early":             {100, 200, 4 * time.Second, ""},
+		"too little done":       {16, 2837, 10 * time.Second, ""},
+		"enough done":           {57, 2837, 10 * time.Second, ", about 8 min left"},
+		"half":                  {100, 200, 3 * time.Minute, ", about 3 min left"},
+		"below 90 seconds":      {100, 200, 85 * time.Second, ", about 90 s left"},
+		"almost all":            {199, 200, time.Minute, ", about 10 s left"},
+		"all":                   {200, 200, time.Minute, ""},
+		"more than expected":    {201, 200, time.Minute, ""},
+		"total unknown":         {37, 0, time.Minute, ""},
+		"rounded to 10 seconds": {100, 200, 44 * time.Second, ", about 40 s left"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := timeLeft(test.done, test.total, test.elapsed); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
 	}
 }
