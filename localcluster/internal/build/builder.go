@@ -1,13 +1,13 @@
 package build
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/yardmaster/yardmaster/localcluster/internal/progress"
@@ -35,23 +35,34 @@ func (b Builder) Build(ctx context.Context, parts []Part) (Programs, error) {
 		return nil, err
 	}
 	programs := Programs{}
-	announced := false
 	for _, item := range plan {
 		programs[item.part.Name] = item.dir
-		if item.built() {
+	}
+	missing := slices.DeleteFunc(plan, item.built)
+	if len(missing) == 0 {
+		return programs, nil
+	}
+	b.Progress.Printf("building from Go modules, once; this takes some minutes:")
+	return programs, b.buildAll(ctx, missing)
+}
+
+func (b Builder) buildAll(ctx context.Context, missing []item) error {
+	for _, item := range missing {
+		if item.built() { // by a concurrent run
 			continue
 		}
-		if !announced {
-			b.Progress.Printf("building from Go modules, once; this takes some minutes:")
-			announced = true
+		step := func(report progress.Report) error {
+			packages, err := item.load(ctx, report)
+			if err != nil {
+				return err
+			}
+			return b.build(ctx, item, packages, report)
 		}
-		title := "building " + item.part.String()
-		err := b.Progress.Step(title, "built "+item.part.String(), func(progress.Report) error { return b.build(ctx, item) })
-		if err != nil {
-			return nil, err
+		if err := b.Progress.Step("building "+item.part.String(), "built "+item.part.String(), step); err != nil {
+			return err
 		}
 	}
-	return programs, nil
+	return nil
 }
 
 // Missing returns the parts that Build would have to build.
@@ -98,7 +109,7 @@ func (b Builder) plan(ctx context.Context, parts []Part) ([]item, error) {
 }
 
 // build leaves either all programs of a part in place or none.
-func (b Builder) build(ctx context.Context, item item) error {
+func (b Builder) build(ctx context.Context, item item, packages int, report progress.Report) error {
 	if err := os.MkdirAll(b.Cache, 0o755); err != nil {
 		return err
 	}
@@ -108,14 +119,8 @@ func (b Builder) build(ctx context.Context, item item) error {
 	}
 	defer os.RemoveAll(temporary)
 
-	args := append(item.part.args(), "-o", temporary+string(filepath.Separator))
-	command := exec.CommandContext(ctx, "go", append(args, item.part.Packages...)...)
-	command.Dir = item.module
-	command.Env = append(os.Environ(), item.part.env()...)
-	var output bytes.Buffer
-	command.Stdout, command.Stderr = &output, &output
-	if err := command.Run(); err != nil {
-		return fmt.Errorf("building %s: %w\n%s", item.part, err, tail(output.String(), 40))
+	if err := item.compile(ctx, temporary, packages, report); err != nil {
+		return err
 	}
 	if err := os.Chmod(temporary, 0o755); err != nil {
 		return err
@@ -137,10 +142,4 @@ func goVersion(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("running go env: %w", err)
 	}
 	return strings.Join(strings.Fields(string(output)), " "), nil
-}
-
-// tail returns the last lines of a log.
-func tail(text string, lines int) string {
-	all := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }

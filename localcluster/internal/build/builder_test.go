@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,8 +41,11 @@ func TestAPartIsBuiltOnce(t *testing.T) {
 func TestFailedBuildReturnsTheReasonAndLeavesNoFiles(t *testing.T) {
 	b := builder(t, `package main; func main() { undefined() }`)
 	_, err := b.Build(t.Context(), parts)
-	if err == nil || !strings.Contains(err.Error(), "undefined: undefined") {
+	if err == nil || !strings.Contains(err.Error(), "main.go:1:29: undefined: undefined") {
 		t.Errorf("got %v", err)
+	}
+	if err != nil && slices.Contains(strings.Split(err.Error(), "\n"), "example.com/part") {
+		t.Errorf("a package name that go build -v prints is in the error: %v", err)
 	}
 	left, err := os.ReadDir(b.Cache)
 	if err != nil || len(left) != 0 {

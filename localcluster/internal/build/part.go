@@ -72,14 +72,17 @@ var (
 	Node         = []Part{Kubernetes, Containerd, Runc, CNI, CoreDNS, NetworkPolicies, Pause}
 )
 
-// args are the arguments of go build, except for the output. They differ only where a
-// part requires it, since each variant compiles all dependencies again.
-func (p Part) args() []string {
-	args := []string{"build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags=" + p.Linker}
+// args are the arguments of go build, except for the output.
+func (p Part) args() []string { return append([]string{"build"}, p.flags()...) }
+
+// flags differ only where a part requires it, since each variant compiles all dependencies
+// again.
+func (p Part) flags() []string {
+	flags := []string{"-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags=" + p.Linker}
 	if p.Tags != "" {
-		args = append(args, "-tags="+p.Tags)
+		flags = append(flags, "-tags="+p.Tags)
 	}
-	return args
+	return flags
 }
 
 // env completes the environment of go build. GOFLAGS is emptied because a flag

@@ -1,0 +1,108 @@
+package build
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/yardmaster/yardmaster/localcluster/internal/progress"
+)
+
+func TestOnlyPackagesThatAreNotInGosCacheAreCounted(t *testing.T) {
+	b := builder(t, `package main; import _ "example.com/part/sub"; func main() {}`)
+	write(t, b.Source, "modules/part/sub/sub.go", "package sub")
+	if _, err := b.Build(t.Context(), parts); err != nil {
+		t.Fatal(err)
+	}
+	// New content each time, so that no earlier run of this test compiled it.
+	write(t, b.Source, "modules/part/sub/sub.go", fmt.Sprintf("package sub; const Time = %d", time.Now().UnixNano()))
+	plan, err := b.plan(t.Context(), parts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var statuses []progress.Status
+	report := func(s progress.Status) { statuses = append(statuses, s) }
+	packages, err := plan[0].load(t.Context(), report)
+	if err != nil || packages != 2 {
+		t.Fatalf("%d packages, %v", packages, err)
+	}
+	if err := b.build(t.Context(), plan[0], packages, report); err != nil {
+		t.Fatal(err)
+	}
+	want := []progress.Status{
+		{Activity: "reading sources"},
+		{Activity: "compiling packages", Done: 0, Total: 2},
+		{Activity: "compiling packages", Done: 1, Total: 2},
+		{Activity: "linking"},
+	}
+	if !reflect.DeepEqual(statuses, want) {
+		t.Errorf("got %v", statuses)
+	}
+}
+
+func TestPackageNamesAreNotTakenForErrors(t *testing.T) {
+	for line, want := range map[string]bool{
+		"internal/abi":                      true,
+		"k8s.io/klog/v2":                    true,
+		"gopkg.in/evanphx/json-patch.v4":    true,
+		"":                                  false,
+		"# example.com/part":                false,
+		"./main.go:1:29: undefined: x":      false,
+		"\thave (int)":                      false,
+		"go: downloading k8s.io/api v0.1.0": false,
+	} {
+		if got := isPackage(line); got != want {
+			t.Errorf("%q: got %t", line, got)
+		}
+	}
+}
+
+func TestOutputIsSplitIntoLines(t *testing.T) {
+	var lines []string
+	w := &lineWriter{handle: func(line string) { lines = append(lines, line) }}
+	for _, data := range []string{"one\ntw", "o\n", "\nlast"} {
+		if n, err := w.Write([]byte(data)); n != len(data) || err != nil {
+			t.Errorf("got %d, %v", n, err)
+		}
+	}
+	w.end()
+	if want := []string{"one", "two", "", "last"}; !reflect.DeepEqual(lines, want) {
+		t.Errorf("got %q", lines)
+	}
+}
+
+// fakeGo puts a shell script in the place of the go command.
+func fakeGo(t *testing.T, script string) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "go"), []byte("#!/bin/sh\n"+script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+}
+
+func TestNoProcessOfTheGoCommandOutlivesTheContext(t *testing.T) {
+	// Background processes of a shell ignore SIGINT.
+	fakeGo(t, "sleep 1000 >/dev/null 2>&1 & echo $!; wait")
+	ctx, cancel := context.WithCancel(t.Context())
+	pid := ""
+	err := item{module: t.TempDir()}.goCommand(ctx, "build", nil, func(line string) {
+		pid = line
+		cancel()
+	})
+	if err == nil || pid == "" {
+		t.Fatalf("process %q, %v", pid, err)
+	}
+	// The kernel delivers SIGKILL asynchronously, and the process may remain as a zombie.
+	for {
+		stat, err := os.ReadFile("/proc/" + pid + "/stat")
+		if err != nil || strings.Contains(string(stat), ") Z ") {
+			return
+		}
+	}
+}
