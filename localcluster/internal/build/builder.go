@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/yardmaster/yardmaster/localcluster/internal/progress"
 )
@@ -47,7 +48,11 @@ func (b Builder) Build(ctx context.Context, parts []Part) (Programs, error) {
 }
 
 func (b Builder) buildAll(ctx context.Context, missing []item) error {
-	for _, item := range missing {
+	var background sync.WaitGroup
+	defer background.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for i, item := range missing {
 		if item.built() { // by a concurrent run
 			continue
 		}
@@ -55,6 +60,9 @@ func (b Builder) buildAll(ctx context.Context, missing []item) error {
 			packages, err := item.load(ctx, report)
 			if err != nil {
 				return err
+			}
+			if i == 0 { // not earlier, because the first part would be downloaded more slowly
+				background.Go(func() { download(ctx, missing[1:]) })
 			}
 			return b.build(ctx, item, packages, report)
 		}

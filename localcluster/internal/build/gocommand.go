@@ -76,6 +76,15 @@ func isPackage(line string) bool {
 	return line != "" && !strings.ContainsAny(line, " \t:")
 }
 
+// download downloads the modules of parts. It reports no errors, because the builds of the
+// parts download what is missing, and report their errors.
+func download(ctx context.Context, items []item) {
+	for _, item := range items {
+		args := append([]string{"-deps"}, item.part.flags()...)
+		_ = item.goCommand(ctx, "list", args, func(string) {})
+	}
+}
+
 // goCommand runs the go command on the packages of a part, and handles each line that it
 // prints. When ctx ends, it also ends the compilers that the go command started.
 func (i item) goCommand(ctx context.Context, verb string, args []string, handle func(line string)) error {

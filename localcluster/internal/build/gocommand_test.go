@@ -86,6 +86,32 @@ func fakeGo(t *testing.T, script string) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
+func TestModulesOfLaterPartsAreDownloadedWhileTheFirstIsCompiled(t *testing.T) {
+	b := Builder{Source: t.TempDir(), Cache: filepath.Join(t.TempDir(), "programs"), Progress: progress.Plain(t.Output())}
+	three := []Part{{Name: "first"}, {Name: "second"}, {Name: "third"}}
+	for _, part := range three {
+		write(t, b.Source, "modules/"+part.Name+"/go.mod", "module example.com/"+part.Name)
+	}
+	// The first part is compiled only after the last download, and downloads fail.
+	fakeGo(t, `
+log=`+b.Source+`/log
+echo "$1 $2 ${PWD##*/}" >> $log
+case "$1 $2" in
+"list -deps") exit 1 ;;
+"build -v") until grep -q "list -deps third" $log; do sleep 0.01; done ;;
+esac`)
+	if _, err := b.Build(t.Context(), three); err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.ReadFile(filepath.Join(b.Source, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(log), "list -deps first") {
+		t.Errorf("the first part is downloaded twice:\n%s", log)
+	}
+}
+
 func TestNoProcessOfTheGoCommandOutlivesTheContext(t *testing.T) {
 	// Background processes of a shell ignore SIGINT.
 	fakeGo(t, "sleep 1000 >/dev/null 2>&1 & echo $!; wait")
