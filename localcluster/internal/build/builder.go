@@ -125,15 +125,20 @@ func (b Builder) build(ctx context.Context, item item, packages int, report prog
 	if err != nil {
 		return err
 	}
+	// It also contains the files that a go command leaves when it is killed.
 	defer os.RemoveAll(temporary)
 
-	if err := item.compile(ctx, temporary, packages, report); err != nil {
+	programs := filepath.Join(temporary, "programs")
+	if err := os.Mkdir(programs, 0o755); err != nil {
 		return err
 	}
-	if err := os.Chmod(temporary, 0o755); err != nil {
+	if err := item.compile(ctx, programs, temporary, packages, report); err != nil {
 		return err
 	}
-	if err := os.Rename(temporary, item.dir); err != nil && !item.built() { // built by a concurrent run
+	if err := os.Chmod(programs, 0o755); err != nil { // whatever the umask is
+		return err
+	}
+	if err := os.Rename(programs, item.dir); err != nil && !item.built() { // built by a concurrent run
 		return err
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -23,8 +24,8 @@ func (i item) load(ctx context.Context, report progress.Report) (packages int, e
 	var output []string
 	// -n prints the commands of a build, without those whose results are in Go's cache.
 	// The output directory does not exist yet, so it also prints what links the programs.
-	args := append([]string{"-n", "-o", i.dir + string(filepath.Separator)}, i.part.flags()...)
-	err = i.goCommand(ctx, "build", args, func(line string) {
+	args := append(i.part.args(), "-n", "-o", i.dir+string(filepath.Separator))
+	err = i.goCommand(ctx, nil, args, func(line string) {
 		switch {
 		case strings.Contains(line, "/compile -o $WORK"):
 			packages++
@@ -41,13 +42,13 @@ func (i item) load(ctx context.Context, report progress.Report) (packages int, e
 	return packages, nil
 }
 
-// compile builds the programs of a part into dir.
-func (i item) compile(ctx context.Context, dir string, packages int, report progress.Report) error {
+// compile builds the programs of a part into dir, with temporary files in temporary.
+func (i item) compile(ctx context.Context, dir, temporary string, packages int, report progress.Report) error {
 	report(compileStatus(0, packages))
 	started := 0
 	var output []string
-	args := append([]string{"-v", "-o", dir + string(filepath.Separator)}, i.part.flags()...)
-	err := i.goCommand(ctx, "build", args, func(line string) {
+	args := append(i.part.args(), "-v", "-o", dir+string(filepath.Separator))
+	err := i.goCommand(ctx, []string{"GOTMPDIR=" + temporary}, args, func(line string) {
 		if !isPackage(line) {
 			output = append(output, line)
 			return
@@ -80,29 +81,24 @@ func isPackage(line string) bool {
 // parts download what is missing, and report their errors.
 func download(ctx context.Context, items []item) {
 	for _, item := range items {
-		args := append([]string{"-deps"}, item.part.flags()...)
-		_ = item.goCommand(ctx, "list", args, func(string) {})
+		args := append([]string{"list", "-deps"}, item.part.flags()...)
+		_ = item.goCommand(ctx, nil, args, func(string) {})
 	}
 }
 
 // goCommand runs the go command on the packages of a part, and handles each line that it
 // prints. When ctx ends, it also ends the compilers that the go command started.
-func (i item) goCommand(ctx context.Context, verb string, args []string, handle func(line string)) error {
-	args = append([]string{verb}, args...)
+func (i item) goCommand(ctx context.Context, env, args []string, handle func(line string)) error {
 	command := exec.CommandContext(ctx, "go", append(args, i.part.Packages...)...)
 	command.Dir = i.module
-	command.Env = append(os.Environ(), i.part.env()...)
+	command.Env = slices.Concat(os.Environ(), i.part.env(), env)
 	output := &lineWriter{handle: handle}
 	command.Stdout, command.Stderr = output, output
 	// The processes of the go command are a process group, so that all of them can be ended.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	// On SIGINT the go command deletes its temporary files.
-	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGINT) }
-	command.WaitDelay = 5 * time.Second
+	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
+	command.WaitDelay = 5 * time.Second // for a process that left the group
 	err := command.Run()
-	if ctx.Err() != nil && command.Process != nil {
-		_ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL) // it fails if none is left
-	}
 	output.end()
 	return err
 }
