@@ -100,13 +100,16 @@ func (i item) goCommand(ctx context.Context, env, args []string, handle func(lin
 	command.WaitDelay = 5 * time.Second // for a process that left the group
 	err := command.Run()
 	output.end()
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx) // not "signal: killed"
+	}
 	return err
 }
 
 func (i item) failed(err error, output []string) error {
 	const lines = 40
-	last := output[max(0, len(output)-lines):]
-	return fmt.Errorf("building %s: %w\n%s", i.part, err, strings.Join(last, "\n"))
+	last := append([]string{""}, output[max(0, len(output)-lines):]...)
+	return fmt.Errorf("building %s: %w%s", i.part, err, strings.Join(last, "\n"))
 }
 
 // lineWriter passes the lines written to it to handle.

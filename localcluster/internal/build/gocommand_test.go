@@ -2,6 +2,7 @@ package build
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -120,7 +121,7 @@ func TestNoProcessOfTheGoCommandOutlivesTheContext(t *testing.T) {
 		pid = line
 		cancel()
 	})
-	if err == nil || pid == "" {
+	if !errors.Is(err, context.Canceled) || pid == "" {
 		t.Fatalf("process %q, %v", pid, err)
 	}
 	// The kernel delivers SIGKILL asynchronously, and the process may remain as a zombie.
