@@ -17,7 +17,7 @@ import (
 )
 
 func newUp(open opener) *cobra.Command {
-	options := cluster.Options{}
+	options, brief := cluster.Options{}, false
 	command := &cobra.Command{
 		Use:   "up",
 		Short: "Start the cluster, building its programs first if needed",
@@ -33,7 +33,14 @@ func newUp(open opener) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return up(command.Context(), c, options, progress.New(os.Stdout))
+			out := progress.New(os.Stdout)
+			if err := up(command.Context(), c, options, out); err != nil {
+				return err
+			}
+			if !brief {
+				printUse(c, out)
+			}
+			return nil
 		},
 	}
 	flags := command.Flags()
@@ -42,6 +49,7 @@ func newUp(open opener) *cobra.Command {
 	flags.IntVar(&options.Nodes, "nodes", 2, "number of simulated nodes in control-plane mode")
 	flags.DurationVar(&options.JobBatch, "job-batch", time.Second, "how long the Job controller gathers changes of Pods before it acts")
 	flags.BoolVar(&options.IgnoreNetworkPolicies, "ignore-network-policies", false, "do not enforce NetworkPolicies, as many network plugins do")
+	flags.BoolVar(&brief, "brief", false, "do not print how to use the cluster")
 	return command
 }
 
@@ -64,11 +72,7 @@ func up(ctx context.Context, c *cluster.Cluster, options cluster.Options, out *p
 		return err
 	}
 	start := func(progress.Report) error { return c.Start(ctx, options, programs) }
-	if err := out.Step("starting the cluster "+c.Name, "the cluster "+c.Name+" is up", start); err != nil {
-		return err
-	}
-	printUse(c, out)
-	return nil
+	return out.Step("starting the cluster "+c.Name, "the cluster "+c.Name+" is up", start)
 }
 
 // already does nothing: a cluster that someone works with is not replaced.
@@ -76,8 +80,7 @@ func already(c *cluster.Cluster, status *cluster.Status, wanted cluster.Options,
 	if status.Mode != wanted.Mode {
 		return fmt.Errorf("the cluster %q already runs in mode %s: stop it first with localcluster down, or choose another --name", c.Name, status.Mode)
 	}
-	out.Printf("the cluster %q already runs.", c.Name)
-	printUse(c, out)
+	out.Printf("  the cluster %s already runs", c.Name)
 	return nil
 }
 

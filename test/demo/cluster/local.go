@@ -30,7 +30,7 @@ func (*localCluster) Prepare(ctx context.Context) error {
 
 // Start implements Cluster.
 func (d *localCluster) Start(ctx context.Context) error {
-	if err := shell.Run(ctx, localClusterTool, "up", "--name", localClusterName); err != nil {
+	if err := shell.Run(ctx, localClusterTool, "up", "--brief", "--name", localClusterName); err != nil {
 		return err
 	}
 	var err error
