@@ -419,7 +419,7 @@ func TestDeadLettersAreRequeuedOrPurgedOnRequest(t *testing.T) {
 // The examples are applied with strict field validation.
 func TestExamplesOfQueuesAndPoolsAreValid(t *testing.T) {
 	var paths []string
-	for _, directory := range []string{"queue", "workerpool"} {
+	for _, directory := range []string{"queue", "workerpool", "orders", "thumbnails"} {
 		files, err := filepath.Glob(filepath.Join(repositoryRoot, "examples", directory, "*.yaml"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%d examples of %s: %v", len(files), directory, err)
