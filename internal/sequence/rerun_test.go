@@ -86,6 +86,18 @@ func TestEachIDStartsOneRerun(t *testing.T) {
 	s.wantCreated("build", "build")
 }
 
+// For example, a GitOps tool restores the ID in Git after a user requested a rerun.
+func TestIDOfAnEarlierRerunRequestsAnother(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Rerun("1", "Start"))
+	s.succeedStep("build")
+	for _, id := range []string{"2", "1", "2"} {
+		s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Rerun.ID = id })
+		s.reconcile()
+		s.succeedStep("build")
+	}
+	s.wantCreated("build", "build", "build", "build")
+}
+
 func TestRerunRequestedDuringARunStartsAfterIt(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").TTLAfterFinished(0))
 	s.changeSpec(requestRerun("Start"))
