@@ -69,7 +69,7 @@ func conditionEvents(before, after []metav1.Condition) []core.Event {
 		}
 		message := is.Message
 		if rule.reason == v1alpha1.EventMetricsRecovered {
-			message = "queue metrics can be read again"
+			message = "queue metrics can be read"
 		}
 		events = append(events, core.Event{Type: rule.eventType, Reason: rule.reason, Action: rule.action, Message: message})
 	}

@@ -204,7 +204,7 @@ func SequenceChanges(before, after *v1alpha1.SequentialJob) []Change {
 		if remark := stepRemark(after, step); remark != "" {
 			line += ": " + remark
 		}
-		changes = append(changes, Change{stepTime(step), line})
+		changes = append(changes, Change{stepTime(&after.Status, step), line})
 	}
 	for _, problem := range sequenceProblems(after) {
 		if !containsText(sequenceProblems(before), problem) {
@@ -217,13 +217,15 @@ func SequenceChanges(before, after *v1alpha1.SequentialJob) []Change {
 	return changes
 }
 
-// stepTime returns when the step got its phase.
-func stepTime(step *v1alpha1.StepStatus) time.Time {
+// stepTime returns when the step got its phase; zero if that is unknown.
+func stepTime(status *v1alpha1.SequentialJobStatus, step *v1alpha1.StepStatus) time.Time {
 	switch step.Phase {
 	case v1alpha1.StepRunning:
 		return timeOf(step.StartTime)
 	case v1alpha1.StepSucceeded, v1alpha1.StepFailed, v1alpha1.StepRetrying:
 		return timeOf(step.FinishTime)
+	case v1alpha1.StepSkipped: // at the latest with the end of the run
+		return timeOf(cmp.Or(step.FinishTime, status.CompletionTime))
 	default:
 		return time.Time{}
 	}
