@@ -223,11 +223,17 @@ func (w *simulator) act(stored *v1alpha1.SequentialJob, decision *Decision, read
 		return nil, errReconciliationEnded
 	}
 	for _, job := range decision.DeleteJobs {
-		if current := w.jobs[job.Name]; current != nil && current.UID == job.UID {
-			w.logEvent("operator deletes %s", job.Name)
-			w.checkDeletion(current)
-			w.changeJob(current, func(j *batchv1.Job) { j.DeletionTimestamp = &metav1.Time{Time: w.now} })
+		current := w.jobs[job.Name]
+		if current == nil {
+			continue
 		}
+		if current != job { // another version: it may have ended, or be another Job
+			w.logEvent("conflict")
+			return nil, errReconciliationEnded
+		}
+		w.logEvent("operator deletes %s", job.Name)
+		w.checkDeletion(current)
+		w.changeJob(current, func(j *batchv1.Job) { j.DeletionTimestamp = &metav1.Time{Time: w.now} })
 	}
 	if decision.Workspace != nil {
 		if err := w.createClaim(decision.Workspace); err != nil {

@@ -31,8 +31,10 @@ func (r *Reconciler) act(ctx context.Context, sj *v1alpha1.SequentialJob, decisi
 			return nil, err
 		}
 	}
-	for _, job := range decision.DeleteJobs { // first: they may exhaust the quota of the Job to create
-		if err := r.deleteJob(ctx, job); err != nil {
+	// First, because they may exhaust the quota of the Job to create. In the foreground, so that each exists until its
+	// Pods are deleted. Only the version that was observed: a Job that has ended since has an outcome and a log.
+	for _, job := range decision.DeleteJobs {
+		if err := kube.DeleteVersion(ctx, r.Client, job, metav1.DeletePropagationForeground); err != nil {
 			return nil, err
 		}
 	}
@@ -155,14 +157,4 @@ func (r *Reconciler) setSuspend(ctx context.Context, job *batchv1.Job, suspend b
 		delete(changed.Annotations, v1alpha1.AnnotationSuspended)
 	}
 	return client.IgnoreNotFound(r.Client.Patch(ctx, changed, client.MergeFromWithOptions(job, client.MergeFromWithOptimisticLock{})))
-}
-
-// deleteJob deletes a Job in the foreground, so that it exists until its Pods are deleted.
-// Without a propagation policy, batch/v1 would leave the Pods running.
-func (r *Reconciler) deleteJob(ctx context.Context, job *batchv1.Job) error {
-	err := r.Client.Delete(ctx, job.DeepCopy(), client.PropagationPolicy(metav1.DeletePropagationForeground), client.Preconditions{UID: &job.UID})
-	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) { // conflict: another Job has the name now
-		return fmt.Errorf("deleting Job %s: %w", job.Name, err)
-	}
-	return nil
 }

@@ -1,0 +1,38 @@
+package integration
+
+import (
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/internal/kube"
+)
+
+// The cache of an operator that has just become the leader can show a Job as running that has ended. Deleting it would
+// delete its log.
+func TestAJobThatChangedSinceItWasReadIsNotDeleted(t *testing.T) {
+	job := newSuspendedJob(namespace(t))
+	job.Name = "changed"
+	if err := cluster.Create(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	read := job.DeepCopy()
+	if err := cluster.Patch(t.Context(), job, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"a":"b"}}}`))); err != nil {
+		t.Fatal(err)
+	}
+	if err := kube.DeleteVersion(t.Context(), cluster, read, metav1.DeletePropagationForeground); !apierrors.IsConflict(err) {
+		t.Errorf("error %v, want a conflict", err)
+	}
+	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(job), job); err != nil || job.DeletionTimestamp != nil {
+		t.Errorf("the Job: %v, deleted at %v", err, job.DeletionTimestamp)
+	}
+	if err := kube.DeleteVersion(t.Context(), cluster, job, metav1.DeletePropagationForeground); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "the Job to be deleted", func() bool {
+		return apierrors.IsNotFound(cluster.Get(t.Context(), client.ObjectKeyFromObject(job), &batchv1.Job{}))
+	})
+}
