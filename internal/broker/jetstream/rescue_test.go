@@ -262,10 +262,13 @@ func TestAMessageThatIsAcknowledgedDuringItsRescueIsNotDead(t *testing.T) {
 func TestADelayedMessageOfARemovedPriorityIsRescuedWhenItIsDue(t *testing.T) {
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue(withPriorities("high", "low")))
-	publish(t, e, "yardmaster.orders.delayed.one", "later", jetstream.WithScheduleAt(time.Now().Add(time.Second)),
+	due := time.Now().Add(3 * time.Second)
+	publish(t, e, "yardmaster.orders.delayed.one", "later", jetstream.WithScheduleAt(due),
 		jetstream.WithScheduleTarget("yardmaster.orders.ready.low"))
 	ensureQueue(t, e, ordersQueue(withPriorities("high")))
-	assertStranded(t, e, 0)
+	if stranded := strandedCount(t, e); stranded != 0 && time.Now().Before(due) {
+		t.Errorf("%d messages are stranded before they are due", stranded)
+	}
 	eventually(t, "the message is due", func() bool {
 		return strandedCount(t, e) == 1
 	})
