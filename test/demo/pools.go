@@ -138,7 +138,7 @@ func (a *poolScenario) followPool(ctx context.Context) error {
 
 func (a *poolScenario) showProgress(before, pool *v1alpha1.WorkerPool) {
 	for _, change := range render.PoolChanges(before, pool) {
-		a.section.Log("%s", change)
+		a.section.Log("%s", change.Text)
 	}
 	if pool.Status.Backlog != nil && time.Since(a.sampledAt) >= sampleInterval {
 		a.backlogs, a.sampledAt = append(a.backlogs, *pool.Status.Backlog), time.Now()

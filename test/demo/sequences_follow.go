@@ -71,7 +71,7 @@ func (a *sequenceScenario) showProgress(before, now map[string]*v1alpha1.Sequent
 		name := example.ObjectName()
 		shown[i] = now[name]
 		for _, change := range render.SequenceChanges(before[name], now[name]) {
-			a.section.Log("%-20s %s", name, change)
+			a.section.Log("%-20s %s", name, change.Text)
 		}
 	}
 	a.section.Draw(append(render.SequenceTable(a.page.Style, shown, time.Now()).Lines(false), render.StepLegend(a.page.Style)))

@@ -119,7 +119,7 @@ func (a *sessionScenario) refreshSessions(ctx context.Context) error {
 		}
 		shown = append(shown, s.current)
 		for _, change := range render.SessionChanges(before, s.current) {
-			a.section.Log("%-6s %s", s.Name, change)
+			a.section.Log("%-6s %s", s.Name, change.Text)
 		}
 	}
 	a.section.Draw(render.SessionTable(a.page.Style, shown, time.Now()).Lines(false))
