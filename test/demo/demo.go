@@ -8,27 +8,27 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/yardmaster/yardmaster/test/demo/cluster"
 	"github.com/yardmaster/yardmaster/test/demo/page"
+	"github.com/yardmaster/yardmaster/test/demo/shell"
 )
 
 // The namespaces of the examples and of the operator.
 const (
-	sequencesNamespace = "yardmaster-demo"
-	staleNamespace     = "yardmaster-demo-stale"
-	ordersNamespace    = "yardmaster-demo-orders"
-	sessionsNamespace  = "yardmaster-demo-sessions"
-	operatorNamespace  = "yardmaster-system"
-	brokerNamespace    = "nats"
+	sequencesNamespace = cluster.SequencesNamespace
+	staleNamespace     = cluster.StaleNamespace
+	ordersNamespace    = cluster.OrdersNamespace
+	sessionsNamespace  = cluster.SessionsNamespace
+	operatorNamespace  = cluster.OperatorNamespace
+	brokerNamespace    = cluster.BrokerNamespace
 )
 
 // demoScenario runs examples of one or several kinds.
 type demoScenario interface {
-	// begin adds the scenario's section to the page.
-	begin()
+	// begin adds the scenario's section to the page, and returns it.
+	begin() *page.Section
 	// run runs the examples, and checks that they end as expected. It returns the result in one sentence.
 	run(ctx context.Context) (result string, err error)
-	// section returns the scenario's section.
-	pageSection() *page.Section
 	// showDetails prints what kubectl shows about the examples.
 	showDetails(ctx context.Context)
 	// showState prints what may explain the error of run.
@@ -85,7 +85,12 @@ func (d *demoRun) startCluster(ctx context.Context) error {
 		return err
 	}
 	group, groupContext := errgroup.WithContext(ctx)
-	group.Go(func() error { return d.cluster.BuildImages(groupContext) })
+	group.Go(func() error {
+		if err := d.cluster.BuildImages(groupContext); err != nil {
+			return err
+		}
+		return shell.RunQuietly(groupContext, "make", "--no-print-directory", "plugin", "kustomize")
+	})
 	if err := d.cluster.Start(groupContext); err != nil {
 		return errors.Join(err, group.Wait())
 	}
@@ -123,8 +128,9 @@ func (d *demoRun) deploy(ctx context.Context) error {
 // runScenarios runs all scenarios until each has ended.
 func (d *demoRun) runScenarios(ctx context.Context) (results []string, errs []error) {
 	results, errs = make([]string, len(d.scenarios)), make([]error, len(d.scenarios))
-	for _, s := range d.scenarios {
-		s.begin()
+	sections := make([]*page.Section, len(d.scenarios))
+	for i, s := range d.scenarios {
+		sections[i] = s.begin()
 	}
 	defer d.page.ShowSections()()
 	var running sync.WaitGroup
@@ -133,7 +139,7 @@ func (d *demoRun) runScenarios(ctx context.Context) (results []string, errs []er
 			ctx, cancel := context.WithTimeoutCause(ctx, d.timeout, fmt.Errorf("not finished after %s", d.timeout))
 			defer cancel()
 			results[i], errs[i] = s.run(ctx)
-			s.pageSection().End(errs[i])
+			sections[i].End(errs[i])
 		})
 	}
 	running.Wait()

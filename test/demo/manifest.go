@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/yardmaster/yardmaster/test/demo/page"
 )
 
 const namespaceTimeout = 2 * time.Minute
@@ -46,6 +48,18 @@ func (s *demoEnvironment) createWithRetry(ctx context.Context, object *unstructu
 		return err
 	}
 	return last
+}
+
+// checkRefusal returns an error unless the API server refused to create a manifest with this message.
+func checkRefusal(section *page.Section, file, message string, err error) error {
+	switch {
+	case err == nil:
+		return fmt.Errorf("%s was accepted, expected a refusal with: %s", file, message)
+	case !strings.Contains(err.Error(), message):
+		return fmt.Errorf("%s was refused, expected the message %q: %w", file, message, err)
+	}
+	section.Log("refused as expected: %v", err)
+	return nil
 }
 
 // recreateNamespace creates a namespace and deletes an earlier one with the same name. It

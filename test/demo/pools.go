@@ -38,11 +38,10 @@ type poolScenario struct {
 	rolloutStarted bool
 }
 
-func (a *poolScenario) begin() {
+func (a *poolScenario) begin() *page.Section {
 	a.section = a.page.NewSection("WorkerPool", "autoscaling by backlog: examples/orders in namespace "+ordersNamespace)
+	return a.section
 }
-
-func (a *poolScenario) pageSection() *page.Section { return a.section }
 
 // run sends a burst of jobs to a pool without workers, starts a rollout while they run, and checks that
 // each job ran once.

@@ -26,11 +26,10 @@ type runningExample struct {
 	phaseSince time.Time
 }
 
-func (a *sequenceScenario) begin() {
+func (a *sequenceScenario) begin() *page.Section {
 	a.section = a.page.NewSection("SequentialJob", "steps in order: examples/sequentialjob in namespace "+sequencesNamespace)
+	return a.section
 }
-
-func (a *sequenceScenario) pageSection() *page.Section { return a.section }
 
 // run runs the examples, some of which the demo changes while they run.
 func (a *sequenceScenario) run(ctx context.Context) (result string, err error) {

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"strings"
 
 	"github.com/yardmaster/yardmaster/test/demo/scenario"
 )
@@ -36,14 +34,8 @@ func (a *sequenceScenario) applyExample(ctx context.Context, example *scenario.E
 	}
 	a.section.Log("$ kubectl -n %s apply -f examples/%s", sequencesNamespace, example.ManifestPath())
 	err = a.createWithRetry(ctx, object)
-	switch {
-	case example.Refused == "":
+	if example.Refused == "" {
 		return err
-	case err == nil:
-		return fmt.Errorf("%s was accepted, expected a refusal with: %s", example.File, example.Refused)
-	case !strings.Contains(err.Error(), example.Refused):
-		return fmt.Errorf("%s was refused, expected the message %q: %w", example.File, example.Refused, err)
 	}
-	a.section.Log("refused as expected: %v", err)
-	return nil
+	return checkRefusal(a.section, example.File, example.Refused, err)
 }

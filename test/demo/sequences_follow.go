@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -14,36 +13,21 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 )
 
-// followExamples prints the progress of the examples and applies their actions until all are
-// finished.
+// followExamples shows the progress of the examples and applies their actions until all are finished.
 func (a *sequenceScenario) followExamples(ctx context.Context) error {
 	latest := map[string]*v1alpha1.SequentialJob{}
-	var lastErr error // of the last poll
-	for {
-		var now map[string]*v1alpha1.SequentialJob
-		if now, lastErr = a.readSequences(ctx); lastErr == nil {
-			a.showProgress(latest, now)
-			if lastErr = a.applyDueActions(ctx, now); lastErr == nil && a.allFinished(now) {
-				return nil
-			}
-			latest = now
+	return a.waitUntil(ctx, "all examples to finish", func(ctx context.Context) (bool, error) {
+		now, err := a.readSequences(ctx)
+		if err != nil {
+			return false, err
 		}
-		select {
-		case <-ctx.Done():
-			return a.timeoutError(context.Cause(ctx), latest, lastErr)
-		case <-time.After(pollInterval):
+		a.showProgress(latest, now)
+		latest = now
+		if err := a.applyDueActions(ctx, now); err != nil {
+			return false, err
 		}
-	}
-}
-
-func (a *sequenceScenario) timeoutError(cause error, latest map[string]*v1alpha1.SequentialJob, lastErr error) error {
-	var waiting []string
-	for _, example := range a.examples {
-		if sj := latest[example.ObjectName()]; sj == nil || !example.IsFinished(sj, example.actionDone) {
-			waiting = append(waiting, example.ObjectName())
-		}
-	}
-	return errors.Join(fmt.Errorf("%w: %s", cause, strings.Join(waiting, ", ")), lastErr)
+		return true, a.checkFinished(now)
+	})
 }
 
 // readSequences reads the SequentialJobs of the examples.
@@ -99,8 +83,16 @@ func (a *sequenceScenario) applyDueActions(ctx context.Context, now map[string]*
 	return nil
 }
 
-func (a *sequenceScenario) allFinished(now map[string]*v1alpha1.SequentialJob) bool {
-	return !slices.ContainsFunc(a.examples, func(example *runningExample) bool {
-		return !example.IsFinished(now[example.ObjectName()], example.actionDone)
-	})
+// checkFinished returns an error that names the examples that are not finished.
+func (a *sequenceScenario) checkFinished(now map[string]*v1alpha1.SequentialJob) error {
+	var waiting []string
+	for _, example := range a.examples {
+		if !example.IsFinished(now[example.ObjectName()], example.actionDone) {
+			waiting = append(waiting, example.ObjectName())
+		}
+	}
+	if len(waiting) > 0 {
+		return errors.New("not finished: " + strings.Join(waiting, ", "))
+	}
+	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -35,11 +34,10 @@ type runningSession struct {
 	phaseSince time.Time
 }
 
-func (a *sessionScenario) begin() {
+func (a *sessionScenario) begin() *page.Section {
 	a.section = a.page.NewSection("AgenticSession", "agents as hardened Jobs: examples/agenticsession in namespace "+sessionsNamespace)
+	return a.section
 }
-
-func (a *sessionScenario) pageSection() *page.Section { return a.section }
 
 // run runs sessions, stops and restarts one, and checks how they end.
 func (a *sessionScenario) run(ctx context.Context) (result string, err error) {
@@ -85,15 +83,7 @@ func (a *sessionScenario) checkRefusal(ctx context.Context) error {
 		return err
 	}
 	a.section.Log("$ kubectl -n %s apply -f examples/%s", sessionsNamespace, scenario.RefusedSessionFile)
-	err = a.createWithRetry(ctx, object)
-	switch {
-	case err == nil:
-		return fmt.Errorf("%s was accepted, expected a refusal with: %s", scenario.RefusedSessionFile, scenario.RefusedSessionMessage)
-	case !strings.Contains(err.Error(), scenario.RefusedSessionMessage):
-		return fmt.Errorf("%s was refused, expected the message %q: %w", scenario.RefusedSessionFile, scenario.RefusedSessionMessage, err)
-	}
-	a.section.Log("refused as expected: %v", err)
-	return nil
+	return checkRefusal(a.section, scenario.RefusedSessionFile, scenario.RefusedSessionMessage, a.createWithRetry(ctx, object))
 }
 
 // followSessions shows the progress of the sessions and applies their actions until all are finished.

@@ -28,11 +28,10 @@ type staleJobScenario struct {
 	pluginReport string
 }
 
-func (a *staleJobScenario) begin() {
+func (a *staleJobScenario) begin() *page.Section {
 	a.section = a.page.NewSection("JobReport", "stale Jobs, with thresholds of seconds: examples/jobreport in namespace "+staleNamespace)
+	return a.section
 }
-
-func (a *staleJobScenario) pageSection() *page.Section { return a.section }
 
 // createStaleJobs creates the Jobs before the operator is deployed, as it finds Jobs in a real
 // cluster.

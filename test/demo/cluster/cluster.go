@@ -10,14 +10,23 @@ import (
 // In a cluster that the demo did not create, it does not change namespaces of others.
 const MarkerAnnotation = "demo.yardmaster.dev/created"
 
+// The namespaces of the examples, of the operator and of the broker.
+const (
+	SequencesNamespace = "yardmaster-demo"
+	StaleNamespace     = "yardmaster-demo-stale"
+	OrdersNamespace    = "yardmaster-demo-orders"
+	SessionsNamespace  = "yardmaster-demo-sessions"
+	OperatorNamespace  = "yardmaster-system"
+	BrokerNamespace    = "nats"
+)
+
 // Cluster is the cluster that the demo uses.
 type Cluster interface {
 	// Prepare checks what is needed, and builds what the other methods need.
 	Prepare(ctx context.Context) error
 	// Start starts the cluster, unless it runs, and prints its progress.
 	Start(ctx context.Context) error
-	// BuildImages builds the kubectl plugin and the images of the operator and of the examples. It needs no running
-	// cluster.
+	// BuildImages builds the images of the operator and of the examples. It needs no running cluster.
 	BuildImages(ctx context.Context) error
 	// LoadImages loads the images into the cluster, and returns the name of the operator's. A changed image has a
 	// different name.

@@ -12,15 +12,6 @@ import (
 	"github.com/yardmaster/yardmaster/test/demo/shell"
 )
 
-// The namespaces of the operator and of the broker, which may already exist in a cluster that the demo did not create.
-const (
-	operatorNamespace = "yardmaster-system"
-	brokerNamespace   = "nats"
-)
-
-// demoNamespaces are those of the examples.
-var demoNamespaces = []string{"yardmaster-demo", "yardmaster-demo-stale", "yardmaster-demo-orders", "yardmaster-demo-sessions"}
-
 // currentCluster is the cluster of the current kubeconfig. There is no registry from which every cluster can pull, so
 // the demo needs a way to load images into the cluster.
 type currentCluster struct {
@@ -124,29 +115,30 @@ func (d *currentCluster) checkLoader() error {
 
 // checkNamespaces returns an error if the demo would change what others created.
 func (d *currentCluster) checkNamespaces(ctx context.Context) error {
-	installed, err := d.runKubectl(ctx, "get", "crd", "sequentialjobs.yardmaster.dev", "--ignore-not-found", "-o", "name")
-	if err != nil {
+	if _, err := d.isCreatedByDemo(ctx, BrokerNamespace); err != nil {
 		return err
 	}
-	for _, namespace := range []string{operatorNamespace, brokerNamespace} {
-		created, found, err := d.readMarker(ctx, namespace)
-		if err != nil {
-			return err
-		}
-		if found && !created {
-			return fmt.Errorf("the cluster has a namespace %s that the demo did not create and would change: use another cluster", namespace)
-		}
-		if namespace == operatorNamespace && installed != "" && !created {
-			return errors.New("the operator's CustomResourceDefinitions are already installed in the cluster, and the demo would change them: use another cluster")
-		}
+	created, err := d.isCreatedByDemo(ctx, OperatorNamespace)
+	if err != nil || created {
+		return err
 	}
-	return nil
+	installed, err := d.runKubectl(ctx, "get", "crd", "sequentialjobs.yardmaster.dev", "--ignore-not-found", "-o", "name")
+	if err == nil && installed != "" {
+		err = errors.New("the operator's CustomResourceDefinitions are already installed in the cluster, and the demo would change them: use another cluster")
+	}
+	return err
 }
 
-// readMarker reports whether a namespace exists, and whether the demo created it.
-func (d *currentCluster) readMarker(ctx context.Context, namespace string) (created, found bool, err error) {
+// isCreatedByDemo reports whether a namespace exists that the demo created. It returns an error if others created it.
+func (d *currentCluster) isCreatedByDemo(ctx context.Context, namespace string) (bool, error) {
 	text, err := d.runKubectl(ctx, "get", "namespace", namespace, "--ignore-not-found", "-o", "jsonpath={.metadata.name} {.metadata.annotations}")
-	return strings.Contains(text, MarkerAnnotation), text != "", err
+	if err != nil || text == "" {
+		return false, err
+	}
+	if !strings.Contains(text, MarkerAnnotation) {
+		return false, fmt.Errorf("the cluster has a namespace %s that the demo did not create and would change: use another cluster", namespace)
+	}
+	return true, nil
 }
 
 func (d *currentCluster) runKubectl(ctx context.Context, args ...string) (output string, err error) {
@@ -170,10 +162,8 @@ func (d *currentCluster) BuildImages(ctx context.Context) (err error) {
 	if d.loader.name == typeLocal {
 		build = buildArchives
 	}
-	if d.operatorImage, err = build(ctx); err != nil {
-		return err
-	}
-	return runMake(ctx, "plugin", "kustomize")
+	d.operatorImage, err = build(ctx)
+	return err
 }
 
 // LoadImages implements Cluster.
@@ -209,16 +199,16 @@ func (d *currentCluster) Delete(ctx context.Context) error {
 		return err
 	}
 	fmt.Println("deleting the namespaces of the demo, the operator and its CustomResourceDefinitions from the current cluster")
-	if _, err := d.runKubectl(ctx, append([]string{"delete", "namespace", "--ignore-not-found"}, demoNamespaces...)...); err != nil {
+	if _, err := d.runKubectl(ctx, "delete", "namespace", "--ignore-not-found", SequencesNamespace, StaleNamespace, OrdersNamespace, SessionsNamespace); err != nil {
 		return err
 	}
 	kubectl := "KUBECTL=" + strings.Join(d.KubectlCommand(), " ")
-	if err := runMake(ctx, kubectl, "undeploy", "NAMESPACES=*", "REPORT_NAMESPACES=yardmaster-demo-stale"); err != nil {
+	if err := runMake(ctx, kubectl, "undeploy", "NAMESPACES=*", "REPORT_NAMESPACES="+StaleNamespace); err != nil {
 		return err
 	}
 	if err := runMake(ctx, kubectl, "uninstall"); err != nil {
 		return err
 	}
-	_, err := d.runKubectl(ctx, "delete", "namespace", "--ignore-not-found", brokerNamespace)
+	_, err := d.runKubectl(ctx, "delete", "namespace", "--ignore-not-found", BrokerNamespace)
 	return err
 }

@@ -67,10 +67,8 @@ func (*kindCluster) clusterExists(ctx context.Context) (bool, error) {
 
 // BuildImages implements Cluster.
 func (d *kindCluster) BuildImages(ctx context.Context) (err error) {
-	if d.operatorImage, err = buildDockerImages(ctx); err != nil {
-		return err
-	}
-	return runMake(ctx, "plugin", "kustomize")
+	d.operatorImage, err = buildDockerImages(ctx)
+	return err
 }
 
 // LoadImages implements Cluster.

@@ -40,10 +40,8 @@ func (d *localCluster) Start(ctx context.Context) error {
 
 // BuildImages implements Cluster.
 func (d *localCluster) BuildImages(ctx context.Context) (err error) {
-	if d.operatorImage, err = buildArchives(ctx); err != nil {
-		return err
-	}
-	return runMake(ctx, "plugin", "kustomize")
+	d.operatorImage, err = buildArchives(ctx)
+	return err
 }
 
 // LoadImages implements Cluster.
