@@ -72,11 +72,13 @@ help: ## Show this help.
 
 .PHONY: demo
 demo: ## Create a cluster, deploy the operator and run the examples (CLUSTER=localcluster|kind|current, VERBOSE=1).
-	CLUSTER=$(CLUSTER) go run ./test/demo
+	@hack/go-build ./test/demo bin/demo
+	@CLUSTER=$(CLUSTER) bin/demo
 
 .PHONY: demo-down
 demo-down: ## Delete the demo's cluster, or what it created in the current one.
-	CLUSTER=$(CLUSTER) go run ./test/demo --down
+	@hack/go-build ./test/demo bin/demo
+	@CLUSTER=$(CLUSTER) bin/demo --down
 
 ##@ Develop
 
