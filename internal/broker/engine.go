@@ -220,8 +220,11 @@ type Delivery interface {
 
 // Message is what a producer sent.
 type Message struct {
-	// ID identifies the message in its queue.
-	ID       string
+	// ID of the job: that of its producer, or one that the engine assigned when it was sent. It identifies the job in
+	// its queue, and does not change when a dead letter is requeued.
+	ID string
+	// Kind of the job; empty if the producer did not set it.
+	Kind     string
 	Payload  []byte
 	Headers  map[string][]string
 	Priority string

@@ -8,15 +8,20 @@ import (
 
 const (
 	// HeaderPrefix is the prefix of headers that describe a message. Producers cannot set them, except for
-	// TimeoutHeader.
+	// TimeoutHeader, KindHeader and JobIDHeader. Handlers see the first two.
 	HeaderPrefix = "Yardmaster-"
 	// TimeoutHeader replaces JobTimeout for one message: a duration such as 90s.
 	TimeoutHeader = HeaderPrefix + "Timeout"
+	// KindHeader is the kind of a job, by which workers select its handler. An asynq task has its type instead.
+	KindHeader = HeaderPrefix + "Kind"
+	// JobIDHeader is the ID of a job, which it keeps when its dead letter is requeued or moved. Without it, that is
+	// the Nats-Msg-Id or the sequence number of a NATS message, and the ID of an asynq task.
+	JobIDHeader = HeaderPrefix + "Job-Id"
 )
 
-// IsProducerHeader reports whether a producer may set a header, in any spelling.
+// IsProducerHeader reports whether handlers see a header of the producer, in any spelling.
 func IsProducerHeader(name string) bool {
-	return !HasPrefixFold(name, HeaderPrefix) || strings.EqualFold(name, TimeoutHeader)
+	return !HasPrefixFold(name, HeaderPrefix) || strings.EqualFold(name, TimeoutHeader) || strings.EqualFold(name, KindHeader)
 }
 
 // HasPrefixFold is strings.HasPrefix in any spelling.

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-func TestTimeoutHeaderIsTheOnlyOneOfItsPrefixThatProducersSet(t *testing.T) {
+func TestHandlersSeeTheTimeoutAndTheKindOfAllHeadersWithThePrefix(t *testing.T) {
 	for name, want := range map[string]bool{
-		"Tenant": true, "Yardmaster-Timeout": true, "yardmaster-timeout": true,
+		"Tenant": true, "Yardmaster-Timeout": true, "yardmaster-timeout": true, "Yardmaster-Kind": true, "yardmaster-job-id": false,
 		"Yardmaster-Error": false, "YARDMASTER-ERROR": false, "Yardmaster-": false, "Yardmaster-Timeout-": false,
 	} {
 		if got := IsProducerHeader(name); got != want {

@@ -611,3 +611,50 @@ func TestAQueueThatMustExistIsNotCreated(t *testing.T) {
 		t.Errorf("an existing queue: %+v", outcome)
 	}
 }
+
+func TestTheIDOfAJobSurvivesRequeueingAndIsThatOfItsTaskUnlessAHeaderHasAnother(t *testing.T) {
+	t.Parallel()
+	for title, row := range map[string]struct {
+		headers map[string]string
+		want    string
+	}{
+		"the task":               {nil, "order~5"},
+		"a header":               {map[string]string{broker.JobIDHeader: "order-6"}, "order-6"},
+		"a header without an ID": {map[string]string{broker.JobIDHeader: ""}, "order~5"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			b := newTestEnv(t)
+			b.ensureQueue()
+			_, err := b.EnsureQueue(t.Context(), desiredQueue(func(q *broker.QueueConfig) { q.Name = "other" }))
+			b.requireSuccess(err)
+			task := asynq.NewTaskWithHeaders("bill", []byte("x"), row.headers)
+			_, err = b.client.Enqueue(task, asynq.Queue("orders"), asynq.TaskID("order~5"))
+			b.requireSuccess(err)
+			for _, when := range []string{"first delivery", "requeued", "requeued twice"} {
+				d := b.fetchTasks(1)[0]
+				if m := d.Message(); m.ID != row.want || m.Kind != "bill" || len(m.Headers) != 1 {
+					t.Errorf("%s: the ID is %q and the kind %q, want %q and bill; headers %v", when, m.ID, m.Kind, row.want, m.Headers)
+				}
+				b.requireSuccess(d.Bury(t.Context(), "bad", 1))
+				if when == "requeued twice" {
+					break
+				}
+				n, err := b.DeadLetters("orders").Requeue(t.Context(), 0)
+				b.requireSuccess(err)
+				if n != 1 {
+					t.Fatalf("%d requeued", n)
+				}
+			}
+			_, err = b.DeadLetters("orders").Move(t.Context(), "other", 0)
+			b.requireSuccess(err)
+			_, err = b.DeadLetters("other").Requeue(t.Context(), 0)
+			b.requireSuccess(err)
+			requeued, err := b.inspector.ListPendingTasks("other")
+			b.requireSuccess(err)
+			if len(requeued) != 1 || jobID(requeued[0].Headers, requeued[0].ID) != row.want {
+				t.Errorf("moved and requeued: %+v, want the ID %q", requeued, row.want)
+			}
+		})
+	}
+}

@@ -139,11 +139,27 @@ func producerHeaders(headers map[string]string) map[string]string {
 	return own
 }
 
+// copiedHeaders returns the headers of a copy of a task: those of its producer, and the ID of the job, which the copy
+// cannot have itself.
+func copiedHeaders(task *asynq.TaskInfo) map[string]string {
+	headers := producerHeaders(task.Headers)
+	headers[broker.JobIDHeader] = jobID(task.Headers, task.ID)
+	return headers
+}
+
+// jobID returns the ID of a job: that of its task, unless a header has it.
+func jobID(headers map[string]string, taskID string) string {
+	if id := headers[broker.JobIDHeader]; broker.IsValidJobID(id) {
+		return id
+	}
+	return taskID
+}
+
 // Requeue implements broker.DeadLetterQueue. The tasks are new ones, because asynq's own
 // requeue keeps their attempts.
 func (a *archivedTasks) Requeue(ctx context.Context, number int) (int, error) {
 	n, err := a.resendDeadLetters(ctx, number, func(g *archivedTask, letter *asynq.TaskInfo) error {
-		task := asynq.NewTaskWithHeaders(letter.Type, letter.Payload, producerHeaders(letter.Headers))
+		task := asynq.NewTaskWithHeaders(letter.Type, letter.Payload, copiedHeaders(letter))
 		return a.enqueueCopy(ctx, task, a.queue, copyTaskID(g), letter)
 	})
 	return n, queueError("requeueing the dead letters of", a.queue, err)
@@ -160,7 +176,7 @@ func (a *archivedTasks) Move(ctx context.Context, to string, number int) (int, e
 	}
 	n, err := a.resendDeadLetters(ctx, number, func(g *archivedTask, letter *asynq.TaskInfo) error {
 		was := deadLetterFromTask(g, letter)
-		headers := producerHeaders(letter.Headers)
+		headers := copiedHeaders(letter)
 		headers[headerOrigin], headers[headerError], headers[headerAttempts] = was.MessageID, was.Error, strconv.Itoa(was.Attempts)
 		task := asynq.NewTaskWithHeaders(letter.Type, letter.Payload, headers)
 		// Nobody may take it before it is archived.

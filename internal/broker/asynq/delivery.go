@@ -100,7 +100,8 @@ func parseDequeued(values []any) (id string, p dequeuedTask) {
 // when it became pending for this attempt.
 func (d *leasedTask) Message() *broker.Message {
 	return &broker.Message{
-		ID: d.id, Payload: d.task.Payload(), Headers: messageHeaders(d.task.Type(), d.task.Headers()), Priority: d.priority, SentTime: d.pendingSince,
+		ID: jobID(d.task.Headers(), d.id), Kind: d.task.Type(), Payload: d.task.Payload(),
+		Headers: messageHeaders(d.task.Type(), d.task.Headers()), Priority: d.priority, SentTime: d.pendingSince,
 	}
 }
 

@@ -22,26 +22,8 @@ const (
 	headerSent     = broker.HeaderPrefix + "Sent"
 )
 
-// serverHeaderPrefix is the prefix of headers with instructions for the server. On a copy,
-// they could make the server drop it as a duplicate, or delete other messages.
-const serverHeaderPrefix = "Nats-"
-
 // maxErrorLength bounds the error in a header.
 const maxErrorLength = 1024
-
-// producerHeaders returns the headers set by the producer.
-func producerHeaders(headers nats.Header) nats.Header {
-	if len(headers) == 0 {
-		return nil
-	}
-	own := nats.Header{}
-	for name, values := range headers {
-		if !broker.HasPrefixFold(name, serverHeaderPrefix) && broker.IsProducerHeader(name) {
-			own[name] = values
-		}
-	}
-	return own
-}
 
 // headerText makes text safe for a header: a line break would start another header.
 func headerText(text string) string {
@@ -71,10 +53,10 @@ type buriedMessage struct {
 // deadLetterMessage returns the message to store, and a message ID that makes burying
 // idempotent.
 func (g *buriedMessage) deadLetterMessage() (*nats.Msg, string) {
-	origin := streamName(g.queue) + "/" + strconv.FormatUint(g.sequence, 10)
+	origin := originOf(g.queue, strconv.FormatUint(g.sequence, 10))
 	message := nats.NewMsg(deadLetterSubject(g.queue, g.priority))
 	message.Data = g.payload
-	maps.Copy(message.Header, producerHeaders(g.headers))
+	maps.Copy(message.Header, copiedHeaders(g.headers))
 	message.Header.Set(headerError, headerText(g.reason))
 	message.Header.Set(headerAttempts, strconv.Itoa(g.attempts))
 	message.Header.Set(headerOrigin, origin)

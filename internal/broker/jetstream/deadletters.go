@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -79,10 +80,12 @@ func (c *deadLetterStream) resendDeadLetters(
 	return c.forEachDeadLetter(ctx, 0, number, func(letter *jetstream.RawStreamMsg) error {
 		message := nats.NewMsg("")
 		message.Data = letter.Data
-		maps.Copy(message.Header, producerHeaders(letter.Header))
+		maps.Copy(message.Header, copiedHeaders(letter.Header))
+		place := deadStreamName(c.queue) + "/" + strconv.FormatUint(letter.Sequence, 10)
+		message.Header.Set(headerFirstOrigin, cmp.Or(letter.Header.Get(headerFirstOrigin), letter.Header.Get(headerOrigin), place))
 		readdress(letter, message)
 		// The message ID makes the server drop the duplicate of an interrupted call.
-		id := deadStreamName(c.queue) + "/" + strconv.FormatUint(letter.Sequence, 10) + "@" + strconv.FormatInt(letter.Time.UnixNano(), 10)
+		id := place + "@" + strconv.FormatInt(letter.Time.UnixNano(), 10)
 		if _, err := c.js.PublishMsg(ctx, message, jetstream.WithMsgID(id)); err != nil {
 			return err
 		}

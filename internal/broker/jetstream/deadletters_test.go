@@ -63,7 +63,7 @@ func TestDeadLetterKeepsMessageAndRequeuesAsNew(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []broker.DeadLetter{{
-		ID: 1, Payload: []byte(poison), Headers: map[string][]string{"Tenant": {"a", "b"}}, Priority: "low",
+		ID: 1, Payload: []byte(poison), Headers: map[string][]string{"Tenant": {"a", "b"}, "Nats-Msg-Id": {"once"}}, Priority: "low",
 		Error: "cannot be read  Nats-Rollup: all", Attempts: 5, MessageID: "yardmaster_orders/1",
 	}}
 	got := listDeadLetters(t, e, "orders")
@@ -85,7 +85,7 @@ func TestDeadLetterKeepsMessageAndRequeuesAsNew(t *testing.T) {
 		t.Errorf("it is attempt %d: %v", attempt, err)
 	}
 	m := again.Message()
-	if diff := cmp.Diff(map[string][]string{"Tenant": {"a", "b"}}, m.Headers); diff != "" || string(m.Payload) != poison {
+	if diff := cmp.Diff(map[string][]string{"Tenant": {"a", "b"}, "Nats-Msg-Id": {"once"}}, m.Headers); diff != "" || string(m.Payload) != poison {
 		t.Errorf("requeued %q, headers (-want +got):\n%s", m.Payload, diff)
 	}
 	if f := readStats(t, e, "orders"); f.DeadLetters != 0 {

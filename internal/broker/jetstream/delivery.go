@@ -22,7 +22,8 @@ type leasedMessage struct {
 // Message implements broker.Delivery.
 func (d *leasedMessage) Message() *broker.Message {
 	return &broker.Message{
-		ID:       d.messageID(),
+		ID:       jobID(d.message.Header, d.queue, d.messageID()),
+		Kind:     broker.HeaderValue(d.message.Header, broker.KindHeader),
 		Payload:  d.message.Data,
 		Headers:  producerHeaders(d.message.Header),
 		Priority: d.priority,
@@ -33,6 +34,7 @@ func (d *leasedMessage) Message() *broker.Message {
 // PendingCount implements broker.Delivery.
 func (d *leasedMessage) PendingCount() uint64 { return d.metadata.NumPending }
 
+// messageID is that of the message in its stream, not that of its job.
 func (d *leasedMessage) messageID() string { return strconv.FormatUint(d.metadata.Sequence.Stream, 10) }
 
 // inProgressAck extends the lease.

@@ -1,0 +1,150 @@
+package jetstream
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+)
+
+// buryAndRequeue makes a dead letter of a message and requeues it.
+func buryAndRequeue(t *testing.T, e *Engine, d broker.Delivery) broker.Delivery {
+	t.Helper()
+	if err := d.Bury(t.Context(), "bad", 1); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := e.DeadLetters("orders").Requeue(t.Context(), 0); err != nil || n != 1 {
+		t.Fatalf("requeued %d: %v", n, err)
+	}
+	return fetchOne(t, e, "orders", "default")
+}
+
+func TestTheIDOfAJobIsThatOfItsProducerAndSurvivesRetriesAndRequeueing(t *testing.T) {
+	t.Parallel()
+	for title, row := range map[string]struct {
+		headers nats.Header
+		want    string
+	}{
+		"the header":                                  {nats.Header{broker.JobIDHeader: {"order-5"}}, "order-5"},
+		"the header in another spelling":              {nats.Header{"yardmaster-job-id": {"order-5"}}, "order-5"},
+		"Nats-Msg-Id":                                 {nats.Header{"Nats-Msg-Id": {"order-5"}}, "order-5"},
+		"both: the header":                            {nats.Header{broker.JobIDHeader: {"order-5"}, "Nats-Msg-Id": {"once"}}, "order-5"},
+		"none: the first sequence number":             {nats.Header{"Tenant": {"a"}}, "1"},
+		"an ID that is too long: the sequence number": {nats.Header{broker.JobIDHeader: {strings.Repeat("x", 300)}}, "1"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			e := startEngine(t)
+			ensureQueue(t, e, ordersQueue())
+			publishWithHeaders(t, e, "yardmaster.orders.ready.default", "x", row.headers)
+			requireID := func(when string, d broker.Delivery) {
+				t.Helper()
+				if got := d.Message().ID; got != row.want {
+					t.Errorf("%s: the ID is %q, want %q", when, got, row.want)
+				}
+			}
+			d := fetchOne(t, e, "orders", "default")
+			requireID("first delivery", d)
+			if err := d.Retry(t.Context(), 0); err != nil {
+				t.Fatal(err)
+			}
+			d = fetchOne(t, e, "orders", "default")
+			requireID("after a retry", d)
+			d = buryAndRequeue(t, e, d)
+			requireID("after requeueing", d)
+			d = buryAndRequeue(t, e, d)
+			requireID("after requeueing twice", d)
+			if attempt, err := d.AttemptNumber(t.Context()); err != nil || attempt != 1 {
+				t.Errorf("it is attempt %d: %v", attempt, err)
+			}
+			if ids := d.Message().Headers[broker.JobIDHeader]; ids != nil {
+				t.Errorf("the handler sees the header %q", ids)
+			}
+		})
+	}
+}
+
+// Both queues have a message with the sequence number 1.
+func TestTheIDOfAMovedJobIsNotThatOfAnotherInItsNewQueue(t *testing.T) {
+	t.Parallel()
+	for title, row := range map[string]struct {
+		headers nats.Header
+		want    string
+	}{
+		"the producer chose an ID": {nats.Header{broker.JobIDHeader: {"order-5"}}, "order-5"},
+		"the producer chose none":  {nil, "yardmaster_orders/1"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			e := startEngine(t)
+			ensureQueue(t, e, ordersQueue())
+			ensureQueue(t, e, ordersQueue(func(q *broker.QueueConfig) { q.Name = "other" }))
+			publishWithHeaders(t, e, "yardmaster.orders.ready.default", "x", row.headers)
+			d := buryAndRequeue(t, e, fetchOne(t, e, "orders", "default"))
+			if err := d.Bury(t.Context(), "bad", 1); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := e.DeadLetters("orders").Move(t.Context(), "other", 0); err != nil || n != 1 {
+				t.Fatalf("moved %d: %v", n, err)
+			}
+			if n, err := e.DeadLetters("other").Requeue(t.Context(), 0); err != nil || n != 1 {
+				t.Fatalf("requeued %d: %v", n, err)
+			}
+			if got := fetchOne(t, e, "other", "default").Message().ID; got != row.want {
+				t.Errorf("the ID is %q, want %q", got, row.want)
+			}
+		})
+	}
+}
+
+// The server would reject a dead letter whose Nats-Expected-Stream names another stream.
+func TestNatsHeadersOfTheProducerAreKeptAndInstructTheServerOnlyOnce(t *testing.T) {
+	t.Parallel()
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue())
+	sent := nats.Header{
+		"Nats-Msg-Id": {"once"}, "Nats-Expected-Stream": {"yardmaster_orders"}, "Nats-Custom": {"a", "b"}, "nats-lower": {"c"},
+		broker.KindHeader: {"bill"}, "Yardmaster-Error": {"forged"}, "Yardmaster-Producer-Nats-Forged": {"forged"},
+	}
+	want := map[string][]string{
+		"Nats-Msg-Id": {"once"}, "Nats-Expected-Stream": {"yardmaster_orders"}, "Nats-Custom": {"a", "b"}, "nats-lower": {"c"},
+		broker.KindHeader: {"bill"},
+	}
+	publishWithHeaders(t, e, "yardmaster.orders.ready.default", "x", sent)
+	d := fetchOne(t, e, "orders", "default")
+	if diff := cmp.Diff(want, d.Message().Headers); diff != "" {
+		t.Errorf("headers (-want +got):\n%s", diff)
+	}
+	if err := d.Bury(t.Context(), "bad", 1); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, listDeadLetters(t, e, "orders")[0].Headers); diff != "" {
+		t.Errorf("headers of the dead letter (-want +got):\n%s", diff)
+	}
+	if n, err := e.DeadLetters("orders").Requeue(t.Context(), 0); err != nil || n != 1 {
+		t.Fatalf("requeued %d: %v", n, err)
+	}
+	message := fetchOne(t, e, "orders", "default").Message()
+	if diff := cmp.Diff(want, message.Headers); diff != "" || message.Kind != "bill" {
+		t.Errorf("kind %q, headers after requeueing (-want +got):\n%s", message.Kind, diff)
+	}
+}
+
+// When a delayed message is due, the server removes the headers with its instructions, and Nats-Msg-Id.
+func TestADelayedJobKeepsItsIDAndHasNoHeadersOfTheServer(t *testing.T) {
+	t.Parallel()
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue())
+	publishWithHeaders(t, e, "yardmaster.orders.delayed.order-5", "x", nats.Header{
+		"Nats-Schedule": {"@at " + time.Now().Add(time.Second).UTC().Format(time.RFC3339Nano)}, "Nats-Schedule-Target": {"yardmaster.orders.ready.default"},
+		broker.JobIDHeader: {"order-5"}, "Tenant": {"a"},
+	})
+	message := fetchOne(t, e, "orders", "default").Message()
+	if diff := cmp.Diff(map[string][]string{"Tenant": {"a"}}, message.Headers); diff != "" || message.ID != "order-5" {
+		t.Errorf("ID %q, headers (-want +got):\n%s", message.ID, diff)
+	}
+}

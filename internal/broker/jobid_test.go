@@ -1,0 +1,36 @@
+package broker
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestAJobIDIsShortTextWithoutControlCharacters(t *testing.T) {
+	for id, want := range map[string]bool{
+		"order-5": true, "a b/ü": true, strings.Repeat("x", maxReceivedIDBytes): true,
+		"": false, strings.Repeat("x", maxReceivedIDBytes+1): false, "a\nb": false, "a\x00": false, "\xff": false,
+	} {
+		if got := IsValidJobID(id); got != want {
+			t.Errorf("IsValidJobID(%q) = %t, want %t", id, got, want)
+		}
+	}
+}
+
+func TestAHeaderIsFoundInAnySpelling(t *testing.T) {
+	for title, test := range map[string]struct {
+		headers map[string][]string
+		want    string
+	}{
+		"no headers":             {nil, ""},
+		"without a value":        {map[string][]string{KindHeader: {}}, ""},
+		"the exact spelling":     {map[string][]string{"YARDMASTER-KIND": {"a"}, KindHeader: {"b", "c"}}, "b"},
+		"another spelling":       {map[string][]string{"yardmaster-kind": {"a"}}, "a"},
+		"two spellings: by name": {map[string][]string{"yardmaster-kind": {"a"}, "YARDMASTER-KIND": {"b"}}, "b"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			if got := HeaderValue(test.headers, KindHeader); got != test.want {
+				t.Errorf("value %q, want %q", got, test.want)
+			}
+		})
+	}
+}
