@@ -195,7 +195,11 @@ const farFuture = 10 * 365 * 24 * time.Hour
 // length does not grow.
 func copyTaskID(g *archivedTask) string {
 	original, _, _ := strings.Cut(g.taskID, "~")
-	return original + "~" + strconv.FormatInt(g.archivedTime.Unix(), 36)
+	id := original + "~" + strconv.FormatInt(g.archivedTime.Unix(), 36)
+	if id == g.taskID { // it was requeued in the second in which it was archived again
+		id += "~"
+	}
+	return id
 }
 
 // enqueueCopy enqueues a task with the options of its producer, and all attempts. An ID
