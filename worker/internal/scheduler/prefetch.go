@@ -62,7 +62,7 @@ func (s *Scheduler) allowedRequest(b *PriorityBuffer) FetchRequest {
 		return FetchRequest{}
 	}
 	messages := min(capacity, s.remainingShare(b), MaxPrefetch)
-	if len(b.messages)+b.requested > 0 && messages < s.targetInFlight()/minBatchDivisor {
+	if b.startable()+b.requested > 0 && messages < s.targetInFlight()/minBatchDivisor {
 		return FetchRequest{}
 	}
 	return FetchRequest{Messages: messages}
@@ -72,10 +72,10 @@ func (s *Scheduler) allowedRequest(b *PriorityBuffer) FetchRequest {
 func (s *Scheduler) freeCapacity(b *PriorityBuffer) int {
 	q := b.queue
 	occupied := s.running + s.prefetched + s.requested
-	capacity := s.targetInFlight() - occupied + b.outrankedMessages() + s.waitingForSlots()
-	capacity = min(capacity, s.limits.MaxInFlight-occupied, q.breaker.AdmissionLimit(s.now())-q.prefetched-q.requested)
+	capacity := s.targetInFlight() - occupied + b.outrankedMessages() + s.waitingForSlots() + min(s.heldForKinds(), maxHeldForKinds)
+	capacity = min(capacity, s.limits.MaxInFlight-occupied, q.breaker.AdmissionLimit(s.now())-q.startable()-q.requested)
 	if q.isRateLimited() {
-		capacity = min(capacity, q.slotPrefetch-q.prefetched-q.requested)
+		capacity = min(capacity, q.slotPrefetch-q.startable()-q.requested)
 	}
 	return capacity
 }
@@ -86,7 +86,7 @@ func (s *Scheduler) waitingForSlots() int {
 	sum := 0
 	for _, q := range s.queues {
 		if q.isRateLimited() {
-			sum += max(0, q.prefetched-q.openSlots)
+			sum += max(0, q.startable()-q.openSlots)
 		}
 	}
 	return sum
@@ -98,12 +98,12 @@ func (s *Scheduler) remainingShare(b *PriorityBuffer) int {
 	sum := 0.0
 	for _, q := range s.queues {
 		for _, other := range q.Buffers {
-			if other == b || other.hasBacklog() || len(other.messages) > 0 {
+			if other == b || other.hasBacklog() || other.startable() > 0 {
 				sum += other.weight
 			}
 		}
 	}
-	return max(1, int(float64(s.targetInFlight())*b.weight/sum)) - len(b.messages) - b.requested
+	return max(1, int(float64(s.targetInFlight())*b.weight/sum)) - b.startable() - b.requested
 }
 
 // addRequested changes the number of messages that current requests may still return.
@@ -119,6 +119,9 @@ func (s *Scheduler) AddMessage(b *PriorityBuffer, request FetchRequest, delivery
 	backlog := delivery.PendingCount()
 	s.mu.Lock()
 	m := &LeasedMessage{Delivery: delivery, buffer: b, receivedAt: s.now()}
+	if len(s.kinds) > 0 {
+		m.kind = s.kinds[delivery.Message().Kind]
+	}
 	s.leased[m] = struct{}{}
 	if !request.Poll && b.requested > 0 {
 		s.addRequested(b, -1)
@@ -129,6 +132,9 @@ func (s *Scheduler) AddMessage(b *PriorityBuffer, request FetchRequest, delivery
 		s.releasing++
 	} else {
 		b.messages = append(b.messages, m)
+		if m.kind != nil {
+			b.byKind[m.kind]++
+		}
 		s.prefetched++
 		b.queue.prefetched++
 		s.wakeExecutor()

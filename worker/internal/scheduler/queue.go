@@ -47,7 +47,7 @@ func NewScheduledQueue(config QueueConfig, limiter broker.RateLimiter) *Schedule
 		sum += p.Weight
 	}
 	for i := range weights {
-		q.Buffers = append(q.Buffers, &PriorityBuffer{queue: q, index: i, weight: float64(config.Weight*weights[i]) / float64(sum)})
+		q.Buffers = append(q.Buffers, &PriorityBuffer{queue: q, index: i, weight: float64(config.Weight*weights[i]) / float64(sum), byKind: map[*kindLimit]int{}})
 	}
 	q.priorityTurns = wrr.New(weights)
 	return q
@@ -65,6 +65,8 @@ type PriorityBuffer struct {
 	// weight relative to all buffers of the worker.
 	weight   float64
 	messages []*LeasedMessage
+	// byKind is the number of messages of each kind with a limit.
+	byKind map[*kindLimit]int
 	// backlog is the number of messages that remain at the broker, as last reported.
 	backlog uint64
 	// requested is the number of messages that current requests may still return.
@@ -78,7 +80,7 @@ type PriorityBuffer struct {
 // canStart reports whether a message of the buffer may start.
 func (b *PriorityBuffer) canStart(now time.Time) bool {
 	q := b.queue
-	return len(b.messages) > 0 && !b.isOutranked() && (!q.isRateLimited() || q.openSlots > 0) && q.breaker.AdmissionLimit(now) > 0
+	return b.startable() > 0 && !b.isOutranked() && (!q.isRateLimited() || q.openSlots > 0) && q.breaker.AdmissionLimit(now) > 0
 }
 
 // isOutranked reports whether strict priority makes the buffer wait for a more urgent one.
@@ -87,7 +89,7 @@ func (b *PriorityBuffer) isOutranked() bool {
 		return false
 	}
 	for _, other := range b.queue.Buffers[:b.index] {
-		if len(other.messages) > 0 || other.hasBacklog() {
+		if other.startable() > 0 || other.hasBacklog() {
 			return true
 		}
 	}
@@ -103,7 +105,7 @@ func (b *PriorityBuffer) outrankedMessages() int {
 	}
 	sum := 0
 	for _, other := range b.queue.Buffers[b.index+1:] {
-		sum += len(other.messages)
+		sum += other.startable()
 	}
 	return sum
 }
@@ -123,7 +125,15 @@ type LeasedMessage struct {
 	// isOverdue is true if the lease is no longer extended.
 	isOverdue bool
 	ticket    breaker.Ticket
+	// kind of the job, if it has a limit.
+	kind      *kindLimit
+	startedAt time.Time
+	// releaseDelay is the delay with which the message is given back.
+	releaseDelay time.Duration
 }
+
+// ReleaseDelay returns the time after which the broker should deliver a message again that is given back.
+func (m *LeasedMessage) ReleaseDelay() time.Duration { return m.releaseDelay }
 
 // QueueConfig returns the configuration of the message's queue.
 func (m *LeasedMessage) QueueConfig() *QueueConfig { return &m.buffer.queue.Config }

@@ -23,12 +23,12 @@ func (s *Scheduler) NextReservation(q *ScheduledQueue) (slots int, ok bool) {
 		switch {
 		case s.closed || q.retired:
 			return 0, false
-		case !q.isRateLimited() || q.prefetched == 0:
+		case !q.isRateLimited() || q.startable() == 0:
 			// Slots are not kept for messages that arrive later: those could then start in a
 			// burst.
 			q.openSlots = 0
-		case q.prefetched > q.openSlots+q.pendingSlots:
-			return q.prefetched - q.openSlots - q.pendingSlots, true
+		case q.startable() > q.openSlots+q.pendingSlots:
+			return q.startable() - q.openSlots - q.pendingSlots, true
 		}
 		s.slotsNeeded.Wait()
 	}

@@ -23,16 +23,23 @@ func (s *Scheduler) UpdatePrefetch() {
 }
 
 // unusedMessages returns the prefetched messages whose queue's breaker is open, and those
-// that have waited for long while nothing could start them.
+// that have waited for long while nothing could start them, or for their kind.
 func (s *Scheduler) unusedMessages() []*LeasedMessage {
 	var unused []*LeasedMessage
 	now := s.now()
+	for _, kind := range s.kinds {
+		kind.next = 0
+	}
 	for _, q := range s.queues {
 		isOpen := q.breaker.State(now) == breaker.Open
 		for _, b := range q.Buffers {
 			isBlocked := s.running >= s.limits.Concurrency || b.isOutranked()
 			for _, m := range b.messages {
-				if isOpen || isBlocked && now.Sub(m.receivedAt) > maxIdlePrefetch {
+				isUnused := isBlocked && now.Sub(m.receivedAt) > maxIdlePrefetch
+				if !m.mayStart() {
+					isUnused = m.waitsInVain(now)
+				}
+				if isOpen || isUnused {
 					unused = append(unused, m)
 				}
 			}

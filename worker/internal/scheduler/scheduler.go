@@ -8,6 +8,7 @@
 //	NextRequest ─▶ AddMessage ─▶ buffer ─▶ NextMessage ─▶ the job runs ─▶ NextMessage(finished)
 //	(prefetch.go)                  │
 //	                               ├─ rate.go:    slots under the rate limit
+//	                               ├─ kinds.go:   limits of kinds of jobs
 //	                               ├─ leases.go:  leases to extend
 //	                               └─ release.go: messages to give back
 //
@@ -51,6 +52,8 @@ type Scheduler struct {
 
 	queues     []*ScheduledQueue
 	queueTurns *wrr.RoundRobin
+	// kinds that have a limit.
+	kinds map[string]*kindLimit
 	// leased contains every message under a lease: prefetched, running or being released.
 	leased map[*LeasedMessage]struct{}
 	// running, prefetched and releasing count messages, and overdue those among the running ones that
@@ -133,7 +136,7 @@ func (s *Scheduler) NextMessage(finished *LeasedMessage, outcome JobOutcome) *Le
 // already: that one wakes the next. When many short jobs finish at once, few executors run
 // all of them instead of competing for the lock.
 func (s *Scheduler) wakeExecutor() {
-	if s.prefetched > 0 && !s.isWaking && s.idleExecutors > 0 {
+	if s.prefetched > s.heldForKinds() && !s.isWaking && s.idleExecutors > 0 {
 		s.isWaking = true
 		s.messageAvailable.Signal()
 	}
@@ -151,8 +154,12 @@ func (s *Scheduler) startNextMessage(now time.Time) *LeasedMessage {
 	}
 	s.queueTurns.Advance(queueIndex)
 	b.queue.priorityTurns.Advance(b.index)
-	m := b.messages[0]
+	m := b.firstStartable()
 	s.removePrefetched(m)
+	m.startedAt = now
+	if m.kind != nil {
+		m.kind.start(now)
+	}
 	s.running++
 	s.startedSinceUpdate++
 	if b.queue.openSlots > 0 {
@@ -190,6 +197,9 @@ func (s *Scheduler) removePrefetched(m *LeasedMessage) {
 	} else {
 		b.messages = slices.DeleteFunc(b.messages, func(other *LeasedMessage) bool { return other == m })
 	}
+	if m.kind != nil {
+		b.byKind[m.kind]--
+	}
 	s.prefetched--
 	b.queue.prefetched--
 }
@@ -202,13 +212,17 @@ func (s *Scheduler) finishMessage(m *LeasedMessage, outcome JobOutcome, now time
 		s.overdue--
 	}
 	delete(s.leased, m)
+	if m.kind != nil {
+		m.kind.finish(now.Sub(m.startedAt))
+		s.slotsNeeded.Broadcast() // a message that waited for its kind needs one
+	}
 	b := m.buffer.queue.breaker
 	if outcome == OutcomeUnknown {
 		b.DiscardResult(m.ticket, now)
 	} else {
 		b.RecordResult(m.ticket, outcome == OutcomeFailed, now)
 	}
-	if s.prefetched <= s.targetInFlight()/2 {
+	if s.prefetched-s.heldForKinds() <= s.targetInFlight()/2 {
 		s.capacityFreed.Broadcast()
 	}
 }
