@@ -40,37 +40,43 @@ func (w *Worker) runMessage(m *scheduler.LeasedMessage) scheduler.JobOutcome {
 		w.settleWithRetry(m, resultPostponed, func(ctx context.Context) error { return m.Retry(ctx, unknownAttemptDelay) })
 		return scheduler.OutcomeUnknown
 	}
-	if maxAttempts := m.QueueConfig().Retry.MaxAttempts; attempt > maxAttempts {
+	message := m.Message()
+	policy := w.mux.policyOf(message.Kind, m.QueueConfig())
+	if attempt > policy.retry.MaxAttempts {
 		// No worker reported the result of the last attempt.
 		w.buryMessage(m, "the worker was lost in each of the last attempts", attempt-1)
 		return scheduler.OutcomeUnknown
 	}
-	timeout, err := m.QueueConfig().TimeoutOf(m.Message().Headers)
+	timeout, err := m.QueueConfig().TimeoutOf(message.Headers)
 	if err != nil {
 		w.buryMessage(m, err.Error(), attempt-1)
 		return scheduler.OutcomeUnknown
 	}
-	job := newJobFromMessage(m, attempt)
 	startedAt := w.now()
+	job := w.newJob(m.QueueConfig(), message, attempt, policy.retry, startedAt)
+	defer job.progress.end()
 	w.metrics.observeWait(job.Queue, startedAt.Sub(job.SentTime))
 	ctx, span := w.tracer.start(w.handlerContext, job)
-	err = w.callWithTimeout(ctx, m, job, timeout)
+	err = w.callWithTimeout(ctx, m, job, shorterTimeout(timeout, policy.timeout))
 	w.endSpan(span, m, job, err)
 	finishedAt := w.now()
 	w.metrics.observeDuration(job.Queue, finishedAt.Sub(startedAt))
 	w.countResult(err)
 	if !w.wasInterrupted(err) {
-		w.attempts.record(finishedAt, finishedAt.Sub(startedAt), returnsToQueue(job, err))
+		w.attempts.record(finishedAt, finishedAt.Sub(startedAt), returnsToQueue(job, err) || staysInQueue(job, m.QueueConfig(), err))
 	}
 	return w.settleByResult(m, job, err, finishedAt)
 }
 
-func newJobFromMessage(m *scheduler.LeasedMessage, attempt int) *Job {
-	message, config := m.Message(), m.QueueConfig()
-	return &Job{
-		ID: message.ID, Queue: config.Name, Priority: message.Priority, Payload: message.Payload, Headers: message.Headers,
-		Attempt: attempt, MaxAttempts: config.Retry.MaxAttempts, SentTime: message.SentTime,
+func (w *Worker) newJob(
+	config *scheduler.QueueConfig, message *broker.Message, attempt int, retry broker.RetryPolicy, startedAt time.Time,
+) *Job {
+	job := &Job{
+		ID: message.ID, Kind: message.Kind, Queue: config.Name, Priority: message.Priority, Payload: message.Payload, Headers: message.Headers,
+		Attempt: attempt, MaxAttempts: retry.MaxAttempts, SentTime: message.SentTime, retry: retry,
 	}
+	job.progress = &progressRecorder{board: &w.progress, job: job, startTime: startedAt}
+	return job
 }
 
 // callHandler calls the handler, and turns a panic into an error.
@@ -120,24 +126,39 @@ func (w *Worker) settleByResult(m *scheduler.LeasedMessage, job *Job, err error,
 	case errors.As(err, &snooze):
 		w.log.Warn("Job snoozed", "queue", job.Queue, "job", job.ID, "after", snooze.after, "error", err)
 		w.releaseMessage(m, snooze.after)
+	case staysInQueue(job, m.QueueConfig(), err):
+		w.log.Warn("Job returns to its queue", "queue", job.Queue, "job", job.ID, "after", unknownKindDelay, "error", err)
+		w.releaseMessage(m, unknownKindDelay)
 	case IsDeadLetter(err) || job.Attempt >= job.MaxAttempts:
 		w.buryMessage(m, err.Error(), job.Attempt)
 	default:
-		delay, found := RetryAfter(err)
-		if !found {
-			delay = m.QueueConfig().Retry.DelayAfter(job.Attempt, rand.Float64()) //nolint:gosec // it spreads retries and protects nothing
-		}
+		delay := retryDelay(job, err)
 		w.log.Warn("Job failed and will be retried", "queue", job.Queue, "job", job.ID, "attempt", job.Attempt, "after", delay, "error", err)
 		w.settleWithRetry(m, resultRetried, func(ctx context.Context) error { return m.Retry(ctx, delay) })
 	}
 	return jobOutcome(err)
 }
 
+// retryDelay returns the delay until the next attempt of a job that failed.
+func retryDelay(job *Job, err error) time.Duration {
+	if delay, found := RetryAfter(err); found {
+		return delay
+	}
+	delay := job.retry.DelayAfter(job.Attempt, rand.Float64()) //nolint:gosec // it spreads retries and protects nothing
+	if IsUnknownKind(err) {
+		delay = max(delay, unknownKindDelay)
+	}
+	return delay
+}
+
 // jobOutcome returns what a result says about the services that the job depends on. A job
 // that is dead-lettered on purpose is invalid itself and does not count as a failure.
 func jobOutcome(err error) scheduler.JobOutcome {
-	if err == nil || IsDeadLetter(err) {
+	switch {
+	case err == nil || IsDeadLetter(err):
 		return scheduler.OutcomeSucceeded
+	case IsUnknownKind(err):
+		return scheduler.OutcomeUnknown
 	}
 	return scheduler.OutcomeFailed
 }
@@ -189,7 +210,7 @@ func (w *Worker) releaseMessage(m *scheduler.LeasedMessage, after time.Duration)
 // releaseUnused gives back a message that the scheduler will not start.
 func (w *Worker) releaseUnused(m *scheduler.LeasedMessage) {
 	w.background.Go(func() {
-		w.releaseMessage(m, 0)
+		w.releaseMessage(m, m.ReleaseDelay())
 		w.scheduler.MarkReleased(m)
 	})
 }

@@ -5,12 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
 // Job is one message of a queue.
 type Job struct {
-	// ID identifies the job within its queue. It is the same for every attempt.
+	// ID identifies the job within its queue. It is that which the producer chose, or else one that the broker assigned.
+	// It is the same for every attempt, also after the job was a dead letter.
 	ID string
+	// Kind is what a Mux selects the handler by; empty if the producer did not set it.
+	Kind string
 	// Queue and Priority are the names of the queue and priority that the job was sent to.
 	Queue, Priority string
 	Payload         []byte
@@ -21,6 +26,11 @@ type Job struct {
 	Attempt, MaxAttempts int
 	// SentTime is when the producer sent the job.
 	SentTime time.Time
+
+	// retry is the policy of the job.
+	retry broker.RetryPolicy
+	// progress is nil if the job does not run in a worker.
+	progress *progressRecorder
 }
 
 // Handler runs a job. If it returns nil, the job is done and is removed from its queue. If

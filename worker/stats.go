@@ -42,6 +42,10 @@ type Stats struct {
 	Overdue int `json:"overdue"`
 	// Recent attempts, from which the operator derives how long a job takes.
 	Recent RecentAttempts `json:"recent"`
+	// Progress of the running jobs that reported theirs: at most the 10 that have run for the longest. ProgressOmitted is
+	// the number of the others.
+	Progress        []JobProgress `json:"progress,omitempty"`
+	ProgressOmitted int           `json:"progressOmitted,omitempty"`
 	// Breaker is the worst state among the circuit breakers of all queues.
 	Breaker   breaker.State `json:"breaker"`
 	Queues    []QueueStats  `json:"queues"`
@@ -73,6 +77,7 @@ func (w *Worker) Stats() Stats {
 		Breaker: breaker.Closed, Queues: []QueueStats{},
 		Pool: o.Pool, Namespace: o.Namespace, Pod: o.Pod, Revision: o.Revision, StartTime: w.startedAt,
 	}
+	stats.Progress, stats.ProgressOmitted = w.progress.longest()
 	for _, q := range snapshot.Queues {
 		stats.Queues = append(stats.Queues, QueueStats(q))
 		if q.Breaker == breaker.Open || q.Breaker == breaker.HalfOpen && stats.Breaker == breaker.Closed {

@@ -17,6 +17,14 @@ var errJobTimeout = errors.New("the job exceeded its timeout")
 // it.
 const timeoutGracePeriod = 5 * time.Second
 
+// shorterTimeout returns the shorter of two timeouts. 0 means no limit.
+func shorterTimeout(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
+
 // callWithTimeout calls the handler with a context that ends after the timeout, if it is not 0.
 func (w *Worker) callWithTimeout(ctx context.Context, m *scheduler.LeasedMessage, job *Job, timeout time.Duration) error {
 	if timeout == 0 {

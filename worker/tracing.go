@@ -28,6 +28,7 @@ const (
 	attributeAttempt     = attribute.Key("yardmaster.job.attempt")
 	attributeMaxAttempts = attribute.Key("yardmaster.job.max_attempts")
 	attributePriority    = attribute.Key("yardmaster.job.priority")
+	attributeKind        = attribute.Key("yardmaster.job.kind")
 	attributeResult      = attribute.Key("yardmaster.job.result")
 )
 
@@ -71,6 +72,9 @@ func (t *jobTracer) start(ctx context.Context, job *Job) (context.Context, trace
 	if span.IsRecording() {
 		span.SetAttributes(semconv.MessagingMessageID(spanText(job.ID)), semconv.MessagingMessageBodySize(len(job.Payload)),
 			attributePriority.String(job.Priority), attributeAttempt.Int(job.Attempt), attributeMaxAttempts.Int(job.MaxAttempts))
+		if job.Kind != "" {
+			span.SetAttributes(attributeKind.String(spanText(job.Kind)))
+		}
 	}
 	return ctx, span
 }
@@ -99,7 +103,7 @@ func (w *Worker) expectedResult(m *scheduler.LeasedMessage, job *Job, err error)
 	switch {
 	case err == nil:
 		return resultDone
-	case IsSnooze(err), w.wasInterrupted(err):
+	case IsSnooze(err), w.wasInterrupted(err), staysInQueue(job, m.QueueConfig(), err):
 		return resultReleased
 	case returnsToQueue(job, err):
 		return resultRetried

@@ -27,8 +27,10 @@ const handlerGracePeriod = 5 * time.Second
 
 // Worker runs the jobs of its queues. Create it with New.
 type Worker struct {
-	options   Options
-	handler   Handler
+	options Options
+	handler Handler
+	// mux is nil if the handler is not that of a Mux.
+	mux       *Mux
 	log       *slog.Logger
 	metrics   *workerMetrics
 	tracer    jobTracer
@@ -38,6 +40,7 @@ type Worker struct {
 	// succeeded and failed count handler calls.
 	succeeded, failed atomic.Int64
 	attempts          attemptRecorder
+	progress          progressBoard
 
 	mu sync.Mutex
 	// settings currently in effect, and the queues that belong to them.
@@ -73,6 +76,10 @@ func Run(ctx context.Context, options Options, handler Handler) error {
 	if err != nil {
 		return err
 	}
+	return runUntilSignal(ctx, w)
+}
+
+func runUntilSignal(ctx context.Context, w *Worker) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	return w.Run(ctx)
@@ -84,16 +91,24 @@ func New(options Options, handler Handler) (*Worker, error) {
 	if handler == nil {
 		return nil, errors.New("handler must not be nil")
 	}
+	return newWorker(options, handler, nil)
+}
+
+func newWorker(options Options, handler Handler, mux *Mux) (*Worker, error) {
 	settings, err := options.loadSettings()
 	if err != nil {
 		return nil, err
 	}
 	w := &Worker{
-		options: options, handler: handler, log: cmp.Or(options.Logger, slog.Default()), settings: settings,
+		options: options, handler: handler, mux: mux, log: cmp.Or(options.Logger, slog.Default()), settings: settings,
 		queues: map[string]*attachedQueue{}, now: time.Now, startedAt: time.Now(), tracer: newJobTracer(options.TracerProvider),
 	}
 	w.shutdown, w.requestShutdown = context.WithCancel(context.Background())
+	w.progress.now = func() time.Time { return w.now() }
 	w.scheduler = scheduler.New(func() time.Time { return w.now() }, w.releaseUnused)
+	if mux != nil {
+		w.scheduler.SetKindLimits(mux.concurrencyByKind())
+	}
 	if w.metrics, err = newMetrics(w); err != nil {
 		return nil, err
 	}

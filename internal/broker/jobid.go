@@ -6,13 +6,13 @@ import (
 	"unicode/utf8"
 )
 
-// maxReceivedIDBytes bounds the ID that a producer chose for a job. A longer one is ignored.
-const maxReceivedIDBytes = 256
+// maxIdentifierBytes bounds the ID that a producer chose for a job.
+const maxIdentifierBytes = 256
 
-// IsValidJobID reports whether a text can be the ID of a job: it is not empty, not too long, and has no control
-// characters, because IDs are written to logs and to environment variables.
-func IsValidJobID(id string) bool {
-	return id != "" && len(id) <= maxReceivedIDBytes && utf8.ValidString(id) && !strings.ContainsFunc(id, unicode.IsControl)
+// IsIdentifier reports whether a text can be the ID or the kind of a job: it is not empty, has at most 256 bytes of UTF-8,
+// and no control characters, because it is written to logs, headers and environment variables. Another ID is ignored.
+func IsIdentifier(id string) bool {
+	return id != "" && len(id) <= maxIdentifierBytes && utf8.ValidString(id) && !strings.ContainsFunc(id, unicode.IsControl)
 }
 
 // HeaderValue returns the first value of a header in any spelling; empty if there is none. Of several spellings, it

@@ -5,13 +5,13 @@ import (
 	"testing"
 )
 
-func TestAJobIDIsShortTextWithoutControlCharacters(t *testing.T) {
+func TestAnIdentifierIsShortTextWithoutControlCharacters(t *testing.T) {
 	for id, want := range map[string]bool{
-		"order-5": true, "a b/ü": true, strings.Repeat("x", maxReceivedIDBytes): true,
-		"": false, strings.Repeat("x", maxReceivedIDBytes+1): false, "a\nb": false, "a\x00": false, "\xff": false,
+		"order-5": true, "a b/ü": true, strings.Repeat("x", maxIdentifierBytes): true,
+		"": false, strings.Repeat("x", maxIdentifierBytes+1): false, "a\nb": false, "a\x00": false, "\xff": false,
 	} {
-		if got := IsValidJobID(id); got != want {
-			t.Errorf("IsValidJobID(%q) = %t, want %t", id, got, want)
+		if got := IsIdentifier(id); got != want {
+			t.Errorf("IsIdentifier(%q) = %t, want %t", id, got, want)
 		}
 	}
 }

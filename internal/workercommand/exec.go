@@ -102,6 +102,7 @@ func jobEnvironment(job *worker.Job) ([]string, error) {
 	}
 	return []string{
 		"YARDMASTER_JOB_ID=" + job.ID,
+		"YARDMASTER_JOB_KIND=" + kindOf(job),
 		"YARDMASTER_JOB_QUEUE=" + job.Queue,
 		"YARDMASTER_JOB_PRIORITY=" + job.Priority,
 		"YARDMASTER_JOB_ATTEMPT=" + strconv.Itoa(job.Attempt),

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -48,7 +49,7 @@ func TestExitCodeDecidesWhatHappensToTheJob(t *testing.T) {
 }
 
 func TestCommandReceivesTheJobWithoutArguments(t *testing.T) {
-	e, out := newScriptRunner(`cat; echo; echo "$# $YARDMASTER_JOB_ID $YARDMASTER_JOB_QUEUE $YARDMASTER_JOB_PRIORITY ` +
+	e, out := newScriptRunner(`cat; echo; echo "$# $YARDMASTER_JOB_ID $YARDMASTER_JOB_KIND $YARDMASTER_JOB_QUEUE $YARDMASTER_JOB_PRIORITY ` +
 		`$YARDMASTER_JOB_ATTEMPT $YARDMASTER_JOB_MAX_ATTEMPTS $YARDMASTER_JOB_SENT"; echo "$YARDMASTER_JOB_HEADERS"`)
 	j := newJob()
 	j.Payload = []byte("$(touch x); `id`")
@@ -56,13 +57,28 @@ func TestCommandReceivesTheJobWithoutArguments(t *testing.T) {
 	if err := e.handle(t.Context(), j); err != nil {
 		t.Fatal(err)
 	}
-	want := "$(touch x); `id`\n0 7 orders high 2 5 2026-03-01T12:00:00Z\n" + `{"PATH":["forged"],"a\u0000":["$(id)"]}` + "\n"
+	want := "$(touch x); `id`\n0 7 bill orders high 2 5 2026-03-01T12:00:00Z\n" + `{"PATH":["forged"],"a\u0000":["$(id)"]}` + "\n"
 	if got := out.String(); got != want {
 		t.Errorf("the command received %q, want %q", got, want)
 	}
 	j.Headers = map[string][]string{"Big": {strings.Repeat("x", maxHeaderBytes)}}
 	if err := e.handle(t.Context(), j); !worker.IsDeadLetter(err) {
 		t.Errorf("headers that are too long cause %v, want a dead letter", err)
+	}
+}
+
+// Otherwise no attempt could start, and the job would return to its queue without end.
+func TestAKindThatNoEnvironmentVariableCanHaveIsOmitted(t *testing.T) {
+	e, out := newScriptRunner(`echo "kind: $YARDMASTER_JOB_KIND"`)
+	j := newJob()
+	j.Kind = "a\x00b"
+	if err := e.handle(t.Context(), j); err != nil || out.String() != "kind: \n" {
+		t.Errorf("the command wrote %q: %v", out, err)
+	}
+	header := http.Header{}
+	setJobHeaders(header, j)
+	if header["Yardmaster-Job-Kind"] != nil {
+		t.Errorf("a request has the header %q", header["Yardmaster-Job-Kind"])
 	}
 }
 

@@ -16,12 +16,14 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/worker"
 )
 
 // Request headers that describe the job.
 const (
 	headerJobID       = "Yardmaster-Job-Id"
+	headerKind        = "Yardmaster-Job-Kind"
 	headerQueue       = "Yardmaster-Job-Queue"
 	headerPriority    = "Yardmaster-Job-Priority"
 	headerAttempt     = "Yardmaster-Job-Attempt"
@@ -110,11 +112,22 @@ func setJobHeaders(header http.Header, job *worker.Job) {
 		}
 	}
 	header.Set(headerJobID, job.ID)
+	if kind := kindOf(job); kind != "" {
+		header.Set(headerKind, kind)
+	}
 	header.Set(headerQueue, job.Queue)
 	header.Set(headerPriority, job.Priority)
 	header.Set(headerAttempt, strconv.Itoa(job.Attempt))
 	header.Set(headerMaxAttempts, strconv.Itoa(job.MaxAttempts))
 	header.Set(headerSentTime, job.SentTime.UTC().Format(time.RFC3339Nano))
+}
+
+// kindOf returns the kind of a job; empty if neither a header nor an environment variable could have it.
+func kindOf(job *worker.Job) string {
+	if broker.IsIdentifier(job.Kind) {
+		return job.Kind
+	}
+	return ""
 }
 
 // classifyRequestError snoozes the job if no connection was made: the server has not seen

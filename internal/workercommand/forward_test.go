@@ -22,7 +22,7 @@ var sentTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func newJob() *worker.Job {
 	return &worker.Job{
-		ID: "7", Queue: "orders", Priority: "high", Payload: []byte("\x00payload"), Attempt: 2, MaxAttempts: 5, SentTime: sentTime,
+		ID: "7", Kind: "bill", Queue: "orders", Priority: "high", Payload: []byte("\x00payload"), Attempt: 2, MaxAttempts: 5, SentTime: sentTime,
 		Headers: map[string][]string{
 			"Tenant": {"a", "b"}, "Content-Type": {"application/json"}, "Yardmaster-Job-Id": {"forged"}, "Authorization": {"forged"},
 			"not a name": {"x"}, "Smuggled": {"a\r\nHost: b"},
@@ -103,7 +103,7 @@ func TestRequestDescribesTheJobAndHeadersCannotBeForged(t *testing.T) {
 	}
 	want := http.Header{
 		"Content-Type": {"application/json"}, "Content-Length": {"8"}, "User-Agent": {"Go-http-client/1.1"},
-		"Yardmaster-Job-Id": {"7"}, "Yardmaster-Job-Queue": {"orders"}, "Yardmaster-Job-Priority": {"high"},
+		"Yardmaster-Job-Id": {"7"}, "Yardmaster-Job-Kind": {"bill"}, "Yardmaster-Job-Queue": {"orders"}, "Yardmaster-Job-Priority": {"high"},
 		"Yardmaster-Job-Attempt": {"2"}, "Yardmaster-Job-Max-Attempts": {"5"}, "Yardmaster-Job-Sent": {"2026-03-01T12:00:00Z"},
 		"Yardmaster-Header-Tenant": {"a", "b"}, "Yardmaster-Header-Content-Type": {"application/json"},
 		"Yardmaster-Header-Yardmaster-Job-Id": {"forged"}, "Yardmaster-Header-Authorization": {"forged"},

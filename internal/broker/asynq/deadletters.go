@@ -149,7 +149,7 @@ func copiedHeaders(task *asynq.TaskInfo) map[string]string {
 
 // jobID returns the ID of a job: that of its task, unless a header has it.
 func jobID(headers map[string]string, taskID string) string {
-	if id := headers[broker.JobIDHeader]; broker.IsValidJobID(id) {
+	if id := headers[broker.JobIDHeader]; broker.IsIdentifier(id) {
 		return id
 	}
 	return taskID

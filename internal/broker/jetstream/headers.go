@@ -99,7 +99,7 @@ func jobID(headers nats.Header, queue, sequence string) string {
 	if id := chosenID(headers); id != "" {
 		return id
 	}
-	if first := headers.Get(headerFirstOrigin); broker.IsValidJobID(first) {
+	if first := headers.Get(headerFirstOrigin); broker.IsIdentifier(first) {
 		return strings.TrimPrefix(first, originOf(queue, ""))
 	}
 	return sequence
@@ -111,7 +111,7 @@ func chosenID(headers nats.Header) string {
 	if id == "" && !isCopy(headers) {
 		id = headers.Get(jetstream.MsgIDHeader) // the server knows this spelling only
 	}
-	if !broker.IsValidJobID(id) {
+	if !broker.IsIdentifier(id) {
 		return ""
 	}
 	return id

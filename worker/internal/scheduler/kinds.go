@@ -125,7 +125,8 @@ func (s *Scheduler) heldForKinds() int {
 // to give it back.
 func (m *LeasedMessage) waitsInVain(now time.Time) bool {
 	maxIdle := maxIdlePrefetch
-	if m.kind.next++; m.kind.next <= m.kind.limit {
+	m.kind.next++
+	if m.kind.next <= m.kind.limit {
 		maxIdle = maxIdleNext
 	}
 	if now.Sub(m.receivedAt) <= maxIdle {

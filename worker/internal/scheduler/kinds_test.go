@@ -147,7 +147,7 @@ func (sim *simulation) take(number int) (taken []string) {
 func (sim *simulation) deliver(request FetchRequest, kinds []string) {
 	for i, kind := range kinds {
 		backlog := len(sim.waiting) + len(kinds) - i - 1
-		sim.scheduler.AddMessage(sim.buffer, request, kindDelivery{fakeDelivery{backlog: uint64(backlog)}, kind}) //nolint:gosec // a small number
+		sim.scheduler.AddMessage(sim.buffer, request, kindDelivery{fakeDelivery{backlog: uint64(backlog)}, kind})
 	}
 	sim.scheduler.CompleteRequest(sim.buffer, request, len(kinds), nil)
 }

@@ -1,0 +1,631 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hibiken/asynq"
+	"github.com/nats-io/nats.go"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/dial"
+	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
+	"github.com/yardmaster/yardmaster/worker/internal/scheduler"
+)
+
+// kindEnv is the queue "orders" on a broker, and a producer that sends jobs with kinds.
+type kindEnv struct {
+	t      *testing.T
+	url    string
+	engine broker.Engine
+	send   func(kind, payload string)
+}
+
+// onBothEngines runs a test on NATS and on asynq.
+func onBothEngines(t *testing.T, test func(t *testing.T, env *kindEnv)) {
+	t.Helper()
+	t.Parallel()
+	t.Run("NATS", func(t *testing.T) {
+		t.Parallel()
+		test(t, newNATSKindEnv(t))
+	})
+	t.Run("asynq", func(t *testing.T) {
+		t.Parallel()
+		test(t, newAsynqKindEnv(t))
+	})
+}
+
+func newNATSKindEnv(t *testing.T, changes ...func(*broker.QueueConfig)) *kindEnv {
+	t.Helper()
+	env := newTestEnv(t, changes...)
+	return &kindEnv{t: t, url: env.server.ClientURL(), engine: env.engine, send: func(kind, payload string) {
+		t.Helper()
+		message := &nats.Msg{Subject: "yardmaster.orders.ready.default", Header: nats.Header{}, Data: []byte(payload)}
+		if kind != "" {
+			message.Header.Set(broker.KindHeader, kind)
+		}
+		if _, err := env.js.PublishMsg(t.Context(), message); err != nil {
+			t.Fatal(err)
+		}
+	}}
+}
+
+func newAsynqKindEnv(t *testing.T) *kindEnv {
+	t.Helper()
+	server := redistest.Start(t)
+	engine, err := dial.Connect(t.Context(), dial.EngineOf(server.URL()), broker.Credentials{URL: server.URL(), Name: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(engine.Disconnect)
+	queue := broker.DefaultQueueConfig("orders")
+	queue.Owner = broker.QueueOwner{UID: "1", Name: "ns/orders"}
+	if _, err := engine.EnsureQueue(t.Context(), queue); err != nil {
+		t.Fatal(err)
+	}
+	client := asynq.NewClient(asynq.RedisClientOpt{Addr: server.Address()})
+	t.Cleanup(func() { _ = client.Close() })
+	return &kindEnv{t: t, url: server.URL(), engine: engine, send: func(kind, payload string) {
+		t.Helper()
+		if _, err := client.Enqueue(asynq.NewTask(kind, []byte(payload)), asynq.Queue("orders")); err != nil {
+			t.Fatal(err)
+		}
+	}}
+}
+
+func (env *kindEnv) start(mux *Mux, changes ...func(*Config)) *runningWorker {
+	env.t.Helper()
+	config := Config{Broker: BrokerConfig{URL: env.url}, Queues: []QueueConfig{{Name: "orders"}}, AdminAddress: "0"}
+	for _, change := range changes {
+		change(&config)
+	}
+	w, err := mux.NewWorker(Options{Config: config, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	if err != nil {
+		env.t.Fatal(err)
+	}
+	return (&testEnv{t: env.t}).run(w)
+}
+
+func (env *kindEnv) stats() broker.QueueStats {
+	env.t.Helper()
+	stats, err := env.engine.Stats(env.t.Context(), "orders")
+	if err != nil {
+		env.t.Fatal(err)
+	}
+	return stats
+}
+
+func (env *kindEnv) waitUntilEmpty() {
+	env.t.Helper()
+	eventually(env.t, "the queue is empty", func() bool {
+		stats := env.stats()
+		return stats.Ready+stats.InFlight+stats.Delayed == 0
+	})
+}
+
+func (env *kindEnv) deadLetters() []broker.DeadLetter {
+	env.t.Helper()
+	letters, err := env.engine.DeadLetters("orders").List(env.t.Context(), 0, 100)
+	if err != nil {
+		env.t.Fatal(err)
+	}
+	return letters
+}
+
+// order is the payload of a job.
+type order struct {
+	Number int `json:"number"`
+}
+
+// succeed is a handler.
+func succeed(context.Context, *Job, order) error { return nil }
+
+func TestAJobIsHandledByItsKindWithItsArguments(t *testing.T) {
+	onBothEngines(t, func(t *testing.T, env *kindEnv) {
+		var mu sync.Mutex
+		var got []string
+		record := func(what string) func(context.Context, *Job, order) error {
+			return func(_ context.Context, job *Job, args order) error {
+				mu.Lock()
+				defer mu.Unlock()
+				got = append(got, fmt.Sprintf("%s %s %d", what, job.Kind, args.Number))
+				return nil
+			}
+		}
+		mux := NewMux()
+		Handle(mux, "bill", record("billed"))
+		Handle(mux, "ship", record("shipped"))
+		env.send("bill", `{"number": 1}`)
+		env.send("ship", `{"number": 2, "unknown": true}`)
+		w := env.start(mux)
+		env.waitUntilEmpty()
+		requireCleanShutdown(t, w)
+		slices.Sort(got)
+		if diff := cmp.Diff([]string{"billed bill 1", "shipped ship 2"}, got); diff != "" {
+			t.Errorf("handled jobs (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestAPayloadThatCannotBeDecodedBecomesADeadLetterAtOnce(t *testing.T) {
+	onBothEngines(t, func(t *testing.T, env *kindEnv) {
+		mux := NewMux()
+		Handle(mux, "bill", func(context.Context, *Job, order) error {
+			t.Error("the handler was called")
+			return nil
+		})
+		env.send("bill", `{"number": "one"}`)
+		w := env.start(mux)
+		env.waitUntilEmpty()
+		requireCleanShutdown(t, w)
+		letters := env.deadLetters()
+		const want = `the payload is invalid for the kind "bill": json: `
+		if len(letters) != 1 || letters[0].Attempts != 1 || !strings.HasPrefix(letters[0].Error, want) {
+			t.Errorf("dead letters %+v, want one with the error %s", letters, want)
+		}
+	})
+}
+
+func TestADecoderReplacesJSON(t *testing.T) {
+	mux, got := NewMux(), ""
+	upper := func(payload []byte, target any) error {
+		if *target.(*string) = strings.ToUpper(string(payload)); len(payload) == 0 {
+			return errors.New("empty")
+		}
+		return nil
+	}
+	Handle(mux, "shout", func(_ context.Context, _ *Job, text string) error {
+		got = text
+		return nil
+	}, WithDecoder(upper))
+	if err := mux.HandleJob(t.Context(), &Job{Kind: "shout", Payload: []byte("abc")}); err != nil || got != "ABC" {
+		t.Errorf("decoded %q: %v", got, err)
+	}
+	if err := mux.HandleJob(t.Context(), &Job{Kind: "shout"}); !IsDeadLetter(err) || err.Error() != `the payload is invalid for the kind "shout": empty` {
+		t.Errorf("an invalid payload caused: %v", err)
+	}
+}
+
+func TestAJobOfAnUnknownKindBecomesADeadLetterAfterItsLastAttempt(t *testing.T) {
+	onBothEngines(t, func(t *testing.T, env *kindEnv) {
+		mux := NewMux()
+		Handle(mux, "bill", succeed)
+		env.send("ship", "{}")
+		w := env.start(mux, func(c *Config) { c.Queues[0].Retry = &RetryPolicy{MaxAttempts: new(1)} })
+		env.waitUntilEmpty()
+		requireCleanShutdown(t, w)
+		if letters := env.deadLetters(); len(letters) != 1 || letters[0].Error != `the worker has no handler for the kind "ship"` {
+			t.Errorf("dead letters %+v", letters)
+		}
+	})
+}
+
+func TestAJobOfAnUnknownKindWaitsForAWorkerThatHasItsHandler(t *testing.T) {
+	onBothEngines(t, func(t *testing.T, env *kindEnv) {
+		mux := NewMux()
+		Handle(mux, "bill", succeed)
+		env.send("ship", "{}")
+		w := env.start(mux, withFastRetries)
+		eventually(t, "the attempt has failed", func() bool { return w.countedMessages(t, resultRetried) == 1 })
+		requireCleanShutdown(t, w)
+		if stats := env.stats(); stats.Delayed+stats.InFlight != 1 || stats.DeadLetters != 0 {
+			t.Errorf("stats %+v, want one job that waits", stats)
+		}
+	})
+	for title, row := range map[string]struct {
+		policy broker.RetryPolicy
+		want   time.Duration
+	}{
+		"for a minute": {broker.RetryPolicy{InitialDelay: time.Second, MaxDelay: time.Hour, MultiplierPercent: 200}, time.Minute},
+		"for longer, if its retry policy says so": {
+			broker.RetryPolicy{InitialDelay: time.Hour, MaxDelay: time.Hour, MultiplierPercent: 200}, time.Hour,
+		},
+	} {
+		if got := retryDelay(&Job{Attempt: 1, retry: row.policy}, &unknownKindError{"ship"}); got != row.want {
+			t.Errorf("it waits %s: the delay is %s, want %s", title, got, row.want)
+		}
+	}
+}
+
+func TestAJobOfAnUnknownKindIsNotDroppedByAQueueWithoutDeadLetters(t *testing.T) {
+	t.Parallel()
+	env := newNATSKindEnv(t)
+	mux := NewMux()
+	Handle(mux, "bill", succeed)
+	env.send("ship", "{}")
+	w := env.start(mux, func(c *Config) {
+		c.Queues[0].Retry, c.Queues[0].DeadLetter = &RetryPolicy{MaxAttempts: new(1)}, &DeadLetterPolicy{Enabled: new(false)}
+	})
+	eventually(t, "the job was released", func() bool { return w.countedMessages(t, resultReleased) == 1 })
+	requireCleanShutdown(t, w)
+	if stats := env.stats(); stats.InFlight != 1 {
+		t.Errorf("stats %+v, want one job that waits for its next delivery", stats)
+	}
+}
+
+func TestUnknownKindsSayNothingAboutWhatJobsDependOn(t *testing.T) {
+	if got := jobOutcome(&unknownKindError{"ship"}); got != scheduler.OutcomeUnknown {
+		t.Errorf("the outcome for the circuit breaker is %d, want unknown", got)
+	}
+}
+
+func TestHandleUnknownReceivesJobsWithoutAHandler(t *testing.T) {
+	t.Parallel()
+	env := newNATSKindEnv(t)
+	var got sync.Map
+	mux := NewMux()
+	Handle(mux, "bill", succeed)
+	mux.HandleUnknown(func(_ context.Context, job *Job) error {
+		got.Store(job.Kind, true)
+		return nil
+	})
+	for _, kind := range []string{"ship", "", "bill"} {
+		env.send(kind, "{}")
+	}
+	w := env.start(mux)
+	env.waitUntilEmpty()
+	requireCleanShutdown(t, w)
+	for kind, want := range map[string]bool{"ship": true, "": true, "bill": false} {
+		if _, found := got.Load(kind); found != want {
+			t.Errorf("received the kind %q: %t, want %t", kind, found, want)
+		}
+	}
+}
+
+func TestMiddlewareSeesEveryJobAndTheFirstIsTheOutermost(t *testing.T) {
+	var calls []string
+	record := func(name string) Middleware {
+		return func(next Handler) Handler {
+			calls = append(calls, "wrap "+name)
+			return func(ctx context.Context, job *Job) error {
+				calls = append(calls, name)
+				err := next(ctx, job)
+				calls = append(calls, fmt.Sprintf("%s: %v", name, err))
+				return err
+			}
+		}
+	}
+	mux := NewMux()
+	mux.Use(record("a"), record("b"))
+	Handle(mux, "bill", func(context.Context, *Job, order) error {
+		calls = append(calls, "handler")
+		return errors.New("failed")
+	})
+	mux.Use(record("c"))
+	for title, row := range map[string]struct {
+		job  *Job
+		want []string
+	}{
+		"a handler":          {&Job{Kind: "bill", Payload: []byte("{}")}, []string{"a", "b", "c", "handler", "c: failed", "b: failed", "a: failed"}},
+		"an invalid payload": {&Job{Kind: "bill"}, []string{"a", "b", "c", "c: the payload is invalid"}},
+		"an unknown kind":    {&Job{Kind: "ship"}, []string{"a", "b", "c", "c: the worker has no handler"}},
+	} {
+		mux.prepare()
+		calls = nil
+		_ = mux.HandleJob(t.Context(), row.job)
+		for i, want := range row.want {
+			if i >= len(calls) || !strings.HasPrefix(calls[i], want) {
+				t.Fatalf("%s: calls %q, want %q", title, calls, row.want)
+			}
+		}
+	}
+}
+
+func TestMiddlewareIsCreatedOnceForEachHandler(t *testing.T) {
+	created := 0
+	mux := NewMux()
+	Handle(mux, "bill", succeed)
+	mux.Use(func(next Handler) Handler {
+		created++
+		return next
+	})
+	for range 3 {
+		if err := mux.HandleJob(t.Context(), &Job{Kind: "bill", Payload: []byte("{}")}); err != nil {
+			t.Error(err)
+		}
+	}
+	if created != 2 { // and for unknown kinds
+		t.Errorf("the middleware was created %d times, want 2", created)
+	}
+}
+
+func TestAPanicOfAHandlerOrMiddlewareFailsTheAttempt(t *testing.T) {
+	t.Parallel()
+	env := newNATSKindEnv(t)
+	mux := NewMux()
+	Handle(mux, "bill", func(context.Context, *Job, order) error { panic("oh no") })
+	mux.Use(func(next Handler) Handler {
+		return func(ctx context.Context, job *Job) error {
+			if job.Kind == "ship" {
+				panic("oh dear")
+			}
+			return next(ctx, job)
+		}
+	})
+	env.send("bill", "{}")
+	env.send("ship", "{}")
+	w := env.start(mux, withFastRetries)
+	env.waitUntilEmpty()
+	requireCleanShutdown(t, w)
+	var reasons []string
+	for _, letter := range env.deadLetters() {
+		reasons = append(reasons, fmt.Sprint(letter.Attempts, " ", letter.Error))
+	}
+	slices.Sort(reasons)
+	if diff := cmp.Diff([]string{"3 panic: oh dear", "3 panic: oh no"}, reasons); diff != "" {
+		t.Errorf("dead letters (-want +got):\n%s", diff)
+	}
+}
+
+func TestTheConcurrencyOfAKindLetsJobsOfOtherKindsOvertake(t *testing.T) {
+	onBothEngines(t, func(t *testing.T, env *kindEnv) {
+		var running, most, done atomic.Int32
+		release := make(chan struct{})
+		mux := NewMux()
+		Handle(mux, "slow", func(context.Context, *Job, order) error {
+			if now := running.Add(1); now > most.Load() {
+				most.Store(now)
+			}
+			<-release
+			running.Add(-1)
+			return nil
+		}, WithConcurrency(2))
+		Handle(mux, "fast", func(context.Context, *Job, order) error {
+			done.Add(1)
+			return nil
+		})
+		for range 20 {
+			env.send("slow", "{}")
+		}
+		for range 20 {
+			env.send("fast", "{}")
+		}
+		w := env.start(mux, func(c *Config) { c.Concurrency = 4 })
+		eventually(t, "all jobs of the other kind are done", func() bool { return done.Load() == 20 })
+		if stats := w.Stats(); stats.InFlight != 2 {
+			t.Errorf("%d jobs run, want the two that the kind allows", stats.InFlight)
+		}
+		close(release)
+		env.waitUntilEmpty()
+		requireCleanShutdown(t, w)
+		if most.Load() != 2 {
+			t.Errorf("%d jobs of the kind ran at a time, want 2", most.Load())
+		}
+		if got := w.countedMessages(t, resultDone); got != 40 {
+			t.Errorf("%d jobs are done, want 40", got)
+		}
+	})
+}
+
+// The jobs wait for longer than their lease, and are given back meanwhile.
+func TestJobsThatWaitForTheirKindAreNotDeliveredTwiceAndLoseNoAttempt(t *testing.T) {
+	t.Parallel()
+	env := newNATSKindEnv(t, func(q *broker.QueueConfig) { q.Lease = broker.MinLease })
+	var started jobLog
+	mux := NewMux()
+	Handle(mux, "slow", func(_ context.Context, job *Job, _ order) error {
+		started.add(job)
+		if started.count() == 1 {
+			time.Sleep(broker.MinLease + time.Second) // a job that takes longer than the lease
+		}
+		return nil
+	}, WithConcurrency(1))
+	for range 5 {
+		env.send("slow", "{}")
+	}
+	w := env.start(mux, func(c *Config) { c.Queues[0].Lease = Duration(broker.MinLease) })
+	env.waitUntilEmpty()
+	requireCleanShutdown(t, w)
+	if got := w.countedMessages(t, resultReleased); got == 0 {
+		t.Error("no job was given back while it waited")
+	}
+	for _, job := range started.all() {
+		if job.Attempt != 1 {
+			t.Errorf("job %s is attempt %d", job.ID, job.Attempt)
+		}
+	}
+	if started.count() != 5 {
+		t.Errorf("the handler was called %d times, want 5", started.count())
+	}
+}
+
+func TestADrainReleasesJobsThatWaitForTheirKind(t *testing.T) {
+	t.Parallel()
+	env := newNATSKindEnv(t)
+	release := make(chan struct{})
+	mux := NewMux()
+	Handle(mux, "slow", func(context.Context, *Job, order) error {
+		<-release
+		return nil
+	}, WithConcurrency(1))
+	for range 5 {
+		env.send("slow", "{}")
+	}
+	w := env.start(mux)
+	eventually(t, "one job runs and the others wait", func() bool { return w.Stats().InFlight == 1 && w.Stats().Prefetched == 4 })
+	w.Drain()
+	eventually(t, "those that wait are released", func() bool { return env.stats().Ready+env.stats().InFlight == 5 && w.Stats().Prefetched == 0 })
+	close(release)
+	eventually(t, "the worker is drained", func() bool { return w.Stats().State == StateDrained })
+	requireCleanShutdown(t, w)
+	if got := w.countedMessages(t, resultReleased); got < 4 { // a request in progress can return one of them once more
+		t.Errorf("%d jobs were released, want at least 4", got)
+	}
+}
+
+func TestTheShorterTimeoutOfAKindAndItsQueueApplies(t *testing.T) {
+	for title, row := range map[string]struct{ queue, kind, want time.Duration }{
+		"none":          {0, 0, 0},
+		"of the queue":  {time.Second, 0, time.Second},
+		"of the kind":   {0, time.Second, time.Second},
+		"shorter queue": {time.Second, time.Minute, time.Second},
+		"shorter kind":  {time.Minute, time.Second, time.Second},
+	} {
+		if got := shorterTimeout(row.queue, row.kind); got != row.want {
+			t.Errorf("%s: %s, want %s", title, got, row.want)
+		}
+	}
+}
+
+func TestAJobThatExceedsTheTimeoutOfItsKindFails(t *testing.T) {
+	t.Parallel()
+	env := newNATSKindEnv(t)
+	mux := NewMux()
+	Handle(mux, "bill", func(ctx context.Context, _ *Job, _ order) error { return waitForContext(ctx) }, WithTimeout(50*time.Millisecond))
+	env.send("bill", "{}")
+	w := env.start(mux, withFastRetries, func(c *Config) { c.Queues[0].JobTimeout = Duration(time.Hour) })
+	env.waitUntilEmpty()
+	requireCleanShutdown(t, w)
+	letters := env.deadLetters()
+	if len(letters) != 1 || letters[0].Attempts != 3 || letters[0].Error != "the job exceeded its timeout of 50ms: context deadline exceeded" {
+		t.Errorf("dead letters %+v", letters)
+	}
+}
+
+func TestTheAttemptsOfAKindReplaceThoseOfItsQueue(t *testing.T) {
+	onBothEngines(t, func(t *testing.T, env *kindEnv) {
+		mux := NewMux()
+		fail := func(_ context.Context, job *Job, _ order) error {
+			return fmt.Errorf("attempt %d of %d: %w", job.Attempt, job.MaxAttempts, Retry(0))
+		}
+		Handle(mux, "fewer", fail, WithRetry(RetryPolicy{MaxAttempts: new(1)}))
+		Handle(mux, "more", fail, WithRetry(RetryPolicy{MaxAttempts: new(4)}))
+		Handle(mux, "same", fail)
+		for _, kind := range []string{"fewer", "more", "same"} {
+			env.send(kind, "{}")
+		}
+		w := env.start(mux, withFastRetries)
+		env.waitUntilEmpty()
+		requireCleanShutdown(t, w)
+		var reasons []string
+		for _, letter := range env.deadLetters() {
+			reasons = append(reasons, letter.Error)
+		}
+		slices.Sort(reasons)
+		want := []string{"attempt 1 of 1: retry after 0s", "attempt 3 of 3: retry after 0s", "attempt 4 of 4: retry after 0s"}
+		if diff := cmp.Diff(want, reasons); diff != "" {
+			t.Errorf("dead letters (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestFieldsOfARetryPolicyThatAreSetReplaceThoseOfTheQueue(t *testing.T) {
+	queue := broker.RetryPolicy{MaxAttempts: 5, InitialDelay: time.Second, MaxDelay: time.Minute, MultiplierPercent: 200, JitterPercent: 20}
+	for title, row := range map[string]struct {
+		kind RetryPolicy
+		want func(*broker.RetryPolicy)
+	}{
+		"none": {RetryPolicy{}, func(*broker.RetryPolicy) {}},
+		"all": {
+			RetryPolicy{new(1), new(Duration(2)), new(Duration(3)), new(400), new(0)},
+			func(p *broker.RetryPolicy) {
+				*p = broker.RetryPolicy{MaxAttempts: 1, InitialDelay: 2, MaxDelay: 3, MultiplierPercent: 400}
+			},
+		},
+		"a longer initial delay than the maximum of the queue": {
+			RetryPolicy{InitialDelay: new(Duration(time.Hour))},
+			func(p *broker.RetryPolicy) { p.InitialDelay, p.MaxDelay = time.Hour, time.Hour },
+		},
+		"a shorter maximum than the initial delay of the queue": {
+			RetryPolicy{MaxDelay: new(Duration(time.Millisecond))},
+			func(p *broker.RetryPolicy) { p.InitialDelay, p.MaxDelay = time.Millisecond, time.Millisecond },
+		},
+	} {
+		t.Run(title, func(t *testing.T) {
+			want := queue
+			row.want(&want)
+			if diff := cmp.Diff(want, row.kind.over(queue)); diff != "" {
+				t.Errorf("policy (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAMuxWithoutAWorkerAppliesTheConcurrencyAndTheTimeoutOfKinds(t *testing.T) {
+	mux := NewMux()
+	mux.Handle("bill", func(ctx context.Context, _ *Job) error { return waitForContext(ctx) }, WithConcurrency(1), WithTimeout(time.Millisecond))
+	started, end := make(chan struct{}), make(chan struct{})
+	mux.Handle("slow", func(context.Context, *Job) error {
+		close(started)
+		<-end
+		return nil
+	}, WithConcurrency(1))
+	for range 2 { // the first one gives its slot back
+		if err := mux.HandleJob(t.Context(), &Job{Kind: "bill"}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a job that exceeds the timeout of its kind: %v", err)
+		}
+	}
+	result := make(chan error)
+	go func() { result <- mux.HandleJob(t.Context(), &Job{Kind: "slow"}) }()
+	<-started
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if err := mux.HandleJob(ctx, &Job{Kind: "slow"}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a job that waits for another of its kind: %v", err)
+	}
+	close(end)
+	if err := <-result; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMistakesInAMuxPanic(t *testing.T) {
+	for title, row := range map[string]struct {
+		mistake func(*Mux)
+		want    string
+	}{
+		"no kind":               {func(m *Mux) { Handle(m, "", succeed) }, "there is no kind; use HandleUnknown"},
+		"no handler":            {func(m *Mux) { m.Handle("a", nil) }, `the handler of the kind "a": the handler is nil`},
+		"no typed handler":      {func(m *Mux) { Handle[order](m, "a", nil) }, "the handler is nil"},
+		"no handler of unknown": {func(m *Mux) { m.HandleUnknown(nil) }, "the handler of unknown kinds is nil"},
+		"two handlers":          {func(m *Mux) { Handle(m, "a", succeed); Handle(m, "a", succeed) }, `the kind "a" has two handlers`},
+		"no concurrency":        {func(m *Mux) { Handle(m, "a", succeed, WithConcurrency(0)) }, "the concurrency is 0, must be at least 1"},
+		"no timeout":            {func(m *Mux) { Handle(m, "a", succeed, WithTimeout(0)) }, "the timeout is 0s, must be more than 0"},
+		"no decoder":            {func(m *Mux) { Handle(m, "a", succeed, WithDecoder(nil)) }, "the decoder is nil"},
+		"an invalid policy":     {func(m *Mux) { Handle(m, "a", succeed, WithRetry(RetryPolicy{MaxAttempts: new(0)})) }, "retry.maxAttempts is 0"},
+		"a late handler":        {func(m *Mux) { m.prepare(); Handle(m, "a", succeed) }, "the Mux was changed after its first use"},
+		"late middleware":       {func(m *Mux) { m.prepare(); m.Use() }, "the Mux was changed after its first use"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			defer func() {
+				if text := fmt.Sprint(recover()); !strings.HasPrefix(text, "worker: ") || !strings.Contains(text, row.want) {
+					t.Errorf("panic %q, want %q", text, row.want)
+				}
+			}()
+			row.mistake(NewMux())
+		})
+	}
+}
+
+func TestAMuxStartsOnlyWithAValidConfiguration(t *testing.T) {
+	if err := NewMux().Run(t.Context(), Options{}); err == nil || !strings.Contains(err.Error(), "queues has 0 items") {
+		t.Errorf("Run returned: %v", err)
+	}
+}
+
+func BenchmarkHandleJob(b *testing.B) {
+	mux := NewMux()
+	Handle(mux, "bill", succeed)
+	payload, err := json.Marshal(order{5})
+	if err != nil {
+		b.Fatal(err)
+	}
+	job := &Job{Kind: "bill", Payload: payload}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := mux.HandleJob(b.Context(), job); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
