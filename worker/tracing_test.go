@@ -124,7 +124,7 @@ func TestAsynqTasksHaveSpansInTheTraceOfTheirProducer(t *testing.T) {
 	requireCleanShutdown(t, w)
 	span := spans.GetSpans()[0]
 	values := attributesOf(&span)
-	if span.Parent.SpanID().String() != producerSpan || values["messaging.system"] != "asynq" || values["messaging.message.id"] != "1" {
+	if span.Parent.SpanID().String() != producerSpan || values["messaging.system"] != "asynq" || values["messaging.message.id"] != "1" || values["yardmaster.job.kind"] != "bill" {
 		t.Errorf("parent %+v, attributes %v", span.Parent, values)
 	}
 }

@@ -15,7 +15,7 @@ func IsIdentifier(id string) bool {
 	return id != "" && len(id) <= maxIdentifierBytes && utf8.ValidString(id) && !strings.ContainsFunc(id, unicode.IsControl)
 }
 
-// HeaderValue returns the first value of a header in any spelling; empty if there is none. Of several spellings, it
+// HeaderValue returns the first value of a header in any spelling; empty if none exists. Of several spellings, it
 // prefers that of name, then the first in the order of bytes.
 func HeaderValue(headers map[string][]string, name string) string {
 	if values := headers[name]; len(values) > 0 {

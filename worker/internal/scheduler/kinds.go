@@ -76,7 +76,7 @@ func (k *kindLimit) returnDelay(now time.Time) time.Duration {
 // mayStart reports whether the kind of the message lets it start.
 func (m *LeasedMessage) mayStart() bool { return m.kind == nil || m.kind.free() > 0 }
 
-// firstStartable returns the first message of the buffer whose kind lets it start; nil if there is none.
+// firstStartable returns the first message of the buffer whose kind lets it start; nil if no message may start.
 func (b *PriorityBuffer) firstStartable() *LeasedMessage {
 	for _, m := range b.messages {
 		if m.mayStart() {

@@ -103,7 +103,7 @@ type simulation struct {
 	returning map[time.Time][]string // and of those that were given back, by the time of their next delivery
 	running   map[*LeasedMessage]time.Time
 	done      map[string]int
-	// pollUntil is the end of the current poll; zero if there is none.
+	// pollUntil is the end of the current poll; zero without a poll.
 	pollUntil time.Time
 	mostHeld  int
 }
