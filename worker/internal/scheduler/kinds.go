@@ -1,6 +1,10 @@
 package scheduler
 
-import "time"
+import (
+	"time"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+)
 
 // A job of a kind with a limit waits in its buffer while as many jobs of the kind run as may run at a time. Jobs of other
 // kinds overtake it. It holds no executor, and its lease is extended like that of other prefetched messages.
@@ -44,6 +48,14 @@ func (s *Scheduler) SetKindLimits(limits map[string]int) {
 	for kind, limit := range limits {
 		s.kinds[kind] = &kindLimit{limit: limit}
 	}
+}
+
+// limitOf returns the limit of the kind of a message; nil if it has none. It needs no lock.
+func (s *Scheduler) limitOf(delivery broker.Delivery) *kindLimit {
+	if len(s.kinds) == 0 {
+		return nil
+	}
+	return s.kinds[delivery.Message().Kind]
 }
 
 // free is the number of jobs of the kind that may start.

@@ -117,11 +117,9 @@ func (s *Scheduler) addRequested(b *PriorityBuffer, change int) {
 // given back.
 func (s *Scheduler) AddMessage(b *PriorityBuffer, request FetchRequest, delivery broker.Delivery) {
 	backlog := delivery.PendingCount()
+	kind := s.limitOf(delivery)
 	s.mu.Lock()
-	m := &LeasedMessage{Delivery: delivery, buffer: b, receivedAt: s.now()}
-	if len(s.kinds) > 0 {
-		m.kind = s.kinds[delivery.Message().Kind]
-	}
+	m := &LeasedMessage{Delivery: delivery, buffer: b, kind: kind, receivedAt: s.now()}
 	s.leased[m] = struct{}{}
 	if !request.Poll && b.requested > 0 {
 		s.addRequested(b, -1)

@@ -52,7 +52,7 @@ type Scheduler struct {
 
 	queues     []*ScheduledQueue
 	queueTurns *wrr.RoundRobin
-	// kinds that have a limit.
+	// kinds that have a limit. The map does not change after the first message.
 	kinds map[string]*kindLimit
 	// leased contains every message under a lease: prefetched, running or being released.
 	leased map[*LeasedMessage]struct{}
