@@ -15,6 +15,9 @@
 //		…
 //	}
 //
+// A queue with several kinds of jobs has a Mux, which calls the handler of each kind with its
+// arguments, and limits the concurrency, the time and the attempts of each kind.
+//
 // On SIGTERM the worker drains: it takes no more messages, gives back those that have not
 // started, and waits for running jobs to finish.
 //

@@ -1,8 +1,12 @@
 package scheduler
 
 import (
+	"maps"
+	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
@@ -17,9 +21,12 @@ func (d kindDelivery) Message() *broker.Message { return &broker.Message{Kind: d
 
 func kindOf(m *LeasedMessage) string { return m.Message().Kind }
 
-func newKindScheduler(now *time.Time, limits MessageLimits, release func(*LeasedMessage)) (*Scheduler, *ScheduledQueue) {
+// oneSlow lets one job of the kind slow run at a time.
+var oneSlow = map[string]int{"slow": 1}
+
+func newKindScheduler(now *time.Time, kinds map[string]int, limits MessageLimits, release func(*LeasedMessage)) (*Scheduler, *ScheduledQueue) {
 	s := New(func() time.Time { return *now }, release)
-	s.SetKindLimits(map[string]int{"slow": 1})
+	s.SetKindLimits(kinds)
 	q := NewScheduledQueue(queueConfig("orders"), nil)
 	s.SetQueues([]*ScheduledQueue{q}, limits)
 	return s, q
@@ -27,7 +34,7 @@ func newKindScheduler(now *time.Time, limits MessageLimits, release func(*Leased
 
 func TestAJobOfAnotherKindOvertakesThoseThatWaitForTheirKind(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	s, q := newKindScheduler(&now, MessageLimits{Concurrency: 3, MaxInFlight: 100}, discardRelease)
+	s, q := newKindScheduler(&now, oneSlow, MessageLimits{Concurrency: 3, MaxInFlight: 100}, discardRelease)
 	for _, kind := range []string{"slow", "slow", "slow", "fast", "other"} {
 		s.AddMessage(q.Buffers[0], pollRequest, kindDelivery{fakeDelivery{backlog: 10}, kind})
 	}
@@ -53,7 +60,7 @@ func TestAJobOfAnotherKindOvertakesThoseThatWaitForTheirKind(t *testing.T) {
 
 func TestTheLeasesOfMessagesThatWaitForTheirKindAreExtended(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	s, q := newKindScheduler(&now, MessageLimits{Concurrency: 3, MaxInFlight: 100}, discardRelease)
+	s, q := newKindScheduler(&now, oneSlow, MessageLimits{Concurrency: 3, MaxInFlight: 100}, discardRelease)
 	for range 2 {
 		s.AddMessage(q.Buffers[0], pollRequest, kindDelivery{kind: "slow"})
 	}
@@ -67,7 +74,7 @@ func TestTheLeasesOfMessagesThatWaitForTheirKindAreExtended(t *testing.T) {
 func TestAWaitingKindDoesNotBlockLowerPrioritiesOrReserveSlots(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	s := New(func() time.Time { return now }, discardRelease)
-	s.SetKindLimits(map[string]int{"slow": 1})
+	s.SetKindLimits(oneSlow)
 	config := queueConfig("orders")
 	config.Priorities = []broker.Priority{{Name: "high", Weight: 1}, {Name: "low", Weight: 1}}
 	config.StrictPriority = true
@@ -98,6 +105,8 @@ type simulation struct {
 	now       time.Time
 	scheduler *Scheduler
 	buffer    *PriorityBuffer
+	kinds     map[string]int
+	limits    MessageLimits
 	durations map[string]time.Duration
 	waiting   []string               // kinds of the messages that were never delivered
 	returning map[time.Time][]string // and of those that were given back, by the time of their next delivery
@@ -108,12 +117,12 @@ type simulation struct {
 	mostHeld  int
 }
 
-func newSimulation(t *testing.T, durations map[string]time.Duration, limits MessageLimits) *simulation {
+func newSimulation(t *testing.T, kinds map[string]int, durations map[string]time.Duration, limits MessageLimits) *simulation {
 	sim := &simulation{
-		t: t, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), durations: durations,
+		t: t, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), kinds: kinds, durations: durations, limits: limits,
 		returning: map[time.Time][]string{}, running: map[*LeasedMessage]time.Time{}, done: map[string]int{},
 	}
-	s, q := newKindScheduler(&sim.now, limits, func(m *LeasedMessage) {
+	s, q := newKindScheduler(&sim.now, kinds, limits, func(m *LeasedMessage) {
 		due := sim.now.Add(m.ReleaseDelay())
 		sim.returning[due] = append(sim.returning[due], kindOf(m))
 		sim.scheduler.MarkReleased(m)
@@ -197,14 +206,17 @@ func (sim *simulation) runUntil(limit time.Duration, isTrue func() bool) time.Du
 
 func (sim *simulation) requireBounds() {
 	sim.t.Helper()
-	slow := 0
+	running := map[string]int{}
 	for m := range sim.running {
-		if kindOf(m) == "slow" {
-			slow++
+		running[kindOf(m)]++
+	}
+	for kind, limit := range sim.kinds {
+		if running[kind] > limit {
+			sim.t.Fatalf("%d jobs of the kind %s run at a time, want at most %d", running[kind], kind, limit)
 		}
 	}
-	if slow > 1 {
-		sim.t.Fatalf("%d jobs of the kind run at a time", slow)
+	if len(sim.running) > sim.limits.Concurrency || len(sim.scheduler.leased) > sim.limits.MaxInFlight {
+		sim.t.Fatalf("%d jobs run and %d messages are leased, want at most %+v", len(sim.running), len(sim.scheduler.leased), sim.limits)
 	}
 	sim.mostHeld = max(sim.mostHeld, sim.scheduler.heldForKinds())
 }
@@ -220,7 +232,7 @@ func TestAFloodOfJobsThatWaitForTheirKindDoesNotStarveOthers(t *testing.T) {
 		"more, each takes half of a second": {2000, time.Second / 2, 2 * time.Minute},
 	} {
 		t.Run(title, func(t *testing.T) {
-			sim := newSimulation(t, map[string]time.Duration{"slow": row.duration, "fast": time.Second}, MessageLimits{Concurrency: 4, MaxInFlight: 4 + MaxPrefetch})
+			sim := newSimulation(t, oneSlow, map[string]time.Duration{"slow": row.duration, "fast": time.Second}, MessageLimits{Concurrency: 4, MaxInFlight: 4 + MaxPrefetch})
 			sim.send("slow", row.slow)
 			sim.send("fast", 20)
 			took := sim.runUntil(time.Hour, func() bool { return sim.done["fast"] == 20 })
@@ -234,12 +246,41 @@ func TestAFloodOfJobsThatWaitForTheirKindDoesNotStarveOthers(t *testing.T) {
 	}
 }
 
+// A worker with random limits does random jobs, which arrive at random times.
+func TestEveryJobOfAKindWithALimitIsDone(t *testing.T) {
+	for seed := range uint64(100) {
+		random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // the same numbers in each run
+		concurrency := 1 + random.IntN(8)
+		limits := MessageLimits{Concurrency: concurrency, MaxInFlight: concurrency + []int{0, 1, 20, MaxPrefetch}[random.IntN(4)]}
+		kinds, durations := map[string]int{}, map[string]time.Duration{}
+		for _, kind := range []string{"a", "b", "c", "d"} {
+			if random.IntN(4) > 0 {
+				kinds[kind] = 1 + random.IntN(3)
+			}
+			durations[kind] = step << random.IntN(10)
+		}
+		sim, sent := newSimulation(t, kinds, durations, limits), map[string]int{}
+		for range 5 {
+			for kind := range durations {
+				number := random.IntN(60)
+				sim.send(kind, number)
+				sent[kind] += number
+			}
+			sim.runUntil(time.Duration(random.IntN(20))*time.Second, func() bool { return false })
+		}
+		sim.runUntil(2*time.Hour, func() bool { return maps.Equal(sim.done, sent) })
+		if diff := cmp.Diff(sent, sim.done); diff != "" {
+			t.Fatalf("seed %d, %+v, limits %v: jobs (-sent +done):\n%s", seed, limits, kinds, diff)
+		}
+	}
+}
+
 func TestASlotOfAKindIsSeldomIdleWhileItsJobsWait(t *testing.T) {
 	for title, duration := range map[string]time.Duration{
 		"short jobs": 20 * time.Millisecond, "jobs of a second": time.Second, "jobs of three seconds": 3 * time.Second, "jobs of a minute": time.Minute,
 	} {
 		t.Run(title, func(t *testing.T) {
-			sim := newSimulation(t, map[string]time.Duration{"slow": duration}, MessageLimits{Concurrency: 4, MaxInFlight: 4 + MaxPrefetch})
+			sim := newSimulation(t, oneSlow, map[string]time.Duration{"slow": duration}, MessageLimits{Concurrency: 4, MaxInFlight: 4 + MaxPrefetch})
 			sim.send("slow", 50)
 			took := sim.runUntil(24*time.Hour, func() bool { return sim.done["slow"] == 50 })
 			if busy := 50 * (duration + step); took > busy*5/4 {
