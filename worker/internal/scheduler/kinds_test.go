@@ -249,7 +249,7 @@ func TestAFloodOfJobsThatWaitForTheirKindDoesNotStarveOthers(t *testing.T) {
 // A worker with random limits does random jobs, which arrive at random times.
 func TestEveryJobOfAKindWithALimitIsDone(t *testing.T) {
 	for seed := range uint64(100) {
-		random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // the same numbers in each run
+		random := rand.New(rand.NewPCG(seed, 1))
 		concurrency := 1 + random.IntN(8)
 		limits := MessageLimits{Concurrency: concurrency, MaxInFlight: concurrency + []int{0, 1, 20, MaxPrefetch}[random.IntN(4)]}
 		kinds, durations := map[string]int{}, map[string]time.Duration{}
