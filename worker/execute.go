@@ -116,16 +116,16 @@ func (w *Worker) settleByResult(m *scheduler.LeasedMessage, job *Job, err error,
 	if m.IsLeaseLost(finishedAt) && w.isAlreadySettled(m, err) {
 		return jobOutcome(err)
 	}
-	snooze := (*snoozeError)(nil)
+	snoozeTime, isSnoozed := SnoozeAfter(err)
 	switch {
 	case err == nil:
 		w.acknowledge(m)
 	case w.wasInterrupted(err):
 		w.releaseMessage(m, 0)
 		return scheduler.OutcomeUnknown
-	case errors.As(err, &snooze):
-		w.log.Warn("Job snoozed", "queue", job.Queue, "job", job.ID, "after", snooze.after, "error", err)
-		w.releaseMessage(m, snooze.after)
+	case isSnoozed:
+		w.log.Warn("Job snoozed", "queue", job.Queue, "job", job.ID, "after", snoozeTime, "error", err)
+		w.releaseMessage(m, snoozeTime)
 	case staysInQueue(job, m.QueueConfig(), err):
 		w.log.Warn("Job returns to its queue", "queue", job.Queue, "job", job.ID, "after", unknownKindDelay, "error", err)
 		w.releaseMessage(m, unknownKindDelay)

@@ -73,6 +73,15 @@ func (e *snoozeError) Error() string { return fmt.Sprintf("snooze for %s", e.aft
 // all, for example because a service that it needs is not running.
 func Snooze(after time.Duration) error { return &snoozeError{after: max(after, 0)} }
 
+// SnoozeAfter returns the time that a Snooze error requests. Found is false if err does not wrap one.
+func SnoozeAfter(err error) (after time.Duration, found bool) {
+	snooze := (*snoozeError)(nil)
+	if errors.As(err, &snooze) {
+		return snooze.after, true
+	}
+	return 0, false
+}
+
 // IsSnooze reports whether err wraps a Snooze error.
 func IsSnooze(err error) bool { return errors.As(err, new(*snoozeError)) }
 
