@@ -28,6 +28,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&Policy{}, &PolicyList{},
 		&SessionRunner{}, &SessionRunnerList{},
 		&AgenticSession{}, &AgenticSessionList{},
+		&Schedule{}, &ScheduleList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

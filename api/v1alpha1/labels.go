@@ -36,6 +36,12 @@ const (
 	// AnnotationApproval on a SequentialJob approves the start of a step with suspendBefore. Its value is
 	// JSON with the run, the step and the name of the user: {"run": 1, "step": "deploy", "by": "ada"}.
 	AnnotationApproval = Prefix + "approval"
+	// LabelSchedule is the name of the Schedule that started a SequentialJob or AgenticSession, for label
+	// selectors. Ownership is determined by the controller reference.
+	LabelSchedule = Prefix + "schedule"
+	// AnnotationScheduledTime is the time of a run of a Schedule, in RFC 3339 and UTC. A run without it was
+	// triggered.
+	AnnotationScheduledTime = Prefix + "scheduled-time"
 	// AnnotationSuspended marks a Job that the operator suspended. The operator resumes only
 	// such Jobs.
 	AnnotationSuspended = Prefix + "suspended"

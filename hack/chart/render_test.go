@@ -63,6 +63,7 @@ func TestAValueForAFieldThatTheManifestLacksIsAnError(t *testing.T) {
 func TestWebhooksBelongToTheControllersOfTheirKinds(t *testing.T) {
 	for webhook, want := range map[string]string{
 		"queues.yardmaster.dev": "queue", "policies.yardmaster.dev": "policy", "agenticsessions.yardmaster.dev": "agenticsession",
+		"schedules.yardmaster.dev": "schedule",
 	} {
 		if got := controllerOf(webhook); got != want {
 			t.Errorf("%s: %s, want %s", webhook, got, want)

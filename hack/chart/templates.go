@@ -28,7 +28,7 @@ var templates = slices.Concat(
 		{name: "rbac_certificates", sources: []string{"rbac/operator/certificates.yaml"}, when: "not $.Values.certManager.enabled"},
 		{name: "rbac_broker", sources: []string{"components/default-broker/role.yaml"}, when: "$.Values.broker.urlSecret", change: changeBrokerRole},
 		{name: "rbac_users", sources: []string{
-			"rbac/users/jobreport.yaml", "rbac/users/queue.yaml", "rbac/users/sequentialjob.yaml", "rbac/users/session.yaml",
+			"rbac/users/jobreport.yaml", "rbac/users/queue.yaml", "rbac/users/schedule.yaml", "rbac/users/sequentialjob.yaml", "rbac/users/session.yaml",
 		}},
 		{name: "admission", sources: []string{"admission/policies.yaml"}},
 		{name: "webhook", sources: []string{"webhook/service.yaml"}},
@@ -43,7 +43,7 @@ var templates = slices.Concat(
 		{name: "alerts_jobreport", sources: []string{"components/jobreport-alerts/rules.yaml"}, when: "$.Values.monitoring.jobReportAlerts", change: addMonitorLabels},
 		{name: "alerts_queue", sources: []string{"components/queue-alerts/rules.yaml"}, when: "$.Values.monitoring.queueAlerts", change: addMonitorLabels},
 	},
-	watchedTemplates("agenticsession", "egressproxy", "policy", "queue", "sequentialjob", "workerpool"),
+	watchedTemplates("agenticsession", "egressproxy", "policy", "queue", "schedule", "sequentialjob", "workerpool"),
 	finalizerTemplates("queue", "sequentialjob", "workerpool"),
 	[]template{
 		reportTemplate("controllers/jobreport", isEnabled("jobreport")),

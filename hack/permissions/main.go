@@ -68,7 +68,7 @@ var sections = []section{{
 	text:  "In the namespaces of `NAMESPACES`; with `NAMESPACES='*'`, in all.",
 	columns: []column{
 		controllerColumn("agenticsession"), controllerColumn("egressproxy"), controllerColumn("policy"),
-		controllerColumn("queue"), controllerColumn("sequentialjob"), controllerColumn("workerpool"),
+		controllerColumn("queue"), controllerColumn("schedule"), controllerColumn("sequentialjob"), controllerColumn("workerpool"),
 	},
 }, {
 	title: "Reported namespaces",

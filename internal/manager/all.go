@@ -1,6 +1,8 @@
 package manager
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -12,6 +14,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
 	"github.com/yardmaster/yardmaster/internal/controller/policy"
 	"github.com/yardmaster/yardmaster/internal/controller/queue"
+	"github.com/yardmaster/yardmaster/internal/controller/schedule"
 	"github.com/yardmaster/yardmaster/internal/controller/sequentialjob"
 	"github.com/yardmaster/yardmaster/internal/controller/workerpool"
 	"github.com/yardmaster/yardmaster/internal/networkcheck/prober"
@@ -38,6 +41,8 @@ func AllControllers() []Controller {
 		Setup: setupAgenticSession, Webhook: webhookv1alpha1.SetupAgenticSession, Mutates: true,
 	}, {
 		Name: "egressproxy", Kind: kindOf("SessionRunner"), Needs: []schema.GroupVersionKind{kindOf("AgenticSession")}, Setup: setupEgressProxy,
+	}, {
+		Name: "schedule", Kind: kindOf("Schedule"), Setup: setupSchedule, Webhook: webhookv1alpha1.SetupSchedule, Mutates: true,
 	}, {
 		Name: "jobreport", Kind: kindOf("JobReport"), Flag: reportNamespacesFlag, Setup: setupJobReport,
 	}}
@@ -112,6 +117,16 @@ func setupEgressProxy(mgr ctrl.Manager, o Options) error {
 	}
 	return egressproxy.New(mgr, egressproxy.Options{
 		Concurrency: o.Concurrency, Objects: objects, Image: o.WorkerImage, KeySecret: o.keySecret(), Network: o.SessionNetwork,
+	}).SetupWithManager(mgr)
+}
+
+// setupSchedule starts only runs of kinds whose controllers run too.
+func setupSchedule(mgr ctrl.Manager, o Options) error {
+	isEnabled := func(name string) bool {
+		return slices.ContainsFunc(o.Controllers, func(c Controller) bool { return c.Name == name })
+	}
+	return schedule.New(mgr, schedule.Options{
+		Concurrency: o.Concurrency, SequentialJobs: isEnabled("sequentialjob"), AgenticSessions: isEnabled("agenticsession"),
 	}).SetupWithManager(mgr)
 }
 

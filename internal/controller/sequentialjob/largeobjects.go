@@ -15,8 +15,8 @@ import (
 // would fill the operator's memory.
 const maxCachedBytes = 16 << 10
 
-// maxApprovalBytes is more than the approval of a step has.
-const maxApprovalBytes = 1 << 10
+// maxAnnotationBytes is more than an annotation that controllers read has.
+const maxAnnotationBytes = 1 << 10
 
 // TrimSequentialJob is a cache transform that removes what no decision reads from a SequentialJob, and most of a
 // large one. The reconciler reads large objects from the API server.
@@ -27,14 +27,27 @@ func TrimSequentialJob(object any) (any, error) {
 	}
 	delete(sj.Annotations, corev1.LastAppliedConfigAnnotation) // as large as the spec
 	if isLarge(sj) {
-		approval, isApproved := sj.Annotations[v1alpha1.AnnotationApproval]
-		if sj.Annotations = nil; isApproved { // its change is observed
-			sj.Annotations = map[string]string{v1alpha1.AnnotationApproval: approval[:min(len(approval), maxApprovalBytes)]}
-		}
+		sj.Annotations = trimAnnotations(sj.Annotations)
 		sj.Spec = v1alpha1.SequentialJobSpec{ManagedBy: sj.Spec.ManagedBy}
 		sj.Status.Steps = nil
 	}
 	return kube.TrimObject(sj)
+}
+
+// trimAnnotations keeps what controllers observe: the approval of a step, and the time of a run of a Schedule.
+func trimAnnotations(annotations map[string]string) map[string]string {
+	var kept map[string]string
+	for _, key := range []string{v1alpha1.AnnotationApproval, v1alpha1.AnnotationScheduledTime} {
+		value, found := annotations[key]
+		if !found {
+			continue
+		}
+		if kept == nil {
+			kept = map[string]string{}
+		}
+		kept[key] = value[:min(len(value), maxAnnotationBytes)]
+	}
+	return kept
 }
 
 // isTrimmed reports whether the cache removed most of the object: a SequentialJob has at least one step.

@@ -26,23 +26,28 @@ const agenticSessionsWebhook = "agenticsessions.yardmaster.dev"
 
 // SetupAgenticSession adds the webhooks for AgenticSessions to the manager.
 func SetupAgenticSession(mgr ctrl.Manager) error {
-	mgr.GetWebhookServer().Register(server.MutatingPath(agenticSessionsWebhook), &admission.Webhook{Handler: sessionCreatorHandler{}})
+	mgr.GetWebhookServer().Register(server.MutatingPath(agenticSessionsWebhook), &admission.Webhook{Handler: sessionCreatorHandler{&operatorUser{client: mgr.GetClient()}}})
 	return agenticSessionValidator(mgr.GetClient(), mgr.GetClient()).Setup(mgr)
 }
 
 // sessionCreatorHandler records a session's creator. It decodes only spec.userContext: the API server
 // has not validated the object yet, which may be large and of any shape.
-type sessionCreatorHandler struct{}
+type sessionCreatorHandler struct {
+	operator *operatorUser
+}
 
 // Handle sets userContext to the requesting user when a session is created. It overwrites what
-// the user set, except displayName. An update without userContext keeps the stored value.
-func (sessionCreatorHandler) Handle(_ context.Context, request admission.Request) admission.Response {
+// the user set, except displayName. An update without userContext keeps the stored value. A session that the operator
+// creates for a Schedule belongs to the user whom the Schedule names.
+func (h sessionCreatorHandler) Handle(ctx context.Context, request admission.Request) admission.Response {
 	given, found, err := readUserContext(request.Object.Raw)
 	switch {
 	case err != nil:
 		return admission.Errored(http.StatusBadRequest, err)
 	case !found:
 		return admission.Allowed("") // the API server reports the missing spec
+	case request.Operation == admissionv1.Create && given != nil && isOfSchedule(request.Object.Raw) && h.operator.is(ctx, request.UserInfo.Username):
+		return admission.Allowed("")
 	case request.Operation == admissionv1.Create:
 		return setUserContext(creatorContext(&request.UserInfo, given))
 	case request.Operation != admissionv1.Update || given != nil:

@@ -24,6 +24,8 @@ type specValidator[T client.Object] struct {
 	// validate and warn check a spec. warn is optional.
 	validate func(T) field.ErrorList
 	warn     func(context.Context, T) admission.Warnings
+	// try checks a spec that validate accepts with requests to the API server. It is optional.
+	try func(context.Context, T) (admission.Warnings, field.ErrorList)
 	// authorizeCreate returns an error if the requesting user may not create the object. It is optional.
 	authorizeCreate func(context.Context, T) error
 	// authorizeChange returns an error if the requesting user may not change the spec. It is
@@ -48,7 +50,18 @@ func (v *specValidator[T]) ValidateCreate(ctx context.Context, object T) (admiss
 			return nil, err
 		}
 	}
-	return v.warnings(ctx, object), v.invalid(object, v.validate(object))
+	errs, warnings := v.validate(object), v.warnings(ctx, object)
+	warnings, errs = v.tried(ctx, object, warnings, errs)
+	return warnings, v.invalid(object, errs)
+}
+
+// tried adds the result of try, unless the object is invalid anyway.
+func (v *specValidator[T]) tried(ctx context.Context, object T, warnings admission.Warnings, errs field.ErrorList) (admission.Warnings, field.ErrorList) {
+	if v.try == nil || len(errs) > 0 {
+		return warnings, errs
+	}
+	more, refusals := v.try(ctx, object)
+	return append(warnings, more...), refusals
 }
 
 // ValidateUpdate implements admission.Validator. It accepts every update that does not change
@@ -71,6 +84,7 @@ func (v *specValidator[T]) ValidateUpdate(ctx context.Context, before, after T) 
 	if v.warnChange != nil {
 		warnings = append(warnings, v.warnChange(before, after)...)
 	}
+	warnings, errs = v.tried(ctx, after, warnings, errs)
 	return warnings, v.invalid(after, errs)
 }
 

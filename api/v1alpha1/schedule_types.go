@@ -1,0 +1,336 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Schedule starts a SequentialJob or an AgenticSession at the times of a cron expression, as a CronJob
+// starts Jobs.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=sched,categories=all;yardmaster
+// +kubebuilder:printcolumn:name="Schedule",type=string,JSONPath=`.spec.schedule`
+// +kubebuilder:printcolumn:name="Timezone",type=string,JSONPath=`.spec.timeZone`
+// +kubebuilder:printcolumn:name="Suspend",type=boolean,JSONPath=`.spec.suspend`
+// +kubebuilder:printcolumn:name="Active",type=integer,JSONPath=`.status.active`
+// +kubebuilder:printcolumn:name="Last Schedule",type=date,JSONPath=`.status.lastScheduleTime`
+// +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.nextScheduleTime`
+// +kubebuilder:printcolumn:name="Missed",type=integer,JSONPath=`.status.missed`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Last Success",type=date,priority=1,JSONPath=`.status.lastSuccessfulTime`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 41",message="metadata.name has at most 41 characters: each run appends its time"
+type Schedule struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what to start, and when.
+	// +required
+	Spec ScheduleSpec `json:"spec"`
+
+	// status is the observed state of the schedule.
+	// +optional
+	// +kubebuilder:default:={"observedGeneration":-1}
+	Status ScheduleStatus `json:"status,omitempty"`
+}
+
+// ScheduleList is a list of Schedules.
+//
+// +kubebuilder:object:root=true
+type ScheduleList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Schedule `json:"items"`
+}
+
+// ScheduleSpec is what to start, and when.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.sequentialJob) != has(self.agenticSession)",message="exactly one of sequentialJob and agenticSession must be set"
+// +kubebuilder:validation:XValidation:rule="has(self.sequentialJob) == has(oldSelf.sequentialJob)",message="the kind of the runs is immutable: create another Schedule"
+type ScheduleSpec struct {
+	// schedule is a cron expression with five fields, as in batch/v1 CronJob: minute, hour, day of the
+	// month, month and day of the week; or @hourly, @daily, @weekly, @monthly or @yearly. @every is not
+	// supported.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Schedule string `json:"schedule"`
+
+	// timeZone is the name of the time zone of the schedule, such as Europe/Berlin. Defaults to UTC.
+	// Times that a change to daylight saving time skips are not due, and times that the change back
+	// repeats are due twice.
+	// +optional
+	// +kubebuilder:default=UTC
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	TimeZone string `json:"timeZone,omitempty"`
+
+	// concurrencyPolicy is what happens at a due time while an earlier run is active: Allow starts
+	// another run; Forbid waits until no run is active, after which catchUp and startingDeadlineSeconds
+	// define which of the times that came meanwhile still run; Replace deletes the active runs, and
+	// starts the new one when they are gone. Defaults to Allow.
+	// +optional
+	// +kubebuilder:default=Allow
+	ConcurrencyPolicy ScheduleConcurrency `json:"concurrencyPolicy,omitempty"`
+
+	// startingDeadlineSeconds is how late a run may start, in seconds after its time, jitter included.
+	// A time that has not started by then is missed. Defaults to no limit, and to 60 with catchUp: None.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=31536000
+	StartingDeadlineSeconds *int64 `json:"startingDeadlineSeconds,omitempty"`
+
+	// suspend keeps further runs from starting while it is true. Active runs continue. Times that come
+	// meanwhile are missed: they do not run when the Schedule is resumed. Defaults to false.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+
+	// catchUp defines which times still run if several are due, because the operator was away or a run
+	// took longer than the time between two: None runs a time only if it is at most a minute late;
+	// Latest runs the last of them; All runs all of them, one after another, at most the last 100.
+	// All others are missed. Defaults to Latest.
+	// +optional
+	// +kubebuilder:default=Latest
+	CatchUp ScheduleCatchUp `json:"catchUp,omitempty"`
+
+	// jitter delays each run by a random time that is less than this, so that many Schedules with the
+	// same time do not start at once. A run always starts before the next time is due. Defaults to 0.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="must be between 0s and 24h"
+	Jitter *Duration `json:"jitter,omitempty"`
+
+	// history is how many finished runs are kept.
+	// +optional
+	// +kubebuilder:default={}
+	History ScheduleHistory `json:"history,omitempty"`
+
+	// sequentialJob is the SequentialJob of each run. Its steps have the time of the run as the
+	// environment variable SCHEDULED_TIME, in RFC 3339 and UTC.
+	// +optional
+	SequentialJob *ScheduleTemplate `json:"sequentialJob,omitempty"`
+
+	// agenticSession is the AgenticSession of each run. It has the time of the run as the environment
+	// variable SCHEDULED_TIME, in RFC 3339 and UTC. Its owner is the user who last changed this field.
+	// +optional
+	AgenticSession *ScheduleTemplate `json:"agenticSession,omitempty"`
+}
+
+// ScheduleTemplate is the object of each run.
+type ScheduleTemplate struct {
+	// metadata has labels and annotations for each run.
+	// +optional
+	Metadata *ScheduleTemplateMetadata `json:"metadata,omitempty"`
+
+	// spec of each run. Admission tries it in a dry run. ttlSecondsAfterFinished must be at least 60.
+	// +required
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:validation:Schemaless
+	Spec runtime.RawExtension `json:"spec"`
+}
+
+// ScheduleTemplateMetadata has labels and annotations for each run.
+type ScheduleTemplateMetadata struct {
+	// labels of each run. Keys with yardmaster.dev are reserved.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	Labels map[string]string `json:"labels,omitempty"`
+	// annotations of each run. Keys with yardmaster.dev are reserved.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// ScheduleHistory is how many finished runs are kept. Older ones are deleted, with their Jobs.
+type ScheduleHistory struct {
+	// successful is the number of successful runs that are kept. Defaults to 3.
+	// +optional
+	// +kubebuilder:default=3
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	Successful *int32 `json:"successful,omitempty"`
+	// failed is the number of other finished runs that are kept. Defaults to 1.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	Failed *int32 `json:"failed,omitempty"`
+}
+
+// ScheduleConcurrency is what happens at a due time while an earlier run is active.
+// +kubebuilder:validation:Enum=Allow;Forbid;Replace
+type ScheduleConcurrency string
+
+// The concurrency policies.
+const (
+	ConcurrencyAllow   ScheduleConcurrency = "Allow"
+	ConcurrencyForbid  ScheduleConcurrency = "Forbid"
+	ConcurrencyReplace ScheduleConcurrency = "Replace"
+)
+
+// ScheduleCatchUp defines which times still run if several are due.
+// +kubebuilder:validation:Enum=None;Latest;All
+type ScheduleCatchUp string
+
+// The values of catchUp.
+const (
+	CatchUpNone   ScheduleCatchUp = "None"
+	CatchUpLatest ScheduleCatchUp = "Latest"
+	CatchUpAll    ScheduleCatchUp = "All"
+)
+
+// Conditions of a Schedule, in addition to those of every kind.
+const (
+	// ConditionLastRunSucceeded is whether the newest finished run succeeded. It is absent until one has finished.
+	ConditionLastRunSucceeded = "LastRunSucceeded"
+)
+
+// Reasons of a Schedule's conditions.
+const (
+	ReasonWaitingForRun   = "WaitingForRun"
+	ReasonScheduleInvalid = "ScheduleInvalid"
+	ReasonRunRefused      = "RunRefused"
+	ReasonKindDisabled    = "KindDisabled"
+	ReasonClockSkewed     = "ClockSkewed"
+	ReasonRunSucceeded    = "RunSucceeded"
+	ReasonRunFailed       = "RunFailed"
+)
+
+// Reasons for which a time is missed.
+const (
+	// MissedSuspended: the Schedule was suspended.
+	MissedSuspended = "Suspended"
+	// MissedTooLate: the starting deadline was exceeded.
+	MissedTooLate = "TooLate"
+	// MissedSuperseded: a later time was due too.
+	MissedSuperseded = "Superseded"
+	// MissedScheduleChanged: the schedule was changed before the time could start.
+	MissedScheduleChanged = "ScheduleChanged"
+	// MissedRefused: the API server refused the run.
+	MissedRefused = "Refused"
+)
+
+// Events of a Schedule.
+const (
+	EventRunCreated   = "RunCreated"
+	EventRunSucceeded = "RunSucceeded"
+	EventRunFailed    = "RunFailed"
+	EventTimesMissed  = "TimesMissed"
+	EventRunReplaced  = "RunReplaced"
+	EventRunBlocked   = "RunBlocked"
+)
+
+// ScheduleStatus is the observed state of a Schedule.
+type ScheduleStatus struct {
+	// conditions of the Schedule: Ready, Reconciling and Stalled, which kstatus reads, and
+	// LastRunSucceeded.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// observedGeneration is the metadata.generation that the status was derived from; -1 before
+	// the first reconciliation.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// timetable is what due times are computed from. A change of spec.schedule or spec.timeZone
+	// takes effect when the operator observes it.
+	// +optional
+	Timetable *ScheduleTimetable `json:"timetable,omitempty"`
+
+	// suspended is true if the operator observed spec.suspend, until it has counted the times that came
+	// meanwhile as missed.
+	// +optional
+	Suspended bool `json:"suspended,omitempty"`
+
+	// lastScheduleTime is the last time that was started or missed. It only moves forward.
+	// +optional
+	LastScheduleTime *metav1.Time `json:"lastScheduleTime,omitempty"`
+
+	// nextScheduleTime is the next time, without jitter. Absent while the Schedule is suspended.
+	// +optional
+	NextScheduleTime *metav1.Time `json:"nextScheduleTime,omitempty"`
+
+	// lastSuccessfulTime is when a run last succeeded.
+	// +optional
+	LastSuccessfulTime *metav1.Time `json:"lastSuccessfulTime,omitempty"`
+
+	// pending is the time whose run is being created.
+	// +optional
+	Pending *PendingRun `json:"pending,omitempty"`
+
+	// active is the number of runs that have not finished.
+	// +optional
+	// +kubebuilder:default=0
+	Active int32 `json:"active"`
+
+	// activeRuns are the oldest runs that have not finished, at most 50.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=50
+	ActiveRuns []ActiveRun `json:"activeRuns,omitempty"`
+
+	// runs is the number of times that were started.
+	// +optional
+	// +kubebuilder:default=0
+	Runs int64 `json:"runs"`
+
+	// missed is the number of times that were missed.
+	// +optional
+	// +kubebuilder:default=0
+	Missed int64 `json:"missed"`
+
+	// lastMissed is the last time that was missed.
+	// +optional
+	LastMissed *MissedTime `json:"lastMissed,omitempty"`
+}
+
+// ScheduleTimetable is what due times are computed from.
+type ScheduleTimetable struct {
+	// schedule is the cron expression.
+	Schedule string `json:"schedule"`
+	// timeZone of the expression.
+	TimeZone string `json:"timeZone"`
+	// since is when it took effect. Earlier times are not due.
+	Since metav1.Time `json:"since"`
+}
+
+// PendingRun is a run that is being created.
+type PendingRun struct {
+	// scheduledTime of the run.
+	ScheduledTime metav1.Time `json:"scheduledTime"`
+	// name of the run.
+	Name string `json:"name"`
+}
+
+// ActiveRun is a run that has not finished.
+type ActiveRun struct {
+	// name of the run.
+	Name string `json:"name"`
+	// uid of the run.
+	// +optional
+	UID types.UID `json:"uid,omitempty"`
+	// scheduledTime of the run; absent if it was triggered.
+	// +optional
+	ScheduledTime *metav1.Time `json:"scheduledTime,omitempty"`
+}
+
+// MissedTime is a time that was missed.
+type MissedTime struct {
+	// time that was missed.
+	Time metav1.Time `json:"time"`
+	// reason why: Suspended, TooLate, Superseded, ScheduleChanged or Refused.
+	Reason string `json:"reason"`
+	// message explains the reason.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+	// generation is the metadata.generation of the Schedule when it was missed.
+	// +optional
+	Generation int64 `json:"generation,omitempty"`
+}

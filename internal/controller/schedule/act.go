@@ -1,0 +1,85 @@
+package schedule
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/apierror"
+	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/schedule"
+)
+
+// creation is the result of creating a run.
+type creation struct {
+	// created is the run that was created, or existed already; nil if it was refused.
+	created *schedule.Run
+	refusal *core.Refusal
+}
+
+// act carries out a decision whose status is recorded. readVersion is the resourceVersion of the object that the decision
+// is based on.
+func (r *Reconciler) act(ctx context.Context, s *v1alpha1.Schedule, decision *schedule.Decision, readVersion string) (creation, error) {
+	if decision.HasActions() && s.ResourceVersion == readVersion {
+		if err := kube.AssertFresh(ctx, r.Live, r.Client, s); err != nil {
+			return creation{}, err
+		}
+	}
+	for _, run := range decision.DeleteRuns {
+		object, isObject := run.Object.(client.Object)
+		if !isObject {
+			continue
+		}
+		if err := deleteRun(ctx, r.Client, object, run.IsFinished); err != nil {
+			return creation{}, err
+		}
+	}
+	if decision.CreateRun == nil {
+		return creation{}, nil
+	}
+	return r.createRun(ctx, s, decision.CreateRun)
+}
+
+// deleteRun deletes a run. One that has finished is deleted only in the version that was observed: a user may have run it
+// again since.
+func deleteRun(ctx context.Context, c client.Client, object client.Object, isFinished bool) error {
+	if isFinished {
+		return kube.DeleteVersion(ctx, c, object, metav1.DeletePropagationBackground)
+	}
+	uid := object.GetUID()
+	err := c.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationForeground))
+	return client.IgnoreNotFound(err)
+}
+
+// createRun creates a run. If it exists and belongs to the Schedule, an earlier reconciliation created it.
+func (r *Reconciler) createRun(ctx context.Context, s *v1alpha1.Schedule, pending *v1alpha1.PendingRun) (creation, error) {
+	refused := core.Refusal{Kind: schedule.KindOf(&s.Spec), Name: pending.Name}
+	object, err := schedule.NewRun(s, pending.Name, pending.ScheduledTime.Time)
+	if err != nil {
+		refused.Class, refused.Message = apierror.Invalid, err.Error()
+		return creation{refusal: &refused}, nil
+	}
+	err = r.Client.Create(ctx, object)
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		existing, err := r.readRun(ctx, s, pending.Name)
+		if err != nil {
+			return creation{}, err
+		}
+		if existing == nil {
+			return creation{refusal: core.NameTaken(refused, "Schedule")}, nil
+		}
+		return creation{created: existing}, nil
+	case err != nil:
+		refusal, err := kube.AsRefusal(err, refused)
+		return creation{refusal: refusal}, err
+	}
+	startDelay.Observe(max(r.Clock.Now().Sub(pending.ScheduledTime.Time), 0).Seconds())
+	return creation{created: &schedule.Run{
+		Name: pending.Name, UID: object.GetUID(), ScheduledTime: pending.ScheduledTime.UTC(), CreationTime: object.GetCreationTimestamp().Time,
+	}}, nil
+}

@@ -1,0 +1,106 @@
+// Package schedule carries out the decisions of package schedule: it observes a Schedule and its runs, records the
+// decision in the status, and creates and deletes runs.
+package schedule
+
+import (
+	"context"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/schedule"
+)
+
+// maxDecisions is how many runs one reconciliation creates before others take their turn.
+const maxDecisions = 5
+
+// Options configure a Reconciler.
+type Options struct {
+	// Concurrency is the maximum number of concurrent reconciliations.
+	Concurrency int
+	// SequentialJobs and AgenticSessions are true if the controllers of these kinds run. Other kinds are neither read
+	// nor created.
+	SequentialJobs, AgenticSessions bool
+}
+
+// Reconciler reconciles Schedules.
+type Reconciler struct {
+	kube.Clients
+
+	options    Options
+	writeCache *kube.WriteCache[*v1alpha1.Schedule]
+}
+
+// New returns a Reconciler that uses the manager's clients.
+func New(mgr ctrl.Manager, options Options) *Reconciler {
+	return &Reconciler{
+		Clients: kube.NewClients(mgr, "schedule-controller"), options: options, writeCache: kube.NewWriteCache[*v1alpha1.Schedule](),
+	}
+}
+
+// +kubebuilder:rbac:groups=yardmaster.dev,resources=schedules,verbs=get;list;watch
+// +kubebuilder:rbac:groups=yardmaster.dev,resources=schedules/status,verbs=patch
+// +kubebuilder:rbac:groups=yardmaster.dev,resources=sequentialjobs;agenticsessions,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Reconcile makes the decisions about a Schedule that are due, and carries them out.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	s := &v1alpha1.Schedule{}
+	if err := r.Client.Get(ctx, req.NamespacedName, s); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.writeCache.Forget(req.NamespacedName)
+			forgetMetrics(req.NamespacedName)
+		}
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	s = r.writeCache.Newest(s).DeepCopy()
+	if !s.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil // the garbage collector deletes the runs
+	}
+	observation, err := r.observe(ctx, s)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	for range maxDecisions {
+		decision, err := r.decide(ctx, &observation)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		readVersion := s.ResourceVersion
+		if err := r.record(ctx, s, &decision); err != nil {
+			return ctrl.Result{}, err
+		}
+		result, err := r.act(ctx, s, &decision, readVersion)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		if decision.CreateRun == nil {
+			return ctrl.Result{RequeueAfter: decision.RequeueAfter}, nil
+		}
+		observation.Schedule, observation.Now = s.DeepCopy(), r.Clock.Now()
+		observation.Refusal = result.refusal
+		if result.created != nil {
+			observation.Runs = append(observation.Runs, *result.created)
+		}
+	}
+	return ctrl.Result{RequeueAfter: time.Millisecond}, nil
+}
+
+// decide answers the questions of the core until it has no more.
+func (r *Reconciler) decide(ctx context.Context, observation *schedule.Observation) (schedule.Decision, error) {
+	for {
+		decision := schedule.Decide(*observation)
+		if decision.Question == nil {
+			return decision, nil
+		}
+		run, err := r.readRun(ctx, observation.Schedule, decision.Question.RunNamed)
+		if err != nil {
+			return schedule.Decision{}, err
+		}
+		observation.Answers.Runs[decision.Question.RunNamed] = run
+	}
+}

@@ -1,0 +1,31 @@
+package schedule
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/schedule"
+)
+
+// record stores the decision's status, then emits its events and counts what it records. On success s is the stored
+// object.
+func (r *Reconciler) record(ctx context.Context, s *v1alpha1.Schedule, decision *schedule.Decision) error {
+	if !decision.StatusChanged {
+		return nil
+	}
+	before := s.DeepCopy()
+	after := s.DeepCopy()
+	after.Status = decision.Status
+	if err := kube.PatchStatus(ctx, r.Client, before, after); err != nil {
+		return fmt.Errorf("patching status: %w", err)
+	}
+	*s = *after
+	r.writeCache.Record(after)
+	count(s, decision)
+	for _, event := range decision.Events {
+		kube.EmitEvent(r.Recorder, s, event)
+	}
+	return nil
+}

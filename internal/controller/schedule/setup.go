@@ -1,0 +1,100 @@
+package schedule
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/metric"
+	"github.com/yardmaster/yardmaster/internal/schedule"
+)
+
+// scheduleIndex indexes runs by the UID of their Schedule.
+const scheduleIndex = "schedule-uid"
+
+// SetupWithManager registers the reconciler with the manager.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	if err := metric.Register(metric.NewSumCollector(mgr.GetCache(), &v1alpha1.ScheduleList{}, sumSchedules, schedulesGauge)); err != nil {
+		return err
+	}
+	controller := ctrl.NewControllerManagedBy(mgr).
+		Named("schedule").
+		For(&v1alpha1.Schedule{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WithOptions(kube.ControllerOptions(r.options.Concurrency))
+	var kinds []client.Object
+	if r.options.SequentialJobs {
+		kinds = append(kinds, &v1alpha1.SequentialJob{})
+	}
+	if r.options.AgenticSessions {
+		kinds = append(kinds, &v1alpha1.AgenticSession{})
+	}
+	for _, kind := range kinds {
+		if err := mgr.GetFieldIndexer().IndexField(context.Background(), kind, scheduleIndex, scheduleUID); err != nil {
+			return fmt.Errorf("indexing runs by their Schedule: %w", err)
+		}
+		owner := handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &v1alpha1.Schedule{}, handler.OnlyControllerOwner())
+		controller.Watches(kind, owner, builder.WithPredicates(runChanged))
+	}
+	return controller.Complete(kube.RequeueOnConflict(r))
+}
+
+// runChanged matches changes of a run that a decision depends on. This controller created the run, so its creation is
+// none of them.
+var runChanged = predicate.Funcs{
+	CreateFunc: func(e event.CreateEvent) bool { // also one that a user triggered, or that ended while the operator was away
+		return scheduleUID(e.Object) != nil
+	},
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := runOf(e.ObjectOld), runOf(e.ObjectNew)
+		return before.IsFinished != after.IsFinished || before.HasSucceeded != after.HasSucceeded || before.IsDeleted != after.IsDeleted
+	},
+	GenericFunc: func(event.GenericEvent) bool { return false },
+}
+
+func runOf(object client.Object) schedule.Run {
+	switch run := object.(type) {
+	case *v1alpha1.SequentialJob:
+		return schedule.RunOfSequentialJob(run)
+	case *v1alpha1.AgenticSession:
+		return schedule.RunOfSession(run)
+	default:
+		return schedule.Run{}
+	}
+}
+
+// scheduleUID returns the UID of the Schedule that controls an object.
+func scheduleUID(object client.Object) []string {
+	controller := metav1.GetControllerOf(object)
+	if controller == nil || controller.Kind != "Schedule" || controller.APIVersion != v1alpha1.GroupVersion.String() {
+		return nil
+	}
+	return []string{string(controller.UID)}
+}
+
+// The states of Schedules in metrics.
+const (
+	stateScheduled = "scheduled"
+	stateSuspended = "suspended"
+	stateStalled   = "stalled"
+)
+
+func stateOf(s *v1alpha1.Schedule) string {
+	switch {
+	case meta.IsStatusConditionTrue(s.Status.Conditions, v1alpha1.ConditionStalled):
+		return stateStalled
+	case s.Spec.Suspend:
+		return stateSuspended
+	default:
+		return stateScheduled
+	}
+}

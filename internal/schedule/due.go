@@ -1,0 +1,133 @@
+package schedule
+
+import (
+	"time"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+const (
+	// maxDueTimes is the number of times that one decision looks at. With more, it decides the oldest, and is followed
+	// by another decision.
+	maxDueTimes = 10_000
+	// maxCatchUp is the number of times that catchUp: All runs.
+	maxCatchUp = 100
+	// onTime is how late catchUp: None starts a time, unless the deadline is shorter. A change of the leader takes
+	// less.
+	onTime = time.Minute
+)
+
+// dueTimes are the times of a timetable that are due and not decided.
+type dueTimes struct {
+	// times in order, at most maxDueTimes.
+	times []time.Time
+	// next is the time after them; zero if there is none.
+	next time.Time
+	// nextStart is when it is due, jitter included.
+	nextStart time.Time
+	// hasMore is true if next is due too.
+	hasMore bool
+}
+
+// findDueTimes returns the times after the last that was decided.
+func (e *evaluation) findDueTimes() dueTimes {
+	var due dueTimes
+	next := e.timetable.Next(e.decidedUntil())
+	for !next.IsZero() {
+		start := e.startTime(next)
+		isDue := !start.After(e.Now)
+		if !isDue || len(due.times) == maxDueTimes {
+			due.next, due.nextStart, due.hasMore = next, start, isDue
+			return due
+		}
+		due.times = append(due.times, next)
+		next = e.timetable.Next(next)
+	}
+	return due
+}
+
+// decidedUntil returns the time until which all times are decided.
+func (e *evaluation) decidedUntil() time.Time {
+	until := e.status.Timetable.Since.Time
+	if last := e.status.LastScheduleTime; last != nil && last.After(until) {
+		until = last.Time
+	}
+	return until
+}
+
+func (e *evaluation) startTime(due time.Time) time.Time {
+	jitter := time.Duration(0)
+	if e.spec.Jitter != nil {
+		jitter = e.spec.Jitter.Duration.Duration
+	}
+	return e.timetable.StartTime(e.Schedule.UID, due, jitter)
+}
+
+// maxLateness returns how late a time may start. Found is false if there is no limit.
+func maxLateness(spec *v1alpha1.ScheduleSpec) (limit time.Duration, found bool) {
+	if spec.StartingDeadlineSeconds != nil {
+		limit, found = time.Duration(*spec.StartingDeadlineSeconds)*time.Second, true
+	}
+	if spec.CatchUp == v1alpha1.CatchUpNone && (!found || limit > onTime) {
+		limit, found = onTime, true
+	}
+	return limit, found
+}
+
+// isTooLate reports whether a due time may no longer start.
+func (e *evaluation) isTooLate(due time.Time) bool {
+	limit, found := maxLateness(e.spec)
+	return found && e.Now.Sub(e.startTime(due)) > limit
+}
+
+// missTooLate counts the times that may no longer start, and returns the others.
+func (e *evaluation) missTooLate(times []time.Time) []time.Time {
+	late := 0
+	for late < len(times) && e.isTooLate(times[late]) {
+		late++
+	}
+	e.miss(times[:late], v1alpha1.MissedTooLate, "")
+	return times[late:]
+}
+
+// chooseTime returns the time to start of those that may start. It counts those as missed that come before it.
+func (e *evaluation) chooseTime(times []time.Time) time.Time {
+	skipped := len(times) - 1
+	if e.spec.CatchUp == v1alpha1.CatchUpAll {
+		skipped = max(len(times)-maxCatchUp, 0)
+	}
+	e.miss(times[:skipped], v1alpha1.MissedSuperseded, "")
+	return times[skipped]
+}
+
+// missOldest counts the times as missed that are not among the last ones which catchUp may run. There are more due
+// times than one decision looks at.
+func (e *evaluation) missOldest(times []time.Time) {
+	oldest := times[:len(times)-maxCatchUp]
+	if rest := e.missTooLate(oldest); len(rest) > 0 {
+		e.miss(rest, v1alpha1.MissedSuperseded, "")
+	}
+}
+
+// miss counts consecutive due times as missed.
+func (e *evaluation) miss(times []time.Time, reason, message string) {
+	if len(times) == 0 {
+		return
+	}
+	last := times[len(times)-1]
+	e.countMissed(last, int64(len(times)), reason, message)
+	e.decide(last)
+}
+
+// countMissed counts decided times as missed.
+func (e *evaluation) countMissed(last time.Time, count int64, reason, message string) {
+	e.status.Missed += count
+	e.status.LastMissed = &v1alpha1.MissedTime{Time: *apiTime(last), Reason: reason, Message: message, Generation: e.Schedule.Generation}
+	if e.decision.Missed == nil {
+		e.decision.Missed = map[string]int64{}
+	}
+	e.decision.Missed[reason] += count
+}
+
+// decide records that all times until this one are decided.
+func (e *evaluation) decide(until time.Time) { e.status.LastScheduleTime = apiTime(until) }

@@ -1,0 +1,102 @@
+package schedule
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
+)
+
+// The actions that events report.
+const (
+	actionStart   = "Start"
+	actionObserve = "Observe"
+	actionReplace = "Replace"
+)
+
+// lateEvent is how late a run is before its event says so.
+const lateEvent = 10 * time.Second
+
+// events returns events for what the decision records.
+func (e *evaluation) events(before *v1alpha1.ScheduleStatus) []core.Event {
+	var events []core.Event
+	for _, reason := range slices.Sorted(maps.Keys(e.decision.Missed)) {
+		events = append(events, e.missedEvent(reason))
+	}
+	if e.decision.Started != nil {
+		events = append(events, e.startedEvent(before.Pending))
+	}
+	for i := range before.ActiveRuns {
+		events = append(events, e.finishedEvents(before.ActiveRuns[i].Name)...)
+	}
+	for _, run := range e.decision.DeleteRuns {
+		if !run.IsFinished {
+			events = append(events, core.NormalEvent(v1alpha1.EventRunReplaced, actionReplace, fmt.Sprintf("Deleting run %s, because another time is due", run.Name)))
+		}
+	}
+	if isReady(before) && !isReady(&e.status) {
+		message := meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionReady).Message
+		events = append(events, core.WarningEvent(v1alpha1.EventRunBlocked, actionStart, message))
+	}
+	return events
+}
+
+func (e *evaluation) missedEvent(reason string) core.Event {
+	count, text := e.decision.Missed[reason], missedTexts[reason]
+	message := fmt.Sprintf("Missed %d times until %s: %s", count, formatTime(e.status.LastMissed.Time.Time), text)
+	if count == 1 {
+		message = fmt.Sprintf("Missed the time %s: %s", formatTime(e.status.LastMissed.Time.Time), text)
+	}
+	if reason == v1alpha1.MissedRefused {
+		message += ": " + e.status.LastMissed.Message
+	}
+	if reason == v1alpha1.MissedSuspended {
+		return core.NormalEvent(v1alpha1.EventTimesMissed, actionStart, message)
+	}
+	return core.WarningEvent(v1alpha1.EventTimesMissed, actionStart, message)
+}
+
+// missedTexts explain the reasons for which a time is missed.
+var missedTexts = map[string]string{
+	v1alpha1.MissedSuspended:       "the Schedule was suspended",
+	v1alpha1.MissedTooLate:         "too late to start",
+	v1alpha1.MissedSuperseded:      "a later time was due too",
+	v1alpha1.MissedScheduleChanged: "the schedule was changed while another run was active",
+	v1alpha1.MissedRefused:         "the run was refused",
+}
+
+func (e *evaluation) startedEvent(pending *v1alpha1.PendingRun) core.Event {
+	started := e.decision.Started
+	message := fmt.Sprintf("Created %s %s", KindOf(e.spec), pending.Name)
+	if late := started.Created.Sub(started.Due); late > lateEvent {
+		message += fmt.Sprintf(", %s late", late.Truncate(time.Second))
+	}
+	return core.NormalEvent(v1alpha1.EventRunCreated, actionStart, message)
+}
+
+// finishedEvents returns an event about a run that was active, if it has finished.
+func (e *evaluation) finishedEvents(name string) []core.Event {
+	i := slices.IndexFunc(e.Runs, func(run Run) bool { return run.Name == name })
+	switch {
+	case i < 0 || !e.Runs[i].IsFinished:
+		return nil
+	case e.Runs[i].HasSucceeded:
+		e.countFinished("succeeded")
+		return []core.Event{core.NormalEvent(v1alpha1.EventRunSucceeded, actionObserve, fmt.Sprintf("Run %s succeeded", name))}
+	default:
+		e.countFinished("failed")
+		return []core.Event{core.WarningEvent(v1alpha1.EventRunFailed, actionObserve, fmt.Sprintf("Run %s failed: %s", name, e.Runs[i].Failure))}
+	}
+}
+
+func (e *evaluation) countFinished(result string) {
+	if e.decision.Finished == nil {
+		e.decision.Finished = map[string]int64{}
+	}
+	e.decision.Finished[result]++
+}

@@ -1,0 +1,71 @@
+package v1alpha1
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/apierror"
+	"github.com/yardmaster/yardmaster/internal/schedule"
+	"github.com/yardmaster/yardmaster/internal/webhook/server"
+)
+
+const (
+	// schedulesWebhook is the name of the webhooks in their configurations.
+	schedulesWebhook = "schedules.yardmaster.dev"
+	// dryRunTimeout is shorter than the webhook's timeout of 5 s.
+	dryRunTimeout = 3 * time.Second
+)
+
+// SetupSchedule adds the webhooks for Schedules to the manager.
+func SetupSchedule(mgr ctrl.Manager) error {
+	mgr.GetWebhookServer().Register(server.MutatingPath(schedulesWebhook), &admission.Webhook{Handler: scheduleOwnerHandler{}})
+	return scheduleValidator(mgr.GetClient()).Setup(mgr)
+}
+
+// scheduleValidator validates Schedules. What they would create is tried with the operator's permissions, and with the
+// checks of fields that kubectl makes by default.
+func scheduleValidator(c client.Client) *specValidator[*v1alpha1.Schedule] {
+	strict := client.WithFieldValidation(c, metav1.FieldValidationStrict)
+	return &specValidator[*v1alpha1.Schedule]{
+		kind:     "Schedule",
+		webhook:  schedulesWebhook,
+		specOf:   func(s *v1alpha1.Schedule) any { return s.Spec },
+		validate: schedule.Validate,
+		try: func(ctx context.Context, s *v1alpha1.Schedule) (admission.Warnings, field.ErrorList) {
+			return tryRun(ctx, strict, s)
+		},
+	}
+}
+
+// tryRun creates a run of the Schedule in a dry run. It returns an error if the API server would refuse it, and a warning
+// if that is unknown.
+func tryRun(ctx context.Context, c client.Client, s *v1alpha1.Schedule) (admission.Warnings, field.ErrorList) {
+	path := field.NewPath("spec", schedule.TemplateField(&s.Spec))
+	run, err := schedule.NewRun(s, s.Name+"-dry-run", time.Now())
+	if err != nil {
+		return nil, field.ErrorList{field.Invalid(path, field.OmitValueType{}, err.Error())}
+	}
+	run.SetOwnerReferences(nil) // a Schedule that is being created has no UID yet
+	ctx, cancel := context.WithTimeout(ctx, dryRunTimeout)
+	defer cancel()
+	err = c.Create(ctx, run, client.DryRunAll)
+	switch class := apierror.ClassOf(err); {
+	case err == nil || apierrors.IsAlreadyExists(err):
+		return nil, nil
+	case class == apierror.Invalid || class == apierror.PolicyDenied || apierrors.IsBadRequest(err):
+		return nil, field.ErrorList{field.Invalid(path, field.OmitValueType{}, "its runs would be refused: "+err.Error())}
+	case class == apierror.QuotaExceeded:
+		return admission.Warnings{fmt.Sprintf("%s: a run would not start now: %v", path, err)}, nil
+	default:
+		return admission.Warnings{fmt.Sprintf("%s: whether runs are accepted is unknown: %v", path, err)}, nil
+	}
+}

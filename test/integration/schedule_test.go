@@ -1,0 +1,330 @@
+package integration
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/schedule"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
+)
+
+// etlSpec is the spec of a SequentialJob whose Pods run until the test ends them.
+const etlSpec = `{"containers": [{"name": "load", "image": "etl:1"}],
+	"template": {"metadata": {"annotations": {"sim.localcluster.dev/duration": "1h"}}}}`
+
+// scheduleTest follows one Schedule.
+type scheduleTest struct {
+	t *testing.T
+	s *v1alpha1.Schedule
+}
+
+// newScheduleOf returns a Schedule that is due every hour, in a namespace.
+func newScheduleOf(ns, name string, changes ...func(*v1alpha1.ScheduleSpec)) *v1alpha1.Schedule {
+	s := &v1alpha1.Schedule{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}}
+	s.Spec.Schedule = "0 * * * *"
+	s.Spec.SequentialJob = &v1alpha1.ScheduleTemplate{Spec: runtime.RawExtension{Raw: []byte(etlSpec)}}
+	for _, change := range changes {
+		change(&s.Spec)
+	}
+	return s
+}
+
+func createSchedule(t *testing.T, ns string, changes ...func(*v1alpha1.ScheduleSpec)) *scheduleTest {
+	t.Helper()
+	s := newScheduleOf(ns, "nightly", changes...)
+	if err := cluster.Create(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	test := &scheduleTest{t, s}
+	test.waitUntil("the first observation", func(s *v1alpha1.Schedule) bool { return s.Status.Timetable != nil })
+	return test
+}
+
+func (s *scheduleTest) read() *v1alpha1.Schedule {
+	s.t.Helper()
+	if err := cluster.Get(s.t.Context(), client.ObjectKeyFromObject(s.s), s.s); err != nil {
+		s.t.Fatal(err)
+	}
+	return s.s
+}
+
+func (s *scheduleTest) waitUntil(what string, condition func(*v1alpha1.Schedule) bool) *v1alpha1.Schedule {
+	s.t.Helper()
+	eventually(s.t, what, func() bool { return condition(s.read()) })
+	return s.s
+}
+
+func (s *scheduleTest) change(change func(*v1alpha1.ScheduleSpec)) {
+	s.t.Helper()
+	before := s.read().DeepCopy()
+	change(&s.s.Spec)
+	if err := cluster.Patch(s.t.Context(), s.s, client.MergeFrom(before)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// makeDue makes all times of the last hours due, as if the operator had been away.
+func (s *scheduleTest) makeDue(hours int) {
+	s.t.Helper()
+	before := s.read().DeepCopy()
+	s.s.Status.Timetable.Since = metav1.NewTime(time.Now().Add(-time.Duration(hours) * time.Hour))
+	s.s.Status.LastScheduleTime = nil
+	if err := cluster.Status().Patch(s.t.Context(), s.s, client.MergeFrom(before)); err != nil {
+		s.t.Fatal(err)
+	}
+	s.change(func(spec *v1alpha1.ScheduleSpec) { spec.StartingDeadlineSeconds = new(int64(7200 + s.s.Generation)) })
+}
+
+// runs returns the SequentialJobs of the Schedule.
+func (s *scheduleTest) runs() []v1alpha1.SequentialJob {
+	s.t.Helper()
+	var list v1alpha1.SequentialJobList
+	if err := cluster.List(s.t.Context(), &list, client.InNamespace(s.s.Namespace), client.MatchingLabels{v1alpha1.LabelSchedule: s.s.Name}); err != nil {
+		s.t.Fatal(err)
+	}
+	return list.Items
+}
+
+// waitForRuns waits for this number of runs.
+func (s *scheduleTest) waitForRuns(count int) []v1alpha1.SequentialJob {
+	s.t.Helper()
+	var runs []v1alpha1.SequentialJob
+	eventually(s.t, fmt.Sprintf("%d runs", count), func() bool {
+		runs = s.runs()
+		return len(runs) == count
+	})
+	return runs
+}
+
+func (s *scheduleTest) waitForReady(status metav1.ConditionStatus, reason string) string {
+	s.t.Helper()
+	var message string
+	s.waitUntil(fmt.Sprintf("Ready to be %s because of %s", status, reason), func(s *v1alpha1.Schedule) bool {
+		ready := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReady)
+		if ready != nil {
+			message = ready.Message
+		}
+		return ready != nil && ready.Status == status && ready.Reason == reason
+	})
+	return message
+}
+
+func TestADueScheduleStartsASequence(t *testing.T) {
+	t.Parallel()
+	s := createSchedule(t, namespace(t), func(spec *v1alpha1.ScheduleSpec) {
+		spec.SequentialJob.Metadata = &v1alpha1.ScheduleTemplateMetadata{Labels: map[string]string{"team": "etl"}}
+	})
+	s.makeDue(1)
+	run := s.waitForRuns(1)[0]
+	status := s.waitUntil("the run to be counted", func(s *v1alpha1.Schedule) bool { return s.Status.Runs == 1 }).Status
+	due := status.LastScheduleTime.Time
+	if want := schedule.RunName(s.s, due); run.Name != want {
+		t.Errorf("the run is named %s, want %s", run.Name, want)
+	}
+	if run.Labels["team"] != "etl" || run.Annotations[v1alpha1.AnnotationScheduledTime] != due.UTC().Format(time.RFC3339) || !metav1.IsControlledBy(&run, s.s) {
+		t.Errorf("metadata of the run: %+v", run.ObjectMeta)
+	}
+	sequence := &sequenceTest{t, &run}
+	pod := sequence.waitForPod("load")
+	env := pod.Spec.Containers[0].Env
+	if !slices.Contains(env, corev1.EnvVar{Name: "SCHEDULED_TIME", Value: due.UTC().Format(time.RFC3339)}) {
+		t.Errorf("environment of the step: %v", env)
+	}
+	sequence.succeedStep("load")
+	s.waitUntil("the success", func(s *v1alpha1.Schedule) bool {
+		return s.Status.Active == 0 && s.Status.LastSuccessfulTime != nil && meta.IsStatusConditionTrue(s.Status.Conditions, v1alpha1.ConditionLastRunSucceeded)
+	})
+}
+
+func TestRunsBelongToTheirScheduleAndAreDeletedWithIt(t *testing.T) {
+	t.Parallel()
+	s := createSchedule(t, namespace(t))
+	s.makeDue(1)
+	s.waitForRuns(1)
+	if err := cluster.Delete(t.Context(), s.s); err != nil {
+		t.Fatal(err)
+	}
+	s.waitForRuns(0)
+}
+
+func TestForbiddenRunsWaitAndReplacedOnesAreDeleted(t *testing.T) {
+	t.Parallel()
+	s := createSchedule(t, namespace(t), func(spec *v1alpha1.ScheduleSpec) { spec.ConcurrencyPolicy = v1alpha1.ConcurrencyForbid })
+	s.makeDue(1)
+	first := s.waitForRuns(1)[0]
+	s.waitUntil("the run to be counted", func(s *v1alpha1.Schedule) bool { return s.Status.Runs == 1 })
+	s.change(func(spec *v1alpha1.ScheduleSpec) { spec.Schedule, spec.StartingDeadlineSeconds = "* * * * *", nil })
+	s.waitForReady(metav1.ConditionTrue, v1alpha1.ReasonWaitingForRun)
+	if runs := s.runs(); len(runs) != 1 {
+		t.Errorf("%d runs", len(runs))
+	}
+	s.change(func(spec *v1alpha1.ScheduleSpec) { spec.ConcurrencyPolicy = v1alpha1.ConcurrencyReplace })
+	eventually(t, "the run to be replaced", func() bool {
+		runs := s.runs()
+		return len(runs) == 1 && runs[0].UID != first.UID
+	})
+}
+
+func TestHistoryDeletesOldRuns(t *testing.T) {
+	t.Parallel()
+	s := createSchedule(t, namespace(t), func(spec *v1alpha1.ScheduleSpec) {
+		spec.CatchUp = v1alpha1.CatchUpAll
+		spec.History = v1alpha1.ScheduleHistory{Successful: new(int32(1)), Failed: new(int32(0))}
+	})
+	s.makeDue(3)
+	runs := s.waitForRuns(2) // the deadline is two hours
+	for i := range runs {
+		(&sequenceTest{t, &runs[i]}).succeedStep("load")
+	}
+	left := s.waitForRuns(1)
+	if due := s.read().Status.LastScheduleTime; left[0].Name != schedule.RunName(s.s, due.Time) {
+		t.Errorf("%s is left, and the last time was %s", left[0].Name, due)
+	}
+}
+
+func TestAnExhaustedQuotaDelaysARun(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "no-sequences", Namespace: ns}}
+	const counted = corev1.ResourceName("count/sequentialjobs.yardmaster.dev")
+	quota.Spec.Hard = corev1.ResourceList{counted: resource.MustParse("0")}
+	if err := cluster.Create(t.Context(), quota); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the quota to be observed", func() bool {
+		err := cluster.Get(t.Context(), client.ObjectKeyFromObject(quota), quota)
+		_, found := quota.Status.Hard[counted]
+		return err == nil && found
+	})
+	s := createSchedule(t, ns)
+	s.makeDue(1)
+	if message := s.waitForReady(metav1.ConditionFalse, "QuotaExceeded"); !strings.Contains(message, "no-sequences") {
+		t.Errorf("message %q", message)
+	}
+	if err := cluster.Delete(t.Context(), quota); err != nil {
+		t.Fatal(err)
+	}
+	s.waitForRuns(1)
+	s.waitForReady(metav1.ConditionTrue, v1alpha1.ReasonScheduled)
+}
+
+func TestARefusedRunStallsAScheduleThatWasCreatedWithoutTheWebhook(t *testing.T) {
+	t.Parallel()
+	s := createSchedule(t, namespaceWithoutWebhook(t), func(spec *v1alpha1.ScheduleSpec) {
+		spec.SequentialJob.Spec.Raw = []byte(`{"containers": []}`)
+	})
+	s.makeDue(1)
+	if message := s.waitForReady(metav1.ConditionFalse, v1alpha1.ReasonRunRefused); !strings.Contains(message, "spec.containers") {
+		t.Errorf("message %q", message)
+	}
+	if status := s.read().Status; status.Missed != 1 || status.Runs != 0 {
+		t.Errorf("status: %+v", status)
+	}
+}
+
+func TestAForeignObjectWithTheNameOfARunIsNotTouched(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	due := time.Now().Truncate(time.Hour)
+	s := newScheduleOf(ns, "nightly")
+	foreign := testbuilder.SequentialJob(schedule.RunName(s, due), ns).Step("mine").Suspend().Obj()
+	if err := cluster.Create(t.Context(), foreign); err != nil {
+		t.Fatal(err)
+	}
+	test := createSchedule(t, ns)
+	test.makeDue(1)
+	if message := test.waitForReady(metav1.ConditionFalse, v1alpha1.ReasonRunRefused); !strings.Contains(message, "already exists and does not belong to this Schedule") {
+		t.Errorf("message %q", message)
+	}
+	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign); err != nil || foreign.Spec.Containers[0].Name != "mine" {
+		t.Errorf("the other object: %v, %v", foreign.Spec.Containers, err)
+	}
+}
+
+func TestSchedulesAreValidatedWithADryRunOfWhatTheyCreate(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	template := func(raw string) func(*v1alpha1.ScheduleSpec) {
+		return func(spec *v1alpha1.ScheduleSpec) { spec.SequentialJob.Spec.Raw = []byte(raw) }
+	}
+	tests := map[string]struct {
+		change func(*v1alpha1.ScheduleSpec)
+		want   string
+	}{
+		"a schedule that is no cron expression": {func(s *v1alpha1.ScheduleSpec) { s.Schedule = "every day" }, "spec.schedule: Invalid value"},
+		"a schedule that is never due":          {func(s *v1alpha1.ScheduleSpec) { s.Schedule = "0 0 30 2 *" }, "is never due"},
+		"an unknown time zone":                  {func(s *v1alpha1.ScheduleSpec) { s.TimeZone = "Europe/Atlantis" }, "spec.timeZone: Invalid value"},
+		"no kind":                               {func(s *v1alpha1.ScheduleSpec) { s.SequentialJob = nil }, "exactly one of sequentialJob and agenticSession must be set"},
+		"two kinds":                             {func(s *v1alpha1.ScheduleSpec) { s.AgenticSession = s.SequentialJob }, "exactly one of sequentialJob and agenticSession must be set"},
+		"jitter of more than a day":             {func(s *v1alpha1.ScheduleSpec) { s.Jitter = &v1alpha1.Duration{Duration: metav1.Duration{Duration: 25 * time.Hour}} }, "must be between 0s and 24h"},
+		"a reserved label": {func(s *v1alpha1.ScheduleSpec) {
+			s.SequentialJob.Metadata = &v1alpha1.ScheduleTemplateMetadata{Labels: map[string]string{"yardmaster.dev/schedule": "x"}}
+		}, "is reserved"},
+		"a time to live that is shorter than an observation": {template(`{"containers": [{"name": "a", "image": "a"}], "ttlSecondsAfterFinished": 0}`), "ttlSecondsAfterFinished: Invalid value: 0: must be at least 60"},
+		"a field that does not exist":                        {template(`{"containers": [{"name": "a", "image": "a", "comand": ["true"]}]}`), "comand"},
+		"a value that is refused":                            {template(`{"containers": []}`), "spec.sequentialJob: Invalid value: its runs would be refused"},
+		"what only the webhook of the runs refuses":          {template(`{"containers": [{"name": "a", "image": "a"}], "template": {"metadata": {"labels": {"yardmaster.dev/step": "x"}}}}`), "its runs would be refused"},
+	}
+	for title, test := range tests {
+		t.Run(title, func(t *testing.T) {
+			err := cluster.Create(t.Context(), newScheduleOf(ns, "refused", test.change))
+			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want one with %q", err, test.want)
+			}
+		})
+	}
+	long := newScheduleOf(ns, strings.Repeat("n", 42))
+	if err := cluster.Create(t.Context(), long); err == nil || !strings.Contains(err.Error(), "at most 41 characters") {
+		t.Errorf("a long name: %v", err)
+	}
+}
+
+func TestScheduledSessionsBelongToTheUserWhoChangedTheirTemplate(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	createIfMissing(t, newUnschedulableRunner(t, ns))
+	s := newScheduleOf(ns, "review", func(spec *v1alpha1.ScheduleSpec) {
+		spec.SequentialJob = nil
+		spec.AgenticSession = &v1alpha1.ScheduleTemplate{Spec: runtime.RawExtension{Raw: []byte(`{"prompt": "review", "userContext": {"userId": "root"}}`)}}
+	})
+	if err := clientOf(t, "ann", 0).Create(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	test := &scheduleTest{t, s}
+	test.waitUntil("the first observation", func(s *v1alpha1.Schedule) bool { return s.Status.Timetable != nil })
+	bob := clientOf(t, "bob", 0)
+	if err := bob.Patch(t.Context(), s, client.RawPatch("application/merge-patch+json", []byte(`{"spec": {"history": {"successful": 2}}}`))); err != nil {
+		t.Fatal(err)
+	}
+	test.makeDue(1)
+	session := &v1alpha1.AgenticSession{}
+	sessionOf := func() error {
+		last := test.read().Status.LastScheduleTime
+		if last == nil {
+			return fmt.Errorf("no time yet")
+		}
+		return cluster.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: schedule.RunName(s, last.Time)}, session)
+	}
+	eventually(t, "the session of ann", func() bool { return sessionOf() == nil })
+	if session.Spec.UserContext == nil || session.Spec.UserContext.UserID != "ann" || session.Spec.EnvironmentVariables["SCHEDULED_TIME"] == "" {
+		t.Errorf("the session has the user %+v and the environment %v", session.Spec.UserContext, session.Spec.EnvironmentVariables)
+	}
+	if err := bob.Patch(t.Context(), s, client.RawPatch("application/merge-patch+json", []byte(`{"spec": {"agenticSession": {"spec": {"prompt": "delete all"}}}}`))); err != nil {
+		t.Fatal(err)
+	}
+	if raw := string(test.read().Spec.AgenticSession.Spec.Raw); !strings.Contains(raw, `"userId":"bob"`) || strings.Contains(raw, "ann") {
+		t.Errorf("after bob's change the template is %s", raw)
+	}
+}
