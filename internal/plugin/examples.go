@@ -33,6 +33,22 @@ seq create -f etl.yaml`,
 queue create -f orders.yaml`,
 	"pool create": `# From standard input
 pool create -f -`,
+	"schedule list": `# Schedules of all namespaces
+schedule list -A`,
+	"schedule create": `# From a file
+schedule create -f nightly.yaml`,
+	"schedule describe": `# State, conditions and events of nightly
+schedule describe nightly`,
+	"schedule next": `# The next ten times of nightly
+schedule next nightly --count 10`,
+	"schedule trigger": `# Start a run now
+schedule trigger nightly`,
+	"schedule suspend": `# Suspend it during a migration
+schedule suspend nightly`,
+	"schedule resume": `# Resume it
+schedule resume nightly`,
+	"schedule delete": `# Delete it, with its runs
+schedule delete nightly`,
 	"session create": `# With a prompt from a file
 session create fix-tests --prompt-file prompt.md`,
 	"seq describe": `# State, conditions and events of etl

@@ -48,9 +48,9 @@ func TestDescribeShowsConditionsAndEvents(t *testing.T) {
 func TestEveryKindCanBeDescribed(t *testing.T) {
 	meta := metav1.ObjectMeta{Namespace: "a", Name: "x"}
 	objects := []client.Object{
-		&v1alpha1.SequentialJob{ObjectMeta: meta}, &v1alpha1.Queue{ObjectMeta: meta}, &v1alpha1.WorkerPool{ObjectMeta: meta}, &v1alpha1.AgenticSession{ObjectMeta: meta},
+		&v1alpha1.SequentialJob{ObjectMeta: meta}, &v1alpha1.Queue{ObjectMeta: meta}, &v1alpha1.WorkerPool{ObjectMeta: meta}, &v1alpha1.AgenticSession{ObjectMeta: meta}, &v1alpha1.Schedule{ObjectMeta: meta},
 	}
-	for _, kind := range []string{"seq", "queue", "pool", "session"} {
+	for _, kind := range []string{"seq", "queue", "pool", "session", "schedule"} {
 		code, out, errOut := runPlugin(t, kind+" describe x", objects...)
 		if code != exitSuccess || errOut != "" || !strings.Contains(out, "x") {
 			t.Errorf("%s: exit code %d, stdout %q, stderr %q", kind, code, out, errOut)

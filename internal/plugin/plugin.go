@@ -88,7 +88,8 @@ func newRootCommand(env *environment) *cobra.Command {
 		withKindCommands(env, newSequenceCommand(env), sequentialJobKind, watchableSequentialJobs.renderDetail, newCreateSequenceCommand(env)),
 		withKindCommands(env, newQueueCommand(env), queueKind, tableDetail(queueKind), newCreateCommand(env, queueKind, nil, nil)),
 		withKindCommands(env, newPoolCommand(env), workerPoolKind, render.PoolExplanation, newCreateCommand(env, workerPoolKind, nil, nil)),
-		withKindCommands(env, newSessionCommand(env), agenticSessionKind, watchableSessions.renderDetail, newCreateSessionCommand(env)))
+		withKindCommands(env, newSessionCommand(env), agenticSessionKind, watchableSessions.renderDetail, newCreateSessionCommand(env)),
+		withKindCommands(env, newScheduleCommand(env), scheduleKind, render.ScheduleDetail, newCreateCommand(env, scheduleKind, nil, nil)))
 	root.SetUsageFunc(printUsage)
 	completeGlobalFlags(env, root)
 	addExamples(root)

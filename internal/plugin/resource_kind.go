@@ -44,6 +44,10 @@ var (
 		"WorkerPool", &v1alpha1.WorkerPool{}, &v1alpha1.WorkerPoolList{Items: []v1alpha1.WorkerPool{}}, render.PoolTable,
 		func(wp *v1alpha1.WorkerPool) string { return readyReason(wp.Status.Conditions) },
 	}
+	scheduleKind = &resourceKind[*v1alpha1.Schedule]{
+		"Schedule", &v1alpha1.Schedule{}, &v1alpha1.ScheduleList{Items: []v1alpha1.Schedule{}}, render.ScheduleTable,
+		func(s *v1alpha1.Schedule) string { return readyReason(s.Status.Conditions) },
+	}
 	agenticSessionKind = &resourceKind[*v1alpha1.AgenticSession]{
 		"AgenticSession", &v1alpha1.AgenticSession{}, &v1alpha1.AgenticSessionList{Items: []v1alpha1.AgenticSession{}}, render.SessionTable,
 		func(s *v1alpha1.AgenticSession) string { return string(s.Status.Phase) },

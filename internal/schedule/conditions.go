@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -34,7 +35,7 @@ func (e *evaluation) summarize() {
 // summarizeRuns records the active runs, and the result of the last finished one.
 func (e *evaluation) summarizeRuns() {
 	active := e.activeRuns()
-	e.status.Active, e.status.ActiveRuns = int32(len(active)), nil
+	e.status.Active, e.status.ActiveRuns = int32(min(len(active), math.MaxInt32)), nil
 	for _, run := range active[:min(len(active), maxActiveRuns)] {
 		entry := v1alpha1.ActiveRun{Name: run.Name, UID: run.UID}
 		if !run.ScheduledTime.IsZero() {

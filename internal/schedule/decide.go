@@ -177,7 +177,7 @@ func (e *evaluation) passSuspended(due dueTimes) {
 		e.status.Suspended = true
 		return
 	}
-	e.miss(due.times, v1alpha1.MissedSuspended, "")
+	e.miss(due.times, v1alpha1.MissedSuspended)
 	e.status.Suspended = due.hasMore
 	e.schedule.RequeueWithin(time.Millisecond)
 }
@@ -190,7 +190,7 @@ func (e *evaluation) startTimes(startable []time.Time) {
 		e.startOneOf(startable)
 		return
 	case e.isReplaced():
-		e.miss(startable, v1alpha1.MissedScheduleChanged, "")
+		e.miss(startable, v1alpha1.MissedScheduleChanged)
 		e.schedule.RequeueWithin(time.Millisecond)
 		return
 	case e.spec.ConcurrencyPolicy == v1alpha1.ConcurrencyReplace:

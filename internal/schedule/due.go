@@ -86,7 +86,7 @@ func (e *evaluation) missTooLate(times []time.Time) []time.Time {
 	for late < len(times) && e.isTooLate(times[late]) {
 		late++
 	}
-	e.miss(times[:late], v1alpha1.MissedTooLate, "")
+	e.miss(times[:late], v1alpha1.MissedTooLate)
 	return times[late:]
 }
 
@@ -96,7 +96,7 @@ func (e *evaluation) chooseTime(times []time.Time) time.Time {
 	if e.spec.CatchUp == v1alpha1.CatchUpAll {
 		skipped = max(len(times)-maxCatchUp, 0)
 	}
-	e.miss(times[:skipped], v1alpha1.MissedSuperseded, "")
+	e.miss(times[:skipped], v1alpha1.MissedSuperseded)
 	return times[skipped]
 }
 
@@ -105,17 +105,17 @@ func (e *evaluation) chooseTime(times []time.Time) time.Time {
 func (e *evaluation) missOldest(times []time.Time) {
 	oldest := times[:len(times)-maxCatchUp]
 	if rest := e.missTooLate(oldest); len(rest) > 0 {
-		e.miss(rest, v1alpha1.MissedSuperseded, "")
+		e.miss(rest, v1alpha1.MissedSuperseded)
 	}
 }
 
 // miss counts consecutive due times as missed.
-func (e *evaluation) miss(times []time.Time, reason, message string) {
+func (e *evaluation) miss(times []time.Time, reason string) {
 	if len(times) == 0 {
 		return
 	}
 	last := times[len(times)-1]
-	e.countMissed(last, int64(len(times)), reason, message)
+	e.countMissed(last, int64(len(times)), reason, "")
 	e.decide(last)
 }
 

@@ -31,7 +31,6 @@ type simulation struct {
 	epochs []epoch
 	// quota is exhausted until then.
 	quotaUntil time.Time
-	maxActive  int
 }
 
 // epoch is a timetable, and the time until which its times were decided.
@@ -115,17 +114,17 @@ func (s *simulation) advance(wait time.Duration) {
 func (s *simulation) disturb() {
 	s.endRuns(40)
 	spec := &s.stored.Spec
-	switch {
-	case s.chance(1):
+	switch event := s.random.IntN(100); {
+	case event == 0:
 		spec.Suspend = !spec.Suspend
 		s.changed()
-	case spec.Suspend && s.chance(20):
+	case event < 20 && spec.Suspend:
 		spec.Suspend = false
 		s.changed()
-	case s.chance(1):
+	case event == 20:
 		spec.Schedule, spec.TimeZone = pick(s.random, expressions), pick(s.random, zones)
 		s.changed()
-	case s.chance(1):
+	case event == 21:
 		s.quotaUntil = s.now.Add(time.Duration(s.random.IntN(4*3600)) * time.Second)
 	}
 }

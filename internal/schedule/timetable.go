@@ -65,6 +65,9 @@ func NewTimetable(expression, timeZone string) (*Timetable, error) {
 	return &Timetable{parsed, location}, nil
 }
 
+// Location returns the time zone.
+func (t *Timetable) Location() *time.Location { return t.location }
+
 // Next returns the first time after another one, in UTC. It returns the zero time if there is none within five
 // years. The times that a change to daylight saving time skips are left out, and those that the change
 // back repeats are returned twice, because they are different times.
@@ -87,6 +90,6 @@ func (t *Timetable) StartTime(uid types.UID, due time.Time, jitter time.Duration
 	}
 	digest := fnv.New64a()
 	_, _ = fmt.Fprintf(digest, "%s/%d", uid, due.Unix())
-	seconds := max(uint64(jitter/time.Second), 1) // whole seconds, the precision of the API
-	return due.Add(time.Duration(digest.Sum64()%seconds) * time.Second)
+	random := time.Duration(digest.Sum64() >> 1)
+	return due.Add((random % max(jitter, time.Second)).Truncate(time.Second)) // the precision of the API
 }

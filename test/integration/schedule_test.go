@@ -84,7 +84,7 @@ func (s *scheduleTest) makeDue(hours int) {
 	if err := cluster.Status().Patch(s.t.Context(), s.s, client.MergeFrom(before)); err != nil {
 		s.t.Fatal(err)
 	}
-	s.change(func(spec *v1alpha1.ScheduleSpec) { spec.StartingDeadlineSeconds = new(int64(7200 + s.s.Generation)) })
+	s.change(func(spec *v1alpha1.ScheduleSpec) { spec.StartingDeadlineSeconds = new(7200 + s.s.Generation) })
 }
 
 // runs returns the SequentialJobs of the Schedule.
@@ -268,7 +268,9 @@ func TestSchedulesAreValidatedWithADryRunOfWhatTheyCreate(t *testing.T) {
 		"an unknown time zone":                  {func(s *v1alpha1.ScheduleSpec) { s.TimeZone = "Europe/Atlantis" }, "spec.timeZone: Invalid value"},
 		"no kind":                               {func(s *v1alpha1.ScheduleSpec) { s.SequentialJob = nil }, "exactly one of sequentialJob and agenticSession must be set"},
 		"two kinds":                             {func(s *v1alpha1.ScheduleSpec) { s.AgenticSession = s.SequentialJob }, "exactly one of sequentialJob and agenticSession must be set"},
-		"jitter of more than a day":             {func(s *v1alpha1.ScheduleSpec) { s.Jitter = &v1alpha1.Duration{Duration: metav1.Duration{Duration: 25 * time.Hour}} }, "must be between 0s and 24h"},
+		"jitter of more than a day": {func(s *v1alpha1.ScheduleSpec) {
+			s.Jitter = &v1alpha1.Duration{Duration: metav1.Duration{Duration: 25 * time.Hour}}
+		}, "must be between 0s and 24h"},
 		"a reserved label": {func(s *v1alpha1.ScheduleSpec) {
 			s.SequentialJob.Metadata = &v1alpha1.ScheduleTemplateMetadata{Labels: map[string]string{"yardmaster.dev/schedule": "x"}}
 		}, "is reserved"},

@@ -61,7 +61,7 @@ func (r *Reconciler) createRun(ctx context.Context, s *v1alpha1.Schedule, pendin
 	object, err := schedule.NewRun(s, pending.Name, pending.ScheduledTime.Time)
 	if err != nil {
 		refused.Class, refused.Message = apierror.Invalid, err.Error()
-		return creation{refusal: &refused}, nil
+		return creation{refusal: &refused}, nil //nolint:nilerr // the core decides about it
 	}
 	err = r.Client.Create(ctx, object)
 	switch {

@@ -1,0 +1,107 @@
+package render
+
+import (
+	"cmp"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
+	"github.com/yardmaster/yardmaster/internal/schedule"
+)
+
+// ScheduleTable renders Schedules with their last and next times.
+func ScheduleTable(s terminal.Style, schedules []*v1alpha1.Schedule, now time.Time) *Table {
+	table := newTable(s, nameHeader, "SCHEDULE", "TIMEZONE", "STATUS", "ACTIVE", "LAST", "RESULT", "NEXT", "MISSED", "AGE")
+	for _, sched := range schedules {
+		status := &sched.Status
+		table.addRow(sched.Namespace,
+			sched.Name, terminal.Sanitize(sched.Spec.Schedule), cmp.Or(terminal.Sanitize(sched.Spec.TimeZone), "UTC"), scheduleState(s, sched),
+			strconv.Itoa(int(status.Active)), lastTime(status, now), lastResult(s, status), untilNext(status, now),
+			strconv.FormatInt(status.Missed, 10), formatAge(sched.CreationTimestamp, now))
+	}
+	return table
+}
+
+// scheduleState is the reason of the condition Ready; a suspended Schedule is Ready, and not green.
+func scheduleState(s terminal.Style, sched *v1alpha1.Schedule) string {
+	if ready := meta.FindStatusCondition(sched.Status.Conditions, v1alpha1.ConditionReady); ready != nil && ready.Reason == v1alpha1.ReasonSuspended {
+		return s.Colorize(terminal.Yellow, ready.Reason)
+	}
+	return statusCell(s, sched, sched.Status.Conditions)
+}
+
+func lastTime(status *v1alpha1.ScheduleStatus, now time.Time) string {
+	if status.LastScheduleTime == nil {
+		return unknownValue
+	}
+	return formatAge(*status.LastScheduleTime, now)
+}
+
+// lastResult is how the newest finished run ended.
+func lastResult(s terminal.Style, status *v1alpha1.ScheduleStatus) string {
+	switch last := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionLastRunSucceeded); {
+	case last == nil:
+		return unknownValue
+	case last.Status == metav1.ConditionTrue:
+		return s.Colorize(terminal.Green, "succeeded")
+	default:
+		return s.Colorize(terminal.Red, "failed")
+	}
+}
+
+func untilNext(status *v1alpha1.ScheduleStatus, now time.Time) string {
+	if status.NextScheduleTime == nil {
+		return unknownValue
+	}
+	if left := status.NextScheduleTime.Sub(now); left > 0 {
+		return duration.HumanDuration(left)
+	}
+	return "due"
+}
+
+// NextTimes renders the next times of a Schedule, whether or not it is suspended. The error names the invalid field of the
+// spec.
+func NextTimes(s terminal.Style, sched *v1alpha1.Schedule, count int, now time.Time) ([]string, error) {
+	timetable, err := schedule.NewTimetable(sched.Spec.Schedule, sched.Spec.TimeZone)
+	if err != nil {
+		return nil, err
+	}
+	jitter := time.Duration(0)
+	if sched.Spec.Jitter != nil {
+		jitter = sched.Spec.Jitter.Duration.Duration
+	}
+	table := newTable(s, "TIME", "UTC", "STARTS", "IN")
+	due := now
+	for range count {
+		if due = timetable.Next(due); due.IsZero() {
+			break
+		}
+		start := timetable.StartTime(sched.UID, due, jitter)
+		table.addRow("", due.In(timetable.Location()).Format("Mon 2006-01-02 15:04 MST"), due.Format("2006-01-02 15:04"),
+			start.In(timetable.Location()).Format(time.TimeOnly), duration.HumanDuration(start.Sub(now)))
+	}
+	return table.Lines(false), nil
+}
+
+// ScheduleDetail renders one Schedule with its active runs and the last time that it missed.
+func ScheduleDetail(s terminal.Style, sched *v1alpha1.Schedule, now time.Time) []string {
+	lines := ScheduleTable(s, []*v1alpha1.Schedule{sched}, now).Lines(false)
+	var rows [][]string
+	for i := range sched.Status.ActiveRuns {
+		run, due := &sched.Status.ActiveRuns[i], "triggered"
+		if run.ScheduledTime != nil {
+			due = "due " + run.ScheduledTime.UTC().Format(time.RFC3339)
+		}
+		rows = append(rows, []string{"active", terminal.Sanitize(run.Name), due})
+	}
+	if missed := sched.Status.LastMissed; missed != nil {
+		rows = append(rows, []string{"missed", missed.Time.UTC().Format(time.RFC3339), terminal.Sanitize(core.FormatReason(missed.Reason, missed.Message))})
+	}
+	return append(lines, indentedColumns(rows)...)
+}
