@@ -165,14 +165,16 @@ func installAdmissionPolicy(t *testing.T, namespaces metav1.LabelSelector) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	policy, binding := &admissionregistrationv1.MutatingAdmissionPolicy{}, &admissionregistrationv1.MutatingAdmissionPolicyBinding{}
 	documents := bytes.Split(raw, []byte("\n---\n"))
-	for i, object := range []client.Object{policy, binding} {
-		if err := yaml.UnmarshalStrict(documents[i], object); err != nil {
-			t.Fatal(err)
+	for i := 0; i+1 < len(documents); i += 2 {
+		policy, binding := &admissionregistrationv1.MutatingAdmissionPolicy{}, &admissionregistrationv1.MutatingAdmissionPolicyBinding{}
+		for j, object := range []client.Object{policy, binding} {
+			if err := yaml.UnmarshalStrict(documents[i+j], object); err != nil {
+				t.Fatal(err)
+			}
 		}
+		policy.Spec.MatchConstraints.NamespaceSelector = &namespaces
+		mustCreate(t, policy)
+		mustCreate(t, binding)
 	}
-	policy.Spec.MatchConstraints.NamespaceSelector = &namespaces
-	mustCreate(t, policy)
-	mustCreate(t, binding)
 }

@@ -17,7 +17,7 @@ import (
 const generation = 2
 
 // kinds have the conditions Ready, Reconciling and Stalled.
-var kinds = []string{"SequentialJob", "JobReport", "Queue", "WorkerPool", "Policy", "AgenticSession"}
+var kinds = []string{"SequentialJob", "JobReport", "Queue", "WorkerPool", "Policy", "AgenticSession", "Schedule"}
 
 // state is what the status of an object says. An empty value is a missing condition.
 type state struct {
