@@ -52,7 +52,7 @@ GENERATED := api/*/zz_generated.deepcopy.go config/crd/bases config/rbac/control
 CONTROLLER_NAMES := $(notdir $(wildcard internal/controller/*))
 # The packages that decide, and the simulation of scaling, share nothing between goroutines:
 # the race detector would find nothing there, and their tests take ten times as long under it.
-PURE := $(patsubst %,./%/...,$(wildcard test/bench/scaling internal/core internal/condition internal/apierror internal/sequence internal/zombie internal/report internal/openreports internal/session internal/egress internal/scaling internal/policy internal/queue internal/pool internal/broker/rate worker/internal/breaker worker/internal/wrr))
+PURE := $(patsubst %,./%/...,$(wildcard test/bench/scaling internal/core internal/condition internal/apierror internal/sequence internal/zombie internal/report internal/openreports internal/session internal/egress internal/scaling internal/policy internal/queue internal/schedule internal/pool internal/broker/rate worker/internal/breaker worker/internal/wrr))
 UNIT = $(filter-out $(shell go list $(PURE)),$(shell go list ./... | grep -v -e /test/integration -e /test/e2e))
 # Number of random clusters that the property test of package sequence simulates. make soak simulates 100,000.
 SEQUENCE_RUNS ?= 10000

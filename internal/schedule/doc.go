@@ -1,6 +1,6 @@
 // Package schedule decides what a Schedule does next: which of its times are due, which of them run and
 // which are missed, and which runs are deleted. It has no client, no clock and no I/O, except that time
-// zones may be read from the files of the system.
+// zones may be read from the files of the system, if it has them.
 //
 // The state of a Schedule is lastScheduleTime, the last time that was decided, and pending, a decided
 // time whose run is being created:

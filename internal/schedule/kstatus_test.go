@@ -36,10 +36,12 @@ func TestConditionsOfEachState(t *testing.T) {
 		"suspended": {func(t *testing.T) *scenario {
 			return newScenario(t, func(s *v1alpha1.Schedule) { s.Spec.Suspend = true }).at(time.Second)
 		}, metav1.ConditionTrue, v1alpha1.ReasonSuspended, status.CurrentStatus},
-		"a quota has no room":   {refused(apierror.QuotaExceeded), metav1.ConditionFalse, "QuotaExceeded", status.InProgressStatus},
-		"the run was refused":   {refused(apierror.Invalid), metav1.ConditionFalse, v1alpha1.ReasonRunRefused, status.FailedStatus},
-		"the run has no name":   {refused(apierror.AlreadyExists), metav1.ConditionFalse, v1alpha1.ReasonRunRefused, status.FailedStatus},
-		"the schedule is wrong": {func(t *testing.T) *scenario { return newScenario(t, func(s *v1alpha1.Schedule) { s.Spec.Schedule = "@every 1h" }).at(0) }, metav1.ConditionFalse, v1alpha1.ReasonScheduleInvalid, status.FailedStatus},
+		"a quota has no room": {refused(apierror.QuotaExceeded), metav1.ConditionFalse, "QuotaExceeded", status.InProgressStatus},
+		"the run was refused": {refused(apierror.Invalid), metav1.ConditionFalse, v1alpha1.ReasonRunRefused, status.FailedStatus},
+		"the run has no name": {refused(apierror.AlreadyExists), metav1.ConditionFalse, v1alpha1.ReasonRunRefused, status.FailedStatus},
+		"the schedule is wrong": {func(t *testing.T) *scenario {
+			return newScenario(t, func(s *v1alpha1.Schedule) { s.Spec.Schedule = "@every 1h" }).at(0)
+		}, metav1.ConditionFalse, v1alpha1.ReasonScheduleInvalid, status.FailedStatus},
 		"its kind is disabled": {func(t *testing.T) *scenario {
 			s := newScenario(t)
 			decision := Decide(Observation{Schedule: s.schedule, KindDisabled: true, Now: created})

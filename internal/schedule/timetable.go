@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"strings"
 	"time"
+	_ "time/tzdata" // so that time zones do not depend on where the operator or plugin runs
 
 	"github.com/robfig/cron/v3"
 	"k8s.io/apimachinery/pkg/types"

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -35,6 +36,7 @@ func testSingleControllers(t *testing.T) {
 	for controller, work := range map[string]func(*testing.T){
 		"sequentialjob": workOfSequentialJobs, "queue": workOfQueues, "policy": workOfPolicies,
 		"workerpool": workOfWorkerPools, "agenticsession": workOfAgenticSessions, "egressproxy": workOfEgressProxies,
+		"schedule": reportOfSchedules,
 	} {
 		t.Run(controller, func(t *testing.T) {
 			requireNoError(t, deployOperator(t.Context(), watchedNamespaces, "CONTROLLERS="+controller))
@@ -65,6 +67,14 @@ func testSingleControllers(t *testing.T) {
 
 func workOfSequentialJobs(t *testing.T) {
 	createSequenceIn(t, tenantNamespace, testbuilder.SequentialJob("alone", "").Step("a", shellScript("true")).Obj()).waitForPhase(v1alpha1.PhaseCompleted)
+}
+
+// reportOfSchedules checks what a Schedule reports without the controller of its runs.
+func reportOfSchedules(t *testing.T) {
+	s := &v1alpha1.Schedule{ObjectMeta: tenantMeta("alone")}
+	s.Spec.Schedule = "0 2 * * *"
+	s.Spec.SequentialJob = &v1alpha1.ScheduleTemplate{Spec: runtime.RawExtension{Raw: []byte(`{"containers": [{"name": "a", "image": "a:1"}]}`)}}
+	createAndWait(t, s, func() []metav1.Condition { return s.Status.Conditions }, v1alpha1.ReasonKindDisabled)
 }
 
 func workOfAgenticSessions(t *testing.T) {

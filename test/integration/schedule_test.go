@@ -2,6 +2,8 @@ package integration
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -84,7 +86,7 @@ func (s *scheduleTest) makeDue(hours int) {
 	if err := cluster.Status().Patch(s.t.Context(), s.s, client.MergeFrom(before)); err != nil {
 		s.t.Fatal(err)
 	}
-	s.change(func(spec *v1alpha1.ScheduleSpec) { spec.StartingDeadlineSeconds = new(7200 + s.s.Generation) })
+	s.change(func(spec *v1alpha1.ScheduleSpec) { spec.History.Failed = new(int32(10 + s.s.Generation%100)) }) // so that it is observed
 }
 
 // runs returns the SequentialJobs of the Schedule.
@@ -180,8 +182,8 @@ func TestForbiddenRunsWaitAndReplacedOnesAreDeleted(t *testing.T) {
 func TestHistoryDeletesOldRuns(t *testing.T) {
 	t.Parallel()
 	s := createSchedule(t, namespace(t), func(spec *v1alpha1.ScheduleSpec) {
-		spec.CatchUp = v1alpha1.CatchUpAll
-		spec.History = v1alpha1.ScheduleHistory{Successful: new(int32(1)), Failed: new(int32(0))}
+		spec.CatchUp, spec.StartingDeadlineSeconds = v1alpha1.CatchUpAll, new(int64(7200))
+		spec.History = v1alpha1.ScheduleHistory{Successful: new(int32(1))}
 	})
 	s.makeDue(3)
 	runs := s.waitForRuns(2) // the deadline is two hours
@@ -290,5 +292,37 @@ func TestSchedulesAreValidatedWithADryRunOfWhatTheyCreate(t *testing.T) {
 	long := newScheduleOf(ns, strings.Repeat("n", 42))
 	if err := cluster.Create(t.Context(), long); err == nil || !strings.Contains(err.Error(), "at most 41 characters") {
 		t.Errorf("a long name: %v", err)
+	}
+}
+
+// The examples are applied with strict field validation, and start what they contain.
+func TestExamplesOfSchedulesStartRuns(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(filepath.Join(repositoryRoot, "examples", "schedule", "*.yaml"))
+	if err != nil || len(files) < 2 {
+		t.Fatalf("examples %v: %v", files, err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			raw, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			manifest, err := decode(raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			manifest.SetNamespace(namespace(t))
+			var warnings warningList
+			if err := apply(t.Context(), strictClient(t, &warnings), manifest, false); err != nil {
+				t.Fatal(err)
+			}
+			s := &scheduleTest{t, &v1alpha1.Schedule{ObjectMeta: metav1.ObjectMeta{Namespace: manifest.GetNamespace(), Name: manifest.GetName()}}}
+			s.waitForReady(metav1.ConditionTrue, v1alpha1.ReasonScheduled)
+			s.change(func(spec *v1alpha1.ScheduleSpec) { spec.StartingDeadlineSeconds = nil })
+			s.makeDue(14 * 24)
+			s.waitUntil("a run", func(s *v1alpha1.Schedule) bool { return s.Status.Runs == 1 && s.Status.Active == 1 })
+		})
 	}
 }
