@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// maxDueTimes is the number of times that one decision looks at. With more, it decides the oldest, and is followed
+	// maxDueTimes is the number of times that one decision reads. With more, it decides the oldest, and is followed
 	// by another decision.
 	maxDueTimes = 10_000
 	// maxCatchUp is the number of times that catchUp: All runs.
@@ -21,7 +21,7 @@ const (
 type dueTimes struct {
 	// times in order, at most maxDueTimes.
 	times []time.Time
-	// next is the time after them; zero if there is none.
+	// next is the time after them; zero without one.
 	next time.Time
 	// nextStart is when it is due, jitter included.
 	nextStart time.Time
@@ -101,7 +101,7 @@ func (e *evaluation) chooseTime(times []time.Time) time.Time {
 }
 
 // missOldest counts the times as missed that are not among the last ones which catchUp may run. There are more due
-// times than one decision looks at.
+// times than one decision reads.
 func (e *evaluation) missOldest(times []time.Time) {
 	oldest := times[:len(times)-maxCatchUp]
 	if rest := e.missTooLate(oldest); len(rest) > 0 {

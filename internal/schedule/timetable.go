@@ -69,7 +69,7 @@ func NewTimetable(expression, timeZone string) (*Timetable, error) {
 // Location returns the time zone.
 func (t *Timetable) Location() *time.Location { return t.location }
 
-// Next returns the first time after another one, in UTC. It returns the zero time if there is none within five
+// Next returns the first time after another one, in UTC. It returns the zero time if no time comes within five
 // years. The times that a change to daylight saving time skips are left out, and those that the change
 // back repeats are returned twice, because they are different times.
 func (t *Timetable) Next(after time.Time) time.Time {

@@ -58,7 +58,7 @@ func (r *Reconciler) listRuns(ctx context.Context, s *v1alpha1.Schedule) ([]sche
 	return runs, nil
 }
 
-// readRun reads a run from the API server. It returns nil if there is none that belongs to the Schedule.
+// readRun reads a run from the API server. It returns nil without one that belongs to the Schedule.
 func (r *Reconciler) readRun(ctx context.Context, s *v1alpha1.Schedule, name string) (*schedule.Run, error) {
 	if s.Spec.AgenticSession != nil {
 		found, err := kube.GetIfExists(ctx, r.Live, s.Namespace, name, &v1alpha1.AgenticSession{})

@@ -38,7 +38,7 @@ type sessionCreatorHandler struct {
 
 // Handle sets userContext to the requesting user when a session is created. It overwrites what
 // the user set, except displayName. An update without userContext keeps the stored value. A session that the operator
-// creates for a Schedule belongs to the user whom the Schedule names.
+// creates for a Schedule belongs to the user that the Schedule names.
 func (h sessionCreatorHandler) Handle(ctx context.Context, request admission.Request) admission.Response {
 	given, found, err := readUserContext(request.Object.Raw)
 	switch {

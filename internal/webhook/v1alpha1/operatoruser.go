@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// operatorUser is the user as whom the operator sends requests.
+// operatorUser is the user that the API server knows the operator as.
 type operatorUser struct {
 	client client.Writer
 
