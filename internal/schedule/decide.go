@@ -83,7 +83,6 @@ func (e *evaluation) observeRuns() {
 	slices.SortFunc(e.Runs, func(a, b Run) int {
 		return cmp.Or(a.orderTime().Compare(b.orderTime()), cmp.Compare(a.Name, b.Name))
 	})
-	e.Runs = slices.CompactFunc(e.Runs, func(a, b Run) bool { return a.Name == b.Name }) // created, and in the cache already
 }
 
 // loadTimetable sets the timetable that applies to the due times, and reports whether it is valid.

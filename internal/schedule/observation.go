@@ -15,8 +15,7 @@ type Observation struct {
 	// Schedule as last read. It may be stale: the decision's status is written over exactly this version or
 	// not at all.
 	Schedule *v1alpha1.Schedule
-	// Runs whose controller is the Schedule, as last read, and those that decisions on earlier observations of the same
-	// reconciliation created. They may be stale, and a run that is missing may exist.
+	// Runs whose controller is the Schedule, as last read. They may be stale, and a run that is missing may exist.
 	Runs []Run
 	// KindDisabled is true if the controller of the runs' kind does not run.
 	KindDisabled bool

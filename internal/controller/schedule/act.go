@@ -14,19 +14,12 @@ import (
 	"github.com/yardmaster/yardmaster/internal/schedule"
 )
 
-// creation is the result of creating a run.
-type creation struct {
-	// created is the run that was created, or existed already; nil if it was refused.
-	created *schedule.Run
-	refusal *core.Refusal
-}
-
 // act carries out a decision whose status is recorded. readVersion is the resourceVersion of the object that the decision
 // is based on.
-func (r *Reconciler) act(ctx context.Context, s *v1alpha1.Schedule, decision *schedule.Decision, readVersion string) (creation, error) {
+func (r *Reconciler) act(ctx context.Context, s *v1alpha1.Schedule, decision *schedule.Decision, readVersion string) (*core.Refusal, error) {
 	if decision.HasActions() && s.ResourceVersion == readVersion {
 		if err := kube.AssertFresh(ctx, r.Live, r.Client, s); err != nil {
-			return creation{}, err
+			return nil, err
 		}
 	}
 	for _, run := range decision.DeleteRuns {
@@ -35,11 +28,11 @@ func (r *Reconciler) act(ctx context.Context, s *v1alpha1.Schedule, decision *sc
 			continue
 		}
 		if err := deleteRun(ctx, r.Client, object, run.IsFinished); err != nil {
-			return creation{}, err
+			return nil, err
 		}
 	}
 	if decision.CreateRun == nil {
-		return creation{}, nil
+		return nil, nil
 	}
 	return r.createRun(ctx, s, decision.CreateRun)
 }
@@ -55,31 +48,26 @@ func deleteRun(ctx context.Context, c client.Client, object client.Object, isFin
 	return client.IgnoreNotFound(err)
 }
 
-// createRun creates a run. If it exists and belongs to the Schedule, an earlier reconciliation created it.
-func (r *Reconciler) createRun(ctx context.Context, s *v1alpha1.Schedule, pending *v1alpha1.PendingRun) (creation, error) {
+// createRun creates a run. If it exists and belongs to the Schedule, an earlier reconciliation created it. A refusal is not
+// an error: the core decides about it.
+func (r *Reconciler) createRun(ctx context.Context, s *v1alpha1.Schedule, pending *v1alpha1.PendingRun) (*core.Refusal, error) {
 	refused := core.Refusal{Kind: schedule.KindOf(&s.Spec), Name: pending.Name}
 	object, err := schedule.NewRun(s, pending.Name, pending.ScheduledTime.Time)
 	if err != nil {
 		refused.Class, refused.Message = apierror.Invalid, err.Error()
-		return creation{refusal: &refused}, nil //nolint:nilerr // the core decides about it
+		return &refused, nil //nolint:nilerr // the core decides about it
 	}
 	err = r.Client.Create(ctx, object)
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		existing, err := r.readRun(ctx, s, pending.Name)
-		if err != nil {
-			return creation{}, err
+		if err != nil || existing != nil {
+			return nil, err
 		}
-		if existing == nil {
-			return creation{refusal: core.NameTaken(refused, "Schedule")}, nil
-		}
-		return creation{created: existing}, nil
+		return core.NameTaken(refused, "Schedule"), nil
 	case err != nil:
-		refusal, err := kube.AsRefusal(err, refused)
-		return creation{refusal: refusal}, err
+		return kube.AsRefusal(err, refused)
 	}
 	startDelay.Observe(max(r.Clock.Now().Sub(pending.ScheduledTime.Time), 0).Seconds())
-	return creation{created: &schedule.Run{
-		Name: pending.Name, UID: object.GetUID(), ScheduledTime: pending.ScheduledTime.UTC(), CreationTime: object.GetCreationTimestamp().Time,
-	}}, nil
+	return nil, nil
 }

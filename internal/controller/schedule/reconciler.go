@@ -15,8 +15,15 @@ import (
 	"github.com/yardmaster/yardmaster/internal/schedule"
 )
 
-// maxDecisions is how many runs one reconciliation creates before others take their turn.
-const maxDecisions = 5
+// createdRequeue is when a run that was created is counted at the latest. The watch of runs usually triggers that sooner:
+// when many Schedules are due at once, after all have created their runs.
+const createdRequeue = time.Second
+
+// Routine events of a namespace are limited to this rate per second. Warnings are never omitted.
+const (
+	routineEventRate  = 2
+	routineEventBurst = 20
+)
 
 // Options configure a Reconciler.
 type Options struct {
@@ -31,14 +38,16 @@ type Options struct {
 type Reconciler struct {
 	kube.Clients
 
-	options    Options
-	writeCache *kube.WriteCache[*v1alpha1.Schedule]
+	options       Options
+	routineEvents *kube.NamespaceLimiter
+	writeCache    *kube.WriteCache[*v1alpha1.Schedule]
 }
 
 // New returns a Reconciler that uses the manager's clients.
 func New(mgr ctrl.Manager, options Options) *Reconciler {
 	return &Reconciler{
-		Clients: kube.NewClients(mgr, "schedule-controller"), options: options, writeCache: kube.NewWriteCache[*v1alpha1.Schedule](),
+		Clients: kube.NewClients(mgr, "schedule-controller"), options: options,
+		routineEvents: kube.NewNamespaceLimiter(routineEventRate, routineEventBurst), writeCache: kube.NewWriteCache[*v1alpha1.Schedule](),
 	}
 }
 
@@ -65,29 +74,30 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	for range maxDecisions {
-		decision, err := r.decide(ctx, &observation)
-		if err != nil {
+	decision, err := r.decide(ctx, &observation)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.record(ctx, s, &decision); err != nil {
+		return ctrl.Result{}, err
+	}
+	refusal, err := r.act(ctx, s, &decision, observation.Schedule.ResourceVersion)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if refusal != nil {
+		observation.Schedule, observation.Refusal = s.DeepCopy(), refusal
+		if decision, err = r.decide(ctx, &observation); err != nil {
 			return ctrl.Result{}, err
 		}
-		readVersion := s.ResourceVersion
 		if err := r.record(ctx, s, &decision); err != nil {
 			return ctrl.Result{}, err
 		}
-		result, err := r.act(ctx, s, &decision, readVersion)
-		if err != nil {
-			return ctrl.Result{}, err
-		}
-		if decision.CreateRun == nil {
-			return ctrl.Result{RequeueAfter: decision.RequeueAfter}, nil
-		}
-		observation.Schedule, observation.Now = s.DeepCopy(), r.Clock.Now()
-		observation.Refusal = result.refusal
-		if result.created != nil {
-			observation.Runs = append(observation.Runs, *result.created)
-		}
 	}
-	return ctrl.Result{RequeueAfter: time.Millisecond}, nil
+	if decision.CreateRun != nil {
+		decision.RequeueAfter = createdRequeue
+	}
+	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, nil
 }
 
 // decide answers the questions of the core until it has no more.

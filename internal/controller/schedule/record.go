@@ -25,7 +25,9 @@ func (r *Reconciler) record(ctx context.Context, s *v1alpha1.Schedule, decision 
 	r.writeCache.Record(after)
 	count(s, decision)
 	for _, event := range decision.Events {
-		kube.EmitEvent(r.Recorder, s, event)
+		if !event.Routine || r.routineEvents.Allow(s.Namespace) {
+			kube.EmitEvent(r.Recorder, s, event)
+		}
 	}
 	return nil
 }

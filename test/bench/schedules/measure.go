@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/clock"
+	"github.com/yardmaster/yardmaster/test/bench/harness"
+)
+
+// restTime is how long the operator rests before its memory is read.
+const restTime = 10 * time.Second
+
+func restingMemory(ctx context.Context, pid int) (int64, error) {
+	if err := clock.SleepContext(ctx, restTime); err != nil {
+		return 0, err
+	}
+	now, _, err := harness.ProcessMemory(pid)
+	return now, err
+}
+
+// createSchedules creates Schedules that are due at the same time, and waits until the operator has observed all.
+func createSchedules(ctx context.Context, c *harness.Cluster, env harness.Environment, count int, due time.Time) error {
+	utc := due.UTC()
+	group, requests := errgroup.WithContext(ctx)
+	group.SetLimit(harness.CreateConcurrency)
+	for i := range count {
+		group.Go(func() error {
+			s := &v1alpha1.Schedule{ObjectMeta: env.ObjectMeta(fmt.Sprintf("schedule-%04d", i))}
+			s.Spec.Schedule = fmt.Sprintf("%d %d %d %d *", utc.Minute(), utc.Hour(), utc.Day(), utc.Month())
+			s.Spec.SequentialJob = &v1alpha1.ScheduleTemplate{Spec: runtime.RawExtension{
+				Raw: []byte(`{"suspend": true, "containers": [{"name": "load", "image": "registry.example/etl:1", "command": ["load"]}]}`),
+			}}
+			return c.Create(requests, s)
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return harness.PollUntil(ctx, time.Until(due), func() (bool, error) {
+		var all v1alpha1.ScheduleList
+		if err := c.List(ctx, &all, client.InNamespace(string(env))); err != nil {
+			return false, err
+		}
+		waiting := slices.ContainsFunc(all.Items, func(s v1alpha1.Schedule) bool { return s.Status.NextScheduleTime == nil })
+		return !waiting, clock.SleepContext(ctx, time.Second)
+	})
+}
+
+// followRuns returns how long after the due time each run was observed to exist, in order.
+func followRuns(ctx context.Context, c *harness.Cluster, env harness.Environment, count int, due time.Time) ([]time.Duration, error) {
+	ctx, cancel := context.WithDeadlineCause(ctx, due.Add(2*time.Minute), errors.New("not all runs started within two minutes"))
+	defer cancel()
+	events, err := c.Watch(ctx, &v1alpha1.SequentialJobList{}, client.InNamespace(string(env)))
+	if err != nil {
+		return nil, err
+	}
+	defer events.Stop()
+	seen := map[types.UID]bool{}
+	var delays []time.Duration
+	for event := range events.ResultChan() {
+		run, isRun := event.Object.(*v1alpha1.SequentialJob)
+		if !isRun || seen[run.UID] {
+			continue
+		}
+		seen[run.UID] = true
+		if delays = append(delays, time.Since(due)); len(delays) == count {
+			return delays, nil
+		}
+	}
+	return nil, fmt.Errorf("%d of %d runs: %w", len(delays), count, context.Cause(ctx))
+}
