@@ -30,6 +30,14 @@ func TestSteps(t *testing.T) {
 	})
 }
 
+// TestSchedules tests Schedules with the permissions of an installation.
+func TestSchedules(t *testing.T) {
+	runInParallel(t, []scenario{
+		{"a Schedule that is due every minute runs a sequence with its time", testScheduleRunsEveryMinute},
+		{"what a Schedule creates is tried in a dry run", testScheduleIsTriedInADryRun},
+	})
+}
+
 // TestInstallation tests the security properties of the installed operator.
 func TestInstallation(t *testing.T) {
 	runInParallel(t, []scenario{
@@ -48,6 +56,7 @@ func TestInstallation(t *testing.T) {
 func TestPermissions(t *testing.T) {
 	runOneByOne(t, []scenario{
 		{"create SequentialJobs: run any Pod that the namespace admits, with any of its Secrets", testSequentialJobPermission},
+		{"create Schedules: run what SequentialJobs run", testSchedulePermission},
 		{"create Queues: use the brokers of the namespace, but see no Secret", testQueuePermission},
 		{"create WorkerPools: run any Pod that the namespace admits, with any of its Secrets", testWorkerPoolPermission},
 		{"create Policies: restrict others, but run nothing", testPolicyPermission},
