@@ -49,7 +49,8 @@ type AgenticSessionStatus struct {
 	// runner is the name of the SessionRunner of the open attempt.
 	// +optional
 	Runner string `json:"runner,omitempty"`
-	// queuedSince is since when the session waits for others of its SessionRunner to end.
+	// queuedSince is since when the session waits for others of its SessionRunner to end, or its Job
+	// for a queue such as Kueue.
 	// +optional
 	QueuedSince *metav1.Time `json:"queuedSince,omitempty"`
 	// jobUID is that Job's UID, set when the Job was first observed.
@@ -59,7 +60,7 @@ type AgenticSessionStatus struct {
 	// +optional
 	JobStartTime *metav1.Time `json:"jobStartTime,omitempty"`
 	// activeSince is when the runner's container of the open attempt started. Time counts towards
-	// timeout from then on.
+	// timeout from then on. It is removed while the Job is suspended.
 	// +optional
 	ActiveSince *metav1.Time `json:"activeSince,omitempty"`
 	// maxActiveSeconds is activeDeadlineSeconds of the SessionRunner when the open attempt was
@@ -348,6 +349,7 @@ const (
 // Reasons of an AgenticSession's events, besides Completed and Failed.
 const (
 	EventJobCreated        = "JobCreated"
+	EventJobSuspended      = "JobSuspended"
 	EventRunning           = "Running"
 	EventStopping          = "Stopping"
 	EventStopped           = "Stopped"

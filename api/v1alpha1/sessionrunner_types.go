@@ -270,6 +270,11 @@ type SessionRunnerSpec struct {
 	// +optional
 	PodMetadata *SessionPodMetadata `json:"podMetadata,omitempty"`
 
+	// jobMetadata are further labels and annotations of the Jobs, for example the label
+	// kueue.x-k8s.io/queue-name, with which Kueue admits each session. Default: none.
+	// +optional
+	JobMetadata *SessionJobMetadata `json:"jobMetadata,omitempty"`
+
 	// imagePullPolicy of all containers: Always, IfNotPresent or Never. Default: that of Kubernetes, by
 	// the tag of the image.
 	// +optional
@@ -347,6 +352,18 @@ type SessionPodMetadata struct {
 	Labels map[string]string `json:"labels,omitempty"`
 	// annotations are up to 32 annotations. Those of the operator, and those that change the isolation
 	// of containers, are reserved.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// SessionJobMetadata are labels and annotations of Jobs.
+type SessionJobMetadata struct {
+	// labels are up to 32 labels. Those of the operator and of Kubernetes' Jobs are reserved.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	Labels map[string]string `json:"labels,omitempty"`
+	// annotations are up to 32 annotations. Those of the operator and of Kubernetes' Jobs are reserved.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	Annotations map[string]string `json:"annotations,omitempty"`

@@ -49,7 +49,10 @@ func (e *evaluation) followJob(job *batchv1.Job) *Question {
 	e.job, e.pod = job, newestPod(e.observation.Pods, job.UID)
 	e.status.JobUID = job.UID
 	e.status.WaitingSince = nil
-	if e.status.JobStartTime == nil {
+	if e.followSuspension(); e.status.Job == "" {
+		return nil // no time is left
+	}
+	if e.status.JobStartTime == nil && !isStartTimeOld(job) {
 		e.status.JobStartTime = job.Status.StartTime
 	}
 	if start := runnerStartTime(e.pod, e.spec.Interactive, e.now); e.status.RunnerStartTime == nil && start != nil {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"maps"
 	"strconv"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -127,14 +128,9 @@ func (b *objectBuilder) newRoleBinding() core.Object {
 
 // newJob returns the attempt's Job, without a deadline.
 func (b *objectBuilder) newJob(template *corev1.PodTemplateSpec) *batchv1.Job {
-	meta := childMetadata(b.session, b.status.Job)
-	meta.Annotations = map[string]string{
-		AnnotationRun:     strconv.Itoa(int(b.status.Run)),
-		AnnotationAttempt: strconv.Itoa(int(b.status.Attempt)),
-	}
 	return &batchv1.Job{
 		TypeMeta:   metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job"},
-		ObjectMeta: meta,
+		ObjectMeta: b.newJobMetadata(),
 		Spec: batchv1.JobSpec{
 			Parallelism:          new(int32(1)),
 			Completions:          new(int32(1)),
@@ -143,6 +139,21 @@ func (b *objectBuilder) newJob(template *corev1.PodTemplateSpec) *batchv1.Job {
 			Template:             *template,
 		},
 	}
+}
+
+// newJobMetadata returns the metadata of the attempt's Job: the SessionRunner's, completed by the operator's.
+func (b *objectBuilder) newJobMetadata() metav1.ObjectMeta {
+	own := childMetadata(b.session, b.status.Job)
+	labels, annotations := map[string]string{}, map[string]string{}
+	if m := b.settings.runner.Spec.JobMetadata; m != nil {
+		maps.Copy(labels, m.Labels)
+		maps.Copy(annotations, m.Annotations)
+	}
+	maps.Copy(labels, own.Labels)
+	annotations[AnnotationRun] = strconv.Itoa(int(b.status.Run))
+	annotations[AnnotationAttempt] = strconv.Itoa(int(b.status.Attempt))
+	own.Labels, own.Annotations = labels, annotations
+	return own
 }
 
 // newDryRunPod returns the Pod that the Job will create, for a dry run.

@@ -66,6 +66,8 @@ func phaseOf(status *v1alpha1.AgenticSessionStatus) v1alpha1.SessionPhase {
 	switch {
 	case status.Job != "" && status.StopTime != nil:
 		return v1alpha1.SessionStopping
+	case status.Job != "" && status.QueuedSince != nil: // its Job is suspended
+		return v1alpha1.SessionPending
 	case status.Job != "" && status.RunnerStartTime != nil:
 		return v1alpha1.SessionRunning
 	case status.Job != "" && status.JobUID != "":
@@ -146,9 +148,11 @@ func jobCreated(status *v1alpha1.AgenticSessionStatus, o *obstacle, isCreating b
 	return condition.False(v1alpha1.ReasonJobNotCreated, "")
 }
 
-// podScheduled keeps the condition of a Pod that the cache does not contain.
+// podScheduled keeps the condition of a Pod that the cache does not contain, unless its Job is suspended.
 func podScheduled(status *v1alpha1.AgenticSessionStatus, job *batchv1.Job, pod *corev1.Pod) condition.State {
 	switch {
+	case status.Job != "" && status.QueuedSince != nil:
+		return condition.False(v1alpha1.ReasonPodNotCreated, "")
 	case job != nil && pod != nil && pod.Spec.NodeName != "":
 		return condition.True(v1alpha1.ReasonScheduled, "")
 	case job != nil && pod != nil:

@@ -34,6 +34,9 @@ func eventsBetween(before, after *v1alpha1.AgenticSessionStatus) []core.Event {
 	if after.Phase == v1alpha1.SessionRunning && before.Phase != v1alpha1.SessionRunning {
 		add(corev1.EventTypeNormal, v1alpha1.EventRunning, actionRun, "Started attempt %d of run %d", after.Attempt, after.Run)
 	}
+	if after.Phase == v1alpha1.SessionPending && before.Phase == v1alpha1.SessionRunning && after.Job != "" && after.Job == before.Job {
+		add(corev1.EventTypeNormal, v1alpha1.EventJobSuspended, actionRun, "Job %s was suspended; its runner starts again when the Job is resumed", after.Job)
+	}
 	if after.StopTime != nil && before.StopTime == nil {
 		if after.StoppedReason == v1alpha1.StopInactivity {
 			add(corev1.EventTypeNormal, v1alpha1.EventInactivityTimeout, actionStop, "The runner has shown no activity since %s", formatLastActivity(after))

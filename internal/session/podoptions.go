@@ -111,14 +111,20 @@ func validatePodOptions(spec *v1alpha1.SessionRunnerSpec) []string {
 		}
 	}
 	addErrors(metav1validation.ValidateLabels(spec.NodeSelector, field.NewPath("nodeSelector")))
-	if m := spec.PodMetadata; m != nil {
-		addErrors(metav1validation.ValidateLabels(m.Labels, field.NewPath("podMetadata", "labels")))
-		addErrors(validation.ValidateAnnotations(m.Annotations, field.NewPath("podMetadata", "annotations")))
-		for _, key := range slices.Concat(sortedKeys(m.Labels), sortedKeys(m.Annotations)) {
+	addMetadata := func(name string, labels, annotations map[string]string) {
+		addErrors(metav1validation.ValidateLabels(labels, field.NewPath(name, "labels")))
+		addErrors(validation.ValidateAnnotations(annotations, field.NewPath(name, "annotations")))
+		for _, key := range slices.Concat(sortedKeys(labels), sortedKeys(annotations)) {
 			if isReservedMetadata(key) {
-				problems = append(problems, "podMetadata: "+key+" is reserved")
+				problems = append(problems, name+": "+key+" is reserved")
 			}
 		}
+	}
+	if m := spec.PodMetadata; m != nil {
+		addMetadata("podMetadata", m.Labels, m.Annotations)
+	}
+	if m := spec.JobMetadata; m != nil {
+		addMetadata("jobMetadata", m.Labels, m.Annotations)
 	}
 	var taken []string
 	for i := range spec.Volumes {

@@ -21,7 +21,7 @@ const (
 	proxyURLKey = "egress-proxy-url"
 	// proxyTokenMargin is how much longer a token is valid than the session may run: its Pod may wait for a node.
 	proxyTokenMargin = 24 * time.Hour
-	// unlimitedTokenLifetime is that of the token of a session whose time is not limited.
+	// unlimitedTokenLifetime is that of the token of a session whose time is not limited, or whose Job may wait in a queue.
 	unlimitedTokenLifetime = 365 * 24 * time.Hour
 )
 
@@ -60,7 +60,8 @@ func (e *evaluation) extendProxyToken() {
 		return
 	}
 	lifetime := unlimitedTokenLifetime
-	if left, limited := remainingSeconds(&e.observation, &e.status); limited {
+	// A Job may wait in a queue for any time, and its Pod then reads the token that was made before.
+	if left, limited := remainingSeconds(&e.observation, &e.status); limited && !isQueueNamed(e.observation.Runner) {
 		lifetime = time.Duration(left) * time.Second
 	}
 	if needed := e.now.Add(lifetime); e.status.EgressTokenExpires == nil || e.status.EgressTokenExpires.Time.Before(needed) {
