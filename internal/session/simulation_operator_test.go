@@ -5,11 +5,9 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/apierror"
 	"github.com/yardmaster/yardmaster/internal/core"
 )
@@ -75,7 +73,7 @@ func (w *simulation) maybeCrash() bool {
 	}
 	w.logf("operator crashes")
 	w.crashes++
-	w.rememberedJobs = map[string]types.UID{}
+	w.rememberedJobs, w.deletedPod = map[string]types.UID{}, nil
 	w.lease.forget(w.now)
 	return true
 }
@@ -171,11 +169,13 @@ func (w *simulation) createJob(in *Observation, job *batchv1.Job) {
 	created.UID = types.UID(fmt.Sprintf("job-%d", w.uidCount))
 	created.CreationTimestamp = metav1.NewTime(w.now.Truncate(time.Second))
 	created.Status.StartTime = new(metav1.NewTime(w.now.Truncate(time.Second)))
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: created.Name + "-x", OwnerReferences: []metav1.OwnerReference{{UID: created.UID, Controller: new(true)}}}}
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.RunnerContainer}}
-	w.jobs = append(w.jobs, &simulatedJob{
-		job: created, pod: pod, imageMissing: w.randomChance(15), exitCode: int32(max(w.rng.IntN(4)-1, 0)), idle: w.randomChance(30),
-	})
+	simulated := &simulatedJob{
+		job: created, pod: w.newSimulatedPod(created), imageMissing: w.randomChance(15), exitCode: int32(max(w.rng.IntN(4)-1, 0)), idle: w.randomChance(30),
+	}
+	if w.hasQueue {
+		w.holdInQueue(simulated)
+	}
+	w.jobs = append(w.jobs, simulated)
 	w.logf("%s is created with a deadline of %d seconds", created.Name, *created.Spec.ActiveDeadlineSeconds)
 	if !w.maybeCrash() {
 		w.rememberedJobs[created.Name] = created.UID

@@ -25,7 +25,7 @@ import (
 // refuses objects; the operator reads stale caches, gets conflicts, and crashes between any two
 // requests; the user stops, resumes and reruns the session. The invariants are:
 //
-//   - at most one Job is active,
+//   - at most one Job is active, which a queue may suspend and resume,
 //   - all runners together do not run longer than the session's timeout, plus a second for each and the time until the
 //     operator observes a start,
 //   - a runner that reported a cost beyond the limit, or no activity for inactivityTimeout, does not continue for longer
@@ -40,7 +40,7 @@ import (
 func TestRandomEventsNeverBreakInvariants(t *testing.T) {
 	t.Parallel()
 	runs, first := testbuilder.NumberFromEnv(t, "SESSION_RUNS", 2000), testbuilder.NumberFromEnv(t, "SESSION_SEED", 1)
-	var next, jobs, crashes, conflicts, stops, over, idle, expensive atomic.Int64
+	var next, jobs, crashes, conflicts, stops, over, idle, expensive, preempted atomic.Int64
 	next.Store(int64(first) - 1)
 	var group sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
@@ -58,13 +58,14 @@ func TestRandomEventsNeverBreakInvariants(t *testing.T) {
 				over.Add(w.deadlines)
 				idle.Add(w.idleStops)
 				expensive.Add(w.costStops)
+				preempted.Add(w.preemptions)
 			}
 		})
 	}
 	group.Wait()
-	t.Logf("%d runs: %d Jobs, %d crashes, %d conflicts, %d stops, %d deadlines, %d idle runners, %d expensive ones",
-		runs, jobs.Load(), crashes.Load(), conflicts.Load(), stops.Load(), over.Load(), idle.Load(), expensive.Load())
-	if min(jobs.Load(), crashes.Load(), conflicts.Load(), stops.Load(), over.Load(), idle.Load(), expensive.Load()) == 0 {
+	t.Logf("%d runs: %d Jobs, %d crashes, %d conflicts, %d stops, %d deadlines, %d idle runners, %d expensive ones, %d preemptions",
+		runs, jobs.Load(), crashes.Load(), conflicts.Load(), stops.Load(), over.Load(), idle.Load(), expensive.Load(), preempted.Load())
+	if min(jobs.Load(), crashes.Load(), conflicts.Load(), stops.Load(), over.Load(), idle.Load(), expensive.Load(), preempted.Load()) == 0 {
 		t.Error("the simulations contained too few events")
 	}
 }
@@ -104,6 +105,11 @@ type simulation struct {
 	log                                  []string
 	violations                           []string
 	crashes, conflicts, stops, deadlines int64
+	// hasQueue means that a queue holds the Jobs; preemptions counts those that it suspended while they ran.
+	hasQueue    bool
+	preemptions int64
+	// deletedPod is the last Pod of a suspended Job, which the operator remembers until it crashes.
+	deletedPod *corev1.Pod
 	// idleStops and costStops count the runners that ended beyond a limit.
 	idleStops, costStops int64
 }
@@ -116,6 +122,8 @@ type simulatedJob struct {
 	startTime time.Time
 	exitTime  time.Time
 	exitCode  int32
+	// isHeld means that a queue holds the Job, so that it has no Pod.
+	isHeld bool
 	// imageMissing keeps the runner from starting.
 	imageMissing bool
 	// terminationTime is when the Pod was terminated; it ends terminationDuration later.
@@ -161,6 +169,7 @@ func newSimulation(seed uint64) *simulation {
 	if w.randomChance(50) {
 		spec.MaxCostUSD = new(v1alpha1.Number("1"))
 	}
+	w.hasQueue = w.randomChance(40)
 	w.lease = simulatedLease{isHostile: w.randomChance(30), reported: map[string]int64{}, observedCosts: map[string]int64{}}
 	w.refreshCache()
 	return w
@@ -281,7 +290,7 @@ func (w *simulation) disturbJob(j *simulatedJob) {
 		w.deletedByUsers[j.job.Name] = true
 		w.deleteJob(j)
 	case 1:
-		if j.terminationTime.IsZero() && j.pod.Status.Phase != corev1.PodSucceeded {
+		if j.terminationTime.IsZero() && !j.isHeld && j.pod.Status.Phase != corev1.PodSucceeded {
 			w.logf("%s is evicted", j.job.Name)
 			j.pod.Status.Conditions = append(j.pod.Status.Conditions, corev1.PodCondition{
 				Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI",
@@ -329,13 +338,12 @@ func (w *simulation) advanceJobs() {
 }
 
 func (w *simulation) advanceJob(j *simulatedJob) {
-	if !j.isActive() {
+	if !j.isActive() || w.advanceQueue(j) && j.terminationTime.IsZero() {
 		return
 	}
 	runner := &j.pod.Status.ContainerStatuses[0]
-	startTime := j.job.Status.StartTime.Time
 	if deadline := j.job.Spec.ActiveDeadlineSeconds; deadline != nil && j.terminationTime.IsZero() {
-		if over := startTime.Add(time.Duration(*deadline) * time.Second); !over.After(w.now) && !(j.isRunnerRunning() && j.exitTime.Before(over)) {
+		if over := j.job.Status.StartTime.Add(time.Duration(*deadline) * time.Second); !over.After(w.now) && !(j.isRunnerRunning() && j.exitTime.Before(over)) {
 			late := w.now
 			if over.After(j.deadlineSetTime) {
 				w.now = over // the Job controller acts on time
@@ -351,6 +359,10 @@ func (w *simulation) advanceJob(j *simulatedJob) {
 	case !j.terminationTime.IsZero() && !j.terminationTime.Add(j.terminationDuration).After(w.now):
 		if j.job.DeletionTimestamp != nil {
 			j.endReason = "removed"
+			return
+		}
+		if j.endReason == endReasonSuspended {
+			w.endSuspendedPod(j)
 			return
 		}
 		runner.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 143, StartedAt: metav1.NewTime(j.startTime.Truncate(time.Second))}}
@@ -382,7 +394,7 @@ func (w *simulation) advanceJob(j *simulatedJob) {
 }
 
 func (j *simulatedJob) isRunnerRunning() bool {
-	return j.pod.Status.ContainerStatuses[0].State.Running != nil
+	return !j.isHeld && j.pod.Status.ContainerStatuses[0].State.Running != nil
 }
 
 // endJob ends a Job.
@@ -414,7 +426,12 @@ func (w *simulation) liveObjects() ([]*batchv1.Job, []corev1.Pod) {
 	var pods []corev1.Pod
 	for _, j := range w.jobs {
 		jobs = append(jobs, j.job.DeepCopy())
-		pods = append(pods, *j.pod.DeepCopy())
+		if !j.isHeld {
+			pods = append(pods, *j.pod.DeepCopy())
+		}
+	}
+	if w.deletedPod != nil {
+		pods = append(pods, *w.deletedPod)
 	}
 	return jobs, pods
 }
