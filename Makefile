@@ -46,7 +46,7 @@ KUBECTL_PROGRAM := $(filter $(BIN)/localcluster,$(KUBECTL))
 APPLY := $(KUBECTL) apply --server-side --force-conflicts --field-manager=yardmaster-install -f -
 
 # Modules whose go.mod must be tidy. (tools.mod has no code to tidy it by.)
-MODULES := . hack/tools/golangci-lint hack/tools/govulncheck hack/tools/gitops hack/tools/helm hack/tools/vale $(patsubst %/go.mod,%,$(wildcard localcluster/go.mod localcluster/modules/*/go.mod))
+MODULES := . hack/tools/golangci-lint hack/tools/govulncheck hack/tools/gitops hack/tools/helm hack/tools/kueue hack/tools/vale $(patsubst %/go.mod,%,$(wildcard localcluster/go.mod localcluster/modules/*/go.mod))
 GENERATED := api/*/zz_generated.deepcopy.go config/crd/bases config/rbac/controllers charts/yardmaster/templates docs/reference
 # Each controller has a Role of its own.
 CONTROLLER_NAMES := $(notdir $(wildcard internal/controller/*))
@@ -163,6 +163,10 @@ e2e: gotestsum localcluster image ## Run the tests on a real node, and those of 
 	IGNORES_NETWORK_POLICIES=1 CLUSTER_FLAGS=--ignore-network-policies E2E_FLAGS='-run TestSessionReportsWhetherNetworkPoliciesAreEnforced' \
 		hack/with-cluster node e2e-unenforced hack/e2e
 	cd localcluster && $(GOTEST) -tags e2e ./e2e -count 1 -timeout 20m
+
+.PHONY: test-kueue
+test-kueue: gotestsum kustomize localcluster image ## Run the tests with Kueue's controller, on a real node (part of make soak).
+	KUEUE=1 E2E_FLAGS='-run TestKueue' hack/with-cluster node kueue hack/e2e
 
 # How long the fuzz test runs.
 SOAK_DURATION ?= 30m

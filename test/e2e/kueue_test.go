@@ -1,0 +1,511 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
+)
+
+const (
+	// queueLabel and priorityLabel are the labels with which Kueue admits a Job.
+	queueLabel, priorityLabel = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
+	// urgentPriority is a WorkloadPriorityClass of examples/kueue/quota.yaml.
+	urgentPriority = "urgent"
+	// workCPU is what each step and session of these tests requests, and the quota of their ClusterQueues: one of them
+	// runs at a time.
+	workCPU = "10m"
+)
+
+// TestKueue tests SequentialJobs and AgenticSessions together with Kueue's controller.
+func TestKueue(t *testing.T) {
+	if os.Getenv("KUEUE") == "" {
+		t.Skip("this cluster has no Kueue: use make test-kueue")
+	}
+	installKueue(t)
+	runInParallel(t, []scenario{
+		{"the example with a quota completes", testKueueExample},
+		{"a step is Queued until the quota is free, its time limits do not count until then, and it completes", testQueuedStep},
+		{"the time limit of a run counts in the queue, and a step that exceeds it there leaves no Workload", testDeadlineInQueue},
+		{"two sequences with a quota of one never run at the same time, and both complete", testSequencesShareQuota},
+		{"a preempted step is Queued, and starts again in the same attempt, which has not failed", testPreemptedStep},
+		{"a suspended sequence leaves the queue, and its next attempt joins it again", testSuspendedInQueue},
+		{"a deleted sequence leaves no Workload", testDeletedSequenceInQueue},
+		{"a session is Pending in the queue until the quota is free, and completes", testQueuedSession},
+		{"two sessions and a sequence with a quota of one never run at the same time, and all complete", testSessionsShareQuota},
+		{"a preempted session is Pending, and starts again in the same attempt, with the time that it has left", testPreemptedSession},
+		{"a session is admitted by the default queue of its namespace", testSessionInDefaultQueue},
+		{"a stopped session leaves the queue, and a deleted one leaves no Workload", testStoppedSessionInQueue},
+	})
+}
+
+// installKueue does what an administrator does: it installs Kueue, and creates a quota.
+func installKueue(t *testing.T) {
+	t.Helper()
+	apply := func(args ...string) error {
+		output, err := newKubectlCommand(t.Context(), append([]string{"apply", "--server-side", "--force-conflicts", "-f"}, args...)...).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w\n%s", err, output)
+		}
+		return nil
+	}
+	requireNoError(t, apply(repositoryRoot+"/dist/kueue/install.yaml"))
+	var last error
+	defer func() {
+		if last != nil {
+			t.Log(last)
+		}
+	}()
+	// Its webhooks serve a while after its Pod is ready.
+	eventually(t, "Kueue to accept a quota", func() bool {
+		last = apply(repositoryRoot+"/examples/kueue/quota.yaml", "-n", watchedNamespace)
+		return last == nil
+	})
+}
+
+func kueueObject(kind, name string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(schema.GroupVersionKind{Group: "kueue.x-k8s.io", Version: "v1beta2", Kind: kind})
+	u.SetName(name)
+	return u
+}
+
+// createQuota creates a ClusterQueue for one step or session, and a LocalQueue with the same name in a namespace.
+func createQuota(t *testing.T, ns, name string) string {
+	t.Helper()
+	return createLocalQueue(t, ns, name, createClusterQueue(t, name))
+}
+
+func createClusterQueue(t *testing.T, name string) string {
+	t.Helper()
+	quota := func(resource, amount string) any { return map[string]any{"name": resource, "nominalQuota": amount} }
+	queue := kueueObject("ClusterQueue", name)
+	queue.Object["spec"] = map[string]any{
+		"namespaceSelector": map[string]any{},
+		"preemption":        map[string]any{"withinClusterQueue": "LowerPriority"},
+		"resourceGroups": []any{map[string]any{
+			"coveredResources": []any{"cpu", "memory", "ephemeral-storage"},
+			"flavors": []any{map[string]any{"name": "any-node", "resources": []any{
+				quota("cpu", workCPU), quota("memory", "100Gi"), quota("ephemeral-storage", "100Gi"),
+			}}},
+		}},
+	}
+	requireNoError(t, cluster.Create(t.Context(), queue))
+	return name
+}
+
+func createLocalQueue(t *testing.T, ns, name, clusterQueue string) string {
+	t.Helper()
+	queue := kueueObject("LocalQueue", name)
+	queue.SetNamespace(ns)
+	queue.Object["spec"] = map[string]any{"clusterQueue": clusterQueue}
+	requireNoError(t, cluster.Create(t.Context(), queue))
+	return name
+}
+
+// occupyQuota uses the quota of a queue until the returned function is called.
+func occupyQuota(t *testing.T, ns, queue string) (release func()) {
+	t.Helper()
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{GenerateName: "occupier-", Namespace: ns, Labels: map[string]string{queueLabel: queue}}}
+	spec := &job.Spec.Template.Spec
+	spec.RestartPolicy, spec.TerminationGracePeriodSeconds = corev1.RestartPolicyNever, new(int64(0))
+	spec.SecurityContext = &corev1.PodSecurityContext{
+		RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+	spec.Containers = []corev1.Container{{
+		Name: "sleep", Image: busyboxImage, Command: []string{"sleep", "3600"}, SecurityContext: restrictedSecurityContext(), Resources: workResources(),
+	}}
+	requireNoError(t, cluster.Create(t.Context(), job))
+	remove := func(ctx context.Context) error {
+		return client.IgnoreNotFound(cluster.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+	}
+	t.Cleanup(func() {
+		if err := remove(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	eventually(t, "the quota to be used", func() bool { return objectExists(t, job) && job.Spec.Suspend != nil && !*job.Spec.Suspend })
+	return func() { requireNoError(t, remove(t.Context())) }
+}
+
+func workResources() corev1.ResourceRequirements {
+	return corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(workCPU)}}
+}
+
+// countedAs makes a step count towards the quota.
+func countedAs(step testbuilder.StepOption) testbuilder.StepOption {
+	return func(s *v1alpha1.Step) {
+		step(s)
+		testbuilder.ChangeContainer(func(c *corev1.Container) { c.Resources = workResources() })(s)
+	}
+}
+
+func queuedSequence(name, queue string) *testbuilder.SequentialJobBuilder {
+	return testbuilder.SequentialJob(name, "").JobLabel(queueLabel, queue)
+}
+
+// waitUntilQueued waits until a step waits in a queue, and checks what the status says about that.
+func (s *sequenceTest) waitUntilQueued(step, queue string) {
+	s.t.Helper()
+	s.waitUntil("step "+step+" to be queued", func(*v1alpha1.SequentialJob) bool { return s.stepStatus(step).Phase == v1alpha1.StepQueued })
+	status := s.stepStatus(step)
+	if status.Reason != v1alpha1.ReasonQueued || !strings.HasSuffix(status.Message, " waits in queue "+queue) {
+		s.t.Errorf("the step is queued for reason %s: %s", status.Reason, status.Message)
+	}
+	blocked := meta.FindStatusCondition(s.sj.Status.Conditions, v1alpha1.ConditionBlocked)
+	if blocked == nil || blocked.Status != metav1.ConditionTrue || blocked.Reason != v1alpha1.ReasonQueued || s.sj.Status.Phase != v1alpha1.PhaseRunning {
+		s.t.Errorf("phase %s, condition Blocked is %+v", s.sj.Status.Phase, blocked)
+	}
+}
+
+// workloadsOf returns the names of the Workloads of Jobs whose names begin with a prefix. A Workload can outlive its Job.
+func workloadsOf(t *testing.T, ns, prefix string) []string {
+	t.Helper()
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "kueue.x-k8s.io", Version: "v1beta2", Kind: "WorkloadList"})
+	requireNoError(t, cluster.List(t.Context(), list, client.InNamespace(ns)))
+	var names []string
+	for i := range list.Items {
+		if strings.HasPrefix(list.Items[i].GetName(), "job-"+prefix) {
+			names = append(names, list.Items[i].GetName())
+		}
+	}
+	return names
+}
+
+// wantWorkloads checks that the Workloads of an object's Jobs are found, so that none found later proves something.
+func wantWorkloads(t *testing.T, object client.Object, want int) {
+	t.Helper()
+	if names := workloadsOf(t, object.GetNamespace(), object.GetName()); len(names) != want {
+		t.Errorf("%s has the Workloads %q, want %d", object.GetName(), names, want)
+	}
+}
+
+func waitUntilNoWorkloads(t *testing.T, object client.Object) {
+	t.Helper()
+	eventually(t, object.GetName()+" to have no Workloads", func() bool { return len(workloadsOf(t, object.GetNamespace(), object.GetName())) == 0 })
+}
+
+func testKueueExample(t *testing.T) {
+	file := repositoryRoot + "/examples/sequentialjob/kueue.yaml"
+	if output, err := newKubectlCommand(t.Context(), "create", "-n", watchedNamespace, "-f", file).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	s := &sequenceTest{t: t, sj: &v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Name: "kueue", Namespace: watchedNamespace}}}
+	s.waitForPhase(v1alpha1.PhaseCompleted)
+	s.wantEachStepOnce()
+	wantWorkloads(t, s.sj, 2)
+}
+
+func testQueuedStep(t *testing.T) {
+	queue := createQuota(t, watchedNamespace, "queued-step")
+	release := occupyQuota(t, watchedNamespace, queue)
+	const limit = 45 * time.Second
+	s := createSequence(t, queuedSequence("queued", queue).Step("a", countedAs(shellScript("true")), testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) {
+		o.ActiveDeadlineSeconds, o.StartDeadlineSeconds = new(int64(limit.Seconds())), new(int64(limit.Seconds()))
+	})).Step("b", countedAs(shellScript("true"))).Obj())
+	s.waitUntilQueued("a", queue)
+	output, err := newKubectlCommand(t.Context(), "get", "sj", "-n", watchedNamespace, s.sj.Name).CombinedOutput()
+	if requireNoError(t, err); !strings.Contains(string(output), v1alpha1.ReasonQueued) {
+		t.Errorf("kubectl get does not say that it is queued:\n%s", output)
+	}
+	wantWorkloads(t, s.sj, 1)
+	queued := s.listJobs()[0].CreationTimestamp
+	s.waitUntil("to wait for longer than its limits", func(*v1alpha1.SequentialJob) bool { return time.Since(queued.Time) > limit+5*time.Second })
+	s.waitUntilQueued("a", queue)
+
+	release()
+	s.waitForPhase(v1alpha1.PhaseCompleted)
+	s.wantEachStepOnce()
+	if status := s.stepStatus("a"); status.Attempt != 1 || status.StartTime.Time.Before(queued.Add(limit)) {
+		t.Errorf("attempt %d started at %s, want attempt 1 and the time at which it was admitted", status.Attempt, status.StartTime)
+	}
+}
+
+func testDeadlineInQueue(t *testing.T) {
+	queue := createQuota(t, watchedNamespace, "deadline")
+	occupyQuota(t, watchedNamespace, queue)
+	s := createSequence(t, queuedSequence("deadline", queue).ActiveDeadline(10).Step("a", countedAs(shellScript("true"))).Obj())
+	s.waitForPhase(v1alpha1.PhaseFailed)
+	if status := s.stepStatus("a"); status.Reason != v1alpha1.ReasonDeadlineExceeded {
+		t.Errorf("the step failed with %s: %s", status.Reason, status.Message)
+	}
+	waitUntilNoWorkloads(t, s.sj)
+}
+
+// wantOneAtATime checks that no two of these Pods ran at the same time.
+func wantOneAtATime(t *testing.T, pods []corev1.Pod) {
+	t.Helper()
+	ran := func(pod *corev1.Pod) *corev1.ContainerStateTerminated {
+		state := pod.Status.ContainerStatuses[0].State.Terminated
+		if state == nil {
+			t.Fatalf("Pod %s still runs", pod.Name)
+		}
+		return state
+	}
+	for i := range pods {
+		for k := range pods[:i] {
+			a, b := ran(&pods[i]), ran(&pods[k])
+			if a.StartedAt.Before(&b.FinishedAt) && b.StartedAt.Before(&a.FinishedAt) {
+				t.Errorf("%s ran from %s to %s, and %s from %s to %s", pods[i].Name, a.StartedAt, a.FinishedAt, pods[k].Name, b.StartedAt, b.FinishedAt)
+			}
+		}
+	}
+}
+
+func (s *sequenceTest) podsOfAllSteps() []corev1.Pod {
+	s.t.Helper()
+	var pods []corev1.Pod
+	for _, job := range s.listJobs() {
+		pods = append(pods, s.listPods(&job)...)
+	}
+	return pods
+}
+
+func testSequencesShareQuota(t *testing.T) {
+	queue := createQuota(t, watchedNamespace, "shared")
+	var sequences []*sequenceTest
+	for _, name := range []string{"one", "two"} {
+		step := countedAs(shellScript("sleep 3"))
+		sequences = append(sequences, createSequence(t, queuedSequence(name, queue).Step("a", step).Step("b", step).Step("c", step).Obj()))
+	}
+	var pods []corev1.Pod
+	for _, s := range sequences {
+		s.waitForPhase(v1alpha1.PhaseCompleted)
+		s.wantEachStepOnce()
+		pods = append(pods, s.podsOfAllSteps()...)
+	}
+	if len(pods) != 6 {
+		t.Errorf("%d Pods ran, want 6", len(pods))
+	}
+	wantOneAtATime(t, pods)
+}
+
+func testPreemptedStep(t *testing.T) {
+	queue := createQuota(t, watchedNamespace, "preemption")
+	s := createSequence(t, queuedSequence("preempted", queue).Step("a", countedAs(untilReleased())).Step("b", countedAs(shellScript("true"))).Obj())
+	first := s.waitForRunningPod("a")
+	job := s.listJobs()[0]
+
+	urgent := createSequence(t, queuedSequence("urgent", queue).JobLabel(priorityLabel, urgentPriority).Step("a", countedAs(untilReleased())).Obj())
+	urgent.waitForRunningPod("a")
+	s.waitUntilQueued("a", queue)
+	waitUntilDeleted(t, first)
+	urgent.releaseStep("a")
+	urgent.waitForPhase(v1alpha1.PhaseCompleted)
+
+	s.releaseStep("a")
+	s.waitForPhase(v1alpha1.PhaseCompleted)
+	s.wantEachStepOnce()
+	if again := s.listJobs()[0]; again.UID != job.UID {
+		t.Error("the step has another Job")
+	}
+	if status := s.stepStatus("a"); status.Attempt != 1 || status.FailedPods != 0 || status.FailedAttempts != 0 {
+		t.Errorf("attempt %d, %d failed Pods, %d failed attempts", status.Attempt, status.FailedPods, status.FailedAttempts)
+	}
+}
+
+func testSuspendedInQueue(t *testing.T) {
+	queue := createQuota(t, watchedNamespace, "suspension")
+	release := occupyQuota(t, watchedNamespace, queue)
+	s := createSequence(t, queuedSequence("suspended", queue).SuspendImmediately().Step("a", countedAs(shellScript("true"))).Obj())
+	s.waitUntilQueued("a", queue)
+	requireNoError(t, s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true }))
+	s.waitForPhase(v1alpha1.PhaseSuspended)
+	waitUntilNoWorkloads(t, s.sj)
+	release()
+	requireNoError(t, s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false }))
+	s.waitForPhase(v1alpha1.PhaseCompleted)
+	if status := s.stepStatus("a"); status.Attempt != 2 {
+		t.Errorf("attempt %d completed, want 2", status.Attempt)
+	}
+}
+
+func testDeletedSequenceInQueue(t *testing.T) {
+	queue := createQuota(t, watchedNamespace, "deletion")
+	running := createSequence(t, queuedSequence("running", queue).Step("a", countedAs(untilReleased())).Obj())
+	running.waitForRunningPod("a")
+	queued := createSequence(t, queuedSequence("waiting", queue).Step("a", countedAs(shellScript("true"))).Obj())
+	queued.waitUntilQueued("a", queue)
+	for _, s := range []*sequenceTest{queued, running} {
+		wantWorkloads(t, s.sj, 1)
+		s.deleteSequence()
+		waitUntilDeleted(t, s.sj)
+		waitUntilNoWorkloads(t, s.sj)
+	}
+}
+
+// createQueuedRunner creates a SessionRunner whose sessions wait in a queue; with an empty name, in none that it names.
+func createQueuedRunner(t *testing.T, ns, name string, labels map[string]string) string {
+	t.Helper()
+	createRunners(t, ns)
+	runner := &v1alpha1.SessionRunner{}
+	requireNoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: shellRunner}, runner))
+	runner.ObjectMeta = metav1.ObjectMeta{Name: name, Namespace: ns}
+	runner.Spec.Resources.Requests[corev1.ResourceCPU] = resource.MustParse(workCPU)
+	if len(labels) > 0 {
+		runner.Spec.JobMetadata = &v1alpha1.SessionJobMetadata{Labels: labels}
+	}
+	requireNoError(t, cluster.Create(t.Context(), runner))
+	return name
+}
+
+// untilReleasedScript runs until releaseSession is called, or until it is terminated.
+const untilReleasedScript = "sleep 3600 & trap 'kill $!; exit 143' TERM; wait || true"
+
+func (s *sessionTest) releaseSession() {
+	s.t.Helper()
+	s.waitForPhase(v1alpha1.SessionRunning)
+	sendSignal(s.t, s.currentPod(), "sleep", "TERM")
+}
+
+// waitUntilQueued waits until the session's Job waits in a queue, and checks what the status says about that.
+func (s *sessionTest) waitUntilQueued(queue string) {
+	s.t.Helper()
+	s.waitUntil("to be queued", func(status *v1alpha1.AgenticSessionStatus) bool {
+		return status.Phase == v1alpha1.SessionPending && status.QueuedSince != nil
+	})
+	s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonQueued)
+	status := &s.s.Status
+	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+	if want := "Job " + status.Job + " waits in queue " + queue; ready.Message != want {
+		s.t.Errorf("the message is %q, want %q", ready.Message, want)
+	}
+	for kind, want := range map[string]metav1.ConditionStatus{
+		v1alpha1.ConditionJobCreated: metav1.ConditionTrue, v1alpha1.ConditionPodScheduled: metav1.ConditionFalse, v1alpha1.ConditionRunnerStarted: metav1.ConditionFalse,
+	} {
+		if c := meta.FindStatusCondition(status.Conditions, kind); c == nil || c.Status != want {
+			s.t.Errorf("condition %s is %+v, want %s", kind, c, want)
+		}
+	}
+}
+
+func testQueuedSession(t *testing.T) {
+	queue := createQuota(t, sessionsNamespace, "queued-session")
+	runner := createQueuedRunner(t, sessionsNamespace, queue, map[string]string{queueLabel: queue})
+	release := occupyQuota(t, sessionsNamespace, queue)
+	const timeout = 45 * time.Second
+	s := createSession(t, runner, "true", func(spec *v1alpha1.AgenticSessionSpec) {
+		spec.Timeout, spec.StartupTimeout = new(int32(timeout.Seconds())), new(int32(timeout.Seconds()))
+	})
+	s.waitUntilQueued(queue)
+	wantWorkloads(t, s.s, 1)
+	queued := *s.s.Status.QueuedSince
+	s.waitUntil("to wait for longer than its limits", func(*v1alpha1.AgenticSessionStatus) bool { return time.Since(queued.Time) > timeout+5*time.Second })
+	s.waitUntilQueued(queue)
+	release()
+	s.waitForPhase(v1alpha1.SessionCompleted)
+	s.wantRuns("1/1 Completed 0")
+	if used := s.s.Status.ActiveSeconds; used > int64(timeout.Seconds()) {
+		t.Errorf("%d seconds count", used)
+	}
+}
+
+func testSessionsShareQuota(t *testing.T) {
+	queue := createQuota(t, sessionsNamespace, "shared-sessions")
+	createLocalQueue(t, watchedNamespace, queue, queue)
+	runner := createQueuedRunner(t, sessionsNamespace, queue, map[string]string{queueLabel: queue})
+	sequence := createSequence(t, queuedSequence("beside", queue).Step("a", countedAs(shellScript("sleep 3"))).Step("b", countedAs(shellScript("sleep 3"))).Obj())
+	sessions := []*sessionTest{createSession(t, runner, "sleep 3", nil), createSession(t, runner, "sleep 3", nil)}
+	var pods []corev1.Pod
+	for _, s := range sessions {
+		s.waitForPhase(v1alpha1.SessionCompleted)
+		s.wantRuns("1/1 Completed 0")
+		var list corev1.PodList
+		requireNoError(t, cluster.List(t.Context(), &list, client.InNamespace(sessionsNamespace), client.MatchingLabels{batchv1.JobNameLabel: s.s.Status.Runs[0].Job}))
+		pods = append(pods, list.Items...)
+	}
+	sequence.waitForPhase(v1alpha1.PhaseCompleted)
+	sequence.wantEachStepOnce()
+	if pods = append(pods, sequence.podsOfAllSteps()...); len(pods) != 4 {
+		t.Errorf("%d Pods ran, want 4", len(pods))
+	}
+	wantOneAtATime(t, pods)
+}
+
+func testPreemptedSession(t *testing.T) {
+	queue := createQuota(t, sessionsNamespace, "preempted-session")
+	runner := createQueuedRunner(t, sessionsNamespace, queue, map[string]string{queueLabel: queue})
+	urgentRunner := createQueuedRunner(t, sessionsNamespace, queue+"-urgent", map[string]string{queueLabel: queue, priorityLabel: urgentPriority})
+	const timeout = 3600
+	s := createSession(t, runner, untilReleasedScript, func(spec *v1alpha1.AgenticSessionSpec) { spec.Timeout = new(int32(timeout)) })
+	s.waitForPhase(v1alpha1.SessionRunning)
+	first := s.currentPod()
+
+	urgent := createSession(t, urgentRunner, untilReleasedScript, nil)
+	urgent.waitForPhase(v1alpha1.SessionRunning)
+	s.waitUntilQueued(queue)
+	s.waitForEvents(v1alpha1.EventJobSuspended)
+	waitUntilDeleted(t, first)
+	used, job := s.s.Status.ActiveSeconds, s.s.Status.JobUID
+	if used == 0 || s.s.Status.ActiveSince != nil {
+		t.Errorf("%d seconds count after the preemption, and the time since %s", used, s.s.Status.ActiveSince)
+	}
+	urgent.releaseSession()
+	urgent.waitForPhase(v1alpha1.SessionCompleted)
+
+	s.waitForPhase(v1alpha1.SessionRunning)
+	status := &s.s.Status
+	if status.Attempt != 1 || status.JobUID != job || status.Retries+status.Disruptions != 0 || len(status.Runs) != 0 || status.ActiveSeconds != used {
+		t.Errorf("%+v", status)
+	}
+	s.waitUntil("to have a deadline", func(status *v1alpha1.AgenticSessionStatus) bool {
+		var job batchv1.Job
+		requireNoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: sessionsNamespace, Name: status.Job}, &job))
+		waited := status.ActiveSince.Sub(job.Status.StartTime.Time)
+		return *job.Spec.ActiveDeadlineSeconds == timeout-used+int64(waited.Seconds())
+	})
+	s.releaseSession()
+	s.waitForPhase(v1alpha1.SessionCompleted)
+	s.wantRuns("1/1 Completed 0")
+}
+
+func testSessionInDefaultQueue(t *testing.T) {
+	queue := createLocalQueue(t, deletionNamespace, "default", createClusterQueue(t, "default-queue"))
+	runner := createQueuedRunner(t, deletionNamespace, "default-queue", nil)
+	release := occupyQuota(t, deletionNamespace, queue)
+	s := createSessionIn(t, deletionNamespace, "session-", runner, "true", nil)
+	s.waitUntilQueued(queue)
+	release()
+	s.waitForPhase(v1alpha1.SessionCompleted)
+	s.wantRuns("1/1 Completed 0")
+}
+
+func testStoppedSessionInQueue(t *testing.T) {
+	queue := createQuota(t, sessionsNamespace, "stopped-session")
+	runner := createQueuedRunner(t, sessionsNamespace, queue, map[string]string{queueLabel: queue})
+	running := createSession(t, runner, untilReleasedScript, nil)
+	running.waitForPhase(v1alpha1.SessionRunning)
+	stopped, deleted := createSession(t, runner, "true", nil), createSession(t, runner, "true", nil)
+	for _, s := range []*sessionTest{stopped, deleted} {
+		s.waitUntilQueued(queue)
+		wantWorkloads(t, s.s, 1)
+	}
+	stopped.patchSpec(`{"operatingMode": "Stopped"}`)
+	stopped.waitForPhase(v1alpha1.SessionStopped)
+	waitUntilNoWorkloads(t, stopped.s)
+	if used := stopped.s.Status.ActiveSeconds; used != 0 {
+		t.Errorf("%d seconds count of a session that did not run", used)
+	}
+	for _, s := range []*sessionTest{deleted, running} {
+		s.deleteSession()
+		waitUntilDeleted(t, s.s)
+		waitUntilNoWorkloads(t, s.s)
+	}
+}
