@@ -174,9 +174,10 @@ SOAK_DURATION ?= 30m
 SOAK_WORKSPACE_CHANGES ?= 500
 
 .PHONY: soak
-soak: gotestsum localcluster image ## Run the suites that are too long for CI: random objects of all kinds (SOAK_DURATION, FUZZ_SEED), 100,000 simulated sequences, all releases, 10,000 jobs on three brokers, patterns of load, shared workspaces, deletions of sessions, and restores.
+soak: gotestsum localcluster image ## Run the suites that are too long for CI: random objects of all kinds (SOAK_DURATION, FUZZ_SEED), 100,000 simulated sequences, all releases, 10,000 jobs on three brokers, patterns of load, shared workspaces, deletions of sessions, Kueue, and restores.
 	hack/prerequisites redis-server=redis-server
 	$(MAKE) test-restore
+	$(MAKE) test-kueue
 	SEQUENCE_RUNS=100000 go test ./internal/sequence -count 1 -run TestSimulationRunsStepsOnceAndInOrder -timeout 1h
 	SOAK_DURATION=$(SOAK_DURATION) hack/with-cluster control-plane soak \
 		go test ./test/integration/fuzz -count 1 -v -timeout 24h

@@ -92,6 +92,71 @@ func TestQueuedJobIsNotResumed(t *testing.T) {
 	}
 }
 
+// admitJob resumes the step's Job and starts a Pod, as a queue and the Job controller do.
+func (s *testEnv) admitJob(step string) {
+	s.t.Helper()
+	job := s.newestJob(step)
+	job.Spec.Suspend, job.Status.Conditions = new(false), nil
+	testbuilder.Job(job).Active(s.now)
+	s.startPod(step)
+	s.reconcile()
+	s.reconcileAfter(startReportDelay)
+}
+
+// preemptJob suspends the step's Job as a queue does, which deletes its Pod.
+func (s *testEnv) preemptJob(step string) {
+	s.t.Helper()
+	testbuilder.Job(s.newestJob(step)).Suspended(s.now)
+	s.newestJob(step).Status.StartTime, s.unfinishedPods = nil, nil
+	s.reconcileAfter(startReportDelay)
+}
+
+func TestPreemptedStepContinuesItsAttempt(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").JobLabel("kueue.x-k8s.io/queue-name", "batch"))
+	s.preemptJob("build") // before it was admitted
+	for range 3 {
+		s.wantSteps("build: Queued, Queued", "test: Pending")
+		s.wantPhase(v1alpha1.PhaseRunning, v1alpha1.ReasonRunning)
+		s.now = s.now.Add(time.Hour)
+		s.admitJob("build")
+		s.wantSteps("build: Running", "test: Pending")
+		s.preemptJob("build")
+	}
+	s.admitJob("build")
+	s.succeedStep("build")
+	s.wantSteps("build: Succeeded", "test: Starting")
+	s.wantCreated("build", "test")
+	if step := s.stepStatus("build"); step.Attempt != 1 || step.FailedPods != 0 || step.FailedAttempts != 0 {
+		t.Errorf("attempt %d, %d failed Pods, %d failed attempts", step.Attempt, step.FailedPods, step.FailedAttempts)
+	}
+}
+
+func TestTimeLimitsOfAStepDoNotCountInAQueue(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepStartDeadline(30)).JobLabel("kueue.x-k8s.io/queue-name", "batch"))
+	for range 2 { // also after a preemption
+		s.preemptJob("build")
+		s.reconcileAfter(time.Hour)
+		s.wantSteps("build: Queued, Queued")
+		s.admitJob("build")
+		s.wantSteps("build: Running")
+		if got := s.stepStatus("build").StartTime; !got.Time.Equal(s.now.Add(-startReportDelay)) {
+			t.Errorf("the step started at %s, want the time at which it was admitted", got)
+		}
+	}
+}
+
+func TestDeadlineOfTheRunCountsInAQueue(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").ActiveDeadline(60).JobLabel("kueue.x-k8s.io/queue-name", "batch"))
+	s.preemptJob("build")
+	s.wantSteps("build: Queued, Queued")
+	if decision := s.reconcileAfter(time.Minute); len(decision.DeleteJobs) != 1 {
+		t.Error("the Job stays in the queue")
+	}
+	s.removeDeletedJobs()
+	s.wantSteps("build: Failed, DeadlineExceeded")
+	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonDeadlineExceeded)
+}
+
 func TestJobSuspendedByAnotherClientIsNotResumed(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
 	testbuilder.Job(s.newestJob("build")).Suspended(s.now)

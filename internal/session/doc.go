@@ -15,6 +15,9 @@
 //	 │                                            │                     │
 //	 └────────────── runRequest increased ────────┴─────────────────────┘
 //
+// A queue, or another client, may suspend the Job of Creating and Running sessions, which are Pending until it is
+// resumed, in the same attempt.
+//
 // The status records only how attempts ended. The phase is derived each time from those
 // records, the spec, and the Job of the open attempt, which status.job names. At most one
 // attempt is open, and status.job names its Job before the Job is created.

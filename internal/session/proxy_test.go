@@ -122,6 +122,15 @@ func TestPolicyThatAllowsAHostOnlySessionMoreThanTheProxyIsFound(t *testing.T) {
 	}
 }
 
+func TestTokenOfASessionInAQueueOutlastsItsWait(t *testing.T) {
+	s := newProxyScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Timeout = new(int32(3600)) })
+	s.Runner.Spec.JobMetadata = &v1alpha1.SessionJobMetadata{Labels: map[string]string{queueLabel: "team-a"}}
+	s.startAttempt()
+	if expires := s.Session.Status.EgressTokenExpires; expires.Sub(s.Now) < 300*24*time.Hour {
+		t.Errorf("the token expires at %s", expires)
+	}
+}
+
 func TestSessionGetsTheProxyWithItsOwnTokenOnlyInASecret(t *testing.T) {
 	s := newProxyScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Timeout = new(int32(3600)) })
 	s.Runner.Spec.Sidecars = []v1alpha1.SessionSidecar{{Name: "gateway", Image: "x"}}

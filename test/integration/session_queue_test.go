@@ -8,10 +8,12 @@ import (
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/session"
 )
 
 // sessionQueue are sessions of a limited SessionRunner, in the order of their creation.
@@ -139,4 +141,55 @@ func TestManySessionsNeverExceedTheLimit(t *testing.T) {
 	for _, s := range q.sessions {
 		s.waitForPhase(v1alpha1.SessionCompleted)
 	}
+}
+
+// setSuspended suspends or resumes the session's Job, as a queue does.
+func (s *sessionTest) setSuspended(suspended bool) {
+	s.t.Helper()
+	job := &s.listJobs()[0]
+	before := job.DeepCopy()
+	job.Spec.Suspend = &suspended
+	if err := cluster.Patch(s.t.Context(), job, client.MergeFrom(before)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// TestKueue tests the same with Kueue's controller.
+func TestSessionWithASuspendedJobIsPendingAndContinuesItsAttempt(t *testing.T) {
+	t.Parallel()
+	s := createSession(t, func(_ *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
+		r.Spec.JobMetadata = &v1alpha1.SessionJobMetadata{Labels: map[string]string{"kueue.x-k8s.io/queue-name": "team-a"}}
+	})
+	s.startRunner()
+	first := s.waitForPhase(v1alpha1.SessionRunning).Status
+
+	s.setSuspended(true)
+	queued := s.waitForPhase(v1alpha1.SessionPending).Status
+	if ready := meta.FindStatusCondition(queued.Conditions, v1alpha1.ConditionReady); ready.Reason != v1alpha1.ReasonQueued || !strings.HasSuffix(ready.Message, " waits in queue team-a") {
+		t.Errorf("Ready is %+v", ready)
+	}
+	if queued.ActiveSeconds == 0 || queued.ActiveSince != nil || queued.RunnerStartTime != nil {
+		t.Errorf("%d seconds count, and the time since %s", queued.ActiveSeconds, queued.ActiveSince)
+	}
+	eventually(t, "the Pod to be deleted", func() bool { return len(s.listPods()) == 0 })
+
+	s.setSuspended(false)
+	s.waitForPhase(v1alpha1.SessionCreating)
+	s.startRunner()
+	again := s.waitForPhase(v1alpha1.SessionRunning).Status
+	if again.Attempt != 1 || again.JobUID != first.JobUID || again.ActiveSeconds != queued.ActiveSeconds || len(again.Runs) != 0 {
+		t.Errorf("%+v", again)
+	}
+	s.exitRunner(0, "")
+	s.waitForPhase(v1alpha1.SessionCompleted)
+}
+
+// listPods lists the session's Pods.
+func (s *sessionTest) listPods() []corev1.Pod {
+	s.t.Helper()
+	var pods corev1.PodList
+	if err := cluster.List(s.t.Context(), &pods, client.InNamespace(s.key.Namespace), client.MatchingLabels{session.LabelSession: s.key.Name}); err != nil {
+		s.t.Fatal(err)
+	}
+	return pods.Items
 }
