@@ -49,7 +49,8 @@ func (e *evaluation) followJob(job *batchv1.Job) *Question {
 	e.job, e.pod = job, newestPod(e.observation.Pods, job.UID)
 	e.status.JobUID = job.UID
 	e.status.WaitingSince = nil
-	if e.followSuspension(); e.status.Job == "" {
+	e.followSuspension()
+	if e.status.Job == "" {
 		return nil // no time is left
 	}
 	if e.status.JobStartTime == nil && !isStartTimeOld(job) {

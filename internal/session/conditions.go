@@ -63,20 +63,10 @@ func (e *evaluation) setCondition(conditionType string, state condition.State) {
 
 // phaseOf derives the phase from the open attempt's Job, or from how the last attempt ended.
 func phaseOf(status *v1alpha1.AgenticSessionStatus) v1alpha1.SessionPhase {
-	switch {
-	case status.Job != "" && status.StopTime != nil:
-		return v1alpha1.SessionStopping
-	case status.Job != "" && status.QueuedSince != nil: // its Job is suspended
-		return v1alpha1.SessionPending
-	case status.Job != "" && status.RunnerStartTime != nil:
-		return v1alpha1.SessionRunning
-	case status.Job != "" && status.JobUID != "":
-		return v1alpha1.SessionCreating
-	case status.Job != "":
-		return v1alpha1.SessionPending
-	}
 	last := lastRun(status)
 	switch {
+	case status.Job != "":
+		return phaseOfAttempt(status)
 	case last != nil && last.Outcome == v1alpha1.RunCompleted:
 		return v1alpha1.SessionCompleted
 	case last != nil && last.Outcome == v1alpha1.RunFailed:
@@ -86,6 +76,21 @@ func phaseOf(status *v1alpha1.AgenticSessionStatus) v1alpha1.SessionPhase {
 	default:
 		return v1alpha1.SessionPending
 	}
+}
+
+// phaseOfAttempt derives the phase from the open attempt's Job.
+func phaseOfAttempt(status *v1alpha1.AgenticSessionStatus) v1alpha1.SessionPhase {
+	switch {
+	case status.StopTime != nil:
+		return v1alpha1.SessionStopping
+	case status.QueuedSince != nil: // its Job is suspended
+		return v1alpha1.SessionPending
+	case status.RunnerStartTime != nil:
+		return v1alpha1.SessionRunning
+	case status.JobUID != "":
+		return v1alpha1.SessionCreating
+	}
+	return v1alpha1.SessionPending
 }
 
 // workspaceReasons are the reasons for which a session waits for its workspace without a time limit.

@@ -107,6 +107,18 @@ func TestSummaryConditionsAreReadByKstatus(t *testing.T) {
 			},
 			isFalse, isTrue, isFalse, v1alpha1.ReasonQueued, status.InProgressStatus,
 		},
+		"its Job waits in a queue": {
+			func(t *testing.T) *scenario { return newQueuedScenario(t) },
+			isFalse, isTrue, isFalse, v1alpha1.ReasonQueued, status.InProgressStatus,
+		},
+		"another client suspended its Job": {
+			func(t *testing.T) *scenario {
+				s := newScenario(t).startAttempt().startRunner()
+				s.decideAndRecord()
+				return s.suspendJob().stopSuspendedPod()
+			},
+			isFalse, isTrue, isFalse, v1alpha1.ReasonJobSuspended, status.InProgressStatus,
+		},
 		"its cost reached the limit": {
 			func(t *testing.T) *scenario {
 				s := newCostScenario(t, withMaxCost("1")).reportCost("1")

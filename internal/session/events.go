@@ -28,15 +28,7 @@ func eventsBetween(before, after *v1alpha1.AgenticSessionStatus) []core.Event {
 		add(corev1.EventTypeWarning, v1alpha1.EventNameTaken, actionRun, "%s",
 			meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionDependenciesReady).Message)
 	}
-	if after.JobUID != "" && before.JobUID != after.JobUID {
-		add(corev1.EventTypeNormal, v1alpha1.EventJobCreated, actionRun, "Created Job %s", after.Job)
-	}
-	if after.Phase == v1alpha1.SessionRunning && before.Phase != v1alpha1.SessionRunning {
-		add(corev1.EventTypeNormal, v1alpha1.EventRunning, actionRun, "Started attempt %d of run %d", after.Attempt, after.Run)
-	}
-	if after.Phase == v1alpha1.SessionPending && before.Phase == v1alpha1.SessionRunning && after.Job != "" && after.Job == before.Job {
-		add(corev1.EventTypeNormal, v1alpha1.EventJobSuspended, actionRun, "Job %s was suspended; its runner starts again when the Job is resumed", after.Job)
-	}
+	addJobEvents(before, after, add)
 	if after.StopTime != nil && before.StopTime == nil {
 		if after.StoppedReason == v1alpha1.StopInactivity {
 			add(corev1.EventTypeNormal, v1alpha1.EventInactivityTimeout, actionStop, "The runner has shown no activity since %s", formatLastActivity(after))
@@ -52,6 +44,19 @@ func eventsBetween(before, after *v1alpha1.AgenticSessionStatus) []core.Event {
 		}
 	}
 	return append(events, workspaceEvents(before, after)...)
+}
+
+// addJobEvents adds the events of the open attempt's Job.
+func addJobEvents(before, after *v1alpha1.AgenticSessionStatus, add func(kind, reason, action, format string, values ...any)) {
+	if after.JobUID != "" && before.JobUID != after.JobUID {
+		add(corev1.EventTypeNormal, v1alpha1.EventJobCreated, actionRun, "Created Job %s", after.Job)
+	}
+	if after.Phase == v1alpha1.SessionRunning && before.Phase != v1alpha1.SessionRunning {
+		add(corev1.EventTypeNormal, v1alpha1.EventRunning, actionRun, "Started attempt %d of run %d", after.Attempt, after.Run)
+	}
+	if after.Phase == v1alpha1.SessionPending && before.Phase == v1alpha1.SessionRunning && after.Job != "" && after.Job == before.Job {
+		add(corev1.EventTypeNormal, v1alpha1.EventJobSuspended, actionRun, "Job %s was suspended; its runner starts again when the Job is resumed", after.Job)
+	}
 }
 
 // workspaceEvents returns the event of a session that accepts an empty workspace instead of a lost one.
