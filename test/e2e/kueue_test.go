@@ -222,7 +222,8 @@ func testQueuedStep(t *testing.T) {
 	})).Step("b", countedAs(shellScript("true"))).Obj())
 	s.waitUntilQueued("a", queue)
 	output, err := newKubectlCommand(t.Context(), "get", "sj", "-n", watchedNamespace, s.sj.Name).CombinedOutput()
-	if requireNoError(t, err); !strings.Contains(string(output), v1alpha1.ReasonQueued) {
+	requireNoError(t, err)
+	if !strings.Contains(string(output), v1alpha1.ReasonQueued) {
 		t.Errorf("kubectl get does not say that it is queued:\n%s", output)
 	}
 	wantWorkloads(t, s.sj, 1)
