@@ -28,7 +28,7 @@ func newAgent(s *session, lease *leaseClient, out io.Writer) (*agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the workspace: %w", err)
 	}
-	return &agent{session: s, lease: lease, workspace: memory, output: out}, nil
+	return &agent{session: s, lease: lease, workspace: memory, output: out, cost: lease.cost}, nil
 }
 
 func (a *agent) closeWorkspace() { a.workspace.closeRoot() }

@@ -88,6 +88,32 @@ func (l *leaseClient) renewIfDue(ctx context.Context) {
 	}
 }
 
+// restoreCost continues the cost of an attempt whose runner was interrupted, as by the preemption of a queue: the Lease
+// still has its last report.
+func (l *leaseClient) restoreCost(ctx context.Context) {
+	if l.url == "" {
+		return
+	}
+	answer, err := l.sendRequest(ctx, http.MethodGet, nil)
+	if err != nil {
+		log.Print("Reading the Lease: ", err)
+		return
+	}
+	var lease struct {
+		Metadata struct {
+			Annotations map[string]string `json:"annotations"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(answer, &lease); err != nil {
+		log.Print("Reading the Lease: ", err)
+		return
+	}
+	dollars, found := strings.CutPrefix(lease.Metadata.Annotations[costAnnotation], l.job+"=")
+	if cost, err := strconv.ParseFloat(dollars, 64); found && err == nil {
+		l.cost = &cost
+	}
+}
+
 // timeUntilDue returns how long no renewal is due. A ticker would not work: a tick that is a moment
 // early is lost, and the next one is an interval away.
 func (l *leaseClient) timeUntilDue() time.Duration {
@@ -120,26 +146,33 @@ func (l *leaseClient) patchLease(ctx context.Context, change any) error {
 	if err != nil {
 		return err
 	}
+	_, err = l.sendRequest(ctx, http.MethodPatch, body)
+	return err
+}
+
+// sendRequest returns what the API server answers, unless that is an error.
+func (l *leaseClient) sendRequest(ctx context.Context, method string, body []byte) ([]byte, error) {
 	// The kubelet replaces the token before it expires.
 	token, err := os.ReadFile(l.token)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPatch, l.url, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, method, l.url, bytes.NewReader(body))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	request.Header.Set("Content-Type", "application/merge-patch+json")
 	request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
 	response, err := l.client.Do(request)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer response.Body.Close()
-	const maxAnswerBytes = 1024
+	const maxAnswerBytes, maxErrorBytes = 1 << 20, 1024
 	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes))
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("the API server returned %s: %s", response.Status, strings.TrimSpace(string(answer)))
+		message := answer[:min(len(answer), maxErrorBytes)]
+		return nil, fmt.Errorf("the API server returned %s: %s", response.Status, strings.TrimSpace(string(message)))
 	}
-	return err
+	return answer, err
 }

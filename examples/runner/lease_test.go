@@ -23,10 +23,16 @@ type fakeAPIServer struct {
 	status   int
 	requests []*http.Request
 	leases   []coordinationv1.Lease
+	answer   string
 }
 
 func (s *fakeAPIServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	raw, _ := io.ReadAll(r.Body)
+	if r.Method == http.MethodGet {
+		w.WriteHeader(s.status)
+		fmt.Fprint(w, s.answer)
+		return
+	}
 	var lease coordinationv1.Lease
 	if err := json.Unmarshal(raw, &lease); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -93,6 +99,35 @@ func TestRenewalsReportTheCostOfTheAttempt(t *testing.T) {
 	}
 	if got := server.leases[1].Annotations[costAnnotation]; got != "demo-r1-a1=0.300000" {
 		t.Errorf("the cost is reported as %q", got)
+	}
+}
+
+func TestInterruptedAttemptContinuesItsCost(t *testing.T) {
+	tests := map[string]struct {
+		status       int
+		answer, want string
+	}{
+		"the first start":            {http.StatusOK, `{"metadata": {}}`, "demo-r1-a1=0.100000"},
+		"a further start":            {http.StatusOK, `{"metadata": {"annotations": {"yardmaster.dev/cost-usd": "demo-r1-a1=0.200000"}}}`, "demo-r1-a1=0.300000"},
+		"a report of other attempts": {http.StatusOK, `{"metadata": {"annotations": {"yardmaster.dev/cost-usd": "demo-r1-a0=7"}}}`, "demo-r1-a1=0.100000"},
+		"a malformed report":         {http.StatusOK, `{"metadata": {"annotations": {"yardmaster.dev/cost-usd": "demo-r1-a1=much"}}}`, "demo-r1-a1=0.100000"},
+		"a malformed answer":         {http.StatusOK, `none`, "demo-r1-a1=0.100000"},
+		"an error":                   {http.StatusForbidden, `no`, "demo-r1-a1=0.100000"},
+	}
+	for title, test := range tests {
+		t.Run(title, func(t *testing.T) {
+			l, server, _ := newTestLease(t)
+			server.status, server.answer = test.status, test.answer
+			l.restoreCost(t.Context())
+			a := &agent{lease: l, cost: l.cost}
+			if err := a.addCost(t.Context(), "0.1"); err != nil {
+				t.Fatal(err)
+			}
+			l.renewIfDue(t.Context())
+			if got := server.leases[0].Annotations[costAnnotation]; got != test.want {
+				t.Errorf("the cost is reported as %q, want %q", got, test.want)
+			}
+		})
 	}
 }
 

@@ -44,6 +44,7 @@ func runAndWriteResult(ctx context.Context, getenv func(string) string, out io.W
 	if err != nil {
 		return exitFailure, fmt.Errorf("preparing to renew the Lease: %w", err)
 	}
+	lease.restoreCost(ctx)
 	lease.renewIfDue(ctx) // without that, the operator does not know the activity of a runner that waits for its first message
 	agent, err := newAgent(s, lease, out)
 	if err != nil {

@@ -233,3 +233,15 @@ func TestIdleTimeStartsAgainWhenTheJobIsResumed(t *testing.T) {
 	s.wantPhase(v1alpha1.SessionRunning, "")
 	s.advanceClock(time.Minute).wantPhase(v1alpha1.SessionStopping, "")
 }
+
+// The runner that starts again continues the cost of its attempt: see docs/runner.md.
+func TestCostOfAPreemptedAttemptCountsOnce(t *testing.T) {
+	s := newQueuedScenario(t, withMaxCost("2"))
+	s.decideAndRecord()
+	s.admit().startRunner().reportCost("1").wantPhase(v1alpha1.SessionRunning, "")
+	s.suspendJob().stopSuspendedPod().wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonQueued)
+	s.advanceClock(time.Minute).admit().startRunner().reportCost("1.5").wantPhase(v1alpha1.SessionRunning, "")
+	s.wantTotalCost("1.5")
+	s.reportCost("2").wantPhase(v1alpha1.SessionStopping, "")
+	s.wantTotalCost("2")
+}
