@@ -69,6 +69,11 @@ func TestInvalidPodOptionsAreRefused(t *testing.T) {
 			spec.PodMetadata = &v1alpha1.SessionPodMetadata{Labels: map[string]string{key: value}}
 		}
 	}
+	jobLabel := func(key, value string) func(*v1alpha1.SessionRunnerSpec) {
+		return func(spec *v1alpha1.SessionRunnerSpec) {
+			spec.JobMetadata = &v1alpha1.SessionJobMetadata{Labels: map[string]string{key: value}}
+		}
+	}
 	annotation := func(key string) func(*v1alpha1.SessionRunnerSpec) {
 		return func(spec *v1alpha1.SessionRunnerSpec) {
 			spec.PodMetadata = &v1alpha1.SessionPodMetadata{Annotations: map[string]string{key: "x"}}
@@ -92,6 +97,8 @@ func TestInvalidPodOptionsAreRefused(t *testing.T) {
 		"a label of Jobs":              {label("batch.kubernetes.io/job-name", "other"), "is reserved"},
 		"an old label of Jobs":         {label("job-name", "other"), "is reserved"},
 		"an invalid label":             {label("team", "a b"), "podMetadata.labels"},
+		"the operator's label of Jobs": {jobLabel(LabelSessionUID, "other"), "jobMetadata: " + LabelSessionUID + " is reserved"},
+		"an invalid label of Jobs":     {jobLabel("kueue.x-k8s.io/queue-name", "a b"), "jobMetadata.labels"},
 		"AppArmor":                     {annotation("container.apparmor.security.beta.kubernetes.io/runner"), "is reserved"},
 		"an invalid node label":        {func(spec *v1alpha1.SessionRunnerSpec) { spec.NodeSelector = map[string]string{"a b": "c"} }, "nodeSelector"},
 	} {

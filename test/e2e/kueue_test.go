@@ -49,7 +49,7 @@ func TestKueue(t *testing.T) {
 		{"a deleted sequence leaves no Workload", testDeletedSequenceInQueue},
 		{"a session is Pending in the queue until the quota is free, and completes", testQueuedSession},
 		{"two sessions and a sequence with a quota of one never run at the same time, and all complete", testSessionsShareQuota},
-		{"a preempted session is Pending, and starts again in the same attempt, with the time that it has left", testPreemptedSession},
+		{"a preempted session is Pending, and starts again in the same attempt and workspace, with the time that it has left", testPreemptedSession},
 		{"a session is admitted by the default queue of its namespace", testSessionInDefaultQueue},
 		{"a stopped session leaves the queue, and a deleted one leaves no Workload", testStoppedSessionInQueue},
 	})
@@ -370,6 +370,10 @@ func createQueuedRunner(t *testing.T, ns, name string, labels map[string]string)
 // untilReleasedScript runs until releaseSession is called, or until it is terminated.
 const untilReleasedScript = "sleep 3600 & trap 'kill $!; exit 143' TERM; wait || true"
 
+// loggedScript is untilReleasedScript that reports how often it was started in the workspace.
+const loggedScript = `echo started >> "$AGENTIC_WORKSPACE/log"; ` + untilReleasedScript + `
+printf '{"summary": "%s"}' "$(tr '\n' ' ' < "$AGENTIC_WORKSPACE/log")" > "$AGENTIC_RESULT_FILE"`
+
 func (s *sessionTest) releaseSession() {
 	s.t.Helper()
 	s.waitForPhase(v1alpha1.SessionRunning)
@@ -445,7 +449,10 @@ func testPreemptedSession(t *testing.T) {
 	runner := createQueuedRunner(t, sessionsNamespace, queue, map[string]string{queueLabel: queue})
 	urgentRunner := createQueuedRunner(t, sessionsNamespace, queue+"-urgent", map[string]string{queueLabel: queue, priorityLabel: urgentPriority})
 	const timeout = 3600
-	s := createSession(t, runner, untilReleasedScript, func(spec *v1alpha1.AgenticSessionSpec) { spec.Timeout = new(int32(timeout)) })
+	s := createSession(t, runner, loggedScript, func(spec *v1alpha1.AgenticSessionSpec) {
+		setPersistentWorkspace(spec)
+		spec.Timeout = new(int32(timeout))
+	})
 	s.waitForPhase(v1alpha1.SessionRunning)
 	first := s.currentPod()
 
@@ -475,6 +482,7 @@ func testPreemptedSession(t *testing.T) {
 	s.releaseSession()
 	s.waitForPhase(v1alpha1.SessionCompleted)
 	s.wantRuns("1/1 Completed 0")
+	s.wantSummary("started started ")
 }
 
 func testSessionInDefaultQueue(t *testing.T) {
