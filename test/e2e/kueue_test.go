@@ -106,7 +106,7 @@ func createClusterQueue(t *testing.T, name string) string {
 			}}},
 		}},
 	}
-	requireNoError(t, cluster.Create(t.Context(), queue))
+	requireNoError(t, client.IgnoreAlreadyExists(cluster.Create(t.Context(), queue)))
 	return name
 }
 
@@ -115,7 +115,7 @@ func createLocalQueue(t *testing.T, ns, name, clusterQueue string) string {
 	queue := kueueObject("LocalQueue", name)
 	queue.SetNamespace(ns)
 	queue.Object["spec"] = map[string]any{"clusterQueue": clusterQueue}
-	requireNoError(t, cluster.Create(t.Context(), queue))
+	requireNoError(t, client.IgnoreAlreadyExists(cluster.Create(t.Context(), queue)))
 	return name
 }
 
@@ -208,6 +208,11 @@ func testKueueExample(t *testing.T) {
 		t.Fatalf("%v\n%s", err, output)
 	}
 	s := &sequenceTest{t: t, sj: &v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Name: "kueue", Namespace: watchedNamespace}}}
+	t.Cleanup(func() {
+		if err := client.IgnoreNotFound(cluster.Delete(context.Background(), s.sj)); err != nil {
+			t.Error(err)
+		}
+	})
 	s.waitForPhase(v1alpha1.PhaseCompleted)
 	s.wantEachStepOnce()
 	wantWorkloads(t, s.sj, 2)
@@ -363,7 +368,7 @@ func createQueuedRunner(t *testing.T, ns, name string, labels map[string]string)
 	if len(labels) > 0 {
 		runner.Spec.JobMetadata = &v1alpha1.SessionJobMetadata{Labels: labels}
 	}
-	requireNoError(t, cluster.Create(t.Context(), runner))
+	requireNoError(t, client.IgnoreAlreadyExists(cluster.Create(t.Context(), runner)))
 	return name
 }
 
