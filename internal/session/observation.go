@@ -40,6 +40,8 @@ type Observation struct {
 	// missing here may exist.
 	Jobs []*batchv1.Job
 	Pods []corev1.Pod
+	// DeletedPod is the UID of the Pod among Pods that does not exist any more, but is remembered; empty if all exist.
+	DeletedPod types.UID
 	// Children are the other objects of the session that the cache contains, if an attempt is open. It contains no
 	// Secrets and no claims.
 	Children map[ChildKey]bool

@@ -19,6 +19,9 @@ func (w *simulation) reconcileOnce() bool {
 		Session: w.cached.session.DeepCopy(), Runner: w.runner, Jobs: w.cached.jobs, Pods: w.cached.pods,
 		CreatedJobs: w.rememberedJobs, Now: w.now, Activity: w.lease.observed,
 	}
+	if w.deletedPod != nil {
+		in.DeletedPod = w.deletedPod.UID
+	}
 	version := w.cached.version
 	for tries := 0; ; tries++ {
 		decision := w.decideWithAnswers(&in)

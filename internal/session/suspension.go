@@ -42,7 +42,7 @@ func (e *evaluation) followSuspension() {
 	if e.status.JobStartTime != nil && (started == nil || started.After(e.status.JobStartTime.Time)) {
 		e.closePart(e.stoppedPodEnd(change))
 	}
-	if isPodOfEarlierPart(e.pod, change) {
+	if e.isPodOfEarlierPart(change) {
 		e.pod = nil
 	}
 }
@@ -74,10 +74,22 @@ func (e *evaluation) hasNoPods() bool {
 	return !hasStarted || change != nil && change.Status == corev1.ConditionTrue
 }
 
-// isPodOfEarlierPart reports whether a Pod was deleted because its Job was suspended. It may still be in the cache, or
+// isPodOfEarlierPart reports whether the Pod was deleted because its Job was suspended. It may still be in the cache, or
 // remembered, after the Job was resumed.
-func isPodOfEarlierPart(pod *corev1.Pod, change *batchv1.JobCondition) bool {
-	return pod != nil && pod.DeletionTimestamp != nil && pod.CreationTimestamp.Before(&change.LastTransitionTime)
+func (e *evaluation) isPodOfEarlierPart(change *batchv1.JobCondition) bool {
+	pod := e.pod
+	switch {
+	case pod == nil, pod.DeletionTimestamp == nil && pod.UID != e.observation.DeletedPod:
+		return false
+	case change.Status == corev1.ConditionTrue, pod.CreationTimestamp.Before(&change.LastTransitionTime):
+		return true
+	}
+	// All times have the precision of a second: the Pod may have been created in that in which its Job was resumed.
+	deleted := pod.CreationTimestamp.Time // at the earliest, without a grace period
+	if pod.DeletionTimestamp != nil {
+		deleted = core.DeletionRequestTime(pod)
+	}
+	return !deleted.After(change.LastTransitionTime.Time)
 }
 
 // stoppedPodEnd returns when the last Pod before a suspension ended, or at the latest can have ended.
@@ -86,7 +98,7 @@ func (e *evaluation) stoppedPodEnd(change *batchv1.JobCondition) time.Time {
 	if change == nil {
 		return end
 	}
-	if termination := runnerTermination(e.pod); termination != nil && isPodOfEarlierPart(e.pod, change) && !termination.FinishedAt.IsZero() {
+	if termination := runnerTermination(e.pod); termination != nil && e.isPodOfEarlierPart(change) && !termination.FinishedAt.IsZero() {
 		return earlierTime(end, termination.FinishedAt.Time)
 	}
 	if change.Status == corev1.ConditionTrue {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -39,7 +40,7 @@ func (s *scenario) admit() *scenario {
 	job.Spec.Suspend, job.Status.StartTime, job.Status.Active = new(false), new(metav1.NewTime(s.Now)), 1
 	s.setSuspended(corev1.ConditionFalse)
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Name: job.Name + s.Now.Format("-150405"), UID: job.UID + types.UID(s.Now.Format("-150405")), CreationTimestamp: metav1.NewTime(s.Now),
+		Name: job.Name + s.Now.Format("-150405"), UID: types.UID(fmt.Sprintf("%s-%d", job.UID, len(s.Pods))), CreationTimestamp: metav1.NewTime(s.Now),
 		OwnerReferences: []metav1.OwnerReference{{Kind: "Job", Name: job.Name, UID: job.UID, Controller: new(true)}},
 	}}
 	pod.Spec.NodeName, pod.Status.Phase = "node", corev1.PodPending
@@ -174,6 +175,35 @@ func TestTimeBeforeAnUnobservedSuspensionCountsUntilTheJobWasResumed(t *testing.
 	s.advanceClock(5*time.Second).exitRunner(0, "").wantPhase(v1alpha1.SessionCompleted, "")
 	if got := s.Session.Status.ActiveSeconds; got != 35 {
 		t.Errorf("%d seconds count, want 35", got)
+	}
+}
+
+// The operator may observe a Pod that was deleted, or remember it, when its Job is resumed. All may happen in one second.
+func TestPodBeforeASuspensionIsNotTakenForTheNextOne(t *testing.T) {
+	for title, forget := range map[string]func(s *scenario){
+		"a Pod that is being deleted": func(*scenario) {},
+		"a Pod that was deleted":      func(s *scenario) { s.DeletedPod = s.newestPod().UID },
+		"a Pod that was deleted without a grace period": func(s *scenario) {
+			s.DeletedPod = s.newestPod().UID
+			s.newestPod().DeletionTimestamp, s.newestPod().DeletionGracePeriodSeconds = nil, nil
+		},
+	} {
+		for _, took := range []time.Duration{0, time.Second, time.Minute} {
+			t.Run(title+" "+took.String()+" before", func(t *testing.T) {
+				s := newQueuedScenario(t)
+				s.decideAndRecord()
+				s.admit().startRunner().wantPhase(v1alpha1.SessionRunning, "")
+				s.suspendJob().stopSuspendedPod().wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonQueued)
+				forget(s)
+				s.advanceClock(took)
+				s.newestJob().Spec.Suspend = new(false) // the Job controller has not observed that yet
+				s.wantPhase(v1alpha1.SessionCreating, "")
+				s.newestJob().Status.StartTime = new(metav1.NewTime(s.Now))
+				s.setSuspended(corev1.ConditionFalse)
+				s.wantPhase(v1alpha1.SessionCreating, "")
+				s.admit().wantPhase(v1alpha1.SessionCreating, "")
+			})
+		}
 	}
 }
 

@@ -377,7 +377,7 @@ const untilReleasedScript = "sleep 3600 & trap 'kill $!; exit 143' TERM; wait ||
 
 // loggedScript is untilReleasedScript that reports how often it was started in the workspace.
 const loggedScript = `echo started >> "$AGENTIC_WORKSPACE/log"; ` + untilReleasedScript + `
-printf '{"summary": "%s"}' "$(tr '\n' ' ' < "$AGENTIC_WORKSPACE/log")" > "$AGENTIC_RESULT_FILE"`
+printf '{"summary": "%d starts"}' "$(wc -l < "$AGENTIC_WORKSPACE/log")" > "$AGENTIC_RESULT_FILE"`
 
 func (s *sessionTest) releaseSession() {
 	s.t.Helper()
@@ -487,7 +487,7 @@ func testPreemptedSession(t *testing.T) {
 	s.releaseSession()
 	s.waitForPhase(v1alpha1.SessionCompleted)
 	s.wantRuns("1/1 Completed 0")
-	s.wantSummary("started started ")
+	s.wantSummary("2 starts")
 }
 
 func testSessionInDefaultQueue(t *testing.T) {

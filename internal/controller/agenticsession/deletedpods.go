@@ -45,11 +45,11 @@ func sessionOfPod(pod *corev1.Pod) *metav1.PartialObjectMetadata {
 	}}
 }
 
-// withDeletedPod adds the session's deleted Pod to those that exist.
-func (d *deletedPods) withDeletedPod(pods []corev1.Pod, s *v1alpha1.AgenticSession) []corev1.Pod {
+// withDeletedPod adds the session's deleted Pod to those that exist, and returns its UID; empty if it has none.
+func (d *deletedPods) withDeletedPod(pods []corev1.Pod, s *v1alpha1.AgenticSession) ([]corev1.Pod, types.UID) {
 	deleted, found := d.Get(s)
 	if !found || slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return pod.UID == deleted.UID }) {
-		return pods
+		return pods, ""
 	}
-	return append(pods, *deleted)
+	return append(pods, *deleted), deleted.UID
 }

@@ -34,23 +34,23 @@ func TestDeletedPodIsObservedUntilAttemptEnds(t *testing.T) {
 		t.Error("the session is not requeued")
 	}
 	s := newTestSession("one")
-	if got := d.withDeletedPod(nil, s); len(got) != 1 || got[0].UID != "pod" {
+	if got, uid := d.withDeletedPod(nil, s); len(got) != 1 || got[0].UID != "pod" || uid != "pod" {
 		t.Errorf("%d Pods", len(got))
 	}
-	if got := d.withDeletedPod([]corev1.Pod{pod}, s); len(got) != 1 {
+	if got, uid := d.withDeletedPod([]corev1.Pod{pod}, s); len(got) != 1 || uid != "" {
 		t.Error("the Pod is listed twice")
 	}
-	if got := d.withDeletedPod(nil, newTestSession("another of its name")); len(got) != 0 {
+	if got, _ := d.withDeletedPod(nil, newTestSession("another of its name")); len(got) != 0 {
 		t.Error("another session with the same name gets the Pod")
 	}
 	r := &Reconciler{createdJobs: kube.NewStore[createdJob](), deletedPods: d, workspaces: newWorkspaceReservations()}
 	r.forgetUnused(s)
-	if got := d.withDeletedPod(nil, s); len(got) != 1 {
+	if got, _ := d.withDeletedPod(nil, s); len(got) != 1 {
 		t.Error("the Pod is forgotten while its attempt is open")
 	}
 	s.Status.Job = ""
 	r.forgetUnused(s)
-	if got := d.withDeletedPod(nil, s); len(got) != 0 {
+	if got, _ := d.withDeletedPod(nil, s); len(got) != 0 {
 		t.Error("the Pod is kept after its attempt ended")
 	}
 }

@@ -110,7 +110,7 @@ func (r *Reconciler) observeJobs(ctx context.Context, reader client.Reader, obse
 	if err := reader.List(ctx, &pods, client.InNamespace(observation.Session.Namespace), which); err != nil {
 		return fmt.Errorf("listing Pods: %w", err)
 	}
-	observation.Pods = r.deletedPods.withDeletedPod(pods.Items, observation.Session)
+	observation.Pods, observation.DeletedPod = r.deletedPods.withDeletedPod(pods.Items, observation.Session)
 	return nil
 }
 
