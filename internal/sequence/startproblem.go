@@ -2,6 +2,7 @@ package sequence
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,7 +62,7 @@ func (e *evaluation) observeStart(step *v1alpha1.StepStatus, job *batchv1.Job) {
 		return
 	}
 	pods := podsOf(e.Pods, job.UID)
-	switch since := runningSince(pods); {
+	switch since := runningSince(withoutDeleted(pods)); {
 	case isSuspended(job):
 		e.observeSuspendedJob(step, job)
 	case since != nil:
@@ -213,6 +214,12 @@ func runningSince(pods []*corev1.Pod) *metav1.Time {
 		}
 	}
 	return nil
+}
+
+// withoutDeleted returns the Pods that are not being deleted. One that is does not show that a Job was resumed: it may
+// still stop because the Job was suspended before.
+func withoutDeleted(pods []*corev1.Pod) []*corev1.Pod {
+	return slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
 }
 
 // podsOf returns the Pods that a Job controls.

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/apierror"
 	"github.com/yardmaster/yardmaster/internal/core"
@@ -129,6 +131,21 @@ func TestPreemptedStepContinuesItsAttempt(t *testing.T) {
 	if step := s.stepStatus("build"); step.Attempt != 1 || step.FailedPods != 0 || step.FailedAttempts != 0 {
 		t.Errorf("attempt %d, %d failed Pods, %d failed attempts", step.Attempt, step.FailedPods, step.FailedAttempts)
 	}
+}
+
+func TestResumedStepIsNotRunningBecauseThePodBeforeStillStops(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").JobLabel("kueue.x-k8s.io/queue-name", "batch"))
+	s.admitJob("build")
+	s.wantSteps("build: Running")
+	stopping := s.unfinishedPods
+	stopping[0].DeletionTimestamp = new(metav1.NewTime(s.now.Add(time.Minute)))
+	s.preemptJob("build")
+	s.unfinishedPods = stopping
+	s.newestJob("build").Spec.Suspend, s.newestJob("build").Status.Conditions = new(false), nil
+	s.reconcileAfter(startReportDelay)
+	s.wantSteps("build: Starting")
+	s.admitJob("build")
+	s.wantSteps("build: Running")
 }
 
 func TestTimeLimitsOfAStepDoNotCountInAQueue(t *testing.T) {
