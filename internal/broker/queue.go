@@ -116,7 +116,7 @@ const (
 func DefaultQueueConfig(name string) QueueConfig {
 	return QueueConfig{
 		Name:       name,
-		Priorities: []Priority{{Name: "default", Weight: 1}},
+		Priorities: []Priority{{Name: DefaultPriority, Weight: 1}},
 		Lease:      30 * time.Second,
 		Retry: RetryPolicy{
 			MaxAttempts: 5, InitialDelay: time.Second, MaxDelay: 10 * time.Minute, MultiplierPercent: 200, JitterPercent: 20,

@@ -18,6 +18,7 @@ const (
 	MaxLease      = time.Hour
 	MinJobTimeout = time.Second
 	MaxJobTimeout = 24 * time.Hour
+	MaxAttempts   = 1000
 )
 
 const (
@@ -90,7 +91,7 @@ func (q *QueueConfig) validatePriorities(c *fieldErrors) {
 }
 
 func (r *RetryPolicy) validate(c *fieldErrors) {
-	c.require(r.MaxAttempts >= 1 && r.MaxAttempts <= 1000, "retry.maxAttempts", "is %d, must be 1 to 1000", r.MaxAttempts)
+	c.require(r.MaxAttempts >= 1 && r.MaxAttempts <= MaxAttempts, "retry.maxAttempts", "is %d, must be 1 to %d", r.MaxAttempts, MaxAttempts)
 	c.require(r.InitialDelay >= 0, "retry.initialDelay", "is negative")
 	c.require(r.MaxDelay >= r.InitialDelay, "retry.maxDelay", "is %s, shorter than initialDelay, %s", r.MaxDelay, r.InitialDelay)
 	c.require(r.MultiplierPercent >= 100 && r.MultiplierPercent <= 1000, "retry.multiplierPercent",

@@ -1,0 +1,133 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/dial"
+)
+
+// defaultTimeout bounds calls by default.
+const defaultTimeout = 10 * time.Second
+
+// Options configure a Client.
+type Options struct {
+	// Broker that has the queues.
+	Broker BrokerConfig
+	// Name identifies the connection to people who inspect the broker. The default is the name of the program.
+	Name string
+	// Timeout bounds each call, and each thousand jobs of EnqueueMany, also if the context of the call ends later.
+	// The default is 10 seconds.
+	Timeout time.Duration
+	// Codec encodes the values of Enqueue[T]. The default is JSON.
+	Codec Codec
+	// TracerProvider makes a span of each call. By default there are no spans; jobs then have the trace context
+	// of the span in the context of the call. For the global provider of OpenTelemetry, set
+	// otel.GetTracerProvider().
+	TracerProvider trace.TracerProvider
+}
+
+// Client sends jobs to the queues of one broker. Its methods are safe for concurrent use.
+type Client struct {
+	producer broker.Producer
+	timeout  time.Duration
+	codec    Codec
+	tracer   sendTracer
+	now      func() time.Time
+
+	mu       sync.Mutex
+	isClosed bool
+	// running is the number of calls; idle is closed when it is 0 and the client is closed.
+	running int
+	idle    chan struct{}
+}
+
+// New connects to the broker. The connection reconnects by itself until Close. New fails with ErrInvalid,
+// ErrUnauthorized or, if the broker does not respond in time, ErrUnavailable.
+func New(ctx context.Context, options Options) (*Client, error) {
+	files := options.Broker.files()
+	if err := files.Validate(); err != nil {
+		return nil, &Error{Reason: ErrInvalid, Field: "broker", Err: err}
+	}
+	if options.Timeout < 0 {
+		return nil, newError("", "", broker.InvalidField("timeout", "is %s, must not be negative", options.Timeout))
+	}
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(options.Timeout, defaultTimeout))
+	defer cancel()
+	engine, engineName, err := files.Connect(ctx, cmp.Or(options.Name, programName()))
+	if err != nil {
+		return nil, newError("", "", broker.SendErrorOf(err))
+	}
+	producer, isProducer := engine.(broker.Producer)
+	if !isProducer {
+		engine.Disconnect()
+		return nil, newError("", "", broker.UnsupportedField("broker.url", "names the engine %s, which cannot send jobs", engineName))
+	}
+	return newClient(&options, producer, engineName), nil
+}
+
+func newClient(options *Options, producer broker.Producer, engine dial.EngineName) *Client {
+	return &Client{
+		producer: producer, timeout: cmp.Or(options.Timeout, defaultTimeout), codec: cmp.Or[Codec](options.Codec, JSON{}),
+		tracer: newSendTracer(options.TracerProvider, engine), now: time.Now, idle: make(chan struct{}),
+	}
+}
+
+func programName() string {
+	if len(os.Args) == 0 {
+		return ""
+	}
+	return strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")
+}
+
+// begin returns the context of a call, and what ends it.
+func (c *Client) begin(ctx context.Context) (context.Context, func(), error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.isClosed {
+		return nil, nil, &broker.SendError{Failure: broker.FailureClosed, Err: errors.New("the client is closed")}
+	}
+	c.running++
+	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errTimeout)
+	return ctx, func() { cancel(); c.end() }, nil
+}
+
+func (c *Client) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running--; c.running == 0 && c.isClosed {
+		close(c.idle)
+	}
+}
+
+// errTimeout is the cause of the end of a call's context.
+var errTimeout = errors.New("the broker did not respond within the timeout of the client")
+
+// Close waits until calls have ended, and closes the connection. Calls that begin afterwards fail with ErrClosed.
+// If ctx ends first, it closes the connection at once and returns the cause of the end.
+func (c *Client) Close(ctx context.Context) error {
+	c.mu.Lock()
+	if !c.isClosed {
+		c.isClosed = true
+		if c.running == 0 {
+			close(c.idle)
+		}
+	}
+	c.mu.Unlock()
+	defer c.producer.Disconnect()
+	select {
+	case <-c.idle:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,453 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/dial"
+)
+
+func TestAJobArrivesWithWhatItsProducerSet(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, env *testEnv) {
+		receipt := env.enqueue("data", Header("Tenant", "a"), Headers(map[string][]string{"Region": {"ä"}, "None": {}}), Timeout(90*time.Second), Kind("bill"))
+		message := env.consume("default")()
+		if string(message.Payload) != "data" || receipt.ID == "" || receipt.Duplicate {
+			t.Errorf("payload %q, receipt %+v", message.Payload, receipt)
+		}
+		want := map[string]string{"Tenant": "a", "Region": "ä", "Yardmaster-Timeout": "1m30s", "None": ""}
+		if env.engine == dial.AsynqEngine {
+			want["Asynq-Type"] = "bill"
+		} else {
+			want["Yardmaster-Kind"] = "bill"
+		}
+		for name, value := range want {
+			if got := strings.Join(message.Headers[name], ","); got != value {
+				t.Errorf("header %s is %q, want %q", name, got, value)
+			}
+		}
+	})
+}
+
+func TestJobsAreSentToTheirPriority(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t, dial.NATSEngine, withPriorities("high", "default"))
+	env.enqueue("1", Priority("high"))
+	env.enqueue("2")
+	if message := env.consume("high")(); string(message.Payload) != "1" || message.Priority != "high" {
+		t.Errorf("%q has the priority %s", message.Payload, message.Priority)
+	}
+	if message := env.consume("default")(); string(message.Payload) != "2" {
+		t.Errorf("%q has the priority default", message.Payload)
+	}
+}
+
+func withPriorities(names ...string) func(*broker.QueueConfig) {
+	return func(q *broker.QueueConfig) {
+		q.Priorities = nil
+		for _, name := range names {
+			q.Priorities = append(q.Priorities, broker.Priority{Name: name, Weight: 1})
+		}
+	}
+}
+
+func TestOfJobsWithTheSameIDTheQueueKeepsOne(t *testing.T) {
+	for title, option := range map[string]Option{"at once": Delay(0), "delayed": Delay(time.Hour)} {
+		t.Run(title, func(t *testing.T) {
+			onEachEngine(t, func(t *testing.T, env *testEnv) {
+				first, second := env.enqueue("1", ID("order-7"), option), env.enqueue("2", ID("order-7"), option)
+				if first != (Receipt{ID: "order-7"}) || second != (Receipt{ID: "order-7", Duplicate: true}) {
+					t.Errorf("receipts %+v and %+v", first, second)
+				}
+				if other := env.enqueue("3", ID("order-8"), option); other.Duplicate {
+					t.Errorf("%+v", other)
+				}
+				eventually(t, "the queue has two jobs", func() bool {
+					s := env.stats()
+					return s.Ready+s.Delayed == 2
+				})
+			})
+		})
+	}
+}
+
+func TestADelayedJobStartsAtItsTime(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, env *testEnv) {
+		next := env.consume("default")
+		due := time.Now().Add(2 * time.Second)
+		env.enqueue("at", At(due), ID("x.y/z"), Header("Tenant", "a"))
+		env.enqueue("past", At(time.Now().Add(-time.Hour)))
+		if first := next(); string(first.Payload) != "past" {
+			t.Fatalf("the first job is %q", first.Payload)
+		}
+		delayed := next()
+		if now := time.Now(); now.Before(due) {
+			t.Errorf("the job started %s too early", due.Sub(now))
+		}
+		if string(delayed.Payload) != "at" || delayed.Headers["Tenant"][0] != "a" {
+			t.Errorf("%+v", delayed)
+		}
+		env.enqueue("delay", Delay(time.Second))
+		if last := next(); string(last.Payload) != "delay" {
+			t.Errorf("%q", last.Payload)
+		}
+	})
+}
+
+func TestAnInvalidJobIsRejectedByField(t *testing.T) {
+	large := strings.Repeat("x", broker.MaxHeaderBytes)
+	for title, row := range map[string]struct {
+		field   string
+		queue   string
+		options []Option
+	}{
+		"queue":                         {field: "queue", queue: "Orders"},
+		"wildcard in the queue":         {field: "queue", queue: "*"},
+		"priority":                      {field: "priority", options: []Option{Priority("a.b")}},
+		"empty ID":                      {field: "id", options: []Option{ID("")}},
+		"ID with a space":               {field: "id", options: []Option{ID("a b")}},
+		"ID with a line break":          {field: "id", options: []Option{ID("a\r\nNats-Rollup: all")}},
+		"long ID":                       {field: "id", options: []Option{ID(strings.Repeat("x", 129))}},
+		"window without an ID":          {field: "deduplicateFor", options: []Option{DeduplicateFor(time.Minute)}},
+		"negative window":               {field: "deduplicateFor", options: []Option{ID("a"), DeduplicateFor(-1)}},
+		"short timeout":                 {field: "timeout", options: []Option{Timeout(time.Millisecond)}},
+		"long timeout":                  {field: "timeout", options: []Option{Timeout(25 * time.Hour)}},
+		"negative delay":                {field: "delay", options: []Option{Delay(-time.Second)}},
+		"distant time":                  {field: "at", options: []Option{At(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))}},
+		"kind":                          {field: "kind", options: []Option{Kind("a\nb")}},
+		"header name":                   {field: "headers[a:b]", options: []Option{Header("a:b", "c")}},
+		"header with a line break":      {field: "headers[A]", options: []Option{Header("A", "b\r\nNats-Rollup: all")}},
+		"header that would be trimmed":  {field: "headers[A]", options: []Option{Header("A", " b")}},
+		"header that is not UTF-8":      {field: "headers[A]", options: []Option{Header("A", "\xff")}},
+		"header of the server":          {field: "headers[nats-rollup]", options: []Option{Header("nats-rollup", "all")}},
+		"header of the worker":          {field: "headers[Yardmaster-Attempts]", options: []Option{Header("Yardmaster-Attempts", "1")}},
+		"header of the asynq engine":    {field: "headers[Asynq-Type]", options: []Option{Header("Asynq-Type", "a")}},
+		"more headers than a job has":   {field: "headers", options: []Option{Header("A", large)}},
+		"last of two options for a job": {field: "delay", options: []Option{At(time.Now()), Delay(-1)}},
+	} {
+		t.Run(title, func(t *testing.T) {
+			c := newClient(&Options{}, refusingProducer{t}, dial.NATSEngine)
+			queue := row.queue
+			if queue == "" {
+				queue = "orders"
+			}
+			_, err := c.Enqueue(t.Context(), queue, nil, row.options...)
+			requireError(t, err, ErrInvalid, row.field)
+			if IsRetryable(err) {
+				t.Error("the error is retryable")
+			}
+			results, err := c.EnqueueMany(t.Context(), queue, []Job{NewJob(nil, row.options...)})
+			requireError(t, err, ErrInvalid, row.field)
+			requireError(t, results[0].Err, ErrInvalid, row.field)
+		})
+	}
+}
+
+// refusingProducer fails the test if something is sent.
+type refusingProducer struct{ t *testing.T }
+
+func (p refusingProducer) Send(context.Context, *broker.OutgoingJob) (broker.SendResult, error) {
+	p.t.Error("an invalid job was sent")
+	return broker.SendResult{}, nil
+}
+
+func (p refusingProducer) SendMany(_ context.Context, _ string, jobs []*broker.OutgoingJob) []broker.SendResult {
+	p.t.Error("an invalid job was sent")
+	return make([]broker.SendResult, len(jobs))
+}
+
+func (refusingProducer) Disconnect() {}
+
+func TestAJobThatTheQueueDoesNotAcceptIsRejected(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, env *testEnv) {
+		env.ensureQueue("draining")
+		if err := env.admin.RejectNewMessages(t.Context(), "draining", owner); err != nil {
+			t.Fatal(err)
+		}
+		isNATS := env.engine == dial.NATSEngine
+		if isNATS {
+			env.ensureQueue("full", func(q *broker.QueueConfig) { q.MaxBacklog = 1 })
+			if _, err := env.Enqueue(t.Context(), "full", nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for title, row := range map[string]struct {
+			queue, field string
+			payload      []byte
+			options      []Option
+			onNATS       error
+			onAsynq      error
+		}{
+			"unknown queue":              {queue: "nobody", field: "queue", onNATS: ErrUnknownQueue, onAsynq: ErrUnknownQueue},
+			"unknown queue, delayed":     {queue: "nobody", field: "queue", options: []Option{Delay(time.Hour)}, onNATS: ErrUnknownQueue, onAsynq: ErrUnknownQueue},
+			"unknown priority":           {field: "priority", options: []Option{Priority("high")}, onNATS: ErrUnknownPriority, onAsynq: ErrUnsupported},
+			"unknown priority, delayed":  {field: "priority", options: []Option{Priority("high"), Delay(time.Hour)}, onNATS: ErrUnknownPriority, onAsynq: ErrUnsupported},
+			"draining":                   {queue: "draining", field: "queue", onNATS: ErrDraining, onAsynq: ErrDraining},
+			"draining, delayed":          {queue: "draining", field: "queue", options: []Option{Delay(time.Hour)}, onNATS: ErrDraining, onAsynq: ErrDraining},
+			"full":                       {queue: "full", field: "queue", onNATS: ErrQueueFull},
+			"delayed with maxBacklog":    {queue: "full", field: "at", options: []Option{Delay(time.Hour)}, onNATS: ErrUnsupported},
+			"more than the server takes": {field: "payload", payload: make([]byte, 2<<20), onNATS: ErrPayloadTooLarge},
+			"longer window":              {field: "deduplicateFor", options: []Option{ID("a"), DeduplicateFor(time.Hour)}, onNATS: ErrUnsupported},
+			"two values of a header":     {field: "headers[A]", options: []Option{Header("A", "b", "c")}, onAsynq: ErrUnsupported},
+		} {
+			t.Run(title, func(t *testing.T) {
+				want := row.onAsynq
+				if isNATS {
+					want = row.onNATS
+				}
+				queue := row.queue
+				if queue == "" {
+					queue = "orders"
+				}
+				if want == nil {
+					if queue == "full" {
+						return // the engine has no limit
+					}
+					if _, err := env.Enqueue(t.Context(), queue, row.payload, row.options...); err != nil {
+						t.Error(err)
+					}
+					return
+				}
+				_, err := env.Enqueue(t.Context(), queue, row.payload, row.options...)
+				requireError(t, err, want, row.field)
+				if IsRetryable(err) != (want == ErrQueueFull) {
+					t.Errorf("retryable: %t", IsRetryable(err))
+				}
+				if want == ErrUnsupported && !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(string(env.engine))) {
+					t.Errorf("the error does not name the engine: %v", err)
+				}
+				results, _ := env.EnqueueMany(t.Context(), queue, []Job{NewJob(row.payload, row.options...)})
+				requireError(t, results[0].Err, want, row.field)
+			})
+		}
+	})
+}
+
+func TestEnqueueManyReturnsAResultForEachJob(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, env *testEnv) {
+		var jobs []Job
+		const number = 2500 // several batches
+		for i := range number {
+			switch i {
+			case 1500:
+				jobs = append(jobs, NewJob(nil, Priority("A")))
+			case 1501:
+				jobs = append(jobs, NewJob(nil, Priority("unknown")))
+			default:
+				jobs = append(jobs, NewJob(bytes.Repeat([]byte{'x'}, i), ID(strconv.Itoa(i%2000))))
+			}
+		}
+		results, err := env.EnqueueMany(t.Context(), "orders", jobs)
+		requireError(t, err, ErrInvalid, "priority")
+		for i, result := range results {
+			switch i {
+			case 1500:
+				requireError(t, result.Err, ErrInvalid, "priority")
+			case 1501:
+				if !errors.Is(result.Err, ErrUnknownPriority) && !errors.Is(result.Err, ErrUnsupported) {
+					t.Error(result.Err)
+				}
+			default:
+				if want := (Receipt{ID: strconv.Itoa(i % 2000), Duplicate: i >= 2000}); result.Receipt != want || result.Err != nil {
+					t.Fatalf("result %d: %+v, want %+v", i, result, want)
+				}
+			}
+		}
+		eventually(t, "the queue has all jobs", func() bool { return env.stats().Ready == 1998 })
+		if results, err := env.EnqueueMany(t.Context(), "orders", nil); len(results) > 0 || err != nil {
+			t.Errorf("without jobs: %v, %v", results, err)
+		}
+	})
+}
+
+func TestBatchesAreLimited(t *testing.T) {
+	sized := func(sizes ...int) (jobs []Job) {
+		for _, size := range sizes {
+			jobs = append(jobs, NewJob(make([]byte, size)))
+		}
+		return jobs
+	}
+	for title, row := range map[string]struct {
+		jobs []Job
+		want int
+	}{
+		"by number":                   {make([]Job, 1500), 1000},
+		"by size":                     {sized(6<<20, 1<<20, 2<<20), 2},
+		"a larger job is sent itself": {sized(9<<20, 1), 1},
+		"all":                         {sized(1, 2), 2},
+	} {
+		if got := batchEnd(row.jobs, 0); got != row.want {
+			t.Errorf("%s: the first batch has %d jobs, want %d", title, got, row.want)
+		}
+	}
+}
+
+func TestAnOutageOfTheBrokerIsRetryableAndTheClientReconnects(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, env *testEnv) {
+		env.stop()
+		short := env.options
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		_, err := env.Enqueue(ctx, "orders", nil, ID("1"))
+		requireError(t, err, ErrUnavailable, "")
+		if !IsRetryable(err) || !strings.Contains(err.Error(), "orders") {
+			t.Errorf("%v, retryable: %t", err, IsRetryable(err))
+		}
+		ended, endNow := context.WithCancel(t.Context())
+		endNow()
+		results, err := env.EnqueueMany(ended, "orders", make([]Job, 3))
+		requireError(t, err, ErrUnavailable, "")
+		for _, result := range results {
+			requireError(t, result.Err, ErrUnavailable, "")
+		}
+		short.Timeout = 200 * time.Millisecond
+		_, err = New(t.Context(), short)
+		requireError(t, err, ErrUnavailable, "")
+
+		env.restart()
+		eventually(t, "the client reconnects", func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := env.Enqueue(ctx, "orders", nil, ID("1"))
+			return err == nil
+		})
+	})
+}
+
+func TestACallEndsAtTheTimeoutOfTheClient(t *testing.T) {
+	t.Parallel()
+	c := newClient(&Options{Timeout: 10 * time.Millisecond}, hangingProducer{}, dial.NATSEngine)
+	_, err := c.Enqueue(t.Context(), "orders", nil)
+	requireError(t, err, ErrUnavailable, "")
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.Enqueue(ctx, "orders", nil); !errors.Is(err, context.Canceled) || !errors.Is(err, ErrUnavailable) {
+		t.Error(err)
+	}
+}
+
+// hangingProducer waits until the context ends.
+type hangingProducer struct{}
+
+func (hangingProducer) Send(ctx context.Context, _ *broker.OutgoingJob) (broker.SendResult, error) {
+	<-ctx.Done()
+	return broker.SendResult{}, broker.SendErrorOf(ctx.Err())
+}
+
+func (hangingProducer) SendMany(context.Context, string, []*broker.OutgoingJob) []broker.SendResult {
+	return nil
+}
+
+func (hangingProducer) Disconnect() {}
+
+func TestCloseWaitsForCallsAndRejectsLaterOnes(t *testing.T) {
+	t.Parallel()
+	c := newClient(&Options{Timeout: testTimeout}, hangingProducer{}, dial.NATSEngine)
+	ctx, cancel := context.WithCancel(t.Context())
+	called := make(chan error, 1)
+	go func() {
+		_, err := c.Enqueue(ctx, "orders", nil)
+		called <- err
+	}()
+	closed := make(chan error, 1)
+	eventually(t, "the call has begun", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.running > 0 })
+	go func() { closed <- c.Close(context.Background()) }()
+	eventually(t, "the client is closed", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.isClosed })
+	_, err := c.Enqueue(t.Context(), "orders", nil)
+	requireError(t, err, ErrClosed, "")
+	select {
+	case <-closed:
+		t.Error("Close has not waited for the call")
+	default:
+	}
+	ended, endNow := context.WithCancel(t.Context())
+	endNow()
+	if err := c.Close(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("Close with a context that has ended returned %v", err)
+	}
+	cancel()
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	<-called
+	results, err := c.EnqueueMany(t.Context(), "orders", make([]Job, 1))
+	requireError(t, err, ErrClosed, "")
+	requireError(t, results[0].Err, ErrClosed, "")
+}
+
+// invoice is a typed job.
+type invoice struct {
+	Number int `json:"number"`
+}
+
+func (invoice) Kind() string { return "invoice" }
+
+// upperCase is a codec of the program.
+type upperCase struct{}
+
+func (upperCase) Encode(value any) ([]byte, error) {
+	return []byte(strings.ToUpper(fmt.Sprint(value))), nil
+}
+
+func (upperCase) ContentType() string { return "" }
+
+func TestValuesAreEncodedByTheCodec(t *testing.T) {
+	sent := &recordingProducer{}
+	c := newClient(&Options{}, sent, dial.NATSEngine)
+	custom := newClient(&Options{Codec: upperCase{}}, sent, dial.NATSEngine)
+	for _, send := range []func() error{
+		func() error { _, err := Enqueue(t.Context(), c, "orders", invoice{7}); return err },
+		func() error {
+			_, err := Enqueue(t.Context(), c, "orders", &invoice{8}, Kind("other"), Header("Content-Type", "x"))
+			return err
+		},
+		func() error { _, err := Enqueue(t.Context(), custom, "orders", "text"); return err },
+		func() error {
+			_, err := c.EnqueueMany(t.Context(), "orders", []Job{Encode(c, []int{1}, ID("a"))})
+			return err
+		},
+	} {
+		if err := send(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{
+		`{"number":7} invoice map[Content-Type:[application/json]]`, `{"number":8} other map[Content-Type:[x]]`, `TEXT  map[]`,
+		`[1]  map[Content-Type:[application/json]]`,
+	}
+	var got []string
+	for _, job := range sent.jobs {
+		got = append(got, fmt.Sprintf("%s %s %v", job.Payload, job.Kind, job.Headers))
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want, +got):\n%s", diff)
+	}
+	_, err := Enqueue(t.Context(), c, "orders", make(chan int))
+	requireError(t, err, ErrInvalid, "payload")
+}
+
+// recordingProducer records jobs.
+type recordingProducer struct{ jobs []*broker.OutgoingJob }
+
+func (p *recordingProducer) Send(_ context.Context, job *broker.OutgoingJob) (broker.SendResult, error) {
+	p.jobs = append(p.jobs, job)
+	return broker.SendResult{}, nil
+}
+
+func (p *recordingProducer) SendMany(_ context.Context, _ string, jobs []*broker.OutgoingJob) []broker.SendResult {
+	p.jobs = append(p.jobs, jobs...)
+	return make([]broker.SendResult, len(jobs))
+}
+
+func (*recordingProducer) Disconnect() {}

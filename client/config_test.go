@@ -1,0 +1,110 @@
+package client
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/yardmaster/yardmaster/internal/broker/dial"
+	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+)
+
+func TestTheEnvironmentOfAWorkerHasTheBroker(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	for title, row := range map[string]struct {
+		content     string
+		url, wantTo string
+		want        BrokerConfig
+	}{
+		"file":                      {content: "broker: {url: nats://a, tls: {caFile: c}}\nqueues: [{name: b}]\nconcurrency: 5", url: "nats://b", want: BrokerConfig{URL: "nats://a", TLS: TLSConfig{CAFile: "c"}}},
+		"file without a broker":     {content: "concurrency: 5", url: "nats://b", want: BrokerConfig{URL: "nats://b"}},
+		"URL":                       {url: "nats://b", want: BrokerConfig{URL: "nats://b"}},
+		"neither":                   {},
+		"unknown field of a broker": {content: "broker: {urls: a}", wantTo: `unknown field "urls"`},
+	} {
+		t.Run(title, func(t *testing.T) {
+			env := map[string]string{envBrokerURL: row.url}
+			if row.content != "" {
+				env[envConfigFile] = file
+				if err := os.WriteFile(file, []byte(row.content), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got, err := parseEnvironment(func(name string) string { return env[name] })
+			if got.Broker != row.want || (err != nil) != (row.wantTo != "") || err != nil && !strings.Contains(err.Error(), row.wantTo) {
+				t.Errorf("%+v, %v", got.Broker, err)
+			}
+		})
+	}
+}
+
+func TestAnInvalidBrokerIsRejected(t *testing.T) {
+	for title, row := range map[string]struct {
+		options Options
+		field   string
+		want    error
+	}{
+		"none":             {Options{}, "broker", ErrInvalid},
+		"two URLs":         {Options{Broker: BrokerConfig{URL: "a", URLFile: "b"}}, "broker", ErrInvalid},
+		"a missing file":   {Options{Broker: BrokerConfig{URLFile: "/none"}}, "", ErrInvalid},
+		"an invalid URL":   {Options{Broker: BrokerConfig{URL: "http://a"}}, "", ErrInvalid},
+		"negative timeout": {Options{Broker: BrokerConfig{URL: "nats://a"}, Timeout: -1}, "timeout", ErrInvalid},
+	} {
+		t.Run(title, func(t *testing.T) {
+			_, err := New(t.Context(), row.options)
+			requireError(t, err, row.want, row.field)
+		})
+	}
+}
+
+func TestALoginThatTheBrokerRejectsIsUnauthorized(t *testing.T) {
+	t.Parallel()
+	s := natstest.Start(t, func(o *server.Options) { o.Users = []*server.User{{Username: "a", Password: "p"}} })
+	_, err := New(t.Context(), Options{Broker: BrokerConfig{URL: "nats://b:q@" + s.Address()}})
+	requireError(t, err, ErrUnauthorized, "")
+}
+
+func TestDocumentedPermissionsSufficeToSendJobs(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t, dial.NATSEngine)
+	env.ensureQueue("closed")
+	if err := env.admin.RejectNewMessages(t.Context(), "closed", owner); err != nil {
+		t.Fatal(err)
+	}
+	env.permit(&server.Permissions{
+		Publish: &server.SubjectPermission{Allow: []string{
+			"$JS.API.INFO", "$JS.API.STREAM.INFO.yardmaster_orders", "yardmaster.orders.ready.>", "yardmaster.orders.delayed.>",
+		}},
+		Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
+	})
+	if _, err := env.Enqueue(t.Context(), "orders", nil, Delay(1), ID("1"), DeduplicateFor(1)); err != nil {
+		t.Error(err)
+	}
+	if _, err := env.EnqueueMany(t.Context(), "orders", []Job{NewJob(nil)}); err != nil {
+		t.Error(err)
+	}
+	_, err := env.Enqueue(t.Context(), "orders", nil, Priority("high"))
+	requireError(t, err, ErrUnknownPriority, "priority")
+	short := env.options
+	short.Timeout = defaultTimeout / 10
+	_, err = env.connect(short).Enqueue(t.Context(), "closed", nil)
+	requireError(t, err, ErrUnauthorized, "")
+}
+
+// permit restarts the server with a login that has these permissions, and connects the client with it.
+func (env *testEnv) permit(permissions *server.Permissions) {
+	env.t.Helper()
+	o := env.server.Options()
+	o.Users = []*server.User{{Username: "admin", Password: "p"}, {Username: "producer", Password: "p", Permissions: permissions}}
+	o.NoAuthUser = "admin"
+	env.restart()
+	eventually(env.t, "the queue can be read", func() bool {
+		_, err := env.admin.Stats(env.t.Context(), "orders")
+		return err == nil
+	})
+	env.options.Broker.URL = strings.Replace(env.options.Broker.URL, "nats://", "nats://producer:p@", 1)
+	env.Client = env.connect(env.options)
+}

@@ -1,0 +1,166 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+)
+
+// Receipt identifies a job that the broker stores.
+type Receipt struct {
+	// ID of the job: the one that was chosen, or else a random one. Handlers receive it.
+	ID string
+	// Duplicate: the queue has a job with this ID already, and did not store this one.
+	Duplicate bool
+}
+
+// Job is a job for EnqueueMany.
+type Job struct {
+	payload []byte
+	options []Option
+	// err is why the value could not be encoded.
+	err error
+}
+
+// NewJob returns a job for EnqueueMany.
+func NewJob(payload []byte, options ...Option) Job { return Job{payload: payload, options: options} }
+
+// Result is what happened to one job of EnqueueMany. If Err is not nil, the job was not enqueued, or that is
+// unknown.
+type Result struct {
+	Receipt
+
+	Err error
+}
+
+// Enqueue sends a job to a queue, and returns after the broker has confirmed that it stores the job. The queue is
+// named as in status.name of its Queue. The error is an *Error.
+func (c *Client) Enqueue(ctx context.Context, queue string, payload []byte, options ...Option) (Receipt, error) {
+	return c.enqueue(ctx, queue, Job{payload: payload, options: options})
+}
+
+func (c *Client) enqueue(ctx context.Context, queue string, request Job) (Receipt, error) {
+	job, err := c.outgoing(queue, request)
+	if err != nil {
+		return Receipt{}, newError(queue, job.ID, err)
+	}
+	ctx, end, err := c.begin(ctx)
+	if err != nil {
+		return Receipt{}, newError(queue, job.ID, err)
+	}
+	defer end()
+	ctx, span := c.tracer.start(ctx, queue, 1)
+	injectTraceContext(ctx, job)
+	result, err := c.producer.Send(ctx, job)
+	err = newError(queue, job.ID, err)
+	c.tracer.end(span, job.ID, err)
+	if err != nil {
+		return Receipt{}, err
+	}
+	return Receipt{ID: job.ID, Duplicate: result.Duplicate}, nil
+}
+
+const (
+	// maxBatchJobs and maxBatchBytes limit what is sent before the first confirmation is read.
+	maxBatchJobs  = 1000
+	maxBatchBytes = 8 << 20
+)
+
+// EnqueueMany sends jobs to a queue without waiting for the confirmation of each before it sends the next. Jobs
+// are not a transaction: some may be enqueued and others not. It returns a result for each job, in the same order,
+// and an error if a result has one.
+func (c *Client) EnqueueMany(ctx context.Context, queue string, jobs []Job) ([]Result, error) {
+	results := make([]Result, len(jobs))
+	for start := 0; start < len(jobs); {
+		end := batchEnd(jobs, start)
+		c.enqueueBatch(ctx, queue, jobs[start:end], results[start:end])
+		start = end
+	}
+	failed := 0
+	var first error
+	for i := range results {
+		if err := results[i].Err; err != nil {
+			if failed++; first == nil {
+				first = err
+			}
+		}
+	}
+	if failed > 0 {
+		return results, fmt.Errorf("%d of %d jobs were not enqueued; the first: %w", failed, len(jobs), first)
+	}
+	return results, nil
+}
+
+// batchEnd returns the index after the last job of the batch that begins at start.
+func batchEnd(jobs []Job, start int) int {
+	size, end := 0, start
+	for end < len(jobs) && end-start < maxBatchJobs {
+		if size += len(jobs[end].payload); size > maxBatchBytes && end > start {
+			break
+		}
+		end++
+	}
+	return end
+}
+
+// enqueueBatch stores the results.
+func (c *Client) enqueueBatch(ctx context.Context, queue string, jobs []Job, results []Result) {
+	var outgoing []*broker.OutgoingJob
+	var indexes []int
+	for i, request := range jobs {
+		job, err := c.outgoing(queue, request)
+		results[i].ID = job.ID
+		if err != nil {
+			results[i].Err = newError(queue, job.ID, err)
+			continue
+		}
+		outgoing, indexes = append(outgoing, job), append(indexes, i)
+	}
+	if len(outgoing) == 0 {
+		return
+	}
+	ctx, end, err := c.begin(ctx)
+	if err != nil {
+		for _, i := range indexes {
+			results[i].Err = newError(queue, results[i].ID, err)
+		}
+		return
+	}
+	defer end()
+	ctx, span := c.tracer.start(ctx, queue, len(outgoing))
+	for _, job := range outgoing {
+		injectTraceContext(ctx, job)
+	}
+	var first error
+	for n, result := range c.producer.SendMany(ctx, queue, outgoing) {
+		i := indexes[n]
+		results[i].Duplicate, results[i].Err = result.Duplicate, newError(queue, results[i].ID, result.Err)
+		if first == nil {
+			first = results[i].Err
+		}
+	}
+	c.tracer.end(span, "", first)
+}
+
+// outgoing returns the job to send, also with an error.
+func (c *Client) outgoing(queue string, request Job) (*broker.OutgoingJob, error) {
+	o := jobOptions{job: broker.OutgoingJob{Queue: queue, Payload: request.payload}}
+	for _, option := range request.options {
+		option(&o)
+	}
+	if request.err != nil {
+		return &o.job, request.err
+	}
+	if !o.job.HasChosenID {
+		o.job.ID = rand.Text()
+	}
+	if o.delay < 0 {
+		return &o.job, broker.InvalidField("delay", "is %s, must not be negative", o.delay)
+	}
+	if o.delay > 0 {
+		o.job.DueTime = c.now().Add(o.delay)
+	}
+	return &o.job, o.job.Validate()
+}

@@ -1,0 +1,164 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/dial"
+	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
+)
+
+// testTimeout bounds every wait of a test.
+const testTimeout = time.Minute
+
+// testEnv is a broker with the queue "orders", and a client of it.
+type testEnv struct {
+	*Client
+
+	t       testing.TB
+	options Options
+	engine  dial.EngineName
+	// admin creates queues and receives their messages.
+	admin broker.Engine
+	// server of NATS; nil on other engines.
+	server *natstest.Server
+	// stop and restart the server.
+	stop, restart func()
+}
+
+var owner = broker.QueueOwner{UID: "1", Name: "ns/orders", Cluster: "c"}
+
+// engines start a broker of each engine.
+var engines = map[dial.EngineName]func(testing.TB) *testEnv{
+	dial.NATSEngine: func(t testing.TB) *testEnv {
+		s := natstest.Start(t)
+		return &testEnv{server: s, engine: dial.NATSEngine, options: Options{Broker: BrokerConfig{URL: "nats://" + s.Address()}}, stop: s.Stop, restart: s.Restart}
+	},
+	dial.AsynqEngine: func(t testing.TB) *testEnv {
+		s := redistest.Start(t)
+		return &testEnv{engine: dial.AsynqEngine, options: Options{Broker: BrokerConfig{URL: s.URL()}}, stop: s.Stop, restart: s.Restart}
+	},
+}
+
+// onEachEngine runs a test with a broker of each engine.
+func onEachEngine(t *testing.T, test func(*testing.T, *testEnv)) {
+	t.Parallel()
+	for name := range engines {
+		t.Run(string(name), func(t *testing.T) {
+			t.Parallel()
+			test(t, newTestEnv(t, name))
+		})
+	}
+}
+
+func newTestEnv(t testing.TB, engine dial.EngineName, changes ...func(*broker.QueueConfig)) *testEnv {
+	t.Helper()
+	env := engines[engine](t)
+	env.t = t
+	var err error
+	if env.admin, err = dial.Connect(t.Context(), engine, broker.Credentials{URL: env.options.Broker.URL, Name: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(env.admin.Disconnect)
+	env.ensureQueue("orders", changes...)
+	env.Client = env.connect(env.options)
+	return env
+}
+
+func (env *testEnv) connect(options Options) *Client {
+	env.t.Helper()
+	c, err := New(env.t.Context(), options)
+	if err != nil {
+		env.t.Fatal(err)
+	}
+	env.t.Cleanup(func() { _ = c.Close(context.Background()) })
+	return c
+}
+
+func (env *testEnv) ensureQueue(name string, changes ...func(*broker.QueueConfig)) {
+	env.t.Helper()
+	q := broker.DefaultQueueConfig(name)
+	q.Owner = owner
+	for _, change := range changes {
+		change(&q)
+	}
+	if _, err := env.admin.EnsureQueue(env.t.Context(), q); err != nil {
+		env.t.Fatal(err)
+	}
+}
+
+// enqueue sends a job to the queue "orders".
+func (env *testEnv) enqueue(payload string, options ...Option) Receipt {
+	env.t.Helper()
+	receipt, err := env.Enqueue(env.t.Context(), "orders", []byte(payload), options...)
+	if err != nil {
+		env.t.Fatal(err)
+	}
+	return receipt
+}
+
+// consume returns a function that receives and acknowledges the next message of the queue "orders", which the test
+// waits for.
+func (env *testEnv) consume(priority string) (next func() *broker.Message) {
+	env.t.Helper()
+	subscription, err := env.admin.Subscribe(env.t.Context(), "orders")
+	if err != nil {
+		env.t.Fatal(err)
+	}
+	consumer, err := subscription.Consumer(env.t.Context(), priority)
+	if err != nil {
+		env.t.Fatal(err)
+	}
+	env.t.Cleanup(consumer.Stop)
+	return func() *broker.Message {
+		env.t.Helper()
+		for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); {
+			var message *broker.Message
+			_, err := consumer.Next(env.t.Context(), time.Second, func(d broker.Delivery) {
+				message = d.Message()
+				go func() { _ = d.Ack(context.Background(), true) }()
+			})
+			if err != nil {
+				env.t.Fatal(err)
+			}
+			if message != nil {
+				return message
+			}
+		}
+		env.t.Fatalf("no message within %s", testTimeout)
+		return nil
+	}
+}
+
+// stats of the queue "orders".
+func (env *testEnv) stats() broker.QueueStats {
+	env.t.Helper()
+	stats, err := env.admin.Stats(env.t.Context(), "orders")
+	if err != nil {
+		env.t.Fatal(err)
+	}
+	return stats
+}
+
+// eventually waits until the condition is true.
+func eventually(t testing.TB, description string, isTrue func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(testTimeout); !isTrue(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("timed out after %s waiting until %s", testTimeout, description)
+		}
+	}
+}
+
+// requireError fails the test unless err is an *Error with that reason and field.
+func requireError(t testing.TB, err, reason error, field string) {
+	t.Helper()
+	failure := (*Error)(nil)
+	if !errors.As(err, &failure) || !errors.Is(err, reason) || failure.Reason != reason || failure.Field != field {
+		t.Errorf("error %v (%+v), want %v of the field %q", err, failure, reason, field)
+	}
+}

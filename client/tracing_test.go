@@ -1,0 +1,91 @@
+package client
+
+import (
+	"context"
+	"testing"
+
+	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/yardmaster/yardmaster/internal/broker/dial"
+)
+
+func TestJobsHaveTheTraceContextOfTheirProducer(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, env *testEnv) {
+		ctx, span := sdktrace.NewTracerProvider().Tracer("program").Start(t.Context(), "checkout")
+		defer span.End()
+		if _, err := env.Enqueue(ctx, "orders", nil); err != nil {
+			t.Fatal(err)
+		}
+		want := "00-" + span.SpanContext().TraceID().String() + "-" + span.SpanContext().SpanID().String() + "-01"
+		if got := env.consume("default")().Headers["traceparent"]; len(got) != 1 || got[0] != want {
+			t.Errorf("traceparent is %q, want %s", got, want)
+		}
+	})
+}
+
+func TestATraceContextThatTheProducerSetsIsKept(t *testing.T) {
+	sent := &recordingProducer{}
+	c := newClient(&Options{}, sent, dial.NATSEngine)
+	ctx, span := sdktrace.NewTracerProvider().Tracer("program").Start(t.Context(), "checkout")
+	defer span.End()
+	if _, err := c.Enqueue(ctx, "orders", nil, Header("Traceparent", "mine")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Enqueue(t.Context(), "orders", nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := sent.jobs[0].Headers; len(got) != 1 || got["Traceparent"][0] != "mine" {
+		t.Errorf("headers %v", got)
+	}
+	if got := sent.jobs[1].Headers; len(got) > 0 {
+		t.Errorf("without a span: headers %v", got)
+	}
+}
+
+func TestEachCallIsASpan(t *testing.T) {
+	spans := tracetest.NewInMemoryExporter()
+	sent := &recordingProducer{}
+	c := newClient(&Options{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))}, sent, dial.NATSEngine)
+	if _, err := c.Enqueue(t.Context(), "orders", nil, ID("7")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.EnqueueMany(t.Context(), "orders", []Job{NewJob(nil), NewJob(nil)}); err != nil {
+		t.Fatal(err)
+	}
+	failing := newClient(&Options{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))}, hangingProducer{}, dial.NATSEngine)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := failing.Enqueue(ctx, "orders", nil); err == nil {
+		t.Fatal("no error")
+	}
+	recorded := spans.GetSpans()
+	if len(recorded) != 3 {
+		t.Fatalf("%d spans, want 3", len(recorded))
+	}
+	for i, want := range []map[string]string{
+		{"messaging.message.id": "7"}, {"messaging.batch.message_count": "2"}, {"error.type": ErrUnavailable.Error()},
+	} {
+		span := &recorded[i]
+		got := map[string]string{}
+		for _, a := range span.Attributes {
+			got[string(a.Key)] = a.Value.String()
+		}
+		want["messaging.system"], want["messaging.destination.name"], want["messaging.operation.type"] = "nats", "orders", "send"
+		for name, value := range want {
+			if got[name] != value {
+				t.Errorf("span %d: %s is %q, want %q", i, name, got[name], value)
+			}
+		}
+		if span.Name != "send orders" || span.SpanKind != trace.SpanKindProducer || (span.Status.Code == codes.Error) != (i == 2) {
+			t.Errorf("span %d: %+v", i, span)
+		}
+	}
+	for _, job := range sent.jobs {
+		if len(job.Headers["traceparent"]) != 1 {
+			t.Errorf("headers %v", job.Headers)
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package asynq
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hibiken/asynq"
+	goredis "github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/redisclient"
+)
+
+const (
+	// untypedTask is the type of the task of a job without a kind: asynq requires one.
+	untypedTask = "job"
+	// concurrentSends is the number of tasks that SendMany sends at a time, each with a connection.
+	concurrentSends = requestPoolSize / 2
+	// taskTimeoutReserve is how much later than the worker asynq ends an attempt. asynq would not report it.
+	taskTimeoutReserve = time.Minute
+	// maxTaskBytes is the default limit of a Redis server for one value.
+	maxTaskBytes = 512<<20 - broker.MaxHeaderBytes - 4096
+)
+
+// Send implements broker.Producer. asynq creates any queue that a task is sent to, and does not reject tasks, so
+// Send first checks that the queue exists and does not drain.
+func (e *Engine) Send(ctx context.Context, job *broker.OutgoingJob) (broker.SendResult, error) {
+	if err := e.checkSendable(ctx, job.Queue); err != nil {
+		return broker.SendResult{}, err
+	}
+	return e.enqueueJob(ctx, job)
+}
+
+// SendMany implements broker.Producer. The client of asynq has no pipelines, so it sends several at a time.
+func (e *Engine) SendMany(ctx context.Context, queue string, jobs []*broker.OutgoingJob) []broker.SendResult {
+	results := make([]broker.SendResult, len(jobs))
+	if err := e.checkSendable(ctx, queue); err != nil {
+		for i := range results {
+			results[i].Err = err
+		}
+		return results
+	}
+	var sending errgroup.Group
+	sending.SetLimit(concurrentSends)
+	for i, job := range jobs {
+		sending.Go(func() error {
+			result, err := e.enqueueJob(ctx, job)
+			result.Err = err
+			results[i] = result
+			return nil
+		})
+	}
+	_ = sending.Wait() // the errors are in the results
+	return results
+}
+
+func (e *Engine) checkSendable(ctx context.Context, queue string) error {
+	var isKnown *goredis.BoolCmd
+	var closed *goredis.StringCmd
+	// Each command has its own error.
+	_, _ = e.client.Pipelined(ctx, func(p goredis.Pipeliner) error {
+		isKnown, closed = p.SIsMember(ctx, queuesKey, queue), p.HGet(ctx, recordKey(queue), fieldClosed)
+		return nil
+	})
+	if err := isKnown.Err(); err != nil {
+		return e.sendError(queue, err)
+	}
+	if err := closed.Err(); err != nil && !errors.Is(err, goredis.Nil) {
+		return e.sendError(queue, err)
+	}
+	switch {
+	case !isKnown.Val():
+		return broker.FieldFailure(broker.FailureUnknownQueue, "queue", "is unknown: the broker has no queue %s", queue)
+	case closed.Val() != "":
+		return broker.FieldFailure(broker.FailureDraining, "queue", "is draining: the queue %s is being deleted and rejects new jobs", queue)
+	}
+	return nil
+}
+
+func (e *Engine) enqueueJob(ctx context.Context, job *broker.OutgoingJob) (broker.SendResult, error) {
+	if len(job.Payload) > maxTaskBytes {
+		return broker.SendResult{}, broker.FieldFailure(broker.FailurePayloadTooLarge, "payload", "has %d bytes, must have at most %d",
+			len(job.Payload), maxTaskBytes)
+	}
+	task, options, err := taskOf(job, time.Now())
+	if err != nil {
+		return broker.SendResult{}, err
+	}
+	_, err = e.producer.EnqueueContext(ctx, task, options...)
+	if errors.Is(err, asynq.ErrTaskIDConflict) {
+		return broker.SendResult{Duplicate: true}, nil
+	}
+	return broker.SendResult{}, e.sendError(job.Queue, err)
+}
+
+// taskOf encodes a job.
+func taskOf(job *broker.OutgoingJob, now time.Time) (*asynq.Task, []asynq.Option, error) {
+	if job.PriorityName() != broker.DefaultPriority {
+		return nil, nil, broker.UnsupportedField("priority", "is %q; the engine asynq has no priorities within a queue: use a queue for each", job.Priority)
+	}
+	headers := map[string]string{}
+	for name, values := range job.CommonHeaders() {
+		if len(values) > 1 {
+			return nil, nil, broker.UnsupportedField("headers["+name+"]", "has %d values; the engine asynq supports one", len(values))
+		}
+		headers[name] = values[0]
+	}
+	options := []asynq.Option{
+		asynq.Queue(job.Queue), asynq.TaskID(job.ID),
+		// The retry policy of the queue decides.
+		asynq.MaxRetry(broker.MaxAttempts - 1),
+	}
+	if job.IsDelayed(now) {
+		// asynq stores whole seconds. Rounding up prevents an early start.
+		options = append(options, asynq.ProcessAt(job.DueTime.Add(time.Second-time.Nanosecond).Truncate(time.Second)))
+	}
+	if job.Timeout > 0 {
+		options = append(options, asynq.Timeout(job.Timeout+taskTimeoutReserve))
+	}
+	if job.DeduplicateFor > 0 {
+		// asynq recognizes the ID of a task as long as it stores the task.
+		options = append(options, asynq.Retention(job.DeduplicateFor+time.Second-time.Nanosecond))
+	}
+	return asynq.NewTaskWithHeaders(cmp.Or(job.Kind, untypedTask), job.Payload, headers), options, nil
+}
+
+// tooLargeErrors are how Redis and Valkey servers refuse a large value, before they close the connection.
+var tooLargeErrors = []string{"invalid bulk length", "string exceeds maximum allowed size"}
+
+func (e *Engine) sendError(queue string, err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, text := range tooLargeErrors {
+		if strings.Contains(err.Error(), text) {
+			return broker.FieldFailure(broker.FailurePayloadTooLarge, "payload", "is too large: %s", broker.TruncateText(err.Error()))
+		}
+	}
+	if errors.Is(err, goredis.ErrClosed) {
+		return &broker.SendError{Failure: broker.FailureClosed, Err: err}
+	}
+	if strings.Contains(err.Error(), outOfMemoryError) {
+		return &broker.SendError{Failure: broker.FailureUnavailable, Err: fmt.Errorf("the server refused the job: %s", broker.TruncateText(err.Error()))}
+	}
+	return broker.SendErrorOf(redisclient.ClassifyError("sending a job to the queue "+queue, err))
+}
+
+// outOfMemoryError is how a server with maxmemory refuses writes.
+const outOfMemoryError = "OOM command not allowed"

@@ -1,0 +1,262 @@
+package broker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Producer sends jobs to queues. The engines implement it. Its errors are SendErrors.
+type Producer interface {
+	// Send stores a valid job in its queue. It returns after the broker has confirmed that, or when ctx ends.
+	Send(ctx context.Context, job *OutgoingJob) (SendResult, error)
+	// SendMany sends valid jobs of one queue without waiting for the confirmation of each before it sends the
+	// next. It returns a result for each job, in the same order.
+	SendMany(ctx context.Context, queue string, jobs []*OutgoingJob) []SendResult
+	// Disconnect closes the connection.
+	Disconnect()
+}
+
+// SendResult is what the broker answered.
+type SendResult struct {
+	// Duplicate: the queue has a job with this ID already, and did not store this one.
+	Duplicate bool
+	// Err is set in the results of SendMany only.
+	Err error
+}
+
+// OutgoingJob is a job that a producer sends.
+type OutgoingJob struct {
+	// Queue is the name of the queue on the broker.
+	Queue string
+	// ID identifies the job in its queue. HasChosenID: the producer chose it, so the broker deduplicates.
+	ID          string
+	HasChosenID bool
+	Payload     []byte
+	// Headers of the producer.
+	Headers map[string][]string
+	// Priority is the name of a priority. Empty: DefaultPriority.
+	Priority string
+	// Kind selects the handler of the job. Optional.
+	Kind string
+	// Timeout replaces JobTimeout of the queue. 0: it does not.
+	Timeout time.Duration
+	// DueTime is when workers may start the job. Zero: at once.
+	DueTime time.Time
+	// DeduplicateFor is the minimum time for which the broker must recognize duplicates. 0: what the engine has.
+	DeduplicateFor time.Duration
+}
+
+// DefaultPriority is the priority of a queue that has no others.
+const DefaultPriority = "default"
+
+// Bounds of the fields of an OutgoingJob.
+const (
+	MaxChosenIDBytes = 128
+	MaxKindBytes     = 128
+	// MaxHeaderBytes is half of what a NATS server accepts, because a dead letter has more headers.
+	MaxHeaderBytes = 32 << 10
+)
+
+var (
+	// jobIDPattern excludes ~, which begins what the asynq engine appends to the ID of a requeued job.
+	jobIDPattern      = regexp.MustCompile(`^[!-}]+$`)
+	kindPattern       = regexp.MustCompile(`^[!-~]+$`)
+	headerNamePattern = regexp.MustCompile("^[-!#$%&'*+.^_`|~0-9A-Za-z]+$")
+	// reservedHeaderPrefixes are those of headers with a meaning for brokers and workers.
+	reservedHeaderPrefixes = []string{HeaderPrefix, "Nats-", "Asynq-"}
+)
+
+// Validate returns a SendError that names the first invalid field.
+func (j *OutgoingJob) Validate() error {
+	for _, check := range []func() error{
+		j.validateQueue, j.validateID, j.validateKind, j.validateTimes, j.validateHeaders,
+	} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (j *OutgoingJob) validateQueue() error {
+	if !queueNamePattern.MatchString(j.Queue) {
+		return InvalidField("queue", "is %q, must be one name, or a namespace, a name and a cluster joined by underscores", shorten(j.Queue))
+	}
+	if j.Priority != "" && !namePattern.MatchString(j.Priority) {
+		return InvalidField("priority", "is %q, must be at most 63 of a-z, 0-9 and -", shorten(j.Priority))
+	}
+	return nil
+}
+
+func (j *OutgoingJob) validateID() error {
+	switch {
+	case j.HasChosenID && (len(j.ID) > MaxChosenIDBytes || !jobIDPattern.MatchString(j.ID)):
+		return InvalidField("id", "is %q, must be 1 to %d printable ASCII characters other than spaces and ~", shorten(j.ID), MaxChosenIDBytes)
+	case j.DeduplicateFor < 0:
+		return InvalidField("deduplicateFor", "is %s, must not be negative", j.DeduplicateFor)
+	case j.DeduplicateFor > 0 && !j.HasChosenID:
+		return InvalidField("deduplicateFor", "requires an ID")
+	}
+	return nil
+}
+
+func (j *OutgoingJob) validateKind() error {
+	if j.Kind != "" && (len(j.Kind) > MaxKindBytes || !kindPattern.MatchString(j.Kind)) {
+		return InvalidField("kind", "is %q, must be at most %d printable ASCII characters other than spaces", shorten(j.Kind), MaxKindBytes)
+	}
+	return nil
+}
+
+// maxDueTime is the last time that RFC 3339 and the engines can express.
+var maxDueTime = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+
+func (j *OutgoingJob) validateTimes() error {
+	if j.Timeout != 0 && !isJobTimeout(j.Timeout) {
+		return InvalidField("timeout", "is %s, must be %s to %s", j.Timeout, MinJobTimeout, MaxJobTimeout)
+	}
+	if j.DueTime.After(maxDueTime) {
+		return InvalidField("at", "is after the year 9999")
+	}
+	return nil
+}
+
+func (j *OutgoingJob) validateHeaders() error {
+	size := 0
+	for name, values := range j.Headers {
+		field := "headers[" + shorten(name) + "]"
+		if !headerNamePattern.MatchString(name) {
+			return InvalidField(field, "has an invalid name: use letters, digits and -")
+		}
+		if slices.ContainsFunc(reservedHeaderPrefixes, func(prefix string) bool { return HasPrefixFold(name, prefix) }) {
+			return InvalidField(field, "has a reserved prefix: use the options for the ID, the kind, the time and the timeout")
+		}
+		for _, value := range values {
+			// Encoders would change such values without an error.
+			if !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl) || strings.TrimSpace(value) != value {
+				return InvalidField(field, "has a value that is not UTF-8, has a control character, or begins or ends with a space")
+			}
+			size += len(name) + len(value)
+		}
+	}
+	if size > MaxHeaderBytes {
+		return InvalidField("headers", "have %d bytes, must have at most %d", size, MaxHeaderBytes)
+	}
+	return nil
+}
+
+// PriorityName returns the name of the priority.
+func (j *OutgoingJob) PriorityName() string { return cmp.Or(j.Priority, DefaultPriority) }
+
+// IsDelayed reports whether workers may not start the job yet.
+func (j *OutgoingJob) IsDelayed(now time.Time) bool { return j.DueTime.After(now) }
+
+// CommonHeaders returns the headers that the job has on every engine: those of the producer, and the timeout.
+func (j *OutgoingJob) CommonHeaders() map[string][]string {
+	all := make(map[string][]string, len(j.Headers)+3)
+	for name, values := range j.Headers {
+		if len(values) > 0 {
+			all[name] = values
+		}
+	}
+	if j.Timeout > 0 {
+		all[TimeoutHeader] = []string{j.Timeout.String()}
+	}
+	return all
+}
+
+// shorten limits a text of a caller in an error.
+func shorten(text string) string {
+	const most = 64
+	if len(text) > most {
+		text = text[:most] + truncated
+	}
+	return strings.ToValidUTF8(text, "?")
+}
+
+// SendFailure is why a job was not sent. It is an error, so that errors.Is finds it in a SendError.
+type SendFailure string
+
+func (f SendFailure) Error() string { return string(f) }
+
+// The failures.
+const (
+	// FailureInvalid: a field of the job is invalid.
+	FailureInvalid SendFailure = "invalid job"
+	// FailureUnknownQueue: the broker has no such queue.
+	FailureUnknownQueue SendFailure = "unknown queue"
+	// FailureUnknownPriority: the queue has no such priority.
+	FailureUnknownPriority SendFailure = "unknown priority"
+	// FailureDraining: the queue rejects new jobs, because it is being deleted.
+	FailureDraining SendFailure = "the queue is draining"
+	// FailureQueueFull: the queue has maxBacklog jobs. A retry may succeed.
+	FailureQueueFull SendFailure = "the queue is full"
+	// FailurePayloadTooLarge: the broker does not accept a message of this size.
+	FailurePayloadTooLarge SendFailure = "the payload is too large"
+	// FailureUnsupported: the engine, or the queue, does not support a field.
+	FailureUnsupported SendFailure = "unsupported"
+	// FailureUnauthorized: the broker rejects the credentials, or does not permit the request.
+	FailureUnauthorized SendFailure = "unauthorized"
+	// FailureUnavailable: the broker did not confirm the job, and may have stored it. A retry may succeed.
+	FailureUnavailable SendFailure = "the broker has not confirmed the job"
+	// FailureClosed: the producer was closed.
+	FailureClosed SendFailure = "the client is closed"
+)
+
+// SendError is why a job was not sent.
+type SendError struct {
+	Failure SendFailure
+	// Field of the job that caused it; empty if it is none.
+	Field string
+	// Err has the details.
+	Err error
+}
+
+func (e *SendError) Error() string {
+	if e.Field != "" {
+		return e.Field + " " + e.Err.Error()
+	}
+	return e.Err.Error()
+}
+
+// Unwrap returns the failure and the cause.
+func (e *SendError) Unwrap() []error { return []error{e.Failure, e.Err} }
+
+// InvalidField returns an error about a field. Its text begins with the field.
+func InvalidField(field, format string, values ...any) error {
+	return &SendError{Failure: FailureInvalid, Field: field, Err: fmt.Errorf(format, values...)}
+}
+
+// UnsupportedField returns an error about a field that an engine does not support.
+func UnsupportedField(field, format string, values ...any) error {
+	return &SendError{Failure: FailureUnsupported, Field: field, Err: fmt.Errorf(format, values...)}
+}
+
+// FieldFailure returns an error about a field.
+func FieldFailure(failure SendFailure, field, format string, values ...any) error {
+	return &SendError{Failure: failure, Field: field, Err: fmt.Errorf(format, values...)}
+}
+
+// SendErrorOf returns a classified error as a SendError. An error that is one already stays as it is.
+func SendErrorOf(err error) error {
+	if err == nil || errors.As(err, new(*SendError)) {
+		return err
+	}
+	failure := FailureUnavailable
+	switch ClassOf(err) {
+	case ClassUnauthorized:
+		failure = FailureUnauthorized
+	case ClassInvalid:
+		failure = FailureInvalid
+	case ClassNotFound:
+		return &SendError{Failure: FailureUnknownQueue, Field: "queue", Err: err}
+	}
+	return &SendError{Failure: failure, Err: err}
+}
