@@ -94,7 +94,7 @@ func (c *Client) begin(ctx context.Context) (context.Context, func(), error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.isClosed {
-		return nil, nil, &broker.SendError{Failure: broker.FailureClosed, Err: errors.New("the client is closed")}
+		return nil, nil, &broker.SendError{Failure: broker.ErrClosed, Err: errors.New("the client is closed")}
 	}
 	c.running++
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errTimeout)
@@ -104,7 +104,8 @@ func (c *Client) begin(ctx context.Context) (context.Context, func(), error) {
 func (c *Client) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.running--; c.running == 0 && c.isClosed {
+	c.running--
+	if c.running == 0 && c.isClosed {
 		close(c.idle)
 	}
 }

@@ -1,8 +1,8 @@
 package client
 
 import (
+	"cmp"
 	"context"
-	"crypto/rand"
 	"fmt"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
@@ -10,7 +10,7 @@ import (
 
 // Receipt identifies a job that the broker stores.
 type Receipt struct {
-	// ID of the job: the one that was chosen, or else a random one. Handlers receive it.
+	// ID of the job: the one that was chosen, or else one that identifies the job in its queue. Handlers receive it.
 	ID string
 	// Duplicate: the queue has a job with this ID already, and did not store this one.
 	Duplicate bool
@@ -55,11 +55,11 @@ func (c *Client) enqueue(ctx context.Context, queue string, request Job) (Receip
 	injectTraceContext(ctx, job)
 	result, err := c.producer.Send(ctx, job)
 	err = newError(queue, job.ID, err)
-	c.tracer.end(span, job.ID, err)
+	c.tracer.end(span, result.ID, err)
 	if err != nil {
 		return Receipt{}, err
 	}
-	return Receipt{ID: job.ID, Duplicate: result.Duplicate}, nil
+	return Receipt{ID: result.ID, Duplicate: result.Duplicate}, nil
 }
 
 const (
@@ -82,9 +82,8 @@ func (c *Client) EnqueueMany(ctx context.Context, queue string, jobs []Job) ([]R
 	var first error
 	for i := range results {
 		if err := results[i].Err; err != nil {
-			if failed++; first == nil {
-				first = err
-			}
+			failed++
+			first = cmp.Or(first, err)
 		}
 	}
 	if failed > 0 {
@@ -111,7 +110,6 @@ func (c *Client) enqueueBatch(ctx context.Context, queue string, jobs []Job, res
 	var indexes []int
 	for i, request := range jobs {
 		job, err := c.outgoing(queue, request)
-		results[i].ID = job.ID
 		if err != nil {
 			results[i].Err = newError(queue, job.ID, err)
 			continue
@@ -124,7 +122,7 @@ func (c *Client) enqueueBatch(ctx context.Context, queue string, jobs []Job, res
 	ctx, end, err := c.begin(ctx)
 	if err != nil {
 		for _, i := range indexes {
-			results[i].Err = newError(queue, results[i].ID, err)
+			results[i].Err = newError(queue, "", err)
 		}
 		return
 	}
@@ -136,7 +134,7 @@ func (c *Client) enqueueBatch(ctx context.Context, queue string, jobs []Job, res
 	var first error
 	for n, result := range c.producer.SendMany(ctx, queue, outgoing) {
 		i := indexes[n]
-		results[i].Duplicate, results[i].Err = result.Duplicate, newError(queue, results[i].ID, result.Err)
+		results[i] = Result{Receipt{result.ID, result.Duplicate}, newError(queue, outgoing[n].ID, result.Err)}
 		if first == nil {
 			first = results[i].Err
 		}
@@ -152,9 +150,6 @@ func (c *Client) outgoing(queue string, request Job) (*broker.OutgoingJob, error
 	}
 	if request.err != nil {
 		return &o.job, request.err
-	}
-	if !o.job.HasChosenID {
-		o.job.ID = rand.Text()
 	}
 	if o.delay < 0 {
 		return &o.job, broker.InvalidField("delay", "is %s, must not be negative", o.delay)

@@ -158,7 +158,7 @@ func eventually(t testing.TB, description string, isTrue func() bool) {
 func requireError(t testing.TB, err, reason error, field string) {
 	t.Helper()
 	failure := (*Error)(nil)
-	if !errors.As(err, &failure) || !errors.Is(err, reason) || failure.Reason != reason || failure.Field != field {
+	if !errors.As(err, &failure) || !errors.Is(err, reason) || !errors.Is(failure.Reason, reason) || failure.Field != field {
 		t.Errorf("error %v (%+v), want %v of the field %q", err, failure, reason, field)
 	}
 }

@@ -9,27 +9,27 @@ import (
 // The reasons of an Error, for errors.Is.
 var (
 	// ErrInvalid: a field of the job or of the options is invalid.
-	ErrInvalid error = broker.FailureInvalid
+	ErrInvalid = broker.ErrInvalidJob
 	// ErrUnknownQueue: the broker has no such queue.
-	ErrUnknownQueue error = broker.FailureUnknownQueue
+	ErrUnknownQueue = broker.ErrUnknownQueue
 	// ErrUnknownPriority: the queue has no such priority.
-	ErrUnknownPriority error = broker.FailureUnknownPriority
+	ErrUnknownPriority = broker.ErrUnknownPriority
 	// ErrDraining: the queue rejects new jobs, because its Queue is being deleted with deletionPolicy Drain.
-	ErrDraining error = broker.FailureDraining
+	ErrDraining = broker.ErrDraining
 	// ErrQueueFull: the queue has maxBacklog jobs. It is retryable.
-	ErrQueueFull error = broker.FailureQueueFull
+	ErrQueueFull = broker.ErrQueueFull
 	// ErrPayloadTooLarge: the broker does not accept a message of this size.
-	ErrPayloadTooLarge error = broker.FailurePayloadTooLarge
+	ErrPayloadTooLarge = broker.ErrPayloadTooLarge
 	// ErrUnsupported: the engine or the queue does not support an option.
-	ErrUnsupported error = broker.FailureUnsupported
+	ErrUnsupported = broker.ErrUnsupported
 	// ErrUnauthorized: the broker rejects the login, or does not permit the request.
-	ErrUnauthorized error = broker.FailureUnauthorized
+	ErrUnauthorized = broker.ErrUnauthorized
 	// ErrUnavailable: the broker has not confirmed the job in time, because it is unreachable, overloaded or out of
 	// storage, or because the context ended. The job may be stored nevertheless. It is retryable: with an ID that
 	// you choose, the queue keeps one of the jobs of all attempts.
-	ErrUnavailable error = broker.FailureUnavailable
+	ErrUnavailable = broker.ErrUnavailable
 	// ErrClosed: the client is closed.
-	ErrClosed error = broker.FailureClosed
+	ErrClosed = broker.ErrClosed
 )
 
 // Error is why a job was not enqueued.
@@ -38,7 +38,7 @@ type Error struct {
 	Reason error
 	// Queue is the name of the queue; empty if the error is not about one.
 	Queue string
-	// JobID is the ID of the job; empty if the error is not about one.
+	// JobID is the ID that was chosen for the job; empty if none was.
 	JobID string
 	// Field is the option that caused the error, such as "priority" or "headers[Tenant]"; empty if it is none.
 	Field string

@@ -31,7 +31,7 @@ func At(due time.Time) Option { return func(o *jobOptions) { o.delay, o.job.DueT
 
 // ID identifies the job in its queue: 1 to 128 printable ASCII characters other than spaces and ~. The broker
 // keeps one of the jobs that are sent with the same ID: JetStream for two minutes, and until the job is due; asynq
-// as long as it stores the task. By default, the job has a random ID and is not deduplicated.
+// as long as it stores the task. By default, the job is not deduplicated, and gets an ID when it is stored.
 func ID(id string) Option { return func(o *jobOptions) { o.job.ID, o.job.HasChosenID = id, true } }
 
 // DeduplicateFor is the minimum time for which the queue recognizes another job with the same ID as a duplicate. On

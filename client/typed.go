@@ -45,7 +45,7 @@ func Enqueue[T any](ctx context.Context, c *Client, queue string, value T, optio
 func Encode[T any](c *Client, value T, options ...Option) Job {
 	payload, err := c.codec.Encode(value)
 	if err != nil {
-		err = &broker.SendError{Failure: broker.FailureInvalid, Field: "payload", Err: fmt.Errorf("cannot be encoded: %w", err)}
+		err = &broker.SendError{Failure: broker.ErrInvalidJob, Field: "payload", Err: fmt.Errorf("cannot be encoded: %w", err)}
 	}
 	var defaults []Option
 	if name := c.codec.ContentType(); name != "" {

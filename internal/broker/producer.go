@@ -3,6 +3,7 @@ package broker
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"regexp"
@@ -26,6 +27,8 @@ type Producer interface {
 
 // SendResult is what the broker answered.
 type SendResult struct {
+	// ID of the job: the one that its producer chose, or else the one that the engine assigned.
+	ID string
 	// Duplicate: the queue has a job with this ID already, and did not store this one.
 	Duplicate bool
 	// Err is set in the results of SendMany only.
@@ -36,7 +39,8 @@ type SendResult struct {
 type OutgoingJob struct {
 	// Queue is the name of the queue on the broker.
 	Queue string
-	// ID identifies the job in its queue. HasChosenID: the producer chose it, so the broker deduplicates.
+	// ID identifies the job in its queue. HasChosenID: the producer chose it, so the broker deduplicates. Otherwise,
+	// the engine assigns one.
 	ID          string
 	HasChosenID bool
 	Payload     []byte
@@ -67,8 +71,8 @@ const (
 
 var (
 	// jobIDPattern excludes ~, which begins what the asynq engine appends to the ID of a requeued job.
-	jobIDPattern      = regexp.MustCompile(`^[!-}]+$`)
-	kindPattern       = regexp.MustCompile(`^[!-~]+$`)
+	jobIDPattern      = regexp.MustCompile(`^[\x21-\x7d]+$`)
+	kindPattern       = regexp.MustCompile(`^[\x21-\x7e]+$`)
 	headerNamePattern = regexp.MustCompile("^[-!#$%&'*+.^_`|~0-9A-Za-z]+$")
 	// reservedHeaderPrefixes are those of headers with a meaning for brokers and workers.
 	reservedHeaderPrefixes = []string{HeaderPrefix, "Nats-", "Asynq-"}
@@ -152,6 +156,14 @@ func (j *OutgoingJob) validateHeaders() error {
 	return nil
 }
 
+// ChosenOrRandomID returns the ID that the producer chose, or else a random one.
+func (j *OutgoingJob) ChosenOrRandomID() string {
+	if j.HasChosenID {
+		return j.ID
+	}
+	return rand.Text()
+}
+
 // PriorityName returns the name of the priority.
 func (j *OutgoingJob) PriorityName() string { return cmp.Or(j.Priority, DefaultPriority) }
 
@@ -181,38 +193,34 @@ func shorten(text string) string {
 	return strings.ToValidUTF8(text, "?")
 }
 
-// SendFailure is why a job was not sent. It is an error, so that errors.Is finds it in a SendError.
-type SendFailure string
-
-func (f SendFailure) Error() string { return string(f) }
-
-// The failures.
-const (
-	// FailureInvalid: a field of the job is invalid.
-	FailureInvalid SendFailure = "invalid job"
-	// FailureUnknownQueue: the broker has no such queue.
-	FailureUnknownQueue SendFailure = "unknown queue"
-	// FailureUnknownPriority: the queue has no such priority.
-	FailureUnknownPriority SendFailure = "unknown priority"
-	// FailureDraining: the queue rejects new jobs, because it is being deleted.
-	FailureDraining SendFailure = "the queue is draining"
-	// FailureQueueFull: the queue has maxBacklog jobs. A retry may succeed.
-	FailureQueueFull SendFailure = "the queue is full"
-	// FailurePayloadTooLarge: the broker does not accept a message of this size.
-	FailurePayloadTooLarge SendFailure = "the payload is too large"
-	// FailureUnsupported: the engine, or the queue, does not support a field.
-	FailureUnsupported SendFailure = "unsupported"
-	// FailureUnauthorized: the broker rejects the credentials, or does not permit the request.
-	FailureUnauthorized SendFailure = "unauthorized"
-	// FailureUnavailable: the broker did not confirm the job, and may have stored it. A retry may succeed.
-	FailureUnavailable SendFailure = "the broker has not confirmed the job"
-	// FailureClosed: the producer was closed.
-	FailureClosed SendFailure = "the client is closed"
+// Why a job was not sent.
+var (
+	// ErrInvalidJob: a field of the job is invalid.
+	ErrInvalidJob = errors.New("invalid job")
+	// ErrUnknownQueue: the broker has no such queue.
+	ErrUnknownQueue = errors.New("unknown queue")
+	// ErrUnknownPriority: the queue has no such priority.
+	ErrUnknownPriority = errors.New("unknown priority")
+	// ErrDraining: the queue rejects new jobs, because it is being deleted.
+	ErrDraining = errors.New("the queue is draining")
+	// ErrQueueFull: the queue has maxBacklog jobs. A retry may succeed.
+	ErrQueueFull = errors.New("the queue is full")
+	// ErrPayloadTooLarge: the broker does not accept a message of this size.
+	ErrPayloadTooLarge = errors.New("the payload is too large")
+	// ErrUnsupported: the engine, or the queue, does not support a field.
+	ErrUnsupported = errors.New("unsupported")
+	// ErrUnauthorized: the broker rejects the credentials, or does not permit the request.
+	ErrUnauthorized = errors.New("unauthorized")
+	// ErrUnavailable: the broker did not confirm the job, and may have stored it. A retry may succeed.
+	ErrUnavailable = errors.New("the broker has not confirmed the job")
+	// ErrClosed: the producer was closed.
+	ErrClosed = errors.New("the client is closed")
 )
 
 // SendError is why a job was not sent.
 type SendError struct {
-	Failure SendFailure
+	// Failure is one of the variables above.
+	Failure error
 	// Field of the job that caused it; empty if it is none.
 	Field string
 	// Err has the details.
@@ -231,16 +239,16 @@ func (e *SendError) Unwrap() []error { return []error{e.Failure, e.Err} }
 
 // InvalidField returns an error about a field. Its text begins with the field.
 func InvalidField(field, format string, values ...any) error {
-	return &SendError{Failure: FailureInvalid, Field: field, Err: fmt.Errorf(format, values...)}
+	return &SendError{Failure: ErrInvalidJob, Field: field, Err: fmt.Errorf(format, values...)}
 }
 
 // UnsupportedField returns an error about a field that an engine does not support.
 func UnsupportedField(field, format string, values ...any) error {
-	return &SendError{Failure: FailureUnsupported, Field: field, Err: fmt.Errorf(format, values...)}
+	return &SendError{Failure: ErrUnsupported, Field: field, Err: fmt.Errorf(format, values...)}
 }
 
 // FieldFailure returns an error about a field.
-func FieldFailure(failure SendFailure, field, format string, values ...any) error {
+func FieldFailure(failure error, field, format string, values ...any) error {
 	return &SendError{Failure: failure, Field: field, Err: fmt.Errorf(format, values...)}
 }
 
@@ -249,14 +257,14 @@ func SendErrorOf(err error) error {
 	if err == nil || errors.As(err, new(*SendError)) {
 		return err
 	}
-	failure := FailureUnavailable
+	failure := ErrUnavailable
 	switch ClassOf(err) {
 	case ClassUnauthorized:
-		failure = FailureUnauthorized
+		failure = ErrUnauthorized
 	case ClassInvalid:
-		failure = FailureInvalid
+		failure = ErrInvalidJob
 	case ClassNotFound:
-		return &SendError{Failure: FailureUnknownQueue, Field: "queue", Err: err}
+		return &SendError{Failure: ErrUnknownQueue, Field: "queue", Err: err}
 	}
 	return &SendError{Failure: failure, Err: err}
 }

@@ -68,37 +68,38 @@ func (e *Engine) checkSendable(ctx context.Context, queue string) error {
 		return nil
 	})
 	if err := isKnown.Err(); err != nil {
-		return e.sendError(queue, err)
+		return sendError(queue, err)
 	}
 	if err := closed.Err(); err != nil && !errors.Is(err, goredis.Nil) {
-		return e.sendError(queue, err)
+		return sendError(queue, err)
 	}
 	switch {
 	case !isKnown.Val():
-		return broker.FieldFailure(broker.FailureUnknownQueue, "queue", "is unknown: the broker has no queue %s", queue)
+		return broker.FieldFailure(broker.ErrUnknownQueue, "queue", "is unknown: the broker has no queue %s", queue)
 	case closed.Val() != "":
-		return broker.FieldFailure(broker.FailureDraining, "queue", "is draining: the queue %s is being deleted and rejects new jobs", queue)
+		return broker.FieldFailure(broker.ErrDraining, "queue", "is draining: the queue %s is being deleted and rejects new jobs", queue)
 	}
 	return nil
 }
 
 func (e *Engine) enqueueJob(ctx context.Context, job *broker.OutgoingJob) (broker.SendResult, error) {
 	if len(job.Payload) > maxTaskBytes {
-		return broker.SendResult{}, broker.FieldFailure(broker.FailurePayloadTooLarge, "payload", "has %d bytes, must have at most %d",
+		return broker.SendResult{}, broker.FieldFailure(broker.ErrPayloadTooLarge, "payload", "has %d bytes, must have at most %d",
 			len(job.Payload), maxTaskBytes)
 	}
 	task, options, err := taskOf(job, time.Now())
 	if err != nil {
 		return broker.SendResult{}, err
 	}
-	_, err = e.producer.EnqueueContext(ctx, task, options...)
+	id := job.ChosenOrRandomID()
+	_, err = e.producer.EnqueueContext(ctx, task, append(options, asynq.TaskID(id))...)
 	if errors.Is(err, asynq.ErrTaskIDConflict) {
-		return broker.SendResult{Duplicate: true}, nil
+		return broker.SendResult{ID: id, Duplicate: true}, nil
 	}
-	return broker.SendResult{}, e.sendError(job.Queue, err)
+	return broker.SendResult{ID: id}, sendError(job.Queue, err)
 }
 
-// taskOf encodes a job.
+// taskOf encodes a job, without its ID.
 func taskOf(job *broker.OutgoingJob, now time.Time) (*asynq.Task, []asynq.Option, error) {
 	if job.PriorityName() != broker.DefaultPriority {
 		return nil, nil, broker.UnsupportedField("priority", "is %q; the engine asynq has no priorities within a queue: use a queue for each", job.Priority)
@@ -111,7 +112,7 @@ func taskOf(job *broker.OutgoingJob, now time.Time) (*asynq.Task, []asynq.Option
 		headers[name] = values[0]
 	}
 	options := []asynq.Option{
-		asynq.Queue(job.Queue), asynq.TaskID(job.ID),
+		asynq.Queue(job.Queue),
 		// The retry policy of the queue decides.
 		asynq.MaxRetry(broker.MaxAttempts - 1),
 	}
@@ -132,20 +133,20 @@ func taskOf(job *broker.OutgoingJob, now time.Time) (*asynq.Task, []asynq.Option
 // tooLargeErrors are how Redis and Valkey servers refuse a large value, before they close the connection.
 var tooLargeErrors = []string{"invalid bulk length", "string exceeds maximum allowed size"}
 
-func (e *Engine) sendError(queue string, err error) error {
+func sendError(queue string, err error) error {
 	if err == nil {
 		return nil
 	}
 	for _, text := range tooLargeErrors {
 		if strings.Contains(err.Error(), text) {
-			return broker.FieldFailure(broker.FailurePayloadTooLarge, "payload", "is too large: %s", broker.TruncateText(err.Error()))
+			return broker.FieldFailure(broker.ErrPayloadTooLarge, "payload", "is too large: %s", broker.TruncateText(err.Error()))
 		}
 	}
 	if errors.Is(err, goredis.ErrClosed) {
-		return &broker.SendError{Failure: broker.FailureClosed, Err: err}
+		return &broker.SendError{Failure: broker.ErrClosed, Err: err}
 	}
 	if strings.Contains(err.Error(), outOfMemoryError) {
-		return &broker.SendError{Failure: broker.FailureUnavailable, Err: fmt.Errorf("the server refused the job: %s", broker.TruncateText(err.Error()))}
+		return &broker.SendError{Failure: broker.ErrUnavailable, Err: fmt.Errorf("the server refused the job: %s", broker.TruncateText(err.Error()))}
 	}
 	return broker.SendErrorOf(redisclient.ClassifyError("sending a job to the queue "+queue, err))
 }

@@ -24,12 +24,12 @@ func (e *Engine) Send(ctx context.Context, job *broker.OutgoingJob) (broker.Send
 	if err := e.checkWindow(ctx, job); err != nil {
 		return broker.SendResult{}, err
 	}
-	message := e.outgoingMessage(job, time.Now())
+	message, id := outgoingMessage(job, time.Now())
 	for {
 		reply, err := e.nc.RequestMsgWithContext(ctx, message)
-		duplicate, err := e.confirmation(job, reply, err)
+		result, err := confirmation(job, id, reply, err)
 		if !isRejectedSubject(err) {
-			return broker.SendResult{Duplicate: duplicate}, e.sendError(ctx, job, err)
+			return result, e.sendError(ctx, job, err)
 		}
 		if err := e.explainRejection(ctx, job); err != nil {
 			return broker.SendResult{}, err
@@ -86,13 +86,14 @@ func (b *batch) sendAll(inbox string) {
 	now := time.Now()
 	for i, job := range b.jobs {
 		if err := b.checkWindow(b.ctx, job); err != nil {
-			b.finish(i, false, err)
+			b.finish(i, broker.SendResult{}, err)
 			continue
 		}
-		message := b.outgoingMessage(job, now)
+		message, id := outgoingMessage(job, now)
+		b.results[i].ID = id
 		message.Reply = inbox + "." + strconv.Itoa(i)
 		if err := b.nc.PublishMsg(message); err != nil {
-			b.finish(i, false, b.sendError(b.ctx, job, err))
+			b.finish(i, broker.SendResult{}, b.sendError(b.ctx, job, err))
 		}
 	}
 }
@@ -103,11 +104,11 @@ func (b *batch) handleReply(reply *nats.Msg) {
 		return // a server that sends what nobody requested
 	}
 	job := b.jobs[i]
-	duplicate, err := b.confirmation(job, reply, nil)
+	result, err := confirmation(job, b.results[i].ID, reply, nil)
 	if isRejectedSubject(err) {
 		err = b.explainOnce(job, err)
 	}
-	b.finish(i, duplicate, b.sendError(b.ctx, job, err))
+	b.finish(i, result, b.sendError(b.ctx, job, err))
 }
 
 func (b *batch) explainOnce(job *broker.OutgoingJob, unexplained error) error {
@@ -125,8 +126,9 @@ func (b *batch) explainOnce(job *broker.OutgoingJob, unexplained error) error {
 	return explanation
 }
 
-func (b *batch) finish(i int, duplicate bool, err error) {
-	b.isDone[i], b.results[i] = true, broker.SendResult{Duplicate: duplicate, Err: err}
+func (b *batch) finish(i int, result broker.SendResult, err error) {
+	result.Err = err
+	b.isDone[i], b.results[i] = true, result
 	b.doneCount++
 }
 
@@ -134,32 +136,33 @@ func (b *batch) finish(i int, duplicate bool, err error) {
 func (b *batch) failRest(err error) {
 	for i, job := range b.jobs {
 		if !b.isDone[i] {
-			b.finish(i, false, b.sendError(b.ctx, job, err))
+			b.finish(i, broker.SendResult{}, b.sendError(b.ctx, job, err))
 		}
 	}
 }
 
-// outgoingMessage encodes a job. docs/wire-contract.md describes the result.
-func (e *Engine) outgoingMessage(job *broker.OutgoingJob, now time.Time) *nats.Msg {
-	message := &nats.Msg{Subject: readySubject(job.Queue, job.PriorityName()), Data: job.Payload, Header: nats.Header(job.CommonHeaders())}
-	isDelayed := job.IsDelayed(now)
+// outgoingMessage encodes a job. docs/wire-contract.md describes the result. The ID is empty if the server assigns
+// it: a message without headers is cheaper.
+func outgoingMessage(job *broker.OutgoingJob, now time.Time) (message *nats.Msg, id string) {
+	headers := nats.Header(job.CommonHeaders())
+	message = &nats.Msg{Subject: readySubject(job.Queue, job.PriorityName()), Data: job.Payload, Header: headers}
 	if job.Kind != "" {
-		message.Header.Set(broker.KindHeader, job.Kind)
+		headers.Set(broker.KindHeader, job.Kind)
 	}
 	if job.HasChosenID {
-		message.Header.Set(jetstream.MsgIDHeader, job.ID)
+		id = job.ID
+		headers.Set(jetstream.MsgIDHeader, id)
 	}
-	if !job.HasChosenID || isDelayed { // the server removes its own header from a delayed message
-		message.Header.Set(broker.JobIDHeader, job.ID)
-	}
-	if isDelayed {
-		message.Header.Set(jetstream.ScheduleHeader, "@at "+job.DueTime.UTC().Format(time.RFC3339Nano))
-		message.Header.Set(jetstream.ScheduleTargetHeader, message.Subject)
+	if job.IsDelayed(now) {
+		id = job.ChosenOrRandomID()
+		headers.Set(broker.JobIDHeader, id) // the server removes its own header from a delayed message
+		headers.Set(jetstream.ScheduleHeader, "@at "+job.DueTime.UTC().Format(time.RFC3339Nano))
+		headers.Set(jetstream.ScheduleTargetHeader, message.Subject)
 		// Otherwise the message would replace one with the same subject, which is not due yet.
-		message.Header.Set(jetstream.ExpectedLastSubjSeqHeader, "0")
-		message.Subject = delayedSubject(job.Queue, job.ID)
+		headers.Set(jetstream.ExpectedLastSubjSeqHeader, "0")
+		message.Subject = delayedSubject(job.Queue, id)
 	}
-	return message
+	return message, id
 }
 
 // delayedSubject is the subject on which a job waits until it is due. An ID that cannot be a token of a
@@ -177,34 +180,41 @@ var errRejectedSubject = errors.New("no stream accepts the job")
 
 func isRejectedSubject(err error) bool { return errors.Is(err, errRejectedSubject) }
 
-// confirmation reads the server's answer to a message.
-func (e *Engine) confirmation(job *broker.OutgoingJob, reply *nats.Msg, err error) (duplicate bool, _ error) {
+// answer is the server's answer to a message.
+type answer struct {
+	Error     *jetstream.APIError `json:"error"`
+	Stream    string              `json:"stream"`
+	Sequence  uint64              `json:"seq"`
+	Duplicate bool                `json:"duplicate"`
+}
+
+// confirmation reads the server's answer to a message. Without an ID, that of the job is the sequence number.
+func confirmation(job *broker.OutgoingJob, id string, reply *nats.Msg, err error) (broker.SendResult, error) {
 	switch {
 	case errors.Is(err, nats.ErrNoResponders), err == nil && len(reply.Data) == 0 && reply.Header.Get("Status") == noRespondersStatus:
-		return false, errRejectedSubject
+		return broker.SendResult{}, errRejectedSubject
 	case err != nil:
-		return false, err
+		return broker.SendResult{}, err
 	}
-	var answer struct {
-		Error     *jetstream.APIError `json:"error"`
-		Stream    string              `json:"stream"`
-		Duplicate bool                `json:"duplicate"`
-	}
-	if err := json.Unmarshal(reply.Data, &answer); err != nil {
-		return false, fmt.Errorf("the server's answer is invalid: %w", err)
+	var a answer
+	if err := json.Unmarshal(reply.Data, &a); err != nil {
+		return broker.SendResult{}, fmt.Errorf("the server's answer is invalid: %w", err)
 	}
 	switch {
-	case answer.Error == nil && answer.Stream != streamName(job.Queue):
-		return false, broker.Errorf(broker.ClassInvalid, "the stream %s received the job, should be %s",
-			broker.TruncateText(answer.Stream), streamName(job.Queue))
-	case answer.Error == nil:
-		return answer.Duplicate, nil
-	case isSubjectTaken(answer.Error) && job.IsDelayed(time.Time{}):
-		return true, nil // the job with this ID is not due yet
-	case answer.Error.ErrorCode == errorCodeScheduleTarget:
-		return false, errRejectedSubject
+	case a.Error == nil && a.Stream != streamName(job.Queue):
+		return broker.SendResult{}, broker.Errorf(broker.ClassInvalid, "the stream %s received the job, should be %s",
+			broker.TruncateText(a.Stream), streamName(job.Queue))
+	case a.Error == nil:
+		if id == "" {
+			id = strconv.FormatUint(a.Sequence, 10)
+		}
+		return broker.SendResult{ID: id, Duplicate: a.Duplicate}, nil
+	case isSubjectTaken(a.Error) && job.IsDelayed(time.Time{}):
+		return broker.SendResult{ID: id, Duplicate: true}, nil // the job with this ID is not due yet
+	case a.Error.ErrorCode == errorCodeScheduleTarget:
+		return broker.SendResult{}, errRejectedSubject
 	}
-	return false, refusal(answer.Error)
+	return broker.SendResult{}, refusal(a.Error)
 }
 
 const (
@@ -235,17 +245,17 @@ func refusal(err *jetstream.APIError) error {
 	switch err.ErrorCode {
 	case errorCodeStoreFailed:
 		if slices.Contains(limitTexts, err.Description) {
-			return broker.FieldFailure(broker.FailureQueueFull, "queue", "is full: %s", text)
+			return broker.FieldFailure(broker.ErrQueueFull, "queue", "is full: %s", text)
 		}
 	case errorCodeMessageTooLarge, errorCodeHeaderTooLarge:
-		return broker.FieldFailure(broker.FailurePayloadTooLarge, "payload", "is too large: %s", text)
+		return broker.FieldFailure(broker.ErrPayloadTooLarge, "payload", "is too large: %s", text)
 	case errorCodeSealed:
-		return broker.FieldFailure(broker.FailureDraining, "queue", "is draining: %s", text)
+		return broker.FieldFailure(broker.ErrDraining, "queue", "is draining: %s", text)
 	}
 	if err.ErrorCode == errorCodeAccountLimit || err.Code == http.StatusTooManyRequests || err.Code >= http.StatusInternalServerError {
-		return &broker.SendError{Failure: broker.FailureUnavailable, Err: fmt.Errorf("the server refused the job: %s", text)}
+		return &broker.SendError{Failure: broker.ErrUnavailable, Err: fmt.Errorf("the server refused the job: %s", text)}
 	}
-	return &broker.SendError{Failure: broker.FailureInvalid, Err: fmt.Errorf("the server refused the job: %s", text)}
+	return &broker.SendError{Failure: broker.ErrInvalidJob, Err: fmt.Errorf("the server refused the job: %s", text)}
 }
 
 // sendError adds the queue and the failure to an error of a request.
@@ -254,12 +264,12 @@ func (e *Engine) sendError(ctx context.Context, job *broker.OutgoingJob, err err
 	case err == nil, errors.As(err, new(*broker.SendError)):
 		return err
 	case errors.Is(err, nats.ErrMaxPayload):
-		return broker.FieldFailure(broker.FailurePayloadTooLarge, "payload", "has %d bytes; with the headers, the server accepts at most %d",
+		return broker.FieldFailure(broker.ErrPayloadTooLarge, "payload", "has %d bytes; with the headers, the server accepts at most %d",
 			len(job.Payload), e.nc.MaxPayload())
 	case errors.Is(err, nats.ErrConnectionClosed) && e.nc.IsClosed():
-		return &broker.SendError{Failure: broker.FailureClosed, Err: err}
+		return &broker.SendError{Failure: broker.ErrClosed, Err: err}
 	case isRejectedSubject(err):
-		return &broker.SendError{Failure: broker.FailureUnavailable, Err: errors.New("no server leads the stream of the queue " + job.Queue)}
+		return &broker.SendError{Failure: broker.ErrUnavailable, Err: errors.New("no server leads the stream of the queue " + job.Queue)}
 	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w: %w", err, cause)
@@ -279,9 +289,9 @@ func (e *Engine) explainRejection(ctx context.Context, job *broker.OutgoingJob) 
 	subject := readySubject(job.Queue, job.PriorityName())
 	switch {
 	case slices.Contains(config.Subjects, placeholderSubject(job.Queue)), config.Sealed:
-		return broker.FieldFailure(broker.FailureDraining, "queue", "is draining: the queue %s is being deleted and rejects new jobs", job.Queue)
+		return broker.FieldFailure(broker.ErrDraining, "queue", "is draining: the queue %s is being deleted and rejects new jobs", job.Queue)
 	case !slices.Contains(config.Subjects, subject):
-		return broker.FieldFailure(broker.FailureUnknownPriority, "priority", "is %q; the queue %s has %s",
+		return broker.FieldFailure(broker.ErrUnknownPriority, "priority", "is %q; the queue %s has %s",
 			job.PriorityName(), job.Queue, strings.Join(prioritiesOf(config), ", "))
 	case job.IsDelayed(time.Time{}) && !config.AllowMsgSchedules:
 		return broker.UnsupportedField("at", "is not supported by the queue %s: NATS JetStream delays jobs from server version %s, "+
@@ -298,12 +308,12 @@ func (e *Engine) sendableStream(ctx context.Context, job *broker.OutgoingJob) (*
 	case err == nil:
 		return &stream.CachedInfo().Config, nil
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		return nil, broker.FieldFailure(broker.FailureUnknownQueue, "queue", "is unknown: the broker has no queue %s", job.Queue)
+		return nil, broker.FieldFailure(broker.ErrUnknownQueue, "queue", "is unknown: the broker has no queue %s", job.Queue)
 	case ctx.Err() != nil, errorClassOf(err) != broker.ClassUnreachable:
 		return nil, e.sendError(ctx, job, err)
 	}
 	// The login may lack the permission for the request.
-	return nil, broker.FieldFailure(broker.FailureUnknownQueue, "queue", "is unknown: the broker has no queue %s, or it has no priority %q, "+
+	return nil, broker.FieldFailure(broker.ErrUnknownQueue, "queue", "is unknown: the broker has no queue %s, or it has no priority %q, "+
 		"or rejects new jobs: the broker did not answer which of them", job.Queue, job.PriorityName())
 }
 
