@@ -12,6 +12,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/yardmaster/yardmaster/client/internal/construct"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 )
@@ -58,8 +59,8 @@ func New(ctx context.Context, options Options) (*Client, error) {
 	if err := files.Validate(); err != nil {
 		return nil, &Error{Reason: ErrInvalid, Field: "broker", Err: err}
 	}
-	if options.Timeout < 0 {
-		return nil, newError("", "", broker.InvalidField("timeout", "is %s, must not be negative", options.Timeout))
+	if err := options.validateTimeout(); err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(options.Timeout, defaultTimeout))
 	defer cancel()
@@ -73,6 +74,25 @@ func New(ctx context.Context, options Options) (*Client, error) {
 		return nil, newError("", "", broker.UnsupportedField("broker.url", "names the engine %s, which cannot send jobs", engineName))
 	}
 	return newClient(&options, producer, engineName), nil
+}
+
+func (o *Options) validateTimeout() error {
+	if o.Timeout < 0 {
+		return newError("", "", broker.InvalidField("timeout", "is %s, must not be negative", o.Timeout))
+	}
+	return nil
+}
+
+func init() {
+	construct.Client = func(given any, producer broker.Producer, engine string, now func() time.Time) (any, error) {
+		options, _ := given.(Options)
+		if err := options.validateTimeout(); err != nil {
+			return nil, err
+		}
+		c := newClient(&options, producer, dial.EngineName(engine))
+		c.now = now
+		return c, nil
+	}
 }
 
 func newClient(options *Options, producer broker.Producer, engine dial.EngineName) *Client {

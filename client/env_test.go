@@ -9,6 +9,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+	"github.com/yardmaster/yardmaster/internal/broker/memory"
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
 )
 
@@ -22,8 +23,11 @@ type testEnv struct {
 	t       testing.TB
 	options Options
 	engine  dial.EngineName
-	// admin creates queues and receives their messages.
-	admin broker.Engine
+	// admin creates queues; messages receives what they have.
+	admin    admin
+	messages broker.Engine
+	// memory is nil on real engines.
+	memory *memory.Broker
 	// server of NATS; nil on other engines.
 	server *natstest.Server
 	// stop and restart the server.
@@ -31,6 +35,16 @@ type testEnv struct {
 }
 
 var owner = broker.QueueOwner{UID: "1", Name: "ns/orders", Cluster: "c"}
+
+// admin is what broker.Engine and memory.Broker have.
+type admin interface {
+	EnsureQueue(ctx context.Context, queue broker.QueueConfig) (broker.EnsureResult, error)
+	RejectNewMessages(ctx context.Context, queue string, owner broker.QueueOwner) error
+	Stats(ctx context.Context, queue string) (broker.QueueStats, error)
+}
+
+// memoryEngine is that of package clienttest.
+const memoryEngine dial.EngineName = memory.EngineName
 
 // engines start a broker of each engine.
 var engines = map[dial.EngineName]func(testing.TB) *testEnv{
@@ -41,6 +55,13 @@ var engines = map[dial.EngineName]func(testing.TB) *testEnv{
 	dial.AsynqEngine: func(t testing.TB) *testEnv {
 		s := redistest.Start(t)
 		return &testEnv{engine: dial.AsynqEngine, options: Options{Broker: BrokerConfig{URL: s.URL()}}, stop: s.Stop, restart: s.Restart}
+	},
+	memoryEngine: func(testing.TB) *testEnv {
+		b := memory.New()
+		return &testEnv{
+			engine: memoryEngine, memory: b, admin: b,
+			stop: func() { b.SetUnavailable(true) }, restart: func() { b.SetUnavailable(false) },
+		}
 	},
 }
 
@@ -59,11 +80,14 @@ func newTestEnv(t testing.TB, engine dial.EngineName, changes ...func(*broker.Qu
 	t.Helper()
 	env := engines[engine](t)
 	env.t = t
-	var err error
-	if env.admin, err = dial.Connect(t.Context(), engine, broker.Credentials{URL: env.options.Broker.URL, Name: "test"}); err != nil {
-		t.Fatal(err)
+	if env.memory == nil {
+		var err error
+		if env.messages, err = dial.Connect(t.Context(), engine, broker.Credentials{URL: env.options.Broker.URL, Name: "test"}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(env.messages.Disconnect)
+		env.admin = env.messages
 	}
-	t.Cleanup(env.admin.Disconnect)
 	env.ensureQueue("orders", changes...)
 	env.Client = env.connect(env.options)
 	return env
@@ -71,6 +95,9 @@ func newTestEnv(t testing.TB, engine dial.EngineName, changes ...func(*broker.Qu
 
 func (env *testEnv) connect(options Options) *Client {
 	env.t.Helper()
+	if env.memory != nil {
+		return newClient(&options, env.memory.Connect(), memoryEngine)
+	}
 	c, err := New(env.t.Context(), options)
 	if err != nil {
 		env.t.Fatal(err)
@@ -105,7 +132,10 @@ func (env *testEnv) enqueue(payload string, options ...Option) Receipt {
 // waits for.
 func (env *testEnv) consume(priority string) (next func() *broker.Message) {
 	env.t.Helper()
-	subscription, err := env.admin.Subscribe(env.t.Context(), "orders")
+	if env.memory != nil {
+		return func() *broker.Message { return env.consumeFromMemory(priority) }
+	}
+	subscription, err := env.messages.Subscribe(env.t.Context(), "orders")
 	if err != nil {
 		env.t.Fatal(err)
 	}
@@ -132,6 +162,20 @@ func (env *testEnv) consume(priority string) (next func() *broker.Message) {
 		env.t.Fatalf("no message within %s", testTimeout)
 		return nil
 	}
+}
+
+// consumeFromMemory returns the next message, which must have the priority.
+func (env *testEnv) consumeFromMemory(priority string) (message *broker.Message) {
+	env.t.Helper()
+	eventually(env.t, "the queue has a job that is due", func() bool {
+		taken, found := env.memory.Take("orders", env.memory.Now())
+		if found && taken.Priority != priority {
+			env.t.Fatalf("the next job has the priority %s", taken.Priority)
+		}
+		message = &taken.Message
+		return found
+	})
+	return message
 }
 
 // stats of the queue "orders".
