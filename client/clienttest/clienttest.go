@@ -12,9 +12,7 @@ package clienttest
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/yardmaster/yardmaster/client"
@@ -135,8 +133,8 @@ func (q *Queues) DeadLetters(queue string) []Job {
 // Run runs the jobs of a queue that are due now, one after the other, the most urgent priority first, and returns the
 // number of attempts. Results of the handler have the same effect as in a worker: a job that fails is due again after
 // the delay of the default retry policy, without its random part, and is a dead letter after the last attempt. Call
-// Advance and Run again for the next attempt. Timeouts have no effect. A job that is snoozed runs again in the next
-// call.
+// Advance and Run again for the next attempt. Timeouts have no effect. A job that is put back without a delay runs
+// in the next call.
 func (q *Queues) Run(ctx context.Context, queue string, handler worker.Handler) int {
 	attempts := 0
 	end := q.Now()
@@ -149,8 +147,8 @@ func (q *Queues) Run(ctx context.Context, queue string, handler worker.Handler) 
 			ID: taken.ID, Queue: queue, Priority: taken.Priority, Payload: taken.Payload, Headers: taken.Headers,
 			Attempt: taken.Attempt, MaxAttempts: taken.MaxAttempts, SentTime: taken.SentTime,
 		})
-		if worker.IsSnooze(err) {
-			taken.PutBack(0, false)
+		if after, isSnoozed := worker.SnoozeAfter(err); isSnoozed {
+			taken.PutBack(after, false)
 			continue
 		}
 		attempts++
@@ -177,7 +175,7 @@ func settle(taken *memory.Taken, err error) {
 func call(ctx context.Context, handler worker.Handler, job *worker.Job) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			err = errors.Join(fmt.Errorf("panic: %v", reason), fmt.Errorf("%s", debug.Stack()))
+			err = fmt.Errorf("panic: %v", reason)
 		}
 	}()
 	return handler(ctx, job)

@@ -1,0 +1,180 @@
+package clienttest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/yardmaster/yardmaster/client"
+	"github.com/yardmaster/yardmaster/client/clienttest"
+	"github.com/yardmaster/yardmaster/worker"
+)
+
+func enqueue(t *testing.T, c *client.Client, payload string, options ...client.Option) {
+	t.Helper()
+	if _, err := c.Enqueue(t.Context(), "orders", []byte(payload), options...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestJobsHaveWhatTheProducerSet(t *testing.T) {
+	queues := clienttest.New(clienttest.Queue{Name: "orders", Priorities: []string{"high", "default"}})
+	c := queues.Connect(client.Options{})
+	enqueue(t, c, "1", client.Header("Tenant", "a"), client.Kind("charge"), client.Timeout(time.Minute))
+	enqueue(t, c, "2", client.ID("order-7"), client.Priority("high"), client.Delay(time.Hour))
+	jobs := queues.Jobs("orders")
+	if wait := jobs[1].DueTime.Sub(queues.Now()); wait <= 59*time.Minute || wait > time.Hour {
+		t.Errorf("the job is due in %s", wait)
+	}
+	for i := range jobs {
+		if age := queues.Now().Sub(jobs[i].SentTime); age < 0 || age > time.Minute {
+			t.Errorf("job %d was sent %s ago", i, age)
+		}
+		jobs[i].SentTime, jobs[i].DueTime = time.Time{}, time.Time{}
+	}
+	want := []clienttest.Job{
+		{
+			ID: "1", Priority: "default", Kind: "charge", Payload: []byte("1"),
+			Headers: map[string][]string{"Tenant": {"a"}, "Yardmaster-Kind": {"charge"}, "Yardmaster-Timeout": {"1m0s"}},
+		},
+		{ID: "order-7", Priority: "high", Payload: []byte("2"), Headers: map[string][]string{}},
+	}
+	if diff := cmp.Diff(want, jobs); diff != "" {
+		t.Errorf("(-want, +got):\n%s", diff)
+	}
+}
+
+func TestRunRunsJobsThatAreDueInOrderOfPriority(t *testing.T) {
+	queues := clienttest.New(clienttest.Queue{Name: "orders", Priorities: []string{"high", "default"}})
+	c := queues.Connect(client.Options{})
+	enqueue(t, c, "later", client.Delay(time.Hour))
+	enqueue(t, c, "second")
+	enqueue(t, c, "first", client.Priority("high"))
+	var ran []string
+	handler := func(_ context.Context, job *worker.Job) error {
+		ran = append(ran, fmt.Sprintf("%s %s %d/%d", job.Priority, job.Payload, job.Attempt, job.MaxAttempts))
+		return nil
+	}
+	if attempts := queues.Run(t.Context(), "orders", handler); attempts != 2 {
+		t.Errorf("%d attempts", attempts)
+	}
+	queues.Advance(time.Hour)
+	if attempts := queues.Run(t.Context(), "orders", handler); attempts != 1 {
+		t.Errorf("%d attempts after an hour", attempts)
+	}
+	if diff := cmp.Diff([]string{"high first 1/5", "default second 1/5", "default later 1/5"}, ran); diff != "" {
+		t.Errorf("(-want, +got):\n%s", diff)
+	}
+	if jobs := queues.Jobs("orders"); len(jobs) > 0 {
+		t.Errorf("jobs %+v", jobs)
+	}
+}
+
+func TestResultsOfHandlersHaveTheSameEffectAsInAWorker(t *testing.T) {
+	for title, row := range map[string]struct {
+		handler func(*worker.Job) error
+		// waits are the delays before the next attempts.
+		waits    []time.Duration
+		attempts int
+		letter   string
+	}{
+		"done":        {handler: func(*worker.Job) error { return nil }, attempts: 1},
+		"dead letter": {handler: func(*worker.Job) error { return worker.DeadLetter("bad") }, attempts: 1, letter: "bad"},
+		"retried":     {handler: func(*worker.Job) error { return errors.New("no") }, waits: []time.Duration{time.Second, 2 * time.Second}, attempts: 3, letter: "no"},
+		"Retry": {
+			handler: func(job *worker.Job) error {
+				if job.Attempt == 1 {
+					return worker.Retry(time.Hour)
+				}
+				return nil
+			},
+			waits: []time.Duration{time.Hour}, attempts: 2,
+		},
+		"panic": {handler: func(*worker.Job) error { panic("oh") }, waits: []time.Duration{time.Second, 2 * time.Second}, attempts: 3, letter: "panic: oh"},
+		"snoozed": {
+			handler: func() func(*worker.Job) error {
+				calls := 0
+				return func(*worker.Job) error {
+					calls++
+					if calls == 1 {
+						return worker.Snooze(time.Minute)
+					}
+					return nil
+				}
+			}(),
+			waits: []time.Duration{time.Minute}, attempts: 1,
+		},
+	} {
+		t.Run(title, func(t *testing.T) {
+			queues := clienttest.New(clienttest.Queue{Name: "orders", MaxAttempts: 3})
+			enqueue(t, queues.Connect(client.Options{}), "x")
+			run := func() int {
+				return queues.Run(t.Context(), "orders", func(_ context.Context, job *worker.Job) error { return row.handler(job) })
+			}
+			attempts := run()
+			for _, wait := range row.waits {
+				queues.Advance(wait - time.Second/2)
+				if early := run(); early > 0 {
+					t.Errorf("%d attempts before %s", early, wait)
+				}
+				queues.Advance(time.Second)
+				attempts += run()
+			}
+			if attempts != row.attempts || len(queues.Jobs("orders")) > 0 {
+				t.Errorf("%d attempts, want %d; jobs %+v", attempts, row.attempts, queues.Jobs("orders"))
+			}
+			letters := queues.DeadLetters("orders")
+			if (len(letters) == 1) != (row.letter != "") || len(letters) == 1 && (letters[0].Error != row.letter || letters[0].Attempts != row.attempts) {
+				t.Errorf("dead letters %+v, want %q", letters, row.letter)
+			}
+		})
+	}
+}
+
+func TestTheClockMovesTheWindowOfIDs(t *testing.T) {
+	queues := clienttest.New(clienttest.Queue{Name: "orders"})
+	c := queues.Connect(client.Options{})
+	for _, wantDuplicate := range []bool{false, true, false} {
+		receipt, err := c.Enqueue(t.Context(), "orders", nil, client.ID("a"))
+		if err != nil || receipt.Duplicate != wantDuplicate {
+			t.Errorf("%+v, %v, want duplicate: %t", receipt, err, wantDuplicate)
+		}
+		if wantDuplicate {
+			queues.Advance(2 * time.Minute)
+		}
+	}
+}
+
+func TestFailuresOfTheBrokerCanBeTested(t *testing.T) {
+	queues := clienttest.New(clienttest.Queue{Name: "orders", MaxBacklog: 1})
+	c := queues.Connect(client.Options{})
+	send := func() error {
+		_, err := c.Enqueue(t.Context(), "orders", nil)
+		return err
+	}
+	queues.SetUnavailable(true)
+	if err := send(); !errors.Is(err, client.ErrUnavailable) {
+		t.Error(err)
+	}
+	queues.SetUnavailable(false)
+	if err := send(); err != nil {
+		t.Error(err)
+	}
+	if err := send(); !errors.Is(err, client.ErrQueueFull) {
+		t.Error(err)
+	}
+	queues.Drain("orders")
+	if err := send(); !errors.Is(err, client.ErrDraining) {
+		t.Error(err)
+	}
+	if err := c.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := send(); !errors.Is(err, client.ErrClosed) {
+		t.Error(err)
+	}
+}

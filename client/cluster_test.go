@@ -1,0 +1,68 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/dial"
+	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+)
+
+func TestRetriedJobsAreStoredOnceWhileTheLeaderOfTheStreamIsLost(t *testing.T) {
+	t.Parallel()
+	cluster := natstest.StartCluster(t, 3)
+	env := &testEnv{t: t, engine: dial.NATSEngine, options: Options{Broker: BrokerConfig{URL: cluster.URL()}, Timeout: 2 * time.Second}}
+	var err error
+	if env.messages, err = dial.Connect(t.Context(), dial.NATSEngine, broker.Credentials{URL: cluster.URL(), Name: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(env.messages.Disconnect)
+	env.admin = env.messages
+	env.ensureQueue("orders")
+	c := env.connect(env.options)
+	const jobs = 600
+	for i := range jobs {
+		if i == jobs/3 {
+			env.stopLeader(cluster)
+		}
+		id := ID(fmt.Sprintf("order-%d", i))
+		eventually(t, "the job is stored", func() bool {
+			_, err := c.Enqueue(t.Context(), "orders", nil, id)
+			if err != nil && !IsRetryable(err) {
+				t.Fatalf("job %d: %v", i, err)
+			}
+			return err == nil
+		})
+	}
+	eventually(t, "the queue has each job once", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		stats, err := env.admin.Stats(ctx, "orders")
+		return err == nil && stats.Ready+stats.Delayed == jobs
+	})
+}
+
+// stopLeader stops the server that leads the stream of the queue "orders".
+func (env *testEnv) stopLeader(cluster *natstest.Cluster) {
+	env.t.Helper()
+	nc, err := nats.Connect(cluster.URL())
+	if err != nil {
+		env.t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := natsjs.New(nc)
+	if err != nil {
+		env.t.Fatal(err)
+	}
+	stream, err := js.Stream(env.t.Context(), "yardmaster_orders")
+	if err != nil {
+		env.t.Fatal(err)
+	}
+	cluster.Named(stream.CachedInfo().Cluster.Leader).Stop()
+}

@@ -1,0 +1,87 @@
+package jetstream
+
+import (
+	"errors"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+)
+
+func TestTheIDOfADelayedJobIsOneTokenOfItsSubject(t *testing.T) {
+	token := regexp.MustCompile(`^yardmaster\.orders\.delayed\.[^. *>]+$`)
+	seen := map[string]string{}
+	for _, id := range []string{"order-7", "ORDER_7", "a.b", "a.*", ">", "a/b", "a:b", "~YS5i", "-", "{}"} {
+		subject := delayedSubject("orders", id)
+		if !token.MatchString(subject) || seen[subject] != "" {
+			t.Errorf("ID %q: subject %s, which %q has too", id, subject, seen[subject])
+		}
+		seen[subject] = id
+	}
+	if got := delayedSubject("orders", "order-7"); got != "yardmaster.orders.delayed.order-7" {
+		t.Errorf("subject %s", got)
+	}
+	if got := delayedSubject("orders", "a.b"); got != "yardmaster.orders.delayed.~YS5i" {
+		t.Errorf("subject %s", got)
+	}
+}
+
+func TestARefusalOfTheServerIsClassified(t *testing.T) {
+	for title, row := range map[string]struct {
+		err  jetstream.APIError
+		want error
+	}{
+		"full":              {jetstream.APIError{Code: 503, ErrorCode: 10077, Description: "maximum messages exceeded"}, broker.ErrQueueFull},
+		"full, by bytes":    {jetstream.APIError{Code: 503, ErrorCode: 10077, Description: "maximum bytes exceeded"}, broker.ErrQueueFull},
+		"disk error":        {jetstream.APIError{Code: 503, ErrorCode: 10077, Description: "no space left on device"}, broker.ErrUnavailable},
+		"out of storage":    {jetstream.APIError{Code: 500, ErrorCode: 10047, Description: "insufficient storage resources available"}, broker.ErrUnavailable},
+		"limit of account":  {jetstream.APIError{Code: 400, ErrorCode: 10002, Description: "resource limits exceeded for account"}, broker.ErrUnavailable},
+		"overloaded":        {jetstream.APIError{Code: 429, ErrorCode: 10167, Description: "too many requests"}, broker.ErrUnavailable},
+		"message too large": {jetstream.APIError{Code: 400, ErrorCode: 10054, Description: "message size exceeds maximum allowed"}, broker.ErrPayloadTooLarge},
+		"headers too large": {jetstream.APIError{Code: 400, ErrorCode: 10097, Description: "header size exceeds maximum allowed of 64k"}, broker.ErrPayloadTooLarge},
+		"sealed":            {jetstream.APIError{Code: 400, ErrorCode: 10109, Description: "invalid operation on sealed stream"}, broker.ErrDraining},
+		"anything else":     {jetstream.APIError{Code: 400, ErrorCode: 10060, Description: "expected stream does not match"}, broker.ErrInvalidJob},
+	} {
+		if err := refusal(&row.err); !errors.Is(err, row.want) {
+			t.Errorf("%s: %v, want %v", title, err, row.want)
+		}
+	}
+}
+
+func TestAMessageHasOnlyTheHeadersThatItNeeds(t *testing.T) {
+	now := time.Unix(0, 0)
+	job := func(change func(*broker.OutgoingJob)) *broker.OutgoingJob {
+		j := &broker.OutgoingJob{Queue: "orders"}
+		change(j)
+		return j
+	}
+	for title, row := range map[string]struct {
+		job    *broker.OutgoingJob
+		want   []string
+		wantID bool
+	}{
+		"nothing set: the server assigns the ID": {job(func(*broker.OutgoingJob) {}), nil, false},
+		"ID":                                     {job(func(j *broker.OutgoingJob) { j.ID, j.HasChosenID = "a", true }), []string{"Nats-Msg-Id"}, true},
+		"kind and timeout": {
+			job(func(j *broker.OutgoingJob) { j.Kind, j.Timeout = "a", time.Second }), []string{"Yardmaster-Kind", "Yardmaster-Timeout"}, false,
+		},
+		"due in the past": {job(func(j *broker.OutgoingJob) { j.DueTime = now }), nil, false},
+		"delayed": {
+			job(func(j *broker.OutgoingJob) { j.DueTime = now.Add(1) }),
+			[]string{"Yardmaster-Job-Id", "Nats-Schedule", "Nats-Schedule-Target", "Nats-Expected-Last-Subject-Sequence"}, true,
+		},
+	} {
+		message, id := outgoingMessage(row.job, now)
+		if len(message.Header) != len(row.want) || (id != "") != row.wantID {
+			t.Errorf("%s: ID %q, headers %v, want %v", title, id, message.Header, row.want)
+		}
+		for _, name := range row.want {
+			if message.Header.Get(name) == "" {
+				t.Errorf("%s: no header %s in %v", title, name, message.Header)
+			}
+		}
+	}
+}
