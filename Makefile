@@ -139,7 +139,7 @@ test: test-unit test-integration ## Run unit and integration tests.
 
 .PHONY: test-unit
 test-unit: gotestsum kustomize ## Run the tests that need no cluster.
-	hack/prerequisites redis-server=redis-server redis-cli=redis-server rabbitmq-server=rabbitmq-server promtool=prometheus
+	hack/prerequisites redis-server=redis-server redis-cli=redis-server rabbitmq-server=rabbitmq-server promtool=prometheus python3=python3 node=nodejs
 	SEQUENCE_RUNS=$(SEQUENCE_RUNS) $(GOTEST) -timeout 30m $(PURE)
 	$(RACE_ENV) $(GOTEST) $(RACE) $(UNIT)
 	go -C localcluster test ./...

@@ -366,7 +366,7 @@ func TestCloseWaitsForCallsAndRejectsLaterOnes(t *testing.T) {
 		called <- err
 	}()
 	closed := make(chan error, 1)
-	eventually(t, "the call has begun", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.running > 0 })
+	eventually(t, "the call runs", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.running > 0 })
 	go func() { closed <- c.Close(context.Background()) }()
 	eventually(t, "the client is closed", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.isClosed })
 	_, err := c.Enqueue(t.Context(), "orders", nil)

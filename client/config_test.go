@@ -75,9 +75,7 @@ func TestDocumentedPermissionsSufficeToSendJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	env.permit(&server.Permissions{
-		Publish: &server.SubjectPermission{Allow: []string{
-			"$JS.API.INFO", "$JS.API.STREAM.INFO.yardmaster_orders", "yardmaster.orders.ready.>", "yardmaster.orders.delayed.>",
-		}},
+		Publish:   &server.SubjectPermission{Allow: documentedSubjects(t)},
 		Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
 	})
 	if _, err := env.Enqueue(t.Context(), "orders", nil, Delay(1), ID("1"), DeduplicateFor(1)); err != nil {
@@ -92,6 +90,21 @@ func TestDocumentedPermissionsSufficeToSendJobs(t *testing.T) {
 	short.Timeout = defaultTimeout / 10
 	_, err = env.connect(short).Enqueue(t.Context(), "closed", nil)
 	requireError(t, err, ErrUnauthorized, "")
+}
+
+// documentedSubjects returns the list in docs/client.md.
+func documentedSubjects(t *testing.T) []string {
+	t.Helper()
+	page, err := os.ReadFile("../docs/client.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(page), "needs to publish to")
+	parts := strings.Split(list, "```")
+	if len(parts) < 3 {
+		t.Fatal("docs/client.md has no list of permissions")
+	}
+	return strings.Fields(parts[1])
 }
 
 // permit restarts the server with a login that has these permissions, and connects the client with it.

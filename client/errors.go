@@ -40,7 +40,7 @@ type Error struct {
 	Queue string
 	// JobID is the ID that was chosen for the job; empty if none was.
 	JobID string
-	// Field is the option that caused the error, such as "priority" or "headers[Tenant]"; empty if it is none.
+	// Field is the option that caused the error, such as "priority" or "headers[Tenant]"; otherwise empty.
 	Field string
 	// Err is the cause. Its text begins with Field.
 	Err error

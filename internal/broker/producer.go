@@ -221,7 +221,7 @@ var (
 type SendError struct {
 	// Failure is one of the variables above.
 	Failure error
-	// Field of the job that caused it; empty if it is none.
+	// Field of the job that caused it; otherwise empty.
 	Field string
 	// Err has the details.
 	Err error
