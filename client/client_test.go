@@ -168,6 +168,10 @@ func (p refusingProducer) SendMany(_ context.Context, _ string, jobs []*broker.O
 	return make([]broker.SendResult, len(jobs))
 }
 
+func (refusingProducer) CancelDelayed(context.Context, string, string) (bool, error) {
+	return false, nil
+}
+
 func (refusingProducer) Disconnect() {}
 
 func TestAJobThatTheQueueDoesNotAcceptIsRejected(t *testing.T) {
@@ -354,6 +358,10 @@ func (hangingProducer) SendMany(context.Context, string, []*broker.OutgoingJob) 
 	return nil
 }
 
+func (hangingProducer) CancelDelayed(context.Context, string, string) (bool, error) {
+	return false, nil
+}
+
 func (hangingProducer) Disconnect() {}
 
 func TestCloseWaitsForCallsAndRejectsLaterOnes(t *testing.T) {
@@ -475,6 +483,10 @@ func (p *recordingProducer) Send(_ context.Context, job *broker.OutgoingJob) (br
 func (p *recordingProducer) SendMany(_ context.Context, _ string, jobs []*broker.OutgoingJob) []broker.SendResult {
 	p.jobs = append(p.jobs, jobs...)
 	return make([]broker.SendResult, len(jobs))
+}
+
+func (*recordingProducer) CancelDelayed(context.Context, string, string) (bool, error) {
+	return false, nil
 }
 
 func (*recordingProducer) Disconnect() {}

@@ -32,7 +32,7 @@ var (
 	ErrClosed = broker.ErrClosed
 )
 
-// Error is why a job was not enqueued.
+// Error is why a job was not enqueued or canceled.
 type Error struct {
 	// Reason is one of the variables above.
 	Reason error
@@ -44,13 +44,16 @@ type Error struct {
 	Field string
 	// Err is the cause. Its text begins with Field.
 	Err error
+
+	// operation is what failed.
+	operation string
 }
 
 func (e *Error) Error() string {
 	if e.Queue == "" {
 		return e.Err.Error()
 	}
-	return "enqueueing a job to " + e.Queue + ": " + e.Err.Error()
+	return e.operation + " " + e.Queue + ": " + e.Err.Error()
 }
 
 // Unwrap returns the reason and the cause.
@@ -64,10 +67,14 @@ func IsRetryable(err error) bool {
 
 // newError returns nil for nil.
 func newError(queue, id string, err error) error {
+	return newOperationError("enqueueing a job to", queue, id, err)
+}
+
+func newOperationError(operation, queue, id string, err error) error {
 	if err == nil {
 		return nil
 	}
-	result := &Error{Reason: ErrUnavailable, Queue: queue, JobID: id, Err: err}
+	result := &Error{Reason: ErrUnavailable, Queue: queue, JobID: id, Err: err, operation: operation}
 	if sending := (*broker.SendError)(nil); errors.As(err, &sending) {
 		result.Reason, result.Field = sending.Failure, sending.Field
 	}

@@ -21,6 +21,8 @@ type Producer interface {
 	// SendMany sends valid jobs of one queue without waiting for the confirmation of each before it sends the
 	// next. It returns a result for each job, in the same order.
 	SendMany(ctx context.Context, queue string, jobs []*OutgoingJob) []SendResult
+	// CancelDelayed removes a job that is not due yet. It returns false if the queue has no such job.
+	CancelDelayed(ctx context.Context, queue, id string) (bool, error)
 	// Disconnect closes the connection.
 	Disconnect()
 }
@@ -98,6 +100,15 @@ func (j *OutgoingJob) validateQueue() error {
 		return InvalidField("priority", "is %q, must be at most 63 of a-z, 0-9 and -", shorten(j.Priority))
 	}
 	return nil
+}
+
+// ValidateJobReference returns an error unless a job with this ID can be in this queue.
+func ValidateJobReference(queue, id string) error {
+	job := OutgoingJob{Queue: queue, ID: id, HasChosenID: true}
+	if err := job.validateQueue(); err != nil {
+		return err
+	}
+	return job.validateID()
 }
 
 func (j *OutgoingJob) validateID() error {

@@ -156,7 +156,7 @@ func outgoingMessage(job *broker.OutgoingJob, now time.Time) (message *nats.Msg,
 	if job.IsDelayed(now) {
 		id = job.ChosenOrRandomID()
 		headers.Set(broker.JobIDHeader, id) // the server removes its own header from a delayed message
-		headers.Set(jetstream.ScheduleHeader, "@at "+job.DueTime.UTC().Format(time.RFC3339Nano))
+		headers.Set(jetstream.ScheduleHeader, scheduleAt+job.DueTime.UTC().Format(time.RFC3339Nano))
 		headers.Set(jetstream.ScheduleTargetHeader, message.Subject)
 		// Otherwise the message would replace one with the same subject, which is not due yet.
 		headers.Set(jetstream.ExpectedLastSubjSeqHeader, "0")
@@ -164,6 +164,9 @@ func outgoingMessage(job *broker.OutgoingJob, now time.Time) (message *nats.Msg,
 	}
 	return message, id
 }
+
+// scheduleAt precedes the time in a schedule.
+const scheduleAt = "@at "
 
 // delayedSubject is the subject on which a job waits until it is due. An ID that cannot be a token of a
 // subject is encoded, after a character that no other ID begins with.

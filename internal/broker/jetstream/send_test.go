@@ -71,7 +71,8 @@ func TestAMessageHasOnlyTheHeadersThatItNeeds(t *testing.T) {
 		"due in the past": {job(func(j *broker.OutgoingJob) { j.DueTime = now }), nil, false},
 		"delayed": {
 			job(func(j *broker.OutgoingJob) { j.DueTime = now.Add(1) }),
-			[]string{"Yardmaster-Job-Id", "Nats-Schedule", "Nats-Schedule-Target", "Nats-Expected-Last-Subject-Sequence"}, true,
+			[]string{"Yardmaster-Job-Id", "Nats-Schedule", "Nats-Schedule-Target", "Nats-Expected-Last-Subject-Sequence"},
+			true,
 		},
 	} {
 		message, id := outgoingMessage(row.job, now)

@@ -59,6 +59,9 @@ type storedJob struct {
 	attempts int
 }
 
+// isDelayed reports whether the job was sent for a later time.
+func (j *storedJob) isDelayed(now time.Time) bool { return j.attempts == 0 && j.due.After(now) }
+
 // Now returns the time of the broker's clock.
 func (b *Broker) Now() time.Time {
 	b.mu.Lock()
@@ -158,6 +161,31 @@ func (c *connection) SendMany(ctx context.Context, _ string, jobs []*broker.Outg
 	return results
 }
 
+// CancelDelayed implements broker.Producer.
+func (c *connection) CancelDelayed(ctx context.Context, name, id string) (bool, error) {
+	b := c.broker
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.checkAvailable(ctx); err != nil {
+		return false, err
+	}
+	q := b.queues[name]
+	if q == nil {
+		return false, unknownQueue(name)
+	}
+	now := b.now()
+	i := slices.IndexFunc(q.jobs, func(job *storedJob) bool { return job.ID == id && job.isDelayed(now) })
+	if i < 0 {
+		return false, nil
+	}
+	q.jobs = slices.Delete(q.jobs, i, i+1)
+	return true, nil
+}
+
+func unknownQueue(name string) error {
+	return broker.FieldFailure(broker.ErrUnknownQueue, "queue", "is unknown: the broker has no queue %s", name)
+}
+
 // Disconnect implements broker.Producer.
 func (c *connection) Disconnect() { c.isClosed.Store(true) }
 
@@ -169,7 +197,7 @@ func (b *Broker) send(ctx context.Context, job *broker.OutgoingJob) (broker.Send
 	}
 	q := b.queues[job.Queue]
 	if q == nil {
-		return broker.SendResult{}, broker.FieldFailure(broker.ErrUnknownQueue, "queue", "is unknown: the broker has no queue %s", job.Queue)
+		return broker.SendResult{}, unknownQueue(job.Queue)
 	}
 	now := b.now()
 	if err := q.check(job, now); err != nil {
@@ -232,7 +260,7 @@ func (q *queue) isDuplicate(id string, now time.Time) bool {
 	if sent, found := q.sentTimes[id]; found && now.Sub(sent) < duplicateWindow {
 		return true
 	}
-	return slices.ContainsFunc(q.jobs, func(job *storedJob) bool { return job.ID == id && job.attempts == 0 && job.due.After(now) })
+	return slices.ContainsFunc(q.jobs, func(job *storedJob) bool { return job.ID == id && job.isDelayed(now) })
 }
 
 // store returns the ID of the job.

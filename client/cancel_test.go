@@ -1,0 +1,81 @@
+package client
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/yardmaster/yardmaster/internal/broker/dial"
+)
+
+func (env *testEnv) cancel(id string) bool {
+	env.t.Helper()
+	canceled, err := env.CancelDelayed(env.t.Context(), "orders", id)
+	if err != nil {
+		env.t.Error(err)
+	}
+	return canceled
+}
+
+func TestADelayedJobThatIsCanceledNeverRuns(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, env *testEnv) {
+		env.enqueue("canceled", ID("a.b/c"), Delay(4*time.Second))
+		env.enqueue("kept", ID("d"), Delay(5*time.Second))
+		if !env.cancel("a.b/c") {
+			t.Fatal("the job was not canceled")
+		}
+		if env.cancel("a.b/c") {
+			t.Error("the job was canceled twice")
+		}
+		if message := env.consume("default")(); string(message.Payload) != "kept" {
+			t.Errorf("%q ran", message.Payload)
+		}
+	})
+}
+
+func TestOnlyDelayedJobsAreCanceled(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, env *testEnv) {
+		env.enqueue("ready", ID("a"))
+		env.enqueue("due", ID("b"), Delay(time.Second))
+		ids := []string{"a", "b", "never-sent"}
+		if env.engine == dial.AsynqEngine {
+			ids = []string{"a", "never-sent"} // the second job becomes ready only while a worker runs
+		} else {
+			eventually(t, "the second job is due", func() bool { return env.stats().Delayed == 0 })
+		}
+		for _, id := range ids {
+			if env.cancel(id) {
+				t.Errorf("%s was canceled", id)
+			}
+		}
+		if stats := env.stats(); stats.Ready+stats.Delayed+stats.InFlight != 2 {
+			t.Errorf("%+v", stats)
+		}
+		_, err := env.CancelDelayed(t.Context(), "nobody", "a")
+		requireError(t, err, ErrUnknownQueue, "queue")
+		_, err = env.CancelDelayed(t.Context(), "orders", "a b")
+		requireError(t, err, ErrInvalid, "id")
+		_, err = env.CancelDelayed(t.Context(), "*", "a")
+		requireError(t, err, ErrInvalid, "queue")
+		env.stop()
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		_, err = env.CancelDelayed(ctx, "orders", "a")
+		requireError(t, err, ErrUnavailable, "")
+	})
+}
+
+func TestDocumentedPermissionsSufficeToCancelJobs(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t, dial.NATSEngine)
+	env.permit(&server.Permissions{
+		Publish:   &server.SubjectPermission{Allow: append(documentedSubjects(t, 1), documentedSubjects(t, 2)...)},
+		Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
+	})
+	env.enqueue("x", ID("a"), Delay(time.Hour))
+	if !env.cancel("a") {
+		t.Error("the job was not canceled")
+	}
+}

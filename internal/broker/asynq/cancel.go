@@ -1,0 +1,37 @@
+package asynq
+
+import (
+	"context"
+	"errors"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+)
+
+// CancelDelayed implements broker.Producer. asynq refuses to delete a task that a worker has received.
+func (e *Engine) CancelDelayed(ctx context.Context, queue, id string) (bool, error) {
+	known, err := e.client.SIsMember(ctx, queuesKey, queue).Result()
+	if err != nil {
+		return false, sendError(queue, err)
+	}
+	if !known {
+		return false, broker.FieldFailure(broker.ErrUnknownQueue, "queue", "is unknown: the broker has no queue %s", queue)
+	}
+	task, err := e.inspector.GetTaskInfo(queue, id)
+	if isTaskGone(err) || err == nil && task.State != asynq.TaskStateScheduled {
+		return false, nil
+	}
+	if err == nil {
+		err = e.inspector.DeleteTask(queue, id)
+	}
+	if isTaskGone(err) {
+		return false, nil
+	}
+	return err == nil, sendError(queue, err)
+}
+
+// isTaskGone reports that a task does not exist.
+func isTaskGone(err error) bool {
+	return errors.Is(err, asynq.ErrTaskNotFound) || errors.Is(err, asynq.ErrQueueNotFound)
+}
