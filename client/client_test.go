@@ -23,12 +23,10 @@ func TestAJobArrivesWithWhatItsProducerSet(t *testing.T) {
 		if string(message.Payload) != "data" || receipt.ID == "" || receipt.Duplicate {
 			t.Errorf("payload %q, receipt %+v", message.Payload, receipt)
 		}
-		want := map[string]string{"Tenant": "a", "Region": "ä", "Yardmaster-Timeout": "1m30s", "None": ""}
-		if env.engine == dial.AsynqEngine {
-			want["Asynq-Type"] = "bill"
-		} else {
-			want["Yardmaster-Kind"] = "bill"
+		if message.Kind != "bill" || message.ID != receipt.ID {
+			t.Errorf("kind %q, ID %q, want that of the receipt, %q", message.Kind, message.ID, receipt.ID)
 		}
+		want := map[string]string{"Tenant": "a", "Region": "ä", "Yardmaster-Timeout": "1m30s", "None": ""}
 		for name, value := range want {
 			if got := strings.Join(message.Headers[name], ","); got != value {
 				t.Errorf("header %s is %q, want %q", name, got, value)
@@ -93,6 +91,9 @@ func TestADelayedJobStartsAtItsTime(t *testing.T) {
 			t.Fatalf("the first job is %q", first.Payload)
 		}
 		delayed := next()
+		if delayed.ID != "x.y/z" {
+			t.Errorf("the ID is %q", delayed.ID)
+		}
 		if now := time.Now(); now.Before(due) {
 			t.Errorf("the job started %s too early", due.Sub(now))
 		}

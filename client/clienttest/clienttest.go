@@ -144,7 +144,7 @@ func (q *Queues) Run(ctx context.Context, queue string, handler worker.Handler) 
 			return attempts
 		}
 		err := call(ctx, handler, &worker.Job{
-			ID: taken.ID, Queue: queue, Priority: taken.Priority, Payload: taken.Payload, Headers: taken.Headers,
+			ID: taken.ID, Kind: taken.Kind, Queue: queue, Priority: taken.Priority, Payload: taken.Payload, Headers: taken.Headers,
 			Attempt: taken.Attempt, MaxAttempts: taken.MaxAttempts, SentTime: taken.SentTime,
 		})
 		if after, isSnoozed := worker.SnoozeAfter(err); isSnoozed {

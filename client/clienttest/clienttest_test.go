@@ -52,11 +52,11 @@ func TestRunRunsJobsThatAreDueInOrderOfPriority(t *testing.T) {
 	queues := clienttest.New(clienttest.Queue{Name: "orders", Priorities: []string{"high", "default"}})
 	c := queues.Connect(client.Options{})
 	enqueue(t, c, "later", client.Delay(time.Hour))
-	enqueue(t, c, "second")
+	enqueue(t, c, "second", client.Kind("my-"))
 	enqueue(t, c, "first", client.Priority("high"))
 	var ran []string
 	handler := func(_ context.Context, job *worker.Job) error {
-		ran = append(ran, fmt.Sprintf("%s %s %d/%d", job.Priority, job.Payload, job.Attempt, job.MaxAttempts))
+		ran = append(ran, fmt.Sprintf("%s %s%s %d/%d", job.Priority, job.Kind, job.Payload, job.Attempt, job.MaxAttempts))
 		return nil
 	}
 	if attempts := queues.Run(t.Context(), "orders", handler); attempts != 2 {
@@ -66,7 +66,7 @@ func TestRunRunsJobsThatAreDueInOrderOfPriority(t *testing.T) {
 	if attempts := queues.Run(t.Context(), "orders", handler); attempts != 1 {
 		t.Errorf("%d attempts after an hour", attempts)
 	}
-	if diff := cmp.Diff([]string{"high first 1/5", "default second 1/5", "default later 1/5"}, ran); diff != "" {
+	if diff := cmp.Diff([]string{"high first 1/5", "default my-second 1/5", "default later 1/5"}, ran); diff != "" {
 		t.Errorf("(-want, +got):\n%s", diff)
 	}
 	if jobs := queues.Jobs("orders"); len(jobs) > 0 {

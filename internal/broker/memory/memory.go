@@ -53,8 +53,7 @@ type queue struct {
 type storedJob struct {
 	broker.Message
 
-	kind string
-	due  time.Time
+	due time.Time
 	// attempts is the number of attempts that have ended.
 	attempts int
 }
@@ -278,8 +277,8 @@ func (q *queue) store(job *broker.OutgoingJob, now time.Time) string {
 	if job.Kind != "" {
 		headers[broker.KindHeader] = []string{job.Kind}
 	}
-	q.jobs = append(q.jobs, &storedJob{kind: job.Kind, due: job.DueTime, Message: broker.Message{
-		ID: id, Payload: slices.Clone(job.Payload), Headers: headers, Priority: job.PriorityName(), SentTime: now,
+	q.jobs = append(q.jobs, &storedJob{due: job.DueTime, Message: broker.Message{
+		ID: id, Kind: job.Kind, Payload: slices.Clone(job.Payload), Headers: headers, Priority: job.PriorityName(), SentTime: now,
 	}})
 	return id
 }
@@ -288,8 +287,6 @@ func (q *queue) store(job *broker.OutgoingJob, now time.Time) string {
 type Job struct {
 	broker.Message
 
-	// Kind of the job.
-	Kind string
 	// DueTime is when workers may start it; zero: at once.
 	DueTime time.Time
 	// Attempt is the number of the next attempt, from 1. MaxAttempts is the last one.
@@ -315,7 +312,7 @@ func (q *queue) copyOf(job *storedJob) Job {
 	message := job.Message
 	message.Payload = slices.Clone(message.Payload)
 	message.Headers = maps.Clone(message.Headers)
-	return Job{Message: message, Kind: job.kind, DueTime: job.due, Attempt: job.attempts + 1, MaxAttempts: q.config.Retry.MaxAttempts}
+	return Job{Message: message, DueTime: job.due, Attempt: job.attempts + 1, MaxAttempts: q.config.Retry.MaxAttempts}
 }
 
 // Take removes the next job that is due at a time, of the first priority that has one. Found is false if none is due.
