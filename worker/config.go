@@ -222,7 +222,7 @@ func (c *Config) validatedSettings() (*workerSettings, error) {
 	if s.drainTimeout < 0 {
 		addError("drainTimeout is %s, must not be negative", s.drainTimeout)
 	}
-	errs = append(errs, c.Broker.validate())
+	errs = append(errs, c.Broker.files().Validate())
 	if len(c.Queues) < 1 || len(c.Queues) > maxQueueCount {
 		addError("queues has %d items, must have 1 to %d", len(c.Queues), maxQueueCount)
 	}
@@ -239,24 +239,6 @@ func (c *Config) validatedSettings() (*workerSettings, error) {
 		s.queues = append(s.queues, q)
 	}
 	return s, errors.Join(errs...)
-}
-
-// validate returns an error that names every conflict between fields.
-func (b *BrokerConfig) validate() error {
-	var errs []error
-	if (b.URL == "") == (b.URLFile == "") {
-		errs = append(errs, errors.New("broker must have exactly one of url and urlFile"))
-	}
-	if boolToInt(b.UsernameFile != "")+boolToInt(b.TokenFile != "")+boolToInt(b.CredentialsFile != "")+boolToInt(b.NKeyFile != "") > 1 {
-		errs = append(errs, errors.New("broker must have at most one of usernameFile, tokenFile, credentialsFile and nkeyFile"))
-	}
-	if b.PasswordFile != "" && b.UsernameFile == "" {
-		errs = append(errs, errors.New("broker has passwordFile, which requires usernameFile"))
-	}
-	if s := b.Sentinel; (s.UsernameFile == "") != (s.PasswordFile == "") || s.UsernameFile != "" && s.MasterName == "" {
-		errs = append(errs, errors.New("broker.sentinel must have masterName, and both or none of usernameFile and passwordFile"))
-	}
-	return errors.Join(errs...)
 }
 
 func (q *QueueConfig) withDefaults() (scheduler.QueueConfig, error) {

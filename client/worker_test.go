@@ -1,0 +1,89 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/yardmaster/yardmaster/internal/broker/dial"
+	"github.com/yardmaster/yardmaster/worker"
+)
+
+func TestAWorkerHandlesWhatTheClientSendsAndTheIDSurvivesRequeueing(t *testing.T) {
+	for _, engine := range []dial.EngineName{dial.NATSEngine, dial.AsynqEngine} {
+		t.Run(string(engine), func(t *testing.T) {
+			t.Parallel()
+			env := newTestEnv(t, engine)
+			var sent []string
+			for number, options := range [][]Option{{ID("order-1")}, {ID("order.2"), Delay(time.Second)}, nil} {
+				receipt, err := Enqueue(t.Context(), env.Client, "orders", invoice{number}, append(options, Header("Tenant", "a"))...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				sent = append(sent, fmt.Sprintf("%s %d a", receipt.ID, number))
+			}
+			handled := make(chan string, 10)
+			var isGood atomic.Bool
+			mux := worker.NewMux()
+			worker.Handle(mux, "invoice", func(_ context.Context, job *worker.Job, args invoice) error {
+				handled <- fmt.Sprintf("%s %d %s", job.ID, args.Number, job.Headers["Tenant"][0])
+				if !isGood.Load() {
+					return worker.DeadLetter("bad")
+				}
+				return nil
+			}, worker.WithConcurrency(1))
+			env.runWorker(mux)
+			receive := func(when string) {
+				t.Helper()
+				got := map[string]bool{}
+				for range sent {
+					select {
+					case job := <-handled:
+						got[job] = true
+					case <-time.After(testTimeout):
+						t.Fatalf("%s: only %v within %s", when, got, testTimeout)
+					}
+				}
+				for _, want := range sent {
+					if !got[want] {
+						t.Errorf("%s: handled %v, want %s", when, got, want)
+					}
+				}
+			}
+			receive("at first")
+			eventually(t, "all jobs are dead letters", func() bool { return env.stats().DeadLetters == int64(len(sent)) })
+			isGood.Store(true)
+			if number, err := env.messages.DeadLetters("orders").Requeue(t.Context(), 0); number != len(sent) || err != nil {
+				t.Fatalf("requeued %d: %v", number, err)
+			}
+			receive("after requeueing")
+		})
+	}
+}
+
+// runWorker runs a worker of the queue "orders" until the test ends.
+func (env *testEnv) runWorker(mux *worker.Mux) {
+	env.t.Helper()
+	w, err := mux.NewWorker(worker.Options{
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Config: worker.Config{
+			Broker: worker.BrokerConfig{URL: env.options.Broker.URL}, Queues: []worker.QueueConfig{{Name: "orders"}}, AdminAddress: "0",
+		},
+	})
+	if err != nil {
+		env.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	env.t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			env.t.Error(err)
+		}
+	})
+}
