@@ -181,9 +181,13 @@ func (j *OutgoingJob) PriorityName() string { return cmp.Or(j.Priority, DefaultP
 // IsDelayed reports whether workers may not start the job yet.
 func (j *OutgoingJob) IsDelayed(now time.Time) bool { return j.DueTime.After(now) }
 
-// CommonHeaders returns the headers that the job has on every engine: those of the producer, and the timeout.
+// CommonHeaders returns the headers that the job has on every engine, those of the producer and the timeout. It is nil
+// if there are none, because most jobs have none.
 func (j *OutgoingJob) CommonHeaders() map[string][]string {
-	all := make(map[string][]string, len(j.Headers)+3)
+	if len(j.Headers) == 0 && j.Timeout == 0 {
+		return nil
+	}
+	all := make(map[string][]string, len(j.Headers)+1)
 	for name, values := range j.Headers {
 		if len(values) > 0 {
 			all[name] = values

@@ -17,8 +17,8 @@ import (
 // clockMargin is how much the clocks of the servers of a cluster may differ.
 const clockMargin = time.Second
 
-// CancelDelayed implements broker.Producer. A server that has begun to make a message ready still lets clients delete
-// its schedule. So the message is canceled only if the server's clock had not reached its time after the deletion.
+// CancelDelayed implements broker.Producer. While a server makes a message ready, clients can still delete its
+// schedule. So the message is canceled only if the server's clock had not reached its time after the deletion.
 func (e *Engine) CancelDelayed(ctx context.Context, queue, id string) (bool, error) {
 	canceled, err := e.cancelDelayed(ctx, queue, id)
 	if errors.As(err, new(*broker.SendError)) {

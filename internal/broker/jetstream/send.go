@@ -144,7 +144,10 @@ func (b *batch) failRest(err error) {
 // outgoingMessage encodes a job. docs/wire-contract.md describes the result. The ID is empty if the server assigns
 // it: a message without headers is cheaper.
 func outgoingMessage(job *broker.OutgoingJob, now time.Time) (message *nats.Msg, id string) {
-	headers := nats.Header(job.CommonHeaders())
+	headers, isDelayed := nats.Header(job.CommonHeaders()), job.IsDelayed(now)
+	if headers == nil && (job.Kind != "" || job.HasChosenID || isDelayed) {
+		headers = nats.Header{}
+	}
 	message = &nats.Msg{Subject: readySubject(job.Queue, job.PriorityName()), Data: job.Payload, Header: headers}
 	if job.Kind != "" {
 		headers.Set(broker.KindHeader, job.Kind)
@@ -153,7 +156,7 @@ func outgoingMessage(job *broker.OutgoingJob, now time.Time) (message *nats.Msg,
 		id = job.ID
 		headers.Set(jetstream.MsgIDHeader, id)
 	}
-	if job.IsDelayed(now) {
+	if isDelayed {
 		id = job.ChosenOrRandomID()
 		headers.Set(broker.JobIDHeader, id) // the server removes its own header from a delayed message
 		headers.Set(jetstream.ScheduleHeader, scheduleAt+job.DueTime.UTC().Format(time.RFC3339Nano))

@@ -274,6 +274,9 @@ func (q *queue) store(job *broker.OutgoingJob, now time.Time) string {
 		q.sentTimes[id] = now
 	}
 	headers := job.CommonHeaders()
+	if headers == nil {
+		headers = map[string][]string{}
+	}
 	if job.Kind != "" {
 		headers[broker.KindHeader] = []string{job.Kind}
 	}
