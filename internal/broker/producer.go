@@ -182,7 +182,7 @@ func (j *OutgoingJob) PriorityName() string { return cmp.Or(j.Priority, DefaultP
 func (j *OutgoingJob) IsDelayed(now time.Time) bool { return j.DueTime.After(now) }
 
 // CommonHeaders returns the headers that the job has on every engine, those of the producer and the timeout. It is nil
-// if there are none, because most jobs have none.
+// for a job without either, as most jobs are.
 func (j *OutgoingJob) CommonHeaders() map[string][]string {
 	if len(j.Headers) == 0 && j.Timeout == 0 {
 		return nil
