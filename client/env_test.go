@@ -30,6 +30,8 @@ type testEnv struct {
 	memory *memory.Broker
 	// server of NATS; nil on other engines.
 	server *natstest.Server
+	// redis is nil on other engines than asynq.
+	redis *redistest.Server
 	// stop and restart the server.
 	stop, restart func()
 }
@@ -54,7 +56,7 @@ var engines = map[dial.EngineName]func(testing.TB) *testEnv{
 	},
 	dial.AsynqEngine: func(t testing.TB) *testEnv {
 		s := redistest.Start(t)
-		return &testEnv{engine: dial.AsynqEngine, options: Options{Broker: BrokerConfig{URL: s.URL()}}, stop: s.Stop, restart: s.Restart}
+		return &testEnv{redis: s, engine: dial.AsynqEngine, options: Options{Broker: BrokerConfig{URL: s.URL()}}, stop: s.Stop, restart: s.Restart}
 	},
 	memoryEngine: func(testing.TB) *testEnv {
 		b := memory.New()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -96,7 +97,32 @@ func (e *Engine) enqueueJob(ctx context.Context, job *broker.OutgoingJob) (broke
 	if errors.Is(err, asynq.ErrTaskIDConflict) {
 		return broker.SendResult{ID: id, Duplicate: true}, nil
 	}
+	if limit := e.exceededLimit(ctx, job, err); limit > 0 {
+		return broker.SendResult{}, broker.FieldFailure(broker.ErrPayloadTooLarge, "payload", "has %d bytes; with the headers, the server accepts at most %d",
+			len(job.Payload), limit)
+	}
 	return broker.SendResult{ID: id}, sendError(job.Queue, err)
+}
+
+// minBulkLimit is the smallest limit that a server can have for the size of a value.
+const minBulkLimit = 1 << 20
+
+// exceededLimit returns the limit of the server that a job exceeds, or 0. The server closes the connection of a client
+// that sends more, which often fails before the client reads the reason. It may not permit the question.
+func (e *Engine) exceededLimit(ctx context.Context, job *broker.OutgoingJob, err error) int64 {
+	if err == nil || len(job.Payload) < minBulkLimit-broker.MaxHeaderBytes {
+		return 0
+	}
+	const setting = "proto-max-bulk-len"
+	values, err := e.client.ConfigGet(ctx, setting).Result()
+	if err != nil {
+		return 0
+	}
+	limit, err := strconv.ParseInt(values[setting], 10, 64)
+	if err != nil || int64(len(job.Payload)) < limit-broker.MaxHeaderBytes {
+		return 0
+	}
+	return limit
 }
 
 // taskOf encodes a job, without its ID.
@@ -130,17 +156,9 @@ func taskOf(job *broker.OutgoingJob, now time.Time) (*asynq.Task, []asynq.Option
 	return asynq.NewTaskWithHeaders(cmp.Or(job.Kind, untypedTask), job.Payload, headers), options, nil
 }
 
-// tooLargeErrors are how Redis and Valkey servers refuse a large value, before they close the connection.
-var tooLargeErrors = []string{"invalid bulk length", "string exceeds maximum allowed size"}
-
 func sendError(queue string, err error) error {
 	if err == nil {
 		return nil
-	}
-	for _, text := range tooLargeErrors {
-		if strings.Contains(err.Error(), text) {
-			return broker.FieldFailure(broker.ErrPayloadTooLarge, "payload", "is too large: %s", broker.TruncateText(err.Error()))
-		}
 	}
 	if errors.Is(err, goredis.ErrClosed) {
 		return &broker.SendError{Failure: broker.ErrClosed, Err: err}
