@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -58,7 +59,7 @@ func templateOf(spec *v1alpha1.ScheduleSpec) (*v1alpha1.ScheduleTemplate, *field
 func NewRun(s *v1alpha1.Schedule, name string, due time.Time) (*unstructured.Unstructured, error) {
 	template, path := templateOf(&s.Spec)
 	spec := map[string]any{}
-	if err := json.Unmarshal(template.Spec.Raw, &spec); err != nil {
+	if err := utiljson.Unmarshal(template.Spec.Raw, &spec); err != nil { // keeps whole numbers
 		return nil, fmt.Errorf("%s must be an object: %w", path.Child("spec"), err)
 	}
 	if !due.IsZero() {

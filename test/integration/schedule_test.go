@@ -326,3 +326,23 @@ func TestExamplesOfSchedulesStartRuns(t *testing.T) {
 		})
 	}
 }
+
+func TestAScheduleWhoseRunsAreRefusedCanBeSuspended(t *testing.T) {
+	t.Parallel()
+	ns := namespaceWithoutWebhook(t)
+	s := createSchedule(t, ns, func(spec *v1alpha1.ScheduleSpec) { spec.SequentialJob.Spec.Raw = []byte(`{"containers": []}`) })
+	withWebhook := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}
+	if err := cluster.Patch(t.Context(), withWebhook, client.RawPatch("application/merge-patch+json", []byte(`{"metadata": {"labels": {"`+webhookLabel+`": null}}}`))); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the webhook to be called", func() bool {
+		return cluster.Create(t.Context(), newScheduleOf(ns, "invalid", func(spec *v1alpha1.ScheduleSpec) { spec.Schedule = "never" }), client.DryRunAll) != nil
+	})
+	s.change(func(spec *v1alpha1.ScheduleSpec) { spec.Suspend = true })
+	s.waitForReady(metav1.ConditionTrue, v1alpha1.ReasonSuspended)
+	before := s.read().DeepCopy()
+	s.s.Spec.SequentialJob.Metadata = &v1alpha1.ScheduleTemplateMetadata{Labels: map[string]string{"team": "etl"}}
+	if err := cluster.Patch(t.Context(), s.s, client.MergeFrom(before)); err == nil || !strings.Contains(err.Error(), "its runs would be refused") {
+		t.Errorf("a change of the template: %v", err)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -42,6 +43,11 @@ func scheduleValidator(c client.Client) *specValidator[*v1alpha1.Schedule] {
 		validate: schedule.Validate,
 		try: func(ctx context.Context, s *v1alpha1.Schedule) (admission.Warnings, field.ErrorList) {
 			return tryRun(ctx, strict, s)
+		},
+		// Other changes, such as a suspension, must be possible although runs are refused.
+		needsTry: func(before, after *v1alpha1.Schedule) bool {
+			return !equality.Semantic.DeepEqual(before.Spec.SequentialJob, after.Spec.SequentialJob) ||
+				!equality.Semantic.DeepEqual(before.Spec.AgenticSession, after.Spec.AgenticSession)
 		},
 	}
 }

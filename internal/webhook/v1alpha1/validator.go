@@ -24,8 +24,10 @@ type specValidator[T client.Object] struct {
 	// validate and warn check a spec. warn is optional.
 	validate func(T) field.ErrorList
 	warn     func(context.Context, T) admission.Warnings
-	// try checks a spec that validate accepts with requests to the API server. It is optional.
-	try func(context.Context, T) (admission.Warnings, field.ErrorList)
+	// try checks a spec that validate accepts with requests to the API server, if it is new or needsTry says so of a
+	// change. Both are optional.
+	try      func(context.Context, T) (admission.Warnings, field.ErrorList)
+	needsTry func(before, after T) bool
 	// authorizeCreate returns an error if the requesting user may not create the object. It is optional.
 	authorizeCreate func(context.Context, T) error
 	// authorizeChange returns an error if the requesting user may not change the spec. It is
@@ -84,7 +86,9 @@ func (v *specValidator[T]) ValidateUpdate(ctx context.Context, before, after T) 
 	if v.warnChange != nil {
 		warnings = append(warnings, v.warnChange(before, after)...)
 	}
-	warnings, errs = v.tried(ctx, after, warnings, errs)
+	if v.needsTry != nil && v.needsTry(before, after) {
+		warnings, errs = v.tried(ctx, after, warnings, errs)
+	}
 	return warnings, v.invalid(after, errs)
 }
 

@@ -1,0 +1,112 @@
+package schedule
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// withTemplate returns a Schedule of SequentialJobs or AgenticSessions with this spec.
+func withTemplate(kind, raw string) *v1alpha1.Schedule {
+	return newSchedule(func(s *v1alpha1.Schedule) {
+		s.Spec.SequentialJob.Spec.Raw = []byte(raw)
+		if kind == "AgenticSession" {
+			s.Spec.SequentialJob, s.Spec.AgenticSession = nil, s.Spec.SequentialJob
+		}
+	})
+}
+
+func TestRunsHaveTheSpecOfTheTemplateAndTheirTime(t *testing.T) {
+	due := created.Add(time.Hour)
+	tests := map[string]struct {
+		kind, template, want string
+		due                  time.Time
+	}{
+		"a sequence": {
+			"SequentialJob", `{"containers":[{"name":"a"}]}`,
+			`{"containers":[{"name":"a"}],"parameters":[{"name":"SCHEDULED_TIME","value":"2026-05-04T13:00:00Z"}]}`, due,
+		},
+		"a sequence with parameters": {
+			"SequentialJob", `{"parameters":[{"name":"REGION","value":"eu"}]}`,
+			`{"parameters":[{"name":"REGION","value":"eu"},{"name":"SCHEDULED_TIME","value":"2026-05-04T13:00:00Z"}]}`, due,
+		},
+		"a sequence with a parameter of that name": {
+			"SequentialJob", `{"parameters":[{"name":"SCHEDULED_TIME","value":"now"}]}`,
+			`{"parameters":[{"name":"SCHEDULED_TIME","value":"now"}]}`, due,
+		},
+		"a session": {
+			"AgenticSession", `{"prompt":"review","timeout":1800}`,
+			`{"environmentVariables":{"SCHEDULED_TIME":"2026-05-04T13:00:00Z"},"prompt":"review","timeout":1800}`, due,
+		},
+		"a session with a variable of that name": {
+			"AgenticSession", `{"environmentVariables":{"SCHEDULED_TIME":"now"}}`, `{"environmentVariables":{"SCHEDULED_TIME":"now"}}`, due,
+		},
+		"a triggered run has no time": {"SequentialJob", `{"containers":[]}`, `{"containers":[]}`, time.Time{}},
+		"whole numbers stay whole":    {"SequentialJob", `{"a":9007199254740993,"b":1e3,"c":0.5}`, `{"a":9007199254740993,"b":1000,"c":0.5}`, time.Time{}},
+	}
+	for title, test := range tests {
+		t.Run(title, func(t *testing.T) {
+			s := withTemplate(test.kind, test.template)
+			run, err := NewRun(s, "run", test.due)
+			if err != nil {
+				t.Fatal(err)
+			}
+			spec, err := json.Marshal(run.Object["spec"])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, string(spec)); diff != "" {
+				t.Errorf("spec (-want +got):\n%s", diff)
+			}
+			if run.GetKind() != test.kind || !metav1.IsControlledBy(run, s) || run.GetLabels()[v1alpha1.LabelSchedule] != s.Name {
+				t.Errorf("metadata: %v", run.Object["metadata"])
+			}
+			if _, hasTime := run.GetAnnotations()[v1alpha1.AnnotationScheduledTime]; hasTime == test.due.IsZero() {
+				t.Errorf("annotations: %v", run.GetAnnotations())
+			}
+		})
+	}
+}
+
+func TestInvalidTemplatesAreRefused(t *testing.T) {
+	tests := map[string]struct {
+		s    *v1alpha1.Schedule
+		want string
+	}{
+		"a spec that is no object":   {withTemplate("SequentialJob", `["a"]`), "spec.sequentialJob.spec"},
+		"a short time to live":       {withTemplate("AgenticSession", `{"ttlSecondsAfterFinished": 59}`), "spec.agenticSession.spec.ttlSecondsAfterFinished: Invalid value: 59: must be at least 60"},
+		"a reserved label":           {newSchedule(setMetadata("yardmaster.dev/step", "")), "spec.sequentialJob.metadata.labels[yardmaster.dev/step]: Forbidden: is reserved"},
+		"a reserved annotation":      {newSchedule(setMetadata("", "yardmaster.dev/scheduled-time")), "spec.sequentialJob.metadata.annotations[yardmaster.dev/scheduled-time]: Forbidden"},
+		"the label of the tool":      {newSchedule(setMetadata("app.kubernetes.io/managed-by", "")), "is reserved"},
+		"an invalid cron expression": {newSchedule(func(s *v1alpha1.Schedule) { s.Spec.Schedule = "0 25 * * *" }), "spec.schedule: Invalid value"},
+	}
+	for title, test := range tests {
+		t.Run(title, func(t *testing.T) {
+			if errs := Validate(test.s); !strings.Contains(errs.ToAggregate().Error(), test.want) {
+				t.Errorf("errors %v, want one with %q", errs, test.want)
+			}
+		})
+	}
+	if errs := Validate(withTemplate("SequentialJob", `{"ttlSecondsAfterFinished": 60}`)); len(errs) > 0 {
+		t.Errorf("a valid Schedule: %v", errs)
+	}
+}
+
+func setMetadata(label, annotation string) func(*v1alpha1.Schedule) {
+	return func(s *v1alpha1.Schedule) {
+		m := &v1alpha1.ScheduleTemplateMetadata{Labels: map[string]string{}, Annotations: map[string]string{}}
+		if label != "" {
+			m.Labels[label] = "x"
+		}
+		if annotation != "" {
+			m.Annotations[annotation] = "x"
+		}
+		s.Spec.SequentialJob.Metadata = m
+	}
+}
