@@ -31,6 +31,10 @@ seq create etl --image busybox:1.37 --step load=./load --dry-run=client -o yaml
 seq create -f etl.yaml`,
 	"queue create": `# From a file
 queue create -f orders.yaml`,
+	"queue send": `# A job with a text as its payload
+queue send orders --data '{"order":7}'
+# A file, which a worker may start in five minutes, once only
+queue send orders -f order.json --kind invoice --id order-7 --delay 5m`,
 	"pool create": `# From standard input
 pool create -f -`,
 	"schedule list": `# Schedules of all namespaces

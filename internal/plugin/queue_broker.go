@@ -35,6 +35,19 @@ func (b *connectedQueue) closeConnection() {
 	b.stopForwarding()
 }
 
+// runOnBroker runs a function with a connection to the broker of the Queue. Its errors name the Queue.
+func runOnBroker(ctx context.Context, cluster *clusterConnection, object *v1alpha1.Queue, address string, run func(ctx context.Context, q *connectedQueue) error) error {
+	q, err := connectToBroker(ctx, cluster, object, address)
+	if err == nil {
+		defer q.closeConnection()
+		err = run(ctx, q)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", queueKind.qualifiedName(object), err)
+	}
+	return nil
+}
+
 // connectToBroker connects to the broker of the Queue with the user's permissions. An empty
 // address selects the address in the Queue's Secret.
 func connectToBroker(ctx context.Context, cluster *clusterConnection, q *v1alpha1.Queue, address string) (*connectedQueue, error) {

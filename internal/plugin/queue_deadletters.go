@@ -35,7 +35,7 @@ func newDeadLetterCommand(env *environment) *cobra.Command {
 	command.Long = "Manage the dead letters of a Queue: messages that workers could not process.\n\n" +
 		"They are stored on the broker. The plugin reads the broker's Secrets with your permissions. If the broker's address is a Service " +
 		"in the cluster, the plugin forwards a port to a Pod behind it."
-	command.PersistentFlags().StringVar(&d.brokerURL, "broker-url", "", "URL at which this machine reaches the broker. The default is the URL in the Queue's Secret.")
+	command.PersistentFlags().StringVar(&d.brokerURL, "broker-url", "", brokerURLHelp)
 	return command
 }
 
@@ -43,15 +43,7 @@ func newDeadLetterCommand(env *environment) *cobra.Command {
 // broker.
 func (d *deadLetterCommand) newSubcommand(verb, short, long string, run func(ctx context.Context, q *connectedQueue) error, check func() error) *cobra.Command {
 	command := queueKind.newObjectCommand(d.environment, verb, short, long, func(ctx context.Context, cluster *clusterConnection, object *v1alpha1.Queue) error {
-		q, err := connectToBroker(ctx, cluster, object, d.brokerURL)
-		if err == nil {
-			defer q.closeConnection()
-			err = run(ctx, q)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", queueKind.qualifiedName(object), err)
-		}
-		return nil
+		return runOnBroker(ctx, cluster, object, d.brokerURL, run)
 	})
 	command.PreRunE = func(*cobra.Command, []string) error { return check() }
 	return command

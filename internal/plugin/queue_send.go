@@ -1,0 +1,128 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker"
+)
+
+const (
+	brokerURLHelp = "URL at which this machine reaches the broker. The default is the URL in the Queue's Secret."
+	// maxPayloadBytes is more than brokers accept by default. They report their own limit.
+	maxPayloadBytes = 64 << 20
+	// sendTimeout limits how long the broker takes to confirm a job.
+	sendTimeout = 10 * time.Second
+)
+
+// sendCommand is `kubectl yardmaster queue send`.
+type sendCommand struct {
+	*environment
+
+	brokerURL, filename, data string
+	delay                     time.Duration
+	headers                   []string
+	job                       broker.OutgoingJob
+}
+
+func newSendCommand(env *environment) *cobra.Command {
+	s := &sendCommand{environment: env}
+	command := queueKind.newObjectCommand(env, "send", "Send a job to a Queue",
+		"Send a job to a Queue, and print its ID. The payload is a file, standard input with -f -, or the text of --data. The plugin reads the "+
+			"broker's Secrets with your permissions. If the broker's address is a Service in the cluster, the plugin forwards a port to a Pod behind it.",
+		func(ctx context.Context, cluster *clusterConnection, object *v1alpha1.Queue) error {
+			if err := s.prepareJob(); err != nil {
+				return err
+			}
+			return runOnBroker(ctx, cluster, object, s.brokerURL, s.send)
+		})
+	flags := command.Flags()
+	flags.StringVarP(&s.filename, "filename", "f", "", "File with the payload, or - for standard input.")
+	flags.StringVar(&s.data, "data", "", "Text of the payload.")
+	flags.StringVar(&s.job.Kind, "kind", "", "Kind of the job, which selects its handler.")
+	flags.StringVar(&s.job.Priority, "priority", "", "Priority of the Queue. The default is the priority named default.")
+	flags.StringVar(&s.job.ID, "id", "", "ID of the job. The broker does not store a second job with this ID for some time.")
+	flags.DurationVar(&s.delay, "delay", 0, "Time until a worker may start the job, such as 5m.")
+	flags.DurationVar(&s.job.Timeout, "timeout", 0, "Limit of the time of each attempt. The default is that of the Queue.")
+	flags.StringArrayVar(&s.headers, "header", nil, "Header as NAME=VALUE. Repeat the flag for each.")
+	flags.StringVar(&s.brokerURL, "broker-url", "", brokerURLHelp)
+	return command
+}
+
+// prepareJob makes the job of the flags.
+func (s *sendCommand) prepareJob() error {
+	if (s.filename == "") == (s.data == "") {
+		return errors.New("set either --filename or --data")
+	}
+	if s.delay < 0 {
+		return fmt.Errorf("invalid --delay %s: must not be negative", s.delay)
+	}
+	s.job.HasChosenID = s.job.ID != ""
+	for _, header := range s.headers {
+		name, value, found := strings.Cut(header, "=")
+		if !found {
+			return fmt.Errorf("invalid --header %q: must be NAME=VALUE", header)
+		}
+		if s.job.Headers == nil {
+			s.job.Headers = map[string][]string{}
+		}
+		s.job.Headers[name] = append(s.job.Headers[name], value)
+	}
+	payload, err := s.readPayload()
+	s.job.Payload = payload
+	return err
+}
+
+func (s *sendCommand) readPayload() ([]byte, error) {
+	if s.filename == "" {
+		return []byte(s.data), nil
+	}
+	in := s.in
+	if s.filename != "-" {
+		file, err := os.Open(s.filename)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		in = file
+	}
+	payload, err := io.ReadAll(io.LimitReader(in, maxPayloadBytes+1))
+	if err == nil && len(payload) > maxPayloadBytes {
+		err = fmt.Errorf("the payload has more than %d bytes", maxPayloadBytes)
+	}
+	return payload, err
+}
+
+func (s *sendCommand) send(ctx context.Context, q *connectedQueue) error {
+	producer, isProducer := q.Engine.(broker.Producer)
+	if !isProducer {
+		return errors.New("the engine of its broker cannot send jobs")
+	}
+	s.job.Queue = q.brokerName
+	if s.delay > 0 {
+		s.job.DueTime = s.now().Add(s.delay)
+	}
+	if err := s.job.Validate(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+	defer cancel()
+	result, err := producer.Send(ctx, &s.job)
+	switch {
+	case err != nil:
+		return err
+	case result.Duplicate:
+		fmt.Fprintf(s.out, "%s has job %s already\n", queueKind.qualifiedName(q.Queue), result.ID)
+	default:
+		fmt.Fprintf(s.out, "job %s sent to %s\n", result.ID, queueKind.qualifiedName(q.Queue))
+	}
+	return nil
+}
