@@ -1,13 +1,14 @@
 package v1alpha1
 
 import (
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Schedule starts a SequentialJob or an AgenticSession at the times of a cron expression, as a CronJob
-// starts Jobs.
+// Schedule starts a SequentialJob or an AgenticSession, or sends a job to a Queue, at the times of a cron
+// expression, as a CronJob starts Jobs.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -48,8 +49,9 @@ type ScheduleList struct {
 
 // ScheduleSpec is what to start, and when.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.sequentialJob) != has(self.agenticSession)",message="exactly one of sequentialJob and agenticSession must be set"
-// +kubebuilder:validation:XValidation:rule="has(self.sequentialJob) == has(oldSelf.sequentialJob)",message="the kind of the runs is immutable: create another Schedule"
+// +kubebuilder:validation:XValidation:rule="[has(self.sequentialJob), has(self.agenticSession), has(self.job)].filter(is, is).size() == 1",message="exactly one of sequentialJob, agenticSession and job must be set"
+// +kubebuilder:validation:XValidation:rule="has(self.sequentialJob) == has(oldSelf.sequentialJob) && has(self.agenticSession) == has(oldSelf.agenticSession)",message="the kind of the runs is immutable: create another Schedule"
+// +kubebuilder:validation:XValidation:rule="!has(self.job) || !has(self.concurrencyPolicy) || self.concurrencyPolicy == 'Allow'",message="a Schedule of jobs can only have concurrencyPolicy Allow: when a job of a queue has ended is not known",fieldPath=".concurrencyPolicy"
 type ScheduleSpec struct {
 	// schedule is a cron expression with five fields, as in batch/v1 CronJob: minute, hour, day of the
 	// month, month and day of the week; or @hourly, @daily, @weekly, @monthly or @yearly. @every is not
@@ -116,6 +118,43 @@ type ScheduleSpec struct {
 	// variable SCHEDULED_TIME, in RFC 3339 and UTC. Its owner is the user who last changed this field.
 	// +optional
 	AgenticSession *ScheduleTemplate `json:"agenticSession,omitempty"`
+
+	// job is sent to a Queue at each time. It has the time as the header Scheduled-Time, in RFC 3339 and
+	// UTC, and an ID that is derived from it.
+	// +optional
+	Job *ScheduledJob `json:"job,omitempty"`
+}
+
+// ScheduledJob is the job of each time.
+type ScheduledJob struct {
+	// queue is the name of a Queue in the namespace of the Schedule.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Queue string `json:"queue"`
+
+	// payload is any value. It is sent as JSON. Defaults to an empty payload.
+	// +optional
+	Payload *apiextensionsv1.JSON `json:"payload,omitempty"`
+
+	// kind of the job, which selects its handler.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Kind string `json:"kind,omitempty"`
+
+	// priority of the Queue. Defaults to the priority named default.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Priority string `json:"priority,omitempty"`
+
+	// timeout of each attempt. Defaults to that of the Queue.
+	// +optional
+	Timeout *Duration `json:"timeout,omitempty"`
+
+	// headers of the job.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	Headers map[string]string `json:"headers,omitempty"`
 }
 
 // ScheduleTemplate is the object of each run.
@@ -209,8 +248,10 @@ const (
 	MissedSuperseded = "Superseded"
 	// MissedScheduleChanged: the schedule was changed before the time could start.
 	MissedScheduleChanged = "ScheduleChanged"
-	// MissedRefused: the API server refused the run.
+	// MissedRefused: the API server refused the run, or the broker the job.
 	MissedRefused = "Refused"
+	// MissedOutcomeUnknown: the broker did not confirm the job. It may have been sent.
+	MissedOutcomeUnknown = "OutcomeUnknown"
 )
 
 // Events of a Schedule.
@@ -304,8 +345,11 @@ type ScheduleTimetable struct {
 type PendingRun struct {
 	// scheduledTime of the run.
 	ScheduledTime metav1.Time `json:"scheduledTime"`
-	// name of the run.
+	// name of the run, or ID of the job.
 	Name string `json:"name"`
+	// since is when a job was first sent. Absent while it is known not to be in its queue.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
 }
 
 // ActiveRun is a run that has not finished.
@@ -324,7 +368,7 @@ type ActiveRun struct {
 type MissedTime struct {
 	// time that was missed.
 	Time metav1.Time `json:"time"`
-	// reason why: Suspended, TooLate, Superseded, ScheduleChanged or Refused.
+	// reason why: Suspended, TooLate, Superseded, ScheduleChanged, Refused or OutcomeUnknown.
 	Reason string `json:"reason"`
 	// message explains the reason.
 	// +optional

@@ -125,9 +125,14 @@ func setupSchedule(mgr ctrl.Manager, o Options) error {
 	isEnabled := func(name string) bool {
 		return slices.ContainsFunc(o.Controllers, func(c Controller) bool { return c.Name == name })
 	}
-	return schedule.New(mgr, schedule.Options{
-		Concurrency: o.Concurrency, SequentialJobs: isEnabled("sequentialjob"), AgenticSessions: isEnabled("agenticsession"),
-	}).SetupWithManager(mgr)
+	options := schedule.Options{Concurrency: o.Concurrency, SequentialJobs: isEnabled("sequentialjob"), AgenticSessions: isEnabled("agenticsession")}
+	if isEnabled("queue") {
+		var err error
+		if options.Brokers, err = o.brokerManager(); err != nil {
+			return err
+		}
+	}
+	return schedule.New(mgr, options).SetupWithManager(mgr)
 }
 
 func setupJobReport(mgr ctrl.Manager, o Options) error {

@@ -102,27 +102,32 @@ func (s *sendCommand) readPayload() ([]byte, error) {
 }
 
 func (s *sendCommand) send(ctx context.Context, q *connectedQueue) error {
-	producer, isProducer := q.Engine.(broker.Producer)
-	if !isProducer {
-		return errors.New("the engine of its broker cannot send jobs")
-	}
 	s.job.Queue = q.brokerName
 	if s.delay > 0 {
 		s.job.DueTime = s.now().Add(s.delay)
 	}
-	if err := s.job.Validate(); err != nil {
+	return sendJob(ctx, s.environment, q, &s.job)
+}
+
+// sendJob sends a job, and prints its ID.
+func sendJob(ctx context.Context, env *environment, q *connectedQueue, job *broker.OutgoingJob) error {
+	producer, isProducer := q.Engine.(broker.Producer)
+	if !isProducer {
+		return errors.New("the engine of its broker cannot send jobs")
+	}
+	if err := job.Validate(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
-	result, err := producer.Send(ctx, &s.job)
+	result, err := producer.Send(ctx, job)
 	switch {
 	case err != nil:
 		return err
 	case result.Duplicate:
-		fmt.Fprintf(s.out, "%s has job %s already\n", queueKind.qualifiedName(q.Queue), result.ID)
+		fmt.Fprintf(env.out, "%s has job %s already\n", queueKind.qualifiedName(q.Queue), result.ID)
 	default:
-		fmt.Fprintf(s.out, "job %s sent to %s\n", result.ID, queueKind.qualifiedName(q.Queue))
+		fmt.Fprintf(env.out, "job %s sent to %s\n", result.ID, queueKind.qualifiedName(q.Queue))
 	}
 	return nil
 }

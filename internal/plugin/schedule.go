@@ -40,10 +40,20 @@ func newScheduleCommand(env *environment) *cobra.Command {
 		}))
 }
 
-// triggerRun creates a run of the Schedule that has no scheduled time.
+// triggerRun creates a run of the Schedule, or sends its job, without a scheduled time.
 func triggerRun(ctx context.Context, env *environment, cluster *clusterConnection, s *v1alpha1.Schedule) error {
 	const suffixLength = 5
-	run, err := schedule.NewRun(s, s.Name+"-now-"+rand.String(suffixLength), time.Time{})
+	name := s.Name + "-now-" + rand.String(suffixLength)
+	if s.Spec.Job != nil {
+		q, err := queueKind.getObject(ctx, cluster, s.Spec.Job.Queue)
+		if err != nil {
+			return err
+		}
+		return runOnBroker(ctx, cluster, q, "", func(ctx context.Context, q *connectedQueue) error {
+			return sendJob(ctx, env, q, schedule.NewJob(s, q.brokerName, name, time.Time{}))
+		})
+	}
+	run, err := schedule.NewRun(s, name, time.Time{})
 	if err != nil {
 		return fmt.Errorf("%s: %w", scheduleKind.qualifiedName(s), err)
 	}

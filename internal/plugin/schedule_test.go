@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -85,5 +86,19 @@ func TestATriggeredRunBelongsToItsScheduleAndHasNoScheduledTime(t *testing.T) {
 	run := &runs.Items[0]
 	if !metav1.IsControlledBy(run, nightlySchedule()) || run.Annotations[v1alpha1.AnnotationScheduledTime] != "" || len(run.Spec.Parameters) != 0 || len(run.Name) > 52 {
 		t.Errorf("the run: %+v", run)
+	}
+}
+
+func TestATriggeredJobIsSentToItsQueue(t *testing.T) {
+	g := newDeadLetterBroker(t, 0)
+	s := nightlySchedule(func(s *v1alpha1.Schedule) {
+		s.Spec.SequentialJob, s.Spec.Job = nil, &v1alpha1.ScheduledJob{Queue: "mail", Kind: "digest", Payload: &apiextensionsv1.JSON{Raw: []byte(`{"all":true}`)}}
+	})
+	code, out, errOut := runPlugin(t, "schedule trigger nightly", s, natsQueue("mail"), natsSecret(g.clientURL()))
+	if code != exitSuccess || !strings.HasPrefix(out, "job nightly-now-") {
+		t.Fatalf("exit code %d, stdout %q, stderr %q", code, out, errOut)
+	}
+	if message := g.lastJob(); string(message.Data) != `{"all":true}` || message.Header.Get("Yardmaster-Kind") != "digest" || message.Header.Get("Scheduled-Time") != "" {
+		t.Errorf("payload %q, headers %v", message.Data, message.Header)
 	}
 }

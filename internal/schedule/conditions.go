@@ -74,7 +74,7 @@ func (e *evaluation) summary() condition.Summary {
 	case e.timetable == nil:
 		return with(stuck, e.problem.Reason, e.problem.Message)
 	case e.KindDisabled:
-		return with(stuck, v1alpha1.ReasonKindDisabled, "the operator runs without the controller of "+KindOf(e.spec))
+		return with(stuck, v1alpha1.ReasonKindDisabled, "the operator runs without the controller of "+controllerKind(e.spec))
 	case e.decidedUntil().Sub(e.Now) > maxClockDifference:
 		return with(stuck, v1alpha1.ReasonClockSkewed, fmt.Sprintf(
 			"all times until %s are decided, and it is %s: the clock of the operator was wrong", formatTime(e.decidedUntil()), formatTime(e.Now)))

@@ -136,7 +136,9 @@ func (e *evaluation) decideTimes() {
 		return
 	}
 	startable := e.missTooLate(due.times)
+	e.problem = e.NotReady
 	switch {
+	case len(startable) > 0 && e.NotReady != nil: // the times remain due
 	case len(startable) > 0:
 		e.startTimes(startable)
 	case e.isReplaced():
@@ -208,14 +210,20 @@ func (e *evaluation) startOneOf(startable []time.Time) {
 	chosen := e.chooseTime(startable)
 	e.decide(chosen)
 	e.status.Pending = &v1alpha1.PendingRun{ScheduledTime: *apiTime(chosen), Name: RunName(e.Schedule, chosen)}
+	if e.spec.Job != nil {
+		e.startSending()
+	}
 	e.decision.CreateRun = e.status.Pending
 }
 
 // resolvePending decides about the time whose run is being created. It reports whether further times can be decided.
 func (e *evaluation) resolvePending() bool {
 	pending := e.status.Pending
+	if e.spec.Job != nil {
+		return e.resolveJob(pending)
+	}
 	if i := slices.IndexFunc(e.Runs, func(run Run) bool { return run.Name == pending.Name }); i >= 0 {
-		e.countStarted(&e.Runs[i])
+		e.countStarted(e.Runs[i].CreationTime)
 		return true
 	}
 	due := pending.ScheduledTime.Time
@@ -231,7 +239,7 @@ func (e *evaluation) resolvePending() bool {
 			return false
 		case answer != nil:
 			e.Runs = append(e.Runs, *answer)
-			e.countStarted(answer)
+			e.countStarted(answer.CreationTime)
 			return true
 		case e.spec.Suspend:
 			return e.missPending(v1alpha1.MissedSuspended, "")
@@ -244,8 +252,13 @@ func (e *evaluation) resolvePending() bool {
 		return false
 	}
 	e.problem = &core.Problem{Reason: string(e.Refusal.Class), Message: e.Refusal.Message}
-	e.schedule.RequeueWithin(min(max(e.Now.Sub(e.startTime(due)), minRefusedRetry), maxRefusedRetry))
+	e.retryLater(due)
 	return false
+}
+
+// retryLater tries a refused time again after as long as it is late already.
+func (e *evaluation) retryLater(due time.Time) {
+	e.schedule.RequeueWithin(min(max(e.Now.Sub(e.startTime(due)), minRefusedRetry), maxRefusedRetry))
 }
 
 // missPending counts the pending time as missed. It reports true: further times can be decided.
@@ -257,9 +270,9 @@ func (e *evaluation) missPending(reason, message string) bool {
 }
 
 // countStarted counts the pending time as started.
-func (e *evaluation) countStarted(run *Run) {
+func (e *evaluation) countStarted(created time.Time) {
 	due := e.status.Pending.ScheduledTime.Time
-	e.decision.Started = &StartedRun{Due: e.startTime(due), Created: run.CreationTime}
+	e.decision.Started = &StartedRun{Due: e.startTime(due), Created: created}
 	e.status.Pending = nil
 	e.status.Runs++
 }

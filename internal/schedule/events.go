@@ -68,11 +68,15 @@ var missedTexts = map[string]string{
 	v1alpha1.MissedSuperseded:      "a later time was due too",
 	v1alpha1.MissedScheduleChanged: "the schedule was changed while another run was active",
 	v1alpha1.MissedRefused:         "the run was refused",
+	v1alpha1.MissedOutcomeUnknown:  "the broker did not confirm the job, which may be in its queue",
 }
 
 func (e *evaluation) startedEvent(pending *v1alpha1.PendingRun) core.Event {
 	started := e.decision.Started
 	message := fmt.Sprintf("Created %s %s", KindOf(e.spec), pending.Name)
+	if e.spec.Job != nil {
+		message = fmt.Sprintf("Sent job %s to Queue %s", pending.Name, e.spec.Job.Queue)
+	}
 	if late := started.Created.Sub(started.Due); late > lateEvent {
 		message += fmt.Sprintf(", %s late", late.Truncate(time.Second))
 	}

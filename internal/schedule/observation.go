@@ -19,6 +19,12 @@ type Observation struct {
 	Runs []Run
 	// KindDisabled is true if the controller of the runs' kind does not run.
 	KindDisabled bool
+	// NotReady is why jobs cannot be sent to the Queue now, nil if they can.
+	NotReady *core.Problem
+	// Sent is true if the broker has confirmed the pending job, and NotSent is why it is known not to be in its queue: the
+	// first attempt to send it failed before the broker could store it. Both are results of the decision on this observation.
+	Sent    bool
+	NotSent *core.Problem
 	// Now is the time of the decision.
 	Now time.Time
 	// Refusal is the run that the API server refused when the decision on this observation was carried out.
@@ -86,8 +92,10 @@ type Decision struct {
 
 	// DeleteRuns are the runs to delete: those that are replaced, and old ones.
 	DeleteRuns []Run
-	// CreateRun is the run to create, nil for none.
+	// CreateRun is the run to create, or the job to send, nil for none.
 	CreateRun *v1alpha1.PendingRun
+	// IsFirstAttempt is true if the job to send was certainly not sent before.
+	IsFirstAttempt bool
 
 	// RequeueAfter is the time until the next decision if nothing happens before; 0 is never.
 	RequeueAfter time.Duration

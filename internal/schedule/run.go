@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/core"
 )
 
@@ -26,12 +28,24 @@ func RunName(s *v1alpha1.Schedule, due time.Time) string {
 	return fmt.Sprintf("%s-%d", s.Name, due.Unix()/60)
 }
 
-// KindOf returns the kind of a Schedule's runs.
+// KindOf returns the kind of a Schedule's runs. Jobs of a queue are no objects.
 func KindOf(spec *v1alpha1.ScheduleSpec) string {
-	if spec.AgenticSession != nil {
+	switch {
+	case spec.AgenticSession != nil:
 		return "AgenticSession"
+	case spec.Job != nil:
+		return "job"
+	default:
+		return "SequentialJob"
 	}
-	return "SequentialJob"
+}
+
+// controllerKind returns the kind whose controller must run.
+func controllerKind(spec *v1alpha1.ScheduleSpec) string {
+	if spec.Job != nil {
+		return "Queue"
+	}
+	return KindOf(spec)
 }
 
 // TemplateField returns the name of the field with the template of a Schedule's runs.
@@ -118,7 +132,24 @@ func Validate(s *v1alpha1.Schedule) field.ErrorList {
 	if _, err := LoadTimeZone(s.Spec.TimeZone); err != nil {
 		errs = append(errs, field.Invalid(spec.Child("timeZone"), s.Spec.TimeZone, err.Error()))
 	}
+	if s.Spec.Job != nil {
+		return append(errs, validateJob(s)...)
+	}
 	return append(errs, validateTemplate(&s.Spec)...)
+}
+
+// validateJob returns what is invalid in the job of each time, whatever its queue allows.
+func validateJob(s *v1alpha1.Schedule) field.ErrorList {
+	path := field.NewPath("spec", "job")
+	job := NewJob(s, "queue", "id", time.Time{}.Add(time.Hour))
+	err := job.Validate()
+	if err == nil {
+		return nil
+	}
+	if failure := (*broker.SendError)(nil); errors.As(err, &failure) && failure.Field != "" {
+		return field.ErrorList{field.Invalid(path.Child(failure.Field), field.OmitValueType{}, failure.Err.Error())}
+	}
+	return field.ErrorList{field.Invalid(path, field.OmitValueType{}, err.Error())}
 }
 
 func validateTemplate(spec *v1alpha1.ScheduleSpec) field.ErrorList {

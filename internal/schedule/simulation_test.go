@@ -29,8 +29,12 @@ type simulation struct {
 	created map[time.Time]int
 	// epochs are the timetables that applied.
 	epochs []epoch
-	// quota is exhausted until then.
+	// quota is exhausted, or the broker does not answer, until then.
 	quotaUntil time.Time
+	// clockOffset is by how much the operator's clock was set.
+	clockOffset time.Duration
+	// sent has the times that the broker recognizes, by when it stored their jobs.
+	sent map[time.Time]time.Time
 }
 
 // epoch is a timetable, and the time until which its times were decided.
@@ -49,8 +53,12 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 			s.Spec.StartingDeadlineSeconds = new(int64(1 + random.IntN(7200)))
 		}
 		s.Spec.History = v1alpha1.ScheduleHistory{Successful: new(int32(random.IntN(3))), Failed: new(int32(random.IntN(3)))}
+		if seed%3 == 0 {
+			s.Spec.SequentialJob, s.Spec.ConcurrencyPolicy = nil, v1alpha1.ConcurrencyAllow
+			s.Spec.Job = &v1alpha1.ScheduledJob{Queue: "billing"}
+		}
 	})
-	return &simulation{t: t, random: random, now: created, stored: s, created: map[time.Time]int{}}
+	return &simulation{t: t, random: random, now: created, stored: s, created: map[time.Time]int{}, sent: map[time.Time]time.Time{}}
 }
 
 var (
@@ -106,7 +114,8 @@ func (s *simulation) advance(wait time.Duration) {
 	}
 	s.now = s.now.Add(max(wait, 10*time.Millisecond))
 	if s.chance(1) {
-		s.now = s.now.Add(time.Duration(s.random.IntN(7200)-3600) * time.Second) // the clock is set
+		step := time.Duration(s.random.IntN(7200)-3600) * time.Second
+		s.now, s.clockOffset = s.now.Add(step), s.clockOffset+step // the clock is set
 	}
 }
 
@@ -180,6 +189,14 @@ func (s *simulation) pass(read *v1alpha1.Schedule, crash func() bool) (wait time
 			return decision.RequeueAfter, false
 		}
 		observation = Observation{Schedule: s.stored.DeepCopy(), Runs: s.observedRuns(), Now: s.now, Answers: Answers{Runs: map[string]*Run{}}}
+		if s.stored.Spec.Job != nil {
+			s.send(&decision, &observation)
+			read = observation.Schedule
+			if crash() {
+				return 0, true
+			}
+			continue
+		}
 		created, refusal := s.create(decision.CreateRun)
 		if observation.Refusal = refusal; created != nil && !slices.ContainsFunc(observation.Runs, func(run Run) bool { return run.UID == created.UID }) {
 			observation.Runs = append(observation.Runs, *created)
@@ -255,6 +272,30 @@ func (s *simulation) create(pending *v1alpha1.PendingRun) (*Run, *core.Refusal) 
 	return &s.runs[len(s.runs)-1], nil
 }
 
+// send sends a job to a broker that recognizes it for deduplicateFor, may not answer, and may answer although it has stored
+// nothing.
+func (s *simulation) send(decision *Decision, observation *Observation) {
+	due := decision.CreateRun.ScheduledTime.UTC()
+	isAway := s.now.Before(s.quotaUntil)
+	if isAway && s.chance(50) {
+		if decision.IsFirstAttempt {
+			observation.NotSent = &core.Problem{Reason: "Unavailable", Message: "the connection is refused"}
+		}
+		return
+	}
+	if stored, found := s.sent[due]; !found || s.brokerNow().Sub(stored) > deduplicateFor {
+		s.created[due]++
+		s.sent[due] = s.brokerNow()
+	}
+	if s.created[due] > 1 {
+		s.t.Fatalf("the job of %s was stored twice", due)
+	}
+	observation.Sent = !isAway
+}
+
+// brokerNow is the time of the broker, whose clock nobody sets.
+func (s *simulation) brokerNow() time.Time { return s.now.Add(-s.clockOffset) }
+
 // checkConcurrency fails the test if a run starts next to another one that the policy forbids.
 func (s *simulation) checkConcurrency(due time.Time) {
 	switch s.stored.Spec.ConcurrencyPolicy {
@@ -286,7 +327,9 @@ func (s *simulation) check() {
 	switch {
 	case status.Pending != nil:
 		s.t.Fatalf("still pending: %+v", status.Pending)
-	case status.Runs != int64(len(s.created)):
+	case s.stored.Spec.Job != nil && status.Runs > int64(len(s.created)): // jobs that were stored may count as unknown
+		s.t.Fatalf("status.runs is %d, and %d jobs were stored", status.Runs, len(s.created))
+	case s.stored.Spec.Job == nil && status.Runs != int64(len(s.created)):
 		s.t.Fatalf("status.runs is %d, and %d runs were created", status.Runs, len(s.created))
 	case status.Runs+status.Missed != dueTimes:
 		s.t.Fatalf("%d times started and %d were missed, but %d were due", status.Runs, status.Missed, dueTimes)

@@ -268,8 +268,8 @@ func TestSchedulesAreValidatedWithADryRunOfWhatTheyCreate(t *testing.T) {
 		"a schedule that is no cron expression": {func(s *v1alpha1.ScheduleSpec) { s.Schedule = "every day" }, "spec.schedule: Invalid value"},
 		"a schedule that is never due":          {func(s *v1alpha1.ScheduleSpec) { s.Schedule = "0 0 30 2 *" }, "is never due"},
 		"an unknown time zone":                  {func(s *v1alpha1.ScheduleSpec) { s.TimeZone = "Europe/Atlantis" }, "spec.timeZone: Invalid value"},
-		"no kind":                               {func(s *v1alpha1.ScheduleSpec) { s.SequentialJob = nil }, "exactly one of sequentialJob and agenticSession must be set"},
-		"two kinds":                             {func(s *v1alpha1.ScheduleSpec) { s.AgenticSession = s.SequentialJob }, "exactly one of sequentialJob and agenticSession must be set"},
+		"no kind":                               {func(s *v1alpha1.ScheduleSpec) { s.SequentialJob = nil }, "exactly one of sequentialJob, agenticSession and job must be set"},
+		"two kinds":                             {func(s *v1alpha1.ScheduleSpec) { s.AgenticSession = s.SequentialJob }, "exactly one of sequentialJob, agenticSession and job must be set"},
 		"jitter of more than a day": {func(s *v1alpha1.ScheduleSpec) {
 			s.Jitter = &v1alpha1.Duration{Duration: metav1.Duration{Duration: 25 * time.Hour}}
 		}, "must be between 0s and 24h"},
@@ -319,6 +319,10 @@ func TestExamplesOfSchedulesStartRuns(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := &scheduleTest{t, &v1alpha1.Schedule{ObjectMeta: metav1.ObjectMeta{Namespace: manifest.GetNamespace(), Name: manifest.GetName()}}}
+			if s.read().Spec.Job != nil { // TestADueScheduleSendsAJobToItsQueueOnceItIsReady sends one
+				s.waitForReady(metav1.ConditionFalse, v1alpha1.ReasonQueueNotFound)
+				return
+			}
 			s.waitForReady(metav1.ConditionTrue, v1alpha1.ReasonScheduled)
 			s.change(func(spec *v1alpha1.ScheduleSpec) { spec.StartingDeadlineSeconds = nil })
 			s.makeDue(14 * 24)

@@ -16,10 +16,10 @@ import (
 
 // act carries out a decision whose status is recorded. readVersion is the resourceVersion of the object that the decision
 // is based on.
-func (r *Reconciler) act(ctx context.Context, s *v1alpha1.Schedule, decision *schedule.Decision, readVersion string) (*core.Refusal, error) {
+func (r *Reconciler) act(ctx context.Context, s *v1alpha1.Schedule, decision *schedule.Decision, readVersion string) (outcome, error) {
 	if decision.HasActions() && s.ResourceVersion == readVersion {
 		if err := kube.AssertFresh(ctx, r.Live, r.Client, s); err != nil {
-			return nil, err
+			return outcome{}, err
 		}
 	}
 	for _, run := range decision.DeleteRuns {
@@ -28,13 +28,17 @@ func (r *Reconciler) act(ctx context.Context, s *v1alpha1.Schedule, decision *sc
 			continue
 		}
 		if err := deleteRun(ctx, r.Client, object, run.IsFinished); err != nil {
-			return nil, err
+			return outcome{}, err
 		}
 	}
 	if decision.CreateRun == nil {
-		return nil, nil
+		return outcome{}, nil
 	}
-	return r.createRun(ctx, s, decision.CreateRun)
+	if s.Spec.Job != nil {
+		return r.sendJob(ctx, s, decision)
+	}
+	refusal, err := r.createRun(ctx, s, decision.CreateRun)
+	return outcome{refusal: refusal}, err
 }
 
 // deleteRun deletes a run. One that has finished is deleted only in the version that was observed: a user may have run it

@@ -22,16 +22,24 @@ func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.Schedule) (schedul
 		return observation, nil
 	}
 	var err error
+	if s.Spec.Job != nil {
+		_, observation.NotReady, err = r.queueOf(ctx, s)
+		return observation, err
+	}
 	observation.Runs, err = r.listRuns(ctx, s)
 	return observation, err
 }
 
 // isEnabled reports whether the controller of the runs' kind runs.
 func (r *Reconciler) isEnabled(spec *v1alpha1.ScheduleSpec) bool {
-	if spec.AgenticSession != nil {
+	switch {
+	case spec.AgenticSession != nil:
 		return r.options.AgenticSessions
+	case spec.Job != nil:
+		return r.options.Brokers != nil
+	default:
+		return r.options.SequentialJobs
 	}
-	return r.options.SequentialJobs
 }
 
 // listRuns returns the runs of a Schedule in the cache.

@@ -11,6 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/brokerconn"
+	"github.com/yardmaster/yardmaster/internal/bulkhead"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/schedule"
 )
@@ -32,6 +34,8 @@ type Options struct {
 	// SequentialJobs and AgenticSessions are true if the controllers of these kinds run. Other kinds are neither read
 	// nor created.
 	SequentialJobs, AgenticSessions bool
+	// Brokers are the connections to the brokers of Queues; nil if the controller of Queues does not run.
+	Brokers *brokerconn.Manager
 }
 
 // Reconciler reconciles Schedules.
@@ -40,6 +44,7 @@ type Reconciler struct {
 
 	options       Options
 	routineEvents *kube.NamespaceLimiter
+	sends         *bulkhead.Observer[answer]
 	writeCache    *kube.WriteCache[*v1alpha1.Schedule]
 }
 
@@ -47,13 +52,16 @@ type Reconciler struct {
 func New(mgr ctrl.Manager, options Options) *Reconciler {
 	return &Reconciler{
 		Clients: kube.NewClients(mgr, "schedule-controller"), options: options,
-		routineEvents: kube.NewNamespaceLimiter(routineEventRate, routineEventBurst), writeCache: kube.NewWriteCache[*v1alpha1.Schedule](),
+		routineEvents: kube.NewNamespaceLimiter(routineEventRate, routineEventBurst),
+		sends:         bulkhead.NewObserver[answer](bulkhead.DefaultLimits()), writeCache: kube.NewWriteCache[*v1alpha1.Schedule](),
 	}
 }
 
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=schedules,verbs=get;list;watch
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=schedules/status,verbs=patch
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=sequentialjobs;agenticsessions,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=yardmaster.dev,resources=queues;policies,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconcile makes the decisions about a Schedule that are due, and carries them out.
@@ -62,6 +70,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Client.Get(ctx, req.NamespacedName, s); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.writeCache.Forget(req.NamespacedName)
+			r.sends.Forget(req.NamespacedName)
 			forgetMetrics(req.NamespacedName)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -81,12 +90,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.record(ctx, s, &decision); err != nil {
 		return ctrl.Result{}, err
 	}
-	refusal, err := r.act(ctx, s, &decision, observation.Schedule.ResourceVersion)
+	result, err := r.act(ctx, s, &decision, observation.Schedule.ResourceVersion)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if refusal != nil {
-		observation.Schedule, observation.Refusal = s.DeepCopy(), refusal
+	if !result.isEmpty() {
+		observation.Schedule, observation.Now = s.DeepCopy(), r.Clock.Now()
+		observation.Refusal, observation.Sent, observation.NotSent = result.refusal, result.sent, result.notSent
 		if decision, err = r.decide(ctx, &observation); err != nil {
 			return ctrl.Result{}, err
 		}

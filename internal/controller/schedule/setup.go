@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kube"
@@ -19,8 +21,11 @@ import (
 	"github.com/yardmaster/yardmaster/internal/schedule"
 )
 
-// scheduleIndex indexes runs by the UID of their Schedule.
-const scheduleIndex = "schedule-uid"
+// scheduleIndex indexes runs by the UID of their Schedule, and queueIndex Schedules by the Queue of their jobs.
+const (
+	scheduleIndex = "schedule-uid"
+	queueIndex    = "spec.job.queue"
+)
 
 // SetupWithManager registers the reconciler with the manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
@@ -45,7 +50,50 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		owner := handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &v1alpha1.Schedule{}, handler.OnlyControllerOwner())
 		controller.Watches(kind, owner, builder.WithPredicates(runChanged))
 	}
+	if r.options.Brokers != nil {
+		if err := r.watchQueues(mgr, controller); err != nil {
+			return err
+		}
+	}
 	return controller.Complete(kube.RequeueOnConflict(r))
+}
+
+// watchQueues enqueues the Schedules of a Queue whose readiness changes, and those whose job was answered.
+func (r *Reconciler) watchQueues(mgr ctrl.Manager, controller *builder.Builder) error {
+	if err := mgr.Add(r.sends); err != nil {
+		return err
+	}
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.Schedule{}, queueIndex, queueName); err != nil {
+		return fmt.Errorf("indexing Schedules by their Queue: %w", err)
+	}
+	controller.WatchesRawSource(source.Func(r.sends.EnqueueTo)).
+		Watches(&v1alpha1.Queue{}, handler.EnqueueRequestsFromMapFunc(r.schedulesOfQueue), builder.WithPredicates(readinessChanged))
+	return nil
+}
+
+func (r *Reconciler) schedulesOfQueue(ctx context.Context, q client.Object) []reconcile.Request {
+	return kube.RequestsForList(ctx, r.Client, &v1alpha1.ScheduleList{}, client.InNamespace(q.GetNamespace()), client.MatchingFields{queueIndex: q.GetName()})
+}
+
+func queueName(object client.Object) []string {
+	s, isSchedule := object.(*v1alpha1.Schedule)
+	if !isSchedule || s.Spec.Job == nil {
+		return nil
+	}
+	return []string{s.Spec.Job.Queue}
+}
+
+// readinessChanged matches changes of a Queue after which jobs can be sent to it, or no longer.
+var readinessChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return isReady(e.ObjectOld) != isReady(e.ObjectNew) || e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
+	},
+	GenericFunc: func(event.GenericEvent) bool { return false },
+}
+
+func isReady(object client.Object) bool {
+	q, isQueue := object.(*v1alpha1.Queue)
+	return isQueue && meta.IsStatusConditionTrue(q.Status.Conditions, v1alpha1.ConditionReady)
 }
 
 // runChanged matches changes of a run that a decision depends on. This controller created the run, so its creation is

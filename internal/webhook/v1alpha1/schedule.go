@@ -55,6 +55,9 @@ func scheduleValidator(c client.Client) *specValidator[*v1alpha1.Schedule] {
 // tryRun creates a run of the Schedule in a dry run. It returns an error if the API server would refuse it, and a warning
 // if that is unknown.
 func tryRun(ctx context.Context, c client.Client, s *v1alpha1.Schedule) (admission.Warnings, field.ErrorList) {
+	if s.Spec.Job != nil {
+		return nil, nil // jobs are sent to brokers, which do not try them
+	}
 	path := field.NewPath("spec", schedule.TemplateField(&s.Spec))
 	run, err := schedule.NewRun(s, s.Name+"-dry-run", time.Now())
 	if err != nil {

@@ -1,0 +1,102 @@
+package integration
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/schedule"
+)
+
+// ofJobs makes a Schedule send jobs to Queue billing.
+func ofJobs(spec *v1alpha1.ScheduleSpec) {
+	spec.SequentialJob = nil
+	spec.Job = &v1alpha1.ScheduledJob{
+		Queue: "billing", Kind: "invoice", Payload: &apiextensionsv1.JSON{Raw: []byte(`{"all":true}`)}, Headers: map[string]string{"Tenant": "acme"},
+	}
+}
+
+// messagesOf returns the messages of a queue on the server.
+func (e *queueEnv) messagesOf(name string) []*jetstream.RawStreamMsg {
+	e.t.Helper()
+	conn, err := nats.Connect("nats://" + e.Address())
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	stream, err := js.Stream(e.t.Context(), e.streamName(name))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	info, err := stream.Info(e.t.Context())
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	var all []*jetstream.RawStreamMsg
+	for sequence := info.State.FirstSeq; sequence <= info.State.LastSeq; sequence++ {
+		message, err := stream.GetMsg(e.t.Context(), sequence)
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		all = append(all, message)
+	}
+	return all
+}
+
+func TestADueScheduleSendsAJobToItsQueueOnceItIsReady(t *testing.T) {
+	e := newQueueEnv(t)
+	s := createSchedule(t, e.ns, ofJobs)
+	s.makeDue(1)
+	s.waitForReady(metav1.ConditionFalse, v1alpha1.ReasonQueueNotFound)
+	e.createQueue("billing", "")
+	status := s.waitUntil("the job to be counted", func(s *v1alpha1.Schedule) bool { return s.Status.Runs == 1 }).Status
+	s.waitForReady(metav1.ConditionTrue, v1alpha1.ReasonScheduled)
+	messages := e.messagesOf("billing")
+	if len(messages) != 1 || status.Missed != 0 {
+		t.Fatalf("%d messages, %d missed", len(messages), status.Missed)
+	}
+	due := status.LastScheduleTime.Time
+	for header, want := range map[string]string{
+		"Yardmaster-Kind": "invoice", "Tenant": "acme", "Content-Type": "application/json",
+		"Scheduled-Time": due.UTC().Format(time.RFC3339), "Nats-Msg-Id": schedule.RunName(s.s, due),
+	} {
+		if got := messages[0].Header.Get(header); got != want {
+			t.Errorf("header %s is %q, want %q", header, got, want)
+		}
+	}
+	if string(messages[0].Data) != `{"all":true}` {
+		t.Errorf("payload %s", messages[0].Data)
+	}
+}
+
+func TestAJobThatItsQueueRejectsIsMissed(t *testing.T) {
+	e := newQueueEnv(t)
+	e.createQueue("billing", "")
+	e.waitUntilReady("billing")
+	s := createSchedule(t, e.ns, ofJobs, func(spec *v1alpha1.ScheduleSpec) { spec.Job.Priority = "urgent" })
+	s.makeDue(1)
+	if message := s.waitForReady(metav1.ConditionFalse, v1alpha1.ReasonRunRefused); !strings.Contains(message, "urgent") {
+		t.Errorf("message %q", message)
+	}
+	if messages := e.messagesOf("billing"); len(messages) > 0 {
+		t.Errorf("%d messages", len(messages))
+	}
+}
+
+func TestSchedulesOfJobsCannotForbidConcurrency(t *testing.T) {
+	t.Parallel()
+	s := newScheduleOf(namespace(t), "refused", ofJobs, func(spec *v1alpha1.ScheduleSpec) { spec.ConcurrencyPolicy = v1alpha1.ConcurrencyForbid })
+	if err := cluster.Create(t.Context(), s); err == nil || !strings.Contains(err.Error(), "can only have concurrencyPolicy Allow") {
+		t.Errorf("error %v", err)
+	}
+}
