@@ -43,7 +43,7 @@ func (e *queueEnv) messagesOf(name string) []*jetstream.RawStreamMsg {
 		e.t.Fatal(err)
 	}
 	var all []*jetstream.RawStreamMsg
-	for sequence := info.State.FirstSeq; sequence <= info.State.LastSeq; sequence++ {
+	for sequence := max(info.State.FirstSeq, 1); sequence <= info.State.LastSeq; sequence++ {
 		message, err := stream.GetMsg(e.t.Context(), sequence)
 		if err != nil {
 			e.t.Fatal(err)
