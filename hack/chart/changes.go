@@ -76,7 +76,7 @@ func changeWebhooks(o *object) {
 	prefix := "validate"
 	if o.GetKind() == "MutatingWebhookConfiguration" {
 		prefix = "mutate"
-		o.when = "and (not $.Values.creatorPolicy.enabled) (" + isEnabled("agenticsession") + ")"
+		o.when = "and (not $.Values.creatorPolicy.enabled) (" + recordsUsers + ")"
 	}
 	o.SetAnnotations(nil)
 	o.setBlock(`include "yardmaster.webhookAnnotations" $`, "metadata", "annotations")
@@ -86,9 +86,7 @@ func changeWebhooks(o *object) {
 		configuration, _ := webhook["clientConfig"].(map[string]any)
 		service, _ := configuration["service"].(map[string]any)
 		o.addBlock(service, "with $.Values.certManager.enabled }}\npath: /"+prefix+"/"+name+"\n{{ end")
-		if prefix == "validate" {
-			webhook[conditionKey+o.token(isEnabled(controllerOf(name)))] = ""
-		}
+		webhook[conditionKey+o.token(isEnabled(controllerOf(name)))] = ""
 	}
 }
 

@@ -36,7 +36,7 @@ var templates = slices.Concat(
 		{name: "webhook_configurations", sources: []string{"webhook/webhooks.yaml"}, change: changeWebhooks},
 		{
 			name: "creator_policy", sources: []string{"components/admission-policy/policy.yaml"},
-			when: "and $.Values.creatorPolicy.enabled (" + isEnabled("agenticsession") + ")", change: changeCreatorPolicy,
+			when: "and $.Values.creatorPolicy.enabled (" + recordsUsers + ")", change: changeCreatorPolicy,
 		},
 		{name: "certificate", sources: []string{"components/cert-manager/certificate.yaml"}, when: "$.Values.certManager.enabled", change: changeCertificate},
 		{name: "service_monitor", sources: []string{"components/prometheus/service_monitor.yaml"}, when: "$.Values.monitoring.serviceMonitor", change: addMonitorLabels},
@@ -55,6 +55,9 @@ var templates = slices.Concat(
 func isEnabled(controller string) string {
 	return fmt.Sprintf(`include "yardmaster.isEnabled" (dict "root" $ "name" %q)`, controller)
 }
+
+// recordsUsers is the condition that a controller runs whose kind records users.
+var recordsUsers = fmt.Sprintf("or (%s) (%s)", isEnabled("agenticsession"), isEnabled("schedule"))
 
 // watchedTemplates are the permissions of controllers: a Role in each watched namespace, or a ClusterRole.
 func watchedTemplates(controllers ...string) (all []template) {

@@ -203,8 +203,8 @@ func TestCustomResourceDefinitionsAreKeptWhenTheReleaseIsUninstalled(t *testing.
 			t.Errorf("%s has the resource policy %q", object.GetName(), policy)
 		}
 	}
-	if kept != 7 {
-		t.Errorf("the chart has %d CustomResourceDefinitions, want 7", kept)
+	if kept != 8 {
+		t.Errorf("the chart has %d CustomResourceDefinitions, want 8", kept)
 	}
 }
 

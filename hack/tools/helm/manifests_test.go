@@ -32,6 +32,14 @@ func TestChartCreatesTheSameObjectsAsMakeDeploy(t *testing.T) {
 			overlay: []string{"queue,workerpool", "team-a,team-b", "", "", "3", release},
 			values:  map[string]any{"controllers": []any{"queue", "workerpool"}, "namespaces": []any{"team-a", "team-b"}, "replicas": 3},
 		},
+		"schedules and sequences only": {
+			overlay: []string{"schedule,sequentialjob", "team-a", "", "", "", release},
+			values:  map[string]any{"controllers": []any{"schedule", "sequentialjob"}, "namespaces": []any{"team-a"}},
+		},
+		"sessions without schedules": {
+			overlay: []string{"*,-schedule", "team-a", "", "", "", release},
+			values:  map[string]any{"controllers": []any{"*", "-schedule"}, "namespaces": []any{"team-a"}},
+		},
 		"reports only": {
 			overlay: []string{"jobreport", "*", "", "team-c", "", release},
 			values:  map[string]any{"controllers": []any{"jobreport"}, "namespaces": []any{"*"}, "report": map[string]any{"namespaces": []any{"team-c"}}},
