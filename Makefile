@@ -20,6 +20,8 @@ COMPONENTS ?=
 REPLICAS ?=
 # Namespace of the operator.
 OPERATOR_NAMESPACE ?= yardmaster-system
+# Environment variables of the operator, as NAME=VALUE, separated by commas, such as YARDMASTER_REPORT_INTERVAL=1m.
+SETTINGS ?=
 # Labels by which Prometheus selects monitors and rules, separated by commas, such as release=prometheus.
 MONITOR_LABELS ?=
 # Cluster of `make demo`: localcluster or kind, which it creates, or current for that of your kubeconfig.
@@ -253,7 +255,7 @@ uninstall: kustomize $(KUBECTL_PROGRAM) ## Delete the CustomResourceDefinitions 
 	kustomize build config/crd | $(KUBECTL) delete --ignore-not-found -f -
 
 .PHONY: deploy
-deploy: install overlay ## Deploy the operator (IMG, CONTROLLERS, NAMESPACES, COMPONENTS, REPORT_NAMESPACES, REPLICAS).
+deploy: install overlay ## Deploy the operator (IMG, CONTROLLERS, NAMESPACES, COMPONENTS, REPORT_NAMESPACES, REPLICAS, SETTINGS).
 	kustomize build dist/overlay | $(APPLY)
 	hack/prune-permissions dist/overlay '$(NAMESPACES)' $(KUBECTL)
 
@@ -265,7 +267,7 @@ undeploy: overlay $(KUBECTL_PROGRAM) ## Delete the operator; keep CustomResource
 .PHONY: overlay
 overlay: kustomize
 	hack/overlay dist/overlay '$(IMG)' '$(CONTROLLERS)' '$(NAMESPACES)' '$(COMPONENTS)' '$(REPORT_NAMESPACES)' '$(REPLICAS)' \
-		'$(OPERATOR_NAMESPACE)' '$(MONITOR_LABELS)'
+		'$(OPERATOR_NAMESPACE)' '$(MONITOR_LABELS)' '$(SETTINGS)'
 
 ##@ Tools
 

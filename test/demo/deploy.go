@@ -20,15 +20,11 @@ const deploymentTimeout = 2 * time.Minute
 // deployOperator deploys the operator with settings that make the demo fast.
 func (d *demoRun) deployOperator(ctx context.Context, settings []string) error {
 	kubectl := d.cluster.KubectlCommand()
-	args := []string{"deploy", "IMG=" + d.image, "NAMESPACES=*", "REPORT_NAMESPACES=" + staleNamespace}
+	args := []string{"deploy", "IMG=" + d.image, "NAMESPACES=*", "REPORT_NAMESPACES=" + staleNamespace, "SETTINGS=" + strings.Join(settings, ",")}
 	if d.page.Verbose {
 		d.page.PrintLine("  $ make %s", strings.Join(quoteArguments(args), " "))
 	}
 	if err := shell.RunQuietly(ctx, "make", slices.Concat([]string{"--no-print-directory", "KUBECTL=" + strings.Join(kubectl, " ")}, args)...); err != nil {
-		return err
-	}
-	set := slices.Concat([]string{"-n", operatorNamespace, "set", "env", "deployment/yardmaster"}, settings)
-	if err := d.runKubectlQuietly(ctx, set...); err != nil {
 		return err
 	}
 	if err := d.runKubectlQuietly(ctx, "annotate", "--overwrite", "namespace", operatorNamespace, cluster.MarkerAnnotation+"=true"); err != nil {

@@ -32,6 +32,10 @@ func TestChartCreatesTheSameObjectsAsMakeDeploy(t *testing.T) {
 			overlay: []string{"queue,workerpool", "team-a,team-b", "", "", "3", release},
 			values:  map[string]any{"controllers": []any{"queue", "workerpool"}, "namespaces": []any{"team-a", "team-b"}, "replicas": 3},
 		},
+		"settings of the operator": {
+			overlay: []string{"*", "team-a", "", "", "", release, "", "YARDMASTER_CONCURRENCY=20,YARDMASTER_REPORT_INTERVAL=1m"},
+			values:  map[string]any{"namespaces": []any{"team-a"}, "flags": map[string]any{"concurrency": "20", "report-interval": "1m"}},
+		},
 		"schedules and sequences only": {
 			overlay: []string{"schedule,sequentialjob", "team-a", "", "", "", release},
 			values:  map[string]any{"controllers": []any{"schedule", "sequentialjob"}, "namespaces": []any{"team-a"}},
