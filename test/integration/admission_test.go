@@ -83,6 +83,13 @@ func (o *restrictedOperator) installPolicies() {
 			return isDeniedByPolicy(o.client.Create(o.t.Context(), o.newObject("configmaps", ns, "canary"), client.DryRunAll))
 		})
 	}
+	// Each takes effect at its own time.
+	eventually(o.t, "the policy about runs to apply", func() bool {
+		return isDeniedByPolicy(o.client.Create(o.t.Context(), testbuilder.SequentialJob("canary", o.watched).Step("a").Obj(), client.DryRunAll))
+	})
+	eventually(o.t, "the policy about the isolation of sessions to apply", func() bool {
+		return isDeniedByPolicy(cluster.Create(o.t.Context(), session.NewDefaultDenyPolicy(o.watched), client.DryRunAll))
+	})
 }
 
 // create creates an object as an administrator, until the end of the test.

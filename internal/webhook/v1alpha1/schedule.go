@@ -59,11 +59,13 @@ func tryRun(ctx context.Context, c client.Client, s *v1alpha1.Schedule) (admissi
 		return nil, nil // jobs are sent to brokers, which do not try them
 	}
 	path := field.NewPath("spec", schedule.TemplateField(&s.Spec))
+	if s = s.DeepCopy(); s.UID == "" {
+		s.UID = "dry-run" // one that is being created may have none yet
+	}
 	run, err := schedule.NewRun(s, s.Name+"-dry-run", time.Now())
 	if err != nil {
 		return nil, field.ErrorList{field.Invalid(path, field.OmitValueType{}, err.Error())}
 	}
-	run.SetOwnerReferences(nil) // a Schedule that is being created has no UID yet
 	ctx, cancel := context.WithTimeout(ctx, dryRunTimeout)
 	defer cancel()
 	err = c.Create(ctx, run, client.DryRunAll)
