@@ -252,9 +252,9 @@ func TestWebhooksAreLimitedToTheWatchedNamespaces(t *testing.T) {
 	const condition = `"team-a,team-b".split(",").exists(watched, watched in ["", request.namespace])`
 	manifest := buildOverlay(t, "limited-webhooks", "*", "team-a,team-b", "admission-policy", "")
 	manifest += "---\n" + buildOverlay(t, "limited-mutating-webhook", "*", "team-a,team-b", "", "")
-	// 5 webhooks in each manifest, and one policy or webhook for the creators of sessions.
-	if got := strings.Count(manifest, condition); got != 12 {
-		t.Errorf("the condition %s occurs %d times, want 12", condition, got)
+	// 6 webhooks in each manifest, and two policies or webhooks that record users.
+	if got := strings.Count(manifest, condition); got != 16 {
+		t.Errorf("the condition %s occurs %d times, want 16", condition, got)
 	}
 }
 
