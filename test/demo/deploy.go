@@ -9,8 +9,11 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/demo/cluster"
 	"github.com/yardmaster/yardmaster/test/demo/shell"
 )
@@ -47,7 +50,7 @@ func (d *demoRun) deployBroker(ctx context.Context) error {
 	return nil
 }
 
-// waitForOperator waits until only Pods of the deployed version exist.
+// waitForOperator waits until only Pods of the deployed version exist, and the API server reaches their webhook.
 func (d *demoRun) waitForOperator(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, deploymentTimeout, fmt.Errorf("the operator was not ready within %s", deploymentTimeout))
 	defer cancel()
@@ -61,8 +64,18 @@ func (d *demoRun) waitForOperator(ctx context.Context) error {
 		}
 		var pods corev1.PodList
 		err := d.client.List(ctx, &pods, client.InNamespace(operatorNamespace), client.MatchingLabels(deployment.Spec.Selector.MatchLabels))
-		return len(pods.Items) == int(*deployment.Spec.Replicas), err
+		if err != nil || len(pods.Items) != int(*deployment.Spec.Replicas) {
+			return false, err
+		}
+		return d.isWebhookReachable(ctx), nil
 	})
+}
+
+// isWebhookReachable reports whether the API server can call the webhook. kube-proxy routes to a Pod a moment after it is
+// ready.
+func (d *demoRun) isWebhookReachable(ctx context.Context) bool {
+	checked := &v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "webhook-check"}}
+	return !apierrors.IsInternalError(d.client.Create(ctx, checked, client.DryRunAll))
 }
 
 func isRolledOut(deployment *appsv1.Deployment) bool {
