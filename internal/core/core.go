@@ -39,6 +39,13 @@ func NormalEvent(reason, action, message string) Event {
 	return Event{Type: corev1.EventTypeNormal, Reason: reason, Action: action, Message: message}
 }
 
+// RoutineEvent returns an event of type Normal that may be left out under load.
+func RoutineEvent(reason, action, message string) Event {
+	event := NormalEvent(reason, action, message)
+	event.Routine = true
+	return event
+}
+
 // WarningEvent returns an event of type Warning.
 func WarningEvent(reason, action, message string) Event {
 	return Event{Type: corev1.EventTypeWarning, Reason: reason, Action: action, Message: message}

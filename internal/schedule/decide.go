@@ -49,12 +49,13 @@ func Decide(observation Observation) Decision {
 // evaluation is the working state of one call of Decide.
 type evaluation struct {
 	Observation
-	spec      *v1alpha1.ScheduleSpec
-	status    v1alpha1.ScheduleStatus
-	now       metav1.Time
-	schedule  core.Schedule
-	decision  Decision
-	timetable *Timetable
+	spec     *v1alpha1.ScheduleSpec
+	status   v1alpha1.ScheduleStatus
+	now      metav1.Time
+	schedule core.Schedule
+	decision Decision
+	// timetable is what times are due by, and wanted is that of the spec. They differ until a change of the spec applies.
+	timetable, wanted *Timetable
 	// problem is what keeps times from being started, nil for nothing.
 	problem *core.Problem
 	// isBlockedByRun is true if a due time waits for an active run to end.
@@ -87,37 +88,34 @@ func (e *evaluation) observeRuns() {
 
 // loadTimetable sets the timetable that applies to the due times, and reports whether it is valid.
 func (e *evaluation) loadTimetable() bool {
-	wanted, err := NewTimetable(e.spec.Schedule, e.spec.TimeZone)
-	if err != nil {
+	var err error
+	if e.wanted, err = NewTimetable(e.spec.Schedule, e.spec.TimeZone); err != nil {
 		e.problem = &core.Problem{Reason: v1alpha1.ReasonScheduleInvalid, Message: "spec." + err.Error()}
 		return false
 	}
 	stored := e.status.Timetable
 	if stored == nil {
-		e.setTimetable(wanted, e.Schedule.CreationTimestamp)
+		e.applyWanted(e.Schedule.CreationTimestamp)
 		return true
 	}
 	if stored.Schedule == e.spec.Schedule && stored.TimeZone == e.spec.TimeZone {
-		e.timetable = wanted
+		e.timetable = e.wanted
 		return true
 	}
 	if e.timetable, err = NewTimetable(stored.Schedule, stored.TimeZone); err != nil { // a time zone that no longer exists
-		e.setTimetable(wanted, e.now)
+		e.applyWanted(e.now)
 	}
 	return true
 }
 
-// setTimetable makes the times of the spec due from now on.
-func (e *evaluation) setTimetable(timetable *Timetable, since metav1.Time) {
-	e.timetable = timetable
+// applyWanted makes the times of the spec due from then on.
+func (e *evaluation) applyWanted(since metav1.Time) {
+	e.timetable = e.wanted
 	e.status.Timetable = &v1alpha1.ScheduleTimetable{Schedule: e.spec.Schedule, TimeZone: e.spec.TimeZone, Since: since}
 }
 
 // isReplaced reports whether the spec has another timetable than the times that are due.
-func (e *evaluation) isReplaced() bool {
-	stored := e.status.Timetable
-	return stored.Schedule != e.spec.Schedule || stored.TimeZone != e.spec.TimeZone
-}
+func (e *evaluation) isReplaced() bool { return e.timetable != e.wanted }
 
 // decideTimes decides about the pending time and the due ones.
 func (e *evaluation) decideTimes() {
@@ -159,15 +157,11 @@ func (e *evaluation) expectNext(due *dueTimes) {
 
 // replaceTimetable makes the timetable of the spec apply from now on.
 func (e *evaluation) replaceTimetable() {
-	timetable, err := NewTimetable(e.spec.Schedule, e.spec.TimeZone)
-	if err != nil { // it was loaded before
-		return
-	}
 	since := e.now
 	if decided := e.decidedUntil(); decided.After(since.Time) { // the clock was set back
 		since = *apiTime(decided)
 	}
-	e.setTimetable(timetable, since)
+	e.applyWanted(since)
 	due := e.findDueTimes()
 	e.expectNext(&due)
 }

@@ -56,11 +56,15 @@ func (e *evaluation) decidedUntil() time.Time {
 }
 
 func (e *evaluation) startTime(due time.Time) time.Time {
-	jitter := time.Duration(0)
-	if e.spec.Jitter != nil {
-		jitter = e.spec.Jitter.Duration.Duration
+	return e.timetable.StartTime(e.Schedule.UID, due, Jitter(e.spec))
+}
+
+// Jitter returns the upper bound of the delay of each run.
+func Jitter(spec *v1alpha1.ScheduleSpec) time.Duration {
+	if spec.Jitter == nil {
+		return 0
 	}
-	return e.timetable.StartTime(e.Schedule.UID, due, jitter)
+	return spec.Jitter.Duration.Duration
 }
 
 // maxLateness returns how late a time may start. Found is false if there is no limit.

@@ -80,7 +80,7 @@ func (e *evaluation) startedEvent(pending *v1alpha1.PendingRun) core.Event {
 	if late := started.Created.Sub(started.Due); late > lateEvent {
 		message += fmt.Sprintf(", %s late", late.Truncate(time.Second))
 	}
-	return routineEvent(v1alpha1.EventRunCreated, actionStart, message)
+	return core.RoutineEvent(v1alpha1.EventRunCreated, actionStart, message)
 }
 
 // finishedEvents returns an event about a run that was active, if it has finished.
@@ -91,7 +91,7 @@ func (e *evaluation) finishedEvents(name string) []core.Event {
 		return nil
 	case e.Runs[i].HasSucceeded:
 		e.countFinished("succeeded")
-		return []core.Event{routineEvent(v1alpha1.EventRunSucceeded, actionObserve, fmt.Sprintf("Run %s succeeded", name))}
+		return []core.Event{core.RoutineEvent(v1alpha1.EventRunSucceeded, actionObserve, fmt.Sprintf("Run %s succeeded", name))}
 	default:
 		e.countFinished("failed")
 		return []core.Event{core.WarningEvent(v1alpha1.EventRunFailed, actionObserve, fmt.Sprintf("Run %s failed: %s", name, e.Runs[i].Failure))}
@@ -103,10 +103,4 @@ func (e *evaluation) countFinished(result string) {
 		e.decision.Finished = map[string]int64{}
 	}
 	e.decision.Finished[result]++
-}
-
-func routineEvent(reason, action, message string) core.Event {
-	event := core.NormalEvent(reason, action, message)
-	event.Routine = true
-	return event
 }

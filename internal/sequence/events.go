@@ -123,7 +123,5 @@ func conditionMessage(status *v1alpha1.SequentialJobStatus, condition string) st
 }
 
 func routineEvent(reason, message string) core.Event {
-	event := core.NormalEvent(reason, actionRun, message)
-	event.Routine = true
-	return event
+	return core.RoutineEvent(reason, actionRun, message)
 }

@@ -68,16 +68,13 @@ func (r *Reconciler) listRuns(ctx context.Context, s *v1alpha1.Schedule) ([]sche
 
 // readRun reads a run from the API server. It returns nil without one that belongs to the Schedule.
 func (r *Reconciler) readRun(ctx context.Context, s *v1alpha1.Schedule, name string) (*schedule.Run, error) {
+	var object client.Object = &v1alpha1.SequentialJob{}
 	if s.Spec.AgenticSession != nil {
-		found, err := kube.GetIfExists(ctx, r.Live, s.Namespace, name, &v1alpha1.AgenticSession{})
-		if err != nil || found == nil || !metav1.IsControlledBy(found, s) {
-			return nil, err
-		}
-		return new(schedule.RunOfSession(found)), nil
+		object = &v1alpha1.AgenticSession{}
 	}
-	found, err := kube.GetIfExists(ctx, r.Live, s.Namespace, name, &v1alpha1.SequentialJob{})
+	found, err := kube.GetIfExists(ctx, r.Live, s.Namespace, name, object)
 	if err != nil || found == nil || !metav1.IsControlledBy(found, s) {
 		return nil, err
 	}
-	return new(schedule.RunOfSequentialJob(found)), nil
+	return new(runOf(found)), nil
 }

@@ -41,15 +41,11 @@ type answer struct {
 }
 
 // notSent is the outcome of an attempt after which the job is not in its queue, unless an earlier attempt has sent it.
-func notSent(problem *core.Problem, isFirst bool, err error) (outcome, error) {
-	switch {
-	case err != nil:
-		return outcome{}, err
-	case !isFirst:
+func notSent(problem *core.Problem, isFirst bool) (outcome, error) {
+	if !isFirst {
 		return outcome{}, errors.New("an earlier attempt to send the job was not confirmed, and another one failed: " + problem.Message)
-	default:
-		return outcome{notSent: problem}, nil
 	}
+	return outcome{notSent: problem}, nil
 }
 
 // isEmpty reports whether the outcome changes nothing about the decision.
@@ -83,8 +79,11 @@ func (r *Reconciler) queueOf(ctx context.Context, s *v1alpha1.Schedule) (*v1alph
 func (r *Reconciler) sendJob(ctx context.Context, s *v1alpha1.Schedule, decision *schedule.Decision) (outcome, error) {
 	pending := decision.CreateRun
 	q, problem, err := r.queueOf(ctx, s)
-	if err != nil || problem != nil {
-		return notSent(problem, decision.IsFirstAttempt, err)
+	switch {
+	case err != nil:
+		return outcome{}, err
+	case problem != nil:
+		return notSent(problem, decision.IsFirstAttempt)
 	}
 	conn, err := r.connOf(ctx, q)
 	if err != nil {
@@ -92,7 +91,7 @@ func (r *Reconciler) sendJob(ctx context.Context, s *v1alpha1.Schedule, decision
 	}
 	engine, err := conn.Engine()
 	if err != nil {
-		return notSent(connectionProblem(err), decision.IsFirstAttempt, nil)
+		return notSent(connectionProblem(err), decision.IsFirstAttempt)
 	}
 	producer, isProducer := engine.(broker.Producer)
 	if !isProducer {
@@ -120,15 +119,11 @@ func (r *Reconciler) sendJob(ctx context.Context, s *v1alpha1.Schedule, decision
 
 // connOf returns the connection to the broker of a Queue.
 func (r *Reconciler) connOf(ctx context.Context, q *v1alpha1.Queue) (*brokerconn.Conn, error) {
-	var policies v1alpha1.PolicyList
-	if err := r.Client.List(ctx, &policies, client.InNamespace(q.Namespace)); err != nil {
-		return nil, fmt.Errorf("listing Policies: %w", err)
-	}
-	set, err := policy.NewSet(policies.Items)
+	policies, err := kube.ReadPolicies(ctx, r.Client, q.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	selected := set.Select(q.Labels)
+	selected := policies.Select(q.Labels)
 	return r.options.Brokers.Conn(q.Namespace, policy.EffectiveQueue(q, &selected).Broker), nil
 }
 
@@ -149,7 +144,7 @@ func (r *Reconciler) sendOutcome(s *v1alpha1.Schedule, pending *v1alpha1.Pending
 	case errors.Is(failure, broker.ErrUnavailable), errors.Is(failure, broker.ErrClosed):
 		return outcome{}, fmt.Errorf("sending job %s to Queue %s: %w", pending.Name, s.Spec.Job.Queue, failure)
 	case errors.Is(failure, broker.ErrQueueFull), errors.Is(failure, broker.ErrUnauthorized), errors.Is(failure, broker.ErrDraining), errors.Is(failure, broker.ErrUnknownQueue):
-		return notSent(&core.Problem{Reason: v1alpha1.ReasonQueueNotReady, Message: failure.Error()}, answer.isFirst, nil)
+		return notSent(&core.Problem{Reason: v1alpha1.ReasonQueueNotReady, Message: failure.Error()}, answer.isFirst)
 	default:
 		return outcome{refusal: &core.Refusal{Class: apierror.Invalid, Kind: "job", Name: pending.Name, Message: failure.Error()}}, nil
 	}

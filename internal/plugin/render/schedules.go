@@ -72,17 +72,13 @@ func NextTimes(s terminal.Style, sched *v1alpha1.Schedule, count int, now time.T
 	if err != nil {
 		return nil, err
 	}
-	jitter := time.Duration(0)
-	if sched.Spec.Jitter != nil {
-		jitter = sched.Spec.Jitter.Duration.Duration
-	}
 	table := newTable(s, "TIME", "UTC", "STARTS", "IN")
 	due := now
 	for range count {
 		if due = timetable.Next(due); due.IsZero() {
 			break
 		}
-		start := timetable.StartTime(sched.UID, due, jitter)
+		start := timetable.StartTime(sched.UID, due, schedule.Jitter(&sched.Spec))
 		table.addRow("", due.In(timetable.Location()).Format("Mon 2006-01-02 15:04 MST"), due.Format("2006-01-02 15:04"),
 			start.In(timetable.Location()).Format(time.TimeOnly), duration.HumanDuration(start.Sub(now)))
 	}
