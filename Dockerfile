@@ -14,7 +14,7 @@ ARG TARGETOS
 ARG TARGETARCH
 ARG VERSION=unknown
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath \
+    CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -tags grpcnotrace \
     -ldflags "-s -w -X github.com/yardmaster/yardmaster/internal/version.release=$VERSION" \
     -o /yardmaster ./cmd/yardmaster
 

@@ -41,6 +41,8 @@ export GOFLAGS := -trimpath
 export CGO_ENABLED := 0
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+# Without the tag, gRPC brings a package of templates, and the linker keeps all methods for these.
+TAGS := grpcnotrace
 LDFLAGS := -s -w -X github.com/yardmaster/yardmaster/internal/version.release=$(VERSION)
 KUBECTL ?= $(shell command -v kubectl || echo $(BIN)/localcluster kubectl --name $(CLUSTER_NAME) --)
 # Program to build first if kubectl is not installed.
@@ -199,7 +201,7 @@ bench-sessions: localcluster ## Run the measurements of AgenticSessions.
 
 .PHONY: build
 build: ## Build the operator.
-	go build -ldflags '$(LDFLAGS)' -o bin/yardmaster ./cmd/yardmaster
+	go build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o bin/yardmaster ./cmd/yardmaster
 
 .PHONY: plugin
 plugin: ## Build the kubectl plugin, bin/kubectl-yardmaster.
@@ -211,7 +213,7 @@ run: ## Run the operator on this machine, against the cluster of the current kub
 
 .PHONY: image
 image: localcluster ## Build the operator's image without Docker, as dist/yardmaster.tar.
-	CGO_ENABLED=0 GOOS=linux go build -ldflags '$(LDFLAGS)' -o bin/linux/yardmaster ./cmd/yardmaster
+	CGO_ENABLED=0 GOOS=linux go build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o bin/linux/yardmaster ./cmd/yardmaster
 	mkdir -p dist
 	localcluster build-image --tag $(IMG) --file bin/linux/yardmaster:/yardmaster \
 		--entrypoint /yardmaster --user 65532:65532 --output dist/yardmaster.tar
