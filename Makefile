@@ -51,7 +51,7 @@ APPLY := $(KUBECTL) apply --server-side --force-conflicts --field-manager=yardma
 
 # Modules whose go.mod must be tidy. (tools.mod has no code to tidy it by.)
 MODULES := . hack/tools/golangci-lint hack/tools/govulncheck hack/tools/gitops hack/tools/helm hack/tools/kueue hack/tools/vale $(patsubst %/go.mod,%,$(wildcard localcluster/go.mod localcluster/modules/*/go.mod))
-GENERATED := api/*/zz_generated.deepcopy.go config/crd/bases config/rbac/controllers charts/yardmaster/templates docs/reference
+GENERATED := api/*/zz_generated.deepcopy.go applyconfiguration clientset config/crd/bases config/rbac/controllers charts/yardmaster/templates docs/reference
 # Each controller has a Role of its own.
 CONTROLLER_NAMES := $(notdir $(wildcard internal/controller/*))
 # The packages that decide, and the simulation of scaling, share nothing between goroutines:
@@ -95,8 +95,9 @@ manifests: controller-gen ## Generate the CustomResourceDefinitions and roles.
 	done
 
 .PHONY: generate
-generate: controller-gen crd-ref-docs ## Generate DeepCopy methods and the references of the API, permissions and licenses.
+generate: controller-gen applyconfiguration-gen client-gen crd-ref-docs ## Generate DeepCopy methods, the Go client and the references of the API, permissions and licenses.
 	controller-gen object paths=./api/...
+	hack/clients
 	mkdir -p docs/reference
 	crd-ref-docs --source-path=api --config=hack/crd-ref-docs.yaml --renderer=markdown \
 		--output-path=docs/reference/api.md --log-level=ERROR
@@ -275,16 +276,18 @@ overlay: kustomize
 
 # Each tool is built once per pinned version.
 .PHONY: tools
-tools: controller-gen crd-ref-docs gotestsum kustomize golangci-lint helm vale localcluster ## Build all tools into bin/.
+tools: controller-gen applyconfiguration-gen client-gen crd-ref-docs gotestsum kustomize golangci-lint helm vale localcluster ## Build all tools into bin/.
 
-.PHONY: controller-gen crd-ref-docs gotestsum kustomize golangci-lint helm vale
-controller-gen crd-ref-docs gotestsum kustomize golangci-lint helm vale: %: bin/%
+.PHONY: controller-gen applyconfiguration-gen client-gen crd-ref-docs gotestsum kustomize golangci-lint helm vale
+controller-gen applyconfiguration-gen client-gen crd-ref-docs gotestsum kustomize golangci-lint helm vale: %: bin/%
 
 bin/controller-gen: PACKAGE := sigs.k8s.io/controller-tools/cmd/controller-gen
+bin/applyconfiguration-gen: PACKAGE := k8s.io/code-generator/cmd/applyconfiguration-gen
+bin/client-gen: PACKAGE := k8s.io/code-generator/cmd/client-gen
 bin/crd-ref-docs: PACKAGE := github.com/elastic/crd-ref-docs
 bin/gotestsum: PACKAGE := gotest.tools/gotestsum
 bin/kustomize: PACKAGE := sigs.k8s.io/kustomize/kustomize/v5
-bin/controller-gen bin/crd-ref-docs bin/gotestsum bin/kustomize: tools.mod
+bin/controller-gen bin/applyconfiguration-gen bin/client-gen bin/crd-ref-docs bin/gotestsum bin/kustomize: tools.mod
 	@echo "Building $@"
 	go build -modfile=tools.mod -o $@ $(PACKAGE)
 	@touch $@

@@ -21,6 +21,7 @@ const VerbAdminister = "administer"
 // AgenticSession is one session of an AI agent. It runs as a Job that takes a prompt and reports a
 // result and its cost. A SessionRunner in the same namespace defines the image and the limits.
 //
+// +genclient
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=as,categories=yardmaster

@@ -1,8 +1,3 @@
-// Package v1alpha1 holds the API of Yardmaster's kinds: their fields, the rules the
-// API server enforces on them, and the condition types and reasons they report.
-//
-// +kubebuilder:object:generate=true
-// +groupName=yardmaster.dev
 package v1alpha1
 
 import (
@@ -15,6 +10,9 @@ import (
 var GroupVersion = schema.GroupVersion{Group: "yardmaster.dev", Version: "v1alpha1"}
 
 var schemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
+
+// SchemeGroupVersion is GroupVersion, under the name that generated clients use.
+var SchemeGroupVersion = GroupVersion
 
 // AddToScheme registers this package's kinds with a scheme.
 var AddToScheme = schemeBuilder.AddToScheme

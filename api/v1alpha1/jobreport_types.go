@@ -11,6 +11,7 @@ const JobReportName = "jobs"
 // JobReport lists the stale Jobs of its namespace and the reason for each. It has no spec. The
 // operator writes one JobReport, named jobs, in each namespace that it is configured to scan.
 //
+// +genclient
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=jr,categories=yardmaster

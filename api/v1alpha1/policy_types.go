@@ -9,6 +9,7 @@ import (
 // one with the highest precedence applies first, then the first by name. Of several limits, the
 // strictest applies.
 //
+// +genclient
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=wqp,categories=yardmaster

@@ -12,6 +12,7 @@ const QueueFinalizer = Prefix + "queue"
 //
 // The broker stores the messages under the name of the queue, so the name is immutable.
 //
+// +genclient
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=wq,categories=yardmaster

@@ -10,6 +10,7 @@ import (
 // Schedule starts a SequentialJob or an AgenticSession, or sends a job to a Queue, at the times of a cron
 // expression, as a CronJob starts Jobs.
 //
+// +genclient
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=sched,categories=all;yardmaster

@@ -18,6 +18,7 @@ const SequentialJobFinalizer = Prefix + "terminate-step"
 
 // SequentialJob runs containers strictly one after another, each as a Kubernetes Job.
 //
+// +genclient
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=sj;seqjob,categories=all;yardmaster

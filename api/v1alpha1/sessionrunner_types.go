@@ -13,6 +13,7 @@ import (
 // namespace. Administrators of the namespace create SessionRunners; session authors can only
 // choose among what they allow.
 //
+// +genclient
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=sr,categories=yardmaster

@@ -18,6 +18,7 @@ const WorkerEnvPrefix = "YARDMASTER_"
 // WorkerPool runs the workers of one or more queues. It scales them by backlog and waiting time,
 // and drains each worker before it stops.
 //
+// +genclient
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector

@@ -1,0 +1,115 @@
+package applyconfiguration_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/applyconfiguration"
+)
+
+// A generator can get the inlined containers and Pod templates wrong, and types with an encoding of their own.
+func TestExamplesPassThroughApplyConfigurationsUnchanged(t *testing.T) {
+	tried := 0
+	for file, documents := range examples(t) {
+		for _, document := range documents {
+			var kind metav1.TypeMeta
+			if err := json.Unmarshal(document, &kind); err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			if kind.GroupVersionKind().GroupVersion() != v1alpha1.GroupVersion || filepath.Base(file) == "invalid-typo.yaml" {
+				continue
+			}
+			tried++
+			configuration := applyconfiguration.ForKind(kind.GroupVersionKind())
+			if err := yaml.UnmarshalStrict(document, configuration); err != nil {
+				t.Errorf("%s: %v", file, err)
+				continue
+			}
+			encoded, err := json.Marshal(configuration)
+			if err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			if diff := cmp.Diff(decode(t, document), decode(t, encoded), sameDurations); diff != "" {
+				t.Errorf("%s: the %s changed:\n%s", file, kind.Kind, diff)
+			}
+		}
+	}
+	if tried < 30 {
+		t.Errorf("only %d examples were found", tried)
+	}
+}
+
+func TestEveryKindHasAnApplyConfiguration(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	for kind := range scheme.KnownTypes(v1alpha1.GroupVersion) {
+		known, err := scheme.New(v1alpha1.GroupVersion.WithKind(kind))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, isObject := known.(metav1.Object)
+		if isObject && applyconfiguration.ForKind(v1alpha1.GroupVersion.WithKind(kind)) == nil {
+			t.Errorf("%s has none: mark its type with +genclient", kind)
+		}
+	}
+}
+
+// sameDurations compares durations by their length: 1m is written as 1m0s.
+var sameDurations = cmp.Comparer(func(a, b string) bool {
+	first, errFirst := time.ParseDuration(a)
+	second, errSecond := time.ParseDuration(b)
+	return a == b || errFirst == nil && errSecond == nil && first == second
+})
+
+// examples returns the documents of each YAML file below examples/, as JSON.
+func examples(t *testing.T) map[string][]json.RawMessage {
+	t.Helper()
+	all := map[string][]json.RawMessage{}
+	err := filepath.WalkDir("../examples", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".yaml" {
+			return err
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		for reader := utilyaml.NewYAMLOrJSONDecoder(file, 4096); ; {
+			var document json.RawMessage
+			if err := reader.Decode(&document); errors.Is(err, io.EOF) {
+				return nil
+			} else if err != nil {
+				return err
+			}
+			all[path] = append(all[path], document)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func decode(t *testing.T, document []byte) any {
+	t.Helper()
+	var value any
+	if err := json.Unmarshal(document, &value); err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
