@@ -50,7 +50,7 @@ KUBECTL_PROGRAM := $(filter $(BIN)/localcluster,$(KUBECTL))
 APPLY := $(KUBECTL) apply --server-side --force-conflicts --field-manager=yardmaster-install -f -
 
 # Modules whose go.mod must be tidy. (tools.mod has no code to tidy it by.)
-MODULES := . hack/tools/golangci-lint hack/tools/govulncheck hack/tools/gitops hack/tools/helm hack/tools/kueue hack/tools/vale $(patsubst %/go.mod,%,$(wildcard localcluster/go.mod localcluster/modules/*/go.mod))
+MODULES := . hack/tools/golangci-lint hack/tools/govulncheck hack/tools/gitops hack/tools/helm hack/tools/hugo hack/tools/kueue hack/tools/vale $(patsubst %/go.mod,%,$(wildcard localcluster/go.mod localcluster/modules/*/go.mod))
 GENERATED := api/*/zz_generated.deepcopy.go applyconfiguration clientset config/crd/bases config/rbac/controllers charts/yardmaster/templates docs/reference
 # Each controller has a Role of its own.
 CONTROLLER_NAMES := $(notdir $(wildcard internal/controller/*))
@@ -179,10 +179,11 @@ SOAK_DURATION ?= 30m
 SOAK_WORKSPACE_CHANGES ?= 500
 
 .PHONY: soak
-soak: gotestsum localcluster image ## Run the suites that are too long for CI: random objects of all kinds (SOAK_DURATION, FUZZ_SEED), 100,000 simulated sequences, all releases, 10,000 jobs on three brokers, patterns of load, shared workspaces, deletions of sessions, Kueue, and restores.
+soak: gotestsum localcluster image ## Run the suites that are too long for CI: random objects of all kinds (SOAK_DURATION, FUZZ_SEED), 100,000 simulated sequences, all releases, 10,000 jobs on three brokers, patterns of load, shared workspaces, deletions of sessions, Kueue, restores, and the documentation site.
 	hack/prerequisites redis-server=redis-server
 	$(MAKE) test-restore
 	$(MAKE) test-kueue
+	$(MAKE) site
 	SEQUENCE_RUNS=100000 go test ./internal/sequence -count 1 -run TestSimulationRunsStepsOnceAndInOrder -timeout 1h
 	SOAK_DURATION=$(SOAK_DURATION) hack/with-cluster control-plane soak \
 		go test ./test/integration/fuzz -count 1 -v -timeout 24h
@@ -247,6 +248,12 @@ SNAPSHOT_PLATFORMS ?= linux/$(shell go env GOARCH)
 release-snapshot: ## Write the files of a release of the current commit, for one platform by default.
 	$(MAKE) release VERSION='v0.0.0-snapshot.g$(shell git rev-parse --short HEAD)' RELEASE_PLATFORMS='$(SNAPSHOT_PLATFORMS)'
 
+.PHONY: site
+site: bin/hugo ## Write the documentation site to dist/site, and check its links.
+	rm -rf dist/site
+	hugo --quiet --noBuildLock --config hack/site/hugo.toml
+	go run ./hack/site/check dist/site
+
 ##@ Deploy
 
 .PHONY: install
@@ -300,6 +307,11 @@ bin/golangci-lint: hack/tools/golangci-lint/go.mod
 bin/helm: hack/tools/helm/go.mod
 	@echo "Building $@"
 	go build -C hack/tools/helm -o $(BIN)/helm helm.sh/helm/v4/cmd/helm
+	@touch $@
+
+bin/hugo: hack/tools/hugo/go.mod
+	@echo "Building $@"
+	go build -C hack/tools/hugo -o $(BIN)/hugo github.com/gohugoio/hugo
 	@touch $@
 
 bin/govulncheck: hack/tools/govulncheck/go.mod

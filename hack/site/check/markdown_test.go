@@ -1,0 +1,147 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"unicode"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var (
+	inlineCode = regexp.MustCompile("`[^`]*`")
+	linkTarget = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	htmlAnchor = regexp.MustCompile(`<a id="([^"]+)">`)
+	linkText   = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+)
+
+// The build of the site checks this too, but takes longer, and readers on GitHub follow these links.
+func TestLinksOfMarkdownFilesLeadSomewhere(t *testing.T) {
+	problems, checked := linkProblems(os.DirFS("../../.."))
+	for _, problem := range problems {
+		t.Error(problem)
+	}
+	if checked < 1000 {
+		t.Errorf("only %d links were found", checked)
+	}
+}
+
+func TestLinksOfMarkdownFilesAreChecked(t *testing.T) {
+	problems, checked := linkProblems(fstest.MapFS{
+		"README.md":       {Data: []byte("# Product\n[a](docs/queue.md#retry-policy--backoff) [b](docs) [c](https://example.org) [d](docs/pool.md)")},
+		"docs/queue.md":   {Data: []byte("# Queue\n## Retry `policy` & backoff\n[e](#retry) `[f](none)` [g](../README.md#product)\n```\n# [h](none)\n```\n[i](#again-1)\n### Again\n### Again")},
+		"docs/ignored.go": {Data: []byte("[j](none)")},
+	})
+	want := []string{"README.md:2: docs/pool.md does not exist", "docs/queue.md:3: docs/queue.md has no section #retry"}
+	if diff := cmp.Diff(want, problems); diff != "" || checked != 6 {
+		t.Errorf("%d links, and the problems:\n%s", checked, diff)
+	}
+}
+
+// linkProblems returns which relative links in Markdown files lead to files or sections that do not exist, and the
+// number of links.
+func linkProblems(root fs.FS) (problems []string, checked int) {
+	for _, file := range markdownFiles(root) {
+		for number, line := range prose(root, file) {
+			for _, match := range linkTarget.FindAllStringSubmatch(inlineCode.ReplaceAllString(line, ""), -1) {
+				to, section, _ := strings.Cut(match[1], "#")
+				if strings.Contains(to, ":") {
+					continue // another site
+				}
+				checked++
+				target := file
+				if to != "" {
+					target = path.Join(path.Dir(file), to)
+				}
+				if _, err := fs.Stat(root, target); err != nil {
+					problems = append(problems, fmt.Sprintf("%s:%d: %s does not exist", file, number+1, target))
+				} else if section != "" && !slices.Contains(sections(root, target), section) {
+					problems = append(problems, fmt.Sprintf("%s:%d: %s has no section #%s", file, number+1, target, section))
+				}
+			}
+		}
+	}
+	return problems, checked
+}
+
+func markdownFiles(root fs.FS) []string {
+	var files []string
+	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (name == "dist" || name == "bin" || name == ".git"):
+			return fs.SkipDir
+		case path.Ext(name) == ".md":
+			files = append(files, name)
+		}
+		return nil
+	})
+	if err != nil {
+		panic(err)
+	}
+	return files
+}
+
+// prose returns the lines of a file, with empty ones instead of those of code blocks.
+func prose(root fs.FS, file string) []string {
+	content, err := fs.ReadFile(root, file)
+	if err != nil {
+		panic(err)
+	}
+	lines := strings.Split(string(content), "\n")
+	fence := ""
+	for i, line := range lines {
+		marker := strings.TrimSpace(line)
+		switch {
+		case fence == "" && strings.HasPrefix(marker, "```"):
+			fence, lines[i] = marker[:len(marker)-len(strings.TrimLeft(marker, "`"))], ""
+		case fence != "":
+			if marker == fence {
+				fence = ""
+			}
+			lines[i] = ""
+		}
+	}
+	return lines
+}
+
+// sections returns the anchors that GitHub and Hugo give to the headings of a file.
+func sections(root fs.FS, file string) []string {
+	var found []string
+	for _, line := range prose(root, file) {
+		if match := htmlAnchor.FindStringSubmatch(line); match != nil {
+			found = append(found, match[1])
+		}
+		heading := strings.TrimLeft(line, "#")
+		if level := len(line) - len(heading); level == 0 || level > 6 || !strings.HasPrefix(heading, " ") {
+			continue
+		}
+		base := anchor(linkText.ReplaceAllString(strings.TrimSpace(heading), "$1"))
+		unique := base
+		for i := 1; slices.Contains(found, unique); i++ {
+			unique = fmt.Sprintf("%s-%d", base, i)
+		}
+		found = append(found, unique)
+	}
+	return found
+}
+
+func anchor(heading string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsLetter(r), unicode.IsDigit(r), r == '-', r == '_':
+			return unicode.ToLower(r)
+		case r == ' ':
+			return '-'
+		}
+		return -1
+	}, heading)
+}
