@@ -46,6 +46,7 @@ type AgenticSession struct {
 	// status is the observed state of the session.
 	// +optional
 	// +kubebuilder:default={"observedGeneration":-1}
+	// +structType=atomic
 	Status AgenticSessionStatus `json:"status,omitempty"`
 }
 

@@ -28,6 +28,7 @@ type JobReport struct {
 	// status is the result of the last scans.
 	// +optional
 	// +kubebuilder:default={"observedGeneration":-1}
+	// +structType=atomic
 	Status JobReportStatus `json:"status,omitempty"`
 }
 

@@ -34,6 +34,7 @@ type Policy struct {
 	// status reports what the Policy selects.
 	// +optional
 	// +kubebuilder:default={"observedGeneration":-1}
+	// +structType=atomic
 	Status PolicyStatus `json:"status,omitempty"`
 }
 

@@ -45,6 +45,7 @@ type Queue struct {
 	// status is the observed state of the queue on the broker.
 	// +optional
 	// +kubebuilder:default={"observedGeneration":-1}
+	// +structType=atomic
 	Status QueueStatus `json:"status,omitempty"`
 }
 

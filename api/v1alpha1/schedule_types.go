@@ -36,6 +36,7 @@ type Schedule struct {
 	// status is the observed state of the schedule.
 	// +optional
 	// +kubebuilder:default:={"observedGeneration":-1}
+	// +structType=atomic
 	Status ScheduleStatus `json:"status,omitempty"`
 }
 

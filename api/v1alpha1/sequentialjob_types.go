@@ -40,6 +40,7 @@ type SequentialJob struct {
 	// status is the observed state of the sequence.
 	// +optional
 	// +kubebuilder:default:={"observedGeneration":-1}
+	// +structType=atomic
 	Status SequentialJobStatus `json:"status,omitempty"`
 }
 

@@ -31,6 +31,7 @@ type SessionRunner struct {
 
 	// status is what the operator provides for the sessions.
 	// +optional
+	// +structType=atomic
 	Status SessionRunnerStatus `json:"status,omitempty"`
 }
 

@@ -47,6 +47,7 @@ type WorkerPool struct {
 	// status is the observed state of the pool.
 	// +optional
 	// +kubebuilder:default={"observedGeneration":-1}
+	// +structType=atomic
 	Status WorkerPoolStatus `json:"status,omitempty"`
 }
 

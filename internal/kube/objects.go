@@ -1,5 +1,5 @@
 // Package kube contains the small helpers that all controllers share for talking to the API
-// server: patching a status under an optimistic lock, remembering what this process wrote,
+// server: updating a status under an optimistic lock, remembering what this process wrote,
 // listing many Jobs without caching them, and turning errors into refusals and retries.
 package kube
 
@@ -36,14 +36,14 @@ func DeleteVersion(ctx context.Context, c client.Client, object client.Object, p
 	return nil
 }
 
-// PatchStatus writes the status if it differs, and only if the object still has the version that was
-// read: a JSON merge patch replaces whole lists, so it needs optimistic locking. On success after is
-// the stored object.
-func PatchStatus(ctx context.Context, c client.Client, before, after client.Object) error {
+// UpdateStatus writes the status if it differs, and only if the object still has the version that was read. On success
+// after is the stored object. It replaces the whole status, with half of the API server's work of a patch
+// (docs/decisions/0129-the-status-is-one-field.md), so the object must not come from a cache that drops parts of the status.
+func UpdateStatus(ctx context.Context, c client.Client, before, after client.Object) error {
 	if equality.Semantic.DeepEqual(before, after) {
 		return nil
 	}
-	return c.Status().Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	return c.Status().Update(ctx, after)
 }
 
 // PatchMetadata changes an object's metadata, such as its finalizers, only if the object still has

@@ -42,7 +42,7 @@ var reportPermissions = []string{
 	"list jobs.batch",
 	"get jobreports.yardmaster.dev jobs",
 	"create jobreports.yardmaster.dev",
-	"patch jobreports.yardmaster.dev/status jobs",
+	"update jobreports.yardmaster.dev/status jobs",
 	"create events.events.k8s.io",
 	"patch events.events.k8s.io",
 }
@@ -63,7 +63,7 @@ func TestJobReportRoleAllowsNoChangesOfJobs(t *testing.T) {
 		"get secrets a", "list secrets", "get configmaps a", "create serviceaccounts/token a",
 		"list jobreports.yardmaster.dev", "watch jobreports.yardmaster.dev", "update jobreports.yardmaster.dev jobs",
 		"patch jobreports.yardmaster.dev jobs", "delete jobreports.yardmaster.dev jobs",
-		"update jobreports.yardmaster.dev/status jobs", "update jobreports.yardmaster.dev/finalizers jobs",
+		"patch jobreports.yardmaster.dev/status jobs", "update jobreports.yardmaster.dev/finalizers jobs",
 		"get sequentialjobs.yardmaster.dev a", "list events.events.k8s.io", "get reports.openreports.io yardmaster-jobs",
 		"create rolebindings.rbac.authorization.k8s.io", "escalate roles.rbac.authorization.k8s.io",
 	)

@@ -245,7 +245,7 @@ func TestJobReportNeedsNoMoreThanItsRole(t *testing.T) {
 	}
 	allowed := map[string]bool{
 		"list batch/jobs": true, "get yardmaster.dev/jobreports": true, "create yardmaster.dev/jobreports": true,
-		"patch yardmaster.dev/jobreports/status": true, "create events.k8s.io/events": true, "patch events.k8s.io/events": true,
+		"update yardmaster.dev/jobreports/status": true, "create events.k8s.io/events": true, "patch events.k8s.io/events": true,
 	}
 	resources := []authorizationv1.ResourceAttributes{
 		{Group: "batch", Resource: "jobs"},

@@ -27,14 +27,14 @@ func (r *Reconciler) record(ctx context.Context, s *v1alpha1.AgenticSession, obs
 			return err
 		}
 	}
-	err := kube.PatchStatus(ctx, r.Client, before, after)
+	err := kube.UpdateStatus(ctx, r.Client, before, after)
 	if opens {
 		r.admissions.settle(after, err)
 	}
 	countStatusUpdate(err)
 	if err != nil {
 		r.workspaces.releaseUnused(s)
-		return fmt.Errorf("patching status: %w", err)
+		return fmt.Errorf("updating status: %w", err)
 	}
 	*s = *after
 	r.writeCache.Record(s)

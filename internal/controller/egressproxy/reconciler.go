@@ -60,7 +60,7 @@ func New(mgr ctrl.Manager, o Options) *Reconciler {
 // The Deployment owns the other objects, so that only it is deleted.
 //
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=sessionrunners;agenticsessions,verbs=list;watch
-// +kubebuilder:rbac:groups=yardmaster.dev,resources=sessionrunners/status,verbs=patch
+// +kubebuilder:rbac:groups=yardmaster.dev,resources=sessionrunners/status,verbs=update
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=configmaps;services,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch
@@ -215,8 +215,8 @@ func (r *Reconciler) record(ctx context.Context, runner *v1alpha1.SessionRunner,
 			runner.Status.EgressProxyAddress = address
 		}
 	}
-	if err := client.IgnoreNotFound(kube.PatchStatus(ctx, r.Client, before, runner)); err != nil {
-		return fmt.Errorf("patching the status of SessionRunner %s: %w", runner.Name, err)
+	if err := client.IgnoreNotFound(kube.UpdateStatus(ctx, r.Client, before, runner)); err != nil {
+		return fmt.Errorf("updating the status of SessionRunner %s: %w", runner.Name, err)
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ func New(c client.Client, live client.Reader, recorder events.EventRecorder, log
 
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=list
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=jobreports,verbs=get;create
-// +kubebuilder:rbac:groups=yardmaster.dev,resources=jobreports/status,verbs=patch
+// +kubebuilder:rbac:groups=yardmaster.dev,resources=jobreports/status,verbs=update
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconcile scans one namespace and records the result in its JobReport. It returns a scanError

@@ -64,7 +64,7 @@ func newFakeCluster(t *testing.T, namespaces ...string) *fakeCluster {
 	}
 	c := interceptor.NewClient(
 		fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.JobReport{}).Build(),
-		interceptor.Funcs{List: cluster.listJobs, Create: cluster.createObject, SubResourcePatch: cluster.patchStatus},
+		interceptor.Funcs{List: cluster.listJobs, Create: cluster.createObject, SubResourceUpdate: cluster.updateStatus},
 	)
 	options := Options{Namespaces: namespaces, Interval: 5 * time.Minute, MaxFindings: 50, Thresholds: zombie.DefaultThresholds()}
 	cluster.reconciler = New(c, c, cluster.events, logr.Discard(), options)
@@ -104,11 +104,11 @@ func (f *fakeCluster) createObject(ctx context.Context, c client.WithWatch, obje
 	return c.Create(ctx, object, options...)
 }
 
-func (f *fakeCluster) patchStatus(ctx context.Context, c client.Client, subresource string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
-	if err := f.recordWrite("patch", object); err != nil {
+func (f *fakeCluster) updateStatus(ctx context.Context, c client.Client, subresource string, object client.Object, options ...client.SubResourceUpdateOption) error {
+	if err := f.recordWrite("update", object); err != nil {
 		return err
 	}
-	return c.SubResource(subresource).Patch(ctx, object, patch, options...)
+	return c.SubResource(subresource).Update(ctx, object, options...)
 }
 
 func (f *fakeCluster) recordWrite(verb string, object client.Object) error {
@@ -258,7 +258,7 @@ func TestAChangedJobCausesOneWriteOfOneFinding(t *testing.T) {
 	before := cluster.storedStatus("a").Findings
 	cluster.jobsByNamespace["a"][3].Spec.Suspend = new(true)
 	cluster.jobsByNamespace["a"][3].CreationTimestamp = metav1.NewTime(testTime.Add(-8 * 24 * time.Hour))
-	if got := cluster.reconcileAll(); !cmp.Equal(got, []string{"patch a"}) {
+	if got := cluster.reconcileAll(); !cmp.Equal(got, []string{"update a"}) {
 		t.Errorf("writes %v", got)
 	}
 	after, differ := cluster.storedStatus("a").Findings, 0
@@ -349,7 +349,7 @@ func TestAnExpiredListIsRestarted(t *testing.T) {
 func TestAFirstScanWithoutPermissionCreatesAReport(t *testing.T) {
 	cluster := newFakeCluster(t, "a")
 	cluster.failures["a"] = failFromPage(0, errForbidden)
-	if got := cluster.reconcileAll(); !cmp.Equal(got, []string{"create a", "patch a"}) {
+	if got := cluster.reconcileAll(); !cmp.Equal(got, []string{"create a", "update a"}) {
 		t.Errorf("writes %v", got)
 	}
 	cluster.assertScanFailed("a", "Forbidden")
@@ -395,7 +395,7 @@ func TestMetricsOmitTheJobsOfAnInaccessibleNamespace(t *testing.T) {
 				t.Errorf("%v zombies counted, although the report lists 2", got)
 			}
 			cluster.failures["a"] = failFromPage(0, errExpired) // another reason, so that a write is due
-			cluster.refusedWrites["patch"] = refusal
+			cluster.refusedWrites["update"] = refusal
 			cluster.reconcileAll()
 			if testbuilder.MetricValue(t, "yardmaster_jobreport_jobs", "Zombie", "a") != 0 || testbuilder.MetricValue(t, "yardmaster_jobreport_findings", "Zombie", "a", "NeverStarted") != 0 {
 				t.Error("the deleted namespace is still counted")
@@ -477,11 +477,11 @@ func TestAForbiddenWriteIsRetriedAfterTheAPIServerWasUnavailable(t *testing.T) {
 		cluster.reconcileAll()
 		cluster.reconciler.clock = New(nil, nil, nil, logr.Discard(), Options{}).clock
 		cluster.failures["a"] = failFromPage(1, errConnectionRefused)
-		cluster.refusedWrites["patch"] = errForbidden
+		cluster.refusedWrites["update"] = errForbidden
 		time.AfterFunc(3*time.Second, func() {
 			cluster.mu.Lock()
 			defer cluster.mu.Unlock()
-			delete(cluster.refusedWrites, "patch")
+			delete(cluster.refusedWrites, "update")
 		})
 		before := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "PartialList")
 		cluster.reconcileAll()

@@ -31,8 +31,8 @@ func (r *Reconciler) record(ctx context.Context, observation *report.Observation
 	}
 	after := before.DeepCopy()
 	after.Status = decision.Status
-	if err := kube.PatchStatus(ctx, r.client, before, after); err != nil {
-		return fmt.Errorf("patching the status of the JobReport: %w", err)
+	if err := kube.UpdateStatus(ctx, r.client, before, after); err != nil {
+		return fmt.Errorf("updating the status of the JobReport: %w", err)
 	}
 	observation.Report = after
 	for _, event := range decision.Events {

@@ -39,7 +39,7 @@ func New(mgr ctrl.Manager) *Reconciler {
 }
 
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=policies;queues;workerpools,verbs=list;watch
-// +kubebuilder:rbac:groups=yardmaster.dev,resources=policies/status,verbs=patch
+// +kubebuilder:rbac:groups=yardmaster.dev,resources=policies/status,verbs=update
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 

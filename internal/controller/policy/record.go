@@ -13,8 +13,8 @@ import (
 func (r *Reconciler) record(ctx context.Context, p *v1alpha1.Policy, decision *policy.Decision) error {
 	before, after := p.DeepCopy(), p.DeepCopy()
 	after.Status = decision.Status
-	if err := kube.PatchStatus(ctx, r.Client, before, after); err != nil {
-		return fmt.Errorf("patching status: %w", err)
+	if err := kube.UpdateStatus(ctx, r.Client, before, after); err != nil {
+		return fmt.Errorf("updating status: %w", err)
 	}
 	for _, event := range decision.Events {
 		kube.EmitEvent(r.Recorder, after, event)

@@ -92,7 +92,7 @@ func New(mgr ctrl.Manager, brokers *brokerconn.Manager, o Options) *Reconciler {
 }
 
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=queues,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=yardmaster.dev,resources=queues/status,verbs=patch
+// +kubebuilder:rbac:groups=yardmaster.dev,resources=queues/status,verbs=update
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=policies,verbs=list;watch
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=workerpools,verbs=list
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get

@@ -23,11 +23,11 @@ func (r *Reconciler) record(ctx context.Context, q *v1alpha1.Queue, d *queue.Dec
 	}
 	before := q.DeepCopy()
 	q.Status = d.Status
-	if err := kube.PatchStatus(ctx, r.Client, before, q); err != nil {
+	if err := kube.UpdateStatus(ctx, r.Client, before, q); err != nil {
 		if d.StatusOptional && apierror.ClassOf(err) == apierror.PermissionMissing {
 			return nil
 		}
-		return fmt.Errorf("patching status: %w", err)
+		return fmt.Errorf("updating status: %w", err)
 	}
 	if q.ResourceVersion != before.ResourceVersion {
 		r.writeCache.Record(q)

@@ -58,7 +58,7 @@ func New(mgr ctrl.Manager, options Options) *Reconciler {
 }
 
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=schedules,verbs=get;list;watch
-// +kubebuilder:rbac:groups=yardmaster.dev,resources=schedules/status,verbs=patch
+// +kubebuilder:rbac:groups=yardmaster.dev,resources=schedules/status,verbs=update
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=sequentialjobs;agenticsessions,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=queues;policies,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get

@@ -18,8 +18,8 @@ func (r *Reconciler) record(ctx context.Context, s *v1alpha1.Schedule, decision 
 	before := s.DeepCopy()
 	after := s.DeepCopy()
 	after.Status = decision.Status
-	if err := kube.PatchStatus(ctx, r.Client, before, after); err != nil {
-		return fmt.Errorf("patching status: %w", err)
+	if err := kube.UpdateStatus(ctx, r.Client, before, after); err != nil {
+		return fmt.Errorf("updating status: %w", err)
 	}
 	*s = *after
 	r.writeCache.Record(after)

@@ -49,7 +49,7 @@ func (r *Reconciler) recordFailure(ctx context.Context, sj *v1alpha1.SequentialJ
 	before, after := sj.DeepCopy(), sj.DeepCopy()
 	condition.SetState(&after.Status.Conditions, sj.Generation, metav1.NewTime(now), v1alpha1.ConditionReconcileFailed,
 		condition.True(v1alpha1.ReasonRequestFailed, message))
-	if patchErr := kube.PatchStatus(ctx, r.Client, before, after); patchErr == nil {
+	if patchErr := kube.UpdateStatus(ctx, r.Client, before, after); patchErr == nil {
 		r.remember(after)
 	} // otherwise the next decision that can be recorded has the condition
 }

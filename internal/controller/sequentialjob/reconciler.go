@@ -83,7 +83,7 @@ func New(mgr ctrl.Manager, options Options) *Reconciler {
 }
 
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=sequentialjobs,verbs=get;list;watch;patch;delete
-// +kubebuilder:rbac:groups=yardmaster.dev,resources=sequentialjobs/status,verbs=patch
+// +kubebuilder:rbac:groups=yardmaster.dev,resources=sequentialjobs/status,verbs=update
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=policies,verbs=list;watch
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;create

@@ -28,11 +28,11 @@ func (r *Reconciler) record(ctx context.Context, sj *v1alpha1.SequentialJob, dec
 	if decision.StatusChanged {
 		before, after := sj.DeepCopy(), sj.DeepCopy()
 		after.Status = decision.Status
-		if err := kube.PatchStatus(ctx, r.Client, before, after); err != nil {
+		if err := kube.UpdateStatus(ctx, r.Client, before, after); err != nil {
 			if apierrors.IsConflict(err) {
 				conflictsTotal.Inc()
 			}
-			return fmt.Errorf("patching status: %w", err)
+			return fmt.Errorf("updating status: %w", err)
 		}
 		*sj = *after
 		r.remember(sj)

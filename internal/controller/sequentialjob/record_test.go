@@ -17,7 +17,7 @@ import (
 func TestManyStepsThatOnlyStartedToRunAreStoredLater(t *testing.T) {
 	writes := 0
 	api := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
-		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+		SubResourceUpdate: func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
 			writes++
 			return nil
 		},

@@ -114,7 +114,7 @@ func podAddress(worker *corev1.Pod) string {
 }
 
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=workerpools,verbs=list;watch;patch
-// +kubebuilder:rbac:groups=yardmaster.dev,resources=workerpools/status,verbs=patch
+// +kubebuilder:rbac:groups=yardmaster.dev,resources=workerpools/status,verbs=update
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=queues;policies,verbs=list;watch
 // +kubebuilder:rbac:groups=apps,resources=deployments;statefulsets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;patch

@@ -34,8 +34,8 @@ func (r *Reconciler) storeStatus(ctx context.Context, wp *v1alpha1.WorkerPool, d
 	}
 	before, after := wp.DeepCopy(), wp.DeepCopy()
 	after.Status = decision.Status
-	if err := kube.PatchStatus(ctx, r.Client, before, after); err != nil {
-		return fmt.Errorf("patching status: %w", err)
+	if err := kube.UpdateStatus(ctx, r.Client, before, after); err != nil {
+		return fmt.Errorf("updating status: %w", err)
 	}
 	if after.ResourceVersion != before.ResourceVersion {
 		*wp = *after
