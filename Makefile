@@ -144,7 +144,7 @@ test: test-unit test-integration ## Run unit and integration tests.
 
 .PHONY: test-unit
 test-unit: gotestsum kustomize ## Run the tests that need no cluster.
-	hack/prerequisites redis-server=redis-server redis-cli=redis-server rabbitmq-server=rabbitmq-server promtool=prometheus python3=python3 node=nodejs
+	hack/prerequisites redis-server=redis-server redis-cli=redis-server rabbitmq-server=rabbitmq-server promtool=prometheus python3=python3 node=nodejs openssl=openssl
 	SEQUENCE_RUNS=$(SEQUENCE_RUNS) $(GOTEST) -timeout 30m $(PURE)
 	$(RACE_ENV) $(GOTEST) $(RACE) $(UNIT)
 	go -C localcluster test ./...
@@ -238,15 +238,23 @@ RELEASE_PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/a
 RELEASE_REPOSITORY ?= ghcr.io/yardmaster/yardmaster
 
 .PHONY: release
-release: kustomize localcluster ## Write the files of a release to dist/release (VERSION, RELEASE_PLATFORMS, RELEASE_REPOSITORY).
-	hack/release '$(VERSION)' '$(RELEASE_REPOSITORY)' $(RELEASE_PLATFORMS)
+release: kustomize localcluster ## Write the files of a release to dist/release (VERSION, RELEASE_PLATFORMS, RELEASE_REPOSITORY, RELEASE_KEY).
+	RELEASE_KEY='$(RELEASE_KEY)' hack/release '$(VERSION)' '$(RELEASE_REPOSITORY)' $(RELEASE_PLATFORMS)
 
 # Platforms of a snapshot.
 SNAPSHOT_PLATFORMS ?= linux/$(shell go env GOARCH)
+# Private key that signs a release; without it, the release has no signature.
+RELEASE_KEY ?=
+
 
 .PHONY: release-snapshot
-release-snapshot: ## Write the files of a release of the current commit, for one platform by default.
-	$(MAKE) release VERSION='v0.0.0-snapshot.g$(shell git rev-parse --short HEAD)' RELEASE_PLATFORMS='$(SNAPSHOT_PLATFORMS)'
+release-snapshot: ## Write the files of a release of the current commit, for one platform by default, and verify their signature.
+	hack/prerequisites openssl=openssl
+	mkdir -p dist
+	go run ./hack/sign generate dist/snapshot.key
+	$(MAKE) release VERSION='v0.0.0-snapshot.g$(shell git rev-parse --short HEAD)' RELEASE_PLATFORMS='$(SNAPSHOT_PLATFORMS)' \
+		RELEASE_KEY=dist/snapshot.key
+	hack/verify-release dist/release dist/snapshot.key.pub
 
 .PHONY: site
 site: bin/hugo ## Write the documentation site to dist/site, and check its links.
