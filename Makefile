@@ -173,16 +173,22 @@ e2e: gotestsum localcluster image ## Run the tests on a real node, and those of 
 test-kueue: gotestsum kustomize localcluster image ## Run the tests with Kueue's controller, on a real node (part of make soak).
 	KUEUE=1 E2E_FLAGS='-run TestKueue' hack/with-cluster node kueue hack/e2e
 
+.PHONY: test-install
+test-install: gotestsum kustomize helm localcluster ## Test the ways to install, with make and with Helm, on an empty cluster with a real node (part of make soak).
+	hack/baseline-image v0.1.0
+	hack/with-cluster node install hack/test-install
+
 # How long the fuzz test runs.
 SOAK_DURATION ?= 30m
 # Number of random changes of sessions that share a workspace.
 SOAK_WORKSPACE_CHANGES ?= 500
 
 .PHONY: soak
-soak: gotestsum localcluster image ## Run the suites that are too long for CI: random objects of all kinds (SOAK_DURATION, FUZZ_SEED), 100,000 simulated sequences, all releases, 10,000 jobs on three brokers, patterns of load, shared workspaces, deletions of sessions, Kueue, restores, and the documentation site.
+soak: gotestsum localcluster image ## Run the suites that are too long for CI: random objects of all kinds (SOAK_DURATION, FUZZ_SEED), 100,000 simulated sequences, all releases, 10,000 jobs on three brokers, patterns of load, shared workspaces, deletions of sessions, Kueue, installations, restores, and the documentation site.
 	hack/prerequisites redis-server=redis-server
 	$(MAKE) test-restore
 	$(MAKE) test-kueue
+	$(MAKE) test-install
 	$(MAKE) site
 	SEQUENCE_RUNS=100000 go test ./internal/sequence -count 1 -run TestSimulationRunsStepsOnceAndInOrder -timeout 1h
 	SOAK_DURATION=$(SOAK_DURATION) hack/with-cluster control-plane soak \
@@ -237,15 +243,15 @@ RELEASE_PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/a
 # Repository of the operator's image in a release.
 RELEASE_REPOSITORY ?= ghcr.io/yardmaster/yardmaster
 
+# Private key that signs a release; without it, the release has no signature.
+RELEASE_KEY ?=
+
 .PHONY: release
 release: kustomize localcluster ## Write the files of a release to dist/release (VERSION, RELEASE_PLATFORMS, RELEASE_REPOSITORY, RELEASE_KEY).
 	RELEASE_KEY='$(RELEASE_KEY)' hack/release '$(VERSION)' '$(RELEASE_REPOSITORY)' $(RELEASE_PLATFORMS)
 
 # Platforms of a snapshot.
 SNAPSHOT_PLATFORMS ?= linux/$(shell go env GOARCH)
-# Private key that signs a release; without it, the release has no signature.
-RELEASE_KEY ?=
-
 
 .PHONY: release-snapshot
 release-snapshot: ## Write the files of a release of the current commit, for one platform by default, and verify their signature.

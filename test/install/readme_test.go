@@ -1,0 +1,55 @@
+//go:build e2e
+
+package install
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// The README's commands run as they are written, on an empty cluster. Only docker is another program, which loads the
+// image into the cluster.
+func TestInstallStepsOfTheReadmeNeedNoOtherStep(t *testing.T) {
+	blocks := shellBlocks(t, "README.md", "On your own cluster")
+	if len(blocks) != 2 {
+		t.Fatalf("the section has %d blocks of commands; this test knows two ways to install", len(blocks))
+	}
+	deploy := regexp.MustCompile(`(?m)^make install deploy .*$`)
+	if found := deploy.FindAllString(blocks[0], -1); len(found) != 1 {
+		t.Fatalf("the first block has %d commands that the second block can replace", len(found))
+	}
+	for _, way := range []struct{ name, commands, uninstall string }{
+		{"with make", blocks[0], "make uninstall undeploy NAMESPACES=team-a"},
+		{"with Helm", deploy.ReplaceAllLiteralString(blocks[0], blocks[1]), "make uninstall; helm uninstall yardmaster --namespace yardmaster-system"},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			output := run(t, way.commands)
+			if !regexp.MustCompile(`(?m)^minimal +Completed +2/2`).MatchString(output) {
+				t.Errorf("the sequence did not complete:\n%s", output)
+			}
+			wantSequence(t, "team-a")
+			run(t, way.uninstall)
+			run(t, "kubectl delete namespace team-a")
+			run(t, "kubectl delete namespace yardmaster-system --ignore-not-found") // Helm keeps it
+			wantNothingLeft(t)
+		})
+	}
+}
+
+// wantNothingLeft checks that an uninstallation left nothing, so that the cluster is empty again.
+func wantNothingLeft(t *testing.T) {
+	t.Helper()
+	kinds := "crd,clusterroles,clusterrolebindings,priorityclasses,validatingwebhookconfigurations,mutatingwebhookconfigurations," +
+		"validatingadmissionpolicies,validatingadmissionpolicybindings"
+	if left := strings.TrimSpace(run(t, "kubectl get "+kinds+" -o name | grep yardmaster || true")); left != "" {
+		t.Errorf("the uninstallation left:\n%s", left)
+	}
+	for _, ns := range []string{"team-a", "yardmaster-system"} {
+		if exists(t, &corev1.Namespace{}, "", ns) {
+			t.Errorf("the namespace %s remains", ns)
+		}
+	}
+}
