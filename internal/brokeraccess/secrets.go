@@ -108,7 +108,7 @@ func ReadSecret(ctx context.Context, liveReader client.Reader, namespace, name s
 	case apierror.NotFound:
 		return nil, &ConnectionError{v1alpha1.ReasonSecretNotFound, fmt.Errorf("Secret %q not found", name)} //nolint:staticcheck // kinds are capitalized
 	case apierror.PermissionMissing:
-		return nil, InvalidSecret("the operator cannot read Secret %q: allow it to get secrets in the namespace", name)
+		return nil, InvalidSecret("no permission to read Secret %q: allow the ServiceAccount of this program to get it", name)
 	}
 	return nil, fmt.Errorf("reading Secret %q: %w", name, err)
 }

@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/yardmaster/yardmaster/internal/flagenv"
 )
 
 func knownControllers() []Controller {
@@ -27,7 +29,7 @@ func TestSelectControllers(t *testing.T) {
 		"switch,-switch": {"switch"},
 	} {
 		t.Run(selectors, func(t *testing.T) {
-			selected, err := SelectControllers(knownControllers(), splitList(selectors))
+			selected, err := SelectControllers(knownControllers(), flagenv.SplitList(selectors))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -46,7 +48,7 @@ func TestSelectControllersRejectsUnknownNames(t *testing.T) {
 		"":           "leaves no controller to run, known are: crane, switch",
 	} {
 		t.Run(selectors, func(t *testing.T) {
-			_, err := SelectControllers(knownControllers(), splitList(selectors))
+			_, err := SelectControllers(knownControllers(), flagenv.SplitList(selectors))
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("error %v, want one with %q", err, want)
 			}

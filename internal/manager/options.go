@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,10 +16,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
-	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker/bounded"
+	"github.com/yardmaster/yardmaster/internal/brokeraccess"
 	"github.com/yardmaster/yardmaster/internal/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
+	"github.com/yardmaster/yardmaster/internal/flagenv"
 	"github.com/yardmaster/yardmaster/internal/report"
 	"github.com/yardmaster/yardmaster/internal/session"
 	"github.com/yardmaster/yardmaster/internal/version"
@@ -51,7 +51,7 @@ type Options struct {
 	Report jobreport.Options
 
 	// Broker for Queues without a broker.
-	Broker DefaultBroker
+	Broker brokeraccess.DefaultBroker
 	// BrokerNetwork restricts the addresses of brokers and backlog sources.
 	BrokerNetwork bounded.Options
 	// WorkerImage is the image of the sidecar for drain mode Sidecar, and of egress proxies, with the
@@ -124,12 +124,9 @@ type WebhookOptions struct {
 // ErrVersionRequested is returned after the version was printed for --version.
 var ErrVersionRequested = errors.New("version requested")
 
-// LookupEnv looks up an environment variable, as os.LookupEnv does.
-type LookupEnv func(name string) (value string, found bool)
-
 // ParseFlags reads the flags in args. Other flags are read from the environment:
 // --kube-api-qps from YARDMASTER_KUBE_API_QPS.
-func ParseFlags(args []string, environment LookupEnv, output io.Writer) (Options, error) {
+func ParseFlags(args []string, environment flagenv.Lookup, output io.Writer) (Options, error) {
 	p := newFlagParser(output)
 	if err := p.flags.Parse(args); err != nil {
 		return Options{}, err
@@ -141,7 +138,7 @@ func ParseFlags(args []string, environment LookupEnv, output io.Writer) (Options
 		fmt.Fprintln(output, version.Describe("yardmaster"))
 		return Options{}, ErrVersionRequested
 	}
-	if err := setFromEnvironment(p.flags, environment); err != nil {
+	if err := flagenv.Set(p.flags, environment); err != nil {
 		return Options{}, err
 	}
 	return p.buildOptions()
@@ -253,26 +250,8 @@ func (p *flagParser) bindReportFlags() {
 
 func (p *flagParser) bindBrokerFlags() {
 	o, f := &p.values, p.flags
-	f.StringVar(&o.Broker.URLSecret, "broker-url-secret", "",
-		"Secret in the operator's namespace with the URL of the broker for Queues without a broker, as name or name/key. Empty means that each Queue must have a broker.")
-	f.StringVar(&o.Broker.Engine, "broker-engine", string(v1alpha1.EngineNATS), "Engine of the default broker.")
-	f.StringVar(&o.Broker.TLSSecret, "broker-tls-secret", "",
-		"Secret with ca.crt, tls.crt and tls.key for the default broker. Empty means none.")
-	f.StringVar(&o.Broker.CredentialsSecret, "broker-credentials-secret", "",
-		"Secret with username and password, token, creds or nkey for the default broker. Empty means none.")
-	f.StringVar(&o.Broker.NATS.JetStreamDomain, "broker-jetstream-domain", "",
-		"JetStream domain of the queues on the default broker. Empty means that of its server.")
-	f.StringVar(&o.Broker.NATS.InboxPrefix, "broker-inbox-prefix", "",
-		"Prefix of the subjects on which the default broker answers. Empty means _INBOX.")
-	f.StringVar(&o.Broker.SentinelMaster, "broker-sentinel-master", "",
-		"Name under which Redis Sentinels monitor the default broker. The URL then has their addresses. Empty means that the URL has that of the server.")
-	f.StringVar(&o.Broker.SentinelSecret, "broker-sentinel-credentials-secret", "",
-		"Secret with username and password for the Sentinels of the default broker. Empty means none.")
-	f.BoolVar(&o.BrokerNetwork.AllowLocal, "allow-local-brokers", false,
-		"Connect also to brokers and backlog sources at loopback, link-local and metadata addresses, and at those of the operator: for an operator outside a cluster.")
-	f.Func("deny-cidrs", "Networks of brokers and backlog sources to which the operator does not connect, as CIDRs separated by commas. May be repeated.", func(value string) error {
-		return appendPrefixes(&o.BrokerNetwork.Deny, value)
-	})
+	o.Broker.BindFlags(f)
+	brokeraccess.BindNetworkFlags(f, &o.BrokerNetwork)
 	f.StringVar(&o.WorkerImage, "worker-image", "",
 		"Image with this program, for the sidecar in drain mode Sidecar, the egress proxies of sessions and their network check. Empty means that of --operator-pod. Without both, the first two are refused, and sessions do not check their network.")
 	f.StringVar(&o.WorkerAdminSecret, "worker-admin-secret", "yardmaster-worker-admin",
@@ -286,16 +265,16 @@ func (p *flagParser) bindSessionFlags() {
 	f.StringVar(&p.values.NetworkCheckService, "network-check-service", "",
 		"Service of the operator, in its namespace, through which sessions check whether NetworkPolicies are enforced. If empty, they do not.")
 	f.Func("cluster-cidrs", "Networks of the cluster with public addresses, which the egress profile PublicOnly then excludes, as CIDRs separated by commas. May be repeated.",
-		func(value string) error { return appendPrefixes(&n.ClusterNetworks, value) })
+		func(value string) error { return flagenv.AppendPrefixes(&n.ClusterNetworks, value) })
 	f.Func("egress-proxy-networks", "Further networks that egress proxies of sessions may connect to, such as that of an internal Git server, as CIDRs separated by commas. May be repeated. Default: public addresses only.",
-		func(value string) error { return appendPrefixes(&n.ProxyNetworks, value) })
+		func(value string) error { return flagenv.AppendPrefixes(&n.ProxyNetworks, value) })
 	f.StringVar(&n.DNSNamespace, "dns-namespace", metav1.NamespaceSystem, "Namespace of the Pods that resolve names for sessions.")
 	f.Func("dns-selector", "Label selector of the Pods that resolve names for sessions. Default: k8s-app=kube-dns.", func(value string) (err error) {
 		n.DNSSelector, err = metav1.ParseToLabelSelector(value)
 		return err
 	})
 	f.Func("dns-cidrs", "Further addresses that resolve names for sessions, such as that of NodeLocal DNSCache, as CIDRs separated by commas. May be repeated.",
-		func(value string) error { return appendPrefixes(&n.DNSNetworks, value) })
+		func(value string) error { return flagenv.AppendPrefixes(&n.DNSNetworks, value) })
 	f.Func("dns-port", "Port on which names are resolved for sessions. Default: 53.", func(value string) error {
 		port, err := strconv.ParseUint(value, 10, 16)
 		if err != nil || port == 0 {
@@ -306,42 +285,11 @@ func (p *flagParser) bindSessionFlags() {
 	})
 }
 
-// appendPrefixes appends the networks of a list of CIDRs.
-func appendPrefixes(networks *[]netip.Prefix, list string) error {
-	for _, text := range splitList(list) {
-		network, err := netip.ParsePrefix(text)
-		if err != nil || network != network.Masked() || network.Addr().Is4In6() {
-			return fmt.Errorf("%q is not a network such as 10.0.0.0/8 or fd00::/8", text)
-		}
-		*networks = append(*networks, network)
-	}
-	return nil
-}
-
-// setFromEnvironment sets flags that are not in the arguments from the environment.
-func setFromEnvironment(flags *flag.FlagSet, environment LookupEnv) error {
-	given := map[string]bool{}
-	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
-
-	var errs []error
-	flags.VisitAll(func(f *flag.Flag) {
-		variable := "YARDMASTER_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-		value, found := environment(variable)
-		if !found || given[f.Name] {
-			return
-		}
-		if err := flags.Set(f.Name, value); err != nil {
-			errs = append(errs, fmt.Errorf("invalid value %q of %s: %w", value, variable, err))
-		}
-	})
-	return errors.Join(errs...)
-}
-
 func (p *flagParser) buildOptions() (Options, error) {
 	o := p.values
 	o.Namespaces = sortedSet(p.namespaces)
 	o.Report.Namespaces = sortedSet(p.reportNamespaces)
-	selectors := splitList(p.controllers)
+	selectors := flagenv.SplitList(p.controllers)
 	selected, err := SelectControllers(AllControllers(), selectors)
 	if err != nil {
 		return Options{}, err
@@ -353,7 +301,7 @@ func (p *flagParser) buildOptions() (Options, error) {
 	if err := validateReport(o.Report); err != nil {
 		return Options{}, err
 	}
-	if err := o.Broker.validate(); err != nil {
+	if err := o.Broker.Validate(); err != nil {
 		return Options{}, err
 	}
 	if o.QueueSweep < time.Second {
@@ -389,18 +337,7 @@ func validateReport(r jobreport.Options) error {
 
 // sortedSet returns the items sorted and without duplicates.
 func sortedSet(text string) []string {
-	items := splitList(text)
+	items := flagenv.SplitList(text)
 	slices.Sort(items)
 	return slices.Compact(items)
-}
-
-// splitList splits at commas and drops empty items.
-func splitList(text string) []string {
-	var items []string
-	for item := range strings.SplitSeq(text, ",") {
-		if item = strings.TrimSpace(item); item != "" {
-			items = append(items, item)
-		}
-	}
-	return items
 }

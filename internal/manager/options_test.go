@@ -14,12 +14,14 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker/bounded"
+	"github.com/yardmaster/yardmaster/internal/brokeraccess"
 	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
+	"github.com/yardmaster/yardmaster/internal/flagenv"
 	"github.com/yardmaster/yardmaster/internal/version"
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
-func environmentOf(variables map[string]string) LookupEnv {
+func environmentOf(variables map[string]string) flagenv.Lookup {
 	return func(name string) (string, bool) {
 		value, found := variables[name]
 		return value, found
@@ -36,7 +38,7 @@ type optionsSummary struct {
 	Webhook                 bool
 	CertManagement          CertManagement
 	Report                  jobreport.Options
-	Broker                  DefaultBroker
+	Broker                  brokeraccess.DefaultBroker
 	BrokerNetwork           bounded.Options
 	QueueSweep              time.Duration
 }
@@ -53,7 +55,7 @@ func defaultSummary() optionsSummary {
 		Webhook:        true,
 		CertManagement: CertManagementSelf,
 		Report:         jobreport.Options{Interval: 5 * time.Minute, MaxFindings: 50, Thresholds: zombie.DefaultThresholds()},
-		Broker:         DefaultBroker{Engine: "NATS"},
+		Broker:         brokeraccess.DefaultBroker{Engine: "NATS"},
 		QueueSweep:     2 * time.Minute,
 	}
 }
@@ -107,7 +109,7 @@ func TestParseFlags(t *testing.T) {
 			args:        "--broker-url-secret=nats/address --broker-tls-secret=nats-tls --broker-jetstream-domain=hub --broker-inbox-prefix=_INBOX_a --queue-sweep=30s",
 			environment: map[string]string{"YARDMASTER_BROKER_CREDENTIALS_SECRET": "nats-login"},
 			want: func(s *optionsSummary) {
-				s.Broker = DefaultBroker{
+				s.Broker = brokeraccess.DefaultBroker{
 					Engine: "NATS", URLSecret: "nats/address", TLSSecret: "nats-tls", CredentialsSecret: "nats-login",
 					NATS: v1alpha1.NATSConnection{JetStreamDomain: "hub", InboxPrefix: "_INBOX_a"},
 				}
@@ -117,7 +119,7 @@ func TestParseFlags(t *testing.T) {
 		"a default broker with Sentinels": {
 			args: "--broker-url-secret=redis --broker-engine=Asynq --broker-sentinel-master=main --broker-sentinel-credentials-secret=login",
 			want: func(s *optionsSummary) {
-				s.Broker = DefaultBroker{Engine: "Asynq", URLSecret: "redis", SentinelMaster: "main", SentinelSecret: "login"}
+				s.Broker = brokeraccess.DefaultBroker{Engine: "Asynq", URLSecret: "redis", SentinelMaster: "main", SentinelSecret: "login"}
 			},
 		},
 		"networks of brokers": {
