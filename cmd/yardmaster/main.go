@@ -1,5 +1,6 @@
 // Command yardmaster is the operator. With the argument worker it is a worker, with egress-proxy the proxy of the
-// sessions of a namespace, and with network-check it checks whether the network of its Pod enforces NetworkPolicies.
+// sessions of a namespace, with gateway the HTTP endpoint for producers, and with network-check it checks whether the
+// network of its Pod enforces NetworkPolicies.
 // With version, also after one of these, it prints its version.
 package main
 
@@ -14,6 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/yardmaster/yardmaster/internal/egressproxy"
+	"github.com/yardmaster/yardmaster/internal/gateway"
 	"github.com/yardmaster/yardmaster/internal/manager"
 	"github.com/yardmaster/yardmaster/internal/networkcheck/prober"
 	"github.com/yardmaster/yardmaster/internal/version"
@@ -25,8 +27,8 @@ func main() {
 		fmt.Println(version.Describe("yardmaster"))
 		return
 	}
-	if len(os.Args) > 1 && (os.Args[1] == "worker" || os.Args[1] == "egress-proxy") {
-		if err := runCommand(os.Args[1], os.Args[2:]); !errors.Is(err, flag.ErrHelp) {
+	if len(os.Args) > 1 && commands[os.Args[1]] != nil {
+		if err := commands[os.Args[1]](os.Args[2:]); !errors.Is(err, flag.ErrHelp) {
 			exitOnError(err)
 		}
 		return
@@ -48,17 +50,19 @@ func main() {
 
 // isVersionCommand reports whether the arguments are version, or a command and version.
 func isVersionCommand(args []string) bool {
-	if len(args) == 2 && slices.Contains([]string{"worker", "egress-proxy", "network-check"}, args[0]) {
+	if len(args) == 2 && slices.Contains([]string{"worker", "egress-proxy", "gateway", "network-check"}, args[0]) {
 		args = args[1:]
 	}
 	return len(args) == 1 && args[0] == "version"
 }
 
-func runCommand(name string, args []string) error {
-	if name == "worker" {
+// commands are programs of their own, by the first argument.
+var commands = map[string]func(args []string) error{
+	"worker": func(args []string) error {
 		return workercommand.Run(context.Background(), args, os.Stdout, os.Stderr)
-	}
-	return egressproxy.Run(context.Background(), args, os.Stderr)
+	},
+	"egress-proxy": func(args []string) error { return egressproxy.Run(context.Background(), args, os.Stderr) },
+	"gateway":      func(args []string) error { return gateway.Main(args, os.LookupEnv, os.Stderr) },
 }
 
 func exitOnError(err error) {

@@ -1,0 +1,136 @@
+package gateway
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/brokeraccess"
+	"github.com/yardmaster/yardmaster/internal/brokerconn"
+)
+
+// The reasons of failures that are not those of a Queue's broker.
+const (
+	reasonInvalidRequest    = "InvalidRequest"
+	reasonInvalidJob        = "InvalidJob"
+	reasonUnauthenticated   = "Unauthenticated"
+	reasonForbidden         = "Forbidden"
+	reasonNotFound          = "NotFound"
+	reasonQueueNotFound     = "QueueNotFound"
+	reasonNamespaceNotFound = "NamespaceNotServed"
+	reasonJobNotDelayed     = "JobNotDelayed"
+	reasonMethodNotAllowed  = "MethodNotAllowed"
+	reasonQueueDraining     = "QueueDraining"
+	reasonTooLarge          = "TooLarge"
+	reasonUnknownPriority   = "UnknownPriority"
+	reasonUnsupported       = "Unsupported"
+	reasonQueueFull         = "QueueFull"
+	reasonTooManyRequests   = "TooManyRequests"
+	reasonQueueNotReady     = "QueueNotReady"
+	reasonBrokerUnavailable = "BrokerUnavailable"
+	reasonAPIUnavailable    = "APIServerUnavailable"
+)
+
+// retrySeconds is how long a client waits before it tries again.
+const retrySeconds = 1
+
+// failure is why a request, or one of its jobs, was not accepted.
+type failure struct {
+	status int
+	// Reason is a word for programs.
+	Reason string `json:"reason"`
+	// Field of the job or parameter of the request that caused it; otherwise empty.
+	Field string `json:"field,omitempty"`
+	// Message for people.
+	Message string `json:"message"`
+}
+
+func (f *failure) Error() string { return f.Message }
+
+func fail(status int, reason, message string) *failure {
+	return &failure{status: status, Reason: reason, Message: message}
+}
+
+func invalid(field, message string) *failure {
+	return &failure{status: http.StatusBadRequest, Reason: reasonInvalidRequest, Field: field, Message: field + " " + message}
+}
+
+func tooLarge(message string) *failure {
+	return fail(http.StatusRequestEntityTooLarge, reasonTooLarge, message)
+}
+
+// isRetryable reports whether the same request may succeed later.
+func (f *failure) isRetryable() bool {
+	return f.status == http.StatusTooManyRequests || f.status == http.StatusServiceUnavailable
+}
+
+// asFailure returns what a client learns about an error.
+func asFailure(err error) *failure {
+	if known := (*failure)(nil); errors.As(err, &known) {
+		return known
+	}
+	if size := (*http.MaxBytesError)(nil); errors.As(err, &size) {
+		return tooLarge("the body has more than " + strconv.FormatInt(size.Limit, 10) + " bytes")
+	}
+	if sending := (*broker.SendError)(nil); errors.As(err, &sending) {
+		return sendFailure(sending)
+	}
+	if connection := (*brokeraccess.ConnectionError)(nil); errors.As(err, &connection) {
+		return fail(http.StatusServiceUnavailable, connection.Reason, "the gateway cannot use the broker of the Queue: "+connection.Error())
+	}
+	if errors.Is(err, brokerconn.ErrConnecting) {
+		return fail(http.StatusServiceUnavailable, reasonBrokerUnavailable, "the gateway is connecting to the broker of the Queue")
+	}
+	return fail(http.StatusServiceUnavailable, reasonBrokerUnavailable, err.Error())
+}
+
+// sendFailures are the answers to the failures of a broker.
+var sendFailures = []struct {
+	err    error
+	status int
+	reason string
+}{
+	{broker.ErrInvalidJob, http.StatusBadRequest, reasonInvalidJob},
+	{broker.ErrUnknownPriority, http.StatusBadRequest, reasonUnknownPriority},
+	{broker.ErrUnsupported, http.StatusBadRequest, reasonUnsupported},
+	{broker.ErrDraining, http.StatusConflict, reasonQueueDraining},
+	{broker.ErrPayloadTooLarge, http.StatusRequestEntityTooLarge, reasonTooLarge},
+	{broker.ErrQueueFull, http.StatusTooManyRequests, reasonQueueFull},
+	// The Queue exists and was ready, so its queue is being created again or removed.
+	{broker.ErrUnknownQueue, http.StatusServiceUnavailable, reasonQueueNotReady},
+}
+
+// sendFailure describes why the broker did not store a job. What else can happen, such as a login that it rejects, is
+// not a fault of the request.
+func sendFailure(sending *broker.SendError) *failure {
+	for _, known := range sendFailures {
+		if errors.Is(sending.Failure, known.err) {
+			return &failure{status: known.status, Reason: known.reason, Field: sending.Field, Message: sending.Error()}
+		}
+	}
+	return fail(http.StatusServiceUnavailable, reasonBrokerUnavailable, sending.Error())
+}
+
+// writeFailure responds with a failure.
+func writeFailure(w http.ResponseWriter, f *failure) {
+	if f.isRetryable() {
+		w.Header().Set("Retry-After", strconv.Itoa(retrySeconds))
+	}
+	if f.status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	writeJSON(w, f.status, f)
+}
+
+func writeJSON(w http.ResponseWriter, status int, body any) {
+	raw, err := json.Marshal(body)
+	if err != nil { // the types of responses have no value that cannot be encoded
+		status, raw = http.StatusInternalServerError, []byte(`{}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(raw, '\n'))
+}

@@ -1,0 +1,303 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/brokerconn"
+	"github.com/yardmaster/yardmaster/internal/listener"
+)
+
+const (
+	// handleTimeout bounds the handling of a request, sendTimeout what the broker may take of it.
+	handleTimeout = 20 * time.Second
+	sendTimeout   = 10 * time.Second
+	// manyFactor is how much longer the body of a request with many jobs may be.
+	manyFactor = 4
+	// memoryFactor is how many bytes a request occupies for each byte of its body: the body, the jobs that were decoded
+	// from it, and the messages to the broker.
+	memoryFactor = 3
+	// requestBytes is what a request occupies without its body.
+	requestBytes = 32 << 10
+)
+
+// Limits of the memory and the requests of one namespace, and of all.
+var (
+	eachNamespace = amount{requests: 32, bytes: 32 << 20}
+	allNamespaces = amount{requests: 256, bytes: 96 << 20}
+)
+
+// newRequestShares returns limits that admit at least one request of the maximum size of a namespace, and of three.
+func newRequestShares(maxBody int64) *shares {
+	each, all := eachNamespace, allNamespaces
+	each.bytes = max(each.bytes, requestBytes+memoryFactor*manyFactor*maxBody)
+	all.bytes = max(all.bytes, 3*each.bytes)
+	return newShares("requests", each, all)
+}
+
+// handler serves the API.
+type handler struct {
+	reviewer *reviewer
+	queues   *queues
+	shares   *shares
+	metrics  *metrics
+	log      *slog.Logger
+	maxBody  int64
+	now      func() time.Time
+}
+
+// call is a request about the jobs of a Queue.
+type call struct {
+	*handler
+
+	request          *http.Request
+	namespace, queue string
+	maxBody          int64
+}
+
+// response of a call that succeeded.
+type response struct {
+	status int
+	body   any
+}
+
+// routes returns the API.
+func (h *handler) routes() http.Handler {
+	mux := http.NewServeMux()
+	for _, prefix := range []string{"/namespaces/{namespace}", ""} {
+		jobs := prefix + "/queues/{queue}/jobs"
+		mux.HandleFunc("POST "+jobs, h.serve("create", h.maxBody, (*call).send))
+		mux.HandleFunc("POST "+jobs+"/many", h.serve("create", manyFactor*h.maxBody, (*call).sendMany))
+		mux.HandleFunc("DELETE "+jobs+"/{id...}", h.serve("delete", 0, (*call).cancel))
+		mux.HandleFunc(jobs, h.wrongMethod("POST"))
+		mux.HandleFunc(jobs+"/{id...}", h.wrongMethod("DELETE"))
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		h.refuse(w, fail(http.StatusNotFound, reasonNotFound, "there is nothing at this path: use POST /namespaces/NAMESPACE/queues/QUEUE/jobs"))
+	})
+	return mux
+}
+
+func (h *handler) wrongMethod(allowed string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Allow", allowed)
+		h.refuse(w, fail(http.StatusMethodNotAllowed, reasonMethodNotAllowed, "the method must be "+allowed))
+	}
+}
+
+func (h *handler) refuse(w http.ResponseWriter, f *failure) {
+	h.metrics.requests.WithLabelValues(strconv.Itoa(f.status), f.Reason).Inc()
+	writeFailure(w, f)
+}
+
+// serve returns a handler of calls that need a verb.
+func (h *handler) serve(verb string, maxBody int64, handle func(*call, context.Context) (response, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, request *http.Request) {
+		start := h.now()
+		ctx, cancel := context.WithTimeout(request.Context(), handleTimeout)
+		defer cancel()
+		request.Body = http.MaxBytesReader(w, request.Body, maxBody)
+		c := &call{handler: h, request: request, queue: request.PathValue("queue"), namespace: request.PathValue("namespace"), maxBody: maxBody}
+		answer, err := c.run(ctx, verb, handle)
+		h.metrics.duration.Observe(h.now().Sub(start).Seconds())
+		if err != nil {
+			h.logFailure(request, err)
+			h.refuse(w, asFailure(err))
+			return
+		}
+		h.metrics.requests.WithLabelValues(strconv.Itoa(answer.status), "").Inc()
+		writeJSON(w, answer.status, answer.body)
+	}
+}
+
+// logFailure logs failures of the API server only: clients cause others at will, and receive the reason.
+func (h *handler) logFailure(request *http.Request, err error) {
+	if api := (*apiError)(nil); errors.As(err, &api) {
+		h.log.Warn("A request to the API server failed", "path", request.URL.Path, "error", api.cause)
+	}
+}
+
+// run handles a call after it has checked who sends it, and whether they may.
+func (c *call) run(ctx context.Context, verb string, handle func(*call, context.Context) (response, error)) (response, error) {
+	host, _, _ := net.SplitHostPort(c.request.RemoteAddr)
+	who, err := c.reviewer.authenticate(ctx, host, c.request.Header.Get("Authorization"))
+	if err != nil {
+		return response{}, err
+	}
+	listener.Prove(ctx)
+	if c.namespace == "" {
+		if c.namespace = who.namespace(); c.namespace == "" {
+			return response{}, invalid("namespace", "is missing: only ServiceAccounts have one, so use /namespaces/NAMESPACE/queues/QUEUE/jobs")
+		}
+	}
+	for field, value := range map[string]string{"namespace": c.namespace, "queue": c.queue} {
+		if len(validation.IsDNS1123Label(value)) > 0 {
+			return response{}, invalid(field, "is "+strconv.Quote(shorten(value))+", must be at most 63 of a-z, 0-9 and -")
+		}
+	}
+	if err := c.reviewer.authorize(ctx, who, verb, c.namespace, c.queue); err != nil {
+		return response{}, err
+	}
+	bytes, err := c.bytes()
+	if err != nil {
+		return response{}, err
+	}
+	release, err := c.shares.take(c.namespace, amount{1, bytes})
+	if err != nil {
+		return response{}, err
+	}
+	defer release()
+	return handle(c, ctx)
+}
+
+// bytes returns how much memory the request may occupy.
+func (c *call) bytes() (int64, error) {
+	length := c.request.ContentLength
+	if length > c.maxBody {
+		return 0, &http.MaxBytesError{Limit: c.maxBody}
+	}
+	if length < 0 {
+		length = c.maxBody
+	}
+	return requestBytes + memoryFactor*length, nil
+}
+
+// receipt describes a job that the broker stores.
+type receipt struct {
+	ID string `json:"id"`
+	// Duplicate: the queue has a job with this ID already, and did not store this one.
+	Duplicate bool `json:"duplicate"`
+}
+
+func (c *call) send(ctx context.Context) (response, error) {
+	conn, producer, queue, err := c.queues.producer(ctx, c.namespace, c.queue)
+	if err != nil {
+		return response{}, err
+	}
+	parameters, err := parseQuery(c.request.URL.Query())
+	if err != nil {
+		return response{}, err
+	}
+	payload, err := io.ReadAll(c.request.Body)
+	if err != nil {
+		return response{}, bodyFailure(err)
+	}
+	job, err := newJob(queue, parameters, parseHeaders(c.request.Header), payload, c.now())
+	if err != nil {
+		return response{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+	defer cancel()
+	result, err := producer.Send(ctx, job)
+	c.count(conn, result, err)
+	if err != nil {
+		return response{}, err
+	}
+	status := http.StatusCreated
+	if result.Duplicate {
+		status = http.StatusOK
+	}
+	return response{status, receipt{result.ID, result.Duplicate}}, nil
+}
+
+// bodyFailure says why the body could not be read.
+func bodyFailure(err error) error {
+	if errors.As(err, new(*http.MaxBytesError)) {
+		return err
+	}
+	return fail(http.StatusBadRequest, reasonInvalidRequest, "the body did not arrive completely, or not in time")
+}
+
+// count counts what happened to a job. Failures of the connection are a reason to check it.
+func (c *call) count(conn *brokerconn.Conn, result broker.SendResult, err error) {
+	switch {
+	case err != nil:
+		conn.CheckHealth(err)
+		c.metrics.jobs.WithLabelValues(resultFailed).Inc()
+	case result.Duplicate:
+		c.metrics.jobs.WithLabelValues(resultDuplicate).Inc()
+	default:
+		c.metrics.jobs.WithLabelValues(resultStored).Inc()
+	}
+}
+
+// outcome is what happened to one of many jobs: a receipt or an error.
+type outcome struct {
+	*receipt
+
+	Error *failure `json:"error,omitempty"`
+}
+
+// outcomes are in the order of the jobs.
+type outcomes struct {
+	Jobs   []outcome `json:"jobs"`
+	Failed int       `json:"failed"`
+}
+
+func (c *call) sendMany(ctx context.Context) (response, error) {
+	conn, producer, queue, err := c.queues.producer(ctx, c.namespace, c.queue)
+	if err != nil {
+		return response{}, err
+	}
+	for name := range c.request.URL.Query() {
+		return response{}, invalid(shorten(name), "is not a parameter: each job has its own")
+	}
+	jobs, err := parseLines(c.request.Body, queue, c.now())
+	if err != nil {
+		return response{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+	defer cancel()
+	answer := outcomes{Jobs: make([]outcome, 0, len(jobs))}
+	for _, result := range producer.SendMany(ctx, queue, jobs) {
+		c.count(conn, result, result.Err)
+		if result.Err != nil {
+			answer.Failed++
+			answer.Jobs = append(answer.Jobs, outcome{Error: asFailure(result.Err)})
+			continue
+		}
+		answer.Jobs = append(answer.Jobs, outcome{receipt: &receipt{result.ID, result.Duplicate}})
+	}
+	if answer.Failed > 0 {
+		return response{http.StatusMultiStatus, answer}, nil
+	}
+	return response{http.StatusOK, answer}, nil
+}
+
+// cancellation describes a job that never runs.
+type cancellation struct {
+	ID       string `json:"id"`
+	Canceled bool   `json:"canceled"`
+}
+
+func (c *call) cancel(ctx context.Context) (response, error) {
+	conn, producer, queue, err := c.queues.producer(ctx, c.namespace, c.queue)
+	if err != nil {
+		return response{}, err
+	}
+	id := c.request.PathValue("id")
+	if err := broker.ValidateJobReference(queue, id); err != nil {
+		return response{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+	defer cancel()
+	canceled, err := producer.CancelDelayed(ctx, queue, id)
+	switch {
+	case err != nil:
+		conn.CheckHealth(err)
+		return response{}, err
+	case !canceled:
+		return response{}, fail(http.StatusNotFound, reasonJobNotDelayed, "the queue has no delayed job with this ID: it is due, running, done, dead or unknown")
+	}
+	c.metrics.jobs.WithLabelValues(resultCanceled).Inc()
+	return response{http.StatusOK, cancellation{id, true}}, nil
+}

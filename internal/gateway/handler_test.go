@@ -1,0 +1,387 @@
+package gateway
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeclient "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker"
+)
+
+const ordersPath = "/namespaces/team-a/queues/orders/jobs"
+
+func TestAJobIsStoredOnceHoweverOftenItIsSent(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	for i, path := range []string{ordersPath, "/queues/orders/jobs", ordersPath} {
+		status := http.StatusOK
+		if i == 0 {
+			status = http.StatusCreated
+		}
+		got := env.do("POST", path+"?id=order-7", "{}")
+		env.want(path, got, status, "", "")
+		if got.ID != "order-7" || got.Duplicate != (i > 0) {
+			t.Errorf("%s: %+v", path, got)
+		}
+	}
+	if got := env.do("POST", ordersPath, "{}"); got.status != http.StatusCreated || got.ID == "" {
+		t.Errorf("a job without an ID: %+v", got)
+	}
+	if stored := env.stored("orders"); stored != 2 {
+		t.Errorf("%d jobs are stored, want 2", stored)
+	}
+}
+
+func TestWhoMayNotSendLearnsNothingAboutTheQueue(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	const missing = "/namespaces/team-a/queues/missing/jobs"
+	for title, headers := range map[string][]string{
+		"no token":                        {"Authorization: "},
+		"another scheme":                  {"Authorization: Basic YTpi"},
+		"an invalid token":                {"Authorization: Bearer forged"},
+		"a token without the audience":    {"Authorization: Bearer unaware-token"},
+		"a token that is longer than any": {"Authorization: Bearer " + strings.Repeat("x", maxTokenBytes+1)},
+	} {
+		for _, path := range []string{ordersPath, missing} {
+			got := env.do("POST", path, "{}", headers...)
+			env.want(title, got, http.StatusUnauthorized, reasonUnauthenticated, "")
+			if got.header.Get("WWW-Authenticate") == "" {
+				t.Errorf("%s: no header WWW-Authenticate", title)
+			}
+		}
+	}
+	env.deny("create team-a/orders", "create team-a/missing", "create team-b/orders", "delete team-a/orders")
+	for _, path := range []string{ordersPath, missing, "/namespaces/team-b/queues/orders/jobs", "/queues/orders/jobs", ordersPath + "/many"} {
+		env.want(path, env.do("POST", path, "{}"), http.StatusForbidden, reasonForbidden, "")
+	}
+	env.want("cancel", env.do("DELETE", ordersPath+"/7", ""), http.StatusForbidden, reasonForbidden, "")
+	if stored := env.stored("orders"); stored > 0 {
+		t.Errorf("%d jobs are stored", stored)
+	}
+}
+
+func TestErrorsNameTheFieldAndTheReason(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	for path, want := range map[string]struct {
+		status        int
+		reason, field string
+	}{
+		ordersPath + "?delay=soon":                                        {400, reasonInvalidJob, "delay"},
+		ordersPath + "?delay=-1s":                                         {400, reasonInvalidJob, "delay"},
+		ordersPath + "?at=tomorrow":                                       {400, reasonInvalidJob, "at"},
+		ordersPath + "?at=2030-01-31T08:00:00Z&delay=1s":                  {400, reasonInvalidJob, "at"},
+		ordersPath + "?timeout=48h":                                       {400, reasonInvalidJob, "timeout"},
+		ordersPath + "?id=" + url.QueryEscape("a b"):                      {400, reasonInvalidJob, "id"},
+		ordersPath + "?id=":                                               {400, reasonInvalidJob, "id"},
+		ordersPath + "?kind=" + strings.Repeat("k", 200):                  {400, reasonInvalidJob, "kind"},
+		ordersPath + "?deduplicateFor=1h":                                 {400, reasonInvalidJob, "deduplicateFor"},
+		ordersPath + "?deduplicateFor=1h&id=a":                            {400, reasonUnsupported, "deduplicateFor"},
+		ordersPath + "?priority=URGENT":                                   {400, reasonInvalidJob, "priority"},
+		ordersPath + "?priority=urgent":                                   {400, reasonUnknownPriority, "priority"},
+		ordersPath + "?prio=urgent":                                       {400, reasonInvalidRequest, "prio"},
+		ordersPath + "?id=a&id=b":                                         {400, reasonInvalidRequest, "id"},
+		"/namespaces/team-a/queues/Orders/jobs":                           {400, reasonInvalidRequest, "queue"},
+		"/namespaces/team_a/queues/orders/jobs":                           {400, reasonInvalidRequest, "namespace"},
+		"/namespaces/team-a/queues/" + url.PathEscape("a/../b") + "/jobs": {400, reasonInvalidRequest, "queue"},
+		"/namespaces/team-a/queues/missing/jobs":                          {404, reasonQueueNotFound, ""},
+		"/namespaces/unserved/queues/orders/jobs":                         {404, reasonNamespaceNotFound, ""},
+		"/namespaces/team-a/queues/orders":                                {404, reasonNotFound, ""},
+		"/":                                                               {404, reasonNotFound, ""},
+		ordersPath + "/many?id=a":                                         {400, reasonInvalidRequest, "id"},
+	} {
+		env.want(path, env.do("POST", path, "{}"), want.status, want.reason, want.field)
+	}
+	env.want("a reserved header", env.do("POST", ordersPath, "{}", "Job-Header-Nats-Msg-Id: a"), 400, reasonInvalidJob, "headers[Nats-Msg-Id]")
+	env.want("a user without a namespace", env.do("POST", "/queues/orders/jobs", "{}", "Authorization: Bearer "+userToken), 400, reasonInvalidRequest, "namespace")
+	env.want("a user", env.do("POST", ordersPath, "{}", "Authorization: Bearer "+userToken), 201, "", "")
+	env.want("another method", env.do("GET", ordersPath, ""), 405, reasonMethodNotAllowed, "")
+	env.want("another method", env.do("PUT", ordersPath+"/7", ""), 405, reasonMethodNotAllowed, "")
+}
+
+func TestAQueueThatIsNotReadyAcceptsNoJob(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	update := func(change func(*v1alpha1.Queue)) {
+		t.Helper()
+		stored := &v1alpha1.Queue{}
+		if err := env.api.Get(t.Context(), kubeclient.ObjectKey{Namespace: tenant, Name: "orders"}, stored); err != nil {
+			t.Fatal(err)
+		}
+		q := readyQueue(tenant, "orders", "orders")
+		change(q)
+		q.ResourceVersion = stored.ResourceVersion
+		q.Finalizers = []string{"yardmaster.dev/test"}
+		if err := env.api.Update(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+		env.queues.targets = newLookup[target](queuesLast) // the Queue that is kept expires
+	}
+	for title, change := range map[string]func(*v1alpha1.Queue){
+		"not ready":                         func(q *v1alpha1.Queue) { q.Status.Conditions[0].Status = metav1.ConditionFalse },
+		"changed since the operator saw it": func(q *v1alpha1.Queue) { q.Generation = 2 },
+		"new":                               func(q *v1alpha1.Queue) { q.Status = v1alpha1.QueueStatus{} },
+	} {
+		update(change)
+		env.want(title, env.do("POST", ordersPath, "{}"), http.StatusServiceUnavailable, reasonQueueNotReady, "")
+	}
+	update(func(q *v1alpha1.Queue) { q.Status.Name = "others" })
+	env.want("its broker has no such queue", env.do("POST", ordersPath, "{}"), http.StatusServiceUnavailable, reasonQueueNotReady, "queue")
+	update(func(q *v1alpha1.Queue) { q.Spec.Broker.URLSecretRef.Name = "missing" })
+	env.want("no Secret", env.do("POST", ordersPath, "{}"), http.StatusServiceUnavailable, v1alpha1.ReasonSecretNotFound, "")
+	if err := env.api.Delete(t.Context(), readyQueue(tenant, "orders", "orders")); err != nil {
+		t.Fatal(err)
+	}
+	env.queues.targets = newLookup[target](queuesLast)
+	env.want("deleted", env.do("POST", ordersPath, "{}"), http.StatusConflict, reasonQueueDraining, "")
+}
+
+func TestAFullQueueIsRetryable(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	env.createQueue("small", "small", func(q *broker.QueueConfig) { q.MaxBacklog = 1 })
+	if err := env.api.Create(t.Context(), readyQueue(tenant, "small", "small")); err != nil {
+		t.Fatal(err)
+	}
+	path := "/queues/small/jobs"
+	env.want("first", env.do("POST", path, "{}"), http.StatusCreated, "", "")
+	env.want("second", env.do("POST", path, "{}"), http.StatusTooManyRequests, reasonQueueFull, "queue")
+	many := env.do("POST", path+"/many", `{"payload": 1}`)
+	if many.status != http.StatusMultiStatus || many.Failed != 1 || len(many.Jobs) != 1 || many.Jobs[0].Error.Reason != reasonQueueFull {
+		t.Errorf("many: %+v", many)
+	}
+}
+
+func TestABodyThatIsTooLargeIsRefusedBeforeItIsRead(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	got, err := env.try("POST", ordersPath, io.NopCloser(strings.NewReader(strings.Repeat("x", 10<<20))))
+	if err == nil { // otherwise the server closed the connection while the client was sending
+		env.want("chunked", got, http.StatusRequestEntityTooLarge, reasonTooLarge, "")
+	}
+	env.want("known length", env.do("POST", ordersPath, strings.Repeat("x", defaultMaxBody+1), "Expect: 100-continue"), http.StatusRequestEntityTooLarge, reasonTooLarge, "")
+	env.want("many", env.do("POST", ordersPath+"/many", strings.Repeat("{}\n", 2*defaultMaxBody), "Expect: 100-continue"), http.StatusRequestEntityTooLarge, reasonTooLarge, "")
+	env.want("more than the broker accepts", env.do("POST", ordersPath, strings.Repeat("x", defaultMaxBody), "Job-Header-A: "+strings.Repeat("a", 1000)), http.StatusRequestEntityTooLarge, reasonTooLarge, "payload")
+	if stored := env.stored("orders"); stored > 0 {
+		t.Errorf("%d jobs are stored", stored)
+	}
+}
+
+func TestManyJobsHaveAResultEach(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	binary := base64.StdEncoding.EncodeToString([]byte{0, 255})
+	got := env.do("POST", ordersPath+"/many", `{"id": "a", "payload": {"n": 1}, "kind": "charge", "headers": {"Tenant": "acme"}}
+{"id": "a", "payload": null}
+{"id": "b", "payloadBase64": "`+binary+`", "delay": "1h"}
+{"payload": "text", "priority": "urgent"}
+`)
+	if got.status != http.StatusMultiStatus || got.Failed != 1 || len(got.Jobs) != 4 {
+		t.Fatalf("%+v", got)
+	}
+	if got.Jobs[0].ID != "a" || got.Jobs[0].Duplicate || !got.Jobs[1].Duplicate || got.Jobs[2].ID != "b" || got.Jobs[3].Error.Reason != reasonUnknownPriority {
+		t.Errorf("%+v", got.Jobs)
+	}
+	if stored := env.stored("orders"); stored != 2 {
+		t.Errorf("%d jobs are stored, want 2", stored)
+	}
+}
+
+func TestOfManyJobsNoneIsSentIfOneIsInvalid(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	for body, want := range map[string]struct {
+		status        int
+		reason, field string
+	}{
+		``:                               {400, reasonInvalidRequest, "jobs"},
+		`{"payload": 1} {`:               {400, reasonInvalidRequest, "jobs[1]"},
+		`{"payload": 1} []`:              {400, reasonInvalidRequest, "jobs[1]"},
+		`{"payload": 1, "prio": "a"}`:    {400, reasonInvalidRequest, "jobs[0]"},
+		`{"payload": 1} null`:            {400, reasonInvalidJob, "jobs[1].payload"},
+		`{"payload": 1} {"delay": "1s"}`: {400, reasonInvalidJob, "jobs[1].payload"},
+		`{"payload": 1, "payloadBase64": "YQ=="}`:        {400, reasonInvalidJob, "jobs[0].payload"},
+		`{"payload": 1} {"payload": 2, "delay": "soon"}`: {400, reasonInvalidJob, "jobs[1].delay"},
+		`{"payload": 1, "headers": {"Nats-A": "b"}}`:     {400, reasonInvalidJob, "jobs[0].headers[Nats-A]"},
+		strings.Repeat(`{"payload": 1}`, maxJobs+1):      {413, reasonTooLarge, ""},
+	} {
+		env.want(shorten(body), env.do("POST", ordersPath+"/many", body), want.status, want.reason, want.field)
+	}
+	if stored := env.stored("orders"); stored > 0 {
+		t.Errorf("%d jobs are stored", stored)
+	}
+	if got := env.do("POST", ordersPath+"/many", strings.Repeat(`{"payload": 1}`, maxJobs)); got.status != http.StatusOK || len(got.Jobs) != maxJobs {
+		t.Errorf("the largest number of jobs: %d, %d jobs", got.status, len(got.Jobs))
+	}
+}
+
+func TestADelayedJobIsCanceled(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	const id = "reminder/7"
+	env.want("delayed", env.do("POST", ordersPath+"?delay=1h&id="+url.QueryEscape(id), "{}"), http.StatusCreated, "", "")
+	path := ordersPath + "/" + url.PathEscape(id)
+	if got := env.do("DELETE", path, ""); got.status != http.StatusOK || !got.Canceled || got.ID != id {
+		t.Errorf("%+v", got)
+	}
+	if stored := env.stored("orders"); stored > 0 {
+		t.Errorf("%d jobs are stored", stored)
+	}
+	env.want("again", env.do("DELETE", path, ""), http.StatusNotFound, reasonJobNotDelayed, "")
+	env.want("an invalid ID", env.do("DELETE", ordersPath+"/a%20b", ""), http.StatusBadRequest, reasonInvalidJob, "id")
+}
+
+func TestReviewsAreKeptForAShortTimeAndErrorsAreNot(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	env.failReviews(errors.New("etcd is slow"))
+	for range 2 {
+		got := env.do("POST", ordersPath, "{}")
+		env.want("no API server", got, http.StatusServiceUnavailable, reasonAPIUnavailable, "")
+		if strings.Contains(got.Message, "etcd") {
+			t.Errorf("the answer has the cause: %s", got.Message)
+		}
+	}
+	if asked := env.asked.Load(); asked != 2 {
+		t.Errorf("%d reviews, want 2", asked)
+	}
+	env.failReviews(nil)
+	for range 10 {
+		env.want("reviewed", env.do("POST", ordersPath, "{}"), http.StatusCreated, "", "")
+		env.want("forged", env.do("POST", ordersPath, "{}", "Authorization: Bearer forged"), http.StatusUnauthorized, reasonUnauthenticated, "")
+	}
+	if asked := env.asked.Load(); asked != 2+3 { // the token, the permission, the forged token
+		t.Errorf("%d reviews, want 5", asked)
+	}
+}
+
+func TestAnOutageOfTheBrokerIsRetryable(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	env.want("before", env.do("POST", ordersPath+"?id=1", "{}"), http.StatusCreated, "", "")
+	env.nats.Stop()
+	for range 2 {
+		if got := env.do("POST", ordersPath+"?id=2", "{}"); got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
+			t.Errorf("during the outage: %+v", got)
+		}
+	}
+	env.nats.Restart()
+	deadline := time.Now().Add(testTimeout)
+	for {
+		got := env.do("POST", ordersPath+"?id=2", "{}")
+		if got.status == http.StatusCreated || got.status == http.StatusOK {
+			break
+		}
+		if got.status != http.StatusServiceUnavailable || time.Now().After(deadline) {
+			t.Fatalf("after the outage: %+v", got)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if stored := env.stored("orders"); stored != 2 {
+		t.Errorf("%d jobs are stored, want 2", stored)
+	}
+}
+
+// The clients of one namespace do not finish their bodies. Others are served meanwhile.
+func TestSlowClientsOfANamespaceDoNotExcludeOthers(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	if err := env.api.Create(t.Context(), readyQueue("team-b", "orders", "orders")); err != nil {
+		t.Fatal(err)
+	}
+	release := make(chan struct{})
+	var slow sync.WaitGroup
+	for range eachNamespace.requests {
+		body, write := io.Pipe()
+		slow.Go(func() { _, _ = env.try("POST", "/namespaces/team-b/queues/orders/jobs", body) })
+		slow.Go(func() { <-release; _ = write.Close() })
+	}
+	eventually(t, "the namespace has all its requests", func() bool {
+		env.shares.mu.Lock()
+		defer env.shares.mu.Unlock()
+		occupied := env.shares.occupiedBy["team-b"]
+		return occupied.plus(amount{1, requestBytes + memoryFactor*defaultMaxBody}).exceeds(env.shares.each)
+	})
+	env.want("the same namespace", env.do("POST", "/namespaces/team-b/queues/orders/jobs", strings.Repeat("x", defaultMaxBody)), http.StatusTooManyRequests, reasonTooManyRequests, "")
+	env.want("another namespace", env.do("POST", ordersPath, "{}"), http.StatusCreated, "", "")
+	close(release)
+	slow.Wait()
+	eventually(t, "nothing is occupied", func() bool {
+		env.shares.mu.Lock()
+		defer env.shares.mu.Unlock()
+		return env.shares.occupied == amount{} && len(env.shares.occupiedBy) == 0
+	})
+}
+
+// Reviews of forged tokens do not end. A token that was valid is reviewed meanwhile.
+func TestForgedTokensDoNotDelayTheReviewOfKnownOnes(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	env.want("before", env.do("POST", ordersPath, "{}"), http.StatusCreated, "", "")
+	release := make(chan struct{})
+	env.onTokenReview(func(token string) {
+		if token != validToken {
+			<-release
+		}
+	})
+	var forgers sync.WaitGroup
+	for i := range 100 {
+		forgers.Go(func() {
+			_, _ = env.try("POST", ordersPath, http.NoBody, fmt.Sprintf("Authorization: Bearer forged-%d", i))
+		})
+	}
+	eventually(t, "the forgers have all reviews of their host", func() bool {
+		env.reviewer.ofHosts.mu.Lock()
+		defer env.reviewer.ofHosts.mu.Unlock()
+		return env.reviewer.ofHosts.occupied.requests == env.reviewer.ofHosts.each.requests
+	})
+	env.want("one more", env.do("POST", ordersPath, "", "Authorization: Bearer forged"), http.StatusTooManyRequests, reasonTooManyRequests, "")
+	env.reviewer.tokens = newLookup[identity](reviewsLast) // what is kept expires
+	env.want("known", env.do("POST", ordersPath, "{}"), http.StatusCreated, "", "")
+	close(release)
+	forgers.Wait()
+}
+
+func TestRequestsEndBeforeTheGatewayStops(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	body, write := io.Pipe()
+	ended := make(chan reply)
+	go func() {
+		got, _ := env.try("POST", ordersPath, body)
+		ended <- got
+	}()
+	eventually(t, "the request has arrived", func() bool {
+		env.shares.mu.Lock()
+		defer env.shares.mu.Unlock()
+		return env.shares.occupied.requests == 1
+	})
+	env.stop()
+	_, _ = write.Write([]byte("{}"))
+	_ = write.Close()
+	if got := <-ended; got.status != http.StatusCreated {
+		t.Errorf("%+v", got)
+	}
+}
+
+// eventually waits until the condition is true.
+func eventually(t testing.TB, description string, isTrue func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(testTimeout); !isTrue(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("timed out after %s waiting until %s", testTimeout, description)
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package gateway
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	"k8s.io/apimachinery/pkg/util/cache"
+)
+
+// apiTimeout bounds a request to the API server.
+const apiTimeout = 5 * time.Second
+
+// lookup answers questions with the API server, and keeps a bounded number of answers for a short time. Errors are not
+// kept. Of concurrent calls with the same question, one asks.
+type lookup[T any] struct {
+	answers *cache.LRUExpireCache
+	lasts   time.Duration
+	asking  singleflight.Group
+}
+
+// maxAnswers bounds what a lookup keeps. An answer has less than a kilobyte.
+const maxAnswers = 4096
+
+func newLookup[T any](lasts time.Duration) *lookup[T] {
+	return &lookup[T]{answers: cache.NewLRUExpireCache(maxAnswers), lasts: lasts}
+}
+
+// asker is who asks, and the shares of all that ask.
+type asker struct {
+	shares *shares
+	tenant string
+}
+
+// newAskShares limits the concurrent requests to the API server about something.
+func newAskShares(about string) *shares {
+	return newShares("requests to the API server about "+about, amount{requests: 16}, amount{requests: 64})
+}
+
+// find returns the answer to a question. The asker occupies a share while the API server is asked.
+func (l *lookup[T]) find(ctx context.Context, by asker, question string, ask func(context.Context) (T, error)) (T, error) {
+	var none T
+	if kept, found := l.answers.Get(question); found {
+		answer, _ := kept.(T)
+		return answer, nil
+	}
+	release, err := by.shares.take(by.tenant, amount{requests: 1})
+	if err != nil {
+		return none, err
+	}
+	defer release()
+	result := l.asking.DoChan(question, func() (any, error) {
+		// The call may end before the answer is there, for which others wait.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), apiTimeout)
+		defer cancel()
+		answer, err := ask(ctx)
+		if err == nil {
+			l.answers.Add(question, answer, l.lasts)
+		}
+		return answer, err
+	})
+	select {
+	case r := <-result:
+		answer, _ := r.Val.(T)
+		return answer, r.Err
+	case <-ctx.Done():
+		return none, context.Cause(ctx)
+	}
+}

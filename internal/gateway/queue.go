@@ -1,0 +1,156 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/apierror"
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/brokerconn"
+	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/policy"
+)
+
+// queuesLast is how long a Queue is used after it was read.
+const queuesLast = 2 * time.Second
+
+// target is where the jobs of a Queue are sent.
+type target struct {
+	// name of the queue on the broker.
+	name   string
+	broker *v1alpha1.Broker
+	// refused is why the Queue accepts no jobs.
+	refused *failure
+}
+
+// queues finds the brokers of Queues.
+type queues struct {
+	reader  client.Reader
+	brokers *brokerconn.Manager
+	targets *lookup[target]
+	shares  *shares
+	changes *notifier
+}
+
+func newQueues(reader client.Reader, brokers *brokerconn.Manager) *queues {
+	q := &queues{
+		reader: reader, brokers: brokers, changes: &notifier{changed: make(chan struct{})},
+		targets: newLookup[target](queuesLast), shares: newAskShares("Queues"),
+	}
+	brokers.AddListener(func(brokerconn.Notification) { q.changes.notify() })
+	return q
+}
+
+// producer returns the connection to the broker of a Queue, and the name of the queue there. It waits while the
+// connection is being established.
+func (q *queues) producer(ctx context.Context, namespace, name string) (conn *brokerconn.Conn, producer broker.Producer, queue string, err error) {
+	found, err := q.targets.find(ctx, asker{q.shares, namespace}, namespace+"/"+name, func(ctx context.Context) (target, error) { return q.read(ctx, namespace, name) })
+	if err != nil {
+		return nil, nil, "", err
+	}
+	if found.refused != nil {
+		return nil, nil, "", found.refused
+	}
+	conn = q.brokers.Conn(namespace, found.broker)
+	engine, err := q.engine(ctx, conn)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	producer, isProducer := engine.(broker.Producer)
+	if !isProducer {
+		return nil, nil, "", fail(http.StatusBadRequest, reasonUnsupported, "the engine of the Queue cannot send jobs")
+	}
+	return conn, producer, found.name, nil
+}
+
+// read returns the target of a Queue as it is now.
+func (q *queues) read(ctx context.Context, namespace, name string) (target, error) {
+	object := &v1alpha1.Queue{}
+	err := q.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
+	switch apierror.ClassOf(err) {
+	case apierror.None:
+		return q.targetOf(ctx, object)
+	case apierror.NotFound:
+		return target{refused: fail(http.StatusNotFound, reasonQueueNotFound, fmt.Sprintf("Queue %s does not exist in namespace %s", name, namespace))}, nil
+	case apierror.PermissionMissing:
+		return target{refused: fail(http.StatusNotFound, reasonNamespaceNotFound, "the gateway does not serve namespace "+namespace)}, nil
+	default:
+		return target{}, apiFailure("reading the Queue", err)
+	}
+}
+
+func (q *queues) targetOf(ctx context.Context, object *v1alpha1.Queue) (target, error) {
+	if status, reason, message := refusal(object); message != "" {
+		return target{refused: fail(status, reason, fmt.Sprintf("Queue %s %s", object.Name, message))}, nil
+	}
+	policies, err := kube.ReadPolicies(ctx, q.reader, object.Namespace)
+	if err != nil {
+		return target{}, apiFailure("reading the Policies of the Queue", err)
+	}
+	selected := policies.Select(object.Labels)
+	return target{name: object.Status.Name, broker: policy.EffectiveQueue(object, &selected).Broker}, nil
+}
+
+// refusal returns why a Queue accepts no jobs; no message if it does. The operator must have confirmed the current spec: it checks that the
+// queue on the broker belongs to this Queue and not to one of another namespace.
+func refusal(q *v1alpha1.Queue) (status int, reason, message string) {
+	ready := meta.FindStatusCondition(q.Status.Conditions, v1alpha1.ConditionReady)
+	switch {
+	case !q.DeletionTimestamp.IsZero():
+		return http.StatusConflict, reasonQueueDraining, "is being deleted"
+	case ready == nil || ready.ObservedGeneration != q.Generation || q.Status.Name == "":
+		return http.StatusServiceUnavailable, reasonQueueNotReady, "is not ready: the operator has not processed its current version"
+	case ready.Status != metav1.ConditionTrue:
+		return http.StatusServiceUnavailable, reasonQueueNotReady, "is not ready: " + core.FormatReason(ready.Reason, ready.Message)
+	}
+	return 0, "", ""
+}
+
+// connectTimeout is how long a request waits for the first connection to a broker.
+const connectTimeout = 5 * time.Second
+
+// engine waits until a connection that is being established works or has a problem.
+func (q *queues) engine(ctx context.Context, conn *brokerconn.Conn) (broker.Engine, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	for {
+		changed := q.changes.next()
+		engine, err := conn.Engine()
+		if err != brokerconn.ErrConnecting { //nolint:errorlint // it is returned as it is
+			return engine, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+// notifier wakes all that wait for the next change.
+type notifier struct {
+	mu      sync.Mutex
+	changed chan struct{}
+}
+
+func (n *notifier) next() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.changed
+}
+
+func (n *notifier) notify() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	close(n.changed)
+	n.changed = make(chan struct{})
+}

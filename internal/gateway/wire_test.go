@@ -1,0 +1,136 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/yardmaster/yardmaster/client"
+	"github.com/yardmaster/yardmaster/internal/broker"
+)
+
+// The program of docs/wire-contract.md, with curl.
+func TestAProducerWithCurlSendsTheSameJobs(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	producer, err := client.New(t.Context(), client.Options{Broker: client.BrokerConfig{URL: "nats://" + env.nats.Address()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer producer.Close(context.WithoutCancel(t.Context()))
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte(validToken), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := func(queue, payload string, arguments ...string) (answer receipt, err error) {
+		command := exec.CommandContext(t.Context(), "../../examples/producer/enqueue.sh", append([]string{env.url, queue, payload}, arguments...)...)
+		command.Env = append(os.Environ(), "TOKEN_FILE="+token, "CA_FILE="+env.ca)
+		output, err := command.CombinedOutput()
+		t.Logf("%v: %s", arguments, output)
+		if err == nil {
+			err = json.Unmarshal(output, &answer)
+		}
+		return answer, err
+	}
+	next := env.consume()
+	payload := `{"name": "Müller & Söhne"}`
+	due := time.Now().Add(time.Second)
+	json := client.Header("Content-Type", "application/json")
+	for title, job := range map[string]struct {
+		options   []client.Option
+		arguments []string
+	}{
+		"with an ID": {
+			[]client.Option{json, client.ID("a"), client.Kind("charge"), client.Timeout(time.Minute), client.Header("Tenant", "ü=1"), client.Header("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")},
+			[]string{"id=b", "kind=charge", "timeout=60s", "--", "--header", "Job-Header-Tenant: ü=1", "--header", "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
+		},
+		"delayed, with an ID that a query must escape": {
+			[]client.Option{json, client.ID("c"), client.At(due)},
+			[]string{"id=50%+#&d", "at=" + due.In(time.FixedZone("", 3600)).Format(time.RFC3339Nano)},
+		},
+	} {
+		if _, err := producer.Enqueue(t.Context(), "orders", []byte(payload), job.options...); err != nil {
+			t.Fatal(err)
+		}
+		want := next()
+		for _, queue := range []string{"orders", "team-a/orders"} {
+			if answer, err := run(queue, payload, job.arguments...); err != nil || answer.Duplicate != (queue != "orders") {
+				t.Errorf("%s: %+v; %v", title, answer, err)
+			}
+		}
+		got := next()
+		for _, message := range []*broker.Message{want, got} {
+			message.ID, message.SentTime = "", time.Time{}
+			delete(message.Headers, "Nats-Msg-Id")
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: the job differs from that of package client (-want, +got):\n%s", title, diff)
+		}
+	}
+	if _, err := run("nobody", payload); err == nil {
+		t.Error("a job was sent to an unknown queue")
+	}
+}
+
+// Jobs of a request with many are the same as those of package client.
+func TestManyJobsAreTheSameAsThoseOfTheClient(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	producer, err := client.New(t.Context(), client.Options{Broker: client.BrokerConfig{URL: "nats://" + env.nats.Address()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer producer.Close(context.WithoutCancel(t.Context()))
+	next := env.consume()
+	value := map[string]string{"name": "Müller"}
+	if _, err := client.Enqueue(t.Context(), producer, "orders", value, client.ID("a"), client.Kind("charge"), client.Header("Tenant", "acme")); err != nil {
+		t.Fatal(err)
+	}
+	want := next()
+	got := env.do("POST", ordersPath+"/many", `{"id": "b", "kind": "charge", "headers": {"Tenant": "acme"}, "payload": {"name":"Müller"} }`)
+	if got.status != 200 {
+		t.Fatalf("%+v", got)
+	}
+	sent := next()
+	for _, message := range []*broker.Message{want, sent} {
+		message.ID, message.SentTime = "", time.Time{}
+		delete(message.Headers, "Nats-Msg-Id")
+	}
+	if diff := cmp.Diff(want, sent); diff != "" {
+		t.Errorf("(-want, +got):\n%s", diff)
+	}
+}
+
+// consume returns a function that receives the next message of the queue "orders".
+func (env *testEnv) consume() (next func() *broker.Message) {
+	env.t.Helper()
+	subscription, err := env.engine.Subscribe(env.t.Context(), "orders")
+	if err != nil {
+		env.t.Fatal(err)
+	}
+	consumer, err := subscription.Consumer(env.t.Context(), broker.DefaultPriority)
+	if err != nil {
+		env.t.Fatal(err)
+	}
+	env.t.Cleanup(consumer.Stop)
+	return func() (message *broker.Message) {
+		env.t.Helper()
+		eventually(env.t, "the queue has a message", func() bool {
+			_, err := consumer.Next(env.t.Context(), time.Second, func(d broker.Delivery) {
+				message = d.Message()
+				go func() { _ = d.Ack(context.WithoutCancel(env.t.Context()), true) }()
+			})
+			if err != nil {
+				env.t.Fatal(err)
+			}
+			return message != nil
+		})
+		return message
+	}
+}
