@@ -14,7 +14,8 @@ REPORT_NAMESPACES ?=
 # Controllers to run, as in the flag --controllers: '*' for all, a name, -name for all but that one.
 CONTROLLERS ?= *
 # Kustomize components to add to the deployment, separated by commas: cert-manager,
-# admission-policy, webhook-network-policy, prometheus, jobreport-alerts, jobreport-openreports, queue-alerts.
+# admission-policy, webhook-network-policy, prometheus, jobreport-alerts, jobreport-openreports, queue-alerts,
+# default-broker, gateway.
 COMPONENTS ?=
 # Number of replicas of the operator; empty for that of config/manager.
 REPLICAS ?=
@@ -144,7 +145,7 @@ test: test-unit test-integration ## Run unit and integration tests.
 
 .PHONY: test-unit
 test-unit: gotestsum kustomize ## Run the tests that need no cluster.
-	hack/prerequisites redis-server=redis-server redis-cli=redis-server rabbitmq-server=rabbitmq-server promtool=prometheus python3=python3 node=nodejs openssl=openssl
+	hack/prerequisites redis-server=redis-server redis-cli=redis-server rabbitmq-server=rabbitmq-server promtool=prometheus python3=python3 node=nodejs openssl=openssl curl=curl
 	SEQUENCE_RUNS=$(SEQUENCE_RUNS) $(GOTEST) -timeout 30m $(PURE)
 	$(RACE_ENV) $(GOTEST) $(RACE) $(UNIT)
 	go -C localcluster test ./...

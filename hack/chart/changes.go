@@ -55,6 +55,40 @@ func changeDeployment(o *object) {
 		"emptyDir:\n  medium: Memory\n  sizeLimit: 1Mi\n{{ end")
 }
 
+func changeGateway(o *object) {
+	pod := []string{"spec", "template", "spec"}
+	in := func(field string) []string { return append(slices.Clip(pod), field) }
+	o.set("$.Values.gateway.replicas", "spec", "replicas")
+	o.setBlockIf("$.Values.image.pullSecrets", "imagePullSecrets", pod...)
+	o.setBlockIf("$.Values.nodeSelector", "nodeSelector", pod...)
+	o.setBlockIf("$.Values.tolerations", "tolerations", pod...)
+	o.setBlockIf("$.Values.affinity", "affinity", pod...)
+	container := o.item("gateway", in("containers")...)
+	container["image"] = o.expression(`include "yardmaster.image" $`)
+	container["imagePullPolicy"] = o.expression("$.Values.image.pullPolicy")
+	variables, _ := container["env"].([]any)
+	variables = slices.DeleteFunc(variables, func(entry any) bool {
+		variable, _ := entry.(map[string]any)
+		return variable["name"] == "YARDMASTER_BROKER_URL_SECRET"
+	})
+	container["env"] = append(variables, o.newBlock(`include "yardmaster.gatewayEnv" $`))
+	volume, _ := o.item("certificate", in("volumes")...)["secret"].(map[string]any)
+	volume["secretName"] = o.expression("$.Values.gateway.certificateSecret")
+}
+
+// changeGatewayRole sets the names of the Secrets that the gateway may read in the namespaces of Queues.
+func changeGatewayRole(o *object) {
+	if _, isBinding := o.Object["roleRef"]; isBinding {
+		return
+	}
+	for _, rule := range o.items("rules") {
+		if resources, _ := rule["resources"].([]any); slices.Contains(resources, any("secrets")) {
+			rule["resourceNames"] = o.expression("toJson $.Values.gateway.brokerSecrets")
+			rule[conditionKey+o.token("$.Values.gateway.brokerSecrets")] = ""
+		}
+	}
+}
+
 func changeServiceAccount(o *object) {
 	o.setBlockIf("$.Values.serviceAccount.annotations", "annotations", "metadata")
 }

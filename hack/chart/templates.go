@@ -44,6 +44,7 @@ var templates = slices.Concat(
 		{name: "alerts_queue", sources: []string{"components/queue-alerts/rules.yaml"}, when: "$.Values.monitoring.queueAlerts", change: addMonitorLabels},
 	},
 	watchedTemplates("agenticsession", "egressproxy", "policy", "queue", "schedule", "sequentialjob", "workerpool"),
+	gatewayTemplates,
 	finalizerTemplates("queue", "sequentialjob", "workerpool"),
 	[]template{
 		reportTemplate("controllers/jobreport", isEnabled("jobreport")),
@@ -59,11 +60,34 @@ func isEnabled(controller string) string {
 // recordsUsers is the condition that a controller runs whose kind records users.
 var recordsUsers = fmt.Sprintf("or (%s) (%s)", isEnabled("agenticsession"), isEnabled("schedule"))
 
+// watchedRange has the namespaces in which there are Roles, or an empty one for ClusterRoles.
+const watchedRange = `ternary (list "") $.Values.namespaces (has "*" $.Values.namespaces)`
+
+const gatewayEnabled = "$.Values.gateway.enabled"
+
+// gatewayTemplates are those of the component gateway.
+var gatewayTemplates = []template{
+	{name: "gateway", when: gatewayEnabled, sources: []string{"components/gateway/deployment.yaml"}, change: changeGateway},
+	{name: "gateway_objects", when: gatewayEnabled, sources: []string{
+		"components/gateway/service.yaml", "components/gateway/disruption_budget.yaml", "components/gateway/service_account.yaml",
+		"components/gateway/reviews.yaml", "components/gateway/producer.yaml",
+	}},
+	{name: "gateway_network_policy", when: "and " + gatewayEnabled + " $.Values.networkPolicy.create", sources: []string{"components/gateway/network_policy.yaml"}},
+	{
+		name: "rbac_gateway_broker", when: "and " + gatewayEnabled + " $.Values.broker.urlSecret", sources: []string{"components/gateway/broker.yaml"},
+		change: changeBrokerRole,
+	},
+	{
+		name: "rbac_gateway", when: gatewayEnabled, namespaces: watchedRange,
+		sources: []string{"rbac/gateway/role.yaml", "rbac/gateway/binding.yaml"}, change: changeGatewayRole,
+	},
+}
+
 // watchedTemplates are the permissions of controllers: a Role in each watched namespace, or a ClusterRole.
 func watchedTemplates(controllers ...string) (all []template) {
 	for _, name := range controllers {
 		all = append(all, template{
-			name: "rbac_" + name, when: isEnabled(name), namespaces: `ternary (list "") $.Values.namespaces (has "*" $.Values.namespaces)`,
+			name: "rbac_" + name, when: isEnabled(name), namespaces: watchedRange,
 			sources: []string{"rbac/controllers/" + name + "/role.yaml", "rbac/controllers/" + name + "/binding.yaml"},
 		})
 	}

@@ -96,6 +96,15 @@ var sections = []section{{
 		{"own Pod", role, "config/rbac/operator/own_pod.yaml"},
 		{"broker", role, "config/components/default-broker/role.yaml"},
 	},
+}, {
+	title: "The gateway",
+	text: "With `COMPONENTS=gateway`, of the ServiceAccount `yardmaster-gateway`: in the namespaces of `NAMESPACES`, in all\n" +
+		"namespaces, and in the operator's namespace.",
+	columns: []column{
+		{"served namespaces", clusterRole, "config/rbac/gateway/role.yaml"},
+		{"all namespaces", clusterRole, "config/components/gateway/reviews.yaml"},
+		{"own namespace", role, "config/components/gateway/broker.yaml"},
+	},
 }}
 
 func renderPage(sections []section) (string, error) {

@@ -68,12 +68,16 @@ func TestPermissionsEqualTheReferencePage(t *testing.T) {
 // deployment has the permissions of `make deploy` for a ServiceAccount of its own.
 type deployment struct {
 	controllers string
+	// serviceAccount whose permissions are compared: that of the operator unless a test changes it.
+	serviceAccount string
 	// operator, watched and reported are namespaces: that of the operator, one in which its
 	// controllers work, and one that it reports on.
 	operator, watched, reported string
 }
 
-func (d *deployment) account() string { return "system:serviceaccount:" + d.operator + ":yardmaster" }
+func (d *deployment) account() string {
+	return "system:serviceaccount:" + d.operator + ":" + d.serviceAccount
+}
 
 func (d *deployment) isEnabled(controller string) bool {
 	selectors := strings.Split(d.controllers, ",")
@@ -108,12 +112,12 @@ func (d *deployment) wantPermissions(t *testing.T, ns string, lists ...[]string)
 // not affect each other.
 func installPermissions(t *testing.T, controllers string, clusterWide bool) *deployment {
 	t.Helper()
-	d := &deployment{controllers: controllers, operator: namespace(t), watched: namespace(t), reported: namespace(t)}
+	d := &deployment{controllers: controllers, serviceAccount: "yardmaster", operator: namespace(t), watched: namespace(t), reported: namespace(t)}
 	namespaces := d.watched
 	if clusterWide {
 		namespaces = "*"
 	}
-	manifest := buildOverlay(t, d.operator, controllers, namespaces, "jobreport-openreports", d.reported)
+	manifest := buildOverlay(t, d.operator, controllers, namespaces, "jobreport-openreports,gateway", d.reported)
 	manifest = strings.ReplaceAll(manifest, "yardmaster-system", d.operator)
 	for _, object := range bindingsAndRoles(t, manifest) {
 		if object.GetNamespace() == "" {

@@ -24,6 +24,7 @@ const (
 	ReportedNamespaces = "Reported namespaces"
 	AllNamespaces      = "All namespaces"
 	OperatorNamespace  = "The operator's namespace"
+	Gateway            = "The gateway"
 )
 
 // Page has the permissions in each column of each section.

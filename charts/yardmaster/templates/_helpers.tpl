@@ -26,12 +26,29 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- if .Values.report.openReports }}{{ $_ := set $flags "report-openreports" "true" }}{{ end }}
 {{- if .Values.certManager.enabled }}{{ $_ := set $flags "cert-management" "external" }}{{ end }}
 {{- if .Values.creatorPolicy.enabled }}{{ $_ := set $flags "mutating-webhook" "false" }}{{ end }}
-{{- if .Values.broker.urlSecret }}
+{{- include "yardmaster.setBrokerFlags" (dict "root" . "flags" $flags) }}
+{{- include "yardmaster.variables" (mergeOverwrite $flags .Values.flags) }}
+{{- end }}
+
+{{- /* gatewayEnv: the variables of the gateway that depend on values. */}}
+{{- define "yardmaster.gatewayEnv" -}}
+{{- $flags := dict }}
+{{- include "yardmaster.setBrokerFlags" (dict "root" . "flags" $flags) }}
+{{- include "yardmaster.variables" (mergeOverwrite $flags .Values.gateway.flags) }}
+{{- end }}
+
+{{- /* setBrokerFlags: sets the flags of the default broker in the dictionary .flags. */}}
+{{- define "yardmaster.setBrokerFlags" -}}
+{{- if .root.Values.broker.urlSecret }}
 {{- range $value, $flag := dict "urlSecret" "url-secret" "engine" "engine" "tlsSecret" "tls-secret" "credentialsSecret" "credentials-secret" "jetstreamDomain" "jetstream-domain" "inboxPrefix" "inbox-prefix" "sentinelMaster" "sentinel-master" "sentinelCredentialsSecret" "sentinel-credentials-secret" }}
-{{- with index $.Values.broker $value }}{{ $_ := set $flags (printf "broker-%s" $flag) . }}{{ end }}
+{{- with index $.root.Values.broker $value }}{{ $_ := set $.flags (printf "broker-%s" $flag) . }}{{ end }}
 {{- end }}
 {{- end }}
-{{- range $name, $value := mergeOverwrite $flags .Values.flags }}
+{{- end }}
+
+{{- /* variables: a dictionary of flags as environment variables. */}}
+{{- define "yardmaster.variables" -}}
+{{- range $name, $value := . }}
 - name: YARDMASTER_{{ $name | upper | replace "-" "_" }}
   value: {{ $value | toString | quote }}
 {{- end }}

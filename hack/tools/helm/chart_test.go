@@ -102,7 +102,7 @@ func combinations(visit func(values map[string]any)) {
 		if len(remaining) == 0 {
 			values := map[string]any{"crds": map[string]any{"install": false}, "monitoring": map[string]any{
 				"serviceMonitor": true, "jobReportAlerts": true, "queueAlerts": true, "labels": map[string]any{"release": "prometheus"},
-			}}
+			}, "gateway": map[string]any{"enabled": true}}
 			for path, value := range chosen {
 				_ = unstructured.SetNestedField(values, value, strings.Split(path, ".")...)
 			}
@@ -151,7 +151,7 @@ func TestLintFindsNothingWithDefaultsAndWithAllOptions(t *testing.T) {
 	for path, options := range choices {
 		_ = unstructured.SetNestedField(all, options[len(options)-1], strings.Split(path, ".")...)
 	}
-	all["controllers"] = []any{"*"}
+	all["controllers"], all["gateway"] = []any{"*"}, map[string]any{"enabled": true}
 	directory, err := filepath.Abs(chartDirectory)
 	if err != nil {
 		t.Fatal(err)
@@ -180,6 +180,7 @@ func TestInvalidValuesAreRefused(t *testing.T) {
 		"namespace as a list":   {"namespaces": "team-a"},
 		"name of a namespace":   {"namespaces": []any{"Team_A"}},
 		"replicas as text":      {"replicas": "two"},
+		"gateway as a boolean":  {"gateway": true},
 		"digest without sha256": {"image": map[string]any{"digest": "latest"}},
 	} {
 		if _, err := render(t, c, values); err == nil {

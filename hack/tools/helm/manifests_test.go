@@ -44,13 +44,19 @@ func TestChartCreatesTheSameObjectsAsMakeDeploy(t *testing.T) {
 			overlay: []string{"*,-schedule", "team-a", "", "", "", release},
 			values:  map[string]any{"controllers": []any{"*", "-schedule"}, "namespaces": []any{"team-a"}},
 		},
+		"the gateway in two namespaces": {
+			overlay: []string{"*", "team-a,team-b", "default-broker,gateway", "", "", release},
+			values: map[string]any{
+				"namespaces": []any{"team-a", "team-b"}, "gateway": map[string]any{"enabled": true}, "broker": map[string]any{"urlSecret": "yardmaster-broker"},
+			},
+		},
 		"reports only": {
 			overlay: []string{"jobreport", "*", "", "team-c", "", release},
 			values:  map[string]any{"controllers": []any{"jobreport"}, "namespaces": []any{"*"}, "report": map[string]any{"namespaces": []any{"team-c"}}},
 		},
 		"all components in all namespaces": {
 			overlay: []string{
-				"*", "*", "cert-manager,admission-policy,webhook-network-policy,prometheus,jobreport-alerts,jobreport-openreports,queue-alerts,default-broker",
+				"*", "*", "cert-manager,admission-policy,webhook-network-policy,prometheus,jobreport-alerts,jobreport-openreports,queue-alerts,default-broker,gateway",
 				"team-c", "", release, "release=prometheus",
 			},
 			values: map[string]any{
@@ -60,7 +66,7 @@ func TestChartCreatesTheSameObjectsAsMakeDeploy(t *testing.T) {
 					"serviceMonitor": true, "jobReportAlerts": true, "queueAlerts": true, "labels": map[string]any{"release": "prometheus"},
 				},
 				"report": map[string]any{"openReports": true, "namespaces": []any{"team-c"}},
-				"broker": map[string]any{"urlSecret": "yardmaster-broker"},
+				"broker": map[string]any{"urlSecret": "yardmaster-broker"}, "gateway": map[string]any{"enabled": true},
 			},
 		},
 	} {

@@ -1,0 +1,296 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	certutil "k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+	"github.com/yardmaster/yardmaster/internal/gateway"
+)
+
+// gatewayAccount is the ServiceAccount of the gateway.
+const gatewayAccount = "yardmaster-gateway"
+
+func TestTheGatewayHasThePermissionsOfTheReferencePage(t *testing.T) {
+	page := permissionsPage(t)
+	column := func(name string) []string { return page.Columns("The gateway", name) }
+	for _, clusterWide := range []bool{false, true} {
+		d := installPermissions(t, "queue", clusterWide)
+		d.serviceAccount = gatewayAccount
+		everywhere := column("all namespaces")
+		if clusterWide {
+			everywhere = append(everywhere, column("served namespaces")...)
+		}
+		d.wantPermissions(t, d.operator, everywhere, column("own namespace"))
+		d.wantPermissions(t, d.watched, everywhere, column("served namespaces"))
+		d.wantPermissions(t, d.reported, everywhere)
+		d.wantPermissions(t, "kube-system", everywhere)
+	}
+}
+
+// gatewayEnv is a gateway with its own permissions, that serves one namespace with a NATS server.
+type gatewayEnv struct {
+	*queueEnv
+
+	deployment     *deployment
+	url, ca, ready string
+}
+
+func newGatewayEnv(t *testing.T) *gatewayEnv {
+	t.Helper()
+	d := installPermissions(t, "queue", false)
+	e := &gatewayEnv{queueEnv: &queueEnv{t: t, ns: d.watched, Server: natstest.Start(t)}, deployment: d}
+	t.Cleanup(e.abandonQueues)
+	e.createSecret("yardmaster-broker", "url", "nats://"+e.Address())
+	e.createQueueOn("broker: {engine: NATS, urlSecretRef: {name: yardmaster-broker}}", "orders", "")
+	e.waitUntilReady("orders")
+	e.createAccount(d.operator, gatewayAccount)
+	as := rest.AnonymousClientConfig(config)
+	as.BearerToken = e.token(d.operator, gatewayAccount)
+	e.start(as)
+	return e
+}
+
+func (e *gatewayEnv) createAccount(ns, name string) {
+	e.t.Helper()
+	if err := cluster.Create(e.t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// token returns a token of a ServiceAccount for audiences; none is the API server.
+func (e *gatewayEnv) token(ns, name string, audiences ...string) string {
+	e.t.Helper()
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
+	if err := cluster.SubResource("token").Create(e.t.Context(), account, request); err != nil {
+		e.t.Fatal(err)
+	}
+	return request.Status.Token
+}
+
+// start runs the program with its flags.
+func (e *gatewayEnv) start(as *rest.Config) {
+	e.t.Helper()
+	directory := e.t.TempDir()
+	certificate, key, err := certutil.GenerateSelfSignedCertKey("localhost", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{"tls.crt": certificate, "tls.key": key} {
+		if err := os.WriteFile(filepath.Join(directory, name), content, 0o600); err != nil {
+			e.t.Fatal(err)
+		}
+	}
+	api, health := freeAddress(e.t), freeAddress(e.t)
+	e.url, e.ca, e.ready = "https://"+api, filepath.Join(directory, "tls.crt"), "http://"+health+"/readyz"
+	options, err := gateway.ParseFlags([]string{
+		"--bind-address=" + api, "--health-probe-bind-address=" + health, "--metrics-bind-address=127.0.0.1:0",
+		"--certificate-dir=" + directory, "--operator-namespace=" + e.deployment.operator, "--allow-local-brokers",
+	}, func(string) (string, bool) { return "", false }, io.Discard)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(e.t.Context()))
+	ended := make(chan error)
+	go func() { ended <- gateway.Run(ctx, as, options, slog.New(slog.NewTextHandler(logFile(), nil))) }()
+	e.t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			e.t.Error(err)
+		}
+	})
+	eventually(e.t, "the gateway to be ready", func() bool { return e.isReady() })
+}
+
+func (e *gatewayEnv) isReady() bool {
+	request, err := http.NewRequestWithContext(e.t.Context(), http.MethodGet, e.ready, http.NoBody)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false
+	}
+	_ = response.Body.Close()
+	return response.StatusCode == http.StatusOK
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	tcp, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tcp.Close()
+	return tcp.Addr().String()
+}
+
+// answer is what curl printed.
+type answer struct {
+	ID        string
+	Duplicate bool
+	Reason    string
+	Message   string
+}
+
+// send runs the program with curl from the examples. It returns whether curl succeeded.
+func (e *gatewayEnv) send(token, queue string, arguments ...string) (answer, bool) {
+	e.t.Helper()
+	file := filepath.Join(e.t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
+		e.t.Fatal(err)
+	}
+	arguments = append([]string{e.url, queue, `{"id": "7"}`}, arguments...)
+	command := exec.CommandContext(e.t.Context(), filepath.Join(repositoryRoot, "examples", "producer", "enqueue.sh"), arguments...)
+	command.Env = append(os.Environ(), "TOKEN_FILE="+file, "CA_FILE="+e.ca, "no_proxy=127.0.0.1")
+	output, err := command.Output()
+	var a answer
+	if failed := (*exec.ExitError)(nil); err != nil && !errors.As(err, &failed) {
+		e.t.Fatal(err)
+	}
+	if jsonErr := json.Unmarshal(output, &a); jsonErr != nil {
+		e.t.Fatalf("%s: %v", output, err)
+	}
+	return a, err == nil
+}
+
+// applyExample creates the objects of examples/gateway/producer.yaml, as a user does, in a namespace.
+func (e *gatewayEnv) applyExample() {
+	e.t.Helper()
+	role := &rbacv1.ClusterRole{}
+	if err := readYAML(filepath.Join(repositoryRoot, "config", "components", "gateway", "producer.yaml"), role); err != nil {
+		e.t.Fatal(err)
+	}
+	if err := cluster.Create(e.t.Context(), role); err != nil && !apierrors.IsAlreadyExists(err) {
+		e.t.Fatal(err)
+	}
+	raw, err := os.ReadFile(filepath.Join(repositoryRoot, "examples", "gateway", "producer.yaml"))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	var warnings warningList
+	strict := strictClient(e.t, &warnings)
+	for _, object := range decodeManifest(e.t, string(raw)) {
+		object.SetNamespace(e.ns)
+		if err := apply(e.t.Context(), strict, object, false); err != nil {
+			e.t.Fatalf("%s %s: %v", object.GetKind(), object.GetName(), err)
+		}
+	}
+}
+
+func TestTheGatewaySendsJobsOfServiceAccountsThatMay(t *testing.T) {
+	t.Parallel()
+	e := newGatewayEnv(t)
+	e.applyExample()
+	token := e.token(e.ns, "shop", gateway.DefaultAudience)
+	var first answer
+	eventually(t, "the API server to know the permission", func() bool {
+		var sent bool
+		first, sent = e.send(token, "orders", "id=order-7", "kind=charge")
+		return sent
+	})
+	if first.ID != "order-7" || first.Duplicate {
+		t.Errorf("%+v", first)
+	}
+	if again, sent := e.send(token, e.ns+"/orders", "id=order-7"); !sent || !again.Duplicate {
+		t.Errorf("again: %+v", again)
+	}
+	messages := e.messagesOf("orders")
+	if len(messages) != 1 || messages[0].Header.Get("Yardmaster-Kind") != "charge" || string(messages[0].Data) != `{"id": "7"}` {
+		t.Errorf("messages %+v", messages)
+	}
+	if got, sent := e.send(token, "missing"); sent || got.Reason != "QueueNotFound" {
+		t.Errorf("a Queue that does not exist: %+v", got)
+	}
+
+	// The permission ends within the time for which reviews are kept.
+	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: e.ns, Name: "shop-producer"}}
+	if err := cluster.Delete(t.Context(), binding); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the permission to end", func() bool {
+		got, sent := e.send(token, "orders", "id=order-7")
+		return !sent && got.Reason == "Forbidden"
+	})
+}
+
+func TestTheGatewayRefusesThoseWhoMayNot(t *testing.T) {
+	t.Parallel()
+	e := newGatewayEnv(t)
+	e.createAccount(e.ns, "stranger")
+	stranger := e.token(e.ns, "stranger", gateway.DefaultAudience)
+	for title, row := range map[string]struct {
+		token, queue, reason string
+	}{
+		"no permission":                      {stranger, "orders", "Forbidden"},
+		"no permission, another namespace":   {stranger, e.deployment.operator + "/orders", "Forbidden"},
+		"a token for the API server":         {e.token(e.ns, "stranger"), "orders", "Unauthenticated"},
+		"a token for another service":        {e.token(e.ns, "stranger", "vault"), "orders", "Unauthenticated"},
+		"a changed token":                    {stranger[:len(stranger)-4] + "AAAA", "orders", "Unauthenticated"},
+		"a namespace that it does not serve": {e.permit("elsewhere", e.deployment.reported), "orders", "NamespaceNotServed"},
+	} {
+		if got, sent := e.send(row.token, row.queue, "--", "--retry", "0"); sent || got.Reason != row.reason {
+			t.Errorf("%s: %+v, want %s", title, got, row.reason)
+		}
+	}
+
+	// A Secret that the gateway may not read. The operator may.
+	e.createSecret("private", "url", "nats://"+e.Address())
+	e.createQueueOn("broker: {engine: NATS, urlSecretRef: {name: private}}", "hidden", "")
+	e.waitUntilReady("hidden")
+	got, sent := e.send(e.permit("insider", e.ns), "hidden", "--", "--retry", "0")
+	if sent || !strings.Contains(got.Message, `no permission to read Secret "private"`) {
+		t.Errorf("a Secret that is not in its Role: %+v", got)
+	}
+	if len(e.messagesOf("orders")) > 0 || len(e.messagesOf("hidden")) > 0 {
+		t.Error("a job was stored")
+	}
+}
+
+// permit creates a ServiceAccount that may send jobs to the Queues of its namespace, and returns its token.
+func (e *gatewayEnv) permit(name, ns string) string {
+	e.t.Helper()
+	e.createAccount(ns, name)
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Rules: []rbacv1.PolicyRule{{
+		APIGroups: []string{"yardmaster.dev"}, Resources: []string{"queues/jobs"}, Verbs: []string{"create"}, ResourceNames: []string{"orders", "hidden"},
+	}}}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: name}},
+	}
+	for _, object := range []client.Object{role, binding} {
+		if err := cluster.Create(e.t.Context(), object); err != nil {
+			e.t.Fatal(err)
+		}
+	}
+	e.waitForAccess(ns, name)
+	return e.token(ns, name, gateway.DefaultAudience)
+}
+
+// waitForAccess waits until the API server knows the Role.
+func (e *gatewayEnv) waitForAccess(ns, name string) {
+	e.t.Helper()
+	d := *e.deployment
+	d.operator, d.serviceAccount = ns, name
+	d.wantPermissions(e.t, ns, []string{"create queues.yardmaster.dev/jobs orders", "create queues.yardmaster.dev/jobs hidden"})
+}
