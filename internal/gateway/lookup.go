@@ -37,7 +37,7 @@ func newAskShares(about string) *shares {
 	return newShares("requests to the API server about "+about, amount{requests: 16}, amount{requests: 64})
 }
 
-// find returns the answer to a question. The asker occupies a share while the API server is asked.
+// find returns the answer to a question. The asker occupies a share during the request to the API server.
 func (l *lookup[T]) find(ctx context.Context, by asker, question string, ask func(context.Context) (T, error)) (T, error) {
 	var none T
 	if kept, found := l.answers.Get(question); found {

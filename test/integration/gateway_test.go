@@ -19,6 +19,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -194,6 +195,36 @@ func (e *gatewayEnv) applyExample() {
 		object.SetNamespace(e.ns)
 		if err := apply(e.t.Context(), strict, object, false); err != nil {
 			e.t.Fatalf("%s %s: %v", object.GetKind(), object.GetName(), err)
+		}
+	}
+}
+
+// The Pod of the gateway and that of the example satisfy the Pod Security Standard restricted.
+func TestPodsOfTheGatewayAndOfItsExampleAreRestricted(t *testing.T) {
+	t.Parallel()
+	ns := newNamespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
+	for _, path := range []string{"config/components/gateway/deployment.yaml", "examples/gateway/producer.yaml"} {
+		raw, err := os.ReadFile(filepath.Join(repositoryRoot, filepath.FromSlash(path)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for _, object := range decodeManifest(t, string(raw)) {
+			spec, isWorkload, err := unstructured.NestedMap(object.Object, "spec", "template", "spec")
+			if err != nil || !isWorkload {
+				continue
+			}
+			found = true
+			delete(spec, "serviceAccountName")
+			pod := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "spec": spec}}
+			pod.SetNamespace(ns)
+			pod.SetName(object.GetName())
+			if err := cluster.Create(t.Context(), pod, client.DryRunAll); err != nil {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+		if !found {
+			t.Errorf("%s has no Pod", path)
 		}
 	}
 }
