@@ -302,6 +302,7 @@ func TestExamplesOfSchedulesStartRuns(t *testing.T) {
 	if err != nil || len(files) < 2 {
 		t.Fatalf("examples %v: %v", files, err)
 	}
+	files = append(files, filepath.Join(repositoryRoot, "examples", "etl", "nightly-sales.yaml"))
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
