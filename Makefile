@@ -51,7 +51,7 @@ KUBECTL_PROGRAM := $(filter $(BIN)/localcluster,$(KUBECTL))
 APPLY := $(KUBECTL) apply --server-side --force-conflicts --field-manager=yardmaster-install -f -
 
 # Modules whose go.mod must be tidy. (tools.mod has no code to tidy it by.)
-MODULES := . hack/tools/golangci-lint hack/tools/govulncheck hack/tools/gitops hack/tools/helm hack/tools/hugo hack/tools/kueue hack/tools/vale $(patsubst %/go.mod,%,$(wildcard localcluster/go.mod localcluster/modules/*/go.mod))
+MODULES := . hack/tools/golangci-lint hack/tools/govulncheck hack/tools/gitops hack/tools/helm hack/tools/hugo hack/tools/kueue hack/tools/vale test/handlers/river $(patsubst %/go.mod,%,$(wildcard localcluster/go.mod localcluster/modules/*/go.mod))
 GENERATED := api/*/zz_generated.deepcopy.go applyconfiguration clientset config/crd/bases config/rbac/controllers charts/yardmaster/templates docs/reference
 # Each controller has a Role of its own.
 CONTROLLER_NAMES := $(notdir $(wildcard internal/controller/*))
@@ -117,6 +117,7 @@ fmt: golangci-lint ## Format the code.
 vet: ## Run go vet.
 	go vet ./...
 	go vet -tags e2e ./test/...
+	go -C test/handlers/river vet .
 
 .PHONY: lint
 lint: golangci-lint ## Run the linters.
