@@ -114,7 +114,7 @@ func (c *createCommand[T]) objects(names []string) ([]T, error) {
 
 // readObjects reads the objects of the file. Unknown fields are errors.
 func (c *createCommand[T]) readObjects() ([]T, error) {
-	raw, err := readFile(c.filename, c.in)
+	raw, err := readFile(c.filename, c.in, maxManifestBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -146,12 +146,24 @@ func (c *createCommand[T]) readObjects() ([]T, error) {
 	return objects, nil
 }
 
-// readFile reads a file, or in if the name is -.
-func readFile(name string, in io.Reader) ([]byte, error) {
-	if name == "-" {
-		return io.ReadAll(in)
+// maxManifestBytes is more than the API server accepts in a request.
+const maxManifestBytes = 16 << 20
+
+// readFile reads a file of at most limit bytes, or in if the name is -.
+func readFile(name string, in io.Reader, limit int64) ([]byte, error) {
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		in = file
 	}
-	return os.ReadFile(name)
+	content, err := io.ReadAll(io.LimitReader(in, limit+1))
+	if err == nil && int64(len(content)) > limit {
+		err = fmt.Errorf("%s has more than %d bytes", name, limit)
+	}
+	return content, err
 }
 
 // printCreated prints the name and outcome of each object, or the object as it is applied.

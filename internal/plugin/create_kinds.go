@@ -57,7 +57,7 @@ func buildSession(env *environment, runner, prompt, promptFile string) (*v1alpha
 		return nil, errors.New("set either --prompt or --prompt-file")
 	}
 	if promptFile != "" {
-		raw, err := readFile(promptFile, env.in)
+		raw, err := readFile(promptFile, env.in, maxManifestBytes)
 		if err != nil {
 			return nil, err
 		}

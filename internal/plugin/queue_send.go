@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -85,20 +83,7 @@ func (s *sendCommand) readPayload() ([]byte, error) {
 	if s.filename == "" {
 		return []byte(s.data), nil
 	}
-	in := s.in
-	if s.filename != "-" {
-		file, err := os.Open(s.filename)
-		if err != nil {
-			return nil, err
-		}
-		defer file.Close()
-		in = file
-	}
-	payload, err := io.ReadAll(io.LimitReader(in, maxPayloadBytes+1))
-	if err == nil && len(payload) > maxPayloadBytes {
-		err = fmt.Errorf("the payload has more than %d bytes", maxPayloadBytes)
-	}
-	return payload, err
+	return readFile(s.filename, s.in, maxPayloadBytes)
 }
 
 func (s *sendCommand) send(ctx context.Context, q *connectedQueue) error {

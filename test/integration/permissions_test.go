@@ -226,7 +226,7 @@ func TestManifestsFollowTheNamespaceOfAUsersKustomization(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	components := []string{"admission-policy", "cert-manager", "default-broker", "jobreport-alerts", "prometheus", "queue-alerts", "webhook-network-policy"}
+	components := []string{"admission-policy", "cert-manager", "default-broker", "gateway", "jobreport-alerts", "prometheus", "queue-alerts", "webhook-network-policy"}
 	writeKustomization(t, filepath.Join(root, "config", "platform"), "namespace: platform\nresources: [../cluster-wide]\n", nil)
 	writeKustomization(t, filepath.Join(root, "config", "platform-with-components"), "resources: [../platform]\n", components)
 	writeKustomization(t, filepath.Join(root, "config", "teams-with-components"), "resources: [../../examples/install]\n", components)

@@ -56,7 +56,9 @@ func testTemplateOwners(t *testing.T, s *v1alpha1.Schedule) {
 	wantOwner(t, s, "ann")
 	patchSchedule(t, bob, s, `{"spec": {"history": {"successful": 2}}}`)
 	wantOwner(t, s, "ann")
-	patchSchedule(t, bob, s, `{"spec": {"agenticSession": {"spec": {"prompt": "delete all"}}}}`)
+	patchSchedule(t, bob, s, `{"spec": {"agenticSession": {"spec": {"userContext": null}}}}`) // as an applied manifest
+	wantOwner(t, s, "ann")
+	patchSchedule(t, bob, s, `{"spec": {"agenticSession": {"spec": {"prompt": "delete all", "userContext": null}}}}`)
 	wantOwner(t, s, "bob")
 	patchSchedule(t, bob, s, `{"spec": {"agenticSession": {"spec": {"userContext": {"userId": "ann"}}}}}`)
 	wantOwner(t, s, "bob")

@@ -101,7 +101,8 @@ func formatAge(created metav1.Time, now time.Time) string {
 	return duration.HumanDuration(max(0, now.Sub(created.Time)))
 }
 
-// statusCell is the reason of the condition Ready, or Pending before the operator has set it.
+// statusCell is the reason of the condition Ready, or Pending before the operator has set it. What a user has paused or
+// suspended is not green.
 func statusCell(s terminal.Style, object metav1.Object, conditions []metav1.Condition) string {
 	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
 	switch {
@@ -109,7 +110,7 @@ func statusCell(s terminal.Style, object metav1.Object, conditions []metav1.Cond
 		return s.Colorize(terminal.Yellow, v1alpha1.ReasonDeleting)
 	case ready == nil:
 		return s.Colorize(terminal.Dim, "Pending")
-	case ready.Reason == v1alpha1.ReasonPaused:
+	case ready.Reason == v1alpha1.ReasonPaused, ready.Reason == v1alpha1.ReasonSuspended:
 		return s.Colorize(terminal.Yellow, ready.Reason)
 	case ready.Status == metav1.ConditionTrue:
 		return s.Colorize(terminal.Green, ready.Reason)

@@ -21,19 +21,11 @@ func ScheduleTable(s terminal.Style, schedules []*v1alpha1.Schedule, now time.Ti
 	for _, sched := range schedules {
 		status := &sched.Status
 		table.addRow(sched.Namespace,
-			sched.Name, terminal.Sanitize(sched.Spec.Schedule), cmp.Or(terminal.Sanitize(sched.Spec.TimeZone), "UTC"), scheduleState(s, sched),
+			sched.Name, terminal.Sanitize(sched.Spec.Schedule), cmp.Or(terminal.Sanitize(sched.Spec.TimeZone), "UTC"), statusCell(s, sched, sched.Status.Conditions),
 			strconv.Itoa(int(status.Active)), lastTime(status, now), lastResult(s, status), untilNext(status, now),
 			strconv.FormatInt(status.Missed, 10), formatAge(sched.CreationTimestamp, now))
 	}
 	return table
-}
-
-// scheduleState is the reason of the condition Ready; a suspended Schedule is Ready, and not green.
-func scheduleState(s terminal.Style, sched *v1alpha1.Schedule) string {
-	if ready := meta.FindStatusCondition(sched.Status.Conditions, v1alpha1.ConditionReady); ready != nil && ready.Reason == v1alpha1.ReasonSuspended {
-		return s.Colorize(terminal.Yellow, ready.Reason)
-	}
-	return statusCell(s, sched, sched.Status.Conditions)
 }
 
 func lastTime(status *v1alpha1.ScheduleStatus, now time.Time) string {
