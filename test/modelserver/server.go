@@ -1,0 +1,241 @@
+package modelserver
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// maxRequestBytes bounds a request. Agents send the whole conversation each time.
+const maxRequestBytes = 32 << 20
+
+// Request is what an agent sent.
+type Request struct {
+	Path string
+	Body string
+	// Auxiliary requests offer no tools: agents make titles and summaries with them. They use up no turn.
+	Auxiliary bool
+}
+
+// Server answers the requests of agents with the turns of a script, one after the other. After the last one it
+// answers with the text "done".
+type Server struct {
+	// URL of the server, without a path.
+	URL string
+	// APIKey is the only key that it accepts.
+	APIKey string
+
+	http     *httptest.Server
+	mutex    sync.Mutex
+	turns    []Turn
+	requests []Request
+	usage    Usage
+	other    Usage
+	unknown  []string
+	hanging  chan struct{}
+}
+
+// New starts a server with a script. Close stops it.
+func New(apiKey string, turns ...Turn) *Server {
+	s := &Server{APIKey: apiKey, turns: turns, hanging: make(chan struct{}, 1)}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/messages", s.handler(anthropicMessages{}))
+	mux.HandleFunc("POST /v1/messages/count_tokens", countTokens(`{"input_tokens": 1}`))
+	mux.HandleFunc("POST /v1/responses", s.handler(openAIResponses{}))
+	mux.HandleFunc("POST /v1/chat/completions", s.handler(openAIChat{}))
+	mux.HandleFunc("POST /v1beta/models/{call}", s.handleGemini)
+	mux.HandleFunc("HEAD /", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		s.mutex.Lock()
+		s.unknown = append(s.unknown, r.Method+" "+r.URL.Path)
+		s.mutex.Unlock()
+		http.Error(w, `{"error": {"message": "not found", "type": "not_found_error"}}`, http.StatusNotFound)
+	})
+	s.http = httptest.NewServer(mux)
+	s.URL = s.http.URL
+	return s
+}
+
+// Close stops the server.
+func (s *Server) Close() {
+	s.http.CloseClientConnections()
+	s.http.Close()
+}
+
+// Usage returns the tokens that the server counted: those of turns of the script, and those of auxiliary requests.
+func (s *Server) Usage() (turns, auxiliary Usage) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.usage, s.other
+}
+
+// Requests returns the requests so far.
+func (s *Server) Requests() []Request {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return append([]Request(nil), s.requests...)
+}
+
+// Unknown returns requests to paths that the server does not have.
+func (s *Server) Unknown() []string {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return append([]string(nil), s.unknown...)
+}
+
+// Hanging receives a value when the server reaches a turn with Hang.
+func (s *Server) Hanging() <-chan struct{} { return s.hanging }
+
+// api encodes the answers of one API.
+type api interface {
+	// hasTools reports whether a request offers tools.
+	hasTools(body []byte) bool
+	// stream reports whether the answer is a stream of events.
+	stream(body []byte) bool
+	// events returns the answer as a stream.
+	events(t *Turn, model string) []event
+	// object returns the answer as one object.
+	object(t *Turn, model string) any
+	// failure returns the body of an error.
+	failure(status int) string
+}
+
+type event struct{ name, data string }
+
+func (s *Server) handler(a api) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, ok := s.read(w, r, a)
+		if !ok {
+			return
+		}
+		model := struct {
+			Model string `json:"model"`
+		}{}
+		_ = json.Unmarshal(body, &model)
+		s.answer(w, r, a, body, model.Model)
+	}
+}
+
+// read returns the body of a request with the right key.
+func (s *Server) read(w http.ResponseWriter, r *http.Request, a api) ([]byte, bool) {
+	if !s.isAuthorized(r) {
+		http.Error(w, a.failure(http.StatusUnauthorized), http.StatusUnauthorized)
+		return nil, false
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxRequestBytes))
+	return body, err == nil
+}
+
+func (s *Server) isAuthorized(r *http.Request) bool {
+	for _, header := range []string{"X-Api-Key", "X-Goog-Api-Key"} {
+		if r.Header.Get(header) == s.APIKey {
+			return true
+		}
+	}
+	return r.Header.Get("Authorization") == "Bearer "+s.APIKey || r.URL.Query().Get("key") == s.APIKey
+}
+
+// next returns the next turn of the script.
+func (s *Server) next(r *http.Request, a api, body []byte) Turn {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	auxiliary := !a.hasTools(body)
+	s.requests = append(s.requests, Request{Path: r.URL.Path, Body: string(body), Auxiliary: auxiliary})
+	turn := Turn{Text: "done", Usage: Usage{Input: 1, Output: 1}}
+	switch {
+	case auxiliary:
+		turn.Text = `{"title": "A session"}`
+		s.other.add(turn.Usage)
+		return turn
+	case len(s.turns) > 0:
+		turn, s.turns = s.turns[0], s.turns[1:]
+	}
+	if turn.isAnswer() {
+		s.usage.add(turn.Usage)
+	}
+	return turn
+}
+
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, a api, body []byte, model string) {
+	turn := s.next(r, a, body)
+	switch {
+	case turn.Hang:
+		s.hanging <- struct{}{}
+		<-r.Context().Done()
+		return
+	case turn.Status != 0:
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Retry-After", "0")
+		w.WriteHeader(turn.Status)
+		fmt.Fprint(w, a.failure(turn.Status))
+		return
+	case !a.stream(body):
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, encode(a.object(&turn, model)))
+		return
+	}
+	writeStream(w, a.events(&turn, model), turn.Interrupted)
+}
+
+func writeStream(w http.ResponseWriter, events []event, interrupted bool) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	if interrupted {
+		events = events[:len(events)/2]
+	}
+	for _, e := range events {
+		if e.name != "" {
+			fmt.Fprintf(w, "event: %s\n", e.name)
+		}
+		fmt.Fprintf(w, "data: %s\n\n", e.data)
+	}
+	if interrupted {
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler) // closes the connection
+	}
+}
+
+func countTokens(answer string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, answer)
+	}
+}
+
+func (s *Server) handleGemini(w http.ResponseWriter, r *http.Request) {
+	model, method, _ := strings.Cut(r.PathValue("call"), ":")
+	if method == "countTokens" {
+		countTokens(`{"totalTokens": 1}`)(w, r)
+		return
+	}
+	a := gemini{isStream: method == "streamGenerateContent"}
+	if body, ok := s.read(w, r, a); ok {
+		s.answer(w, r, a, body, model)
+	}
+}
+
+// hasTools reports whether a request offers tools.
+func hasTools(body []byte) bool {
+	object := map[string]json.RawMessage{}
+	var elements []json.RawMessage
+	return json.Unmarshal(body, &object) == nil && json.Unmarshal(object["tools"], &elements) == nil && len(elements) > 0
+}
+
+func hasStream(body []byte) bool {
+	object := struct {
+		Stream bool `json:"stream"`
+	}{}
+	return json.Unmarshal(body, &object) == nil && object.Stream
+}
+
+var ids atomic.Int64
+
+// nextID returns an identifier with this prefix, which is never repeated.
+func nextID(prefix string) string { return fmt.Sprintf("%s_%d", prefix, ids.Add(1)) }
+
+func now() int64 { return time.Now().Unix() }
