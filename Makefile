@@ -57,7 +57,7 @@ GENERATED := api/*/zz_generated.deepcopy.go applyconfiguration clientset config/
 CONTROLLER_NAMES := $(notdir $(wildcard internal/controller/*))
 # The packages that decide, and the simulation of scaling, share nothing between goroutines:
 # the race detector would find nothing there, and their tests take ten times as long under it.
-PURE := $(patsubst %,./%/...,$(wildcard test/bench/scaling internal/core internal/condition internal/apierror internal/sequence internal/zombie internal/report internal/openreports internal/session internal/egress internal/scaling internal/policy internal/queue internal/schedule internal/pool internal/broker/rate worker/internal/breaker worker/internal/wrr))
+PURE := $(patsubst %,./%/...,$(wildcard test/bench/scaling internal/core internal/condition internal/apierror internal/sequence internal/zombie internal/report internal/openreports internal/session internal/agentprofile internal/egress internal/scaling internal/policy internal/queue internal/schedule internal/pool internal/broker/rate worker/internal/breaker worker/internal/wrr))
 UNIT = $(filter-out $(shell go list $(PURE)),$(shell go list ./... | grep -v -e /test/integration -e /test/e2e))
 # Number of random clusters that the property test of package sequence simulates. make soak simulates 100,000.
 SEQUENCE_RUNS ?= 10000
@@ -223,9 +223,10 @@ run: ## Run the operator on this machine, against the cluster of the current kub
 
 .PHONY: image
 image: localcluster ## Build the operator's image without Docker, as dist/yardmaster.tar.
-	CGO_ENABLED=0 GOOS=linux go build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o bin/linux/yardmaster ./cmd/yardmaster
+	CGO_ENABLED=0 GOOS=linux go build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o bin/linux/ ./cmd/yardmaster ./cmd/session-runner
 	mkdir -p dist
 	localcluster build-image --tag $(IMG) --file bin/linux/yardmaster:/yardmaster \
+		--file bin/linux/session-runner:/session-runner \
 		--entrypoint /yardmaster --user 65532:65532 --output dist/yardmaster.tar
 
 .PHONY: docker-build

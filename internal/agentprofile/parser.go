@@ -1,0 +1,97 @@
+package agentprofile
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// ParserName is the name of a parser.
+type ParserName string
+
+// The parsers.
+const (
+	ParserClaudeCode ParserName = "claude-code"
+	ParserCodex      ParserName = "codex"
+	ParserGemini     ParserName = "gemini"
+	ParserOpenCode   ParserName = "opencode"
+	// ParserEvents reads Events as they are, and ParserText takes each line as a part of the answer.
+	ParserEvents ParserName = "events"
+	ParserText   ParserName = "text"
+)
+
+// Parser turns the output of an agent into events.
+type Parser interface {
+	// Parse returns the events of a line. Lines of an unknown type have none, because a newer agent may write them. An
+	// error means that the line is not in the agent's format.
+	Parse(line []byte) ([]Event, error)
+	// End returns the events that remain at the end of the output.
+	End() []Event
+}
+
+var parsers = map[ParserName]func() Parser{
+	ParserClaudeCode: func() Parser { return &claudeParser{} },
+	ParserCodex:      func() Parser { return &codexParser{started: map[string]bool{}} },
+	ParserGemini:     func() Parser { return &geminiParser{} },
+	ParserOpenCode:   func() Parser { return &openCodeParser{} },
+	ParserEvents:     func() Parser { return eventsParser{} },
+	ParserText:       func() Parser { return &textParser{} },
+}
+
+// ParserNames returns the names of all parsers.
+func ParserNames() []ParserName { return slices.Sorted(maps.Keys(parsers)) }
+
+// NewParser returns a parser for the output of one process.
+func (p *Profile) NewParser() Parser { return parsers[p.Parser]() }
+
+// decodeLine decodes a line that must be a JSON object.
+func decodeLine(line []byte, into any) error {
+	if trimmed := strings.TrimLeft(string(line[:min(len(line), 16)]), " \t"); !strings.HasPrefix(trimmed, "{") {
+		return errors.New("the line is not a JSON object")
+	}
+	if err := json.Unmarshal(line, into); err != nil {
+		return fmt.Errorf("the line is malformed: %w", err)
+	}
+	return nil
+}
+
+// eventsParser reads events that are in the runner's own form.
+type eventsParser struct{}
+
+// Parse implements Parser.
+func (eventsParser) Parse(line []byte) ([]Event, error) {
+	event := Event{}
+	if err := decodeLine(line, &event); err != nil {
+		return nil, err
+	}
+	if event.Type == "" {
+		return nil, errors.New("the event has no type")
+	}
+	return []Event{event}, nil
+}
+
+// End implements Parser.
+func (eventsParser) End() []Event { return nil }
+
+// maxTextAnswer is how much of the end of a text is the answer.
+const maxTextAnswer = 4096
+
+// textParser takes the end of the output as the answer.
+type textParser struct{ tail []byte }
+
+// Parse implements Parser.
+func (p *textParser) Parse(line []byte) ([]Event, error) {
+	p.tail = append(append(p.tail, line...), '\n')
+	if excess := len(p.tail) - maxTextAnswer; excess > 0 {
+		p.tail = append(p.tail[:0], p.tail[excess:]...)
+	}
+	return []Event{{Type: EventText, Text: string(line)}}, nil
+}
+
+// End implements Parser.
+func (p *textParser) End() []Event {
+	return []Event{{Type: EventResult, Text: strings.TrimSpace(strings.ToValidUTF8(string(p.tail), ""))}}
+}

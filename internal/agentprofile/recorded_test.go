@@ -1,0 +1,210 @@
+package agentprofile
+
+import (
+	"bytes"
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// replay returns the events and the report of a recorded stream. The streams were recorded with the command lines that
+// test/agents installs, against the scripted server in test/modelserver.
+func replay(t *testing.T, profile, recording string, baseline *Sums) ([]Event, Report) {
+	t.Helper()
+	p, err := Load(profile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile("testdata/" + recording + ".ndjson")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return replayOutput(t, p, raw, baseline)
+}
+
+func replayOutput(t *testing.T, p *Profile, raw []byte, baseline *Sums) ([]Event, Report) {
+	t.Helper()
+	parser, tally := p.NewParser(), p.NewTally("configured", baseline != nil, func(string) *Sums { return baseline })
+	var all []Event
+	add := func(events []Event) {
+		for i := range events {
+			tally.Add(&events[i])
+		}
+		all = append(all, events...)
+	}
+	for line := range bytes.Lines(raw) {
+		events, err := parser.Parse(bytes.TrimSpace(line))
+		if err != nil {
+			t.Errorf("line %s: %v", line, err)
+		}
+		add(events)
+	}
+	add(parser.End())
+	return all, tally.Report()
+}
+
+// scriptedUsage are the tokens that the scripted server counted for the streams without a suffix.
+var scriptedUsage = Usage{InputTokens: 117, CacheReadTokens: 270, OutputTokens: 51}
+
+func withCacheWrites(u Usage, tokens int64) *Usage { u.CacheWriteTokens = tokens; return &u }
+
+func TestReportsOfRecordedStreams(t *testing.T) {
+	for profile, want := range map[string]Report{
+		"claude-code": {
+			Model: "claude-sonnet-4-5", ToolCalls: 2, Usage: withCacheWrites(scriptedUsage, 5), CostUSD: new(0.00121575),
+		},
+		"codex":    {Model: "configured", ToolCalls: 2, Usage: &scriptedUsage},
+		"gemini":   {Model: "gemini-2.5-pro", ToolCalls: 2, Usage: &scriptedUsage},
+		"opencode": {Model: "configured", ToolCalls: 2, Usage: withCacheWrites(scriptedUsage, 5), CostUSD: new(0.00121575)},
+	} {
+		t.Run(profile, func(t *testing.T) {
+			want.Answer, want.Finished, want.UsageComplete = "The file is there.", true, true
+			_, got := replay(t, profile, profile, nil)
+			if got.Conversation == "" {
+				t.Error("the conversation is not known")
+			}
+			got.Conversation, got.Sums = "", nil
+			if got.CostUSD != nil && want.CostUSD != nil && *got.CostUSD-*want.CostUSD < 1e-9 {
+				got.CostUSD = want.CostUSD
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("report (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEventsOfRecordedStreams(t *testing.T) {
+	all := []EventType{
+		EventStarted, EventThinking, EventText, EventToolCall, EventToolResult, EventToolCall, EventToolResult, EventText, EventResult,
+	}
+	for profile, want := range map[string][]EventType{
+		"claude-code": all,
+		"codex":       all,
+		// Gemini CLI does not report what the model thinks.
+		"gemini":   {EventStarted, EventText, EventToolCall, EventToolResult, EventToolCall, EventToolResult, EventText, EventResult},
+		"opencode": all,
+	} {
+		t.Run(profile, func(t *testing.T) {
+			var got []EventType
+			events, _ := replay(t, profile, profile, nil)
+			for i := range events {
+				if events[i].Type != EventUsage && events[i].Type != EventError {
+					got = append(got, events[i].Type)
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCallsOfToolsHaveTheirNameInputAndResult(t *testing.T) {
+	for profile, want := range map[string]struct{ name, input, result string }{
+		"claude-code": {"Bash", `{"command":"cat a.txt; exit 3","description":"Show it"}`, "Exit code 3\nhello"},
+		"codex":       {"shell", `{"command":"/bin/bash -lc 'cat a.txt; exit 3'"}`, "cat: a.txt: No such file or directory\n"},
+		"gemini":      {"run_shell_command", `{"command":"cat a.txt; exit 3"}`, "hello"},
+		"opencode":    {"bash", `{"command":"cat a.txt; exit 3","description":"Show it"}`, "hello\n"},
+	} {
+		t.Run(profile, func(t *testing.T) {
+			events, _ := replay(t, profile, profile, nil)
+			var call, result Event
+			for i := range events {
+				if events[i].Type == EventToolCall {
+					call = events[i]
+				}
+				if events[i].Type == EventToolResult {
+					result = events[i]
+				}
+			}
+			if call.Tool.Name != want.name || string(call.Tool.Input) != want.input || result.Text != want.result || result.Tool.ID != call.Tool.ID {
+				t.Errorf("call %+v, result %+v", call.Tool, result)
+			}
+		})
+	}
+}
+
+func TestResumedConversationCountsOnlyItsOwnTokens(t *testing.T) {
+	for _, profile := range []string{"claude-code", "codex", "gemini", "opencode"} {
+		t.Run(profile, func(t *testing.T) {
+			_, first := replay(t, profile, profile, nil)
+			_, second := replay(t, profile, profile+"-resumed", first.Sums)
+			if diff := cmp.Diff(&Usage{InputTokens: 3, CacheReadTokens: 1, OutputTokens: 2}, second.Usage); diff != "" {
+				t.Errorf("usage (-want +got):\n%s", diff)
+			}
+			if first.Conversation != second.Conversation || !second.UsageComplete {
+				t.Errorf("conversation %q after %q, complete %v", second.Conversation, first.Conversation, second.UsageComplete)
+			}
+			if cost := second.CostUSD; cost != nil && (*cost > 0.00004 || *cost < 0.00003) {
+				t.Errorf("cost %v", *cost)
+			}
+		})
+	}
+}
+
+func TestUsageOfAConversationWithUnknownSumsIsUnknown(t *testing.T) {
+	for _, profile := range []string{"claude-code", "codex"} {
+		p, err := Load(profile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tally := p.NewTally("m", true, func(string) *Sums { return nil })
+		tally.Add(&Event{Type: EventUsage, Total: true, Usage: &Usage{InputTokens: 7}, CostUSD: new(1.0)})
+		tally.Add(&Event{Type: EventResult, Text: "done"})
+		if got := tally.Report(); got.Usage != nil || got.CostUSD != nil || got.UsageComplete {
+			t.Errorf("%s: %+v", profile, got)
+		}
+	}
+}
+
+func TestFailuresOfTheModelAreReported(t *testing.T) {
+	for profile, want := range map[string]string{
+		"claude-code": "Failed to authenticate. API Error: 401 scripted error 401",
+		"codex":       "unexpected status 401 Unauthorized: scripted error 401, url: http://127.0.0.1:42559/v1/responses",
+		"gemini":      `[API Error: {"error":{"code":400,"message":"scripted error 400","status":"UNAVAILABLE"}}]`,
+		"opencode":    "APIError: scripted error 400",
+	} {
+		t.Run(profile, func(t *testing.T) {
+			_, got := replay(t, profile, profile+"-failed", nil)
+			if !got.Failed || got.Answer != want {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+func TestRepeatedRequestsAreReportedAndNotAFailure(t *testing.T) {
+	events, got := replay(t, "codex", "codex-retries", nil)
+	retries := 0
+	for i := range events {
+		if events[i].Type == EventRetry {
+			retries++
+		}
+	}
+	if retries != 2 || got.Failed || !got.Finished {
+		t.Errorf("%d retries, %+v", retries, got)
+	}
+}
+
+// A stream that ends early, at any line, has no cost and no complete usage.
+func TestInterruptedStreamsLeaveCostAndUsageUnknown(t *testing.T) {
+	for _, profile := range []string{"claude-code", "codex", "gemini", "opencode"} {
+		raw, err := os.ReadFile("testdata/" + profile + ".ndjson")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := Load(profile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := bytes.SplitAfter(bytes.TrimSpace(raw), []byte("\n"))
+		for n := range lines {
+			_, got := replayOutput(t, p, bytes.Join(lines[:n], nil), nil)
+			if got.Finished || got.UsageComplete {
+				t.Errorf("%s after %d lines: %+v", profile, n, got)
+			}
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package agentprofile
+
+import "math"
+
+// Sums are the tokens and the cost of a conversation.
+type Sums struct {
+	Usage   Usage    `json:"usage"`
+	CostUSD *float64 `json:"costUSD,omitempty"`
+}
+
+// Tally adds up what an agent reports.
+type Tally struct {
+	profile *Profile
+	model   string
+	// baseline returns the sums of earlier processes in a conversation; nil if they are not known.
+	baseline func(conversation string) *Sums
+
+	report  Report
+	deltas  Sums
+	totals  *Sums
+	invalid bool
+}
+
+// Report is what a process of an agent did.
+type Report struct {
+	Conversation, Model string
+	// Finished means that the agent reported the end of its work, and Failed that this is a failure. Answer is its answer,
+	// or the reason of the failure.
+	Finished, Failed bool
+	Answer           string
+	ToolCalls        int
+	// Usage is nil if no tokens were reported. It is a lower bound unless it is complete.
+	Usage         *Usage
+	UsageComplete bool
+	// CostUSD is nil if the cost is not known. It is a lower bound unless the agent finished.
+	CostUSD *float64
+	// Sums of the conversation, for later processes; nil if they are not known.
+	Sums *Sums
+}
+
+// NewTally returns the tally of a process that was started with this model. resumed is the conversation that it
+// continues; empty for a new one.
+func (p *Profile) NewTally(model string, resumed bool, baseline func(conversation string) *Sums) *Tally {
+	t := &Tally{profile: p, model: model, baseline: baseline}
+	if !resumed || p.Totals != TotalsOfConversation {
+		t.baseline = func(string) *Sums { return &Sums{CostUSD: new(float64)} }
+	}
+	return t
+}
+
+// Add adds an event.
+func (t *Tally) Add(e *Event) {
+	if e.Conversation != "" {
+		t.report.Conversation = e.Conversation
+	}
+	if e.Model != "" && e.Type == EventStarted {
+		t.model = e.Model
+	}
+	switch e.Type {
+	case EventToolCall:
+		t.report.ToolCalls++
+	case EventText:
+		if !t.report.Finished {
+			t.report.Answer = e.Text
+		}
+	case EventUsage:
+		t.addUsage(e)
+	case EventResult:
+		t.report.Finished, t.report.Failed = true, e.Failed
+		if e.Text != "" {
+			t.report.Answer = e.Text
+		}
+	}
+}
+
+func (t *Tally) addUsage(e *Event) {
+	if e.Usage != nil && !e.Usage.isValid() || e.CostUSD != nil && (math.IsNaN(*e.CostUSD) || math.IsInf(*e.CostUSD, 0) || *e.CostUSD < 0) {
+		t.invalid = true
+		return
+	}
+	if e.Total {
+		t.totals = &Sums{CostUSD: e.CostUSD}
+		if e.Usage != nil {
+			t.totals.Usage = *e.Usage
+		}
+		return
+	}
+	if e.Usage != nil {
+		t.deltas.Usage = t.deltas.Usage.Add(*e.Usage)
+	}
+	if e.CostUSD != nil {
+		if t.deltas.CostUSD == nil {
+			t.deltas.CostUSD = new(float64)
+		}
+		*t.deltas.CostUSD += *e.CostUSD
+	}
+}
+
+// Report returns what is known so far.
+func (t *Tally) Report() Report {
+	r := t.report
+	r.Model = t.model
+	agentCost := t.deltas.CostUSD
+	switch {
+	case t.totals != nil:
+		r.Sums = t.totals
+		base := t.baseline(r.Conversation)
+		if base == nil {
+			break // what earlier processes of the conversation used is not known
+		}
+		r.Usage, r.UsageComplete = new(t.totals.Usage.minus(base.Usage)), r.Finished
+		if agentCost = nil; t.totals.CostUSD != nil && base.CostUSD != nil {
+			agentCost = new(max(0, *t.totals.CostUSD-*base.CostUSD))
+		}
+	case t.deltas != Sums{}:
+		r.Usage = new(t.deltas.Usage)
+		r.UsageComplete = r.Finished && t.profile.Totals == TotalsOfProcess
+	}
+	r.UsageComplete = r.UsageComplete && !t.invalid
+	r.CostUSD = t.cost(&r, agentCost)
+	return r
+}
+
+// cost returns the cost by configured prices, or what the agent reports.
+func (t *Tally) cost(r *Report, agentCost *float64) *float64 {
+	if t.invalid {
+		return nil
+	}
+	if price, found := t.profile.Prices[t.model]; found {
+		if r.Usage == nil {
+			return nil
+		}
+		return new(price.cost(*r.Usage))
+	}
+	if agentCost != nil && *agentCost == 0 && t.profile.ZeroCostIsUnknown && r.Usage != nil && *r.Usage != (Usage{}) {
+		return nil
+	}
+	return agentCost
+}
