@@ -16,12 +16,14 @@ ARG VERSION=unknown
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -tags grpcnotrace \
     -ldflags "-s -w -X github.com/yardmaster/yardmaster/internal/version.release=$VERSION" \
-    -o /yardmaster ./cmd/yardmaster
+    -o /out/ ./cmd/yardmaster ./cmd/session-runner
 
-# Nothing but the program, and the certificate authorities for brokers with public certificates.
+# Nothing but the programs, and the certificate authorities for brokers with public certificates.
 FROM scratch
 LABEL org.opencontainers.image.source=https://github.com/yardmaster/yardmaster
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
-COPY --from=build /yardmaster /yardmaster
+COPY --from=build /out/yardmaster /yardmaster
+# Images of agents copy it: see docs/agents.md.
+COPY --from=build /out/session-runner /session-runner
 USER 65532:65532
 ENTRYPOINT ["/yardmaster"]

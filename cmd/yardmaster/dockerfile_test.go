@@ -15,10 +15,16 @@ func TestImagesContainTheSourcesOfTheirPrograms(t *testing.T) {
 	allowed := readFile(t, filepath.Join(root, ".dockerignore"))
 	copied := readFile(t, filepath.Join(root, "Dockerfile"))
 	for program, recipe := range map[string]string{
-		"./cmd/yardmaster":  copied,
-		"./examples/worker": "", // its Dockerfile copies everything that .dockerignore allows
-		"./test/loadgen":    "",
+		"./cmd/yardmaster":     copied,
+		"./cmd/session-runner": copied,
+		"./examples/worker":    "", // its Dockerfile copies everything that .dockerignore allows
+		"./test/loadgen":       "",
 	} {
+		for _, file := range embeddedFiles(t, root, program) {
+			if pattern := "!" + filepath.Dir(file) + "/*" + filepath.Ext(file) + "\n"; !strings.Contains(allowed, pattern) {
+				t.Errorf("%s needs %s, which .dockerignore excludes", program, file)
+			}
+		}
 		for _, directory := range packageDirectories(t, root, program) {
 			if !strings.Contains(allowed, "!"+directory+"/**/*.go\n") {
 				t.Errorf("%s needs %s, which .dockerignore excludes", program, directory)
@@ -69,4 +75,23 @@ func packageDirectories(t *testing.T, root, program string) []string {
 		t.Fatalf("%s needs no directory of this module", program)
 	}
 	return directories
+}
+
+// embeddedFiles returns the files of this module that a program contains.
+func embeddedFiles(t *testing.T, root, program string) []string {
+	t.Helper()
+	const format = `{{if eq .Module.Path "github.com/yardmaster/yardmaster"}}{{range .EmbedFiles}}{{$.ImportPath}}/{{.}}{{"\n"}}{{end}}{{end}}`
+	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{with $}}"+format+"{{end}}{{end}}", program)
+	list.Dir = root
+	output, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []string
+	for path := range strings.Lines(string(output)) {
+		if path, found := strings.CutPrefix(strings.TrimSpace(path), "github.com/yardmaster/yardmaster/"); found {
+			files = append(files, path)
+		}
+	}
+	return files
 }

@@ -50,7 +50,7 @@ func main() {
 }
 
 func writeReport(ctx context.Context, path string) error {
-	licenses, err := linkedLicenses(ctx, "./cmd/yardmaster", "./cmd/kubectl-yardmaster")
+	licenses, err := linkedLicenses(ctx, "./cmd/yardmaster", "./cmd/session-runner", "./cmd/kubectl-yardmaster")
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,30 @@
+// Command session-runner runs the command line of an agent as an AgenticSession: see docs/agents.md. It is a program of
+// its own, because images of agents contain it, and it needs a fraction of the operator's memory.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+
+	"github.com/yardmaster/yardmaster/internal/sessionrunner"
+	"github.com/yardmaster/yardmaster/internal/version"
+)
+
+func main() {
+	if len(os.Args) == 2 && os.Args[1] == "version" {
+		fmt.Println(version.Describe("session-runner"))
+		return
+	}
+	code, err := sessionrunner.Run(context.Background(), os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "session-runner:", err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
