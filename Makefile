@@ -154,6 +154,14 @@ test-unit: gotestsum kustomize ## Run the tests that need no cluster.
 	go -C hack/tools/helm test ./...
 	go -C hack/tools/gitops test ./...
 
+.PHONY: test-agents
+test-agents: gotestsum ## Test the session runner with the real command lines of agents, from npm (1.3 GB).
+	hack/prerequisites npm=npm git=git
+	mkdir -p dist/agents
+	cp test/agents/package.json dist/agents/
+	npm install --prefix dist/agents --no-audit --no-fund --loglevel=error
+	$(GOTEST) -tags agents -count=1 -timeout 30m ./test/agents
+
 .PHONY: test-integration
 test-integration: gotestsum localcluster kustomize helm ## Run the tests against a real control plane with simulated nodes.
 	hack/prerequisites redis-server=redis-server tmux=tmux

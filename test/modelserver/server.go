@@ -62,6 +62,13 @@ func New(apiKey string, turns ...Turn) *Server {
 	return s
 }
 
+// Append adds turns to the script.
+func (s *Server) Append(turns ...Turn) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.turns = append(s.turns, turns...)
+}
+
 // Close stops the server.
 func (s *Server) Close() {
 	s.http.CloseClientConnections()
