@@ -204,6 +204,38 @@ type SessionResult struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	SDKSessionID string `json:"sdkSessionId,omitempty"`
+	// repositories are what became of the session's repositories, at most 16.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	Repositories []SessionRepositoryResult `json:"repositories,omitempty"`
+}
+
+// SessionRepositoryResult is what became of a repository, as the runner reports it.
+type SessionRepositoryResult struct {
+	// name of the repository's directory in the workspace.
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// branch to which the commits were pushed, or that is checked out.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Branch string `json:"branch,omitempty"`
+	// commit that is checked out.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Commit string `json:"commit,omitempty"`
+	// pushed means that the commit was pushed to the branch.
+	// +optional
+	Pushed bool `json:"pushed,omitempty"`
+	// pullRequestURL is the URL of the pull request.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	PullRequestURL string `json:"pullRequestURL,omitempty"`
+	// error is why pushing failed.
+	// +optional
+	// +kubebuilder:validation:MaxLength=4096
+	Error string `json:"error,omitempty"`
 }
 
 // SessionPhase summarizes the state of a session.

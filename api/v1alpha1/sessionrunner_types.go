@@ -319,11 +319,66 @@ type SessionRunnerSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	MaxSessionsPerUser *int32 `json:"maxSessionsPerUser,omitempty"`
 
+	// git clones the repositories of sessions and pushes their commits, in a container that alone has the credentials.
+	// The runner must support it, as session-runner does. Default: the runner clones and pushes itself.
+	// +optional
+	Git *SessionGit `json:"git,omitempty"`
+
 	// activityLease gives the runner a Lease with which it reports activity and cost, and a token that can
 	// only renew this Lease. inactivityTimeout and stopOnRunFinished of sessions require it.
 	// Its Pods may connect to the API server. Default: false.
 	// +optional
 	ActivityLease bool `json:"activityLease,omitempty"`
+}
+
+// SessionGit is the container that clones and pushes the repositories of a session.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.secretName) || has(self.hosts)",message="secretName requires hosts, which get the credentials",fieldPath=".hosts"
+// +kubebuilder:validation:XValidation:rule="!has(self.forge) || has(self.secretName)",message="forge requires secretName, with the token",fieldPath=".secretName"
+type SessionGit struct {
+	// image of the container, with session-runner and git. Default: the SessionRunner's image.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Image string `json:"image,omitempty"`
+
+	// secretName is the Secret with the credentials: username and password, where the password may be a token, or
+	// ssh-privatekey and known_hosts. Only this container mounts it. Default: none.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	SecretName string `json:"secretName,omitempty"`
+
+	// hosts are up to 16 hosts that get the credentials, such as github.com or git.example.com:8443. Repositories of other
+	// hosts are cloned without credentials.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=259
+	// +kubebuilder:validation:items:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]{1,5})?$`
+	Hosts []string `json:"hosts,omitempty"`
+
+	// forge opens a pull request for each pushed repository. Default: none.
+	// +optional
+	Forge *SessionForge `json:"forge,omitempty"`
+
+	// resources of the container. Default for each: those of a sidecar.
+	// +optional
+	Resources SessionResources `json:"resources,omitempty"`
+}
+
+// SessionForge is a service that hosts repositories.
+type SessionForge struct {
+	// type of the API: GitHub or GitLab.
+	// +required
+	// +kubebuilder:validation:Enum=GitHub;GitLab
+	Type string `json:"type"`
+
+	// apiURL is the URL of the API. Default: that of the repository's host.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^https://[^/@]+(/[^@]*)?$`
+	APIURL string `json:"apiURL,omitempty"`
 }
 
 // SessionRunnerWorkspace is how persistent workspaces are created.

@@ -1,4 +1,5 @@
-// Command session-runner runs the command line of an agent as an AgenticSession: see docs/agents.md. It is a program of
+// Command session-runner runs the command line of an agent as an AgenticSession, and with the argument git it clones and
+// pushes the repositories of one: see docs/agents.md. It is a program of
 // its own, because images of agents contain it, and it needs a fraction of the operator's memory.
 package main
 
@@ -9,6 +10,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/yardmaster/yardmaster/internal/sessiongit"
 	"github.com/yardmaster/yardmaster/internal/sessionrunner"
 	"github.com/yardmaster/yardmaster/internal/version"
 )
@@ -16,6 +18,18 @@ import (
 func main() {
 	if len(os.Args) == 2 && os.Args[1] == "version" {
 		fmt.Println(version.Describe("session-runner"))
+		return
+	}
+	if sessiongit.IsAskpass() {
+		answer, err := sessiongit.Askpass(os.Args[1:], os.Getenv)
+		exitOnError(err)
+		fmt.Println(answer)
+		return
+	}
+	if len(os.Args) > 1 && os.Args[1] == "git" {
+		if err := sessiongit.Run(context.Background(), os.Args[2:], os.Getenv, os.Stderr); !errors.Is(err, flag.ErrHelp) {
+			exitOnError(err)
+		}
 		return
 	}
 	code, err := sessionrunner.Run(context.Background(), os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
@@ -27,4 +41,11 @@ func main() {
 		code = max(code, 1)
 	}
 	os.Exit(code)
+}
+
+func exitOnError(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "session-runner:", err)
+		os.Exit(1)
+	}
 }

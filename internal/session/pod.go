@@ -68,7 +68,7 @@ func (b *objectBuilder) newPodTemplate(inputs string) corev1.PodTemplateSpec {
 		SecurityContext:               b.newPodSecurityContext(),
 		Volumes:                       b.newVolumes(inputs),
 		Containers:                    []corev1.Container{b.newRunnerContainer(inputs)},
-		InitContainers:                slices.Concat(b.newCheckContainers(), b.newSidecars(inputs)),
+		InitContainers:                slices.Concat(b.newCheckContainers(), b.newSidecars(inputs), b.newGitContainers(inputs)),
 	}
 	for i := range pod.InitContainers {
 		pod.Volumes = append(pod.Volumes, emptyDirVolume(sidecarTempVolume(i), pod.InitContainers[i].Resources.Limits))
@@ -137,6 +137,9 @@ func (b *objectBuilder) newRunnerContainer(inputs string) corev1.Container {
 		mount := &b.session.Spec.SecretMounts[i]
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: secretVolumeName(i), MountPath: secretMountPath(mount), ReadOnly: true})
 	}
+	if b.usesGit() {
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: gitVolume, MountPath: gitPath, ReadOnly: true})
+	}
 	if spec.ActivityLease {
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: tokenVolume, MountPath: tokenPath, ReadOnly: true})
 	}
@@ -180,10 +183,13 @@ func (b *objectBuilder) newEnvironment(inputs string) []corev1.EnvVar {
 	set("SESSION_FILE", inputsPath+"/"+sessionFileKey)
 	set("WORKSPACE", workspacePath)
 	set("RESULT_FILE", resultPath)
-	set("RESULT_MAX_BYTES", strconv.Itoa(resultLimit(len(b.newCheckContainers())+len(b.settings.runner.Spec.Sidecars))))
+	set("RESULT_MAX_BYTES", strconv.Itoa(resultLimit(len(b.newCheckContainers())+len(b.settings.runner.Spec.Sidecars)+len(b.newGitContainers(inputs)))))
 	set("SDK_SESSION_ID", b.status.SDKSessionID)
 	if b.settings.runner.Spec.ActivityLease {
 		set("LEASE", LeaseName(s.Name))
+	}
+	if b.usesGit() {
+		set("GIT", gitPath)
 	}
 	if s.Spec.Interactive {
 		set("PORT", strconv.Itoa(int(b.sessionPort())))
@@ -238,6 +244,7 @@ func (b *objectBuilder) newVolumes(inputs string) []corev1.Volume {
 			SecretName: mount.SecretName, DefaultMode: new(int32(0o440)), Optional: new(mount.Optional), Items: b.allowedItems(mount.SecretName),
 		}}})
 	}
+	volumes = append(volumes, b.newGitVolumes()...)
 	if b.settings.runner.Spec.ActivityLease {
 		volumes = append(volumes, leaseTokenVolume())
 	}

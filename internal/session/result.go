@@ -63,10 +63,11 @@ func ParseResult(message string) (*v1alpha1.SessionResult, error) {
 		return nil, fmt.Errorf("the result has %d bytes, the maximum is %d", len(message), maxResultBytes)
 	}
 	var raw struct {
-		Summary      string          `json:"summary"`
-		Usage        json.RawMessage `json:"usage"`
-		CostUSD      *json.Number    `json:"costUSD"`
-		SDKSessionID string          `json:"sdkSessionId"` //nolint:tagliatelle // the SDK's spelling
+		Summary      string                             `json:"summary"`
+		Usage        json.RawMessage                    `json:"usage"`
+		CostUSD      *json.Number                       `json:"costUSD"`
+		SDKSessionID string                             `json:"sdkSessionId"` //nolint:tagliatelle // the SDK's spelling
+		Repositories []v1alpha1.SessionRepositoryResult `json:"repositories"`
 	}
 	decoder := json.NewDecoder(strings.NewReader(message))
 	if err := decoder.Decode(&raw); err != nil {
@@ -86,6 +87,10 @@ func ParseResult(message string) (*v1alpha1.SessionResult, error) {
 	if strings.ContainsRune(result.SDKSessionID, 0) { // no environment variable can contain it
 		return nil, errors.New("sdkSessionId contains a NUL character")
 	}
+	if err := validateRepositories(raw.Repositories); err != nil {
+		return nil, err
+	}
+	result.Repositories = raw.Repositories
 	if usage := bytes.TrimSpace(raw.Usage); len(usage) > 0 && !bytes.Equal(usage, []byte("null")) {
 		if usage[0] != '{' {
 			return nil, errors.New("usage is not a JSON object")
@@ -100,6 +105,31 @@ func ParseResult(message string) (*v1alpha1.SessionResult, error) {
 		result.CostUSD = &cost
 	}
 	return result, nil
+}
+
+// maxResultRepositories is the number of repositories that a session has at most.
+const maxResultRepositories = 16
+
+// validateRepositories returns an error for what the API server would reject. The length of a result bounds the texts.
+func validateRepositories(repositories []v1alpha1.SessionRepositoryResult) error {
+	const maxName, maxBranch, maxCommit, maxURL = 253, 512, 64, 2048
+	if len(repositories) > maxResultRepositories {
+		return fmt.Errorf("the result has %d repositories, at most %d are allowed", len(repositories), maxResultRepositories)
+	}
+	names := map[string]bool{}
+	for i := range repositories {
+		r := &repositories[i]
+		switch {
+		case names[r.Name]:
+			return fmt.Errorf("repositories: %q occurs twice", r.Name)
+		case len(r.Name) > maxName, len(r.Branch) > maxBranch, len(r.Commit) > maxCommit, len(r.PullRequestURL) > maxURL:
+			return fmt.Errorf("repositories[%d]: name, branch, commit or pullRequestURL is too long", i)
+		case r.PullRequestURL != "" && !strings.HasPrefix(r.PullRequestURL, "https://"):
+			return fmt.Errorf("repositories[%d].pullRequestURL is not an https:// URL", i)
+		}
+		names[r.Name] = true
+	}
+	return nil
 }
 
 // parseCost parses a number of dollars and rounds it to millionths.

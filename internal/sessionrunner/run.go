@@ -85,6 +85,7 @@ func (o *options) runSession(ctx context.Context, in *inputs, events *emitter, g
 	if s.state, err = readState(in.workspace); err != nil {
 		events.report("Reading the state of earlier attempts, which are not resumed: %s", err)
 	}
+	s.repositories = newRepositories(in, getenv, events.report)
 	s.lease.start(ctx)
 	leaseContext, stopLease := context.WithCancel(context.WithoutCancel(ctx))
 	var renewals sync.WaitGroup

@@ -37,6 +37,9 @@ type session struct {
 	state        *state
 	environment  []string
 	systemPrompt string
+	// repositories is nil if the SessionRunner has no container that clones; then they are as the image's own.
+	repositories *repositories
+	pushed       []repositoryResult
 
 	mutex sync.Mutex
 	tally *agentprofile.Tally
@@ -49,6 +52,12 @@ type session struct {
 func (s *session) execute(ctx context.Context) (int, error) {
 	if err := os.MkdirAll(s.stateDirectory(), directoryMode); err != nil {
 		return exitFailure, fmt.Errorf("creating the directory for the agent's state: %w", err)
+	}
+	if s.repositories != nil {
+		if err := s.repositories.prepare(ctx); err != nil {
+			return exitFailure, err
+		}
+		defer func() { s.pushed = s.repositories.push(ctx, s.result(nil).Summary) }()
 	}
 	if s.inputs.port == "" {
 		prompt, err := s.firstPrompt()
@@ -239,7 +248,7 @@ func (s *session) result(failure error) *result {
 	if failure != nil && r.Summary == "" {
 		r.Summary = failure.Error()
 	}
-	r.Summary = s.events.redact.string(r.Summary)
+	r.Summary, r.Repositories = s.events.redact.string(r.Summary), s.pushed
 	return r
 }
 

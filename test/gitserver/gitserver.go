@@ -1,0 +1,182 @@
+// Package gitserver is a git server on loopback for tests: git http-backend over TLS with a password, and as much of the APIs
+// of GitHub and GitLab as opening pull requests needs.
+package gitserver
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/http/cgi" //nolint:gosec // a fixed version of Go, and only on loopback
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// Server is a git server with one repository, team/shop.git.
+type Server struct {
+	// URL of the server, with https, and Host of that.
+	URL, Host string
+	// CAFile has the certificate of the server.
+	CAFile string
+	// Username and Password that it accepts.
+	Username, Password string
+
+	directory string
+	http      *httptest.Server
+	mutex     sync.Mutex
+	// pulls are the open pull requests, by branch.
+	pulls map[string]map[string]string
+	// refused is the number of requests without the password.
+	refused int
+}
+
+// New starts a server whose files are in a directory. Its repository has a branch main with the file README.
+func New(ctx context.Context, directory, username, password string) (*Server, error) {
+	s := &Server{Username: username, Password: password, directory: directory, pulls: map[string]map[string]string{}}
+	for _, args := range [][]string{
+		{"init", "--quiet", "--bare", "--initial-branch=main", s.Repository()},
+		{"-C", s.Repository(), "config", "http.receivepack", "true"},
+		{"init", "--quiet", "--initial-branch=main", directory + "/seed"},
+	} {
+		if err := s.git(ctx, args...); err != nil {
+			return nil, err
+		}
+	}
+	const mode = 0o600
+	if err := os.WriteFile(directory+"/seed/README", []byte("A shop.\n"), mode); err != nil {
+		return nil, err
+	}
+	for _, args := range [][]string{
+		{"-C", directory + "/seed", "add", "README"},
+		{"-C", directory + "/seed", "-c", "user.name=a", "-c", "user.email=a@b.example", "commit", "--quiet", "--message=Begin"},
+		{"-C", directory + "/seed", "push", "--quiet", s.Repository(), "main"},
+	} {
+		if err := s.git(ctx, args...); err != nil {
+			return nil, err
+		}
+	}
+	program, err := exec.CommandContext(ctx, "git", "--exec-path").Output()
+	if err != nil {
+		return nil, err
+	}
+	backend := &cgi.Handler{
+		Path: filepath.Join(strings.TrimSpace(string(program)), "git-http-backend"),
+		Env:  []string{"GIT_PROJECT_ROOT=" + directory, "GIT_HTTP_EXPORT_ALL=1", "REMOTE_USER=" + username},
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/api/v3/repos/team/shop/pulls", s.handleGitHub)
+	mux.HandleFunc("/api/v4/projects/{project}/merge_requests", s.handleGitLab)
+	mux.Handle("/", s.requirePassword(backend))
+	s.http = httptest.NewTLSServer(mux)
+	s.URL, s.Host = s.http.URL, s.http.Listener.Addr().String()
+	s.CAFile = directory + "/ca.crt"
+	return s, os.WriteFile(s.CAFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.http.Certificate().Raw}), mode)
+}
+
+// Close stops the server.
+func (s *Server) Close() { s.http.Close() }
+
+// Repository returns the directory of the repository.
+func (s *Server) Repository() string { return s.directory + "/team/shop.git" }
+
+// CloneURL returns the URL of the repository.
+func (s *Server) CloneURL() string { return s.URL + "/team/shop.git" }
+
+// Refused returns the number of requests without the password.
+func (s *Server) Refused() int {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.refused
+}
+
+// PullRequests returns the number of open pull requests.
+func (s *Server) PullRequests() int {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return len(s.pulls)
+}
+
+// Git runs git in the repository and returns its output.
+func (s *Server) Git(ctx context.Context, args ...string) (string, error) {
+	out, err := exec.CommandContext(ctx, "git", append([]string{"-C", s.Repository()}, args...)...).CombinedOutput()
+	return strings.TrimSpace(string(out)), err
+}
+
+func (*Server) git(ctx context.Context, args ...string) error {
+	if out, err := exec.CommandContext(ctx, "git", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("git %v: %w: %s", args, err, out)
+	}
+	return nil
+}
+
+func (s *Server) requirePassword(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if username, password, _ := r.BasicAuth(); username != s.Username || password != s.Password {
+			s.mutex.Lock()
+			s.refused++
+			s.mutex.Unlock()
+			w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
+			http.Error(w, "unauthorized", http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) handleGitHub(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Authorization") != "Bearer "+s.Password {
+		http.Error(w, `{"message": "Bad credentials"}`, http.StatusUnauthorized)
+		return
+	}
+	_, branch, _ := strings.Cut(r.URL.Query().Get("head"), ":")
+	s.handlePulls(w, r, "head", "html_url", branch, http.StatusUnprocessableEntity)
+}
+
+func (s *Server) handleGitLab(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Private-Token") != s.Password || r.PathValue("project") != "team/shop" {
+		http.Error(w, `{"message": "401 Unauthorized"}`, http.StatusUnauthorized)
+		return
+	}
+	s.handlePulls(w, r, "source_branch", "web_url", r.URL.Query().Get("source_branch"), http.StatusConflict)
+}
+
+// handlePulls opens a pull request, or answers with this status if its branch has one, and lists the one of a branch.
+func (s *Server) handlePulls(w http.ResponseWriter, r *http.Request, headField, urlField, branch string, exists int) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if r.Method == http.MethodGet {
+		open := []map[string]string{}
+		if p, found := s.pulls[branch]; found {
+			open = append(open, p)
+		}
+		writeJSON(w, open)
+		return
+	}
+	var body map[string]string
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	head := body[headField]
+	if _, found := s.pulls[head]; found {
+		http.Error(w, `{"message": "A pull request already exists"}`, exists)
+		return
+	}
+	s.pulls[head] = map[string]string{urlField: fmt.Sprintf("https://%s/team/shop/pull/%d", s.Host, len(s.pulls)+1)}
+	w.WriteHeader(http.StatusCreated)
+	writeJSON(w, s.pulls[head])
+}
+
+func writeJSON(w http.ResponseWriter, value any) {
+	raw, err := json.Marshal(value)
+	if err != nil { // maps of strings always marshal
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	_, _ = w.Write(raw)
+}
