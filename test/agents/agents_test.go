@@ -11,9 +11,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	sessions "github.com/yardmaster/yardmaster/internal/session"
+	"github.com/yardmaster/yardmaster/test/gitserver"
 	"github.com/yardmaster/yardmaster/test/modelserver"
 )
 
@@ -344,4 +346,64 @@ func (s *attempt) checkWrongKey() {
 	if got := s.result(); !strings.Contains(got.Summary, "401") {
 		s.t.Errorf("summary %q: %s", got.Summary, s.output)
 	}
+}
+
+// The whole path of a session: clone, edit, test, commit, push, pull request, and the cost in the result.
+func TestAgentsFixABugAndOpenAPullRequest(t *testing.T) {
+	forEachAgent(t, func(t *testing.T, a agentCase) {
+		const password = "token-of-the-forge"
+		server, err := gitserver.New(t.Context(), t.TempDir(), "x-access-token", password)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(server.Close)
+		s := newAttempt(t, a)
+		s.inputs.Repos = []sessions.RunnerRepo{{
+			SessionRepo: v1alpha1.SessionRepo{URL: v1alpha1.GitURL(server.CloneURL()), Branch: "main", AutoPush: true}, Directory: "shop",
+		}}
+		volume, credentials := t.TempDir(), t.TempDir()
+		if err := os.WriteFile(credentials+"/password", []byte(password), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.variables = map[string]string{"AGENTIC_GIT": volume}
+		s.command() // writes the inputs
+		git := exec.Command(program, "git", "--directory", volume, "--credentials", credentials, "--hosts", server.Host, "--forge", "GitHub")
+		git.Env = append(os.Environ(), "GIT_SSL_CAINFO="+server.CAFile, "AGENTIC_SESSION=demo", "AGENTIC_SESSION_FILE="+s.directory+"/session.json")
+		if err := git.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = git.Process.Signal(syscall.SIGTERM); _ = git.Wait() }()
+		for {
+			if _, err := os.Stat(volume + "/git.sock"); err == nil {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		s.server.Append(
+			modelserver.Turn{ToolCalls: []modelserver.ToolCall{a.write(s.workspace+"/shop/a.txt", "hello")}, Usage: modelserver.Usage{Input: 100, Output: 30}},
+			modelserver.Turn{ToolCalls: []modelserver.ToolCall{a.shell("grep hello a.txt && env")}, Usage: modelserver.Usage{Input: 10, Output: 12}},
+			modelserver.Turn{Text: "Fixed the greeting.", Usage: modelserver.Usage{Input: 7, Output: 9}},
+		)
+		if code := s.run(); code != 0 {
+			t.Fatalf("code %d: %s", code, s.output)
+		}
+		s.checkUsage()
+		s.checkSecrets()
+		result := s.result()
+		if len(result.Repositories) != 1 || !result.Repositories[0].Pushed || !strings.HasSuffix(result.Repositories[0].PullRequestURL, "/team/shop/pull/1") {
+			t.Fatalf("result %+v: %s", result, s.output)
+		}
+		if got, err := server.Git(t.Context(), "show", "session/demo:a.txt"); err != nil || got != "hello" {
+			t.Errorf("content %q, error %v", got, err)
+		}
+		if got, _ := server.Git(t.Context(), "log", "-1", "--format=%s", "session/demo"); got != "Fixed the greeting." {
+			t.Errorf("commit %q", got)
+		}
+		if strings.Contains(string(s.output), password) {
+			t.Errorf("the output contains the password of git: %s", s.output)
+		}
+		if out, err := exec.Command("grep", "-rl", password, s.workspace, s.home, volume).CombinedOutput(); err == nil {
+			t.Errorf("files contain the password of git: %s", out)
+		}
+	})
 }
