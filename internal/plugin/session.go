@@ -45,17 +45,24 @@ func stopRemark(s *v1alpha1.AgenticSession) string {
 
 // newSessionLogsCommand is `kubectl yardmaster session logs`.
 func newSessionLogsCommand(env *environment) *cobra.Command {
+	raw, full := false, false
 	l := &logsCommand[*v1alpha1.AgenticSession]{
 		environment: env, kind: watchableSessions, podLabel: session.LabelSessionUID,
 		newStreamer: func(ctx context.Context, pods logs.PodClient, s *v1alpha1.AgenticSession, options logs.StreamOptions) (logStreamer[*v1alpha1.AgenticSession], error) {
+			if !raw && options.Container == v1alpha1.RunnerContainer {
+				options.Render = (&render.SessionEvents{Style: options.Style, Full: full}).Lines
+			}
 			return logs.NewSessionStreamer(ctx, pods, s, options)
 		},
 	}
 	command := l.newCommand("Print the log of an AgenticSession's runner",
-		"Print the log of an AgenticSession's runner. Each line starts with its run and attempt.\n\n"+
+		"Print the log of an AgenticSession's runner. Each line starts with its run and attempt. Events of session-runner are "+
+			"shown as text, with long results of tools and changes of files folded.\n\n"+
 			"Stopping a session deletes its Pods and their logs.",
 		"Keep printing, attempt after attempt, until the session finishes or is stopped.")
 	command.Flags().StringVarP(&l.options.Container, "container", "c", v1alpha1.RunnerContainer, "Print the log of this container, such as a sidecar.")
+	command.Flags().BoolVar(&full, "full", false, "Print whole results of tools, and the changes of files.")
+	command.Flags().BoolVar(&raw, "raw", false, "Print each line unchanged, such as events in JSON.")
 	return command
 }
 

@@ -12,6 +12,8 @@ import (
 type linePrinter struct {
 	out, errOut io.Writer
 	style       terminal.Style
+	// render returns the lines to print for a line; nil prints each line unchanged.
+	render func(line []byte) []string
 
 	mutex       sync.Mutex
 	ownerColors map[string]terminal.Color
@@ -20,7 +22,7 @@ type linePrinter struct {
 // labelColors omits red, which marks failures.
 var labelColors = []terminal.Color{terminal.Cyan, terminal.Green, terminal.Yellow, terminal.Magenta, terminal.Blue}
 
-// printLine prints a line unchanged: programs may use colors in their logs.
+// printLine prints a line unchanged, unless it is rendered: programs may use colors in their logs.
 func (p *linePrinter) printLine(l containerLog, line []byte) error {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -29,8 +31,17 @@ func (p *linePrinter) printLine(l containerLog, line []byte) error {
 		color = labelColors[len(p.ownerColors)%len(labelColors)]
 		p.ownerColors[l.owner] = color
 	}
-	_, err := fmt.Fprintf(p.out, "%s %s\n", p.style.Colorize(color, l.label+" |"), line)
-	return err
+	label := p.style.Colorize(color, l.label+" |")
+	if p.render == nil {
+		_, err := fmt.Fprintf(p.out, "%s %s\n", label, line)
+		return err
+	}
+	for _, rendered := range p.render(line) {
+		if _, err := fmt.Fprintf(p.out, "%s %s\n", label, rendered); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // printNotice prints a message of the plugin on standard error, apart from the logs.

@@ -41,6 +41,8 @@ type StreamOptions struct {
 
 	Out, ErrOut io.Writer
 	Style       terminal.Style
+	// Render returns the lines to print for a line of a log. Nil prints each line unchanged.
+	Render func(line []byte) []string
 }
 
 // logSource is what the streamers of all kinds share.
@@ -55,7 +57,7 @@ type logSource struct {
 func newLogSource(podClient PodClient, options StreamOptions) logSource {
 	return logSource{
 		podClient: podClient, options: options, existing: map[containerLog]bool{},
-		printer: &linePrinter{out: options.Out, errOut: options.ErrOut, style: options.Style, ownerColors: map[string]terminal.Color{}},
+		printer: &linePrinter{out: options.Out, errOut: options.ErrOut, style: options.Style, render: options.Render, ownerColors: map[string]terminal.Color{}},
 	}
 }
 
