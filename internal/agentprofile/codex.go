@@ -98,7 +98,7 @@ func (p *codexParser) callEvents(item *codexItem) []Event {
 	return []Event{{Type: EventToolCall, Tool: tool}}
 }
 
-// tool returns the call of a tool; nil if the item is none.
+// tool returns the call of a tool; nil for an item of another type.
 func (item *codexItem) tool() *Tool {
 	switch item.Type {
 	case "command_execution":

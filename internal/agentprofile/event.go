@@ -21,7 +21,7 @@ const (
 	EventRetry EventType = "retry"
 	// EventError is an error that the agent reports and that need not end it.
 	EventError EventType = "error"
-	// EventResult is the end of the agent's work: the answer, or the reason why there is none.
+	// EventResult is the end of the agent's work: the answer, or the reason of its failure.
 	EventResult EventType = "result"
 	// EventOutput is a line that is not an event of the agent, and EventRunner what the runner itself reports.
 	EventOutput EventType = "output"

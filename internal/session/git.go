@@ -92,7 +92,7 @@ func validateGit(spec *v1alpha1.SessionRunnerSpec) []string {
 		problems = append(problems, "git: secretName requires hosts")
 	}
 	const detail = ", so its agent could read the credentials of git"
-	if findSource(spec.AllowedSecrets, secret) != nil {
+	if allowed := findSource(spec.AllowedSecrets, secret); allowed != nil && (len(allowed.Keys) == 0 || slices.ContainsFunc(allowed.Keys, isGitCredential)) {
 		problems = append(problems, "allowedSecrets contains Secret "+secret+detail)
 	}
 	for i := range spec.Volumes {
@@ -101,9 +101,14 @@ func validateGit(spec *v1alpha1.SessionRunnerSpec) []string {
 		}
 	}
 	for i := range spec.Env {
-		if from := spec.Env[i].ValueFrom; from != nil && from.SecretKeyRef != nil && from.SecretKeyRef.Name == secret {
+		if from := spec.Env[i].ValueFrom; from != nil && from.SecretKeyRef != nil && from.SecretKeyRef.Name == secret && isGitCredential(from.SecretKeyRef.Key) {
 			problems = append(problems, "env: "+spec.Env[i].Name+" contains a key of Secret "+secret+detail)
 		}
 	}
 	return problems
+}
+
+// isGitCredential reports whether a key of the Secret is a credential of git. Others may be for the agent.
+func isGitCredential(key string) bool {
+	return slices.Contains([]string{"password", "ssh-privatekey"}, key)
 }

@@ -95,6 +95,9 @@ func TestSecretOfGitThatTheAgentCouldReadIsRefused(t *testing.T) {
 		"in allowedSecrets": func(spec *v1alpha1.SessionRunnerSpec) {
 			spec.AllowedSecrets = []v1alpha1.SessionSource{{Name: "forge"}}
 		},
+		"in allowedSecrets with its key": func(spec *v1alpha1.SessionRunnerSpec) {
+			spec.AllowedSecrets = []v1alpha1.SessionSource{{Name: "forge", Keys: []string{"API_KEY", "password"}}}
+		},
 		"in volumes": func(spec *v1alpha1.SessionRunnerSpec) {
 			spec.Volumes = []v1alpha1.SessionVolume{{Name: "a", MountPath: "/srv/a", Secret: "forge"}}
 		},
@@ -111,6 +114,18 @@ func TestSecretOfGitThatTheAgentCouldReadIsRefused(t *testing.T) {
 		if decision.CreateJob != nil || !strings.Contains(messageOf(decision, v1alpha1.ConditionAccepted), "its agent could read the credentials of git") {
 			t.Errorf("%s: %+v", title, decision.Status.Conditions)
 		}
+	}
+}
+
+func TestAgentCanHaveAnotherKeyOfTheSecretOfGit(t *testing.T) {
+	s := newGitScenario(t)
+	s.Session.Spec.SecretMounts, s.Session.Spec.EnvFrom = nil, nil
+	s.Runner.Spec.AllowedSecrets = []v1alpha1.SessionSource{{Name: "forge", Keys: []string{"OTHER"}}}
+	s.Runner.Spec.Env = []corev1.EnvVar{{Name: "API_KEY", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+		LocalObjectReference: corev1.LocalObjectReference{Name: "forge"}, Key: "API_KEY",
+	}}}}
+	if decision := s.decideAndRecord(); decision.CreateJob == nil {
+		t.Errorf("%+v", decision.Status.Conditions)
 	}
 }
 

@@ -28,7 +28,7 @@ const (
 
 // git runs git with the credentials.
 type git struct {
-	// credentials is the directory of the Secret; empty if there is none. Only hosts get them.
+	// credentials is the directory of the Secret; empty without credentials. Only hosts get them.
 	credentials string
 	hosts       []string
 	// home is an empty directory.

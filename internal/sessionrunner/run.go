@@ -97,7 +97,7 @@ func (o *options) runSession(ctx context.Context, in *inputs, events *emitter, g
 	return code, s, err
 }
 
-// agentEnvironment returns the environment of the agent. It does not need what tells a runner where to report.
+// agentEnvironment returns the environment of the agent. It does not need the variables with which a runner reports.
 func agentEnvironment(environment []string) []string {
 	var own []string
 	for _, variable := range environment {

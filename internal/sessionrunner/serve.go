@@ -84,7 +84,7 @@ func (v *server) handleMessage(w http.ResponseWriter, r *http.Request) {
 	s := v.session
 	s.events.setCopy(flushingWriter{w})
 	defer s.events.setCopy(nil)
-	// The turn goes on if the client disconnects: its work is in the workspace.
+	// The turn continues if the client disconnects: its work is in the workspace.
 	if _, err := s.runAgent(v.ctx, string(message)); err != nil { //nolint:contextcheck // that of the session
 		s.events.report("%s", err)
 	}

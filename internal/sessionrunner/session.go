@@ -80,7 +80,7 @@ func (s *session) firstPrompt() (string, error) {
 	}
 	last := s.state.Sessions[s.inputs.name]
 	if s.resumable() == last.Conversation && last.Conversation != "" && last.Run == s.inputs.run && !last.Finished {
-		return "The work was interrupted. Look at what is done already, and finish the task. This was the task:\n\n" + prompt, nil
+		return "The work was interrupted. Check which parts are complete, and finish the task. This is the task:\n\n" + prompt, nil
 	}
 	return prompt, nil
 }
@@ -95,7 +95,7 @@ func (s *session) workflowDirectory() string {
 }
 
 // resumable returns the conversation to resume: the session's own latest one in this workspace, or that of the session that
-// it continues. Without the agent's state there is none, as in an ephemeral workspace.
+// it continues. It is empty without the agent's state, as in an ephemeral workspace.
 func (s *session) resumable() string {
 	last, found := s.state.Sessions[s.inputs.name]
 	if found {
