@@ -381,7 +381,7 @@ func TestAgentsFixABugAndOpenAPullRequest(t *testing.T) {
 		}
 		s.server.Append(
 			modelserver.Turn{ToolCalls: []modelserver.ToolCall{a.write(s.workspace+"/shop/a.txt", "hello")}, Usage: modelserver.Usage{Input: 100, Output: 30}},
-			modelserver.Turn{ToolCalls: []modelserver.ToolCall{a.shell("grep hello a.txt && env")}, Usage: modelserver.Usage{Input: 10, Output: 12}},
+			modelserver.Turn{ToolCalls: []modelserver.ToolCall{a.shell("grep hello a.txt && env | grep -v API_KEY")}, Usage: modelserver.Usage{Input: 10, Output: 12}},
 			modelserver.Turn{Text: "Fixed the greeting.", Usage: modelserver.Usage{Input: 7, Output: 9}},
 		)
 		if code := s.run(); code != 0 {
