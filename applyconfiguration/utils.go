@@ -184,6 +184,10 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.SessionCABundleApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionEgress"):
 		return &apiv1alpha1.SessionEgressApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SessionForge"):
+		return &apiv1alpha1.SessionForgeApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SessionGit"):
+		return &apiv1alpha1.SessionGitApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionJobMetadata"):
 		return &apiv1alpha1.SessionJobMetadataApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionPodMetadata"):
@@ -194,6 +198,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.SessionReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionRepo"):
 		return &apiv1alpha1.SessionRepoApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SessionRepositoryResult"):
+		return &apiv1alpha1.SessionRepositoryResultApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionResources"):
 		return &apiv1alpha1.SessionResourcesApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionResult"):

@@ -24,6 +24,8 @@ type SessionResultApplyConfiguration struct {
 	CostUSD *apiv1alpha1.Number `json:"costUSD,omitempty"`
 	// sdkSessionId is the runner's identifier of its conversation.
 	SDKSessionID *string `json:"sdkSessionId,omitempty"`
+	// repositories are what became of the session's repositories, at most 16.
+	Repositories []SessionRepositoryResultApplyConfiguration `json:"repositories,omitempty"`
 }
 
 // SessionResultApplyConfiguration constructs a declarative configuration of the SessionResult type for use with
@@ -77,5 +79,18 @@ func (b *SessionResultApplyConfiguration) WithCostUSD(value apiv1alpha1.Number) 
 // If called multiple times, the SDKSessionID field is set to the value of the last call.
 func (b *SessionResultApplyConfiguration) WithSDKSessionID(value string) *SessionResultApplyConfiguration {
 	b.SDKSessionID = &value
+	return b
+}
+
+// WithRepositories adds the given value to the Repositories field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Repositories field.
+func (b *SessionResultApplyConfiguration) WithRepositories(values ...*SessionRepositoryResultApplyConfiguration) *SessionResultApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithRepositories")
+		}
+		b.Repositories = append(b.Repositories, *values[i])
+	}
 	return b
 }

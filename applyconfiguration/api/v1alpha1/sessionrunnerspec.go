@@ -116,6 +116,9 @@ type SessionRunnerSpecApplyConfiguration struct {
 	// maxSessionsPerUser is how many sessions of one user may run at a time. Sessions without a user
 	// count as those of one user. Default: no limit.
 	MaxSessionsPerUser *int32 `json:"maxSessionsPerUser,omitempty"`
+	// git clones the repositories of sessions and pushes their commits, in a container that alone has the credentials.
+	// The runner must support it, as session-runner does. Default: the runner clones and pushes itself.
+	Git *SessionGitApplyConfiguration `json:"git,omitempty"`
 	// activityLease gives the runner a Lease with which it reports activity and cost, and a token that can
 	// only renew this Lease. inactivityTimeout and stopOnRunFinished of sessions require it.
 	// Its Pods may connect to the API server. Default: false.
@@ -475,6 +478,14 @@ func (b *SessionRunnerSpecApplyConfiguration) WithMaxSessions(value int32) *Sess
 // If called multiple times, the MaxSessionsPerUser field is set to the value of the last call.
 func (b *SessionRunnerSpecApplyConfiguration) WithMaxSessionsPerUser(value int32) *SessionRunnerSpecApplyConfiguration {
 	b.MaxSessionsPerUser = &value
+	return b
+}
+
+// WithGit sets the Git field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Git field is set to the value of the last call.
+func (b *SessionRunnerSpecApplyConfiguration) WithGit(value *SessionGitApplyConfiguration) *SessionRunnerSpecApplyConfiguration {
+	b.Git = value
 	return b
 }
 
