@@ -107,6 +107,10 @@ pool explain resizers`,
 pool drain resizers --watch`,
 	"pool restart": `# Replace all workers, and wait
 pool restart resizers --watch`,
+	"pool pause-scaling": `# Keep the number of workers for two hours
+pool pause-scaling resizers --for 2h`,
+	"pool resume-scaling": `# Let the autoscaler change it again
+pool resume-scaling resizers`,
 	"pool delete": `# Delete the pool after its workers have drained
 pool delete resizers`,
 
@@ -126,6 +130,11 @@ session stop fix-tests`,
 session restart fix-tests --watch`,
 	"session delete": `# Delete the session with all its objects
 session delete fix-tests`,
+
+	"ui": `# Show the objects of the current namespace in a browser
+ui
+# Those of all namespaces; open the printed address yourself
+ui -A --no-browser`,
 
 	"options": `# The flags that select a cluster and a namespace
 options`,

@@ -83,7 +83,7 @@ func newRootCommand(env *environment) *cobra.Command {
 	root.SetErr(env.errOut)
 	env.clientConfig = addConnectionFlags(root.PersistentFlags())
 	root.PersistentFlags().StringVar(&env.colorMode, "color", terminal.ColorAuto, "When to use colors: auto (on a terminal), always or never.")
-	root.AddCommand(newReportCommand(env), newOptionsCommand(env), newVersionCommand(env))
+	root.AddCommand(newReportCommand(env), newUICommand(env), newOptionsCommand(env), newVersionCommand(env))
 	root.AddCommand(
 		withKindCommands(env, newSequenceCommand(env), sequentialJobKind, watchableSequentialJobs.renderDetail, newCreateSequenceCommand(env)),
 		withKindCommands(env, newQueueCommand(env), queueKind, tableDetail(queueKind), newCreateCommand(env, queueKind, nil, nil)),

@@ -36,8 +36,9 @@ type ObjectFeed[T client.Object] struct {
 // their kind, and object an empty object.
 func StartFeed[T client.Object](ctx context.Context, c client.WithWatch, list client.ObjectList, object T, options ...client.ListOption) (*ObjectFeed[T], error) {
 	updates, errs := make(chan ObjectUpdate[T]), make(chan error)
-	informer := cache.NewSharedIndexInformer(newListWatch(c, list, options, errs), object, 0, nil)
-	// newListWatch already reports errors, so the informer must not log them.
+	report := func(ctx context.Context, err error) { sendOrDone(ctx, errs, err) }
+	informer := cache.NewSharedIndexInformer(NewListWatch(c, list, options, report), object, 0, nil)
+	// NewListWatch already reports errors, so the informer must not log them.
 	if err := informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}); err != nil {
 		return nil, err
 	}
@@ -61,13 +62,12 @@ func StartFeed[T client.Object](ctx context.Context, c client.WithWatch, list cl
 	return &ObjectFeed[T]{Updates: updates, Synced: registration.HasSyncedChecker().Done(), Errors: errs}, nil
 }
 
-// newListWatch lists and watches through the client, and sends each error, and nil after the
-// last, to errs.
-func newListWatch(c client.WithWatch, list client.ObjectList, options []client.ListOption, errs chan<- error) *cache.ListWatch {
+// NewListWatch lists and watches through the client, and reports each error, and nil after the last.
+func NewListWatch(c client.WithWatch, list client.ObjectList, options []client.ListOption, reportError func(context.Context, error)) *cache.ListWatch {
 	failing := false
 	report := func(ctx context.Context, err error) {
 		if err != nil || failing {
-			sendOrDone(ctx, errs, err)
+			reportError(ctx, err)
 		}
 		failing = err != nil
 	}

@@ -117,7 +117,7 @@ func StepLegend(s terminal.Style) string {
 // SequenceDetail renders one SequentialJob: its phase, its problems and each step.
 func SequenceDetail(s terminal.Style, sj *v1alpha1.SequentialJob, now time.Time) []string {
 	lines := []string{sequenceHeader(s, sj, now)}
-	for _, problem := range sequenceProblems(sj) {
+	for _, problem := range SequenceProblems(sj) {
 		lines = append(lines, "  "+s.Colorize(terminal.Yellow, problem.String()))
 	}
 	var rows [][]string
@@ -154,7 +154,8 @@ var sequenceProblemConditions = []problemCondition{
 	{v1alpha1.ConditionBlocked, metav1.ConditionTrue},
 }
 
-func sequenceProblems(sj *v1alpha1.SequentialJob) []Problem {
+// SequenceProblems returns what keeps a sequence from making progress.
+func SequenceProblems(sj *v1alpha1.SequentialJob) []Problem {
 	return findProblems(sj.Status.Conditions, sequenceProblemConditions, func(*metav1.Condition) bool { return false })
 }
 
@@ -206,8 +207,8 @@ func SequenceChanges(before, after *v1alpha1.SequentialJob) []Change {
 		}
 		changes = append(changes, Change{stepTime(&after.Status, step), line})
 	}
-	for _, problem := range sequenceProblems(after) {
-		if !containsText(sequenceProblems(before), problem) {
+	for _, problem := range SequenceProblems(after) {
+		if !containsText(SequenceProblems(before), problem) {
 			changes = append(changes, Change{problem.Since, problem.String()})
 		}
 	}

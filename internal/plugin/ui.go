@@ -1,0 +1,172 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/plugin/ui"
+	"github.com/yardmaster/yardmaster/internal/plugin/ui/watch"
+)
+
+// uiCommand is `kubectl yardmaster ui`.
+type uiCommand struct {
+	*environment
+
+	allNamespaces, noBrowser bool
+	port                     uint16
+	// openBrowser opens an address.
+	openBrowser func(ctx context.Context, address string) error
+}
+
+func newUICommand(env *environment) *cobra.Command {
+	u := &uiCommand{environment: env, openBrowser: openBrowser}
+	command := &cobra.Command{
+		Use:   "ui",
+		Short: "Show Yardmaster workloads in a browser",
+		Long: "Show Yardmaster workloads in a browser, until interrupted. The page is served on 127.0.0.1 by this command, shows what your permissions allow, " +
+			"and runs actions with them. Its address works once.",
+		Args:              rejectArguments,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(command *cobra.Command, _ []string) error { return u.runUI(command) },
+	}
+	command.Flags().BoolVarP(&u.allNamespaces, "all-namespaces", "A", false, "Show objects in all namespaces.")
+	command.Flags().Uint16Var(&u.port, "port", 0, "Port on 127.0.0.1; 0 chooses a free one.")
+	command.Flags().BoolVar(&u.noBrowser, "no-browser", false, "Print the address without opening it.")
+	return command
+}
+
+// uiMemoryLimit makes the garbage collector work harder, before the process needs more.
+const uiMemoryLimit = 120 << 20
+
+func (u *uiCommand) runUI(command *cobra.Command) error {
+	ctx, stop := context.WithCancel(command.Context())
+	defer stop()
+	cluster, err := u.connect(u.clientConfig)
+	if err != nil {
+		return err
+	}
+	if err := checkConnection(ctx, cluster); err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(u.port))))
+	if err != nil {
+		return fmt.Errorf("--port %d: %w", u.port, err)
+	}
+	debug.SetMemoryLimit(uiMemoryLimit)
+	scope := cluster.namespace
+	if u.allNamespaces {
+		scope = ""
+	}
+	store := watch.NewStore(scope, u.now)
+	flags := selectedConnection(command.Root().PersistentFlags())
+	server := ui.NewServer(ui.Config{
+		Store: store, Now: u.now, Place: u.describePlace(scope), CommandFlags: flags,
+		Run: func(ctx context.Context, args []string, out, errOut io.Writer) int {
+			return u.runInProcess(ctx, cluster, args, out, errOut)
+		},
+	}, listener.Addr())
+	go store.Run(ctx, cluster.WithWatch)
+	u.announce(ctx, server.URL())
+	return server.Serve(ctx, listener)
+}
+
+// checkConnection returns an error if the API server does not answer. What the user may not read is not an error: the
+// pages say so.
+func checkConnection(ctx context.Context, cluster *clusterConnection) error {
+	err := cluster.List(ctx, &v1alpha1.SequentialJobList{}, client.InNamespace(cluster.namespace), client.Limit(1))
+	if isPermissionError(err) && !apierrors.IsUnauthorized(err) {
+		return nil
+	}
+	return err
+}
+
+// runInProcess runs a command with the connection of the pages, so that they can do exactly what the user could type.
+func (u *uiCommand) runInProcess(ctx context.Context, cluster *clusterConnection, args []string, out, errOut io.Writer) int {
+	return runCommand(ctx, args, &environment{
+		out: out, errOut: errOut, now: u.now,
+		connect: func(config clientcmd.ClientConfig) (*clusterConnection, error) {
+			namespace, _, err := config.Namespace()
+			connection := *cluster
+			connection.namespace = namespace
+			return &connection, err
+		},
+	})
+}
+
+// shownFlags are the flags that select a connection and are no secret.
+var shownFlags = []string{clientcmd.RecommendedConfigPathFlag, clientcmd.FlagContext, clientcmd.FlagClusterName, clientcmd.FlagAuthInfoName, clientcmd.FlagImpersonate, clientcmd.FlagAPIServer}
+
+// selectedConnection returns the flags with which the user selected the cluster: the commands that pages show need them too.
+func selectedConnection(flags *pflag.FlagSet) []string {
+	var selected []string
+	flags.Visit(func(flag *pflag.Flag) {
+		if slices.Contains(shownFlags, flag.Name) {
+			selected = append(selected, "--"+flag.Name+"="+flag.Value.String())
+		}
+	})
+	return selected
+}
+
+// describePlace says what the pages show.
+func (u *uiCommand) describePlace(scope string) string {
+	place := "namespace " + scope
+	if scope == "" {
+		place = "all namespaces"
+	}
+	config, err := u.clientConfig.RawConfig()
+	if err != nil || config.CurrentContext == "" {
+		return place
+	}
+	return config.CurrentContext + ", " + place
+}
+
+func (u *uiCommand) announce(ctx context.Context, address string) {
+	fmt.Fprintf(u.out, "Open this address; it works once:\n%s\nPress Ctrl+C to stop.\n", address)
+	if u.noBrowser {
+		return
+	}
+	if err := u.openBrowser(ctx, address); err != nil {
+		fmt.Fprintln(u.errOut, "no browser was opened:", err)
+	}
+}
+
+var errNoBrowser = errors.New("found no program that opens addresses")
+
+// openBrowser opens an address with the program of the platform, and does not wait for it.
+func openBrowser(ctx context.Context, address string) error {
+	candidates := [][]string{{"xdg-open"}, {"wslview"}}
+	switch runtime.GOOS {
+	case "darwin":
+		candidates = [][]string{{"open"}}
+	case "windows":
+		candidates = [][]string{{"rundll32", "url.dll,FileProtocolHandler"}}
+	}
+	for _, words := range candidates {
+		program, err := exec.LookPath(words[0])
+		if err != nil {
+			continue
+		}
+		command := exec.CommandContext(context.WithoutCancel(ctx), program, append(words[1:], address)...)
+		if err := command.Start(); err != nil {
+			return err
+		}
+		go func() { _ = command.Wait() }()
+		return nil
+	}
+	return errNoBrowser
+}

@@ -1,0 +1,99 @@
+package ui
+
+import (
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/plugin/ui/page"
+	"github.com/yardmaster/yardmaster/internal/plugin/ui/view"
+)
+
+// actionsOf returns what a user can do with an object now.
+func actionsOf(entry *view.Entry, now time.Time) []view.Action {
+	var actions []view.Action
+	switch object := entry.Object.(type) {
+	case *v1alpha1.SequentialJob:
+		sequence := view.NewSequence(entry, object, now)
+		actions = sequence.Actions
+		for i := range sequence.Steps {
+			actions = append(actions, sequence.Steps[i].Actions...)
+		}
+	case *v1alpha1.AgenticSession:
+		actions = view.NewSession(entry, object, now).Actions
+	case *v1alpha1.Queue:
+		actions = slices.Concat(view.NewQueue(entry, object, nil).Actions, view.DeadLetterActions(entry))
+	case *v1alpha1.WorkerPool:
+		actions = view.NewPool(entry, object, nil, now).Actions
+	case *v1alpha1.Schedule:
+		actions = view.NewSchedule(entry, object, now).Actions
+	}
+	return actions
+}
+
+// serveAction asks for the confirmation of an action, and runs it.
+func (s *Server) serveAction(w http.ResponseWriter, r *http.Request, path string) {
+	place := parseLocation(path, nil)
+	if place == nil || place.view != viewObject {
+		s.writeDialog(w, r, http.StatusNotFound, "Not found", page.Message("Not found", "There is no such action."))
+		return
+	}
+	entry, _ := s.entry(place)
+	var action *view.Action
+	if entry != nil {
+		action = view.FindAction(actionsOf(entry, s.Now()), r.URL.Query().Get("do"), r.URL.Query().Get("arg"))
+	}
+	switch {
+	case action == nil:
+		s.writeDialog(w, r, http.StatusConflict, "Not possible", page.Message("Not possible", "This is not possible now: the object has changed, or was deleted."))
+	case r.Method != http.MethodPost:
+		s.writeDialog(w, r, http.StatusOK, action.Label, page.Confirmation(s.links, entry, action, ""))
+	default:
+		s.runAction(w, r, entry, action)
+	}
+}
+
+func (s *Server) runAction(w http.ResponseWriter, r *http.Request, entry *view.Entry, action *view.Action) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxFormBytes)
+	if err := r.ParseForm(); err != nil {
+		s.writeDialog(w, r, http.StatusBadRequest, action.Label, page.Message(action.Label, "The form cannot be read."))
+		return
+	}
+	if action.Destroys && r.PostForm.Get("confirm") != action.Confirm {
+		s.writeDialog(w, r, http.StatusBadRequest, action.Label, page.Confirmation(s.links, entry, action, "Nothing was done: type "+action.Confirm+" to continue."))
+		return
+	}
+	result := s.runCommand(r.Context(), action.Args)
+	back := s.links.Object(entry.Kind, entry.Namespace, entry.Name)
+	text := cleanLines(append(result.output, result.errors...))
+	s.writeDialog(w, r, http.StatusOK, action.Label, page.Outcome(s.links, action.Label, action.Args, result.code == 0, text, back))
+}
+
+// serveExplanation explains why a Job is stale.
+func (s *Server) serveExplanation(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	namespace, name := query.Get("namespace"), query.Get("name")
+	if !isName(namespace) || !isName(name) || s.Store.Scope() != "" && namespace != s.Store.Scope() {
+		s.writeDialog(w, r, http.StatusNotFound, "Not found", page.Message("Not found", "There is no such Job."))
+		return
+	}
+	args := view.ExplainCommand(namespace, name)
+	result := s.runCommand(r.Context(), args)
+	text := cleanLines(append(result.output, result.errors...))
+	s.writeDialog(w, r, http.StatusOK, "Explanation", page.Outcome(s.links, "Why Job "+name+" is stale", args, result.problem() == "", text, s.links.Stale()))
+}
+
+// isName reports whether the text can be the name of an object: it is no flag.
+func isName(text string) bool {
+	const maxLength = 253
+	if text == "" || len(text) > maxLength || text[0] == '-' {
+		return false
+	}
+	for _, r := range text {
+		if (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '.' {
+			return false
+		}
+	}
+	return true
+}

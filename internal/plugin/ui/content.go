@@ -1,0 +1,50 @@
+package ui
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	g "maragu.dev/gomponents"
+
+	"github.com/yardmaster/yardmaster/internal/plugin/ui/page"
+	"github.com/yardmaster/yardmaster/internal/plugin/ui/view"
+)
+
+// content is what a page shows now.
+func (s *Server) content(ctx context.Context, place *location) g.Node {
+	switch place.view {
+	case viewStale:
+		return page.Stale(s.links, s.stale.read(ctx, s))
+	case viewList:
+		return page.List(s.links, view.NewList(s.Store.Snapshot(), place.kind, place.query))
+	case viewObject:
+		return s.objectContent(place)
+	default:
+		return page.Overview(s.links, view.NewOverview(s.Store.Snapshot(), s.Now()))
+	}
+}
+
+// staleInterval is how long a report is shown before the Jobs are read again.
+const staleInterval = time.Minute
+
+// staleReports holds the last report of stale Jobs, which all pages share.
+type staleReports struct {
+	mu   sync.Mutex
+	last *view.Stale
+}
+
+func (r *staleReports) read(ctx context.Context, s *Server) *view.Stale {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last != nil && s.Now().Sub(r.last.Read) < staleInterval {
+		return r.last
+	}
+	result := s.runCommand(ctx, view.StaleCommand(s.Store.Scope()))
+	if problem := result.problem(); problem != "" {
+		r.last = &view.Stale{Command: view.ShownStaleCommand(s.Store.Scope()), Problem: problem, Read: s.Now()}
+		return r.last
+	}
+	r.last = view.NewStale(s.Store.Scope(), result.output, s.Now())
+	return r.last
+}

@@ -1,0 +1,107 @@
+package ui
+
+import (
+	"crypto/rand"
+	"crypto/subtle"
+	"net/http"
+	"strings"
+	"sync"
+)
+
+// guard decides which requests are those of the user's page.
+type guard struct {
+	// host is the value of the header Host, with the port. Another name that resolves to this machine is an attack (DNS
+	// rebinding).
+	host string
+	// base is a path that others cannot guess. Browsers send a cookie to all ports of a host, but only below its path: so
+	// other servers on this machine do not receive it.
+	base string
+	// session is the value of the cookie.
+	session string
+
+	mu sync.Mutex
+	// token is exchanged for the cookie once; empty afterwards.
+	token string
+}
+
+const cookieName = "yardmaster-ui"
+
+func newGuard(host string) *guard {
+	return &guard{host: host, base: "/" + strings.ToLower(rand.Text()), session: rand.Text(), token: rand.Text()}
+}
+
+func (g *guard) origin() string { return "http://" + g.host }
+
+// loginURL is the address that the user opens.
+func (g *guard) loginURL() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.origin() + g.base + "/login?token=" + g.token
+}
+
+// check returns why a request is refused, or the empty string. The login has no cookie yet.
+func (g *guard) check(r *http.Request) (status int, reason string) {
+	isLogin := r.URL.Path == g.base+"/login"
+	switch {
+	case r.Host != g.host:
+		return http.StatusMisdirectedRequest, "the header Host is not " + g.host
+	case !strings.HasPrefix(r.URL.Path, g.base+"/"):
+		return http.StatusNotFound, "there is no such page"
+	case !isLogin && !isSameOrigin(r.Header.Get("Sec-Fetch-Site")):
+		return http.StatusForbidden, "the request comes from another page"
+	case !isLogin && !g.hasCookie(r):
+		return http.StatusUnauthorized, "open the address that kubectl yardmaster ui printed; it works once, so start the command again if you used it in another browser"
+	}
+	return g.checkMethod(r)
+}
+
+// checkMethod refuses changes that another page of the same machine could request.
+func (g *guard) checkMethod(r *http.Request) (status int, reason string) {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		return 0, ""
+	case http.MethodPost:
+		if r.Header.Get("Origin") != g.origin() {
+			return http.StatusForbidden, "the header Origin is not " + g.origin()
+		}
+		return 0, ""
+	default:
+		return http.StatusMethodNotAllowed, "the method must be GET or POST"
+	}
+}
+
+// isSameOrigin accepts what the user opened, and what our own page requests. Browsers since 2023 send the header; without
+// it, cookie and Origin protect alone.
+func isSameOrigin(site string) bool { return site == "" || site == "same-origin" || site == "none" }
+
+func (g *guard) hasCookie(r *http.Request) bool {
+	cookie, err := r.Cookie(cookieName)
+	return err == nil && isEqual(cookie.Value, g.session)
+}
+
+func isEqual(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
+
+// exchange returns the cookie for the token, once.
+func (g *guard) exchange(token string) *http.Cookie {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.token == "" || !isEqual(token, g.token) {
+		return nil
+	}
+	g.token = ""
+	//nolint:gosec // Secure requires TLS, which a server on 127.0.0.1 does not have.
+	return &http.Cookie{Name: cookieName, Value: g.session, Path: g.base + "/", HttpOnly: true, SameSite: http.SameSiteStrictMode}
+}
+
+// contentSecurityPolicy allows only our own files, and no inline script or style.
+const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
+	"base-uri 'none'; frame-ancestors 'none'"
+
+func setSecurityHeaders(header http.Header) {
+	for name, value := range map[string]string{
+		"Content-Security-Policy": contentSecurityPolicy, "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
+		"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin", "Cache-Control": "no-store",
+	} {
+		header.Set(name, value)
+	}
+}

@@ -1,0 +1,170 @@
+package page
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+
+	"github.com/yardmaster/yardmaster/internal/plugin/ui/view"
+)
+
+// Queue is the content of the page of a Queue.
+func Queue(l Links, q *view.Queue) g.Node {
+	return g.Group{
+		l.objectHead(q.Entry, q.Actions, nil),
+		facts(q.Facts),
+		section("load", "Load", h.Div(h.Class("charts"), chart(&q.Backlog), chart(&q.Rates))),
+		section("dead", "Dead letters", h.P(g.Text(strconv.FormatInt(q.Dead, 10)+" messages failed too often. "),
+			h.A(h.Class("button"), h.Href(l.DeadLetters(q.Entry)), g.Text("Show dead letters")))),
+		conditions(q.Conditions),
+	}
+}
+
+// DeadLetters is the content of the page of the dead letters of a Queue.
+func DeadLetters(l Links, e *view.Entry, letters []view.DeadLetter, problem string) g.Node {
+	return g.Group{
+		h.Nav(h.Class("path"), h.Aria("label", "Path"), h.A(h.Href(l.List(e.Kind)), g.Text(e.Kind.Title)), g.Text(" / "+e.Namespace+" / "), l.link(e)),
+		h.H1(g.Text("Dead letters of " + e.Name)),
+		h.P(h.Class("note"), g.Text(fmt.Sprintf("The oldest first, at most %d. They are read from the broker with your permissions, when the page opens.", view.MaxDeadLetters))),
+		l.command(view.DeadLetterList(e)),
+		g.If(problem != "", h.P(h.Class("problem"), g.Text(problem))),
+		g.If(problem == "" && len(letters) == 0, h.P(h.Class("note"), g.Text("There are no dead letters."))),
+		g.Iff(len(letters) > 0, func() g.Node {
+			return g.Group{l.buttons(e, view.DeadLetterActions(e)), table("Dead letters", []string{"ID", "Died", "Attempts", "Priority", "Error", "Payload"},
+				g.Map(letters, func(letter view.DeadLetter) g.Node { return deadLetter(&letter) }))}
+		}),
+	}
+}
+
+func deadLetter(letter *view.DeadLetter) g.Node {
+	clean := letter.Clean()
+	var headers []string
+	for _, name := range slices.Sorted(maps.Keys(clean.Headers)) {
+		headers = append(headers, name+": "+strings.Join(clean.Headers[name], ", "))
+	}
+	id := strconv.FormatUint(letter.ID, 10)
+	return h.Tr(h.ID("letter-"+id),
+		h.Th(h.Scope("row"), g.Text(id)), h.Td(age(clean.Died)), h.Td(g.Text(strconv.Itoa(clean.Attempts))), h.Td(g.Text(clean.Priority)), h.Td(h.Class("wide"), g.Text(clean.Error)),
+		h.Td(h.Details(h.Summary(g.Text(fmt.Sprintf("%d bytes", len(letter.Payload)))),
+			preformatted("Payload of "+id, string(clean.Payload)), g.If(len(headers) > 0, preformatted("Headers of "+id, strings.Join(headers, "\n"))))))
+}
+
+// Pool is the content of the page of a WorkerPool.
+func Pool(l Links, p *view.Pool) g.Node {
+	return g.Group{
+		l.objectHead(p.Entry, p.Actions, p.Problems),
+		facts(p.Facts),
+		section("decision", "Number of workers", preformatted("The last scaling decision", strings.Join(p.Explanation, "\n"))),
+		section("load", "Workers over time", h.Div(h.Class("charts"), chart(&p.Workers), chart(&p.Backlog))),
+		section("revisions", "Revisions", table("Revisions", []string{"Revision", "Role", "Workers", "", "Draining", "Succeeded", "Failed", "Image", "Age"},
+			g.Map(p.Revisions, func(r view.Revision) g.Node { return revision(&r) }))),
+		conditions(p.Conditions),
+	}
+}
+
+func revision(r *view.Revision) g.Node {
+	name := r.Name
+	if r.Version != "" {
+		name = r.Version + " (" + r.Name + ")"
+	}
+	workers := fmt.Sprintf("%d of %d ready", r.Ready, r.Replicas)
+	return h.Tr(h.ID("revision-"+r.Name),
+		h.Th(h.Scope("row"), g.Text(name)), h.Td(g.Text(r.Role)), h.Td(g.Text(workers)), h.Td(h.Class("timeline"), bar("good", workers, 0, r.ReadyShare)),
+		h.Td(g.Text(strconv.Itoa(int(r.Draining)))), h.Td(g.Text(r.Succeeded)), h.Td(g.Text(r.Failed)), h.Td(h.Class("wide"), g.Text(r.Image)), h.Td(age(r.Created)))
+}
+
+// Session is the content of the page of an AgenticSession.
+func Session(l Links, s *view.Session) g.Node {
+	return g.Group{
+		l.objectHead(s.Entry, s.Actions, s.Problems),
+		g.If(s.Title != "", h.P(g.Text(s.Title))),
+		h.Dl(h.Class("facts"),
+			h.Div(h.Dt(g.Text("Runner")), h.Dd(g.Text(s.Runner))),
+			g.Map(s.Budgets, func(b view.Budget) g.Node {
+				return h.Div(h.Dt(g.Text(b.Name)), h.Dd(g.Text(b.Used+" of "+b.Limit), bar("active", b.Name+": "+b.Used+" of "+b.Limit, 0, b.Share)))
+			}),
+			g.If(len(s.Repos) > 0, h.Div(h.Dt(g.Text("Repositories")), h.Dd(g.Map(s.Repos, func(repo string) g.Node { return h.Div(g.Text(repo)) }))))),
+		section("attempts", "Attempts", table("Attempts", []string{"Attempt", "Outcome", "Time", "Cost", "Reason"}, g.Map(s.Attempts, func(a view.Attempt) g.Node {
+			return h.Tr(h.Th(h.Scope("row"), g.Text(a.Label)), h.Td(badge(a.Level, a.Outcome)), h.Td(elapsed(a.Start, a.End)), h.Td(g.Text(a.Cost)), h.Td(h.Class("wide"), g.Text(a.Reason)))
+		})), g.Iff(s.HasLog, func() g.Node {
+			return h.P(h.A(h.Class("button"), h.Href(l.Logs(s.Entry, "")), g.Text("Show the agent's log")))
+		})),
+		g.Iff(s.Summary != "" || s.Usage != "", func() g.Node {
+			return section("result", "Result", g.If(s.Summary != "", preformatted("Summary", s.Summary)), g.If(s.Usage != "", preformatted("Usage", s.Usage)))
+		}),
+		g.Iff(s.Prompt != "", func() g.Node {
+			return section("prompt", "Prompt", h.Details(h.Summary(g.Text("Show")), preformatted("Prompt", s.Prompt)))
+		}),
+		conditions(s.Conditions),
+	}
+}
+
+// Schedule is the content of the page of a Schedule.
+func Schedule(l Links, s *view.Schedule) g.Node {
+	zone := s.TimeZone
+	if zone == "" {
+		zone = "UTC"
+	}
+	return g.Group{
+		l.objectHead(s.Entry, s.Actions, nil),
+		h.P(h.Code(g.Text(s.Expression)), g.Text(" in "+zone+" starts "+s.Starts+".")),
+		facts(s.Facts),
+		section("next", "Next times", g.If(s.NextError != "", h.P(h.Class("problem"), g.Text(s.NextError))),
+			h.Ol(g.Map(s.Next, func(t view.Time) g.Node { return h.Li(g.Text(t.Local+" ("), age(t.Due), g.Text(")")) }))),
+		g.Iff(len(s.Active) > 0, func() g.Node {
+			return section("active", "Active runs", h.Ul(g.Map(s.Active, func(run view.ActiveRun) g.Node { return h.Li(l.activeRun(s, &run)) })))
+		}),
+		g.Iff(s.LastMissed != "", func() g.Node {
+			return section("missed", "Missed", h.P(h.Class("problem"), g.Text("The last one was due "), age(s.LastMissedTime), g.Text(": "+s.LastMissed)))
+		}),
+		conditions(s.Conditions),
+	}
+}
+
+func (l Links) activeRun(s *view.Schedule, run *view.ActiveRun) g.Node {
+	var due g.Node = g.Text(", triggered")
+	if !run.Due.IsZero() {
+		due = g.Group{g.Text(", due "), age(run.Due)}
+	}
+	if run.Kind == nil {
+		return g.Group{g.Text(run.Name), due}
+	}
+	return g.Group{h.A(h.Href(l.Object(run.Kind, s.Namespace, run.Name)), g.Text(run.Name)), due}
+}
+
+// Stale is the content of the page of stale Jobs.
+func Stale(l Links, s *view.Stale) g.Node {
+	return g.Group{
+		h.H1(g.Text("Stale Jobs")),
+		h.P(h.Class("note"), g.Text("The Jobs are classified on this machine. This page deletes nothing: copy the command of the next step.")),
+		l.command(s.Command),
+		g.If(s.Problem != "", h.P(h.Class("problem"), g.Text(s.Problem))),
+		g.If(s.Summary != "", h.P(g.Text(s.Summary+", read "), age(s.Read))),
+		g.If(s.Problem == "" && len(s.Groups) == 0, h.P(h.Class("note"), g.Text("No Job is stale."))),
+		g.Iff(len(s.Groups) > 0, func() g.Node {
+			return table("Stale Jobs by owner and reason", []string{"Owner", "Namespace", "Category", "Reason", "Jobs"}, g.Map(s.Groups, func(group view.StaleGroup) g.Node { return l.staleGroup(&group) }))
+		}),
+		g.If(s.More > 0, h.P(h.Class("note"), g.Text(fmt.Sprintf("%d more groups: use the command.", s.More)))),
+	}
+}
+
+func (l Links) staleGroup(group *view.StaleGroup) g.Node {
+	return h.Tr(h.ID("stale-"+group.Namespace+"."+group.Owner+"."+group.Reason),
+		h.Th(h.Scope("row"), g.Text(group.Owner)), h.Td(g.Text(group.Namespace)), h.Td(badge(group.Level, group.Category)), h.Td(g.Text(group.Reason)),
+		h.Td(h.Class("wide"), h.Ul(h.Class("jobs"), g.Map(group.Jobs, func(job view.StaleJob) g.Node { return l.staleJob(&job) })),
+			g.If(group.More > 0, h.Span(h.Class("note"), g.Text(fmt.Sprintf("and %d more", group.More))))))
+}
+
+func (l Links) staleJob(job *view.StaleJob) g.Node {
+	return h.Li(h.Strong(g.Text(job.Name)), g.Text(" "), age(job.Since), g.Text(": "+job.Message+" "),
+		g.If(job.Cause != "", g.Text("Cause: "+job.Cause+" ")),
+		g.Iff(job.Next != "", func() g.Node {
+			return h.Div(h.Class("command"), h.Code(g.Text(job.Next)), h.Button(h.Type("button"), g.Attr("data-copy", ""), g.Text("Copy")))
+		}),
+		dialogLink(l.Explain(job.Namespace, job.Name), "button", "Explain"))
+}

@@ -1,0 +1,94 @@
+package page
+
+import (
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+
+	"github.com/yardmaster/yardmaster/internal/plugin/ui/view"
+)
+
+// Shell is what all pages share.
+type Shell struct {
+	Links
+
+	Title string
+	// Place says which cluster and namespaces the page shows.
+	Place string
+	// Current is the path of the entry of the navigation; empty for the overview.
+	Current string
+	// Events is the address of the stream of the page; empty without one.
+	Events string
+	// Log is set if the page shows a log.
+	Log bool
+}
+
+// Document is a whole page.
+func (s *Shell) Document(content g.Node) g.Node {
+	return h.Doctype(h.HTML(h.Lang("en"),
+		h.Head(
+			h.Meta(h.Charset("utf-8")), h.Meta(h.Name("viewport"), h.Content("width=device-width, initial-scale=1")),
+			h.Meta(h.Name("color-scheme"), h.Content("light dark")), h.Meta(h.Name("referrer"), h.Content("no-referrer")),
+			h.Meta(h.Name("htmx-config"), h.Content(`{"includeIndicatorCSS":false,"history":false,"prefix":"","noSwap":[204,304],"defaultSettleDelay":0}`)),
+			h.TitleEl(g.Text(s.Title+" · Yardmaster")),
+			h.Link(h.Rel("icon"), h.Href(s.Static("icon.svg")), h.Type("image/svg+xml")),
+			h.Link(h.Rel("stylesheet"), h.Href(s.Static("ui.css"))),
+			script(s.Static("htmx.min.js")), script(s.Static("hx-sse.min.js")), script(s.Static("ui.js")),
+		),
+		h.Body(
+			h.A(h.Class("skip"), h.Href("#main"), g.Text("Skip to the content")),
+			h.Header(
+				h.A(h.Class("home"), h.Href(s.Home()), g.Text("Yardmaster")),
+				s.navigation(),
+				h.P(h.Class("place"), g.Text(s.Place)),
+			),
+			h.Div(h.ID("connection"), h.Role("status"), h.Aria("live", "polite")),
+			h.Main(h.ID("main"), h.TabIndex("-1"), content),
+			g.Iff(s.Log, logPanel),
+			g.Iff(s.Events != "", func() g.Node {
+				return h.Div(h.ID("events"), g.Attr("hx-sse:connect", s.Events), g.Attr("hx-target", "#main"), g.Attr("hx-swap", "innerMorph"),
+					g.Attr("hx-config", `{"sse":{"reconnectMaxDelay":5000}}`))
+			}),
+			h.Dialog(h.ID("dialog"), h.Aria("labelledby", "dialog-title"), h.Div(h.ID("dialog-content"))),
+		),
+	))
+}
+
+func script(address string) g.Node { return h.Script(h.Src(address), h.Defer()) }
+
+func (s *Shell) navigation() g.Node {
+	entry := func(path, address, title string) g.Node {
+		return h.Li(h.A(h.Href(address), g.If(s.Current == path, h.Aria("current", "page")), g.Text(title)))
+	}
+	return h.Nav(h.Aria("label", "Views"), h.Ul(
+		entry("", s.Home(), "Overview"),
+		g.Map(view.Kinds, func(kind *view.Kind) g.Node { return entry(kind.Path, s.List(kind), kind.Title) }),
+		entry("stale", s.Stale(), "Stale Jobs"),
+	))
+}
+
+// logPanel shows the lines that the stream of the page sends. The script appends them as text.
+func logPanel() g.Node {
+	return h.Section(h.ID("log"), h.Aria("labelledby", "log-title"),
+		h.Div(h.Class("bar"), h.H2(h.ID("log-title"), g.Text("Log")),
+			h.Label(h.Input(h.Type("checkbox"), h.ID("log-follow"), h.Checked()), g.Text(" Follow"))),
+		h.Pre(h.ID("log-lines"), h.TabIndex("0"), h.Role("log"), h.Aria("label", "Log")))
+}
+
+// Message is a page, or a dialog, with a message.
+func Message(title, text string) g.Node {
+	return g.Group{h.H1(h.ID("dialog-title"), g.Text(title)), h.P(g.Text(text))}
+}
+
+// watchProblem says why the objects of a kind are not shown, or may be old.
+func watchProblem(state view.WatchState) g.Node {
+	switch {
+	case state.Problem == "" && !state.Synced:
+		return h.P(h.Class("note"), g.Text("Loading…"))
+	case state.Problem == "":
+		return nil
+	case state.Denied:
+		return h.P(h.Class("note denied"), g.Text(state.Problem))
+	default:
+		return h.P(h.Class("note lost"), g.Text("What is shown may be old, since "), age(state.Lost), g.Text(": "), g.Text(state.Problem))
+	}
+}

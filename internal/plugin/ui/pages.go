@@ -1,0 +1,85 @@
+package ui
+
+import (
+	"encoding/json"
+	"net/http"
+
+	g "maragu.dev/gomponents"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/plugin/ui/page"
+	"github.com/yardmaster/yardmaster/internal/plugin/ui/view"
+)
+
+func (s *Server) servePage(w http.ResponseWriter, r *http.Request, path string) {
+	place := parseLocation(path, r.URL.Query())
+	shell := &page.Shell{Links: s.links, Place: s.Place, Title: "Not found", Current: "none"}
+	if place == nil || r.Method == http.MethodPost {
+		s.write(w, http.StatusNotFound, shell.Document(page.Message("Not found", "There is no such page.")))
+		return
+	}
+	shell.Title, shell.Current = describe(place)
+	shell.Log = place.log != nil
+	var content g.Node
+	if place.view == viewDead {
+		content = s.deadLetters(r, place)
+	} else {
+		shell.Events = s.links.Events(path, r.URL.RawQuery)
+		content = s.content(r.Context(), place)
+	}
+	s.write(w, http.StatusOK, shell.Document(content))
+}
+
+// describe returns the title of a page and its entry of the navigation.
+func describe(place *location) (title, current string) {
+	switch place.view {
+	case viewStale:
+		return "Stale Jobs", viewStale
+	case viewList:
+		return place.kind.Title, place.kind.Path
+	case viewObject, viewDead:
+		return place.name + " · " + place.kind.Title, place.kind.Path
+	default:
+		return "Overview", ""
+	}
+}
+
+// objectContent is the content of the page of an object.
+func (s *Server) objectContent(place *location) g.Node {
+	entry, state := s.entry(place)
+	if entry == nil {
+		return page.Missing(place.kind, place.namespace, place.name, state)
+	}
+	now := s.Now()
+	switch object := entry.Object.(type) {
+	case *v1alpha1.SequentialJob:
+		return page.Sequence(s.links, view.NewSequence(entry, object, now))
+	case *v1alpha1.AgenticSession:
+		return page.Session(s.links, view.NewSession(entry, object, now))
+	case *v1alpha1.Queue:
+		return page.Queue(s.links, view.NewQueue(entry, object, s.Store.History(entry)))
+	case *v1alpha1.WorkerPool:
+		return page.Pool(s.links, view.NewPool(entry, object, s.Store.History(entry), now))
+	case *v1alpha1.Schedule:
+		return page.Schedule(s.links, view.NewSchedule(entry, object, now))
+	default:
+		return nil
+	}
+}
+
+// deadLetters reads the dead letters of a Queue with the command.
+func (s *Server) deadLetters(r *http.Request, place *location) g.Node {
+	entry, state := s.entry(place)
+	if entry == nil {
+		return page.Missing(place.kind, place.namespace, place.name, state)
+	}
+	result := s.runCommand(r.Context(), view.DeadLetterList(entry))
+	var letters []view.DeadLetter
+	problem := result.problem()
+	if problem == "" && len(result.output) > 0 {
+		if err := json.Unmarshal(result.output, &letters); err != nil {
+			problem = "The dead letters cannot be read: " + err.Error()
+		}
+	}
+	return page.DeadLetters(s.links, entry, letters, problem)
+}

@@ -1,0 +1,161 @@
+package ui
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	"golang.org/x/net/netutil"
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+
+	"github.com/yardmaster/yardmaster/internal/plugin/ui/page"
+	"github.com/yardmaster/yardmaster/internal/plugin/ui/view"
+	"github.com/yardmaster/yardmaster/internal/plugin/ui/watch"
+)
+
+//go:embed static
+var static embed.FS
+
+// Config is what a server needs.
+type Config struct {
+	Store *watch.Store
+	// Run runs a command of the plugin and returns its exit code.
+	Run func(ctx context.Context, args []string, out, errOut io.Writer) int
+	Now func() time.Time
+	// Place says which cluster and namespaces the pages show.
+	Place string
+	// CommandFlags are flags that the shown commands need, such as --context.
+	CommandFlags []string
+}
+
+// Server serves the pages.
+type Server struct {
+	Config
+
+	guard   *guard
+	links   page.Links
+	streams chan struct{}
+	stale   staleReports
+}
+
+// The bounds of what peers can occupy.
+const (
+	maxConnections = 128
+	maxStreams     = 32
+	maxHeaderBytes = 16 << 10
+	maxFormBytes   = 4 << 10
+	headerTimeout  = 5 * time.Second
+	idleTimeout    = 2 * time.Minute
+	writeTimeout   = 10 * time.Second
+	stopTimeout    = time.Second
+)
+
+// NewServer returns a server for a listener with this address.
+func NewServer(config Config, address net.Addr) *Server {
+	guard := newGuard(address.String())
+	return &Server{Config: config, guard: guard, links: page.Links{Base: guard.base, CommandFlags: config.CommandFlags}, streams: make(chan struct{}, maxStreams)}
+}
+
+// URL is the address that the user opens. It works once.
+func (s *Server) URL() string { return s.guard.loginURL() }
+
+// Serve serves until ctx ends.
+func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+	server := &http.Server{
+		Handler: s, ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	stopped := context.AfterFunc(ctx, func() {
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+		defer cancel()
+		_ = server.Shutdown(stopping) // what has not ended by then ends with the process
+	})
+	defer stopped()
+	if err := server.Serve(netutil.LimitListener(listener, maxConnections)); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	setSecurityHeaders(w.Header())
+	if status, reason := s.guard.check(r); reason != "" {
+		http.Error(w, "Refused: "+reason+".", status)
+		return
+	}
+	switch rest := strings.TrimPrefix(r.URL.Path, s.guard.base); {
+	case rest == "/login":
+		s.serveLogin(w, r)
+	case strings.HasPrefix(rest, "/static/"):
+		s.serveStatic(w, strings.TrimPrefix(rest, "/static/"))
+	case rest == "/events":
+		s.serveEvents(w, r)
+	case rest == "/explain":
+		s.serveExplanation(w, r)
+	case strings.HasSuffix(rest, "/action"):
+		s.serveAction(w, r, strings.TrimSuffix(rest, "/action"))
+	default:
+		s.servePage(w, r, rest)
+	}
+}
+
+// serveLogin exchanges the token. It answers with a page instead of a redirect: a browser does not send the new cookie if
+// a page of another site, such as a terminal in the browser, started the navigation that is redirected.
+func (s *Server) serveLogin(w http.ResponseWriter, r *http.Request) {
+	cookie := s.guard.exchange(r.URL.Query().Get("token"))
+	if cookie == nil && !s.guard.hasCookie(r) {
+		http.Error(w, "Refused: this address works once. Start kubectl yardmaster ui again for another one.", http.StatusForbidden)
+		return
+	}
+	if cookie != nil {
+		http.SetCookie(w, cookie)
+	}
+	s.write(w, http.StatusOK, h.Doctype(h.HTML(h.Lang("en"), h.Head(h.Meta(h.Charset("utf-8")), h.TitleEl(g.Text("Yardmaster")), h.Link(h.Rel("icon"), h.Href(s.links.Static("icon.svg"))),
+		h.Meta(g.Attr("http-equiv", "refresh"), h.Content("0;url="+s.links.Home()))), h.Body(h.A(h.Href(s.links.Home()), g.Text("Continue"))))))
+}
+
+// staticFiles are the files that pages use.
+var staticFiles = map[string]string{
+	"htmx.min.js": "static/htmx/htmx.min.js", "hx-sse.min.js": "static/htmx/hx-sse.min.js", "ui.js": "static/ui.js", "ui.css": "static/ui.css", "icon.svg": "static/icon.svg",
+}
+
+func (*Server) serveStatic(w http.ResponseWriter, name string) {
+	content, err := static.ReadFile(staticFiles[name])
+	if err != nil {
+		http.Error(w, "There is no such file.", http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", mime.TypeByExtension(path.Ext(name)))
+	w.Header().Set("Cache-Control", "private, max-age=3600") // the next process has other addresses
+	_, _ = w.Write(content)                                  // the client has gone
+}
+
+// write sends a page.
+func (*Server) write(w http.ResponseWriter, status int, node g.Node) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_ = node.Render(w) // the client has gone
+}
+
+// writeDialog sends the content of a dialog to the script of a page, and otherwise a page.
+func (s *Server) writeDialog(w http.ResponseWriter, r *http.Request, status int, title string, node g.Node) {
+	if r.Header.Get("HX-Request") != "" {
+		s.write(w, http.StatusOK, node) // htmx shows problems too
+		return
+	}
+	s.write(w, status, (&page.Shell{Links: s.links, Title: title, Place: s.Place}).Document(node))
+}
+
+// entry returns the object of a path such as /k/seq/NAMESPACE/NAME.
+func (s *Server) entry(place *location) (*view.Entry, view.WatchState) {
+	return s.Store.Get(place.kind, place.namespace, place.name)
+}

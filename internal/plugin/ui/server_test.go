@@ -1,0 +1,215 @@
+package ui
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/plugin/ui/view"
+	"github.com/yardmaster/yardmaster/internal/plugin/ui/watch"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
+)
+
+var testTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// testServer is a server for a cluster with objects. It records the commands that it runs.
+type testServer struct {
+	*Server
+
+	t        *testing.T
+	commands [][]string
+	// code, output and errOutput are those of each command.
+	code              int
+	output, errOutput string
+}
+
+func newTestServer(t *testing.T, objects []client.Object) *testServer {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	s := &testServer{t: t}
+	store := watch.NewStore("", func() time.Time { return testTime })
+	s.Server = NewServer(Config{
+		Store: store, Now: func() time.Time { return testTime }, Place: "test",
+		Run: func(_ context.Context, args []string, out, errOut io.Writer) int {
+			s.commands = append(s.commands, args)
+			fmt.Fprint(out, s.output)
+			fmt.Fprint(errOut, s.errOutput)
+			return s.code
+		},
+	}, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4711})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	changed, unsubscribe := store.Subscribe()
+	defer unsubscribe()
+	go func() {
+		defer close(ended)
+		store.Run(ctx, fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build())
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-ended
+	})
+	for !isSynced(store) {
+		<-changed
+	}
+	return s
+}
+
+func isSynced(store *watch.Store) bool {
+	state := store.Snapshot()
+	return !slices.ContainsFunc(view.Kinds, func(kind *view.Kind) bool { return !state.Watches[kind].Synced })
+}
+
+func (s *testServer) do(r *http.Request) *httptest.ResponseRecorder {
+	recorder := httptest.NewRecorder()
+	s.ServeHTTP(recorder, r)
+	return recorder
+}
+
+func (s *testServer) get(path string) *httptest.ResponseRecorder {
+	return s.do(newTestRequest(s.guard, http.MethodGet, path))
+}
+
+func (s *testServer) post(path string, form url.Values) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodPost, "http://"+testHost+s.guard.base+path, strings.NewReader(form.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Origin", "http://"+testHost)
+	r.AddCookie(&http.Cookie{Name: cookieName, Value: s.guard.session})
+	return s.do(r)
+}
+
+func TestActionRunsTheCommandThatThePageShows(t *testing.T) {
+	s := newTestServer(t, []client.Object{testbuilder.SequentialJob("etl", "a").Step("load").Obj()})
+	const path = "/k/seq/a/etl/action?do=suspend"
+	s.output = "sequentialjob.yardmaster.dev/etl suspended\n"
+	shown := s.get(path)
+	if !strings.Contains(shown.Body.String(), "kubectl yardmaster seq suspend -n a etl") || len(s.commands) != 0 {
+		t.Errorf("status %d, commands %v:\n%s", shown.Code, s.commands, shown.Body)
+	}
+	ran := s.post(path, nil)
+	if want := []string{"seq", "suspend", "--namespace=a", "--", "etl"}; len(s.commands) != 1 || !slices.Equal(s.commands[0], want) {
+		t.Errorf("commands %q, want %q", s.commands, want)
+	}
+	if !strings.Contains(ran.Body.String(), "etl suspended") {
+		t.Errorf("the page shows:\n%s", ran.Body)
+	}
+}
+
+func TestFailedActionShowsTheErrorOfTheCommand(t *testing.T) {
+	s := newTestServer(t, []client.Object{testbuilder.SequentialJob("etl", "a").Step("load").Obj()})
+	s.code, s.errOutput = 2, "error: <b>forbidden</b>\n"
+	body := s.post("/k/seq/a/etl/action?do=suspend", nil).Body.String()
+	if !strings.Contains(body, "The command failed.") || !strings.Contains(body, "error: &lt;b&gt;forbidden&lt;/b&gt;") {
+		t.Errorf("the page shows:\n%s", body)
+	}
+}
+
+func TestActionThatStopsWorkNeedsTheName(t *testing.T) {
+	s := newTestServer(t, []client.Object{testbuilder.SequentialJob("etl", "a").Step("load").SuspendImmediately().Obj()})
+	sj := s.Store.Snapshot().Entries[view.Sequences][0].Object.(*v1alpha1.SequentialJob)
+	sj.Spec.Suspend = false // the builder suspends it too
+	const path = "/k/seq/a/etl/action?do=suspend"
+	for _, confirm := range []string{"", "et", "etl "} {
+		if body := s.post(path, url.Values{"confirm": {confirm}}).Body.String(); !strings.Contains(body, "Nothing was done") || len(s.commands) != 0 {
+			t.Errorf("confirm %q: commands %v:\n%s", confirm, s.commands, body)
+		}
+	}
+	s.post(path, url.Values{"confirm": {"etl"}})
+	if len(s.commands) != 1 {
+		t.Errorf("commands %v", s.commands)
+	}
+}
+
+func TestOnlyOfferedActionsRun(t *testing.T) {
+	s := newTestServer(t, []client.Object{testbuilder.SequentialJob("etl", "a").Step("load").Obj()})
+	for _, path := range []string{
+		"/k/seq/a/etl/action?do=delete", "/k/seq/a/etl/action?do=rerun&arg=load", "/k/seq/a/etl/action?do=approve&arg=load", "/k/seq/a/etl/action?do=suspend&arg=--all",
+		"/k/seq/a/other/action?do=suspend", "/k/seq/b/etl/action?do=suspend", "/k/job/a/etl/action?do=suspend", "/k/seq/a/--help/action?do=suspend", "/action", "/k/seq/action?do=suspend",
+	} {
+		if got := s.post(path, nil); got.Code < http.StatusBadRequest || len(s.commands) != 0 {
+			t.Errorf("%s: status %d, commands %q", path, got.Code, s.commands)
+		}
+	}
+}
+
+func TestExplanationTakesOnlyNamesOfObjects(t *testing.T) {
+	s := newTestServer(t, nil)
+	for _, query := range []string{"", "?namespace=a", "?namespace=a&name=--kubeconfig=x", "?namespace=-A&name=x", "?namespace=a&name=x/y", "?namespace=a&name=" + strings.Repeat("x", 300)} {
+		if got := s.get("/explain" + query); got.Code != http.StatusNotFound || len(s.commands) != 0 {
+			t.Errorf("%s: status %d, commands %q", query, got.Code, s.commands)
+		}
+	}
+	s.get("/explain?namespace=a&name=train")
+	if want := []string{"report", "explain", "--namespace=a", "--", "train"}; len(s.commands) != 1 || !slices.Equal(s.commands[0], want) {
+		t.Errorf("commands %q, want %q", s.commands, want)
+	}
+}
+
+func TestEventsEndWithTheStream(t *testing.T) {
+	s := newTestServer(t, []client.Object{testbuilder.SequentialJob("etl", "a").Step("load").Obj()})
+	ctx, stop := context.WithCancel(t.Context())
+	request := newTestRequest(s.guard, http.MethodGet, "/events?page=/k/seq").WithContext(ctx)
+	stop()
+	got := httptest.NewRecorder()
+	s.serveEvents(&deadlineRecorder{got}, request)
+	if got.Header().Get("Content-Type") != "text/event-stream" || !strings.HasPrefix(got.Body.String(), "data: ") || len(s.streams) != 0 {
+		t.Errorf("%d streams, header %v, body %q", len(s.streams), got.Header(), got.Body)
+	}
+}
+
+// deadlineRecorder is a ResponseRecorder with deadlines.
+type deadlineRecorder struct{ *httptest.ResponseRecorder }
+
+func (*deadlineRecorder) SetWriteDeadline(time.Time) error { return nil }
+
+func TestNumberOfStreamsIsLimited(t *testing.T) {
+	s := newTestServer(t, nil)
+	for range maxStreams {
+		s.streams <- struct{}{}
+	}
+	if got := s.get("/events?page=/"); got.Code != http.StatusServiceUnavailable {
+		t.Errorf("status %d", got.Code)
+	}
+}
+
+func TestBrowserLoadsAtMost300KB(t *testing.T) {
+	s := newTestServer(t, nil)
+	total := s.get("/").Body.Len()
+	for name := range staticFiles {
+		file := s.get("/static/" + name)
+		if file.Code != http.StatusOK {
+			t.Errorf("%s: status %d", name, file.Code)
+		}
+		total += file.Body.Len()
+	}
+	const limit = 300_000
+	if total > limit {
+		t.Errorf("%d bytes", total)
+	}
+	t.Logf("%d bytes", total)
+}
+
+func TestUnknownFilesAndPagesDoNotExist(t *testing.T) {
+	s := newTestServer(t, nil)
+	for _, path := range []string{"/static/", "/static/../server.go", "/static/htmx/LICENSE", "/k", "/k/", "/k/job", "/k/seq/a", "/k/seq/a/b/c", "/k/seq/a/b/dead", "/k/queue/a/b/dead/x", "/events?page=/nothing", "/events?page=/k/queue/a/b/dead"} {
+		if got := s.get(path); got.Code != http.StatusNotFound {
+			t.Errorf("%s: status %d", path, got.Code)
+		}
+	}
+}

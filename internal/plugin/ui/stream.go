@@ -1,0 +1,148 @@
+package ui
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/yardmaster/yardmaster/internal/plugin/ui/view"
+)
+
+// The times of a stream.
+const (
+	// minRenderInterval is the time between two changes of a page. The first change is sent at once.
+	minRenderInterval = 100 * time.Millisecond
+	// clockInterval is the time after which a page is computed again without a change: it may show times.
+	clockInterval = 5 * time.Second
+	// keepAliveInterval is the time after which a stream without changes sends a comment, which shows both sides that the
+	// other one is there.
+	keepAliveInterval = 15 * time.Second
+)
+
+// stream is the stream of events of one page.
+type stream struct {
+	*Server
+
+	place      *location
+	writer     http.ResponseWriter
+	controller *http.ResponseController
+	// last is what the page shows.
+	last     []byte
+	lastSent time.Time
+}
+
+func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	pageQuery, err := url.ParseQuery(query.Get("query"))
+	place := parseLocation(query.Get("page"), pageQuery)
+	if err != nil || place == nil || place.view == viewDead {
+		http.Error(w, "There is no such page.", http.StatusNotFound)
+		return
+	}
+	select {
+	case s.streams <- struct{}{}:
+		defer func() { <-s.streams }()
+	default:
+		http.Error(w, "Too many pages are open.", http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	stream := &stream{Server: s, place: place, writer: w, controller: http.NewResponseController(w)}
+	stream.send(r.Context())
+}
+
+// send sends the page, and again whenever it changes, until ctx ends or the client has gone.
+func (s *stream) send(ctx context.Context) {
+	changed, stop := s.Store.Subscribe()
+	defer stop()
+	logs := s.followLog(ctx)
+	clock := time.NewTicker(clockInterval)
+	defer clock.Stop()
+	if logs != nil && s.sendEvent("logreset", []byte("-")) != nil {
+		return
+	}
+	err := s.sendContent(ctx)
+	for pause := time.Duration(0); err == nil; {
+		// While the pause lasts, changes wait in the channel.
+		pending := changed
+		var pauseOver <-chan time.Time
+		if pause > 0 {
+			pending, pauseOver = nil, time.After(pause)
+		}
+		pause = 0
+		select {
+		case <-ctx.Done():
+			return
+		case <-pauseOver:
+		case <-pending:
+			err, pause = s.sendContent(ctx), minRenderInterval
+		case <-clock.C:
+			err = s.sendContent(ctx)
+		case lines := <-logs:
+			err = s.sendLines(lines)
+		}
+	}
+}
+
+// sendContent sends the page if it has changed.
+func (s *stream) sendContent(ctx context.Context) error {
+	var html bytes.Buffer
+	if err := s.content(ctx, s.place).Render(&html); err != nil {
+		return err
+	}
+	if bytes.Equal(html.Bytes(), s.last) {
+		if time.Since(s.lastSent) > keepAliveInterval {
+			return s.write([]byte(":\n\n"))
+		}
+		return nil
+	}
+	s.last = html.Bytes()
+	return s.sendEvent("", s.last)
+}
+
+// sendEvent sends an event; without a name, htmx shows its data.
+func (s *stream) sendEvent(name string, data []byte) error {
+	var event bytes.Buffer
+	if name != "" {
+		event.WriteString("event: " + name + "\n")
+	}
+	for line := range bytes.SplitSeq(bytes.ReplaceAll(data, []byte("\r"), []byte("&#13;")), []byte("\n")) {
+		event.WriteString("data: ")
+		event.Write(line)
+		event.WriteByte('\n')
+	}
+	event.WriteByte('\n')
+	return s.write(event.Bytes())
+}
+
+func (s *stream) write(event []byte) error {
+	s.lastSent = time.Now()
+	if err := s.controller.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return err
+	}
+	if _, err := s.writer.Write(event); err != nil {
+		return err
+	}
+	return s.controller.Flush()
+}
+
+// followLog follows the log of the page, if it shows one. The channel has no buffer: a log is read only as fast as the
+// page shows it.
+func (s *stream) followLog(ctx context.Context) <-chan []string {
+	if s.place.log == nil {
+		return nil
+	}
+	entry, _ := s.entry(s.place)
+	if entry == nil {
+		return nil
+	}
+	args := view.LogCommand(entry, *s.place.log)
+	if args == nil {
+		return nil
+	}
+	lines := newLineBatcher(ctx)
+	go lines.run(func() { s.Run(ctx, args, lines.writer(""), lines.writer("")) })
+	return lines.batches
+}

@@ -1,0 +1,64 @@
+package view
+
+import (
+	"strings"
+)
+
+// Action is a command of the plugin that a page offers for an object.
+type Action struct {
+	// ID is its part of the URL; Argument chooses among several with the same ID, such as a step.
+	ID, Argument string
+	// Label is the text of the button, and Effect says what the command does.
+	Label, Effect string
+	// Args are the arguments of the plugin.
+	Args []string
+	// Destroys is set if it deletes something or stops work: the user has to type Confirm.
+	Destroys bool
+	Confirm  string
+}
+
+// objectArgs returns the arguments of a command for an object. The name comes last, after the flags: it cannot be
+// mistaken for one.
+func objectArgs(e *Entry, verb ...string) []string {
+	return append(append([]string{e.Kind.Path}, verb...), "--namespace="+e.Namespace, "--", e.Name)
+}
+
+// CommandLine returns the command that a user could type instead. The flags select the cluster.
+func CommandLine(flags, args []string) string {
+	words := []string{"kubectl", "yardmaster"}
+	for _, flag := range flags {
+		words = append(words, quote(flag))
+	}
+	for i, arg := range args {
+		if namespace, found := strings.CutPrefix(arg, "--namespace="); found {
+			words = append(words, "-n", quote(namespace))
+			continue
+		}
+		if arg == "--" && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {
+			continue
+		}
+		words = append(words, quote(arg))
+	}
+	return strings.Join(words, " ")
+}
+
+// quote quotes a word for a shell, if necessary.
+func quote(word string) string {
+	isPlain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./=:,@%+", r)
+	}
+	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !isPlain(r) }) < 0 {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// FindAction returns the action of an object with the ID and argument, or nil.
+func FindAction(actions []Action, id, argument string) *Action {
+	for i := range actions {
+		if actions[i].ID == id && actions[i].Argument == argument {
+			return &actions[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+package view
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// Sample is the load of a Queue or WorkerPool at a time. Values that are not known are nil.
+type Sample struct {
+	Time                                  time.Time
+	Backlog, InFlight, Arrivals, Finished *float64
+	Ready, Busy, Draining                 *float64
+}
+
+// NewSample returns the load of an object, or nil for other kinds.
+func NewSample(object any, now time.Time) *Sample {
+	switch object := object.(type) {
+	case *v1alpha1.Queue:
+		status := &object.Status
+		return &Sample{Time: now, Backlog: float(status.Ready), InFlight: float(status.InFlight), Arrivals: quantity(status.ArrivalRate), Finished: quantity(status.ServiceRate)}
+	case *v1alpha1.WorkerPool:
+		status := &object.Status
+		return &Sample{Time: now, Backlog: float(status.Backlog), InFlight: float(status.InFlight), Ready: float(&status.Ready), Busy: float(status.Busy), Draining: float(&status.Draining)}
+	default:
+		return nil
+	}
+}
+
+func float[N int32 | int64](n *N) *float64 {
+	if n == nil {
+		return nil
+	}
+	return new(float64(*n))
+}
+
+func quantity(q *resource.Quantity) *float64 {
+	if q == nil {
+		return nil
+	}
+	return new(q.AsApproximateFloat64())
+}
+
+// Series selects a value of each sample.
+type Series struct {
+	Name  string
+	Value func(*Sample) *float64
+}
+
+// Line is a series as the path of an SVG, in a box of ChartWidth by ChartHeight.
+type Line struct {
+	Name, Path, Last string
+}
+
+// Chart shows values over time.
+type Chart struct {
+	Title      string
+	Lines      []Line
+	Max        string
+	Begin, End time.Time
+	// Text describes the chart for people who do not see it.
+	Text string
+}
+
+// The size of the box in which charts are drawn.
+const (
+	ChartWidth  = 600
+	ChartHeight = 120
+)
+
+// newChart draws what the page has seen. A chart of fewer than two samples is empty.
+func newChart(title string, samples []Sample, series ...Series) Chart {
+	chart := Chart{Title: title}
+	const minSamples = 2
+	if len(samples) < minSamples {
+		return chart
+	}
+	chart.Begin, chart.End = samples[0].Time, samples[len(samples)-1].Time
+	largest := 1.0
+	for _, s := range series {
+		for i := range samples {
+			if value := s.Value(&samples[i]); value != nil {
+				largest = max(largest, *value)
+			}
+		}
+	}
+	chart.Max = formatValue(largest)
+	var texts []string
+	for _, s := range series {
+		line := Line{Name: s.Name, Path: chart.path(samples, s, largest), Last: Unknown}
+		if last := s.Value(&samples[len(samples)-1]); last != nil {
+			line.Last = formatValue(*last)
+		}
+		chart.Lines = append(chart.Lines, line)
+		texts = append(texts, fmt.Sprintf("%s now %s", line.Name, line.Last))
+	}
+	chart.Text = fmt.Sprintf("%s: %s; largest %s", title, strings.Join(texts, ", "), chart.Max)
+	return chart
+}
+
+// path draws a line with a step at each change, and a gap where the value is not known.
+func (c *Chart) path(samples []Sample, series Series, largest float64) string {
+	total := max(c.End.Sub(c.Begin).Seconds(), 1)
+	var path strings.Builder
+	known := false
+	for i := range samples {
+		value := series.Value(&samples[i])
+		if value == nil {
+			known = false
+			continue
+		}
+		x, y := samples[i].Time.Sub(c.Begin).Seconds()/total*ChartWidth, ChartHeight-*value/largest*ChartHeight
+		if known {
+			fmt.Fprintf(&path, "H%sV%s", coordinate(x), coordinate(y))
+		} else {
+			fmt.Fprintf(&path, "M%s %s", coordinate(x), coordinate(y))
+		}
+		known = true
+	}
+	return path.String()
+}
+
+func coordinate(n float64) string { return strconv.FormatFloat(math.Round(n*10)/10, 'f', -1, 64) }
+
+func formatValue(n float64) string { return strconv.FormatFloat(math.Round(n*10)/10, 'f', -1, 64) }

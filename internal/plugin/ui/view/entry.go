@@ -1,0 +1,128 @@
+package view
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/plugin/render"
+)
+
+// Level says how much attention an object or a step needs.
+type Level int
+
+// The levels.
+const (
+	LevelNone Level = iota // has not started, or is unknown
+	LevelGood
+	LevelActive
+	LevelWaiting // paused or suspended by a user, or waits
+	LevelProblem
+)
+
+// String returns the name of the level in the style sheet.
+func (l Level) String() string {
+	return [...]string{"none", "good", "active", "waiting", "problem"}[l]
+}
+
+// Entry is an object with a summary of its state. It is never changed.
+type Entry struct {
+	Kind            *Kind
+	Namespace, Name string
+	// Object is the object without what no page shows (Slim).
+	Object any
+
+	// Status is one word, such as Running.
+	Status string
+	Level  Level
+	// Reason and Message say what is wrong, or why the object waits.
+	Reason, Message string
+	// Since is when the status or problem began; zero if unknown.
+	Since time.Time
+	// Finished is when the last run ended; zero if none has.
+	Finished time.Time
+	// Asks is set if the object waits for a decision of a user.
+	Asks bool
+	// NeedsAttention is set if a user has to look at it.
+	NeedsAttention bool
+}
+
+// NewEntry summarizes an object of one of the kinds. It returns nil for other objects.
+func NewEntry(object any) *Entry {
+	switch object := object.(type) {
+	case *v1alpha1.SequentialJob:
+		return sequenceEntry(object)
+	case *v1alpha1.AgenticSession:
+		return sessionEntry(object)
+	case *v1alpha1.Queue:
+		return queueEntry(object)
+	case *v1alpha1.WorkerPool:
+		return poolEntry(object)
+	case *v1alpha1.Schedule:
+		return scheduleEntry(object)
+	default:
+		return nil
+	}
+}
+
+func newEntry(kind *Kind, object metav1.Object) *Entry {
+	return &Entry{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName(), Object: object}
+}
+
+// setReady sets the state from the condition Ready, which every kind has.
+func (e *Entry) setReady(object metav1.Object, conditions []metav1.Condition) {
+	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
+	switch {
+	case !object.GetDeletionTimestamp().IsZero():
+		e.Status, e.Level, e.Since = v1alpha1.ReasonDeleting, LevelWaiting, object.GetDeletionTimestamp().Time
+	case ready == nil:
+		e.Status, e.Since = "Pending", object.GetCreationTimestamp().Time
+	case ready.Reason == v1alpha1.ReasonPaused || ready.Reason == v1alpha1.ReasonSuspended:
+		e.Status, e.Level, e.Since = ready.Reason, LevelWaiting, ready.LastTransitionTime.Time
+	case ready.Status == metav1.ConditionTrue:
+		e.Status, e.Level, e.Since = cleanLine(ready.Reason), LevelGood, ready.LastTransitionTime.Time
+	default:
+		e.Status, e.Level, e.Since = cmp.Or(cleanLine(ready.Reason), string(ready.Status)), LevelProblem, ready.LastTransitionTime.Time
+		e.Message = cleanLine(ready.Message)
+		e.NeedsAttention = ready.Status == metav1.ConditionFalse
+	}
+}
+
+// setProblem shows the first problem.
+func (e *Entry) setProblem(problems []render.Problem) {
+	if len(problems) == 0 {
+		return
+	}
+	e.Reason, e.Message, e.Since, e.NeedsAttention = problems[0].Reason, problems[0].Message, problems[0].Since, true
+}
+
+// Matches reports whether the name, namespace, status or reason contain the text.
+func (e *Entry) Matches(text string) bool {
+	text = strings.ToLower(text)
+	for _, field := range []string{e.Name, e.Namespace, e.Status, e.Reason} {
+		if strings.Contains(strings.ToLower(field), text) {
+			return true
+		}
+	}
+	return false
+}
+
+// CompareEntries orders what needs attention first, then by namespace and name.
+func CompareEntries(a, b *Entry) int {
+	return cmp.Or(compareTrueFirst(a.NeedsAttention, b.NeedsAttention), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+func compareTrueFirst(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	default:
+		return 1
+	}
+}

@@ -1,0 +1,130 @@
+package view
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/plugin/render"
+	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
+)
+
+func poolEntry(wp *v1alpha1.WorkerPool) *Entry {
+	e := newEntry(Pools, wp)
+	e.setReady(wp, wp.Status.Conditions)
+	e.setProblem(render.PoolProblems(wp))
+	return e
+}
+
+// Revision is a lane of a pool: the workers of one version.
+type Revision struct {
+	Name, Version, Image      string
+	Role                      string // serves, rolling out, or kept for a rollback
+	Replicas, Ready, Draining int32
+	Succeeded, Failed         string
+	Created                   time.Time
+	ReadyShare, DrainingShare float64 // in percent of the workers of the pool
+}
+
+// Pool is the page of a WorkerPool.
+type Pool struct {
+	*Entry
+
+	Facts       []Fact
+	Workers     Chart
+	Backlog     Chart
+	Revisions   []Revision
+	Explanation []string
+	Problems    []render.Problem
+	Conditions  []Condition
+	Actions     []Action
+}
+
+// NewPool computes the page of a WorkerPool.
+func NewPool(e *Entry, wp *v1alpha1.WorkerPool, history []Sample, now time.Time) *Pool {
+	status := &wp.Status
+	v := &Pool{
+		Entry: e, Problems: render.PoolProblems(wp), Conditions: newConditions(status.Conditions), Actions: poolActions(e, wp, now),
+		Facts: []Fact{
+			{Name: "Ready", Value: fmt.Sprintf("%d of %d", status.Ready, status.Desired)},
+			{Name: "Busy", Value: count(status.Busy)},
+			{Name: "Draining", Value: number(status.Draining)},
+			{Name: "Backlog", Value: count(status.Backlog)},
+			{Name: "Running", Value: count(status.InFlight)},
+			objectiveFact(status.SLO),
+		},
+		Workers: newChart("Workers", history, Series{"ready", func(s *Sample) *float64 { return s.Ready }}, Series{"busy", func(s *Sample) *float64 { return s.Busy }}, Series{"draining", func(s *Sample) *float64 { return s.Draining }}),
+		Backlog: newChart("Backlog", history, Series{"waiting", func(s *Sample) *float64 { return s.Backlog }}),
+	}
+	if until := pausedUntil(wp, now); !until.IsZero() {
+		v.Facts = append(v.Facts, Fact{Name: "Scaling paused until", Value: until.UTC().Format(time.RFC3339), Level: LevelWaiting})
+	}
+	for _, line := range render.PoolExplanation(terminal.Style{}, wp, now.Truncate(time.Minute)) {
+		v.Explanation = append(v.Explanation, cleanSpaces(line))
+	}
+	for i := range status.Revisions {
+		v.Revisions = append(v.Revisions, newRevision(status, &status.Revisions[i]))
+	}
+	return v
+}
+
+func objectiveFact(slo *v1alpha1.ObjectiveStatus) Fact {
+	if slo == nil {
+		return Fact{Name: "Wait, p95", Value: Unknown}
+	}
+	level := map[metav1.ConditionStatus]Level{metav1.ConditionTrue: LevelGood, metav1.ConditionFalse: LevelProblem}[slo.Met]
+	return Fact{Name: "Wait, p95", Value: duration(slo.MeasuredP95) + ", objective " + duration(slo.WaitP95), Level: level}
+}
+
+func newRevision(status *v1alpha1.WorkerPoolStatus, r *v1alpha1.RevisionStatus) Revision {
+	role := "kept for a rollback"
+	switch {
+	case r.Name == status.CurrentRevision:
+		role = "serves"
+	case r.Name == status.UpdatedRevision:
+		role = "rolling out"
+	case r.Replicas > 0:
+		role = "being replaced"
+	}
+	const percent = 100
+	total := float64(max(status.Replicas, 1))
+	return Revision{
+		Name: cleanLine(r.Name), Version: cleanLine(r.Version), Image: cleanLine(r.Image), Role: role,
+		Replicas: r.Replicas, Ready: r.Ready, Draining: r.Draining, Succeeded: count(r.Succeeded), Failed: count(r.Failed), Created: timeOf(r.CreatedTime),
+		ReadyShare: min(percent, float64(r.Ready)/total*percent), DrainingShare: min(percent, float64(r.Draining)/total*percent),
+	}
+}
+
+func pausedUntil(wp *v1alpha1.WorkerPool, now time.Time) time.Time {
+	if wp.Spec.Autoscaling == nil || !timeOf(wp.Spec.Autoscaling.PausedUntil).After(now) {
+		return time.Time{}
+	}
+	return wp.Spec.Autoscaling.PausedUntil.Time
+}
+
+func poolActions(e *Entry, wp *v1alpha1.WorkerPool, now time.Time) []Action {
+	var actions []Action
+	switch replicas := ptr.Deref(wp.Spec.Replicas, 0); {
+	case wp.Spec.Autoscaling != nil && !pausedUntil(wp, now).IsZero():
+		actions = append(actions, Action{ID: "resume-scaling", Label: "Resume scaling", Effect: "The autoscaler changes the number of workers again.", Args: objectArgs(e, "resume-scaling")})
+	case wp.Spec.Autoscaling != nil:
+		actions = append(actions, Action{
+			ID: "pause-scaling", Label: "Pause scaling for 1 h", Effect: "The autoscaler keeps the number of workers for an hour.",
+			Args: objectArgs(e, "pause-scaling", "--for=1h"),
+		})
+	case replicas > 0:
+		actions = append(actions, Action{
+			ID: "drain", Argument: number(replicas - 1), Label: "Drain a worker", Destroys: true, Confirm: e.Name,
+			Effect: fmt.Sprintf("Keeps %d of %d workers. The operator drains an idle worker, or else the youngest: it finishes its messages first.", replicas-1, replicas),
+			Args:   objectArgs(e, "drain", fmt.Sprintf("--replicas=%d", replicas-1)),
+		})
+	}
+	return append(actions, Action{
+		ID: "restart", Label: "Restart workers", Destroys: true, Confirm: e.Name,
+		Effect: "Replaces all workers by new ones with a rollout. Old workers finish their messages first.", Args: objectArgs(e, "restart"),
+	})
+}

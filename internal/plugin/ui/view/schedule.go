@@ -1,0 +1,126 @@
+package view
+
+import (
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/schedule"
+)
+
+func scheduleEntry(s *v1alpha1.Schedule) *Entry {
+	e := newEntry(Schedules, s)
+	e.setReady(s, s.Status.Conditions)
+	last := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionLastRunSucceeded)
+	if last != nil && last.Status == metav1.ConditionFalse && !e.NeedsAttention {
+		e.NeedsAttention, e.Reason, e.Message, e.Since = true, cleanLine(last.Reason), cleanLine(last.Message), last.LastTransitionTime.Time
+	}
+	return e
+}
+
+// Time is a time at which a Schedule starts a run.
+type Time struct {
+	Due   time.Time
+	Local string // in the time zone of the Schedule
+}
+
+// Schedule is the page of a Schedule.
+type Schedule struct {
+	*Entry
+
+	Expression, TimeZone string
+	Starts               string // what each run is
+	Facts                []Fact
+	Next                 []Time
+	NextError            string
+	Active               []ActiveRun
+	LastMissed           string
+	LastMissedTime       time.Time
+	Conditions           []Condition
+	Actions              []Action
+}
+
+// ActiveRun is a run that has not finished.
+type ActiveRun struct {
+	// Kind of the run; nil for a job of a queue.
+	Kind *Kind
+	Name string
+	// Due is zero if the run was triggered.
+	Due time.Time
+}
+
+// NewSchedule computes the page of a Schedule.
+func NewSchedule(e *Entry, s *v1alpha1.Schedule, now time.Time) *Schedule {
+	status := &s.Status
+	kind, starts := scheduledKind(s)
+	v := &Schedule{
+		Entry: e, Expression: cleanLine(s.Spec.Schedule), TimeZone: cleanLine(s.Spec.TimeZone), Starts: starts, Conditions: newConditions(status.Conditions),
+		Actions: scheduleActions(e, s),
+		Facts: []Fact{
+			{Name: "Last time", Value: Unknown, Time: timeOf(status.LastScheduleTime)},
+			{Name: "Last success", Value: Unknown, Time: timeOf(status.LastSuccessfulTime)},
+			lastResult(status),
+			{Name: "Active", Value: number(status.Active)},
+			{Name: "Started", Value: strconv.FormatInt(status.Runs, 10)},
+			{Name: "Missed", Value: strconv.FormatInt(status.Missed, 10), Level: deadLevel(&status.Missed)},
+		},
+	}
+	v.setNextTimes(s, now)
+	for i := range status.ActiveRuns {
+		run := &status.ActiveRuns[i]
+		v.Active = append(v.Active, ActiveRun{kind, cleanLine(run.Name), timeOf(run.ScheduledTime)})
+	}
+	if missed := status.LastMissed; missed != nil {
+		v.LastMissed, v.LastMissedTime = joinReason(missed.Reason, missed.Message), missed.Time.Time
+	}
+	return v
+}
+
+func scheduledKind(s *v1alpha1.Schedule) (*Kind, string) {
+	switch {
+	case s.Spec.SequentialJob != nil:
+		return Sequences, "a SequentialJob"
+	case s.Spec.AgenticSession != nil:
+		return Sessions, "an AgenticSession"
+	case s.Spec.Job != nil:
+		return nil, "a job of Queue " + cleanLine(s.Spec.Job.Queue)
+	default:
+		return nil, Unknown
+	}
+}
+
+func lastResult(status *v1alpha1.ScheduleStatus) Fact {
+	fact := Fact{Name: "Last result", Value: Unknown}
+	if last := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionLastRunSucceeded); last != nil {
+		fact.Value, fact.Level = "failed", LevelProblem
+		if last.Status == metav1.ConditionTrue {
+			fact.Value, fact.Level = "succeeded", LevelGood
+		}
+	}
+	return fact
+}
+
+// setNextTimes computes the next times, whether or not the Schedule is suspended.
+func (v *Schedule) setNextTimes(s *v1alpha1.Schedule, now time.Time) {
+	timetable, err := schedule.NewTimetable(s.Spec.Schedule, s.Spec.TimeZone)
+	if err != nil {
+		v.NextError = cleanLine("spec." + err.Error())
+		return
+	}
+	const times = 5
+	for due := timetable.Next(now); len(v.Next) < times && !due.IsZero(); due = timetable.Next(due) {
+		start := timetable.StartTime(s.UID, due, schedule.Jitter(&s.Spec))
+		v.Next = append(v.Next, Time{start, start.In(timetable.Location()).Format("Mon 2006-01-02 15:04:05 MST")})
+	}
+}
+
+func scheduleActions(e *Entry, s *v1alpha1.Schedule) []Action {
+	trigger := Action{ID: "trigger", Label: "Trigger a run now", Effect: "Starts a run now, from the template and with your permissions.", Args: objectArgs(e, "trigger")}
+	if s.Spec.Suspend {
+		return []Action{trigger, {ID: "resume", Label: "Resume", Effect: "Resumes at the next time. Times that came meanwhile do not run.", Args: objectArgs(e, "resume")}}
+	}
+	return []Action{trigger, {ID: "suspend", Label: "Suspend", Effect: "Starts no further run. Active runs continue, and times that come meanwhile are missed.", Args: objectArgs(e, "suspend")}}
+}

@@ -1,0 +1,245 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/plugin/render"
+	"github.com/yardmaster/yardmaster/internal/sequence"
+)
+
+func sequenceEntry(sj *v1alpha1.SequentialJob) *Entry {
+	e := newEntry(Sequences, sj)
+	phase := render.SequencePhase(sj)
+	e.Status, e.Level, e.Reason = string(phase), sequenceLevels[phase], cleanLine(sj.Status.Reason)
+	e.Since, e.Finished = timeOf(sj.Status.StartTime), timeOf(sj.Status.CompletionTime)
+	if !e.Finished.IsZero() {
+		e.Since = e.Finished
+	}
+	e.setProblem(render.SequenceProblems(sj))
+	switch step := sequence.AwaitingApproval(sj); {
+	case step != "":
+		e.Asks, e.NeedsAttention, e.Level = true, true, LevelWaiting
+		e.Reason, e.Message = v1alpha1.ReasonApprovalRequired, "step "+cleanLine(step)+" waits for an approval"
+	case phase == v1alpha1.PhaseFailed:
+		e.NeedsAttention, e.Message = true, failedStepMessage(sj)
+	case e.NeedsAttention:
+		e.Level = LevelProblem
+	}
+	return e
+}
+
+// sequenceLevels has no entry for phases in which nothing runs yet.
+var sequenceLevels = map[v1alpha1.SequentialJobPhase]Level{
+	v1alpha1.PhaseCompleted: LevelGood, v1alpha1.PhaseFailed: LevelProblem, v1alpha1.PhaseRunning: LevelActive,
+	v1alpha1.PhaseSuspended: LevelWaiting, v1alpha1.PhaseTerminating: LevelWaiting,
+}
+
+// failedStepMessage is the message of the first step that failed the run.
+func failedStepMessage(sj *v1alpha1.SequentialJob) string {
+	for i := range sj.Status.Steps {
+		if step := &sj.Status.Steps[i]; step.Phase == v1alpha1.StepFailed && !step.Tolerated {
+			return "step " + cleanLine(step.Name) + ": " + cleanLine(step.Message)
+		}
+	}
+	return ""
+}
+
+// Step is a row of a sequence's timeline.
+type Step struct {
+	Name           string
+	Finally        bool
+	Phase          string
+	Level          Level
+	Start, Finish  time.Time
+	Remarks        []string
+	Message        string
+	Output         string
+	NextAttempt    time.Time
+	HasLog         bool
+	Actions        []Action
+	Offset, Length float64 // of its bar, in percent of the timeline
+}
+
+// Sequence is the page of a SequentialJob.
+type Sequence struct {
+	*Entry
+
+	Progress      string
+	Run           string
+	Start, Finish time.Time
+	Problems      []render.Problem
+	Parameters    []v1alpha1.Parameter
+	Steps         []Step
+	Actions       []Action
+}
+
+// NewSequence computes the page of a SequentialJob.
+func NewSequence(e *Entry, sj *v1alpha1.SequentialJob, now time.Time) *Sequence {
+	s := &Sequence{
+		Entry: e, Progress: cleanLine(sj.Status.Progress.Display), Run: ordinal(sj.Status.Run),
+		Start: timeOf(sj.Status.StartTime), Finish: timeOf(sj.Status.CompletionTime), Problems: render.SequenceProblems(sj),
+		Actions: sequenceActions(e, sj),
+	}
+	for _, p := range sj.Status.Parameters {
+		s.Parameters = append(s.Parameters, v1alpha1.Parameter{Name: cleanLine(p.Name), Value: cleanLine(p.Value)})
+	}
+	awaiting := sequence.AwaitingApproval(sj)
+	for i := range sj.Status.Steps {
+		s.Steps = append(s.Steps, newStep(e, sj, &sj.Status.Steps[i], awaiting))
+	}
+	s.placeBars(now)
+	return s
+}
+
+func newStep(e *Entry, sj *v1alpha1.SequentialJob, status *v1alpha1.StepStatus, awaiting string) Step {
+	step := Step{
+		Name: cleanLine(status.Name), Finally: status.Finally, Phase: string(status.Phase), Level: stepLevel(status),
+		Start: timeOf(status.StartTime), Finish: timeOf(status.FinishTime), NextAttempt: timeOf(status.NextAttemptTime),
+		Remarks: stepRemarks(sj, status), Message: joinReason(status.Reason, status.Message), Output: cleanText(status.Output),
+		HasLog: status.JobName != "",
+	}
+	if status.Name == awaiting {
+		step.Actions = append(step.Actions, approveAction(e, status.Name))
+	}
+	if !status.Finally && canRerun(sj, status.Name) {
+		step.Actions = append(step.Actions, rerunAction(e, status.Name, "Rerun from here",
+			"Starts the next run at step "+status.Name+". Earlier steps keep their outcomes."))
+	}
+	return step
+}
+
+func stepLevel(step *v1alpha1.StepStatus) Level {
+	switch step.Phase {
+	case v1alpha1.StepSucceeded:
+		return LevelGood
+	case v1alpha1.StepFailed, v1alpha1.StepLost:
+		if step.Tolerated {
+			return LevelWaiting
+		}
+		return LevelProblem
+	case v1alpha1.StepStarting, v1alpha1.StepRunning:
+		return LevelActive
+	case v1alpha1.StepPending, v1alpha1.StepSkipped:
+		return LevelNone
+	default:
+		return LevelWaiting
+	}
+}
+
+func stepRemarks(sj *v1alpha1.SequentialJob, step *v1alpha1.StepStatus) []string {
+	var remarks []string
+	if step.Run != 0 && step.Run != sj.Status.Run {
+		remarks = append(remarks, fmt.Sprintf("from run %d", step.Run))
+	}
+	if step.Attempt > 1 {
+		remarks = append(remarks, fmt.Sprintf("attempt %d", step.Attempt))
+	}
+	if step.FailedAttempts > 0 {
+		remarks = append(remarks, fmt.Sprintf("%d failed", step.FailedAttempts))
+	}
+	if step.FailedPods > 0 {
+		remarks = append(remarks, fmt.Sprintf("%d failed Pods", step.FailedPods))
+	}
+	if step.LastExitCode != nil {
+		remarks = append(remarks, fmt.Sprintf("exit code %d", *step.LastExitCode))
+	}
+	if step.Tolerated {
+		remarks = append(remarks, "tolerated")
+	}
+	if step.ApprovedBy != "" {
+		remarks = append(remarks, "approved by "+cleanLine(step.ApprovedBy))
+	}
+	return remarks
+}
+
+func joinReason(reason, message string) string {
+	reason, message = cleanLine(reason), cleanLine(message)
+	if reason != "" && message != "" {
+		return reason + ": " + message
+	}
+	return reason + message
+}
+
+// placeBars computes the place of each step between the start of the run and its end, or now.
+func (s *Sequence) placeBars(now time.Time) {
+	if s.Start.IsZero() {
+		return
+	}
+	begin, end := s.Start, s.Finish
+	if end.IsZero() {
+		end = now
+	}
+	for i := range s.Steps {
+		if start := s.Steps[i].Start; !start.IsZero() && start.Before(begin) && s.Steps[i].isOfRun() {
+			begin = start // the start of a run that was resumed is that of the resumption
+		}
+	}
+	total := end.Sub(begin).Seconds()
+	if total <= 0 {
+		return
+	}
+	for i := range s.Steps {
+		step := &s.Steps[i]
+		if step.Start.IsZero() || !step.isOfRun() {
+			continue
+		}
+		finish := step.Finish
+		if finish.IsZero() {
+			finish = end
+		}
+		const percent, minLength = 100, 0.5
+		step.Offset = min(max(0, step.Start.Sub(begin).Seconds()/total*percent), percent-minLength)
+		step.Length = min(max(minLength, finish.Sub(step.Start).Seconds()/total*percent), percent-step.Offset)
+	}
+}
+
+// isOfRun reports whether the current run executed the step.
+func (s *Step) isOfRun() bool {
+	return len(s.Remarks) == 0 || !strings.HasPrefix(s.Remarks[0], "from run ")
+}
+
+func sequenceActions(e *Entry, sj *v1alpha1.SequentialJob) []Action {
+	var actions []Action
+	if step := sequence.AwaitingApproval(sj); step != "" {
+		actions = append(actions, approveAction(e, step))
+	}
+	if canRerun(sj, v1alpha1.RerunFromFailed) && sj.Status.Phase == v1alpha1.PhaseFailed {
+		actions = append(actions, rerunAction(e, v1alpha1.RerunFromFailed, "Rerun from the failed step", "Starts the next run at the step that failed. Completed steps are kept."))
+	}
+	if canRerun(sj, v1alpha1.RerunFromStart) {
+		actions = append(actions, rerunAction(e, v1alpha1.RerunFromStart, "Rerun all steps", "Starts the next run at the first step."))
+	}
+	if sj.Spec.Suspend {
+		return append(actions, Action{ID: "resume", Label: "Resume", Effect: "Resumes the run.", Args: objectArgs(e, "resume")})
+	}
+	suspend := Action{ID: "suspend", Label: "Suspend", Effect: "Starts no further step until it is resumed. The running step finishes first.", Args: objectArgs(e, "suspend")}
+	if sj.Spec.SuspendPolicy == v1alpha1.SuspendImmediate && sj.Status.CompletionTime == nil {
+		suspend.Effect = "Stops the running step. It starts over when the run is resumed."
+		suspend.Destroys, suspend.Confirm = true, e.Name
+	}
+	return append(actions, suspend)
+}
+
+func approveAction(e *Entry, step string) Action {
+	return Action{
+		ID: "approve", Argument: step, Label: "Approve " + step, Effect: "Lets step " + step + " start. The status records your user name.",
+		Args: objectArgs(e, "approve", "--step="+step),
+	}
+}
+
+func rerunAction(e *Entry, from, label, effect string) Action {
+	return Action{ID: "rerun", Argument: from, Label: label, Effect: effect, Args: objectArgs(e, "rerun", "--from="+from)}
+}
+
+// canRerun reports whether a rerun from a step is possible now. The command checks it again.
+func canRerun(sj *v1alpha1.SequentialJob, from string) bool {
+	if sj.Status.CompletionTime == nil || !sj.DeletionTimestamp.IsZero() || sequence.IsRerunRequested(&sj.Spec, &sj.Status) {
+		return false
+	}
+	spec := sj.Spec
+	spec.Rerun = &v1alpha1.Rerun{ID: "check", From: from}
+	return sequence.CheckRerun(&spec, &sj.Status) == nil
+}

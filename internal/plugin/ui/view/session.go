@@ -1,0 +1,185 @@
+package view
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/plugin/render"
+)
+
+func sessionEntry(s *v1alpha1.AgenticSession) *Entry {
+	e := newEntry(Sessions, s)
+	phase := render.SessionPhase(s)
+	e.Status, e.Level, e.Reason = string(phase), sessionLevels[phase], cleanLine(string(s.Status.StoppedReason))
+	e.Since, e.Finished = timeOf(s.Status.StartTime), timeOf(s.Status.CompletionTime)
+	if !e.Finished.IsZero() {
+		e.Since = e.Finished
+	}
+	if !s.DeletionTimestamp.IsZero() {
+		e.Status, e.Level = v1alpha1.ReasonDeleting, LevelWaiting
+		return e
+	}
+	e.setProblem(render.SessionProblems(s))
+	if phase == v1alpha1.SessionFailed {
+		e.NeedsAttention = true
+		if runs := s.Status.Runs; len(runs) > 0 && e.Message == "" {
+			last := &runs[len(runs)-1]
+			e.Reason, e.Message = cleanLine(last.Reason), cleanLine(last.Message)
+		}
+	}
+	return e
+}
+
+// sessionLevels has no entry for Pending.
+var sessionLevels = map[v1alpha1.SessionPhase]Level{
+	v1alpha1.SessionCompleted: LevelGood, v1alpha1.SessionFailed: LevelProblem,
+	v1alpha1.SessionCreating: LevelActive, v1alpha1.SessionRunning: LevelActive,
+	v1alpha1.SessionStopping: LevelWaiting, v1alpha1.SessionStopped: LevelWaiting,
+}
+
+// Attempt is an attempt of a session.
+type Attempt struct {
+	Label, Outcome, Reason, Cost string
+	Level                        Level
+	Start, End                   time.Time
+}
+
+// Budget is what a session used of a limit.
+type Budget struct {
+	Name, Used, Limit string
+	// Share is the used part in percent; 0 without a limit.
+	Share float64
+}
+
+// Session is the page of an AgenticSession.
+type Session struct {
+	*Entry
+
+	Title, Prompt string
+	Runner        string
+	Repos         []string
+	Budgets       []Budget
+	Attempts      []Attempt
+	Problems      []render.Problem
+	Summary       string
+	Usage         string
+	HasLog        bool
+	Actions       []Action
+	Conditions    []Condition
+	// Attach is the command that attaches to an interactive session.
+	ActiveSince time.Time
+}
+
+// NewSession computes the page of an AgenticSession.
+func NewSession(e *Entry, s *v1alpha1.AgenticSession, now time.Time) *Session {
+	status := &s.Status
+	v := &Session{
+		Entry: e, Title: cleanLine(s.Spec.DisplayName), Prompt: cleanText(s.Spec.Prompt), Runner: cleanLine(s.Spec.Runner), Problems: render.SessionProblems(s),
+		HasLog: status.Run > 0, Actions: sessionActions(e, s), Conditions: newConditions(status.Conditions), ActiveSince: timeOf(status.ActiveSince),
+		Budgets: []Budget{timeBudget(s, now), costBudget(s)},
+	}
+	if v.Prompt == "" {
+		v.Prompt = cleanText(s.Spec.InitialPrompt)
+	}
+	for _, repo := range s.Spec.Repos {
+		text := cleanLine(string(repo.URL))
+		if repo.Branch != "" {
+			text += ", branch " + cleanLine(string(repo.Branch))
+		}
+		v.Repos = append(v.Repos, text)
+	}
+	for i := range status.Runs {
+		v.Attempts = append(v.Attempts, finishedAttempt(&status.Runs[i]))
+	}
+	if status.Job != "" {
+		v.Attempts = append(v.Attempts, Attempt{
+			Label: attemptLabel(status.Run, status.Attempt), Outcome: string(status.Phase), Level: e.Level, Cost: dollars(status.AttemptCostUSD), Start: timeOf(status.JobStartTime),
+		})
+	}
+	if result := status.Result; result != nil {
+		v.Summary = cleanText(result.Summary)
+		if result.Usage != nil {
+			v.Usage = cleanText(string(result.Usage.Raw))
+		}
+	}
+	return v
+}
+
+func attemptLabel(run, attempt int32) string { return fmt.Sprintf("run %d, attempt %d", run, attempt) }
+
+func finishedAttempt(run *v1alpha1.SessionRun) Attempt {
+	level := LevelProblem
+	switch run.Outcome {
+	case v1alpha1.RunCompleted:
+		level = LevelGood
+	case v1alpha1.RunRetried, v1alpha1.RunStopped:
+		level = LevelWaiting
+	}
+	return Attempt{
+		Label: attemptLabel(run.Run, run.Attempt), Outcome: cleanLine(string(run.Outcome)), Reason: joinReason(run.Reason, run.Message), Cost: dollars(run.CostUSD),
+		Level: level, Start: timeOf(run.Start), End: timeOf(run.End),
+	}
+}
+
+func timeBudget(s *v1alpha1.AgenticSession, now time.Time) Budget {
+	used := time.Duration(s.Status.ActiveSeconds) * time.Second
+	if start := s.Status.ActiveSince; start != nil {
+		used += max(0, now.Sub(start.Time)).Truncate(time.Second)
+	}
+	b := Budget{Name: "Time", Used: roundDuration(used), Limit: "no limit"}
+	if limit := s.Spec.Timeout; limit != nil && *limit > 0 {
+		b.Limit = roundDuration(time.Duration(*limit) * time.Second)
+		b.Share = share(used.Seconds(), float64(*limit))
+	}
+	return b
+}
+
+func costBudget(s *v1alpha1.AgenticSession) Budget {
+	b := Budget{Name: "Cost", Used: dollars(s.Status.TotalCostUSD), Limit: "no limit"}
+	limit := s.Spec.MaxCostUSD
+	if limit == nil {
+		limit = s.Status.MaxCostUSD
+	}
+	if limit == nil {
+		return b
+	}
+	b.Limit = dollars(limit)
+	if s.Status.TotalCostUSD != nil {
+		used, usedErr := strconv.ParseFloat(string(*s.Status.TotalCostUSD), 64)
+		most, mostErr := strconv.ParseFloat(string(*limit), 64)
+		if usedErr == nil && mostErr == nil {
+			b.Share = share(used, most)
+		}
+	}
+	return b
+}
+
+func share(used, limit float64) float64 {
+	const percent = 100
+	if limit <= 0 {
+		return 0
+	}
+	return max(0, min(percent, used/limit*percent))
+}
+
+func sessionActions(e *Entry, s *v1alpha1.AgenticSession) []Action {
+	restart := Action{ID: "restart", Label: "Restart", Effect: "Continues the run if you stopped it; otherwise starts the next one. A persistent workspace is kept.", Args: objectArgs(e, "restart")}
+	stop := Action{
+		ID: "stop", Label: "Stop", Effect: "The runner has 20 seconds to exit. Its logs are deleted with its Pod; a persistent workspace is kept.", Destroys: true, Confirm: e.Name,
+		Args: objectArgs(e, "stop"),
+	}
+	switch {
+	case !s.DeletionTimestamp.IsZero():
+		return nil
+	case s.Spec.OperatingMode == v1alpha1.ModeStopped:
+		return []Action{restart}
+	}
+	switch s.Status.Phase {
+	case v1alpha1.SessionCompleted, v1alpha1.SessionFailed, v1alpha1.SessionStopped:
+		return []Action{restart}
+	default:
+		return []Action{stop}
+	}
+}

@@ -1,0 +1,84 @@
+package view
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// maxPromptBytes limits the prompt of a session that is kept in memory.
+const maxPromptBytes = 16 << 10
+
+// Slim removes what no page shows from an object that nobody else uses, so that thousands fit into memory.
+func Slim(object any) {
+	if accessor, ok := object.(metav1.Object); ok {
+		slimMetadata(accessor)
+	}
+	switch object := object.(type) {
+	case *v1alpha1.SequentialJob:
+		object.Spec.Template, object.Spec.JobMetadata = nil, nil
+		slimSteps(object.Spec.Containers)
+		slimSteps(object.Spec.Finally)
+	case *v1alpha1.AgenticSession:
+		slimSession(object)
+	case *v1alpha1.WorkerPool:
+		object.Spec.Template, object.Spec.Env, object.Spec.Sidecar, object.Spec.Resources = nil, nil, nil, nil
+		object.Status.Enforcement = nil
+	case *v1alpha1.Queue:
+		object.Status.Enforcement = nil
+	case *v1alpha1.Schedule:
+		slimTemplate(object.Spec.SequentialJob)
+		slimTemplate(object.Spec.AgenticSession)
+		if object.Spec.Job != nil {
+			object.Spec.Job.Payload, object.Spec.Job.Headers = nil, nil
+		}
+	}
+}
+
+func slimMetadata(object metav1.Object) {
+	object.SetManagedFields(nil)
+	object.SetLabels(nil)
+	object.SetFinalizers(nil)
+	kept := map[string]string{}
+	for key, value := range object.GetAnnotations() {
+		if strings.HasPrefix(key, v1alpha1.GroupVersion.Group+"/") && len(value) < maxPromptBytes {
+			kept[key] = value
+		}
+	}
+	object.SetAnnotations(kept)
+}
+
+func slimSteps(steps []v1alpha1.Step) {
+	for i := range steps {
+		step := &steps[i]
+		step.Container = corev1.Container{Image: step.Image}
+		if step.Step != nil {
+			step.Step.PodTemplate, step.Step.PodFailurePolicy, step.Step.SuccessPolicy = nil, nil, nil
+		}
+	}
+}
+
+func slimSession(s *v1alpha1.AgenticSession) {
+	s.Spec.Prompt, s.Spec.InitialPrompt = shorten(s.Spec.Prompt), shorten(s.Spec.InitialPrompt)
+	s.Spec.EnvironmentVariables, s.Spec.EnvFrom, s.Spec.SecretMounts, s.Spec.UserContext = nil, nil, nil, nil
+	if s.Status.Result != nil {
+		s.Status.Result.Summary = shorten(s.Status.Result.Summary)
+	}
+}
+
+func slimTemplate(template *v1alpha1.ScheduleTemplate) {
+	if template != nil {
+		template.Metadata, template.Spec = nil, runtime.RawExtension{}
+	}
+}
+
+func shorten(text string) string {
+	if len(text) <= maxPromptBytes {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxPromptBytes], "") + " …"
+}

@@ -1,0 +1,116 @@
+package view
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
+)
+
+// Unknown is shown for a value that is not known. It never means 0.
+const Unknown = "–"
+
+// maxTextBytes limits a text of several lines, such as a payload.
+const maxTextBytes = 64 << 10
+
+// cleanLine returns text of users as one line without control and format characters.
+func cleanLine(text string) string { return terminal.Sanitize(text) }
+
+// cleanText is cleanLine for text of several lines. It shortens long text and says so.
+func cleanText(text string) string {
+	rest := 0
+	if len(text) > maxTextBytes {
+		rest, text = len(text)-maxTextBytes, strings.ToValidUTF8(text[:maxTextBytes], "")
+	}
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = cleanSpaces(strings.TrimRight(line, " \t\r"))
+	}
+	text = strings.Join(lines, "\n")
+	if rest > 0 {
+		text += fmt.Sprintf("\n… %d more bytes", rest)
+	}
+	return text
+}
+
+// cleanSpaces is cleanLine without the loss of the indentation.
+func cleanSpaces(line string) string {
+	trimmed := strings.TrimLeft(line, " \t")
+	return strings.ReplaceAll(line[:len(line)-len(trimmed)], "\t", "    ") + cleanLine(trimmed)
+}
+
+// CleanLogLine returns a line of a log as a page shows it: without the colors of terminals.
+func CleanLogLine(line string) string {
+	return cleanSpaces(strings.TrimRight(ansi.Strip(line), " \t\r"))
+}
+
+func count[N int32 | int64](n *N) string {
+	if n == nil {
+		return Unknown
+	}
+	return strconv.FormatInt(int64(*n), 10)
+}
+
+func number(n int32) string { return strconv.Itoa(int(n)) }
+
+// ordinal is the number of a run or attempt. 0 means that there was none.
+func ordinal(n int32) string {
+	if n == 0 {
+		return Unknown
+	}
+	return number(n)
+}
+
+func duration(d *metav1.Duration) string {
+	if d == nil {
+		return Unknown
+	}
+	return roundDuration(d.Duration)
+}
+
+func roundDuration(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	default:
+		return d.Round(time.Second).String()
+	}
+}
+
+func rate(r *resource.Quantity) string {
+	if r == nil {
+		return Unknown
+	}
+	return strconv.FormatFloat(math.Round(r.AsApproximateFloat64()*10)/10, 'f', -1, 64) + "/s"
+}
+
+func dollars(cost *v1alpha1.Number) string {
+	if cost == nil {
+		return Unknown
+	}
+	return "$" + cleanLine(string(*cost))
+}
+
+func timeOf(t *metav1.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.Time
+}
+
+func orUnknown(text string) string {
+	if text == "" {
+		return Unknown
+	}
+	return text
+}

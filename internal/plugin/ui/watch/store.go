@@ -1,0 +1,184 @@
+// Package watch keeps what the pages show up to date: the objects of all kinds of one namespace, or of all, as far as the
+// user may read them.
+package watch
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/plugin/follow"
+	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
+	"github.com/yardmaster/yardmaster/internal/plugin/ui/view"
+)
+
+// Store holds the objects.
+type Store struct {
+	scope string
+	now   func() time.Time
+
+	mu      sync.RWMutex
+	objects map[*view.Kind]map[types.NamespacedName]*view.Entry
+	watches map[*view.Kind]view.WatchState
+	history history
+	changed map[chan struct{}]bool
+}
+
+// NewStore returns a store of the objects of a namespace; empty for all namespaces.
+func NewStore(scope string, now func() time.Time) *Store {
+	s := &Store{
+		scope: scope, now: now, objects: map[*view.Kind]map[types.NamespacedName]*view.Entry{}, watches: map[*view.Kind]view.WatchState{},
+		history: history{}, changed: map[chan struct{}]bool{},
+	}
+	for _, kind := range view.Kinds {
+		s.objects[kind] = map[types.NamespacedName]*view.Entry{}
+	}
+	return s
+}
+
+// watched are the types of the kinds.
+var watched = map[*view.Kind]struct {
+	object client.Object
+	list   client.ObjectList
+}{
+	view.Sequences: {&v1alpha1.SequentialJob{}, &v1alpha1.SequentialJobList{}},
+	view.Sessions:  {&v1alpha1.AgenticSession{}, &v1alpha1.AgenticSessionList{}},
+	view.Queues:    {&v1alpha1.Queue{}, &v1alpha1.QueueList{}},
+	view.Pools:     {&v1alpha1.WorkerPool{}, &v1alpha1.WorkerPoolList{}},
+	view.Schedules: {&v1alpha1.Schedule{}, &v1alpha1.ScheduleList{}},
+}
+
+// The wait before a watch that failed is tried again; it does not grow, because a user looks at the page. What the user may
+// not read, or is not installed, changes rarely.
+const (
+	retryInterval       = 500 * time.Millisecond
+	deniedRetryInterval = 30 * time.Second
+)
+
+// Run watches the objects until ctx ends.
+func (s *Store) Run(ctx context.Context, c client.WithWatch) {
+	var watches wait.Group
+	for _, kind := range view.Kinds {
+		watches.StartWithContext(ctx, func(ctx context.Context) { s.watchKind(ctx, c, kind) })
+	}
+	watches.Wait()
+}
+
+func (s *Store) watchKind(ctx context.Context, c client.WithWatch, kind *view.Kind) {
+	var options []client.ListOption
+	if s.scope != "" {
+		options = append(options, client.InNamespace(s.scope))
+	}
+	report := func(_ context.Context, err error) { s.setError(kind, err) }
+	reflector := cache.NewReflectorWithOptions(follow.NewListWatch(c, watched[kind].list, options, report), watched[kind].object, &kindStore{s, kind},
+		cache.ReflectorOptions{Backoff: &wait.Backoff{Duration: retryInterval, Jitter: 1}})
+	reflector.WatchListPageSize = 500 // pages of a list are released one by one
+	for ctx.Err() == nil {
+		pause := retryInterval
+		if err := reflector.ListAndWatchWithContext(ctx); err != nil && ctx.Err() == nil {
+			s.setError(kind, err)
+		}
+		if s.isDenied(kind) {
+			pause = deniedRetryInterval
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (s *Store) isDenied(kind *view.Kind) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.watches[kind].Denied
+}
+
+// setError records why a kind cannot be read, or nil when it can be read again.
+func (s *Store) setError(kind *view.Kind, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := s.watches[kind]
+	state.Denied = apierrors.IsForbidden(err)
+	switch {
+	case err == nil:
+		state.Problem, state.Lost = "", time.Time{}
+	case state.Denied:
+		state.Problem, state.Lost = "not permitted to list "+kind.Resource+s.place(), time.Time{}
+		clear(s.objects[kind])
+	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
+		state.Denied = true
+		state.Problem = "this cluster has no " + kind.Resource + ": Yardmaster is not installed, or is an older version"
+	default:
+		if state.Problem == "" {
+			state.Lost = s.now()
+		}
+		state.Problem = "connection lost: " + terminal.Sanitize(err.Error())
+	}
+	s.watches[kind] = state
+	s.notify()
+}
+
+func (s *Store) place() string {
+	if s.scope == "" {
+		return " in all namespaces; choose one with -n"
+	}
+	return fmt.Sprintf(" in namespace %s", s.scope)
+}
+
+// Snapshot returns all that is known.
+func (s *Store) Snapshot() *view.State {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	state := &view.State{Scope: s.scope, Entries: map[*view.Kind][]*view.Entry{}, Watches: map[*view.Kind]view.WatchState{}}
+	for kind, objects := range s.objects {
+		entries := make([]*view.Entry, 0, len(objects))
+		for _, entry := range objects {
+			entries = append(entries, entry)
+		}
+		state.Entries[kind], state.Watches[kind] = entries, s.watches[kind]
+	}
+	return state
+}
+
+// Get returns an object, or nil, and whether its kind can be read.
+func (s *Store) Get(kind *view.Kind, namespace, name string) (*view.Entry, view.WatchState) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.objects[kind][types.NamespacedName{Namespace: namespace, Name: name}], s.watches[kind]
+}
+
+// Scope returns the namespace of the store; empty for all.
+func (s *Store) Scope() string { return s.scope }
+
+// Subscribe returns a channel that has a value after a change, until stop is called.
+func (s *Store) Subscribe() (changed <-chan struct{}, stop func()) {
+	channel := make(chan struct{}, 1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changed[channel] = true
+	return channel, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.changed, channel)
+	}
+}
+
+// notify tells all subscribers of a change. The caller holds the lock.
+func (s *Store) notify() {
+	for channel := range s.changed {
+		select {
+		case channel <- struct{}{}:
+		default: // it has not received the previous change yet
+		}
+	}
+}

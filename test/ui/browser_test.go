@@ -1,0 +1,205 @@
+package ui
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	cdpruntime "github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// browser is a tab of Chromium that has opened the page.
+type browser struct {
+	t   *testing.T
+	ui  *runningUI
+	ctx context.Context
+
+	mu sync.Mutex
+	// problems are errors and violations of the content security policy; requests are to other hosts.
+	problems, requests []string
+}
+
+// stepTimeout limits each step of a test.
+const stepTimeout = 30 * time.Second
+
+func openBrowser(t *testing.T, u *runningUI) *browser {
+	t.Helper()
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Fatal("chromium is not installed: use make test-ui")
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1280, 900))
+	allocator, stopAllocator := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(stopAllocator)
+	ctx, stop := chromedp.NewContext(allocator)
+	t.Cleanup(stop)
+	b := &browser{t: t, ui: u, ctx: ctx}
+	if err := chromedp.Listen(ctx, b.record); err != nil { // starts the browser, which ends with this context
+		t.Fatal(err)
+	}
+	b.run("logging in", command(network.Enable, network.EnableParams{}), command(log.Enable, cdp.Empty{}), chromedp.Navigate(u.loginURL), chromedp.WaitVisible(chromedp.CSS("main h1")))
+	return b
+}
+
+// record keeps what no page may do.
+func (b *browser) record(event any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch event := event.(type) {
+	case *cdpruntime.EventExceptionThrown:
+		b.problems = append(b.problems, fmt.Sprintf("%s %v", event.ExceptionDetails.Text, event.ExceptionDetails.Exception))
+	case *log.EventEntryAdded:
+		if event.Entry.Source != log.EntrySourceNetwork { // a lost connection is not an error of the page
+			b.problems = append(b.problems, event.Entry.Text)
+		}
+	case *page.EventJavascriptDialogOpening:
+		b.problems = append(b.problems, "dialog: "+event.Message)
+	case *network.EventRequestWillBeSent:
+		if address := event.Request.URL; !strings.HasPrefix(address, b.ui.base) && !strings.HasPrefix(address, "data:") {
+			b.requests = append(b.requests, address)
+		}
+	}
+}
+
+// expectNoProblems fails the test if a script failed, the content security policy was violated, or another host was
+// requested.
+func (b *browser) expectNoProblems() {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.problems) > 0 {
+		b.t.Errorf("problems of the page: %q", b.problems)
+	}
+	if len(b.requests) > 0 {
+		b.t.Errorf("requests to other addresses: %q", b.requests)
+	}
+}
+
+// command returns an action that calls a command of the browser.
+func command[P, R any](call cdp.Command[P, R], params P) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
+		_, err := chromedp.Call(ctx, call, params)
+		return err
+	})
+}
+
+func (b *browser) run(what string, actions ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, stepTimeout)
+	defer cancel()
+	if err := chromedp.Do(ctx, actions...); err != nil {
+		b.t.Fatalf("%s: %v; the page shows:\n%s", what, err, b.bestEffortText())
+	}
+}
+
+func (b *browser) bestEffortText() string {
+	ctx, cancel := context.WithTimeout(b.ctx, time.Second)
+	defer cancel()
+	text, _ := chromedp.Run(ctx, chromedp.Evaluate[string]("document.body.innerText"))
+	return text
+}
+
+// open opens a page, whose path begins after the base.
+func (b *browser) open(path string) {
+	b.t.Helper()
+	b.run("opening "+path, chromedp.Navigate(b.ui.base+path), chromedp.WaitVisible(chromedp.CSS("main h1")))
+}
+
+// text returns the visible text of an element.
+func (b *browser) text(selector string) string {
+	b.t.Helper()
+	return evaluate[string](b, fmt.Sprintf("document.querySelector(%s)?.innerText ?? ''", quote(selector)))
+}
+
+// evaluate returns the value of a script, or what its promise resolves to.
+func evaluate[T any](b *browser, script string) T {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, stepTimeout)
+	defer cancel()
+	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](script, func(p *cdpruntime.EvaluateParams) { p.AwaitPromise = new(true) }))
+	if err != nil {
+		b.t.Fatalf("evaluating %.300s: %v", script, err)
+	}
+	return value
+}
+
+// waitForText waits until an element shows all texts.
+func (b *browser) waitForText(selector string, texts ...string) {
+	b.t.Helper()
+	shown := ""
+	deadline := time.Now().Add(stepTimeout)
+	for time.Now().Before(deadline) {
+		shown = b.text(selector)
+		missing := false
+		for _, text := range texts {
+			missing = missing || !strings.Contains(shown, text)
+		}
+		if !missing {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	b.t.Fatalf("%s does not show %q:\n%s", selector, texts, shown)
+}
+
+// do clicks the button of an action, confirms it, and returns what the dialog shows.
+func (b *browser) do(label, confirm string) string {
+	b.t.Helper()
+	b.clickText("main a.button", label)
+	b.waitForText("#dialog", label, "kubectl yardmaster")
+	if confirm != "" {
+		b.run("typing", chromedp.SendKeys(chromedp.CSS("#confirm"), confirm))
+	}
+	b.run("confirming", chromedp.Click(chromedp.CSS("#dialog form button[type=submit]")))
+	b.waitForText("#dialog", "The command")
+	result := b.text("#dialog")
+	b.run("closing", chromedp.Click(chromedp.CSS("#dialog a[data-close]")))
+	return result
+}
+
+// clickText clicks the element with this text.
+func (b *browser) clickText(selector, text string) {
+	b.t.Helper()
+	eventually(b.t, selector+" with the text "+text, func() bool {
+		return evaluate[bool](b, fmt.Sprintf("(() => { const e = [...document.querySelectorAll(%s)].find(e => e.innerText.trim() === %s); e?.click(); return !!e })()", quote(selector), quote(text)))
+	})
+}
+
+func quote(text string) string {
+	raw, _ := json.Marshal(text)
+	return string(raw)
+}
+
+// useColors selects light or dark.
+func (b *browser) useColors(scheme string) {
+	b.t.Helper()
+	b.run("selecting "+scheme, command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}))
+}
+
+// screenshot writes what the page shows to a file, if SCREENSHOTS names a directory.
+func (b *browser) screenshot(name string) {
+	b.t.Helper()
+	dir := os.Getenv("SCREENSHOTS")
+	if dir == "" {
+		return
+	}
+	image, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := os.WriteFile(dir+"/"+name+".png", image, 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+}

@@ -1,0 +1,210 @@
+package ui
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
+)
+
+func ago(d time.Duration) *metav1.Time {
+	return &metav1.Time{Time: time.Now().Add(-d).Truncate(time.Second)}
+}
+
+// create creates an object, and then sets its status.
+func create[T client.Object](t *testing.T, object T, setStatus func(T)) T {
+	t.Helper()
+	if err := cluster.Create(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	return update(t, object, setStatus)
+}
+
+func update[T client.Object](t *testing.T, object T, setStatus func(T)) T {
+	t.Helper()
+	setStatus(object)
+	if err := cluster.Status().Update(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+// reload reads an object again.
+func reload[T client.Object](t *testing.T, object T) T {
+	t.Helper()
+	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+func condition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: *ago(3 * time.Minute)}
+}
+
+func newSequence(ns, name string, steps ...string) *v1alpha1.SequentialJob {
+	builder := testbuilder.SequentialJob(name, ns)
+	for _, step := range steps {
+		builder.Step(step, testbuilder.StepImage("registry.example/etl:1"))
+	}
+	sj := builder.Obj()
+	sj.ObjectMeta = metav1.ObjectMeta{Name: name, Namespace: ns}
+	sj.Status = v1alpha1.SequentialJobStatus{}
+	return sj
+}
+
+// failedSequence has run twice: its second step failed again.
+func failedSequence(t *testing.T, ns, name, message, output string) *v1alpha1.SequentialJob {
+	sj := newSequence(ns, name, "backup", "migrate", "seed", "verify")
+	return create(t, sj, func(sj *v1alpha1.SequentialJob) {
+		sj.Status = v1alpha1.SequentialJobStatus{
+			Phase: v1alpha1.PhaseFailed, Reason: "BackoffLimitExceeded", Run: 1, StartTime: ago(40 * time.Minute), CompletionTime: ago(12 * time.Minute),
+			Progress:   v1alpha1.Progress{Display: "1/4"},
+			Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionFalse, "Failed", "step migrate failed")},
+			Steps: []v1alpha1.StepStatus{
+				{Name: "backup", Phase: v1alpha1.StepSucceeded, Attempt: 1, Run: 1, JobName: name + "-backup", StartTime: ago(40 * time.Minute), FinishTime: ago(25 * time.Minute), Output: output},
+				{Name: "migrate", Phase: v1alpha1.StepFailed, Attempt: 3, FailedAttempts: 3, Run: 1, JobName: name + "-migrate", StartTime: ago(25 * time.Minute), FinishTime: ago(12 * time.Minute), LastExitCode: new(int32(3)), Reason: "BackoffLimitExceeded", Message: message},
+				{Name: "seed", Phase: v1alpha1.StepSkipped, Reason: "PreviousStepFailed"},
+				{Name: "verify", Phase: v1alpha1.StepSkipped, Reason: "PreviousStepFailed"},
+			},
+		}
+	})
+}
+
+func runningSequence(t *testing.T, ns, name string) *v1alpha1.SequentialJob {
+	sj := newSequence(ns, name, "extract", "transform", "load")
+	return create(t, sj, func(sj *v1alpha1.SequentialJob) {
+		sj.Status = v1alpha1.SequentialJobStatus{
+			Phase: v1alpha1.PhaseRunning, Run: 1, StartTime: ago(9 * time.Minute), Progress: v1alpha1.Progress{Display: "1/3", CurrentStep: "transform"},
+			Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionFalse, "Running", "step transform runs")},
+			Steps: []v1alpha1.StepStatus{
+				{Name: "extract", Phase: v1alpha1.StepSucceeded, Attempt: 1, Run: 1, JobName: name + "-extract", StartTime: ago(9 * time.Minute), FinishTime: ago(5 * time.Minute)},
+				{Name: "transform", Phase: v1alpha1.StepRunning, Attempt: 1, Run: 1, JobName: name + "-transform", StartTime: ago(5 * time.Minute)},
+				{Name: "load", Phase: v1alpha1.StepPending},
+			},
+		}
+	})
+}
+
+// waitingSequence waits for the approval of its second step.
+func waitingSequence(t *testing.T, ns, name string) *v1alpha1.SequentialJob {
+	sj := newSequence(ns, name, "build", "deploy")
+	sj.Spec.Containers[1].Step = &v1alpha1.StepOptions{SuspendBefore: true}
+	return create(t, sj, func(sj *v1alpha1.SequentialJob) {
+		sj.Status = v1alpha1.SequentialJobStatus{
+			Phase: v1alpha1.PhaseSuspended, Reason: v1alpha1.ReasonApprovalRequired, Run: 1, StartTime: ago(20 * time.Minute), Progress: v1alpha1.Progress{Display: "1/2"},
+			Steps: []v1alpha1.StepStatus{
+				{Name: "build", Phase: v1alpha1.StepSucceeded, Attempt: 1, Run: 1, JobName: name + "-build", StartTime: ago(20 * time.Minute), FinishTime: ago(16 * time.Minute)},
+				{Name: "deploy", Phase: v1alpha1.StepPending, Reason: v1alpha1.ReasonApprovalRequired, Message: "waits for an approval"},
+			},
+		}
+	})
+}
+
+func newQueue(t *testing.T, ns, name, message string, dead int64) *v1alpha1.Queue {
+	q := &v1alpha1.Queue{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns},
+		Spec:       v1alpha1.QueueSpec{Broker: &v1alpha1.Broker{Engine: v1alpha1.EngineNATS, BrokerAccess: v1alpha1.BrokerAccess{URLSecretRef: v1alpha1.SecretKey{SecretRef: v1alpha1.SecretRef{Name: "broker"}}}}},
+	}
+	return create(t, q, func(q *v1alpha1.Queue) {
+		q.Status = v1alpha1.QueueStatus{
+			Name: "mail", Engine: v1alpha1.EngineNATS, Ready: new(int64(1280)), InFlight: new(int64(16)), Delayed: new(int64(4)), Dead: &dead, OldestTime: ago(90 * time.Second),
+			Wait: &v1alpha1.WaitTimes{P95: &metav1.Duration{Duration: 4200 * time.Millisecond}}, ArrivalRate: new(resource.MustParse("31500m")), ServiceRate: new(resource.MustParse("28")),
+			Conditions: []metav1.Condition{
+				condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, message),
+				condition(v1alpha1.ConditionDeadLettersPresent, metav1.ConditionTrue, v1alpha1.ReasonDeadLetters, message),
+			},
+		}
+	})
+}
+
+func newPool(t *testing.T, ns, name, message string) *v1alpha1.WorkerPool {
+	wp := &v1alpha1.WorkerPool{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns},
+		Spec: v1alpha1.WorkerPoolSpec{
+			Image: "registry.example/worker:2", Queues: []v1alpha1.PoolQueue{{Name: "mail"}}, Concurrency: 4,
+			Autoscaling: &v1alpha1.Autoscaling{MinReplicas: 2, MaxReplicas: 40, SLO: &v1alpha1.WaitObjective{WaitP95: &v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Minute}}}},
+		},
+	}
+	return create(t, wp, func(wp *v1alpha1.WorkerPool) {
+		wp.Status = v1alpha1.WorkerPoolStatus{
+			Desired: 12, Replicas: 13, Ready: 11, Busy: new(int32(9)), Draining: 1, Backlog: new(int64(1280)), InFlight: new(int64(16)), CurrentRevision: name + "-1", UpdatedRevision: name + "-2",
+			SLO: &v1alpha1.ObjectiveStatus{WaitP95: &metav1.Duration{Duration: time.Minute}, MeasuredP95: &metav1.Duration{Duration: 4200 * time.Millisecond}, Met: metav1.ConditionTrue},
+			Revisions: []v1alpha1.RevisionStatus{
+				{Name: name + "-2", Version: "2", Image: "registry.example/worker:2", Replicas: 2, Ready: 2, Succeeded: new(int64(412)), Failed: new(int64(3)), CreatedTime: ago(7 * time.Minute)},
+				{Name: name + "-1", Version: "1", Image: "registry.example/worker:1", Replicas: 11, Ready: 9, Draining: 1, Succeeded: new(int64(90211)), Failed: new(int64(120)), CreatedTime: ago(50 * time.Hour)},
+			},
+			LastDecision: &v1alpha1.ScaleDecision{
+				Time: ago(20 * time.Second), Recommendation: 12, Applied: 12, Reason: "BacklogAboveObjective", Message: message,
+				Inputs: v1alpha1.ScaleInputs{Replicas: 10, Backlog: new(int64(1280)), InFlight: new(int64(16)), ArrivalRate: new(resource.MustParse("31500m")), ServiceTime: &metav1.Duration{Duration: 900 * time.Millisecond}, Concurrency: 4},
+			},
+			Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, message)},
+		}
+	})
+}
+
+func newSession(t *testing.T, ns, name, text string) *v1alpha1.AgenticSession {
+	s := &v1alpha1.AgenticSession{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns},
+		Spec: v1alpha1.AgenticSessionSpec{
+			Prompt: text, DisplayName: text, Timeout: new(int32(1800)), MaxCostUSD: new(v1alpha1.Number("2.50")),
+			Repos: []v1alpha1.SessionRepo{{URL: "https://git.example/team/shop.git", Branch: "main"}},
+		},
+	}
+	return create(t, s, func(s *v1alpha1.AgenticSession) {
+		s.Status = v1alpha1.AgenticSessionStatus{
+			Phase: v1alpha1.SessionRunning, Run: 1, Attempt: 2, Job: name + "-r1-a2", StartTime: ago(15 * time.Minute), JobStartTime: ago(6 * time.Minute), ActiveSince: ago(5 * time.Minute), ActiveSeconds: 480,
+			TotalCostUSD: new(v1alpha1.Number("0.84")), AttemptCostUSD: new(v1alpha1.Number("0.31")),
+			Runs:       []v1alpha1.SessionRun{{Run: 1, Attempt: 1, Outcome: v1alpha1.RunRetried, Reason: "ExitedWithError", Message: text, Start: ago(15 * time.Minute), End: ago(7 * time.Minute), CostUSD: new(v1alpha1.Number("0.53"))}},
+			Result:     &v1alpha1.SessionResult{Run: 1, Attempt: 1, Summary: text},
+			Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionFalse, "Running", "")},
+		}
+	})
+}
+
+func newSchedule(t *testing.T, ns, name, message string) *v1alpha1.Schedule {
+	s := &v1alpha1.Schedule{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns},
+		Spec: v1alpha1.ScheduleSpec{
+			Schedule: "30 2 * * *", TimeZone: "Europe/Berlin",
+			SequentialJob: &v1alpha1.ScheduleTemplate{Spec: runtime.RawExtension{Raw: []byte(`{"containers":[{"name":"extract","image":"registry.example/etl:1"}]}`)}},
+		},
+	}
+	return create(t, s, func(s *v1alpha1.Schedule) {
+		s.Status = v1alpha1.ScheduleStatus{
+			LastScheduleTime: ago(11 * time.Hour), NextScheduleTime: ago(-13 * time.Hour), LastSuccessfulTime: ago(11 * time.Hour), Runs: 31, Missed: 1,
+			LastMissed: &v1alpha1.MissedTime{Time: *ago(59 * time.Hour), Reason: v1alpha1.MissedTooLate, Message: message},
+			Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionTrue, "Scheduled", message), condition(v1alpha1.ConditionLastRunSucceeded, metav1.ConditionTrue, v1alpha1.ReasonRunSucceeded, "")},
+		}
+	})
+}
+
+// stepPod creates the Pod of a step, which the proxy has a log of.
+func stepPod(t *testing.T, sj *v1alpha1.SequentialJob, step string) {
+	t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: sj.Name + "-" + step + "-x7k2p", Namespace: sj.Namespace, Labels: map[string]string{v1alpha1.LabelSequentialJobUID: string(sj.UID), v1alpha1.LabelStep: step},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: sj.Name + "-" + step, UID: "00000000-0000-0000-0000-000000000001", Controller: new(true)}},
+			Finalizers:      []string{"test.yardmaster.dev/keep"}, // the garbage collector does not know the Job
+		},
+		Spec: corev1.PodSpec{NodeName: "", Containers: []corev1.Container{{Name: step, Image: "registry.example/etl:1"}}, SchedulerName: "none"},
+	}
+	create(t, pod, func(pod *corev1.Pod) {
+		pod.Status.Phase = corev1.PodRunning
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: step, Image: "registry.example/etl:1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: *ago(time.Minute)}}}}
+	})
+	t.Cleanup(func() {
+		pod.Finalizers = nil
+		_ = cluster.Update(t.Context(), pod)
+	})
+}
+
+func minutes(n int) time.Duration { return time.Duration(n) * time.Minute }

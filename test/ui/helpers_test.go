@@ -1,0 +1,73 @@
+package ui
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/chromedp/cdproto/network"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func contains(text, part string) bool { return strings.Contains(text, part) }
+
+func inNamespace(ns string) client.ListOption { return client.InNamespace(ns) }
+
+// setOffline disconnects the browser, or connects it again.
+func (b *browser) setOffline(offline bool) {
+	b.t.Helper()
+	b.run("changing the network", command(network.EmulateNetworkConditionsByRule, network.EmulateNetworkConditionsByRuleParams{
+		MatchedNetworkConditions: []*network.Conditions{{Offline: offline, DownloadThroughput: -1, UploadThroughput: -1}},
+	}))
+}
+
+// setHidden tells the page that its tab is in the background, or in front again.
+func (b *browser) setHidden(hidden bool) {
+	b.t.Helper()
+	evaluate[bool](b, fmt.Sprintf("Object.defineProperty(document, 'hidden', {value: %t, configurable: true}); document.dispatchEvent(new Event('visibilitychange'))", hidden))
+}
+
+func (u *runningUI) signal(t *testing.T, signal syscall.Signal) {
+	t.Helper()
+	if err := u.Process.Signal(signal); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// grant allows a user to do something with a kind in a namespace.
+func grant(t *testing.T, ns, user, resource string, verbs ...string) {
+	t.Helper()
+	for _, object := range []client.Object{
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "ui", Namespace: ns}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"yardmaster.dev"}, Resources: []string{resource}, Verbs: verbs}}},
+		&rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "ui", Namespace: ns}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "ui"},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		},
+	} {
+		if err := cluster.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// staleJob failed a month ago, which no controller changes.
+func staleJob(ns, name string) *batchv1.Job {
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns},
+		Spec: batchv1.JobSpec{
+			ManagedBy: new("test.yardmaster.dev/none"), BackoffLimit: new(int32(0)),
+			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "train", Image: "registry.example/train:1"}}}},
+		},
+	}
+}
+
+// failStaleJob gives a Job a Pod that has not been ready for a month.
+func failStaleJob(job *batchv1.Job) {
+	month := 30 * 24 * 60
+	job.Status.StartTime, job.Status.Active, job.Status.Ready = ago(minutes(month)), 1, new(int32(0))
+}

@@ -1,0 +1,232 @@
+package ui
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+func TestOverviewShowsWhatNeedsAttentionAndFollowsChanges(t *testing.T) {
+	ns := newNamespace(t, "overview-")
+	failedSequence(t, ns, "migration", "container migrate exited with code 3", "")
+	release := waitingSequence(t, ns, "release")
+	nightly := runningSequence(t, ns, "nightly")
+	b := openBrowser(t, startUI(t, "-n", ns))
+	b.waitForText("#attention", "migration", "Failed", "container migrate exited with code 3", "release", "ApprovalRequired")
+	b.waitForText("#today", "migration")
+	update(t, nightly, func(sj *v1alpha1.SequentialJob) {
+		sj.Status.Phase, sj.Status.CompletionTime = v1alpha1.PhaseCompleted, ago(0)
+	})
+	b.waitForText("#today", "nightly", "1 completed")
+	if err := cluster.Delete(t.Context(), release); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the page forgets the deleted sequence", func() bool { return !contains(b.text("#attention"), "release") })
+	b.expectNoProblems()
+}
+
+func TestSequenceShowsItsTimelineAndLiveLog(t *testing.T) {
+	ns := newNamespace(t, "sequence-")
+	nightly := runningSequence(t, ns, "nightly")
+	stepPod(t, nightly, "transform")
+	u := startUI(t, "-n", ns)
+	u.proxy.addLogLine("row 1")
+	b := openBrowser(t, u)
+	b.open("/k/seq/" + ns + "/nightly")
+	b.waitForText("#steps", "extract", "Succeeded", "4m0s", "transform", "Running", "load", "Pending")
+	b.clickText("#step-transform a", "Log")
+	b.waitForText("#log-lines", "row 1")
+	u.proxy.addLogLine("row 2 \x1b[31mred\x1b[0m <script>alert(1)</script>")
+	b.waitForText("#log-lines", "row 2 red <script>alert(1)</script>")
+	update(t, nightly, func(sj *v1alpha1.SequentialJob) {
+		sj.Status.Steps[1].Phase, sj.Status.Steps[1].FinishTime = v1alpha1.StepSucceeded, ago(0)
+		sj.Status.Steps[1].Output = "rows=2"
+	})
+	b.waitForText("#step-transform", "Succeeded", "Output")
+	b.waitForText("#log-lines", "row 2") // the log stays while the page changes
+	b.expectNoProblems()
+}
+
+func TestActionsOfASequenceRunAsTheCommandsThatThePageShows(t *testing.T) {
+	ns := newNamespace(t, "actions-")
+	failed := failedSequence(t, ns, "migration", "no migration to version 8", "")
+	release := waitingSequence(t, ns, "release")
+	b := openBrowser(t, startUI(t, "-n", ns))
+	b.open("/k/seq/" + ns + "/migration")
+	shown := b.do("Rerun from here", "")
+	if !contains(shown, "--from=backup") || !contains(shown, "kubectl yardmaster") || !contains(shown, "The command succeeded") {
+		t.Errorf("the dialog shows:\n%s", shown)
+	}
+	if rerun := reload(t, failed).Spec.Rerun; rerun == nil || rerun.From != "backup" {
+		t.Errorf("spec.rerun is %v", rerun)
+	}
+	b.do("Suspend", "")
+	if !reload(t, failed).Spec.Suspend {
+		t.Error("spec.suspend is not set")
+	}
+	b.do("Resume", "")
+	if reload(t, failed).Spec.Suspend {
+		t.Error("spec.suspend is still set")
+	}
+	b.open("/k/seq/" + ns + "/release")
+	b.do("Approve deploy", "")
+	if reload(t, release).Annotations[v1alpha1.AnnotationApproval] == "" {
+		t.Error("the approval is missing")
+	}
+	b.expectNoProblems()
+}
+
+func TestActionsThatStopWorkAskForTheName(t *testing.T) {
+	ns := newNamespace(t, "confirm-")
+	session := newSession(t, ns, "fix-tests", "Fix the tests.")
+	b := openBrowser(t, startUI(t, "-n", ns))
+	b.open("/k/session/" + ns + "/fix-tests")
+	b.clickText("main a.button", "Stop")
+	b.waitForText("#dialog", "Type fix-tests to continue")
+	b.run("typing another name", chromedp.SendKeys(chromedp.CSS("#confirm"), "fix\n"))
+	b.waitForText("#dialog", "Nothing was done")
+	if reload(t, session).Spec.OperatingMode == v1alpha1.ModeStopped {
+		t.Error("the session was stopped")
+	}
+	b.run("closing", chromedp.Click(chromedp.CSS("#dialog a[data-close]")))
+	b.do("Stop", "fix-tests")
+	if reload(t, session).Spec.OperatingMode != v1alpha1.ModeStopped {
+		t.Error("the session was not stopped")
+	}
+	b.waitForText("main", "Restart")
+	b.expectNoProblems()
+}
+
+func TestQueuePoolSessionAndSchedulePagesShowTheirStateAndActions(t *testing.T) {
+	ns := newNamespace(t, "kinds-")
+	queue, pool, schedule := newQueue(t, ns, "mail", "ready", 2), newPool(t, ns, "mailers", "31.5 messages/s arrive"), newSchedule(t, ns, "nightly", "the operator was away")
+	newSession(t, ns, "fix-tests", "Fix the tests.")
+	b := openBrowser(t, startUI(t, "-n", ns))
+
+	b.open("/k/queue/" + ns + "/mail")
+	b.waitForText("main", "1280", "4.2s", "31.5/s", "2 messages failed too often")
+	update(t, queue, func(q *v1alpha1.Queue) { q.Status.Ready = new(int64(77)) })
+	b.waitForText("main .facts", "77")
+	b.waitForText("#load", "waiting 77")
+	b.do("Pause", "")
+	if !reload(t, queue).Spec.Paused {
+		t.Error("the queue is not paused")
+	}
+
+	b.open("/k/pool/" + ns + "/mailers")
+	b.waitForText("main", "11 of 12", "BacklogAboveObjective", "s·λ/ρ", "rolling out", "serves")
+	b.do("Pause scaling for 1 h", "")
+	if until := reload(t, pool).Spec.Autoscaling.PausedUntil; until == nil || until.Time.Before(time.Now().Add(50*time.Minute)) {
+		t.Errorf("pausedUntil is %v", until)
+	}
+	b.do("Resume scaling", "")
+	if reload(t, pool).Spec.Autoscaling.PausedUntil != nil {
+		t.Error("scaling is still paused")
+	}
+
+	b.open("/k/session/" + ns + "/fix-tests")
+	b.waitForText("main", "$0.84 of $2.5", "run 1, attempt 1", "Retried", "run 1, attempt 2", "Fix the tests.")
+
+	b.open("/k/schedule/" + ns + "/nightly")
+	b.waitForText("main", "30 2 * * *", "Europe/Berlin", "TooLate: the operator was away", "succeeded")
+	b.do("Trigger a run now", "")
+	var runs v1alpha1.SequentialJobList
+	if err := cluster.List(t.Context(), &runs, inNamespace(ns)); err != nil || len(runs.Items) != 1 {
+		t.Errorf("%d runs: %v", len(runs.Items), err)
+	}
+	b.do("Suspend", "")
+	if !reload(t, schedule).Spec.Suspend {
+		t.Error("the schedule is not suspended")
+	}
+	b.expectNoProblems()
+}
+
+func TestStaleJobsAreListedWithTheirNextStepAndExplained(t *testing.T) {
+	ns := newNamespace(t, "stale-")
+	create(t, staleJob(ns, "train"), failStaleJob)
+	b := openBrowser(t, startUI(t, "-n", ns))
+	b.open("/stale")
+	b.waitForText("main", "1 zombie", "train", "kubectl")
+	b.clickText("main a.button", "Explain")
+	b.waitForText("#dialog", "Why Job train is stale", "job.batch/train")
+	b.expectNoProblems()
+}
+
+func TestPagesSayWhatTheUserMayNotRead(t *testing.T) {
+	ns := newNamespace(t, "denied-")
+	runningSequence(t, ns, "nightly")
+	grant(t, ns, "viewer", "sequentialjobs", "get", "list", "watch")
+	b := openBrowser(t, startUI(t, "-n", ns, "--as=viewer"))
+	b.waitForText("#kinds", "not permitted to list queues in namespace "+ns, "not permitted to list workerpools")
+	b.open("/k/queue")
+	b.waitForText("main", "not permitted to list queues in namespace "+ns)
+	b.open("/k/seq")
+	b.waitForText("main", "nightly", "Running")
+	b.open("/k/seq/" + ns + "/nightly")
+	if shown := b.do("Suspend", ""); !contains(shown, "The command failed") || !contains(shown, "forbidden") {
+		t.Errorf("the dialog shows:\n%s", shown)
+	}
+	b.open("/stale")
+	b.waitForText("main", "forbidden")
+	b.expectNoProblems()
+}
+
+func TestPageCatchesUpAfterTheAPIServerWasUnavailable(t *testing.T) {
+	ns := newNamespace(t, "outage-")
+	nightly := runningSequence(t, ns, "nightly")
+	u := startUI(t, "-n", ns)
+	b := openBrowser(t, u)
+	b.open("/k/seq")
+	b.waitForText("main", "nightly", "Running")
+	u.proxy.interrupt()
+	b.waitForText("main", "What is shown may be old", "connection lost")
+	update(t, nightly, func(sj *v1alpha1.SequentialJob) { sj.Status.Phase = v1alpha1.PhaseFailed })
+	u.proxy.isUnavailable.Store(false)
+	b.waitForText("main", "Failed")
+	eventually(t, "the page reports no lost connection", func() bool { return !contains(b.text("main"), "may be old") })
+	b.expectNoProblems()
+}
+
+func TestPageCatchesUpAfterItsStreamWasInterrupted(t *testing.T) {
+	ns := newNamespace(t, "offline-")
+	nightly := runningSequence(t, ns, "nightly")
+	b := openBrowser(t, startUI(t, "-n", ns))
+	b.open("/k/seq")
+	b.waitForText("main", "nightly", "Running")
+	b.setHidden(true) // ends the stream
+	b.setOffline(true)
+	update(t, nightly, func(sj *v1alpha1.SequentialJob) { sj.Status.Phase = v1alpha1.PhaseFailed })
+	b.setHidden(false)
+	b.waitForText("#connection", "Disconnected")
+	b.setOffline(false)
+	b.waitForText("main", "Failed")
+	eventually(t, "the page is connected", func() bool { return b.text("#connection") == "" })
+	b.expectNoProblems()
+}
+
+func TestPageCatchesUpAfterTheMachineSlept(t *testing.T) {
+	ns := newNamespace(t, "sleep-")
+	nightly := runningSequence(t, ns, "nightly")
+	u := startUI(t, "-n", ns)
+	b := openBrowser(t, u)
+	b.open("/k/seq")
+	b.waitForText("main", "nightly", "Running")
+	u.signal(t, syscall.SIGSTOP)
+	update(t, nightly, func(sj *v1alpha1.SequentialJob) { sj.Status.Phase = v1alpha1.PhaseFailed })
+	u.proxy.CloseClientConnections() // as a load balancer does meanwhile
+	u.signal(t, syscall.SIGCONT)
+	b.waitForText("main", "Failed")
+	b.expectNoProblems()
+}
+
+func TestPageSaysThatTheCommandHasEnded(t *testing.T) {
+	u := startUI(t, "-n", newNamespace(t, "ended-"))
+	b := openBrowser(t, u)
+	b.waitForText("#attention", "Nothing needs attention")
+	u.stop()
+	b.waitForText("#connection", "Disconnected")
+}
