@@ -141,9 +141,14 @@ func (*Server) serveStatic(w http.ResponseWriter, name string) {
 
 // write sends a page.
 func (*Server) write(w http.ResponseWriter, status int, node g.Node) {
+	html, err := page.Render(node)
+	if err != nil {
+		http.Error(w, "The page cannot be written.", http.StatusInternalServerError)
+		return
+	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_ = node.Render(w) // the client has gone
+	_, _ = w.Write(html) // the client has gone
 }
 
 // writeDialog sends the content of a dialog to the script of a page, and otherwise a page.

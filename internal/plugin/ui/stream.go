@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/yardmaster/yardmaster/internal/plugin/ui/page"
 	"github.com/yardmaster/yardmaster/internal/plugin/ui/view"
 )
 
@@ -88,27 +89,27 @@ func (s *stream) send(ctx context.Context) {
 
 // sendContent sends the page if it has changed.
 func (s *stream) sendContent(ctx context.Context) error {
-	var html bytes.Buffer
-	if err := s.content(ctx, s.place).Render(&html); err != nil {
+	html, err := page.Render(s.content(ctx, s.place))
+	if err != nil {
 		return err
 	}
-	if bytes.Equal(html.Bytes(), s.last) {
+	if bytes.Equal(html, s.last) {
 		if time.Since(s.lastSent) > keepAliveInterval {
 			return s.write([]byte(":\n\n"))
 		}
 		return nil
 	}
-	s.last = html.Bytes()
+	s.last = html
 	return s.sendEvent("", s.last)
 }
 
-// sendEvent sends an event; without a name, htmx shows its data.
+// sendEvent sends an event; without a name, htmx shows its data. Neither HTML nor JSON has carriage returns.
 func (s *stream) sendEvent(name string, data []byte) error {
 	var event bytes.Buffer
 	if name != "" {
 		event.WriteString("event: " + name + "\n")
 	}
-	for line := range bytes.SplitSeq(bytes.ReplaceAll(data, []byte("\r"), []byte("&#13;")), []byte("\n")) {
+	for line := range bytes.SplitSeq(data, []byte("\n")) {
 		event.WriteString("data: ")
 		event.Write(line)
 		event.WriteByte('\n')

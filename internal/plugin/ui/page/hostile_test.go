@@ -1,0 +1,165 @@
+package page
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/html"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	g "maragu.dev/gomponents"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/plugin/ui/view"
+)
+
+var testTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// hostileTexts try to run a script, to load something, to leave their place, or to hide what they are.
+var hostileTexts = []string{
+	`<script>alert(1)</script>`,
+	`"><img src=x onerror=alert(1)>`,
+	`' onmouseover='alert(1)`,
+	`</pre></td></table></main><iframe src=https://evil.example></iframe>`,
+	`javascript:alert(1)`,
+	`<div hx-get=/evil hx-trigger=load></div>`,
+	`<hx-partial hx-target="#dialog">x</hx-partial>`,
+	`--><style>*{display:none}</style><!--`,
+	"data: x\n\nevent: logreset\ndata: x",
+	"a\r\n\r\n<b>b</b>",
+	"\x1b]0;title\x07\x1b[2J\x00",
+	"\u202egnp.exe\u2066",
+	"\xff\xfe<i>",
+	`{{.}}${alert(1)}`,
+}
+
+// hostilePages returns a page for each field that a user, a program or another system can write.
+func hostilePages(text string) map[string]g.Node {
+	l := Links{Base: "/base"}
+	at := metav1.NewTime(testTime)
+	conditions := []metav1.Condition{{Type: text, Status: metav1.ConditionFalse, Reason: text, Message: text, LastTransitionTime: at}, {Type: "Ready", Status: "False", Reason: text, Message: text}}
+	meta := metav1.ObjectMeta{Name: "x", Namespace: "a"}
+	sequence := &v1alpha1.SequentialJob{
+		ObjectMeta: meta, Spec: v1alpha1.SequentialJobSpec{Containers: []v1alpha1.Step{{Name: text}}},
+		Status: v1alpha1.SequentialJobStatus{
+			Phase: v1alpha1.PhaseFailed, Reason: text, Conditions: conditions, StartTime: &at, CompletionTime: &at, Progress: v1alpha1.Progress{Display: text, CurrentStep: text},
+			Parameters: []v1alpha1.Parameter{{Name: text, Value: text}},
+			Steps:      []v1alpha1.StepStatus{{Name: text, Phase: v1alpha1.StepFailed, JobName: text, Reason: text, Message: text, Output: text, ApprovedBy: text}},
+		},
+	}
+	session := &v1alpha1.AgenticSession{
+		ObjectMeta: meta, Spec: v1alpha1.AgenticSessionSpec{Prompt: text, DisplayName: text, Runner: text, Repos: []v1alpha1.SessionRepo{{URL: v1alpha1.GitURL(text), Branch: v1alpha1.GitBranch(text)}}, MaxCostUSD: new(v1alpha1.Number(text))},
+		Status: v1alpha1.AgenticSessionStatus{
+			Phase: v1alpha1.SessionFailed, Run: 1, StoppedReason: v1alpha1.StopReason(text), Conditions: conditions, TotalCostUSD: new(v1alpha1.Number(text)),
+			Runs:   []v1alpha1.SessionRun{{Outcome: v1alpha1.RunOutcome(text), Reason: text, Message: text, CostUSD: new(v1alpha1.Number(text))}},
+			Result: &v1alpha1.SessionResult{Summary: text, Usage: &apiextensionsv1.JSON{Raw: []byte(text)}},
+		},
+	}
+	queue := &v1alpha1.Queue{ObjectMeta: meta, Status: v1alpha1.QueueStatus{Conditions: conditions, Engine: v1alpha1.Engine(text)}}
+	pool := &v1alpha1.WorkerPool{ObjectMeta: meta, Spec: v1alpha1.WorkerPoolSpec{Autoscaling: &v1alpha1.Autoscaling{MaxReplicas: 3}}, Status: v1alpha1.WorkerPoolStatus{
+		Conditions: conditions, LastDecision: &v1alpha1.ScaleDecision{Reason: text, Message: text},
+		Revisions: []v1alpha1.RevisionStatus{{Name: text, Version: text, Image: text}},
+	}}
+	schedule := &v1alpha1.Schedule{ObjectMeta: meta, Spec: v1alpha1.ScheduleSpec{Schedule: text, TimeZone: text, Job: &v1alpha1.ScheduledJob{Queue: text}}, Status: v1alpha1.ScheduleStatus{
+		Conditions: conditions, LastMissed: &v1alpha1.MissedTime{Time: at, Reason: text, Message: text}, ActiveRuns: []v1alpha1.ActiveRun{{Name: text}},
+	}}
+	entries := map[*view.Kind]*view.Entry{}
+	state := &view.State{Entries: map[*view.Kind][]*view.Entry{}, Watches: map[*view.Kind]view.WatchState{}}
+	for _, object := range []any{sequence, session, queue, pool, schedule} {
+		e := view.NewEntry(object)
+		entries[e.Kind] = e
+		state.Entries[e.Kind], state.Watches[e.Kind] = []*view.Entry{e}, view.WatchState{Synced: true, Problem: text, Lost: testTime}
+	}
+	pages := map[string]g.Node{
+		"overview":     Overview(l, view.NewOverview(state, testTime)),
+		"sequence":     Sequence(l, view.NewSequence(entries[view.Sequences], sequence, testTime)),
+		"session":      Session(l, view.NewSession(entries[view.Sessions], session, testTime)),
+		"queue":        Queue(l, view.NewQueue(entries[view.Queues], queue, nil)),
+		"pool":         Pool(l, view.NewPool(entries[view.Pools], pool, nil, testTime)),
+		"schedule":     Schedule(l, view.NewSchedule(entries[view.Schedules], schedule, testTime)),
+		"dead letters": DeadLetters(l, entries[view.Queues], []view.DeadLetter{{Priority: text, Error: text, Origin: text, Headers: map[string][]string{text: {text}}, Payload: []byte(text)}}, text),
+		"stale Jobs":   Stale(l, view.NewStale("", hostileReport(text), testTime)),
+		"bad report":   Stale(l, view.NewStale("", []byte(text), testTime)),
+		"outcome":      Outcome(l, text, []string{"seq", text}, false, text, l.Home()),
+		"missing":      Missing(view.Queues, text, text, view.WatchState{Problem: text}),
+		"confirmation": Confirmation(Links{Base: "/base", CommandFlags: []string{"--context=" + text}}, entries[view.Sequences], &view.Action{ID: text, Argument: text, Label: text, Effect: text, Args: []string{text}, Destroys: true, Confirm: text}, text),
+		"shell":        (&Shell{Links: l, Title: text, Place: text, Events: l.Events(text, text), Log: true}).Document(Message(text, text)),
+	}
+	for _, kind := range view.Kinds {
+		pages["list of "+kind.Title] = List(l, view.NewList(state, kind, view.Query{Text: text}))
+		pages["whole list of "+kind.Title] = List(l, view.NewList(state, kind, view.Query{}))
+	}
+	return pages
+}
+
+func hostileReport(text string) []byte {
+	raw, err := json.Marshal(&v1alpha1.JobReportList{Items: []v1alpha1.JobReport{{Status: v1alpha1.JobReportStatus{
+		Findings: []v1alpha1.JobFinding{{Name: text, Category: v1alpha1.JobCategory(text), Owner: &v1alpha1.JobOwner{Kind: text, Name: text}, Reason: text, Cause: text, Message: text, Next: text}},
+	}}}})
+	if err != nil {
+		panic(err)
+	}
+	return raw
+}
+
+// allowedElements are those that the package writes. The shell also writes those of a document.
+var allowedElements = "a b button caption circle code dd details dialog div dl dt em figcaption figure form h1 h2 header input label li main nav ol p path pre rect section small span strong summary svg table tbody td th thead time tr ul " +
+	"html head body title meta link script"
+
+func TestHostileTextOfAllFieldsStaysText(t *testing.T) {
+	for i, text := range hostileTexts {
+		for name, node := range hostilePages(text) {
+			t.Run(fmt.Sprintf("%s, text %d", name, i+1), func(t *testing.T) {
+				out, err := Render(node)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if strings.ContainsAny(string(out), "\x00\x07\x1b\r\u202e\u2066") {
+					t.Errorf("%q leaves control characters", text)
+				}
+				root, err := html.Parse(bytes.NewReader(out))
+				if err != nil {
+					t.Fatal(err)
+				}
+				checkNode(t, root, name == "shell")
+			})
+		}
+	}
+}
+
+// checkNode fails if the page has an element or an attribute that only the hostile text names.
+func checkNode(t *testing.T, node *html.Node, isDocument bool) {
+	t.Helper()
+	if node.Type == html.ElementNode {
+		if !strings.Contains(" "+allowedElements+" ", " "+node.Data+" ") {
+			t.Errorf("element %s", node.Data)
+		}
+		if node.Data == "script" && (!isDocument || node.FirstChild != nil) {
+			t.Error("an inline script")
+		}
+		for _, attribute := range node.Attr {
+			checkAttribute(t, &attribute)
+		}
+	}
+	for child := range node.ChildNodes() {
+		checkNode(t, child, isDocument)
+	}
+}
+
+func checkAttribute(t *testing.T, attribute *html.Attribute) {
+	t.Helper()
+	switch key := attribute.Key; {
+	case strings.HasPrefix(key, "on"), key == "style", key == "srcdoc", key == "hx-trigger", strings.HasPrefix(key, "hx-on"):
+		t.Errorf("attribute %s=%q", key, attribute.Val)
+	case key == "href", key == "src", key == "action", key == "hx-get", key == "hx-post", key == "hx-sse:connect":
+		if !strings.HasPrefix(attribute.Val, "/base/") && attribute.Val != "#main" {
+			t.Errorf("attribute %s=%q", key, attribute.Val)
+		}
+	case key == "hx-target" && attribute.Val != "#main" && attribute.Val != "#dialog-content":
+		t.Errorf("attribute %s=%q", key, attribute.Val)
+	}
+}

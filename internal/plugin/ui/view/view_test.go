@@ -1,0 +1,257 @@
+package view
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
+)
+
+var testTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func at(minutes int) *metav1.Time {
+	return &metav1.Time{Time: testTime.Add(time.Duration(minutes) * time.Minute)}
+}
+
+// failedSequence ran from 11:00 to 11:40. Its second step failed.
+func failedSequence() *v1alpha1.SequentialJob {
+	sj := testbuilder.SequentialJob("etl", "a").Step("extract").Step("load").Step("report").Obj()
+	sj.Status = v1alpha1.SequentialJobStatus{
+		Phase: v1alpha1.PhaseFailed, Run: 1, StartTime: at(-60), CompletionTime: at(-20),
+		Steps: []v1alpha1.StepStatus{
+			{Name: "extract", Phase: v1alpha1.StepSucceeded, Run: 1, StartTime: at(-60), FinishTime: at(-40)},
+			{Name: "load", Phase: v1alpha1.StepFailed, Run: 1, StartTime: at(-40), FinishTime: at(-20), Message: "exit code 3"},
+			{Name: "report", Phase: v1alpha1.StepSkipped},
+		},
+	}
+	return sj
+}
+
+func actionIDs(actions []Action) []string {
+	var ids []string
+	for _, action := range actions {
+		ids = append(ids, strings.TrimSuffix(action.ID+" "+action.Argument, " "))
+	}
+	return ids
+}
+
+func TestTimelineIsBetweenTheStartAndTheEndOfTheRun(t *testing.T) {
+	sj := failedSequence()
+	s := NewSequence(NewEntry(sj), sj, testTime)
+	var bars [][2]float64
+	for _, step := range s.Steps {
+		bars = append(bars, [2]float64{step.Offset, step.Length})
+	}
+	if diff := cmp.Diff([][2]float64{{0, 50}, {50, 50}, {0, 0}}, bars); diff != "" {
+		t.Errorf("bars (-want +got):\n%s", diff)
+	}
+}
+
+func TestTimelineOfARunningSequenceEndsNow(t *testing.T) {
+	sj := failedSequence()
+	sj.Status.Phase, sj.Status.CompletionTime = v1alpha1.PhaseRunning, nil
+	sj.Status.Steps[1].Phase, sj.Status.Steps[1].FinishTime = v1alpha1.StepRunning, nil
+	s := NewSequence(NewEntry(sj), sj, testTime)
+	if load := s.Steps[1]; load.Offset+load.Length < 99.9 || load.Length < 66 {
+		t.Errorf("bar from %f, length %f", load.Offset, load.Length)
+	}
+}
+
+func TestStepsOfAnEarlierRunHaveNoBar(t *testing.T) {
+	sj := failedSequence()
+	sj.Status.Run = 2
+	s := NewSequence(NewEntry(sj), sj, testTime)
+	if step := s.Steps[0]; step.Length != 0 || !slices.Contains(step.Remarks, "from run 1") {
+		t.Errorf("length %f, remarks %v", step.Length, step.Remarks)
+	}
+}
+
+func TestActionsOfASequenceDependOnItsState(t *testing.T) {
+	waiting := testbuilder.SequentialJob("etl", "a").Step("deploy").Obj()
+	waiting.Status = v1alpha1.SequentialJobStatus{Phase: v1alpha1.PhaseSuspended, Run: 1, Steps: []v1alpha1.StepStatus{{Name: "deploy", Phase: v1alpha1.StepPending, Reason: v1alpha1.ReasonApprovalRequired}}}
+	suspended := failedSequence()
+	suspended.Spec.Suspend = true
+	for name, row := range map[string]struct {
+		sj    *v1alpha1.SequentialJob
+		want  []string
+		steps []string
+	}{
+		"new":                     {testbuilder.SequentialJob("etl", "a").Step("load").Obj(), []string{"suspend"}, nil},
+		"failed":                  {failedSequence(), []string{"rerun Failed", "rerun Start", "suspend"}, []string{"rerun extract", "rerun load"}},
+		"suspended":               {suspended, []string{"rerun Failed", "rerun Start", "resume"}, []string{"rerun extract", "rerun load"}},
+		"waiting for an approval": {waiting, []string{"approve deploy", "suspend"}, []string{"approve deploy"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := NewSequence(NewEntry(row.sj), row.sj, testTime)
+			if diff := cmp.Diff(row.want, actionIDs(s.Actions)); diff != "" {
+				t.Errorf("actions (-want +got):\n%s", diff)
+			}
+			var steps []string
+			for i := range s.Steps {
+				steps = append(steps, actionIDs(s.Steps[i].Actions)...)
+			}
+			if diff := cmp.Diff(row.steps, steps); diff != "" {
+				t.Errorf("actions of steps (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestActionsThatStopWorkAskForTheName(t *testing.T) {
+	immediately := testbuilder.SequentialJob("etl", "a").Step("load").SuspendImmediately().Obj()
+	immediately.Spec.Suspend = false
+	session := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: "a"}, Status: v1alpha1.AgenticSessionStatus{Phase: v1alpha1.SessionRunning}}
+	pool := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "a"}, Spec: v1alpha1.WorkerPoolSpec{Replicas: new(int32(3))}}
+	queue := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q", Namespace: "a"}}
+	for name, row := range map[string]struct {
+		actions []Action
+		want    []string
+	}{
+		"sequence": {NewSequence(NewEntry(immediately), immediately, testTime).Actions, []string{"suspend"}},
+		"session":  {NewSession(NewEntry(session), session, testTime).Actions, []string{"stop"}},
+		"pool":     {NewPool(NewEntry(pool), pool, nil, testTime).Actions, []string{"drain 2", "restart"}},
+		"queue":    {DeadLetterActions(NewEntry(queue)), []string{"purge"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asking := slices.DeleteFunc(slices.Clone(row.actions), func(a Action) bool { return !a.Destroys || a.Confirm == "" })
+			if diff := cmp.Diff(row.want, actionIDs(asking)); diff != "" {
+				t.Errorf("actions (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCommandLineCanBePasted(t *testing.T) {
+	for want, args := range map[string][]string{
+		"kubectl yardmaster --context=dev seq rerun --from=load -n a etl":  {"seq", "rerun", "--from=load", "--namespace=a", "--", "etl"},
+		`kubectl yardmaster --context=dev seq rerun '--from=it'\''s' -n a`: {"seq", "rerun", "--from=it's", "--namespace=a"},
+		`kubectl yardmaster --context=dev x '$(rm -rf /)' ''`:              {"x", "$(rm -rf /)", ""},
+	} {
+		if got := CommandLine([]string{"--context=dev"}, args); got != want {
+			t.Errorf("command %s, want %s", got, want)
+		}
+	}
+}
+
+func TestOverviewListsDecisionsFirstThenTheLatestProblem(t *testing.T) {
+	entry := func(name string, minutes int, asks bool) *Entry {
+		return &Entry{Kind: Sequences, Namespace: "a", Name: name, Since: at(minutes).Time, NeedsAttention: true, Asks: asks}
+	}
+	state := &State{Entries: map[*Kind][]*Entry{Sequences: {entry("old", -50, false), entry("ask", -90, true), entry("new", -5, false), {Kind: Sequences, Name: "fine"}}}}
+	var names []string
+	for _, e := range NewOverview(state, testTime).Attention {
+		names = append(names, e.Name)
+	}
+	if diff := cmp.Diff([]string{"ask", "new", "old"}, names); diff != "" {
+		t.Errorf("attention (-want +got):\n%s", diff)
+	}
+}
+
+func TestOverviewIsBounded(t *testing.T) {
+	state := &State{Entries: map[*Kind][]*Entry{}}
+	for i := range 5000 {
+		state.Entries[Sequences] = append(state.Entries[Sequences], &Entry{Kind: Sequences, Namespace: string(rune('a' + i%26)), NeedsAttention: true, Level: LevelProblem, Finished: testTime})
+	}
+	o := NewOverview(state, testTime)
+	if len(o.Attention) != maxAttention || o.MoreAttention != 5000-maxAttention || len(o.Finished) != maxFinished || o.Failed != 5000 || len(o.Namespaces) > 26 {
+		t.Errorf("%d and %d more, %d finished of %d, %d namespaces", len(o.Attention), o.MoreAttention, len(o.Finished), o.Failed, len(o.Namespaces))
+	}
+}
+
+func TestTodayBeginsAtMidnight(t *testing.T) {
+	state := &State{Entries: map[*Kind][]*Entry{Sequences: {
+		{Kind: Sequences, Name: "yesterday", Finished: testTime.Add(-13 * time.Hour), Level: LevelGood}, {Kind: Sequences, Name: "today", Finished: testTime.Add(-11 * time.Hour), Level: LevelGood}, {Kind: Sequences, Name: "never"},
+	}}}
+	if o := NewOverview(state, testTime); o.Completed != 1 || len(o.Finished) != 1 || o.Finished[0].Name != "today" {
+		t.Errorf("%d completed: %v", o.Completed, o.Finished)
+	}
+}
+
+func TestListsShowPagesOfWhatMatches(t *testing.T) {
+	state := &State{Entries: map[*Kind][]*Entry{}}
+	for i := range 250 {
+		sj := testbuilder.SequentialJob("etl-"+string(rune('a'+i%26)), "a").Obj()
+		state.Entries[Sequences] = append(state.Entries[Sequences], NewEntry(sj))
+	}
+	for name, row := range map[string]struct {
+		query             Query
+		rows, page, pages int
+	}{
+		"first":       {Query{}, 100, 1, 3},
+		"last":        {Query{Page: 3}, 50, 3, 3},
+		"beyond":      {Query{Page: 9}, 50, 3, 3},
+		"filtered":    {Query{Text: "ETL-B"}, 10, 1, 1},
+		"no match":    {Query{Text: "zz9"}, 0, 1, 1},
+		"by status":   {Query{Text: "pending"}, 100, 1, 3},
+		"by negative": {Query{Page: -1}, 100, 1, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := NewList(state, Sequences, row.query)
+			if len(l.Rows) != row.rows || l.Query.Page != row.page || l.Pages != row.pages {
+				t.Errorf("%d rows, page %d of %d", len(l.Rows), l.Query.Page, l.Pages)
+			}
+		})
+	}
+}
+
+func TestChartHasGapsWhereAValueIsUnknown(t *testing.T) {
+	samples := []Sample{{Time: testTime, Backlog: new(10.0)}, {Time: testTime.Add(time.Minute)}, {Time: testTime.Add(2 * time.Minute), Backlog: new(5.0)}}
+	c := newChart("Backlog", samples, Series{"waiting", func(s *Sample) *float64 { return s.Backlog }})
+	if want := "M0 0M600 60"; c.Lines[0].Path != want || c.Lines[0].Last != "5" || c.Max != "10" {
+		t.Errorf("path %s, want %s; last %s, max %s", c.Lines[0].Path, want, c.Lines[0].Last, c.Max)
+	}
+	if c := newChart("Backlog", samples[:1], Series{"waiting", func(s *Sample) *float64 { return s.Backlog }}); len(c.Lines) != 0 {
+		t.Errorf("one sample gives %v", c)
+	}
+}
+
+func TestUnknownIsNotZero(t *testing.T) {
+	q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q"}}
+	for _, fact := range NewQueue(NewEntry(q), q, nil).Facts {
+		if fact.Value != Unknown {
+			t.Errorf("%s is %s", fact.Name, fact.Value)
+		}
+	}
+}
+
+func TestStaleJobsAreGroupedByOwnerAndReasonZombiesFirst(t *testing.T) {
+	single := []byte(`{"kind":"JobReport","metadata":{"namespace":"a"},"status":{"summary":{"total":3,"suspicious":1,"zombie":2},"findings":[
+		{"name":"x","category":"Suspicious","reason":"NeverStarted"},
+		{"name":"y-1","category":"Zombie","reason":"NoReadyPods","owner":{"kind":"CronJob","name":"y"}},
+		{"name":"y-2","category":"Zombie","reason":"NoReadyPods","owner":{"kind":"CronJob","name":"y"},"next":"kubectl delete job y-2"}]}}`)
+	list := []byte(`{"kind":"JobReportList","items":[` + string(single) + `]}`)
+	for name, output := range map[string][]byte{"of a namespace": single, "of all namespaces": list} {
+		t.Run(name, func(t *testing.T) {
+			s := NewStale("a", output, testTime)
+			if s.Problem != "" || s.Summary != "3 Jobs: 1 suspicious, 2 zombie" || len(s.Groups) != 2 || s.Groups[0].Owner != "CronJob/y" || len(s.Groups[0].Jobs) != 2 {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+func TestTextIsCleanAndBounded(t *testing.T) {
+	if got := cleanText("a\tb\r\n  c\x1b[2J\n" + strings.Repeat("x", maxTextBytes)); !strings.HasPrefix(got, "a b\n  c\uFFFD[2J\n") || !strings.Contains(got, "more bytes") {
+		t.Errorf("%.60q … %q", got, got[len(got)-40:])
+	}
+	if got := CleanLogLine("  \x1b[31mred\x1b[0m\t"); got != "  red" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestSlimObjectsKeepNoPodTemplatesSecretsOrForeignAnnotations(t *testing.T) {
+	sj := testbuilder.SequentialJob("etl", "a").Step("load").Obj()
+	sj.Annotations = map[string]string{"kubectl.kubernetes.io/last-applied-configuration": "{}", v1alpha1.AnnotationApproval: "{}"}
+	sj.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
+	sj.Spec.Containers[0].Command = []string{"sh"}
+	Slim(sj)
+	if len(sj.Annotations) != 1 || sj.ManagedFields != nil || sj.Spec.Template != nil || sj.Spec.Containers[0].Command != nil || sj.Spec.Containers[0].Name != "load" {
+		t.Errorf("%+v", sj)
+	}
+}

@@ -1,0 +1,160 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/plugin/ui/view"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
+)
+
+func TestMain(m *testing.M) {
+	// The fake client does not end a list that is a watch.
+	os.Setenv("KUBE_FEATURE_WatchListClient", "false")
+	os.Exit(m.Run())
+}
+
+// runStore runs a store in the bubble of a test, in which time passes only while all goroutines wait.
+func runStore(t *testing.T, list func(client.ObjectList) error, objects ...client.Object) (*Store, client.WithWatch, context.CancelFunc) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c := interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(), interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, into client.ObjectList, options ...client.ListOption) error {
+			if err := list(into); err != nil {
+				return err
+			}
+			return c.List(ctx, into, options...)
+		},
+	})
+	s := NewStore("", time.Now)
+	ctx, stop := context.WithCancel(t.Context())
+	go s.Run(ctx, c)
+	return s, c, stop
+}
+
+func TestStoreFollowsObjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, c, stop := runStore(t, func(client.ObjectList) error { return nil }, testbuilder.SequentialJob("etl", "a").Obj())
+		defer stop()
+		time.Sleep(time.Second)
+		changed, unsubscribe := s.Subscribe()
+		defer unsubscribe()
+		if err := c.Create(t.Context(), testbuilder.SequentialJob("backup", "a").Obj()); err != nil {
+			t.Fatal(err)
+		}
+		<-changed
+		if entries := s.Snapshot().Entries[view.Sequences]; len(entries) != 2 {
+			t.Errorf("%d sequences", len(entries))
+		}
+		if err := c.Delete(t.Context(), testbuilder.SequentialJob("etl", "a").Obj()); err != nil {
+			t.Fatal(err)
+		}
+		<-changed
+		if entry, _ := s.Get(view.Sequences, "a", "etl"); entry != nil {
+			t.Error("the deleted sequence is still known")
+		}
+	})
+}
+
+func TestStoreSaysWhatTheUserMayNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _, stop := runStore(t, func(list client.ObjectList) error {
+			if _, isQueues := list.(*v1alpha1.QueueList); isQueues {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "queues"}, "", errors.New("no"))
+			}
+			return nil
+		})
+		defer stop()
+		time.Sleep(time.Second)
+		state := s.Snapshot()
+		if queues := state.Watches[view.Queues]; !queues.Denied || !strings.HasPrefix(queues.Problem, "not permitted to list queues") {
+			t.Errorf("queues: %+v", queues)
+		}
+		if pools := state.Watches[view.Pools]; pools.Denied || !pools.Synced {
+			t.Errorf("pools: %+v", pools)
+		}
+	})
+}
+
+func TestStoreKeepsObjectsDuringAnOutageAndRecovers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failing := true
+		s, _, stop := runStore(t, func(client.ObjectList) error {
+			if failing {
+				return errors.New("connection refused\x1b")
+			}
+			return nil
+		}, testbuilder.SequentialJob("etl", "a").Obj())
+		defer stop()
+		time.Sleep(time.Minute)
+		if state := s.Snapshot().Watches[view.Sequences]; !strings.Contains(state.Problem, "connection refused\uFFFD") || time.Since(state.Lost) < 50*time.Second {
+			t.Errorf("%+v", state)
+		}
+		failing = false
+		time.Sleep(3 * retryInterval)
+		state := s.Snapshot()
+		if len(state.Entries[view.Sequences]) != 1 || state.Watches[view.Sequences].Problem != "" {
+			t.Errorf("%d sequences, %+v", len(state.Entries[view.Sequences]), state.Watches[view.Sequences])
+		}
+	})
+}
+
+func TestHistoryIsBounded(t *testing.T) {
+	s := NewStore("", time.Now)
+	k := &kindStore{s, view.Queues}
+	now := time.Now()
+	s.now = func() time.Time { return now }
+	for i := range maxHistories + 10 {
+		q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q" + strconv.Itoa(i)}}
+		for range maxSamples + 10 {
+			now = now.Add(sampleInterval)
+			if err := k.Update(q); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if len(s.history) != maxHistories {
+		t.Errorf("%d histories", len(s.history))
+	}
+	for key, samples := range s.history {
+		if len(samples) > maxSamples {
+			t.Fatalf("%v has %d samples", key, len(samples))
+		}
+	}
+}
+
+func TestHistoryOfAFastChangeKeepsTheLastValue(t *testing.T) {
+	s := NewStore("", time.Now)
+	now := time.Now()
+	s.now = func() time.Time { return now }
+	k := &kindStore{s, view.Queues}
+	for i := range int64(100) {
+		now = now.Add(100 * time.Millisecond)
+		if err := k.Update(&v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q"}, Status: v1alpha1.QueueStatus{Ready: &i}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	entry, _ := s.Get(view.Queues, "", "q")
+	samples := s.History(entry)
+	if last := samples[len(samples)-1]; len(samples) > 5 || *last.Backlog != 99 {
+		t.Errorf("%d samples, the last is %v", len(samples), *last.Backlog)
+	}
+}
