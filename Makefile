@@ -51,13 +51,13 @@ KUBECTL_PROGRAM := $(filter $(BIN)/localcluster,$(KUBECTL))
 APPLY := $(KUBECTL) apply --server-side --force-conflicts --field-manager=yardmaster-install -f -
 
 # Modules whose go.mod must be tidy. (tools.mod has no code to tidy it by.)
-MODULES := . hack/tools/golangci-lint hack/tools/govulncheck hack/tools/gitops hack/tools/helm hack/tools/hugo hack/tools/kueue hack/tools/vale test/handlers/river $(patsubst %/go.mod,%,$(wildcard localcluster/go.mod localcluster/modules/*/go.mod))
+MODULES := . hack/tools/golangci-lint hack/tools/govulncheck hack/tools/gitops hack/tools/helm hack/tools/hugo hack/tools/kueue hack/tools/vale test/handlers/river test/ui $(patsubst %/go.mod,%,$(wildcard localcluster/go.mod localcluster/modules/*/go.mod))
 GENERATED := api/*/zz_generated.deepcopy.go applyconfiguration clientset config/crd/bases config/rbac/controllers charts/yardmaster/templates docs/reference
 # Each controller has a Role of its own.
 CONTROLLER_NAMES := $(notdir $(wildcard internal/controller/*))
 # The packages that decide, and the simulation of scaling, share nothing between goroutines:
 # the race detector would find nothing there, and their tests take ten times as long under it.
-PURE := $(patsubst %,./%/...,$(wildcard test/bench/scaling internal/core internal/condition internal/apierror internal/sequence internal/zombie internal/report internal/openreports internal/session internal/agentprofile internal/egress internal/scaling internal/policy internal/queue internal/schedule internal/pool internal/broker/rate worker/internal/breaker worker/internal/wrr))
+PURE := $(patsubst %,./%/...,$(wildcard test/bench/scaling internal/core internal/condition internal/apierror internal/sequence internal/zombie internal/report internal/openreports internal/session internal/agentprofile internal/egress internal/scaling internal/policy internal/queue internal/schedule internal/pool internal/plugin/ui/view internal/plugin/ui/page internal/broker/rate worker/internal/breaker worker/internal/wrr))
 UNIT = $(filter-out $(shell go list $(PURE)),$(shell go list ./... | grep -v -e /test/integration -e /test/e2e))
 # Number of random clusters that the property test of package sequence simulates. make soak simulates 100,000.
 SEQUENCE_RUNS ?= 10000
@@ -200,6 +200,7 @@ soak: gotestsum localcluster image ## Run the suites that are too long for CI: r
 	$(MAKE) test-kueue
 	$(MAKE) test-install
 	$(MAKE) site
+	$(MAKE) test-ui
 	SEQUENCE_RUNS=100000 go test ./internal/sequence -count 1 -run TestSimulationRunsStepsOnceAndInOrder -timeout 1h
 	SOAK_DURATION=$(SOAK_DURATION) hack/with-cluster control-plane soak \
 		go test ./test/integration/fuzz -count 1 -v -timeout 24h

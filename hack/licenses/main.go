@@ -19,11 +19,14 @@ import (
 
 // allowed are the licenses, by SPDX identifier, that permit distribution under the Apache License
 // 2.0 of this repository. The MPL covers changes of its own files only.
-var allowed = []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MPL-2.0", "Unlicense"}
+var allowed = []string{"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MPL-2.0", "Unlicense"}
 
 // withoutFile are the licenses of modules that have no license file, but a notice in each source
 // file.
 var withoutFile = map[string]string{"github.com/openreports/reports-api": "Apache-2.0"}
+
+// vendored are files of others in this repository that a program contains, with the directory of their license.
+var vendored = map[string]string{"htmx.org@4.0.1 (npm)": "internal/plugin/ui/static/htmx"}
 
 // minCoverage is the percentage of a file that the text of known licenses must cover. The rest is
 // the copyright notice.
@@ -89,7 +92,18 @@ func linkedLicenses(ctx context.Context, programs ...string) (map[string]map[str
 		}
 		maps.Copy(licenses[module], found)
 	}
-	return licenses, nil
+	return licenses, addVendored(licenses)
+}
+
+func addVendored(licenses map[string]map[string]bool) error {
+	for name, directory := range vendored {
+		found, err := licensesOf(directory, directory)
+		if err != nil {
+			return fmt.Errorf("%s: %w", directory, err)
+		}
+		licenses[name] = found
+	}
+	return nil
 }
 
 var errNoLicense = errors.New("no license found")

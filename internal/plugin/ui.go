@@ -82,7 +82,10 @@ func (u *uiCommand) runUI(command *cobra.Command) error {
 	}, listener.Addr())
 	go store.Run(ctx, cluster.WithWatch)
 	u.announce(ctx, server.URL())
-	return server.Serve(ctx, listener)
+	if err := server.Serve(ctx, listener); err != nil {
+		return err
+	}
+	return ctx.Err()
 }
 
 // checkConnection returns an error if the API server does not answer. What the user may not read is not an error: the

@@ -173,7 +173,7 @@ func (b *browser) do(label, confirm string) string {
 func (b *browser) clickText(selector, text string) {
 	b.t.Helper()
 	eventually(b.t, selector+" with the text "+text, func() bool {
-		return evaluate[bool](b, fmt.Sprintf("(() => { const e = [...document.querySelectorAll(%s)].find(e => e.innerText.trim() === %s); e?.click(); return !!e })()", quote(selector), quote(text)))
+		return evaluate[bool](b, fmt.Sprintf("(() => { if (document.readyState !== 'complete') return false; const e = [...document.querySelectorAll(%s)].find(e => e.innerText.trim() === %s); e?.click(); return !!e })()", quote(selector), quote(text)))
 	})
 }
 
@@ -195,11 +195,12 @@ func (b *browser) screenshot(name string) {
 	if dir == "" {
 		return
 	}
-	image, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+	const quality = 80
+	image, err := chromedp.Call(b.ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{Format: page.CaptureScreenshotFormatWebp, Quality: new(int64(quality))})
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	if err := os.WriteFile(dir+"/"+name+".png", image, 0o644); err != nil {
+	if err := os.WriteFile(dir+"/"+name+".webp", image.Data, 0o644); err != nil {
 		b.t.Fatal(err)
 	}
 }

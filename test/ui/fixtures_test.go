@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -29,8 +30,14 @@ func create[T client.Object](t *testing.T, object T, setStatus func(T)) T {
 
 func update[T client.Object](t *testing.T, object T, setStatus func(T)) T {
 	t.Helper()
-	setStatus(object)
-	if err := cluster.Status().Update(t.Context(), object); err != nil {
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // a controller may change it too
+		if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+			return err
+		}
+		setStatus(object)
+		return cluster.Status().Update(t.Context(), object)
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	return object
@@ -206,5 +213,3 @@ func stepPod(t *testing.T, sj *v1alpha1.SequentialJob, step string) {
 		_ = cluster.Update(t.Context(), pod)
 	})
 }
-
-func minutes(n int) time.Duration { return time.Duration(n) * time.Minute }

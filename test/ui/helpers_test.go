@@ -5,8 +5,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -55,19 +57,28 @@ func grant(t *testing.T, ns, user, resource string, verbs ...string) {
 	}
 }
 
-// staleJob failed a month ago, which no controller changes.
+// staleJob returns a Job for failStaleJob.
 func staleJob(ns, name string) *batchv1.Job {
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns},
 		Spec: batchv1.JobSpec{
-			ManagedBy: new("test.yardmaster.dev/none"), BackoffLimit: new(int32(0)),
+			Suspend:  new(true), // the Job controller creates no Pod before the status is set
 			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "train", Image: "registry.example/train:1"}}}},
 		},
 	}
 }
 
-// failStaleJob gives a Job a Pod that has not been ready for a month.
+// failStaleJob makes the Job one that failed a month ago.
 func failStaleJob(job *batchv1.Job) {
-	month := 30 * 24 * 60
-	job.Status.StartTime, job.Status.Active, job.Status.Ready = ago(minutes(month)), 1, new(int32(0))
+	begin, end := ago(31*24*time.Hour), ago(30*24*time.Hour)
+	job.Status.StartTime, job.Status.Failed = begin, 1
+	for _, kind := range []batchv1.JobConditionType{batchv1.JobFailureTarget, batchv1.JobFailed} {
+		job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: kind, Status: corev1.ConditionTrue, Reason: batchv1.JobReasonBackoffLimitExceeded, Message: "Job has reached the specified backoff limit", LastTransitionTime: *end, LastProbeTime: *end})
+	}
+}
+
+// press presses keys.
+func (b *browser) press(keys string) {
+	b.t.Helper()
+	b.run("pressing "+keys, chromedp.KeyEvent(keys))
 }

@@ -134,7 +134,7 @@ func facts(all []view.Fact) g.Node {
 
 // table is a table that scrolls sideways if it does not fit, for which it has to be focusable.
 func table(caption string, headers []string, rows ...g.Node) g.Node {
-	return h.Div(h.Class("scroll"), h.TabIndex("0"), h.Role("region"), h.Aria("label", caption),
+	return h.Div(h.Class("scroll"), h.TabIndex("0"), h.Role("group"), h.Aria("label", caption),
 		h.Table(h.Caption(h.Class("hidden"), g.Text(caption)),
 			h.THead(h.Tr(g.Map(headers, func(header string) g.Node { return h.Th(h.Scope("col"), g.Text(header)) }))),
 			h.TBody(g.Group(rows))))
@@ -151,7 +151,7 @@ func (l Links) command(args []string) g.Node {
 
 // preformatted shows text of several lines.
 func preformatted(label, text string) g.Node {
-	return h.Pre(h.TabIndex("0"), h.Role("region"), h.Aria("label", label), g.Text(text))
+	return h.Pre(h.TabIndex("0"), h.Role("group"), h.Aria("label", label), g.Text(text))
 }
 
 // percent is a number of an SVG.

@@ -1,0 +1,105 @@
+package plugin
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// failingLists returns a client whose lists fail.
+func failingLists(t *testing.T, err error) client.WithWatch {
+	return interceptor.NewClient(newFakeClient(t), interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return err },
+	})
+}
+
+func TestUIFailsWithoutAConnection(t *testing.T) {
+	sequences := schema.GroupResource{Group: "yardmaster.dev", Resource: "sequentialjobs"}
+	for name, err := range map[string]error{"no API server": errors.New("connection refused"), "no login": apierrors.NewUnauthorized("no token")} {
+		t.Run(name, func(t *testing.T) {
+			if code, out, errOut := runPluginWith(t, "ui --no-browser", failingLists(t, err)); code != exitError || out != "" || !strings.HasPrefix(errOut, "error: ") {
+				t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errOut)
+			}
+		})
+	}
+	cluster := &clusterConnection{WithWatch: failingLists(t, apierrors.NewForbidden(sequences, "", errors.New("no")))}
+	if err := checkConnection(t.Context(), cluster); err != nil {
+		t.Errorf("a missing permission ends the command: %v", err)
+	}
+}
+
+func TestUIRejectsAnInvalidPort(t *testing.T) {
+	if code, _, errOut := runPlugin(t, "ui --no-browser --port 70000"); code != exitError || !strings.Contains(errOut, "--port") {
+		t.Errorf("exit code %d, stderr %q", code, errOut)
+	}
+}
+
+func TestUIServesUntilItIsInterrupted(t *testing.T) {
+	t.Setenv("KUBECONFIG", writeKubeconfig(t))
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	out, printed := io.Pipe()
+	c := newFakeClient(t)
+	code := make(chan int)
+	go func() {
+		code <- runCommand(ctx, []string{"ui", "--no-browser", "-n", "a"}, &environment{
+			out: printed, errOut: printed, now: func() time.Time { return testTime },
+			connect: func(config clientcmd.ClientConfig) (*clusterConnection, error) {
+				namespace, _, err := config.Namespace()
+				return &clusterConnection{WithWatch: c, namespace: namespace}, err
+			},
+		})
+	}()
+	var address string
+	for lines := bufio.NewScanner(out); lines.Scan() && !strings.HasPrefix(lines.Text(), "Press"); {
+		if strings.HasPrefix(lines.Text(), "http://127.0.0.1:") {
+			address = lines.Text()
+		}
+	}
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser := &http.Client{Jar: jar}
+	base, _, _ := strings.Cut(address, "/login")
+	for _, page := range []string{address, base + "/", base + "/k/seq"} {
+		response, err := browser.Get(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(response.Body)
+		response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			t.Errorf("%s: status %d: %s", page, response.StatusCode, body)
+		}
+	}
+	stop()
+	go io.Copy(io.Discard, out)
+	if got := <-code; got != exitInterrupted {
+		t.Errorf("exit code %d", got)
+	}
+}
+
+func TestShownCommandsSelectTheClusterWithoutSecrets(t *testing.T) {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	addConnectionFlags(flags)
+	if err := flags.Parse([]string{"--context=dev", "--as=jane", "--token=secret", "--namespace=a", "--password=secret"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(selectedConnection(flags), " "); got != "--as=jane --context=dev" {
+		t.Errorf("flags %s", got)
+	}
+}

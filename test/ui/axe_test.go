@@ -1,0 +1,126 @@
+package ui
+
+import (
+	"os"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// violation is a rule of axe-core that a page violates.
+type violation struct {
+	ID, Help string
+	Nodes    []struct{ HTML, FailureSummary string }
+}
+
+func TestAccessibilityOfAllViewsInBothColorsAndOnAPhone(t *testing.T) {
+	script, err := os.ReadFile(os.Getenv("AXE"))
+	if err != nil {
+		t.Fatalf("AXE must name axe.min.js: use make test-ui: %v", err)
+	}
+	ns := newNamespace(t, "team-data-")
+	migration := failedSequence(t, ns, "schema-migration", "container migrate exited with code 3: there is no migration to version 8", "schema=5")
+	stepPod(t, migration, "migrate")
+	waitingSequence(t, ns, "release")
+	runningSequence(t, ns, "nightly-etl")
+	newDeadLetterQueue(t, ns, "no such address", 3)
+	newPool(t, ns, "mailers", "31.5 messages/s arrive, and 1280 wait")
+	newSession(t, ns, "fix-tests", "Fix the failing tests of the shop, and open a pull request.")
+	newSchedule(t, ns, "nightly", "the operator was away")
+	create(t, staleJob(ns, "train"), failStaleJob)
+	u := startUI(t, "-n", ns)
+	u.proxy.addLogLine("migrated to version 7")
+	u.proxy.addLogLine("there is no migration to version 8")
+	b := openBrowser(t, u)
+	views := []struct{ name, path, shows string }{
+		{"overview", "/", "release"},
+		{"sequences", "/k/seq", "nightly-etl"},
+		{"sequence", "/k/seq/" + ns + "/schema-migration?log=migrate", "Rerun from here"},
+		{"queue", "/k/queue/" + ns + "/mail", "31.5/s"},
+		{"dead-letters", "/k/queue/" + ns + "/mail/dead", "no such address"},
+		{"pool", "/k/pool/" + ns + "/mailers", "rolling out"},
+		{"session", "/k/session/" + ns + "/fix-tests", "Retried"},
+		{"schedule", "/k/schedule/" + ns + "/nightly", "Europe/Berlin"},
+		{"stale", "/stale", "train"},
+		{"action", "/k/session/" + ns + "/fix-tests/action?do=stop", "Type fix-tests"},
+		{"missing", "/k/seq/" + ns + "/other", "does not exist"},
+	}
+	for _, colors := range []string{"light", "dark"} {
+		b.useColors(colors)
+		for _, view := range views {
+			b.open(view.path)
+			b.waitForText("main", view.shows)
+			if view.name == "sequence" {
+				b.waitForText("#log-lines", "no migration to version 8")
+			}
+			b.expectAccessible(string(script), colors+" "+view.name)
+			b.screenshot(view.name + "-" + colors)
+		}
+		b.open("/k/seq/" + ns + "/release")
+		b.clickText("main a.button", "Approve deploy")
+		b.waitForText("#dialog", "kubectl yardmaster")
+		b.expectAccessible(string(script), colors+" dialog")
+		b.screenshot("dialog-" + colors)
+	}
+	b.run("becoming a phone", command(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: 390, Height: 844, DeviceScaleFactor: 1, Mobile: true}))
+	for _, view := range views {
+		b.open(view.path)
+		b.waitForText("main", view.shows)
+		b.expectAccessible(string(script), "phone "+view.name)
+		if evaluate[bool](b, "document.documentElement.scrollWidth > innerWidth") {
+			t.Errorf("%s is wider than a phone", view.name)
+		}
+		b.screenshot(view.name + "-phone")
+	}
+	b.expectNoProblems()
+}
+
+func (b *browser) expectAccessible(axe, where string) {
+	b.t.Helper()
+	violations := evaluate[[]violation](b, axe+"; axe.run(document).then(r => r.violations.map(v => ({id: v.id, help: v.help, nodes: v.nodes.map(n => ({html: n.html, failureSummary: n.failureSummary}))})))")
+	for _, v := range violations {
+		for _, node := range v.Nodes {
+			b.t.Errorf("%s: %s (%s): %.200s: %s", where, v.ID, v.Help, node.HTML, node.FailureSummary)
+		}
+	}
+}
+
+func TestKeyboardReachesTheFilterAndClosesTheDialog(t *testing.T) {
+	ns := newNamespace(t, "keyboard-")
+	runningSequence(t, ns, "nightly")
+	b := openBrowser(t, startUI(t, "-n", ns))
+	b.open("/k/seq")
+	b.waitForText("main", "nightly")
+	b.press("/")
+	if active := evaluate[string](b, "document.activeElement.id"); active != "filter" {
+		t.Errorf("the focus is on %q", active)
+	}
+	evaluate[string](b, "document.activeElement.value = ''") // the browser of the test types the slash too
+	b.press("nig\r")
+	b.waitForText("main", `1 of 1 match "nig"`)
+	b.open("/k/seq/" + ns + "/nightly")
+	evaluate[bool](b, "document.querySelector('main a.button').focus() ?? true")
+	b.press("\r")
+	b.waitForText("#dialog", "kubectl yardmaster")
+	b.press("\u001b")
+	eventually(t, "the dialog is closed", func() bool { return !evaluate[bool](b, "document.querySelector('#dialog').open") })
+	if focused := evaluate[string](b, "document.activeElement.textContent"); focused != "Suspend" {
+		t.Errorf("the focus is on %q", focused)
+	}
+	b.expectNoProblems()
+}
+
+func TestFocusStaysWhileThePageChanges(t *testing.T) {
+	ns := newNamespace(t, "focus-")
+	nightly := runningSequence(t, ns, "nightly")
+	b := openBrowser(t, startUI(t, "-n", ns))
+	b.open("/k/seq/" + ns + "/nightly")
+	evaluate[bool](b, "(document.querySelector('#step-transform a').focus(), true)")
+	update(t, nightly, func(sj *v1alpha1.SequentialJob) { sj.Status.Steps[1].Message = "half of the rows" })
+	b.waitForText("main", "half of the rows")
+	if focused := evaluate[string](b, "document.activeElement.closest('tr')?.id ?? ''"); focused != "step-transform" {
+		t.Errorf("the focus is in %q", focused)
+	}
+}

@@ -1,0 +1,175 @@
+//go:build bench
+
+package ui
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// createSequences creates sequences with a status, several at once.
+func createSequences(t *testing.T, ns string, from, to int) {
+	t.Helper()
+	const writers = 16
+	numbers := make(chan int)
+	var group sync.WaitGroup
+	for range writers {
+		group.Go(func() {
+			for i := range numbers {
+				name := fmt.Sprintf("etl-%04d", i)
+				if i%20 == 0 {
+					failedSequence(t, ns, name, "container migrate exited with code 3: there is no migration to version 8", "schema=5")
+				} else {
+					runningSequence(t, ns, name)
+				}
+			}
+		})
+	}
+	for i := from; i < to; i++ {
+		numbers <- i
+	}
+	close(numbers)
+	group.Wait()
+}
+
+func percentile(all []time.Duration, percent int) time.Duration {
+	slices.Sort(all)
+	return all[(len(all)-1)*percent/100].Round(time.Millisecond)
+}
+
+// patchProbe writes a message that has not been shown yet, and returns when that began.
+func patchProbe(t *testing.T, ns string, i int) time.Time {
+	t.Helper()
+	begin := time.Now()
+	probe := &v1alpha1.SequentialJob{}
+	probe.Namespace, probe.Name = ns, "etl-0001"
+	patch := fmt.Sprintf(`{"status":{"reason":"Probe%dx"}}`, i)
+	if err := cluster.Status().Patch(t.Context(), probe, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		t.Fatal(err)
+	}
+	return begin
+}
+
+// measureProbes returns the times from before a write to the API server until the page shows it.
+func measureProbes(t *testing.T, b *browser, ns string, first, number int, pause time.Duration) []time.Duration {
+	t.Helper()
+	evaluate[bool](b, `(() => { window.seen = {}; new MutationObserver(() => { for (const m of document.querySelector('main').textContent.matchAll(/Probe(\d+)x/g)) window.seen[m[1]] ??= Date.now(); })
+		.observe(document.querySelector('main'), {subtree: true, childList: true, characterData: true}); return true })()`)
+	var all []time.Duration
+	for i := first; i < first+number; i++ {
+		begin := patchProbe(t, ns, i)
+		script := fmt.Sprintf("new Promise(done => { const wait = () => window.seen[%d] ? done(window.seen[%d]) : setTimeout(wait, 5); wait(); })", i, i)
+		shown := time.UnixMilli(evaluate[int64](b, script))
+		all = append(all, shown.Sub(begin))
+		time.Sleep(pause)
+	}
+	return all
+}
+
+// TestFigures prints the figures of docs/ui.md.
+func TestFigures(t *testing.T) {
+	ns := newNamespace(t, "figures-")
+	createSequences(t, ns, 0, 1000)
+	u := startUI(t, "-n", ns)
+	b := openBrowser(t, u)
+	var opened []time.Duration
+	for range 10 {
+		begin := time.Now()
+		b.run("opening", chromedp.Navigate(u.base+"/"), chromedp.WaitVisible(chromedp.CSS("#attention tbody tr")))
+		opened = append(opened, time.Since(begin))
+	}
+	t.Logf("1,000 objects: open to first view: median %s, largest %s", percentile(opened, 50), percentile(opened, 100))
+	begin := time.Now()
+	cold := startUI(t, "-n", ns)
+	coldBrowser := openBrowser(t, cold)
+	coldBrowser.waitForText("#kinds", "1000")
+	t.Logf("1,000 objects: start of the command and of a browser to first view: %s", time.Since(begin).Round(time.Millisecond))
+	cold.stop()
+	b.open("/k/seq?q=etl-0001")
+	all := measureProbes(t, b, ns, 0, 200, 50*time.Millisecond)
+	t.Logf("1,000 objects: change to screen: median %s, p95 %s, largest %s", percentile(all, 50), percentile(all, 95), percentile(all, 100))
+	t.Logf("1,000 objects: memory of the server: %d MB", u.memory(t)/1_000_000)
+	u.stop()
+	measureLoad(t, ns)
+}
+
+// measureLoad changes 5,000 objects 100 times a second.
+func measureLoad(t *testing.T, ns string) {
+	duration := 5 * time.Minute
+	if text := os.Getenv("UI_BENCH_DURATION"); text != "" {
+		var err error
+		if duration, err = time.ParseDuration(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	createSequences(t, ns, 1000, 5000)
+	u := startUI(t, "-n", ns)
+	b := openBrowser(t, u)
+	b.waitForText("#kinds", "5000")
+	t.Logf("5,000 objects: memory of the server at first: %d MB", u.memory(t)/1_000_000)
+	ctx, stop := context.WithTimeout(t.Context(), duration)
+	defer stop()
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	changes := 0
+	const writers, perSecond = 10, 10
+	for writer := range writers {
+		group.Go(func() {
+			ticker := time.NewTicker(time.Second / perSecond)
+			defer ticker.Stop()
+			for i := 2 + writer; ctx.Err() == nil; i += writers {
+				object := &v1alpha1.SequentialJob{}
+				object.Namespace, object.Name = ns, fmt.Sprintf("etl-%04d", i%5000)
+				if i%5000 == 1 {
+					continue // the probe
+				}
+				patch := fmt.Sprintf(`{"status":{"progress":{"display":"%d/3"}}}`, i%4)
+				if err := cluster.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(patch))); err == nil {
+					mu.Lock()
+					changes++
+					mu.Unlock()
+				}
+				select {
+				case <-ticker.C:
+				case <-ctx.Done():
+				}
+			}
+		})
+	}
+	begin := time.Now()
+	overview := openOverviewTab(t, u, b)
+	var all []time.Duration
+	for i := 1000; ctx.Err() == nil; i += 20 {
+		all = append(all, measureProbes(t, b, ns, i, 20, 100*time.Millisecond)...)
+	}
+	lag := evaluate[float64](overview, "window.maxLag")
+	group.Wait()
+	t.Logf("5,000 objects, %d changes/s for %s: change to screen: median %s, p95 %s, largest %s of %d; memory of the server %d MB; the page did not answer for at most %.0f ms",
+		int(float64(changes)/time.Since(begin).Seconds()), duration, percentile(all, 50), percentile(all, 95), percentile(all, 100), len(all), u.memory(t)/1_000_000, lag)
+}
+
+// openOverviewTab opens the list of the probe in the first tab, and the overview in a second one, which measures how long it
+// does not answer.
+func openOverviewTab(t *testing.T, u *runningUI, first *browser) *browser {
+	t.Helper()
+	ctx, stop := chromedp.NewContext(first.ctx)
+	t.Cleanup(stop)
+	second := &browser{t: t, ui: u, ctx: ctx}
+	if err := chromedp.Do(ctx, chromedp.Navigate(u.base+"/"), chromedp.WaitVisible(chromedp.CSS("#attention tbody tr"))); err != nil {
+		t.Fatal(err)
+	}
+	evaluate[bool](second, `(() => { window.maxLag = 0; let last = performance.now(); setInterval(() => { const now = performance.now(); window.maxLag = Math.max(window.maxLag, now - last - 20); last = now; }, 20); return true })()`)
+	first.open("/k/seq?q=etl-0001")
+	return second
+}

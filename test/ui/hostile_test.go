@@ -1,0 +1,128 @@
+package ui
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker"
+	engine "github.com/yardmaster/yardmaster/internal/broker/jetstream"
+	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+)
+
+// hostileText tries to run a script, to leave its place and to make htmx do something.
+const hostileText = `<script>window.pwned=1</script>"'><img src=x onerror="window.pwned=1"><svg onload="window.pwned=1"></svg>` +
+	`</pre></td></table></main><iframe src="https://evil.example/"></iframe><a href="javascript:window.pwned=1" id="evil">x</a>` +
+	`<div hx-get="https://evil.example/" hx-trigger="load" hx-on:htmx:load="window.pwned=1"></div><hx-partial hx-target="#dialog">x</hx-partial><style>*{display:none}</style>`
+
+// newDeadLetterQueue creates a Queue on a real broker with dead letters.
+func newDeadLetterQueue(t *testing.T, ns, text string, letters int) *v1alpha1.Queue {
+	t.Helper()
+	server := natstest.Start(t)
+	address := "nats://" + server.Address()
+	e, err := engine.Connect(t.Context(), broker.Credentials{URL: address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Disconnect)
+	config := broker.DefaultQueueConfig("mail")
+	config.Owner = broker.QueueOwner{UID: "1", Name: ns + "/mail"}
+	if _, err := e.EnsureQueue(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	connection, err := nats.Connect(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	stream, err := jetstream.New(connection)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range letters {
+		message := nats.NewMsg("yardmaster.mail.dead.default")
+		message.Data = fmt.Appendf(nil, "letter %d %s", i+1, text)
+		message.Header.Set("Yardmaster-Error", text)
+		message.Header.Set("Yardmaster-Attempts", "5")
+		message.Header.Set("Note", text)
+		if _, err := stream.PublishMsg(t.Context(), message); err != nil {
+			t.Fatal(err)
+		}
+	}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "broker", Namespace: ns, Labels: map[string]string{"yardmaster.dev/broker": "true"}}, StringData: map[string]string{"url": address},
+	}
+	if err := cluster.Create(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	return newQueue(t, ns, "mail", text, int64(letters))
+}
+
+func TestDeadLettersAreShownRequeuedAndDeleted(t *testing.T) {
+	ns := newNamespace(t, "dead-")
+	newDeadLetterQueue(t, ns, "no such address", 3)
+	b := openBrowser(t, startUI(t, "-n", ns))
+	b.open("/k/queue/" + ns + "/mail")
+	b.clickText("main a.button", "Show dead letters")
+	b.waitForText("main h1", "Dead letters of mail")
+	b.waitForText("main", "no such address", "kubectl yardmaster")
+	b.clickText("main summary", "24 bytes")
+	b.waitForText("main", "letter 1 no such address", "Note: no such address")
+	if shown := b.do("Requeue the oldest", ""); !contains(shown, "requeued 1 dead letter") {
+		t.Errorf("the dialog shows:\n%s", shown)
+	}
+	eventually(t, "two letters remain", func() bool { return evaluate[int](b, "document.querySelectorAll('main tbody tr').length") == 2 })
+	if shown := b.do("Delete all", "mail"); !contains(shown, "deleted 2 dead letters") {
+		t.Errorf("the dialog shows:\n%s", shown)
+	}
+	b.waitForText("main", "There are no dead letters.")
+	b.expectNoProblems()
+}
+
+func TestHostileTextsDoNothingInTheBrowser(t *testing.T) {
+	ns := newNamespace(t, "hostile-")
+	failed := failedSequence(t, ns, "migration", hostileText[:250], hostileText)
+	stepPod(t, failed, "migrate")
+	newDeadLetterQueue(t, ns, hostileText, 2)
+	newPool(t, ns, "mailers", hostileText[:250])
+	newSession(t, ns, "fix-tests", hostileText[:200])
+	newSchedule(t, ns, "nightly", hostileText[:200])
+	u := startUI(t, "-n", ns)
+	u.proxy.addLogLine(hostileText)
+	b := openBrowser(t, u)
+	for path, shown := range map[string]string{
+		"/": hostileText[:250], "/k/seq": hostileText[:250], "/k/seq/" + ns + "/migration": hostileText, "/k/queue/" + ns + "/mail": hostileText, "/k/queue/" + ns + "/mail/dead": hostileText,
+		"/k/pool/" + ns + "/mailers": hostileText[:250], "/k/session/" + ns + "/fix-tests": hostileText[:200], "/k/schedule/" + ns + "/nightly": hostileText[:200],
+		"/k/seq?q=" + "%3Cimg+src%3Dx+onerror%3Dalert(1)%3E": "<img src=x onerror=alert(1)>",
+	} {
+		b.open(path)
+		eventually(t, path+" shows the text as text", func() bool {
+			return contains(evaluate[string](b, "document.body.textContent + document.querySelector('#filter')?.value"), shown)
+		})
+		b.expectHarmless(path)
+	}
+	b.open("/k/seq/" + ns + "/migration?log=migrate")
+	eventually(t, "the log shows the text as text", func() bool {
+		return contains(evaluate[string](b, "document.querySelector('#log-lines').textContent"), hostileText)
+	})
+	b.expectHarmless("log")
+	update(t, failed, func(sj *v1alpha1.SequentialJob) { sj.Status.Steps[1].Message = hostileText[150:] })
+	eventually(t, "a change is shown as text", func() bool {
+		return contains(evaluate[string](b, "document.querySelector('main').textContent"), hostileText[150:])
+	})
+	b.expectHarmless("change")
+	b.expectNoProblems()
+}
+
+// expectHarmless fails the test if a hostile text became an element or ran.
+func (b *browser) expectHarmless(where string) {
+	b.t.Helper()
+	if evaluate[bool](b, "window.pwned !== undefined || !!document.querySelector('main img, iframe, main svg[onload], main script, style, #evil, hx-partial, [hx-trigger], [onerror]')") {
+		b.t.Errorf("%s: a hostile text became an element, or ran", where)
+	}
+}
