@@ -28,7 +28,7 @@ func (b *browser) setOffline(offline bool) {
 	}))
 }
 
-// setHidden tells the page that its tab is in the background, or in front again.
+// setHidden simulates that the tab is in the background, or in front again.
 func (b *browser) setHidden(hidden bool) {
 	b.t.Helper()
 	evaluate[bool](b, fmt.Sprintf("Object.defineProperty(document, 'hidden', {value: %t, configurable: true}); document.dispatchEvent(new Event('visibilitychange'))", hidden))

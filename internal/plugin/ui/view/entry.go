@@ -47,7 +47,7 @@ type Entry struct {
 	Finished time.Time
 	// Asks is set if the object waits for a decision of a user.
 	Asks bool
-	// NeedsAttention is set if a user has to look at it.
+	// NeedsAttention is set if a user has to do something about it.
 	NeedsAttention bool
 }
 

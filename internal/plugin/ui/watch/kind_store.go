@@ -79,9 +79,7 @@ func (k *kindStore) Replace(objects []any, _ string) error {
 	for _, entry := range entries {
 		k.put(entry)
 	}
-	state := k.watches[k.kind]
-	state.Synced = true
-	k.watches[k.kind] = state
+	k.watches[k.kind] = view.WatchState{Synced: true} // a list succeeded, so there is no problem any more
 	k.notify()
 	return nil
 }

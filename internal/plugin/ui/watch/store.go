@@ -57,7 +57,7 @@ var watched = map[*view.Kind]struct {
 	view.Schedules: {&v1alpha1.Schedule{}, &v1alpha1.ScheduleList{}},
 }
 
-// The wait before a watch that failed is tried again; it does not grow, because a user looks at the page. What the user may
+// The wait before a watch that failed is tried again; it does not grow, because a user waits for it. What the user may
 // not read, or is not installed, changes rarely.
 const (
 	retryInterval       = 500 * time.Millisecond
@@ -173,7 +173,7 @@ func (s *Store) Subscribe() (changed <-chan struct{}, stop func()) {
 	}
 }
 
-// notify tells all subscribers of a change. The caller holds the lock.
+// notify wakes all subscribers. The caller holds the lock.
 func (s *Store) notify() {
 	for channel := range s.changed {
 		select {
