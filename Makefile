@@ -57,7 +57,7 @@ GENERATED := api/*/zz_generated.deepcopy.go applyconfiguration clientset config/
 CONTROLLER_NAMES := $(notdir $(wildcard internal/controller/*))
 # The packages that decide, and the simulation of scaling, share nothing between goroutines:
 # the race detector would find nothing there, and their tests take ten times as long under it.
-PURE := $(patsubst %,./%/...,$(wildcard test/bench/scaling internal/core internal/condition internal/apierror internal/sequence internal/zombie internal/report internal/openreports internal/session internal/agentprofile internal/egress internal/scaling internal/policy internal/queue internal/schedule internal/pool internal/plugin/ui/view internal/plugin/ui/page internal/broker/rate worker/internal/breaker worker/internal/wrr))
+PURE := $(patsubst %,./%/...,$(wildcard test/bench/scaling internal/core internal/condition internal/apierror internal/sequence internal/zombie internal/report internal/openreports internal/session internal/agentprofile internal/egress internal/scaling internal/policy internal/queue internal/schedule internal/jobstate internal/pool internal/plugin/ui/view internal/plugin/ui/page internal/broker/rate worker/internal/breaker worker/internal/wrr))
 UNIT = $(filter-out $(shell go list $(PURE)),$(shell go list ./... | grep -v -e /test/integration -e /test/e2e))
 # Number of random clusters that the property test of package sequence simulates. make soak simulates 100,000.
 SEQUENCE_RUNS ?= 10000
@@ -187,6 +187,19 @@ test-kueue: gotestsum kustomize localcluster image ## Run the tests with Kueue's
 test-install: gotestsum kustomize helm localcluster ## Test the ways to install, with make and with Helm, on an empty cluster with a real node (part of make soak).
 	hack/baseline-image v0.1.0
 	hack/with-cluster node install hack/test-install
+
+# The browser is Debian's; axe-core comes from npm, which nothing else needs.
+.PHONY: test-ui
+test-ui: localcluster ## Run the tests of kubectl yardmaster ui in headless Chromium (part of make soak). UI_FLAGS are further flags of go test.
+	hack/prerequisites chromium=chromium npm=npm openssl=openssl
+	hack/axe $(BIN)/axe.min.js
+	AXE=$(BIN)/axe.min.js hack/with-cluster control-plane ui go -C test/ui test ./... -count 1 -timeout 30m $(UI_FLAGS)
+
+# SCREENSHOTS=DIR of make test-ui also takes screenshots.
+.PHONY: bench-ui
+bench-ui: localcluster ## Measure kubectl yardmaster ui in headless Chromium with up to 5,000 objects (UI_BENCH_DURATION).
+	hack/prerequisites chromium=chromium
+	hack/with-cluster control-plane ui go -C test/ui test -tags bench -run TestFigures ./... -count 1 -v -timeout 30m
 
 # How long the fuzz test runs.
 SOAK_DURATION ?= 30m

@@ -27,9 +27,9 @@ type Job struct {
 // NewJob returns a job for EnqueueMany.
 func NewJob(payload []byte, options ...Option) Job { return Job{payload: payload, options: options} }
 
-// Result is what happened to one job of EnqueueMany. If Err is not nil, the job was not enqueued, or that is
+// EnqueueResult is what happened to one job of EnqueueMany. If Err is not nil, the job was not enqueued, or that is
 // unknown.
-type Result struct {
+type EnqueueResult struct {
 	Receipt
 
 	Err error
@@ -59,7 +59,19 @@ func (c *Client) enqueue(ctx context.Context, queue string, request Job) (Receip
 	if err != nil {
 		return Receipt{}, err
 	}
-	return Receipt{ID: result.ID, Duplicate: result.Duplicate}, nil
+	return Receipt{ID: result.ID, Duplicate: result.Duplicate}, newError(queue, result.ID, c.track(ctx, job, result))
+}
+
+// track records that a job waits, if it is to be tracked.
+func (c *Client) track(ctx context.Context, job *broker.OutgoingJob, sent broker.SendResult) error {
+	store, isStore := c.producer.(broker.JobStore)
+	switch {
+	case !job.IsTracked || sent.Err != nil:
+		return nil
+	case !isStore:
+		return broker.UnsupportedField("track", "is not supported by the engine")
+	}
+	return store.RecordWaiting(ctx, job, sent)
 }
 
 const (
@@ -71,8 +83,8 @@ const (
 // EnqueueMany sends jobs to a queue without waiting for the confirmation of each before it sends the next. Jobs
 // are not a transaction: some may be enqueued and others not. It returns a result for each job, in the same order,
 // and an error if a result has one.
-func (c *Client) EnqueueMany(ctx context.Context, queue string, jobs []Job) ([]Result, error) {
-	results := make([]Result, len(jobs))
+func (c *Client) EnqueueMany(ctx context.Context, queue string, jobs []Job) ([]EnqueueResult, error) {
+	results := make([]EnqueueResult, len(jobs))
 	for start := 0; start < len(jobs); {
 		end := batchEnd(jobs, start)
 		c.enqueueBatch(ctx, queue, jobs[start:end], results[start:end])
@@ -105,7 +117,7 @@ func batchEnd(jobs []Job, start int) int {
 }
 
 // enqueueBatch stores the results.
-func (c *Client) enqueueBatch(ctx context.Context, queue string, jobs []Job, results []Result) {
+func (c *Client) enqueueBatch(ctx context.Context, queue string, jobs []Job, results []EnqueueResult) {
 	var outgoing []*broker.OutgoingJob
 	var indexes []int
 	for i, request := range jobs {
@@ -134,7 +146,10 @@ func (c *Client) enqueueBatch(ctx context.Context, queue string, jobs []Job, res
 	var first error
 	for n, result := range c.producer.SendMany(ctx, queue, outgoing) {
 		i := indexes[n]
-		results[i] = Result{Receipt{result.ID, result.Duplicate}, newError(queue, outgoing[n].ID, result.Err)}
+		if result.Err == nil {
+			result.Err = c.track(ctx, outgoing[n], result)
+		}
+		results[i] = EnqueueResult{Receipt{result.ID, result.Duplicate}, newError(queue, outgoing[n].ID, result.Err)}
 		if first == nil {
 			first = results[i].Err
 		}

@@ -32,6 +32,8 @@ type testEnv struct {
 	server *natstest.Server
 	// redis is nil on other engines than asynq.
 	redis *redistest.Server
+	// config is that of the queue "orders".
+	config broker.QueueConfig
 	// stop and restart the server.
 	stop, restart func()
 }
@@ -115,8 +117,16 @@ func (env *testEnv) ensureQueue(name string, changes ...func(*broker.QueueConfig
 	for _, change := range changes {
 		change(&q)
 	}
+	env.config = q
 	if _, err := env.admin.EnsureQueue(env.t.Context(), q); err != nil {
 		env.t.Fatal(err)
+	}
+}
+
+// advance waits for a time by the clock of the broker, which it can set ahead in memory only.
+func (env *testEnv) advance(by time.Duration) {
+	if env.memory != nil {
+		env.memory.Advance(by)
 	}
 }
 
@@ -171,11 +181,14 @@ func (env *testEnv) consumeFromMemory(priority string) (message *broker.Message)
 	env.t.Helper()
 	eventually(env.t, "the queue has a job that is due", func() bool {
 		taken, found := env.memory.Take("orders", env.memory.Now())
-		if found && taken.Priority != priority {
+		if !found {
+			return false
+		}
+		if taken.Priority != priority {
 			env.t.Fatalf("the next job has the priority %s", taken.Priority)
 		}
 		message = &taken.Message
-		return found
+		return true
 	})
 	return message
 }

@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/yardmaster/yardmaster/client/internal/runner"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
+	"github.com/yardmaster/yardmaster/internal/clock"
 	"github.com/yardmaster/yardmaster/worker"
 )
 
@@ -66,24 +68,59 @@ func TestAWorkerHandlesWhatTheClientSendsAndTheIDSurvivesRequeueing(t *testing.T
 }
 
 // runWorker runs a worker of the queue "orders" until the test ends.
-func (env *testEnv) runWorker(mux *worker.Mux) {
+func (env *testEnv) runWorker(mux *worker.Mux, changes ...func(*worker.QueueConfig)) {
 	env.t.Helper()
-	w, err := mux.NewWorker(worker.Options{
-		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Config: worker.Config{
-			Broker: worker.BrokerConfig{URL: env.options.Broker.URL}, Queues: []worker.QueueConfig{{Name: "orders"}}, AdminAddress: "0",
-		},
-	})
-	if err != nil {
-		env.t.Fatal(err)
-	}
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(ctx) }()
+	ended := env.startWorker(ctx, mux, changes...)
 	env.t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			env.t.Error(err)
 		}
+	})
+}
+
+// startWorker runs a worker until ctx ends. The channel receives what it returns.
+func (env *testEnv) startWorker(ctx context.Context, mux *worker.Mux, changes ...func(*worker.QueueConfig)) <-chan error {
+	env.t.Helper()
+	q := worker.QueueConfig{Name: "orders"}
+	if env.config.Results.IsEnabled() {
+		q.Results = &worker.ResultsConfig{Retention: worker.Duration(env.config.Results.Retention)}
+		q.Retry = &worker.RetryPolicy{MaxAttempts: &env.config.Retry.MaxAttempts, InitialDelay: new(worker.Duration(env.config.Retry.InitialDelay)), JitterPercent: new(0)}
+	}
+	for _, change := range changes {
+		change(&q)
+	}
+	w, err := mux.NewWorker(worker.Options{
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Config: worker.Config{Broker: worker.BrokerConfig{URL: env.options.Broker.URL}, Queues: []worker.QueueConfig{q}, AdminAddress: "0"},
+	})
+	if err != nil {
+		env.t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	return ended
+}
+
+// runJobs runs the jobs of the queue "orders" until the test ends, also those of a queue in memory.
+func (env *testEnv) runJobs(mux *worker.Mux, changes ...func(*worker.QueueConfig)) {
+	env.t.Helper()
+	if env.memory == nil {
+		env.runWorker(mux, changes...)
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			runner.Run(ctx, env.memory, "orders", mux.HandleJob)
+			_ = clock.SleepContext(ctx, time.Millisecond)
+		}
+	}()
+	env.t.Cleanup(func() {
+		cancel()
+		<-ended
 	})
 }

@@ -114,9 +114,18 @@ type QueueConfig struct {
 	Retry *RetryPolicy `json:"retry,omitempty"`
 	// DeadLetter defines what happens to jobs that are not retried.
 	DeadLetter *DeadLetterPolicy `json:"deadLetter,omitempty"`
+	// Results makes the worker store the state of each job, and cancel jobs on request. By default it does neither.
+	Results *ResultsConfig `json:"results,omitempty"`
 	// CircuitBreaker stops the worker from taking jobs while most of them fail. By default
 	// it never does.
 	CircuitBreaker *CircuitBreaker `json:"circuitBreaker,omitempty"`
+}
+
+// ResultsConfig is that of a queue that keeps the states of its jobs.
+type ResultsConfig struct {
+	// Retention is how long a state is kept after its last change, and a request to cancel a job: at least a minute, and
+	// the lease. It is required.
+	Retention Duration `json:"retention"`
 }
 
 // PriorityConfig is one priority of a queue.
@@ -259,6 +268,10 @@ func (q *QueueConfig) withDefaults() (scheduler.QueueConfig, error) {
 		setDurationIfPresent(&c.Retry.MaxDelay, r.MaxDelay)
 		setIfPresent(&c.Retry.MultiplierPercent, r.MultiplierPercent)
 		setIfPresent(&c.Retry.JitterPercent, r.JitterPercent)
+	}
+	if q.Results != nil {
+		// A retention of 0 is not valid, and must not disable the store silently.
+		c.Results = broker.ResultsConfig{Retention: max(time.Duration(q.Results.Retention), 1), MaxBytes: broker.DefaultResultsBytes}
 	}
 	if q.DeadLetter != nil {
 		setIfPresent(&c.DeadLetter.Enabled, q.DeadLetter.Enabled)

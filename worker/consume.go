@@ -42,7 +42,7 @@ func (w *Worker) detachQueue(name string, retired []*scheduler.ScheduledQueue) [
 // ends.
 func (w *Worker) consumeWithRetry(ctx context.Context, q *attachedQueue) {
 	for failures := 1; ctx.Err() == nil; failures++ {
-		consumers, limiter, err := w.openConsumers(ctx, &q.config)
+		consumers, limiter, err := w.openConsumers(ctx, q)
 		if err == nil {
 			w.consumeQueue(ctx, q, consumers, limiter)
 			return
@@ -55,8 +55,9 @@ func (w *Worker) consumeWithRetry(ctx context.Context, q *attachedQueue) {
 }
 
 // openConsumers returns consumersPerPriority consumers for each priority, in order, and the
-// queue's rate limiter.
-func (w *Worker) openConsumers(ctx context.Context, config *scheduler.QueueConfig) ([]broker.Consumer, broker.RateLimiter, error) {
+// queue's rate limiter. It sets the recorder of a queue that keeps the states of its jobs.
+func (w *Worker) openConsumers(ctx context.Context, q *attachedQueue) ([]broker.Consumer, broker.RateLimiter, error) {
+	config := &q.config
 	subscription, err := w.engine.Subscribe(ctx, config.Name)
 	if err != nil {
 		return nil, nil, err
@@ -72,11 +73,19 @@ func (w *Worker) openConsumers(ctx context.Context, config *scheduler.QueueConfi
 			consumers = append(consumers, consumer)
 		}
 	}
+	recorder, err := w.openRecorder(ctx, subscription, config)
+	if err != nil {
+		stopConsumers(consumers)
+		return nil, nil, err
+	}
 	limiter, err := subscription.RateLimiter(ctx)
 	if err != nil {
 		stopConsumers(consumers)
+		recorder.stop()
+		return nil, nil, err
 	}
-	return consumers, limiter, err
+	q.recorder = recorder
+	return consumers, limiter, nil
 }
 
 func stopConsumers(consumers []broker.Consumer) {
@@ -88,12 +97,14 @@ func stopConsumers(consumers []broker.Consumer) {
 // consumeQueue fetches messages and reserves slots until ctx ends.
 func (w *Worker) consumeQueue(ctx context.Context, q *attachedQueue, consumers []broker.Consumer, limiter broker.RateLimiter) {
 	defer limiter.Stop()
+	defer q.recorder.stop()
 	w.mu.Lock()
 	if ctx.Err() != nil { // the queue was detached in the meantime
 		w.mu.Unlock()
 		stopConsumers(consumers)
 		return
 	}
+	w.reports.setRecorder(q.config.Name, q.recorder)
 	q.scheduled = scheduler.NewScheduledQueue(q.config, limiter)
 	w.configureScheduler()
 	w.mu.Unlock()

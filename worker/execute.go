@@ -10,6 +10,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/clock"
+	"github.com/yardmaster/yardmaster/internal/jobstate"
 	"github.com/yardmaster/yardmaster/worker/internal/scheduler"
 )
 
@@ -42,27 +43,38 @@ func (w *Worker) runMessage(m *scheduler.LeasedMessage) scheduler.JobOutcome {
 	}
 	message := m.Message()
 	policy := w.mux.policyOf(message.Kind, m.QueueConfig())
+	startedAt := w.now()
+	job := w.newJob(m.QueueConfig(), message, attempt, policy.retry, startedAt)
+	job.report = w.newReport(m, job, startedAt)
 	if attempt > policy.retry.MaxAttempts {
 		// No worker reported the result of the last attempt.
-		w.buryMessage(m, "the worker was lost in each of the last attempts", attempt-1)
+		w.buryMessage(m, job, "the worker was lost in each of the last attempts", attempt-1)
 		return scheduler.OutcomeUnknown
 	}
 	timeout, err := m.QueueConfig().TimeoutOf(message.Headers)
 	if err != nil {
-		w.buryMessage(m, err.Error(), attempt-1)
+		w.buryMessage(m, job, err.Error(), attempt-1)
 		return scheduler.OutcomeUnknown
 	}
-	startedAt := w.now()
-	job := w.newJob(m.QueueConfig(), message, attempt, policy.retry, startedAt)
+	return w.runJob(m, job, shorterTimeout(timeout, policy.timeout), startedAt)
+}
+
+// runJob calls the handler for a job and settles its message.
+func (w *Worker) runJob(m *scheduler.LeasedMessage, job *Job, timeout time.Duration, startedAt time.Time) scheduler.JobOutcome {
+	handlerContext, end := job.report.begin(w.handlerContext)
+	defer end()
+	if errors.Is(context.Cause(handlerContext), ErrCanceled) {
+		return w.settleByResult(m, job, ErrCanceled, startedAt)
+	}
 	defer job.progress.end()
 	w.metrics.observeWait(job.Queue, startedAt.Sub(job.SentTime))
-	ctx, span := w.tracer.start(w.handlerContext, job)
-	err = w.callWithTimeout(ctx, m, job, shorterTimeout(timeout, policy.timeout))
+	ctx, span := w.tracer.start(handlerContext, job)
+	err := w.callWithTimeout(ctx, m, job, timeout)
 	w.endSpan(span, m, job, err)
 	finishedAt := w.now()
 	w.metrics.observeDuration(job.Queue, finishedAt.Sub(startedAt))
-	w.countResult(err)
-	if !w.wasInterrupted(err) {
+	w.countResult(job, err)
+	if !w.wasInterrupted(err) && !job.report.wasCanceled(err) {
 		w.attempts.record(finishedAt, finishedAt.Sub(startedAt), returnsToQueue(job, err) || staysInQueue(job, m.QueueConfig(), err))
 	}
 	return w.settleByResult(m, job, err, finishedAt)
@@ -90,13 +102,13 @@ func (w *Worker) callHandler(ctx context.Context, job *Job) (err error) {
 	return w.handler(ctx, job)
 }
 
-// countResult counts the handler's result. Jobs that were snoozed or interrupted say nothing
-// about the handler and are not counted.
-func (w *Worker) countResult(err error) {
+// countResult counts the handler's result. Jobs that were snoozed, interrupted or canceled say
+// nothing about the handler and are not counted.
+func (w *Worker) countResult(job *Job, err error) {
 	switch {
 	case err == nil:
 		w.succeeded.Add(1)
-	case !IsSnooze(err) && !w.wasInterrupted(err):
+	case !IsSnooze(err) && !w.wasInterrupted(err) && !job.report.wasCanceled(err):
 		w.failed.Add(1)
 	}
 }
@@ -119,21 +131,29 @@ func (w *Worker) settleByResult(m *scheduler.LeasedMessage, job *Job, err error,
 	snoozeTime, isSnoozed := SnoozeAfter(err)
 	switch {
 	case err == nil:
-		w.acknowledge(m)
+		w.acknowledge(m, job)
+	case job.report.wasCanceled(err):
+		w.log.Info("Job canceled", "queue", job.Queue, "job", job.ID, "attempt", job.Attempt)
+		w.settleWithRetry(m, resultCanceled, job.report.recordFirst(canceledEntry, func(ctx context.Context) error { return m.Ack(ctx, true) }))
+		return scheduler.OutcomeUnknown
 	case w.wasInterrupted(err):
+		job.report.putBack(w.settleContext, 0)
 		w.releaseMessage(m, 0)
 		return scheduler.OutcomeUnknown
 	case isSnoozed:
 		w.log.Warn("Job snoozed", "queue", job.Queue, "job", job.ID, "after", snoozeTime, "error", err)
+		job.report.putBack(w.settleContext, snoozeTime)
 		w.releaseMessage(m, snoozeTime)
 	case staysInQueue(job, m.QueueConfig(), err):
 		w.log.Warn("Job returns to its queue", "queue", job.Queue, "job", job.ID, "after", unknownKindDelay, "error", err)
+		job.report.putBack(w.settleContext, unknownKindDelay)
 		w.releaseMessage(m, unknownKindDelay)
 	case IsDeadLetter(err) || job.Attempt >= job.MaxAttempts:
-		w.buryMessage(m, err.Error(), job.Attempt)
+		w.buryMessage(m, job, err.Error(), job.Attempt)
 	default:
 		delay := retryDelay(job, err)
 		w.log.Warn("Job failed and will be retried", "queue", job.Queue, "job", job.ID, "attempt", job.Attempt, "after", delay, "error", err)
+		job.report.retry(w.settleContext, err.Error(), delay)
 		w.settleWithRetry(m, resultRetried, func(ctx context.Context) error { return m.Retry(ctx, delay) })
 	}
 	return jobOutcome(err)
@@ -182,24 +202,36 @@ func (w *Worker) isAlreadySettled(m *scheduler.LeasedMessage, err error) bool {
 
 // acknowledge removes the message of a job that is done. It waits for the broker's
 // confirmation only while the worker drains, because the connection closes soon after.
-func (w *Worker) acknowledge(m *scheduler.LeasedMessage) {
-	if !w.scheduler.IsDraining() && m.Ack(w.settleContext, false) == nil {
-		w.metrics.countMessage(m.QueueConfig().Name, resultDone)
+func (w *Worker) acknowledge(m *scheduler.LeasedMessage, job *Job) {
+	ack := func(ctx context.Context) error { return m.Ack(ctx, true) }
+	if job.report == nil {
+		if !w.scheduler.IsDraining() && m.Ack(w.settleContext, false) == nil {
+			w.metrics.countMessage(m.QueueConfig().Name, resultDone)
+			return
+		}
+		w.settleWithRetry(m, resultDone, ack)
 		return
 	}
-	w.settleWithRetry(m, resultDone, func(ctx context.Context) error { return m.Ack(ctx, true) })
+	if !w.scheduler.IsDraining() {
+		ack = func(ctx context.Context) error { return m.Ack(ctx, false) }
+	}
+	w.settleWithRetry(m, resultDone, job.report.recordFirst(func(e *jobstate.Entry) {
+		e.State, e.Result = jobstate.Done, job.result
+	}, ack))
 }
 
 // buryMessage makes the message a dead letter, or drops it if the queue keeps none.
-func (w *Worker) buryMessage(m *scheduler.LeasedMessage, reason string, attempts int) {
+func (w *Worker) buryMessage(m *scheduler.LeasedMessage, job *Job, reason string, attempts int) {
 	config := m.QueueConfig()
 	isKept := config.DeadLetter.Enabled
 	w.log.Warn("Job failed and will not be retried", "queue", config.Name, "job", m.Message().ID, "attempts", attempts, "deadLettered", isKept, "reason", reason)
+	result, settle := resultDeadLettered, func(ctx context.Context) error { return m.Bury(ctx, reason, attempts) }
 	if !isKept {
-		w.settleWithRetry(m, resultDropped, func(ctx context.Context) error { return m.Ack(ctx, true) })
-		return
+		result, settle = resultDropped, func(ctx context.Context) error { return m.Ack(ctx, true) }
 	}
-	w.settleWithRetry(m, resultDeadLettered, func(ctx context.Context) error { return m.Bury(ctx, reason, attempts) })
+	w.settleWithRetry(m, result, job.report.recordFirst(func(e *jobstate.Entry) {
+		e.State, e.Attempt, e.Error = jobstate.Dead, attempts, reason
+	}, settle))
 }
 
 // releaseMessage gives the message back to the queue without counting an attempt.

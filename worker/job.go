@@ -2,11 +2,13 @@ package worker
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/jobstate"
 )
 
 // Job is one message of a queue.
@@ -31,7 +33,28 @@ type Job struct {
 	retry broker.RetryPolicy
 	// progress is nil if the job does not run in a worker.
 	progress *progressRecorder
+	// report is nil if the queue does not keep the states of its jobs.
+	report *attemptReport
+	// result is nil if the handler has set none.
+	result json.RawMessage
 }
+
+// SetResult sets the result of the job, which is stored as JSON if the handler succeeds and the queue keeps results. It
+// must be called before the handler returns. It returns an error if the value cannot be encoded, or has more than 64 KiB.
+func (j *Job) SetResult(value any) error {
+	raw, err := json.Marshal(value)
+	if err == nil && len(raw) > jobstate.MaxResultBytes {
+		err = fmt.Errorf("it has %d bytes, must have at most %d", len(raw), jobstate.MaxResultBytes)
+	}
+	if err != nil {
+		return fmt.Errorf("setting the result of a job: %w", err)
+	}
+	j.result = raw
+	return nil
+}
+
+// Result returns the result that the handler has set, as JSON; nil if it has set none.
+func (j *Job) Result() json.RawMessage { return j.result }
 
 // Handler runs a job. If it returns nil, the job is done and is removed from its queue. If
 // it returns an error or panics, the job is retried later until its attempts are used up;
@@ -39,7 +62,9 @@ type Job struct {
 // change that.
 //
 // The context ends when the worker has to exit before the job is done. The job is then given
-// back to the queue, and this attempt does not count.
+// back to the queue, and this attempt does not count. It also ends at the timeout of the job,
+// and with the cause ErrCanceled when somebody cancels the job: if the handler then returns an
+// error, the job is not retried.
 type Handler func(ctx context.Context, job *Job) error
 
 // retryError requests a retry after a given time.

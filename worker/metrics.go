@@ -17,6 +17,7 @@ const (
 	resultRetried      = "retried"
 	resultDeadLettered = "dead_lettered"
 	resultDropped      = "dropped"
+	resultCanceled     = "canceled"
 	resultReleased     = "released"
 	resultPostponed    = "postponed"
 	// resultLate: the job was done after its lease was lost, before another worker settled
@@ -44,6 +45,7 @@ type workerMetrics struct {
 	fetchErrors *prometheus.CounterVec
 	reloads     *prometheus.CounterVec
 	timeouts    prometheus.Counter
+	reports     *prometheus.CounterVec
 }
 
 // newMetrics returns an error if the metrics of the options have the names of others, or are invalid.
@@ -51,7 +53,7 @@ func newMetrics(w *Worker) (*workerMetrics, error) {
 	m := &workerMetrics{
 		registry: prometheus.NewRegistry(), omitQueue: w.options.OmitObjectNames,
 		messages: newCounterVec("yardmaster_worker_jobs_total",
-			"Number of messages by result: done, retried, dead_lettered, dropped (the queue keeps no dead letters), released (given back without "+
+			"Number of messages by result: done, retried, dead_lettered, dropped (the queue keeps no dead letters), canceled, released (given back without "+
 				"an attempt), postponed (the attempts could not be counted), unsettled (the result could not be sent to the broker), late and "+
 				"stale (the job ended after its lease was lost).", queueLabel, "result"),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -68,12 +70,13 @@ func newMetrics(w *Worker) (*workerMetrics, error) {
 		fetchErrors: newCounterVec("yardmaster_worker_fetch_errors_total", "Number of failed requests for messages, by class of the error.", "class"),
 		reloads:     newCounterVec("yardmaster_worker_config_reloads_total", "Number of configuration reloads, by result: succeeded or failed.", "result"),
 		timeouts:    prometheus.NewCounter(prometheus.CounterOpts{Name: "yardmaster_worker_job_timeouts_total", Help: "Number of attempts that exceeded the timeout of their job."}),
+		reports:     newCounterVec("yardmaster_worker_state_reports_total", "Number of attempts to store the state of a job, by result: succeeded or failed.", "result"),
 	}
 	registerer := prometheus.Registerer(m.registry)
 	if pool := w.options.Pool; pool != "" && !w.options.OmitObjectNames {
 		registerer = prometheus.WrapRegistererWith(prometheus.Labels{"pool": pool}, m.registry)
 	}
-	registerer.MustRegister(m.messages, m.duration, m.wait, m.extensions, m.fetchErrors, m.reloads, m.timeouts,
+	registerer.MustRegister(m.messages, m.duration, m.wait, m.extensions, m.fetchErrors, m.reloads, m.timeouts, m.reports,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		newGaugeFunc("yardmaster_worker_in_flight", "Number of running jobs, without overdue ones.", func() int { return w.Stats().InFlight }),
 		newGaugeFunc("yardmaster_worker_overdue", "Number of jobs whose handlers still run although the timeout of the job is over.", func() int { return w.Stats().Overdue }),
@@ -137,6 +140,10 @@ func (m *workerMetrics) recordFetchError(err error) {
 
 func (m *workerMetrics) recordReload(succeeded bool) {
 	m.reloads.WithLabelValues(successLabel(succeeded)).Inc()
+}
+
+func (m *workerMetrics) recordReport(succeeded bool) {
+	m.reports.WithLabelValues(successLabel(succeeded)).Inc()
 }
 
 func successLabel(succeeded bool) string {

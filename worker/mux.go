@@ -130,6 +130,25 @@ func Handle[T any](m *Mux, kind string, handler func(ctx context.Context, job *J
 	m.Handle(kind, decoding, options...)
 }
 
+// HandleResult is Handle for a handler with a result, which is stored as JSON if the queue keeps results. A result that
+// cannot be stored makes the job a dead letter, because its work is done and would be repeated in vain.
+func HandleResult[T, R any](m *Mux, kind string, handler func(ctx context.Context, job *Job, args T) (R, error), options ...HandlerOption) {
+	if handler == nil {
+		Handle[T](m, kind, nil, options...)
+		return
+	}
+	Handle(m, kind, func(ctx context.Context, job *Job, args T) error {
+		result, err := handler(ctx, job, args)
+		if err != nil {
+			return err
+		}
+		if err := job.SetResult(result); err != nil {
+			return DeadLetter(err.Error())
+		}
+		return nil
+	}, options...)
+}
+
 // Handle registers the handler of a kind of jobs. It decodes the payload itself.
 func (m *Mux) Handle(kind string, handler Handler, options ...HandlerOption) {
 	k := &kindHandler{handler: handler}

@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
 )
 
-// documentedPermissions returns the NATS permissions of a worker that docs/worker.md lists.
+// documentedPermissions returns the NATS permissions of a worker that docs/worker.md lists, also those for the states of jobs.
 func documentedPermissions(t *testing.T, inboxes string, replacements ...string) *server.Permissions {
 	t.Helper()
 	page, err := os.ReadFile("../docs/worker.md")
@@ -25,18 +26,32 @@ func documentedPermissions(t *testing.T, inboxes string, replacements ...string)
 		t.Fatal(err)
 	}
 	_, list, _ := strings.Cut(string(page), "needs to publish to")
-	block := regexp.MustCompile("(?s)```\n(.*?)```").FindStringSubmatch(list)
-	if block == nil {
-		t.Fatal("docs/worker.md has no list of permissions")
+	const lists = 2
+	blocks := regexp.MustCompile("(?s)```\n(.*?)```").FindAllStringSubmatch(list, lists)
+	if len(blocks) != lists {
+		t.Fatal("docs/worker.md has no two lists of permissions")
 	}
+	all := blocks[0][1] + blocks[1][1]
 	return &server.Permissions{
-		Publish:   &server.SubjectPermission{Allow: strings.Fields(strings.NewReplacer(replacements...).Replace(block[1]))},
+		Publish:   &server.SubjectPermission{Allow: strings.Fields(strings.NewReplacer(replacements...).Replace(all))},
 		Subscribe: &server.SubjectPermission{Allow: []string{inboxes}},
 	}
 }
 
 func withLimitOf100(q *broker.QueueConfig) {
 	q.RateLimit = &broker.RateLimit{Limit: 100, Per: time.Second, Burst: 1}
+	q.Results = broker.ResultsConfig{Retention: time.Hour, MaxBytes: broker.DefaultResultsBytes}
+}
+
+func countReports(families []*dto.MetricFamily, result string) (count float64) {
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			if family.GetName() == "yardmaster_worker_state_reports_total" && m.GetLabel()[0].GetValue() == result {
+				count += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return count
 }
 
 // settleInEachWay runs a worker that needs all permissions.
@@ -49,6 +64,7 @@ func (env *testEnv) settleInEachWay(t *testing.T, login BrokerConfig) {
 		withFastRetries(c)
 		c.Concurrency = 1
 		c.Broker = login
+		c.Queues[0].Results = &ResultsConfig{Retention: Duration(time.Hour)}
 	}), func(_ context.Context, job *Job) error {
 		switch string(job.Payload) {
 		case "poison":
@@ -66,6 +82,9 @@ func (env *testEnv) settleInEachWay(t *testing.T, login BrokerConfig) {
 	})
 	eventually(t, "all jobs are settled", func() bool { return env.stats().DeadLetters == 1 && env.isEmpty() })
 	requireCleanShutdown(t, w)
+	if families, err := w.metrics.registry.Gather(); err != nil || countReports(families, "failed") > 0 || countReports(families, "succeeded") < 4 {
+		t.Errorf("%v: %v reports failed, %v succeeded", err, countReports(families, "failed"), countReports(families, "succeeded"))
+	}
 }
 
 func TestDocumentedBrokerPermissionsAreSufficient(t *testing.T) {

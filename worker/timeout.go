@@ -30,10 +30,7 @@ func (w *Worker) callWithTimeout(ctx context.Context, m *scheduler.LeasedMessage
 	if timeout == 0 {
 		return w.callHandler(ctx, job)
 	}
-	overdue := time.AfterFunc(timeout+timeoutGracePeriod, func() {
-		w.scheduler.MarkOverdue(m)
-		w.log.Error("A handler ignores the end of its context; the job is delivered again", "queue", job.Queue, "job", job.ID, "timeout", timeout)
-	})
+	overdue := time.AfterFunc(timeout+timeoutGracePeriod, func() { w.markOverdue(m, "timeout", timeout) })
 	defer overdue.Stop()
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errJobTimeout)
 	defer cancel()
@@ -43,4 +40,11 @@ func (w *Worker) callWithTimeout(ctx context.Context, m *scheduler.LeasedMessage
 	}
 	w.metrics.timeouts.Inc()
 	return fmt.Errorf("%w of %s: %w", errJobTimeout, timeout, err)
+}
+
+// markOverdue stops extending the lease of a job whose handler ignores the end of its context.
+func (w *Worker) markOverdue(m *scheduler.LeasedMessage, details ...any) {
+	w.scheduler.MarkOverdue(m)
+	w.log.Error("A handler ignores the end of its context; the job is delivered again",
+		append([]any{"queue", m.QueueConfig().Name, "job", m.Message().ID}, details...)...)
 }

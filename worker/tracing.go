@@ -103,6 +103,8 @@ func (w *Worker) expectedResult(m *scheduler.LeasedMessage, job *Job, err error)
 	switch {
 	case err == nil:
 		return resultDone
+	case job.report.wasCanceled(err):
+		return resultCanceled
 	case IsSnooze(err), w.wasInterrupted(err), staysInQueue(job, m.QueueConfig(), err):
 		return resultReleased
 	case returnsToQueue(job, err):

@@ -41,6 +41,7 @@ type Worker struct {
 	succeeded, failed atomic.Int64
 	attempts          attemptRecorder
 	progress          progressBoard
+	reports           reportBoard
 
 	mu sync.Mutex
 	// settings currently in effect, and the queues that belong to them.
@@ -66,7 +67,9 @@ type attachedQueue struct {
 	config scheduler.QueueConfig
 	// scheduled is nil until the queue is found on the broker.
 	scheduled *scheduler.ScheduledQueue
-	stop      context.CancelFunc
+	// recorder is nil if the queue does not keep the states of its jobs.
+	recorder *stateRecorder
+	stop     context.CancelFunc
 }
 
 // Run creates a worker and runs it until ctx ends or the process receives SIGTERM or SIGINT.

@@ -65,6 +65,7 @@ type QueueList struct {
 // and deadLetter. The defaults named here apply after those. status.effective shows the result.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.maxInFlight) || !has(self.maxBacklog) || self.maxInFlight <= self.maxBacklog",message="maxInFlight must not be greater than maxBacklog",fieldPath=".maxInFlight"
+// +kubebuilder:validation:XValidation:rule="!has(self.results) || !has(self.lease) || duration(self.results.retention) >= duration(self.lease)",message="retention must not be shorter than lease: a running job is reported several times in each lease",fieldPath=".results.retention"
 // +kubebuilder:validation:XValidation:rule="!has(self.strictPriority) || !self.strictPriority || !has(self.priorities) || self.priorities.all(p, self.priorities.exists_one(q, q.weight == p.weight))",message="with strictPriority the weights define the order: each priority needs another weight",fieldPath=".priorities"
 // +kubebuilder:validation:XValidation:rule="(has(self.storage) && has(self.storage.type) ? self.storage.type : 'File') == (has(oldSelf.storage) && has(oldSelf.storage.type) ? oldSelf.storage.type : 'File')",message="type is immutable: the broker cannot change where it stores a queue",fieldPath=".storage.type"
 type QueueSpec struct {
@@ -150,8 +151,13 @@ type QueueSpec struct {
 	// +optional
 	Retention *Retention `json:"retention,omitempty"`
 
-	// storage defines how the broker stores the queue: its messages, its dead letters and its rate
-	// limit. It applies to NATS.
+	// results makes the queue keep the state of each job, its progress and its result, which producers
+	// can read by the ID of the job, and makes running jobs cancelable. Default: no states are kept.
+	// +optional
+	Results *Results `json:"results,omitempty"`
+
+	// storage defines how the broker stores the queue: its messages, its dead letters, its rate limit
+	// and the states of its jobs. It applies to NATS.
 	// +optional
 	Storage *QueueStorage `json:"storage,omitempty"`
 
@@ -293,6 +299,22 @@ type Retention struct {
 	// +required
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) >= duration('1m') && duration(self) <= duration('87600h')",message="maxAge must be a duration from 1m to 87600h"
 	MaxAge Duration `json:"maxAge"`
+}
+
+// Results defines how long the states of single jobs are kept.
+type Results struct {
+	// retention is how long the state of a job is kept after its last change, and so its result, 1m to
+	// 8760h. It must not be shorter than lease. With asynq, it applies to jobs that are sent later.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) >= duration('1m') && duration(self) <= duration('8760h')",message="retention must be a duration from 1m to 8760h"
+	Retention Duration `json:"retention"`
+
+	// maxBytes is the size of all states on each server, from which on the oldest are discarded, 1048576
+	// (1 MiB) to 1099511627776 (1 TiB). It applies to NATS. Default: 1073741824 (1 GiB).
+	// +optional
+	// +kubebuilder:validation:Minimum=1048576
+	// +kubebuilder:validation:Maximum=1099511627776
+	MaxBytes *int64 `json:"maxBytes,omitempty"`
 }
 
 // QueueStorage defines how the broker stores a queue.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/client"
 	"github.com/yardmaster/yardmaster/client/internal/construct"
+	"github.com/yardmaster/yardmaster/client/internal/runner"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/memory"
 	"github.com/yardmaster/yardmaster/worker"
@@ -32,6 +33,8 @@ type Queue struct {
 	MaxBacklog int64
 	// MaxAttempts is the number of attempts, including the first. The default is 5.
 	MaxAttempts int
+	// Results is how long the states of jobs are kept, at least a minute. The default is not at all.
+	Results time.Duration
 }
 
 // Queues are queues in memory. Their methods are safe for concurrent use.
@@ -44,6 +47,9 @@ func New(queues ...Queue) *Queues {
 		config := broker.DefaultQueueConfig(queue.Name)
 		config.Owner = broker.QueueOwner{UID: "test", Name: "test/" + queue.Name}
 		config.MaxBacklog = queue.MaxBacklog
+		if queue.Results != 0 {
+			config.Results = broker.ResultsConfig{Retention: queue.Results, MaxBytes: broker.DefaultResultsBytes}
+		}
 		if queue.MaxAttempts != 0 {
 			config.Retry.MaxAttempts = queue.MaxAttempts
 		}
@@ -133,50 +139,8 @@ func (q *Queues) DeadLetters(queue string) []Job {
 // Run runs the jobs of a queue that are due now, one after the other, the most urgent priority first, and returns the
 // number of attempts. Results of the handler have the same effect as in a worker: a job that fails is due again after
 // the delay of the default retry policy, without its random part, and is a dead letter after the last attempt. Call
-// Advance and Run again for the next attempt. Timeouts have no effect. A job that is put back without a delay runs
+// Advance and Run again for the next attempt. Timeouts and progress have no effect. A job that is put back without a delay runs
 // in the next call.
 func (q *Queues) Run(ctx context.Context, queue string, handler worker.Handler) int {
-	attempts := 0
-	end := q.Now()
-	for ctx.Err() == nil {
-		taken, found := q.broker.Take(queue, end)
-		if !found {
-			return attempts
-		}
-		err := call(ctx, handler, &worker.Job{
-			ID: taken.ID, Kind: taken.Kind, Queue: queue, Priority: taken.Priority, Payload: taken.Payload, Headers: taken.Headers,
-			Attempt: taken.Attempt, MaxAttempts: taken.MaxAttempts, SentTime: taken.SentTime,
-		})
-		if after, isSnoozed := worker.SnoozeAfter(err); isSnoozed {
-			taken.PutBack(after, false)
-			continue
-		}
-		attempts++
-		settle(&taken, err)
-	}
-	return attempts
-}
-
-func settle(taken *memory.Taken, err error) {
-	switch {
-	case err == nil:
-	case worker.IsDeadLetter(err) || taken.Attempt >= taken.MaxAttempts:
-		taken.Bury(err.Error())
-	default:
-		delay, found := worker.RetryAfter(err)
-		if !found {
-			delay = taken.RetryDelay()
-		}
-		taken.PutBack(delay, true)
-	}
-}
-
-// call returns a panic of the handler as an error.
-func call(ctx context.Context, handler worker.Handler, job *worker.Job) (err error) {
-	defer func() {
-		if reason := recover(); reason != nil {
-			err = fmt.Errorf("panic: %v", reason)
-		}
-	}()
-	return handler(ctx, job)
+	return runner.Run(ctx, q.broker, queue, handler)
 }

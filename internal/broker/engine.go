@@ -3,6 +3,8 @@ package broker
 import (
 	"context"
 	"time"
+
+	"github.com/yardmaster/yardmaster/internal/jobstate"
 )
 
 // Engine is a connection to a broker that holds queues. Its methods are safe for concurrent
@@ -118,6 +120,7 @@ const (
 	FieldReplicas    QueueField = "storage.replicas"
 	FieldStorageType QueueField = "storage.type"
 	FieldPlacement   QueueField = "storage.placement"
+	FieldResults     QueueField = "results"
 )
 
 // Enforcer is the component that enforces a field.
@@ -183,7 +186,43 @@ type Subscription interface {
 	Consumer(ctx context.Context, priority string) (Consumer, error)
 	// RateLimiter returns the rate limiter that all workers of the queue share.
 	RateLimiter(ctx context.Context) (RateLimiter, error)
+	// JobRecorder stores the states of jobs of a queue that keeps them. It calls onCancel for each request to cancel a
+	// job, also for those that exist already.
+	JobRecorder(ctx context.Context, onCancel func(id string, request jobstate.Cancel)) (JobRecorder, error)
 }
+
+// JobRecorder stores the states of jobs that a worker has under a lease.
+type JobRecorder interface {
+	// Record stores the state of a job. It stores nothing if a later delivery of the job was recorded already.
+	Record(ctx context.Context, d Delivery, entry *jobstate.Entry) error
+	// EndCancel removes the request to cancel a job that has ended.
+	EndCancel(ctx context.Context, id string) error
+	// Stop ends it.
+	Stop()
+}
+
+// JobStore has the states of single jobs. The engines implement it for programs that send jobs. Its errors are
+// SendErrors.
+type JobStore interface {
+	// Job returns what is known about a job.
+	Job(ctx context.Context, queue, id string) (jobstate.Info, error)
+	// ListJobs returns at most limit jobs in one of the states, the last changed first.
+	ListJobs(ctx context.Context, queue string, states []jobstate.State, limit int) (JobList, error)
+	// CancelJob removes a job that no worker has received, or else makes workers cancel it.
+	CancelJob(ctx context.Context, queue, id string) (removed bool, err error)
+	// RecordWaiting records that a job was sent, so that it can be found by the ID that its producer chose.
+	RecordWaiting(ctx context.Context, job *OutgoingJob, sent SendResult) error
+}
+
+// JobList is a part of the jobs of a queue.
+type JobList struct {
+	Jobs []jobstate.Info
+	// Omitted: the queue may have more such jobs.
+	Omitted bool
+}
+
+// MaxScannedJobs is the number of states that ListJobs looks at, the last changed first.
+const MaxScannedJobs = 100_000
 
 // Consumer receives messages of one priority. It is not safe for concurrent use.
 type Consumer interface {

@@ -33,6 +33,8 @@ type SendResult struct {
 	ID string
 	// Duplicate: the queue has a job with this ID already, and did not store this one.
 	Duplicate bool
+	// Sequence is the number of the message in its stream; 0: the engine has none.
+	Sequence uint64
 	// Err is set in the results of SendMany only.
 	Err error
 }
@@ -56,6 +58,8 @@ type OutgoingJob struct {
 	Timeout time.Duration
 	// DueTime is when workers may start the job. Zero: at once.
 	DueTime time.Time
+	// IsTracked: the state of the job is recorded when it is sent.
+	IsTracked bool
 	// DeduplicateFor is the minimum time for which the broker must recognize duplicates. 0: what the engine has.
 	DeduplicateFor time.Duration
 }
@@ -109,6 +113,18 @@ func ValidateJobReference(queue, id string) error {
 		return err
 	}
 	return job.validateID()
+}
+
+// ValidateStoredJob returns an error unless a job with this ID can be in this queue. Producers in other languages can
+// choose more IDs than those of OutgoingJob.
+func ValidateStoredJob(queue, id string) error {
+	if err := (&OutgoingJob{Queue: queue}).validateQueue(); err != nil {
+		return err
+	}
+	if !IsIdentifier(id) {
+		return InvalidField("id", "is %q, must be 1 to %d bytes of UTF-8 without control characters", shorten(id), maxIdentifierBytes)
+	}
+	return nil
 }
 
 func (j *OutgoingJob) validateID() error {

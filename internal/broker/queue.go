@@ -51,7 +51,24 @@ type QueueConfig struct {
 	Drift DriftPolicy
 	// Storage is how the broker stores the queue.
 	Storage StorageConfig
+	// Results is whether and how long the state of each job is kept. Queues without it have the hash that they had before
+	// the field existed.
+	Results ResultsConfig `json:",omitzero"`
 }
+
+// ResultsConfig is whether and how long the state and the result of each job are kept.
+type ResultsConfig struct {
+	// Retention is how long a state is kept after its last change. 0: not at all.
+	Retention time.Duration
+	// MaxBytes is the size from which on the oldest states are discarded.
+	MaxBytes int64
+}
+
+// IsEnabled reports whether states are kept.
+func (r ResultsConfig) IsEnabled() bool { return r.Retention > 0 }
+
+// DefaultResultsBytes is the default of MaxBytes.
+const DefaultResultsBytes = 1 << 30
 
 // Priority is one class of messages.
 type Priority struct {

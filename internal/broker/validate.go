@@ -19,6 +19,9 @@ const (
 	MinJobTimeout = time.Second
 	MaxJobTimeout = 24 * time.Hour
 	MaxAttempts   = 1000
+	// MinResultsRetention and MinResultsBytes bound a ResultsConfig.
+	MinResultsRetention = time.Minute
+	MinResultsBytes     = 1 << 20
 )
 
 const (
@@ -68,6 +71,7 @@ func (q *QueueConfig) Validate() error {
 	c.requireAtLeast("deadLetter.maxEntries", q.DeadLetter.MaxEntries, 0)
 	c.require(q.DeadLetter.Retention >= 0, "deadLetter.retention", "is negative")
 	c.require(q.MaxAge >= 0, "retention.maxAge", "is negative")
+	q.validateResults(c)
 	c.require(slices.Contains([]int{0, 1, 3, 5}, q.Storage.Replicas), "storage.replicas", "is %d, must be 1, 3 or 5", q.Storage.Replicas)
 	c.require(slices.Contains([]StorageType{"", StorageFile, StorageMemory}, q.Storage.Type), "storage.type",
 		"is %q, must be %s or %s", q.Storage.Type, StorageFile, StorageMemory)
@@ -88,6 +92,14 @@ func (q *QueueConfig) validatePriorities(c *fieldErrors) {
 	}
 	c.require(q.MaxInFlight == 0 || q.MaxInFlight >= len(q.Priorities), "maxInFlight",
 		"is %d, must be at least %d, the number of priorities", q.MaxInFlight, len(q.Priorities))
+}
+
+// validateResults requires that the report of a running job is kept until the next one.
+func (q *QueueConfig) validateResults(c *fieldErrors) {
+	r := q.Results
+	c.require(r.Retention == 0 || r.Retention >= MinResultsRetention && r.Retention >= q.Lease, "results.retention",
+		"is %s, must be at least %s and the lease, %s", r.Retention, MinResultsRetention, q.Lease)
+	c.require(!r.IsEnabled() || r.MaxBytes >= MinResultsBytes, "results.maxBytes", "is %d, must be at least %d", r.MaxBytes, MinResultsBytes)
 }
 
 func (r *RetryPolicy) validate(c *fieldErrors) {

@@ -40,6 +40,10 @@ func DesiredQueue(q *v1alpha1.Queue, e *v1alpha1.QueueEffective, clusterID strin
 	if q.Spec.Retention != nil {
 		desired.MaxAge = toDuration(q.Spec.Retention.MaxAge)
 	}
+	if results := q.Spec.Results; results != nil {
+		desired.Results = broker.ResultsConfig{Retention: toDuration(results.Retention), MaxBytes: broker.DefaultResultsBytes}
+		setInt(&desired.Results.MaxBytes, results.MaxBytes)
+	}
 	desired.Storage = desiredStorage(q.Spec.Storage)
 	desired.Drift = cmp.Or(broker.DriftPolicy(q.Spec.Drift), desired.Drift)
 	return desired

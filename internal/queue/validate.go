@@ -153,6 +153,7 @@ func fieldsInUse(q *v1alpha1.Queue, e *v1alpha1.QueueEffective) map[broker.Queue
 		broker.FieldReplicas:    storage.Replicas != nil,
 		broker.FieldStorageType: storage.Type != "",
 		broker.FieldPlacement:   storage.Placement != nil,
+		broker.FieldResults:     q.Spec.Results != nil,
 		broker.FieldPaused:      true,
 		broker.FieldDelayed:     true,
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -141,4 +142,36 @@ func eventually(t *testing.T, description string, isTrue func() bool) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
+}
+
+func TestACanceledCommandGetsSIGTERMThenSIGKILLAndItsJobHasNotSucceeded(t *testing.T) {
+	for title, script := range map[string]string{
+		"a command that exits with 0": `trap 'exit 0' TERM; echo started; sleep 60 & wait`,
+		"a command that ignores it":   `trap '' TERM; echo started; while :; do sleep 1; done`,
+	} {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			out := &startSignal{started: make(chan struct{})}
+			e := &commandRunner{command: []string{"/bin/sh", "-c", script}, out: out, errOut: &bytes.Buffer{}}
+			ctx, cancel := context.WithCancelCause(t.Context())
+			go func() {
+				<-out.started
+				cancel(worker.ErrCanceled)
+			}()
+			if err := e.handle(ctx, newJob()); !errors.Is(err, context.Canceled) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// startSignal closes started at the first output of a command.
+type startSignal struct {
+	started chan struct{}
+	once    sync.Once
+}
+
+func (s *startSignal) Write(p []byte) (int, error) {
+	s.once.Do(func() { close(s.started) })
+	return len(p), nil
 }

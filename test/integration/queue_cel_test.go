@@ -278,6 +278,22 @@ func TestQueueRules(t *testing.T) {
 			spec: `{retention: {maxAge: 1s}}`,
 			want: `spec.retention.maxAge: Invalid value: "1s": maxAge must be a duration from 1m to 87600h`,
 		},
+		"results without retention": {
+			spec: `{results: {}}`,
+			want: "spec.results.retention: Required value",
+		},
+		"retention of results below 1m": {
+			spec: `{results: {retention: 30s}}`,
+			want: `spec.results.retention: Invalid value: "30s": retention must be a duration from 1m to 8760h`,
+		},
+		"retention of results below the lease": {
+			spec: `{lease: 10m, results: {retention: 5m}}`,
+			want: "spec.results.retention: Invalid value: \"object\": retention must not be shorter than lease: a running job is reported several times in each lease",
+		},
+		"results of 1 KiB": {
+			spec: `{results: {retention: 1h, maxBytes: 1024}}`,
+			want: "spec.results.maxBytes: Invalid value: 1024: spec.results.maxBytes in body should be greater than or equal to 1048576",
+		},
 		"two replicas": {
 			spec: `{storage: {replicas: 2}}`,
 			want: `spec.storage.replicas: Unsupported value: 2: supported values: "1", "3", "5"`,

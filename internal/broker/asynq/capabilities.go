@@ -42,6 +42,9 @@ func (*Engine) Capabilities() broker.Capabilities {
 		broker.FieldStorageType: {
 			By: broker.NotEnforced, Message: "the configuration of the Redis or Valkey server defines what it stores on disk",
 		},
+		broker.FieldResults: {
+			By: broker.EnforcedByWorker, Message: "only jobs of the client of this project are kept after they are done; other producers set Retention",
+		},
 		broker.FieldPlacement: {By: broker.NotEnforced, Message: "the Redis or Valkey servers are those of the broker's URL"},
 	}
 }

@@ -1,6 +1,7 @@
 package asynq
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,6 +38,8 @@ type leasedTask struct {
 	// then wasLost is true in the second case.
 	settledSignal chan struct{}
 	wasLost       bool
+	// reportedError is why the attempt failed, if the queue keeps the state of its jobs.
+	reportedError string
 	isFinished    bool
 }
 
@@ -141,7 +144,10 @@ func (d *leasedTask) Ack(ctx context.Context, confirmed bool) error {
 // Retry implements broker.Delivery. If the producer allows no further attempt, asynq
 // archives the task.
 func (d *leasedTask) Retry(ctx context.Context, delay time.Duration) error {
-	d.giveVerdict(&taskVerdict{reason: "the attempt failed", delay: delay})
+	d.mu.Lock()
+	reason := cmp.Or(d.reportedError, "the attempt failed")
+	d.mu.Unlock()
+	d.giveVerdict(&taskVerdict{reason: reason, delay: delay})
 	return d.deliveryError("retrying", d.waitUntilSettled(ctx))
 }
 

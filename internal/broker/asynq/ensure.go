@@ -81,7 +81,10 @@ func (n *ensureOperation) isUnchanged(record map[string]string, paused bool) boo
 func (n *ensureOperation) writeRecord(ctx context.Context, p goredis.Pipeliner) {
 	p.HSet(ctx, recordKey(n.queue.Name), ownerFields(n.queue.Owner))
 	p.HSet(ctx, recordKey(n.queue.Name), fieldAppliedHash, n.configHash)
-	p.HDel(ctx, recordKey(n.queue.Name), fieldClosed)
+	p.HDel(ctx, recordKey(n.queue.Name), fieldClosed, fieldRetention)
+	if retention := n.queue.Results.Retention; retention > 0 {
+		p.HSet(ctx, recordKey(n.queue.Name), fieldRetention, int64(retention/time.Second))
+	}
 	// The Inspector of asynq does the same outside a transaction.
 	switch {
 	case n.applyChanges && n.queue.Paused:

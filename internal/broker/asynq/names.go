@@ -30,3 +30,8 @@ func taskKey(queue, id string) string { return keyPrefix + queue + "}:t:" + id }
 
 // recordKey a queue is this package's own: whose it is.
 func recordKey(queue string) string { return "yardmaster:{" + queue + "}" }
+
+// cancelsKey has the tasks of a queue that their workers are to cancel, and canceledKey one that was canceled.
+func cancelsKey(queue string) string { return recordKey(queue) + ":cancels" }
+
+func canceledKey(queue, id string) string { return recordKey(queue) + ":canceled:" + id }

@@ -17,6 +17,8 @@ const (
 	fieldAppliedHash = "applied"
 	// fieldClosed: the queue is to be deleted once it is empty.
 	fieldClosed = "closed"
+	// fieldRetention is how long the states of jobs are kept, in seconds, if they are.
+	fieldRetention = "results-retention"
 )
 
 func ownerFromRecord(record map[string]string) broker.QueueOwner {

@@ -31,16 +31,18 @@ const (
 // Send implements broker.Producer. asynq creates any queue that a task is sent to, and does not reject tasks, so
 // Send first checks that the queue exists and does not drain.
 func (e *Engine) Send(ctx context.Context, job *broker.OutgoingJob) (broker.SendResult, error) {
-	if err := e.checkSendable(ctx, job.Queue); err != nil {
+	retention, err := e.checkSendable(ctx, job.Queue)
+	if err != nil {
 		return broker.SendResult{}, err
 	}
-	return e.enqueueJob(ctx, job)
+	return e.enqueueJob(ctx, job, retention)
 }
 
 // SendMany implements broker.Producer. The client of asynq has no pipelines, so it sends several at a time.
 func (e *Engine) SendMany(ctx context.Context, queue string, jobs []*broker.OutgoingJob) []broker.SendResult {
 	results := make([]broker.SendResult, len(jobs))
-	if err := e.checkSendable(ctx, queue); err != nil {
+	retention, err := e.checkSendable(ctx, queue)
+	if err != nil {
 		for i := range results {
 			results[i].Err = err
 		}
@@ -50,7 +52,7 @@ func (e *Engine) SendMany(ctx context.Context, queue string, jobs []*broker.Outg
 	sending.SetLimit(concurrentSends)
 	for i, job := range jobs {
 		sending.Go(func() error {
-			result, err := e.enqueueJob(ctx, job)
+			result, err := e.enqueueJob(ctx, job, retention)
 			result.Err = err
 			results[i] = result
 			return nil
@@ -60,35 +62,39 @@ func (e *Engine) SendMany(ctx context.Context, queue string, jobs []*broker.Outg
 	return results
 }
 
-func (e *Engine) checkSendable(ctx context.Context, queue string) error {
+// checkSendable returns an error if the queue accepts no jobs, and how long it keeps those that are done.
+func (e *Engine) checkSendable(ctx context.Context, queue string) (time.Duration, error) {
 	var isKnown *goredis.BoolCmd
-	var closed *goredis.StringCmd
+	var record *goredis.SliceCmd
 	// Each command has its own error.
 	_, _ = e.client.Pipelined(ctx, func(p goredis.Pipeliner) error {
-		isKnown, closed = p.SIsMember(ctx, queuesKey, queue), p.HGet(ctx, recordKey(queue), fieldClosed)
+		isKnown, record = p.SIsMember(ctx, queuesKey, queue), p.HMGet(ctx, recordKey(queue), fieldClosed, fieldRetention)
 		return nil
 	})
-	if err := isKnown.Err(); err != nil {
-		return sendError(queue, err)
+	if err := cmp.Or(isKnown.Err(), record.Err()); err != nil {
+		return 0, sendError(queue, err)
 	}
-	if err := closed.Err(); err != nil && !errors.Is(err, goredis.Nil) {
-		return sendError(queue, err)
-	}
+	closed, _ := record.Val()[0].(string)
+	seconds, _ := record.Val()[1].(string)
 	switch {
 	case !isKnown.Val():
-		return broker.FieldFailure(broker.ErrUnknownQueue, "queue", "is unknown: the broker has no queue %s", queue)
-	case closed.Val() != "":
-		return broker.FieldFailure(broker.ErrDraining, "queue", "is draining: the queue %s is being deleted and rejects new jobs", queue)
+		return 0, broker.FieldFailure(broker.ErrUnknownQueue, "queue", "is unknown: the broker has no queue %s", queue)
+	case closed != "":
+		return 0, broker.FieldFailure(broker.ErrDraining, "queue", "is draining: the queue %s is being deleted and rejects new jobs", queue)
 	}
-	return nil
+	retention, err := strconv.ParseInt(seconds, 10, 64)
+	if err != nil {
+		return 0, nil //nolint:nilerr // the queue keeps no jobs
+	}
+	return time.Duration(retention) * time.Second, nil
 }
 
-func (e *Engine) enqueueJob(ctx context.Context, job *broker.OutgoingJob) (broker.SendResult, error) {
+func (e *Engine) enqueueJob(ctx context.Context, job *broker.OutgoingJob, retention time.Duration) (broker.SendResult, error) {
 	if len(job.Payload) > maxTaskBytes {
 		return broker.SendResult{}, broker.FieldFailure(broker.ErrPayloadTooLarge, "payload", "has %d bytes, must have at most %d",
 			len(job.Payload), maxTaskBytes)
 	}
-	task, options, err := taskOf(job, time.Now())
+	task, options, err := taskOf(job, time.Now(), retention)
 	if err != nil {
 		return broker.SendResult{}, err
 	}
@@ -126,7 +132,7 @@ func (e *Engine) exceededLimit(ctx context.Context, job *broker.OutgoingJob, err
 }
 
 // taskOf encodes a job, without its ID.
-func taskOf(job *broker.OutgoingJob, now time.Time) (*asynq.Task, []asynq.Option, error) {
+func taskOf(job *broker.OutgoingJob, now time.Time, retention time.Duration) (*asynq.Task, []asynq.Option, error) {
 	if job.PriorityName() != broker.DefaultPriority {
 		return nil, nil, broker.UnsupportedField("priority", "is %q; the engine asynq has no priorities within a queue: use a queue for each", job.Priority)
 	}
@@ -149,9 +155,9 @@ func taskOf(job *broker.OutgoingJob, now time.Time) (*asynq.Task, []asynq.Option
 	if job.Timeout > 0 {
 		options = append(options, asynq.Timeout(job.Timeout+taskTimeoutReserve))
 	}
-	if job.DeduplicateFor > 0 {
-		// asynq recognizes the ID of a task as long as it stores the task.
-		options = append(options, asynq.Retention(job.DeduplicateFor+time.Second-time.Nanosecond))
+	// asynq recognizes the ID of a task as long as it stores the task.
+	if kept := max(retention, job.DeduplicateFor); kept > 0 {
+		options = append(options, asynq.Retention(kept+time.Second-time.Nanosecond))
 	}
 	return asynq.NewTaskWithHeaders(cmp.Or(job.Kind, untypedTask), job.Payload, headers), options, nil
 }

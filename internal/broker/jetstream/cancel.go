@@ -2,13 +2,12 @@ package jetstream
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/textproto"
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
@@ -20,40 +19,42 @@ const clockMargin = time.Second
 // CancelDelayed implements broker.Producer. While a server makes a message ready, clients can still delete its
 // schedule. So the message is canceled only if the server's clock had not reached its time after the deletion.
 func (e *Engine) CancelDelayed(ctx context.Context, queue, id string) (bool, error) {
-	canceled, err := e.cancelDelayed(ctx, queue, id)
+	sequence, err := e.cancelDelayed(ctx, queue, id)
+	canceled := sequence > 0
 	if errors.As(err, new(*broker.SendError)) {
 		return canceled, err
 	}
 	return canceled, broker.SendErrorOf(e.classifyError("canceling a job of the queue "+queue, err))
 }
 
-func (e *Engine) cancelDelayed(ctx context.Context, queue, id string) (bool, error) {
+// cancelDelayed returns the number of the message that it removed; 0: none.
+func (e *Engine) cancelDelayed(ctx context.Context, queue, id string) (uint64, error) {
 	stream, err := e.js.Stream(ctx, streamName(queue))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return false, broker.FieldFailure(broker.ErrUnknownQueue, "queue", "is unknown: the broker has no queue %s", queue)
+		return 0, broker.FieldFailure(broker.ErrUnknownQueue, "queue", "is unknown: the broker has no queue %s", queue)
 	}
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	sequence, due, err := e.findDelayed(ctx, queue, id)
 	if isNotFound(err) || err == nil && isReached(due, stream.CachedInfo()) {
-		return false, nil
+		return 0, nil
 	}
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	existed, err := deleteMessage(ctx, stream, sequence)
 	if err != nil || !existed {
-		return false, err
+		return 0, err
 	}
 	after, err := stream.Info(ctx)
 	if err == nil && isReached(due, after) {
 		err = errors.New("the job became due while it was deleted")
 	}
 	if err != nil {
-		return false, &broker.SendError{Failure: broker.ErrUnavailable, Err: fmt.Errorf("it is unknown whether the job was canceled in time: %w", err)}
+		return 0, &broker.SendError{Failure: broker.ErrUnavailable, Err: fmt.Errorf("it is unknown whether the job was canceled in time: %w", err)}
 	}
-	return true, nil
+	return sequence, nil
 }
 
 // isReached reports whether the server may have made the message ready.
@@ -63,44 +64,26 @@ func isReached(due time.Time, info *jetstream.StreamInfo) bool {
 
 // findDelayed asks the leader of the stream: a replica could not have the message yet.
 func (e *Engine) findDelayed(ctx context.Context, queue, id string) (sequence uint64, due time.Time, err error) {
-	body, err := json.Marshal(map[string]string{"last_by_subj": delayedSubject(queue, id)})
+	found, err := e.readLast(ctx, streamName(queue), delayedSubject(queue, id))
 	if err != nil {
 		return 0, time.Time{}, err
 	}
-	reply, err := e.nc.RequestWithContext(ctx, e.apiPrefix()+"STREAM.MSG.GET."+streamName(queue), body)
-	if err != nil {
-		return 0, time.Time{}, err
+	if found == nil {
+		return 0, time.Time{}, jetstream.ErrMsgNotFound
 	}
-	var answer struct {
-		Error   *jetstream.APIError `json:"error"`
-		Message struct {
-			Sequence uint64 `json:"seq"`
-			Headers  []byte `json:"hdrs"`
-		} `json:"message"`
-	}
-	if err := json.Unmarshal(reply.Data, &answer); err != nil {
-		return 0, time.Time{}, fmt.Errorf("the server's answer is invalid: %w", err)
-	}
-	if answer.Error != nil {
-		return 0, time.Time{}, answer.Error
-	}
-	due, err = scheduledTime(answer.Message.Headers)
-	return answer.Message.Sequence, due, err
+	due, err = scheduledTime(found.headers())
+	return found.Sequence, due, err
 }
 
 // scheduledTime reads the schedule in the headers of a message.
-func scheduledTime(headers []byte) (time.Time, error) {
-	for line := range strings.SplitSeq(string(headers), "\r\n") {
-		name, value, _ := strings.Cut(line, ":")
-		if !strings.EqualFold(name, jetstream.ScheduleHeader) {
-			continue
-		}
-		text, _ := strings.CutPrefix(textproto.TrimString(value), scheduleAt)
-		due, err := time.Parse(time.RFC3339, text)
-		if err != nil {
-			return time.Time{}, fmt.Errorf("the delayed message has no valid time: %w", err)
-		}
-		return due, nil
+func scheduledTime(headers nats.Header) (time.Time, error) {
+	schedule := broker.HeaderValue(headers, jetstream.ScheduleHeader)
+	if schedule == "" {
+		return time.Time{}, errors.New("the delayed message has no time")
 	}
-	return time.Time{}, errors.New("the delayed message has no time")
+	due, err := time.Parse(time.RFC3339, strings.TrimPrefix(schedule, scheduleAt))
+	if err != nil {
+		return time.Time{}, fmt.Errorf("the delayed message has no valid time: %w", err)
+	}
+	return due, nil
 }

@@ -21,6 +21,7 @@ func (e *Engine) Capabilities() broker.Capabilities {
 		broker.FieldReplicas:    {By: broker.EnforcedByBroker},
 		broker.FieldStorageType: {By: broker.EnforcedByBroker},
 		broker.FieldPlacement:   {By: broker.EnforcedByBroker},
+		broker.FieldResults:     {By: broker.EnforcedByWorker},
 	}
 	if !e.supportsSchedules() {
 		c[broker.FieldDelayed] = broker.Enforcement{

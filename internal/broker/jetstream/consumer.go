@@ -166,7 +166,7 @@ func (l *pullConsumer) handleMessage(message *nats.Msg) {
 		return // not from the server
 	}
 	// It may belong to an earlier request. It counts all the same.
-	p.receive(&leasedMessage{l, message, facts})
+	p.receive(&leasedMessage{pullConsumer: l, message: message, metadata: facts})
 	p.got++
 	if p.got == p.want {
 		p.finish(nil)

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/jobstate"
 )
 
 // deadLetterStream implements broker.DeadLetterQueue.
@@ -41,11 +42,20 @@ func (c *deadLetterStream) Requeue(ctx context.Context, number int) (int, error)
 		return 0, c.classifyError(doing, err)
 	}
 	taken := target.CachedInfo().Config.Subjects
+	keepsStates, err := c.keepsStates(ctx)
+	if err != nil {
+		return 0, c.classifyError(doing, err)
+	}
 	n, err := c.resendDeadLetters(ctx, number, func(letter *jetstream.RawStreamMsg, message *nats.Msg) {
 		message.Subject = readySubject(c.queue, priorityFromSubject(letter.Subject))
 		if !slices.Contains(taken, message.Subject) {
 			message.Subject = taken[0] // its priority was removed
 		}
+	}, func(message *nats.Msg, sequence uint64) error {
+		if !keepsStates {
+			return nil
+		}
+		return c.recordRequeued(ctx, message, sequence)
 	})
 	return n, c.classifyError(doing, err)
 }
@@ -64,14 +74,34 @@ func (c *deadLetterStream) Move(ctx context.Context, to string, number int) (int
 		for _, name := range []string{headerError, headerAttempts, headerOrigin, headerSent} {
 			message.Header.Set(name, letter.Header.Get(name))
 		}
-	})
+	}, func(*nats.Msg, uint64) error { return nil })
 	return n, c.classifyError(doing, err)
 }
 
-// resendDeadLetters publishes each dead letter as readdress completes it, and deletes it after
+// keepsStates reports whether the queue keeps the states of its jobs.
+func (c *deadLetterStream) keepsStates(ctx context.Context) (bool, error) {
+	_, err := c.js.Stream(ctx, jobsStreamName(c.queue))
+	if isNotFound(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// recordRequeued records that the job of a dead letter waits again.
+func (c *deadLetterStream) recordRequeued(ctx context.Context, message *nats.Msg, sequence uint64) error {
+	entry := &jobstate.Entry{
+		ID: jobID(message.Header, c.queue, strconv.FormatUint(sequence, 10)), State: jobstate.Waiting, Sequence: sequence,
+		Kind: broker.HeaderValue(message.Header, broker.KindHeader), Priority: priorityFromSubject(message.Subject),
+	}
+	_, err := c.recordEntry(ctx, c.queue, entry, 0)
+	return err
+}
+
+// resendDeadLetters publishes each dead letter as readdress completes it, calls stored with its number, and deletes it after
 // the confirmation.
 func (c *deadLetterStream) resendDeadLetters(
 	ctx context.Context, number int, readdress func(letter *jetstream.RawStreamMsg, message *nats.Msg),
+	stored func(message *nats.Msg, sequence uint64) error,
 ) (int, error) {
 	stream, err := c.js.Stream(ctx, deadStreamName(c.queue))
 	if err != nil {
@@ -86,10 +116,14 @@ func (c *deadLetterStream) resendDeadLetters(
 		readdress(letter, message)
 		// The message ID makes the server drop the duplicate of an interrupted call.
 		id := place + "@" + strconv.FormatInt(letter.Time.UnixNano(), 10)
-		if _, err := c.js.PublishMsg(ctx, message, jetstream.WithMsgID(id)); err != nil {
+		confirmed, err := c.js.PublishMsg(ctx, message, jetstream.WithMsgID(id))
+		if err != nil {
 			return err
 		}
-		_, err := deleteMessage(ctx, stream, letter.Sequence)
+		if err := stored(message, confirmed.Sequence); err != nil {
+			return err
+		}
+		_, err = deleteMessage(ctx, stream, letter.Sequence)
 		return err
 	})
 }

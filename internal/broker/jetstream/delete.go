@@ -64,7 +64,7 @@ func (e *Engine) DeleteQueue(ctx context.Context, queue string, owner broker.Que
 		if err := e.js.DeleteKeyValue(ctx, bucketName(queue)); err != nil && !isNotFound(err) {
 			return err
 		}
-		for _, name := range []string{deadStreamName(queue), streamName(queue)} {
+		for _, name := range []string{jobsStreamName(queue), deadStreamName(queue), streamName(queue)} {
 			if err := e.js.DeleteStream(ctx, name); err != nil && !isNotFound(err) {
 				return err
 			}

@@ -17,6 +17,8 @@ type leasedMessage struct {
 	*pullConsumer
 	message  *nats.Msg
 	metadata *nats.MsgMetadata
+	// lastEntry is the number of the entry that was last recorded about this delivery; 0: none was.
+	lastEntry uint64
 }
 
 // Message implements broker.Delivery.

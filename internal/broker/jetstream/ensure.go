@@ -58,6 +58,7 @@ func (n *ensureOperation) run(ctx context.Context) error {
 		n.ensureDeadStream,
 		n.ensureRateLimit,
 		func(ctx context.Context) error { return n.ensureConsumers(ctx, stream) },
+		n.ensureResults,
 		n.ensureStorage,
 	} {
 		if err := part(ctx); err != nil {

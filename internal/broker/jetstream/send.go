@@ -214,7 +214,7 @@ func confirmation(job *broker.OutgoingJob, id string, reply *nats.Msg, err error
 		if id == "" {
 			id = strconv.FormatUint(a.Sequence, 10)
 		}
-		return broker.SendResult{ID: id, Duplicate: a.Duplicate}, nil
+		return broker.SendResult{ID: id, Duplicate: a.Duplicate, Sequence: a.Sequence}, nil
 	case isSubjectTaken(a.Error) && job.IsDelayed(time.Time{}):
 		return broker.SendResult{ID: id, Duplicate: true}, nil // the job with this ID is not due yet
 	case a.Error.ErrorCode == errorCodeScheduleTarget:

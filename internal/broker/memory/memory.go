@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/jobstate"
 )
 
 const (
@@ -47,6 +48,11 @@ type queue struct {
 	// sentTimes are when IDs were last sent.
 	sentTimes   map[string]time.Time
 	deadLetters []DeadLetter
+	// states of the jobs that were taken, and of those that ended within the retention.
+	states map[string]jobstate.Info
+	// cancels are requests to cancel jobs. running has those that run.
+	cancels map[string]time.Time
+	running map[string]*Taken
 }
 
 // storedJob is a job that is not done.
@@ -54,8 +60,9 @@ type storedJob struct {
 	broker.Message
 
 	due time.Time
-	// attempts is the number of attempts that have ended.
+	// attempts is the number of attempts that have failed, and err why the last of them did.
 	attempts int
+	err      string
 }
 
 // isDelayed reports whether the job was sent for a later time.
@@ -93,7 +100,7 @@ func (b *Broker) EnsureQueue(_ context.Context, config broker.QueueConfig) (brok
 	defer b.mu.Unlock()
 	q, found := b.queues[config.Name]
 	if !found {
-		q = &queue{sentTimes: map[string]time.Time{}}
+		q = &queue{sentTimes: map[string]time.Time{}, states: map[string]jobstate.Info{}, cancels: map[string]time.Time{}, running: map[string]*Taken{}}
 		b.queues[config.Name] = q
 	}
 	q.config, q.isDraining = config, false
@@ -319,12 +326,12 @@ func (q *queue) copyOf(job *storedJob) Job {
 }
 
 // Take removes the next job that is due at a time, of the first priority that has one. Found is false if none is due.
-func (b *Broker) Take(name string, due time.Time) (taken Taken, found bool) {
+func (b *Broker) Take(name string, due time.Time) (taken *Taken, found bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	q := b.queues[name]
 	if q == nil {
-		return Taken{}, false
+		return nil, false
 	}
 	for _, priority := range q.priorityNames() {
 		i := slices.IndexFunc(q.jobs, func(job *storedJob) bool { return job.Priority == priority && !job.due.After(due) })
@@ -333,9 +340,11 @@ func (b *Broker) Take(name string, due time.Time) (taken Taken, found bool) {
 		}
 		job := q.jobs[i]
 		q.jobs = slices.Delete(q.jobs, i, i+1)
-		return Taken{Job: q.copyOf(job), broker: b, queue: q, stored: job}, true
+		t := &Taken{Job: q.copyOf(job), broker: b, queue: q, stored: job, canceled: make(chan struct{})}
+		q.start(t, b.now())
+		return t, true
 	}
-	return Taken{}, false
+	return nil, false
 }
 
 // Taken is a job that was taken from its queue. It is done unless it is put back or buried.
@@ -345,17 +354,27 @@ type Taken struct {
 	broker *Broker
 	queue  *queue
 	stored *storedJob
+	// canceled is closed when the job is canceled.
+	canceled chan struct{}
 }
 
-// PutBack makes the job due after a delay.
-func (t *Taken) PutBack(delay time.Duration, isAttempt bool) {
+// PutBack makes the job due after a delay. A failure counts as an attempt.
+func (t *Taken) PutBack(delay time.Duration, failure error) {
 	t.broker.mu.Lock()
 	defer t.broker.mu.Unlock()
-	if isAttempt {
+	if failure != nil {
 		t.stored.attempts++
+		t.stored.err = failure.Error()
 	}
 	t.stored.due = t.broker.now().Add(delay)
 	t.queue.jobs = append(t.queue.jobs, t.stored)
+	state := jobstate.Waiting
+	if t.stored.attempts > 0 {
+		state = jobstate.Retrying
+	}
+	t.queue.end(t, t.broker.now(), func(info *jobstate.Info) {
+		info.State, info.Attempt, info.NextTime, info.Error = state, t.stored.attempts, t.stored.due, t.stored.err
+	})
 }
 
 // RetryDelay is the delay of the queue's retry policy, without its random part.
@@ -365,6 +384,7 @@ func (t *Taken) RetryDelay() time.Duration { return t.queue.config.Retry.DelayAf
 func (t *Taken) Bury(reason string) {
 	t.broker.mu.Lock()
 	defer t.broker.mu.Unlock()
+	t.queue.end(t, t.broker.now(), func(info *jobstate.Info) { info.State, info.Error = jobstate.Dead, reason })
 	if !t.queue.config.DeadLetter.Enabled {
 		return
 	}

@@ -131,6 +131,9 @@ func (qs *observedQueues) addToConfig(c *worker.Config, breaker *v1alpha1.Circui
 			DeadLetter:     &worker.DeadLetterPolicy{Enabled: new(config.DeadLetter.Enabled)},
 			CircuitBreaker: workerCircuitBreaker(breaker),
 		}
+		if config.Results.IsEnabled() {
+			q.Results = &worker.ResultsConfig{Retention: worker.Duration(config.Results.Retention)}
+		}
 		for _, p := range config.Priorities {
 			q.Priorities = append(q.Priorities, worker.PriorityConfig{Name: p.Name, Weight: p.Weight})
 		}

@@ -1,0 +1,284 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/dial"
+	"github.com/yardmaster/yardmaster/worker"
+)
+
+// withResults keeps the states of jobs for an hour.
+func withResults(q *broker.QueueConfig) {
+	q.Results = broker.ResultsConfig{Retention: time.Hour, MaxBytes: broker.DefaultResultsBytes}
+	q.Retry.MaxAttempts, q.Retry.InitialDelay, q.Retry.JitterPercent = 2, time.Second, 0
+}
+
+// onEachEngineWithResults runs a test with a queue that keeps the states of its jobs.
+func onEachEngineWithResults(t *testing.T, test func(*testing.T, *testEnv)) {
+	t.Parallel()
+	for name := range engines {
+		t.Run(string(name), func(t *testing.T) {
+			t.Parallel()
+			test(t, newTestEnv(t, name, withResults))
+		})
+	}
+}
+
+// requireState waits until a job has a state, and returns what is known about it then.
+func (env *testEnv) requireState(id string, state State) (info JobInfo) {
+	env.t.Helper()
+	eventually(env.t, id+" is "+string(state), func() bool {
+		var err error
+		if info, err = env.Job(env.t.Context(), "orders", id); err != nil {
+			env.t.Fatal(err)
+		}
+		return info.State == state
+	})
+	return info
+}
+
+func (env *testEnv) requireCancel(id string, want Cancellation) {
+	env.t.Helper()
+	outcome, err := env.Cancel(env.t.Context(), "orders", id)
+	if outcome != want || err != nil {
+		env.t.Errorf("canceling %s: %q, %v, want %q", id, outcome, err, want)
+	}
+}
+
+var ignoreTimes = cmpopts.IgnoreFields(JobInfo{}, "StartTime", "NextTime", "UpdateTime", "MaxAttempts")
+
+func TestTheStateOfAJobIsReportedUntilItIsDone(t *testing.T) {
+	onEachEngineWithResults(t, func(t *testing.T, env *testEnv) {
+		env.enqueue(`1`, ID("a.b"), Kind("sum"), Track())
+		if info := env.requireState("a.b", StateWaiting); info.Attempt != 0 {
+			t.Errorf("waiting: %+v", info)
+		}
+		isRunning, proceed := make(chan struct{}), make(chan error)
+		mux := worker.NewMux()
+		worker.HandleResult(mux, "sum", func(_ context.Context, job *worker.Job, _ int) (map[string]int, error) {
+			isRunning <- struct{}{}
+			return map[string]int{"attempt": job.Attempt}, <-proceed
+		})
+		env.runJobs(mux)
+		<-isRunning
+		if info := env.requireState("a.b", StateRunning); info.Attempt != 1 || info.Kind != "sum" {
+			t.Errorf("running: %+v", info)
+		}
+		proceed <- errors.New("not yet")
+		if info := env.requireState("a.b", StateRetrying); info.Attempt != 1 || info.Error != "not yet" {
+			t.Errorf("retrying: %+v", info)
+		}
+		if _, err := Result[map[string]int](t.Context(), env.Client, "orders", "a.b"); !errors.Is(err, ErrNoResult) {
+			t.Errorf("the result of a job that is not done: %v", err)
+		}
+		env.advance(2 * time.Second)
+		<-isRunning
+		proceed <- nil
+		info := env.requireState("a.b", StateDone)
+		want := JobInfo{ID: "a.b", State: StateDone, Kind: "sum", Priority: "default", Attempt: 2, Result: []byte(`{"attempt":2}`)}
+		if diff := cmp.Diff(want, info, ignoreTimes); diff != "" {
+			t.Errorf("(-want, +got):\n%s", diff)
+		}
+		result, err := Result[map[string]int](t.Context(), env.Client, "orders", "a.b")
+		if result["attempt"] != 2 || err != nil {
+			t.Errorf("result %v, %v", result, err)
+		}
+	})
+}
+
+func TestAJobIsFoundByTheIDThatTheBrokerAssigned(t *testing.T) {
+	onEachEngineWithResults(t, func(t *testing.T, env *testEnv) {
+		waiting := env.enqueue("1").ID
+		delayed := env.enqueue("2", Delay(time.Hour)).ID
+		env.requireState(waiting, StateWaiting)
+		if info := env.requireState(delayed, StateWaiting); time.Until(info.NextTime) < 50*time.Minute {
+			t.Errorf("due at %s", info.NextTime)
+		}
+		env.requireState("9999", StateUnknown)
+	})
+}
+
+func TestADeadJobHasItsErrorAndCanBeRequeued(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t, dial.NATSEngine, withResults)
+	var isGood atomic.Bool
+	mux := worker.NewMux()
+	mux.HandleUnknown(func(context.Context, *worker.Job) error {
+		if isGood.Load() {
+			return nil
+		}
+		return worker.DeadLetter("bad\x00\n")
+	})
+	env.enqueue("1", ID("a"))
+	env.runJobs(mux)
+	if info := env.requireState("a", StateDead); info.Error != "bad\x00\n" || info.Attempt != 1 {
+		t.Errorf("%+v", info)
+	}
+	eventually(t, "it is a dead letter", func() bool { return env.stats().DeadLetters == 1 })
+	isGood.Store(true)
+	if _, err := env.messages.DeadLetters("orders").Requeue(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	env.requireState("a", StateDone)
+}
+
+func TestARequeuedDeadLetterWaits(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t, dial.NATSEngine, withResults)
+	env.enqueue("1", ID("a"))
+	ctx, stop := context.WithCancel(t.Context())
+	mux := worker.NewMux()
+	mux.HandleUnknown(func(context.Context, *worker.Job) error { return worker.DeadLetter("bad") })
+	ended := env.startWorker(ctx, mux)
+	env.requireState("a", StateDead)
+	eventually(t, "it is a dead letter", func() bool { return env.stats().DeadLetters == 1 })
+	stop()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if _, err := env.messages.DeadLetters("orders").Requeue(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	env.requireState("a", StateWaiting)
+}
+
+func TestProgressIsReadableWhileAJobRuns(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t, dial.NATSEngine, withResults)
+	end := make(chan struct{})
+	mux := worker.NewMux()
+	mux.HandleUnknown(func(ctx context.Context, job *worker.Job) error {
+		job.Progress(ctx, 0.25, "a quarter")
+		<-end
+		return nil
+	})
+	id := env.enqueue("1").ID
+	env.runJobs(mux)
+	var info JobInfo
+	eventually(t, "its progress is stored", func() bool {
+		info = env.requireState(id, StateRunning)
+		return info.Progress != nil
+	})
+	if *info.Progress != (Progress{0.25, "a quarter"}) {
+		t.Errorf("%+v", info.Progress)
+	}
+	close(end)
+	env.requireState(id, StateDone)
+}
+
+func TestAQueueThatKeepsNoStatesSaysSo(t *testing.T) {
+	t.Parallel()
+	for _, engine := range []dial.EngineName{dial.NATSEngine, memoryEngine} {
+		t.Run(string(engine), func(t *testing.T) {
+			t.Parallel()
+			env := newTestEnv(t, engine)
+			_, err := env.Job(t.Context(), "orders", "1")
+			requireError(t, err, ErrUnsupported, "queue")
+			_, err = env.Cancel(t.Context(), "orders", "1")
+			requireError(t, err, ErrUnsupported, "queue")
+			_, err = env.Job(t.Context(), "nobody", "1")
+			requireError(t, err, ErrUnknownQueue, "queue")
+			_, err = env.Job(t.Context(), "orders", "\n")
+			requireError(t, err, ErrInvalid, "id")
+		})
+	}
+}
+
+func TestARunningJobIsCanceled(t *testing.T) {
+	onEachEngineWithResults(t, func(t *testing.T, env *testEnv) {
+		causes := make(chan error, 1)
+		isRunning := make(chan struct{})
+		mux := worker.NewMux()
+		mux.HandleUnknown(func(ctx context.Context, _ *worker.Job) error {
+			close(isRunning)
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+			return ctx.Err()
+		})
+		env.enqueue("1", ID("a"))
+		env.runJobs(mux)
+		<-isRunning
+		env.requireState("a", StateRunning)
+		env.requireCancel("a", CancelRequested)
+		if cause := <-causes; !errors.Is(cause, worker.ErrCanceled) {
+			t.Errorf("the context ended with %v", cause)
+		}
+		env.requireState("a", StateCanceled)
+		env.requireCancel("a", CancelTooLate)
+		if stats := env.stats(); stats.DeadLetters != 0 {
+			t.Errorf("%+v", stats)
+		}
+	})
+}
+
+func TestAWaitingJobThatIsCanceledNeverRuns(t *testing.T) {
+	onEachEngineWithResults(t, func(t *testing.T, env *testEnv) {
+		env.enqueue("canceled", ID("a"), Track())
+		env.enqueue("delayed", ID("b"), Delay(time.Hour))
+		waiting := CancelRequested
+		if env.engine == dial.AsynqEngine {
+			waiting = CancelDone
+		}
+		env.requireCancel("a", waiting)
+		env.requireCancel("b", CancelDone)
+		env.enqueue("kept", ID("c"))
+		var mu sync.Mutex
+		var ran []string
+		mux := worker.NewMux()
+		mux.HandleUnknown(func(_ context.Context, job *worker.Job) error {
+			mu.Lock()
+			defer mu.Unlock()
+			ran = append(ran, job.ID)
+			return nil
+		})
+		env.runJobs(mux)
+		env.requireState("c", StateDone)
+		env.requireState("a", StateCanceled)
+		env.requireState("b", StateCanceled)
+		mu.Lock()
+		defer mu.Unlock()
+		if diff := cmp.Diff([]string{"c"}, ran); diff != "" {
+			t.Errorf("(-want, +got):\n%s", diff)
+		}
+	})
+}
+
+func TestACanceledIDCanBeSentAgain(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t, dial.NATSEngine, withResults)
+	env.requireCancel("a", CancelRequested)
+	env.enqueue("1", ID("a"))
+	mux := worker.NewMux()
+	mux.HandleUnknown(func(context.Context, *worker.Job) error { return nil })
+	env.runJobs(mux)
+	env.requireState("a", StateDone)
+}
+
+func TestDocumentedPermissionsSufficeToFollowAndCancelJobs(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t, dial.NATSEngine, withResults)
+	var subjects []string
+	for number := 1; number <= 3; number++ {
+		subjects = append(subjects, documentedSubjects(t, number)...)
+	}
+	env.permit(&server.Permissions{
+		Publish:   &server.SubjectPermission{Allow: subjects},
+		Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
+	})
+	id := env.enqueue("1", Track()).ID
+	env.enqueue("1", ID("later"), Delay(time.Hour))
+	env.requireState(id, StateWaiting)
+	env.requireCancel(id, CancelRequested)
+	env.requireCancel("later", CancelDone)
+	env.requireState("later", StateCanceled)
+}

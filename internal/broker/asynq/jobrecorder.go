@@ -1,0 +1,77 @@
+package asynq
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/clock"
+	"github.com/yardmaster/yardmaster/internal/jobstate"
+)
+
+// cancelPollInterval is how often a worker looks for tasks to cancel.
+const cancelPollInterval = time.Second
+
+// jobRecorder implements broker.JobRecorder. asynq stores the states itself.
+type jobRecorder struct {
+	*Engine
+	queue string
+	stop  context.CancelFunc
+	done  chan struct{}
+}
+
+// JobRecorder implements broker.Subscription.
+func (o *queueSubscription) JobRecorder(ctx context.Context, onCancel func(id string, request jobstate.Cancel)) (broker.JobRecorder, error) {
+	polling, stop := context.WithCancel(context.WithoutCancel(ctx))
+	r := &jobRecorder{Engine: o.Engine, queue: o.queue, stop: stop, done: make(chan struct{})}
+	go r.pollCancels(polling, onCancel)
+	return r, nil
+}
+
+func (r *jobRecorder) pollCancels(ctx context.Context, onCancel func(id string, request jobstate.Cancel)) {
+	defer close(r.done)
+	for ctx.Err() == nil {
+		ids, err := r.client.HKeys(ctx, cancelsKey(r.queue)).Result()
+		if err == nil {
+			for _, id := range ids {
+				onCancel(id, jobstate.Cancel{})
+			}
+		}
+		_ = clock.SleepContext(ctx, cancelPollInterval)
+	}
+}
+
+// Stop implements broker.JobRecorder.
+func (r *jobRecorder) Stop() {
+	r.stop()
+	<-r.done
+}
+
+// Record implements broker.JobRecorder.
+func (r *jobRecorder) Record(ctx context.Context, d broker.Delivery, entry *jobstate.Entry) error {
+	task, isOurs := d.(*leasedTask)
+	if !isOurs {
+		return errors.New("the message is of another engine")
+	}
+	switch entry.State {
+	case jobstate.Retrying:
+		task.mu.Lock()
+		task.reportedError = entry.Error
+		task.mu.Unlock()
+	case jobstate.Done:
+		if entry.Result != nil {
+			_, err := task.task.ResultWriter().Write(entry.Result)
+			return queueError("recording a job of", r.queue, err)
+		}
+	case jobstate.Canceled:
+		return queueError("recording a job of", r.queue, r.recordCanceled(ctx, r.queue, task.id))
+	case jobstate.Waiting, jobstate.Running, jobstate.Dead, jobstate.Unknown:
+	}
+	return nil
+}
+
+// EndCancel implements broker.JobRecorder.
+func (r *jobRecorder) EndCancel(ctx context.Context, id string) error {
+	return queueError("recording a job of", r.queue, r.client.HDel(ctx, cancelsKey(r.queue), id).Err())
+}

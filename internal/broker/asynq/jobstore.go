@@ -1,0 +1,174 @@
+package asynq
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/jobstate"
+)
+
+const (
+	// cancelRetention is how long it is known that a task was canceled.
+	cancelRetention = time.Hour
+	// maxCancelTries bounds how often a task is looked up that changes its state meanwhile.
+	maxCancelTries = 10
+)
+
+// Job implements broker.JobStore. asynq keeps the state of each task itself.
+func (e *Engine) Job(ctx context.Context, queue, id string) (jobstate.Info, error) {
+	if err := e.requireQueue(ctx, queue); err != nil {
+		return jobstate.Info{}, err
+	}
+	task, err := e.inspector.GetTaskInfo(queue, id)
+	if err != nil && !isTaskGone(err) {
+		return jobstate.Info{}, sendError(queue, err)
+	}
+	if err != nil || task.State == asynq.TaskStateCompleted {
+		canceled, lookUp := e.client.Exists(ctx, canceledKey(queue, id)).Result()
+		switch {
+		case lookUp != nil:
+			return jobstate.Info{}, sendError(queue, lookUp)
+		case canceled > 0:
+			return jobstate.Info{ID: id, State: jobstate.Canceled}, nil
+		case err != nil:
+			return jobstate.Info{ID: id, State: jobstate.Unknown}, nil
+		}
+	}
+	info := infoOf(task)
+	if !info.State.IsFinal() {
+		info.CancelRequested, err = e.client.HExists(ctx, cancelsKey(queue), id).Result()
+	}
+	return info, sendError(queue, err)
+}
+
+func (e *Engine) requireQueue(ctx context.Context, queue string) error {
+	known, err := e.client.SIsMember(ctx, queuesKey, queue).Result()
+	if err == nil && !known {
+		return broker.FieldFailure(broker.ErrUnknownQueue, "queue", "is unknown: the broker has no queue %s", queue)
+	}
+	return sendError(queue, err)
+}
+
+// infoOf returns the state of a task.
+func infoOf(task *asynq.TaskInfo) jobstate.Info {
+	info := jobstate.Info{
+		ID: jobID(task.Headers, task.ID), State: jobstate.Unknown, Kind: task.Type, Priority: broker.DefaultPriority,
+		Attempt: task.Retried, MaxAttempts: task.MaxRetry + 1, Error: task.LastErr,
+	}
+	switch task.State {
+	case asynq.TaskStateActive:
+		if info.Attempt++; !task.IsOrphaned {
+			info.State = jobstate.Running
+		}
+	case asynq.TaskStatePending, asynq.TaskStateAggregating:
+		info.State = jobstate.Waiting
+		if task.Retried > 0 {
+			info.State = jobstate.Retrying
+		}
+	case asynq.TaskStateScheduled:
+		info.State, info.NextTime = jobstate.Waiting, task.NextProcessAt
+	case asynq.TaskStateRetry:
+		info.State, info.NextTime = jobstate.Retrying, task.NextProcessAt
+	case asynq.TaskStateArchived:
+		info.State, info.UpdateTime, info.Attempt = jobstate.Dead, task.LastFailedAt, task.Retried+1
+	case asynq.TaskStateCompleted:
+		info.State, info.UpdateTime, info.Attempt, info.Error = jobstate.Done, task.CompletedAt, task.Retried+1, ""
+		if json.Valid(task.Result) { // a worker of another project may have written anything
+			info.Result = task.Result
+		}
+	}
+	return info
+}
+
+// RecordWaiting implements broker.JobStore: asynq has an index of its tasks.
+func (*Engine) RecordWaiting(context.Context, *broker.OutgoingJob, broker.SendResult) error {
+	return nil
+}
+
+// CancelJob implements broker.JobStore. asynq refuses to delete a task that a worker has received.
+func (e *Engine) CancelJob(ctx context.Context, queue, id string) (removed bool, err error) {
+	if err := e.requireQueue(ctx, queue); err != nil {
+		return false, err
+	}
+	for range maxCancelTries {
+		task, err := e.inspector.GetTaskInfo(queue, id)
+		switch {
+		case isTaskGone(err), err == nil && (task.State == asynq.TaskStateArchived || task.State == asynq.TaskStateCompleted):
+			return false, nil
+		case err != nil:
+			return false, sendError(queue, err)
+		case task.State == asynq.TaskStateActive:
+			return false, sendError(queue, e.requestCancel(ctx, queue, id))
+		}
+		if err := e.inspector.DeleteTask(queue, id); err == nil {
+			return true, sendError(queue, e.recordCanceled(ctx, queue, id))
+		}
+	}
+	return false, &broker.SendError{Failure: broker.ErrUnavailable, Err: errors.New("the job changes its state again and again")}
+}
+
+func (e *Engine) requestCancel(ctx context.Context, queue, id string) error {
+	if err := e.client.HSet(ctx, cancelsKey(queue), id, time.Now().UnixMilli()).Err(); err != nil {
+		return err
+	}
+	return e.client.Expire(ctx, cancelsKey(queue), cancelRetention).Err()
+}
+
+func (e *Engine) recordCanceled(ctx context.Context, queue, id string) error {
+	return e.client.Set(ctx, canceledKey(queue, id), "1", cancelRetention).Err()
+}
+
+// listerOf returns how asynq lists the tasks in a state.
+func (e *Engine) listersOf(state jobstate.State) []func(string, ...asynq.ListOption) ([]*asynq.TaskInfo, error) {
+	i := e.inspector
+	switch state {
+	case jobstate.Running:
+		return []func(string, ...asynq.ListOption) ([]*asynq.TaskInfo, error){i.ListActiveTasks}
+	case jobstate.Waiting:
+		return []func(string, ...asynq.ListOption) ([]*asynq.TaskInfo, error){i.ListPendingTasks, i.ListScheduledTasks}
+	case jobstate.Retrying:
+		return []func(string, ...asynq.ListOption) ([]*asynq.TaskInfo, error){i.ListPendingTasks, i.ListRetryTasks}
+	case jobstate.Dead:
+		return []func(string, ...asynq.ListOption) ([]*asynq.TaskInfo, error){i.ListArchivedTasks}
+	case jobstate.Done:
+		return []func(string, ...asynq.ListOption) ([]*asynq.TaskInfo, error){i.ListCompletedTasks}
+	case jobstate.Canceled, jobstate.Unknown:
+	}
+	return nil
+}
+
+// ListJobs implements broker.JobStore.
+func (e *Engine) ListJobs(ctx context.Context, queue string, states []jobstate.State, limit int) (list broker.JobList, err error) {
+	if err := e.requireQueue(ctx, queue); err != nil {
+		return list, err
+	}
+	seen := map[string]bool{}
+	for _, state := range states {
+		for _, tasks := range e.listersOf(state) {
+			page, err := tasks(queue, asynq.PageSize(limit+1))
+			if err != nil && !errors.Is(err, asynq.ErrQueueNotFound) {
+				return list, sendError(queue, err)
+			}
+			for _, task := range page {
+				if info := infoOf(task); slices.Contains(states, info.State) && !seen[task.ID] {
+					seen[task.ID] = true
+					list.Jobs = append(list.Jobs, info)
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(list.Jobs, func(a, b jobstate.Info) int {
+		return cmp.Or(b.UpdateTime.Compare(a.UpdateTime), cmp.Compare(a.ID, b.ID))
+	})
+	if len(list.Jobs) > limit {
+		list.Jobs, list.Omitted = list.Jobs[:limit], true
+	}
+	return list, nil
+}

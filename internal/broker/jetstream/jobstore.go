@@ -1,0 +1,323 @@
+package jetstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/jobstate"
+)
+
+// stateHeader has the state of an entry, so that a list of entries can be read without their results.
+const stateHeader = broker.HeaderPrefix + "State"
+
+// The keys of the bucket with the states of jobs.
+const (
+	jobKeyPrefix    = "job."
+	cancelKeyPrefix = "cancel."
+)
+
+func jobKey(id string) string { return jobKeyPrefix + keyToken(id) }
+
+func cancelKey(id string) string { return cancelKeyPrefix + keyToken(id) }
+
+// jobsSubject is the subject of a key in the stream of the bucket with the states of jobs.
+func jobsSubject(queue, key string) string { return "$KV." + jobsBucketName(queue) + "." + key }
+
+// writableJobsSubject stores a key. See keySubject.
+func (e *Engine) writableJobsSubject(queue, key string) string {
+	if e.domain == "" {
+		return jobsSubject(queue, key)
+	}
+	return e.apiPrefix() + jobsSubject(queue, key)
+}
+
+// recordEntry stores an entry unless a later one is stored. Last is the number of the entry that it probably replaces; 0:
+// none. It returns the number of the stored entry.
+func (e *Engine) recordEntry(ctx context.Context, queue string, entry *jobstate.Entry, last uint64) (stored uint64, err error) {
+	raw, err := entry.Encode()
+	if err != nil {
+		return 0, err
+	}
+	key := jobKey(entry.ID)
+	for {
+		message := &nats.Msg{
+			Subject: e.writableJobsSubject(queue, key), Data: raw, Header: nats.Header{stateHeader: {string(entry.State)}},
+		}
+		stored, err := e.writeLast(ctx, jobsStreamName(queue), message, last)
+		if !errors.Is(err, errChanged) {
+			return stored, err
+		}
+		found, err := e.readLast(ctx, jobsStreamName(queue), jobsSubject(queue, key))
+		if err != nil {
+			return 0, err
+		}
+		if last = 0; found != nil {
+			if last = found.Sequence; !found.isDeletedKey() && !entry.Replaces(jobstate.Decode(found.Data)) {
+				return last, nil
+			}
+		}
+	}
+}
+
+// Job implements broker.JobStore.
+func (e *Engine) Job(ctx context.Context, queue, id string) (jobstate.Info, error) {
+	info, err := e.findJob(ctx, queue, id)
+	return info, e.jobStoreError(ctx, "looking up a job of", queue, err)
+}
+
+// jobStoreError adds the operation to an error, and explains a missing bucket.
+func (e *Engine) jobStoreError(ctx context.Context, operation, queue string, err error) error {
+	if err == nil || errors.As(err, new(*broker.SendError)) {
+		return err
+	}
+	if isStreamMissing(err) {
+		if _, missing := e.js.Stream(ctx, streamName(queue)); isNotFound(missing) {
+			return broker.FieldFailure(broker.ErrUnknownQueue, "queue", "is unknown: the broker has no queue %s", queue)
+		}
+		return broker.UnsupportedField("queue", "keeps no state of jobs: set spec.results of the Queue of %s", queue)
+	}
+	return broker.SendErrorOf(e.classifyError(operation+" the queue "+queue, err))
+}
+
+// isStreamMissing reports that the stream of a request does not exist. A request to store something has no
+// responders then.
+func isStreamMissing(err error) bool {
+	api := (*jetstream.APIError)(nil)
+	return errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamNotFound || errors.Is(err, nats.ErrNoResponders) ||
+		errors.Is(err, jetstream.ErrStreamNotFound)
+}
+
+func (e *Engine) findJob(ctx context.Context, queue, id string) (jobstate.Info, error) {
+	evidence := &jobstate.Evidence{ID: id}
+	found, err := e.readLast(ctx, jobsStreamName(queue), jobsSubject(queue, jobKey(id)))
+	if err != nil {
+		return jobstate.Info{}, err
+	}
+	if found != nil && !found.isDeletedKey() {
+		evidence.Entry, evidence.EntryTime = jobstate.Decode(found.Data), found.Time
+	}
+	if sequence, err := strconv.ParseUint(id, 10, 64); err == nil {
+		evidence.Sequence = sequence
+	}
+	for {
+		info, question := jobstate.Decide(evidence)
+		if question == jobstate.Answered {
+			info.CancelRequested, err = e.isCancelRequested(ctx, queue, id, &info)
+			return info, err
+		}
+		if err := e.answer(ctx, queue, evidence, question); err != nil {
+			return info, err
+		}
+		evidence.Answer(question)
+	}
+}
+
+func (e *Engine) isCancelRequested(ctx context.Context, queue, id string, info *jobstate.Info) (bool, error) {
+	if info.State.IsFinal() {
+		return false, nil
+	}
+	found, err := e.readLast(ctx, jobsStreamName(queue), jobsSubject(queue, cancelKey(id)))
+	return err == nil && found != nil && !found.isDeletedKey(), err
+}
+
+// answer answers a question about a job.
+func (e *Engine) answer(ctx context.Context, queue string, evidence *jobstate.Evidence, question jobstate.Question) (err error) {
+	switch question {
+	case jobstate.AskDelayed:
+		_, evidence.DueTime, err = e.findDelayed(ctx, queue, evidence.ID)
+		if isNotFound(err) {
+			return nil
+		}
+		evidence.Delayed = err == nil
+	case jobstate.AskMessage:
+		evidence.Message, err = e.findMessage(ctx, queue, evidence)
+	case jobstate.AskClock:
+		evidence.Now, evidence.CompleteSince, err = e.entriesCompleteSince(ctx, queue)
+	case jobstate.AskDelivered:
+		evidence.Delivered, err = e.wasDelivered(ctx, queue, evidence.Message.Priority, evidence.MessageSequence())
+	case jobstate.Answered:
+	}
+	return err
+}
+
+// findMessage returns the message of a job. A message of another job may have the number.
+func (e *Engine) findMessage(ctx context.Context, queue string, evidence *jobstate.Evidence) (*jobstate.Message, error) {
+	sequence := evidence.MessageSequence()
+	found, err := e.readSequence(ctx, streamName(queue), sequence)
+	if err != nil || found == nil {
+		return nil, err
+	}
+	headers := found.headers()
+	if jobID(headers, queue, strconv.FormatUint(sequence, 10)) != evidence.ID || !strings.HasPrefix(found.Subject, readySubject(queue, "")) {
+		return nil, nil //nolint:nilnil // nil means that there is none
+	}
+	return &jobstate.Message{
+		Priority: priorityFromSubject(found.Subject), Kind: broker.HeaderValue(headers, broker.KindHeader), StoredTime: found.Time,
+	}, nil
+}
+
+// entriesCompleteSince returns the time of the server, and since when all entries still exist. Once half of the bucket's
+// space is used, entries that are older than the first one may have been discarded.
+func (e *Engine) entriesCompleteSince(ctx context.Context, queue string) (now, since time.Time, err error) {
+	stream, err := e.js.Stream(ctx, jobsStreamName(queue))
+	if err != nil {
+		return now, since, err
+	}
+	info := stream.CachedInfo()
+	if now = info.TimeStamp; now.IsZero() {
+		now = time.Now()
+	}
+	since = info.Created
+	if oldest := now.Add(-info.Config.MaxAge); oldest.After(since) {
+		since = oldest
+	}
+	if first := info.State.FirstTime; info.Config.MaxBytes > 0 && info.State.Bytes > uint64(info.Config.MaxBytes)/2 && first.After(since) {
+		since = first
+	}
+	return now, since, nil
+}
+
+func (e *Engine) wasDelivered(ctx context.Context, queue, priority string, sequence uint64) (bool, error) {
+	consumer, err := e.js.Consumer(ctx, streamName(queue), priority)
+	if err != nil {
+		return false, err
+	}
+	return consumer.CachedInfo().Delivered.Stream >= sequence, nil
+}
+
+// RecordWaiting implements broker.JobStore.
+func (e *Engine) RecordWaiting(ctx context.Context, job *broker.OutgoingJob, sent broker.SendResult) error {
+	entry := &jobstate.Entry{ID: sent.ID, State: jobstate.Waiting, Kind: job.Kind, Priority: job.PriorityName(), Sequence: sent.Sequence}
+	if !job.DueTime.IsZero() {
+		entry.NextTime = job.DueTime.UTC()
+	}
+	_, err := e.recordEntry(ctx, job.Queue, entry, 0)
+	return e.jobStoreError(ctx, "recording a job of", job.Queue, err)
+}
+
+// CancelJob implements broker.JobStore.
+func (e *Engine) CancelJob(ctx context.Context, queue, id string) (removed bool, err error) {
+	sequence, err := e.cancelDelayed(ctx, queue, id)
+	switch {
+	case err != nil:
+	case sequence > 0:
+		_, err = e.recordEntry(ctx, queue, &jobstate.Entry{ID: id, State: jobstate.Canceled, Sequence: sequence}, 0)
+	default:
+		err = e.requestCancel(ctx, queue, id)
+	}
+	return sequence > 0, e.jobStoreError(ctx, "canceling a job of", queue, err)
+}
+
+func (e *Engine) requestCancel(ctx context.Context, queue, id string) error {
+	stream, err := e.js.Stream(ctx, streamName(queue))
+	if err != nil {
+		return err
+	}
+	request := jobstate.Cancel{SentBefore: stream.CachedInfo().TimeStamp}
+	if _, due, err := e.findDelayed(ctx, queue, id); err == nil {
+		request.SentBefore = due.Add(clockMargin) // it is about to become ready
+	}
+	raw, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	reply, err := e.nc.RequestWithContext(ctx, e.writableJobsSubject(queue, cancelKey(id)), raw)
+	if err != nil {
+		return err
+	}
+	var a answer
+	if err := json.Unmarshal(reply.Data, &a); err != nil {
+		return err
+	}
+	if a.Error != nil {
+		return a.Error
+	}
+	return nil
+}
+
+// ListJobs implements broker.JobStore. It reads the states of the last entries without their content, and then those
+// that are listed.
+func (e *Engine) ListJobs(ctx context.Context, queue string, states []jobstate.State, limit int) (broker.JobList, error) {
+	list, err := e.listJobs(ctx, queue, states, limit)
+	return list, e.jobStoreError(ctx, "listing jobs of", queue, err)
+}
+
+// listPageSize is the number of entries that are requested at a time.
+const listPageSize = 1000
+
+func (e *Engine) listJobs(ctx context.Context, queue string, states []jobstate.State, limit int) (list broker.JobList, err error) {
+	stream, err := e.js.Stream(ctx, jobsStreamName(queue))
+	if err != nil {
+		return list, err
+	}
+	state := stream.CachedInfo().State
+	if state.Msgs == 0 {
+		return list, nil
+	}
+	first := state.FirstSeq
+	if state.LastSeq >= broker.MaxScannedJobs {
+		first = max(first, state.LastSeq-broker.MaxScannedJobs+1)
+	}
+	list.Omitted = first > state.FirstSeq
+	found, err := e.scanStates(ctx, queue, first, states)
+	if err != nil {
+		return list, err
+	}
+	if len(found) > limit {
+		found, list.Omitted = found[len(found)-limit:], true
+	}
+	for _, sequence := range slices.Backward(found) {
+		message, err := e.readSequence(ctx, jobsStreamName(queue), sequence)
+		if err != nil {
+			return list, err
+		}
+		if message == nil {
+			continue // it was replaced meanwhile
+		}
+		if entry := jobstate.Decode(message.Data); entry != nil {
+			list.Jobs = append(list.Jobs, entry.Info(message.Time))
+		}
+	}
+	return list, nil
+}
+
+// scanStates returns the numbers of the entries in one of the states.
+func (e *Engine) scanStates(ctx context.Context, queue string, first uint64, states []jobstate.State) (found []uint64, err error) {
+	consumer, err := e.js.OrderedConsumer(ctx, jobsStreamName(queue), jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{jobsSubject(queue, jobKeyPrefix+">")}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
+		OptStartSeq: first, HeadersOnly: true, InactiveThreshold: time.Minute,
+	})
+	if err != nil {
+		return nil, err
+	}
+	for pending := uint64(1); pending > 0 && ctx.Err() == nil; {
+		page, err := consumer.FetchNoWait(listPageSize)
+		if err != nil {
+			return nil, err
+		}
+		received := false
+		for message := range page.Messages() {
+			facts, err := message.Metadata()
+			if err != nil {
+				return nil, err
+			}
+			received, pending = true, facts.NumPending
+			if slices.Contains(states, jobstate.State(message.Headers().Get(stateHeader))) {
+				found = append(found, facts.Sequence.Stream)
+			}
+		}
+		if err := page.Error(); err != nil || !received {
+			return found, err
+		}
+	}
+	return found, ctx.Err()
+}

@@ -1,0 +1,102 @@
+package jetstream
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+)
+
+func withResults(retention time.Duration) func(*broker.QueueConfig) {
+	return func(q *broker.QueueConfig) {
+		q.Results = broker.ResultsConfig{Retention: retention, MaxBytes: broker.DefaultResultsBytes}
+	}
+}
+
+func TestTheBucketWithStatesIsCreatedCorrectedAndDeletedWithTheField(t *testing.T) {
+	e := startEngine(t)
+	ensure := func(changes ...func(*broker.QueueConfig)) broker.EnsureResult {
+		t.Helper()
+		result, err := e.EnsureQueue(t.Context(), ordersQueue(changes...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result
+	}
+	bucket := func() *jetstream.StreamConfig {
+		stream, err := e.js.Stream(t.Context(), "KV_yardmaster_orders_jobs")
+		if err != nil {
+			return nil
+		}
+		return &stream.CachedInfo().Config
+	}
+	ensure()
+	if bucket() != nil {
+		t.Error("a queue without the field has a bucket")
+	}
+	ensure(withResults(time.Hour))
+	config := bucket()
+	if config == nil || config.MaxAge != time.Hour || config.MaxBytes != broker.DefaultResultsBytes || config.Discard != jetstream.DiscardOld {
+		t.Fatalf("%+v", config)
+	}
+	if _, err := e.js.KeyValue(t.Context(), "yardmaster_orders_jobs"); err != nil {
+		t.Errorf("clients of buckets cannot open it: %v", err)
+	}
+	config.MaxAge = time.Minute * 2
+	if _, err := e.js.UpdateStream(t.Context(), *config); err != nil {
+		t.Fatal(err)
+	}
+	result := ensure(withResults(time.Hour))
+	if len(result.Drift) != 1 || !result.Corrected || !strings.Contains(result.Drift[0].String(), "max_age is 2m0s, should be 1h0m0s") || bucket().MaxAge != time.Hour {
+		t.Errorf("drift %v", result.Drift)
+	}
+	ensure(withResults(2 * time.Hour))
+	if bucket().MaxAge != 2*time.Hour {
+		t.Error("the retention has not changed")
+	}
+	ensure()
+	if bucket() != nil {
+		t.Error("the bucket exists without the field")
+	}
+	q := ordersQueue(withResults(time.Hour))
+	ensure(withResults(time.Hour))
+	if err := e.DeleteQueue(t.Context(), "orders", q.Owner); err != nil || bucket() != nil {
+		t.Errorf("the bucket of a deleted queue exists: %v", err)
+	}
+}
+
+func TestAQueueWithoutStatesHasTheHashOfBefore(t *testing.T) {
+	q := ordersQueue()
+	with := ordersQueue(withResults(time.Hour))
+	if raw := broker.HashConfig(q.WithoutOwner()); raw == broker.HashConfig(with.WithoutOwner()) {
+		t.Error("the field does not change the hash")
+	}
+	if raw := encode(t, q.WithoutOwner()); strings.Contains(raw, "Results") {
+		t.Errorf("an upgrade would change each queue: %s", raw)
+	}
+}
+
+func TestKeysOfJobsAreTokens(t *testing.T) {
+	for id, want := range map[string]string{"17": "17", "a-B_9": "a-B_9", "a.b": "=YS5i", "": "=", "ö": "=w7Y", "=": "=PQ"} {
+		token := keyToken(id)
+		if token != want {
+			t.Errorf("%q is %q, want %q", id, token, want)
+		}
+		if back, valid := idFromToken(token); id != "" && (back != id || !valid) {
+			t.Errorf("%q is %q again", id, back)
+		}
+	}
+}
+
+func encode(t *testing.T, value any) string {
+	t.Helper()
+	raw, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}

@@ -1,0 +1,128 @@
+package jetstream
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+)
+
+// storedMessage is a message as the leader of a stream has it.
+type storedMessage struct {
+	Subject  string    `json:"subject"`
+	Sequence uint64    `json:"seq"`
+	Headers  []byte    `json:"hdrs"`
+	Data     []byte    `json:"data"`
+	Time     time.Time `json:"time"`
+}
+
+// header returns the value of a header, in the spelling of the server.
+func (m *storedMessage) headers() nats.Header {
+	headers := nats.Header{}
+	for line := range strings.SplitSeq(string(m.Headers), "\r\n") {
+		if name, value, found := strings.Cut(line, ":"); found {
+			headers[name] = append(headers[name], strings.TrimSpace(value))
+		}
+	}
+	return headers
+}
+
+// isDeletedKey reports whether the message marks a key as deleted.
+func (m *storedMessage) isDeletedKey() bool {
+	headers := m.headers()
+	return headers.Get(keyOperationHeader) != "" || headers.Get(jetstream.MarkerReasonHeader) != ""
+}
+
+const keyOperationHeader = "KV-Operation"
+
+// readLast returns the last message with a subject, as the leader of the stream has it: a replica could be late. It
+// returns nil if there is none.
+func (e *Engine) readLast(ctx context.Context, stream, subject string) (*storedMessage, error) {
+	return e.readMessage(ctx, stream, map[string]any{"last_by_subj": subject})
+}
+
+// readSequence returns the message with a number. It returns nil if there is none.
+func (e *Engine) readSequence(ctx context.Context, stream string, sequence uint64) (*storedMessage, error) {
+	return e.readMessage(ctx, stream, map[string]any{"seq": sequence})
+}
+
+func (e *Engine) readMessage(ctx context.Context, stream string, request map[string]any) (*storedMessage, error) {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := e.nc.RequestWithContext(ctx, e.apiPrefix()+"STREAM.MSG.GET."+stream, body)
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message storedMessage       `json:"message"`
+	}
+	if err := json.Unmarshal(reply.Data, &answer); err != nil {
+		return nil, fmt.Errorf("the server's answer is invalid: %w", err)
+	}
+	switch {
+	case answer.Error == nil:
+		return &answer.Message, nil
+	case answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
+		return nil, nil //nolint:nilnil // nil means that there is none
+	}
+	return nil, answer.Error
+}
+
+// errChanged: the key has another revision.
+var errChanged = errors.New("the key has changed")
+
+// writeLast stores a message, unless the last one with its subject has another number. 0: there must be none.
+func (e *Engine) writeLast(ctx context.Context, stream string, message *nats.Msg, last uint64) (sequence uint64, err error) {
+	if message.Header == nil {
+		message.Header = nats.Header{}
+	}
+	message.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(last, 10))
+	reply, err := e.nc.RequestMsgWithContext(ctx, message)
+	if err != nil {
+		return 0, err
+	}
+	var a answer
+	if err := json.Unmarshal(reply.Data, &a); err != nil {
+		return 0, fmt.Errorf("the server's answer is invalid: %w", err)
+	}
+	switch {
+	case a.Error == nil && a.Stream != stream:
+		return 0, broker.Errorf(broker.ClassInvalid, "the stream %s received the entry, should be %s", broker.TruncateText(a.Stream), stream)
+	case a.Error == nil:
+		return a.Sequence, nil
+	case isSubjectTaken(a.Error):
+		return 0, errChanged
+	}
+	return 0, a.Error
+}
+
+// keyToken returns an ID as a token of a key. An ID that cannot be one is encoded, after a character that no other
+// token begins with.
+func keyToken(id string) string {
+	if isName(id) {
+		return id
+	}
+	return "=" + base64.RawURLEncoding.EncodeToString([]byte(id))
+}
+
+// idFromToken reverses keyToken.
+func idFromToken(token string) (id string, valid bool) {
+	encoded, isEncoded := strings.CutPrefix(token, "=")
+	if !isEncoded {
+		return token, isName(token)
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(encoded)
+	return string(raw), err == nil && broker.IsIdentifier(string(raw))
+}
