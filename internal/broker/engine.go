@@ -155,6 +155,9 @@ type DeadLetterQueue interface {
 	// returns how many. After an interruption, the next call does not requeue the same dead
 	// letter twice.
 	Requeue(ctx context.Context, number int) (int, error)
+	// RequeueSelected returns the selected ones among the dead letters to the queue, as Requeue does. A replacement of the
+	// payload is optional.
+	RequeueSelected(ctx context.Context, selects func(*DeadLetter) bool, payload *[]byte) (int, error)
 	// Move makes the oldest dead letters those of another queue. It returns how many.
 	Move(ctx context.Context, to string, number int) (int, error)
 	// Purge deletes all dead letters.

@@ -1,4 +1,4 @@
-// Package jobstate decides what can be said about a single job, and what happens to unique keys and batches. It has no
+// Package jobstate decides what can be said about a single job. It has no
 // client and no clock: the engines read and write what it decides.
 //
 //	        no worker has reported an attempt

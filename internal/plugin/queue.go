@@ -8,7 +8,7 @@ import (
 
 // newQueueCommand is `kubectl yardmaster queue`, the parent of commands for Queues.
 func newQueueCommand(env *environment) *cobra.Command {
-	return newParentCommand("queue", []string{"queues", "wq"}, "Inspect and pause Queues, send jobs, and manage dead letters",
+	return newParentCommand("queue", []string{"queues", "wq"}, "Inspect and pause Queues, send, follow and cancel jobs, and manage dead letters",
 		newListCommand(env, queueKind, "List Queues with their message counts"),
 		newChangeCommand(env, specChange[*v1alpha1.Queue]{
 			kind: queueKind, verb: "pause", short: "Pause Queues",
@@ -21,5 +21,5 @@ func newQueueCommand(env *environment) *cobra.Command {
 			changeSpec:     func(q *v1alpha1.Queue) { q.Spec.Paused = false },
 			changedMessage: "resumed", unchangedMessage: "is not paused",
 		}),
-		newSendCommand(env), newDeadLetterCommand(env))
+		newSendCommand(env), newJobsCommand(env), newShowJobCommand(env), newCancelJobCommand(env), newDeadLetterCommand(env))
 }

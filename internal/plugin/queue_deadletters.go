@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,11 +28,12 @@ type deadLetterCommand struct {
 	brokerURL, outputFormat string
 	all, yes                bool
 	limit, oldest           int
+	filter                  string
 }
 
 func newDeadLetterCommand(env *environment) *cobra.Command {
 	d := &deadLetterCommand{environment: env}
-	command := newParentCommand("dead", nil, "Manage the dead letters of a Queue", d.newListCommand(), d.newRequeueCommand(), d.newPurgeCommand())
+	command := newParentCommand("dead", nil, "Manage the dead letters of a Queue", d.newListCommand(), d.newShowCommand(), d.newEditCommand(), d.newRequeueCommand(), d.newPurgeCommand())
 	command.Long = "Manage the dead letters of a Queue: messages that workers could not process.\n\n" +
 		"They are stored on the broker. The plugin reads the broker's Secrets with your permissions. If the broker's address is a Service " +
 		"in the cluster, the plugin forwards a port to a Pod behind it."
@@ -58,6 +60,7 @@ func (d *deadLetterCommand) newListCommand() *cobra.Command {
 	})
 	command.Aliases = []string{"ls"}
 	const defaultLimit = 100
+	command.Flags().StringVar(&d.filter, "filter", "", "List only dead letters that have this text in their error, kind or priority.")
 	command.Flags().IntVar(&d.limit, "limit", defaultLimit, "Maximum number of dead letters to list; 0 lists all.")
 	command.Flags().StringVarP(&d.outputFormat, "output", "o", outputTable, "Output format: table, json or yaml. Only json and yaml contain the payload.")
 	completeValues(command, "output", outputTable, outputJSON, outputYAML)
@@ -65,19 +68,35 @@ func (d *deadLetterCommand) newListCommand() *cobra.Command {
 }
 
 func (d *deadLetterCommand) newRequeueCommand() *cobra.Command {
+	var ids []uint64
 	command := d.newSubcommand("requeue", "Requeue dead letters",
-		"Requeue dead letters as new messages, without their earlier attempts. They go to the end of the queue.",
-		d.requeueDeadLetters, func() error {
-			if d.all == (d.oldest != 0) {
-				return errors.New("set either --all or --oldest")
+		"Requeue dead letters as new messages, without their earlier attempts. They go to the end of the queue. Select them by ID, "+
+			"by a text in their error, kind or priority, or all.",
+		func(ctx context.Context, q *connectedQueue) error { return d.requeueDeadLetters(ctx, q, ids) }, nil)
+	command.Use, command.Args = "requeue NAME [ID...]", cobra.MinimumNArgs(1)
+	command.PreRunE = func(_ *cobra.Command, args []string) (err error) {
+		if ids, err = parseDeadLetterIDs(args[1:]); err != nil {
+			return err
+		}
+		selections := 0
+		for _, isSet := range []bool{d.all, d.oldest != 0, d.filter != "", len(ids) > 0} {
+			if isSet {
+				selections++
 			}
-			if d.oldest < 0 {
-				return fmt.Errorf("invalid --oldest %d: must be at least 1", d.oldest)
-			}
-			return nil
-		})
+		}
+		switch {
+		case selections == 0 || selections > 1 && len(ids) == 0 && d.filter == "":
+			return errors.New("set either --all or --oldest")
+		case selections > 1:
+			return errors.New("set only one of IDs, --filter, --all and --oldest")
+		case d.oldest < 0:
+			return fmt.Errorf("invalid --oldest %d: must be at least 1", d.oldest)
+		}
+		return nil
+	}
 	command.Flags().BoolVar(&d.all, "all", false, "Requeue all dead letters that exist when the command starts.")
 	command.Flags().IntVar(&d.oldest, "oldest", 0, "Requeue this many dead letters, the oldest first.")
+	command.Flags().StringVar(&d.filter, "filter", "", "Requeue the dead letters that have this text in their error, kind or priority.")
 	return command
 }
 
@@ -100,7 +119,7 @@ func (d *deadLetterCommand) listDeadLetters(ctx context.Context, q *connectedQue
 	if err != nil {
 		return err
 	}
-	letters, err := q.DeadLetters(q.brokerName).List(ctx, 0, d.limit)
+	letters, err := d.readDeadLetters(ctx, q)
 	if err != nil {
 		return err
 	}
@@ -112,10 +131,34 @@ func (d *deadLetterCommand) listDeadLetters(ctx context.Context, q *connectedQue
 		return nil
 	}
 	lines := renderDeadLetters(d.outputStyle(), letters, d.now())
-	if more := stats.DeadLetters - int64(len(letters)); more > 0 {
+	if more := stats.DeadLetters - int64(len(letters)); more > 0 && d.filter == "" {
 		lines = append(lines, "", fmt.Sprintf("showing %d of %d; --limit=0 lists all", len(letters), stats.DeadLetters))
 	}
 	return terminal.WriteLines(d.out, lines)
+}
+
+// readDeadLetters returns those that match the filter.
+func (d *deadLetterCommand) readDeadLetters(ctx context.Context, q *connectedQueue) ([]broker.DeadLetter, error) {
+	if d.filter == "" {
+		return q.DeadLetters(q.brokerName).List(ctx, 0, d.limit)
+	}
+	var matching []broker.DeadLetter
+	for after := uint64(0); ; {
+		const pageSize = 100
+		page, err := q.DeadLetters(q.brokerName).List(ctx, after, pageSize)
+		if err != nil || len(page) == 0 {
+			return matching, err
+		}
+		for i := range page {
+			if matchesFilter(&page[i], d.filter) {
+				matching = append(matching, page[i])
+			}
+			if d.limit > 0 && len(matching) == d.limit {
+				return matching, nil
+			}
+		}
+		after = page[len(page)-1].ID
+	}
 }
 
 func renderDeadLetters(s terminal.Style, letters []broker.DeadLetter, now time.Time) []string {
@@ -154,10 +197,21 @@ func deadLetterOutputs(letters []broker.DeadLetter) []deadLetterOutput {
 	return all
 }
 
-func (d *deadLetterCommand) requeueDeadLetters(ctx context.Context, q *connectedQueue) error {
-	number, err := q.DeadLetters(q.brokerName).Requeue(ctx, d.oldest)
+func (d *deadLetterCommand) requeueDeadLetters(ctx context.Context, q *connectedQueue, ids []uint64) (err error) {
+	letters, number := q.DeadLetters(q.brokerName), 0
+	switch {
+	case len(ids) > 0:
+		number, err = letters.RequeueSelected(ctx, func(l *broker.DeadLetter) bool { return slices.Contains(ids, l.ID) }, nil)
+	case d.filter != "":
+		number, err = letters.RequeueSelected(ctx, func(l *broker.DeadLetter) bool { return matchesFilter(l, d.filter) }, nil)
+	default:
+		number, err = letters.Requeue(ctx, d.oldest)
+	}
 	if err == nil || number > 0 {
 		fmt.Fprintf(d.out, "%s: requeued %s\n", queueKind.qualifiedName(q.Queue), formatDeadLetters(int64(number)))
+	}
+	if err == nil && number < len(ids) {
+		err = fmt.Errorf("%d of the %d dead letters do not exist", len(ids)-number, len(ids))
 	}
 	return err
 }

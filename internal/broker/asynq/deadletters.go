@@ -158,8 +158,22 @@ func jobID(headers map[string]string, taskID string) string {
 // Requeue implements broker.DeadLetterQueue. The tasks are new ones, because asynq's own
 // requeue keeps their attempts.
 func (a *archivedTasks) Requeue(ctx context.Context, number int) (int, error) {
-	n, err := a.resendDeadLetters(ctx, number, func(g *archivedTask, letter *asynq.TaskInfo) error {
-		task := asynq.NewTaskWithHeaders(letter.Type, letter.Payload, copiedHeaders(letter))
+	return a.requeue(ctx, number, nil, nil)
+}
+
+// RequeueSelected implements broker.DeadLetterQueue.
+func (a *archivedTasks) RequeueSelected(ctx context.Context, selects func(*broker.DeadLetter) bool, payload *[]byte) (int, error) {
+	return a.requeue(ctx, 0, selects, payload)
+}
+
+// requeue returns the first dead letters that are selected to the queue; a nil function selects all.
+func (a *archivedTasks) requeue(ctx context.Context, number int, selects func(*broker.DeadLetter) bool, payload *[]byte) (int, error) {
+	n, err := a.resendDeadLetters(ctx, number, selects, func(g *archivedTask, letter *asynq.TaskInfo) error {
+		content := letter.Payload
+		if payload != nil {
+			content = *payload
+		}
+		task := asynq.NewTaskWithHeaders(letter.Type, content, copiedHeaders(letter))
 		return a.enqueueCopy(ctx, task, a.queue, copyTaskID(g), letter)
 	})
 	return n, queueError("requeueing the dead letters of", a.queue, err)
@@ -174,7 +188,7 @@ func (a *archivedTasks) Move(ctx context.Context, to string, number int) (int, e
 	if err := a.checkQueueExists(ctx, to); err != nil {
 		return 0, redisclient.ClassifyError(doing, err)
 	}
-	n, err := a.resendDeadLetters(ctx, number, func(g *archivedTask, letter *asynq.TaskInfo) error {
+	n, err := a.resendDeadLetters(ctx, number, nil, func(g *archivedTask, letter *asynq.TaskInfo) error {
 		was := deadLetterFromTask(g, letter)
 		headers := copiedHeaders(letter)
 		headers[headerOrigin], headers[headerError], headers[headerAttempts] = was.MessageID, was.Error, strconv.Itoa(was.Attempts)
@@ -229,17 +243,25 @@ func (a *archivedTasks) archiveTask(queue, id string) error {
 	return a.inspector.ArchiveTask(queue, id)
 }
 
-// resendDeadLetters deletes each dead letter after its copy exists.
-func (a *archivedTasks) resendDeadLetters(ctx context.Context, number int, again func(*archivedTask, *asynq.TaskInfo) error) (int, error) {
-	return a.forEachDeadLetter(ctx, 0, number, func(g *archivedTask, letter *asynq.TaskInfo) error {
+// resendDeadLetters deletes each selected dead letter after its copy exists.
+func (a *archivedTasks) resendDeadLetters(
+	ctx context.Context, number int, selects func(*broker.DeadLetter) bool, again func(*archivedTask, *asynq.TaskInfo) error,
+) (int, error) {
+	resent := 0
+	_, err := a.forEachDeadLetter(ctx, 0, number, func(g *archivedTask, letter *asynq.TaskInfo) error {
+		if decoded := deadLetterFromTask(g, letter); selects != nil && !selects(&decoded) {
+			return nil
+		}
 		if err := again(g, letter); err != nil {
 			return err
 		}
 		if err := a.inspector.DeleteTask(a.queue, letter.ID); err != nil && !errors.Is(err, asynq.ErrTaskNotFound) {
 			return err
 		}
+		resent++
 		return nil
 	})
+	return resent, err
 }
 
 // Purge implements broker.DeadLetterQueue.

@@ -36,6 +36,16 @@ func (c *deadLetterStream) List(ctx context.Context, after uint64, limit int) ([
 
 // Requeue implements broker.DeadLetterQueue.
 func (c *deadLetterStream) Requeue(ctx context.Context, number int) (int, error) {
+	return c.requeue(ctx, number, nil, nil)
+}
+
+// RequeueSelected implements broker.DeadLetterQueue.
+func (c *deadLetterStream) RequeueSelected(ctx context.Context, selects func(*broker.DeadLetter) bool, payload *[]byte) (int, error) {
+	return c.requeue(ctx, 0, selects, payload)
+}
+
+// requeue returns the first dead letters that are selected to the queue; a nil function selects all.
+func (c *deadLetterStream) requeue(ctx context.Context, number int, selects func(*broker.DeadLetter) bool, payload *[]byte) (int, error) {
 	doing := "requeueing the dead letters of the queue " + c.queue
 	target, err := c.js.Stream(ctx, streamName(c.queue))
 	if err != nil {
@@ -46,7 +56,10 @@ func (c *deadLetterStream) Requeue(ctx context.Context, number int) (int, error)
 	if err != nil {
 		return 0, c.classifyError(doing, err)
 	}
-	n, err := c.resendDeadLetters(ctx, number, func(letter *jetstream.RawStreamMsg, message *nats.Msg) {
+	n, err := c.resendDeadLetters(ctx, number, selects, func(letter *jetstream.RawStreamMsg, message *nats.Msg) {
+		if payload != nil {
+			message.Data = *payload
+		}
 		message.Subject = readySubject(c.queue, priorityFromSubject(letter.Subject))
 		if !slices.Contains(taken, message.Subject) {
 			message.Subject = taken[0] // its priority was removed
@@ -69,7 +82,7 @@ func (c *deadLetterStream) Move(ctx context.Context, to string, number int) (int
 	if _, err := c.js.Stream(ctx, deadStreamName(to)); err != nil {
 		return 0, c.classifyError(doing, err)
 	}
-	n, err := c.resendDeadLetters(ctx, number, func(letter *jetstream.RawStreamMsg, message *nats.Msg) {
+	n, err := c.resendDeadLetters(ctx, number, nil, func(letter *jetstream.RawStreamMsg, message *nats.Msg) {
 		message.Subject = deadLetterSubject(to, priorityFromSubject(letter.Subject))
 		for _, name := range []string{headerError, headerAttempts, headerOrigin, headerSent} {
 			message.Header.Set(name, letter.Header.Get(name))
@@ -100,14 +113,18 @@ func (c *deadLetterStream) recordRequeued(ctx context.Context, message *nats.Msg
 // resendDeadLetters publishes each dead letter as readdress completes it, calls stored with its number, and deletes it after
 // the confirmation.
 func (c *deadLetterStream) resendDeadLetters(
-	ctx context.Context, number int, readdress func(letter *jetstream.RawStreamMsg, message *nats.Msg),
+	ctx context.Context, number int, selects func(*broker.DeadLetter) bool, readdress func(letter *jetstream.RawStreamMsg, message *nats.Msg),
 	stored func(message *nats.Msg, sequence uint64) error,
 ) (int, error) {
 	stream, err := c.js.Stream(ctx, deadStreamName(c.queue))
 	if err != nil {
 		return 0, err
 	}
-	return c.forEachDeadLetter(ctx, 0, number, func(letter *jetstream.RawStreamMsg) error {
+	resent := 0
+	_, err = c.forEachDeadLetter(ctx, 0, number, func(letter *jetstream.RawStreamMsg) error {
+		if decoded := deadLetterFromMessage(letter); selects != nil && !selects(&decoded) {
+			return nil
+		}
 		message := nats.NewMsg("")
 		message.Data = letter.Data
 		maps.Copy(message.Header, copiedHeaders(letter.Header))
@@ -123,9 +140,12 @@ func (c *deadLetterStream) resendDeadLetters(
 		if err := stored(message, confirmed.Sequence); err != nil {
 			return err
 		}
-		_, err = deleteMessage(ctx, stream, letter.Sequence)
+		if _, err = deleteMessage(ctx, stream, letter.Sequence); err == nil {
+			resent++
+		}
 		return err
 	})
+	return resent, err
 }
 
 // forEachDeadLetter calls show for dead letters that exist at the start of the call, oldest

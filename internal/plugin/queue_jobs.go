@@ -1,0 +1,293 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/jobstate"
+	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
+)
+
+// jobCommand has the flags of the commands about single jobs.
+type jobCommand struct {
+	*environment
+
+	brokerURL, outputFormat string
+	states                  []string
+	limit                   int
+}
+
+// activeStates are those that `queue jobs` lists by default.
+var activeStates = []string{string(jobstate.Running), string(jobstate.Retrying), string(jobstate.Waiting)}
+
+// listableStates are those that a state flag can have.
+var listableStates = append(activeStates, string(jobstate.Dead), string(jobstate.Done), string(jobstate.Canceled))
+
+const jobsHelp = " Its Queue must have spec.results. The plugin reads the broker's Secrets with your permissions."
+
+// newJobsCommand is `kubectl yardmaster queue jobs`.
+func newJobsCommand(env *environment) *cobra.Command {
+	j := &jobCommand{environment: env}
+	command := queueKind.newObjectCommand(env, "jobs", "List the jobs that workers of a Queue have reported",
+		"List the jobs that workers of a Queue have reported, the last change first. Jobs that wait for their first attempt are not "+
+			"among them, unless they are tracked."+jobsHelp,
+		func(ctx context.Context, cluster *clusterConnection, object *v1alpha1.Queue) error {
+			return runOnBroker(ctx, cluster, object, j.brokerURL, j.listJobs)
+		})
+	command.PreRunE = func(*cobra.Command, []string) error {
+		const maxLimit = 10_000
+		if j.limit < 1 || j.limit > maxLimit {
+			return fmt.Errorf("invalid --limit %d: must be 1 to %d", j.limit, maxLimit)
+		}
+		for _, state := range j.states {
+			if err := validateChoice("state", state, listableStates...); err != nil {
+				return err
+			}
+		}
+		return validateChoice("output", j.outputFormat, outputTable, outputJSON, outputYAML)
+	}
+	const defaultLimit = 100
+	flags := command.Flags()
+	flags.StringSliceVar(&j.states, "state", activeStates, "States of the jobs to list: "+strings.Join(listableStates, ", ")+".")
+	flags.IntVar(&j.limit, "limit", defaultLimit, "Maximum number of jobs to list.")
+	j.addCommonFlags(command)
+	completeValues(command, "state", listableStates...)
+	return command
+}
+
+func (j *jobCommand) addCommonFlags(command *cobra.Command) {
+	command.Flags().StringVar(&j.brokerURL, "broker-url", "", brokerURLHelp)
+	command.Flags().StringVarP(&j.outputFormat, "output", "o", outputTable, "Output format: table, json or yaml.")
+	completeValues(command, "output", outputTable, outputJSON, outputYAML)
+}
+
+// newShowJobCommand is `kubectl yardmaster queue job`.
+func newShowJobCommand(env *environment) *cobra.Command {
+	j := &jobCommand{environment: env}
+	command := newJobObjectCommand(env, "job", "Show a job of a Queue",
+		"Show the state of one job of a Queue: attempts, progress, error and result. What the broker cannot confirm is Unknown."+jobsHelp, &j.brokerURL, j.showJob)
+	j.addCommonFlags(command)
+	command.PreRunE = func(*cobra.Command, []string) error {
+		return validateChoice("output", j.outputFormat, outputTable, outputJSON, outputYAML)
+	}
+	return command
+}
+
+// newCancelJobCommand is `kubectl yardmaster queue cancel`.
+func newCancelJobCommand(env *environment) *cobra.Command {
+	j := &jobCommand{environment: env}
+	command := newJobObjectCommand(env, "cancel", "Cancel a job of a Queue",
+		"Cancel a job of a Queue. A job that waits does not run. The handler of a running job is told to end; the job may be done before."+jobsHelp,
+		&j.brokerURL, j.cancelJob)
+	command.Flags().StringVar(&j.brokerURL, "broker-url", "", brokerURLHelp)
+	return command
+}
+
+// newJobObjectCommand returns a command with the arguments NAME and ID.
+func newJobObjectCommand(
+	env *environment, verb, short, long string, brokerURL *string, run func(ctx context.Context, q *connectedQueue, id string) error,
+) *cobra.Command {
+	const arguments = 2
+	return &cobra.Command{
+		Use: verb + " NAME ID", Short: short, Long: long, Args: cobra.ExactArgs(arguments), ValidArgsFunction: queueKind.completeNames(env, 1),
+		RunE: func(command *cobra.Command, args []string) error {
+			cluster, object, err := queueKind.connectAndGet(command.Context(), env, args[0])
+			if err != nil {
+				return err
+			}
+			return runOnBroker(command.Context(), cluster, object, *brokerURL, func(ctx context.Context, q *connectedQueue) error {
+				return run(ctx, q, args[1])
+			})
+		},
+	}
+}
+
+// jobStore returns the store of the states of jobs.
+func (q *connectedQueue) jobStore() (broker.JobStore, error) {
+	store, isStore := q.Engine.(broker.JobStore)
+	if !isStore {
+		return nil, errors.New("the engine of its broker keeps no states of jobs")
+	}
+	return store, nil
+}
+
+func (j *jobCommand) listJobs(ctx context.Context, q *connectedQueue) error {
+	store, err := q.jobStore()
+	if err != nil {
+		return err
+	}
+	var states []jobstate.State
+	for _, state := range j.states {
+		states = append(states, jobstate.State(state))
+	}
+	list, err := store.ListJobs(ctx, q.brokerName, states, j.limit)
+	if err != nil {
+		return err
+	}
+	if j.outputFormat != outputTable {
+		all := []jobOutput{}
+		for i := range list.Jobs {
+			all = append(all, newJobOutput(&list.Jobs[i]))
+		}
+		return printEncoded(j.out, j.outputFormat, all)
+	}
+	if len(list.Jobs) == 0 {
+		fmt.Fprintf(j.errOut, "%s has no such jobs.\n", queueKind.qualifiedName(q.Queue))
+		return nil
+	}
+	lines := renderJobs(j.outputStyle(), list.Jobs, j.now())
+	if list.Omitted {
+		lines = append(lines, "", fmt.Sprintf("showing the last %d; there may be more", len(list.Jobs)))
+	}
+	return terminal.WriteLines(j.out, lines)
+}
+
+func renderJobs(s terminal.Style, jobs []jobstate.Info, now time.Time) []string {
+	rows := [][]string{{"ID", "STATE", "KIND", "ATTEMPT", "STARTED", "NEXT", "PROGRESS", "ERROR"}}
+	for i := range jobs {
+		job := &jobs[i]
+		rows = append(rows, []string{
+			terminal.Sanitize(job.ID), string(job.State), orDash(terminal.Sanitize(job.Kind)), formatAttempt(job), formatAge(job.StartTime, now),
+			formatWait(job.NextTime, now), orDash(formatProgress(job.Progress)), terminal.Truncate(terminal.Sanitize(job.Error), maxErrorColumns),
+		})
+	}
+	lines := terminal.AlignColumns(rows)
+	lines[0] = s.Colorize(terminal.Dim, lines[0])
+	return lines
+}
+
+// maxErrorColumns is the width of an error in a table.
+const maxErrorColumns = 120
+
+func formatAttempt(job *jobstate.Info) string {
+	if job.MaxAttempts == 0 {
+		return strconv.Itoa(job.Attempt)
+	}
+	return fmt.Sprintf("%d/%d", job.Attempt, job.MaxAttempts)
+}
+
+func formatWait(t, now time.Time) string {
+	if t.IsZero() || !t.After(now) {
+		return "-"
+	}
+	return "in " + duration.HumanDuration(t.Sub(now))
+}
+
+func formatProgress(p *jobstate.Progress) string {
+	if p == nil {
+		return ""
+	}
+	const percent = 100
+	return strings.TrimSpace(fmt.Sprintf("%.0f%% %s", p.Fraction*percent, terminal.Sanitize(p.Text)))
+}
+
+// jobOutput is the JSON and YAML form of a job.
+type jobOutput struct {
+	ID              string             `json:"id"`
+	State           jobstate.State     `json:"state"`
+	Kind            string             `json:"kind,omitempty"`
+	Priority        string             `json:"priority,omitempty"`
+	Attempt         int                `json:"attempt"`
+	MaxAttempts     int                `json:"maxAttempts,omitempty"`
+	Started         time.Time          `json:"started,omitzero"`
+	Next            time.Time          `json:"next,omitzero"`
+	Updated         time.Time          `json:"updated,omitzero"`
+	Error           string             `json:"error,omitempty"`
+	Progress        *jobstate.Progress `json:"progress,omitempty"`
+	Result          json.RawMessage    `json:"result,omitempty"`
+	CancelRequested bool               `json:"cancelRequested,omitempty"`
+}
+
+func newJobOutput(job *jobstate.Info) jobOutput {
+	return jobOutput{
+		job.ID, job.State, job.Kind, job.Priority, job.Attempt, job.MaxAttempts, job.StartTime, job.NextTime, job.UpdateTime, job.Error,
+		job.Progress, job.Result, job.CancelRequested,
+	}
+}
+
+func (j *jobCommand) showJob(ctx context.Context, q *connectedQueue, id string) error {
+	store, err := q.jobStore()
+	if err != nil {
+		return err
+	}
+	if err := broker.ValidateStoredJob(q.brokerName, id); err != nil {
+		return err
+	}
+	job, err := store.Job(ctx, q.brokerName, id)
+	if err != nil {
+		return err
+	}
+	if j.outputFormat != outputTable {
+		return printEncoded(j.out, j.outputFormat, newJobOutput(&job))
+	}
+	return terminal.WriteLines(j.out, renderJob(&job, j.now()))
+}
+
+func renderJob(job *jobstate.Info, now time.Time) []string {
+	rows := [][]string{{"ID:", terminal.Sanitize(job.ID)}, {"State:", string(job.State)}}
+	add := func(name, value string) {
+		if value != "" && value != "-" {
+			rows = append(rows, []string{name, value})
+		}
+	}
+	if job.CancelRequested {
+		add("Cancel:", "requested")
+	}
+	add("Kind:", terminal.Sanitize(job.Kind))
+	add("Priority:", terminal.Sanitize(job.Priority))
+	if job.Attempt > 0 {
+		add("Attempt:", formatAttempt(job))
+	}
+	for _, t := range []struct {
+		name string
+		time time.Time
+	}{{"Started:", job.StartTime}, {"Updated:", job.UpdateTime}} {
+		if !t.time.IsZero() {
+			add(t.name, formatAge(t.time, now)+" ago")
+		}
+	}
+	add("Next:", formatWait(job.NextTime, now))
+	add("Progress:", formatProgress(job.Progress))
+	add("Error:", terminal.Sanitize(job.Error))
+	add("Result:", terminal.Sanitize(string(job.Result)))
+	return terminal.AlignColumns(rows)
+}
+
+func (j *jobCommand) cancelJob(ctx context.Context, q *connectedQueue, id string) error {
+	store, err := q.jobStore()
+	if err != nil {
+		return err
+	}
+	if err := broker.ValidateStoredJob(q.brokerName, id); err != nil {
+		return err
+	}
+	removed, err := store.CancelJob(ctx, q.brokerName, id)
+	if err != nil {
+		return err
+	}
+	name := queueKind.qualifiedName(q.Queue)
+	if removed {
+		fmt.Fprintf(j.out, "job %s of %s canceled\n", terminal.Sanitize(id), name)
+		return nil
+	}
+	job, err := store.Job(ctx, q.brokerName, id)
+	if err != nil {
+		return err
+	}
+	if job.State.IsFinal() {
+		fmt.Fprintf(j.out, "job %s of %s has ended: it is %s\n", terminal.Sanitize(id), name, job.State)
+		return nil
+	}
+	fmt.Fprintf(j.out, "job %s of %s: cancellation requested, it is %s\n", terminal.Sanitize(id), name, job.State)
+	return nil
+}
