@@ -128,6 +128,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.RedisStreamSourceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Rerun"):
 		return &apiv1alpha1.RerunApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Results"):
+		return &apiv1alpha1.ResultsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Retention"):
 		return &apiv1alpha1.RetentionApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Retry"):

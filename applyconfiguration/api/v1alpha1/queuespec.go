@@ -57,8 +57,11 @@ type QueueSpecApplyConfiguration struct {
 	DeadLetter *DeadLetterApplyConfiguration `json:"deadLetter,omitempty"`
 	// retention deletes messages that no worker takes. Default: messages are kept.
 	Retention *RetentionApplyConfiguration `json:"retention,omitempty"`
-	// storage defines how the broker stores the queue: its messages, its dead letters and its rate
-	// limit. It applies to NATS.
+	// results makes the queue keep the state of each job, its progress and its result, which producers
+	// can read by the ID of the job, and makes running jobs cancelable. Default: no states are kept.
+	Results *ResultsApplyConfiguration `json:"results,omitempty"`
+	// storage defines how the broker stores the queue: its messages, its dead letters, its rate limit
+	// and the states of its jobs. It applies to NATS.
 	Storage *QueueStorageApplyConfiguration `json:"storage,omitempty"`
 	// deletionPolicy defines what happens to the queue on the broker when the Queue is deleted.
 	// Retain leaves the queue with its messages. Drain rejects new messages, waits until the queue
@@ -182,6 +185,14 @@ func (b *QueueSpecApplyConfiguration) WithDeadLetter(value *DeadLetterApplyConfi
 // If called multiple times, the Retention field is set to the value of the last call.
 func (b *QueueSpecApplyConfiguration) WithRetention(value *RetentionApplyConfiguration) *QueueSpecApplyConfiguration {
 	b.Retention = value
+	return b
+}
+
+// WithResults sets the Results field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Results field is set to the value of the last call.
+func (b *QueueSpecApplyConfiguration) WithResults(value *ResultsApplyConfiguration) *QueueSpecApplyConfiguration {
+	b.Results = value
 	return b
 }
 
