@@ -174,12 +174,21 @@ func (r *attemptReport) recordFirst(change func(*jobstate.Entry), settle func(co
 		if err := r.record(ctx, entry, isRequired); err != nil && isRequired {
 			return err
 		}
-		if r.w.reports.forgetCancel(r.job.Queue, r.job.ID) {
-			if err := r.recorder.EndCancel(ctx, r.job.ID); err != nil {
-				r.w.log.Warn("Failed to remove the request to cancel a job", "queue", r.job.Queue, "job", r.job.ID, "error", err)
-			}
+		if err := settle(ctx); err != nil {
+			return err
 		}
-		return settle(ctx)
+		r.endCancel(ctx)
+		return nil
+	}
+}
+
+// endCancel removes the request to cancel a job that has ended. It is still needed while the job can be delivered again.
+func (r *attemptReport) endCancel(ctx context.Context) {
+	if !r.w.reports.forgetCancel(r.job.Queue, r.job.ID) {
+		return
+	}
+	if err := r.recorder.EndCancel(ctx, r.job.ID); err != nil {
+		r.w.log.Warn("Failed to remove the request to cancel a job", "queue", r.job.Queue, "job", r.job.ID, "error", err)
 	}
 }
 

@@ -288,7 +288,7 @@ func TestQueueRules(t *testing.T) {
 		},
 		"retention of results below the lease": {
 			spec: `{lease: 10m, results: {retention: 5m}}`,
-			want: "spec.results.retention: Invalid value: \"object\": retention must not be shorter than lease: a running job is reported several times in each lease",
+			want: "spec.results.retention: Invalid value: retention must not be shorter than lease: a running job is reported several times in each lease",
 		},
 		"results of 1 KiB": {
 			spec: `{results: {retention: 1h, maxBytes: 1024}}`,

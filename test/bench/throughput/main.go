@@ -5,6 +5,7 @@
 //	go run ./test/bench/throughput                          10 rounds of 100,000 jobs
 //	go run ./test/bench/throughput -rounds 3 -jobs 20000    a short run
 //	go run ./test/bench/throughput -profile dist/worker     with CPU profiles of the workers
+//	go run ./test/bench/throughput -results                 with a queue that keeps the states of jobs
 //
 // The NATS server runs in one process during the whole benchmark. Each subject is a process
 // that consumes a backlog. Both subjects run once in each round, in alternating order, so that
@@ -21,7 +22,7 @@ import (
 )
 
 func main() {
-	harness.RunMain(runBenchmark, map[string]harness.ProcessRole{workerSubject: runSubject, bareConsumerSubject: runSubject})
+	harness.RunMain(runBenchmark, map[string]harness.ProcessRole{workerSubject: runSubject, workerWithResultsSubject: runSubject, bareConsumerSubject: runSubject})
 }
 
 func runBenchmark(ctx context.Context) error {
@@ -29,18 +30,19 @@ func runBenchmark(ctx context.Context) error {
 	harness.PositiveFlag(&rounds, "rounds", "number of measurements of each subject")
 	harness.PositiveFlag(&jobs, "jobs", "number of jobs of a backlog")
 	profile := flag.String("profile", "", "prefix of files for CPU profiles of the workers, PREFIX-ROUND.pprof; if empty, none are written")
+	results := flag.Bool("results", false, "whether the queue keeps the states of jobs; then there is no target")
 	flag.Parse()
-	return measureRounds(ctx, rounds, jobs, *profile)
+	return measureRounds(ctx, rounds, jobs, *profile, *results)
 }
 
-func measureRounds(ctx context.Context, rounds, jobs int, profile string) error {
+func measureRounds(ctx context.Context, rounds, jobs int, profile string, keepsResults bool) error {
 	harness.PrintMachine()
 	nats, err := harness.StartNATS(ctx)
 	if err != nil {
 		return err
 	}
 	defer nats.StopAndRemove()
-	q, err := createQueue(ctx, nats.URL, nats.Pid())
+	q, err := createQueue(ctx, nats.URL, nats.Pid(), keepsResults)
 	if err != nil {
 		return err
 	}
@@ -57,5 +59,5 @@ func measureRounds(ctx context.Context, rounds, jobs int, profile string) error 
 		harness.PrintProgress("%d of %d: %.2f", i, rounds, r.throughputRatio())
 		results = append(results, r)
 	}
-	return printReport(jobs, results)
+	return printReport(jobs, results, keepsResults)
 }

@@ -31,7 +31,7 @@ func (q *benchmarkQueue) measureRound(ctx context.Context, number, jobs int, pro
 			if profile != "" {
 				path = fmt.Sprintf("%s-%d.pprof", profile, number)
 			}
-			r.worker, err = q.measureSubject(ctx, workerSubject, jobs, path)
+			r.worker, err = q.measureSubject(ctx, q.worker, jobs, path)
 			return err
 		},
 		func() error {

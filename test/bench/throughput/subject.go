@@ -19,8 +19,9 @@ import (
 
 // Roles of the measured processes.
 const (
-	workerSubject       = "worker"
-	bareConsumerSubject = "bare-consumer"
+	workerSubject            = "worker"
+	workerWithResultsSubject = "worker-with-results"
+	bareConsumerSubject      = "bare-consumer"
 )
 
 // runSubject consumes a backlog, and prints the duration and the CPU time of this process in
@@ -44,7 +45,10 @@ func runSubject(ctx context.Context, args []string) error {
 	}
 	defer endProfile()
 	start := startWorker
-	if args[0] == bareConsumerSubject {
+	switch args[0] {
+	case workerWithResultsSubject:
+		start = startWorkerWithResults
+	case bareConsumerSubject:
 		start = startBareConsumer
 	}
 	d := &doneCounter{jobs: jobs, all: make(chan struct{})}
@@ -85,9 +89,18 @@ func startProfile(path string) (end func(), err error) {
 
 // startWorker starts a worker with the default configuration.
 func startWorker(ctx context.Context, url string, d *doneCounter) (end func() error, err error) {
+	return startWorkerOf(ctx, url, d, worker.QueueConfig{Name: queueName})
+}
+
+// startWorkerWithResults starts a worker of a queue that keeps the states of jobs.
+func startWorkerWithResults(ctx context.Context, url string, d *doneCounter) (end func() error, err error) {
+	return startWorkerOf(ctx, url, d, worker.QueueConfig{Name: queueName, Results: &worker.ResultsConfig{Retention: worker.Duration(resultsRetention)}})
+}
+
+func startWorkerOf(ctx context.Context, url string, d *doneCounter, queue worker.QueueConfig) (end func() error, err error) {
 	w, err := worker.New(worker.Options{
 		Logger: slog.New(slog.DiscardHandler),
-		Config: worker.Config{Broker: worker.BrokerConfig{URL: url}, Queues: []worker.QueueConfig{{Name: queueName}}, AdminAddress: "0"},
+		Config: worker.Config{Broker: worker.BrokerConfig{URL: url}, Queues: []worker.QueueConfig{queue}, AdminAddress: "0"},
 	}, func(context.Context, *worker.Job) error {
 		d.countJob()
 		return nil

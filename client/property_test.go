@@ -1,0 +1,296 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/dial"
+	"github.com/yardmaster/yardmaster/worker"
+)
+
+// The environment variables of the worker process of TestNoStateIsClaimedThatIsNotTrue.
+const (
+	envWorkerURL = "YARDMASTER_TEST_WORKER_URL"
+	envWorkerLog = "YARDMASTER_TEST_WORKER_LOG"
+)
+
+func TestMain(m *testing.M) {
+	if url := os.Getenv(envWorkerURL); url != "" {
+		if err := runWorkerProcess(url, os.Getenv(envWorkerLog)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// runWorkerProcess runs a worker until the process is killed. Its handlers do what the payload says, and write that to a
+// log, which survives the process.
+func runWorkerProcess(url, log string) error {
+	file, err := os.OpenFile(log, os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	write := func(job *worker.Job, event, detail string) {
+		_, _ = fmt.Fprintf(file, "%s %s %s\n", job.ID, event, detail) // one write, so lines are whole
+	}
+	mux := worker.NewMux()
+	mux.HandleUnknown(func(ctx context.Context, job *worker.Job) error {
+		write(job, "start", "")
+		switch plan := string(job.Payload); plan {
+		case "hang": // until its timeout, or its cancellation
+			<-ctx.Done()
+			return ctx.Err()
+		case "dead":
+			write(job, "dead", "")
+			return worker.DeadLetter("dead")
+		case "flaky":
+			if job.Attempt == 1 {
+				return errors.New("flaky")
+			}
+		default:
+			if pause, err := time.ParseDuration(plan); err == nil {
+				select {
+				case <-time.After(pause):
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+		}
+		token := strconv.FormatUint(rand.Uint64(), 36) //nolint:gosec // it distinguishes attempts
+		write(job, "done", token)
+		return job.SetResult(token)
+	})
+	w, err := mux.NewWorker(worker.Options{
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Config: worker.Config{
+			Broker: worker.BrokerConfig{URL: url}, AdminAddress: "0", Concurrency: 50,
+			Queues: []worker.QueueConfig{{
+				Name: "orders", Lease: worker.Duration(broker.MinLease), Results: &worker.ResultsConfig{Retention: worker.Duration(time.Hour)},
+				Retry: &worker.RetryPolicy{MaxAttempts: new(20), InitialDelay: new(worker.Duration(10 * time.Millisecond)), MaxDelay: new(worker.Duration(time.Second))},
+			}},
+		},
+	})
+	if err != nil {
+		return err
+	}
+	return w.Run(context.Background())
+}
+
+// killedWorkers are worker processes that are killed and started again.
+type killedWorkers struct {
+	t         *testing.T
+	url, log  string
+	processes []*exec.Cmd
+}
+
+func (k *killedWorkers) start(number int) {
+	k.t.Helper()
+	command := exec.Command(os.Args[0]) //nolint:gosec,noctx // this test; it is killed
+	command.Env = append(os.Environ(), envWorkerURL+"="+k.url, envWorkerLog+"="+k.log)
+	command.Stderr = os.Stderr
+	if err := command.Start(); err != nil {
+		k.t.Fatal(err)
+	}
+	k.processes[number] = command
+}
+
+func (k *killedWorkers) kill(number int) {
+	_ = k.processes[number].Process.Kill()
+	_ = k.processes[number].Wait()
+}
+
+// history is what handlers have written about each job.
+func readHistory(t testing.TB, log string) map[string][]string {
+	t.Helper()
+	raw, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := map[string][]string{}
+	for line := range strings.SplitSeq(string(raw), "\n") {
+		if id, event, found := strings.Cut(line, " "); found {
+			events[id] = append(events[id], strings.TrimSpace(event))
+		}
+	}
+	return events
+}
+
+// jobRuns is the number of random jobs: JOB_RUNS, or else a few.
+func jobRuns(t *testing.T) int {
+	t.Helper()
+	const defaultRuns = 300
+	text := os.Getenv("JOB_RUNS")
+	if text == "" {
+		return defaultRuns
+	}
+	runs, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return runs
+}
+
+var plans = []string{"", "", "0s", "50ms", "300ms", "2s", "hang", "dead", "flaky", "flaky"}
+
+// TestNoStateIsClaimedThatIsNotTrue runs jobs that succeed, fail, hang until their timeout or are canceled, while worker
+// processes are killed and the server is restarted, and compares each state with what the handlers did. JOB_RUNS is the
+// number of jobs.
+func TestNoStateIsClaimedThatIsNotTrue(t *testing.T) {
+	const jobsPerRound = 500
+	for left, round := jobRuns(t), 0; left > 0; left, round = left-jobsPerRound, round+1 {
+		seed := rand.Uint64() //nolint:gosec // a property test
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { runRandomJobs(t, seed, min(left, jobsPerRound)) })
+	}
+}
+
+// randomRound is one server with its workers and jobs.
+type randomRound struct {
+	*testEnv
+
+	random *rand.Rand
+	log    string
+	plans  map[string]string
+	// canceled jobs, and those whose cancellation was requested without an answer.
+	canceled map[string]bool
+}
+
+func runRandomJobs(t *testing.T, seed uint64, jobs int) {
+	env := newTestEnv(t, dial.NATSEngine, withResults, func(q *broker.QueueConfig) { q.Lease = broker.MinLease })
+	r := &randomRound{
+		testEnv: env, random: rand.New(rand.NewPCG(seed, seed)), log: filepath.Join(t.TempDir(), "log"), //nolint:gosec // a property test
+		plans: map[string]string{}, canceled: map[string]bool{},
+	}
+	workers := &killedWorkers{t: t, url: env.options.Broker.URL, log: r.log, processes: make([]*exec.Cmd, 2)}
+	for number := range workers.processes {
+		workers.start(number)
+	}
+	defer func() {
+		for number := range workers.processes {
+			workers.kill(number)
+		}
+	}()
+	r.enqueueAll(jobs)
+	for range 4 + r.random.IntN(4) {
+		r.observeSome(20)
+		number := r.random.IntN(len(workers.processes))
+		workers.kill(number)
+		if r.random.IntN(3) == 0 {
+			env.server.Restart()
+		}
+		workers.start(number)
+	}
+	eventually(t, "the queue is empty", func() bool {
+		r.observeSome(5)
+		stats, err := env.admin.Stats(t.Context(), "orders")
+		return err == nil && stats.Ready+stats.InFlight+stats.Delayed == 0
+	})
+	r.requireTruth()
+}
+
+// enqueueAll retries with the same ID until the job is stored.
+func (r *randomRound) enqueueAll(jobs int) {
+	for number := range jobs {
+		id, plan := fmt.Sprintf("job.%d", number), plans[r.random.IntN(len(plans))]
+		r.plans[id] = plan
+		options := []Option{ID(id)}
+		if plan == "hang" {
+			options = append(options, Timeout(time.Second))
+		}
+		if r.random.IntN(4) == 0 {
+			options = append(options, Track())
+		}
+		eventually(r.t, "the job is stored", func() bool {
+			_, err := r.Enqueue(r.t.Context(), "orders", []byte(plan), options...)
+			return err == nil
+		})
+	}
+}
+
+// observeSome reads the states of random jobs, and cancels some of them.
+func (r *randomRound) observeSome(number int) {
+	for range number {
+		id := fmt.Sprintf("job.%d", r.random.IntN(len(r.plans)))
+		if r.random.IntN(8) == 0 {
+			r.canceled[id] = true // also if the answer is lost
+			_, _ = r.Cancel(r.t.Context(), "orders", id)
+		}
+		info, err := r.Job(r.t.Context(), "orders", id)
+		if err != nil {
+			continue // the server restarts
+		}
+		r.requirePlausible(&info)
+	}
+}
+
+// requirePlausible checks a state against what the handlers have written until now.
+func (r *randomRound) requirePlausible(info *JobInfo) {
+	history := readHistory(r.t, r.log)[info.ID]
+	started, isDead, succeeded := false, false, map[string]bool{}
+	for _, event := range history {
+		token, isDone := strings.CutPrefix(event, "done ")
+		succeeded[token] = succeeded[token] || isDone
+		started, isDead = started || event == "start", isDead || event == "dead"
+	}
+	var result string
+	switch info.State {
+	case StateDone:
+		if err := json.Unmarshal(info.Result, &result); err != nil || !succeeded[result] {
+			r.t.Errorf("%s is done with %s, %v: %q", info.ID, info.Result, err, history)
+		}
+	case StateDead:
+		if !isDead && info.Attempt < 20 {
+			r.t.Errorf("%+v is dead: %q", info, history)
+		}
+	case StateCanceled:
+		if !r.canceled[info.ID] {
+			r.t.Errorf("%s is canceled, and nobody requested that: %q", info.ID, history)
+		}
+	case StateRunning, StateRetrying:
+		if !started {
+			r.t.Errorf("%s is %s, and was not started: %q", info.ID, info.State, history)
+		}
+	case StateWaiting, StateUnknown:
+	}
+}
+
+// requireTruth checks all states when nothing runs any more.
+func (r *randomRound) requireTruth() {
+	states := map[State]int{}
+	history := readHistory(r.t, r.log)
+	for id, plan := range r.plans {
+		var info JobInfo
+		eventually(r.t, id+" has ended", func() bool {
+			var err error
+			info, err = r.Job(r.t.Context(), "orders", id)
+			return err == nil && info.State != StateRunning
+		})
+		r.requirePlausible(&info)
+		states[info.State]++
+		succeeded := strings.Contains(strings.Join(history[id], ","), "done ")
+		switch {
+		case info.State == StateWaiting || info.State == StateRetrying:
+			r.t.Errorf("%s is %s, and the queue is empty", id, info.State)
+		case succeeded && info.State == StateUnknown:
+			r.t.Errorf("%s has succeeded, and its result is lost: %q", id, history[id])
+		case !r.canceled[id] && plan != "hang" && plan != "dead" && info.State != StateDone:
+			r.t.Errorf("%s with the plan %q is %s: %q", id, plan, info.State, history[id])
+		}
+	}
+	r.t.Logf("%d jobs: %v", len(r.plans), states)
+}
