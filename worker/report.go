@@ -35,7 +35,7 @@ type attemptReport struct {
 	startTime time.Time
 
 	// ctx is that of the handler, and cancel ends it.
-	ctx    context.Context //nolint:containedctx // the context of the attempt, whose cause tells whether it was canceled
+	ctx    context.Context //nolint:containedctx // the context of the attempt, whose cause is ErrCanceled if the job was canceled
 	cancel context.CancelCauseFunc
 
 	// mu serializes reports, and guards the fields below.

@@ -224,7 +224,7 @@ type JobList struct {
 	Omitted bool
 }
 
-// MaxScannedJobs is the number of states that ListJobs looks at, the last changed first.
+// MaxScannedJobs is the number of states that ListJobs reads at most, the last changed first.
 const MaxScannedJobs = 100_000
 
 // Consumer receives messages of one priority. It is not safe for concurrent use.

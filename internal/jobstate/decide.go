@@ -52,7 +52,7 @@ type Message struct {
 // Evidence is what was read about a job. Fields that answer a question are valid if it was asked.
 type Evidence struct {
 	ID string
-	// Entry is nil if there is none, and EntryTime is when it was stored.
+	// Entry is nil if the store has no entry, and EntryTime is when it was stored.
 	Entry     *Entry
 	EntryTime time.Time
 	// Sequence is the number of the message that the ID of the job names; 0: it names none. If there is an entry, that of

@@ -87,7 +87,7 @@ func newShowJobCommand(env *environment) *cobra.Command {
 func newCancelJobCommand(env *environment) *cobra.Command {
 	j := &jobCommand{environment: env}
 	command := newJobObjectCommand(env, "cancel", "Cancel a job of a Queue",
-		"Cancel a job of a Queue. A job that waits does not run. The handler of a running job is told to end; the job may be done before."+jobsHelp,
+		"Cancel a job of a Queue. A job that waits does not run. The context of the handler of a running job ends; the job may be done before."+jobsHelp,
 		&j.brokerURL, j.cancelJob)
 	command.Flags().StringVar(&j.brokerURL, "broker-url", "", brokerURLHelp)
 	return command

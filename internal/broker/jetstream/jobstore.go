@@ -158,7 +158,7 @@ func (e *Engine) findMessage(ctx context.Context, queue string, evidence *jobsta
 	}
 	headers := found.headers()
 	if jobID(headers, queue, strconv.FormatUint(sequence, 10)) != evidence.ID || !strings.HasPrefix(found.Subject, readySubject(queue, "")) {
-		return nil, nil //nolint:nilnil // nil means that there is none
+		return nil, nil //nolint:nilnil // nil means that there is no such message
 	}
 	return &jobstate.Message{
 		Priority: priorityFromSubject(found.Subject), Kind: broker.HeaderValue(headers, broker.KindHeader), StoredTime: found.Time,

@@ -45,12 +45,12 @@ func (m *storedMessage) isDeletedKey() bool {
 const keyOperationHeader = "KV-Operation"
 
 // readLast returns the last message with a subject, as the leader of the stream has it: a replica could be late. It
-// returns nil if there is none.
+// returns nil if there is no such message.
 func (e *Engine) readLast(ctx context.Context, stream, subject string) (*storedMessage, error) {
 	return e.readMessage(ctx, stream, map[string]any{"last_by_subj": subject})
 }
 
-// readSequence returns the message with a number. It returns nil if there is none.
+// readSequence returns the message with a number. It returns nil if there is no such message.
 func (e *Engine) readSequence(ctx context.Context, stream string, sequence uint64) (*storedMessage, error) {
 	return e.readMessage(ctx, stream, map[string]any{"seq": sequence})
 }
@@ -75,7 +75,7 @@ func (e *Engine) readMessage(ctx context.Context, stream string, request map[str
 	case answer.Error == nil:
 		return &answer.Message, nil
 	case answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
-		return nil, nil //nolint:nilnil // nil means that there is none
+		return nil, nil //nolint:nilnil // nil means that there is no such message
 	}
 	return nil, answer.Error
 }
