@@ -176,6 +176,9 @@ func runRandomJobs(t *testing.T, seed uint64, jobs int) {
 		testEnv: env, random: rand.New(rand.NewPCG(seed, seed)), log: filepath.Join(t.TempDir(), "log"), //nolint:gosec // a property test
 		plans: map[string]string{}, canceled: map[string]bool{},
 	}
+	if err := os.WriteFile(r.log, nil, 0o600); err != nil { // it is read before a worker has started
+		t.Fatal(err)
+	}
 	workers := &killedWorkers{t: t, url: env.options.Broker.URL, log: r.log, processes: make([]*exec.Cmd, 2)}
 	for number := range workers.processes {
 		workers.start(number)
