@@ -37,6 +37,15 @@ func ControllerReferences(kind string, owner metav1.Object) []metav1.OwnerRefere
 	}}
 }
 
+// SetScheduleLabel adds the label with the name of the Schedule that controls a run to the labels of its Jobs, so that
+// reports can group the Jobs of all runs of a Schedule.
+func SetScheduleLabel(labels map[string]string, run metav1.Object) {
+	controller := metav1.GetControllerOf(run)
+	if controller != nil && controller.Kind == "Schedule" && controller.APIVersion == v1alpha1.GroupVersion.String() {
+		labels[v1alpha1.LabelSchedule] = controller.Name // at most 41 characters
+	}
+}
+
 // WasCreatedFor reports whether the operator created the child for this owner. A child that the
 // garbage collector must not delete has no controller; the label uidLabel identifies its owner.
 func WasCreatedFor(owner, child metav1.Object, uidLabel string) bool {

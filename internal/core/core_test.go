@@ -3,6 +3,10 @@ package core
 import (
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
 func TestEarliestIgnoresZero(t *testing.T) {
@@ -43,5 +47,24 @@ func TestATruncatedMessageIsValidTextWithinItsLimit(t *testing.T) {
 				t.Errorf("%q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+func TestJobsOfARunHaveTheLabelOfTheScheduleThatControlsIt(t *testing.T) {
+	schedule := &v1alpha1.Schedule{ObjectMeta: metav1.ObjectMeta{Name: "nightly", UID: "1"}}
+	for title, row := range map[string]struct {
+		owners []metav1.OwnerReference
+		want   string
+	}{
+		"a Schedule":                          {ControllerReferences("Schedule", schedule), "nightly"},
+		"another controller":                  {ControllerReferences("SequentialJob", schedule), ""},
+		"a Schedule that does not control it": {[]metav1.OwnerReference{{APIVersion: "yardmaster.dev/v1alpha1", Kind: "Schedule", Name: "nightly"}}, ""},
+		"no owner":                            {nil, ""},
+	} {
+		labels := map[string]string{}
+		SetScheduleLabel(labels, &v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.LabelSchedule: "forged"}, OwnerReferences: row.owners}})
+		if got := labels[v1alpha1.LabelSchedule]; got != row.want {
+			t.Errorf("%s: label %q, want %q", title, got, row.want)
+		}
 	}
 }

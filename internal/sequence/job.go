@@ -145,6 +145,7 @@ func jobLabels(sj *v1alpha1.SequentialJob, step string) map[string]string {
 		labels = maps.Clone(sj.Spec.JobMetadata.Labels)
 	}
 	labels = addStepLabels(labels, sj, step)
+	core.SetScheduleLabel(labels, sj)
 	labels[v1alpha1.LabelManagedBy] = v1alpha1.ManagedByValue // the operator may only manage such Jobs
 	return labels
 }

@@ -150,6 +150,7 @@ func (b *objectBuilder) newJobMetadata() metav1.ObjectMeta {
 		maps.Copy(annotations, m.Annotations)
 	}
 	maps.Copy(labels, own.Labels)
+	core.SetScheduleLabel(labels, b.session)
 	annotations[AnnotationRun] = strconv.Itoa(int(b.status.Run))
 	annotations[AnnotationAttempt] = strconv.Itoa(int(b.status.Attempt))
 	own.Labels, own.Annotations = labels, annotations

@@ -5,6 +5,8 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
 // Owner is what created a Job, as far as the Job states it.
@@ -34,9 +36,12 @@ var ownerLabels = []struct{ label, kind string }{
 }
 
 // OwnerOf returns the Job's owner: its controller, such as a CronJob, or what its labels and
-// annotations name. The queue of Kueue is the owner only of a Job that nothing else owns.
+// annotations name. The owner of a scheduled run's Job is the Schedule, as a CronJob is of its Jobs. The queue of Kueue is the owner only of a Job that nothing else owns.
 func OwnerOf(job *batchv1.Job) Owner {
 	if controller := metav1.GetControllerOfNoCopy(job); controller != nil {
+		if schedule := job.Labels[v1alpha1.LabelSchedule]; schedule != "" && isRun(controller) {
+			return newOwner("Schedule", schedule)
+		}
 		return newOwner(controller.Kind, controller.Name)
 	}
 	for _, known := range ownerLabels {
@@ -51,6 +56,11 @@ func OwnerOf(job *batchv1.Job) Owner {
 		return newOwner("LocalQueue", queue)
 	}
 	return Owner{}
+}
+
+// isRun reports whether a Job's controller is of a kind that Schedules start.
+func isRun(controller *metav1.OwnerReference) bool {
+	return controller.APIVersion == v1alpha1.GroupVersion.String() && (controller.Kind == "SequentialJob" || controller.Kind == "AgenticSession")
 }
 
 // helmRelease returns the name of the Helm release that the Job belongs to. Helm does not annotate

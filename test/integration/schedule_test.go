@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,6 +21,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/schedule"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
 // etlSpec is the spec of a SequentialJob whose Pods run until the test ends them.
@@ -328,6 +330,17 @@ func TestExamplesOfSchedulesStartRuns(t *testing.T) {
 			s.change(func(spec *v1alpha1.ScheduleSpec) { spec.StartingDeadlineSeconds = nil })
 			s.makeDue(14 * 24)
 			s.waitUntil("a run", func(s *v1alpha1.Schedule) bool { return s.Status.Runs == 1 && s.Status.Active == 1 })
+			if s.s.Spec.SequentialJob == nil {
+				return // the SessionRunner does not exist
+			}
+			eventually(t, "a Job with the label of the Schedule, by which reports group it", func() bool {
+				var jobs batchv1.JobList
+				selection := client.MatchingLabels{v1alpha1.LabelSchedule: manifest.GetName()}
+				if err := cluster.List(t.Context(), &jobs, client.InNamespace(manifest.GetNamespace()), selection); err != nil {
+					t.Fatal(err)
+				}
+				return len(jobs.Items) > 0 && zombie.OwnerOf(&jobs.Items[0]).String() == "Schedule/"+manifest.GetName()
+			})
 		})
 	}
 }
