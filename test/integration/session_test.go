@@ -197,6 +197,21 @@ func TestSessionRunsAndReportsItsResult(t *testing.T) {
 	}
 }
 
+func TestRepositoriesOfASessionAreInItsStatus(t *testing.T) {
+	s := createSession(t, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
+		s.Spec.Repos = []v1alpha1.SessionRepo{{URL: "https://git.example/shop.git", AutoPush: true}}
+		r.Spec.Git = &v1alpha1.SessionGit{SecretName: "forge", Hosts: []string{"git.example"}, Forge: &v1alpha1.SessionForge{Type: "GitHub"}}
+	})
+	s.waitForPhase(v1alpha1.SessionCreating) // the namespace accepts the container with the credentials
+	s.startRunner()
+	s.exitRunner(0, `{"repositories": [{"name": "shop", "branch": "session/fix", "commit": "abc", "pushed": true, "pullRequestURL": "https://git.example/shop/pull/1"}]}`)
+	done := s.waitForPhase(v1alpha1.SessionCompleted)
+	want := v1alpha1.SessionRepositoryResult{Name: "shop", Branch: "session/fix", Commit: "abc", Pushed: true, PullRequestURL: "https://git.example/shop/pull/1"}
+	if result := done.Status.Result; result == nil || len(result.Repositories) != 1 || result.Repositories[0] != want {
+		t.Errorf("%+v", done.Status.Result)
+	}
+}
+
 func TestSessionStopsAndResumes(t *testing.T) {
 	s := createSession(t, func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
 		s.Spec.Workspace = &v1alpha1.SessionWorkspace{}
@@ -479,8 +494,12 @@ func TestAgenticSessionExamplesAreAccepted(t *testing.T) {
 	if err != nil || len(files) < 3 {
 		t.Fatalf("%v, %v", files, err)
 	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
+	agents, err := filepath.Glob(filepath.Join(repositoryRoot, "examples", "agents", "*", "agent.yaml"))
+	if err != nil || len(agents) < 4 {
+		t.Fatalf("%v, %v", agents, err)
+	}
+	for _, file := range append(files, agents...) {
+		t.Run(strings.TrimPrefix(file, repositoryRoot), func(t *testing.T) {
 			ns := namespace(t)
 			strict := strictClient(t, &warningList{})
 			raw, err := os.ReadFile(file)
