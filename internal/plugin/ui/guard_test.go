@@ -11,7 +11,7 @@ import (
 const testHost = "127.0.0.1:4711"
 
 func newTestRequest(g *guard, method, path string) *http.Request {
-	r := httptest.NewRequest(method, "http://"+testHost+g.base+path, nil)
+	r := httptest.NewRequest(method, "http://"+testHost+g.base+path, http.NoBody)
 	r.AddCookie(&http.Cookie{Name: cookieName, Value: g.session})
 	return r
 }
@@ -80,7 +80,7 @@ func TestTokenIsExchangedOnceForACookieThatScriptsAndOtherSitesDoNotGet(t *testi
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := s.do(httptest.NewRequest(http.MethodGet, address.String(), nil))
+	first := s.do(httptest.NewRequest(http.MethodGet, address.String(), http.NoBody))
 	if first.Code != http.StatusOK || len(first.Result().Cookies()) != 1 {
 		t.Fatalf("status %d, cookies %v", first.Code, first.Result().Cookies())
 	}
@@ -88,12 +88,12 @@ func TestTokenIsExchangedOnceForACookieThatScriptsAndOtherSitesDoNotGet(t *testi
 	if !cookie.HttpOnly || cookie.SameSite != http.SameSiteStrictMode || cookie.Path != s.guard.base+"/" || cookie.Domain != "" {
 		t.Errorf("cookie %v", cookie)
 	}
-	if second := s.do(httptest.NewRequest(http.MethodGet, address.String(), nil)); second.Code != http.StatusForbidden || len(second.Result().Cookies()) != 0 {
+	if second := s.do(httptest.NewRequest(http.MethodGet, address.String(), http.NoBody)); second.Code != http.StatusForbidden || len(second.Result().Cookies()) != 0 {
 		t.Errorf("the second use has status %d and cookies %v", second.Code, second.Result().Cookies())
 	}
 	for _, token := range []string{"", "guess"} {
 		other := newTestServer(t, nil)
-		r := httptest.NewRequest(http.MethodGet, "http://"+testHost+other.guard.base+"/login?token="+token, nil)
+		r := httptest.NewRequest(http.MethodGet, "http://"+testHost+other.guard.base+"/login?token="+token, http.NoBody)
 		if got := other.do(r); got.Code != http.StatusForbidden {
 			t.Errorf("token %q: status %d", token, got.Code)
 		}
@@ -118,7 +118,7 @@ func TestEachAnswerForbidsInlineScriptsFramesAndOtherSites(t *testing.T) {
 
 func TestRefusedRequestsGetThePolicyToo(t *testing.T) {
 	s := newTestServer(t, nil)
-	r := httptest.NewRequest(http.MethodGet, "http://evil.example/", nil)
+	r := httptest.NewRequest(http.MethodGet, "http://evil.example/", http.NoBody)
 	if got := s.do(r); got.Code != http.StatusMisdirectedRequest || got.Header().Get("Content-Security-Policy") == "" {
 		t.Errorf("status %d, headers %v", got.Code, got.Header())
 	}

@@ -148,7 +148,7 @@ func (*Server) write(w http.ResponseWriter, status int, node g.Node) {
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(html) // the client has gone
+	_, _ = w.Write(html) //nolint:gosec // package page escapes all text; an error means that the client has gone
 }
 
 // writeDialog sends the content of a dialog to the script of a page, and otherwise a page.

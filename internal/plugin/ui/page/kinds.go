@@ -127,7 +127,7 @@ func Schedule(l Links, s *view.Schedule) g.Node {
 }
 
 func (l Links) activeRun(s *view.Schedule, run *view.ActiveRun) g.Node {
-	var due g.Node = g.Text(", triggered")
+	due := g.Group{g.Text(", triggered")}
 	if !run.Due.IsZero() {
 		due = g.Group{g.Text(", due "), age(run.Due)}
 	}
