@@ -100,14 +100,15 @@ func (b *browser) run(what string, actions ...chromedp.Action[chromedp.Void]) {
 	ctx, cancel := context.WithTimeout(b.ctx, stepTimeout)
 	defer cancel()
 	if err := chromedp.Do(ctx, actions...); err != nil {
-		b.t.Fatalf("%s: %v; the page shows:\n%s", what, err, b.bestEffortText())
+		b.t.Fatalf("%s: %v; the page shows:\n%s", what, err, b.bestEffortText("body"))
 	}
 }
 
-func (b *browser) bestEffortText() string {
-	ctx, cancel := context.WithTimeout(b.ctx, time.Second)
+// bestEffortText returns the visible text of an element, and nothing while the browser opens another page.
+func (b *browser) bestEffortText(selector string) string {
+	ctx, cancel := context.WithTimeout(b.ctx, 5*time.Second)
 	defer cancel()
-	text, _ := chromedp.Run(ctx, chromedp.Evaluate[string]("document.body.innerText"))
+	text, _ := chromedp.Run(ctx, chromedp.Evaluate[string](fmt.Sprintf("document.querySelector(%s)?.innerText ?? ''", quote(selector))))
 	return text
 }
 
@@ -141,7 +142,7 @@ func (b *browser) waitForText(selector string, texts ...string) {
 	shown := ""
 	deadline := time.Now().Add(stepTimeout)
 	for time.Now().Before(deadline) {
-		shown = b.text(selector)
+		shown = b.bestEffortText(selector)
 		missing := false
 		for _, text := range texts {
 			missing = missing || !strings.Contains(shown, text)
