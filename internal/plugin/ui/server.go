@@ -123,14 +123,23 @@ func (s *Server) serveLogin(w http.ResponseWriter, r *http.Request) {
 		h.Meta(g.Attr("http-equiv", "refresh"), h.Content("0;url="+s.links.Home()))), h.Body(h.A(h.Href(s.links.Home()), g.Text("Continue"))))))
 }
 
-// staticFiles are the files that pages use.
-var staticFiles = map[string]string{
-	"htmx.min.js": "static/htmx/htmx.min.js", "hx-sse.min.js": "static/htmx/hx-sse.min.js", "ui.js": "static/ui.js", "ui.css": "static/ui.css", "icon.svg": "static/icon.svg",
+// staticFiles are the files that pages use, each of one or more files. htmx and its extension are one file: htmx starts as
+// soon as its script has run, and does not open the stream if the extension is loaded only afterwards.
+var staticFiles = map[string][]string{
+	"htmx.js": {"static/htmx/htmx.min.js", "static/htmx/hx-sse.min.js"}, "ui.js": {"static/ui.js"}, "ui.css": {"static/ui.css"}, "icon.svg": {"static/icon.svg"},
 }
 
 func (*Server) serveStatic(w http.ResponseWriter, name string) {
-	content, err := static.ReadFile(staticFiles[name])
-	if err != nil {
+	var content []byte
+	for _, file := range staticFiles[name] {
+		part, err := static.ReadFile(file)
+		if err != nil {
+			http.Error(w, "The file cannot be read.", http.StatusInternalServerError)
+			return
+		}
+		content = append(append(content, part...), '\n')
+	}
+	if len(content) == 0 {
 		http.Error(w, "There is no such file.", http.StatusNotFound)
 		return
 	}

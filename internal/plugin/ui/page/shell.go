@@ -32,7 +32,7 @@ func (s *Shell) Document(content g.Node) g.Node {
 			h.TitleEl(g.Text(s.Title+" · Yardmaster")),
 			h.Link(h.Rel("icon"), h.Href(s.Static("icon.svg")), h.Type("image/svg+xml")),
 			h.Link(h.Rel("stylesheet"), h.Href(s.Static("ui.css"))),
-			script(s.Static("htmx.min.js")), script(s.Static("hx-sse.min.js")), script(s.Static("ui.js")),
+			script(s.Static("htmx.js")), script(s.Static("ui.js")),
 		),
 		h.Body(
 			h.A(h.Class("skip"), h.Href("#main"), g.Text("Skip to the content")),
