@@ -41,7 +41,7 @@ type git struct {
 func (g *git) run(ctx context.Context, url string, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, "git", append([]string{ //nolint:gosec // readSession rejects what git would take for options
 		"-c", "protocol.allow=never", "-c", "protocol.https.allow=always", "-c", "protocol.ssh.allow=always",
-		"-c", "transfer.fsckObjects=true", "-c", "core.hooksPath=/dev/null", "-c", "credential.helper=", "-c", "gc.auto=0",
+		"-c", "transfer.fsckObjects=true", "-c", "core.hooksPath=/dev/null", "-c", "credential.helper=", "-c", "credential.useHttpPath=false", "-c", "gc.auto=0",
 	}, args...)...)
 	command.Dir = g.home
 	command.Env = append(append([]string(nil), g.environment...), "HOME="+g.home, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null",
@@ -108,12 +108,24 @@ func Askpass(args []string, getenv func(string) string) (string, error) {
 	if len(args) != 1 {
 		return "", errors.New("git must ask one question")
 	}
-	kind, rest, _ := strings.Cut(args[0], " for '")
-	url, _, _ := strings.Cut(rest, "'")
-	if host := hostOf(url); !strings.HasPrefix(url, "https://") || !isHostIn(host, strings.Split(getenv(hostsVariable), ",")) {
+	if host := askedHost(args[0]); !isHostIn(host, strings.Split(getenv(hostsVariable), ",")) {
 		return "", fmt.Errorf("the SessionRunner does not allow credentials for %s: add it to git.hosts", host)
 	}
-	return readCredential(getenv(credentialsVariable), strings.EqualFold(kind, "Username"))
+	return readCredential(getenv(credentialsVariable), strings.HasPrefix(args[0], "Username"))
+}
+
+// askedHost returns the host in git's question, empty if it is not https. A redirection chooses the user name, which git
+// before 2.48 prints without escaping it. So the host is what follows the last @: a user name may contain quotes and
+// slashes, and a host contains neither. Git asks without a path (credential.useHttpPath).
+func askedHost(question string) string {
+	_, rest, _ := strings.Cut(question, " for '")
+	url, found := strings.CutSuffix(strings.TrimRight(rest, " "), "':")
+	authority, isHTTPS := strings.CutPrefix(url, "https://")
+	if !found || !isHTTPS {
+		return ""
+	}
+	host := authority[strings.LastIndexByte(authority, '@')+1:]
+	return strings.TrimSuffix(host, ":443")
 }
 
 // readCredential reads the user name or the password of a Secret of the type kubernetes.io/basic-auth. Forges accept any user

@@ -1,6 +1,7 @@
 package sessionrunner
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -13,7 +14,7 @@ func TestLongResultsAreShortenedUntilTheyFit(t *testing.T) {
 	many := make([]repositoryResult, 16)
 	for i := range many {
 		many[i] = repositoryResult{
-			Name: strings.Repeat("n", 63), Branch: "session/" + strings.Repeat("b", 244), Commit: strings.Repeat("c", 40), Error: long,
+			Name: fmt.Sprintf("%s%02d", strings.Repeat("n", 61), i), Branch: "session/" + strings.Repeat("b", 244), Commit: strings.Repeat("c", 40), Error: long,
 			PullRequestURL: "https://git.example/" + strings.Repeat("p", 200),
 		}
 	}
