@@ -66,7 +66,7 @@ func (c *Client) enqueue(ctx context.Context, queue string, request Job) (Receip
 func (c *Client) track(ctx context.Context, job *broker.OutgoingJob, sent broker.SendResult) error {
 	store, isStore := c.producer.(broker.JobStore)
 	switch {
-	case !job.IsTracked || sent.Err != nil:
+	case !job.IsTracked:
 		return nil
 	case !isStore:
 		return broker.UnsupportedField("track", "is not supported by the engine")

@@ -72,7 +72,7 @@ func runWorkerProcess(url, log string) error {
 				}
 			}
 		}
-		token := strconv.FormatUint(rand.Uint64(), 36) //nolint:gosec // it distinguishes attempts
+		token := strconv.FormatUint(rand.Uint64(), 36)
 		write(job, "done", token)
 		return job.SetResult(token)
 	})
@@ -101,7 +101,7 @@ type killedWorkers struct {
 
 func (k *killedWorkers) start(number int) {
 	k.t.Helper()
-	command := exec.Command(os.Args[0]) //nolint:gosec,noctx // this test; it is killed
+	command := exec.Command(os.Args[0])
 	command.Env = append(os.Environ(), envWorkerURL+"="+k.url, envWorkerLog+"="+k.log)
 	command.Stderr = os.Stderr
 	if err := command.Start(); err != nil {
@@ -154,7 +154,7 @@ var plans = []string{"", "", "0s", "50ms", "300ms", "2s", "hang", "dead", "flaky
 func TestNoStateIsClaimedThatIsNotTrue(t *testing.T) {
 	const jobsPerRound = 500
 	for left, round := jobRuns(t), 0; left > 0; left, round = left-jobsPerRound, round+1 {
-		seed := rand.Uint64() //nolint:gosec // a property test
+		seed := rand.Uint64()
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { runRandomJobs(t, seed, min(left, jobsPerRound)) })
 	}
 }
@@ -173,7 +173,7 @@ type randomRound struct {
 func runRandomJobs(t *testing.T, seed uint64, jobs int) {
 	env := newTestEnv(t, dial.NATSEngine, withResults, func(q *broker.QueueConfig) { q.Lease = broker.MinLease })
 	r := &randomRound{
-		testEnv: env, random: rand.New(rand.NewPCG(seed, seed)), log: filepath.Join(t.TempDir(), "log"), //nolint:gosec // a property test
+		testEnv: env, random: rand.New(rand.NewPCG(seed, seed)), log: filepath.Join(t.TempDir(), "log"),
 		plans: map[string]string{}, canceled: map[string]bool{},
 	}
 	if err := os.WriteFile(r.log, nil, 0o600); err != nil { // it is read before a worker has started

@@ -217,7 +217,8 @@ func (r *attemptReport) putBack(ctx context.Context, delay time.Duration) {
 		return
 	}
 	entry := r.entry(jobstate.Waiting)
-	if entry.Attempt--; entry.Attempt > 0 {
+	entry.Attempt--
+	if entry.Attempt > 0 {
 		entry.State = jobstate.Retrying
 	}
 	entry.NextTime = r.w.now().Add(delay).UTC()

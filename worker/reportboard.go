@@ -64,7 +64,8 @@ func (b *reportBoard) remove(r *attemptReport) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	name := jobName{r.job.Queue, r.job.ID}
-	if delete(b.running[name], r); len(b.running[name]) == 0 {
+	delete(b.running[name], r)
+	if len(b.running[name]) == 0 {
 		delete(b.running, name)
 	}
 }

@@ -30,9 +30,9 @@ type connectedQueue struct {
 	stopForwarding func()
 }
 
-func (b *connectedQueue) closeConnection() {
-	b.Disconnect()
-	b.stopForwarding()
+func (q *connectedQueue) closeConnection() {
+	q.Disconnect()
+	q.stopForwarding()
 }
 
 // runOnBroker runs a function with a connection to the broker of the Queue. Its errors name the Queue.

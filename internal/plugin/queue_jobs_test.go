@@ -134,7 +134,7 @@ func TestDeadLettersAreShownEditedAndRequeuedByIDAndText(t *testing.T) {
 	g.expectCounts(2, 2)
 
 	editor := filepath.Join(t.TempDir(), "editor")
-	if err := os.WriteFile(editor, []byte("#!/bin/sh\nprintf edited > \"$1\"\n"), 0o700); err != nil { //nolint:gosec // it must be executable
+	if err := os.WriteFile(editor, []byte("#!/bin/sh\nprintf edited > \"$1\"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("KUBE_EDITOR", "true")

@@ -60,7 +60,7 @@ func (a *archivedTasks) listArchived(ctx context.Context) ([]archivedTask, error
 // List implements broker.DeadLetterQueue.
 func (a *archivedTasks) List(ctx context.Context, after uint64, limit int) ([]broker.DeadLetter, error) {
 	var letters []broker.DeadLetter
-	_, err := a.forEachDeadLetter(ctx, after, limit, func(g *archivedTask, task *asynq.TaskInfo) error {
+	err := a.forEachDeadLetter(ctx, after, limit, func(g *archivedTask, task *asynq.TaskInfo) error {
 		letters = append(letters, deadLetterFromTask(g, task))
 		return nil
 	})
@@ -68,10 +68,10 @@ func (a *archivedTasks) List(ctx context.Context, after uint64, limit int) ([]br
 }
 
 // forEachDeadLetter calls show for the existing dead letters, oldest first.
-func (a *archivedTasks) forEachDeadLetter(ctx context.Context, after uint64, limit int, show func(*archivedTask, *asynq.TaskInfo) error) (int, error) {
+func (a *archivedTasks) forEachDeadLetter(ctx context.Context, after uint64, limit int, show func(*archivedTask, *asynq.TaskInfo) error) error {
 	graves, err := a.listArchived(ctx)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	shown := 0
 	for i := range graves {
@@ -82,21 +82,21 @@ func (a *archivedTasks) forEachDeadLetter(ctx context.Context, after uint64, lim
 			break
 		}
 		if ctx.Err() != nil { // asynq's own calls know none
-			return shown, ctx.Err()
+			return ctx.Err()
 		}
 		task, err := a.inspector.GetTaskInfo(a.queue, graves[i].taskID)
 		if errors.Is(err, asynq.ErrTaskNotFound) || err == nil && task.State != asynq.TaskStateArchived {
 			continue // gone meanwhile
 		}
 		if err != nil {
-			return shown, err
+			return err
 		}
 		if err := show(&graves[i], task); err != nil {
-			return shown, err
+			return err
 		}
 		shown++
 	}
-	return shown, nil
+	return nil
 }
 
 // Headers of a dead letter that was moved: the archive has no fields for them.
@@ -248,7 +248,7 @@ func (a *archivedTasks) resendDeadLetters(
 	ctx context.Context, number int, selects func(*broker.DeadLetter) bool, again func(*archivedTask, *asynq.TaskInfo) error,
 ) (int, error) {
 	resent := 0
-	_, err := a.forEachDeadLetter(ctx, 0, number, func(g *archivedTask, letter *asynq.TaskInfo) error {
+	err := a.forEachDeadLetter(ctx, 0, number, func(g *archivedTask, letter *asynq.TaskInfo) error {
 		if decoded := deadLetterFromTask(g, letter); selects != nil && !selects(&decoded) {
 			return nil
 		}

@@ -27,17 +27,18 @@ func (e *Engine) Job(ctx context.Context, queue, id string) (jobstate.Info, erro
 		return jobstate.Info{}, err
 	}
 	task, err := e.inspector.GetTaskInfo(queue, id)
-	if err != nil && !isTaskGone(err) {
+	isGone := isTaskGone(err)
+	if err != nil && !isGone {
 		return jobstate.Info{}, sendError(queue, err)
 	}
-	if err != nil || task.State == asynq.TaskStateCompleted {
+	if isGone || task.State == asynq.TaskStateCompleted {
 		canceled, lookUp := e.client.Exists(ctx, canceledKey(queue, id)).Result()
 		switch {
 		case lookUp != nil:
 			return jobstate.Info{}, sendError(queue, lookUp)
 		case canceled > 0:
 			return jobstate.Info{ID: id, State: jobstate.Canceled}, nil
-		case err != nil:
+		case isGone:
 			return jobstate.Info{ID: id, State: jobstate.Unknown}, nil
 		}
 	}
@@ -64,7 +65,8 @@ func infoOf(task *asynq.TaskInfo) jobstate.Info {
 	}
 	switch task.State {
 	case asynq.TaskStateActive:
-		if info.Attempt++; !task.IsOrphaned {
+		info.Attempt++
+		if !task.IsOrphaned {
 			info.State = jobstate.Running
 		}
 	case asynq.TaskStatePending, asynq.TaskStateAggregating:

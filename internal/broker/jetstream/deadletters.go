@@ -27,7 +27,7 @@ func (e *Engine) DeadLetters(queue string) broker.DeadLetterQueue { return &dead
 // List implements broker.DeadLetterQueue.
 func (c *deadLetterStream) List(ctx context.Context, after uint64, limit int) ([]broker.DeadLetter, error) {
 	var letters []broker.DeadLetter
-	_, err := c.forEachDeadLetter(ctx, after, limit, func(message *jetstream.RawStreamMsg) error {
+	err := c.forEachDeadLetter(ctx, after, limit, func(message *jetstream.RawStreamMsg) error {
 		letters = append(letters, deadLetterFromMessage(message))
 		return nil
 	})
@@ -121,7 +121,7 @@ func (c *deadLetterStream) resendDeadLetters(
 		return 0, err
 	}
 	resent := 0
-	_, err = c.forEachDeadLetter(ctx, 0, number, func(letter *jetstream.RawStreamMsg) error {
+	err = c.forEachDeadLetter(ctx, 0, number, func(letter *jetstream.RawStreamMsg) error {
 		if decoded := deadLetterFromMessage(letter); selects != nil && !selects(&decoded) {
 			return nil
 		}
@@ -150,27 +150,27 @@ func (c *deadLetterStream) resendDeadLetters(
 
 // forEachDeadLetter calls show for dead letters that exist at the start of the call, oldest
 // first.
-func (c *deadLetterStream) forEachDeadLetter(ctx context.Context, after uint64, limit int, show func(*jetstream.RawStreamMsg) error) (int, error) {
+func (c *deadLetterStream) forEachDeadLetter(ctx context.Context, after uint64, limit int, show func(*jetstream.RawStreamMsg) error) error {
 	stream, err := c.js.Stream(ctx, deadStreamName(c.queue))
 	if err != nil {
-		return 0, err
+		return err
 	}
 	last, shown := stream.CachedInfo().State.LastSeq, 0
 	for limit == 0 || shown < limit {
 		message, err := stream.GetMsg(ctx, after+1, jetstream.WithGetMsgSubject(deadLetterSubject(c.queue, ">")))
 		if isNotFound(err) || err == nil && message.Sequence > last {
-			return shown, nil
+			return nil
 		}
 		if err != nil {
-			return shown, err
+			return err
 		}
 		if err := show(message); err != nil {
-			return shown, err
+			return err
 		}
 		after = message.Sequence
 		shown++
 	}
-	return shown, nil
+	return nil
 }
 
 // Purge implements broker.DeadLetterQueue.

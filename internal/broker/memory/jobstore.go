@@ -29,7 +29,8 @@ func (q *queue) end(t *Taken, now time.Time, change func(*jobstate.Info)) {
 	}
 	info := q.states[t.ID]
 	info.UpdateTime = now
-	if change(&info); info.State.IsFinal() {
+	change(&info)
+	if info.State.IsFinal() {
 		delete(q.cancels, t.ID)
 	}
 	q.setState(&info)
