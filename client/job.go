@@ -136,22 +136,21 @@ const (
 //
 // The error is an *Error; ErrUnsupported: the queue keeps no states. If it is ErrUnavailable, call Cancel again.
 func (c *Client) Cancel(ctx context.Context, queue, id string) (Cancellation, error) {
-	outcome := CancelDone
-	err := c.withStore(ctx, "canceling a job of", queue, id, func(ctx context.Context, store broker.JobStore) error {
-		removed, err := store.CancelJob(ctx, queue, id)
-		if err != nil || removed {
-			return err
-		}
-		info, err := store.Job(ctx, queue, id)
-		if outcome = CancelRequested; info.State.IsFinal() {
-			outcome = CancelTooLate
-		}
+	var canceled broker.CanceledJob
+	err := c.withStore(ctx, "canceling a job of", queue, id, func(ctx context.Context, store broker.JobStore) (err error) {
+		canceled, err = broker.CancelStoredJob(ctx, store, queue, id)
 		return err
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return "", err
+	case canceled.Removed:
+		return CancelDone, nil
+	case canceled.Ended:
+		return CancelTooLate, nil
+	default:
+		return CancelRequested, nil
 	}
-	return outcome, nil
 }
 
 // withStore calls a function with the store of the states of jobs.

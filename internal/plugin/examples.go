@@ -88,6 +88,16 @@ queue pause orders`,
 queue resume orders`,
 	"queue delete": `# Delete the Queue
 queue delete orders`,
+	"queue jobs": `# Jobs that have failed for good, of a queue with spec.results
+queue jobs orders --state dead`,
+	"queue job": `# State, attempts, progress and result of a job
+queue job orders order-7`,
+	"queue cancel": `# Also while it runs
+queue cancel orders order-7`,
+	"queue dead show": `# A dead letter with its headers and payload
+queue dead show orders 17`,
+	"queue dead edit": `# Change the payload in an editor, and requeue the job
+queue dead edit orders 17`,
 	"queue dead list": `# The oldest dead letters, with their payload
 queue dead list orders -o yaml`,
 	"queue dead requeue": `# Requeue the ten oldest dead letters

@@ -271,23 +271,18 @@ func (j *jobCommand) cancelJob(ctx context.Context, q *connectedQueue, id string
 	if err := broker.ValidateStoredJob(q.brokerName, id); err != nil {
 		return err
 	}
-	removed, err := store.CancelJob(ctx, q.brokerName, id)
+	canceled, err := broker.CancelStoredJob(ctx, store, q.brokerName, id)
 	if err != nil {
 		return err
 	}
-	name := queueKind.qualifiedName(q.Queue)
-	if removed {
-		fmt.Fprintf(j.out, "job %s of %s canceled\n", terminal.Sanitize(id), name)
-		return nil
+	id, name := terminal.Sanitize(id), queueKind.qualifiedName(q.Queue)
+	switch {
+	case canceled.Removed:
+		fmt.Fprintf(j.out, "job %s of %s canceled\n", id, name)
+	case canceled.Ended:
+		fmt.Fprintf(j.out, "job %s of %s has ended: it is %s\n", id, name, canceled.State)
+	default:
+		fmt.Fprintf(j.out, "job %s of %s: cancellation requested, it is %s\n", id, name, canceled.State)
 	}
-	job, err := store.Job(ctx, q.brokerName, id)
-	if err != nil {
-		return err
-	}
-	if job.State.IsFinal() {
-		fmt.Fprintf(j.out, "job %s of %s has ended: it is %s\n", terminal.Sanitize(id), name, job.State)
-		return nil
-	}
-	fmt.Fprintf(j.out, "job %s of %s: cancellation requested, it is %s\n", terminal.Sanitize(id), name, job.State)
 	return nil
 }

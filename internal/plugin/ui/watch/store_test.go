@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,9 +97,10 @@ func TestStoreSaysWhatTheUserMayNotRead(t *testing.T) {
 
 func TestStoreKeepsObjectsDuringAnOutageAndRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		failing := true
+		var failing atomic.Bool
+		failing.Store(true)
 		s, _, stop := runStore(t, func(client.ObjectList) error {
-			if failing {
+			if failing.Load() {
 				return errors.New("connection refused\x1b")
 			}
 			return nil
@@ -108,7 +110,7 @@ func TestStoreKeepsObjectsDuringAnOutageAndRecovers(t *testing.T) {
 		if state := s.Snapshot().Watches[view.Sequences]; !strings.Contains(state.Problem, "connection refused\uFFFD") || time.Since(state.Lost) < 50*time.Second {
 			t.Errorf("%+v", state)
 		}
-		failing = false
+		failing.Store(false)
 		time.Sleep(3 * retryInterval)
 		state := s.Snapshot()
 		if len(state.Entries[view.Sequences]) != 1 || state.Watches[view.Sequences].Problem != "" {
