@@ -75,7 +75,7 @@ func (s *gitSession) startContainer(arguments ...string) {
 			s.t.Errorf("the container: %v", err)
 		}
 	})
-	for { // the runner's container starts after it, and the socket exists before
+	for { // until it has read the inputs, which the test may change
 		if _, err := os.Stat(filepath.Join(directory, "git.sock")); err == nil {
 			return
 		}
