@@ -3,6 +3,7 @@ package sessionrunner
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -65,7 +66,8 @@ func (s *gitSession) startContainer(arguments ...string) {
 	s.set(map[string]string{"AGENTIC_GIT": directory})
 	ctx, cancel := context.WithCancel(s.t.Context())
 	ended := make(chan error, 1)
-	getenv := func(name string) string { return s.environment[name] }
+	environment := maps.Clone(s.environment) // the test changes it
+	getenv := func(name string) string { return environment[name] }
 	go func() {
 		ended <- sessiongit.Run(ctx, append([]string{"--directory", directory}, arguments...), getenv, s.log)
 	}()
