@@ -21,7 +21,7 @@ func printReport(l sequenceLoad, ours, bare *loadResult) {
 	steps := float64(l.jobCount())
 	harness.PrintComparison(w, "created Jobs per step", ours.writes.jobs/steps, bare.writes.jobs/steps)
 	harness.PrintComparison(w, "further requests per step", ours.writes.further()/steps, bare.writes.further()/steps)
-	harness.PrintComparison(w, "  patches", ours.writes.patches/steps, bare.writes.patches/steps)
+	harness.PrintComparison(w, "  updates", ours.writes.updates/steps, bare.writes.updates/steps)
 	harness.PrintComparison(w, "  events", ours.writes.events/steps, bare.writes.events/steps)
 	harness.PrintComparison(w, "  dry runs of Jobs", ours.writes.jobTries/steps, bare.writes.jobTries/steps)
 	harness.PrintComparison(w, "  dry runs of Pods", ours.writes.podTries/steps, bare.writes.podTries/steps)

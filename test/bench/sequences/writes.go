@@ -13,10 +13,10 @@ import (
 )
 
 // apiWrites counts requests to write, according to the API server. Only the measured process creates
-// Jobs, creates Pods in dry runs, patches SequentialJobs and writes events of the newer API.
+// Jobs, creates Pods in dry runs, patches and updates SequentialJobs and writes events of the newer API.
 type apiWrites struct {
 	jobs     float64 // created Jobs
-	patches  float64 // of SequentialJobs and their statuses
+	updates  float64 // of SequentialJobs and their statuses, with PATCH and PUT
 	events   float64
 	jobTries float64 // dry runs of Jobs
 	podTries float64 // dry runs of Pods
@@ -24,13 +24,13 @@ type apiWrites struct {
 
 func (w apiWrites) difference(before apiWrites) apiWrites {
 	return apiWrites{
-		w.jobs - before.jobs, w.patches - before.patches, w.events - before.events,
+		w.jobs - before.jobs, w.updates - before.updates, w.events - before.events,
 		w.jobTries - before.jobTries, w.podTries - before.podTries,
 	}
 }
 
 // further is the number of requests beyond those that create Jobs.
-func (w apiWrites) further() float64 { return w.patches + w.events + w.jobTries + w.podTries }
+func (w apiWrites) further() float64 { return w.updates + w.events + w.jobTries + w.podTries }
 
 func countWrites(ctx context.Context, c *harness.Cluster) (apiWrites, error) {
 	clientset, err := kubernetes.NewForConfig(c.Config)
@@ -69,8 +69,8 @@ func (w *apiWrites) addMetric(metric *dto.Metric) {
 		w.podTries += count
 	case kind == "POST jobs":
 		w.jobs += count
-	case kind == "PATCH sequentialjobs":
-		w.patches += count
+	case kind == "PATCH sequentialjobs", kind == "PUT sequentialjobs":
+		w.updates += count
 	case label["group"] == "events.k8s.io" && (label["verb"] == "POST" || label["verb"] == "PATCH"):
 		w.events += count
 	}
