@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -86,12 +87,7 @@ func (d *deadLetterCommand) renderDeadLetter(l *broker.DeadLetter) []string {
 		{"Origin:", terminal.Sanitize(l.MessageID)},
 		{"Error:", terminal.Sanitize(l.Error)},
 	}
-	names := make([]string, 0, len(l.Headers))
-	for name := range l.Headers {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(l.Headers)) {
 		rows = append(rows, []string{"Header:", terminal.Sanitize(name + ": " + strings.Join(l.Headers[name], ", "))})
 	}
 	lines := append(terminal.AlignColumns(rows), fmt.Sprintf("Payload (%d bytes):", len(l.Payload)))

@@ -18,6 +18,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
@@ -175,24 +176,14 @@ func renderDeadLetters(s terminal.Style, letters []broker.DeadLetter, now time.T
 	return lines
 }
 
-// deadLetterOutput is the JSON and YAML form of a dead letter.
-type deadLetterOutput struct {
-	ID       uint64              `json:"id"`
-	Priority string              `json:"priority,omitempty"`
-	Error    string              `json:"error"`
-	Attempts int                 `json:"attempts"`
-	Origin   string              `json:"origin,omitempty"`
-	Sent     time.Time           `json:"sent,omitzero"`
-	Died     time.Time           `json:"died"`
-	Headers  map[string][]string `json:"headers,omitempty"`
-	Payload  []byte              `json:"payload"`
-}
-
-func deadLetterOutputs(letters []broker.DeadLetter) []deadLetterOutput {
-	all := []deadLetterOutput{}
+func deadLetterOutputs(letters []broker.DeadLetter) []render.DeadLetter {
+	all := []render.DeadLetter{}
 	for i := range letters {
 		l := &letters[i]
-		all = append(all, deadLetterOutput{l.ID, l.Priority, l.Error, l.Attempts, l.MessageID, l.SentTime, l.DeadLetteredTime, l.Headers, l.Payload})
+		all = append(all, render.DeadLetter{
+			ID: l.ID, Priority: l.Priority, Error: l.Error, Attempts: l.Attempts, Origin: l.MessageID,
+			Sent: l.SentTime, Died: l.DeadLetteredTime, Headers: l.Headers, Payload: l.Payload,
+		})
 	}
 	return all
 }

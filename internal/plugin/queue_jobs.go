@@ -121,6 +121,15 @@ func (q *connectedQueue) jobStore() (broker.JobStore, error) {
 	return store, nil
 }
 
+// storeOf returns the store of the states of jobs for a job with a valid ID.
+func (q *connectedQueue) storeOf(id string) (broker.JobStore, error) {
+	store, err := q.jobStore()
+	if err != nil {
+		return nil, err
+	}
+	return store, broker.ValidateStoredJob(q.brokerName, id)
+}
+
 func (j *jobCommand) listJobs(ctx context.Context, q *connectedQueue) error {
 	store, err := q.jobStore()
 	if err != nil {
@@ -216,11 +225,8 @@ func newJobOutput(job *jobstate.Info) jobOutput {
 }
 
 func (j *jobCommand) showJob(ctx context.Context, q *connectedQueue, id string) error {
-	store, err := q.jobStore()
+	store, err := q.storeOf(id)
 	if err != nil {
-		return err
-	}
-	if err := broker.ValidateStoredJob(q.brokerName, id); err != nil {
 		return err
 	}
 	job, err := store.Job(ctx, q.brokerName, id)
@@ -264,11 +270,8 @@ func renderJob(job *jobstate.Info, now time.Time) []string {
 }
 
 func (j *jobCommand) cancelJob(ctx context.Context, q *connectedQueue, id string) error {
-	store, err := q.jobStore()
+	store, err := q.storeOf(id)
 	if err != nil {
-		return err
-	}
-	if err := broker.ValidateStoredJob(q.brokerName, id); err != nil {
 		return err
 	}
 	canceled, err := broker.CancelStoredJob(ctx, store, q.brokerName, id)

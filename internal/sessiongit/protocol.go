@@ -26,6 +26,14 @@ const (
 	maxAnswerBytes = 1 << 20
 )
 
+// Repository is a repository in the session's inputs.
+type Repository struct {
+	URL       string `json:"url"`
+	Branch    string `json:"branch"`
+	AutoPush  bool   `json:"autoPush"`
+	Directory string `json:"directory"`
+}
+
 // Clone is the outcome of cloning a repository.
 type Clone struct {
 	// Directory of the repository, and Path of its clone without a working tree.

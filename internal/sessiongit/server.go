@@ -32,14 +32,7 @@ type settings struct {
 	session                                        string
 	// caFile has the authorities that git trusts; empty for those of the system.
 	caFile       string
-	repositories []repository
-}
-
-type repository struct {
-	URL       string `json:"url"`
-	Branch    string `json:"branch"`
-	AutoPush  bool   `json:"autoPush"`
-	Directory string `json:"directory"`
+	repositories []Repository
 }
 
 // Run clones the repositories of the session and serves the agent's container until SIGTERM.
@@ -86,7 +79,7 @@ func (s *settings) readSession(path string) error {
 		return err
 	}
 	var in struct {
-		Repos          []repository `json:"repos"`
+		Repos          []Repository `json:"repos"`
 		ActiveWorkflow *struct {
 			GitURL string `json:"gitUrl"`
 			Branch string `json:"branch"`
@@ -97,7 +90,7 @@ func (s *settings) readSession(path string) error {
 	}
 	s.repositories = in.Repos
 	if w := in.ActiveWorkflow; w != nil {
-		s.repositories = append(s.repositories, repository{URL: w.GitURL, Branch: w.Branch, Directory: WorkflowDirectory})
+		s.repositories = append(s.repositories, Repository{URL: w.GitURL, Branch: w.Branch, Directory: WorkflowDirectory})
 	}
 	for i := range s.repositories {
 		r := &s.repositories[i]
@@ -162,12 +155,12 @@ func (v *server) cloneAll(ctx context.Context) {
 	close(v.cloned)
 }
 
-func (v *server) clonePath(r *repository) string {
+func (v *server) clonePath(r *Repository) string {
 	return filepath.Join(v.settings.directory, r.Directory+".git")
 }
 
 // clone clones all branches: the agent may need them, and a bundle may be based on any of them.
-func (v *server) clone(ctx context.Context, r *repository, path string) error {
+func (v *server) clone(ctx context.Context, r *Repository, path string) error {
 	if _, err := os.Stat(path); err == nil { // the container restarted
 		if err := os.RemoveAll(path); err != nil {
 			return err
@@ -211,7 +204,7 @@ func (v *server) handlePush(w http.ResponseWriter, r *http.Request) {
 }
 
 // receive pushes the commits in a bundle.
-func (v *server) receive(ctx context.Context, r *repository, bundle io.Reader) Push {
+func (v *server) receive(ctx context.Context, r *Repository, bundle io.Reader) Push {
 	v.pushing.Lock()
 	defer v.pushing.Unlock()
 	push := Push{Branch: BranchOf(v.settings.session)}
@@ -225,7 +218,7 @@ func (v *server) receive(ctx context.Context, r *repository, bundle io.Reader) P
 // sessionRef is the reference of the agent's commit in the clone.
 const sessionRef = "refs/agentic/head"
 
-func (v *server) push(ctx context.Context, r *repository, bundle io.Reader, push *Push) error {
+func (v *server) push(ctx context.Context, r *Repository, bundle io.Reader, push *Push) error {
 	file, err := os.CreateTemp(v.temp, "bundle-")
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/yardmaster/yardmaster/internal/agentprofile"
+	"github.com/yardmaster/yardmaster/internal/sessiongit"
 )
 
 const (
@@ -33,7 +34,7 @@ type inputs struct {
 
 // sessionFile is the part of session.json that this runner uses.
 type sessionFile struct {
-	Repos       []repository `json:"repos"`
+	Repos       []sessiongit.Repository `json:"repos"`
 	LLMSettings struct {
 		Model       string      `json:"model"`
 		Temperature json.Number `json:"temperature"`
@@ -47,14 +48,6 @@ type sessionFile struct {
 		Disabled []string                          `json:"disabled"`
 	} `json:"mcpServers"`
 	StopOnRunFinished bool `json:"stopOnRunFinished"`
-}
-
-// repository is a repository of the session.
-type repository struct {
-	URL       string `json:"url"`
-	Branch    string `json:"branch"`
-	AutoPush  bool   `json:"autoPush"`
-	Directory string `json:"directory"`
 }
 
 // readInputs reads all inputs at the start, so that a runner with missing inputs fails at once.

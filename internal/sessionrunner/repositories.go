@@ -54,7 +54,7 @@ func (r *repositories) prepare(ctx context.Context) error {
 }
 
 // target returns the directory of a clone in the workspace, and its repository; nil for a workflow.
-func (r *repositories) target(directory string) (string, *repository) {
+func (r *repositories) target(directory string) (string, *sessiongit.Repository) {
 	for i := range r.inputs.file.Repos {
 		if repo := &r.inputs.file.Repos[i]; repo.Directory == directory {
 			return filepath.Join(r.inputs.workspace, directory), repo
@@ -63,7 +63,7 @@ func (r *repositories) target(directory string) (string, *repository) {
 	return filepath.Join(r.inputs.workspace, stateDirectory, "workflow"), nil
 }
 
-func (r *repositories) checkOut(ctx context.Context, clone, target string, repo *repository) error {
+func (r *repositories) checkOut(ctx context.Context, clone, target string, repo *sessiongit.Repository) error {
 	if _, err := os.Stat(filepath.Join(target, ".git")); err == nil {
 		r.logf("%s is in the workspace already", target)
 		return nil
@@ -108,7 +108,7 @@ func (r *repositories) push(ctx context.Context, summary string) []repositoryRes
 	return results
 }
 
-func (r *repositories) pushOne(ctx context.Context, repo *repository, summary string, result *repositoryResult) error {
+func (r *repositories) pushOne(ctx context.Context, repo *sessiongit.Repository, summary string, result *repositoryResult) error {
 	directory, _ := r.target(repo.Directory)
 	if _, err := os.Stat(filepath.Join(directory, ".git")); err != nil {
 		return err
@@ -167,7 +167,7 @@ func commitMessage(session, summary string) string {
 }
 
 // sendBundle sends commits to the container with the credentials.
-func (r *repositories) sendBundle(ctx context.Context, directory string, repo *repository, revisions ...string) (sessiongit.Push, error) {
+func (r *repositories) sendBundle(ctx context.Context, directory string, repo *sessiongit.Repository, revisions ...string) (sessiongit.Push, error) {
 	reader, writer := io.Pipe()
 	command := r.command(ctx, directory, append([]string{"bundle", "create", "--quiet", "-"}, revisions...)...)
 	errOutput := &bytes.Buffer{}

@@ -48,7 +48,7 @@ func Run(ctx context.Context, args []string, getenv func(string) string, out, er
 	if err != nil {
 		return exitInvalid, fmt.Errorf("reading the session's inputs: %w", err)
 	}
-	events := &emitter{out: out, redact: newRedactor(os.Environ()), now: now}
+	events := &emitter{out: out, redact: newRedactor(os.Environ()), now: time.Now}
 	code, s, err := o.runSession(ctx, in, events, getenv)
 	end := agentprofile.Event{Type: agentprofile.EventRunner, Text: fmt.Sprintf("The session ended with code %d", code)}
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/yardmaster/yardmaster/internal/agentprofile"
 )
@@ -251,6 +250,3 @@ func (s *session) result(failure error) *result {
 	r.Summary, r.Repositories = s.events.redact.string(r.Summary), s.pushed
 	return r
 }
-
-// now is the clock of the runner.
-func now() time.Time { return time.Now() }

@@ -48,10 +48,14 @@ func (e *Engine) nextMessageSubject(queue, priority string) string {
 // storedKeySubject is the subject of a key in the stream of the queue's bucket.
 func storedKeySubject(queue, key string) string { return "$KV." + bucketName(queue) + "." + key }
 
-// keySubject stores a key of the queue's bucket. Between domains, servers forward keys only with the prefix
-// of the API.
+// keySubject stores a key of the queue's bucket.
 func (e *Engine) keySubject(queue, key string) string {
-	subject := storedKeySubject(queue, key)
+	return e.writableSubject(storedKeySubject(queue, key))
+}
+
+// writableSubject stores a key of a bucket with this subject. Between domains, servers forward keys only with the prefix of
+// the API.
+func (e *Engine) writableSubject(subject string) string {
 	if e.domain == "" {
 		return subject
 	}

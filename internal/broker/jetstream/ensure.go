@@ -124,6 +124,16 @@ func (n *ensureOperation) updateStream(ctx context.Context, number int, config j
 	return err
 }
 
+// addStream adds a stream other than that of the jobs, and returns its configuration, whose retention must be by limits.
+func (n *ensureOperation) addStream(stream jetstream.Stream) (jetstream.StreamConfig, error) {
+	n.streams = append(n.streams, stream.CachedInfo())
+	found := stream.CachedInfo().Config
+	if found.Retention != jetstream.LimitsPolicy {
+		return found, immutableSettingError("the stream "+found.Name, "retention", jetstream.LimitsPolicy, found.Retention)
+	}
+	return found, nil
+}
+
 func (n *ensureOperation) ensureDeadStream(ctx context.Context) error {
 	stream, err := n.js.Stream(ctx, deadStreamName(n.Name))
 	if isNotFound(err) {
@@ -133,10 +143,9 @@ func (n *ensureOperation) ensureDeadStream(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.streams = append(n.streams, stream.CachedInfo())
-	found := stream.CachedInfo().Config
-	if found.Retention != jetstream.LimitsPolicy {
-		return immutableSettingError("the stream "+found.Name, "retention", jetstream.LimitsPolicy, found.Retention)
+	found, err := n.addStream(stream)
+	if err != nil {
+		return err
 	}
 	want := n.deadStreamConfig(found)
 	if n.reportDrift(streamDrift(&want, &found)) {

@@ -85,7 +85,10 @@ func (r *jobRecorder) Record(ctx context.Context, d broker.Delivery, entry *jobs
 
 // EndCancel implements broker.JobRecorder.
 func (r *jobRecorder) EndCancel(ctx context.Context, id string) error {
-	message := &nats.Msg{Subject: r.writableJobsSubject(r.queue, cancelKey(id)), Header: nats.Header{keyOperationHeader: {"DEL"}}}
-	_, err := r.nc.RequestMsgWithContext(ctx, message)
+	message := &nats.Msg{Subject: r.writableSubject(jobsSubject(r.queue, cancelKey(id))), Header: nats.Header{keyOperationHeader: {"DEL"}}}
+	a, err := r.store(ctx, message)
+	if err == nil && a.Error != nil {
+		err = a.Error
+	}
 	return r.classifyError("recording a job of the queue "+r.queue, err)
 }

@@ -32,14 +32,6 @@ func cancelKey(id string) string { return cancelKeyPrefix + keyToken(id) }
 // jobsSubject is the subject of a key in the stream of the bucket with the states of jobs.
 func jobsSubject(queue, key string) string { return "$KV." + jobsBucketName(queue) + "." + key }
 
-// writableJobsSubject stores a key. See keySubject.
-func (e *Engine) writableJobsSubject(queue, key string) string {
-	if e.domain == "" {
-		return jobsSubject(queue, key)
-	}
-	return e.apiPrefix() + jobsSubject(queue, key)
-}
-
 // recordEntry stores an entry unless a later one is stored. Last is the number of the entry that it probably replaces; 0:
 // none. It returns the number of the stored entry.
 func (e *Engine) recordEntry(ctx context.Context, queue string, entry *jobstate.Entry, last uint64) (stored uint64, err error) {
@@ -50,7 +42,7 @@ func (e *Engine) recordEntry(ctx context.Context, queue string, entry *jobstate.
 	key := jobKey(entry.ID)
 	for {
 		message := &nats.Msg{
-			Subject: e.writableJobsSubject(queue, key), Data: raw, Header: nats.Header{stateHeader: {string(entry.State)}},
+			Subject: e.writableSubject(jobsSubject(queue, key)), Data: raw, Header: nats.Header{stateHeader: {string(entry.State)}},
 		}
 		stored, err := e.writeLast(ctx, jobsStreamName(queue), message, last)
 		if !errors.Is(err, errChanged) {
@@ -230,18 +222,11 @@ func (e *Engine) requestCancel(ctx context.Context, queue, id string) error {
 	if err != nil {
 		return err
 	}
-	reply, err := e.nc.RequestWithContext(ctx, e.writableJobsSubject(queue, cancelKey(id)), raw)
-	if err != nil {
-		return err
-	}
-	var a answer
-	if err := json.Unmarshal(reply.Data, &a); err != nil {
-		return err
-	}
-	if a.Error != nil {
+	a, err := e.store(ctx, &nats.Msg{Subject: e.writableSubject(jobsSubject(queue, cancelKey(id))), Data: raw})
+	if err == nil && a.Error != nil {
 		return a.Error
 	}
-	return nil
+	return err
 }
 
 // ListJobs implements broker.JobStore. It reads the states of the last entries without their content, and then those

@@ -51,10 +51,9 @@ func (n *ensureOperation) ensureResults(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.streams = append(n.streams, stream.CachedInfo())
-	found := stream.CachedInfo().Config
-	if found.Retention != jetstream.LimitsPolicy {
-		return immutableSettingError("the stream "+found.Name, "retention", jetstream.LimitsPolicy, found.Retention)
+	found, err := n.addStream(stream)
+	if err != nil {
+		return err
 	}
 	want := n.jobsStreamConfig(found)
 	if n.reportDrift(jobsStreamDrift(&want, &found)) {

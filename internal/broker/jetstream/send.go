@@ -194,6 +194,13 @@ type answer struct {
 	Duplicate bool                `json:"duplicate"`
 }
 
+func decodeAnswer(reply *nats.Msg) (a answer, err error) {
+	if err = json.Unmarshal(reply.Data, &a); err != nil {
+		err = fmt.Errorf("the server's answer is invalid: %w", err)
+	}
+	return a, err
+}
+
 // confirmation reads the server's answer to a message. Without an ID, that of the job is the sequence number.
 func confirmation(job *broker.OutgoingJob, id string, reply *nats.Msg, err error) (broker.SendResult, error) {
 	switch {
@@ -202,11 +209,10 @@ func confirmation(job *broker.OutgoingJob, id string, reply *nats.Msg, err error
 	case err != nil:
 		return broker.SendResult{}, err
 	}
-	var a answer
-	if err := json.Unmarshal(reply.Data, &a); err != nil {
-		return broker.SendResult{}, fmt.Errorf("the server's answer is invalid: %w", err)
-	}
+	a, err := decodeAnswer(reply)
 	switch {
+	case err != nil:
+		return broker.SendResult{}, err
 	case a.Error == nil && a.Stream != streamName(job.Queue):
 		return broker.SendResult{}, broker.Errorf(broker.ClassInvalid, "the stream %s received the job, should be %s",
 			broker.TruncateText(a.Stream), streamName(job.Queue))

@@ -80,6 +80,15 @@ func (e *Engine) readMessage(ctx context.Context, stream string, request map[str
 	return nil, answer.Error
 }
 
+// store sends a message to a stream, and returns the server's answer, which may be an error.
+func (e *Engine) store(ctx context.Context, message *nats.Msg) (answer, error) {
+	reply, err := e.nc.RequestMsgWithContext(ctx, message)
+	if err != nil {
+		return answer{}, err
+	}
+	return decodeAnswer(reply)
+}
+
 // errChanged: the key has another revision.
 var errChanged = errors.New("the key has changed")
 
@@ -89,15 +98,10 @@ func (e *Engine) writeLast(ctx context.Context, stream string, message *nats.Msg
 		message.Header = nats.Header{}
 	}
 	message.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(last, 10))
-	reply, err := e.nc.RequestMsgWithContext(ctx, message)
-	if err != nil {
-		return 0, err
-	}
-	var a answer
-	if err := json.Unmarshal(reply.Data, &a); err != nil {
-		return 0, fmt.Errorf("the server's answer is invalid: %w", err)
-	}
+	a, err := e.store(ctx, message)
 	switch {
+	case err != nil:
+		return 0, err
 	case a.Error == nil && a.Stream != stream:
 		return 0, broker.Errorf(broker.ClassInvalid, "the stream %s received the entry, should be %s", broker.TruncateText(a.Stream), stream)
 	case a.Error == nil:

@@ -38,12 +38,13 @@ func formatRate(rate *resource.Quantity) string {
 	if rate == nil {
 		return unknownValue
 	}
-	return formatDecimal(rate.AsApproximateFloat64()) + " messages/s"
+	return FormatDecimal(rate.AsApproximateFloat64()) + " messages/s"
 }
 
-func formatPercent(part float64) string { return formatDecimal(part*100) + "%" }
+func formatPercent(part float64) string { return FormatDecimal(part*100) + "%" }
 
-func formatDecimal(n float64) string {
+// FormatDecimal rounds a number to one decimal place.
+func FormatDecimal(n float64) string {
 	return strconv.FormatFloat(math.Round(n*10)/10, 'f', -1, 64)
 }
 
@@ -59,11 +60,11 @@ func formatDuration(d *metav1.Duration) string {
 	if d == nil {
 		return unknownValue
 	}
-	return formatRounded(d.Duration)
+	return FormatRounded(d.Duration)
 }
 
-// formatRounded rounds a duration to a useful precision.
-func formatRounded(d time.Duration) string {
+// FormatRounded rounds a duration to a useful precision.
+func FormatRounded(d time.Duration) string {
 	switch {
 	case d < time.Second:
 		return d.Round(time.Millisecond).String()

@@ -160,7 +160,7 @@ func (f *scalingFormula) inputRows() [][]string {
 		{"F", "running", formatCount(f.inputs.InFlight) + " handlers"},
 		{"c", "concurrency", fmt.Sprintf("%d messages per worker", f.settings.Concurrency)},
 		{"ρ", "utilization", formatPercent(f.settings.Utilization)},
-		{"slo", "p95 wait objective", formatRounded(f.settings.WaitP95)},
+		{"slo", "p95 wait objective", FormatRounded(f.settings.WaitP95)},
 		{"", "Pod start time", podStart},
 	}
 }
@@ -172,9 +172,9 @@ func (f *scalingFormula) termRows() [][]string {
 	var rows [][]string
 	if !f.usesBacklogOnly() {
 		rows = append(rows,
-			[]string{"to keep up with arrivals", "s·λ/ρ", formatDecimal(f.handlersToKeepUp()) + " handlers"},
+			[]string{"to keep up with arrivals", "s·λ/ρ", FormatDecimal(f.handlersToKeepUp()) + " handlers"},
 			[]string{"to also clear the backlog", "s·(λ + B/T)", fmt.Sprintf("%s handlers, T = max(slo − oldest − Pod start, %s) = %s",
-				formatDecimal(f.handlersToClearBacklog()), minClearingTime, formatRounded(f.clearingTime()))},
+				FormatDecimal(f.handlersToClearBacklog()), minClearingTime, FormatRounded(f.clearingTime()))},
 		)
 	}
 	rows = append(rows, []string{"busy now", "F", formatCount(f.inputs.InFlight) + " handlers"})

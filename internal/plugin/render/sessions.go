@@ -64,9 +64,9 @@ func usedTime(session *v1alpha1.AgenticSession, now time.Time) string {
 	if start := session.Status.ActiveSince; start != nil {
 		used += max(0, now.Sub(start.Time))
 	}
-	text := formatRounded(used.Round(time.Second))
+	text := FormatRounded(used.Round(time.Second))
 	if timeout := session.Spec.Timeout; timeout != nil && *timeout > 0 {
-		text += "/" + formatRounded(time.Duration(*timeout)*time.Second)
+		text += "/" + FormatRounded(time.Duration(*timeout)*time.Second)
 	}
 	return text
 }

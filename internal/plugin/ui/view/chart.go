@@ -2,14 +2,13 @@ package view
 
 import (
 	"fmt"
-	"math"
-	"strconv"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/plugin/render"
 )
 
 // Sample is the load of a Queue or WorkerPool at a time. Values that are not known are nil.
@@ -90,12 +89,12 @@ func newChart(title string, samples []Sample, series ...Series) Chart {
 			}
 		}
 	}
-	chart.Max = formatValue(largest)
+	chart.Max = render.FormatDecimal(largest)
 	var texts []string
 	for _, s := range series {
 		line := Line{Name: s.Name, Path: chart.path(samples, s, largest), Last: Unknown}
 		if last := s.Value(&samples[len(samples)-1]); last != nil {
-			line.Last = formatValue(*last)
+			line.Last = render.FormatDecimal(*last)
 		}
 		chart.Lines = append(chart.Lines, line)
 		texts = append(texts, fmt.Sprintf("%s now %s", line.Name, line.Last))
@@ -117,15 +116,11 @@ func (c *Chart) path(samples []Sample, series Series, largest float64) string {
 		}
 		x, y := samples[i].Time.Sub(c.Begin).Seconds()/total*ChartWidth, ChartHeight-*value/largest*ChartHeight
 		if known {
-			fmt.Fprintf(&path, "H%sV%s", coordinate(x), coordinate(y))
+			fmt.Fprintf(&path, "H%sV%s", render.FormatDecimal(x), render.FormatDecimal(y))
 		} else {
-			fmt.Fprintf(&path, "M%s %s", coordinate(x), coordinate(y))
+			fmt.Fprintf(&path, "M%s %s", render.FormatDecimal(x), render.FormatDecimal(y))
 		}
 		known = true
 	}
 	return path.String()
 }
-
-func coordinate(n float64) string { return strconv.FormatFloat(math.Round(n*10)/10, 'f', -1, 64) }
-
-func formatValue(n float64) string { return strconv.FormatFloat(math.Round(n*10)/10, 'f', -1, 64) }

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
 // WatchState says whether the objects of a kind are known.
@@ -138,5 +140,5 @@ func (o *Overview) setNamespaces(namespaces map[string]*NamespaceCount) {
 }
 
 func compareAttention(a, b *Entry) int {
-	return cmp.Or(compareTrueFirst(a.Asks, b.Asks), b.Since.Compare(a.Since), CompareEntries(a, b))
+	return cmp.Or(core.CompareTrueFirst(a.Asks, b.Asks), b.Since.Compare(a.Since), CompareEntries(a, b))
 }

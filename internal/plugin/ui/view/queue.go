@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/plugin/render"
 )
 
 func queueEntry(q *v1alpha1.Queue) *Entry {
@@ -102,17 +103,7 @@ func DeadLetterList(e *Entry) []string {
 const MaxDeadLetters = 50
 
 // DeadLetter is what the command prints of a dead letter.
-type DeadLetter struct {
-	ID       uint64              `json:"id"`
-	Priority string              `json:"priority"`
-	Error    string              `json:"error"`
-	Attempts int                 `json:"attempts"`
-	Origin   string              `json:"origin"`
-	Sent     time.Time           `json:"sent"`
-	Died     time.Time           `json:"died"`
-	Headers  map[string][]string `json:"headers"`
-	Payload  []byte              `json:"payload"`
-}
+type DeadLetter render.DeadLetter
 
 // Clean returns the letter as a page shows it: text without control characters.
 func (l *DeadLetter) Clean() *DeadLetter {

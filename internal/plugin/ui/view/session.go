@@ -128,9 +128,9 @@ func timeBudget(s *v1alpha1.AgenticSession, now time.Time) Budget {
 	if start := s.Status.ActiveSince; start != nil {
 		used += max(0, now.Sub(start.Time)).Truncate(time.Second)
 	}
-	b := Budget{Name: "Time", Used: roundDuration(used), Limit: "no limit"}
+	b := Budget{Name: "Time", Used: render.FormatRounded(used), Limit: "no limit"}
 	if limit := s.Spec.Timeout; limit != nil && *limit > 0 {
-		b.Limit = roundDuration(time.Duration(*limit) * time.Second)
+		b.Limit = render.FormatRounded(time.Duration(*limit) * time.Second)
 		b.Share = share(used.Seconds(), float64(*limit))
 	}
 	return b

@@ -2,7 +2,6 @@ package view
 
 import (
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
@@ -73,25 +73,14 @@ func duration(d *metav1.Duration) string {
 	if d == nil {
 		return Unknown
 	}
-	return roundDuration(d.Duration)
-}
-
-func roundDuration(d time.Duration) string {
-	switch {
-	case d < time.Second:
-		return d.Round(time.Millisecond).String()
-	case d < time.Minute:
-		return d.Round(100 * time.Millisecond).String()
-	default:
-		return d.Round(time.Second).String()
-	}
+	return render.FormatRounded(d.Duration)
 }
 
 func rate(r *resource.Quantity) string {
 	if r == nil {
 		return Unknown
 	}
-	return strconv.FormatFloat(math.Round(r.AsApproximateFloat64()*10)/10, 'f', -1, 64) + "/s"
+	return render.FormatDecimal(r.AsApproximateFloat64()) + "/s"
 }
 
 func dollars(cost *v1alpha1.Number) string {

@@ -1,0 +1,16 @@
+package render
+
+import "time"
+
+// DeadLetter is the JSON and YAML form of a dead letter.
+type DeadLetter struct {
+	ID       uint64              `json:"id"`
+	Priority string              `json:"priority,omitempty"`
+	Error    string              `json:"error"`
+	Attempts int                 `json:"attempts"`
+	Origin   string              `json:"origin,omitempty"`
+	Sent     time.Time           `json:"sent,omitzero"`
+	Died     time.Time           `json:"died"`
+	Headers  map[string][]string `json:"headers,omitempty"`
+	Payload  []byte              `json:"payload"`
+}
