@@ -170,12 +170,17 @@ func (b *browser) do(label, confirm string) string {
 	return result
 }
 
-// clickText clicks the element with this text.
+// clickText clicks the element with this text. Until htmx has found a link of its own, which may be after the page is
+// complete, the link opens a page instead of the dialog.
 func (b *browser) clickText(selector, text string) {
 	b.t.Helper()
-	eventually(b.t, selector+" with the text "+text, func() bool {
-		return evaluate[bool](b, fmt.Sprintf("(() => { if (document.readyState !== 'complete') return false; const e = [...document.querySelectorAll(%s)].find(e => e.innerText.trim() === %s); e?.click(); return !!e })()", quote(selector), quote(text)))
-	})
+	script := fmt.Sprintf(`(() => {
+		const e = [...document.querySelectorAll(%s)].find(e => e.innerText.trim() === %s);
+		if (document.readyState !== 'complete' || !e || e.hasAttribute('hx-get') && !e.hasAttribute('data-htmx-powered')) return false;
+		e.click();
+		return true;
+	})()`, quote(selector), quote(text))
+	eventually(b.t, selector+" with the text "+text, func() bool { return evaluate[bool](b, script) })
 }
 
 func quote(text string) string {
