@@ -54,11 +54,11 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	return nil
 }
 
-// garbageCollectorPercent makes the garbage collector keep the heap at one and a half times the live
+// garbageCollectorPercent makes the garbage collector keep the heap at 1.25 times the live
 // data instead of twice: the operator mostly consists of caches, and memory is scarcer than CPU.
-const garbageCollectorPercent = 50
+const garbageCollectorPercent = 25
 
-// tuneMemory sets gcPercent, unless GOGC is set.
+// tuneMemory sets garbageCollectorPercent, unless GOGC is set.
 func tuneMemory() {
 	if _, found := os.LookupEnv("GOGC"); !found {
 		debug.SetGCPercent(garbageCollectorPercent)
