@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -28,6 +29,33 @@ func restingMemory(ctx context.Context, pid int) (int64, error) {
 	return now, err
 }
 
+// runSpec is the spec of each run.
+const runSpec = `{"suspend": true, "containers": [{"name": "load", "image": "registry.example/etl:1", "command": ["load"]}]}`
+
+// createBareRuns returns how long a client without the operator needs to create the runs, in a namespace of their own.
+func createBareRuns(ctx context.Context, c *harness.Cluster, count int) (time.Duration, error) {
+	const namespace harness.Environment = "bench-schedules-bare"
+	if err := namespace.CreateNamespace(ctx, c, "nats://127.0.0.1:1"); err != nil {
+		return 0, err
+	}
+	run := v1alpha1.SequentialJob{}
+	if err := json.Unmarshal([]byte(runSpec), &run.Spec); err != nil {
+		return 0, err
+	}
+	startedAt := time.Now()
+	group, requests := errgroup.WithContext(ctx)
+	group.SetLimit(harness.CreateConcurrency)
+	for i := range count {
+		group.Go(func() error {
+			one := run.DeepCopy()
+			one.ObjectMeta = namespace.ObjectMeta(fmt.Sprintf("bare-%04d", i))
+			return c.Create(requests, one)
+		})
+	}
+	err := group.Wait()
+	return time.Since(startedAt), err
+}
+
 // createSchedules creates Schedules that are due at the same time, and waits until the operator has observed all.
 func createSchedules(ctx context.Context, c *harness.Cluster, env harness.Environment, count int, due time.Time) error {
 	utc := due.UTC()
@@ -38,7 +66,7 @@ func createSchedules(ctx context.Context, c *harness.Cluster, env harness.Enviro
 			s := &v1alpha1.Schedule{ObjectMeta: env.ObjectMeta(fmt.Sprintf("schedule-%04d", i))}
 			s.Spec.Schedule = fmt.Sprintf("%d %d %d %d *", utc.Minute(), utc.Hour(), utc.Day(), utc.Month())
 			s.Spec.SequentialJob = &v1alpha1.ScheduleTemplate{Spec: runtime.RawExtension{
-				Raw: []byte(`{"suspend": true, "containers": [{"name": "load", "image": "registry.example/etl:1", "command": ["load"]}]}`),
+				Raw: []byte(runSpec),
 			}}
 			return c.Create(requests, s)
 		})
