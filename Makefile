@@ -59,11 +59,12 @@ CONTROLLER_NAMES := $(notdir $(wildcard internal/controller/*))
 # the race detector would find nothing there, and their tests take ten times as long under it.
 PURE := $(patsubst %,./%/...,$(wildcard test/bench/scaling internal/core internal/condition internal/apierror internal/sequence internal/zombie internal/report internal/openreports internal/session internal/agentprofile internal/egress internal/scaling internal/policy internal/queue internal/schedule internal/jobstate internal/pool internal/plugin/ui/view internal/plugin/ui/page internal/broker/rate worker/internal/breaker worker/internal/wrr))
 UNIT = $(filter-out $(shell go list $(PURE)),$(shell go list ./... | grep -v -e /test/integration -e /test/e2e))
-# Number of random clusters that the property test of package sequence simulates. make soak simulates 100,000.
-SEQUENCE_RUNS ?= 10000
-# The race detector needs a C compiler.
-RACE := $(if $(shell command -v gcc),-race)
-RACE_ENV := $(if $(RACE),CGO_ENABLED=1)
+# Number of random clusters that the property test of package sequence simulates. CI simulates 10,000, make soak 100,000.
+SEQUENCE_RUNS ?= 1000
+# RACE=1 runs the unit tests with the race detector, as CI does. It needs a C compiler, and twice the time.
+RACE ?=
+RACE_FLAG := $(if $(RACE),$(if $(shell command -v gcc),-race,$(error RACE=1 needs gcc)))
+RACE_ENV := $(if $(RACE_FLAG),CGO_ENABLED=1)
 # Runs go test, and at the end repeats what failed.
 GOTEST := gotestsum --format pkgname --
 
@@ -148,7 +149,7 @@ test: test-unit test-integration ## Run unit and integration tests.
 test-unit: gotestsum kustomize ## Run the tests that need no cluster.
 	hack/prerequisites redis-server=redis-server redis-cli=redis-server rabbitmq-server=rabbitmq-server promtool=prometheus python3=python3 node=nodejs openssl=openssl curl=curl
 	SEQUENCE_RUNS=$(SEQUENCE_RUNS) $(GOTEST) -timeout 30m $(PURE)
-	$(RACE_ENV) $(GOTEST) $(RACE) $(UNIT)
+	$(RACE_ENV) $(GOTEST) $(RACE_FLAG) $(UNIT)
 	go -C localcluster test ./...
 	go -C localcluster/modules/network-policies test ./...
 	go -C hack/tools/helm test ./...

@@ -36,7 +36,7 @@ import (
 //   - all steps of a run have the same parameters,
 //   - and once the disturbances end, the run ends and does not change any more.
 //
-// SEQUENCE_RUNS is the number of simulated clusters (10,000 in make test, 100,000 in make soak) and SEQUENCE_SEED the
+// SEQUENCE_RUNS is the number of simulated clusters (1,000 in make test, 10,000 in CI, 100,000 in make soak) and SEQUENCE_SEED the
 // first seed.
 func TestSimulationRunsStepsOnceAndInOrder(t *testing.T) {
 	t.Parallel()
