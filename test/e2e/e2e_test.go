@@ -137,6 +137,13 @@ func TestWorkers(t *testing.T) {
 	})
 }
 
+// TestGateway tests the gateway as an installation has it.
+func TestGateway(t *testing.T) {
+	runOneByOne(t, []scenario{
+		{"a Pod with a token and the permission sends a job through the gateway, and the plugin shows that a worker did it", testGateway},
+	})
+}
+
 // TestReleases rolls out good and defective versions of workers on a real node, in all combinations.
 func TestReleases(t *testing.T) {
 	skipUnlessSoaking(t)

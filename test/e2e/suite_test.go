@@ -51,7 +51,7 @@ const (
 	statefulNamespace, preemptionNamespace, evictionNamespace, credentialsNamespace = "e2e-statefulset", "e2e-preemption", "e2e-eviction", "e2e-credentials"
 	operatorRestartNamespace, terminatingNamespace                                  = "e2e-interrupted-drain", "e2e-terminating"
 	releaseNamespace, adminNamespace, connectionNamespace, clusterNamespace         = "e2e-releases", "e2e-admin-api", "e2e-connection", "e2e-broker-cluster"
-	patternNamespace                                                                = "e2e-patterns"
+	patternNamespace, gatewayNamespace                                              = "e2e-patterns", "e2e-gateway"
 	// tenantNamespace is for users with a single permission.
 	tenantNamespace = "e2e-tenants"
 	// sessionsNamespace and deletionNamespace contain AgenticSessions. Those in deletionNamespace
@@ -69,7 +69,7 @@ const (
 // queueNamespaces are the namespaces with queues and workers.
 var queueNamespaces = []string{
 	rolloutNamespace, disruptionNamespace, withoutDrainNamespace, earlyAckNamespace,
-	sidecarNamespace, commandNamespace, canaryNamespace, missingImageNamespace, statefulNamespace, preemptionNamespace, evictionNamespace, credentialsNamespace, operatorRestartNamespace, terminatingNamespace, tenantNamespace, releaseNamespace, adminNamespace, connectionNamespace, clusterNamespace, patternNamespace,
+	sidecarNamespace, commandNamespace, canaryNamespace, missingImageNamespace, statefulNamespace, preemptionNamespace, evictionNamespace, credentialsNamespace, operatorRestartNamespace, terminatingNamespace, tenantNamespace, releaseNamespace, adminNamespace, connectionNamespace, clusterNamespace, patternNamespace, gatewayNamespace,
 	attackerNamespace, victimNamespace,
 }
 

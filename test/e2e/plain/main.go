@@ -4,6 +4,9 @@
 //
 //	plain serve
 //	plain once
+//	plain post URL
+//
+// The last sends a job to the gateway, with the token and the certificate authority that are mounted.
 //
 // The ID of a job determines its result: "bad-" fails permanently, and "later-" fails in the
 // first attempt. With BROKEN set, all jobs fail, as with a defective release. VERSION is
@@ -31,6 +34,9 @@ func main() {
 func runCommand() error {
 	if len(os.Args) == 2 && os.Args[1] == "serve" {
 		return serveHTTP()
+	}
+	if len(os.Args) == 3 && os.Args[1] == "post" {
+		return postJob(os.Args[2])
 	}
 	payload, err := io.ReadAll(os.Stdin)
 	if err != nil {
