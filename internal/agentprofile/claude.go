@@ -93,7 +93,9 @@ func (l *claudeLine) systemEvents() []Event {
 		if l.ErrorStatus != nil {
 			text += fmt.Sprintf(", status %d", *l.ErrorStatus)
 		}
-		return []Event{{Type: EventRetry, Text: text + ": " + textOf(l.Error)}}
+		// Without a status, the connection failed, maybe in the middle of an answer. Then the agent's sums contain an estimate of
+		// its tokens.
+		return []Event{{Type: EventRetry, Text: text + ": " + textOf(l.Error), Interrupted: l.ErrorStatus == nil}}
 	}
 	return nil
 }

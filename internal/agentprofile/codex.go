@@ -78,7 +78,8 @@ func (p *codexParser) Parse(line []byte) ([]Event, error) {
 		return []Event{{Type: EventResult, Failed: true, Text: l.Error.Message}}, nil
 	case "error":
 		if strings.HasPrefix(l.Message, "Reconnecting") {
-			return []Event{{Type: EventRetry, Text: l.Message}}, nil
+			// The sums at the end do not contain the tokens of an answer that was cut off.
+			return []Event{{Type: EventRetry, Text: l.Message, Interrupted: strings.Contains(l.Message, "stream disconnected")}}, nil
 		}
 		return []Event{{Type: EventError, Text: l.Message}}, nil
 	}

@@ -43,6 +43,8 @@ type Event struct {
 	Total bool `json:"total,omitempty"`
 	// Failed means that the agent's work, or a call of a tool, failed.
 	Failed bool `json:"failed,omitempty"`
+	// Interrupted means that an answer of the model was cut off. The model's server counts its tokens, but does not say how many.
+	Interrupted bool `json:"interrupted,omitempty"`
 	// Omitted is the number of bytes that were left out because the event would be too long.
 	Omitted int64 `json:"omitted,omitempty"`
 }

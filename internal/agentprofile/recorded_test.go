@@ -188,6 +188,16 @@ func TestRepeatedRequestsAreReportedAndNotAFailure(t *testing.T) {
 	}
 }
 
+// The server counted 39 tokens of complete answers. Claude Code adds an estimate for the one that was cut off, and Codex nothing.
+func TestAnswersThatAreCutOffMakeTheUsageIncomplete(t *testing.T) {
+	for recording, profile := range map[string]string{"claude-code-interrupted": "claude-code", "codex-retries": "codex"} {
+		_, got := replay(t, profile, recording, nil)
+		if !got.Finished || got.Failed || !got.Interrupted || got.UsageComplete {
+			t.Errorf("%s: %+v", recording, got)
+		}
+	}
+}
+
 // A stream that ends early, at any line, has no cost and no complete usage.
 func TestInterruptedStreamsLeaveCostAndUsageUnknown(t *testing.T) {
 	for _, profile := range []string{"claude-code", "codex", "gemini", "opencode"} {

@@ -29,10 +29,12 @@ type Report struct {
 	Finished, Failed bool
 	Answer           string
 	ToolCalls        int
+	// Interrupted means that answers of the model were cut off, so that tokens and cost are not exact.
+	Interrupted bool
 	// Usage is nil if no tokens were reported. It is a lower bound unless it is complete.
 	Usage         *Usage
 	UsageComplete bool
-	// CostUSD is nil if the cost is not known. It is a lower bound unless the agent finished.
+	// CostUSD is nil if the cost is not known. It is a lower bound unless the agent finished and was not interrupted.
 	CostUSD *float64
 	// Sums of the conversation, for later processes; nil if they are not known.
 	Sums *Sums
@@ -56,6 +58,7 @@ func (t *Tally) Add(e *Event) {
 	if e.Model != "" && e.Type == EventStarted {
 		t.model = e.Model
 	}
+	t.report.Interrupted = t.report.Interrupted || e.Interrupted
 	switch e.Type {
 	case EventToolCall:
 		t.report.ToolCalls++
@@ -116,7 +119,7 @@ func (t *Tally) Report() Report {
 		r.Usage = new(t.deltas.Usage)
 		r.UsageComplete = r.Finished && t.profile.Totals == TotalsOfProcess
 	}
-	r.UsageComplete = r.UsageComplete && !t.invalid
+	r.UsageComplete = r.UsageComplete && !t.invalid && !r.Interrupted
 	r.CostUSD = t.cost(&r, agentCost)
 	return r
 }

@@ -48,7 +48,7 @@ func newResult(report *agentprofile.Report, earlierCost float64) *result {
 	if report.Usage != nil {
 		r.Usage = &resultUsage{Usage: *report.Usage, Model: report.Model, ToolCalls: report.ToolCalls, Complete: report.UsageComplete}
 	}
-	if report.CostUSD != nil && report.Finished {
+	if report.CostUSD != nil && report.Finished && !report.Interrupted {
 		r.CostUSD = new(*report.CostUSD + earlierCost)
 	}
 	return r

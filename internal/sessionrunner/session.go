@@ -222,6 +222,7 @@ func sumReports(reports []agentprofile.Report) agentprofile.Report {
 		r := &reports[i]
 		total.ToolCalls += r.ToolCalls
 		total.Finished = total.Finished && r.Finished
+		total.Interrupted = total.Interrupted || r.Interrupted
 		total.UsageComplete = total.UsageComplete && r.UsageComplete
 		if total.Usage != nil && r.Usage != nil {
 			total.Usage = new(total.Usage.Add(*r.Usage))

@@ -47,8 +47,9 @@ type agentCase struct {
 	shell          func(command string) modelserver.ToolCall
 	// cacheWrites and cost are whether it reports these.
 	cacheWrites, cost bool
-	// failsIfInterrupted means that it does not repeat a request whose answer was cut off.
-	failsIfInterrupted bool
+	// failsIfInterrupted means that it does not repeat a request whose answer was cut off, and hidesInterruptions that it does
+	// not report that it repeats one.
+	failsIfInterrupted, hidesInterruptions bool
 }
 
 func noArguments(string) []string { return nil }
@@ -97,7 +98,7 @@ var agentCases = map[string]agentCase{
 		shell: func(command string) modelserver.ToolCall { return call("run_shell_command", "command", command) },
 	},
 	"opencode": {
-		profile: "opencode", model: "anthropic/claude-sonnet-4-5", arguments: noArguments, cacheWrites: true, cost: true,
+		profile: "opencode", model: "anthropic/claude-sonnet-4-5", arguments: noArguments, cacheWrites: true, cost: true, hidesInterruptions: true,
 		environment: func(url string) map[string]string {
 			return map[string]string{
 				"ANTHROPIC_API_KEY": testKey, "OPENCODE_CONFIG_CONTENT": `{"provider": {"anthropic": {"options": {"baseURL": "` + url + `/v1"}}}}`,
@@ -192,13 +193,15 @@ func (s *attempt) result() *v1alpha1.SessionResult {
 	return result
 }
 
-// checkUsage compares the tokens of the result with those that the server counted.
-func (s *attempt) checkUsage() {
+// reportedUsage is the usage of a result.
+type reportedUsage struct {
+	InputTokens, CacheReadTokens, CacheWriteTokens, OutputTokens int64
+	Complete                                                     bool
+}
+
+func (s *attempt) usage() reportedUsage {
 	s.t.Helper()
-	got := struct {
-		InputTokens, CacheReadTokens, CacheWriteTokens, OutputTokens int64
-		Complete                                                     bool
-	}{}
+	got := reportedUsage{}
 	result := s.result()
 	if result.Usage == nil {
 		s.t.Fatalf("no usage: %s", s.output)
@@ -206,6 +209,13 @@ func (s *attempt) checkUsage() {
 	if err := json.Unmarshal(result.Usage.Raw, &got); err != nil {
 		s.t.Fatal(err)
 	}
+	return got
+}
+
+// checkUsage compares the tokens of the result with those that the server counted.
+func (s *attempt) checkUsage() {
+	s.t.Helper()
+	got := s.usage()
 	want, auxiliary := s.server.Usage()
 	if !s.agent.cacheWrites {
 		want.CacheWrite = 0
@@ -214,8 +224,8 @@ func (s *attempt) checkUsage() {
 		got.OutputTokens != want.Output || !got.Complete || auxiliary != (modelserver.Usage{}) {
 		s.t.Errorf("the result has %+v, the server counted %+v and for other requests %+v", got, want, auxiliary)
 	}
-	if (result.CostUSD != nil) != s.agent.cost {
-		s.t.Errorf("cost %v", result.CostUSD)
+	if cost := s.result().CostUSD; (cost != nil) != s.agent.cost {
+		s.t.Errorf("cost %v", cost)
 	}
 }
 
@@ -268,18 +278,43 @@ func TestAgentsEditFilesAndReportTheirTokens(t *testing.T) {
 func TestAgentsRepeatRequestsThatTheServerRefuses(t *testing.T) {
 	forEachAgent(t, func(t *testing.T, a agentCase) {
 		s := newAttempt(t, a, modelserver.Turn{Status: 429}, modelserver.Turn{Status: 500})
-		if !a.failsIfInterrupted {
-			s.server.Append(modelserver.Turn{Text: "Half of", Interrupted: true})
-		}
-		s.server.Append(
-			modelserver.Turn{ToolCalls: []modelserver.ToolCall{a.write(s.workspace+"/a.txt", "hello")}, Usage: modelserver.Usage{Input: 100, Output: 30}},
-			modelserver.Turn{Text: "The file is there.", Usage: modelserver.Usage{Input: 7, Output: 9}},
-		)
-		if code := s.run(); code != 0 {
-			t.Fatalf("code %d: %s", code, s.output)
-		}
-		s.checkFile("hello")
+		s.finishWork()
 		s.checkUsage()
+	})
+}
+
+// finishWork runs the attempt with answers to the requests that follow.
+func (s *attempt) finishWork() {
+	s.t.Helper()
+	s.server.Append(
+		modelserver.Turn{ToolCalls: []modelserver.ToolCall{s.agent.write(s.workspace+"/a.txt", "hello")}, Usage: modelserver.Usage{Input: 100, Output: 30}},
+		modelserver.Turn{Text: "The file is there.", Usage: modelserver.Usage{Input: 7, Output: 9}},
+	)
+	if code := s.run(); code != 0 {
+		s.t.Fatalf("code %d: %s", code, s.output)
+	}
+	s.checkFile("hello")
+}
+
+// The server counts the tokens of an answer that is cut off, but reports its output only at the end. So what the agent reports
+// is not exact.
+func TestAgentsRepeatRequestsWhoseAnswerIsCutOff(t *testing.T) {
+	forEachAgent(t, func(t *testing.T, a agentCase) {
+		interrupted := modelserver.Turn{Text: strings.Repeat("Half of ", 50), Usage: modelserver.Usage{Input: 1000, Output: 300}, Interrupted: true}
+		s := newAttempt(t, a, interrupted)
+		if a.failsIfInterrupted {
+			if code := s.run(); code == 0 || s.result().CostUSD != nil {
+				t.Errorf("code %d: %s", code, s.output)
+			}
+			return
+		}
+		s.finishWork()
+		if got := s.usage(); got.Complete != a.hidesInterruptions || got.OutputTokens < 39 {
+			t.Errorf("usage %+v: %s", got, s.output)
+		}
+		if cost := s.result().CostUSD; cost != nil && !a.hidesInterruptions {
+			t.Errorf("cost %s: %s", *cost, s.output)
+		}
 	})
 }
 
