@@ -184,7 +184,10 @@ func (b *browser) clickText(selector, text string) {
 }
 
 func quote(text string) string {
-	raw, _ := json.Marshal(text)
+	raw, err := json.Marshal(text)
+	if err != nil {
+		panic(err) // a string can always be encoded
+	}
 	return string(raw)
 }
 

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -172,4 +174,24 @@ func openOverviewTab(t *testing.T, u *runningUI, first *browser) *browser {
 	evaluate[bool](second, `(() => { window.maxLag = 0; let last = performance.now(); setInterval(() => { const now = performance.now(); window.maxLag = Math.max(window.maxLag, now - last - 20); last = now; }, 20); return true })()`)
 	first.open("/k/seq?q=etl-0001")
 	return second
+}
+
+// memory returns the most memory that the process has used, in bytes.
+func (u *runningUI) memory(t *testing.T) int64 {
+	t.Helper()
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", u.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(raw)) {
+		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "VmHWM:" {
+			kilobytes, err := strconv.ParseInt(fields[1], 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return kilobytes << 10
+		}
+	}
+	t.Fatal("the memory of the process is unknown")
+	return 0
 }

@@ -2,11 +2,9 @@ package ui
 
 import (
 	"bufio"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -51,24 +49,4 @@ func startUI(t *testing.T, args ...string) *runningUI {
 func (u *runningUI) stop() {
 	_ = u.Process.Kill()
 	_ = u.Wait()
-}
-
-// memory returns the most memory that the process has used, in bytes.
-func (u *runningUI) memory(t *testing.T) int64 {
-	t.Helper()
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", u.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(raw)) {
-		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "VmHWM:" {
-			kilobytes, err := strconv.ParseInt(fields[1], 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return kilobytes << 10
-		}
-	}
-	t.Fatal("the memory of the process is unknown")
-	return 0
 }
