@@ -160,6 +160,8 @@ type DeadLetterQueue interface {
 	RequeueSelected(ctx context.Context, selects func(*DeadLetter) bool, payload *[]byte) (int, error)
 	// Move makes the oldest dead letters those of another queue. It returns how many.
 	Move(ctx context.Context, to string, number int) (int, error)
+	// DeleteSelected deletes the selected ones among the dead letters. It returns how many.
+	DeleteSelected(ctx context.Context, selects func(*DeadLetter) bool) (int, error)
 	// Purge deletes all dead letters.
 	Purge(ctx context.Context) error
 }

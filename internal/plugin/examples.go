@@ -102,6 +102,9 @@ queue dead edit orders 17`,
 queue dead list orders -o yaml`,
 	"queue dead requeue": `# Requeue the ten oldest dead letters
 queue dead requeue orders --oldest 10`,
+	"queue dead delete": `# Delete two dead letters, or all with a text in their error
+queue dead delete orders 17 23
+queue dead delete orders --filter "no such customer"`,
 	"queue dead purge": `# Delete all dead letters
 queue dead purge orders --all`,
 

@@ -36,6 +36,14 @@ func parseDeadLetterIDs(texts []string) ([]uint64, error) {
 	return ids, nil
 }
 
+// selector returns which dead letters a command is about: those with the IDs, or without IDs those that match the filter.
+func (d *deadLetterCommand) selector(ids []uint64) func(*broker.DeadLetter) bool {
+	if len(ids) > 0 {
+		return func(l *broker.DeadLetter) bool { return slices.Contains(ids, l.ID) }
+	}
+	return func(l *broker.DeadLetter) bool { return matchesFilter(l, d.filter) }
+}
+
 func matchesFilter(l *broker.DeadLetter, filter string) bool {
 	kind := broker.HeaderValue(l.Headers, broker.KindHeader)
 	return slices.ContainsFunc([]string{l.Error, l.Priority, kind}, func(text string) bool { return strings.Contains(text, filter) })

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,7 +33,7 @@ type deadLetterCommand struct {
 
 func newDeadLetterCommand(env *environment) *cobra.Command {
 	d := &deadLetterCommand{environment: env}
-	command := newParentCommand("dead", nil, "Manage the dead letters of a Queue", d.newListCommand(), d.newShowCommand(), d.newEditCommand(), d.newRequeueCommand(), d.newPurgeCommand())
+	command := newParentCommand("dead", nil, "Manage the dead letters of a Queue", d.newListCommand(), d.newShowCommand(), d.newEditCommand(), d.newRequeueCommand(), d.newDeleteCommand(), d.newPurgeCommand())
 	command.Long = "Manage the dead letters of a Queue: messages that workers could not process.\n\n" +
 		"They are stored on the broker. The plugin reads the broker's Secrets with your permissions. If the broker's address is a Service " +
 		"in the cluster, the plugin forwards a port to a Pod behind it."
@@ -192,19 +191,27 @@ func (d *deadLetterCommand) requeueDeadLetters(ctx context.Context, q *connected
 	letters, number := q.DeadLetters(q.brokerName), 0
 	switch {
 	case len(ids) > 0:
-		number, err = letters.RequeueSelected(ctx, func(l *broker.DeadLetter) bool { return slices.Contains(ids, l.ID) }, nil)
+		number, err = letters.RequeueSelected(ctx, d.selector(ids), nil)
 	case d.filter != "":
-		number, err = letters.RequeueSelected(ctx, func(l *broker.DeadLetter) bool { return matchesFilter(l, d.filter) }, nil)
+		number, err = letters.RequeueSelected(ctx, d.selector(nil), nil)
 	default:
 		number, err = letters.Requeue(ctx, d.oldest)
 	}
 	if err == nil || number > 0 {
 		fmt.Fprintf(d.out, "%s: requeued %s\n", queueKind.qualifiedName(q.Queue), formatDeadLetters(int64(number)))
 	}
-	if err == nil && number < len(ids) {
-		err = fmt.Errorf("%d of the %d dead letters do not exist", len(ids)-number, len(ids))
+	if err == nil {
+		err = checkAllExisted(number, ids)
 	}
 	return err
+}
+
+// checkAllExisted returns an error if fewer dead letters were found than the user named.
+func checkAllExisted(found int, ids []uint64) error {
+	if found >= len(ids) {
+		return nil
+	}
+	return fmt.Errorf("%d of the %d dead letters do not exist", len(ids)-found, len(ids))
 }
 
 func (d *deadLetterCommand) purgeDeadLetters(ctx context.Context, q *connectedQueue) error {

@@ -100,17 +100,26 @@ func TestDeadLetterCommands(t *testing.T) {
 		out, errOut string // substrings
 		dead, ready int64
 	}{
-		"list mail":                   {2, exitSuccess, "ID   DIED", "", 2, 0},
-		"list mail --limit=1":         {2, exitSuccess, "showing 1 of 2; --limit=0 lists all", "", 2, 0},
-		"list mail -o yaml":           {1, exitSuccess, "payload: bGV0dGVyIDE=", "", 1, 0},
-		"list mail -o json":           {0, exitSuccess, "[]\n", "", 0, 0},
-		"ls mail":                     {0, exitSuccess, "", mail + " has no dead letters.\n", 0, 0},
-		"requeue mail --all":          {3, exitSuccess, mail + ": requeued 3 dead letters\n", "", 0, 3},
-		"requeue mail --oldest=1":     {3, exitSuccess, mail + ": requeued 1 dead letter\n", "", 2, 1},
-		"requeue mail --oldest=9":     {3, exitSuccess, mail + ": requeued 3 dead letters\n", "", 0, 3},
-		"purge mail --all --yes":      {3, exitSuccess, mail + ": deleted 3 dead letters\n", "", 0, 0},
-		"purge mail --all":            {3, exitError, "", "error: " + mail + ": cannot delete 3 dead letters of " + mail + " without confirmation: set --yes, or run on a terminal\n", 3, 0},
-		"purge mail --all --yes -v=9": {3, exitError, "", "error: unknown shorthand flag", 3, 0},
+		"list mail":                         {2, exitSuccess, "ID   DIED", "", 2, 0},
+		"list mail --limit=1":               {2, exitSuccess, "showing 1 of 2; --limit=0 lists all", "", 2, 0},
+		"list mail -o yaml":                 {1, exitSuccess, "payload: bGV0dGVyIDE=", "", 1, 0},
+		"list mail -o json":                 {0, exitSuccess, "[]\n", "", 0, 0},
+		"ls mail":                           {0, exitSuccess, "", mail + " has no dead letters.\n", 0, 0},
+		"requeue mail --all":                {3, exitSuccess, mail + ": requeued 3 dead letters\n", "", 0, 3},
+		"requeue mail --oldest=1":           {3, exitSuccess, mail + ": requeued 1 dead letter\n", "", 2, 1},
+		"requeue mail --oldest=9":           {3, exitSuccess, mail + ": requeued 3 dead letters\n", "", 0, 3},
+		"delete mail 1 3 --yes":             {3, exitSuccess, mail + ": deleted 2 dead letters\n", "", 1, 0},
+		"delete mail 2 9 --yes":             {3, exitError, mail + ": deleted 1 dead letter\n", "1 of the 2 dead letters do not exist", 2, 0},
+		"delete mail --filter=such --yes":   {3, exitSuccess, mail + ": deleted 3 dead letters\n", "", 0, 0},
+		"delete mail --filter=other --yes":  {3, exitSuccess, mail + ": deleted 0 dead letters\n", "", 3, 0},
+		"delete mail --yes":                 {3, exitError, "", "error: set either IDs or --filter\n", 3, 0},
+		"delete mail 1 --filter=such --yes": {3, exitError, "", "error: set either IDs or --filter\n", 3, 0},
+		"delete mail 0 --yes":               {3, exitError, "", `error: invalid ID "0"`, 3, 0},
+		"delete mail 2":                     {3, exitError, "", "cannot delete 1 dead letter of " + mail + " without confirmation", 3, 0},
+		"delete mail --filter=such":         {3, exitError, "", `cannot delete the dead letters with "such" of ` + mail + " without confirmation", 3, 0},
+		"purge mail --all --yes":            {3, exitSuccess, mail + ": deleted 3 dead letters\n", "", 0, 0},
+		"purge mail --all":                  {3, exitError, "", "error: " + mail + ": cannot delete 3 dead letters of " + mail + " without confirmation: set --yes, or run on a terminal\n", 3, 0},
+		"purge mail --all --yes -v=9":       {3, exitError, "", "error: unknown shorthand flag", 3, 0},
 	} {
 		t.Run(args, func(t *testing.T) {
 			g := newDeadLetterBroker(t, row.letters)

@@ -159,6 +159,12 @@ func (b *browser) waitForText(selector string, texts ...string) {
 func (b *browser) do(label, confirm string) string {
 	b.t.Helper()
 	b.clickText("main a.button", label)
+	return b.confirm(label, confirm)
+}
+
+// confirm confirms the action that the dialog shows, and returns what it shows then.
+func (b *browser) confirm(label, confirm string) string {
+	b.t.Helper()
 	b.waitForText("#dialog", label, "kubectl yardmaster")
 	if confirm != "" {
 		b.run("typing", chromedp.SendKeys(chromedp.CSS("#confirm"), confirm))
@@ -175,8 +181,8 @@ func (b *browser) do(label, confirm string) string {
 func (b *browser) clickText(selector, text string) {
 	b.t.Helper()
 	script := fmt.Sprintf(`(() => {
-		const e = [...document.querySelectorAll(%s)].find(e => e.innerText.trim() === %s);
-		if (document.readyState !== 'complete' || !e || e.hasAttribute('hx-get') && !e.hasAttribute('data-htmx-powered')) return false;
+		const e = [...document.querySelectorAll(%s)].find(e => e.innerText.trim() === %s), powered = e?.form ?? e;
+		if (document.readyState !== 'complete' || !e || powered.hasAttribute('hx-get') && !powered.hasAttribute('data-htmx-powered')) return false;
 		e.click();
 		return true;
 	})()`, quote(selector), quote(text))

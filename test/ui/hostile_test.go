@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/chromedp/chromedp"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	corev1 "k8s.io/api/core/v1"
@@ -81,6 +82,46 @@ func TestDeadLettersAreShownRequeuedAndDeleted(t *testing.T) {
 		t.Errorf("the dialog shows:\n%s", shown)
 	}
 	b.waitForText("main", "There are no dead letters.")
+	b.expectNoProblems()
+}
+
+func TestSomeDeadLettersAreSelectedByBoxesOrText(t *testing.T) {
+	ns := newNamespace(t, "select-")
+	newDeadLetterQueue(t, ns, "no such address", 5)
+	b := openBrowser(t, startUI(t, "-n", ns))
+	b.open("/k/queue/" + ns + "/mail/dead")
+	b.waitForText("main", "no such address")
+	b.clickText("main button", "Requeue selected")
+	b.waitForText("#dialog", "Select at least one dead letter")
+	b.press("\u001b")
+	check := func(ids ...string) {
+		for _, id := range ids {
+			b.run("selecting "+id, chromedp.Click(chromedp.CSS("#letter-"+id+" input")))
+		}
+	}
+	check("2", "4")
+	b.clickText("main button", "Requeue selected")
+	if shown := b.confirm("Requeue 2 dead letters", ""); !contains(shown, "dead requeue") || !contains(shown, "mail 2 4") || !contains(shown, "requeued 2 dead letters") {
+		t.Errorf("the dialog shows:\n%s", shown)
+	}
+	rows := func(number int) func() bool {
+		return func() bool { return evaluate[int](b, "document.querySelectorAll('main tbody tr').length") == number }
+	}
+	eventually(t, "three letters remain", rows(3))
+	check("5")
+	b.clickText("main button", "Delete selected")
+	if shown := b.confirm("Delete 1 dead letter", "mail"); !contains(shown, "dead delete --yes") || !contains(shown, "deleted 1 dead letter") {
+		t.Errorf("the dialog shows:\n%s", shown)
+	}
+	eventually(t, "two letters remain", rows(2))
+	b.open("/k/queue/" + ns + "/mail/dead?q=other")
+	b.waitForText("main", `No dead letter has "other"`)
+	b.open("/k/queue/" + ns + "/mail/dead?q=such")
+	b.waitForText("main", "no such address")
+	if shown := b.do("Delete all that match", "mail"); !contains(shown, "--filter=such") || !contains(shown, "deleted 2 dead letters") {
+		t.Errorf("the dialog shows:\n%s", shown)
+	}
+	b.waitForText("main", `No dead letter has "such"`)
 	b.expectNoProblems()
 }
 

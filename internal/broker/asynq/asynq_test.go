@@ -429,6 +429,13 @@ func TestListRequeueMoveAndPurgeDeadLetters(t *testing.T) {
 		}
 	}
 
+	first := moved[0].ID
+	for _, want := range []int{1, 0} {
+		n, err := b.DeadLetters("other").DeleteSelected(t.Context(), func(l *broker.DeadLetter) bool { return l.ID == first })
+		if err != nil || n != want {
+			t.Errorf("deleted %d, want %d: %v", n, want, err)
+		}
+	}
 	b.requireSuccess(deadLetters.Purge(t.Context()))
 	if f := b.readStats(); f.DeadLetters != 0 {
 		t.Errorf("%+v", f)

@@ -264,6 +264,27 @@ func (a *archivedTasks) resendDeadLetters(
 	return resent, err
 }
 
+// DeleteSelected implements broker.DeadLetterQueue.
+func (a *archivedTasks) DeleteSelected(ctx context.Context, selects func(*broker.DeadLetter) bool) (int, error) {
+	deleted := 0
+	err := a.forEachDeadLetter(ctx, 0, 0, func(g *archivedTask, letter *asynq.TaskInfo) error {
+		if decoded := deadLetterFromTask(g, letter); !selects(&decoded) {
+			return nil
+		}
+		err := a.inspector.DeleteTask(a.queue, letter.ID)
+		switch {
+		case err == nil:
+			deleted++
+			return nil
+		case errors.Is(err, asynq.ErrTaskNotFound):
+			return nil
+		default:
+			return err
+		}
+	})
+	return deleted, queueError("deleting dead letters of", a.queue, err)
+}
+
 // Purge implements broker.DeadLetterQueue.
 func (a *archivedTasks) Purge(ctx context.Context) error {
 	err := a.checkQueueExists(ctx, a.queue)

@@ -173,6 +173,27 @@ func (c *deadLetterStream) forEachDeadLetter(ctx context.Context, after uint64, 
 	return nil
 }
 
+// DeleteSelected implements broker.DeadLetterQueue.
+func (c *deadLetterStream) DeleteSelected(ctx context.Context, selects func(*broker.DeadLetter) bool) (int, error) {
+	doing := "deleting dead letters of the queue " + c.queue
+	stream, err := c.js.Stream(ctx, deadStreamName(c.queue))
+	if err != nil {
+		return 0, c.classifyError(doing, err)
+	}
+	deleted := 0
+	err = c.forEachDeadLetter(ctx, 0, 0, func(letter *jetstream.RawStreamMsg) error {
+		if decoded := deadLetterFromMessage(letter); !selects(&decoded) {
+			return nil
+		}
+		existed, err := deleteMessage(ctx, stream, letter.Sequence)
+		if existed {
+			deleted++
+		}
+		return err
+	})
+	return deleted, c.classifyError(doing, err)
+}
+
 // Purge implements broker.DeadLetterQueue.
 func (c *deadLetterStream) Purge(ctx context.Context) error {
 	doing := "purging the dead letters of the queue " + c.queue

@@ -148,6 +148,12 @@ func TestOnlyRequestedNumberOfDeadLettersIsHandled(t *testing.T) {
 		moved[0].Error != "bad" || moved[0].MessageID != "yardmaster_orders/2" {
 		t.Errorf("left %s, moved %+v", left, moved)
 	}
+	isB := func(l *broker.DeadLetter) bool { return string(l.Payload) == "b" }
+	for _, want := range []int{1, 0} {
+		if n, err := e.DeadLetters("other").DeleteSelected(t.Context(), isB); err != nil || n != want || payloadsOf(listDeadLetters(t, e, "other")) != "c" {
+			t.Errorf("deleted %d (%v), want %d, left %s", n, err, want, payloadsOf(listDeadLetters(t, e, "other")))
+		}
+	}
 	if err := dead.Purge(t.Context()); err != nil || readStats(t, e, "orders").DeadLetters != 0 {
 		t.Errorf("purged: %v, %+v", err, readStats(t, e, "orders"))
 	}

@@ -2,7 +2,9 @@ package ui
 
 import (
 	"net/http"
+	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -42,16 +44,38 @@ func (s *Server) serveAction(w http.ResponseWriter, r *http.Request, path string
 	entry, _ := s.entry(place)
 	var action *view.Action
 	if entry != nil {
-		action = view.FindAction(actionsOf(entry, s.Now()), r.URL.Query().Get("do"), r.URL.Query().Get("arg"))
+		action = findAction(entry, r.URL.Query(), s.Now())
 	}
 	switch {
 	case action == nil:
-		s.writeDialog(w, r, http.StatusConflict, "Not possible", page.Message("Not possible", "This is not possible now: the object has changed, or was deleted."))
+		s.writeDialog(w, r, http.StatusConflict, "Not possible", page.Message("Not possible", notPossible(r.URL.Query().Get("do"))))
 	case r.Method != http.MethodPost:
 		s.writeDialog(w, r, http.StatusOK, action.Label, page.Confirmation(s.links, entry, action, ""))
 	default:
 		s.runAction(w, r, entry, action)
 	}
+}
+
+func notPossible(id string) string {
+	if id == view.RequeueLetters || id == view.DeleteLetters {
+		return "Select at least one dead letter of the list."
+	}
+	return "This is not possible now: the object has changed, or was deleted."
+}
+
+// findAction returns the action that a query selects, if it is possible now, or nil.
+func findAction(entry *view.Entry, query url.Values, now time.Time) *view.Action {
+	id, argument := query.Get("do"), query.Get("arg")
+	if action := view.FindAction(actionsOf(entry, now), id, argument); action != nil {
+		return action
+	}
+	if entry.Kind != view.Queues {
+		return nil
+	}
+	if ids := query["id"]; len(ids) > 0 { // the checked boxes of the form
+		argument = strings.Join(ids, ",")
+	}
+	return view.DeadLetterSelection(entry, id, argument)
 }
 
 func (s *Server) runAction(w http.ResponseWriter, r *http.Request, entry *view.Entry, action *view.Action) {

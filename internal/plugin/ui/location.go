@@ -56,7 +56,7 @@ func parseLocation(path string, query url.Values) *location {
 		place.log = new(query.Get("log"))
 	case len(parts) == object:
 	case len(parts) == dead && parts[4] == viewDead && place.kind == view.Queues:
-		place.view = viewDead
+		place.view, place.query = viewDead, view.Query{Text: truncate(query.Get("q"))}
 	default:
 		return nil
 	}

@@ -73,7 +73,7 @@ func (s *Server) deadLetters(r *http.Request, place *location) g.Node {
 	if entry == nil {
 		return page.Missing(place.kind, place.namespace, place.name, state)
 	}
-	result := s.runCommand(r.Context(), view.DeadLetterList(entry))
+	result := s.runCommand(r.Context(), view.DeadLetterList(entry, place.query.Text))
 	var letters []view.DeadLetter
 	problem := result.problem()
 	if problem == "" && len(result.output) > 0 {
@@ -81,5 +81,5 @@ func (s *Server) deadLetters(r *http.Request, place *location) g.Node {
 			problem = "The dead letters cannot be read: " + err.Error()
 		}
 	}
-	return page.DeadLetters(s.links, entry, letters, problem)
+	return page.DeadLetters(s.links, entry, letters, place.query.Text, problem)
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -29,14 +30,14 @@ var testTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 type testServer struct {
 	*Server
 
-	t        *testing.T
+	t        testing.TB
 	commands [][]string
 	// code, output and errOutput are those of each command.
 	code              int
 	output, errOutput string
 }
 
-func newTestServer(t *testing.T, objects []client.Object) *testServer {
+func newTestServer(t testing.TB, objects []client.Object) *testServer {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
@@ -144,6 +145,39 @@ func TestOnlyOfferedActionsRun(t *testing.T) {
 	} {
 		if got := s.post(path, nil); got.Code < http.StatusBadRequest || len(s.commands) != 0 {
 			t.Errorf("%s: status %d, commands %q", path, got.Code, s.commands)
+		}
+	}
+}
+
+func TestSelectedDeadLettersAreRequeuedOrDeletedByTheirIDs(t *testing.T) {
+	queue := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "mail", Namespace: "a"}}
+	confirmed := url.Values{"confirm": {"mail"}}
+	for query, want := range map[string][]string{
+		"do=requeue-selected&id=3&id=17":          {"queue", "dead", "requeue", "--namespace=a", "--", "mail", "3", "17"},
+		"do=delete-selected&arg=3,17":             {"queue", "dead", "delete", "--yes", "--namespace=a", "--", "mail", "3", "17"},
+		"do=requeue-matching&arg=no+such+address": {"queue", "dead", "requeue", "--filter=no such address", "--namespace=a", "--", "mail"},
+		"do=delete-matching&arg=--all":            {"queue", "dead", "delete", "--filter=--all", "--yes", "--namespace=a", "--", "mail"},
+		"do=delete-selected":                      nil,
+		"do=delete-selected&id=--all":             nil,
+		"do=delete-selected&id=0":                 nil,
+		"do=delete-selected&id=1&id=":             nil,
+		"do=delete-selected&arg=" + strings.Repeat("1,", view.MaxDeadLetters) + "1": nil,
+		"do=delete-matching&arg=":            nil,
+		"do=delete-matching&arg=a%1b":        nil,
+		"do=delete-matching&arg=a%E2%80%AEb": nil,
+	} {
+		t.Run(query, func(t *testing.T) {
+			s := newTestServer(t, []client.Object{queue.DeepCopy()})
+			s.post("/k/queue/a/mail/action?"+query, confirmed)
+			if want == nil && len(s.commands) > 0 || want != nil && (len(s.commands) != 1 || !slices.Equal(s.commands[0], want)) {
+				t.Errorf("commands %q, want %q", s.commands, want)
+			}
+		})
+	}
+	s := newTestServer(t, []client.Object{queue})
+	for _, query := range []string{"do=delete-selected&id=3", "do=delete-matching&arg=x"} {
+		if body := s.post("/k/queue/a/mail/action?"+query, nil).Body.String(); !strings.Contains(body, "Type ") || len(s.commands) > 0 {
+			t.Errorf("%s without the name: commands %q:\n%s", query, s.commands, body)
 		}
 	}
 }

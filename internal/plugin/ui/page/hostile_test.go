@@ -81,7 +81,8 @@ func hostilePages(text string) map[string]g.Node {
 		"queue":        Queue(l, view.NewQueue(entries[view.Queues], queue, nil)),
 		"pool":         Pool(l, view.NewPool(entries[view.Pools], pool, nil, testTime)),
 		"schedule":     Schedule(l, view.NewSchedule(entries[view.Schedules], schedule, testTime)),
-		"dead letters": DeadLetters(l, entries[view.Queues], []view.DeadLetter{{Priority: text, Error: text, Origin: text, Headers: map[string][]string{text: {text}}, Payload: []byte(text)}}, text),
+		"dead letters": DeadLetters(l, entries[view.Queues], []view.DeadLetter{{Priority: text, Error: text, Origin: text, Headers: map[string][]string{text: {text}}, Payload: []byte(text)}}, text, text),
+		"matching":     dialogOf(l, entries[view.Queues], view.MatchingLetterActions(entries[view.Queues], text)),
 		"stale Jobs":   Stale(l, view.NewStale("", hostileReport(text), testTime)),
 		"bad report":   Stale(l, view.NewStale("", []byte(text), testTime)),
 		"outcome":      Outcome(l, text, []string{"seq", text}, false, text, l.Home()),
@@ -94,6 +95,11 @@ func hostilePages(text string) map[string]g.Node {
 		pages["whole list of "+kind.Title] = List(l, view.NewList(state, kind, view.Query{}))
 	}
 	return pages
+}
+
+// dialogOf asks for the confirmation of all actions.
+func dialogOf(l Links, e *view.Entry, actions []view.Action) g.Node {
+	return g.Map(actions, func(action view.Action) g.Node { return Confirmation(l, e, &action, "") })
 }
 
 func hostileReport(text string) []byte {

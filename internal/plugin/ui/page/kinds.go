@@ -2,8 +2,6 @@ package page
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -23,35 +21,6 @@ func Queue(l Links, q *view.Queue) g.Node {
 			h.A(h.Class("button"), h.Href(l.DeadLetters(q.Entry)), g.Text("Show dead letters")))),
 		conditions(q.Conditions),
 	}
-}
-
-// DeadLetters is the content of the page of the dead letters of a Queue.
-func DeadLetters(l Links, e *view.Entry, letters []view.DeadLetter, problem string) g.Node {
-	return g.Group{
-		h.Nav(h.Class("path"), h.Aria("label", "Path"), h.A(h.Href(l.List(e.Kind)), g.Text(e.Kind.Title)), g.Text(" / "+e.Namespace+" / "), l.link(e)),
-		h.H1(g.Text("Dead letters of " + e.Name)),
-		h.P(h.Class("note"), g.Text(fmt.Sprintf("The oldest first, at most %d. They are read from the broker with your permissions, when the page opens.", view.MaxDeadLetters))),
-		l.command(view.DeadLetterList(e)),
-		g.If(problem != "", h.P(h.Class("problem"), g.Text(problem))),
-		g.If(problem == "" && len(letters) == 0, h.P(h.Class("note"), g.Text("There are no dead letters."))),
-		g.Iff(len(letters) > 0, func() g.Node {
-			return g.Group{l.buttons(e, view.DeadLetterActions(e)), table("Dead letters", []string{"ID", "Died", "Attempts", "Priority", "Error", "Payload"},
-				g.Map(letters, func(letter view.DeadLetter) g.Node { return deadLetter(&letter) }))}
-		}),
-	}
-}
-
-func deadLetter(letter *view.DeadLetter) g.Node {
-	clean := letter.Clean()
-	var headers []string
-	for _, name := range slices.Sorted(maps.Keys(clean.Headers)) {
-		headers = append(headers, name+": "+strings.Join(clean.Headers[name], ", "))
-	}
-	id := strconv.FormatUint(letter.ID, 10)
-	return h.Tr(h.ID("letter-"+id),
-		h.Th(h.Scope("row"), g.Text(id)), h.Td(age(clean.Died)), h.Td(g.Text(strconv.Itoa(clean.Attempts))), h.Td(g.Text(clean.Priority)), h.Td(h.Class("wide"), g.Text(clean.Error)),
-		h.Td(h.Details(h.Summary(g.Text(fmt.Sprintf("%d bytes", len(letter.Payload)))),
-			preformatted("Payload of "+id, string(clean.Payload)), g.If(len(headers) > 0, preformatted("Headers of "+id, strings.Join(headers, "\n"))))))
 }
 
 // Pool is the content of the page of a WorkerPool.

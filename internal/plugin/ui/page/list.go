@@ -15,15 +15,20 @@ func List(l Links, list *view.List) g.Node {
 		h.H1(g.Text(list.Kind.Title)),
 		watchProblem(list.State),
 		g.If(!list.State.Denied, g.Group{
-			h.Form(h.Class("filter"), h.Method("get"), h.Action(l.List(list.Kind)), h.Role("search"),
-				h.Label(h.For("filter"), g.Text("Filter by name, namespace, status or reason")),
-				h.Input(h.Type("search"), h.ID("filter"), h.Name("q"), h.Value(list.Query.Text), h.AutoComplete("off"), g.Attr("aria-keyshortcuts", "/")),
-				h.Button(h.Type("submit"), g.Text("Filter"))),
+			filterForm(l.List(list.Kind), "Filter by name, namespace, status or reason", list.Query.Text),
 			h.P(h.Class("note"), g.Text(countText(list))),
 			table(list.Kind.Title, headers(list), g.Map(list.Rows, func(row view.Row) g.Node { return l.row(list, &row) })),
 			l.pager(list),
 		}),
 	}
+}
+
+// filterForm is a field for a text, with which the page is opened again.
+func filterForm(address, label, text string) g.Node {
+	return h.Form(h.Class("filter"), h.Method("get"), h.Action(address), h.Role("search"),
+		h.Label(h.For("filter"), g.Text(label)),
+		h.Input(h.Type("search"), h.ID("filter"), h.Name("q"), h.Value(text), h.AutoComplete("off"), g.Attr("aria-keyshortcuts", "/")),
+		h.Button(h.Type("submit"), g.Text("Filter")))
 }
 
 func countText(list *view.List) string {

@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/plugin/render"
 )
 
 func queueEntry(q *v1alpha1.Queue) *Entry {
@@ -92,41 +91,4 @@ func queueActions(e *Entry, q *v1alpha1.Queue) []Action {
 		return []Action{{ID: "resume", Label: "Resume", Effect: "Workers receive messages again.", Args: objectArgs(e, "resume")}}
 	}
 	return []Action{{ID: "pause", Label: "Pause", Effect: "Workers receive no more messages, and finish those in flight. Producers can still send.", Args: objectArgs(e, "pause")}}
-}
-
-// DeadLetterList is the arguments of the command that reads dead letters.
-func DeadLetterList(e *Entry) []string {
-	return objectArgs(e, "dead", "list", "--output=json", fmt.Sprintf("--limit=%d", MaxDeadLetters))
-}
-
-// MaxDeadLetters is how many dead letters a page shows.
-const MaxDeadLetters = 50
-
-// DeadLetter is what the command prints of a dead letter.
-type DeadLetter render.DeadLetter
-
-// Clean returns the letter as a page shows it: text without control characters.
-func (l *DeadLetter) Clean() *DeadLetter {
-	clean := *l
-	clean.Priority, clean.Error, clean.Origin, clean.Headers = cleanLine(l.Priority), cleanLine(l.Error), cleanLine(l.Origin), map[string][]string{}
-	for name, values := range l.Headers {
-		for _, value := range values {
-			clean.Headers[cleanLine(name)] = append(clean.Headers[cleanLine(name)], cleanLine(value))
-		}
-	}
-	clean.Payload = []byte(cleanText(string(l.Payload)))
-	return &clean
-}
-
-// DeadLetterActions are the actions for the dead letters of a Queue.
-func DeadLetterActions(e *Entry) []Action {
-	return []Action{
-		{ID: "requeue-oldest", Label: "Requeue the oldest", Effect: "Requeues the oldest dead letter as a new message, at the end of the queue.", Args: objectArgs(e, "dead", "requeue", "--oldest=1")},
-		{ID: "requeue-10", Label: "Requeue the 10 oldest", Effect: "Requeues the 10 oldest dead letters as new messages.", Args: objectArgs(e, "dead", "requeue", "--oldest=10")},
-		{ID: "requeue-all", Label: "Requeue all", Effect: "Requeues all dead letters as new messages.", Args: objectArgs(e, "dead", "requeue", "--all")},
-		{
-			ID: "purge", Label: "Delete all", Effect: "Deletes all dead letters. This cannot be undone.", Destroys: true, Confirm: e.Name,
-			Args: objectArgs(e, "dead", "purge", "--all", "--yes"),
-		},
-	}
 }
