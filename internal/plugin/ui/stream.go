@@ -15,6 +15,9 @@ import (
 const (
 	// minRenderInterval is the time between two changes of a page. The first change is sent at once.
 	minRenderInterval = 100 * time.Millisecond
+	// maxRenderShare is the part of the time, one out of so many, in which a page is computed and sent. More objects, and slower
+	// browsers, get fewer changes a second instead of all of a core.
+	maxRenderShare = 10
 	// clockInterval is the time after which a page is computed again without a change: it may show times.
 	clockInterval = 5 * time.Second
 	// keepAliveInterval is the time after which a stream without changes sends a comment, which shows both sides that the
@@ -78,7 +81,9 @@ func (s *stream) send(ctx context.Context) {
 			return
 		case <-pauseOver:
 		case <-pending:
-			err, pause = s.sendContent(ctx), minRenderInterval
+			begin := time.Now()
+			err = s.sendContent(ctx)
+			pause = max(minRenderInterval, maxRenderShare*time.Since(begin))
 		case <-clock.C:
 			err = s.sendContent(ctx)
 		case lines := <-logs:
