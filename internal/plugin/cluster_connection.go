@@ -11,6 +11,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -74,7 +75,7 @@ func newConnector(errOut io.Writer) func(clientcmd.ClientConfig) (*clusterConnec
 // newClientScheme registers the kinds that the plugin reads and writes.
 func newClientScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	builder := runtime.NewSchemeBuilder(authenticationv1.AddToScheme, autoscalingv1.AddToScheme, batchv1.AddToScheme, corev1.AddToScheme, discoveryv1.AddToScheme, v1alpha1.AddToScheme)
+	builder := runtime.NewSchemeBuilder(authenticationv1.AddToScheme, autoscalingv1.AddToScheme, batchv1.AddToScheme, corev1.AddToScheme, discoveryv1.AddToScheme, policyv1.AddToScheme, v1alpha1.AddToScheme)
 	return scheme, builder.AddToScheme(scheme)
 }
 

@@ -117,7 +117,12 @@ pool watch resizers`,
 	"pool explain": `# Why the pool has this number of workers
 pool explain resizers`,
 	"pool drain": `# Drain all workers, and wait
-pool drain resizers --watch`,
+pool drain resizers --watch
+
+# Drain one worker, which the pool replaces
+pool drain resizers resizers-5c9f7d-x2k4p`,
+	"pool workers": `# The workers with their states and nodes
+pool workers resizers`,
 	"pool restart": `# Replace all workers, and wait
 pool restart resizers --watch`,
 	"pool pause-scaling": `# Keep the number of workers for two hours

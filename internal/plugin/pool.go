@@ -20,7 +20,7 @@ import (
 func newPoolCommand(env *environment) *cobra.Command {
 	return newParentCommand("pool", []string{"pools", "workerpool", "wp"}, "Inspect WorkerPools, and drain or restart their workers",
 		newListCommand(env, workerPoolKind, "List WorkerPools with their workers and backlog"),
-		newPoolWatchCommand(env), newDrainPoolCommand(env), newRestartPoolCommand(env), newPauseScalingCommand(env), newResumeScalingCommand(env),
+		newPoolWatchCommand(env), newPoolWorkersCommand(env), newDrainPoolCommand(env), newRestartPoolCommand(env), newPauseScalingCommand(env), newResumeScalingCommand(env),
 		workerPoolKind.newObjectCommand(env, "explain", "Explain the number of workers of a WorkerPool",
 			"Explain the number of workers of a WorkerPool: the last scaling decision, its inputs, and the result of "+
 				"each term of the scaling formula.",

@@ -23,12 +23,31 @@ type drainPoolCommand struct {
 
 func newDrainPoolCommand(env *environment) *cobra.Command {
 	d := &drainPoolCommand{environment: env}
-	command := workerPoolKind.newObjectCommand(env, "drain", "Drain workers of a WorkerPool that is not autoscaled",
-		"Drain workers of a WorkerPool that is not autoscaled, by setting fewer replicas through its scale subresource.\n\n"+
-			"The operator removes idle workers first, then the youngest. Each finishes its messages in flight before it is removed. "+
-			"For an autoscaled pool, lower maxReplicas instead: the autoscaler would replace drained workers.",
-		d.drainPool)
-	command.PreRunE = func(*cobra.Command, []string) error { return d.validateFlags() }
+	worker := ""
+	command := workerPoolKind.newObjectCommand(env, "drain", "Drain a worker, or workers of a WorkerPool that is not autoscaled",
+		"Drain a worker, or workers of a WorkerPool that is not autoscaled.\n\n"+
+			"With a WORKER, which is the name of a Pod, that worker is evicted: it finishes its messages in flight within its grace period, and the pool "+
+			"replaces it. The disruption budget of the pool limits how many are evicted at once.\n\n"+
+			"Without a WORKER, the command sets fewer replicas through the scale subresource. The operator removes idle workers first, then the youngest. "+
+			"Each finishes its messages in flight before it is removed. For an autoscaled pool, lower maxReplicas instead: the autoscaler would replace "+
+			"drained workers.",
+		func(ctx context.Context, cluster *clusterConnection, wp *v1alpha1.WorkerPool) error {
+			if worker != "" {
+				return d.drainWorker(ctx, cluster, wp, worker)
+			}
+			return d.drainPool(ctx, cluster, wp)
+		})
+	const maxArgs = 2
+	command.Use, command.Args = "drain NAME [WORKER]", cobra.RangeArgs(1, maxArgs)
+	command.PreRunE = func(_ *cobra.Command, args []string) error {
+		if len(args) == maxArgs {
+			worker = args[1]
+		}
+		if worker != "" && (command.Flags().Changed("replicas") || d.watch) {
+			return errors.New("a WORKER cannot be combined with --replicas or --watch")
+		}
+		return d.validateFlags()
+	}
 	f := command.Flags()
 	f.Int32Var(&d.replicas, "replicas", 0, "Number of workers to keep.")
 	f.BoolVar(&d.dryRun, "dry-run", false, "Print what would happen without changing anything.")

@@ -27,6 +27,7 @@ func TestAccessibilityOfAllViewsInBothColorsAndOnAPhone(t *testing.T) {
 	runningSequence(t, ns, "nightly-etl")
 	newDeadLetterQueue(t, ns, "no such address", 3)
 	newPool(t, ns, "mailers", "31.5 messages/s arrive, and 1280 wait")
+	newWorkerPod(t, ns, "mailers", "mailers-2-x7k2p")
 	newSession(t, ns, "fix-tests", "Fix the failing tests of the shop, and open a pull request.")
 	newSchedule(t, ns, "nightly", "the operator was away")
 	create(t, staleJob(ns, "train"), failStaleJob)
@@ -41,6 +42,7 @@ func TestAccessibilityOfAllViewsInBothColorsAndOnAPhone(t *testing.T) {
 		{"queue", "/k/queue/" + ns + "/mail", "31.5/s"},
 		{"dead-letters", "/k/queue/" + ns + "/mail/dead", "no such address"},
 		{"pool", "/k/pool/" + ns + "/mailers", "rolling out"},
+		{"workers", "/k/pool/" + ns + "/mailers/workers", "mailers-2-x7k2p"},
 		{"session", "/k/session/" + ns + "/fix-tests", "Retried"},
 		{"schedule", "/k/schedule/" + ns + "/nightly", "Europe/Berlin"},
 		{"stale", "/stale", "train"},

@@ -193,6 +193,21 @@ func newSchedule(t *testing.T, ns, name, message string) *v1alpha1.Schedule {
 	})
 }
 
+// newWorkerPod creates a ready worker of a pool.
+func newWorkerPod(t *testing.T, ns, poolName, name string) *corev1.Pod {
+	t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: ns, Annotations: map[string]string{"yardmaster.dev/workerpool": poolName},
+			Labels: map[string]string{"yardmaster.dev/workerpool": poolName, "yardmaster.dev/revision": "1"},
+		},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "worker", Image: "registry.example/worker:1"}}, SchedulerName: "none"},
+	}
+	return create(t, pod, func(pod *corev1.Pod) {
+		pod.Status.Phase, pod.Status.Conditions = corev1.PodRunning, []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	})
+}
+
 // stepPod creates the Pod of a step, which the proxy has a log of.
 func stepPod(t *testing.T, sj *v1alpha1.SequentialJob, step string) {
 	t.Helper()

@@ -145,6 +145,25 @@ func TestQueuePoolSessionAndSchedulePagesShowTheirStateAndActions(t *testing.T) 
 	b.expectNoProblems()
 }
 
+func TestNamedWorkerIsDrained(t *testing.T) {
+	ns := newNamespace(t, "workers-")
+	newPool(t, ns, "mailers", "31.5 messages/s arrive")
+	worker := newWorkerPod(t, ns, "mailers", "mailers-1-x7k2p")
+	newWorkerPod(t, ns, "mailers", "mailers-1-b4n9z")
+	b := openBrowser(t, startUI(t, "-n", ns))
+	b.open("/k/pool/" + ns + "/mailers")
+	b.clickText("main a.button", "Show workers")
+	b.waitForText("main h1", "Workers of mailers")
+	b.waitForText("main", worker.Name, "mailers-1-b4n9z", "Ready")
+	b.clickText("#worker-"+worker.Name+" a.button", "Drain")
+	if shown := b.confirm("Drain "+worker.Name, worker.Name); !contains(shown, "pool drain -n "+ns+" mailers "+worker.Name) || !contains(shown, "worker "+worker.Name+" drains") {
+		t.Errorf("the dialog shows:\n%s", shown)
+	}
+	eventually(t, "the worker is gone", func() bool { return !contains(b.bestEffortText("main"), worker.Name) })
+	b.waitForText("main", "mailers-1-b4n9z")
+	b.expectNoProblems()
+}
+
 func TestStaleJobsAreListedWithTheirNextStepAndExplained(t *testing.T) {
 	ns := newNamespace(t, "stale-")
 	create(t, staleJob(ns, "train"), failStaleJob)

@@ -69,7 +69,10 @@ func findAction(entry *view.Entry, query url.Values, now time.Time) *view.Action
 	if action := view.FindAction(actionsOf(entry, now), id, argument); action != nil {
 		return action
 	}
-	if entry.Kind != view.Queues {
+	switch {
+	case entry.Kind == view.Pools && id == view.DrainWorkerID:
+		return view.DrainWorker(entry, argument)
+	case entry.Kind != view.Queues:
 		return nil
 	}
 	if ids := query["id"]; len(ids) > 0 { // the checked boxes of the form

@@ -10,7 +10,7 @@ import (
 
 // location is a page: that of an object, a list, or another view.
 type location struct {
-	// view is overview, stale, list, object or dead.
+	// view is overview, stale, list, object, dead or workers.
 	view            string
 	kind            *view.Kind
 	namespace, name string
@@ -25,6 +25,7 @@ const (
 	viewList     = "list"
 	viewObject   = "object"
 	viewDead     = "dead"
+	viewWorkers  = "workers"
 )
 
 // parseLocation returns the page of a path, or nil.
@@ -37,7 +38,7 @@ func parseLocation(path string, query url.Values) *location {
 	}
 	const maxParts = 6
 	parts := strings.SplitN(strings.TrimPrefix(path, "/"), "/", maxParts)
-	const list, object, dead = 2, 4, 5 // the number of parts
+	const list, object, part = 2, 4, 5 // the number of parts
 	if len(parts) < list || parts[0] != "k" {
 		return nil
 	}
@@ -55,13 +56,18 @@ func parseLocation(path string, query url.Values) *location {
 	case len(parts) == object && query.Has("log"):
 		place.log = new(query.Get("log"))
 	case len(parts) == object:
-	case len(parts) == dead && parts[4] == viewDead && place.kind == view.Queues:
+	case len(parts) == part && parts[4] == viewDead && place.kind == view.Queues:
 		place.view, place.query = viewDead, view.Query{Text: truncate(query.Get("q"))}
+	case len(parts) == part && parts[4] == viewWorkers && place.kind == view.Pools:
+		place.view = viewWorkers
 	default:
 		return nil
 	}
 	return place
 }
+
+// isReadOnce reports whether the page shows what it read when it was opened, without a stream.
+func (l *location) isReadOnce() bool { return l.view == viewDead || l.view == viewWorkers }
 
 // truncate limits the text of a filter.
 func truncate(text string) string {

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 
@@ -21,8 +22,8 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request, path string) 
 	shell.Title, shell.Current = describe(place)
 	shell.Log = place.log != nil
 	var content g.Node
-	if place.view == viewDead {
-		content = s.deadLetters(r, place)
+	if place.isReadOnce() {
+		content = s.readOnce(r.Context(), place)
 	} else {
 		shell.Events = s.links.Events(path, r.URL.RawQuery)
 		content = s.content(r.Context(), place)
@@ -37,7 +38,7 @@ func describe(place *location) (title, current string) {
 		return "Stale Jobs", viewStale
 	case viewList:
 		return place.kind.Title, place.kind.Path
-	case viewObject, viewDead:
+	case viewObject, viewDead, viewWorkers:
 		return place.name + " · " + place.kind.Title, place.kind.Path
 	default:
 		return "Overview", ""
@@ -67,13 +68,23 @@ func (s *Server) objectContent(place *location) g.Node {
 	}
 }
 
-// deadLetters reads the dead letters of a Queue with the command.
-func (s *Server) deadLetters(r *http.Request, place *location) g.Node {
+// readOnce is the content of a page that shows what a command reads when it is opened.
+func (s *Server) readOnce(ctx context.Context, place *location) g.Node {
 	entry, state := s.entry(place)
-	if entry == nil {
+	switch {
+	case entry == nil:
 		return page.Missing(place.kind, place.namespace, place.name, state)
+	case place.view == viewWorkers:
+		result := s.runCommand(ctx, view.WorkerList(entry))
+		return page.Workers(s.links, view.NewWorkers(entry, result.output, result.problem()))
+	default:
+		return s.deadLetters(ctx, entry, place.query.Text)
 	}
-	result := s.runCommand(r.Context(), view.DeadLetterList(entry, place.query.Text))
+}
+
+// deadLetters reads the dead letters of a Queue with the command.
+func (s *Server) deadLetters(ctx context.Context, entry *view.Entry, filter string) g.Node {
+	result := s.runCommand(ctx, view.DeadLetterList(entry, filter))
 	var letters []view.DeadLetter
 	problem := result.problem()
 	if problem == "" && len(result.output) > 0 {
@@ -81,5 +92,5 @@ func (s *Server) deadLetters(r *http.Request, place *location) g.Node {
 			problem = "The dead letters cannot be read: " + err.Error()
 		}
 	}
-	return page.DeadLetters(s.links, entry, letters, place.query.Text, problem)
+	return page.DeadLetters(s.links, entry, letters, filter, problem)
 }

@@ -182,6 +182,24 @@ func TestSelectedDeadLettersAreRequeuedOrDeletedByTheirIDs(t *testing.T) {
 	}
 }
 
+func TestOnlyNamesOfPodsAreDrained(t *testing.T) {
+	pool := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: "mailers", Namespace: "a"}}
+	s := newTestServer(t, []client.Object{pool})
+	for _, worker := range []string{"", "--replicas=0", "-w", "a/b", "A", strings.Repeat("x", 300)} {
+		if got := s.post("/k/pool/a/mailers/action?do=drain-worker&arg="+url.QueryEscape(worker), url.Values{"confirm": {worker}}); got.Code < http.StatusBadRequest || len(s.commands) > 0 {
+			t.Errorf("%q: status %d, commands %q", worker, got.Code, s.commands)
+		}
+	}
+	const path = "/k/pool/a/mailers/action?do=drain-worker&arg=mailers-5c9f7d-x2k4p"
+	if s.post(path, url.Values{"confirm": {"mailers"}}); len(s.commands) > 0 {
+		t.Errorf("commands %q without the name of the worker", s.commands)
+	}
+	s.post(path, url.Values{"confirm": {"mailers-5c9f7d-x2k4p"}})
+	if want := []string{"pool", "drain", "--namespace=a", "--", "mailers", "mailers-5c9f7d-x2k4p"}; len(s.commands) != 1 || !slices.Equal(s.commands[0], want) {
+		t.Errorf("commands %q, want %q", s.commands, want)
+	}
+}
+
 func TestExplanationTakesOnlyNamesOfObjects(t *testing.T) {
 	s := newTestServer(t, nil)
 	for _, query := range []string{"", "?namespace=a", "?namespace=a&name=--kubeconfig=x", "?namespace=-A&name=x", "?namespace=a&name=x/y", "?namespace=a&name=" + strings.Repeat("x", 300)} {
@@ -241,7 +259,7 @@ func TestBrowserLoadsAtMost300KB(t *testing.T) {
 
 func TestUnknownFilesAndPagesDoNotExist(t *testing.T) {
 	s := newTestServer(t, nil)
-	for _, path := range []string{"/static/", "/static/../server.go", "/static/htmx/LICENSE", "/k", "/k/", "/k/job", "/k/seq/a", "/k/seq/a/b/c", "/k/seq/a/b/dead", "/k/queue/a/b/dead/x", "/events?page=/nothing", "/events?page=/k/queue/a/b/dead"} {
+	for _, path := range []string{"/static/", "/static/../server.go", "/static/htmx/LICENSE", "/k", "/k/", "/k/job", "/k/seq/a", "/k/seq/a/b/c", "/k/seq/a/b/dead", "/k/queue/a/b/dead/x", "/k/queue/a/b/workers", "/k/pool/a/b/dead", "/events?page=/k/pool/a/b/workers", "/events?page=/nothing", "/events?page=/k/queue/a/b/dead"} {
 		if got := s.get(path); got.Code != http.StatusNotFound {
 			t.Errorf("%s: status %d", path, got.Code)
 		}

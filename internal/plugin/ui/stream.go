@@ -41,7 +41,7 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	pageQuery, err := url.ParseQuery(query.Get("query"))
 	place := parseLocation(query.Get("page"), pageQuery)
-	if err != nil || place == nil || place.view == viewDead {
+	if err != nil || place == nil || place.isReadOnce() {
 		http.Error(w, "There is no such page.", http.StatusNotFound)
 		return
 	}

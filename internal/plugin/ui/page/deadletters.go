@@ -16,8 +16,7 @@ import (
 // DeadLetters is the content of the page of the dead letters of a Queue. The filter is the text that all of them have.
 func DeadLetters(l Links, e *view.Entry, letters []view.DeadLetter, filter, problem string) g.Node {
 	return g.Group{
-		h.Nav(h.Class("path"), h.Aria("label", "Path"), h.A(h.Href(l.List(e.Kind)), g.Text(e.Kind.Title)), g.Text(" / "+e.Namespace+" / "), l.link(e)),
-		h.H1(g.Text("Dead letters of " + e.Name)),
+		l.partHead(e, "Dead letters of "+e.Name),
 		h.P(h.Class("note"), g.Text(fmt.Sprintf("The oldest first, at most %d. They are read from the broker with your permissions, when the page opens.", view.MaxDeadLetters))),
 		l.command(view.DeadLetterList(e, filter)),
 		filterForm(l.DeadLetters(e), "Filter by error, kind or priority", filter),

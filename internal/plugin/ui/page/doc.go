@@ -62,6 +62,11 @@ func (l Links) DeadLetters(e *view.Entry) string {
 	return l.Object(e.Kind, e.Namespace, e.Name) + "/dead"
 }
 
+// Workers is the address of the page of a WorkerPool with its workers.
+func (l Links) Workers(e *view.Entry) string {
+	return l.Object(e.Kind, e.Namespace, e.Name) + "/workers"
+}
+
 // Action is the address at which an action is confirmed.
 func (l Links) Action(e *view.Entry, action *view.Action) string {
 	values := url.Values{"do": {action.ID}}

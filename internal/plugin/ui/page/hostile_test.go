@@ -14,6 +14,7 @@ import (
 	g "maragu.dev/gomponents"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/internal/plugin/ui/view"
 )
 
@@ -83,6 +84,8 @@ func hostilePages(text string) map[string]g.Node {
 		"schedule":     Schedule(l, view.NewSchedule(entries[view.Schedules], schedule, testTime)),
 		"dead letters": DeadLetters(l, entries[view.Queues], []view.DeadLetter{{Priority: text, Error: text, Origin: text, Headers: map[string][]string{text: {text}}, Payload: []byte(text)}}, text, text),
 		"matching":     dialogOf(l, entries[view.Queues], view.MatchingLetterActions(entries[view.Queues], text)),
+		"workers":      Workers(l, view.NewWorkers(entries[view.Pools], hostileWorkers(text), "")),
+		"no workers":   Workers(l, view.NewWorkers(entries[view.Pools], []byte(text), text)),
 		"stale Jobs":   Stale(l, view.NewStale("", hostileReport(text), testTime)),
 		"bad report":   Stale(l, view.NewStale("", []byte(text), testTime)),
 		"outcome":      Outcome(l, text, []string{"seq", text}, false, text, l.Home()),
@@ -100,6 +103,14 @@ func hostilePages(text string) map[string]g.Node {
 // dialogOf asks for the confirmation of all actions.
 func dialogOf(l Links, e *view.Entry, actions []view.Action) g.Node {
 	return g.Map(actions, func(action view.Action) g.Node { return Confirmation(l, e, &action, "") })
+}
+
+func hostileWorkers(text string) []byte {
+	raw, err := json.Marshal([]render.Worker{{Name: text, State: text, Revision: text, Node: text}})
+	if err != nil {
+		panic(err)
+	}
+	return raw
 }
 
 func hostileReport(text string) []byte {

@@ -31,7 +31,8 @@ func Pool(l Links, p *view.Pool) g.Node {
 		section("decision", "Number of workers", preformatted("The last scaling decision", strings.Join(p.Explanation, "\n"))),
 		section("load", "Workers over time", h.Div(h.Class("charts"), chart(&p.Workers), chart(&p.Backlog))),
 		section("revisions", "Revisions", table("Revisions", []string{"Revision", "Role", "Workers", "Ready", "Draining", "Succeeded", "Failed", "Image", "Age"},
-			g.Map(p.Revisions, func(r view.Revision) g.Node { return revision(&r) }))),
+			g.Map(p.Revisions, func(r view.Revision) g.Node { return revision(&r) })),
+			h.P(h.A(h.Class("button"), h.Href(l.Workers(p.Entry)), g.Text("Show workers")))),
 		conditions(p.Conditions),
 	}
 }
