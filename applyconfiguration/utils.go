@@ -182,6 +182,10 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.SequentialJobSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SequentialJobStatus"):
 		return &apiv1alpha1.SequentialJobStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SessionArchive"):
+		return &apiv1alpha1.SessionArchiveApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SessionArchiveS3"):
+		return &apiv1alpha1.SessionArchiveS3ApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionCABundle"):
 		return &apiv1alpha1.SessionCABundleApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionEgress"):
@@ -224,6 +228,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.SessionSourceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionToken"):
 		return &apiv1alpha1.SessionTokenApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SessionTranscript"):
+		return &apiv1alpha1.SessionTranscriptApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionVolume"):
 		return &apiv1alpha1.SessionVolumeApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionWorkspace"):

@@ -210,6 +210,24 @@ type SessionResult struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	Repositories []SessionRepositoryResult `json:"repositories,omitempty"`
+	// transcript is where the transcript of the attempt is archived.
+	// +optional
+	Transcript *SessionTranscript `json:"transcript,omitempty"`
+}
+
+// SessionTranscript is where a transcript is archived, as the runner reports it.
+type SessionTranscript struct {
+	// location is the path in the claim, or the URL s3://bucket/name.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Location string `json:"location,omitempty"`
+	// truncated means that the end of the transcript was omitted because it was too long.
+	// +optional
+	Truncated bool `json:"truncated,omitempty"`
+	// error is why the transcript is not archived.
+	// +optional
+	// +kubebuilder:validation:MaxLength=4096
+	Error string `json:"error,omitempty"`
 }
 
 // SessionRepositoryResult is what became of a repository, as the runner reports it.

@@ -295,6 +295,12 @@ type SessionRepo struct {
 	// autoPush requests that the runner pushes the agent's changes. Default: false.
 	// +optional
 	AutoPush bool `json:"autoPush,omitempty"`
+
+	// depth is the number of commits of each branch to clone. Default: all.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	Depth *int32 `json:"depth,omitempty"`
 }
 
 // GitURL is the URL of a git repository.

@@ -324,6 +324,11 @@ type SessionRunnerSpec struct {
 	// +optional
 	Git *SessionGit `json:"git,omitempty"`
 
+	// archive keeps the transcripts of attempts after their sessions are deleted, in a container that alone has access to
+	// them. The runner must support it, as session-runner does. Default: none.
+	// +optional
+	Archive *SessionArchive `json:"archive,omitempty"`
+
 	// activityLease gives the runner a Lease with which it reports activity and cost, and a token that can
 	// only renew this Lease. inactivityTimeout and stopOnRunFinished of sessions require it.
 	// Its Pods may connect to the API server. Default: false.
@@ -379,6 +384,67 @@ type SessionForge struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^https://[^/@]+(/[^@]*)?$`
 	APIURL string `json:"apiURL,omitempty"`
+}
+
+// SessionArchive is where transcripts are kept.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.claimName) != has(self.s3)",message="set exactly one of claimName and s3"
+type SessionArchive struct {
+	// claimName is the PersistentVolumeClaim with the transcripts. Its access mode must allow all Pods that use it at a time.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	ClaimName string `json:"claimName,omitempty"`
+
+	// s3 is the bucket with the transcripts.
+	// +optional
+	S3 *SessionArchiveS3 `json:"s3,omitempty"`
+
+	// image of the container, with session-runner. Default: the SessionRunner's image.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Image string `json:"image,omitempty"`
+
+	// resources of the container. Default for each: those of a sidecar.
+	// +optional
+	Resources SessionResources `json:"resources,omitempty"`
+}
+
+// SessionArchiveS3 is a bucket of an object store with the API of Amazon S3.
+type SessionArchiveS3 struct {
+	// endpoint is the URL of the store, such as https://s3.eu-central-1.amazonaws.com. egress must allow it.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^https?://[^/@?#\s]+/?$`
+	Endpoint string `json:"endpoint"`
+
+	// bucket that exists.
+	// +required
+	// +kubebuilder:validation:MinLength=3
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9][-a-z0-9.]*[a-z0-9]$`
+	Bucket string `json:"bucket"`
+
+	// prefix of the names of objects, such as agents/transcripts. Default: none.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*/?$`
+	Prefix string `json:"prefix,omitempty"`
+
+	// region of the bucket. Default: us-east-1.
+	// +optional
+	// +kubebuilder:default=us-east-1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9-]+$`
+	Region string `json:"region,omitempty"`
+
+	// secretName is the Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and maybe AWS_SESSION_TOKEN. Only this
+	// container mounts it.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	SecretName string `json:"secretName"`
 }
 
 // SessionRunnerWorkspace is how persistent workspaces are created.

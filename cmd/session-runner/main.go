@@ -1,6 +1,6 @@
-// Command session-runner runs the command line of an agent as an AgenticSession, and with the argument git it clones and
-// pushes the repositories of one: see docs/agents.md. It is a program of
-// its own, because images of agents contain it, and it needs a fraction of the operator's memory.
+// Command session-runner runs the command line of an agent as an AgenticSession. With the argument git, it clones and pushes
+// the repositories of one, and with the argument archive, it stores its transcript: see docs/agents.md. It is a program of its
+// own, because images of agents contain it, and it needs a fraction of the operator's memory.
 package main
 
 import (
@@ -8,12 +8,19 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 
+	"github.com/yardmaster/yardmaster/internal/sessionarchive"
 	"github.com/yardmaster/yardmaster/internal/sessiongit"
 	"github.com/yardmaster/yardmaster/internal/sessionrunner"
 	"github.com/yardmaster/yardmaster/internal/version"
 )
+
+// containers are what runs next to an agent, with credentials that it does not get.
+var containers = map[string]func(ctx context.Context, args []string, getenv func(string) string, errOut io.Writer) error{
+	"git": sessiongit.Run, "archive": sessionarchive.Run,
+}
 
 func main() {
 	if len(os.Args) == 2 && os.Args[1] == "version" {
@@ -26,11 +33,13 @@ func main() {
 		fmt.Println(answer)
 		return
 	}
-	if len(os.Args) > 1 && os.Args[1] == "git" {
-		if err := sessiongit.Run(context.Background(), os.Args[2:], os.Getenv, os.Stderr); !errors.Is(err, flag.ErrHelp) {
-			exitOnError(err)
+	if len(os.Args) > 1 {
+		if container, found := containers[os.Args[1]]; found {
+			if err := container(context.Background(), os.Args[2:], os.Getenv, os.Stderr); !errors.Is(err, flag.ErrHelp) {
+				exitOnError(err)
+			}
+			return
 		}
-		return
 	}
 	code, err := sessionrunner.Run(context.Background(), os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
 	if errors.Is(err, flag.ErrHelp) {

@@ -91,8 +91,13 @@ func validateGit(spec *v1alpha1.SessionRunnerSpec) []string {
 	if len(spec.Git.Hosts) == 0 { // the CRD rejects it too, but an older CRD may not
 		problems = append(problems, "git: secretName requires hosts")
 	}
-	const detail = ", so its agent could read the credentials of git"
-	if allowed := findSource(spec.AllowedSecrets, secret); allowed != nil && (len(allowed.Keys) == 0 || slices.ContainsFunc(allowed.Keys, isGitCredential)) {
+	return append(problems, secretProblems(spec, secret, ", so its agent could read the credentials of git", isGitCredential)...)
+}
+
+// secretProblems returns how an agent could read the credentials in a Secret that only another container may read.
+func secretProblems(spec *v1alpha1.SessionRunnerSpec, secret, detail string, isCredential func(key string) bool) []string {
+	var problems []string
+	if allowed := findSource(spec.AllowedSecrets, secret); allowed != nil && (len(allowed.Keys) == 0 || slices.ContainsFunc(allowed.Keys, isCredential)) {
 		problems = append(problems, "allowedSecrets contains Secret "+secret+detail)
 	}
 	for i := range spec.Volumes {
@@ -101,7 +106,7 @@ func validateGit(spec *v1alpha1.SessionRunnerSpec) []string {
 		}
 	}
 	for i := range spec.Env {
-		if from := spec.Env[i].ValueFrom; from != nil && from.SecretKeyRef != nil && from.SecretKeyRef.Name == secret && isGitCredential(from.SecretKeyRef.Key) {
+		if from := spec.Env[i].ValueFrom; from != nil && from.SecretKeyRef != nil && from.SecretKeyRef.Name == secret && isCredential(from.SecretKeyRef.Key) {
 			problems = append(problems, "env: "+spec.Env[i].Name+" contains a key of Secret "+secret+detail)
 		}
 	}

@@ -68,7 +68,7 @@ func (b *objectBuilder) newPodTemplate(inputs string) corev1.PodTemplateSpec {
 		SecurityContext:               b.newPodSecurityContext(),
 		Volumes:                       b.newVolumes(inputs),
 		Containers:                    []corev1.Container{b.newRunnerContainer(inputs)},
-		InitContainers:                slices.Concat(b.newCheckContainers(), b.newSidecars(inputs), b.newGitContainers(inputs)),
+		InitContainers:                slices.Concat(b.newCheckContainers(), b.newSidecars(inputs), b.newGitContainers(inputs), b.newArchiveContainers(inputs)),
 	}
 	for i := range pod.InitContainers {
 		pod.Volumes = append(pod.Volumes, emptyDirVolume(sidecarTempVolume(i), pod.InitContainers[i].Resources.Limits))
@@ -140,6 +140,9 @@ func (b *objectBuilder) newRunnerContainer(inputs string) corev1.Container {
 	if b.usesGit() {
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: gitVolume, MountPath: gitPath, ReadOnly: true})
 	}
+	if spec.Archive != nil {
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: archiveVolume, MountPath: archivePath, ReadOnly: true})
+	}
 	if spec.ActivityLease {
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: tokenVolume, MountPath: tokenPath, ReadOnly: true})
 	}
@@ -183,13 +186,17 @@ func (b *objectBuilder) newEnvironment(inputs string) []corev1.EnvVar {
 	set("SESSION_FILE", inputsPath+"/"+sessionFileKey)
 	set("WORKSPACE", workspacePath)
 	set("RESULT_FILE", resultPath)
-	set("RESULT_MAX_BYTES", strconv.Itoa(resultLimit(len(b.newCheckContainers())+len(b.settings.runner.Spec.Sidecars)+len(b.newGitContainers(inputs)))))
+	others := len(b.newCheckContainers()) + len(b.settings.runner.Spec.Sidecars) + len(b.newGitContainers(inputs)) + len(b.newArchiveContainers(inputs))
+	set("RESULT_MAX_BYTES", strconv.Itoa(resultLimit(others)))
 	set("SDK_SESSION_ID", b.status.SDKSessionID)
 	if b.settings.runner.Spec.ActivityLease {
 		set("LEASE", LeaseName(s.Name))
 	}
 	if b.usesGit() {
 		set("GIT", gitPath)
+	}
+	if b.settings.runner.Spec.Archive != nil {
+		set("ARCHIVE", archivePath)
 	}
 	if s.Spec.Interactive {
 		set("PORT", strconv.Itoa(int(b.sessionPort())))
@@ -244,7 +251,7 @@ func (b *objectBuilder) newVolumes(inputs string) []corev1.Volume {
 			SecretName: mount.SecretName, DefaultMode: new(int32(0o440)), Optional: new(mount.Optional), Items: b.allowedItems(mount.SecretName),
 		}}})
 	}
-	volumes = append(volumes, b.newGitVolumes()...)
+	volumes = append(append(volumes, b.newGitVolumes()...), b.newArchiveVolumes()...)
 	if b.settings.runner.Spec.ActivityLease {
 		volumes = append(volumes, leaseTokenVolume())
 	}

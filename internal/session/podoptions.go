@@ -32,7 +32,7 @@ var (
 	reservedMetadataPrefixes = []string{v1alpha1.Prefix, "batch.kubernetes.io/", "container.apparmor.security.beta.kubernetes.io/", "seccomp.security.alpha.kubernetes.io/"}
 	reservedMetadataKeys     = []string{v1alpha1.LabelManagedBy, "job-name", "controller-uid"}
 	// reservedPaths are the directories of the operator, and those without which no container works.
-	reservedPaths = []string{inputsPath, workspacePath, secretsPath, homePath, tempPath, gitPath, "/var/run/secrets", caBundlePath, "/dev", "/proc", "/sys"}
+	reservedPaths = []string{inputsPath, workspacePath, secretsPath, homePath, tempPath, gitPath, archivePath, "/var/run/secrets", caBundlePath, "/dev", "/proc", "/sys"}
 )
 
 // podLabels returns the labels of a session's Pods.

@@ -111,7 +111,7 @@ func (r *runnerSettings) validateRunner(*v1alpha1.AgenticSession) field.ErrorLis
 			}
 		}
 	}
-	for _, problem := range slices.Concat(egress.ValidateRunner(runner), validateProxyVariables(runner), validateSidecars(runner.Spec.Sidecars), validateGit(&runner.Spec), validatePodOptions(&runner.Spec)) {
+	for _, problem := range slices.Concat(egress.ValidateRunner(runner), validateProxyVariables(runner), validateSidecars(runner.Spec.Sidecars), validateGit(&runner.Spec), validateArchive(&runner.Spec), validatePodOptions(&runner.Spec)) {
 		addError(problem)
 	}
 	if runner.Spec.ServiceAccountName != "" && runner.Spec.ActivityLease { // the token for the Lease would have all permissions of that account

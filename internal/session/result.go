@@ -23,6 +23,7 @@ const (
 	maxResultBytes        = 4096
 	maxPodResultBytes     = 12288
 	maxSDKSessionIDLength = 256
+	maxLocation           = 1024
 	// maxCostDollars is small enough to sum costs without loss of precision.
 	maxCostDollars = 1e9
 	// microsPerDollar is the precision of costs.
@@ -68,6 +69,7 @@ func ParseResult(message string) (*v1alpha1.SessionResult, error) {
 		CostUSD      *json.Number                       `json:"costUSD"`
 		SDKSessionID string                             `json:"sdkSessionId"` //nolint:tagliatelle // the SDK's spelling
 		Repositories []v1alpha1.SessionRepositoryResult `json:"repositories"`
+		Transcript   *v1alpha1.SessionTranscript        `json:"transcript"`
 	}
 	decoder := json.NewDecoder(strings.NewReader(message))
 	if err := decoder.Decode(&raw); err != nil {
@@ -91,6 +93,10 @@ func ParseResult(message string) (*v1alpha1.SessionResult, error) {
 		return nil, err
 	}
 	result.Repositories = raw.Repositories
+	if t := raw.Transcript; t != nil && len(t.Location) > maxLocation {
+		return nil, errors.New("transcript.location is too long")
+	}
+	result.Transcript = raw.Transcript
 	if usage := bytes.TrimSpace(raw.Usage); len(usage) > 0 && !bytes.Equal(usage, []byte("null")) {
 		if usage[0] != '{' {
 			return nil, errors.New("usage is not a JSON object")

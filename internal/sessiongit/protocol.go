@@ -4,33 +4,30 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
-	"syscall"
-	"time"
+
+	"github.com/yardmaster/yardmaster/internal/sessionsocket"
 )
 
 const (
 	// socketName is the socket in the directory that both containers mount.
 	socketName = "git.sock"
-	// listenTimeout is how long a client waits until the server listens.
-	listenTimeout = time.Minute
-	dialInterval  = 20 * time.Millisecond
 	// maxAnswerBytes bounds an answer of the server.
 	maxAnswerBytes = 1 << 20
 )
 
 // Repository is a repository in the session's inputs.
 type Repository struct {
-	URL       string `json:"url"`
-	Branch    string `json:"branch"`
-	AutoPush  bool   `json:"autoPush"`
+	URL      string `json:"url"`
+	Branch   string `json:"branch"`
+	AutoPush bool   `json:"autoPush"`
+	// Depth is the number of commits of each branch; 0 for all.
+	Depth     int    `json:"depth"`
 	Directory string `json:"directory"`
 }
 
@@ -66,26 +63,8 @@ type Client struct{ http *http.Client }
 func NewClient(directory string) *Client {
 	path := filepath.Join(directory, socketName)
 	return &Client{http: &http.Client{Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, path) },
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return sessionsocket.Dial(ctx, path) },
 	}}}
-}
-
-// dial connects to a socket. Kubernetes starts the runner as soon as the container with the server runs, which may be before
-// it listens, and the container may restart.
-func dial(ctx context.Context, path string) (net.Conn, error) {
-	ctx, stop := context.WithTimeout(ctx, listenTimeout)
-	defer stop()
-	for {
-		connection, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
-		if err == nil || !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ECONNREFUSED) {
-			return connection, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("the git container does not listen: %w", err)
-		case <-time.After(dialInterval):
-		}
-	}
 }
 
 // Clones waits until all repositories are cloned, or have failed.

@@ -13,10 +13,13 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/yardmaster/yardmaster/internal/sessionsocket"
 )
 
 const (
@@ -117,14 +120,8 @@ type server struct {
 }
 
 func (v *server) run(ctx context.Context) error {
-	path := filepath.Join(v.settings.directory, socketName)
-	_ = os.Remove(path) // of a start before a restart of the container
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
+	listener, err := sessionsocket.Listen(ctx, filepath.Join(v.settings.directory, socketName))
 	if err != nil {
-		return err
-	}
-	const socketMode = 0o777 // the agent's container may have another user; the volume is only the Pod's
-	if err := os.Chmod(path, socketMode); err != nil {
 		return err
 	}
 	mux := http.NewServeMux()
@@ -166,7 +163,11 @@ func (v *server) clone(ctx context.Context, r *Repository, path string) error {
 			return err
 		}
 	}
-	if _, err := v.git.run(ctx, r.URL, "clone", "--bare", "--quiet", "--", r.URL, path); err != nil {
+	args := []string{"clone", "--bare", "--quiet"}
+	if r.Depth > 0 {
+		args = append(args, "--depth="+strconv.Itoa(r.Depth), "--no-single-branch")
+	}
+	if _, err := v.git.run(ctx, r.URL, append(args, "--", r.URL, path)...); err != nil {
 		return err
 	}
 	if _, err := v.git.run(ctx, "", "-C", path, "rev-parse", "--verify", "--quiet", "refs/heads/"+r.Branch); err != nil {

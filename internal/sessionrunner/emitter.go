@@ -24,6 +24,8 @@ type emitter struct {
 	now    func() time.Time
 	// copy also gets the events, if it is set: a client of an interactive session.
 	copy io.Writer
+	// transcript also gets them, if the SessionRunner has an archive.
+	transcript io.Writer
 }
 
 // timedEvent is an event as it is written.
@@ -43,8 +45,10 @@ func (e *emitter) emit(event agentprofile.Event) {
 	defer e.mutex.Unlock()
 	// An error means that nobody reads the log, which must not end the session.
 	_, _ = e.out.Write(raw)
-	if e.copy != nil {
-		_, _ = e.copy.Write(raw)
+	for _, also := range []io.Writer{e.transcript, e.copy} {
+		if also != nil {
+			_, _ = also.Write(raw)
+		}
 	}
 }
 
@@ -58,6 +62,13 @@ func (e *emitter) setCopy(to io.Writer) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	e.copy = to
+}
+
+// setTranscript makes events go to the archive; nil ends that.
+func (e *emitter) setTranscript(to io.Writer) {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	e.transcript = to
 }
 
 // shorten bounds the length of an event.

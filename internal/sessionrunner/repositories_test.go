@@ -305,3 +305,34 @@ func TestMissingBranchIsReported(t *testing.T) {
 		t.Errorf("summary %q", got)
 	}
 }
+
+// A bundle of new commits is based on the commits that were cloned, so a shallow clone is enough to push.
+func TestOnlyAsManyCommitsAsTheDepthAreClonedAndWorkIsPushed(t *testing.T) {
+	s := newGitSession(t)
+	seed := filepath.Join(filepath.Dir(filepath.Dir(s.server.Repository())), "seed")
+	for range 3 {
+		for _, args := range [][]string{
+			{"-c", "user.name=a", "-c", "user.email=a@b.example", "commit", "--quiet", "--allow-empty", "--message=Next"},
+			{"push", "--quiet", s.server.Repository(), "main"},
+		} {
+			if out, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", seed}, args...)...).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+		}
+	}
+	s.setInputs(&sessions.RunnerInputs{Repos: []sessions.RunnerRepo{{
+		SessionRepo: v1alpha1.SessionRepo{URL: v1alpha1.GitURL(s.server.CloneURL()), Branch: "main", AutoPush: true, Depth: new(int32(2))}, Directory: "shop",
+	}}})
+	s.startContainer("--credentials", s.credentials, "--hosts", s.server.Host)
+	count := filepath.Join(t.TempDir(), "count")
+	code, err := s.run("events", "git rev-list --count HEAD > "+count+"\n"+edit)
+	if code != exitSuccess || err != nil {
+		t.Fatalf("code %d, error %v: %s", code, err, s.out)
+	}
+	if raw, err := os.ReadFile(count); err != nil || strings.TrimSpace(string(raw)) != "2" {
+		t.Errorf("%q commits, error %v", raw, err)
+	}
+	if got := s.repositoryResult(); !got.Pushed || s.remote("rev-list", "--count", "main..session/demo") != "1" {
+		t.Errorf("result %+v: %s", got, s.out)
+	}
+}

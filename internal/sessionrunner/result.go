@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/yardmaster/yardmaster/internal/agentprofile"
+	"github.com/yardmaster/yardmaster/internal/sessionarchive"
 )
 
 // result is what the runner writes at the end, as docs/runner.md says.
@@ -15,6 +16,8 @@ type result struct {
 	CostUSD      *float64           `json:"costUSD,omitempty"`
 	SDKSessionID string             `json:"sdkSessionId,omitempty"` //nolint:tagliatelle // the operator's spelling
 	Repositories []repositoryResult `json:"repositories,omitempty"`
+	// Transcript is where the transcript is archived; nil without an archive.
+	Transcript *sessionarchive.Stored `json:"transcript,omitempty"`
 }
 
 // resultUsage are the tokens of an attempt.
@@ -77,6 +80,9 @@ func (r *result) shorten(bytes int) bool {
 		if text := &r.Repositories[i].Error; len(*text) > len(*longest) {
 			longest = text
 		}
+	}
+	if t := r.Transcript; t != nil && len(t.Error) > len(*longest) {
+		longest = &t.Error
 	}
 	if *longest == "" {
 		n := len(r.Repositories)

@@ -49,6 +49,7 @@ func Run(ctx context.Context, args []string, getenv func(string) string, out, er
 		return exitInvalid, fmt.Errorf("reading the session's inputs: %w", err)
 	}
 	events := &emitter{out: out, redact: newRedactor(os.Environ()), now: time.Now}
+	transcript := openTranscript(ctx, getenv, events)
 	code, s, err := o.runSession(ctx, in, events, getenv)
 	end := agentprofile.Event{Type: agentprofile.EventRunner, Text: fmt.Sprintf("The session ended with code %d", code)}
 	if err != nil {
@@ -62,6 +63,11 @@ func Run(ctx context.Context, args []string, getenv func(string) string, out, er
 	case err != nil:
 		final.Summary = events.redact.string(err.Error())
 	}
+	if err := writeResult(in.resultFile, final.encode(in.maxResultBytes)); err != nil || transcript == nil {
+		return code, err
+	}
+	// Only after the result, because a terminated runner may have no time left.
+	final.Transcript = new(transcript.close(ctx, events))
 	return code, writeResult(in.resultFile, final.encode(in.maxResultBytes))
 }
 

@@ -212,6 +212,25 @@ func TestRepositoriesOfASessionAreInItsStatus(t *testing.T) {
 	}
 }
 
+func TestTranscriptOfASessionIsInItsStatus(t *testing.T) {
+	for location, archive := range map[string]*v1alpha1.SessionArchive{
+		"s3://transcripts/a.ndjson": {S3: &v1alpha1.SessionArchiveS3{Endpoint: "https://s3.example", Bucket: "transcripts", SecretName: "archive"}},
+		"a.ndjson":                  {ClaimName: "transcripts"},
+	} {
+		s := createSession(t, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
+			s.Spec.Repos = []v1alpha1.SessionRepo{{URL: "https://git.example/shop.git", Depth: new(int32(1))}}
+			r.Spec.Archive = archive
+		})
+		s.waitForPhase(v1alpha1.SessionCreating) // the namespace accepts the container with the archive
+		s.startRunner()
+		s.exitRunner(0, `{"transcript": {"location": "`+location+`"}}`)
+		done := s.waitForPhase(v1alpha1.SessionCompleted)
+		if result := done.Status.Result; result == nil || result.Transcript == nil || result.Transcript.Location != location {
+			t.Errorf("%+v", done.Status.Result)
+		}
+	}
+}
+
 func TestSessionStopsAndResumes(t *testing.T) {
 	s := createSession(t, func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
 		s.Spec.Workspace = &v1alpha1.SessionWorkspace{}

@@ -19,6 +19,8 @@ type SessionRepoApplyConfiguration struct {
 	Name *string `json:"name,omitempty"`
 	// autoPush requests that the runner pushes the agent's changes. Default: false.
 	AutoPush *bool `json:"autoPush,omitempty"`
+	// depth is the number of commits of each branch to clone. Default: all.
+	Depth *int32 `json:"depth,omitempty"`
 }
 
 // SessionRepoApplyConfiguration constructs a declarative configuration of the SessionRepo type for use with
@@ -56,5 +58,13 @@ func (b *SessionRepoApplyConfiguration) WithName(value string) *SessionRepoApply
 // If called multiple times, the AutoPush field is set to the value of the last call.
 func (b *SessionRepoApplyConfiguration) WithAutoPush(value bool) *SessionRepoApplyConfiguration {
 	b.AutoPush = &value
+	return b
+}
+
+// WithDepth sets the Depth field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Depth field is set to the value of the last call.
+func (b *SessionRepoApplyConfiguration) WithDepth(value int32) *SessionRepoApplyConfiguration {
+	b.Depth = &value
 	return b
 }

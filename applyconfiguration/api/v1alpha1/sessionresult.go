@@ -26,6 +26,8 @@ type SessionResultApplyConfiguration struct {
 	SDKSessionID *string `json:"sdkSessionId,omitempty"`
 	// repositories are what became of the session's repositories, at most 16.
 	Repositories []SessionRepositoryResultApplyConfiguration `json:"repositories,omitempty"`
+	// transcript is where the transcript of the attempt is archived.
+	Transcript *SessionTranscriptApplyConfiguration `json:"transcript,omitempty"`
 }
 
 // SessionResultApplyConfiguration constructs a declarative configuration of the SessionResult type for use with
@@ -92,5 +94,13 @@ func (b *SessionResultApplyConfiguration) WithRepositories(values ...*SessionRep
 		}
 		b.Repositories = append(b.Repositories, *values[i])
 	}
+	return b
+}
+
+// WithTranscript sets the Transcript field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Transcript field is set to the value of the last call.
+func (b *SessionResultApplyConfiguration) WithTranscript(value *SessionTranscriptApplyConfiguration) *SessionResultApplyConfiguration {
+	b.Transcript = value
 	return b
 }

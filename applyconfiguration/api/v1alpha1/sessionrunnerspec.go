@@ -119,6 +119,9 @@ type SessionRunnerSpecApplyConfiguration struct {
 	// git clones the repositories of sessions and pushes their commits, in a container that alone has the credentials.
 	// The runner must support it, as session-runner does. Default: the runner clones and pushes itself.
 	Git *SessionGitApplyConfiguration `json:"git,omitempty"`
+	// archive keeps the transcripts of attempts after their sessions are deleted, in a container that alone has access to
+	// them. The runner must support it, as session-runner does. Default: none.
+	Archive *SessionArchiveApplyConfiguration `json:"archive,omitempty"`
 	// activityLease gives the runner a Lease with which it reports activity and cost, and a token that can
 	// only renew this Lease. inactivityTimeout and stopOnRunFinished of sessions require it.
 	// Its Pods may connect to the API server. Default: false.
@@ -486,6 +489,14 @@ func (b *SessionRunnerSpecApplyConfiguration) WithMaxSessionsPerUser(value int32
 // If called multiple times, the Git field is set to the value of the last call.
 func (b *SessionRunnerSpecApplyConfiguration) WithGit(value *SessionGitApplyConfiguration) *SessionRunnerSpecApplyConfiguration {
 	b.Git = value
+	return b
+}
+
+// WithArchive sets the Archive field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Archive field is set to the value of the last call.
+func (b *SessionRunnerSpecApplyConfiguration) WithArchive(value *SessionArchiveApplyConfiguration) *SessionRunnerSpecApplyConfiguration {
+	b.Archive = value
 	return b
 }
 

@@ -226,6 +226,9 @@ func SessionResult(s terminal.Style, session *v1alpha1.AgenticSession) []string 
 	if result.SDKSessionID != "" {
 		rows = append(rows, []string{"sdkSessionId", terminal.Sanitize(result.SDKSessionID)})
 	}
+	if t := result.Transcript; t != nil {
+		rows = append(rows, []string{"transcript", terminal.Sanitize(first(t.Location, "not archived: "+t.Error))})
+	}
 	for i := range rows {
 		rows[i][0] = s.Colorize(terminal.Dim, rows[i][0])
 	}

@@ -1,11 +1,9 @@
 package sessiongit
 
 import (
-	"context"
 	"net"
 	"path/filepath"
 	"testing"
-	"testing/synctest"
 )
 
 func TestARunnerWaitsUntilTheContainerWithTheCredentialsListens(t *testing.T) {
@@ -28,13 +26,4 @@ func TestARunnerWaitsUntilTheContainerWithTheCredentialsListens(t *testing.T) {
 	if err := <-failed; err == nil {
 		t.Error("a push succeeded without an answer")
 	}
-}
-
-func TestAContainerThatNeverListensIsAnErrorAfterAMinute(t *testing.T) {
-	directory := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		if _, err := dial(context.Background(), filepath.Join(directory, socketName)); err == nil {
-			t.Error("connected to nothing")
-		}
-	})
 }
