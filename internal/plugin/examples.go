@@ -138,6 +138,8 @@ session list`,
 session describe fix-tests`,
 	"session watch": `# Watch until the session finishes
 session watch fix-tests`,
+	"session attach": `# Talk to the agent of an interactive session, line by line
+session attach pair`,
 	"session logs": `# Follow the log of the runner
 session logs fix-tests -f`,
 	"session result": `# The latest result, for programs

@@ -74,6 +74,7 @@ func TestSessionCommandsRejectInvalidArguments(t *testing.T) {
 		"session restart":               "accepts 1 arg(s), received 0",
 		"session result tidy -o table":  `invalid --output "table": must be one of text, json, yaml`,
 		"session result tidy":           `agenticsessions.yardmaster.dev "tidy" not found`,
+		"session attach tidy":           `agenticsessions.yardmaster.dev "tidy" not found`,
 		"session nothing":               `unknown command "nothing"`,
 	} {
 		t.Run(args, func(t *testing.T) {

@@ -156,3 +156,18 @@ func podSandboxProblem(pod *corev1.Pod) *core.Problem {
 			"check the Pod's events for a missing Secret or volume",
 	}
 }
+
+// InteractivePort returns the port on which the runner in a Pod accepts messages; 0 if it does not.
+func InteractivePort(pod *corev1.Pod) int32 {
+	if !pod.DeletionTimestamp.IsZero() || findPodCondition(pod, corev1.PodReady, corev1.ConditionTrue) == nil {
+		return 0
+	}
+	for i := range pod.Spec.Containers {
+		for _, port := range pod.Spec.Containers[i].Ports {
+			if port.Name == sessionPortName {
+				return port.ContainerPort
+			}
+		}
+	}
+	return 0
+}

@@ -1,0 +1,205 @@
+package attach
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/yardmaster/yardmaster/internal/plugin/render"
+	"github.com/yardmaster/yardmaster/internal/sessionrunner"
+)
+
+// runnerVariable makes this program a session-runner, whose agent is a script.
+const runnerVariable = "TEST_RUNS_SESSION"
+
+func TestMain(m *testing.M) {
+	if script := os.Getenv(runnerVariable); script != "" {
+		code, err := sessionrunner.Run(context.Background(), []string{"--profile", "events", "--grace-period", "2s", "--", "sh", "-c", script},
+			os.Getenv, os.Stdout, os.Stderr)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(code)
+	}
+	os.Exit(m.Run())
+}
+
+// startSession starts a process of session-runner, and returns the URL for messages.
+func startSession(t *testing.T, script string) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	listener.Close()
+	_, port, _ := net.SplitHostPort(address)
+	directory := t.TempDir()
+	for name, text := range map[string]string{"prompt": "", "session.json": "{}", "result": ""} {
+		if err := os.WriteFile(filepath.Join(directory, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command(self)
+	command.Env = append(os.Environ(), runnerVariable+"="+script, "HOME="+t.TempDir(),
+		"AGENTIC_SESSION=pair", "AGENTIC_NAMESPACE=a", "AGENTIC_JOB=pair-r1-a1", "AGENTIC_RUN=1", "AGENTIC_ATTEMPT=1", "AGENTIC_PORT="+port,
+		"AGENTIC_PROMPT_FILE="+directory+"/prompt", "AGENTIC_SESSION_FILE="+directory+"/session.json", "AGENTIC_RESULT_FILE="+directory+"/result",
+		"AGENTIC_WORKSPACE="+t.TempDir())
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = command.Process.Signal(syscall.SIGTERM); _ = command.Wait() })
+	for {
+		if connection, err := net.Dial("tcp", address); err == nil {
+			connection.Close()
+			return "http://" + address + "/messages"
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// screen collects output.
+type screen struct {
+	mutex  sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (s *screen) Write(p []byte) (int, error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.buffer.Write(p)
+}
+
+func (s *screen) String() string {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.buffer.String()
+}
+
+// waitFor waits until the output contains a text.
+func (s *screen) waitFor(t *testing.T, text string) {
+	t.Helper()
+	for !strings.Contains(s.String(), text) {
+		if t.Context().Err() != nil {
+			t.Fatalf("no %q in %s", text, s)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func newSession(url string, in io.Reader) (s *Session, output *screen) {
+	output = &screen{}
+	return &Session{URL: url, Name: "pair", In: in, Out: output, ErrOut: output, Render: (&render.SessionEvents{}).Lines}, output
+}
+
+// echo is an agent that repeats its prompt.
+const echo = `text=$(cat); printf '{"type":"started","conversation":"c-1"}\n{"type":"text","text":"You said %s"}\n{"type":"result","text":"x"}\n' "$text"`
+
+func TestEachLineIsAMessageInTheSameSession(t *testing.T) {
+	s, output := newSession(startSession(t, echo), strings.NewReader("First.\n\n  \nSecond."))
+	if err := s.Talk(t.Context()); err != nil {
+		t.Error(err)
+	}
+	got := output.String()
+	if !strings.Contains(got, "You said First.\nfinished\n> > > ") || !strings.Contains(got, "You said Second.\nfinished\n> \n") {
+		t.Errorf("output %s", got)
+	}
+}
+
+func TestScriptsSendTheirWholeInputAndGetTheOutcome(t *testing.T) {
+	url := startSession(t, `read -r first; read -r second; echo "{\"type\":\"text\",\"text\":\"$first+$second\"}"; test "$second" = fail || echo '{"type":"result","text":"x"}'`)
+	for in, want := range map[string]error{"a\nb\n": nil, "a\nfail\n": ErrFailed} {
+		s, output := newSession(url, strings.NewReader(in))
+		if err := s.SendAll(t.Context()); !errors.Is(err, want) || !strings.Contains(output.String(), "a+"+strings.Split(in, "\n")[1]) {
+			t.Errorf("%q: error %v, output %s", in, err, output)
+		}
+	}
+	for in, want := range map[string]string{"": "400 Bad Request: the message is empty", strings.Repeat("x", maxMessageBytes+1): "more than 65536 bytes"} {
+		s, output := newSession(url, strings.NewReader(in))
+		if err := s.SendAll(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("a message of %d bytes: error %v, output %s", len(in), err, output)
+		}
+	}
+}
+
+// Ctrl-C must not end the work, and the next message is refused until it has ended.
+func TestAnInterruptEndsTheDisplayAndTheAgentContinues(t *testing.T) {
+	directory := t.TempDir()
+	in, keyboard := io.Pipe()
+	s, output := newSession(startSession(t, `text=$(cat); echo "{\"type\":\"text\",\"text\":\"begin $text\"}"
+test "$text" = quick || until test -e `+directory+`/go; do sleep 0.01; done; touch `+directory+`/"$text"; echo '{"type":"result","text":"x"}'`), in)
+	interrupts := make(chan os.Signal, 1)
+	s.Interrupts = interrupts
+	ended := make(chan error, 1)
+	go func() { ended <- s.Talk(t.Context()) }()
+	fmt.Fprintln(keyboard, "slow")
+	output.waitFor(t, "begin slow")
+	interrupts <- os.Interrupt
+	output.waitFor(t, "The agent continues: kubectl yardmaster session logs pair -f")
+	fmt.Fprintln(keyboard, "refused")
+	output.waitFor(t, "error: the session answered 409 Conflict: the agent works on another message")
+	if err := os.WriteFile(directory+"/go", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(directory + "/slow"); err == nil {
+			break // its work was completed
+		}
+		time.Sleep(time.Millisecond)
+	}
+	for !strings.Contains(output.String(), "begin quick") { // until the turn has ended
+		before := output.String()
+		fmt.Fprintln(keyboard, "quick")
+		for output.String() == before || !strings.HasSuffix(output.String(), prompt) {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	keyboard.Close()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if strings.Contains(output.String(), "begin refused") {
+		t.Errorf("output %s", output)
+	}
+}
+
+func TestALostSessionEndsTheConversationWithAnError(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, `{"type":"text","text":"begin"}`)
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}))
+	defer server.Close()
+	s, output := newSession(server.URL, strings.NewReader("First.\nSecond.\n"))
+	if err := s.Talk(t.Context()); err == nil || !strings.Contains(err.Error(), "on which the agent may continue to work") || strings.Count(output.String(), "begin") != 1 {
+		t.Errorf("error %v, output %s", err, output)
+	}
+}
+
+func TestControlCharactersOfErrorsAreReplaced(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "no \x1b[31mway", http.StatusTeapot)
+	}))
+	defer server.Close()
+	s, _ := newSession(server.URL, strings.NewReader("a"))
+	if err := s.SendAll(t.Context()); err == nil || strings.Contains(err.Error(), "\x1b") {
+		t.Errorf("error %q", err)
+	}
+}
