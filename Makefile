@@ -156,13 +156,20 @@ test-unit: gotestsum kustomize ## Run the tests that need no cluster.
 	go -C hack/tools/helm test ./...
 	go -C hack/tools/gitops test ./...
 
-.PHONY: test-agents
-test-agents: gotestsum ## Test the session runner with the real command lines of agents, from npm (1.3 GB).
+.PHONY: agents
+agents:
 	hack/prerequisites npm=npm git=git
 	mkdir -p dist/agents
 	cp test/agents/package.json dist/agents/
 	npm install --prefix dist/agents --no-audit --no-fund --loglevel=error
+
+.PHONY: test-agents
+test-agents: gotestsum agents ## Test the session runner with the real command lines of agents, from npm (1.3 GB).
 	$(GOTEST) -tags agents -count=1 -timeout 30m ./test/agents
+
+.PHONY: test-agents-node
+test-agents-node: gotestsum kustomize localcluster image agents ## Test a session with a real agent on a real node, and print how long its start takes (part of make soak).
+	AGENTS=1 E2E_SOAK=1 E2E_FLAGS='-run TestRealAgent' hack/with-cluster node agents hack/e2e
 
 .PHONY: test-integration
 test-integration: gotestsum localcluster kustomize helm ## Run the tests against a real control plane with simulated nodes.
@@ -209,10 +216,11 @@ SOAK_DURATION ?= 30m
 SOAK_WORKSPACE_CHANGES ?= 500
 
 .PHONY: soak
-soak: gotestsum localcluster image ## Run the suites that are too long for CI: random objects of all kinds (SOAK_DURATION, FUZZ_SEED), 100,000 simulated sequences, all releases, 10,000 jobs on three brokers, patterns of load, shared workspaces, deletions of sessions, Kueue, installations, restores, and the documentation site.
+soak: gotestsum localcluster image ## Run the suites that are too long for CI: random objects of all kinds (SOAK_DURATION, FUZZ_SEED), 100,000 simulated sequences, all releases, 10,000 jobs on three brokers, patterns of load, shared workspaces, deletions of sessions, a real agent, Kueue, installations, restores, and the documentation site.
 	hack/prerequisites redis-server=redis-server
 	$(MAKE) test-restore
 	$(MAKE) test-kueue
+	$(MAKE) test-agents-node
 	$(MAKE) test-install
 	$(MAKE) site
 	$(MAKE) test-ui

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/yardmaster/yardmaster/internal/agentprofile"
 )
@@ -53,9 +54,11 @@ func (s *session) execute(ctx context.Context) (int, error) {
 		return exitFailure, fmt.Errorf("creating the directory for the agent's state: %w", err)
 	}
 	if s.repositories != nil {
+		start := s.events.now()
 		if err := s.repositories.prepare(ctx); err != nil {
 			return exitFailure, err
 		}
+		s.events.report("The repositories were prepared in %s", s.events.now().Sub(start).Round(time.Millisecond))
 		defer func() { s.pushed = s.repositories.push(ctx, s.result(nil).Summary) }()
 	}
 	if s.inputs.port == "" {

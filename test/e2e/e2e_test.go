@@ -175,6 +175,8 @@ func TestSessions(t *testing.T) {
 		{"a session belongs to the user who creates it, whatever its userContext claims, and other users cannot continue it", testSessionOwner},
 		{"the plugin follows a session across attempts, and prints its result", testPluginFollowsASession},
 		{"the plugin stops and restarts a session", testPluginStopsASession},
+		{"an agent opens a pull request, its cost is in the status, and credentials are only where they belong", testAgentOpensAPullRequest},
+		{"an agent answers the plugin", testAgentAnswersThePlugin},
 	})
 }
 

@@ -20,13 +20,19 @@ import (
 // buildPlugin makes all tests share one build of the plugin.
 var buildPlugin sync.Once
 
+func newPluginCommand(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	buildPlugin.Do(func() { requireNoError(t, runInRepository(t.Context(), "make", "plugin")) })
+	command := exec.CommandContext(t.Context(), filepath.Join(repositoryRoot, "bin", "kubectl-yardmaster"), args...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+os.Getenv("KUBECONFIG"))
+	return command
+}
+
 // runPluginBinary runs the kubectl plugin and returns its standard output and exit code.
 func runPluginBinary(t *testing.T, args ...string) (output string, code int) {
 	t.Helper()
-	buildPlugin.Do(func() { requireNoError(t, runInRepository(t.Context(), "make", "plugin")) })
 	var stderr bytes.Buffer
-	command := exec.CommandContext(t.Context(), filepath.Join(repositoryRoot, "bin", "kubectl-yardmaster"), args...)
-	command.Env = append(os.Environ(), "KUBECONFIG="+os.Getenv("KUBECONFIG"))
+	command := newPluginCommand(t, args...)
 	command.Stderr = &stderr
 	out, err := command.Output()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {

@@ -1,12 +1,20 @@
-// Package gitserver is a git server on loopback for tests: git http-backend over TLS with a password, and as much of the APIs
+// Package gitserver is a git server for tests, on loopback by default: git http-backend over TLS with a password, and as much of the APIs
 // of GitHub and GitLab as opening pull requests needs.
 package gitserver
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"math/big"
+	"net"
 	"net/http"
 	"net/http/cgi" //nolint:gosec // a fixed version of Go, and only on loopback
 	"net/http/httptest"
@@ -15,6 +23,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Server is a git server with one repository, team/shop.git.
@@ -35,8 +44,13 @@ type Server struct {
 	refused int
 }
 
-// New starts a server whose files are in a directory. Its repository has a branch main with the file README.
+// New starts a server on loopback whose files are in a directory. Its repository has a branch main with the file README.
 func New(ctx context.Context, directory, username, password string) (*Server, error) {
+	return NewOn(ctx, "127.0.0.1", directory, username, password)
+}
+
+// NewOn starts a server on another address of this machine.
+func NewOn(ctx context.Context, address, directory, username, password string) (*Server, error) {
 	s := &Server{Username: username, Password: password, directory: directory, pulls: map[string]map[string]string{}}
 	for _, args := range [][]string{
 		{"init", "--quiet", "--bare", "--initial-branch=main", s.Repository()},
@@ -72,10 +86,35 @@ func New(ctx context.Context, directory, username, password string) (*Server, er
 	mux.HandleFunc("/api/v3/repos/team/shop/pulls", s.handleGitHub)
 	mux.HandleFunc("/api/v4/projects/{project}/merge_requests", s.handleGitLab)
 	mux.Handle("/", s.requirePassword(backend))
-	s.http = httptest.NewTLSServer(mux)
+	s.http = httptest.NewUnstartedServer(mux)
+	_ = s.http.Listener.Close()
+	if s.http.Listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(address, "0")); err != nil {
+		return nil, err
+	}
+	certificate, err := newCertificate(address)
+	if err != nil {
+		return nil, err
+	}
+	s.http.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+	s.http.StartTLS()
 	s.URL, s.Host = s.http.URL, s.http.Listener.Addr().String()
 	s.CAFile = directory + "/ca.crt"
 	return s, os.WriteFile(s.CAFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.http.Certificate().Raw}), mode)
+}
+
+// newCertificate returns a certificate for an address, which is its own authority.
+func newCertificate(address string) (tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "gitserver"}, IPAddresses: []net.IP{net.ParseIP(address)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}, err
 }
 
 // Close stops the server.

@@ -1,9 +1,11 @@
 package modelserver
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -41,8 +43,17 @@ type Server struct {
 	hanging  chan struct{}
 }
 
-// New starts a server with a script. Close stops it.
+// New starts a server on loopback with a script. Close stops it.
 func New(apiKey string, turns ...Turn) *Server {
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil { // as in net/http/httptest
+		panic(err)
+	}
+	return NewOn(listener, apiKey, turns...)
+}
+
+// NewOn starts a server on another listener.
+func NewOn(listener net.Listener, apiKey string, turns ...Turn) *Server {
 	s := &Server{APIKey: apiKey, turns: turns, hanging: make(chan struct{}, 1)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/messages", s.handler(anthropicMessages{}))
@@ -57,7 +68,10 @@ func New(apiKey string, turns ...Turn) *Server {
 		s.mutex.Unlock()
 		http.Error(w, `{"error": {"message": "not found", "type": "not_found_error"}}`, http.StatusNotFound)
 	})
-	s.http = httptest.NewServer(mux)
+	s.http = httptest.NewUnstartedServer(mux)
+	_ = s.http.Listener.Close()
+	s.http.Listener = listener
+	s.http.Start()
 	s.URL = s.http.URL
 	return s
 }

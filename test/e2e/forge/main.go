@@ -1,0 +1,64 @@
+// Command forge runs the git server with its stub of a forge, and the scripted model server, in a Pod of the tests. Their
+// addresses and what they received are at port 8080.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/yardmaster/yardmaster/test/gitserver"
+	"github.com/yardmaster/yardmaster/test/modelserver"
+)
+
+// info is what a test needs to use the servers.
+type info struct{ CloneURL, Host, CA, ModelURL string }
+
+func main() {
+	if err := run(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	address, directory := os.Getenv("POD_IP"), os.TempDir()
+	server, err := gitserver.NewOn(ctx, address, directory, "x-access-token", os.Getenv("FORGE_PASSWORD"))
+	if err != nil {
+		return err
+	}
+	certificate, err := os.ReadFile(server.CAFile)
+	if err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(address, "0"))
+	if err != nil {
+		return err
+	}
+	var turns []modelserver.Turn
+	if script := os.Getenv("MODEL_SCRIPT"); script != "" {
+		if err := json.Unmarshal([]byte(script), &turns); err != nil {
+			return err
+		}
+	}
+	model := modelserver.NewOn(listener, os.Getenv("MODEL_KEY"), turns...)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /info", func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(info{CloneURL: server.CloneURL(), Host: server.Host, CA: string(certificate), ModelURL: model.URL})
+	})
+	// The session's branch is an argument of git, not of a shell.
+	mux.HandleFunc("GET /commits", func(w http.ResponseWriter, r *http.Request) {
+		out, err := server.Git(r.Context(), "log", "-p", "--all", "--format=%s (%D)")
+		if err != nil {
+			http.Error(w, out, http.StatusInternalServerError)
+			return
+		}
+		fmt.Fprintln(w, out)
+	})
+	control := &http.Server{Addr: ":8080", Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	return control.ListenAndServe()
+}

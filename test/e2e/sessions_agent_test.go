@@ -1,0 +1,309 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"text/template"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/modelserver"
+)
+
+const (
+	forgePassword = "token-of-the-forge"
+	agentKey      = "sk-key-of-the-agent"
+)
+
+// agentManifest is what a user applies.
+var agentManifest = template.Must(template.New("agent").Parse(`
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{.Name}}}
+data:
+  ca.crt: |
+{{.CA}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: {{.Name}}-transcripts}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: yardmaster.dev/v1alpha1
+kind: SessionRunner
+metadata: {name: {{.Name}}}
+spec:
+  image: {{.Image}}
+  command: {{.Command}}
+  runAsUser: 65532
+  env:
+  - {name: {{.KeyVariable}}, valueFrom: {secretKeyRef: {name: {{.Name}}, key: AGENT_API_KEY}}}
+  - {name: ANTHROPIC_BASE_URL, value: "{{.ModelURL}}"}
+  caBundle: {configMap: {{.Name}}}
+  git: {secretName: {{.Name}}, hosts: ["{{.ForgeHost}}"], forge: {type: GitHub}}
+  archive: {claimName: {{.Name}}-transcripts}
+  activityLease: true
+  egress:
+  - {to: {podSelector: {matchLabels: {app: {{.Name}}-forge}}}, ports: [{port: 1024, endPort: 65535}]}
+---
+apiVersion: yardmaster.dev/v1alpha1
+kind: AgenticSession
+metadata: {name: {{.Name}}}
+spec:
+  runner: {{.Name}}
+  prompt: Write the file that is missing.
+  llmSettings: {model: claude-sonnet-4-5}
+  repos: [{url: "{{.CloneURL}}", autoPush: true, depth: 1}]
+  workspace: {persistence: Persistent}
+`))
+
+// agentTest is an agent with a git server, a stub of a forge, and a model server in a Pod.
+type agentTest struct {
+	*sessionTest
+
+	Name, Image, Command, Key, KeyVariable, Password, CA string
+	ModelURL, ForgeHost, CloneURL                        string
+}
+
+// newAgentTest starts the Pod with the servers. The model answers with the turns of a script.
+func newAgentTest(t *testing.T, name string, turns ...modelserver.Turn) *agentTest {
+	t.Helper()
+	a := &agentTest{Name: name, Key: agentKey, Password: forgePassword}
+	script, err := json.Marshal(turns)
+	requireNoError(t, err)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: a.forge(), Namespace: sessionsNamespace, Labels: map[string]string{"app": a.forge()}}}
+	pod.Spec = corev1.PodSpec{
+		AutomountServiceAccountToken: new(false), TerminationGracePeriodSeconds: new(int64(1)),
+		SecurityContext: &corev1.PodSecurityContext{
+			RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+		Containers: []corev1.Container{{
+			Name: "forge", Image: "agent:v1", Command: []string{"/forge"},
+			Env: []corev1.EnvVar{
+				{Name: "POD_IP", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}},
+				{Name: "HOME", Value: "/tmp"},
+				{Name: "FORGE_PASSWORD", ValueFrom: a.secretKey("password")},
+				{Name: "MODEL_KEY", ValueFrom: a.secretKey("AGENT_API_KEY")},
+				{Name: "MODEL_SCRIPT", Value: string(script)},
+			},
+			ReadinessProbe: &corev1.Probe{
+				ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(8080)}}, PeriodSeconds: 1,
+			},
+			SecurityContext: &corev1.SecurityContext{
+				AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			},
+		}},
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: a.Name, Namespace: sessionsNamespace}, StringData: map[string]string{"password": forgePassword, "AGENT_API_KEY": agentKey}}
+	requireNoError(t, cluster.Create(t.Context(), secret))
+	requireNoError(t, cluster.Create(t.Context(), pod))
+	t.Cleanup(func() {
+		_ = cluster.Delete(context.Background(), secret)
+		_ = cluster.Delete(context.Background(), pod)
+	})
+	eventually(t, pod.Name+" to be ready", func() bool {
+		requireNoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+		return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
+	})
+	info := struct{ CloneURL, Host, CA, ModelURL string }{}
+	requireNoError(t, json.Unmarshal([]byte(a.ask(t, "/info")), &info))
+	a.ForgeHost, a.CloneURL, a.ModelURL = info.Host, info.CloneURL, info.ModelURL
+	a.CA = "    " + strings.ReplaceAll(strings.TrimSpace(info.CA), "\n", "\n    ")
+	return a
+}
+
+// forge returns the name of the Pod with the servers.
+func (a *agentTest) forge() string { return a.Name + "-forge" }
+
+func (a *agentTest) secretKey(key string) *corev1.EnvVarSource {
+	return &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: a.Name}, Key: key}}
+}
+
+// ask sends a request to the Pod with the servers.
+func (a *agentTest) ask(t *testing.T, path string) string {
+	t.Helper()
+	raw, err := clientset.CoreV1().Pods(sessionsNamespace).ProxyGet("http", a.forge(), "8080", path, nil).DoRaw(t.Context())
+	requireNoError(t, err)
+	return string(raw)
+}
+
+// apply applies the manifest with kubectl, and returns when the API server had all objects.
+func (a *agentTest) apply(t *testing.T) time.Time {
+	t.Helper()
+	manifest := &bytes.Buffer{}
+	requireNoError(t, agentManifest.Execute(manifest, a))
+	command := newKubectlCommand(t.Context(), "apply", "-n", sessionsNamespace, "-f", "-")
+	command.Stdin = manifest
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("kubectl apply: %v: %s", err, output)
+	}
+	a.sessionTest = trackSession(t, &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: a.Name, Namespace: sessionsNamespace}})
+	return time.Now()
+}
+
+// logStart logs what the time until the agent's first words consists of. The API server stores seconds; events of the runner
+// have parts of them.
+func (a *agentTest) logStart(t *testing.T, start time.Time) {
+	t.Helper()
+	pods := &corev1.PodList{}
+	requireNoError(t, cluster.List(t.Context(), pods, client.InNamespace(sessionsNamespace), client.MatchingLabels{"yardmaster.dev/session": a.Name}))
+	pod := &pods.Items[0]
+	log := func(at time.Time, format string, arguments ...any) {
+		t.Logf("%5.1f s  %s", at.Sub(start).Seconds(), fmt.Sprintf(format, arguments...))
+	}
+	log(pod.CreationTimestamp.Time, "the Pod is created")
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodScheduled {
+			log(condition.LastTransitionTime.Time, "it is scheduled")
+		}
+	}
+	for _, status := range append(slices.Clone(pod.Status.InitContainerStatuses), pod.Status.ContainerStatuses...) {
+		if end := status.State.Terminated; end != nil {
+			log(end.StartedAt.Time, "container %s starts", status.Name)
+		}
+	}
+	text, err := clientset.CoreV1().Pods(sessionsNamespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: v1alpha1.RunnerContainer}).DoRaw(t.Context())
+	requireNoError(t, err)
+	for line := range strings.Lines(string(text)) {
+		event := struct {
+			Time       time.Time
+			Type, Text string
+		}{}
+		requireNoError(t, json.Unmarshal([]byte(line), &event))
+		switch event.Type {
+		case "text", "thinking", "toolCall":
+			log(event.Time, "the agent's first token")
+			return
+		default:
+			log(event.Time, "%s %s", event.Type, event.Text)
+		}
+	}
+}
+
+// scriptedAgent edits a file, reports tokens and a cost, and searches for credentials that it should not find. Its own
+// text does not contain the password as a whole.
+const scriptedAgent = `cat > /dev/null
+echo '{"type":"started","conversation":"c-1","model":"scripted"}'
+password="token-of""-the-forge"
+{ env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline .git/config /git/*/config; } 2> /dev/null | grep -aF "$password" && exit 3
+grep -rlF "$password" /workspace /home /tmp /git /archive /etc /usr/local 2> /dev/null && exit 4
+test "$(git rev-list --count HEAD)" = 1 || exit 5
+printf hello > a.txt
+echo "{\"type\":\"text\",\"text\":\"my key is $AGENT_API_KEY\"}"
+echo '{"type":"usage","usage":{"inputTokens":100,"outputTokens":30},"costUSD":0.25}'
+echo '{"type":"result","text":"Wrote the file."}'`
+
+func testAgentOpensAPullRequest(t *testing.T) {
+	a := newAgentTest(t, "scripted-agent")
+	a.Image, a.KeyVariable = "agent:v1", "AGENT_API_KEY"
+	a.Command = fmt.Sprintf("[session-runner, --profile, events, --, sh, -c, %q]", strings.ReplaceAll(scriptedAgent, "$", "$$"))
+	a.apply(t)
+	a.checkPullRequest(t, "0.25")
+}
+
+// checkPullRequest checks the result of the session, and searches for its secrets.
+func (a *agentTest) checkPullRequest(t *testing.T, cost v1alpha1.Number) {
+	t.Helper()
+	a.waitForPhase(v1alpha1.SessionCompleted)
+	status := &a.s.Status
+	if total := status.TotalCostUSD; total == nil || cost != "" && *total != cost {
+		t.Errorf("the cost is %v", total)
+	}
+	result := status.Result
+	if result == nil || len(result.Repositories) != 1 || result.Transcript == nil {
+		t.Fatalf("the result is %+v", result)
+	}
+	if r := &result.Repositories[0]; !r.Pushed || r.Error != "" || r.PullRequestURL != "https://"+a.ForgeHost+"/team/shop/pull/1" {
+		t.Errorf("the repository is %+v", r)
+	}
+	if commits := a.ask(t, "/commits"); !strings.Contains(commits, "Wrote the file. (session/"+a.Name+")") || !strings.Contains(commits, "+++ b/a.txt") {
+		t.Errorf("the commits are %s", commits)
+	}
+	if result.Transcript.Error != "" || !strings.HasPrefix(result.Transcript.Location, sessionsNamespace+"/"+a.Name+"/") {
+		t.Errorf("the transcript is %+v", result.Transcript)
+	}
+	a.checkSecrets(t)
+}
+
+// checkSecrets searches the logs of all containers, the events and the objects of the session, and what it pushed.
+func (a *agentTest) checkSecrets(t *testing.T) {
+	t.Helper()
+	found := map[string]string{}
+	var pods corev1.PodList
+	requireNoError(t, cluster.List(t.Context(), &pods, client.InNamespace(sessionsNamespace), client.MatchingLabels{"yardmaster.dev/session": a.Name}))
+	if len(pods.Items) != 1 {
+		t.Fatalf("%d Pods", len(pods.Items))
+	}
+	pod := &pods.Items[0]
+	for _, c := range append(pod.Spec.InitContainers, pod.Spec.Containers...) {
+		log, err := clientset.CoreV1().Pods(sessionsNamespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: c.Name}).DoRaw(t.Context())
+		requireNoError(t, err)
+		found["log of "+c.Name] = string(log)
+	}
+	for _, kind := range []string{"events", "pods", "jobs", "agenticsessions", "sessionrunners", "leases", "configmaps"} {
+		output, err := newKubectlCommand(t.Context(), "get", kind, "-n", sessionsNamespace, "-o", "yaml").Output()
+		requireNoError(t, err)
+		found[kind] = string(output)
+	}
+	found["commits"] = a.ask(t, "/commits")
+	for where, text := range found {
+		for _, secret := range []string{forgePassword, agentKey} {
+			if strings.Contains(text, secret) {
+				t.Errorf("%s contain %s", where, secret)
+			}
+		}
+	}
+	if !strings.Contains(found["log of "+v1alpha1.RunnerContainer], `"type":"result"`) {
+		t.Errorf("log %s", found["log of "+v1alpha1.RunnerContainer])
+	}
+}
+
+// testAgentAnswersThePlugin talks to a session through a port that the API server forwards.
+func testAgentAnswersThePlugin(t *testing.T) {
+	runner := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "scripted-pair", Namespace: sessionsNamespace}}
+	runner.Spec.Image, runner.Spec.RunAsUser = "agent:v1", new(int64(65532))
+	runner.Spec.Command = []string{"session-runner", "--profile", "events", "--", "sh", "-c", `read -r line; printf '{"type":"text","text":"You said %s"}\n{"type":"result","text":"x"}\n' "$$line"`}
+	requireNoError(t, client.IgnoreAlreadyExists(cluster.Create(t.Context(), runner)))
+	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "pair", Namespace: sessionsNamespace}}
+	s.Spec.Runner, s.Spec.Interactive = runner.Name, true
+	requireNoError(t, cluster.Create(t.Context(), s))
+	pair := trackSession(t, s)
+	pair.waitForPhase(v1alpha1.SessionRunning)
+	for _, message := range []string{"first", "second"} {
+		command := newPluginCommand(t, "session", "attach", "-n", sessionsNamespace, s.Name)
+		command.Stdin = strings.NewReader(message + "\n")
+		if output, err := command.CombinedOutput(); err != nil || !strings.Contains(string(output), "You said "+message+"\nfinished") {
+			t.Errorf("error %v, output %s", err, output)
+		}
+	}
+}
+
+// The same with a real command line, whose image contains it: too large for CI.
+func TestRealAgentOpensAPullRequest(t *testing.T) {
+	skipUnlessSoaking(t)
+	usage := modelserver.Usage{Input: 100, Output: 30}
+	a := newAgentTest(t, "claude-code",
+		modelserver.Turn{ToolCalls: []modelserver.ToolCall{{Name: "Write", Input: map[string]any{"file_path": "/workspace/shop/a.txt", "content": "hello"}}}, Usage: usage},
+		modelserver.Turn{ToolCalls: []modelserver.ToolCall{{Name: "Bash", Input: map[string]any{"command": "env; git config --list", "description": "Look"}}}, Usage: usage},
+		modelserver.Turn{Text: "Wrote the file.", Usage: usage})
+	a.Image, a.KeyVariable = "claude-code:v1", "ANTHROPIC_API_KEY"
+	a.Command = "[session-runner, --profile, claude-code]"
+	start := a.apply(t)
+	a.checkPullRequest(t, "")
+	a.logStart(t, start)
+	if usage := a.s.Status.Result.Usage; usage == nil || !strings.Contains(string(usage.Raw), `"inputTokens":300`) || !strings.Contains(string(usage.Raw), `"complete":true`) {
+		t.Errorf("usage %+v", usage)
+	}
+}
