@@ -76,8 +76,8 @@ func (u *uiCommand) runUI(command *cobra.Command) error {
 	flags := selectedConnection(command.Root().PersistentFlags())
 	server := ui.NewServer(ui.Config{
 		Store: store, Now: u.now, Place: u.describePlace(scope), CommandFlags: flags,
-		Run: func(ctx context.Context, args []string, out, errOut io.Writer) int {
-			return u.runInProcess(ctx, cluster, args, out, errOut)
+		Run: func(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
+			return u.runInProcess(ctx, cluster, args, in, out, errOut)
 		},
 	}, listener.Addr())
 	go store.Run(ctx, cluster.WithWatch)
@@ -99,9 +99,9 @@ func checkConnection(ctx context.Context, cluster *clusterConnection) error {
 }
 
 // runInProcess runs a command with the connection of the pages, so that they can do exactly what the user could type.
-func (u *uiCommand) runInProcess(ctx context.Context, cluster *clusterConnection, args []string, out, errOut io.Writer) int {
+func (u *uiCommand) runInProcess(ctx context.Context, cluster *clusterConnection, args []string, in io.Reader, out, errOut io.Writer) int {
 	return runCommand(ctx, args, &environment{
-		out: out, errOut: errOut, now: u.now,
+		in: in, out: out, errOut: errOut, now: u.now,
 		connect: func(config clientcmd.ClientConfig) (*clusterConnection, error) {
 			namespace, _, err := config.Namespace()
 			connection := *cluster

@@ -158,19 +158,28 @@ func newPool(t *testing.T, ns, name, message string) *v1alpha1.WorkerPool {
 }
 
 func newSession(t *testing.T, ns, name, text string) *v1alpha1.AgenticSession {
+	t.Helper()
+	return createSession(t, ns, name, text, false)
+}
+
+func createSession(t *testing.T, ns, name, text string, interactive bool) *v1alpha1.AgenticSession {
+	t.Helper()
 	s := &v1alpha1.AgenticSession{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns},
 		Spec: v1alpha1.AgenticSessionSpec{
 			Prompt: text, DisplayName: text, Timeout: new(int32(1800)), MaxCostUSD: new(v1alpha1.Number("2.50")),
-			Repos: []v1alpha1.SessionRepo{{URL: "https://git.example/team/shop.git", Branch: "main"}},
+			Repos: []v1alpha1.SessionRepo{{URL: "https://git.example/team/shop.git", Branch: "main"}}, Interactive: interactive,
 		},
 	}
 	return create(t, s, func(s *v1alpha1.AgenticSession) {
 		s.Status = v1alpha1.AgenticSessionStatus{
 			Phase: v1alpha1.SessionRunning, Run: 1, Attempt: 2, Job: name + "-r1-a2", StartTime: ago(15 * time.Minute), JobStartTime: ago(6 * time.Minute), ActiveSince: ago(5 * time.Minute), ActiveSeconds: 480,
 			TotalCostUSD: new(v1alpha1.Number("0.84")), AttemptCostUSD: new(v1alpha1.Number("0.31")),
-			Runs:       []v1alpha1.SessionRun{{Run: 1, Attempt: 1, Outcome: v1alpha1.RunRetried, Reason: "ExitedWithError", Message: text, Start: ago(15 * time.Minute), End: ago(7 * time.Minute), CostUSD: new(v1alpha1.Number("0.53"))}},
-			Result:     &v1alpha1.SessionResult{Run: 1, Attempt: 1, Summary: text},
+			Runs: []v1alpha1.SessionRun{{Run: 1, Attempt: 1, Outcome: v1alpha1.RunRetried, Reason: "ExitedWithError", Message: text, Start: ago(15 * time.Minute), End: ago(7 * time.Minute), CostUSD: new(v1alpha1.Number("0.53"))}},
+			Result: &v1alpha1.SessionResult{Run: 1, Attempt: 1, Summary: text, Repositories: []v1alpha1.SessionRepositoryResult{
+				{Name: "shop", Branch: "fix-tests", Commit: "4f1c9a7e22b08d51", Pushed: true, PullRequestURL: "https://git.example/team/shop/pull/17"},
+				{Name: "docs", Branch: text, Error: text, PullRequestURL: text},
+			}},
 			Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionFalse, "Running", "")},
 		}
 	})
@@ -211,20 +220,34 @@ func newWorkerPod(t *testing.T, ns, poolName, name string) *corev1.Pod {
 // stepPod creates the Pod of a step, which the proxy has a log of.
 func stepPod(t *testing.T, sj *v1alpha1.SequentialJob, step string) {
 	t.Helper()
+	createPod(t, sj.Namespace, sj.Name+"-"+step, step, map[string]string{v1alpha1.LabelSequentialJobUID: string(sj.UID), v1alpha1.LabelStep: step})
+}
+
+// sessionPod creates the Pod of a session, which the proxy has a log of, and which accepts messages.
+func sessionPod(t *testing.T, s *v1alpha1.AgenticSession) {
+	t.Helper()
+	createPod(t, s.Namespace, s.Status.Job, v1alpha1.RunnerContainer, map[string]string{"yardmaster.dev/session-uid": string(s.UID)})
+}
+
+// createPod creates a running Pod of a Job. Its owner is an object with the name of the Job: without one, the garbage collector
+// would delete the Pod, and a Job would be controlled.
+func createPod(t *testing.T, ns, job, container string, labels map[string]string) {
+	t.Helper()
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: job, Namespace: ns}}
+	if err := cluster.Create(t.Context(), owner); err != nil {
+		t.Fatal(err)
+	}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: sj.Name + "-" + step + "-x7k2p", Namespace: sj.Namespace, Labels: map[string]string{v1alpha1.LabelSequentialJobUID: string(sj.UID), v1alpha1.LabelStep: step},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: sj.Name + "-" + step, UID: "00000000-0000-0000-0000-000000000001", Controller: new(true)}},
-			Finalizers:      []string{"test.yardmaster.dev/keep"}, // the garbage collector does not know the Job
+			Name: job + "-x7k2p", Namespace: ns, Labels: labels,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: job, UID: owner.UID, Controller: new(true)}},
 		},
-		Spec: corev1.PodSpec{NodeName: "", Containers: []corev1.Container{{Name: step, Image: "registry.example/etl:1"}}, SchedulerName: "none"},
+		Spec: corev1.PodSpec{NodeName: "", Containers: []corev1.Container{{
+			Name: container, Image: "registry.example/etl:1", Ports: []corev1.ContainerPort{{Name: "session", ContainerPort: 8080}},
+		}}, SchedulerName: "none"},
 	}
 	create(t, pod, func(pod *corev1.Pod) {
-		pod.Status.Phase = corev1.PodRunning
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: step, Image: "registry.example/etl:1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: *ago(time.Minute)}}}}
-	})
-	t.Cleanup(func() {
-		pod.Finalizers = nil
-		_ = cluster.Update(t.Context(), pod)
+		pod.Status.Phase, pod.Status.Conditions = corev1.PodRunning, []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: container, Image: "registry.example/etl:1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: *ago(time.Minute)}}}}
 	})
 }

@@ -23,6 +23,8 @@ type apiServerProxy struct {
 	*httptest.Server
 
 	isUnavailable atomic.Bool
+	// forwardTarget is the address to which the ports of Pods are forwarded.
+	forwardTarget string
 
 	mu sync.Mutex
 	// logLines are sent to each follower of a log; more come with addLogLine.
@@ -50,6 +52,8 @@ func newAPIServerProxy(t *testing.T) *apiServerProxy {
 			http.Error(w, "the API server is unavailable", http.StatusServiceUnavailable)
 		case podLogPath.MatchString(r.URL.Path):
 			p.serveLog(w, r)
+		case podForwardPath.MatchString(r.URL.Path):
+			p.serveForward(w, r)
 		default:
 			proxy.ServeHTTP(w, r)
 		}
@@ -84,6 +88,9 @@ func (p *apiServerProxy) serveLog(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprintf(w, "2026-03-01T12:00:00.%09dZ %s\n", next+1, lines[next])
 		}
 		w.(http.Flusher).Flush()
+		if r.URL.Query().Get("follow") == "" {
+			return
+		}
 		select {
 		case <-more:
 		case <-r.Context().Done():

@@ -1,6 +1,11 @@
 package ui
 
 import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -161,6 +166,71 @@ func TestNamedWorkerIsDrained(t *testing.T) {
 	}
 	eventually(t, "the worker is gone", func() bool { return !contains(b.bestEffortText("main"), worker.Name) })
 	b.waitForText("main", "mailers-1-b4n9z")
+	b.expectNoProblems()
+}
+
+// editEvent is a line of the log of an agent that changes a file.
+func editEvent(path, removed, added string) string {
+	return fmt.Sprintf(`{"type":"toolCall","tool":{"name":"Edit","input":{"file_path":%s,"old_string":%s,"new_string":%s}}}`, quote(path), quote(removed), quote(added))
+}
+
+func TestSessionShowsChangedFilesAndPullRequests(t *testing.T) {
+	ns := newNamespace(t, "changes-")
+	sessionPod(t, newSession(t, ns, "fix-tests", "Fix the tests."))
+	u := startUI(t, "-n", ns)
+	u.proxy.addLogLine(editEvent("shop/cart.go", "total := 0", "total := sum(items)\n<b>"))
+	b := openBrowser(t, u)
+	b.open("/k/session/" + ns + "/fix-tests")
+	b.waitForText("#repositories", "shop", "pushed", "fix-tests", "4f1c9a7e22b0", "docs", "failed", "Fix the tests.")
+	if links := evaluate[string](b, "[...document.querySelectorAll('#repositories a')].map(a => a.href + ' ' + a.rel + ' ' + a.target).join()"); links != "https://git.example/team/shop/pull/17 noopener noreferrer _blank" {
+		t.Errorf("links %s", links)
+	}
+	b.clickText("main a.button", "Show changed files")
+	b.waitForText("main h1", "Changes of fix-tests")
+	b.waitForText("#file-1", "shop/cart.go", "+2 −1", "- total := 0", "+ total := sum(items)", "+ <b>")
+	b.expectNoProblems()
+}
+
+func TestMessagesReachAnInteractiveSession(t *testing.T) {
+	ns := newNamespace(t, "talk-")
+	sessionPod(t, createSession(t, ns, "pair", "Wait for messages.", true))
+	u := startUI(t, "-n", ns)
+	messages, isBusy := make(chan string, 1), atomic.Bool{}
+	runner := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if isBusy.Load() {
+			http.Error(w, "the agent works on another message", http.StatusConflict)
+			return
+		}
+		text, _ := io.ReadAll(r.Body)
+		messages <- r.URL.Path + " " + string(text)
+		fmt.Fprintln(w, `{"type":"text","text":"I add a test."}`)
+		_ = http.NewResponseController(w).Flush()
+		u.proxy.addLogLine(`{"type":"text","text":"I add a test."}`)
+		<-r.Context().Done() // the agent works longer than the page waits
+	}))
+	defer runner.Close()
+	u.proxy.forwardTarget = runner.Listener.Addr().String()
+	b := openBrowser(t, u)
+	b.open("/k/session/" + ns + "/pair")
+	b.clickText("main a.button", "Show the agent's log, and send messages")
+	b.waitForText("#message", "Message to the agent", "session attach -n "+ns+" pair")
+	b.run("typing", chromedp.SendKeys(chromedp.CSS("#message-text"), "Now add a test."))
+	b.clickText("#message button", "Send")
+	b.waitForText("#message-status", "Sent: the agent works on it.")
+	if got := <-messages; got != "/messages Now add a test." {
+		t.Errorf("the session received %q", got)
+	}
+	b.waitForText("#log-lines", "I add a test.")
+	if left := evaluate[string](b, "document.querySelector('#message-text').value"); left != "" {
+		t.Errorf("the field still has %q", left)
+	}
+	isBusy.Store(true)
+	b.run("typing", chromedp.SendKeys(chromedp.CSS("#message-text"), "And another."))
+	b.clickText("#message button", "Send")
+	b.waitForText("#message-status", "the agent works on another message")
+	if left := evaluate[string](b, "document.querySelector('#message-text').value"); left != "And another." {
+		t.Errorf("the field lost the message, and has %q", left)
+	}
 	b.expectNoProblems()
 }
 

@@ -130,9 +130,9 @@ func (r *SessionEvents) toolCall(tool *agentprofile.Tool) []string {
 	in := toolInput{}
 	_ = json.Unmarshal(tool.Input, &in) // other inputs are shown as they are
 	head := r.Style.Colorize(terminal.Cyan, "▸ "+printable(tool.Name))
-	path := first(in.FilePath, in.FilePathOC, in.Path)
-	removed, added := first(in.OldString, in.OldOC), first(in.NewString, in.NewOC, in.Content)
-	if path == "" || removed == "" && added == "" {
+	edit, isEdit := in.edit()
+	path, removed, added := edit.Path, edit.Removed, edit.Added
+	if !isEdit {
 		text := first(in.Cmd, path)
 		if command, isText := in.Command.(string); isText {
 			text = command
@@ -150,6 +150,26 @@ func (r *SessionEvents) toolCall(tool *agentprofile.Tool) []string {
 	}
 	return lines
 }
+
+// Edit is a change of a file by an agent.
+type Edit struct{ Path, Removed, Added string }
+
+// EditOf returns the change of a file that a call of a tool makes, if it is one.
+func EditOf(tool *agentprofile.Tool) (Edit, bool) {
+	in := toolInput{}
+	if tool == nil || json.Unmarshal(tool.Input, &in) != nil {
+		return Edit{}, false
+	}
+	return in.edit()
+}
+
+func (in *toolInput) edit() (Edit, bool) {
+	e := Edit{Path: first(in.FilePath, in.FilePathOC, in.Path), Removed: first(in.OldString, in.OldOC), Added: first(in.NewString, in.NewOC, in.Content)}
+	return e, e.Path != "" && (e.Removed != "" || e.Added != "")
+}
+
+// Lines returns how many lines the edit adds and removes.
+func (e *Edit) Lines() (added, removed int) { return countLines(e.Added), countLines(e.Removed) }
 
 func (r *SessionEvents) diff(color terminal.Color, mark, text string) []string {
 	var lines []string

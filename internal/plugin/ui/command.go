@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"time"
 
@@ -45,7 +46,7 @@ func (s *Server) runCommand(ctx context.Context, args []string) *commandResult {
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
 	out, errOut := &boundedBuffer{}, &boundedBuffer{}
-	code := s.Run(ctx, args, out, errOut)
+	code := s.Run(ctx, args, http.NoBody, out, errOut)
 	return &commandResult{output: out.Bytes(), errors: errOut.Bytes(), code: code}
 }
 

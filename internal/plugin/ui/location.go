@@ -10,7 +10,7 @@ import (
 
 // location is a page: that of an object, a list, or another view.
 type location struct {
-	// view is overview, stale, list, object, dead or workers.
+	// view is overview, stale, list, object, dead, workers or changes.
 	view            string
 	kind            *view.Kind
 	namespace, name string
@@ -26,6 +26,7 @@ const (
 	viewObject   = "object"
 	viewDead     = "dead"
 	viewWorkers  = "workers"
+	viewChanges  = "changes"
 )
 
 // parseLocation returns the page of a path, or nil.
@@ -36,30 +37,36 @@ func parseLocation(path string, query url.Values) *location {
 	case "/stale":
 		return &location{view: viewStale}
 	}
-	const maxParts = 6
-	parts := strings.SplitN(strings.TrimPrefix(path, "/"), "/", maxParts)
-	const list, object, part = 2, 4, 5 // the number of parts
-	if len(parts) < list || parts[0] != "k" {
+	const maxWords = 6
+	words := strings.SplitN(strings.TrimPrefix(path, "/"), "/", maxWords)
+	const list = 2 // words
+	if len(words) < list || words[0] != "k" || view.KindOf(words[1]) == nil {
 		return nil
 	}
-	place := &location{view: viewList, kind: view.KindOf(parts[1])}
-	if place.kind == nil {
-		return nil
-	}
-	if len(parts) >= object {
-		place.view, place.namespace, place.name = viewObject, parts[2], parts[3]
-	}
-	switch {
-	case len(parts) == list:
+	kind := view.KindOf(words[1])
+	if len(words) == list {
 		page, _ := strconv.Atoi(query.Get("page")) // another value is the first page
-		place.query = view.Query{Text: truncate(query.Get("q")), Page: page}
-	case len(parts) == object && query.Has("log"):
+		return &location{view: viewList, kind: kind, query: view.Query{Text: truncate(query.Get("q")), Page: page}}
+	}
+	return parseObjectLocation(kind, words[list:], query)
+}
+
+// partKinds are the pages about a part of an object, with the kind that has them.
+var partKinds = map[string]*view.Kind{viewDead: view.Queues, viewWorkers: view.Pools, viewChanges: view.Sessions}
+
+// parseObjectLocation returns the page of an object, or of a part of it.
+func parseObjectLocation(kind *view.Kind, words []string, query url.Values) *location {
+	const object, part = 2, 3 // words
+	if len(words) < object {
+		return nil
+	}
+	place := &location{view: viewObject, kind: kind, namespace: words[0], name: words[1]}
+	switch {
+	case len(words) == object && query.Has("log"):
 		place.log = new(query.Get("log"))
-	case len(parts) == object:
-	case len(parts) == part && parts[4] == viewDead && place.kind == view.Queues:
-		place.view, place.query = viewDead, view.Query{Text: truncate(query.Get("q"))}
-	case len(parts) == part && parts[4] == viewWorkers && place.kind == view.Pools:
-		place.view = viewWorkers
+	case len(words) == object:
+	case len(words) == part && partKinds[words[object]] == kind:
+		place.view, place.query = words[object], view.Query{Text: truncate(query.Get("q"))}
 	default:
 		return nil
 	}
@@ -67,7 +74,7 @@ func parseLocation(path string, query url.Values) *location {
 }
 
 // isReadOnce reports whether the page shows what it read when it was opened, without a stream.
-func (l *location) isReadOnce() bool { return l.view == viewDead || l.view == viewWorkers }
+func (l *location) isReadOnce() bool { return partKinds[l.view] != nil }
 
 // truncate limits the text of a filter.
 func truncate(text string) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strings"
 
 	g "maragu.dev/gomponents"
 
@@ -21,6 +22,9 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request, path string) 
 	}
 	shell.Title, shell.Current = describe(place)
 	shell.Log = place.log != nil
+	if shell.Log {
+		shell.Talk = s.talkEntry(place)
+	}
 	var content g.Node
 	if place.isReadOnce() {
 		content = s.readOnce(r.Context(), place)
@@ -38,7 +42,7 @@ func describe(place *location) (title, current string) {
 		return "Stale Jobs", viewStale
 	case viewList:
 		return place.kind.Title, place.kind.Path
-	case viewObject, viewDead, viewWorkers:
+	case viewObject, viewDead, viewWorkers, viewChanges:
 		return place.name + " · " + place.kind.Title, place.kind.Path
 	default:
 		return "Overview", ""
@@ -77,6 +81,9 @@ func (s *Server) readOnce(ctx context.Context, place *location) g.Node {
 	case place.view == viewWorkers:
 		result := s.runCommand(ctx, view.WorkerList(entry))
 		return page.Workers(s.links, view.NewWorkers(entry, result.output, result.problem()))
+	case place.view == viewChanges:
+		result := s.runCommand(ctx, view.ChangesCommand(entry))
+		return page.Changes(s.links, view.NewChanges(entry, result.output, strings.TrimSpace(cleanLines(result.errors))))
 	default:
 		return s.deadLetters(ctx, entry, place.query.Text)
 	}

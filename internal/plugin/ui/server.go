@@ -28,7 +28,7 @@ var static embed.FS
 type Config struct {
 	Store *watch.Store
 	// Run runs a command of the plugin and returns its exit code.
-	Run func(ctx context.Context, args []string, out, errOut io.Writer) int
+	Run func(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int
 	Now func() time.Time
 	// Place says which cluster and namespaces the pages show.
 	Place string
@@ -103,6 +103,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.serveExplanation(w, r)
 	case strings.HasSuffix(rest, "/action"):
 		s.serveAction(w, r, strings.TrimSuffix(rest, "/action"))
+	case strings.HasSuffix(rest, "/message"):
+		s.serveMessage(w, r, strings.TrimSuffix(rest, "/message"))
 	default:
 		s.servePage(w, r, rest)
 	}

@@ -35,6 +35,9 @@ type testServer struct {
 	// code, output and errOutput are those of each command.
 	code              int
 	output, errOutput string
+	// input is the standard input of the last command, and waits makes commands wait until they are ended.
+	input string
+	waits bool
 }
 
 func newTestServer(t testing.TB, objects []client.Object) *testServer {
@@ -47,10 +50,15 @@ func newTestServer(t testing.TB, objects []client.Object) *testServer {
 	store := watch.NewStore("", func() time.Time { return testTime })
 	s.Server = NewServer(Config{
 		Store: store, Now: func() time.Time { return testTime }, Place: "test",
-		Run: func(_ context.Context, args []string, out, errOut io.Writer) int {
+		Run: func(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 			s.commands = append(s.commands, args)
+			input, _ := io.ReadAll(in)
+			s.input = string(input)
 			fmt.Fprint(out, s.output)
 			fmt.Fprint(errOut, s.errOutput)
+			if s.waits {
+				<-ctx.Done()
+			}
 			return s.code
 		},
 	}, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4711})
@@ -191,12 +199,66 @@ func TestOnlyNamesOfPodsAreDrained(t *testing.T) {
 		}
 	}
 	const path = "/k/pool/a/mailers/action?do=drain-worker&arg=mailers-5c9f7d-x2k4p"
-	if s.post(path, url.Values{"confirm": {"mailers"}}); len(s.commands) > 0 {
+	s.post(path, url.Values{"confirm": {"mailers"}})
+	if len(s.commands) > 0 {
 		t.Errorf("commands %q without the name of the worker", s.commands)
 	}
 	s.post(path, url.Values{"confirm": {"mailers-5c9f7d-x2k4p"}})
 	if want := []string{"pool", "drain", "--namespace=a", "--", "mailers", "mailers-5c9f7d-x2k4p"}; len(s.commands) != 1 || !slices.Equal(s.commands[0], want) {
 		t.Errorf("commands %q, want %q", s.commands, want)
+	}
+}
+
+func newInteractiveSession(phase v1alpha1.SessionPhase) *v1alpha1.AgenticSession {
+	return &v1alpha1.AgenticSession{
+		ObjectMeta: metav1.ObjectMeta{Name: "pair", Namespace: "a"}, Spec: v1alpha1.AgenticSessionSpec{Interactive: true},
+		Status: v1alpha1.AgenticSessionStatus{Phase: phase, Run: 1},
+	}
+}
+
+func TestMessageIsTheInputOfTheCommandAndIsSentOnceTheAgentWorksOnIt(t *testing.T) {
+	s := newTestServer(t, []client.Object{newInteractiveSession(v1alpha1.SessionRunning)})
+	s.output, s.waits = "▸ bash go test\n", true // the agent works until the end of the test
+	body := s.post("/k/session/a/pair/message", url.Values{"message": {"--help\r\n<b>$(x)</b>"}}).Body.String()
+	if !strings.Contains(body, "Sent: the agent works on it.") || s.input != "--help\n<b>$(x)</b>" {
+		t.Errorf("input %q; the page shows:\n%s", s.input, body)
+	}
+	if want := []string{"session", "attach", "--namespace=a", "--", "pair"}; !slices.Equal(s.commands[0], want) {
+		t.Errorf("command %q, want %q", s.commands[0], want)
+	}
+	s.output, s.errOutput, s.code, s.waits = "", "error: <i>409</i> the agent works on another message", 2, false
+	if body := s.post("/k/session/a/pair/message", url.Values{"message": {"x"}}).Body.String(); !strings.Contains(body, "&lt;i&gt;409&lt;/i&gt; the agent works on another message") || strings.Contains(body, "Sent") {
+		t.Errorf("the page shows:\n%s", body)
+	}
+}
+
+func TestOnlyRunningInteractiveSessionsGetMessages(t *testing.T) {
+	other := newInteractiveSession(v1alpha1.SessionRunning)
+	other.Name, other.Spec.Interactive = "batch", false
+	stopped := newInteractiveSession(v1alpha1.SessionStopped)
+	stopped.Name = "stopped"
+	s := newTestServer(t, []client.Object{newInteractiveSession(v1alpha1.SessionRunning), other, stopped})
+	for path, message := range map[string]string{
+		"/k/session/a/batch/message": "x", "/k/session/a/stopped/message": "x", "/k/session/a/missing/message": "x", "/k/seq/a/pair/message": "x", "/message": "x", "/k/session/message": "x",
+		"/k/session/a/pair/message": " \n", "/k/session/a/pair/changes/message": "x",
+	} {
+		if got := s.post(path, url.Values{"message": {message}}); got.Code < http.StatusBadRequest || len(s.commands) > 0 {
+			t.Errorf("%s: status %d, commands %q", path, got.Code, s.commands)
+		}
+	}
+	for _, size := range []int{maxMessageBytes + 1, 10 * maxMessageBytes} {
+		if got := s.post("/k/session/a/pair/message", url.Values{"message": {strings.Repeat("x", size)}}); got.Code != http.StatusBadRequest || len(s.commands) > 0 {
+			t.Errorf("%d bytes: status %d, commands %q", size, got.Code, s.commands)
+		}
+	}
+	if got := s.get("/k/session/a/pair/message"); got.Code != http.StatusNotFound {
+		t.Errorf("GET: status %d", got.Code)
+	}
+	if body := s.get("/k/session/a/pair?log=").Body.String(); !strings.Contains(body, "message-text") {
+		t.Error("the page of an interactive session has no field for a message")
+	}
+	if body := s.get("/k/session/a/batch?log=").Body.String(); strings.Contains(body, "message-text") {
+		t.Error("the page of another session has a field for a message")
 	}
 }
 
@@ -259,7 +321,7 @@ func TestBrowserLoadsAtMost300KB(t *testing.T) {
 
 func TestUnknownFilesAndPagesDoNotExist(t *testing.T) {
 	s := newTestServer(t, nil)
-	for _, path := range []string{"/static/", "/static/../server.go", "/static/htmx/LICENSE", "/k", "/k/", "/k/job", "/k/seq/a", "/k/seq/a/b/c", "/k/seq/a/b/dead", "/k/queue/a/b/dead/x", "/k/queue/a/b/workers", "/k/pool/a/b/dead", "/events?page=/k/pool/a/b/workers", "/events?page=/nothing", "/events?page=/k/queue/a/b/dead"} {
+	for _, path := range []string{"/static/", "/static/../server.go", "/static/htmx/LICENSE", "/k", "/k/", "/k/job", "/k/seq/a", "/k/seq/a/b/c", "/k/seq/a/b/dead", "/k/queue/a/b/dead/x", "/k/queue/a/b/workers", "/k/seq/a/b/changes", "/k/pool/a/b/dead", "/events?page=/k/pool/a/b/workers", "/events?page=/nothing", "/events?page=/k/queue/a/b/dead"} {
 		if got := s.get(path); got.Code != http.StatusNotFound {
 			t.Errorf("%s: status %d", path, got.Code)
 		}

@@ -67,6 +67,16 @@ func (l Links) Workers(e *view.Entry) string {
 	return l.Object(e.Kind, e.Namespace, e.Name) + "/workers"
 }
 
+// Changes is the address of the page of an AgenticSession with the files that its agent changed.
+func (l Links) Changes(e *view.Entry) string {
+	return l.Object(e.Kind, e.Namespace, e.Name) + "/changes"
+}
+
+// Message is the address that accepts messages to an AgenticSession.
+func (l Links) Message(e *view.Entry) string {
+	return l.Object(e.Kind, e.Namespace, e.Name) + "/message"
+}
+
 // Action is the address at which an action is confirmed.
 func (l Links) Action(e *view.Entry, action *view.Action) string {
 	values := url.Values{"do": {action.ID}}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	g "maragu.dev/gomponents"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/agentprofile"
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/internal/plugin/ui/view"
 )
@@ -36,6 +38,8 @@ var hostileTexts = []string{
 	"\u202egnp.exe\u2066",
 	"\xff\xfe<i>",
 	`{{.}}${alert(1)}`,
+	`https://evil.example/"onmouseover="alert(1)`,
+	"https://me:secret@evil.example/", "HTTPS://evil.example/\u202e", "//evil.example/", "data:text/html,<script>alert(1)</script>",
 }
 
 // hostilePages returns a page for each field that a user, a program or another system can write.
@@ -56,8 +60,10 @@ func hostilePages(text string) map[string]g.Node {
 		ObjectMeta: meta, Spec: v1alpha1.AgenticSessionSpec{Prompt: text, DisplayName: text, Runner: text, Repos: []v1alpha1.SessionRepo{{URL: v1alpha1.GitURL(text), Branch: v1alpha1.GitBranch(text)}}, MaxCostUSD: new(v1alpha1.Number(text))},
 		Status: v1alpha1.AgenticSessionStatus{
 			Phase: v1alpha1.SessionFailed, Run: 1, StoppedReason: v1alpha1.StopReason(text), Conditions: conditions, TotalCostUSD: new(v1alpha1.Number(text)),
-			Runs:   []v1alpha1.SessionRun{{Outcome: v1alpha1.RunOutcome(text), Reason: text, Message: text, CostUSD: new(v1alpha1.Number(text))}},
-			Result: &v1alpha1.SessionResult{Summary: text, Usage: &apiextensionsv1.JSON{Raw: []byte(text)}},
+			Runs: []v1alpha1.SessionRun{{Outcome: v1alpha1.RunOutcome(text), Reason: text, Message: text, CostUSD: new(v1alpha1.Number(text))}},
+			Result: &v1alpha1.SessionResult{
+				Summary: text, Usage: &apiextensionsv1.JSON{Raw: []byte(text)}, Repositories: []v1alpha1.SessionRepositoryResult{{Name: text, Branch: text, Commit: text, PullRequestURL: text, Error: text}},
+			},
 		},
 	}
 	queue := &v1alpha1.Queue{ObjectMeta: meta, Status: v1alpha1.QueueStatus{Conditions: conditions, Engine: v1alpha1.Engine(text)}}
@@ -84,6 +90,10 @@ func hostilePages(text string) map[string]g.Node {
 		"schedule":     Schedule(l, view.NewSchedule(entries[view.Schedules], schedule, testTime)),
 		"dead letters": DeadLetters(l, entries[view.Queues], []view.DeadLetter{{Priority: text, Error: text, Origin: text, Headers: map[string][]string{text: {text}}, Payload: []byte(text)}}, text, text),
 		"matching":     dialogOf(l, entries[view.Queues], view.MatchingLetterActions(entries[view.Queues], text)),
+		"changes":      Changes(l, view.NewChanges(entries[view.Sessions], hostileEvents(text), text)),
+		"no changes":   Changes(l, view.NewChanges(entries[view.Sessions], []byte(text), "")),
+		"message":      MessageOutcome(l, entries[view.Sessions], text),
+		"talk":         (&Shell{Links: l, Title: text, Log: true, Talk: entries[view.Sessions]}).Document(nil),
 		"workers":      Workers(l, view.NewWorkers(entries[view.Pools], hostileWorkers(text), "")),
 		"no workers":   Workers(l, view.NewWorkers(entries[view.Pools], []byte(text), text)),
 		"stale Jobs":   Stale(l, view.NewStale("", hostileReport(text), testTime)),
@@ -105,6 +115,19 @@ func dialogOf(l Links, e *view.Entry, actions []view.Action) g.Node {
 	return g.Map(actions, func(action view.Action) g.Node { return Confirmation(l, e, &action, "") })
 }
 
+// hostileEvents is the log of an agent that changed a file.
+func hostileEvents(text string) []byte {
+	input, err := json.Marshal(map[string]string{"file_path": text, "old_string": text, "new_string": text})
+	if err != nil {
+		panic(err)
+	}
+	event, err := json.Marshal(&agentprofile.Event{Type: agentprofile.EventToolCall, Tool: &agentprofile.Tool{Name: text, Input: input}})
+	if err != nil {
+		panic(err)
+	}
+	return append([]byte("run 1, attempt 1 | "), event...)
+}
+
 func hostileWorkers(text string) []byte {
 	raw, err := json.Marshal([]render.Worker{{Name: text, State: text, Revision: text, Node: text}})
 	if err != nil {
@@ -124,7 +147,7 @@ func hostileReport(text string) []byte {
 }
 
 // allowedElements are those that the package writes. The shell also writes those of a document.
-var allowedElements = "a b button caption circle code dd details dialog div dl dt em figcaption figure form h1 h2 header input label li main nav ol p path pre rect section small span strong summary svg table tbody td th thead time tr ul " +
+var allowedElements = "a b button caption circle code dd details dialog div dl dt em figcaption figure form h1 h2 header input label li main nav ol p path pre rect section small span strong summary svg table tbody td textarea th thead time tr ul " +
 	"html head body title meta link script"
 
 func TestHostileTextOfAllFieldsStaysText(t *testing.T) {
@@ -142,7 +165,7 @@ func TestHostileTextOfAllFieldsStaysText(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				checkNode(t, root, name == "shell")
+				checkNode(t, root, name == "shell" || name == "talk")
 			})
 		}
 	}
@@ -159,12 +182,26 @@ func checkNode(t *testing.T, node *html.Node, isDocument bool) {
 			t.Error("an inline script")
 		}
 		for _, attribute := range node.Attr {
-			checkAttribute(t, &attribute)
+			if attribute.Key != "href" || !isSafeExternalLink(node) {
+				checkAttribute(t, &attribute)
+			}
 		}
 	}
 	for child := range node.ChildNodes() {
 		checkNode(t, child, isDocument)
 	}
+}
+
+// isSafeExternalLink reports whether an element is a link to another site, which opens in a tab of its own without access
+// to the page. Only the address of a pull request is one.
+func isSafeExternalLink(node *html.Node) bool {
+	attributes := map[string]string{}
+	for _, attribute := range node.Attr {
+		attributes[attribute.Key] = attribute.Val
+	}
+	address, err := url.Parse(attributes["href"])
+	return err == nil && node.Data == "a" && address.Scheme == "https" && address.Host != "" && address.User == nil && len(node.Attr) == 3 &&
+		attributes["rel"] == "noopener noreferrer" && attributes["target"] == "_blank"
 }
 
 func checkAttribute(t *testing.T, attribute *html.Attribute) {
@@ -176,7 +213,7 @@ func checkAttribute(t *testing.T, attribute *html.Attribute) {
 		if !strings.HasPrefix(attribute.Val, "/base/") && attribute.Val != "#main" {
 			t.Errorf("attribute %s=%q", key, attribute.Val)
 		}
-	case key == "hx-target" && attribute.Val != "#main" && attribute.Val != "#dialog-content":
+	case key == "hx-target" && attribute.Val != "#main" && attribute.Val != "#dialog-content" && attribute.Val != "#message-status":
 		t.Errorf("attribute %s=%q", key, attribute.Val)
 	}
 }

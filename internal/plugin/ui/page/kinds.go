@@ -62,8 +62,17 @@ func Session(l Links, s *view.Session) g.Node {
 		section("attempts", "Attempts", table("Attempts", []string{"Attempt", "Outcome", "Time", "Cost", "Reason"}, g.Map(s.Attempts, func(a view.Attempt) g.Node {
 			return h.Tr(h.Th(h.Scope("row"), g.Text(a.Label)), h.Td(badge(a.Level, a.Outcome)), h.Td(elapsed(a.Start, a.End)), h.Td(g.Text(a.Cost)), h.Td(h.Class("wide"), g.Text(a.Reason)))
 		})), g.Iff(s.HasLog, func() g.Node {
-			return h.P(h.A(h.Class("button"), h.Href(l.Logs(s.Entry, "")), g.Text("Show the agent's log")))
+			text := "Show the agent's log"
+			if s.AcceptsMessages {
+				text = "Show the agent's log, and send messages"
+			}
+			return h.P(h.A(h.Class("button"), h.Href(l.Logs(s.Entry, "")), g.Text(text)), h.A(h.Class("button"), h.Href(l.Changes(s.Entry)), g.Text("Show changed files")))
 		})),
+		g.Iff(len(s.Repositories) > 0, func() g.Node {
+			return section("repositories", "Repositories", table("Repositories", []string{"Repository", "State", "Branch", "Commit", "Pull request", "Error"}, g.Map(s.Repositories, func(r view.Repository) g.Node {
+				return repository(&r)
+			})))
+		}),
 		g.Iff(s.Summary != "" || s.Usage != "", func() g.Node {
 			return section("result", "Result", g.If(s.Summary != "", preformatted("Summary", s.Summary)), g.If(s.Usage != "", preformatted("Usage", s.Usage)))
 		}),
@@ -72,6 +81,14 @@ func Session(l Links, s *view.Session) g.Node {
 		}),
 		conditions(s.Conditions),
 	}
+}
+
+func repository(r *view.Repository) g.Node {
+	pullRequest := g.Text(r.PullRequest)
+	if r.Link != "" {
+		pullRequest = h.A(h.Href(r.Link), h.Rel("noopener noreferrer"), h.Target("_blank"), g.Text(r.PullRequest))
+	}
+	return h.Tr(h.Th(h.Scope("row"), g.Text(r.Name)), h.Td(badge(r.Level, r.State)), h.Td(g.Text(r.Branch)), h.Td(h.Code(g.Text(r.Commit))), h.Td(h.Class("wide"), pullRequest), h.Td(h.Class("wide"), g.Text(r.Error)))
 }
 
 // Schedule is the content of the page of a Schedule.

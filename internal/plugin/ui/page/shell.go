@@ -20,6 +20,8 @@ type Shell struct {
 	Events string
 	// Log is set if the page shows a log.
 	Log bool
+	// Talk is the session to which the page can send messages; nil without one.
+	Talk *view.Entry
 }
 
 // Document is a whole page.
@@ -44,6 +46,7 @@ func (s *Shell) Document(content g.Node) g.Node {
 			h.Div(h.ID("connection"), h.Role("status"), h.Aria("live", "polite")),
 			h.Main(h.ID("main"), h.TabIndex("-1"), content),
 			g.Iff(s.Log, logPanel),
+			g.Iff(s.Talk != nil, func() g.Node { return s.messageBox(s.Talk) }),
 			g.Iff(s.Events != "", func() g.Node {
 				return h.Div(h.ID("events"), g.Attr("hx-sse:connect", s.Events), g.Attr("hx-target", "#main"), g.Attr("hx-swap", "innerMorph"),
 					g.Attr("hx-config", `{"sse":{"reconnectMaxDelay":5000}}`))

@@ -77,6 +77,10 @@
 
   document.addEventListener("htmx:after:swap", (event) => {
     showTimes();
+    if (document.querySelector("#message-status [data-sent]")) {
+      document.getElementById("message-text").value = "";
+      document.querySelector("#message-status [data-sent]").removeAttribute("data-sent");
+    }
     if (document.getElementById("dialog-content").childElementCount > 0 && !dialog().open) dialog().showModal();
   });
   document.addEventListener("htmx:sse:after:connection", () => showConnection(""));

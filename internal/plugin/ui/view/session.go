@@ -66,10 +66,13 @@ type Session struct {
 	Summary       string
 	Usage         string
 	HasLog        bool
-	Actions       []Action
-	Conditions    []Condition
-	// Attach is the command that attaches to an interactive session.
-	ActiveSince time.Time
+	// Repositories are the results of the repositories.
+	Repositories []Repository
+	Actions      []Action
+	Conditions   []Condition
+	// AcceptsMessages is set if the session is interactive and runs.
+	AcceptsMessages bool
+	ActiveSince     time.Time
 }
 
 // NewSession computes the page of an AgenticSession.
@@ -78,7 +81,7 @@ func NewSession(e *Entry, s *v1alpha1.AgenticSession, now time.Time) *Session {
 	v := &Session{
 		Entry: e, Title: cleanLine(s.Spec.DisplayName), Prompt: cleanText(s.Spec.Prompt), Runner: cleanLine(s.Spec.Runner), Problems: render.SessionProblems(s),
 		HasLog: status.Run > 0, Actions: sessionActions(e, s), Conditions: newConditions(status.Conditions), ActiveSince: timeOf(status.ActiveSince),
-		Budgets: []Budget{timeBudget(s, now), costBudget(s)},
+		Budgets: []Budget{timeBudget(s, now), costBudget(s)}, AcceptsMessages: AcceptsMessages(s),
 	}
 	if v.Prompt == "" {
 		v.Prompt = cleanText(s.Spec.InitialPrompt)
@@ -100,12 +103,23 @@ func NewSession(e *Entry, s *v1alpha1.AgenticSession, now time.Time) *Session {
 	}
 	if result := status.Result; result != nil {
 		v.Summary = cleanText(result.Summary)
+		for i := range result.Repositories {
+			v.Repositories = append(v.Repositories, newRepository(&result.Repositories[i]))
+		}
 		if result.Usage != nil {
 			v.Usage = cleanText(string(result.Usage.Raw))
 		}
 	}
 	return v
 }
+
+// AcceptsMessages reports whether a session accepts messages: it is interactive and runs.
+func AcceptsMessages(s *v1alpha1.AgenticSession) bool {
+	return s.Spec.Interactive && s.Status.Phase == v1alpha1.SessionRunning && s.DeletionTimestamp.IsZero()
+}
+
+// AttachCommand is the arguments of the command that sends its standard input to an interactive session.
+func AttachCommand(e *Entry) []string { return objectArgs(e, "attach") }
 
 func attemptLabel(run, attempt int32) string { return fmt.Sprintf("run %d, attempt %d", run, attempt) }
 

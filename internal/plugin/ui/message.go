@@ -1,0 +1,96 @@
+package ui
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/plugin/ui/page"
+	"github.com/yardmaster/yardmaster/internal/plugin/ui/view"
+)
+
+// The bounds of a message: that of the session, and the form that contains it, encoded.
+const (
+	maxMessageBytes     = 64 << 10
+	maxMessageFormBytes = 3*maxMessageBytes + 1<<10
+)
+
+// talkEntry returns the session of a page if it accepts messages, or nil.
+func (s *Server) talkEntry(place *location) *view.Entry {
+	entry, _ := s.entry(place)
+	if entry == nil {
+		return nil
+	}
+	if session, isSession := entry.Object.(*v1alpha1.AgenticSession); !isSession || !view.AcceptsMessages(session) {
+		return nil
+	}
+	return entry
+}
+
+// serveMessage sends a message to an interactive session.
+func (s *Server) serveMessage(w http.ResponseWriter, r *http.Request, path string) {
+	place := parseLocation(path, nil)
+	if place == nil || place.view != viewObject || r.Method != http.MethodPost {
+		s.writeDialog(w, r, http.StatusNotFound, "Not found", page.Message("Not found", "There is no such page."))
+		return
+	}
+	entry := s.talkEntry(place)
+	if entry == nil {
+		s.writeDialog(w, r, http.StatusConflict, "Not possible", page.Message("Not possible", "The session is not interactive, or does not run."))
+		return
+	}
+	status, problem := http.StatusBadRequest, "The message is empty, or longer than 64 KiB."
+	r.Body = http.MaxBytesReader(w, r.Body, maxMessageFormBytes)
+	// Browsers send line ends as CR LF.
+	if err := r.ParseForm(); err == nil {
+		message := strings.ReplaceAll(r.PostForm.Get("message"), "\r\n", "\n")
+		if strings.TrimSpace(message) != "" && len(message) <= maxMessageBytes {
+			status, problem = http.StatusOK, s.sendMessage(r.Context(), entry, message)
+		}
+	}
+	s.writeDialog(w, r, status, "Message", page.MessageOutcome(s.links, entry, problem))
+}
+
+// sendMessage returns once the agent works on the message, which is when the command prints something: the agent continues
+// without a client, and the log shows its work. It returns why the message was not sent, or the empty string.
+func (s *Server) sendMessage(ctx context.Context, entry *view.Entry, message string) string {
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	out, errOut := &firstWrite{started: cancel}, &boundedBuffer{}
+	code := s.Run(ctx, view.AttachCommand(entry), strings.NewReader(message), out, errOut)
+	switch {
+	case out.hasStarted() || code == 0:
+		return ""
+	case ctx.Err() != nil:
+		return "The agent did not start to work on the message within a minute. The log shows whether it does."
+	default:
+		return "The command failed: " + strings.TrimSpace(cleanLines(errOut.Bytes()))
+	}
+}
+
+// firstWrite calls a function when something is written.
+type firstWrite struct {
+	started func()
+	once    sync.Once
+	mu      sync.Mutex
+	has     bool
+}
+
+// Write implements io.Writer.
+func (f *firstWrite) Write(p []byte) (int, error) {
+	f.mu.Lock()
+	f.has = f.has || len(p) > 0
+	f.mu.Unlock()
+	if len(p) > 0 {
+		f.once.Do(f.started)
+	}
+	return len(p), nil
+}
+
+func (f *firstWrite) hasStarted() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.has
+}
