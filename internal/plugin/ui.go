@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/ui"
+	"github.com/yardmaster/yardmaster/internal/plugin/ui/prometheus"
 	"github.com/yardmaster/yardmaster/internal/plugin/ui/watch"
 )
 
@@ -28,13 +30,15 @@ type uiCommand struct {
 	*environment
 
 	allNamespaces, noBrowser bool
+	prometheus               string
+	history                  time.Duration
 	port                     uint16
 	// openBrowser opens an address.
 	openBrowser func(ctx context.Context, address string) error
 }
 
 func newUICommand(env *environment) *cobra.Command {
-	u := &uiCommand{environment: env, openBrowser: openBrowser}
+	u := &uiCommand{environment: env, openBrowser: openBrowser, history: defaultHistory}
 	command := &cobra.Command{
 		Use:   "ui",
 		Short: "Show Yardmaster workloads in a browser",
@@ -47,7 +51,39 @@ func newUICommand(env *environment) *cobra.Command {
 	command.Flags().BoolVarP(&u.allNamespaces, "all-namespaces", "A", false, "Show objects in all namespaces.")
 	command.Flags().Uint16Var(&u.port, "port", 0, "Port on 127.0.0.1; 0 chooses a free one.")
 	command.Flags().BoolVar(&u.noBrowser, "no-browser", false, "Print the address without opening it.")
+	command.Flags().StringVar(&u.prometheus, "prometheus", "", "Address of a Prometheus server, such as http://127.0.0.1:9090, from which charts get their history.")
+	addDurationFlag(command, &u.history, "history", "Time that the charts show from Prometheus, such as 6h or 7d.")
+	command.PreRunE = func(*cobra.Command, []string) error { return u.validateHistory(command.Flags().Changed("history")) }
 	return command
+}
+
+// The limits of --history.
+const (
+	defaultHistory = 6 * time.Hour
+	minHistory     = 10 * time.Minute
+	maxHistory     = 90 * 24 * time.Hour
+)
+
+func (u *uiCommand) validateHistory(isSet bool) error {
+	switch {
+	case isSet && u.prometheus == "":
+		return errors.New("--history needs --prometheus")
+	case u.history < minHistory || u.history > maxHistory:
+		return fmt.Errorf("invalid --history %s: must be between 10m and 90d", u.history)
+	}
+	return nil
+}
+
+// newHistory returns nil without --prometheus.
+func (u *uiCommand) newHistory() (*ui.History, error) {
+	if u.prometheus == "" {
+		return nil, nil //nolint:nilnil // nil means that there is no history
+	}
+	c, err := prometheus.NewClient(u.prometheus)
+	if err != nil {
+		return nil, fmt.Errorf("invalid --prometheus: %w", err)
+	}
+	return &ui.History{Client: c, Window: u.history}, nil
 }
 
 // uiMemoryLimit makes the garbage collector work harder, before the process needs more.
@@ -63,6 +99,10 @@ func (u *uiCommand) runUI(command *cobra.Command) error {
 	if err := checkConnection(ctx, cluster); err != nil {
 		return err
 	}
+	history, err := u.newHistory()
+	if err != nil {
+		return err
+	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(u.port))))
 	if err != nil {
 		return fmt.Errorf("--port %d: %w", u.port, err)
@@ -75,7 +115,7 @@ func (u *uiCommand) runUI(command *cobra.Command) error {
 	store := watch.NewStore(scope, u.now)
 	flags := selectedConnection(command.Root().PersistentFlags())
 	server := ui.NewServer(ui.Config{
-		Store: store, Now: u.now, Place: u.describePlace(scope), CommandFlags: flags,
+		Store: store, Now: u.now, Place: u.describePlace(scope), CommandFlags: flags, History: history,
 		Run: func(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 			return u.runInProcess(ctx, cluster, args, in, out, errOut)
 		},

@@ -47,6 +47,17 @@ func TestUIRejectsAnInvalidPort(t *testing.T) {
 	}
 }
 
+func TestUIRejectsAnInvalidHistory(t *testing.T) {
+	for flags, want := range map[string]string{
+		"--history=6h": "--history needs --prometheus", "--prometheus=http://127.0.0.1:9090 --history=1m": "must be between 10m and 90d", "--prometheus=http://127.0.0.1:9090 --history=91d": "must be between 10m and 90d",
+		"--prometheus=localhost": "invalid --prometheus: must be an address such as", "--prometheus=ftp://me:secret@x": "invalid --prometheus: must be an address such as",
+	} {
+		if code, _, errOut := runPlugin(t, "ui --no-browser "+flags); code != exitError || !strings.Contains(errOut, want) || strings.Contains(errOut, "secret") {
+			t.Errorf("%s: exit code %d, stderr %q", flags, code, errOut)
+		}
+	}
+}
+
 func TestUIServesUntilItIsInterrupted(t *testing.T) {
 	t.Setenv("KUBECONFIG", writeKubeconfig(t))
 	ctx, stop := context.WithCancel(t.Context())

@@ -25,9 +25,9 @@ func actionsOf(entry *view.Entry, now time.Time) []view.Action {
 	case *v1alpha1.AgenticSession:
 		actions = view.NewSession(entry, object, now).Actions
 	case *v1alpha1.Queue:
-		actions = slices.Concat(view.NewQueue(entry, object, nil).Actions, view.DeadLetterActions(entry))
+		actions = slices.Concat(view.NewQueue(entry, object, nil, &view.Past{}).Actions, view.DeadLetterActions(entry))
 	case *v1alpha1.WorkerPool:
-		actions = view.NewPool(entry, object, nil, now).Actions
+		actions = view.NewPool(entry, object, nil, &view.Past{}, now).Actions
 	case *v1alpha1.Schedule:
 		actions = view.NewSchedule(entry, object, now).Actions
 	}

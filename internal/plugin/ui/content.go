@@ -19,7 +19,7 @@ func (s *Server) content(ctx context.Context, place *location) g.Node {
 	case viewList:
 		return page.List(s.links, view.NewList(s.Store.Snapshot(), place.kind, place.query))
 	case viewObject:
-		return s.objectContent(place)
+		return s.objectContent(ctx, place)
 	default:
 		return page.Overview(s.links, view.NewOverview(s.Store.Snapshot(), s.Now()))
 	}

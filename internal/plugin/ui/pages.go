@@ -50,7 +50,7 @@ func describe(place *location) (title, current string) {
 }
 
 // objectContent is the content of the page of an object.
-func (s *Server) objectContent(place *location) g.Node {
+func (s *Server) objectContent(ctx context.Context, place *location) g.Node {
 	entry, state := s.entry(place)
 	if entry == nil {
 		return page.Missing(place.kind, place.namespace, place.name, state)
@@ -62,9 +62,9 @@ func (s *Server) objectContent(place *location) g.Node {
 	case *v1alpha1.AgenticSession:
 		return page.Session(s.links, view.NewSession(entry, object, now))
 	case *v1alpha1.Queue:
-		return page.Queue(s.links, view.NewQueue(entry, object, s.Store.History(entry)))
+		return page.Queue(s.links, view.NewQueue(entry, object, s.Store.History(entry), s.past(ctx, entry)))
 	case *v1alpha1.WorkerPool:
-		return page.Pool(s.links, view.NewPool(entry, object, s.Store.History(entry), now))
+		return page.Pool(s.links, view.NewPool(entry, object, s.Store.History(entry), s.past(ctx, entry), now))
 	case *v1alpha1.Schedule:
 		return page.Schedule(s.links, view.NewSchedule(entry, object, now))
 	default:

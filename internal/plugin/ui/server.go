@@ -32,6 +32,8 @@ type Config struct {
 	Now func() time.Time
 	// Place says which cluster and namespaces the pages show.
 	Place string
+	// History is where charts begin before the command has started; nil without Prometheus.
+	History *History
 	// CommandFlags are flags that the shown commands need, such as --context.
 	CommandFlags []string
 }
@@ -44,6 +46,7 @@ type Server struct {
 	links   page.Links
 	streams chan struct{}
 	stale   staleReports
+	pasts   pasts
 }
 
 // The bounds of what peers can occupy.

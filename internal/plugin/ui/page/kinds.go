@@ -16,7 +16,7 @@ func Queue(l Links, q *view.Queue) g.Node {
 	return g.Group{
 		l.objectHead(q.Entry, q.Actions, nil),
 		facts(q.Facts),
-		section("load", "Load", h.Div(h.Class("charts"), chart(&q.Backlog), chart(&q.Rates))),
+		section("load", "Load", h.Div(h.Class("charts"), chart(&q.Backlog), chart(&q.Rates)), past(q.Past)),
 		section("dead", "Dead letters", h.P(g.Text(strconv.FormatInt(q.Dead, 10)+" messages failed too often. "),
 			h.A(h.Class("button"), h.Href(l.DeadLetters(q.Entry)), g.Text("Show dead letters")))),
 		conditions(q.Conditions),
@@ -29,7 +29,7 @@ func Pool(l Links, p *view.Pool) g.Node {
 		l.objectHead(p.Entry, p.Actions, p.Problems),
 		facts(p.Facts),
 		section("decision", "Number of workers", preformatted("The last scaling decision", strings.Join(p.Explanation, "\n"))),
-		section("load", "Workers over time", h.Div(h.Class("charts"), chart(&p.Workers), chart(&p.Backlog))),
+		section("load", "Workers over time", h.Div(h.Class("charts"), chart(&p.Workers), chart(&p.Backlog)), past(p.Past)),
 		section("revisions", "Revisions", table("Revisions", []string{"Revision", "Role", "Workers", "Ready", "Draining", "Succeeded", "Failed", "Image", "Age"},
 			g.Map(p.Revisions, func(r view.Revision) g.Node { return revision(&r) })),
 			h.P(h.A(h.Class("button"), h.Href(l.Workers(p.Entry)), g.Text("Show workers")))),

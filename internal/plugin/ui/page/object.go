@@ -1,8 +1,6 @@
 package page
 
 import (
-	"time"
-
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 
@@ -67,8 +65,24 @@ func chart(c *view.Chart) g.Node {
 		legend = append(legend, h.Li(h.Class(lineClass(i)), g.Text(line.Name+" "), h.Strong(g.Text(line.Last))))
 	}
 	return h.Figure(
-		h.FigCaption(g.Text(c.Title), h.Span(h.Class("note"), g.Text(" largest "+c.Max+", since "+c.Begin.UTC().Format(time.TimeOnly)+" UTC"))),
+		h.FigCaption(g.Text(c.Title), h.Span(h.Class("note"), g.Text(" largest "+c.Max+", since "+c.Since()+" UTC"))),
 		h.SVG(svg...), h.Ul(h.Class("legend"), g.Group(legend)))
+}
+
+// past says what Prometheus adds to charts.
+func past(p *view.Past) g.Node {
+	switch {
+	case p.Window == 0:
+		return nil
+	case p.Problem != "":
+		return h.P(h.Class("problem"), g.Text("The history cannot be read from Prometheus: "+p.Problem))
+	case p.Loading:
+		return h.P(h.Class("note"), g.Text("Reading the history from Prometheus…"))
+	case len(p.Samples) == 0:
+		return h.P(h.Class("note"), g.Text("Prometheus has no history of this object."))
+	default:
+		return h.P(h.Class("note"), g.Text("History of the last "+p.Window.String()+" from Prometheus."))
+	}
 }
 
 func lineClass(i int) string { return [...]string{"line-a", "line-b", "line-c"}[i%3] }

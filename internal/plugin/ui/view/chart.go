@@ -67,6 +67,15 @@ type Chart struct {
 	Text string
 }
 
+// Since is when the chart begins, in UTC: the time, with the date if it covers more than a day.
+func (c *Chart) Since() string {
+	const day = 24 * time.Hour
+	if c.End.Sub(c.Begin) > day {
+		return c.Begin.UTC().Format(time.DateTime)
+	}
+	return c.Begin.UTC().Format(time.TimeOnly)
+}
+
 // The size of the box in which charts are drawn.
 const (
 	ChartWidth  = 600

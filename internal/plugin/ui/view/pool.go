@@ -42,13 +42,15 @@ type Pool struct {
 	Problems    []render.Problem
 	Conditions  []Condition
 	Actions     []Action
+	Past        *Past
 }
 
 // NewPool computes the page of a WorkerPool.
-func NewPool(e *Entry, wp *v1alpha1.WorkerPool, history []Sample, now time.Time) *Pool {
+func NewPool(e *Entry, wp *v1alpha1.WorkerPool, history []Sample, past *Past, now time.Time) *Pool {
 	status := &wp.Status
+	history = past.before(history)
 	v := &Pool{
-		Entry: e, Problems: render.PoolProblems(wp), Conditions: newConditions(status.Conditions), Actions: poolActions(e, wp, now),
+		Entry: e, Problems: render.PoolProblems(wp), Conditions: newConditions(status.Conditions), Actions: poolActions(e, wp, now), Past: past,
 		Facts: []Fact{
 			{Name: "Ready", Value: fmt.Sprintf("%d of %d", status.Ready, status.Desired)},
 			{Name: "Busy", Value: count(status.Busy)},

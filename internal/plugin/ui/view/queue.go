@@ -44,10 +44,11 @@ type Queue struct {
 	Rates      Chart
 	Dead       int64
 	Actions    []Action
+	Past       *Past
 }
 
-// NewQueue computes the page of a Queue.
-func NewQueue(e *Entry, q *v1alpha1.Queue, history []Sample) *Queue {
+// NewQueue computes the page of a Queue: the history is what the page has seen, and the past what Prometheus knows.
+func NewQueue(e *Entry, q *v1alpha1.Queue, history []Sample, past *Past) *Queue {
 	status := &q.Status
 	v := &Queue{
 		Entry: e, Conditions: newConditions(status.Conditions),
@@ -62,9 +63,9 @@ func NewQueue(e *Entry, q *v1alpha1.Queue, history []Sample) *Queue {
 			{Name: "Finished", Value: rate(status.ServiceRate)},
 			{Name: "Engine", Value: orUnknown(cleanLine(string(status.Engine)))},
 		},
-		Backlog: newChart("Backlog", history, Series{"waiting", func(s *Sample) *float64 { return s.Backlog }}, Series{"in flight", func(s *Sample) *float64 { return s.InFlight }}),
+		Backlog: newChart("Backlog", past.before(history), Series{"waiting", func(s *Sample) *float64 { return s.Backlog }}, Series{"in flight", func(s *Sample) *float64 { return s.InFlight }}),
 		Rates:   newChart("Messages per second", history, Series{"arrivals", func(s *Sample) *float64 { return s.Arrivals }}, Series{"finished", func(s *Sample) *float64 { return s.Finished }}),
-		Actions: queueActions(e, q),
+		Actions: queueActions(e, q), Past: past,
 	}
 	if status.Dead != nil {
 		v.Dead = *status.Dead

@@ -115,7 +115,7 @@ func TestActionsThatStopWorkAskForTheName(t *testing.T) {
 	}{
 		"sequence": {NewSequence(NewEntry(immediately), immediately, testTime).Actions, []string{"suspend"}},
 		"session":  {NewSession(NewEntry(session), session, testTime).Actions, []string{"stop"}},
-		"pool":     {NewPool(NewEntry(pool), pool, nil, testTime).Actions, []string{"drain 2", "restart"}},
+		"pool":     {NewPool(NewEntry(pool), pool, nil, &Past{}, testTime).Actions, []string{"drain 2", "restart"}},
 		"queue":    {DeadLetterActions(NewEntry(queue)), []string{"purge"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -213,7 +213,7 @@ func TestChartHasGapsWhereAValueIsUnknown(t *testing.T) {
 
 func TestUnknownIsNotZero(t *testing.T) {
 	q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q"}}
-	for _, fact := range NewQueue(NewEntry(q), q, nil).Facts {
+	for _, fact := range NewQueue(NewEntry(q), q, nil, &Past{}).Facts {
 		if fact.Value != Unknown {
 			t.Errorf("%s is %s", fact.Name, fact.Value)
 		}

@@ -173,6 +173,13 @@ func (s *Store) Subscribe() (changed <-chan struct{}, stop func()) {
 	}
 }
 
+// Notify wakes all subscribers: what a page shows beside the objects has changed.
+func (s *Store) Notify() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.notify()
+}
+
 // notify wakes all subscribers. The caller holds the lock.
 func (s *Store) notify() {
 	for channel := range s.changed {
