@@ -200,7 +200,7 @@ test-install: gotestsum kustomize helm localcluster ## Test the ways to install,
 # The browser is Debian's; axe-core comes from npm, which nothing else needs.
 .PHONY: test-ui
 test-ui: localcluster ## Run the tests of kubectl yardmaster ui in headless Chromium (part of make soak). UI_FLAGS are further flags of go test.
-	hack/prerequisites chromium=chromium npm=npm openssl=openssl
+	hack/prerequisites chromium=chromium npm=npm openssl=openssl prometheus=prometheus
 	hack/axe $(BIN)/axe.min.js
 	AXE=$(BIN)/axe.min.js hack/with-cluster control-plane ui go -C test/ui test ./... -count 1 -timeout 30m $(UI_FLAGS)
 

@@ -16,12 +16,15 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 	"github.com/yardmaster/yardmaster/internal/plugin/ui"
 	"github.com/yardmaster/yardmaster/internal/plugin/ui/prometheus"
+	"github.com/yardmaster/yardmaster/internal/plugin/ui/view"
 	"github.com/yardmaster/yardmaster/internal/plugin/ui/watch"
 )
 
@@ -30,6 +33,8 @@ type uiCommand struct {
 	*environment
 
 	allNamespaces, noBrowser bool
+	namespaces               []string
+	selector                 string
 	prometheus               string
 	history                  time.Duration
 	port                     uint16
@@ -49,6 +54,10 @@ func newUICommand(env *environment) *cobra.Command {
 		RunE:              func(command *cobra.Command, _ []string) error { return u.runUI(command) },
 	}
 	command.Flags().BoolVarP(&u.allNamespaces, "all-namespaces", "A", false, "Show objects in all namespaces.")
+	// It replaces the flag of all commands, which is one namespace.
+	command.Flags().StringSliceVarP(&u.namespaces, "namespace", "n", nil, "Show objects in these namespaces, up to 20. Repeat the flag, or separate them with commas.")
+	panicOnError(command.RegisterFlagCompletionFunc(clientcmd.FlagNamespace, env.completeNamespaces))
+	command.Flags().StringVarP(&u.selector, "selector", "l", "", "Show objects with these labels, such as team=data.")
 	command.Flags().Uint16Var(&u.port, "port", 0, "Port on 127.0.0.1; 0 chooses a free one.")
 	command.Flags().BoolVar(&u.noBrowser, "no-browser", false, "Print the address without opening it.")
 	command.Flags().StringVar(&u.prometheus, "prometheus", "", "Address of a Prometheus server, such as http://127.0.0.1:9090, from which charts get their history.")
@@ -99,6 +108,10 @@ func (u *uiCommand) runUI(command *cobra.Command) error {
 	if err := checkConnection(ctx, cluster); err != nil {
 		return err
 	}
+	scope, err := u.newScope(cluster)
+	if err != nil {
+		return err
+	}
 	history, err := u.newHistory()
 	if err != nil {
 		return err
@@ -108,14 +121,10 @@ func (u *uiCommand) runUI(command *cobra.Command) error {
 		return fmt.Errorf("--port %d: %w", u.port, err)
 	}
 	debug.SetMemoryLimit(uiMemoryLimit)
-	scope := cluster.namespace
-	if u.allNamespaces {
-		scope = ""
-	}
 	store := watch.NewStore(scope, u.now)
 	flags := selectedConnection(command.Root().PersistentFlags())
 	server := ui.NewServer(ui.Config{
-		Store: store, Now: u.now, Place: u.describePlace(scope), CommandFlags: flags, History: history,
+		Store: store, Now: u.now, Place: u.describePlace(&scope), CommandFlags: flags, History: history,
 		Run: func(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 			return u.runInProcess(ctx, cluster, args, in, out, errOut)
 		},
@@ -126,6 +135,31 @@ func (u *uiCommand) runUI(command *cobra.Command) error {
 		return err
 	}
 	return ctx.Err()
+}
+
+// maxNamespaces limits the watches: each namespace has five.
+const maxNamespaces = 20
+
+// newScope returns what the pages show.
+func (u *uiCommand) newScope(cluster *clusterConnection) (view.Scope, error) {
+	selector, err := parseSelector(u.selector)
+	scope := view.Scope{Namespaces: slices.Compact(slices.Sorted(slices.Values(u.namespaces))), Selector: selector}
+	switch {
+	case err != nil:
+		return scope, err
+	case u.allNamespaces && len(scope.Namespaces) > 0:
+		return scope, errors.New("--namespace cannot be combined with --all-namespaces")
+	case len(scope.Namespaces) > maxNamespaces:
+		return scope, fmt.Errorf("more than %d namespaces: use --all-namespaces", maxNamespaces)
+	case !u.allNamespaces && len(scope.Namespaces) == 0:
+		scope.Namespaces = []string{cluster.namespace}
+	}
+	for _, namespace := range scope.Namespaces {
+		if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
+			return scope, fmt.Errorf("invalid --namespace %q: %s", terminal.Sanitize(namespace), problems[0])
+		}
+	}
+	return scope, nil
 }
 
 // checkConnection returns an error if the API server does not answer. What the user may not read is not an error: the
@@ -166,11 +200,8 @@ func selectedConnection(flags *pflag.FlagSet) []string {
 }
 
 // describePlace says what the pages show.
-func (u *uiCommand) describePlace(scope string) string {
-	place := "namespace " + scope
-	if scope == "" {
-		place = "all namespaces"
-	}
+func (u *uiCommand) describePlace(scope *view.Scope) string {
+	place := scope.String()
 	config, err := u.clientConfig.RawConfig()
 	if err != nil || config.CurrentContext == "" {
 		return place

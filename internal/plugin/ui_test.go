@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
@@ -44,6 +45,44 @@ func TestUIFailsWithoutAConnection(t *testing.T) {
 func TestUIRejectsAnInvalidPort(t *testing.T) {
 	if code, _, errOut := runPlugin(t, "ui --no-browser --port 70000"); code != exitError || !strings.Contains(errOut, "--port") {
 		t.Errorf("exit code %d, stderr %q", code, errOut)
+	}
+}
+
+func TestUIRejectsInvalidNamespacesAndLabels(t *testing.T) {
+	for flags, want := range map[string]string{
+		"-A -n a":            "--namespace cannot be combined with --all-namespaces",
+		"-n a -n ../b":       `invalid --namespace "../b"`,
+		"-l ((":              "--selector: ",
+		"-n a" + manyNames(): "more than 20 namespaces: use --all-namespaces",
+	} {
+		if code, _, errOut := runPluginWith(t, "ui --no-browser "+flags, failingLists(t, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no")))); code != exitError || !strings.Contains(errOut, want) {
+			t.Errorf("%s: exit code %d, stderr %q", flags, code, errOut)
+		}
+	}
+}
+
+func manyNames() string {
+	var names strings.Builder
+	for i := range maxNamespaces {
+		fmt.Fprintf(&names, ",n-%d", i)
+	}
+	return names.String()
+}
+
+func TestUIShowsSeveralNamespaces(t *testing.T) {
+	for flags, want := range map[string]string{"": "namespace a", "-n b": "namespace b", "-n b -n c,b": "namespaces b, c", "-A -l team=data": "all namespaces, labels team=data"} {
+		u := &uiCommand{environment: &environment{}}
+		set := pflag.NewFlagSet("", pflag.ContinueOnError)
+		set.StringSliceVarP(&u.namespaces, "namespace", "n", nil, "")
+		set.BoolVarP(&u.allNamespaces, "all-namespaces", "A", false, "")
+		set.StringVarP(&u.selector, "selector", "l", "", "")
+		if err := set.Parse(strings.Fields(flags)); err != nil {
+			t.Fatal(err)
+		}
+		scope, err := u.newScope(&clusterConnection{namespace: "a"})
+		if err != nil || scope.String() != want {
+			t.Errorf("%s: %s, %v", flags, scope.String(), err)
+		}
 	}
 }
 

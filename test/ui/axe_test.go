@@ -28,12 +28,13 @@ func TestAccessibilityOfAllViewsInBothColorsAndOnAPhone(t *testing.T) {
 	newDeadLetterQueue(t, ns, "no such address", 3)
 	newPool(t, ns, "mailers", "31.5 messages/s arrive, and 1280 wait")
 	newWorkerPod(t, ns, "mailers", "mailers-2-x7k2p")
-	newSession(t, ns, "fix-tests", "Fix the failing tests of the shop, and open a pull request.")
+	sessionPod(t, createSession(t, ns, "fix-tests", "Fix the failing tests of the shop, and open a pull request.", true))
 	newSchedule(t, ns, "nightly", "the operator was away")
 	create(t, staleJob(ns, "train"), failStaleJob)
 	u := startUI(t, "-n", ns)
 	u.proxy.addLogLine("migrated to version 7")
 	u.proxy.addLogLine("there is no migration to version 8")
+	u.proxy.addLogLine(editEvent("shop/cart.go", "total := 0", "total := sum(items)"))
 	b := openBrowser(t, u)
 	views := []struct{ name, path, shows string }{
 		{"overview", "/", "release"},
@@ -44,6 +45,9 @@ func TestAccessibilityOfAllViewsInBothColorsAndOnAPhone(t *testing.T) {
 		{"pool", "/k/pool/" + ns + "/mailers", "rolling out"},
 		{"workers", "/k/pool/" + ns + "/mailers/workers", "mailers-2-x7k2p"},
 		{"session", "/k/session/" + ns + "/fix-tests", "Retried"},
+		{"changes", "/k/session/" + ns + "/fix-tests/changes", "+ total := sum(items)"},
+		{"message", "/k/session/" + ns + "/fix-tests?log=", "pull/17"},
+		{"dead-letters-filtered", "/k/queue/" + ns + "/mail/dead?q=such", "Delete all that match"},
 		{"schedule", "/k/schedule/" + ns + "/nightly", "Europe/Berlin"},
 		{"stale", "/stale", "train"},
 		{"action", "/k/session/" + ns + "/fix-tests/action?do=stop", "Type fix-tests"},

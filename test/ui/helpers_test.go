@@ -20,6 +20,16 @@ func contains(text, part string) bool { return strings.Contains(text, part) }
 
 func inNamespace(ns string) client.ListOption { return client.InNamespace(ns) }
 
+// addLabel adds a label to an object.
+func addLabel(t *testing.T, object client.Object, key, value string) {
+	t.Helper()
+	before, _ := object.DeepCopyObject().(client.Object)
+	object.SetLabels(map[string]string{key: value})
+	if err := cluster.Patch(t.Context(), object, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // setOffline disconnects the browser, or connects it again.
 func (b *browser) setOffline(offline bool) {
 	b.t.Helper()

@@ -131,14 +131,18 @@ func TestHostileTextsDoNothingInTheBrowser(t *testing.T) {
 	stepPod(t, failed, "migrate")
 	newDeadLetterQueue(t, ns, hostileText, 2)
 	newPool(t, ns, "mailers", hostileText[:250])
-	newSession(t, ns, "fix-tests", hostileText[:200])
+	sessionPod(t, createSession(t, ns, "fix-tests", hostileText[:200], true))
+	newWorkerPod(t, ns, "mailers", "mailers-1-x7k2p")
 	newSchedule(t, ns, "nightly", hostileText[:200])
 	u := startUI(t, "-n", ns)
 	u.proxy.addLogLine(hostileText)
+	u.proxy.addLogLine(editEvent(hostileText, hostileText, hostileText))
 	b := openBrowser(t, u)
 	for path, shown := range map[string]string{
 		"/": hostileText[:250], "/k/seq": hostileText[:250], "/k/seq/" + ns + "/migration": hostileText, "/k/queue/" + ns + "/mail": hostileText, "/k/queue/" + ns + "/mail/dead": hostileText,
 		"/k/pool/" + ns + "/mailers": hostileText[:250], "/k/session/" + ns + "/fix-tests": hostileText[:200], "/k/schedule/" + ns + "/nightly": hostileText[:200],
+		"/k/session/" + ns + "/fix-tests/changes": hostileText, "/k/pool/" + ns + "/mailers/workers": "mailers-1-x7k2p",
+		"/k/queue/" + ns + "/mail/dead?q=%3Cscript": "<script", "/k/session/" + ns + "/fix-tests?log=": hostileText[:200],
 		"/k/seq?q=" + "%3Cimg+src%3Dx+onerror%3Dalert(1)%3E": "<img src=x onerror=alert(1)>",
 	} {
 		b.open(path)

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
 // apiServerProxy is a proxy between the plugin and the API server. It can simulate that the API server is unavailable, and
@@ -27,7 +30,7 @@ type apiServerProxy struct {
 	forwardTarget string
 
 	mu sync.Mutex
-	// logLines are sent to each follower of a log; more come with addLogLine.
+	// logLines are sent to each follower of a log; more come with addLogLine. Events of agents are in the logs of sessions only.
 	logLines []string
 	more     chan struct{}
 }
@@ -85,6 +88,9 @@ func (p *apiServerProxy) serveLog(w http.ResponseWriter, r *http.Request) {
 		lines, more := p.logLines, p.more
 		p.mu.Unlock()
 		for ; next < len(lines); next++ {
+			if isEvent := strings.HasPrefix(lines[next], "{"); isEvent != (r.URL.Query().Get("container") == v1alpha1.RunnerContainer) {
+				continue
+			}
 			fmt.Fprintf(w, "2026-03-01T12:00:00.%09dZ %s\n", next+1, lines[next])
 		}
 		w.(http.Flusher).Flush()

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/plugin/ui/prometheus/prometheustest"
 )
 
 func TestOverviewShowsWhatNeedsAttentionAndFollowsChanges(t *testing.T) {
@@ -242,6 +244,57 @@ func TestStaleJobsAreListedWithTheirNextStepAndExplained(t *testing.T) {
 	b.waitForText("main", "1 zombie", "train", "kubectl")
 	b.clickText("main a.button", "Explain")
 	b.waitForText("#dialog", "Why Job train is stale", "job.batch/train")
+	b.expectNoProblems()
+}
+
+func TestPagesShowSeveralNamespacesAndLabels(t *testing.T) {
+	data, web, other := newNamespace(t, "data-"), newNamespace(t, "web-"), newNamespace(t, "other-")
+	for _, ns := range []string{data, web, other} {
+		addLabel(t, runningSequence(t, ns, "nightly"), "team", "data")
+		runningSequence(t, ns, "unlabeled")
+	}
+	create(t, staleJob(web, "train"), failStaleJob)
+	b := openBrowser(t, startUI(t, "-n", data+","+web, "-n", web, "-l", "team=data"))
+	b.waitForText("header", "namespaces "+data+", "+web+", labels team=data")
+	b.open("/k/seq")
+	b.waitForText("main", data, web, "2 in total")
+	if shown := b.text("main"); contains(shown, other) || contains(shown, "unlabeled") {
+		t.Errorf("the list shows:\n%s", shown)
+	}
+	late := runningSequence(t, data, "late")
+	addLabel(t, late, "team", "data")
+	b.waitForText("main", "late", "3 in total")
+	b.open("/k/seq/" + web + "/nightly")
+	b.do("Suspend", "")
+	b.open("/stale")
+	b.waitForText("main", "-n "+data+" --selector=team=data", "-n "+web+" --selector=team=data")
+	b.expectNoProblems()
+}
+
+func TestChartsBeginWithTheHistoryOfARealPrometheus(t *testing.T) {
+	ns := newNamespace(t, "history-")
+	newQueue(t, ns, "mail", "ready", 0)
+	newPool(t, ns, "mailers", "31.5 messages/s arrive")
+	var samples strings.Builder
+	begin := time.Now().Add(-2 * time.Hour)
+	for metric, states := range map[string][]string{`yardmaster_queue_messages{queue="mail"`: {"ready", "in_flight"}, `yardmaster_workerpool_workers{pool="mailers"`: {"ready", "busy", "draining"}, `yardmaster_workerpool_messages{pool="mailers"`: {"backlog"}} {
+		for _, state := range states {
+			for minute := range 60 {
+				fmt.Fprintf(&samples, "%s,namespace=%q,state=%q} %d %d\n", metric, ns, state, 4000+minute, begin.Add(time.Duration(minute)*time.Minute).Unix())
+			}
+		}
+	}
+	b := openBrowser(t, startUI(t, "-n", ns, "--prometheus", prometheustest.Start(t, samples.String()), "--history", "3h"))
+	for _, path := range []string{"/k/queue/" + ns + "/mail", "/k/pool/" + ns + "/mailers"} {
+		b.open(path)
+		b.waitForText("#load", "History of the last 3h0m0s from Prometheus.", "largest 4059")
+	}
+	b.expectNoProblems()
+
+	b = openBrowser(t, startUI(t, "-n", ns, "--prometheus", "http://127.0.0.1:1"))
+	b.open("/k/queue/" + ns + "/mail")
+	b.waitForText("#load", "The history cannot be read from Prometheus", "connection refused")
+	b.waitForText("main", "1280") // all else is shown
 	b.expectNoProblems()
 }
 

@@ -101,7 +101,7 @@ func (s *Server) runAction(w http.ResponseWriter, r *http.Request, entry *view.E
 func (s *Server) serveExplanation(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	namespace, name := query.Get("namespace"), query.Get("name")
-	if !isName(namespace) || !isName(name) || s.Store.Scope() != "" && namespace != s.Store.Scope() {
+	if !isName(namespace) || !isName(name) || !s.Store.Scope().Contains(namespace) {
 		s.writeDialog(w, r, http.StatusNotFound, "Not found", page.Message("Not found", "There is no such Job."))
 		return
 	}

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -40,11 +41,16 @@ func (r *staleReports) read(ctx context.Context, s *Server) *view.Stale {
 	if r.last != nil && s.Now().Sub(r.last.Read) < staleInterval {
 		return r.last
 	}
-	result := s.runCommand(ctx, view.StaleCommand(s.Store.Scope()))
-	if problem := result.problem(); problem != "" {
-		r.last = &view.Stale{Command: view.ShownStaleCommand(s.Store.Scope()), Problem: problem, Read: s.Now()}
-		return r.last
+	var outputs [][]byte
+	var problems []string
+	for _, command := range view.StaleCommands(s.Store.Scope()) {
+		result := s.runCommand(ctx, command)
+		if problem := result.problem(); problem != "" {
+			problems = append(problems, problem)
+			continue
+		}
+		outputs = append(outputs, result.output)
 	}
-	r.last = view.NewStale(s.Store.Scope(), result.output, s.Now())
+	r.last = view.NewStale(s.Store.Scope(), outputs, strings.Join(problems, "; "), s.Now())
 	return r.last
 }

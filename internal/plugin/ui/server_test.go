@@ -47,7 +47,7 @@ func newTestServer(t testing.TB, objects []client.Object) *testServer {
 		t.Fatal(err)
 	}
 	s := &testServer{t: t}
-	store := watch.NewStore("", func() time.Time { return testTime })
+	store := watch.NewStore(view.Scope{}, func() time.Time { return testTime })
 	s.Server = NewServer(Config{
 		Store: store, Now: func() time.Time { return testTime }, Place: "test",
 		Run: func(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {

@@ -129,7 +129,7 @@ func Stale(l Links, s *view.Stale) g.Node {
 	return g.Group{
 		h.H1(g.Text("Stale Jobs")),
 		h.P(h.Class("note"), g.Text("The Jobs are classified on this machine. This page deletes nothing: copy the command of the next step.")),
-		l.command(s.Command),
+		g.Map(s.Commands, l.command),
 		g.If(s.Problem != "", h.P(h.Class("problem"), g.Text(s.Problem))),
 		g.If(s.Summary != "", h.P(g.Text(s.Summary+", read "), age(s.Read))),
 		g.If(s.Problem == "" && len(s.Groups) == 0, h.P(h.Class("note"), g.Text("No Job is stale."))),

@@ -89,7 +89,7 @@ func watchProblem(state view.WatchState) g.Node {
 		return h.P(h.Class("note"), g.Text("Loading…"))
 	case state.Problem == "":
 		return nil
-	case state.Denied:
+	case state.Denied || state.Lost.IsZero():
 		return h.P(h.Class("note denied"), g.Text(state.Problem))
 	default:
 		return h.P(h.Class("note lost"), g.Text("What is shown may be old, since "), age(state.Lost), g.Text(": "), g.Text(state.Problem))

@@ -23,8 +23,7 @@ type WatchState struct {
 
 // State is all that is known of the cluster.
 type State struct {
-	// Scope is the namespace, or empty for all.
-	Scope   string
+	Scope   Scope
 	Entries map[*Kind][]*Entry
 	Watches map[*Kind]WatchState
 }

@@ -37,23 +37,21 @@ type Stale struct {
 	// Problem says why the report could not be computed.
 	Problem string
 	Read    time.Time
-	// Command computes the same report.
-	Command []string
+	// Commands compute the same report.
+	Commands [][]string
 }
 
-// StaleCommand is the command that computes the report.
-func StaleCommand(scope string) []string {
-	place := "--all-namespaces"
-	if scope != "" {
-		place = "--namespace=" + scope
+// StaleCommands are the commands that compute the report: one for each namespace, or one for all.
+func StaleCommands(scope *Scope) [][]string {
+	return reportCommands(scope, "report", "--output=json", "--fail-on=never")
+}
+
+func reportCommands(scope *Scope, words ...string) [][]string {
+	var commands [][]string
+	for _, flags := range scope.flags() {
+		commands = append(commands, slices.Concat(words, flags))
 	}
-	return []string{"report", "--output=json", "--fail-on=never", place}
-}
-
-// ShownStaleCommand shows the same for people.
-func ShownStaleCommand(scope string) []string {
-	args := StaleCommand(scope)
-	return []string{args[0], "--output=wide", args[len(args)-1]}
+	return commands
 }
 
 // readReports reads the report of a namespace, or those of all.
@@ -69,12 +67,19 @@ func readReports(output []byte) (*v1alpha1.JobReportList, error) {
 	return list, json.Unmarshal(output, list)
 }
 
-// NewStale reads the output of StaleCommand.
-func NewStale(scope string, output []byte, now time.Time) *Stale {
-	s := &Stale{Read: now, Command: ShownStaleCommand(scope)}
-	list, err := readReports(output)
-	if err != nil {
-		s.Problem = "the report cannot be read: " + cleanLine(err.Error())
+// NewStale reads the outputs of StaleCommands. The problem of a command is shown beside the others' outputs.
+func NewStale(scope *Scope, outputs [][]byte, problem string, now time.Time) *Stale {
+	s := &Stale{Read: now, Commands: reportCommands(scope, "report", "--output=wide"), Problem: problem}
+	list := &v1alpha1.JobReportList{}
+	for _, output := range outputs {
+		reports, err := readReports(output)
+		if err != nil {
+			s.Problem = "the report cannot be read: " + cleanLine(err.Error())
+			return s
+		}
+		list.Items = append(list.Items, reports.Items...)
+	}
+	if len(outputs) == 0 {
 		return s
 	}
 	var total, suspicious, zombies int32

@@ -228,7 +228,7 @@ func TestStaleJobsAreGroupedByOwnerAndReasonZombiesFirst(t *testing.T) {
 	list := []byte(`{"kind":"JobReportList","items":[` + string(single) + `]}`)
 	for name, output := range map[string][]byte{"of a namespace": single, "of all namespaces": list} {
 		t.Run(name, func(t *testing.T) {
-			s := NewStale("a", output, testTime)
+			s := NewStale(&Scope{Namespaces: []string{"a"}}, [][]byte{output}, "", testTime)
 			if s.Problem != "" || s.Summary != "3 Jobs: 1 suspicious, 2 zombie" || len(s.Groups) != 2 || s.Groups[0].Owner != "CronJob/y" || len(s.Groups[0].Jobs) != 2 {
 				t.Errorf("%+v", s)
 			}

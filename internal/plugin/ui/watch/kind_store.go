@@ -8,11 +8,10 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/ui/view"
 )
 
-// kindStore receives the objects of a kind.
+// kindStore receives the objects of a kind in a place.
 type kindStore struct {
 	*Store
-
-	kind *view.Kind
+	watchedPlace
 }
 
 var _ cache.TransformingStore = &kindStore{}
@@ -75,11 +74,11 @@ func (k *kindStore) Replace(objects []any, _ string) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	clear(k.objects[k.kind])
+	k.forget(k.watchedPlace)
 	for _, entry := range entries {
 		k.put(entry)
 	}
-	k.watches[k.kind] = view.WatchState{Synced: true} // a list succeeded, so there is no problem any more
+	k.watches[k.watchedPlace] = view.WatchState{Synced: true} // a list succeeded, so there is no problem any more
 	k.notify()
 	return nil
 }

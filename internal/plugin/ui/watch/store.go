@@ -4,7 +4,7 @@ package watch
 
 import (
 	"context"
-	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -23,20 +23,26 @@ import (
 
 // Store holds the objects.
 type Store struct {
-	scope string
+	scope view.Scope
 	now   func() time.Time
 
 	mu      sync.RWMutex
 	objects map[*view.Kind]map[types.NamespacedName]*view.Entry
-	watches map[*view.Kind]view.WatchState
+	watches map[watchedPlace]view.WatchState
 	history history
 	changed map[chan struct{}]bool
 }
 
-// NewStore returns a store of the objects of a namespace; empty for all namespaces.
-func NewStore(scope string, now func() time.Time) *Store {
+// watchedPlace is what one watch is about: a kind in a namespace, or in all namespaces if that is empty.
+type watchedPlace struct {
+	kind      *view.Kind
+	namespace string
+}
+
+// NewStore returns a store of the objects of a scope.
+func NewStore(scope view.Scope, now func() time.Time) *Store {
 	s := &Store{
-		scope: scope, now: now, objects: map[*view.Kind]map[types.NamespacedName]*view.Entry{}, watches: map[*view.Kind]view.WatchState{},
+		scope: scope, now: now, objects: map[*view.Kind]map[types.NamespacedName]*view.Entry{}, watches: map[watchedPlace]view.WatchState{},
 		history: history{}, changed: map[chan struct{}]bool{},
 	}
 	for _, kind := range view.Kinds {
@@ -68,26 +74,40 @@ const (
 func (s *Store) Run(ctx context.Context, c client.WithWatch) {
 	var watches wait.Group
 	for _, kind := range view.Kinds {
-		watches.StartWithContext(ctx, func(ctx context.Context) { s.watchKind(ctx, c, kind) })
+		for _, place := range s.placesOf(kind) {
+			watches.StartWithContext(ctx, func(ctx context.Context) { s.watch(ctx, c, place) })
+		}
 	}
 	watches.Wait()
 }
 
-func (s *Store) watchKind(ctx context.Context, c client.WithWatch, kind *view.Kind) {
-	var options []client.ListOption
-	if s.scope != "" {
-		options = append(options, client.InNamespace(s.scope))
+// placesOf returns what is watched of a kind.
+func (s *Store) placesOf(kind *view.Kind) []watchedPlace {
+	if len(s.scope.Namespaces) == 0 {
+		return []watchedPlace{{kind, ""}}
 	}
-	report := func(_ context.Context, err error) { s.setError(kind, err) }
-	reflector := cache.NewReflectorWithOptions(follow.NewListWatch(c, watched[kind].list, options, report), watched[kind].object, &kindStore{s, kind},
+	var places []watchedPlace
+	for _, namespace := range s.scope.Namespaces {
+		places = append(places, watchedPlace{kind, namespace})
+	}
+	return places
+}
+
+func (s *Store) watch(ctx context.Context, c client.WithWatch, place watchedPlace) {
+	options := []client.ListOption{client.InNamespace(place.namespace)}
+	if s.scope.Selector != nil {
+		options = append(options, client.MatchingLabelsSelector{Selector: s.scope.Selector})
+	}
+	report := func(_ context.Context, err error) { s.setError(place, err) }
+	reflector := cache.NewReflectorWithOptions(follow.NewListWatch(c, watched[place.kind].list, options, report), watched[place.kind].object, &kindStore{s, place},
 		cache.ReflectorOptions{Backoff: &wait.Backoff{Duration: retryInterval, Jitter: 1}})
 	reflector.WatchListPageSize = 500 // pages of a list are released one by one
 	for ctx.Err() == nil {
 		pause := retryInterval
 		if err := reflector.ListAndWatchWithContext(ctx); err != nil && ctx.Err() == nil {
-			s.setError(kind, err)
+			s.setError(place, err)
 		}
-		if s.isDenied(kind) {
+		if s.isDenied(place) {
 			pause = deniedRetryInterval
 		}
 		select {
@@ -97,24 +117,31 @@ func (s *Store) watchKind(ctx context.Context, c client.WithWatch, kind *view.Ki
 	}
 }
 
-func (s *Store) isDenied(kind *view.Kind) bool {
+func (s *Store) isDenied(place watchedPlace) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.watches[kind].Denied
+	return s.watches[place].Denied
+}
+
+// forget removes the objects of a place. The caller holds the lock.
+func (s *Store) forget(place watchedPlace) {
+	maps.DeleteFunc(s.objects[place.kind], func(key types.NamespacedName, _ *view.Entry) bool {
+		return place.namespace == "" || key.Namespace == place.namespace
+	})
 }
 
 // setError records why a kind cannot be read, or nil when it can be read again.
-func (s *Store) setError(kind *view.Kind, err error) {
+func (s *Store) setError(place watchedPlace, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	state := s.watches[kind]
+	state, kind := s.watches[place], place.kind
 	state.Denied = apierrors.IsForbidden(err)
 	switch {
 	case err == nil:
 		state.Problem, state.Lost = "", time.Time{}
 	case state.Denied:
-		state.Problem, state.Lost = "not permitted to list "+kind.Resource+s.place(), time.Time{}
-		clear(s.objects[kind])
+		state.Problem, state.Lost = "not permitted to list "+kind.Resource+place.text(), time.Time{}
+		s.forget(place)
 	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
 		state.Denied = true
 		state.Problem = "this cluster has no " + kind.Resource + ": Yardmaster is not installed, or is an older version"
@@ -124,15 +151,15 @@ func (s *Store) setError(kind *view.Kind, err error) {
 		}
 		state.Problem = "connection lost: " + terminal.Sanitize(err.Error())
 	}
-	s.watches[kind] = state
+	s.watches[place] = state
 	s.notify()
 }
 
-func (s *Store) place() string {
-	if s.scope == "" {
-		return " in all namespaces; choose one with -n"
+func (p *watchedPlace) text() string {
+	if p.namespace == "" {
+		return " in all namespaces; choose some with -n"
 	}
-	return fmt.Sprintf(" in namespace %s", s.scope)
+	return " in namespace " + p.namespace
 }
 
 // Snapshot returns all that is known.
@@ -145,7 +172,7 @@ func (s *Store) Snapshot() *view.State {
 		for _, entry := range objects {
 			entries = append(entries, entry)
 		}
-		state.Entries[kind], state.Watches[kind] = entries, s.watches[kind]
+		state.Entries[kind], state.Watches[kind] = entries, s.stateOf(kind)
 	}
 	return state
 }
@@ -154,11 +181,28 @@ func (s *Store) Snapshot() *view.State {
 func (s *Store) Get(kind *view.Kind, namespace, name string) (*view.Entry, view.WatchState) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.objects[kind][types.NamespacedName{Namespace: namespace, Name: name}], s.watches[kind]
+	place := watchedPlace{kind, namespace}
+	if len(s.scope.Namespaces) == 0 {
+		place.namespace = ""
+	}
+	state := s.watches[place]
+	if !s.scope.Contains(namespace) {
+		state = s.stateOf(kind)
+	}
+	return s.objects[kind][types.NamespacedName{Namespace: namespace, Name: name}], state
 }
 
-// Scope returns the namespace of the store; empty for all.
-func (s *Store) Scope() string { return s.scope }
+// stateOf returns whether a kind can be read. The caller holds the lock.
+func (s *Store) stateOf(kind *view.Kind) view.WatchState {
+	var states []view.WatchState
+	for _, place := range s.placesOf(kind) {
+		states = append(states, s.watches[place])
+	}
+	return view.MergeStates(states)
+}
+
+// Scope returns what the store contains.
+func (s *Store) Scope() *view.Scope { return &s.scope }
 
 // Subscribe returns a channel that has a value after a change, until stop is called.
 func (s *Store) Subscribe() (changed <-chan struct{}, stop func()) {

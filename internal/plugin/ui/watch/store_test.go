@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,8 +32,16 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// deniedNamespaces cannot be read.
+var deniedNamespaces = []string{"denied"}
+
 // runStore runs a store in the bubble of a test, in which time passes only while all goroutines wait.
 func runStore(t *testing.T, list func(client.ObjectList) error, objects ...client.Object) (*Store, client.WithWatch, context.CancelFunc) {
+	t.Helper()
+	return runStoreOf(t, view.Scope{}, list, objects...)
+}
+
+func runStoreOf(t *testing.T, scope view.Scope, list func(client.ObjectList) error, objects ...client.Object) (*Store, client.WithWatch, context.CancelFunc) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
@@ -39,13 +49,17 @@ func runStore(t *testing.T, list func(client.ObjectList) error, objects ...clien
 	}
 	c := interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(), interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, into client.ObjectList, options ...client.ListOption) error {
+			selected := (&client.ListOptions{}).ApplyOptions(options)
+			if slices.Contains(deniedNamespaces, selected.Namespace) {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "sequentialjobs"}, "", errors.New("no"))
+			}
 			if err := list(into); err != nil {
 				return err
 			}
 			return c.List(ctx, into, options...)
 		},
 	})
-	s := NewStore("", time.Now)
+	s := NewStore(scope, time.Now)
 	ctx, stop := context.WithCancel(t.Context())
 	go s.Run(ctx, c)
 	return s, c, stop
@@ -71,6 +85,47 @@ func TestStoreFollowsObjects(t *testing.T) {
 		<-changed
 		if entry, _ := s.Get(view.Sequences, "a", "etl"); entry != nil {
 			t.Error("the deleted sequence is still known")
+		}
+	})
+}
+
+func TestStoreFollowsSeveralNamespacesAndLabels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		labeled := func(name, ns, team string) client.Object {
+			sj := testbuilder.SequentialJob(name, ns).Obj()
+			sj.Labels = map[string]string{"team": team}
+			return sj
+		}
+		scope := view.Scope{Namespaces: []string{"a", "b", "denied"}, Selector: labels.SelectorFromSet(labels.Set{"team": "data"})}
+		s, c, stop := runStoreOf(t, scope, func(client.ObjectList) error { return nil },
+			labeled("etl", "a", "data"), labeled("web", "a", "web"), labeled("etl", "b", "data"), labeled("etl", "c", "data"), labeled("etl", "denied", "data"))
+		defer stop()
+		time.Sleep(time.Second)
+		names := func() string {
+			var all []string
+			for _, e := range s.Snapshot().Entries[view.Sequences] {
+				all = append(all, e.Namespace+"/"+e.Name)
+			}
+			slices.Sort(all)
+			return strings.Join(all, " ")
+		}
+		if names() != "a/etl b/etl" {
+			t.Errorf("objects %s", names())
+		}
+		state := s.Snapshot().Watches[view.Sequences]
+		if state.Denied || state.Problem != "not permitted to list sequentialjobs in namespace denied" {
+			t.Errorf("%+v", state)
+		}
+		if _, one := s.Get(view.Sequences, "denied", "etl"); !one.Denied {
+			t.Errorf("state of the namespace: %+v", one)
+		}
+		time.Sleep(time.Minute) // the watch of one namespace starts again, and the objects of the others stay
+		if err := c.Delete(t.Context(), labeled("etl", "b", "data")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if names() != "a/etl" {
+			t.Errorf("objects %s", names())
 		}
 	})
 }
@@ -120,8 +175,8 @@ func TestStoreKeepsObjectsDuringAnOutageAndRecovers(t *testing.T) {
 }
 
 func TestHistoryIsBounded(t *testing.T) {
-	s := NewStore("", time.Now)
-	k := &kindStore{s, view.Queues}
+	s := NewStore(view.Scope{}, time.Now)
+	k := &kindStore{Store: s, watchedPlace: watchedPlace{kind: view.Queues}}
 	now := time.Now()
 	s.now = func() time.Time { return now }
 	for i := range maxHistories + 10 {
@@ -144,10 +199,10 @@ func TestHistoryIsBounded(t *testing.T) {
 }
 
 func TestHistoryOfAFastChangeKeepsTheLastValue(t *testing.T) {
-	s := NewStore("", time.Now)
+	s := NewStore(view.Scope{}, time.Now)
 	now := time.Now()
 	s.now = func() time.Time { return now }
-	k := &kindStore{s, view.Queues}
+	k := &kindStore{Store: s, watchedPlace: watchedPlace{kind: view.Queues}}
 	for i := range int64(100) {
 		now = now.Add(100 * time.Millisecond)
 		if err := k.Update(&v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q"}, Status: v1alpha1.QueueStatus{Ready: &i}}); err != nil {

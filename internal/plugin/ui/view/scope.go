@@ -1,0 +1,78 @@
+package view
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// Scope is what the pages show.
+type Scope struct {
+	// Namespaces; empty for all.
+	Namespaces []string
+	// Selector of labels; nil for all objects.
+	Selector labels.Selector
+}
+
+// ShowsNamespaces reports whether objects of several namespaces are shown.
+func (s *Scope) ShowsNamespaces() bool { return len(s.Namespaces) != 1 }
+
+// Contains reports whether objects of a namespace are shown.
+func (s *Scope) Contains(namespace string) bool {
+	return len(s.Namespaces) == 0 || slices.Contains(s.Namespaces, namespace)
+}
+
+// String describes the scope for people.
+func (s *Scope) String() string {
+	text := "all namespaces"
+	switch len(s.Namespaces) {
+	case 0:
+	case 1:
+		text = "namespace " + s.Namespaces[0]
+	default:
+		text = "namespaces " + strings.Join(s.Namespaces, ", ")
+	}
+	if s.Selector != nil && !s.Selector.Empty() {
+		text += ", labels " + s.Selector.String()
+	}
+	return text
+}
+
+// flags returns the flags with which a command reads the scope: one list for each namespace, because commands read one or all.
+func (s *Scope) flags() [][]string {
+	var all [][]string
+	for _, namespace := range s.Namespaces {
+		all = append(all, []string{"--namespace=" + namespace})
+	}
+	if len(all) == 0 {
+		all = [][]string{{"--all-namespaces"}}
+	}
+	if s.Selector != nil && !s.Selector.Empty() {
+		for i := range all {
+			all[i] = append(all[i], "--selector="+s.Selector.String())
+		}
+	}
+	return all
+}
+
+// MergeStates returns the state of a kind of which each namespace has its own.
+func MergeStates(states []WatchState) WatchState {
+	if len(states) == 1 {
+		return states[0]
+	}
+	merged := WatchState{Synced: true, Denied: true}
+	var problems []string
+	for _, state := range states {
+		merged.Synced = merged.Synced && (state.Synced || state.Problem != "")
+		merged.Denied = merged.Denied && state.Denied
+		if state.Problem != "" && !slices.Contains(problems, state.Problem) {
+			problems = append(problems, state.Problem)
+		}
+		if merged.Lost.IsZero() || !state.Lost.IsZero() && state.Lost.Before(merged.Lost) {
+			merged.Lost = state.Lost
+		}
+	}
+	merged.Problem = strings.Join(problems, "; ")
+	return merged
+}
