@@ -208,7 +208,7 @@ test-ui: localcluster ## Run the tests of kubectl yardmaster ui in headless Chro
 .PHONY: bench-ui
 bench-ui: localcluster ## Measure kubectl yardmaster ui in headless Chromium with up to 5,000 objects (UI_BENCH_DURATION).
 	hack/prerequisites chromium=chromium
-	hack/with-cluster control-plane ui go -C test/ui test -tags bench -run TestFigures ./... -count 1 -v -timeout 30m
+	hack/with-cluster control-plane ui go -C test/ui test -tags bench -run TestFigures ./... -count 1 -v -timeout 60m
 
 # How long the fuzz test runs.
 SOAK_DURATION ?= 30m

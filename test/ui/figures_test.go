@@ -64,11 +64,17 @@ func patchProbe(t *testing.T, ns string, i int) time.Time {
 	return begin
 }
 
+// observeProbes keeps in window.seen when the page showed each probe for the first time.
+func observeProbes(b *browser) {
+	b.t.Helper()
+	evaluate[bool](b, `(() => { window.seen = {}; new MutationObserver(() => { for (const m of document.querySelector('main').textContent.matchAll(/Probe(\d+)x/g)) window.seen[m[1]] ??= Date.now(); })
+		.observe(document.querySelector('main'), {subtree: true, childList: true, characterData: true}); return true })()`)
+}
+
 // measureProbes returns the times from before a write to the API server until the page shows it.
 func measureProbes(t *testing.T, b *browser, ns string, first, number int, pause time.Duration) []time.Duration {
 	t.Helper()
-	evaluate[bool](b, `(() => { window.seen = {}; new MutationObserver(() => { for (const m of document.querySelector('main').textContent.matchAll(/Probe(\d+)x/g)) window.seen[m[1]] ??= Date.now(); })
-		.observe(document.querySelector('main'), {subtree: true, childList: true, characterData: true}); return true })()`)
+	observeProbes(b)
 	var all []time.Duration
 	for i := first; i < first+number; i++ {
 		begin := patchProbe(t, ns, i)
@@ -105,15 +111,74 @@ func TestFigures(t *testing.T) {
 	t.Logf("1,000 objects: memory of the server: %d MB", u.memory(t)/1_000_000)
 }
 
-// TestFiguresUnderLoad changes 5,000 objects 100 times a second, for UI_BENCH_DURATION.
-func TestFiguresUnderLoad(t *testing.T) {
-	duration := 5 * time.Minute
-	if text := os.Getenv("UI_BENCH_DURATION"); text != "" {
-		var err error
-		if duration, err = time.ParseDuration(text); err != nil {
-			t.Fatal(err)
+// benchDuration is UI_BENCH_DURATION, or 5 minutes.
+func benchDuration(t *testing.T) time.Duration {
+	t.Helper()
+	text := os.Getenv("UI_BENCH_DURATION")
+	if text == "" {
+		return 5 * time.Minute
+	}
+	duration, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return duration
+}
+
+// TestFiguresOfReplayedChanges shows 100 changes a second that no API server makes, which would need most of two processors.
+func TestFiguresOfReplayedChanges(t *testing.T) {
+	ns := newNamespace(t, "replay-")
+	changes := newReplay(t, ns)
+	proxy := newAPIServerProxy(t)
+	proxy.answer = changes.serve
+	u := startUIBehind(t, proxy, "-n", ns)
+	b := openBrowser(t, u)
+	b.waitForText("#kinds", "5000")
+	overview, list := b.openTab("/", "#attention tbody tr"), b.openTab("/k/seq", "main tbody tr")
+	b.open("/k/seq?q=etl-0001")
+	observeProbes(b)
+	begin, used := time.Now(), u.processorTime(t)
+	before, earlier := changes.count()
+	time.Sleep(benchDuration(t))
+	after, probes := changes.count()
+	elapsed, used := time.Since(begin), u.processorTime(t)-used
+	seen := evaluate[map[string]int64](b, "window.seen")
+	all := timesUntilShown(probes, len(earlier), seen)
+	t.Logf("5,000 objects, %.0f replayed changes/s for %s: change to screen: median %s, p95 %s, largest %s of %d; memory of the server %d MB",
+		float64(after-before)/elapsed.Seconds(), elapsed.Round(time.Second), percentile(all, 50), percentile(all, 95), percentile(all, 100), len(all), u.memory(t)/1_000_000)
+	logProcessorTime(t, used, elapsed, int64(after-before))
+	logLag(t, overview, list)
+}
+
+// timesUntilShown returns the time until each probe, or a later one, was shown: a page does not show what has changed again
+// before. The probes before first are older than the observation, and the last ones may not be shown yet.
+func timesUntilShown(probes []time.Time, first int, seen map[string]int64) []time.Duration {
+	var all []time.Duration
+	earliest := time.Time{}
+	for i := len(probes) - 1; i >= first; i-- {
+		if shown, isShown := seen[strconv.Itoa(i)]; isShown {
+			earliest = time.UnixMilli(shown)
+		}
+		if !earliest.IsZero() {
+			all = append(all, earliest.Sub(probes[i]))
 		}
 	}
+	return all
+}
+
+func logProcessorTime(t *testing.T, used, elapsed time.Duration, changes int64) {
+	t.Helper()
+	t.Logf("processor time of the server with three open pages: %s for each change, %.0f%% of a core", (used / time.Duration(changes)).Round(10*time.Microsecond), 100*used.Seconds()/elapsed.Seconds())
+}
+
+func logLag(t *testing.T, overview, list *browser) {
+	t.Helper()
+	t.Logf("the overview did not answer for at most %.0f ms, the list of all for %.0f ms", evaluate[float64](overview, "window.maxLag"), evaluate[float64](list, "window.maxLag"))
+}
+
+// TestFiguresUnderLoad changes 5,000 objects 100 times a second, for UI_BENCH_DURATION.
+func TestFiguresUnderLoad(t *testing.T) {
+	duration := benchDuration(t)
 	ns := newNamespace(t, "load-")
 	createSequences(t, ns, 0, 5000)
 	u := startUI(t, "-n", ns)
@@ -131,11 +196,10 @@ func TestFiguresUnderLoad(t *testing.T) {
 		all = append(all, measureProbes(t, b, ns, i, 20, 100*time.Millisecond)...)
 	}
 	number, elapsed := <-changes, time.Since(begin)
-	used = u.processorTime(t) - used
+	logProcessorTime(t, u.processorTime(t)-used, elapsed, number)
+	logLag(t, overview, list)
 	t.Logf("5,000 objects, %.0f changes/s for %s: change to screen: median %s, p95 %s, largest %s of %d; memory of the server %d MB",
 		float64(number)/elapsed.Seconds(), duration, percentile(all, 50), percentile(all, 95), percentile(all, 100), len(all), u.memory(t)/1_000_000)
-	t.Logf("processor time of the server with three open pages: %s for each change, %.0f%% of a core", (used / time.Duration(number)).Round(10*time.Microsecond), 100*used.Seconds()/elapsed.Seconds())
-	t.Logf("the overview did not answer for at most %.0f ms, the list of all for %.0f ms", evaluate[float64](overview, "window.maxLag"), evaluate[float64](list, "window.maxLag"))
 }
 
 // startWriters changes objects 100 times a second, as far as the API server can. The channel receives their number in the end.

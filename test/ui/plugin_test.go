@@ -21,7 +21,12 @@ type runningUI struct {
 // startUI starts the command.
 func startUI(t *testing.T, args ...string) *runningUI {
 	t.Helper()
-	proxy := newAPIServerProxy(t)
+	return startUIBehind(t, newAPIServerProxy(t), args...)
+}
+
+// startUIBehind starts the command, whose API server is the proxy.
+func startUIBehind(t *testing.T, proxy *apiServerProxy, args ...string) *runningUI {
+	t.Helper()
 	command := exec.Command(pluginPath, append([]string{"ui", "--no-browser", "--kubeconfig", proxy.writeKubeconfig(t)}, args...)...)
 	command.Stderr = os.Stderr
 	out, err := command.StdoutPipe()

@@ -26,6 +26,8 @@ type apiServerProxy struct {
 	*httptest.Server
 
 	isUnavailable atomic.Bool
+	// answer answers a request instead of the API server, and reports whether it did. Nil answers none.
+	answer func(w http.ResponseWriter, r *http.Request) bool
 	// forwardTarget is the address to which the ports of Pods are forwarded.
 	forwardTarget string
 
@@ -53,6 +55,7 @@ func newAPIServerProxy(t *testing.T) *apiServerProxy {
 		switch {
 		case p.isUnavailable.Load():
 			http.Error(w, "the API server is unavailable", http.StatusServiceUnavailable)
+		case p.answer != nil && p.answer(w, r):
 		case podLogPath.MatchString(r.URL.Path):
 			p.serveLog(w, r)
 		case podForwardPath.MatchString(r.URL.Path):
