@@ -293,7 +293,7 @@ func TestBatchesAreLimited(t *testing.T) {
 		"a larger job is sent itself": {sized(9<<20, 1), 1},
 		"all":                         {sized(1, 2), 2},
 	} {
-		if got := batchEnd(row.jobs, 0); got != row.want {
+		if got := chunkEnd(row.jobs, 0); got != row.want {
 			t.Errorf("%s: the first batch has %d jobs, want %d", title, got, row.want)
 		}
 	}

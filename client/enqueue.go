@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/jobkeys"
 )
 
 // Receipt identifies a job that the broker stores.
@@ -53,7 +54,7 @@ func (c *Client) enqueue(ctx context.Context, queue string, request Job) (Receip
 	defer end()
 	ctx, span := c.tracer.start(ctx, queue, 1)
 	injectTraceContext(ctx, job)
-	result, err := c.producer.Send(ctx, job)
+	result, err := jobkeys.Send(ctx, c.producer, job)
 	err = newError(queue, job.ID, err)
 	c.tracer.end(span, result.ID, err)
 	if err != nil {
@@ -75,9 +76,9 @@ func (c *Client) track(ctx context.Context, job *broker.OutgoingJob, sent broker
 }
 
 const (
-	// maxBatchJobs and maxBatchBytes limit what is sent before the first confirmation is read.
-	maxBatchJobs  = 1000
-	maxBatchBytes = 8 << 20
+	// maxChunkJobs and maxChunkBytes limit what is sent before the first confirmation is read.
+	maxChunkJobs  = 1000
+	maxChunkBytes = 8 << 20
 )
 
 // EnqueueMany sends jobs to a queue without waiting for the confirmation of each before it sends the next. Jobs
@@ -86,8 +87,8 @@ const (
 func (c *Client) EnqueueMany(ctx context.Context, queue string, jobs []Job) ([]EnqueueResult, error) {
 	results := make([]EnqueueResult, len(jobs))
 	for start := 0; start < len(jobs); {
-		end := batchEnd(jobs, start)
-		c.enqueueBatch(ctx, queue, jobs[start:end], results[start:end])
+		end := chunkEnd(jobs, start)
+		c.enqueueChunk(ctx, queue, jobs[start:end], results[start:end])
 		start = end
 	}
 	failed := 0
@@ -104,11 +105,11 @@ func (c *Client) EnqueueMany(ctx context.Context, queue string, jobs []Job) ([]E
 	return results, nil
 }
 
-// batchEnd returns the index after the last job of the batch that begins at start.
-func batchEnd(jobs []Job, start int) int {
+// chunkEnd returns the index after the last job that is sent together with that at start.
+func chunkEnd(jobs []Job, start int) int {
 	size, end := 0, start
-	for end < len(jobs) && end-start < maxBatchJobs {
-		if size += len(jobs[end].payload); size > maxBatchBytes && end > start {
+	for end < len(jobs) && end-start < maxChunkJobs {
+		if size += len(jobs[end].payload); size > maxChunkBytes && end > start {
 			break
 		}
 		end++
@@ -116,8 +117,8 @@ func batchEnd(jobs []Job, start int) int {
 	return end
 }
 
-// enqueueBatch stores the results.
-func (c *Client) enqueueBatch(ctx context.Context, queue string, jobs []Job, results []EnqueueResult) {
+// enqueueChunk stores the results.
+func (c *Client) enqueueChunk(ctx context.Context, queue string, jobs []Job, results []EnqueueResult) {
 	var outgoing []*broker.OutgoingJob
 	var indexes []int
 	for i, request := range jobs {
@@ -144,7 +145,7 @@ func (c *Client) enqueueBatch(ctx context.Context, queue string, jobs []Job, res
 		injectTraceContext(ctx, job)
 	}
 	var first error
-	for n, result := range c.producer.SendMany(ctx, queue, outgoing) {
+	for n, result := range jobkeys.SendMany(ctx, c.producer, queue, outgoing) {
 		i := indexes[n]
 		if result.Err == nil {
 			result.Err = c.track(ctx, outgoing[n], result)

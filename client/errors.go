@@ -22,6 +22,8 @@ var (
 	ErrPayloadTooLarge = broker.ErrPayloadTooLarge
 	// ErrUnsupported: the engine or the queue does not support an option.
 	ErrUnsupported = broker.ErrUnsupported
+	// ErrKeyTaken: another job has the key of Unique or UniqueFor. Error.KeyHolder is its ID.
+	ErrKeyTaken = broker.ErrKeyTaken
 	// ErrUnauthorized: the broker rejects the login, or does not permit the request.
 	ErrUnauthorized = broker.ErrUnauthorized
 	// ErrUnavailable: the broker has not confirmed the job in time, because it is unreachable, overloaded or out of
@@ -40,6 +42,8 @@ type Error struct {
 	Queue string
 	// JobID is the ID that was chosen for the job; empty if none was.
 	JobID string
+	// KeyHolder is the ID of the job that has the unique key, if the reason is ErrKeyTaken; otherwise empty.
+	KeyHolder string
 	// Field is the option that caused the error, such as "priority" or "headers[Tenant]"; otherwise empty.
 	Field string
 	// Err is the cause. Its text begins with Field.
@@ -76,7 +80,7 @@ func newOperationError(operation, queue, id string, err error) error {
 	}
 	result := &Error{Reason: ErrUnavailable, Queue: queue, JobID: id, Err: err, operation: operation}
 	if sending := (*broker.SendError)(nil); errors.As(err, &sending) {
-		result.Reason, result.Field = sending.Failure, sending.Field
+		result.Reason, result.Field, result.KeyHolder = sending.Failure, sending.Field, sending.KeyHolder
 	}
 	return result
 }

@@ -41,6 +41,26 @@ func DeduplicateFor(window time.Duration) Option {
 	return func(o *jobOptions) { o.job.DeduplicateFor = window }
 }
 
+// Unique makes the queue accept one job with a key until that job has ended: until it is done, dead or canceled. For
+// another one, Enqueue returns ErrKeyTaken, and Error.KeyHolder is the ID of the job that has the key. A key is 1 to 128
+// printable ASCII characters other than spaces.
+//
+// The key is free again 24 hours after the job was sent, its delay was over, or its last attempt started. If another job is
+// accepted then, workers run both one after the other.
+func Unique(key string) Option {
+	return func(o *jobOptions) {
+		o.job.IsUnique, o.job.UniqueKey, o.job.IsUniqueFor, o.job.UniqueFor = true, key, false, 0
+	}
+}
+
+// UniqueFor makes the queue accept one job with a key for a time of 1 second to 365 days, rounded to seconds on JetStream,
+// also if the job has ended before, and not for longer. Otherwise it is as Unique.
+func UniqueFor(key string, window time.Duration) Option {
+	return func(o *jobOptions) {
+		o.job.IsUnique, o.job.UniqueKey, o.job.IsUniqueFor, o.job.UniqueFor = true, key, true, window
+	}
+}
+
 // Timeout is the time that a handler has for the job, 1 second to 24 hours. The default is that of the queue.
 func Timeout(timeout time.Duration) Option { return func(o *jobOptions) { o.job.Timeout = timeout } }
 

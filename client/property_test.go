@@ -50,8 +50,10 @@ func runWorkerProcess(url, log string) error {
 		_, _ = fmt.Fprintf(file, "%s %s %s\n", job.ID, event, detail) // one write, so lines are whole
 	}
 	mux := worker.NewMux()
+	process := strconv.Itoa(os.Getpid())
 	mux.HandleUnknown(func(ctx context.Context, job *worker.Job) error {
-		write(job, "start", "")
+		write(job, "start", process+" "+broker.HeaderValue(job.Headers, broker.UniqueHeader))
+		defer write(job, "end", process)
 		switch plan := string(job.Payload); plan {
 		case "hang": // until its timeout, or its cancellation
 			<-ctx.Done()
@@ -111,8 +113,17 @@ func (k *killedWorkers) start(number int) {
 }
 
 func (k *killedWorkers) kill(number int) {
+	k.t.Helper()
 	_ = k.processes[number].Process.Kill()
 	_ = k.processes[number].Wait()
+	file, err := os.OpenFile(k.log, os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = fmt.Fprintf(file, "worker killed %d\n", k.processes[number].Process.Pid)
+		_ = file.Close()
+	}
+	if err != nil {
+		k.t.Error(err)
+	}
 }
 
 // history is what handlers have written about each job.
@@ -149,8 +160,8 @@ func jobRuns(t *testing.T) int {
 var plans = []string{"", "", "0s", "50ms", "300ms", "2s", "hang", "dead", "flaky", "flaky"}
 
 // TestNoStateIsClaimedThatIsNotTrue runs jobs that succeed, fail, hang until their timeout or are canceled, while worker
-// processes are killed and the server is restarted, and compares each state with what the handlers did. JOB_RUNS is the
-// number of jobs.
+// processes are killed and the server is restarted, and compares each state with what the handlers did. Meanwhile, it sends
+// unique jobs and batches. JOB_RUNS is the number of other jobs.
 func TestNoStateIsClaimedThatIsNotTrue(t *testing.T) {
 	const jobsPerRound = 500
 	for left, round := jobRuns(t), 0; left > 0; left, round = left-jobsPerRound, round+1 {
@@ -168,13 +179,17 @@ type randomRound struct {
 	plans  map[string]string
 	// canceled jobs, and those whose cancellation was requested without an answer.
 	canceled map[string]bool
+	// uniqueCalls counts calls with a unique job. accepted has the keys of those that succeeded, by the ID of the job.
+	uniqueCalls int
+	accepted    map[string]string
+	batches     []*randomBatch
 }
 
 func runRandomJobs(t *testing.T, seed uint64, jobs int) {
 	env := newTestEnv(t, dial.NATSEngine, withResults, func(q *broker.QueueConfig) { q.Lease = broker.MinLease })
 	r := &randomRound{
 		testEnv: env, random: rand.New(rand.NewPCG(seed, seed)), log: filepath.Join(t.TempDir(), "log"),
-		plans: map[string]string{}, canceled: map[string]bool{},
+		plans: map[string]string{}, canceled: map[string]bool{}, accepted: map[string]string{},
 	}
 	if err := os.WriteFile(r.log, nil, 0o600); err != nil { // it is read before a worker has started
 		t.Fatal(err)
@@ -191,6 +206,8 @@ func runRandomJobs(t *testing.T, seed uint64, jobs int) {
 	r.enqueueAll(jobs)
 	for range 4 + r.random.IntN(4) {
 		r.observeSome(20)
+		r.enqueueUnique(jobs / 50)
+		r.enqueueBatch(1 + r.random.IntN(jobs/20))
 		number := r.random.IntN(len(workers.processes))
 		workers.kill(number)
 		if r.random.IntN(3) == 0 {
@@ -204,6 +221,8 @@ func runRandomJobs(t *testing.T, seed uint64, jobs int) {
 		return err == nil && stats.Ready+stats.InFlight+stats.Delayed == 0
 	})
 	r.requireTruth()
+	r.requireUnique()
+	r.requireBatches()
 }
 
 // enqueueAll retries with the same ID until the job is stored.
@@ -248,7 +267,7 @@ func (r *randomRound) requirePlausible(info *JobInfo) {
 	for _, event := range history {
 		token, isDone := strings.CutPrefix(event, "done ")
 		succeeded[token] = succeeded[token] || isDone
-		started, isDead = started || event == "start", isDead || event == "dead"
+		started, isDead = started || strings.HasPrefix(event, "start"), isDead || event == "dead"
 	}
 	var result string
 	switch info.State {

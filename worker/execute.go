@@ -46,6 +46,7 @@ func (w *Worker) runMessage(m *scheduler.LeasedMessage) scheduler.JobOutcome {
 	startedAt := w.now()
 	job := w.newJob(m.QueueConfig(), message, attempt, policy.retry, startedAt)
 	job.report = w.newReport(m, job, startedAt)
+	job.keys = w.keysOf(job.Queue, message)
 	if attempt > policy.retry.MaxAttempts {
 		// No worker reported the result of the last attempt.
 		w.buryMessage(m, job, "the worker was lost in each of the last attempts", attempt-1)
@@ -56,6 +57,10 @@ func (w *Worker) runMessage(m *scheduler.LeasedMessage) scheduler.JobOutcome {
 		w.buryMessage(m, job, err.Error(), attempt-1)
 		return scheduler.OutcomeUnknown
 	}
+	if !w.startWithKeys(m, job) {
+		return scheduler.OutcomeUnknown
+	}
+	defer job.keys.Keep(w.settleContext)()
 	return w.runJob(m, job, shorterTimeout(timeout, policy.timeout), startedAt)
 }
 
@@ -134,7 +139,8 @@ func (w *Worker) settleByResult(m *scheduler.LeasedMessage, job *Job, err error,
 		w.acknowledge(m, job)
 	case job.report.wasCanceled(err):
 		w.log.Info("Job canceled", "queue", job.Queue, "job", job.ID, "attempt", job.Attempt)
-		w.settleWithRetry(m, resultCanceled, job.report.recordFirst(canceledEntry, func(ctx context.Context) error { return m.Ack(ctx, true) }))
+		ack := job.endFirst(true, func(ctx context.Context) error { return m.Ack(ctx, true) })
+		w.settleWithRetry(m, resultCanceled, job.report.recordFirst(canceledEntry, ack))
 		return scheduler.OutcomeUnknown
 	case w.wasInterrupted(err):
 		job.report.putBack(w.settleContext, 0)
@@ -204,7 +210,7 @@ func (w *Worker) isAlreadySettled(m *scheduler.LeasedMessage, err error) bool {
 // confirmation only while the worker drains, because the connection closes soon after.
 func (w *Worker) acknowledge(m *scheduler.LeasedMessage, job *Job) {
 	ack := func(ctx context.Context) error { return m.Ack(ctx, true) }
-	if job.report == nil {
+	if job.report == nil && job.keys == nil {
 		if !w.scheduler.IsDraining() && m.Ack(w.settleContext, false) == nil {
 			w.metrics.countMessage(m.QueueConfig().Name, resultDone)
 			return
@@ -217,7 +223,7 @@ func (w *Worker) acknowledge(m *scheduler.LeasedMessage, job *Job) {
 	}
 	w.settleWithRetry(m, resultDone, job.report.recordFirst(func(e *jobstate.Entry) {
 		e.State, e.Result = jobstate.Done, job.result
-	}, ack))
+	}, job.endFirst(false, ack)))
 }
 
 // buryMessage makes the message a dead letter, or drops it if the queue keeps none.
@@ -231,7 +237,7 @@ func (w *Worker) buryMessage(m *scheduler.LeasedMessage, job *Job, reason string
 	}
 	w.settleWithRetry(m, result, job.report.recordFirst(func(e *jobstate.Entry) {
 		e.State, e.Attempt, e.Error = jobstate.Dead, attempts, reason
-	}, settle))
+	}, job.endFirst(true, settle)))
 }
 
 // releaseMessage gives the message back to the queue without counting an attempt.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/jobkeys"
 	"github.com/yardmaster/yardmaster/internal/jobstate"
 )
 
@@ -35,6 +36,8 @@ type Job struct {
 	progress *progressRecorder
 	// report is nil if the queue does not keep the states of its jobs.
 	report *attemptReport
+	// keys is nil if the job is not unique and in no batch.
+	keys *jobkeys.Held
 	// result is nil if the handler has set none.
 	result json.RawMessage
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/clock"
+	"github.com/yardmaster/yardmaster/internal/jobkeys"
 	"github.com/yardmaster/yardmaster/worker/internal/scheduler"
 )
 
@@ -42,6 +43,8 @@ type Worker struct {
 	attempts          attemptRecorder
 	progress          progressBoard
 	reports           reportBoard
+	// keys are those of unique jobs and batches. They are set before the first job starts.
+	keys *jobkeys.Keys
 
 	mu sync.Mutex
 	// settings currently in effect, and the queues that belong to them.
@@ -151,7 +154,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	defer engine.Disconnect()
 	w.mu.Lock()
-	w.engine = engine
+	w.engine, w.keys = engine, newKeys(engine)
 	w.mu.Unlock()
 	w.applySettings(settleContext, w.currentSettings())
 	w.background.Go(func() { w.maintainLeases(settleContext) })

@@ -60,6 +60,15 @@ type OutgoingJob struct {
 	DueTime time.Time
 	// IsTracked: the state of the job is recorded when it is sent.
 	IsTracked bool
+	// IsUnique: of the jobs with UniqueKey, the queue accepts one until it has ended, or for UniqueFor if IsUniqueFor.
+	// Package jobkeys reserves the key, and sets Holder.
+	IsUnique    bool
+	UniqueKey   string
+	IsUniqueFor bool
+	UniqueFor   time.Duration
+	Holder      string
+	// BatchID is the batch of the job, and BatchMember its number in it, or FinalMember. Optional.
+	BatchID, BatchMember string
 	// DeduplicateFor is the minimum time for which the broker must recognize duplicates. 0: what the engine has.
 	DeduplicateFor time.Duration
 }
@@ -71,6 +80,9 @@ const DefaultPriority = "default"
 const (
 	MaxChosenIDBytes = 128
 	MaxKindBytes     = 128
+	MaxUniqueBytes   = 128
+	// MaxUniqueFor bounds UniqueFor.
+	MaxUniqueFor = 365 * 24 * time.Hour
 	// MaxHeaderBytes is half of what a NATS server accepts, because a dead letter has more headers.
 	MaxHeaderBytes = 32 << 10
 )
@@ -87,7 +99,7 @@ var (
 // Validate returns a SendError that names the first invalid field.
 func (j *OutgoingJob) Validate() error {
 	for _, check := range []func() error{
-		j.validateQueue, j.validateID, j.validateKind, j.validateTimes, j.validateHeaders,
+		j.validateQueue, j.validateID, j.validateUnique, j.validateKind, j.validateTimes, j.validateHeaders,
 	} {
 		if err := check(); err != nil {
 			return err
@@ -135,6 +147,16 @@ func (j *OutgoingJob) validateID() error {
 		return InvalidField("deduplicateFor", "is %s, must not be negative", j.DeduplicateFor)
 	case j.DeduplicateFor > 0 && !j.HasChosenID:
 		return InvalidField("deduplicateFor", "requires an ID")
+	}
+	return nil
+}
+
+func (j *OutgoingJob) validateUnique() error {
+	switch {
+	case j.IsUnique && (len(j.UniqueKey) > MaxUniqueBytes || !kindPattern.MatchString(j.UniqueKey)):
+		return InvalidField("unique", "is %q, must be 1 to %d printable ASCII characters other than spaces", shorten(j.UniqueKey), MaxUniqueBytes)
+	case j.IsUniqueFor && (j.UniqueFor < time.Second || j.UniqueFor > MaxUniqueFor):
+		return InvalidField("uniqueFor", "is %s, must be %s to %s", j.UniqueFor, time.Second, MaxUniqueFor)
 	}
 	return nil
 }
@@ -197,13 +219,23 @@ func (j *OutgoingJob) PriorityName() string { return cmp.Or(j.Priority, DefaultP
 // IsDelayed reports whether workers may not start the job yet.
 func (j *OutgoingJob) IsDelayed(now time.Time) bool { return j.DueTime.After(now) }
 
-// CommonHeaders returns the headers that the job has on every engine, those of the producer and the timeout. It is nil
-// for a job without either, as most jobs are.
+// CommonHeaders returns the headers that the job has on every engine: those of the producer, the timeout, and those of
+// unique jobs and batches. It is nil for a job without any, as most jobs are.
 func (j *OutgoingJob) CommonHeaders() map[string][]string {
-	if len(j.Headers) == 0 && j.Timeout == 0 {
+	keepsKey := j.IsUnique && !j.IsUniqueFor
+	if len(j.Headers) == 0 && j.Timeout == 0 && !keepsKey && j.BatchID == "" {
 		return nil
 	}
 	all := make(map[string][]string, len(j.Headers)+1)
+	if keepsKey {
+		all[UniqueHeader] = []string{j.UniqueKey}
+	}
+	if j.BatchID != "" {
+		all[BatchHeader], all[MemberHeader] = []string{j.BatchID}, []string{j.BatchMember}
+	}
+	if keepsKey || j.BatchMember == FinalMember {
+		all[HolderHeader] = []string{j.Holder}
+	}
 	for name, values := range j.Headers {
 		if len(values) > 0 {
 			all[name] = values
@@ -240,6 +272,8 @@ var (
 	ErrPayloadTooLarge = errors.New("the payload is too large")
 	// ErrUnsupported: the engine, or the queue, does not support a field.
 	ErrUnsupported = errors.New("unsupported")
+	// ErrKeyTaken: another job has the unique key.
+	ErrKeyTaken = errors.New("another job has the unique key")
 	// ErrUnauthorized: the broker rejects the credentials, or does not permit the request.
 	ErrUnauthorized = errors.New("unauthorized")
 	// ErrUnavailable: the broker did not confirm the job, and may have stored it. A retry may succeed.
@@ -254,6 +288,8 @@ type SendError struct {
 	Failure error
 	// Field of the job that caused it; otherwise empty.
 	Field string
+	// KeyHolder is the ID of the job that has the unique key, if Failure is ErrKeyTaken.
+	KeyHolder string
 	// Err has the details.
 	Err error
 }

@@ -2,13 +2,14 @@ package broker
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
 
 const (
-	// HeaderPrefix is the prefix of headers that describe a message. Producers cannot set them, except for
-	// TimeoutHeader, KindHeader and JobIDHeader. Handlers see the first two.
+	// HeaderPrefix is the prefix of headers that describe a message. Producers set those below, and handlers see
+	// visibleHeaders.
 	HeaderPrefix = "Yardmaster-"
 	// TimeoutHeader replaces JobTimeout for one message: a duration such as 90s.
 	TimeoutHeader = HeaderPrefix + "Timeout"
@@ -17,11 +18,30 @@ const (
 	// JobIDHeader is the ID of a job, which it keeps when its dead letter is requeued or moved. Without it, that is
 	// the Nats-Msg-Id or the sequence number of a NATS message, and the ID of an asynq task.
 	JobIDHeader = HeaderPrefix + "Job-Id"
+	// UniqueHeader is the key of a job that is unique until it has ended.
+	UniqueHeader = HeaderPrefix + "Unique"
+	// HolderHeader identifies the message that has the key, or that of the final job of a batch.
+	HolderHeader = HeaderPrefix + "Holder"
+	// BatchHeader is the ID of the batch of a job.
+	BatchHeader = HeaderPrefix + "Batch"
+	// MemberHeader is the number of a job in its batch, from 0, or FinalMember.
+	MemberHeader = HeaderPrefix + "Member"
+	// FinalMember is the value of MemberHeader for the job that runs when all others have ended.
+	FinalMember = "final"
 )
+
+// visibleHeaders are those with HeaderPrefix that handlers see.
+var visibleHeaders = []string{TimeoutHeader, KindHeader, UniqueHeader, HolderHeader, BatchHeader, MemberHeader}
 
 // IsProducerHeader reports whether handlers see a header of the producer, in any spelling.
 func IsProducerHeader(name string) bool {
-	return !HasPrefixFold(name, HeaderPrefix) || strings.EqualFold(name, TimeoutHeader) || strings.EqualFold(name, KindHeader)
+	return !HasPrefixFold(name, HeaderPrefix) || slices.ContainsFunc(visibleHeaders, func(visible string) bool { return strings.EqualFold(name, visible) })
+}
+
+// IsBatchHeader reports whether a header is about a batch, in any spelling. Dead letters do not have it: their jobs have
+// ended, and run without the batch if they are requeued.
+func IsBatchHeader(name string) bool {
+	return strings.EqualFold(name, BatchHeader) || strings.EqualFold(name, MemberHeader)
 }
 
 // HasPrefixFold is strings.HasPrefix in any spelling.

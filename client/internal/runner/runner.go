@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/yardmaster/yardmaster/internal/broker/memory"
+	"github.com/yardmaster/yardmaster/internal/jobkeys"
 	"github.com/yardmaster/yardmaster/worker"
 )
 
@@ -13,6 +14,7 @@ import (
 func Run(ctx context.Context, b *memory.Broker, queue string, handler worker.Handler) int {
 	attempts := 0
 	end := b.Now()
+	keys := jobkeys.New(b)
 	for ctx.Err() == nil {
 		taken, found := b.Take(queue, end)
 		if !found {
@@ -22,8 +24,13 @@ func Run(ctx context.Context, b *memory.Broker, queue string, handler worker.Han
 			ID: taken.ID, Kind: taken.Kind, Queue: queue, Priority: taken.Priority, Payload: taken.Payload, Headers: taken.Headers,
 			Attempt: taken.Attempt, MaxAttempts: taken.MaxAttempts, SentTime: taken.SentTime,
 		}
+		held := keys.Of(queue, taken.ID, taken.Headers)
 		if taken.IsCanceled() {
+			_ = held.End(ctx, true)
 			taken.Cancel()
+			continue
+		}
+		if !start(ctx, held, taken) {
 			continue
 		}
 		err := callUntilCanceled(ctx, handler, job, taken)
@@ -32,12 +39,32 @@ func Run(ctx context.Context, b *memory.Broker, queue string, handler worker.Han
 			continue
 		}
 		attempts++
-		settle(taken, job, err)
+		if settle(taken, job, err) {
+			_ = held.End(ctx, err != nil)
+		}
 	}
 	return attempts
 }
 
-func settle(taken *memory.Taken, job *worker.Job, err error) {
+// start reports whether a job may run now. A job that waits for others runs in the next call. Errors of the keys, which
+// occur only if the broker is unavailable, are those of a worker whose broker is: the job is delivered again.
+func start(ctx context.Context, held *jobkeys.Held, taken *memory.Taken) bool {
+	decision, err := held.Start(ctx, taken.Now())
+	switch {
+	case err != nil, decision.Postponed > 0:
+		taken.PutBack(0, nil)
+	case decision.Duplicate:
+		taken.Cancel()
+	case decision.Dead != "":
+		taken.Bury(decision.Dead)
+	default:
+		return true
+	}
+	return false
+}
+
+// settle reports whether the job has ended.
+func settle(taken *memory.Taken, job *worker.Job, err error) bool {
 	switch {
 	case err == nil:
 		taken.Finish(job.Result())
@@ -51,7 +78,9 @@ func settle(taken *memory.Taken, job *worker.Job, err error) {
 			delay = taken.RetryDelay()
 		}
 		taken.PutBack(delay, err)
+		return false
 	}
+	return true
 }
 
 // callUntilCanceled calls the handler with a context that ends when the job is canceled.

@@ -3,10 +3,12 @@ package asynq
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/hibiken/asynq"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/jobkeys"
 )
 
 // CancelDelayed implements broker.Producer. asynq refuses to delete a task that a worker has received.
@@ -28,7 +30,19 @@ func (e *Engine) CancelDelayed(ctx context.Context, queue, id string) (bool, err
 	if isTaskGone(err) {
 		return false, nil
 	}
-	return err == nil, sendError(queue, err)
+	if err != nil {
+		return false, sendError(queue, err)
+	}
+	return true, e.endKeys(ctx, queue, task)
+}
+
+// endKeys releases what a task holds that was canceled before a worker received it.
+func (e *Engine) endKeys(ctx context.Context, queue string, task *asynq.TaskInfo) error {
+	held := jobkeys.New(e).Of(queue, jobID(task.Headers, task.ID), messageHeaders(task.Type, task.Headers))
+	if err := held.End(ctx, true); err != nil {
+		return &broker.SendError{Failure: broker.ErrUnavailable, Err: fmt.Errorf("the job was canceled, and its key is still taken: %w", err)}
+	}
+	return nil
 }
 
 // isTaskGone reports that a task does not exist.

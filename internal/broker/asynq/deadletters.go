@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -143,6 +144,7 @@ func producerHeaders(headers map[string]string) map[string]string {
 // cannot have itself.
 func copiedHeaders(task *asynq.TaskInfo) map[string]string {
 	headers := producerHeaders(task.Headers)
+	maps.DeleteFunc(headers, func(name, _ string) bool { return broker.IsBatchHeader(name) })
 	headers[broker.JobIDHeader] = jobID(task.Headers, task.ID)
 	return headers
 }

@@ -79,7 +79,7 @@ func (e *Engine) deleteQueue(ctx context.Context, queue string, owner broker.Que
 		return err
 	}
 	e.removeArrivalCounter(queue)
-	return e.client.Del(ctx, pausedKey(queue), processedKey(queue), failedKey(queue), cancelsKey(queue), recordKey(queue)).Err()
+	return e.client.Del(ctx, pausedKey(queue), processedKey(queue), failedKey(queue), cancelsKey(queue), revisionKey(queue), recordKey(queue)).Err()
 }
 
 func (e *Engine) removeArrivalCounter(queue string) {

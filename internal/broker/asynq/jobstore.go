@@ -110,6 +110,9 @@ func (e *Engine) CancelJob(ctx context.Context, queue, id string) (removed bool,
 			return false, sendError(queue, e.requestCancel(ctx, queue, id))
 		}
 		if err := e.inspector.DeleteTask(queue, id); err == nil {
+			if err := e.endKeys(ctx, queue, task); err != nil {
+				return false, err
+			}
 			return true, sendError(queue, e.recordCanceled(ctx, queue, id))
 		}
 	}

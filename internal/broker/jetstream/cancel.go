@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/jobkeys"
 )
 
 // clockMargin is how much the clocks of the servers of a cluster may differ.
@@ -36,14 +37,14 @@ func (e *Engine) cancelDelayed(ctx context.Context, queue, id string) (uint64, e
 	if err != nil {
 		return 0, err
 	}
-	sequence, due, err := e.findDelayed(ctx, queue, id)
+	found, due, err := e.findDelayed(ctx, queue, id)
 	if isNotFound(err) || err == nil && isReached(due, stream.CachedInfo()) {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, err
 	}
-	existed, err := deleteMessage(ctx, stream, sequence)
+	existed, err := deleteMessage(ctx, stream, found.Sequence)
 	if err != nil || !existed {
 		return 0, err
 	}
@@ -54,7 +55,10 @@ func (e *Engine) cancelDelayed(ctx context.Context, queue, id string) (uint64, e
 	if err != nil {
 		return 0, &broker.SendError{Failure: broker.ErrUnavailable, Err: fmt.Errorf("it is unknown whether the job was canceled in time: %w", err)}
 	}
-	return sequence, nil
+	if err := jobkeys.New(e).Of(queue, id, found.headers()).End(ctx, true); err != nil {
+		return 0, &broker.SendError{Failure: broker.ErrUnavailable, Err: fmt.Errorf("the job was canceled, and its key is still taken: %w", err)}
+	}
+	return found.Sequence, nil
 }
 
 // isReached reports whether the server may have made the message ready.
@@ -63,16 +67,16 @@ func isReached(due time.Time, info *jetstream.StreamInfo) bool {
 }
 
 // findDelayed asks the leader of the stream: a replica could not have the message yet.
-func (e *Engine) findDelayed(ctx context.Context, queue, id string) (sequence uint64, due time.Time, err error) {
-	found, err := e.readLast(ctx, streamName(queue), delayedSubject(queue, id))
+func (e *Engine) findDelayed(ctx context.Context, queue, id string) (found *storedMessage, due time.Time, err error) {
+	found, err = e.readLast(ctx, streamName(queue), delayedSubject(queue, id))
 	if err != nil {
-		return 0, time.Time{}, err
+		return nil, time.Time{}, err
 	}
 	if found == nil {
-		return 0, time.Time{}, jetstream.ErrMsgNotFound
+		return nil, time.Time{}, jetstream.ErrMsgNotFound
 	}
 	due, err = scheduledTime(found.headers())
-	return found.Sequence, due, err
+	return found, due, err
 }
 
 // scheduledTime reads the schedule in the headers of a message.

@@ -72,6 +72,9 @@ func isServerHeader(name string) bool {
 func copiedHeaders(headers nats.Header) nats.Header {
 	kept := nats.Header{}
 	for name, values := range producerHeaders(headers) {
+		if broker.IsBatchHeader(name) {
+			continue
+		}
 		if broker.HasPrefixFold(name, natsHeaderPrefix) {
 			name = preservedPrefix + name
 		}

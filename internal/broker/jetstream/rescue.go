@@ -5,11 +5,13 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/jobkeys"
 )
 
 // confirmDelay is the time between two reads that both have to find a message stranded. A server removes an
@@ -185,6 +187,10 @@ func (e *Engine) buryStranded(ctx context.Context, stream jetstream.Stream, queu
 		payload: message.Data, headers: message.Header, sent: message.Time, reason: reason,
 	})
 	if err != nil {
+		return 0, err
+	}
+	id := jobID(message.Header, queue, strconv.FormatUint(sequence, 10))
+	if err := jobkeys.New(e).Of(queue, id, producerHeaders(message.Header)).End(ctx, true); err != nil {
 		return 0, err
 	}
 	existed, err := deleteMessage(ctx, stream, sequence)

@@ -240,6 +240,7 @@ const (
 	errorCodeSealed             jetstream.ErrorCode = 10109
 	errorCodeWrongSequence      jetstream.ErrorCode = 10071
 	errorCodeWrongSequenceConst jetstream.ErrorCode = 10164
+	errorCodeTTLDisabled        jetstream.ErrorCode = 10166
 	errorCodeScheduleTarget     jetstream.ErrorCode = 10190
 )
 

@@ -136,25 +136,32 @@ func (c *connection) ListJobs(ctx context.Context, name string, states []jobstat
 
 // CancelJob implements broker.JobStore.
 func (c *connection) CancelJob(ctx context.Context, name, id string) (removed bool, err error) {
+	job, err := c.cancelJob(ctx, name, id)
+	if job == nil {
+		return false, err
+	}
+	return true, c.broker.endKeys(ctx, name, job)
+}
+
+// cancelJob returns the job if it was delayed, and is removed.
+func (c *connection) cancelJob(ctx context.Context, name, id string) (*storedJob, error) {
 	b := c.broker
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	q, err := c.openStore(ctx, name)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	now := b.now()
-	if i := slices.IndexFunc(q.jobs, func(job *storedJob) bool { return job.ID == id && job.isDelayed(now) }); i >= 0 {
-		job := q.jobs[i]
-		q.jobs = slices.Delete(q.jobs, i, i+1)
+	if job := q.removeDelayed(id, now); job != nil {
 		q.setState(&jobstate.Info{ID: id, State: jobstate.Canceled, Kind: job.Kind, Priority: job.Priority, UpdateTime: now})
-		return true, nil
+		return job, nil
 	}
 	q.cancels[id] = now
 	if running := q.running[id]; running != nil && !running.IsCanceled() {
 		close(running.canceled)
 	}
-	return false, nil
+	return nil, nil //nolint:nilnil // nil means that no job was removed
 }
 
 // RecordWaiting implements broker.JobStore: the queue has an index of its jobs.

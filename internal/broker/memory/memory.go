@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/jobkeys"
 	"github.com/yardmaster/yardmaster/internal/jobstate"
 )
 
@@ -53,6 +54,9 @@ type queue struct {
 	// cancels are requests to cancel jobs. running has those that run.
 	cancels map[string]time.Time
 	running map[string]*Taken
+	// keys are those of unique jobs and batches.
+	keys         map[broker.Key]storedKey
+	lastRevision uint64
 }
 
 // storedJob is a job that is not done.
@@ -100,7 +104,10 @@ func (b *Broker) EnsureQueue(_ context.Context, config broker.QueueConfig) (brok
 	defer b.mu.Unlock()
 	q, found := b.queues[config.Name]
 	if !found {
-		q = &queue{sentTimes: map[string]time.Time{}, states: map[string]jobstate.Info{}, cancels: map[string]time.Time{}, running: map[string]*Taken{}}
+		q = &queue{
+			sentTimes: map[string]time.Time{}, states: map[string]jobstate.Info{}, cancels: map[string]time.Time{}, running: map[string]*Taken{},
+			keys: map[broker.Key]storedKey{},
+		}
 		b.queues[config.Name] = q
 	}
 	q.config, q.isDraining = config, false
@@ -169,23 +176,40 @@ func (c *connection) SendMany(ctx context.Context, _ string, jobs []*broker.Outg
 
 // CancelDelayed implements broker.Producer.
 func (c *connection) CancelDelayed(ctx context.Context, name, id string) (bool, error) {
-	b := c.broker
+	job, err := c.broker.removeDelayed(ctx, name, id)
+	if job == nil {
+		return false, err
+	}
+	return true, c.broker.endKeys(ctx, name, job)
+}
+
+// removeDelayed returns nil if the queue has no such job.
+func (b *Broker) removeDelayed(ctx context.Context, name, id string) (*storedJob, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.checkAvailable(ctx); err != nil {
-		return false, err
+		return nil, err
 	}
 	q := b.queues[name]
 	if q == nil {
-		return false, unknownQueue(name)
+		return nil, unknownQueue(name)
 	}
-	now := b.now()
+	return q.removeDelayed(id, b.now()), nil
+}
+
+func (q *queue) removeDelayed(id string, now time.Time) *storedJob {
 	i := slices.IndexFunc(q.jobs, func(job *storedJob) bool { return job.ID == id && job.isDelayed(now) })
 	if i < 0 {
-		return false, nil
+		return nil
 	}
+	job := q.jobs[i]
 	q.jobs = slices.Delete(q.jobs, i, i+1)
-	return true, nil
+	return job
+}
+
+// endKeys releases what a job holds that was canceled before it ran.
+func (b *Broker) endKeys(ctx context.Context, queue string, job *storedJob) error {
+	return broker.SendErrorOf(jobkeys.New(b).Of(queue, job.ID, job.Headers).End(ctx, true))
 }
 
 func unknownQueue(name string) error {
@@ -357,6 +381,9 @@ type Taken struct {
 	// canceled is closed when the job is canceled.
 	canceled chan struct{}
 }
+
+// Now returns the time of the broker's clock.
+func (t *Taken) Now() time.Time { return t.broker.Now() }
 
 // PutBack makes the job due after a delay. A failure counts as an attempt.
 func (t *Taken) PutBack(delay time.Duration, failure error) {

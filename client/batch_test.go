@@ -1,0 +1,271 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/worker"
+)
+
+// jobLog has the payloads of the jobs that ran, in their order.
+type jobLog struct {
+	mu  sync.Mutex
+	ran []string
+}
+
+func (l *jobLog) add(payload string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ran = append(l.ran, payload)
+}
+
+func (l *jobLog) payloads() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.ran)
+}
+
+// handle succeeds, except for payloads that begin with dead.
+func (l *jobLog) handle(_ context.Context, job *worker.Job) error {
+	l.add(string(job.Payload))
+	if string(job.Payload) == "dead" {
+		return worker.DeadLetter("bad")
+	}
+	return nil
+}
+
+func (l *jobLog) mux() *worker.Mux {
+	mux := worker.NewMux()
+	mux.HandleUnknown(l.handle)
+	return mux
+}
+
+func batchOf(payloads ...string) (jobs []Job) {
+	for _, payload := range payloads {
+		jobs = append(jobs, NewJob([]byte(payload)))
+	}
+	return jobs
+}
+
+func (env *testEnv) enqueueBatch(jobs []Job, final Job) Receipt {
+	env.t.Helper()
+	receipt, err := env.EnqueueBatch(env.t.Context(), "orders", jobs, final)
+	if err != nil {
+		env.t.Fatal(err)
+	}
+	return receipt
+}
+
+func (env *testEnv) requireBatch(id string, want BatchInfo) {
+	env.t.Helper()
+	info, err := env.Batch(env.t.Context(), "orders", id)
+	want.ID = id
+	if diff := cmp.Diff(want, info, cmpopts.IgnoreFields(BatchInfo{}, "SentTime")); diff != "" || err != nil {
+		env.t.Errorf("%v (-want, +got):\n%s", err, diff)
+	}
+}
+
+func (env *testEnv) waitForBatch(id string, state BatchState) {
+	env.t.Helper()
+	eventually(env.t, "the batch is "+string(state), func() bool {
+		info, err := env.Batch(env.t.Context(), "orders", id)
+		return err == nil && info.State == state
+	})
+}
+
+func TestTheFinalJobOfABatchRunsOnceAfterAllOthersHaveEnded(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, env *testEnv) {
+		receipt := env.enqueueBatch(batchOf("a", "dead", "b"), NewJob([]byte("final")))
+		env.requireBatch(receipt.ID, BatchInfo{State: BatchRunning, Total: 3})
+		log := &jobLog{}
+		env.runJobs(log.mux())
+		env.waitForBatch(receipt.ID, BatchDone)
+		env.requireBatch(receipt.ID, BatchInfo{State: BatchDone, Total: 3, Ended: 3, Failed: 1})
+		ran := log.payloads()
+		if last := ran[len(ran)-1]; len(ran) != 4 || last != "final" {
+			t.Errorf("%v ran", ran)
+		}
+	})
+}
+
+func TestTheFinalJobWaitsForAJobThatIsRetried(t *testing.T) {
+	onEachEngineWithResults(t, func(t *testing.T, env *testEnv) {
+		log := &jobLog{}
+		mux := worker.NewMux()
+		mux.HandleUnknown(func(ctx context.Context, job *worker.Job) error {
+			if string(job.Payload) == "flaky" && job.Attempt == 1 {
+				log.add("failed")
+				return errors.New("not yet")
+			}
+			return log.handle(ctx, job)
+		})
+		receipt := env.enqueueBatch(batchOf("flaky", "a"), NewJob([]byte("final"), ID("import-7")))
+		if receipt.ID != "import-7" {
+			t.Errorf("%+v", receipt)
+		}
+		env.runJobs(mux)
+		eventually(t, "it has failed", func() bool { return slices.Contains(log.payloads(), "failed") })
+		if slices.Contains(log.payloads(), "final") {
+			t.Errorf("%v ran", log.payloads())
+		}
+		env.advance(time.Minute)
+		env.requireState("import-7", StateDone)
+		env.requireBatch("import-7", BatchInfo{State: BatchDone, Total: 2, Ended: 2})
+		if ran := log.payloads(); ran[len(ran)-1] != "final" {
+			t.Errorf("%v ran", ran)
+		}
+	})
+}
+
+func TestACanceledJobOfABatchHasEnded(t *testing.T) {
+	onEachEngineWithResults(t, func(t *testing.T, env *testEnv) {
+		env.enqueueBatch(batchOf("a", "b"), NewJob([]byte("final"), ID("x")))
+		if _, err := env.Cancel(t.Context(), "orders", "x:0"); err != nil {
+			t.Fatal(err)
+		}
+		log := &jobLog{}
+		env.runJobs(log.mux())
+		env.waitForBatch("x", BatchDone)
+		env.requireBatch("x", BatchInfo{State: BatchDone, Total: 2, Ended: 2, Failed: 1})
+		if diff := cmp.Diff([]string{"b", "final"}, log.payloads()); diff != "" {
+			t.Errorf("(-want, +got):\n%s", diff)
+		}
+	})
+}
+
+// TestABatchWhoseProducerDiedIsIncompleteUntilItIsSentAgain stores what a producer that died has stored.
+func TestABatchWhoseProducerDiedIsIncompleteUntilItIsSentAgain(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, env *testEnv) {
+		jobs, final := batchOf("a", "b", "c"), NewJob([]byte("final"), ID("x"))
+		b, err := env.newBatch("orders", jobs, final)
+		if err == nil {
+			_, err = env.openBatch(t.Context(), b)
+		}
+		if err == nil {
+			_, err = env.EnqueueMany(t.Context(), "orders", b.jobs[:2])
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		log := &jobLog{}
+		env.runJobs(log.mux())
+		eventually(t, "two have ended", func() bool {
+			info, err := env.Batch(t.Context(), "orders", "x")
+			return err == nil && info.Ended == 2
+		})
+		env.requireBatch("x", BatchInfo{State: BatchIncomplete, Total: 3, Ended: 2})
+		if receipt := env.enqueueBatch(jobs, final); receipt.ID != "x" || receipt.Duplicate {
+			t.Errorf("%+v", receipt)
+		}
+		env.waitForBatch("x", BatchDone)
+		slices.Sort(log.ran)
+		if diff := cmp.Diff([]string{"a", "b", "c", "final"}, log.payloads()); diff != "" {
+			t.Errorf("(-want, +got):\n%s", diff)
+		}
+		if receipt := env.enqueueBatch(jobs, final); !receipt.Duplicate {
+			t.Errorf("%+v", receipt)
+		}
+		_, err = env.EnqueueBatch(t.Context(), "orders", jobs[:1], final)
+		requireError(t, err, ErrInvalid, "id")
+	})
+}
+
+func TestOfTwoMessagesWithAFinalJobOneRuns(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, env *testEnv) {
+		env.enqueueBatch(batchOf("a"), NewJob([]byte("final"), ID("x")))
+		again := inBatch(NewJob([]byte("again")), "x", broker.FinalMember, "y") // the broker does not recognize it
+		if _, err := env.Client.enqueue(t.Context(), "orders", again); err != nil {
+			t.Fatal(err)
+		}
+		log := &jobLog{}
+		env.runJobs(log.mux())
+		env.waitForBatch("x", BatchDone)
+		eventually(t, "the queue is empty", func() bool { s := env.stats(); return s.Ready+s.InFlight+s.Delayed == 0 })
+		if ran := log.payloads(); len(ran) != 2 || slices.Contains(ran, "final") == slices.Contains(ran, "again") {
+			t.Errorf("%v ran", ran)
+		}
+	})
+}
+
+func TestTheFinalJobOfABatchThatHasExpiredIsADeadLetter(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, env *testEnv) {
+		env.enqueueBatch(batchOf("a"), NewJob([]byte("final"), ID("x")))
+		store := env.producer.(broker.KeyStore)
+		key := broker.Key{Kind: broker.BatchKey, Name: "x"}
+		_, revision, err := store.ReadKey(t.Context(), "orders", key)
+		if err == nil {
+			err = store.DeleteKey(t.Context(), "orders", key, revision)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		env.requireBatch("x", BatchInfo{State: BatchUnknown})
+		log := &jobLog{}
+		env.runJobs(log.mux())
+		eventually(t, "it is a dead letter", func() bool { return env.stats().DeadLetters == 1 })
+		if diff := cmp.Diff([]string{"a"}, log.payloads()); diff != "" {
+			t.Errorf("(-want, +got):\n%s", diff)
+		}
+		if env.messages == nil {
+			return
+		}
+		if _, err := env.messages.DeadLetters("orders").Requeue(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "it runs after it was requeued", func() bool { return slices.Contains(log.payloads(), "final") })
+	})
+}
+
+func TestABatchThatIsInvalidIsRejectedBeforeAJobIsSent(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, env *testEnv) {
+		final := NewJob(nil)
+		for field, row := range map[string]struct {
+			jobs  []Job
+			final Job
+		}{
+			"jobs":                 {nil, final},
+			"jobs[1].unique":       {[]Job{final, NewJob(nil, Unique("k"))}, final},
+			"jobs[0].delay":        {[]Job{NewJob(nil, Delay(time.Second))}, final},
+			"jobs[0].id":           {[]Job{NewJob(nil, ID("a"))}, final},
+			"jobs[0].timeout":      {[]Job{NewJob(nil, Timeout(1))}, final},
+			"final.delay":          {batchOf("a"), NewJob(nil, At(time.Now().Add(time.Hour)))},
+			"final.id":             {batchOf("a"), NewJob(nil, ID(fmt.Sprintf("%0125d", 1)))},
+			"final.deduplicateFor": {batchOf("a"), NewJob(nil, ID("a"), DeduplicateFor(1))},
+		} {
+			_, err := env.EnqueueBatch(t.Context(), "orders", row.jobs, row.final)
+			requireError(t, err, ErrInvalid, field)
+		}
+		_, err := env.EnqueueBatch(t.Context(), "orders", make([]Job, MaxBatchJobs+1), final)
+		requireError(t, err, ErrInvalid, "jobs")
+		_, err = env.EnqueueBatch(t.Context(), "nobody", batchOf("a"), final)
+		requireError(t, err, ErrUnknownQueue, "queue")
+		if stats := env.stats(); stats.Ready != 0 {
+			t.Errorf("%+v", stats)
+		}
+	})
+}
+
+// TestTheLargestBatchEnds has as many jobs as a batch can have.
+func TestTheLargestBatchEnds(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, env *testEnv) {
+		receipt := env.enqueueBatch(batchOf(slices.Repeat([]string{"a"}, MaxBatchJobs)...), NewJob([]byte("final")))
+		log := &jobLog{}
+		started := time.Now()
+		env.runJobs(log.mux())
+		env.waitForBatch(receipt.ID, BatchDone)
+		t.Logf("%d jobs in %s", MaxBatchJobs, time.Since(started))
+		env.requireBatch(receipt.ID, BatchInfo{State: BatchDone, Total: MaxBatchJobs, Ended: MaxBatchJobs})
+		if ran := log.payloads(); len(ran) != MaxBatchJobs+1 || ran[MaxBatchJobs] != "final" {
+			t.Errorf("%d jobs ran, the last was %s", len(ran), ran[len(ran)-1])
+		}
+	})
+}

@@ -1,0 +1,257 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/worker"
+)
+
+// requireTaken fails the test unless the key of a job is that of the holder.
+func (env *testEnv) requireTaken(holder string, options ...Option) {
+	env.t.Helper()
+	_, err := env.Enqueue(env.t.Context(), "orders", nil, options...)
+	requireError(env.t, err, ErrKeyTaken, "unique")
+	if failure := (*Error)(nil); !errors.As(err, &failure) || failure.KeyHolder != holder || IsRetryable(err) {
+		env.t.Errorf("%+v, want the holder %s", failure, holder)
+	}
+}
+
+func TestAUniqueJobKeepsItsKeyUntilItIsDone(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, env *testEnv) {
+		first := env.enqueue("first", Unique("invoice/7"))
+		env.requireTaken(first.ID, Unique("invoice/7"))
+		env.enqueue("other", Unique("invoice/8"))
+		proceed := make(chan struct{})
+		mux := worker.NewMux()
+		mux.HandleUnknown(func(_ context.Context, job *worker.Job) error {
+			if string(job.Payload) == "first" {
+				<-proceed
+			}
+			return nil
+		})
+		env.runJobs(mux)
+		env.requireTaken(first.ID, Unique("invoice/7"))
+		close(proceed)
+		var second Receipt
+		eventually(t, "the key is free", func() (accepted bool) {
+			var err error
+			second, err = env.Enqueue(t.Context(), "orders", nil, Unique("invoice/7"))
+			return err == nil
+		})
+		if second.ID == first.ID || second.Duplicate {
+			t.Errorf("%+v", second)
+		}
+	})
+}
+
+func TestADeadJobReleasesItsKeyAndOneThatIsRetriedDoesNot(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, env *testEnv) {
+		first := env.enqueue("1", ID("a"), Unique("k"))
+		var isTried, isDead atomic.Bool
+		mux := worker.NewMux()
+		mux.HandleUnknown(func(context.Context, *worker.Job) error {
+			isTried.Store(true)
+			if isDead.Load() {
+				return worker.DeadLetter("bad")
+			}
+			return worker.Retry(time.Second)
+		})
+		env.runJobs(mux)
+		eventually(t, "it was tried", isTried.Load)
+		env.requireTaken(first.ID, Unique("k"))
+		isDead.Store(true)
+		env.advance(time.Minute)
+		eventually(t, "the key is free", func() bool {
+			_, err := env.Enqueue(t.Context(), "orders", nil, Unique("k"))
+			return err == nil
+		})
+	})
+}
+
+func TestACanceledDelayedJobReleasesItsKey(t *testing.T) {
+	onEachEngineWithResults(t, func(t *testing.T, env *testEnv) {
+		for _, cancel := range []func(id string) error{
+			func(id string) error { _, err := env.CancelDelayed(t.Context(), "orders", id); return err },
+			func(id string) error { _, err := env.Cancel(t.Context(), "orders", id); return err },
+		} {
+			first := env.enqueue("1", Unique("k"), Delay(time.Hour))
+			env.requireTaken(first.ID, Unique("k"))
+			if err := cancel(first.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		env.enqueue("2", Unique("k"))
+	})
+}
+
+func TestAWindowKeepsAKeyAlsoAfterTheJobIsDone(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, env *testEnv) {
+		var done atomic.Int32
+		mux := worker.NewMux()
+		mux.HandleUnknown(func(context.Context, *worker.Job) error { done.Add(1); return nil })
+		const window = 3 * time.Second
+		first := env.enqueue("1", UniqueFor("k", window))
+		env.runJobs(mux)
+		eventually(t, "it is done", func() bool { return done.Load() == 1 })
+		env.requireTaken(first.ID, UniqueFor("k", window))
+		env.requireTaken(first.ID, Unique("k"))
+		env.advance(window)
+		eventually(t, "the window is over", func() bool {
+			_, err := env.Enqueue(t.Context(), "orders", nil, UniqueFor("k", window))
+			return err == nil
+		})
+	})
+}
+
+func TestTheSameUniqueJobSentAgainIsADuplicate(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, env *testEnv) {
+		if first := env.enqueue("1", ID("a"), Unique("k")); first.Duplicate {
+			t.Errorf("%+v", first)
+		}
+		if again := env.enqueue("1", ID("a"), Unique("k")); !again.Duplicate || again.ID != "a" {
+			t.Errorf("%+v", again)
+		}
+		env.requireTaken("a", ID("b"), Unique("k"))
+	})
+}
+
+func TestARejectedJobDoesNotKeepItsKey(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, env *testEnv) {
+		_, err := env.Enqueue(t.Context(), "nobody", nil, Unique("k"))
+		requireError(t, err, ErrUnknownQueue, "queue")
+		_, err = env.Enqueue(t.Context(), "orders", nil, Unique("k"), Priority("none"))
+		if err == nil {
+			t.Fatal("it was accepted")
+		}
+		env.enqueue("1", Unique("k"))
+	})
+}
+
+func TestAKeyOrAWindowThatIsInvalidIsRejected(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, env *testEnv) {
+		for _, key := range []string{"", " ", "ö", string(make([]byte, 200))} {
+			_, err := env.Enqueue(t.Context(), "orders", nil, Unique(key))
+			requireError(t, err, ErrInvalid, "unique")
+		}
+		_, err := env.Enqueue(t.Context(), "orders", nil, UniqueFor("k", time.Millisecond))
+		requireError(t, err, ErrInvalid, "uniqueFor")
+	})
+}
+
+func TestEnqueueManyReturnsWhichKeysAreTaken(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, env *testEnv) {
+		first := env.enqueue("1", Unique("a"))
+		results, err := env.EnqueueMany(t.Context(), "orders", []Job{
+			NewJob(nil, Unique("a")), NewJob(nil), NewJob(nil, Unique("b")),
+		})
+		if !errors.Is(err, ErrKeyTaken) || !errors.Is(results[0].Err, ErrKeyTaken) || results[1].Err != nil || results[2].Err != nil {
+			t.Errorf("%v: %+v", err, results)
+		}
+		env.requireTaken(first.ID, Unique("a"))
+		env.requireTaken(results[2].ID, Unique("b"))
+	})
+}
+
+// TestAJobWhoseKeyWasTakenMeanwhileRunsAfterTheOther deletes the lock of a job that waits, as if its 24 hours were over.
+func TestAJobWhoseKeyWasTakenMeanwhileRunsAfterTheOther(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, env *testEnv) {
+		env.enqueue("1", Unique("k"))
+		store := env.producer.(broker.KeyStore)
+		key := broker.Key{Kind: broker.UniqueKey, Name: "k"}
+		_, revision, err := store.ReadKey(t.Context(), "orders", key)
+		if err == nil {
+			err = store.DeleteKey(t.Context(), "orders", key, revision)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		env.enqueue("2", Unique("k"))
+		var running, most, done atomic.Int32
+		mux := worker.NewMux()
+		mux.HandleUnknown(func(context.Context, *worker.Job) error {
+			most.Store(max(most.Load(), running.Add(1)))
+			time.Sleep(100 * time.Millisecond)
+			running.Add(-1)
+			done.Add(1)
+			return nil
+		})
+		env.runJobs(mux)
+		eventually(t, "both are done", func() bool { return done.Load() == 2 })
+		if most.Load() != 1 {
+			t.Error("both ran at the same time")
+		}
+	})
+}
+
+func TestAKeyWithAReservationThatIsNotConfirmedIsWaitedFor(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, env *testEnv) {
+		store := env.producer.(broker.KeyStore)
+		key := broker.Key{Kind: broker.UniqueKey, Name: "k"}
+		revision, err := store.WriteKey(t.Context(), "orders", key, []byte(`{"id":"lost","holder":"h"}`), time.Minute, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		_, err = env.Enqueue(ctx, "orders", nil, Unique("k"))
+		requireError(t, err, ErrUnavailable, "unique")
+		time.AfterFunc(100*time.Millisecond, func() { _ = store.DeleteKey(context.Background(), "orders", key, revision) })
+		env.enqueue("1", Unique("k"))
+	})
+}
+
+func TestTheKeyStoreOfEachEngineComparesRevisionsAndExpires(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, env *testEnv) {
+		store := env.producer.(broker.KeyStore)
+		key := broker.Key{Kind: broker.BatchKey, Name: "a b/ö."}
+		read := func() (string, uint64) {
+			t.Helper()
+			value, revision, err := store.ReadKey(t.Context(), "orders", key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(value), revision
+		}
+		write := func(value string, expiry time.Duration, revision uint64) uint64 {
+			t.Helper()
+			written, err := store.WriteKey(t.Context(), "orders", key, []byte(value), expiry, revision)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return written
+		}
+		if value, revision := read(); value != "" || revision != 0 {
+			t.Errorf("%q, %d", value, revision)
+		}
+		first := write("1", time.Minute, 0)
+		if _, err := store.WriteKey(t.Context(), "orders", key, []byte("2"), time.Minute, 0); !errors.Is(err, broker.ErrKeyChanged) {
+			t.Errorf("%v", err)
+		}
+		second := write("2", time.Minute, first)
+		if value, revision := read(); value != "2" || revision != second {
+			t.Errorf("%q, %d", value, revision)
+		}
+		if err := store.DeleteKey(t.Context(), "orders", key, first); !errors.Is(err, broker.ErrKeyChanged) {
+			t.Errorf("%v", err)
+		}
+		if err := store.DeleteKey(t.Context(), "orders", key, second); err != nil {
+			t.Error(err)
+		}
+		value, revision := read()
+		if value != "" {
+			t.Errorf("%q after the deletion", value)
+		}
+		third := write("3", time.Second, revision)
+		if third <= second {
+			t.Errorf("the revision %d follows %d", third, second)
+		}
+		env.advance(time.Second)
+		eventually(t, "it expires", func() bool { value, revision = read(); return value == "" })
+		write("4", time.Minute, revision)
+	})
+}

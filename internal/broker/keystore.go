@@ -1,0 +1,50 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// KeyStore stores small values of a queue by key, for unique jobs and batches. The engines implement it. It is consistent:
+// it reads what was written last.
+type KeyStore interface {
+	// ReadKey returns the value and the revision of a key. A key that does not exist has no value, and a revision with which
+	// it can be written.
+	ReadKey(ctx context.Context, queue string, key Key) (value []byte, revision uint64, err error)
+	// WriteKey stores a value, which expires after a time of at least a second, and returns its revision. It fails with
+	// ErrKeyChanged if the key has another revision than the given one.
+	WriteKey(ctx context.Context, queue string, key Key, value []byte, expiry time.Duration, revision uint64) (uint64, error)
+	// DeleteKey deletes a key. It fails with ErrKeyChanged if the key has another revision.
+	DeleteKey(ctx context.Context, queue string, key Key, revision uint64) error
+	// StoredHolder returns the holder of the message that made a sent job a duplicate; empty if the broker does not store it
+	// any more, or it has another unique key.
+	StoredHolder(ctx context.Context, job *OutgoingJob, duplicate SendResult) (string, error)
+}
+
+// Key identifies a value.
+type Key struct {
+	Kind KeyKind
+	// Name was chosen by a producer.
+	Name string
+}
+
+// KeyKind is what a key is about.
+type KeyKind string
+
+// The kinds of keys.
+const (
+	UniqueKey KeyKind = "unique"
+	BatchKey  KeyKind = "batch"
+)
+
+// ErrKeyChanged means that a key has another revision than expected.
+var ErrKeyChanged = errors.New("the key has changed")
+
+// HolderOf returns the holder of a message with these headers; empty if it does not have the unique key of the job.
+func (j *OutgoingJob) HolderOf(headers map[string][]string) string {
+	if HeaderValue(headers, UniqueHeader) != j.UniqueKey {
+		return ""
+	}
+	return HeaderValue(headers, HolderHeader)
+}

@@ -1,0 +1,94 @@
+package jobstate
+
+import "encoding/json"
+
+// Lock is what is stored for a unique key. It is reserved while a producer sends the job, confirmed once the broker stores
+// it, and ended for a while after the job has ended.
+type Lock struct {
+	// ID of the job, and Holder, which differs for each message, also of the same ID.
+	ID     string `json:"id"`
+	Holder string `json:"holder"`
+	// Confirmed: the broker stores the job.
+	Confirmed bool `json:"confirmed,omitempty"`
+	// Ended: the job has ended, and the key is free. It is recorded because the broker can still have the message for a
+	// moment, and recognizes the ID for longer.
+	Ended bool `json:"ended,omitempty"`
+	// EndedHolder is the message of a job with the same ID that had ended before the key was reserved.
+	EndedHolder string `json:"endedHolder,omitempty"`
+}
+
+// DecodeLock returns nil for a lock that is not valid: anyone with the permission may have written it.
+func DecodeLock(raw []byte) *Lock {
+	lock := &Lock{}
+	if json.Unmarshal(raw, lock) != nil || lock.ID == "" || lock.Holder == "" {
+		return nil
+	}
+	return lock
+}
+
+// IsFree reports whether no job has the key. A nil lock is free.
+func (l *Lock) IsFree() bool { return l == nil || l.Ended }
+
+// Claim is what a producer does about a key.
+type Claim int
+
+// The claims.
+const (
+	// ClaimReserve: the key is free, or an earlier call for the same job reserved it. Reserve it, and send the job.
+	ClaimReserve Claim = iota
+	// ClaimStored: the same job has the key, and the broker stores it.
+	ClaimStored
+	// ClaimWait: another producer is sending a job with the key, and may fail.
+	ClaimWait
+	// ClaimDuplicate: another job has the key.
+	ClaimDuplicate
+)
+
+// ClaimKey decides about the key of a job that is to be sent.
+func ClaimKey(found *Lock, id string) Claim {
+	switch {
+	case found.IsFree(), found.ID == id && !found.Confirmed:
+		return ClaimReserve
+	case found.ID == id:
+		return ClaimStored
+	case !found.Confirmed:
+		return ClaimWait
+	}
+	return ClaimDuplicate
+}
+
+// Reserve returns the reservation that replaces what was found. Its holder is new: if an earlier call has sent the job, the
+// broker reports a duplicate.
+func Reserve(found *Lock, id, holder string) *Lock {
+	lock := &Lock{ID: id, Holder: holder}
+	switch {
+	case found == nil || found.ID != id:
+	case found.Ended:
+		lock.EndedHolder = found.Holder
+	default:
+		lock.EndedHolder = found.EndedHolder
+	}
+	return lock
+}
+
+// Adopt makes the reservation that of the message of which the sent one is a duplicate. Stored is the holder of that message;
+// empty if the broker does not store it any more. It reports false if its job has ended.
+func (l *Lock) Adopt(stored string) bool {
+	if stored == "" || stored == l.EndedHolder {
+		return false
+	}
+	l.Holder = stored
+	return true
+}
+
+// MayStart decides about the key of a job that a worker is about to start. It takes a free key again, because its lock may
+// have expired while the job waited, and one that another producer has only reserved: that producer may fail to send its job.
+func MayStart(found *Lock, holder string) bool {
+	return found.IsFree() || found.Holder == holder || !found.Confirmed
+}
+
+// NeedsConfirm decides about a reservation that has changed since a producer made it. Its worker may have confirmed it, or
+// the job may have ended. Another call for the same job may have reserved the key again before it found the same message.
+func NeedsConfirm(found *Lock, id string) bool {
+	return !found.IsFree() && found.ID == id && !found.Confirmed
+}

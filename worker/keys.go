@@ -1,0 +1,71 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/jobkeys"
+	"github.com/yardmaster/yardmaster/worker/internal/scheduler"
+)
+
+// newKeys returns nil if the engine has no unique jobs and no batches.
+func newKeys(engine broker.Engine) *jobkeys.Keys {
+	store, isStore := engine.(broker.KeyStore)
+	if !isStore {
+		return nil
+	}
+	return jobkeys.New(store)
+}
+
+// keysOf returns what a job holds; nil if it is not unique and in no batch.
+func (w *Worker) keysOf(queue string, message *broker.Message) *jobkeys.Held {
+	if w.keys == nil {
+		return nil
+	}
+	return w.keys.Of(queue, message.ID, message.Headers)
+}
+
+// unknownKeyDelay is the time until redelivery of a job whose key could not be read.
+const unknownKeyDelay = time.Second
+
+// startWithKeys reports whether a job may run now. Otherwise it settles its message.
+func (w *Worker) startWithKeys(m *scheduler.LeasedMessage, job *Job) bool {
+	if job.keys == nil {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(w.settleContext, settleTimeout)
+	start, err := job.keys.Start(ctx, w.now())
+	cancel()
+	switch {
+	case err != nil:
+		w.log.Warn("Failed to read the key of a job; it is delivered again", "queue", job.Queue, "job", job.ID, "error", err, "retryAfter", unknownKeyDelay)
+		w.releaseMessage(m, unknownKeyDelay)
+	case start.Postponed > 0:
+		w.log.Debug("Job waits for another one", "queue", job.Queue, "job", job.ID, "after", start.Postponed)
+		w.releaseMessage(m, start.Postponed)
+	case start.Duplicate:
+		w.log.Info("Job is a duplicate", "queue", job.Queue, "job", job.ID)
+		job.keys = nil // those of the other message
+		w.settleWithRetry(m, resultDropped, func(ctx context.Context) error { return m.Ack(ctx, true) })
+	case start.Dead != "":
+		w.buryMessage(m, job, start.Dead, job.Attempt-1)
+	default:
+		return true
+	}
+	return false
+}
+
+// endFirst returns a function that records the end of a job, and then settles its message: a worker that is lost in between
+// leaves a job that is delivered again, and no key that is taken for long.
+func (j *Job) endFirst(failed bool, settle func(context.Context) error) func(context.Context) error {
+	if j.keys == nil {
+		return settle
+	}
+	return func(ctx context.Context) error {
+		if err := j.keys.End(ctx, failed); err != nil {
+			return err
+		}
+		return settle(ctx)
+	}
+}
