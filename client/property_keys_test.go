@@ -19,7 +19,7 @@ var keyPlans = []string{"", "0s", "50ms", "300ms", "dead", "flaky"}
 func (r *randomRound) keyPlan() []byte { return []byte(keyPlans[r.random.IntN(len(keyPlans))]) }
 
 // uniqueKeys is the number of keys in a round.
-const uniqueKeys = 5
+const uniqueKeys = 12
 
 func uniqueKey(number int) string { return fmt.Sprintf("key/%d", number) }
 

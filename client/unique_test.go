@@ -7,7 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
+
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/worker"
 )
 
@@ -254,4 +257,22 @@ func TestTheKeyStoreOfEachEngineComparesRevisionsAndExpires(t *testing.T) {
 		eventually(t, "it expires", func() bool { value, revision = read(); return value == "" })
 		write("4", time.Minute, revision)
 	})
+}
+
+func TestDocumentedPermissionsSufficeForUniqueJobsAndBatches(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t, dial.NATSEngine)
+	var subjects []string
+	for _, number := range []int{1, 2, 4} {
+		subjects = append(subjects, documentedSubjects(t, number)...)
+	}
+	env.permit(&server.Permissions{
+		Publish:   &server.SubjectPermission{Allow: subjects},
+		Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
+	})
+	env.enqueue("1", ID("a"), Unique("k"))
+	env.enqueue("1", ID("a"), Unique("k"))
+	env.requireTaken("a", Unique("k"))
+	env.enqueueBatch(batchOf("a"), NewJob(nil, ID("x")))
+	env.requireBatch("x", BatchInfo{State: BatchRunning, Total: 1})
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
@@ -59,6 +60,10 @@ func (env *testEnv) settleInEachWay(t *testing.T, login BrokerConfig) {
 	t.Helper()
 	env.waitUntilSendable("poison")
 	env.send("default", "good", "retried", "released")
+	unique := &nats.Msg{Subject: "yardmaster.orders.ready.default", Header: nats.Header{broker.UniqueHeader: {"k"}}}
+	if _, err := env.js.PublishMsg(t.Context(), unique); err != nil {
+		t.Fatal(err)
+	}
 	var wasTried, wasReleased atomic.Bool
 	w := env.start(env.config(func(c *Config) {
 		withFastRetries(c)

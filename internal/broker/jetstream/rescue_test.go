@@ -14,6 +14,8 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+	"github.com/yardmaster/yardmaster/internal/jobkeys"
+	"github.com/yardmaster/yardmaster/internal/jobstate"
 )
 
 // limitDeliveries sets max_deliver of a consumer, as versions before v0.2 did, or someone by hand.
@@ -43,9 +45,14 @@ func failDeliveries(t *testing.T, e *Engine, priority string, times int) {
 // strandOne publishes a message that the server stops delivering, and deletes its advisory.
 func strandOne(t *testing.T, e *Engine, payload string) {
 	t.Helper()
+	strandWithHeaders(t, e, payload, nats.Header{"Tenant": {"a"}})
+}
+
+func strandWithHeaders(t *testing.T, e *Engine, payload string, headers nats.Header) {
+	t.Helper()
 	limitDeliveries(t, e, "default", 2)
 	before := strandedCount(t, e)
-	publishWithHeaders(t, e, "yardmaster.orders.ready.default", payload, nats.Header{"Tenant": {"a"}})
+	publishWithHeaders(t, e, "yardmaster.orders.ready.default", payload, headers)
 	failDeliveries(t, e, "default", 2)
 	consumer, err := e.js.Consumer(t.Context(), "yardmaster_orders", "default")
 	if err != nil {
@@ -158,6 +165,36 @@ func TestAStrandedMessageIsRescuedWithoutAnAdvisory(t *testing.T) {
 		t.Errorf("stats %+v", f)
 	}
 	assertRescued(t, e, 0, 0)
+}
+
+func TestARescuedMessageReleasesItsKeyAndHasEndedInItsBatch(t *testing.T) {
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue(withDrift(broker.DriftWarn)))
+	if _, err := jobkeys.OpenBatch(t.Context(), e, "orders", "x", 1, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	key := broker.Key{Kind: broker.UniqueKey, Name: "k"}
+	if _, err := e.WriteKey(t.Context(), "orders", key, []byte(`{"id":"a","holder":"1","confirmed":true}`), time.Hour, 0); err != nil {
+		t.Fatal(err)
+	}
+	strandWithHeaders(t, e, "stranded", nats.Header{
+		broker.UniqueHeader: {"k"}, broker.HolderHeader: {"1"}, broker.BatchHeader: {"x"}, broker.MemberHeader: {"0"},
+	})
+	if result, err := e.Rescue(t.Context(), "orders"); err != nil || result.Rescued != 1 {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	value, _, err := e.ReadKey(t.Context(), "orders", key)
+	if lock := jobstate.DecodeLock(value); err != nil || !lock.IsFree() {
+		t.Errorf("%s, %v", value, err)
+	}
+	batch, err := jobkeys.ReadBatch(t.Context(), e, "orders", "x")
+	if err != nil || batch.EndedCount() != 1 || batch.Failed != 1 {
+		t.Errorf("%+v, %v", batch, err)
+	}
+	letters := listDeadLetters(t, e, "orders")
+	if len(letters) != 1 || letters[0].Headers[broker.UniqueHeader] == nil || letters[0].Headers[broker.BatchHeader] != nil {
+		t.Errorf("%+v", letters)
+	}
 }
 
 func TestAnUpgradeRescuesStrandedMessagesAndDeletesAdvisories(t *testing.T) {
