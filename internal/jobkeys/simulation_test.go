@@ -36,7 +36,7 @@ type simulation struct {
 	sentTimes  map[string]time.Time
 	// running has the holders of each key that a handler runs for.
 	running map[string]map[string]bool
-	// accepted has the jobs whose producers were told so.
+	// accepted has the jobs whose producers have a confirmation.
 	accepted []*simMessage
 }
 
@@ -52,7 +52,7 @@ type simMessage struct {
 	headers                        map[string][]string
 	due, leaseEnd                  time.Time
 	isAcknowledged                 bool
-	// acceptedTime is when its producer was told that the broker stores it, endedTime when a handler first decided about it.
+	// acceptedTime is when its producer had the confirmation, endedTime when a handler first decided about it.
 	acceptedTime, endedTime time.Time
 	runs                    int
 }
@@ -481,7 +481,7 @@ func simulate(t *testing.T, s *simulation, producers []func()) {
 	}
 	for key := range s.keys {
 		if value := s.stored(key).value; key.Kind == broker.UniqueKey && value != nil {
-			t.Errorf("%s is taken for ever: %s", key.Name, value)
+			t.Errorf("%s is not released: %s", key.Name, value)
 		}
 	}
 }

@@ -23,7 +23,7 @@ const (
 	sendTime = 20 * time.Second
 	// endedTime is how long it is known that a job has ended: longer than the broker recognizes its ID.
 	endedTime = 150 * time.Second
-	// waitInterval is the time between two looks at a key that another producer has reserved.
+	// waitInterval is the time between two requests for a key that another producer has reserved.
 	waitInterval = 50 * time.Millisecond
 	// cleanupTime bounds the release of a reservation.
 	cleanupTime = 2 * time.Second
