@@ -220,7 +220,8 @@ func runRandomJobs(t *testing.T, seed uint64, jobs int) {
 		r.observeSome(5)
 		stats, err := env.admin.Stats(t.Context(), "orders")
 		if err == nil && left > 0 && stats.Ready < 5 { // keys change their jobs often now
-			if left--; left%20 == 0 {
+			left--
+			if left%20 == 0 {
 				number := r.random.IntN(len(workers.processes))
 				workers.kill(number)
 				workers.start(number)

@@ -270,6 +270,7 @@ type reply struct {
 	Canceled  bool
 	Reason    string
 	Field     string
+	KeyHolder string
 	Message   string
 	Failed    int
 	Jobs      []struct {

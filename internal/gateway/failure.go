@@ -22,6 +22,7 @@ const (
 	reasonNamespaceNotFound = "NamespaceNotServed"
 	reasonJobNotDelayed     = "JobNotDelayed"
 	reasonMethodNotAllowed  = "MethodNotAllowed"
+	reasonKeyTaken          = "KeyTaken"
 	reasonQueueDraining     = "QueueDraining"
 	reasonTooLarge          = "TooLarge"
 	reasonUnknownPriority   = "UnknownPriority"
@@ -43,6 +44,8 @@ type failure struct {
 	Reason string `json:"reason"`
 	// Field of the job or parameter of the request that caused it; otherwise empty.
 	Field string `json:"field,omitempty"`
+	// KeyHolder is the ID of the job that has the unique key, if the reason is reasonKeyTaken.
+	KeyHolder string `json:"keyHolder,omitempty"`
 	// Message for people.
 	Message string `json:"message"`
 }
@@ -95,6 +98,7 @@ var sendFailures = []struct {
 	{broker.ErrInvalidJob, http.StatusBadRequest, reasonInvalidJob},
 	{broker.ErrUnknownPriority, http.StatusBadRequest, reasonUnknownPriority},
 	{broker.ErrUnsupported, http.StatusBadRequest, reasonUnsupported},
+	{broker.ErrKeyTaken, http.StatusConflict, reasonKeyTaken},
 	{broker.ErrDraining, http.StatusConflict, reasonQueueDraining},
 	{broker.ErrPayloadTooLarge, http.StatusRequestEntityTooLarge, reasonTooLarge},
 	{broker.ErrQueueFull, http.StatusTooManyRequests, reasonQueueFull},
@@ -107,7 +111,7 @@ var sendFailures = []struct {
 func sendFailure(sending *broker.SendError) *failure {
 	for _, known := range sendFailures {
 		if errors.Is(sending.Failure, known.err) {
-			return &failure{status: known.status, Reason: known.reason, Field: sending.Field, Message: sending.Error()}
+			return &failure{status: known.status, Reason: known.reason, Field: sending.Field, KeyHolder: sending.KeyHolder, Message: sending.Error()}
 		}
 	}
 	return fail(http.StatusServiceUnavailable, reasonBrokerUnavailable, sending.Error())

@@ -14,6 +14,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/brokerconn"
+	"github.com/yardmaster/yardmaster/internal/jobkeys"
 	"github.com/yardmaster/yardmaster/internal/listener"
 )
 
@@ -197,7 +198,7 @@ func (c *call) send(ctx context.Context) (response, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
-	result, err := producer.Send(ctx, job)
+	result, err := jobkeys.Send(ctx, producer, job)
 	c.count(conn, result, err)
 	if err != nil {
 		return response{}, err
@@ -258,7 +259,7 @@ func (c *call) sendMany(ctx context.Context) (response, error) {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	answer := outcomes{Jobs: make([]outcome, 0, len(jobs))}
-	for _, result := range producer.SendMany(ctx, queue, jobs) {
+	for _, result := range jobkeys.SendMany(ctx, producer, queue, jobs) {
 		c.count(conn, result, result.Err)
 		if result.Err != nil {
 			answer.Failed++

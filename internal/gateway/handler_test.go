@@ -89,6 +89,9 @@ func TestErrorsNameTheFieldAndTheReason(t *testing.T) {
 		ordersPath + "?kind=" + strings.Repeat("k", 200):                  {400, reasonInvalidJob, "kind"},
 		ordersPath + "?deduplicateFor=1h":                                 {400, reasonInvalidJob, "deduplicateFor"},
 		ordersPath + "?deduplicateFor=1h&id=a":                            {400, reasonUnsupported, "deduplicateFor"},
+		ordersPath + "?unique=":                                           {400, reasonInvalidJob, "unique"},
+		ordersPath + "?uniqueFor=1h":                                      {400, reasonInvalidJob, "uniqueFor"},
+		ordersPath + "?uniqueFor=1ms&unique=a":                            {400, reasonInvalidJob, "uniqueFor"},
 		ordersPath + "?priority=URGENT":                                   {400, reasonInvalidJob, "priority"},
 		ordersPath + "?priority=urgent":                                   {400, reasonUnknownPriority, "priority"},
 		ordersPath + "?prio=urgent":                                       {400, reasonInvalidRequest, "prio"},
@@ -109,6 +112,25 @@ func TestErrorsNameTheFieldAndTheReason(t *testing.T) {
 	env.want("a user", env.do("POST", ordersPath, "{}", "Authorization: Bearer "+userToken), 201, "", "")
 	env.want("another method", env.do("GET", ordersPath, ""), 405, reasonMethodNotAllowed, "")
 	env.want("another method", env.do("PUT", ordersPath+"/7", ""), 405, reasonMethodNotAllowed, "")
+}
+
+func TestAUniqueJobIsRefusedWithTheIDOfTheJobThatHasItsKey(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	env.want("the first", env.do("POST", ordersPath+"?unique=k&id=a", "{}"), http.StatusCreated, "", "")
+	env.want("the same", env.do("POST", ordersPath+"?unique=k&id=a", "{}"), http.StatusOK, "", "")
+	second := env.do("POST", ordersPath+"?unique=k&uniqueFor=1h", "{}")
+	env.want("another", second, http.StatusConflict, reasonKeyTaken, "unique")
+	if second.KeyHolder != "a" {
+		t.Errorf("%+v", second)
+	}
+	many := env.do("POST", ordersPath+"/many", `{"payload":1,"unique":"k"}`+"\n"+`{"payload":2,"unique":"l"}`)
+	if many.status != http.StatusMultiStatus || many.Failed != 1 || many.Jobs[0].Error == nil || many.Jobs[0].Error.Reason != reasonKeyTaken {
+		t.Errorf("%+v", many)
+	}
+	if stored := env.stored("orders"); stored != 2 {
+		t.Errorf("%d jobs are stored", stored)
+	}
 }
 
 func TestAQueueThatIsNotReadyAcceptsNoJob(t *testing.T) {

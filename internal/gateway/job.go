@@ -25,6 +25,8 @@ type jobParameters struct {
 	At             string  `json:"at"`
 	Timeout        string  `json:"timeout"`
 	DeduplicateFor string  `json:"deduplicateFor"`
+	Unique         *string `json:"unique"`
+	UniqueFor      string  `json:"uniqueFor"`
 }
 
 // headerPrefix begins the names of request headers that become headers of the job.
@@ -38,16 +40,21 @@ func parseQuery(query url.Values) (jobParameters, error) {
 	var p jobParameters
 	fields := map[string]*string{
 		"priority": &p.Priority, "kind": &p.Kind, "delay": &p.Delay, "at": &p.At, "timeout": &p.Timeout, "deduplicateFor": &p.DeduplicateFor,
+		"uniqueFor": &p.UniqueFor,
 	}
 	for name, values := range query {
 		field := fields[name]
-		if name == "id" {
+		switch name {
+		case "id":
 			p.ID = new(string)
 			field = p.ID
+		case "unique":
+			p.Unique = new(string)
+			field = p.Unique
 		}
 		switch {
 		case field == nil:
-			return p, invalid(shorten(name), "is not a parameter: use id, priority, kind, delay, at, timeout or deduplicateFor")
+			return p, invalid(shorten(name), "is not a parameter: use id, priority, kind, delay, at, timeout, deduplicateFor, unique or uniqueFor")
 		case len(values) != 1:
 			return p, invalid(name, "is set more than once")
 		}
@@ -78,11 +85,23 @@ func newJob(queue string, p jobParameters, headers map[string][]string, payload 
 	if p.ID != nil {
 		job.ID, job.HasChosenID = *p.ID, true
 	}
+	if p.Unique != nil {
+		job.IsUnique, job.UniqueKey = true, *p.Unique
+	}
+	job.IsUniqueFor = p.UniqueFor != ""
+	if job.IsUniqueFor && !job.IsUnique {
+		return nil, broker.InvalidField("uniqueFor", "requires unique")
+	}
 	var delay time.Duration
 	for _, duration := range []struct {
 		name, text string
 		value      *time.Duration
-	}{{"delay", p.Delay, &delay}, {"timeout", p.Timeout, &job.Timeout}, {"deduplicateFor", p.DeduplicateFor, &job.DeduplicateFor}} {
+	}{
+		{"delay", p.Delay, &delay},
+		{"timeout", p.Timeout, &job.Timeout},
+		{"deduplicateFor", p.DeduplicateFor, &job.DeduplicateFor},
+		{"uniqueFor", p.UniqueFor, &job.UniqueFor},
+	} {
 		if duration.text == "" {
 			continue
 		}
