@@ -196,6 +196,29 @@ func TestOfTwoMessagesWithAFinalJobOneRuns(t *testing.T) {
 	})
 }
 
+func TestTwoProducersOfABatchSendItOnce(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, env *testEnv) {
+		failures := make(chan error)
+		for range 2 {
+			go func() {
+				_, err := env.EnqueueBatch(t.Context(), "orders", batchOf("a", "b", "c"), NewJob([]byte("final"), ID("x")))
+				failures <- err
+			}()
+		}
+		for range 2 {
+			if err := <-failures; err != nil {
+				t.Error(err)
+			}
+		}
+		log := &jobLog{}
+		env.runJobs(log.mux())
+		env.waitForBatch("x", BatchDone)
+		if ran := log.payloads(); len(ran) != 4 || ran[3] != "final" {
+			t.Errorf("%v ran", ran)
+		}
+	})
+}
+
 func TestTheFinalJobOfABatchThatHasExpiredIsADeadLetter(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, env *testEnv) {
 		env.enqueueBatch(batchOf("a"), NewJob([]byte("final"), ID("x")))

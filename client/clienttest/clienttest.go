@@ -139,7 +139,8 @@ func (q *Queues) DeadLetters(queue string) []Job {
 // Run runs the jobs of a queue that are due now, one after the other, the most urgent priority first, and returns the
 // number of attempts. Results of the handler have the same effect as in a worker: a job that fails is due again after
 // the delay of the default retry policy, without its random part, and is a dead letter after the last attempt. Call
-// Advance and Run again for the next attempt. Timeouts and progress have no effect. A job that is put back without a delay runs
+// Advance and Run again for the next attempt. A job that waits for others, because of its unique key or its batch, runs in a later
+// call. Timeouts and progress have no effect. A job that is put back without a delay runs
 // in the next call.
 func (q *Queues) Run(ctx context.Context, queue string, handler worker.Handler) int {
 	return runner.Run(ctx, q.broker, queue, handler)
