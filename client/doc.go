@@ -8,6 +8,9 @@
 // Enqueue returns after the broker has confirmed that it stores the job. Enqueue[T] encodes a value, as JSON by
 // default, and EnqueueMany sends many jobs at once.
 //
+// Unique makes a queue accept one job with a key until it has ended, and EnqueueBatch sends jobs and one more, which runs
+// when all of them have ended.
+//
 // Errors are of the type *Error, which names the field of the job that caused it. IsRetryable reports whether the
 // same call may succeed later. If a call fails with ErrUnavailable, the job may be stored nevertheless: with an ID
 // that you choose, the queue keeps one of the jobs of all attempts.

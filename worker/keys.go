@@ -35,7 +35,7 @@ func (w *Worker) startWithKeys(m *scheduler.LeasedMessage, job *Job) bool {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(w.settleContext, settleTimeout)
-	start, err := job.keys.Start(ctx, w.now())
+	start, err := job.keys.Start(ctx, job.SentTime, w.now())
 	cancel()
 	switch {
 	case err != nil:

@@ -108,7 +108,7 @@ func (h *Held) startFinal(ctx context.Context, now time.Time) (Start, error) {
 	case decision == jobstate.FinalIsDuplicate:
 		return Start{Duplicate: true}, nil
 	case decision == jobstate.FinalWaits:
-		return Start{Postponed: batch.FinalDelay(now)}, nil
+		return Start{Postponed: jobstate.WaitDelay(batch.SentTime, now)}, nil
 	}
 	return Start{}, nil
 }

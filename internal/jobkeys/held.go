@@ -12,9 +12,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/jobstate"
 )
 
-// retryUniqueAfter is the time until a job is delivered again whose key another job has.
-const retryUniqueAfter = time.Second
-
 // Keys are the keys of the jobs that a program receives. Its methods are safe for concurrent use.
 type Keys struct {
 	store broker.KeyStore
@@ -83,8 +80,9 @@ type Start struct {
 	Dead string
 }
 
-// Start decides about a job that is about to run, and takes its key. If it returns an error, the job must not run.
-func (h *Held) Start(ctx context.Context, now time.Time) (Start, error) {
+// Start decides about a job that is about to run and was sent at a time, and takes its key. If it returns an error, the job
+// must not run.
+func (h *Held) Start(ctx context.Context, sent, now time.Time) (Start, error) {
 	if h == nil {
 		return Start{}, nil
 	}
@@ -99,7 +97,7 @@ func (h *Held) Start(ctx context.Context, now time.Time) (Start, error) {
 	}
 	taken, err := h.take(ctx)
 	if err == nil && !taken {
-		return Start{Postponed: retryUniqueAfter}, nil
+		return Start{Postponed: jobstate.WaitDelay(sent, now)}, nil
 	}
 	return Start{}, err
 }

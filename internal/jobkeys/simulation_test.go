@@ -50,7 +50,7 @@ type simValue struct {
 type simMessage struct {
 	id, key, holder, batch, member string
 	headers                        map[string][]string
-	due, leaseEnd                  time.Time
+	sentTime, due, leaseEnd        time.Time
 	isAcknowledged                 bool
 	// acceptedTime is when its producer had the confirmation, endedTime when a handler first decided about it.
 	acceptedTime, endedTime time.Time
@@ -193,7 +193,8 @@ func (p *process) Send(ctx context.Context, job *broker.OutgoingJob) (result bro
 		}
 		p.sentTimes[job.ID] = time.Now()
 		p.messages = append(p.messages, &simMessage{
-			id: job.ID, key: job.UniqueKey, holder: job.Holder, batch: job.BatchID, member: job.BatchMember, headers: job.CommonHeaders(), due: time.Now(),
+			id: job.ID, key: job.UniqueKey, holder: job.Holder, batch: job.BatchID, member: job.BatchMember, headers: job.CommonHeaders(),
+			sentTime: time.Now(), due: time.Now(),
 		})
 		return nil
 	})
@@ -285,7 +286,7 @@ func (p *process) receive() (message *simMessage, isEmpty bool) {
 func (p *process) handle(keys *Keys, m *simMessage) {
 	held := keys.Of(simQueue, m.id, m.headers)
 	ctx, cancel := context.WithTimeout(context.Background(), simCallTimeout)
-	start, err := held.Start(ctx, time.Now())
+	start, err := held.Start(ctx, m.sentTime, time.Now())
 	cancel()
 	failed := false
 	switch {

@@ -96,15 +96,15 @@ func (b *Batch) StartFinal(holder string) (start FinalStart, changed bool) {
 	return FinalRuns, changed
 }
 
-// Bounds of the time between two deliveries of a final job that waits.
+// Bounds of the time between two deliveries of a job that waits for others.
 const (
-	minFinalDelay = time.Second
-	maxFinalDelay = 30 * time.Second
-	// finalDelayDivisor limits what a batch takes longer because of the delay to a tenth.
-	finalDelayDivisor = 10
+	minWaitDelay = time.Second
+	maxWaitDelay = 30 * time.Second
+	// waitDelayDivisor limits how much longer a job waits because of the delay to a tenth.
+	waitDelayDivisor = 10
 )
 
-// FinalDelay is the time until a final job that waits is delivered again.
-func (b *Batch) FinalDelay(now time.Time) time.Duration {
-	return min(max(now.Sub(b.SentTime)/finalDelayDivisor, minFinalDelay), maxFinalDelay)
+// WaitDelay is the time until a job that has waited for others since a time is delivered again.
+func WaitDelay(since, now time.Time) time.Duration {
+	return min(max(now.Sub(since)/waitDelayDivisor, minWaitDelay), maxWaitDelay)
 }

@@ -46,12 +46,11 @@ func TestTheFinalJobRunsFromTheFirstMessageWhenAllOthersHaveEnded(t *testing.T) 
 	}
 }
 
-func TestAFinalJobWaitsForATenthOfTheTimeOfItsBatch(t *testing.T) {
-	b := NewBatch(1, now)
+func TestAJobThatWaitsIsDeliveredAgainAfterATenthOfTheTime(t *testing.T) {
 	for age, want := range map[time.Duration]time.Duration{
 		-time.Hour: time.Second, 0: time.Second, time.Minute: 6 * time.Second, time.Hour: 30 * time.Second,
 	} {
-		if got := b.FinalDelay(now.Add(age)); got != want {
+		if got := WaitDelay(now, now.Add(age)); got != want {
 			t.Errorf("after %s: %s, want %s", age, got, want)
 		}
 	}

@@ -49,7 +49,7 @@ func Run(ctx context.Context, b *memory.Broker, queue string, handler worker.Han
 // start reports whether a job may run now. A job that waits for others runs in the next call. Errors of the keys, which
 // occur only if the broker is unavailable, are those of a worker whose broker is: the job is delivered again.
 func start(ctx context.Context, held *jobkeys.Held, taken *memory.Taken) bool {
-	decision, err := held.Start(ctx, taken.Now())
+	decision, err := held.Start(ctx, taken.SentTime, taken.Now())
 	switch {
 	case err != nil, decision.Postponed > 0:
 		taken.PutBack(0, nil)
