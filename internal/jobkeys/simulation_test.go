@@ -391,6 +391,7 @@ func (p *process) release(m *simMessage, delay time.Duration) {
 // acknowledge can be lost, as that of a worker that does not wait for the confirmation.
 func (p *process) acknowledge(m *simMessage) {
 	_ = p.travel(context.Background())
+	time.Sleep(time.Duration(p.intN(2)*p.intN(5000)) * time.Millisecond)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m.isAcknowledged = p.isReliable.Load() || p.random.IntN(20) > 0
@@ -424,7 +425,11 @@ func (p *process) enqueue(id string) {
 		case errors.Is(err, broker.ErrKeyTaken), !hasID:
 			return
 		}
-		time.Sleep(time.Duration(p.intN(int(4*simWindow/time.Second))) * time.Second)
+		longest := 4 * simWindow
+		if p.intN(2) == 0 {
+			longest = 10 * time.Second // about when its job ends
+		}
+		time.Sleep(time.Duration(p.intN(int(longest/time.Millisecond))) * time.Millisecond)
 	}
 }
 
