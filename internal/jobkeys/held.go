@@ -39,7 +39,8 @@ type Held struct {
 	isFinal bool
 
 	mu sync.Mutex
-	// revision is that of the lock that this job has written; 0: none.
+	// lock is what this job has written, or found, and revision that of it; nil: nothing.
+	lock     *jobstate.Lock
 	revision uint64
 }
 
@@ -111,10 +112,10 @@ func (h *Held) take(ctx context.Context) (bool, error) {
 		if err != nil || !jobstate.MayStart(found, h.holder) {
 			return false, err
 		}
-		lock := &jobstate.Lock{ID: h.id, Holder: h.holder, Confirmed: true}
+		lock := jobstate.Take(found, h.id, h.holder)
 		revision, err = writeLock(ctx, h.keys.store, h.queue, h.unique, lock, LockTime, revision)
 		if err == nil {
-			h.revision = revision
+			h.lock, h.revision = lock, revision
 		}
 		if !errors.Is(err, broker.ErrKeyChanged) {
 			return err == nil, err
@@ -172,10 +173,10 @@ func (h *Held) End(ctx context.Context, failed bool) error {
 func (h *Held) releaseLock(ctx context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	lock := &jobstate.Lock{ID: h.id, Holder: h.holder, Ended: true}
 	for {
-		if h.revision != 0 {
-			if _, err := writeLock(ctx, h.keys.store, h.queue, h.unique, lock, endedTime, h.revision); !errors.Is(err, broker.ErrKeyChanged) {
+		if h.lock != nil {
+			_, err := writeLock(ctx, h.keys.store, h.queue, h.unique, h.lock.Release(), endedTime, h.revision)
+			if !errors.Is(err, broker.ErrKeyChanged) {
 				return err
 			}
 		}
@@ -183,6 +184,6 @@ func (h *Held) releaseLock(ctx context.Context) error {
 		if err != nil || found.IsFree() || found.Holder != h.holder {
 			return err
 		}
-		h.revision = revision
+		h.lock, h.revision = found, revision
 	}
 }

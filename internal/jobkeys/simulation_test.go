@@ -482,9 +482,11 @@ func simulate(t *testing.T, s *simulation, producers []func()) {
 		}
 	}
 	time.Sleep(endedTime)
-	if t.Failed() {
-		t.Logf("the seed was %d", s.seed)
-	}
+	defer func() {
+		if t.Failed() {
+			t.Logf("the seed was %d", s.seed)
+		}
+	}()
 	for key := range s.keys {
 		if value := s.stored(key).value; key.Kind == broker.UniqueKey && value != nil {
 			t.Errorf("%s is not released: %s", key.Name, value)

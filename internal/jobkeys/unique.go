@@ -138,7 +138,7 @@ func (r *reservation) settleDuplicate(ctx context.Context, result broker.SendRes
 func (r *reservation) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	defer cancel()
-	_ = r.store.DeleteKey(ctx, r.job.Queue, uniqueKey(r.job.UniqueKey), r.revision)
+	_, _ = writeLock(ctx, r.store, r.job.Queue, r.job.UniqueKey, r.lock.Release(), endedTime, r.revision)
 }
 
 // confirm keeps the key until the job has ended, or for its window.

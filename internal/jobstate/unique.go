@@ -1,6 +1,9 @@
 package jobstate
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
+)
 
 // Lock is what is stored for a unique key. It is reserved while a producer sends the job, confirmed once the broker stores
 // it, and ended for a while after the job has ended.
@@ -13,14 +16,17 @@ type Lock struct {
 	// Ended: the job has ended, and the key is free. It is recorded because the broker can still have the message for a
 	// moment, and recognizes the ID for longer.
 	Ended bool `json:"ended,omitempty"`
-	// EndedHolder is the message of a job with the same ID that had ended before the key was reserved.
-	EndedHolder string `json:"endedHolder,omitempty"`
+	// EndedHolders are the last messages with the key whose jobs had ended before, at most maxEndedHolders.
+	EndedHolders []string `json:"endedHolders,omitempty"`
 }
+
+// maxEndedHolders is more than the number of jobs with a key that end while the acknowledgement of one is on its way.
+const maxEndedHolders = 8
 
 // DecodeLock returns nil for a lock that is not valid: anyone with the permission may have written it.
 func DecodeLock(raw []byte) *Lock {
 	lock := &Lock{}
-	if json.Unmarshal(raw, lock) != nil || lock.ID == "" || lock.Holder == "" {
+	if json.Unmarshal(raw, lock) != nil || lock.ID == "" || lock.Holder == "" || len(lock.EndedHolders) > maxEndedHolders {
 		return nil
 	}
 	return lock
@@ -60,21 +66,36 @@ func ClaimKey(found *Lock, id string) Claim {
 // Reserve returns the reservation that replaces what was found. Its holder is new: if an earlier call has sent the job, the
 // broker reports a duplicate.
 func Reserve(found *Lock, id, holder string) *Lock {
-	lock := &Lock{ID: id, Holder: holder}
-	switch {
-	case found == nil || found.ID != id:
-	case found.Ended:
-		lock.EndedHolder = found.Holder
-	default:
-		lock.EndedHolder = found.EndedHolder
+	return &Lock{ID: id, Holder: holder, EndedHolders: found.ended("")}
+}
+
+// Take returns the lock of a job that a worker starts, which replaces what was found.
+func Take(found *Lock, id, holder string) *Lock {
+	return &Lock{ID: id, Holder: holder, Confirmed: true, EndedHolders: found.ended(holder)}
+}
+
+// Release returns what replaces a lock whose job has ended, or was not sent.
+func (l *Lock) Release() *Lock {
+	return &Lock{ID: l.ID, Holder: l.Holder, Ended: true, EndedHolders: l.EndedHolders}
+}
+
+// ended returns the messages whose jobs have ended, other than one that starts again because its acknowledgement was lost.
+func (l *Lock) ended(restarted string) []string {
+	if l == nil {
+		return nil
 	}
-	return lock
+	all := slices.Clone(l.EndedHolders)
+	if l.Ended {
+		all = append(all, l.Holder)
+	}
+	all = slices.DeleteFunc(all, func(holder string) bool { return holder == restarted })
+	return all[max(0, len(all)-maxEndedHolders):]
 }
 
 // Adopt makes the reservation that of the message of which the sent one is a duplicate. Stored is the holder of that message;
 // empty if the broker does not store it any more. It reports false if its job has ended.
 func (l *Lock) Adopt(stored string) bool {
-	if stored == "" || stored == l.EndedHolder {
+	if stored == "" || slices.Contains(l.EndedHolders, stored) {
 		return false
 	}
 	l.Holder = stored

@@ -22,7 +22,10 @@ func TestAProducerTakesOnlyAKeyThatIsFreeOrItsOwn(t *testing.T) {
 
 func TestAMessageThatHasEndedIsNotTakenForOneThatWaits(t *testing.T) {
 	afterEnd := Reserve(&Lock{ID: "a", Holder: "1", Ended: true}, "a", "2")
-	again := Reserve(afterEnd, "a", "3") // the answer to the first call was lost
+	again := Reserve(afterEnd, "a", "3")            // the answer to the first call was lost
+	other := Reserve(again.Release(), "b", "4")     // another job has the key meanwhile, and is rejected
+	third := Reserve(other.Release(), "a", "5")     // its holder is the last of four
+	restarted := Take(afterEnd.Release(), "a", "1") // its acknowledgement was lost
 	for title, row := range map[string]struct {
 		reservation *Lock
 		stored      string
@@ -33,14 +36,20 @@ func TestAMessageThatHasEndedIsNotTakenForOneThatWaits(t *testing.T) {
 		"its job has ended":                    {afterEnd, "1", false},
 		"its job has ended, after three calls": {again, "1", false},
 		"that of the second call waits":        {again, "2", true},
+		"another job had the key meanwhile":    {third, "1", false},
+		"it was delivered again":               {restarted, "1", true},
 	} {
 		lock := *row.reservation
 		if got := lock.Adopt(row.stored); got != row.want || got && lock.Holder != row.stored {
 			t.Errorf("%s: %t with %+v", title, got, lock)
 		}
 	}
-	if other := Reserve(&Lock{ID: "b", Holder: "1", Ended: true}, "a", "2"); other.EndedHolder != "" {
-		t.Errorf("%+v", other)
+	lock := third
+	for range 2 * maxEndedHolders {
+		lock = Reserve(lock.Release(), "a", "x")
+	}
+	if len(lock.EndedHolders) != maxEndedHolders {
+		t.Errorf("%+v", lock)
 	}
 }
 
