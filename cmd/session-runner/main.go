@@ -11,15 +11,16 @@ import (
 	"io"
 	"os"
 
+	"github.com/yardmaster/yardmaster/internal/prepull"
 	"github.com/yardmaster/yardmaster/internal/sessionarchive"
 	"github.com/yardmaster/yardmaster/internal/sessiongit"
 	"github.com/yardmaster/yardmaster/internal/sessionrunner"
 	"github.com/yardmaster/yardmaster/internal/version"
 )
 
-// containers are what runs next to an agent, with credentials that it does not get.
+// containers are what runs next to an agent, with credentials that it does not get, and what pulls images.
 var containers = map[string]func(ctx context.Context, args []string, getenv func(string) string, errOut io.Writer) error{
-	"git": sessiongit.Run, "archive": sessionarchive.Run,
+	"git": sessiongit.Run, "archive": sessionarchive.Run, "prepull": prepull.Run,
 }
 
 func main() {

@@ -13,6 +13,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/controller/egressproxy"
 	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
 	"github.com/yardmaster/yardmaster/internal/controller/policy"
+	"github.com/yardmaster/yardmaster/internal/controller/prepull"
 	"github.com/yardmaster/yardmaster/internal/controller/queue"
 	"github.com/yardmaster/yardmaster/internal/controller/schedule"
 	"github.com/yardmaster/yardmaster/internal/controller/sequentialjob"
@@ -41,6 +42,8 @@ func AllControllers() []Controller {
 		Setup: setupAgenticSession, Webhook: webhookv1alpha1.SetupAgenticSession, Mutates: true,
 	}, {
 		Name: "egressproxy", Kind: kindOf("SessionRunner"), Needs: []schema.GroupVersionKind{kindOf("AgenticSession")}, Setup: setupEgressProxy,
+	}, {
+		Name: "prepull", Kind: kindOf("SessionRunner"), Setup: setupPrepull,
 	}, {
 		Name: "schedule", Kind: kindOf("Schedule"), Setup: setupSchedule, Webhook: webhookv1alpha1.SetupSchedule, Mutates: true,
 	}, {
@@ -118,6 +121,14 @@ func setupEgressProxy(mgr ctrl.Manager, o Options) error {
 	return egressproxy.New(mgr, egressproxy.Options{
 		Concurrency: o.Concurrency, Objects: objects, Image: o.WorkerImage, KeySecret: o.keySecret(), Network: o.SessionNetwork,
 	}).SetupWithManager(mgr)
+}
+
+func setupPrepull(mgr ctrl.Manager, o Options) error {
+	daemonSets, err := prepull.NewCache(mgr, namespaceConfigs(o.Namespaces))
+	if err != nil {
+		return err
+	}
+	return prepull.New(mgr, prepull.Options{Concurrency: o.Concurrency, DaemonSets: daemonSets, Image: o.WorkerImage}).SetupWithManager(mgr)
 }
 
 // setupSchedule starts only runs of kinds whose controllers run too.

@@ -177,6 +177,7 @@ func TestSessions(t *testing.T) {
 		{"the plugin stops and restarts a session", testPluginStopsASession},
 		{"an agent opens a pull request, its cost is in the status, and credentials are only where they belong", testAgentOpensAPullRequest},
 		{"an agent answers the plugin", testAgentAnswersThePlugin},
+		{"a SessionRunner with prepull has its images pulled on the node, also those without a program for that", testPrepull},
 	})
 }
 
