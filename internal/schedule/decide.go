@@ -119,6 +119,9 @@ func (e *evaluation) isReplaced() bool { return e.timetable != e.wanted }
 
 // decideTimes decides about the pending time and the due ones.
 func (e *evaluation) decideTimes() {
+	if e.status.Pending == nil && e.mayHaveStarted() && !e.resolveExpected() {
+		return
+	}
 	if e.status.Pending != nil && !e.resolvePending() {
 		return
 	}
@@ -266,7 +269,7 @@ func (e *evaluation) missPending(reason, message string) bool {
 // countStarted counts the pending time as started.
 func (e *evaluation) countStarted(created time.Time) {
 	due := e.status.Pending.ScheduledTime.Time
-	e.decision.Started = &StartedRun{Due: e.startTime(due), Created: created}
+	e.decision.Started = &StartedRun{Name: e.status.Pending.Name, Due: e.startTime(due), Created: created}
 	e.status.Pending = nil
 	e.status.Runs++
 }

@@ -29,7 +29,7 @@ func (e *evaluation) events(before *v1alpha1.ScheduleStatus) []core.Event {
 		events = append(events, e.missedEvent(reason))
 	}
 	if e.decision.Started != nil {
-		events = append(events, e.startedEvent(before.Pending))
+		events = append(events, e.startedEvent(e.decision.Started))
 	}
 	for i := range before.ActiveRuns {
 		events = append(events, e.finishedEvents(before.ActiveRuns[i].Name)...)
@@ -71,11 +71,10 @@ var missedTexts = map[string]string{
 	v1alpha1.MissedOutcomeUnknown:  "the broker did not confirm the job, which may be in its queue",
 }
 
-func (e *evaluation) startedEvent(pending *v1alpha1.PendingRun) core.Event {
-	started := e.decision.Started
-	message := fmt.Sprintf("Created %s %s", KindOf(e.spec), pending.Name)
+func (e *evaluation) startedEvent(started *StartedRun) core.Event {
+	message := fmt.Sprintf("Created %s %s", KindOf(e.spec), started.Name)
 	if e.spec.Job != nil {
-		message = fmt.Sprintf("Sent job %s to Queue %s", pending.Name, e.spec.Job.Queue)
+		message = fmt.Sprintf("Sent job %s to Queue %s", started.Name, e.spec.Job.Queue)
 	}
 	if late := started.Created.Sub(started.Due); late > lateEvent {
 		message += fmt.Sprintf(", %s late", late.Truncate(time.Second))

@@ -72,7 +72,8 @@ func (r *Run) orderTime() time.Time {
 	return r.ScheduledTime
 }
 
-// Decision is what to do: first record Status, then emit Events, then act in the order of the remaining fields.
+// Decision is what to do: first record Status if it has changed, then emit Events, then act in the order of the remaining
+// fields, but only if the Schedule is still the one that was observed.
 type Decision struct {
 	// Question, if set, must be answered before anything is done.
 	Question *Question
@@ -103,6 +104,8 @@ type Decision struct {
 
 // StartedRun is a run that was created.
 type StartedRun struct {
+	// Name of the run.
+	Name string
 	// Due is when it had to start, jitter included.
 	Due time.Time
 	// Created is when it was created.
