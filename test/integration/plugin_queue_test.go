@@ -34,6 +34,7 @@ func TestPluginListsPausesAndResumesQueues(t *testing.T) {
 }
 
 func TestPluginManagesDeadLetters(t *testing.T) {
+	t.Parallel()
 	y := newQueueEnv(t)
 	y.createQueue("mail", "")
 	y.waitUntilReady("mail")
@@ -106,6 +107,7 @@ func (p *apiServerProxy) drainPool(t *testing.T, ns string, args ...string) *plu
 }
 
 func TestPluginRestartsTheWorkersOfAPool(t *testing.T) {
+	t.Parallel()
 	c := newPoolTestEnv(t, 10*time.Millisecond)
 	c.createPool("mailers", "replicas: 3")
 	c.waitForPool("mailers", "three", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 3 })

@@ -52,6 +52,7 @@ func TestBrokerLossIsReportedWithin15SecondsAndRecoveryWithin10(t *testing.T) {
 }
 
 func TestASecretCreatedLaterIsFound(t *testing.T) {
+	t.Parallel()
 	e := newQueueEnv(t)
 	e.createQueueOn("broker: {engine: NATS, urlSecretRef: {name: later}}", "mail", "")
 	is := e.waitForCondition("mail", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonSecretNotFound)
@@ -92,6 +93,7 @@ func TestAQueueWithoutABrokerReportsNoBroker(t *testing.T) {
 }
 
 func TestWrongCredentialsAreReportedAndCanBeCorrected(t *testing.T) {
+	t.Parallel()
 	e := newQueueEnv(t, func(o *server.Options) { o.Users = []*server.User{{Username: "me", Password: "right"}} })
 	login := e.createSecret("login", "username", "me", "password", "wrong")
 	e.createQueueOn("broker: {engine: NATS, urlSecretRef: {name: broker}, credentialsSecretRef: {name: login}}", "mail", "")
@@ -106,6 +108,7 @@ func TestWrongCredentialsAreReportedAndCanBeCorrected(t *testing.T) {
 }
 
 func TestTheFirstOfTwoQueuesWithOneNameOwnsTheQueueOnTheBroker(t *testing.T) {
+	t.Parallel()
 	e := newQueueEnv(t)
 	e.createQueue("first", "name: mail, maxInFlight: 1")
 	e.waitUntilReady("first")

@@ -47,6 +47,7 @@ func TestRetainLeavesTheQueueForAnotherQueue(t *testing.T) {
 }
 
 func TestDrainRejectsMessagesAndWaitsUntilTheQueueIsEmpty(t *testing.T) {
+	t.Parallel()
 	e := newQueueEnv(t)
 	e.createQueue("mail", "deletionPolicy: Drain")
 	e.waitUntilReady("mail")
@@ -98,6 +99,7 @@ func TestDeadLettersBlockDeletion(t *testing.T) {
 }
 
 func TestDeletionMovesDeadLettersToAnotherQueue(t *testing.T) {
+	t.Parallel()
 	e := newQueueEnv(t)
 	e.createQueue("mail", "deletionPolicy: Purge, deadLetter: {onDelete: Move, moveTo: archive}")
 	e.waitUntilReady("mail")
@@ -116,6 +118,7 @@ func TestDeletionMovesDeadLettersToAnotherQueue(t *testing.T) {
 }
 
 func TestWorkerPoolsBlockDeletionOfTheirQueue(t *testing.T) {
+	t.Parallel()
 	e := newQueueEnv(t)
 	e.createQueue("mail", "deletionPolicy: Purge")
 	e.waitUntilReady("mail")
@@ -136,6 +139,7 @@ func TestWorkerPoolsBlockDeletionOfTheirQueue(t *testing.T) {
 }
 
 func TestAnUnreachableBrokerBlocksDeletionUntilTheQueueIsAbandoned(t *testing.T) {
+	t.Parallel()
 	e := newQueueEnv(t)
 	e.createQueue("mail", "deletionPolicy: Purge")
 	e.waitUntilReady("mail")
@@ -153,6 +157,7 @@ func TestAnUnreachableBrokerBlocksDeletionUntilTheQueueIsAbandoned(t *testing.T)
 }
 
 func TestADeletedQueueStillDrainsAfterItsSecretIsDeleted(t *testing.T) {
+	t.Parallel()
 	e := newQueueEnv(t)
 	e.createQueue("mail", "deletionPolicy: Drain")
 	e.waitUntilReady("mail")
@@ -169,6 +174,7 @@ func TestADeletedQueueStillDrainsAfterItsSecretIsDeleted(t *testing.T) {
 
 // Nothing that could unblock a deletion can be created in a terminating namespace.
 func TestATerminatingNamespaceLeavesBlockedQueuesOnTheBroker(t *testing.T) {
+	t.Parallel()
 	e := newQueueEnv(t)
 	for name, spec := range map[string]string{
 		"letters":    "deletionPolicy: Purge",
@@ -193,6 +199,7 @@ func TestATerminatingNamespaceLeavesBlockedQueuesOnTheBroker(t *testing.T) {
 }
 
 func TestATerminatingNamespaceDoesNotWaitForAnUnreachableBroker(t *testing.T) {
+	t.Parallel()
 	e := newQueueEnv(t)
 	e.createQueue("mail", "deletionPolicy: Purge")
 	e.waitUntilReady("mail")

@@ -12,6 +12,7 @@ import (
 )
 
 func TestAQueueOnAClusterOfThreeServersIsReplicated(t *testing.T) {
+	t.Parallel()
 	servers := natstest.StartCluster(t, 3)
 	e := &queueEnv{t: t, ns: namespace(t), Server: servers.Servers[0]}
 	e.createSecret("broker", "url", servers.URL())

@@ -49,6 +49,7 @@ func (e *queueEnv) visibleText() string {
 }
 
 func TestQueuesOfTwoNamespacesWithOneNameAreIndependent(t *testing.T) {
+	t.Parallel()
 	one := newQueueEnv(t)
 	other := one.newNeighbor()
 	one.createQueue("mail", "deletionPolicy: Purge")

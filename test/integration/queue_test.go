@@ -298,6 +298,7 @@ func TestAQueueIsCreatedAndUpdatedOnItsBroker(t *testing.T) {
 }
 
 func TestTheStatusShowsTheStatsOfTheQueue(t *testing.T) {
+	t.Parallel()
 	e := newQueueEnv(t)
 	e.createQueue("mail", "")
 	e.waitUntilReady("mail")
@@ -332,6 +333,7 @@ func TestAnIdleQueueCausesNoWrites(t *testing.T) {
 }
 
 func TestDriftIsCorrected(t *testing.T) {
+	t.Parallel()
 	e := newQueueEnv(t)
 	e.createQueue("mail", "maxInFlight: 5")
 	e.waitUntilReady("mail")
@@ -341,6 +343,7 @@ func TestDriftIsCorrected(t *testing.T) {
 }
 
 func TestDriftWithWarnIsOnlyReported(t *testing.T) {
+	t.Parallel()
 	e := newQueueEnv(t)
 	e.createQueue("mail", "maxInFlight: 5, drift: Warn")
 	e.waitUntilReady("mail")
@@ -368,6 +371,7 @@ func changeMaxAckPending(t *testing.T, e *queueEnv) {
 }
 
 func TestDeletedStreamIsRecreated(t *testing.T) {
+	t.Parallel()
 	e := newQueueEnv(t)
 	e.createQueue("mail", "")
 	e.waitUntilReady("mail")
@@ -378,6 +382,7 @@ func TestDeletedStreamIsRecreated(t *testing.T) {
 }
 
 func TestDeadLettersPresentFollowsTheAlertThreshold(t *testing.T) {
+	t.Parallel()
 	e := newQueueEnv(t)
 	e.createQueue("mail", "deadLetter: {alertThreshold: 2}")
 	e.waitUntilReady("mail")

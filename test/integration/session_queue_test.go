@@ -85,6 +85,7 @@ func (q *sessionQueue) updateRunner(change func(r *v1alpha1.SessionRunner)) {
 }
 
 func TestExcessSessionsWaitInOrder(t *testing.T) {
+	t.Parallel()
 	q := createQueue(t, 8, func(r *v1alpha1.SessionRunner) { r.Spec.MaxSessions = new(int32(2)) })
 	q.wantActive(2, "s00", "s01")
 	for i := 2; i < 8; i++ {
@@ -121,6 +122,7 @@ func TestSessionsOfAUserWaitForEachOther(t *testing.T) {
 
 // Sessions that all end in a random order never exceed the limit, and all run.
 func TestManySessionsNeverExceedTheLimit(t *testing.T) {
+	t.Parallel()
 	const number, most = 24, 3
 	q := createQueue(t, number, func(r *v1alpha1.SessionRunner) { r.Spec.MaxSessions = new(int32(most)) })
 	ended := map[string]bool{}

@@ -428,6 +428,7 @@ func TestSessionIsDeletedAfterItsTTL(t *testing.T) {
 
 // The time in which a Pod waits does not count, and more time is given to a session that runs.
 func TestTimeoutOfARunningSessionCanBeExtended(t *testing.T) {
+	t.Parallel()
 	s := createSession(t, func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) { s.Spec.Timeout = new(int32(600)) })
 	waitForDeadline := func(seconds int64) {
 		t.Helper()

@@ -116,6 +116,7 @@ func TestSessionWaitsForThePodOfADeletedSessionInItsWorkspace(t *testing.T) {
 }
 
 func TestNextAttemptWaitsForThePodOfADeletedJob(t *testing.T) {
+	t.Parallel()
 	s := createSession(t, setPersistentWorkspace, func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
 		s.Spec.Retry = &v1alpha1.SessionRetry{OnDisruption: true}
 	})

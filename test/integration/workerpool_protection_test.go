@@ -56,6 +56,7 @@ func TestOnlyBusyPodsAreProtectedFromTheRemovalOfTheirNode(t *testing.T) {
 }
 
 func TestTheAnnotationsOfAUserAreKeptOnBusyPods(t *testing.T) {
+	t.Parallel()
 	c := newPoolTestEnv(t, 10*time.Second)
 	c.createPool("mailers", `autoscaling: {minReplicas: 1, maxReplicas: 1}, template: {metadata: {annotations: {
 		cluster-autoscaler.kubernetes.io/safe-to-evict: "true"}}, spec: {containers: [{name: worker}]}}`)

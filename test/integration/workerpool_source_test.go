@@ -106,6 +106,7 @@ func (c *poolTestEnv) createConsumerPool(name, thresholds string) {
 }
 
 func TestAPoolFollowsTheLagOfAConsumer(t *testing.T) {
+	t.Parallel()
 	c := newPoolTestEnv(t, time.Second)
 	js := c.connectJetStream()
 	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "shop", Subjects: []string{"shop.>"}})
