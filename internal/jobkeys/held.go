@@ -169,6 +169,14 @@ func (h *Held) End(ctx context.Context, failed bool) error {
 	return nil
 }
 
+// EndCanceled releases what a job holds that was canceled before a worker received it. The error is a SendError.
+func EndCanceled(ctx context.Context, store broker.KeyStore, queue, id string, headers map[string][]string) error {
+	if err := New(store).Of(queue, id, headers).End(ctx, true); err != nil {
+		return &broker.SendError{Failure: broker.ErrUnavailable, Err: fmt.Errorf("the job was canceled, and its key is still taken: %w", err)}
+	}
+	return nil
+}
+
 // releaseLock records that the job has ended, unless another one has the key.
 func (h *Held) releaseLock(ctx context.Context) error {
 	h.mu.Lock()

@@ -86,6 +86,15 @@ func (e *evaluation) observeRuns() {
 	})
 }
 
+// findRun returns nil if no run with this name was observed.
+func (e *evaluation) findRun(name string) *Run {
+	i := slices.IndexFunc(e.Runs, func(run Run) bool { return run.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &e.Runs[i]
+}
+
 // loadTimetable sets the timetable that applies to the due times, and reports whether it is valid.
 func (e *evaluation) loadTimetable() bool {
 	var err error
@@ -184,7 +193,7 @@ func (e *evaluation) passSuspended(due dueTimes) {
 func (e *evaluation) startTimes(startable []time.Time) {
 	active := e.activeRuns()
 	switch {
-	case len(active) == 0 || e.spec.ConcurrencyPolicy == v1alpha1.ConcurrencyAllow || e.spec.ConcurrencyPolicy == "":
+	case e.mayStartBeside(active):
 		e.startOneOf(startable)
 		return
 	case e.isReplaced():
@@ -200,6 +209,11 @@ func (e *evaluation) startTimes(startable []time.Time) {
 	if limit, found := maxLateness(e.spec); found {
 		e.schedule.HasReached(e.startTime(startable[0]).Add(limit + time.Millisecond))
 	}
+}
+
+// mayStartBeside reports whether a run may start while these are active.
+func (e *evaluation) mayStartBeside(active []Run) bool {
+	return len(active) == 0 || e.spec.ConcurrencyPolicy == v1alpha1.ConcurrencyAllow || e.spec.ConcurrencyPolicy == ""
 }
 
 // startOneOf records that one of these times starts.
@@ -219,8 +233,8 @@ func (e *evaluation) resolvePending() bool {
 	if e.spec.Job != nil {
 		return e.resolveJob(pending)
 	}
-	if i := slices.IndexFunc(e.Runs, func(run Run) bool { return run.Name == pending.Name }); i >= 0 {
-		e.countStarted(e.Runs[i].CreationTime)
+	if run := e.findRun(pending.Name); run != nil {
+		e.countStarted(run.CreationTime)
 		return true
 	}
 	due := pending.ScheduledTime.Time

@@ -84,16 +84,16 @@ func (e *evaluation) startedEvent(started *StartedRun) core.Event {
 
 // finishedEvents returns an event about a run that was active, if it has finished.
 func (e *evaluation) finishedEvents(name string) []core.Event {
-	i := slices.IndexFunc(e.Runs, func(run Run) bool { return run.Name == name })
+	run := e.findRun(name)
 	switch {
-	case i < 0 || !e.Runs[i].IsFinished:
+	case run == nil || !run.IsFinished:
 		return nil
-	case e.Runs[i].HasSucceeded:
+	case run.HasSucceeded:
 		e.countFinished("succeeded")
 		return []core.Event{core.RoutineEvent(v1alpha1.EventRunSucceeded, actionObserve, fmt.Sprintf("Run %s succeeded", name))}
 	default:
 		e.countFinished("failed")
-		return []core.Event{core.WarningEvent(v1alpha1.EventRunFailed, actionObserve, fmt.Sprintf("Run %s failed: %s", name, e.Runs[i].Failure))}
+		return []core.Event{core.WarningEvent(v1alpha1.EventRunFailed, actionObserve, fmt.Sprintf("Run %s failed: %s", name, run.Failure))}
 	}
 }
 

@@ -1,10 +1,6 @@
 package schedule
 
-import (
-	"slices"
-
-	"github.com/yardmaster/yardmaster/api/v1alpha1"
-)
+import "github.com/yardmaster/yardmaster/api/v1alpha1"
 
 // The run of the time that the status names as the next one is created before the status records it: the name of the run and
 // the recorded next time make sure that it runs once, and each due time costs a write less. So until the next time is decided,
@@ -24,7 +20,7 @@ func (e *evaluation) resolveExpected() bool {
 	isDue := !e.startTime(next.Time).After(e.Now)
 	answer, isAnswered := e.Answers.Runs[name]
 	switch {
-	case slices.ContainsFunc(e.Runs, func(run Run) bool { return run.Name == name }), e.Refusal != nil:
+	case e.findRun(name) != nil, e.Refusal != nil:
 		e.expectedIsPending(name)
 	case isDue && e.isOnlyStart():
 		e.decision.CreateRun = &v1alpha1.PendingRun{ScheduledTime: *next, Name: name} // if it exists, creating it finds that
@@ -52,7 +48,6 @@ func (e *evaluation) isOnlyStart() bool {
 	if e.spec.Suspend || e.status.Suspended || e.isReplaced() || e.NotReady != nil {
 		return false
 	}
-	isAllowed := e.spec.ConcurrencyPolicy == v1alpha1.ConcurrencyAllow || e.spec.ConcurrencyPolicy == "" || len(e.activeRuns()) == 0
 	due := e.findDueTimes()
-	return isAllowed && len(due.times) == 1 && due.times[0].Equal(e.status.NextScheduleTime.Time) && !e.isTooLate(due.times[0])
+	return e.mayStartBeside(e.activeRuns()) && len(due.times) == 1 && due.times[0].Equal(e.status.NextScheduleTime.Time) && !e.isTooLate(due.times[0])
 }

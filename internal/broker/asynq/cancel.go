@@ -3,7 +3,6 @@ package asynq
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/hibiken/asynq"
 
@@ -38,11 +37,7 @@ func (e *Engine) CancelDelayed(ctx context.Context, queue, id string) (bool, err
 
 // endKeys releases what a task holds that was canceled before a worker received it.
 func (e *Engine) endKeys(ctx context.Context, queue string, task *asynq.TaskInfo) error {
-	held := jobkeys.New(e).Of(queue, jobID(task.Headers, task.ID), messageHeaders(task.Type, task.Headers))
-	if err := held.End(ctx, true); err != nil {
-		return &broker.SendError{Failure: broker.ErrUnavailable, Err: fmt.Errorf("the job was canceled, and its key is still taken: %w", err)}
-	}
-	return nil
+	return jobkeys.EndCanceled(ctx, e, queue, jobID(task.Headers, task.ID), messageHeaders(task.Type, task.Headers))
 }
 
 // isTaskGone reports that a task does not exist.

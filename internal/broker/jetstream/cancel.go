@@ -55,8 +55,8 @@ func (e *Engine) cancelDelayed(ctx context.Context, queue, id string) (uint64, e
 	if err != nil {
 		return 0, &broker.SendError{Failure: broker.ErrUnavailable, Err: fmt.Errorf("it is unknown whether the job was canceled in time: %w", err)}
 	}
-	if err := jobkeys.New(e).Of(queue, id, found.headers()).End(ctx, true); err != nil {
-		return 0, &broker.SendError{Failure: broker.ErrUnavailable, Err: fmt.Errorf("the job was canceled, and its key is still taken: %w", err)}
+	if err := jobkeys.EndCanceled(ctx, e, queue, id, found.headers()); err != nil {
+		return 0, err
 	}
 	return found.Sequence, nil
 }

@@ -15,28 +15,6 @@ type storedKey struct {
 	expiry   time.Time
 }
 
-// ReadKey implements broker.KeyStore.
-func (c *connection) ReadKey(ctx context.Context, queue string, key broker.Key) ([]byte, uint64, error) {
-	return c.broker.ReadKey(ctx, queue, key)
-}
-
-// WriteKey implements broker.KeyStore.
-func (c *connection) WriteKey(
-	ctx context.Context, queue string, key broker.Key, value []byte, expiry time.Duration, revision uint64,
-) (uint64, error) {
-	return c.broker.WriteKey(ctx, queue, key, value, expiry, revision)
-}
-
-// DeleteKey implements broker.KeyStore.
-func (c *connection) DeleteKey(ctx context.Context, queue string, key broker.Key, revision uint64) error {
-	return c.broker.DeleteKey(ctx, queue, key, revision)
-}
-
-// StoredHolder implements broker.KeyStore.
-func (c *connection) StoredHolder(ctx context.Context, job *broker.OutgoingJob, duplicate broker.SendResult) (string, error) {
-	return c.broker.StoredHolder(ctx, job, duplicate)
-}
-
 // StoredHolder implements broker.KeyStore.
 func (b *Broker) StoredHolder(ctx context.Context, job *broker.OutgoingJob, duplicate broker.SendResult) (string, error) {
 	b.mu.Lock()

@@ -147,10 +147,12 @@ func (b *Broker) Stats(_ context.Context, name string) (broker.QueueStats, error
 }
 
 // Connect returns a Producer.
-func (b *Broker) Connect() broker.Producer { return &connection{broker: b} }
+func (b *Broker) Connect() broker.Producer { return &connection{KeyStore: b, broker: b} }
 
 // connection implements broker.Producer.
 type connection struct {
+	broker.KeyStore
+
 	broker   *Broker
 	isClosed atomic.Bool
 }

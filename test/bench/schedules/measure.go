@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -105,5 +106,5 @@ func followRuns(ctx context.Context, c *harness.Cluster, env harness.Environment
 			return delays, nil
 		}
 	}
-	return nil, fmt.Errorf("%d of %d runs: %w", len(delays), count, context.Cause(ctx))
+	return nil, fmt.Errorf("%d of %d runs: %w", len(delays), count, cmp.Or(context.Cause(ctx), errors.New("the watch ended")))
 }

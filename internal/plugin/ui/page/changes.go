@@ -16,15 +16,11 @@ func Changes(l Links, c *view.Changes) g.Node {
 		l.partHead(c.Entry, "Changes of "+c.Name),
 		h.P(h.Class("note"), g.Text("What the agent's tools wrote into files, from the log of the latest attempt when the page opens. Commands that the agent ran may have changed more.")),
 		l.command(c.Command),
-		g.If(c.Problem != "", preformattedProblem(c.Problem)),
+		problemNote(c.Problem),
 		g.If(len(c.Files) == 0, h.P(h.Class("note"), g.Text("The log shows no changed files."))),
 		g.Map(numbered(c.Files), func(file numberedFile) g.Node { return changedFile(&file) }),
 		g.If(c.More > 0, h.P(h.Class("note"), g.Text(fmt.Sprintf("%d more changes of other files: use the command.", c.More)))),
 	}
-}
-
-func preformattedProblem(text string) g.Node {
-	return h.P(h.Class("problem"), g.Text(text))
 }
 
 type numberedFile struct {

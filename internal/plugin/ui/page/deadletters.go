@@ -20,7 +20,7 @@ func DeadLetters(l Links, e *view.Entry, letters []view.DeadLetter, filter, prob
 		h.P(h.Class("note"), g.Text(fmt.Sprintf("The oldest first, at most %d. They are read from the broker with your permissions, when the page opens.", view.MaxDeadLetters))),
 		l.command(view.DeadLetterList(e, filter)),
 		filterForm(l.DeadLetters(e), "Filter by error, kind or priority", filter),
-		g.If(problem != "", h.P(h.Class("problem"), g.Text(problem))),
+		problemNote(problem),
 		g.If(problem == "" && len(letters) == 0, h.P(h.Class("note"), g.Text(noLetters(filter)))),
 		g.Iff(len(letters) > 0, func() g.Node {
 			actions := view.DeadLetterActions(e)

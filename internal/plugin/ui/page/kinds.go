@@ -101,7 +101,7 @@ func Schedule(l Links, s *view.Schedule) g.Node {
 		l.objectHead(s.Entry, s.Actions, nil),
 		h.P(h.Code(g.Text(s.Expression)), g.Text(" in "+zone+" starts "+s.Starts+".")),
 		facts(s.Facts),
-		section("next", "Next times", g.If(s.NextError != "", h.P(h.Class("problem"), g.Text(s.NextError))),
+		section("next", "Next times", problemNote(s.NextError),
 			h.Ol(g.Map(s.Next, func(t view.Time) g.Node { return h.Li(g.Text(t.Local+" ("), age(t.Due), g.Text(")")) }))),
 		g.Iff(len(s.Active) > 0, func() g.Node {
 			return section("active", "Active runs", h.Ul(g.Map(s.Active, func(run view.ActiveRun) g.Node { return h.Li(l.activeRun(s, &run)) })))
@@ -130,7 +130,7 @@ func Stale(l Links, s *view.Stale) g.Node {
 		h.H1(g.Text("Stale Jobs")),
 		h.P(h.Class("note"), g.Text("The Jobs are classified on this machine. This page deletes nothing: copy the command of the next step.")),
 		g.Map(s.Commands, l.command),
-		g.If(s.Problem != "", h.P(h.Class("problem"), g.Text(s.Problem))),
+		problemNote(s.Problem),
 		g.If(s.Summary != "", h.P(g.Text(s.Summary+", read "), age(s.Read))),
 		g.If(s.Problem == "" && len(s.Groups) == 0, h.P(h.Class("note"), g.Text("No Job is stale."))),
 		g.Iff(len(s.Groups) > 0, func() g.Node {

@@ -26,7 +26,7 @@ func (l Links) messageBox(e *view.Entry) g.Node {
 func MessageOutcome(l Links, e *view.Entry, problem string) g.Node {
 	back := h.P(h.A(h.Href(l.Logs(e, "")), g.Text("Show the agent's log")))
 	if problem != "" {
-		return g.Group{h.P(h.Class("problem"), g.Text(problem)), back}
+		return g.Group{problemNote(problem), back}
 	}
 	return g.Group{h.P(h.Class("note"), g.Attr("data-sent", ""), g.Text("Sent: the agent works on it.")), back}
 }

@@ -15,7 +15,7 @@ func Workers(l Links, w *view.Workers) g.Node {
 		l.partHead(w.Entry, "Workers of "+w.Name),
 		h.P(h.Class("note"), g.Text("They are read with your permissions, when the page opens.")),
 		l.command(w.Command),
-		g.If(w.Problem != "", h.P(h.Class("problem"), g.Text(w.Problem))),
+		problemNote(w.Problem),
 		g.If(w.Problem == "" && len(w.Workers) == 0, h.P(h.Class("note"), g.Text("There are no workers."))),
 		g.Iff(len(w.Workers) > 0, func() g.Node {
 			return table("Workers", []string{"Name", "State", "Since", "Revision", "Node", "Age", "Actions"}, g.Map(w.Workers, func(worker view.Worker) g.Node {
@@ -40,4 +40,9 @@ func (l Links) partHead(e *view.Entry, title string) g.Node {
 		h.Nav(h.Class("path"), h.Aria("label", "Path"), h.A(h.Href(l.List(e.Kind)), g.Text(e.Kind.Title)), g.Text(" / "+e.Namespace+" / "), l.link(e)),
 		h.H1(g.Text(title)),
 	}
+}
+
+// problemNote says why something cannot be shown. An empty text is no problem.
+func problemNote(text string) g.Node {
+	return g.If(text != "", h.P(h.Class("problem"), g.Text(text)))
 }
