@@ -311,6 +311,7 @@ func TestAnOutageOfTheBrokerIsRetryable(t *testing.T) {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
+	env.connect() // the connection of the test may still wait before its next attempt
 	if stored := env.stored("orders"); stored != 2 {
 		t.Errorf("%d jobs are stored, want 2", stored)
 	}
