@@ -59,18 +59,38 @@ func TestASentJobHasItsPayloadKindAndHeaders(t *testing.T) {
 	g.expectCounts(0, 1)
 }
 
+func TestAUniqueJobIsSentOnceAndTheSecondNamesTheFirst(t *testing.T) {
+	g := newDeadLetterBroker(t, 0)
+	send := func(flags string) (int, string, string) {
+		return runPlugin(t, "queue send mail --data x "+flags, natsQueue("mail"), natsSecret(g.clientURL()))
+	}
+	for _, key := range []string{"--unique customer-7", "--unique customer-8 --unique-for 1h"} {
+		id := "first-of-" + strings.Fields(key)[1]
+		if code, out, errOut := send(key + " --id " + id); code != exitSuccess || !strings.Contains(out, id+" sent") {
+			t.Fatalf("exit code %d, stdout %q, stderr %q", code, out, errOut)
+		}
+		if code, out, errOut := send(key); code != exitError || out != "" || !strings.Contains(errOut, "unique") || !strings.Contains(errOut, id) {
+			t.Errorf("the second with %s: exit code %d, stdout %q, stderr %q", key, code, out, errOut)
+		}
+	}
+	g.expectCounts(0, 2)
+}
+
 func TestJobsThatCannotBeSent(t *testing.T) {
 	g := newDeadLetterBroker(t, 0)
 	for args, want := range map[string]string{
-		"mail":                                 "set either --filename or --data",
-		"mail --data x -f y":                   "set either --filename or --data",
-		"mail -f /no/such/file":                "no such file",
-		"mail --data x --delay -1s":            "invalid --delay -1s",
-		"mail --data x --header Tenant":        `invalid --header "Tenant": must be NAME=VALUE`,
-		"mail --data x --header Nats-Msg-Id=1": "has a reserved prefix",
-		"mail --data x --priority urgent":      "urgent",
-		"mail --data x --timeout 1ns":          "timeout is 1ns",
-		"video --data x":                       "video",
+		"mail":                                        "set either --filename or --data",
+		"mail --data x -f y":                          "set either --filename or --data",
+		"mail -f /no/such/file":                       "no such file",
+		"mail --data x --unique-for 1h":               "--unique-for requires --unique",
+		"mail --data x --unique=":                     "unique",
+		"mail --data x --unique a/b --unique-for 1ms": "uniqueFor is 1ms",
+		"mail --data x --delay -1s":                   "invalid --delay -1s",
+		"mail --data x --header Tenant":               `invalid --header "Tenant": must be NAME=VALUE`,
+		"mail --data x --header Nats-Msg-Id=1":        "has a reserved prefix",
+		"mail --data x --priority urgent":             "urgent",
+		"mail --data x --timeout 1ns":                 "timeout is 1ns",
+		"video --data x":                              "video",
 	} {
 		t.Run(args, func(t *testing.T) {
 			code, out, errOut := runPlugin(t, "queue send "+args, natsQueue("mail"), natsQueue("video"), natsSecret(g.clientURL()))
