@@ -184,7 +184,7 @@ func (p *flagParser) bindScopeFlags() {
 		"Namespace of the operator. Empty means that of its service account.")
 	f.StringVar(&o.OperatorPod, "operator-pod", "",
 		"Name of the Pod of the operator. If --worker-image is empty, the operator uses the image of this Pod.")
-	f.IntVar(&o.Concurrency, "concurrency", 10, "Number of concurrent reconciliations of a kind.")
+	f.IntVar(&o.Concurrency, "concurrency", 10, "Number of concurrent reconciliations of a kind, and of five times as many Schedules.")
 	f.Float64Var(&o.KubeAPIQPS, "kube-api-qps", -1, "Maximum requests per second to the API server. A negative value means no limit, so that only API priority and fairness applies.")
 	f.IntVar(&o.KubeAPIBurst, "kube-api-burst", 400, "Maximum burst of requests to the API server.")
 }

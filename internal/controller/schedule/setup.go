@@ -27,6 +27,10 @@ const (
 	queueIndex    = "spec.job.queue"
 )
 
+// concurrencyFactor is how many times more Schedules are reconciled concurrently than objects of other kinds. Runs that are
+// due at the same time would otherwise wait for the API server as long as the work of those that exist already.
+const concurrencyFactor = 5
+
 // SetupWithManager registers the reconciler with the manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err := metric.Register(metric.NewSumCollector(mgr.GetCache(), &v1alpha1.ScheduleList{}, sumSchedules, schedulesGauge)); err != nil {
@@ -35,7 +39,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	controller := ctrl.NewControllerManagedBy(mgr).
 		Named("schedule").
 		For(&v1alpha1.Schedule{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WithOptions(kube.ControllerOptions(r.options.Concurrency))
+		WithOptions(kube.ControllerOptions(concurrencyFactor * r.options.Concurrency))
 	var kinds []client.Object
 	if r.options.SequentialJobs {
 		kinds = append(kinds, &v1alpha1.SequentialJob{})

@@ -6,10 +6,13 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"time"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"github.com/yardmaster/yardmaster/internal/clock"
 )
 
 // metricsAddress is where the operator serves metrics.
@@ -33,6 +36,37 @@ func OperatorMetrics(ctx context.Context) (map[string]*dto.MetricFamily, error) 
 	defer response.Body.Close()
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	return parser.TextToMetricFamilies(response.Body)
+}
+
+// APIRequests returns the number of an operator's requests to the API server, and of the writes among them.
+func APIRequests(metrics map[string]*dto.MetricFamily) (requests, writes float64) {
+	for _, metric := range metrics["rest_client_requests_total"].GetMetric() {
+		requests += metric.GetCounter().GetValue()
+		if MetricLabel(metric, "method") != http.MethodGet {
+			writes += metric.GetCounter().GetValue()
+		}
+	}
+	return requests, writes
+}
+
+// WaitForRest waits until an operator with MetricsFlags has written nothing for a time, and fails after the limit.
+func WaitForRest(ctx context.Context, quiet, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for before := -1.0; ; {
+		metrics, err := OperatorMetrics(ctx)
+		if err != nil {
+			return err
+		}
+		_, writes := APIRequests(metrics)
+		if writes == before {
+			return nil
+		}
+		before = writes
+		if err := clock.SleepContext(ctx, quiet); err != nil {
+			return err
+		}
+	}
 }
 
 // MetricLabel returns the value of a metric's label, or the empty string if the metric has no

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
@@ -29,12 +28,7 @@ func readCounters(ctx context.Context) (operatorCounters, error) {
 		return operatorCounters{}, err
 	}
 	var c operatorCounters
-	for _, metric := range families["rest_client_requests_total"].GetMetric() {
-		c.requests += metric.GetCounter().GetValue()
-		if harness.MetricLabel(metric, "method") != http.MethodGet {
-			c.writes += metric.GetCounter().GetValue()
-		}
-	}
+	c.requests, c.writes = harness.APIRequests(families)
 	for _, metric := range families["controller_runtime_reconcile_total"].GetMetric() {
 		switch harness.MetricLabel(metric, "controller") {
 		case "queue":

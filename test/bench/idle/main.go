@@ -15,7 +15,6 @@ import (
 	"flag"
 	"time"
 
-	"github.com/yardmaster/yardmaster/internal/clock"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
@@ -50,7 +49,8 @@ func (env *environment) measureUsage(ctx context.Context, c *harness.Cluster, op
 		return err
 	}
 	harness.PrintProgress("all objects are reconciled after %s; waiting until the operator has written nothing for %s", start.duration.Round(time.Second), env.settle)
-	if err := waitForRest(ctx, env.settle); err != nil {
+	// The cluster's controllers still change the Deployments of pools when all pools are reconciled.
+	if err := harness.WaitForRest(ctx, env.settle, reconcileTimeout); err != nil {
 		return err
 	}
 	idle, err := measureUsageFor(ctx, env.window, operator.Process.Pid, nats.Pid())
@@ -59,21 +59,4 @@ func (env *environment) measureUsage(ctx context.Context, c *harness.Cluster, op
 	}
 	printReport(env, start, idle)
 	return nil
-}
-
-// waitForRest waits until the operator has written nothing for the duration. The cluster's controllers still change
-// the Deployments of pools when all pools are reconciled.
-func waitForRest(ctx context.Context, quiet time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
-	defer cancel()
-	for before := -1.0; ; {
-		counters, err := readCounters(ctx)
-		if err != nil || counters.writes == before {
-			return err
-		}
-		before = counters.writes
-		if err := clock.SleepContext(ctx, quiet); err != nil {
-			return err
-		}
-	}
 }

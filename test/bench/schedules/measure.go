@@ -10,8 +10,11 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -19,15 +22,18 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// restTime is how long the operator rests before its memory is read.
-const restTime = 10 * time.Second
+// The operator is at rest when it has written nothing for restTime, which is longer than it keeps the last version of what
+// it wrote. maxRestTime limits the wait for that.
+const (
+	restTime    = 30 * time.Second
+	maxRestTime = 3 * time.Minute
+)
 
-func restingMemory(ctx context.Context, pid int) (int64, error) {
-	if err := clock.SleepContext(ctx, restTime); err != nil {
-		return 0, err
+func restingMemory(ctx context.Context, pid int) (now, peak int64, err error) {
+	if err := harness.WaitForRest(ctx, restTime, maxRestTime); err != nil {
+		return 0, 0, err
 	}
-	now, _, err := harness.ProcessMemory(pid)
-	return now, err
+	return harness.ProcessMemory(pid)
 }
 
 // runSpec is the spec of each run.
@@ -89,19 +95,25 @@ func createSchedules(ctx context.Context, c *harness.Cluster, env harness.Enviro
 func followRuns(ctx context.Context, c *harness.Cluster, env harness.Environment, count int, due time.Time) ([]time.Duration, error) {
 	ctx, cancel := context.WithDeadlineCause(ctx, due.Add(2*time.Minute), errors.New("not all runs started within two minutes"))
 	defer cancel()
-	events, err := c.Watch(ctx, &v1alpha1.SequentialJobList{}, client.InNamespace(string(env)))
+	before := &v1alpha1.SequentialJobList{}
+	if err := c.List(ctx, before, client.InNamespace(string(env))); err != nil {
+		return nil, err
+	}
+	// The API server ends watches of clients that are slower than the changes.
+	events, err := watch.NewRetryWatcherWithContext(ctx, before.ResourceVersion, &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (apiwatch.Interface, error) {
+			return c.Watch(ctx, &v1alpha1.SequentialJobList{}, client.InNamespace(string(env)), &client.ListOptions{Raw: &options})
+		},
+	})
 	if err != nil {
 		return nil, err
 	}
 	defer events.Stop()
-	seen := map[types.UID]bool{}
 	var delays []time.Duration
 	for event := range events.ResultChan() {
-		run, isRun := event.Object.(*v1alpha1.SequentialJob)
-		if !isRun || seen[run.UID] {
+		if event.Type != apiwatch.Added {
 			continue
 		}
-		seen[run.UID] = true
 		if delays = append(delays, time.Since(due)); len(delays) == count {
 			return delays, nil
 		}
