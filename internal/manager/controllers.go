@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -108,4 +109,27 @@ func checkInstalled(mapper meta.RESTMapper, controllers []Controller) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func mutates(c Controller) bool { return c.Mutates }
+
+// mutatingAdmissionPolicy is the kind in the component admission-policy. API servers serve this version from Kubernetes 1.36 on.
+var mutatingAdmissionPolicy = admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicy")
+
+// checkCreatorsAreRecorded returns an error if the operator would serve its webhooks without the one that records the creators of
+// sessions, in a cluster that cannot have the policy instead: anybody could create sessions in the name of others.
+func checkCreatorsAreRecorded(mapper meta.RESTMapper, o Options) error {
+	if !o.Webhook.Enabled || o.Webhook.Mutating || !slices.ContainsFunc(o.Controllers, mutates) {
+		return nil
+	}
+	_, err := mapper.RESTMapping(mutatingAdmissionPolicy.GroupKind(), mutatingAdmissionPolicy.Version)
+	switch {
+	case meta.IsNoMatchError(err):
+		return errors.New("--mutating-webhook=false needs the kind MutatingAdmissionPolicy of Kubernetes 1.36, which this API server " +
+			"does not have: nothing would record the creators of sessions. Install Yardmaster without the component admission-policy, " +
+			"or the Helm chart without creatorPolicy.enabled")
+	case err != nil:
+		return fmt.Errorf("looking up the kind %s: %w", mutatingAdmissionPolicy.Kind, err)
+	}
+	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1beta1 "k8s.io/api/admissionregistration/v1beta1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -79,5 +81,31 @@ func TestMissingDefinitionsOfWatchedKindsAreReported(t *testing.T) {
 	want := "controller crane needs the CustomResourceDefinition of Switch.yard.example, which is not installed"
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v, want one with %q", err, want)
+	}
+}
+
+func TestOperatorRefusesToRunWhereNothingRecordsTheCreatorsOfSessions(t *testing.T) {
+	without, with := meta.NewDefaultRESTMapper(nil), meta.NewDefaultRESTMapper(nil)
+	without.Add(admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"), meta.RESTScopeRoot)
+	without.Add(admissionregistrationv1beta1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicy"), meta.RESTScopeRoot)
+	with.Add(admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicy"), meta.RESTScopeRoot)
+	sessions := []Controller{{Name: "queue"}, {Name: "agenticsession", Mutates: true}}
+	for name, test := range map[string]struct {
+		mapper  meta.RESTMapper
+		options Options
+		refused bool
+	}{
+		"with the webhook":                       {mapper: without, options: Options{Webhook: WebhookOptions{Enabled: true, Mutating: true}, Controllers: sessions}},
+		"with the policy":                        {mapper: with, options: Options{Webhook: WebhookOptions{Enabled: true}, Controllers: sessions}},
+		"with neither":                           {mapper: without, options: Options{Webhook: WebhookOptions{Enabled: true}, Controllers: sessions}, refused: true},
+		"with neither, and without sessions":     {mapper: without, options: Options{Webhook: WebhookOptions{Enabled: true}, Controllers: sessions[:1]}},
+		"without any webhook, as in development": {mapper: without, options: Options{Controllers: sessions}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := checkCreatorsAreRecorded(test.mapper, test.options)
+			if refused := err != nil; refused != test.refused {
+				t.Errorf("error %v, refused should be %t", err, test.refused)
+			}
+		})
 	}
 }

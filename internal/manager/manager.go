@@ -44,6 +44,9 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 	if err := checkInstalled(mgr.GetRESTMapper(), o.Controllers); err != nil {
 		return nil, err
 	}
+	if err := checkCreatorsAreRecorded(mgr.GetRESTMapper(), o); err != nil {
+		return nil, err
+	}
 	o.dialer = bounded.NewDialer(o.BrokerNetwork)
 	o.brokerManager = brokerManagerOnce(mgr, o)
 	for _, c := range o.Controllers {
@@ -121,7 +124,7 @@ func setupWebhooks(mgr ctrl.Manager, o Options, checks map[string]healthz.Checke
 		Secret:    types.NamespacedName{Namespace: o.OperatorNamespace, Name: o.Webhook.Secret},
 		Service:   o.Webhook.Service,
 		Webhooks:  o.Webhook.Configuration,
-		Mutating:  o.Webhook.Mutating && slices.ContainsFunc(o.Controllers, func(c Controller) bool { return c.Mutates }),
+		Mutating:  o.Webhook.Mutating && slices.ContainsFunc(o.Controllers, mutates),
 		Directory: o.Webhook.CertDir,
 	}.SetupWithManager(mgr)
 	if err != nil {

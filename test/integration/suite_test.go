@@ -184,6 +184,7 @@ func startOperator(ctx context.Context, webhooks *envtest.WebhookInstallOptions)
 		Metrics:       manager.MetricsOptions{Address: "0"},
 		Webhook: manager.WebhookOptions{
 			Enabled:        true,
+			Mutating:       true,
 			Port:           webhooks.LocalServingPort,
 			CertDir:        webhooks.LocalServingCertDir,
 			CertManagement: manager.CertManagementExternal,
