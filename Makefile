@@ -210,16 +210,23 @@ bench-ui: localcluster ## Measure kubectl yardmaster ui in headless Chromium wit
 	hack/prerequisites chromium=chromium
 	hack/with-cluster control-plane ui go -C test/ui test -tags bench -run TestFigures ./... -count 1 -v -timeout 60m
 
+.PHONY: test-oldest
+test-oldest: gotestsum kustomize helm ## Run the integration tests on the oldest supported Kubernetes release (part of make soak).
+	hack/prerequisites redis-server=redis-server tmux=tmux
+	oldest=$$(hack/oldest-kubernetes) && PATH="$$oldest:$$PATH" hack/with-cluster control-plane oldest \
+		$(GOTEST) -p 1 ./test/integration ./test/integration/chart -timeout 60m
+
 # How long the fuzz test runs.
 SOAK_DURATION ?= 30m
 # Number of random changes of sessions that share a workspace.
 SOAK_WORKSPACE_CHANGES ?= 500
 
 .PHONY: soak
-soak: gotestsum localcluster image ## Run the suites that are too long for CI: random objects of all kinds (SOAK_DURATION, FUZZ_SEED), 100,000 simulated sequences, all releases, 10,000 jobs on three brokers, patterns of load, shared workspaces, deletions of sessions, a real agent, Kueue, installations, restores, and the documentation site.
+soak: gotestsum localcluster image ## Run the suites that are too long for CI: random objects of all kinds (SOAK_DURATION, FUZZ_SEED), 100,000 simulated sequences, all releases, 10,000 jobs on three brokers, patterns of load, shared workspaces, deletions of sessions, a real agent, Kueue, the oldest Kubernetes release, installations, restores, and the documentation site.
 	hack/prerequisites redis-server=redis-server
 	$(MAKE) test-restore
 	$(MAKE) test-kueue
+	$(MAKE) test-oldest
 	$(MAKE) test-agents-node
 	$(MAKE) test-install
 	$(MAKE) site

@@ -264,8 +264,12 @@ func TestWebhooksAreLimitedToTheWatchedNamespaces(t *testing.T) {
 
 // Tools such as Argo CD compare the namespace of what they applied with that of the object.
 func TestObjectsOfTheClusterHaveNoNamespace(t *testing.T) {
+	components := ""
+	if hasMutatingAdmissionPolicies(t) {
+		components = "admission-policy"
+	}
 	for name, namespaces := range map[string]string{"some": "team-a,team-b", "all": "*"} {
-		manifest := buildOverlay(t, "no-namespace-"+name, "*", namespaces, "admission-policy", "")
+		manifest := buildOverlay(t, "no-namespace-"+name, "*", namespaces, components, "")
 		for _, object := range decodeManifest(t, manifest) {
 			mapping, err := cluster.RESTMapper().RESTMapping(object.GroupVersionKind().GroupKind(), object.GroupVersionKind().Version)
 			if err != nil {

@@ -76,7 +76,7 @@ func assertSpecsRefused(t *testing.T, kind string, specs map[string]invalidSpec)
 			if _, about, invalid := strings.Cut(says, "is invalid: "); invalid {
 				says = about
 			}
-			if diff := cmp.Diff(bad.want, says); diff != "" {
+			if diff := cmp.Diff(comparableMessage(t, bad.want), comparableMessage(t, says)); diff != "" {
 				t.Errorf("error (-want +got):\n%s", diff)
 			}
 		})
