@@ -59,10 +59,16 @@ func (s *Store[V]) Update(object client.Object, change func(*V)) {
 
 // Delete drops the value of an object, if it has one.
 func (s *Store[V]) Delete(object client.Object) {
+	s.DeleteObjectIf(object, func(V) bool { return true })
+}
+
+// DeleteObjectIf drops the value of an object, if it has one that satisfies a condition. The condition is called under the
+// store's lock and must not call the store.
+func (s *Store[V]) DeleteObjectIf(object client.Object, condition func(value V) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := client.ObjectKeyFromObject(object)
-	if s.entries[key].uid == object.GetUID() {
+	if entry, found := s.entries[key]; found && entry.uid == object.GetUID() && condition(entry.value) {
 		delete(s.entries, key)
 	}
 }

@@ -1,11 +1,15 @@
 package kube
 
 import (
+	"context"
+	"fmt"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -72,6 +76,32 @@ func (c *WriteCache[T]) expire() {
 	}
 }
 
+// Follow forgets each written version when the cache has it. Otherwise the versions of objects at rest, which are not
+// reconciled again, are kept for maxWriteAge. A reconciliation that has just read the older version from the cache may decide on
+// it, as with any cache: its writes fail.
+func (c *WriteCache[T]) Follow(ctx context.Context, informers cache.Informers, kind T) error {
+	informer, err := informers.GetInformer(ctx, kind)
+	if err != nil {
+		return fmt.Errorf("following the cache of %T: %w", kind, err)
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(_, cached any) { c.forgetCached(cached) }})
+	return err
+}
+
+func (c *WriteCache[T]) forgetCached(cached any) {
+	object, isObject := cached.(T)
+	if !isObject {
+		return
+	}
+	c.written.DeleteObjectIf(object, func(w writtenObject[T]) bool { return !isNewer(w.object, object) })
+}
+
+// isNewer reports whether a version is newer than another one. Versions that cannot be compared are not.
+func isNewer(version, other client.Object) bool {
+	order, err := resourceversion.CompareResourceVersion(version.GetResourceVersion(), other.GetResourceVersion())
+	return err == nil && order > 0
+}
+
 // Newest returns the newer one of the cached object and the written object, which it forgets once the
 // cache has caught up. The caller may change the result.
 func (c *WriteCache[T]) Newest(cached T) T {
@@ -79,8 +109,7 @@ func (c *WriteCache[T]) Newest(cached T) T {
 	if !found {
 		return cached
 	}
-	order, err := resourceversion.CompareResourceVersion(written.object.GetResourceVersion(), cached.GetResourceVersion())
-	if err == nil && order > 0 && c.now().Sub(written.at) < maxWriteAge {
+	if isNewer(written.object, cached) && c.now().Sub(written.at) < maxWriteAge {
 		return written.object.DeepCopyObject().(T) //nolint:forcetypeassert // a copy has its original's type
 	}
 	c.written.Delete(cached)

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 )
 
 func newConfigMap(uid, version string) *corev1.ConfigMap {
@@ -49,6 +51,33 @@ func TestAWrittenObjectIsForgottenOnceTheCacheHasIt(t *testing.T) {
 	written.Forget(types.NamespacedName{Namespace: "ns", Name: "a"})
 	if len(written.written.entries) != 0 {
 		t.Errorf("%d objects are kept of a deleted one", len(written.written.entries))
+	}
+}
+
+func TestTheCacheEndsTheNeedForWhatWasWritten(t *testing.T) {
+	informers := &informertest.FakeInformers{Scheme: scheme.Scheme}
+	informer, err := informers.FakeInformerFor(t.Context(), &corev1.ConfigMap{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := NewWriteCache[*corev1.ConfigMap]()
+	if err := written.Follow(t.Context(), informers, &corev1.ConfigMap{}); err != nil {
+		t.Fatal(err)
+	}
+	written.Record(newConfigMap("1", "10"))
+	for _, cached := range []struct {
+		object *corev1.ConfigMap
+		kept   int
+	}{
+		{newConfigMap("1", "9"), 1},
+		{newConfigMap("2", "11"), 1}, // another object had the name
+		{newConfigMap("1", "10"), 0},
+		{newConfigMap("1", "12"), 0},
+	} {
+		informer.Update(cached.object, cached.object)
+		if kept := len(written.written.entries); kept != cached.kept {
+			t.Errorf("%d objects are kept after version %s of the object %s, want %d", kept, cached.object.ResourceVersion, cached.object.UID, cached.kept)
+		}
 	}
 }
 

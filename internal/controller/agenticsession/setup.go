@@ -103,6 +103,9 @@ func newMetadata(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
 
 // SetupWithManager adds the controller to the manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	if err := r.writeCache.Follow(context.Background(), mgr.GetCache(), &v1alpha1.AgenticSession{}); err != nil {
+		return err
+	}
 	if err := r.indexFields(mgr); err != nil {
 		return err
 	}

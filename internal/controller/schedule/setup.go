@@ -33,6 +33,9 @@ const concurrencyFactor = 5
 
 // SetupWithManager registers the reconciler with the manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	if err := r.writeCache.Follow(context.Background(), mgr.GetCache(), &v1alpha1.Schedule{}); err != nil {
+		return err
+	}
 	if err := metric.Register(metric.NewSumCollector(mgr.GetCache(), &v1alpha1.ScheduleList{}, sumSchedules, schedulesGauge)); err != nil {
 		return err
 	}

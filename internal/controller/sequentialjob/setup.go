@@ -38,6 +38,9 @@ const changedJobPriority = 1
 
 // SetupWithManager registers the reconciler with the manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	if err := r.writeCache.Follow(context.Background(), mgr.GetCache(), &v1alpha1.SequentialJob{}); err != nil {
+		return err
+	}
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &batchv1.Job{}, controllerIndex, controllerUID); err != nil {
 		return fmt.Errorf("indexing Jobs by controller: %w", err)
 	}
