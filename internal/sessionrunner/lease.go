@@ -1,27 +1,20 @@
 package sessionrunner
 
 import (
-	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/yardmaster/yardmaster/internal/podclient"
 )
 
 const (
-	// tokenDirectory contains the API server's certificate and the token, as in every Pod.
-	tokenDirectory = "/var/run/secrets/kubernetes.io/serviceaccount" //nolint:gosec // the path of a credential, not a credential
 	renewInterval  = 10 * time.Second
 	requestTimeout = 5 * time.Second
 	// microTimeFormat is the format of a Lease's renewTime.
@@ -33,10 +26,11 @@ const (
 // lease reports activity and cost through the session's Lease. Without a Lease it does nothing. It needs only two
 // requests, for which client-go would need more memory than the whole runner.
 type lease struct {
-	url, job, token string
-	client          *http.Client
-	interval        time.Duration
-	logf            func(format string, arguments ...any)
+	// path of the Lease, empty without one.
+	path, job string
+	client    *podclient.Client
+	interval  time.Duration
+	logf      func(format string, arguments ...any)
 
 	activity chan struct{}
 	mutex    sync.Mutex
@@ -49,27 +43,15 @@ type lease struct {
 
 // newLease returns a client for the Lease in the environment.
 func newLease(getenv func(string) string, job, directory string, logf func(string, ...any)) (*lease, error) {
-	l := &lease{job: job, interval: renewInterval, token: filepath.Join(directory, "token"), activity: make(chan struct{}, 1), logf: logf}
+	l := &lease{job: job, interval: renewInterval, activity: make(chan struct{}, 1), logf: logf}
 	name := getenv("AGENTIC_LEASE")
 	if name == "" {
 		return l, nil
 	}
-	host, port := getenv("KUBERNETES_SERVICE_HOST"), getenv("KUBERNETES_SERVICE_PORT")
-	if host == "" || port == "" {
-		return nil, errors.New("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must both be set")
-	}
-	authority, err := os.ReadFile(filepath.Join(directory, "ca.crt"))
-	if err != nil {
+	l.path = fmt.Sprintf("/apis/coordination.k8s.io/v1/namespaces/%s/leases/%s", getenv("AGENTIC_NAMESPACE"), name)
+	var err error
+	if l.client, err = podclient.New(getenv, directory); err != nil {
 		return nil, err
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(authority) {
-		return nil, errors.New("ca.crt contains no certificate")
-	}
-	l.url = fmt.Sprintf("https://%s/apis/coordination.k8s.io/v1/namespaces/%s/leases/%s", net.JoinHostPort(host, port), getenv("AGENTIC_NAMESPACE"), name)
-	l.client = &http.Client{
-		Timeout:   requestTimeout,
-		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}},
 	}
 	return l, nil
 }
@@ -77,7 +59,7 @@ func newLease(getenv func(string) string, job, directory string, logf func(strin
 // start reads what earlier processes of the attempt cost, and renews the Lease once: without that, the operator does not
 // know the activity of the runner.
 func (l *lease) start(ctx context.Context) {
-	if l.url == "" {
+	if l.path == "" {
 		return
 	}
 	if err := l.restoreCost(ctx); err != nil {
@@ -126,7 +108,7 @@ func (l *lease) finishRun(ctx context.Context) {
 
 // renew writes the Lease. A failure does not stop the work; the next activity tries again.
 func (l *lease) renew(ctx context.Context) {
-	if l.url == "" {
+	if l.path == "" {
 		return
 	}
 	body, err := json.Marshal(l.renewal(time.Now()))
@@ -177,28 +159,15 @@ func (l *lease) restoreCost(ctx context.Context) error {
 	return nil
 }
 
-// send returns what the API server answers, unless that is an error. It reads the token for each request: the kubelet
-// replaces it before it expires.
+// send returns what the API server answers, unless that is an error.
 func (l *lease) send(ctx context.Context, method string, body []byte) ([]byte, error) {
-	token, err := os.ReadFile(l.token)
-	if err != nil {
-		return nil, err
-	}
-	request, err := http.NewRequestWithContext(ctx, method, l.url, bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("Content-Type", "application/merge-patch+json")
-	request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
-	response, err := l.client.Do(request)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	response, err := l.client.Do(ctx, method, l.path, map[string]string{"Content-Type": "application/merge-patch+json"}, body)
 	if err != nil {
 		return nil, err
 	}
 	defer response.Body.Close()
-	const maxAnswerBytes, maxErrorBytes = 1 << 20, 1024
-	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes))
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the API server returned %s: %s", response.Status, strings.TrimSpace(cut(string(answer), maxErrorBytes)))
-	}
-	return answer, err
+	const maxAnswerBytes = 1 << 20
+	return io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes))
 }

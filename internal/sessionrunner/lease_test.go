@@ -152,7 +152,7 @@ func TestLeaseIsRenewedForActivityAndNotWhileTheAgentIsIdle(t *testing.T) {
 	server.status = http.StatusTeapot // the client has another transport
 	synctest.Test(t, func(t *testing.T) {
 		clock := &timingTransport{start: time.Now()}
-		l.client = &http.Client{Transport: clock}
+		l.client.HTTP = &http.Client{Transport: clock}
 		l.activity = make(chan struct{}, 1) // of the bubble
 		go l.run(t.Context())
 		for range 20 { // active for 20 s, in the fake time of the bubble

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/agentprofile"
+	"github.com/yardmaster/yardmaster/internal/podclient"
 )
 
 const (
@@ -85,7 +86,7 @@ func (o *options) runSession(ctx context.Context, in *inputs, events *emitter, g
 		}
 		s.systemPrompt = string(raw)
 	}
-	if s.lease, err = newLease(getenv, in.job, tokenDirectory, events.report); err != nil {
+	if s.lease, err = newLease(getenv, in.job, podclient.TokenDirectory, events.report); err != nil {
 		return exitInvalid, nil, fmt.Errorf("preparing to renew the Lease: %w", err)
 	}
 	if s.state, err = readState(in.workspace); err != nil {
