@@ -1,5 +1,6 @@
 // Command session-runner runs the command line of an agent as an AgenticSession. With the argument git, it clones and pushes
-// the repositories of one, and with the argument archive, it stores its transcript: see docs/agents.md. It is a program of its
+// the repositories of one, and with archive, it stores its transcript: see docs/agents.md. With archive-logs, it stores the
+// logs of a SequentialJob. It is a program of its
 // own, because images of agents contain it, and it needs a fraction of the operator's memory.
 package main
 
@@ -20,7 +21,7 @@ import (
 
 // containers are what runs next to an agent, with credentials that it does not get, and what pulls images.
 var containers = map[string]func(ctx context.Context, args []string, getenv func(string) string, errOut io.Writer) error{
-	"git": sessiongit.Run, "archive": sessionarchive.Run, "prepull": prepull.Run,
+	"git": sessiongit.Run, "archive": sessionarchive.Run, "archive-logs": sessionarchive.RunLogs, "prepull": prepull.Run,
 }
 
 func main() {

@@ -31,10 +31,11 @@ const (
 
 // settings are the flags and inputs of the container.
 type settings struct {
-	directory, claim                              string
-	endpoint, bucket, prefix, region, credentials string
-	namespace, session, job                       string
-	maxBytes                                      int64
+	storeSettings
+
+	directory               string
+	namespace, session, job string
+	maxBytes                int64
 }
 
 // Run stores the transcript of one attempt, and then waits for SIGTERM.
@@ -43,12 +44,7 @@ func Run(ctx context.Context, args []string, getenv func(string) string, errOut 
 	f := flag.NewFlagSet("session-runner archive", flag.ContinueOnError)
 	f.SetOutput(errOut)
 	f.StringVar(&s.directory, "directory", "/archive", "Directory that the agent's container mounts read-only.")
-	f.StringVar(&s.claim, "claim", "", "Directory of the claim with the transcripts.")
-	f.StringVar(&s.endpoint, "endpoint", "", "URL of an object store with the API of Amazon S3, instead of a claim.")
-	f.StringVar(&s.bucket, "bucket", "", "Bucket of the object store.")
-	f.StringVar(&s.prefix, "prefix", "", "Prefix of the names of objects.")
-	f.StringVar(&s.region, "region", "us-east-1", "Region of the bucket.")
-	f.StringVar(&s.credentials, "credentials", "", "Directory with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and maybe AWS_SESSION_TOKEN.")
+	s.register(f)
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -57,11 +53,11 @@ func Run(ctx context.Context, args []string, getenv func(string) string, errOut 
 			return fmt.Errorf("%s is not set", name)
 		}
 	}
-	a, err := s.newArchive()
+	store, temp, err := s.open()
 	if err != nil {
 		return err
 	}
-	a.log = slog.New(slog.NewJSONHandler(errOut, nil))
+	a := &archive{settings: s, store: store, temp: temp, log: slog.New(slog.NewJSONHandler(errOut, nil))}
 	terminated, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	if err := a.serve(ctx, terminated); err != nil {
@@ -78,19 +74,6 @@ type archive struct {
 	// temp is the directory for the transcript until it is complete. The agent's container does not mount it.
 	temp string
 	log  *slog.Logger
-}
-
-func (s *settings) newArchive() (*archive, error) {
-	switch {
-	case (s.claim == "") == (s.endpoint == ""):
-		return nil, errors.New("exactly one of --claim and --endpoint is required")
-	case s.claim != "":
-		return &archive{settings: s, store: claimStore{s.claim}, temp: s.claim}, nil
-	case s.bucket == "" || s.credentials == "":
-		return nil, errors.New("--endpoint requires --bucket and --credentials")
-	}
-	bucket, err := newBucketStore(s)
-	return &archive{settings: s, store: bucket, temp: os.TempDir()}, err
 }
 
 // serve accepts one connection, the runner's: it connects before it starts the agent.

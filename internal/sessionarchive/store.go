@@ -3,6 +3,7 @@ package sessionarchive
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -14,6 +15,35 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
+
+// storeSettings are the flags that name a store.
+type storeSettings struct {
+	claim                                         string
+	endpoint, bucket, prefix, region, credentials string
+}
+
+func (s *storeSettings) register(f *flag.FlagSet) {
+	f.StringVar(&s.claim, "claim", "", "Directory of the claim with the files.")
+	f.StringVar(&s.endpoint, "endpoint", "", "URL of an object store with the API of Amazon S3, instead of a claim.")
+	f.StringVar(&s.bucket, "bucket", "", "Bucket of the object store.")
+	f.StringVar(&s.prefix, "prefix", "", "Prefix of the names of objects.")
+	f.StringVar(&s.region, "region", "us-east-1", "Region of the bucket.")
+	f.StringVar(&s.credentials, "credentials", "", "Directory with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and maybe AWS_SESSION_TOKEN.")
+}
+
+// open returns the store, and the directory for a file until it is complete.
+func (s *storeSettings) open() (opened store, temp string, err error) {
+	switch {
+	case (s.claim == "") == (s.endpoint == ""):
+		return nil, "", errors.New("exactly one of --claim and --endpoint is required")
+	case s.claim != "":
+		return claimStore{s.claim}, s.claim, nil
+	case s.bucket == "" || s.credentials == "":
+		return nil, "", errors.New("--endpoint requires --bucket and --credentials")
+	}
+	bucket, err := newBucketStore(s)
+	return bucket, os.TempDir(), err
+}
 
 // store keeps files.
 type store interface {
@@ -30,14 +60,19 @@ const (
 )
 
 func (s claimStore) put(_ context.Context, file *os.File, name string) (string, error) {
-	target := filepath.Join(s.directory, filepath.FromSlash(name))
-	if err := os.MkdirAll(filepath.Dir(target), directoryMode); err != nil {
+	root, err := os.OpenRoot(s.directory) // others may use the claim, and their symbolic links must not lead out of it
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	target := filepath.FromSlash(name)
+	if err := root.MkdirAll(filepath.Dir(target), directoryMode); err != nil {
 		return "", err
 	}
 	if err := errors.Join(file.Sync(), file.Chmod(fileMode)); err != nil {
 		return "", err
 	}
-	return name, os.Rename(file.Name(), target)
+	return name, root.Rename(filepath.Base(file.Name()), target)
 }
 
 // bucketStore uploads files.
@@ -46,7 +81,7 @@ type bucketStore struct {
 	bucket string
 }
 
-func newBucketStore(s *settings) (*bucketStore, error) {
+func newBucketStore(s *storeSettings) (*bucketStore, error) {
 	endpoint, err := url.Parse(s.endpoint)
 	if err != nil || endpoint.Host == "" {
 		return nil, fmt.Errorf("--endpoint %q is not a URL", s.endpoint)
@@ -74,11 +109,23 @@ func (s *bucketStore) put(ctx context.Context, file *os.File, name string) (stri
 		return "", err
 	}
 	// One part needs no memory for parts, and the length is far below the limit of one.
-	_, err = s.client.PutObject(ctx, s.bucket, name, file, info.Size(), minio.PutObjectOptions{ContentType: "application/x-ndjson", DisableMultipart: true})
+	_, err = s.client.PutObject(ctx, s.bucket, name, file, info.Size(), minio.PutObjectOptions{ContentType: contentType(name), DisableMultipart: true})
 	if err != nil {
 		return "", err
 	}
 	return "s3://" + path.Join(s.bucket, name), nil
+}
+
+// contentType returns the type of a file, with which browsers show it.
+func contentType(name string) string {
+	switch path.Ext(name) {
+	case ".ndjson":
+		return "application/x-ndjson"
+	case ".json":
+		return "application/json"
+	default:
+		return "text/plain; charset=utf-8"
+	}
 }
 
 // mountedCredentials are those in the files of a Secret, which the kubelet replaces.
@@ -104,5 +151,5 @@ func (c *mountedCredentials) Retrieve() (credentials.Value, error) {
 	return value, nil
 }
 
-// IsExpired implements credentials.Provider: the files are read for each transcript.
+// IsExpired implements credentials.Provider: the files are read for each request.
 func (*mountedCredentials) IsExpired() bool { return true }
