@@ -26,6 +26,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.AgenticSessionSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("AgenticSessionStatus"):
 		return &apiv1alpha1.AgenticSessionStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ArchiveS3"):
+		return &apiv1alpha1.ArchiveS3ApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Autoscaling"):
 		return &apiv1alpha1.AutoscalingApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Broker"):
@@ -176,6 +178,10 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.SecretMountApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SecretRef"):
 		return &apiv1alpha1.SecretRefApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SequenceArchive"):
+		return &apiv1alpha1.SequenceArchiveApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SequenceArchiveStatus"):
+		return &apiv1alpha1.SequenceArchiveStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SequentialJob"):
 		return &apiv1alpha1.SequentialJobApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SequentialJobSpec"):
@@ -184,8 +190,6 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.SequentialJobStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionArchive"):
 		return &apiv1alpha1.SessionArchiveApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("SessionArchiveS3"):
-		return &apiv1alpha1.SessionArchiveS3ApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionCABundle"):
 		return &apiv1alpha1.SessionCABundleApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SessionEgress"):

@@ -23,6 +23,9 @@ const (
 	// LabelStep is the name of the step that a Job runs.
 	LabelStep = Prefix + "step"
 
+	// LabelArchive with the value "true" is on the Job that archives the logs of a run, and on its Pods.
+	LabelArchive = Prefix + "archive"
+
 	// AnnotationRun is the number of the run that a Job belongs to.
 	AnnotationRun = Prefix + "run"
 	// AnnotationGeneration, AnnotationSpecHash and AnnotationTemplateHash identify the spec that

@@ -61,6 +61,10 @@ type SequentialJobStatus struct {
 	// +listType=atomic
 	Parameters []Parameter `json:"parameters,omitempty"`
 
+	// archive is about the logs of the last run that was archived because of spec.archive.
+	// +optional
+	Archive *SequenceArchiveStatus `json:"archive,omitempty"`
+
 	// state counts the steps of the current run by state.
 	// +optional
 	State StepCounts `json:"state,omitempty"`
@@ -74,6 +78,46 @@ type SequentialJobStatus struct {
 	// +listType=atomic
 	Steps []StepStatus `json:"steps,omitempty"`
 }
+
+// SequenceArchiveStatus is where the logs of a run are archived, or why they are not.
+type SequenceArchiveStatus struct {
+	// run is the number of the run.
+	Run int32 `json:"run"`
+	// state of the archive: Archiving, Archived or Failed.
+	State ArchiveState `json:"state"`
+	// location of the logs: a directory in the claim, or a URL that begins with s3://.
+	// +optional
+	Location string `json:"location,omitempty"`
+	// jobName is the name of the Job that copies them.
+	// +optional
+	JobName string `json:"jobName,omitempty"`
+	// startTime is when the operator decided to create the Job.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+	// finishTime is when the logs were archived, or that failed.
+	// +optional
+	FinishTime *metav1.Time `json:"finishTime,omitempty"`
+	// reason is why they are not archived, in CamelCase.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// message is what is archived, or what prevents it, at most 256 bytes.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// ArchiveState is the state of an archive of logs.
+// +kubebuilder:validation:Enum=Archiving;Archived;Failed
+type ArchiveState string
+
+// The states of an archive.
+const (
+	// The Job that copies the logs has not ended.
+	ArchiveArchiving ArchiveState = "Archiving"
+	// The logs are archived, as far as they existed.
+	ArchiveArchived ArchiveState = "Archived"
+	// The logs are not archived, or not all of them.
+	ArchiveFailed ArchiveState = "Failed"
+)
 
 // StepCounts counts steps by state.
 type StepCounts struct {
@@ -328,6 +372,9 @@ const (
 	ReasonWorkspaceTerminating = "WorkspaceTerminating"
 	ReasonJobSuspended         = "JobSuspended"
 
+	ReasonArchiveImageUnknown = "ImageUnknown"
+	ReasonArchiveJobFailed    = "JobFailed"
+
 	ReasonRequestFailed = "RequestFailed"
 	ReasonReconciled    = "Reconciled"
 )
@@ -351,4 +398,6 @@ const (
 	EventCompleted            = "Completed"
 	EventFailed               = "Failed"
 	EventTerminated           = "Terminated"
+	EventLogsArchived         = "LogsArchived"
+	EventArchiveFailed        = "ArchiveFailed"
 )

@@ -152,10 +152,14 @@ type SequentialJobSpec struct {
 	OnLostWorkspace LostWorkspacePolicy `json:"onLostWorkspace,omitempty"`
 
 	// jobHistoryLimit is the number of Jobs of ended steps that are kept, with their Pods and logs. The
-	// oldest are deleted once their outcome is recorded. Unset keeps all.
+	// oldest are deleted once their outcome is recorded and, with archive, their run is archived. Unset keeps all.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	JobHistoryLimit *int32 `json:"jobHistoryLimit,omitempty"`
+
+	// archive keeps the logs of the steps: when a run has ended, a Job copies them to a claim or a bucket. Default: none.
+	// +optional
+	Archive *SequenceArchive `json:"archive,omitempty"`
 
 	// managedBy names the controller that reconciles this object. If it is unset or
 	// yardmaster.dev/sequentialjob-controller, this operator reconciles it; otherwise this
@@ -414,6 +418,29 @@ type Workspace struct {
 	// +optional
 	// +kubebuilder:default=Delete
 	Retention WorkspaceRetention `json:"retention,omitempty"`
+}
+
+// SequenceArchive is where the logs of steps are kept.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.claimName) != has(self.s3)",message="set exactly one of claimName and s3"
+type SequenceArchive struct {
+	// serviceAccountName is the ServiceAccount of the Job that reads the logs. It needs the permissions get and list for
+	// pods, and get for pods/log.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	ServiceAccountName string `json:"serviceAccountName"`
+
+	// claimName is the PersistentVolumeClaim with the logs. Its access mode must allow all Pods that use it at a time.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	ClaimName string `json:"claimName,omitempty"`
+
+	// s3 is the bucket with the logs.
+	// +optional
+	S3 *ArchiveS3 `json:"s3,omitempty"`
 }
 
 // Rerun requests another run of a finished SequentialJob.

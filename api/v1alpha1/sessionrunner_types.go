@@ -406,7 +406,7 @@ type SessionArchive struct {
 
 	// s3 is the bucket with the transcripts.
 	// +optional
-	S3 *SessionArchiveS3 `json:"s3,omitempty"`
+	S3 *ArchiveS3 `json:"s3,omitempty"`
 
 	// image of the container, with session-runner. Default: the SessionRunner's image.
 	// +optional
@@ -418,9 +418,10 @@ type SessionArchive struct {
 	Resources SessionResources `json:"resources,omitempty"`
 }
 
-// SessionArchiveS3 is a bucket of an object store with the API of Amazon S3.
-type SessionArchiveS3 struct {
-	// endpoint is the URL of the store, such as https://s3.eu-central-1.amazonaws.com. egress must allow it.
+// ArchiveS3 is a bucket of an object store with the API of Amazon S3.
+type ArchiveS3 struct {
+	// endpoint is the URL of the store, such as https://s3.eu-central-1.amazonaws.com. Network policies, such as egress of
+	// a SessionRunner, must allow it.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
@@ -447,8 +448,8 @@ type SessionArchiveS3 struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9-]+$`
 	Region string `json:"region,omitempty"`
 
-	// secretName is the Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and maybe AWS_SESSION_TOKEN. Only this
-	// container mounts it.
+	// secretName is the Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and maybe AWS_SESSION_TOKEN. Only the
+	// container that archives mounts it.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253

@@ -58,7 +58,7 @@ func setupSequentialJob(mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	return sequentialjob.New(mgr, sequentialjob.Options{Concurrency: o.Concurrency, Pods: pods}).SetupWithManager(mgr)
+	return sequentialjob.New(mgr, sequentialjob.Options{Concurrency: o.Concurrency, Pods: pods, ArchiveImage: o.WorkerImage}).SetupWithManager(mgr)
 }
 
 func setupQueue(mgr ctrl.Manager, o Options) error {

@@ -253,7 +253,7 @@ func (p *flagParser) bindBrokerFlags() {
 	o.Broker.BindFlags(f)
 	brokeraccess.BindNetworkFlags(f, &o.BrokerNetwork)
 	f.StringVar(&o.WorkerImage, "worker-image", "",
-		"Image with this program, for the sidecar in drain mode Sidecar, the egress proxies of sessions and their network check. Empty means that of --operator-pod. Without both, the first two are refused, and sessions do not check their network.")
+		"Image with this program, for the sidecar in drain mode Sidecar, the egress proxies of sessions and their network check, and archives of logs. Empty means that of --operator-pod. Without both, the first two are refused, sessions do not check their network, and no logs are archived.")
 	f.StringVar(&o.WorkerAdminSecret, "worker-admin-secret", "yardmaster-worker-admin",
 		"Secret in the operator's namespace with the key that signs requests of the operator to workers, and the tokens with which sessions use egress proxies. If empty, other Pods can send workers the same requests, and no session can use a proxy.")
 	f.DurationVar(&o.QueueSweep, "queue-sweep", 2*time.Minute,

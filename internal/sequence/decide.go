@@ -28,6 +28,7 @@ func Decide(observation Observation) Decision {
 		now:         metav1.NewTime(observation.Now.Truncate(time.Second)), // the precision of the API
 		schedule:    core.Schedule{Now: observation.Now},
 	}
+	e.separateArchiveJobs()
 	switch {
 	case !IsManaged(e.SequentialJob):
 	case !e.SequentialJob.DeletionTimestamp.IsZero():
@@ -59,6 +60,10 @@ type evaluation struct {
 	blockedBy *core.Refusal
 	// blocked is what keeps the active step from starting or continuing, nil for nothing.
 	blocked *core.Problem
+	// archiveJobs are the observed Jobs that archive logs, and archiveRefusal is a refusal of one. Observation.Jobs and
+	// Observation.Refusal do not have them.
+	archiveJobs    []*batchv1.Job
+	archiveRefusal *core.Refusal
 	// forbiddenImages is why Policies do not allow the next step's Job; empty if they do.
 	forbiddenImages string
 }
@@ -81,6 +86,7 @@ func (e *evaluation) decideProgress() {
 			e.advanceSteps()
 		}
 	}
+	e.advanceArchive()
 	if e.decision.Question != nil {
 		return
 	}
@@ -89,7 +95,7 @@ func (e *evaluation) decideProgress() {
 	switch {
 	case IsFinished(&e.status) && IsRerunRequested(e.spec, &e.status) && CheckRerun(e.spec, &e.status) == nil:
 		e.schedule.RequeueWithin(time.Millisecond) // until the rerun starts, the SequentialJob must not expire
-	case IsFinished(&e.status) && ttl != nil:
+	case IsFinished(&e.status) && ttl != nil && !isArchiving(&e.status):
 		e.decision.DeleteExpired = e.schedule.HasReached(e.status.CompletionTime.Add(time.Duration(*ttl) * time.Second))
 	case hasDeadline && step != nil && !step.Finally && !isSuspendedBySpec(step) && e.Now.Before(deadline):
 		e.schedule.RequeueWithin(deadline.Sub(e.Now))

@@ -16,6 +16,7 @@ const (
 	actionRun         = "Run"
 	actionObserveSpec = "ObserveSpec"
 	actionSuspend     = "Suspend"
+	actionArchive     = "Archive"
 )
 
 // statusEvents returns events for the changes between two statuses. The creation of a Job is not
@@ -25,7 +26,21 @@ func statusEvents(before, after *v1alpha1.SequentialJobStatus) []core.Event {
 	for i := range after.Steps {
 		events = append(events, stepEvents(findStep(before.Steps, after.Steps[i].Name), &after.Steps[i])...)
 	}
+	events = append(events, archiveEvents(before.Archive, after.Archive)...)
 	return append(events, runEvents(before, after)...)
+}
+
+// archiveEvents returns an event for an archive of logs that ended.
+func archiveEvents(before, after *v1alpha1.SequenceArchiveStatus) []core.Event {
+	if after == nil || after.State == v1alpha1.ArchiveArchiving || before != nil && before.Run == after.Run && before.State == after.State {
+		return nil
+	}
+	if after.State == v1alpha1.ArchiveFailed {
+		message := fmt.Sprintf("The logs of run %d are not archived: %s", after.Run, core.FormatReason(after.Reason, after.Message))
+		return []core.Event{core.WarningEvent(v1alpha1.EventArchiveFailed, actionArchive, message)}
+	}
+	message := core.FormatReason(fmt.Sprintf("The logs of run %d are archived in %s", after.Run, after.Location), after.Message)
+	return []core.Event{core.RoutineEvent(v1alpha1.EventLogsArchived, actionArchive, message)}
 }
 
 func specEvents(before, after *v1alpha1.SequentialJobStatus) []core.Event {

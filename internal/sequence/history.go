@@ -19,7 +19,7 @@ func (e *evaluation) deleteOldJobs() {
 	}
 	current := e.current()
 	recorded := slices.DeleteFunc(slices.Clone(e.Jobs), func(job *batchv1.Job) bool {
-		return !job.DeletionTimestamp.IsZero() || !IsTerminal(job) || !isOutcomeRecorded(current, job)
+		return !job.DeletionTimestamp.IsZero() || !IsTerminal(job) || !isOutcomeRecorded(current, job) || e.keepsForArchive(job)
 	})
 	surplus := len(recorded) - int(*e.spec.JobHistoryLimit)
 	if surplus <= 0 {

@@ -32,6 +32,8 @@ type Observation struct {
 	Now time.Time
 	// Failure is why earlier reconciliations have failed for several seconds, empty if they have not.
 	Failure string
+	// ArchiveImage is the image of Jobs that archive logs, empty if it is unknown.
+	ArchiveImage string
 	// Answers to the questions of earlier decisions on this observation.
 	Answers Answers
 	// Refusal is the object that the API server refused when the decision on this observation
@@ -106,6 +108,8 @@ type Decision struct {
 	Outputs *corev1.ConfigMap
 	// CreateJob is the Job to create, nil for none.
 	CreateJob *batchv1.Job
+	// CreateArchive is the Job that archives logs to create, nil for none.
+	CreateArchive *batchv1.Job
 	// SuspendJob and ResumeJob are the Jobs to suspend and to resume, nil for none.
 	SuspendJob, ResumeJob *batchv1.Job
 	// DeleteExpired is true if the SequentialJob's time to live is over.
@@ -117,5 +121,5 @@ type Decision struct {
 
 // HasActions reports whether the decision changes anything but the status and the finalizer.
 func (d *Decision) HasActions() bool {
-	return d.Workspace != nil || d.CreateJob != nil || d.SuspendJob != nil || d.ResumeJob != nil || len(d.DeleteJobs) > 0 || d.DeleteExpired
+	return d.Workspace != nil || d.CreateJob != nil || d.CreateArchive != nil || d.SuspendJob != nil || d.ResumeJob != nil || len(d.DeleteJobs) > 0 || d.DeleteExpired
 }

@@ -54,6 +54,7 @@ func (w *simulator) observe() Observation {
 	in := Observation{
 		SequentialJob: w.objectVersions[w.observedVersion].DeepCopy(),
 		Now:           w.now,
+		ArchiveImage:  "yardmaster:test",
 		CreatedJobs:   map[string]types.UID{},
 		Answers:       Answers{JobsByName: map[string]*batchv1.Job{}, PodsByJob: map[types.UID][]corev1.Pod{}},
 	}
@@ -117,7 +118,7 @@ func (w *simulator) decide(in *Observation) Decision {
 		}
 		w.answer(in, decision.Question)
 	}
-	w.reportViolation("the core does not stop asking questions")
+	w.reportViolation("the core does not stop asking questions: %+v", Decide(*in).Question)
 	return Decision{Status: in.SequentialJob.Status}
 }
 
@@ -132,9 +133,17 @@ func (w *simulator) answer(in *Observation, question *Question) {
 	case question.PodsOf != nil:
 		in.Answers.PodsByJob[question.PodsOf.UID] = []corev1.Pod{testbuilder.Pod(question.PodsOf.Labels[v1alpha1.LabelStep]).Exited(0, "output").Obj()}
 	case question.WarningsOf != "":
-		in.Answers.Warnings = map[types.UID]string{question.WarningsOf: "no Pod"}
+		if in.Answers.Warnings == nil {
+			in.Answers.Warnings = map[types.UID]string{}
+		}
+		in.Answers.Warnings[question.WarningsOf] = "no Pod"
 	case question.Claim != "":
 		in.Answers.Claims = map[string]*metav1.PartialObjectMetadata{question.Claim: w.claim.DeepCopy()}
+	case question.AllJobs:
+		in.Jobs, in.Answers.HasAllJobs = nil, true
+		for _, name := range w.sortedJobNames() {
+			in.Jobs = append(in.Jobs, w.jobs[name])
+		}
 	case question.DryRun != nil:
 		in.Answers.DryRun = &DryRunResult{}
 	}
@@ -246,6 +255,11 @@ func (w *simulator) act(stored *v1alpha1.SequentialJob, decision *Decision, read
 		}
 	}
 	w.suspendOrResume(decision)
+	if decision.CreateArchive != nil {
+		if refusal, err := w.createArchive(decision.CreateArchive); refusal != nil || err != nil {
+			return refusal, err
+		}
+	}
 	if decision.NeedsFinalizer {
 		return nil, nil
 	}
@@ -278,6 +292,26 @@ func (w *simulator) suspendOrResume(decision *Decision) {
 			delete(j.Annotations, v1alpha1.AnnotationSuspended)
 		})
 	}
+}
+
+// createArchive creates the Job that archives logs.
+func (w *simulator) createArchive(job *batchv1.Job) (*core.Refusal, error) {
+	if w.jobs[job.Name] != nil {
+		return nil, nil
+	}
+	if !w.noDisturbances && w.happensWithChance(20) {
+		return &core.Refusal{Kind: "Job", Name: job.Name, Class: apierror.QuotaExceeded, Message: "no"}, nil
+	}
+	w.uid++
+	created := job.DeepCopy()
+	created.UID, created.CreationTimestamp = types.UID("job-"+strconv.Itoa(w.uid)), metav1.NewTime(w.now)
+	w.logEvent("operator creates %s as %s", created.Name, created.UID)
+	w.jobs[created.Name] = created
+	w.storeJobs()
+	if w.maybeCrash() {
+		return nil, errReconciliationEnded
+	}
+	return nil, nil
 }
 
 // createJob creates a Job on the simulated API server and checks the invariants.
@@ -351,7 +385,7 @@ func (w *simulator) checkClaim(job *batchv1.Job) {
 func (w *simulator) checkJobCreation(job *batchv1.Job) {
 	w.checkClaim(job)
 	for name, other := range w.jobs {
-		if !IsTerminal(other) {
+		if !IsTerminal(other) && !isArchiveJob(w.sj, other) {
 			w.reportViolation("%s is created while %s may be running", job.Name, name)
 		}
 	}
@@ -366,6 +400,13 @@ func (w *simulator) checkJobCreation(job *batchv1.Job) {
 // checkDeletion checks that the history limit deletes no Job before its outcome is stored. A Job that the operator stops
 // may have ended in the meantime.
 func (w *simulator) checkDeletion(job *batchv1.Job) {
+	if isArchiveJob(w.sj, job) {
+		return // its time is over
+	}
+	archive := w.sj.Status.Archive
+	if run, _ := runOf(job); w.sj.Spec.Archive != nil && IsTerminal(job) && (archive == nil || archive.Run < run || archive.Run == run && isArchiving(&w.sj.Status)) {
+		w.reportViolation("%s is deleted before its logs are archived", job.Name)
+	}
 	step := findStepWhere(w.sj.Status.Steps, func(s *v1alpha1.StepStatus) bool { return s.JobName == job.Name })
 	isStopped := step == nil || step.Phase == v1alpha1.StepStopping || step.Phase == v1alpha1.StepSuspending
 	if IsTerminal(job) && !isStopped && !w.isOutcomeRecorded(job) {

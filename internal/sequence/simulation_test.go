@@ -34,6 +34,7 @@ import (
 //   - no step is skipped in a run that completes, unless its own expression is false,
 //   - no step that needs an approval starts without one for its run,
 //   - all steps of a run have the same parameters,
+//   - ended Jobs are not deleted before the logs of their run are archived, or that failed,
 //   - and once the disturbances end, the run ends and does not change any more.
 //
 // SEQUENCE_RUNS is the number of simulated clusters (1,000 in make test, 10,000 in CI, 100,000 in make soak) and SEQUENCE_SEED the
@@ -168,6 +169,9 @@ func (w *simulator) randomSequentialJob() *v1alpha1.SequentialJob {
 	if w.happensWithChance(20) {
 		sj.Spec.JobHistoryLimit = new(int32(w.rng.IntN(3)))
 	}
+	if w.happensWithChance(30) {
+		sj.Spec.Archive = &v1alpha1.SequenceArchive{ServiceAccountName: "logs", ClaimName: "logs"}
+	}
 	sj.Spec.Parameters = []v1alpha1.Parameter{{Name: simulatedParameter, Value: "0"}}
 	sj.Spec.Suspend = w.happensWithChance(10)
 	if w.happensWithChance(15) {
@@ -246,7 +250,7 @@ func (w *simulator) runSimulation() {
 		w.advanceJobs()
 		versions := len(w.objectVersions)
 		w.reconcile()
-		if w.sj.Status.CompletionTime != nil && len(w.objectVersions) == versions {
+		if w.sj.Status.CompletionTime != nil && len(w.objectVersions) == versions && !isArchiving(&w.sj.Status) {
 			break
 		}
 	}
@@ -463,11 +467,25 @@ func (w *simulator) checkFinalState() {
 			w.reportViolation("step %s is recorded as succeeded; no Job of it completed", step.Name)
 		}
 	}
+	w.checkArchive()
 	versions, createdJobs := len(w.objectVersions), w.created
 	w.observedVersion, w.observedJobsVersion = len(w.objectVersions)-1, len(w.jobVersions)-1
 	w.reconcile()
 	if len(w.objectVersions) != versions || w.created != createdJobs {
 		w.reportViolation("a reconciliation of a finished run changed something")
+	}
+}
+
+// checkArchive checks that the logs of the last run are archived as far as it has Jobs.
+func (w *simulator) checkArchive() {
+	archive := w.sj.Status.Archive
+	switch {
+	case w.sj.Spec.Archive == nil:
+		if archive != nil {
+			w.reportViolation("logs are archived without spec.archive")
+		}
+	case hasCreatedJob(&w.sj.Status) && (archive == nil || archive.Run != w.sj.Status.Run || archive.State == v1alpha1.ArchiveArchiving):
+		w.reportViolation("the logs of the last run are not archived: %+v", archive)
 	}
 }
 

@@ -47,11 +47,15 @@ type testEnv struct {
 	claim         *metav1.PartialObjectMetadata
 	createdClaims int
 	claimRefusal  *core.Refusal
+	// archiveImage is the operator's image, and createdArchives are the created Jobs that archive logs.
+	archiveImage    string
+	createdArchives []*batchv1.Job
+	archiveRefusal  *core.Refusal
 }
 
 func newTestEnv(t *testing.T, sj *v1alpha1.SequentialJob) *testEnv {
 	return &testEnv{
-		t: t, sj: sj,
+		t: t, sj: sj, archiveImage: "yardmaster:test",
 		pods:           map[types.UID][]corev1.Pod{},
 		createdUIDs:    map[string]types.UID{},
 		now:            time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC),
@@ -90,6 +94,15 @@ func (s *testEnv) reconcile() Decision {
 			return decision
 		}
 	}
+	if decision.CreateArchive != nil && s.archiveRefusal != nil {
+		refusal := *s.archiveRefusal
+		refusal.Kind, refusal.Name = "Job", decision.CreateArchive.Name
+		decision.CreateArchive = nil
+		s.act(decision)
+		decision = s.decide(&refusal)
+		s.record(decision)
+		return decision
+	}
 	s.act(decision)
 	s.checkSecondDecision(decision)
 	return decision
@@ -115,7 +128,7 @@ func (s *testEnv) checkSecondDecision(decision Decision) {
 // decide answers the questions of Decide until it has no more.
 func (s *testEnv) decide(refusal *core.Refusal) Decision {
 	s.t.Helper()
-	in := Observation{SequentialJob: s.sj.DeepCopy(), CreatedJobs: s.createdUIDs, Policies: s.policies, Pods: s.unfinishedPods, Now: s.now, Refusal: refusal}
+	in := Observation{SequentialJob: s.sj.DeepCopy(), CreatedJobs: s.createdUIDs, Policies: s.policies, Pods: s.unfinishedPods, Now: s.now, Refusal: refusal, ArchiveImage: s.archiveImage}
 	for _, job := range s.jobs {
 		if !s.uncached[job.Name] {
 			in.Jobs = append(in.Jobs, job.DeepCopy())
@@ -154,7 +167,10 @@ func (s *testEnv) answer(in *Observation, question *Question) {
 	case question.Claim != "":
 		in.Answers.Claims = map[string]*metav1.PartialObjectMetadata{question.Claim: s.claim.DeepCopy()}
 	case question.WarningsOf != "":
-		in.Answers.Warnings = map[types.UID]string{question.WarningsOf: s.warnings[question.WarningsOf]}
+		if in.Answers.Warnings == nil {
+			in.Answers.Warnings = map[types.UID]string{}
+		}
+		in.Answers.Warnings[question.WarningsOf] = s.warnings[question.WarningsOf]
 	case question.AllJobs:
 		in.Jobs, in.Answers.HasAllJobs = slices.Clone(s.jobs), true
 	default:
@@ -191,6 +207,11 @@ func (s *testEnv) act(decision Decision) {
 		s.jobs = append(s.jobs, testbuilder.Job(job.DeepCopy()).Created(uid, s.now).Active(s.now).Obj())
 		s.createdUIDs[job.Name] = uid
 		s.events = append(s.events, JobCreatedEvent(job))
+	}
+	if job := decision.CreateArchive; job != nil {
+		s.createdArchives = append(s.createdArchives, job)
+		uid := types.UID(fmt.Sprintf("archive-%d", len(s.createdArchives)))
+		s.jobs = append(s.jobs, testbuilder.Job(job.DeepCopy()).Created(uid, s.now).Active(s.now).Obj())
 	}
 	if decision.SuspendJob != nil {
 		job := s.jobNamed(decision.SuspendJob.Name)

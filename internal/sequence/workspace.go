@@ -55,7 +55,7 @@ func (e *evaluation) waitForDeletedWorkspace(step *v1alpha1.StepStatus, name str
 		return
 	}
 	for _, job := range e.Jobs {
-		if job.Annotations[v1alpha1.AnnotationRun] != strconv.Itoa(int(step.Run)) {
+		if job.Annotations[v1alpha1.AnnotationRun] != strconv.Itoa(int(step.Run)) && !e.keepsForArchive(job) {
 			e.deleteJob(job)
 		}
 	}

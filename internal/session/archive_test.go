@@ -11,7 +11,7 @@ import (
 )
 
 func s3Archive() *v1alpha1.SessionArchive {
-	return &v1alpha1.SessionArchive{S3: &v1alpha1.SessionArchiveS3{
+	return &v1alpha1.SessionArchive{S3: &v1alpha1.ArchiveS3{
 		Endpoint: "https://s3.example", Bucket: "transcripts", Prefix: "team", Region: "eu-central-1", SecretName: "archive",
 	}}
 }

@@ -214,7 +214,7 @@ func TestRepositoriesOfASessionAreInItsStatus(t *testing.T) {
 
 func TestTranscriptOfASessionIsInItsStatus(t *testing.T) {
 	for location, archive := range map[string]*v1alpha1.SessionArchive{
-		"s3://transcripts/a.ndjson": {S3: &v1alpha1.SessionArchiveS3{Endpoint: "https://s3.example", Bucket: "transcripts", SecretName: "archive"}},
+		"s3://transcripts/a.ndjson": {S3: &v1alpha1.ArchiveS3{Endpoint: "https://s3.example", Bucket: "transcripts", SecretName: "archive"}},
 		"a.ndjson":                  {ClaimName: "transcripts"},
 	} {
 		s := createSession(t, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {

@@ -58,8 +58,10 @@ type SequentialJobSpecApplyConfiguration struct {
 	// to Fail.
 	OnLostWorkspace *apiv1alpha1.LostWorkspacePolicy `json:"onLostWorkspace,omitempty"`
 	// jobHistoryLimit is the number of Jobs of ended steps that are kept, with their Pods and logs. The
-	// oldest are deleted once their outcome is recorded. Unset keeps all.
+	// oldest are deleted once their outcome is recorded and, with archive, their run is archived. Unset keeps all.
 	JobHistoryLimit *int32 `json:"jobHistoryLimit,omitempty"`
+	// archive keeps the logs of the steps: when a run has ended, a Job copies them to a claim or a bucket. Default: none.
+	Archive *SequenceArchiveApplyConfiguration `json:"archive,omitempty"`
 	// managedBy names the controller that reconciles this object. If it is unset or
 	// yardmaster.dev/sequentialjob-controller, this operator reconciles it; otherwise this
 	// operator ignores it. It is immutable.
@@ -196,6 +198,14 @@ func (b *SequentialJobSpecApplyConfiguration) WithOnLostWorkspace(value apiv1alp
 // If called multiple times, the JobHistoryLimit field is set to the value of the last call.
 func (b *SequentialJobSpecApplyConfiguration) WithJobHistoryLimit(value int32) *SequentialJobSpecApplyConfiguration {
 	b.JobHistoryLimit = &value
+	return b
+}
+
+// WithArchive sets the Archive field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Archive field is set to the value of the last call.
+func (b *SequentialJobSpecApplyConfiguration) WithArchive(value *SequenceArchiveApplyConfiguration) *SequentialJobSpecApplyConfiguration {
+	b.Archive = value
 	return b
 }
 

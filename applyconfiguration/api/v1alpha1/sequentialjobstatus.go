@@ -43,6 +43,8 @@ type SequentialJobStatusApplyConfiguration struct {
 	WorkspaceUID *types.UID `json:"workspaceUID,omitempty"`
 	// parameters are the parameters of the current run.
 	Parameters []ParameterApplyConfiguration `json:"parameters,omitempty"`
+	// archive is about the logs of the last run that was archived because of spec.archive.
+	Archive *SequenceArchiveStatusApplyConfiguration `json:"archive,omitempty"`
 	// state counts the steps of the current run by state.
 	State *StepCountsApplyConfiguration `json:"state,omitempty"`
 	// progress describes how far the run has progressed.
@@ -152,6 +154,14 @@ func (b *SequentialJobStatusApplyConfiguration) WithParameters(values ...*Parame
 		}
 		b.Parameters = append(b.Parameters, *values[i])
 	}
+	return b
+}
+
+// WithArchive sets the Archive field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Archive field is set to the value of the last call.
+func (b *SequentialJobStatusApplyConfiguration) WithArchive(value *SequenceArchiveStatusApplyConfiguration) *SequentialJobStatusApplyConfiguration {
+	b.Archive = value
 	return b
 }
 

@@ -10,7 +10,7 @@ type SessionArchiveApplyConfiguration struct {
 	// claimName is the PersistentVolumeClaim with the transcripts. Its access mode must allow all Pods that use it at a time.
 	ClaimName *string `json:"claimName,omitempty"`
 	// s3 is the bucket with the transcripts.
-	S3 *SessionArchiveS3ApplyConfiguration `json:"s3,omitempty"`
+	S3 *ArchiveS3ApplyConfiguration `json:"s3,omitempty"`
 	// image of the container, with session-runner. Default: the SessionRunner's image.
 	Image *string `json:"image,omitempty"`
 	// resources of the container. Default for each: those of a sidecar.
@@ -34,7 +34,7 @@ func (b *SessionArchiveApplyConfiguration) WithClaimName(value string) *SessionA
 // WithS3 sets the S3 field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the S3 field is set to the value of the last call.
-func (b *SessionArchiveApplyConfiguration) WithS3(value *SessionArchiveS3ApplyConfiguration) *SessionArchiveApplyConfiguration {
+func (b *SessionArchiveApplyConfiguration) WithS3(value *ArchiveS3ApplyConfiguration) *SessionArchiveApplyConfiguration {
 	b.S3 = value
 	return b
 }

@@ -68,7 +68,7 @@ func (r *Reconciler) patchFinalizer(ctx context.Context, sj *v1alpha1.Sequential
 	return nil
 }
 
-// createObjects creates the workspace, the outputs and the step's Job, in this order.
+// createObjects creates the workspace, the outputs, the step's Job and the one that archives logs, in this order.
 func (r *Reconciler) createObjects(ctx context.Context, sj *v1alpha1.SequentialJob, decision *sequence.Decision) (*core.Refusal, error) {
 	if decision.Workspace != nil {
 		if refusal, err := r.ensureChild(ctx, sj, decision.Workspace, &corev1.PersistentVolumeClaim{}); refusal != nil || err != nil {
@@ -88,7 +88,12 @@ func (r *Reconciler) createObjects(ctx context.Context, sj *v1alpha1.SequentialJ
 		}
 	}
 	if decision.CreateJob != nil {
-		return r.createJob(ctx, sj, decision.CreateJob)
+		if refusal, err := r.createJob(ctx, sj, decision.CreateJob); refusal != nil || err != nil {
+			return refusal, err
+		}
+	}
+	if decision.CreateArchive != nil {
+		return r.createArchive(ctx, sj, decision.CreateArchive)
 	}
 	return nil, nil
 }
@@ -110,6 +115,20 @@ func (r *Reconciler) ensureChild(ctx context.Context, sj *v1alpha1.SequentialJob
 		return core.NameTaken(refused, "SequentialJob"), nil
 	}
 	return nil, nil
+}
+
+// createArchive creates the Job that archives logs.
+func (r *Reconciler) createArchive(ctx context.Context, sj *v1alpha1.SequentialJob, job *batchv1.Job) (*core.Refusal, error) {
+	refused := core.Refusal{Kind: "Job", Name: job.Name}
+	err := r.Client.Create(ctx, job)
+	if !apierrors.IsAlreadyExists(err) {
+		return kube.AsRefusal(err, refused)
+	}
+	existing, err := kube.GetIfExists(ctx, r.Live, sj.Namespace, refused.Name, &batchv1.Job{})
+	if err == nil && existing != nil && !metav1.IsControlledBy(existing, sj) {
+		return core.NameTaken(refused, "SequentialJob"), nil
+	}
+	return nil, err
 }
 
 func (r *Reconciler) createJob(ctx context.Context, sj *v1alpha1.SequentialJob, job *batchv1.Job) (*core.Refusal, error) {

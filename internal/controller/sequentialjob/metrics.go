@@ -13,13 +13,28 @@ var (
 		.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30)
 	stepsTotal = metric.NewCounterVec("yardmaster_sequentialjob_steps_total",
 		"Number of steps that ended, by result: succeeded, failed, skipped, or retried for an attempt that failed and is followed by another one.", "result")
+	archivesTotal = metric.NewCounterVec("yardmaster_sequentialjob_archives_total",
+		"Number of runs whose logs were to be archived, by result: archived or failed.", "result")
 	conflictsTotal = metric.NewCounter("yardmaster_sequentialjob_conflicts_total",
 		"Number of status writes that failed because the SequentialJob had changed. Each is retried.")
 	eventsOmittedTotal = metric.NewCounter("yardmaster_sequentialjob_events_omitted_total",
-		"Number of JobStarted, JobCompleted and Completed events omitted because of the rate limit.")
+		"Number of JobStarted, JobCompleted, Completed and LogsArchived events omitted because of the rate limit.")
 	activeGauge = metric.NewSum("yardmaster_sequentialjob_active",
 		"Number of SequentialJobs with an active step.")
 )
+
+// archiveResults maps the states in which an archive has ended to the label result.
+var archiveResults = map[v1alpha1.ArchiveState]string{v1alpha1.ArchiveArchived: "archived", v1alpha1.ArchiveFailed: "failed"}
+
+// countArchive counts an archive that ended between two stored statuses.
+func countArchive(before, after *v1alpha1.SequenceArchiveStatus) {
+	if after == nil || before != nil && before.Run == after.Run && before.State == after.State {
+		return
+	}
+	if result, hasEnded := archiveResults[after.State]; hasEnded {
+		archivesTotal.WithLabelValues(result).Inc()
+	}
+}
 
 // stepResults maps the final phases of a step to the label result.
 var stepResults = map[v1alpha1.StepPhase]string{
@@ -48,7 +63,7 @@ func countEndedSteps(before, after *v1alpha1.SequentialJobStatus) {
 
 // recordStepEnd remembers when a Job was observed to end.
 func (r *Reconciler) recordStepEnd(job *batchv1.Job) {
-	if owner := ownerOf(job); owner != nil {
+	if owner := ownerOf(job); owner != nil && job.Labels[v1alpha1.LabelStep] != "" {
 		r.stepEnds.Set(owner, r.Clock.Now())
 	}
 }

@@ -39,6 +39,7 @@ func (r *Reconciler) observe(ctx context.Context, sj *v1alpha1.SequentialJob) (s
 		CreatedJobs:   createdUIDs,
 		Policies:      policies.Select(sj.Labels),
 		Now:           r.Clock.Now(),
+		ArchiveImage:  r.options.ArchiveImage,
 		Failure:       r.reportedFailure(sj),
 		Answers: sequence.Answers{
 			JobsByName: map[string]*batchv1.Job{},

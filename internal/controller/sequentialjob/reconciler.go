@@ -43,6 +43,8 @@ type Options struct {
 	Concurrency int
 	// Pods is the cache that NewCache returns.
 	Pods cache.Cache
+	// ArchiveImage is the image of Jobs that archive logs: the operator's own. If it is empty, no logs are archived.
+	ArchiveImage string
 }
 
 // Reconciler reconciles SequentialJobs.

@@ -38,6 +38,7 @@ func (r *Reconciler) record(ctx context.Context, sj *v1alpha1.SequentialJob, dec
 		r.remember(sj)
 		r.createdJobs.forgetRecorded(sj)
 		countEndedSteps(&before.Status, &sj.Status)
+		countArchive(before.Status.Archive, sj.Status.Archive)
 	}
 	for _, event := range decision.Events {
 		r.emit(sj, event)

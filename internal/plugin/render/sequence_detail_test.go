@@ -20,6 +20,12 @@ func stepStarted(name string, phase v1alpha1.StepPhase, took time.Duration) v1al
 	return s
 }
 
+func withArchive(archive v1alpha1.SequenceArchiveStatus) *v1alpha1.SequentialJob {
+	sj := sequentialJob(v1alpha1.PhaseCompleted, 1)
+	sj.Status.Archive = &archive
+	return sj
+}
+
 func TestSequenceDetail(t *testing.T) {
 	failed := stepStarted("migrate", v1alpha1.StepFailed, 3*time.Second)
 	failed.Reason, failed.Message = "BackoffLimitExceeded", "container migrate exited with code 7: no such table\nof that name"
@@ -78,6 +84,18 @@ func TestSequenceDetail(t *testing.T) {
 				"etl   Failed   1/4   1m5s",
 				"  StepInvalid: no such image",
 			},
+		},
+		"archived logs": {
+			withArchive(v1alpha1.SequenceArchiveStatus{Run: 1, State: v1alpha1.ArchiveArchived, Location: "s3://logs/a", Message: "1 logs"}),
+			[]string{"etl   Completed   1/4   1m5s", "  logs of run 1: s3://logs/a"},
+		},
+		"logs that are not archived": {
+			withArchive(v1alpha1.SequenceArchiveStatus{Run: 1, State: v1alpha1.ArchiveFailed, Location: "s3://logs/a", Reason: "JobFailed", Message: "\x1b[2Jno"}),
+			[]string{"etl   Completed   1/4   1m5s", "  logs of run 1: not archived: JobFailed: \uFFFD[2Jno"},
+		},
+		"logs that are being archived": {
+			withArchive(v1alpha1.SequenceArchiveStatus{Run: 1, State: v1alpha1.ArchiveArchiving, Location: "s3://logs/a"}),
+			[]string{"etl   Completed   1/4   1m5s", "  logs of run 1: being archived"},
 		},
 		"without a status": {
 			&v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Name: "etl"}},

@@ -132,7 +132,25 @@ func SequenceDetail(s terminal.Style, sj *v1alpha1.SequentialJob, now time.Time)
 			coloredSymbol(s, step) + " " + name, s.Colorize(color, string(step.Phase)), stepDuration(step, now), stepRemark(sj, step),
 		})
 	}
-	return append(lines, indentedColumns(rows)...)
+	lines = append(lines, indentedColumns(rows)...)
+	if archive := sj.Status.Archive; archive != nil {
+		lines = append(lines, "  "+archiveLine(s, archive))
+	}
+	return lines
+}
+
+// archiveLine says where the logs of a run are archived.
+func archiveLine(s terminal.Style, archive *v1alpha1.SequenceArchiveStatus) string {
+	text := fmt.Sprintf("logs of run %d: ", archive.Run)
+	cause := strings.Join(slices.DeleteFunc([]string{archive.Reason, terminal.Sanitize(archive.Message)}, isEmpty), ": ")
+	switch archive.State {
+	case v1alpha1.ArchiveArchived:
+		return text + terminal.Sanitize(archive.Location)
+	case v1alpha1.ArchiveFailed:
+		return s.Colorize(terminal.Yellow, text+"not archived: "+cause)
+	default:
+		return text + strings.Join(slices.DeleteFunc([]string{"being archived", cause}, isEmpty), ": ")
+	}
 }
 
 func sequenceHeader(s terminal.Style, sj *v1alpha1.SequentialJob, now time.Time) string {

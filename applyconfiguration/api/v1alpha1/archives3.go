@@ -2,12 +2,13 @@
 
 package v1alpha1
 
-// SessionArchiveS3ApplyConfiguration represents a declarative configuration of the SessionArchiveS3 type for use
+// ArchiveS3ApplyConfiguration represents a declarative configuration of the ArchiveS3 type for use
 // with apply.
 //
-// SessionArchiveS3 is a bucket of an object store with the API of Amazon S3.
-type SessionArchiveS3ApplyConfiguration struct {
-	// endpoint is the URL of the store, such as https://s3.eu-central-1.amazonaws.com. egress must allow it.
+// ArchiveS3 is a bucket of an object store with the API of Amazon S3.
+type ArchiveS3ApplyConfiguration struct {
+	// endpoint is the URL of the store, such as https://s3.eu-central-1.amazonaws.com. Network policies, such as egress of
+	// a SessionRunner, must allow it.
 	Endpoint *string `json:"endpoint,omitempty"`
 	// bucket that exists.
 	Bucket *string `json:"bucket,omitempty"`
@@ -15,21 +16,21 @@ type SessionArchiveS3ApplyConfiguration struct {
 	Prefix *string `json:"prefix,omitempty"`
 	// region of the bucket. Default: us-east-1.
 	Region *string `json:"region,omitempty"`
-	// secretName is the Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and maybe AWS_SESSION_TOKEN. Only this
-	// container mounts it.
+	// secretName is the Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and maybe AWS_SESSION_TOKEN. Only the
+	// container that archives mounts it.
 	SecretName *string `json:"secretName,omitempty"`
 }
 
-// SessionArchiveS3ApplyConfiguration constructs a declarative configuration of the SessionArchiveS3 type for use with
+// ArchiveS3ApplyConfiguration constructs a declarative configuration of the ArchiveS3 type for use with
 // apply.
-func SessionArchiveS3() *SessionArchiveS3ApplyConfiguration {
-	return &SessionArchiveS3ApplyConfiguration{}
+func ArchiveS3() *ArchiveS3ApplyConfiguration {
+	return &ArchiveS3ApplyConfiguration{}
 }
 
 // WithEndpoint sets the Endpoint field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Endpoint field is set to the value of the last call.
-func (b *SessionArchiveS3ApplyConfiguration) WithEndpoint(value string) *SessionArchiveS3ApplyConfiguration {
+func (b *ArchiveS3ApplyConfiguration) WithEndpoint(value string) *ArchiveS3ApplyConfiguration {
 	b.Endpoint = &value
 	return b
 }
@@ -37,7 +38,7 @@ func (b *SessionArchiveS3ApplyConfiguration) WithEndpoint(value string) *Session
 // WithBucket sets the Bucket field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Bucket field is set to the value of the last call.
-func (b *SessionArchiveS3ApplyConfiguration) WithBucket(value string) *SessionArchiveS3ApplyConfiguration {
+func (b *ArchiveS3ApplyConfiguration) WithBucket(value string) *ArchiveS3ApplyConfiguration {
 	b.Bucket = &value
 	return b
 }
@@ -45,7 +46,7 @@ func (b *SessionArchiveS3ApplyConfiguration) WithBucket(value string) *SessionAr
 // WithPrefix sets the Prefix field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Prefix field is set to the value of the last call.
-func (b *SessionArchiveS3ApplyConfiguration) WithPrefix(value string) *SessionArchiveS3ApplyConfiguration {
+func (b *ArchiveS3ApplyConfiguration) WithPrefix(value string) *ArchiveS3ApplyConfiguration {
 	b.Prefix = &value
 	return b
 }
@@ -53,7 +54,7 @@ func (b *SessionArchiveS3ApplyConfiguration) WithPrefix(value string) *SessionAr
 // WithRegion sets the Region field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Region field is set to the value of the last call.
-func (b *SessionArchiveS3ApplyConfiguration) WithRegion(value string) *SessionArchiveS3ApplyConfiguration {
+func (b *ArchiveS3ApplyConfiguration) WithRegion(value string) *ArchiveS3ApplyConfiguration {
 	b.Region = &value
 	return b
 }
@@ -61,7 +62,7 @@ func (b *SessionArchiveS3ApplyConfiguration) WithRegion(value string) *SessionAr
 // WithSecretName sets the SecretName field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the SecretName field is set to the value of the last call.
-func (b *SessionArchiveS3ApplyConfiguration) WithSecretName(value string) *SessionArchiveS3ApplyConfiguration {
+func (b *ArchiveS3ApplyConfiguration) WithSecretName(value string) *ArchiveS3ApplyConfiguration {
 	b.SecretName = &value
 	return b
 }

@@ -1,0 +1,111 @@
+package integration
+
+import (
+	"strings"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
+)
+
+// createLogClaim creates the claim of an archive.
+func createLogClaim(t *testing.T, ns string) {
+	t.Helper()
+	createAll(t, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "logs", Namespace: ns}, Spec: corev1.PersistentVolumeClaimSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+	}})
+}
+
+func archivedInClaim(sj *v1alpha1.SequentialJob) *v1alpha1.SequentialJob {
+	sj.Spec.Archive = &v1alpha1.SequenceArchive{ServiceAccountName: "logs", ClaimName: "logs"}
+	return sj
+}
+
+// waitForArchive waits for the state of the archive of a run.
+func (s *sequenceTest) waitForArchive(run int32, state v1alpha1.ArchiveState) {
+	s.t.Helper()
+	s.waitUntil("the archive to be "+string(state), func(sj *v1alpha1.SequentialJob) bool {
+		return sj.Status.Archive != nil && sj.Status.Archive.Run == run && sj.Status.Archive.State == state
+	})
+}
+
+func TestFinishedSequenceIsDeletedAfterItsLogsAreArchived(t *testing.T) {
+	t.Parallel()
+	ns := newNamespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
+	amounts := corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("1Mi"), corev1.ResourceEphemeralStorage: resource.MustParse("1Mi"),
+	}
+	quota := newQuota(ns, corev1.ResourceList{"requests.cpu": resource.MustParse("1"), "limits.memory": resource.MustParse("1Gi"), "limits.ephemeral-storage": resource.MustParse("1Gi")})
+	createAll(t, quota)
+	createLogClaim(t, ns)
+	sj := archivedInClaim(testbuilder.SequentialJob("archived", "").Step("a").TTLAfterFinished(0).Obj())
+	sj.Spec.Template = &v1alpha1.PodTemplate{SecurityProfile: v1alpha1.SecurityRestricted}
+	sj.Spec.Template.Spec.Containers = []corev1.Container{{Name: "step", Resources: corev1.ResourceRequirements{Requests: amounts, Limits: amounts}}}
+	s := createSequenceIn(t, ns, sj)
+	s.succeedStep("a")
+	s.waitForPhase(v1alpha1.PhaseCompleted)
+	s.waitUntil("the missing ServiceAccount to be reported", func(sj *v1alpha1.SequentialJob) bool {
+		archive := sj.Status.Archive
+		return archive != nil && archive.State == v1alpha1.ArchiveArchiving && strings.Contains(archive.Message, `serviceaccount "logs" not found`)
+	})
+	if c := meta.FindStatusCondition(s.sj.Status.Conditions, v1alpha1.ConditionComplete); c.Status != metav1.ConditionTrue || !s.sj.DeletionTimestamp.IsZero() {
+		t.Errorf("the sequence is\n%s", describe(s.sj))
+	}
+	createAll(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "logs", Namespace: ns}})
+	s.waitUntilDeleted(s.sj)
+}
+
+func TestLogsOfEachRunAreArchivedWithoutDelayingARerun(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	createLogClaim(t, ns)
+	s := createSequenceIn(t, ns, archivedInClaim(testbuilder.SequentialJob("archived", "").Step("a").Obj()))
+	s.succeedStep("a")
+	s.waitForArchive(1, v1alpha1.ArchiveArchiving) // its ServiceAccount does not exist
+	s.patchSequence(func(sj *v1alpha1.SequentialJob) {
+		sj.Spec.Rerun = &v1alpha1.Rerun{ID: "2", From: v1alpha1.RerunFromStart}
+	})
+	s.waitUntil("the second run", func(sj *v1alpha1.SequentialJob) bool {
+		return sj.Status.Run == 2 && sj.Status.Steps[0].Phase == v1alpha1.StepRunning // so that its Job exists
+	})
+	s.succeedStep("a")
+	s.waitForPhase(v1alpha1.PhaseCompleted)
+	s.waitForArchive(1, v1alpha1.ArchiveArchiving)
+	createAll(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "logs", Namespace: ns}})
+	s.waitForArchive(2, v1alpha1.ArchiveArchived)
+	s.wantEvent(v1alpha1.EventLogsArchived)
+	if want := ns + "/archived/" + string(s.sj.UID) + "/run-2"; s.sj.Status.Archive.Location != want {
+		t.Errorf("location %s, want %s", s.sj.Status.Archive.Location, want)
+	}
+	eventually(t, "only the Job of the last archive to exist", func() bool {
+		var jobs batchv1.JobList
+		err := cluster.List(t.Context(), &jobs, client.InNamespace(ns), client.MatchingLabels{v1alpha1.LabelArchive: "true"})
+		return err == nil && len(jobs.Items) == 1 && jobs.Items[0].Name == s.sj.Status.Archive.JobName
+	})
+}
+
+func TestArchiveThatIsInvalidIsRefused(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	for want, archive := range map[string]v1alpha1.SequenceArchive{
+		"set exactly one of claimName and s3":                      {ServiceAccountName: "logs"},
+		"spec.archive: Invalid value: set exactly one of":          {ServiceAccountName: "logs", ClaimName: "a", S3: &v1alpha1.ArchiveS3{Endpoint: "https://a", Bucket: "abc", SecretName: "s"}},
+		"spec.archive.serviceAccountName: Invalid value":           {ClaimName: "a"},
+		`spec.archive.serviceAccountName: Invalid value: "Not ok"`: {ServiceAccountName: "Not ok", ClaimName: "a"},
+		"spec.archive.s3.endpoint: Invalid value":                  {ServiceAccountName: "logs", S3: &v1alpha1.ArchiveS3{Endpoint: "a", Bucket: "abc", SecretName: "s"}},
+	} {
+		sj := testbuilder.SequentialJob("invalid", ns).Step("a").Obj()
+		sj.Spec.Archive = &archive
+		if err := cluster.Create(t.Context(), sj); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %s, got %v", want, err)
+		}
+	}
+}
