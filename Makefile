@@ -197,11 +197,10 @@ test-install: gotestsum kustomize helm localcluster ## Test the ways to install,
 	hack/baseline-image v0.1.0
 	hack/with-cluster node install hack/test-install
 
-# The browser is Debian's; axe-core comes from npm, which nothing else needs.
+# The browser is Debian's.
 .PHONY: test-ui
-test-ui: localcluster ## Run the tests of kubectl yardmaster ui in headless Chromium (part of make soak). UI_FLAGS are further flags of go test.
-	hack/prerequisites chromium=chromium npm=npm openssl=openssl prometheus=prometheus
-	hack/axe $(BIN)/axe.min.js
+test-ui: localcluster bin/axe.min.js ## Run the tests of kubectl yardmaster ui in headless Chromium (part of make soak). UI_FLAGS are further flags of go test.
+	hack/prerequisites chromium=chromium openssl=openssl prometheus=prometheus
 	AXE=$(BIN)/axe.min.js hack/with-cluster control-plane ui go -C test/ui test ./... -count 1 -timeout 30m $(UI_FLAGS)
 
 # SCREENSHOTS=DIR of make test-ui also takes screenshots.
@@ -305,9 +304,11 @@ release-snapshot: ## Write the files of a release of the current commit, for one
 	hack/verify-release dist/release dist/snapshot.key.pub
 
 .PHONY: site
-site: bin/hugo ## Write the documentation site to dist/site, and check its links.
+site: bin/hugo bin/mermaid.min.js ## Write the documentation site to dist/site, draw its diagrams, and check its links.
+	hack/prerequisites chromium=chromium
 	rm -rf dist/site
 	hugo --quiet --noBuildLock --config hack/site/hugo.toml
+	go run ./hack/site/diagrams dist/site bin/mermaid.min.js
 	go run ./hack/site/check dist/site
 
 ##@ Deploy
@@ -369,6 +370,13 @@ bin/hugo: hack/tools/hugo/go.mod
 	@echo "Building $@"
 	go build -C hack/tools/hugo -o $(BIN)/hugo github.com/gohugoio/hugo
 	@touch $@
+
+# Scripts for browsers, which tests and the documentation site run.
+bin/axe.min.js: PACKAGE := axe-core
+bin/mermaid.min.js: PACKAGE := mermaid
+bin/axe.min.js bin/mermaid.min.js: hack/npm-file
+	hack/prerequisites npm=npm openssl=openssl
+	hack/npm-file $(PACKAGE) $@
 
 bin/govulncheck: hack/tools/govulncheck/go.mod
 	@echo "Building $@"

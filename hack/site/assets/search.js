@@ -2,7 +2,7 @@
 (() => {
 	const form = document.getElementById("search");
 	const input = form.querySelector("input");
-	const results = document.getElementById("results");
+	const results = document.getElementById("search-results");
 	const root = form.querySelector(".index").href;
 	const limit = 20;
 	let index;

@@ -45,6 +45,21 @@ func TestLinksOfMarkdownFilesAreChecked(t *testing.T) {
 	}
 }
 
+// The build of the site checks this too.
+func TestNavigationListsEachPage(t *testing.T) {
+	root := os.DirFS("../../..")
+	navigation, err := fs.ReadFile(root, "hack/site/data/navigation.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := strings.FieldsFunc(string(navigation), func(r rune) bool { return strings.ContainsRune(" ,[]\n", r) })
+	for _, file := range markdownFiles(root) {
+		if strings.HasPrefix(file, "docs/") && !strings.HasPrefix(file, "docs/decisions/") && path.Base(file) != "README.md" && !slices.Contains(listed, file) {
+			t.Errorf("hack/site/data/navigation.yaml does not list %s", file)
+		}
+	}
+}
+
 // linkProblems returns which relative links in Markdown files lead to files or sections that do not exist, and the
 // number of links.
 func linkProblems(root fs.FS) (problems []string, checked int) {

@@ -88,7 +88,7 @@ func (p *page) add(node *html.Node) {
 			p.anchors[attribute.Val]++
 		case attribute.Key == "href" && node.Data == "a":
 			p.links = append(p.links, attribute.Val)
-		case attribute.Key == "href" && node.Data == "link", attribute.Key == "src":
+		case attribute.Key == "href" && node.Data == "link", attribute.Key == "src", attribute.Key == "srcset":
 			p.loads = append(p.loads, attribute.Val)
 		}
 	}

@@ -30,6 +30,9 @@ func TestSiteIsChecked(t *testing.T) {
 		"a script of another server": {
 			page: `<script src="https://example.org/x.js"></script>`, want: []string{"index.html: loads https://example.org/x.js, which is on another server"},
 		},
+		"an image for dark pages that does not exist": {
+			page: `<picture><source srcset="dark.png"></picture>`, want: []string{"index.html: loads dark.png, which does not exist"},
+		},
 		"an image without a protocol": {
 			page: `<img src="//example.org/x.png">`, want: []string{"index.html: loads //example.org/x.png, which is on another server"},
 		},
