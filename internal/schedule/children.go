@@ -13,6 +13,7 @@ import (
 func RunOfSequentialJob(sj *v1alpha1.SequentialJob) Run {
 	run := newRun(sj, sj.Status.CompletionTime, sj.Status.Phase == v1alpha1.PhaseCompleted)
 	run.Failure = sj.Status.Reason
+	run.IsArchiving = sj.Status.Archive != nil && sj.Status.Archive.State == v1alpha1.ArchiveArchiving
 	return run
 }
 

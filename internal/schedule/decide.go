@@ -311,6 +311,7 @@ func (e *evaluation) deleteOldRuns() {
 		case !run.IsFinished || run.IsDeleted:
 		case *left > 0:
 			*left--
+		case run.IsArchiving: // its logs would be lost
 		default:
 			e.deleteRun(run)
 		}

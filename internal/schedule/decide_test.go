@@ -378,6 +378,21 @@ func TestHistoryKeepsTheLastRunsOfEachResult(t *testing.T) {
 	s.wantEvent("RunSucceeded: ").wantEvent("RunFailed: ")
 }
 
+func TestHistoryKeepsRunsWhoseLogsAreBeingArchived(t *testing.T) {
+	none := int32(0)
+	s := newScenario(t, func(s *v1alpha1.Schedule) { s.Spec.History.Successful = &none }).at(time.Hour).finish(time.Hour+time.Minute, true)
+	s.runs[0].IsArchiving = true
+	s.at(time.Hour + 2*time.Minute)
+	if len(s.runs) != 1 {
+		t.Fatal("the run was deleted while its logs were being archived")
+	}
+	s.runs[0].IsArchiving = false
+	s.at(time.Hour + 3*time.Minute)
+	if len(s.runs) != 0 {
+		t.Error("the run was not deleted after that")
+	}
+}
+
 func TestAClockThatWasWrongIsReported(t *testing.T) {
 	s := newScenario(t).at(time.Second).at(1000 * time.Hour)
 	s.at(2*time.Hour).wantReady(metav1.ConditionFalse, v1alpha1.ReasonClockSkewed, "the clock of the operator was wrong")

@@ -58,6 +58,8 @@ type Run struct {
 	CompletionTime           time.Time
 	// Failure says why a finished run has not succeeded.
 	Failure string
+	// IsArchiving is true while the logs of a finished run are being archived, which takes a limited time.
+	IsArchiving bool
 	// IsDeleted is true if the deletion of the object was requested.
 	IsDeleted bool
 	// Object is what to delete.

@@ -111,7 +111,8 @@ var runChanged = predicate.Funcs{
 	},
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := runOf(e.ObjectOld), runOf(e.ObjectNew)
-		return before.IsFinished != after.IsFinished || before.HasSucceeded != after.HasSucceeded || before.IsDeleted != after.IsDeleted
+		return before.IsFinished != after.IsFinished || before.HasSucceeded != after.HasSucceeded || before.IsDeleted != after.IsDeleted ||
+			before.IsArchiving != after.IsArchiving
 	},
 	GenericFunc: func(event.GenericEvent) bool { return false },
 }
