@@ -67,6 +67,8 @@ RACE_FLAG := $(if $(RACE),$(if $(shell command -v gcc),-race,$(error RACE=1 need
 RACE_ENV := $(if $(RACE_FLAG),CGO_ENABLED=1)
 # Runs go test, and at the end repeats what failed.
 GOTEST := gotestsum --format pkgname --
+# Tests with a cluster mostly wait, so run more of them in parallel than there are cores.
+WAITING := -parallel 8
 
 ##@ Try it
 
@@ -174,7 +176,7 @@ test-agents-node: gotestsum kustomize localcluster image agents ## Test a sessio
 .PHONY: test-integration
 test-integration: gotestsum localcluster kustomize helm ## Run the tests against a real control plane with simulated nodes.
 	hack/prerequisites redis-server=redis-server tmux=tmux
-	hack/with-cluster control-plane test $(GOTEST) -p 1 $(filter-out %/restore %/fuzz,$(shell go list ./test/integration/...)) -timeout 30m
+	hack/with-cluster control-plane test $(GOTEST) -p 1 $(WAITING) $(filter-out %/restore %/fuzz,$(shell go list ./test/integration/...)) -timeout 30m
 
 # These tests kill the control plane and delete all objects of their cluster.
 .PHONY: test-restore
@@ -213,7 +215,7 @@ bench-ui: localcluster ## Measure kubectl yardmaster ui in headless Chromium wit
 test-oldest: gotestsum kustomize helm ## Run the integration tests on the oldest supported Kubernetes release (part of make soak).
 	hack/prerequisites redis-server=redis-server tmux=tmux
 	oldest=$$(hack/oldest-kubernetes) && PATH="$$oldest:$$PATH" hack/with-cluster control-plane oldest \
-		$(GOTEST) -p 1 ./test/integration ./test/integration/chart -timeout 60m
+		$(GOTEST) -p 1 $(WAITING) ./test/integration ./test/integration/chart -timeout 60m
 
 # How long the fuzz test runs.
 SOAK_DURATION ?= 30m
