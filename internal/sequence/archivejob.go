@@ -147,9 +147,7 @@ func archiveArguments(sj *v1alpha1.SequentialJob, run int32, jobs []archivedJob)
 	archive := sj.Spec.Archive
 	args := []string{"archive-logs", "--namespace=" + sj.Namespace, "--sequence-uid=" + string(sj.UID), "--path=" + archivePath(sj, run)}
 	if s3 := archive.S3; s3 != nil {
-		// Kubernetes replaces $(NAME) in arguments.
-		args = append(args, "--endpoint="+strings.ReplaceAll(s3.Endpoint, "$", "$$"), "--bucket="+s3.Bucket, "--prefix="+s3.Prefix,
-			"--region="+cmp.Or(s3.Region, "us-east-1"), "--credentials="+archiveCredentialsPath)
+		args = append(args, core.BucketFlags(s3, archiveCredentialsPath)...)
 	} else {
 		args = append(args, "--claim="+archiveClaimPath)
 	}

@@ -30,9 +30,14 @@ func statusEvents(before, after *v1alpha1.SequentialJobStatus) []core.Event {
 	return append(events, runEvents(before, after)...)
 }
 
+// HasArchiveEnded reports whether an archive of logs ended between two statuses.
+func HasArchiveEnded(before, after *v1alpha1.SequenceArchiveStatus) bool {
+	return after != nil && after.State != v1alpha1.ArchiveArchiving && (before == nil || before.Run != after.Run || before.State != after.State)
+}
+
 // archiveEvents returns an event for an archive of logs that ended.
 func archiveEvents(before, after *v1alpha1.SequenceArchiveStatus) []core.Event {
-	if after == nil || after.State == v1alpha1.ArchiveArchiving || before != nil && before.Run == after.Run && before.State == after.State {
+	if !HasArchiveEnded(before, after) {
 		return nil
 	}
 	if after.State == v1alpha1.ArchiveFailed {

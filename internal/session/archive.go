@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
 const (
@@ -35,8 +36,7 @@ func (b *objectBuilder) newArchiveContainers(inputs string) []corev1.Container {
 		{Name: sidecarTempVolume(len(b.newCheckContainers()) + len(spec.Sidecars) + len(b.newGitContainers(inputs))), MountPath: tempPath},
 	}
 	if s3 := archive.S3; s3 != nil {
-		args = append(args, "--endpoint="+literalValue(s3.Endpoint), "--bucket="+s3.Bucket, "--prefix="+s3.Prefix, "--region="+cmp.Or(s3.Region, "us-east-1"),
-			"--credentials="+archiveCredentialsPath)
+		args = append(args, core.BucketFlags(s3, archiveCredentialsPath)...)
 		mounts = append(mounts, corev1.VolumeMount{Name: archiveCredentialsVolume, MountPath: archiveCredentialsPath, ReadOnly: true})
 	} else {
 		args = append(args, "--claim="+archiveClaimPath)

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
 const (
@@ -44,7 +45,7 @@ func (b *objectBuilder) newGitContainers(inputs string) []corev1.Container {
 		mounts = append(mounts, corev1.VolumeMount{Name: gitCredentialsVolume, MountPath: gitCredentialsPath, ReadOnly: true})
 	}
 	if forge := git.Forge; forge != nil {
-		args = append(args, "--forge="+forge.Type, "--forge-url="+literalValue(forge.APIURL))
+		args = append(args, "--forge="+forge.Type, "--forge-url="+core.LiteralValue(forge.APIURL))
 	}
 	return []corev1.Container{{
 		Name: GitContainer, Image: cmp.Or(git.Image, spec.Image), Command: []string{"session-runner"}, Args: args,

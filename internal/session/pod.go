@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
 // Paths in the runner's container. The rest of its file system is read-only.
@@ -175,7 +175,7 @@ func (b *objectBuilder) newEnvironment(inputs string) []corev1.EnvVar {
 		{Name: tempVariable, Value: tempPath},
 	}
 	set := func(name, value string) {
-		env = append(env, corev1.EnvVar{Name: v1alpha1.SessionEnvPrefix + name, Value: literalValue(value)})
+		env = append(env, corev1.EnvVar{Name: v1alpha1.SessionEnvPrefix + name, Value: core.LiteralValue(value)})
 	}
 	set("SESSION", s.Name)
 	set("NAMESPACE", s.Namespace)
@@ -227,10 +227,6 @@ func (b *objectBuilder) newEnvironment(inputs string) []corev1.EnvVar {
 	}
 	return env
 }
-
-// literalValue returns a variable's value that Kubernetes does not expand: $(NAME) in it would become the
-// value of another variable.
-func literalValue(text string) string { return strings.ReplaceAll(text, "$", "$$") }
 
 // newVolumes returns the volumes of the runner.
 func (b *objectBuilder) newVolumes(inputs string) []corev1.Volume {

@@ -93,7 +93,8 @@ func (r *Reconciler) createObjects(ctx context.Context, sj *v1alpha1.SequentialJ
 		}
 	}
 	if decision.CreateArchive != nil {
-		return r.createArchive(ctx, sj, decision.CreateArchive)
+		_, refusal, err := r.createOwnedJob(ctx, sj, decision.CreateArchive)
+		return refusal, err
 	}
 	return nil, nil
 }
@@ -117,39 +118,32 @@ func (r *Reconciler) ensureChild(ctx context.Context, sj *v1alpha1.SequentialJob
 	return nil, nil
 }
 
-// createArchive creates the Job that archives logs.
-func (r *Reconciler) createArchive(ctx context.Context, sj *v1alpha1.SequentialJob, job *batchv1.Job) (*core.Refusal, error) {
-	refused := core.Refusal{Kind: "Job", Name: job.Name}
-	err := r.Client.Create(ctx, job)
-	if !apierrors.IsAlreadyExists(err) {
-		return kube.AsRefusal(err, refused)
-	}
-	existing, err := kube.GetIfExists(ctx, r.Live, sj.Namespace, refused.Name, &batchv1.Job{})
-	if err == nil && existing != nil && !metav1.IsControlledBy(existing, sj) {
-		return core.NameTaken(refused, "SequentialJob"), nil
-	}
-	return nil, err
-}
-
 func (r *Reconciler) createJob(ctx context.Context, sj *v1alpha1.SequentialJob, job *batchv1.Job) (*core.Refusal, error) {
-	refused := core.Refusal{Kind: "Job", Name: job.Name, Step: job.Labels[v1alpha1.LabelStep]}
-	err := r.Client.Create(ctx, job)
-	switch {
-	case apierrors.IsAlreadyExists(err):
-		// An earlier reconciliation created it, or the Job belongs to another owner.
-		err = r.Live.Get(ctx, client.ObjectKey{Namespace: sj.Namespace, Name: refused.Name}, job)
-		if err == nil && !metav1.IsControlledBy(job, sj) {
-			return core.NameTaken(refused, "SequentialJob"), nil
-		}
-	case err == nil:
-		r.emit(sj, sequence.JobCreatedEvent(job))
+	isNew, refusal, err := r.createOwnedJob(ctx, sj, job)
+	if refusal != nil || err != nil {
+		return refusal, err
 	}
-	if err != nil {
-		return kube.AsRefusal(err, refused)
+	if isNew {
+		r.emit(sj, sequence.JobCreatedEvent(job))
 	}
 	r.createdJobs.add(sj, job, r.Clock.Now())
 	r.observeTransition(sj)
 	return nil, nil
+}
+
+// createOwnedJob creates a Job, or reads the one that an earlier reconciliation created.
+func (r *Reconciler) createOwnedJob(ctx context.Context, sj *v1alpha1.SequentialJob, job *batchv1.Job) (isNew bool, _ *core.Refusal, _ error) {
+	refused := core.Refusal{Kind: "Job", Name: job.Name, Step: job.Labels[v1alpha1.LabelStep]}
+	err := r.Client.Create(ctx, job)
+	isNew = err == nil
+	if apierrors.IsAlreadyExists(err) {
+		err = r.Live.Get(ctx, client.ObjectKey{Namespace: sj.Namespace, Name: refused.Name}, job)
+		if err == nil && !metav1.IsControlledBy(job, sj) {
+			return false, core.NameTaken(refused, "SequentialJob"), nil
+		}
+	}
+	refusal, err := kube.AsRefusal(err, refused)
+	return isNew, refusal, err
 }
 
 // suspendOrResume suspends or resumes Jobs, and marks those that the operator suspended.

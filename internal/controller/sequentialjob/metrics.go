@@ -5,6 +5,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/metric"
+	"github.com/yardmaster/yardmaster/internal/sequence"
 )
 
 var (
@@ -28,11 +29,8 @@ var archiveResults = map[v1alpha1.ArchiveState]string{v1alpha1.ArchiveArchived: 
 
 // countArchive counts an archive that ended between two stored statuses.
 func countArchive(before, after *v1alpha1.SequenceArchiveStatus) {
-	if after == nil || before != nil && before.Run == after.Run && before.State == after.State {
-		return
-	}
-	if result, hasEnded := archiveResults[after.State]; hasEnded {
-		archivesTotal.WithLabelValues(result).Inc()
+	if sequence.HasArchiveEnded(before, after) {
+		archivesTotal.WithLabelValues(archiveResults[after.State]).Inc()
 	}
 }
 
