@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -33,6 +34,9 @@ const (
 	// scriptIgnoreSIGTERM is the script of a container that ends only with SIGKILL.
 	scriptIgnoreSIGTERM = `trap "" TERM; while :; do sleep 1; done`
 )
+
+// stuckFixtures are the Jobs of jobFixtures that do not end, because of a Pod that ignores SIGTERM.
+var stuckFixtures = []string{"foreground-deletion", "stuck-failure", "stuck-success"}
 
 // jobFixture is a Job and what is reported about it.
 type jobFixture struct {
@@ -191,12 +195,12 @@ var jobFixtures = []jobFixture{
 		next: "Check the nodes of Pods", cause: "terminating on node",
 	},
 	{
-		name: "stuck-failure", script: scriptIgnoreSIGTERM, with: jobWith(withDeadline(1), withGracePeriod(3600)),
+		name: "stuck-failure", script: scriptIgnoreSIGTERM, with: jobWith(withGracePeriod(3600)), // the test sets its deadline
 		finding: "Zombie FailureTargetStuck", message: "FailureTarget is True since", next: "Pods that do not terminate", cause: "terminating on node",
 	},
 	{
-		name: "stuck-success", script: `test "$JOB_COMPLETION_INDEX" = 0 && exit; ` + scriptIgnoreSIGTERM,
-		with:    jobWith(indexed(2, nil), succeedingWithIndex("0"), withGracePeriod(3600)),
+		name: "stuck-success", script: `test "$JOB_COMPLETION_INDEX" = 1 && exit; ` + scriptIgnoreSIGTERM,
+		with:    jobWith(indexed(2, nil), succeedingWithIndex("1"), withParallelism(1), withGracePeriod(3600)), // the test raises its parallelism
 		finding: "Zombie SuccessCriteriaStuck", message: "SuccessCriteriaMet is True since", next: "Pods that do not terminate", cause: "terminating on node",
 	},
 }
@@ -364,11 +368,22 @@ func createJobFixtures(t *testing.T) {
 	now := time.Now()
 	writeFinishedStatus(t, "failed-long-ago", now, batchv1.JobFailureTarget, batchv1.JobFailed)
 	writeFinishedStatus(t, "finished-long-ago", now, batchv1.JobSuccessCriteriaMet, batchv1.JobComplete)
-	deletePodOf(t, "running-again", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning })
+	deletePodOf(t, "running-again", isRunning)
 	deletePodOf(t, "unschedulable-again", func(*corev1.Pod) bool { return true })
-	waitForPodOf(t, "foreground-deletion", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning })
-	deleteJob(t, "foreground-deletion", metav1.DeletePropagationForeground)
 	deleteJob(t, "blocked-deletion", metav1.DeletePropagationBackground)
+	stickJobs(t)
+}
+
+// stickJobs lets Jobs end whose Pods ignore SIGTERM. It waits until these run, because a Pod that has not started
+// yet is gone at once.
+func stickJobs(t *testing.T) {
+	t.Helper()
+	for _, name := range stuckFixtures {
+		waitForPodOf(t, name, isRunning)
+	}
+	deleteJob(t, "foreground-deletion", metav1.DeletePropagationForeground)
+	patchJobSpec(t, "stuck-failure", `{"activeDeadlineSeconds": 1}`)
+	patchJobSpec(t, "stuck-success", `{"parallelism": 2}`)
 }
 
 func createLicenseQuota(t *testing.T) {
@@ -426,6 +441,14 @@ func deletePodOf(t *testing.T, name string, isWanted func(*corev1.Pod) bool) {
 	waitForPodOf(t, name, func(pod *corev1.Pod) bool { return pod.UID != deleted.UID && pod.Status.Phase == deleted.Status.Phase })
 }
 
+func isRunning(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning }
+
+func patchJobSpec(t *testing.T, name, spec string) {
+	t.Helper()
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: reportedNamespace}}
+	requireNoError(t, cluster.Patch(t.Context(), job, client.RawPatch(types.MergePatchType, []byte(`{"spec":`+spec+`}`))))
+}
+
 func deleteJob(t *testing.T, name string, propagation metav1.DeletionPropagation) {
 	t.Helper()
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: reportedNamespace}}
@@ -454,11 +477,11 @@ func writeFinishedStatus(t *testing.T, name string, now time.Time, conditions ..
 func releaseStuckJobs(t *testing.T) {
 	ctx := context.Background()
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "blocked-deletion", Namespace: reportedNamespace}}
-	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
 	if err := client.IgnoreNotFound(cluster.Patch(ctx, job, patch)); err != nil {
 		t.Error(err)
 	}
-	for _, name := range []string{"foreground-deletion", "stuck-failure", "stuck-success"} {
+	for _, name := range stuckFixtures {
 		err := cluster.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(reportedNamespace), client.MatchingLabels{batchv1.JobNameLabel: name}, client.GracePeriodSeconds(0))
 		if err != nil && !apierrors.IsNotFound(err) {
 			t.Error(err)
