@@ -52,6 +52,8 @@ APPLY := $(KUBECTL) apply --server-side --force-conflicts --field-manager=yardma
 
 # Modules whose go.mod must be tidy. (tools.mod has no code to tidy it by.)
 MODULES := . hack/tools/golangci-lint hack/tools/govulncheck hack/tools/gitops hack/tools/helm hack/tools/hugo hack/tools/kueue hack/tools/vale test/handlers/river test/ui $(patsubst %/go.mod,%,$(wildcard localcluster/go.mod localcluster/modules/*/go.mod))
+# Modules besides the main one whose tests need no cluster.
+TESTED_MODULES := localcluster localcluster/modules/network-policies hack/tools/helm hack/tools/gitops
 GENERATED := api/*/zz_generated.deepcopy.go applyconfiguration clientset config/crd/bases config/rbac/controllers charts/yardmaster/templates docs/reference
 # Each controller has a Role of its own.
 CONTROLLER_NAMES := $(notdir $(wildcard internal/controller/*))
@@ -143,20 +145,30 @@ verify: manifests generate chart vet lint prose govulncheck ## Check that genera
 	@hack/verify-test-names
 	@hack/verify-toolchain
 
+# Nothing here depends on time, and go and golangci-lint cache its results, so that make verify and make test are
+# faster after it.
+.PHONY: prepare
+prepare: tools bin/govulncheck lint test-pure ## Build all tools and tests, and run what is not timed: the linters and make test-pure. CI does this while e2e waits.
+	$(RACE_ENV) go test $(RACE_FLAG) -exec true $(UNIT) >/dev/null
+	go test -exec true ./test/integration/... >/dev/null
+	for module in $(TESTED_MODULES); do go -C $$module test -exec true ./... >/dev/null; done
+	go vet ./...
+	localcluster build --mode control-plane
+
 ##@ Test
 
 .PHONY: test
 test: test-unit test-integration ## Run unit and integration tests.
 
-.PHONY: test-unit
-test-unit: gotestsum kustomize ## Run the tests that need no cluster.
-	hack/prerequisites redis-server=redis-server redis-cli=redis-server rabbitmq-server=rabbitmq-server promtool=prometheus python3=python3 node=nodejs openssl=openssl curl=curl
+.PHONY: test-pure
+test-pure: gotestsum ## Run the tests of the packages that only decide.
 	SEQUENCE_RUNS=$(SEQUENCE_RUNS) $(GOTEST) -timeout 30m $(PURE)
+
+.PHONY: test-unit
+test-unit: test-pure kustomize ## Run the tests that need no cluster.
+	hack/prerequisites redis-server=redis-server redis-cli=redis-server rabbitmq-server=rabbitmq-server promtool=prometheus python3=python3 node=nodejs openssl=openssl curl=curl
 	$(RACE_ENV) $(GOTEST) $(RACE_FLAG) $(UNIT)
-	go -C localcluster test ./...
-	go -C localcluster/modules/network-policies test ./...
-	go -C hack/tools/helm test ./...
-	go -C hack/tools/gitops test ./...
+	for module in $(TESTED_MODULES); do go -C $$module test ./...; done
 
 .PHONY: agents
 agents:
