@@ -66,6 +66,7 @@ func TestDaemonSetOfSomebodyElseIsNotChangedByPrepull(t *testing.T) {
 	if err := cluster.Create(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}
+	before := sumMetric(t, "yardmaster_session_prepull_refused_total", "", "")
 	s.patchRunner(`{"prepull": true}`)
 	eventually(t, "the event", func() bool {
 		var list eventsv1.EventList
@@ -79,6 +80,9 @@ func TestDaemonSetOfSomebodyElseIsNotChangedByPrepull(t *testing.T) {
 		}
 		return false
 	})
+	if after := sumMetric(t, "yardmaster_session_prepull_refused_total", "", ""); after <= before {
+		t.Errorf("the metric is %g after a refusal, as before", after)
+	}
 	s.patchRunner(`{"prepull": false}`)
 	if d := s.prepull(); d == nil || d.UID != other.UID || d.Generation != other.Generation {
 		t.Errorf("the DaemonSet is %+v", d)

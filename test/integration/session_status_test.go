@@ -6,10 +6,12 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 
+	dto "github.com/prometheus/client_model/go"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -91,7 +93,7 @@ func sessionReconcileErrors(t *testing.T) float64 {
 	return sumMetric(t, "controller_runtime_reconcile_errors_total", "controller", "agenticsession")
 }
 
-// sumMetric returns the sum of a metric's values with this label, 0 if it has none.
+// sumMetric returns the sum of a metric's values with this label, or of all if label is empty; 0 if it has none.
 func sumMetric(t *testing.T, metric, label, value string) float64 {
 	t.Helper()
 	families, err := ctrlmetrics.Registry.Gather()
@@ -104,10 +106,9 @@ func sumMetric(t *testing.T, metric, label, value string) float64 {
 			continue
 		}
 		for _, one := range family.GetMetric() {
-			for _, pair := range one.GetLabel() {
-				if pair.GetName() == label && pair.GetValue() == value {
-					sum += one.GetCounter().GetValue() + one.GetGauge().GetValue()
-				}
+			matches := func(pair *dto.LabelPair) bool { return pair.GetName() == label && pair.GetValue() == value }
+			if label == "" || slices.ContainsFunc(one.GetLabel(), matches) {
+				sum += one.GetCounter().GetValue() + one.GetGauge().GetValue()
 			}
 		}
 	}

@@ -66,6 +66,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, runner *v1alpha1.SessionRunn
 	if err != nil || refusal == nil {
 		return ctrl.Result{}, err
 	}
+	refusedTotal.Inc()
 	kube.EmitEvent(r.Recorder, runner, core.WarningEvent(v1alpha1.EventPrepullRefused, "Prepull", refusal.Kind+" "+refusal.Name+": "+refusal.Message))
 	return ctrl.Result{RequeueAfter: refusedInterval}, nil
 }
