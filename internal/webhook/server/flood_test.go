@@ -49,6 +49,26 @@ func TestFloodOfLargeBodiesDoesNotOccupyMemory(t *testing.T) {
 	}
 }
 
+// A timeout is no mistake of the client: the operator may have been busy until it read the review.
+func TestReviewThatDoesNotArriveInTimeIsATimeout(t *testing.T) {
+	env := startServer(t)
+	body, end := io.Pipe()
+	defer end.Close()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, env.url("/"+segment+poolsPath+"?timeout=100ms"), body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.ContentLength = 100
+	response, err := env.newClient().Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusRequestTimeout {
+		t.Errorf("status %d", response.StatusCode)
+	}
+}
+
 func sendZeros(env *testServer, client *http.Client, path string, length, size int64) (status int, err error) {
 	body := io.LimitReader(zeros{}, size)
 	request, err := http.NewRequestWithContext(env.Context(), http.MethodPost, env.url(path), io.NopCloser(body))
@@ -143,7 +163,7 @@ func TestExpensiveReviewsDelayNoSmallOnes(t *testing.T) {
 		count[status]++
 	}
 	t.Logf("%v, %d MiB in use", count, peak()/mebibyte)
-	if count["200 <nil>"] == 0 || count["200 <nil>"]+count["503 <nil>"] != cap(statuses) {
+	if count["200 <nil>"] == 0 || count["200 <nil>"]+count["503 <nil>"]+count["408 <nil>"] != cap(statuses) {
 		t.Errorf("the expensive reviews returned %v", count)
 	}
 	if used := peak(); used > 170*mebibyte {

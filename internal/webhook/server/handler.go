@@ -3,10 +3,12 @@ package server
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/listener"
@@ -95,7 +97,11 @@ func (s *Server) review(w http.ResponseWriter, r *http.Request, hook http.Handle
 	}
 	defer release()
 	body, err := readBody(w, r)
-	if err != nil {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		refuse(w, reasonIncomplete, http.StatusRequestTimeout, "the review did not arrive within its timeout")
+		return
+	case err != nil:
 		refuse(w, reasonIncomplete, http.StatusBadRequest, "the review is incomplete")
 		return
 	}
