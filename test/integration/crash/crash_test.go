@@ -139,22 +139,34 @@ func build(t *testing.T) string {
 }
 
 // runAndKill runs one operator after another and kills each. It returns the number of kills.
-func runAndKill(ctx context.Context, t *testing.T, binary, ns string) int {
+func runAndKill(ctx context.Context, t *testing.T, binary, ns string, flags ...string) int {
 	for kills := 0; ; kills++ {
 		health := freeAddress(t)
-		operator := exec.CommandContext(ctx, binary,
+		operator := exec.CommandContext(ctx, binary, append([]string{
 			"--namespaces", ns, "--leader-elect=false", "--webhook=false",
-			"--metrics-bind-address=0", "--health-probe-bind-address="+health)
+			"--metrics-bind-address=0", "--health-probe-bind-address=" + health,
+		}, flags...)...)
 		if err := operator.Start(); err != nil {
 			return kills
 		}
-		waitReady(ctx, health)
+		running, end := context.WithCancel(ctx)
+		ended := make(chan struct{})
+		go func() {
+			_ = operator.Wait()
+			end()
+			close(ended)
+		}()
+		waitReady(running, health)
 		select {
-		case <-ctx.Done():
+		case <-running.Done():
 		case <-time.After(lifetime/2 + rand.N(lifetime)):
 		}
+		if running.Err() != nil && ctx.Err() == nil {
+			t.Errorf("the operator ended by itself: %v", operator.ProcessState)
+			return kills
+		}
 		_ = operator.Process.Kill() // SIGKILL: the operator cannot clean up
-		_ = operator.Wait()
+		<-ended
 		if ctx.Err() != nil {
 			return kills
 		}

@@ -3,9 +3,7 @@ package crash
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -61,7 +59,9 @@ func TestDeletionPoliciesHoldWhileTwoOperatorsAreKilledEverySecond(t *testing.T)
 	killing, stopKilling := context.WithCancel(ctx)
 	binary := build(t)
 	for range 2 {
-		go func() { kills <- killQueueOperators(killing, t, binary, ns.Name) }()
+		go func() {
+			kills <- runAndKill(killing, t, binary, ns.Name, "--controllers=queue", "--allow-local-brokers")
+		}()
 	}
 	declare(ctx, t, cluster, ns.Name, "archive", "Retain")
 	var names []string
@@ -161,29 +161,6 @@ func waitForQueues(ctx context.Context, t *testing.T, cluster client.Client, ns 
 	}
 }
 
-// killQueueOperators runs one operator after another and kills each. It returns the number of kills.
-func killQueueOperators(ctx context.Context, t *testing.T, binary, ns string) int {
-	for kills := 0; ; kills++ {
-		health := freeAddress(t)
-		operator := exec.CommandContext(ctx, binary,
-			"--controllers=queue", "--namespaces", ns, "--leader-elect=false", "--webhook=false", "--allow-local-brokers",
-			"--metrics-bind-address=0", "--health-probe-bind-address="+health)
-		if err := operator.Start(); err != nil {
-			return kills
-		}
-		waitReady(ctx, health)
-		select {
-		case <-ctx.Done():
-		case <-time.After(lifetime/2 + rand.N(lifetime)):
-		}
-		_ = operator.Process.Kill() // SIGKILL: the operator cannot clean up
-		_ = operator.Wait()
-		if ctx.Err() != nil {
-			return kills
-		}
-	}
-}
-
 func jetStream(t *testing.T, s *natstest.Server) jetstream.JetStream {
 	t.Helper()
 	nc, err := nats.Connect(s.ClientURL())
@@ -201,8 +178,12 @@ func jetStream(t *testing.T, s *natstest.Server) jetstream.JetStream {
 // installCRDs installs the CRDs of all kinds that the tests use.
 func installCRDs(t *testing.T, cluster client.Client) {
 	t.Helper()
-	for _, plural := range []string{"sequentialjobs", "queues", "workerpools", "policies", "agenticsessions", "sessionrunners"} {
-		raw, err := os.ReadFile(filepath.Join(root, "config", "crd", "bases", "yardmaster.dev_"+plural+".yaml"))
+	files, err := filepath.Glob(filepath.Join(root, "config", "crd", "bases", "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -216,6 +197,7 @@ func installCRDs(t *testing.T, cluster client.Client) {
 	}
 	for _, list := range []client.ObjectList{
 		&v1alpha1.SequentialJobList{}, &v1alpha1.QueueList{}, &v1alpha1.WorkerPoolList{}, &v1alpha1.PolicyList{}, &v1alpha1.AgenticSessionList{}, &v1alpha1.SessionRunnerList{},
+		&v1alpha1.ScheduleList{}, &v1alpha1.JobReportList{},
 	} {
 		for cluster.List(t.Context(), list) != nil && t.Context().Err() == nil {
 			time.Sleep(100 * time.Millisecond)
