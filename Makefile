@@ -69,8 +69,11 @@ RACE_FLAG := $(if $(RACE),$(if $(shell command -v gcc),-race,$(error RACE=1 need
 RACE_ENV := $(if $(RACE_FLAG),CGO_ENABLED=1)
 # Runs go test, and at the end repeats what failed.
 GOTEST := gotestsum --format pkgname --
-# Tests with a cluster mostly wait, so run more of them in parallel than there are cores.
+# Tests with a cluster or a broker mostly wait, so run more of them in parallel than there are cores.
 WAITING := -parallel 8
+WAITING_PACKAGES := -p 3
+# Compiles packages with their tests, without linking.
+COMPILE := list -export -test -deps
 
 ##@ Try it
 
@@ -149,9 +152,9 @@ verify: manifests generate chart vet lint prose govulncheck ## Check that genera
 # faster after it.
 .PHONY: prepare
 prepare: tools bin/govulncheck lint test-pure ## Build all tools and tests, and run what is not timed: the linters and make test-pure. CI does this while e2e waits.
-	$(RACE_ENV) go test $(RACE_FLAG) -exec true $(UNIT) >/dev/null
-	go test -exec true ./test/integration/... >/dev/null
-	for module in $(TESTED_MODULES); do go -C $$module test -exec true ./... >/dev/null; done
+	$(RACE_ENV) go $(COMPILE) $(RACE_FLAG) $(UNIT) >/dev/null
+	go $(COMPILE) ./test/integration/... >/dev/null
+	for module in $(TESTED_MODULES); do go -C $$module $(COMPILE) ./... >/dev/null; done
 	go vet ./...
 	localcluster build --mode control-plane
 
@@ -167,7 +170,7 @@ test-pure: gotestsum ## Run the tests of the packages that only decide.
 .PHONY: test-unit
 test-unit: test-pure kustomize ## Run the tests that need no cluster.
 	hack/prerequisites redis-server=redis-server redis-cli=redis-server rabbitmq-server=rabbitmq-server promtool=prometheus python3=python3 node=nodejs openssl=openssl curl=curl
-	$(RACE_ENV) $(GOTEST) $(RACE_FLAG) $(UNIT)
+	$(RACE_ENV) $(GOTEST) $(WAITING_PACKAGES) $(RACE_FLAG) $(UNIT)
 	for module in $(TESTED_MODULES); do go -C $$module test ./...; done
 
 .PHONY: agents
@@ -186,9 +189,21 @@ test-agents-node: gotestsum kustomize localcluster image agents ## Test a sessio
 	AGENTS=1 E2E_SOAK=1 E2E_FLAGS='-run TestRealAgent' hack/with-cluster node agents hack/e2e
 
 .PHONY: test-integration
-test-integration: gotestsum localcluster kustomize helm ## Run the tests against a real control plane with simulated nodes.
+test-integration: localcluster ## Run the tests against a real control plane with simulated nodes.
 	hack/prerequisites redis-server=redis-server tmux=tmux
-	hack/with-cluster control-plane test $(GOTEST) -p 1 $(WAITING) $(filter-out %/restore %/fuzz,$(shell go list ./test/integration/...)) -timeout 30m
+	localcluster build --mode control-plane
+	$(MAKE) --jobs=2 test-operators test-crash
+
+# In this cluster several operators run, in the processes of the tests.
+.PHONY: test-operators
+test-operators: gotestsum localcluster kustomize helm
+	hack/with-cluster control-plane test \
+		$(GOTEST) -p 1 $(WAITING) $(filter-out %/crash %/restore %/fuzz,$(shell go list ./test/integration/...)) -timeout 30m
+
+# This operator, which is killed, is the only one of its cluster.
+.PHONY: test-crash
+test-crash: gotestsum localcluster
+	hack/with-cluster control-plane crash $(GOTEST) ./test/integration/crash -timeout 30m
 
 # These tests kill the control plane and delete all objects of their cluster.
 .PHONY: test-restore
