@@ -151,11 +151,10 @@ verify: manifests generate chart vet lint prose govulncheck ## Check that genera
 # Nothing here depends on time, and go and golangci-lint cache its results, so that make verify and make test are
 # faster after it.
 .PHONY: prepare
-prepare: tools bin/govulncheck lint test-pure ## Build all tools and tests, and run what is not timed: the linters and make test-pure. CI does this while e2e waits.
+prepare: tools bin/govulncheck vet lint test-pure ## Build all tools and tests, and run what is not timed: the linters and make test-pure. CI does this while e2e waits.
 	$(RACE_ENV) go $(COMPILE) $(RACE_FLAG) $(UNIT) >/dev/null
 	go $(COMPILE) ./test/integration/... >/dev/null
 	for module in $(TESTED_MODULES); do go -C $$module $(COMPILE) ./... >/dev/null; done
-	go vet ./...
 	localcluster build --mode control-plane
 
 ##@ Test
