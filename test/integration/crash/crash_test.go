@@ -55,7 +55,7 @@ func TestNoStepIsRepeatedOrSkippedWhileTheOperatorIsKilledEverySecond(t *testing
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 
-	installCRDs(t, cluster)
+	installCRDs(t, config)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "crash-"}}
 	if err := cluster.Create(ctx, ns); err != nil {
 		t.Fatal(err)
@@ -149,12 +149,10 @@ func runAndKill(ctx context.Context, t *testing.T, binary, ns string, flags ...s
 		if err := operator.Start(); err != nil {
 			return kills
 		}
-		running, end := context.WithCancel(ctx)
-		ended := make(chan struct{})
+		running, end := context.WithCancel(context.WithoutCancel(ctx)) // a canceled ctx kills the operator
 		go func() {
 			_ = operator.Wait()
 			end()
-			close(ended)
 		}()
 		waitReady(running, health)
 		select {
@@ -166,7 +164,7 @@ func runAndKill(ctx context.Context, t *testing.T, binary, ns string, flags ...s
 			return kills
 		}
 		_ = operator.Process.Kill() // SIGKILL: the operator cannot clean up
-		<-ended
+		<-running.Done()
 		if ctx.Err() != nil {
 			return kills
 		}

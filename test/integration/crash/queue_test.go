@@ -15,9 +15,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
@@ -42,7 +43,7 @@ func TestDeletionPoliciesHoldWhileTwoOperatorsAreKilledEverySecond(t *testing.T)
 	cluster := connect(t, config)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	installCRDs(t, cluster)
+	installCRDs(t, config)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "crash-"}}
 	if err := cluster.Create(ctx, ns); err != nil {
 		t.Fatal(err)
@@ -175,32 +176,11 @@ func jetStream(t *testing.T, s *natstest.Server) jetstream.JetStream {
 	return js
 }
 
-// installCRDs installs the CRDs of all kinds that the tests use.
-func installCRDs(t *testing.T, cluster client.Client) {
+// installCRDs installs all kinds, and waits until they are served.
+func installCRDs(t *testing.T, config *rest.Config) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(root, "config", "crd", "bases", "*.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%v, %v", files, err)
-	}
-	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		crd := map[string]any{}
-		if err := yaml.Unmarshal(raw, &crd); err != nil {
-			t.Fatal(err)
-		}
-		if err := apply(t.Context(), cluster, crd); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, list := range []client.ObjectList{
-		&v1alpha1.SequentialJobList{}, &v1alpha1.QueueList{}, &v1alpha1.WorkerPoolList{}, &v1alpha1.PolicyList{}, &v1alpha1.AgenticSessionList{}, &v1alpha1.SessionRunnerList{},
-		&v1alpha1.ScheduleList{}, &v1alpha1.JobReportList{},
-	} {
-		for cluster.List(t.Context(), list) != nil && t.Context().Err() == nil {
-			time.Sleep(100 * time.Millisecond)
-		}
+	options := envtest.CRDInstallOptions{Paths: []string{filepath.Join(root, "config", "crd", "bases")}, ErrorIfPathMissing: true, MaxTime: time.Minute}
+	if _, err := envtest.InstallCRDs(config, options); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -51,7 +51,7 @@ func TestDeletedSessionsLeaveNoOrphansWhileTheOperatorIsKilled(t *testing.T) {
 	cluster := connect(t, config)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()
-	installCRDs(t, cluster)
+	installCRDs(t, config)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "crash-"}}
 	if err := cluster.Create(ctx, ns); err != nil {
 		t.Fatal(err)

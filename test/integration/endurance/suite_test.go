@@ -13,14 +13,13 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
@@ -80,30 +79,12 @@ func (s *testEnv) create(object client.Object) {
 	}
 }
 
+// installCRDs installs all kinds, and waits until they are served.
 func (s *testEnv) installCRDs() {
 	s.t.Helper()
-	files, err := filepath.Glob(filepath.Join(root, "config", "crd", "bases", "*.yaml"))
-	if err != nil || len(files) == 0 {
-		s.t.Fatalf("%v, %v", files, err)
-	}
-	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		crd := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal(raw, crd); err != nil {
-			s.t.Fatal(err)
-		}
-		if err := s.Apply(s.t.Context(), client.ApplyConfigurationFromUnstructured(crd), client.FieldOwner("yardmaster-test"), client.ForceOwnership); err != nil {
-			s.t.Fatal(err)
-		}
-	}
-	for _, list := range []client.ObjectList{
-		&v1alpha1.AgenticSessionList{}, &v1alpha1.SessionRunnerList{}, &v1alpha1.SequentialJobList{}, &v1alpha1.QueueList{},
-		&v1alpha1.WorkerPoolList{}, &v1alpha1.PolicyList{}, &v1alpha1.JobReportList{},
-	} {
-		s.eventually("the kinds to be served", func() bool { return s.List(s.t.Context(), list) == nil })
+	options := envtest.CRDInstallOptions{Paths: []string{filepath.Join(root, "config", "crd", "bases")}, ErrorIfPathMissing: true, MaxTime: time.Minute}
+	if _, err := envtest.InstallCRDs(s.config, options); err != nil {
+		s.t.Fatal(err)
 	}
 }
 
