@@ -149,7 +149,7 @@ func TestAQueueThatIsNotReadyAcceptsNoJob(t *testing.T) {
 		if err := env.api.Update(t.Context(), q); err != nil {
 			t.Fatal(err)
 		}
-		env.queues.targets = newLookup[target](queuesLast) // the Queue that is kept expires
+		expire(env.queues.targets)
 	}
 	for title, change := range map[string]func(*v1alpha1.Queue){
 		"not ready":                         func(q *v1alpha1.Queue) { q.Status.Conditions[0].Status = metav1.ConditionFalse },
@@ -166,7 +166,7 @@ func TestAQueueThatIsNotReadyAcceptsNoJob(t *testing.T) {
 	if err := env.api.Delete(t.Context(), readyQueue(tenant, "orders", "orders")); err != nil {
 		t.Fatal(err)
 	}
-	env.queues.targets = newLookup[target](queuesLast)
+	expire(env.queues.targets)
 	env.want("deleted", env.do("POST", ordersPath, "{}"), http.StatusConflict, reasonQueueDraining, "")
 }
 
@@ -371,7 +371,7 @@ func TestForgedTokensDoNotDelayTheReviewOfKnownOnes(t *testing.T) {
 		return env.reviewer.ofHosts.occupied.requests == env.reviewer.ofHosts.each.requests
 	})
 	env.want("one more", env.do("POST", ordersPath, "", "Authorization: Bearer forged"), http.StatusTooManyRequests, reasonTooManyRequests, "")
-	env.reviewer.tokens = newLookup[identity](reviewsLast) // what is kept expires
+	expire(env.reviewer.tokens)
 	env.want("known", env.do("POST", ordersPath, "{}"), http.StatusCreated, "", "")
 	close(release)
 	forgers.Wait()
@@ -407,4 +407,9 @@ func eventually(t testing.TB, description string, isTrue func() bool) {
 			t.Fatalf("timed out after %s waiting until %s", testTimeout, description)
 		}
 	}
+}
+
+// expire ends the time for which answers are kept.
+func expire[T any](l *lookup[T]) {
+	l.answers.RemoveAll(func(any) bool { return true })
 }
