@@ -88,8 +88,8 @@ func TestProcessGroupIsTerminatedWhenTheContextEnds(t *testing.T) {
 		script  string
 		maxTime time.Duration
 	}{
-		"a command that handles SIGTERM exits at once":            {"sleep 60 & echo $! >%s; wait", 2 * time.Second},
-		"a command that ignores SIGTERM is killed a little later": {"trap '' TERM; sleep 60 & echo $! >%s; wait; sleep 60", terminationGracePeriod + 2*time.Second},
+		"a command that handles SIGTERM exits at once":            {"sleep 60 & echo $! >%s; wait", terminationGracePeriod},
+		"a command that ignores SIGTERM is killed a little later": {"trap '' TERM; sleep 60 & echo $! >%s; wait; sleep 60", 30 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "pid")
