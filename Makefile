@@ -38,7 +38,7 @@ export PATH := $(BIN):$(PATH)
 # One set of flags for every build, so that each dependency is compiled once: the operator, the
 # plugin, the image, the tools, the tests and the local cluster share the build cache. Only the
 # race detector, which needs cgo, and runc, which contains C, compile their own copies.
-export GOFLAGS := -trimpath
+export GOFLAGS := $(shell source hack/build-env && echo "$$GOFLAGS")
 export CGO_ENABLED := 0
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
@@ -69,7 +69,8 @@ RACE ?=
 RACE_FLAG := $(if $(RACE),$(if $(shell command -v gcc),-race,$(error RACE=1 needs gcc)))
 RACE_ENV := $(if $(RACE_FLAG),CGO_ENABLED=1)
 # Runs go test, and at the end repeats what failed.
-GOTEST := gotestsum --format pkgname --
+# The linters include go vet.
+GOTEST := gotestsum --format pkgname -- -vet=off
 # Tests with a cluster or a broker mostly wait, so run more of them in parallel than there are cores.
 WAITING := -parallel 8
 WAITING_PACKAGES := -p 3
@@ -122,17 +123,12 @@ chart: manifests ## Generate the templates of the Helm chart from config/.
 fmt: golangci-lint ## Format the code.
 	golangci-lint fmt ./...
 
-.PHONY: vet
-vet: ## Run go vet.
-	go vet ./...
-	go vet -tags e2e ./test/...
-	go -C test/handlers/river vet .
-
 .PHONY: lint
 lint: golangci-lint ## Run the linters.
 	golangci-lint run ./...
 	cd localcluster && golangci-lint run ./...
 	cd test/ui && golangci-lint run --build-tags bench ./...
+	go -C test/handlers/river vet .
 
 .PHONY: prose
 prose: vale ## Check the language of documentation, comments and messages.
@@ -143,7 +139,7 @@ govulncheck: bin/govulncheck ## Check the code for known vulnerabilities (GOVULN
 	hack/govulncheck
 
 .PHONY: verify
-verify: manifests generate chart vet lint prose govulncheck ## Check that generated files are up to date, modules tidy, and all linters pass.
+verify: manifests generate chart lint prose govulncheck ## Check that generated files are up to date, modules tidy, and all linters pass.
 	@for module in $(MODULES); do echo "go mod tidy -diff in $$module"; go -C $$module mod tidy -diff; done
 	@hack/verify-clean $(GENERATED)
 	@hack/verify-test-names
@@ -152,7 +148,7 @@ verify: manifests generate chart vet lint prose govulncheck ## Check that genera
 # Nothing here depends on time, and go and golangci-lint cache its results, so that make verify and make test are
 # faster after it.
 .PHONY: prepare
-prepare: tools bin/govulncheck vet lint test-pure ## Build all tools and tests, and run what is not timed: the linters and make test-pure. CI does this while e2e waits.
+prepare: tools bin/govulncheck lint test-pure ## Build all tools and tests, and run what is not timed: the linters and make test-pure. CI does this while e2e waits.
 	$(RACE_ENV) go $(COMPILE) $(RACE_FLAG) $(UNIT) >/dev/null
 	go $(COMPILE) ./test/integration/... >/dev/null
 	for module in $(TESTED_MODULES); do go -C $$module $(COMPILE) ./... >/dev/null; done

@@ -76,9 +76,9 @@ var (
 func (p Part) args() []string { return append([]string{"build"}, p.flags()...) }
 
 // flags differ only where a part requires it, since each variant compiles all dependencies
-// again.
+// again. Debug information, which the linker would remove, is not generated.
 func (p Part) flags() []string {
-	flags := []string{"-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags=" + p.Linker}
+	flags := []string{"-trimpath", "-gcflags=all=-dwarf=false", "-buildvcs=false", "-mod=readonly", "-ldflags=" + p.Linker}
 	if p.Tags != "" {
 		flags = append(flags, "-tags="+p.Tags)
 	}

@@ -1,4 +1,4 @@
-// River has dependencies that Yardmaster does not need. `make vet` compiles this module.
+// River has dependencies that Yardmaster does not need. `make lint` compiles this module.
 module github.com/yardmaster/yardmaster/test/handlers/river
 
 go 1.26.0
