@@ -2,6 +2,7 @@ package natstest
 
 import (
 	"net/url"
+	"slices"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -23,6 +24,20 @@ func StartLeaf(t testing.TB, changes ...func(leaf *server.Options)) (hub, leaf *
 		o.ServerName, o.JetStreamDomain = "leaf", "leaf"
 		o.LeafNode.Remotes = []*server.RemoteLeafOpts{{URLs: []*url.URL{{Scheme: "nats-leaf", Host: port.String()}}}}
 	})...)
-	wait(t, "the leaf node to connect", func() bool { return leaf.NumLeafNodes() == 1 && hub.NumLeafNodes() == 1 })
+	wait(t, "the leaf node to know the API of the hub", func() bool { return knowsHub(leaf) })
 	return hub, leaf
+}
+
+// knowsHub reports whether the hub has told the leaf node of its JetStream API, which it does after they are connected.
+func knowsHub(leaf *Server) bool {
+	state, err := leaf.Leafz(&server.LeafzOptions{Subscriptions: true})
+	if err != nil || len(state.Leafs) != 1 {
+		return false
+	}
+	for _, requests := range []string{"INFO", "STREAM.>", "CONSUMER.>", "DIRECT.>", "$KV.>"} {
+		if !slices.Contains(state.Leafs[0].Subs, "$JS."+HubDomain+".API."+requests) {
+			return false
+		}
+	}
+	return true
 }
