@@ -166,8 +166,16 @@ test-pure: gotestsum ## Run the tests of the packages that only decide.
 .PHONY: test-unit
 test-unit: test-pure kustomize ## Run the tests that need no cluster.
 	hack/prerequisites redis-server=redis-server redis-cli=redis-server rabbitmq-server=rabbitmq-server promtool=prometheus python3=python3 node=nodejs openssl=openssl curl=curl
+	$(MAKE) --jobs=2 test-packages test-modules
+
+.PHONY: test-packages
+test-packages: gotestsum
 	$(RACE_ENV) $(GOTEST) $(WAITING_PACKAGES) $(RACE_FLAG) $(UNIT)
-	for module in $(TESTED_MODULES); do go -C $$module test ./...; done
+
+# The linters do not check all of these modules.
+.PHONY: test-modules
+test-modules: gotestsum
+	for module in $(TESTED_MODULES); do (cd $$module && gotestsum --format pkgname -- ./...); done
 
 .PHONY: agents
 agents:
