@@ -28,7 +28,7 @@ func StartLeaf(t testing.TB, changes ...func(leaf *server.Options)) (hub, leaf *
 	return hub, leaf
 }
 
-// knowsHub reports whether the hub has told the leaf node of its JetStream API, which it does after they are connected.
+// knowsHub reports whether the leaf node has received the subjects of the hub's JetStream API. They follow the connection.
 func knowsHub(leaf *Server) bool {
 	state, err := leaf.Leafz(&server.LeafzOptions{Subscriptions: true})
 	if err != nil || len(state.Leafs) != 1 {
