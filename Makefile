@@ -69,8 +69,9 @@ RACE ?=
 RACE_FLAG := $(if $(RACE),$(if $(shell command -v gcc),-race,$(error RACE=1 needs gcc)))
 RACE_ENV := $(if $(RACE_FLAG),CGO_ENABLED=1)
 # Runs go test, and at the end repeats what failed.
-# The linters include go vet.
-GOTEST := gotestsum --format pkgname -- -vet=off
+GOTEST_VET := gotestsum --format pkgname --
+# Without go vet, which is one of the linters.
+GOTEST := $(GOTEST_VET) -vet=off
 # Tests with a cluster or a broker mostly wait, so run more of them in parallel than there are cores.
 WAITING := -parallel 8
 WAITING_PACKAGES := -p 3
@@ -172,10 +173,10 @@ test-unit: test-pure kustomize ## Run the tests that need no cluster.
 test-packages: gotestsum
 	$(RACE_ENV) $(GOTEST) $(WAITING_PACKAGES) $(RACE_FLAG) $(UNIT)
 
-# The linters do not check all of these modules.
+# With go vet, because there are no linters for some of these modules.
 .PHONY: test-modules
 test-modules: gotestsum
-	for module in $(TESTED_MODULES); do (cd $$module && gotestsum --format pkgname -- ./...); done
+	for module in $(TESTED_MODULES); do (cd $$module && $(GOTEST_VET) ./...); done
 
 .PHONY: agents
 agents:
@@ -186,7 +187,7 @@ agents:
 
 .PHONY: test-agents
 test-agents: gotestsum agents ## Test the session runner with the real command lines of agents, from npm (1.3 GB).
-	$(GOTEST) -tags agents -count=1 -timeout 30m ./test/agents
+	$(GOTEST_VET) -tags agents -count=1 -timeout 30m ./test/agents
 
 .PHONY: test-agents-node
 test-agents-node: gotestsum kustomize localcluster image agents ## Test a session with a real agent on a real node, and print how long its start takes (part of make soak).
