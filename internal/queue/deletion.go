@@ -71,7 +71,7 @@ func regularVerdict(o *Observation) deletionVerdict {
 	case policy == v1alpha1.DeletionPurge && len(o.Deletion.WorkerPools) > 0:
 		return workerPoolsBlock(o.Deletion.WorkerPools)
 	case !o.IsOwner:
-		return ownershipVerdict(o, policy)
+		return deletionVerdict{action: ownershipAction(policy)}
 	case !o.Rescued:
 		return deletionVerdict{action: ActionRescueMessages}
 	case o.Stats == nil:
@@ -88,16 +88,13 @@ func regularVerdict(o *Observation) deletionVerdict {
 	return deletionVerdict{action: ActionDeleteQueue}
 }
 
-// ownershipVerdict returns the action that confirms the owner of the queue.
-func ownershipVerdict(o *Observation, policy v1alpha1.DeletionPolicy) deletionVerdict {
-	switch {
-	case policy != v1alpha1.DeletionRetain:
-		return deletionVerdict{action: ActionRejectMessages}
-	case o.Stats == nil:
-		return deletionVerdict{action: ActionReadStats} // a missing queue is not created only to be released
-	default:
-		return deletionVerdict{action: ActionEnsureQueue}
+// ownershipAction returns the action that confirms the owner of the queue. A missing queue is not created only to
+// be released: its Queue was not confirmed by the API server.
+func ownershipAction(policy v1alpha1.DeletionPolicy) Action {
+	if policy == v1alpha1.DeletionRetain {
+		return ActionEnsureQueue
 	}
+	return ActionRejectMessages
 }
 
 // DeadLetterActionOnDelete returns what happens to the dead letters of a deleted Queue. A

@@ -54,8 +54,7 @@ func TestDeletionTakesOneActionAtATime(t *testing.T) {
 		want        Action
 		wantBlocked string
 	}{
-		"Retain checks that the queue exists":                                {retain, block, nil, ActionReadStats, ""},
-		"Retain then claims the queue":                                       {retain, block, changes{func(o *Observation) { o.Stats = &broker.QueueStats{} }}, ActionEnsureQueue, ""},
+		"Retain claims the queue first":                                      {retain, block, nil, ActionEnsureQueue, ""},
 		"Drain rejects new messages first":                                   {drain, block, changes{withWorkerPools("a")}, ActionRejectMessages, ""},
 		"Purge waits for WorkerPools first":                                  {purge, block, changes{withWorkerPools("a")}, ActionNone, "WorkerPools still refer to the Queue: a"},
 		"Purge then rejects new messages":                                    {purge, block, nil, ActionRejectMessages, ""},
@@ -139,6 +138,17 @@ func TestDeletionCompletes(t *testing.T) {
 	}
 }
 
+// A target of the move that was deleted on the broker is no reason to leave the dead letters behind.
+func TestDeadLettersThatCannotBeMovedBlockTheDeletion(t *testing.T) {
+	o := deletedQueue(v1alpha1.DeletionPurge, v1alpha1.DeadLetterMove)
+	owned(broker.QueueStats{DeadLetters: 3})(&o)
+	o.Apply(ActionMoveDeadLetters, ActionResult{Err: broker.Errorf(broker.ClassNotFound, "no stream yardmaster_archive_dead")})
+	d := Decide(o)
+	if c := findCondition(&d.Status, v1alpha1.ConditionDeletionBlocked); d.RemoveFinalizer || c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "archive_dead") {
+		t.Errorf("%+v", d)
+	}
+}
+
 func TestDeletionWaitsForTheFirstConnection(t *testing.T) {
 	o := deletedQueue(v1alpha1.DeletionPurge, v1alpha1.DeadLetterBlock)
 	o.Connection.Connecting = true
@@ -150,14 +160,18 @@ func TestDeletionWaitsForTheFirstConnection(t *testing.T) {
 // brokerModel simulates a broker with one queue and the queue's users.
 type brokerModel struct {
 	Exists, Owned, Closed        bool
+	Emptied                      bool // by an interrupted deletion: only the owner is left
 	Messages, DeadLetters, Moved int64
 	WorkerPools                  int
 	Purged, Lost                 int64
 }
 
-// execute returns the result of an action on the model.
-func (m *brokerModel) execute(action Action) ActionResult {
+// execute returns the result of an action on the model. An operator that is killed while it deletes the queue leaves the owner.
+func (m *brokerModel) execute(action Action, killed bool) ActionResult {
 	if !m.Exists {
+		return ActionResult{Err: broker.Errorf(broker.ClassNotFound, "no such queue")}
+	}
+	if m.Emptied && (action == ActionReadStats || action == ActionRescueMessages) {
 		return ActionResult{Err: broker.Errorf(broker.ClassNotFound, "no such queue")}
 	}
 	if action == ActionReadStats {
@@ -178,7 +192,8 @@ func (m *brokerModel) execute(action Action) ActionResult {
 		m.Owned = false
 	case ActionDeleteQueue:
 		m.Lost += m.Messages + m.DeadLetters
-		m.Exists = false
+		m.Messages, m.DeadLetters = 0, 0
+		m.Exists, m.Emptied = killed, true
 	}
 	return ActionResult{}
 }
@@ -211,8 +226,8 @@ func TestDeletionCompletesAndDeletesOnlyAsConfigured(t *testing.T) {
 				o = fresh
 				continue
 			}
-			o.Apply(d.Action, model.execute(d.Action))
-			if random.IntN(4) == 0 { // killed, or a second leader
+			o.Apply(d.Action, model.execute(d.Action, random.IntN(3) == 0))
+			if d.Action == ActionDeleteQueue && model.Exists || random.IntN(4) == 0 { // killed, or a second leader
 				o = fresh
 			}
 		}

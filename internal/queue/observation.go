@@ -175,7 +175,8 @@ func (o *Observation) applyError(action Action, err error) {
 	problem, isConnection := connectionProblem(err)
 	switch {
 	case o.isDeleted() && (class == broker.ClassNotFound || class == broker.ClassConflict):
-		o.NotOwner = true
+		o.applyNoQueue(action, class, err)
+		return
 	case isConnection:
 		o.Connection.Problem = &problem
 	case class == broker.ClassNotFound && o.mayCreateAfter(action):
@@ -191,6 +192,22 @@ func (o *Observation) applyError(action Action, err error) {
 	}
 	if action != ActionRequeueDeadLetters && action != ActionPurgeDeadLetters {
 		o.Stats = nil // they may be those of another owner's queue
+	}
+}
+
+// applyNoQueue applies that a deleted Queue has no queue on the broker, or that a part of it is missing although its
+// owner was confirmed. A deletion that was interrupted leaves the owner for last, and continues from there.
+func (o *Observation) applyNoQueue(action Action, class broker.ErrorClass, err error) {
+	o.Stats = nil
+	switch isIncomplete := o.IsOwner && class == broker.ClassNotFound; {
+	case isIncomplete && action == ActionRescueMessages:
+		o.Rescued = true
+	case isIncomplete && action == ActionReadStats:
+		o.Stats = &broker.QueueStats{}
+	case isIncomplete && (action == ActionMoveDeadLetters || action == ActionPurgeDeadLetters):
+		o.BrokerError = err // what is missing may be the target of the move
+	default:
+		o.NotOwner = true
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -62,6 +63,33 @@ func TestDrainRejectsMessagesAndWaitsUntilTheQueueIsEmpty(t *testing.T) {
 	e.waitUntilDeleted("mail")
 	if e.hasStream(e.streamName("mail")) || e.hasStream(e.streamName("mail")+"_dead") {
 		t.Errorf("the server still has the streams %q", e.streamNames())
+	}
+}
+
+// Operators that were killed while they deleted a queue left its stream of messages: without that of the dead letters,
+// the next operator took the queue for deleted.
+func TestAnInterruptedDeletionContinues(t *testing.T) {
+	t.Parallel()
+	e := newQueueEnv(t)
+	e.createQueue("mail", "deletionPolicy: Drain")
+	e.waitUntilReady("mail")
+	e.sendMessages("mail", 2)
+	e.deleteQueue("mail")
+	e.waitUntilBlocked("mail", v1alpha1.ReasonNotEmpty, "2 messages left")
+	for _, part := range []string{"KV_" + e.streamName("mail"), e.streamName("mail") + "_dead"} {
+		if err := e.connectJetStream().DeleteStream(t.Context(), part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.processMessages("mail", 1)
+	eventually(t, "one message in the condition", func() bool {
+		blocked := meta.FindStatusCondition(e.getQueue("mail").Status.Conditions, v1alpha1.ConditionDeletionBlocked)
+		return strings.Contains(blocked.Message, "1 message left")
+	})
+	e.processMessages("mail", 1)
+	e.waitUntilDeleted("mail")
+	if got := e.streamNames(); len(got) > 0 {
+		t.Errorf("the server still has the streams %q", got)
 	}
 }
 

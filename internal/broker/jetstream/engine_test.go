@@ -616,3 +616,32 @@ func TestAQueueThatMustExistIsNotCreated(t *testing.T) {
 		t.Errorf("an existing queue: %+v", outcome)
 	}
 }
+
+// DeleteQueue can be killed after each of its requests. What is left must still be a queue with an owner and messages.
+func TestAnInterruptedDeletionCanBeContinued(t *testing.T) {
+	parts := []string{"KV_yardmaster_orders", "yardmaster_orders_dead"}
+	for deleted := range len(parts) + 1 {
+		t.Run(fmt.Sprintf("%d parts deleted", deleted), func(t *testing.T) {
+			e := startEngine(t)
+			ensureQueue(t, e, ordersQueue())
+			publish(t, e, "yardmaster.orders.ready.default", "x")
+			for _, part := range parts[:deleted] {
+				if err := e.js.DeleteStream(t.Context(), part); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := e.RejectNewMessages(t.Context(), "orders", aliceOwner); err != nil {
+				t.Fatal(err)
+			}
+			if stats := readStats(t, e, "orders"); stats.Ready != 1 || stats.DeadLetters != 0 {
+				t.Errorf("stats %+v", stats)
+			}
+			if err := e.DeleteQueue(t.Context(), "orders", aliceOwner); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := e.js.Stream(t.Context(), "yardmaster_orders"); !isNotFound(err) {
+				t.Errorf("its messages are left: %v", err)
+			}
+		})
+	}
+}

@@ -45,12 +45,21 @@ func (e *Engine) readStats(ctx context.Context, queue string) (broker.QueueStats
 	if f.RetryDue, err = e.isRetryDue(ctx, queue, infos, &f); err != nil {
 		return broker.QueueStats{}, err
 	}
+	f.DeadLetters, err = e.countDeadLetters(ctx, queue)
+	return f, err
+}
+
+// countDeadLetters returns 0 without their stream, which a deletion that was interrupted has deleted, or someone
+// else. EnsureQueue creates it again.
+func (e *Engine) countDeadLetters(ctx context.Context, queue string) (int64, error) {
 	dead, err := e.js.Stream(ctx, deadStreamName(queue))
-	if err != nil {
-		return broker.QueueStats{}, err
+	if isNotFound(err) {
+		return 0, nil
 	}
-	f.DeadLetters = int64(dead.CachedInfo().State.Msgs) //nolint:gosec // counts of messages
-	return f, nil
+	if err != nil {
+		return 0, err
+	}
+	return int64(dead.CachedInfo().State.Msgs), nil //nolint:gosec // a count of messages
 }
 
 // readOldestReadyTime reads when the oldest ready message was sent, if the state of the
