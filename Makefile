@@ -160,9 +160,10 @@ prepare: tools bin/govulncheck lint test-pure ## Build all tools and tests, and 
 .PHONY: test
 test: test-unit test-integration ## Run unit and integration tests.
 
+# The simulations allocate much memory and keep little.
 .PHONY: test-pure
 test-pure: gotestsum ## Run the tests of the packages that only decide.
-	SEQUENCE_RUNS=$(SEQUENCE_RUNS) $(GOTEST) -timeout 30m $(PURE)
+	GOGC=400 SEQUENCE_RUNS=$(SEQUENCE_RUNS) $(GOTEST) -timeout 30m $(PURE)
 
 .PHONY: test-unit
 test-unit: test-pure kustomize ## Run the tests that need no cluster.
