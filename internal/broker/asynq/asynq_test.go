@@ -483,6 +483,11 @@ func TestDeleteQueue(t *testing.T) {
 			b.ensureQueue()
 			b.requireSuccess(b.RejectNewMessages(b.t.Context(), "orders", owner))
 		}, true},
+		"an interrupted deletion continues with the record of the owner": {func(b *testEnv) {
+			b.ensureQueue()
+			b.requireSuccess(b.RejectNewMessages(b.t.Context(), "orders", owner))
+			b.requireSuccess(b.inspector.DeleteQueue("orders", true))
+		}, true},
 		"a queue that rejects messages is kept until it is empty": {func(b *testEnv) { fillQueue(b); b.requireSuccess(b.RejectNewMessages(b.t.Context(), "orders", owner)) }, false},
 		"a queue with an active task is kept":                     {func(b *testEnv) { fillQueue(b); b.fetchTasks(1) }, false},
 		"active tasks of lost workers do not prevent the deletion": {func(b *testEnv) {

@@ -63,10 +63,20 @@ func (e *Engine) deleteQueue(ctx context.Context, queue string, owner broker.Que
 	if err := broker.CheckOwner(queue, ownerFromRecord(record), owner); err != nil {
 		return err
 	}
-	closed := record[fieldClosed] != ""
+	if known { // an interrupted deletion has left the record only
+		if err := e.deleteTasks(ctx, queue, record[fieldClosed] != ""); err != nil {
+			return err
+		}
+	}
+	e.removeArrivalCounter(queue)
+	return e.client.Del(ctx, pausedKey(queue), processedKey(queue), failedKey(queue), cancelsKey(queue), revisionKey(queue), recordKey(queue)).Err()
+}
+
+// deleteTasks deletes the queue in asynq, a closed one only without tasks other than dead letters.
+func (e *Engine) deleteTasks(ctx context.Context, queue string, closed bool) error {
 	if closed {
 		// The caller has handled the dead letters; they would count as tasks of the queue.
-		if _, err := e.inspector.DeleteAllArchivedTasks(queue); err != nil && !errors.Is(err, asynq.ErrQueueNotFound) {
+		if _, err := e.inspector.DeleteAllArchivedTasks(queue); err != nil {
 			return err
 		}
 	} else {
@@ -75,11 +85,11 @@ func (e *Engine) deleteQueue(ctx context.Context, queue string, owner broker.Que
 			return err
 		}
 	}
-	if err := e.inspector.DeleteQueue(queue, !closed); err != nil && !errors.Is(err, asynq.ErrQueueNotFound) {
-		return err
+	err := e.inspector.DeleteQueue(queue, !closed)
+	if errors.Is(err, asynq.ErrQueueNotFound) {
+		return nil // another operator deleted it
 	}
-	e.removeArrivalCounter(queue)
-	return e.client.Del(ctx, pausedKey(queue), processedKey(queue), failedKey(queue), cancelsKey(queue), revisionKey(queue), recordKey(queue)).Err()
+	return err
 }
 
 func (e *Engine) removeArrivalCounter(queue string) {
