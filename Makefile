@@ -206,10 +206,11 @@ test-operators: gotestsum localcluster kustomize helm
 	hack/with-cluster control-plane test \
 		$(GOTEST) -p 1 $(WAITING) $(filter-out %/crash %/restore %/fuzz,$(shell go list ./test/integration/...)) -timeout 30m
 
-# This operator, which is killed, is the only one of its cluster.
+# This operator, which is killed, is the only one of its cluster. It starts often, with the garbage collection of other
+# programs.
 .PHONY: test-crash
 test-crash: gotestsum localcluster
-	hack/with-cluster control-plane crash $(GOTEST) ./test/integration/crash -timeout 30m
+	GOGC=100 hack/with-cluster control-plane crash $(GOTEST) ./test/integration/crash -timeout 30m
 
 # These tests kill the control plane and delete all objects of their cluster.
 .PHONY: test-restore
