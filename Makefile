@@ -206,8 +206,8 @@ test-operators: gotestsum localcluster kustomize helm
 	hack/with-cluster control-plane test \
 		$(GOTEST) -p 1 $(WAITING) $(filter-out %/crash %/restore %/fuzz,$(shell go list ./test/integration/...)) -timeout 30m
 
-# This operator, which is killed, is the only one of its cluster. It starts often, with the garbage collection of other
-# programs.
+# These operators, which are killed, are the only ones of their cluster. They collect garbage as often as other programs,
+# not as often as an operator that has to save memory.
 .PHONY: test-crash
 test-crash: gotestsum localcluster
 	GOGC=100 hack/with-cluster control-plane crash $(GOTEST) ./test/integration/crash -timeout 30m

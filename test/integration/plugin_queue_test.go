@@ -11,6 +11,7 @@ import (
 )
 
 func TestPluginListsPausesAndResumesQueues(t *testing.T) {
+	t.Parallel()
 	y := newQueueEnv(t)
 	y.createQueue("mail", "")
 	y.waitUntilReady("mail")
@@ -59,6 +60,7 @@ func TestPluginManagesDeadLetters(t *testing.T) {
 }
 
 func TestPluginManagesDeadLettersOnlyWithTheUsersPermissions(t *testing.T) {
+	t.Parallel()
 	y := newQueueEnv(t)
 	y.createQueue("mail", "")
 	y.waitUntilReady("mail")
@@ -68,6 +70,7 @@ func TestPluginManagesDeadLettersOnlyWithTheUsersPermissions(t *testing.T) {
 }
 
 func TestPluginDrainsWatchesAndExplainsAPool(t *testing.T) {
+	t.Parallel()
 	c := newPoolTestEnv(t, 10*time.Millisecond)
 	c.createPool("mailers", "replicas: 3")
 	c.waitForPool("mailers", "three", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 3 })
@@ -121,6 +124,7 @@ func TestPluginRestartsTheWorkersOfAPool(t *testing.T) {
 }
 
 func TestPluginExplainsAScalingDecision(t *testing.T) {
+	t.Parallel()
 	c := newPoolTestEnv(t, 10*time.Millisecond)
 	c.createPool("autoscaled", "autoscaling: {minReplicas: 0, maxReplicas: 4, dryRun: true}")
 	c.sendMessages("mail", 100)

@@ -76,6 +76,7 @@ func TestASecretCreatedLaterIsFound(t *testing.T) {
 }
 
 func TestAQueueWithoutABrokerReportsNoBroker(t *testing.T) {
+	t.Parallel()
 	e := newQueueEnv(t)
 	e.createQueueOn("paused: false", "mail", "")
 	e.waitForCondition("mail", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNoBroker)
@@ -147,6 +148,7 @@ func TestTheFirstOfTwoQueuesWithOneNameOwnsTheQueueOnTheBroker(t *testing.T) {
 }
 
 func TestAnUnenforcedFieldIsReported(t *testing.T) {
+	t.Parallel()
 	e := newQueueEnv(t)
 	e.createQueue("mail", "")
 	e.waitUntilReady("mail")
@@ -176,6 +178,7 @@ func TestAnUnreachableBrokerDoesNotDelayOtherQueues(t *testing.T) {
 }
 
 func TestTheDocumentedNATSPermissionsAreSufficient(t *testing.T) {
+	t.Parallel()
 	e := newQueueEnv(t, func(o *server.Options) {
 		o.Users = []*server.User{{Username: "me", Password: "right", Permissions: &server.Permissions{
 			Publish:   &server.SubjectPermission{Allow: []string{"$JS.API.>", "$KV.>", "yardmaster.>"}},
@@ -193,6 +196,7 @@ func TestTheDocumentedNATSPermissionsAreSufficient(t *testing.T) {
 }
 
 func TestAQueueOnTheAsynqEngine(t *testing.T) {
+	t.Parallel()
 	e := newQueueEnv(t)
 	s := redistest.Start(t)
 	e.createSecret("redis", "url", s.URL())

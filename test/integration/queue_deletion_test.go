@@ -29,6 +29,7 @@ func (e *queueEnv) hasStream(name string) bool {
 }
 
 func TestRetainLeavesTheQueueForAnotherQueue(t *testing.T) {
+	t.Parallel()
 	e := newQueueEnv(t)
 	e.createQueue("mail", "")
 	e.waitUntilReady("mail")
@@ -94,6 +95,7 @@ func TestAnInterruptedDeletionContinues(t *testing.T) {
 }
 
 func TestPurgeDeletesTheQueueAndItsMessages(t *testing.T) {
+	t.Parallel()
 	e := newQueueEnv(t)
 	e.createQueue("mail", "deletionPolicy: Purge")
 	e.waitUntilReady("mail")
@@ -106,6 +108,7 @@ func TestPurgeDeletesTheQueueAndItsMessages(t *testing.T) {
 }
 
 func TestDeadLettersBlockDeletion(t *testing.T) {
+	t.Parallel()
 	e := newQueueEnv(t)
 	for _, policy := range []string{"Retain", "Drain", "Purge"} {
 		name := strings.ToLower(policy)

@@ -31,6 +31,7 @@ func TestAQueueOnAClusterOfThreeServersIsReplicated(t *testing.T) {
 }
 
 func TestAQueueOnOneServerReportsThatItIsNotReplicated(t *testing.T) {
+	t.Parallel()
 	e := newQueueEnv(t)
 	e.createQueue("mail", "")
 	is := e.waitForCondition("mail", v1alpha1.ConditionReplicated, metav1.ConditionFalse, v1alpha1.ReasonReplicasRefused)

@@ -68,6 +68,7 @@ func TestQueuesOfTwoNamespacesWithOneNameAreIndependent(t *testing.T) {
 }
 
 func TestAQueueCannotTakeOverTheQueueOfAnotherNamespace(t *testing.T) {
+	t.Parallel()
 	victim := newQueueEnv(t)
 	attacker := victim.newNeighbor()
 	// A Queue that is older than the victim's, on another broker until the victim has a queue.
@@ -102,6 +103,7 @@ func TestAQueueCannotTakeOverTheQueueOfAnotherNamespace(t *testing.T) {
 }
 
 func TestAReleasedQueueStaysInItsNamespace(t *testing.T) {
+	t.Parallel()
 	one := newQueueEnv(t)
 	other := one.newNeighbor()
 	one.createQueue("mail", "name: shared")
@@ -122,6 +124,7 @@ func TestAReleasedQueueStaysInItsNamespace(t *testing.T) {
 
 // Versions before v0.2 named a queue on the broker as its Queue.
 func TestAQueueKeepsTheNameThatItsStatusRecords(t *testing.T) {
+	t.Parallel()
 	e := newQueueEnv(t)
 	e.createQueueOn("broker: {engine: NATS, urlSecretRef: {name: missing}}", "mail", "")
 	e.waitForCondition("mail", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonSecretNotFound)
@@ -138,6 +141,7 @@ func TestAQueueKeepsTheNameThatItsStatusRecords(t *testing.T) {
 }
 
 func TestAWorkerPoolDoesNotUseTheQueueOfAnotherNamespace(t *testing.T) {
+	t.Parallel()
 	victim := newQueueEnv(t)
 	victim.createQueue("mail", "name: shared")
 	victim.waitUntilReady("mail")
@@ -159,6 +163,7 @@ func TestAWorkerPoolDoesNotUseTheQueueOfAnotherNamespace(t *testing.T) {
 
 // A Queue that was deleted before it owned anything must not touch the queues of other programs.
 func TestADeletedQueueLeavesTheQueueOfAnotherProgramAlone(t *testing.T) {
+	t.Parallel()
 	e := newQueueEnv(t)
 	s := redistest.Start(t)
 	e.createSecret("redis", "url", s.URL())
@@ -177,6 +182,7 @@ func TestADeletedQueueLeavesTheQueueOfAnotherProgramAlone(t *testing.T) {
 
 // Those who may create a Queue may not be allowed to read Secrets.
 func TestOnlySecretsWithTheLabelAreUsed(t *testing.T) {
+	t.Parallel()
 	e := newQueueEnv(t)
 	private := e.createSecret("private", "url", "nats://"+e.Address(), "password", "hunter2")
 	setLabel := func(value string) {

@@ -269,6 +269,7 @@ func (e *queueEnv) waitForEvent(name, reason string) {
 }
 
 func TestAQueueIsCreatedAndUpdatedOnItsBroker(t *testing.T) {
+	t.Parallel()
 	e := newQueueEnv(t)
 	e.createQueue("mail", "maxInFlight: 5, rateLimit: {limit: 10}")
 	e.waitUntilReady("mail")
@@ -405,6 +406,7 @@ func (e *queueEnv) waitForStats(queue string, ready, dead int64) {
 }
 
 func TestDeadLettersAreRequeuedOrPurgedOnRequest(t *testing.T) {
+	t.Parallel()
 	e := newQueueEnv(t)
 	e.createQueue("mail", "")
 	e.waitUntilReady("mail")

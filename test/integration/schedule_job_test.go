@@ -54,6 +54,7 @@ func (e *queueEnv) messagesOf(name string) []*jetstream.RawStreamMsg {
 }
 
 func TestADueScheduleSendsAJobToItsQueueOnceItIsReady(t *testing.T) {
+	t.Parallel()
 	e := newQueueEnv(t)
 	s := createSchedule(t, e.ns, ofJobs)
 	s.makeDue(1)
@@ -80,6 +81,7 @@ func TestADueScheduleSendsAJobToItsQueueOnceItIsReady(t *testing.T) {
 }
 
 func TestAJobThatItsQueueRejectsIsMissed(t *testing.T) {
+	t.Parallel()
 	e := newQueueEnv(t)
 	e.createQueue("billing", "")
 	e.waitUntilReady("billing")

@@ -59,6 +59,7 @@ func (s *sessionTest) waitForProxyReady() {
 }
 
 func TestHostsOfASessionRunnerHaveAProxyInItsNamespace(t *testing.T) {
+	t.Parallel()
 	s := createSession(t, allowHosts("api.example.com"))
 	s.waitForPhase(v1alpha1.SessionCreating)
 	s.waitForProxyReady()
@@ -120,6 +121,7 @@ func TestHostsOfASessionRunnerHaveAProxyInItsNamespace(t *testing.T) {
 }
 
 func TestProxyOfANamespaceNeverReplacesAnObjectOfSomebodyElse(t *testing.T) {
+	t.Parallel()
 	ns := newNamespace(t, nil)
 	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: workload.Name}, Data: map[string]string{"a": "b"}}
 	if err := cluster.Create(t.Context(), foreign); err != nil {

@@ -57,6 +57,7 @@ func (s *sessionTest) holdPod() {
 }
 
 func TestNetworkOfADeletedSessionStaysClosedUntilItsPodIsGone(t *testing.T) {
+	t.Parallel()
 	s := createSession(t)
 	s.waitForPhase(v1alpha1.SessionCreating)
 	s.holdPod()
@@ -81,6 +82,7 @@ func TestNetworkOfADeletedSessionStaysClosedUntilItsPodIsGone(t *testing.T) {
 }
 
 func TestChangedNetworkPoliciesOfASessionAreRestored(t *testing.T) {
+	t.Parallel()
 	s := createSession(t)
 	s.waitForPhase(v1alpha1.SessionCreating)
 	for name, change := range map[string]string{
@@ -103,6 +105,7 @@ func TestChangedNetworkPoliciesOfASessionAreRestored(t *testing.T) {
 }
 
 func TestSessionDoesNotStartWhileAnotherNetworkPolicyAllowsMore(t *testing.T) {
+	t.Parallel()
 	ns := newNamespace(t, nil)
 	open := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "open"}}
 	open.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{}}

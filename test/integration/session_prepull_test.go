@@ -39,6 +39,7 @@ func pulls(image string) func(d *appsv1.DaemonSet) bool {
 }
 
 func TestImagesOfASessionRunnerArePulledWhilePrepullIsSet(t *testing.T) {
+	t.Parallel()
 	s := createSession(t, func(_ *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
 		r.Spec.Image, r.Spec.Prepull = "agent:1", true
 	})
@@ -58,6 +59,7 @@ func TestImagesOfASessionRunnerArePulledWhilePrepullIsSet(t *testing.T) {
 }
 
 func TestDaemonSetOfSomebodyElseIsNotChangedByPrepull(t *testing.T) {
+	t.Parallel()
 	s := createSession(t, func(*v1alpha1.AgenticSession, *v1alpha1.SessionRunner) {})
 	labels := map[string]string{"app": "other"}
 	other := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: session.PrepullName("default"), Namespace: s.key.Namespace}}

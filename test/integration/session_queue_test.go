@@ -113,6 +113,7 @@ func TestExcessSessionsWaitInOrder(t *testing.T) {
 }
 
 func TestSessionsOfAUserWaitForEachOther(t *testing.T) {
+	t.Parallel()
 	q := createQueue(t, 3, func(r *v1alpha1.SessionRunner) { r.Spec.MaxSessionsPerUser = new(int32(1)) })
 	for i, name := range []string{"s00", "s01", "s02"} {
 		q.wantActive(1, name)

@@ -160,6 +160,7 @@ func (s *sessionTest) updatePodStatus(pod *corev1.Pod, change func(pod *corev1.P
 }
 
 func TestSessionRunsAndReportsItsResult(t *testing.T) {
+	t.Parallel()
 	s := createSession(t, func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
 		s.Spec.Interactive = true
 		s.Spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"TOKEN": "hunter2"}
@@ -198,6 +199,7 @@ func TestSessionRunsAndReportsItsResult(t *testing.T) {
 }
 
 func TestRepositoriesOfASessionAreInItsStatus(t *testing.T) {
+	t.Parallel()
 	s := createSession(t, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
 		s.Spec.Repos = []v1alpha1.SessionRepo{{URL: "https://git.example/shop.git", AutoPush: true}}
 		r.Spec.Git = &v1alpha1.SessionGit{SecretName: "forge", Hosts: []string{"git.example"}, Forge: &v1alpha1.SessionForge{Type: "GitHub"}}
@@ -213,6 +215,7 @@ func TestRepositoriesOfASessionAreInItsStatus(t *testing.T) {
 }
 
 func TestTranscriptOfASessionIsInItsStatus(t *testing.T) {
+	t.Parallel()
 	for location, archive := range map[string]*v1alpha1.SessionArchive{
 		"s3://transcripts/a.ndjson": {S3: &v1alpha1.ArchiveS3{Endpoint: "https://s3.example", Bucket: "transcripts", SecretName: "archive"}},
 		"a.ndjson":                  {ClaimName: "transcripts"},
@@ -232,6 +235,7 @@ func TestTranscriptOfASessionIsInItsStatus(t *testing.T) {
 }
 
 func TestSessionStopsAndResumes(t *testing.T) {
+	t.Parallel()
 	s := createSession(t, func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
 		s.Spec.Workspace = &v1alpha1.SessionWorkspace{}
 	})
@@ -250,6 +254,7 @@ func TestSessionStopsAndResumes(t *testing.T) {
 }
 
 func TestSessionWaitsForItsSessionRunner(t *testing.T) {
+	t.Parallel()
 	s := createSession(t, func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) { s.Spec.Runner = "later" })
 	eventually(t, "the condition DependenciesReady", func() bool {
 		c := meta.FindStatusCondition(s.getSession().Status.Conditions, v1alpha1.ConditionDependenciesReady)
@@ -264,6 +269,7 @@ func TestSessionWaitsForItsSessionRunner(t *testing.T) {
 }
 
 func TestRejectedPodFailsTheSession(t *testing.T) {
+	t.Parallel()
 	s := createSession(t, func(_ *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
 		r.Spec.RuntimeClassName = new("does-not-exist")
 	})
@@ -275,6 +281,7 @@ func TestRejectedPodFailsTheSession(t *testing.T) {
 
 // Without waiting, each attempt would be an error in the log, and nothing in the status.
 func TestSessionWaitsForItsServiceAccount(t *testing.T) {
+	t.Parallel()
 	s := createSession(t, func(_ *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) { r.Spec.ServiceAccountName = "later" })
 	eventually(t, "the condition DependenciesReady", func() bool {
 		c := meta.FindStatusCondition(s.getSession().Status.Conditions, v1alpha1.ConditionDependenciesReady)
@@ -288,6 +295,7 @@ func TestSessionWaitsForItsServiceAccount(t *testing.T) {
 }
 
 func TestSessionWaitsForQuota(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "pods", Namespace: ns}}
 	quota.Spec.Hard = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}
@@ -309,6 +317,7 @@ func TestSessionWaitsForQuota(t *testing.T) {
 }
 
 func TestObjectOfAnotherOwnerIsNotAdoptedBySession(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "fix-session", Namespace: ns}}
 	if err := cluster.Create(t.Context(), account); err != nil {
@@ -329,6 +338,7 @@ func TestObjectOfAnotherOwnerIsNotAdoptedBySession(t *testing.T) {
 }
 
 func TestContinuingSessionKeepsWorkspaceOfDeletedParent(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	first := createSessionIn(t, ns, "first", func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
 		s.Spec.Workspace = &v1alpha1.SessionWorkspace{}
@@ -357,6 +367,7 @@ func TestContinuingSessionKeepsWorkspaceOfDeletedParent(t *testing.T) {
 }
 
 func TestSessionsContinuingOneParentRunOneAtATime(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	first := createSessionIn(t, ns, "first", func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
 		s.Spec.Workspace = &v1alpha1.SessionWorkspace{}
@@ -395,6 +406,7 @@ func TestSessionsContinuingOneParentRunOneAtATime(t *testing.T) {
 }
 
 func TestDeletedSessionLeavesNoChildObjects(t *testing.T) {
+	t.Parallel()
 	s := createSession(t, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
 		s.Spec.Interactive, s.Spec.Workspace, r.Spec.ActivityLease = true, &v1alpha1.SessionWorkspace{}, true
 	})
@@ -417,6 +429,7 @@ func TestDeletedSessionLeavesNoChildObjects(t *testing.T) {
 }
 
 func TestSessionIsDeletedAfterItsTTL(t *testing.T) {
+	t.Parallel()
 	s := createSession(t, func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
 		s.Spec.TTLSecondsAfterFinished = new(int32(1))
 	})
@@ -451,6 +464,7 @@ func TestTimeoutOfARunningSessionCanBeExtended(t *testing.T) {
 }
 
 func TestIdleSessionIsStopped(t *testing.T) {
+	t.Parallel()
 	s := createSession(t, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
 		s.Spec.InactivityTimeout, r.Spec.ActivityLease = new(int32(2)), true
 	})
@@ -481,6 +495,7 @@ func (s *sessionTest) reportCost(annotation string) {
 }
 
 func TestSessionIsStoppedAtItsCostLimit(t *testing.T) {
+	t.Parallel()
 	s := createSession(t, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
 		s.Spec.MaxCostUSD, s.Spec.Retry = new(v1alpha1.Number("1.5")), &v1alpha1.SessionRetry{Limit: 5, OnDisruption: true}
 		r.Spec.MaxCostUSD, r.Spec.ActivityLease = new(v1alpha1.Number("2")), true
@@ -563,6 +578,7 @@ func wantAccepted(t *testing.T, ns string) {
 
 // Anyone may delete the inputs of a stopped session and create a Secret with their name.
 func TestOldInputsAreDeletedAndASecretOfAnotherOwnerIsKept(t *testing.T) {
+	t.Parallel()
 	for title, isReplaced := range map[string]bool{"the session's inputs": false, "a Secret of another owner": true} {
 		t.Run(title, func(t *testing.T) {
 			s := createSession(t)

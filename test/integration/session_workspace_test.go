@@ -91,6 +91,7 @@ func (s *sessionTest) releasePod(pod *corev1.Pod) {
 }
 
 func TestSessionWaitsForThePodOfADeletedSessionInItsWorkspace(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	first := createSessionIn(t, ns, "first", setPersistentWorkspace)
 	first.exitRunner(0, "")
@@ -133,6 +134,7 @@ func TestNextAttemptWaitsForThePodOfADeletedJob(t *testing.T) {
 }
 
 func TestSessionWaitsForAPodOfSomebodyElseInItsWorkspace(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	s := createSessionIn(t, ns, "fix", setPersistentWorkspace)
 	s.waitForPod()
@@ -157,6 +159,7 @@ func TestSessionWaitsForAPodOfSomebodyElseInItsWorkspace(t *testing.T) {
 }
 
 func TestPodStartsAfterItsWorkspaceIsReserved(t *testing.T) {
+	t.Parallel()
 	s := createSession(t, setPersistentWorkspace)
 	pod := s.waitForPod()
 	eventually(t, "the Pod's gate to be removed", func() bool {
@@ -172,6 +175,7 @@ func TestPodStartsAfterItsWorkspaceIsReserved(t *testing.T) {
 }
 
 func TestSessionWithoutItsWorkspaceFailsUnlessItAcceptsAnEmptyOne(t *testing.T) {
+	t.Parallel()
 	s := createSession(t, setPersistentWorkspace)
 	s.startRunner()
 	s.waitForPhase(v1alpha1.SessionRunning)
@@ -195,6 +199,7 @@ func TestSessionWithoutItsWorkspaceFailsUnlessItAcceptsAnEmptyOne(t *testing.T) 
 }
 
 func TestDeletedParentLeavesItsWorkspaceToWaitingSessions(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	parent := createSessionIn(t, ns, "first", setPersistentWorkspace)
 	parent.startRunner()
@@ -230,6 +235,7 @@ func TestDeletedParentLeavesItsWorkspaceToWaitingSessions(t *testing.T) {
 }
 
 func TestDeletedObjectsOfASessionAreCreatedAgainWhileItRuns(t *testing.T) {
+	t.Parallel()
 	s := createSession(t, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
 		s.Spec.Interactive, r.Spec.ActivityLease = true, true
 	})
@@ -256,6 +262,7 @@ func TestDeletedObjectsOfASessionAreCreatedAgainWhileItRuns(t *testing.T) {
 }
 
 func TestWorkspaceHasTheAccessModeOfItsSessionRunner(t *testing.T) {
+	t.Parallel()
 	s := createSession(t, setPersistentWorkspace, func(_ *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
 		r.Spec.Workspace = &v1alpha1.SessionRunnerWorkspace{AccessMode: corev1.ReadWriteOncePod}
 	})

@@ -105,6 +105,7 @@ func TestSharedObjectsAreRestoredAfterExternalChanges(t *testing.T) {
 }
 
 func TestRevisionIsRestoredAfterExternalChanges(t *testing.T) {
+	t.Parallel()
 	c := newPoolWithTwoWorkers(t)
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: c.ns, Name: c.getPool("mailers").Status.CurrentRevision}}
 	right := func() bool {

@@ -86,6 +86,7 @@ func TestPoolScalesToZeroWhileRetriesWaitAndBackWhenTheyAreDue(t *testing.T) {
 }
 
 func TestRolloutReplacesAllWorkersWithoutInterruptingJobs(t *testing.T) {
+	t.Parallel()
 	c := newPoolTestEnv(t, 300*time.Millisecond)
 	c.createPool("mailers", "replicas: 3, version: one")
 	c.waitForPool("mailers", "ready", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 3 })
@@ -117,6 +118,7 @@ func TestRolloutReplacesAllWorkersWithoutInterruptingJobs(t *testing.T) {
 }
 
 func TestPoolCreatesSharedObjectsAndFollowsTheScaleSubresource(t *testing.T) {
+	t.Parallel()
 	c := newPoolTestEnv(t, 10*time.Millisecond)
 	c.createPool("mailers", "replicas: 1")
 	c.waitForPool("mailers", "ready", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 1 })
@@ -138,6 +140,7 @@ func TestPoolCreatesSharedObjectsAndFollowsTheScaleSubresource(t *testing.T) {
 }
 
 func TestDeletedPoolWaitsForItsJobs(t *testing.T) {
+	t.Parallel()
 	c := newPoolTestEnv(t, 4*time.Second)
 	c.createPool("mailers", "replicas: 2")
 	c.waitForConnectedWorkers(2) // a single worker would start the third job only after the first two
@@ -154,6 +157,7 @@ func TestDeletedPoolWaitsForItsJobs(t *testing.T) {
 }
 
 func TestPoolReportsAMissingQueueAndWaitsForIt(t *testing.T) {
+	t.Parallel()
 	c := newPoolTestEnv(t, 10*time.Millisecond)
 	object := newManifest(t, "WorkerPool", "waiting", "{image: 'worker:1', queues: [{name: letters}], replicas: 1}")
 	object.SetNamespace(c.ns)
@@ -172,6 +176,7 @@ func TestPoolReportsAMissingQueueAndWaitsForIt(t *testing.T) {
 }
 
 func TestPoolDoesNotChangeAnObjectOfAnotherOwner(t *testing.T) {
+	t.Parallel()
 	c := newPoolTestEnv(t, 10*time.Millisecond)
 	mine := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.ns, Name: "mailers-workers"}, Data: map[string]string{"a": "b"}}
 	if err := cluster.Create(t.Context(), mine); err != nil {
@@ -188,6 +193,7 @@ func TestPoolDoesNotChangeAnObjectOfAnotherOwner(t *testing.T) {
 }
 
 func TestPoolKeepsItsWorkersWithoutItsBroker(t *testing.T) {
+	t.Parallel()
 	c := newPoolTestEnv(t, 10*time.Millisecond)
 	c.createPool("mailers", "autoscaling: {minReplicas: 2, maxReplicas: 4, scaleDown: {window: 0s, maxStep: 4, period: 1s}}")
 	c.waitForPool("mailers", "ready", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 2 })
