@@ -42,17 +42,14 @@ func (i item) load(ctx context.Context, report progress.Report) (packages int, e
 	return packages, nil
 }
 
-// fewerCollections lets compilers and linkers collect garbage less often: a fifth less processor time, for a third
-// more memory. It is not part of the key, because the programs are the same.
-const fewerCollections = "-toolexec=env GOGC=200"
-
 // compile builds the programs of a part into dir, with temporary files in temporary.
 func (i item) compile(ctx context.Context, dir, temporary string, packages int, report progress.Report) error {
 	report(compileStatus(0, packages))
 	started := 0
 	var output []string
-	args := append(i.part.args(), fewerCollections, "-v", "-o", dir+string(filepath.Separator))
-	err := i.goCommand(ctx, []string{"GOTMPDIR=" + temporary}, args, func(line string) {
+	args := append(i.part.args(), "-v", "-o", dir+string(filepath.Separator))
+	// With fewer garbage collections, compilers and linkers take a fifth less processor time, for a third more memory.
+	err := i.goCommand(ctx, []string{"GOTMPDIR=" + temporary, "GOGC=200"}, args, func(line string) {
 		if !isPackage(line) {
 			output = append(output, line)
 			return
