@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -83,10 +82,8 @@ func TestAnInterruptedDeletionContinues(t *testing.T) {
 		}
 	}
 	e.processMessages("mail", 1)
-	eventually(t, "one message in the condition", func() bool {
-		blocked := meta.FindStatusCondition(e.getQueue("mail").Status.Conditions, v1alpha1.ConditionDeletionBlocked)
-		return strings.Contains(blocked.Message, "1 message left")
-	})
+	e.waitForStats("mail", 1, 0)
+	e.waitUntilBlocked("mail", v1alpha1.ReasonNotEmpty, "1 message left")
 	e.processMessages("mail", 1)
 	e.waitUntilDeleted("mail")
 	if got := e.streamNames(); len(got) > 0 {
