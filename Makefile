@@ -60,8 +60,10 @@ CONTROLLER_NAMES := $(notdir $(wildcard internal/controller/*))
 # The packages that decide, and the simulation of scaling, share nothing between goroutines:
 # the race detector would find nothing there, and their tests take ten times as long under it.
 PURE := $(patsubst %,./%/...,$(wildcard test/bench/scaling internal/core internal/condition internal/apierror internal/sequence internal/zombie internal/report internal/openreports internal/session internal/agentprofile internal/egress internal/scaling internal/policy internal/queue internal/schedule internal/jobstate internal/pool internal/plugin/ui/view internal/plugin/ui/page internal/broker/rate worker/internal/breaker worker/internal/wrr))
-# go test starts them in this order. The tests of package worker take long, and would otherwise run last and alone.
-UNIT = $(filter-out $(shell go list $(PURE)),$(shell go list ./worker ./... | grep -v -e /test/integration -e /test/e2e))
+# Packages whose tests take longest. Started last, they would run alone.
+LONGEST := ./client ./internal/broker/jetstream ./worker ./internal/brokerconn ./internal/sessionrunner
+# go test starts packages in this order.
+UNIT = $(filter-out $(shell go list $(PURE)),$(shell go list $(LONGEST) ./... | grep -v -e /test/integration -e /test/e2e))
 # Number of random clusters that the property test of package sequence simulates. CI simulates 10,000, make soak 100,000.
 SEQUENCE_RUNS ?= 1000
 # RACE=1 runs the unit tests with the race detector, as CI does. It needs a C compiler, and twice the time.

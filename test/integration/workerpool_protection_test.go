@@ -25,7 +25,7 @@ func isProtected(pod *corev1.Pod) bool {
 	return pod.Annotations[pool.AnnotationSafeToEvict] == "false" && pod.Annotations[pool.AnnotationDoNotDisrupt] == "true"
 }
 
-func TestOnlyBusyPodsAreProtectedFromTheRemovalOfTheirNode(t *testing.T) {
+func protectsOnlyBusyPods(t *testing.T) {
 	c := newPoolTestEnv(t, 20*time.Second)
 	c.createPool("mailers", "replicas: 2")
 	c.waitForPool("mailers", "ready", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 2 })
