@@ -230,7 +230,7 @@ func TestAKeyWithAReservationThatIsNotConfirmedIsWaitedFor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err = env.Enqueue(ctx, "orders", nil, Unique("k"))
 		requireError(t, err, ErrUnavailable, "unique")

@@ -64,7 +64,7 @@ func uniqueKey(name string) broker.Key { return broker.Key{Kind: broker.UniqueKe
 
 // reserve reports whether the job is stored already. It first assumes that the key was never used.
 func (r *reservation) reserve(ctx context.Context) (isStored bool, err error) {
-	var found *jobstate.Lock
+	var found, reserved *jobstate.Lock
 	for {
 		switch jobstate.ClaimKey(found, r.job.ID) {
 		case jobstate.ClaimReserve:
@@ -80,17 +80,25 @@ func (r *reservation) reserve(ctx context.Context) (isStored bool, err error) {
 				Err: fmt.Errorf("is %q: the job %s has this key", r.job.UniqueKey, found.ID),
 			}
 		case jobstate.ClaimWait:
+			reserved = found
 			if clock.SleepContext(ctx, waitInterval) != nil {
-				return false, &broker.SendError{
-					Failure: broker.ErrUnavailable, Field: "unique",
-					Err: fmt.Errorf("is %q: another producer has reserved this key for the job %s, and has not sent it", r.job.UniqueKey, found.ID),
-				}
+				return false, r.stillReserved(reserved)
 			}
 		}
-		if found, r.revision, err = readLock(ctx, r.store, r.job.Queue, r.job.UniqueKey); err != nil {
+		found, r.revision, err = readLock(ctx, r.store, r.job.Queue, r.job.UniqueKey)
+		switch {
+		case err != nil && ctx.Err() != nil && reserved != nil:
+			return false, r.stillReserved(reserved)
+		case err != nil:
 			return false, err
 		}
 	}
+}
+
+// stillReserved returns the error of a producer that had no more time to wait for another.
+func (r *reservation) stillReserved(other *jobstate.Lock) error {
+	return broker.FieldFailure(broker.ErrUnavailable, "unique",
+		"is %q: another producer has reserved this key for the job %s, and has not sent it", r.job.UniqueKey, other.ID)
 }
 
 func (r *reservation) write(ctx context.Context, expiry time.Duration) (err error) {
