@@ -64,12 +64,13 @@ func uniqueKey(name string) broker.Key { return broker.Key{Kind: broker.UniqueKe
 
 // reserve reports whether the job is stored already. It first assumes that the key was never used.
 func (r *reservation) reserve(ctx context.Context) (isStored bool, err error) {
-	var found, reserved *jobstate.Lock
+	var found *jobstate.Lock
 	for {
-		switch jobstate.ClaimKey(found, r.job.ID) {
+		claim := jobstate.ClaimKey(found, r.job.ID)
+		switch claim {
 		case jobstate.ClaimReserve:
 			r.lock, r.reservedTime = jobstate.Reserve(found, r.job.ID, rand.Text()), time.Now()
-			if err = r.write(ctx, reserveTime); !errors.Is(err, broker.ErrKeyChanged) {
+			if err := r.write(ctx, reserveTime); !errors.Is(err, broker.ErrKeyChanged) {
 				return false, err
 			}
 		case jobstate.ClaimStored:
@@ -80,16 +81,17 @@ func (r *reservation) reserve(ctx context.Context) (isStored bool, err error) {
 				Err: fmt.Errorf("is %q: the job %s has this key", r.job.UniqueKey, found.ID),
 			}
 		case jobstate.ClaimWait:
-			reserved = found
 			if clock.SleepContext(ctx, waitInterval) != nil {
-				return false, r.stillReserved(reserved)
+				return false, r.stillReserved(found)
 			}
 		}
-		found, r.revision, err = readLock(ctx, r.store, r.job.Queue, r.job.UniqueKey)
+		next, revision, err := readLock(ctx, r.store, r.job.Queue, r.job.UniqueKey)
 		switch {
-		case err != nil && ctx.Err() != nil && reserved != nil:
-			return false, r.stillReserved(reserved)
-		case err != nil:
+		case err == nil:
+			found, r.revision = next, revision
+		case claim == jobstate.ClaimWait && ctx.Err() != nil:
+			return false, r.stillReserved(found)
+		default:
 			return false, err
 		}
 	}
