@@ -222,8 +222,6 @@ test-restore: gotestsum localcluster ## Test restores of etcd, downgrades and de
 .PHONY: e2e
 e2e: gotestsum localcluster image ## Run the tests on a real node, and those of the local cluster itself.
 	hack/with-cluster node e2e hack/e2e
-	IGNORES_NETWORK_POLICIES=1 CLUSTER_FLAGS=--ignore-network-policies E2E_FLAGS='-run TestSessionReportsWhetherNetworkPoliciesAreEnforced' \
-		hack/with-cluster node e2e-unenforced hack/e2e
 	cd localcluster && $(GOTEST) -tags e2e ./e2e -count 1 -timeout 20m
 
 .PHONY: test-kueue

@@ -48,7 +48,6 @@ func newUp(open opener) *cobra.Command {
 	flags.IntVar(&options.Port, "port", 0, "port of the API server on 127.0.0.1; 0 takes a free one")
 	flags.IntVar(&options.Nodes, "nodes", 2, "number of simulated nodes in control-plane mode")
 	flags.DurationVar(&options.JobBatch, "job-batch", time.Second, "how long the Job controller gathers changes of Pods before it acts")
-	flags.BoolVar(&options.IgnoreNetworkPolicies, "ignore-network-policies", false, "do not enforce NetworkPolicies, as many network plugins do")
 	flags.BoolVar(&brief, "brief", false, "do not print how to use the cluster")
 	return command
 }

@@ -33,8 +33,6 @@ type Options struct {
 	Port     int // of the API server on the loopback interface; 0 takes a free one
 	Nodes    int // simulated ones
 	JobBatch time.Duration
-	// IgnoreNetworkPolicies makes a node accept NetworkPolicies without enforcing them, as many network plugins do.
-	IgnoreNetworkPolicies bool
 }
 
 // Validate returns an error that names the first invalid option.

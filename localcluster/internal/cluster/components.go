@@ -78,10 +78,8 @@ func (c *Cluster) nodeComponents(r *record, snapshotter string) ([]supervisor.Co
 		}
 		components, kubeletAfter = append(components, task), append(kubeletAfter, task.Name)
 	}
-	if !r.IgnoreNetworkPolicies {
-		components = append(components, networkPolicies(l, programs))
-		kubeletAfter = append(kubeletAfter, networkPoliciesName) // it must be ready before the first Pod starts
-	}
+	components = append(components, networkPolicies(l, programs))
+	kubeletAfter = append(kubeletAfter, networkPoliciesName) // it must be ready before the first Pod starts
 	agents, err := c.agents(l, programs, kubeletAfter)
 	return append(components, agents...), err
 }

@@ -83,10 +83,8 @@ func (r *record) components() []Component {
 	if r.Mode == ControlPlane {
 		return append(components, Component{Name: "kwok", Versions: build.Kwok.Version})
 	}
-	if !r.IgnoreNetworkPolicies {
-		components = append(components, Component{Name: networkPoliciesName, Versions: "kube-network-policies " + build.NetworkPolicies.Version})
-	}
 	return append(components,
+		Component{Name: networkPoliciesName, Versions: "kube-network-policies " + build.NetworkPolicies.Version},
 		Component{Name: "containerd", Versions: build.Containerd.Version + ", runc " + build.Runc.Version},
 		Component{Name: "kubelet", Versions: build.Version},
 		Component{Name: "kube-proxy", Versions: build.Version},

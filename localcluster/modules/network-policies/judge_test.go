@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/kube-network-policies/pkg/network"
 )
 
-const here, there = "10.244.0.2", "10.244.0.3"
+const here, there, ignoring = "10.244.0.2", "10.244.0.3", "10.244.0.4"
 
 func TestMain(m *testing.M) {
 	log.SetOutput(io.Discard)
@@ -34,9 +34,13 @@ func tcp(from, to string) []byte {
 	return packet
 }
 
-type knows map[string]bool
+// knows are the labels of the namespaces of Pods, by address.
+type knows map[string]map[string]string
 
-func (k knows) GetPodInfoByIP(ip string) (*policies.PodInfo, bool) { return nil, k[ip] }
+func (k knows) GetPodInfoByIP(ip string) (*policies.PodInfo, bool) {
+	labels, found := k[ip]
+	return &policies.PodInfo{Namespace: &policies.Namespace{Labels: labels}}, found
+}
 
 type answers struct {
 	allowed bool
@@ -53,15 +57,17 @@ func TestAPacketPassesOnlyIfAPolicyAllowsIt(t *testing.T) {
 		answer answers
 		want   bool
 	}{
-		"allowed":                         {tcp(here, there), answers{allowed: true}, true},
-		"not allowed":                     {tcp(here, there), answers{}, false},
-		"the decision fails":              {tcp(here, there), answers{allowed: true, err: errors.New("unknown")}, false},
-		"from a Pod that nobody knows":    {tcp(there, here), answers{allowed: true}, false},
-		"to an address that nobody knows": {tcp(here, "192.0.2.1"), answers{allowed: true}, true},
-		"no packet":                       {[]byte("none"), answers{allowed: true}, false},
+		"allowed":                      {tcp(here, there), answers{allowed: true}, true},
+		"not allowed":                  {tcp(here, there), answers{}, false},
+		"the decision fails":           {tcp(here, there), answers{allowed: true, err: errors.New("unknown")}, false},
+		"from a Pod that nobody knows": {tcp(there, here), answers{allowed: true}, false},
+		"not allowed, from a namespace that ignores policies": {tcp(ignoring, there), answers{}, true},
+		"not allowed, to a namespace that ignores policies":   {tcp(here, ignoring), answers{}, false},
+		"to an address that nobody knows":                     {tcp(here, "192.0.2.1"), answers{allowed: true}, true},
+		"no packet":                                           {[]byte("none"), answers{allowed: true}, false},
 	} {
 		t.Run(title, func(t *testing.T) {
-			j := &judge{known: knows{here: true}, engine: row.answer}
+			j := &judge{known: knows{here: nil, ignoring: {ignoreLabel: "true"}}, engine: row.answer}
 			if got := j.passes(t.Context(), row.packet); got != row.want {
 				t.Errorf("passes: %t, want %t", got, row.want)
 			}
