@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // visitorScript prints the status lines of the responses to requests that change a worker.
@@ -44,7 +45,7 @@ func testAdminAPI(t *testing.T) {
 		}
 	}
 	env.patchPool("orders", `{"spec":{"networkPolicy":"None"}}`)
-	eventually(t, "the admin port to be open", func() bool { return canConnect(t, nil, podAddress(&workers[0], 8081)) })
+	poll.Until(t, "the admin port to be open", func() bool { return canConnect(t, nil, podAddress(&workers[0], 8081)) })
 	for i := range workers {
 		want := "POST /drain: 403\nPOST /resume: 403\nGET /prestop: 404\nGET /stats: 200\nGET /metrics: 200"
 		if got := visitWorker(t, &workers[i]); got != want {

@@ -17,12 +17,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 	"github.com/yardmaster/yardmaster/test/hostile"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 const (
@@ -73,7 +73,7 @@ func newAttackEnv(t *testing.T) *attackEnv {
 	requireNoError(t, cluster.Create(t.Context(), env.meter))
 	deleteAtEnd(t, env.meter)
 	for _, pod := range []*corev1.Pod{env.attacker, env.meter} {
-		eventually(t, pod.Name+" to run", func() bool { return objectExists(t, pod) && pod.Status.Phase == corev1.PodRunning })
+		poll.Until(t, pod.Name+" to run", func() bool { return objectExists(t, pod) && pod.Status.Phase == corev1.PodRunning })
 	}
 	var err error
 	env.pods, err = operatorPods(t.Context())
@@ -236,9 +236,14 @@ func (p probe) measureLatency(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	written := p.object.GetGeneration()
-	err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, waitTimeout, true, func(ctx context.Context) (bool, error) {
-		err := cluster.Get(ctx, client.ObjectKeyFromObject(p.object), p.object)
-		return err == nil && p.observed() >= written, err
+	err := poll.UntilNil(ctx, func() error {
+		if err := cluster.Get(ctx, client.ObjectKeyFromObject(p.object), p.object); err != nil {
+			return err
+		}
+		if observed := p.observed(); observed < written {
+			return fmt.Errorf("the status observes generation %d, not %d", observed, written)
+		}
+		return nil
 	})
 	return time.Since(start), err
 }

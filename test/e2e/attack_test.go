@@ -20,6 +20,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/pool"
 	"github.com/yardmaster/yardmaster/test/hostile"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 const (
@@ -58,9 +59,9 @@ func (env *attackEnv) testHostileServers(t *testing.T) {
 		}
 		objects = append(objects, env.createHostileWorkers(t))
 		for i, title := range titles {
-			eventually(t, title+" to be reported", func() bool { return isFailureReported(t, objects[i]) })
+			poll.Until(t, title+" to be reported", func() bool { return isFailureReported(t, objects[i]) })
 		}
-		eventually(t, "all attacks to take place", func() bool { return missingAttacks(t).Len() == 0 })
+		poll.Until(t, "all attacks to take place", func() bool { return missingAttacks(t).Len() == 0 })
 		time.Sleep(serverAttackTime - time.Since(start)) // the attacks continue meanwhile
 	}), maxCombinedGrowth)
 	for _, object := range objects {
@@ -160,7 +161,7 @@ func (env *attackEnv) testDeniedAddresses(t *testing.T) {
 			pool := createSourcePool(t, name, hostile.ScalerSource(v1alpha1.BrokerAccess{}, host+":8081"))
 			queue := env.createQueue(t, attackerNamespace, name, v1alpha1.EngineNATS, "nats://"+host+":8081")
 			for _, object := range []client.Object{pool, queue} {
-				eventually(t, what+" to be denied", func() bool { return isFailureReported(t, object) })
+				poll.Until(t, what+" to be denied", func() bool { return isFailureReported(t, object) })
 				if !strings.Contains(failureOf(object), denied) {
 					t.Errorf("%T: %s", object, failureOf(object))
 				}
@@ -184,7 +185,7 @@ func (env *attackEnv) testDeniedNames(t *testing.T) {
 			deleteAtEnd(t, object)
 		}
 		queue := env.createQueue(t, attackerNamespace, name, v1alpha1.EngineNATS, fmt.Sprintf("nats://%s.%s.svc.cluster.local:8081", name, attackerNamespace))
-		eventually(t, name+" to be refused", func() bool { return isFailureReported(t, queue) })
+		poll.Until(t, name+" to be refused", func() bool { return isFailureReported(t, queue) })
 		if message := failureOf(queue); strings.Contains(message, address) || !strings.Contains(message, "unreachable") {
 			t.Errorf("%s: %s", name, message)
 		}

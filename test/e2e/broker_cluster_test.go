@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // Numbers of jobs in a thousand whose first attempt fails, hangs until its context ends at the timeout of the
@@ -105,7 +106,7 @@ func (c *brokerClusterTest) wantNoneLost() {
 // current.
 func (c *brokerClusterTest) waitUntilReplicated(status metav1.ConditionStatus, reason string, current int32) {
 	c.t.Helper()
-	c.waitUntil(fmt.Sprintf("the Queue reports %s", reason), waitTimeout, func() bool {
+	poll.Until(c.t, "the Queue to report "+reason, func() bool {
 		queue := c.getQueue("orders")
 		is, storage := meta.FindStatusCondition(queue.Status.Conditions, v1alpha1.ConditionReplicated), queue.Status.Storage
 		return is != nil && is.Status == status && is.Reason == reason && storage != nil && *storage.Replicas == 3 &&

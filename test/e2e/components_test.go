@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // testComponents deploys components for the webhook, and checks that `make deploy` removes them again.
@@ -96,7 +97,7 @@ func admitAPIServer(t *testing.T, network *networkingv1.NetworkPolicy) {
 // wantCreatorRecorded waits until a session that claims to belong to another user belongs to its creator.
 func wantCreatorRecorded(t *testing.T) {
 	t.Helper()
-	eventually(t, "the creator of a session to be recorded", func() bool {
+	poll.Until(t, "the creator of a session to be recorded", func() bool {
 		s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "claimed", Namespace: sessionsNamespace}}
 		s.Spec.Runner, s.Spec.Prompt, s.Spec.UserContext = echoRunner, "none", &v1alpha1.UserContext{UserID: "forged"}
 		err := cluster.Create(t.Context(), s, client.DryRunAll)

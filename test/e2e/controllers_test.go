@@ -21,6 +21,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 	"github.com/yardmaster/yardmaster/test/permissions"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // Each controller is deployed alone after the others, so this also tests that `make deploy` removes the
@@ -46,7 +47,7 @@ func testSingleControllers(t *testing.T) {
 				page.Columns(permissions.AllNamespaces, "metrics", "certificates", "API server", controller),
 			)
 			var granted []string
-			eventually(t, "the permissions of other controllers to be removed", func() bool {
+			poll.Until(t, "the permissions of other controllers to be removed", func() bool {
 				granted = operatorPermissions(t, tenantNamespace)
 				return len(granted) <= len(want)
 			})
@@ -90,7 +91,7 @@ func workOfEgressProxies(t *testing.T) {
 	r.Spec.Image, r.Spec.Egress = busyboxImage, []v1alpha1.SessionEgress{{Hosts: []v1alpha1.EgressHost{"api.example.com"}}}
 	requireNoError(t, cluster.Create(t.Context(), r))
 	deleteAtEnd(t, r)
-	eventually(t, "the proxy to run", func() bool {
+	poll.Until(t, "the proxy to run", func() bool {
 		requireNoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(r), r))
 		return meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionEgressProxyReady)
 	})
@@ -121,7 +122,7 @@ func createAndWait(t *testing.T, object client.Object, conditions func() []metav
 	t.Helper()
 	requireNoError(t, cluster.Create(t.Context(), object))
 	deleteAtEnd(t, object)
-	eventually(t, object.GetName()+" to be reconciled", func() bool {
+	poll.Until(t, object.GetName()+" to be reconciled", func() bool {
 		requireNoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(object), object))
 		ready := meta.FindStatusCondition(conditions(), v1alpha1.ConditionReady)
 		return ready != nil && ready.Reason == reason
@@ -134,7 +135,7 @@ func workOfWorkerPools(t *testing.T) {
 	wp.Spec.Source = &v1alpha1.Source{External: &v1alpha1.ExternalSource{Address: "192.0.2.1:1"}}
 	requireNoError(t, cluster.Create(t.Context(), wp))
 	deleteAtEnd(t, wp)
-	eventually(t, "the pool's Deployment", func() bool {
+	poll.Until(t, "the pool's Deployment", func() bool {
 		var list appsv1.DeploymentList
 		requireNoError(t, cluster.List(t.Context(), &list, client.InNamespace(tenantNamespace)))
 		return slices.ContainsFunc(list.Items, func(d appsv1.Deployment) bool { return metav1.IsControlledBy(&d, wp) })

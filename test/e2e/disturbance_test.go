@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 func testCertificateIsRenewed(t *testing.T) {
@@ -54,12 +55,12 @@ func waitForNewCertificate(t *testing.T, oldCA []byte) {
 	t.Helper()
 	start := time.Now()
 	var ca []byte
-	eventually(t, "a new CA that the API server trusts", func() bool {
+	poll.Until(t, "a new CA that the API server trusts", func() bool {
 		ca = certificateSecret(t).Data["ca.crt"]
 		return len(ca) > 0 && !bytes.Equal(ca, oldCA) && bytes.Equal(ca, readTrustedCA(t))
 	})
-	eventually(t, "the new certificate to be served", func() bool { return servesCertificateOf(t, ca) })
-	eventually(t, "the webhook to be called", func() bool { return webhookServes(t.Context()) == nil })
+	poll.Until(t, "the new certificate to be served", func() bool { return servesCertificateOf(t, ca) })
+	poll.Until(t, "the webhook to be called", func() bool { return webhookServes(t.Context()) == nil })
 	took := roundedSince(start)
 	if limit := 30 * time.Second; took > limit {
 		t.Errorf("a new certificate was served after %v, want at most %v", took, limit)
@@ -110,7 +111,7 @@ func testRollingRestart(t *testing.T) {
 	if limit := 10 * time.Second; leaderless > limit {
 		t.Errorf("no replica led for %v, want at most %v", leaderless, limit)
 	}
-	t.Logf("%d replicas led, the next at most %v after the last renewal by the previous one", len(calls.terms), leaderless.Round(pollInterval))
+	t.Logf("%d replicas led, the next at most %v after the last renewal by the previous one", len(calls.terms), leaderless.Round(100*time.Millisecond))
 
 	s.waitForPhase(v1alpha1.PhaseCompleted)
 	s.wantEachStepOnce()
@@ -202,7 +203,7 @@ func testFailover(t *testing.T) {
 	}
 	// The resumed process assumes that it still leads, and exits when it detects that it does not.
 	sendSignal(t, hung, operatorName, "CONT")
-	eventually(t, "the old leader to restart", func() bool {
+	poll.Until(t, "the old leader to restart", func() bool {
 		return objectExists(t, hung) && hung.Status.ContainerStatuses[0].RestartCount > restarts
 	})
 

@@ -5,11 +5,10 @@ package e2e
 import (
 	"os"
 	"testing"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
+
+// The tests that call t.Parallel leave the operator as it is. They start, all at once, when the others have ended, which need
+// the operator exclusively: they restart, replace or measure it.
 
 // scenario is a subtest: a title that states the expected behavior, and its function.
 type scenario struct {
@@ -19,6 +18,7 @@ type scenario struct {
 
 // TestSteps tests the steps of SequentialJobs on a real node.
 func TestSteps(t *testing.T) {
+	t.Parallel()
 	runInParallel(t, []scenario{
 		{"a step that exits with code 7 fails with the code and the termination message, and its logs are available", testStepExitCode},
 		{"a step that exceeds its memory limit fails with OOMKilled in its message", testStepOutOfMemory},
@@ -33,6 +33,7 @@ func TestSteps(t *testing.T) {
 
 // TestSchedules tests Schedules with the permissions of an installation.
 func TestSchedules(t *testing.T) {
+	t.Parallel()
 	runInParallel(t, []scenario{
 		{"a Schedule that is due every minute runs a sequence with its time", testScheduleRunsEveryMinute},
 		{"what a Schedule creates is tried in a dry run", testScheduleIsTriedInADryRun},
@@ -41,6 +42,7 @@ func TestSchedules(t *testing.T) {
 
 // TestInstallation tests the security properties of the installed operator.
 func TestInstallation(t *testing.T) {
+	t.Parallel()
 	runInParallel(t, []scenario{
 		{"the operator runs in a namespace that enforces the Pod Security Standard restricted", testOperatorIsRestricted},
 		{"the webhook rejects a change of a started step, with the reason", testEditOfStartedStepIsDenied},
@@ -55,6 +57,7 @@ func TestInstallation(t *testing.T) {
 // TestPermissions tests what the permission to create one kind grants, and what it does not: the table
 // in docs/security.md.
 func TestPermissions(t *testing.T) {
+	t.Parallel()
 	runOneByOne(t, []scenario{
 		{"create SequentialJobs: run any Pod that the namespace admits, with any of its Secrets", testSequentialJobPermission},
 		{"create Schedules: run what SequentialJobs run", testSchedulePermission},
@@ -70,6 +73,7 @@ func TestPermissions(t *testing.T) {
 
 // TestJobReport tests reports on Jobs that run on a real node.
 func TestJobReport(t *testing.T) {
+	t.Parallel()
 	createJobFixtures(t)
 	runInParallel(t, []scenario{
 		{"each stale Job is reported with the right reason, and no Job is changed", testOperatorReportsStaleJobs},
@@ -81,6 +85,7 @@ func TestJobReport(t *testing.T) {
 // TestPlugin tests the kubectl plugin where it needs a real node. The other tests of the plugin are
 // in test/integration.
 func TestPlugin(t *testing.T) {
+	t.Parallel()
 	runInParallel(t, []scenario{
 		{"seq logs -f prints each line of each step once, in order, and ends with the run", testPluginFollowsLogs},
 		{"seq watch ends with the run, and its exit code shows how the run ended", testPluginWatchesRuns},
@@ -100,7 +105,8 @@ func TestDisturbances(t *testing.T) {
 
 // TestQueues tests that no job is lost while workers start and stop.
 func TestQueues(t *testing.T) {
-	runOneByOne(t, []scenario{
+	t.Parallel()
+	runInParallel(t, []scenario{
 		{"no job is lost or repeated during rollouts and scaling, and the pool scales to zero", testNoJobIsLostDuringRollouts},
 		{"no job is lost when workers and the broker are killed, and few are repeated", testNoJobIsLostWhenPodsAreKilled},
 		{"no job is lost when one of three brokers is lost and another is evicted, and jobs that hang are aborted and retried", testNoJobIsLostWithOneOfThreeBrokers},
@@ -110,12 +116,14 @@ func TestQueues(t *testing.T) {
 // TestPatternedLoad tests that a pool has the workers that the running jobs justify, whatever the pattern of arrivals and
 // retries.
 func TestPatternedLoad(t *testing.T) {
+	t.Parallel()
 	skipUnlessSoaking(t)
 	testPatternedLoad(t)
 }
 
 // TestLedger tests that the ledger, from which TestQueues draws its conclusions, shows lost and repeated jobs.
 func TestLedger(t *testing.T) {
+	t.Parallel()
 	runInParallel(t, []scenario{
 		{"the ledger shows that workers without draining repeat jobs", testDeploymentWithoutDrainIsDetected},
 		{"the ledger shows that workers that acknowledge jobs before doing them lose jobs", testAcknowledgingFirstLosesJobs},
@@ -124,6 +132,7 @@ func TestLedger(t *testing.T) {
 
 // TestWorkers tests features of WorkerPools on a real node.
 func TestWorkers(t *testing.T) {
+	t.Parallel()
 	runInParallel(t, []scenario{
 		{"an HTTP server with the sidecar loses no job during scaling and rollouts; 503 is retried, 400 is dead-lettered", testSidecarWorkers},
 		{"a command runs once for each job, and completes its job after SIGTERM", testCommandWorkers},
@@ -147,12 +156,14 @@ func TestGateway(t *testing.T) {
 
 // TestReleases rolls out good and defective versions of workers on a real node, in all combinations.
 func TestReleases(t *testing.T) {
+	t.Parallel()
 	skipUnlessSoaking(t)
 	testReleases(t)
 }
 
 // TestSessions tests AgenticSessions on a real node.
 func TestSessions(t *testing.T) {
+	t.Parallel()
 	runInParallel(t, []scenario{
 		{"a session completes with the result and the cost that its runner reports", testSessionResult},
 		{"the result of a runner with three sidecars arrives complete", testSessionResultWithSidecars},
@@ -184,11 +195,14 @@ func TestSessions(t *testing.T) {
 
 // TestSessionNetwork tests the NetworkPolicies of sessions.
 func TestSessionNetwork(t *testing.T) {
+	t.Parallel()
 	runInParallel(t, []scenario{
 		{"a session can connect only to its SessionRunner's egress and to the cluster's DNS", testSessionEgress},
 		{"the NetworkPolicy is enforced before a session's first packet", testSessionFirstPacket},
 		{"only Pods that ingressFrom selects can connect to an interactive session, and none to other sessions", testSessionIngress},
 		{"no packet of a hostile session leaves its Pod: while it runs, is stopped or deleted, and after its policy is deleted", testHostileSessions},
+		{"a session reports that NetworkPolicies are enforced", testPoliciesEnforced},
+		{"where NetworkPolicies are ignored, a session reports that, and starts only if its SessionRunner allows it", testPoliciesIgnored},
 	})
 }
 
@@ -217,23 +231,6 @@ func TestDeletedSessionsWithoutOperator(t *testing.T) {
 	})
 }
 
-// make e2e runs this test in two clusters: in one that enforces NetworkPolicies, and in one that ignores them.
-func TestSessionReportsWhetherNetworkPoliciesAreEnforced(t *testing.T) {
-	required := createSession(t, shellRunner, "echo started", nil)
-	preferred := createSession(t, createRunnerWithIsolation(t, v1alpha1.NetworkIsolationPreferred), "echo started", nil)
-	preferred.waitForPhase(v1alpha1.SessionCompleted)
-	if os.Getenv("IGNORES_NETWORK_POLICIES") == "" {
-		required.waitForPhase(v1alpha1.SessionCompleted)
-		required.wantNetworkRestricted(metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyEnforced)
-		preferred.wantNetworkRestricted(metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyEnforced)
-		return
-	}
-	required.waitForPhase(v1alpha1.SessionFailed)
-	required.wantRuns("1/1 Failed " + v1alpha1.ReasonNetworkNotEnforced) // without an exit code: the agent did not start
-	required.wantNetworkRestricted(metav1.ConditionFalse, v1alpha1.ReasonNetworkNotEnforced)
-	preferred.wantNetworkRestricted(metav1.ConditionFalse, v1alpha1.ReasonNetworkNotEnforced)
-}
-
 // TestAttacks tests that Pods of a tenant can neither stop nor slow down the operator, for each attack of
 // test/hostile.
 func TestAttacks(t *testing.T) {
@@ -245,8 +242,7 @@ func TestAttacks(t *testing.T) {
 	})
 }
 
-// TestLifecycle tests upgrading and uninstalling the operator, and deleting namespaces. Only TestDeployments comes later,
-// because both uninstall the operator.
+// TestLifecycle tests upgrading and uninstalling the operator, and deleting namespaces.
 func TestLifecycle(t *testing.T) {
 	runOneByOne(t, []scenario{
 		{"an upgrade does not interrupt running steps and jobs, and the new operator continues the sequence, the queue and the pools", testUpgrade},

@@ -16,6 +16,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/egress/workload"
 	"github.com/yardmaster/yardmaster/internal/session"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 const (
@@ -115,7 +116,7 @@ func createTLSServer(t *testing.T, name string) *corev1.Pod {
 	service.Spec.Ports = []corev1.ServicePort{{Port: tlsPort}}
 	requireNoError(t, cluster.Create(t.Context(), service))
 	deleteAtEnd(t, service)
-	eventually(t, name+" to have an address", func() bool { return objectExists(t, server) && server.Status.PodIP != "" })
+	poll.Until(t, name+" to have an address", func() bool { return objectExists(t, server) && server.Status.PodIP != "" })
 	waitForSuccess(t, createScriptPod(t, "client-", nil, fmt.Sprintf("until nc -w 1 %s %d < /dev/null; do sleep 0.1; done", hostName(server), tlsPort)))
 	return server
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 const (
@@ -147,7 +148,7 @@ func createServerPod(t *testing.T, name string) *corev1.Pod {
 	service.Spec.Selector, service.Spec.Ports = labels, []corev1.ServicePort{{Port: servicePort, TargetPort: intstr.FromInt32(servicePort)}}
 	requireNoError(t, cluster.Create(t.Context(), service))
 	deleteAtEnd(t, service)
-	eventually(t, name+" to have an address", func() bool { return objectExists(t, server) && server.Status.PodIP != "" })
+	poll.Until(t, name+" to have an address", func() bool { return objectExists(t, server) && server.Status.PodIP != "" })
 	// The node's proxy programs the Service a moment later.
 	waitForSuccess(t, createScriptPod(t, "client-", nil, fmt.Sprintf(
 		"until nc -w 1 %s %d < /dev/null && nc -w 1 %s %d < /dev/null; do sleep 0.1; done", server.Name, servicePort, server.Status.PodIP, otherPort)))
@@ -167,7 +168,7 @@ func canConnect(t *testing.T, labels map[string]string, address string) bool {
 // waitForSuccess waits until a Pod has succeeded.
 func waitForSuccess(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
-	eventually(t, pod.Name+" to succeed", func() bool { return objectExists(t, pod) && pod.Status.Phase == corev1.PodSucceeded })
+	poll.Until(t, pod.Name+" to succeed", func() bool { return objectExists(t, pod) && pod.Status.Phase == corev1.PodSucceeded })
 }
 
 // createScriptPod creates a Pod that runs a script.

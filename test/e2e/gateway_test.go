@@ -17,6 +17,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // gatewayService is the Service of the gateway, and the prefix of the name of its Secret.
@@ -34,7 +35,7 @@ func testGateway(t *testing.T) {
 	env.deployGateway()
 
 	env.runKubectl("apply", "-f", env.producerWithoutCurl(filepath.Join(repositoryRoot, "examples", "gateway", "producer.yaml")))
-	env.waitUntil("the producer has sent its job", waitTimeout, func() bool {
+	poll.Until(env.t, "the producer to have sent its job", func() bool {
 		job := &batchv1.Job{}
 		requireNoError(t, cluster.Get(t.Context(), env.objectKey("send-order"), job))
 		if job.Status.Failed > 0 {
@@ -42,7 +43,7 @@ func testGateway(t *testing.T) {
 		}
 		return job.Status.Succeeded == 1
 	})
-	env.waitUntil("the plugin says that the job is done", waitTimeout, func() bool {
+	poll.Until(env.t, "the plugin to show that the job is done", func() bool {
 		output, code := runPluginBinary(t, "queue", "job", "orders", "order-7", "-n", env.namespace)
 		return code == 0 && strings.Contains(output, "done")
 	})

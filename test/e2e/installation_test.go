@@ -25,6 +25,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // The operator's Pod runs only if it satisfies what its namespace enforces.
@@ -117,7 +118,7 @@ func testMetricsRequireAuthorization(t *testing.T) {
 	}
 	var code int
 	var page string
-	eventually(t, "the metrics reader to be authorized", func() bool {
+	poll.Until(t, "the metrics reader to be authorized", func() bool {
 		code, page = scrapeMetrics(t, reader)
 		return code == http.StatusOK
 	})

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 const (
@@ -405,7 +406,7 @@ func createCronJob(t *testing.T, name string) *batchv1.CronJob {
 
 func waitForJobCondition(t *testing.T, name string, kind batchv1.JobConditionType) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("the Job %s to be %s", name, kind), func() bool {
+	poll.Until(t, fmt.Sprintf("the Job %s to be %s", name, kind), func() bool {
 		job := &batchv1.Job{}
 		requireNoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: reportedNamespace, Name: name}, job))
 		for i := range job.Status.Conditions {
@@ -420,7 +421,7 @@ func waitForJobCondition(t *testing.T, name string, kind batchv1.JobConditionTyp
 // waitForPodOf returns the first Pod of the Job for which isWanted is true.
 func waitForPodOf(t *testing.T, name string, isWanted func(*corev1.Pod) bool) (found *corev1.Pod) {
 	t.Helper()
-	eventually(t, "the wanted Pod of the Job "+name, func() bool {
+	poll.Until(t, "the wanted Pod of the Job "+name, func() bool {
 		pods := &corev1.PodList{}
 		requireNoError(t, cluster.List(t.Context(), pods, client.InNamespace(reportedNamespace), client.MatchingLabels{batchv1.JobNameLabel: name}))
 		for i := range pods.Items {

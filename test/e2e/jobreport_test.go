@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // shortThresholds sets thresholds of seconds for the operator, instead of hours and days.
@@ -93,7 +94,7 @@ func waitForFindings(t *testing.T, findings func() map[string]reportedFinding) {
 			t.Logf("findings (-want +got):\n%s", diff)
 		}
 	}()
-	eventually(t, "all stale Jobs and no others to be found", func() bool {
+	poll.Until(t, "all stale Jobs and no others to be found", func() bool {
 		diff = cmp.Diff(wantedFindings(), findings(), cmp.AllowUnexported(reportedFinding{}))
 		return diff == ""
 	})
@@ -135,7 +136,7 @@ func testPluginExplainsStaleJobs(t *testing.T) {
 			continue
 		}
 		output := ""
-		eventually(t, "the cause of "+f.name, func() bool {
+		poll.Until(t, "the cause of "+f.name, func() bool {
 			output, _ = runPluginBinary(t, "report", "explain", f.name, "-n", reportedNamespace)
 			return explainsCause(output, f.cause)
 		})

@@ -21,6 +21,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 const (
@@ -73,7 +74,7 @@ func installKueue(t *testing.T) {
 		}
 	}()
 	// Its webhooks serve a while after its Pod is ready.
-	eventually(t, "Kueue to accept a quota", func() bool {
+	poll.Until(t, "Kueue to accept a quota", func() bool {
 		last = apply(repositoryRoot+"/examples/kueue/quota.yaml", "-n", watchedNamespace)
 		return last == nil
 	})
@@ -140,7 +141,7 @@ func occupyQuota(t *testing.T, ns, queue string) (release func()) {
 			t.Error(err)
 		}
 	})
-	eventually(t, "the quota to be used", func() bool { return objectExists(t, job) && job.Spec.Suspend != nil && !*job.Spec.Suspend })
+	poll.Until(t, "the quota to be used", func() bool { return objectExists(t, job) && job.Spec.Suspend != nil && !*job.Spec.Suspend })
 	return func() { requireNoError(t, remove(t.Context())) }
 }
 
@@ -199,7 +200,7 @@ func wantWorkloads(t *testing.T, object client.Object, want int) {
 
 func waitUntilNoWorkloads(t *testing.T, object client.Object) {
 	t.Helper()
-	eventually(t, object.GetName()+" to have no Workloads", func() bool { return len(workloadsOf(t, object.GetNamespace(), object.GetName())) == 0 })
+	poll.Until(t, object.GetName()+" to have no Workloads", func() bool { return len(workloadsOf(t, object.GetNamespace(), object.GetName())) == 0 })
 }
 
 func testKueueExample(t *testing.T) {

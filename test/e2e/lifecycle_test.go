@@ -20,6 +20,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 func testUninstall(t *testing.T) {
@@ -134,7 +135,7 @@ func testNamespaceIsDeleted(t *testing.T) {
 	s.waitForRunningPod("a")
 
 	o.runKubectl("delete", "rolebindings", "--selector", "yardmaster.dev/deployment")
-	eventually(t, "the operator to have lost its permissions", func() bool {
+	poll.Until(t, "the operator to have lost its permissions", func() bool {
 		return !slices.Contains(operatorPermissions(t, terminatingNamespace), "patch pods")
 	})
 	o.runKubectl("delete", "workerpools,queues", "--all", "--wait=false")

@@ -14,11 +14,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // Names of the operator's own objects.
@@ -36,14 +37,9 @@ var operatorKey = client.ObjectKey{Namespace: operatorNamespace, Name: operatorN
 // waitForOperator waits until only Pods of the deployed version exist, one of them leads, and the
 // API server can call the webhook.
 func waitForOperator(ctx context.Context) error {
-	var last error
-	// Requests use the outer context, so that the last error is not the timeout of the poll.
-	err := wait.PollUntilContextTimeout(ctx, pollInterval, waitTimeout, true, func(context.Context) (bool, error) {
-		last = operatorReady(ctx)
-		return last == nil, nil
-	})
+	err := poll.UntilNil(ctx, func() error { return operatorReady(ctx) })
 	if err != nil {
-		return fmt.Errorf("the operator did not become ready: %w", last)
+		return fmt.Errorf("waiting for the operator to be ready: %w", err)
 	}
 	return nil
 }
@@ -132,7 +128,7 @@ func leaderPod(t *testing.T) *corev1.Pod {
 // waitForAnotherLeader waits until the Lease has another holder.
 func waitForAnotherLeader(t *testing.T, than string) {
 	t.Helper()
-	eventually(t, "another leader", func() bool {
+	poll.Until(t, "another leader", func() bool {
 		now := leaseHolder(currentLease(t))
 		return now != "" && now != than
 	})
@@ -156,28 +152,20 @@ func changeOperator(t *testing.T, change func(*appsv1.DeploymentSpec)) {
 	requireNoError(t, waitForOperator(t.Context()))
 	t.Cleanup(func() {
 		ctx := context.Background()
-		restored := func(ctx context.Context) (bool, error) {
+		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 			if err := cluster.Get(ctx, operatorKey, deployment); err != nil {
-				return false, err
+				return err
 			}
 			deployment.Spec = original.Spec
-			err := cluster.Update(ctx, deployment)
-			return err == nil, ignoreConflict(err)
-		}
-		if err := wait.PollUntilContextTimeout(ctx, pollInterval, waitTimeout, true, restored); err != nil {
+			return cluster.Update(ctx, deployment)
+		})
+		if err != nil {
 			t.Error(err)
 		}
 		if err := waitForOperator(ctx); err != nil {
 			t.Error(err)
 		}
 	})
-}
-
-func ignoreConflict(err error) error {
-	if apierrors.IsConflict(err) {
-		return nil
-	}
-	return err
 }
 
 // sendSignal sends a signal to the process of this name in a Pod's first container. A privileged Pod
@@ -205,7 +193,7 @@ exit 1`, container, process, sig)
 	}
 	requireNoError(t, cluster.Create(t.Context(), sender))
 	defer func() { requireNoError(t, cluster.Delete(t.Context(), sender)) }()
-	eventually(t, "the signal to be sent", func() bool {
+	poll.Until(t, "the signal to be sent", func() bool {
 		return objectExists(t, sender) && (sender.Status.Phase == corev1.PodSucceeded || sender.Status.Phase == corev1.PodFailed)
 	})
 	if sender.Status.Phase != corev1.PodSucceeded {
@@ -233,5 +221,5 @@ func newShortSequence(name string, n int) *v1alpha1.SequentialJob {
 
 // roundedSince returns the elapsed time, rounded for messages.
 func roundedSince(start time.Time) time.Duration {
-	return time.Since(start).Round(pollInterval)
+	return time.Since(start).Round(100 * time.Millisecond)
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/worker"
 )
 
@@ -57,7 +58,7 @@ func (env *queueEnv) testPattern(run string, rates []int, failing int) {
 	env.sendBatch(jobBatch{queue: "orders", run: run, rates: rates, takes: time.Second, failing: failing})
 	var samples []loadSample
 	var doneAt time.Time
-	env.waitUntil("all jobs of "+run+" are done, and the pool is scaled to zero", 5*time.Minute, func() bool {
+	poll.Until(env.t, "all jobs of "+run+" to be done, and the pool to be scaled to zero", func() bool {
 		sentAt := env.sendCompletionTime()
 		isDone := !sentAt.IsZero() && env.isQueueEmpty("orders", sentAt)
 		switch {

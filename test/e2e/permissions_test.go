@@ -18,6 +18,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 	"github.com/yardmaster/yardmaster/test/permissions"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // secretValue is the content of a Secret in the tenants' namespace, which no tenant may read.
@@ -52,7 +53,7 @@ func newTenant(t *testing.T, resource string) *tenant {
 			requireNoError(t, err)
 		}
 	}
-	eventually(t, "the user to have exactly one permission", func() bool {
+	poll.Until(t, "the user to have exactly one permission", func() bool {
 		granted, err := permissions.OfServiceAccount(t.Context(), config, account, tenantNamespace)
 		requireNoError(t, err)
 		return slices.Equal(granted, []string{"create " + resource})
@@ -116,7 +117,7 @@ func testSequentialJobPermission(t *testing.T) {
 	onNode.GenerateName, onNode.Name, onNode.Spec.Template.Spec.HostNetwork = "", "on-node", true
 	u.create(onNode)
 	s = &sequenceTest{t: t, sj: onNode}
-	eventually(t, "the Pod in the node's network to be rejected", func() bool {
+	poll.Until(t, "the Pod in the node's network to be rejected", func() bool {
 		requireNoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(onNode), onNode))
 		blocked := meta.FindStatusCondition(onNode.Status.Conditions, v1alpha1.ConditionBlocked)
 		return blocked != nil && blocked.Status == metav1.ConditionTrue && strings.Contains(blocked.Message, "violates PodSecurity")
@@ -141,7 +142,7 @@ func testQueuePermission(t *testing.T) {
 	// The content of another Secret does not appear anywhere.
 	u.create(newQueue("curious", secretName))
 	q := &v1alpha1.Queue{}
-	eventually(t, "the Queue with another Secret to be refused", func() bool {
+	poll.Until(t, "the Queue with another Secret to be refused", func() bool {
 		requireNoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: tenantNamespace, Name: "curious"}, q))
 		ready := meta.FindStatusCondition(q.Status.Conditions, v1alpha1.ConditionReady)
 		return ready != nil && ready.Status == metav1.ConditionFalse
@@ -167,7 +168,7 @@ func testWorkerPoolPermission(t *testing.T) {
 		}},
 	}}
 	u.create(wp)
-	env.waitUntil("a worker has read the Secret", waitTimeout, func() bool {
+	poll.Until(env.t, "a worker to have read the Secret", func() bool {
 		var pods corev1.PodList
 		requireNoError(t, cluster.List(t.Context(), &pods, client.InNamespace(tenantNamespace), client.MatchingLabels{"yardmaster.dev/workerpool": "reader"}))
 		for i := range pods.Items {
@@ -193,7 +194,7 @@ func testPolicyPermission(t *testing.T) {
 	setFixedReplicas(wp, 0, 1)
 	requireNoError(t, cluster.Create(t.Context(), wp))
 	deleteAtEnd(t, wp)
-	eventually(t, "the pool to be refused for its image", func() bool {
+	poll.Until(t, "the pool to be refused for its image", func() bool {
 		requireNoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(wp), wp))
 		ready := meta.FindStatusCondition(wp.Status.Conditions, v1alpha1.ConditionReady)
 		return ready != nil && ready.Status == metav1.ConditionFalse && strings.Contains(ready.Message, "Policy")

@@ -20,13 +20,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/pool"
 	"github.com/yardmaster/yardmaster/test/loadgen/verify"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // Defaults of the number of jobs, jobs per second, and the duration of a job.
@@ -121,7 +121,7 @@ func (env *queueEnv) brokerURL() string {
 // waitUntilQueueReady waits until the Queue is ready.
 func (env *queueEnv) waitUntilQueueReady(name string) {
 	env.t.Helper()
-	env.waitUntil("the Queue "+name+" is ready", waitTimeout, func() bool {
+	poll.Until(env.t, "the Queue "+name+" to be ready", func() bool {
 		var queue v1alpha1.Queue
 		return cluster.Get(env.t.Context(), env.objectKey(name), &queue) == nil && isTrue(queue.Status.Conditions, v1alpha1.ConditionReady)
 	})
@@ -163,14 +163,6 @@ func (env *queueEnv) getQueue(name string) *v1alpha1.Queue {
 	q := &v1alpha1.Queue{}
 	requireNoError(env.t, cluster.Get(env.t.Context(), env.objectKey(name), q))
 	return q
-}
-
-func (env *queueEnv) waitUntil(description string, limit time.Duration, condition func() bool) {
-	env.t.Helper()
-	err := wait.PollUntilContextTimeout(env.t.Context(), pollInterval, limit, true, func(context.Context) (bool, error) { return condition(), nil })
-	if err != nil {
-		env.t.Fatalf("timed out waiting until %s: %v", description, err)
-	}
 }
 
 func (env *queueEnv) runKubectl(args ...string) string {
@@ -280,11 +272,7 @@ func (env *queueEnv) sendCompletionTime() time.Time {
 // waitUntilAllDone waits until all jobs are sent and their queues are empty.
 func (env *queueEnv) waitUntilAllDone() {
 	env.t.Helper()
-	limit := 4 * time.Minute
-	for _, b := range env.sentBatches {
-		limit += max(time.Duration(b.jobs/b.rate)*time.Second, time.Duration(len(b.rates))*ratePeriod)
-	}
-	env.waitUntil("all jobs are sent and done", limit, func() bool {
+	poll.Until(env.t, "all jobs to be sent and done", func() bool {
 		at := env.sendCompletionTime()
 		return !at.IsZero() && !slices.ContainsFunc(env.sentBatches, func(b jobBatch) bool { return !env.isQueueEmpty(b.queue, at) })
 	})
@@ -330,7 +318,7 @@ func (env *queueEnv) verifyBatch(b jobBatch) verify.LedgerResult {
 	}
 	env.runLoadgen("verify-"+b.run, "verify", "-run="+b.run, jobs)
 	var output string
-	env.waitUntil("the ledger is verified", waitTimeout, func() bool {
+	poll.Until(env.t, "the ledger to be verified", func() bool {
 		pods, err := clientset.CoreV1().Pods(env.namespace).List(env.t.Context(), metav1.ListOptions{LabelSelector: "job-name=verify-" + b.run})
 		if err != nil || len(pods.Items) == 0 {
 			return false
@@ -424,7 +412,7 @@ func testNoJobIsLostDuringRollouts(t *testing.T) {
 	if rollouts < 5 || result.Revisions < 5 {
 		t.Errorf("%d rollouts, %d revisions did jobs, want at least 5", rollouts, result.Revisions)
 	}
-	env.waitUntil("the pool is scaled to zero", waitTimeout, func() bool {
+	poll.Until(env.t, "the pool to be scaled to zero", func() bool {
 		pool := env.getPool()
 		return pool.Status.Replicas == 0 && len(env.workerPods()) == 0
 	})

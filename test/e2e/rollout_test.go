@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 const (
@@ -83,7 +84,7 @@ func (r *releaseTest) run() {
 		q.Spec.Retry = &v1alpha1.Retry{MaxAttempts: new(int32(50)), InitialDelay: durationOfSeconds(1), MaxDelay: durationOfSeconds(1)}
 	})
 	r.createReleasePool()
-	r.waitUntil("the first release serves", waitTimeout, func() bool { return r.pool().Status.Ready == releaseWorkers })
+	poll.Until(r.t, "the first release to serve", func() bool { return r.pool().Status.Ready == releaseWorkers })
 	good := r.pool().Status.CurrentRevision
 	// 2 workers with 2 jobs of 100 ms handle 40 messages per second.
 	batch := jobBatch{queue: r.trial.name(), run: r.trial.name(), jobs: 400, rate: 4}
@@ -104,7 +105,7 @@ func (r *releaseTest) run() {
 // waitUntilPromoted waits until another release has replaced this one.
 func (r *releaseTest) waitUntilPromoted(old string) {
 	r.t.Helper()
-	r.waitUntil("the good release is promoted", 3*time.Minute, func() bool {
+	poll.Until(r.t, "the good release to be promoted", func() bool {
 		pool := r.pool()
 		return pool.Status.CurrentRevision != old && meta.IsStatusConditionTrue(pool.Status.Conditions, v1alpha1.ConditionReady)
 	})
@@ -171,7 +172,7 @@ func (r *releaseTest) wantOldReleaseServes(good string) {
 			r.t.Fatal(r.t.Context().Err())
 		}
 	}
-	r.waitUntil("the old release has all of its workers", waitTimeout, func() bool {
+	poll.Until(r.t, "the old release to have all of its workers", func() bool {
 		return readyWorkersIn(r.pool(), good) == releaseWorkers
 	})
 }

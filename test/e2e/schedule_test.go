@@ -15,6 +15,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/schedule"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // newScheduleOf returns a Schedule that runs a sequence every minute.
@@ -33,7 +34,7 @@ func newScheduleOf(t *testing.T, ns, name string, sj *v1alpha1.SequentialJob) *v
 func waitForRun(t *testing.T, s *v1alpha1.Schedule) *v1alpha1.SequentialJob {
 	t.Helper()
 	var runs v1alpha1.SequentialJobList
-	eventually(t, "a run of "+s.Name+" to end", func() bool {
+	poll.Until(t, "a run of "+s.Name+" to end", func() bool {
 		requireNoError(t, cluster.List(t.Context(), &runs, client.InNamespace(s.Namespace), client.MatchingLabels{v1alpha1.LabelSchedule: s.Name}))
 		return len(runs.Items) > 0 && runs.Items[0].Status.CompletionTime != nil
 	})
@@ -50,7 +51,7 @@ func testScheduleRunsEveryMinute(t *testing.T) {
 	if run.Status.Phase != v1alpha1.PhaseCompleted || strings.TrimSpace(run.Status.Steps[0].Output) != due || due == "" {
 		t.Errorf("the run of %q is %s, with the output %q", due, run.Status.Phase, run.Status.Steps[0].Output)
 	}
-	eventually(t, "the Schedule to report the success", func() bool {
+	poll.Until(t, "the Schedule to report the success", func() bool {
 		requireNoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(s), s))
 		return meta.IsStatusConditionTrue(s.Status.Conditions, v1alpha1.ConditionLastRunSucceeded)
 	})

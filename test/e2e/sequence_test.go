@@ -18,6 +18,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // busyboxImage is an image that the node has.
@@ -102,7 +103,7 @@ func (s *sequenceTest) waitUntil(what string, condition func(sj *v1alpha1.Sequen
 			s.t.Log(describeSequence(s.sj))
 		}
 	}()
-	eventually(s.t, what, func() bool {
+	poll.Until(s.t, what, func() bool {
 		met = condition(s.readSequence())
 		return met
 	})
@@ -172,7 +173,7 @@ func (s *sequenceTest) listPods(job *batchv1.Job) []corev1.Pod {
 func (s *sequenceTest) waitForRunningPod(step string) *corev1.Pod {
 	s.t.Helper()
 	var found *corev1.Pod
-	eventually(s.t, "a running Pod of step "+step, func() bool {
+	poll.Until(s.t, "a running Pod of step "+step, func() bool {
 		for _, job := range s.listJobs() {
 			if job.Labels[v1alpha1.LabelStep] != step {
 				continue

@@ -22,6 +22,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/modelserver"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 const (
@@ -115,7 +116,7 @@ func newAgentTest(t *testing.T, name string, turns ...modelserver.Turn) *agentTe
 		_ = cluster.Delete(context.Background(), secret)
 		_ = cluster.Delete(context.Background(), pod)
 	})
-	eventually(t, pod.Name+" to be ready", func() bool {
+	poll.Until(t, pod.Name+" to be ready", func() bool {
 		requireNoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 		return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
 	})
@@ -322,7 +323,7 @@ func prepullUntilReady(t *testing.T, r *v1alpha1.SessionRunner) {
 	requireNoError(t, cluster.Create(t.Context(), r))
 	deleteAtEnd(t, r)
 	d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: r.Name + "-prepull", Namespace: r.Namespace}}
-	eventually(t, "the images to be pulled", func() bool {
+	poll.Until(t, "the images to be pulled", func() bool {
 		return objectExists(t, d) && d.Status.DesiredNumberScheduled > 0 && d.Status.NumberReady == d.Status.DesiredNumberScheduled
 	})
 	requireNoError(t, cluster.Patch(t.Context(), r, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"prepull":false}}`))))

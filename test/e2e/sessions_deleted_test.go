@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 const (
@@ -64,7 +65,7 @@ func wantChildrenDeletedInTime(t *testing.T, sessions []*sessionTest) {
 		left[s.s.UID] = s.s.Name
 	}
 	var times []time.Duration
-	eventually(t, "all objects to be deleted", func() bool {
+	poll.Until(t, "all objects to be deleted", func() bool {
 		found := countChildObjects(t, deletionNamespace)
 		for uid := range left {
 			if found[uid] == nil {
@@ -98,7 +99,7 @@ func scaleOperatorToZero(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	eventually(t, "the operator's Pods to be deleted", func() bool {
+	poll.Until(t, "the operator's Pods to be deleted", func() bool {
 		pods, err := operatorPods(t.Context())
 		requireNoError(t, err)
 		return len(pods) == 0

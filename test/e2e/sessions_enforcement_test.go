@@ -11,13 +11,31 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// createRunnerWithIsolation creates a SessionRunner that runs the prompt as a shell script.
-func createRunnerWithIsolation(t *testing.T, isolation v1alpha1.NetworkIsolation) string {
+func testPoliciesEnforced(t *testing.T) {
+	for _, isolation := range []v1alpha1.NetworkIsolation{v1alpha1.NetworkIsolationRequired, v1alpha1.NetworkIsolationPreferred} {
+		s := createIsolatedSession(t, sessionsNamespace, isolation)
+		s.waitForPhase(v1alpha1.SessionCompleted)
+		s.wantNetworkRestricted(metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyEnforced)
+	}
+}
+
+func testPoliciesIgnored(t *testing.T) {
+	required := createIsolatedSession(t, unenforcedNamespace, v1alpha1.NetworkIsolationRequired)
+	preferred := createIsolatedSession(t, unenforcedNamespace, v1alpha1.NetworkIsolationPreferred)
+	preferred.waitForPhase(v1alpha1.SessionCompleted)
+	required.waitForPhase(v1alpha1.SessionFailed)
+	required.wantRuns("1/1 Failed " + v1alpha1.ReasonNetworkNotEnforced) // without an exit code: the agent did not start
+	required.wantNetworkRestricted(metav1.ConditionFalse, v1alpha1.ReasonNetworkNotEnforced)
+	preferred.wantNetworkRestricted(metav1.ConditionFalse, v1alpha1.ReasonNetworkNotEnforced)
+}
+
+// createIsolatedSession creates a session whose SessionRunner requires or prefers a restricted network.
+func createIsolatedSession(t *testing.T, ns string, isolation v1alpha1.NetworkIsolation) *sessionTest {
 	t.Helper()
-	r := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{GenerateName: "isolation-", Namespace: sessionsNamespace}}
-	r.Spec.Image, r.Spec.RunAsUser, r.Spec.Command, r.Spec.NetworkIsolation = busyboxImage, new(int64(65532)), shellCommand, isolation
-	requireNoError(t, cluster.Create(t.Context(), r))
-	return r.Name
+	runner := createRunnerIn(t, ns, "isolation-", func(spec *v1alpha1.SessionRunnerSpec) {
+		spec.Image, spec.RunAsUser, spec.Command, spec.NetworkIsolation = busyboxImage, new(int64(65532)), shellCommand, isolation
+	})
+	return createSessionIn(t, ns, "isolated-", runner, "echo started", nil)
 }
 
 func (s *sessionTest) wantNetworkRestricted(status metav1.ConditionStatus, reason string) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/session"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // metadataAddress is where clouds serve credentials of the node.
@@ -33,7 +34,7 @@ type packetReceiver struct {
 func createPacketReceiver(t *testing.T) *packetReceiver {
 	t.Helper()
 	r := &packetReceiver{t: t, pod: createProbePod(t, "receiver-", "count", fmt.Sprintf(":%d", servicePort))}
-	eventually(t, "the receiver to listen", func() bool {
+	poll.Until(t, "the receiver to listen", func() bool {
 		return objectExists(t, r.pod) && r.pod.Status.Phase == corev1.PodRunning && strings.Contains(r.log(), "listening")
 	})
 	for line := range strings.Lines(r.log()) {
@@ -49,11 +50,11 @@ func createPacketReceiver(t *testing.T) *packetReceiver {
 	free := createProbePod(t, "free-", "try", r.targets...)
 	waitForSuccess(t, free)
 	wantProbed(t, free, []string{"tcp:" + podAddress(r.pod, servicePort)}, nil)
-	eventually(t, "the packets of a Pod without a session", func() bool {
+	poll.Until(t, "the packets of a Pod without a session", func() bool {
 		r.before = r.packets()
 		return r.before > unused
 	})
-	eventually(t, "its last packet", func() bool {
+	poll.Until(t, "its last packet", func() bool {
 		last := r.before
 		r.before = r.packets()
 		return r.before == last
@@ -113,7 +114,7 @@ func (s *sessionTest) waitForAttacks() {
 		return strings.Count(string(log), "round ")
 	}
 	before := rounds()
-	eventually(s.t, "the session to attack", func() bool { return rounds() >= before+2 })
+	poll.Until(s.t, "the session to attack", func() bool { return rounds() >= before+2 })
 }
 
 func (s *sessionTest) deletePolicy() {
@@ -127,7 +128,7 @@ func (s *sessionTest) deletePolicy() {
 func waitUntilGone(t *testing.T, pods ...*corev1.Pod) {
 	t.Helper()
 	for _, pod := range pods {
-		eventually(t, "Pod "+pod.Name+" to be gone", func() bool { return !objectExists(t, pod) })
+		poll.Until(t, "Pod "+pod.Name+" to be gone", func() bool { return !objectExists(t, pod) })
 	}
 }
 

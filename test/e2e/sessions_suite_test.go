@@ -27,6 +27,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/session"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // The SessionRunners of the tests.
@@ -181,7 +182,7 @@ func (s *sessionTest) getSession() *v1alpha1.AgenticSession {
 // waitUntil waits for the session to satisfy the condition.
 func (s *sessionTest) waitUntil(what string, condition func(status *v1alpha1.AgenticSessionStatus) bool) {
 	s.t.Helper()
-	eventually(s.t, s.s.Name+" "+what, func() bool { return condition(&s.getSession().Status) })
+	poll.Until(s.t, s.s.Name+" "+what, func() bool { return condition(&s.getSession().Status) })
 }
 
 // waitForPhase waits until the session has this phase. It fails at once if the session completed or
@@ -235,7 +236,7 @@ func (s *sessionTest) wantReady(status metav1.ConditionStatus, reason string) {
 // waitForEvents waits for events with these reasons, which are emitted after the status is stored.
 func (s *sessionTest) waitForEvents(want ...string) {
 	s.t.Helper()
-	eventually(s.t, fmt.Sprintf("%s to have the events %v", s.s.Name, want), func() bool {
+	poll.Until(s.t, fmt.Sprintf("%s to have the events %v", s.s.Name, want), func() bool {
 		var list eventsv1.EventList
 		requireNoError(s.t, cluster.List(s.t.Context(), &list, client.InNamespace(s.s.Namespace)))
 		found := map[string]bool{}

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 func testSessionResult(t *testing.T) {
@@ -142,7 +143,7 @@ func testSessionResultWithSidecars(t *testing.T) {
 func (s *sessionTest) waitForLogLine(line string) {
 	s.t.Helper()
 	pod := s.currentPod()
-	eventually(s.t, "the runner to log "+line, func() bool {
+	poll.Until(s.t, "the runner to log "+line, func() bool {
 		log, err := clientset.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: v1alpha1.RunnerContainer}).DoRaw(s.t.Context())
 		requireNoError(s.t, err)
 		return slices.Contains(strings.Split(string(log), "\n"), line)
@@ -347,7 +348,7 @@ echo "$answer" | sed '1,/^$/d' > /dev/termination-log`, len(text), text, s.s.Sta
 		Containers: []corev1.Container{{Name: "visitor", Image: busyboxImage, Command: []string{"sh", "-c", post}, SecurityContext: restrictedSecurityContext()}},
 	}
 	requireNoError(s.t, cluster.Create(s.t.Context(), pod))
-	eventually(s.t, "the visitor to succeed", func() bool { return objectExists(s.t, pod) && pod.Status.Phase == corev1.PodSucceeded })
+	poll.Until(s.t, "the visitor to succeed", func() bool { return objectExists(s.t, pod) && pod.Status.Phase == corev1.PodSucceeded })
 	return strings.TrimSpace(pod.Status.ContainerStatuses[0].State.Terminated.Message)
 }
 
@@ -374,7 +375,7 @@ func testSessionContinued(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: second.s.Status.WorkspaceClaim, Namespace: sessionsNamespace}}
 	first.deleteSession()
 	waitUntilDeleted(t, first.s)
-	eventually(t, "the second session to be the claim's only owner", func() bool {
+	poll.Until(t, "the second session to be the claim's only owner", func() bool {
 		return objectExists(t, claim) && len(claim.OwnerReferences) == 1 && claim.OwnerReferences[0].UID == second.s.UID && claim.DeletionTimestamp.IsZero()
 	})
 	second.deleteSession()
@@ -395,7 +396,7 @@ func clientForUser(t *testing.T, user string) client.Client {
 	userConfig.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"developers", "system:authenticated"}}
 	c, err := client.New(userConfig, client.Options{Scheme: cluster.Scheme()})
 	requireNoError(t, err)
-	eventually(t, user+" to have permissions", func() bool {
+	poll.Until(t, user+" to have permissions", func() bool {
 		err := c.List(t.Context(), &v1alpha1.AgenticSessionList{}, client.InNamespace(sessionsNamespace))
 		return err == nil
 	})

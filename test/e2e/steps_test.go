@@ -12,6 +12,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 func testStepExitCode(t *testing.T) {
@@ -144,7 +145,7 @@ func testSequenceDeletion(t *testing.T) {
 	requireNoError(t, err)
 
 	s.deleteSequence()
-	eventually(t, "the SequentialJob to be deleted", func() bool { return !objectExists(t, s.sj) })
+	poll.Until(t, "the SequentialJob to be deleted", func() bool { return !objectExists(t, s.sj) })
 	if objectExists(t, pod) {
 		t.Error("the SequentialJob was deleted before the Pod of its step")
 	}

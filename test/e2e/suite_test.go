@@ -13,13 +13,11 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -29,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // repositoryRoot is the path of the repository's root.
@@ -59,6 +58,8 @@ const (
 	sessionsNamespace, deletionNamespace = "e2e-sessions", "e2e-deleted-sessions"
 	// hostileNamespace contains an AgenticSession. A test deletes it.
 	hostileNamespace = "e2e-hostile-session"
+	// unenforcedNamespace contains AgenticSessions whose NetworkPolicies the local cluster ignores.
+	unenforcedNamespace = "e2e-unenforced"
 	// attackerNamespace contains Pods that attack the operator, victimNamespace the objects of another
 	// tenant meanwhile.
 	attackerNamespace, victimNamespace = "e2e-attacker", "e2e-victim"
@@ -74,7 +75,7 @@ var queueNamespaces = []string{
 }
 
 // The namespaces that the operator watches in most tests.
-var watchedNamespaces = strings.Join(append([]string{watchedNamespace, deletedNamespace, sessionsNamespace, deletionNamespace, hostileNamespace}, queueNamespaces...), ",")
+var watchedNamespaces = strings.Join(append([]string{watchedNamespace, deletedNamespace, sessionsNamespace, deletionNamespace, hostileNamespace, unenforcedNamespace}, queueNamespaces...), ",")
 
 const allNamespaces = "*"
 
@@ -143,7 +144,7 @@ func connectAndDeploy(ctx context.Context) (err error) {
 	}
 	profiles := map[string]string{
 		watchedNamespace: "restricted", deletedNamespace: "restricted", unwatchedNamespace: "restricted", reportedNamespace: "restricted",
-		sessionsNamespace: "restricted", deletionNamespace: "restricted", hostileNamespace: "restricted", privilegedNamespace: "privileged",
+		sessionsNamespace: "restricted", deletionNamespace: "restricted", hostileNamespace: "restricted", unenforcedNamespace: "restricted", privilegedNamespace: "privileged",
 	}
 	for _, name := range queueNamespaces {
 		profiles[name] = "restricted"
@@ -165,10 +166,10 @@ func createNamespace(ctx context.Context, name, profile string) error {
 		Name:   name,
 		Labels: map[string]string{"pod-security.kubernetes.io/enforce": profile},
 	}}
-	if err := cluster.Create(ctx, ns); !apierrors.IsAlreadyExists(err) {
-		return err
+	if name == unenforcedNamespace {
+		ns.Labels["localcluster.dev/ignore-network-policies"] = "true"
 	}
-	return nil
+	return client.IgnoreAlreadyExists(cluster.Create(ctx, ns))
 }
 
 // deployOperator does what a user does to install or upgrade the operator, with more variables of make.
@@ -217,24 +218,6 @@ func newKubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, "localcluster", append(local, args...)...)
 }
 
-const (
-	pollInterval = 100 * time.Millisecond
-	// waitTimeout is the time limit for conditions that need one or two Pods to start: about 15 s on two idle cores. It
-	// is long because it only ends tests that would wait forever. A busy machine needs many times as long.
-	waitTimeout = 5 * time.Minute
-)
-
-// eventually waits until condition is true.
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), pollInterval, waitTimeout, true, func(context.Context) (bool, error) {
-		return condition(), nil
-	})
-	if err != nil {
-		t.Fatalf("waiting for %s: %v", what, err)
-	}
-}
-
 // requireNoError ends the test on an error.
 func requireNoError(t *testing.T, err error) {
 	t.Helper()
@@ -257,5 +240,5 @@ func objectExists(t *testing.T, object client.Object) bool {
 // waitUntilDeleted waits until an object no longer exists.
 func waitUntilDeleted(t *testing.T, object client.Object) {
 	t.Helper()
-	eventually(t, object.GetName()+" to be deleted", func() bool { return !objectExists(t, object) })
+	poll.Until(t, object.GetName()+" to be deleted", func() bool { return !objectExists(t, object) })
 }

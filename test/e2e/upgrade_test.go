@@ -24,6 +24,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // The release that upgrades start from: see test/upgrade.
@@ -99,7 +100,7 @@ func (env *queueEnv) wantPoolsContinue(steady *corev1.Pod) {
 		env.t.Errorf("unexpected ledger: %+v", result)
 	}
 	wantNotRestarted(env.t, []corev1.Pod{*steady})
-	env.waitUntil("the pool is scaled to zero", waitTimeout, func() bool { return len(env.workerPods()) == 0 })
+	poll.Until(env.t, "the pool to be scaled to zero", func() bool { return len(env.workerPods()) == 0 })
 	env.runKubectl("delete", "workerpools", "orders", "steady")
 }
 
@@ -123,7 +124,7 @@ func (env *queueEnv) createQueueOfBaseline() {
 
 func (env *queueEnv) waitUntilQueueHasMessages(name string) {
 	env.t.Helper()
-	env.waitUntil("the Queue "+name+" has the messages", waitTimeout, func() bool {
+	poll.Until(env.t, "the Queue "+name+" to have the messages", func() bool {
 		ready := env.getQueue(name).Status.Ready
 		return ready != nil && *ready == messagesOfBaseline
 	})
@@ -134,7 +135,7 @@ func (env *queueEnv) waitUntilQueueHasMessages(name string) {
 func (env *queueEnv) wantQueueContinues() {
 	env.t.Helper()
 	command := []string{"label", "secret", "old", "-n", env.namespace, v1alpha1.LabelBroker + "=true"}
-	env.waitUntil("the Queue asks for the label", waitTimeout, func() bool {
+	poll.Until(env.t, "the Queue to ask for the label", func() bool {
 		ready := meta.FindStatusCondition(env.getQueue("mail").Status.Conditions, v1alpha1.ConditionReady)
 		return ready != nil && ready.Reason == v1alpha1.ReasonSecretInvalid && strings.HasSuffix(ready.Message, "kubectl "+strings.Join(command, " "))
 	})

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // plainImage contains the plain worker and the operator's binary.
@@ -80,7 +81,7 @@ func (env *queueEnv) resizePool(replicas int) {
 // waitUntilWorkers waits until exactly the given number of workers exists and all are ready.
 func (env *queueEnv) waitUntilWorkers(replicas int) {
 	env.t.Helper()
-	env.waitUntil(fmt.Sprintf("%d workers are ready", replicas), waitTimeout, func() bool {
+	poll.Until(env.t, fmt.Sprintf("%d workers to be ready", replicas), func() bool {
 		s := &env.getPool().Status
 		return int(s.Replicas) == replicas && int(s.Ready) == replicas && len(env.workerPods()) == replicas
 	})
@@ -89,7 +90,7 @@ func (env *queueEnv) waitUntilWorkers(replicas int) {
 // waitUntilRolledOut waits until only the revision of the current spec serves.
 func (env *queueEnv) waitUntilRolledOut() {
 	env.t.Helper()
-	env.waitUntil("the rollout is complete", 2*waitTimeout, func() bool {
+	poll.Until(env.t, "the rollout to be complete", func() bool {
 		pool := env.getPool()
 		c := meta.FindStatusCondition(pool.Status.Conditions, v1alpha1.ConditionProgressing)
 		return c != nil && c.Reason == v1alpha1.ReasonRolledOut && c.ObservedGeneration == pool.Generation
@@ -155,7 +156,7 @@ func (env *queueEnv) wantDeadLetters(queue string, letters int64) {
 // in flight.
 func (env *queueEnv) waitUntilInFlight(messages int64) {
 	env.t.Helper()
-	env.waitUntil("the workers are busy", waitTimeout, func() bool {
+	poll.Until(env.t, "the workers to be busy", func() bool {
 		queue := env.getQueue("orders")
 		return queue.Status.InFlight != nil && *queue.Status.InFlight >= messages
 	})
@@ -180,11 +181,11 @@ func testCanaryRollout(t *testing.T) {
 	good := env.getPool().Status.CurrentRevision
 
 	env.patchPool("orders", `{"spec":{"version":"bad","env":[{"name":"BROKEN","value":"yes"}]}}`)
-	env.waitUntil("the defective revision is abandoned", 2*waitTimeout, func() bool {
+	poll.Until(env.t, "the defective revision to be abandoned", func() bool {
 		c := meta.FindStatusCondition(env.getPool().Status.Conditions, v1alpha1.ConditionRolloutPaused)
 		return c != nil && c.Status == metav1.ConditionTrue && c.Reason == v1alpha1.ReasonAnalysisFailed
 	})
-	env.waitUntil("the good revision has all workers", waitTimeout, func() bool {
+	poll.Until(env.t, "the good revision to have all workers", func() bool {
 		return env.readyWorkersOf(good) == 3 && len(env.workerPods()) == 3
 	})
 	if pool := env.getPool(); pool.Status.CurrentRevision != good {
@@ -194,7 +195,7 @@ func testCanaryRollout(t *testing.T) {
 	env.patchPool("orders", `{"spec":{"version":"2","env":null}}`)
 	for step := 1; step <= 2; step++ {
 		stepMessage := fmt.Sprintf("step %d of 2", step)
-		env.waitUntil("the rollout reports "+stepMessage, 2*waitTimeout, func() bool {
+		poll.Until(env.t, "the rollout to report "+stepMessage, func() bool {
 			c := meta.FindStatusCondition(env.getPool().Status.Conditions, v1alpha1.ConditionProgressing)
 			return strings.Contains(c.Message, stepMessage)
 		})
@@ -225,7 +226,7 @@ func testMissingImagePausesTheRollout(t *testing.T) {
 	env.waitUntilWorkers(2)
 	before := env.workerPods()
 	env.patchPool("orders", `{"spec":{"version":"2","image":"example-worker:none"}}`)
-	env.waitUntil("the rollout is paused", waitTimeout, func() bool {
+	poll.Until(env.t, "the rollout to be paused", func() bool {
 		c := meta.FindStatusCondition(env.getPool().Status.Conditions, v1alpha1.ConditionRolloutPaused)
 		return c != nil && c.Status == metav1.ConditionTrue && c.Reason == v1alpha1.ReasonImagePull
 	})
@@ -292,7 +293,7 @@ func testPreemptionDrainsLowerPriorities(t *testing.T) {
 		pool.Spec.Autoscaling.MinReplicas, pool.Spec.Autoscaling.MaxReplicas = 1, total
 	})
 	env.sendBatch(jobBatch{queue: "nightly", run: "slow", jobs: 150, rate: 100, takes: time.Second})
-	env.waitUntil("the nightly pool has all workers", waitTimeout, func() bool { return env.poolStatus("nightly").Ready == total })
+	poll.Until(env.t, "the nightly pool to have all workers", func() bool { return env.poolStatus("nightly").Ready == total })
 
 	env.createPool(func(pool *v1alpha1.WorkerPool) {
 		pool.Name, pool.Spec.Queues, pool.Spec.Concurrency = "urgent", []v1alpha1.PoolQueue{{Name: "urgent"}}, 2
@@ -300,7 +301,7 @@ func testPreemptionDrainsLowerPriorities(t *testing.T) {
 		pool.Spec.Priority, pool.Spec.Preemption = 100, v1alpha1.PreemptDrainLower
 	})
 	env.sendBatch(jobBatch{queue: "urgent", run: "fast", jobs: 360, rate: 100, takes: 500 * time.Millisecond})
-	env.waitUntil("the urgent pool has all workers above the nightly minimum", waitTimeout, func() bool {
+	poll.Until(env.t, "the urgent pool to have all workers above the nightly minimum", func() bool {
 		if active := env.countActivePods("urgent") + env.countActivePods("nightly"); active > total {
 			t.Fatalf("%d workers exceed the budget of %d", active, total)
 		}
@@ -339,7 +340,7 @@ func testEvictionDrainsWorkers(t *testing.T) {
 	env.waitUntilInFlight(8)
 	workers := env.workerPods()
 	env.evictOnlyOne(&workers[0], &workers[1])
-	env.waitUntil("the evicted worker is replaced", waitTimeout, func() bool {
+	poll.Until(env.t, "the evicted worker to be replaced", func() bool {
 		return !objectExists(t, &workers[0]) && env.getPool().Status.Ready == 2
 	})
 	env.waitUntilAllDone()
@@ -350,7 +351,7 @@ func testEvictionDrainsWorkers(t *testing.T) {
 // observed the Pods. The other Pod cannot be evicted together with it.
 func (env *queueEnv) evictOnlyOne(pod, other *corev1.Pod) {
 	env.t.Helper()
-	env.waitUntil(pod.Name+" is evicted", waitTimeout, func() bool {
+	poll.Until(env.t, pod.Name+" to be evicted", func() bool {
 		err := env.evictPod(pod)
 		if err != nil && !apierrors.IsTooManyRequests(err) {
 			env.t.Fatal(err)
@@ -449,7 +450,7 @@ func testDrainContinuesAfterOperatorRestart(t *testing.T) {
 	env.sendBatch(jobBatch{queue: "orders", run: "job", jobs: 8, rate: 100, takes: 12 * time.Second})
 	env.waitUntilInFlight(6)
 	env.patchPool("orders", `{"spec":{"replicas":1}}`)
-	env.waitUntil("two workers drain", waitTimeout, func() bool { return env.countDraining() == 2 })
+	poll.Until(env.t, "two workers to drain", func() bool { return env.countDraining() == 2 })
 	forceDeletePod(t, leaderPod(t))
 	requireNoError(t, waitForOperator(t.Context()))
 	if env.countDraining() != 2 {

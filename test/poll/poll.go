@@ -12,13 +12,13 @@ import (
 
 const (
 	// limit of each wait.
-	limit = 5 * time.Minute
+	limit = 10 * time.Minute
 	// The interval between two checks grows from the first to the last of these, so that a condition that is true soon costs
 	// no time, and many tests that wait long cost no processor.
 	firstInterval, lastInterval = time.Millisecond, 100 * time.Millisecond
 )
 
-// Until waits until the condition is true, and fails the test after five minutes. What names the awaited state, as in
+// Until waits until the condition is true, and fails the test after ten minutes. What names the awaited state, as in
 // "waiting for the Queue to be ready". The condition may end the test.
 func Until(t testing.TB, what string, condition func() bool) {
 	t.Helper()
@@ -35,7 +35,7 @@ func Until(t testing.TB, what string, condition func() bool) {
 
 var errNotYet = errors.New("the condition is false")
 
-// UntilNil waits until check returns nil, for code outside tests, and for checks that explain what is missing. After five
+// UntilNil waits until check returns nil, for code outside tests, and for checks that explain what is missing. After ten
 // minutes, and when ctx ends, it returns the last error of check.
 func UntilNil(ctx context.Context, check func() error) error {
 	start := time.Now()
