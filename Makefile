@@ -64,21 +64,23 @@ PURE := $(patsubst %,./%/...,$(wildcard test/bench/scaling internal/core interna
 LONGEST := ./client ./internal/broker/jetstream ./worker ./internal/brokerconn ./internal/sessionrunner
 # go test starts packages in this order.
 UNIT = $(filter-out $(shell go list $(PURE)),$(shell go list $(LONGEST) ./... | grep -v -e /test/integration -e /test/e2e))
+# Number of runs of make test-busy.
+BUSY_RUNS ?= 1
 # Number of random clusters that the property test of package sequence simulates. CI simulates 10,000, make soak 100,000.
 SEQUENCE_RUNS ?= 1000
 # RACE=1 runs the unit tests with the race detector, as CI does. It needs a C compiler, and twice the time.
 RACE ?=
 RACE_FLAG := $(if $(RACE),$(if $(shell command -v gcc),-race,$(error RACE=1 needs gcc)))
 RACE_ENV := $(if $(RACE_FLAG),CGO_ENABLED=1)
+# Further flags of go test, such as -count=1 to ignore cached results.
+TEST_FLAGS ?=
 # Runs go test, and at the end repeats what failed.
-GOTEST_VET := gotestsum --format pkgname --
+GOTEST_VET := gotestsum --format pkgname -- -timeout 20m $(TEST_FLAGS)
 # Without go vet, which is one of the linters.
 GOTEST := $(GOTEST_VET) -vet=off
 # Tests with a cluster or a broker mostly wait, so run more of them in parallel than there are cores.
 WAITING := -parallel 8
 WAITING_PACKAGES := -p 3
-# Compiles packages with their tests, without linking.
-COMPILE := list -export -test -deps
 
 ##@ Try it
 
@@ -148,29 +150,32 @@ verify: manifests generate chart lint prose govulncheck ## Check that generated 
 	@hack/verify-test-names
 	@hack/verify-toolchain
 
-# Nothing here depends on time, and go and golangci-lint cache its results, so that make verify and make test are
-# faster after it.
-.PHONY: prepare
-prepare: tools bin/govulncheck lint test-pure ## Build all tools and tests, and run what is not timed: the linters and make test-pure. CI does this while e2e waits.
-	$(RACE_ENV) go $(COMPILE) $(RACE_FLAG) $(UNIT) >/dev/null
-	go $(COMPILE) ./test/integration/... >/dev/null
-	for module in $(TESTED_MODULES); do go -C $$module $(COMPILE) ./... >/dev/null; done
-	localcluster build --mode control-plane
-
 ##@ Test
 
+# All at once, because most tests wait, and the others compute meanwhile.
 .PHONY: test
-test: test-unit test-integration ## Run unit and integration tests.
+test: test-tools ## Run unit and integration tests.
+	$(MAKE) --jobs=5 test-operators test-crash test-packages test-pure test-modules
+
+.PHONY: test-busy
+test-busy: test-tools ## Run make test beside two endless loops, to find tests that a busy machine fails (BUSY_RUNS).
+	for run in $$(seq $(BUSY_RUNS)); do echo "==> run $$run of $(BUSY_RUNS)"; hack/beside-loops $(MAKE) test TEST_FLAGS=-count=1; done
+
+# Installs and builds what the tests need.
+.PHONY: test-tools
+test-tools: gotestsum localcluster kustomize helm
+	hack/prerequisites redis-server=redis-server redis-cli=redis-server rabbitmq-server=rabbitmq-server promtool=prometheus \
+		python3=python3 node=nodejs openssl=openssl curl=curl tmux=tmux
+	localcluster build --mode control-plane
 
 # The simulations allocate much memory and keep little.
 .PHONY: test-pure
 test-pure: gotestsum ## Run the tests of the packages that only decide.
-	GOGC=400 SEQUENCE_RUNS=$(SEQUENCE_RUNS) $(GOTEST) -timeout 30m $(PURE)
+	GOGC=400 SEQUENCE_RUNS=$(SEQUENCE_RUNS) $(GOTEST) -timeout 60m $(PURE)
 
 .PHONY: test-unit
-test-unit: test-pure kustomize ## Run the tests that need no cluster.
-	hack/prerequisites redis-server=redis-server redis-cli=redis-server rabbitmq-server=rabbitmq-server promtool=prometheus python3=python3 node=nodejs openssl=openssl curl=curl
-	$(MAKE) --jobs=2 test-packages test-modules
+test-unit: test-tools ## Run the tests that need no cluster.
+	$(MAKE) --jobs=3 test-packages test-pure test-modules
 
 .PHONY: test-packages
 test-packages: gotestsum
@@ -197,9 +202,7 @@ test-agents-node: gotestsum kustomize localcluster image agents ## Test a sessio
 	AGENTS=1 E2E_SOAK=1 E2E_FLAGS='-run TestRealAgent' hack/with-cluster node agents hack/e2e
 
 .PHONY: test-integration
-test-integration: localcluster ## Run the tests against a real control plane with simulated nodes.
-	hack/prerequisites redis-server=redis-server tmux=tmux
-	localcluster build --mode control-plane
+test-integration: test-tools ## Run the tests against a real control plane with simulated nodes.
 	$(MAKE) --jobs=2 test-operators test-crash
 
 # In this cluster several operators run, in the processes of the tests.
@@ -220,9 +223,12 @@ test-restore: gotestsum localcluster ## Test restores of etcd, downgrades and de
 	RESTORE=1 hack/with-cluster control-plane restore $(GOTEST) ./test/integration/restore -timeout 30m
 
 .PHONY: e2e
-e2e: gotestsum localcluster image ## Run the tests on a real node, and those of the local cluster itself.
+e2e: gotestsum localcluster image ## Run the tests on a real node.
 	hack/with-cluster node e2e hack/e2e
-	cd localcluster && $(GOTEST) -tags e2e ./e2e -count 1 -timeout 20m
+
+.PHONY: test-localcluster
+test-localcluster: gotestsum localcluster ## Test the local cluster itself (part of make soak).
+	cd localcluster && $(GOTEST) -tags e2e ./e2e -count 1 -timeout 40m
 
 .PHONY: test-kueue
 test-kueue: gotestsum kustomize localcluster image ## Run the tests with Kueue's controller, on a real node (part of make soak).
@@ -251,27 +257,9 @@ test-oldest: gotestsum kustomize helm ## Run the integration tests on the oldest
 	oldest=$$(hack/oldest-kubernetes) && PATH="$$oldest:$$PATH" hack/with-cluster control-plane oldest \
 		$(GOTEST) -p 1 $(WAITING) ./test/integration ./test/integration/chart -timeout 60m
 
-# How long the fuzz test runs.
-SOAK_DURATION ?= 30m
-# Number of random changes of sessions that share a workspace.
-SOAK_WORKSPACE_CHANGES ?= 500
-
 .PHONY: soak
-soak: gotestsum localcluster image ## Run the suites that are too long for CI: random objects of all kinds (SOAK_DURATION, FUZZ_SEED), 100,000 simulated sequences, all releases, 10,000 jobs on three brokers, patterns of load, shared workspaces, deletions of sessions, a real agent, Kueue, the oldest Kubernetes release, installations, restores, and the documentation site.
-	hack/prerequisites redis-server=redis-server
-	$(MAKE) test-restore
-	$(MAKE) test-kueue
-	$(MAKE) test-oldest
-	$(MAKE) test-agents-node
-	$(MAKE) test-install
-	$(MAKE) site
-	$(MAKE) test-ui
-	SEQUENCE_RUNS=100000 go test ./internal/sequence -count 1 -run TestSimulationRunsStepsOnceAndInOrder -timeout 1h
-	SOAK_DURATION=$(SOAK_DURATION) hack/with-cluster control-plane soak \
-		go test ./test/integration/fuzz -count 1 -v -timeout 24h
-	E2E_SOAK=1 E2E_JOBS=10000 E2E_FLAGS='-run TestReleases|TestQueues/three_brokers|TestPatternedLoad' hack/with-cluster node soak hack/e2e
-	SESSION_WORKSPACE_CHANGES=$(SOAK_WORKSPACE_CHANGES) E2E_SOAK=1 E2E_FLAGS='-run TestSessions/never_do_two|TestDeletedSessions|TestDeployments' \
-		hack/with-cluster node soak hack/e2e
+soak: gotestsum localcluster image ## Run the suites that are too long for CI, and print the result of each (SOAK_PARTS, SOAK_DURATION).
+	hack/soak $(SOAK_PARTS)
 
 .PHONY: bench
 bench: localcluster ## Run all measurements, on an otherwise idle machine.

@@ -65,7 +65,7 @@ func testNoJobIsLostWithOneOfThreeBrokers(t *testing.T) {
 		t.Errorf("all jobs were sent before a broker was evicted")
 	}
 	c.waitUntilAllDone()
-	c.runKubectl("rollout", "status", "statefulset/nats", "--timeout=90s")
+	c.runKubectl("rollout", "status", "statefulset/nats", "--timeout=10m")
 	c.waitUntilReplicated(metav1.ConditionTrue, v1alpha1.ReasonFullyReplicated, 3)
 	c.wantNoneLost()
 }

@@ -190,6 +190,9 @@ func createScriptPod(t *testing.T, name string, labels map[string]string, script
 
 func deleteAtEnd(t *testing.T, object client.Object) {
 	t.Cleanup(func() {
+		if t.Failed() {
+			return // hack/with-cluster keeps a description of what exists after a failure
+		}
 		if err := client.IgnoreNotFound(cluster.Delete(context.Background(), object)); err != nil {
 			t.Error(err)
 		}

@@ -75,7 +75,7 @@ func (env *queueEnv) deployGateway() {
 	requireNoError(t, deployOperator(t.Context(), watchedNamespaces, "COMPONENTS=gateway"))
 	env.runKubectl("create", "role", "yardmaster-gateway-broker", "--verb=get", "--resource=secrets", "--resource-name=broker")
 	env.runKubectl("create", "rolebinding", "yardmaster-gateway-broker", "--role=yardmaster-gateway-broker", "--serviceaccount="+operatorNamespace+":"+gatewayService)
-	env.runKubectl("-n", operatorNamespace, "rollout", "status", "deployment/"+gatewayService, "--timeout=90s")
+	env.runKubectl("-n", operatorNamespace, "rollout", "status", "deployment/"+gatewayService, "--timeout=10m")
 }
 
 // producerWithoutCurl writes the example with the plain worker's image, which sends the same request.

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -97,7 +98,9 @@ func testAllNamespaces(t *testing.T) {
 	requireNoError(t, deployOperator(t.Context(), allNamespaces))
 	requireNoError(t, waitForOperator(t.Context()))
 	t.Cleanup(func() {
-		if err := undeployOperator(context.Background(), allNamespaces); err != nil {
+		ctx := context.Background()
+		err := errors.Join(undeployOperator(ctx, allNamespaces), deployOperator(ctx, watchedNamespaces), waitForOperator(ctx))
+		if err != nil {
 			t.Error(err)
 		}
 	})

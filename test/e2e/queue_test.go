@@ -89,7 +89,7 @@ func newQueueEnvOn(t *testing.T, ns, broker string) *queueEnv {
 		}
 	})
 	env.deployNATS()
-	env.runKubectl("rollout", "status", "statefulset/nats", "--timeout=90s")
+	env.runKubectl("rollout", "status", "statefulset/nats", "--timeout=10m")
 	for _, file := range []string{"ledger", "queue"} {
 		env.runKubectl("apply", "-f", filepath.Join(repositoryRoot, "examples", "orders", file+".yaml"))
 	}
@@ -500,7 +500,7 @@ func runIncorrectWorkers(t *testing.T, ns, program string, args ...string) verif
 	env.sendJobs()
 	for env.isSending() {
 		env.runKubectl("rollout", "restart", "deployment/incorrect")
-		env.runKubectl("rollout", "status", "deployment/incorrect", "--timeout=90s")
+		env.runKubectl("rollout", "status", "deployment/incorrect", "--timeout=10m")
 	}
 	env.waitUntilAllDone()
 	return env.verifyJobs()

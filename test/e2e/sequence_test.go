@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,7 +11,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -53,11 +51,7 @@ func createSequenceIn(t *testing.T, ns string, sj *v1alpha1.SequentialJob) *sequ
 	t.Helper()
 	s := &sequenceTest{t: t, sj: prepareSequence(ns, sj)}
 	requireNoError(t, cluster.Create(t.Context(), s.sj))
-	t.Cleanup(func() {
-		if err := cluster.Delete(context.Background(), s.sj); err != nil && !apierrors.IsNotFound(err) {
-			t.Error(err)
-		}
-	})
+	deleteAtEnd(t, s.sj)
 	return s
 }
 

@@ -423,7 +423,7 @@ func (env *queueEnv) restartBroker(pod map[string]any) {
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"spec": pod}}})
 	requireNoError(env.t, err)
 	env.runKubectl("patch", "statefulset", "nats", "-p", string(patch))
-	env.runKubectl("rollout", "status", "statefulset/nats", "--timeout=90s")
+	env.runKubectl("rollout", "status", "statefulset/nats", "--timeout=10m")
 }
 
 // wantNotRestarted checks that the Pods still exist and that no container was restarted.
