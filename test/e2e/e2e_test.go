@@ -99,6 +99,13 @@ func TestDisturbances(t *testing.T) {
 		{"a rolling restart transfers the Lease within 10 s, and no webhook request fails", testRollingRestart},
 		{"the second replica becomes the leader when the leader hangs, and when it is killed", testFailover},
 		{"a drain continues after the operator is killed, and no job is lost", testDrainContinuesAfterOperatorRestart},
+	})
+}
+
+// TestKills kills the operator while it runs sequences, as test/integration/crash does with a simulated node.
+func TestKills(t *testing.T) {
+	skipUnlessSoaking(t)
+	runOneByOne(t, []scenario{
 		{"sequences complete and run each step once while the operator is killed at random times", testOperatorIsKilled},
 	})
 }
@@ -109,6 +116,13 @@ func TestQueues(t *testing.T) {
 	runInParallel(t, []scenario{
 		{"no job is lost or repeated during rollouts and scaling, and the pool scales to zero", testNoJobIsLostDuringRollouts},
 		{"no job is lost when workers and the broker are killed, and few are repeated", testNoJobIsLostWhenPodsAreKilled},
+	})
+}
+
+// TestBrokers tests that no job is lost while brokers stop, as internal/broker/jetstream does with brokers in its process.
+func TestBrokers(t *testing.T) {
+	skipUnlessSoaking(t)
+	runOneByOne(t, []scenario{
 		{"no job is lost when one of three brokers is lost and another is evicted, and jobs that hang are aborted and retried", testNoJobIsLostWithOneOfThreeBrokers},
 	})
 }
@@ -116,13 +130,14 @@ func TestQueues(t *testing.T) {
 // TestPatternedLoad tests that a pool has the workers that the running jobs justify, whatever the pattern of arrivals and
 // retries.
 func TestPatternedLoad(t *testing.T) {
-	t.Parallel()
 	skipUnlessSoaking(t)
+	t.Parallel()
 	testPatternedLoad(t)
 }
 
 // TestLedger tests that the ledger, from which TestQueues draws its conclusions, shows lost and repeated jobs.
 func TestLedger(t *testing.T) {
+	skipUnlessSoaking(t)
 	t.Parallel()
 	runInParallel(t, []scenario{
 		{"the ledger shows that workers without draining repeat jobs", testDeploymentWithoutDrainIsDetected},
@@ -149,6 +164,7 @@ func TestWorkers(t *testing.T) {
 
 // TestGateway tests the gateway as an installation has it.
 func TestGateway(t *testing.T) {
+	t.Parallel()
 	runOneByOne(t, []scenario{
 		{"a Pod with a token and the permission sends a job through the gateway, and the plugin shows that a worker did it", testGateway},
 	})
@@ -156,8 +172,8 @@ func TestGateway(t *testing.T) {
 
 // TestReleases rolls out good and defective versions of workers on a real node, in all combinations.
 func TestReleases(t *testing.T) {
-	t.Parallel()
 	skipUnlessSoaking(t)
+	t.Parallel()
 	testReleases(t)
 }
 
@@ -208,6 +224,7 @@ func TestSessionNetwork(t *testing.T) {
 
 // TestSessionHosts tests what sessions reach by host name.
 func TestSessionHosts(t *testing.T) {
+	t.Parallel()
 	runOneByOne(t, []scenario{
 		{"a session reaches the hosts of its SessionRunner through the proxy, and no other host, address or DNS", testSessionHosts},
 	})
@@ -215,7 +232,8 @@ func TestSessionHosts(t *testing.T) {
 
 // TestDeletedSessions tests that the objects of deleted sessions are deleted too.
 func TestDeletedSessions(t *testing.T) {
-	runOneByOne(t, []scenario{
+	t.Parallel()
+	runInParallel(t, []scenario{
 		{"all objects of twenty sessions that ignore SIGTERM are deleted with the sessions", testSessionsDeleted},
 		{"no packet of a hostile session leaves its Pod while its namespace is deleted", testHostileSessionInDeletedNamespace},
 	})

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,11 +25,11 @@ const (
 )
 
 func testSessionHosts(t *testing.T) {
-	allowed, other, private := createTLSServer(t, "allowed-"), createTLSServer(t, "other-"), createTLSServer(t, "private-")
-	changeOperator(t, func(spec *appsv1.DeploymentSpec) {
-		spec.Template.Spec.Containers[0].Env = append(spec.Template.Spec.Containers[0].Env,
-			corev1.EnvVar{Name: "YARDMASTER_EGRESS_PROXY_NETWORKS", Value: allowed.Status.PodIP + "/32," + other.Status.PodIP + "/32"})
-	})
+	allowed, other := createTLSServer(t, newTLSServer("allowed-")), createTLSServer(t, newTLSServer("other-"))
+	// A Pod in the network of the node has no address in the networks that the operator allows.
+	private := newTLSServer("private-")
+	private.Namespace, private.Spec.HostNetwork = privilegedNamespace, true
+	private = createTLSServer(t, private)
 	address := func(host string) string { return fmt.Sprintf("%s:%d", host, tlsPort) }
 	reachable := []string{"https://" + address(hostName(allowed))}
 	unreachable := []string{
@@ -107,16 +106,21 @@ func hostName(server *corev1.Pod) string {
 	return server.Name + "." + server.Namespace + ".svc.cluster.local"
 }
 
+func newTLSServer(name string) *corev1.Pod {
+	return newProbePod(name, "serve", fmt.Sprintf(":%d", tlsPort))
+}
+
 // createTLSServer creates a Pod that serves TLS, and a headless Service with its name.
-func createTLSServer(t *testing.T, name string) *corev1.Pod {
+func createTLSServer(t *testing.T, server *corev1.Pod) *corev1.Pod {
 	t.Helper()
-	server := createProbePod(t, name, "serve", fmt.Sprintf(":%d", tlsPort))
+	requireNoError(t, cluster.Create(t.Context(), server))
+	deleteAtEnd(t, server)
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: server.Name, Namespace: server.Namespace}}
 	service.Spec.ClusterIP, service.Spec.Selector = corev1.ClusterIPNone, server.Labels
 	service.Spec.Ports = []corev1.ServicePort{{Port: tlsPort}}
 	requireNoError(t, cluster.Create(t.Context(), service))
 	deleteAtEnd(t, service)
-	poll.Until(t, name+" to have an address", func() bool { return objectExists(t, server) && server.Status.PodIP != "" })
+	poll.Until(t, server.Name+" to have an address", func() bool { return objectExists(t, server) && server.Status.PodIP != "" })
 	waitForSuccess(t, createScriptPod(t, "client-", nil, fmt.Sprintf("until nc -w 1 %s %d < /dev/null; do sleep 0.1; done", hostName(server), tlsPort)))
 	return server
 }
@@ -124,6 +128,13 @@ func createTLSServer(t *testing.T, name string) *corev1.Pod {
 // createProbePod creates a Pod that runs the probe.
 func createProbePod(t *testing.T, name, command string, args ...string) *corev1.Pod {
 	t.Helper()
+	pod := newProbePod(name, command, args...)
+	requireNoError(t, cluster.Create(t.Context(), pod))
+	deleteAtEnd(t, pod)
+	return pod
+}
+
+func newProbePod(name, command string, args ...string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: name, Namespace: sessionsNamespace, Labels: map[string]string{"probe": strings.TrimSuffix(name, "-")}}}
 	pod.Spec = corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: new(int64(1)),
@@ -134,7 +145,5 @@ func createProbePod(t *testing.T, name, command string, args ...string) *corev1.
 			Name: "main", Image: probeImage, Command: append([]string{"/egressprobe", command}, args...), SecurityContext: restrictedSecurityContext(),
 		}},
 	}
-	requireNoError(t, cluster.Create(t.Context(), pod))
-	deleteAtEnd(t, pod)
 	return pod
 }

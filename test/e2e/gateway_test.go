@@ -53,7 +53,9 @@ func testGateway(t *testing.T) {
 func (env *queueEnv) deployGateway() {
 	t := env.t
 	t.Helper()
+	deployments.Lock()
 	t.Cleanup(func() {
+		defer deployments.Unlock()
 		ctx := context.Background()
 		if err := errors.Join(deployOperator(ctx, watchedNamespaces), waitForOperator(ctx)); err != nil {
 			t.Error(err)

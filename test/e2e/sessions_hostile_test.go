@@ -171,6 +171,8 @@ func testHostileSessionInDeletedNamespace(t *testing.T) {
 
 	// Later tests need the operator, which needs all watched namespaces when it restarts.
 	requireNoError(t, createNamespace(t.Context(), hostileNamespace, "restricted"))
+	deployments.Lock()
+	defer deployments.Unlock()
 	requireNoError(t, deployOperator(t.Context(), watchedNamespaces))
 	requireNoError(t, waitForOperator(t.Context()))
 }

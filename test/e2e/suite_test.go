@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -172,13 +173,20 @@ func createNamespace(ctx context.Context, name, profile string) error {
 	return client.IgnoreAlreadyExists(cluster.Create(ctx, ns))
 }
 
+// podNetwork contains the addresses of all Pods but those in the network of the node.
+const podNetwork = "10.244.0.0/16"
+
+// deployments is held by parallel tests that deploy the operator, for as long as they need what they deployed.
+var deployments sync.Mutex
+
 // deployOperator does what a user does to install or upgrade the operator, with more variables of make.
 func deployOperator(ctx context.Context, namespaces string, variables ...string) error {
 	args := append([]string{"deploy", "IMG=" + operatorImage(), "NAMESPACES=" + namespaces, "REPORT_NAMESPACES=" + reportedNamespace}, variables...)
 	if err := runInRepository(ctx, "make", args...); err != nil {
 		return err
 	}
-	set := newKubectlCommand(ctx, append([]string{"-n", operatorNamespace, "set", "env", "deployment/" + operatorName}, shortThresholds...)...)
+	settings := append([]string{"YARDMASTER_EGRESS_PROXY_NETWORKS=" + podNetwork}, shortThresholds...)
+	set := newKubectlCommand(ctx, append([]string{"-n", operatorNamespace, "set", "env", "deployment/" + operatorName}, settings...)...)
 	if output, err := set.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", set, err, output)
 	}
