@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/worker"
 )
 
@@ -76,7 +77,7 @@ func (env *testEnv) requireBatch(id string, want BatchInfo) {
 
 func (env *testEnv) waitForBatch(id string, state BatchState) {
 	env.t.Helper()
-	eventually(env.t, "the batch is "+string(state), func() bool {
+	poll.Until(env.t, "the batch to be "+string(state), func() bool {
 		info, err := env.Batch(env.t.Context(), "orders", id)
 		return err == nil && info.State == state
 	})
@@ -113,7 +114,7 @@ func TestTheFinalJobWaitsForAJobThatIsRetried(t *testing.T) {
 			t.Errorf("%+v", receipt)
 		}
 		env.runJobs(mux)
-		eventually(t, "it has failed", func() bool { return slices.Contains(log.payloads(), "failed") })
+		poll.Until(t, "it to fail", func() bool { return slices.Contains(log.payloads(), "failed") })
 		if slices.Contains(log.payloads(), "final") {
 			t.Errorf("%v ran", log.payloads())
 		}
@@ -158,7 +159,7 @@ func TestABatchWhoseProducerDiedIsIncompleteUntilItIsSentAgain(t *testing.T) {
 		}
 		log := &jobLog{}
 		env.runJobs(log.mux())
-		eventually(t, "two have ended", func() bool {
+		poll.Until(t, "two to end", func() bool {
 			info, err := env.Batch(t.Context(), "orders", "x")
 			return err == nil && info.Ended == 2
 		})
@@ -189,7 +190,7 @@ func TestOfTwoMessagesWithAFinalJobOneRuns(t *testing.T) {
 		log := &jobLog{}
 		env.runJobs(log.mux())
 		env.waitForBatch("x", BatchDone)
-		eventually(t, "the queue is empty", func() bool { s := env.stats(); return s.Ready+s.InFlight+s.Delayed == 0 })
+		poll.Until(t, "the queue to be empty", func() bool { s := env.stats(); return s.Ready+s.InFlight+s.Delayed == 0 })
 		if ran := log.payloads(); len(ran) != 2 || slices.Contains(ran, "final") == slices.Contains(ran, "again") {
 			t.Errorf("%v ran", ran)
 		}
@@ -234,7 +235,7 @@ func TestTheFinalJobOfABatchThatHasExpiredIsADeadLetter(t *testing.T) {
 		env.requireBatch("x", BatchInfo{State: BatchUnknown})
 		log := &jobLog{}
 		env.runJobs(log.mux())
-		eventually(t, "it is a dead letter", func() bool { return env.stats().DeadLetters == 1 })
+		poll.Until(t, "it to be a dead letter", func() bool { return env.stats().DeadLetters == 1 })
 		if diff := cmp.Diff([]string{"a"}, log.payloads()); diff != "" {
 			t.Errorf("(-want, +got):\n%s", diff)
 		}
@@ -244,7 +245,7 @@ func TestTheFinalJobOfABatchThatHasExpiredIsADeadLetter(t *testing.T) {
 		if _, err := env.messages.DeadLetters("orders").Requeue(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "it runs after it was requeued", func() bool { return slices.Contains(log.payloads(), "final") })
+		poll.Until(t, "it to run after it was requeued", func() bool { return slices.Contains(log.payloads(), "final") })
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 func (env *testEnv) cancel(id string) bool {
@@ -43,7 +44,7 @@ func TestOnlyDelayedJobsAreCanceled(t *testing.T) {
 		if env.engine == dial.AsynqEngine {
 			ids = []string{"a", "never-sent"} // the second job becomes ready only while a worker runs
 		} else {
-			eventually(t, "the second job is due", func() bool { return env.stats().Delayed == 0 })
+			poll.Until(t, "the second job to be due", func() bool { return env.stats().Delayed == 0 })
 		}
 		for _, id := range ids {
 			if env.cancel(id) {

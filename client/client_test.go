@@ -14,6 +14,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 func TestAJobArrivesWithWhatItsProducerSet(t *testing.T) {
@@ -72,7 +73,7 @@ func TestOfJobsWithTheSameIDTheQueueKeepsOne(t *testing.T) {
 				if other := env.enqueue("3", ID("order-8"), option); other.Duplicate {
 					t.Errorf("%+v", other)
 				}
-				eventually(t, "the queue has two jobs", func() bool {
+				poll.Until(t, "the queue to have two jobs", func() bool {
 					s := env.stats()
 					return s.Ready+s.Delayed == 2
 				})
@@ -270,7 +271,7 @@ func TestEnqueueManyReturnsAResultForEachJob(t *testing.T) {
 				}
 			}
 		}
-		eventually(t, "the queue has all jobs", func() bool { return env.stats().Ready == 1998 })
+		poll.Until(t, "the queue to have all jobs", func() bool { return env.stats().Ready == 1998 })
 		if results, err := env.EnqueueMany(t.Context(), "orders", nil); len(results) > 0 || err != nil {
 			t.Errorf("without jobs: %v, %v", results, err)
 		}
@@ -323,7 +324,7 @@ func TestAnOutageOfTheBrokerIsRetryableAndTheClientReconnects(t *testing.T) {
 		}
 
 		env.restart()
-		eventually(t, "the client reconnects", func() bool {
+		poll.Until(t, "the client to reconnect", func() bool {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			_, err := env.Enqueue(ctx, "orders", nil, ID("1"))
@@ -375,9 +376,9 @@ func TestCloseWaitsForCallsAndRejectsLaterOnes(t *testing.T) {
 		called <- err
 	}()
 	closed := make(chan error, 1)
-	eventually(t, "the call runs", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.running > 0 })
+	poll.Until(t, "the call to run", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.running > 0 })
 	go func() { closed <- c.Close(context.Background()) }()
-	eventually(t, "the client is closed", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.isClosed })
+	poll.Until(t, "the client to be closed", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.isClosed })
 	_, err := c.Enqueue(t.Context(), "orders", nil)
 	requireError(t, err, ErrClosed, "")
 	select {

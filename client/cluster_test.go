@@ -12,6 +12,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 func TestRetriedJobsAreStoredOnceWhileTheLeaderOfTheStreamIsLost(t *testing.T) {
@@ -32,7 +33,7 @@ func TestRetriedJobsAreStoredOnceWhileTheLeaderOfTheStreamIsLost(t *testing.T) {
 			env.stopLeader(cluster)
 		}
 		id := ID(fmt.Sprintf("order-%d", i))
-		eventually(t, "the job is stored", func() bool {
+		poll.Until(t, "the job to be stored", func() bool {
 			_, err := c.Enqueue(t.Context(), "orders", nil, id)
 			if err != nil && !IsRetryable(err) {
 				t.Fatalf("job %d: %v", i, err)
@@ -40,7 +41,7 @@ func TestRetriedJobsAreStoredOnceWhileTheLeaderOfTheStreamIsLost(t *testing.T) {
 			return err == nil
 		})
 	}
-	eventually(t, "the queue has each job once", func() bool {
+	poll.Until(t, "the queue to have each job once", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		stats, err := env.admin.Stats(ctx, "orders")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 func TestTheEnvironmentOfAWorkerHasTheBroker(t *testing.T) {
@@ -114,7 +115,7 @@ func (env *testEnv) permit(permissions *server.Permissions) {
 	o.Users = []*server.User{{Username: "admin", Password: "p"}, {Username: "producer", Password: "p", Permissions: permissions}}
 	o.NoAuthUser = "admin"
 	env.restart()
-	eventually(env.t, "the queue can be read", func() bool {
+	poll.Until(env.t, "the queue to be able to be read", func() bool {
 		_, err := env.admin.Stats(env.t.Context(), "orders")
 		return err == nil
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
 	"github.com/yardmaster/yardmaster/internal/broker/memory"
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // testTimeout bounds every wait of a test.
@@ -179,7 +180,7 @@ func (env *testEnv) consume(priority string) (next func() *broker.Message) {
 // consumeFromMemory returns the next message, which must have the priority.
 func (env *testEnv) consumeFromMemory(priority string) (message *broker.Message) {
 	env.t.Helper()
-	eventually(env.t, "the queue has a job that is due", func() bool {
+	poll.Until(env.t, "the queue to have a job that is due", func() bool {
 		taken, found := env.memory.Take("orders", env.memory.Now())
 		if !found {
 			return false
@@ -201,16 +202,6 @@ func (env *testEnv) stats() broker.QueueStats {
 		env.t.Fatal(err)
 	}
 	return stats
-}
-
-// eventually waits until the condition is true.
-func eventually(t testing.TB, description string, isTrue func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(testTimeout); !isTrue(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("timed out after %s waiting until %s", testTimeout, description)
-		}
-	}
 }
 
 // requireError fails the test unless err is an *Error with that reason and field.

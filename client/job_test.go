@@ -14,6 +14,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
+	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/worker"
 )
 
@@ -124,7 +125,7 @@ func TestADeadJobHasItsErrorAndCanBeRequeued(t *testing.T) {
 	if info := env.requireState("a", StateDead); info.Error != "bad\x00\n" || info.Attempt != 1 {
 		t.Errorf("%+v", info)
 	}
-	eventually(t, "it is a dead letter", func() bool { return env.stats().DeadLetters == 1 })
+	poll.Until(t, "it to be a dead letter", func() bool { return env.stats().DeadLetters == 1 })
 	isGood.Store(true)
 	if _, err := env.messages.DeadLetters("orders").Requeue(t.Context(), 0); err != nil {
 		t.Fatal(err)
@@ -141,7 +142,7 @@ func TestARequeuedDeadLetterWaits(t *testing.T) {
 	mux.HandleUnknown(func(context.Context, *worker.Job) error { return worker.DeadLetter("bad") })
 	ended := env.startWorker(ctx, mux)
 	env.requireState("a", StateDead)
-	eventually(t, "it is a dead letter", func() bool { return env.stats().DeadLetters == 1 })
+	poll.Until(t, "it to be a dead letter", func() bool { return env.stats().DeadLetters == 1 })
 	stop()
 	if err := <-ended; err != nil {
 		t.Fatal(err)
@@ -165,7 +166,7 @@ func TestProgressIsReadableWhileAJobRuns(t *testing.T) {
 	id := env.enqueue("1").ID
 	env.runJobs(mux)
 	var info JobInfo
-	eventually(t, "its progress is stored", func() bool {
+	poll.Until(t, "its progress to be stored", func() bool {
 		info = env.requireState(id, StateRunning)
 		return info.Progress != nil
 	})

@@ -18,6 +18,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
+	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/worker"
 )
 
@@ -216,7 +217,7 @@ func runRandomJobs(t *testing.T, seed uint64, jobs int) {
 		workers.start(number)
 	}
 	left := jobs / 5
-	eventually(t, "the queue is empty", func() bool {
+	poll.Until(t, "the queue to be empty", func() bool {
 		r.observeSome(5)
 		stats, err := env.admin.Stats(t.Context(), "orders")
 		if err == nil && left > 0 && stats.Ready < 5 { // keys change their jobs often now
@@ -248,7 +249,7 @@ func (r *randomRound) enqueueAll(jobs int) {
 		if r.random.IntN(4) == 0 {
 			options = append(options, Track())
 		}
-		eventually(r.t, "the job is stored", func() bool {
+		poll.Until(r.t, "the job to be stored", func() bool {
 			_, err := r.Enqueue(r.t.Context(), "orders", []byte(plan), options...)
 			return err == nil
 		})

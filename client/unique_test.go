@@ -11,6 +11,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
+	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/worker"
 )
 
@@ -41,7 +42,7 @@ func TestAUniqueJobKeepsItsKeyUntilItIsDone(t *testing.T) {
 		env.requireTaken(first.ID, Unique("invoice/7"))
 		close(proceed)
 		var second Receipt
-		eventually(t, "the key is free", func() (accepted bool) {
+		poll.Until(t, "the key to be free", func() (accepted bool) {
 			var err error
 			second, err = env.Enqueue(t.Context(), "orders", nil, Unique("invoice/7"))
 			return err == nil
@@ -65,11 +66,11 @@ func TestADeadJobReleasesItsKeyAndOneThatIsRetriedDoesNot(t *testing.T) {
 			return worker.Retry(time.Second)
 		})
 		env.runJobs(mux)
-		eventually(t, "it was tried", isTried.Load)
+		poll.Until(t, "it to be tried", isTried.Load)
 		env.requireTaken(first.ID, Unique("k"))
 		isDead.Store(true)
 		env.advance(time.Minute)
-		eventually(t, "the key is free", func() bool {
+		poll.Until(t, "the key to be free", func() bool {
 			_, err := env.Enqueue(t.Context(), "orders", nil, Unique("k"))
 			return err == nil
 		})
@@ -100,11 +101,11 @@ func TestAWindowKeepsAKeyAlsoAfterTheJobIsDone(t *testing.T) {
 		const window = 3 * time.Second
 		first := env.enqueue("1", UniqueFor("k", window))
 		env.runJobs(mux)
-		eventually(t, "it is done", func() bool { return done.Load() == 1 })
+		poll.Until(t, "it to be done", func() bool { return done.Load() == 1 })
 		env.requireTaken(first.ID, UniqueFor("k", window))
 		env.requireTaken(first.ID, Unique("k"))
 		env.advance(window)
-		eventually(t, "the window is over", func() bool {
+		poll.Until(t, "the window to be over", func() bool {
 			_, err := env.Enqueue(t.Context(), "orders", nil, UniqueFor("k", window))
 			return err == nil
 		})
@@ -215,7 +216,7 @@ func TestAJobWhoseKeyWasTakenMeanwhileRunsAfterTheOther(t *testing.T) {
 			return nil
 		})
 		env.runJobs(mux)
-		eventually(t, "both are done", func() bool { return done.Load() == 2 })
+		poll.Until(t, "both to be done", func() bool { return done.Load() == 2 })
 		if most.Load() != 1 {
 			t.Error("both ran at the same time")
 		}
@@ -285,7 +286,7 @@ func TestTheKeyStoreOfEachEngineComparesRevisionsAndExpires(t *testing.T) {
 			t.Errorf("the revision %d follows %d", third, second)
 		}
 		env.advance(time.Second)
-		eventually(t, "it expires", func() bool { value, revision = read(); return value == "" })
+		poll.Until(t, "it to expire", func() bool { value, revision = read(); return value == "" })
 		write("4", time.Minute, revision)
 	})
 }

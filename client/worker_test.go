@@ -12,6 +12,7 @@ import (
 	"github.com/yardmaster/yardmaster/client/internal/runner"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/internal/clock"
+	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/worker"
 )
 
@@ -57,7 +58,7 @@ func TestAWorkerHandlesWhatTheClientSendsAndTheIDSurvivesRequeueing(t *testing.T
 				}
 			}
 			receive("at first")
-			eventually(t, "all jobs are dead letters", func() bool { return env.stats().DeadLetters == int64(len(sent)) })
+			poll.Until(t, "all jobs to be dead letters", func() bool { return env.stats().DeadLetters == int64(len(sent)) })
 			isGood.Store(true)
 			if number, err := env.messages.DeadLetters("orders").Requeue(t.Context(), 0); number != len(sent) || err != nil {
 				t.Fatalf("requeued %d: %v", number, err)

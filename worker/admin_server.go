@@ -12,10 +12,11 @@ import (
 )
 
 const (
-	adminHeaderTimeout   = 5 * time.Second
-	adminReadTimeout     = 10 * time.Second
-	adminMaxHeaderBytes  = 1 << 14
-	adminShutdownTimeout = time.Second
+	adminHeaderTimeout  = 5 * time.Second
+	adminReadTimeout    = 10 * time.Second
+	adminMaxHeaderBytes = 1 << 14
+	// defaultAdminShutdownTimeout is the time in which current requests are answered when a worker ends.
+	defaultAdminShutdownTimeout = time.Second
 	// addressDisabled is the AdminAddress or MetricsAddress that disables the server.
 	addressDisabled = "0"
 	// maxAdminConnections bounds the open connections of a server. Another connection replaces
@@ -76,7 +77,7 @@ func (w *Worker) startServer(ctx context.Context, address string, handler http.H
 	return func() {
 		// Current requests can still be answered, so that clients see that the worker is
 		// drained.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), adminShutdownTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.adminShutdownTimeout)
 		defer cancel()
 		if err := server.Shutdown(ctx); err != nil {
 			_ = server.Close()

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/adminauth"
+	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/ports"
 )
 
 // operatorKey returns the keys of an operator, and a file with its public key.
@@ -182,9 +184,9 @@ func TestThePreStopHookNeedsTheSecretOfTheRevision(t *testing.T) {
 func TestMetricsWithTheirOwnAddressAreNotServedByTheAdminAPI(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)
-	admin, metrics := freeAddress(t), freeAddress(t)
+	admin, metrics := ports.Reserve(t).String(), ports.Reserve(t).String()
 	w := env.start(env.config(func(c *Config) { c.AdminAddress, c.MetricsAddress = admin, metrics }), blockingHandler(nil))
-	eventually(t, "the worker is attached", func() bool { return w.Stats().Attached })
+	poll.Until(t, "the worker to be attached", func() bool { return w.Stats().Attached })
 	for url, want := range map[string]int{
 		metrics + "/metrics": http.StatusOK, admin + "/metrics": http.StatusNotFound,
 		admin + "/stats": http.StatusOK, metrics + "/stats": http.StatusNotFound,
@@ -205,16 +207,16 @@ func TestAWorkerRunsWithoutMetricsIfAnotherProcessHasTheirPort(t *testing.T) {
 	}
 	defer taken.Close()
 	w := env.start(env.config(func(c *Config) { c.MetricsAddress = taken.Addr().String() }), blockingHandler(nil))
-	eventually(t, "the worker is attached", func() bool { return w.Stats().Attached })
+	poll.Until(t, "the worker to be attached", func() bool { return w.Stats().Attached })
 	requireCleanShutdown(t, w)
 }
 
 func TestAFloodOfTheAdminAPIDoesNotFailTheLivenessProbe(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)
-	address := freeAddress(t)
+	address := ports.Reserve(t).String()
 	w := env.start(env.config(func(c *Config) { c.AdminAddress = address }), blockingHandler(nil))
-	eventually(t, "the worker is attached", func() bool { return w.Stats().Attached })
+	poll.Until(t, "the worker to be attached", func() bool { return w.Stats().Attached })
 	// Connections from another address than that of the probe, which send the begin of a request.
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP("127.0.0.2")}}
 	var flood []net.Conn
@@ -223,11 +225,10 @@ func TestAFloodOfTheAdminAPIDoesNotFailTheLivenessProbe(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = c.Close() })
 		_, _ = io.WriteString(c, "POST /drain HTTP/1.1\r\nHost: x\r\n")
 		flood = append(flood, c)
 	}
-	probe := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	probe := &http.Client{Timeout: testTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
 	for range 10 {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/livez", http.NoBody)
 		if err != nil {
@@ -241,6 +242,9 @@ func TestAFloodOfTheAdminAPIDoesNotFailTheLivenessProbe(t *testing.T) {
 	}
 	if _, err := flood[0].Read(make([]byte, 1)); err == nil || strings.Contains(err.Error(), "timeout") {
 		t.Errorf("the oldest connection of the flood is open: %v", err)
+	}
+	for _, c := range flood { // so that the worker does not wait for their requests
+		_ = c.Close()
 	}
 	requireCleanShutdown(t, w)
 }

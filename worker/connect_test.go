@@ -11,6 +11,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 func TestWorkerLogsInWithTheCredentialsInItsFiles(t *testing.T) {
@@ -147,7 +148,7 @@ func TestReconnectUsesTheCurrentContentOfTheFiles(t *testing.T) {
 			defer engine.Disconnect()
 			writeFile(row.path, strings.ReplaceAll(row.text, "%", "second"))
 			row.change()
-			eventually(t, "the engine has reconnected", func() bool {
+			poll.Until(t, "the engine to reconnect", func() bool {
 				_, err := engine.Stats(t.Context(), "nowhere")
 				return broker.ClassOf(err) == broker.ClassNotFound
 			})

@@ -16,10 +16,18 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
-// testTimeout bounds every wait of a test.
-const testTimeout = time.Minute
+// testTimeout bounds what ends within a second on an idle machine.
+const testTimeout = 5 * time.Minute
+
+// patientContext has a deadline, which replaces the short ones of requests that have none.
+func patientContext(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	t.Cleanup(cancel)
+	return ctx
+}
 
 // testEnv is a NATS server with the queue "orders", and a client that sends jobs to it.
 type testEnv struct {
@@ -38,16 +46,16 @@ func newTestEnvOn(t testing.TB, s *natstest.Server, changes ...func(*broker.Queu
 	t.Helper()
 	env := &testEnv{t: t, server: s}
 	var err error
-	if env.engine, err = jetstream.Connect(t.Context(), broker.Credentials{URL: env.server.ClientURL(), Name: "test"}); err != nil {
+	if env.engine, err = jetstream.Connect(patientContext(t), broker.Credentials{URL: env.server.ClientURL(), Name: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(env.engine.Disconnect)
-	nc, err := nats.Connect(env.server.ClientURL(), nats.MaxReconnects(-1))
+	nc, err := nats.Connect(env.server.ClientURL(), nats.MaxReconnects(-1), nats.Timeout(testTimeout))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	if env.js, err = natsjs.New(nc, natsjs.WithPublishAsyncMaxPending(1000)); err != nil {
+	if env.js, err = natsjs.New(nc, natsjs.WithPublishAsyncMaxPending(1000), natsjs.WithDefaultTimeout(testTimeout)); err != nil {
 		t.Fatal(err)
 	}
 	env.ensureQueue("orders", changes...)
@@ -62,7 +70,7 @@ func (env *testEnv) ensureQueue(name string, changes ...func(*broker.QueueConfig
 	for _, change := range changes {
 		change(&q)
 	}
-	if _, err := env.engine.EnsureQueue(env.t.Context(), q); err != nil {
+	if _, err := env.engine.EnsureQueue(patientContext(env.t), q); err != nil {
 		env.t.Fatal(err)
 	}
 }
@@ -87,7 +95,7 @@ func (env *testEnv) sendTo(queue, priority string, payloads ...string) {
 // waitUntilSendable waits until the server accepts a job after a restart.
 func (env *testEnv) waitUntilSendable(payload string) {
 	env.t.Helper()
-	eventually(env.t, "the server accepts jobs", func() bool {
+	poll.Until(env.t, "the server to accept jobs", func() bool {
 		_, err := env.js.Publish(env.t.Context(), "yardmaster.orders.ready.default", []byte(payload))
 		return err == nil
 	})
@@ -105,7 +113,7 @@ func numberedPayloads(count int) []string {
 // stats of the queue "orders".
 func (env *testEnv) stats() broker.QueueStats {
 	env.t.Helper()
-	stats, err := env.engine.Stats(env.t.Context(), "orders")
+	stats, err := env.engine.Stats(patientContext(env.t), "orders")
 	if err != nil {
 		env.t.Fatal(err)
 	}
@@ -169,6 +177,7 @@ func (env *testEnv) newWorker(o Options, handler Handler) *Worker {
 	if err != nil {
 		env.t.Fatal(err)
 	}
+	w.adminShutdownTimeout = testTimeout
 	return w
 }
 
@@ -200,17 +209,6 @@ func requireCleanShutdown(t testing.TB, workers ...*runningWorker) {
 		if err := w.shutDownAndWait(t); err != nil {
 			t.Errorf("Run returned: %v", err)
 		}
-	}
-}
-
-// eventually waits until the condition is true.
-func eventually(t testing.TB, description string, isTrue func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(testTimeout); !isTrue(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("timed out after %s waiting until %s", testTimeout, description)
-		}
-		time.Sleep(5 * time.Millisecond)
 	}
 }
 

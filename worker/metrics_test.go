@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 func TestMetricsOfTheProgramAreServedWithThoseOfTheWorker(t *testing.T) {
@@ -21,7 +23,7 @@ func TestMetricsOfTheProgramAreServedWithThoseOfTheWorker(t *testing.T) {
 		sent.Inc()
 		return nil
 	})
-	eventually(t, "the job is done", env.isEmpty)
+	poll.Until(t, "the job to be done", env.isEmpty)
 	requireCleanShutdown(t, w)
 	text := servedMetrics(t, w.Worker)
 	for _, want := range []string{

@@ -21,6 +21,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
+	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/worker/internal/scheduler"
 )
 
@@ -64,7 +65,7 @@ func newNATSKindEnv(t *testing.T, changes ...func(*broker.QueueConfig)) *kindEnv
 func newAsynqKindEnv(t *testing.T) *kindEnv {
 	t.Helper()
 	server := redistest.Start(t)
-	engine, err := dial.Connect(t.Context(), dial.EngineOf(server.URL()), broker.Credentials{URL: server.URL(), Name: "test"})
+	engine, err := dial.Connect(patientContext(t), dial.EngineOf(server.URL()), broker.Credentials{URL: server.URL(), Name: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,12 +95,13 @@ func (env *kindEnv) start(mux *Mux, changes ...func(*Config)) *runningWorker {
 	if err != nil {
 		env.t.Fatal(err)
 	}
+	w.adminShutdownTimeout = testTimeout
 	return (&testEnv{t: env.t}).run(w)
 }
 
 func (env *kindEnv) stats() broker.QueueStats {
 	env.t.Helper()
-	stats, err := env.engine.Stats(env.t.Context(), "orders")
+	stats, err := env.engine.Stats(patientContext(env.t), "orders")
 	if err != nil {
 		env.t.Fatal(err)
 	}
@@ -108,7 +110,7 @@ func (env *kindEnv) stats() broker.QueueStats {
 
 func (env *kindEnv) waitUntilEmpty() {
 	env.t.Helper()
-	eventually(env.t, "the queue is empty", func() bool {
+	poll.Until(env.t, "the queue to be empty", func() bool {
 		stats := env.stats()
 		return stats.Ready+stats.InFlight+stats.Delayed == 0
 	})
@@ -217,7 +219,7 @@ func TestAJobOfAnUnknownKindWaitsForAWorkerThatHasItsHandler(t *testing.T) {
 		Handle(mux, "bill", succeed)
 		env.send("ship", "{}")
 		w := env.start(mux, withFastRetries)
-		eventually(t, "the attempt has failed", func() bool { return w.countedMessages(t, resultRetried) == 1 })
+		poll.Until(t, "the attempt to fail", func() bool { return w.countedMessages(t, resultRetried) == 1 })
 		requireCleanShutdown(t, w)
 		if stats := env.stats(); stats.Delayed+stats.InFlight != 1 || stats.DeadLetters != 0 {
 			t.Errorf("stats %+v, want one job that waits", stats)
@@ -247,7 +249,7 @@ func TestAJobOfAnUnknownKindIsNotDroppedByAQueueWithoutDeadLetters(t *testing.T)
 	w := env.start(mux, func(c *Config) {
 		c.Queues[0].Retry, c.Queues[0].DeadLetter = &RetryPolicy{MaxAttempts: new(1)}, &DeadLetterPolicy{Enabled: new(false)}
 	})
-	eventually(t, "the job was released", func() bool { return w.countedMessages(t, resultReleased) == 1 })
+	poll.Until(t, "the job to be released", func() bool { return w.countedMessages(t, resultReleased) == 1 })
 	requireCleanShutdown(t, w)
 	if stats := env.stats(); stats.InFlight != 1 {
 		t.Errorf("stats %+v, want one job that waits for its next delivery", stats)
@@ -392,9 +394,9 @@ func TestTheConcurrencyOfAKindLetsJobsOfOtherKindsOvertake(t *testing.T) {
 			env.send("fast", "{}")
 		}
 		w := env.start(mux, func(c *Config) { c.Concurrency = 4 })
-		eventually(t, "all jobs of the other kind are done", func() bool { return done.Load() == 20 })
+		poll.Until(t, "all jobs of the other kind to be done", func() bool { return done.Load() == 20 })
 		// The last one is counted while it still runs.
-		eventually(t, "only the two jobs that the kind allows run", func() bool { return w.Stats().InFlight == 2 })
+		poll.Until(t, "only the two jobs that the kind allows to run", func() bool { return w.Stats().InFlight == 2 })
 		close(release)
 		env.waitUntilEmpty()
 		requireCleanShutdown(t, w)
@@ -452,11 +454,11 @@ func TestADrainReleasesJobsThatWaitForTheirKind(t *testing.T) {
 		env.send("slow", "{}")
 	}
 	w := env.start(mux)
-	eventually(t, "one job runs and the others wait", func() bool { return w.Stats().InFlight == 1 && w.Stats().Prefetched == 4 })
+	poll.Until(t, "one job to run and the others to wait", func() bool { return w.Stats().InFlight == 1 && w.Stats().Prefetched == 4 })
 	w.Drain()
-	eventually(t, "those that wait are released", func() bool { return env.stats().Ready+env.stats().InFlight == 5 && w.Stats().Prefetched == 0 })
+	poll.Until(t, "those that wait to be released", func() bool { return env.stats().Ready+env.stats().InFlight == 5 && w.Stats().Prefetched == 0 })
 	close(release)
-	eventually(t, "the worker is drained", func() bool { return w.Stats().State == StateDrained })
+	poll.Until(t, "the worker to be drained", func() bool { return w.Stats().State == StateDrained })
 	requireCleanShutdown(t, w)
 	if got := w.countedMessages(t, resultReleased); got < 4 { // a request in progress can return one of them once more
 		t.Errorf("%d jobs were released, want at least 4", got)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // documentedPermissions returns the NATS permissions of a worker that docs/worker.md lists, also those for the states of jobs.
@@ -85,7 +86,7 @@ func (env *testEnv) settleInEachWay(t *testing.T, login BrokerConfig) {
 		}
 		return nil
 	})
-	eventually(t, "all jobs are settled", func() bool { return env.stats().DeadLetters == 1 && env.isEmpty() })
+	poll.Until(t, "all jobs to be settled", func() bool { return env.stats().DeadLetters == 1 && env.isEmpty() })
 	requireCleanShutdown(t, w)
 	if families, err := w.metrics.registry.Gather(); err != nil || countReports(families, "failed") > 0 || countReports(families, "succeeded") < 4 {
 		t.Errorf("%v: %v reports failed, %v succeeded", err, countReports(families, "failed"), countReports(families, "succeeded"))

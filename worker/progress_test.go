@@ -17,6 +17,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/workerclient"
+	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/worker/internal/scheduler"
 )
 
@@ -58,7 +59,7 @@ func TestTheStatsHaveTheProgressOfRunningJobsAndMetricsHaveNoIDs(t *testing.T) {
 		t.Errorf("the metrics contain the ID of a job:\n%s", metrics)
 	}
 	close(end)
-	eventually(t, "the job is done", env.isEmpty)
+	poll.Until(t, "the job to be done", env.isEmpty)
 	requireCleanShutdown(t, w)
 	if progress := w.Stats().Progress; len(progress) > 0 {
 		t.Errorf("the job has ended, and its progress is %+v", progress)
@@ -149,7 +150,11 @@ func TestTheOperatorReadsTheLongestStats(t *testing.T) {
 	}
 	server := httptest.NewServer(w.AdminHandler())
 	t.Cleanup(server.Close)
-	if _, err := workerclient.New().FetchStats(t.Context(), strings.TrimPrefix(server.URL, "http://")); err != nil {
+	fetch := func() error {
+		_, err := workerclient.New().FetchStats(t.Context(), strings.TrimPrefix(server.URL, "http://"))
+		return err
+	}
+	if err := poll.UntilNil(t.Context(), fetch); err != nil { // a request has a second, which may be too short on a busy machine
 		t.Error(err)
 	}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/stats", http.NoBody)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/yardmaster/yardmaster/internal/workerclient"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 func TestStatsCountSucceededAndFailedAttempts(t *testing.T) {
@@ -43,7 +44,7 @@ func TestStatsCountSucceededAndFailedAttempts(t *testing.T) {
 			t.Parallel()
 			env := newTestEnv(t)
 			env.send("default", "x")
-			calls := 0
+			startTime, calls := time.Now(), 0
 			w := env.start(env.config(withFastRetries), func(_ context.Context, job *Job) error {
 				calls++
 				return row.handler(job, calls)
@@ -51,16 +52,19 @@ func TestStatsCountSucceededAndFailedAttempts(t *testing.T) {
 			server := httptest.NewServer(w.AdminHandler())
 			defer server.Close()
 			got := &workerclient.Stats{}
-			eventually(t, "the job is settled", func() bool {
+			poll.Until(t, "the job to be settled", func() bool {
 				var err error
 				if got, err = workerclient.New().FetchStats(t.Context(), strings.TrimPrefix(server.URL, "http://")); err != nil {
-					t.Fatal(err)
+					t.Log(err) // a request has a second, which may be too short on a busy machine
+					return false
 				}
 				return *got.Succeeded+*got.Failed == row.succeeded+row.failed && env.isEmpty()
 			})
 			recent := got.Recent
 			got.Recent = nil
-			if recent == nil || math.Round(recent.Count) != row.attempts || math.Round(recent.Returned) != row.returned || recent.Seconds <= 0 {
+			remaining := math.Exp(-time.Since(startTime).Seconds() / recentTime.Seconds()) // the count of an attempt decays
+			isCount := func(got, want float64) bool { return got >= want*remaining && got <= want }
+			if recent == nil || !isCount(recent.Count, row.attempts) || !isCount(recent.Returned, row.returned) || recent.Seconds <= 0 {
 				t.Errorf("recent attempts %+v, want %g, of which %g returned", recent, row.attempts, row.returned)
 			}
 			want := &workerclient.Stats{State: string(StateRunning), Attached: new(true), Queues: make([]struct{}, 1), InFlight: got.InFlight, Succeeded: &row.succeeded, Failed: &row.failed}

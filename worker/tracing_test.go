@@ -20,6 +20,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 const (
@@ -47,7 +48,7 @@ func (env *testEnv) sendWithHeaders(headers nats.Header) {
 func (env *testEnv) runToEnd(provider trace.TracerProvider, handler Handler, changes ...func(*Config)) {
 	env.t.Helper()
 	w := env.startWithOptions(Options{Config: env.config(append(changes, withFastRetries)...), TracerProvider: provider}, handler)
-	eventually(env.t, "no job is left", env.isEmpty)
+	poll.Until(env.t, "the queue to be empty", env.isEmpty)
 	requireCleanShutdown(env.t, w)
 }
 
@@ -120,7 +121,7 @@ func TestAsynqTasksHaveSpansInTheTraceOfTheirProducer(t *testing.T) {
 	provider, spans := newRecorder()
 	config := Config{Broker: BrokerConfig{URL: server.URL()}, Queues: []QueueConfig{{Name: "orders"}}, AdminAddress: "0"}
 	w := env.startWithOptions(Options{Config: config, TracerProvider: provider}, func(context.Context, *Job) error { return nil })
-	eventually(t, "the task has a span", func() bool { return len(spans.GetSpans()) > 0 })
+	poll.Until(t, "the task to have a span", func() bool { return len(spans.GetSpans()) > 0 })
 	requireCleanShutdown(t, w)
 	span := spans.GetSpans()[0]
 	values := attributesOf(&span)

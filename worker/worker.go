@@ -38,6 +38,8 @@ type Worker struct {
 	scheduler *scheduler.Scheduler
 	now       func() time.Time
 	startedAt time.Time
+	// adminShutdownTimeout is longer in tests, whose machine may be busy.
+	adminShutdownTimeout time.Duration
 	// succeeded and failed count handler calls.
 	succeeded, failed atomic.Int64
 	attempts          attemptRecorder
@@ -108,6 +110,7 @@ func newWorker(options Options, handler Handler, mux *Mux) (*Worker, error) {
 	w := &Worker{
 		options: options, handler: handler, mux: mux, log: cmp.Or(options.Logger, slog.Default()), settings: settings,
 		queues: map[string]*attachedQueue{}, now: time.Now, startedAt: time.Now(), tracer: newJobTracer(options.TracerProvider),
+		adminShutdownTimeout: defaultAdminShutdownTimeout,
 	}
 	w.shutdown, w.requestShutdown = context.WithCancel(context.Background())
 	w.progress.now = func() time.Time { return w.now() }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 func TestEveryJobIsDoneOnce(t *testing.T) {
@@ -23,7 +24,7 @@ func TestEveryJobIsDoneOnce(t *testing.T) {
 		done.add(job)
 		return nil
 	})
-	eventually(t, "all jobs are done", func() bool { return done.count() == 2000 && env.isEmpty() })
+	poll.Until(t, "all jobs to be done", func() bool { return done.count() == 2000 && env.isEmpty() })
 	requireCleanShutdown(t, w)
 	wasDone := map[string]bool{}
 	for _, job := range done.all() {
@@ -44,7 +45,7 @@ func TestEachFailedAttemptIsLogged(t *testing.T) {
 	var log bytes.Buffer
 	o := Options{Config: env.config(withFastRetries), Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	w := env.startWithOptions(o, func(context.Context, *Job) error { return errors.New("no route") })
-	eventually(t, "the job is a dead letter", env.isEmpty)
+	poll.Until(t, "the job to be a dead letter", env.isEmpty)
 	requireCleanShutdown(t, w)
 	if got := strings.Count(log.String(), `="no route"`); got != 3 {
 		t.Errorf("%d of 3 failed attempts are logged:\n%s", got, &log)
@@ -115,7 +116,7 @@ func TestHandlerResultDecidesWhatHappensToTheJob(t *testing.T) {
 				tried.add(job)
 				return row.handler(job)
 			})
-			eventually(t, "the job is settled", func() bool { return tried.count() >= row.attempts && env.isEmpty() })
+			poll.Until(t, "the job to be settled", func() bool { return tried.count() >= row.attempts && env.isEmpty() })
 			requireCleanShutdown(t, w)
 			if got := tried.count(); got != row.attempts {
 				t.Errorf("the handler was called %d times, want %d", got, row.attempts)
@@ -148,7 +149,7 @@ func TestJobIsDeadLetteredAfterItsWorkersWereLost(t *testing.T) {
 	}
 	defer consumer.Stop()
 	for range 3 { // three workers that start the job and disappear
-		received, err := consumer.Next(t.Context(), 5*time.Second, func(d broker.Delivery) {
+		received, err := consumer.Next(t.Context(), testTimeout, func(d broker.Delivery) {
 			if err := d.Retry(t.Context(), 0); err != nil {
 				t.Error(err)
 			}
@@ -161,7 +162,7 @@ func TestJobIsDeadLetteredAfterItsWorkersWereLost(t *testing.T) {
 		t.Error("the job was tried a fourth time")
 		return nil
 	})
-	eventually(t, "the job is a dead letter", func() bool { return env.stats().DeadLetters == 1 && env.isEmpty() })
+	poll.Until(t, "the job to be a dead letter", func() bool { return env.stats().DeadLetters == 1 && env.isEmpty() })
 	requireCleanShutdown(t, w)
 }
 
@@ -177,7 +178,7 @@ func TestLeaseIsExtendedWhileTheHandlerRuns(t *testing.T) {
 	}
 	lease := func(c *Config) { c.Queues[0].Lease = Duration(broker.MinLease) }
 	one, other := env.start(env.config(lease), handler), env.start(env.config(lease), handler)
-	eventually(t, "the job is done", func() bool { return started.Load() > 0 && env.isEmpty() })
+	poll.Until(t, "the job to be done", func() bool { return started.Load() > 0 && env.isEmpty() })
 	requireCleanShutdown(t, one, other)
 	if got := started.Load(); got != 1 {
 		t.Errorf("the handler was called %d times, want once", got)
@@ -211,7 +212,7 @@ func TestJobsThatEndAfterTheirLeaseAreCounted(t *testing.T) {
 			})
 			created.now = func() time.Time { return time.Now().Add(time.Duration(clockOffset.Load())) }
 			w := env.run(created)
-			eventually(t, "the job is counted as "+row.want, func() bool { return w.countedMessages(t, row.want) == 1 })
+			poll.Until(t, "the job to be counted as "+row.want, func() bool { return w.countedMessages(t, row.want) == 1 })
 			if done := w.countedMessages(t, resultDone) == 1; done != (row.want == resultLate) {
 				t.Errorf("counted as done: %t", done)
 			}
@@ -220,46 +221,57 @@ func TestJobsThatEndAfterTheirLeaseAreCounted(t *testing.T) {
 	}
 }
 
-// This test measures shares, so it does not run in parallel.
+// This test measures shares, so it does not run in parallel. On a busy machine, the worker can wait for messages of one
+// priority and do those of the other meanwhile, so the test measures until the shares are right.
 func TestPrioritiesShareTheWorkerByWeightOrStrictly(t *testing.T) {
-	withPriorities := func(q *broker.QueueConfig) {
-		q.Priorities = []broker.Priority{{Name: "high", Weight: 3}, {Name: "low", Weight: 1}}
-	}
 	for name, row := range map[string]struct {
 		strict           bool
 		minHigh, maxHigh int // jobs of high priority among 400
 	}{
-		// 300, unless the worker waits for messages of one priority and does those of the other meanwhile.
 		"by weight": {false, 250, 350},
 		"strictly":  {true, 400, 400},
 	} {
 		t.Run(name, func(t *testing.T) {
-			env := newTestEnv(t, withPriorities)
-			env.send("low", numberedPayloads(1000)...)
-			env.send("high", numberedPayloads(1000)...)
-			var started jobLog
-			w := env.start(env.config(func(c *Config) {
-				c.Concurrency = 4
-				c.Queues[0].Priorities = []PriorityConfig{{"high", 3}, {"low", 1}}
-				c.Queues[0].StrictPriority = row.strict
-			}), func(_ context.Context, job *Job) error {
-				started.add(job)
-				time.Sleep(time.Millisecond)
+			err := poll.UntilNil(t.Context(), func() error {
+				if high := countHighPriority(t, row.strict); high < row.minHigh || high > row.maxHigh {
+					return fmt.Errorf("%d of 400 jobs have high priority, want %d to %d", high, row.minHigh, row.maxHigh)
+				}
 				return nil
 			})
-			eventually(t, "all jobs are done", func() bool { return started.count() == 2000 && env.isEmpty() })
-			requireCleanShutdown(t, w)
-			high := 0
-			for _, job := range started.all()[50:450] { // at first the backlog is unknown
-				if job.Priority == "high" {
-					high++
-				}
-			}
-			if high < row.minHigh || high > row.maxHigh {
-				t.Errorf("%d of 400 jobs have high priority, want %d to %d", high, row.minHigh, row.maxHigh)
+			if err != nil {
+				t.Error(err)
 			}
 		})
 	}
+}
+
+// countHighPriority runs 2000 jobs, half of which have the priority high with weight 3, the others low with weight 1. It
+// returns the number of the former among 400.
+func countHighPriority(t *testing.T, strict bool) (high int) {
+	t.Helper()
+	env := newTestEnv(t, func(q *broker.QueueConfig) {
+		q.Priorities = []broker.Priority{{Name: "high", Weight: 3}, {Name: "low", Weight: 1}}
+	})
+	env.send("low", numberedPayloads(1000)...)
+	env.send("high", numberedPayloads(1000)...)
+	var started jobLog
+	w := env.start(env.config(func(c *Config) {
+		c.Concurrency = 4
+		c.Queues[0].Priorities = []PriorityConfig{{"high", 3}, {"low", 1}}
+		c.Queues[0].StrictPriority = strict
+	}), func(_ context.Context, job *Job) error {
+		started.add(job)
+		time.Sleep(time.Millisecond)
+		return nil
+	})
+	poll.Until(t, "all jobs to be done", func() bool { return started.count() == 2000 && env.isEmpty() })
+	requireCleanShutdown(t, w)
+	for _, job := range started.all()[50:450] { // at first the backlog is unknown
+		if job.Priority == "high" {
+			high++
+		}
+	}
+	return high
 }
 
 func TestLongJobsAreNotPrefetchedAwayFromOtherWorkers(t *testing.T) {
@@ -273,9 +285,9 @@ func TestLongJobsAreNotPrefetchedAwayFromOtherWorkers(t *testing.T) {
 	}
 	withTwoExecutors := func(c *Config) { c.Concurrency = 2 }
 	one := env.start(env.config(withTwoExecutors), handler)
-	eventually(t, "the first worker runs two jobs", func() bool { return one.Stats().InFlight == 2 })
+	poll.Until(t, "the first worker to run two jobs", func() bool { return one.Stats().InFlight == 2 })
 	other := env.start(env.config(withTwoExecutors), handler)
-	eventually(t, "the other worker runs the remaining jobs", func() bool { return other.Stats().InFlight == 2 })
+	poll.Until(t, "the other worker to run the remaining jobs", func() bool { return other.Stats().InFlight == 2 })
 	close(release)
 	requireCleanShutdown(t, one, other)
 }
@@ -289,10 +301,10 @@ func TestWorkerWaitsForQueuesThatDoNotExist(t *testing.T) {
 		return nil
 	})
 	env.send("default", "x")
-	eventually(t, "the job of the existing queue is done", func() bool { return done.count() == 1 })
+	poll.Until(t, "the job of the existing queue to be done", func() bool { return done.count() == 1 })
 	env.ensureQueue("later")
 	env.sendTo("later", "default", "y")
-	eventually(t, "the job of the new queue is done", func() bool { return done.count() == 2 })
+	poll.Until(t, "the job of the new queue to be done", func() bool { return done.count() == 2 })
 	requireCleanShutdown(t, w)
 }
 
@@ -305,40 +317,54 @@ func TestJobsContinueAfterABrokerRestart(t *testing.T) {
 		return nil
 	})
 	env.send("default", "before")
-	eventually(t, "the first job is done", func() bool { return done.count() == 1 && env.isEmpty() })
+	poll.Until(t, "the first job to be done", func() bool { return done.count() == 1 && env.isEmpty() })
 	env.server.Restart()
 	env.waitUntilSendable("after")
-	eventually(t, "the second job is done", func() bool { return done.count() == 2 && env.isEmpty() })
+	poll.Until(t, "the second job to be done", func() bool { return done.count() == 2 && env.isEmpty() })
 	requireCleanShutdown(t, w)
 }
 
+// The clock of the worker is stopped while the jobs fail, so that no probe runs before the test expects one.
 func TestCircuitBreakerStopsFailingJobsUntilTheyRecover(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)
 	env.send("default", numberedPayloads(200)...)
+	const cooldown = 500 * time.Millisecond
 	var tried atomic.Int32
 	var recovered atomic.Bool
-	w := env.start(env.config(func(c *Config) {
-		c.Queues[0].CircuitBreaker = &CircuitBreaker{MinSamples: new(20), Cooldown: new(Duration(500 * time.Millisecond))}
+	var stoppedTime atomic.Pointer[time.Time]
+	stoppedTime.Store(new(time.Now()))
+	created := env.newWorker(Options{Config: env.config(func(c *Config) {
+		c.Queues[0].CircuitBreaker = &CircuitBreaker{MinSamples: new(20), Cooldown: new(Duration(cooldown))}
 		c.Queues[0].Retry = &RetryPolicy{MaxAttempts: new(100), InitialDelay: new(Duration(100 * time.Millisecond)), MaxDelay: new(Duration(time.Second))}
-	}), func(context.Context, *Job) error {
+	})}, func(context.Context, *Job) error {
 		tried.Add(1)
 		if recovered.Load() {
 			return nil
 		}
 		return errors.New("the bank is down")
 	})
-	eventually(t, "the breaker is open", func() bool { return w.Stats().Breaker == "Open" })
+	created.now = func() time.Time {
+		if stopped := stoppedTime.Load(); stopped != nil {
+			return *stopped
+		}
+		return time.Now().Add(2 * cooldown)
+	}
+	w := env.run(created)
+	isOpen := func() bool { s := w.Stats(); return s.Breaker == "Open" && s.InFlight == 0 }
+	poll.Until(t, "the breaker to be open", isOpen)
 	if got := tried.Load(); got > 20+10 {
 		t.Errorf("%d jobs were tried before the breaker opened, want at most 30", got)
 	}
 	before := tried.Load()
-	eventually(t, "a probe runs", func() bool { return tried.Load() > before })
+	stoppedTime.Store(new(stoppedTime.Load().Add(cooldown)))
+	poll.Until(t, "a probe to run", func() bool { return tried.Load() > before && isOpen() })
 	if got := tried.Load(); got > before+2 {
 		t.Errorf("%d probes ran, want at most 2", got-before)
 	}
 	recovered.Store(true)
-	eventually(t, "all jobs are done", env.isEmpty)
+	stoppedTime.Store(nil)
+	poll.Until(t, "all jobs to be done", env.isEmpty)
 	if got := w.Stats().Breaker; got != "Closed" {
 		t.Errorf("the breaker is %s, want Closed", got)
 	}

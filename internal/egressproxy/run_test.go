@@ -17,6 +17,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/adminauth"
 	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/egress"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // freeAddress returns an address on which nothing listens.
@@ -43,20 +44,6 @@ func getStatus(t *testing.T, url string) (status int, body string) {
 	defer response.Body.Close()
 	raw, _ := io.ReadAll(response.Body)
 	return response.StatusCode, string(raw)
-}
-
-func waitUntil(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	ticker := time.NewTicker(10 * time.Millisecond)
-	defer ticker.Stop()
-	deadline := time.After(time.Minute)
-	for !condition() {
-		select {
-		case <-ticker.C:
-		case <-deadline:
-			t.Fatal("timed out waiting for " + what)
-		}
-	}
 }
 
 func newConfig(t *testing.T) []byte {
@@ -91,14 +78,14 @@ func TestProxyStartsWithTheExpectedConfigurationAndStopsWhenItsTunnelsHaveEnded(
 	ended := make(chan error, 1)
 	go func() { ended <- s.run(ctx, slog.New(slog.DiscardHandler)) }()
 	ready := func() bool { status, _ := getStatus(t, "http://"+s.health+"/readyz"); return status == http.StatusOK }
-	waitUntil(t, "the health server", func() bool { status, _ := getStatus(t, "http://"+s.health+"/healthz"); return status == http.StatusOK })
+	poll.Until(t, "the health server", func() bool { status, _ := getStatus(t, "http://"+s.health+"/healthz"); return status == http.StatusOK })
 	if ready() {
 		t.Error("the proxy is ready with an earlier configuration")
 	}
 	if err := os.WriteFile(file, config, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, "the proxy to be ready", ready)
+	poll.Until(t, "the proxy to be ready", ready)
 	if status, body := getStatus(t, "http://"+s.proxy+"/"); status != http.StatusMethodNotAllowed {
 		t.Errorf("a request without CONNECT: %d %s", status, body)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 const ordersPath = "/namespaces/team-a/queues/orders/jobs"
@@ -331,7 +332,7 @@ func TestSlowClientsOfANamespaceDoNotExcludeOthers(t *testing.T) {
 		slow.Go(func() { _, _ = env.try("POST", "/namespaces/team-b/queues/orders/jobs", body) })
 		slow.Go(func() { <-release; _ = write.Close() })
 	}
-	eventually(t, "the namespace has all its requests", func() bool {
+	poll.Until(t, "the namespace to have all its requests", func() bool {
 		env.shares.mu.Lock()
 		defer env.shares.mu.Unlock()
 		occupied := env.shares.occupiedBy["team-b"]
@@ -341,7 +342,7 @@ func TestSlowClientsOfANamespaceDoNotExcludeOthers(t *testing.T) {
 	env.want("another namespace", env.do("POST", ordersPath, "{}"), http.StatusCreated, "", "")
 	close(release)
 	slow.Wait()
-	eventually(t, "nothing is occupied", func() bool {
+	poll.Until(t, "nothing to be occupied", func() bool {
 		env.shares.mu.Lock()
 		defer env.shares.mu.Unlock()
 		return env.shares.occupied == amount{} && len(env.shares.occupiedBy) == 0
@@ -365,7 +366,7 @@ func TestForgedTokensDoNotDelayTheReviewOfKnownOnes(t *testing.T) {
 			_, _ = env.try("POST", ordersPath, http.NoBody, fmt.Sprintf("Authorization: Bearer forged-%d", i))
 		})
 	}
-	eventually(t, "the forgers have all reviews of their host", func() bool {
+	poll.Until(t, "the forgers to have all reviews of their host", func() bool {
 		env.reviewer.ofHosts.mu.Lock()
 		defer env.reviewer.ofHosts.mu.Unlock()
 		return env.reviewer.ofHosts.occupied.requests == env.reviewer.ofHosts.each.requests
@@ -386,7 +387,7 @@ func TestRequestsEndBeforeTheGatewayStops(t *testing.T) {
 		got, _ := env.try("POST", ordersPath, body)
 		ended <- got
 	}()
-	eventually(t, "the request has arrived", func() bool {
+	poll.Until(t, "the request to arrive", func() bool {
 		env.shares.mu.Lock()
 		defer env.shares.mu.Unlock()
 		return env.shares.occupied.requests == 1
@@ -396,16 +397,6 @@ func TestRequestsEndBeforeTheGatewayStops(t *testing.T) {
 	_ = write.Close()
 	if got := <-ended; got.status != http.StatusCreated {
 		t.Errorf("%+v", got)
-	}
-}
-
-// eventually waits until the condition is true.
-func eventually(t testing.TB, description string, isTrue func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(testTimeout); !isTrue(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("timed out after %s waiting until %s", testTimeout, description)
-		}
 	}
 }
 

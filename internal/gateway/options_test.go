@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 func TestFlagsAreReadFromArgumentsAndTheEnvironment(t *testing.T) {
@@ -76,7 +78,7 @@ func TestACertificateMayArriveLateAndChange(t *testing.T) {
 	first := r.leaf()
 	writeCertificate(t, directory)
 	// A volume replaces both files at once; here, events of each file are read until they match.
-	eventually(t, "the new certificate is served", func() bool {
+	poll.Until(t, "the new certificate to be served", func() bool {
 		now := time.Now()
 		_ = os.Chtimes(filepath.Join(directory, "tls.crt"), now, now)
 		return !cmp.Equal(first, r.leaf())

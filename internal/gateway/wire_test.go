@@ -13,6 +13,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/client"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // The program of docs/wire-contract.md, with curl.
@@ -121,7 +122,7 @@ func (env *testEnv) consume() (next func() *broker.Message) {
 	env.t.Cleanup(consumer.Stop)
 	return func() (message *broker.Message) {
 		env.t.Helper()
-		eventually(env.t, "the queue has a message", func() bool {
+		poll.Until(env.t, "the queue to have a message", func() bool {
 			_, err := consumer.Next(env.t.Context(), time.Second, func(d broker.Delivery) {
 				message = d.Message()
 				go func() { _ = d.Ack(context.WithoutCancel(env.t.Context()), true) }()

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/worker"
 )
 
@@ -98,7 +99,7 @@ func TestProcessGroupIsTerminatedWhenTheContextEnds(t *testing.T) {
 			done := make(chan error, 1)
 			go func() { done <- e.handle(ctx, newJob()) }()
 			pid := 0
-			eventually(t, "the child process runs", func() bool {
+			poll.Until(t, "the child process to run", func() bool {
 				text, _ := os.ReadFile(file)
 				pid, _ = strconv.Atoi(strings.TrimSpace(string(text)))
 				return pid > 0
@@ -111,7 +112,7 @@ func TestProcessGroupIsTerminatedWhenTheContextEnds(t *testing.T) {
 			if took := time.Since(startedAt); took > row.maxTime {
 				t.Errorf("termination took %s, want at most %s", took, row.maxTime)
 			}
-			eventually(t, "the child process has exited", func() bool { return hasExited(pid) })
+			poll.Until(t, "the child process to exit", func() bool { return hasExited(pid) })
 		})
 	}
 }
@@ -130,17 +131,6 @@ func TestCommandThatExceedsItsTimeLimitIsRetried(t *testing.T) {
 	e.timeout = 50 * time.Millisecond
 	if got := describeResult(e.handle(t.Context(), newJob())); got != "retry: the command exceeded its time limit" {
 		t.Error(got)
-	}
-}
-
-// eventually waits until the condition is true.
-func eventually(t *testing.T, description string, isTrue func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !isTrue(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("timed out after 20 s waiting until %s", description)
-		}
-		time.Sleep(5 * time.Millisecond)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 func TestInvalidArgumentsAreRejected(t *testing.T) {
@@ -119,7 +120,7 @@ func TestJobsOfANATSQueueAreForwarded(t *testing.T) {
 			http.Error(response, "invalid", http.StatusBadRequest)
 		}
 	})
-	eventually(t, "both jobs are settled", func() bool {
+	poll.Until(t, "both jobs to be settled", func() bool {
 		stats := q.stats(t)
 		return calls.Load() == 2 && stats.Ready+stats.InFlight == 0 && stats.DeadLetters == 1
 	})

@@ -26,6 +26,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/worker"
 )
 
@@ -139,7 +140,7 @@ func forwardTwoAttempts(t *testing.T) (parents []string, stopTime time.Duration)
 		}
 	})
 	parents = []string{<-headers, <-headers}
-	eventually(t, "the job is done", func() bool {
+	poll.Until(t, "the job to be done", func() bool {
 		stats := q.stats(t)
 		return stats.Ready+stats.InFlight+stats.Delayed+stats.DeadLetters == 0
 	})
@@ -268,7 +269,7 @@ func TestSpansThatTheCollectorDoesNotTakeNeedLittleMemory(t *testing.T) {
 	if took := time.Since(startedAt); took > 10*time.Second {
 		t.Errorf("200,000 spans took %s", took)
 	}
-	eventually(t, "the collector hangs", func() bool { return connections.Load() > 0 })
+	poll.Until(t, "the collector to hang", func() bool { return connections.Load() > 0 })
 	if growth := int64(heap()) - int64(before); growth > 32<<20 {
 		t.Errorf("the spans of a collector that hangs need %d MiB", growth>>20)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // testEnv is a Redis server with an engine and with asynq's own client and inspector.
@@ -90,17 +91,6 @@ func (b *testEnv) ensureQueue(changes ...func(*broker.QueueConfig)) broker.Ensur
 	return o
 }
 
-// eventually polls until the condition is true.
-func eventually(t testing.TB, description string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !condition(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 20 s: %s", description)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
 func TestStatsMatchAsynqAndRedis(t *testing.T) {
 	t.Parallel()
 	b := newTestEnv(t)
@@ -138,12 +128,12 @@ func TestStatsMatchAsynqAndRedis(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	// The oldest is the task that was due 100 s ago; without it, the oldest pending task.
-	if age := f.MeasuredTime.Sub(f.OldestReadyTime); age < 99*time.Second || age > 2*time.Minute {
+	if age := f.MeasuredTime.Sub(f.OldestReadyTime); age < 99*time.Second || age > 100*time.Second+time.Since(startTime) {
 		t.Errorf("the oldest is %s old", age)
 	}
 	b.server.RunCLI("ZREM", "asynq:{orders}:scheduled", due)
 	f = b.readStats()
-	if age := f.MeasuredTime.Sub(f.OldestReadyTime); age < info.Latency || age > info.Latency+time.Minute {
+	if age := f.MeasuredTime.Sub(f.OldestReadyTime); age < info.Latency || age > info.Latency+time.Since(startTime) {
 		t.Errorf("the oldest is %s old, asynq reports %s", age, info.Latency)
 	}
 }
@@ -387,7 +377,7 @@ func TestListRequeueMoveAndPurgeDeadLetters(t *testing.T) {
 	var got []string
 	for i, letter := range append(list, rest...) {
 		got = append(got, strings.TrimPrefix(letter.MessageID, "asynq:{orders}:t:"))
-		if letter.Error != "no such customer" || letter.Attempts != 1 || !slices.Equal(letter.Headers["Asynq-Type"], []string{"bill"}) || time.Since(letter.DeadLetteredTime) > time.Minute {
+		if letter.Error != "no such customer" || letter.Attempts != 1 || !slices.Equal(letter.Headers["Asynq-Type"], []string{"bill"}) || time.Since(letter.DeadLetteredTime) > 10*time.Minute {
 			t.Errorf("%+v", letter)
 		}
 		if i > 0 && letter.ID <= list[0].ID {
@@ -534,22 +524,27 @@ func TestWaitForMessageReturnsWithFirstTask(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newTestEnv(t)
-			b.ensureQueue()
-			row.before(b)
-			start := time.Now()
-			returned := make(chan error, 1)
-			go func() { returned <- b.WaitForMessage(t.Context(), "orders") }()
-			// The call may not be waiting yet, which makes no difference.
-			row.then(b)
-			select {
-			case err := <-returned:
-				b.requireSuccess(err)
-			case <-time.After(row.within):
-				t.Fatalf("it did not return within %s", time.Since(start))
+			wait := func() error {
+				b := newTestEnv(t)
+				b.ensureQueue()
+				row.before(b)
+				start := time.Now()
+				returned := make(chan error, 1)
+				go func() { returned <- b.WaitForMessage(t.Context(), "orders") }()
+				// The call may not be waiting yet, which makes no difference.
+				row.then(b)
+				b.requireSuccess(<-returned)
+				took := time.Since(start)
+				if f := b.readStats(); f.Ready != 1 {
+					t.Errorf("%+v", f)
+				}
+				if took > row.within {
+					return fmt.Errorf("it returned after %s, want %s", took, row.within)
+				}
+				return nil
 			}
-			if f := b.readStats(); f.Ready != 1 {
-				t.Errorf("%+v", f)
+			if err := poll.UntilNil(t.Context(), wait); err != nil { // a busy machine can be late
+				t.Error(err)
 			}
 		})
 	}
@@ -566,7 +561,7 @@ func TestWaitForMessageFetchesNothingAndEndsWithContext(t *testing.T) {
 	}
 	first, second := b.enqueueTask("1"), b.enqueueTask("2")
 	b.requireSuccess(b.WaitForMessage(t.Context(), "orders"))
-	found, err := b.waitForPending(t.Context(), "orders", time.Second)
+	found, err := b.waitForPending(t.Context(), "orders", time.Minute)
 	b.requireSuccess(err)
 	if list := b.server.RunCLI("LRANGE", "asynq:{orders}:pending", "0", "-1"); !found || list != second+"\n"+first {
 		t.Errorf("%t, %s", found, list)

@@ -3,7 +3,6 @@ package asynq_test
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/hibiken/asynq"
 
@@ -11,6 +10,7 @@ import (
 	engine "github.com/yardmaster/yardmaster/internal/broker/asynq"
 	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
+	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/worker"
 )
 
@@ -21,15 +21,6 @@ func enqueueOn(t *testing.T, s *redistest.Server, payloads ...string) {
 	for _, payload := range payloads {
 		if _, err := client.Enqueue(asynq.NewTask("bill", []byte(payload)), asynq.Queue("orders")); err != nil {
 			t.Fatal(err)
-		}
-	}
-}
-
-func (c *workerSet) waitUntilRun(count int, limit time.Duration) {
-	c.t.Helper()
-	for deadline := time.Now().Add(limit); c.countRun() < count; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			c.t.Fatalf("%d of %d tasks ran within %s", c.countRun(), count, limit)
 		}
 	}
 }
@@ -50,8 +41,8 @@ func TestWorkersAndTheOperatorContinueAfterAFailover(t *testing.T) {
 		Queues: []worker.QueueConfig{{Name: "orders"}}, AdminAddress: "0",
 	}}
 	defer c.startWorker()()
-	c.waitUntilRun(1, 20*time.Second)
-	s.Master.RunCLI("WAIT", "1", "5000") // until the replica has everything
+	poll.Until(t, "the first task to run", func() bool { return c.countRun() == 1 })
+	s.Master.RunCLI("WAIT", "1", "300000") // until the replica has everything
 	s.Master.Stop()
 	s.WaitForFailover()
 	var after []string
@@ -59,15 +50,14 @@ func TestWorkersAndTheOperatorContinueAfterAFailover(t *testing.T) {
 		after = append(after, fmt.Sprint("after ", n))
 	}
 	enqueueOn(t, s.Replica, after...)
-	c.waitUntilRun(21, 20*time.Second)
+	poll.Until(t, "all tasks to run", func() bool { return c.countRun() == 21 })
 	var stats broker.QueueStats
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if stats, err = operator.Stats(t.Context(), "orders"); err == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the operator does not use the new master: %v", err)
-		}
+	err = poll.UntilNil(t.Context(), func() (err error) {
+		stats, err = operator.Stats(t.Context(), "orders")
+		return err
+	})
+	if err != nil {
+		t.Fatalf("the operator does not use the new master: %v", err)
 	}
 	if stats.Ready != 0 {
 		t.Errorf("stats %+v", stats)

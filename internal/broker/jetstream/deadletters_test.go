@@ -26,7 +26,7 @@ func fetchOne(t *testing.T, e *Engine, queue, priority string) broker.Delivery {
 	}
 	defer consumer.Stop()
 	var fetched broker.Delivery
-	if _, err := consumer.Next(t.Context(), 5*time.Second, func(d broker.Delivery) { fetched = d }); err != nil {
+	if _, err := consumer.Next(t.Context(), time.Minute, func(d broker.Delivery) { fetched = d }); err != nil {
 		t.Fatal(err)
 	}
 	if fetched == nil {

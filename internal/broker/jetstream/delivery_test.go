@@ -79,7 +79,7 @@ func TestExtendedLeaseHolds(t *testing.T) {
 	other := make(chan time.Time, 1)
 	start := time.Now()
 	go func() {
-		fetchOne(t, e, "orders", "default") // waits for 5 s at most
+		fetchOne(t, e, "orders", "default") // waits
 		other <- time.Now()
 	}()
 	for range 2 {

@@ -16,6 +16,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
 	"github.com/yardmaster/yardmaster/internal/jobkeys"
 	"github.com/yardmaster/yardmaster/internal/jobstate"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // limitDeliveries sets max_deliver of a consumer, as versions before v0.2 did, or someone by hand.
@@ -58,7 +59,7 @@ func strandWithHeaders(t *testing.T, e *Engine, payload string, headers nats.Hea
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the server stops delivering the message", func() bool {
+	poll.Until(t, "the server to stop delivering the message", func() bool {
 		// The server detects the limit at the next delivery.
 		if _, err := consumer.FetchNoWait(1); err != nil {
 			t.Fatal(err)
@@ -147,7 +148,7 @@ func TestTheServerNeverStopsDeliveringAMessage(t *testing.T) {
 func TestAStrandedMessageIsRescuedWithoutAnAdvisory(t *testing.T) {
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue(withDrift(broker.DriftWarn), func(q *broker.QueueConfig) {
-		q.Retry.MaxAttempts, q.DeadLetter.Retention = 1, 30*time.Second
+		q.Retry.MaxAttempts, q.DeadLetter.Retention = 1, time.Hour
 	}))
 	storeAdvisories(t, e)
 	strandOne(t, e, "x\x00\xff")
@@ -232,7 +233,7 @@ func strandOneWithAdvisory(t *testing.T, e *Engine) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the server stores an advisory", func() bool {
+	poll.Until(t, "the server to store an advisory", func() bool {
 		if _, err := consumer.FetchNoWait(1); err != nil {
 			t.Fatal(err)
 		}
@@ -300,14 +301,14 @@ func TestAMessageThatIsAcknowledgedDuringItsRescueIsNotDead(t *testing.T) {
 func TestADelayedMessageOfARemovedPriorityIsRescuedWhenItIsDue(t *testing.T) {
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue(withPriorities("high", "low")))
-	due := time.Now().Add(3 * time.Second)
+	due := time.Now().Add(3 * time.Second).Truncate(time.Second) // schedules have no fractions of a second
 	publish(t, e, "yardmaster.orders.delayed.one", "later", jetstream.WithScheduleAt(due),
 		jetstream.WithScheduleTarget("yardmaster.orders.ready.low"))
 	ensureQueue(t, e, ordersQueue(withPriorities("high")))
 	if stranded := strandedCount(t, e); stranded != 0 && time.Now().Before(due) {
 		t.Errorf("%d messages are stranded before they are due", stranded)
 	}
-	eventually(t, "the message is due", func() bool {
+	poll.Until(t, "the message to be due", func() bool {
 		return strandedCount(t, e) == 1
 	})
 	assertRescued(t, e, 1, 0)
@@ -350,7 +351,7 @@ func TestARescueIsBoundedAndContinues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the server gives up on all messages", func() bool {
+	poll.Until(t, "the server to give up on all messages", func() bool {
 		if _, err := consumer.FetchNoWait(stranded); err != nil {
 			t.Fatal(err)
 		}
@@ -469,7 +470,7 @@ func (s *scenario) step() {
 		},
 		"restart": func() {
 			s.server.Restart()
-			eventually(s.t, "the engine reconnects", func() bool {
+			poll.Until(s.t, "the engine to reconnect", func() bool {
 				_, err := s.engine.Stats(s.t.Context(), "orders")
 				return err == nil
 			})
@@ -487,7 +488,7 @@ func (s *scenario) fates() (delivered, dead map[string]bool) {
 	s.t.Helper()
 	delivered, dead = map[string]bool{}, map[string]bool{}
 	limitDeliveries(s.t, s.engine, "default", unlimitedDeliveries)
-	eventuallyWithin(s.t, time.Minute, "each message is delivered or dead", func() bool {
+	poll.Until(s.t, "each message to be delivered or dead", func() bool {
 		if _, err := s.engine.Rescue(s.t.Context(), "orders"); err != nil {
 			s.t.Fatal(err)
 		}
@@ -539,7 +540,7 @@ func TestAnotherServerOfAClusterRescuesTheSameMessages(t *testing.T) {
 	e := connectToCluster(t, c)
 	q := ordersQueue()
 	ensureQueue(t, e, q)
-	eventuallyCurrent(t, e, q, 3)
+	waitUntilCurrent(t, e, q, 3)
 	strandOne(t, e, "stranded")
 	publish(t, e, "yardmaster.orders.ready.default", "held")
 	held := fetchOne(t, e, "orders", "default")
@@ -547,7 +548,7 @@ func TestAnotherServerOfAClusterRescuesTheSameMessages(t *testing.T) {
 
 	c.Named(consumerInfo(t, e, "default").Cluster.Leader).Stop()
 	rescue := func() (result broker.RescueResult) {
-		eventuallyWithin(t, clusterTimeout, "the other servers to answer", func() (answered bool) {
+		poll.Until(t, "the other servers to answer", func() (answered bool) {
 			var err error
 			result, err = e.Rescue(t.Context(), "orders")
 			return err == nil && result.Stranded != nil

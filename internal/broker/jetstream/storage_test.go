@@ -12,11 +12,8 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
-
-// clusterTimeout bounds changes that servers agree on. Each change of the replicas can take ten seconds, after
-// which the next one is accepted, and a queue has three streams.
-const clusterTimeout = 3 * time.Minute
 
 // ordersStreams are all streams of the queue orders.
 var ordersStreams = []string{"yardmaster_orders", "yardmaster_orders_dead", "KV_yardmaster_orders"}
@@ -62,10 +59,10 @@ func setReplicas(t *testing.T, e *Engine, replicas int) {
 	}
 }
 
-// eventuallyUnchanging waits until the server has carried out all changes of the replicas.
-func eventuallyUnchanging(t *testing.T, e *Engine) {
+// waitUntilUnchanging waits until the server has carried out all changes of the replicas.
+func waitUntilUnchanging(t *testing.T, e *Engine) {
 	t.Helper()
-	eventuallyWithin(t, clusterTimeout, "the server to carry out all changes", func() bool {
+	poll.Until(t, "the server to carry out all changes", func() bool {
 		for _, name := range ordersStreams {
 			stream, err := e.js.Stream(t.Context(), name)
 			if err != nil || stream.CachedInfo().Cluster.Desired != nil {
@@ -85,8 +82,8 @@ func assertReplicas(t *testing.T, e *Engine, want int) {
 	}
 }
 
-// eventuallyCurrent waits until all replicas of the queue have all messages.
-func eventuallyCurrent(t *testing.T, e *Engine, q broker.QueueConfig, want int) {
+// waitUntilCurrent waits until all replicas of the queue have all messages.
+func waitUntilCurrent(t *testing.T, e *Engine, q broker.QueueConfig, want int) {
 	t.Helper()
 	var last broker.EnsureResult
 	defer func() {
@@ -94,7 +91,7 @@ func eventuallyCurrent(t *testing.T, e *Engine, q broker.QueueConfig, want int) 
 			t.Logf("the last state: %+v, drift %+v", last.Storage, last.Drift)
 		}
 	}()
-	eventuallyWithin(t, clusterTimeout, fmt.Sprintf("%d current replicas", want), func() bool {
+	poll.Until(t, fmt.Sprintf("%d current replicas", want), func() bool {
 		result, err := e.EnsureQueue(t.Context(), q)
 		if err != nil {
 			t.Log(err)
@@ -112,7 +109,7 @@ func TestAQueueOnAClusterHasThreeReplicasOfAllItsStreams(t *testing.T) {
 		t.Errorf("%+v", result.Storage)
 	}
 	assertReplicas(t, e, 3)
-	eventuallyCurrent(t, e, q, 3)
+	waitUntilCurrent(t, e, q, 3)
 	if again := ensureQueue(t, e, q); again.Updated || len(again.Drift) > 0 {
 		t.Errorf("the next call: %+v", again)
 	}
@@ -134,7 +131,7 @@ func receiveAll(t *testing.T, e *Engine, queue string, want int) []string {
 	}
 	defer consumer.Stop()
 	var payloads []string
-	eventuallyWithin(t, clusterTimeout, fmt.Sprintf("%d messages to be delivered", want), func() bool {
+	poll.Until(t, fmt.Sprintf("%d messages to be delivered", want), func() bool {
 		_, err := consumer.Next(t.Context(), 100*time.Millisecond, func(d broker.Delivery) {
 			payloads = append(payloads, string(d.Message().Payload))
 			if err := d.Ack(t.Context(), true); err != nil {
@@ -154,7 +151,7 @@ func TestLosingTheServerThatLeadsTheStreamLosesNoAcknowledgedMessage(t *testing.
 	e := connectToCluster(t, c)
 	q := ordersQueue()
 	ensureQueue(t, e, q)
-	eventuallyCurrent(t, e, q, 3)
+	waitUntilCurrent(t, e, q, 3)
 	var sent []string
 	for i := range 100 {
 		payload := fmt.Sprintf("job %03d", i)
@@ -168,7 +165,7 @@ func TestLosingTheServerThatLeadsTheStreamLosesNoAcknowledgedMessage(t *testing.
 	lost := c.Named(stream.CachedInfo().Cluster.Leader)
 	lost.Stop()
 
-	eventuallyWithin(t, clusterTimeout, "the other servers to elect a leader", func() bool {
+	poll.Until(t, "the other servers to elect a leader", func() bool {
 		_, err := e.Stats(t.Context(), "orders")
 		return err == nil
 	})
@@ -177,7 +174,7 @@ func TestLosingTheServerThatLeadsTheStreamLosesNoAcknowledgedMessage(t *testing.
 	if diff := cmp.Diff(sent, slices.Compact(received)); diff != "" {
 		t.Errorf("messages (-sent +received):\n%s", diff)
 	}
-	eventuallyWithin(t, clusterTimeout, "the lost replica to be reported", func() bool {
+	poll.Until(t, "the lost replica to be reported", func() bool {
 		result, err := e.EnsureQueue(t.Context(), q)
 		if err != nil {
 			return false
@@ -186,7 +183,7 @@ func TestLosingTheServerThatLeadsTheStreamLosesNoAcknowledgedMessage(t *testing.
 		return s.Replicas == 3 && s.CurrentReplicas == 2 && s.OfflineReplicas == 1
 	})
 	c.Run(lost)
-	eventuallyCurrent(t, e, q, 3)
+	waitUntilCurrent(t, e, q, 3)
 }
 
 func TestAQueueOnOneServerHasOneReplica(t *testing.T) {
@@ -218,7 +215,7 @@ func TestAQueueGetsThreeReplicasWhenTheThirdServerJoins(t *testing.T) {
 	assertReplicas(t, e, 1)
 	publish(t, e, readySubject("orders", "default"), "job")
 	c.Run(c.Servers[2])
-	eventuallyCurrent(t, e, q, 3)
+	waitUntilCurrent(t, e, q, 3)
 	assertReplicas(t, e, 3)
 	if got := readStats(t, e, "orders"); got.Ready != 1 {
 		t.Errorf("%+v", got)
@@ -250,7 +247,7 @@ func TestRequiredReplicasAreNeverLowered(t *testing.T) {
 	}
 
 	c.Run(c.Servers[2])
-	eventuallyCurrent(t, e, q, 3)
+	waitUntilCurrent(t, e, q, 3)
 	assertReplicas(t, e, 3)
 	if result := ensureQueue(t, e, q); result.Updated || len(result.Drift) > 0 {
 		t.Errorf("afterwards: %+v", result)
@@ -284,7 +281,7 @@ func TestReplicasFollowTheDriftPolicy(t *testing.T) {
 			e := connectToCluster(t, c)
 			ensureQueue(t, e, row.config)
 			setReplicas(t, e, row.found)
-			eventuallyUnchanging(t, e)
+			waitUntilUnchanging(t, e)
 			result := ensureQueue(t, e, row.config)
 			if diff := cmp.Diff(row.drift, notifies(result)); diff != "" || result.Updated {
 				t.Errorf("%+v, drift (-want +got):\n%s", result, diff)
@@ -339,9 +336,9 @@ func TestPlacementAppliesToAllStreams(t *testing.T) {
 		}
 	}
 	ensureQueue(t, e, on("rack:1"))
-	eventuallyWithin(t, clusterTimeout, "the queue to be on n1", isOn("n1"))
+	poll.Until(t, "the queue to be on n1", isOn("n1"))
 	ensureQueue(t, e, on("rack:2"))
-	eventuallyWithin(t, clusterTimeout, "the queue to move to n2", isOn("n2"))
+	poll.Until(t, "the queue to move to n2", isOn("n2"))
 
 	result := ensureQueue(t, e, on("rack:9"))
 	if s := result.Storage; !s.RefusesConfig || !strings.Contains(s.Refusal, "rack:9") {
@@ -370,7 +367,7 @@ func TestAPlacementAndMoreReplicasAreAppliedOneAfterTheOther(t *testing.T) {
 	q := ordersQueue(withReplicas(3), func(q *broker.QueueConfig) {
 		q.Storage.Placement, q.Drift = &broker.Placement{Cluster: "test", Tags: []string{"disk:fast"}}, broker.DriftWarn
 	})
-	eventuallyCurrent(t, e, q, 3)
+	waitUntilCurrent(t, e, q, 3)
 	for _, name := range ordersStreams {
 		stream, err := e.js.Stream(t.Context(), name)
 		if err != nil {

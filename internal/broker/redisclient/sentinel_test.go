@@ -1,14 +1,13 @@
 package redisclient
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -16,6 +15,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/internal/broker/certtest"
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
+	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/ports"
 )
 
 // dialers are how workers and the operator connect.
@@ -31,15 +32,6 @@ func connect(t *testing.T, c broker.Credentials) redis.UniversalClient {
 	return client
 }
 
-func eventually(t *testing.T, limit time.Duration, description string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(limit); !condition(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", limit, description)
-		}
-	}
-}
-
 func TestTheClientFollowsTheMasterThatSentinelsName(t *testing.T) {
 	for name, dial := range dialers {
 		t.Run(name, func(t *testing.T) {
@@ -50,11 +42,11 @@ func TestTheClientFollowsTheMasterThatSentinelsName(t *testing.T) {
 			if err := client.Set(t.Context(), "key", "value", 0).Err(); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, 10*time.Second, "the replica has the key", func() bool { return s.Replica.RunCLI("GET", "key") == "value" })
+			poll.Until(t, "the replica to have the key", func() bool { return s.Replica.RunCLI("GET", "key") == "value" })
 			s.Sentinels[0].Restart()
 			s.Master.Stop()
 			s.WaitForFailover()
-			eventually(t, 2*time.Second, "the client uses the new master", func() bool { return client.Set(t.Context(), "key", "2", 0).Err() == nil })
+			poll.Until(t, "the client to use the new master", func() bool { return client.Set(t.Context(), "key", "2", 0).Err() == nil })
 			if got := s.Replica.RunCLI("GET", "key"); got != "2" {
 				t.Errorf("the new master has %q", got)
 			}
@@ -69,10 +61,14 @@ func TestTheFirstTimeoutAfterAFailoverClosesAllConnectionsToTheOldMaster(t *test
 	client := connect(t, broker.Credentials{URL: s.URL(), Sentinel: &broker.Sentinel{MasterName: redistest.MasterName}})
 	held := make(chan error, 5)
 	for range cap(held) {
-		go func() { held <- client.BLPop(t.Context(), 300*time.Millisecond, "nothing").Err() }()
+		go func() { held <- client.BLPop(t.Context(), 0, "list").Err() }()
 	}
+	poll.Until(t, "five connections to be held", func() bool {
+		return strings.Contains(s.Master.RunCLI("INFO", "clients"), "blocked_clients:5")
+	})
+	s.Master.RunCLI("RPUSH", "list", "1", "2", "3", "4", "5")
 	for range cap(held) {
-		if err := <-held; !errors.Is(err, redis.Nil) {
+		if err := <-held; err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -140,7 +136,7 @@ func TestTheClientUsesTheCurrentLoginAtTheSentinels(t *testing.T) {
 	}
 	s.Master.Stop()
 	s.WaitForFailover()
-	eventually(t, 2*time.Second, "the client uses the new master", func() bool { return client.Set(t.Context(), "key", "2", 0).Err() == nil })
+	poll.Until(t, "the client to use the new master", func() bool { return client.Set(t.Context(), "key", "2", 0).Err() == nil })
 }
 
 func TestTheSentinelAndTheMasterAreReachedWithTLS(t *testing.T) {
@@ -153,7 +149,7 @@ func TestTheSentinelAndTheMasterAreReachedWithTLS(t *testing.T) {
 		}
 	}
 	settings := []string{"tls-cert-file " + dir + "/crt", "tls-key-file " + dir + "/key", "tls-ca-cert-file " + dir + "/crt", "tls-replication yes"}
-	masterPort, sentinelPort := redistest.FreePort(t), redistest.FreePort(t)
+	masterPort, sentinelPort := strconv.Itoa(int(ports.Reserve(t).Port())), strconv.Itoa(int(ports.Reserve(t).Port()))
 	arguments := []string{"--tls-port", masterPort}
 	for _, setting := range settings {
 		name, value, _ := strings.Cut(setting, " ")

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/listener"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 func TestOnlyTheSecretPathIsServed(t *testing.T) {
@@ -56,7 +57,7 @@ func TestPathsAreFixedOnlyWhereThatIsAllowed(t *testing.T) {
 	}
 	// With a file, the path is required, and an empty file admits nobody.
 	env.writeFile(PathFile, "one two")
-	eventually(t, "the fixed path to be refused", func() bool {
+	poll.Until(t, "the fixed path to be refused", func() bool {
 		return env.post(env.newClient(), poolsPath, review) == http.StatusNotFound
 	})
 	for _, path := range []string{"/one" + poolsPath, "/two" + poolsPath} {
@@ -92,7 +93,7 @@ func TestServerStartsOnceItsFilesExist(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(directory, PathFile), []byte(segment), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the server to be ready", func() bool { return s.StartedChecker()(nil) == nil })
+	poll.Until(t, "the server to be ready", func() bool { return s.StartedChecker()(nil) == nil })
 	select {
 	case err := <-ended:
 		t.Fatalf("the server ended: %v", err)
@@ -107,7 +108,7 @@ func TestNewCertificatesAndPathsAreUsedWithoutARestart(t *testing.T) {
 	renewed.writeCertificate(env.directory)
 	env.writeFile(PathFile, "next "+segment)
 	env.roots = renewed.pool()
-	eventually(t, "the new certificate to be served", func() bool {
+	poll.Until(t, "the new certificate to be served", func() bool {
 		status, err := env.tryPost(env.newClient(), "/next"+poolsPath, reviewOf(t, []byte(`{}`)))
 		return err == nil && status == http.StatusOK
 	})

@@ -3,15 +3,16 @@ package natstest
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/ports"
 )
 
 // Cluster is a cluster of servers in the test process.
@@ -24,17 +25,18 @@ type Cluster struct {
 func NewCluster(t testing.TB, size int) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t}
-	addresses := freeAddresses(t, 2*size)
-	ports, routePorts := addresses[:size], addresses[size:]
 	var routes []*url.URL
-	for _, address := range routePorts {
+	var routePorts []int
+	for range size {
+		address := ports.Reserve(t)
+		routePorts = append(routePorts, int(address.Port()))
 		routes = append(routes, &url.URL{Scheme: "nats", Host: address.String()})
 	}
 	for i := range size {
 		c.Servers = append(c.Servers, &Server{t: t, options: server.Options{
-			ServerName: fmt.Sprintf("n%d", i), Host: "127.0.0.1", Port: ports[i].Port, JetStream: true, StoreDir: t.TempDir(),
-			NoLog: true, NoSigs: true, Routes: routes,
-			Cluster: server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: routePorts[i].Port},
+			ServerName: fmt.Sprintf("n%d", i), Host: "127.0.0.1", Port: int(ports.Reserve(t).Port()), JetStream: true, StoreDir: t.TempDir(),
+			NoLog: true, NoSigs: true, AuthTimeout: loginTimeout.Seconds(), Routes: routes,
+			Cluster: server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: routePorts[i], AuthTimeout: loginTimeout.Seconds()},
 		}})
 	}
 	return c
@@ -64,7 +66,7 @@ func (c *Cluster) Run(servers ...*Server) {
 			running++
 		}
 	}
-	wait(c.t, "the servers to form a cluster", func() bool {
+	poll.Until(c.t, "the servers to form a cluster", func() bool {
 		for _, s := range c.Servers {
 			if s.Server != nil && s.Running() && s.JetStreamIsLeader() {
 				return len(s.JetStreamClusterPeers()) == running
@@ -72,7 +74,7 @@ func (c *Cluster) Run(servers ...*Server) {
 		}
 		return false
 	})
-	wait(c.t, "the servers to replicate a stream", func() bool { return c.replicates(running) })
+	poll.Until(c.t, "the servers to replicate a stream", func() bool { return c.replicates(running) })
 }
 
 // replicates reports whether the cluster has a stream with that number of current replicas. Servers that know
@@ -132,33 +134,4 @@ func (c *Cluster) Named(name string) *Server {
 	}
 	c.t.Fatalf("the cluster has no server %q", name)
 	return nil
-}
-
-func wait(t testing.TB, description string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !condition(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 30 s: %s", description)
-		}
-	}
-}
-
-// freeAddresses returns different free addresses.
-func freeAddresses(t testing.TB, number int) (all []*net.TCPAddr) {
-	t.Helper()
-	var listeners []net.Listener
-	defer func() {
-		for _, listener := range listeners {
-			_ = listener.Close()
-		}
-	}()
-	for range number {
-		listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		listeners = append(listeners, listener)
-		all = append(all, listener.Addr().(*net.TCPAddr)) //nolint:forcetypeassert // of a TCP listener
-	}
-	return all
 }

@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/ports"
 )
 
 // HubDomain is the JetStream domain of the hub of a leaf node.
@@ -15,16 +18,16 @@ const HubDomain = "hub"
 // returns when the leaf node can reach the hub's JetStream.
 func StartLeaf(t testing.TB, changes ...func(leaf *server.Options)) (hub, leaf *Server) {
 	t.Helper()
-	port := freeAddresses(t, 1)[0]
+	address := ports.Reserve(t)
 	hub = Start(t, func(o *server.Options) {
 		o.ServerName, o.JetStreamDomain = HubDomain, HubDomain
-		o.LeafNode = server.LeafNodeOpts{Host: "127.0.0.1", Port: port.Port}
+		o.LeafNode = server.LeafNodeOpts{Host: "127.0.0.1", Port: int(address.Port()), AuthTimeout: loginTimeout.Seconds()}
 	})
 	leaf = Start(t, append(changes, func(o *server.Options) {
 		o.ServerName, o.JetStreamDomain = "leaf", "leaf"
-		o.LeafNode.Remotes = []*server.RemoteLeafOpts{{URLs: []*url.URL{{Scheme: "nats-leaf", Host: port.String()}}}}
+		o.LeafNode.Remotes = []*server.RemoteLeafOpts{{URLs: []*url.URL{{Scheme: "nats-leaf", Host: address.String()}}}}
 	})...)
-	wait(t, "the leaf node to know the API of the hub", func() bool { return knowsHub(leaf) })
+	poll.Until(t, "the leaf node to know the API of the hub", func() bool { return knowsHub(leaf) })
 	return hub, leaf
 }
 

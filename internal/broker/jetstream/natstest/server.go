@@ -8,7 +8,13 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/yardmaster/yardmaster/test/ports"
 )
+
+// startTimeout bounds the start of a server, and loginTimeout that of a connection: a busy machine needs many times as
+// long as an idle one.
+const startTimeout, loginTimeout = 5 * time.Minute, time.Minute
 
 // Server is a running server.
 type Server struct {
@@ -21,7 +27,8 @@ type Server struct {
 func Start(t testing.TB, changes ...func(*server.Options)) *Server {
 	t.Helper()
 	s := &Server{t: t, options: server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
+		Host: "127.0.0.1", Port: int(ports.Reserve(t).Port()), JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
+		AuthTimeout: loginTimeout.Seconds(), TLSTimeout: loginTimeout.Seconds(),
 	}}
 	for _, change := range changes {
 		change(&s.options)
@@ -39,11 +46,10 @@ func (s *Server) run() {
 		s.t.Fatal(err)
 	}
 	running.Start()
-	if !running.ReadyForConnections(10 * time.Second) {
+	if !running.ReadyForConnections(startTimeout) {
 		s.t.Fatal("the server does not start")
 	}
 	s.Server = running
-	s.options.Port = options.Port
 }
 
 // Options returns options that apply after the next Restart.

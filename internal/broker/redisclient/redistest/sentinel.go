@@ -6,7 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // MasterName is the name under which Sentinels of tests monitor a server.
@@ -25,13 +26,13 @@ func StartSentinels(t testing.TB, settings ...string) *Sentinels {
 	t.Helper()
 	s := &Sentinels{t: t, Master: Start(t)}
 	s.Replica = Start(t, "--replicaof", "127.0.0.1", s.Master.port)
-	s.wait("the replica to have all data", func() bool {
+	poll.Until(t, "the replica to have all data", func() bool {
 		return strings.Contains(s.Master.RunCLI("INFO", "replication"), "state=online")
 	})
 	for range 3 {
 		s.Sentinels = append(s.Sentinels, StartSentinel(t, s.Master.port, 2, settings...))
 	}
-	s.wait("the Sentinels to know each other and the replica", func() bool {
+	poll.Until(t, "the Sentinels to know each other and the replica", func() bool {
 		for _, sentinel := range s.Sentinels {
 			state := sentinel.RunCLI("INFO", "sentinel")
 			if !strings.Contains(state, "slaves=1,sentinels=3") || !strings.Contains(state, "status=ok") {
@@ -46,11 +47,12 @@ func StartSentinels(t testing.TB, settings ...string) *Sentinels {
 // StartSentinel runs a Sentinel that monitors the server at a local port, until the test ends.
 func StartSentinel(t testing.TB, masterPort string, quorum int, settings ...string) *Server {
 	t.Helper()
-	s := &Server{t: t, dir: t.TempDir(), port: FreePort(t)}
+	s := &Server{t: t, dir: t.TempDir(), port: reservePort(t)}
 	lines := append([]string{
 		"port " + s.port, "bind 127.0.0.1", "dir " + s.dir,
 		fmt.Sprintf("sentinel monitor %s 127.0.0.1 %s %d", MasterName, masterPort, quorum),
-		"sentinel down-after-milliseconds " + MasterName + " 300", "sentinel failover-timeout " + MasterName + " 3000",
+		// Long, so that no busy server is replaced. WaitForFailover shortens it.
+		"sentinel " + downAfter + " " + MasterName + " 600000", "sentinel failover-timeout " + MasterName + " 3000",
 	}, settings...)
 	file := filepath.Join(s.dir, "sentinel.conf")
 	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
@@ -71,10 +73,17 @@ func (s *Sentinels) URL() string {
 	return strings.Join(all, ",")
 }
 
-// WaitForFailover returns when all Sentinels call the replica the master, and it is one.
+// downAfter is the setting how long a server must be silent until a Sentinel considers it down, in milliseconds.
+const downAfter = "down-after-milliseconds"
+
+// WaitForFailover is called when the master does not answer. It returns when all Sentinels call the replica the master,
+// and it is one.
 func (s *Sentinels) WaitForFailover() {
 	s.t.Helper()
-	s.wait("the replica to be the master", func() bool {
+	for _, sentinel := range s.Sentinels {
+		sentinel.RunCLI("SENTINEL", "SET", MasterName, downAfter, "500")
+	}
+	poll.Until(s.t, "the replica to be the master", func() bool {
 		for _, sentinel := range s.Sentinels {
 			if !strings.HasSuffix(sentinel.RunCLI("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MasterName), s.Replica.port) {
 				return false
@@ -82,13 +91,4 @@ func (s *Sentinels) WaitForFailover() {
 		}
 		return strings.HasPrefix(s.Replica.RunCLI("ROLE"), "master")
 	})
-}
-
-func (s *Sentinels) wait(description string, condition func() bool) {
-	s.t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); !condition(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			s.t.Fatalf("not within 60 s: %s", description)
-		}
-	}
 }

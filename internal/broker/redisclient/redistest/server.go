@@ -14,6 +14,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/ports"
 )
 
 // Server is a running server.
@@ -35,7 +38,7 @@ func Start(t testing.TB, settings ...string) *Server {
 			t.Fatalf("%s is missing. Please install it: hack/prerequisites %s=redis-server", program, program)
 		}
 	}
-	s := &Server{t: t, dir: t.TempDir(), port: FreePort(t)}
+	s := &Server{t: t, dir: t.TempDir(), port: reservePort(t)}
 	s.arguments = append([]string{
 		"--bind", "127.0.0.1", "--port", s.port, "--dir", s.dir, "--save", "", "--appendonly", "yes", "--appendfsync", "no",
 	}, settings...)
@@ -44,23 +47,10 @@ func Start(t testing.TB, settings ...string) *Server {
 	return s
 }
 
-// FreePort returns a port that no server uses.
-func FreePort(t testing.TB) string {
+func reservePort(t testing.TB) string {
 	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
+	return strconv.Itoa(int(ports.Reserve(t).Port()))
 }
-
-// startTimeout bounds the start of a server.
-const startTimeout = 20 * time.Second
 
 func (s *Server) run() {
 	s.t.Helper()
@@ -70,33 +60,31 @@ func (s *Server) run() {
 	if err := s.process.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	for deadline := time.Now().Add(startTimeout); ; time.Sleep(10 * time.Millisecond) {
-		if s.isReady() {
-			return
-		}
-		if time.Now().After(deadline) {
-			s.Stop()
-			s.t.Fatalf("redis-server does not start: %s", s.output)
-		}
+	if err := poll.UntilNil(s.t.Context(), s.ping); err != nil {
+		s.Stop()
+		s.t.Fatalf("redis-server does not start: %v: %s", err, s.output)
 	}
 }
 
-// isReady reports whether the server answers, which it does not while it loads its files.
-func (s *Server) isReady() bool {
-	connection, err := (&net.Dialer{Timeout: time.Second}).DialContext(context.Background(), "tcp", s.Address())
+// ping returns an error until the server answers, which it does not while it loads its files.
+func (s *Server) ping() error {
+	connection, err := (&net.Dialer{}).DialContext(s.t.Context(), "tcp", s.Address())
 	if err != nil {
-		return false
+		return err
 	}
 	defer connection.Close()
-	if err := connection.SetDeadline(time.Now().Add(time.Second)); err != nil {
-		return false
+	if err := connection.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		return err
 	}
 	if _, err := io.WriteString(connection, "PING\r\n"); err != nil {
-		return false
+		return err
 	}
 	// A server with a password answers NOAUTH.
 	answer, err := bufio.NewReader(connection).ReadString('\n')
-	return err == nil && !strings.HasPrefix(answer, "-LOADING")
+	if strings.HasPrefix(answer, "-LOADING") {
+		return errors.New(answer)
+	}
+	return err
 }
 
 // Address returns host:port.
