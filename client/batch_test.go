@@ -100,12 +100,15 @@ func TestTheFinalJobOfABatchRunsOnceAfterAllOthersHaveEnded(t *testing.T) {
 
 func TestTheFinalJobWaitsForAJobThatIsRetried(t *testing.T) {
 	onEachEngineWithResults(t, func(t *testing.T, env *testEnv) {
-		log := &jobLog{}
+		log, proceed := &jobLog{}, make(chan struct{})
 		mux := worker.NewMux()
 		mux.HandleUnknown(func(ctx context.Context, job *worker.Job) error {
-			if string(job.Payload) == "flaky" && job.Attempt == 1 {
-				log.add("failed")
-				return errors.New("not yet")
+			if string(job.Payload) == "flaky" {
+				if job.Attempt == 1 {
+					log.add("failed")
+					return errors.New("not yet")
+				}
+				<-proceed
 			}
 			return log.handle(ctx, job)
 		})
@@ -114,10 +117,11 @@ func TestTheFinalJobWaitsForAJobThatIsRetried(t *testing.T) {
 			t.Errorf("%+v", receipt)
 		}
 		env.runJobs(mux)
-		poll.Until(t, "it to fail", func() bool { return slices.Contains(log.payloads(), "failed") })
+		poll.Until(t, "the job to fail", func() bool { return slices.Contains(log.payloads(), "failed") })
 		if slices.Contains(log.payloads(), "final") {
 			t.Errorf("%v ran", log.payloads())
 		}
+		close(proceed)
 		env.advance(time.Minute)
 		env.requireState("import-7", StateDone)
 		env.requireBatch("import-7", BatchInfo{State: BatchDone, Total: 2, Ended: 2})
@@ -159,7 +163,7 @@ func TestABatchWhoseProducerDiedIsIncompleteUntilItIsSentAgain(t *testing.T) {
 		}
 		log := &jobLog{}
 		env.runJobs(log.mux())
-		poll.Until(t, "two to end", func() bool {
+		poll.Until(t, "two jobs to end", func() bool {
 			info, err := env.Batch(t.Context(), "orders", "x")
 			return err == nil && info.Ended == 2
 		})
@@ -235,7 +239,7 @@ func TestTheFinalJobOfABatchThatHasExpiredIsADeadLetter(t *testing.T) {
 		env.requireBatch("x", BatchInfo{State: BatchUnknown})
 		log := &jobLog{}
 		env.runJobs(log.mux())
-		poll.Until(t, "it to be a dead letter", func() bool { return env.stats().DeadLetters == 1 })
+		poll.Until(t, "the final job to be a dead letter", func() bool { return env.stats().DeadLetters == 1 })
 		if diff := cmp.Diff([]string{"a"}, log.payloads()); diff != "" {
 			t.Errorf("(-want, +got):\n%s", diff)
 		}
@@ -245,7 +249,7 @@ func TestTheFinalJobOfABatchThatHasExpiredIsADeadLetter(t *testing.T) {
 		if _, err := env.messages.DeadLetters("orders").Requeue(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
-		poll.Until(t, "it to run after it was requeued", func() bool { return slices.Contains(log.payloads(), "final") })
+		poll.Until(t, "the final job to run after it was requeued", func() bool { return slices.Contains(log.payloads(), "final") })
 	})
 }
 

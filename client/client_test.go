@@ -325,7 +325,7 @@ func TestAnOutageOfTheBrokerIsRetryableAndTheClientReconnects(t *testing.T) {
 
 		env.restart()
 		poll.Until(t, "the client to reconnect", func() bool {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			_, err := env.Enqueue(ctx, "orders", nil, ID("1"))
 			return err == nil

@@ -42,7 +42,7 @@ func TestRetriedJobsAreStoredOnceWhileTheLeaderOfTheStreamIsLost(t *testing.T) {
 		})
 	}
 	poll.Until(t, "the queue to have each job once", func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		stats, err := env.admin.Stats(ctx, "orders")
 		return err == nil && stats.Ready+stats.Delayed == jobs
@@ -52,12 +52,12 @@ func TestRetriedJobsAreStoredOnceWhileTheLeaderOfTheStreamIsLost(t *testing.T) {
 // stopLeader stops the server that leads the stream of the queue "orders".
 func (env *testEnv) stopLeader(cluster *natstest.Cluster) {
 	env.t.Helper()
-	nc, err := nats.Connect(cluster.URL())
+	nc, err := nats.Connect(cluster.URL(), nats.Timeout(testTimeout))
 	if err != nil {
 		env.t.Fatal(err)
 	}
 	defer nc.Close()
-	js, err := natsjs.New(nc)
+	js, err := natsjs.New(nc, natsjs.WithDefaultTimeout(testTimeout))
 	if err != nil {
 		env.t.Fatal(err)
 	}

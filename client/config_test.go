@@ -1,6 +1,7 @@
 package client
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -89,7 +90,11 @@ func TestDocumentedPermissionsSufficeToSendJobs(t *testing.T) {
 	requireError(t, err, ErrUnknownPriority, "priority")
 	short := env.options
 	short.Timeout = defaultTimeout / 10
-	_, err = env.connect(short).Enqueue(t.Context(), "closed", nil)
+	closed := env.connect(short)
+	poll.Until(t, "the server to report the missing permission before the timeout", func() bool {
+		_, err = closed.Enqueue(t.Context(), "closed", nil)
+		return !errors.Is(err, ErrUnavailable)
+	})
 	requireError(t, err, ErrUnauthorized, "")
 }
 
@@ -115,7 +120,7 @@ func (env *testEnv) permit(permissions *server.Permissions) {
 	o.Users = []*server.User{{Username: "admin", Password: "p"}, {Username: "producer", Password: "p", Permissions: permissions}}
 	o.NoAuthUser = "admin"
 	env.restart()
-	poll.Until(env.t, "the queue to be able to be read", func() bool {
+	poll.Until(env.t, "the queue to be readable", func() bool {
 		_, err := env.admin.Stats(env.t.Context(), "orders")
 		return err == nil
 	})

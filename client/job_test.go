@@ -38,7 +38,7 @@ func onEachEngineWithResults(t *testing.T, test func(*testing.T, *testEnv)) {
 // requireState waits until a job has a state, and returns what is known about it then.
 func (env *testEnv) requireState(id string, state State) (info JobInfo) {
 	env.t.Helper()
-	eventually(env.t, id+" is "+string(state), func() bool {
+	poll.Until(env.t, id+" to be "+string(state), func() bool {
 		var err error
 		if info, err = env.Job(env.t.Context(), "orders", id); err != nil {
 			env.t.Fatal(err)
@@ -46,6 +46,19 @@ func (env *testEnv) requireState(id string, state State) (info JobInfo) {
 		return info.State == state
 	})
 	return info
+}
+
+// holdRetries makes jobs that fail wait until the queue is ensured again, in memory also until the clock is set ahead. A
+// busy machine could otherwise miss that a job waits.
+func (env *testEnv) holdRetries() {
+	env.t.Helper()
+	env.ensureQueue("orders", withResults, func(q *broker.QueueConfig) {
+		if env.memory == nil {
+			q.Paused = true
+		} else {
+			q.Retry.InitialDelay = q.Retry.MaxDelay
+		}
+	})
 }
 
 func (env *testEnv) requireCancel(id string, want Cancellation) {
@@ -75,6 +88,7 @@ func TestTheStateOfAJobIsReportedUntilItIsDone(t *testing.T) {
 		if info := env.requireState("a.b", StateRunning); info.Attempt != 1 || info.Kind != "sum" {
 			t.Errorf("running: %+v", info)
 		}
+		env.holdRetries()
 		proceed <- errors.New("not yet")
 		if info := env.requireState("a.b", StateRetrying); info.Attempt != 1 || info.Error != "not yet" {
 			t.Errorf("retrying: %+v", info)
@@ -82,7 +96,8 @@ func TestTheStateOfAJobIsReportedUntilItIsDone(t *testing.T) {
 		if _, err := Result[map[string]int](t.Context(), env.Client, "orders", "a.b"); !errors.Is(err, ErrNoResult) {
 			t.Errorf("the result of a job that is not done: %v", err)
 		}
-		env.advance(2 * time.Second)
+		env.advance(env.config.Retry.InitialDelay)
+		env.ensureQueue("orders", withResults)
 		<-isRunning
 		proceed <- nil
 		info := env.requireState("a.b", StateDone)
@@ -125,7 +140,7 @@ func TestADeadJobHasItsErrorAndCanBeRequeued(t *testing.T) {
 	if info := env.requireState("a", StateDead); info.Error != "bad\x00\n" || info.Attempt != 1 {
 		t.Errorf("%+v", info)
 	}
-	poll.Until(t, "it to be a dead letter", func() bool { return env.stats().DeadLetters == 1 })
+	poll.Until(t, "the job to be a dead letter", func() bool { return env.stats().DeadLetters == 1 })
 	isGood.Store(true)
 	if _, err := env.messages.DeadLetters("orders").Requeue(t.Context(), 0); err != nil {
 		t.Fatal(err)
@@ -142,7 +157,7 @@ func TestARequeuedDeadLetterWaits(t *testing.T) {
 	mux.HandleUnknown(func(context.Context, *worker.Job) error { return worker.DeadLetter("bad") })
 	ended := env.startWorker(ctx, mux)
 	env.requireState("a", StateDead)
-	poll.Until(t, "it to be a dead letter", func() bool { return env.stats().DeadLetters == 1 })
+	poll.Until(t, "the job to be a dead letter", func() bool { return env.stats().DeadLetters == 1 })
 	stop()
 	if err := <-ended; err != nil {
 		t.Fatal(err)
@@ -166,7 +181,7 @@ func TestProgressIsReadableWhileAJobRuns(t *testing.T) {
 	id := env.enqueue("1").ID
 	env.runJobs(mux)
 	var info JobInfo
-	poll.Until(t, "its progress to be stored", func() bool {
+	poll.Until(t, "the progress to be stored", func() bool {
 		info = env.requireState(id, StateRunning)
 		return info.Progress != nil
 	})

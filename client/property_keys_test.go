@@ -11,6 +11,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/jobstate"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // keyPlans are those of jobs that always end.
@@ -141,8 +142,8 @@ func (r *randomRound) enqueueBatch(total int) {
 		r.enqueuePart(jobs, final)
 		return
 	}
-	eventually(r.t, b.id+" is stored", func() bool {
-		ctx, cancel := context.WithTimeout(r.t.Context(), time.Second)
+	poll.Until(r.t, b.id+" to be stored", func() bool {
+		ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)
 		defer cancel()
 		_, err := r.EnqueueBatch(ctx, "orders", jobs, final)
 		if err != nil && !errors.Is(err, ErrUnavailable) {

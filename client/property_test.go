@@ -309,7 +309,7 @@ func (r *randomRound) requireTruth() {
 	history := readHistory(r.t, r.log)
 	for id, plan := range r.plans {
 		var info JobInfo
-		eventually(r.t, id+" has ended", func() bool {
+		poll.Until(r.t, id+" to end", func() bool {
 			var err error
 			info, err = r.Job(r.t.Context(), "orders", id)
 			return err == nil && info.State != StateRunning

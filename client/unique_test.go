@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,6 +20,12 @@ import (
 func (env *testEnv) requireTaken(holder string, options ...Option) {
 	env.t.Helper()
 	_, err := env.Enqueue(env.t.Context(), "orders", nil, options...)
+	env.requireHolder(err, holder)
+}
+
+// requireHolder fails the test unless err says that the key of a job is that of the holder.
+func (env *testEnv) requireHolder(err error, holder string) {
+	env.t.Helper()
 	requireError(env.t, err, ErrKeyTaken, "unique")
 	if failure := (*Error)(nil); !errors.As(err, &failure) || failure.KeyHolder != holder || IsRetryable(err) {
 		env.t.Errorf("%+v, want the holder %s", failure, holder)
@@ -66,7 +73,7 @@ func TestADeadJobReleasesItsKeyAndOneThatIsRetriedDoesNot(t *testing.T) {
 			return worker.Retry(time.Second)
 		})
 		env.runJobs(mux)
-		poll.Until(t, "it to be tried", isTried.Load)
+		poll.Until(t, "the job to be tried", isTried.Load)
 		env.requireTaken(first.ID, Unique("k"))
 		isDead.Store(true)
 		env.advance(time.Minute)
@@ -95,20 +102,26 @@ func TestACanceledDelayedJobReleasesItsKey(t *testing.T) {
 
 func TestAWindowKeepsAKeyAlsoAfterTheJobIsDone(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, env *testEnv) {
-		var done atomic.Int32
-		mux := worker.NewMux()
-		mux.HandleUnknown(func(context.Context, *worker.Job) error { done.Add(1); return nil })
-		const window = 3 * time.Second
-		first := env.enqueue("1", UniqueFor("k", window))
-		env.runJobs(mux)
-		poll.Until(t, "it to be done", func() bool { return done.Load() == 1 })
-		env.requireTaken(first.ID, UniqueFor("k", window))
-		env.requireTaken(first.ID, Unique("k"))
-		env.advance(window)
-		poll.Until(t, "the window to be over", func() bool {
-			_, err := env.Enqueue(t.Context(), "orders", nil, UniqueFor("k", window))
-			return err == nil
-		})
+		log := &jobLog{}
+		env.runJobs(log.mux())
+		for window := 3 * time.Second; ; window *= 2 {
+			key, startTime := window.String(), time.Now()
+			first := env.enqueue(key, UniqueFor(key, window))
+			poll.Until(t, "the job to be done", func() bool { return slices.Contains(log.payloads(), key) })
+			_, errWindow := env.Enqueue(t.Context(), "orders", nil, UniqueFor(key, window))
+			_, errUntilDone := env.Enqueue(t.Context(), "orders", nil, Unique(key))
+			if time.Since(startTime) >= window {
+				continue // on a busy machine
+			}
+			env.requireHolder(errWindow, first.ID)
+			env.requireHolder(errUntilDone, first.ID)
+			env.advance(window)
+			poll.Until(t, "the window to be over", func() bool {
+				_, err := env.Enqueue(t.Context(), "orders", nil, UniqueFor(key, window))
+				return err == nil
+			})
+			return
+		}
 	})
 }
 
@@ -216,7 +229,7 @@ func TestAJobWhoseKeyWasTakenMeanwhileRunsAfterTheOther(t *testing.T) {
 			return nil
 		})
 		env.runJobs(mux)
-		poll.Until(t, "both to be done", func() bool { return done.Load() == 2 })
+		poll.Until(t, "both jobs to be done", func() bool { return done.Load() == 2 })
 		if most.Load() != 1 {
 			t.Error("both ran at the same time")
 		}
@@ -227,13 +240,17 @@ func TestAKeyWithAReservationThatIsNotConfirmedIsWaitedFor(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, env *testEnv) {
 		store := env.producer.(broker.KeyStore)
 		key := broker.Key{Kind: broker.UniqueKey, Name: "k"}
-		revision, err := store.WriteKey(t.Context(), "orders", key, []byte(`{"id":"lost","holder":"h"}`), time.Minute, 0)
+		revision, err := store.WriteKey(t.Context(), "orders", key, []byte(`{"id":"lost","holder":"h"}`), time.Hour, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		_, err = env.Enqueue(ctx, "orders", nil, Unique("k"))
+		poll.Until(t, "a call to read the key before its timeout", func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err = env.Enqueue(ctx, "orders", nil, Unique("k"))
+			failure := (*Error)(nil)
+			return !errors.As(err, &failure) || failure.Field != ""
+		})
 		requireError(t, err, ErrUnavailable, "unique")
 		time.AfterFunc(100*time.Millisecond, func() { _ = store.DeleteKey(context.Background(), "orders", key, revision) })
 		env.enqueue("1", Unique("k"))
@@ -263,11 +280,11 @@ func TestTheKeyStoreOfEachEngineComparesRevisionsAndExpires(t *testing.T) {
 		if value, revision := read(); value != "" || revision != 0 {
 			t.Errorf("%q, %d", value, revision)
 		}
-		first := write("1", time.Minute, 0)
-		if _, err := store.WriteKey(t.Context(), "orders", key, []byte("2"), time.Minute, 0); !errors.Is(err, broker.ErrKeyChanged) {
+		first := write("1", time.Hour, 0)
+		if _, err := store.WriteKey(t.Context(), "orders", key, []byte("2"), time.Hour, 0); !errors.Is(err, broker.ErrKeyChanged) {
 			t.Errorf("%v", err)
 		}
-		second := write("2", time.Minute, first)
+		second := write("2", time.Hour, first)
 		if value, revision := read(); value != "2" || revision != second {
 			t.Errorf("%q, %d", value, revision)
 		}
@@ -286,7 +303,7 @@ func TestTheKeyStoreOfEachEngineComparesRevisionsAndExpires(t *testing.T) {
 			t.Errorf("the revision %d follows %d", third, second)
 		}
 		env.advance(time.Second)
-		poll.Until(t, "it to expire", func() bool { value, revision = read(); return value == "" })
+		poll.Until(t, "the key to expire", func() bool { value, revision = read(); return value == "" })
 		write("4", time.Minute, revision)
 	})
 }
