@@ -2,7 +2,8 @@
 //
 //	attacker serve                        serves all hostile brokers and sources, each at its port
 //	attacker work                         is a worker whose admin API is hostile
-//	attacker attack NAME SECONDS HOST…    attacks ports of the operator, and prints its replies
+//	attacker attack PREFIX SECONDS HOST…  attacks ports of the operator in all ways whose titles have the prefix at the same
+//	                                      time, and prints its replies
 //
 // The others print the titles of the attacks that take place. attack fails if the operator accepted a forged review or showed metrics.
 package main
@@ -68,24 +69,30 @@ func serve(port int, attack hostile.Attack) error {
 	return nil
 }
 
-func attackAll(name string, duration time.Duration, hosts []string) error {
-	peer, found := hostile.Peers()[name]
-	if !found {
-		return fmt.Errorf("unknown attack %q", name)
-	}
+func attackAll(prefix string, duration time.Duration, hosts []string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), duration)
 	defer cancel()
 	var attacks sync.WaitGroup
-	errs := make([]error, len(hosts))
-	for i, host := range hosts {
-		attacks.Go(func() {
-			replies := peer.Attack(ctx, host)
-			fmt.Println(host, replies)
-			if accepted := replies.Statuses[http.StatusOK]; accepted > 0 && !strings.HasPrefix(name, "health:") {
-				errs[i] = fmt.Errorf("%s accepted %d requests", host, accepted)
-			}
-		})
+	errs := make(chan error, len(hostile.Peers())*len(hosts))
+	for title, peer := range hostile.Peers() {
+		if !strings.HasPrefix(title, prefix) {
+			continue
+		}
+		for _, host := range hosts {
+			attacks.Go(func() {
+				replies := peer.Attack(ctx, host)
+				fmt.Println(title, host, replies)
+				if accepted := replies.Statuses[http.StatusOK]; accepted > 0 && !strings.HasPrefix(title, "health:") {
+					errs <- fmt.Errorf("%s: %s accepted %d requests", title, host, accepted)
+				}
+			})
+		}
 	}
 	attacks.Wait()
-	return errors.Join(errs...)
+	close(errs)
+	var failed error
+	for err := range errs {
+		failed = errors.Join(failed, err)
+	}
+	return failed
 }
