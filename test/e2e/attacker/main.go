@@ -74,11 +74,13 @@ func attackAll(prefix string, duration time.Duration, hosts []string) error {
 	defer cancel()
 	var attacks sync.WaitGroup
 	errs := make(chan error, len(hostile.Peers())*len(hosts))
+	started := 0
 	for title, peer := range hostile.Peers() {
 		if !strings.HasPrefix(title, prefix) {
 			continue
 		}
 		for _, host := range hosts {
+			started++
 			attacks.Go(func() {
 				replies := peer.Attack(ctx, host)
 				fmt.Println(title, host, replies)
@@ -90,6 +92,9 @@ func attackAll(prefix string, duration time.Duration, hosts []string) error {
 	}
 	attacks.Wait()
 	close(errs)
+	if started == 0 {
+		return fmt.Errorf("no attack has the prefix %q", prefix)
+	}
 	var failed error
 	for err := range errs {
 		failed = errors.Join(failed, err)
