@@ -26,7 +26,7 @@ func testComponents(t *testing.T) {
 	policy := &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: operatorName}}
 	network := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "yardmaster-webhook", Namespace: operatorNamespace}}
 	redeploy := func(ctx context.Context, variables ...string) error {
-		return errors.Join(deployOperator(ctx, watchedNamespaces, variables...), waitForOperator(ctx))
+		return errors.Join(deployOperator(ctx, exclusiveNamespaces, variables...), waitForOperator(ctx))
 	}
 	t.Cleanup(func() {
 		if err := redeploy(context.Background()); err != nil {
@@ -63,7 +63,7 @@ func testComponents(t *testing.T) {
 // proves its identity with a certificate.
 func testWebhookClientCertificate(t *testing.T) {
 	t.Cleanup(func() {
-		if err := errors.Join(deployOperator(context.Background(), watchedNamespaces), waitForOperator(context.Background())); err != nil {
+		if err := errors.Join(deployOperator(context.Background(), exclusiveNamespaces), waitForOperator(context.Background())); err != nil {
 			t.Error(err)
 		}
 	})

@@ -37,7 +37,7 @@ func testUninstall(t *testing.T) {
 	finished.waitForNoFinalizer()
 	running := []*corev1.Pod{byHand.waitForRunningPod("a"), waiting.waitForRunningPod("a")}
 
-	requireNoError(t, undeployOperator(t.Context(), watchedNamespaces))
+	requireNoError(t, undeployOperator(t.Context(), exclusiveNamespaces))
 	wantNothingInstalled(t)
 
 	// A namespace without running steps is deleted at once.
@@ -62,7 +62,7 @@ func testUninstall(t *testing.T) {
 	waitUntilDeleted(t, running[0])
 
 	requireNoError(t, createNamespace(t.Context(), deletedNamespace, "restricted"))
-	requireNoError(t, deployOperator(t.Context(), watchedNamespaces))
+	requireNoError(t, deployOperator(t.Context(), exclusiveNamespaces))
 	waitUntilDeleted(t, waiting.sj)
 	if objectExists(t, running[1]) {
 		t.Error("the SequentialJob was deleted before the Pod of its step")
@@ -156,6 +156,6 @@ func testNamespaceIsDeleted(t *testing.T) {
 
 	// Later tests need the operator, which needs all watched namespaces when it restarts.
 	requireNoError(t, createNamespace(t.Context(), terminatingNamespace, "restricted"))
-	requireNoError(t, deployOperator(t.Context(), watchedNamespaces))
+	requireNoError(t, deployOperator(t.Context(), exclusiveNamespaces))
 	requireNoError(t, waitForOperator(t.Context()))
 }

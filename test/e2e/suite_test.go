@@ -7,6 +7,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -75,7 +76,13 @@ var queueNamespaces = []string{
 	attackerNamespace, victimNamespace,
 }
 
-// The namespaces that the operator watches in most tests.
+// exclusiveNamespaces are those of tests that need the operator exclusively. Few, because these tests deploy it often, and
+// each namespace has Roles.
+var exclusiveNamespaces = strings.Join([]string{
+	watchedNamespace, deletedNamespace, sessionsNamespace, deletionNamespace, operatorRestartNamespace, terminatingNamespace, attackerNamespace, victimNamespace,
+}, ",")
+
+// watchedNamespaces are those of all tests.
 var watchedNamespaces = strings.Join(append([]string{watchedNamespace, deletedNamespace, sessionsNamespace, deletionNamespace, hostileNamespace, unenforcedNamespace}, queueNamespaces...), ",")
 
 const allNamespaces = "*"
@@ -155,10 +162,7 @@ func connectAndDeploy(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if err := deployOperator(ctx, watchedNamespaces); err != nil {
-		return err
-	}
-	return waitForOperator(ctx)
+	return errors.Join(deployOperator(ctx, exclusiveNamespaces), waitForOperator(ctx))
 }
 
 // createNamespace creates a namespace that enforces a Pod Security Standard.
@@ -172,6 +176,12 @@ func createNamespace(ctx context.Context, name, profile string) error {
 	}
 	return client.IgnoreAlreadyExists(cluster.Create(ctx, ns))
 }
+
+// watchNamespaces makes the operator watch the namespaces of all tests.
+var watchNamespaces = sync.OnceValue(func() error {
+	ctx := context.Background()
+	return errors.Join(deployOperator(ctx, watchedNamespaces), waitForOperator(ctx))
+})
 
 // podNetwork contains the addresses of all Pods but those in the network of the node.
 const podNetwork = "10.244.0.0/16"

@@ -35,7 +35,7 @@ const (
 )
 
 func testUpgrade(t *testing.T) {
-	requireNoError(t, undeployOperator(t.Context(), watchedNamespaces))
+	requireNoError(t, undeployOperator(t.Context(), exclusiveNamespaces))
 	applyManifest(t, baselineManifest)
 	requireNoError(t, waitForOperator(t.Context()))
 	wantOperatorImage(t, baselineImage)
@@ -45,7 +45,7 @@ func testUpgrade(t *testing.T) {
 	env := newQueueEnv(t, watchedNamespace)
 	env.createQueueOfBaseline()
 	steady := env.startPoolsOfBaseline()
-	requireNoError(t, deployOperator(t.Context(), watchedNamespaces))
+	requireNoError(t, deployOperator(t.Context(), exclusiveNamespaces))
 	requireNoError(t, waitForOperator(t.Context()))
 	wantOperatorImage(t, operatorImage())
 	for _, ns := range []string{watchedNamespace, deletedNamespace} {
