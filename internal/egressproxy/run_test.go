@@ -18,18 +18,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/egress"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/ports"
 )
-
-// freeAddress returns an address on which nothing listens.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
 
 func getStatus(t *testing.T, url string) (status int, body string) {
 	t.Helper()
@@ -71,14 +61,14 @@ func TestProxyStartsWithTheExpectedConfigurationAndStopsWhenItsTunnelsHaveEnded(
 		t.Fatal(err)
 	}
 	s := &settings{
-		config: file, hash: core.HexDigest(config, HashLength), drain: 10 * time.Second,
-		proxy: freeAddress(t), health: freeAddress(t), metrics: freeAddress(t),
+		config: file, hash: core.HexDigest(config, HashLength), drain: testTimeout,
+		proxy: ports.Reserve(t).String(), health: ports.Reserve(t).String(), metrics: ports.Reserve(t).String(),
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.run(ctx, slog.New(slog.DiscardHandler)) }()
 	ready := func() bool { status, _ := getStatus(t, "http://"+s.health+"/readyz"); return status == http.StatusOK }
-	poll.Until(t, "the health server", func() bool { status, _ := getStatus(t, "http://"+s.health+"/healthz"); return status == http.StatusOK })
+	poll.Until(t, "the health server to respond", func() bool { status, _ := getStatus(t, "http://"+s.health+"/healthz"); return status == http.StatusOK })
 	if ready() {
 		t.Error("the proxy is ready with an earlier configuration")
 	}
