@@ -44,8 +44,8 @@ import (
 )
 
 const (
-	// testTimeout bounds every wait of a test.
-	testTimeout = time.Minute
+	// testTimeout bounds what takes milliseconds on an idle machine.
+	testTimeout = 5 * time.Minute
 	tenant      = "team-a"
 	// validToken is that of the ServiceAccount shop of the namespace team-a, userToken that of a person.
 	validToken, userToken = "valid-token", "user-token"
@@ -204,6 +204,9 @@ func (env *testEnv) start() {
 		reviewer: newReviewer(env.api, DefaultAudience, m), queues: newQueues(env.api, brokers), shares: newRequestShares(defaultMaxBody),
 		metrics: m, log: slog.New(slog.DiscardHandler), maxBody: defaultMaxBody, now: time.Now,
 	}
+	env.reviewer.tokens.lasts, env.reviewer.accesses.lasts = time.Hour, time.Hour // longer than a test
+	server := newServer(env.routes())
+	server.ReadHeaderTimeout, server.ReadTimeout, server.WriteTimeout = testTimeout, testTimeout, testTimeout
 	directory := env.t.TempDir()
 	certificate, err := tls.X509KeyPair(writeCertificate(env.t, directory))
 	if err != nil {
@@ -218,7 +221,7 @@ func (env *testEnv) start() {
 	ctx, stop := context.WithCancel(context.WithoutCancel(env.t.Context()))
 	env.stop, env.ended = stop, make(chan error, 1)
 	bounded := tls.NewListener(listener.New(tcp, apiConnections, m.refused.Inc), &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}})
-	go func() { env.ended <- serveUntil(ctx, newServer(env.routes()), bounded, func() {}, testTimeout) }()
+	go func() { env.ended <- serveUntil(ctx, server, bounded, func() {}, testTimeout) }()
 	background := make(chan struct{})
 	connected, disconnect := context.WithCancel(context.WithoutCancel(ctx))
 	go func() { defer close(background); _ = brokers.Start(connected) }()

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeclient "sigs.k8s.io/controller-runtime/pkg/client"
@@ -301,17 +300,13 @@ func TestAnOutageOfTheBrokerIsRetryable(t *testing.T) {
 		}
 	}
 	env.nats.Restart()
-	deadline := time.Now().Add(testTimeout)
-	for {
+	poll.Until(t, "the job to be stored after the outage", func() bool {
 		got := env.do("POST", ordersPath+"?id=2", "{}")
-		if got.status == http.StatusCreated || got.status == http.StatusOK {
-			break
-		}
-		if got.status != http.StatusServiceUnavailable || time.Now().After(deadline) {
+		if got.status != http.StatusCreated && got.status != http.StatusOK && got.status != http.StatusServiceUnavailable {
 			t.Fatalf("after the outage: %+v", got)
 		}
-		time.Sleep(50 * time.Millisecond)
-	}
+		return got.status != http.StatusServiceUnavailable
+	})
 	env.connect() // the connection of the test may still wait before its next attempt
 	if stored := env.stored("orders"); stored != 2 {
 		t.Errorf("%d jobs are stored, want 2", stored)

@@ -10,14 +10,19 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/networkcheck"
+	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/ports"
 )
 
 var loopback = netip.MustParseAddr("127.0.0.1")
 
+// testTimeout bounds what takes milliseconds on an idle machine.
+const testTimeout = 5 * time.Minute
+
 // startServer starts the operator's listeners, and returns their ports.
 func startServer(t *testing.T) (control, denied uint16) {
 	t.Helper()
-	control, denied = freePort(t), freePort(t)
+	control, denied = ports.Reserve(t).Port(), ports.Reserve(t).Port()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	server := &Server{ControlAddress: netip.AddrPortFrom(loopback, control).String(), DeniedAddress: netip.AddrPortFrom(loopback, denied).String()}
@@ -29,14 +34,6 @@ func startServer(t *testing.T) (control, denied uint16) {
 		}
 	})
 	return control, denied
-}
-
-// freePort returns a port on which nothing listens.
-func freePort(t *testing.T) uint16 {
-	t.Helper()
-	l := listenAnywhere(t)
-	defer l.Close()
-	return portOf(l)
 }
 
 func listenAnywhere(t *testing.T) net.Listener {
@@ -53,7 +50,7 @@ func portOf(l net.Listener) uint16 { return netip.MustParseAddrPort(l.Addr().Str
 // check runs a check whose result must not be Unknown.
 func check(t *testing.T, o Options) networkcheck.Result {
 	t.Helper()
-	return checkFor(t, time.Minute, o)
+	return checkFor(t, testTimeout, o)
 }
 
 // checkFor runs a check that is Unknown until its time ends.
@@ -69,22 +66,22 @@ func checkFor(t *testing.T, d time.Duration, o Options) networkcheck.Result {
 
 func TestPoliciesAreEnforcedIfOnlyTheControlPortReplies(t *testing.T) {
 	control, _ := startServer(t)
-	if got := check(t, Options{ControlPort: control, DeniedPort: freePort(t)}); got != networkcheck.Enforced {
+	if got := check(t, Options{ControlPort: control, DeniedPort: ports.Reserve(t).Port()}); got != networkcheck.Enforced {
 		t.Errorf("got %d, want Enforced", got)
 	}
 }
 
 func TestPoliciesAreNotEnforcedIfBothPortsReply(t *testing.T) {
 	control, denied := startServer(t)
-	if got := check(t, Options{ControlPort: control, DeniedPort: denied}); got != networkcheck.NotEnforced {
+	if got := check(t, Options{ControlPort: control, DeniedPort: denied, deniedTimeout: testTimeout}); got != networkcheck.NotEnforced {
 		t.Errorf("got %d, want NotEnforced", got)
 	}
 }
 
 func TestWithoutAReplyOfTheControlPortTheResultIsUnknown(t *testing.T) {
 	_, denied := startServer(t)
-	for name, port := range map[string]uint16{"neither replies": freePort(t), "only the denied port replies": denied} {
-		if got := checkFor(t, time.Second, Options{ControlPort: freePort(t), DeniedPort: port, EnforceTimeout: time.Minute}); got != networkcheck.Unknown {
+	for name, port := range map[string]uint16{"neither replies": ports.Reserve(t).Port(), "only the denied port replies": denied} {
+		if got := checkFor(t, time.Second, Options{ControlPort: ports.Reserve(t).Port(), DeniedPort: port, EnforceTimeout: time.Minute}); got != networkcheck.Unknown {
 			t.Errorf("%s: got %d, want Unknown", name, got)
 		}
 	}
@@ -116,13 +113,11 @@ func TestANetworkHasTimeToEnforceThePoliciesOfANewPod(t *testing.T) {
 		}
 	}()
 	time.AfterFunc(200*time.Millisecond, func() { _ = late.Close() })
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if got := Check(ctx, Options{Addresses: []netip.Addr{loopback}, ControlPort: control, DeniedPort: portOf(late), EnforceTimeout: time.Minute}); got != networkcheck.Enforced {
+	if got := check(t, Options{ControlPort: control, DeniedPort: portOf(late), EnforceTimeout: testTimeout}); got != networkcheck.Enforced {
 		t.Errorf("denied later: got %d, want Enforced", got)
 	}
 	start := time.Now()
-	if got := Check(ctx, Options{Addresses: []netip.Addr{loopback}, ControlPort: control, DeniedPort: denied, EnforceTimeout: time.Second}); got != networkcheck.NotEnforced {
+	if got := check(t, Options{ControlPort: control, DeniedPort: denied, EnforceTimeout: time.Second, deniedTimeout: testTimeout}); got != networkcheck.NotEnforced {
 		t.Errorf("never denied: got %d, want NotEnforced", got)
 	}
 	if waited := time.Since(start); waited < time.Second {
@@ -133,10 +128,10 @@ func TestANetworkHasTimeToEnforceThePoliciesOfANewPod(t *testing.T) {
 func TestAddressesThatThePodCannotReachDoNotCount(t *testing.T) {
 	control, denied := startServer(t)
 	addresses := []netip.Addr{netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("::ffff:127.0.0.3"), loopback} // nothing listens on the others
-	if got := check(t, Options{Addresses: addresses, ControlPort: control, DeniedPort: freePort(t)}); got != networkcheck.Enforced {
+	if got := check(t, Options{Addresses: addresses, ControlPort: control, DeniedPort: ports.Reserve(t).Port()}); got != networkcheck.Enforced {
 		t.Errorf("got %d, want Enforced", got)
 	}
-	if got := check(t, Options{Addresses: addresses, ControlPort: control, DeniedPort: denied}); got != networkcheck.NotEnforced {
+	if got := check(t, Options{Addresses: addresses, ControlPort: control, DeniedPort: denied, deniedTimeout: testTimeout}); got != networkcheck.NotEnforced {
 		t.Errorf("got %d, want NotEnforced", got)
 	}
 }
@@ -166,7 +161,7 @@ func TestTheCommandReportsTheResultByItsExitCode(t *testing.T) {
 
 // An operator that starts or stops refuses connections to the denied port.
 func TestARestartOfTheOperatorDoesNotLookLikeAPolicy(t *testing.T) {
-	control, denied := freePort(t), freePort(t)
+	control, denied := ports.Reserve(t).Port(), ports.Reserve(t).Port()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	restarts := make(chan error, 1)
@@ -183,11 +178,14 @@ func TestARestartOfTheOperatorDoesNotLookLikeAPolicy(t *testing.T) {
 		}
 		restarts <- nil
 	}()
-	o := &Options{Addresses: []netip.Addr{loopback}, ControlPort: control, DeniedPort: denied}
+	o := &Options{Addresses: []netip.Addr{loopback}, ControlPort: control, DeniedPort: denied, deniedTimeout: time.Minute}
 	results := map[networkcheck.Result]int{}
-	for deadline := time.Now().Add(time.Minute); results[networkcheck.NotEnforced] < 50 && time.Now().Before(deadline); {
-		results[attempt(ctx, o)]++
-	}
+	poll.Until(t, "50 attempts that reach both ports", func() bool {
+		for range 10 {
+			results[attempt(ctx, o)]++
+		}
+		return results[networkcheck.NotEnforced] >= 50
+	})
 	cancel()
 	if err := <-restarts; err != nil {
 		t.Fatal(err)
@@ -200,7 +198,7 @@ func TestARestartOfTheOperatorDoesNotLookLikeAPolicy(t *testing.T) {
 // A peer that connects and sends or receives nothing occupies no place for long, and excludes nobody.
 func TestIdleConnectionsDoNotExcludeOthers(t *testing.T) {
 	control, _ := startServer(t)
-	if got := check(t, Options{ControlPort: control, DeniedPort: freePort(t)}); got != networkcheck.Enforced {
+	if got := check(t, Options{ControlPort: control, DeniedPort: ports.Reserve(t).Port()}); got != networkcheck.Enforced {
 		t.Fatalf("got %d, want Enforced", got) // and the server listens
 	}
 	for range 2 * maxConnections {
@@ -210,7 +208,7 @@ func TestIdleConnectionsDoNotExcludeOthers(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = connection.Close() })
 	}
-	if got := check(t, Options{ControlPort: control, DeniedPort: freePort(t)}); got != networkcheck.Enforced {
+	if got := check(t, Options{ControlPort: control, DeniedPort: ports.Reserve(t).Port()}); got != networkcheck.Enforced {
 		t.Errorf("got %d, want Enforced", got)
 	}
 }
