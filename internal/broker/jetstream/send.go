@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -21,7 +22,7 @@ import (
 // Send implements broker.Producer. A stream without a leader has no responder for a moment, so Send repeats the
 // request as long as the stream exists.
 func (e *Engine) Send(ctx context.Context, job *broker.OutgoingJob) (broker.SendResult, error) {
-	if err := e.checkWindow(ctx, job); err != nil {
+	if err := e.checkSupport(ctx, job); err != nil {
 		return broker.SendResult{}, err
 	}
 	message, id := outgoingMessage(job, time.Now())
@@ -85,7 +86,7 @@ type batch struct {
 func (b *batch) sendAll(inbox string) {
 	now := time.Now()
 	for i, job := range b.jobs {
-		if err := b.checkWindow(b.ctx, job); err != nil {
+		if err := b.checkSupport(b.ctx, job); err != nil {
 			b.finish(i, broker.SendResult{}, err)
 			continue
 		}
@@ -340,8 +341,16 @@ func prioritiesOf(config *jetstream.StreamConfig) (names []string) {
 	return names
 }
 
-// checkWindow returns an error if the server forgets IDs before the job requires.
-func (e *Engine) checkWindow(ctx context.Context, job *broker.OutgoingJob) error {
+// lastDueTime is the last one that the server can wait for, because it counts nanoseconds since 1970. It would deliver a
+// job that is due later at once.
+var lastDueTime = time.Unix(0, math.MaxInt64)
+
+// checkSupport returns an error if the server cannot wait until the job is due, or forgets IDs before the job requires.
+func (e *Engine) checkSupport(ctx context.Context, job *broker.OutgoingJob) error {
+	if job.DueTime.After(lastDueTime) {
+		return broker.UnsupportedField("at", "is %s; NATS JetStream delays jobs until %s at most",
+			job.DueTime.UTC().Format(time.DateOnly), lastDueTime.UTC().Format(time.DateOnly))
+	}
 	if job.DeduplicateFor == 0 {
 		return nil
 	}
