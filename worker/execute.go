@@ -191,7 +191,7 @@ func jobOutcome(err error) scheduler.JobOutcome {
 
 // isAlreadySettled handles a job that finished after its lease was lost. It returns false
 // if the job succeeded and no other worker has settled the message yet: only then does this
-// worker settle it.
+// worker settle it. Otherwise it abandons the message.
 func (w *Worker) isAlreadySettled(m *scheduler.LeasedMessage, err error) bool {
 	wasRemoved, checkError := m.WasRemoved(w.settleContext)
 	switch {
@@ -203,7 +203,11 @@ func (w *Worker) isAlreadySettled(m *scheduler.LeasedMessage, err error) bool {
 	}
 	w.log.Warn("Job finished after its lease was lost", "queue", m.QueueConfig().Name, "job", m.Message().ID,
 		"succeeded", err == nil, "removedByOtherWorker", wasRemoved)
-	return wasRemoved || err != nil
+	if !wasRemoved && err == nil {
+		return false
+	}
+	m.Abandon()
+	return true
 }
 
 // acknowledge removes the message of a job that is done. It waits for the broker's

@@ -42,9 +42,10 @@ func (w *Worker) callWithTimeout(ctx context.Context, m *scheduler.LeasedMessage
 	return fmt.Errorf("%w of %s: %w", errJobTimeout, timeout, err)
 }
 
-// markOverdue stops extending the lease of a job whose handler ignores the end of its context.
+// markOverdue abandons a job whose handler ignores the end of its context.
 func (w *Worker) markOverdue(m *scheduler.LeasedMessage, details ...any) {
 	w.scheduler.MarkOverdue(m)
+	m.Abandon()
 	w.log.Error("A handler ignores the end of its context; the job is delivered again",
 		append([]any{"queue", m.QueueConfig().Name, "job", m.Message().ID}, details...)...)
 }

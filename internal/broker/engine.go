@@ -240,7 +240,7 @@ type Consumer interface {
 }
 
 // Delivery is a message that a worker holds under a lease. Exactly one of Ack, Retry,
-// Release and Bury ends it.
+// Release, Bury and Abandon ends it.
 type Delivery interface {
 	Message() *Message
 	// PendingCount is the number of messages of the priority that waited at delivery.
@@ -256,6 +256,9 @@ type Delivery interface {
 	Release(ctx context.Context, delay time.Duration) error
 	// Bury makes the message a dead letter, and removes it from its queue.
 	Bury(ctx context.Context, reason string, attempts int) error
+	// Abandon ends the delivery without a result, because the worker no longer extends the lease. Unless another
+	// worker has the message, the broker redelivers it, at the latest when the lease expires.
+	Abandon()
 	// AttemptNumber returns the number of this attempt, starting at 1.
 	AttemptNumber(ctx context.Context) (int, error)
 	// WasRemoved reports whether someone else removed the message from its queue.

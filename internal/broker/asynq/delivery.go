@@ -166,6 +166,12 @@ func (d *leasedTask) Bury(ctx context.Context, reason string, _ int) error {
 	return d.deliveryError("burying", d.waitUntilSettled(ctx))
 }
 
+// Abandon implements broker.Delivery. The asynq server extends the lease until it has a verdict, so it retries the task,
+// unless the lease has expired.
+func (d *leasedTask) Abandon() {
+	d.giveVerdict(&taskVerdict{reason: "the worker abandoned the attempt"})
+}
+
 // AttemptNumber implements broker.Delivery.
 func (d *leasedTask) AttemptNumber(context.Context) (int, error) {
 	return d.retryCount + 1, nil

@@ -122,6 +122,9 @@ func (d *leasedMessage) Bury(ctx context.Context, reason string, attempts int) e
 	return d.Ack(ctx, true)
 }
 
+// Abandon implements broker.Delivery. Only ExtendLease extends the lease.
+func (*leasedMessage) Abandon() {}
+
 // WasRemoved implements broker.Delivery.
 func (d *leasedMessage) WasRemoved(ctx context.Context) (bool, error) {
 	_, err := d.stream.GetMsg(ctx, d.metadata.Sequence.Stream)
