@@ -305,6 +305,9 @@ func (l *taskConsumer) settleTask(ctx context.Context, id string, script scriptR
 	if v != nil && v.release {
 		cmd = d.releaseTask(ctx, v.delay)
 	} else {
+		if v != nil && v.bury {
+			d.storeAttempts(ctx, v.attempts)
+		}
 		cmd = script(ctx, l.client)
 	}
 	if err := cmd.Err(); !isUnknownScript(err) {

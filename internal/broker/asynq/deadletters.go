@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient"
@@ -32,6 +33,7 @@ type archivedTask struct {
 	id           uint64
 	taskID       string
 	archivedTime time.Time
+	attempts     int
 }
 
 // deadLetterID derives an increasing ID: task IDs do not increase, and the archive stores
@@ -52,7 +54,7 @@ func (a *archivedTasks) listArchived(ctx context.Context) ([]archivedTask, error
 	var all []archivedTask
 	for _, one := range archived {
 		task := fmt.Sprint(one.Member)
-		all = append(all, archivedTask{deadLetterID(int64(one.Score), task), task, time.Unix(int64(one.Score), 0)})
+		all = append(all, archivedTask{id: deadLetterID(int64(one.Score), task), taskID: task, archivedTime: time.Unix(int64(one.Score), 0)})
 	}
 	slices.SortFunc(all, func(a, b archivedTask) int { return cmp.Compare(a.id, b.id) })
 	return all, nil
@@ -92,6 +94,13 @@ func (a *archivedTasks) forEachDeadLetter(ctx context.Context, after uint64, lim
 		if err != nil {
 			return err
 		}
+		graves[i].attempts, err = a.client.HGet(ctx, taskKey(a.queue, task.ID), fieldAttempts).Int()
+		if errors.Is(err, goredis.Nil) { // asynq archived it by itself
+			graves[i].attempts, err = task.Retried+1, nil
+		}
+		if err != nil {
+			return err
+		}
 		if err := show(&graves[i], task); err != nil {
 			return err
 		}
@@ -112,7 +121,7 @@ const (
 func deadLetterFromTask(g *archivedTask, task *asynq.TaskInfo) broker.DeadLetter {
 	letter := broker.DeadLetter{
 		ID: g.id, Payload: task.Payload, Headers: messageHeaders(task.Type, task.Headers), Error: task.LastErr,
-		Attempts: task.Retried + 1, MessageID: taskKey(task.Queue, task.ID), DeadLetteredTime: g.archivedTime,
+		Attempts: g.attempts, MessageID: taskKey(task.Queue, task.ID), DeadLetteredTime: g.archivedTime,
 	}
 	if origin, moved := task.Headers[headerOrigin]; moved {
 		letter.MessageID, letter.Error = origin, task.Headers[headerError]

@@ -49,9 +49,10 @@ type taskVerdict struct {
 	release bool
 	// reason why it failed; empty: it is done.
 	reason string
-	// bury: it is not tried again. Otherwise, and if it is back, it is after that delay.
-	bury  bool
-	delay time.Duration
+	// bury: it is not tried again, after that many attempts. Otherwise, and if it is back, it is after that delay.
+	bury     bool
+	attempts int
+	delay    time.Duration
 }
 
 // verdictError is a verdict for which asynq keeps the reason.
@@ -157,13 +158,27 @@ func (d *leasedTask) Release(ctx context.Context, delay time.Duration) error {
 	return d.deliveryError("releasing", d.waitUntilSettled(ctx))
 }
 
-// Bury implements broker.Delivery. asynq stores its own count of attempts.
-func (d *leasedTask) Bury(ctx context.Context, reason string, _ int) error {
+// Bury implements broker.Delivery.
+func (d *leasedTask) Bury(ctx context.Context, reason string, attempts int) error {
 	if reason == "" {
 		reason = "no reason given"
 	}
-	d.giveVerdict(&taskVerdict{reason: reason, bury: true})
+	d.giveVerdict(&taskVerdict{reason: reason, bury: true, attempts: attempts})
 	return d.deliveryError("burying", d.waitUntilSettled(ctx))
+}
+
+// attemptsScript stores a field of a task that exists.
+const attemptsScript = `
+if redis.call("EXISTS", KEYS[1]) == 1 then
+	redis.call("HSET", KEYS[1], ARGV[1], ARGV[2])
+end
+return redis.status_reply("OK")`
+
+// storeAttempts stores the attempts of a task that is about to be buried. asynq counts deliveries: it has one more if the
+// last attempt ended with its worker, and the worker that buries the task has not tried it. If this fails, so does the
+// script that buries the task, or the dead letter has the number of asynq.
+func (d *leasedTask) storeAttempts(ctx context.Context, attempts int) {
+	_ = d.client.Eval(ctx, attemptsScript, []string{taskKey(d.queue, d.id)}, fieldAttempts, attempts).Err()
 }
 
 // Abandon implements broker.Delivery. The asynq server extends the lease until it has a verdict, so it retries the task,

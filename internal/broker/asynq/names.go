@@ -28,6 +28,9 @@ func failedKey(queue string) string { return keyPrefix + queue + "}:failed" }
 // taskKey a queue; without an ID it is what the names of all its tasks begin with.
 func taskKey(queue, id string) string { return keyPrefix + queue + "}:t:" + id }
 
+// fieldAttempts of a task is this package's own: the attempts of a dead letter.
+const fieldAttempts = "yardmaster_attempts"
+
 // recordKey a queue is this package's own: whose it is.
 func recordKey(queue string) string { return "yardmaster:{" + queue + "}" }
 
