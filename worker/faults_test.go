@@ -1,0 +1,576 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/dial"
+	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
+	"github.com/yardmaster/yardmaster/test/faults"
+	"github.com/yardmaster/yardmaster/test/poll"
+)
+
+// deadLetterAttempts is the number of attempts of a job that fails in each of them.
+const deadLetterAttempts = 2
+
+// moment is when an actor fails.
+type moment string
+
+const (
+	inFirstAttempt    moment = "in the first attempt"
+	inLastAttempt     moment = "in the last attempt"
+	whileDeadLettered moment = "while a job becomes a dead letter"
+)
+
+// deadLetterState is the state of a job in which an actor fails.
+type deadLetterState struct {
+	moment moment
+	engine dial.EngineName
+}
+
+func (s deadLetterState) String() string { return fmt.Sprintf("%s, on %s", s.moment, s.engine) }
+
+func deadLetterStates() (states []deadLetterState) {
+	for _, m := range []moment{inFirstAttempt, inLastAttempt, whileDeadLettered} {
+		for _, engine := range []dial.EngineName{dial.NATSEngine, dial.AsynqEngine} {
+			states = append(states, deadLetterState{m, engine})
+		}
+	}
+	return states
+}
+
+// fate is what happened to all jobs of a queue that fail in each attempt.
+type fate struct {
+	// Calls of handlers, in all workers.
+	Calls       int
+	DeadLetters []letter
+	// Left are the messages in the queue, and Refused those that the broker did not store.
+	Left    int64
+	Refused int
+}
+
+// letter is a dead letter.
+type letter struct {
+	Payload  string
+	Attempts int
+}
+
+func (f fate) String() string {
+	return fmt.Sprintf("%d calls of handlers, %d dead letters, %d messages left", f.Calls, len(f.DeadLetters), f.Left)
+}
+
+// buried is the fate of a job with a payload, whose handlers were called that often.
+func buried(calls int, payload string) fate {
+	return fate{Calls: calls, DeadLetters: []letter{{payload, deadLetterAttempts}}}
+}
+
+// A job that fails in each attempt becomes one dead letter after its last attempt, whatever its worker does. An attempt
+// counts, unless the worker released the job because it was still running when the worker had to exit.
+func fateBesideAWorker(fault faults.Fault, state deadLetterState) faults.Expectation[fate] {
+	calls := deadLetterAttempts
+	switch {
+	case isLateStart(fault) && state.moment != inFirstAttempt:
+		return faults.Exclude[fate]("a worker that has not started has no job")
+	case fault == faults.ExitsWithAnotherCode && state.moment != whileDeadLettered:
+		calls++
+	}
+	return faults.Expect(buried(calls, onlyJob))
+}
+
+// The same holds whatever happens between the worker and the broker, as long as the broker keeps what it has confirmed.
+func fateBehindABroker(fault faults.Fault, state deadLetterState) faults.Expectation[fate] {
+	switch {
+	case fault == faults.NeverStarts:
+		return faults.Exclude[fate]("it has no jobs")
+	case fault == faults.ComesBackWithOldState, fault == faults.IsReplaced:
+		return faults.Exclude[fate]("nobody else has the jobs that it lost")
+	case isLateStart(fault) && state.moment != inFirstAttempt:
+		return faults.Exclude[fate]("no worker has received a job from it")
+	}
+	return faults.Expect(buried(deadLetterAttempts, onlyJob))
+}
+
+// The same holds whatever a job contains, and if it is sent again.
+func fateOfJob(fault faults.Fault, state deadLetterState) faults.Expectation[fate] {
+	switch {
+	case fault == faults.Disappears:
+		return faults.Exclude[fate]("only someone with access to the broker can delete a job that workers have")
+	case fault == faults.ComesBackWithOldState:
+		return faults.Exclude[fate]("only a broker that was restored from a backup has old jobs")
+	case fault != faults.HasExtremeValues:
+		return faults.Expect(buried(deadLetterAttempts, onlyJob))
+	case state.moment != inFirstAttempt:
+		return faults.Exclude[fate]("its values are the same in each attempt")
+	}
+	all := fate{Left: 1} // it is due in the year 9999
+	if state.engine == dial.NATSEngine {
+		all = fate{Refused: 1} // NATS has no time after the year 2262
+	}
+	for _, payload := range extremePayloads() {
+		all.Calls += deadLetterAttempts
+		all.DeadLetters = append(all.DeadLetters, letter{payload, deadLetterAttempts})
+	}
+	return faults.Expect(all)
+}
+
+func isLateStart(fault faults.Fault) bool {
+	return fault == faults.NeverStarts || fault == faults.StartsLate
+}
+
+func TestAJobBecomesOneDeadLetterWhateverItsWorkerDoes(t *testing.T) {
+	t.Parallel()
+	servers := startServers(t)
+	faults.Matrix(t, "a worker", faults.Of(faults.Process, faults.Clock), deadLetterStates(), fateBesideAWorker,
+		func(t *testing.T, fault faults.Fault, state deadLetterState) fate {
+			q := servers.newQueue(t, state)
+			victim := q.newVictim(fault)
+			running := (&testEnv{t: t}).run(victim.Worker)
+			q.send(onlyJob)
+			replacement := "replacement"
+			switch fault {
+			case faults.NeverStarts:
+			case faults.StartsLate:
+				q.proxy.Repair()
+				replacement = "" // the late worker must do the job
+			case faults.IsReplaced:
+				replacement = victimName
+				fallthrough
+			default:
+				<-q.reached
+				q.failWorker(fault, victim, running)
+			}
+			if replacement != "" {
+				q.startReplacement(replacement)
+			}
+			q.waitUntilLeft(0)
+			if fault == faults.ComesBackWithOldState {
+				q.resume()
+				poll.Until(t, "the first worker to have ended its job", func() bool { return victim.Stats().InFlight == 0 })
+			}
+			return q.fate()
+		})
+}
+
+func TestAJobBecomesOneDeadLetterWhateverItsBrokerDoes(t *testing.T) {
+	t.Parallel()
+	servers := startServers(t)
+	faults.Matrix(t, "a broker", faults.Of(faults.Server), deadLetterStates(), fateBehindABroker,
+		func(t *testing.T, fault faults.Fault, state deadLetterState) fate {
+			used := servers
+			if fault == faults.IsFull {
+				used = startServers(t) // the memory of Redis is limited for all queues
+			}
+			q := used.newQueue(t, state)
+			(&testEnv{t: t}).run(q.newVictim(fault).Worker)
+			q.send(onlyJob)
+			if fault != faults.StartsLate {
+				<-q.reached
+				q.failBroker(fault)
+			}
+			time.Sleep(outageOf(fault))
+			q.repairBroker(fault)
+			q.resume()
+			q.waitUntilLeft(0)
+			return q.fate()
+		})
+}
+
+func TestAJobBecomesOneDeadLetterWhateverItContains(t *testing.T) {
+	t.Parallel()
+	servers := startServers(t)
+	faults.Matrix(t, "a job", faults.Of(faults.Object), deadLetterStates(), fateOfJob,
+		func(t *testing.T, fault faults.Fault, state deadLetterState) fate {
+			q := servers.newQueue(t, state)
+			if fault == faults.HasExtremeValues {
+				refused := q.sendExtremes()
+				q.startReplacement("worker")
+				q.waitUntilLeft(int64(1 - refused))
+				found := q.fate()
+				found.Refused = refused
+				return found
+			}
+			(&testEnv{t: t}).run(q.newVictim(fault).Worker)
+			q.send(onlyJob)
+			<-q.reached
+			if !q.send(onlyJob).Duplicate {
+				t.Error("the broker stored a second job with the same ID")
+			}
+			q.resume()
+			q.waitUntilLeft(0)
+			return q.fate()
+		})
+}
+
+const (
+	onlyJob    = "the only job"
+	victimName = "victim"
+	// longestPayload leaves space for the headers of a dead letter in a message of the size that a NATS server accepts.
+	longestPayload = 1<<20 - 4<<10
+)
+
+// extremePayloads have an order.
+func extremePayloads() []string {
+	past, _ := faults.Times()
+	payloads := append(faults.Texts(longestPayload), dueAt(past))
+	for _, number := range faults.Numbers() {
+		payloads = append(payloads, retryAfter(number))
+	}
+	slices.Sort(payloads)
+	return payloads
+}
+
+func dueAt(due time.Time) string          { return "due at " + due.String() }
+func retryAfter(nanoseconds int64) string { return fmt.Sprintf("retry after %d", nanoseconds) }
+
+// outageOf returns how long a broker fails. One that hangs does so for longer than a lease and an attempt to settle a
+// job.
+func outageOf(fault faults.Fault) time.Duration {
+	if fault == faults.Hangs {
+		return max(broker.MinLease, settleTimeout) + time.Second
+	}
+	return 2 * time.Second
+}
+
+// servers are a real server of each engine, for all cells of a matrix.
+type servers struct {
+	nats  *natstest.Server
+	redis *redistest.Server
+	next  *atomic.Int64
+}
+
+func startServers(t testing.TB) *servers {
+	t.Helper()
+	return &servers{natstest.Start(t), redistest.Start(t), &atomic.Int64{}}
+}
+
+// failingQueue is a queue whose jobs fail in each attempt. One worker of it, the victim, is connected through a proxy.
+type failingQueue struct {
+	t      *testing.T
+	state  deadLetterState
+	server *servers
+	name   string
+	// url and address of the server.
+	url, address string
+	engine       broker.Engine
+	redis        *goredis.Client
+	proxy        *faults.Proxy
+	calls        atomic.Int64
+	// reached is closed when the victim is at the moment of the fault, and resumed when it may continue.
+	reached, resumed         chan struct{}
+	reachedOnce, resumedOnce sync.Once
+}
+
+func (s *servers) newQueue(t *testing.T, state deadLetterState) *failingQueue {
+	t.Helper()
+	q := &failingQueue{
+		t: t, state: state, server: s, name: fmt.Sprintf("q%d", s.next.Add(1)), reached: make(chan struct{}), resumed: make(chan struct{}),
+	}
+	q.address, q.url = s.nats.Address(), "nats://"+s.nats.Address()
+	if state.engine == dial.AsynqEngine {
+		q.address, q.url = s.redis.Address(), s.redis.URL()
+	}
+	q.redis = goredis.NewClient(&goredis.Options{Addr: s.redis.Address()})
+	t.Cleanup(func() { _ = q.redis.Close() })
+	var err error
+	if q.engine, err = dial.Connect(t.Context(), state.engine, broker.Credentials{URL: q.url, Name: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(q.engine.Disconnect)
+	config := broker.DefaultQueueConfig(q.name)
+	config.Owner, config.Lease = broker.QueueOwner{UID: "1", Name: "ns/" + q.name}, q.lease()
+	if _, err := q.engine.EnsureQueue(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	q.proxy = faults.StartProxy(t, q.address)
+	t.Cleanup(q.resume)
+	return q
+}
+
+// lease is the shortest one, except for that of asynq, which is fixed.
+func (q *failingQueue) lease() time.Duration {
+	if q.state.engine == dial.AsynqEngine {
+		return broker.DefaultQueueConfig(q.name).Lease
+	}
+	return broker.MinLease
+}
+
+// send sends a job whose ID is its payload.
+func (q *failingQueue) send(payload string) broker.SendResult {
+	q.t.Helper()
+	result, err := q.sendJob(&broker.OutgoingJob{ID: strings.ReplaceAll(payload, " ", "-"), HasChosenID: true, Payload: []byte(payload)})
+	if err != nil {
+		q.t.Fatal(err)
+	}
+	return result
+}
+
+func (q *failingQueue) sendJob(job *broker.OutgoingJob) (broker.SendResult, error) {
+	job.Queue = q.name
+	producer, _ := q.engine.(broker.Producer)
+	return producer.Send(q.t.Context(), job)
+}
+
+// sendExtremes sends jobs with extremePayloads, and a job that is due in the far future. It returns how many of them the
+// broker refuses.
+func (q *failingQueue) sendExtremes() (refused int) {
+	q.t.Helper()
+	past, future := faults.Times()
+	for _, payload := range extremePayloads() {
+		job := &broker.OutgoingJob{Payload: []byte(payload)}
+		if payload == dueAt(past) {
+			job.DueTime = past
+		}
+		if _, err := q.sendJob(job); err != nil {
+			q.t.Fatal(err)
+		}
+	}
+	_, err := q.sendJob(&broker.OutgoingJob{Payload: []byte(dueAt(future)), DueTime: future})
+	if errors.Is(err, broker.ErrUnsupported) {
+		return 1
+	}
+	if err != nil {
+		q.t.Fatal(err)
+	}
+	return 0
+}
+
+var errNoRoute = errors.New("no route")
+
+// fail is the handler of workers without a fault.
+func (q *failingQueue) fail(_ context.Context, job *Job) error {
+	q.calls.Add(1)
+	for _, number := range faults.Numbers() {
+		if string(job.Payload) == retryAfter(number) && job.Attempt == job.MaxAttempts {
+			return Retry(time.Duration(number))
+		}
+	}
+	return errNoRoute
+}
+
+func (q *failingQueue) config(url string, changes ...func(*Config)) Config {
+	c := Config{Broker: BrokerConfig{URL: url}, Queues: []QueueConfig{{Name: q.name, Lease: Duration(q.lease())}}, AdminAddress: "0"}
+	withFastRetries(&c)
+	c.Queues[0].Retry.MaxAttempts = new(deadLetterAttempts)
+	for _, change := range changes {
+		change(&c)
+	}
+	return c
+}
+
+// startReplacement starts a worker without a fault.
+func (q *failingQueue) startReplacement(name string) {
+	q.t.Helper()
+	env := &testEnv{t: q.t}
+	env.run(env.newWorker(Options{Config: q.config(q.url), Pod: name}, q.fail))
+}
+
+// victim is the worker behind the proxy.
+type victim struct {
+	*Worker
+	clockOffset atomic.Int64
+}
+
+// newVictim returns a worker whose handler waits at the moment of the fault until it may continue, or until its context
+// ends. In the moment after the last attempt, it is the connection that waits.
+func (q *failingQueue) newVictim(fault faults.Fault) *victim {
+	q.t.Helper()
+	if isLateStart(fault) {
+		q.proxy.Set(fault)
+	}
+	config := q.config(strings.Replace(q.url, q.address, q.proxy.Address(), 1), func(c *Config) {
+		if fault == faults.ExitsWithAnotherCode {
+			c.DrainTimeout = Duration(50 * time.Millisecond)
+		}
+		if fault == faults.Hangs {
+			c.Queues[0].JobTimeout = Duration(broker.MinJobTimeout)
+		}
+	})
+	v := &victim{}
+	v.Worker = (&testEnv{t: q.t}).newWorker(Options{Config: config, Pod: victimName}, func(ctx context.Context, job *Job) error {
+		q.calls.Add(1)
+		isFirst, isLast := q.state.moment == inFirstAttempt, job.Attempt == job.MaxAttempts
+		if isLateStart(fault) || isFirst && job.Attempt > 1 || !isFirst && !isLast {
+			return errNoRoute
+		}
+		if q.state.moment == whileDeadLettered {
+			q.proxy.Set(faults.Hangs)
+			q.reachedOnce.Do(func() { close(q.reached) })
+			return errNoRoute
+		}
+		q.reachedOnce.Do(func() { close(q.reached) })
+		if fault == faults.Hangs {
+			<-q.resumed
+			return errNoRoute
+		}
+		select {
+		case <-q.resumed:
+			return errNoRoute
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	v.now = func() time.Time { return time.Now().Add(time.Duration(v.clockOffset.Load())) }
+	return v
+}
+
+// resume lets the handler and the connection of the victim continue.
+func (q *failingQueue) resume() {
+	q.proxy.Repair()
+	q.resumedOnce.Do(func() { close(q.resumed) })
+}
+
+// failWorker makes the victim fail.
+func (q *failingQueue) failWorker(fault faults.Fault, v *victim, running *runningWorker) {
+	q.t.Helper()
+	stop := func() {
+		running.shutDownNow()
+		poll.Until(q.t, "the worker to drain", func() bool { return v.Stats().State != StateRunning })
+	}
+	switch fault {
+	case faults.ExitsWithZero:
+		stop()
+		q.resume()
+		if err := <-running.result; err != nil {
+			q.t.Errorf("the worker exited with %v", err)
+		}
+	case faults.ExitsWithAnotherCode:
+		if q.state.moment == whileDeadLettered {
+			q.proxy.Set(faults.Disappears) // otherwise it exits with 0 as soon as the dead letter is stored
+		}
+		stop()
+		if err := <-running.result; !errors.Is(err, ErrDrainTimeout) {
+			q.t.Errorf("the worker exited with %v, want ErrDrainTimeout", err)
+		}
+		q.lose(faults.Disappears)
+	case faults.IgnoresSIGTERM: // until the kubelet kills it
+		stop()
+		q.lose(faults.Disappears)
+	case faults.Disappears, faults.IsReplaced:
+		q.lose(faults.Disappears)
+	case faults.Hangs:
+		if q.state.moment == whileDeadLettered { // otherwise its handler ignores its timeout
+			q.lose(faults.Hangs)
+		}
+	case faults.ComesBackWithOldState:
+		q.lose(faults.Hangs)
+	case faults.HasClockThatJumpsAhead, faults.HasClockThatJumpsBack:
+		v.clockOffset.Store(int64(faults.Jump(fault)))
+		q.resume()
+	default:
+		q.t.Fatalf("no worker that %s", fault)
+	}
+}
+
+// lose ends the connection of the victim, and lets its lease expire: on NATS after 5 seconds, in asynq at once. In
+// reality, asynq notices a lost worker after a minute or two.
+func (q *failingQueue) lose(fault faults.Fault) {
+	q.t.Helper()
+	q.proxy.Set(fault)
+	q.setTimes("lease")
+}
+
+// setTimes makes the tasks of a sorted set of asynq expired or due.
+func (q *failingQueue) setTimes(set string) {
+	q.t.Helper()
+	if q.state.engine != dial.AsynqEngine {
+		return
+	}
+	key := "asynq:{" + q.name + "}:" + set
+	tasks, err := q.redis.ZRange(q.t.Context(), key, 0, -1).Result()
+	for _, task := range tasks {
+		err = cmp.Or(err, q.redis.ZAddXX(q.t.Context(), key, goredis.Z{Score: 1, Member: task}).Err())
+	}
+	if err != nil {
+		q.t.Log(err)
+	}
+}
+
+// failBroker makes the broker fail for the victim.
+func (q *failingQueue) failBroker(fault faults.Fault) {
+	q.t.Helper()
+	if fault != faults.IsFull {
+		q.proxy.Set(fault)
+		return
+	}
+	q.setSpace(1)
+	if q.state.moment == whileDeadLettered {
+		q.proxy.Repair()
+	}
+}
+
+func (q *failingQueue) repairBroker(fault faults.Fault) {
+	q.t.Helper()
+	if fault == faults.IsFull {
+		q.setSpace(0)
+	}
+	q.proxy.Repair()
+}
+
+// setSpace limits what the broker stores, 0: not at all. On NATS, only the dead letters are limited.
+func (q *failingQueue) setSpace(bytes int64) {
+	q.t.Helper()
+	if q.state.engine == dial.AsynqEngine {
+		q.server.redis.RunCLI("CONFIG", "SET", "maxmemory", fmt.Sprint(bytes))
+		return
+	}
+	nc, err := nats.Connect(q.url)
+	if err != nil {
+		q.t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := natsjs.New(nc)
+	if err != nil {
+		q.t.Fatal(err)
+	}
+	dead, err := js.Stream(q.t.Context(), "yardmaster_"+q.name+"_dead")
+	if err != nil {
+		q.t.Fatal(err)
+	}
+	config := dead.CachedInfo().Config
+	config.Discard, config.MaxBytes = natsjs.DiscardNew, cmp.Or(bytes, -1)
+	if _, err := js.UpdateStream(q.t.Context(), config); err != nil {
+		q.t.Fatal(err)
+	}
+}
+
+// waitUntilLeft waits until the queue has only that many messages. Dead letters do not count.
+func (q *failingQueue) waitUntilLeft(messages int64) {
+	q.t.Helper()
+	poll.Until(q.t, "all jobs to be dead letters", func() bool {
+		q.setTimes("retry") // asynq delays in whole seconds, and after a lost worker for 15 seconds or more
+		stats, err := q.engine.Stats(q.t.Context(), q.name)
+		return err == nil && stats.Ready+stats.InFlight+stats.Delayed <= messages
+	})
+}
+
+func (q *failingQueue) fate() fate {
+	q.t.Helper()
+	stats, err := q.engine.Stats(q.t.Context(), q.name)
+	if err != nil {
+		q.t.Fatal(err)
+	}
+	deadLetters, err := q.engine.DeadLetters(q.name).List(q.t.Context(), 0, 100)
+	if err != nil {
+		q.t.Fatal(err)
+	}
+	found := fate{Calls: int(q.calls.Load()), Left: stats.Ready + stats.InFlight + stats.Delayed}
+	for _, one := range deadLetters {
+		found.DeadLetters = append(found.DeadLetters, letter{string(one.Payload), one.Attempts})
+	}
+	slices.SortFunc(found.DeadLetters, func(a, b letter) int { return cmp.Compare(a.Payload, b.Payload) })
+	return found
+}
