@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/yardmaster/yardmaster/test/faults"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/worker"
 )
@@ -135,14 +136,11 @@ func TestCommandThatExceedsItsTimeLimitIsRetried(t *testing.T) {
 }
 
 func TestACanceledCommandGetsSIGTERMThenSIGKILLAndItsJobHasNotSucceeded(t *testing.T) {
-	for title, script := range map[string]string{
-		"a command that exits with 0": `trap 'exit 0' TERM; echo started; sleep 60 & wait`,
-		"a command that ignores it":   `trap '' TERM; echo started; while :; do sleep 1; done`,
-	} {
-		t.Run(title, func(t *testing.T) {
+	for _, fault := range []faults.Fault{faults.ExitsWithZero, faults.ExitsWithAnotherCode, faults.IgnoresSIGTERM} {
+		t.Run("a command that "+string(fault), func(t *testing.T) {
 			t.Parallel()
 			out := &startSignal{started: make(chan struct{})}
-			e := &commandRunner{command: []string{"/bin/sh", "-c", script}, out: out, errOut: &bytes.Buffer{}}
+			e := &commandRunner{command: []string{"/bin/sh", "-c", faults.Script(fault)}, out: out, errOut: &bytes.Buffer{}}
 			ctx, cancel := context.WithCancelCause(t.Context())
 			go func() {
 				<-out.started
