@@ -29,10 +29,10 @@ import (
 	"github.com/yardmaster/yardmaster/test/poll"
 )
 
-// Defaults of the number of jobs, jobs per second, and the duration of a job.
 const (
-	defaultJobCount    = 10_000
-	defaultJobRate     = 200
+	// defaultJobCount is the number of jobs of a test; make soak sends more. All are sent within sendDuration.
+	defaultJobCount    = 3000
+	sendDuration       = 50 * time.Second
 	defaultJobDuration = 300 * time.Millisecond
 )
 
@@ -79,13 +79,19 @@ func newQueueEnv(t *testing.T, ns string) *queueEnv {
 // newQueueEnvOn deploys NATS from a directory below config, and the Queue.
 func newQueueEnvOn(t *testing.T, ns, broker string) *queueEnv {
 	t.Helper()
-	env := &queueEnv{t: t, namespace: ns, broker: broker, jobCount: defaultJobCount, jobRate: defaultJobRate, jobDuration: defaultJobDuration}
+	env := &queueEnv{t: t, namespace: ns, broker: broker, jobCount: defaultJobCount, jobDuration: defaultJobDuration}
 	if number, err := strconv.Atoi(os.Getenv("E2E_JOBS")); err == nil {
 		env.jobCount = number
 	}
+	env.jobRate = env.jobCount / int(sendDuration.Seconds())
 	t.Cleanup(func() {
 		if t.Failed() {
 			env.logState()
+			return
+		}
+		// Idle workers take processor time from other tests.
+		if err := cluster.DeleteAllOf(context.Background(), &v1alpha1.WorkerPool{}, client.InNamespace(ns)); err != nil {
+			t.Error(err)
 		}
 	})
 	env.deployNATS()
