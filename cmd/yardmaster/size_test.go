@@ -32,10 +32,10 @@ func TestTheLinkerRemovesUnusedMethodsOfTheOperator(t *testing.T) {
 func TestTheOperatorIsBuiltWithTheSameTagEverywhere(t *testing.T) {
 	const root = "../.."
 	for path, want := range map[string]string{
-		"Makefile":                       "\nTAGS := " + tag + "\n",
-		"Dockerfile":                     "-tags " + tag + " ",
-		"hack/release":                   "-tags " + tag + " ",
-		"test/bench/harness/operator.go": `"-tags=` + tag + `"`,
+		"Makefile":                 "\nTAGS := " + tag + "\n",
+		"Dockerfile":               "-tags " + tag + " ",
+		"hack/release":             "-tags " + tag + " ",
+		"test/testenv/operator.go": `"-tags=` + tag + `"`,
 	} {
 		if !strings.Contains(readFile(t, filepath.Join(root, path)), want) {
 			t.Errorf("%s does not contain %q", path, want)

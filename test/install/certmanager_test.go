@@ -21,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // The test does what cert-manager does with the Certificate and the annotations of the webhooks.
@@ -29,7 +31,7 @@ func TestReleaseOfTheChartWithCertManager(t *testing.T) {
 	createNamespaces(t, "platform-certs", "team-c")
 	run(t, "helm install yardmaster charts/yardmaster --namespace platform-certs --set 'namespaces={team-c}' --set certManager.enabled=true"+helmValues)
 	issueCertificate(t, "platform-certs")
-	run(t, "kubectl -n platform-certs rollout status deployment/yardmaster --timeout=3m")
+	run(t, "kubectl -n platform-certs rollout status deployment/yardmaster --timeout=10m")
 	wantSequence(t, "team-c")
 	uninstall(t, "platform-certs")
 }
@@ -50,7 +52,7 @@ func installCertManagerKinds(t *testing.T) {
 		t.Cleanup(func() { _ = cluster.Delete(context.WithoutCancel(t.Context()), crd) })
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(schema.GroupVersionKind{Group: "cert-manager.io", Version: "v1", Kind: kind + "List"})
-		eventually(t, kind+" to be served", func() bool { return cluster.List(t.Context(), list) == nil })
+		poll.Until(t, kind+" to be served", func() bool { return cluster.List(t.Context(), list) == nil })
 	}
 }
 

@@ -17,6 +17,8 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 const helmValues = " --set image.repository=registry.example/yardmaster,image.tag=v1"
@@ -58,7 +60,7 @@ func TestReleaseOfTheChartWithARunningOperator(t *testing.T) {
 func helm(t *testing.T, command string) {
 	t.Helper()
 	if !strings.HasPrefix(command, "uninstall") {
-		command += " --wait --timeout 5m"
+		command += " --wait --timeout 10m"
 	}
 	run(t, "helm "+command)
 }
@@ -103,7 +105,7 @@ func startSequence(t *testing.T, ns string) *v1alpha1.SequentialJob {
 	if err := cluster.Create(t.Context(), sj); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the step of "+sj.Name+" to run", func() bool { return len(podsOf(t, sj, corev1.PodRunning)) == 1 })
+	poll.Until(t, "the step of "+sj.Name+" to run", func() bool { return len(podsOf(t, sj, corev1.PodRunning)) == 1 })
 	return sj
 }
 
@@ -138,8 +140,10 @@ func createNamespaces(t *testing.T, names ...string) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
+			ctx := context.WithoutCancel(t.Context())
+			testenv.SaveObjectsOfFailedTest(ctx, t, cluster, name)
 			if os.Getenv("KEEP") == "" {
-				_ = cluster.Delete(context.WithoutCancel(t.Context()), ns)
+				_ = cluster.Delete(ctx, ns)
 			}
 		})
 	}

@@ -12,13 +12,14 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // wantSequence checks that the operator runs sequences in the namespace, and that its webhook refuses wrong ones there.
 func wantSequence(t *testing.T, ns string) {
 	t.Helper()
 	// The API server learns a moment after the webhook's configuration how to reach it.
-	eventually(t, "the webhook in "+ns, func() bool { return webhookServes(t, ns) })
+	poll.Until(t, "the webhook in "+ns, func() bool { return webhookServes(t, ns) })
 	sj := testbuilder.SequentialJob("hello", "").Step("hello").Step("goodbye").Obj()
 	sj.Namespace, sj.Name, sj.GenerateName = ns, "", "hello-"
 	for i := range sj.Spec.Containers {
@@ -32,7 +33,7 @@ func wantSequence(t *testing.T, ns string) {
 
 func waitUntilCompleted(t *testing.T, sj *v1alpha1.SequentialJob) {
 	t.Helper()
-	eventually(t, sj.Name+" in "+sj.Namespace+" to complete", func() bool {
+	poll.Until(t, sj.Name+" in "+sj.Namespace+" to complete", func() bool {
 		if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(sj), sj); err != nil {
 			t.Fatal(err)
 		}

@@ -7,59 +7,31 @@ package install
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 const (
 	repositoryRoot = "../.."
 	// image is the one that the README builds.
 	image = "registry.example/yardmaster:v1"
-	// waitTimeout is how long a test waits for the cluster.
-	waitTimeout = 3 * time.Minute
 )
 
-var cluster client.Client
+var cluster *testenv.Cluster
 
 func TestMain(m *testing.M) {
-	if os.Getenv("KUBECONFIG") == "" {
-		fmt.Println("KUBECONFIG is not set, so there is no cluster to test against: use make test-install")
-		return
-	}
-	if err := connect(); err != nil {
-		fmt.Fprintln(os.Stderr, "connecting to the cluster:", err)
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
-}
-
-func connect() error {
-	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
-	if err != nil {
-		return err
-	}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return err
-		}
-	}
-	cluster, err = client.New(config, client.Options{Scheme: scheme})
-	return err
+	testenv.Main(m, "make test-install", func(_ context.Context, c *testenv.Cluster) (func(), error) {
+		cluster = c
+		return func() {}, nil
+	})
 }
 
 // run runs a script from the root of the repository, as a user would who has kubectl, Helm and Docker, and returns what
@@ -102,17 +74,6 @@ func shellBlocks(t *testing.T, page, heading string) []string {
 		}
 		block, rest, _ := strings.Cut(after, "\n```\n")
 		blocks, section = append(blocks, block), rest
-	}
-}
-
-// eventually waits until the condition holds. Errors of a condition that reads the cluster end the test.
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, waitTimeout, true, func(context.Context) (bool, error) {
-		return condition(), nil
-	})
-	if err != nil {
-		t.Fatalf("waiting for %s: %v\n%s", what, err, run(t, "kubectl get pods,sj,jobs -A; kubectl get events -A | tail -40"))
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/session"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 	"github.com/yardmaster/yardmaster/test/permissions"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // restrictedOperator is the ServiceAccount of an operator for all namespaces, with the admission
@@ -79,15 +80,15 @@ func (o *restrictedOperator) installPolicies() {
 		o.create(object)
 	}
 	for _, ns := range []string{"kube-system", o.watched} {
-		eventually(o.t, "the admission policies to apply in "+ns, func() bool {
+		poll.Until(o.t, "the admission policies to apply in "+ns, func() bool {
 			return isDeniedByPolicy(o.client.Create(o.t.Context(), o.newObject("configmaps", ns, "canary"), client.DryRunAll))
 		})
 	}
 	// Each takes effect at its own time.
-	eventually(o.t, "the policy about runs to apply", func() bool {
+	poll.Until(o.t, "the policy about runs to apply", func() bool {
 		return isDeniedByPolicy(o.client.Create(o.t.Context(), testbuilder.SequentialJob("canary", o.watched).Step("a").Obj(), client.DryRunAll))
 	})
-	eventually(o.t, "the policy about the isolation of sessions to apply", func() bool {
+	poll.Until(o.t, "the policy about the isolation of sessions to apply", func() bool {
 		return isDeniedByPolicy(cluster.Create(o.t.Context(), session.NewDefaultDenyPolicy(o.watched), client.DryRunAll))
 	})
 }
@@ -397,7 +398,7 @@ func TestOperatorIsRestrictedWithoutOneOfItsBindings(t *testing.T) {
 			if err := cluster.Delete(t.Context(), deleted); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the permission to be gone", func() bool {
+			poll.Until(t, "the permission to be gone", func() bool {
 				review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: check}}
 				return o.client.Create(t.Context(), review) == nil && !review.Status.Allowed
 			})
@@ -420,13 +421,13 @@ func TestServiceAccountNamedLikeTheOperatorIsNotTheOperator(t *testing.T) {
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: o.watched, Name: "yardmaster"}},
 	})
 	namesake := newClientOf(t, "system:serviceaccount:"+o.watched+":yardmaster")
-	eventually(t, "the namesake to create an object of its own", func() bool {
+	poll.Until(t, "the namesake to create an object of its own", func() bool {
 		return namesake.Create(t.Context(), o.newObject("configmaps", o.watched, "free"), client.DryRunAll) == nil
 	})
 	isolation := o.newObject("networkpolicies.networking.k8s.io", o.watched, "")
 	isolation.SetName(session.DefaultDenyPolicyName)
 	// Policies take effect independently of each other, and the operator is exempt from this one.
-	eventually(t, "the NetworkPolicy that isolates sessions to be denied by an admission policy", func() bool {
+	poll.Until(t, "the NetworkPolicy that isolates sessions to be denied by an admission policy", func() bool {
 		return isDeniedByPolicy(namesake.Create(t.Context(), isolation, client.DryRunAll))
 	})
 }

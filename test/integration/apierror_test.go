@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -21,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,6 +30,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/apierror"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // TestClassesOfErrorsOfTheAPIServer provokes each error that apierror classifies. A row
@@ -91,12 +92,13 @@ func TestClassesOfErrorsOfTheAPIServer(t *testing.T) {
 			t.Parallel()
 			attempt := test.provoke(t)
 			var last error
-			err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-				last = attempt()
-				return last != nil && strings.Contains(last.Error(), test.message), nil
-			})
-			if err != nil {
-				t.Fatalf("the API server answers %v, want an error with %q", last, test.message)
+			if err := poll.UntilNil(t.Context(), func() error {
+				if last = attempt(); last == nil || !strings.Contains(last.Error(), test.message) {
+					return fmt.Errorf("the API server answers %v, want an error with %q", last, test.message)
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
 			}
 			if got := apierror.ClassOf(last); got != test.want {
 				t.Errorf("the class of %q is %q, want %q", last, got, test.want)
@@ -513,7 +515,7 @@ func TestAnObjectIsFreshOnlyUntilItChanges(t *testing.T) {
 		APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"sequentialjobs"}, Verbs: []string{"get"},
 	})
 	current := &v1alpha1.SequentialJob{}
-	eventually(t, "the operator's own writes to end", func() bool {
+	poll.Until(t, "the operator's own writes to end", func() bool {
 		err := cluster.Get(t.Context(), client.ObjectKeyFromObject(sj), current)
 		return err == nil && current.Status.ObservedGeneration == current.Generation && kube.AssertFresh(t.Context(), jane, jane, current) == nil
 	})

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 var updateBadInput = flag.Bool("update", false, "record the messages of the cluster instead of comparing them")
@@ -156,7 +157,7 @@ func apply(ctx context.Context, strict client.Client, object *unstructured.Unstr
 // observeCondition waits until the operator has accepted or rejected an object.
 func observeCondition(t *testing.T, key client.ObjectKey) (from, message string) {
 	sj := &v1alpha1.SequentialJob{}
-	eventually(t, "the operator to observe "+key.String(), func() bool {
+	poll.Until(t, "the operator to observe "+key.String(), func() bool {
 		return cluster.Get(t.Context(), key, sj) == nil && sj.Status.ObservedGeneration == sj.Generation
 	})
 	if c := meta.FindStatusCondition(sj.Status.Conditions, v1alpha1.ConditionSpecAccepted); c != nil && c.Status == metav1.ConditionFalse {
@@ -168,7 +169,7 @@ func observeCondition(t *testing.T, key client.ObjectKey) (from, message string)
 func waitForPhase(t *testing.T, key client.ObjectKey, phase string) {
 	t.Helper()
 	sj := &v1alpha1.SequentialJob{}
-	eventually(t, "phase "+phase+" of "+key.String(), func() bool {
+	poll.Until(t, "phase "+phase+" of "+key.String(), func() bool {
 		return cluster.Get(t.Context(), key, sj) == nil && string(sj.Status.Phase) == phase
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // The cache of an operator that has just become the leader can show a Job as running that has ended. Deleting it would
@@ -32,7 +33,7 @@ func TestAJobThatChangedSinceItWasReadIsNotDeleted(t *testing.T) {
 	if err := kube.DeleteVersion(t.Context(), cluster, job, metav1.DeletePropagationForeground); err != nil {
 		t.Error(err)
 	}
-	eventually(t, "the Job to be deleted", func() bool {
+	poll.Until(t, "the Job to be deleted", func() bool {
 		return apierrors.IsNotFound(cluster.Get(t.Context(), client.ObjectKeyFromObject(job), &batchv1.Job{}))
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 func (s *sequenceTest) deleteSequence(options ...client.DeleteOption) {
@@ -72,12 +73,12 @@ func TestNamespaceDeletionRemovesTheRunningSequence(t *testing.T) {
 	}
 	// A namespace's Pods are deleted first, and a Job's Pod is removed after the Job controller
 	// has observed its end. A kubelet reports that end; a simulated node does not.
-	eventually(t, "the Pod to be deleted", func() bool {
+	poll.Until(t, "the Pod to be deleted", func() bool {
 		return cluster.Get(t.Context(), client.ObjectKeyFromObject(pod), pod) == nil && !pod.DeletionTimestamp.IsZero()
 	})
 	s.terminatePod(pod, 143, "")
 	s.waitUntilDeleted(s.sj)
-	eventually(t, "its Jobs to be deleted", func() bool { return len(s.listJobs()) == 0 })
+	poll.Until(t, "its Jobs to be deleted", func() bool { return len(s.listJobs()) == 0 })
 }
 
 // Jobs are identified by their controller, not by labels.

@@ -13,6 +13,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/sequence"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 func (s *sequenceTest) deleteChildJob(job *batchv1.Job) {
@@ -126,7 +127,7 @@ func TestExceededQuotaDelaysTheRun(t *testing.T) {
 	if err := cluster.Create(t.Context(), quota); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the quota to take effect", func() bool {
+	poll.Until(t, "the quota to take effect", func() bool {
 		return cluster.Get(t.Context(), client.ObjectKeyFromObject(quota), quota) == nil && len(quota.Status.Hard) > 0
 	})
 	s := createSequenceIn(t, ns, testbuilder.SequentialJob("quota", "").Step("a").Obj())

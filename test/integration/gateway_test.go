@@ -7,10 +7,10 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -26,6 +26,8 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
 	"github.com/yardmaster/yardmaster/internal/gateway"
+	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 // gatewayAccount is the ServiceAccount of the gateway.
@@ -52,8 +54,8 @@ func TestTheGatewayHasThePermissionsOfTheReferencePage(t *testing.T) {
 type gatewayEnv struct {
 	*queueEnv
 
-	deployment     *deployment
-	url, ca, ready string
+	deployment *deployment
+	url, ca    string
 }
 
 func newGatewayEnv(t *testing.T) *gatewayEnv {
@@ -102,48 +104,38 @@ func (e *gatewayEnv) start(as *rest.Config) {
 			e.t.Fatal(err)
 		}
 	}
-	api, health := freeAddress(e.t), freeAddress(e.t)
-	e.url, e.ca, e.ready = "https://"+api, filepath.Join(directory, "tls.crt"), "http://"+health+"/readyz"
 	options, err := gateway.ParseFlags([]string{
-		"--bind-address=" + api, "--health-probe-bind-address=" + health, "--metrics-bind-address=127.0.0.1:0",
+		"--bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0", "--metrics-bind-address=127.0.0.1:0",
 		"--certificate-dir=" + directory, "--operator-namespace=" + e.deployment.operator, "--allow-local-brokers",
 	}, func(string) (string, bool) { return "", false }, io.Discard)
 	if err != nil {
 		e.t.Fatal(err)
 	}
+	log, err := os.Create(testenv.Artifact("gateway-" + e.ns + ".log"))
+	if err != nil {
+		e.t.Fatal(err)
+	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(e.t.Context()))
 	ended := make(chan error)
-	go func() { ended <- gateway.Run(ctx, as, options, slog.New(slog.NewTextHandler(logFile(), nil))) }()
+	go func() { ended <- gateway.Run(ctx, as, options, slog.New(slog.NewTextHandler(log, nil))) }()
 	e.t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
 			e.t.Error(err)
 		}
 	})
-	eventually(e.t, "the gateway to be ready", func() bool { return e.isReady() })
-}
-
-func (e *gatewayEnv) isReady() bool {
-	request, err := http.NewRequestWithContext(e.t.Context(), http.MethodGet, e.ready, http.NoBody)
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return false
-	}
-	_ = response.Body.Close()
-	return response.StatusCode == http.StatusOK
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	tcp, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tcp.Close()
-	return tcp.Addr().String()
+	e.ca = filepath.Join(directory, "tls.crt")
+	poll.Until(e.t, "the gateway to log the address of its API", func() bool {
+		text, err := os.ReadFile(log.Name())
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		address := regexp.MustCompile(`msg=Started address=(\S+)`).FindSubmatch(text)
+		if address != nil {
+			e.url = "https://" + string(address[1])
+		}
+		return address != nil
+	})
 }
 
 // answer is what curl printed.
@@ -235,7 +227,7 @@ func TestTheGatewaySendsJobsOfServiceAccountsThatMay(t *testing.T) {
 	e.applyExample()
 	token := e.token(e.ns, "shop", gateway.DefaultAudience)
 	var first answer
-	eventually(t, "the API server to know the permission", func() bool {
+	poll.Until(t, "the API server to know the permission", func() bool {
 		var sent bool
 		first, sent = e.send(token, "orders", "id=order-7", "kind=charge")
 		return sent
@@ -259,7 +251,7 @@ func TestTheGatewaySendsJobsOfServiceAccountsThatMay(t *testing.T) {
 	if err := cluster.Delete(t.Context(), binding); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the permission to end", func() bool {
+	poll.Until(t, "the permission to end", func() bool {
 		got, sent := e.send(token, "orders", "id=order-7")
 		return !sent && got.Reason == "Forbidden"
 	})

@@ -18,6 +18,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 	"github.com/yardmaster/yardmaster/internal/zombie"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // While one of three namespaces cannot be scanned, its report has the reason and keeps its findings,
@@ -117,7 +118,7 @@ func TestJobReportOfANamespaceThatIsCreatedLater(t *testing.T) {
 		}
 	})
 	grantRole(t, late, "controllers/jobreport")
-	eventually(t, "the Role to take effect", func() bool {
+	poll.Until(t, "the Role to take effect", func() bool {
 		s.ReconcileAll(t.Context())
 		report := &v1alpha1.JobReport{}
 		err := cluster.Get(t.Context(), client.ObjectKey{Namespace: late, Name: v1alpha1.JobReportName}, report)
@@ -193,7 +194,7 @@ func TestJobsOfADeletedNamespaceAreNoLongerCounted(t *testing.T) {
 	if err := cluster.Delete(t.Context(), role); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the Jobs to be removed from the metric", func() bool {
+	poll.Until(t, "the Jobs to be removed from the metric", func() bool {
 		s.ReconcileAll(t.Context())
 		return testbuilder.MetricValue(t, "yardmaster_jobreport_jobs", "Suspicious", ns) == 0
 	})

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,6 +24,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/openreports"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 	"github.com/yardmaster/yardmaster/internal/zombie"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // exportTest is a namespace with all permissions for reports, and one without the Role for
@@ -157,7 +157,7 @@ func installOpenReports(t *testing.T) {
 	if err := cluster.Create(t.Context(), openReportsCRD(t)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the kind to be served", func() bool {
+	poll.Until(t, "the kind to be served", func() bool {
 		return openReportsClient(t).List(t.Context(), &openreportsv1alpha1.ReportList{}) == nil
 	})
 }
@@ -168,7 +168,7 @@ func removeOpenReports(t *testing.T) {
 	if err := client.IgnoreNotFound(cluster.Delete(t.Context(), crd)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the kind to be removed", func() bool {
+	poll.Until(t, "the kind to be removed", func() bool {
 		err := cluster.Get(t.Context(), client.ObjectKeyFromObject(crd), crd.DeepCopy())
 		return apierrors.IsNotFound(err) && openReportsClient(t).List(t.Context(), &openreportsv1alpha1.ReportList{}) != nil
 	})
@@ -198,12 +198,7 @@ func TestReportIsDeletedWithItsJobReport(t *testing.T) {
 	if err := cluster.Delete(t.Context(), reportOf(t, m.namespace)); err != nil {
 		t.Fatal(err)
 	}
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 90*time.Second, true, func(context.Context) (bool, error) {
-		return openReport(t, m.namespace) == nil, nil
-	})
-	if err != nil {
-		t.Errorf("waiting for the Report to be collected: %v", err)
-	}
+	poll.Until(t, "the Report to be collected", func() bool { return openReport(t, m.namespace) == nil })
 }
 
 // Each part continues in the state in which the previous one ended.

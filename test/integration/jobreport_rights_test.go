@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // isOperatorAllowed returns whether the API server allows the operator a request, such as
@@ -50,7 +52,7 @@ var reportPermissions = []string{
 func TestJobReportRoleAllowsNoChangesOfJobs(t *testing.T) {
 	ns, other := namespace(t), namespace(t)
 	newReporterConfig(t, ns)
-	eventually(t, "the Role to take effect", func() bool { return isOperatorAllowed(t, ns, reportPermissions[0]) })
+	poll.Until(t, "the Role to take effect", func() bool { return isOperatorAllowed(t, ns, reportPermissions[0]) })
 	wantRights(t, ns, true, reportPermissions...)
 	for _, elsewhere := range []string{other, "kube-system", "yardmaster-system", ""} {
 		wantRights(t, elsewhere, false, reportPermissions...)
@@ -78,7 +80,7 @@ func TestOpenReportsRoleAllowsOnlyOneReport(t *testing.T) {
 		"create reports.openreports.io yardmaster-jobs",
 		"patch reports.openreports.io yardmaster-jobs",
 	}
-	eventually(t, "the Role to take effect", func() bool { return isOperatorAllowed(t, ns, mirroring[0]) })
+	poll.Until(t, "the Role to take effect", func() bool { return isOperatorAllowed(t, ns, mirroring[0]) })
 	wantRights(t, ns, true, mirroring...)
 	wantRights(t, other, false, mirroring...)
 	wantRights(

@@ -25,6 +25,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
 	"github.com/yardmaster/yardmaster/internal/manager"
 	"github.com/yardmaster/yardmaster/internal/zombie"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // immediateThresholds returns thresholds with which a suspended Job is suspicious immediately.
@@ -69,19 +70,20 @@ func createJobs(t *testing.T, ns string, count int, managedBy *string) {
 func suspendedJobs(t *testing.T, ns string, count int) {
 	t.Helper()
 	createJobs(t, ns, count, nil)
-	eventually(t, "the Job controller to observe all Jobs", func() bool {
+	poll.Until(t, "the Job controller to have observed all Jobs before this second", func() bool {
 		var list batchv1.JobList
 		if err := cluster.List(t.Context(), &list, client.InNamespace(ns)); err != nil {
 			return false
 		}
 		for i := range list.Items {
-			if len(list.Items[i].Status.Conditions) == 0 {
+			conditions := list.Items[i].Status.Conditions
+			// The time of a condition has a resolution of one second.
+			if len(conditions) == 0 || time.Since(conditions[0].LastTransitionTime.Time) < time.Second {
 				return false
 			}
 		}
 		return len(list.Items) == count
 	})
-	time.Sleep(time.Second) // the time of a condition has a resolution of one second
 }
 
 // newReporterConfig returns the operator's service account, with the permissions of the shipped Role in these
@@ -90,7 +92,7 @@ func newReporterConfig(t *testing.T, namespaces ...string) *rest.Config {
 	t.Helper()
 	for _, ns := range namespaces {
 		grantRole(t, ns, "controllers/jobreport")
-		eventually(t, "the Role to take effect", func() bool { return isOperatorAllowed(t, ns, "list jobs.batch") })
+		poll.Until(t, "the Role to take effect", func() bool { return isOperatorAllowed(t, ns, "list jobs.batch") })
 	}
 	return asOperator()
 }
@@ -224,7 +226,7 @@ func TestJobReportKeepsItsFindingsWhenPermissionIsLost(t *testing.T) {
 	if err := cluster.Update(t.Context(), role); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the scan to be forbidden", func() bool {
+	poll.Until(t, "the scan to be forbidden", func() bool {
 		s.ReconcileAll(t.Context())
 		failed := meta.FindStatusCondition(reportOf(t, forbidden).Status.Conditions, v1alpha1.ConditionScanFailed)
 		return failed.Status == metav1.ConditionTrue && failed.Reason == v1alpha1.ReasonForbidden
@@ -297,7 +299,7 @@ func TestOperatorReportsOnlyOnConfiguredNamespaces(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- mgr.Start(ctx) }()
-	eventually(t, "the report", func() bool {
+	poll.Until(t, "the report", func() bool {
 		report := &v1alpha1.JobReport{}
 		err := cluster.Get(t.Context(), client.ObjectKey{Namespace: reportedNamespace, Name: v1alpha1.JobReportName}, report)
 		return err == nil && report.Status.Summary.Suspicious == 1

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,12 +15,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // requestInterceptor is a transport between a scanner and the API server. It counts requests, and
@@ -127,18 +128,18 @@ func requireLocalCluster(t *testing.T) localCluster {
 
 // restartAPIServer kills the API server and waits until it has exited. The cluster restarts it.
 func (l localCluster) restartAPIServer(ctx context.Context) error {
+	// The kernel closes this connection when the API server exits.
+	connection, err := new(net.Dialer).DialContext(ctx, "tcp", strings.TrimPrefix(config.Host, "https://"))
+	if err != nil {
+		return err
+	}
+	defer connection.Close()
 	output, err := exec.CommandContext(ctx, "localcluster", "restart", "control-plane", "--name", l.name).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("restarting the API server: %w: %s", err, output)
 	}
-	address := strings.TrimPrefix(config.Host, "https://")
-	return wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, 10*time.Second, true, func(ctx context.Context) (bool, error) {
-		connection, err := new(net.Dialer).DialContext(ctx, "tcp", address)
-		if err != nil {
-			return true, nil //nolint:nilerr // the API server has exited
-		}
-		return false, connection.Close()
-	})
+	_, _ = connection.Read(make([]byte, 1)) // it returns when the connection is closed
+	return nil
 }
 
 // compactEtcd removes all versions of objects but the newest: it compacts etcd and restarts the
@@ -178,16 +179,19 @@ func untilReady(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 30*time.Second, false, func(ctx context.Context) (bool, error) {
+	return poll.UntilNil(ctx, func() error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+"/readyz", http.NoBody)
 		if err != nil {
-			return false, err
+			return err
 		}
 		response, err := asker.Do(request)
 		if err != nil {
-			return false, nil //nolint:nilerr // not yet
+			return err
 		}
-		return response.StatusCode == http.StatusOK, response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			err = fmt.Errorf("/readyz of the API server: %s", response.Status)
+		}
+		return errors.Join(err, response.Body.Close())
 	})
 }
 

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/test/permissions"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // watchingControllers are the controllers that work in watched namespaces.
@@ -97,7 +98,7 @@ func (d *deployment) wantPermissions(t *testing.T, ns string, lists ...[]string)
 			t.Errorf("permissions in %s (-want, +got):\n%s", ns, diff)
 		}
 	}()
-	eventually(t, "the permissions in "+ns, func() bool {
+	poll.Until(t, "the permissions in "+ns, func() bool {
 		got, err := permissions.OfServiceAccount(t.Context(), config, d.account(), ns)
 		if err != nil {
 			t.Fatal(err)

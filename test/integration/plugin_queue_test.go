@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 func TestPluginListsPausesAndResumesQueues(t *testing.T) {
@@ -53,7 +54,7 @@ func TestPluginManagesDeadLetters(t *testing.T) {
 	dropped := p.runPlugin(t, y.ns, "queue", "dead", "purge", "mail", "--all", "--yes")
 	dropped.wantExitCode(0)
 	wantTexts(t, dropped.out.String(), "queue.yardmaster.dev/mail: deleted 3 dead letters")
-	eventually(t, "2 messages ready and none dead", func() bool {
+	poll.Until(t, "2 messages ready and none dead", func() bool {
 		status := y.getQueue("mail").Status
 		return status.Ready != nil && *status.Ready == 2 && status.Dead != nil && *status.Dead == 0
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // tmuxSession is a program in a terminal of tmux.
@@ -40,7 +41,7 @@ func (s *tmuxSession) tmux(args ...string) string {
 func (s *tmuxSession) waitForScreen(text string) []string {
 	s.t.Helper()
 	var screen string
-	eventually(s.t, fmt.Sprintf("the terminal to show %q", text), func() bool {
+	poll.Until(s.t, fmt.Sprintf("the terminal to show %q", text), func() bool {
 		screen = s.tmux("capture-pane", "-p")
 		return strings.Contains(screen, text)
 	})

@@ -15,7 +15,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +26,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // apiServerProxy is a proxy between the plugin and the API server. It can simulate that the API
@@ -163,19 +163,23 @@ func (p *apiServerProxy) writeKubeconfig(t *testing.T, ns string) string {
 // waitForOutput waits until standard output contains the text.
 func (c *pluginRun) waitForOutput(text string) {
 	c.t.Helper()
-	eventually(c.t, fmt.Sprintf("the plugin to print %q", text), func() bool { return strings.Contains(c.out.String(), text) })
+	poll.Until(c.t, fmt.Sprintf("the plugin to print %q", text), func() bool { return strings.Contains(c.out.String(), text) })
 }
 
 // exitCode waits until the plugin exits.
-func (c *pluginRun) exitCode() int {
+func (c *pluginRun) exitCode() (code int) {
 	c.t.Helper()
-	select {
-	case code := <-c.code:
-		return code
-	case <-time.After(time.Minute):
-		c.t.Fatalf("the plugin does not exit\n%s%s", c.out.String(), c.errOut.String())
-		return -1
+	if err := poll.UntilNil(c.t.Context(), func() error {
+		select {
+		case code = <-c.code:
+			return nil
+		default:
+			return fmt.Errorf("it has printed\n%s%s", c.out.String(), c.errOut.String())
+		}
+	}); err != nil {
+		c.t.Fatalf("waiting for the plugin to exit: %v", err)
 	}
+	return code
 }
 
 // wantExitCode waits until the plugin exits and checks its exit code.
@@ -287,7 +291,7 @@ func TestPluginRerunsFromTheFailedStepAndWatches(t *testing.T) {
 
 	rerun := p.runSequenceCommand(t, s.sj.Namespace, "rerun", "etl", "--watch")
 	rerun.waitForOutput("step load")
-	eventually(t, "the Job of the rerun", func() bool { return len(s.listJobs()) == 3 })
+	poll.Until(t, "the Job of the rerun", func() bool { return len(s.listJobs()) == 3 })
 	s.succeedStep("load")
 	rerun.wantExitCode(0)
 	wantTexts(t, rerun.out.String(), "sequentialjob.yardmaster.dev/etl reruns from Failed: run 2, id ", "Completed, 2/2 steps")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // policyTestEnv is a namespace with Policies.
@@ -42,7 +43,7 @@ func (w *policyTestEnv) getPolicy(name string) *v1alpha1.Policy {
 // waitForCounts waits until the Policy's status has these counts.
 func (w *policyTestEnv) waitForCounts(name string, queues, pools, replicas int32) {
 	w.t.Helper()
-	eventually(w.t, name+" to have the counts", func() bool {
+	poll.Until(w.t, name+" to have the counts", func() bool {
 		s := w.getPolicy(name).Status
 		return s.Queues == queues && s.WorkerPools == pools && s.Replicas == replicas
 	})
@@ -52,7 +53,7 @@ func (w *policyTestEnv) waitForCounts(name string, queues, pools, replicas int32
 func (w *policyTestEnv) waitForReady(name string, status metav1.ConditionStatus, reason string) *metav1.Condition {
 	w.t.Helper()
 	var found *metav1.Condition
-	eventually(w.t, name+" to be Ready="+string(status)+" "+reason, func() bool {
+	poll.Until(w.t, name+" to be Ready="+string(status)+" "+reason, func() bool {
 		p := w.getPolicy(name)
 		found = meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady)
 		return found != nil && found.Status == status && found.Reason == reason && found.ObservedGeneration == p.Generation
@@ -148,7 +149,7 @@ func TestPolicyReportsAMissingSecretOfItsBroker(t *testing.T) {
 	if want := `spec.defaults.broker: Secret "nats" not found`; is.Message != want {
 		t.Errorf("the message is %q, want %q", is.Message, want)
 	}
-	eventually(t, "an event", func() bool { return y.hasEvent("team", v1alpha1.ReasonSecretNotFound) })
+	poll.Until(t, "an event", func() bool { return y.hasEvent("team", v1alpha1.ReasonSecretNotFound) })
 	y.createSecret("nats", "url", "nats://127.0.0.1:4222")
 	w.waitForReady("team", metav1.ConditionTrue, v1alpha1.ReasonNothingSelected)
 }
@@ -173,7 +174,7 @@ func TestAnEventWithALongMessageIsTruncated(t *testing.T) {
 	if len(is.Message) < 5000 {
 		t.Fatalf("the message has only %d bytes", len(is.Message))
 	}
-	eventually(t, "an event", func() bool { return findEvent(t, w.ns, "team", v1alpha1.ReasonSelectorInvalid) != nil })
+	poll.Until(t, "an event", func() bool { return findEvent(t, w.ns, "team", v1alpha1.ReasonSelectorInvalid) != nil })
 	note := findEvent(t, w.ns, "team", v1alpha1.ReasonSelectorInvalid).Note
 	if len(note) > 1024 || !strings.HasPrefix(note, "spec.selector: ") || !strings.HasSuffix(note, "ä…") {
 		t.Errorf("the note has %d bytes: %q", len(note), note)
@@ -216,7 +217,7 @@ func TestAPolicyDelaysASessionUntilItsImagesAreAllowed(t *testing.T) {
 	w := &policyTestEnv{t, namespace(t)}
 	w.createObject("Policy", "team", "", "{limits: {allowedImages: ['runner:2']}}")
 	s := createSessionIn(t, w.ns, "fix")
-	eventually(t, "the refusal", func() bool {
+	poll.Until(t, "the refusal", func() bool {
 		c := meta.FindStatusCondition(s.getSession().Status.Conditions, v1alpha1.ConditionDependenciesReady)
 		return c != nil && c.Reason == v1alpha1.ReasonImageNotAllowed
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // assertWithin checks that an event happened within the time limit.
@@ -130,7 +131,7 @@ func TestTheFirstOfTwoQueuesWithOneNameOwnsTheQueueOnTheBroker(t *testing.T) {
 	e.addDeadLetters("first", 2)
 	e.deleteQueue("second")
 	e.waitUntilDeleted("second")
-	eventually(t, "the dead letters in the status", func() bool {
+	poll.Until(t, "the dead letters in the status", func() bool {
 		dead := e.getQueue("first").Status.Dead
 		return dead != nil && *dead == 2
 	})

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // newManifest returns a manifest of the kind with that spec in YAML.
@@ -32,7 +33,7 @@ func waitForKinds(t *testing.T) {
 	for _, list := range []client.ObjectList{
 		&v1alpha1.QueueList{}, &v1alpha1.WorkerPoolList{}, &v1alpha1.PolicyList{}, &v1alpha1.AgenticSessionList{}, &v1alpha1.SessionRunnerList{},
 	} {
-		eventually(t, fmt.Sprintf("%T to be served", list), func() bool {
+		poll.Until(t, fmt.Sprintf("%T to be served", list), func() bool {
 			return cluster.List(t.Context(), list) == nil
 		})
 	}

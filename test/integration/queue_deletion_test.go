@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // waitUntilBlocked waits until the deletion is blocked for that reason, and checks the message.
@@ -41,7 +42,7 @@ func TestRetainLeavesTheQueueForAnotherQueue(t *testing.T) {
 	}
 	e.createQueue("mail", "")
 	e.waitUntilReady("mail")
-	eventually(t, "its messages in the status", func() bool {
+	poll.Until(t, "its messages in the status", func() bool {
 		ready := e.getQueue("mail").Status.Ready
 		return ready != nil && *ready == 2
 	})
@@ -244,7 +245,7 @@ func (e *queueEnv) deleteNamespace() {
 	if err := cluster.Delete(e.t.Context(), ns); err != nil {
 		e.t.Fatal(err)
 	}
-	eventually(e.t, "the deletion of the namespace", func() bool {
+	poll.Until(e.t, "the deletion of the namespace", func() bool {
 		return apierrors.IsNotFound(cluster.Get(e.t.Context(), client.ObjectKeyFromObject(ns), ns))
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // newNeighbor returns another namespace whose Queues use the same NATS server.
@@ -29,7 +30,7 @@ func (e *queueEnv) waitForConflict(name string) string {
 
 func (e *queueEnv) waitForReadyMessages(name string, want int64) {
 	e.t.Helper()
-	eventually(e.t, fmt.Sprintf("%d messages in the status", want), func() bool {
+	poll.Until(e.t, fmt.Sprintf("%d messages in the status", want), func() bool {
 		ready := e.getQueue(name).Status.Ready
 		return ready != nil && *ready == want
 	})

@@ -2,7 +2,6 @@ package integration
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,13 +17,13 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
 	"github.com/yardmaster/yardmaster/internal/queue"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // queueEnv is a namespace with a NATS server whose URL is in the Secret "broker".
@@ -119,13 +118,15 @@ func (e *queueEnv) deleteQueue(name string) {
 func (e *queueEnv) waitForCondition(name, condition string, status metav1.ConditionStatus, reason string) *metav1.Condition {
 	e.t.Helper()
 	var is *metav1.Condition
-	err := wait.PollUntilContextTimeout(e.t.Context(), 50*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+	if err := poll.UntilNil(e.t.Context(), func() error {
 		q := e.getQueue(name)
 		is = meta.FindStatusCondition(q.Status.Conditions, condition)
-		return is != nil && is.Status == status && is.Reason == reason && is.ObservedGeneration == q.Generation, nil
-	})
-	if err != nil {
-		e.t.Fatalf("waiting for %s of %s to be %s, %s: the condition is %+v", condition, name, status, reason, is)
+		if is == nil || is.Status != status || is.Reason != reason || is.ObservedGeneration != q.Generation {
+			return fmt.Errorf("the condition is %+v", is)
+		}
+		return nil
+	}); err != nil {
+		e.t.Fatalf("waiting for %s of %s to be %s, %s: %v", condition, name, status, reason, err)
 	}
 	return is
 }
@@ -137,7 +138,7 @@ func (e *queueEnv) waitUntilReady(name string) {
 
 func (e *queueEnv) waitUntilDeleted(name string) {
 	e.t.Helper()
-	eventually(e.t, "the deletion of "+name, func() bool {
+	poll.Until(e.t, "the deletion of "+name, func() bool {
 		err := cluster.Get(e.t.Context(), client.ObjectKey{Namespace: e.ns, Name: name}, &v1alpha1.Queue{})
 		return client.IgnoreNotFound(err) == nil && err != nil
 	})
@@ -265,7 +266,7 @@ func findEvent(t *testing.T, namespace, name, reason string) *eventsv1.Event {
 
 func (e *queueEnv) waitForEvent(name, reason string) {
 	e.t.Helper()
-	eventually(e.t, "the event "+reason+" of "+name, func() bool { return e.hasEvent(name, reason) })
+	poll.Until(e.t, "the event "+reason+" of "+name, func() bool { return e.hasEvent(name, reason) })
 }
 
 func TestAQueueIsCreatedAndUpdatedOnItsBroker(t *testing.T) {
@@ -304,12 +305,12 @@ func TestTheStatusShowsTheStatsOfTheQueue(t *testing.T) {
 	e.createQueue("mail", "")
 	e.waitUntilReady("mail")
 	e.sendMessages("mail", 3)
-	eventually(t, "3 ready messages", func() bool {
+	poll.Until(t, "3 ready messages", func() bool {
 		s := e.getQueue("mail").Status
 		return s.Ready != nil && *s.Ready == 3 && s.OldestTime != nil
 	})
 	e.processMessages("mail", 3)
-	eventually(t, "no ready messages, and known waits", func() bool {
+	poll.Until(t, "no ready messages, and known waits", func() bool {
 		s := e.getQueue("mail").Status
 		return *s.Ready == 0 && s.OldestTime == nil && s.Wait != nil && s.ArrivalRate.AsApproximateFloat64() > 0
 	})
@@ -319,14 +320,15 @@ func writesNothingForAnIdleQueue(t *testing.T) {
 	e := newQueueEnv(t)
 	e.createQueue("mail", "")
 	e.waitUntilReady("mail")
-	before := e.getQueue("mail")
-	eventually(t, "a stable status", func() bool {
-		now := e.getQueue("mail")
-		isStable := now.ResourceVersion == before.ResourceVersion && now.Status.ArrivalRate != nil
-		before = now
-		return isStable
-	})
 	// The sweep interval of the suite is two seconds.
+	before, unchangedSince := e.getQueue("mail"), time.Now()
+	poll.Until(t, "a sweep that does not change the status", func() bool {
+		now := e.getQueue("mail")
+		if now.ResourceVersion != before.ResourceVersion || now.Status.ArrivalRate == nil {
+			before, unchangedSince = now, time.Now()
+		}
+		return time.Since(unchangedSince) > 3*time.Second
+	})
 	time.Sleep(7 * time.Second)
 	if now := e.getQueue("mail"); now.ResourceVersion != before.ResourceVersion {
 		t.Errorf("the status was written: %+v, then %+v", before.Status, now.Status)
@@ -339,7 +341,7 @@ func TestDriftIsCorrected(t *testing.T) {
 	e.createQueue("mail", "maxInFlight: 5")
 	e.waitUntilReady("mail")
 	changeMaxAckPending(t, e)
-	eventually(t, "5 in flight", func() bool { return e.consumerInfo("mail").Config.MaxAckPending == 5 })
+	poll.Until(t, "5 in flight", func() bool { return e.consumerInfo("mail").Config.MaxAckPending == 5 })
 	e.waitForEvent("mail", v1alpha1.EventDriftCorrected)
 }
 
@@ -379,7 +381,7 @@ func TestDeletedStreamIsRecreated(t *testing.T) {
 	if err := e.connectJetStream().DeleteStream(t.Context(), e.streamName("mail")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the stream", func() bool { return slices.Contains(e.streamNames(), e.streamName("mail")) })
+	poll.Until(t, "the stream", func() bool { return slices.Contains(e.streamNames(), e.streamName("mail")) })
 }
 
 func TestDeadLettersPresentFollowsTheAlertThreshold(t *testing.T) {
@@ -389,7 +391,7 @@ func TestDeadLettersPresentFollowsTheAlertThreshold(t *testing.T) {
 	e.waitUntilReady("mail")
 	e.addDeadLetters("mail", 1)
 	e.sendMessages("mail", 1) // the operator reads the stats when a message arrives
-	eventually(t, "1 dead letter", func() bool { return *e.getQueue("mail").Status.Dead == 1 })
+	poll.Until(t, "1 dead letter", func() bool { return *e.getQueue("mail").Status.Dead == 1 })
 	e.waitForCondition("mail", v1alpha1.ConditionDeadLettersPresent, metav1.ConditionFalse, v1alpha1.ReasonNoDeadLetters)
 	e.addDeadLetters("mail", 1)
 	e.waitForCondition("mail", v1alpha1.ConditionDeadLettersPresent, metav1.ConditionTrue, v1alpha1.ReasonDeadLetters)
@@ -399,7 +401,7 @@ func TestDeadLettersPresentFollowsTheAlertThreshold(t *testing.T) {
 // waitForStats waits: the server counts the messages of a consumer a moment after it stored them.
 func (e *queueEnv) waitForStats(queue string, ready, dead int64) {
 	e.t.Helper()
-	eventually(e.t, fmt.Sprintf("%d ready and %d dead", ready, dead), func() bool {
+	poll.Until(e.t, fmt.Sprintf("%d ready and %d dead", ready, dead), func() bool {
 		s := e.getQueue(queue).Status
 		return *s.Ready == ready && *s.Dead == dead
 	})
@@ -413,12 +415,12 @@ func TestDeadLettersAreRequeuedOrPurgedOnRequest(t *testing.T) {
 	isRequested := func() bool { return e.getQueue("mail").Annotations[queue.AnnotationDeadLetters] != "" }
 	e.addDeadLetters("mail", 3)
 	e.patchQueue("mail", `{"metadata":{"annotations":{"yardmaster.dev/dead-letters":"Requeue"}}}`)
-	eventually(t, "the removal of the annotation", func() bool { return !isRequested() })
+	poll.Until(t, "the removal of the annotation", func() bool { return !isRequested() })
 	e.waitForStats("mail", 3, 0)
 	e.waitForEvent("mail", "DeadLettersRequeued")
 	e.addDeadLetters("mail", 3)
 	e.patchQueue("mail", `{"metadata":{"annotations":{"yardmaster.dev/dead-letters":"Purge"}}}`)
-	eventually(t, "the removal of the annotation", func() bool { return !isRequested() })
+	poll.Until(t, "the removal of the annotation", func() bool { return !isRequested() })
 	e.waitForStats("mail", 3, 0)
 	e.waitForEvent("mail", "DeadLettersPurged")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/schedule"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // newReviewSchedule returns a Schedule of sessions whose template claims to be root's.
@@ -78,7 +79,7 @@ func TestScheduledSessionsBelongToTheUserWhoLastChangedTheirTemplate(t *testing.
 	test.waitUntil("the first observation", func(s *v1alpha1.Schedule) bool { return s.Status.Timetable != nil })
 	test.makeDue(1)
 	session := &v1alpha1.AgenticSession{}
-	eventually(t, "the session", func() bool {
+	poll.Until(t, "the session", func() bool {
 		last := test.read().Status.LastScheduleTime
 		return last != nil && cluster.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: schedule.RunName(s, last.Time)}, session) == nil
 	})
@@ -109,7 +110,7 @@ func TestAdmissionPolicyRecordsTheOwnerOfScheduledSessions(t *testing.T) {
 	const policyLabel = "test.yardmaster.dev/schedule-policy"
 	installAdmissionPolicy(t, metav1.LabelSelector{MatchLabels: map[string]string{policyLabel: "on"}})
 	ns := newNamespace(t, map[string]string{webhookLabel: "off", policyLabel: "on"})
-	eventually(t, "the policies to be effective", func() bool {
+	poll.Until(t, "the policies to be effective", func() bool {
 		s := newReviewSchedule(ns, "effective")
 		session := sessionWithSpec(ns, "effective", map[string]any{"prompt": "do it"})
 		if err := errors.Join(cluster.Create(t.Context(), s, client.DryRunAll), cluster.Create(t.Context(), session, client.DryRunAll)); err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/schedule"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 	"github.com/yardmaster/yardmaster/internal/zombie"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // etlSpec is the spec of a SequentialJob whose Pods run until the test ends them.
@@ -66,7 +67,7 @@ func (s *scheduleTest) read() *v1alpha1.Schedule {
 
 func (s *scheduleTest) waitUntil(what string, condition func(*v1alpha1.Schedule) bool) *v1alpha1.Schedule {
 	s.t.Helper()
-	eventually(s.t, what, func() bool { return condition(s.read()) })
+	poll.Until(s.t, what, func() bool { return condition(s.read()) })
 	return s.s
 }
 
@@ -105,7 +106,7 @@ func (s *scheduleTest) runs() []v1alpha1.SequentialJob {
 func (s *scheduleTest) waitForRuns(count int) []v1alpha1.SequentialJob {
 	s.t.Helper()
 	var runs []v1alpha1.SequentialJob
-	eventually(s.t, fmt.Sprintf("%d runs", count), func() bool {
+	poll.Until(s.t, fmt.Sprintf("%d runs", count), func() bool {
 		runs = s.runs()
 		return len(runs) == count
 	})
@@ -175,7 +176,7 @@ func TestForbiddenRunsWaitAndReplacedOnesAreDeleted(t *testing.T) {
 		t.Errorf("%d runs", len(runs))
 	}
 	s.change(func(spec *v1alpha1.ScheduleSpec) { spec.ConcurrencyPolicy = v1alpha1.ConcurrencyReplace })
-	eventually(t, "the run to be replaced", func() bool {
+	poll.Until(t, "the run to be replaced", func() bool {
 		runs := s.runs()
 		return len(runs) == 1 && runs[0].UID != first.UID
 	})
@@ -207,7 +208,7 @@ func TestAnExhaustedQuotaDelaysARun(t *testing.T) {
 	if err := cluster.Create(t.Context(), quota); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the quota to be observed", func() bool {
+	poll.Until(t, "the quota to be observed", func() bool {
 		err := cluster.Get(t.Context(), client.ObjectKeyFromObject(quota), quota)
 		_, found := quota.Status.Hard[counted]
 		return err == nil && found
@@ -333,7 +334,7 @@ func TestExamplesOfSchedulesStartRuns(t *testing.T) {
 			if s.s.Spec.SequentialJob == nil {
 				return // the SessionRunner does not exist
 			}
-			eventually(t, "a Job with the label of the Schedule, by which reports group it", func() bool {
+			poll.Until(t, "a Job with the label of the Schedule, by which reports group it", func() bool {
 				var jobs batchv1.JobList
 				selection := client.MatchingLabels{v1alpha1.LabelSchedule: manifest.GetName()}
 				if err := cluster.List(t.Context(), &jobs, client.InNamespace(manifest.GetNamespace()), selection); err != nil {
@@ -353,7 +354,7 @@ func TestAScheduleWhoseRunsAreRefusedCanBeSuspended(t *testing.T) {
 	if err := cluster.Patch(t.Context(), withWebhook, client.RawPatch("application/merge-patch+json", []byte(`{"metadata": {"labels": {"`+webhookLabel+`": null}}}`))); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the webhook to be called", func() bool {
+	poll.Until(t, "the webhook to be called", func() bool {
 		return cluster.Create(t.Context(), newScheduleOf(ns, "invalid", func(spec *v1alpha1.ScheduleSpec) { spec.Schedule = "never" }), client.DryRunAll) != nil
 	})
 	s.change(func(spec *v1alpha1.ScheduleSpec) { spec.Suspend = true })

@@ -13,6 +13,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // createLogClaim creates the claim of an archive.
@@ -85,7 +86,7 @@ func TestLogsOfEachRunAreArchivedWithoutDelayingARerun(t *testing.T) {
 	if want := ns + "/archived/" + string(s.sj.UID) + "/run-2"; s.sj.Status.Archive.Location != want {
 		t.Errorf("location %s, want %s", s.sj.Status.Archive.Location, want)
 	}
-	eventually(t, "only the Job of the last archive to exist", func() bool {
+	poll.Until(t, "only the Job of the last archive to exist", func() bool {
 		var jobs batchv1.JobList
 		err := cluster.List(t.Context(), &jobs, client.InNamespace(ns), client.MatchingLabels{v1alpha1.LabelArchive: "true"})
 		return err == nil && len(jobs.Items) == 1 && jobs.Items[0].Name == s.sj.Status.Archive.JobName

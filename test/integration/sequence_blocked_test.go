@@ -15,6 +15,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // reportTime is the time within which a step's message names what keeps its Pod from running.
@@ -76,7 +77,7 @@ func TestMessageSaysWithinSecondsWhyAStepDoesNotRun(t *testing.T) {
 			prepare: func(t *testing.T, ns string, _ *v1alpha1.SequentialJob) {
 				quota := newQuota(ns, corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")})
 				createAll(t, quota)
-				eventually(t, "the quota to take effect", func() bool {
+				poll.Until(t, "the quota to take effect", func() bool {
 					return cluster.Get(t.Context(), client.ObjectKeyFromObject(quota), quota) == nil && len(quota.Status.Hard) > 0
 				})
 			},
@@ -131,7 +132,7 @@ func TestPodThatIsRefusedAfterTheDryRunIsReported(t *testing.T) {
 	first.succeedStep("a")
 	quota := newQuota(ns, corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")})
 	createAll(t, quota)
-	eventually(t, "the quota to take effect", func() bool {
+	poll.Until(t, "the quota to take effect", func() bool {
 		return cluster.Get(t.Context(), client.ObjectKeyFromObject(quota), quota) == nil && len(quota.Status.Hard) > 0
 	})
 	s := createSequenceIn(t, ns, testbuilder.SequentialJob("second", "").Step("a").Obj())

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // Annotations that control Pods on the simulated nodes.
@@ -80,12 +81,13 @@ func (s *sequenceTest) readSequence() *v1alpha1.SequentialJob {
 // waitUntil waits for the SequentialJob to satisfy the condition.
 func (s *sequenceTest) waitUntil(what string, condition func(sj *v1alpha1.SequentialJob) bool) {
 	s.t.Helper()
-	deadline := time.Now().Add(45 * time.Second)
-	for !condition(s.readSequence()) {
-		if time.Now().After(deadline) {
-			s.t.Fatalf("waiting for %s; the status is\n%s", what, describe(s.sj))
+	if err := poll.UntilNil(s.t.Context(), func() error {
+		if !condition(s.readSequence()) {
+			return fmt.Errorf("the status is\n%s", describe(s.sj))
 		}
-		pause(s.t.Context())
+		return nil
+	}); err != nil {
+		s.t.Fatalf("waiting for %s: %v", what, err)
 	}
 }
 
@@ -162,7 +164,7 @@ func (s *sequenceTest) listJobs() []batchv1.Job {
 func (s *sequenceTest) waitForJob(step string) *batchv1.Job {
 	s.t.Helper()
 	var found *batchv1.Job
-	eventually(s.t, "the Job of step "+step, func() bool {
+	poll.Until(s.t, "the Job of step "+step, func() bool {
 		for _, job := range s.listJobs() {
 			if job.Labels[v1alpha1.LabelStep] == step && job.DeletionTimestamp.IsZero() {
 				found = &job
@@ -178,7 +180,7 @@ func (s *sequenceTest) waitForPod(step string) *corev1.Pod {
 	s.t.Helper()
 	job := s.waitForJob(step)
 	var pods corev1.PodList
-	eventually(s.t, "a running Pod of step "+step, func() bool {
+	poll.Until(s.t, "a running Pod of step "+step, func() bool {
 		if err := cluster.List(s.t.Context(), &pods, client.InNamespace(job.Namespace), client.MatchingLabels{batchv1.ControllerUidLabel: string(job.UID)}); err != nil {
 			s.t.Fatal(err)
 		}
@@ -241,7 +243,7 @@ func (s *sequenceTest) wantCondition(kind string, wantStatus metav1.ConditionSta
 // wantEvent waits for an event on the SequentialJob.
 func (s *sequenceTest) wantEvent(reason string) {
 	s.t.Helper()
-	eventually(s.t, "event "+reason, func() bool {
+	poll.Until(s.t, "event "+reason, func() bool {
 		var list eventsv1.EventList
 		if err := cluster.List(s.t.Context(), &list, client.InNamespace(s.sj.Namespace)); err != nil {
 			s.t.Fatal(err)
@@ -255,7 +257,7 @@ func (s *sequenceTest) wantEvent(reason string) {
 // waitUntilDeleted waits until an object no longer exists.
 func (s *sequenceTest) waitUntilDeleted(object client.Object) {
 	s.t.Helper()
-	eventually(s.t, object.GetName()+" to be deleted", func() bool {
+	poll.Until(s.t, object.GetName()+" to be deleted", func() bool {
 		return apierrors.IsNotFound(cluster.Get(s.t.Context(), client.ObjectKeyFromObject(object), object))
 	})
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // options sets options of a step.
@@ -111,7 +112,7 @@ func TestHistoryLimitFreesTheQuotaOfJobs(t *testing.T) {
 	ns := namespace(t)
 	quota := newQuota(ns, corev1.ResourceList{"count/jobs.batch": resource.MustParse("2")})
 	createAll(t, quota)
-	eventually(t, "the quota to take effect", func() bool {
+	poll.Until(t, "the quota to take effect", func() bool {
 		return cluster.Get(t.Context(), client.ObjectKeyFromObject(quota), quota) == nil && len(quota.Status.Hard) > 0
 	})
 	sj := testbuilder.SequentialJob("history", "").Step("a").Step("b").Step("c").Step("d").Obj()
@@ -126,7 +127,7 @@ func TestHistoryLimitFreesTheQuotaOfJobs(t *testing.T) {
 	s.succeedStep("c")
 	s.succeedStep("d")
 	s.waitForPhase(v1alpha1.PhaseCompleted)
-	eventually(t, "the history to be limited", func() bool { return len(s.listJobs()) == 1 })
+	poll.Until(t, "the history to be limited", func() bool { return len(s.listJobs()) == 1 })
 }
 
 // A large SequentialJob is not in the operator's cache.
@@ -186,7 +187,7 @@ func TestRerunWithOtherParameters(t *testing.T) {
 		sj.Spec.Rerun = &v1alpha1.Rerun{ID: "again", From: "Start", Parameters: []v1alpha1.Parameter{{Name: "DATE", Value: "2026-11-23"}}}
 	})
 	s.waitUntil("the rerun", func(sj *v1alpha1.SequentialJob) bool { return sj.Status.Run == 2 })
-	eventually(t, "the Job of the rerun", func() bool { return len(s.listJobs()) == 2 })
+	poll.Until(t, "the Job of the rerun", func() bool { return len(s.listJobs()) == 2 })
 	if env := s.envOf("load"); env["DATE"] != "2026-11-23" {
 		t.Errorf("environment of the rerun %v", env)
 	}
@@ -280,7 +281,7 @@ func TestEvictedPodIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.terminatePod(first, 143, "") // as a kubelet does
-	eventually(t, "another Pod", func() bool { return s.waitForPod("a").UID != first.UID })
+	poll.Until(t, "another Pod", func() bool { return s.waitForPod("a").UID != first.UID })
 	s.succeedStep("a")
 	s.waitForPhase(v1alpha1.PhaseCompleted)
 }
@@ -292,7 +293,7 @@ func TestFailedIndexesAreRetriedSeparately(t *testing.T) {
 		o.BackoffLimitPerIndex, o.MaxFailedIndexes = new(int32(0)), new(int32(1))
 	})).Obj())
 	s.endStep("a", 1, "")
-	eventually(t, "the Pod of the other index", func() bool {
+	poll.Until(t, "the Pod of the other index", func() bool {
 		return s.waitForPod("a").Annotations[batchv1.JobCompletionIndexAnnotation] == "1"
 	})
 	s.endStep("a", 0, "")

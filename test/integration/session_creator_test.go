@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // creatorRow is a write by ann, and what is recorded. Both the webhook and the MutatingAdmissionPolicy
@@ -77,7 +78,7 @@ func TestAdmissionPolicyRecordsTheCreatorOfASession(t *testing.T) {
 	const policyLabel = "test.yardmaster.dev/admission-policy"
 	installAdmissionPolicy(t, metav1.LabelSelector{MatchLabels: map[string]string{policyLabel: "on"}})
 	ns := newNamespace(t, map[string]string{webhookLabel: "off", policyLabel: "on"})
-	eventually(t, "the policy to be effective", func() bool {
+	poll.Until(t, "the policy to be effective", func() bool {
 		s := sessionWithSpec(ns, "effective", map[string]any{"prompt": "do it"})
 		if err := cluster.Create(t.Context(), s, client.DryRunAll); err != nil {
 			t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // randomSpecCount returns the number of random specs: SESSION_SPECS, or a number that is fast enough
@@ -57,7 +58,7 @@ type sessionOutcomes struct{ created, refused, invalid, denied int }
 func (f *sessionOutcomes) countOutcome(t *testing.T, s *sessionTest) {
 	t.Helper()
 	var now *v1alpha1.AgenticSession
-	eventually(t, s.key.Name+" to be accepted or refused", func() bool {
+	poll.Until(t, s.key.Name+" to be accepted or refused", func() bool {
 		now = s.getSession()
 		return now.Status.Phase != "" && now.Status.Phase != v1alpha1.SessionPending || meta.IsStatusConditionFalse(now.Status.Conditions, v1alpha1.ConditionAccepted)
 	})
@@ -76,7 +77,7 @@ func (f *sessionOutcomes) countOutcome(t *testing.T, s *sessionTest) {
 // must not be denied later.
 func wantEveryJobToCreateItsPod(t *testing.T, ns string) {
 	t.Helper()
-	eventually(t, "each Job to create its Pod", func() bool {
+	poll.Until(t, "each Job to create its Pod", func() bool {
 		var jobs batchv1.JobList
 		if err := cluster.List(t.Context(), &jobs, client.InNamespace(ns)); err != nil {
 			t.Fatal(err)

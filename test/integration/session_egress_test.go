@@ -14,6 +14,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/egress/workload"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 func allowHosts(hosts ...v1alpha1.EgressHost) func(*v1alpha1.AgenticSession, *v1alpha1.SessionRunner) {
@@ -51,7 +52,7 @@ func (s *sessionTest) patchRunner(spec string) {
 
 func (s *sessionTest) waitForProxyReady() {
 	s.t.Helper()
-	eventually(s.t, "the proxy to be ready", func() bool {
+	poll.Until(s.t, "the proxy to be ready", func() bool {
 		runner := s.getRunner()
 		c := meta.FindStatusCondition(runner.Status.Conditions, v1alpha1.ConditionEgressProxyReady)
 		return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == runner.Generation
@@ -84,7 +85,7 @@ func TestHostsOfASessionRunnerHaveAProxyInItsNamespace(t *testing.T) {
 	if err := cluster.Delete(t.Context(), service); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the Service to be restored", func() bool { return s.proxyObject(&corev1.Service{}) })
+	poll.Until(t, "the Service to be restored", func() bool { return s.proxyObject(&corev1.Service{}) })
 	for _, change := range []struct {
 		object client.Object
 		patch  string
@@ -93,7 +94,7 @@ func TestHostsOfASessionRunnerHaveAProxyInItsNamespace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the changed objects to be restored", func() bool {
+	poll.Until(t, "the changed objects to be restored", func() bool {
 		return s.proxyObject(config) && strings.Contains(config.Data["config.json"], "api.example.com:443") && s.proxyObject(policy) && len(policy.Spec.Egress) == 2
 	})
 
@@ -109,14 +110,14 @@ func TestHostsOfASessionRunnerHaveAProxyInItsNamespace(t *testing.T) {
 
 	// Without hosts, the proxy stays until the sessions that may use it have ended.
 	s.patchRunner(`{"egress":null}`)
-	eventually(t, "the SessionRunner to have no proxy", func() bool { return len(s.getRunner().Status.Conditions) == 0 })
+	poll.Until(t, "the SessionRunner to have no proxy", func() bool { return len(s.getRunner().Status.Conditions) == 0 })
 	if !s.proxyObject(deployment) || deployment.DeletionTimestamp != nil {
 		t.Error("the proxy was deleted while a session runs")
 	}
 	s.patchSpec(`{"operatingMode":"Stopped"}`)
 	s.waitForPhase(v1alpha1.SessionStopped)
 	for _, object := range []client.Object{deployment, service, config, policy} {
-		eventually(t, "the objects of the proxy to be deleted", func() bool { return !s.proxyObject(object) })
+		poll.Until(t, "the objects of the proxy to be deleted", func() bool { return !s.proxyObject(object) })
 	}
 }
 
@@ -129,7 +130,7 @@ func TestProxyOfANamespaceNeverReplacesAnObjectOfSomebodyElse(t *testing.T) {
 	}
 	s := createSessionIn(t, ns, "fix", allowHosts("api.example.com"))
 	s.waitForCondition(v1alpha1.ConditionDependenciesReady, metav1.ConditionFalse, v1alpha1.ReasonEgressProxyNotReady)
-	eventually(t, "the SessionRunner to report the ConfigMap", func() bool {
+	poll.Until(t, "the SessionRunner to report the ConfigMap", func() bool {
 		c := meta.FindStatusCondition(s.getRunner().Status.Conditions, v1alpha1.ConditionEgressProxyReady)
 		return c != nil && c.Reason == v1alpha1.ReasonEgressProxyRefused && strings.Contains(c.Message, "ConfigMap "+workload.Name)
 	})

@@ -24,6 +24,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/session"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // clusterRolesOfUsers returns the rules of the ClusterRoles for users of sessions, by their names.
@@ -67,7 +68,7 @@ func clientWithRoles(t *testing.T, ns, user string, names ...string) client.Clie
 	}
 	probe := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: ns}}
 	probe.Spec.Prompt = "none"
-	eventually(t, user+" to have permissions", func() bool {
+	poll.Until(t, user+" to have permissions", func() bool {
 		return c.List(t.Context(), &v1alpha1.AgenticSessionList{}, client.InNamespace(ns)) == nil &&
 			c.Create(t.Context(), probe.DeepCopy(), client.DryRunAll) == nil
 	})
@@ -373,7 +374,7 @@ func (i *isolationTest) wantRefused(name string, row attack) {
 	}
 	s := &sessionTest{i.T, client.ObjectKey{Namespace: i.ns, Name: name}}
 	found := ""
-	eventually(i.T, "the session to be refused with: "+row.want, func() bool {
+	poll.Until(i.T, "the session to be refused with: "+row.want, func() bool {
 		found = ""
 		for _, c := range s.getSession().Status.Conditions {
 			if c.Status != metav1.ConditionTrue && slices.Contains([]string{v1alpha1.ConditionAccepted, v1alpha1.ConditionDependenciesReady}, c.Type) {

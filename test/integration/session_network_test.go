@@ -14,6 +14,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/session"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // somebodyElse is a field manager other than the operator's.
@@ -70,7 +71,7 @@ func TestNetworkOfADeletedSessionStaysClosedUntilItsPodIsGone(t *testing.T) {
 	if err := cluster.Delete(t.Context(), s.getSession()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the garbage collector to delete the session's own policy", func() bool { return s.networkPolicy("fix-session") == nil })
+	poll.Until(t, "the garbage collector to delete the session's own policy", func() bool { return s.networkPolicy("fix-session") == nil })
 	if !s.isDefaultDenyCurrent() {
 		t.Error("the policy of the namespace was deleted with the session")
 	}
@@ -78,7 +79,7 @@ func TestNetworkOfADeletedSessionStaysClosedUntilItsPodIsGone(t *testing.T) {
 	if err := cluster.Delete(t.Context(), s.networkPolicy(session.DefaultDenyPolicyName)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the policy to be restored for the Pod of the deleted session", s.isDefaultDenyCurrent)
+	poll.Until(t, "the policy to be restored for the Pod of the deleted session", s.isDefaultDenyCurrent)
 }
 
 func TestChangedNetworkPoliciesOfASessionAreRestored(t *testing.T) {
@@ -93,7 +94,7 @@ func TestChangedNetworkPoliciesOfASessionAreRestored(t *testing.T) {
 		if err := cluster.Patch(t.Context(), s.networkPolicy(name), client.RawPatch(mergePatch, []byte(change)), somebodyElse); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, name+" to be restored", func() bool {
+		poll.Until(t, name+" to be restored", func() bool {
 			policy := s.networkPolicy(name)
 			return policy.ResourceVersion != version && len(policy.Spec.Ingress)+len(policy.Spec.Egress) == map[string]int{"fix-session": 1}[name]
 		})
@@ -101,7 +102,7 @@ func TestChangedNetworkPoliciesOfASessionAreRestored(t *testing.T) {
 	if err := cluster.Delete(t.Context(), s.networkPolicy(session.DefaultDenyPolicyName)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the deleted policy to be restored", s.isDefaultDenyCurrent)
+	poll.Until(t, "the deleted policy to be restored", s.isDefaultDenyCurrent)
 }
 
 func TestSessionDoesNotStartWhileAnotherNetworkPolicyAllowsMore(t *testing.T) {
@@ -132,7 +133,7 @@ func TestSessionDoesNotStartWhileAnotherNetworkPolicyAllowsMore(t *testing.T) {
 
 func (s *sessionTest) waitForCondition(conditionType string, status metav1.ConditionStatus, reason string) {
 	s.t.Helper()
-	eventually(s.t, conditionType+"="+string(status)+" "+reason, func() bool {
+	poll.Until(s.t, conditionType+"="+string(status)+" "+reason, func() bool {
 		c := meta.FindStatusCondition(s.getSession().Status.Conditions, conditionType)
 		return c != nil && c.Status == status && c.Reason == reason
 	})
@@ -174,7 +175,7 @@ func TestOnlyTheOperatorChangesThePolicyThatIsolatesSessions(t *testing.T) {
 	if err := cluster.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.watched}}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the policy to be deleted with its namespace", func() bool {
+	poll.Until(t, "the policy to be deleted with its namespace", func() bool {
 		return apierrors.IsNotFound(cluster.Get(t.Context(), client.ObjectKeyFromObject(policy), policy))
 	})
 }

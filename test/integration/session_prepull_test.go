@@ -11,6 +11,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/session"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // prepull returns the DaemonSet of the SessionRunner; nil if it does not exist.
@@ -29,7 +30,7 @@ func (s *sessionTest) prepull() *appsv1.DaemonSet {
 
 func (s *sessionTest) waitForPrepull(what string, condition func(d *appsv1.DaemonSet) bool) {
 	s.t.Helper()
-	eventually(s.t, "the DaemonSet "+what, func() bool { return condition(s.prepull()) })
+	poll.Until(s.t, "the DaemonSet "+what, func() bool { return condition(s.prepull()) })
 }
 
 func pulls(image string) func(d *appsv1.DaemonSet) bool {
@@ -70,7 +71,7 @@ func TestDaemonSetOfSomebodyElseIsNotChangedByPrepull(t *testing.T) {
 	}
 	before := sumMetric(t, "yardmaster_session_prepull_refused_total", "", "")
 	s.patchRunner(`{"prepull": true}`)
-	eventually(t, "the event", func() bool {
+	poll.Until(t, "the event", func() bool {
 		var list eventsv1.EventList
 		if err := cluster.List(t.Context(), &list, client.InNamespace(s.key.Namespace)); err != nil {
 			t.Fatal(err)

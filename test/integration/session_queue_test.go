@@ -14,6 +14,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/session"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // sessionQueue are sessions of a limited SessionRunner, in the order of their creation.
@@ -54,7 +55,7 @@ func (q *sessionQueue) activeSessions() []string {
 
 func (q *sessionQueue) wantActive(most int, want ...string) {
 	q.t.Helper()
-	eventually(q.t, fmt.Sprintf("the sessions %v to run", want), func() bool {
+	poll.Until(q.t, fmt.Sprintf("the sessions %v to run", want), func() bool {
 		active := q.activeSessions()
 		if len(active) > most {
 			q.t.Fatalf("%v run, the limit is %d", active, most)
@@ -66,7 +67,7 @@ func (q *sessionQueue) wantActive(most int, want ...string) {
 func (q *sessionQueue) waitUntilQueued(index int) {
 	q.t.Helper()
 	s := q.sessions[index]
-	eventually(q.t, s.key.Name+" to be queued", func() bool {
+	poll.Until(q.t, s.key.Name+" to be queued", func() bool {
 		ready := meta.FindStatusCondition(s.getSession().Status.Conditions, v1alpha1.ConditionReady)
 		return ready != nil && ready.Reason == v1alpha1.ReasonQueued && strings.Contains(ready.Message, "position")
 	})
@@ -74,7 +75,7 @@ func (q *sessionQueue) waitUntilQueued(index int) {
 
 func (q *sessionQueue) updateRunner(change func(r *v1alpha1.SessionRunner)) {
 	q.t.Helper()
-	eventually(q.t, "the SessionRunner to be updated", func() bool {
+	poll.Until(q.t, "the SessionRunner to be updated", func() bool {
 		r := &v1alpha1.SessionRunner{}
 		if err := cluster.Get(q.t.Context(), client.ObjectKey{Namespace: q.ns, Name: "default"}, r); err != nil {
 			q.t.Fatal(err)
@@ -101,7 +102,7 @@ func TestExcessSessionsWaitInOrder(t *testing.T) {
 	if err := cluster.Delete(t.Context(), q.sessions[0].getSession()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "s05 to start", func() bool { return q.sessions[5].getSession().Status.Job != "" })
+	poll.Until(t, "s05 to start", func() bool { return q.sessions[5].getSession().Status.Job != "" })
 
 	q.updateRunner(func(r *v1alpha1.SessionRunner) { r.Spec.MaxSessions = new(int32(1)) })
 	q.sessions[4].exitRunner(0, "")
@@ -129,7 +130,7 @@ func TestManySessionsNeverExceedTheLimit(t *testing.T) {
 	ended := map[string]bool{}
 	for len(ended) < number {
 		var active []string
-		eventually(t, "a session to run", func() bool {
+		poll.Until(t, "a session to run", func() bool {
 			active = slices.DeleteFunc(q.activeSessions(), func(name string) bool { return ended[name] })
 			if len(active) > most {
 				t.Fatalf("%v run", active)
@@ -174,7 +175,7 @@ func TestSessionWithASuspendedJobIsPendingAndContinuesItsAttempt(t *testing.T) {
 	if queued.ActiveSeconds == 0 || queued.ActiveSince != nil || queued.RunnerStartTime != nil {
 		t.Errorf("%d seconds count, and the time since %s", queued.ActiveSeconds, queued.ActiveSince)
 	}
-	eventually(t, "the Pod to be deleted", func() bool { return len(s.listPods()) == 0 })
+	poll.Until(t, "the Pod to be deleted", func() bool { return len(s.listPods()) == 0 })
 
 	s.setSuspended(false)
 	s.waitForPhase(v1alpha1.SessionCreating)

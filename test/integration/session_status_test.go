@@ -18,6 +18,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // isSessionStatusWrite returns the name of the session whose status a request writes.
@@ -78,8 +79,8 @@ func TestSessionDeletedDuringStatusWriteIsNoError(t *testing.T) {
 	for i := range all {
 		createSessionIn(t, ns, fmt.Sprintf("s%04d", i))
 	}
-	eventually(t, "all sessions to be deleted", func() bool { return deleted.Load() == all })
-	eventually(t, "the work queue to be empty", func() bool {
+	poll.Until(t, "all sessions to be deleted", func() bool { return deleted.Load() == all })
+	poll.Until(t, "the work queue to be empty", func() bool {
 		return sumMetric(t, "workqueue_depth", "name", "agenticsession")+sumMetric(t, "controller_runtime_active_workers", "controller", "agenticsession") == 0
 	})
 	if after := sessionReconcileErrors(t); after != before {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/session"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // unschedulableClass is a RuntimeClass that no node supports, so that no simulated node runs the Pod
@@ -87,7 +88,7 @@ func (s *sessionTest) getSession() *v1alpha1.AgenticSession {
 
 func (s *sessionTest) waitForPhase(phase v1alpha1.SessionPhase) *v1alpha1.AgenticSession {
 	s.t.Helper()
-	eventually(s.t, "phase "+string(phase), func() bool { return s.getSession().Status.Phase == phase })
+	poll.Until(s.t, "phase "+string(phase), func() bool { return s.getSession().Status.Phase == phase })
 	return s.getSession()
 }
 
@@ -112,7 +113,7 @@ func (s *sessionTest) listJobs() []batchv1.Job {
 func (s *sessionTest) waitForPod() *corev1.Pod {
 	s.t.Helper()
 	var found *corev1.Pod
-	eventually(s.t, "a Pod", func() bool {
+	poll.Until(s.t, "a Pod", func() bool {
 		var pods corev1.PodList
 		selector := client.MatchingLabels{batchv1.JobNameLabel: s.getSession().Status.Job}
 		if err := cluster.List(s.t.Context(), &pods, client.InNamespace(s.key.Namespace), selector); err != nil || len(pods.Items) == 0 {
@@ -150,7 +151,7 @@ func (s *sessionTest) exitRunner(code int32, message string) {
 
 func (s *sessionTest) updatePodStatus(pod *corev1.Pod, change func(pod *corev1.Pod)) {
 	s.t.Helper()
-	eventually(s.t, "the Pod's status to be written", func() bool {
+	poll.Until(s.t, "the Pod's status to be written", func() bool {
 		if err := cluster.Get(s.t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
 			s.t.Fatal(err)
 		}
@@ -256,7 +257,7 @@ func TestSessionStopsAndResumes(t *testing.T) {
 func TestSessionWaitsForItsSessionRunner(t *testing.T) {
 	t.Parallel()
 	s := createSession(t, func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) { s.Spec.Runner = "later" })
-	eventually(t, "the condition DependenciesReady", func() bool {
+	poll.Until(t, "the condition DependenciesReady", func() bool {
 		c := meta.FindStatusCondition(s.getSession().Status.Conditions, v1alpha1.ConditionDependenciesReady)
 		return c != nil && c.Reason == v1alpha1.ReasonRunnerNotFound
 	})
@@ -283,7 +284,7 @@ func TestRejectedPodFailsTheSession(t *testing.T) {
 func TestSessionWaitsForItsServiceAccount(t *testing.T) {
 	t.Parallel()
 	s := createSession(t, func(_ *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) { r.Spec.ServiceAccountName = "later" })
-	eventually(t, "the condition DependenciesReady", func() bool {
+	poll.Until(t, "the condition DependenciesReady", func() bool {
 		c := meta.FindStatusCondition(s.getSession().Status.Conditions, v1alpha1.ConditionDependenciesReady)
 		return c != nil && c.Reason == v1alpha1.ReasonServiceAccountNotFound
 	})
@@ -302,11 +303,11 @@ func TestSessionWaitsForQuota(t *testing.T) {
 	if err := cluster.Create(t.Context(), quota); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the quota to be counted", func() bool {
+	poll.Until(t, "the quota to be counted", func() bool {
 		return cluster.Get(t.Context(), client.ObjectKeyFromObject(quota), quota) == nil && quota.Status.Hard != nil
 	})
 	s := createSessionIn(t, ns, "fix")
-	eventually(t, "the condition JobCreated to report the quota", func() bool {
+	poll.Until(t, "the condition JobCreated to report the quota", func() bool {
 		c := meta.FindStatusCondition(s.getSession().Status.Conditions, v1alpha1.ConditionJobCreated)
 		return c != nil && c.Reason == v1alpha1.ReasonQuotaExceeded
 	})
@@ -324,7 +325,7 @@ func TestObjectOfAnotherOwnerIsNotAdoptedBySession(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := createSessionIn(t, ns, "fix")
-	eventually(t, "the condition DependenciesReady to report the name", func() bool {
+	poll.Until(t, "the condition DependenciesReady to report the name", func() bool {
 		c := meta.FindStatusCondition(s.getSession().Status.Conditions, v1alpha1.ConditionDependenciesReady)
 		return c != nil && c.Reason == v1alpha1.ReasonNameTaken
 	})
@@ -347,7 +348,7 @@ func TestContinuingSessionKeepsWorkspaceOfDeletedParent(t *testing.T) {
 		s.Spec.ContinueFrom = &v1alpha1.SessionReference{Name: "first"}
 	})
 	first.waitForPod()
-	eventually(t, "the second session to wait", func() bool {
+	poll.Until(t, "the second session to wait", func() bool {
 		c := meta.FindStatusCondition(second.getSession().Status.Conditions, v1alpha1.ConditionDependenciesReady)
 		return c != nil && c.Reason == v1alpha1.ReasonParentNotFinished
 	})
@@ -358,7 +359,7 @@ func TestContinuingSessionKeepsWorkspaceOfDeletedParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	claim := &corev1.PersistentVolumeClaim{}
-	eventually(t, "the second session to be the claim's only owner", func() bool {
+	poll.Until(t, "the second session to be the claim's only owner", func() bool {
 		if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "first-workspace"}, claim); err != nil {
 			t.Fatal(err)
 		}
@@ -381,7 +382,7 @@ func TestSessionsContinuingOneParentRunOneAtATime(t *testing.T) {
 	first.exitRunner(0, "")
 	for range children {
 		running := &sessionTest{t, client.ObjectKey{Namespace: ns}}
-		eventually(t, "the next session to start", func() bool {
+		poll.Until(t, "the next session to start", func() bool {
 			var jobs batchv1.JobList
 			if err := cluster.List(t.Context(), &jobs, client.InNamespace(ns)); err != nil {
 				t.Fatal(err)
@@ -421,7 +422,7 @@ func TestDeletedSessionLeavesNoChildObjects(t *testing.T) {
 	for _, list := range []client.ObjectList{
 		&batchv1.JobList{}, &corev1.SecretList{}, &corev1.PersistentVolumeClaimList{}, &corev1.ServiceList{}, &networkingv1.NetworkPolicyList{},
 	} {
-		eventually(t, "all objects to be deleted", func() bool {
+		poll.Until(t, "all objects to be deleted", func() bool {
 			err := cluster.List(t.Context(), list, client.InNamespace(s.key.Namespace), client.HasLabels{session.LabelSessionUID})
 			return err == nil && meta.LenList(list) == 0
 		})
@@ -434,7 +435,7 @@ func TestSessionIsDeletedAfterItsTTL(t *testing.T) {
 		s.Spec.TTLSecondsAfterFinished = new(int32(1))
 	})
 	s.exitRunner(0, "")
-	eventually(t, "the session to be deleted", func() bool {
+	poll.Until(t, "the session to be deleted", func() bool {
 		return apierrors.IsNotFound(cluster.Get(t.Context(), s.key, &v1alpha1.AgenticSession{}))
 	})
 }
@@ -445,7 +446,7 @@ func TestTimeoutOfARunningSessionCanBeExtended(t *testing.T) {
 	s := createSession(t, func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) { s.Spec.Timeout = new(int32(600)) })
 	waitForDeadline := func(seconds int64) {
 		t.Helper()
-		eventually(t, fmt.Sprintf("a deadline %d seconds after the start of the runner", seconds), func() bool {
+		poll.Until(t, fmt.Sprintf("a deadline %d seconds after the start of the runner", seconds), func() bool {
 			jobs, since := s.listJobs(), s.getSession().Status.ActiveSince
 			if len(jobs) != 1 || jobs[0].Status.StartTime == nil || jobs[0].Spec.ActiveDeadlineSeconds == nil || since == nil {
 				return false
@@ -515,7 +516,7 @@ func TestSessionIsStoppedAtItsCostLimit(t *testing.T) {
 		t.Errorf("%+v", run)
 	}
 	s.patchSpec(`{"runRequest": 2}`)
-	eventually(t, "the second run to fail", func() bool { return len(s.getSession().Status.Runs) == 2 })
+	poll.Until(t, "the second run to fail", func() bool { return len(s.getSession().Status.Runs) == 2 })
 	if run := s.getSession().Status.Runs[1]; run.Reason != v1alpha1.ReasonBudgetExceeded || !strings.Contains(run.Message, "increase maxCostUSD of the session") {
 		t.Errorf("%+v", run)
 	}
@@ -560,7 +561,7 @@ func TestAgenticSessionExamplesAreAccepted(t *testing.T) {
 // wantAccepted waits until the operator accepts all sessions of the namespace.
 func wantAccepted(t *testing.T, ns string) {
 	t.Helper()
-	eventually(t, "its sessions to be accepted", func() bool {
+	poll.Until(t, "its sessions to be accepted", func() bool {
 		var list v1alpha1.AgenticSessionList
 		if err := cluster.List(context.Background(), &list, client.InNamespace(ns)); err != nil {
 			t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/session"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 func setPersistentWorkspace(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
@@ -45,7 +46,7 @@ func (s *sessionTest) claim(name string) *corev1.PersistentVolumeClaim {
 // waitUntilWorkspaceInUse waits until the session waits for a Pod, and checks that it has no Job meanwhile.
 func (s *sessionTest) waitUntilWorkspaceInUse(pod string) {
 	s.t.Helper()
-	eventually(s.t, "the session to wait for Pod "+pod, func() bool {
+	poll.Until(s.t, "the session to wait for Pod "+pod, func() bool {
 		object := s.getSession()
 		c := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionDependenciesReady)
 		if object.Status.Job != "" && object.Status.JobUID == "" {
@@ -101,7 +102,7 @@ func TestSessionWaitsForThePodOfADeletedSessionInItsWorkspace(t *testing.T) {
 	second.waitForPhase(v1alpha1.SessionRunning)
 	pod := second.holdScheduledPod()
 	third := createSessionIn(t, ns, "third", continuing("first"))
-	eventually(t, "the third session to wait for the second", func() bool {
+	poll.Until(t, "the third session to wait for the second", func() bool {
 		c := meta.FindStatusCondition(third.getSession().Status.Conditions, v1alpha1.ConditionDependenciesReady)
 		return c != nil && c.Reason == v1alpha1.ReasonWorkspaceInUse
 	})
@@ -130,7 +131,7 @@ func TestNextAttemptWaitsForThePodOfADeletedJob(t *testing.T) {
 	}
 	s.waitUntilWorkspaceInUse(pod.Name)
 	s.releasePod(pod)
-	eventually(t, "the second attempt", func() bool { return s.getSession().Status.Job == "fix-r1-a2" })
+	poll.Until(t, "the second attempt", func() bool { return s.getSession().Status.Job == "fix-r1-a2" })
 }
 
 func TestSessionWaitsForAPodOfSomebodyElseInItsWorkspace(t *testing.T) {
@@ -162,7 +163,7 @@ func TestPodStartsAfterItsWorkspaceIsReserved(t *testing.T) {
 	t.Parallel()
 	s := createSession(t, setPersistentWorkspace)
 	pod := s.waitForPod()
-	eventually(t, "the Pod's gate to be removed", func() bool {
+	poll.Until(t, "the Pod's gate to be removed", func() bool {
 		if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
 			t.Fatal(err)
 		}
@@ -192,7 +193,7 @@ func TestSessionWithoutItsWorkspaceFailsUnlessItAcceptsAnEmptyOne(t *testing.T) 
 	}
 	s.patchSpec(`{"workspace": {"onLost": "StartEmpty"}, "runRequest": 2}`)
 	s.waitForPod()
-	eventually(t, "another claim to be recorded", func() bool {
+	poll.Until(t, "another claim to be recorded", func() bool {
 		claim := s.claim("fix-workspace")
 		return claim != nil && claim.UID != lost.UID && s.getSession().Status.WorkspaceUID == claim.UID
 	})
@@ -206,7 +207,7 @@ func TestDeletedParentLeavesItsWorkspaceToWaitingSessions(t *testing.T) {
 	parent.waitForPhase(v1alpha1.SessionRunning)
 	waiting := []*sessionTest{createSessionIn(t, ns, "second", continuing("first")), createSessionIn(t, ns, "third", continuing("first"))}
 	for _, s := range waiting {
-		eventually(t, s.key.Name+" to own the workspace", func() bool {
+		poll.Until(t, s.key.Name+" to own the workspace", func() bool {
 			for _, owner := range s.claim("first-workspace").OwnerReferences {
 				if owner.Name == s.key.Name {
 					return true
@@ -220,7 +221,7 @@ func TestDeletedParentLeavesItsWorkspaceToWaitingSessions(t *testing.T) {
 	}
 	for range waiting {
 		running := &sessionTest{t, client.ObjectKey{Namespace: ns}}
-		eventually(t, "a waiting session to start", func() bool {
+		poll.Until(t, "a waiting session to start", func() bool {
 			for _, s := range waiting {
 				if s.getSession().Status.Phase == v1alpha1.SessionCreating {
 					running.key.Name = s.key.Name
@@ -255,7 +256,7 @@ func TestDeletedObjectsOfASessionAreCreatedAgainWhileItRuns(t *testing.T) {
 		if err := cluster.Delete(t.Context(), object); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the "+name+" to be created again", func() bool {
+		poll.Until(t, "the "+name+" to be created again", func() bool {
 			return cluster.Get(t.Context(), key, object) == nil && object.GetUID() != deleted && metav1.IsControlledBy(object, s.getSession())
 		})
 	}

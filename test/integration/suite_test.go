@@ -11,78 +11,44 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/yaml"
 
-	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/internal/manager"
 	"github.com/yardmaster/yardmaster/internal/webhook/server"
+	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 // repositoryRoot is the path of the repository's root.
 const repositoryRoot = "../.."
 
-// Clients of the cluster.
+// The cluster, and its configuration.
 var (
+	cluster *testenv.Cluster
 	config  *rest.Config
-	cluster client.Client
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv("KUBECONFIG") == "" {
-		fmt.Println("KUBECONFIG is not set, so there is no cluster to test against: use make test-integration")
-		return
-	}
-	os.Exit(runTests(m))
+	testenv.Main(m, "make test-integration", installAndRunOperator)
 }
 
-// runTests runs the tests with the operator.
-func runTests(m *testing.M) int {
-	ctx, stop := context.WithCancel(context.Background())
-	end, err := connectAndRunOperator(ctx)
+// installAndRunOperator installs the CRDs and runs the operator. Its webhook is registered by address, as the API server
+// cannot reach it through a Service.
+func installAndRunOperator(ctx context.Context, c *testenv.Cluster) (end func(), err error) {
+	cluster, config = c, c.Config
+	log, err := os.Create(testenv.Artifact("operator.log"))
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "starting the operator:", err)
-		stop()
-		return 1
-	}
-	code := m.Run()
-	end()
-	stop()
-	return code
-}
-
-// connectAndRunOperator connects to the cluster, installs the CRDs and runs the operator. Its webhook is
-// registered by address, as the API server cannot reach it through a Service.
-func connectAndRunOperator(ctx context.Context) (end func(), err error) {
-	ctrl.SetLogger(zap.New(zap.WriteTo(logFile())))
-	if config, err = clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG")); err != nil {
 		return nil, err
 	}
-	config.QPS, config.Burst = 1000, 1000
-	scheme := runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		return nil, err
-	}
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return nil, err
-	}
-	if cluster, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
-		return nil, err
-	}
-	if err := installCRDs(ctx); err != nil {
+	ctrl.SetLogger(zap.New(zap.WriteTo(log)))
+	if err := cluster.InstallCRDs(ctx); err != nil {
 		return nil, fmt.Errorf("installing the CRDs: %w", err)
 	}
 	webhooks := &envtest.WebhookInstallOptions{Paths: []string{filepath.Join(repositoryRoot, "config", "webhook", "webhooks.yaml")}}
@@ -150,19 +116,6 @@ func adaptWebhooks(ctx context.Context, webhooks *envtest.WebhookInstallOptions)
 	return nil
 }
 
-// logFile opens the file for the operator's log: OPERATOR_LOG, or none.
-func logFile() *os.File {
-	path := os.Getenv("OPERATOR_LOG")
-	if path == "" {
-		path = os.DevNull
-	}
-	file, err := os.Create(path)
-	if err != nil {
-		return os.Stderr
-	}
-	return file
-}
-
 const operatorKeySecret = "yardmaster-worker-admin"
 
 func startOperator(ctx context.Context, webhooks *envtest.WebhookInstallOptions) error {
@@ -198,9 +151,7 @@ func startOperator(ctx context.Context, webhooks *envtest.WebhookInstallOptions)
 			panic(err)
 		}
 	}()
-	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		return mgr.GetWebhookServer().StartedChecker()(nil) == nil, nil
-	})
+	return poll.UntilNil(ctx, func() error { return mgr.GetWebhookServer().StartedChecker()(nil) })
 }
 
 // controllers returns the controllers that run during all tests. That of WorkerPools does not: each
@@ -236,45 +187,6 @@ func removeWebhooks(ctx context.Context, webhooks *envtest.WebhookInstallOptions
 	}
 }
 
-// installCRDs applies config/crd/bases and waits until the kinds are served.
-func installCRDs(ctx context.Context) error {
-	paths, err := filepath.Glob(filepath.Join(repositoryRoot, "config", "crd", "bases", "*.yaml"))
-	if err != nil {
-		return err
-	}
-	var kinds []schema.GroupVersionKind
-	for _, path := range paths {
-		crd := &unstructured.Unstructured{}
-		if err := readYAML(path, crd); err != nil {
-			return err
-		}
-		kind, _, err := unstructured.NestedString(crd.Object, "spec", "names", "kind")
-		if err != nil {
-			return err
-		}
-		kinds = append(kinds, v1alpha1.GroupVersion.WithKind(kind))
-		if err := cluster.Apply(ctx, client.ApplyConfigurationFromUnstructured(crd), client.FieldOwner("yardmaster-test"), client.ForceOwnership); err != nil {
-			return err
-		}
-	}
-	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		for _, kind := range kinds {
-			if _, err := cluster.RESTMapper().RESTMapping(kind.GroupKind()); err != nil {
-				if meta.IsNoMatchError(err) {
-					return false, nil
-				}
-				return false, err
-			}
-			list := &unstructured.UnstructuredList{}
-			list.SetGroupVersionKind(kind)
-			if served := cluster.List(ctx, list) == nil; !served {
-				return false, nil
-			}
-		}
-		return true, nil
-	})
-}
-
 func readYAML(path string, into any) error {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -297,27 +209,5 @@ func namespaceWithoutWebhook(t *testing.T) string {
 
 func newNamespace(t *testing.T, labels map[string]string) string {
 	t.Helper()
-	ns := &corev1.Namespace{}
-	ns.GenerateName = "test-"
-	ns.Labels = labels
-	if err := cluster.Create(t.Context(), ns); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := client.IgnoreNotFound(cluster.Delete(context.Background(), ns)); err != nil {
-			t.Error(err)
-		}
-	})
-	return ns.Name
-}
-
-// eventually waits until the condition is true. Its limit only ends tests that would wait forever.
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
-		return condition(), nil
-	})
-	if err != nil {
-		t.Fatalf("waiting for %s: %v", what, err)
-	}
+	return cluster.NewNamespace(t, "test-", labels)
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/certs"
 	"github.com/yardmaster/yardmaster/internal/webhook/server"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // A deletionTimestamp in a request proves nothing: only the stored object shows that it is being
@@ -92,7 +93,7 @@ func TestForgedReviewRevealsNothing(t *testing.T) {
 	forged := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "forged", Namespace: ns}}
 	forged.Spec.Prompt, forged.Spec.Runner, forged.Spec.Image = "do it", "default", "evil:1"
 	const name = "agenticsessions.yardmaster.dev"
-	eventually(t, "the API server to receive the warning", func() bool {
+	poll.Until(t, "the API server to receive the warning", func() bool {
 		status, body := postReview(t, "/"+webhookPathSegment+server.ValidatingPath(name), forged)
 		return status == http.StatusOK && strings.Contains(body, "spec.image")
 	})
@@ -198,7 +199,7 @@ func startRotation(t *testing.T) *rotationTest {
 // waitUntilConfigured waits until all webhooks have a path in the Secret, and returns its segment.
 func (env *rotationTest) waitUntilConfigured() (segment string) {
 	env.Helper()
-	eventually(env.T, "the webhook configurations to have the path", func() bool {
+	poll.Until(env.T, "the webhook configurations to have the path", func() bool {
 		segment = string(env.readSecret().Data[server.PathFile])
 		v, m := env.readConfigurations()
 		return segment != "" && env.ready(httptest.NewRequest(http.MethodGet, "/readyz", http.NoBody)) == nil &&
@@ -268,7 +269,7 @@ func TestWebhookPathIsRestoredAfterSomeoneChangesIt(t *testing.T) {
 	env.waitUntilConfigured()
 
 	env.patch(env.readSecret(), `[{"op": "replace", "path": "/data/path", "value": ""}]`)
-	eventually(t, "a new path", func() bool {
+	poll.Until(t, "a new path", func() bool {
 		now := string(env.readSecret().Data[server.PathFile])
 		return now != "" && now != segment
 	})
@@ -276,7 +277,7 @@ func TestWebhookPathIsRestoredAfterSomeoneChangesIt(t *testing.T) {
 	if err := cluster.Delete(t.Context(), mutates); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the operator to be ready without the deleted configuration", func() bool {
+	poll.Until(t, "the operator to be ready without the deleted configuration", func() bool {
 		return env.ready(httptest.NewRequest(http.MethodGet, "/readyz", http.NoBody)) == nil
 	})
 
@@ -286,7 +287,7 @@ func TestWebhookPathIsRestoredAfterSomeoneChangesIt(t *testing.T) {
 	env.patch(validates, `[{"op": "remove", "path": "/metadata/annotations"},
 		{"op": "replace", "path": "/webhooks/0/clientConfig/service/path", "value": "`+fixed+`"},
 		{"op": "remove", "path": "/webhooks/1/clientConfig/caBundle"}]`)
-	eventually(t, "the certificate authority to be restored", func() bool {
+	poll.Until(t, "the certificate authority to be restored", func() bool {
 		env.read(validates)
 		return len(validates.Webhooks[1].ClientConfig.CABundle) > 0
 	})

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
@@ -29,6 +30,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/controller/workerpool"
 	"github.com/yardmaster/yardmaster/internal/pool"
+	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/worker"
 )
 
@@ -294,18 +296,20 @@ func (c *poolTestEnv) assertEachJobHandledOnce(number int) {
 	}
 }
 
-// waitFor waits longer than eventually, because drains take longer.
+// waitFor waits until the condition is true. Its failure shows the status of all WorkerPools.
 func (c *poolTestEnv) waitFor(what string, holds func() bool) {
 	c.t.Helper()
-	err := wait.PollUntilContextTimeout(c.t.Context(), 50*time.Millisecond, 90*time.Second, true, func(context.Context) (bool, error) {
-		return holds(), nil
-	})
-	if err != nil {
-		var list v1alpha1.WorkerPoolList
-		_ = cluster.List(c.t.Context(), &list, client.InNamespace(c.ns))
-		for i := range list.Items {
-			c.t.Logf("%s", describePoolStatus(&list.Items[i]))
+	if err := poll.UntilNil(c.t.Context(), func() error {
+		if holds() {
+			return nil
 		}
+		var list v1alpha1.WorkerPoolList
+		err := cluster.List(c.t.Context(), &list, client.InNamespace(c.ns))
+		for i := range list.Items {
+			err = errors.Join(err, errors.New(describePoolStatus(&list.Items[i])))
+		}
+		return errors.Join(errors.New("not yet"), err)
+	}); err != nil {
 		c.t.Fatalf("waiting for %s: %v", what, err)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 // ProcessRole is a function that a benchmark runs in a process of its own instead of the
@@ -63,7 +65,7 @@ func RunOnCluster(measure func(ctx context.Context, c *Cluster, operatorBinary s
 			return err
 		}
 		defer end()
-		binary, err := BuildOperator(ctx)
+		binary, err := testenv.BuildOperator(ctx)
 		if err != nil {
 			return err
 		}

@@ -1,11 +1,10 @@
 package harness
 
 import (
+	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
@@ -13,29 +12,17 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/yardmaster/yardmaster/internal/clock"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
-// metricsAddress is where the operator serves metrics.
-var metricsAddress = sync.OnceValue(freeAddress)
-
-// MetricsFlags returns the flags of an operator that serves metrics for OperatorMetrics.
-func MetricsFlags() []string {
-	return []string{"--metrics-bind-address=" + metricsAddress(), "--metrics-secure=false"}
-}
-
-// OperatorMetrics returns the operator's metrics.
-func OperatorMetrics(ctx context.Context) (map[string]*dto.MetricFamily, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+metricsAddress()+"/metrics", http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	response, err := http.DefaultClient.Do(request)
+// OperatorMetrics returns the metrics of an operator with testenv.MetricsFlags.
+func OperatorMetrics(ctx context.Context, operator *testenv.Operator) (map[string]*dto.MetricFamily, error) {
+	metrics, err := operator.Metrics(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading the operator's metrics: %w", err)
 	}
-	defer response.Body.Close()
 	parser := expfmt.NewTextParser(model.LegacyValidation)
-	return parser.TextToMetricFamilies(response.Body)
+	return parser.TextToMetricFamilies(bytes.NewReader(metrics))
 }
 
 // APIRequests returns the number of an operator's requests to the API server, and of the writes among them.
@@ -49,12 +36,12 @@ func APIRequests(metrics map[string]*dto.MetricFamily) (requests, writes float64
 	return requests, writes
 }
 
-// WaitForRest waits until an operator with MetricsFlags has written nothing for a time, and fails after the limit.
-func WaitForRest(ctx context.Context, quiet, limit time.Duration) error {
+// WaitForRest waits until an operator with testenv.MetricsFlags has written nothing for a time, and fails after the limit.
+func WaitForRest(ctx context.Context, operator *testenv.Operator, quiet, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for before := -1.0; ; {
-		metrics, err := OperatorMetrics(ctx)
+		metrics, err := OperatorMetrics(ctx, operator)
 		if err != nil {
 			return err
 		}
@@ -78,15 +65,4 @@ func MetricLabel(metric *dto.Metric, name string) string {
 		}
 	}
 	return ""
-}
-
-// freeAddress returns a loopback address on which nothing listens, so that several benchmarks can run
-// on one machine.
-func freeAddress() string {
-	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		panic(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
 }

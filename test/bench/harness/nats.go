@@ -88,7 +88,7 @@ func (n *NATSProcess) startServer(port string) error {
 	}
 	line, err := bufio.NewReader(output).ReadString('\n')
 	if err != nil {
-		TerminateProcess(process)
+		terminateProcess(process)
 		return fmt.Errorf("waiting for the NATS server: %w", err)
 	}
 	n.process, n.URL = process, strings.TrimSpace(line)
@@ -119,7 +119,7 @@ func (n *NATSProcess) Restart() error {
 
 // StopAndRemove stops the server and removes its files.
 func (n *NATSProcess) StopAndRemove() {
-	TerminateProcess(n.process)
+	terminateProcess(n.process)
 	if err := os.RemoveAll(n.storeDirectory); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 	}

@@ -35,8 +35,8 @@ func PollUntil(ctx context.Context, timeout time.Duration, done func() (bool, er
 	}
 }
 
-// TerminateProcess interrupts a process and waits until it exits.
-func TerminateProcess(process *exec.Cmd) {
+// terminateProcess interrupts a process and waits until it exits.
+func terminateProcess(process *exec.Cmd) {
 	_ = process.Process.Signal(os.Interrupt) // it may have exited
 	_ = process.Wait()                       // its exit code does not affect the measurement
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/yardmaster/yardmaster/test/bench/harness"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 // operatorCounters are the counters in the operator's metrics.
@@ -22,8 +23,8 @@ func (c operatorCounters) difference(before operatorCounters) operatorCounters {
 }
 
 // readCounters reads the operator's metrics.
-func readCounters(ctx context.Context) (operatorCounters, error) {
-	families, err := harness.OperatorMetrics(ctx)
+func readCounters(ctx context.Context, operator *testenv.Operator) (operatorCounters, error) {
+	families, err := harness.OperatorMetrics(ctx, operator)
 	if err != nil {
 		return operatorCounters{}, err
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/test/bench/harness"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 func main() {
@@ -36,24 +37,24 @@ func (env *environment) measureUsage(ctx context.Context, c *harness.Cluster, op
 	}
 	defer end()
 	startedAt := time.Now()
-	operator, err := harness.StartOperator(ctx, operatorBinary, c, append(harness.MetricsFlags(), "--namespaces", string(env.Environment))...)
+	operator, err := testenv.StartOperator(ctx, operatorBinary, c.Cluster, append(testenv.MetricsFlags(), "--namespaces", string(env.Environment))...)
 	if err != nil {
 		return err
 	}
-	defer harness.TerminateProcess(operator)
+	defer operator.Stop()
 	if err := env.WaitUntilReconciled(ctx, c, reconcileTimeout, env.pools, env.pools); err != nil {
 		return err
 	}
-	start, err := readUsageSince(ctx, startedAt, operator.Process.Pid, nats.Pid())
+	start, err := readUsageSince(ctx, startedAt, operator, nats.Pid())
 	if err != nil {
 		return err
 	}
 	harness.PrintProgress("all objects are reconciled after %s; waiting until the operator has written nothing for %s", start.duration.Round(time.Second), env.settle)
 	// The cluster's controllers still change the Deployments of pools when all pools are reconciled.
-	if err := harness.WaitForRest(ctx, env.settle, reconcileTimeout); err != nil {
+	if err := harness.WaitForRest(ctx, operator, env.settle, reconcileTimeout); err != nil {
 		return err
 	}
-	idle, err := measureUsageFor(ctx, env.window, operator.Process.Pid, nats.Pid())
+	idle, err := measureUsageFor(ctx, env.window, operator, nats.Pid())
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/clock"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 // outageResult is the result of one outage.
@@ -40,11 +41,11 @@ func (env *environment) measureOutages(ctx context.Context, c *harness.Cluster, 
 	if err != nil {
 		return nil, err
 	}
-	operator, err := harness.StartOperator(ctx, binary, c, "--namespaces", string(env.Environment))
+	operator, err := testenv.StartOperator(ctx, binary, c.Cluster, "--namespaces", string(env.Environment))
 	if err != nil {
 		return nil, err
 	}
-	defer harness.TerminateProcess(operator)
+	defer operator.Stop()
 	if err := env.WaitUntilReconciled(ctx, c, waitTimeout, env.queues, 1); err != nil {
 		return nil, err
 	}

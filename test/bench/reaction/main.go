@@ -17,6 +17,7 @@ import (
 	"fmt"
 
 	"github.com/yardmaster/yardmaster/test/bench/harness"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 func main() {
@@ -33,11 +34,11 @@ func (env *environment) measureReactions(ctx context.Context, c *harness.Cluster
 		return err
 	}
 	defer end()
-	operator, err := harness.StartOperator(ctx, operatorBinary, c, "--namespaces", string(env.Environment))
+	operator, err := testenv.StartOperator(ctx, operatorBinary, c.Cluster, "--namespaces", string(env.Environment))
 	if err != nil {
 		return err
 	}
-	defer harness.TerminateProcess(operator)
+	defer operator.Stop()
 	if err := env.WaitUntilReconciled(ctx, c, waitTimeout, 1+env.idlePools, 1+env.idlePools); err != nil {
 		return err
 	}

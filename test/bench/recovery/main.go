@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/test/bench/harness"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 func main() {
@@ -50,11 +51,11 @@ func (b *benchmark) measureOutages(ctx context.Context, c *harness.Cluster, oper
 	if err := env.createObjects(ctx, c); err != nil {
 		return fmt.Errorf("creating the environment: %w", err)
 	}
-	operator, err := harness.StartOperator(ctx, operatorBinary, c, "--namespaces", string(env.Environment))
+	operator, err := testenv.StartOperator(ctx, operatorBinary, c.Cluster, "--namespaces", string(env.Environment))
 	if err != nil {
 		return err
 	}
-	defer harness.TerminateProcess(operator)
+	defer operator.Stop()
 	var results []outageResult
 	for _, outage := range b.durations {
 		for i := range b.times {

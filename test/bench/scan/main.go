@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/test/bench/harness"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 func main() {
@@ -45,7 +46,7 @@ func measureScans(ctx context.Context, env *environment, rounds, scans int, keep
 	if !keep {
 		defer c.StopControlPlane(ctx)
 	}
-	operator, err := harness.BuildOperator(ctx)
+	operator, err := testenv.BuildOperator(ctx)
 	if err != nil {
 		return err
 	}

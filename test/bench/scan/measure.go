@@ -15,6 +15,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 // operatorScanInterval is the interval between the operator's scans. It is longer than one
@@ -109,7 +110,7 @@ func measureOperator(ctx context.Context, c *harness.Cluster, binary string, env
 		return scanResult{}, err
 	}
 	names := strings.Join(env.namespaceNames(), ",")
-	process, err := harness.StartOperator(ctx, binary, c, "--namespaces", names, "--report-namespaces", names,
+	operator, err := testenv.StartOperator(ctx, binary, c.Cluster, "--namespaces", names, "--report-namespaces", names,
 		"--report-interval="+operatorScanInterval.String(), "--report-externally-managed-suspicious-after=1ns")
 	if err != nil {
 		return scanResult{}, err
@@ -117,7 +118,7 @@ func measureOperator(ctx context.Context, c *harness.Cluster, binary string, env
 	for scan := range scans {
 		harness.PrintProgress("waiting for scan %d of %d of the operator", scan+1, scans)
 		if err := env.waitForReports(ctx, c); err != nil {
-			_ = process.Process.Kill()
+			operator.Kill()
 			return scanResult{}, err
 		}
 		// The next scan writes the reports again, which shows that it is complete.
@@ -125,9 +126,8 @@ func measureOperator(ctx context.Context, c *harness.Cluster, binary string, env
 			return scanResult{}, err
 		}
 	}
-	_ = process.Process.Signal(os.Interrupt)
-	_ = process.Wait()
-	cpu, peakRSS := harness.ExitedProcessUsage(process.ProcessState)
+	operator.Stop()
+	cpu, peakRSS := harness.ExitedProcessUsage(operator.State())
 	return scanResult{cpu: cpu / time.Duration(scans), peakRSS: peakRSS}, nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/test/bench/harness"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 func main() {
@@ -41,12 +42,12 @@ func (b *benchmark) measure(ctx context.Context, c *harness.Cluster, operatorBin
 	if err != nil {
 		return err
 	}
-	operator, err := harness.StartOperator(ctx, operatorBinary, c, append(harness.MetricsFlags(), "--namespaces", string(env))...)
+	operator, err := testenv.StartOperator(ctx, operatorBinary, c.Cluster, append(testenv.MetricsFlags(), "--namespaces", string(env))...)
 	if err != nil {
 		return err
 	}
-	defer harness.TerminateProcess(operator)
-	before, _, err := restingMemory(ctx, operator.Process.Pid)
+	defer operator.Stop()
+	before, _, err := restingMemory(ctx, operator)
 	if err != nil {
 		return err
 	}
@@ -55,7 +56,7 @@ func (b *benchmark) measure(ctx context.Context, c *harness.Cluster, operatorBin
 		return err
 	}
 	harness.PrintProgress("%d Schedules are due at %s", b.schedules, due.Format(time.TimeOnly))
-	resting, _, err := restingMemory(ctx, operator.Process.Pid)
+	resting, _, err := restingMemory(ctx, operator)
 	if err != nil {
 		return err
 	}
@@ -63,7 +64,7 @@ func (b *benchmark) measure(ctx context.Context, c *harness.Cluster, operatorBin
 	if err != nil {
 		return err
 	}
-	after, peak, err := restingMemory(ctx, operator.Process.Pid)
+	after, peak, err := restingMemory(ctx, operator)
 	if err != nil {
 		return err
 	}

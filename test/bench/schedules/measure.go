@@ -20,6 +20,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/clock"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 // The operator is at rest when it has written nothing for restTime, which is longer than it keeps the last version of what
@@ -29,11 +30,11 @@ const (
 	maxRestTime = 3 * time.Minute
 )
 
-func restingMemory(ctx context.Context, pid int) (now, peak int64, err error) {
-	if err := harness.WaitForRest(ctx, restTime, maxRestTime); err != nil {
+func restingMemory(ctx context.Context, operator *testenv.Operator) (now, peak int64, err error) {
+	if err := harness.WaitForRest(ctx, operator, restTime, maxRestTime); err != nil {
 		return 0, 0, err
 	}
-	return harness.ProcessMemory(pid)
+	return harness.ProcessMemory(operator.Pid())
 }
 
 // runSpec is the spec of each run.

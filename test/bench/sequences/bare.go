@@ -13,19 +13,20 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/sequence"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 // bareLoopRunner runs the load with the bare loop in a process of its own.
 type bareLoopRunner struct{}
 
-func (bareLoopRunner) startProcess(ctx context.Context, c *harness.Cluster, l sequenceLoad, ns string) (*exec.Cmd, error) {
+func (bareLoopRunner) startProcess(ctx context.Context, c *harness.Cluster, l sequenceLoad, ns string) (*testenv.Process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	command := exec.CommandContext(ctx, self, bareLoopRole, c.Kubeconfig, ns, strconv.Itoa(l.steps), strconv.Itoa(l.sequences)+"x"+l.stepDuration.String())
 	command.Stderr = os.Stderr
-	return command, command.Start()
+	return testenv.StartProcess(command)
 }
 
 // createLoad does nothing, because the bare loop creates the first Jobs itself.

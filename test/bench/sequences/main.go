@@ -18,6 +18,7 @@ import (
 	"strings"
 
 	"github.com/yardmaster/yardmaster/test/bench/harness"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 // bareLoopRole is the role of the process that runs the bare loop.
@@ -38,7 +39,7 @@ func runBenchmark(ctx context.Context) error {
 	if !*keep {
 		defer c.StopControlPlane(ctx)
 	}
-	operator, err := harness.BuildOperator(ctx)
+	operator, err := testenv.BuildOperator(ctx)
 	if err != nil {
 		return err
 	}

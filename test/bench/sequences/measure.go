@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 // measurementTimeout bounds one measurement.
@@ -22,7 +22,7 @@ const measurementTimeout = 20 * time.Minute
 
 // loadRunner runs a load: the operator or the bare loop.
 type loadRunner interface {
-	startProcess(ctx context.Context, c *harness.Cluster, l sequenceLoad, ns string) (*exec.Cmd, error)
+	startProcess(ctx context.Context, c *harness.Cluster, l sequenceLoad, ns string) (*testenv.Process, error)
 	createLoad(ctx context.Context, c *harness.Cluster, l sequenceLoad, ns string) error
 }
 
@@ -60,7 +60,7 @@ func measureLoad(ctx context.Context, c *harness.Cluster, l sequenceLoad, r load
 	var idle time.Duration
 	if _, isOperator := r.(operatorRunner); isOperator {
 		startedAt = time.Now() // the operator's start does not count
-		if idle, err = harness.ProcessCPUTime(process.Process.Pid); err != nil {
+		if idle, err = harness.ProcessCPUTime(process.Pid()); err != nil {
 			return nil, err
 		}
 	}
@@ -70,9 +70,8 @@ func measureLoad(ctx context.Context, c *harness.Cluster, l sequenceLoad, r load
 	if err := l.waitUntilFinished(ctx, c, o, ns.Name); err != nil {
 		return nil, err
 	}
-	_ = process.Process.Signal(os.Interrupt) // the bare loop may have exited
-	_ = process.Wait()
-	cpu, peakRSS := harness.ExitedProcessUsage(process.ProcessState)
+	process.Stop() // the bare loop may have ended
+	cpu, peakRSS := harness.ExitedProcessUsage(process.State())
 	after, err := countWrites(ctx, c)
 	if err != nil {
 		return nil, err

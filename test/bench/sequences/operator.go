@@ -2,18 +2,22 @@ package main
 
 import (
 	"context"
-	"os/exec"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/test/bench/harness"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 // operatorRunner runs the load with a release build of the operator.
 type operatorRunner struct{ binary string }
 
-func (r operatorRunner) startProcess(ctx context.Context, c *harness.Cluster, _ sequenceLoad, ns string) (*exec.Cmd, error) {
-	return harness.StartOperator(ctx, r.binary, c, "--namespaces", ns)
+func (r operatorRunner) startProcess(ctx context.Context, c *harness.Cluster, _ sequenceLoad, ns string) (*testenv.Process, error) {
+	operator, err := testenv.StartOperator(ctx, r.binary, c.Cluster, "--namespaces", ns)
+	if err != nil {
+		return nil, err
+	}
+	return operator.Process, nil
 }
 
 func (operatorRunner) createLoad(ctx context.Context, c *harness.Cluster, l sequenceLoad, ns string) error {

@@ -18,6 +18,7 @@ import (
 	"sync"
 
 	"github.com/yardmaster/yardmaster/test/bench/harness"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 func main() {
@@ -37,17 +38,17 @@ func (env *environment) measureSessions(ctx context.Context, c *harness.Cluster,
 	if err != nil {
 		return err
 	}
-	operator, err := harness.StartOperator(ctx, operatorBinary, c, append(harness.MetricsFlags(), "--namespaces", string(env.Environment))...)
+	operator, err := testenv.StartOperator(ctx, operatorBinary, c.Cluster, append(testenv.MetricsFlags(), "--namespaces", string(env.Environment))...)
 	if err != nil {
 		return err
 	}
-	end := sync.OnceFunc(func() { harness.TerminateProcess(operator) })
+	end := sync.OnceFunc(operator.Stop)
 	defer end()
 	if err := env.startSessions(ctx, c, o); err != nil {
 		return fmt.Errorf("starting the sessions: %w", err)
 	}
 	harness.PrintProgress("%d sessions run", env.sessions)
-	r, err := env.measureEnvironment(ctx, c, o, operator.Process.Pid)
+	r, err := env.measureEnvironment(ctx, c, o, operator)
 	if err != nil {
 		return err
 	}

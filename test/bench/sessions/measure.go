@@ -14,6 +14,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 // sessionResult is the result of the benchmark.
@@ -31,7 +32,7 @@ type sessionResult struct {
 }
 
 // measureEnvironment creates more sessions besides those that run.
-func (env *environment) measureEnvironment(ctx context.Context, c *harness.Cluster, o *objectObserver, operator int) (r sessionResult, err error) {
+func (env *environment) measureEnvironment(ctx context.Context, c *harness.Cluster, o *objectObserver, operator *testenv.Operator) (r sessionResult, err error) {
 	for range env.single {
 		took, err := env.measureCreation(ctx, c, o, 1)
 		if err != nil {
@@ -42,7 +43,7 @@ func (env *environment) measureEnvironment(ctx context.Context, c *harness.Clust
 	if err := env.waitUntilRunning(ctx, c, o); err != nil {
 		return r, err
 	}
-	before, err := countRequests(ctx)
+	before, err := countRequests(ctx, operator)
 	if err != nil {
 		return r, err
 	}
@@ -57,12 +58,12 @@ func (env *environment) measureEnvironment(ctx context.Context, c *harness.Clust
 		}
 		harness.PrintProgress("burst %d of %d: p99 %.3f s", i+1, env.bursts, harness.Quantile(took, .99).Seconds())
 	}
-	after, err := countRequests(ctx)
+	after, err := countRequests(ctx, operator)
 	if err != nil {
 		return r, err
 	}
 	r.requests = (after - before) / float64(env.burst*env.bursts)
-	if r.rss, r.peakRSS, err = harness.ProcessMemory(operator); err != nil {
+	if r.rss, r.peakRSS, err = harness.ProcessMemory(operator.Pid()); err != nil {
 		return r, err
 	}
 	r.bare, err = env.measureBareClient(ctx, c, o)
@@ -124,8 +125,8 @@ func (env *environment) measureDeletion(ctx context.Context, c *harness.Cluster,
 }
 
 // countRequests returns the number of API requests of the operator.
-func countRequests(ctx context.Context) (sum float64, err error) {
-	families, err := harness.OperatorMetrics(ctx)
+func countRequests(ctx context.Context, operator *testenv.Operator) (sum float64, err error) {
+	families, err := harness.OperatorMetrics(ctx, operator)
 	if err != nil {
 		return 0, err
 	}

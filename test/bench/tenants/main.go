@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/test/bench/harness"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 func main() {
@@ -52,20 +53,20 @@ func (b *benchmark) measureTenants(ctx context.Context, c *harness.Cluster, oper
 	for i := range b.namespaces { // that they do not exist makes no difference
 		watched = append(watched, fmt.Sprintf("bench-empty-%d", i))
 	}
-	flags := append(harness.MetricsFlags(), "--namespaces", strings.Join(watched, ","))
-	operator, err := harness.StartOperator(ctx, operatorBinary, c, flags...)
+	flags := append(testenv.MetricsFlags(), "--namespaces", strings.Join(watched, ","))
+	operator, err := testenv.StartOperator(ctx, operatorBinary, c.Cluster, flags...)
 	if err != nil {
 		return err
 	}
-	defer harness.TerminateProcess(operator)
-	baseline, err := b.measure(ctx, c, operator.Process.Pid)
+	defer operator.Stop()
+	baseline, err := b.measure(ctx, c, operator)
 	if err != nil {
 		return err
 	}
 	if err := b.createCrowd(ctx, c); err != nil {
 		return err
 	}
-	crowded, err := b.measure(ctx, c, operator.Process.Pid)
+	crowded, err := b.measure(ctx, c, operator)
 	if err != nil {
 		return err
 	}

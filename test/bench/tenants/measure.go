@@ -12,6 +12,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/clock"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 const (
@@ -39,9 +40,9 @@ type result struct {
 }
 
 // measure changes the objects of the second tenant, all kinds at the same time.
-func (b *benchmark) measure(ctx context.Context, c *harness.Cluster, operator int) (result, error) {
+func (b *benchmark) measure(ctx context.Context, c *harness.Cluster, operator *testenv.Operator) (result, error) {
 	startedAt := time.Now()
-	cpu, err := harness.ProcessCPUTime(operator)
+	cpu, err := harness.ProcessCPUTime(operator.Pid())
 	if err != nil {
 		return result{}, err
 	}
@@ -63,12 +64,12 @@ func (b *benchmark) measure(ctx context.Context, c *harness.Cluster, operator in
 	for i, kind := range kindOrder {
 		r.latencies[kind] = latencies[i]
 	}
-	used, err := harness.ProcessCPUTime(operator)
+	used, err := harness.ProcessCPUTime(operator.Pid())
 	if err != nil {
 		return result{}, err
 	}
 	r.cores = (used - cpu).Seconds() / time.Since(startedAt).Seconds()
-	r.rss, _, err = harness.ProcessMemory(operator)
+	r.rss, _, err = harness.ProcessMemory(operator.Pid())
 	return r, err
 }
 

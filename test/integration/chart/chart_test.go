@@ -3,9 +3,6 @@ package chart
 
 import (
 	"bytes"
-	"context"
-	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -18,13 +15,11 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 const (
@@ -34,34 +29,10 @@ const (
 	teamA, teamB   = "chart-team-a", "chart-team-b"
 )
 
-var cluster client.Client
+var cluster *testenv.Cluster
 
-func TestMain(m *testing.M) {
-	if os.Getenv("KUBECONFIG") == "" {
-		fmt.Println("KUBECONFIG is not set, so there is no cluster to test against: use make test-integration")
-		return
-	}
-	if err := connect(); err != nil {
-		fmt.Fprintln(os.Stderr, "connecting to the cluster:", err)
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
-}
-
-func connect() error {
-	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
-	if err != nil {
-		return err
-	}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return err
-		}
-	}
-	cluster, err = client.New(config, client.Options{Scheme: scheme})
-	return err
-}
+// Other tests have installed the CustomResourceDefinitions without Helm.
+func TestMain(m *testing.M) { testenv.Main(m, "make test-integration", testenv.WithCRDs(&cluster)) }
 
 // runHelm runs a command of Helm on the release.
 func runHelm(t *testing.T, command string, args ...string) {
@@ -93,11 +64,7 @@ func exists(t *testing.T, object client.Object, ns, name string) bool {
 func createNamespaces(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		if err := cluster.Create(t.Context(), ns); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = cluster.Delete(context.WithoutCancel(t.Context()), ns) })
+		cluster.CreateNamespace(t, name)
 	}
 }
 

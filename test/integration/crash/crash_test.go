@@ -5,13 +5,7 @@ package crash
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math/rand/v2"
-	"net"
-	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -19,78 +13,45 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/sequence"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 const (
 	sequences = 200
 	lifetime  = time.Second // average time from the readiness of an operator until it is killed
-	patience  = 10 * time.Minute
-	root      = "../../.."
 )
+
+var cluster *testenv.Cluster
+
+func TestMain(m *testing.M) { testenv.Main(m, "make test-integration", testenv.WithCRDs(&cluster)) }
 
 // The operator is killed about every second while it runs 200 sequences of three steps, many with other options.
 // Every step must run exactly once, after the previous step has ended; one that fails as often as its retries say.
 func TestNoStepIsRepeatedOrSkippedWhileTheOperatorIsKilledEverySecond(t *testing.T) {
-	if os.Getenv("KUBECONFIG") == "" {
-		t.Skip("KUBECONFIG is not set, so there is no cluster to test against: use make test-integration")
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.QPS, config.Burst = 500, 1000
-	cluster := connect(t, config)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-
-	installCRDs(t, config)
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "crash-"}}
-	if err := cluster.Create(ctx, ns); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cluster.Delete(context.Background(), ns) })
-
-	journal := record(ctx, t, cluster, ns.Name)
+	ns := cluster.NewNamespace(t, "crash-", nil)
+	journal := record(t, ns)
 	kills := make(chan int, 1)
-	killing, stopKilling := context.WithCancel(ctx)
-	go func() { kills <- runAndKill(killing, t, build(t), ns.Name) }()
+	killing, stopKilling := context.WithCancel(t.Context())
+	binary := buildOperator(t)
+	go func() { kills <- runAndKill(killing, t, binary, ns) }()
 	for i := range sequences {
-		if err := cluster.Create(ctx, sequenceNumber(i, ns.Name)); err != nil {
+		if err := cluster.Create(t.Context(), sequenceNumber(i, ns)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	wantAllCompleted(ctx, t, cluster, ns.Name)
+	waitUntilAllCompleted(t, ns)
 	stopKilling()
 	t.Logf("%d sequences completed while the operator was killed %d times", sequences, <-kills)
-	journal.check(t, cluster, ns.Name)
-}
-
-func connect(t *testing.T, config *rest.Config) client.WithWatch {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	cluster, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cluster
+	journal.check(t, ns)
 }
 
 func sequenceNumber(i int, ns string) *v1alpha1.SequentialJob {
@@ -126,14 +87,11 @@ func failTwice(options *v1alpha1.StepOptions) {
 	options.PodTemplate = &runtime.RawExtension{Raw: []byte(`{"metadata": {"annotations": {"sim.localcluster.dev/duration": "1h"}}}`)}
 }
 
-// build builds the operator.
-func build(t *testing.T) string {
+func buildOperator(t *testing.T) (binary string) {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "yardmaster")
-	command := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/yardmaster")
-	command.Dir = root
-	if output, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, output)
+	binary, err := testenv.BuildOperator(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
 	return binary
 }
@@ -141,75 +99,32 @@ func build(t *testing.T) string {
 // runAndKill runs one operator after another and kills each. It returns the number of kills.
 func runAndKill(ctx context.Context, t *testing.T, binary, ns string, flags ...string) int {
 	for kills := 0; ; kills++ {
-		health := freeAddress(t)
-		operator := exec.CommandContext(ctx, binary, append([]string{
-			"--namespaces", ns, "--leader-elect=false", "--webhook=false",
-			"--metrics-bind-address=0", "--health-probe-bind-address=" + health,
-		}, flags...)...)
-		if err := operator.Start(); err != nil {
-			return kills
-		}
-		running, end := context.WithCancel(context.WithoutCancel(ctx)) // a canceled ctx kills the operator
-		go func() {
-			_ = operator.Wait()
-			end()
-		}()
-		waitReady(running, health)
-		select {
-		case <-running.Done():
-		case <-time.After(lifetime/2 + rand.N(lifetime)):
-		}
-		if running.Err() != nil && ctx.Err() == nil {
-			t.Errorf("the operator ended by itself: %v", operator.ProcessState)
-			return kills
-		}
-		_ = operator.Process.Kill() // SIGKILL: the operator cannot clean up
-		<-running.Done()
-		if ctx.Err() != nil {
-			return kills
-		}
-	}
-}
-
-func freeAddress(t *testing.T) string {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Error(err)
-		return "127.0.0.1:0"
-	}
-	defer listener.Close()
-	return listener.Addr().String()
-}
-
-func waitReady(ctx context.Context, address string) {
-	for ctx.Err() == nil {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", http.NoBody)
+		operator, err := testenv.StartOperator(ctx, binary, cluster, append([]string{"--namespaces", ns}, flags...)...)
 		if err != nil {
-			return
-		}
-		if response, err := http.DefaultClient.Do(request); err == nil {
-			_ = response.Body.Close()
-			if response.StatusCode == http.StatusOK {
-				return
+			if ctx.Err() == nil {
+				t.Error(err)
 			}
+			return kills
 		}
-		pause(ctx)
+		select {
+		case <-operator.Exited():
+		case <-time.After(lifetime/2 + rand.N(lifetime)):
+			operator.Kill()
+			continue
+		}
+		if ctx.Err() == nil { // the end of ctx kills the operator
+			t.Errorf("the operator ended by itself: %v", operator.State())
+		}
+		return kills
 	}
 }
 
-func pause(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(20 * time.Millisecond):
-	}
-}
-
-func wantAllCompleted(ctx context.Context, t *testing.T, cluster client.Client, ns string) {
+func waitUntilAllCompleted(t *testing.T, ns string) {
 	t.Helper()
-	for {
+	if err := poll.UntilNil(t.Context(), func() error {
 		var list v1alpha1.SequentialJobList
-		if err := cluster.List(ctx, &list, client.InNamespace(ns)); err != nil {
-			t.Fatal(err)
+		if err := cluster.List(t.Context(), &list, client.InNamespace(ns)); err != nil {
+			return err
 		}
 		completed := 0
 		for i := range list.Items {
@@ -220,14 +135,12 @@ func wantAllCompleted(ctx context.Context, t *testing.T, cluster client.Client, 
 				t.Fatalf("%s failed: %+v", sj.Name, sj.Status.Conditions)
 			}
 		}
-		if completed == sequences {
-			return
+		if completed != sequences {
+			return fmt.Errorf("%d of %d completed", completed, sequences)
 		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%d of %d completed within %s", completed, sequences, patience)
-		case <-time.After(500 * time.Millisecond):
-		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -243,9 +156,9 @@ type entry struct {
 	made             bool // else ended
 }
 
-func record(ctx context.Context, t *testing.T, cluster client.WithWatch, ns string) *journal {
+func record(t *testing.T, ns string) *journal {
 	t.Helper()
-	events, err := cluster.Watch(ctx, &batchv1.JobList{}, client.InNamespace(ns))
+	events, err := cluster.Watch(t.Context(), &batchv1.JobList{}, client.InNamespace(ns))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,30 +191,30 @@ func (j *journal) add(e entry) {
 	j.entries = append(j.entries, e)
 }
 
-// happened returns the history of each sequence's Jobs.
-func (j *journal) happened() map[string]string {
+// happened returns the history of each sequence's Jobs, and the number of its entries.
+func (j *journal) happened() (history map[string]string, entries int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	happened := map[string]string{}
+	history = map[string]string{}
 	for _, e := range j.entries {
 		what := "ended"
 		if e.made {
 			what = "created"
 		}
-		happened[e.owner] += what + " " + e.step + "; "
+		history[e.owner] += what + " " + e.step + "; "
 	}
-	return happened
+	return history, len(j.entries)
 }
 
 // check checks that each sequence had one Job for each attempt that a step should have, in the order of the spec, and
 // that each Job was created after the previous one had ended.
-func (j *journal) check(t *testing.T, cluster client.Client, ns string) {
+func (j *journal) check(t *testing.T, ns string) {
 	t.Helper()
 	var list v1alpha1.SequentialJobList
 	if err := cluster.List(t.Context(), &list, client.InNamespace(ns)); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]string{}
+	want, wantEntries := map[string]string{}, 0
 	for i := range list.Items {
 		sj := &list.Items[i]
 		succeeded, counted := 0, 0
@@ -314,6 +227,7 @@ func (j *journal) check(t *testing.T, cluster client.Client, ns string) {
 				attempts, phase = 2, v1alpha1.StepFailed
 			}
 			want[sj.Name] += strings.Repeat("created "+step.Name+"; ended "+step.Name+"; ", attempts)
+			wantEntries += 2 * attempts
 			if step.Phase != phase {
 				t.Errorf("%s: step %s is %s, want %s", sj.Name, step.Name, step.Phase, phase)
 			}
@@ -329,11 +243,13 @@ func (j *journal) check(t *testing.T, cluster client.Client, ns string) {
 			t.Errorf("%s: progress %s, want %s", sj.Name, sj.Status.Progress.Display, display)
 		}
 	}
-	deadline := time.Now().Add(10 * time.Second) // the watch may lag behind
-	for time.Now().Before(deadline) && !maps.Equal(want, j.happened()) {
-		pause(t.Context())
-	}
-	if diff := cmp.Diff(want, j.happened()); diff != "" {
+	var got map[string]string
+	poll.Until(t, "the watch to deliver all changes", func() bool {
+		var entries int
+		got, entries = j.happened()
+		return entries >= wantEntries
+	})
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Jobs (-want +got):\n%s", diff)
 	}
 }

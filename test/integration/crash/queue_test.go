@@ -3,11 +3,8 @@ package crash
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
@@ -15,13 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 const (
@@ -33,47 +28,32 @@ const (
 // election are killed about every second. Each queue must be deleted or retained on the broker
 // according to its policy, and each dead letter must be moved exactly once.
 func TestDeletionPoliciesHoldWhileTwoOperatorsAreKilledEverySecond(t *testing.T) {
-	if os.Getenv("KUBECONFIG") == "" {
-		t.Skip("KUBECONFIG is not set, so there is no cluster to test against: use make test-integration")
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cluster := connect(t, config)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	installCRDs(t, config)
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "crash-"}}
-	if err := cluster.Create(ctx, ns); err != nil {
-		t.Fatal(err)
-	}
+	ns := cluster.NewNamespace(t, "crash-", nil)
 	s := natstest.Start(t)
-	t.Cleanup(func() { _ = cluster.Delete(context.Background(), ns) })
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "broker"}, StringData: map[string]string{"url": s.ClientURL()}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "broker"}, StringData: map[string]string{"url": s.ClientURL()}}
 	secret.Labels = map[string]string{v1alpha1.LabelBroker: "true"}
-	if err := cluster.Create(ctx, secret); err != nil {
+	if err := cluster.Create(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
 
 	kills := make(chan int, 2)
-	killing, stopKilling := context.WithCancel(ctx)
-	binary := build(t)
+	killing, stopKilling := context.WithCancel(t.Context())
+	binary := buildOperator(t)
 	for range 2 {
 		go func() {
-			kills <- runAndKill(killing, t, binary, ns.Name, "--controllers=queue", "--allow-local-brokers")
+			kills <- runAndKill(killing, t, binary, ns, "--controllers=queue")
 		}()
 	}
-	declare(ctx, t, cluster, ns.Name, "archive", "Retain")
+	declare(t, ns, "archive", "Retain")
 	var names []string
 	for _, policy := range []string{"Retain", "Drain", "Purge"} {
 		for i := range queuesOfEach {
 			name := fmt.Sprintf("%s-%d", strings.ToLower(policy), i)
-			declare(ctx, t, cluster, ns.Name, name, policy)
+			declare(t, ns, name, policy)
 			names = append(names, name)
 		}
 	}
-	waitForQueues(ctx, t, cluster, ns.Name, func(q *v1alpha1.Queue) bool {
+	waitForQueues(t, ns, func(q *v1alpha1.Queue) bool {
 		return meta.IsStatusConditionTrue(q.Status.Conditions, v1alpha1.ConditionReady)
 	}, len(names)+1)
 	js := jetStream(t, s)
@@ -84,17 +64,17 @@ func TestDeletionPoliciesHoldWhileTwoOperatorsAreKilledEverySecond(t *testing.T)
 			}
 		}
 		<-js.PublishAsyncComplete()
-		q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: name}}
-		if err := cluster.Delete(ctx, q); err != nil {
+		q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
+		if err := cluster.Delete(t.Context(), q); err != nil {
 			t.Fatal(err)
 		}
 	}
-	waitForQueues(ctx, t, cluster, ns.Name, func(*v1alpha1.Queue) bool { return true }, 1)
+	waitForQueues(t, ns, func(*v1alpha1.Queue) bool { return true }, 1)
 	stopKilling()
 	t.Logf("%d queues were created and deleted while operators were killed %d times", len(names), <-kills+<-kills)
 	checkStreams(t, js)
 
-	if err := cluster.Patch(t.Context(), &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "archive"}},
+	if err := cluster.Patch(t.Context(), &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "archive"}},
 		client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +102,7 @@ func checkStreams(t *testing.T, js jetstream.JetStream) {
 	}
 }
 
-func declare(ctx context.Context, t *testing.T, cluster client.Client, ns, name, policy string) {
+func declare(t *testing.T, ns, name, policy string) {
 	t.Helper()
 	q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
 	q.Spec.Name = name
@@ -132,18 +112,18 @@ func declare(ctx context.Context, t *testing.T, cluster client.Client, ns, name,
 	if name != "archive" {
 		q.Spec.DeadLetter = &v1alpha1.DeadLetter{OnDelete: v1alpha1.DeadLetterMove, MoveTo: "archive"}
 	}
-	if err := cluster.Create(ctx, q); err != nil {
+	if err := cluster.Create(t.Context(), q); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // waitForQueues waits until the number of Queues is as given, and all satisfy the condition.
-func waitForQueues(ctx context.Context, t *testing.T, cluster client.Client, ns string, so func(*v1alpha1.Queue) bool, number int) {
+func waitForQueues(t *testing.T, ns string, so func(*v1alpha1.Queue) bool, number int) {
 	t.Helper()
-	for {
+	if err := poll.UntilNil(t.Context(), func() error {
 		var list v1alpha1.QueueList
-		if err := cluster.List(ctx, &list, client.InNamespace(ns)); err != nil {
-			t.Fatal(err)
+		if err := cluster.List(t.Context(), &list, client.InNamespace(ns)); err != nil {
+			return err
 		}
 		are := 0
 		for i := range list.Items {
@@ -151,14 +131,12 @@ func waitForQueues(ctx context.Context, t *testing.T, cluster client.Client, ns 
 				are++
 			}
 		}
-		if are == number && len(list.Items) == number {
-			return
+		if are != number || len(list.Items) != number {
+			return fmt.Errorf("%d of %d queues satisfy the condition, want %d", are, len(list.Items), number)
 		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%d of %d queues satisfy the condition, want %d", are, len(list.Items), number)
-		case <-time.After(200 * time.Millisecond):
-		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -174,13 +152,4 @@ func jetStream(t *testing.T, s *natstest.Server) jetstream.JetStream {
 		t.Fatal(err)
 	}
 	return js
-}
-
-// installCRDs installs all kinds, and waits until they are served.
-func installCRDs(t *testing.T, config *rest.Config) {
-	t.Helper()
-	options := envtest.CRDInstallOptions{Paths: []string{filepath.Join(root, "config", "crd", "bases")}, ErrorIfPathMissing: true, MaxTime: time.Minute}
-	if _, err := envtest.InstallCRDs(config, options); err != nil {
-		t.Fatal(err)
-	}
 }

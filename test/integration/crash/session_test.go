@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -18,12 +17,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/session"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // concurrentSessions is the number of sessions that exist at any time.
@@ -40,46 +39,30 @@ func childObjectLists() []client.ObjectList {
 // Sessions with all kinds of objects are created, and deleted at random times, while the operator is
 // killed about every second. SESSION_ORPHANS sets the number of sessions.
 func TestDeletedSessionsLeaveNoOrphansWhileTheOperatorIsKilled(t *testing.T) {
-	if os.Getenv("KUBECONFIG") == "" {
-		t.Skip("KUBECONFIG is not set, so there is no cluster to test against: use make test-integration")
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.QPS = -1
-	cluster := connect(t, config)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
-	defer cancel()
-	installCRDs(t, config)
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "crash-"}}
-	if err := cluster.Create(ctx, ns); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cluster.Delete(context.Background(), ns) })
-	runner := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: ns.Name}}
+	ns := cluster.NewNamespace(t, "crash-", nil)
+	runner := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: ns}}
 	runner.Spec.Image, runner.Spec.RunAsUser, runner.Spec.ActivityLease = "runner:1", new(int64(65532)), true
-	if err := cluster.Create(ctx, runner); err != nil {
+	if err := cluster.Create(t.Context(), runner); err != nil {
 		t.Fatal(err)
 	}
 
 	kills := make(chan int, 1)
-	killing, stopKilling := context.WithCancel(ctx)
-	binary := build(t)
-	go func() { kills <- runAndKill(killing, t, binary, ns.Name) }()
-	checker := ownerChecker{cluster: cluster, namespace: ns.Name, kinds: map[string]int{}}
+	killing, stopKilling := context.WithCancel(t.Context())
+	binary := buildOperator(t)
+	go func() { kills <- runAndKill(killing, t, binary, ns) }()
+	checker := ownerChecker{namespace: ns, kinds: map[string]int{}}
 	all := testbuilder.NumberFromEnv(t, "SESSION_ORPHANS", 100)
 	var existing []deletableSession
-	for created := 0; created < all || len(existing) > 0; pause(ctx) {
+	for created := 0; created < all || len(existing) > 0; time.Sleep(20 * time.Millisecond) {
 		for ; created < all && len(existing) < concurrentSessions; created++ {
-			existing = append(existing, createDeletableSession(ctx, t, cluster, ns.Name, created))
+			existing = append(existing, createDeletableSession(t, ns, created))
 		}
 		checker.checkAll(t)
-		existing = slices.DeleteFunc(existing, func(m deletableSession) bool { return m.deleteIfDue(ctx, t, cluster) })
+		existing = slices.DeleteFunc(existing, func(m deletableSession) bool { return m.deleteIfDue(t) })
 	}
 	stopKilling()
 	t.Logf("%d sessions were created and deleted while the operator was killed %d times; observed objects: %v", all, <-kills, checker.kinds)
-	waitForNoOrphans(ctx, t, cluster, ns.Name)
+	waitForNoOrphans(t, ns)
 	if len(checker.kinds) != len(childObjectLists()) {
 		t.Errorf("of %d kinds only these were observed: %v", len(childObjectLists()), checker.kinds)
 	}
@@ -93,31 +76,28 @@ type deletableSession struct {
 	afterJob bool
 }
 
-func createDeletableSession(ctx context.Context, t *testing.T, cluster client.Client, ns string, i int) deletableSession {
+func createDeletableSession(t *testing.T, ns string, i int) deletableSession {
 	t.Helper()
 	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("s%04d", i), Namespace: ns}}
 	s.Spec.Prompt, s.Spec.Interactive, s.Spec.Workspace = "do it", true, &v1alpha1.SessionWorkspace{}
-	if err := cluster.Create(ctx, s); err != nil {
+	if err := cluster.Create(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
 	return deletableSession{session: s, deleteAt: time.Now().Add(rand.N(4 * time.Second)), afterJob: i%4 == 0}
 }
 
-func (m *deletableSession) deleteIfDue(ctx context.Context, t *testing.T, cluster client.Client) bool {
+func (m *deletableSession) deleteIfDue(t *testing.T) bool {
 	t.Helper()
-	if ctx.Err() != nil {
-		t.Fatal(ctx.Err())
-	}
 	if time.Now().Before(m.deleteAt) {
 		return false
 	}
-	if err := cluster.Get(ctx, client.ObjectKeyFromObject(m.session), m.session); err != nil {
+	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(m.session), m.session); err != nil {
 		t.Fatal(err)
 	}
 	if m.afterJob && m.session.Status.JobUID == "" && len(m.session.Status.Runs) == 0 {
 		return false
 	}
-	if err := cluster.Delete(ctx, m.session); err != nil {
+	if err := cluster.Delete(t.Context(), m.session); err != nil {
 		t.Fatal(err)
 	}
 	return true
@@ -125,7 +105,6 @@ func (m *deletableSession) deleteIfDue(ctx context.Context, t *testing.T, cluste
 
 // ownerChecker checks the owner references of all objects of sessions, and counts them by kind.
 type ownerChecker struct {
-	cluster   client.Client
 	namespace string
 	kinds     map[string]int
 }
@@ -135,7 +114,7 @@ type ownerChecker struct {
 func (o *ownerChecker) checkAll(t *testing.T) {
 	t.Helper()
 	for _, list := range childObjectLists() {
-		if err := o.cluster.List(t.Context(), list, client.InNamespace(o.namespace), client.HasLabels{session.LabelSessionUID}); err != nil {
+		if err := cluster.List(t.Context(), list, client.InNamespace(o.namespace), client.HasLabels{session.LabelSessionUID}); err != nil {
 			t.Fatal(err)
 		}
 		if err := meta.EachListItem(list, func(item runtime.Object) error {
@@ -144,14 +123,14 @@ func (o *ownerChecker) checkAll(t *testing.T) {
 				return fmt.Errorf("%T is not an object", item)
 			}
 			o.kinds[fmt.Sprintf("%T", object)]++
-			return o.checkOwner(object)
+			return checkOwner(object)
 		}); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-func (o *ownerChecker) checkOwner(object client.Object) error {
+func checkOwner(object client.Object) error {
 	owner := metav1.GetControllerOf(object)
 	if owner == nil {
 		return fmt.Errorf("%T %s has no controller", object, object.GetName())
@@ -160,7 +139,7 @@ func (o *ownerChecker) checkOwner(object client.Object) error {
 	if err != nil {
 		return err
 	}
-	if _, err := o.cluster.RESTMapper().RESTMapping(gv.WithKind(owner.Kind).GroupKind(), gv.Version); err != nil {
+	if _, err := cluster.RESTMapper().RESTMapping(gv.WithKind(owner.Kind).GroupKind(), gv.Version); err != nil {
 		return fmt.Errorf("%T %s: the kind of its owner is not served: %w", object, object.GetName(), err)
 	}
 	if owner.Kind == "AgenticSession" && owner.BlockOwnerDeletion != nil && *owner.BlockOwnerDeletion {
@@ -170,24 +149,24 @@ func (o *ownerChecker) checkOwner(object client.Object) error {
 }
 
 // waitForNoOrphans waits until the garbage collector has deleted all objects, without an operator.
-func waitForNoOrphans(ctx context.Context, t *testing.T, cluster client.Client, ns string) {
+func waitForNoOrphans(t *testing.T, ns string) {
 	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); ; pause(ctx) {
+	if err := poll.UntilNil(t.Context(), func() error {
 		left := map[string]int{}
 		for _, list := range childObjectLists() {
-			if err := cluster.List(ctx, list, client.InNamespace(ns), client.HasLabels{session.LabelSessionUID}); err != nil {
-				t.Fatal(err)
+			if err := cluster.List(t.Context(), list, client.InNamespace(ns), client.HasLabels{session.LabelSessionUID}); err != nil {
+				return err
 			}
 			if n := meta.LenList(list); n > 0 {
 				left[fmt.Sprintf("%T", list)] = n
 			}
 		}
-		if len(left) == 0 {
-			t.Log("0 orphans")
-			return
+		if len(left) > 0 {
+			return fmt.Errorf("orphans: %v", left)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("orphans: %v", left)
-		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
 	}
+	t.Log("0 orphans")
 }

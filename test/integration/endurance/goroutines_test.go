@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"runtime"
-	"slices"
 	"testing"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/manager"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // maxGoroutines is the tolerated difference between two numbers of goroutines, which vary with the
@@ -26,10 +26,10 @@ const maxGoroutines = 5
 // Sessions are created and deleted repeatedly while the operator runs. The number of goroutines
 // after that is the same as before, and none is left when the operator has stopped.
 func TestSessionsLeaveNoGoroutines(t *testing.T) {
-	s := newTestEnv(t)
+	s := newSessionsTest(t)
 	s.closeConnections()
 	before := goleak.IgnoreCurrent()
-	mgr, err := manager.New(s.config, manager.Options{
+	mgr, err := manager.New(cluster.Config, manager.Options{
 		Controllers: manager.AllControllers(), Namespaces: []string{s.namespace}, Concurrency: 10, QueueSweep: time.Minute,
 		KubeAPIQPS: -1, HealthAddress: "0", Metrics: manager.MetricsOptions{Address: "0"},
 	})
@@ -60,7 +60,7 @@ func TestSessionsLeaveNoGoroutines(t *testing.T) {
 }
 
 // runRound creates sessions, waits until each has its Job, and deletes them with all their objects.
-func (s *testEnv) runRound(first, number int) {
+func (s *sessionsTest) runRound(first, number int) {
 	s.t.Helper()
 	var sessions []*v1alpha1.AgenticSession
 	for i := range number {
@@ -68,61 +68,57 @@ func (s *testEnv) runRound(first, number int) {
 		s.create(sessions[i])
 	}
 	for _, one := range sessions {
-		s.eventually("a Job of "+one.Name, func() bool {
-			if err := s.Get(s.t.Context(), client.ObjectKeyFromObject(one), one); err != nil {
+		poll.Until(s.t, "a Job of "+one.Name, func() bool {
+			if err := cluster.Get(s.t.Context(), client.ObjectKeyFromObject(one), one); err != nil {
 				s.t.Fatal(err)
 			}
 			return one.Status.Phase != "" && one.Status.Phase != v1alpha1.SessionPending
 		})
-		if err := s.Delete(s.t.Context(), one); err != nil {
+		if err := cluster.Delete(s.t.Context(), one); err != nil {
 			s.t.Fatal(err)
 		}
 	}
-	s.eventually("all Jobs to be deleted", func() bool {
+	poll.Until(s.t, "all Jobs to be deleted", func() bool {
 		var jobs batchv1.JobList
-		if err := s.List(s.t.Context(), &jobs, client.InNamespace(s.namespace)); err != nil {
+		if err := cluster.List(s.t.Context(), &jobs, client.InNamespace(s.namespace)); err != nil {
 			s.t.Fatal(err)
 		}
 		return len(jobs.Items) == 0
 	})
 }
 
-// goroutinesAtRest returns the number of goroutines when the operator is idle: when ten measurements
-// in a row are equal.
-func (s *testEnv) goroutinesAtRest() int {
+// goroutinesAtRest returns the number of goroutines when the operator is idle: when it has not changed for a second.
+func (s *sessionsTest) goroutinesAtRest() int {
 	s.t.Helper()
-	var seen []int
-	s.eventually("a constant number of goroutines", func() bool {
+	number, since := 0, time.Now()
+	poll.Until(s.t, "a constant number of goroutines", func() bool {
 		s.closeConnections()
-		seen = append(seen, runtime.NumGoroutine())
-		last := seen[max(len(seen)-10, 0):]
-		return len(last) == 10 && slices.Min(last) == slices.Max(last)
+		if now := runtime.NumGoroutine(); now != number {
+			number, since = now, time.Now()
+		}
+		return time.Since(since) > time.Second
 	})
-	return seen[len(seen)-1]
+	return number
 }
 
-// requireNoGoroutines requires that the goroutines of the operator end within ten seconds. Its
-// connections are closed repeatedly, because one becomes idle only shortly after its last request.
-func (s *testEnv) requireNoGoroutines(before goleak.Option, transport http.RoundTripper) {
+// requireNoGoroutines waits until the goroutines of the operator have ended. Its connections are closed repeatedly,
+// because one becomes idle only shortly after its last request.
+func (s *sessionsTest) requireNoGoroutines(before goleak.Option, transport http.RoundTripper) {
 	s.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	if err := poll.UntilNil(s.t.Context(), func() error {
 		utilnet.CloseIdleConnectionsFor(transport)
 		s.closeConnections()
-		remaining := goleak.Find(before)
-		if remaining == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			s.t.Fatal(remaining)
-		}
+		return goleak.Find(before)
+	}); err != nil {
+		s.t.Fatal(err)
 	}
 }
 
 // closeConnections closes the idle connections of the test, whose goroutines do not belong to the
 // operator. Equal configurations share one transport.
-func (s *testEnv) closeConnections() {
+func (s *sessionsTest) closeConnections() {
 	s.t.Helper()
-	transport, err := rest.TransportFor(s.config)
+	transport, err := rest.TransportFor(cluster.Config)
 	if err != nil {
 		s.t.Fatal(err)
 	}

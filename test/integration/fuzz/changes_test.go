@@ -21,7 +21,7 @@ const maxAttempts = 40
 
 // changeObjects creates, updates and deletes objects until the API server has accepted the
 // namespace's share of new objects of each kind.
-func (env *testEnv) changeObjects(ctx context.Context, g generator, ns string) error {
+func (env *fuzzTest) changeObjects(ctx context.Context, g generator, ns string) error {
 	accepted := map[string]int{}
 	share := minAccepted / namespaces
 	for range maxAttempts * share * len(env.kinds) {
@@ -41,7 +41,7 @@ func (env *testEnv) changeObjects(ctx context.Context, g generator, ns string) e
 }
 
 // nextKind returns a random kind of which objects are still missing.
-func (env *testEnv) nextKind(g generator, accepted map[string]int, share int) (k *kind, complete bool) {
+func (env *fuzzTest) nextKind(g generator, accepted map[string]int, share int) (k *kind, complete bool) {
 	var missing []*kind
 	for i := range env.kinds {
 		if accepted[env.kinds[i].Kind] < share {
@@ -55,7 +55,7 @@ func (env *testEnv) nextKind(g generator, accepted map[string]int, share int) (k
 }
 
 // changeOne creates an object, or changes or deletes one that may exist.
-func (env *testEnv) changeOne(ctx context.Context, g generator, k *kind, ns string) (created bool, err error) {
+func (env *fuzzTest) changeOne(ctx context.Context, g generator, k *kind, ns string) (created bool, err error) {
 	object := g.newObject(k, ns)
 	env.countChange(objectKey{k.Kind, ns, object.GetName()})
 	if g.chance(0.1) {
@@ -71,7 +71,7 @@ func (env *testEnv) changeOne(ctx context.Context, g generator, k *kind, ns stri
 }
 
 // replace gives an existing object the metadata and the spec of another.
-func (env *testEnv) replace(ctx context.Context, object *unstructured.Unstructured) error {
+func (env *fuzzTest) replace(ctx context.Context, object *unstructured.Unstructured) error {
 	existing := &unstructured.Unstructured{}
 	existing.SetGroupVersionKind(object.GroupVersionKind())
 	if err := env.Get(ctx, client.ObjectKeyFromObject(object), existing); err != nil {
@@ -133,7 +133,7 @@ func (g generator) objectName() string {
 }
 
 // countRequest counts the requests that created an object, and the rejections by their cause.
-func (env *testEnv) countRequest(k *kind, err error) {
+func (env *fuzzTest) countRequest(k *kind, err error) {
 	env.mu.Lock()
 	defer env.mu.Unlock()
 	if err == nil {
@@ -155,7 +155,7 @@ func firstCause(s metav1.Status) string {
 	return s.Details.Causes[0].Field + ": " + s.Details.Causes[0].Message
 }
 
-func (env *testEnv) countChange(key objectKey) {
+func (env *fuzzTest) countChange(key objectKey) {
 	env.mu.Lock()
 	defer env.mu.Unlock()
 	env.changes[key]++

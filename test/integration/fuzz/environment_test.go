@@ -1,6 +1,7 @@
 package fuzz
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -21,14 +22,17 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
-	"github.com/yardmaster/yardmaster/test/bench/harness"
+	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
-const root = "../../.."
+var cluster *testenv.Cluster
 
-// testEnv is a cluster with an operator, and what was sent to it in this round.
-type testEnv struct {
-	*harness.Cluster
+func TestMain(m *testing.M) { testenv.Main(m, "make soak", testenv.WithCRDs(&cluster)) }
+
+// fuzzTest is a cluster with an operator, and what was sent to it in this round.
+type fuzzTest struct {
+	*testenv.Cluster
 
 	t        *testing.T
 	kinds    []kind
@@ -48,19 +52,10 @@ type kind struct {
 	spec *schemaProps
 }
 
-func newTestEnv(t *testing.T) *testEnv {
+func newFuzzTest(t *testing.T) *fuzzTest {
 	t.Helper()
-	if os.Getenv("KUBECONFIG") == "" {
-		t.Skip("KUBECONFIG is not set, so there is no cluster to test against: use make test-integration")
-	}
-	t.Chdir(root)
 	ctrl.SetLogger(logr.Discard())
-	cluster, end, err := harness.OpenCluster(t.Context(), os.Getenv("KUBECONFIG"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(end)
-	env := &testEnv{Cluster: cluster, t: t, kinds: readKinds(t), brokers: map[string]string{
+	env := &fuzzTest{Cluster: cluster, t: t, kinds: readKinds(t), brokers: map[string]string{
 		"a": "nats://" + natstest.Start(t).Address(), "b": redistest.Start(t).URL(),
 		"c": "\x00 not a URL %zz", "default": "nats://127.0.0.1:1", "worker": "redis://127.0.0.1:1",
 	}}
@@ -70,7 +65,7 @@ func newTestEnv(t *testing.T) *testEnv {
 // readKinds reads the CustomResourceDefinitions.
 func readKinds(t *testing.T) []kind {
 	t.Helper()
-	files, err := filepath.Glob("config/crd/bases/*.yaml")
+	files, err := filepath.Glob(filepath.Join(testenv.Root(), "config/crd/bases/*.yaml"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%v, %v", files, err)
 	}
@@ -94,7 +89,7 @@ func readKinds(t *testing.T) []kind {
 	return kinds
 }
 
-func (env *testEnv) startRound() {
+func (env *fuzzTest) startRound() {
 	env.accepted, env.rejected, env.causes = map[string]int{}, map[string]int{}, map[string]int{}
 	env.changes = map[objectKey]int{}
 }
@@ -102,7 +97,7 @@ func (env *testEnv) startRound() {
 // createNamespace creates a namespace with Secrets and ConfigMaps that objects can refer to. A quota
 // bounds the load on the cluster. The webhooks are disabled in every other namespace: then the
 // operator sees what they would reject.
-func (env *testEnv) createNamespace(name string, number int) {
+func (env *fuzzTest) createNamespace(name string, number int) {
 	env.t.Helper()
 	webhook := "on"
 	if number%2 == 1 {
@@ -127,7 +122,7 @@ func (env *testEnv) createNamespace(name string, number int) {
 }
 
 // checkAccepted checks that the API server accepted enough objects to test the operator.
-func (env *testEnv) checkAccepted(round uint64) {
+func (env *fuzzTest) checkAccepted(round uint64) {
 	env.t.Helper()
 	for _, k := range env.kinds {
 		env.t.Logf("round %d: %s: %d created, %d rejected", round, k.Kind, env.accepted[k.Kind], env.rejected[k.Kind])
@@ -145,7 +140,7 @@ func (env *testEnv) checkAccepted(round uint64) {
 }
 
 // deleteNamespaces deletes all namespaces and waits until they are gone.
-func (env *testEnv) deleteNamespaces() {
+func (env *fuzzTest) deleteNamespaces() {
 	env.t.Helper()
 	for i := range namespaces {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceName(i)}}
@@ -154,12 +149,15 @@ func (env *testEnv) deleteNamespaces() {
 		}
 	}
 	var left corev1.NamespaceList
-	err := harness.PollUntil(env.t.Context(), deletionTimeout, func() (bool, error) {
+	err := poll.UntilNil(env.t.Context(), func() error {
 		if err := env.List(env.t.Context(), &left); err != nil {
-			return false, err
+			return err
 		}
 		left.Items = slices.DeleteFunc(left.Items, func(ns corev1.Namespace) bool { return ns.Labels[webhookLabel] == "" })
-		return len(left.Items) == 0, nil
+		if len(left.Items) > 0 {
+			return fmt.Errorf("%d namespaces exist", len(left.Items))
+		}
+		return nil
 	})
 	if err != nil {
 		for i := range left.Items {

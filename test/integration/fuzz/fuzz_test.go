@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 const (
@@ -19,9 +21,6 @@ const (
 	// settleTime is how long the operator has to reconcile all objects of a round. Then nothing
 	// changes for quietTime, in which it must not repeat messages.
 	settleTime, quietTime = 20 * time.Second, time.Minute
-	// deletionTimeout is generous: the control plane deletes thousands of objects, with delays between
-	// its attempts.
-	deletionTimeout = 10 * time.Minute
 	// maxMemory is the memory limit of the operator's container.
 	maxMemory = 256 << 20
 )
@@ -30,7 +29,7 @@ const (
 // panic, restart, or repeat errors about objects that do not change, and all namespaces can be
 // deleted.
 func TestFuzzedObjectsDoNotDisturbTheOperator(t *testing.T) {
-	env := newTestEnv(t)
+	env := newFuzzTest(t)
 	duration := durationFromEnv(t)
 	seed := seedFromEnv(t, duration)
 	env.startOperator()
@@ -43,7 +42,7 @@ func TestFuzzedObjectsDoNotDisturbTheOperator(t *testing.T) {
 	}
 }
 
-func (env *testEnv) runRound(seed, round uint64) {
+func (env *fuzzTest) runRound(seed, round uint64) {
 	env.t.Helper()
 	env.startRound()
 	group, ctx := errgroup.WithContext(env.t.Context())
@@ -59,6 +58,9 @@ func (env *testEnv) runRound(seed, round uint64) {
 	env.checkAccepted(round)
 	env.sleep(settleTime)
 	env.checkQuiet()
+	for i := range namespaces {
+		testenv.SaveObjectsOfFailedTest(env.t.Context(), env.t, env, namespaceName(i))
+	}
 	env.deleteNamespaces()
 	env.operator.checkRunning(env.t)
 	env.operator.checkLog(env.t, env.changes)
@@ -100,7 +102,7 @@ func durationFromEnv(t *testing.T) time.Duration {
 }
 
 // sleep waits while nothing is changed.
-func (env *testEnv) sleep(d time.Duration) {
+func (env *fuzzTest) sleep(d time.Duration) {
 	env.t.Helper()
 	select {
 	case <-time.After(d):

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/webhook/server"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 // webhookLabel marks the test's namespaces, and disables the webhooks there if it is off.
@@ -31,43 +31,33 @@ const webhookPathSegment = "secret-of-the-tests"
 
 // operator is the operator's process.
 type operator struct {
-	process *exec.Cmd
-	exited  chan struct{}
-	logFile string
+	*testenv.Operator
 	started time.Time
 }
 
 // startOperator builds and starts the operator with all controllers and webhooks.
-func (env *testEnv) startOperator() {
+func (env *fuzzTest) startOperator() {
 	env.t.Helper()
-	binary := filepath.Join(env.t.TempDir(), "yardmaster")
-	if err := harness.RunCommand(env.t.Context(), "go", "build", "-o", binary, "./cmd/yardmaster"); err != nil {
-		env.t.Fatal(err)
-	}
-	flags := append(harness.MetricsFlags(), "--report-namespaces", namespaceName(0)+","+namespaceName(1),
-		"--report-interval", "1m", "--queue-sweep", "10s", "--worker-image", "registry.example/worker:1")
-	flags = append(flags, env.installWebhooks()...)
-	process, err := harness.StartOperator(env.t.Context(), binary, env.Cluster, flags...)
+	binary, err := testenv.BuildOperator(env.t.Context())
 	if err != nil {
 		env.t.Fatal(err)
 	}
-	o := &operator{process: process, exited: make(chan struct{}), logFile: harness.OperatorLog(), started: time.Now()}
-	go func() {
-		_ = process.Wait() // checkRunning reports its end
-		close(o.exited)
-	}()
-	env.t.Cleanup(func() {
-		_ = process.Process.Signal(os.Interrupt)
-		<-o.exited
-	})
-	env.operator = o
+	flags := append(testenv.MetricsFlags(), "--report-namespaces", namespaceName(0)+","+namespaceName(1),
+		"--report-interval", "1m", "--queue-sweep", "10s", "--worker-image", "registry.example/worker:1")
+	flags = append(flags, env.installWebhooks()...)
+	process, err := testenv.StartOperator(env.t.Context(), binary, cluster, flags...)
+	if err != nil {
+		env.t.Fatal(err)
+	}
+	env.operator = &operator{process, time.Now()}
+	env.t.Cleanup(process.Stop)
 }
 
 // installWebhooks registers the webhooks by address, as the API server cannot reach them through a
 // Service, and returns the operator's flags.
-func (env *testEnv) installWebhooks() []string {
+func (env *fuzzTest) installWebhooks() []string {
 	env.t.Helper()
-	webhooks := &envtest.WebhookInstallOptions{Paths: []string{filepath.Join("config", "webhook", "webhooks.yaml")}}
+	webhooks := &envtest.WebhookInstallOptions{Paths: []string{filepath.Join(testenv.Root(), "config", "webhook", "webhooks.yaml")}}
 	if err := webhooks.Install(env.Config); err != nil {
 		env.t.Fatal(err)
 	}
@@ -108,16 +98,16 @@ func (env *testEnv) installWebhooks() []string {
 func (o *operator) checkRunning(t *testing.T) {
 	t.Helper()
 	select {
-	case <-o.exited:
-		t.Fatalf("the operator exited: %s", o.process.ProcessState)
+	case <-o.Exited():
+		t.Fatalf("the operator exited: %s", o.State())
 	default:
 	}
 	for _, metric := range []string{"controller_runtime_reconcile_panics_total", "controller_runtime_webhook_panics_total"} {
-		if panics := metricSum(t, metric); panics > 0 {
+		if panics := o.metricSum(t, metric); panics > 0 {
 			t.Errorf("%s is %v", metric, panics)
 		}
 	}
-	now, peak, err := harness.ProcessMemory(o.process.Process.Pid)
+	now, peak, err := harness.ProcessMemory(o.Pid())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,9 +118,9 @@ func (o *operator) checkRunning(t *testing.T) {
 }
 
 // metricSum returns the sum of a metric's values over all labels.
-func metricSum(t *testing.T, name string) float64 {
+func (o *operator) metricSum(t *testing.T, name string) float64 {
 	t.Helper()
-	families, err := harness.OperatorMetrics(t.Context())
+	families, err := harness.OperatorMetrics(t.Context(), o.Operator)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,17 +133,17 @@ func metricSum(t *testing.T, name string) float64 {
 
 // checkQuiet checks that the operator neither logs more than one line about an object nor has more
 // than one error for each object while nothing changes.
-func (env *testEnv) checkQuiet() {
+func (env *fuzzTest) checkQuiet() {
 	env.t.Helper()
 	const errorsTotal = "controller_runtime_reconcile_errors_total"
-	logged, failed := env.operator.countLines(env.t), metricSum(env.t, errorsTotal)
+	logged, failed := env.operator.countLines(env.t), env.operator.metricSum(env.t, errorsTotal)
 	env.sleep(quietTime)
 	for key, lines := range env.operator.countLines(env.t) {
 		if repeated := len(lines) - len(logged[key]); repeated > 1 {
 			env.t.Errorf("%d log lines about %v while nothing changed; the last one is %s", repeated, key, lines[len(lines)-1])
 		}
 	}
-	env.t.Logf("%v errors while nothing changed", metricSum(env.t, errorsTotal)-failed)
+	env.t.Logf("%v errors while nothing changed", env.operator.metricSum(env.t, errorsTotal)-failed)
 }
 
 // checkLog checks that the operator logs at most one line about an object in a minute, and another
@@ -172,7 +162,7 @@ func (o *operator) checkLog(t *testing.T, changes map[objectKey]int) {
 // as those at the start of a controller, have no namespace.
 func (o *operator) countLines(t *testing.T) map[objectKey][]string {
 	t.Helper()
-	log, err := os.ReadFile(o.logFile)
+	log, err := os.ReadFile(o.LogFile)
 	if err != nil {
 		t.Fatal(err)
 	}

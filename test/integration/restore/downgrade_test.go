@@ -20,6 +20,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/pool"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 // baseline is the version that downgrades end at: see test/upgrade.
@@ -28,7 +29,7 @@ const baseline = "v0.1.0"
 // The previous version, with its CustomResourceDefinitions, is installed over this one, and this one
 // again over the previous.
 func TestDowngradeToThePreviousVersion(t *testing.T) {
-	env := newTestEnv(t, "restore-downgrade")
+	env := newRestoreTest(t, "restore-downgrade")
 	env.makeSessionsRunFor("8s")
 	current, previous := env.buildOperator(), env.buildBaseline()
 	env.startOperator(current)
@@ -69,7 +70,7 @@ func TestDowngradeToThePreviousVersion(t *testing.T) {
 }
 
 // workers returns the UIDs of the pool's Pods.
-func (env *testEnv) workers() []types.UID {
+func (env *restoreTest) workers() []types.UID {
 	env.t.Helper()
 	var pods corev1.PodList
 	env.require(env.List(env.t.Context(), &pods, client.InNamespace(string(env.Environment)), client.HasLabels{pool.LabelWorkerPool}))
@@ -81,7 +82,7 @@ func (env *testEnv) workers() []types.UID {
 }
 
 // wantContinued checks that nothing ran again or was lost.
-func (env *testEnv) wantContinued(t *testing.T, o *backupObjects, workers []types.UID) {
+func (env *restoreTest) wantContinued(t *testing.T, o *backupObjects, workers []types.UID) {
 	t.Helper()
 	env.wantJobs(t, o.completed, len(o.completed.Spec.Containers))
 	env.wantJobs(t, o.running, len(o.running.Spec.Containers))
@@ -89,13 +90,13 @@ func (env *testEnv) wantContinued(t *testing.T, o *backupObjects, workers []type
 	if len(o.session.Status.Runs) != 1 || *o.session.Status.TotalCostUSD != sessionCost {
 		t.Errorf("the session has not completed in one attempt: %+v", o.session.Status)
 	}
-	env.eventually("the pool to be ready", o.pool, func() bool {
+	env.waitFor("the pool to be ready", o.pool, func() bool {
 		return meta.IsStatusConditionTrue(o.pool.Status.Conditions, v1alpha1.ConditionReady)
 	})
 	if now := env.workers(); slices.ContainsFunc(workers, func(uid types.UID) bool { return !slices.Contains(now, uid) }) {
 		t.Errorf("the workers %v were replaced: %v", workers, now)
 	}
-	env.eventually("the policy to be ready", o.policy, func() bool {
+	env.waitFor("the policy to be ready", o.policy, func() bool {
 		return meta.IsStatusConditionTrue(o.policy.Status.Conditions, v1alpha1.ConditionReady)
 	})
 	env.waitForMaxAttempts(o.queue, policyMaxAttempts)
@@ -103,7 +104,7 @@ func (env *testEnv) wantContinued(t *testing.T, o *backupObjects, workers []type
 }
 
 // buildBaseline builds the operator of the previous version from its commit.
-func (env *testEnv) buildBaseline() string {
+func (env *restoreTest) buildBaseline() string {
 	env.t.Helper()
 	binary := filepath.Join(env.t.TempDir(), "yardmaster-"+baseline)
 	output, err := exec.CommandContext(env.t.Context(), "hack/baseline-binary", baseline, binary).CombinedOutput()
@@ -114,7 +115,7 @@ func (env *testEnv) buildBaseline() string {
 }
 
 // installBaselineCRDs does what kubectl apply --server-side does with those of the previous version.
-func (env *testEnv) installBaselineCRDs() {
+func (env *restoreTest) installBaselineCRDs() {
 	env.t.Helper()
 	commit, err := os.ReadFile(filepath.Join("test", "upgrade", baseline, "commit"))
 	env.require(err)
@@ -132,7 +133,7 @@ func (env *testEnv) installBaselineCRDs() {
 				break
 			}
 			env.require(err)
-			env.require(env.Apply(env.t.Context(), client.ApplyConfigurationFromUnstructured(crd), client.FieldOwner("bench"), client.ForceOwnership))
+			env.require(env.Apply(env.t.Context(), client.ApplyConfigurationFromUnstructured(crd), testenv.FieldOwner, client.ForceOwnership))
 		}
 	}
 }

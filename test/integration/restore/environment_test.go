@@ -7,35 +7,38 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
-	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/nats-io/nats.go/jetstream"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
+	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 const (
-	root        = "../../.."
-	waitTimeout = 2 * time.Minute
+	root = "../../.."
 	// durationAnnotation is how long a simulated Pod runs, messageAnnotation what it reports.
 	durationAnnotation = "sim.localcluster.dev/duration"
 	messageAnnotation  = "sim.localcluster.dev/message"
 )
 
-// testEnv is a namespace of a local cluster, and a broker.
-type testEnv struct {
+func TestMain(m *testing.M) {
+	testenv.Main(m, "make test-restore", func(context.Context, *testenv.Cluster) (func(), error) { return func() {}, nil })
+}
+
+// restoreTest is a namespace of a local cluster, and a broker.
+type restoreTest struct {
 	*harness.Cluster
 	harness.Environment
 
@@ -43,73 +46,73 @@ type testEnv struct {
 	broker string
 	// watched is the operator's flag --namespaces.
 	watched  string
-	operator *exec.Cmd
+	operator *testenv.Operator
 }
 
-func newTestEnv(t *testing.T, namespace harness.Environment) *testEnv {
+func newRestoreTest(t *testing.T, namespace harness.Environment) *restoreTest {
 	t.Helper()
 	if os.Getenv("RESTORE") == "" {
 		t.Skip("this test kills the control plane or deletes all objects of the cluster: use make test-restore")
 	}
 	t.Chdir(root)
 	ctrl.SetLogger(logr.Discard())
-	env := &testEnv{Environment: namespace, watched: string(namespace), t: t, broker: "nats://" + natstest.Start(t).Address()}
+	env := &restoreTest{Environment: namespace, watched: string(namespace), t: t, broker: "nats://" + natstest.Start(t).Address()}
 	env.connect()
-	env.require(env.CreateNamespace(t.Context(), env.Cluster, env.broker))
-	t.Cleanup(func() {
-		_ = env.Delete(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: string(namespace)}})
-	})
+	env.Cluster.CreateNamespace(t, string(namespace))
+	env.require(env.Environment.CreateNamespace(t.Context(), env.Cluster, env.broker))
 	return env
 }
 
 // connect connects to the cluster and installs the CustomResourceDefinitions of this version.
-func (env *testEnv) connect() {
+func (env *restoreTest) connect() {
 	env.t.Helper()
-	cluster, _, err := harness.OpenCluster(env.t.Context(), os.Getenv("KUBECONFIG"))
+	cluster, err := harness.ConnectToCluster(os.Getenv("KUBECONFIG"))
 	env.require(err)
+	env.require(cluster.InstallCRDs(env.t.Context()))
 	env.Cluster = cluster
 }
 
 // buildOperator builds the operator of this version.
-func (env *testEnv) buildOperator() string {
+func (env *restoreTest) buildOperator() string {
 	env.t.Helper()
-	binary, err := harness.BuildOperator(env.t.Context())
+	binary, err := testenv.BuildOperator(env.t.Context())
 	env.require(err)
 	return binary
 }
 
 // startOperator starts an operator, which runs until stopOperator or the end of the test.
-func (env *testEnv) startOperator(binary string) {
+func (env *restoreTest) startOperator(binary string) {
 	env.t.Helper()
-	operator, err := harness.StartOperator(env.t.Context(), binary, env.Cluster, append(harness.MetricsFlags(),
-		"--namespaces", env.watched, "--report-namespaces", string(env.Environment), "--report-interval", "1s", "--queue-sweep", "2s")...)
+	operator, err := testenv.StartOperator(env.t.Context(), binary, env.Cluster.Cluster,
+		"--namespaces", env.watched, "--report-namespaces", string(env.Environment), "--report-interval", "1s", "--queue-sweep", "2s")
 	env.require(err)
 	env.operator = operator
 	env.t.Cleanup(env.stopOperator)
 }
 
-func (env *testEnv) stopOperator() {
+func (env *restoreTest) stopOperator() {
 	if env.operator != nil {
-		harness.TerminateProcess(env.operator)
+		env.operator.Stop()
 		env.operator = nil
 	}
 }
 
 // restartStoppedOperator waits until the operator stops by itself with this message in its log, and
 // starts it again, as the kubelet does.
-func (env *testEnv) restartStoppedOperator(binary, message string) {
+func (env *restoreTest) restartStoppedOperator(binary, message string) {
 	env.t.Helper()
-	stopped := make(chan error, 1)
-	go func() { stopped <- env.operator.Wait() }()
-	select {
-	case err := <-stopped:
-		if err == nil {
-			env.t.Fatal("the operator stopped without an error")
+	poll.Until(env.t, "the operator to stop", func() bool {
+		select {
+		case <-env.operator.Exited():
+			return true
+		default:
+			return false
 		}
-	case <-time.After(waitTimeout):
-		env.t.Fatal("the operator did not stop")
+	})
+	if env.operator.State().Success() {
+		env.t.Fatal("the operator stopped without an error")
 	}
-	log, err := os.ReadFile(harness.OperatorLog())
+	log, err := os.ReadFile(env.operator.LogFile)
 	env.require(err)
 	if !bytes.Contains(log, []byte(message)) {
 		env.t.Fatalf("the operator's log does not contain %q:\n%s", message, log)
@@ -118,7 +121,7 @@ func (env *testEnv) restartStoppedOperator(binary, message string) {
 }
 
 // run runs a subtest, which the methods of env then fail.
-func (env *testEnv) run(title string, check func(t *testing.T)) {
+func (env *restoreTest) run(title string, check func(t *testing.T)) {
 	parent := env.t
 	parent.Run(title, func(t *testing.T) {
 		env.t = t
@@ -127,43 +130,48 @@ func (env *testEnv) run(title string, check func(t *testing.T)) {
 	})
 }
 
-func (env *testEnv) require(err error) {
+func (env *restoreTest) require(err error) {
 	env.t.Helper()
 	if err != nil {
 		env.t.Fatal(err)
 	}
 }
 
-// eventually waits until the condition is true for the object, which it reads each time.
-func (env *testEnv) eventually(what string, object client.Object, condition func() bool) {
+// waitFor waits until the condition is true for the object, which it reads each time.
+func (env *restoreTest) waitFor(what string, object client.Object, condition func() bool) {
 	env.t.Helper()
-	err := harness.PollUntil(env.t.Context(), waitTimeout, func() (bool, error) {
-		return env.Get(env.t.Context(), client.ObjectKeyFromObject(object), object) == nil && condition(), nil
-	})
-	if err != nil {
-		env.t.Fatalf("waiting for %s of %T %s: %v; it is %+v", what, object, object.GetName(), err, object)
+	if err := poll.UntilNil(env.t.Context(), func() error {
+		if err := env.Get(env.t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+			return err
+		}
+		if !condition() {
+			return fmt.Errorf("it is %+v", object)
+		}
+		return nil
+	}); err != nil {
+		env.t.Fatalf("waiting for %s of %T %s: %v", what, object, object.GetName(), err)
 	}
 }
 
 // waitForMessages waits until a Queue is ready and reports this number of messages.
-func (env *testEnv) waitForMessages(q *v1alpha1.Queue, messages int64) {
+func (env *restoreTest) waitForMessages(q *v1alpha1.Queue, messages int64) {
 	env.t.Helper()
-	env.eventually("messages", q, func() bool {
+	env.waitFor("messages", q, func() bool {
 		return meta.IsStatusConditionTrue(q.Status.Conditions, v1alpha1.ConditionReady) && q.Status.Ready != nil && *q.Status.Ready == messages
 	})
 }
 
 // publish sends messages to a queue.
-func (env *testEnv) publish(queue *v1alpha1.Queue, messages int) {
+func (env *restoreTest) publish(queue *v1alpha1.Queue, messages int) {
 	env.t.Helper()
 	p, err := harness.ConnectProducer(env.broker, queue.Status.Name)
 	env.require(err)
 	defer p.CloseConnection()
-	env.require(p.PublishBurst(env.t.Context(), messages, waitTimeout))
+	env.require(p.PublishBurst(env.t.Context(), messages, time.Minute))
 }
 
 // wantMessagesOnBroker checks the number of messages in the stream of a queue with this name.
-func (env *testEnv) wantMessagesOnBroker(t *testing.T, queueName string, want uint64) {
+func (env *restoreTest) wantMessagesOnBroker(t *testing.T, queueName string, want uint64) {
 	t.Helper()
 	p, err := harness.ConnectProducer(env.broker, queueName)
 	env.require(err)
@@ -176,7 +184,7 @@ func (env *testEnv) wantMessagesOnBroker(t *testing.T, queueName string, want ui
 }
 
 // hasStream reports whether the queue exists on the broker.
-func (env *testEnv) hasStream(queue *v1alpha1.Queue) bool {
+func (env *restoreTest) hasStream(queue *v1alpha1.Queue) bool {
 	env.t.Helper()
 	p, err := harness.ConnectProducer(env.broker, queue.Status.Name)
 	env.require(err)

@@ -1,6 +1,7 @@
 package restore
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -12,12 +13,13 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // etcd is restored from a backup while the broker keeps its current state. The operator runs all the
 // time.
 func TestRestoredEtcd(t *testing.T) {
-	env := newTestEnv(t, "restore-etcd")
+	env := newRestoreTest(t, "restore-etcd")
 	env.makeSessionsRunFor("8s")
 	operator := env.buildOperator()
 	env.startOperator(operator)
@@ -38,7 +40,7 @@ func TestRestoredEtcd(t *testing.T) {
 	env.wantWorkRestored(o)
 	env.wantQueuesRestored(o, late)
 	env.run("a WorkerPool has the workers of its spec at the time of the backup", func(*testing.T) {
-		env.eventually("one worker", o.pool, func() bool {
+		env.waitFor("one worker", o.pool, func() bool {
 			return o.pool.Status.Desired == 1 && o.pool.Status.Replicas == 1 && o.pool.Status.ObservedGeneration == o.pool.Generation
 		})
 	})
@@ -46,7 +48,7 @@ func TestRestoredEtcd(t *testing.T) {
 		env.waitForMaxAttempts(o.queue, policyMaxAttempts)
 	})
 	env.run("a SessionRunner is as it was at the time of the backup", func(*testing.T) {
-		env.eventually("the old image", o.runner, func() bool { return o.runner.Spec.Image == runnerImage })
+		env.waitFor("the old image", o.runner, func() bool { return o.runner.Spec.Image == runnerImage })
 	})
 	env.run("a JobReport counts the Jobs that there are now", func(t *testing.T) { env.wantAllJobsReported(t) })
 	env.run("objects that were created after the backup are lost, with their Jobs", func(t *testing.T) {
@@ -64,7 +66,7 @@ type lateObjects struct {
 }
 
 // continueAfterBackup makes the changes that the restore loses.
-func (env *testEnv) continueAfterBackup(o *backupObjects) *lateObjects {
+func (env *restoreTest) continueAfterBackup(o *backupObjects) *lateObjects {
 	env.t.Helper()
 	ctx := env.t.Context()
 	late := &lateObjects{sequence: env.newSequence("late", "100ms"), session: env.newSession("late"), queue: env.NewQueue("late")}
@@ -80,7 +82,7 @@ func (env *testEnv) continueAfterBackup(o *backupObjects) *lateObjects {
 	env.patchSpec(o.pool, `{"replicas":3}`)
 	env.patchSpec(o.policy, `{"defaults":{"retry":{"maxAttempts":3}}}`)
 	env.patchSpec(o.runner, `{"image":"registry.example/runner:2"}`)
-	env.eventually("three workers", o.pool, func() bool { return o.pool.Status.Replicas == 3 })
+	env.waitFor("three workers", o.pool, func() bool { return o.pool.Status.Replicas == 3 })
 	env.waitForMaxAttempts(o.queue, 3)
 	env.waitForPhase(o.running, v1alpha1.PhaseCompleted)
 	env.waitForPhase(late.sequence, v1alpha1.PhaseCompleted)
@@ -91,7 +93,7 @@ func (env *testEnv) continueAfterBackup(o *backupObjects) *lateObjects {
 
 // writeMuch writes more than an API server writes when it starts, as in the time between a backup and
 // a restore.
-func (env *testEnv) writeMuch() {
+func (env *restoreTest) writeMuch() {
 	env.t.Helper()
 	var writers errgroup.Group
 	writers.SetLimit(harness.CreateConcurrency)
@@ -105,7 +107,7 @@ func (env *testEnv) writeMuch() {
 }
 
 // wantWorkRestored checks what runs again.
-func (env *testEnv) wantWorkRestored(o *backupObjects) {
+func (env *restoreTest) wantWorkRestored(o *backupObjects) {
 	env.run("a SequentialJob runs the steps again that ended after the backup, and no others", func(t *testing.T) {
 		env.wantLastStepsAgain(t, o.running)
 	})
@@ -122,7 +124,7 @@ func (env *testEnv) wantWorkRestored(o *backupObjects) {
 }
 
 // wantQueuesRestored checks that the messages are those on the broker.
-func (env *testEnv) wantQueuesRestored(o *backupObjects, late *lateObjects) {
+func (env *restoreTest) wantQueuesRestored(o *backupObjects, late *lateObjects) {
 	env.run("a Queue reports the messages that its broker has now", func(*testing.T) {
 		env.waitForMessages(o.queue, 5)
 	})
@@ -140,7 +142,7 @@ func (env *testEnv) wantQueuesRestored(o *backupObjects, late *lateObjects) {
 	})
 }
 
-func (env *testEnv) wantLost(t *testing.T, objects ...client.Object) {
+func (env *restoreTest) wantLost(t *testing.T, objects ...client.Object) {
 	t.Helper()
 	for _, object := range objects {
 		if err := env.Get(t.Context(), client.ObjectKeyFromObject(object), object.DeepCopyObject().(client.Object)); !isNotFound(err) {
@@ -150,16 +152,22 @@ func (env *testEnv) wantLost(t *testing.T, objects ...client.Object) {
 }
 
 // deleteAndWait deletes an object and waits until it is gone.
-func (env *testEnv) deleteAndWait(object client.Object) {
+func (env *restoreTest) deleteAndWait(object client.Object) {
 	env.t.Helper()
 	env.require(env.Delete(env.t.Context(), object))
-	env.require(harness.PollUntil(env.t.Context(), waitTimeout, func() (bool, error) {
-		return isNotFound(env.Get(env.t.Context(), client.ObjectKeyFromObject(object), object)), nil
-	}))
+	env.waitUntilDeleted(object)
+}
+
+// waitUntilDeleted waits until an object no longer exists.
+func (env *restoreTest) waitUntilDeleted(object client.Object) {
+	env.t.Helper()
+	poll.Until(env.t, fmt.Sprintf("the deletion of %T %s", object, object.GetName()), func() bool {
+		return isNotFound(env.Get(env.t.Context(), client.ObjectKeyFromObject(object), object))
+	})
 }
 
 // wantLastStepsAgain checks that a SequentialJob completes, and that step a did not run again.
-func (env *testEnv) wantLastStepsAgain(t *testing.T, sj *v1alpha1.SequentialJob) {
+func (env *restoreTest) wantLastStepsAgain(t *testing.T, sj *v1alpha1.SequentialJob) {
 	t.Helper()
 	before := sj.DeepCopy()
 	env.waitForPhase(sj, v1alpha1.PhaseCompleted)

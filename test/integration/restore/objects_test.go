@@ -14,7 +14,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/session"
-	"github.com/yardmaster/yardmaster/test/bench/harness"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 const (
@@ -39,7 +39,7 @@ type backupObjects struct {
 
 // createObjects creates objects of all kinds, and waits until step b of a SequentialJob and a session
 // run.
-func (env *testEnv) createObjects() *backupObjects {
+func (env *restoreTest) createObjects() *backupObjects {
 	env.t.Helper()
 	o := &backupObjects{
 		running: env.newSequence("running", "5s"), completed: env.newSequence("completed", "100ms"),
@@ -60,16 +60,16 @@ func (env *testEnv) createObjects() *backupObjects {
 		env.waitForMessages(queue, int64(messages))
 	}
 	env.waitForMaxAttempts(o.queue, policyMaxAttempts)
-	env.eventually("a worker", o.pool, func() bool { return o.pool.Status.Replicas == 1 })
+	env.waitFor("a worker", o.pool, func() bool { return o.pool.Status.Replicas == 1 })
 	env.require(env.Create(env.t.Context(), o.running))
 	env.waitForActiveStep(o.running, "b")
 	env.require(env.Create(env.t.Context(), o.session))
-	env.eventually("the session to run", o.session, func() bool { return o.session.Status.Phase == v1alpha1.SessionRunning })
+	env.waitFor("the session to run", o.session, func() bool { return o.session.Status.Phase == v1alpha1.SessionRunning })
 	return o
 }
 
 // createRunner creates the SessionRunner of all sessions.
-func (env *testEnv) createRunner() *v1alpha1.SessionRunner {
+func (env *restoreTest) createRunner() *v1alpha1.SessionRunner {
 	env.t.Helper()
 	runner := &v1alpha1.SessionRunner{ObjectMeta: env.ObjectMeta("default")}
 	runner.Spec.Image, runner.Spec.RunAsUser = runnerImage, new(int64(65532))
@@ -77,14 +77,14 @@ func (env *testEnv) createRunner() *v1alpha1.SessionRunner {
 	return runner
 }
 
-func (env *testEnv) newSession(name string) *v1alpha1.AgenticSession {
+func (env *restoreTest) newSession(name string) *v1alpha1.AgenticSession {
 	session := &v1alpha1.AgenticSession{ObjectMeta: env.ObjectMeta(name)}
 	session.Spec.Prompt = "do it"
 	return session
 }
 
 // newPool returns a pool of the queue kept with one worker.
-func (env *testEnv) newPool() *v1alpha1.WorkerPool {
+func (env *restoreTest) newPool() *v1alpha1.WorkerPool {
 	pool := env.NewWorkerPool("kept")
 	pool.Spec.Autoscaling, pool.Spec.Replicas = nil, new(int32(1))
 	return pool
@@ -92,7 +92,7 @@ func (env *testEnv) newPool() *v1alpha1.WorkerPool {
 
 // newSequence returns a SequentialJob with the steps a, b and c. Each takes as long as the
 // annotation says.
-func (env *testEnv) newSequence(name, duration string) *v1alpha1.SequentialJob {
+func (env *restoreTest) newSequence(name, duration string) *v1alpha1.SequentialJob {
 	sj := &v1alpha1.SequentialJob{ObjectMeta: env.ObjectMeta(name)}
 	sj.Spec.Template = &v1alpha1.PodTemplate{PodTemplateSpec: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{durationAnnotation: duration}}}}
 	for _, step := range []string{"a", "b", "c"} {
@@ -101,20 +101,20 @@ func (env *testEnv) newSequence(name, duration string) *v1alpha1.SequentialJob {
 	return sj
 }
 
-func (env *testEnv) waitForPhase(sj *v1alpha1.SequentialJob, phase v1alpha1.SequentialJobPhase) {
+func (env *restoreTest) waitForPhase(sj *v1alpha1.SequentialJob, phase v1alpha1.SequentialJobPhase) {
 	env.t.Helper()
-	env.eventually("phase "+string(phase), sj, func() bool { return sj.Status.Phase == phase })
+	env.waitFor("phase "+string(phase), sj, func() bool { return sj.Status.Phase == phase })
 }
 
-func (env *testEnv) waitForCompletedSession(session *v1alpha1.AgenticSession) {
+func (env *restoreTest) waitForCompletedSession(session *v1alpha1.AgenticSession) {
 	env.t.Helper()
-	env.eventually("the session to complete", session, func() bool { return session.Status.Phase == v1alpha1.SessionCompleted })
+	env.waitFor("the session to complete", session, func() bool { return session.Status.Phase == v1alpha1.SessionCompleted })
 }
 
 // waitForActiveStep waits until the step of a SequentialJob has a Job.
-func (env *testEnv) waitForActiveStep(sj *v1alpha1.SequentialJob, step string) {
+func (env *restoreTest) waitForActiveStep(sj *v1alpha1.SequentialJob, step string) {
 	env.t.Helper()
-	env.eventually("step "+step, sj, func() bool {
+	env.waitFor("step "+step, sj, func() bool {
 		for i := range sj.Status.Steps {
 			if s := &sj.Status.Steps[i]; s.Name == step && (s.Phase == v1alpha1.StepStarting || s.Phase == v1alpha1.StepRunning) {
 				return true
@@ -125,15 +125,15 @@ func (env *testEnv) waitForActiveStep(sj *v1alpha1.SequentialJob, step string) {
 }
 
 // waitForMaxAttempts waits until this default applies to the Queue.
-func (env *testEnv) waitForMaxAttempts(q *v1alpha1.Queue, want int32) {
+func (env *restoreTest) waitForMaxAttempts(q *v1alpha1.Queue, want int32) {
 	env.t.Helper()
-	env.eventually("the default of the Policy", q, func() bool {
+	env.waitFor("the default of the Policy", q, func() bool {
 		return q.Status.Effective != nil && *q.Status.Effective.Retry.MaxAttempts == want
 	})
 }
 
 // wantJobs checks that a SequentialJob has this number of Jobs: one for each step that ran.
-func (env *testEnv) wantJobs(t *testing.T, sj *v1alpha1.SequentialJob, want int) {
+func (env *restoreTest) wantJobs(t *testing.T, sj *v1alpha1.SequentialJob, want int) {
 	t.Helper()
 	if want > 0 {
 		env.waitForPhase(sj, v1alpha1.PhaseCompleted)
@@ -146,10 +146,10 @@ func (env *testEnv) wantJobs(t *testing.T, sj *v1alpha1.SequentialJob, want int)
 }
 
 // wantAllJobsReported checks that the JobReport is up to date.
-func (env *testEnv) wantAllJobsReported(t *testing.T) {
+func (env *restoreTest) wantAllJobsReported(t *testing.T) {
 	t.Helper()
 	report := &v1alpha1.JobReport{ObjectMeta: env.ObjectMeta("jobs")}
-	env.eventually("the number of Jobs", report, func() bool {
+	env.waitFor("the number of Jobs", report, func() bool {
 		var jobs batchv1.JobList
 		err := env.List(t.Context(), &jobs, client.InNamespace(string(env.Environment)))
 		return err == nil && len(jobs.Items) > 0 && int(report.Status.Summary.Total) == len(jobs.Items)
@@ -158,7 +158,7 @@ func (env *testEnv) wantAllJobsReported(t *testing.T) {
 
 // wantNewObjectsReconciled checks that the operator reconciles objects that are created or changed
 // now.
-func (env *testEnv) wantNewObjectsReconciled(t *testing.T, name string) {
+func (env *restoreTest) wantNewObjectsReconciled(t *testing.T, name string) {
 	t.Helper()
 	sj, queue, session := env.newSequence(name, "100ms"), env.NewQueue(name), env.newSession(name)
 	for _, object := range []client.Object{sj, queue, session} {
@@ -169,19 +169,19 @@ func (env *testEnv) wantNewObjectsReconciled(t *testing.T, name string) {
 	env.waitForCompletedSession(session)
 	pool := env.NewWorkerPool("kept")
 	env.patchSpec(pool, `{"replicas":2}`)
-	env.eventually("two workers", pool, func() bool { return pool.Status.Replicas == 2 })
+	env.waitFor("two workers", pool, func() bool { return pool.Status.Replicas == 2 })
 	env.wantAllJobsReported(t)
 }
 
 // patchSpec changes the spec of an object.
-func (env *testEnv) patchSpec(object client.Object, spec string) {
+func (env *restoreTest) patchSpec(object client.Object, spec string) {
 	env.t.Helper()
 	env.require(env.Patch(env.t.Context(), object, client.RawPatch(types.MergePatchType, []byte(`{"spec":`+spec+`}`))))
 }
 
 // makeSessionsRunFor makes simulated nodes run the Pods of sessions for this time, and report their cost.
 // Users cannot add annotations to these Pods.
-func (env *testEnv) makeSessionsRunFor(duration string) {
+func (env *restoreTest) makeSessionsRunFor(duration string) {
 	env.t.Helper()
 	policy := &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: string(env.Environment)}}
 	policy.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{
@@ -204,11 +204,11 @@ func (env *testEnv) makeSessionsRunFor(duration string) {
 		env.require(env.Create(env.t.Context(), object))
 		env.t.Cleanup(func() { _ = env.Delete(context.Background(), object) })
 	}
-	env.require(harness.PollUntil(env.t.Context(), waitTimeout, func() (bool, error) {
+	poll.Until(env.t, "the MutatingAdmissionPolicy to apply", func() bool {
 		pod := &corev1.Pod{ObjectMeta: env.ObjectMeta("dry-run")}
 		pod.Labels = map[string]string{session.LabelSession: "x"}
 		pod.Spec.Containers = []corev1.Container{{Name: "only", Image: "registry.example/tool:1"}}
 		err := env.Create(env.t.Context(), pod, client.DryRunAll)
-		return err == nil && pod.Annotations[durationAnnotation] != "", nil
-	}))
+		return err == nil && pod.Annotations[durationAnnotation] != ""
+	})
 }

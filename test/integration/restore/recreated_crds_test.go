@@ -1,6 +1,9 @@
 package restore
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,13 +20,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/test/bench/harness"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // Deleting the CustomResourceDefinitions deletes all objects of these kinds. The operator runs all the
 // time.
 func TestDeletedAndRecreatedCustomResourceDefinitions(t *testing.T) {
-	env := newTestEnv(t, "restore-crds")
+	env := newRestoreTest(t, "restore-crds")
 	env.watched = "" // other tests may have left objects with finalizers in their namespaces
 	env.startOperator(env.buildOperator())
 	env.waitForGarbageCollector()
@@ -46,7 +49,7 @@ func TestDeletedAndRecreatedCustomResourceDefinitions(t *testing.T) {
 	env.run("a new session waits for a SessionRunner", func(*testing.T) {
 		waiting := env.newSession("waiting")
 		env.require(env.Create(env.t.Context(), waiting))
-		env.eventually("a message", waiting, func() bool {
+		env.waitFor("a message", waiting, func() bool {
 			ready := meta.FindStatusCondition(waiting.Status.Conditions, v1alpha1.ConditionReady)
 			return ready != nil && strings.Contains(ready.Message, "SessionRunner")
 		})
@@ -61,24 +64,29 @@ func TestDeletedAndRecreatedCustomResourceDefinitions(t *testing.T) {
 
 // waitForGarbageCollector waits until the garbage collector deletes the children of our kinds. It looks
 // for new kinds only every 30 seconds, and misses deletions until then.
-func (env *testEnv) waitForGarbageCollector() {
+func (env *restoreTest) waitForGarbageCollector() {
 	env.t.Helper()
 	const reactionTime = 2 * time.Second
-	env.require(harness.PollUntil(env.t.Context(), waitTimeout, func() (bool, error) {
+	poll.Until(env.t, "the garbage collector to delete children of our kinds", func() bool {
 		owner := &v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Namespace: string(env.Environment), GenerateName: "owner-"}}
 		env.require(env.Create(env.t.Context(), owner))
 		child := &corev1.ConfigMap{ObjectMeta: env.ObjectMeta(owner.Name)}
 		env.require(controllerutil.SetOwnerReference(owner, child, env.Scheme()))
 		env.require(env.Create(env.t.Context(), child))
 		env.require(env.Delete(env.t.Context(), owner))
-		return harness.PollUntil(env.t.Context(), reactionTime, func() (bool, error) {
-			return isNotFound(env.Get(env.t.Context(), client.ObjectKeyFromObject(child), child)), nil
-		}) == nil, nil
-	}))
+		ctx, cancel := context.WithTimeout(env.t.Context(), reactionTime)
+		defer cancel()
+		return poll.UntilNil(ctx, func() error {
+			if !isNotFound(env.Get(env.t.Context(), client.ObjectKeyFromObject(child), child)) {
+				return errors.New("the child exists")
+			}
+			return nil
+		}) == nil
+	})
 }
 
 // recreateQueue creates a Queue again and waits until it has the messages.
-func (env *testEnv) recreateQueue(old *v1alpha1.Queue, messages int64) {
+func (env *restoreTest) recreateQueue(old *v1alpha1.Queue, messages int64) {
 	env.t.Helper()
 	again := env.NewQueue(old.Name)
 	again.Spec.Name = old.Spec.Name
@@ -88,7 +96,7 @@ func (env *testEnv) recreateQueue(old *v1alpha1.Queue, messages int64) {
 }
 
 // deleteCRDs deletes the CustomResourceDefinitions and waits until they are gone.
-func (env *testEnv) deleteCRDs() {
+func (env *restoreTest) deleteCRDs() {
 	env.t.Helper()
 	files, err := filepath.Glob("config/crd/bases/*.yaml")
 	env.require(err)
@@ -102,22 +110,22 @@ func (env *testEnv) deleteCRDs() {
 		crds = append(crds, crd)
 	}
 	for _, crd := range crds {
-		env.require(harness.PollUntil(env.t.Context(), waitTimeout, func() (bool, error) {
-			return isNotFound(env.Get(env.t.Context(), client.ObjectKeyFromObject(crd), crd)), nil
-		}))
+		env.waitUntilDeleted(crd)
 	}
 }
 
 // waitForNoChildren waits until the objects that the deleted objects owned are gone.
-func (env *testEnv) waitForNoChildren() {
+func (env *restoreTest) waitForNoChildren() {
 	env.t.Helper()
 	for _, list := range []client.ObjectList{&batchv1.JobList{}, &corev1.PodList{}, &corev1.PersistentVolumeClaimList{}} {
-		err := harness.PollUntil(env.t.Context(), waitTimeout, func() (bool, error) {
+		if err := poll.UntilNil(env.t.Context(), func() error {
 			err := env.List(env.t.Context(), list, client.InNamespace(string(env.Environment)))
-			return err == nil && meta.LenList(list) == 0, err
-		})
-		if err != nil {
-			env.t.Errorf("waiting until all are deleted: %v: %+v", err, list)
+			if err == nil && meta.LenList(list) > 0 {
+				err = fmt.Errorf("these exist: %+v", list)
+			}
+			return err
+		}); err != nil {
+			env.t.Errorf("waiting until all are deleted: %v", err)
 		}
 	}
 }

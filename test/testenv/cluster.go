@@ -1,0 +1,184 @@
+// Package testenv contains what all tests on a cluster need: clients, the kinds of the operator, namespaces, operators in
+// processes of their own, and a folder with what explains a failure.
+package testenv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/poll"
+)
+
+// FieldOwner owns the fields of the CustomResourceDefinitions that InstallCRDs applies.
+const FieldOwner = client.FieldOwner("yardmaster-test")
+
+// Cluster is a client of a cluster.
+type Cluster struct {
+	client.WithWatch
+
+	Config     *rest.Config
+	Kubeconfig string
+}
+
+// Main connects to the cluster of KUBECONFIG, calls start, runs the tests, calls what start returned, and exits. Its
+// message about a missing KUBECONFIG names the make target that sets it.
+func Main(m *testing.M, target string, start func(ctx context.Context, c *Cluster) (end func(), err error)) {
+	code, err := runTests(m, target, start)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	ReportArtifacts(code)
+	os.Exit(code)
+}
+
+func runTests(m *testing.M, target string, start func(ctx context.Context, c *Cluster) (end func(), err error)) (code int, err error) {
+	kubeconfig := os.Getenv("KUBECONFIG")
+	if kubeconfig == "" {
+		return 0, fmt.Errorf("KUBECONFIG is not set, so there is no cluster to test against: use %s", target)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	c, err := Connect(kubeconfig)
+	if err != nil {
+		return 0, err
+	}
+	end, err := start(ctx, c)
+	if err != nil {
+		return 0, fmt.Errorf("preparing the tests: %w", err)
+	}
+	defer end()
+	return m.Run(), nil
+}
+
+// WithCRDs is the start of packages whose tests need only the kinds of the operator. It stores the cluster in c.
+func WithCRDs(c **Cluster) func(context.Context, *Cluster) (func(), error) {
+	return func(ctx context.Context, connected *Cluster) (func(), error) {
+		*c = connected
+		return func() {}, connected.InstallCRDs(ctx)
+	}
+}
+
+// Connect returns clients of the cluster.
+func Connect(kubeconfig string) (*Cluster, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1 // only API Priority and Fairness limits the client, as it does the operator
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	withWatch, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, err
+	}
+	return &Cluster{WithWatch: withWatch, Config: config, Kubeconfig: kubeconfig}, nil
+}
+
+// InstallCRDs applies the CustomResourceDefinitions of config/crd/bases, and waits until the API server serves all kinds.
+func (c *Cluster) InstallCRDs(ctx context.Context) error {
+	files, err := filepath.Glob(filepath.Join(Root(), "config", "crd", "bases", "*.yaml"))
+	if err != nil {
+		return err
+	}
+	var kinds []schema.GroupVersionKind
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		crd := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(raw, crd); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		kind, _, err := unstructured.NestedString(crd.Object, "spec", "names", "kind")
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		kinds = append(kinds, v1alpha1.GroupVersion.WithKind(kind))
+		if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(crd), FieldOwner, client.ForceOwnership); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	return poll.UntilNil(ctx, func() error {
+		var missing []error
+		for _, kind := range kinds {
+			list := &unstructured.UnstructuredList{}
+			list.SetGroupVersionKind(kind)
+			_, err := c.RESTMapper().RESTMapping(kind.GroupKind())
+			missing = append(missing, err, c.List(ctx, list, client.Limit(1)))
+		}
+		return errors.Join(missing...)
+	})
+}
+
+// NewNamespace creates a namespace with a name that begins with the prefix. After the test it deletes the namespace. If
+// the test has failed, it saves the objects of the namespace before.
+func (c *Cluster) NewNamespace(t testing.TB, prefix string, labels map[string]string) string {
+	t.Helper()
+	ns := &corev1.Namespace{}
+	ns.GenerateName, ns.Labels = prefix, labels
+	return c.createNamespace(t, ns)
+}
+
+// CreateNamespace is NewNamespace for a namespace whose name the test knows.
+func (c *Cluster) CreateNamespace(t testing.TB, name string) {
+	t.Helper()
+	ns := &corev1.Namespace{}
+	ns.Name = name
+	c.createNamespace(t, ns)
+}
+
+func (c *Cluster) createNamespace(t testing.TB, ns *corev1.Namespace) string {
+	t.Helper()
+	if err := c.Create(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		SaveObjectsOfFailedTest(ctx, t, c, ns.Name)
+		if err := client.IgnoreNotFound(c.Delete(ctx, ns)); err != nil {
+			t.Error(err)
+		}
+	})
+	return ns.Name
+}
+
+// Root is the root of the repository: the working directory, or the next one above it that has the manifests.
+var Root = sync.OnceValue(func() string {
+	directory, err := os.Getwd()
+	if err != nil {
+		panic(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(directory, "config", "crd", "bases")); err == nil {
+			return directory
+		}
+		parent := filepath.Dir(directory)
+		if parent == directory {
+			panic("the working directory is not in the repository")
+		}
+		directory = parent
+	}
+})
