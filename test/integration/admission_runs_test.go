@@ -11,6 +11,7 @@ import (
 )
 
 func TestOperatorCreatesOnlyRunsOfSchedules(t *testing.T) {
+	t.Parallel()
 	o := newRestrictedOperator(t)
 	schedule := newScheduleOf(o.watched, "nightly")
 	o.create(schedule)

@@ -3,9 +3,12 @@ package integration
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -43,7 +46,7 @@ func newRestrictedOperator(t *testing.T) *restrictedOperator {
 	t.Helper()
 	o := &restrictedOperator{deployment: installPermissions(t, "*", true), t: t}
 	o.client = newClientOf(t, o.account())
-	o.installPolicies()
+	o.restrict()
 	o.owner = &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: o.watched, Name: "owner"}}
 	o.owner.Spec.Image, o.owner.Spec.Replicas, o.owner.Spec.Queues = "worker:1", new(int32(0)), []v1alpha1.PoolQueue{{Name: "none"}}
 	o.create(o.owner)
@@ -62,22 +65,59 @@ func newClientOf(t *testing.T, account string) client.Client {
 	return c
 }
 
-// installPolicies creates the admission policies for this ServiceAccount, and waits until they apply.
-func (o *restrictedOperator) installPolicies() {
-	o.t.Helper()
-	manifest := buildOverlay(o.t, o.operator+"-policies", "*", "*", "", "")
-	for _, object := range decodeManifest(o.t, manifest) {
+// admissionPolicies are those of the installation, which the first test that needs them creates for all. They restrict
+// all restrictedOperators, and nobody else except in namespaces with isolationLabel.
+var admissionPolicies struct {
+	sync.Once
+	installed []client.Object
+	succeeded bool
+}
+
+// isolationLabel marks the namespaces in which only a restrictedOperator may change the NetworkPolicy that isolates
+// sessions. The operator of all tests is none.
+const isolationLabel = "test.yardmaster.dev/isolation"
+
+func installAdmissionPolicies(t *testing.T) {
+	t.Helper()
+	manifest := buildOverlay(t, "admission-policies", "*", "*", "", "")
+	for _, object := range decodeManifest(t, manifest) {
 		if !strings.HasPrefix(object.GetKind(), "ValidatingAdmissionPolicy") || object.GetName() == "yardmaster-namespaces" {
 			continue
 		}
-		object.SetName(object.GetName() + "-" + o.operator)
+		object.SetName(object.GetName() + "-test")
 		if object.GetKind() == "ValidatingAdmissionPolicyBinding" {
 			_ = unstructured.SetNestedField(object.Object, object.GetName(), "spec", "policyName")
-			if strings.HasPrefix(object.GetName(), "yardmaster-default-deny") { // it applies to the operator of other tests, too
-				_ = unstructured.SetNestedField(object.Object, o.watched, "spec", "matchResources", "namespaceSelector", "matchLabels", corev1.LabelMetadataName)
+			if strings.HasPrefix(object.GetName(), "yardmaster-default-deny") {
+				_ = unstructured.SetNestedField(object.Object, "on", "spec", "matchResources", "namespaceSelector", "matchLabels", isolationLabel)
 			}
 		}
-		o.create(object)
+		if err := cluster.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+		admissionPolicies.installed = append(admissionPolicies.installed, object)
+	}
+	admissionPolicies.succeeded = true
+}
+
+// removeAdmissionPolicies is called after all tests.
+func removeAdmissionPolicies(ctx context.Context) {
+	for _, object := range admissionPolicies.installed {
+		if err := cluster.Delete(ctx, object); err != nil {
+			fmt.Fprintln(os.Stderr, "removing an admission policy:", err)
+		}
+	}
+}
+
+// restrict waits until the admission policies apply to this ServiceAccount.
+func (o *restrictedOperator) restrict() {
+	o.t.Helper()
+	admissionPolicies.Do(func() { installAdmissionPolicies(o.t) })
+	if !admissionPolicies.succeeded {
+		o.t.Fatal("the admission policies were not installed: see the failure of another test")
+	}
+	watched := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.watched}}
+	if err := cluster.Patch(o.t.Context(), watched, client.RawPatch(mergePatch, []byte(`{"metadata":{"labels":{"`+isolationLabel+`":"on"}}}`))); err != nil {
+		o.t.Fatal(err)
 	}
 	for _, ns := range []string{"kube-system", o.watched} {
 		poll.Until(o.t, "the admission policies to apply in "+ns, func() bool {
@@ -217,6 +257,7 @@ func TestOperatorWritesOnlyItsOwnObjects(t *testing.T) {
 }
 
 func TestOperatorMayTryTheJobAndThePodOfAStep(t *testing.T) {
+	t.Parallel()
 	o := newRestrictedOperator(t)
 	sj := testbuilder.SequentialJob("tried", o.watched).Step("a").Obj()
 	sj.UID = "tried"
@@ -240,6 +281,7 @@ func TestOperatorMayTryTheJobAndThePodOfAStep(t *testing.T) {
 
 // These attempts use the operator's permissions, labels and owners, for something that it never does.
 func TestOperatorCannotMisuseItsPermissions(t *testing.T) {
+	t.Parallel()
 	o := newRestrictedOperator(t)
 	own := func(resource, name string, fields map[string]any) *unstructured.Unstructured {
 		object := o.newOwnObject(resource, o.watched, name)
@@ -308,6 +350,7 @@ func (o *restrictedOperator) newGatedPod(name, label, gate string) *unstructured
 }
 
 func TestOperatorRemovesOnlyTheWorkspaceGateOfASessionsPod(t *testing.T) {
+	t.Parallel()
 	o := newRestrictedOperator(t)
 	remove := func(pod *unstructured.Unstructured, more string) error {
 		patch := `[{"op": "remove", "path": "/spec/schedulingGates"}` + more + `]`
@@ -332,6 +375,7 @@ func TestOperatorRemovesOnlyTheWorkspaceGateOfASessionsPod(t *testing.T) {
 }
 
 func TestOperatorChangesOnlyTheDeadlineOfASessionsJob(t *testing.T) {
+	t.Parallel()
 	o := newRestrictedOperator(t)
 	job := o.newOwnObject("jobs.batch", o.watched, "limited")
 	job.SetLabels(map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByValue, session.LabelSessionUID: "owner"})
@@ -358,6 +402,7 @@ func TestOperatorChangesOnlyTheDeadlineOfASessionsJob(t *testing.T) {
 // A user can remove labels or the owner from an object of the operator. The operator must still be able
 // to restore it, or a drifted Deployment would never be scaled again.
 func TestOperatorCanRestoreItsObjects(t *testing.T) {
+	t.Parallel()
 	o := newRestrictedOperator(t)
 	unlabeled := o.newOwnObject("deployments.apps", o.watched, "unlabeled")
 	unlabeled.SetLabels(nil)
@@ -388,6 +433,7 @@ func TestOperatorCanRestoreItsObjects(t *testing.T) {
 
 // Losing a ClusterRoleBinding takes permissions away, and never adds any.
 func TestOperatorIsRestrictedWithoutOneOfItsBindings(t *testing.T) {
+	t.Parallel()
 	for binding, check := range map[string]*authorizationv1.ResourceAttributes{
 		"yardmaster-metrics-auth": {Verb: "create", Group: "authentication.k8s.io", Resource: "tokenreviews"},
 		"yardmaster-certificates": {Verb: "update", Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations", Name: "yardmaster"},
@@ -414,6 +460,7 @@ func TestOperatorIsRestrictedWithoutOneOfItsBindings(t *testing.T) {
 
 // A namesake in the namespace of a tenant is neither restricted like the operator nor exempt like it.
 func TestServiceAccountNamedLikeTheOperatorIsNotTheOperator(t *testing.T) {
+	t.Parallel()
 	o := newRestrictedOperator(t)
 	o.create(&rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: o.watched, Name: "namesake"},
@@ -434,6 +481,7 @@ func TestServiceAccountNamedLikeTheOperatorIsNotTheOperator(t *testing.T) {
 
 // The operator's Lease, certificate and key for workers have no owner.
 func TestOperatorCanWriteItsInstallation(t *testing.T) {
+	t.Parallel()
 	o := newRestrictedOperator(t)
 	lease := o.newObject("leases.coordination.k8s.io", o.operator, "")
 	lease.SetName("yardmaster.yardmaster.dev")

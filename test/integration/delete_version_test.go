@@ -15,6 +15,7 @@ import (
 // The cache of an operator that has just become the leader can show a Job as running that has ended. Deleting it would
 // delete its log.
 func TestAJobThatChangedSinceItWasReadIsNotDeleted(t *testing.T) {
+	t.Parallel()
 	job := newSuspendedJob(namespace(t))
 	job.Name = "changed"
 	if err := cluster.Create(t.Context(), job); err != nil {

@@ -159,7 +159,7 @@ func TestInvalidLastStepFailsTheRunAtItsStart(t *testing.T) {
 
 func TestStartDeadlineEndsAStepWhoseImageCannotBePulled(t *testing.T) {
 	t.Parallel()
-	sj := testbuilder.SequentialJob("image-pull", "").Step("a", testbuilder.StepStartDeadline(2)).Finally("clean").Obj()
+	sj := testbuilder.SequentialJob("image-pull", "").Step("a", testbuilder.StepStartDeadline(10)).Finally("clean").Obj()
 	sj.Spec.Template = &v1alpha1.PodTemplate{}
 	sj.Spec.Template.Annotations = map[string]string{simStuck: "true"}
 	s := createSequence(t, sj)
@@ -174,7 +174,7 @@ func TestStartDeadlineEndsAStepWhoseImageCannotBePulled(t *testing.T) {
 
 func TestRunThatExceedsItsDeadlineIsStopped(t *testing.T) {
 	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("deadline", "").Step("a").Step("b").Finally("clean").ActiveDeadline(2).Obj())
+	s := createSequence(t, testbuilder.SequentialJob("deadline", "").Step("a").Step("b").Finally("clean").ActiveDeadline(10).Obj())
 	s.waitForPod("a")
 	s.waitForStep("a", v1alpha1.StepFailed)
 	s.succeedStep("clean")

@@ -34,6 +34,7 @@ import (
 const gatewayAccount = "yardmaster-gateway"
 
 func TestTheGatewayHasThePermissionsOfTheReferencePage(t *testing.T) {
+	t.Parallel()
 	page := permissionsPage(t)
 	column := func(name string) []string { return page.Columns("The gateway", name) }
 	for _, clusterWide := range []bool{false, true} {

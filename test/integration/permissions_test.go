@@ -38,6 +38,7 @@ func permissionsPage(t *testing.T) permissions.Page {
 // The operator of each deployment has exactly the permissions on the page: for each controller alone
 // and for all together, with Roles in some namespaces and with ClusterRoles.
 func TestPermissionsEqualTheReferencePage(t *testing.T) {
+	t.Parallel()
 	page := permissionsPage(t)
 	for _, controllers := range []string{"*", "*,-workerpool", "agenticsession", "egressproxy", "jobreport", "policy", "prepull", "queue", "schedule", "sequentialjob", "workerpool"} {
 		for _, clusterWide := range []bool{false, true} {
@@ -201,6 +202,7 @@ func decodeManifest(t *testing.T, manifest string) (objects []*unstructured.Unst
 }
 
 func TestDisabledControllersHaveNoWebhooks(t *testing.T) {
+	t.Parallel()
 	manifest := buildOverlay(t, "webhooks-of-one", "queue", "team-a", "admission-policy", "")
 	var webhooks []string
 	for _, object := range decodeManifest(t, manifest) {
@@ -221,6 +223,7 @@ func TestDisabledControllersHaveNoWebhooks(t *testing.T) {
 // Users set the namespace in a kustomization of theirs, and the bindings, the webhooks and the names in certificates
 // follow. In an installation for some namespaces, the Roles stay in these.
 func TestManifestsFollowTheNamespaceOfAUsersKustomization(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	for _, directory := range []string{"config", "examples/install"} {
 		if err := os.CopyFS(filepath.Join(root, directory), os.DirFS(filepath.Join(repositoryRoot, directory))); err != nil {
@@ -254,6 +257,7 @@ func TestManifestsFollowTheNamespaceOfAUsersKustomization(t *testing.T) {
 }
 
 func TestWebhooksAreLimitedToTheWatchedNamespaces(t *testing.T) {
+	t.Parallel()
 	const condition = `"team-a,team-b".split(",").exists(watched, watched in ["", request.namespace])`
 	manifest := buildOverlay(t, "limited-webhooks", "*", "team-a,team-b", "admission-policy", "")
 	manifest += "---\n" + buildOverlay(t, "limited-mutating-webhook", "*", "team-a,team-b", "", "")
@@ -265,6 +269,7 @@ func TestWebhooksAreLimitedToTheWatchedNamespaces(t *testing.T) {
 
 // Tools such as Argo CD compare the namespace of what they applied with that of the object.
 func TestObjectsOfTheClusterHaveNoNamespace(t *testing.T) {
+	t.Parallel()
 	components := ""
 	if hasMutatingAdmissionPolicies(t) {
 		components = "admission-policy"
@@ -301,6 +306,7 @@ func writeKustomization(t *testing.T, directory, text string, components []strin
 }
 
 func TestCertManagerReplacesThePermissionsForCertificates(t *testing.T) {
+	t.Parallel()
 	manifest := buildOverlay(t, "cert-manager", "*", "team-a", "cert-manager", "")
 	found := map[string]bool{}
 	for _, object := range decodeManifest(t, manifest) {

@@ -16,16 +16,6 @@ import (
 	"github.com/yardmaster/yardmaster/test/poll"
 )
 
-// assertWithin checks that an event happened within the time limit.
-func assertWithin(t *testing.T, what string, most time.Duration, since time.Time) {
-	t.Helper()
-	took := time.Since(since)
-	t.Logf("%s after %s", what, took.Round(time.Millisecond))
-	if took > most {
-		t.Errorf("%s after %s, want at most %s", what, took, most)
-	}
-}
-
 func reportsBrokerLossAndRecovery(t *testing.T) {
 	e := newQueueEnv(t)
 	e.createQueue("mail", "")
@@ -43,7 +33,7 @@ func reportsBrokerLossAndRecovery(t *testing.T) {
 	}
 	e.waitForCondition("mail", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonConnectionFailed)
 	e.waitForEvent("mail", v1alpha1.EventBrokerUnreachable)
-	time.Sleep(12 * time.Second) // until the interval between reconnects no longer grows
+	time.Sleep(12 * time.Second) // the broker is away until the interval between reconnects no longer grows
 
 	e.Restart()
 	began = time.Now()

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // newManifest returns a manifest of the kind with that spec in YAML.
@@ -27,18 +26,6 @@ func newManifest(t *testing.T, kind, name, spec string) *unstructured.Unstructur
 	return manifest
 }
 
-// waitForKinds waits until the API server serves the kinds whose CRDs were just applied.
-func waitForKinds(t *testing.T) {
-	t.Helper()
-	for _, list := range []client.ObjectList{
-		&v1alpha1.QueueList{}, &v1alpha1.WorkerPoolList{}, &v1alpha1.PolicyList{}, &v1alpha1.AgenticSessionList{}, &v1alpha1.SessionRunnerList{},
-	} {
-		poll.Until(t, fmt.Sprintf("%T to be served", list), func() bool {
-			return cluster.List(t.Context(), list) == nil
-		})
-	}
-}
-
 // invalidSpec is a spec, or a change of a spec, that the API server rejects.
 type invalidSpec struct {
 	name string
@@ -50,7 +37,6 @@ type invalidSpec struct {
 
 // assertSpecsRefused applies each spec and compares the error of the API server.
 func assertSpecsRefused(t *testing.T, kind string, specs map[string]invalidSpec) {
-	waitForKinds(t)
 	for title, bad := range specs {
 		t.Run(title, func(t *testing.T) {
 			t.Parallel()
@@ -85,6 +71,7 @@ func assertSpecsRefused(t *testing.T, kind string, specs map[string]invalidSpec)
 }
 
 func TestQueueRules(t *testing.T) {
+	t.Parallel()
 	assertSpecsRefused(t, "Queue", map[string]invalidSpec{
 		"an invalid name on the broker": {
 			spec: `{name: Mail}`,
@@ -366,6 +353,7 @@ func TestQueueRules(t *testing.T) {
 const secretNamePattern = `^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 
 func TestWorkerPoolRules(t *testing.T) {
+	t.Parallel()
 	// with returns a valid spec with one change.
 	with := func(more string) string {
 		return `{queues: [{name: mail}], image: "registry.example/mail:1", replicas: 1, ` + more + `}`
@@ -590,6 +578,7 @@ func TestWorkerPoolRules(t *testing.T) {
 }
 
 func TestPolicyRules(t *testing.T) {
+	t.Parallel()
 	assertSpecsRefused(t, "Policy", map[string]invalidSpec{
 		"a default initialDelay above maxDelay": {
 			spec: `{defaults: {retry: {initialDelay: 2m, maxDelay: 1m}}}`,
@@ -651,7 +640,7 @@ func TestPolicyRules(t *testing.T) {
 }
 
 func TestDefaultsOfQueues(t *testing.T) {
-	waitForKinds(t)
+	t.Parallel()
 	ns := namespace(t)
 	object := newManifest(t, "Queue", "mail", `{}`)
 	object.SetNamespace(ns)
@@ -675,7 +664,7 @@ func TestDefaultsOfQueues(t *testing.T) {
 }
 
 func TestStorageOfAQueueCanChangeExceptItsType(t *testing.T) {
-	waitForKinds(t)
+	t.Parallel()
 	ns := namespace(t)
 	for i, spec := range []string{
 		`{}`, `{storage: {}}`, `{storage: {type: File}}`, `{storage: {replicas: 3}}`,
@@ -690,7 +679,7 @@ func TestStorageOfAQueueCanChangeExceptItsType(t *testing.T) {
 }
 
 func TestDefaultsOfWorkerPools(t *testing.T) {
-	waitForKinds(t)
+	t.Parallel()
 	ns := namespace(t)
 	object := newManifest(t, "WorkerPool", "mail", `{queues: [{name: mail}], image: a, autoscaling: {maxReplicas: 3, fallback: {replicas: 1}}}`)
 	object.SetNamespace(ns)
@@ -723,7 +712,7 @@ func TestDefaultsOfWorkerPools(t *testing.T) {
 
 // Earlier versions named a queue on the broker like its Queue. A manifest may contain that name.
 func TestQueueNameCanBeSetToTheNameInTheStatusOnly(t *testing.T) {
-	waitForKinds(t)
+	t.Parallel()
 	ns := namespace(t)
 	queue := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "mail", Namespace: ns}}
 	if err := cluster.Create(t.Context(), queue); err != nil {
@@ -743,7 +732,7 @@ func TestQueueNameCanBeSetToTheNameInTheStatusOnly(t *testing.T) {
 }
 
 func TestScaleSubresourceIsRefusedWithAutoscaling(t *testing.T) {
-	waitForKinds(t)
+	t.Parallel()
 	ns := namespace(t)
 	scaleTo := func(name, spec string) error {
 		object := newManifest(t, "WorkerPool", name, spec)

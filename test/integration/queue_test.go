@@ -427,6 +427,7 @@ func TestDeadLettersAreRequeuedOrPurgedOnRequest(t *testing.T) {
 
 // The examples are applied with strict field validation.
 func TestExamplesOfQueuesAndPoolsAreValid(t *testing.T) {
+	t.Parallel()
 	var paths []string
 	for _, directory := range []string{"queue", "workerpool", "orders", "thumbnails"} {
 		files, err := filepath.Glob(filepath.Join(repositoryRoot, "examples", directory, "*.yaml"))

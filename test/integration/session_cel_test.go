@@ -13,6 +13,7 @@ import (
 )
 
 func TestAgenticSessionRules(t *testing.T) {
+	t.Parallel()
 	assertSpecsRefused(t, "AgenticSession", map[string]invalidSpec{
 		"a cost of 0": {
 			spec: `{prompt: a, maxCostUSD: 0}`,
@@ -278,6 +279,7 @@ func numberedURLs(number int) []string {
 }
 
 func TestSessionRunnerRules(t *testing.T) {
+	t.Parallel()
 	assertSpecsRefused(t, "SessionRunner", map[string]invalidSpec{
 		"a limit of no sessions": {
 			spec: `{image: a, maxSessions: 0}`,
@@ -407,7 +409,7 @@ func TestSessionRunnerRules(t *testing.T) {
 }
 
 func TestValidAgenticSessionsAreAccepted(t *testing.T) {
-	waitForKinds(t)
+	t.Parallel()
 	ns := namespace(t)
 	strict := strictClient(t, &warningList{})
 	for name, spec := range map[string]string{
@@ -433,7 +435,7 @@ func TestValidAgenticSessionsAreAccepted(t *testing.T) {
 
 // Each manifest has a form of the ambient-code platform. docs/agenticsession.md lists what has to be changed.
 func TestManifestsOfTheAmbientCodePlatform(t *testing.T) {
-	waitForKinds(t)
+	t.Parallel()
 	ns := namespace(t)
 	strict := strictClient(t, &warningList{})
 	for spec, want := range map[string]string{
@@ -464,7 +466,7 @@ func TestManifestsOfTheAmbientCodePlatform(t *testing.T) {
 }
 
 func TestAgenticSessionDefaults(t *testing.T) {
-	waitForKinds(t)
+	t.Parallel()
 	ns := namespaceWithoutWebhook(t)
 	object := newManifest(t, "AgenticSession", "demo", `{prompt: a, repos: [{url: "https://a/b"}], workspace: {}, retry: {}}`)
 	object.SetNamespace(ns)
@@ -489,7 +491,7 @@ func TestAgenticSessionDefaults(t *testing.T) {
 
 // The operator must not convert a temperature to a string or a float.
 func TestTemperatureKeepsItsPrecision(t *testing.T) {
-	waitForKinds(t)
+	t.Parallel()
 	ns := namespaceWithoutWebhook(t)
 	temperature := v1alpha1.Number("0.7")
 	session := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: ns}}

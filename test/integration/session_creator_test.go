@@ -71,6 +71,7 @@ func creatorRows() map[string]creatorRow {
 }
 
 func TestWebhookRecordsTheCreatorOfASession(t *testing.T) {
+	t.Parallel()
 	testCreators(t, namespace(t))
 }
 

@@ -29,6 +29,7 @@ func randomSpecCount(t *testing.T) int { return testbuilder.NumberFromEnv(t, "SE
 // or its Pod passes the Pod Security Standard restricted. The webhook is off, because it would refuse
 // the session first.
 func TestRandomSessionPodsAreAccepted(t *testing.T) {
+	t.Parallel()
 	ns := newNamespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted", webhookLabel: "off"})
 	var outcomes sessionOutcomes
 	for first, all := 0, randomSpecCount(t); first < all; first += 20 {

@@ -148,6 +148,7 @@ func TestProxyOfANamespaceNeverReplacesAnObjectOfSomebodyElse(t *testing.T) {
 }
 
 func TestInvalidHostsAreRefusedByTheAPIServer(t *testing.T) {
+	t.Parallel()
 	invalidHost := func(host string) string {
 		return `spec.egress[0].hosts[0]: Invalid value: "` + host + `": spec.egress[0].hosts[0] in body should match '^(\*\.)?([a-z0-9_]([-a-z0-9_]{0,61}[a-z0-9_])?\.)+[a-z]([-a-z0-9]{0,61}[a-z0-9])?` +
 			`(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?$'`
@@ -182,6 +183,7 @@ func TestInvalidHostsAreRefusedByTheAPIServer(t *testing.T) {
 
 // The objects of a proxy have no owner of the operator's kinds, so the admission policy knows them by name and label.
 func TestOperatorWritesObjectsOfProxiesOnlyByTheirName(t *testing.T) {
+	t.Parallel()
 	o := newRestrictedOperator(t)
 	own := func(resource, name string) *unstructured.Unstructured {
 		object := o.newObject(resource, o.watched, name)

@@ -77,6 +77,7 @@ func clientWithRoles(t *testing.T, ns, user string, names ...string) client.Clie
 
 // Neither the owner nor an administrator can change or remove the owner, with and without the webhooks.
 func TestTheOwnerOfASessionNeverChanges(t *testing.T) {
+	t.Parallel()
 	for title, row := range map[string]struct{ patch, want string }{
 		"another owner":              {`[{"op": "replace", "path": "/spec/userContext/userId", "value": "bob"}]`, "userContext is immutable"},
 		"no name":                    {`[{"op": "remove", "path": "/spec/userContext/userId"}]`, "userContext is immutable"},
@@ -125,6 +126,7 @@ func wantOwnerKept(t *testing.T, ns, name string, err error, message string) {
 }
 
 func TestOnlyAnAdministratorChangesTheSessionOfAnotherUser(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	ann := clientWithRoles(t, ns, "ann", "yardmaster-session-view", "yardmaster-session-edit")
 	bob := clientWithRoles(t, ns, "bob", "yardmaster-session-view", "yardmaster-session-edit")
@@ -343,6 +345,7 @@ func newSessionWithInputs(format string) func(*isolationTest, string) error {
 // Bob tries to reach the Secrets, the workspace and the session of ann. Each attempt is refused, and no Pod
 // of bob's sessions contains anything of ann's.
 func TestAUserCannotReachWhatBelongsToAnotherUser(t *testing.T) {
+	t.Parallel()
 	i := newIsolationTest(t)
 	before := (&sessionTest{t, client.ObjectKey{Namespace: i.ns, Name: annsSession}}).getSession()
 	number := 0

@@ -140,6 +140,7 @@ func (s *sessionTest) waitForCondition(conditionType string, status metav1.Condi
 }
 
 func TestOnlyTheOperatorChangesThePolicyThatIsolatesSessions(t *testing.T) {
+	t.Parallel()
 	o := newRestrictedOperator(t)
 	newPolicy := func() *networkingv1.NetworkPolicy { return session.NewDefaultDenyPolicy(o.watched) }
 	wantDenied := func(title string, err error) {

@@ -29,6 +29,7 @@ func isSessionStatusWrite(request *http.Request) (name string, ok bool) {
 
 // Four of ten status writes fail, in different ways. The final status must be stored nevertheless.
 func TestSessionStatusIsStoredDespiteFailedWrites(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	var writes, failed atomic.Int64
 	faults.set(t, ns, func(request *http.Request) fault {

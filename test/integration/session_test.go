@@ -467,7 +467,7 @@ func TestTimeoutOfARunningSessionCanBeExtended(t *testing.T) {
 func TestIdleSessionIsStopped(t *testing.T) {
 	t.Parallel()
 	s := createSession(t, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
-		s.Spec.InactivityTimeout, r.Spec.ActivityLease = new(int32(2)), true
+		s.Spec.InactivityTimeout, r.Spec.ActivityLease = new(int32(10)), true
 	})
 	s.startRunner()
 	s.waitForPhase(v1alpha1.SessionRunning)
@@ -526,6 +526,7 @@ func TestSessionIsStoppedAtItsCostLimit(t *testing.T) {
 
 // The API server accepts all examples except refused.yaml.
 func TestAgenticSessionExamplesAreAccepted(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob(filepath.Join(repositoryRoot, "examples", "agenticsession", "*.yaml"))
 	if err != nil || len(files) < 3 {
 		t.Fatalf("%v, %v", files, err)

@@ -59,7 +59,10 @@ func installAndRunOperator(ctx context.Context, c *testenv.Cluster) (end func(),
 	if err := os.WriteFile(filepath.Join(webhooks.LocalServingCertDir, server.PathFile), []byte(webhookPathSegment), 0o600); err != nil {
 		return nil, err
 	}
-	end = func() { removeWebhooks(context.WithoutCancel(ctx), webhooks) }
+	end = func() {
+		removeWebhooks(context.WithoutCancel(ctx), webhooks)
+		removeAdmissionPolicies(context.WithoutCancel(ctx))
+	}
 	if err := adaptWebhooks(ctx, webhooks); err != nil {
 		end()
 		return nil, err

@@ -36,6 +36,7 @@ import (
 // A deletionTimestamp in a request proves nothing: only the stored object shows that it is being
 // deleted.
 func TestDeletionTimestampInARequestDoesNotBypassTheWebhooks(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	write := map[string]func(*unstructured.Unstructured) error{
 		"create": func(s *unstructured.Unstructured) error { return cluster.Create(t.Context(), s) },
@@ -86,6 +87,7 @@ func sessionWithDeletionTimestamp(ns, name string, variables map[string]any) *un
 // The warnings of a review describe the SessionRunner of its namespace. Only the API server may
 // receive them, which has checked the user's permission.
 func TestForgedReviewRevealsNothing(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	runner := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: ns}}
 	runner.Spec.Image = "runner:1"
@@ -251,6 +253,7 @@ func (env *rotationTest) patch(object client.Object, patch string) {
 }
 
 func TestWebhookPathIsRestoredAfterSomeoneChangesIt(t *testing.T) {
+	t.Parallel()
 	env := startRotation(t)
 	segment := env.waitUntilConfigured()
 	served, err := os.ReadFile(filepath.Join(env.rotation.Directory, server.PathFile))

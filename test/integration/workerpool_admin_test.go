@@ -26,6 +26,7 @@ func (c *poolTestEnv) runningWorkers() []*fakeWorker {
 }
 
 func TestOnlyTheOperatorDrainsWorkers(t *testing.T) {
+	t.Parallel()
 	c := newPoolTestEnv(t, 0)
 	c.createPool("mailers", "replicas: 2")
 	c.waitForPool("mailers", "ready", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 2 })
@@ -56,6 +57,7 @@ func TestOnlyTheOperatorDrainsWorkers(t *testing.T) {
 }
 
 func TestWorkerThatMissedItsSignalEndsLongBeforeItsGracePeriod(t *testing.T) {
+	t.Parallel()
 	c := newPoolTestEnv(t, 0)
 	c.missSignals = true
 	c.createPool("mailers", "replicas: 1")
@@ -82,6 +84,7 @@ func TestWorkerThatMissedItsSignalEndsLongBeforeItsGracePeriod(t *testing.T) {
 }
 
 func TestANetworkPolicyLeavesOtherPortsToThoseOfTheNamespace(t *testing.T) {
+	t.Parallel()
 	c := newPoolWithTwoWorkers(t)
 	policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: c.ns, Name: "mailers-workers"}}
 	c.waitForObject("all ports but that of the admin API to be open", policy, func() bool { return len(policy.Spec.Ingress) == 2 })

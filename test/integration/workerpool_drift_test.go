@@ -83,6 +83,7 @@ func (c *poolTestEnv) waitForObject(what string, object client.Object, holds fun
 }
 
 func TestSharedObjectsAreRestoredAfterExternalChanges(t *testing.T) {
+	t.Parallel()
 	c := newPoolWithTwoWorkers(t)
 	for kind, p := range sharedObjectsOf(c) {
 		t.Run(kind, func(t *testing.T) {
@@ -145,14 +146,7 @@ func writesOnlyStatusOfAnUnchangedPool(t *testing.T) {
 		}
 		return delivered
 	})
-	c.mu.Lock()
-	begun := c.addressLookups
-	c.mu.Unlock()
-	c.waitFor("five reconciliations", func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.addressLookups >= begun+5*2
-	})
+	c.waitForReadings(5 * 2)
 	if what := writes.Load(); what != nil {
 		t.Errorf("unexpected write: %s", *what)
 	}

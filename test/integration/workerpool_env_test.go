@@ -240,6 +240,19 @@ func (c *poolTestEnv) handleJob(ctx context.Context, job *worker.Job) error {
 	return nil
 }
 
+// holdJobs makes each job last until the returned function is called, or until the test ends. Call it before there are
+// workers.
+func (c *poolTestEnv) holdJobs() (release func()) {
+	held := make(chan struct{})
+	c.failJob = func(*worker.Job) error {
+		<-held
+		return nil
+	}
+	release = sync.OnceFunc(func() { close(held) })
+	c.t.Cleanup(release)
+	return release
+}
+
 // workerAddress returns the address of a worker's admin API, or one on which nothing listens.
 func (c *poolTestEnv) workerAddress(pod *corev1.Pod) string {
 	c.mu.Lock()
@@ -249,6 +262,18 @@ func (c *poolTestEnv) workerAddress(pod *corev1.Pod) string {
 		return strings.TrimPrefix(h.server.URL, "http://")
 	}
 	return "127.0.0.1:1"
+}
+
+// waitForReadings waits until the operator has read workers as often as this: each reconciliation reads each worker.
+func (c *poolTestEnv) waitForReadings(number int) {
+	c.t.Helper()
+	lookups := func() int {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.addressLookups
+	}
+	begun := lookups()
+	c.waitFor(fmt.Sprintf("%d readings of workers", number), func() bool { return lookups() >= begun+number })
 }
 
 // waitForConnectedWorkers waits until at least this number of workers is connected to the broker.

@@ -26,7 +26,8 @@ func isProtected(pod *corev1.Pod) bool {
 }
 
 func protectsOnlyBusyPods(t *testing.T) {
-	c := newPoolTestEnv(t, 20*time.Second)
+	c := newPoolTestEnv(t, 0)
+	release := c.holdJobs()
 	c.createPool("mailers", "replicas: 2")
 	c.waitForPool("mailers", "ready", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 2 })
 	c.waitForConnectedWorkers(2)
@@ -48,6 +49,7 @@ func protectsOnlyBusyPods(t *testing.T) {
 	}
 	c.waitFor("the busy Pod to be protected", func() bool { return protected() == 1 })
 	assertWithin(t, "the busy Pod is protected", 13*time.Second, sent) // the next reading, and its time limits
+	release()
 	c.waitForHandledJobs(1)
 	c.waitFor("no Pod to be protected", func() bool { return protected() == 0 })
 	if len(writes) != 2 {
@@ -57,12 +59,15 @@ func protectsOnlyBusyPods(t *testing.T) {
 
 func TestTheAnnotationsOfAUserAreKeptOnBusyPods(t *testing.T) {
 	t.Parallel()
-	c := newPoolTestEnv(t, 10*time.Second)
+	c := newPoolTestEnv(t, 0)
+	release := c.holdJobs()
 	c.createPool("mailers", `autoscaling: {minReplicas: 1, maxReplicas: 1}, template: {metadata: {annotations: {
 		cluster-autoscaler.kubernetes.io/safe-to-evict: "true"}}, spec: {containers: [{name: worker}]}}`)
 	c.waitForPool("mailers", "ready", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 1 })
 	c.sendMessages("mail", 1)
 	c.waitForPool("mailers", "busy", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Busy != nil && *wp.Status.Busy == 1 })
+	c.waitForReadings(2)
+	release()
 	c.waitForHandledJobs(1)
 	for _, pod := range c.podsOf("mailers") {
 		_, karpenter := pod.Annotations[pool.AnnotationDoNotDisrupt]

@@ -68,6 +68,7 @@ func (c *poolTestEnv) createSourcePool(name, secret string) {
 }
 
 func TestAPoolWithARedisListScalesAtOnceWithTheDefaultTarget(t *testing.T) {
+	t.Parallel()
 	c := newPoolTestEnv(t, time.Second)
 	redis := redistest.Start(t)
 	c.createSecret("redis", "url", redis.URL())
@@ -82,9 +83,7 @@ func TestAPoolWithARedisListScalesAtOnceWithTheDefaultTarget(t *testing.T) {
 	redis.RunCLI(append([]string{"LPUSH", "jobs"}, make([]string, 100)...)...)
 	start := time.Now()
 	c.waitFor("six workers", func() bool { return c.getPool("list").Status.Desired == 6 })
-	if took := time.Since(start); took > 10*time.Second {
-		t.Errorf("six workers were wanted after %s", took)
-	}
+	assertWithin(t, "six workers are wanted", 10*time.Second, start)
 	d := c.getPool("list").Status.LastDecision
 	if d.Inputs.TargetSource != string(scaling.TargetDefault) || d.Inputs.Target.Value() != 10 || d.Inputs.ServiceTime != nil || d.Inputs.ArrivalRate != nil {
 		t.Errorf("inputs %+v", d.Inputs)
@@ -178,19 +177,22 @@ func delaysOnlyPoolsOfASource(t *testing.T) {
 	c.createSecret("good", "url", good.URL)
 	c.createSecret("hanging", "url", hanging.URL)
 
-	const queries = 4
 	c.createSourcePool("good", "good")
-	c.waitFor("the source to be read alone", func() bool { return good.queries() > queries })
-	alone := good.longestGap(queries)
-
 	for i := range 50 {
 		c.createSourcePool(fmt.Sprintf("hanging-%d", i), "hanging")
 	}
 	c.waitForCondition("hanging-0", v1alpha1.ConditionMetricsFresh, metav1.ConditionFalse, v1alpha1.ReasonMetricsStale)
+
+	// The source of a pool of another operator is read at the same time, so that both suffer from a busy machine.
+	other := newPoolTestEnv(t, time.Second)
+	undisturbed := newPrometheusServer(t)
+	other.createSecret("good", "url", undisturbed.URL)
+	other.createSourcePool("good", "good")
+	const queries = 4
 	before := good.queries()
-	c.waitFor("the source to be read next to others that do not answer", func() bool { return good.queries() > before+queries })
-	beside := good.longestGap(queries)
-	t.Logf("longest time between two readings of the good source: %s alone, %s beside 50 pools whose source does not answer", alone, beside)
+	c.waitFor("both sources to be read", func() bool { return undisturbed.queries() > queries && good.queries() > before+queries })
+	alone, beside := undisturbed.longestGap(queries), good.longestGap(queries)
+	t.Logf("longest time between two readings of a good source: %s alone, %s beside 50 pools whose source does not answer", alone, beside)
 	if beside > 2*alone {
 		t.Errorf("the good source was not read for %s, alone for %s: want at most twice as long", beside, alone)
 	}
