@@ -38,7 +38,7 @@ func readManifest(file, namespace string) (*unstructured.Unstructured, error) {
 // createWithRetry retries while the API server cannot reach the webhook. The API server needs a
 // moment to learn the address of a new Pod.
 func (s *demoEnvironment) createWithRetry(ctx context.Context, object *unstructured.Unstructured) error {
-	const limit = 20 * time.Second
+	const limit = time.Minute
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, limit, true, func(ctx context.Context) (bool, error) {
 		last = s.client.Create(ctx, object.DeepCopy(), client.FieldValidation(metav1.FieldValidationStrict))
