@@ -49,5 +49,5 @@ func reserve() (port uint16, release func(), err error) {
 	if !isIPv4 {
 		return 0, nil, fmt.Errorf("the address is a %T", address)
 	}
-	return uint16(bound.Port), release, nil
+	return uint16(bound.Port), release, nil //nolint:gosec // ports have 16 bits
 }

@@ -94,11 +94,7 @@ func (a *archivedTasks) forEachDeadLetter(ctx context.Context, after uint64, lim
 		if err != nil {
 			return err
 		}
-		graves[i].attempts, err = a.client.HGet(ctx, taskKey(a.queue, task.ID), fieldAttempts).Int()
-		if errors.Is(err, goredis.Nil) { // asynq archived it by itself
-			graves[i].attempts, err = task.Retried+1, nil
-		}
-		if err != nil {
+		if graves[i].attempts, err = a.readAttempts(ctx, task); err != nil {
 			return err
 		}
 		if err := show(&graves[i], task); err != nil {
@@ -107,6 +103,15 @@ func (a *archivedTasks) forEachDeadLetter(ctx context.Context, after uint64, lim
 		shown++
 	}
 	return nil
+}
+
+// readAttempts returns the attempts of an archived task.
+func (a *archivedTasks) readAttempts(ctx context.Context, task *asynq.TaskInfo) (int, error) {
+	attempts, err := a.client.HGet(ctx, taskKey(a.queue, task.ID), fieldAttempts).Int()
+	if errors.Is(err, goredis.Nil) { // asynq archived the task by itself
+		return task.Retried + 1, nil
+	}
+	return attempts, err
 }
 
 // Headers of a dead letter that was moved: the archive has no fields for them.

@@ -89,7 +89,8 @@ func TestDrainingWorkersNeitherLosesNorDuplicatesTasks(t *testing.T) {
 		time.Sleep(200 * time.Millisecond)
 		drainFunctions[0]()
 		drainFunctions = append(drainFunctions[1:], c.startWorker())
-		if drains++; drains == minDrains {
+		drains++
+		if drains == minDrains {
 			close(hasDrained)
 		}
 	}

@@ -172,7 +172,7 @@ func TestPermissionViolationIsReported(t *testing.T) {
 		defer cancel()
 		_, err := e.EnsureQueue(ctx, ordersQueue())
 		if broker.ClassOf(err) != broker.ClassUnauthorized || !strings.Contains(err.Error(), "STREAM.CREATE") {
-			return fmt.Errorf("got %v (%s)", err, broker.ClassOf(err))
+			return fmt.Errorf("class %s of: %w", broker.ClassOf(err), err)
 		}
 		return nil
 	})
