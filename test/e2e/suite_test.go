@@ -19,17 +19,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
-	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
+
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 // repositoryRoot is the path of the repository's root.
@@ -95,21 +93,11 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv("KUBECONFIG") == "" {
-		fmt.Fprintln(os.Stderr, "KUBECONFIG is not set, so there is no cluster to test against: use make e2e")
-		os.Exit(1)
-	}
 	ctrl.SetLogger(zap.New(zap.WriteTo(io.Discard))) // the client returns errors
-	if err := connectAndDeploy(context.Background()); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	if err := checkNoDeniedWrites(context.Background()); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	testenv.Main(m, "make e2e", func(ctx context.Context, c *testenv.Cluster) (func() error, error) {
+		config, cluster = c.Config, c
+		return func() error { return checkNoDeniedWrites(context.Background()) }, deploy(ctx)
+	})
 }
 
 // checkNoDeniedWrites returns an error if an admission policy denied the operator a write during the
@@ -130,24 +118,9 @@ func checkNoDeniedWrites(ctx context.Context) error {
 	return nil
 }
 
-// connectAndDeploy connects to the cluster and deploys the operator.
-func connectAndDeploy(ctx context.Context) (err error) {
-	if config, err = clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG")); err != nil {
-		return err
-	}
-	config.QPS, config.Burst = 200, 400
-	config.WarningHandler = rest.NoWarnings{} // warnings are for interactive clients
+// deploy creates the namespaces and deploys the operator.
+func deploy(ctx context.Context) (err error) {
 	if clientset, err = kubernetes.NewForConfig(config); err != nil {
-		return err
-	}
-	scheme := runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		return err
-	}
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return err
-	}
-	if cluster, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		return err
 	}
 	profiles := map[string]string{

@@ -28,9 +28,9 @@ const (
 var cluster *testenv.Cluster
 
 func TestMain(m *testing.M) {
-	testenv.Main(m, "make test-install", func(_ context.Context, c *testenv.Cluster) (func(), error) {
+	testenv.Main(m, "make test-install", func(_ context.Context, c *testenv.Cluster) (func() error, error) {
 		cluster = c
-		return func() {}, nil
+		return testenv.NothingToEnd, nil
 	})
 }
 

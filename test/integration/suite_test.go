@@ -4,6 +4,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -41,7 +42,7 @@ func TestMain(m *testing.M) {
 
 // installAndRunOperator installs the CRDs and runs the operator. Its webhook is registered by address, as the API server
 // cannot reach it through a Service.
-func installAndRunOperator(ctx context.Context, c *testenv.Cluster) (end func(), err error) {
+func installAndRunOperator(ctx context.Context, c *testenv.Cluster) (end func() error, err error) {
 	cluster, config = c, c.Config
 	log, err := os.Create(testenv.Artifact("operator.log"))
 	if err != nil {
@@ -59,17 +60,16 @@ func installAndRunOperator(ctx context.Context, c *testenv.Cluster) (end func(),
 	if err := os.WriteFile(filepath.Join(webhooks.LocalServingCertDir, server.PathFile), []byte(webhookPathSegment), 0o600); err != nil {
 		return nil, err
 	}
-	end = func() {
+	end = func() error {
 		removeWebhooks(context.WithoutCancel(ctx), webhooks)
 		removeAdmissionPolicies(context.WithoutCancel(ctx))
+		return nil
 	}
 	if err := adaptWebhooks(ctx, webhooks); err != nil {
-		end()
-		return nil, err
+		return nil, errors.Join(err, end())
 	}
 	if err := startOperator(ctx, webhooks); err != nil {
-		end()
-		return nil, err
+		return nil, errors.Join(err, end())
 	}
 	return end, nil
 }

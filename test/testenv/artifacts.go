@@ -23,12 +23,12 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// artifacts is the folder of this run, empty at its start: dist/test-artifacts/PACKAGE in the repository, or
+// artifacts is the folder of this run, empty at its start: dist/failures/PACKAGE in the repository, or
 // $TEST_ARTIFACTS/PACKAGE.
 var artifacts = sync.OnceValue(func() string {
 	base := os.Getenv("TEST_ARTIFACTS")
 	if base == "" {
-		base = filepath.Join(Root(), "dist", "test-artifacts")
+		base = filepath.Join(Root(), "dist", "failures")
 	}
 	folder, err := filepath.Abs(filepath.Join(base, strings.TrimSuffix(filepath.Base(os.Args[0]), ".test")))
 	if err == nil {

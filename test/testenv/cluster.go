@@ -37,9 +37,9 @@ type Cluster struct {
 	Kubeconfig string
 }
 
-// Main connects to the cluster of KUBECONFIG, calls start, runs the tests, calls what start returned, and exits. Its
-// message about a missing KUBECONFIG names the make target that sets it.
-func Main(m *testing.M, target string, start func(ctx context.Context, c *Cluster) (end func(), err error)) {
+// Main connects to the cluster of KUBECONFIG, calls start, runs the tests, calls the end that start returned, whose error
+// fails the run, and exits. Its message about a missing KUBECONFIG names the make target that sets it.
+func Main(m *testing.M, target string, start func(ctx context.Context, c *Cluster) (end func() error, err error)) {
 	code, err := runTests(m, target, start)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -49,7 +49,7 @@ func Main(m *testing.M, target string, start func(ctx context.Context, c *Cluste
 	os.Exit(code)
 }
 
-func runTests(m *testing.M, target string, start func(ctx context.Context, c *Cluster) (end func(), err error)) (code int, err error) {
+func runTests(m *testing.M, target string, start func(ctx context.Context, c *Cluster) (end func() error, err error)) (code int, err error) {
 	kubeconfig := os.Getenv("KUBECONFIG")
 	if kubeconfig == "" {
 		return 0, fmt.Errorf("KUBECONFIG is not set, so there is no cluster to test against: use %s", target)
@@ -64,15 +64,18 @@ func runTests(m *testing.M, target string, start func(ctx context.Context, c *Cl
 	if err != nil {
 		return 0, fmt.Errorf("preparing the tests: %w", err)
 	}
-	defer end()
-	return m.Run(), nil
+	code = m.Run()
+	return code, end()
 }
 
+// NothingToEnd is the end of tests that leave the cluster to hack/with-cluster.
+func NothingToEnd() error { return nil }
+
 // WithCRDs is the start of packages whose tests need only the kinds of the operator. It stores the cluster in c.
-func WithCRDs(c **Cluster) func(context.Context, *Cluster) (func(), error) {
-	return func(ctx context.Context, connected *Cluster) (func(), error) {
+func WithCRDs(c **Cluster) func(context.Context, *Cluster) (func() error, error) {
+	return func(ctx context.Context, connected *Cluster) (func() error, error) {
 		*c = connected
-		return func() {}, connected.InstallCRDs(ctx)
+		return NothingToEnd, connected.InstallCRDs(ctx)
 	}
 }
 
@@ -82,7 +85,8 @@ func Connect(kubeconfig string) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.QPS = -1 // only API Priority and Fairness limits the client, as it does the operator
+	config.WarningHandler = rest.NoWarnings{} // warnings are for interactive clients
+	config.QPS = -1                           // only API Priority and Fairness limits the client, as it does the operator
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {

@@ -34,7 +34,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	testenv.Main(m, "make test-restore", func(context.Context, *testenv.Cluster) (func(), error) { return func() {}, nil })
+	testenv.Main(m, "make test-restore", func(context.Context, *testenv.Cluster) (func() error, error) { return testenv.NothingToEnd, nil })
 }
 
 // restoreTest is a namespace of a local cluster, and a broker.
