@@ -182,6 +182,9 @@ func TestAJobBecomesOneDeadLetterWhateverItsBrokerDoes(t *testing.T) {
 				q.failBroker(fault)
 			}
 			time.Sleep(outageOf(fault))
+			if fault == faults.Hangs {
+				q.expireLeases()
+			}
 			q.repairBroker(fault)
 			q.resume()
 			q.waitUntilLeft(0)
@@ -236,11 +239,10 @@ func extremePayloads() []string {
 func dueAt(due time.Time) string          { return "due at " + due.String() }
 func retryAfter(nanoseconds int64) string { return fmt.Sprintf("retry after %d", nanoseconds) }
 
-// outageOf returns how long a broker fails. One that hangs does so for longer than a lease and an attempt to settle a
-// job.
+// outageOf returns how long a broker fails. One that hangs does so for longer than an attempt to settle a job.
 func outageOf(fault faults.Fault) time.Duration {
 	if fault == faults.Hangs {
-		return max(broker.MinLease, settleTimeout) + time.Second
+		return settleTimeout + time.Second
 	}
 	return 2 * time.Second
 }
@@ -249,12 +251,24 @@ func outageOf(fault faults.Fault) time.Duration {
 type servers struct {
 	nats  *natstest.Server
 	redis *redistest.Server
-	next  *atomic.Int64
+	js    natsjs.JetStream
+	// setups limits the queues that are set up at a time: all at once would take longer than the timeout of a request.
+	setups chan struct{}
+	queues atomic.Int64
 }
 
 func startServers(t testing.TB) *servers {
 	t.Helper()
-	return &servers{natstest.Start(t), redistest.Start(t), &atomic.Int64{}}
+	s := &servers{nats: natstest.Start(t), redis: redistest.Start(t), setups: make(chan struct{}, 4)}
+	nc, err := nats.Connect(s.nats.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	if s.js, err = natsjs.New(nc, natsjs.WithDefaultTimeout(testTimeout)); err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // failingQueue is a queue whose jobs fail in each attempt. One worker of it, the victim, is connected through a proxy.
@@ -266,6 +280,7 @@ type failingQueue struct {
 	// url and address of the server.
 	url, address string
 	engine       broker.Engine
+	js           natsjs.JetStream
 	redis        *goredis.Client
 	proxy        *faults.Proxy
 	calls        atomic.Int64
@@ -276,8 +291,10 @@ type failingQueue struct {
 
 func (s *servers) newQueue(t *testing.T, state deadLetterState) *failingQueue {
 	t.Helper()
+	s.setups <- struct{}{}
+	defer func() { <-s.setups }()
 	q := &failingQueue{
-		t: t, state: state, server: s, name: fmt.Sprintf("q%d", s.next.Add(1)), reached: make(chan struct{}), resumed: make(chan struct{}),
+		t: t, state: state, server: s, name: fmt.Sprintf("q%d", s.queues.Add(1)), js: s.js, reached: make(chan struct{}), resumed: make(chan struct{}),
 	}
 	q.address, q.url = s.nats.Address(), "nats://"+s.nats.Address()
 	if state.engine == dial.AsynqEngine {
@@ -285,27 +302,24 @@ func (s *servers) newQueue(t *testing.T, state deadLetterState) *failingQueue {
 	}
 	q.redis = goredis.NewClient(&goredis.Options{Addr: s.redis.Address()})
 	t.Cleanup(func() { _ = q.redis.Close() })
-	var err error
-	if q.engine, err = dial.Connect(t.Context(), state.engine, broker.Credentials{URL: q.url, Name: "test"}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(q.engine.Disconnect)
 	config := broker.DefaultQueueConfig(q.name)
-	config.Owner, config.Lease = broker.QueueOwner{UID: "1", Name: "ns/" + q.name}, q.lease()
-	if _, err := q.engine.EnsureQueue(t.Context(), config); err != nil {
+	config.Owner, config.Storage.Type = broker.QueueOwner{UID: "1", Name: "ns/" + q.name}, broker.StorageMemory
+	err := poll.UntilNil(t.Context(), func() (err error) {
+		if q.engine == nil {
+			if q.engine, err = dial.Connect(t.Context(), state.engine, broker.Credentials{URL: q.url, Name: "test"}); err != nil {
+				return err
+			}
+			t.Cleanup(q.engine.Disconnect)
+		}
+		_, err = q.engine.EnsureQueue(t.Context(), config)
+		return err
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	q.proxy = faults.StartProxy(t, q.address)
 	t.Cleanup(q.resume)
 	return q
-}
-
-// lease is the shortest one, except for that of asynq, which is fixed.
-func (q *failingQueue) lease() time.Duration {
-	if q.state.engine == dial.AsynqEngine {
-		return broker.DefaultQueueConfig(q.name).Lease
-	}
-	return broker.MinLease
 }
 
 // send sends a job whose ID is its payload.
@@ -362,7 +376,7 @@ func (q *failingQueue) fail(_ context.Context, job *Job) error {
 }
 
 func (q *failingQueue) config(url string, changes ...func(*Config)) Config {
-	c := Config{Broker: BrokerConfig{URL: url}, Queues: []QueueConfig{{Name: q.name, Lease: Duration(q.lease())}}, AdminAddress: "0"}
+	c := Config{Broker: BrokerConfig{URL: url}, Queues: []QueueConfig{{Name: q.name}}, AdminAddress: "0"}
 	withFastRetries(&c)
 	c.Queues[0].Retry.MaxAttempts = new(deadLetterAttempts)
 	for _, change := range changes {
@@ -462,28 +476,72 @@ func (q *failingQueue) failWorker(fault faults.Fault, v *victim, running *runnin
 	case faults.Disappears, faults.IsReplaced:
 		q.lose(faults.Disappears)
 	case faults.Hangs:
-		if q.state.moment == whileDeadLettered { // otherwise its handler ignores its timeout
+		if q.state.moment == whileDeadLettered {
 			q.lose(faults.Hangs)
+			return
 		}
+		poll.Until(q.t, "the handler to ignore its timeout", func() bool { return v.Stats().Overdue == 1 })
+		q.drain(v)
 	case faults.ComesBackWithOldState:
 		q.lose(faults.Hangs)
 	case faults.HasClockThatJumpsAhead, faults.HasClockThatJumpsBack:
 		v.clockOffset.Store(int64(faults.Jump(fault)))
 		q.resume()
+		q.drain(v)
 	default:
 		q.t.Fatalf("no worker that %s", fault)
 	}
 }
 
-// lose ends the connection of the victim, and lets its lease expire: on NATS after 5 seconds, in asynq at once. In
-// reality, asynq notices a lost worker after a minute or two.
+// drain drains the victim, and lets the lease of a job expire that it has abandoned.
+func (q *failingQueue) drain(v *victim) {
+	q.t.Helper()
+	v.Drain()
+	poll.Until(q.t, "the worker to be drained", func() bool { return v.Stats().State == StateDrained })
+	q.expireLeases()
+}
+
+// lose ends the connection of the victim, and lets its lease expire.
 func (q *failingQueue) lose(fault faults.Fault) {
 	q.t.Helper()
 	q.proxy.Set(fault)
-	q.setTimes("lease")
+	q.expireLeases()
 }
 
-// setTimes makes the tasks of a sorted set of asynq expired or due.
+// expireLeases lets all leases expire that the victim does not extend. Short leases would also expire on a busy machine.
+func (q *failingQueue) expireLeases() {
+	q.t.Helper()
+	if q.state.engine == dial.AsynqEngine {
+		q.setTimes("lease")
+		return
+	}
+	ctx, stream := q.t.Context(), "yardmaster_"+q.name
+	consumer, err := q.js.Consumer(ctx, stream, broker.DefaultPriority)
+	if err != nil {
+		q.t.Fatal(err)
+	}
+	config := consumer.CachedInfo().Config
+	setLease := func(lease time.Duration) {
+		config.AckWait = lease
+		if _, err := q.js.UpdateConsumer(ctx, stream, config); err != nil {
+			q.t.Fatal(err)
+		}
+	}
+	poll.Until(q.t, "the requests of the lost worker to expire", func() bool {
+		info, err := consumer.Info(ctx)
+		return err == nil && info.NumWaiting == 0
+	})
+	lease := config.AckWait
+	setLease(time.Millisecond)
+	poll.Until(q.t, "the lease to expire", func() bool {
+		stats, err := q.engine.Stats(ctx, q.name)
+		return err == nil && (stats.RetryDue || stats.InFlight == 0)
+	})
+	setLease(lease)
+}
+
+// setTimes makes the tasks of a sorted set of asynq expired or due. asynq notices a lost worker after a minute or two, and
+// then delays its task for 15 seconds or more.
 func (q *failingQueue) setTimes(set string) {
 	q.t.Helper()
 	if q.state.engine != dial.AsynqEngine {
@@ -527,22 +585,13 @@ func (q *failingQueue) setSpace(bytes int64) {
 		q.server.redis.RunCLI("CONFIG", "SET", "maxmemory", fmt.Sprint(bytes))
 		return
 	}
-	nc, err := nats.Connect(q.url)
-	if err != nil {
-		q.t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := natsjs.New(nc)
-	if err != nil {
-		q.t.Fatal(err)
-	}
-	dead, err := js.Stream(q.t.Context(), "yardmaster_"+q.name+"_dead")
+	dead, err := q.js.Stream(q.t.Context(), "yardmaster_"+q.name+"_dead")
 	if err != nil {
 		q.t.Fatal(err)
 	}
 	config := dead.CachedInfo().Config
 	config.Discard, config.MaxBytes = natsjs.DiscardNew, cmp.Or(bytes, -1)
-	if _, err := js.UpdateStream(q.t.Context(), config); err != nil {
+	if _, err := q.js.UpdateStream(q.t.Context(), config); err != nil {
 		q.t.Fatal(err)
 	}
 }
@@ -551,7 +600,7 @@ func (q *failingQueue) setSpace(bytes int64) {
 func (q *failingQueue) waitUntilLeft(messages int64) {
 	q.t.Helper()
 	poll.Until(q.t, "all jobs to be dead letters", func() bool {
-		q.setTimes("retry") // asynq delays in whole seconds, and after a lost worker for 15 seconds or more
+		q.setTimes("retry")
 		stats, err := q.engine.Stats(q.t.Context(), q.name)
 		return err == nil && stats.Ready+stats.InFlight+stats.Delayed <= messages
 	})
