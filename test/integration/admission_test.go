@@ -234,10 +234,13 @@ func TestOperatorWritesOnlyItsOwnObjects(t *testing.T) {
 			continue
 		}
 		t.Run(permission, func(t *testing.T) {
+			t.Parallel()
 			o := *o
 			o.t = t
-			own, foreign := o.newOwnObject(resource, o.watched, verb+"-own"), o.newObject(resource, o.watched, verb+"-foreign")
-			system := o.newOwnObject(resource, "kube-system", o.watched+"-"+verb)
+			name, _, _ := strings.Cut(resource, ".")
+			name += "-" + verb // unique, as the subtests run beside each other
+			own, foreign := o.newOwnObject(resource, o.watched, name+"-own"), o.newObject(resource, o.watched, name+"-foreign")
+			system := o.newOwnObject(resource, "kube-system", o.watched+"-"+name)
 			system.SetOwnerReferences(nil) // the garbage collector would delete it
 			if verb != "create" {
 				for _, object := range []*unstructured.Unstructured{own, foreign, system} {
