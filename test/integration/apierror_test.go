@@ -94,7 +94,7 @@ func TestClassesOfErrorsOfTheAPIServer(t *testing.T) {
 			var last error
 			if err := poll.UntilNil(t.Context(), func() error {
 				if last = attempt(); last == nil || !strings.Contains(last.Error(), test.message) {
-					return fmt.Errorf("the API server answers %v, want an error with %q", last, test.message)
+					return fmt.Errorf("want an error with %q, got: %w", test.message, last)
 				}
 				return nil
 			}); err != nil {

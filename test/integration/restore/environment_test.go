@@ -59,7 +59,7 @@ func newRestoreTest(t *testing.T, namespace harness.Environment) *restoreTest {
 	env := &restoreTest{Environment: namespace, watched: string(namespace), t: t, broker: "nats://" + natstest.Start(t).Address()}
 	env.connect()
 	env.Cluster.CreateNamespace(t, string(namespace))
-	env.require(env.Environment.CreateNamespace(t.Context(), env.Cluster, env.broker))
+	env.require(env.CreateNamespace(t.Context(), env.Cluster, env.broker))
 	return env
 }
 
