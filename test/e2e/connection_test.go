@@ -80,7 +80,7 @@ func (env *queueEnv) startLeafNode(file string) {
 	requireNoError(env.t, cluster.Create(env.t.Context(), &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{
 		Selector: meta.Labels, Ports: []corev1.ServicePort{{Port: 4222}},
 	}}))
-	env.runKubectl("wait", "--for=condition=Ready", "pod/leaf", "--timeout=60s")
+	env.runKubectl("wait", "--for=condition=Ready", "pod/leaf", "--timeout=10m")
 }
 
 const serverConfigArg = "--config=/config/nats.conf"

@@ -153,13 +153,21 @@ func TestWorkers(t *testing.T) {
 		{"an HTTP server with the sidecar loses no job during scaling and rollouts; 503 is retried, 400 is dead-lettered", testSidecarWorkers},
 		{"a command runs once for each job, and completes its job after SIGTERM", testCommandWorkers},
 		{"a failing canary is rolled back, and a successful one is promoted step by step", testCanaryRollout},
-		{"a rollout pauses when its image cannot be pulled, and the old revision keeps running", testMissingImagePausesTheRollout},
-		{"workers of a StatefulSet lose no job during scaling and rollouts", testStatefulWorkers},
-		{"an urgent pool preempts workers of another pool down to its minimum, within the budget", testPreemptionDrainsLowerPriorities},
 		{"an evicted worker finishes its jobs, and only one is evicted at a time", testEvictionDrainsWorkers},
 		{"rotated credentials reach the operator and the workers; a new password restarts neither", testBrokerCredentialsRotate},
-		{"an nkey, a JetStream domain and a prefix of inboxes apply to the operator and to workers", testConnectionSettingsReachAllClients},
 		{"other Pods can neither drain workers nor end them, and only their admin port is closed", testAdminAPI},
+	})
+}
+
+// TestMoreWorkers tests on a node what tests with simulated nodes or brokers in their process show too.
+func TestMoreWorkers(t *testing.T) {
+	skipUnlessSoaking(t)
+	besideOthers(t)
+	runInParallel(t, []scenario{
+		{"workers of a StatefulSet lose no job during scaling and rollouts", testStatefulWorkers},
+		{"a rollout pauses when its image cannot be pulled, and the old revision keeps running", testMissingImagePausesTheRollout},
+		{"an urgent pool preempts workers of another pool down to its minimum, within the budget", testPreemptionDrainsLowerPriorities},
+		{"an nkey, a JetStream domain and a prefix of inboxes apply to the operator and to workers", testConnectionSettingsReachAllClients},
 	})
 }
 
@@ -183,30 +191,38 @@ func TestSessions(t *testing.T) {
 	besideOthers(t)
 	runInParallel(t, []scenario{
 		{"a session completes with the result and the cost that its runner reports", testSessionResult},
-		{"the result of a runner with three sidecars arrives complete", testSessionResultWithSidecars},
 		{"a runner has no root user, capabilities or token, and can write only to its own directories", testSessionConfined},
 		{"a runner reads only the keys and tokens that its SessionRunner lists, and the identifier that the run before wrote", testSessionSecrets},
-		{"a Pod has the node, priority, labels, certificate authorities and read-only volumes of its SessionRunner", testSessionPodOptions},
 		{"a session with all features satisfies the Pod Security Standard restricted, and its sidecar does not keep it from completing", testSessionRestricted},
 		{"a stopped session keeps its workspace for the restart", testSessionRestarted},
-		{"the timeout applies to all runs together: the second run ends when the time left by the first is used up", testSessionTimeout},
 		{"a session without activity is stopped, and one whose runner renews its Lease is not", testSessionIdle},
 		{"a runner that exits with a non-zero code fails its session, which reports the code and the last output", testSessionExit},
 		{"a runner that exceeds its memory limit fails its session with OOMKilled", testSessionOutOfMemory},
 		{"an image that cannot be pulled fails the session at startupTimeout with the pull error in its message", testSessionMissingImage},
 		{"an invalid configuration fails the session at startupTimeout with the reason in its message", testSessionMisconfigured},
-		{"a failed run is retried, and its cost is the sum of all attempts", testSessionRetried},
 		{"an evicted session continues in its workspace and does not use a retry", testSessionEvicted},
 		{"an interactive session is Running once its port accepts connections of allowed Pods, until it is stopped", testSessionInteractive},
-		{"an interactive session is stopped when its runner reports that the run is finished", testSessionFinished},
 		{"a session continues in the workspace of another session, which is deleted with the last of both", testSessionContinued},
-		{"never do two runners use a workspace at the same time, whatever happens to the sessions that share it", testWorkspaceHolders},
-		{"a session belongs to the user who creates it, whatever its userContext claims, and other users cannot continue it", testSessionOwner},
 		{"the plugin follows a session across attempts, and prints its result", testPluginFollowsASession},
-		{"the plugin stops and restarts a session", testPluginStopsASession},
 		{"an agent opens a pull request, its cost is in the status, and credentials are only where they belong", testAgentOpensAPullRequest},
 		{"an agent answers the plugin", testAgentAnswersThePlugin},
 		{"a SessionRunner with prepull has its images pulled on the node, also those without a program for that", testPrepull},
+	})
+}
+
+// TestMoreSessions tests on a node what tests with simulated nodes show too.
+func TestMoreSessions(t *testing.T) {
+	skipUnlessSoaking(t)
+	besideOthers(t)
+	runInParallel(t, []scenario{
+		{"the result of a runner with three sidecars arrives complete", testSessionResultWithSidecars},
+		{"a Pod has the node, priority, labels, certificate authorities and read-only volumes of its SessionRunner", testSessionPodOptions},
+		{"the timeout applies to all runs together: the second run ends when the time left by the first is used up", testSessionTimeout},
+		{"a failed run is retried, and its cost is the sum of all attempts", testSessionRetried},
+		{"an interactive session is stopped when its runner reports that the run is finished", testSessionFinished},
+		{"never do two runners use a workspace at the same time, whatever happens to the sessions that share it", testWorkspaceHolders},
+		{"a session belongs to the user who creates it, whatever its userContext claims, and other users cannot continue it", testSessionOwner},
+		{"the plugin stops and restarts a session", testPluginStopsASession},
 	})
 }
 

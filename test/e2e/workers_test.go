@@ -292,7 +292,7 @@ func testPreemptionDrainsLowerPriorities(t *testing.T) {
 		pool.Name, pool.Spec.Queues, pool.Spec.Concurrency = "nightly", []v1alpha1.PoolQueue{{Name: "nightly"}}, 2
 		pool.Spec.Autoscaling.MinReplicas, pool.Spec.Autoscaling.MaxReplicas = 1, total
 	})
-	env.sendBatch(jobBatch{queue: "nightly", run: "slow", jobs: 150, rate: 100, takes: time.Second})
+	env.sendBatch(jobBatch{queue: "nightly", run: "slow", endless: true, rate: 7, takes: time.Second})
 	poll.Until(env.t, "the nightly pool to have all workers", func() bool { return env.poolStatus("nightly").Ready == total })
 
 	env.createPool(func(pool *v1alpha1.WorkerPool) {
@@ -307,6 +307,7 @@ func testPreemptionDrainsLowerPriorities(t *testing.T) {
 		}
 		return env.poolStatus("urgent").Ready == total-1 && env.countActivePods("nightly") == 1
 	})
+	env.endBatches()
 	env.waitUntilAllDone()
 	env.wantEachDoneOnce(1, "slow", "fast")
 }
