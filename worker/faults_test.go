@@ -325,17 +325,24 @@ func (s *servers) newQueue(t *testing.T, state deadLetterState) *failingQueue {
 // send sends a job whose ID is its payload.
 func (q *failingQueue) send(payload string) broker.SendResult {
 	q.t.Helper()
-	result, err := q.sendJob(&broker.OutgoingJob{ID: strings.ReplaceAll(payload, " ", "-"), HasChosenID: true, Payload: []byte(payload)})
+	result, err := q.sendJob(&broker.OutgoingJob{ID: strings.ReplaceAll(payload, " ", "-"), Payload: []byte(payload)})
 	if err != nil {
 		q.t.Fatal(err)
 	}
 	return result
 }
 
-func (q *failingQueue) sendJob(job *broker.OutgoingJob) (broker.SendResult, error) {
-	job.Queue = q.name
+// sendJob sends a job with an ID, and repeats requests that a busy server does not answer in time.
+func (q *failingQueue) sendJob(job *broker.OutgoingJob) (result broker.SendResult, err error) {
+	job.Queue, job.HasChosenID = q.name, true
 	producer, _ := q.engine.(broker.Producer)
-	return producer.Send(q.t.Context(), job)
+	failed := poll.UntilNil(q.t.Context(), func() error {
+		if result, err = producer.Send(q.t.Context(), job); errors.Is(err, broker.ErrUnavailable) {
+			return err
+		}
+		return nil
+	})
+	return result, cmp.Or(failed, err)
 }
 
 // sendExtremes sends jobs with extremePayloads, and a job that is due in the far future. It returns how many of them the
@@ -343,8 +350,8 @@ func (q *failingQueue) sendJob(job *broker.OutgoingJob) (broker.SendResult, erro
 func (q *failingQueue) sendExtremes() (refused int) {
 	q.t.Helper()
 	past, future := faults.Times()
-	for _, payload := range extremePayloads() {
-		job := &broker.OutgoingJob{Payload: []byte(payload)}
+	for i, payload := range extremePayloads() {
+		job := &broker.OutgoingJob{ID: fmt.Sprint("extreme-", i), Payload: []byte(payload)}
 		if payload == dueAt(past) {
 			job.DueTime = past
 		}
@@ -352,7 +359,7 @@ func (q *failingQueue) sendExtremes() (refused int) {
 			q.t.Fatal(err)
 		}
 	}
-	_, err := q.sendJob(&broker.OutgoingJob{Payload: []byte(dueAt(future)), DueTime: future})
+	_, err := q.sendJob(&broker.OutgoingJob{ID: "future", Payload: []byte(dueAt(future)), DueTime: future})
 	if errors.Is(err, broker.ErrUnsupported) {
 		return 1
 	}
@@ -608,15 +615,18 @@ func (q *failingQueue) waitUntilLeft(messages int64) {
 
 func (q *failingQueue) fate() fate {
 	q.t.Helper()
-	stats, err := q.engine.Stats(q.t.Context(), q.name)
+	found := fate{Calls: int(q.calls.Load())}
+	var deadLetters []broker.DeadLetter
+	err := poll.UntilNil(q.t.Context(), func() error {
+		stats, statsError := q.engine.Stats(q.t.Context(), q.name)
+		found.Left = stats.Ready + stats.InFlight + stats.Delayed
+		var err error
+		deadLetters, err = q.engine.DeadLetters(q.name).List(q.t.Context(), 0, 100)
+		return cmp.Or(statsError, err)
+	})
 	if err != nil {
 		q.t.Fatal(err)
 	}
-	deadLetters, err := q.engine.DeadLetters(q.name).List(q.t.Context(), 0, 100)
-	if err != nil {
-		q.t.Fatal(err)
-	}
-	found := fate{Calls: int(q.calls.Load()), Left: stats.Ready + stats.InFlight + stats.Delayed}
 	for _, one := range deadLetters {
 		found.DeadLetters = append(found.DeadLetters, letter{string(one.Payload), one.Attempts})
 	}
