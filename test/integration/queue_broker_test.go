@@ -16,7 +16,8 @@ import (
 	"github.com/yardmaster/yardmaster/test/poll"
 )
 
-func reportsBrokerLossAndRecovery(t *testing.T) {
+func TestTheLossOfABrokerIsReportedWithin15SecondsAndItsRecoveryWithin10(t *testing.T) {
+	t.Parallel()
 	e := newQueueEnv(t)
 	e.createQueue("mail", "")
 	e.waitUntilReady("mail")

@@ -134,7 +134,8 @@ func TestRevisionIsRestoredAfterExternalChanges(t *testing.T) {
 	}
 }
 
-func writesOnlyStatusOfAnUnchangedPool(t *testing.T) {
+func TestOfAnUnchangedPoolOnlyTheStatusIsWritten(t *testing.T) {
+	t.Parallel()
 	c := newPoolWithTwoWorkers(t)
 	for kind, p := range sharedObjectsOf(c) {
 		c.waitForObject("the "+kind+" to be created", p.object, p.isRestored)

@@ -25,7 +25,8 @@ func isProtected(pod *corev1.Pod) bool {
 	return pod.Annotations[pool.AnnotationSafeToEvict] == "false" && pod.Annotations[pool.AnnotationDoNotDisrupt] == "true"
 }
 
-func protectsOnlyBusyPods(t *testing.T) {
+func TestOnlyBusyPodsAreProtectedFromTheRemovalOfTheirNode(t *testing.T) {
+	t.Parallel()
 	c := newPoolTestEnv(t, 0)
 	release := c.holdJobs()
 	c.createPool("mailers", "replicas: 2")

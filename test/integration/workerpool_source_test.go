@@ -167,7 +167,8 @@ func TestAPoolFollowsTheLagOfAConsumer(t *testing.T) {
 	c.waitForCondition("billing", v1alpha1.ConditionMetricsFresh, metav1.ConditionTrue, v1alpha1.ReasonMetricsFresh)
 }
 
-func delaysOnlyPoolsOfASource(t *testing.T) {
+func TestASourceThatDoesNotAnswerDelaysOnlyItsOwnPools(t *testing.T) {
+	t.Parallel()
 	c := newPoolTestEnv(t, time.Second)
 	good := newPrometheusServer(t)
 	ended := make(chan struct{})

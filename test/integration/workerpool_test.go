@@ -33,7 +33,8 @@ func (c *poolTestEnv) totalReplicas() int32 {
 	return sum
 }
 
-func scalesFromZeroAndBack(t *testing.T) {
+func TestAPoolScalesFromZeroOnTheFirstMessageAndBack(t *testing.T) {
+	t.Parallel()
 	c := newPoolTestEnv(t, 200*time.Millisecond)
 	c.createPool("mailers", "autoscaling: {maxReplicas: 5, idleAfter: 3s, scaleDown: {window: 2s, maxStep: 5, period: 1s}}")
 	c.waitForPool("mailers", "idle", func(wp *v1alpha1.WorkerPool) bool {
@@ -54,7 +55,8 @@ func scalesFromZeroAndBack(t *testing.T) {
 	c.assertEachJobHandledOnce(300)
 }
 
-func scalesToZeroWhileRetriesWait(t *testing.T) {
+func TestAPoolScalesToZeroWhileRetriesWaitAndBackWhenTheyAreDue(t *testing.T) {
+	t.Parallel()
 	const jobs, delay = 55, 45 * time.Second
 	c := newPoolTestEnv(t, 50*time.Millisecond)
 	var failures atomic.Int64
