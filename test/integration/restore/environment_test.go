@@ -75,7 +75,7 @@ func (env *restoreTest) connect() {
 // buildOperator builds the operator of this version.
 func (env *restoreTest) buildOperator() string {
 	env.t.Helper()
-	binary, err := testenv.BuildOperator(env.t.Context())
+	binary, err := testenv.BuildOperator()
 	env.require(err)
 	return binary
 }
