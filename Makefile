@@ -152,10 +152,8 @@ verify: manifests generate chart lint prose govulncheck ## Check that generated 
 
 ##@ Test
 
-# All at once, because most tests wait, and the others compute meanwhile.
 .PHONY: test
-test: test-tools ## Run unit and integration tests.
-	$(MAKE) --jobs=5 test-operators test-crash test-packages test-pure test-modules
+test: test-unit test-integration ## Run unit and integration tests.
 
 .PHONY: test-busy
 test-busy: test-tools ## Run make test beside two endless loops, to find tests that a busy machine fails (BUSY_RUNS).
