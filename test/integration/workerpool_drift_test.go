@@ -134,8 +134,7 @@ func TestRevisionIsRestoredAfterExternalChanges(t *testing.T) {
 	}
 }
 
-func TestOfAnUnchangedPoolOnlyTheStatusIsWritten(t *testing.T) {
-	t.Parallel()
+func writesOnlyStatusOfAnUnchangedPool(t *testing.T) {
 	c := newPoolWithTwoWorkers(t)
 	for kind, p := range sharedObjectsOf(c) {
 		c.waitForObject("the "+kind+" to be created", p.object, p.isRestored)

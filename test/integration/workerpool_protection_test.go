@@ -25,8 +25,7 @@ func isProtected(pod *corev1.Pod) bool {
 	return pod.Annotations[pool.AnnotationSafeToEvict] == "false" && pod.Annotations[pool.AnnotationDoNotDisrupt] == "true"
 }
 
-func TestOnlyBusyPodsAreProtectedFromTheRemovalOfTheirNode(t *testing.T) {
-	t.Parallel()
+func protectsOnlyBusyPods(t *testing.T) {
 	c := newPoolTestEnv(t, 0)
 	release := c.holdJobs()
 	c.createPool("mailers", "replicas: 2")

