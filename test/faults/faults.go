@@ -22,8 +22,8 @@ type Fault string
 
 // The faults.
 const (
-	ExitsWithZero          Fault = "exits with 0 when told to stop"
-	ExitsWithAnotherCode   Fault = "exits with another code when told to stop"
+	ExitsWithZero          Fault = "exits with 0 on SIGTERM"
+	ExitsWithAnotherCode   Fault = "exits with another code on SIGTERM"
 	IgnoresSIGTERM         Fault = "ignores SIGTERM"
 	NeverStarts            Fault = "never starts"
 	StartsLate             Fault = "starts late"

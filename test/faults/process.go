@@ -2,7 +2,7 @@ package faults
 
 import "time"
 
-// Script returns the text of sh -c that behaves so. It prints a line when it is ready to be told to stop.
+// Script returns the text of sh -c that behaves so. It prints a line when it is ready for SIGTERM.
 func Script(fault Fault) string {
 	// A shell runs a trap only after its foreground command has ended.
 	const untilStopped = `echo started; sleep 3600 & wait; wait`

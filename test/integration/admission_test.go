@@ -74,7 +74,7 @@ var admissionPolicies struct {
 }
 
 // isolationLabel marks the namespaces in which only a restrictedOperator may change the NetworkPolicy that isolates
-// sessions. The operator of all tests is none.
+// sessions. The operator of all tests is not one of them.
 const isolationLabel = "test.yardmaster.dev/isolation"
 
 func installAdmissionPolicies(t *testing.T) {

@@ -18,7 +18,7 @@ func StartProcess(command *exec.Cmd) (*Process, error) {
 	}
 	p := &Process{command: command, exited: make(chan struct{})}
 	go func() {
-		_ = command.Wait() // State tells how it ended
+		_ = command.Wait() // State says how it ended
 		close(p.exited)
 	}()
 	return p, nil
