@@ -193,13 +193,8 @@ func (env *testEnv) run(w *Worker) *runningWorker {
 func (w *runningWorker) shutDownAndWait(t testing.TB) error {
 	t.Helper()
 	w.shutDownNow()
-	select {
-	case err := <-w.result:
-		return err
-	case <-time.After(testTimeout):
-		t.Fatalf("the worker has not shut down within %s", testTimeout)
-		return nil
-	}
+	poll.Until(t, "the worker to shut down", func() bool { return len(w.result) > 0 })
+	return <-w.result
 }
 
 // requireCleanShutdown shuts the workers down and fails the test if Run returns an error.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -19,6 +18,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/ports"
 	"github.com/yardmaster/yardmaster/worker"
 )
 
@@ -53,7 +54,7 @@ func (s *shop) send(kind, payload string) {
 	}
 	defer connection.Close()
 	message := &nats.Msg{Subject: "yardmaster.shop.ready.default", Header: nats.Header{"Yardmaster-Kind": {kind}}, Data: []byte(payload)}
-	if _, err := connection.RequestMsg(message, 10*time.Second); err != nil {
+	if _, err := connection.RequestMsg(message, time.Minute); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -61,14 +62,7 @@ func (s *shop) send(kind, payload string) {
 // runProgram runs the program until the end of the test, and returns the URL of its admin API.
 func (s *shop) runProgram() (url string) {
 	s.t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(s.t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		s.t.Fatal(err)
-	}
+	address := ports.Reserve(s.t).String()
 	file := filepath.Join(s.t.TempDir(), "worker.yaml")
 	config := fmt.Sprintf("broker: {url: %q}\nqueues: [{name: shop}]\ndrainTimeout: 100ms\nadminAddress: %q\n", s.server.ClientURL(), address)
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
@@ -105,24 +99,15 @@ func (s *shop) get(url string) string {
 	return string(body)
 }
 
-func (s *shop) eventually(description string, isTrue func() bool) {
-	s.t.Helper()
-	for deadline := time.Now().Add(time.Minute); !isTrue(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			s.t.Fatalf("timed out waiting until %s", description)
-		}
-	}
-}
-
 func TestTheExampleRunsJobsByKindAndShowsTheirProgress(t *testing.T) {
 	s := newShop(t)
 	url := s.runProgram()
-	s.send("report", `{"month": "2026-03", "pages": 1200}`) // a minute, so that it still runs when the orders are charged
+	s.send("report", `{"month": "2026-03", "pages": 12000}`) // ten minutes, so that it still runs when the orders are charged
 	var stats worker.Stats
-	s.eventually("the report shows its progress", func() bool {
+	poll.Until(t, "the report to show its progress", func() bool {
 		return json.Unmarshal([]byte(s.get(url+"/stats")), &stats) == nil && len(stats.Progress) == 1 && stats.Progress[0].Fraction > 0
 	})
-	if p := stats.Progress[0]; p.Kind != "report" || !strings.HasSuffix(p.Text, " of 1200") {
+	if p := stats.Progress[0]; p.Kind != "report" || !strings.HasSuffix(p.Text, " of 12000") {
 		t.Errorf("progress %+v", p)
 	}
 	s.send("report", `{"month": "2026-04", "pages": 1}`)
@@ -130,11 +115,11 @@ func TestTheExampleRunsJobsByKindAndShowsTheirProgress(t *testing.T) {
 	s.send("charge", `{"order": "A-18", "cents": 0}`)
 	s.send("charge", `{"order": 19}`)
 	s.send("refund", `{}`)
-	s.eventually("both invalid jobs are dead letters", func() bool {
+	poll.Until(t, "both invalid jobs to be dead letters", func() bool {
 		letters, err := s.engine.DeadLetters("shop").List(t.Context(), 0, 10)
 		return err == nil && len(letters) == 2
 	})
-	s.eventually("the metrics count the orders, and not the report that waits or the unknown kind", func() bool {
+	poll.Until(t, "the metrics to count the orders, and not the report that waits or the unknown kind", func() bool {
 		metrics := s.get(url + "/metrics")
 		return strings.Contains(metrics, `shop_job_duration_seconds_count{kind="charge"} 3`) &&
 			strings.Contains(metrics, `yardmaster_worker_jobs_total{queue="shop",result="retried"} 1`) && !strings.Contains(metrics, `kind="report"`)

@@ -16,6 +16,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // fakeAPIServer accepts writes of Leases.
@@ -72,7 +74,7 @@ func newTestLease(t *testing.T) (l *leaseClient, server *fakeAPIServer, director
 
 func TestLeaseRenewalTakesOneRequest(t *testing.T) {
 	l, server, _ := newTestLease(t)
-	before := time.Now()
+	before := time.Now().Truncate(time.Microsecond) // as in a Lease
 	l.renewIfDue(t.Context())
 	if len(server.requests) != 1 {
 		t.Fatalf("%d requests", len(server.requests))
@@ -83,7 +85,7 @@ func TestLeaseRenewalTakesOneRequest(t *testing.T) {
 		t.Errorf("%s %s with %v", r.Method, r.URL, r.Header)
 	}
 	spec := server.leases[0].Spec
-	if spec.RenewTime == nil || spec.RenewTime.Sub(before).Abs() > time.Minute || *spec.HolderIdentity != "demo-r1-a1" {
+	if spec.RenewTime == nil || spec.RenewTime.Time.Before(before) || spec.RenewTime.After(time.Now()) || *spec.HolderIdentity != "demo-r1-a1" {
 		t.Errorf("Lease %+v", spec)
 	}
 }
@@ -162,16 +164,25 @@ func TestRotatedTokenIsUsed(t *testing.T) {
 func TestIdleTimeDoesNotRenewTheLease(t *testing.T) {
 	for order, want := range map[string]bool{"/sleep 20ms": true, "/idle 20ms": false} {
 		t.Run(order, func(t *testing.T) {
-			l, server, _ := newTestLease(t)
-			l.renewInterval = time.Millisecond
-			a, _ := newTestAgent(t, nil)
-			a.lease = l
-			if err := a.executeLine(t.Context(), order); err != nil {
-				t.Fatal(err)
-			}
-			// The start of a command is an activity too.
-			if more := len(server.requests) > 1; more != want {
-				t.Errorf("%d requests", len(server.requests))
+			err := poll.UntilNil(t.Context(), func() error {
+				l, server, _ := newTestLease(t)
+				l.renewInterval = time.Millisecond
+				a, _ := newTestAgent(t, nil)
+				a.lease = l
+				if err := a.executeLine(t.Context(), order); err != nil {
+					t.Fatal(err)
+				}
+				requests := len(server.requests) // the start of a command is an activity too
+				switch {
+				case requests > 1 && !want:
+					t.Errorf("%d requests", requests)
+				case requests < 2 && want: // on a busy machine
+					return fmt.Errorf("%d requests", requests)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
 			}
 		})
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	sessions "github.com/yardmaster/yardmaster/internal/session"
+	"github.com/yardmaster/yardmaster/test/ports"
 )
 
 func TestMain(m *testing.M) {
@@ -107,11 +108,11 @@ func TestPromptCommands(t *testing.T) {
 }
 
 func TestResultListsReachableAddresses(t *testing.T) {
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	address := ports.Reserve(t).String()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := listener.Addr().String()
 	reach := func(want string) {
 		t.Helper()
 		getenv := newSessionFiles(t, "/connect "+address+"\none", nil)

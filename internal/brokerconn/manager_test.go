@@ -1,8 +1,8 @@
 package brokerconn
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +11,6 @@ import (
 	natsclient "github.com/nats-io/nats.go"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -21,6 +20,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
 	"github.com/yardmaster/yardmaster/internal/brokeraccess"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 const ns = "team"
@@ -55,32 +55,35 @@ func startManager(t *testing.T, secrets ...client.Object) *testManager {
 	t.Helper()
 	m := &testManager{t: t, cluster: fake.NewClientBuilder().WithObjects(secrets...).Build(), notifications: make(chan Notification, 100)}
 	m.Manager = NewManager(m.cluster, Options{
-		Dialer: localDialer, ProbeInterval: 50 * time.Millisecond, RequestTimeout: time.Second, MaxRetryInterval: 100 * time.Millisecond, SecretReadInterval: 100 * time.Millisecond,
+		Dialer: localDialer, ProbeInterval: 50 * time.Millisecond, RequestTimeout: time.Minute, MaxRetryInterval: 100 * time.Millisecond, SecretReadInterval: 100 * time.Millisecond,
 	})
 	m.AddListener(func(e Notification) { m.notifications <- e })
-	t.Cleanup(func() {
-		m.stop()
-		m.background.Wait()
-	})
+	t.Cleanup(m.stopNow)
 	return m
+}
+
+// stopNow may be called again.
+func (m *testManager) stopNow() {
+	m.stop()
+	m.background.Wait()
 }
 
 // waitForReason waits until the connection has a problem with that reason; an empty reason means none.
 func (m *testManager) waitForReason(b *v1alpha1.Broker, want string) error {
 	m.t.Helper()
-	deadline := time.After(time.Minute)
-	for {
-		_, err := m.Conn(ns, b).Engine()
+	var err error
+	poll.Until(m.t, fmt.Sprintf("the connection to have the reason %q", want), func() bool {
+		_, err = m.Conn(ns, b).Engine()
 		problem := (*brokeraccess.ConnectionError)(nil)
 		if err == nil && want == "" || errors.As(err, &problem) && problem.Reason == want {
-			return err
+			return true
 		}
-		select {
-		case <-m.notifications: // sent for each change
-		case <-deadline:
-			m.t.Fatalf("the error is %v, want the reason %q", err, want)
+		if len(m.notifications) > 0 { // of an earlier change
+			<-m.notifications
 		}
-	}
+		return false
+	})
+	return err
 }
 
 func TestALostBrokerIsReportedAndReconnected(t *testing.T) {
@@ -231,11 +234,11 @@ func TestStatsAreReadOnceForAllCallers(t *testing.T) {
 	if _, err := engine.EnsureQueue(t.Context(), q); err != nil {
 		t.Fatal(err)
 	}
-	first, err := conn.Stats(t.Context(), "orders", time.Minute)
+	first, err := conn.Stats(t.Context(), "orders", time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := conn.Stats(t.Context(), "orders", time.Minute)
+	again, err := conn.Stats(t.Context(), "orders", time.Hour)
 	if err != nil || again != first {
 		t.Errorf("%+v, then %+v: %v", first, again, err)
 	}
@@ -252,7 +255,7 @@ func TestStatsAreReadOnceForAllCallers(t *testing.T) {
 	if len(m.notifications) > 0 {
 		t.Errorf("it is notified again: %+v", <-m.notifications)
 	}
-	if now, err := conn.Stats(t.Context(), "orders", time.Minute); err != nil || now.Ready != 1 {
+	if now, err := conn.Stats(t.Context(), "orders", time.Hour); err != nil || now.Ready != 1 {
 		t.Errorf("after a message: %+v: %v", now, err)
 	}
 }
@@ -260,16 +263,14 @@ func TestStatsAreReadOnceForAllCallers(t *testing.T) {
 // expectNotification waits for a notification and skips others.
 func (m *testManager) expectNotification(want Notification) {
 	m.t.Helper()
-	for deadline := time.After(time.Minute); ; {
-		select {
-		case got := <-m.notifications:
-			if got == want {
-				return
+	poll.Until(m.t, fmt.Sprintf("the notification %+v", want), func() bool {
+		for len(m.notifications) > 0 {
+			if <-m.notifications == want {
+				return true
 			}
-		case <-deadline:
-			m.t.Fatalf("no notification %+v", want)
 		}
-	}
+		return false
+	})
 }
 
 func connectProducer(t *testing.T, s *natstest.Server) *natsclient.Conn {
@@ -293,12 +294,7 @@ func TestAnUnusedConnectionIsClosed(t *testing.T) {
 	if len(m.conns) != 0 {
 		t.Errorf("%d connections remain", len(m.conns))
 	}
-	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
-		return s.NumClients() == 0, nil
-	})
-	if err != nil {
-		t.Errorf("the server has %d connections", s.NumClients())
-	}
+	poll.Until(t, "the server to have no connections", func() bool { return s.NumClients() == 0 })
 }
 
 func TestObjectsWithoutABrokerShareTheDefaultBroker(t *testing.T) {

@@ -22,9 +22,10 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
 	"github.com/yardmaster/yardmaster/internal/brokeraccess"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
-var shortIntervals = Options{Dialer: localDialer, MaxRetryInterval: 10 * time.Millisecond, SecretReadInterval: time.Millisecond}
+var shortIntervals = Options{Dialer: localDialer, RequestTimeout: time.Minute, MaxRetryInterval: 10 * time.Millisecond, SecretReadInterval: time.Millisecond}
 
 func accessWithURL(secret string) v1alpha1.BrokerAccess {
 	return v1alpha1.BrokerAccess{URLSecretRef: v1alpha1.SecretKey{SecretRef: v1alpha1.SecretRef{Name: secret}}}
@@ -159,14 +160,15 @@ func TestASourceFollowsItsSecret(t *testing.T) {
 	list := &v1alpha1.Source{RedisList: &v1alpha1.RedisListSource{BrokerAccess: accessWithURL("redis"), Key: "jobs"}}
 	waitForBacklog := func(backlog int64) {
 		t.Helper()
-		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		err := poll.UntilNil(t.Context(), func() error {
 			f, err := s.ReadBacklog(t.Context(), ns, list)
 			if err == nil && f.Backlog == backlog {
-				return
+				return nil
 			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%+v: %v, want %d", f, err, backlog)
-			}
+			return fmt.Errorf("%+v: %w, want %d", f, err, backlog)
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
 	problem := (*brokeraccess.ConnectionError)(nil)

@@ -28,12 +28,12 @@ func TestARestoreOfEtcdIsDetectedWhenAWatchReconnects(t *testing.T) {
 	s, detector := newFakeAPIServer(t), NewRestoreDetector()
 	s.putConfigMap("kept", "1")
 	_, handler := startInformer(t, s, cache.Options{NewInformer: detector.NewInformer})
-	handler.expectEvents(t, eventTimeout, "added kept=1")
+	handler.expectEvents(t, "added kept=1")
 	s.restore(func() {
 		s.putConfigMap("lost", "1")
 		s.putConfigMap("kept", "2")
 		s.putConfigMap("kept", "3")
-		handler.expectEvents(t, eventTimeout, "added lost=1", "changed kept=2", "changed kept=3")
+		handler.expectEvents(t, "added lost=1", "changed kept=2", "changed kept=3")
 	})
 	if err := detector.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "its resourceVersion is 3 and was 5") {
 		t.Errorf("got %v", err)
@@ -44,11 +44,11 @@ func TestAnOutageIsNoRestore(t *testing.T) {
 	s, detector := newFakeAPIServer(t), NewRestoreDetector()
 	s.putConfigMap("one", "1")
 	_, handler := startInformer(t, s, cache.Options{NewInformer: detector.NewInformer})
-	handler.expectEvents(t, eventTimeout, "added one=1")
+	handler.expectEvents(t, "added one=1")
 	s.stop()
 	s.start()
 	s.putConfigMap("one", "2")
-	handler.expectEvents(t, eventTimeout, "changed one=2")
+	handler.expectEvents(t, "changed one=2")
 	if len(detector.detected) > 0 {
 		t.Errorf("detected: %v", <-detector.detected)
 	}

@@ -53,7 +53,7 @@ func (l *testListener) isOpen(client, server net.Conn) bool {
 	if _, err := server.Write([]byte{1}); err != nil {
 		return false
 	}
-	if err := client.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := client.SetReadDeadline(time.Now().Add(5 * time.Minute)); err != nil {
 		l.t.Fatal(err)
 	}
 	_, err := io.ReadFull(client, make([]byte, 1))
@@ -100,7 +100,7 @@ func TestProvenConnectionsAreNeverReplaced(t *testing.T) {
 		c, _ := l.listener.Accept()
 		accepted <- c
 	}()
-	if err := refused.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := refused.SetReadDeadline(time.Now().Add(5 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := refused.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {

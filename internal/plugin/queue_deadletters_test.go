@@ -5,7 +5,6 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -17,6 +16,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	engine "github.com/yardmaster/yardmaster/internal/broker/jetstream"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // deadLetterBroker is a NATS server with a queue mail that has dead letters.
@@ -78,17 +78,18 @@ func (g *deadLetterBroker) addDeadLetters(letters int) {
 // the ready messages of a consumer asynchronously.
 func (g *deadLetterBroker) expectCounts(dead, ready int64) {
 	g.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	err := poll.UntilNil(g.t.Context(), func() error {
 		stats, err := g.engine.Stats(g.t.Context(), "mail")
 		if err != nil {
 			g.t.Fatal(err)
 		}
-		if stats.DeadLetters == dead && stats.Ready == ready {
-			return
+		if stats.DeadLetters != dead || stats.Ready != ready {
+			return fmt.Errorf("%d dead and %d ready, want %d and %d", stats.DeadLetters, stats.Ready, dead, ready)
 		}
-		if time.Now().After(deadline) {
-			g.t.Fatalf("%d dead and %d ready, want %d and %d", stats.DeadLetters, stats.Ready, dead, ready)
-		}
+		return nil
+	})
+	if err != nil {
+		g.t.Fatal(err)
 	}
 }
 

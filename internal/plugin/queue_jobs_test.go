@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/client"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/worker"
 )
 
@@ -77,32 +79,32 @@ func TestJobsAreListedShownAndCanceled(t *testing.T) {
 		}
 		return out
 	}
-	eventually := func(args string, wants ...string) {
+	waitForOutput := func(args string, wants ...string) {
 		t.Helper()
-		out := ""
-		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
-			out = run(args)
-			isComplete := true
+		err := poll.UntilNil(t.Context(), func() error {
+			out := run(args)
 			for _, want := range wants {
-				isComplete = isComplete && strings.Contains(out, want)
+				if !strings.Contains(out, want) {
+					return fmt.Errorf("%s: %s, want %q", args, out, want)
+				}
 			}
-			if isComplete {
-				return
-			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		t.Fatalf("%s: %s, want %q", args, out, wants)
 	}
-	eventually("jobs mail", "long", "running", "letter", "1/5", "50% half")
+	waitForOutput("jobs mail", "long", "running", "letter", "1/5", "50% half")
 	if out := run("jobs mail"); strings.Contains(out, "good") || strings.Contains(out, "bad") {
 		t.Errorf("jobs that ended are listed: %s", out)
 	}
-	eventually("jobs mail --state dead,done", "bad", "good", "no\ufffd[2J")
-	eventually("job mail good", "State:", "done", "Result:")
-	eventually("job mail long -o json", `"state": "running"`, `"fraction": 0.5`)
-	eventually("job mail nobody", "unknown")
-	eventually("cancel mail good", "has ended: it is done")
-	eventually("cancel mail long", "cancellation requested")
-	eventually("job mail long", "canceled")
+	waitForOutput("jobs mail --state dead,done", "bad", "good", "no\ufffd[2J")
+	waitForOutput("job mail good", "State:", "done", "Result:")
+	waitForOutput("job mail long -o json", `"state": "running"`, `"fraction": 0.5`)
+	waitForOutput("job mail nobody", "unknown")
+	waitForOutput("cancel mail good", "has ended: it is done")
+	waitForOutput("cancel mail long", "cancellation requested")
+	waitForOutput("job mail long", "canceled")
 }
 
 func TestDeadLettersAreShownEditedAndRequeuedByIDAndText(t *testing.T) {

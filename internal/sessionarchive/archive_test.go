@@ -8,7 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // startArchive runs the container, and returns the directory with its socket and a function that ends it.
@@ -92,22 +93,18 @@ func TestOnlyOneConnectionIsAccepted(t *testing.T) {
 	directory, end := startArchive(t, "--claim", t.TempDir())
 	w := open(t, directory)
 	defer func() { w.Close(t.Context()); _ = end() }()
-	for {
-		if _, err := os.Stat(filepath.Join(directory, socketName)); os.IsNotExist(err) {
-			return // and nothing can connect
-		}
-		time.Sleep(time.Millisecond)
-	}
+	poll.Until(t, "the socket to be removed, so that nothing can connect", func() bool {
+		_, err := os.Stat(filepath.Join(directory, socketName))
+		return os.IsNotExist(err)
+	})
 }
 
 func TestContainerThatNoRunnerReachedEndsWithSIGTERM(t *testing.T) {
 	directory, end := startArchive(t, "--claim", t.TempDir())
-	for {
-		if _, err := os.Stat(filepath.Join(directory, socketName)); err == nil {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
+	poll.Until(t, "the socket", func() bool {
+		_, err := os.Stat(filepath.Join(directory, socketName))
+		return err == nil
+	})
 	if err := end(); err != nil {
 		t.Error(err)
 	}

@@ -5,21 +5,19 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/ports"
 )
 
 // startInteractive starts an interactive session, and returns its URL and a function that ends it.
 func (s *testSession) startInteractive(script string) (url string, end func() int) {
 	s.t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	listener.Close()
-	s.set(map[string]string{"AGENTIC_PORT": port})
+	address := ports.Reserve(s.t)
+	s.set(map[string]string{"AGENTIC_PORT": strconv.Itoa(int(address.Port()))})
 	ctx, cancel := context.WithCancel(s.t.Context())
 	ended := make(chan int, 1)
 	go func() {
@@ -30,14 +28,14 @@ func (s *testSession) startInteractive(script string) (url string, end func() in
 		}
 		ended <- code
 	}()
-	for {
-		if connection, err := net.Dial("tcp", "127.0.0.1:"+port); err == nil {
+	poll.Until(s.t, "the session to listen", func() bool {
+		connection, err := net.Dial("tcp", address.String())
+		if err == nil {
 			connection.Close()
-			break
 		}
-		time.Sleep(time.Millisecond)
-	}
-	return "http://127.0.0.1:" + port, func() int { cancel(); return <-ended }
+		return err == nil
+	})
+	return "http://" + address.String(), func() int { cancel(); return <-ended }
 }
 
 func post(t *testing.T, url, message string) (status int, answer string) {

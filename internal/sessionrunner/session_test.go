@@ -8,11 +8,11 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/agentprofile"
 	sessions "github.com/yardmaster/yardmaster/internal/session"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 const finished = `echo '{"type":"started","conversation":"c-1","model":"small"}'
@@ -205,15 +205,10 @@ func TestProcessesThatTheAgentLeavesBehindAreKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	process := strings.TrimSpace(string(raw))
-	deadline := time.Now().Add(10 * time.Second)
-	for time.Now().Before(deadline) {
+	poll.Until(t, "the process "+process+" to end", func() bool {
 		stat, err := os.ReadFile("/proc/" + process + "/stat")
-		if err != nil || strings.Contains(string(stat), ") Z ") {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Errorf("process %s still runs", process)
+		return err != nil || strings.Contains(string(stat), ") Z ")
+	})
 }
 
 // echoResume reports the arguments of the agent, and the conversation that it resumes.

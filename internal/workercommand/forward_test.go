@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/yardmaster/yardmaster/test/ports"
 	"github.com/yardmaster/yardmaster/worker"
 )
 
@@ -129,12 +130,7 @@ func TestMissingResponse(t *testing.T) {
 		}
 	})
 	t.Run("connection refused: the job is snoozed", func(t *testing.T) {
-		s := httptest.NewServer(http.NotFoundHandler())
-		target, err := url.Parse(s.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.Close()
+		target := &url.URL{Scheme: "http", Host: ports.Reserve(t).String()}
 		if got := describeResult(newForwarder(target, time.Minute).handle(t.Context(), newJob())); got != "snoozed" {
 			t.Error(got)
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -61,12 +62,12 @@ func newTestQueue(t *testing.T) *testQueue {
 	if _, err := q.engine.EnsureQueue(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	nc, err := nats.Connect(q.url)
+	nc, err := nats.Connect(q.url, nats.Timeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	if q.js, err = natsjs.New(nc); err != nil {
+	if q.js, err = natsjs.New(nc, natsjs.WithDefaultTimeout(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	return q

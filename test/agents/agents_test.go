@@ -11,12 +11,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	sessions "github.com/yardmaster/yardmaster/internal/session"
 	"github.com/yardmaster/yardmaster/test/gitserver"
 	"github.com/yardmaster/yardmaster/test/modelserver"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 const testKey = "sk-secret-key-of-the-agent"
@@ -408,12 +408,10 @@ func TestAgentsFixABugAndOpenAPullRequest(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = git.Process.Signal(syscall.SIGTERM); _ = git.Wait() }()
-		for {
-			if _, err := os.Stat(volume + "/git.sock"); err == nil {
-				break
-			}
-			time.Sleep(time.Millisecond)
-		}
+		poll.Until(t, "the git container to listen", func() bool {
+			_, err := os.Stat(volume + "/git.sock")
+			return err == nil
+		})
 		s.server.Append(
 			modelserver.Turn{ToolCalls: []modelserver.ToolCall{a.write(s.workspace+"/shop/a.txt", "hello")}, Usage: modelserver.Usage{Input: 100, Output: 30}},
 			modelserver.Turn{ToolCalls: []modelserver.ToolCall{a.shell("grep hello a.txt && env | grep -v API_KEY")}, Usage: modelserver.Usage{Input: 10, Output: 12}},

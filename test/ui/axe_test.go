@@ -7,6 +7,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // violation is a rule of axe-core that a page violates.
@@ -111,7 +112,7 @@ func TestKeyboardReachesTheFilterAndClosesTheDialog(t *testing.T) {
 	b.press("\r")
 	b.waitForText("#dialog", "kubectl yardmaster")
 	b.press("\u001b")
-	eventually(t, "the dialog is closed", func() bool { return !evaluate[bool](b, "document.querySelector('#dialog').open") })
+	poll.Until(t, "the dialog to be closed", func() bool { return !evaluate[bool](b, "document.querySelector('#dialog').open") })
 	if focused := evaluate[string](b, "document.activeElement.textContent"); focused != "Suspend" {
 		t.Errorf("the focus is on %q", focused)
 	}

@@ -18,6 +18,8 @@ import (
 	"github.com/chromedp/cdproto/page"
 	cdpruntime "github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // browser is a tab of Chromium that has opened the page.
@@ -31,8 +33,8 @@ type browser struct {
 	problems, requests []string
 }
 
-// stepTimeout limits each step of a test.
-const stepTimeout = 30 * time.Second
+// stepTimeout limits each step of a test, and attemptTimeout each attempt of a wait: the browser may open another page.
+const stepTimeout, attemptTimeout = 5 * time.Minute, 10 * time.Second
 
 func openBrowser(t *testing.T, u *runningUI) *browser {
 	t.Helper()
@@ -106,7 +108,7 @@ func (b *browser) run(what string, actions ...chromedp.Action[chromedp.Void]) {
 
 // bestEffortText returns the visible text of an element, and nothing while the browser opens another page.
 func (b *browser) bestEffortText(selector string) string {
-	ctx, cancel := context.WithTimeout(b.ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(b.ctx, attemptTimeout)
 	defer cancel()
 	text, _ := chromedp.Run(ctx, chromedp.Evaluate[string](fmt.Sprintf("document.querySelector(%s)?.innerText ?? ''", quote(selector))))
 	return text
@@ -139,20 +141,18 @@ func evaluate[T any](b *browser, script string) T {
 // waitForText waits until an element shows all texts.
 func (b *browser) waitForText(selector string, texts ...string) {
 	b.t.Helper()
-	shown := ""
-	deadline := time.Now().Add(stepTimeout)
-	for time.Now().Before(deadline) {
-		shown = b.bestEffortText(selector)
-		missing := false
+	err := poll.UntilNil(b.t.Context(), func() error {
+		shown := b.bestEffortText(selector)
 		for _, text := range texts {
-			missing = missing || !strings.Contains(shown, text)
+			if !strings.Contains(shown, text) {
+				return fmt.Errorf("%s does not show %q:\n%s", selector, text, shown)
+			}
 		}
-		if !missing {
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
+		return nil
+	})
+	if err != nil {
+		b.t.Fatal(err)
 	}
-	b.t.Fatalf("%s does not show %q:\n%s", selector, texts, shown)
 }
 
 // do clicks the button of an action, confirms it, and returns what the dialog shows.
@@ -186,7 +186,7 @@ func (b *browser) clickText(selector, text string) {
 		e.click();
 		return true;
 	})()`, quote(selector), quote(text))
-	eventually(b.t, selector+" with the text "+text, func() bool { return evaluate[bool](b, script) })
+	poll.Until(b.t, selector+" with the text "+text, func() bool { return evaluate[bool](b, script) })
 }
 
 func quote(text string) string {

@@ -14,6 +14,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	engine "github.com/yardmaster/yardmaster/internal/broker/jetstream"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // hostileText tries to run a script, to leave its place and to make htmx do something.
@@ -77,7 +78,7 @@ func TestDeadLettersAreShownRequeuedAndDeleted(t *testing.T) {
 	if shown := b.do("Requeue the oldest", ""); !contains(shown, "requeued 1 dead letter") {
 		t.Errorf("the dialog shows:\n%s", shown)
 	}
-	eventually(t, "two letters remain", func() bool { return evaluate[int](b, "document.querySelectorAll('main tbody tr').length") == 2 })
+	poll.Until(t, "two letters to remain", func() bool { return evaluate[int](b, "document.querySelectorAll('main tbody tr').length") == 2 })
 	if shown := b.do("Delete all", "mail"); !contains(shown, "deleted 2 dead letters") {
 		t.Errorf("the dialog shows:\n%s", shown)
 	}
@@ -107,13 +108,13 @@ func TestSomeDeadLettersAreSelectedByBoxesOrText(t *testing.T) {
 	rows := func(number int) func() bool {
 		return func() bool { return evaluate[int](b, "document.querySelectorAll('main tbody tr').length") == number }
 	}
-	eventually(t, "three letters remain", rows(3))
+	poll.Until(t, "three letters to remain", rows(3))
 	check("5")
 	b.clickText("main button", "Delete selected")
 	if shown := b.confirm("Delete 1 dead letter", "mail"); !contains(shown, "dead delete --yes") || !contains(shown, "deleted 1 dead letter") {
 		t.Errorf("the dialog shows:\n%s", shown)
 	}
-	eventually(t, "two letters remain", rows(2))
+	poll.Until(t, "two letters to remain", rows(2))
 	b.open("/k/queue/" + ns + "/mail/dead?q=other")
 	b.waitForText("main", `No dead letter has "other"`)
 	b.open("/k/queue/" + ns + "/mail/dead?q=such")
@@ -146,18 +147,18 @@ func TestHostileTextsDoNothingInTheBrowser(t *testing.T) {
 		"/k/seq?q=" + "%3Cimg+src%3Dx+onerror%3Dalert(1)%3E": "<img src=x onerror=alert(1)>",
 	} {
 		b.open(path)
-		eventually(t, path+" shows the text as text", func() bool {
+		poll.Until(t, path+" to show the text as text", func() bool {
 			return contains(evaluate[string](b, "document.body.textContent + document.querySelector('#filter')?.value"), shown)
 		})
 		b.expectHarmless(path)
 	}
 	b.open("/k/seq/" + ns + "/migration?log=migrate")
-	eventually(t, "the log shows the text as text", func() bool {
+	poll.Until(t, "the log to show the text as text", func() bool {
 		return contains(evaluate[string](b, "document.querySelector('#log-lines').textContent"), hostileText)
 	})
 	b.expectHarmless("log")
 	update(t, failed, func(sj *v1alpha1.SequentialJob) { sj.Status.Steps[1].Message = hostileText[150:] })
-	eventually(t, "a change is shown as text", func() bool {
+	poll.Until(t, "a change to be shown as text", func() bool {
 		return contains(evaluate[string](b, "document.querySelector('main').textContent"), hostileText[150:])
 	})
 	b.expectHarmless("change")

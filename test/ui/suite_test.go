@@ -7,12 +7,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -84,13 +82,4 @@ func newNamespace(t *testing.T, prefix string) string {
 	}
 	t.Cleanup(func() { _ = cluster.Delete(context.Background(), ns) })
 	return ns.Name
-}
-
-// eventually fails the test if the condition does not become true.
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) { return condition(), nil })
-	if err != nil {
-		t.Fatalf("waited in vain for: %s", what)
-	}
 }

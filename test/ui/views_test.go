@@ -15,6 +15,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/ui/prometheus/prometheustest"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 func TestOverviewShowsWhatNeedsAttentionAndFollowsChanges(t *testing.T) {
@@ -32,7 +33,7 @@ func TestOverviewShowsWhatNeedsAttentionAndFollowsChanges(t *testing.T) {
 	if err := cluster.Delete(t.Context(), release); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the page forgets the deleted sequence", func() bool { return !contains(b.text("#attention"), "release") })
+	poll.Until(t, "the page to forget the deleted sequence", func() bool { return !contains(b.text("#attention"), "release") })
 	b.expectNoProblems()
 }
 
@@ -166,7 +167,7 @@ func TestNamedWorkerIsDrained(t *testing.T) {
 	if shown := b.confirm("Drain "+worker.Name, worker.Name); !contains(shown, "pool drain -n "+ns+" mailers "+worker.Name) || !contains(shown, "worker "+worker.Name+" drains") {
 		t.Errorf("the dialog shows:\n%s", shown)
 	}
-	eventually(t, "the worker is gone", func() bool { return !contains(b.bestEffortText("main"), worker.Name) })
+	poll.Until(t, "the worker to be gone", func() bool { return !contains(b.bestEffortText("main"), worker.Name) })
 	b.waitForText("main", "mailers-1-b4n9z")
 	b.expectNoProblems()
 }
@@ -329,7 +330,7 @@ func TestPageCatchesUpAfterTheAPIServerWasUnavailable(t *testing.T) {
 	update(t, nightly, func(sj *v1alpha1.SequentialJob) { sj.Status.Phase = v1alpha1.PhaseFailed })
 	u.proxy.isUnavailable.Store(false)
 	b.waitForText("main", "Failed")
-	eventually(t, "the page reports no lost connection", func() bool { return !contains(b.text("main"), "may be old") })
+	poll.Until(t, "the page to report no lost connection", func() bool { return !contains(b.text("main"), "may be old") })
 	b.expectNoProblems()
 }
 
@@ -346,7 +347,7 @@ func TestPageCatchesUpAfterItsStreamWasInterrupted(t *testing.T) {
 	b.waitForText("#connection", "Disconnected")
 	b.setOffline(false)
 	b.waitForText("main", "Failed")
-	eventually(t, "the page is connected", func() bool { return b.text("#connection") == "" })
+	poll.Until(t, "the page to be connected", func() bool { return b.text("#connection") == "" })
 	b.expectNoProblems()
 }
 

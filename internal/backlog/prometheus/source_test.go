@@ -3,6 +3,7 @@ package prometheus
 import (
 	"encoding/pem"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/backlog"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/test/ports"
 )
 
 // serveResponses simulates the Prometheus API with a response for each query.
@@ -170,7 +172,14 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	redirected := false
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { redirected = true }))
 	defer other.Close()
-	server := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusFound))
+	server := httptest.NewUnstartedServer(http.RedirectHandler(other.URL, http.StatusFound))
+	_ = server.Listener.Close()
+	var err error
+	// Nobody else listens on a reserved port when the server is closed.
+	if server.Listener, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", ports.Reserve(t).String()); err != nil {
+		t.Fatal(err)
+	}
+	server.Start()
 	defer server.Close()
 	s, err := NewQuerySource(broker.Credentials{URL: server.URL, Token: "hidden"}, Queries{Backlog: "q"})
 	if err != nil {

@@ -5,21 +5,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/yardmaster/yardmaster/internal/backlog"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/ports"
 )
 
 // rabbitMQBinDir is where Debian's package installs the programs. The wrappers in /usr/sbin need the user rabbitmq.
@@ -44,8 +45,9 @@ func startServer(t *testing.T) *rabbitMQServer {
 			t.Fatalf("%s is missing. Please install it: hack/prerequisites rabbitmq-server=rabbitmq-server", program)
 		}
 	}
-	ports, dir := freePorts(t, 4), t.TempDir()
-	s := &rabbitMQServer{t: t, amqp: ports[0], api: "http://127.0.0.1:" + ports[1], epmd: ports[2]}
+	reserve := func() string { return strconv.Itoa(int(ports.Reserve(t).Port())) }
+	dir, management, distribution := t.TempDir(), reserve(), reserve()
+	s := &rabbitMQServer{t: t, amqp: reserve(), api: "http://127.0.0.1:" + management, epmd: reserve()}
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -54,32 +56,14 @@ func startServer(t *testing.T) *rabbitMQServer {
 		return path
 	}
 	s.environment = append(os.Environ(),
-		"HOME="+dir, "RABBITMQ_NODENAME=test-"+s.amqp+"@localhost", "RABBITMQ_DIST_PORT="+ports[3], "ERL_EPMD_PORT="+s.epmd,
+		"HOME="+dir, "RABBITMQ_NODENAME=test-"+s.amqp+"@localhost", "RABBITMQ_DIST_PORT="+distribution, "ERL_EPMD_PORT="+s.epmd,
 		"RABBITMQ_CONFIG_FILE="+write("rabbitmq.conf", fmt.Sprintf("listeners.tcp.1 = 127.0.0.1:%s\nmanagement.tcp.ip = 127.0.0.1\n"+
-			"management.tcp.port = %s\ncollect_statistics_interval = 500\n"+fastStatisticsConfig, s.amqp, ports[1])),
+			"management.tcp.port = %s\ncollect_statistics_interval = 500\n"+fastStatisticsConfig, s.amqp, management)),
 		"RABBITMQ_ENABLED_PLUGINS_FILE="+write("enabled_plugins", "[rabbitmq_management].\n"),
 		"RABBITMQ_MNESIA_BASE="+filepath.Join(dir, "db"), "RABBITMQ_LOG_BASE="+filepath.Join(dir, "log"), "RABBITMQ_LOGS=-",
 	)
 	s.startProcess()
 	return s
-}
-
-func freePorts(t *testing.T, number int) (ports []string) {
-	t.Helper()
-	var listeners []net.Listener
-	for range number {
-		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		listeners = append(listeners, listener)
-		_, port, _ := strings.Cut(listener.Addr().String(), ":")
-		ports = append(ports, port)
-	}
-	for _, listener := range listeners {
-		_ = listener.Close()
-	}
-	return ports
 }
 
 func (s *rabbitMQServer) startProcess() {
@@ -99,15 +83,15 @@ func (s *rabbitMQServer) startProcess() {
 		names.Env = s.environment
 		_ = names.Run()
 	})
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
+	err := poll.UntilNil(s.t.Context(), func() error {
 		response, err := http.Get(s.api)
 		if err == nil {
 			_ = response.Body.Close()
-			return
 		}
-		if time.Now().After(deadline) {
-			s.t.Fatalf("RabbitMQ does not start: %s", output)
-		}
+		return err
+	})
+	if err != nil {
+		s.t.Fatalf("RabbitMQ does not start: %v: %s", err, output)
 	}
 }
 
@@ -151,15 +135,16 @@ func TestReadingMatchesRabbitMQ(t *testing.T) {
 	}
 	waitForReading := func(waiting, inFlight int64) {
 		t.Helper()
-		var reading backlog.Reading
-		var err error
-		for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-			reading, err = readQueue(t, guest, "/", name)
+		err := poll.UntilNil(t.Context(), func() error {
+			reading, err := readQueue(t, guest, "/", name)
 			if err == nil && reading.Backlog == waiting && *reading.InFlight == inFlight && reading.TotalArrivals != nil && *reading.TotalArrivals == 5 {
-				return
+				return nil
 			}
+			return fmt.Errorf("%+v: %w, want %d waiting, %d in flight", reading, err, waiting, inFlight)
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		t.Fatalf("%+v: %v, want %d waiting, %d in flight", reading, err, waiting, inFlight)
 	}
 	waitForReading(5, 0)
 	for range 2 {

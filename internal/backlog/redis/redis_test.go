@@ -12,6 +12,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/internal/broker/certtest"
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
+	"github.com/yardmaster/yardmaster/test/ports"
 )
 
 func readList(t *testing.T, access broker.Credentials, key string) (backlog.Reading, error) {
@@ -184,14 +185,11 @@ func TestTLSConnectionToRedis(t *testing.T) {
 		}
 		return path
 	}
-	// The TLS server reuses the port of a stopped server.
-	unused := redistest.Start(t)
-	unused.Stop()
-	_, port, _ := strings.Cut(unused.Address(), ":")
-	s := redistest.Start(t, "--tls-port", port, "--tls-cert-file", file("crt", certificate), "--tls-key-file", file("key", key),
+	address := ports.Reserve(t)
+	s := redistest.Start(t, "--tls-port", fmt.Sprint(address.Port()), "--tls-cert-file", file("crt", certificate), "--tls-key-file", file("key", key),
 		"--tls-ca-cert-file", file("ca", certificate))
 	s.RunCLI("LPUSH", "jobs", "x")
-	url := "rediss://" + unused.Address()
+	url := "rediss://" + address.String()
 	for name, row := range map[string]struct {
 		tls  *broker.TLS
 		want broker.ErrorClass

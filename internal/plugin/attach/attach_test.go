@@ -16,10 +16,11 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/internal/sessionrunner"
+	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/ports"
 )
 
 // runnerVariable makes this program a session-runner, whose agent is a script.
@@ -40,13 +41,7 @@ func TestMain(m *testing.M) {
 // startSession starts a process of session-runner, and returns the URL for messages.
 func startSession(t *testing.T, script string) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	listener.Close()
-	_, port, _ := net.SplitHostPort(address)
+	address := ports.Reserve(t)
 	directory := t.TempDir()
 	for name, text := range map[string]string{"prompt": "", "session.json": "{}", "result": ""} {
 		if err := os.WriteFile(filepath.Join(directory, name), []byte(text), 0o600); err != nil {
@@ -59,20 +54,21 @@ func startSession(t *testing.T, script string) string {
 	}
 	command := exec.Command(self)
 	command.Env = append(os.Environ(), runnerVariable+"="+script, "HOME="+t.TempDir(),
-		"AGENTIC_SESSION=pair", "AGENTIC_NAMESPACE=a", "AGENTIC_JOB=pair-r1-a1", "AGENTIC_RUN=1", "AGENTIC_ATTEMPT=1", "AGENTIC_PORT="+port,
+		"AGENTIC_SESSION=pair", "AGENTIC_NAMESPACE=a", "AGENTIC_JOB=pair-r1-a1", "AGENTIC_RUN=1", "AGENTIC_ATTEMPT=1", fmt.Sprint("AGENTIC_PORT=", address.Port()),
 		"AGENTIC_PROMPT_FILE="+directory+"/prompt", "AGENTIC_SESSION_FILE="+directory+"/session.json", "AGENTIC_RESULT_FILE="+directory+"/result",
 		"AGENTIC_WORKSPACE="+t.TempDir())
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = command.Process.Signal(syscall.SIGTERM); _ = command.Wait() })
-	for {
-		if connection, err := net.Dial("tcp", address); err == nil {
+	poll.Until(t, "the session to listen", func() bool {
+		connection, err := net.Dial("tcp", address.String())
+		if err == nil {
 			connection.Close()
-			return "http://" + address + "/messages"
 		}
-		time.Sleep(time.Millisecond)
-	}
+		return err == nil
+	})
+	return "http://" + address.String() + "/messages"
 }
 
 // screen collects output.
@@ -96,11 +92,14 @@ func (s *screen) String() string {
 // waitFor waits until the output contains a text.
 func (s *screen) waitFor(t *testing.T, text string) {
 	t.Helper()
-	for !strings.Contains(s.String(), text) {
-		if t.Context().Err() != nil {
-			t.Fatalf("no %q in %s", text, s)
+	err := poll.UntilNil(t.Context(), func() error {
+		if !strings.Contains(s.String(), text) {
+			return fmt.Errorf("no %q in %s", text, s)
 		}
-		time.Sleep(time.Millisecond)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -158,19 +157,16 @@ test "$text" = quick || until test -e `+directory+`/go; do sleep 0.01; done; tou
 	if err := os.WriteFile(directory+"/go", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for {
-		if _, err := os.Stat(directory + "/slow"); err == nil {
-			break // its work was completed
-		}
-		time.Sleep(time.Millisecond)
-	}
-	for !strings.Contains(output.String(), "begin quick") { // until the turn has ended
+	poll.Until(t, "the work to be completed", func() bool {
+		_, err := os.Stat(directory + "/slow")
+		return err == nil
+	})
+	poll.Until(t, "the turn to end", func() bool {
 		before := output.String()
 		fmt.Fprintln(keyboard, "quick")
-		for output.String() == before || !strings.HasSuffix(output.String(), prompt) {
-			time.Sleep(time.Millisecond)
-		}
-	}
+		poll.Until(t, "the next prompt", func() bool { return output.String() != before && strings.HasSuffix(output.String(), prompt) })
+		return strings.Contains(output.String(), "begin quick")
+	})
 	keyboard.Close()
 	if err := <-ended; err != nil {
 		t.Error(err)

@@ -4,13 +4,15 @@ package prometheustest
 import (
 	"bytes"
 	"context"
-	"net"
+	"errors"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
+
+	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/ports"
 )
 
 // Start starts a Prometheus server that has samples in the format OpenMetrics, and returns its address. Debian's package
@@ -27,12 +29,7 @@ func Start(t *testing.T, samples string) string {
 	if out, err := exec.CommandContext(t.Context(), "promtool", "tsdb", "create-blocks-from", "openmetrics", file, data).CombinedOutput(); err != nil {
 		t.Fatalf("promtool: %v: %s", err, out)
 	}
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	_ = listener.Close()
+	address := ports.Reserve(t).String()
 	ctx, stop := context.WithCancel(context.Background())
 	server := exec.CommandContext(ctx, "prometheus", "--config.file="+config, "--storage.tsdb.path="+data, "--storage.tsdb.retention.time=10y", "--web.listen-address="+address)
 	output := &bytes.Buffer{}
@@ -44,26 +41,24 @@ func Start(t *testing.T, samples string) string {
 		stop()
 		_ = server.Wait()
 	})
-	waitUntilReady(t, "http://"+address, output)
+	if err := poll.UntilNil(t.Context(), func() error { return checkReady(t.Context(), "http://"+address) }); err != nil {
+		t.Fatalf("Prometheus is not ready: %v: %s", err, output)
+	}
 	return "http://" + address
 }
 
-func waitUntilReady(t *testing.T, address string, output *bytes.Buffer) {
-	t.Helper()
-	const limit = 30 * time.Second
-	for begin := time.Now(); time.Since(begin) < limit; time.Sleep(20 * time.Millisecond) {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+"/-/ready", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			continue
-		}
-		_ = response.Body.Close()
-		if response.StatusCode == http.StatusOK {
-			return
-		}
+func checkReady(ctx context.Context, address string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/-/ready", http.NoBody)
+	if err != nil {
+		return err
 	}
-	t.Fatalf("Prometheus is not ready: %s", output)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return errors.New(response.Status)
+	}
+	return nil
 }
