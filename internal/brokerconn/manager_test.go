@@ -158,7 +158,8 @@ func TestTheConnectionHasTheSettingsOfTheBroker(t *testing.T) {
 	})
 	b := natsBroker("broker")
 	b.CredentialsSecretRef = &v1alpha1.SecretRef{Name: "login"}
-	m := startManager(t, newSecret("broker", "url", "nats://"+leaf.Address()), newSecret("login", "nkey", string(seed)), newSecret("hub", "url", hub.ClientURL()))
+	// The server does not answer a request whose inbox is denied. Its error is to arrive before the end of the request.
+	m := startImpatientManager(t, newSecret("broker", "url", "nats://"+leaf.Address()), newSecret("login", "nkey", string(seed)), newSecret("hub", "url", hub.ClientURL()))
 	m.waitForReason(b, v1alpha1.ReasonUnauthorized)
 	configured := b.DeepCopy()
 	configured.NATS = &v1alpha1.NATSConnection{JetStreamDomain: natstest.HubDomain, InboxPrefix: "_INBOX_operator"}
@@ -173,7 +174,11 @@ func TestTheConnectionHasTheSettingsOfTheBroker(t *testing.T) {
 	if _, err := atHub.EnsureQueue(t.Context(), q); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Conn(ns, configured).Stats(t.Context(), "orders", 0); err != nil {
+	err = poll.UntilNil(t.Context(), func() error {
+		_, err := m.Conn(ns, configured).Stats(t.Context(), "orders", 0)
+		return err
+	})
+	if err != nil {
 		t.Errorf("the queue of the hub: %v", err)
 	}
 }

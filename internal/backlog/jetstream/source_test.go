@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -235,12 +236,20 @@ func TestTwoPermissionsSufficeToReadAConsumer(t *testing.T) {
 		{"consumer", "filtered", ""}, // its arrivals are not read
 		{"consumer", "billing", "$JS.API.STREAM.INFO.orders"},
 	} {
-		_, err := readAt(t, broker.Credentials{URL: "nats://" + s.Address(), Username: row.user, Password: "p"}, ConsumerOptions{Stream: "orders", Consumer: row.consumer})
-		if row.wantError == "" && err == nil {
-			continue
-		}
-		if row.wantError == "" || broker.ClassOf(err) != broker.ClassUnauthorized || !strings.Contains(err.Error(), row.wantError) {
-			t.Errorf("%s reads %s: %v is %s, want %q", row.user, row.consumer, err, broker.ClassOf(err), row.wantError)
+		err := poll.UntilNil(t.Context(), func() error {
+			// The server does not answer a request that is denied. Its error is to arrive before the end of the request.
+			_, err := readWithin(t, 3*time.Second, broker.Credentials{URL: "nats://" + s.Address(), Username: row.user, Password: "p"},
+				ConsumerOptions{Stream: "orders", Consumer: row.consumer})
+			if row.wantError == "" && err == nil {
+				return nil
+			}
+			if row.wantError == "" || broker.ClassOf(err) != broker.ClassUnauthorized || !strings.Contains(err.Error(), row.wantError) {
+				return fmt.Errorf("%s reads %s: %w is %s, want %q", row.user, row.consumer, err, broker.ClassOf(err), row.wantError)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
 		}
 	}
 }
@@ -304,6 +313,7 @@ func TestReadErrorsHaveAClass(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			t.Parallel() // some of them last as long as a request
+
 			err := poll.UntilNil(t.Context(), func() error { // a busy machine can be late
 				start := time.Now()
 				got, err := readWithin(t, 3*time.Second, row.credentials, ConsumerOptions{Stream: row.stream, Consumer: "billing"})
@@ -387,6 +397,13 @@ func TestTheConsumerIsReadAgainAfterItsServerWasStopped(t *testing.T) {
 	source, err := NewConsumerSource(t.Context(), broker.Credentials{URL: c.URL()}, billing)
 	a.must(err)
 	defer source.Disconnect()
+	poll.Until(t, "all servers to have the messages and the consumer", func() bool {
+		messages, err := stream.Info(t.Context())
+		a.must(err)
+		state, err := consumer.Info(t.Context())
+		a.must(err)
+		return areCurrent(messages.Cluster) && areCurrent(state.Cluster)
+	})
 	c.Named(consumer.CachedInfo().Cluster.Leader).Stop()
 	err = poll.UntilNil(t.Context(), func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -398,4 +415,10 @@ func TestTheConsumerIsReadAgainAfterItsServerWasStopped(t *testing.T) {
 		return err
 	})
 	a.must(err)
+}
+
+// areCurrent reports whether both followers are.
+func areCurrent(cluster *jetstream.ClusterInfo) bool {
+	isBehind := func(peer *jetstream.PeerInfo) bool { return !peer.Current || peer.Lag > 0 }
+	return cluster != nil && len(cluster.Replicas) == 2 && !slices.ContainsFunc(cluster.Replicas, isBehind)
 }
