@@ -67,7 +67,7 @@ func (s *testSession) setInputs(in *sessions.RunnerInputs) *testSession {
 // run runs the session with a script as the agent.
 func (s *testSession) run(profile, script string) (int, error) {
 	s.t.Helper()
-	return Run(s.t.Context(), []string{"--profile", profile, "--grace-period", "2s", "--", "sh", "-c", script},
+	return Run(s.t.Context(), []string{"--profile", profile, "--grace-period", "2s", "--push-grace-period", "1m", "--", "sh", "-c", script},
 		func(name string) string { return s.environment[name] }, s.out, s.out)
 }
 

@@ -15,23 +15,25 @@ import (
 	"github.com/yardmaster/yardmaster/internal/sessiongit"
 )
 
-// pushTimeout is the time that a push may take, also after SIGTERM: the Pod has 10 seconds to end.
-const pushTimeout = 4 * time.Second
+// pushTimeout is the time that pushing may take, unless the runner gets SIGTERM: servers scan what they accept.
+const pushTimeout = 5 * time.Minute
 
 // repositories are the session's repositories in the workspace. Git runs here without credentials.
 type repositories struct {
 	inputs *inputs
 	client *sessiongit.Client
 	logf   func(format string, arguments ...any)
+	// grace is the time that pushing may take after SIGTERM.
+	grace time.Duration
 }
 
 // newRepositories returns nil if the SessionRunner has no container that clones.
-func newRepositories(in *inputs, getenv func(string) string, logf func(string, ...any)) *repositories {
+func newRepositories(in *inputs, getenv func(string) string, grace time.Duration, logf func(string, ...any)) *repositories {
 	directory := getenv("AGENTIC_GIT")
 	if directory == "" {
 		return nil
 	}
-	return &repositories{inputs: in, client: sessiongit.NewClient(directory), logf: logf}
+	return &repositories{inputs: in, client: sessiongit.NewClient(directory), grace: grace, logf: logf}
 }
 
 // prepare creates working trees of the clones. Those of earlier attempts stay as they are: they contain work.
@@ -91,9 +93,16 @@ func (r *repositories) checkOut(ctx context.Context, clone, target string, repo 
 	return err
 }
 
+// pushContext returns a context that outlives the runner's, which ends with SIGTERM, by the grace period.
+func (r *repositories) pushContext(runner context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(runner), pushTimeout)
+	stop := context.AfterFunc(runner, func() { time.AfterFunc(r.grace, cancel) })
+	return ctx, func() { stop(); cancel() }
+}
+
 // push commits what the agent changed, and pushes all commits.
 func (r *repositories) push(ctx context.Context, summary string) []repositoryResult {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pushTimeout)
+	ctx, cancel := r.pushContext(ctx)
 	defer cancel()
 	var results []repositoryResult
 	for i := range r.inputs.file.Repos {

@@ -14,6 +14,7 @@ import (
 	sessions "github.com/yardmaster/yardmaster/internal/session"
 	"github.com/yardmaster/yardmaster/internal/sessiongit"
 	"github.com/yardmaster/yardmaster/test/gitserver"
+	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // TestMain lets git start this program to ask for credentials, as session-runner does.
@@ -289,6 +290,49 @@ func TestFailedPushIsReportedAndTheSessionCompletes(t *testing.T) {
 	}
 	if got := s.repositoryResult(); got.Pushed || !strings.Contains(got.Error, "pre-receive hook declined") {
 		t.Errorf("result %+v", got)
+	}
+}
+
+// A push that takes longer than the grace period is one that a server never accepts: its hook waits for the test's end.
+func TestOnlyAfterSIGTERMPushHasAGracePeriod(t *testing.T) {
+	const never = "#!/bin/sh\ntouch %[1]s/started; until test -e %[1]s/ended; do sleep 0.1; done\n"
+	for title, row := range map[string]struct {
+		hook, script string
+		// terminate is the file whose creation makes the runner get SIGTERM; empty for never.
+		terminate string
+		grace     string
+		pushed    bool
+	}{
+		"a normal end":                            {"#!/bin/sh\n", edit, "", "1ns", true},
+		"SIGTERM before the agent's end":          {never, "touch %[1]s/started; echo half > bug.txt; sleep 100", "started", "100ms", false},
+		"SIGTERM while the server accepts a push": {never, edit, "started", "100ms", false},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newGitSession(t)
+			directory := t.TempDir()
+			t.Cleanup(func() { writeTestFile(t, filepath.Join(directory, "ended"), "") })
+			hook := filepath.Join(s.server.Repository(), "hooks", "pre-receive")
+			if err := os.WriteFile(hook, []byte(strings.ReplaceAll(row.hook, "%[1]s", directory)), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			ctx, terminate := context.WithCancel(t.Context())
+			defer terminate()
+			if row.terminate != "" {
+				go func() {
+					_ = poll.UntilNil(ctx, func() error { _, err := os.Stat(filepath.Join(directory, row.terminate)); return err })
+					terminate()
+				}()
+			}
+			script := strings.ReplaceAll(row.script, "%[1]s", directory)
+			_, err := Run(ctx, []string{"--profile", "events", "--push-grace-period", row.grace, "--", "sh", "-c", script},
+				func(name string) string { return s.environment[name] }, s.out, s.out)
+			if err != nil {
+				t.Fatalf("error %v: %s", err, s.out)
+			}
+			if got := s.repositoryResult(); got.Pushed != row.pushed || (got.Error == "") != row.pushed {
+				t.Errorf("result %+v: %s", got, s.out)
+			}
+		})
 	}
 }
 

@@ -21,9 +21,10 @@ import (
 const (
 	// memoryLimit makes the garbage collector work more instead of using more memory.
 	memoryLimit = 16 << 20
-	// defaultGracePeriod leaves half of the time that a session has to end for its commits and its result.
-	defaultGracePeriod = 5 * time.Second
-	maxProfileBytes    = 1 << 20
+	// A Pod has 10 seconds to end: half of them for the agent, the most of the others for its commits.
+	defaultGracePeriod     = 5 * time.Second
+	defaultPushGracePeriod = 4 * time.Second
+	maxProfileBytes        = 1 << 20
 )
 
 // options are the flags of the runner.
@@ -33,7 +34,9 @@ type options struct {
 	permissionMode string
 	systemPrompt   string
 	gracePeriod    time.Duration
-	arguments      []string
+	// pushGracePeriod follows the agent's.
+	pushGracePeriod time.Duration
+	arguments       []string
 }
 
 // Run runs a session and returns the exit code. It writes a result for every outcome.
@@ -92,7 +95,7 @@ func (o *options) runSession(ctx context.Context, in *inputs, events *emitter, g
 	if s.state, err = readState(in.workspace); err != nil {
 		events.report("Reading the state of earlier attempts, which are not resumed: %s", err)
 	}
-	s.repositories = newRepositories(in, getenv, events.report)
+	s.repositories = newRepositories(in, getenv, o.pushGracePeriod, events.report)
 	s.lease.start(ctx)
 	leaseContext, stopLease := context.WithCancel(context.WithoutCancel(ctx))
 	var renewals sync.WaitGroup
@@ -139,6 +142,7 @@ func parseOptions(args []string, output io.Writer) (*options, error) {
 	f.StringVar(&o.permissionMode, "permission-mode", "full", "What the agent may do without asking: full, edit (only edit files) or read.")
 	f.StringVar(&o.systemPrompt, "system-prompt-file", "", "File with a text to add to the agent's system prompt.")
 	f.DurationVar(&o.gracePeriod, "grace-period", defaultGracePeriod, "Time that the agent has to end after SIGTERM.")
+	f.DurationVar(&o.pushGracePeriod, "push-grace-period", defaultPushGracePeriod, "Time that pushing has after SIGTERM and the agent's end.")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
@@ -148,6 +152,8 @@ func parseOptions(args []string, output io.Writer) (*options, error) {
 		return nil, errors.New("exactly one of --profile and --profile-file is required")
 	case o.gracePeriod <= 0:
 		return nil, fmt.Errorf("--grace-period is %s, must be more than 0", o.gracePeriod)
+	case o.pushGracePeriod <= 0:
+		return nil, fmt.Errorf("--push-grace-period is %s, must be more than 0", o.pushGracePeriod)
 	}
 	return o, nil
 }

@@ -150,7 +150,7 @@ func (s *testSession) runUntil(profile, script, text string) (int, error) {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	defer cancel()
 	out := &watchingWriter{lockedBuffer: s.out, text: text, found: cancel}
-	return Run(ctx, []string{"--profile", profile, "--grace-period", "2s", "--", "sh", "-c", script},
+	return Run(ctx, []string{"--profile", profile, "--grace-period", "2s", "--push-grace-period", "1m", "--", "sh", "-c", script},
 		func(name string) string { return s.environment[name] }, out, out)
 }
 
