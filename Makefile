@@ -166,6 +166,9 @@ test-tools: gotestsum localcluster kustomize helm
 		python3=python3 node=nodejs openssl=openssl curl=curl tmux=tmux
 	localcluster build --mode control-plane
 
+# Programs with the race detector wait a second before they exit, for reports of other threads.
+export GORACE := atexit_sleep_ms=0
+
 # The simulations allocate much memory and keep little.
 .PHONY: test-pure
 test-pure: gotestsum ## Run the tests of the packages that only decide.
@@ -200,8 +203,7 @@ test-agents-node: gotestsum kustomize localcluster image agents ## Test a sessio
 	AGENTS=1 E2E_SOAK=1 E2E_FLAGS='-run TestRealAgent' hack/with-cluster node agents hack/e2e
 
 .PHONY: test-integration
-test-integration: test-tools ## Run the tests against a real control plane with simulated nodes.
-	$(MAKE) --jobs=2 test-operators test-crash
+test-integration: test-tools test-operators test-crash ## Run the tests against a real control plane with simulated nodes.
 
 # In this cluster several operators run, in the processes of the tests.
 .PHONY: test-operators

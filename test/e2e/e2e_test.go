@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// The scenarios of a test run beside each other, unless they need the operator exclusively: they restart, replace or measure
-// it. The tests run one after another: more Pods at once delay each other so much that leases expire.
+// Tests that call besideOthers leave the operator as it is. They start when the others have ended, which need the operator
+// exclusively: they restart, replace or measure it. Then as many scenarios of all these tests run at once as go test's flag
+// -parallel says: most of them wait.
 
 // scenario is a subtest: a title that states the expected behavior, and its function.
 type scenario struct {
@@ -18,7 +19,7 @@ type scenario struct {
 
 // TestSteps tests the steps of SequentialJobs on a real node.
 func TestSteps(t *testing.T) {
-	watchAll(t)
+	besideOthers(t)
 	runInParallel(t, []scenario{
 		{"a step that exits with code 7 fails with the code and the termination message, and its logs are available", testStepExitCode},
 		{"a step that exceeds its memory limit fails with OOMKilled in its message", testStepOutOfMemory},
@@ -33,7 +34,7 @@ func TestSteps(t *testing.T) {
 
 // TestSchedules tests Schedules with the permissions of an installation.
 func TestSchedules(t *testing.T) {
-	watchAll(t)
+	besideOthers(t)
 	runInParallel(t, []scenario{
 		{"a Schedule that is due every minute runs a sequence with its time", testScheduleRunsEveryMinute},
 		{"what a Schedule creates is tried in a dry run", testScheduleIsTriedInADryRun},
@@ -42,7 +43,7 @@ func TestSchedules(t *testing.T) {
 
 // TestInstallation tests the security properties of the installed operator.
 func TestInstallation(t *testing.T) {
-	watchAll(t)
+	besideOthers(t)
 	runInParallel(t, []scenario{
 		{"the operator runs in a namespace that enforces the Pod Security Standard restricted", testOperatorIsRestricted},
 		{"the webhook rejects a change of a started step, with the reason", testEditOfStartedStepIsDenied},
@@ -57,7 +58,7 @@ func TestInstallation(t *testing.T) {
 // TestPermissions tests what the permission to create one kind grants, and what it does not: the table
 // in docs/security.md.
 func TestPermissions(t *testing.T) {
-	watchAll(t)
+	besideOthers(t)
 	runOneByOne(t, []scenario{
 		{"create SequentialJobs: run any Pod that the namespace admits, with any of its Secrets", testSequentialJobPermission},
 		{"create Schedules: run what SequentialJobs run", testSchedulePermission},
@@ -73,7 +74,7 @@ func TestPermissions(t *testing.T) {
 
 // TestJobReport tests reports on Jobs that run on a real node.
 func TestJobReport(t *testing.T) {
-	watchAll(t)
+	besideOthers(t)
 	createJobFixtures(t)
 	runInParallel(t, []scenario{
 		{"each stale Job is reported with the right reason, and no Job is changed", testOperatorReportsStaleJobs},
@@ -85,7 +86,7 @@ func TestJobReport(t *testing.T) {
 // TestPlugin tests the kubectl plugin where it needs a real node. The other tests of the plugin are
 // in test/integration.
 func TestPlugin(t *testing.T) {
-	watchAll(t)
+	besideOthers(t)
 	runInParallel(t, []scenario{
 		{"seq logs -f prints each line of each step once, in order, and ends with the run", testPluginFollowsLogs},
 		{"seq watch ends with the run, and its exit code shows how the run ended", testPluginWatchesRuns},
@@ -112,7 +113,7 @@ func TestKills(t *testing.T) {
 
 // TestQueues tests that no job is lost while workers start and stop.
 func TestQueues(t *testing.T) {
-	watchAll(t)
+	besideOthers(t)
 	runInParallel(t, []scenario{
 		{"no job is lost or repeated during rollouts and scaling, and the pool scales to zero", testNoJobIsLostDuringRollouts},
 		{"no job is lost when workers and the broker are killed, and few are repeated", testNoJobIsLostWhenPodsAreKilled},
@@ -122,7 +123,7 @@ func TestQueues(t *testing.T) {
 // TestBrokers tests that no job is lost while brokers stop, as internal/broker/jetstream does with brokers in its process.
 func TestBrokers(t *testing.T) {
 	skipUnlessSoaking(t)
-	watchAll(t)
+	besideOthers(t)
 	runOneByOne(t, []scenario{
 		{"no job is lost when one of three brokers is lost and another is evicted, and jobs that hang are aborted and retried", testNoJobIsLostWithOneOfThreeBrokers},
 	})
@@ -132,14 +133,14 @@ func TestBrokers(t *testing.T) {
 // retries.
 func TestPatternedLoad(t *testing.T) {
 	skipUnlessSoaking(t)
-	watchAll(t)
+	besideOthers(t)
 	testPatternedLoad(t)
 }
 
 // TestLedger tests that the ledger, from which TestQueues draws its conclusions, shows lost and repeated jobs.
 func TestLedger(t *testing.T) {
 	skipUnlessSoaking(t)
-	watchAll(t)
+	besideOthers(t)
 	runInParallel(t, []scenario{
 		{"the ledger shows that workers without draining repeat jobs", testDeploymentWithoutDrainIsDetected},
 		{"the ledger shows that workers that acknowledge jobs before doing them lose jobs", testAcknowledgingFirstLosesJobs},
@@ -148,7 +149,7 @@ func TestLedger(t *testing.T) {
 
 // TestWorkers tests features of WorkerPools on a real node.
 func TestWorkers(t *testing.T) {
-	watchAll(t)
+	besideOthers(t)
 	runInParallel(t, []scenario{
 		{"an HTTP server with the sidecar loses no job during scaling and rollouts; 503 is retried, 400 is dead-lettered", testSidecarWorkers},
 		{"a command runs once for each job, and completes its job after SIGTERM", testCommandWorkers},
@@ -162,7 +163,7 @@ func TestWorkers(t *testing.T) {
 // TestMoreWorkers tests on a node what tests with simulated nodes or brokers in their process show too.
 func TestMoreWorkers(t *testing.T) {
 	skipUnlessSoaking(t)
-	watchAll(t)
+	besideOthers(t)
 	runInParallel(t, []scenario{
 		{"workers of a StatefulSet lose no job during scaling and rollouts", testStatefulWorkers},
 		{"a rollout pauses when its image cannot be pulled, and the old revision keeps running", testMissingImagePausesTheRollout},
@@ -173,7 +174,7 @@ func TestMoreWorkers(t *testing.T) {
 
 // TestGateway tests the gateway as an installation has it.
 func TestGateway(t *testing.T) {
-	watchAll(t)
+	besideOthers(t)
 	runOneByOne(t, []scenario{
 		{"a Pod with a token and the permission sends a job through the gateway, and the plugin shows that a worker did it", testGateway},
 	})
@@ -182,13 +183,13 @@ func TestGateway(t *testing.T) {
 // TestReleases rolls out good and defective versions of workers on a real node, in all combinations.
 func TestReleases(t *testing.T) {
 	skipUnlessSoaking(t)
-	watchAll(t)
+	besideOthers(t)
 	testReleases(t)
 }
 
 // TestSessions tests AgenticSessions on a real node.
 func TestSessions(t *testing.T) {
-	watchAll(t)
+	besideOthers(t)
 	runInParallel(t, []scenario{
 		{"a session completes with the result and the cost that its runner reports", testSessionResult},
 		{"a runner has no root user, capabilities or token, and can write only to its own directories", testSessionConfined},
@@ -213,7 +214,7 @@ func TestSessions(t *testing.T) {
 // TestMoreSessions tests on a node what tests with simulated nodes show too.
 func TestMoreSessions(t *testing.T) {
 	skipUnlessSoaking(t)
-	watchAll(t)
+	besideOthers(t)
 	runInParallel(t, []scenario{
 		{"the result of a runner with three sidecars arrives complete", testSessionResultWithSidecars},
 		{"a Pod has the node, priority, labels, certificate authorities and read-only volumes of its SessionRunner", testSessionPodOptions},
@@ -228,7 +229,7 @@ func TestMoreSessions(t *testing.T) {
 
 // TestSessionNetwork tests the NetworkPolicies of sessions.
 func TestSessionNetwork(t *testing.T) {
-	watchAll(t)
+	besideOthers(t)
 	runInParallel(t, []scenario{
 		{"a session can connect only to its SessionRunner's egress and to the cluster's DNS", testSessionEgress},
 		{"the NetworkPolicy is enforced before a session's first packet", testSessionFirstPacket},
@@ -241,7 +242,7 @@ func TestSessionNetwork(t *testing.T) {
 
 // TestSessionHosts tests what sessions reach by host name.
 func TestSessionHosts(t *testing.T) {
-	watchAll(t)
+	besideOthers(t)
 	runOneByOne(t, []scenario{
 		{"a session reaches the hosts of its SessionRunner through the proxy, and no other host, address or DNS", testSessionHosts},
 	})
@@ -249,7 +250,7 @@ func TestSessionHosts(t *testing.T) {
 
 // TestDeletedSessions tests that the objects of deleted sessions are deleted too.
 func TestDeletedSessions(t *testing.T) {
-	watchAll(t)
+	besideOthers(t)
 	runInParallel(t, []scenario{
 		{"all objects of twenty sessions that ignore SIGTERM are deleted with the sessions", testSessionsDeleted},
 		{"no packet of a hostile session leaves its Pod while its namespace is deleted", testHostileSessionInDeletedNamespace},
@@ -277,10 +278,17 @@ func TestAttacks(t *testing.T) {
 	})
 }
 
-// TestLifecycle tests upgrading and uninstalling the operator, and deleting namespaces.
-func TestLifecycle(t *testing.T) {
+// TestUpgrade tests the upgrade from the release that upgrades start from.
+func TestUpgrade(t *testing.T) {
+	skipUnlessSoaking(t)
 	runOneByOne(t, []scenario{
 		{"an upgrade does not interrupt running steps and jobs, and the new operator continues the sequence, the queue and the pools", testUpgrade},
+	})
+}
+
+// TestLifecycle tests uninstalling the operator, and deleting namespaces.
+func TestLifecycle(t *testing.T) {
+	runOneByOne(t, []scenario{
 		{"a namespace is deleted with its queues, workers and sequences, even if the operator's permissions are deleted first", testNamespaceIsDeleted},
 		{"after uninstalling, only running sequences keep a finalizer, until it is removed manually or the operator is installed again", testUninstall},
 		{"components for the webhook: a NetworkPolicy admits only the API server, and an admission policy records the creator of sessions", testComponents},
@@ -308,9 +316,11 @@ func skipUnlessSoaking(t *testing.T) {
 	}
 }
 
-// watchAll makes the operator watch the namespaces of all tests, and not only those of tests that deploy it often.
-func watchAll(t *testing.T) {
+// besideOthers waits until the tests that need the operator exclusively have ended, and makes the operator watch the
+// namespaces of the others.
+func besideOthers(t *testing.T) {
 	t.Helper()
+	t.Parallel()
 	requireNoError(t, watchNamespaces())
 }
 

@@ -150,7 +150,7 @@ func TestJobReportOfFiveThousandZombies(t *testing.T) {
 		{"changes by one finding when one Job is deleted", changesByOneFinding},
 		{"restarts the list when it expires", restartsTheList},
 		{"reports Expired when the list expires repeatedly", reportsAnExpiredList},
-		{"reports PartialList when the API server is restarted during the list", reportsARestartedAPIServer},
+		{"keeps its findings when the API server is restarted during the list, and reports why if it can be written", survivesARestartedAPIServer},
 		{"reports PartialList when the connection breaks during the list", reportsABrokenConnection},
 	} {
 		if !t.Run(part.title, func(t *testing.T) { part.run(t, c) }) {
@@ -280,11 +280,21 @@ func reportsAnExpiredList(t *testing.T, c *zombieCrowd) {
 	c.wantRecovered(t)
 }
 
-func reportsARestartedAPIServer(t *testing.T, c *zombieCrowd) {
+// An API server that has just started refuses connections first, and then also permitted requests for a moment.
+func survivesARestartedAPIServer(t *testing.T, c *zombieCrowd) {
 	local, good := requireLocalCluster(t), reportOf(t, c.namespace)
 	c.wire.reset(c.onPage(4, 1, local.restartAPIServer))
 	c.scanner.ReconcileAll(t.Context())
-	c.wantFailed(t, v1alpha1.ReasonPartialList, good)
+	if err := untilReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	switch got := reportOf(t, c.namespace); {
+	case got.ResourceVersion == good.ResourceVersion: // the failure could not be written
+	case meta.FindStatusCondition(got.Status.Conditions, v1alpha1.ConditionScanFailed).Reason == v1alpha1.ReasonForbidden:
+		wantFindingsKept(t, good, v1alpha1.ReasonForbidden)
+	default:
+		wantFindingsKept(t, good, v1alpha1.ReasonPartialList)
+	}
 	c.wantRecovered(t)
 }
 

@@ -25,18 +25,18 @@ import (
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
-const (
-	sequences = 200
-	lifetime  = time.Second // average time from the readiness of an operator until it is killed
-)
+// lifetime is the average time from the readiness of an operator until it is killed.
+const lifetime = time.Second
 
 var cluster *testenv.Cluster
 
 func TestMain(m *testing.M) { testenv.Main(m, "make test-integration", testenv.WithCRDs(&cluster)) }
 
-// The operator is killed about every second while it runs 200 sequences of three steps, many with other options.
-// Every step must run exactly once, after the previous step has ended; one that fails as often as its retries say.
+// The operator is killed about every second while it runs sequences of three steps, many with other options. Every step must
+// run exactly once, after the previous step has ended; one that fails as often as its retries say. CRASH_SEQUENCES sets the
+// number of sequences.
 func TestNoStepIsRepeatedOrSkippedWhileTheOperatorIsKilledEverySecond(t *testing.T) {
+	sequences := testbuilder.NumberFromEnv(t, "CRASH_SEQUENCES", 100)
 	ns := cluster.NewNamespace(t, "crash-", nil)
 	journal := record(t, ns)
 	kills := make(chan int, 1)
@@ -48,7 +48,7 @@ func TestNoStepIsRepeatedOrSkippedWhileTheOperatorIsKilledEverySecond(t *testing
 			t.Fatal(err)
 		}
 	}
-	waitUntilAllCompleted(t, ns)
+	waitUntilAllCompleted(t, ns, sequences)
 	stopKilling()
 	t.Logf("%d sequences completed while the operator was killed %d times", sequences, <-kills)
 	journal.check(t, ns)
@@ -119,7 +119,7 @@ func runAndKill(ctx context.Context, t *testing.T, binary, ns string, flags ...s
 	}
 }
 
-func waitUntilAllCompleted(t *testing.T, ns string) {
+func waitUntilAllCompleted(t *testing.T, ns string, sequences int) {
 	t.Helper()
 	if err := poll.UntilNil(t.Context(), func() error {
 		var list v1alpha1.SequentialJobList
