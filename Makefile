@@ -57,9 +57,9 @@ TESTED_MODULES := localcluster localcluster/modules/network-policies hack/tools/
 GENERATED := api/*/zz_generated.deepcopy.go applyconfiguration clientset config/crd/bases config/rbac/controllers charts/yardmaster/templates docs/reference
 # Each controller has a Role of its own.
 CONTROLLER_NAMES := $(notdir $(wildcard internal/controller/*))
-# The packages that decide, and the simulation of scaling, share nothing between goroutines:
+# The packages that decide, the simulation of scaling, and the programs of the build share nothing between goroutines:
 # the race detector would find nothing there, and their tests take ten times as long under it.
-PURE := $(patsubst %,./%/...,$(wildcard test/bench/scaling internal/core internal/condition internal/apierror internal/sequence internal/zombie internal/report internal/openreports internal/session internal/agentprofile internal/egress internal/scaling internal/policy internal/queue internal/schedule internal/jobstate internal/pool internal/plugin/ui/view internal/plugin/ui/page internal/broker/rate worker/internal/breaker worker/internal/wrr))
+PURE := $(patsubst %,./%/...,$(wildcard hack test/bench/scaling internal/core internal/condition internal/apierror internal/sequence internal/zombie internal/report internal/openreports internal/session internal/agentprofile internal/egress internal/scaling internal/policy internal/queue internal/schedule internal/jobstate internal/pool internal/plugin/ui/view internal/plugin/ui/page internal/broker/rate worker/internal/breaker worker/internal/wrr))
 # Packages whose tests take longest. Started last, they would run alone.
 LONGEST := ./client ./internal/broker/jetstream ./worker ./internal/brokerconn ./internal/sessionrunner
 # go test starts packages in this order.
@@ -202,20 +202,11 @@ test-agents: gotestsum agents ## Test the session runner with the real command l
 test-agents-node: gotestsum kustomize localcluster image agents ## Test a session with a real agent on a real node, and print how long its start takes (part of make soak).
 	AGENTS=1 E2E_SOAK=1 E2E_FLAGS='-run TestRealAgent' hack/with-cluster node agents hack/e2e
 
+# One package at a time: each starts its own operators in the same cluster.
 .PHONY: test-integration
-test-integration: test-tools test-operators test-crash ## Run the tests against a real control plane with simulated nodes.
-
-# In this cluster several operators run, in the processes of the tests.
-.PHONY: test-operators
-test-operators: gotestsum localcluster kustomize helm
+test-integration: test-tools ## Run the tests against a real control plane with simulated nodes.
 	hack/with-cluster control-plane test \
-		$(GOTEST) -p 1 $(WAITING) $(filter-out %/crash %/restore %/fuzz,$(shell go list ./test/integration/...)) -timeout 30m
-
-# These operators, which are killed, are the only ones of their cluster. They collect garbage as often as other programs,
-# not as often as an operator that has to save memory.
-.PHONY: test-crash
-test-crash: gotestsum localcluster
-	GOGC=100 hack/with-cluster control-plane crash $(GOTEST) ./test/integration/crash -timeout 30m
+		$(GOTEST) -p 1 $(WAITING) $(filter-out %/restore %/fuzz,$(shell go list ./test/integration/...)) -timeout 30m
 
 # These tests kill the control plane and delete all objects of their cluster.
 .PHONY: test-restore

@@ -18,16 +18,16 @@ import (
 
 // visitorScript prints the status lines of the responses to requests that change a worker.
 const visitorScript = `
-send() { printf '%%s HTTP/1.0\r\nHost: x\r\n\r\n' "$1" | nc -w 3 %[1]s "$2" | head -n 1 | tr -d '\r' | cut -d ' ' -f 2; }
+send() { printf '%%s HTTP/1.0\r\nHost: x\r\n\r\n' "$1" | nc -w "$3" %[1]s "$2" | head -n 1 | tr -d '\r' | cut -d ' ' -f 2; }
 {
-	for request in 'POST /drain' 'POST /resume' 'GET /prestop' 'GET /stats'; do echo "$request: $(send "$request" 8081)"; done
-	echo "GET /metrics: $(send 'GET /metrics' 18081)"
+	for request in 'POST /drain' 'POST /resume' 'GET /prestop' 'GET /stats'; do echo "$request: $(send "$request" 8081 %[2]d)"; done
+	echo "GET /metrics: $(send 'GET /metrics' 18081 60)"
 } > /dev/termination-log`
 
-// visitWorker returns what a Pod of another namespace gets from a worker.
-func visitWorker(t *testing.T, worker *corev1.Pod) string {
+// visitWorker returns what a Pod of another namespace gets from a worker, whose admin port has so many seconds to answer.
+func visitWorker(t *testing.T, worker *corev1.Pod, seconds int) string {
 	t.Helper()
-	pod := createScriptPod(t, "visitor-", nil, fmt.Sprintf(visitorScript, worker.Status.PodIP))
+	pod := createScriptPod(t, "visitor-", nil, fmt.Sprintf(visitorScript, worker.Status.PodIP, seconds))
 	waitForSuccess(t, pod)
 	return strings.TrimSpace(pod.Status.ContainerStatuses[0].State.Terminated.Message)
 }
@@ -40,15 +40,15 @@ func testAdminAPI(t *testing.T) {
 	workers := env.workerPods()
 	for i := range workers {
 		want := "POST /drain: \nPOST /resume: \nGET /prestop: \nGET /stats: \nGET /metrics: 200"
-		if got := visitWorker(t, &workers[i]); got != want {
+		if got := visitWorker(t, &workers[i], 3); got != want {
 			t.Errorf("with a NetworkPolicy, a Pod of another namespace gets\n%s\nwant\n%s", got, want)
 		}
 	}
 	env.patchPool("orders", `{"spec":{"networkPolicy":"None"}}`)
-	poll.Until(t, "the admin port to be open", func() bool { return canConnect(t, nil, podAddress(&workers[0], 8081)) })
 	for i := range workers {
+		poll.Until(t, "the admin port to be open", func() bool { return canConnect(t, nil, podAddress(&workers[i], 8081)) })
 		want := "POST /drain: 403\nPOST /resume: 403\nGET /prestop: 404\nGET /stats: 200\nGET /metrics: 200"
-		if got := visitWorker(t, &workers[i]); got != want {
+		if got := visitWorker(t, &workers[i], 60); got != want {
 			t.Errorf("without a NetworkPolicy, a Pod of another namespace gets\n%s\nwant\n%s", got, want)
 		}
 	}

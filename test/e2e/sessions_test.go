@@ -334,7 +334,7 @@ func (s *sessionTest) postMessage(text string) (answer string) {
 	// nc, because wget crashes in some static builds of busybox. It tries again because the
 	// Service leads to a Pod only some time after that is ready.
 	post := fmt.Sprintf(`for attempt in 1 2 3 4 5 6 7 8 9 10; do
-	answer=$(printf 'POST / HTTP/1.0\r\nContent-Length: %d\r\n\r\n%s' | nc -w 10 %s 8080 | tr -d '\r')
+	answer=$(printf 'POST / HTTP/1.0\r\nContent-Length: %d\r\n\r\n%s' | nc -w 60 %s 8080 | tr -d '\r')
 	[ -n "$answer" ] && break
 	sleep 1
 done

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -30,7 +31,13 @@ const lifetime = time.Second
 
 var cluster *testenv.Cluster
 
-func TestMain(m *testing.M) { testenv.Main(m, "make test-integration", testenv.WithCRDs(&cluster)) }
+// TestMain lets operators, which start once a second, collect garbage as often as other programs: they save memory otherwise.
+func TestMain(m *testing.M) {
+	if err := os.Setenv("GOGC", "100"); err != nil {
+		panic(err)
+	}
+	testenv.Main(m, "make test-integration", testenv.WithCRDs(&cluster))
+}
 
 // The operator is killed about every second while it runs sequences of three steps, many with other options. Every step must
 // run exactly once, after the previous step has ended; one that fails as often as its retries say. CRASH_SEQUENCES sets the
