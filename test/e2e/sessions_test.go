@@ -255,7 +255,7 @@ func testSessionOutOfMemory(t *testing.T) {
 
 func testSessionMissingImage(t *testing.T) {
 	s := createSession(t, shellRunner, "true", func(spec *v1alpha1.AgenticSessionSpec) {
-		spec.Image, spec.StartupTimeout = unavailableImage, new(int32(15))
+		spec.Image, spec.StartupTimeout = unavailableImage, new(int32(60))
 	})
 	s.waitUntil("to report its image", func(status *v1alpha1.AgenticSessionStatus) bool {
 		c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionRunnerStarted)
@@ -263,7 +263,7 @@ func testSessionMissingImage(t *testing.T) {
 	})
 	s.waitForPhase(v1alpha1.SessionFailed)
 	s.wantRuns("1/1 Failed ImagePull")
-	if took := attemptDuration(&s.s.Status.Runs[0]); took < 15*time.Second {
+	if took := attemptDuration(&s.s.Status.Runs[0]); took < 60*time.Second {
 		t.Errorf("the attempt took %v", took)
 	}
 	if message := s.s.Status.Runs[0].Message; !strings.Contains(message, unavailableImage) {
@@ -283,7 +283,7 @@ func testSessionMisconfigured(t *testing.T) {
 		},
 	} {
 		s := createSession(t, shellRunner, "true", func(spec *v1alpha1.AgenticSessionSpec) {
-			spec.StartupTimeout = new(int32(25)) // a busy node needs time to prepare a Pod
+			spec.StartupTimeout = new(int32(60)) // a busy node needs time to prepare a Pod
 			change(spec)
 		})
 		wantMessages[s] = want

@@ -52,7 +52,7 @@ func testStepOutOfMemory(t *testing.T) {
 
 func testStepImageMissing(t *testing.T) {
 	s := createSequence(t, testbuilder.SequentialJob("stuck", "").
-		Step("a", testbuilder.StepImage("registry.invalid/nothing:1"), testbuilder.StepStartDeadline(15)).
+		Step("a", testbuilder.StepImage("registry.invalid/nothing:1"), testbuilder.StepStartDeadline(60)).
 		Finally("clean", shellScript("true")).
 		Obj())
 	s.waitForPhase(v1alpha1.PhaseFailed)
@@ -63,7 +63,7 @@ func testStepImageMissing(t *testing.T) {
 	if !strings.Contains(step.Message, "Image") || !strings.Contains(step.Message, "registry.invalid/nothing:1") {
 		t.Errorf("message %q", step.Message)
 	}
-	if took := step.FinishTime.Sub(step.StartTime.Time).Seconds(); took < 15 {
+	if took := step.FinishTime.Sub(step.StartTime.Time).Seconds(); took < 60 {
 		t.Errorf("it took %.0f s", took)
 	}
 	if phase := s.stepStatus("clean").Phase; phase != v1alpha1.StepSucceeded {
