@@ -150,7 +150,7 @@ func (c *Cluster) waitReady(ctx context.Context, r *record) error {
 	if err != nil {
 		return err
 	}
-	if err := c.await(ctx, "the API server", func() (bool, error) { return api.Ready(ctx) == nil, nil }); err != nil {
+	if err := c.await(ctx, "the API server", func() (bool, error) { err := api.Ready(ctx); return err == nil, err }); err != nil {
 		return err
 	}
 	objects := []component.Object{component.StorageClass()}
@@ -162,8 +162,9 @@ func (c *Cluster) waitReady(ctx context.Context, r *record) error {
 		}
 	}
 	for _, object := range objects {
-		if err := api.Create(ctx, object.Path, object.Body); err != nil {
-			return fmt.Errorf("creating %s: %w", object.Path, err)
+		create := func() (bool, error) { err := api.Create(ctx, object.Path, object.Body); return err == nil, err }
+		if err := c.await(ctx, "the creation of "+object.Path, create); err != nil {
+			return err
 		}
 	}
 	if err := c.await(ctx, "the nodes", func() (bool, error) { return readyNodes(ctx, api, nodes) }); err != nil {
@@ -187,12 +188,16 @@ func readyNodes(ctx context.Context, api *kubeapi.Client, want int) (bool, error
 	return ready >= want, nil
 }
 
-// await waits until done returns true, or until the cluster's supervisor exits.
+// await waits until done returns true, or until the cluster's supervisor exits. Errors of done do not end the wait, because
+// the supervisor restarts a component that ends.
 func (c *Cluster) await(ctx context.Context, what string, done func() (bool, error)) error {
+	var last error
 	err := kubeapi.Wait(ctx, func() (bool, error) {
-		if ok, err := done(); ok || err != nil {
-			return ok, err
+		ok, err := done()
+		if ok && err == nil {
+			return true, nil
 		}
+		last = err
 		alive, err := c.alive()
 		if err == nil && !alive {
 			err = errors.New("the supervisor exited")
@@ -200,7 +205,7 @@ func (c *Cluster) await(ctx context.Context, what string, done func() (bool, err
 		return false, err
 	})
 	if err != nil {
-		return fmt.Errorf("waiting for %s: %w", what, err)
+		return fmt.Errorf("waiting for %s: %w", what, errors.Join(err, last))
 	}
 	return nil
 }

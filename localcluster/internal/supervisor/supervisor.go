@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log"
@@ -22,6 +23,9 @@ const pause = 500 * time.Millisecond
 // attempts is how often a component may exit before it was ever ready. More
 // attempts would only hide that it cannot start.
 const attempts = 3
+
+// crashLines is how many lines of a panic are printed.
+const crashLines = 12
 
 const usualPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -190,9 +194,20 @@ func (s *Supervisor) ended(ctx context.Context, component *Component, status sys
 	if s.failed[component.Name] == attempts {
 		return fmt.Errorf("%s cannot start: it exited %d times, the last time with %s; see %s.log", component.Name, attempts, describe(status), component.Name)
 	}
-	log.Printf("%s exited with %s; restarting it", component.Name, describe(status))
+	log.Printf("%s exited with %s; restarting it%s", component.Name, describe(status), s.crash(component))
 	time.AfterFunc(pause, func() { send(ctx, s.restart, component) })
 	return nil
+}
+
+// crash returns the start of the last Go panic in the component's log, because a log of a hundred goroutines hides its cause.
+func (s *Supervisor) crash(component *Component) string {
+	output, _ := os.ReadFile(filepath.Join(s.Logs, component.Name+".log")) // without a log, the exit code has to do
+	start := max(bytes.LastIndex(output, []byte("\npanic: ")), bytes.LastIndex(output, []byte("\nfatal error: ")))
+	if start < 0 {
+		return ""
+	}
+	lines := bytes.SplitAfterN(output[start:], []byte("\n"), crashLines+2)
+	return string(bytes.TrimRight(bytes.Join(lines[:min(len(lines), crashLines+1)], nil), "\n"))
 }
 
 func describe(status syscall.WaitStatus) string {

@@ -1,7 +1,9 @@
 package supervisor
 
 import (
+	"bytes"
 	"context"
+	"log"
 	"os"
 	"path/filepath"
 	"strings"
@@ -63,4 +65,17 @@ func TestComponentsFindTheirOwnProgramsFirst(t *testing.T) {
 	dir, _, stop := run(t, Component{Name: "task", Task: true, Path: []string{"/own"}, Command: shell(`printf "${PATH%%:*}" > path`)})
 	defer stop()
 	eventually(t, dir, "path", "/own")
+}
+
+func TestSupervisorPrintsWhyAComponentPanicked(t *testing.T) {
+	var printed bytes.Buffer
+	log.SetOutput(&printed)
+	defer log.SetOutput(os.Stderr)
+	never := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	_, ended, stop := run(t, Component{Name: "server", Command: shell("echo begins; echo 'panic: no such map'; seq 1000; exit 2"), Ready: never})
+	defer stop()
+	<-ended
+	if !strings.Contains(printed.String(), "panic: no such map\n1\n2\n") || strings.Contains(printed.String(), "\n1000") {
+		t.Errorf("printed %s", printed.String())
+	}
 }

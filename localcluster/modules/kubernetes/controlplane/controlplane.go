@@ -49,26 +49,27 @@ func run(ctx context.Context, path string) error {
 	}
 	go func() { ended <- fmt.Errorf("etcd ended: %w", <-etcd.Err()) }()
 
+	// All are created before the first one runs, because they set up the same global feature gates, flags and metrics.
 	apiserver, err := newAPIServer(ctx, config.APIServer)
 	if err != nil {
 		return fmt.Errorf("kube-apiserver: %w", err)
 	}
-	start("kube-apiserver", apiserver)
-	// The scheduler and the controllers exit if the API server does not respond.
-	if err := waitReady(ctx, config.Kubeconfig, ended); err != nil {
-		return err
-	}
-
 	job.SyncJobBatchPeriod = config.JobBatchPeriod
 	controllers, err := newControllerManager(ctx, config.ControllerManager)
 	if err != nil {
 		return fmt.Errorf("kube-controller-manager: %w", err)
 	}
-	start("kube-controller-manager", controllers)
 	scheduler, err := newScheduler(ctx, config.Scheduler)
 	if err != nil {
 		return fmt.Errorf("kube-scheduler: %w", err)
 	}
+
+	start("kube-apiserver", apiserver)
+	// The scheduler and the controllers exit if the API server does not respond.
+	if err := waitReady(ctx, config.Kubeconfig, ended); err != nil {
+		return err
+	}
+	start("kube-controller-manager", controllers)
 	start("kube-scheduler", scheduler)
 	provisioner, err := volumes.NewProvisioner(ctx, config.Kubeconfig, config.Volumes.Provisioner, config.Volumes.Dir)
 	if err != nil {
