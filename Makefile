@@ -55,15 +55,13 @@ MODULES := . hack/tools/golangci-lint hack/tools/govulncheck hack/tools/gitops h
 # Modules besides the main one whose tests need no cluster.
 TESTED_MODULES := localcluster localcluster/modules/network-policies hack/tools/helm hack/tools/gitops
 GENERATED := api/*/zz_generated.deepcopy.go applyconfiguration clientset config/crd/bases config/rbac/controllers charts/yardmaster/templates docs/reference
-# Each controller has a Role of its own.
-CONTROLLER_NAMES := $(notdir $(wildcard internal/controller/*))
 # The packages that decide, the simulation of scaling, and the programs of the build share nothing between goroutines:
 # the race detector would find nothing there, and their tests take ten times as long under it.
-PURE := $(patsubst %,./%/...,$(wildcard hack test/bench/scaling internal/core internal/condition internal/apierror internal/sequence internal/zombie internal/report internal/openreports internal/session internal/agentprofile internal/egress internal/scaling internal/policy internal/queue internal/schedule internal/jobstate internal/pool internal/plugin/ui/view internal/plugin/ui/page internal/broker/rate worker/internal/breaker worker/internal/wrr))
+PURE = $(shell go list ./internal/decision/... ./internal/kinds/... ./hack/... ./test/bench/scaling/... | grep -v /controller)
 # Packages whose tests take longest. Started last, they would run alone.
-LONGEST := ./client ./internal/broker/jetstream ./worker ./internal/brokerconn ./internal/sessionrunner
+LONGEST := ./client ./internal/broker/jetstream ./worker ./internal/broker/brokerconn ./internal/pod/runner
 # go test starts packages in this order.
-UNIT = $(filter-out $(shell go list $(PURE)),$(shell go list $(LONGEST) ./... | grep -v -e /test/integration -e /test/e2e))
+UNIT = $(filter-out $(PURE),$(shell go list $(LONGEST) ./... | grep -v -e /test/integration -e /test/e2e))
 # Number of runs of make test-busy.
 BUSY_RUNS ?= 1
 # Number of random clusters that the property test of package sequence simulates. CI simulates 10,000, make soak 100,000.
@@ -106,9 +104,7 @@ demo-down: ## Delete the demo's cluster, or what it created in the current one.
 manifests: controller-gen ## Generate the CustomResourceDefinitions and roles.
 	controller-gen crd:generateEmbeddedObjectMeta=true paths=./api/... output:crd:artifacts:config=config/crd/bases
 	go run ./hack/crd config/crd/bases
-	for name in $(CONTROLLER_NAMES); do \
-		controller-gen rbac:roleName=yardmaster-$$name paths=./internal/controller/$$name output:rbac:dir=config/rbac/controllers/$$name; \
-	done
+	hack/roles config/rbac/controllers
 
 .PHONY: generate
 generate: controller-gen applyconfiguration-gen client-gen crd-ref-docs ## Generate DeepCopy methods, the Go client and the references of the API, permissions and licenses.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/jobkeys"
-	"github.com/yardmaster/yardmaster/internal/jobstate"
+	"github.com/yardmaster/yardmaster/internal/broker/jobkeys"
+	"github.com/yardmaster/yardmaster/internal/broker/jobstate"
 )
 
 // MaxBatchJobs is the number of jobs that a batch can have, without the final one.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/jobkeys"
+	"github.com/yardmaster/yardmaster/internal/broker/jobkeys"
 )
 
 // Receipt identifies a job that the broker stores.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/jobstate"
+	"github.com/yardmaster/yardmaster/internal/broker/jobstate"
 	"github.com/yardmaster/yardmaster/test/poll"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/yardmaster/yardmaster/internal/adminauth"
+	"github.com/yardmaster/yardmaster/internal/pod/adminauth"
 )
 
 const (

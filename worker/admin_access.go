@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/yardmaster/yardmaster/internal/adminauth"
-	"github.com/yardmaster/yardmaster/internal/listener"
+	"github.com/yardmaster/yardmaster/internal/pod/adminauth"
+	"github.com/yardmaster/yardmaster/internal/pod/listener"
 )
 
 // maxAdminKeyFileBytes bounds the file with the public keys of the operator.

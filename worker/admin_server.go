@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/yardmaster/yardmaster/internal/listener"
+	"github.com/yardmaster/yardmaster/internal/pod/listener"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/yardmaster/yardmaster/internal/adminauth"
+	"github.com/yardmaster/yardmaster/internal/pod/adminauth"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/ports"
 )

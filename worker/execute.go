@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/jobstate"
 	"github.com/yardmaster/yardmaster/internal/clock"
-	"github.com/yardmaster/yardmaster/internal/jobstate"
 	"github.com/yardmaster/yardmaster/worker/internal/scheduler"
 )
 

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/jobkeys"
-	"github.com/yardmaster/yardmaster/internal/jobstate"
+	"github.com/yardmaster/yardmaster/internal/broker/jobkeys"
+	"github.com/yardmaster/yardmaster/internal/broker/jobstate"
 )
 
 // Job is one message of a queue.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/jobkeys"
+	"github.com/yardmaster/yardmaster/internal/broker/jobkeys"
 	"github.com/yardmaster/yardmaster/worker/internal/scheduler"
 )
 

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/yardmaster/yardmaster/internal/jobstate"
+	"github.com/yardmaster/yardmaster/internal/broker/jobstate"
 )
 
 // reportBoard has the jobs that run and report their state, and the requests to cancel jobs.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/yardmaster/yardmaster/internal/workerclient"
+	"github.com/yardmaster/yardmaster/internal/pod/workerclient"
 	"github.com/yardmaster/yardmaster/test/poll"
 )
 

@@ -12,10 +12,10 @@ import (
 	"io"
 	"os"
 
-	"github.com/yardmaster/yardmaster/internal/prepull"
-	"github.com/yardmaster/yardmaster/internal/sessionarchive"
-	"github.com/yardmaster/yardmaster/internal/sessiongit"
-	"github.com/yardmaster/yardmaster/internal/sessionrunner"
+	"github.com/yardmaster/yardmaster/internal/pod/prepull"
+	"github.com/yardmaster/yardmaster/internal/pod/runner"
+	"github.com/yardmaster/yardmaster/internal/pod/sessionarchive"
+	"github.com/yardmaster/yardmaster/internal/pod/sessiongit"
 	"github.com/yardmaster/yardmaster/internal/version"
 )
 
@@ -43,7 +43,7 @@ func main() {
 			return
 		}
 	}
-	code, err := sessionrunner.Run(context.Background(), os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
+	code, err := runner.Run(context.Background(), os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return
 	}

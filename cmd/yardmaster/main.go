@@ -14,12 +14,12 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/yardmaster/yardmaster/internal/egressproxy"
 	"github.com/yardmaster/yardmaster/internal/gateway"
-	"github.com/yardmaster/yardmaster/internal/manager"
-	"github.com/yardmaster/yardmaster/internal/networkcheck/prober"
+	"github.com/yardmaster/yardmaster/internal/operator"
+	"github.com/yardmaster/yardmaster/internal/pod/egressproxy"
+	"github.com/yardmaster/yardmaster/internal/pod/networkcheck/prober"
+	"github.com/yardmaster/yardmaster/internal/pod/workercommand"
 	"github.com/yardmaster/yardmaster/internal/version"
-	"github.com/yardmaster/yardmaster/internal/workercommand"
 )
 
 func main() {
@@ -38,14 +38,14 @@ func main() {
 		exitOnError(err)
 		os.Exit(exitCode)
 	}
-	options, err := manager.ParseFlags(os.Args[1:], os.LookupEnv, os.Stderr)
-	if errors.Is(err, flag.ErrHelp) || errors.Is(err, manager.ErrVersionRequested) {
+	options, err := operator.ParseFlags(os.Args[1:], os.LookupEnv, os.Stderr)
+	if errors.Is(err, flag.ErrHelp) || errors.Is(err, operator.ErrVersionRequested) {
 		return
 	}
 	exitOnError(err)
 	config, err := ctrl.GetConfig()
 	exitOnError(err)
-	exitOnError(manager.Run(ctrl.SetupSignalHandler(), config, options))
+	exitOnError(operator.Run(ctrl.SetupSignalHandler(), config, options))
 }
 
 // isVersionCommand reports whether the arguments are version, or a command and version.

@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	sessions "github.com/yardmaster/yardmaster/internal/session"
+	sessions "github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/test/ports"
 )
 

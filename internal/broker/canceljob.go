@@ -3,7 +3,7 @@ package broker
 import (
 	"context"
 
-	"github.com/yardmaster/yardmaster/internal/jobstate"
+	"github.com/yardmaster/yardmaster/internal/broker/jobstate"
 )
 
 // CanceledJob is what became of the cancellation of a job.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/yardmaster/yardmaster/internal/jobstate"
+	"github.com/yardmaster/yardmaster/internal/broker/jobstate"
 )
 
 // storedJob has one state before its cancellation is requested, and another one after that.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/yardmaster/yardmaster/internal/jobstate"
+	"github.com/yardmaster/yardmaster/internal/broker/jobstate"
 )
 
 // Engine is a connection to a broker that holds queues. Its methods are safe for concurrent

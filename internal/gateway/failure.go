@@ -7,8 +7,8 @@ import (
 	"strconv"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/brokeraccess"
-	"github.com/yardmaster/yardmaster/internal/brokerconn"
+	"github.com/yardmaster/yardmaster/internal/broker/brokeraccess"
+	"github.com/yardmaster/yardmaster/internal/broker/brokerconn"
 )
 
 // The reasons of failures that are not those of a Queue's broker.

@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/brokerconn"
-	"github.com/yardmaster/yardmaster/internal/jobkeys"
-	"github.com/yardmaster/yardmaster/internal/listener"
+	"github.com/yardmaster/yardmaster/internal/broker/brokerconn"
+	"github.com/yardmaster/yardmaster/internal/broker/jobkeys"
+	"github.com/yardmaster/yardmaster/internal/pod/listener"
 )
 
 const (

@@ -12,12 +12,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/apierror"
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/brokerconn"
-	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/broker/brokerconn"
+	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/kinds/policy"
 	"github.com/yardmaster/yardmaster/internal/kube"
-	"github.com/yardmaster/yardmaster/internal/policy"
 )
 
 // queuesLast is how long a Queue is used after it was read.
@@ -76,12 +75,12 @@ func (q *queues) producer(ctx context.Context, namespace, name string) (conn *br
 func (q *queues) read(ctx context.Context, namespace, name string) (target, error) {
 	object := &v1alpha1.Queue{}
 	err := q.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
-	switch apierror.ClassOf(err) {
-	case apierror.None:
+	switch decision.ClassOf(err) {
+	case decision.None:
 		return q.targetOf(ctx, object)
-	case apierror.NotFound:
+	case decision.NotFound:
 		return target{refused: fail(http.StatusNotFound, reasonQueueNotFound, fmt.Sprintf("Queue %s does not exist in namespace %s", name, namespace))}, nil
-	case apierror.PermissionMissing:
+	case decision.PermissionMissing:
 		return target{refused: fail(http.StatusNotFound, reasonNamespaceNotFound, "the gateway does not serve namespace "+namespace)}, nil
 	default:
 		return target{}, apiFailure("reading the Queue", err)
@@ -110,7 +109,7 @@ func refusal(q *v1alpha1.Queue) (status int, reason, message string) {
 	case ready == nil || ready.ObservedGeneration != q.Generation || q.Status.Name == "":
 		return http.StatusServiceUnavailable, reasonQueueNotReady, "is not ready: the operator has not processed its current version"
 	case ready.Status != metav1.ConditionTrue:
-		return http.StatusServiceUnavailable, reasonQueueNotReady, "is not ready: " + core.FormatReason(ready.Reason, ready.Message)
+		return http.StatusServiceUnavailable, reasonQueueNotReady, "is not ready: " + decision.FormatReason(ready.Reason, ready.Message)
 	}
 	return 0, "", ""
 }

@@ -26,11 +26,11 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker/bounded"
-	"github.com/yardmaster/yardmaster/internal/brokeraccess"
-	"github.com/yardmaster/yardmaster/internal/brokerconn"
-	"github.com/yardmaster/yardmaster/internal/flagenv"
+	"github.com/yardmaster/yardmaster/internal/broker/brokeraccess"
+	"github.com/yardmaster/yardmaster/internal/broker/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/kube"
-	"github.com/yardmaster/yardmaster/internal/listener"
+	"github.com/yardmaster/yardmaster/internal/kube/flagenv"
+	"github.com/yardmaster/yardmaster/internal/pod/listener"
 )
 
 // Options are the values of the flags.

@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 
-	"github.com/yardmaster/yardmaster/internal/listener"
+	"github.com/yardmaster/yardmaster/internal/pod/listener"
 )
 
 const (

@@ -4,7 +4,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 
-	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
 // maxEventNoteBytes is the longest note of an event that the API server accepts. The recorder
@@ -12,6 +12,6 @@ import (
 const maxEventNoteBytes = 1024
 
 // EmitEvent emits an event about an object. It truncates the message to what the API server accepts.
-func EmitEvent(recorder events.EventRecorder, about runtime.Object, event core.Event) {
-	recorder.Eventf(about, nil, event.Type, event.Reason, event.Action, "%s", core.TruncateMessage(event.Message, maxEventNoteBytes))
+func EmitEvent(recorder events.EventRecorder, about runtime.Object, event decision.Event) {
+	recorder.Eventf(about, nil, event.Type, event.Reason, event.Action, "%s", decision.TruncateMessage(event.Message, maxEventNoteBytes))
 }

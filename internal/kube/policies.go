@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/policy"
+	"github.com/yardmaster/yardmaster/internal/kinds/policy"
 )
 
 // NewPolicyCache returns a cache of what ReadPolicies returns for each namespace. Invalidate it whenever a Policy changes.

@@ -9,8 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/yardmaster/yardmaster/internal/apierror"
-	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
 func TestErrorOfAWriteIsARefusalOrIsRetried(t *testing.T) {
@@ -20,16 +19,16 @@ func TestErrorOfAWriteIsARefusalOrIsRetried(t *testing.T) {
 	conflict := apierrors.NewConflict(jobs, "a", errors.New("changed"))
 	for title, row := range map[string]struct {
 		err         error
-		wantRefusal apierror.Class
+		wantRefusal decision.Class
 		wantErr     error
 	}{
 		"no error":                       {},
-		"an invalid object is a refusal": {err: apierrors.NewInvalid(schema.GroupKind{Kind: "Job"}, "a", nil), wantRefusal: apierror.Invalid},
+		"an invalid object is a refusal": {err: apierrors.NewInvalid(schema.GroupKind{Kind: "Job"}, "a", nil), wantRefusal: decision.Invalid},
 		"a terminating namespace is retried silently": {err: terminating, wantErr: ErrStale},
 		"another error is returned":                   {err: conflict, wantErr: conflict},
 	} {
 		t.Run(title, func(t *testing.T) {
-			refusal, err := AsRefusal(row.err, core.Refusal{Kind: "Job", Name: "a"})
+			refusal, err := AsRefusal(row.err, decision.Refusal{Kind: "Job", Name: "a"})
 			if !errors.Is(err, row.wantErr) || (refusal == nil) != (row.wantRefusal == "") {
 				t.Fatalf("got %v, %v", refusal, err)
 			}

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/yardmaster/yardmaster/internal/apierror"
+	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
 // A failed reconciliation is retried after minBackoff, then twice as long each time up to
@@ -86,8 +86,8 @@ func isStaleError(err error) bool {
 	if errors.Is(err, ErrStale) {
 		return true
 	}
-	class := apierror.ClassOf(err)
-	return class == apierror.Conflict || class == apierror.NotFound
+	class := decision.ClassOf(err)
+	return class == decision.Conflict || class == decision.NotFound
 }
 
 // ControllerOptions returns a controller's options for this many concurrent reconciliations.

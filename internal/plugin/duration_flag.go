@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/yardmaster/yardmaster/internal/zombie"
+	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
 )
 
 // durationValue is the value of a flag that is not negative and may count days, such as 7d.
@@ -21,12 +21,12 @@ func (d durationValue) String() string {
 	if d.value == nil || *d.value == 0 {
 		return ""
 	}
-	return zombie.FormatDuration(*d.value)
+	return jobreport.FormatDuration(*d.value)
 }
 
 // Set implements pflag.Value.
 func (d durationValue) Set(text string) error {
-	value, err := zombie.ParseDuration(text)
+	value, err := jobreport.ParseDuration(text)
 	if err == nil {
 		*d.value = value
 	}

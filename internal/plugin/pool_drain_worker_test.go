@@ -15,15 +15,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/yardmaster/yardmaster/internal/pool"
+	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
 )
 
 // workerPod returns a ready worker of the pool mailers.
 func workerPod(name string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: "a", UID: "7", CreationTimestamp: metav1.NewTime(testTime.Add(-3 * time.Minute)), Annotations: map[string]string{pool.AnnotationWorkerPool: "mailers"},
-			Labels: map[string]string{pool.LabelWorkerPool: "mailers", pool.LabelRevision: "5c9f7d"},
+			Name: name, Namespace: "a", UID: "7", CreationTimestamp: metav1.NewTime(testTime.Add(-3 * time.Minute)), Annotations: map[string]string{workerpool.AnnotationWorkerPool: "mailers"},
+			Labels: map[string]string{workerpool.LabelWorkerPool: "mailers", workerpool.LabelRevision: "5c9f7d"},
 		},
 		Spec:   corev1.PodSpec{NodeName: "node-1", TerminationGracePeriodSeconds: new(int64(360))},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
@@ -40,7 +40,7 @@ func terminating(p *corev1.Pod) {
 
 func TestNamedWorkerIsEvicted(t *testing.T) {
 	const mailers = "workerpool.yardmaster.dev/mailers"
-	foreign := func(p *corev1.Pod) { p.Annotations[pool.AnnotationWorkerPool] = "other" }
+	foreign := func(p *corev1.Pod) { p.Annotations[workerpool.AnnotationWorkerPool] = "other" }
 	ended := func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }
 	tooMany := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
 	for title, row := range map[string]struct {
@@ -83,7 +83,7 @@ func TestNamedWorkerIsEvicted(t *testing.T) {
 }
 
 func TestWorkersAreListedWithTheirState(t *testing.T) {
-	draining := func(p *corev1.Pod) { p.Annotations[pool.AnnotationDraining] = "2026-03-01T11:59:00Z" }
+	draining := func(p *corev1.Pod) { p.Annotations[workerpool.AnnotationDraining] = "2026-03-01T11:59:00Z" }
 	starting := func(p *corev1.Pod) { p.Spec.NodeName, p.Status = "", corev1.PodStatus{Phase: corev1.PodPending} }
 	crashing := func(p *corev1.Pod) { p.Status.Conditions = nil }
 	ended := func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }

@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
-	"github.com/yardmaster/yardmaster/internal/pool"
 )
 
 // newPoolWorkersCommand is `kubectl yardmaster pool workers`.
@@ -45,7 +45,7 @@ func newPoolWorkersCommand(env *environment) *cobra.Command {
 // listWorkers returns the Pods of a pool that have not ended, by name.
 func listWorkers(ctx context.Context, cluster *clusterConnection, wp *v1alpha1.WorkerPool) ([]corev1.Pod, error) {
 	var list corev1.PodList
-	if err := cluster.List(ctx, &list, client.InNamespace(wp.Namespace), client.MatchingLabels(pool.WorkerSelector(wp.Name))); err != nil {
+	if err := cluster.List(ctx, &list, client.InNamespace(wp.Namespace), client.MatchingLabels(workerpool.WorkerSelector(wp.Name))); err != nil {
 		return nil, err
 	}
 	pods := slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return !isWorkerOf(&p, wp) || isEnded(&p) })
@@ -55,7 +55,7 @@ func listWorkers(ctx context.Context, cluster *clusterConnection, wp *v1alpha1.W
 
 // isWorkerOf reports whether a Pod is a worker of the pool.
 func isWorkerOf(pod *corev1.Pod, wp *v1alpha1.WorkerPool) bool {
-	return pod.Annotations[pool.AnnotationWorkerPool] == wp.Name && pod.Labels[pool.LabelWorkerPool] == pool.WorkerSelector(wp.Name)[pool.LabelWorkerPool]
+	return pod.Annotations[workerpool.AnnotationWorkerPool] == wp.Name && pod.Labels[workerpool.LabelWorkerPool] == workerpool.WorkerSelector(wp.Name)[workerpool.LabelWorkerPool]
 }
 
 func isEnded(pod *corev1.Pod) bool {
@@ -63,11 +63,11 @@ func isEnded(pod *corev1.Pod) bool {
 }
 
 func workerOutput(pod *corev1.Pod) render.Worker {
-	w := render.Worker{Name: pod.Name, State: "NotReady", Revision: pod.Labels[pool.LabelRevision], Node: pod.Spec.NodeName, Created: pod.CreationTimestamp.Time}
+	w := render.Worker{Name: pod.Name, State: "NotReady", Revision: pod.Labels[workerpool.LabelRevision], Node: pod.Spec.NodeName, Created: pod.CreationTimestamp.Time}
 	ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
-	draining, err := time.Parse(time.RFC3339, pod.Annotations[pool.AnnotationDraining])
+	draining, err := time.Parse(time.RFC3339, pod.Annotations[workerpool.AnnotationDraining])
 	switch {
 	case !pod.DeletionTimestamp.IsZero():
 		w.State, w.Since = "Terminating", pod.DeletionTimestamp.Add(-time.Duration(gracePeriodOf(pod))*time.Second)

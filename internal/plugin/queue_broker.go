@@ -12,9 +12,9 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/bounded"
+	"github.com/yardmaster/yardmaster/internal/broker/brokeraccess"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
-	"github.com/yardmaster/yardmaster/internal/brokeraccess"
-	"github.com/yardmaster/yardmaster/internal/policy"
+	"github.com/yardmaster/yardmaster/internal/kinds/policy"
 )
 
 // brokerDialTimeout limits how long connecting to a broker takes.

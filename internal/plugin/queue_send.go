@@ -12,7 +12,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/jobkeys"
+	"github.com/yardmaster/yardmaster/internal/broker/jobkeys"
 )
 
 const (

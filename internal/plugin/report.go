@@ -16,9 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/joblist"
-	"github.com/yardmaster/yardmaster/internal/report"
-	"github.com/yardmaster/yardmaster/internal/zombie"
+	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
+	"github.com/yardmaster/yardmaster/internal/kube/joblist"
 )
 
 // The values of --fail-on.
@@ -41,11 +40,11 @@ type reportCommand struct {
 	failOn, groupBy string
 	top             int
 	fromCluster     bool
-	thresholds      zombie.Thresholds
+	thresholds      jobreport.Thresholds
 }
 
 func newReportCommand(env *environment) *cobra.Command {
-	r := &reportCommand{environment: env, thresholds: zombie.DefaultThresholds()}
+	r := &reportCommand{environment: env, thresholds: jobreport.DefaultThresholds()}
 	command := &cobra.Command{
 		Use:   "report",
 		Short: "List stale Jobs, why they are stale, and what to do",
@@ -63,7 +62,7 @@ func newReportCommand(env *environment) *cobra.Command {
 	f.StringVar(&r.failOn, "fail-on", failOnZombie, "Findings for which the exit code is 1: zombie, suspicious (includes zombies) or never.")
 	f.StringVar(&r.groupBy, "group-by", "", "Show one line for the findings of the same owner and reason: owner.")
 	f.BoolVar(&r.fromCluster, "from-cluster", false, "Show the JobReports that the operator stored, instead of classifying the Jobs.")
-	f.IntVar(&r.top, "top", report.MaxFindings, fmt.Sprintf("Number of stale Jobs to list per namespace, at most %d.", report.MaxFindings))
+	f.IntVar(&r.top, "top", jobreport.MaxFindings, fmt.Sprintf("Number of stale Jobs to list per namespace, at most %d.", jobreport.MaxFindings))
 	for _, setting := range r.thresholds.Settings() {
 		addDurationFlag(command, setting.Value, setting.Name, setting.Usage)
 	}
@@ -118,17 +117,17 @@ func (r *reportCommand) classifyJobs(ctx context.Context, cluster *clusterConnec
 		return nil, err
 	}
 	startTime := r.now()
-	var tallies map[string]*report.Aggregator
+	var tallies map[string]*jobreport.Aggregator
 	err = joblist.ForEach(ctx, cluster, namespace,
-		func() { tallies = map[string]*report.Aggregator{} },
+		func() { tallies = map[string]*jobreport.Aggregator{} },
 		func(job *batchv1.Job) {
 			if !selector.Matches(labelsOf(job)) {
 				return
 			}
 			if tallies[job.Namespace] == nil {
-				tallies[job.Namespace] = report.NewAggregator(r.top)
+				tallies[job.Namespace] = jobreport.NewAggregator(r.top)
 			}
-			tallies[job.Namespace].Add(report.NewEntry(job, startTime, r.thresholds))
+			tallies[job.Namespace].Add(jobreport.NewEntry(job, startTime, r.thresholds))
 		})
 	if err != nil {
 		return nil, err
@@ -137,7 +136,7 @@ func (r *reportCommand) classifyJobs(ctx context.Context, cluster *clusterConnec
 		if err := r.checkNamespaceExists(ctx, cluster); err != nil {
 			return nil, err
 		}
-		tallies[namespace] = report.NewAggregator(r.top)
+		tallies[namespace] = jobreport.NewAggregator(r.top)
 	}
 	return r.buildReports(tallies, startTime), nil
 }
@@ -166,8 +165,8 @@ func (r *reportCommand) validateFlags(command *cobra.Command) error {
 	if err := validateChoice("group-by", r.groupBy, "", groupByOwner); err != nil {
 		return err
 	}
-	if r.top < 0 || r.top > report.MaxFindings {
-		return fmt.Errorf("invalid --top %d: must be between 0 and %d", r.top, report.MaxFindings)
+	if r.top < 0 || r.top > jobreport.MaxFindings {
+		return fmt.Errorf("invalid --top %d: must be between 0 and %d", r.top, jobreport.MaxFindings)
 	}
 	if r.fromCluster {
 		return r.rejectClassificationFlags(command)
@@ -190,15 +189,15 @@ func (r *reportCommand) rejectClassificationFlags(command *cobra.Command) error 
 }
 
 // buildReports returns the JobReports that the operator would write, ordered by namespace.
-func (r *reportCommand) buildReports(tallies map[string]*report.Aggregator, startTime time.Time) []namespaceReport {
+func (r *reportCommand) buildReports(tallies map[string]*jobreport.Aggregator, startTime time.Time) []namespaceReport {
 	var reports []namespaceReport
 	for _, namespace := range slices.Sorted(maps.Keys(tallies)) {
 		tally := tallies[namespace]
 		one := namespaceReport{findings: entryLines(tally.TopEntries()), groups: groupLines(tally)}
 		one.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "JobReport"}
 		one.Namespace, one.Name = namespace, v1alpha1.JobReportName
-		scan := report.Scan{Jobs: tally, StartTime: startTime, Duration: r.now().Sub(startTime)}
-		one.Status = report.Decide(report.Observation{Report: &one.JobReport, Scan: scan, Now: startTime, Unstored: true}).Status
+		scan := jobreport.Scan{Jobs: tally, StartTime: startTime, Duration: r.now().Sub(startTime)}
+		one.Status = jobreport.Decide(jobreport.Observation{Report: &one.JobReport, Scan: scan, Now: startTime, Unstored: true}).Status
 		reports = append(reports, one)
 	}
 	return reports

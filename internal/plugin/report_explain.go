@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
-	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
 // maxExplainedPods limits the Pods whose events are read: one request each.
@@ -55,7 +55,7 @@ func (e *explainJobCommand) explainJob(ctx context.Context, name string) error {
 	}
 	pods, events := e.readDetails(ctx, cluster, job)
 	return terminal.WriteLines(e.out, render.JobExplanation(e.outputStyle(), render.JobDetails{
-		Job: job, Finding: zombie.Classify(job, e.now(), zombie.DefaultThresholds()), Pods: pods, Events: events,
+		Job: job, Finding: jobreport.Classify(job, e.now(), jobreport.DefaultThresholds()), Pods: pods, Events: events,
 	}, e.now()))
 }
 
@@ -104,7 +104,7 @@ func (e *explainJobCommand) completeJobs(command *cobra.Command, given []string,
 	}
 	var names []cobra.Completion
 	for i := range list.Items {
-		finding := zombie.Classify(&list.Items[i], e.now(), zombie.DefaultThresholds())
+		finding := jobreport.Classify(&list.Items[i], e.now(), jobreport.DefaultThresholds())
 		names = append(names, cobra.CompletionWithDesc(list.Items[i].Name, string(finding.Category)))
 	}
 	return names, noFileCompletion

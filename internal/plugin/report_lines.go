@@ -11,9 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
-	"github.com/yardmaster/yardmaster/internal/report"
-	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
 // reportLine is a finding, or a group of findings, as the table shows it.
@@ -23,7 +22,7 @@ type reportLine struct {
 	count                                                 int32
 }
 
-func entryLines(entries []report.Entry) []reportLine {
+func entryLines(entries []jobreport.Entry) []reportLine {
 	var lines []reportLine
 	for i := range entries {
 		finding := &entries[i].Finding
@@ -36,7 +35,7 @@ func entryLines(entries []report.Entry) []reportLine {
 }
 
 // groupLines returns a line for each group. Jobs without an owner have lines of their own.
-func groupLines(tally *report.Aggregator) []reportLine {
+func groupLines(tally *jobreport.Aggregator) []reportLine {
 	var lines []reportLine
 	for _, group := range tally.Groups() {
 		lines = append(lines, reportLine{
@@ -61,7 +60,7 @@ func appendOwnerless(groups, findings []reportLine) []reportLine {
 // sortLines orders lines as a scan orders findings: severe ones first, then new ones.
 func sortLines(lines []reportLine) {
 	rank := func(severity string) int {
-		return slices.Index([]string{string(zombie.SeverityHigh), string(zombie.SeverityMedium), string(zombie.SeverityLow)}, severity)
+		return slices.Index([]string{string(jobreport.SeverityHigh), string(jobreport.SeverityMedium), string(jobreport.SeverityLow)}, severity)
 	}
 	slices.SortStableFunc(lines, func(a, b reportLine) int {
 		return cmp.Or(

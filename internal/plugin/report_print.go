@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
-	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
 func (r *reportCommand) printReports(reports []namespaceReport) error {
@@ -101,7 +101,7 @@ func (r *reportCommand) tableRow(namespace string, line *reportLine) []string {
 	}
 	row = append(row, terminal.Sanitize(line.message))
 	if r.format == outputWide {
-		row = append(row, zombie.NextStep(zombie.Reason(line.reason)))
+		row = append(row, jobreport.NextStep(jobreport.Reason(line.reason)))
 	}
 	return row
 }
@@ -125,4 +125,4 @@ func summaryLine(total *v1alpha1.JobSummary, omitted int32) string {
 	return line.String()
 }
 
-var categoryColors = map[string]terminal.Color{string(zombie.CategoryZombie): terminal.Red, string(zombie.CategorySuspicious): terminal.Yellow}
+var categoryColors = map[string]terminal.Color{string(jobreport.CategoryZombie): terminal.Red, string(jobreport.CategorySuspicious): terminal.Yellow}

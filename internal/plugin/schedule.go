@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/schedule"
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
-	"github.com/yardmaster/yardmaster/internal/schedule"
 )
 
 // newScheduleCommand is `kubectl yardmaster schedule`, the parent of commands for Schedules.

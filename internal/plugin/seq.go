@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 	"github.com/yardmaster/yardmaster/internal/plugin/logs"
-	"github.com/yardmaster/yardmaster/internal/sequence"
 )
 
 // newSequenceCommand is `kubectl yardmaster seq`, the parent of commands for SequentialJobs.
@@ -84,5 +84,5 @@ func checkRunSucceeded(sj *v1alpha1.SequentialJob) error {
 // isRerunPending reports whether a valid rerun is requested that the operator has not
 // started.
 func isRerunPending(sj *v1alpha1.SequentialJob) bool {
-	return sequence.IsRerunRequested(&sj.Spec, &sj.Status) && sequence.CheckRerun(&sj.Spec, &sj.Status) == nil
+	return sequentialjob.IsRerunRequested(&sj.Spec, &sj.Status) && sequentialjob.CheckRerun(&sj.Spec, &sj.Status) == nil
 }

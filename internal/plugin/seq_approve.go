@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/sequence"
+	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 )
 
 // approveCommand is `kubectl yardmaster seq approve`.
@@ -34,7 +34,7 @@ func newApproveCommand(env *environment) *cobra.Command {
 
 func (a *approveCommand) approve(ctx context.Context, cluster *clusterConnection, sj *v1alpha1.SequentialJob) error {
 	qualifiedName := sequentialJobKind.qualifiedName(sj)
-	step := sequence.AwaitingApproval(sj)
+	step := sequentialjob.AwaitingApproval(sj)
 	switch {
 	case step == "":
 		return fmt.Errorf("%s: cannot approve: no step waits for an approval", qualifiedName)
@@ -45,7 +45,7 @@ func (a *approveCommand) approve(ctx context.Context, cluster *clusterConnection
 	if err != nil {
 		return err
 	}
-	approval, err := json.Marshal(sequence.Approval{Run: sj.Status.Run, Step: step, By: user})
+	approval, err := json.Marshal(sequentialjob.Approval{Run: sj.Status.Run, Step: step, By: user})
 	if err != nil {
 		return err
 	}

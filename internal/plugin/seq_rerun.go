@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
-	"github.com/yardmaster/yardmaster/internal/sequence"
 )
 
 // rerunCommand is `kubectl yardmaster seq rerun`.
@@ -103,5 +103,5 @@ func checkRerunnable(sj *v1alpha1.SequentialJob, request *v1alpha1.Rerun) error 
 	}
 	spec := sj.Spec.DeepCopy()
 	spec.Rerun = request
-	return sequence.CheckRerun(spec, &sj.Status)
+	return sequentialjob.CheckRerun(spec, &sj.Status)
 }

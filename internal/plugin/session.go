@@ -9,10 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/plugin/logs"
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
-	"github.com/yardmaster/yardmaster/internal/session"
 )
 
 // newSessionCommand is `kubectl yardmaster session`, the parent of commands for
@@ -47,7 +47,7 @@ func stopRemark(s *v1alpha1.AgenticSession) string {
 func newSessionLogsCommand(env *environment) *cobra.Command {
 	raw, full := false, false
 	l := &logsCommand[*v1alpha1.AgenticSession]{
-		environment: env, kind: watchableSessions, podLabel: session.LabelSessionUID,
+		environment: env, kind: watchableSessions, podLabel: agenticsession.LabelSessionUID,
 		newStreamer: func(ctx context.Context, pods logs.PodClient, s *v1alpha1.AgenticSession, options logs.StreamOptions) (logStreamer[*v1alpha1.AgenticSession], error) {
 			if !raw && options.Container == v1alpha1.RunnerContainer {
 				options.Render = (&render.SessionEvents{Style: options.Style, Full: full}).Lines

@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/plugin/attach"
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
-	"github.com/yardmaster/yardmaster/internal/session"
 )
 
 // attachCommand is `kubectl yardmaster session attach`.
@@ -82,12 +82,12 @@ func (c *clusterConnection) findInteractivePod(ctx context.Context, s *v1alpha1.
 		return nil, fmt.Errorf("%s is not interactive, so it accepts no messages; create one with interactive: true", name)
 	}
 	var pods corev1.PodList
-	if err := c.List(ctx, &pods, client.InNamespace(s.Namespace), client.MatchingLabels{session.LabelSessionUID: string(s.UID)}); err != nil {
+	if err := c.List(ctx, &pods, client.InNamespace(s.Namespace), client.MatchingLabels{agenticsession.LabelSessionUID: string(s.UID)}); err != nil {
 		return nil, err
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if port := session.InteractivePort(pod); port != 0 {
+		if port := agenticsession.InteractivePort(pod); port != 0 {
 			return &podPort{namespace: pod.Namespace, podName: pod.Name, port: port}, nil
 		}
 	}

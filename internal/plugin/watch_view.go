@@ -8,7 +8,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/plugin/follow"
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 )
@@ -89,7 +89,7 @@ func (v *listView[T]) applyUpdate(update follow.ObjectUpdate[T]) []render.Change
 
 func (v *listView[T]) renderLines(columns int) []string {
 	objects := slices.SortedFunc(maps.Values(v.objects), func(a, b T) int {
-		return cmp.Or(core.CompareTrueFirst(v.kind.needsAttention(a), v.kind.needsAttention(b)), compareNames(a, b))
+		return cmp.Or(decision.CompareTrueFirst(v.kind.needsAttention(a), v.kind.needsAttention(b)), compareNames(a, b))
 	})
 	lines := v.kind.renderTable(v.outputStyle(), objects, v.now()).LinesWithin(columns, v.showNamespaces)
 	return append(lines, v.kind.renderLegend(v.outputStyle())...)

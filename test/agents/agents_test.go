@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	sessions "github.com/yardmaster/yardmaster/internal/session"
+	sessions "github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/test/gitserver"
 	"github.com/yardmaster/yardmaster/test/modelserver"
 	"github.com/yardmaster/yardmaster/test/poll"

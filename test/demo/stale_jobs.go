@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/zombie"
+	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
 	"github.com/yardmaster/yardmaster/test/demo/page"
 	"github.com/yardmaster/yardmaster/test/demo/scenario"
 	"github.com/yardmaster/yardmaster/test/demo/shell"
@@ -63,7 +63,7 @@ func (*staleJobScenario) operatorSettings() []string {
 
 // changedThresholds returns the thresholds that differ from the defaults, as name=value.
 func changedThresholds() []string {
-	thresholds, defaults := scenario.DemoThresholds(), zombie.DefaultThresholds()
+	thresholds, defaults := scenario.DemoThresholds(), jobreport.DefaultThresholds()
 	var changed []string
 	for i, setting := range thresholds.Settings() {
 		if *setting.Value != *defaults.Settings()[i].Value {
@@ -122,15 +122,15 @@ func (a *staleJobScenario) followFindings(ctx context.Context) error {
 }
 
 func (a *staleJobScenario) formatFinding(job *scenario.StaleJob, status *v1alpha1.JobReportStatus) string {
-	category, reason := zombie.CategoryHealthy, ""
+	category, reason := jobreport.CategoryHealthy, ""
 	if finding := job.Finding(status); finding != nil {
-		category, reason = zombie.Category(finding.Category), finding.Reason
+		category, reason = jobreport.Category(finding.Category), finding.Reason
 	}
 	padded := fmt.Sprintf("%-12s", category)
 	switch category {
-	case zombie.CategoryZombie:
+	case jobreport.CategoryZombie:
 		padded = a.page.Failure(padded)
-	case zombie.CategoryHealthy:
+	case jobreport.CategoryHealthy:
 		padded = a.page.Success(padded)
 	}
 	return strings.TrimRight(fmt.Sprintf("%-16s %s %s", job.Name, padded, reason), " ")

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/pool"
+	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
 	"github.com/yardmaster/yardmaster/test/hostile"
 	"github.com/yardmaster/yardmaster/test/poll"
 )
@@ -107,7 +107,7 @@ func createSourcePool(t *testing.T, name string, source v1alpha1.Source) *v1alph
 func (*attackEnv) createHostileWorkers(t *testing.T) client.Object {
 	t.Helper()
 	workers := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: "hostile-workers", Namespace: attackerNamespace}}
-	workers.Annotations = map[string]string{pool.AnnotationAbandon: "true"} // its source never confirms that it is drained
+	workers.Annotations = map[string]string{workerpool.AnnotationAbandon: "true"} // its source never confirms that it is drained
 	workers.Spec.Source = &v1alpha1.Source{External: &v1alpha1.ExternalSource{Address: "192.0.2.1:1"}}
 	workers.Spec.Autoscaling = &v1alpha1.Autoscaling{MinReplicas: 5, MaxReplicas: 5}
 	workers.Spec.Template = &corev1.PodTemplateSpec{Spec: attackerPodSpec("work")}

@@ -19,9 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/testbuilder"
 	"github.com/yardmaster/yardmaster/test/permissions"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // Each controller is deployed alone after the others, so this also tests that `make deploy` removes the

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/egress/workload"
-	"github.com/yardmaster/yardmaster/internal/session"
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
+	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner/workload"
 	"github.com/yardmaster/yardmaster/test/poll"
 )
 
@@ -54,7 +54,7 @@ func testSessionHosts(t *testing.T) {
 	s := createSession(t, runner, "probe", nil)
 	s.waitForPhase(v1alpha1.SessionCompleted)
 	pods := &corev1.PodList{} // the session has completed, so its status names no Job
-	requireNoError(t, cluster.List(t.Context(), pods, client.InNamespace(sessionsNamespace), client.MatchingLabels{session.LabelSession: s.s.Name}))
+	requireNoError(t, cluster.List(t.Context(), pods, client.InNamespace(sessionsNamespace), client.MatchingLabels{agenticsession.LabelSession: s.s.Name}))
 	if len(pods.Items) != 1 {
 		t.Fatalf("the session has %d Pods", len(pods.Items))
 	}

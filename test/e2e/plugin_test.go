@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // buildPlugin makes all tests share one build of the plugin.

@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/pool"
+	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
 	"github.com/yardmaster/yardmaster/test/loadgen/verify"
 	"github.com/yardmaster/yardmaster/test/poll"
 )
@@ -370,8 +370,8 @@ func (env *queueEnv) logState() {
 		{"get", "queues", "-o", "jsonpath={.items[*].status}"},
 		{"get", "workerpools", "-o", "jsonpath={.items[*].status}"},
 		{"events"},
-		{"get", "pods", "-l", pool.LabelWorkerPool, "-o", "yaml"},
-		{"logs", "-l", pool.LabelWorkerPool, "--prefix", "--timestamps", "--tail=30"},
+		{"get", "pods", "-l", workerpool.LabelWorkerPool, "-o", "yaml"},
+		{"logs", "-l", workerpool.LabelWorkerPool, "--prefix", "--timestamps", "--tail=30"},
 	} {
 		output, _ := newKubectlCommand(context.Background(), append([]string{"-n", env.namespace}, args...)...).CombinedOutput()
 		env.t.Logf("kubectl %s\n%s", strings.Join(args, " "), output)

@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/schedule"
-	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/internal/kinds/schedule"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // newScheduleOf returns a Schedule that runs a sequence every minute.

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/session"
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/test/poll"
 )
 
@@ -120,7 +120,7 @@ func (s *sessionTest) waitForAttacks() {
 func (s *sessionTest) deletePolicy() {
 	s.t.Helper()
 	requireNoError(s.t, cluster.Delete(s.t.Context(), &networkingv1.NetworkPolicy{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.s.Namespace, Name: session.NetworkPolicyName(s.s.Name)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.s.Namespace, Name: agenticsession.NetworkPolicyName(s.s.Name)},
 	}))
 }
 

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/session"
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 )
 
 // optionsScript reports the certificate authorities, and a file of a volume that it must not write to.
@@ -45,7 +45,7 @@ func testSessionPodOptions(t *testing.T) {
 	s.waitForPhase(v1alpha1.SessionCompleted)
 	s.wantSummary(strings.Join([]string{"authorities", "hello", "read-only"}, "|"))
 	var pods corev1.PodList
-	requireNoError(t, cluster.List(t.Context(), &pods, client.InNamespace(sessionsNamespace), client.MatchingLabels{session.LabelSessionUID: string(s.s.UID), "team": "a"}))
+	requireNoError(t, cluster.List(t.Context(), &pods, client.InNamespace(sessionsNamespace), client.MatchingLabels{agenticsession.LabelSessionUID: string(s.s.UID), "team": "a"}))
 	if len(pods.Items) != 1 {
 		t.Fatalf("%d Pods have the label of the SessionRunner", len(pods.Items))
 	}

@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/session"
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/test/poll"
 )
 
@@ -286,13 +286,13 @@ func countChildObjects(t *testing.T, ns string) map[types.UID]map[string]int {
 	t.Helper()
 	found := map[types.UID]map[string]int{}
 	for kind, list := range childObjectLists() {
-		requireNoError(t, cluster.List(t.Context(), list, client.InNamespace(ns), client.HasLabels{session.LabelSessionUID}))
+		requireNoError(t, cluster.List(t.Context(), list, client.InNamespace(ns), client.HasLabels{agenticsession.LabelSessionUID}))
 		requireNoError(t, meta.EachListItem(list, func(object runtime.Object) error {
 			accessor, err := meta.Accessor(object)
 			if err != nil {
 				return err
 			}
-			uid := types.UID(accessor.GetLabels()[session.LabelSessionUID])
+			uid := types.UID(accessor.GetLabels()[agenticsession.LabelSessionUID])
 			if found[uid] == nil {
 				found[uid] = map[string]int{}
 			}
@@ -318,7 +318,7 @@ func (s *sessionTest) describeSession(ctx context.Context) string {
 	}
 	fmt.Fprintf(&b, "  result %+v\n", status.Result)
 	var pods corev1.PodList
-	if err := cluster.List(ctx, &pods, client.InNamespace(s.s.Namespace), client.MatchingLabels{session.LabelSession: s.s.Name}); err != nil {
+	if err := cluster.List(ctx, &pods, client.InNamespace(s.s.Namespace), client.MatchingLabels{agenticsession.LabelSession: s.s.Name}); err != nil {
 		return b.String() + err.Error()
 	}
 	for i := range pods.Items {

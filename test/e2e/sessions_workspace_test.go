@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/session"
-	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 const (
@@ -188,7 +188,7 @@ func (w *sharedWorkspace) change(i int) string {
 func (w *sharedWorkspace) disturbPods(s *sessionTest) string {
 	w.t.Helper()
 	var pods corev1.PodList
-	requireNoError(w.t, cluster.List(w.t.Context(), &pods, client.InNamespace(s.s.Namespace), client.MatchingLabels{session.LabelSessionUID: string(s.s.UID)}))
+	requireNoError(w.t, cluster.List(w.t.Context(), &pods, client.InNamespace(s.s.Namespace), client.MatchingLabels{agenticsession.LabelSessionUID: string(s.s.UID)}))
 	isEviction := w.rng.IntN(2) == 0
 	for i := range pods.Items {
 		pod := &pods.Items[i]

@@ -6,8 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/yardmaster/yardmaster/internal/core"
-	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 func TestOperatorCreatesOnlyRunsOfSchedules(t *testing.T) {
@@ -19,9 +19,9 @@ func TestOperatorCreatesOnlyRunsOfSchedules(t *testing.T) {
 		owners []metav1.OwnerReference
 		denied bool
 	}{
-		"of a Schedule":    {core.ControllerReferences("Schedule", schedule), false},
+		"of a Schedule":    {decision.ControllerReferences("Schedule", schedule), false},
 		"without an owner": {nil, true},
-		"of a WorkerPool":  {core.ControllerReferences("WorkerPool", o.owner), true},
+		"of a WorkerPool":  {decision.ControllerReferences("WorkerPool", o.owner), true},
 	} {
 		t.Run(title, func(t *testing.T) {
 			sequence := testbuilder.SequentialJob("run", o.watched).Step("a").Obj()

@@ -23,12 +23,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/pool"
-	"github.com/yardmaster/yardmaster/internal/sequence"
-	"github.com/yardmaster/yardmaster/internal/session"
-	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
+	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
+	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
 	"github.com/yardmaster/yardmaster/test/permissions"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // restrictedOperator is the ServiceAccount of an operator for all namespaces, with the admission
@@ -129,7 +129,7 @@ func (o *restrictedOperator) restrict() {
 		return isDeniedByPolicy(o.client.Create(o.t.Context(), testbuilder.SequentialJob("canary", o.watched).Step("a").Obj(), client.DryRunAll))
 	})
 	poll.Until(o.t, "the policy about the isolation of sessions to apply", func() bool {
-		return isDeniedByPolicy(cluster.Create(o.t.Context(), session.NewDefaultDenyPolicy(o.watched), client.DryRunAll))
+		return isDeniedByPolicy(cluster.Create(o.t.Context(), agenticsession.NewDefaultDenyPolicy(o.watched), client.DryRunAll))
 	})
 }
 
@@ -195,7 +195,7 @@ func (o *restrictedOperator) newObject(resource, ns, name string) *unstructured.
 func (o *restrictedOperator) newOwnObject(resource, ns, name string) *unstructured.Unstructured {
 	o.t.Helper()
 	object := o.newObject(resource, ns, name)
-	object.SetLabels(map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByValue, pool.LabelWorkerPool: o.owner.Name})
+	object.SetLabels(map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByValue, workerpool.LabelWorkerPool: o.owner.Name})
 	object.SetOwnerReferences([]metav1.OwnerReference{{
 		APIVersion: v1alpha1.GroupVersion.String(), Kind: "WorkerPool", Name: o.owner.Name, UID: o.owner.UID, Controller: new(true),
 	}})
@@ -266,7 +266,7 @@ func TestOperatorMayTryTheJobAndThePodOfAStep(t *testing.T) {
 	sj.UID = "tried"
 	sj.Spec.Template = &v1alpha1.PodTemplate{}
 	sj.Spec.Template.Labels = map[string]string{v1alpha1.LabelManagedBy: "Helm"}
-	decision := sequence.Decide(sequence.Observation{SequentialJob: sj, Now: time.Now(), Answers: sequence.Answers{DryRun: &sequence.DryRunResult{}}})
+	decision := sequentialjob.Decide(sequentialjob.Observation{SequentialJob: sj, Now: time.Now(), Answers: sequentialjob.Answers{DryRun: &sequentialjob.DryRunResult{}}})
 	if decision.CreateJob == nil {
 		t.Fatalf("no Job is created: %+v", decision)
 	}
@@ -274,10 +274,10 @@ func TestOperatorMayTryTheJobAndThePodOfAStep(t *testing.T) {
 	if err := o.client.Create(t.Context(), job, client.DryRunAll); err != nil {
 		t.Fatalf("the Job: %v", err)
 	}
-	if err := o.client.Create(t.Context(), sequence.PodOf(job), client.DryRunAll); err != nil {
+	if err := o.client.Create(t.Context(), sequentialjob.PodOf(job), client.DryRunAll); err != nil {
 		t.Errorf("the Pod: %v", err)
 	}
-	if err := o.client.Create(t.Context(), sequence.PodOf(job)); !isDeniedByPolicy(err) {
+	if err := o.client.Create(t.Context(), sequentialjob.PodOf(job)); !isDeniedByPolicy(err) {
 		t.Errorf("the Pod without a dry run: %v, want a denial by an admission policy", err)
 	}
 }
@@ -323,7 +323,7 @@ func TestOperatorCannotMisuseItsPermissions(t *testing.T) {
 		}
 	})
 	for title, change := range map[string]struct{ resource, patch string }{
-		"remove the label of the owner from a Deployment": {"deployments.apps", `{"metadata": {"labels": {"` + pool.LabelWorkerPool + `": null}}}`},
+		"remove the label of the owner from a Deployment": {"deployments.apps", `{"metadata": {"labels": {"` + workerpool.LabelWorkerPool + `": null}}}`},
 		"remove the label managed-by from a Job":          {"jobs.batch", `{"metadata": {"labels": {"` + v1alpha1.LabelManagedBy + `": null}}}`},
 		"remove the owner of a Service":                   {"services", `{"metadata": {"ownerReferences": null}}`},
 		"end a Pod":                                       {"pods", `{"spec": {"activeDeadlineSeconds": 1}}`},
@@ -359,13 +359,13 @@ func TestOperatorRemovesOnlyTheWorkspaceGateOfASessionsPod(t *testing.T) {
 		patch := `[{"op": "remove", "path": "/spec/schedulingGates"}` + more + `]`
 		return o.client.Patch(t.Context(), pod.DeepCopy(), client.RawPatch(types.JSONPatchType, []byte(patch)), client.DryRunAll)
 	}
-	pod := o.newGatedPod("gated", session.LabelSessionUID, session.WorkspaceGate)
+	pod := o.newGatedPod("gated", agenticsession.LabelSessionUID, agenticsession.WorkspaceGate)
 	if err := remove(pod, ""); err != nil {
 		t.Errorf("the workspace gate of a session's Pod: %v", err)
 	}
 	for title, err := range map[string]error{
-		"another gate":                 remove(o.newGatedPod("another", session.LabelSessionUID, "another.example/gate"), ""),
-		"the gate of another Pod":      remove(o.newGatedPod("worker", pool.LabelWorkerPool, session.WorkspaceGate), ""),
+		"another gate":                 remove(o.newGatedPod("another", agenticsession.LabelSessionUID, "another.example/gate"), ""),
+		"the gate of another Pod":      remove(o.newGatedPod("worker", workerpool.LabelWorkerPool, agenticsession.WorkspaceGate), ""),
 		"the gate and the image":       remove(pod, `, {"op": "replace", "path": "/spec/containers/0/image", "value": "b"}`),
 		"the gate and the node":        remove(pod, `, {"op": "add", "path": "/spec/nodeSelector", "value": {"a": "b"}}`),
 		"the gate and the deadline":    remove(pod, `, {"op": "add", "path": "/spec/activeDeadlineSeconds", "value": 1}`),
@@ -381,7 +381,7 @@ func TestOperatorChangesOnlyTheDeadlineOfASessionsJob(t *testing.T) {
 	t.Parallel()
 	o := newRestrictedOperator(t)
 	job := o.newOwnObject("jobs.batch", o.watched, "limited")
-	job.SetLabels(map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByValue, session.LabelSessionUID: "owner"})
+	job.SetLabels(map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByValue, agenticsession.LabelSessionUID: "owner"})
 	o.create(job)
 	change := func(patch string) error {
 		return o.client.Patch(t.Context(), job.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
@@ -410,9 +410,9 @@ func TestOperatorCanRestoreItsObjects(t *testing.T) {
 	unlabeled := o.newOwnObject("deployments.apps", o.watched, "unlabeled")
 	unlabeled.SetLabels(nil)
 	o.create(unlabeled)
-	restored := `{"metadata": {"labels": {"` + v1alpha1.LabelManagedBy + `": "yardmaster", "` + pool.LabelWorkerPool + `": "owner"}}}`
+	restored := `{"metadata": {"labels": {"` + v1alpha1.LabelManagedBy + `": "yardmaster", "` + workerpool.LabelWorkerPool + `": "owner"}}}`
 	renamed := o.newOwnObject("services", o.watched, "renamed")
-	renamed.SetLabels(map[string]string{v1alpha1.LabelManagedBy: "somebody", pool.LabelWorkerPool: o.owner.Name})
+	renamed.SetLabels(map[string]string{v1alpha1.LabelManagedBy: "somebody", workerpool.LabelWorkerPool: o.owner.Name})
 	o.create(renamed)
 	for _, change := range []struct {
 		object *unstructured.Unstructured
@@ -475,7 +475,7 @@ func TestServiceAccountNamedLikeTheOperatorIsNotTheOperator(t *testing.T) {
 		return namesake.Create(t.Context(), o.newObject("configmaps", o.watched, "free"), client.DryRunAll) == nil
 	})
 	isolation := o.newObject("networkpolicies.networking.k8s.io", o.watched, "")
-	isolation.SetName(session.DefaultDenyPolicyName)
+	isolation.SetName(agenticsession.DefaultDenyPolicyName)
 	// Policies take effect independently of each other, and the operator is exempt from this one.
 	poll.Until(t, "the NetworkPolicy that isolates sessions to be denied by an admission policy", func() bool {
 		return isDeniedByPolicy(namesake.Create(t.Context(), isolation, client.DryRunAll))

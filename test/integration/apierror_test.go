@@ -27,10 +27,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/apierror"
+	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kube"
-	"github.com/yardmaster/yardmaster/internal/testbuilder"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // TestClassesOfErrorsOfTheAPIServer provokes each error that apierror classifies. A row
@@ -41,51 +41,51 @@ func TestClassesOfErrorsOfTheAPIServer(t *testing.T) {
 	tests := map[string]struct {
 		provoke func(t *testing.T) func() error
 		message string
-		want    apierror.Class
+		want    decision.Class
 	}{
-		"exceeded quota":                     {provokeExceededQuota, "exceeded quota: ", apierror.QuotaExceeded},
-		"quota whose usage is not counted":   {provokeUncountedQuota, "status unknown for quota: ", apierror.QuotaExceeded},
-		"quota on an unset resource":         {provokeFailedQuota, "failed quota: ", apierror.QuotaExceeded},
-		"PodSecurity":                        {provokePodSecurity, "is forbidden: violates PodSecurity ", apierror.PolicyDenied},
-		"LimitRange with a minimum":          {provokeLimitRange(minimumCPU), "is forbidden: minimum cpu ", apierror.PolicyDenied},
-		"LimitRange with a maximum":          {provokeLimitRange(maximumCPU), "is forbidden: maximum cpu ", apierror.PolicyDenied},
-		"LimitRange with a ratio":            {provokeLimitRange(maximumCPURatio), "is forbidden: cpu max limit to request ratio ", apierror.PolicyDenied},
-		"LimitRange with two violations":     {provokeLimitRange(maximumCPU, maximumMemory), "is forbidden: [maximum ", apierror.PolicyDenied},
-		"RuntimeClass that does not exist":   {provokePod(withRuntimeClass("none")), "is forbidden: pod rejected: RuntimeClass", apierror.PolicyDenied},
-		"RuntimeClass for other nodes":       {provokeRuntimeClassConflict, "is forbidden: conflict: runtimeClass.", apierror.PolicyDenied},
-		"PriorityClass that does not exist":  {provokePod(withPriorityClass("none")), "is forbidden: no PriorityClass with name ", apierror.PolicyDenied},
-		"service account that doesn't exist": {provokePod(withServiceAccount("none")), "is forbidden: error looking up service account ", apierror.ServiceAccountMissing},
+		"exceeded quota":                     {provokeExceededQuota, "exceeded quota: ", decision.QuotaExceeded},
+		"quota whose usage is not counted":   {provokeUncountedQuota, "status unknown for quota: ", decision.QuotaExceeded},
+		"quota on an unset resource":         {provokeFailedQuota, "failed quota: ", decision.QuotaExceeded},
+		"PodSecurity":                        {provokePodSecurity, "is forbidden: violates PodSecurity ", decision.PolicyDenied},
+		"LimitRange with a minimum":          {provokeLimitRange(minimumCPU), "is forbidden: minimum cpu ", decision.PolicyDenied},
+		"LimitRange with a maximum":          {provokeLimitRange(maximumCPU), "is forbidden: maximum cpu ", decision.PolicyDenied},
+		"LimitRange with a ratio":            {provokeLimitRange(maximumCPURatio), "is forbidden: cpu max limit to request ratio ", decision.PolicyDenied},
+		"LimitRange with two violations":     {provokeLimitRange(maximumCPU, maximumMemory), "is forbidden: [maximum ", decision.PolicyDenied},
+		"RuntimeClass that does not exist":   {provokePod(withRuntimeClass("none")), "is forbidden: pod rejected: RuntimeClass", decision.PolicyDenied},
+		"RuntimeClass for other nodes":       {provokeRuntimeClassConflict, "is forbidden: conflict: runtimeClass.", decision.PolicyDenied},
+		"PriorityClass that does not exist":  {provokePod(withPriorityClass("none")), "is forbidden: no PriorityClass with name ", decision.PolicyDenied},
+		"service account that doesn't exist": {provokePod(withServiceAccount("none")), "is forbidden: error looking up service account ", decision.ServiceAccountMissing},
 
-		"policy that denies by default":   {provokePolicy(nil), "ValidatingAdmissionPolicy '", apierror.PolicyDenied},
-		"policy that denies as Forbidden": {provokePolicy(new(metav1.StatusReasonForbidden)), "ValidatingAdmissionPolicy '", apierror.PolicyDenied},
-		"policy that denies as too large": {provokePolicy(new(metav1.StatusReasonRequestEntityTooLarge)), "ValidatingAdmissionPolicy '", apierror.PolicyDenied},
-		"policy without its parameters":   {provokePolicyWithoutParameters, "denied request: failed to configure binding", apierror.PolicyDenied},
+		"policy that denies by default":   {provokePolicy(nil), "ValidatingAdmissionPolicy '", decision.PolicyDenied},
+		"policy that denies as Forbidden": {provokePolicy(new(metav1.StatusReasonForbidden)), "ValidatingAdmissionPolicy '", decision.PolicyDenied},
+		"policy that denies as too large": {provokePolicy(new(metav1.StatusReasonRequestEntityTooLarge)), "ValidatingAdmissionPolicy '", decision.PolicyDenied},
+		"policy without its parameters":   {provokePolicyWithoutParameters, "denied request: failed to configure binding", decision.PolicyDenied},
 
-		"webhook that denies without a reason": {provokeWebhook(metav1.Status{}), "denied the request", apierror.PolicyDenied},
-		"webhook that denies as Forbidden":     {provokeWebhook(status(metav1.StatusReasonForbidden, 403)), "denied the request: as requested", apierror.PolicyDenied},
-		"webhook that denies as Conflict":      {provokeWebhook(status(metav1.StatusReasonConflict, 409)), "denied the request: as requested", apierror.PolicyDenied},
-		"webhook that denies as Invalid":       {provokeWebhook(status(metav1.StatusReasonInvalid, 422)), "denied the request: as requested", apierror.PolicyDenied},
-		"webhook that cannot be called":        {provokeUnavailableWebhook, "failed calling webhook", apierror.Unavailable},
+		"webhook that denies without a reason": {provokeWebhook(metav1.Status{}), "denied the request", decision.PolicyDenied},
+		"webhook that denies as Forbidden":     {provokeWebhook(status(metav1.StatusReasonForbidden, 403)), "denied the request: as requested", decision.PolicyDenied},
+		"webhook that denies as Conflict":      {provokeWebhook(status(metav1.StatusReasonConflict, 409)), "denied the request: as requested", decision.PolicyDenied},
+		"webhook that denies as Invalid":       {provokeWebhook(status(metav1.StatusReasonInvalid, 422)), "denied the request: as requested", decision.PolicyDenied},
+		"webhook that cannot be called":        {provokeUnavailableWebhook, "failed calling webhook", decision.Unavailable},
 
-		"missing permission":                   {provokeMissingPermission, `is forbidden: User "jane" cannot `, apierror.PermissionMissing},
-		"grant escalation":                     {provokeEscalation, `is forbidden: user "jane" (groups=`, apierror.PermissionMissing},
-		"unknown credentials":                  {provokeUnauthorized, "", apierror.PermissionMissing},
-		"terminating namespace":                {provokeTerminatingNamespace, "because it is being terminated", apierror.NamespaceTerminating},
-		"missing namespace":                    {provokeMissingNamespace, "namespaces \"none\" not found", apierror.NotFound},
-		"missing object":                       {provokeMissingObject, "", apierror.NotFound},
-		"name taken":                           {provokeTakenName, "", apierror.AlreadyExists},
-		"changed object":                       {provokeConflict, "", apierror.Conflict},
-		"invalid object":                       {provokePod(withoutContainers), "", apierror.Invalid},
-		"unknown field":                        {provokeUnknownField, "unknown field", apierror.Invalid},
-		"RuntimeClass with an invalid name":    {provokePod(withRuntimeClass("a/b")), `invalid resource name "a/b"`, apierror.Invalid},
-		"service account with an invalid name": {provokePod(withServiceAccount("a/b")), `invalid resource name "a/b"`, apierror.Invalid},
-		"PriorityClass with an invalid name":   {provokePod(withPriorityClass("a/b")), "is forbidden: no PriorityClass with name ", apierror.PolicyDenied},
+		"missing permission":                   {provokeMissingPermission, `is forbidden: User "jane" cannot `, decision.PermissionMissing},
+		"grant escalation":                     {provokeEscalation, `is forbidden: user "jane" (groups=`, decision.PermissionMissing},
+		"unknown credentials":                  {provokeUnauthorized, "", decision.PermissionMissing},
+		"terminating namespace":                {provokeTerminatingNamespace, "because it is being terminated", decision.NamespaceTerminating},
+		"missing namespace":                    {provokeMissingNamespace, "namespaces \"none\" not found", decision.NotFound},
+		"missing object":                       {provokeMissingObject, "", decision.NotFound},
+		"name taken":                           {provokeTakenName, "", decision.AlreadyExists},
+		"changed object":                       {provokeConflict, "", decision.Conflict},
+		"invalid object":                       {provokePod(withoutContainers), "", decision.Invalid},
+		"unknown field":                        {provokeUnknownField, "unknown field", decision.Invalid},
+		"RuntimeClass with an invalid name":    {provokePod(withRuntimeClass("a/b")), `invalid resource name "a/b"`, decision.Invalid},
+		"service account with an invalid name": {provokePod(withServiceAccount("a/b")), `invalid resource name "a/b"`, decision.Invalid},
+		"PriorityClass with an invalid name":   {provokePod(withPriorityClass("a/b")), "is forbidden: no PriorityClass with name ", decision.PolicyDenied},
 
-		"undeclared field":    {provokeUndeclaredField, "field not declared in schema", apierror.Invalid},
-		"object too large":    {provokeTooLarge, "", apierror.Invalid},
-		"old resourceVersion": {provokeExpired, "too old", apierror.Expired},
-		"deadline exceeded":   {provokeDeadline, "", apierror.Timeout},
-		"server unreachable":  {provokeUnreachable, "connection refused", apierror.Unavailable},
+		"undeclared field":    {provokeUndeclaredField, "field not declared in schema", decision.Invalid},
+		"object too large":    {provokeTooLarge, "", decision.Invalid},
+		"old resourceVersion": {provokeExpired, "too old", decision.Expired},
+		"deadline exceeded":   {provokeDeadline, "", decision.Timeout},
+		"server unreachable":  {provokeUnreachable, "connection refused", decision.Unavailable},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestClassesOfErrorsOfTheAPIServer(t *testing.T) {
 			}); err != nil {
 				t.Fatal(err)
 			}
-			if got := apierror.ClassOf(last); got != test.want {
+			if got := decision.ClassOf(last); got != test.want {
 				t.Errorf("the class of %q is %q, want %q", last, got, test.want)
 			}
 		})

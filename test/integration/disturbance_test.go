@@ -11,9 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/sequence"
-	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 func (s *sequenceTest) deleteChildJob(job *batchv1.Job) {
@@ -94,7 +94,7 @@ func (s *sequenceTest) plannedJob() *batchv1.Job {
 	s.t.Helper()
 	sj := s.readSequence().DeepCopy()
 	sj.Spec.Suspend = false
-	decision := sequence.Decide(sequence.Observation{SequentialJob: sj, Answers: sequence.Answers{DryRun: &sequence.DryRunResult{}}})
+	decision := sequentialjob.Decide(sequentialjob.Observation{SequentialJob: sj, Answers: sequentialjob.Answers{DryRun: &sequentialjob.DryRunResult{}}})
 	if decision.CreateJob == nil {
 		s.t.Fatalf("no Job is planned: %+v", decision)
 	}

@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
-	"github.com/yardmaster/yardmaster/internal/testbuilder"
-	"github.com/yardmaster/yardmaster/internal/zombie"
+	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
+	jobreportcontroller "github.com/yardmaster/yardmaster/internal/kinds/jobreport/controller"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // crowdSize is the number of zombies. They fill ten pages.
@@ -36,9 +36,9 @@ func abandonedJobs(t *testing.T, ns string, count int) {
 // zombieCrowd is a namespace with many zombies, another one with a single Job, and a scanner of both.
 type zombieCrowd struct {
 	namespace, other string
-	options          jobreport.Options
+	options          jobreportcontroller.Options
 	wire             *requestInterceptor
-	scanner          *jobreport.Reconciler
+	scanner          *jobreportcontroller.Reconciler
 }
 
 func newCrowd(t *testing.T) *zombieCrowd {
@@ -48,7 +48,7 @@ func newCrowd(t *testing.T) *zombieCrowd {
 	abandonedJobs(t, c.other, 1)
 	newReporterConfig(t, c.namespace, c.other)
 	c.options = scanOptions(c.namespace, c.other)
-	c.options.Thresholds[zombie.ReasonExternallyManaged].Zombie = time.Nanosecond
+	c.options.Thresholds[jobreport.ReasonExternallyManaged].Zombie = time.Nanosecond
 	return c
 }
 

@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/testbuilder"
-	"github.com/yardmaster/yardmaster/internal/zombie"
+	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // While one of three namespaces cannot be scanned, its report has the reason and keeps its findings,
@@ -41,7 +41,7 @@ func TestFailureInOneNamespaceDoesNotAffectOtherJobReports(t *testing.T) {
 			}
 			as, w := interceptRequests(newReporterConfig(t, first, middle, last))
 			options := scanOptions(first, middle, last)
-			options.Thresholds[zombie.ReasonExternallyManaged].Suspicious = time.Nanosecond
+			options.Thresholds[jobreport.ReasonExternallyManaged].Suspicious = time.Nanosecond
 			options.Interval = 2 * time.Second // also limits the duration of a scan
 			recorder := events.NewFakeRecorder(100)
 			s := newScannerWithOptions(t, as, recorder, options)

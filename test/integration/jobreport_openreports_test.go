@@ -20,21 +20,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
-	"github.com/yardmaster/yardmaster/internal/openreports"
-	"github.com/yardmaster/yardmaster/internal/testbuilder"
-	"github.com/yardmaster/yardmaster/internal/zombie"
+	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
+	jobreportcontroller "github.com/yardmaster/yardmaster/internal/kinds/jobreport/controller"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // exportTest is a namespace with all permissions for reports, and one without the Role for
 // OpenReports.
 type exportTest struct {
 	namespace, bare string
-	options         jobreport.Options
+	options         jobreportcontroller.Options
 	recorder        *events.FakeRecorder
 	wire            *requestInterceptor
-	scanner         *jobreport.Reconciler
+	scanner         *jobreportcontroller.Reconciler
 }
 
 func newExportTest(t *testing.T) *exportTest {
@@ -46,8 +45,8 @@ func newExportTest(t *testing.T) *exportTest {
 	newReporterConfig(t, m.namespace, m.bare)
 	grantRole(t, m.namespace, "jobreport-openreports")
 	m.options = scanOptions(m.namespace, m.bare)
-	m.options.Thresholds[zombie.ReasonExternallyManaged].Suspicious = time.Nanosecond
-	m.options.Thresholds[zombie.ReasonStuckTerminating].Zombie = time.Nanosecond
+	m.options.Thresholds[jobreport.ReasonExternallyManaged].Suspicious = time.Nanosecond
+	m.options.Thresholds[jobreport.ReasonStuckTerminating].Zombie = time.Nanosecond
 	return m
 }
 
@@ -76,7 +75,7 @@ func (m *exportTest) scan(t *testing.T) []string {
 func openReport(t *testing.T, ns string) *openreportsv1alpha1.Report {
 	t.Helper()
 	raw := &openreportsv1alpha1.Report{}
-	err := openReportsClient(t).Get(t.Context(), client.ObjectKey{Namespace: ns, Name: openreports.ReportName}, raw)
+	err := openReportsClient(t).Get(t.Context(), client.ObjectKey{Namespace: ns, Name: jobreport.ReportName}, raw)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -259,7 +258,7 @@ func areWrittenOnceInstalled(t *testing.T, m *exportTest) {
 		t.Error("a Report was written without permission")
 	}
 	got, jobReport := openReport(t, m.namespace), reportOf(t, m.namespace)
-	if diff := cmp.Diff(openreports.FromJobReport(jobReport).Results, got.Results); diff != "" {
+	if diff := cmp.Diff(jobreport.FromJobReport(jobReport).Results, got.Results); diff != "" {
 		t.Errorf("results (-want +got):\n%s", diff)
 	}
 	if want := (openreportsv1alpha1.ReportSummary{Warn: 3}); got.Summary != want || got.Source != "yardmaster" {
@@ -333,7 +332,7 @@ func testChangedReportIsRestored(t *testing.T, m *exportTest) {
 		t.Fatal(err)
 	}
 	m.scan(t)
-	if got := openReport(t, m.namespace); !openreports.HasSameContent(got, openreports.FromJobReport(reportOf(t, m.namespace))) {
+	if got := openReport(t, m.namespace); !jobreport.HasSameContent(got, jobreport.FromJobReport(reportOf(t, m.namespace))) {
 		t.Errorf("the Report was not corrected:\n%s", cmp.Diff(right, got))
 	}
 	m.wantUnwritten(t)
@@ -365,7 +364,7 @@ func areTakenAway(t *testing.T, m *exportTest) {
 func areLeftAlone(t *testing.T, m *exportTest) {
 	installOpenReports(t)
 	others := &openreportsv1alpha1.Report{Source: "another-tool"}
-	others.Namespace, others.Name = m.namespace, openreports.ReportName
+	others.Namespace, others.Name = m.namespace, jobreport.ReportName
 	if err := openReportsClient(t).Create(t.Context(), others); err != nil {
 		t.Fatal(err)
 	}

@@ -22,16 +22,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
-	"github.com/yardmaster/yardmaster/internal/manager"
-	"github.com/yardmaster/yardmaster/internal/zombie"
+	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
+	jobreportcontroller "github.com/yardmaster/yardmaster/internal/kinds/jobreport/controller"
+	"github.com/yardmaster/yardmaster/internal/operator"
 	"github.com/yardmaster/yardmaster/test/poll"
 )
 
 // immediateThresholds returns thresholds with which a suspended Job is suspicious immediately.
-func immediateThresholds() zombie.Thresholds {
-	thresholds := zombie.DefaultThresholds()
-	thresholds[zombie.ReasonSuspendedTooLong].Suspicious = time.Nanosecond
+func immediateThresholds() jobreport.Thresholds {
+	thresholds := jobreport.DefaultThresholds()
+	thresholds[jobreport.ReasonSuspendedTooLong].Suspicious = time.Nanosecond
 	return thresholds
 }
 
@@ -126,23 +126,23 @@ func asOperator() *rest.Config {
 }
 
 // newScanner returns a scanner with the permissions of the configuration.
-func newScanner(t *testing.T, as *rest.Config, namespaces ...string) *jobreport.Reconciler {
+func newScanner(t *testing.T, as *rest.Config, namespaces ...string) *jobreportcontroller.Reconciler {
 	t.Helper()
 	return newScannerWithOptions(t, as, events.NewFakeRecorder(100), scanOptions(namespaces...))
 }
 
 // scanOptions returns the options of a scanner of these namespaces.
-func scanOptions(namespaces ...string) jobreport.Options {
-	return jobreport.Options{Namespaces: namespaces, Interval: time.Minute, MaxFindings: 50, Thresholds: immediateThresholds()}
+func scanOptions(namespaces ...string) jobreportcontroller.Options {
+	return jobreportcontroller.Options{Namespaces: namespaces, Interval: time.Minute, MaxFindings: 50, Thresholds: immediateThresholds()}
 }
 
-func newScannerWithOptions(t *testing.T, as *rest.Config, recorder events.EventRecorder, options jobreport.Options) *jobreport.Reconciler {
+func newScannerWithOptions(t *testing.T, as *rest.Config, recorder events.EventRecorder, options jobreportcontroller.Options) *jobreportcontroller.Reconciler {
 	t.Helper()
 	c, err := client.New(as, client.Options{Scheme: cluster.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return jobreport.New(c, c, recorder, testr.New(t), options)
+	return jobreportcontroller.New(c, c, recorder, testr.New(t), options)
 }
 
 func reportOf(t *testing.T, ns string) *v1alpha1.JobReport {
@@ -284,7 +284,7 @@ func TestJobReportNeedsNoMoreThanItsRole(t *testing.T) {
 func TestOperatorReportsOnlyOnConfiguredNamespaces(t *testing.T) {
 	reportedNamespace, other := namespace(t), namespace(t)
 	suspendedJobs(t, reportedNamespace, 1)
-	options, err := manager.ParseFlags([]string{
+	options, err := operator.ParseFlags([]string{
 		"--controllers=jobreport", "--report-namespaces=" + reportedNamespace, "--report-interval=1s",
 		"--report-suspended-too-long-suspicious-after=1ns",
 		"--leader-elect=false", "--webhook=false", "--metrics-bind-address=0", "--health-probe-bind-address=0",
@@ -292,7 +292,7 @@ func TestOperatorReportsOnlyOnConfiguredNamespaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mgr, err := manager.New(config, options)
+	mgr, err := operator.New(config, options)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 
-	"github.com/yardmaster/yardmaster/internal/manager"
+	"github.com/yardmaster/yardmaster/internal/operator"
 )
 
 // The tests also run on the oldest release of Kubernetes that docs/support.md supports, which lacks one kind.
@@ -78,7 +78,7 @@ func TestOperatorDoesNotStartWhereNothingRecordsTheCreatorsOfSessions(t *testing
 	if hasMutatingAdmissionPolicies(t) {
 		t.Skipf("Kubernetes %s has MutatingAdmissionPolicy, which can replace the webhook", serverVersion(t))
 	}
-	options, err := manager.ParseFlags([]string{
+	options, err := operator.ParseFlags([]string{
 		"--controllers=agenticsession", "--mutating-webhook=false", "--leader-elect=false", "--operator-namespace=default",
 		"--metrics-bind-address=0", "--health-probe-bind-address=0",
 	}, func(string) (string, bool) { return "", false }, t.Output())
@@ -86,7 +86,7 @@ func TestOperatorDoesNotStartWhereNothingRecordsTheCreatorsOfSessions(t *testing
 		t.Fatal(err)
 	}
 	const want = "--mutating-webhook=false needs the kind MutatingAdmissionPolicy of Kubernetes 1.36"
-	if _, err := manager.New(config, options); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := operator.New(config, options); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v, want one with %q", err, want)
 	}
 }

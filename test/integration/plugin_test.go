@@ -25,8 +25,8 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin"
-	"github.com/yardmaster/yardmaster/internal/testbuilder"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // apiServerProxy is a proxy between the plugin and the API server. It can simulate that the API

@@ -22,7 +22,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
-	"github.com/yardmaster/yardmaster/internal/queue"
+	"github.com/yardmaster/yardmaster/internal/kinds/queue"
 	"github.com/yardmaster/yardmaster/test/poll"
 )
 

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/schedule"
+	"github.com/yardmaster/yardmaster/internal/kinds/schedule"
 )
 
 // ofJobs makes a Schedule send jobs to Queue billing.

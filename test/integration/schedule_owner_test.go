@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/core"
-	"github.com/yardmaster/yardmaster/internal/schedule"
+	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/kinds/schedule"
 	"github.com/yardmaster/yardmaster/test/poll"
 )
 
@@ -96,7 +96,7 @@ func TestOnlyTheOperatorCreatesSessionsOfAnotherUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	session := sessionWithSpec(ns, "forged", map[string]any{"prompt": "do it", "userContext": map[string]any{"userId": "root"}})
-	session.SetOwnerReferences(core.ControllerReferences("Schedule", s))
+	session.SetOwnerReferences(decision.ControllerReferences("Schedule", s))
 	if err := clientOf(t, "ann", 0).Create(t.Context(), session); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestAdmissionPolicyRecordsTheOwnerOfScheduledSessions(t *testing.T) {
 		"by-a-tenant":     {"system:serviceaccount:default:default", "system:serviceaccount:default:default"},
 	} {
 		session := sessionWithSpec(ns, name, map[string]any{"prompt": "do it", "userContext": map[string]any{"userId": "root"}})
-		session.SetOwnerReferences(core.ControllerReferences("Schedule", s))
+		session.SetOwnerReferences(decision.ControllerReferences("Schedule", s))
 		if err := clientOf(t, test.user, 0).Create(t.Context(), session); err != nil {
 			t.Fatal(err)
 		}

@@ -19,10 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/schedule"
-	"github.com/yardmaster/yardmaster/internal/testbuilder"
-	"github.com/yardmaster/yardmaster/internal/zombie"
+	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
+	"github.com/yardmaster/yardmaster/internal/kinds/schedule"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // etlSpec is the spec of a SequentialJob whose Pods run until the test ends them.
@@ -340,7 +340,7 @@ func TestExamplesOfSchedulesStartRuns(t *testing.T) {
 				if err := cluster.List(t.Context(), &jobs, client.InNamespace(manifest.GetNamespace()), selection); err != nil {
 					t.Fatal(err)
 				}
-				return len(jobs.Items) > 0 && zombie.OwnerOf(&jobs.Items[0]).String() == "Schedule/"+manifest.GetName()
+				return len(jobs.Items) > 0 && jobreport.OwnerOf(&jobs.Items[0]).String() == "Schedule/"+manifest.GetName()
 			})
 		})
 	}

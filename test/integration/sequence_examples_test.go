@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/sequence"
+	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 )
 
 // The translations of examples of Argo Workflows and Tekton are applied with strict field validation, in a namespace
@@ -47,10 +47,10 @@ func TestTranslatedExamplesRun(t *testing.T) {
 			}
 			s := &sequenceTest{t: t, sj: &v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Namespace: manifest.GetNamespace(), Name: name}}}
 			s.waitUntil("the end of the run", func(sj *v1alpha1.SequentialJob) bool {
-				if step := sequence.AwaitingApproval(sj); step != "" {
+				if step := sequentialjob.AwaitingApproval(sj); step != "" {
 					s.approve(step)
 				}
-				return sequence.IsFinished(&sj.Status)
+				return sequentialjob.IsFinished(&sj.Status)
 			})
 			if s.sj.Status.Phase != v1alpha1.PhaseCompleted {
 				t.Error(describe(s.sj))
@@ -63,7 +63,7 @@ func TestTranslatedExamplesRun(t *testing.T) {
 func (s *sequenceTest) approve(step string) {
 	s.t.Helper()
 	const user = "ada"
-	approval, err := json.Marshal(sequence.Approval{Run: s.sj.Status.Run, Step: step, By: user})
+	approval, err := json.Marshal(sequentialjob.Approval{Run: s.sj.Status.Run, Step: step, By: user})
 	if err != nil {
 		s.t.Fatal(err)
 	}

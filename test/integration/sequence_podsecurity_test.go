@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 func TestKubectlWarnsAboutPodsThatTheNamespaceRefuses(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/egress/workload"
+	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner/workload"
 	"github.com/yardmaster/yardmaster/test/poll"
 )
 

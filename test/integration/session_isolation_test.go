@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/session"
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/test/poll"
 )
 
@@ -399,7 +399,7 @@ func (i *isolationTest) wantNoPodWithObjectsOfAnn() {
 		i.Fatal(err)
 	}
 	for _, job := range jobs.Items {
-		if slices.Contains(i.uids, job.Labels[session.LabelSessionUID]) {
+		if slices.Contains(i.uids, job.Labels[agenticsession.LabelSessionUID]) {
 			continue
 		}
 		raw, err := job.Spec.Template.Marshal()

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/session"
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/test/poll"
 )
 
@@ -35,8 +35,8 @@ func (s *sessionTest) networkPolicy(name string) *networkingv1.NetworkPolicy {
 }
 
 func (s *sessionTest) isDefaultDenyCurrent() bool {
-	policy := s.networkPolicy(session.DefaultDenyPolicyName)
-	return policy != nil && policy.DeletionTimestamp.IsZero() && session.IsNetworkPolicyCurrent(policy, session.NewDefaultDenyPolicy(s.key.Namespace))
+	policy := s.networkPolicy(agenticsession.DefaultDenyPolicyName)
+	return policy != nil && policy.DeletionTimestamp.IsZero() && agenticsession.IsNetworkPolicyCurrent(policy, agenticsession.NewDefaultDenyPolicy(s.key.Namespace))
 }
 
 // holdPod keeps the session's Pod, as a runner does that ignores SIGTERM, until the end of the test.
@@ -62,10 +62,10 @@ func TestNetworkOfADeletedSessionStaysClosedUntilItsPodIsGone(t *testing.T) {
 	s := createSession(t)
 	s.waitForPhase(v1alpha1.SessionCreating)
 	s.holdPod()
-	if !s.isDefaultDenyCurrent() || len(s.networkPolicy(session.DefaultDenyPolicyName).OwnerReferences) > 0 {
-		t.Fatalf("the namespace has no policy without an owner that denies everything: %+v", s.networkPolicy(session.DefaultDenyPolicyName))
+	if !s.isDefaultDenyCurrent() || len(s.networkPolicy(agenticsession.DefaultDenyPolicyName).OwnerReferences) > 0 {
+		t.Fatalf("the namespace has no policy without an owner that denies everything: %+v", s.networkPolicy(agenticsession.DefaultDenyPolicyName))
 	}
-	if jobs := s.listJobs(); jobs[0].CreationTimestamp.Before(&s.networkPolicy(session.DefaultDenyPolicyName).CreationTimestamp) {
+	if jobs := s.listJobs(); jobs[0].CreationTimestamp.Before(&s.networkPolicy(agenticsession.DefaultDenyPolicyName).CreationTimestamp) {
 		t.Error("the Job is older than the policy")
 	}
 	if err := cluster.Delete(t.Context(), s.getSession()); err != nil {
@@ -76,7 +76,7 @@ func TestNetworkOfADeletedSessionStaysClosedUntilItsPodIsGone(t *testing.T) {
 		t.Error("the policy of the namespace was deleted with the session")
 	}
 	// Somebody deletes it, too, where no admission policy prevents that.
-	if err := cluster.Delete(t.Context(), s.networkPolicy(session.DefaultDenyPolicyName)); err != nil {
+	if err := cluster.Delete(t.Context(), s.networkPolicy(agenticsession.DefaultDenyPolicyName)); err != nil {
 		t.Fatal(err)
 	}
 	poll.Until(t, "the policy to be restored for the Pod of the deleted session", s.isDefaultDenyCurrent)
@@ -87,8 +87,8 @@ func TestChangedNetworkPoliciesOfASessionAreRestored(t *testing.T) {
 	s := createSession(t)
 	s.waitForPhase(v1alpha1.SessionCreating)
 	for name, change := range map[string]string{
-		"fix-session":                 `{"spec":{"ingress":[{}]}}`,
-		session.DefaultDenyPolicyName: `{"spec":{"egress":[{}]}}`,
+		"fix-session":                        `{"spec":{"ingress":[{}]}}`,
+		agenticsession.DefaultDenyPolicyName: `{"spec":{"egress":[{}]}}`,
 	} {
 		version := s.networkPolicy(name).ResourceVersion
 		if err := cluster.Patch(t.Context(), s.networkPolicy(name), client.RawPatch(mergePatch, []byte(change)), somebodyElse); err != nil {
@@ -99,7 +99,7 @@ func TestChangedNetworkPoliciesOfASessionAreRestored(t *testing.T) {
 			return policy.ResourceVersion != version && len(policy.Spec.Ingress)+len(policy.Spec.Egress) == map[string]int{"fix-session": 1}[name]
 		})
 	}
-	if err := cluster.Delete(t.Context(), s.networkPolicy(session.DefaultDenyPolicyName)); err != nil {
+	if err := cluster.Delete(t.Context(), s.networkPolicy(agenticsession.DefaultDenyPolicyName)); err != nil {
 		t.Fatal(err)
 	}
 	poll.Until(t, "the deleted policy to be restored", s.isDefaultDenyCurrent)
@@ -142,7 +142,7 @@ func (s *sessionTest) waitForCondition(conditionType string, status metav1.Condi
 func TestOnlyTheOperatorChangesThePolicyThatIsolatesSessions(t *testing.T) {
 	t.Parallel()
 	o := newRestrictedOperator(t)
-	newPolicy := func() *networkingv1.NetworkPolicy { return session.NewDefaultDenyPolicy(o.watched) }
+	newPolicy := func() *networkingv1.NetworkPolicy { return agenticsession.NewDefaultDenyPolicy(o.watched) }
 	wantDenied := func(title string, err error) {
 		t.Helper()
 		if !isDeniedByPolicy(err) {

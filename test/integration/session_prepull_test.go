@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/session"
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/test/poll"
 )
 
@@ -18,7 +18,7 @@ import (
 func (s *sessionTest) prepull() *appsv1.DaemonSet {
 	s.t.Helper()
 	d := &appsv1.DaemonSet{}
-	err := cluster.Get(s.t.Context(), client.ObjectKey{Namespace: s.key.Namespace, Name: session.PrepullName("default")}, d)
+	err := cluster.Get(s.t.Context(), client.ObjectKey{Namespace: s.key.Namespace, Name: agenticsession.PrepullName("default")}, d)
 	if client.IgnoreNotFound(err) != nil {
 		s.t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestDaemonSetOfSomebodyElseIsNotChangedByPrepull(t *testing.T) {
 	t.Parallel()
 	s := createSession(t, func(*v1alpha1.AgenticSession, *v1alpha1.SessionRunner) {})
 	labels := map[string]string{"app": "other"}
-	other := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: session.PrepullName("default"), Namespace: s.key.Namespace}}
+	other := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: agenticsession.PrepullName("default"), Namespace: s.key.Namespace}}
 	other.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
 	other.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a:1"}}}}
 	if err := cluster.Create(t.Context(), other); err != nil {

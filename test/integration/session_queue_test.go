@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/session"
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/test/poll"
 )
 
@@ -192,7 +192,7 @@ func TestSessionWithASuspendedJobIsPendingAndContinuesItsAttempt(t *testing.T) {
 func (s *sessionTest) listPods() []corev1.Pod {
 	s.t.Helper()
 	var pods corev1.PodList
-	if err := cluster.List(s.t.Context(), &pods, client.InNamespace(s.key.Namespace), client.MatchingLabels{session.LabelSession: s.key.Name}); err != nil {
+	if err := cluster.List(s.t.Context(), &pods, client.InNamespace(s.key.Namespace), client.MatchingLabels{agenticsession.LabelSession: s.key.Name}); err != nil {
 		s.t.Fatal(err)
 	}
 	return pods.Items

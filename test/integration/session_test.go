@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/session"
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/test/poll"
 )
 
@@ -103,7 +103,7 @@ func (s *sessionTest) patchSpec(spec string) {
 func (s *sessionTest) listJobs() []batchv1.Job {
 	s.t.Helper()
 	var jobs batchv1.JobList
-	if err := cluster.List(s.t.Context(), &jobs, client.InNamespace(s.key.Namespace), client.MatchingLabels{session.LabelSession: s.key.Name}); err != nil {
+	if err := cluster.List(s.t.Context(), &jobs, client.InNamespace(s.key.Namespace), client.MatchingLabels{agenticsession.LabelSession: s.key.Name}); err != nil {
 		s.t.Fatal(err)
 	}
 	return jobs.Items
@@ -389,8 +389,8 @@ func TestSessionsContinuingOneParentRunOneAtATime(t *testing.T) {
 			}
 			var live []string
 			for i := range jobs.Items {
-				if jobs.Items[i].Labels[session.LabelSession] != "first" && len(jobs.Items[i].Status.Conditions) == 0 {
-					live = append(live, jobs.Items[i].Labels[session.LabelSession])
+				if jobs.Items[i].Labels[agenticsession.LabelSession] != "first" && len(jobs.Items[i].Status.Conditions) == 0 {
+					live = append(live, jobs.Items[i].Labels[agenticsession.LabelSession])
 				}
 			}
 			if len(live) > 1 {
@@ -423,7 +423,7 @@ func TestDeletedSessionLeavesNoChildObjects(t *testing.T) {
 		&batchv1.JobList{}, &corev1.SecretList{}, &corev1.PersistentVolumeClaimList{}, &corev1.ServiceList{}, &networkingv1.NetworkPolicyList{},
 	} {
 		poll.Until(t, "all objects to be deleted", func() bool {
-			err := cluster.List(t.Context(), list, client.InNamespace(s.key.Namespace), client.HasLabels{session.LabelSessionUID})
+			err := cluster.List(t.Context(), list, client.InNamespace(s.key.Namespace), client.HasLabels{agenticsession.LabelSessionUID})
 			return err == nil && meta.LenList(list) == 0
 		})
 	}
@@ -472,7 +472,7 @@ func TestIdleSessionIsStopped(t *testing.T) {
 	s.startRunner()
 	s.waitForPhase(v1alpha1.SessionRunning)
 	renewal := []byte(`{"spec": {"renewTime": "2099-01-01T00:00:00.000000Z"}}`)
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: session.LeaseName(s.key.Name)}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: agenticsession.LeaseName(s.key.Name)}}
 	if err := cluster.Patch(t.Context(), lease, client.RawPatch(types.MergePatchType, renewal)); err != nil {
 		t.Fatal(err)
 	}
@@ -485,11 +485,11 @@ func TestIdleSessionIsStopped(t *testing.T) {
 // reportCost writes this annotation into the Lease, as a runner does.
 func (s *sessionTest) reportCost(annotation string) {
 	s.t.Helper()
-	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{session.AnnotationCost: annotation}}})
+	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{agenticsession.AnnotationCost: annotation}}})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: session.LeaseName(s.key.Name)}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: agenticsession.LeaseName(s.key.Name)}}
 	if err := cluster.Patch(s.t.Context(), lease, client.RawPatch(types.MergePatchType, raw)); err != nil {
 		s.t.Fatal(err)
 	}

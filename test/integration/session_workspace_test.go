@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/session"
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/test/poll"
 )
 
@@ -170,7 +170,7 @@ func TestPodStartsAfterItsWorkspaceIsReserved(t *testing.T) {
 		return len(pod.Spec.SchedulingGates) == 0
 	})
 	claim := s.claim("fix-workspace")
-	if types.UID(claim.Annotations[session.AnnotationWorkspacePod]) != pod.UID || s.getSession().Status.WorkspaceUID != claim.UID {
+	if types.UID(claim.Annotations[agenticsession.AnnotationWorkspacePod]) != pod.UID || s.getSession().Status.WorkspaceUID != claim.UID {
 		t.Errorf("annotations %v, recorded UID %s", claim.Annotations, s.getSession().Status.WorkspaceUID)
 	}
 }

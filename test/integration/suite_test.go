@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/internal/broker/bounded"
-	"github.com/yardmaster/yardmaster/internal/manager"
-	"github.com/yardmaster/yardmaster/internal/webhook/server"
+	"github.com/yardmaster/yardmaster/internal/operator"
+	"github.com/yardmaster/yardmaster/internal/operator/webhook"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
@@ -57,7 +57,7 @@ func installAndRunOperator(ctx context.Context, c *testenv.Cluster) (end func() 
 		return nil, fmt.Errorf("installing the webhook: %w", err)
 	}
 	webhookAddress = fmt.Sprintf("https://%s:%d", webhooks.LocalServingHost, webhooks.LocalServingPort)
-	if err := os.WriteFile(filepath.Join(webhooks.LocalServingCertDir, server.PathFile), []byte(webhookPathSegment), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(webhooks.LocalServingCertDir, webhook.PathFile), []byte(webhookPathSegment), 0o600); err != nil {
 		return nil, err
 	}
 	end = func() error {
@@ -99,7 +99,7 @@ func adaptWebhooks(ctx context.Context, webhooks *envtest.WebhookInstallOptions)
 			w := &configuration.Webhooks[i]
 			w.NamespaceSelector = nonExemptNamespaces()
 			w.ClientConfig.Service = nil
-			w.ClientConfig.URL = new(webhookAddress + "/" + webhookPathSegment + server.ValidatingPath(w.Name))
+			w.ClientConfig.URL = new(webhookAddress + "/" + webhookPathSegment + webhook.ValidatingPath(w.Name))
 		}
 		if err := cluster.Update(ctx, configuration); err != nil {
 			return fmt.Errorf("adapting the webhook: %w", err)
@@ -110,7 +110,7 @@ func adaptWebhooks(ctx context.Context, webhooks *envtest.WebhookInstallOptions)
 			w := &configuration.Webhooks[i]
 			w.NamespaceSelector = nonExemptNamespaces()
 			w.ClientConfig.Service = nil
-			w.ClientConfig.URL = new(webhookAddress + "/" + webhookPathSegment + server.MutatingPath(w.Name))
+			w.ClientConfig.URL = new(webhookAddress + "/" + webhookPathSegment + webhook.MutatingPath(w.Name))
 		}
 		if err := cluster.Update(ctx, configuration); err != nil {
 			return fmt.Errorf("adapting the webhook: %w", err)
@@ -128,7 +128,7 @@ func startOperator(ctx context.Context, webhooks *envtest.WebhookInstallOptions)
 	if err := client.IgnoreAlreadyExists(cluster.Create(ctx, key)); err != nil {
 		return err
 	}
-	mgr, err := manager.New(operators, manager.Options{
+	mgr, err := operator.New(operators, operator.Options{
 		Controllers:   controllers(),
 		Concurrency:   10,
 		QueueSweep:    2 * time.Second,
@@ -137,13 +137,13 @@ func startOperator(ctx context.Context, webhooks *envtest.WebhookInstallOptions)
 		OperatorNamespace: metav1.NamespaceDefault, WorkerAdminSecret: operatorKeySecret, WorkerImage: "yardmaster:test",
 		KubeAPIQPS:    -1,
 		HealthAddress: "0",
-		Metrics:       manager.MetricsOptions{Address: "0"},
-		Webhook: manager.WebhookOptions{
+		Metrics:       operator.MetricsOptions{Address: "0"},
+		Webhook: operator.WebhookOptions{
 			Enabled:        true,
 			Mutating:       true,
 			Port:           webhooks.LocalServingPort,
 			CertDir:        webhooks.LocalServingCertDir,
-			CertManagement: manager.CertManagementExternal,
+			CertManagement: operator.CertManagementExternal,
 		},
 	})
 	if err != nil {
@@ -160,11 +160,11 @@ func startOperator(ctx context.Context, webhooks *envtest.WebhookInstallOptions)
 // controllers returns the controllers that run during all tests. That of WorkerPools does not: each
 // test of a pool runs its own, which knows the addresses of the test's workers. The webhook of
 // WorkerPools is used.
-func controllers() []manager.Controller {
-	all := manager.AllControllers()
+func controllers() []operator.Controller {
+	all := operator.AllControllers()
 	for i := range all {
 		if all[i].Name == "workerpool" {
-			all[i].Setup = func(ctrl.Manager, manager.Options) error { return nil }
+			all[i].Setup = func(ctrl.Manager, operator.Options) error { return nil }
 		}
 	}
 	return all

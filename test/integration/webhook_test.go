@@ -28,8 +28,8 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/certs"
-	"github.com/yardmaster/yardmaster/internal/webhook/server"
+	"github.com/yardmaster/yardmaster/internal/operator/certs"
+	"github.com/yardmaster/yardmaster/internal/operator/webhook"
 	"github.com/yardmaster/yardmaster/test/poll"
 )
 
@@ -96,11 +96,11 @@ func TestForgedReviewRevealsNothing(t *testing.T) {
 	forged.Spec.Prompt, forged.Spec.Runner, forged.Spec.Image = "do it", "default", "evil:1"
 	const name = "agenticsessions.yardmaster.dev"
 	poll.Until(t, "the API server to receive the warning", func() bool {
-		status, body := postReview(t, "/"+webhookPathSegment+server.ValidatingPath(name), forged)
+		status, body := postReview(t, "/"+webhookPathSegment+webhook.ValidatingPath(name), forged)
 		return status == http.StatusOK && strings.Contains(body, "spec.image")
 	})
 	for _, path := range []string{
-		server.ValidatingPath(name), "/validate-yardmaster-dev-v1alpha1-agenticsession", "/guess" + server.ValidatingPath(name),
+		webhook.ValidatingPath(name), "/validate-yardmaster-dev-v1alpha1-agenticsession", "/guess" + webhook.ValidatingPath(name),
 	} {
 		if status, body := postReview(t, path, forged); status != http.StatusNotFound || strings.Contains(body, "spec") {
 			t.Errorf("%s: %d %s", path, status, body)
@@ -202,7 +202,7 @@ func startRotation(t *testing.T) *rotationTest {
 func (env *rotationTest) waitUntilConfigured() (segment string) {
 	env.Helper()
 	poll.Until(env.T, "the webhook configurations to have the path", func() bool {
-		segment = string(env.readSecret().Data[server.PathFile])
+		segment = string(env.readSecret().Data[webhook.PathFile])
 		v, m := env.readConfigurations()
 		return segment != "" && env.ready(httptest.NewRequest(http.MethodGet, "/readyz", http.NoBody)) == nil &&
 			pathOf(v.Webhooks[0].ClientConfig) == "/"+segment+"/validate/first.yardmaster.dev" &&
@@ -256,7 +256,7 @@ func TestWebhookPathIsRestoredAfterSomeoneChangesIt(t *testing.T) {
 	t.Parallel()
 	env := startRotation(t)
 	segment := env.waitUntilConfigured()
-	served, err := os.ReadFile(filepath.Join(env.rotation.Directory, server.PathFile))
+	served, err := os.ReadFile(filepath.Join(env.rotation.Directory, webhook.PathFile))
 	if err != nil || string(served) != segment {
 		t.Errorf("the server accepts %q, want %q: %v", served, segment, err)
 	}
@@ -273,7 +273,7 @@ func TestWebhookPathIsRestoredAfterSomeoneChangesIt(t *testing.T) {
 
 	env.patch(env.readSecret(), `[{"op": "replace", "path": "/data/path", "value": ""}]`)
 	poll.Until(t, "a new path", func() bool {
-		now := string(env.readSecret().Data[server.PathFile])
+		now := string(env.readSecret().Data[webhook.PathFile])
 		return now != "" && now != segment
 	})
 	env.waitUntilConfigured()

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/pool"
+	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
 	"github.com/yardmaster/yardmaster/worker"
 )
 
@@ -65,7 +65,7 @@ func TestWorkerThatMissedItsSignalEndsLongBeforeItsGracePeriod(t *testing.T) {
 	c.waitForConnectedWorkers(1)
 	workers := c.runningWorkers()
 	var pods corev1.PodList
-	if err := cluster.List(t.Context(), &pods, client.InNamespace(c.ns), client.HasLabels{pool.LabelWorkerPool}); err != nil || len(pods.Items) != 1 {
+	if err := cluster.List(t.Context(), &pods, client.InNamespace(c.ns), client.HasLabels{workerpool.LabelWorkerPool}); err != nil || len(pods.Items) != 1 {
 		t.Fatalf("%d Pods, error %v", len(pods.Items), err)
 	}
 	finalizer := func(names string) {

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/pool"
+	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
 )
 
 // sharedObject is an object that all revisions of a pool share.
@@ -37,7 +37,7 @@ func sharedObjectsOf(c *poolTestEnv) map[string]*sharedObject {
 	account, budget := &corev1.ServiceAccount{ObjectMeta: named}, &policyv1.PodDisruptionBudget{ObjectMeta: named}
 	network := &networkingv1.NetworkPolicy{ObjectMeta: named}
 	selects := func(labels map[string]string) bool {
-		return len(labels) == 1 && labels[pool.LabelWorkerPool] == "mailers"
+		return len(labels) == 1 && labels[workerpool.LabelWorkerPool] == "mailers"
 	}
 	return map[string]*sharedObject{
 		"ConfigMap": {config, `{"data":{"concurrency":"99","queues":null}}`, func() bool {
@@ -110,7 +110,7 @@ func TestRevisionIsRestoredAfterExternalChanges(t *testing.T) {
 	c := newPoolWithTwoWorkers(t)
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: c.ns, Name: c.getPool("mailers").Status.CurrentRevision}}
 	right := func() bool {
-		return d.Spec.Template.Spec.Containers[0].Image == "worker:1" && d.Labels[pool.LabelWorkerPool] == "mailers" && d.Labels[pool.LabelRevision] != ""
+		return d.Spec.Template.Spec.Containers[0].Image == "worker:1" && d.Labels[workerpool.LabelWorkerPool] == "mailers" && d.Labels[workerpool.LabelRevision] != ""
 	}
 	c.waitForObject("the revision to be created", d, right)
 	for what, edit := range map[string]string{
@@ -191,12 +191,12 @@ func TestPodMonitorIsCreatedOnceTheClusterHasTheKind(t *testing.T) {
 	c := newPoolWithTwoWorkers(t)
 	remove := createPodMonitorKind(t)
 	monitor := &unstructured.Unstructured{}
-	monitor.SetGroupVersionKind(pool.PodMonitorKind)
+	monitor.SetGroupVersionKind(workerpool.PodMonitorKind)
 	monitor.SetNamespace(c.ns)
 	monitor.SetName("mailers-workers")
 	right := func() bool {
 		labels, _, err := unstructured.NestedStringMap(monitor.Object, "spec", "selector", "matchLabels")
-		return err == nil && labels[pool.LabelWorkerPool] == "mailers"
+		return err == nil && labels[workerpool.LabelWorkerPool] == "mailers"
 	}
 	c.waitFor("a PodMonitor to be created", func() bool {
 		return cluster.Get(t.Context(), client.ObjectKeyFromObject(monitor), monitor) == nil && right()

@@ -27,9 +27,9 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker/bounded"
-	"github.com/yardmaster/yardmaster/internal/brokerconn"
-	"github.com/yardmaster/yardmaster/internal/controller/workerpool"
-	"github.com/yardmaster/yardmaster/internal/pool"
+	"github.com/yardmaster/yardmaster/internal/broker/brokerconn"
+	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
+	workerpoolcontroller "github.com/yardmaster/yardmaster/internal/kinds/workerpool/controller"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/worker"
 )
@@ -106,11 +106,11 @@ func (c *poolTestEnv) startController(ctx context.Context, group *sync.WaitGroup
 	if err := client.IgnoreAlreadyExists(cluster.Create(background, adminSecret)); err != nil {
 		c.t.Fatal(err)
 	}
-	o := workerpool.Options{
+	o := workerpoolcontroller.Options{
 		Concurrency: 4, Image: "yardmaster:test", Address: c.workerAddress, Sources: sources, PodMonitors: 200 * time.Millisecond,
 		AdminSecret: client.ObjectKeyFromObject(adminSecret), OperatorNamespace: "yardmaster-system",
 	}
-	if err := workerpool.New(mgr, keeper, o).SetupWithManager(mgr); err != nil {
+	if err := workerpoolcontroller.New(mgr, keeper, o).SetupWithManager(mgr); err != nil {
 		c.t.Fatal(err)
 	}
 	group.Go(func() {
@@ -138,7 +138,7 @@ func (c *poolTestEnv) removePoolFinalizers() {
 func (c *poolTestEnv) runWorkersOfPods(ctx context.Context) {
 	_ = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		var pods corev1.PodList
-		if err := cluster.List(ctx, &pods, client.InNamespace(c.ns), client.HasLabels{pool.LabelWorkerPool}); err != nil {
+		if err := cluster.List(ctx, &pods, client.InNamespace(c.ns), client.HasLabels{workerpool.LabelWorkerPool}); err != nil {
 			return false, nil //nolint:nilerr // the test is about to end, or the next attempt succeeds
 		}
 		there := map[string]bool{}
@@ -171,10 +171,10 @@ func (c *poolTestEnv) startWorker(ctx context.Context, pod *corev1.Pod) {
 		return
 	}
 	o := worker.Options{
-		Namespace: c.ns, Pod: pod.Name, Revision: pod.Labels[pool.LabelRevision], Logger: slog.New(slog.DiscardHandler),
-		PreStopSecret: pool.PreStopSecretOf(&pod.Spec), AdminKeyFile: filepath.Join(c.t.TempDir(), pool.AdminKeyFileName),
+		Namespace: c.ns, Pod: pod.Name, Revision: pod.Labels[workerpool.LabelRevision], Logger: slog.New(slog.DiscardHandler),
+		PreStopSecret: workerpool.PreStopSecretOf(&pod.Spec), AdminKeyFile: filepath.Join(c.t.TempDir(), workerpool.AdminKeyFileName),
 	}
-	if err := os.WriteFile(o.AdminKeyFile, []byte(shared.Data[pool.AdminKeyFileName]), 0o600); err != nil {
+	if err := os.WriteFile(o.AdminKeyFile, []byte(shared.Data[workerpool.AdminKeyFileName]), 0o600); err != nil {
 		c.t.Error(err)
 		return
 	}
@@ -199,7 +199,7 @@ func (c *poolTestEnv) startWorker(ctx context.Context, pod *corev1.Pod) {
 // queues.
 func configMapOfPod(pod *corev1.Pod) string {
 	for _, volume := range pod.Spec.Volumes {
-		if volume.Name == pool.SidecarContainer+"-config" {
+		if volume.Name == workerpool.SidecarContainer+"-config" {
 			return volume.ConfigMap.Name
 		}
 	}

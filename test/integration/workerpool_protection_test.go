@@ -8,21 +8,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/pool"
+	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
 )
 
 // podsOf returns the Pods of a pool.
 func (c *poolTestEnv) podsOf(wp string) []corev1.Pod {
 	c.t.Helper()
 	var pods corev1.PodList
-	if err := cluster.List(c.t.Context(), &pods, client.InNamespace(c.ns), client.MatchingLabels(pool.WorkerSelector(wp))); err != nil {
+	if err := cluster.List(c.t.Context(), &pods, client.InNamespace(c.ns), client.MatchingLabels(workerpool.WorkerSelector(wp))); err != nil {
 		c.t.Fatal(err)
 	}
 	return pods.Items
 }
 
 func isProtected(pod *corev1.Pod) bool {
-	return pod.Annotations[pool.AnnotationSafeToEvict] == "false" && pod.Annotations[pool.AnnotationDoNotDisrupt] == "true"
+	return pod.Annotations[workerpool.AnnotationSafeToEvict] == "false" && pod.Annotations[workerpool.AnnotationDoNotDisrupt] == "true"
 }
 
 func protectsOnlyBusyPods(t *testing.T) {
@@ -38,7 +38,7 @@ func protectsOnlyBusyPods(t *testing.T) {
 	protected := func() int {
 		count := 0
 		for _, pod := range c.podsOf("mailers") {
-			if written := pod.Annotations[pool.AnnotationProtection]; written != "" {
+			if written := pod.Annotations[workerpool.AnnotationProtection]; written != "" {
 				writes[written] = true
 			}
 			if isProtected(&pod) {
@@ -70,8 +70,8 @@ func TestTheAnnotationsOfAUserAreKeptOnBusyPods(t *testing.T) {
 	release()
 	c.waitForHandledJobs(1)
 	for _, pod := range c.podsOf("mailers") {
-		_, karpenter := pod.Annotations[pool.AnnotationDoNotDisrupt]
-		if pod.Annotations[pool.AnnotationSafeToEvict] != "true" || karpenter {
+		_, karpenter := pod.Annotations[workerpool.AnnotationDoNotDisrupt]
+		if pod.Annotations[workerpool.AnnotationSafeToEvict] != "true" || karpenter {
 			t.Errorf("annotations of a busy Pod: %v", pod.Annotations)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
-	"github.com/yardmaster/yardmaster/internal/scaling"
+	"github.com/yardmaster/yardmaster/internal/kinds/workerpool/scaling"
 )
 
 // prometheusServer answers each query with the number 0, and records when it was asked.

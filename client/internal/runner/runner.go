@@ -5,8 +5,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/yardmaster/yardmaster/internal/broker/jobkeys"
 	"github.com/yardmaster/yardmaster/internal/broker/memory"
-	"github.com/yardmaster/yardmaster/internal/jobkeys"
 	"github.com/yardmaster/yardmaster/worker"
 )
 

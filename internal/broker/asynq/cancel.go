@@ -7,7 +7,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/jobkeys"
+	"github.com/yardmaster/yardmaster/internal/broker/jobkeys"
 )
 
 // CancelDelayed implements broker.Producer. asynq refuses to delete a task that a worker has received.

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/jobstate"
 	"github.com/yardmaster/yardmaster/internal/clock"
-	"github.com/yardmaster/yardmaster/internal/jobstate"
 )
 
 // cancelPollInterval is how often a worker looks for tasks to cancel.

@@ -11,7 +11,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/jobstate"
+	"github.com/yardmaster/yardmaster/internal/broker/jobstate"
 )
 
 const (

@@ -3,7 +3,7 @@ package bounded
 import (
 	"errors"
 
-	"github.com/yardmaster/yardmaster/internal/metric"
+	"github.com/yardmaster/yardmaster/internal/kube/metric"
 )
 
 // Budget is a budget of a connection, as a label of the metric.

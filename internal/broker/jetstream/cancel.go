@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/jobkeys"
+	"github.com/yardmaster/yardmaster/internal/broker/jobkeys"
 )
 
 // clockMargin is how much the clocks of the servers of a cluster may differ.

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/jobstate"
+	"github.com/yardmaster/yardmaster/internal/broker/jobstate"
 )
 
 // jobRecorder implements broker.JobRecorder.

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/jobkeys"
+	"github.com/yardmaster/yardmaster/internal/broker/jobkeys"
 )
 
 // confirmDelay is the time between two reads that both have to find a message stranded. A server removes an

@@ -14,8 +14,8 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
-	"github.com/yardmaster/yardmaster/internal/jobkeys"
-	"github.com/yardmaster/yardmaster/internal/jobstate"
+	"github.com/yardmaster/yardmaster/internal/broker/jobkeys"
+	"github.com/yardmaster/yardmaster/internal/broker/jobstate"
 	"github.com/yardmaster/yardmaster/test/poll"
 )
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/jobstate"
+	"github.com/yardmaster/yardmaster/internal/broker/jobstate"
 )
 
 // start records that a job runs.

@@ -13,8 +13,8 @@ import (
 	"os"
 	"strings"
 
-	"github.com/yardmaster/yardmaster/internal/agentprofile"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
+	"github.com/yardmaster/yardmaster/internal/pod/agentprofile"
 )
 
 const (

@@ -18,7 +18,7 @@ import (
 	"testing"
 
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
-	"github.com/yardmaster/yardmaster/internal/sessionrunner"
+	"github.com/yardmaster/yardmaster/internal/pod/runner"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/ports"
 )
@@ -28,7 +28,7 @@ const runnerVariable = "TEST_RUNS_SESSION"
 
 func TestMain(m *testing.M) {
 	if script := os.Getenv(runnerVariable); script != "" {
-		code, err := sessionrunner.Run(context.Background(), []string{"--profile", "events", "--grace-period", "2s", "--", "sh", "-c", script},
+		code, err := runner.Run(context.Background(), []string{"--profile", "events", "--grace-period", "2s", "--", "sh", "-c", script},
 			os.Getenv, os.Stdout, os.Stderr)
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/session"
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 )
 
 // SessionStreamer prints the logs of a session's runner, attempt after attempt.
@@ -135,7 +135,7 @@ func (t *SessionStreamer) runnerLogs(s *v1alpha1.AgenticSession, pods []corev1.P
 // another Pod.
 func sessionJobName(s *v1alpha1.AgenticSession, pod *corev1.Pod) string {
 	job := metav1.GetControllerOf(pod)
-	if job == nil || pod.Labels[session.LabelSessionUID] != string(s.UID) {
+	if job == nil || pod.Labels[agenticsession.LabelSessionUID] != string(s.UID) {
 		return ""
 	}
 	return job.Name

@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/plugin/follow"
-	"github.com/yardmaster/yardmaster/internal/session"
-	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // sessionWithJob returns a session with a current Job, which can be "", and finished Jobs.
@@ -30,7 +30,7 @@ func sessionWithJob(job string, finished ...string) *v1alpha1.AgenticSession {
 func sessionPod(job string, minutes int, builder *testbuilder.PodBuilder) corev1.Pod {
 	pod := builder.Obj()
 	pod.Name, pod.Namespace = job+"-x", "a"
-	pod.Labels = map[string]string{session.LabelSessionUID: "u"}
+	pod.Labels = map[string]string{agenticsession.LabelSessionUID: "u"}
 	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: job, UID: "j", Controller: new(true)}}
 	pod.CreationTimestamp = metav1.NewTime(testTime.Add(time.Duration(minutes) * time.Minute))
 	return pod

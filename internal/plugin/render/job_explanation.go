@@ -12,15 +12,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
-	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
 // JobDetails is what JobExplanation explains a Job by.
 type JobDetails struct {
 	Job     *batchv1.Job
-	Finding zombie.Finding
+	Finding jobreport.Finding
 	// Pods and Events are empty if the Job has no Pods or events, or they are unknown.
 	Pods   []corev1.Pod
 	Events []corev1.Event
@@ -41,12 +41,12 @@ func JobExplanation(s terminal.Style, d JobDetails, now time.Time) []string {
 		}
 	}
 	addRow("message", d.Finding.Message)
-	addRow("owner", zombie.OwnerOf(d.Job).String())
+	addRow("owner", jobreport.OwnerOf(d.Job).String())
 	addRow("pods", podCounts(&d.Job.Status))
 	for _, cause := range jobCauses(&d) {
 		addRow("cause", cause)
 	}
-	if next := zombie.NextStep(d.Finding.Reason); !strings.Contains(next, "report explain") {
+	if next := jobreport.NextStep(d.Finding.Reason); !strings.Contains(next, "report explain") {
 		addRow("next", strings.ReplaceAll(next, "NAME", d.Job.Name))
 	}
 	return append(lines, indentedColumns(rows)...)
@@ -100,7 +100,7 @@ func jobCauses(d *JobDetails) []string {
 // podCause returns why a Pod makes no progress, or "" if it does, or the Pod does not state it.
 func podCause(pod *corev1.Pod) string {
 	if pod.DeletionTimestamp != nil {
-		return fmt.Sprintf("terminating on node %s since %s", cmp.Or(pod.Spec.NodeName, "none"), core.DeletionRequestTime(pod).UTC().Format(time.RFC3339))
+		return fmt.Sprintf("terminating on node %s since %s", cmp.Or(pod.Spec.NodeName, "none"), decision.DeletionRequestTime(pod).UTC().Format(time.RFC3339))
 	}
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]

@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
-	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
 var explanationTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -103,13 +103,13 @@ func TestAJobExplanationEndsWithTheNextStep(t *testing.T) {
 	job.Status.Active, job.Status.Ready = 2, new(int32(0))
 	lines := JobExplanation(terminal.Style{}, JobDetails{
 		Job: job, Pods: []corev1.Pod{unschedulablePod("a")},
-		Finding: zombie.Finding{Category: zombie.CategoryZombie, Reason: zombie.ReasonStuckTerminating, Message: "waiting for finalizer x", Since: explanationTime.Add(-48 * time.Hour)},
+		Finding: jobreport.Finding{Category: jobreport.CategoryZombie, Reason: jobreport.ReasonStuckTerminating, Message: "waiting for finalizer x", Since: explanationTime.Add(-48 * time.Hour)},
 	}, explanationTime)
 	want := `job.batch/train   Zombie   StuckTerminating   for 2d
   message   waiting for finalizer x
   pods      2 active, 0 ready, 0 succeeded, 0 failed
   cause     1 Pod unschedulable: 0/5 nodes have nvidia.com/gpu
-  next      ` + zombie.NextStep(zombie.ReasonStuckTerminating)
+  next      ` + jobreport.NextStep(jobreport.ReasonStuckTerminating)
 	if diff := cmp.Diff(want, strings.Join(lines, "\n")); diff != "" {
 		t.Errorf("explanation (-want +got):\n%s", diff)
 	}

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/workerpool/scaling"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
-	"github.com/yardmaster/yardmaster/internal/scaling"
 )
 
 // poolWithDecision returns the pool mailers with a scaling decision.

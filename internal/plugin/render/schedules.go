@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/kinds/schedule"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
-	"github.com/yardmaster/yardmaster/internal/schedule"
 )
 
 // ScheduleTable renders Schedules with their last and next times.
@@ -89,7 +89,7 @@ func ScheduleDetail(s terminal.Style, sched *v1alpha1.Schedule, now time.Time) [
 		rows = append(rows, []string{"active", terminal.Sanitize(run.Name), due})
 	}
 	if missed := sched.Status.LastMissed; missed != nil {
-		rows = append(rows, []string{"missed", missed.Time.UTC().Format(time.RFC3339), terminal.Sanitize(core.FormatReason(missed.Reason, missed.Message))})
+		rows = append(rows, []string{"missed", missed.Time.UTC().Format(time.RFC3339), terminal.Sanitize(decision.FormatReason(missed.Reason, missed.Message))})
 	}
 	return append(lines, indentedColumns(rows)...)
 }

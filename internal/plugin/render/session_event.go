@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/yardmaster/yardmaster/internal/agentprofile"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
+	"github.com/yardmaster/yardmaster/internal/pod/agentprofile"
 )
 
 const (

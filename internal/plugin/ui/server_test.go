@@ -21,7 +21,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/ui/view"
 	"github.com/yardmaster/yardmaster/internal/plugin/ui/watch"
-	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 var testTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

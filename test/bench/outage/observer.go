@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/pool"
+	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
@@ -55,7 +55,7 @@ func (o *clusterObserver) recordEvent(event watch.Event, now time.Time) {
 			o.brokerConditions[object.Name] = brokerCondition{condition.Status, now}
 		}
 	case *appsv1.Deployment:
-		if object.Labels[pool.LabelWorkerPool] == "" {
+		if object.Labels[workerpool.LabelWorkerPool] == "" {
 			return
 		}
 		o.deploymentReplicas[object.Name] = 0

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/pool"
+	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
@@ -70,7 +70,7 @@ func (env *environment) waitUntilIdle(ctx context.Context, c client.Reader) erro
 			return false, nil
 		}
 		var pods corev1.PodList
-		err := c.List(ctx, &pods, client.InNamespace(string(env.Environment)), client.MatchingLabels{pool.LabelWorkerPool: measuredQueue})
+		err := c.List(ctx, &pods, client.InNamespace(string(env.Environment)), client.MatchingLabels{workerpool.LabelWorkerPool: measuredQueue})
 		return len(pods.Items) == 0, err
 	})
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/clock"
-	"github.com/yardmaster/yardmaster/internal/scaling"
+	"github.com/yardmaster/yardmaster/internal/kinds/workerpool/scaling"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 

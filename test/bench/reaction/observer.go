@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/yardmaster/yardmaster/internal/pool"
+	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
@@ -26,7 +26,7 @@ type poolObserver struct {
 func startObserver(ctx context.Context, c *harness.Cluster, ns string) (*poolObserver, error) {
 	o := &poolObserver{}
 	return o, harness.WatchLists(ctx, c, o.recordEvent, o.recordWatchEnd, []client.ObjectList{&appsv1.DeploymentList{}, &corev1.PodList{}},
-		client.InNamespace(ns), client.MatchingLabels{pool.LabelWorkerPool: measuredQueue})
+		client.InNamespace(ns), client.MatchingLabels{workerpool.LabelWorkerPool: measuredQueue})
 }
 
 func (o *poolObserver) recordWatchEnd(err error) {

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/scaling"
+	"github.com/yardmaster/yardmaster/internal/kinds/workerpool/scaling"
 )
 
 // scalerModel is one of the compared scalers.

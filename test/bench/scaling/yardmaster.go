@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/yardmaster/yardmaster/internal/scaling"
+	"github.com/yardmaster/yardmaster/internal/kinds/workerpool/scaling"
 )
 
 // yardmasterModel scales with the operator's function. Its input is the broker's counters: workers

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
-	"github.com/yardmaster/yardmaster/internal/zombie"
+	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
+	jobreportcontroller "github.com/yardmaster/yardmaster/internal/kinds/jobreport/controller"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
@@ -55,7 +55,7 @@ func runSubject(ctx context.Context, args []string) error {
 	}
 	startedAt := time.Now()
 	if args[0] != bareListSubject {
-		jobreport.New(c, c, events.NewFakeRecorder(100), logr.Discard(), reportOptions(namespaces)).ReconcileAll(ctx)
+		jobreportcontroller.New(c, c, events.NewFakeRecorder(100), logr.Discard(), reportOptions(namespaces)).ReconcileAll(ctx)
 	} else if err := listAllJobs(ctx, c, namespaces, jobs); err != nil {
 		return err
 	}
@@ -65,10 +65,10 @@ func runSubject(ctx context.Context, args []string) error {
 
 // reportOptions returns options with which every Job is a finding. This is the most expensive
 // case.
-func reportOptions(namespaces []string) jobreport.Options {
-	thresholds := zombie.DefaultThresholds()
-	thresholds[zombie.ReasonExternallyManaged].Suspicious = time.Nanosecond
-	return jobreport.Options{Namespaces: namespaces, Interval: time.Hour, MaxFindings: 50, Thresholds: thresholds}
+func reportOptions(namespaces []string) jobreportcontroller.Options {
+	thresholds := jobreport.DefaultThresholds()
+	thresholds[jobreport.ReasonExternallyManaged].Suspicious = time.Nanosecond
+	return jobreportcontroller.Options{Namespaces: namespaces, Interval: time.Hour, MaxFindings: 50, Thresholds: thresholds}
 }
 
 // listAllJobs is the least that a client needs to read all Jobs.

@@ -11,7 +11,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/yardmaster/yardmaster/internal/sequence"
+	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
@@ -73,7 +73,7 @@ func runBareLoop(ctx context.Context, args []string) error {
 			if !ok {
 				return errors.New("the watch of Jobs ended")
 			}
-			if job, ok := event.Object.(*batchv1.Job); ok && sequence.IsTerminal(job) && !ended[job.Name] {
+			if job, ok := event.Object.(*batchv1.Job); ok && sequentialjob.IsTerminal(job) && !ended[job.Name] {
 				ended[job.Name] = true
 				go l.createNextJob(ctx, c, job)
 			}

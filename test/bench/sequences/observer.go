@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/sequence"
+	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
@@ -51,7 +51,7 @@ func (o *jobObserver) recordJob(job *batchv1.Job, kind watch.EventType, now time
 		if ended, ok := o.lastJobEnd[owner]; ok {
 			o.transitions = append(o.transitions, now.Sub(ended))
 		}
-	case kind == watch.Modified && sequence.IsTerminal(job) && !o.finishedJobs[job.Name]:
+	case kind == watch.Modified && sequentialjob.IsTerminal(job) && !o.finishedJobs[job.Name]:
 		o.finishedJobs[job.Name] = true
 		o.lastJobEnd[owner], o.lastEnd = now, now
 	}

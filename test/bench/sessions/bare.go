@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/yardmaster/yardmaster/internal/session"
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
@@ -49,7 +49,7 @@ func (env *environment) measureBareClient(ctx context.Context, c *harness.Cluste
 // run of its Pod, that Pod, and the Job.
 func (env *environment) newSessionObjects(name string, uid types.UID) (before []client.Object, tried *corev1.Pod, job *batchv1.Job) {
 	metadata := env.ObjectMeta(name)
-	metadata.Labels = map[string]string{session.LabelSessionUID: string(uid)}
+	metadata.Labels = map[string]string{agenticsession.LabelSessionUID: string(uid)}
 	account := &corev1.ServiceAccount{ObjectMeta: metadata}
 	policy := &networkingv1.NetworkPolicy{ObjectMeta: metadata}
 	policy.Spec.PodSelector.MatchLabels = metadata.Labels

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/yardmaster/yardmaster/internal/session"
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
@@ -32,7 +32,7 @@ func startObserver(ctx context.Context, c *harness.Cluster, ns string) (*objectO
 	o := &objectObserver{jobTimes: map[types.UID]time.Time{}, deletionTimes: map[types.UID]time.Time{}, remainingObjects: map[types.UID]map[string]bool{}}
 	return o, harness.WatchLists(ctx, c, o.recordEvent, o.recordWatchEnd, []client.ObjectList{
 		&batchv1.JobList{}, &corev1.PodList{}, &corev1.SecretList{}, &corev1.ServiceAccountList{}, &networkingv1.NetworkPolicyList{},
-	}, client.InNamespace(ns), client.HasLabels{session.LabelSessionUID})
+	}, client.InNamespace(ns), client.HasLabels{agenticsession.LabelSessionUID})
 }
 
 func (o *objectObserver) recordWatchEnd(err error) {
@@ -52,7 +52,7 @@ func (o *objectObserver) recordEvent(event watch.Event, now time.Time) {
 	if !ok {
 		return
 	}
-	uid, what := types.UID(object.GetLabels()[session.LabelSessionUID]), fmt.Sprintf("%T %s", object, object.GetName())
+	uid, what := types.UID(object.GetLabels()[agenticsession.LabelSessionUID]), fmt.Sprintf("%T %s", object, object.GetName())
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if _, isJob := object.(*batchv1.Job); isJob && o.jobTimes[uid].IsZero() {

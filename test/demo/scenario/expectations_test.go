@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/sequence"
+	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 )
 
 const examplesDirectory = "../../../examples/sequentialjob"
@@ -44,7 +44,7 @@ func TestExpectationsMatchTheStepsOfTheExamples(t *testing.T) {
 			if sj.Name != example.ObjectName() {
 				t.Errorf("it is named %q, expected the name of its file", sj.Name)
 			}
-			errs := sequence.Validate(sj)
+			errs := sequentialjob.Validate(sj)
 			if refused := len(errs) > 0; refused != (example.Refused != "") {
 				t.Errorf("validation: %v", errs)
 			}

@@ -10,7 +10,7 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/session"
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 )
 
 // readSessions reads the sessions of a file in examples/.
@@ -39,7 +39,7 @@ func TestEverySessionHasAnExpectation(t *testing.T) {
 	var want, got []string
 	for _, s := range readSessions(t, SessionsFile) {
 		want = append(want, s.Name)
-		if errs := session.Validate(&s); len(errs) > 0 {
+		if errs := agenticsession.Validate(&s); len(errs) > 0 {
 			t.Errorf("%s: validation: %v", s.Name, errs)
 		}
 	}

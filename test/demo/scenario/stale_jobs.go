@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/zombie"
+	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
 )
 
 // StaleJob is a Job of examples/jobreport and its expected finding.
@@ -13,27 +13,27 @@ type StaleJob struct {
 	// Name is the name of the Job. With .yaml it is the name of the file.
 	Name string
 	// Category and Reason are the expected classification with DemoThresholds.
-	Category zombie.Category
-	Reason   zombie.Reason
+	Category jobreport.Category
+	Reason   jobreport.Reason
 }
 
 // StaleJobs returns all Jobs of examples/jobreport in the order of the demo.
 func StaleJobs() []StaleJob {
 	return []StaleJob{
-		{"failed", zombie.CategorySuspicious, zombie.ReasonBackoffLimitExceeded},
-		{"hanging", zombie.CategoryZombie, zombie.ReasonRunningTooLong},
-		{"never-starting", zombie.CategoryZombie, zombie.ReasonNoReadyPods},
-		{"suspended", zombie.CategorySuspicious, zombie.ReasonSuspendedTooLong},
-		{"healthy", zombie.CategoryHealthy, ""},
+		{"failed", jobreport.CategorySuspicious, jobreport.ReasonBackoffLimitExceeded},
+		{"hanging", jobreport.CategoryZombie, jobreport.ReasonRunningTooLong},
+		{"never-starting", jobreport.CategoryZombie, jobreport.ReasonNoReadyPods},
+		{"suspended", jobreport.CategorySuspicious, jobreport.ReasonSuspendedTooLong},
+		{"healthy", jobreport.CategoryHealthy, ""},
 	}
 }
 
 // DemoThresholds returns thresholds that are short enough for a demo.
-func DemoThresholds() zombie.Thresholds {
-	thresholds := zombie.DefaultThresholds()
-	*thresholds[zombie.ReasonNoReadyPods] = zombie.Threshold{Suspicious: 5 * time.Second, Zombie: 15 * time.Second}
-	*thresholds[zombie.ReasonRunningTooLong] = zombie.Threshold{Suspicious: 5 * time.Second, Zombie: 15 * time.Second}
-	thresholds[zombie.ReasonSuspendedTooLong].Suspicious = 5 * time.Second
+func DemoThresholds() jobreport.Thresholds {
+	thresholds := jobreport.DefaultThresholds()
+	*thresholds[jobreport.ReasonNoReadyPods] = jobreport.Threshold{Suspicious: 5 * time.Second, Zombie: 15 * time.Second}
+	*thresholds[jobreport.ReasonRunningTooLong] = jobreport.Threshold{Suspicious: 5 * time.Second, Zombie: 15 * time.Second}
+	thresholds[jobreport.ReasonSuspendedTooLong].Suspicious = 5 * time.Second
 	return thresholds
 }
 
@@ -56,7 +56,7 @@ func (j *StaleJob) Mismatch(status *v1alpha1.JobReportStatus) string {
 	if finding := j.Finding(status); finding != nil {
 		got = fmt.Sprintf("%s (%s)", finding.Category, finding.Reason)
 	}
-	if j.Category != zombie.CategoryHealthy {
+	if j.Category != jobreport.CategoryHealthy {
 		want = fmt.Sprintf("%s (%s)", j.Category, j.Reason)
 	}
 	if got != want {

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/zombie"
+	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
 )
 
 func TestEveryStaleJobFileHasAnExpectation(t *testing.T) {
@@ -50,16 +50,16 @@ func TestStaleJobsAreNamedAsTheirFiles(t *testing.T) {
 
 func TestMismatchBetweenReportAndExpectation(t *testing.T) {
 	status := &v1alpha1.JobReportStatus{Findings: []v1alpha1.JobFinding{
-		{Name: "hanging", Category: v1alpha1.JobCategory(zombie.CategoryZombie), Reason: string(zombie.ReasonRunningTooLong)},
+		{Name: "hanging", Category: v1alpha1.JobCategory(jobreport.CategoryZombie), Reason: string(jobreport.ReasonRunningTooLong)},
 	}}
 	for name, row := range map[string]struct {
 		job  StaleJob
 		want string
 	}{
-		"an expected finding":          {StaleJob{"hanging", zombie.CategoryZombie, zombie.ReasonRunningTooLong}, ""},
-		"no finding for a healthy Job": {StaleJob{"other", zombie.CategoryHealthy, ""}, ""},
-		"a missing finding":            {StaleJob{"other", zombie.CategoryZombie, zombie.ReasonNoReadyPods}, "other: the report has no finding, expected Zombie (NoReadyPods)"},
-		"an unexpected finding":        {StaleJob{"hanging", zombie.CategoryHealthy, ""}, "hanging: the report has Zombie (RunningTooLong), expected no finding"},
+		"an expected finding":          {StaleJob{"hanging", jobreport.CategoryZombie, jobreport.ReasonRunningTooLong}, ""},
+		"no finding for a healthy Job": {StaleJob{"other", jobreport.CategoryHealthy, ""}, ""},
+		"a missing finding":            {StaleJob{"other", jobreport.CategoryZombie, jobreport.ReasonNoReadyPods}, "other: the report has no finding, expected Zombie (NoReadyPods)"},
+		"an unexpected finding":        {StaleJob{"hanging", jobreport.CategoryHealthy, ""}, "hanging: the report has Zombie (RunningTooLong), expected no finding"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := row.job.Mismatch(status); got != row.want {

@@ -20,9 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/sequence"
-	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
@@ -182,7 +182,7 @@ func record(t *testing.T, ns string) *journal {
 			case event.Type == watch.Added:
 				e.made = true
 				j.add(e)
-			case sequence.IsTerminal(job) && !ended[e.job]:
+			case sequentialjob.IsTerminal(job) && !ended[e.job]:
 				ended[e.job] = true
 				j.add(e)
 			}

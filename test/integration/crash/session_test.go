@@ -20,9 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/session"
-	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // concurrentSessions is the number of sessions that exist at any time.
@@ -114,7 +114,7 @@ type ownerChecker struct {
 func (o *ownerChecker) checkAll(t *testing.T) {
 	t.Helper()
 	for _, list := range childObjectLists() {
-		if err := cluster.List(t.Context(), list, client.InNamespace(o.namespace), client.HasLabels{session.LabelSessionUID}); err != nil {
+		if err := cluster.List(t.Context(), list, client.InNamespace(o.namespace), client.HasLabels{agenticsession.LabelSessionUID}); err != nil {
 			t.Fatal(err)
 		}
 		if err := meta.EachListItem(list, func(item runtime.Object) error {
@@ -154,7 +154,7 @@ func waitForNoOrphans(t *testing.T, ns string) {
 	if err := poll.UntilNil(t.Context(), func() error {
 		left := map[string]int{}
 		for _, list := range childObjectLists() {
-			if err := cluster.List(t.Context(), list, client.InNamespace(ns), client.HasLabels{session.LabelSessionUID}); err != nil {
+			if err := cluster.List(t.Context(), list, client.InNamespace(ns), client.HasLabels{agenticsession.LabelSessionUID}); err != nil {
 				return err
 			}
 			if n := meta.LenList(list); n > 0 {

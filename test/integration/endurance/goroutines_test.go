@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/manager"
-	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/internal/operator"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // maxGoroutines is the tolerated difference between two numbers of goroutines, which vary with the
@@ -29,9 +29,9 @@ func TestSessionsLeaveNoGoroutines(t *testing.T) {
 	s := newSessionsTest(t)
 	s.closeConnections()
 	before := goleak.IgnoreCurrent()
-	mgr, err := manager.New(cluster.Config, manager.Options{
-		Controllers: manager.AllControllers(), Namespaces: []string{s.namespace}, Concurrency: 10, QueueSweep: time.Minute,
-		KubeAPIQPS: -1, HealthAddress: "0", Metrics: manager.MetricsOptions{Address: "0"},
+	mgr, err := operator.New(cluster.Config, operator.Options{
+		Controllers: operator.AllControllers(), Namespaces: []string{s.namespace}, Concurrency: 10, QueueSweep: time.Minute,
+		KubeAPIQPS: -1, HealthAddress: "0", Metrics: operator.MetricsOptions{Address: "0"},
 	})
 	if err != nil {
 		t.Fatal(err)

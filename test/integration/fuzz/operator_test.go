@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"github.com/yardmaster/yardmaster/internal/webhook/server"
+	"github.com/yardmaster/yardmaster/internal/operator/webhook"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
@@ -62,7 +62,7 @@ func (env *fuzzTest) installWebhooks() []string {
 		env.t.Fatal(err)
 	}
 	address := fmt.Sprintf("https://%s:%d/%s", webhooks.LocalServingHost, webhooks.LocalServingPort, webhookPathSegment)
-	if err := os.WriteFile(filepath.Join(webhooks.LocalServingCertDir, server.PathFile), []byte(webhookPathSegment), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(webhooks.LocalServingCertDir, webhook.PathFile), []byte(webhookPathSegment), 0o600); err != nil {
 		env.t.Fatal(err)
 	}
 	var configurations []client.Object
@@ -70,14 +70,14 @@ func (env *fuzzTest) installWebhooks() []string {
 	for _, configuration := range webhooks.ValidatingWebhooks {
 		for i := range configuration.Webhooks {
 			w := &configuration.Webhooks[i]
-			w.NamespaceSelector, w.ClientConfig.Service, w.ClientConfig.URL = selector, nil, new(address+server.ValidatingPath(w.Name))
+			w.NamespaceSelector, w.ClientConfig.Service, w.ClientConfig.URL = selector, nil, new(address+webhook.ValidatingPath(w.Name))
 		}
 		configurations = append(configurations, configuration)
 	}
 	for _, configuration := range webhooks.MutatingWebhooks {
 		for i := range configuration.Webhooks {
 			w := &configuration.Webhooks[i]
-			w.NamespaceSelector, w.ClientConfig.Service, w.ClientConfig.URL = selector, nil, new(address+server.MutatingPath(w.Name))
+			w.NamespaceSelector, w.ClientConfig.Service, w.ClientConfig.URL = selector, nil, new(address+webhook.MutatingPath(w.Name))
 		}
 		configurations = append(configurations, configuration)
 	}

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/pool"
+	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
@@ -73,7 +73,7 @@ func TestDowngradeToThePreviousVersion(t *testing.T) {
 func (env *restoreTest) workers() []types.UID {
 	env.t.Helper()
 	var pods corev1.PodList
-	env.require(env.List(env.t.Context(), &pods, client.InNamespace(string(env.Environment)), client.HasLabels{pool.LabelWorkerPool}))
+	env.require(env.List(env.t.Context(), &pods, client.InNamespace(string(env.Environment)), client.HasLabels{workerpool.LabelWorkerPool}))
 	uids := make([]types.UID, len(pods.Items))
 	for i := range pods.Items {
 		uids[i] = pods.Items[i].UID

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/session"
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/test/poll"
 )
 
@@ -185,7 +185,7 @@ func (env *restoreTest) makeSessionsRunFor(duration string) {
 	env.t.Helper()
 	policy := &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: string(env.Environment)}}
 	policy.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{
-		ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: session.LabelSession, Operator: metav1.LabelSelectorOpExists}}},
+		ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: agenticsession.LabelSession, Operator: metav1.LabelSelectorOpExists}}},
 		ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
 			Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
@@ -206,7 +206,7 @@ func (env *restoreTest) makeSessionsRunFor(duration string) {
 	}
 	poll.Until(env.t, "the MutatingAdmissionPolicy to apply", func() bool {
 		pod := &corev1.Pod{ObjectMeta: env.ObjectMeta("dry-run")}
-		pod.Labels = map[string]string{session.LabelSession: "x"}
+		pod.Labels = map[string]string{agenticsession.LabelSession: "x"}
 		pod.Spec.Containers = []corev1.Container{{Name: "only", Image: "registry.example/tool:1"}}
 		err := env.Create(env.t.Context(), pod, client.DryRunAll)
 		return err == nil && pod.Annotations[durationAnnotation] != ""

@@ -15,9 +15,9 @@ import (
 	g "maragu.dev/gomponents"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/agentprofile"
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/internal/plugin/ui/view"
+	"github.com/yardmaster/yardmaster/internal/pod/agentprofile"
 )
 
 var testTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

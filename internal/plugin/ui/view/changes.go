@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/yardmaster/yardmaster/internal/agentprofile"
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
+	"github.com/yardmaster/yardmaster/internal/pod/agentprofile"
 )
 
 // The bounds of the changes of files that a page shows.

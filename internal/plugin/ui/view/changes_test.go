@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/agentprofile"
+	"github.com/yardmaster/yardmaster/internal/pod/agentprofile"
 )
 
 func editEvent(t *testing.T, path, removed, added string) string {

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 )
 
@@ -114,5 +114,5 @@ func (e *Entry) Matches(text string) bool {
 
 // CompareEntries orders what needs attention first, then by namespace and name.
 func CompareEntries(a, b *Entry) int {
-	return cmp.Or(core.CompareTrueFirst(a.NeedsAttention, b.NeedsAttention), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	return cmp.Or(decision.CompareTrueFirst(a.NeedsAttention, b.NeedsAttention), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }

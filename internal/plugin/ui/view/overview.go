@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
 // WatchState says whether the objects of a kind are known.
@@ -139,5 +139,5 @@ func (o *Overview) setNamespaces(namespaces map[string]*NamespaceCount) {
 }
 
 func compareAttention(a, b *Entry) int {
-	return cmp.Or(core.CompareTrueFirst(a.Asks, b.Asks), b.Since.Compare(a.Since), CompareEntries(a, b))
+	return cmp.Or(decision.CompareTrueFirst(a.Asks, b.Asks), b.Since.Compare(a.Since), CompareEntries(a, b))
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
-	"github.com/yardmaster/yardmaster/internal/sequence"
 )
 
 func sequenceEntry(sj *v1alpha1.SequentialJob) *Entry {
@@ -19,7 +19,7 @@ func sequenceEntry(sj *v1alpha1.SequentialJob) *Entry {
 		e.Since = e.Finished
 	}
 	e.setProblem(render.SequenceProblems(sj))
-	switch step := sequence.AwaitingApproval(sj); {
+	switch step := sequentialjob.AwaitingApproval(sj); {
 	case step != "":
 		e.Asks, e.NeedsAttention, e.Level = true, true, LevelWaiting
 		e.Reason, e.Message = v1alpha1.ReasonApprovalRequired, "step "+cleanLine(step)+" waits for an approval"
@@ -86,7 +86,7 @@ func NewSequence(e *Entry, sj *v1alpha1.SequentialJob, now time.Time) *Sequence 
 	for _, p := range sj.Status.Parameters {
 		s.Parameters = append(s.Parameters, v1alpha1.Parameter{Name: cleanLine(p.Name), Value: cleanLine(p.Value)})
 	}
-	awaiting := sequence.AwaitingApproval(sj)
+	awaiting := sequentialjob.AwaitingApproval(sj)
 	for i := range sj.Status.Steps {
 		s.Steps = append(s.Steps, newStep(e, sj, &sj.Status.Steps[i], awaiting))
 	}
@@ -203,7 +203,7 @@ func (s *Step) isOfRun() bool {
 
 func sequenceActions(e *Entry, sj *v1alpha1.SequentialJob) []Action {
 	var actions []Action
-	if step := sequence.AwaitingApproval(sj); step != "" {
+	if step := sequentialjob.AwaitingApproval(sj); step != "" {
 		actions = append(actions, approveAction(e, step))
 	}
 	if canRerun(sj, v1alpha1.RerunFromFailed) && sj.Status.Phase == v1alpha1.PhaseFailed {
@@ -236,10 +236,10 @@ func rerunAction(e *Entry, from, label, effect string) Action {
 
 // canRerun reports whether a rerun from a step is possible now. The command checks it again.
 func canRerun(sj *v1alpha1.SequentialJob, from string) bool {
-	if sj.Status.CompletionTime == nil || !sj.DeletionTimestamp.IsZero() || sequence.IsRerunRequested(&sj.Spec, &sj.Status) {
+	if sj.Status.CompletionTime == nil || !sj.DeletionTimestamp.IsZero() || sequentialjob.IsRerunRequested(&sj.Spec, &sj.Status) {
 		return false
 	}
 	spec := sj.Spec
 	spec.Rerun = &v1alpha1.Rerun{ID: "check", From: from}
-	return sequence.CheckRerun(&spec, &sj.Status) == nil
+	return sequentialjob.CheckRerun(&spec, &sj.Status) == nil
 }

@@ -1,0 +1,424 @@
+package jetstream
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/backlog"
+	"github.com/yardmaster/yardmaster/internal/broker/bounded"
+	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+	"github.com/yardmaster/yardmaster/test/hostile"
+	"github.com/yardmaster/yardmaster/test/poll"
+)
+
+// application is a client of a server, which owns streams and consumers.
+type application struct {
+	t  *testing.T
+	nc *nats.Conn
+	js jetstream.JetStream
+}
+
+func connectApplication(t *testing.T, url string) *application {
+	t.Helper()
+	nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &application{t, nc, js}
+}
+
+func (a *application) must(err error) {
+	a.t.Helper()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+func (a *application) createStream(replicas int) jetstream.Stream {
+	a.t.Helper()
+	stream, err := a.js.CreateStream(a.t.Context(), jetstream.StreamConfig{Name: "orders", Subjects: []string{"orders.>"}, Replicas: replicas})
+	a.must(err)
+	return stream
+}
+
+func (a *application) publish(subject string, number int) {
+	a.t.Helper()
+	for range number {
+		_, err := a.js.Publish(a.t.Context(), subject, []byte("x"))
+		a.must(err)
+	}
+}
+
+// receive returns messages that a pull consumer delivers.
+func (a *application) receive(consumer jetstream.Consumer, number int) (all []jetstream.Msg) {
+	a.t.Helper()
+	batch, err := consumer.Fetch(number, jetstream.FetchMaxWait(time.Minute))
+	a.must(err)
+	for message := range batch.Messages() {
+		all = append(all, message)
+	}
+	if len(all) != number {
+		a.t.Fatalf("%d messages, want %d: %v", len(all), number, batch.Error())
+	}
+	return all
+}
+
+var billing = ConsumerOptions{Stream: "orders", Consumer: "billing"}
+
+// readAt reads as the operator does.
+func readAt(t *testing.T, credentials broker.Credentials, o ConsumerOptions) (backlog.Reading, error) {
+	t.Helper()
+	return readWithin(t, time.Minute, credentials, o)
+}
+
+func readWithin(t *testing.T, limit time.Duration, credentials broker.Credentials, o ConsumerOptions) (backlog.Reading, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	credentials.Dial, credentials.ConcealCauses = bounded.NewDialer(bounded.Options{AllowLocal: true}).For("team"), true
+	source, err := NewConsumerSource(ctx, credentials, o)
+	if err != nil {
+		return backlog.Reading{}, err
+	}
+	defer source.Disconnect()
+	return source.Read(ctx)
+}
+
+func TestBacklogOfAConsumer(t *testing.T) {
+	for title, row := range map[string]struct {
+		config jetstream.ConsumerConfig
+		// act receives and acknowledges messages of a pull consumer.
+		act               func(*application, jetstream.Consumer)
+		waiting, inFlight int64
+		arrivals          uint64 // 0: unknown
+	}{
+		"nothing was received": {waiting: 7, arrivals: 7},
+		"messages that are not acknowledged are in flight": {
+			act: func(a *application, c jetstream.Consumer) { a.receive(c, 2) }, waiting: 5, inFlight: 2, arrivals: 7,
+		},
+		"acknowledged messages do not count": {
+			act: func(a *application, c jetstream.Consumer) {
+				for _, message := range a.receive(c, 7) {
+					a.must(message.DoubleAck(a.t.Context()))
+				}
+			}, arrivals: 7,
+		},
+		"messages that wait for a delayed retry are in flight": {
+			act: func(a *application, c jetstream.Consumer) {
+				for _, message := range a.receive(c, 3) {
+					a.must(message.NakWithDelay(time.Hour))
+				}
+				a.must(a.nc.Flush())
+			}, waiting: 4, inFlight: 3, arrivals: 7,
+		},
+		"without acknowledgements, nothing is in flight": {
+			config: jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy},
+			act:    func(a *application, c jetstream.Consumer) { a.receive(c, 2) }, waiting: 5, arrivals: 7,
+		},
+		"only messages that match the filter count, and arrivals are unknown": {
+			config: jetstream.ConsumerConfig{FilterSubject: "orders.new"},
+			act:    func(a *application, c jetstream.Consumer) { a.receive(c, 1) }, waiting: 3, inFlight: 1,
+		},
+		"several filters": {config: jetstream.ConsumerConfig{FilterSubjects: []string{"orders.new", "orders.none"}}, waiting: 4},
+		"a consumer that is not durable": {
+			config: jetstream.ConsumerConfig{Name: "billing", InactiveThreshold: time.Hour}, waiting: 7, arrivals: 7,
+		},
+		"only messages sent after the consumer was created": {
+			config: jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPolicy}, waiting: 1, arrivals: 7,
+		},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := natstest.Start(t)
+			a := connectApplication(t, s.ClientURL())
+			stream := a.createStream(1)
+			a.publish("orders.new", 4)
+			a.publish("orders.paid", 3)
+			if row.config.Name == "" {
+				row.config.Durable = "billing"
+			}
+			consumer, err := stream.CreateConsumer(t.Context(), row.config)
+			a.must(err)
+			if row.act != nil {
+				row.act(a, consumer)
+			}
+			assertReading(t, s, row.waiting, row.inFlight, row.arrivals)
+		})
+	}
+}
+
+func assertReading(t *testing.T, s *natstest.Server, waiting, inFlight int64, arrivals uint64) {
+	t.Helper()
+	got, err := readAt(t, broker.Credentials{URL: s.ClientURL()}, billing)
+	if err != nil || got.Backlog != waiting || got.InFlight == nil || *got.InFlight != inFlight || !got.InFlightMayWait || got.MeasuredTime.IsZero() {
+		t.Fatalf("%+v: %v, want %d waiting, %d in flight", got, err, waiting, inFlight)
+	}
+	if (got.TotalArrivals != nil) != (arrivals > 0) || arrivals > 0 && *got.TotalArrivals != arrivals {
+		t.Errorf("arrivals %v, want %d", got.TotalArrivals, arrivals)
+	}
+}
+
+func TestAPushConsumerHasABacklogWhileNobodyListens(t *testing.T) {
+	s := natstest.Start(t)
+	a := connectApplication(t, s.ClientURL())
+	stream := a.createStream(1)
+	a.publish("orders.new", 5)
+	_, err := stream.CreateOrUpdatePushConsumer(t.Context(), jetstream.ConsumerConfig{
+		Durable: "billing", DeliverSubject: "deliver.billing", DeliverGroup: "billing", AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: 3,
+	})
+	a.must(err)
+	assertReading(t, s, 5, 0, 5)
+	// A worker gets as many messages as the consumer allows, whatever it can handle.
+	received := make(chan *nats.Msg, 5)
+	_, err = a.nc.ChanQueueSubscribe("deliver.billing", "billing", received)
+	a.must(err)
+	for range 3 {
+		<-received
+	}
+	assertReading(t, s, 2, 3, 5)
+}
+
+func TestTheThresholdsAreThoseOfTheSource(t *testing.T) {
+	s := natstest.Start(t)
+	a := connectApplication(t, s.ClientURL())
+	_, err := a.createStream(1).CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "billing"})
+	a.must(err)
+	o := billing
+	o.LagThreshold, o.ActivationLagThreshold = 20, 15
+	for _, want := range []ConsumerOptions{billing, o} {
+		got, err := readAt(t, broker.Credentials{URL: s.ClientURL()}, want)
+		if err != nil || got.BacklogPerReplica != float64(want.LagThreshold) || got.ActivationThreshold != int64(want.ActivationLagThreshold) {
+			t.Errorf("%+v: %v, want the thresholds of %+v", got, err, want)
+		}
+	}
+}
+
+func TestTwoPermissionsSufficeToReadAConsumer(t *testing.T) {
+	permitted := func(publish ...string) *server.Permissions {
+		return &server.Permissions{
+			Publish: &server.SubjectPermission{Allow: publish}, Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
+		}
+	}
+	const consumerInfo, streamInfo = "$JS.API.CONSUMER.INFO.orders.*", "$JS.API.STREAM.INFO.orders"
+	s := natstest.Start(t, func(o *server.Options) {
+		o.Users = []*server.User{
+			{Username: "application", Password: "p"},
+			{Username: "both", Password: "p", Permissions: permitted(consumerInfo, streamInfo)},
+			{Username: "consumer", Password: "p", Permissions: permitted(consumerInfo)},
+		}
+	})
+	a := connectApplication(t, "nats://application:p@"+s.Address())
+	stream := a.createStream(1)
+	for name, filter := range map[string]string{"billing": "", "filtered": "orders.new"} {
+		_, err := stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: name, FilterSubject: filter})
+		a.must(err)
+	}
+	for _, row := range []struct{ user, consumer, wantError string }{
+		{"both", "billing", ""},
+		{"both", "filtered", ""},
+		{"consumer", "filtered", ""}, // its arrivals are not read
+		{"consumer", "billing", "$JS.API.STREAM.INFO.orders"},
+	} {
+		err := poll.UntilNil(t.Context(), func() error {
+			// The server does not answer a request that is denied. Its error is to arrive before the end of the request.
+			_, err := readWithin(t, 3*time.Second, broker.Credentials{URL: "nats://" + s.Address(), Username: row.user, Password: "p"},
+				ConsumerOptions{Stream: "orders", Consumer: row.consumer})
+			if row.wantError == "" && err == nil {
+				return nil
+			}
+			if row.wantError == "" || broker.ClassOf(err) != broker.ClassUnauthorized || !strings.Contains(err.Error(), row.wantError) {
+				return fmt.Errorf("%s reads %s: %w is %s, want %q", row.user, row.consumer, err, broker.ClassOf(err), row.wantError)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestAReadingChangesNothingOnTheServer(t *testing.T) {
+	s := natstest.Start(t)
+	a := connectApplication(t, s.ClientURL())
+	stream := a.createStream(1)
+	a.publish("orders.new", 3)
+	_, err := stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "billing", InactiveThreshold: time.Hour})
+	a.must(err)
+	state := func() (all []*jetstream.ConsumerInfo, of *jetstream.StreamInfo) {
+		consumers := stream.ListConsumers(t.Context())
+		for info := range consumers.Info() {
+			info.TimeStamp = time.Time{}
+			all = append(all, info)
+		}
+		of, err := stream.Info(t.Context())
+		a.must(err)
+		of.TimeStamp = time.Time{}
+		return all, of
+	}
+	consumers, info := state()
+	for _, consumer := range []string{"billing", "missing"} {
+		_, _ = readAt(t, broker.Credentials{URL: s.ClientURL()}, ConsumerOptions{Stream: "orders", Consumer: consumer})
+	}
+	consumersAfter, infoAfter := state()
+	if diff := cmp.Diff(consumers, consumersAfter) + cmp.Diff(info, infoAfter); diff != "" || len(consumers) != 1 {
+		t.Errorf("%d consumers (-before, +after):\n%s", len(consumers), diff)
+	}
+}
+
+func TestReadErrorsHaveAClass(t *testing.T) {
+	s := natstest.Start(t, func(o *server.Options) { o.Username, o.Password = "u", "right" })
+	a := connectApplication(t, "nats://u:right@"+s.Address())
+	a.createStream(1)
+	plain := natstest.Start(t, func(o *server.Options) { o.JetStream = false })
+	stopped := natstest.Start(t)
+	stopped.Stop()
+	at := func(address string) broker.Credentials {
+		return broker.Credentials{URL: "nats://" + address, Username: "u", Password: "right"}
+	}
+	wrong := at(s.Address())
+	wrong.Password = "hidden"
+	hanging := serve(t, hostile.AsNATS(hostile.Send("")))
+	for title, row := range map[string]struct {
+		credentials broker.Credentials
+		stream      string
+		want        broker.ErrorClass
+		wantError   string
+	}{
+		"a missing stream":           {at(s.Address()), "nothing", broker.ClassNotFound, `reading the consumer "billing" of the stream "nothing": the stream does not exist`},
+		"a missing consumer":         {at(s.Address()), "orders", broker.ClassNotFound, `reading the consumer "billing" of the stream "orders": the consumer does not exist`},
+		"a wrong password":           {wrong, "orders", broker.ClassUnauthorized, "Authorization Violation"},
+		"no login":                   {broker.Credentials{URL: "nats://" + s.Address()}, "orders", broker.ClassUnauthorized, "Authorization Violation"},
+		"a server without JetStream": {at(plain.Address()), "orders", broker.ClassUnreachable, "no JetStream for the account"},
+		"a stopped server":           {at(stopped.Address()), "orders", broker.ClassUnreachable, "unreachable"},
+		"a server that hangs":        {at(hanging), "orders", broker.ClassUnreachable, "deadline exceeded"},
+		"a server that never starts": {at(serve(t, hostile.Send(""))), "orders", broker.ClassUnreachable, "unreachable"},
+		"an unsupported URL scheme":  {broker.Credentials{URL: "http://" + s.Address()}, "orders", broker.ClassInvalid, "unsupported scheme"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel() // some of them last as long as a request
+
+			err := poll.UntilNil(t.Context(), func() error { // a busy machine can be late
+				start := time.Now()
+				got, err := readWithin(t, 3*time.Second, row.credentials, ConsumerOptions{Stream: row.stream, Consumer: "billing"})
+				if err == nil || broker.ClassOf(err) != row.want || !strings.Contains(err.Error(), row.wantError) || strings.Contains(err.Error(), "hidden") {
+					return fmt.Errorf("%+v: %w is %s, want %s: %s", got, err, broker.ClassOf(err), row.want, row.wantError)
+				}
+				if took := time.Since(start); took > 10*time.Second {
+					return fmt.Errorf("it took %s", took)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// serve returns the address of a server.
+func serve(t *testing.T, attack hostile.Attack) string {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go hostile.Serve(listener, attack)
+	return listener.Addr().String()
+}
+
+// answerAll is an old server that answers each request with a document.
+func answerAll(document string) hostile.Attack {
+	return func(conn net.Conn) {
+		_, _ = io.WriteString(conn, strings.Replace(hostile.NATSInfo, "2.12.0", "2.2.0", 1))
+		for reader := bufio.NewReader(conn); ; {
+			line, err := reader.ReadString('\n')
+			if err != nil {
+				return
+			}
+			switch words := strings.Fields(line); words[0] {
+			case "PING":
+				_, _ = io.WriteString(conn, "PONG\r\n")
+			case "PUB": // subject, inbox and length
+				_, _ = reader.ReadString('\n')
+				_, _ = fmt.Fprintf(conn, "MSG %s 1 %d\r\n%s\r\n", words[2], len(document), document)
+			}
+		}
+	}
+}
+
+// A real server reports no such numbers.
+func TestImpossibleNumbersAreErrors(t *testing.T) {
+	for title, row := range map[string]struct{ counts, want string }{
+		"a negative number": {`"num_pending":1,"num_ack_pending":-1`, "num_ack_pending"},
+		"too many messages": {`"num_pending":18446744073709551615`, "num_pending"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			address := serve(t, answerAll(fmt.Sprintf(`{"stream_name":"orders","name":"billing","config":{"filter_subject":"a"},%s}`, row.counts)))
+			got, err := readAt(t, broker.Credentials{URL: "nats://" + address}, billing)
+			if broker.ClassOf(err) != broker.ClassInvalid || !strings.Contains(err.Error(), row.want) {
+				t.Errorf("%+v: %v", got, err)
+			}
+		})
+	}
+}
+
+func TestTheVersionOfTheServerDoesNotMatter(t *testing.T) {
+	address := serve(t, answerAll(`{"stream_name":"orders","name":"billing","config":{"filter_subject":"a"},"num_pending":7}`))
+	if got, err := readAt(t, broker.Credentials{URL: "nats://" + address}, billing); err != nil || got.Backlog != 7 {
+		t.Errorf("%+v: %v", got, err)
+	}
+}
+
+func TestTheConsumerIsReadAgainAfterItsServerWasStopped(t *testing.T) {
+	c := natstest.StartCluster(t, 3)
+	a := connectApplication(t, c.URL())
+	stream := a.createStream(3)
+	a.publish("orders.new", 3)
+	consumer, err := stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "billing"})
+	a.must(err)
+	source, err := NewConsumerSource(t.Context(), broker.Credentials{URL: c.URL()}, billing)
+	a.must(err)
+	defer source.Disconnect()
+	poll.Until(t, "all servers to have the messages and the consumer", func() bool {
+		messages, err := stream.Info(t.Context())
+		a.must(err)
+		state, err := consumer.Info(t.Context())
+		a.must(err)
+		return areCurrent(messages.Cluster) && areCurrent(state.Cluster)
+	})
+	c.Named(consumer.CachedInfo().Cluster.Leader).Stop()
+	err = poll.UntilNil(t.Context(), func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		reading, err := source.Read(ctx)
+		if err == nil && reading.Backlog != 3 {
+			t.Fatalf("%+v, want 3 waiting", reading)
+		}
+		return err
+	})
+	a.must(err)
+}
+
+// areCurrent reports whether both followers are.
+func areCurrent(cluster *jetstream.ClusterInfo) bool {
+	isBehind := func(peer *jetstream.PeerInfo) bool { return !peer.Current || peer.Lag > 0 }
+	return cluster != nil && len(cluster.Replicas) == 2 && !slices.ContainsFunc(cluster.Replicas, isBehind)
+}

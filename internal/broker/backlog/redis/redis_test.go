@@ -1,0 +1,266 @@
+package redis
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/backlog"
+	"github.com/yardmaster/yardmaster/internal/broker/bounded"
+	"github.com/yardmaster/yardmaster/internal/broker/certtest"
+	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
+	"github.com/yardmaster/yardmaster/test/ports"
+)
+
+func readList(t *testing.T, access broker.Credentials, key string) (backlog.Reading, error) {
+	t.Helper()
+	list, err := NewListSource(t.Context(), access, key)
+	if err != nil {
+		return backlog.Reading{}, err
+	}
+	defer list.Disconnect()
+	return list.Read(t.Context())
+}
+
+// readBoundedList reads a list as the operator does.
+func readBoundedList(t *testing.T, access broker.Credentials, key string) (backlog.Reading, error) {
+	t.Helper()
+	access.Dial = bounded.NewDialer(bounded.Options{AllowLocal: true}).For("team")
+	return readList(t, access, key)
+}
+
+func TestBacklogOfAListIsItsLength(t *testing.T) {
+	s := redistest.Start(t)
+	for length := range 4 {
+		reading, err := readBoundedList(t, broker.Credentials{URL: s.URL()}, "jobs")
+		if want := s.RunCLIForNumber("LLEN", "jobs"); err != nil || reading.Backlog != want || want != int64(length) || reading.MeasuredTime.IsZero() {
+			t.Errorf("%+v: %v, want %d waiting", reading, err, want)
+		}
+		if reading.InFlight != nil || reading.TotalArrivals != nil {
+			t.Errorf("%+v: a list reports neither messages in flight nor arrivals", reading)
+		}
+		s.RunCLI("LPUSH", "jobs", "x")
+	}
+}
+
+func TestTheBacklogIsReadFromTheMasterThatSentinelsName(t *testing.T) {
+	s := redistest.StartSentinels(t)
+	list, err := NewListSource(t.Context(), broker.Credentials{
+		URL: s.URL(), Sentinel: &broker.Sentinel{MasterName: redistest.MasterName}, Dial: bounded.NewDialer(bounded.Options{AllowLocal: true}).For("team"),
+	}, "jobs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer list.Disconnect()
+	s.Master.RunCLI("LPUSH", "jobs", "1", "2")
+	if reading, err := list.Read(t.Context()); err != nil || reading.Backlog != 2 {
+		t.Errorf("%+v: %v", reading, err)
+	}
+	s.Master.RunCLI("WAIT", "1", "5000") // until the replica has everything
+	s.Master.Stop()
+	s.WaitForFailover()
+	s.Replica.RunCLI("LPUSH", "jobs", "3")
+	_, _ = list.Read(t.Context()) // it may notice the loss of the connection
+	if reading, err := list.Read(t.Context()); err != nil || reading.Backlog != 3 {
+		t.Errorf("after the failover: %+v: %v", reading, err)
+	}
+}
+
+func TestBacklogOfAStreamGroup(t *testing.T) {
+	for name, row := range map[string]struct {
+		commands          []string
+		waiting, inFlight int64
+		arrivals          uint64
+	}{
+		"an empty stream":                                     {[]string{"XGROUP CREATE jobs g $ MKSTREAM"}, 0, 0, 0},
+		"no message was read":                                 {[]string{"XADD jobs 1-1 a b", "XADD jobs 1-2 a b", "XGROUP CREATE jobs g 0"}, 2, 0, 0},
+		"some messages are not acknowledged":                  {[]string{"XADD jobs 1-1 a b", "XADD jobs 1-2 a b", "XADD jobs 1-3 a b", "XGROUP CREATE jobs g 0", "XREADGROUP GROUP g me COUNT 2 STREAMS jobs >", "XACK jobs g 1-1"}, 1, 1, 3},
+		"all messages are acknowledged":                       {[]string{"XADD jobs 1-1 a b", "XGROUP CREATE jobs g 0", "XREADGROUP GROUP g me STREAMS jobs >", "XACK jobs g 1-1"}, 0, 0, 1},
+		"messages before the start of the group do not count": {[]string{"XADD jobs 1-1 a b", "XGROUP CREATE jobs g $", "XADD jobs 1-2 a b"}, 1, 0, 0},
+		"the server reports no lag":                           {[]string{"XADD jobs 1-1 a b", "XADD jobs 1-2 a b", "XADD jobs 1-3 a b", "XADD jobs 1-4 a b", "XGROUP CREATE jobs g 1-1", "XDEL jobs 1-3"}, 2, 0, 0},
+		"another group has read more":                         {[]string{"XADD jobs 1-1 a b", "XGROUP CREATE jobs g 0", "XGROUP CREATE jobs h 0", "XREADGROUP GROUP h me STREAMS jobs >"}, 1, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t)
+			for _, command := range row.commands {
+				s.RunCLI(strings.Fields(command)...)
+			}
+			stream, err := NewStreamSource(t.Context(), broker.Credentials{URL: s.URL()}, "jobs", "g")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer stream.Disconnect()
+			reading, err := stream.Read(t.Context())
+			if err != nil || reading.Backlog != row.waiting || reading.InFlight == nil || *reading.InFlight != row.inFlight {
+				t.Fatalf("%+v: %v", reading, err)
+			}
+			if got := reading.TotalArrivals; got != nil && *got != row.arrivals || got == nil && row.arrivals != 0 {
+				t.Errorf("arrivals %v, want %d", got, row.arrivals)
+			}
+			if output := s.RunCLI("XPENDING", "jobs", "g"); !strings.HasPrefix(output, fmt.Sprint(row.inFlight)) {
+				t.Errorf("redis-cli printed %q", output)
+			}
+		})
+	}
+}
+
+func TestReadErrorsHaveAClass(t *testing.T) {
+	s := redistest.Start(t)
+	s.RunCLI("SET", "text", "x")
+	s.RunCLI("XADD", "stream", "*", "a", "b")
+	locked := redistest.Start(t, "--requirepass", "hidden")
+	stopped := redistest.Start(t)
+	stopped.Stop()
+	list := func(access broker.Credentials, key string) func(*testing.T) error {
+		return func(t *testing.T) error {
+			_, err := readList(t, access, key)
+			return err
+		}
+	}
+	stream := func(key, group string) func(*testing.T) error {
+		return func(t *testing.T) error {
+			stream, err := NewStreamSource(t.Context(), broker.Credentials{URL: s.URL()}, key, group)
+			if err != nil {
+				return err
+			}
+			defer stream.Disconnect()
+			_, err = stream.Read(t.Context())
+			return err
+		}
+	}
+	for name, row := range map[string]struct {
+		read      func(*testing.T) error
+		want      broker.ErrorClass
+		wantError string
+	}{
+		"no server":                          {list(broker.Credentials{URL: stopped.URL()}, "jobs"), broker.ClassUnreachable, "connection refused"},
+		"no password":                        {list(broker.Credentials{URL: locked.URL()}, "jobs"), broker.ClassUnauthorized, "NOAUTH"},
+		"a wrong password":                   {list(broker.Credentials{URL: locked.URL(), Username: "default", Password: "wrong"}, "jobs"), broker.ClassUnauthorized, "WRONGPASS"},
+		"a key that is not a list":           {list(broker.Credentials{URL: s.URL()}, "text"), broker.ClassInvalid, `the list "text"`},
+		"a missing database":                 {list(broker.Credentials{URL: s.URL() + "/99"}, "jobs"), broker.ClassInvalid, "DB index"},
+		"a missing stream":                   {stream("nothing", "g"), broker.ClassNotFound, `the stream "nothing"`},
+		"a missing group":                    {stream("stream", "g"), broker.ClassNotFound, "no such group"},
+		"a key that is not a stream":         {stream("text", "g"), broker.ClassInvalid, "WRONGTYPE"},
+		"an unsupported URL scheme":          {list(broker.Credentials{URL: "http://x"}, "jobs"), broker.ClassInvalid, "url has an unsupported scheme"},
+		"an invalid URL":                     {list(broker.Credentials{URL: "redis://me:hidden@%zz"}, "jobs"), broker.ClassInvalid, "url is not a valid URL"},
+		"a URL without a host":               {list(broker.Credentials{URL: "redis://"}, "jobs"), broker.ClassInvalid, "url has no host"},
+		"a URL with a path":                  {list(broker.Credentials{URL: s.URL() + "/x"}, "jobs"), broker.ClassInvalid, "not a database number"},
+		"TLS on some servers only":           {list(broker.Credentials{URL: "redis://a,rediss://b"}, "jobs"), broker.ClassInvalid, "with TLS (rediss) and without"},
+		"a database number with a cluster":   {list(broker.Credentials{URL: "redis://a/1,redis://b"}, "jobs"), broker.ClassInvalid, "a cluster has only 0"},
+		"a TLS Secret and a URL without TLS": {list(broker.Credentials{URL: s.URL(), TLS: &broker.TLS{}}, "jobs"), broker.ClassInvalid, "must be rediss"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := row.read(t)
+			if err == nil || broker.ClassOf(err) != row.want || !strings.Contains(err.Error(), row.wantError) || strings.Contains(err.Error(), "hidden") {
+				t.Errorf("%v is %s, want %s", err, broker.ClassOf(err), row.want)
+			}
+		})
+	}
+}
+
+func TestPasswordComesFromURLOrCredentials(t *testing.T) {
+	s := redistest.Start(t, "--requirepass", "hidden")
+	for name, access := range map[string]broker.Credentials{
+		"the URL":    {URL: "redis://:hidden@" + s.Address()},
+		"the Secret": {URL: "redis://:wrong@" + s.Address(), Username: "default", Password: "hidden"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := readList(t, access, "jobs"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestTLSConnectionToRedis(t *testing.T) {
+	certificate, key := certtest.NewCertificate(t)
+	dir := t.TempDir()
+	file := func(name string, content []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	address := ports.Reserve(t)
+	s := redistest.Start(t, "--tls-port", fmt.Sprint(address.Port()), "--tls-cert-file", file("crt", certificate), "--tls-key-file", file("key", key),
+		"--tls-ca-cert-file", file("ca", certificate))
+	s.RunCLI("LPUSH", "jobs", "x")
+	url := "rediss://" + address.String()
+	for name, row := range map[string]struct {
+		tls  *broker.TLS
+		want broker.ErrorClass
+	}{
+		"with a client certificate":     {&broker.TLS{CA: certificate, Certificate: certificate, Key: key}, ""},
+		"without a client certificate":  {&broker.TLS{CA: certificate}, broker.ClassUnauthorized},
+		"unknown certificate authority": {nil, broker.ClassUnauthorized},
+		"invalid certificate authority": {&broker.TLS{CA: []byte("x")}, broker.ClassInvalid},
+		"invalid client key":            {&broker.TLS{CA: certificate, Certificate: certificate, Key: []byte("x")}, broker.ClassInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reading, err := readList(t, broker.Credentials{URL: url, TLS: row.tls}, "jobs")
+			if row.want == "" {
+				if err != nil || reading.Backlog != 1 {
+					t.Errorf("%+v: %v", reading, err)
+				}
+				if reading, err := readBoundedList(t, broker.Credentials{URL: url, TLS: row.tls}, "jobs"); err != nil || reading.Backlog != 1 {
+					t.Errorf("on a bounded connection: %+v: %v", reading, err)
+				}
+				return
+			}
+			if got := broker.ClassOf(err); err == nil || got != row.want {
+				t.Errorf("%v is %s, want %s", err, got, row.want)
+			}
+		})
+	}
+}
+
+func TestClientReconnectsAfterServerRestart(t *testing.T) {
+	s := redistest.Start(t)
+	list, err := NewListSource(t.Context(), broker.Credentials{URL: s.URL()}, "jobs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer list.Disconnect()
+	s.RunCLI("LPUSH", "jobs", "x")
+	s.Stop()
+	if reading, err := list.Read(t.Context()); broker.ClassOf(err) != broker.ClassUnreachable {
+		t.Errorf("%+v: %v", reading, err)
+	}
+	s.Restart()
+	if reading, err := list.Read(t.Context()); err != nil || reading.Backlog != 1 {
+		t.Errorf("%+v: %v", reading, err)
+	}
+}
+
+func TestListInARedisCluster(t *testing.T) {
+	s := redistest.Start(t, "--cluster-enabled", "yes")
+	s.RunCLI("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
+	for s.RunCLI("CLUSTER", "INFO")[:len("cluster_state:ok")] != "cluster_state:ok" {
+		if t.Context().Err() != nil {
+			t.Fatal("the cluster does not come up")
+		}
+	}
+	s.RunCLI("LPUSH", "jobs", "x")
+	stopped := redistest.Start(t)
+	stopped.Stop()
+	reading, err := readBoundedList(t, broker.Credentials{URL: stopped.URL() + ", " + s.URL()}, "jobs")
+	if err != nil || reading.Backlog != 1 {
+		t.Errorf("%+v: %v", reading, err)
+	}
+}
+
+func TestConnectionIsNamed(t *testing.T) {
+	s := redistest.Start(t)
+	list, err := NewListSource(t.Context(), broker.Credentials{URL: s.URL(), Name: "a worker\n"}, "jobs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer list.Disconnect()
+	if clients := s.RunCLI("CLIENT", "LIST"); !strings.Contains(clients, "name=a-worker- ") {
+		t.Errorf("clients: %s", clients)
+	}
+}

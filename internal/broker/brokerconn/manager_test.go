@@ -1,0 +1,327 @@
+package brokerconn
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	natsclient "github.com/nats-io/nats.go"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/bounded"
+	"github.com/yardmaster/yardmaster/internal/broker/brokeraccess"
+	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
+	"github.com/yardmaster/yardmaster/test/poll"
+)
+
+const ns = "team"
+
+// localDialer connects to the servers of tests.
+var localDialer = bounded.NewDialer(bounded.Options{AllowLocal: true})
+
+func newSecret(name string, data ...string) *corev1.Secret {
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Labels: map[string]string{v1alpha1.LabelBroker: "true"}}, Data: map[string][]byte{}}
+	for i := 0; i < len(data); i += 2 {
+		s.Data[data[i]] = []byte(data[i+1])
+	}
+	return s
+}
+
+// natsBroker returns a reference to a broker whose URL is in that Secret.
+func natsBroker(urlSecret string) *v1alpha1.Broker {
+	b := &v1alpha1.Broker{Engine: v1alpha1.EngineNATS}
+	b.URLSecretRef.Name, b.URLSecretRef.Key = urlSecret, "url"
+	return b
+}
+
+// testManager is a Manager with short intervals, and its notifications.
+type testManager struct {
+	*Manager
+	t             *testing.T
+	cluster       client.Client
+	notifications chan Notification
+}
+
+func startManager(t *testing.T, secrets ...client.Object) *testManager {
+	t.Helper()
+	m := &testManager{t: t, cluster: fake.NewClientBuilder().WithObjects(secrets...).Build(), notifications: make(chan Notification, 100)}
+	m.Manager = NewManager(m.cluster, Options{
+		Dialer: localDialer, ProbeInterval: 50 * time.Millisecond, RequestTimeout: time.Minute, MaxRetryInterval: 100 * time.Millisecond, SecretReadInterval: 100 * time.Millisecond,
+	})
+	m.AddListener(func(e Notification) { m.notifications <- e })
+	t.Cleanup(m.stopNow)
+	return m
+}
+
+// stopNow may be called again.
+func (m *testManager) stopNow() {
+	m.stop()
+	m.background.Wait()
+}
+
+// waitForReason waits until the connection has a problem with that reason; an empty reason means none.
+func (m *testManager) waitForReason(b *v1alpha1.Broker, want string) error {
+	m.t.Helper()
+	var err error
+	poll.Until(m.t, fmt.Sprintf("the connection to have the reason %q", want), func() bool {
+		_, err = m.Conn(ns, b).Engine()
+		problem := (*brokeraccess.ConnectionError)(nil)
+		if err == nil && want == "" || errors.As(err, &problem) && problem.Reason == want {
+			return true
+		}
+		if len(m.notifications) > 0 { // of an earlier change
+			<-m.notifications
+		}
+		return false
+	})
+	return err
+}
+
+func TestALostBrokerIsReportedAndReconnected(t *testing.T) {
+	s := natstest.Start(t)
+	m := startManager(t, newSecret("broker", "url", s.ClientURL()))
+	if _, err := m.Conn(ns, natsBroker("broker")).Engine(); err != nil && !errors.Is(err, ErrConnecting) { // nil if it was fast
+		t.Errorf("the first error is %v", err)
+	}
+	m.waitForReason(natsBroker("broker"), "")
+	s.Stop()
+	m.waitForReason(natsBroker("broker"), v1alpha1.ReasonConnectionFailed)
+	s.Restart()
+	m.waitForReason(natsBroker("broker"), "")
+}
+
+func TestAMissingSecretIsReportedAndFoundOnceCreated(t *testing.T) {
+	s := natstest.Start(t)
+	m := startManager(t)
+	if err := m.waitForReason(natsBroker("broker"), v1alpha1.ReasonSecretNotFound); !strings.Contains(err.Error(), `Secret "broker" not found`) {
+		t.Errorf("%v", err)
+	}
+	if err := m.cluster.Create(t.Context(), newSecret("broker", "url", s.ClientURL())); err != nil {
+		t.Fatal(err)
+	}
+	m.waitForReason(natsBroker("broker"), "")
+}
+
+func TestADeletedSecretKeepsTheConnectionForCleanup(t *testing.T) {
+	s := natstest.Start(t)
+	secret := newSecret("broker", "url", s.ClientURL())
+	m := startManager(t, secret)
+	m.waitForReason(natsBroker("broker"), "")
+	if err := m.cluster.Delete(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	m.waitForReason(natsBroker("broker"), v1alpha1.ReasonSecretNotFound)
+	engine := m.Conn(ns, natsBroker("broker")).EngineForCleanup()
+	if engine == nil {
+		t.Fatal("the connection was closed")
+	}
+	if _, err := engine.Stats(t.Context(), "orders"); broker.ClassOf(err) != broker.ClassNotFound {
+		t.Errorf("reading the stats fails with %v", err)
+	}
+}
+
+func TestChangedCredentialsReplaceTheConnection(t *testing.T) {
+	old := &server.User{Username: "me", Password: "old"}
+	s := natstest.Start(t, func(o *server.Options) { o.Users = []*server.User{old} })
+	b := natsBroker("broker")
+	b.CredentialsSecretRef = &v1alpha1.SecretRef{Name: "login"}
+	m := startManager(t, newSecret("broker", "url", "nats://"+s.Address()), newSecret("login", "username", "me", "password", "old"))
+	m.waitForReason(b, "")
+	if err := m.cluster.Update(t.Context(), newSecret("login", "username", "me", "password", "new")); err != nil {
+		t.Fatal(err)
+	}
+	err := m.waitForReason(b, v1alpha1.ReasonUnauthorized)
+	if strings.Contains(err.Error(), "new") {
+		t.Errorf("the password is in the error: %v", err)
+	}
+	if err := m.cluster.Update(t.Context(), newSecret("login", "username", "me", "password", "old")); err != nil {
+		t.Fatal(err)
+	}
+	m.waitForReason(b, "")
+}
+
+func TestTheConnectionHasTheSettingsOfTheBroker(t *testing.T) {
+	seed, public := natstest.NewNKey(t)
+	hub, leaf := natstest.StartLeaf(t, func(o *server.Options) {
+		o.Nkeys = []*server.NkeyUser{{Nkey: public, Permissions: &server.Permissions{
+			Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX_operator.>"}},
+		}}}
+	})
+	b := natsBroker("broker")
+	b.CredentialsSecretRef = &v1alpha1.SecretRef{Name: "login"}
+	// The server does not answer a request whose inbox is denied. Its error is to arrive before the end of the request.
+	m := startImpatientManager(t, newSecret("broker", "url", "nats://"+leaf.Address()), newSecret("login", "nkey", string(seed)), newSecret("hub", "url", hub.ClientURL()))
+	m.waitForReason(b, v1alpha1.ReasonUnauthorized)
+	configured := b.DeepCopy()
+	configured.NATS = &v1alpha1.NATSConnection{JetStreamDomain: natstest.HubDomain, InboxPrefix: "_INBOX_operator"}
+	m.waitForReason(configured, "")
+	m.waitForReason(natsBroker("hub"), "")
+	atHub, err := m.Conn(ns, natsBroker("hub")).Engine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := broker.DefaultQueueConfig("orders")
+	q.Owner = broker.QueueOwner{UID: "1", Name: "ns/a"}
+	if _, err := atHub.EnsureQueue(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	err = poll.UntilNil(t.Context(), func() error {
+		_, err := m.Conn(ns, configured).Stats(t.Context(), "orders", 0)
+		return err
+	})
+	if err != nil {
+		t.Errorf("the queue of the hub: %v", err)
+	}
+}
+
+func TestAnInvalidBrokerIsReported(t *testing.T) {
+	tls := natsBroker("broker")
+	tls.TLSSecretRef = &v1alpha1.SecretRef{Name: "empty"}
+	login := natsBroker("broker")
+	login.CredentialsSecretRef = &v1alpha1.SecretRef{Name: "empty"}
+	unsupported := natsBroker("broker")
+	unsupported.Engine = "Pigeon"
+	key := natsBroker("broker")
+	key.URLSecretRef.Key = "address"
+	privateTLS := natsBroker("broker")
+	privateTLS.TLSSecretRef = &v1alpha1.SecretRef{Name: "private"}
+	privateLogin := natsBroker("broker")
+	privateLogin.CredentialsSecretRef = &v1alpha1.SecretRef{Name: "private"}
+	const needsLabel = `Secret "private" is not labeled for use with a broker: kubectl label secret private -n team yardmaster.dev/broker=true`
+	for name, row := range map[string]struct {
+		broker              *v1alpha1.Broker
+		reason, wantMessage string
+	}{
+		"no broker":                      {nil, v1alpha1.ReasonNoBroker, "the object has no broker"},
+		"an unsupported engine":          {unsupported, v1alpha1.ReasonNoBroker, "broker.engine is Pigeon"},
+		"a missing key":                  {key, v1alpha1.ReasonSecretInvalid, `"broker" has no value for the key "address"`},
+		"an empty TLS Secret":            {tls, v1alpha1.ReasonSecretInvalid, "none of the keys ca.crt"},
+		"empty credentials":              {login, v1alpha1.ReasonSecretInvalid, "none of the keys username"},
+		"a URL of another scheme":        {natsBroker("web"), v1alpha1.ReasonRefusedByBroker, "url has an unsupported scheme"},
+		"an invalid URL with a password": {natsBroker("odd"), v1alpha1.ReasonRefusedByBroker, "url is not a valid URL"},
+		"a URL Secret without the label": {natsBroker("private"), v1alpha1.ReasonSecretInvalid, needsLabel},
+		"a TLS Secret without the label": {privateTLS, v1alpha1.ReasonSecretInvalid, needsLabel},
+		"credentials without the label":  {privateLogin, v1alpha1.ReasonSecretInvalid, needsLabel},
+	} {
+		t.Run(name, func(t *testing.T) {
+			private := newSecret("private", "url", "nats://hidden", "token", "hidden", "ca.crt", "hidden")
+			private.Labels[v1alpha1.LabelBroker] = "false"
+			m := startManager(t, newSecret("broker", "url", "nats://127.0.0.1:1"), newSecret("empty"), private,
+				newSecret("web", "url", "http://broker"), newSecret("odd", "url", "nats://me:hidden@%zz"))
+			err := m.waitForReason(row.broker, row.reason)
+			if !strings.Contains(err.Error(), row.wantMessage) || strings.Contains(err.Error(), "hidden") {
+				t.Errorf("the message is %q, want %q", err, row.wantMessage)
+			}
+		})
+	}
+}
+
+func TestStatsAreReadOnceForAllCallers(t *testing.T) {
+	s := natstest.Start(t)
+	m := startManager(t, newSecret("broker", "url", s.ClientURL()))
+	m.waitForReason(natsBroker("broker"), "")
+	conn := m.Conn(ns, natsBroker("broker"))
+	engine, err := conn.Engine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := broker.DefaultQueueConfig("orders")
+	q.Owner.UID = "1"
+	if _, err := engine.EnsureQueue(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	first, err := conn.Stats(t.Context(), "orders", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := conn.Stats(t.Context(), "orders", time.Hour)
+	if err != nil || again != first {
+		t.Errorf("%+v, then %+v: %v", first, again, err)
+	}
+	if now, err := conn.Stats(t.Context(), "orders", 0); err != nil || !now.MeasuredTime.After(first.MeasuredTime) {
+		t.Errorf("a maximum age of 0 returns %+v, then %+v: %v", first, now, err)
+	}
+
+	conn.NotifyWhenReady("orders")
+	conn.NotifyWhenReady("orders")
+	if err := connectProducer(t, s).Publish("yardmaster.orders.ready.default", nil); err != nil {
+		t.Fatal(err)
+	}
+	m.expectNotification(Notification{Key: conn.Key, Queue: "orders"})
+	if len(m.notifications) > 0 {
+		t.Errorf("it is notified again: %+v", <-m.notifications)
+	}
+	if now, err := conn.Stats(t.Context(), "orders", time.Hour); err != nil || now.Ready != 1 {
+		t.Errorf("after a message: %+v: %v", now, err)
+	}
+}
+
+// expectNotification waits for a notification and skips others.
+func (m *testManager) expectNotification(want Notification) {
+	m.t.Helper()
+	poll.Until(m.t, fmt.Sprintf("the notification %+v", want), func() bool {
+		for len(m.notifications) > 0 {
+			if <-m.notifications == want {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func connectProducer(t *testing.T, s *natstest.Server) *natsclient.Conn {
+	t.Helper()
+	nc, err := natsclient.Connect(s.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+func TestAnUnusedConnectionIsClosed(t *testing.T) {
+	s := natstest.Start(t)
+	m := startManager(t, newSecret("broker", "url", s.ClientURL()))
+	m.waitForReason(natsBroker("broker"), "")
+	m.mu.Lock()
+	m.options.IdleTimeout = time.Millisecond
+	m.mu.Unlock()
+	m.background.Wait()
+	if len(m.conns) != 0 {
+		t.Errorf("%d connections remain", len(m.conns))
+	}
+	poll.Until(t, "the server to have no connections", func() bool { return s.NumClients() == 0 })
+}
+
+func TestObjectsWithoutABrokerShareTheDefaultBroker(t *testing.T) {
+	s := natstest.Start(t)
+	m := startManager(t, newSecret("default", "url", s.ClientURL()))
+	m.options.DefaultBroker, m.options.DefaultNamespace = natsBroker("default"), ns
+	conn := m.Conn("elsewhere", nil)
+	m.expectNotification(Notification{Key: conn.Key})
+	if _, err := conn.Engine(); err != nil {
+		t.Error(err)
+	}
+	if m.Conn("another", nil) != conn {
+		t.Error("two namespaces have two connections to the default broker")
+	}
+}
+
+func TestABrokerOfTheAsynqEngine(t *testing.T) {
+	s := redistest.Start(t)
+	b := natsBroker("redis")
+	b.Engine = v1alpha1.EngineAsynq
+	m := startManager(t, newSecret("redis", "url", s.URL()))
+	m.waitForReason(b, "")
+	s.Stop()
+	m.waitForReason(b, v1alpha1.ReasonConnectionFailed)
+}

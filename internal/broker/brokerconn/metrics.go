@@ -1,0 +1,55 @@
+package brokerconn
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/kube/metric"
+)
+
+var (
+	readSeconds = metric.NewHistogram("yardmaster_broker_stats_seconds",
+		"Time to read the stats of a queue from its broker, or of a backlog source.",
+		.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5)
+	readErrors = metric.NewCounterVec("yardmaster_broker_stats_errors_total",
+		"Number of failed reads of stats, by class of error.", "class")
+	connections = prometheus.NewDesc("yardmaster_broker_connections",
+		"Brokers that objects refer to, by state: Connected, Connecting, or the reason of the problem.", []string{"state"}, nil)
+)
+
+func recordRead(start time.Time, err error) {
+	readSeconds.Observe(time.Since(start).Seconds())
+	if err != nil {
+		readErrors.WithLabelValues(string(broker.ClassOf(err))).Inc()
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (*Manager) Describe(descriptions chan<- *prometheus.Desc) { descriptions <- connections }
+
+// Collect implements prometheus.Collector.
+func (m *Manager) Collect(collected chan<- prometheus.Metric) {
+	states := map[string]int{}
+	m.mu.Lock()
+	for _, conn := range m.conns {
+		states[conn.connectionState()]++
+	}
+	m.mu.Unlock()
+	for state, number := range states {
+		collected <- prometheus.MustNewConstMetric(connections, prometheus.GaugeValue, float64(number), state)
+	}
+}
+
+func (c *Conn) connectionState() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.problem != nil:
+		return c.problem.Reason
+	case c.session == nil:
+		return "Connecting"
+	}
+	return "Connected"
+}

@@ -1,0 +1,198 @@
+package brokerconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/grpc"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/backlog/kedascaler/externalscaler"
+	"github.com/yardmaster/yardmaster/internal/broker/brokeraccess"
+	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
+	"github.com/yardmaster/yardmaster/test/poll"
+)
+
+var shortIntervals = Options{Dialer: localDialer, RequestTimeout: time.Minute, MaxRetryInterval: 10 * time.Millisecond, SecretReadInterval: time.Millisecond}
+
+func accessWithURL(secret string) v1alpha1.BrokerAccess {
+	return v1alpha1.BrokerAccess{URLSecretRef: v1alpha1.SecretKey{SecretRef: v1alpha1.SecretRef{Name: secret}}}
+}
+
+func TestEachTypeOfSourceIsRead(t *testing.T) {
+	redis := redistest.Start(t)
+	redis.RunCLI("LPUSH", "jobs", "a", "b", "c")
+	redis.RunCLI("XGROUP", "CREATE", "stream", "g", "$", "MKSTREAM")
+	redis.RunCLI("XADD", "stream", "*", "a", "b")
+	webServer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.EscapedPath() {
+		case "/api/queues/%2F/jobs":
+			_, _ = fmt.Fprint(w, `{"messages_ready":4,"messages_unacknowledged":2,"message_stats":{"publish":9}}`)
+		case "/api/v1/query":
+			_, _ = fmt.Fprint(w, `{"status":"success","data":{"resultType":"scalar","result":[1,"5"]}}`)
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	defer webServer.Close()
+	server := natstest.Start(t)
+	addConsumer(t, server.ClientURL())
+	s := NewSourceReader(fake.NewClientBuilder().WithObjects(
+		newSecret("redis", "url", redis.URL()), newSecret("web", "url", webServer.URL), newSecret("nats", "url", server.ClientURL()),
+	).Build(), shortIntervals)
+	for name, row := range map[string]struct {
+		source   v1alpha1.Source
+		backlog  int64
+		inFlight int64 // -1: unknown
+		arrived  bool
+	}{
+		"Redis list":                  {v1alpha1.Source{RedisList: &v1alpha1.RedisListSource{BrokerAccess: accessWithURL("redis"), Key: "jobs"}}, 3, -1, false},
+		"Redis stream":                {v1alpha1.Source{RedisStream: &v1alpha1.RedisStreamSource{BrokerAccess: accessWithURL("redis"), Key: "stream", Group: "g"}}, 1, 0, false},
+		"RabbitMQ":                    {v1alpha1.Source{RabbitMQ: &v1alpha1.RabbitMQSource{BrokerAccess: accessWithURL("web"), Queue: "jobs"}}, 4, 2, true},
+		"NATS JetStream consumer":     {v1alpha1.Source{NATSJetStream: &v1alpha1.NATSJetStreamSource{BrokerAccess: accessWithURL("nats"), Stream: "orders", Consumer: "billing"}}, 1, 0, true},
+		"Prometheus query":            {v1alpha1.Source{Prometheus: &v1alpha1.PrometheusSource{BrokerAccess: accessWithURL("web"), Query: "q"}}, 5, -1, false},
+		"Prometheus with all queries": {v1alpha1.Source{Prometheus: &v1alpha1.PrometheusSource{BrokerAccess: accessWithURL("web"), Query: "q", InFlightQuery: "i", ArrivalsQuery: "a"}}, 5, 5, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, err := s.ReadBacklog(t.Context(), ns, &row.source)
+			if err != nil || f.Backlog != row.backlog || f.InFlightKnown != (row.inFlight >= 0) || f.InFlightKnown && f.InFlight != row.inFlight || (f.Arrived != nil) != row.arrived {
+				t.Errorf("%+v: %v", f, err)
+			}
+		})
+	}
+	external := &v1alpha1.Source{External: &v1alpha1.ExternalSource{Address: "127.0.0.1:1"}}
+	if f, err := s.ReadBacklog(t.Context(), ns, external); broker.ClassOf(err) != broker.ClassUnreachable {
+		t.Errorf("unreachable source: %+v, %v", f, err)
+	}
+	if f, err := s.ReadBacklog(t.Context(), ns, &v1alpha1.Source{}); broker.ClassOf(err) != broker.ClassInvalid {
+		t.Errorf("source without a type: %+v, %v", f, err)
+	}
+}
+
+// addConsumer creates the consumer billing of the stream orders, which has one message.
+func addConsumer(t *testing.T, url string) {
+	t.Helper()
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "orders", Subjects: []string{"orders.>"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "billing"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Publish(t.Context(), "orders.new", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTheThresholdsOfANATSSourceAreThoseOfItsSpec(t *testing.T) {
+	server := natstest.Start(t)
+	addConsumer(t, server.ClientURL())
+	s := NewSourceReader(fake.NewClientBuilder().WithObjects(newSecret("nats", "url", server.ClientURL())).Build(), shortIntervals)
+	source := &v1alpha1.Source{NATSJetStream: &v1alpha1.NATSJetStreamSource{
+		BrokerAccess: accessWithURL("nats"), Stream: "orders", Consumer: "billing", LagThreshold: 20, ActivationLagThreshold: 15,
+	}}
+	stats, err := s.ReadBacklog(t.Context(), ns, source)
+	if err != nil || stats.BacklogPerReplica != 20 || stats.ActivationThreshold != 15 || !stats.InFlightMayWait {
+		t.Errorf("%+v: %v", stats, err)
+	}
+}
+
+// constantScaler is an external scaler with a value of 100 and a target of 2.5.
+type constantScaler struct {
+	externalscaler.UnimplementedExternalScalerServer
+}
+
+func (constantScaler) IsActive(context.Context, *externalscaler.ScaledObjectRef) (*externalscaler.IsActiveResponse, error) {
+	return &externalscaler.IsActiveResponse{Result: true}, nil
+}
+
+func (constantScaler) GetMetricSpec(context.Context, *externalscaler.ScaledObjectRef) (*externalscaler.GetMetricSpecResponse, error) {
+	return &externalscaler.GetMetricSpecResponse{MetricSpecs: []*externalscaler.MetricSpec{{MetricName: "m", TargetSizeFloat: 2.5}}}, nil
+}
+
+func (constantScaler) GetMetrics(context.Context, *externalscaler.GetMetricsRequest) (*externalscaler.GetMetricsResponse, error) {
+	return &externalscaler.GetMetricsResponse{MetricValues: []*externalscaler.MetricValue{{MetricName: "m", MetricValue: 100}}}, nil
+}
+
+func TestTheTargetOfAnExternalScalerIsRead(t *testing.T) {
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	externalscaler.RegisterExternalScalerServer(server, constantScaler{})
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	t.Cleanup(func() { server.Stop(); <-ended })
+	s := NewSourceReader(fake.NewClientBuilder().Build(), shortIntervals)
+	source := &v1alpha1.Source{External: &v1alpha1.ExternalSource{Address: listener.Addr().String()}}
+	if stats, err := s.ReadBacklog(t.Context(), ns, source); err != nil || stats.Backlog != 100 || stats.BacklogPerReplica != 2.5 {
+		t.Errorf("%+v: %v, want a backlog of 100 and a target of 2.5", stats, err)
+	}
+}
+
+func TestASourceFollowsItsSecret(t *testing.T) {
+	one, other := redistest.Start(t), redistest.Start(t)
+	other.RunCLI("LPUSH", "jobs", "x")
+	cluster := fake.NewClientBuilder().Build()
+	s := NewSourceReader(cluster, shortIntervals)
+	list := &v1alpha1.Source{RedisList: &v1alpha1.RedisListSource{BrokerAccess: accessWithURL("redis"), Key: "jobs"}}
+	waitForBacklog := func(backlog int64) {
+		t.Helper()
+		err := poll.UntilNil(t.Context(), func() error {
+			f, err := s.ReadBacklog(t.Context(), ns, list)
+			if err == nil && f.Backlog == backlog {
+				return nil
+			}
+			return fmt.Errorf("%+v: %w, want %d", f, err, backlog)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	problem := (*brokeraccess.ConnectionError)(nil)
+	if _, err := s.ReadBacklog(t.Context(), ns, list); !errors.As(err, &problem) || problem.Reason != v1alpha1.ReasonSecretNotFound || !strings.Contains(err.Error(), `"redis"`) {
+		t.Errorf("without its Secret: %v", err)
+	}
+	if err := cluster.Create(t.Context(), newSecret("redis", "url", one.URL())); err != nil {
+		t.Fatal(err)
+	}
+	waitForBacklog(0)
+	one.Stop()
+	for range 2 { // the second read returns the first error
+		if f, err := s.ReadBacklog(t.Context(), ns, list); broker.ClassOf(err) != broker.ClassUnreachable {
+			t.Errorf("of a stopped server: %+v, %v", f, err)
+		}
+	}
+	if err := cluster.Update(t.Context(), newSecret("redis", "url", other.URL())); err != nil {
+		t.Fatal(err)
+	}
+	waitForBacklog(1)
+
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := s.Start(ctx); err != nil || len(s.conns) != 0 {
+		t.Errorf("%v, %d connections remain", err, len(s.conns))
+	}
+}

@@ -1,0 +1,205 @@
+package jobkeys
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/jobstate"
+	"github.com/yardmaster/yardmaster/internal/clock"
+)
+
+// BatchTime is how long a batch is kept after its last change.
+const BatchTime = 7 * 24 * time.Hour
+
+func batchKey(id string) broker.Key { return broker.Key{Kind: broker.BatchKey, Name: id} }
+
+// ReadBatch returns nil if the batch does not exist.
+func ReadBatch(ctx context.Context, store broker.KeyStore, queue, id string) (*jobstate.Batch, error) {
+	batch, _, err := readBatch(ctx, store, queue, id)
+	return batch, err
+}
+
+func readBatch(ctx context.Context, store broker.KeyStore, queue, id string) (*jobstate.Batch, uint64, error) {
+	value, revision, err := store.ReadKey(ctx, queue, batchKey(id))
+	if err != nil || value == nil {
+		return nil, revision, err
+	}
+	return jobstate.DecodeBatch(value), revision, nil
+}
+
+func writeBatch(ctx context.Context, store broker.KeyStore, queue, id string, batch *jobstate.Batch, revision uint64) error {
+	value, err := json.Marshal(batch)
+	if err != nil {
+		return err
+	}
+	_, err = store.WriteKey(ctx, queue, batchKey(id), value, BatchTime, revision)
+	return err
+}
+
+// OpenBatch stores a batch before its jobs are sent. If it exists, it returns that one: an earlier call may have sent only
+// some of its jobs.
+func OpenBatch(ctx context.Context, store broker.KeyStore, queue, id string, total int, now time.Time) (*jobstate.Batch, error) {
+	for {
+		found, revision, err := readBatch(ctx, store, queue, id)
+		switch {
+		case err != nil:
+			return nil, broker.SendErrorOf(err)
+		case found != nil && found.Total != total:
+			return nil, broker.InvalidField("id", "is %q: this batch exists with %d jobs, not %d", id, found.Total, total)
+		case found != nil:
+			return found, nil
+		}
+		batch := jobstate.NewBatch(total, now)
+		if err := writeBatch(ctx, store, queue, id, batch, revision); !errors.Is(err, broker.ErrKeyChanged) {
+			return batch, broker.SendErrorOf(err)
+		}
+	}
+}
+
+// CompleteBatch records that the broker stores all jobs of a batch.
+func CompleteBatch(ctx context.Context, store broker.KeyStore, queue, id string) error {
+	_, err := changeBatch(ctx, store, queue, id, func(b *jobstate.Batch) bool {
+		wasComplete := b.Complete
+		b.Complete = true
+		return !wasComplete
+	})
+	return broker.SendErrorOf(err)
+}
+
+// maxConflictDelay bounds the random time before a change is repeated because of a change by another worker.
+const maxConflictDelay = 20 * time.Millisecond
+
+// changeBatch changes a batch, unless the function reports that there is nothing to change, and returns it. It returns nil
+// if the batch does not exist any more.
+func changeBatch(
+	ctx context.Context, store broker.KeyStore, queue, id string, change func(*jobstate.Batch) (changed bool),
+) (*jobstate.Batch, error) {
+	for {
+		batch, revision, err := readBatch(ctx, store, queue, id)
+		if err != nil || batch == nil || !change(batch) {
+			return batch, err
+		}
+		if err = writeBatch(ctx, store, queue, id, batch, revision); !errors.Is(err, broker.ErrKeyChanged) {
+			return batch, err
+		}
+		if err := clock.SleepContext(ctx, rand.N(maxConflictDelay)); err != nil { //nolint:gosec // it spreads requests and protects nothing
+			return nil, err
+		}
+	}
+}
+
+// startFinal decides about the final job of a batch.
+func (h *Held) startFinal(ctx context.Context, now time.Time) (Start, error) {
+	var decision jobstate.FinalStart
+	batch, err := changeBatch(ctx, h.keys.store, h.queue, h.batch, func(b *jobstate.Batch) (changed bool) {
+		decision, changed = b.StartFinal(h.holder)
+		return changed
+	})
+	switch {
+	case err != nil:
+		return Start{}, err
+	case batch == nil:
+		return Start{Dead: fmt.Sprintf("the batch %s has expired: none of its jobs has ended within %s", h.batch, BatchTime)}, nil
+	case decision == jobstate.FinalIsDuplicate:
+		return Start{Duplicate: true}, nil
+	case decision == jobstate.FinalWaits:
+		return Start{Postponed: jobstate.WaitDelay(batch.SentTime, now)}, nil
+	}
+	return Start{}, nil
+}
+
+func (h *Held) endInBatch(ctx context.Context, failed bool) error {
+	if !h.isFinal {
+		return h.keys.endMember(ctx, batchName{h.queue, h.batch}, h.member, failed)
+	}
+	_, err := changeBatch(ctx, h.keys.store, h.queue, h.batch, func(b *jobstate.Batch) bool {
+		wasDone := b.Done
+		b.Done = b.FinalHolder == h.holder
+		return b.Done != wasDone
+	})
+	return err
+}
+
+// batchName identifies a batch.
+type batchName struct{ queue, id string }
+
+// batchCommits combines the ends of the jobs of one batch: while one write is under way, the next ones are collected.
+// Otherwise each worker would write as often as it runs jobs, and most writes would meet another one.
+type batchCommits struct {
+	// users is the number of calls. Keys.mu guards it, and next.
+	users int
+	next  *batchCommit
+
+	// writing has one place, that of the call that writes.
+	writing chan struct{}
+}
+
+// batchCommit is one write.
+type batchCommit struct {
+	ends []memberEnd
+	// isWritten and err belong to the call that has the place of batchCommits.writing.
+	isWritten bool
+	err       error
+}
+
+type memberEnd struct {
+	member int
+	failed bool
+}
+
+// endMember records that a job of a batch has ended.
+func (k *Keys) endMember(ctx context.Context, name batchName, member int, failed bool) error {
+	commits, commit := k.join(name, memberEnd{member, failed})
+	defer k.leave(name, commits)
+	select {
+	case commits.writing <- struct{}{}:
+		defer func() { <-commits.writing }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if commit.isWritten {
+		return commit.err
+	}
+	k.mu.Lock()
+	commits.next = nil // this one is the oldest that is not written
+	k.mu.Unlock()
+	_, commit.err = changeBatch(ctx, k.store, name.queue, name.id, func(b *jobstate.Batch) (changed bool) {
+		for _, end := range commit.ends {
+			changed = b.End(end.member, end.failed) || changed
+		}
+		return changed
+	})
+	commit.isWritten = true
+	return commit.err
+}
+
+// join adds an end to the next write.
+func (k *Keys) join(name batchName, end memberEnd) (*batchCommits, *batchCommit) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	commits := k.commits[name]
+	if commits == nil {
+		commits = &batchCommits{writing: make(chan struct{}, 1)}
+		k.commits[name] = commits
+	}
+	commits.users++
+	if commits.next == nil {
+		commits.next = &batchCommit{}
+	}
+	commits.next.ends = append(commits.next.ends, end)
+	return commits, commits.next
+}
+
+func (k *Keys) leave(name batchName, commits *batchCommits) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	commits.users--
+	if commits.users == 0 {
+		delete(k.commits, name)
+	}
+}

@@ -1,0 +1,197 @@
+package jobkeys
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/jobstate"
+	"github.com/yardmaster/yardmaster/internal/clock"
+)
+
+const (
+	// LockTime is how long a confirmed key is kept after its job was sent, its delay is over, or its last attempt has
+	// started. It bounds how long the key of a job is taken whose message is lost.
+	LockTime = 24 * time.Hour
+	// reserveTime is how long a key stays reserved if its producer dies.
+	reserveTime = 30 * time.Second
+	// sendTime is less than reserveTime, so that no job is confirmed whose reservation has expired.
+	sendTime = 20 * time.Second
+	// endedTime is how long it is known that a job has ended: longer than the broker recognizes its ID.
+	endedTime = 150 * time.Second
+	// waitInterval is the time between two requests for a key that another producer has reserved.
+	waitInterval = 50 * time.Millisecond
+	// cleanupTime bounds the release of a reservation.
+	cleanupTime = 2 * time.Second
+)
+
+// Send sends a job, and reserves its key before if it is unique. The error is a SendError.
+func Send(ctx context.Context, producer broker.Producer, job *broker.OutgoingJob) (broker.SendResult, error) {
+	if !job.IsUnique {
+		return producer.Send(ctx, job)
+	}
+	store, isStore := producer.(broker.KeyStore)
+	if !isStore {
+		return broker.SendResult{}, broker.UnsupportedField("unique", "is not supported by the engine")
+	}
+	if !job.HasChosenID {
+		job.ID, job.HasChosenID = rand.Text(), true // the lock names the job before the broker stores it
+	}
+	r := &reservation{store: store, job: job}
+	isStored, err := r.reserve(ctx)
+	if err != nil || isStored {
+		return broker.SendResult{ID: job.ID, Duplicate: isStored}, broker.SendErrorOf(err)
+	}
+	result, err := r.send(ctx, producer)
+	return result, broker.SendErrorOf(err)
+}
+
+// reservation is a key that a producer has reserved.
+type reservation struct {
+	store    broker.KeyStore
+	job      *broker.OutgoingJob
+	lock     *jobstate.Lock
+	revision uint64
+	// reservedTime is when the reservation was sent.
+	reservedTime time.Time
+}
+
+func uniqueKey(name string) broker.Key { return broker.Key{Kind: broker.UniqueKey, Name: name} }
+
+// reserve reports whether the job is stored already. It first assumes that the key was never used.
+func (r *reservation) reserve(ctx context.Context) (isStored bool, err error) {
+	var found *jobstate.Lock
+	for {
+		claim := jobstate.ClaimKey(found, r.job.ID)
+		switch claim {
+		case jobstate.ClaimReserve:
+			r.lock, r.reservedTime = jobstate.Reserve(found, r.job.ID, rand.Text()), time.Now()
+			if err := r.write(ctx, reserveTime); !errors.Is(err, broker.ErrKeyChanged) {
+				return false, err
+			}
+		case jobstate.ClaimStored:
+			return true, nil
+		case jobstate.ClaimDuplicate:
+			return false, &broker.SendError{
+				Failure: broker.ErrKeyTaken, Field: "unique", KeyHolder: found.ID,
+				Err: fmt.Errorf("is %q: the job %s has this key", r.job.UniqueKey, found.ID),
+			}
+		case jobstate.ClaimWait:
+			if clock.SleepContext(ctx, waitInterval) != nil {
+				return false, r.stillReserved(found)
+			}
+		}
+		next, revision, err := readLock(ctx, r.store, r.job.Queue, r.job.UniqueKey)
+		switch {
+		case err == nil:
+			found, r.revision = next, revision
+		case claim == jobstate.ClaimWait && ctx.Err() != nil:
+			return false, r.stillReserved(found)
+		default:
+			return false, err
+		}
+	}
+}
+
+// stillReserved returns the error of a producer that had no more time to wait for another.
+func (r *reservation) stillReserved(other *jobstate.Lock) error {
+	return broker.FieldFailure(broker.ErrUnavailable, "unique",
+		"is %q: another producer has reserved this key for the job %s, and has not sent it", r.job.UniqueKey, other.ID)
+}
+
+func (r *reservation) write(ctx context.Context, expiry time.Duration) (err error) {
+	r.revision, err = writeLock(ctx, r.store, r.job.Queue, r.job.UniqueKey, r.lock, expiry, r.revision)
+	return err
+}
+
+func (r *reservation) send(ctx context.Context, producer broker.Producer) (broker.SendResult, error) {
+	ctx, cancel := context.WithDeadline(ctx, r.reservedTime.Add(sendTime))
+	defer cancel()
+	r.job.Holder = r.lock.Holder
+	result, err := producer.Send(ctx, r.job)
+	switch {
+	case err != nil:
+		if isRejected(err) {
+			r.release(ctx)
+		}
+		return result, err // if it is unknown whether the job is stored, the reservation remains
+	case result.Duplicate && !r.job.IsUniqueFor:
+		return result, r.settleDuplicate(ctx, result)
+	}
+	return result, r.confirm(ctx)
+}
+
+// isRejected reports that the broker did not store the job.
+func isRejected(err error) bool {
+	failure := (*broker.SendError)(nil)
+	return errors.As(err, &failure) && !errors.Is(failure.Failure, broker.ErrUnavailable) && !errors.Is(failure.Failure, broker.ErrClosed)
+}
+
+// settleDuplicate confirms the key for the message that an earlier call has sent, unless its job has ended.
+func (r *reservation) settleDuplicate(ctx context.Context, result broker.SendResult) error {
+	stored, err := r.store.StoredHolder(ctx, r.job, result)
+	if err != nil {
+		return err
+	}
+	if !r.lock.Adopt(stored) {
+		r.release(ctx)
+		return nil
+	}
+	return r.confirm(ctx)
+}
+
+// release frees the key, unless it has changed. Otherwise the reservation expires.
+func (r *reservation) release(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
+	defer cancel()
+	_, _ = writeLock(ctx, r.store, r.job.Queue, r.job.UniqueKey, r.lock.Release(), endedTime, r.revision)
+}
+
+// confirm keeps the key until the job has ended, or for its window.
+func (r *reservation) confirm(ctx context.Context) error {
+	r.lock.Confirmed = true
+	for {
+		if err := r.write(ctx, r.keepTime(time.Now())); !errors.Is(err, broker.ErrKeyChanged) {
+			return err
+		}
+		found, revision, err := readLock(ctx, r.store, r.job.Queue, r.job.UniqueKey)
+		if err != nil || !jobstate.NeedsConfirm(found, r.job.ID) {
+			return err
+		}
+		r.revision = revision
+	}
+}
+
+func (r *reservation) keepTime(now time.Time) time.Duration {
+	if r.job.IsUniqueFor {
+		return r.job.UniqueFor
+	}
+	return LockTime + max(r.job.DueTime.Sub(now), 0)
+}
+
+// readLock returns nil if the key is free.
+func readLock(ctx context.Context, store broker.KeyStore, queue, key string) (*jobstate.Lock, uint64, error) {
+	value, revision, err := store.ReadKey(ctx, queue, uniqueKey(key))
+	if err != nil || value == nil {
+		return nil, revision, err
+	}
+	return jobstate.DecodeLock(value), revision, nil
+}
+
+func writeLock(
+	ctx context.Context, store broker.KeyStore, queue, key string, lock *jobstate.Lock, expiry time.Duration, revision uint64,
+) (uint64, error) {
+	value, err := json.Marshal(lock)
+	if err != nil {
+		return revision, err
+	}
+	written, err := store.WriteKey(ctx, queue, uniqueKey(key), value, expiry, revision)
+	if err != nil {
+		return revision, err
+	}
+	return written, nil
+}

@@ -1,0 +1,148 @@
+// Package decision contains what the packages that decide have in common: events, problems and
+// refusals. It has no client, no clock and no I/O.
+package decision
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+)
+
+// Object is any object of the API.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// Event is an event to emit about the object that a decision is about, once the status that
+// it reports is stored.
+type Event struct {
+	// Type is corev1.EventTypeNormal or corev1.EventTypeWarning.
+	Type    string
+	Reason  string
+	Action  string
+	Message string
+	// Routine events may be left out under load: the status shows the same.
+	Routine bool
+}
+
+// NormalEvent returns an event of type Normal.
+func NormalEvent(reason, action, message string) Event {
+	return Event{Type: corev1.EventTypeNormal, Reason: reason, Action: action, Message: message}
+}
+
+// RoutineEvent returns an event of type Normal that may be left out under load.
+func RoutineEvent(reason, action, message string) Event {
+	event := NormalEvent(reason, action, message)
+	event.Routine = true
+	return event
+}
+
+// WarningEvent returns an event of type Warning.
+func WarningEvent(reason, action, message string) Event {
+	return Event{Type: corev1.EventTypeWarning, Reason: reason, Action: action, Message: message}
+}
+
+// Problem is what keeps an object from doing what its spec says, as its conditions report it.
+type Problem struct {
+	Reason, Message string
+}
+
+// Refusal is an object that the API server refused.
+type Refusal struct {
+	Class Class
+	// Kind and Name of the refused object.
+	Kind, Name string
+	// Step of a SequentialJob that the object is for; empty for objects of the whole run.
+	Step string
+	// Message of the API server.
+	Message string
+}
+
+// AsRefusal completes the refusal of an object with the class and the message of an error. It
+// returns nil if the error is nil, or is no refusal but has to be handled or retried.
+func AsRefusal(err error, refused Refusal) *Refusal {
+	switch refused.Class = ClassOf(err); refused.Class {
+	case Invalid, PolicyDenied, QuotaExceeded, ServiceAccountMissing:
+		refused.Message = strings.TrimSpace(err.Error())
+		return &refused
+	default:
+		return nil
+	}
+}
+
+// FormatReason joins a reason and a message, which may be empty.
+func FormatReason(reason, message string) string {
+	if message == "" {
+		return reason
+	}
+	return reason + ": " + message
+}
+
+// TruncateMessage returns a message as valid UTF-8 of at most maxBytes bytes. It marks the
+// truncation, and never splits a character.
+func TruncateMessage(message string, maxBytes int) string {
+	const ellipsis = "…"
+	message = strings.ToValidUTF8(message, string(utf8.RuneError))
+	if len(message) <= maxBytes {
+		return message
+	}
+	end := maxBytes - len(ellipsis)
+	for !utf8.RuneStart(message[end]) {
+		end--
+	}
+	return message[:end] + ellipsis
+}
+
+// DeletionRequestTime returns when the deletion of an object was requested, in whole seconds. The API server sets
+// deletionTimestamp to the end of the grace period, which is later. The object must be deleted.
+func DeletionRequestTime(object metav1.Object) time.Time {
+	grace := ptr.Deref(object.GetDeletionGracePeriodSeconds(), 0)
+	return object.GetDeletionTimestamp().Add(-time.Duration(grace) * time.Second)
+}
+
+// NameTaken is the refusal of an object whose name belongs to an object of another owner.
+func NameTaken(refused Refusal, ownerKind string) *Refusal {
+	refused.Class = AlreadyExists
+	refused.Message = fmt.Sprintf("%s %s already exists and does not belong to this %s; delete or rename it", refused.Kind, refused.Name, ownerKind)
+	return &refused
+}
+
+// Earliest returns the shortest of the waits, of which 0 means never.
+func Earliest(waits ...time.Duration) time.Duration {
+	earliest := time.Duration(0)
+	for _, wait := range waits {
+		if wait != 0 && (earliest == 0 || wait < earliest) {
+			earliest = wait
+		}
+	}
+	return earliest
+}
+
+// Schedule is when to decide again.
+type Schedule struct {
+	// Now is the time of the decision.
+	Now time.Time
+	// RequeueAfter is the time until the next decision; 0 is never.
+	RequeueAfter time.Duration
+}
+
+// RequeueWithin schedules the next decision after at most this positive time.
+func (s *Schedule) RequeueWithin(wait time.Duration) {
+	s.RequeueAfter = Earliest(s.RequeueAfter, max(wait, time.Millisecond))
+}
+
+// HasReached reports whether it is at least this time. If not, it schedules a decision for then.
+func (s *Schedule) HasReached(due time.Time) bool {
+	left := due.Sub(s.Now)
+	if left > 0 {
+		s.RequeueWithin(left)
+	}
+	return left <= 0
+}

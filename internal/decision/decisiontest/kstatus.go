@@ -1,0 +1,27 @@
+// Package decisiontest checks in tests how kstatus reads an object's status. Flux, Argo CD and
+// other tools use kstatus to determine whether an applied object is ready.
+package decisiontest
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
+)
+
+// AssertKstatus fails the test unless kstatus computes the wanted status for the object.
+func AssertKstatus(t testing.TB, object runtime.Object, want status.Status) {
+	t.Helper()
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		t.Fatalf("converting %T: %v", object, err)
+	}
+	result, err := status.Compute(&unstructured.Unstructured{Object: content})
+	if err != nil {
+		t.Fatalf("computing the kstatus of %T: %v", object, err)
+	}
+	if result.Status != want {
+		t.Errorf("kstatus is %s (%s), want %s", result.Status, result.Message, want)
+	}
+}

@@ -1,0 +1,118 @@
+package agenticsession
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+const (
+	// activityPrecision limits how often lastActivityTime is written.
+	activityPrecision = time.Minute
+	// activityChecks is how often activity is recorded within inactivityTimeout, if that is not more often than
+	// activityPrecision allows. After a restart of the operator, at most the time since then counts again.
+	activityChecks = 10
+)
+
+// Activity is what a runner reports through its Lease.
+type Activity struct {
+	// RenewTime is what the runner wrote as the time of its last activity; zero if it wrote none. It may be any time.
+	RenewTime time.Time
+	// ObservedTime is when this process first observed that RenewTime.
+	ObservedTime time.Time
+	// CreationTime is when the Lease was created.
+	CreationTime time.Time
+	// FinishedJob is the Job whose runner reported that its run is finished.
+	FinishedJob string
+	// Cost is what runners reported.
+	Cost CostReport
+}
+
+// hasActivityLease reports whether the runner of the open attempt has a Lease. Its SessionRunner may have changed since
+// the attempt was created.
+func hasActivityLease(status *v1alpha1.AgenticSessionStatus, settings *runnerSettings) bool {
+	if status.ActivityLease != nil {
+		return *status.ActivityLease
+	}
+	return settings != nil && settings.runner.Spec.ActivityLease // an earlier version of the operator created it
+}
+
+// recordLease records whether the attempt that is being created has a Lease, and what that Lease contains already.
+func (e *evaluation) recordLease() {
+	e.status.ActivityLease = new(e.settings.runner.Spec.ActivityLease)
+	e.status.LastActivityTime = nil
+	if activity := e.observation.Activity; activity != nil && !activity.RenewTime.IsZero() {
+		e.status.LeaseRenewTime = new(metav1.NewMicroTime(activity.RenewTime))
+	}
+}
+
+// followActivity records the runner's activity, and returns since when it is idle; zero if that is not known: the runner
+// has not renewed its Lease, or the Lease does not exist.
+func (e *evaluation) followActivity() (idleSince time.Time) {
+	activity, s := e.observation.Activity, &e.status
+	if activity == nil {
+		e.setActivityCondition()
+		return time.Time{}
+	}
+	active := time.Time{}
+	if s.LastActivityTime != nil {
+		active = s.LastActivityTime.Time
+	}
+	isRenewed := !activity.RenewTime.IsZero() && (s.LeaseRenewTime == nil || !s.LeaseRenewTime.Time.Equal(activity.RenewTime))
+	if isRenewed {
+		active = laterTime(laterTime(active, s.RunnerStartTime.Time), earlierTime(activity.ObservedTime, e.observation.Now))
+	}
+	if last := s.LastActivityTime; isRenewed && (last == nil || active.Sub(last.Time) >= activityPrecision) {
+		s.LastActivityTime = new(metav1.NewTime(active.Truncate(time.Second)))
+		s.LeaseRenewTime = new(metav1.NewMicroTime(activity.RenewTime))
+	}
+	e.setActivityCondition()
+	if active.IsZero() {
+		return time.Time{}
+	}
+	return laterTime(active, activity.CreationTime) // without its Lease the runner could report nothing
+}
+
+// setActivityCondition reports a runner whose activity is not known: it is not stopped for inactivity.
+func (e *evaluation) setActivityCondition() {
+	state := decision.True(v1alpha1.ReasonLeaseRenewed, "")
+	if e.status.LastActivityTime == nil {
+		state = decision.State{
+			Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonActivityUnknown,
+			Message: "the runner has not renewed Lease " + LeaseName(e.observation.Session.Name) +
+				" since it started, so inactivityTimeout does not stop it; it must renew it at its start",
+		}
+	}
+	e.setCondition(v1alpha1.ConditionActivityReported, state)
+}
+
+// isIdleTooLong reports whether the runner has been idle for inactivityTimeout.
+func (e *evaluation) isIdleTooLong(idleSince time.Time) bool {
+	limit := time.Duration(ptr.Deref(e.spec.InactivityTimeout, 0)) * time.Second
+	if limit == 0 {
+		return false
+	}
+	if idleSince.IsZero() { // renewals alone cause no reconciliation
+		e.schedule.RequeueWithin(min(limit, activityPrecision))
+		return false
+	}
+	e.schedule.RequeueWithin(max(limit/activityChecks, activityPrecision))
+	return e.schedule.HasReached(idleSince.Add(limit))
+}
+
+// forgetActivityCondition removes the condition of an earlier attempt from one whose runner has no Lease.
+func (e *evaluation) forgetActivityCondition() {
+	meta.RemoveStatusCondition(&e.status.Conditions, v1alpha1.ConditionActivityReported)
+}
+
+func laterTime(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

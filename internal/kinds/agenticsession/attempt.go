@@ -1,0 +1,227 @@
+package agenticsession
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+const (
+	// gracePeriod is how long a Pod has to end.
+	gracePeriod = gracePeriodSeconds * time.Second
+	// stuckPodDelay is how long after its grace period a Pod is reported as stuck.
+	stuckPodDelay = 30 * time.Second
+	// maxPodLag is how long after the end of a Job the end of its Pod may be observed.
+	maxPodLag = 10 * time.Second
+)
+
+// followAttempt determines what became of the open attempt, given the Job with its name.
+func (e *evaluation) followAttempt(job *batchv1.Job) *Question {
+	wasCreated := e.status.JobUID != "" || e.observation.CreatedJobs[e.status.Job] != ""
+	switch {
+	case job == nil && !wasCreated && (e.spec.OperatingMode == v1alpha1.ModeStopped || e.settings == nil || e.checkImages() != nil):
+		e.status.Job, e.status.Runner, e.status.StopTime = "", "", nil // an attempt without a Job leaves no record
+	case job == nil && !wasCreated:
+		for _, check := range []func() workspaceState{e.resolveWorkspace, e.checkWorkspaceFree} {
+			if state := check(); !state.usable {
+				return state.question
+			}
+		}
+		e.createAttemptObjects()
+	case job == nil, e.status.JobUID != "" && e.status.JobUID != job.UID:
+		e.closeLostAttempt()
+	default:
+		return e.followJob(job)
+	}
+	return nil
+}
+
+// followJob observes the progress of the open attempt's Job.
+func (e *evaluation) followJob(job *batchv1.Job) *Question {
+	e.job, e.pod = job, newestPod(e.observation.Pods, job.UID)
+	e.status.JobUID = job.UID
+	e.status.WaitingSince = nil
+	e.followSuspension()
+	if e.status.Job == "" {
+		return nil // no time is left
+	}
+	if e.status.JobStartTime == nil && !isStartTimeOld(job) {
+		e.status.JobStartTime = job.Status.StartTime
+	}
+	if start := runnerStartTime(e.pod, e.spec.Interactive, e.now); e.status.RunnerStartTime == nil && start != nil {
+		e.status.RunnerStartTime = start
+		e.status.StartTime = cmp.Or(e.status.StartTime, start)
+	}
+	e.recordActiveSince()
+	e.readResult()
+	e.followCost()
+	if e.status.RunnerStartTime != nil {
+		e.setCostCondition()
+	}
+	e.setAttemptConditions()
+	end := decision.FindEndCondition(job)
+	if end != nil && endedBeforeDeletion(job, end) {
+		if e.awaitsPod(end) {
+			return nil
+		}
+		e.closeAttempt(verdictOfJob(job, e.pod, end, hasResult(&e.status)))
+		return nil
+	}
+	if e.status.StopTime == nil {
+		if reason := e.stopReason(); reason != "" {
+			e.status.StopTime, e.status.StoppedReason = &e.now, reason
+		}
+	}
+	switch {
+	case e.status.StopTime != nil:
+		// In the foreground: the Job exists until its Pod has ended.
+		e.deleteJob(job)
+		e.schedule.HasReached(stuckTime(&e.status))
+	case end == nil:
+		return e.followRunner()
+	}
+	return nil
+}
+
+// awaitsPod reports whether the Job's end was observed before that of its Pod, which says how the runner ended. Kubernetes
+// ends Jobs after their Pods, but a cache receives both separately.
+func (e *evaluation) awaitsPod(end *batchv1.JobCondition) bool {
+	return e.pod != nil && !HasPodEnded(e.pod) && !e.schedule.HasReached(end.LastTransitionTime.Add(maxPodLag))
+}
+
+// followRunner keeps what the Job's Pod needs, and lets the Pod run when its workspace is free.
+func (e *evaluation) followRunner() *Question {
+	e.adjustDeadline()
+	if question := e.reserveWorkspace().question; question != nil {
+		return question
+	}
+	if e.status.Job != "" {
+		e.failStuckStart()
+	}
+	if e.status.Job == "" { // the run failed
+		return nil
+	}
+	return e.restoreObjects()
+}
+
+// endedBeforeDeletion reports whether a Job's end counts. It does not if the Job was deleted
+// before: a runner that fails in the second in which it is terminated may fail because of
+// that.
+func endedBeforeDeletion(job *batchv1.Job, end *batchv1.JobCondition) bool {
+	if job.DeletionTimestamp.IsZero() {
+		return true
+	}
+	deleted, ended := job.DeletionTimestamp.Time, end.LastTransitionTime.Time
+	return ended.Before(deleted) || end.Type == batchv1.JobComplete && ended.Equal(deleted)
+}
+
+// runnerStartTime returns when the runner started, nil if it has not. An interactive runner has
+// started when it is ready.
+func runnerStartTime(pod *corev1.Pod, interactive bool, now metav1.Time) *metav1.Time {
+	c := runnerStatus(pod)
+	if c == nil {
+		return nil
+	}
+	start := now
+	switch {
+	case c.State.Terminated != nil:
+		start = c.State.Terminated.StartedAt
+	case c.State.Running != nil && (!interactive || c.Ready):
+		start = c.State.Running.StartedAt
+	default:
+		return nil
+	}
+	if start.IsZero() || interactive {
+		start = now
+	}
+	return &start
+}
+
+// stopReason returns why the session has to stop; empty if it does not.
+func (e *evaluation) stopReason() v1alpha1.StopReason {
+	if e.spec.OperatingMode == v1alpha1.ModeStopped {
+		return v1alpha1.StopUser
+	}
+	if costProblem(&e.observation, &e.status) != nil {
+		return v1alpha1.StopBudgetExceeded
+	}
+	if e.status.RunnerStartTime == nil {
+		return ""
+	}
+	if !hasActivityLease(&e.status, e.settings) { // no activity to measure: see checkActivityFields
+		e.forgetActivityCondition()
+		return ""
+	}
+	idleSince, activity := e.followActivity(), e.observation.Activity
+	switch {
+	case e.spec.Interactive && e.spec.StopOnRunFinished && activity != nil && activity.FinishedJob == e.status.Job:
+		return v1alpha1.StopRunFinished
+	case e.isIdleTooLong(idleSince):
+		return v1alpha1.StopInactivity
+	}
+	return ""
+}
+
+// stuckTime returns when the Pod of a stopping session is reported as stuck.
+func stuckTime(status *v1alpha1.AgenticSessionStatus) time.Time {
+	return status.StopTime.Add(gracePeriod + stuckPodDelay)
+}
+
+// closeLostAttempt closes an attempt whose Job was deleted. Its Pod may be remembered. However
+// late the deletion is noticed, only time in which the Pod can have run counts.
+func (e *evaluation) closeLostAttempt() {
+	e.pod = newestPod(e.observation.Pods, e.status.JobUID)
+	e.recordActiveSince()
+	e.readResult()
+	v := verdict{outcome: v1alpha1.RunFailed, exitCode: runnerExitCode(e.pod), endTime: e.observation.Now}
+	v.Reason, v.Message = v1alpha1.ReasonPodLost, "the Job was deleted before its outcome was observed"
+	if e.status.StopTime != nil {
+		v.outcome, v.Reason, v.Message = v1alpha1.RunStopped, string(e.status.StoppedReason), ""
+		v.endTime = earlierTime(v.endTime, e.status.StopTime.Add(gracePeriod))
+		if e.status.StoppedReason == v1alpha1.StopBudgetExceeded {
+			v.outcome, v.Message = v1alpha1.RunFailed, e.stoppedForCost()
+		}
+	} else if left, limited := remainingSeconds(&e.observation, &e.status); limited && e.activeStart() != nil {
+		v.endTime = earlierTime(v.endTime, e.activeStart().Add(time.Duration(left)*time.Second))
+	}
+	e.closeAttempt(v)
+}
+
+// failStuckStart closes an attempt whose runner cannot start within startupTimeout.
+func (e *evaluation) failStuckStart() {
+	if e.status.RunnerStartTime != nil {
+		return
+	}
+	problem := containerStartProblem(e.pod)
+	if problem == nil {
+		problem = podSandboxProblem(e.pod)
+	}
+	limit := ptr.Deref(e.spec.StartupTimeout, defaultStartupTimeoutSeconds)
+	begin := startupBegin(&e.status, e.job, e.pod)
+	if problem == nil || limit == 0 || !e.schedule.HasReached(begin.Add(time.Duration(limit)*time.Second)) {
+		return
+	}
+	e.deleteJob(e.job)
+	e.failRun(*problem)
+}
+
+// startupBegin returns since when the attempt could have started. Time in which the Pod waits
+// for a node does not count: that is not a mistake of the session.
+func startupBegin(status *v1alpha1.AgenticSessionStatus, job *batchv1.Job, pod *corev1.Pod) time.Time {
+	if c := findPodCondition(pod, corev1.PodScheduled, corev1.ConditionTrue); c != nil && !c.LastTransitionTime.IsZero() {
+		return c.LastTransitionTime.Time
+	}
+	return cmp.Or(status.JobStartTime, &job.CreationTimestamp).Time
+}
+
+func earlierTime(a, b time.Time) time.Time {
+	return slices.MinFunc([]time.Time{a, b}, time.Time.Compare)
+}

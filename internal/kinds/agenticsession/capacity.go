@@ -1,0 +1,175 @@
+package agenticsession
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+const (
+	// newSessionAllowance is how long a session that was never reconciled is waited for, so that sessions that are created
+	// together start in the order of their creation.
+	newSessionAllowance = time.Minute
+	// queueRefreshInterval is after how long a queued session updates its position, which nothing else reconciles.
+	queueRefreshInterval = time.Minute
+)
+
+// Contender is a session with an open attempt of a SessionRunner, or one that waits to start one.
+type Contender struct {
+	Name string
+	UID  types.UID
+	User string
+	// IsOpen means that an attempt is open. The other ones wait, since Since.
+	IsOpen bool
+	Since  time.Time
+}
+
+// Capacity is what the sessions of a SessionRunner with a maximum use of it.
+type Capacity struct {
+	// Contenders may be stale, but contain all sessions that this process started.
+	Contenders []Contender
+	// Verified means that they contain those of earlier processes too.
+	Verified bool
+}
+
+// RunnerOf returns the name of the SessionRunner that a session uses: that of its open attempt, or of the next one.
+func RunnerOf(s *v1alpha1.AgenticSession) string { return cmp.Or(s.Status.Runner, s.Spec.Runner) }
+
+// HasCapacityLimit reports whether a SessionRunner limits how many of its sessions run at a time.
+func HasCapacityLimit(runner *v1alpha1.SessionRunner) bool {
+	return runner != nil && (runner.Spec.MaxSessions != nil || runner.Spec.MaxSessionsPerUser != nil)
+}
+
+// NewContender returns what a session uses of its SessionRunner; false if it neither has an open attempt nor waits for one.
+func NewContender(s *v1alpha1.AgenticSession, isOpen bool, now time.Time) (Contender, bool) {
+	c := Contender{Name: s.Name, UID: s.UID, User: userIDOf(s), IsOpen: isOpen}
+	switch status := &s.Status; {
+	case isOpen:
+		return c, true
+	case !s.DeletionTimestamp.IsZero() || s.Spec.OperatingMode == v1alpha1.ModeStopped:
+		return c, false
+	case status.QueuedSince != nil:
+		c.Since = queuePosition(s, status.QueuedSince.Time)
+		return c, true
+	}
+	c.Since = s.CreationTimestamp.Time
+	return c, s.Status.Phase == "" && now.Sub(c.Since) < newSessionAllowance
+}
+
+// queuePosition returns the time by which waiting sessions are ordered: that of the creation before the first attempt. Later
+// attempts go to the end, so that a session that is run again and again does not keep newer ones waiting.
+func queuePosition(s *v1alpha1.AgenticSession, queuedSince time.Time) time.Time {
+	if hasAttempted(&s.Status) {
+		return queuedSince
+	}
+	return s.CreationTimestamp.Time
+}
+
+// places counts the places of a SessionRunner.
+type places struct {
+	runner *v1alpha1.SessionRunner
+	open   int
+	byUser map[string]int
+}
+
+func countPlaces(runner *v1alpha1.SessionRunner, contenders []Contender) *places {
+	p := &places{runner: runner, byUser: map[string]int{}}
+	for i := range contenders {
+		if contenders[i].IsOpen {
+			p.take(contenders[i].User)
+		}
+	}
+	return p
+}
+
+func (p *places) take(user string) {
+	p.open++
+	p.byUser[user]++
+}
+
+func (p *places) isFull() bool {
+	most := p.runner.Spec.MaxSessions
+	return most != nil && p.open >= int(*most)
+}
+
+func (p *places) isFullFor(user string) bool {
+	most := p.runner.Spec.MaxSessionsPerUser
+	return most != nil && p.byUser[user] >= int(*most)
+}
+
+// HasPlace reports whether a SessionRunner allows one more session of this user, whatever the order.
+func HasPlace(runner *v1alpha1.SessionRunner, contenders []Contender, user string) bool {
+	p := countPlaces(runner, contenders)
+	return !p.isFull() && !p.isFullFor(user)
+}
+
+// inOrder returns the waiting sessions in the order in which they start.
+func inOrder(contenders []Contender) []Contender {
+	waiting := slices.DeleteFunc(slices.Clone(contenders), func(c Contender) bool { return c.IsOpen })
+	slices.SortFunc(waiting, func(a, b Contender) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Name, b.Name)) })
+	return waiting
+}
+
+// NextSessions returns the names of the waiting sessions that can start now. A session whose user has enough others does not
+// keep those of other users waiting.
+func NextSessions(runner *v1alpha1.SessionRunner, contenders []Contender) []string {
+	p := countPlaces(runner, contenders)
+	var next []string
+	for _, c := range inOrder(contenders) {
+		if p.isFull() {
+			break
+		}
+		if !p.isFullFor(c.User) {
+			p.take(c.User)
+			next = append(next, c.Name)
+		}
+	}
+	return next
+}
+
+// waitForPlace reports whether the session has to wait until other sessions of its SessionRunner end.
+func (e *evaluation) waitForPlace() (isWaiting bool, question *Question) {
+	o := &e.observation
+	if !HasCapacityLimit(o.Runner) {
+		return false, nil
+	}
+	s := o.Session
+	since := e.now
+	if s.Status.QueuedSince != nil {
+		since = *s.Status.QueuedSince
+	}
+	self := Contender{Name: s.Name, UID: s.UID, User: userIDOf(s), Since: queuePosition(s, since.Time)}
+	contenders := slices.DeleteFunc(slices.Clone(o.Capacity.Contenders), func(c Contender) bool { return c.UID == s.UID })
+	contenders = append(contenders, self)
+	if slices.Contains(NextSessions(o.Runner, contenders), s.Name) {
+		if !o.Capacity.Verified {
+			return false, &Question{OpenSessions: true}
+		}
+		return false, nil
+	}
+	e.status.QueuedSince = &since
+	e.waitFor(v1alpha1.ReasonQueued, queueMessage(o.Runner, contenders, &self), false)
+	e.schedule.RequeueWithin(queueRefreshInterval)
+	return true, nil
+}
+
+// queueMessage says what a session waits for, without names of other sessions, which may belong to other users.
+func queueMessage(runner *v1alpha1.SessionRunner, contenders []Contender, self *Contender) string {
+	p := countPlaces(runner, contenders)
+	before := slices.IndexFunc(inOrder(contenders), func(c Contender) bool { return c.UID == self.UID })
+	message := ""
+	switch {
+	case p.isFullFor(self.User):
+		message = fmt.Sprintf("the user runs %d of at most %d sessions of SessionRunner %s", p.byUser[self.User], *runner.Spec.MaxSessionsPerUser, runner.Name)
+	case runner.Spec.MaxSessions != nil:
+		message = fmt.Sprintf("SessionRunner %s runs %d of at most %d sessions", runner.Name, p.open, *runner.Spec.MaxSessions)
+	default:
+		message = "earlier sessions of the user start first"
+	}
+	return fmt.Sprintf("%s; position %d in the queue", message, before+1)
+}

@@ -1,0 +1,253 @@
+package agenticsession
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+// maxConditionMessageBytes keeps the status small.
+const maxConditionMessageBytes = 4096
+
+// setConditions sets all conditions, given the phase. A finished session keeps the attempt
+// conditions of its last Job.
+func (e *evaluation) setConditions() {
+	e.setCondition(v1alpha1.ConditionDependenciesReady, dependenciesReady(&e.status, e.obstacle))
+	e.setCondition(v1alpha1.ConditionNetworkRestricted, networkRestricted(&e.observation, e.pod, previousNetworkCondition(&e.status)))
+	isFinished := e.status.Phase == v1alpha1.SessionCompleted || e.status.Phase == v1alpha1.SessionFailed
+	if !isFinished || meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionJobCreated) == nil {
+		e.setAttemptConditions()
+	}
+	e.setCondition(v1alpha1.ConditionStopStuck, stopStuck(&e.status, e.pod, e.observation.Now))
+	problem := phaseReason(&e.status, e.pod, e.obstacle)
+	problem.Message = decision.TruncateMessage(problem.Message, maxConditionMessageBytes)
+	for conditionType, phase := range map[string]v1alpha1.SessionPhase{
+		v1alpha1.ConditionCompleted: v1alpha1.SessionCompleted,
+		v1alpha1.ConditionSucceeded: v1alpha1.SessionCompleted,
+		v1alpha1.ConditionFailed:    v1alpha1.SessionFailed,
+	} {
+		e.setCondition(conditionType, decision.StateOf(e.status.Phase == phase, problem.Reason, problem.Message))
+	}
+	if e.spec.Interactive {
+		e.setCondition(v1alpha1.ConditionServing, serving(&e.status, e.pod))
+	}
+	decision.Set(&e.status.Conditions, e.observation.Session.Generation, e.now, summaryOf(e.status.Phase, problem))
+}
+
+// setAttemptConditions sets the conditions of the open attempt.
+func (e *evaluation) setAttemptConditions() {
+	e.setCondition(v1alpha1.ConditionJobCreated, jobCreated(&e.status, e.obstacle, e.decision.CreateJob != nil))
+	e.setCondition(v1alpha1.ConditionPodScheduled, podScheduled(&e.status, e.job, e.pod))
+	e.setCondition(v1alpha1.ConditionRunnerStarted, runnerStarted(&e.status, e.pod))
+}
+
+// unchanged is the state of a condition that stays as it is.
+var unchanged decision.State
+
+func (e *evaluation) setCondition(conditionType string, state decision.State) {
+	if state != unchanged {
+		state.Message = decision.TruncateMessage(state.Message, maxConditionMessageBytes)
+		decision.SetState(&e.status.Conditions, e.observation.Session.Generation, e.now, conditionType, state)
+	}
+}
+
+// phaseOf derives the phase from the open attempt's Job, or from how the last attempt ended.
+func phaseOf(status *v1alpha1.AgenticSessionStatus) v1alpha1.SessionPhase {
+	last := lastRun(status)
+	switch {
+	case status.Job != "":
+		return phaseOfAttempt(status)
+	case last != nil && last.Outcome == v1alpha1.RunCompleted:
+		return v1alpha1.SessionCompleted
+	case last != nil && last.Outcome == v1alpha1.RunFailed:
+		return v1alpha1.SessionFailed
+	case status.StoppedReason != "":
+		return v1alpha1.SessionStopped
+	default:
+		return v1alpha1.SessionPending
+	}
+}
+
+// phaseOfAttempt derives the phase from the open attempt's Job.
+func phaseOfAttempt(status *v1alpha1.AgenticSessionStatus) v1alpha1.SessionPhase {
+	switch {
+	case status.StopTime != nil:
+		return v1alpha1.SessionStopping
+	case status.QueuedSince != nil: // its Job is suspended
+		return v1alpha1.SessionPending
+	case status.RunnerStartTime != nil:
+		return v1alpha1.SessionRunning
+	case status.JobUID != "":
+		return v1alpha1.SessionCreating
+	}
+	return v1alpha1.SessionPending
+}
+
+// workspaceReasons are the reasons for which a session waits for its workspace without a time limit.
+var workspaceReasons = []string{v1alpha1.ReasonWorkspaceInUse, v1alpha1.ReasonWorkspaceLost, v1alpha1.ReasonWorkspaceNotFound}
+
+// dependenciesReady keeps the condition of a session that has ended.
+func dependenciesReady(status *v1alpha1.AgenticSessionStatus, o *obstacle) decision.State {
+	switch {
+	case o != nil && (o.timeLimited || slices.Contains(workspaceReasons, o.Reason)):
+		return decision.False(o.Reason, o.Message)
+	case status.Job != "":
+		return decision.True(v1alpha1.ReasonDependenciesReady, "")
+	case meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDependenciesReady) == nil:
+		return decision.State{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonUnknown}
+	}
+	return unchanged
+}
+
+// networkRestricted reports whether the NetworkPolicies of the namespace allow the session's Pods only what the
+// SessionRunner does, and whether they are enforced.
+func networkRestricted(o *Observation, pod *corev1.Pod, previous *metav1.Condition) decision.State {
+	s, policies, name := o.Session, o.NetworkPolicies, NetworkPolicyName(o.Session.Name)
+	own := findNetworkPolicy(policies, name)
+	if own == nil || !metav1.IsControlledBy(own, s) {
+		return decision.False(v1alpha1.ReasonNetworkPolicyNotFound, "NetworkPolicy "+name+" does not exist")
+	}
+	if defaultDeny := NewDefaultDenyPolicy(s.Namespace); !IsNetworkPolicyCurrent(findNetworkPolicy(policies, defaultDeny.Name), defaultDeny) {
+		return decision.False(v1alpha1.ReasonNetworkPolicyNotFound,
+			"NetworkPolicy "+defaultDeny.Name+", which denies all connections of sessions in the namespace, does not exist or was changed")
+	}
+	wanted := own
+	if o.Runner != nil {
+		wanted = newSessionNetworkPolicy(s, o.Runner, &o.Network, &o.NetworkCheck)
+		if !IsNetworkPolicyCurrent(own, wanted) {
+			return decision.False(v1alpha1.ReasonNetworkPolicyDiffers, "NetworkPolicy "+name+" differs from what SessionRunner "+o.Runner.Name+" allows")
+		}
+	}
+	if widening := findWideningPolicy(policies, podLabels(s, o.Runner), wanted); widening != nil {
+		return decision.False(v1alpha1.ReasonNetworkWidened, wideningMessage(widening, s.Spec.Runner))
+	}
+	return networkEnforced(pod, previous)
+}
+
+func wideningMessage(policy *networkingv1.NetworkPolicy, runner string) string {
+	return "NetworkPolicy " + policy.Name + " selects the session's Pods and allows connections that SessionRunner " + runner +
+		" does not; change its podSelector so that it excludes Pods with the label " + LabelSessionUID
+}
+
+// jobCreated keeps the report of an exceeded quota while the Job is tried again.
+func jobCreated(status *v1alpha1.AgenticSessionStatus, o *obstacle, isCreating bool) decision.State {
+	previous := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionJobCreated)
+	switch {
+	case status.JobUID != "":
+		return decision.True(v1alpha1.ReasonJobCreated, "Job "+status.Job)
+	case o != nil:
+		return decision.False(o.Reason, o.Message)
+	case isCreating && previous != nil && previous.Reason == v1alpha1.ReasonQuotaExceeded:
+		return unchanged
+	}
+	return decision.False(v1alpha1.ReasonJobNotCreated, "")
+}
+
+// podScheduled keeps the condition of a Pod that the cache does not contain, unless its Job is suspended.
+func podScheduled(status *v1alpha1.AgenticSessionStatus, job *batchv1.Job, pod *corev1.Pod) decision.State {
+	switch {
+	case status.Job != "" && status.QueuedSince != nil:
+		return decision.False(v1alpha1.ReasonPodNotCreated, "")
+	case job != nil && pod != nil && pod.Spec.NodeName != "":
+		return decision.True(v1alpha1.ReasonScheduled, "")
+	case job != nil && pod != nil:
+		message := ""
+		if c := findPodCondition(pod, corev1.PodScheduled, corev1.ConditionFalse); c != nil {
+			message = decision.FormatReason(c.Reason, c.Message)
+		}
+		return decision.False(v1alpha1.ReasonUnscheduled, message)
+	case status.Job != "" && meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionPodScheduled) != nil:
+		return unchanged
+	}
+	return decision.False(v1alpha1.ReasonPodNotCreated, "")
+}
+
+func runnerStarted(status *v1alpha1.AgenticSessionStatus, pod *corev1.Pod) decision.State {
+	if status.RunnerStartTime != nil {
+		return decision.True(v1alpha1.ReasonRunnerStarted, "")
+	}
+	if problem := containerStartProblem(pod); problem != nil {
+		return decision.False(problem.Reason, problem.Message)
+	}
+	return decision.False(v1alpha1.ReasonRunnerNotStarted, "")
+}
+
+// serving reports whether the runner of an interactive session accepts connections at present.
+func serving(status *v1alpha1.AgenticSessionStatus, pod *corev1.Pod) decision.State {
+	if c := runnerStatus(pod); status.Phase == v1alpha1.SessionRunning && c != nil && c.Ready {
+		return decision.True(v1alpha1.ReasonRunnerReady, "")
+	}
+	return decision.False(v1alpha1.ReasonRunnerNotReady, "")
+}
+
+// stopStuck sets the condition only once it has been True.
+func stopStuck(status *v1alpha1.AgenticSessionStatus, pod *corev1.Pod, now time.Time) decision.State {
+	switch {
+	case status.StopTime != nil && !now.Before(stuckTime(status)):
+		name := "its Pod"
+		if pod != nil {
+			name = "Pod " + pod.Name
+		}
+		return decision.True(v1alpha1.ReasonGracePeriodExceeded, fmt.Sprintf(
+			"%s was terminated at %s and still exists; check whether its node is available", name, status.StopTime.UTC().Format(time.RFC3339)))
+	case meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionStopStuck) != nil:
+		return decision.False(v1alpha1.ReasonPodTerminated, "")
+	}
+	return unchanged
+}
+
+// summaryOf returns Ready, Reconciling and Stalled, as docs/conditions.md lists them.
+func summaryOf(phase v1alpha1.SessionPhase, problem decision.Problem) decision.Summary {
+	s := decision.Summary{Ready: metav1.ConditionFalse, Reason: problem.Reason, Message: problem.Message, Progress: decision.InProgress}
+	switch phase {
+	case v1alpha1.SessionRunning, v1alpha1.SessionCompleted:
+		s.Ready, s.Progress = metav1.ConditionTrue, decision.Settled
+	case v1alpha1.SessionStopped:
+		s.Progress = decision.Settled
+	case v1alpha1.SessionFailed:
+		s.Progress = decision.Stuck
+	case v1alpha1.SessionPending: // a missing object may still be created; other obstacles need a change
+		if slices.Contains([]string{v1alpha1.ReasonInvalid, v1alpha1.ReasonNotAllowed, v1alpha1.ReasonImageNotAllowed, v1alpha1.ReasonNameTaken}, problem.Reason) {
+			s.Progress = decision.Stuck
+		}
+	case v1alpha1.SessionCreating, v1alpha1.SessionStopping:
+	}
+	return s
+}
+
+// phaseReason returns why the session is in its phase.
+func phaseReason(status *v1alpha1.AgenticSessionStatus, pod *corev1.Pod, o *obstacle) decision.Problem {
+	switch status.Phase {
+	case v1alpha1.SessionCompleted, v1alpha1.SessionFailed:
+		last := lastRun(status)
+		return decision.Problem{Reason: last.Reason, Message: last.Message}
+	case v1alpha1.SessionRunning:
+		return decision.Problem{Reason: v1alpha1.ReasonRunning}
+	case v1alpha1.SessionStopping:
+		return decision.Problem{Reason: v1alpha1.ReasonStopping, Message: string(status.StoppedReason)}
+	case v1alpha1.SessionStopped:
+		return decision.Problem{Reason: v1alpha1.ReasonStopped, Message: string(status.StoppedReason)}
+	case v1alpha1.SessionCreating:
+		if problem := containerStartProblem(pod); problem != nil {
+			return *problem
+		}
+		if o != nil {
+			return o.Problem
+		}
+		return decision.Problem{Reason: v1alpha1.ReasonCreating}
+	case v1alpha1.SessionPending:
+	}
+	if o != nil {
+		return o.Problem
+	}
+	return decision.Problem{Reason: v1alpha1.ReasonWaiting}
+}

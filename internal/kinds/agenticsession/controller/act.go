@@ -1,0 +1,245 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
+	"github.com/yardmaster/yardmaster/internal/kube"
+)
+
+// createdJob identifies a Job that this process created.
+type createdJob struct {
+	name string
+	uid  types.UID
+}
+
+// act executes a decision whose status is recorded, and which is based on the version readVersion.
+// It returns the object that the API server refused, if any; the core decides what that means.
+func (r *Reconciler) act(ctx context.Context, s *v1alpha1.AgenticSession, d *agenticsession.Decision, readVersion string) (*decision.Refusal, error) {
+	changesJobs := len(d.DeleteJobs) > 0 || d.CreateJob != nil || d.SetDeadline != nil || d.DeleteSession
+	if changesJobs && s.ResourceVersion == readVersion { // no status write has proved that s is current
+		if err := kube.AssertFresh(ctx, r.Live, r.Client, s); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.changeJobs(ctx, d); err != nil {
+		return nil, err
+	}
+	if refusal, err := r.applyObjects(ctx, s, d); refusal != nil || err != nil {
+		return refusal, err
+	}
+	if d.ReserveWorkspace != nil {
+		if err := r.reserveWorkspace(ctx, d.ReserveWorkspace); err != nil {
+			return nil, err
+		}
+	}
+	if d.CreateJob != nil {
+		if refusal, err := r.createJob(ctx, s, d); refusal != nil || err != nil {
+			return refusal, err
+		}
+	}
+	return nil, r.cleanup(ctx, s, d)
+}
+
+// changeJobs deletes Jobs, and changes the deadline of the open attempt's Job.
+func (r *Reconciler) changeJobs(ctx context.Context, decision *agenticsession.Decision) error {
+	for _, job := range decision.DeleteJobs { // a Job that ended since it was observed has an outcome
+		if err := kube.DeleteVersion(ctx, r.Client, job, metav1.DeletePropagationForeground); err != nil {
+			return err
+		}
+	}
+	if decision.SetDeadline == nil {
+		return nil
+	}
+	return r.setDeadline(ctx, decision.SetDeadline)
+}
+
+// setDeadline changes the deadline of a Job, unless the Job was deleted or another one has its name.
+func (r *Reconciler) setDeadline(ctx context.Context, deadline *agenticsession.JobDeadline) error {
+	metadata := newMetadata(batchv1.SchemeGroupVersion.WithKind("Job"))
+	metadata.Namespace, metadata.Name = deadline.Job.Namespace, deadline.Job.Name
+	err := r.patchObject(ctx, metadata, types.MergePatchType, map[string]any{
+		"metadata": map[string]any{"uid": deadline.Job.UID}, "spec": map[string]any{"activeDeadlineSeconds": deadline.Seconds},
+	})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("setting the deadline of Job %s: %w", deadline.Job.Name, err)
+	}
+	return nil
+}
+
+// cleanup deletes the old inputs, and the session at the end of its time to live.
+func (r *Reconciler) cleanup(ctx context.Context, s *v1alpha1.AgenticSession, decision *agenticsession.Decision) error {
+	if decision.DeleteSecret != "" {
+		if err := r.deleteInputs(ctx, s, decision.DeleteSecret); err != nil {
+			return fmt.Errorf("deleting unused inputs: %w", err)
+		}
+	}
+	if decision.DeleteSession {
+		return kube.DeleteVersion(ctx, r.Client, s, metav1.DeletePropagationBackground)
+	}
+	return nil
+}
+
+// deleteInputs deletes a Secret with old inputs. It keeps a Secret that the operator did not create
+// for the session: anyone may have deleted the inputs and reused their name.
+func (r *Reconciler) deleteInputs(ctx context.Context, s *v1alpha1.AgenticSession, name string) error {
+	secret, err := r.getMetadata(ctx, s.Namespace, name, corev1.SchemeGroupVersion.WithKind("Secret"))
+	if err != nil || secret == nil || !decision.WasCreatedFor(s, secret, agenticsession.LabelSessionUID) {
+		return err
+	}
+	return kube.DeleteVersion(ctx, r.Client, secret, metav1.DeletePropagationBackground)
+}
+
+// createJob creates the Job after a dry run of its Pod. The Job already exists if a reconciliation
+// created it without receiving the answer, or if the cache is behind.
+func (r *Reconciler) createJob(ctx context.Context, s *v1alpha1.AgenticSession, d *agenticsession.Decision) (*decision.Refusal, error) {
+	err := r.Client.Create(ctx, d.DryRunPod.DeepCopy(), client.DryRunAll, fieldOwner)
+	if refusal, err := kube.AsRefusal(err, decision.Refusal{Kind: "Pod", Name: d.DryRunPod.GenerateName}); refusal != nil || err != nil {
+		return refusal, err
+	}
+	job := d.CreateJob.DeepCopy()
+	err = r.Client.Create(ctx, job, fieldOwner)
+	if apierrors.IsAlreadyExists(err) {
+		existing, err := kube.GetIfExists(ctx, r.Live, job.Namespace, job.Name, &batchv1.Job{})
+		switch {
+		case err != nil:
+			return nil, err
+		case existing == nil:
+			return nil, kube.ErrStale
+		case !metav1.IsControlledBy(existing, s):
+			return decision.NameTaken(decision.Refusal{Kind: "Job", Name: job.Name}, "AgenticSession"), nil
+		}
+		job = existing
+	} else if refusal, err := kube.AsRefusal(err, decision.Refusal{Kind: "Job", Name: job.Name}); refusal != nil || err != nil {
+		return refusal, err
+	}
+	r.createdJobs.Set(s, createdJob{job.Name, job.UID})
+	return nil, nil
+}
+
+// fieldOwner of a session's objects. A claim that several sessions own has a further field owner
+// for each of them, so that none removes another's owner reference.
+const fieldOwner = client.FieldOwner("yardmaster-session")
+
+// applyObjects applies the decision's objects in their order.
+func (r *Reconciler) applyObjects(ctx context.Context, s *v1alpha1.AgenticSession, d *agenticsession.Decision) (*decision.Refusal, error) {
+	for _, object := range d.ApplyObjects {
+		if refusal, err := r.applyObject(ctx, s, object); refusal != nil || err != nil {
+			return refusal, err
+		}
+	}
+	if d.ShareClaim == nil {
+		return nil, nil
+	}
+	return nil, r.addClaimOwner(ctx, s, d.ShareClaim)
+}
+
+func (r *Reconciler) applyObject(ctx context.Context, s *v1alpha1.AgenticSession, object decision.Object) (*decision.Refusal, error) {
+	if policy, ok := object.(*networkingv1.NetworkPolicy); ok && r.isNetworkPolicyCurrent(ctx, policy) {
+		return nil, nil
+	}
+	u, err := applyConfigurationOf(object)
+	if err != nil {
+		return nil, err
+	}
+	var createError error
+	if canCreateFirst(object) && s.Status.Attempt == 1 {
+		if createError = r.Client.Create(ctx, u.DeepCopy(), fieldOwner); createError == nil {
+			return nil, nil
+		}
+	}
+	existing, err := r.getMetadata(ctx, s.Namespace, u.GetName(), u.GroupVersionKind())
+	switch {
+	case err != nil:
+		return nil, err
+	case existing != nil && u.GetName() != agenticsession.DefaultDenyPolicyName && !decision.WasCreatedFor(s, existing, agenticsession.LabelSessionUID):
+		return decision.NameTaken(decision.Refusal{Kind: u.GetKind(), Name: u.GetName()}, "AgenticSession"), nil
+	case existing != nil && u.GetKind() == "Lease": // the runner writes its spec
+		return nil, nil
+	case existing == nil && createError != nil:
+		return kube.AsRefusal(createError, decision.Refusal{Kind: u.GetKind(), Name: u.GetName()})
+	}
+	err = r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), fieldOwner, client.ForceOwnership)
+	return kube.AsRefusal(err, decision.Refusal{Kind: u.GetKind(), Name: u.GetName()})
+}
+
+// canCreateFirst reports whether an object can be created without a read before, which is one
+// request instead of two. If that fails, the object exists, or a quota is exceeded, which an
+// existing object does not need. An object from which a later apply removes fields cannot: apply
+// removes only fields that an earlier apply set.
+func canCreateFirst(object decision.Object) bool {
+	switch object.(type) {
+	case *networkingv1.NetworkPolicy, *corev1.Service:
+		return false
+	default:
+		return true
+	}
+}
+
+// isNetworkPolicyCurrent reports whether the cache contains the NetworkPolicy as it should be.
+func (r *Reconciler) isNetworkPolicyCurrent(ctx context.Context, policy *networkingv1.NetworkPolicy) bool {
+	cached, err := kube.GetIfExists(ctx, r.Client, policy.Namespace, policy.Name, &networkingv1.NetworkPolicy{})
+	return err == nil && agenticsession.IsNetworkPolicyCurrent(cached, policy)
+}
+
+// applyConfigurationOf returns the fields of an object that the operator applies. A NetworkPolicy without rules in a
+// direction has none explicitly: otherwise an apply would keep rules that somebody else added.
+func applyConfigurationOf(object decision.Object) (*unstructured.Unstructured, error) {
+	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %s: %w", object.GetName(), err)
+	}
+	u := &unstructured.Unstructured{Object: raw}
+	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
+	unstructured.RemoveNestedField(u.Object, "status")
+	if spec, ok := raw["spec"].(map[string]any); ok && u.GetKind() == "NetworkPolicy" {
+		for _, direction := range []string{"ingress", "egress"} {
+			if spec[direction] == nil {
+				spec[direction] = []any{}
+			}
+		}
+	}
+	return u, nil
+}
+
+// restoreDefaultDeny restores the NetworkPolicy of a namespace that denies sessions all connections, for the Pods of
+// a session that does not exist any more.
+func (r *Reconciler) restoreDefaultDeny(ctx context.Context, key types.NamespacedName) error {
+	policy := agenticsession.NewDefaultDenyPolicy(key.Namespace)
+	if r.isNetworkPolicyCurrent(ctx, policy) {
+		return nil
+	}
+	var pods corev1.PodList
+	if err := r.options.Children.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingLabels{agenticsession.LabelSession: key.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing Pods: %w", err)
+	}
+	if len(pods.Items) == 0 {
+		return nil
+	}
+	refusal, err := r.applyObject(ctx, &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace}}, policy)
+	if refusal != nil {
+		return fmt.Errorf("restoring NetworkPolicy %s: %s", policy.Name, refusal.Message)
+	}
+	return err
+}
+
+// getMetadata reads the metadata of an object from the API server; nil if it does not exist.
+func (r *Reconciler) getMetadata(ctx context.Context, namespace, name string, kind schema.GroupVersionKind) (*metav1.PartialObjectMetadata, error) {
+	into := &metav1.PartialObjectMetadata{}
+	into.SetGroupVersionKind(kind)
+	return kube.GetIfExists(ctx, r.Live, namespace, name, into)
+}

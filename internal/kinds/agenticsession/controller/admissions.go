@@ -1,0 +1,251 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
+	"github.com/yardmaster/yardmaster/internal/kube"
+)
+
+// sessionsPerPage limits the memory of a live list of sessions, each of which may have a prompt of 64 KiB.
+const sessionsPerPage = 50
+
+// admissions remembers which sessions this process started, until the cache shows it: otherwise several sessions would
+// find the same place of their SessionRunner free.
+//
+// A SessionRunner is verified once the cache contains all sessions that earlier processes started. It is not, at first and
+// after a write whose outcome is not known.
+type admissions struct {
+	mu       sync.Mutex
+	admitted map[types.NamespacedName]admission
+	verified map[types.NamespacedName]bool
+	// doubts is how often a SessionRunner became unverified: what was read before the last time proves nothing.
+	doubts int
+}
+
+// admission of a session. version is that of the session with its open attempt; empty while it is being written.
+type admission struct {
+	uid     types.UID
+	version string
+}
+
+func newAdmissions() *admissions {
+	return &admissions{admitted: map[types.NamespacedName]admission{}, verified: map[types.NamespacedName]bool{}}
+}
+
+// isOpen reports whether a session has an open attempt, given the session in the cache.
+func (a *admissions) isOpen(cached *v1alpha1.AgenticSession) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.isOpenLocked(cached)
+}
+
+func (a *admissions) isOpenLocked(cached *v1alpha1.AgenticSession) bool {
+	key := client.ObjectKeyFromObject(cached)
+	known, found := a.admitted[key]
+	if !found || known.uid != cached.UID {
+		return cached.Status.Job != ""
+	}
+	if known.version == "" || isOlder(cached.ResourceVersion, known.version) {
+		return true
+	}
+	delete(a.admitted, key) // the cache has caught up
+	return cached.Status.Job != ""
+}
+
+// isOlder reports whether one version of an object is, or may be, older than another one.
+func isOlder(version, other string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, other)
+	return err != nil || order < 0
+}
+
+// reserve takes a place of a SessionRunner for a session, before its attempt is recorded. hasPlace is called with a
+// function that reports which sessions are open, while no other session can be admitted; nil means that there is no limit.
+func (a *admissions) reserve(s *v1alpha1.AgenticSession, hasPlace func(isOpen func(*v1alpha1.AgenticSession) bool) (bool, error)) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if hasPlace != nil {
+		if !a.verified[runnerKey(s)] {
+			return kube.ErrStale
+		}
+		switch free, err := hasPlace(a.isOpenLocked); {
+		case err != nil:
+			return err
+		case !free:
+			return kube.ErrStale // the next reconciliation observes which sessions use the places
+		}
+	}
+	a.admitted[client.ObjectKeyFromObject(s)] = admission{uid: s.UID}
+	return nil
+}
+
+// settle records the outcome of the write of an admission. s is the session as it was stored. Unless the API server
+// refused the write, it may have been stored.
+func (a *admissions) settle(s *v1alpha1.AgenticSession, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	key := client.ObjectKeyFromObject(s)
+	if err == nil {
+		a.admitted[key] = admission{s.UID, s.ResourceVersion}
+		return
+	}
+	delete(a.admitted, key)
+	if !wasRefused(err) {
+		a.doubt(runnerKey(s))
+	}
+}
+
+func (a *admissions) doubt(runner types.NamespacedName) {
+	delete(a.verified, runner)
+	a.doubts++
+}
+
+// wasRefused reports whether the API server certainly did not store a write.
+func wasRefused(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsForbidden(err) ||
+		apierrors.IsUnauthorized(err) || apierrors.IsBadRequest(err) || apierrors.IsTooManyRequests(err)
+}
+
+// startVerification returns a token for verify, which has no effect if a SessionRunner became doubtful since.
+func (a *admissions) startVerification() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.doubts
+}
+
+func (a *admissions) verify(runner types.NamespacedName, token int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.doubts == token {
+		a.verified[runner] = true
+	}
+}
+
+func (a *admissions) isVerified(runner types.NamespacedName) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.verified[runner]
+}
+
+func (a *admissions) forget(key types.NamespacedName) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.admitted, key)
+}
+
+// forgetRunner drops what is known of a SessionRunner that does not exist. One that is created with its name is verified
+// again.
+func (a *admissions) forgetRunner(runner types.NamespacedName) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.doubt(runner)
+}
+
+// runnerKey identifies the SessionRunner that a session uses.
+func runnerKey(s *v1alpha1.AgenticSession) types.NamespacedName {
+	return types.NamespacedName{Namespace: s.Namespace, Name: agenticsession.RunnerOf(s)}
+}
+
+// listContenders lists the sessions in the cache that use a SessionRunner or wait for it.
+func (r *Reconciler) listContenders(ctx context.Context, runner types.NamespacedName, isOpen func(*v1alpha1.AgenticSession) bool) ([]agenticsession.Contender, error) {
+	var list v1alpha1.AgenticSessionList
+	if err := r.Client.List(ctx, &list, client.InNamespace(runner.Namespace), client.MatchingFields{contenderIndex: runner.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing the sessions of SessionRunner %s: %w", runner.Name, err)
+	}
+	var contenders []agenticsession.Contender
+	for i := range list.Items {
+		s := &list.Items[i]
+		if contender, contends := agenticsession.NewContender(s, agenticsession.RunnerOf(s) == runner.Name && isOpen(s), r.Clock.Now()); contends {
+			contenders = append(contenders, contender)
+		}
+	}
+	return contenders, nil
+}
+
+// observeCapacity lists the sessions that compete with this one for the places of a limited SessionRunner.
+func (r *Reconciler) observeCapacity(ctx context.Context, o *agenticsession.Observation) error {
+	if o.Session.Status.Job != "" || !agenticsession.HasCapacityLimit(o.Runner) {
+		return nil
+	}
+	key := runnerKey(o.Session)
+	o.Capacity.Verified = r.admissions.isVerified(key)
+	var err error
+	o.Capacity.Contenders, err = r.listContenders(ctx, key, r.admissions.isOpen)
+	return err
+}
+
+// verifyCapacity reads all sessions of the namespace from the API server. The cache must contain those that use the
+// SessionRunner; from then on, it is ahead of all sessions that earlier processes started.
+func (r *Reconciler) verifyCapacity(ctx context.Context, o *agenticsession.Observation) error {
+	key := runnerKey(o.Session)
+	token := r.admissions.startVerification()
+	for next := ""; ; {
+		var page v1alpha1.AgenticSessionList
+		if err := r.Live.List(ctx, &page, client.InNamespace(key.Namespace), client.Limit(sessionsPerPage), client.Continue(next)); err != nil {
+			return fmt.Errorf("listing the sessions of SessionRunner %s: %w", key.Name, err)
+		}
+		for i := range page.Items {
+			if live := &page.Items[i]; runnerKey(live) == key && live.Status.Job != "" {
+				if err := r.assertCached(ctx, live); err != nil {
+					return err
+				}
+			}
+		}
+		if next = page.Continue; next == "" {
+			break
+		}
+	}
+	r.admissions.verify(key, token)
+	return r.observeCapacity(ctx, o)
+}
+
+// assertCached returns ErrStale unless the cache has this version of a session, or a later one.
+func (r *Reconciler) assertCached(ctx context.Context, live *v1alpha1.AgenticSession) error {
+	cached, err := kube.GetIfExists(ctx, r.Client, live.Namespace, live.Name, &v1alpha1.AgenticSession{})
+	if err == nil && (cached == nil || isOlder(cached.ResourceVersion, live.ResourceVersion)) {
+		return kube.ErrStale
+	}
+	return err
+}
+
+// reservePlace takes a place of its SessionRunner for a session that opens an attempt.
+func (r *Reconciler) reservePlace(ctx context.Context, runner *v1alpha1.SessionRunner, after *v1alpha1.AgenticSession) error {
+	if !agenticsession.HasCapacityLimit(runner) {
+		return r.admissions.reserve(after, nil)
+	}
+	return r.admissions.reserve(after, func(isOpen func(*v1alpha1.AgenticSession) bool) (bool, error) {
+		contenders, err := r.listContenders(ctx, runnerKey(after), isOpen)
+		return err == nil && agenticsession.HasPlace(runner, contenders, agenticsession.UserOf(after)), err
+	})
+}
+
+// nextSessions maps a session that changed to the queued sessions that can start because of that.
+func (r *Reconciler) nextSessions(ctx context.Context, object client.Object) []reconcile.Request {
+	s, ok := object.(*v1alpha1.AgenticSession)
+	if !ok {
+		return nil
+	}
+	key := runnerKey(s)
+	runner, err := kube.GetIfExists(ctx, r.Client, key.Namespace, key.Name, &v1alpha1.SessionRunner{})
+	if err != nil || !agenticsession.HasCapacityLimit(runner) {
+		return nil
+	}
+	contenders, err := r.listContenders(ctx, key, r.admissions.isOpen)
+	if err != nil { // queued sessions are also reconciled regularly
+		return nil
+	}
+	var requests []reconcile.Request
+	for _, name := range agenticsession.NextSessions(runner, contenders) {
+		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: s.Namespace, Name: name}})
+	}
+	return requests
+}

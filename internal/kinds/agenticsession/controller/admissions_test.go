@@ -1,0 +1,255 @@
+package controller
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
+)
+
+// crowd simulates sessions of one SessionRunner, an API server, and an operator whose cache is behind by any time, and whose
+// reconciliations of different sessions overlap: each may be interrupted between any two of its steps.
+type crowd struct {
+	t       *testing.T
+	rng     *rand.Rand
+	runner  *v1alpha1.SessionRunner
+	version int
+	// stored are the sessions as the API server has them, and cached those of the operator's cache.
+	stored, cached map[string]*v1alpha1.AgenticSession
+	admissions     *admissions
+	// writes are requests that the operator sent and that have no answer yet.
+	writes                            map[string]*v1alpha1.AgenticSession
+	started, refused, timeouts, kills int
+}
+
+const crowdSize = 12
+
+func newCrowd(t *testing.T, seed uint64) *crowd {
+	t.Helper()
+	c := &crowd{
+		t: t, rng: rand.New(rand.NewPCG(seed, 3)), admissions: newAdmissions(),
+		stored: map[string]*v1alpha1.AgenticSession{}, cached: map[string]*v1alpha1.AgenticSession{}, writes: map[string]*v1alpha1.AgenticSession{},
+		runner: &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "default"}},
+	}
+	c.runner.Spec.MaxSessions, c.runner.Spec.MaxSessionsPerUser = new(int32(1+c.rng.IntN(3))), new(int32(1+c.rng.IntN(2)))
+	for i := range crowdSize {
+		s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("s%d", i), UID: types.UID(strconv.Itoa(i))}}
+		s.Spec.Runner, s.Spec.UserContext = "default", &v1alpha1.UserContext{UserID: strconv.Itoa(i % 3)}
+		s.Status.Phase = v1alpha1.SessionPending
+		c.store(s)
+		c.cached[s.Name] = s.DeepCopy()
+	}
+	return c
+}
+
+func (c *crowd) store(s *v1alpha1.AgenticSession) {
+	c.version++
+	s.ResourceVersion = strconv.Itoa(c.version)
+	c.stored[s.Name] = s.DeepCopy()
+}
+
+func listOpen(sessions map[string]*v1alpha1.AgenticSession, isOpen func(*v1alpha1.AgenticSession) bool) []agenticsession.Contender {
+	var contenders []agenticsession.Contender
+	for _, s := range sessions {
+		if contender, found := agenticsession.NewContender(s, isOpen(s), time.Time{}); found && contender.IsOpen {
+			contenders = append(contenders, contender)
+		}
+	}
+	return contenders
+}
+
+// verify reads the stored sessions, as verifyCapacity does. Other things happen between the list and its end.
+func (c *crowd) verify() {
+	process := c.admissions // a killed one verifies nothing for the next one
+	token := process.startVerification()
+	live := map[string]*v1alpha1.AgenticSession{}
+	for name, s := range c.stored {
+		live[name] = s.DeepCopy()
+	}
+	for range c.rng.IntN(3) {
+		c.step()
+	}
+	for name, s := range live {
+		if s.Status.Job != "" && isOlder(c.cached[name].ResourceVersion, s.ResourceVersion) {
+			return // ErrStale
+		}
+	}
+	process.verify(runnerKey(c.stored["s0"]), token)
+}
+
+// admit reserves a place for a session, and sends the write of its status.
+func (c *crowd) admit(name string) {
+	s := c.cached[name].DeepCopy()
+	if c.writes[name] != nil || c.admissions.isOpen(s) {
+		return
+	}
+	s.Status.Job, s.Status.Runner = "job", "default"
+	err := c.admissions.reserve(s, func(isOpen func(*v1alpha1.AgenticSession) bool) (bool, error) {
+		return agenticsession.HasPlace(c.runner, listOpen(c.cached, isOpen), agenticsession.UserOf(s)), nil
+	})
+	if err != nil {
+		c.refused++
+		return
+	}
+	c.writes[name] = s
+}
+
+// answer answers a write: it is stored, refused, or its outcome is not known.
+func (c *crowd) answer(name string) {
+	s := c.writes[name]
+	if s == nil {
+		return
+	}
+	delete(c.writes, name)
+	isCurrent := s.ResourceVersion == c.stored[name].ResourceVersion
+	lost := c.rng.IntN(5)
+	if isCurrent && lost != 0 {
+		c.store(s)
+		c.started++
+		c.wantWithinLimits()
+	}
+	switch {
+	case lost <= 1: // before or after it was stored
+		c.timeouts++
+		c.admissions.settle(s, apierrors.NewTimeoutError("timeout", 1))
+	case isCurrent:
+		c.admissions.settle(s, nil)
+	default:
+		c.admissions.settle(s, apierrors.NewConflict(schema.GroupResource{}, name, nil))
+	}
+}
+
+func (c *crowd) wantWithinLimits() {
+	c.t.Helper()
+	byUser := map[string]int{}
+	open := listOpen(c.stored, func(s *v1alpha1.AgenticSession) bool { return s.Status.Job != "" })
+	for _, s := range open {
+		byUser[s.User]++
+		if byUser[s.User] > int(*c.runner.Spec.MaxSessionsPerUser) {
+			c.t.Errorf("user %s has %d open sessions, the limit is %d", s.User, byUser[s.User], *c.runner.Spec.MaxSessionsPerUser)
+		}
+	}
+	if len(open) > int(*c.runner.Spec.MaxSessions) {
+		c.t.Errorf("%d sessions are open, the limit is %d", len(open), *c.runner.Spec.MaxSessions)
+	}
+}
+
+// kill replaces the operator by one that remembers nothing. Of its unanswered writes, each is stored or not. The cache of
+// the new one may be behind by any time.
+func (c *crowd) kill() {
+	for name := range c.writes {
+		c.answer(name)
+	}
+	c.kills++
+	c.admissions = newAdmissions()
+}
+
+func (c *crowd) step() {
+	name := fmt.Sprintf("s%d", c.rng.IntN(crowdSize))
+	switch action := c.rng.IntN(100); {
+	case action < 40:
+		c.admit(name)
+	case action < 60:
+		c.answer(name)
+	case action < 75: // the cache catches up
+		c.cached[name] = c.stored[name].DeepCopy()
+		c.admissions.isOpen(c.cached[name])
+	case action < 85: // the operator records the end of an attempt
+		if s := c.stored[name].DeepCopy(); s.Status.Job != "" && c.writes[name] == nil {
+			s.Status.Job, s.Status.Runner = "", ""
+			c.store(s)
+		}
+	case action < 90: // somebody changes the session
+		c.store(c.stored[name].DeepCopy())
+	case action < 92:
+		c.kill()
+	default:
+		c.verify()
+	}
+}
+
+func TestMoreSessionsThanTheLimitNeverStart(t *testing.T) {
+	var started, refused, timeouts, kills int
+	for seed := range uint64(1000) {
+		c := newCrowd(t, seed)
+		for range 400 {
+			c.step()
+		}
+		started, refused, timeouts, kills = started+c.started, refused+c.refused, timeouts+c.timeouts, kills+c.kills
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+	t.Logf("%d started, %d refused, %d timeouts, %d kills", started, refused, timeouts, kills)
+	if started < 1000 || refused < 1000 || timeouts < 1000 || kills < 1000 {
+		t.Error("the simulation contained too few events")
+	}
+}
+
+// Without events that fail, places do not get lost: after all attempts ended, as many sessions as the limit start again.
+func TestPlacesOfEndedSessionsAreFreeAgain(t *testing.T) {
+	for seed := range uint64(300) {
+		c := newCrowd(t, seed)
+		for range 300 {
+			c.step()
+		}
+		for name := range c.stored {
+			c.answer(name)
+		}
+		for name, s := range c.stored {
+			ended := s.DeepCopy()
+			ended.Status.Job = ""
+			c.store(ended)
+			c.cached[name] = c.stored[name].DeepCopy()
+		}
+		c.admissions.verify(runnerKey(c.stored["s0"]), c.admissions.startVerification())
+		for name := range c.stored {
+			c.admit(name)
+		}
+		if want := min(int(*c.runner.Spec.MaxSessions), 3*int(*c.runner.Spec.MaxSessionsPerUser)); len(c.writes) != want {
+			t.Fatalf("seed %d: %d sessions start, want %d", seed, len(c.writes), want)
+		}
+	}
+}
+
+func TestSessionsAreIndexedUnlessTheyAreAtRest(t *testing.T) {
+	ended := func(outcome v1alpha1.RunOutcome, reason v1alpha1.StopReason, mode v1alpha1.OperatingMode, runRequest int32) *v1alpha1.AgenticSession {
+		s := &v1alpha1.AgenticSession{}
+		s.Spec.Runner, s.Spec.OperatingMode, s.Spec.RunRequest = "default", mode, runRequest
+		s.Status.Run, s.Status.StoppedReason, s.Status.Runs = 1, reason, []v1alpha1.SessionRun{{Run: 1, Outcome: outcome}}
+		return s
+	}
+	running := ended(v1alpha1.RunCompleted, "", v1alpha1.ModeRunning, 1)
+	running.Status.Job, running.Status.Runner = "job", "earlier"
+	fresh := &v1alpha1.AgenticSession{}
+	fresh.Spec.Runner = "default"
+	for title, test := range map[string]struct {
+		s    *v1alpha1.AgenticSession
+		want string
+	}{
+		"new":                    {fresh, "default"},
+		"running":                {running, "earlier"},
+		"completed":              {ended(v1alpha1.RunCompleted, "", v1alpha1.ModeRunning, 1), ""},
+		"failed":                 {ended(v1alpha1.RunFailed, "", v1alpha1.ModeRunning, 1), ""},
+		"another run requested":  {ended(v1alpha1.RunFailed, "", v1alpha1.ModeRunning, 2), "default"},
+		"to be retried":          {ended(v1alpha1.RunRetried, "", v1alpha1.ModeRunning, 1), "default"},
+		"stopped":                {ended(v1alpha1.RunStopped, v1alpha1.StopUser, v1alpha1.ModeStopped, 1), ""},
+		"to be resumed":          {ended(v1alpha1.RunStopped, v1alpha1.StopUser, v1alpha1.ModeRunning, 1), "default"},
+		"stopped for inactivity": {ended(v1alpha1.RunStopped, v1alpha1.StopInactivity, v1alpha1.ModeRunning, 1), ""},
+	} {
+		t.Run(title, func(t *testing.T) {
+			if got := contendedRunner(test.s); got != test.want {
+				t.Errorf("indexed by %q, want %q", got, test.want)
+			}
+		})
+	}
+}

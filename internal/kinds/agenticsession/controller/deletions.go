@@ -1,0 +1,93 @@
+package controller
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
+)
+
+// deletionTracker measures how long the Jobs and Pods of deleted sessions exist. The garbage
+// collector deletes them, so this metric is the only sign that it does not.
+type deletionTracker struct {
+	children client.Reader
+	clock    clock.PassiveClock
+	// observeDuration receives the time until the last one was deleted.
+	observeDuration func(time.Duration)
+
+	mu sync.Mutex
+	// deletedSince contains the deletion times of sessions with remaining children, by UID: a
+	// new session can have the same name.
+	deletedSince map[types.UID]time.Time
+}
+
+func newDeletionTracker(children client.Reader, c clock.PassiveClock) *deletionTracker {
+	return &deletionTracker{
+		children: children, clock: c, deletedSince: map[types.UID]time.Time{},
+		observeDuration: func(d time.Duration) { childrenDeletionSeconds.Observe(d.Seconds()) },
+	}
+}
+
+// deleteHandler calls a function for each deleted object, and requeues nothing.
+func deleteHandler(onDelete func(context.Context, client.Object)) handler.EventHandler {
+	return handler.Funcs{
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			onDelete(ctx, e.Object)
+		},
+	}
+}
+
+// sessionDeleted starts the measurement. A session deleted in the foreground is deleted after its
+// children, and its measurement ends at once.
+func (d *deletionTracker) sessionDeleted(ctx context.Context, s client.Object) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	since, inForeground := d.clock.Now(), s.GetDeletionTimestamp() != nil
+	if inForeground {
+		since = s.GetDeletionTimestamp().Time
+	}
+	switch {
+	case d.hasChildren(ctx, s.GetNamespace(), s.GetUID()):
+		d.deletedSince[s.GetUID()] = since
+	case inForeground:
+		d.observeDuration(d.clock.Since(since))
+	}
+}
+
+// childDeleted ends the measurement with the last child.
+func (d *deletionTracker) childDeleted(ctx context.Context, child client.Object) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	uid := types.UID(child.GetLabels()[agenticsession.LabelSessionUID])
+	since, measured := d.deletedSince[uid]
+	if !measured || d.hasChildren(ctx, child.GetNamespace(), uid) {
+		return
+	}
+	delete(d.deletedSince, uid)
+	d.observeDuration(d.clock.Since(since))
+}
+
+// hasChildren reports whether Jobs or Pods of a session exist.
+func (d *deletionTracker) hasChildren(ctx context.Context, namespace string, uid types.UID) bool {
+	var jobs batchv1.JobList
+	var pods corev1.PodList
+	for _, list := range []client.ObjectList{&jobs, &pods} {
+		if err := d.children.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{uidIndex: string(uid)}, client.UnsafeDisableDeepCopy); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Failed to list the remaining Jobs and Pods of a deleted session; its deletion is not measured")
+			return false
+		}
+	}
+	return len(jobs.Items)+len(pods.Items) > 0
+}

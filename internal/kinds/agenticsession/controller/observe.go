@@ -1,0 +1,242 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
+	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner"
+	"github.com/yardmaster/yardmaster/internal/kube"
+)
+
+// observe collects what the caches contain about the session.
+func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.AgenticSession) (agenticsession.Observation, error) {
+	observation := agenticsession.Observation{
+		Session: s.DeepCopy(), Now: r.Clock.Now(), CreatedJobs: r.createdJobUIDs(s), Network: r.options.Network, NetworkCheck: r.observeNetworkCheck(ctx),
+		Answers: agenticsession.Answers{
+			Jobs: map[string]*batchv1.Job{}, Claims: map[string]*metav1.PartialObjectMetadata{},
+			Mounts: map[string][]corev1.Pod{}, Secrets: map[string]bool{},
+		},
+	}
+	var err error
+	if observation.Runner, err = kube.GetIfExists(ctx, r.Client, s.Namespace, s.Spec.Runner, &v1alpha1.SessionRunner{}); err != nil {
+		return observation, err
+	}
+	if observation.Runner != nil && sessionrunner.UsesProxy(observation.Runner) {
+		if observation.Keys, err = r.keys.Get(ctx); err != nil {
+			return observation, err
+		}
+	}
+	policies, err := r.policies.Get(ctx, s.Namespace)
+	if err != nil {
+		return observation, err
+	}
+	observation.Policies = policies.Select(s.Labels)
+	if observation.Network.APIServer, err = r.apiServer.rules(ctx); err != nil {
+		return observation, err
+	}
+	if err := r.observeNetworkPolicies(ctx, &observation); err != nil {
+		return observation, err
+	}
+	if err := r.observeJobs(ctx, r.options.Children, &observation, client.MatchingFields{uidIndex: string(s.UID)}); err != nil {
+		return observation, err
+	}
+	if err := r.observeCapacity(ctx, &observation); err != nil {
+		return observation, err
+	}
+	if err := r.observeWorkspace(ctx, &observation); err != nil {
+		return observation, err
+	}
+	if err := r.observeChildren(ctx, &observation); err != nil {
+		return observation, err
+	}
+	return observation, r.observeActivity(ctx, &observation)
+}
+
+// observeNetworkCheck returns what the network checks of Pods need.
+func (r *Reconciler) observeNetworkCheck(ctx context.Context) agenticsession.NetworkCheck {
+	check := r.options.NetworkCheck
+	if check.Image != "" {
+		check.Addresses = r.options.OperatorAddresses(ctx)
+	}
+	return check
+}
+
+// observeNetworkPolicies reads the NetworkPolicies that may select the session's Pods. They are only read.
+func (r *Reconciler) observeNetworkPolicies(ctx context.Context, observation *agenticsession.Observation) error {
+	s := observation.Session
+	for _, selected := range []string{string(s.UID), agenticsession.AllSessions} {
+		var policies networkingv1.NetworkPolicyList
+		if err := r.Client.List(ctx, &policies, client.InNamespace(s.Namespace), client.MatchingFields{selectedIndex: selected}, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("listing NetworkPolicies: %w", err)
+		}
+		observation.NetworkPolicies = append(observation.NetworkPolicies, policies.Items...)
+	}
+	return nil
+}
+
+// createdJobUIDs returns the UIDs of the Jobs that this process created for the session and that the
+// status does not contain yet, by name.
+func (r *Reconciler) createdJobUIDs(s *v1alpha1.AgenticSession) map[string]types.UID {
+	job, found := r.createdJobs.Get(s)
+	if !found {
+		return nil
+	}
+	return map[string]types.UID{job.name: job.uid}
+}
+
+// observeJobs lists the session's Jobs and their Pods.
+func (r *Reconciler) observeJobs(ctx context.Context, reader client.Reader, observation *agenticsession.Observation, which client.ListOption) error {
+	var jobs batchv1.JobList
+	if err := reader.List(ctx, &jobs, client.InNamespace(observation.Session.Namespace), which); err != nil {
+		return fmt.Errorf("listing owned Jobs: %w", err)
+	}
+	observation.Jobs = nil
+	for i := range jobs.Items {
+		if metav1.IsControlledBy(&jobs.Items[i], observation.Session) {
+			observation.Jobs = append(observation.Jobs, &jobs.Items[i])
+		}
+	}
+	var pods corev1.PodList
+	if err := reader.List(ctx, &pods, client.InNamespace(observation.Session.Namespace), which); err != nil {
+		return fmt.Errorf("listing Pods: %w", err)
+	}
+	observation.Pods, observation.DeletedPod = r.deletedPods.withDeletedPod(pods.Items, observation.Session)
+	return nil
+}
+
+// observeWorkspace reads the session that this one continues, and finds another session that runs
+// in the same workspace.
+func (r *Reconciler) observeWorkspace(ctx context.Context, observation *agenticsession.Observation) error {
+	s := observation.Session
+	claim := s.Status.WorkspaceClaim
+	if s.Spec.ContinueFrom != nil {
+		var err error
+		if observation.Parent, err = kube.GetIfExists(ctx, r.Client, s.Namespace, s.Spec.ContinueFrom.Name, &v1alpha1.AgenticSession{}); err != nil {
+			return err
+		}
+		if observation.Parent != nil && claim == "" {
+			claim = observation.Parent.Status.WorkspaceClaim
+		}
+	}
+	if claim == "" {
+		return nil
+	}
+	user, err := r.reservingSession(ctx, s, claim)
+	if observation.WorkspaceUser = user; user != "" || err != nil {
+		return err
+	}
+	var sharers v1alpha1.AgenticSessionList
+	if err := r.Client.List(ctx, &sharers, client.InNamespace(s.Namespace), client.MatchingFields{claimIndex: claim}, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing the sessions of workspace %s: %w", claim, err)
+	}
+	for i := range sharers.Items {
+		if other := &sharers.Items[i]; other.UID != s.UID && other.Status.Job != "" {
+			observation.WorkspaceUser = other.Name
+		}
+	}
+	return nil
+}
+
+// reservingSession returns the name of another session that reserved a claim; empty if none did. The reservation of a
+// session that was deleted does not count: it may be dropped after the last event that requeues this session.
+func (r *Reconciler) reservingSession(ctx context.Context, s *v1alpha1.AgenticSession, claim string) (string, error) {
+	name, uid := r.workspaces.otherUser(s, claim)
+	if name == "" {
+		return "", nil
+	}
+	other, err := kube.GetIfExists(ctx, r.Client, s.Namespace, name, &v1alpha1.AgenticSession{})
+	if err != nil || other == nil || other.UID != uid {
+		return "", err
+	}
+	return name, nil
+}
+
+// observeChildren finds which objects of an open attempt exist.
+func (r *Reconciler) observeChildren(ctx context.Context, observation *agenticsession.Observation) error {
+	s := observation.Session
+	if s.Status.Job == "" {
+		return nil
+	}
+	lease, err := kube.GetIfExists(ctx, r.options.Children, s.Namespace, agenticsession.LeaseName(s.Name), &coordinationv1.Lease{})
+	if err != nil {
+		return err
+	}
+	observation.Children = map[agenticsession.ChildKey]bool{
+		{Kind: "Lease", Name: agenticsession.LeaseName(s.Name)}: lease != nil && metav1.IsControlledBy(lease, s),
+	}
+	for _, kind := range restoredKinds {
+		var list metav1.PartialObjectMetadataList
+		list.SetGroupVersionKind(kind)
+		if err := r.options.Children.List(ctx, &list, client.InNamespace(s.Namespace), client.MatchingFields{uidIndex: string(s.UID)}, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("listing objects of kind %s: %w", kind.Kind, err)
+		}
+		for i := range list.Items {
+			if metav1.IsControlledBy(&list.Items[i], s) && list.Items[i].DeletionTimestamp.IsZero() {
+				observation.Children[agenticsession.ChildKey{Kind: kind.Kind, Name: list.Items[i].Name}] = true
+			}
+		}
+	}
+	return nil
+}
+
+// observeActivity reads the runner's Lease.
+func (r *Reconciler) observeActivity(ctx context.Context, observation *agenticsession.Observation) error {
+	name := agenticsession.LeaseName(observation.Session.Name)
+	lease, err := kube.GetIfExists(ctx, r.options.Children, observation.Session.Namespace, name, &coordinationv1.Lease{})
+	if err != nil || lease == nil || !metav1.IsControlledBy(lease, observation.Session) {
+		return err
+	}
+	r.renewals.setRemainingCost(observation)
+	last := r.renewals.newest(lease)
+	observation.Activity = &agenticsession.Activity{
+		RenewTime: last.renewTime, ObservedTime: last.observedTime, CreationTime: lease.CreationTimestamp.Time,
+		FinishedJob: lease.Annotations[agenticsession.AnnotationRunFinished], Cost: last.cost,
+	}
+	return nil
+}
+
+// answerQuestion answers a question of the core with live reads.
+func (r *Reconciler) answerQuestion(ctx context.Context, observation *agenticsession.Observation, question *agenticsession.Question) error {
+	switch {
+	case question.OpenSessions:
+		return r.verifyCapacity(ctx, observation)
+	case question.Claim != "":
+		claim, err := r.getMetadata(ctx, observation.Session.Namespace, question.Claim, claimKind)
+		observation.Answers.Claims[question.Claim] = claim
+		return err
+	case question.Mounts != "":
+		pods, err := r.listMountingPods(ctx, observation.Session.Namespace, question.Mounts)
+		observation.Answers.Mounts[question.Mounts] = pods
+		return err
+	case question.Secret != "":
+		secret, err := r.getMetadata(ctx, observation.Session.Namespace, question.Secret, corev1.SchemeGroupVersion.WithKind("Secret"))
+		observation.Answers.Secrets[question.Secret] = secret != nil
+		return err
+	case question.AllJobs:
+		which := client.MatchingLabels{agenticsession.LabelSessionUID: string(observation.Session.UID)}
+		if err := r.observeJobs(ctx, r.Live, observation, which); err != nil {
+			return err
+		}
+		observation.Answers.Listed = true
+		return nil
+	}
+	job, err := kube.GetIfExists(ctx, r.Live, observation.Session.Namespace, question.JobName, &batchv1.Job{})
+	if err != nil {
+		return err
+	}
+	if job != nil && !metav1.IsControlledBy(job, observation.Session) {
+		job = nil // creating the session's Job reports a name conflict
+	}
+	observation.Answers.Jobs[question.JobName] = job
+	return nil
+}

@@ -1,0 +1,347 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiselection "k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
+	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/kube/informer"
+	"github.com/yardmaster/yardmaster/internal/kube/metric"
+)
+
+const (
+	// uidIndex indexes the objects of sessions by the session's UID.
+	uidIndex = "session-uid"
+	// claimIndex indexes sessions by the claim of their workspace, runnerIndex by their
+	// SessionRunner, and parentIndex by the session that they continue.
+	claimIndex  = "status.workspaceClaim"
+	runnerIndex = "spec.runner"
+	parentIndex = "spec.continueFrom.name"
+	// contenderIndex indexes sessions that have an open attempt, or may start one, by their SessionRunner.
+	contenderIndex = "contender-of"
+	// selectedIndex indexes NetworkPolicies by the sessions that they select.
+	selectedIndex = "selected-sessions"
+)
+
+// NewCache returns a cache of the objects of sessions in these namespaces, or in all namespaces
+// if the map is empty. It is separate from the manager's cache, which selects Jobs and Pods by other labels.
+func NewCache(mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache, error) {
+	hasSession, err := labels.NewRequirement(agenticsession.LabelSessionUID, apiselection.Exists, nil)
+	if err != nil {
+		return nil, err
+	}
+	children, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		NewInformer:          informer.NewInformer,
+		DefaultNamespaces:    namespaces,
+		DefaultLabelSelector: labels.NewSelector().Add(*hasSession),
+		DefaultTransform:     kube.TrimObject,
+		ByObject: map[client.Object]cache.ByObject{
+			&batchv1.Job{}: {Transform: kube.DropJobTemplate},
+			&corev1.Pod{}:  {Transform: dropPodSpec},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("creating the cache of the objects of sessions: %w", err)
+	}
+	return children, mgr.Add(children)
+}
+
+// dropPodSpec removes a Pod's spec, except for its node, its gates and its claims, and its managed fields, to save
+// memory.
+func dropPodSpec(object any) (any, error) {
+	if pod, ok := object.(*corev1.Pod); ok {
+		kept := corev1.PodSpec{NodeName: pod.Spec.NodeName, SchedulingGates: pod.Spec.SchedulingGates}
+		for i := range pod.Spec.Volumes {
+			if pod.Spec.Volumes[i].PersistentVolumeClaim != nil {
+				kept.Volumes = append(kept.Volumes, pod.Spec.Volumes[i])
+			}
+		}
+		pod.Spec = kept
+	}
+	return kube.TrimObject(object)
+}
+
+// restoredKinds are the kinds of objects that are created again if somebody deletes them while an attempt is open,
+// besides NetworkPolicies, Leases, Secrets and claims. Only their metadata is cached.
+var restoredKinds = []schema.GroupVersionKind{
+	corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
+	corev1.SchemeGroupVersion.WithKind("Service"),
+	rbacv1.SchemeGroupVersion.WithKind("Role"),
+	rbacv1.SchemeGroupVersion.WithKind("RoleBinding"),
+}
+
+func newMetadata(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
+	metadata := &metav1.PartialObjectMetadata{}
+	metadata.SetGroupVersionKind(kind)
+	return metadata
+}
+
+// SetupWithManager adds the controller to the manager.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	if err := r.writeCache.Follow(context.Background(), mgr.GetCache(), &v1alpha1.AgenticSession{}); err != nil {
+		return err
+	}
+	if err := r.indexFields(mgr); err != nil {
+		return err
+	}
+	if err := metric.Register(metric.NewSumCollector(mgr.GetCache(), &v1alpha1.AgenticSessionList{}, countPhases, sessionsByPhase)); err != nil {
+		return err
+	}
+	b := ctrl.NewControllerManagedBy(mgr).
+		Named("agenticsession").
+		For(&v1alpha1.AgenticSession{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.AgenticSession{}, handler.EnqueueRequestsFromMapFunc(r.affectedSessions), builder.WithPredicates(phaseOrJobChanged)).
+		Watches(&v1alpha1.AgenticSession{}, handler.EnqueueRequestsFromMapFunc(r.nextSessions), builder.WithPredicates(placeChanged)).
+		Watches(&v1alpha1.SessionRunner{}, handler.EnqueueRequestsFromMapFunc(r.runnerToSessions), builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, egressProxyChanged))).
+		Watches(&v1alpha1.Policy{}, kube.NewNamespaceHandler(r.policies.Invalidate, r.sessionsOfNamespace), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&networkingv1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(childToSession), builder.WithPredicates(ofOneSession)).
+		Watches(&networkingv1.NetworkPolicy{}, kube.NewNamespaceHandler(func(string) {}, r.sessionsWithPods), builder.WithPredicates(selectsSessions, predicate.Not(ofOneSession)))
+	for child, watcher := range map[client.Object]handler.EventHandler{
+		&batchv1.Job{}: handler.EnqueueRequestsFromMapFunc(childToSession),
+		&corev1.Pod{}:  r.deletedPods.eventHandler(),
+	} {
+		b = b.WatchesRawSource(source.Kind(r.options.Children, child, watcher))
+	}
+	b = b.WatchesRawSource(source.Kind[client.Object](r.options.Children, &corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.podToWaitingSessions), workspaceReleased))
+	for _, kind := range restoredKinds {
+		b = b.WatchesRawSource(source.Kind[client.Object](r.options.Children, newMetadata(kind), handler.EnqueueRequestsFromMapFunc(childToSession), deleted))
+	}
+	b = b.WatchesRawSource(source.Kind[client.Object](r.options.Children, &coordinationv1.Lease{}, r.renewals.eventHandler()))
+	b = b.Watches(&v1alpha1.SessionRunner{}, deleteHandler(r.runnerDeleted))
+	b = b.WatchesRawSource(source.Channel(r.apiServer.changes, handler.EnqueueRequestsFromMapFunc(r.sessionsWithLease)))
+	if err := mgr.Add(r.apiServer); err != nil {
+		return err
+	}
+	tracker := newDeletionTracker(r.options.Children, r.Clock)
+	b = b.Watches(&v1alpha1.AgenticSession{}, deleteHandler(tracker.sessionDeleted))
+	for _, child := range []client.Object{&batchv1.Job{}, &corev1.Pod{}} {
+		b = b.WatchesRawSource(source.Kind(r.options.Children, child, deleteHandler(tracker.childDeleted)))
+	}
+	return b.WithOptions(kube.ControllerOptions(r.options.Concurrency)).Complete(kube.RequeueOnConflict(r))
+}
+
+func (r *Reconciler) indexFields(mgr ctrl.Manager) error {
+	ctx := context.Background()
+	indexed := []client.Object{&batchv1.Job{}, &corev1.Pod{}}
+	for _, kind := range restoredKinds {
+		indexed = append(indexed, newMetadata(kind))
+	}
+	for _, child := range indexed {
+		if err := r.options.Children.IndexField(ctx, child, uidIndex, func(object client.Object) []string {
+			return []string{object.GetLabels()[agenticsession.LabelSessionUID]}
+		}); err != nil {
+			return fmt.Errorf("indexing the objects of sessions: %w", err)
+		}
+	}
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &networkingv1.NetworkPolicy{}, selectedIndex, func(object client.Object) []string {
+		if selected := selectedSessions(object); selected != "" {
+			return []string{selected}
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("indexing NetworkPolicies: %w", err)
+	}
+	for name, value := range map[string]func(s *v1alpha1.AgenticSession) string{
+		claimIndex:     func(s *v1alpha1.AgenticSession) string { return s.Status.WorkspaceClaim },
+		runnerIndex:    func(s *v1alpha1.AgenticSession) string { return s.Spec.Runner },
+		contenderIndex: contendedRunner,
+		parentIndex: func(s *v1alpha1.AgenticSession) string {
+			if s.Spec.ContinueFrom == nil {
+				return ""
+			}
+			return s.Spec.ContinueFrom.Name
+		},
+	} {
+		if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.AgenticSession{}, name, func(object client.Object) []string {
+			s, ok := object.(*v1alpha1.AgenticSession)
+			if !ok || value(s) == "" {
+				return nil
+			}
+			return []string{value(s)}
+		}); err != nil {
+			return fmt.Errorf("indexing sessions by %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// contendedRunner returns the SessionRunner that a session uses or waits for; empty if it has ended or was stopped. A session
+// that is about to open an attempt has no outcome of its run yet.
+func contendedRunner(s *v1alpha1.AgenticSession) string {
+	if agenticsession.IsAtRest(s) {
+		return ""
+	}
+	return agenticsession.RunnerOf(s)
+}
+
+// selectedSessions returns which sessions a NetworkPolicy selects.
+func selectedSessions(object client.Object) string {
+	policy, ok := object.(*networkingv1.NetworkPolicy)
+	if !ok {
+		return ""
+	}
+	return agenticsession.SelectedSessions(policy)
+}
+
+var (
+	// ofOneSession selects the NetworkPolicies with the name and the label of a session's own.
+	ofOneSession = predicate.NewPredicateFuncs(func(object client.Object) bool {
+		name := object.GetLabels()[agenticsession.LabelSession]
+		return name != "" && object.GetName() == agenticsession.NetworkPolicyName(name)
+	})
+	// selectsSessions selects NetworkPolicies that select Pods of sessions, or did before an update.
+	selectsSessions = predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return selectedSessions(e.Object) != "" },
+		DeleteFunc: func(e event.DeleteEvent) bool { return selectedSessions(e.Object) != "" },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return selectedSessions(e.ObjectOld)+selectedSessions(e.ObjectNew) != ""
+		},
+	}
+)
+
+var (
+	// deleted selects deleted objects.
+	deleted = predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(event.UpdateEvent) bool { return false },
+	}
+	// workspaceReleased selects Pods that stopped using a persistent workspace.
+	workspaceReleased = predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, oldOK := e.ObjectOld.(*corev1.Pod)
+			after, newOK := e.ObjectNew.(*corev1.Pod)
+			return oldOK && newOK && !agenticsession.HasPodEnded(before) && agenticsession.HasPodEnded(after)
+		},
+	}
+)
+
+// podToWaitingSessions maps a Pod to the sessions that share its workspace. A session that waits for a workspace is one
+// of them: it records the claim first.
+func (r *Reconciler) podToWaitingSessions(ctx context.Context, object client.Object) []reconcile.Request {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range pod.Spec.Volumes {
+		if claim := pod.Spec.Volumes[i].PersistentVolumeClaim; claim != nil {
+			requests = append(requests, r.sessionRequests(ctx, pod.Namespace, client.MatchingFields{claimIndex: claim.ClaimName})...)
+		}
+	}
+	return requests
+}
+
+// childToSession maps an object to the session that its label names. For a Pod the controller is a
+// Job, so the controller reference is no help.
+func childToSession(_ context.Context, object client.Object) []reconcile.Request {
+	name := object.GetLabels()[agenticsession.LabelSession]
+	if name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}}}
+}
+
+// egressProxyChanged selects SessionRunners whose egress proxy became ready, or is ready no longer.
+var egressProxyChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, oldOK := e.ObjectOld.(*v1alpha1.SessionRunner)
+		after, newOK := e.ObjectNew.(*v1alpha1.SessionRunner)
+		return oldOK && newOK && !equality.Semantic.DeepEqual(before.Status, after.Status)
+	},
+}
+
+// phaseOrJobChanged selects sessions whose phase or Job changed: other sessions may wait for that.
+var phaseOrJobChanged = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return true },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, oldOK := e.ObjectOld.(*v1alpha1.AgenticSession)
+		after, newOK := e.ObjectNew.(*v1alpha1.AgenticSession)
+		return oldOK && newOK && (before.Status.Job != after.Status.Job || before.Status.Phase != after.Status.Phase)
+	},
+}
+
+// placeChanged selects sessions that may have left a place to a queued session, or given up their turn.
+var placeChanged = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, oldOK := e.ObjectOld.(*v1alpha1.AgenticSession)
+		after, newOK := e.ObjectNew.(*v1alpha1.AgenticSession)
+		return oldOK && newOK && (before.Status.Job != after.Status.Job || before.Status.Phase != after.Status.Phase ||
+			before.Status.QueuedSince != nil && after.Status.QueuedSince == nil || before.Spec.OperatingMode != after.Spec.OperatingMode ||
+			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero())
+	},
+}
+
+// runnerDeleted forgets a SessionRunner that does not exist any more.
+func (r *Reconciler) runnerDeleted(_ context.Context, runner client.Object) {
+	key := client.ObjectKeyFromObject(runner)
+	costTotal.Forget(key)
+	r.admissions.forgetRunner(key)
+}
+
+// affectedSessions maps a session to the sessions that continue it or share its workspace, and to
+// those that wait to continue one of these.
+func (r *Reconciler) affectedSessions(ctx context.Context, object client.Object) []reconcile.Request {
+	self := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)}
+	sharers := []reconcile.Request{self}
+	if s, ok := object.(*v1alpha1.AgenticSession); ok && s.Status.WorkspaceClaim != "" {
+		sharers = append(sharers, r.sessionRequests(ctx, s.Namespace, client.MatchingFields{claimIndex: s.Status.WorkspaceClaim})...)
+	}
+	all := sets.New(sharers...)
+	for _, sharer := range sharers {
+		all.Insert(r.sessionRequests(ctx, sharer.Namespace, client.MatchingFields{parentIndex: sharer.Name})...)
+	}
+	return all.Delete(self).UnsortedList()
+}
+
+func (r *Reconciler) runnerToSessions(ctx context.Context, object client.Object) []reconcile.Request {
+	return r.sessionRequests(ctx, object.GetNamespace(), client.MatchingFields{runnerIndex: object.GetName()})
+}
+
+// sessionsOfNamespace returns all sessions of a namespace: any may wait for a Policy.
+func (r *Reconciler) sessionsOfNamespace(ctx context.Context, namespace string) []reconcile.Request {
+	return kube.RequestsForList(ctx, r.Client, &v1alpha1.AgenticSessionList{}, client.InNamespace(namespace))
+}
+
+// sessionsWithPods returns all sessions of a namespace, and those that were deleted and still have a Pod.
+func (r *Reconciler) sessionsWithPods(ctx context.Context, namespace string) []reconcile.Request {
+	requests := sets.New(r.sessionsOfNamespace(ctx, namespace)...)
+	var pods corev1.PodList
+	if err := r.options.Children.List(ctx, &pods, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Failed to list the Pods of sessions; the NetworkPolicy of deleted sessions is restored at the next event", "namespace", namespace)
+	}
+	for i := range pods.Items {
+		requests.Insert(childToSession(ctx, &pods.Items[i])...)
+	}
+	return requests.UnsortedList()
+}
+
+func (r *Reconciler) sessionRequests(ctx context.Context, namespace string, which client.ListOption) []reconcile.Request {
+	return kube.RequestsForList(ctx, r.Client, &v1alpha1.AgenticSessionList{}, client.InNamespace(namespace), which)
+}

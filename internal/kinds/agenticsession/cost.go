@@ -1,0 +1,239 @@
+package agenticsession
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+const (
+	// AnnotationCost of a Lease is what the runner reports as the cost of its attempt until now: the name of its Job, an
+	// equals sign, and a decimal number of dollars.
+	AnnotationCost = v1alpha1.Prefix + "cost-usd"
+	// CostRecordInterval limits how often a cost is recorded that does not reach the limit.
+	CostRecordInterval = time.Minute
+	// maxTotalMicros, 9 billion dollars, is small enough for a float64 to represent each millionth.
+	maxTotalMicros = 9e9 * microsPerDollar
+	// maxCostReportBytes is the maximum length of AnnotationCost.
+	maxCostReportBytes = 128
+)
+
+// decimalCost has no sign and no exponent, so its length limits its value.
+var decimalCost = regexp.MustCompile(`^\d{1,10}(\.\d{1,12})?$`)
+
+// CostReport is what runners reported in the Lease of a session.
+type CostReport struct {
+	// Job of the runner that reported a valid cost last.
+	Job string
+	// USD is the highest cost that this runner reported.
+	USD v1alpha1.Number
+	// Problem says why the last report is not valid; empty if it is.
+	Problem string
+}
+
+// Next returns the report after a value of AnnotationCost was observed. A runner that reports less than before gets nothing
+// back.
+func (r CostReport) Next(annotation string) CostReport {
+	if annotation == "" {
+		return r
+	}
+	job, cost, err := parseCostReport(annotation)
+	if err != nil {
+		r.Problem = err.Error()
+		return r
+	}
+	if r.Job == job {
+		cost = higherCost(&r.USD, &cost)
+	}
+	return CostReport{Job: job, USD: cost}
+}
+
+func parseCostReport(annotation string) (job string, cost v1alpha1.Number, err error) {
+	if len(annotation) > maxCostReportBytes {
+		return "", "", fmt.Errorf("annotation %s of the Lease has %d bytes, the maximum is %d", AnnotationCost, len(annotation), maxCostReportBytes)
+	}
+	job, dollars, found := strings.Cut(annotation, "=")
+	if !found || job == "" || !decimalCost.MatchString(dollars) {
+		return "", "", fmt.Errorf("annotation %s of the Lease is %q, it must be the name of the runner's Job, =, and a decimal number of dollars", AnnotationCost, annotation)
+	}
+	if cost, err = parseCost(dollars); err != nil {
+		return "", "", err
+	}
+	return job, cost, nil
+}
+
+// higherCost returns the higher one of two costs; an empty one is not known.
+func higherCost(a, b *v1alpha1.Number) v1alpha1.Number {
+	switch {
+	case a == nil || *a == "":
+		return *b
+	case b == nil || *b == "" || parseMicroDollars(*a) >= parseMicroDollars(*b):
+		return *a
+	}
+	return *b
+}
+
+// costLimit is the maximum cost of a session.
+type costLimit struct {
+	micros int64
+	// owner is the object that sets it.
+	owner string
+}
+
+// findCostLimit returns the maximum cost of a session; nil if it is not limited. A running attempt keeps the limit of its
+// SessionRunner with which it was created.
+func findCostLimit(o *Observation, status *v1alpha1.AgenticSessionStatus) *costLimit {
+	var limit *costLimit
+	lower := func(cost *v1alpha1.Number, owner string) {
+		if cost == nil {
+			return
+		}
+		if micros := parseMicroDollars(*cost); limit == nil || micros < limit.micros {
+			limit = &costLimit{micros, owner}
+		}
+	}
+	lower(o.Session.Spec.MaxCostUSD, "the session")
+	most := status.MaxCostUSD
+	if most == nil && o.Runner != nil {
+		most = o.Runner.Spec.MaxCostUSD
+	}
+	lower(most, "SessionRunner "+RunnerOf(o.Session))
+	return limit
+}
+
+// costProblem returns why no attempt may run; nil if the cost of the session is below its limit. An unknown cost is not
+// counted.
+func costProblem(o *Observation, status *v1alpha1.AgenticSessionStatus) *decision.Problem {
+	limit, total := findCostLimit(o, status), microsOf(status.TotalCostUSD)
+	if limit == nil || total < limit.micros {
+		return nil
+	}
+	return &decision.Problem{Reason: v1alpha1.ReasonBudgetExceeded, Message: fmt.Sprintf(
+		"the session cost %s of at most %s US dollars; increase maxCostUSD of %s to run it again",
+		formatDollars(total), formatDollars(limit.micros), limit.owner)}
+}
+
+// RemainingCost returns how many millionths of a dollar the open attempt may report in total; false if its cost is not
+// limited.
+func RemainingCost(o *Observation) (micros int64, limited bool) {
+	status := &o.Session.Status
+	limit := findCostLimit(o, status)
+	if limit == nil {
+		return 0, false
+	}
+	return limit.micros - microsOf(status.TotalCostUSD) + microsOf(status.AttemptCostUSD), true
+}
+
+// Micros returns the reported cost in millionths of a dollar.
+func (r CostReport) Micros() int64 { return microsOf(&r.USD) }
+
+func microsOf(cost *v1alpha1.Number) int64 {
+	if cost == nil || *cost == "" {
+		return 0
+	}
+	return parseMicroDollars(*cost)
+}
+
+// attemptCost returns the highest cost of the open attempt that its runner reported; empty if it reported none.
+func (e *evaluation) attemptCost() v1alpha1.Number {
+	s := &e.status
+	cost := v1alpha1.Number("")
+	higher := func(other *v1alpha1.Number) {
+		if other != nil {
+			cost = higherCost(&cost, other)
+		}
+	}
+	higher(s.AttemptCostUSD)
+	if activity := e.observation.Activity; activity != nil && activity.Cost.Job == s.Job {
+		higher(&activity.Cost.USD)
+	}
+	if hasResult(s) && s.JobUID != "" {
+		higher(s.Result.CostUSD)
+	}
+	return cost
+}
+
+// followCost records the cost of the open attempt: its first report and one that reaches the limit at once, others at most
+// once in CostRecordInterval.
+func (e *evaluation) followCost() {
+	cost, s := e.attemptCost(), &e.status
+	if cost == "" || s.AttemptCostUSD != nil && microsOf(&cost) == microsOf(s.AttemptCostUSD) {
+		return
+	}
+	limit := findCostLimit(&e.observation, s)
+	reachesLimit := limit != nil && microsOf(s.TotalCostUSD)+microsOf(&cost)-microsOf(s.AttemptCostUSD) >= limit.micros
+	isDue := s.AttemptCostUSD == nil || s.CostRecordTime == nil || e.schedule.HasReached(s.CostRecordTime.Add(CostRecordInterval))
+	if reachesLimit || isDue {
+		e.recordCost(cost)
+	}
+}
+
+// recordCost records the cost of the open attempt, and what it adds to the total.
+func (e *evaluation) recordCost(cost v1alpha1.Number) {
+	s := &e.status
+	added := microsOf(&cost) - microsOf(s.AttemptCostUSD)
+	s.TotalCostUSD = new(formatDollars(min(microsOf(s.TotalCostUSD)+added, maxTotalMicros)))
+	s.AttemptCostUSD, s.CostRecordTime = &cost, &e.now
+}
+
+// closeCost records what the attempt that ends cost, and returns it; nil if that is not known.
+func (e *evaluation) closeCost() *v1alpha1.Number {
+	s := &e.status
+	if cost := e.attemptCost(); cost != "" {
+		e.recordCost(cost)
+	}
+	cost := s.AttemptCostUSD
+	if s.RunnerStartTime != nil || cost != nil {
+		e.setCostCondition()
+	}
+	s.AttemptCostUSD, s.CostRecordTime, s.MaxCostUSD = nil, nil, nil
+	return cost
+}
+
+// setCostCondition reports whether the cost of the open attempt is known: maxCostUSD does not limit an unknown one.
+func (e *evaluation) setCostCondition() {
+	if findCostLimit(&e.observation, &e.status) == nil {
+		meta.RemoveStatusCondition(&e.status.Conditions, v1alpha1.ConditionCostReported)
+		return
+	}
+	state := decision.True(v1alpha1.ReasonCostReported, "")
+	activity := e.observation.Activity
+	attempt := fmt.Sprintf("the runner of attempt %d of run %d", e.status.Attempt, e.status.Run)
+	switch hasLease := hasActivityLease(&e.status, e.settings); {
+	case hasLease && activity != nil && activity.Cost.Problem != "":
+		state = decision.False(v1alpha1.ReasonCostMalformed, activity.Cost.Problem)
+	case e.attemptCost() != "":
+	case hasLease:
+		state = decision.State{
+			Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonCostUnknown,
+			Message: attempt + " has reported no cost, so maxCostUSD does not stop it; it must set the annotation " + AnnotationCost +
+				" of Lease " + LeaseName(e.observation.Session.Name),
+		}
+	default:
+		state = decision.State{
+			Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonCostUnknown,
+			Message: attempt + " can report a cost only in its result, so maxCostUSD does not stop it; set activityLease in its SessionRunner",
+		}
+	}
+	e.setCondition(v1alpha1.ConditionCostReported, state)
+}
+
+// stoppedForCost is the message of a run that was stopped for its cost. The limit may have been increased since.
+func (e *evaluation) stoppedForCost() string {
+	if problem := costProblem(&e.observation, &e.status); problem != nil {
+		return problem.Message
+	}
+	return "the session reached its maxCostUSD, which was increased since"
+}
+
+// AddedCost returns how many dollars a status adds to the cost of an earlier one of the same session.
+func AddedCost(before, after *v1alpha1.AgenticSessionStatus) float64 {
+	return float64(max(microsOf(after.TotalCostUSD)-microsOf(before.TotalCostUSD), 0)) / microsPerDollar
+}

@@ -1,0 +1,123 @@
+package agenticsession
+
+import (
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+const (
+	// startupAllowance is the time that a Job has beyond the session's remaining time until its runner starts. While
+	// its Pod waits, the operator renews the allowance when half of it is over. It limits how long a runner runs too
+	// long if no operator runs when it starts.
+	startupAllowance = time.Hour
+	// maxDeadlineSeconds (10 years) fits into a time.Duration.
+	maxDeadlineSeconds = 10 * 365 * 24 * 60 * 60
+)
+
+// JobDeadline is the activeDeadlineSeconds of a Job; nil for none.
+type JobDeadline struct {
+	Job     *batchv1.Job
+	Seconds *int64
+}
+
+// remainingSeconds returns how long the session may still run; false if its time is not
+// limited. A running attempt keeps the limit of its SessionRunner with which it was created.
+func remainingSeconds(o *Observation, status *v1alpha1.AgenticSessionStatus) (seconds int64, limited bool) {
+	allowed := int64(ptr.Deref(o.Session.Spec.Timeout, defaultTimeoutSeconds))
+	most := status.MaxActiveSeconds
+	if most == nil && o.Runner != nil {
+		most = o.Runner.Spec.ActiveDeadlineSeconds
+	}
+	if most != nil && (allowed == 0 || *most < allowed) {
+		allowed = *most
+	}
+	return max(min(allowed, maxDeadlineSeconds)-status.ActiveSeconds, 0), allowed != 0
+}
+
+// initialDeadline returns the deadline of the Job that is being created.
+func (e *evaluation) initialDeadline() *int64 {
+	left, limited := remainingSeconds(&e.observation, &e.status)
+	if !limited {
+		return nil
+	}
+	return new(left + int64(startupAllowance/time.Second))
+}
+
+// adjustDeadline sets the Job's deadline to the session's remaining time, from the start of its runner.
+func (e *evaluation) adjustDeadline() {
+	if want := e.deadline(); !ptr.Equal(want, e.job.Spec.ActiveDeadlineSeconds) {
+		e.decision.SetDeadline = &JobDeadline{e.job, want}
+	}
+}
+
+// deadline returns the deadline that the Job should have now.
+func (e *evaluation) deadline() *int64 {
+	left, limited := remainingSeconds(&e.observation, &e.status)
+	if !limited {
+		return nil
+	}
+	start := e.now.Time
+	if e.status.JobStartTime != nil {
+		start = e.status.JobStartTime.Time
+	}
+	if since := e.status.ActiveSince; since != nil {
+		return new(secondsBetween(start, since.Time) + left)
+	}
+	current, waited := e.job.Spec.ActiveDeadlineSeconds, secondsBetween(start, e.now.Time)
+	allowance := int64(startupAllowance / time.Second)
+	if current != nil && *current <= waited+left+allowance &&
+		!e.schedule.HasReached(start.Add(time.Duration(*current-left-allowance/2)*time.Second)) {
+		return current
+	}
+	e.schedule.RequeueWithin(startupAllowance / 2)
+	return new(waited + left + allowance)
+}
+
+// recordActiveSince records when the runner's container started, on the clock of its node.
+func (e *evaluation) recordActiveSince() {
+	c, earliest := runnerStatus(e.pod), e.status.JobStartTime
+	if e.status.ActiveSince != nil || c == nil || earliest == nil {
+		return
+	}
+	start := *earliest // of a container whose start is not known
+	switch {
+	case c.State.Running != nil && !c.State.Running.StartedAt.IsZero():
+		start = c.State.Running.StartedAt
+	case c.State.Terminated != nil && !c.State.Terminated.StartedAt.IsZero():
+		start = c.State.Terminated.StartedAt
+	case c.State.Running == nil && c.State.Terminated == nil:
+		return
+	}
+	e.status.ActiveSince = new(metav1.NewTime(laterTime(earlierTime(start.Time, e.now.Time), earliest.Time)))
+}
+
+// activeStart returns since when the time of the open attempt counts; nil if its runner did not run. If nobody observed
+// its Pod, it may have run since its Job started, or, if it had not when it was stopped, since then.
+func (e *evaluation) activeStart() *metav1.Time {
+	switch {
+	case e.status.ActiveSince != nil:
+		return e.status.ActiveSince
+	case e.pod != nil || e.status.JobStartTime == nil:
+		return nil
+	case e.status.StopTime != nil:
+		return e.status.StopTime
+	}
+	return e.status.JobStartTime
+}
+
+// hasRun reports whether the runner's container has started.
+func hasRun(pod *corev1.Pod) bool {
+	c := runnerStatus(pod)
+	return c != nil && (c.State.Running != nil || c.State.Terminated != nil)
+}
+
+// secondsBetween is rounded up, so that no attempt gets time that another one used.
+func secondsBetween(start, end time.Time) int64 {
+	return int64(max(end.Sub(start)+time.Second-1, 0) / time.Second)
+}

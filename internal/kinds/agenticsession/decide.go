@@ -1,0 +1,185 @@
+package agenticsession
+
+import (
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+// Decide returns the next actions of a session.
+func Decide(observation Observation) Decision {
+	unchanged := Decision{Status: *observation.Session.Status.DeepCopy()}
+	if !observation.Session.DeletionTimestamp.IsZero() {
+		return unchanged // the garbage collector deletes all owned objects
+	}
+	e := newEvaluation(observation)
+	if question := e.advance(); question != nil {
+		unchanged.Question = question
+		return unchanged
+	}
+	e.deleteOrphanJobs()
+	e.status.Phase = phaseOf(&e.status)
+	e.setConditions()
+	e.decision.Status, e.decision.RequeueAfter = e.status, e.schedule.RequeueAfter
+	e.decision.Events = eventsBetween(&observation.Session.Status, &e.status)
+	return e.decision
+}
+
+// evaluation is the state of one call of Decide.
+type evaluation struct {
+	observation Observation
+	now         metav1.Time
+	spec        *v1alpha1.AgenticSessionSpec
+	status      v1alpha1.AgenticSessionStatus
+	schedule    decision.Schedule
+	decision    Decision
+
+	// settings that the session runs with; nil if they are refused or not known.
+	settings *runnerSettings
+	// obstacle that keeps the session from creating a Job; nil if it can.
+	obstacle *obstacle
+	// job of the open attempt and its Pod; nil if they do not exist.
+	job *batchv1.Job
+	pod *corev1.Pod
+}
+
+func newEvaluation(observation Observation) *evaluation {
+	e := &evaluation{
+		observation: observation,
+		now:         metav1.NewTime(observation.Now.Truncate(time.Second)), // the API server's precision
+		spec:        &observation.Session.Spec,
+		status:      *observation.Session.Status.DeepCopy(),
+		schedule:    decision.Schedule{Now: observation.Now},
+	}
+	e.status.QueuedSince = nil // unless it waits again
+	e.status.ObservedGeneration = observation.Session.Generation
+	if e.status.Run == 0 {
+		e.status.Run = max(e.spec.RunRequest, 1)
+	}
+	settings, state := acceptance(observation.Session, observation.Runner)
+	e.settings = settings
+	e.setCondition(v1alpha1.ConditionAccepted, state)
+	return e
+}
+
+// advance follows the open attempt, and starts one if none is open. It returns a question if
+// it has to know more.
+func (e *evaluation) advance() *Question {
+	if e.status.Job != "" {
+		job, question := findJob(&e.observation, e.status.Job)
+		if question != nil {
+			return question
+		}
+		if question := e.followAttempt(job); question != nil {
+			return question
+		}
+	}
+	if e.status.Job == "" {
+		return e.betweenAttempts()
+	}
+	return nil
+}
+
+// findJob returns the session's Job with this name; nil if it does not exist. The cache may
+// be behind, so a Job that it does not contain is a question.
+func findJob(o *Observation, name string) (*batchv1.Job, *Question) {
+	if job, answered := o.Answers.Jobs[name]; answered {
+		return job, nil
+	}
+	for _, job := range o.Jobs {
+		if job.Name == name && metav1.IsControlledBy(job, o.Session) {
+			return job, nil
+		}
+	}
+	if o.Answers.Listed {
+		return nil, nil
+	}
+	return nil, &Question{JobName: name}
+}
+
+// betweenAttempts decides about a session without an open attempt. It resumes a stopped session
+// when its user requests it: one that was stopped for inactivity would otherwise restart at once.
+func (e *evaluation) betweenAttempts() *Question {
+	last := lastRun(&e.status)
+	isStopped := last != nil && last.Outcome == v1alpha1.RunStopped
+	isStoppedByUser := e.status.StoppedReason == v1alpha1.StopUser || e.status.StoppedReason == ""
+	switch ttl := e.spec.TTLSecondsAfterFinished; {
+	case isStopped && e.spec.OperatingMode == v1alpha1.ModeStopped:
+		e.status.StoppedReason = v1alpha1.StopUser
+	case last == nil || last.Outcome == v1alpha1.RunRetried:
+		return e.startAttempt()
+	case e.spec.RunRequest > e.status.Run:
+		startRun(&e.status, e.spec.RunRequest)
+		return e.startAttempt()
+	case isStopped && isStoppedByUser:
+		return e.startAttempt()
+	case !isStopped && ttl != nil && e.status.CompletionTime != nil:
+		e.decision.DeleteSession = e.schedule.HasReached(e.status.CompletionTime.Add(time.Duration(*ttl) * time.Second))
+	}
+	return nil
+}
+
+// IsAtRest reports whether no attempt of a session is open, and none starts unless its spec changes.
+func IsAtRest(s *v1alpha1.AgenticSession) bool {
+	last := lastRun(&s.Status)
+	switch {
+	case s.Status.Job != "" || last == nil || last.Outcome == v1alpha1.RunRetried || s.Spec.RunRequest > s.Status.Run:
+		return false
+	case last.Outcome != v1alpha1.RunStopped:
+		return true
+	}
+	isStoppedByUser := s.Status.StoppedReason == v1alpha1.StopUser || s.Status.StoppedReason == ""
+	return s.Spec.OperatingMode == v1alpha1.ModeStopped || !isStoppedByUser
+}
+
+// lastRun returns how the last attempt of the current run ended; nil if none has ended.
+func lastRun(status *v1alpha1.AgenticSessionStatus) *v1alpha1.SessionRun {
+	if len(status.Runs) == 0 {
+		return nil
+	}
+	last := &status.Runs[len(status.Runs)-1]
+	if last.Run != status.Run {
+		return nil
+	}
+	return last
+}
+
+// startRun switches to the requested run.
+func startRun(status *v1alpha1.AgenticSessionStatus, run int32) {
+	status.Run = run
+	status.Attempt, status.Retries, status.Disruptions = 0, 0, 0
+	status.CompletionTime, status.WaitingSince = nil, nil
+	status.StoppedReason = ""
+}
+
+// deleteOrphanJobs deletes active Jobs of the session that do not belong to the open attempt,
+// which a stale decision may have created. It also deletes ended Jobs whose attempts are no
+// longer recorded: without that, a session that is restarted often would leave one each time.
+func (e *evaluation) deleteOrphanJobs() {
+	for _, job := range e.observation.Jobs {
+		if job.Name == e.status.Job || !metav1.IsControlledBy(job, e.observation.Session) {
+			continue
+		}
+		isRecorded := slices.ContainsFunc(e.status.Runs, func(run v1alpha1.SessionRun) bool { return run.Job == job.Name })
+		if isJobActive(job) || !isRecorded {
+			e.deleteJob(job)
+		}
+	}
+}
+
+// deleteJob deletes a Job, unless it is being deleted already.
+func (e *evaluation) deleteJob(job *batchv1.Job) {
+	isPlanned := slices.ContainsFunc(e.decision.DeleteJobs, func(other *batchv1.Job) bool { return other.UID == job.UID })
+	if job.DeletionTimestamp.IsZero() && !isPlanned {
+		e.decision.DeleteJobs = append(e.decision.DeleteJobs, job)
+	}
+}
+
+// isJobActive reports whether Pods of a Job may still run.
+func isJobActive(job *batchv1.Job) bool { return decision.FindEndCondition(job) == nil }

@@ -1,0 +1,207 @@
+package agenticsession
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner"
+	"github.com/yardmaster/yardmaster/internal/pod/networkcheck"
+)
+
+// checkContainer is the init container that checks whether NetworkPolicies are enforced.
+const checkContainer = "yardmaster-network-check"
+
+const (
+	// addressInterval is the time between two lookups of the operator's addresses.
+	addressInterval = 5 * time.Second
+	// unlimitedCheck is the timeout of the check in a session without startupTimeout.
+	unlimitedCheck = 7 * 24 * time.Hour
+)
+
+// operatorLabels are the labels of the operator's Pods.
+var operatorLabels = map[string]string{"app.kubernetes.io/name": "yardmaster", "app.kubernetes.io/component": "operator"}
+
+// NetworkCheck describes the operator's side of the network check; the zero value means that sessions have none.
+type NetworkCheck struct {
+	// Image contains the program for the check.
+	Image string
+	// Namespace of the operator.
+	Namespace string
+	// Addresses of the operator; none if they are not known.
+	Addresses []netip.Addr
+}
+
+// appliesTo reports whether the Pods of a SessionRunner check their network. They do not if the SessionRunner itself may
+// allow what must fail.
+func (c *NetworkCheck) appliesTo(runner *v1alpha1.SessionRunner) bool {
+	if c.Image == "" || runner == nil {
+		return false
+	}
+	for i := range runner.Spec.Egress {
+		if mayAllowDenied(&runner.Spec.Egress[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// mayAllowDenied reports whether a rule may allow connections to the denied port of the operator's Pods. Their addresses are not
+// known, but they are no public IPv4 addresses.
+func mayAllowDenied(rule *v1alpha1.SessionEgress) bool {
+	if !allowsPort(rule.Ports, networkcheck.DeniedPort) {
+		return false
+	}
+	switch {
+	case rule.To != nil && rule.To.NamespaceSelector != nil:
+		return isSelected(rule.To.PodSelector, operatorLabels)
+	case rule.To != nil && rule.To.IPBlock == nil:
+		return false // Pods of the session's namespace
+	case rule.To != nil:
+		return !sessionrunner.IsPublicIPv4(rule.To.IPBlock.CIDR)
+	case rule.Profile == v1alpha1.EgressPublicOnly:
+		return false
+	}
+	return rule.CIDR != "" && !sessionrunner.IsPublicIPv4(rule.CIDR)
+}
+
+func allowsPort(ports []v1alpha1.SessionPort, port int32) bool {
+	for i := range ports {
+		if p := &ports[i]; cmp.Or(p.Protocol, corev1.ProtocolTCP) == corev1.ProtocolTCP && p.Port <= port && port <= ptr.Deref(p.EndPort, p.Port) {
+			return true
+		}
+	}
+	return len(ports) == 0
+}
+
+// isSelected reports whether a selector selects labels; nil selects all.
+func isSelected(selector *metav1.LabelSelector, set map[string]string) bool {
+	if selector == nil {
+		return true
+	}
+	parsed, err := metav1.LabelSelectorAsSelector(selector)
+	return err != nil || parsed.Matches(labels.Set(set))
+}
+
+// allowControl returns the rule that allows the connection that must succeed.
+func (c *NetworkCheck) allowControl() networkingv1.NetworkPolicyEgressRule {
+	return networkingv1.NetworkPolicyEgressRule{
+		To: []networkingv1.NetworkPolicyPeer{{
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: c.Namespace}},
+			PodSelector:       &metav1.LabelSelector{MatchLabels: operatorLabels},
+		}},
+		Ports: []networkingv1.NetworkPolicyPort{sessionrunner.PolicyPort(networkcheck.ControlPort, nil, corev1.ProtocolTCP)},
+	}
+}
+
+// newSessionNetworkPolicy returns the NetworkPolicy of the session's Pods, with the rule of their network check.
+func newSessionNetworkPolicy(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner, settings *NetworkSettings, check *NetworkCheck) *networkingv1.NetworkPolicy {
+	policy := buildNetworkPolicy(s, runner, settings)
+	if check.appliesTo(runner) {
+		policy.Spec.Egress = append(policy.Spec.Egress, check.allowControl())
+	}
+	return policy
+}
+
+// newCheckContainers returns the init container that runs before all others, if the session has one.
+func (b *objectBuilder) newCheckContainers() []corev1.Container {
+	runner := b.settings.runner
+	if b.check == nil || !b.check.appliesTo(runner) || len(b.check.Addresses) == 0 {
+		return nil
+	}
+	timeout := time.Duration(ptr.Deref(b.session.Spec.StartupTimeout, defaultStartupTimeoutSeconds)) * time.Second
+	args := []string{"network-check", "--result-file=" + resultPath, "--timeout=" + cmp.Or(timeout, unlimitedCheck).String()}
+	for _, address := range b.check.Addresses {
+		args = append(args, "--address="+address.String())
+	}
+	if runner.Spec.NetworkIsolation == v1alpha1.NetworkIsolationPreferred {
+		args = append(args, "--report-only=true")
+	}
+	return []corev1.Container{{
+		Name: checkContainer, Image: b.check.Image, Args: args,
+		Resources:              resourceRequirements(sidecarDefaults),
+		TerminationMessagePath: resultPath, TerminationMessagePolicy: corev1.TerminationMessageReadFile,
+	}}
+}
+
+// waitForAddresses reports whether the session has to wait for the addresses of the operator.
+func (e *evaluation) waitForAddresses() bool {
+	check, runner := &e.observation.NetworkCheck, e.observation.Runner
+	if !check.appliesTo(runner) || len(check.Addresses) > 0 || runner.Spec.NetworkIsolation == v1alpha1.NetworkIsolationPreferred {
+		return false
+	}
+	e.waitFor(v1alpha1.ReasonNetworkEnforcementUnknown,
+		"the address of the operator's Service for network checks cannot be resolved, so it is not known whether NetworkPolicies are enforced", true)
+	e.schedule.HasReached(e.observation.Now.Add(addressInterval))
+	return true
+}
+
+// checkStatus returns the status of the Pod's network check; nil if it has none.
+func checkStatus(pod *corev1.Pod) *corev1.ContainerStatus {
+	if pod == nil {
+		return nil
+	}
+	return findContainer(pod.Status.InitContainerStatuses, checkContainer)
+}
+
+// networkEnforced reports whether the network enforces the policies of the session's Pods, as far as their check shows it.
+// After its Pod was deleted, the session keeps the last result.
+func networkEnforced(pod *corev1.Pod, previous *metav1.Condition) decision.State {
+	c := checkStatus(pod)
+	switch {
+	case pod == nil && previous != nil &&
+		(previous.Reason == v1alpha1.ReasonNetworkPolicyEnforced || previous.Reason == v1alpha1.ReasonNetworkNotEnforced):
+		return unchanged
+	case c == nil:
+		return decision.True(v1alpha1.ReasonNetworkPolicyApplied, "The session does not check whether NetworkPolicies are enforced")
+	case c.State.Terminated == nil:
+		return decision.State{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNetworkCheckPending, Message: "The network check of the Pod has not ended"}
+	}
+	if networkcheck.ParseResult(c.State.Terminated.Message) == networkcheck.Enforced {
+		return decision.True(v1alpha1.ReasonNetworkPolicyEnforced, "A connection that is not allowed failed, and one that is allowed succeeded")
+	}
+	problem := enforcementProblem(c.State.Terminated)
+	if problem.Reason == v1alpha1.ReasonNetworkNotEnforced {
+		return decision.False(problem.Reason, problem.Message)
+	}
+	return decision.State{Status: metav1.ConditionUnknown, Reason: problem.Reason, Message: problem.Message}
+}
+
+// enforcementProblem returns what a network check found that did not find NetworkPolicies enforced.
+func enforcementProblem(t *corev1.ContainerStateTerminated) decision.Problem {
+	problem := decision.Problem{Reason: v1alpha1.ReasonNetworkEnforcementUnknown}
+	switch {
+	case networkcheck.ParseResult(t.Message) == networkcheck.NotEnforced:
+		problem.Reason = v1alpha1.ReasonNetworkNotEnforced
+		problem.Message = "a connection that the session's NetworkPolicy does not allow succeeded: the cluster's network plugin does not enforce NetworkPolicies"
+	case t.ExitCode == networkcheck.ExitUnknown:
+		problem.Message = "the Pod could not connect to the operator, so it is not known whether NetworkPolicies are enforced"
+	default:
+		problem.Message = fmt.Sprintf("the network check ended with exit code %d, so it is not known whether NetworkPolicies are enforced", t.ExitCode)
+	}
+	return problem
+}
+
+// checkProblem returns why a Pod's network check kept its runner from starting; nil if it did not.
+func checkProblem(pod *corev1.Pod) *decision.Problem {
+	c := checkStatus(pod)
+	if c == nil || c.State.Terminated == nil || c.State.Terminated.ExitCode == 0 {
+		return nil
+	}
+	return new(enforcementProblem(c.State.Terminated))
+}
+
+// previousNetworkCondition returns the session's last NetworkRestricted condition; nil if it has none.
+func previousNetworkCondition(status *v1alpha1.AgenticSessionStatus) *metav1.Condition {
+	return meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionNetworkRestricted)
+}

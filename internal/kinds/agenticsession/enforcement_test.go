@@ -1,0 +1,194 @@
+package agenticsession
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/pod/networkcheck"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
+)
+
+const deniedPort = networkcheck.DeniedPort
+
+var testCheck = NetworkCheck{Image: "operator:1", Namespace: "operator", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.5"), netip.MustParseAddr("fd00::5")}}
+
+// newCheckedScenario returns a session whose Pod checks its network.
+func newCheckedScenario(t *testing.T, change ...func(spec *v1alpha1.AgenticSessionSpec)) *scenario {
+	t.Helper()
+	s := newScenario(t, change...)
+	s.NetworkCheck = testCheck
+	return s
+}
+
+// startChecked creates the session's Job and NetworkPolicies.
+func (s *scenario) startChecked() *scenario {
+	s.t.Helper()
+	decision := s.decideAndRecord()
+	s.createPlannedJob(decision)
+	s.createNetworkPolicies(decision)
+	s.newestPod().Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: checkContainer}}
+	return s
+}
+
+// endCheck ends the network check of the newest Pod. With an exit code other than 0, the Pod and its Job fail.
+func (s *scenario) endCheck(result networkcheck.Result, exitCode int32) *scenario {
+	s.t.Helper()
+	pod := s.newestPod()
+	pod.Status.InitContainerStatuses[0].State.Terminated = &corev1.ContainerStateTerminated{ExitCode: exitCode, Message: result.String()}
+	if exitCode != 0 {
+		s.endJob("Failed", "BackoffLimitExceeded")
+	}
+	return s
+}
+
+func TestAgentStartsOnlyAfterTheCheckOfItsNetwork(t *testing.T) {
+	s := newCheckedScenario(t)
+	s.Runner.Spec.Sidecars = []v1alpha1.SessionSidecar{{Name: "proxy", Image: "proxy:1"}}
+	s.startChecked()
+	containers := s.newestJob().Spec.Template.Spec.InitContainers
+	if len(containers) != 2 || containers[0].Name != checkContainer || containers[0].RestartPolicy != nil {
+		t.Fatalf("init containers are %+v, want the check first, which ends before the sidecar starts", containers)
+	}
+	want := []string{"network-check", "--result-file=/dev/termination-log", "--timeout=10m0s", "--address=10.0.0.5", "--address=fd00::5"}
+	if c := containers[0]; c.Image != "operator:1" || !slices.Equal(c.Args, want) {
+		t.Errorf("the check is %s %q, want operator:1 %q", c.Image, c.Args, want)
+	}
+	if mounts := containers[0].VolumeMounts; len(mounts) > 0 {
+		t.Errorf("the check mounts %v, want nothing of the session", mounts)
+	}
+}
+
+func TestNetworkConditionReportsTheResultOfTheCheck(t *testing.T) {
+	for title, test := range map[string]struct {
+		end        func(*scenario)
+		wantStatus metav1.ConditionStatus
+		wantReason string
+	}{
+		"the check has not ended": {func(*scenario) {}, metav1.ConditionUnknown, v1alpha1.ReasonNetworkCheckPending},
+		"enforced":                {func(s *scenario) { s.endCheck(networkcheck.Enforced, 0) }, metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyEnforced},
+		"not enforced":            {func(s *scenario) { s.endCheck(networkcheck.NotEnforced, networkcheck.ExitNotEnforced) }, metav1.ConditionFalse, v1alpha1.ReasonNetworkNotEnforced},
+		"not enforced, accepted":  {func(s *scenario) { s.endCheck(networkcheck.NotEnforced, 0) }, metav1.ConditionFalse, v1alpha1.ReasonNetworkNotEnforced},
+		"unknown":                 {func(s *scenario) { s.endCheck(networkcheck.Unknown, networkcheck.ExitUnknown) }, metav1.ConditionUnknown, v1alpha1.ReasonNetworkEnforcementUnknown},
+		"killed":                  {func(s *scenario) { s.endCheck(networkcheck.Unknown, 137) }, metav1.ConditionUnknown, v1alpha1.ReasonNetworkEnforcementUnknown},
+		"enforced, Pod deleted": {func(s *scenario) {
+			s.endCheck(networkcheck.Enforced, 0).startRunner().decideAndRecord()
+			s.Pods = nil
+		}, metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyEnforced},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newCheckedScenario(t).startChecked()
+			test.end(s)
+			s.decideAndRecord()
+			s.wantCondition(v1alpha1.ConditionNetworkRestricted, test.wantStatus, test.wantReason)
+		})
+	}
+}
+
+func TestSessionWithoutACheckDoesNotClaimThatItsNetworkIsEnforced(t *testing.T) {
+	s := newScenario(t)
+	decision := s.decideAndRecord()
+	s.createPlannedJob(decision)
+	s.createNetworkPolicies(decision)
+	s.decideAndRecord()
+	s.wantCondition(v1alpha1.ConditionNetworkRestricted, metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyApplied)
+}
+
+func TestSessionFailsIfItsNetworkIsNotEnforced(t *testing.T) {
+	s := newCheckedScenario(t, withRetryLimit(3)).startChecked().endCheck(networkcheck.NotEnforced, networkcheck.ExitNotEnforced)
+	s.wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonNetworkNotEnforced)
+}
+
+func TestSessionFailsIfItIsUnknownUntilTheStartupTimeoutWhetherItsNetworkIsEnforced(t *testing.T) {
+	s := newCheckedScenario(t).startChecked().endCheck(networkcheck.Unknown, networkcheck.ExitUnknown)
+	s.wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonNetworkEnforcementUnknown)
+}
+
+func TestSessionWaitsWhileTheAddressOfTheOperatorIsUnknown(t *testing.T) {
+	s := newCheckedScenario(t)
+	s.NetworkCheck.Addresses = nil
+	decision := s.decideAndRecord()
+	if decision.CreateJob != nil || decision.RequeueAfter > addressInterval || decision.RequeueAfter <= 0 {
+		t.Errorf("a Job %v, next decision after %s; want none, and after %s", decision.CreateJob, decision.RequeueAfter, addressInterval)
+	}
+	s.wantCondition(v1alpha1.ConditionDependenciesReady, metav1.ConditionFalse, v1alpha1.ReasonNetworkEnforcementUnknown)
+	s.NetworkCheck.Addresses = testCheck.Addresses
+	s.startAttempt()
+}
+
+func TestSessionRunnerCanAcceptANetworkThatIsNotEnforced(t *testing.T) {
+	s := newCheckedScenario(t)
+	s.Runner.Spec.NetworkIsolation = v1alpha1.NetworkIsolationPreferred
+	s.startChecked()
+	if args := s.newestJob().Spec.Template.Spec.InitContainers[0].Args; !slices.Contains(args, "--report-only=true") {
+		t.Errorf("the check has the arguments %q, want --report-only=true", args)
+	}
+	s = newCheckedScenario(t)
+	s.Runner.Spec.NetworkIsolation, s.NetworkCheck.Addresses = v1alpha1.NetworkIsolationPreferred, nil
+	s.startAttempt()
+}
+
+func TestPoliciesForImagesDoNotConcernTheNetworkCheck(t *testing.T) {
+	s := newCheckedScenario(t)
+	s.Policies = testbuilder.AllowImages("runner:*")
+	s.startAttempt()
+}
+
+func TestNetworkIsCheckedUnlessTheSessionRunnerMayAllowWhatMustFail(t *testing.T) {
+	ports := func(first, last int32) []v1alpha1.SessionPort {
+		return []v1alpha1.SessionPort{{Port: first, EndPort: &last}}
+	}
+	peer := func(p networkingv1.NetworkPolicyPeer) v1alpha1.SessionEgress { return v1alpha1.SessionEgress{To: &p} }
+	operator := &metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/name": "yardmaster"}}
+	other := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "git"}}
+	for title, test := range map[string]struct {
+		egress []v1alpha1.SessionEgress
+		want   bool
+	}{
+		"no egress":                         {nil, true},
+		"public addresses":                  {[]v1alpha1.SessionEgress{{Profile: v1alpha1.EgressPublicOnly}}, true},
+		"a public network":                  {[]v1alpha1.SessionEgress{{CIDR: "140.82.112.0/20"}}, true},
+		"all addresses, one port":           {[]v1alpha1.SessionEgress{{CIDR: "0.0.0.0/0", Ports: ports(443, 443)}}, true},
+		"all addresses, the port by UDP":    {[]v1alpha1.SessionEgress{{CIDR: "0.0.0.0/0", Ports: []v1alpha1.SessionPort{{Port: deniedPort, Protocol: corev1.ProtocolUDP}}}}, true},
+		"all addresses, the port":           {[]v1alpha1.SessionEgress{{CIDR: "0.0.0.0/0", Ports: ports(deniedPort, deniedPort)}}, false},
+		"all addresses, a range of ports":   {[]v1alpha1.SessionEgress{{CIDR: "0.0.0.0/0", Ports: ports(1, 65535)}}, false},
+		"all addresses, all ports":          {[]v1alpha1.SessionEgress{{CIDR: "0.0.0.0/0"}}, false},
+		"a private network":                 {[]v1alpha1.SessionEgress{{Profile: v1alpha1.EgressPublicOnly}, {CIDR: "10.1.0.0/16"}}, false},
+		"an IPv6 network":                   {[]v1alpha1.SessionEgress{{CIDR: "2a00::/16"}}, false},
+		"Pods of the namespace":             {[]v1alpha1.SessionEgress{peer(networkingv1.NetworkPolicyPeer{PodSelector: operator})}, true},
+		"other Pods of all namespaces":      {[]v1alpha1.SessionEgress{peer(networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{}, PodSelector: other})}, true},
+		"the operator's Pods":               {[]v1alpha1.SessionEgress{peer(networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{}, PodSelector: operator})}, false},
+		"all Pods of some namespaces":       {[]v1alpha1.SessionEgress{peer(networkingv1.NetworkPolicyPeer{NamespaceSelector: other})}, false},
+		"a private network, as a peer":      {[]v1alpha1.SessionEgress{peer(networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: "10.1.0.0/16"}})}, false},
+		"a network that contains a private": {[]v1alpha1.SessionEgress{{CIDR: "8.0.0.0/6"}}, false},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newCheckedScenario(t)
+			s.Runner.Spec.Egress = test.egress
+			s.startChecked()
+			hasCheck := slices.ContainsFunc(s.newestJob().Spec.Template.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == checkContainer })
+			own := findNetworkPolicy(s.NetworkPolicies, NetworkPolicyName(s.Session.Name))
+			allowsControl := slices.ContainsFunc(own.Spec.Egress, func(rule networkingv1.NetworkPolicyEgressRule) bool {
+				return len(rule.Ports) == 1 && rule.Ports[0].Port.IntVal == networkcheck.ControlPort
+			})
+			if hasCheck != test.want || allowsControl != test.want {
+				t.Errorf("check: %t, control port allowed: %t, want %t", hasCheck, allowsControl, test.want)
+			}
+		})
+	}
+}
+
+func TestStartupTimeoutLimitsTheCheck(t *testing.T) {
+	for seconds, want := range map[int32]string{0: "--timeout=168h0m0s", 90: "--timeout=1m30s"} {
+		s := newCheckedScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.StartupTimeout = &seconds }).startChecked()
+		if args := s.newestJob().Spec.Template.Spec.InitContainers[0].Args; !slices.Contains(args, want) {
+			t.Errorf("startupTimeout %s: arguments are %q, want %s", time.Duration(seconds)*time.Second, args, want)
+		}
+	}
+}

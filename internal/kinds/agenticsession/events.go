@@ -1,0 +1,121 @@
+package agenticsession
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+// Actions of events.
+const (
+	actionRun  = "Run"
+	actionStop = "Stop"
+)
+
+// eventsBetween returns the events for the changes from one stored status to the next.
+func eventsBetween(before, after *v1alpha1.AgenticSessionStatus) []decision.Event {
+	var events []decision.Event
+	add := func(kind, reason, action, format string, values ...any) {
+		events = append(events, decision.Event{Type: kind, Reason: reason, Action: action, Message: fmt.Sprintf(format, values...)})
+	}
+	if isNameTaken(after) && !isNameTaken(before) {
+		add(corev1.EventTypeWarning, v1alpha1.EventNameTaken, actionRun, "%s",
+			meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionDependenciesReady).Message)
+	}
+	addJobEvents(before, after, add)
+	if after.StopTime != nil && before.StopTime == nil {
+		if after.StoppedReason == v1alpha1.StopInactivity {
+			add(corev1.EventTypeNormal, v1alpha1.EventInactivityTimeout, actionStop, "The runner has shown no activity since %s", formatLastActivity(after))
+		}
+		add(corev1.EventTypeNormal, v1alpha1.EventStopping, actionStop, "Stopping, requested by: %s", after.StoppedReason)
+	}
+	if after.Phase == v1alpha1.SessionStopped && before.Phase != v1alpha1.SessionStopped {
+		add(corev1.EventTypeNormal, v1alpha1.EventStopped, actionStop, "Stopped, requested by: %s", after.StoppedReason)
+	}
+	if run := addedRun(before, after); run != nil {
+		if event, found := eventOfRun(run); found {
+			events = append(events, event)
+		}
+	}
+	return append(events, workspaceEvents(before, after)...)
+}
+
+// addJobEvents adds the events of the open attempt's Job.
+func addJobEvents(before, after *v1alpha1.AgenticSessionStatus, add func(kind, reason, action, format string, values ...any)) {
+	if after.JobUID != "" && before.JobUID != after.JobUID {
+		add(corev1.EventTypeNormal, v1alpha1.EventJobCreated, actionRun, "Created Job %s", after.Job)
+	}
+	if after.Phase == v1alpha1.SessionRunning && before.Phase != v1alpha1.SessionRunning {
+		add(corev1.EventTypeNormal, v1alpha1.EventRunning, actionRun, "Started attempt %d of run %d", after.Attempt, after.Run)
+	}
+	if after.Phase == v1alpha1.SessionPending && before.Phase == v1alpha1.SessionRunning && after.Job != "" && after.Job == before.Job {
+		add(corev1.EventTypeNormal, v1alpha1.EventJobSuspended, actionRun, "Job %s was suspended; its runner starts again when the Job is resumed", after.Job)
+	}
+}
+
+// workspaceEvents returns the event of a session that accepts an empty workspace instead of a lost one.
+func workspaceEvents(before, after *v1alpha1.AgenticSessionStatus) []decision.Event {
+	if before.WorkspaceUID == "" || after.WorkspaceUID != "" {
+		return nil
+	}
+	return []decision.Event{{
+		Type: corev1.EventTypeWarning, Reason: v1alpha1.EventWorkspaceLost, Action: actionRun,
+		Message: fmt.Sprintf("PersistentVolumeClaim %s was lost: the next attempt starts with an empty workspace", after.WorkspaceClaim),
+	}}
+}
+
+func formatLastActivity(status *v1alpha1.AgenticSessionStatus) string {
+	if status.LastActivityTime == nil {
+		return "it started"
+	}
+	return status.LastActivityTime.UTC().Format(time.RFC3339)
+}
+
+func isNameTaken(status *v1alpha1.AgenticSessionStatus) bool {
+	c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDependenciesReady)
+	return c != nil && c.Reason == v1alpha1.ReasonNameTaken
+}
+
+// addedRun returns the record that was added; nil if none was. A decision adds at most one.
+func addedRun(before, after *v1alpha1.AgenticSessionStatus) *v1alpha1.SessionRun {
+	if len(after.Runs) == 0 {
+		return nil
+	}
+	last := &after.Runs[len(after.Runs)-1]
+	if len(before.Runs) > 0 {
+		old := &before.Runs[len(before.Runs)-1]
+		if old.Run == last.Run && old.Attempt == last.Attempt && old.Outcome == last.Outcome && old.Job == last.Job {
+			return nil
+		}
+	}
+	return last
+}
+
+// eventOfRun returns the event for the end of an attempt. A stopped attempt has none: the
+// session's phase already has one.
+func eventOfRun(run *v1alpha1.SessionRun) (event decision.Event, found bool) {
+	event = decision.Event{
+		Type: corev1.EventTypeWarning, Reason: v1alpha1.EventFailed, Action: actionRun,
+		Message: fmt.Sprintf("Attempt %d of run %d failed: %s", run.Attempt, run.Run, decision.FormatReason(run.Reason, run.Message)),
+	}
+	switch run.Outcome {
+	case v1alpha1.RunStopped:
+		return decision.Event{}, false
+	case v1alpha1.RunCompleted:
+		event.Type, event.Reason = corev1.EventTypeNormal, v1alpha1.EventCompleted
+		event.Message = fmt.Sprintf("Attempt %d of run %d completed", run.Attempt, run.Run)
+	case v1alpha1.RunRetried:
+		event.Reason = v1alpha1.EventRetrying
+	case v1alpha1.RunFailed:
+		if slices.Contains([]string{v1alpha1.ReasonDeadlineExceeded, v1alpha1.ReasonBudgetExceeded, v1alpha1.ReasonPodRejected}, run.Reason) {
+			event.Reason = run.Reason
+		}
+	}
+	return event, true
+}

@@ -1,0 +1,120 @@
+package agenticsession
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+const (
+	// GitContainer is the name of the container that clones and pushes.
+	GitContainer = "git"
+
+	gitVolume            = "git"
+	gitPath              = "/git"
+	gitCredentialsVolume = "git-credentials"
+	gitCredentialsPath   = "/etc/agentic-git" //nolint:gosec // the path of credentials, not credentials
+)
+
+// usesGit reports whether the session has repositories that the container clones.
+func (b *objectBuilder) usesGit() bool {
+	return b.settings.runner.Spec.Git != nil && (len(b.session.Spec.Repos) > 0 || b.session.Spec.ActiveWorkflow != nil)
+}
+
+// newGitContainers returns the container that clones and pushes: a native sidecar, which ends after the runner. It alone
+// mounts the credentials, and not the workspace: what the agent writes there must not run with the credentials.
+func (b *objectBuilder) newGitContainers(inputs string) []corev1.Container {
+	if !b.usesGit() {
+		return nil
+	}
+	spec := &b.settings.runner.Spec
+	git := spec.Git
+	args := []string{"git", "--directory=" + gitPath}
+	mounts := []corev1.VolumeMount{
+		{Name: inputsVolume, MountPath: inputsPath, ReadOnly: true},
+		{Name: gitVolume, MountPath: gitPath},
+		{Name: sidecarTempVolume(len(b.newCheckContainers()) + len(spec.Sidecars)), MountPath: tempPath},
+	}
+	if git.SecretName != "" {
+		args = append(args, "--credentials="+gitCredentialsPath, "--hosts="+strings.Join(git.Hosts, ","))
+		mounts = append(mounts, corev1.VolumeMount{Name: gitCredentialsVolume, MountPath: gitCredentialsPath, ReadOnly: true})
+	}
+	if forge := git.Forge; forge != nil {
+		args = append(args, "--forge="+forge.Type, "--forge-url="+decision.LiteralValue(forge.APIURL))
+	}
+	return []corev1.Container{{
+		Name: GitContainer, Image: cmp.Or(git.Image, spec.Image), Command: []string{"session-runner"}, Args: args,
+		Env: append([]corev1.EnvVar{
+			{Name: v1alpha1.SessionEnvPrefix + "SESSION", Value: b.session.Name},
+			{Name: v1alpha1.SessionEnvPrefix + "SESSION_FILE", Value: inputsPath + "/" + sessionFileKey},
+		}, b.newProxyVariables(inputs)...),
+		Resources:                resourceRequirements(fillResources(git.Resources, sidecarDefaults)),
+		RestartPolicy:            new(corev1.ContainerRestartPolicyAlways),
+		TerminationMessagePath:   resultPath,
+		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
+		VolumeMounts:             mounts,
+	}}
+}
+
+// newGitVolumes returns the volume with the clones, which the runner reads, and the one with the credentials.
+func (b *objectBuilder) newGitVolumes() []corev1.Volume {
+	if !b.usesGit() {
+		return nil
+	}
+	git := b.settings.runner.Spec.Git
+	volumes := []corev1.Volume{emptyDirVolume(gitVolume, fillResources(git.Resources, sidecarDefaults).Limits)}
+	if git.SecretName != "" {
+		volumes = append(volumes, corev1.Volume{Name: gitCredentialsVolume, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+			SecretName: git.SecretName, DefaultMode: new(int32(0o440)),
+		}}})
+	}
+	return volumes
+}
+
+// validateGit returns what is wrong with the container that clones and pushes.
+func validateGit(spec *v1alpha1.SessionRunnerSpec) []string {
+	if spec.Git == nil {
+		return nil
+	}
+	var problems []string
+	if slices.ContainsFunc(spec.Sidecars, func(s v1alpha1.SessionSidecar) bool { return s.Name == GitContainer }) {
+		problems = append(problems, "sidecar must not be named "+GitContainer+", because git has a container of this name")
+	}
+	secret := spec.Git.SecretName
+	if secret == "" {
+		return problems
+	}
+	if len(spec.Git.Hosts) == 0 { // the CRD rejects it too, but an older CRD may not
+		problems = append(problems, "git: secretName requires hosts")
+	}
+	return append(problems, secretProblems(spec, secret, ", so its agent could read the credentials of git", isGitCredential)...)
+}
+
+// secretProblems returns how an agent could read the credentials in a Secret that only another container may read.
+func secretProblems(spec *v1alpha1.SessionRunnerSpec, secret, detail string, isCredential func(key string) bool) []string {
+	var problems []string
+	if allowed := findSource(spec.AllowedSecrets, secret); allowed != nil && (len(allowed.Keys) == 0 || slices.ContainsFunc(allowed.Keys, isCredential)) {
+		problems = append(problems, "allowedSecrets contains Secret "+secret+detail)
+	}
+	for i := range spec.Volumes {
+		if spec.Volumes[i].Secret == secret {
+			problems = append(problems, "volume "+spec.Volumes[i].Name+" contains Secret "+secret+detail)
+		}
+	}
+	for i := range spec.Env {
+		if from := spec.Env[i].ValueFrom; from != nil && from.SecretKeyRef != nil && from.SecretKeyRef.Name == secret && isCredential(from.SecretKeyRef.Key) {
+			problems = append(problems, "env: "+spec.Env[i].Name+" contains a key of Secret "+secret+detail)
+		}
+	}
+	return problems
+}
+
+// isGitCredential reports whether a key of the Secret is a credential of git. Others may be for the agent.
+func isGitCredential(key string) bool {
+	return slices.Contains([]string{"password", "ssh-privatekey"}, key)
+}

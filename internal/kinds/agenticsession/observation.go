@@ -1,0 +1,137 @@
+package agenticsession
+
+import (
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/kinds/policy"
+	"github.com/yardmaster/yardmaster/internal/pod/adminauth"
+)
+
+// Observation is everything that a decision is based on. Decide does not change it.
+type Observation struct {
+	// Session as last read. It may be stale: the decision's status is written over exactly
+	// this version or not at all.
+	Session *v1alpha1.AgenticSession
+	// Runner that the session names; nil if it does not exist.
+	Runner *v1alpha1.SessionRunner
+	// Policies that select the session. They limit the images of its Pod.
+	Policies policy.Selection
+	// Network has the properties of the cluster's network.
+	Network NetworkSettings
+	// NetworkCheck has what the network check of the session's Pod needs.
+	NetworkCheck NetworkCheck
+	// Keys sign the session's token for the egress proxy; nil if the operator has none, or it is not needed.
+	Keys *adminauth.Keys
+	// Parent is the session that spec.continueFrom names; nil if it names none or the session
+	// does not exist.
+	Parent *v1alpha1.AgenticSession
+	// WorkspaceUser is the name of another session that has a Job in the same workspace.
+	WorkspaceUser string
+	// Jobs that the session controls, and their Pods. They may be stale, and a Job that is
+	// missing here may exist.
+	Jobs []*batchv1.Job
+	Pods []corev1.Pod
+	// DeletedPod is the UID of the Pod among Pods that does not exist any more, but is remembered; empty if all exist.
+	DeletedPod types.UID
+	// Children are the other objects of the session that the cache contains, if an attempt is open. It contains no
+	// Secrets and no claims.
+	Children map[ChildKey]bool
+	// NetworkPolicies of the namespace, at least all that select the session's Pods.
+	NetworkPolicies []networkingv1.NetworkPolicy
+	// Capacity of the SessionRunner, if it has a limit and no attempt is open.
+	Capacity Capacity
+	// Activity that the runner's Lease shows; nil without a Lease.
+	Activity *Activity
+	// CreatedJobs are the UIDs of the Jobs that this process created, by name.
+	CreatedJobs map[string]types.UID
+	// Now is the time of the decision.
+	Now time.Time
+	// Answers to the questions of earlier calls with this observation.
+	Answers Answers
+	// Refusal is the object that the API server refused when this observation's decision was
+	// executed; nil if it refused none.
+	Refusal *decision.Refusal
+}
+
+// ChildKey identifies an object in the session's namespace.
+type ChildKey struct{ Kind, Name string }
+
+// Question is what Decide has to know before it can decide. Exactly one field is set.
+type Question struct {
+	// JobName requests a live read of the Job with this name.
+	JobName string
+	// AllJobs requests a live list of the Jobs that the session controls, and their Pods.
+	AllJobs bool
+	// OpenSessions requests Capacity with all open sessions, also those of earlier processes.
+	OpenSessions bool
+	// Claim requests a live read of the metadata of the PersistentVolumeClaim with this name.
+	Claim string
+	// Mounts requests a live list of all Pods that mount the claim with this name and have not ended. The claim is read
+	// before.
+	Mounts string
+	// Secret requests a live read of the metadata of the session's Secret with this name.
+	Secret string
+}
+
+// Answers to questions.
+type Answers struct {
+	// Jobs of the session that live reads returned, by name; nil for a Job that does not
+	// exist.
+	Jobs map[string]*batchv1.Job
+	// Claims that live reads returned, by name; nil for one that does not exist.
+	Claims map[string]*metav1.PartialObjectMetadata
+	// Mounts are the Pods that mount a claim, by the claim's name.
+	Mounts map[string][]corev1.Pod
+	// Secrets reports whether the session's Secrets exist, by name.
+	Secrets map[string]bool
+	// Listed means that Observation.Jobs comes from a live list.
+	Listed bool
+}
+
+// Decision is what to do: first record Status, then execute the rest in the order of the
+// fields.
+type Decision struct {
+	// Question, if set, must be answered first. The other fields are then not valid.
+	Question *Question
+
+	// Status to record. If that fails, nothing else of the decision may be executed.
+	Status v1alpha1.AgenticSessionStatus
+	// Events to emit after the status is stored.
+	Events []decision.Event
+	// DeleteJobs are Jobs to delete in the foreground, so that a Job exists until its Pods are
+	// deleted. Each is deleted only in the observed version.
+	DeleteJobs []*batchv1.Job
+	// SetDeadline changes the deadline of the open attempt's Job.
+	SetDeadline *JobDeadline
+	// ApplyObjects are applied in this order, unless another owner has one of their names.
+	ApplyObjects []decision.Object
+	// ShareClaim is a claim of another session. The session becomes a further owner, so that
+	// the claim exists as long as one of them.
+	ShareClaim *metav1.PartialObjectMetadata
+	// ReserveWorkspace lets the open attempt's Pod run in its workspace.
+	ReserveWorkspace *WorkspaceReservation
+	// DryRunPod is a Pod to create with dry run before its Job is created.
+	DryRunPod *corev1.Pod
+	// CreateJob is the Job to create.
+	CreateJob *batchv1.Job
+	// DeleteSecret is the name of an inputs Secret that nothing uses any more.
+	DeleteSecret string
+	// DeleteSession means that the session's time to live is over.
+	DeleteSession bool
+	// RequeueAfter is when to decide again if nothing else happens before; 0 means never.
+	RequeueAfter time.Duration
+}
+
+// ChangesStatus reports whether the decision's status differs from the stored one.
+func (d *Decision) ChangesStatus(s *v1alpha1.AgenticSession) bool {
+	return !equality.Semantic.DeepEqual(s.Status, d.Status)
+}

@@ -1,0 +1,375 @@
+package agenticsession
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+// Paths in the runner's container. The rest of its file system is read-only.
+const (
+	inputsPath    = "/etc/agentic"
+	workspacePath = "/workspace"
+	secretsPath   = "/secrets"
+	homePath      = "/home/agent"
+	tempPath      = "/tmp"
+	tokenPath     = "/var/run/secrets/kubernetes.io/serviceaccount" //nolint:gosec // the path of a credential, not a credential
+	tokensPath    = "/var/run/secrets/tokens"                       //nolint:gosec // the same
+	resultPath    = corev1.TerminationMessagePathDefault
+
+	homeVariable = "HOME"
+	tempVariable = "TMPDIR"
+)
+
+// Names of volumes.
+const (
+	inputsVolume    = "inputs"
+	workspaceVolume = "workspace"
+	homeVolume      = "home"
+	tempVolume      = "tmp"
+	tokenVolume     = "token"
+	tokensVolume    = "tokens"
+)
+
+const (
+	// gracePeriodSeconds is how long a Pod has to end. The Pods of a deleted session must be deleted within 30 s,
+	// and the kubelet needs up to 15 s more if 20 of them ignore SIGTERM at the same time on 2 cores.
+	gracePeriodSeconds = 10
+	// defaultFSGroup owns the volumes if the SessionRunner names no group.
+	defaultFSGroup = 65532
+	// tokenExpirationSeconds is the lifetime of the Lease's token. The kubelet rotates it.
+	tokenExpirationSeconds = 3600
+	// defaultSessionPort is the port of an interactive session.
+	defaultSessionPort = 8080
+	sessionPortName    = "session"
+)
+
+// operatorVariables are environment variables without the operator's prefix that it sets.
+var operatorVariables = []string{homeVariable, tempVariable}
+
+// newPodTemplate returns the template of the attempt's Pod. Every part is built here: users
+// cannot supply a part as a whole.
+func (b *objectBuilder) newPodTemplate(inputs string) corev1.PodTemplateSpec {
+	s := b.session
+	pod := corev1.PodSpec{
+		ServiceAccountName:            cmp.Or(b.settings.runner.Spec.ServiceAccountName, sharedName(s.Name)),
+		AutomountServiceAccountToken:  new(false),
+		EnableServiceLinks:            new(false),
+		RestartPolicy:                 corev1.RestartPolicyNever,
+		TerminationGracePeriodSeconds: new(int64(gracePeriodSeconds)),
+		RuntimeClassName:              b.settings.runner.Spec.RuntimeClassName,
+		SecurityContext:               b.newPodSecurityContext(),
+		Volumes:                       b.newVolumes(inputs),
+		Containers:                    []corev1.Container{b.newRunnerContainer(inputs)},
+		InitContainers:                slices.Concat(b.newCheckContainers(), b.newSidecars(inputs), b.newGitContainers(inputs), b.newArchiveContainers(inputs)),
+	}
+	for i := range pod.InitContainers {
+		pod.Volumes = append(pod.Volumes, emptyDirVolume(sidecarTempVolume(i), pod.InitContainers[i].Resources.Limits))
+	}
+	for _, secret := range b.settings.runner.Spec.ImagePullSecrets {
+		pod.ImagePullSecrets = append(pod.ImagePullSecrets, corev1.LocalObjectReference{Name: secret.Name})
+	}
+	if b.status.WorkspaceClaim != "" {
+		pod.SchedulingGates = []corev1.PodSchedulingGate{{Name: WorkspaceGate}}
+	}
+	hardenContainers(pod.InitContainers)
+	hardenContainers(pod.Containers)
+	template := corev1.PodTemplateSpec{Spec: pod}
+	b.applyPodOptions(&template)
+	return template
+}
+
+func (b *objectBuilder) newPodSecurityContext() *corev1.PodSecurityContext {
+	spec := &b.settings.runner.Spec
+	group := spec.RunAsGroup
+	if group == nil {
+		group = new(int64(defaultFSGroup))
+	}
+	return &corev1.PodSecurityContext{
+		RunAsNonRoot:   new(true),
+		RunAsUser:      spec.RunAsUser,
+		RunAsGroup:     spec.RunAsGroup,
+		FSGroup:        group,
+		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		// Changing the owner of every file at each start takes long on large volumes.
+		FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
+	}
+}
+
+// hardenContainers replaces the security context of each container with a restricted one.
+func hardenContainers(containers []corev1.Container) {
+	for i := range containers {
+		containers[i].SecurityContext = &corev1.SecurityContext{
+			RunAsNonRoot:             new(true),
+			Privileged:               new(false),
+			AllowPrivilegeEscalation: new(false),
+			ReadOnlyRootFilesystem:   new(true),
+			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		}
+	}
+}
+
+func (b *objectBuilder) newRunnerContainer(inputs string) corev1.Container {
+	spec := &b.settings.runner.Spec
+	c := corev1.Container{
+		Name: v1alpha1.RunnerContainer, Image: b.settings.image,
+		Command: spec.Command, Args: spec.Args,
+		Env:                      b.newEnvironment(inputs),
+		Resources:                b.settings.resources,
+		TerminationMessagePath:   resultPath,
+		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
+		VolumeMounts: []corev1.VolumeMount{
+			{Name: inputsVolume, MountPath: inputsPath, ReadOnly: true},
+			{Name: workspaceVolume, MountPath: workspacePath},
+			{Name: homeVolume, MountPath: homePath},
+			{Name: tempVolume, MountPath: tempPath},
+		},
+	}
+	for i := range b.session.Spec.SecretMounts {
+		mount := &b.session.Spec.SecretMounts[i]
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: secretVolumeName(i), MountPath: secretMountPath(mount), ReadOnly: true})
+	}
+	if b.usesGit() {
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: gitVolume, MountPath: gitPath, ReadOnly: true})
+	}
+	if spec.Archive != nil {
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: archiveVolume, MountPath: archivePath, ReadOnly: true})
+	}
+	if spec.ActivityLease {
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: tokenVolume, MountPath: tokenPath, ReadOnly: true})
+	}
+	if len(spec.Tokens) > 0 {
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: tokensVolume, MountPath: tokensPath, ReadOnly: true})
+	}
+	if b.session.Spec.Interactive {
+		c.Ports = []corev1.ContainerPort{{Name: sessionPortName, ContainerPort: b.sessionPort(), Protocol: corev1.ProtocolTCP}}
+		c.ReadinessProbe = &corev1.Probe{
+			ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(b.sessionPort())}},
+			PeriodSeconds: 2,
+		}
+	}
+	return c
+}
+
+func (b *objectBuilder) sessionPort() int32 { return sessionPort(b.settings.runner) }
+
+func sessionPort(runner *v1alpha1.SessionRunner) int32 {
+	return cmp.Or(runner.Spec.Port, defaultSessionPort)
+}
+
+// newEnvironment returns the runner's variables: the operator's, the SessionRunner's, then the
+// session's, at last those of its envFrom. A variable can refer only to earlier ones, so a session
+// cannot change the value of another variable. No name occurs twice: the first one counts.
+func (b *objectBuilder) newEnvironment(inputs string) []corev1.EnvVar {
+	s := b.session
+	env := []corev1.EnvVar{
+		{Name: homeVariable, Value: homePath},
+		{Name: tempVariable, Value: tempPath},
+	}
+	set := func(name, value string) {
+		env = append(env, corev1.EnvVar{Name: v1alpha1.SessionEnvPrefix + name, Value: decision.LiteralValue(value)})
+	}
+	set("SESSION", s.Name)
+	set("NAMESPACE", s.Namespace)
+	set("RUN", strconv.Itoa(int(b.status.Run)))
+	set("ATTEMPT", strconv.Itoa(int(b.status.Attempt)))
+	set("JOB", b.status.Job)
+	set("PROMPT_FILE", inputsPath+"/"+promptKey)
+	set("SESSION_FILE", inputsPath+"/"+sessionFileKey)
+	set("WORKSPACE", workspacePath)
+	set("RESULT_FILE", resultPath)
+	others := len(b.newCheckContainers()) + len(b.settings.runner.Spec.Sidecars) + len(b.newGitContainers(inputs)) + len(b.newArchiveContainers(inputs))
+	set("RESULT_MAX_BYTES", strconv.Itoa(resultLimit(others)))
+	set("SDK_SESSION_ID", b.status.SDKSessionID)
+	if b.settings.runner.Spec.ActivityLease {
+		set("LEASE", LeaseName(s.Name))
+	}
+	if b.usesGit() {
+		set("GIT", gitPath)
+	}
+	if b.settings.runner.Spec.Archive != nil {
+		set("ARCHIVE", archivePath)
+	}
+	if s.Spec.Interactive {
+		set("PORT", strconv.Itoa(int(b.sessionPort())))
+	}
+	env = append(env, b.newProxyVariables(inputs)...)
+	setNames := map[string]bool{}
+	for i := range env {
+		setNames[env[i].Name] = true
+	}
+	for _, variable := range b.settings.runner.Spec.Env {
+		if !setNames[variable.Name] {
+			setNames[variable.Name] = true
+			env = append(env, *variable.DeepCopy())
+		}
+	}
+	for _, name := range sortedKeys(s.Spec.EnvironmentVariables) {
+		if !setNames[name] {
+			setNames[name] = true
+			env = append(env, corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: inputs}, Key: variableKeyPrefix + name,
+			}}})
+		}
+	}
+	for _, variable := range b.settings.envFrom {
+		if !setNames[variable.Name] {
+			env = append(env, variable)
+		}
+	}
+	return env
+}
+
+// newVolumes returns the volumes of the runner.
+func (b *objectBuilder) newVolumes(inputs string) []corev1.Volume {
+	s := b.session
+	limits := b.settings.resources.Limits
+	volumes := []corev1.Volume{
+		{Name: inputsVolume, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+			SecretName: inputs, DefaultMode: new(int32(0o440)),
+			Items: []corev1.KeyToPath{{Key: promptKey, Path: promptKey}, {Key: sessionFileKey, Path: sessionFileKey}},
+		}}},
+		b.newWorkspaceVolume(),
+		emptyDirVolume(homeVolume, limits),
+		emptyDirVolume(tempVolume, limits),
+	}
+	for i := range s.Spec.SecretMounts {
+		mount := &s.Spec.SecretMounts[i]
+		volumes = append(volumes, corev1.Volume{Name: secretVolumeName(i), VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+			SecretName: mount.SecretName, DefaultMode: new(int32(0o440)), Optional: new(mount.Optional), Items: b.allowedItems(mount.SecretName),
+		}}})
+	}
+	volumes = append(append(volumes, b.newGitVolumes()...), b.newArchiveVolumes()...)
+	if b.settings.runner.Spec.ActivityLease {
+		volumes = append(volumes, leaseTokenVolume())
+	}
+	if tokens := b.settings.runner.Spec.Tokens; len(tokens) > 0 {
+		volumes = append(volumes, audienceTokensVolume(tokens))
+	}
+	return volumes
+}
+
+// allowedItems returns the files of a Secret that the SessionRunner allows; nil means all.
+func (b *objectBuilder) allowedItems(secret string) []corev1.KeyToPath {
+	var items []corev1.KeyToPath
+	if allowed := findSource(b.settings.runner.Spec.AllowedSecrets, secret); allowed != nil {
+		for _, key := range allowed.Keys {
+			items = append(items, corev1.KeyToPath{Key: key, Path: key})
+		}
+	}
+	return items
+}
+
+func (b *objectBuilder) newWorkspaceVolume() corev1.Volume {
+	volume := corev1.Volume{Name: workspaceVolume}
+	if claim := b.status.WorkspaceClaim; claim != "" {
+		volume.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}
+		return volume
+	}
+	size := b.settings.workspaceSize
+	volume.EmptyDir = &corev1.EmptyDirVolumeSource{SizeLimit: &size}
+	return volume
+}
+
+// emptyDirVolume returns a volume that is limited to the container's ephemeral storage.
+func emptyDirVolume(name string, limits corev1.ResourceList) corev1.Volume {
+	source := &corev1.EmptyDirVolumeSource{}
+	if limit, limited := limits[corev1.ResourceEphemeralStorage]; limited {
+		source.SizeLimit = &limit
+	}
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: source}}
+}
+
+// leaseTokenVolume returns the volume with the token that renews the Lease, in the layout that
+// client libraries expect. Only the runner's container mounts it, and only with activityLease.
+func leaseTokenVolume() corev1.Volume {
+	return corev1.Volume{Name: tokenVolume, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+		DefaultMode: new(int32(0o440)),
+		Sources: []corev1.VolumeProjection{
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: new(int64(tokenExpirationSeconds))}},
+			{ConfigMap: &corev1.ConfigMapProjection{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"},
+				Items:                []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}},
+			}},
+			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{
+				Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.namespace"},
+			}}}},
+		},
+	}}}
+}
+
+// audienceTokensVolume returns the volume with the SessionRunner's tokens. Each names its audience: a token
+// without one is for the API server.
+func audienceTokensVolume(tokens []v1alpha1.SessionToken) corev1.Volume {
+	source := &corev1.ProjectedVolumeSource{DefaultMode: new(int32(0o440))}
+	for i := range tokens {
+		source.Sources = append(source.Sources, corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
+			Audience: tokens[i].Audience, Path: tokens[i].Path,
+			ExpirationSeconds: new(cmp.Or(tokens[i].ExpirationSeconds, tokenExpirationSeconds)),
+		}})
+	}
+	return corev1.Volume{Name: tokensVolume, VolumeSource: corev1.VolumeSource{Projected: source}}
+}
+
+// newSidecars returns native sidecars: containers that start before the runner and end after it.
+func (b *objectBuilder) newSidecars(inputs string) []corev1.Container {
+	var containers []corev1.Container
+	for i := range b.settings.runner.Spec.Sidecars {
+		sidecar := b.settings.runner.Spec.Sidecars[i].DeepCopy()
+		c := corev1.Container{
+			Name: sidecar.Name, Image: sidecar.Image, Command: sidecar.Command, Args: sidecar.Args, Env: sidecar.Env,
+			Resources:                resourceRequirements(fillResources(sidecar.Resources, sidecarDefaults)),
+			RestartPolicy:            new(corev1.ContainerRestartPolicyAlways),
+			StartupProbe:             restrictProbe(sidecar.StartupProbe),
+			TerminationMessagePath:   resultPath,
+			TerminationMessagePolicy: corev1.TerminationMessageReadFile,
+			VolumeMounts:             []corev1.VolumeMount{{Name: sidecarTempVolume(i), MountPath: tempPath}},
+		}
+		for _, variable := range b.newProxyVariables(inputs) {
+			if !slices.ContainsFunc(c.Env, func(own corev1.EnvVar) bool { return own.Name == variable.Name }) {
+				c.Env = append(c.Env, variable)
+			}
+		}
+		if sidecar.Workspace {
+			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: workspaceVolume, MountPath: workspacePath})
+		}
+		containers = append(containers, c)
+	}
+	return containers
+}
+
+// restrictProbe lets a probe connect only to the Pod itself. The kubelet sends probes, so a
+// NetworkPolicy would not stop a probe of another host.
+func restrictProbe(probe *corev1.Probe) *corev1.Probe {
+	if probe == nil {
+		return nil
+	}
+	if probe.HTTPGet != nil {
+		probe.HTTPGet.Host = ""
+	}
+	if probe.TCPSocket != nil {
+		probe.TCPSocket.Host = ""
+	}
+	probe.TerminationGracePeriodSeconds = nil
+	return probe
+}
+
+func secretVolumeName(index int) string { return fmt.Sprintf("secret-%d", index) }
+
+func sidecarTempVolume(index int) string { return fmt.Sprintf("sidecar-%d-tmp", index) }
+
+// secretMountPath returns the directory of a Secret's files.
+func secretMountPath(mount *v1alpha1.SecretMount) string {
+	if mount.MountPath != "" {
+		return mount.MountPath
+	}
+	return secretsPath + "/" + mount.SecretName
+}

@@ -1,0 +1,173 @@
+package agenticsession
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+// newestPod returns the newest Pod of the Job with this UID; nil if it has none. A Job of an
+// earlier run may have had the same name.
+func newestPod(pods []corev1.Pod, job types.UID) *corev1.Pod {
+	var newest *corev1.Pod
+	for i := range pods {
+		pod := &pods[i]
+		controller := metav1.GetControllerOf(pod)
+		if controller == nil || controller.UID != job {
+			continue
+		}
+		if newest == nil || newest.CreationTimestamp.Before(&pod.CreationTimestamp) {
+			newest = pod
+		}
+	}
+	return newest
+}
+
+// runnerStatus returns the status of the runner's container; nil if it has none yet. The Pod
+// may be nil, here and below.
+func runnerStatus(pod *corev1.Pod) *corev1.ContainerStatus {
+	if pod == nil {
+		return nil
+	}
+	return findContainer(pod.Status.ContainerStatuses, v1alpha1.RunnerContainer)
+}
+
+// findContainer returns the status of the container with this name; nil if none has it.
+func findContainer(statuses []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
+	for i := range statuses {
+		if statuses[i].Name == name {
+			return &statuses[i]
+		}
+	}
+	return nil
+}
+
+// runnerTermination returns how the runner ended; nil if that is not known.
+func runnerTermination(pod *corev1.Pod) *corev1.ContainerStateTerminated {
+	if c := runnerStatus(pod); c != nil {
+		return c.State.Terminated
+	}
+	return nil
+}
+
+func runnerExitCode(pod *corev1.Pod) *int32 {
+	if termination := runnerTermination(pod); termination != nil {
+		return &termination.ExitCode
+	}
+	return nil
+}
+
+// findPodCondition returns the Pod's condition of this type if it has this status.
+func findPodCondition(pod *corev1.Pod, kind corev1.PodConditionType, status corev1.ConditionStatus) *corev1.PodCondition {
+	if pod == nil {
+		return nil
+	}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == kind && c.Status == status {
+			return c
+		}
+	}
+	return nil
+}
+
+// podDisruption returns why the Pod was terminated before its runner ended; nil if it was not.
+func podDisruption(pod *corev1.Pod) *decision.Problem {
+	if pod == nil {
+		return nil
+	}
+	if pod.Status.Reason == v1alpha1.ReasonEvicted {
+		return &decision.Problem{Reason: v1alpha1.ReasonEvicted, Message: pod.Status.Message}
+	}
+	c := findPodCondition(pod, corev1.DisruptionTarget, corev1.ConditionTrue)
+	if c == nil {
+		return podDeletion(pod)
+	}
+	reason := v1alpha1.ReasonEvicted
+	if c.Reason == "DeletionByTaintManager" || c.Reason == "DeletionByPodGC" {
+		reason = v1alpha1.ReasonPodLost
+	}
+	return &decision.Problem{Reason: reason, Message: decision.FormatReason(c.Reason, c.Message)}
+}
+
+// podDeletion returns a problem if somebody deleted the Pod before its runner ended. The operator stops a session by
+// deleting its Job, and the Job controller deletes the Pod of a Job that exceeded its deadline: callers check both
+// before. A runner that ends in the second in which its Pod is deleted may have been terminated by that.
+func podDeletion(pod *corev1.Pod) *decision.Problem {
+	if pod.DeletionTimestamp == nil {
+		return nil
+	}
+	if termination := runnerTermination(pod); termination != nil && termination.FinishedAt.Time.Before(decision.DeletionRequestTime(pod)) {
+		return nil
+	}
+	return &decision.Problem{Reason: v1alpha1.ReasonPodDeleted, Message: "Pod " + pod.Name + " was deleted before its runner ended"}
+}
+
+// startFailureReasons are the waiting reasons with which a container does not start until
+// someone changes something, and the reasons that the session reports for them.
+var startFailureReasons = map[string]string{
+	"ErrImagePull":               v1alpha1.ReasonImagePull,
+	"ImagePullBackOff":           v1alpha1.ReasonImagePull,
+	"InvalidImageName":           v1alpha1.ReasonImagePull,
+	"ErrImageNeverPull":          v1alpha1.ReasonImagePull,
+	"ImageInspectError":          v1alpha1.ReasonImagePull,
+	"RegistryUnavailable":        v1alpha1.ReasonImagePull,
+	"CreateContainerConfigError": v1alpha1.ReasonConfigError,
+	"CreateContainerError":       v1alpha1.ReasonConfigError,
+	"RunContainerError":          v1alpha1.ReasonConfigError,
+	"CrashLoopBackOff":           v1alpha1.ReasonConfigError,
+}
+
+// containerStartProblem returns why a container of the Pod cannot start; nil if none fails.
+// Sidecars count too: the runner starts after them.
+func containerStartProblem(pod *corev1.Pod) *decision.Problem {
+	if pod == nil {
+		return nil
+	}
+	statuses := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
+	for i := range statuses {
+		waiting := statuses[i].State.Waiting
+		if waiting == nil || startFailureReasons[waiting.Reason] == "" {
+			continue
+		}
+		return &decision.Problem{
+			Reason:  startFailureReasons[waiting.Reason],
+			Message: "container " + statuses[i].Name + ": " + decision.FormatReason(waiting.Reason, waiting.Message),
+		}
+	}
+	return nil
+}
+
+// podSandboxProblem returns a problem if the node has not yet prepared the Pod: a Secret, a
+// volume or the network is missing. Every Pod is in this state for a moment, so it is a
+// failure only if it lasts. While an image is pulled the Pod is past it. Only the kubelet's
+// events name the cause.
+func podSandboxProblem(pod *corev1.Pod) *decision.Problem {
+	if findPodCondition(pod, corev1.PodReadyToStartContainers, corev1.ConditionFalse) == nil {
+		return nil
+	}
+	return &decision.Problem{
+		Reason: v1alpha1.ReasonConfigError,
+		Message: "the node cannot prepare Pod " + pod.Name + " for its containers: " +
+			"check the Pod's events for a missing Secret or volume",
+	}
+}
+
+// InteractivePort returns the port on which the runner in a Pod accepts messages; 0 if it does not.
+func InteractivePort(pod *corev1.Pod) int32 {
+	if !pod.DeletionTimestamp.IsZero() || findPodCondition(pod, corev1.PodReady, corev1.ConditionTrue) == nil {
+		return 0
+	}
+	for i := range pod.Spec.Containers {
+		for _, port := range pod.Spec.Containers[i].Ports {
+			if port.Name == sessionPortName {
+				return port.ContainerPort
+			}
+		}
+	}
+	return 0
+}

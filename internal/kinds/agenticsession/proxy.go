@@ -1,0 +1,156 @@
+package agenticsession
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner"
+	"github.com/yardmaster/yardmaster/internal/pod/adminauth"
+)
+
+const (
+	// proxyURLKey is the key of the URL of the egress proxy, which contains the session's token, in the inputs.
+	proxyURLKey = "egress-proxy-url"
+	// proxyTokenMargin is how much longer a token is valid than the session may run: its Pod may wait for a node.
+	proxyTokenMargin = 24 * time.Hour
+	// unlimitedTokenLifetime is that of the token of a session whose time is not limited, or whose Job may wait in a queue.
+	unlimitedTokenLifetime = 365 * 24 * time.Hour
+)
+
+// Variables that make programs use the egress proxy. The operator sets them if the SessionRunner allows hosts.
+var (
+	proxyURLVariables = []string{"HTTPS_PROXY", "https_proxy"}
+	noProxyVariables  = []string{"NO_PROXY", "no_proxy"}
+	nodeProxyVariable = "NODE_USE_ENV_PROXY"
+	proxyVariables    = slices.Concat(proxyURLVariables, noProxyVariables, []string{nodeProxyVariable})
+)
+
+// isEgressProxyNotReady reports that the egress proxy does not serve the hosts of the SessionRunner yet.
+func isEgressProxyNotReady(o *Observation, _ *v1alpha1.AgenticSessionStatus) (reason, message string, found bool) {
+	if !sessionrunner.UsesProxy(o.Runner) {
+		return "", "", false
+	}
+	ready := meta.FindStatusCondition(o.Runner.Status.Conditions, v1alpha1.ConditionEgressProxyReady)
+	name := "the egress proxy for the hosts of SessionRunner " + o.Runner.Name
+	switch {
+	case ready == nil || ready.ObservedGeneration != o.Runner.Generation:
+		message = name + " does not run yet; the operator's controller egressproxy starts it"
+	case ready.Status != metav1.ConditionTrue || o.Runner.Status.EgressProxyAddress == "":
+		message = name + " is not ready: " + ready.Message
+	case o.Keys == nil:
+		message = "the operator has no key to sign the session's token for the egress proxy; its log says why"
+	default:
+		return "", "", false
+	}
+	return v1alpha1.ReasonEgressProxyNotReady, message, true
+}
+
+// extendProxyToken ensures that the token of the session is valid for as long as an attempt that starts now may run.
+func (e *evaluation) extendProxyToken() {
+	if !sessionrunner.UsesProxy(e.observation.Runner) {
+		e.status.EgressTokenExpires = nil
+		return
+	}
+	lifetime := unlimitedTokenLifetime
+	// A Job may wait in a queue for any time, and its Pod then reads the token that was made before.
+	if left, limited := remainingSeconds(&e.observation, &e.status); limited && !isQueueNamed(e.observation.Runner) {
+		lifetime = time.Duration(left) * time.Second
+	}
+	if needed := e.now.Add(lifetime); e.status.EgressTokenExpires == nil || e.status.EgressTokenExpires.Time.Before(needed) {
+		e.status.EgressTokenExpires = new(metav1.NewTime(needed.Add(proxyTokenMargin)))
+	}
+}
+
+// usesProxy reports whether the attempt's containers get the URL of the egress proxy.
+func (b *objectBuilder) usesProxy() bool {
+	runner := b.settings.runner
+	return sessionrunner.UsesProxy(runner) && runner.Status.EgressProxyAddress != "" && b.keys != nil && b.status.EgressTokenExpires != nil
+}
+
+// proxyURL returns the URL of the egress proxy with the name and the token of the session. It is the same for each
+// call with the same status.
+func (b *objectBuilder) proxyURL() string {
+	s := b.session
+	token, err := b.keys.SignSession(adminauth.Session{
+		Namespace: s.Namespace, Name: s.Name, UID: string(s.UID), Runner: b.settings.runner.Name,
+	}, b.status.EgressTokenExpires.Time)
+	if err != nil { // strings always marshal
+		return ""
+	}
+	return fmt.Sprintf("http://%s:%s@%s", s.Name, token, b.settings.runner.Status.EgressProxyAddress)
+}
+
+// newProxyVariables returns the variables that make programs use the egress proxy. The Pod's spec does not contain
+// the token, because more users may read Pods than Secrets.
+func (b *objectBuilder) newProxyVariables(inputs string) []corev1.EnvVar {
+	if !b.usesProxy() {
+		return nil
+	}
+	var variables []corev1.EnvVar
+	for _, name := range proxyURLVariables {
+		variables = append(variables, corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: inputs}, Key: proxyURLKey,
+		}}})
+	}
+	direct := []string{"localhost", "127.0.0.1", "::1", "$(KUBERNETES_SERVICE_HOST)"} // the kubelet sets that variable
+	for i := range b.settings.runner.Spec.Egress {
+		if cidr := b.settings.runner.Spec.Egress[i].CIDR; cidr != "" {
+			direct = append(direct, cidr)
+		}
+	}
+	for _, name := range noProxyVariables {
+		variables = append(variables, corev1.EnvVar{Name: name, Value: strings.Join(direct, ",")})
+	}
+	return append(variables, corev1.EnvVar{Name: nodeProxyVariable, Value: "1"})
+}
+
+// checkProxyUse rejects variables that the operator sets, and repositories that the proxy cannot reach.
+func (r *runnerSettings) checkProxyUse(s *v1alpha1.AgenticSession) field.ErrorList {
+	if !sessionrunner.UsesProxy(r.runner) {
+		return nil
+	}
+	var errs field.ErrorList
+	at := field.NewPath("spec")
+	for _, name := range sortedKeys(s.Spec.EnvironmentVariables) {
+		if slices.Contains(proxyVariables, name) {
+			errs = append(errs, field.Forbidden(at.Child("environmentVariables").Key(name), "the operator sets this variable for the hosts of SessionRunner "+r.runner.Name))
+		}
+	}
+	if !sessionrunner.UsesOnlyProxy(r.runner) { // another rule may allow the server's address
+		return errs
+	}
+	check := func(url v1alpha1.GitURL, at *field.Path) {
+		if !strings.HasPrefix(strings.ToLower(string(url)), "https://") {
+			errs = append(errs, field.Forbidden(at, "SessionRunner "+r.runner.Name+" allows only TLS connections to hosts, and not SSH; use an https:// URL"))
+		}
+	}
+	for i := range s.Spec.Repos {
+		check(s.Spec.Repos[i].URL, at.Child("repos").Index(i).Child("url"))
+	}
+	if workflow := s.Spec.ActiveWorkflow; workflow != nil {
+		check(workflow.GitURL, at.Child("activeWorkflow", "gitUrl"))
+	}
+	return errs
+}
+
+// validateProxyVariables returns a problem for each variable of the SessionRunner that the operator sets.
+func validateProxyVariables(runner *v1alpha1.SessionRunner) []string {
+	if !sessionrunner.UsesProxy(runner) {
+		return nil
+	}
+	var problems []string
+	for i := range runner.Spec.Env {
+		if name := runner.Spec.Env[i].Name; slices.Contains(proxyVariables, name) {
+			problems = append(problems, "env: "+name+" is set by the operator for the hosts of egress")
+		}
+	}
+	return problems
+}

@@ -1,0 +1,238 @@
+package agenticsession
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner/workload"
+	"github.com/yardmaster/yardmaster/internal/pod/adminauth"
+)
+
+// newProxyScenario returns a session whose SessionRunner allows one host, and whose egress proxy is ready.
+func newProxyScenario(t *testing.T, change ...func(spec *v1alpha1.AgenticSessionSpec)) *scenario {
+	t.Helper()
+	s := newScenario(t, change...)
+	text, err := adminauth.NewPrivateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Keys, err = adminauth.ParsePrivateKey(text); err != nil {
+		t.Fatal(err)
+	}
+	s.Runner.Spec.Egress = []v1alpha1.SessionEgress{{Hosts: []v1alpha1.EgressHost{"api.example.com"}}}
+	s.Runner.Generation = 2
+	s.setProxy(decision.True(v1alpha1.ReasonEgressProxyReady, ""), "10.96.0.9:3128")
+	return s
+}
+
+func (s *scenario) setProxy(state decision.State, address string) {
+	s.Runner.Status = v1alpha1.SessionRunnerStatus{EgressProxyAddress: address}
+	decision.SetState(&s.Runner.Status.Conditions, s.Runner.Generation, metav1.NewTime(s.Now), v1alpha1.ConditionEgressProxyReady, state)
+}
+
+func TestSessionWaitsUntilTheProxyServesItsHosts(t *testing.T) {
+	for title, change := range map[string]func(s *scenario){
+		"no proxy": func(s *scenario) { s.Runner.Status = v1alpha1.SessionRunnerStatus{} },
+		"it starts": func(s *scenario) {
+			s.setProxy(decision.False(v1alpha1.ReasonEgressProxyStarting, "0 of 2"), "10.96.0.9:3128")
+		},
+		"it has other hosts":      func(s *scenario) { s.Runner.Generation++ },
+		"it has no address":       func(s *scenario) { s.setProxy(decision.True(v1alpha1.ReasonEgressProxyReady, ""), "") },
+		"the operator has no key": func(s *scenario) { s.Keys = nil },
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newProxyScenario(t)
+			runner, keys := s.Runner.DeepCopy(), s.Keys
+			change(s)
+			d := s.decideAndRecord()
+			if c := s.findCondition(v1alpha1.ConditionDependenciesReady); d.CreateJob != nil || c.Reason != v1alpha1.ReasonEgressProxyNotReady || c.Message == "" {
+				t.Fatalf("%+v", c)
+			}
+			s.Runner, s.Keys = runner, keys
+			s.startAttempt()
+		})
+	}
+}
+
+func TestSessionThatMayOnlyReachHostsReachesOnlyTheProxyAndNoDNS(t *testing.T) {
+	hosts := []v1alpha1.EgressHost{"api.example.com", "*.example.org:8443"}
+	other := v1alpha1.SessionEgress{CIDR: "10.0.0.0/8", Ports: []v1alpha1.SessionPort{{Port: 443}}}
+	for title, test := range map[string]struct {
+		egress    []v1alpha1.SessionEgress
+		dns       bool
+		ruleCount int
+	}{
+		"hosts only":           {[]v1alpha1.SessionEgress{{Hosts: hosts}}, false, 1},
+		"hosts and a network":  {[]v1alpha1.SessionEgress{{Hosts: hosts}, other}, true, 3},
+		"a network only":       {[]v1alpha1.SessionEgress{other}, true, 2},
+		"nothing":              {nil, true, 1},
+		"two rules with hosts": {[]v1alpha1.SessionEgress{{Hosts: hosts}, {Hosts: hosts}}, false, 2},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newProxyScenario(t)
+			s.Runner.Spec.Egress = test.egress
+			policy := buildNetworkPolicy(s.Session, s.Runner, &s.Network)
+			hasDNS := slices.ContainsFunc(policy.Spec.Egress, func(rule networkingv1.NetworkPolicyEgressRule) bool { return rule.Ports[0].Port.IntVal == 53 })
+			if hasDNS != test.dns || len(policy.Spec.Egress) != test.ruleCount {
+				t.Errorf("DNS %t, %+v", hasDNS, policy.Spec.Egress)
+			}
+			if !test.dns {
+				rule := policy.Spec.Egress[0]
+				if len(rule.To) != 1 || rule.To[0].NamespaceSelector != nil || rule.To[0].PodSelector.MatchLabels[workload.Label] == "" || len(rule.Ports) != 1 || rule.Ports[0].Port.IntVal != workload.Port {
+					t.Errorf("%+v", rule)
+				}
+			}
+		})
+	}
+	proxy := &workload.Proxy{Namespace: "ns", Network: &NetworkSettings{}}
+	np, _ := proxy.Dependents(proxy.Deployment())[0].(*networkingv1.NetworkPolicy)
+	if np.Spec.Ingress[0].From[0].PodSelector.MatchExpressions[0].Key != LabelSessionUID || SelectedSessions(np) != "" {
+		t.Errorf("the proxy admits Pods with %+v", np.Spec.Ingress[0].From)
+	}
+}
+
+func TestPolicyThatAllowsAHostOnlySessionMoreThanTheProxyIsFound(t *testing.T) {
+	s := newProxyScenario(t)
+	toProxy := networkingv1.NetworkPolicyPeer{PodSelector: workload.Selector()}
+	for title, test := range map[string]struct {
+		spec networkingv1.NetworkPolicySpec
+		want bool
+	}{
+		"the proxy":              {egressTo(tcpPorts(workload.Port, workload.Port), toProxy), false},
+		"its metrics":            {egressTo(tcpPorts(9464, 9464), toProxy), true},
+		"proxies everywhere":     {egressTo(tcpPorts(workload.Port, workload.Port), networkingv1.NetworkPolicyPeer{PodSelector: workload.Selector(), NamespaceSelector: &metav1.LabelSelector{}}), true},
+		"DNS":                    {networkingv1.NetworkPolicySpec{Egress: []networkingv1.NetworkPolicyEgressRule{s.Network.AllowDNS()}}, true},
+		"the address of a proxy": {egressTo(tcpPorts(workload.Port, workload.Port), blockPeer("10.96.0.9/32")), true},
+	} {
+		t.Run(title, func(t *testing.T) {
+			policy := networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: test.spec}
+			wanted := buildNetworkPolicy(s.Session, s.Runner, &s.Network)
+			if got := findWideningPolicy([]networkingv1.NetworkPolicy{policy}, podLabels(s.Session, s.Runner), wanted) != nil; got != test.want {
+				t.Errorf("found: %t", got)
+			}
+		})
+	}
+}
+
+func TestTokenOfASessionInAQueueOutlastsItsWait(t *testing.T) {
+	s := newProxyScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Timeout = new(int32(3600)) })
+	s.Runner.Spec.JobMetadata = &v1alpha1.SessionJobMetadata{Labels: map[string]string{queueLabel: "team-a"}}
+	s.startAttempt()
+	if expires := s.Session.Status.EgressTokenExpires; expires.Sub(s.Now) < 300*24*time.Hour {
+		t.Errorf("the token expires at %s", expires)
+	}
+}
+
+func TestSessionGetsTheProxyWithItsOwnTokenOnlyInASecret(t *testing.T) {
+	s := newProxyScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Timeout = new(int32(3600)) })
+	s.Runner.Spec.Sidecars = []v1alpha1.SessionSidecar{{Name: "gateway", Image: "x"}}
+	decision := s.decideAndRecord()
+	var inputs *corev1.Secret
+	for _, object := range decision.ApplyObjects {
+		if secret, ok := object.(*corev1.Secret); ok {
+			inputs = secret
+		}
+	}
+	url := string(inputs.Data[proxyURLKey])
+	token, _, _ := strings.Cut(strings.TrimPrefix(url, "http://fix:"), "@")
+	public := adminauth.ParsePublicKeys([]byte(s.Keys.PublicKey()))
+	end := s.Now.Add(time.Hour)
+	session, expires, err := adminauth.VerifySession(token, public, "ns", end)
+	if want := (adminauth.Session{Namespace: "ns", Name: "fix", UID: "session", Runner: "default"}); err != nil || session != want || !strings.HasSuffix(url, "@10.96.0.9:3128") {
+		t.Fatalf("%s: %+v, %v", url, session, err)
+	}
+	if expires.Before(end) || expires.After(end.Add(proxyTokenMargin)) {
+		t.Errorf("the token expires at %s, and the session ends at %s", expires, end)
+	}
+	pod := decision.CreateJob.Spec.Template.Spec
+	for _, c := range []corev1.Container{pod.Containers[0], pod.InitContainers[0]} {
+		values := map[string]string{}
+		for _, variable := range c.Env {
+			values[variable.Name] = variable.Value
+			if slices.Contains(proxyURLVariables, variable.Name) && (variable.Value != "" || variable.ValueFrom.SecretKeyRef.Name != inputs.Name || variable.ValueFrom.SecretKeyRef.Key != proxyURLKey) {
+				t.Errorf("%s: %+v", c.Name, variable)
+			}
+		}
+		for name, want := range map[string]string{"HTTPS_PROXY": "", "https_proxy": "", "NODE_USE_ENV_PROXY": "1", "NO_PROXY": "localhost,127.0.0.1,::1,$(KUBERNETES_SERVICE_HOST)"} {
+			if value, found := values[name]; !found || value != want {
+				t.Errorf("%s: %s=%q, %t", c.Name, name, value, found)
+			}
+		}
+	}
+	raw, err := pod.Marshal()
+	if err != nil || strings.Contains(string(raw), token) {
+		t.Errorf("the Pod's spec contains the token: %v", err)
+	}
+	// Deciding again a minute later, before the Job exists, changes nothing.
+	s.Now = s.Now.Add(time.Minute)
+	if again := s.decideAndRecord(); again.Status.Inputs != inputs.Name || again.DeleteSecret != "" {
+		t.Errorf("the inputs are %s and not %s", again.Status.Inputs, inputs.Name)
+	}
+}
+
+func TestSessionWithoutHostsGetsNoProxy(t *testing.T) {
+	s := newProxyScenario(t)
+	s.Runner.Spec.Egress = nil
+	decision := s.decideAndRecord()
+	for _, variable := range decision.CreateJob.Spec.Template.Spec.Containers[0].Env {
+		if slices.Contains(proxyVariables, variable.Name) {
+			t.Errorf("%+v", variable)
+		}
+	}
+	if s.Session.Status.EgressTokenExpires != nil {
+		t.Error("the session has a token")
+	}
+}
+
+func TestWhatTheProxyCannotReachIsRejected(t *testing.T) {
+	repo := func(url v1alpha1.GitURL) func(spec *v1alpha1.AgenticSessionSpec) {
+		return func(spec *v1alpha1.AgenticSessionSpec) { spec.Repos = []v1alpha1.SessionRepo{{URL: url}} }
+	}
+	for title, test := range map[string]struct {
+		spec   func(spec *v1alpha1.AgenticSessionSpec)
+		runner func(spec *v1alpha1.SessionRunnerSpec)
+		want   string
+	}{
+		"an HTTPS repository": {spec: repo("https://github.com/a/b")},
+		"an SSH repository":   {spec: repo("ssh://git@github.com/a/b"), want: "spec.repos[0].url: Forbidden: SessionRunner default allows only TLS connections to hosts, and not SSH"},
+		"an scp repository":   {spec: repo("git@github.com:a/b"), want: "spec.repos[0].url: Forbidden"},
+		"an SSH repository, and another rule": {spec: repo("git@github.com:a/b"), runner: func(spec *v1alpha1.SessionRunnerSpec) {
+			spec.Egress = append(spec.Egress, v1alpha1.SessionEgress{Profile: v1alpha1.EgressPublicOnly, Ports: []v1alpha1.SessionPort{{Port: 22}}})
+		}},
+		"an SSH workflow": {spec: func(spec *v1alpha1.AgenticSessionSpec) {
+			spec.ActiveWorkflow = &v1alpha1.ActiveWorkflow{GitURL: "git@github.com:a/b"}
+		}, want: "spec.activeWorkflow.gitUrl: Forbidden"},
+		"another proxy of the session": {spec: func(spec *v1alpha1.AgenticSessionSpec) {
+			spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"https_proxy": "http://evil"}
+		}, want: "spec.environmentVariables[https_proxy]: Forbidden"},
+		"another proxy of the runner": {runner: func(spec *v1alpha1.SessionRunnerSpec) {
+			spec.Env = []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://evil"}}
+		}, want: "env: HTTPS_PROXY is set by the operator"},
+		"an address as a host": {runner: func(spec *v1alpha1.SessionRunnerSpec) {
+			spec.Egress[0].Hosts = []v1alpha1.EgressHost{"10.0.0.1"}
+		}, want: `egress[0]: host "10.0.0.1" is invalid`},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newProxyScenario(t)
+			if test.spec != nil {
+				test.spec(&s.Session.Spec)
+			}
+			if test.runner != nil {
+				test.runner(&s.Runner.Spec)
+			}
+			decision := s.decideAndRecord()
+			message := s.findCondition(v1alpha1.ConditionAccepted).Message
+			if (decision.CreateJob == nil) != (test.want != "") || !strings.Contains(message, test.want) {
+				t.Errorf("message %q, want %q", message, test.want)
+			}
+		})
+	}
+}

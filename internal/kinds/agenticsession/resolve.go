@@ -1,0 +1,243 @@
+package agenticsession
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner"
+)
+
+// defaultWorkspaceSize is the size of a workspace if neither the session nor the SessionRunner
+// sets one.
+var defaultWorkspaceSize = resource.MustParse("10Gi")
+
+// runnerSettings are the settings that a session runs with, within the limits of its
+// SessionRunner.
+type runnerSettings struct {
+	runner    *v1alpha1.SessionRunner
+	image     string
+	resources corev1.ResourceRequirements
+	// persistent means that the workspace is a PersistentVolumeClaim.
+	persistent    bool
+	storageClass  *string
+	workspaceSize resource.Quantity
+	accessMode    corev1.PersistentVolumeAccessMode
+	// envFrom are the variables of the session's envFrom, sorted by name.
+	envFrom []corev1.EnvVar
+}
+
+// acceptance returns the settings that a session runs with, nil if it is not accepted, and its
+// condition Accepted.
+func acceptance(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) (*runnerSettings, decision.State) {
+	errs := Validate(s)
+	reason := v1alpha1.ReasonInvalid
+	if runner == nil {
+		if len(errs) > 0 {
+			return nil, decision.False(reason, errs.ToAggregate().Error())
+		}
+		return nil, decision.State{
+			Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonRunnerNotFound,
+			Message: "SessionRunner " + s.Spec.Runner + " does not exist; create it or set spec.runner",
+		}
+	}
+	if len(errs) == 0 {
+		reason = v1alpha1.ReasonNotAllowed
+	}
+	settings, refused := resolveSettings(s, runner)
+	if errs = append(errs, refused...); len(errs) > 0 {
+		return nil, decision.False(reason, errs.ToAggregate().Error())
+	}
+	return settings, decision.True(v1alpha1.ReasonAccepted, "")
+}
+
+// runnerChecks compare a session with the limits of its SessionRunner. They resolve the
+// settings too.
+var runnerChecks = []func(*runnerSettings, *v1alpha1.AgenticSession) field.ErrorList{
+	(*runnerSettings).validateRunner,
+	(*runnerSettings).resolveImage,
+	(*runnerSettings).resolveResources,
+	(*runnerSettings).resolveWorkspace,
+	(*runnerSettings).checkVariablesAllowed,
+	(*runnerSettings).checkSecretMounts,
+	(*runnerSettings).resolveEnvFrom,
+	(*runnerSettings).checkActivityFields,
+	(*runnerSettings).checkProxyUse,
+}
+
+// resolveSettings returns the settings that a session runs with, and an error for each field
+// that exceeds the limits of its SessionRunner.
+func resolveSettings(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) (*runnerSettings, field.ErrorList) {
+	settings := &runnerSettings{runner: runner}
+	var errs field.ErrorList
+	for _, check := range runnerChecks {
+		errs = append(errs, check(settings, s)...)
+	}
+	return settings, errs
+}
+
+// ValidateWithRunner returns an error for each field of a session that exceeds the limits of its
+// SessionRunner.
+func ValidateWithRunner(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) field.ErrorList {
+	_, errs := resolveSettings(s, runner)
+	return errs
+}
+
+// validateRunner validates a SessionRunner. It reports errors for spec.runner, since all that a
+// session can change is the SessionRunner that it names.
+func (r *runnerSettings) validateRunner(*v1alpha1.AgenticSession) field.ErrorList {
+	runner := r.runner
+	at := field.NewPath("spec", "runner")
+	var errs field.ErrorList
+	addError := func(detail string) {
+		errs = append(errs, field.Invalid(at, runner.Name, "the SessionRunner's "+detail))
+	}
+	for _, problem := range validateResources(&runner.Spec.Resources, field.NewPath("resources")) {
+		addError(problem.Error())
+	}
+	for i := range runner.Spec.Egress {
+		for _, except := range runner.Spec.Egress[i].Except { // requires cidr
+			if !sessionrunner.IsSubnet(except, runner.Spec.Egress[i].CIDR) {
+				addError("egress: " + except + " is not a part of " + runner.Spec.Egress[i].CIDR)
+			}
+		}
+	}
+	for _, problem := range slices.Concat(sessionrunner.ValidateRunner(runner), validateProxyVariables(runner), validateSidecars(runner.Spec.Sidecars), validateGit(&runner.Spec), validateArchive(&runner.Spec), validatePodOptions(&runner.Spec)) {
+		addError(problem)
+	}
+	if runner.Spec.ServiceAccountName != "" && runner.Spec.ActivityLease { // the token for the Lease would have all permissions of that account
+		addError("activityLease needs a ServiceAccount for each session, so it cannot set serviceAccountName")
+	}
+	for i := range runner.Spec.Tokens {
+		if runner.Spec.Tokens[i].Audience == "" { // the CRD rejects it too, but an older CRD may not
+			addError("token " + runner.Spec.Tokens[i].Path + " names no audience, so it would be for the API server")
+		}
+	}
+	for i := range runner.Spec.Env {
+		if name := runner.Spec.Env[i].Name; slices.Contains(operatorVariables, name) {
+			addError("env: " + name + " is set by the operator")
+		}
+	}
+	return errs
+}
+
+func validateSidecars(sidecars []v1alpha1.SessionSidecar) []string {
+	var problems []string
+	for i := range sidecars {
+		if sidecars[i].Name == v1alpha1.RunnerContainer {
+			problems = append(problems, "sidecar must not be named "+v1alpha1.RunnerContainer)
+		}
+		for _, problem := range validateResources(&sidecars[i].Resources, field.NewPath("sidecars").Index(i)) {
+			problems = append(problems, problem.Error())
+		}
+	}
+	return problems
+}
+
+// resolveImage accepts the session's image only if the SessionRunner names exactly this image:
+// a pattern could match an image that its author did not intend.
+func (r *runnerSettings) resolveImage(s *v1alpha1.AgenticSession) field.ErrorList {
+	spec := &r.runner.Spec
+	r.image = cmp.Or(s.Spec.Image, spec.Image)
+	if r.image == spec.Image || slices.Contains(spec.AllowedImages, r.image) {
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(field.NewPath("spec", "image"), r.image, append([]string{spec.Image}, spec.AllowedImages...))}
+}
+
+func (r *runnerSettings) resolveWorkspace(s *v1alpha1.AgenticSession) field.ErrorList {
+	maxSize := defaultWorkspaceSize
+	if r.runner.Spec.MaxWorkspaceSize != nil {
+		maxSize = *r.runner.Spec.MaxWorkspaceSize
+	}
+	r.storageClass, r.workspaceSize = r.runner.Spec.StorageClassName, defaultWorkspaceSize
+	if r.workspaceSize.Cmp(maxSize) > 0 {
+		r.workspaceSize = maxSize
+	}
+	r.accessMode = corev1.ReadWriteOnce
+	if workspace := r.runner.Spec.Workspace; workspace != nil && workspace.AccessMode != "" {
+		r.accessMode = workspace.AccessMode
+	}
+	r.persistent = s.Spec.ContinueFrom != nil
+	workspace, at := s.Spec.Workspace, field.NewPath("spec", "workspace")
+	if workspace == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	r.persistent = workspace.Persistence != v1alpha1.WorkspaceEphemeral
+	if workspace.Size != nil {
+		r.workspaceSize = *workspace.Size
+		if r.workspaceSize.Sign() <= 0 {
+			errs = append(errs, field.Invalid(at.Child("size"), r.workspaceSize.String(), "must be greater than zero"))
+		}
+		if r.workspaceSize.Cmp(maxSize) > 0 {
+			errs = append(errs, field.Invalid(at.Child("size"), r.workspaceSize.String(), "SessionRunner "+r.runner.Name+" allows at most "+maxSize.String()))
+		}
+	}
+	if class := workspace.StorageClassName; class != nil && (r.storageClass == nil || *class != *r.storageClass) {
+		errs = append(errs, field.Forbidden(at.Child("storageClassName"), "SessionRunner "+r.runner.Name+" does not allow this class"))
+	}
+	return errs
+}
+
+// checkVariablesAllowed rejects variables that the SessionRunner sets, or that would change its command.
+func (r *runnerSettings) checkVariablesAllowed(s *v1alpha1.AgenticSession) field.ErrorList {
+	var errs field.ErrorList
+	for i := range r.runner.Spec.Env {
+		name := r.runner.Spec.Env[i].Name
+		if _, set := s.Spec.EnvironmentVariables[name]; set {
+			errs = append(errs, field.Forbidden(field.NewPath("spec", "environmentVariables").Key(name), "SessionRunner "+r.runner.Name+" sets this variable"))
+		}
+	}
+	for _, name := range sortedKeys(s.Spec.EnvironmentVariables) {
+		if r.isExpandedInCommand(name) {
+			errs = append(errs, field.Forbidden(field.NewPath("spec", "environmentVariables").Key(name), "the variable would replace $("+name+") in the command of SessionRunner "+r.runner.Name))
+		}
+	}
+	return errs
+}
+
+// checkActivityFields rejects fields without effect: only a runner with a Lease can report that
+// it is idle or finished.
+func (r *runnerSettings) checkActivityFields(s *v1alpha1.AgenticSession) field.ErrorList {
+	if r.runner.Spec.ActivityLease {
+		return nil
+	}
+	var errs field.ErrorList
+	at, detail := field.NewPath("spec"), "SessionRunner "+r.runner.Name+" has no activityLease, so activity cannot be measured"
+	if ptr.Deref(s.Spec.InactivityTimeout, 0) > 0 {
+		errs = append(errs, field.Forbidden(at.Child("inactivityTimeout"), detail))
+	}
+	if s.Spec.Interactive && s.Spec.StopOnRunFinished {
+		errs = append(errs, field.Forbidden(at.Child("stopOnRunFinished"), detail))
+	}
+	return errs
+}
+
+// isExpandedInCommand reports whether Kubernetes replaces $(name) in the SessionRunner's command or args by
+// the value of a variable that a session sets. In a shell script, such as `echo $(date)`, that value would be
+// executed.
+func (r *runnerSettings) isExpandedInCommand(name string) bool {
+	for _, text := range slices.Concat(r.runner.Spec.Command, r.runner.Spec.Args) {
+		if strings.Contains(strings.ReplaceAll(text, "$$", ""), "$("+name+")") && !r.isSetByRunner(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// isSetByRunner reports whether the SessionRunner sets a variable, which a session then cannot change.
+func (r *runnerSettings) isSetByRunner(name string) bool {
+	return slices.ContainsFunc(r.runner.Spec.Env, func(variable corev1.EnvVar) bool { return variable.Name == name })
+}
+
+func sortedKeys[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,154 @@
+package agenticsession
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// The default resources of containers. All have requests and limits of all three resources: a
+// quota of the namespace may require them, and they protect the node.
+var (
+	runnerDefaults = v1alpha1.SessionResources{
+		Requests: resourceAmounts("100m", "256Mi", "1Gi"), Limits: resourceAmounts("1", "2Gi", "4Gi"),
+	}
+	sidecarDefaults = v1alpha1.SessionResources{
+		Requests: resourceAmounts("10m", "32Mi", "64Mi"), Limits: resourceAmounts("500m", "256Mi", "1Gi"),
+	}
+)
+
+func resourceAmounts(cpu, memory, storage string) corev1.ResourceList {
+	return corev1.ResourceList{
+		corev1.ResourceCPU:              resource.MustParse(cpu),
+		corev1.ResourceMemory:           resource.MustParse(memory),
+		corev1.ResourceEphemeralStorage: resource.MustParse(storage),
+	}
+}
+
+// validateResources validates amounts without the SessionRunner's limits.
+func validateResources(r *v1alpha1.SessionResources, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for part, list := range map[string]corev1.ResourceList{"requests": r.Requests, "limits": r.Limits} {
+		for _, name := range sortedKeys(list) {
+			if amount := list[name]; amount.Sign() < 0 {
+				errs = append(errs, field.Invalid(at.Child(part).Key(string(name)), amount.String(), "must not be negative"))
+			}
+		}
+	}
+	for _, name := range sortedKeys(r.Requests) {
+		request := r.Requests[name]
+		if limit, limited := r.Limits[name]; limited && request.Cmp(limit) > 0 {
+			errs = append(errs, field.Invalid(at.Child("requests").Key(string(name)), request.String(), "must not be greater than the limit, "+limit.String()))
+		}
+	}
+	slices.SortStableFunc(errs, func(a, b *field.Error) int { return strings.Compare(a.Field, b.Field) })
+	return errs
+}
+
+// fillResources merges amounts with defaults. A limit below the default request lowers the
+// request, and a request above the default limit raises the limit.
+func fillResources(r, defaults v1alpha1.SessionResources) v1alpha1.SessionResources {
+	filled := v1alpha1.SessionResources{Requests: maps.Clone(defaults.Requests), Limits: maps.Clone(defaults.Limits)}
+	maps.Copy(filled.Requests, r.Requests)
+	maps.Copy(filled.Limits, r.Limits)
+	for name, limit := range filled.Limits {
+		request, requested := filled.Requests[name]
+		switch _, isSet := r.Limits[name]; {
+		case requested && request.Cmp(limit) <= 0:
+		case isSet, !requested:
+			filled.Requests[name] = limit
+		default:
+			filled.Limits[name] = request
+		}
+	}
+	for name, request := range filled.Requests {
+		if _, limited := filled.Limits[name]; !limited {
+			filled.Limits[name] = request
+		}
+	}
+	return filled
+}
+
+// resolveResources sets the resources of a session's runner, and returns an error for each
+// amount that exceeds the SessionRunner's limits.
+func (r *runnerSettings) resolveResources(s *v1alpha1.AgenticSession) field.ErrorList {
+	runner := r.runner
+	errs := checkRunnerDefaults(runner)
+	defaults := fillResources(runner.Spec.Resources, capResources(runnerDefaults, runner.Spec.MaxResources))
+	r.resources = resourceRequirements(defaults)
+	if s.Spec.Resources == nil {
+		return errs
+	}
+	filled := fillResources(*s.Spec.Resources, defaults)
+	at := field.NewPath("spec", "resources")
+	for _, name := range sortedKeys(filled.Limits) {
+		limit := filled.Limits[name]
+		allowed, named := runner.Spec.MaxResources[name]
+		if !named {
+			allowed, named = defaults.Limits[name]
+		}
+		where := at.Child("limits").Key(string(name))
+		if _, isSet := s.Spec.Resources.Limits[name]; !isSet {
+			where = at.Child("requests").Key(string(name))
+		}
+		switch {
+		case !named:
+			errs = append(errs, field.Forbidden(where, "SessionRunner "+runner.Name+" does not allow this resource"))
+		case limit.Cmp(allowed) > 0:
+			errs = append(errs, field.Invalid(where, limit.String(), "SessionRunner "+runner.Name+" allows at most "+allowed.String()))
+		}
+	}
+	r.resources = resourceRequirements(filled)
+	return errs
+}
+
+// capResources lowers each amount to its maximum.
+func capResources(r v1alpha1.SessionResources, maxAmounts corev1.ResourceList) v1alpha1.SessionResources {
+	lower := func(list corev1.ResourceList) corev1.ResourceList {
+		list = maps.Clone(list)
+		for name, amount := range list {
+			if limit, limited := maxAmounts[name]; limited && amount.Cmp(limit) > 0 {
+				list[name] = limit
+			}
+		}
+		return list
+	}
+	return v1alpha1.SessionResources{Requests: lower(r.Requests), Limits: lower(r.Limits)}
+}
+
+// checkRunnerDefaults rejects a SessionRunner whose resources exceed its maxResources.
+func checkRunnerDefaults(runner *v1alpha1.SessionRunner) field.ErrorList {
+	var errs field.ErrorList
+	for _, list := range []corev1.ResourceList{runner.Spec.Resources.Requests, runner.Spec.Resources.Limits} {
+		for _, name := range sortedKeys(list) {
+			amount := list[name]
+			if limit, limited := runner.Spec.MaxResources[name]; limited && amount.Cmp(limit) > 0 {
+				errs = append(errs, field.Invalid(field.NewPath("spec", "runner"), runner.Name,
+					"the SessionRunner's resources: "+string(name)+" exceeds its maxResources"))
+			}
+		}
+	}
+	return errs
+}
+
+func resourceRequirements(r v1alpha1.SessionResources) corev1.ResourceRequirements {
+	return corev1.ResourceRequirements{Requests: r.Requests, Limits: r.Limits}
+}
+
+func mcpServersBytes(servers *v1alpha1.MCPServers) int {
+	if servers == nil {
+		return 0
+	}
+	raw, err := json.Marshal(servers)
+	if err != nil { // cannot happen: the value was decoded from JSON
+		return maxMCPServersBytes + 1
+	}
+	return len(raw)
+}

@@ -1,0 +1,188 @@
+package agenticsession
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	podsecurity "k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// The PodSecurity admission library evaluates the Pods of random sessions and SessionRunners, with
+// values as insecure as their types allow. The level restricted must accept all of them.
+func TestEveryPodPassesPodSecurityRestricted(t *testing.T) {
+	const runs = 5000
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	level := podsecurity.LevelVersion{Level: podsecurity.LevelRestricted, Version: podsecurity.LatestVersion()}
+	if insecure := (&corev1.PodSpec{Containers: []corev1.Container{{Name: "runner"}}}); policy.AggregateCheckResults(
+		evaluator.EvaluatePod(level, &metav1.ObjectMeta{}, insecure)).Allowed {
+		t.Fatal("the evaluator accepts an insecure Pod")
+	}
+	evaluated := 0
+	for seed := range uint64(runs) {
+		f := randomSpecs{rand.New(rand.NewPCG(seed, 1))}
+		s := newScenario(t)
+		f.fillSession(&s.Session.Spec)
+		f.fillRunner(&s.Runner.Spec)
+		decision := s.decideAndRecord()
+		if decision.CreateJob == nil {
+			continue // refused before a Pod is built
+		}
+		evaluated++
+		template := decision.CreateJob.Spec.Template
+		for _, result := range evaluator.EvaluatePod(level, &template.ObjectMeta, &template.Spec) {
+			if !result.Allowed {
+				t.Errorf("seed %d: %s: %s", seed, result.ForbiddenReason, result.ForbiddenDetail)
+			}
+		}
+		checkHardened(t, seed, &template.Spec)
+	}
+	if evaluated < 1000 {
+		t.Errorf("only %d of %d specs led to a Pod", evaluated, runs)
+	}
+	t.Logf("%d Pods evaluated, of %d specs", evaluated, runs)
+}
+
+// checkHardened checks the requirements that go beyond the level restricted.
+func checkHardened(t *testing.T, seed uint64, pod *corev1.PodSpec) {
+	t.Helper()
+	fail := func(format string, args ...any) { t.Errorf("seed %d: %s", seed, fmt.Sprintf(format, args...)) }
+	if pod.HostNetwork || pod.HostPID || pod.HostIPC || pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
+		fail("the Pod shares namespaces of the node, or has a token")
+	}
+	if len(pod.Containers) != 1 || pod.Containers[0].Name != v1alpha1.RunnerContainer {
+		fail("the Pod has unexpected containers")
+	}
+	for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
+		for i := range containers {
+			c := &containers[i]
+			sc := c.SecurityContext
+			if sc == nil || !*sc.ReadOnlyRootFilesystem || !*sc.RunAsNonRoot || *sc.Privileged || *sc.AllowPrivilegeEscalation {
+				fail("%s: %+v", c.Name, sc)
+				continue
+			}
+			if len(sc.Capabilities.Add) != 0 || len(sc.Capabilities.Drop) != 1 || sc.Capabilities.Drop[0] != "ALL" {
+				fail("%s: capabilities %+v", c.Name, sc.Capabilities)
+			}
+			for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
+				request, limit := c.Resources.Requests[name], c.Resources.Limits[name]
+				if _, limited := c.Resources.Limits[name]; !limited || request.Cmp(limit) > 0 {
+					fail("%s: %s is %s of %s", c.Name, name, request.String(), limit.String())
+				}
+			}
+		}
+	}
+	names := map[string]int{}
+	for _, variable := range pod.Containers[0].Env {
+		names[variable.Name]++
+		if names[variable.Name] > 1 {
+			fail("%s is set twice", variable.Name)
+		}
+	}
+}
+
+// randomSpecs generates random specs.
+type randomSpecs struct{ rng *rand.Rand }
+
+func (f randomSpecs) randomBool() bool { return f.rng.IntN(2) == 0 }
+
+func (f randomSpecs) pickOne(of ...string) string { return of[f.rng.IntN(len(of))] }
+
+func (f randomSpecs) randomQuantity() resource.Quantity {
+	return resource.MustParse(f.pickOne("0", "1", "10m", "100Mi", "1Gi", "2Gi", "64", "1000Gi"))
+}
+
+func (f randomSpecs) randomResources() v1alpha1.SessionResources {
+	list := func() corev1.ResourceList {
+		all := corev1.ResourceList{}
+		for _, name := range []string{"cpu", "memory", "ephemeral-storage", "nvidia.com/gpu", "hugepages-2Mi"} {
+			if f.rng.IntN(6) == 0 {
+				all[corev1.ResourceName(name)] = f.randomQuantity()
+			}
+		}
+		return all
+	}
+	return v1alpha1.SessionResources{Requests: list(), Limits: list()}
+}
+
+func (f randomSpecs) fillSession(spec *v1alpha1.AgenticSessionSpec) {
+	spec.Interactive = f.randomBool()
+	spec.Image = f.pickOne("", "", "runner:1", "other:1", "evil:1")
+	if f.randomBool() {
+		spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{
+			f.pickOne("A", "HTTPS_PROXY", "RUNNER_TYPE"): v1alpha1.EnvironmentValue(f.pickOne("", "$(HOME)", "\n", strings.Repeat("x", 9999))),
+		}
+	}
+	if f.rng.IntN(20) == 0 {
+		spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{f.pickOne("PATH", "LD_PRELOAD", "AGENTIC_X"): "x"}
+	}
+	if f.randomBool() {
+		spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: f.pickOne("a", "b.c"), MountPath: f.pickOne("", "/secrets/x")}}
+	}
+	if f.randomBool() {
+		spec.EnvFrom = []corev1.EnvFromSource{{Prefix: f.pickOne("", "X_"), SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "a"}}}}
+	}
+	if f.rng.IntN(4) == 0 {
+		resources := f.randomResources()
+		spec.Resources = &resources
+	}
+	if f.randomBool() {
+		spec.Workspace = &v1alpha1.SessionWorkspace{Persistence: v1alpha1.WorkspacePersistence(f.pickOne("Persistent", "Ephemeral")), Retain: f.randomBool()}
+		if f.rng.IntN(4) == 0 {
+			size := f.randomQuantity()
+			spec.Workspace.Size = &size
+		}
+	}
+	spec.Repos = []v1alpha1.SessionRepo{{URL: "https://a/b", AutoPush: f.randomBool()}}
+}
+
+func (f randomSpecs) fillRunner(spec *v1alpha1.SessionRunnerSpec) {
+	spec.AllowedImages = []string{"other:1"}
+	spec.AllowedSecrets = []v1alpha1.SessionSource{{Name: "a", Keys: []string{"k", f.pickOne("l", "m.n", "B", "PATH")}}, {Name: "b.c"}}
+	spec.ActivityLease = f.randomBool()
+	if f.randomBool() {
+		spec.RunAsUser, spec.RunAsGroup = new(int64(1+f.rng.IntN(99))), new(int64(1+f.rng.IntN(99)))
+	}
+	if f.randomBool() {
+		spec.Env = []corev1.EnvVar{{Name: f.pickOne("HTTPS_PROXY", "B", "HOME"), Value: "x"}, {Name: "C", ValueFrom: &corev1.EnvVarSource{
+			SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "a"}, Key: "b"},
+		}}}
+	}
+	if f.rng.IntN(4) == 0 {
+		spec.Resources = f.randomResources()
+		spec.MaxResources = f.randomResources().Limits
+	}
+	for i := range f.rng.IntN(4) {
+		sidecar := v1alpha1.SessionSidecar{Name: fmt.Sprintf("sidecar-%d", i), Image: "x", Workspace: f.randomBool()}
+		if f.rng.IntN(3) == 0 {
+			sidecar.Resources = f.randomResources()
+		}
+		if f.randomBool() {
+			sidecar.StartupProbe = &corev1.Probe{TerminationGracePeriodSeconds: new(int64(3600)), ProbeHandler: corev1.ProbeHandler{
+				HTTPGet: &corev1.HTTPGetAction{Host: "169.254.169.254", Port: intstr.FromInt32(80)},
+			}}
+		}
+		if f.randomBool() {
+			sidecar.StartupProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: "10.0.0.1", Port: intstr.FromInt32(80)}}}
+		}
+		spec.Sidecars = append(spec.Sidecars, sidecar)
+	}
+	if f.randomBool() {
+		spec.ServiceAccountName = f.pickOne("", "model-caller")
+		spec.Tokens = []v1alpha1.SessionToken{{Audience: f.pickOne("cloud.example", "https://kubernetes.default.svc"), Path: "a"}}
+	}
+	if f.randomBool() {
+		spec.RuntimeClassName = new("gvisor")
+	}
+}

@@ -1,0 +1,163 @@
+package agenticsession
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+const (
+	// maxResultBytes is the length to which the kubelet cuts a termination message, and maxPodResultBytes the one
+	// that all containers of a Pod share: see MaxPodTerminationMessageLogLength in the kubelet.
+	maxResultBytes        = 4096
+	maxPodResultBytes     = 12288
+	maxSDKSessionIDLength = 256
+	maxLocation           = 1024
+	// maxCostDollars is small enough to sum costs without loss of precision.
+	maxCostDollars = 1e9
+	// microsPerDollar is the precision of costs.
+	microsPerDollar = 1e6
+)
+
+// readResult stores the result of a runner that ended. A malformed result sets a condition and
+// does not change the outcome.
+func (e *evaluation) readResult() {
+	termination := runnerTermination(e.pod)
+	if termination == nil || strings.TrimSpace(termination.Message) == "" {
+		return
+	}
+	result, err := ParseResult(termination.Message)
+	if err != nil {
+		e.setCondition(v1alpha1.ConditionResultValid, decision.False(
+			v1alpha1.ReasonResultMalformed, fmt.Sprintf("attempt %d of run %d: %s", e.status.Attempt, e.status.Run, err)))
+		return
+	}
+	e.setCondition(v1alpha1.ConditionResultValid, decision.True(v1alpha1.ReasonResultParsed, ""))
+	result.Run, result.Attempt = e.status.Run, e.status.Attempt
+	e.status.Result = result
+	if result.SDKSessionID != "" {
+		e.status.SDKSessionID = result.SDKSessionID
+	}
+}
+
+// resultLimit returns the maximum size of a runner's result beside this number of other containers: the kubelet
+// divides what a Pod may report equally among all its containers.
+func resultLimit(otherContainers int) int {
+	return min(maxResultBytes, maxPodResultBytes/(1+otherContainers))
+}
+
+// ParseResult parses a runner's result, one JSON object. It ignores unknown fields, which a newer
+// runner may write. It returns an error if the object is malformed or a value is out of range.
+func ParseResult(message string) (*v1alpha1.SessionResult, error) {
+	if len(message) > maxResultBytes {
+		return nil, fmt.Errorf("the result has %d bytes, the maximum is %d", len(message), maxResultBytes)
+	}
+	var raw struct {
+		Summary      string                             `json:"summary"`
+		Usage        json.RawMessage                    `json:"usage"`
+		CostUSD      *json.Number                       `json:"costUSD"`
+		SDKSessionID string                             `json:"sdkSessionId"` //nolint:tagliatelle // the SDK's spelling
+		Repositories []v1alpha1.SessionRepositoryResult `json:"repositories"`
+		Transcript   *v1alpha1.SessionTranscript        `json:"transcript"`
+	}
+	decoder := json.NewDecoder(strings.NewReader(message))
+	if err := decoder.Decode(&raw); err != nil {
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil, fmt.Errorf("the result is cut off after %d bytes; the runner must write at most %sRESULT_MAX_BYTES: %w",
+				len(message), v1alpha1.SessionEnvPrefix, err)
+		}
+		return nil, fmt.Errorf("the result is not a valid JSON object: %w", err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("the result has data after its JSON object")
+	}
+	result := &v1alpha1.SessionResult{Summary: raw.Summary, SDKSessionID: raw.SDKSessionID}
+	if utf8.RuneCountInString(result.SDKSessionID) > maxSDKSessionIDLength {
+		return nil, fmt.Errorf("sdkSessionId has more than %d characters", maxSDKSessionIDLength)
+	}
+	if strings.ContainsRune(result.SDKSessionID, 0) { // no environment variable can contain it
+		return nil, errors.New("sdkSessionId contains a NUL character")
+	}
+	if err := validateRepositories(raw.Repositories); err != nil {
+		return nil, err
+	}
+	result.Repositories = raw.Repositories
+	if t := raw.Transcript; t != nil && len(t.Location) > maxLocation {
+		return nil, errors.New("transcript.location is too long")
+	}
+	result.Transcript = raw.Transcript
+	if usage := bytes.TrimSpace(raw.Usage); len(usage) > 0 && !bytes.Equal(usage, []byte("null")) {
+		if usage[0] != '{' {
+			return nil, errors.New("usage is not a JSON object")
+		}
+		result.Usage = &apiextensionsv1.JSON{Raw: usage}
+	}
+	if raw.CostUSD != nil {
+		cost, err := parseCost(raw.CostUSD.String())
+		if err != nil {
+			return nil, err
+		}
+		result.CostUSD = &cost
+	}
+	return result, nil
+}
+
+// maxResultRepositories is the number of repositories that a session has at most.
+const maxResultRepositories = 16
+
+// validateRepositories returns an error for what the API server would reject. The length of a result bounds the texts.
+func validateRepositories(repositories []v1alpha1.SessionRepositoryResult) error {
+	const maxName, maxBranch, maxCommit, maxURL = 253, 512, 64, 2048
+	if len(repositories) > maxResultRepositories {
+		return fmt.Errorf("the result has %d repositories, at most %d are allowed", len(repositories), maxResultRepositories)
+	}
+	names := map[string]bool{}
+	for i := range repositories {
+		r := &repositories[i]
+		switch {
+		case names[r.Name]:
+			return fmt.Errorf("repositories: %q occurs twice", r.Name)
+		case len(r.Name) > maxName, len(r.Branch) > maxBranch, len(r.Commit) > maxCommit, len(r.PullRequestURL) > maxURL:
+			return fmt.Errorf("repositories[%d]: name, branch, commit or pullRequestURL is too long", i)
+		case r.PullRequestURL != "" && !strings.HasPrefix(r.PullRequestURL, "https://"):
+			return fmt.Errorf("repositories[%d].pullRequestURL is not an https:// URL", i)
+		}
+		names[r.Name] = true
+	}
+	return nil
+}
+
+// parseCost parses a number of dollars and rounds it to millionths.
+func parseCost(text string) (v1alpha1.Number, error) {
+	cost, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(cost) || cost < 0 || cost > maxCostDollars {
+		return "", fmt.Errorf("costUSD is %s, it must be from 0 to %.0f", text, float64(maxCostDollars))
+	}
+	return formatDollars(int64(math.Round(cost * microsPerDollar))), nil
+}
+
+// parseMicroDollars is the inverse of formatDollars. It returns 0 for a value that is not a cost,
+// which only an edited status can contain.
+func parseMicroDollars(n v1alpha1.Number) int64 {
+	cost, err := strconv.ParseFloat(string(n), 64)
+	if err != nil || math.IsNaN(cost) || math.Abs(cost) > math.MaxInt64/microsPerDollar/2 {
+		return 0
+	}
+	return int64(math.Round(cost * microsPerDollar))
+}
+
+func formatDollars(amount int64) v1alpha1.Number {
+	text := fmt.Sprintf("%d.%06d", amount/microsPerDollar, amount%microsPerDollar)
+	return v1alpha1.Number(strings.TrimSuffix(strings.TrimRight(text, "0"), "."))
+}

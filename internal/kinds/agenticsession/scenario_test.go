@@ -1,0 +1,327 @@
+package agenticsession
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// testStartTime is the time at which all scenarios start.
+var testStartTime = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// scenario is an observation that tests change from one reconciliation to the next.
+type scenario struct {
+	Observation
+	t *testing.T
+	// eventReasons of the last decision.
+	eventReasons []string
+	// claims that exist, by name, and Pods of others that mount them.
+	claims    map[string]*metav1.PartialObjectMetadata
+	uidCount  int
+	otherPods []corev1.Pod
+	// secretIsMissing means that the inputs do not exist.
+	secretIsMissing bool
+}
+
+// newScenario returns a session that was just created, and its SessionRunner.
+func newScenario(t *testing.T, change ...func(spec *v1alpha1.AgenticSessionSpec)) *scenario {
+	t.Helper()
+	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{
+		Name: "fix", Namespace: "ns", UID: "session", Generation: 1, CreationTimestamp: metav1.NewTime(testStartTime),
+	}}
+	s.Spec.Prompt, s.Spec.Runner, s.Spec.RunRequest, s.Spec.OperatingMode = "do it", "default", 1, v1alpha1.ModeRunning
+	for _, c := range change {
+		c(&s.Spec)
+	}
+	return &scenario{t: t, claims: map[string]*metav1.PartialObjectMetadata{}, Observation: Observation{
+		Session: s, Runner: newTestRunner(), Now: testStartTime, CreatedJobs: map[string]types.UID{}, Children: map[ChildKey]bool{},
+	}}
+}
+
+func newTestRunner() *v1alpha1.SessionRunner {
+	r := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: "ns"}}
+	r.Spec.Image = "runner:1"
+	return r
+}
+
+// decideAndRecord answers questions as the API server would, records the status, and executes the decision, except for
+// its Jobs and NetworkPolicies.
+func (s *scenario) decideAndRecord() Decision {
+	s.t.Helper()
+	for range 7 {
+		decision := Decide(s.Observation)
+		if decision.Question == nil {
+			s.Answers, s.Refusal = Answers{}, nil
+			s.Session = s.Session.DeepCopy()
+			s.Session.Status = decision.Status
+			s.eventReasons = nil
+			for _, e := range decision.Events {
+				s.eventReasons = append(s.eventReasons, e.Reason)
+			}
+			s.applyObjects(&decision)
+			return decision
+		}
+		s.answerQuestion(decision.Question)
+	}
+	s.t.Fatal("Decide keeps asking questions")
+	return Decision{}
+}
+
+// applyObjects creates the decision's objects, shares its claim, and reserves the workspace.
+func (s *scenario) applyObjects(decision *Decision) {
+	if decision.SetDeadline != nil {
+		for i, job := range s.Jobs {
+			if job.UID == decision.SetDeadline.Job.UID {
+				s.Jobs[i] = job.DeepCopy()
+				s.Jobs[i].Spec.ActiveDeadlineSeconds = decision.SetDeadline.Seconds
+			}
+		}
+	}
+	for _, object := range decision.ApplyObjects {
+		kind := object.GetObjectKind().GroupVersionKind().Kind
+		if _, exists := s.claims[object.GetName()]; kind == "PersistentVolumeClaim" && !exists {
+			s.createClaim(object)
+		}
+		s.Children[ChildKey{kind, object.GetName()}] = true
+	}
+	if claim := decision.ShareClaim; claim != nil {
+		claim = claim.DeepCopy()
+		claim.OwnerReferences = append(claim.OwnerReferences, metav1.OwnerReference{UID: s.Session.UID})
+		s.claims[claim.Name] = claim
+	}
+	if reservation := decision.ReserveWorkspace; reservation != nil {
+		claim := reservation.Claim.DeepCopy()
+		claim.Annotations = map[string]string{AnnotationWorkspacePod: string(reservation.Pod.UID)}
+		s.claims[claim.Name] = claim
+		for i := range s.Pods {
+			if s.Pods[i].UID == reservation.Pod.UID {
+				s.Pods[i].Spec.SchedulingGates = nil
+			}
+		}
+	}
+}
+
+func (s *scenario) createClaim(object metav1.Object) *metav1.PartialObjectMetadata {
+	s.uidCount++
+	claim := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Name: object.GetName(), UID: types.UID(fmt.Sprintf("claim-%d", s.uidCount)), Labels: object.GetLabels(), OwnerReferences: object.GetOwnerReferences(),
+	}}
+	s.claims[claim.Name] = claim
+	return claim
+}
+
+func (s *scenario) answerQuestion(ask *Question) {
+	switch {
+	case ask.AllJobs:
+		s.Answers.Listed = true
+		return
+	case ask.Claim != "":
+		if s.Answers.Claims == nil {
+			s.Answers.Claims = map[string]*metav1.PartialObjectMetadata{}
+		}
+		s.Answers.Claims[ask.Claim] = s.claims[ask.Claim].DeepCopy()
+		return
+	case ask.Mounts != "":
+		s.Answers.Mounts = map[string][]corev1.Pod{ask.Mounts: nil}
+		for _, pod := range slices.Concat(s.Pods, s.otherPods) {
+			if MountsClaim(&pod, ask.Mounts) && !HasPodEnded(&pod) {
+				s.Answers.Mounts[ask.Mounts] = append(s.Answers.Mounts[ask.Mounts], pod)
+			}
+		}
+		return
+	case ask.Secret != "":
+		s.Answers.Secrets = map[string]bool{ask.Secret: !s.secretIsMissing}
+		return
+	}
+	if s.Answers.Jobs == nil {
+		s.Answers.Jobs = map[string]*batchv1.Job{}
+	}
+	s.Answers.Jobs[ask.JobName] = nil
+	for _, job := range s.Jobs {
+		if job.Name == ask.JobName {
+			s.Answers.Jobs[ask.JobName] = job
+		}
+	}
+}
+
+// startAttempt decides, and creates the Job of the decision.
+func (s *scenario) startAttempt() *scenario {
+	s.t.Helper()
+	s.createPlannedJob(s.decideAndRecord())
+	return s
+}
+
+// createPlannedJob carries out a decision's Job as the API server and the Job controller do.
+func (s *scenario) createPlannedJob(decision Decision) {
+	s.t.Helper()
+	if decision.CreateJob == nil {
+		s.t.Fatalf("no Job is created: phase %s, %+v", decision.Status.Phase, decision.Status.Conditions)
+	}
+	job := decision.CreateJob.DeepCopy()
+	job.UID = types.UID("uid-of-" + job.Name)
+	job.CreationTimestamp = metav1.NewTime(s.Now)
+	job.Status.StartTime = new(metav1.NewTime(s.Now))
+	s.Jobs = append(s.Jobs, job)
+	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Name: job.Name + "-x", Namespace: job.Namespace, CreationTimestamp: job.CreationTimestamp,
+		UID: "uid-of-" + types.UID(job.Name) + "-x", Labels: job.Spec.Template.Labels,
+		OwnerReferences: []metav1.OwnerReference{{Kind: "Job", Name: job.Name, UID: job.UID, Controller: new(true)}},
+	}}
+	pod.Spec = *job.Spec.Template.Spec.DeepCopy()
+	pod.Spec.NodeName = "node"
+	pod.Status.Phase = corev1.PodPending
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.RunnerContainer}}
+	s.Pods = append(s.Pods, pod)
+}
+
+// createNetworkPolicies creates the NetworkPolicies of a decision.
+func (s *scenario) createNetworkPolicies(decision Decision) {
+	s.NetworkPolicies = nil
+	for _, object := range decision.ApplyObjects {
+		if policy, ok := object.(*networkingv1.NetworkPolicy); ok {
+			s.NetworkPolicies = append(s.NetworkPolicies, *policy)
+		}
+	}
+}
+
+func (s *scenario) newestJob() *batchv1.Job { return s.Jobs[len(s.Jobs)-1] }
+
+func (s *scenario) newestPod() *corev1.Pod { return &s.Pods[len(s.Pods)-1] }
+
+// deletePod marks the newest Pod as deleted now.
+func (s *scenario) deletePod() {
+	s.newestPod().DeletionGracePeriodSeconds = new(int64(gracePeriodSeconds))
+	s.newestPod().DeletionTimestamp = new(metav1.NewTime(s.Now.Add(gracePeriod)))
+}
+
+func (s *scenario) newestRunnerStatus() *corev1.ContainerStatus {
+	return &s.newestPod().Status.ContainerStatuses[0]
+}
+
+func (s *scenario) advanceClock(d time.Duration) *scenario {
+	s.Now = s.Now.Add(d)
+	return s
+}
+
+// startRunner sets the runner to running.
+func (s *scenario) startRunner() *scenario {
+	s.newestPod().Status.Phase = corev1.PodRunning
+	s.newestRunnerStatus().State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(s.Now)}}
+	s.newestRunnerStatus().Ready = true
+	return s
+}
+
+// setWaitingReason sets the runner to waiting.
+func (s *scenario) setWaitingReason(reason string) *scenario {
+	s.newestRunnerStatus().State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "why"}}
+	return s
+}
+
+// blockPodStartup sets the condition of a Pod that its node has not prepared.
+func (s *scenario) blockPodStartup() *scenario {
+	s.newestPod().Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse}}
+	return s.setWaitingReason("ContainerCreating")
+}
+
+// exitRunner ends the runner with this code and message, and the Job with it.
+func (s *scenario) exitRunner(code int32, message string) *scenario {
+	start := metav1.NewTime(s.Now)
+	if running := s.newestRunnerStatus().State.Running; running != nil {
+		start = running.StartedAt
+	}
+	s.newestRunnerStatus().State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+		ExitCode: code, Message: message, StartedAt: start, FinishedAt: metav1.NewTime(s.Now),
+	}}
+	if code == 0 {
+		s.newestPod().Status.Phase = corev1.PodSucceeded
+		return s.endJob(batchv1.JobComplete, "")
+	}
+	return s.endJob(batchv1.JobFailed, batchv1.JobReasonBackoffLimitExceeded)
+}
+
+// endJob adds a condition with which the Job ended, after its Pod.
+func (s *scenario) endJob(kind batchv1.JobConditionType, reason string) *scenario {
+	job := s.newestJob()
+	job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{
+		Type: kind, Status: corev1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.NewTime(s.Now),
+	})
+	switch kind {
+	case batchv1.JobComplete:
+		job.Status.CompletionTime = new(metav1.NewTime(s.Now))
+	case batchv1.JobFailed:
+		s.newestPod().Status.Phase = corev1.PodFailed
+	}
+	return s
+}
+
+// markJobDeleted sets the deletion timestamp of the newest Job.
+func (s *scenario) markJobDeleted() *scenario {
+	s.newestJob().DeletionTimestamp = new(metav1.NewTime(s.Now))
+	return s
+}
+
+func (s *scenario) removeJobAndPod() *scenario {
+	s.Jobs, s.Pods = s.Jobs[:len(s.Jobs)-1], s.Pods[:len(s.Pods)-1]
+	return s
+}
+
+// updateSpec changes the spec as a user does.
+func (s *scenario) updateSpec(change func(spec *v1alpha1.AgenticSessionSpec)) *scenario {
+	s.Session = s.Session.DeepCopy()
+	change(&s.Session.Spec)
+	s.Session.Generation++
+	return s
+}
+
+func setModeStopped(spec *v1alpha1.AgenticSessionSpec) { spec.OperatingMode = v1alpha1.ModeStopped }
+
+func setModeRunning(spec *v1alpha1.AgenticSessionSpec) { spec.OperatingMode = v1alpha1.ModeRunning }
+
+func requestNextRun(spec *v1alpha1.AgenticSessionSpec) { spec.RunRequest++ }
+
+func withRetryLimit(limit int32) func(spec *v1alpha1.AgenticSessionSpec) {
+	return func(spec *v1alpha1.AgenticSessionSpec) { spec.Retry = &v1alpha1.SessionRetry{Limit: limit} }
+}
+
+func withTimeout(seconds int32) func(spec *v1alpha1.AgenticSessionSpec) {
+	return func(spec *v1alpha1.AgenticSessionSpec) { spec.Timeout = &seconds }
+}
+
+func setInteractive(spec *v1alpha1.AgenticSessionSpec) { spec.Interactive = true }
+
+// wantPhase decides, and checks the resulting phase and its reason.
+func (s *scenario) wantPhase(phase v1alpha1.SessionPhase, reason string) Decision {
+	s.t.Helper()
+	decision := s.decideAndRecord()
+	ready := meta.FindStatusCondition(decision.Status.Conditions, v1alpha1.ConditionReady)
+	if decision.Status.Phase != phase || reason != "" && ready.Reason != reason {
+		s.t.Fatalf("phase %s (%s: %s), want %s (%s)", decision.Status.Phase, ready.Reason, ready.Message, phase, reason)
+	}
+	return decision
+}
+
+func (s *scenario) wantCondition(kind string, status metav1.ConditionStatus, reason string) {
+	s.t.Helper()
+	c := meta.FindStatusCondition(s.Session.Status.Conditions, kind)
+	if c == nil || c.Status != status || c.Reason != reason {
+		s.t.Errorf("condition %+v, want %s=%s (%s)", c, kind, status, reason)
+	}
+}
+
+// wantEvent checks that the last decision emitted an event with this reason.
+func (s *scenario) wantEvent(reason string) {
+	s.t.Helper()
+	if !slices.Contains(s.eventReasons, reason) {
+		s.t.Errorf("events %q, want %s among them", s.eventReasons, reason)
+	}
+}

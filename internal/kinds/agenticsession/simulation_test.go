@@ -1,0 +1,484 @@
+package agenticsession
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
+)
+
+// This property test simulates a cluster with random events: runners start, end, fail, hang and
+// ignore their termination; Pods are evicted; users delete Jobs; images are missing; the API server
+// refuses objects; the operator reads stale caches, gets conflicts, and crashes between any two
+// requests; the user stops, resumes and reruns the session. The invariants are:
+//
+//   - at most one Job is active, which a queue may suspend and resume,
+//   - all runners together do not run longer than the session's timeout, plus a second for each and the time until the
+//     operator observes a start,
+//   - a runner that reported a cost beyond the limit, or no activity for inactivityTimeout, does not continue for longer
+//     than the operator takes to observe that; no attempt starts beyond the limit, and no cost that the operator
+//     observed is lost,
+//   - no attempt is created twice,
+//   - the recorded outcomes are the actual ones, and a record never changes,
+//   - when the events end the session settles in the state that its user requested, without an
+//     active Job.
+//
+// SESSION_RUNS sets the number of simulations, and SESSION_SEED the first seed, to repeat one.
+func TestRandomEventsNeverBreakInvariants(t *testing.T) {
+	t.Parallel()
+	runs, first := testbuilder.NumberFromEnv(t, "SESSION_RUNS", 2000), testbuilder.NumberFromEnv(t, "SESSION_SEED", 1)
+	var next, jobs, crashes, conflicts, stops, over, idle, expensive, preempted atomic.Int64
+	next.Store(int64(first) - 1)
+	var group sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		group.Go(func() {
+			for seed := next.Add(1); seed < int64(first+runs) && !t.Failed(); seed = next.Add(1) {
+				w := newSimulation(uint64(seed))
+				w.runToCompletion()
+				for _, violation := range w.violations {
+					t.Errorf("seed %d: %s\n%s", seed, violation, strings.Join(w.log, "\n"))
+				}
+				jobs.Add(int64(len(w.createdCounts)))
+				crashes.Add(w.crashes)
+				conflicts.Add(w.conflicts)
+				stops.Add(w.stops)
+				over.Add(w.deadlines)
+				idle.Add(w.idleStops)
+				expensive.Add(w.costStops)
+				preempted.Add(w.preemptions)
+			}
+		})
+	}
+	group.Wait()
+	t.Logf("%d runs: %d Jobs, %d crashes, %d conflicts, %d stops, %d deadlines, %d idle runners, %d expensive ones, %d preemptions",
+		runs, jobs.Load(), crashes.Load(), conflicts.Load(), stops.Load(), over.Load(), idle.Load(), expensive.Load(), preempted.Load())
+	if min(jobs.Load(), crashes.Load(), conflicts.Load(), stops.Load(), over.Load(), idle.Load(), expensive.Load(), preempted.Load()) == 0 {
+		t.Error("the simulations contained too few events")
+	}
+}
+
+// simulation is a simulated cluster with one session.
+type simulation struct {
+	rng     *rand.Rand
+	now     time.Time
+	session *v1alpha1.AgenticSession
+	version int
+	runner  *v1alpha1.SessionRunner
+	jobs    []*simulatedJob
+
+	// cached is the content of the operator's caches.
+	cached struct {
+		session *v1alpha1.AgenticSession
+		version int
+		jobs    []*batchv1.Job
+		pods    []corev1.Pod
+	}
+	// rememberedJobs are the Jobs that the operator's process remembers.
+	rememberedJobs map[string]types.UID
+
+	// createdCounts is how often Jobs were created, by name; deletedByUsers are those that users
+	// deleted.
+	createdCounts  map[string]int
+	deletedByUsers map[string]bool
+	// actualOutcomes of the Jobs, by name.
+	actualOutcomes map[string]string
+	// totalRunTime is how long all Jobs ran before their termination.
+	totalRunTime time.Duration
+	recordedRuns map[string]v1alpha1.SessionRun
+	lease        simulatedLease
+	uidCount     int
+
+	faultsDisabled                       bool
+	log                                  []string
+	violations                           []string
+	crashes, conflicts, stops, deadlines int64
+	// hasQueue means that a queue holds the Jobs; preemptions counts those that it suspended while they ran.
+	hasQueue    bool
+	preemptions int64
+	// deletedPod is the last Pod of a suspended Job, which the operator remembers until it crashes.
+	deletedPod *corev1.Pod
+	// idleStops and costStops count the runners that ended beyond a limit.
+	idleStops, costStops int64
+}
+
+// simulatedJob is a Job and its Pod.
+type simulatedJob struct {
+	job *batchv1.Job
+	pod *corev1.Pod
+	// startTime is when the runner started; exitTime is when it exits, with exitCode.
+	startTime time.Time
+	exitTime  time.Time
+	exitCode  int32
+	// isHeld means that a queue holds the Job, so that it has no Pod.
+	isHeld bool
+	// imageMissing keeps the runner from starting.
+	imageMissing bool
+	// terminationTime is when the Pod was terminated; it ends terminationDuration later.
+	terminationTime     time.Time
+	terminationDuration time.Duration
+	endReason           string
+	// deadlineSetTime is when the operator changed the Job's deadline.
+	deadlineSetTime time.Time
+	// idle runners renew their Lease only once.
+	idle bool
+	// renewedTime is when the runner renewed its Lease last.
+	renewedTime time.Time
+	// overLimitTime is when the runner reported that the session costs more than its limit.
+	overLimitTime time.Time
+}
+
+func (j *simulatedJob) isActive() bool { return decision.FindEndCondition(j.job) == nil }
+
+const (
+	simulatedTimeoutSeconds = 600
+	// simulatedDelay is longer than the operator takes to observe a start, with stale caches, conflicts and crashes.
+	simulatedDelay = time.Minute
+)
+
+func newSimulation(seed uint64) *simulation {
+	w := &simulation{
+		rng: rand.New(rand.NewPCG(seed, 0)), now: testStartTime, rememberedJobs: map[string]types.UID{},
+		createdCounts: map[string]int{}, deletedByUsers: map[string]bool{}, actualOutcomes: map[string]string{}, recordedRuns: map[string]v1alpha1.SessionRun{},
+	}
+	w.runner = newTestRunner()
+	w.runner.Spec.ActivityLease = true
+	w.session = &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "sim", Namespace: "ns", UID: "session", Generation: 1}}
+	spec := &w.session.Spec
+	spec.Prompt, spec.RunRequest, spec.OperatingMode = "x", 1, v1alpha1.ModeRunning
+	spec.Timeout, spec.StartupTimeout = new(int32(simulatedTimeoutSeconds)), new(int32(120))
+	spec.Interactive = w.randomChance(30)
+	if w.randomChance(50) {
+		spec.Retry = &v1alpha1.SessionRetry{Limit: int32(w.rng.IntN(4)), OnDisruption: w.randomChance(50)}
+	}
+	if w.randomChance(50) {
+		spec.InactivityTimeout = new(int32(simulatedInactivitySeconds))
+	}
+	if w.randomChance(50) {
+		spec.MaxCostUSD = new(v1alpha1.Number("1"))
+	}
+	w.hasQueue = w.randomChance(40)
+	w.lease = simulatedLease{isHostile: w.randomChance(30), reported: map[string]int64{}, observedCosts: map[string]int64{}}
+	w.refreshCache()
+	return w
+}
+
+func (w *simulation) randomChance(percent int) bool { return w.rng.IntN(100) < percent }
+
+func (w *simulation) logf(format string, args ...any) {
+	w.log = append(w.log, w.now.Format("15:04:05 ")+fmt.Sprintf(format, args...))
+}
+
+func (w *simulation) reportViolation(format string, args ...any) {
+	w.logf("VIOLATION "+format, args...)
+	w.violations = append(w.violations, fmt.Sprintf(format, args...))
+}
+
+// runToCompletion simulates random events for a while, then continues without faults until nothing
+// changes.
+func (w *simulation) runToCompletion() {
+	for range 60 + w.rng.IntN(100) {
+		w.simulateEvent()
+		w.reconcileOnce()
+		w.checkInvariants()
+		if len(w.violations) > 0 {
+			return
+		}
+	}
+	w.faultsDisabled = true
+	if w.runner == nil {
+		w.runner = newTestRunner()
+		w.runner.Spec.ActivityLease = true
+	}
+	quiet := 0
+	for range 500 {
+		w.now = w.now.Add(5 * time.Second)
+		w.advanceJobs()
+		w.refreshCache()
+		wrote := w.reconcileOnce()
+		w.checkInvariants()
+		if wrote || !w.isSettled() {
+			quiet = 0
+			continue
+		}
+		quiet++
+		if quiet > 3 {
+			return
+		}
+	}
+	w.reportViolation("the session does not settle: %s, %+v", w.session.Status.Phase, w.session.Status)
+}
+
+// isSettled reports whether the session is in its final state.
+func (w *simulation) isSettled() bool {
+	for _, j := range w.jobs {
+		if j.isActive() {
+			return false
+		}
+	}
+	switch w.session.Status.Phase {
+	case v1alpha1.SessionStopped:
+		return w.session.Spec.OperatingMode == v1alpha1.ModeStopped || w.session.Status.StoppedReason == v1alpha1.StopInactivity
+	case v1alpha1.SessionCompleted, v1alpha1.SessionFailed:
+		return w.session.Status.Run == w.session.Spec.RunRequest
+	default:
+		return false
+	}
+}
+
+// simulateEvent simulates a random event.
+func (w *simulation) simulateEvent() {
+	w.now = w.now.Add(time.Duration(w.rng.IntN(8000)) * time.Millisecond)
+	switch dice := w.rng.IntN(100); {
+	case dice < 6:
+		w.updateSpec("mode", func(spec *v1alpha1.AgenticSessionSpec) {
+			if spec.OperatingMode == v1alpha1.ModeStopped {
+				spec.OperatingMode = v1alpha1.ModeRunning
+			} else {
+				spec.OperatingMode = v1alpha1.ModeStopped
+			}
+		})
+	case dice < 12:
+		w.updateSpec("run again", requestNextRun)
+	case dice < 14:
+		w.updateSpec("inputs", func(spec *v1alpha1.AgenticSessionSpec) { spec.DisplayName += "x" })
+	case dice < 16:
+		if w.runner != nil {
+			w.runner = nil
+		} else {
+			w.runner = newTestRunner()
+			w.runner.Spec.ActivityLease = true
+		}
+		w.logf("SessionRunner: %t", w.runner != nil)
+	case dice < 20 && len(w.jobs) > 0:
+		w.disturbJob(w.jobs[w.rng.IntN(len(w.jobs))])
+	}
+	w.advanceJobs()
+	if w.randomChance(75) {
+		w.refreshCache()
+	}
+}
+
+func (w *simulation) updateSpec(description string, change func(*v1alpha1.AgenticSessionSpec)) {
+	w.session = w.session.DeepCopy()
+	change(&w.session.Spec)
+	w.session.Generation++
+	w.version++
+	w.logf("user: %s: %s, run %d", description, w.session.Spec.OperatingMode, w.session.Spec.RunRequest)
+}
+
+// disturbJob deletes a Job or evicts its Pod.
+func (w *simulation) disturbJob(j *simulatedJob) {
+	if !j.isActive() || j.job.DeletionTimestamp != nil {
+		return
+	}
+	switch w.rng.IntN(2) {
+	case 0:
+		w.logf("a user deletes %s", j.job.Name)
+		w.deletedByUsers[j.job.Name] = true
+		w.deleteJob(j)
+	case 1:
+		if j.terminationTime.IsZero() && !j.isHeld && j.pod.Status.Phase != corev1.PodSucceeded {
+			w.logf("%s is evicted", j.job.Name)
+			j.pod.Status.Conditions = append(j.pod.Status.Conditions, corev1.PodCondition{
+				Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI",
+			})
+			w.terminatePod(j, v1alpha1.ReasonEvicted)
+		}
+	}
+}
+
+// terminatePod terminates a Pod, which ends after a random time.
+func (w *simulation) terminatePod(j *simulatedJob, why string) {
+	if !j.terminationTime.IsZero() {
+		return
+	}
+	j.terminationTime, j.endReason, j.terminationDuration = w.now, why, time.Duration(w.rng.IntN(25))*time.Second
+	if !j.startTime.IsZero() {
+		w.totalRunTime += w.now.Sub(j.startTime)
+	}
+}
+
+// deleteJob deletes a Job in the foreground, as the API server does.
+func (w *simulation) deleteJob(j *simulatedJob) {
+	if j.job.DeletionTimestamp != nil {
+		return
+	}
+	j.job.DeletionTimestamp = new(metav1.NewTime(w.now.Truncate(time.Second)))
+	j.job.Generation++
+	if j.isActive() {
+		w.terminatePod(j, "deleted")
+	}
+}
+
+// advanceJobs simulates the Job controller and the kubelet.
+func (w *simulation) advanceJobs() {
+	var left []*simulatedJob
+	for _, j := range w.jobs {
+		w.advanceJob(j)
+		if j.job.DeletionTimestamp != nil && (!j.isActive() || j.endReason == "removed") {
+			w.logf("%s is deleted", j.job.Name)
+			continue
+		}
+		left = append(left, j)
+	}
+	w.jobs = left
+}
+
+func (w *simulation) advanceJob(j *simulatedJob) {
+	if !j.isActive() || w.advanceQueue(j) && j.terminationTime.IsZero() {
+		return
+	}
+	runner := &j.pod.Status.ContainerStatuses[0]
+	if deadline := j.job.Spec.ActiveDeadlineSeconds; deadline != nil && j.terminationTime.IsZero() {
+		if over := j.job.Status.StartTime.Add(time.Duration(*deadline) * time.Second); !over.After(w.now) && !(j.isRunnerRunning() && j.exitTime.Before(over)) {
+			late := w.now
+			if over.After(j.deadlineSetTime) {
+				w.now = over // the Job controller acts on time
+			} else {
+				w.now = j.deadlineSetTime
+			}
+			w.terminatePod(j, v1alpha1.ReasonDeadlineExceeded)
+			w.now = late
+			w.deadlines++
+		}
+	}
+	switch {
+	case !j.terminationTime.IsZero() && !j.terminationTime.Add(j.terminationDuration).After(w.now):
+		if j.job.DeletionTimestamp != nil {
+			j.endReason = "removed"
+			return
+		}
+		if j.endReason == endReasonSuspended {
+			w.endSuspendedPod(j)
+			return
+		}
+		runner.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 143, StartedAt: metav1.NewTime(j.startTime.Truncate(time.Second))}}
+		w.endJob(j, batchv1.JobFailed, j.endReason)
+	case !j.terminationTime.IsZero():
+	case runner.State.Running != nil && j.exitTime.After(w.now):
+		w.writeLease(j)
+	case runner.State.Running != nil:
+		runner.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			ExitCode: j.exitCode, Message: `{"costUSD": 0.01}`, StartedAt: metav1.NewTime(j.startTime.Truncate(time.Second)),
+		}}
+		w.totalRunTime += j.exitTime.Sub(j.startTime)
+		if j.exitCode == 0 {
+			j.pod.Status.Phase = corev1.PodSucceeded
+			w.endJob(j, batchv1.JobComplete, "")
+			return
+		}
+		w.endJob(j, batchv1.JobFailed, v1alpha1.ReasonExitedWithError)
+	case runner.State.Running == nil && j.imageMissing && !w.faultsDisabled:
+		runner.State.Waiting = &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}
+	case runner.State.Running == nil && (w.faultsDisabled || w.randomChance(60)):
+		runner.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(w.now.Truncate(time.Second))}}
+		runner.Ready, j.startTime = true, w.now
+		j.exitTime = w.now.Add(time.Duration(w.rng.IntN(90)) * time.Second)
+		if w.randomChance(10) {
+			j.exitTime = w.now.Add(24 * time.Hour)
+		}
+	}
+}
+
+func (j *simulatedJob) isRunnerRunning() bool {
+	return !j.isHeld && j.pod.Status.ContainerStatuses[0].State.Running != nil
+}
+
+// endJob ends a Job.
+func (w *simulation) endJob(j *simulatedJob, kind batchv1.JobConditionType, why string) {
+	reason := batchv1.JobReasonBackoffLimitExceeded
+	if why == v1alpha1.ReasonDeadlineExceeded {
+		reason = why
+	}
+	at := metav1.NewTime(w.now.Truncate(time.Second))
+	j.job.Status.Conditions = append(j.job.Status.Conditions, batchv1.JobCondition{Type: kind, Status: corev1.ConditionTrue, Reason: reason, LastTransitionTime: at})
+	j.job.Generation++
+	w.actualOutcomes[j.job.Name] = string(v1alpha1.RunCompleted)
+	if kind == batchv1.JobFailed {
+		j.pod.Status.Phase = corev1.PodFailed
+		w.actualOutcomes[j.job.Name] = why
+	}
+	w.logf("%s ends: %s", j.job.Name, w.actualOutcomes[j.job.Name])
+}
+
+// refreshCache updates the caches.
+func (w *simulation) refreshCache() {
+	w.cached.session, w.cached.version = w.session.DeepCopy(), w.version
+	w.cached.jobs, w.cached.pods = w.liveObjects()
+	w.lease.observe(w.now)
+}
+
+func (w *simulation) liveObjects() ([]*batchv1.Job, []corev1.Pod) {
+	var jobs []*batchv1.Job
+	var pods []corev1.Pod
+	for _, j := range w.jobs {
+		jobs = append(jobs, j.job.DeepCopy())
+		if !j.isHeld {
+			pods = append(pods, *j.pod.DeepCopy())
+		}
+	}
+	if w.deletedPod != nil {
+		pods = append(pods, *w.deletedPod)
+	}
+	return jobs, pods
+}
+
+// checkInvariants checks what must hold at any time.
+func (w *simulation) checkInvariants() {
+	alive := 0
+	for _, j := range w.jobs {
+		if j.isActive() {
+			alive++
+		}
+	}
+	if alive > 1 {
+		w.reportViolation("%d Jobs are active", alive)
+	}
+	// The API server stores times in whole seconds, and a runner starts before the operator observes it.
+	if w.totalRunTime > simulatedTimeoutSeconds*time.Second+time.Duration(len(w.createdCounts))*time.Second+simulatedDelay {
+		w.reportViolation("all Jobs together ran for %s", w.totalRunTime)
+	}
+	for _, run := range w.session.Status.Runs {
+		key := fmt.Sprintf("%d/%d/%s", run.Run, run.Attempt, run.Job)
+		if was, known := w.recordedRuns[key]; known {
+			if was.Outcome != run.Outcome || was.Reason != run.Reason {
+				w.reportViolation("the record of %s changed from %s (%s) to %s (%s)", key, was.Outcome, was.Reason, run.Outcome, run.Reason)
+			}
+			continue
+		}
+		w.recordedRuns[key] = run
+		w.checkRunRecord(&run)
+	}
+	if s := &w.session.Status; s.Phase == v1alpha1.SessionRunning && s.RunnerStartTime == nil {
+		w.reportViolation("the session runs without a runnerStartTime")
+	}
+	w.checkLimits()
+}
+
+// checkRunRecord compares a record with the actual outcome.
+func (w *simulation) checkRunRecord(run *v1alpha1.SessionRun) {
+	truth, ended := w.actualOutcomes[run.Job]
+	switch {
+	case run.Outcome == v1alpha1.RunStopped:
+	case ended && run.Outcome == v1alpha1.RunCompleted && truth != string(v1alpha1.RunCompleted),
+		ended && run.Outcome != v1alpha1.RunCompleted && run.Reason != truth && run.Reason != v1alpha1.ReasonPodLost && run.Reason != v1alpha1.ReasonImagePull:
+		w.reportViolation("%s ended as %s and is recorded as %s (%s)", run.Job, truth, run.Outcome, run.Reason)
+	case !ended && run.Outcome == v1alpha1.RunCompleted:
+		w.reportViolation("%s has not ended and is recorded as Completed", run.Job)
+	case run.Reason == v1alpha1.ReasonPodLost && !w.deletedByUsers[run.Job]:
+		w.reportViolation("%s is recorded as lost, but no client deleted it", run.Job)
+	}
+}

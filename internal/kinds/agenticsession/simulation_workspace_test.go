@@ -1,0 +1,450 @@
+package agenticsession
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
+)
+
+// This property test simulates sessions that share a workspace, in a cluster with random events: users delete, stop,
+// resume and rerun sessions, and delete Jobs, Pods and the claim; Pods are evicted and ignore their termination; the Job
+// controller creates Pods for Jobs that are deleted already; other Pods mount the claim. The operator reads stale
+// caches, crashes between any two requests, and its last requests before that arrive late. The invariants are:
+//
+//   - at most one Pod that mounts the claim can run at a time,
+//   - a session that does not accept an empty workspace never runs in another claim than before,
+//   - when the events end, every session ends.
+//
+// WORKSPACE_RUNS sets the number of simulations, and WORKSPACE_SEED the first seed, to repeat one.
+func TestRunnersNeverShareAWorkspace(t *testing.T) {
+	t.Parallel()
+	runs, first := testbuilder.NumberFromEnv(t, "WORKSPACE_RUNS", 400), testbuilder.NumberFromEnv(t, "WORKSPACE_SEED", 1)
+	var next atomic.Int64
+	next.Store(int64(first) - 1)
+	var mu sync.Mutex
+	total := map[string]int{}
+	var group sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		group.Go(func() {
+			for seed := next.Add(1); seed < int64(first+runs) && !t.Failed(); seed = next.Add(1) {
+				w := newWorkspaceSimulation(uint64(seed))
+				w.runToCompletion()
+				for _, violation := range w.violations {
+					t.Errorf("seed %d: %s\n%s", seed, violation, strings.Join(w.log, "\n"))
+				}
+				mu.Lock()
+				for name, count := range w.counts {
+					total[name] += count
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	t.Logf("%d runs: %v", runs, total)
+	for _, name := range []string{"runner", "crash", "late request", "late Pod", "waited for a Pod", "reservation failed", "lost", "conflict"} {
+		if total[name] == 0 {
+			t.Errorf("no simulation contained: %s", name)
+		}
+	}
+}
+
+// workspaceSimulation is a simulated cluster with a claim and the sessions that use it.
+type workspaceSimulation struct {
+	rng      *rand.Rand
+	now      time.Time
+	sessions map[string]*v1alpha1.AgenticSession
+	claim    *metav1.PartialObjectMetadata
+	jobs     map[string]*batchv1.Job
+	pods     map[types.UID]*workspacePod
+	// late are requests of a crashed operator, and Pods of the Job controller, that arrive later.
+	late []func()
+	// cached is the content of the operator's cache.
+	cached struct {
+		sessions map[string]*v1alpha1.AgenticSession
+		jobs     []*batchv1.Job
+		pods     []corev1.Pod
+	}
+	// isInterleaved is set while a second operator acts.
+	isInterleaved bool
+	created       map[string]map[string]types.UID
+	usedUIDs      map[types.UID]types.UID
+	uidCount      int
+
+	faultsDisabled bool
+	counts         map[string]int
+	log            []string
+	violations     []string
+}
+
+// workspacePod is a Pod that mounts the claim.
+type workspacePod struct {
+	*corev1.Pod
+	// endTime is when it ends by itself, or after its termination.
+	endTime  time.Time
+	deleted  bool
+	exitCode int32
+}
+
+// canRun reports whether nothing keeps the Pod from running.
+func (p *workspacePod) canRun() bool { return !isGated(p.Pod) && !HasPodEnded(p.Pod) }
+
+func newWorkspaceSimulation(seed uint64) *workspaceSimulation {
+	w := &workspaceSimulation{
+		rng: rand.New(rand.NewPCG(seed, 1)), now: testStartTime, sessions: map[string]*v1alpha1.AgenticSession{}, jobs: map[string]*batchv1.Job{},
+		pods: map[types.UID]*workspacePod{}, created: map[string]map[string]types.UID{}, usedUIDs: map[types.UID]types.UID{}, counts: map[string]int{},
+	}
+	for _, name := range sharers {
+		w.createSession(name)
+	}
+	w.refreshCache()
+	return w
+}
+
+// sharers are the names of the sessions: the first creates the claim.
+var sharers = []string{"parent", "a", "b", "c"}
+
+func (w *workspaceSimulation) newUID(prefix string) types.UID {
+	w.uidCount++
+	return types.UID(fmt.Sprintf("%s-%d", prefix, w.uidCount))
+}
+
+func (w *workspaceSimulation) chance(percent int) bool { return w.rng.IntN(100) < percent }
+
+func (w *workspaceSimulation) fault(percent int) bool { return !w.faultsDisabled && w.chance(percent) }
+
+func (w *workspaceSimulation) logf(format string, args ...any) {
+	w.log = append(w.log, w.now.Format("15:04:05 ")+fmt.Sprintf(format, args...))
+}
+
+func (w *workspaceSimulation) violate(format string, args ...any) {
+	w.logf("VIOLATION "+format, args...)
+	w.violations = append(w.violations, fmt.Sprintf(format, args...))
+}
+
+func (w *workspaceSimulation) createSession(name string) {
+	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", UID: w.newUID(name), Generation: 1, ResourceVersion: "1"}}
+	spec := &s.Spec
+	spec.Prompt, spec.RunRequest, spec.OperatingMode = "x", 1, v1alpha1.ModeRunning
+	spec.Timeout, spec.StartupTimeout = new(int32(0)), new(int32(300))
+	spec.Retry = &v1alpha1.SessionRetry{Limit: int32(w.rng.IntN(3)), OnDisruption: w.chance(70)}
+	if name == "parent" {
+		setPersistent(spec)
+		if w.chance(50) {
+			setStartEmpty(spec)
+		}
+	} else {
+		spec.ContinueFrom = &v1alpha1.SessionReference{Name: "parent"}
+	}
+	w.sessions[name] = s
+	w.logf("%s is created", s.UID)
+}
+
+func (w *workspaceSimulation) runToCompletion() {
+	for range 150 + w.rng.IntN(150) {
+		w.now = w.now.Add(time.Duration(w.rng.IntN(4000)) * time.Millisecond)
+		w.simulateEvent()
+		w.advance()
+		if w.chance(60) {
+			w.refreshCache()
+		}
+		w.reconcile(sharers[w.rng.IntN(len(sharers))])
+		w.check()
+		if len(w.violations) > 0 {
+			return
+		}
+	}
+	w.faultsDisabled = true
+	for _, s := range w.sessions {
+		s.Spec.OperatingMode = v1alpha1.ModeRunning
+		bump(s)
+	}
+	for range 400 {
+		w.now = w.now.Add(5 * time.Second)
+		w.advance()
+		w.refreshCache()
+		for _, name := range sharers {
+			w.reconcile(name)
+			w.check()
+		}
+		if len(w.violations) > 0 || w.isSettled() {
+			return
+		}
+	}
+	for name, s := range w.sessions {
+		w.logf("%s: %s, Job %q, %+v", name, s.Status.Phase, s.Status.Job, s.Status.Conditions)
+	}
+	w.violate("the sessions do not end")
+}
+
+func (w *workspaceSimulation) isSettled() bool {
+	for _, s := range w.sessions {
+		if !isSessionFinished(s) {
+			return false
+		}
+	}
+	return true
+}
+
+// bump changes the version of an object.
+func bump(object metav1.Object) {
+	version, err := strconv.Atoi(object.GetResourceVersion())
+	if err != nil {
+		panic(err)
+	}
+	object.SetResourceVersion(strconv.Itoa(version + 1))
+}
+
+// simulateEvent simulates a random event.
+func (w *workspaceSimulation) simulateEvent() {
+	name := sharers[w.rng.IntN(len(sharers))]
+	s := w.sessions[name]
+	switch dice := w.rng.IntN(1000); {
+	case s == nil && dice < 100:
+		w.createSession(name)
+	case s == nil:
+	case dice < 25:
+		w.logf("user deletes %s", s.UID)
+		delete(w.sessions, name)
+	case dice < 55:
+		w.logf("user stops or resumes %s", s.UID)
+		s.Spec.OperatingMode = map[v1alpha1.OperatingMode]v1alpha1.OperatingMode{
+			v1alpha1.ModeStopped: v1alpha1.ModeRunning, v1alpha1.ModeRunning: v1alpha1.ModeStopped,
+		}[s.Spec.OperatingMode]
+		bump(s)
+	case dice < 85:
+		w.logf("user reruns %s", s.UID)
+		s.Spec.RunRequest++
+		bump(s)
+	case dice < 115:
+		if job := w.jobs[s.Status.Job]; job != nil {
+			w.deleteJob(job, w.chance(30))
+		}
+	case dice < 145:
+		w.terminateRandomPod()
+	case dice < 150 && w.claim != nil:
+		w.logf("user deletes the claim")
+		w.claim.DeletionTimestamp = new(metav1.NewTime(w.now))
+		bump(w.claim)
+	case dice < 170 && w.claim != nil && !slices.ContainsFunc(slices.Collect(maps.Values(w.pods)), (*workspacePod).canRun) && len(w.pods) == 0 && len(w.late) == 0:
+		w.addPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "others", Namespace: "ns"}})
+	}
+}
+
+func (w *workspaceSimulation) terminateRandomPod() {
+	for _, uid := range slices.Sorted(maps.Keys(w.pods)) {
+		if pod := w.pods[uid]; w.chance(50) && !HasPodEnded(pod.Pod) {
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI"}}
+			w.terminate(pod)
+			return
+		}
+	}
+}
+
+// terminate requests the end of a Pod, whose runner may ignore that for its grace period.
+func (w *workspaceSimulation) terminate(pod *workspacePod) {
+	if pod.deleted {
+		return
+	}
+	pod.deleted, pod.DeletionTimestamp = true, new(metav1.NewTime(w.now.Add(gracePeriod)))
+	pod.endTime, pod.exitCode = w.now, 143
+	if !isGated(pod.Pod) {
+		pod.endTime = w.now.Add(time.Duration(w.rng.IntN(25)) * time.Second)
+	}
+	w.logf("%s is terminated until %s", pod.UID, pod.endTime.Format("15:04:05"))
+}
+
+func (w *workspaceSimulation) deleteJob(job *batchv1.Job, inForeground bool) {
+	w.logf("%s is deleted, in the foreground: %t", job.UID, inForeground)
+	if !inForeground {
+		delete(w.jobs, job.Name)
+		return
+	}
+	if job.DeletionTimestamp.IsZero() {
+		job.DeletionTimestamp = new(metav1.NewTime(w.now.Truncate(time.Second)))
+	}
+}
+
+// addPod creates a Pod that mounts the claim.
+func (w *workspaceSimulation) addPod(pod *corev1.Pod) {
+	pod.UID = w.newUID("pod")
+	pod.Spec.Volumes = newPodThatMounts("", ClaimName("parent")).Spec.Volumes
+	pod.Status.Phase = corev1.PodPending
+	pod.CreationTimestamp = metav1.NewTime(w.now)
+	w.pods[pod.UID] = &workspacePod{Pod: pod, endTime: w.now.Add(time.Duration(5+w.rng.IntN(60)) * time.Second), exitCode: int32(max(w.rng.IntN(4)-2, 0))}
+	w.logf("%s is created for %s", pod.UID, pod.Labels[batchv1.JobNameLabel])
+}
+
+// advance simulates the controllers of Kubernetes and the kubelet.
+func (w *workspaceSimulation) advance() {
+	if w.faultsDisabled || w.chance(20) {
+		late := w.late
+		w.late = nil
+		for _, request := range late {
+			request()
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.jobs)) {
+		w.advanceJob(w.jobs[name])
+	}
+	for _, uid := range slices.Sorted(maps.Keys(w.pods)) {
+		w.advancePod(w.pods[uid])
+	}
+	w.collectClaim()
+}
+
+// advanceJob simulates the Job controller and the garbage collector.
+func (w *workspaceSimulation) advanceJob(job *batchv1.Job) {
+	owner := w.sessions[job.Labels[LabelSession]]
+	if (owner == nil || !metav1.IsControlledBy(job, owner)) && w.chance(50) {
+		w.deleteJob(job, false)
+		return
+	}
+	pod := w.podOf(job)
+	switch {
+	case !job.DeletionTimestamp.IsZero() && (pod == nil || HasPodEnded(pod.Pod)):
+		delete(w.jobs, job.Name)
+	case !job.DeletionTimestamp.IsZero():
+		w.terminate(pod)
+	case pod == nil && job.Status.StartTime == nil:
+		job.Status.StartTime = new(metav1.NewTime(w.now.Truncate(time.Second)))
+		created := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Name: job.Name + "-x", Namespace: "ns", Labels: map[string]string{LabelSession: job.Labels[LabelSession], LabelSessionUID: job.Labels[LabelSessionUID], batchv1.JobNameLabel: job.Name},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "Job", Name: job.Name, UID: job.UID, Controller: new(true)}},
+		}}
+		created.Spec.SchedulingGates = job.Spec.Template.Spec.SchedulingGates
+		created.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.RunnerContainer}}
+		if w.fault(30) {
+			w.counts["late Pod"]++
+			w.late = append(w.late, func() { w.addPod(created) })
+			return
+		}
+		w.addPod(created)
+	case job.Status.StartTime != nil && decision.FindEndCondition(job) == nil && (pod != nil && HasPodEnded(pod.Pod) || pod == nil && len(w.late) == 0):
+		kind := batchv1.JobFailed
+		if pod != nil && pod.Status.Phase == corev1.PodSucceeded {
+			kind = batchv1.JobComplete
+		}
+		job.Status.Conditions = []batchv1.JobCondition{{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(w.now.Truncate(time.Second))}}
+		w.logf("%s is %s", job.UID, kind)
+	}
+}
+
+func (w *workspaceSimulation) podOf(job *batchv1.Job) *workspacePod {
+	for _, pod := range w.pods {
+		if metav1.IsControlledBy(pod, job) {
+			return pod
+		}
+	}
+	return nil
+}
+
+// advancePod simulates the kubelet, and the garbage collector.
+func (w *workspaceSimulation) advancePod(pod *workspacePod) {
+	job := w.jobs[pod.Labels[batchv1.JobNameLabel]]
+	isOrphan := len(pod.OwnerReferences) > 0 && (job == nil || !metav1.IsControlledBy(pod, job))
+	switch {
+	case isOrphan && HasPodEnded(pod.Pod):
+		delete(w.pods, pod.UID)
+	case isOrphan && !pod.deleted && w.chance(50):
+		w.terminate(pod)
+	case HasPodEnded(pod.Pod):
+		if pod.deleted || len(pod.OwnerReferences) == 0 {
+			delete(w.pods, pod.UID)
+		}
+	case isGated(pod.Pod) && !pod.deleted:
+	case w.now.After(pod.endTime):
+		w.endPod(pod)
+	case pod.Status.Phase == corev1.PodPending && !pod.deleted && w.chance(70):
+		pod.Status.Phase = corev1.PodRunning
+		if len(pod.OwnerReferences) > 0 {
+			pod.Status.ContainerStatuses[0].State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(w.now)}
+		}
+		w.counts["runner"]++
+	}
+}
+
+func (w *workspaceSimulation) endPod(pod *workspacePod) {
+	pod.Status.Phase = corev1.PodSucceeded
+	if pod.exitCode != 0 {
+		pod.Status.Phase = corev1.PodFailed
+	}
+	if len(pod.OwnerReferences) > 0 {
+		pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: pod.exitCode, FinishedAt: metav1.NewTime(w.now)}}
+	}
+	w.logf("%s ends with %d", pod.UID, pod.exitCode)
+}
+
+// collectClaim simulates the garbage collector, and the protection of claims that Pods use.
+func (w *workspaceSimulation) collectClaim() {
+	if w.claim == nil {
+		return
+	}
+	var owners []metav1.OwnerReference
+	for _, owner := range w.claim.OwnerReferences {
+		if s := w.sessions[owner.Name]; s != nil && s.UID == owner.UID {
+			owners = append(owners, owner)
+		}
+	}
+	if len(owners) < len(w.claim.OwnerReferences) && w.chance(50) {
+		w.claim.OwnerReferences = owners
+		if len(owners) == 0 && w.claim.DeletionTimestamp.IsZero() {
+			w.claim.DeletionTimestamp = new(metav1.NewTime(w.now))
+		}
+		bump(w.claim)
+	}
+	isUsed := slices.ContainsFunc(slices.Collect(maps.Values(w.pods)), (*workspacePod).canRun)
+	if !w.claim.DeletionTimestamp.IsZero() && !isUsed {
+		w.logf("claim %s is gone", w.claim.UID)
+		w.claim = nil
+	}
+}
+
+func (w *workspaceSimulation) refreshCache() {
+	w.cached.sessions, w.cached.jobs, w.cached.pods = map[string]*v1alpha1.AgenticSession{}, nil, nil
+	for name, s := range w.sessions {
+		w.cached.sessions[name] = s.DeepCopy()
+	}
+	for _, job := range w.jobs {
+		w.cached.jobs = append(w.cached.jobs, job.DeepCopy())
+	}
+	w.cached.pods = w.listPods()
+}
+
+func (w *workspaceSimulation) listPods() []corev1.Pod {
+	var pods []corev1.Pod
+	for _, uid := range slices.Sorted(maps.Keys(w.pods)) {
+		pods = append(pods, *w.pods[uid].DeepCopy())
+	}
+	return pods
+}
+
+// check checks the invariants.
+func (w *workspaceSimulation) check() {
+	var running []types.UID
+	for _, uid := range slices.Sorted(maps.Keys(w.pods)) {
+		if w.pods[uid].canRun() {
+			running = append(running, uid)
+		}
+	}
+	if len(running) > 1 {
+		w.violate("%v can run in one workspace", running)
+	}
+}

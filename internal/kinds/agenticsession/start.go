@@ -1,0 +1,293 @@
+package agenticsession
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/kinds/policy"
+)
+
+const (
+	// firstRetryDelay is the delay before the first retry of a run. It doubles each time, up
+	// to maxRetryDoublings times.
+	firstRetryDelay   = 10 * time.Second
+	maxRetryDoublings = 4
+	// An object that was refused for a quota or a taken name is tried again after as long as it
+	// has been refused, within these limits.
+	minRetryInterval = time.Second
+	maxRetryInterval = time.Minute
+)
+
+// Values of fields that the API server does not default, as in an object of an older CRD.
+const (
+	defaultTimeoutSeconds        = 14400
+	defaultStartupTimeoutSeconds = 600
+)
+
+// obstacle is what keeps a session from creating a Job.
+type obstacle struct {
+	decision.Problem
+
+	// timeLimited obstacles fail the run after startupTimeout.
+	timeLimited bool
+}
+
+// startChecks are the obstacles to an attempt. The first one found is reported.
+var startChecks = []struct {
+	check       func(*Observation, *v1alpha1.AgenticSessionStatus) (reason, message string, found bool)
+	timeLimited bool
+}{
+	{isNotAccepted, true},
+	{isParentUnusable, true},
+	{isNetworkWidened, true},
+	{isEgressProxyNotReady, true},
+	{isWorkspaceInUse, false},
+}
+
+// startAttempt opens an attempt and creates its Job, unless an obstacle exists.
+func (e *evaluation) startAttempt() *Question {
+	if e.spec.OperatingMode == v1alpha1.ModeStopped {
+		e.status.StoppedReason, e.status.WaitingSince = v1alpha1.StopUser, nil
+		return nil
+	}
+	e.status.StoppedReason = ""
+	if problem := budgetProblem(&e.observation, &e.status); problem != nil {
+		e.failRun(*problem)
+		return nil
+	}
+	if e.settings != nil {
+		if state := e.resolveWorkspace(); !state.usable {
+			return state.question
+		}
+	}
+	if e.waitForDependencies() {
+		return nil
+	}
+	if delay, end := retryDelay(&e.status); !e.schedule.HasReached(end) {
+		e.waitFor(v1alpha1.ReasonRetrying, fmt.Sprintf("the run is retried %s after its last attempt ended", delay), false)
+		return nil
+	}
+	if isWaiting, question := e.waitForPlace(); isWaiting || question != nil {
+		return question
+	}
+	// Before its very first attempt the session cannot have a Job.
+	isFirst := e.status.Attempt == 0 && len(e.status.Runs) == 0
+	if !isFirst && !e.observation.Answers.Listed {
+		return &Question{AllJobs: true}
+	}
+	if reason, message, found := isPreviousJobRunning(&e.observation); found {
+		e.waitFor(reason, message, false)
+		return nil
+	}
+	if state := e.checkWorkspaceFree(); !state.usable {
+		return state.question
+	}
+	e.status.WaitingSince = nil
+	e.openAttempt()
+	e.createAttemptObjects()
+	return nil
+}
+
+// budgetProblem returns why no attempt may start; nil if the session has time and budget left.
+func budgetProblem(o *Observation, status *v1alpha1.AgenticSessionStatus) *decision.Problem {
+	if left, limited := remainingSeconds(o, status); limited && left == 0 {
+		return &problemTimeUsedUp
+	}
+	return costProblem(o, status)
+}
+
+// waitForDependencies reports whether the session has to wait for something that others change.
+func (e *evaluation) waitForDependencies() bool {
+	for _, rule := range startChecks {
+		if reason, message, found := rule.check(&e.observation, &e.status); found {
+			e.waitFor(reason, message, rule.timeLimited)
+			return true
+		}
+	}
+	if err := e.checkImages(); err != nil {
+		e.waitFor(v1alpha1.ReasonImageNotAllowed, err.Error(), true)
+		return true
+	}
+	return e.waitForAddresses()
+}
+
+func isNotAccepted(_ *Observation, status *v1alpha1.AgenticSessionStatus) (reason, message string, found bool) {
+	accepted := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAccepted)
+	return accepted.Reason, accepted.Message, accepted.Status != metav1.ConditionTrue
+}
+
+// checkImages returns an error if a Policy does not allow an image of an accepted session's Pod.
+func (e *evaluation) checkImages() error {
+	b := e.newObjectBuilder()
+	b.check = nil // the operator's own image needs no permission
+	template := b.newPodTemplate("")
+	return policy.CheckImages(&template.Spec, &e.observation.Policies)
+}
+
+func (e *evaluation) newObjectBuilder() *objectBuilder {
+	return &objectBuilder{session: e.observation.Session, settings: e.settings, status: &e.status, network: &e.observation.Network, check: &e.observation.NetworkCheck, keys: e.observation.Keys}
+}
+
+// isParentUnusable reports why the session cannot continue in its parent's workspace. Once it owns the workspace too, it
+// needs its parent no more; but before its first attempt it waits for the parent, if that exists, to finish.
+func isParentUnusable(o *Observation, status *v1alpha1.AgenticSessionStatus) (reason, message string, found bool) {
+	parent, isOwner := o.Parent, status.WorkspaceUID != ""
+	if o.Session.Spec.ContinueFrom == nil || hasAttempted(status) && status.WorkspaceClaim != "" {
+		return "", "", false
+	}
+	name := "AgenticSession " + o.Session.Spec.ContinueFrom.Name + " of continueFrom"
+	switch {
+	case isOwner && !isParentOf(o, status):
+		return "", "", false
+	case parent == nil || !parent.DeletionTimestamp.IsZero():
+		return v1alpha1.ReasonParentNotFound, name + " does not exist", true
+	case userIDOf(parent) != userIDOf(o.Session):
+		return v1alpha1.ReasonParentOwnedByOtherUser, name + " belongs to another user", true
+	case !isSessionFinished(parent):
+		return v1alpha1.ReasonParentNotFinished, name + " has not completed or failed yet", true
+	case parent.Status.WorkspaceClaim == "":
+		return v1alpha1.ReasonParentHasNoWorkspace, name + " has no persistent workspace", true
+	}
+	return "", "", false
+}
+
+// isNetworkWidened reports a NetworkPolicy that allows the session more than its SessionRunner does, unless the
+// SessionRunner accepts that.
+func isNetworkWidened(o *Observation, _ *v1alpha1.AgenticSessionStatus) (reason, message string, found bool) {
+	if o.Runner.Spec.NetworkIsolation == v1alpha1.NetworkIsolationPreferred {
+		return "", "", false
+	}
+	widening := findWideningPolicy(o.NetworkPolicies, podLabels(o.Session, o.Runner), newSessionNetworkPolicy(o.Session, o.Runner, &o.Network, &o.NetworkCheck))
+	if widening == nil {
+		return "", "", false
+	}
+	return v1alpha1.ReasonNetworkWidened, wideningMessage(widening, o.Runner.Name), true
+}
+
+func isWorkspaceInUse(o *Observation, _ *v1alpha1.AgenticSessionStatus) (reason, message string, found bool) {
+	return v1alpha1.ReasonWorkspaceInUse, "AgenticSession " + o.WorkspaceUser + " runs in the workspace", o.WorkspaceUser != ""
+}
+
+// retryDelay returns how long after its last attempt a failed run is retried, and the end of that
+// delay; zero if there is no failed attempt.
+func retryDelay(status *v1alpha1.AgenticSessionStatus) (delay time.Duration, end time.Time) {
+	last := lastRun(status)
+	if last == nil || last.Outcome != v1alpha1.RunRetried || last.End == nil {
+		return 0, time.Time{}
+	}
+	delay = firstRetryDelay << min(max(status.Retries+status.Disruptions-1, 0), maxRetryDoublings)
+	return delay, last.End.Add(delay)
+}
+
+func isPreviousJobRunning(observation *Observation) (reason, message string, found bool) {
+	for _, job := range observation.Jobs {
+		if metav1.IsControlledBy(job, observation.Session) && isJobActive(job) {
+			return v1alpha1.ReasonPreviousJobRunning, "Job " + job.Name + " has not ended yet", true
+		}
+	}
+	return "", "", false
+}
+
+// UserOf returns the user that a session belongs to; empty if that is not known.
+func UserOf(s *v1alpha1.AgenticSession) string { return userIDOf(s) }
+
+func userIDOf(s *v1alpha1.AgenticSession) string {
+	return ptr.Deref(s.Spec.UserContext, v1alpha1.UserContext{}).UserID
+}
+
+// waitFor reports the obstacle, and fails the run if a time-limited one lasts too long.
+func (e *evaluation) waitFor(reason, message string, timeLimited bool) {
+	e.obstacle = &obstacle{decision.Problem{Reason: reason, Message: message}, timeLimited}
+	if !timeLimited {
+		e.status.WaitingSince = nil
+		return
+	}
+	if e.status.WaitingSince == nil {
+		e.status.WaitingSince = &e.now
+	}
+	limit := ptr.Deref(e.spec.StartupTimeout, defaultStartupTimeoutSeconds)
+	if limit > 0 && e.schedule.HasReached(e.status.WaitingSince.Add(time.Duration(limit)*time.Second)) {
+		e.failRun(e.obstacle.Problem)
+	}
+}
+
+// openAttempt opens an attempt. From now on its Job may exist.
+func (e *evaluation) openAttempt() {
+	e.status.Attempt++
+	e.status.Runner = e.spec.Runner
+	e.status.Job = jobName(e.observation.Session.Name, e.status.Run, e.status.Attempt)
+	if e.status.WorkspaceClaim == "" && e.settings.persistent {
+		e.status.WorkspaceClaim = ClaimName(e.observation.Session.Name)
+	}
+}
+
+// createAttemptObjects creates the Job of the open attempt and the objects that it needs.
+func (e *evaluation) createAttemptObjects() {
+	if e.observation.Refusal != nil {
+		e.handleRefusal(e.observation.Refusal)
+		return
+	}
+	e.extendProxyToken()
+	e.recordLease()
+	e.status.MaxActiveSeconds = nil
+	if most := e.settings.runner.Spec.ActiveDeadlineSeconds; most != nil {
+		e.status.MaxActiveSeconds = new(*most)
+	}
+	e.status.MaxCostUSD = nil
+	if most := e.settings.runner.Spec.MaxCostUSD; most != nil {
+		e.status.MaxCostUSD = new(*most)
+	}
+	b := e.newObjectBuilder()
+	inputs := b.newInputsSecret()
+	template := b.newPodTemplate(inputs.Name)
+	if old := e.status.Inputs; old != "" && old != inputs.Name {
+		e.decision.DeleteSecret = old
+	}
+	e.status.Inputs = inputs.Name
+	if e.spec.Interactive {
+		e.status.Service = ServiceName(e.observation.Session.Name)
+	}
+	e.decision.ApplyObjects = b.newChildObjects(inputs)
+	e.decision.DryRunPod = b.newDryRunPod(&template)
+	e.decision.CreateJob = b.newJob(&template)
+	e.decision.CreateJob.Spec.ActiveDeadlineSeconds = e.initialDeadline()
+	// A refusal stays reported until the API server has accepted what it refused.
+	refusals := []string{v1alpha1.ReasonNameTaken, v1alpha1.ReasonWorkspaceNotFound, v1alpha1.ReasonServiceAccountNotFound}
+	if c := meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionDependenciesReady); c != nil && slices.Contains(refusals, c.Reason) {
+		e.obstacle = &obstacle{decision.Problem{Reason: c.Reason, Message: c.Message}, true}
+	}
+}
+
+// handleRefusal fails the run after the API server refused an object of the attempt, or waits and
+// then tries again after as long as the condition that reports it has been False.
+func (e *evaluation) handleRefusal(refusal *decision.Refusal) {
+	conditionType := v1alpha1.ConditionDependenciesReady
+	switch refusal.Class {
+	case decision.QuotaExceeded: // without a time limit: a quota has room again when other objects end
+		e.waitFor(v1alpha1.ReasonQuotaExceeded, refusal.Message, false)
+		conditionType = v1alpha1.ConditionJobCreated
+	case decision.AlreadyExists:
+		e.waitFor(v1alpha1.ReasonNameTaken, refusal.Message, true)
+	case decision.NotFound:
+		e.waitFor(v1alpha1.ReasonWorkspaceNotFound, refusal.Message, true)
+	case decision.ServiceAccountMissing:
+		e.waitFor(v1alpha1.ReasonServiceAccountNotFound, refusal.Message, true)
+	default:
+		reason := v1alpha1.ReasonChildRefused
+		if refusal.Kind == "Pod" || refusal.Kind == "Job" {
+			reason = v1alpha1.ReasonPodRejected
+		}
+		e.failRun(decision.Problem{Reason: reason, Message: refusal.Message})
+	}
+	if e.status.Job == "" {
+		return // the run failed
+	}
+	e.schedule.RequeueWithin(e.retryInterval(conditionType))
+}

@@ -1,0 +1,142 @@
+package agenticsession
+
+import (
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+// queueLabel is the label with which Kueue manages a Job.
+const queueLabel = "kueue.x-k8s.io/queue-name"
+
+// isQueueNamed reports whether a queue holds the Jobs of a SessionRunner's sessions.
+func isQueueNamed(runner *v1alpha1.SessionRunner) bool {
+	return runner.Spec.JobMetadata != nil && runner.Spec.JobMetadata.Labels[queueLabel] != ""
+}
+
+// followSuspension observes that a queue, or another client, suspended the open attempt's Job or resumed it. A Job that is
+// suspended loses its Pod, and starts another one when it is resumed: it is still the same attempt. The time of each Pod counts,
+// that between them does not.
+func (e *evaluation) followSuspension() {
+	job, change := e.job, findSuspension(e.job)
+	if isJobSuspended(job) {
+		if !e.hasNoPods() {
+			return
+		}
+		e.closePart(e.stoppedPodEnd(change))
+		e.pod = nil
+		e.waitForResumption()
+		return
+	}
+	if change == nil {
+		return // the Job was never suspended
+	}
+	started := job.Status.StartTime
+	if e.status.JobStartTime != nil && (started == nil || started.After(e.status.JobStartTime.Time)) {
+		e.closePart(e.stoppedPodEnd(change))
+	}
+	if e.isPodOfEarlierPart(change) {
+		e.pod = nil
+	}
+}
+
+func isJobSuspended(job *batchv1.Job) bool { return ptr.Deref(job.Spec.Suspend, false) }
+
+// isStartTimeOld reports whether the start time of a Job is that of before its suspension.
+func isStartTimeOld(job *batchv1.Job) bool {
+	change := findSuspension(job)
+	return isJobSuspended(job) || change != nil && change.Status == corev1.ConditionTrue
+}
+
+// findSuspension returns the condition that says whether and since when a Job is suspended; nil if it never was.
+func findSuspension(job *batchv1.Job) *batchv1.JobCondition {
+	i := slices.IndexFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool { return c.Type == batchv1.JobSuspended })
+	if i < 0 {
+		return nil
+	}
+	return &job.Status.Conditions[i]
+}
+
+// hasNoPods reports whether the suspended Job has no Pods any more, or never had one.
+func (e *evaluation) hasNoPods() bool {
+	job, change := e.job, findSuspension(e.job)
+	if job.Status.Active > 0 || ptr.Deref(job.Status.Terminating, 0) > 0 {
+		return false
+	}
+	hasStarted := e.status.JobStartTime != nil || job.Status.StartTime != nil
+	return !hasStarted || change != nil && change.Status == corev1.ConditionTrue
+}
+
+// isPodOfEarlierPart reports whether the Pod was deleted because its Job was suspended. It may still be in the cache, or
+// remembered, after the Job was resumed.
+func (e *evaluation) isPodOfEarlierPart(change *batchv1.JobCondition) bool {
+	pod := e.pod
+	switch {
+	case pod == nil, pod.DeletionTimestamp == nil && pod.UID != e.observation.DeletedPod:
+		return false
+	case change.Status == corev1.ConditionTrue, pod.CreationTimestamp.Before(&change.LastTransitionTime):
+		return true
+	}
+	// All times have the precision of a second: the Pod may have been created in that in which its Job was resumed.
+	deleted := pod.CreationTimestamp.Time // at the earliest, without a grace period
+	if pod.DeletionTimestamp != nil {
+		deleted = decision.DeletionRequestTime(pod)
+	}
+	return !deleted.After(change.LastTransitionTime.Time)
+}
+
+// stoppedPodEnd returns when the last Pod before a suspension ended, or at the latest can have ended.
+func (e *evaluation) stoppedPodEnd(change *batchv1.JobCondition) time.Time {
+	end := e.observation.Now
+	if change == nil {
+		return end
+	}
+	if termination := runnerTermination(e.pod); termination != nil && e.isPodOfEarlierPart(change) && !termination.FinishedAt.IsZero() {
+		return earlierTime(end, termination.FinishedAt.Time)
+	}
+	if change.Status == corev1.ConditionTrue {
+		return earlierTime(end, change.LastTransitionTime.Add(gracePeriod))
+	}
+	return earlierTime(end, change.LastTransitionTime.Time) // nobody observed when it was suspended
+}
+
+// closePart adds the time of a Pod that was stopped because its Job was suspended, and forgets the Pod. Activity that it
+// reported is not that of the next one.
+func (e *evaluation) closePart(end time.Time) {
+	s := &e.status
+	if start := e.activeStart(); start != nil {
+		s.ActiveSeconds += secondsBetween(start.Time, end)
+	}
+	s.JobStartTime, s.RunnerStartTime, s.ActiveSince, s.LastActivityTime = nil, nil, nil, nil
+	if activity := e.observation.Activity; activity != nil && !activity.RenewTime.IsZero() {
+		s.LeaseRenewTime = new(metav1.NewMicroTime(activity.RenewTime))
+	}
+}
+
+// waitForResumption reports what a suspended Job waits for. Without time left, its runner would be stopped at once.
+func (e *evaluation) waitForResumption() {
+	if left, limited := remainingSeconds(&e.observation, &e.status); limited && left == 0 {
+		e.deleteJob(e.job)
+		e.failRun(problemTimeUsedUp)
+		return
+	}
+	problem := decision.Problem{Reason: v1alpha1.ReasonQueued, Message: "Job " + e.job.Name + " waits in queue " + e.job.Labels[queueLabel]}
+	if e.job.Labels[queueLabel] == "" {
+		problem = decision.Problem{
+			Reason:  v1alpha1.ReasonJobSuspended,
+			Message: "another client suspended Job " + e.job.Name + "; set its spec.suspend to false",
+		}
+	}
+	e.waitFor(problem.Reason, problem.Message, false)
+	e.status.QueuedSince = &e.now
+	if since := e.observation.Session.Status.QueuedSince; since != nil {
+		e.status.QueuedSince = since
+	}
+}

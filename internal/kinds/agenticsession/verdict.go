@@ -1,0 +1,135 @@
+package agenticsession
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+const (
+	maxRecordedRuns    = 10
+	maxRunMessageBytes = 256
+	// maxDisruptions is how often a disrupted run is retried.
+	maxDisruptions = 5
+)
+
+// verdict is how an attempt ended, and why.
+type verdict struct {
+	outcome v1alpha1.RunOutcome
+	decision.Problem
+
+	// exitCode of the runner; nil if it is not known.
+	exitCode *int32
+	endTime  time.Time
+}
+
+var problemTimeUsedUp = decision.Problem{Reason: v1alpha1.ReasonDeadlineExceeded, Message: "the session used all of its time; increase timeout to run it again"}
+
+// verdictOfJob returns the verdict of a Job that ended. Only the runner's exit counts, never a
+// sidecar's, and if the runner was terminated its exit code does not count either.
+func verdictOfJob(job *batchv1.Job, pod *corev1.Pod, end *batchv1.JobCondition, hasResult bool) verdict {
+	v := verdict{outcome: v1alpha1.RunFailed, exitCode: runnerExitCode(pod), endTime: end.LastTransitionTime.Time}
+	if job.Status.CompletionTime != nil {
+		v.endTime = job.Status.CompletionTime.Time
+	}
+	termination, disruption, check := runnerTermination(pod), podDisruption(pod), checkProblem(pod)
+	switch {
+	case end.Type == batchv1.JobComplete:
+		v.outcome, v.Reason = v1alpha1.RunCompleted, v1alpha1.ReasonCompleted
+	case end.Reason == batchv1.JobReasonDeadlineExceeded && pod != nil && !hasRun(pod):
+		v.Reason, v.Message = v1alpha1.ReasonDeadlineExceeded, "the Pod waited for a node until the deadline of its Job, which no operator prolonged; run the session again"
+	case end.Reason == batchv1.JobReasonDeadlineExceeded:
+		v.Problem = problemTimeUsedUp
+	case disruption != nil:
+		v.Problem = *disruption
+	case check != nil:
+		v.Problem = *check
+	case termination == nil:
+		v.Reason, v.Message = v1alpha1.ReasonPodLost, decision.FormatReason(end.Reason, end.Message)
+	case termination.ExitCode == 0:
+		v.outcome, v.Reason = v1alpha1.RunCompleted, v1alpha1.ReasonCompleted
+	case termination.Reason == v1alpha1.ReasonOOMKilled:
+		v.Reason, v.Message = v1alpha1.ReasonOOMKilled, "the runner exceeded its memory limit"
+	default:
+		v.Reason, v.Message = v1alpha1.ReasonExitedWithError, fmt.Sprintf("the runner exited with code %d", termination.ExitCode)
+		if output := strings.TrimSpace(termination.Message); output != "" && !hasResult {
+			v.Message += ": " + output
+		}
+	}
+	return v
+}
+
+// hasResult reports whether the runner of the open attempt left a valid result.
+func hasResult(status *v1alpha1.AgenticSessionStatus) bool {
+	result := status.Result
+	return result != nil && result.Run == status.Run && result.Attempt == status.Attempt
+}
+
+// failRun fails the run now, with the open attempt or without one.
+func (e *evaluation) failRun(problem decision.Problem) {
+	e.closeAttempt(verdict{outcome: v1alpha1.RunFailed, Problem: problem, endTime: e.now.Time})
+}
+
+// closeAttempt records how the open attempt ended, and whether its run is retried. From now on
+// its Job does not matter.
+func (e *evaluation) closeAttempt(v verdict) {
+	s := &e.status
+	end := metav1.NewTime(v.endTime.Truncate(time.Second)) // the API server's precision
+	if v.endTime.IsZero() {
+		v.endTime, end = e.now.Time, e.now
+	}
+	cost := e.closeCost()
+	if start := e.activeStart(); start != nil {
+		s.ActiveSeconds += secondsBetween(start.Time, v.endTime)
+	}
+	if v.outcome == v1alpha1.RunFailed && budgetProblem(&e.observation, s) == nil && takeRetry(s, e.spec.Retry, v.Reason) {
+		v.outcome = v1alpha1.RunRetried
+	}
+	record := v1alpha1.SessionRun{
+		Run: s.Run, Attempt: s.Attempt, Job: s.Job, Start: s.JobStartTime, End: &end,
+		ExitCode: v.exitCode, Outcome: v.outcome, Reason: v.Reason, Message: decision.TruncateMessage(v.Message, maxRunMessageBytes),
+		CostUSD: cost,
+	}
+	s.Runs = append(s.Runs, record)
+	s.Runs = slices.Delete(s.Runs, 0, max(len(s.Runs)-maxRecordedRuns, 0))
+	s.Job, s.JobUID, s.Runner, s.ActivityLease = "", "", "", nil
+	s.ActiveSince, s.MaxActiveSeconds = nil, nil
+	s.JobStartTime, s.RunnerStartTime, s.StopTime, s.WaitingSince = nil, nil, nil, nil
+	if v.outcome != v1alpha1.RunStopped {
+		s.StoppedReason = ""
+	}
+	if v.outcome == v1alpha1.RunCompleted || v.outcome == v1alpha1.RunFailed {
+		s.CompletionTime = &end
+	}
+}
+
+// takeRetry counts and allows a retry after a failure with this reason, if one is left.
+func takeRetry(status *v1alpha1.AgenticSessionStatus, retry *v1alpha1.SessionRetry, reason string) bool {
+	if retry == nil {
+		return false
+	}
+	count, limit := &status.Retries, retry.Limit
+	switch reason {
+	case v1alpha1.ReasonExitedWithError, v1alpha1.ReasonOOMKilled:
+	case v1alpha1.ReasonEvicted, v1alpha1.ReasonPodLost, v1alpha1.ReasonPodDeleted:
+		count, limit = &status.Disruptions, maxDisruptions
+		if !retry.OnDisruption {
+			return false
+		}
+	default:
+		return false
+	}
+	if *count >= limit {
+		return false
+	}
+	*count++
+	return true
+}

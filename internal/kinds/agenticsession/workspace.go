@@ -1,0 +1,291 @@
+package agenticsession
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+// WorkspaceGate is the scheduling gate of Pods with a persistent workspace. A Pod of which the Job controller
+// learns too late that its Job was deleted never runs: nothing removes its gate.
+const WorkspaceGate = v1alpha1.Prefix + "workspace"
+
+// AnnotationWorkspacePod of a claim is the UID of the Pod that it is reserved for. It is written only over the version
+// of the claim that was read before a list of all Pods that mount it, and before that Pod's gate is removed.
+const AnnotationWorkspacePod = v1alpha1.Prefix + "workspace-pod"
+
+// WorkspaceReservation lets a Pod run in a workspace.
+type WorkspaceReservation struct {
+	// Claim is reserved for the Pod only if it still has this version.
+	Claim *metav1.PartialObjectMetadata
+	// Pod whose gate is removed after that.
+	Pod *corev1.Pod
+}
+
+// MountsClaim reports whether a Pod mounts a claim, or will.
+func MountsClaim(pod *corev1.Pod, claim string) bool {
+	return slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool {
+		return volume.PersistentVolumeClaim != nil && volume.PersistentVolumeClaim.ClaimName == claim
+	})
+}
+
+// HasPodEnded reports whether no container of a Pod runs or will run.
+func HasPodEnded(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+func isGated(pod *corev1.Pod) bool {
+	return pod != nil && slices.ContainsFunc(pod.Spec.SchedulingGates, func(gate corev1.PodSchedulingGate) bool { return gate.Name == WorkspaceGate })
+}
+
+// workspaceState is whether an attempt can use its workspace.
+type workspaceState struct {
+	// question to answer first; nil if nothing is to be answered.
+	question *Question
+	// usable means that the attempt can use the workspace. Otherwise its run failed, or obstacle says what it waits for.
+	usable bool
+}
+
+var workspaceUsable = workspaceState{usable: true}
+
+// resolveWorkspace finds the claim of the session's workspace and verifies that it is the one that the session used
+// before. The claim of a session without any attempt does not exist yet.
+func (e *evaluation) resolveWorkspace() workspaceState {
+	name, isFirst := e.claimName(), e.status.Attempt == 0 && len(e.status.Runs) == 0
+	if name == "" || e.spec.ContinueFrom == nil && isFirst {
+		return workspaceUsable
+	}
+	claim, answered := e.observation.Answers.Claims[name]
+	if !answered {
+		return workspaceState{question: &Question{Claim: name}}
+	}
+	if e.spec.ContinueFrom != nil {
+		return e.resolveSharedClaim(name, claim)
+	}
+	return e.resolveOwnClaim(name, claim)
+}
+
+// claimName returns the name of the claim that the next attempt uses; empty if it uses none, or if the session may not
+// use that of its parent.
+func (e *evaluation) claimName() string {
+	o := &e.observation
+	switch {
+	case e.status.WorkspaceClaim != "":
+		return e.status.WorkspaceClaim
+	case e.spec.ContinueFrom != nil && o.Parent != nil && o.Parent.DeletionTimestamp.IsZero() && userIDOf(o.Parent) == userIDOf(o.Session):
+		return o.Parent.Status.WorkspaceClaim
+	case e.spec.ContinueFrom == nil && e.settings != nil && e.settings.persistent:
+		return ClaimName(o.Session.Name)
+	}
+	return ""
+}
+
+// resolveSharedClaim verifies the claim of a continued session. From the moment at which it is found, this session owns
+// it too, even while it waits: if the continued session is deleted, the workspace is not.
+func (e *evaluation) resolveSharedClaim(name string, claim *metav1.PartialObjectMetadata) workspaceState {
+	s, parent, recorded := e.observation.Session, e.observation.Parent, e.status.WorkspaceUID
+	isGone := claim == nil || !claim.DeletionTimestamp.IsZero()
+	switch {
+	case recorded != "" && (isGone || claim.UID != recorded):
+		return e.loseWorkspace(name, claim)
+	case recorded != "":
+	case isGone && e.status.WorkspaceClaim == "" && !isSessionFinished(parent):
+		return workspaceUsable // it may be created later: the parent is reported as not finished
+	case isGone:
+		return e.waitForContinuedClaim(name, "no longer exists")
+	case !ownsClaim(s, claim) && !ownsClaim(parent, claim):
+		return e.waitForContinuedClaim(name, "does not belong to the continued session")
+	}
+	e.status.WorkspaceClaim, e.status.WorkspaceUID = name, claim.UID
+	e.adoptConversation()
+	if !isClaimOwner(s.UID, claim) {
+		e.decision.ShareClaim = claim
+	}
+	return workspaceUsable
+}
+
+// adoptConversation takes over the conversation of the continued session, until the first attempt has it.
+func (e *evaluation) adoptConversation() {
+	if isParentOf(&e.observation, &e.status) && !hasAttempted(&e.status) {
+		e.status.SDKSessionID = e.observation.Parent.Status.SDKSessionID
+	}
+}
+
+// isParentOf reports whether the session with the name in continueFrom is the one whose claim the status records, and not
+// one that was created with that name later. An older operator did not record the UID of the claim.
+func isParentOf(o *Observation, status *v1alpha1.AgenticSessionStatus) bool {
+	parent := o.Parent
+	switch {
+	case parent == nil || !parent.DeletionTimestamp.IsZero() || userIDOf(parent) != userIDOf(o.Session):
+		return false
+	case parent.Status.WorkspaceUID == "":
+		return parent.Status.WorkspaceClaim == status.WorkspaceClaim
+	}
+	return parent.Status.WorkspaceUID == status.WorkspaceUID
+}
+
+func (e *evaluation) waitForContinuedClaim(name, problem string) workspaceState {
+	e.waitFor(v1alpha1.ReasonWorkspaceNotFound,
+		"PersistentVolumeClaim "+name+" "+problem+"; continue another session, or create one without continueFrom", true)
+	return workspaceState{}
+}
+
+// resolveOwnClaim verifies the claim that the session created. A claim of another owner with its name is reported when
+// the session creates its own.
+func (e *evaluation) resolveOwnClaim(name string, claim *metav1.PartialObjectMetadata) workspaceState {
+	recorded := e.status.WorkspaceUID
+	wasUsed := recorded != "" || slices.ContainsFunc(e.status.Runs, func(run v1alpha1.SessionRun) bool { return run.Start != nil })
+	isOurs := claim != nil && decision.WasCreatedFor(e.observation.Session, claim, LabelSessionUID)
+	switch {
+	case claim == nil && !wasUsed:
+		return workspaceUsable
+	case claim == nil, !claim.DeletionTimestamp.IsZero() && (isOurs || claim.UID == recorded):
+		return e.loseWorkspace(name, claim)
+	case claim.UID == recorded:
+		return workspaceUsable
+	case recorded != "":
+		return e.loseWorkspace(name, claim)
+	case isOurs:
+		e.status.WorkspaceUID = claim.UID
+	}
+	return workspaceUsable
+}
+
+// loseWorkspace fails the run, unless the session accepts an empty workspace. The empty one can be created when the old
+// one is gone.
+func (e *evaluation) loseWorkspace(name string, claim *metav1.PartialObjectMetadata) workspaceState {
+	what := "no longer exists"
+	switch {
+	case claim != nil && claim.UID != e.status.WorkspaceUID && e.status.WorkspaceUID != "":
+		what = "was replaced by another one"
+	case claim != nil:
+		what = "is being deleted"
+	}
+	lost := decision.Problem{Reason: v1alpha1.ReasonWorkspaceLost, Message: "PersistentVolumeClaim " + name + " with the workspace of earlier attempts " + what}
+	startsEmpty := e.spec.ContinueFrom == nil && e.spec.Workspace != nil && e.spec.Workspace.OnLost == v1alpha1.WorkspaceLossStartEmpty
+	switch {
+	case !startsEmpty:
+		e.failRun(lost)
+		return workspaceState{}
+	case claim != nil && !claim.DeletionTimestamp.IsZero():
+		e.waitForWorkspace(lost)
+		e.schedule.RequeueWithin(e.retryInterval(v1alpha1.ConditionDependenciesReady))
+		return workspaceState{}
+	}
+	e.status.WorkspaceUID = ""
+	return workspaceUsable
+}
+
+// ownsClaim reports whether a session created a claim or is one of its owners. A retained claim has no owner,
+// only the label of the session that created it.
+func ownsClaim(s *v1alpha1.AgenticSession, claim metav1.Object) bool {
+	return s != nil && (claim.GetLabels()[LabelSessionUID] == string(s.UID) || isClaimOwner(s.UID, claim))
+}
+
+func isClaimOwner(uid types.UID, claim metav1.Object) bool {
+	return slices.ContainsFunc(claim.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return owner.UID == uid })
+}
+
+// hasAttempted reports whether the session has or had a Job.
+func hasAttempted(status *v1alpha1.AgenticSessionStatus) bool {
+	return status.Attempt > 0 || slices.ContainsFunc(status.Runs, func(run v1alpha1.SessionRun) bool { return run.Job != "" })
+}
+
+func isSessionFinished(s *v1alpha1.AgenticSession) bool {
+	return s != nil && (s.Status.Phase == v1alpha1.SessionCompleted || s.Status.Phase == v1alpha1.SessionFailed)
+}
+
+// checkWorkspaceFree verifies, before a Job is created, that no Pod mounts the claim.
+func (e *evaluation) checkWorkspaceFree() workspaceState {
+	if e.status.WorkspaceUID == "" { // the claim is created by this attempt
+		return workspaceUsable
+	}
+	name := e.claimName()
+	pods, answered := e.observation.Answers.Mounts[name]
+	if !answered {
+		return workspaceState{question: &Question{Mounts: name}}
+	}
+	if user := findPod(pods, func(*corev1.Pod) bool { return true }); user != nil {
+		e.waitForPod(user)
+		return workspaceState{}
+	}
+	return workspaceUsable
+}
+
+// reserveWorkspace lets the open attempt's Pod run once its workspace is free. Of Pods that wait at their gates, the
+// first that is reserved for runs: a reservation succeeds only if the claim has not changed since before the list, and
+// the Pod that it names counts as running until it has ended.
+func (e *evaluation) reserveWorkspace() workspaceState {
+	if !isGated(e.pod) || !e.pod.DeletionTimestamp.IsZero() || HasPodEnded(e.pod) {
+		return workspaceUsable
+	}
+	if state := e.resolveWorkspace(); !state.usable {
+		if e.status.Job == "" { // the workspace is lost
+			e.deleteJob(e.job)
+		}
+		return state
+	}
+	name := e.claimName()
+	claim := e.observation.Answers.Claims[name]
+	if claim == nil || claim.UID != e.status.WorkspaceUID {
+		e.waitForWorkspace(decision.Problem{Reason: v1alpha1.ReasonWorkspaceNotFound, Message: "PersistentVolumeClaim " + name + " does not exist yet"})
+		e.schedule.RequeueWithin(e.retryInterval(v1alpha1.ConditionDependenciesReady))
+		return workspaceState{}
+	}
+	pods, answered := e.observation.Answers.Mounts[name]
+	if !answered {
+		return workspaceState{question: &Question{Mounts: name}}
+	}
+	holder := types.UID(claim.Annotations[AnnotationWorkspacePod])
+	user := findPod(pods, func(pod *corev1.Pod) bool { return pod.UID != e.pod.UID && (!isGated(pod) || pod.UID == holder) })
+	if user != nil {
+		e.waitForPod(user)
+		return workspaceState{}
+	}
+	e.decision.ReserveWorkspace = &WorkspaceReservation{Claim: claim, Pod: e.pod}
+	return workspaceUsable
+}
+
+// findPod returns the first Pod that has not ended and satisfies the condition; nil if no Pod does.
+func findPod(pods []corev1.Pod, condition func(pod *corev1.Pod) bool) *corev1.Pod {
+	for i := range pods {
+		if !HasPodEnded(&pods[i]) && condition(&pods[i]) {
+			return &pods[i]
+		}
+	}
+	return nil
+}
+
+// waitForPod waits for a Pod that mounts the workspace. The operator watches only Pods of sessions.
+func (e *evaluation) waitForPod(user *corev1.Pod) {
+	message := "Pod " + user.Name + " mounts the workspace"
+	if name := user.Labels[LabelSession]; name != "" {
+		message = fmt.Sprintf("Pod %s of AgenticSession %s has not ended yet", user.Name, name)
+	} else {
+		e.schedule.RequeueWithin(e.retryInterval(v1alpha1.ConditionDependenciesReady))
+	}
+	e.waitForWorkspace(decision.Problem{Reason: v1alpha1.ReasonWorkspaceInUse, Message: message})
+}
+
+// waitForWorkspace waits without a time limit: the end of other Pods does not depend on this session.
+func (e *evaluation) waitForWorkspace(problem decision.Problem) {
+	e.waitFor(problem.Reason, problem.Message, false)
+}
+
+// retryInterval returns after how long to try again what a condition reports: after as long as it has been False,
+// within limits.
+func (e *evaluation) retryInterval(conditionType string) time.Duration {
+	age := time.Duration(0)
+	if c := meta.FindStatusCondition(e.status.Conditions, conditionType); c != nil && c.Status == metav1.ConditionFalse {
+		age = e.observation.Now.Sub(c.LastTransitionTime.Time)
+	}
+	return min(max(age, minRetryInterval), maxRetryInterval)
+}

@@ -1,0 +1,391 @@
+package agenticsession
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+func setPersistent(spec *v1alpha1.AgenticSessionSpec) {
+	spec.Workspace = &v1alpha1.SessionWorkspace{Persistence: v1alpha1.WorkspacePersistent}
+}
+
+func setStartEmpty(spec *v1alpha1.AgenticSessionSpec) {
+	setPersistent(spec)
+	spec.Workspace.OnLost = v1alpha1.WorkspaceLossStartEmpty
+}
+
+// newPodThatMounts returns a Pod that runs and mounts a claim.
+func newPodThatMounts(name, claim string) corev1.Pod {
+	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns"}}
+	pod.UID = types.UID(name)
+	pod.Spec.Volumes = []corev1.Volume{{Name: "a", VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+	}}}
+	pod.Status.Phase = corev1.PodRunning
+	return pod
+}
+
+// admitPod decides until the newest Pod has no gate, as far as nothing else happens.
+func (s *scenario) admitPod() *scenario {
+	s.t.Helper()
+	s.decideAndRecord()
+	if isGated(s.newestPod()) {
+		s.t.Fatalf("the Pod waits: %+v", s.Session.Status.Conditions)
+	}
+	return s
+}
+
+func TestWaitingSessionDoesNotStartWhileAPodMountsItsWorkspace(t *testing.T) {
+	for title, change := range map[string]func(pod *corev1.Pod){
+		"a Pod of a deleted session": func(pod *corev1.Pod) {
+			pod.Labels = map[string]string{LabelSession: "gone", LabelSessionUID: "gone"}
+			pod.DeletionTimestamp = new(metav1.NewTime(testStartTime))
+		},
+		"a Pod of somebody else":     func(*corev1.Pod) {},
+		"a Pod that has not started": func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending },
+		"a Pod on a lost node":       func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodUnknown },
+		"a Pod that waits at its gate": func(pod *corev1.Pod) {
+			pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: WorkspaceGate}}
+		},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newContinuingScenario(t)
+			pod := newPodThatMounts("user", "before-workspace")
+			change(&pod)
+			s.otherPods = []corev1.Pod{newPodThatMounts("elsewhere", "another"), pod}
+			decision := s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonWorkspaceInUse)
+			if decision.CreateJob != nil || s.Session.Status.Job != "" {
+				t.Errorf("the session has Job %q", s.Session.Status.Job)
+			}
+			if isWatched := pod.Labels[LabelSession] != ""; (decision.RequeueAfter == 0) != isWatched {
+				t.Errorf("the session is reconciled again after %s", decision.RequeueAfter)
+			}
+			s.advanceClock(24*time.Hour).wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonWorkspaceInUse)
+			s.otherPods[1].Status.Phase = corev1.PodFailed
+			s.startAttempt().admitPod()
+		})
+	}
+}
+
+func TestNextAttemptDoesNotStartWhileThePodOfADeletedJobRuns(t *testing.T) {
+	s := newScenario(t, setPersistent, func(spec *v1alpha1.AgenticSessionSpec) { spec.Retry = &v1alpha1.SessionRetry{OnDisruption: true} })
+	s.startAttempt().admitPod().startRunner().decideAndRecord()
+	s.Jobs = nil // deleted in the background: its Pod lives on for its grace period
+	s.wantPhase(v1alpha1.SessionPending, "")
+	s.advanceClock(time.Minute).wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonWorkspaceInUse)
+	s.Pods = nil
+	s.startAttempt().admitPod()
+	if job := s.newestJob().Name; job != "fix-r1-a2" {
+		t.Errorf("Job %s", job)
+	}
+}
+
+func TestPodRunsOnlyWhenItsWorkspaceIsReservedForIt(t *testing.T) {
+	s := newScenario(t, setPersistent).startAttempt()
+	if !isGated(s.newestPod()) {
+		t.Fatal("the Pod has no gate")
+	}
+	t.Run("another Pod runs", func(t *testing.T) {
+		s.otherPods = []corev1.Pod{newPodThatMounts("user", "fix-workspace")}
+		if decision := s.wantPhase(v1alpha1.SessionCreating, v1alpha1.ReasonWorkspaceInUse); decision.ReserveWorkspace != nil {
+			t.Error("the workspace is reserved")
+		}
+	})
+	t.Run("another Pod for which it is reserved still waits at its gate", func(*testing.T) {
+		s.otherPods[0].Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: WorkspaceGate}}
+		s.claims["fix-workspace"].Annotations = map[string]string{AnnotationWorkspacePod: string(s.otherPods[0].UID)}
+		s.wantPhase(v1alpha1.SessionCreating, v1alpha1.ReasonWorkspaceInUse)
+	})
+	t.Run("another Pod waits at its gate", func(t *testing.T) {
+		s.claims["fix-workspace"].Annotations = nil
+		decision := s.wantPhase(v1alpha1.SessionCreating, "")
+		if r := decision.ReserveWorkspace; r == nil || r.Pod.UID != s.newestPod().UID || r.Claim.UID != s.Session.Status.WorkspaceUID {
+			t.Errorf("%+v", r)
+		}
+	})
+	if claim := s.claims["fix-workspace"]; s.Session.Status.WorkspaceUID != claim.UID {
+		t.Errorf("the UID %s is recorded, want %s", s.Session.Status.WorkspaceUID, claim.UID)
+	}
+	s.startRunner().wantPhase(v1alpha1.SessionRunning, "")
+}
+
+func TestEphemeralWorkspaceHasNoGate(t *testing.T) {
+	if s := newScenario(t).startAttempt(); isGated(s.newestPod()) {
+		t.Error("the Pod waits")
+	}
+}
+
+// newStoppedScenario returns a session that used its workspace and was stopped.
+func newStoppedScenario(t *testing.T, change func(spec *v1alpha1.AgenticSessionSpec)) *scenario {
+	t.Helper()
+	s := newScenario(t, change).startAttempt().admitPod().startRunner()
+	s.updateSpec(setModeStopped).decideAndRecord()
+	s.markJobDeleted().removeJobAndPod()
+	s.wantPhase(v1alpha1.SessionStopped, "")
+	s.updateSpec(setModeRunning)
+	return s
+}
+
+// losses of a workspace.
+var losses = map[string]struct {
+	lose func(s *scenario)
+	what string
+}{
+	"the claim was deleted": {func(s *scenario) { delete(s.claims, "fix-workspace") }, "no longer exists"},
+	"the claim is being deleted": {func(s *scenario) {
+		s.claims["fix-workspace"].DeletionTimestamp = new(metav1.NewTime(testStartTime))
+	}, "is being deleted"},
+	"the claim was replaced": {func(s *scenario) { s.createClaim(s.claims["fix-workspace"]) }, "was replaced by another one"},
+}
+
+func TestLostWorkspaceFailsTheRun(t *testing.T) {
+	for title, loss := range losses {
+		t.Run(title, func(t *testing.T) {
+			s := newStoppedScenario(t, setPersistent)
+			loss.lose(s)
+			decision := s.wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonWorkspaceLost)
+			if message := decision.Status.Runs[len(decision.Status.Runs)-1].Message; !strings.Contains(message, loss.what) {
+				t.Errorf("message %q", message)
+			}
+			if decision.CreateJob != nil || len(decision.ApplyObjects) > 0 {
+				t.Error("the session starts")
+			}
+			s.updateSpec(requestNextRun).wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonWorkspaceLost)
+			s.updateSpec(setStartEmpty).updateSpec(requestNextRun)
+			delete(s.claims, "fix-workspace")
+			s.startAttempt().admitPod()
+		})
+	}
+	t.Run("between its Job and its Pod", func(t *testing.T) {
+		s := newStoppedScenario(t, setPersistent).startAttempt()
+		delete(s.claims, "fix-workspace")
+		decision := s.wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonWorkspaceLost)
+		if len(decision.DeleteJobs) != 1 {
+			t.Error("the Job is not deleted")
+		}
+	})
+	t.Run("with an attempt that has no Job yet", func(t *testing.T) {
+		s := newStoppedScenario(t, setPersistent)
+		s.decideAndRecord() // its Job is not created
+		delete(s.claims, "fix-workspace")
+		if decision := s.wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonWorkspaceLost); decision.CreateJob != nil {
+			t.Error("the Job is created")
+		}
+	})
+}
+
+func TestSessionThatAcceptsAnEmptyWorkspaceStartsWithOne(t *testing.T) {
+	for title, loss := range losses {
+		t.Run(title, func(t *testing.T) {
+			s := newStoppedScenario(t, setStartEmpty)
+			old := s.Session.Status.WorkspaceUID
+			loss.lose(s)
+			if claim := s.claims["fix-workspace"]; claim != nil && !claim.DeletionTimestamp.IsZero() {
+				decision := s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonWorkspaceLost)
+				if decision.RequeueAfter == 0 {
+					t.Error("the session does not look for the end of the old claim")
+				}
+				s.advanceClock(24*time.Hour).wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonWorkspaceLost)
+				delete(s.claims, "fix-workspace")
+			}
+			s.startAttempt()
+			s.wantEvent(v1alpha1.EventWorkspaceLost)
+			s.admitPod()
+			if uid := s.Session.Status.WorkspaceUID; uid == old || uid != s.claims["fix-workspace"].UID {
+				t.Errorf("the UID %s is recorded, before %s", uid, old)
+			}
+		})
+	}
+}
+
+func TestLostWorkspaceOfAnOlderOperatorFailsTheRun(t *testing.T) {
+	s := newStoppedScenario(t, setPersistent)
+	s.Session.Status.WorkspaceUID = "" // which did not record it
+	claim := s.claims["fix-workspace"]
+	delete(s.claims, "fix-workspace")
+	s.wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonWorkspaceLost)
+	s.claims["fix-workspace"] = claim
+	s.updateSpec(requestNextRun).startAttempt().admitPod()
+	if s.Session.Status.WorkspaceUID != claim.UID {
+		t.Error("the UID is not recorded")
+	}
+}
+
+func TestSessionWhoseFirstAttemptGotNoClaimCreatesIt(t *testing.T) {
+	s := newScenario(t, setPersistent)
+	s.decideAndRecord()
+	delete(s.claims, "fix-workspace") // as if creating it was refused
+	s.failRunByStartup()
+	s.updateSpec(requestNextRun).startAttempt().admitPod()
+}
+
+// failRunByStartup fails the run before its Job is created.
+func (s *scenario) failRunByStartup() {
+	s.t.Helper()
+	runner := s.Runner
+	s.Runner = nil
+	s.decideAndRecord()
+	s.advanceClock(601 * time.Second).decideAndRecord()
+	s.advanceClock(601 * time.Second).decideAndRecord()
+	if s.Session.Status.Phase != v1alpha1.SessionFailed {
+		s.t.Fatalf("phase %s", s.Session.Status.Phase)
+	}
+	s.Runner = runner
+}
+
+func TestWaitingSessionKeepsTheWorkspaceOfItsDeletedParent(t *testing.T) {
+	s := newContinuingScenario(t)
+	s.Parent.Status.Phase = v1alpha1.SessionRunning
+	decision := s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonParentNotFinished)
+	if decision.ShareClaim == nil {
+		t.Fatal("the waiting session does not own the workspace")
+	}
+	s.Parent.DeletionTimestamp = new(metav1.NewTime(testStartTime))
+	s.otherPods = []corev1.Pod{newPodThatMounts("parents", "before-workspace")}
+	s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonWorkspaceInUse)
+	s.Parent, s.otherPods = nil, nil
+	s.startAttempt().admitPod()
+	if s.Session.Status.SDKSessionID != "sdk" {
+		t.Error("the session does not continue the conversation")
+	}
+}
+
+func TestWaitingSessionFailsWhenTheWorkspaceOfItsParentIsLost(t *testing.T) {
+	s := newContinuingScenario(t)
+	s.WorkspaceUser = "sibling"
+	s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonWorkspaceInUse)
+	delete(s.claims, "before-workspace")
+	s.Parent = nil
+	s.wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonWorkspaceLost)
+}
+
+func TestSessionWithTheNameOfTheParentIsNotTheParent(t *testing.T) {
+	for title, change := range map[string]func(p *v1alpha1.AgenticSession){
+		"of another user": func(p *v1alpha1.AgenticSession) { p.Spec.UserContext.UserID = "bob" },
+		"with another claim of that name": func(p *v1alpha1.AgenticSession) {
+			p.Status.WorkspaceUID, p.Status.Phase = "another", v1alpha1.SessionRunning
+		},
+		"without a claim": func(p *v1alpha1.AgenticSession) { p.Status.WorkspaceClaim = "" },
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newContinuingScenario(t)
+			s.WorkspaceUser = "sibling"
+			s.decideAndRecord()
+			s.WorkspaceUser = ""
+			s.Parent = newParentSession()
+			s.Parent.UID, s.Parent.Status.SDKSessionID = "another", "another"
+			change(s.Parent)
+			s.startAttempt().admitPod()
+			if s.Session.Status.SDKSessionID != "sdk" {
+				t.Errorf("the session continues the conversation %q", s.Session.Status.SDKSessionID)
+			}
+		})
+	}
+}
+
+func TestClaimOfAnotherSessionIsNotUsed(t *testing.T) {
+	s := newContinuingScenario(t)
+	claim := s.claims["before-workspace"]
+	claim.Labels, claim.OwnerReferences = map[string]string{LabelSessionUID: "another"}, nil
+	s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonWorkspaceNotFound)
+	delete(s.claims, "before-workspace")
+	s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonWorkspaceNotFound)
+	s.advanceClock(600*time.Second).wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonWorkspaceNotFound)
+}
+
+func TestAccessModeOfWorkspaceIsThatOfTheSessionRunner(t *testing.T) {
+	for set, want := range map[corev1.PersistentVolumeAccessMode]corev1.PersistentVolumeAccessMode{
+		"": corev1.ReadWriteOnce, corev1.ReadWriteOncePod: corev1.ReadWriteOncePod, corev1.ReadWriteMany: corev1.ReadWriteMany,
+	} {
+		s := newScenario(t, setPersistent)
+		s.Runner.Spec.Workspace = &v1alpha1.SessionRunnerWorkspace{AccessMode: set}
+		claim, isClaim := s.decideAndRecord().ApplyObjects[4].(*corev1.PersistentVolumeClaim)
+		if !isClaim || claim.Spec.AccessModes[0] != want {
+			t.Errorf("%q: %+v", set, claim)
+		}
+	}
+}
+
+func TestDeletedObjectsOfARunningSessionAreRestored(t *testing.T) {
+	s := newFullScenario(t)
+	s.Pods = nil
+	s.startAttempt().admitPod().startRunner()
+	s.createNetworkPolicies(s.decideAndRecord())
+	if decision := s.decideAndRecord(); len(decision.ApplyObjects) > 0 {
+		t.Fatalf("a complete session is changed: %v", objectKinds(decision.ApplyObjects))
+	}
+	for _, key := range []ChildKey{
+		{"Service", "fix"}, {"ServiceAccount", "fix-session"}, {"Lease", "fix"}, {"Role", "fix-session"}, {"RoleBinding", "fix-session"},
+	} {
+		delete(s.Children, key)
+		if decision := s.decideAndRecord(); len(decision.ApplyObjects) != 1 || objectKinds(decision.ApplyObjects)[0] != key.Kind {
+			t.Errorf("%s: %v is restored", key.Kind, objectKinds(decision.ApplyObjects))
+		}
+	}
+	for i := range 2 {
+		policies := s.NetworkPolicies
+		s.NetworkPolicies = policies[i : i+1]
+		if decision := s.decideAndRecord(); len(decision.ApplyObjects) != 1 || objectKinds(decision.ApplyObjects)[0] != "NetworkPolicy" {
+			t.Errorf("%v is restored", objectKinds(decision.ApplyObjects))
+		}
+		s.NetworkPolicies = policies
+	}
+	s.exitRunner(0, "").decideAndRecord()
+	clear(s.Children)
+	if decision := s.decideAndRecord(); len(decision.ApplyObjects) > 0 {
+		t.Errorf("a completed session gets %v", objectKinds(decision.ApplyObjects))
+	}
+}
+
+func TestDeletedInputsAreRestoredUntilTheRunnerStarts(t *testing.T) {
+	s := newScenario(t).startAttempt()
+	s.newestPod().Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(s.Now)}}
+	s.createNetworkPolicies(s.decideAndRecord())
+	s.secretIsMissing = true
+	decision := s.decideAndRecord()
+	if len(decision.ApplyObjects) > 0 || decision.RequeueAfter > inputsCheckInterval || decision.RequeueAfter == 0 {
+		t.Errorf("before the interval: %v after %s", objectKinds(decision.ApplyObjects), decision.RequeueAfter)
+	}
+	decision = s.advanceClock(inputsCheckInterval).decideAndRecord()
+	if len(decision.ApplyObjects) != 1 || decision.ApplyObjects[0].GetName() != s.Session.Status.Inputs {
+		t.Errorf("%v is restored", objectKinds(decision.ApplyObjects))
+	}
+	if decision := s.startRunner().decideAndRecord(); len(decision.ApplyObjects) > 0 {
+		t.Errorf("after the start %v is restored", objectKinds(decision.ApplyObjects))
+	}
+}
+
+func TestObjectThatCannotBeRestoredIsReported(t *testing.T) {
+	s := newScenario(t, setInteractive).startAttempt().startRunner()
+	s.createNetworkPolicies(s.decideAndRecord())
+	delete(s.Children, ChildKey{"Service", "fix"})
+	s.Refusal = decision.NameTaken(decision.Refusal{Kind: "Service", Name: "fix"}, "AgenticSession")
+	d := s.wantPhase(v1alpha1.SessionRunning, "")
+	s.wantCondition(v1alpha1.ConditionDependenciesReady, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
+	if d.RequeueAfter == 0 {
+		t.Error("it is not tried again")
+	}
+	delete(s.Children, ChildKey{"Service", "fix"})
+	s.decideAndRecord()
+	s.wantCondition(v1alpha1.ConditionDependenciesReady, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
+	s.decideAndRecord()
+	s.wantCondition(v1alpha1.ConditionDependenciesReady, metav1.ConditionTrue, v1alpha1.ReasonDependenciesReady)
+}
+
+func TestFailedPodOfAnEarlierAttemptDoesNotUseTheWorkspace(t *testing.T) {
+	s := newScenario(t, setPersistent, withRetryLimit(1)).startAttempt().admitPod().startRunner()
+	s.exitRunner(1, "").decideAndRecord()
+	s.advanceClock(time.Minute).startAttempt().admitPod()
+	if len(s.Jobs) != 2 || s.Jobs[0].Status.Conditions[0].Type != batchv1.JobFailed {
+		t.Errorf("%d Jobs", len(s.Jobs))
+	}
+}

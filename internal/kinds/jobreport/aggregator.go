@@ -1,0 +1,232 @@
+package jobreport
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// MaxFindings is the maximum number of findings in a report.
+const MaxFindings = 500
+
+// Entry is a Job and its finding.
+type Entry struct {
+	Name    string
+	UID     types.UID
+	Finding Finding
+	Owner   Owner
+	// Series is the Job's place among those that supersede each other.
+	Series Series
+}
+
+// NewEntry classifies a Job.
+func NewEntry(job *batchv1.Job, now time.Time, thresholds Thresholds) Entry {
+	return Entry{
+		Name: job.Name, UID: job.UID,
+		Finding: Classify(job, now, thresholds),
+		Owner:   OwnerOf(job),
+		Series:  SeriesOf(job),
+	}
+}
+
+// Aggregator counts Jobs and keeps the most important entries. However many Jobs are added, it
+// keeps at most twice as many entries as the report shows, and those of failed Jobs that a Job
+// which is added later may supersede.
+type Aggregator struct {
+	maxEntries int
+	total      int32
+	series     map[string]*seriesState
+	byCategory map[Category]int32
+	byFinding  map[findingKind]int32
+	oldest     map[findingKind]time.Time
+	groups     map[groupKey]*Group
+	entries    []Entry
+}
+
+// findingKind is what findings are counted by.
+type findingKind struct {
+	category Category
+	reason   Reason
+}
+
+// NewAggregator returns an empty Aggregator that keeps maxEntries entries, at most MaxFindings.
+func NewAggregator(maxEntries int) *Aggregator {
+	return &Aggregator{
+		maxEntries: min(max(maxEntries, 0), MaxFindings),
+		byCategory: map[Category]int32{},
+		byFinding:  map[findingKind]int32{},
+		oldest:     map[findingKind]time.Time{},
+		groups:     map[groupKey]*Group{},
+		series:     map[string]*seriesState{},
+	}
+}
+
+// Add counts one Job.
+func (a *Aggregator) Add(entry Entry) {
+	a.total++
+	if !a.addToSeries(&entry) {
+		a.addFinding(entry)
+	}
+}
+
+// addFinding counts a Job whose category is known.
+func (a *Aggregator) addFinding(entry Entry) {
+	a.byCategory[entry.Finding.Category]++
+	if entry.Finding.Reason == "" {
+		return
+	}
+	kind := findingKind{entry.Finding.Category, entry.Finding.Reason}
+	a.byFinding[kind]++
+	if since, oldest := entry.Finding.Since, a.oldest[kind]; oldest.IsZero() || !since.IsZero() && since.Before(oldest) {
+		a.oldest[kind] = since
+	}
+	a.addToGroup(&entry)
+	a.entries = append(a.entries, entry)
+	if len(a.entries) >= 2*a.maxEntries+1 {
+		a.discardExcess()
+	}
+}
+
+// TopEntries returns the most important entries, the most important one first.
+func (a *Aggregator) TopEntries() []Entry {
+	a.settleSeries()
+	a.discardExcess()
+	return slices.Clone(a.entries)
+}
+
+func (a *Aggregator) discardExcess() {
+	slices.SortFunc(a.entries, compareImportance)
+	if len(a.entries) > a.maxEntries {
+		clear(a.entries[a.maxEntries:])
+		a.entries = a.entries[:a.maxEntries]
+	}
+}
+
+func (a *Aggregator) summary() v1alpha1.JobSummary {
+	a.settleSeries()
+	summary := v1alpha1.JobSummary{
+		Total:      a.total,
+		Healthy:    a.byCategory[CategoryHealthy],
+		Suspicious: a.byCategory[CategorySuspicious],
+		Zombie:     a.byCategory[CategoryZombie],
+		Ignored:    a.byCategory[CategoryIgnored],
+	}
+	for kind, count := range a.byFinding {
+		if summary.ByReason == nil {
+			summary.ByReason = map[string]int32{}
+		}
+		summary.ByReason[string(kind.reason)] += count
+	}
+	return summary
+}
+
+// Count returns the number of Jobs of a category.
+func (a *Aggregator) Count(category Category) int32 {
+	a.settleSeries()
+	return a.byCategory[category]
+}
+
+// CountFindings returns the number of Jobs of a category with this reason.
+func (a *Aggregator) CountFindings(category Category, reason Reason) int32 {
+	a.settleSeries()
+	return a.byFinding[findingKind{category, reason}]
+}
+
+// compareImportance puts severe findings first, then new ones: new trouble is more important than
+// what has been known for long. UID and name make the order deterministic.
+func compareImportance(a, b Entry) int {
+	return cmp.Or(
+		cmp.Compare(severityRank(a.Finding.Severity), severityRank(b.Finding.Severity)),
+		b.Finding.Since.Compare(a.Finding.Since), // the zero time, which is unknown, is last
+		cmp.Compare(a.UID, b.UID),
+		cmp.Compare(a.Name, b.Name),
+	)
+}
+
+// severityOrder lists the severities from the most to the least important.
+var severityOrder = []Severity{SeverityHigh, SeverityMedium, SeverityLow}
+
+func severityRank(severity Severity) int { return slices.Index(severityOrder, severity) }
+
+// OldestFinding returns the earliest time from which a finding of a category with this reason counts
+// its age; zero without such a finding, or if no time is known.
+func (a *Aggregator) OldestFinding(category Category, reason Reason) time.Time {
+	a.settleSeries()
+	return a.oldest[findingKind{category, reason}]
+}
+
+// seriesState is what is known about the Jobs of one series. Jobs are listed by name, not by time,
+// so a failed Job may be listed before the one that supersedes it.
+type seriesState struct {
+	// latest position of a Job that supersedes earlier failures.
+	latest int64
+	// superseding is false until there is such a Job.
+	superseding bool
+	// failed Jobs that no Job has superseded yet.
+	failed []Entry
+}
+
+// isSuperseded reports whether a Job of a later position supersedes this one.
+func (s *seriesState) isSuperseded(entry *Entry) bool {
+	return s.superseding && entry.Series.Position < s.latest
+}
+
+// addToSeries records a Job in its series. It returns true if it keeps the entry until all Jobs are
+// known, or has counted it, because a later Job supersedes its failure.
+func (a *Aggregator) addToSeries(entry *Entry) bool {
+	place := &entry.Series
+	canBeSuperseded := place.Failed && entry.Finding.Reason.IsFailure()
+	if place.Key == "" || !place.Supersedes && !canBeSuperseded {
+		return false
+	}
+	state := a.series[place.Key]
+	if state == nil {
+		state = &seriesState{}
+		a.series[place.Key] = state
+	}
+	if place.Supersedes && (!state.superseding || place.Position > state.latest) {
+		state.superseding, state.latest = true, place.Position
+		a.dropSuperseded(state)
+	}
+	if canBeSuperseded && state.isSuperseded(entry) {
+		a.countSuperseded()
+		return true
+	}
+	if canBeSuperseded {
+		state.failed = append(state.failed, *entry)
+	}
+	return canBeSuperseded
+}
+
+func (a *Aggregator) dropSuperseded(state *seriesState) {
+	var kept []Entry
+	for i := range state.failed {
+		if state.isSuperseded(&state.failed[i]) {
+			a.countSuperseded()
+		} else {
+			kept = append(kept, state.failed[i])
+		}
+	}
+	state.failed = kept
+}
+
+// countSuperseded counts a failed Job as healthy.
+func (a *Aggregator) countSuperseded() { a.byCategory[CategoryHealthy]++ }
+
+// settleSeries turns the failures that no Job supersedes into findings.
+func (a *Aggregator) settleSeries() {
+	for key, state := range a.series {
+		for i := range state.failed {
+			a.addFinding(state.failed[i])
+		}
+		state.failed = nil
+		if !state.superseding {
+			delete(a.series, key)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package jobreport
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// failedEntry returns an entry of a failed Job in a series.
+func failedEntry(name, key string, position int64) Entry {
+	row := suspiciousEntry(name, SeverityMedium, time.Duration(position)*time.Hour)
+	row.Finding.Reason = ReasonBackoffLimitExceeded
+	row.Series = Series{Key: key, Position: position, Failed: true}
+	return row
+}
+
+// succeededEntry returns an entry of a healthy Job that supersedes earlier ones of its series.
+func succeededEntry(name, key string, position int64) Entry {
+	row := healthyEntry(name)
+	row.Series = Series{Key: key, Position: position, Supersedes: true}
+	return row
+}
+
+// rerunEntry returns an entry of a failed Job that supersedes earlier ones of its series.
+func rerunEntry(name, key string, position int64) Entry {
+	row := failedEntry(name, key, position)
+	row.Series.Supersedes = true
+	return row
+}
+
+func TestAFailureIsHealthyOnceALaterJobSupersedesIt(t *testing.T) {
+	deleting := failedEntry("a", "k", 1)
+	deleting.Finding.Reason = ReasonStuckTerminating
+	for name, row := range map[string]struct {
+		rows []Entry
+		want []string
+	}{
+		"a later success":                               {[]Entry{failedEntry("a", "k", 1), succeededEntry("b", "k", 2)}, nil},
+		"a later success that is listed first":          {[]Entry{succeededEntry("a", "k", 2), failedEntry("b", "k", 1)}, nil},
+		"an earlier success proves nothing":             {[]Entry{succeededEntry("a", "k", 1), failedEntry("b", "k", 2)}, []string{"b"}},
+		"a simultaneous success proves nothing":         {[]Entry{failedEntry("a", "k", 1), succeededEntry("b", "k", 1)}, []string{"a"}},
+		"a success of another series":                   {[]Entry{failedEntry("a", "k", 1), succeededEntry("b", "l", 2)}, []string{"a"}},
+		"only failures before the success":              {[]Entry{failedEntry("a", "k", 1), failedEntry("c", "k", 3), succeededEntry("b", "k", 2)}, []string{"c"}},
+		"the latest of several successes":               {[]Entry{succeededEntry("d", "k", 4), succeededEntry("b", "k", 2), failedEntry("c", "k", 3)}, nil},
+		"a rerun that failed":                           {[]Entry{rerunEntry("a", "k", 1), rerunEntry("b", "k", 2)}, []string{"b"}},
+		"two failed Jobs of the same run":               {[]Entry{rerunEntry("a", "k", 1), rerunEntry("b", "k", 1)}, []string{"a", "b"}},
+		"a failed Job that cannot be deleted stays":     {[]Entry{deleting, succeededEntry("b", "k", 2)}, []string{"a"}},
+		"a failed Job without a series is not affected": {[]Entry{failedEntry("a", "", 1), succeededEntry("b", "", 2)}, []string{"a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status := scanEntries(v1alpha1.JobReportStatus{}, testTime, 50, row.rows...)
+			if diff := cmp.Diff(row.want, findingNames(status.Findings)); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
+			}
+			if int(status.Summary.Suspicious) != len(row.want) || int(status.Summary.Healthy) != len(row.rows)-len(row.want) {
+				t.Errorf("summary %+v", status.Summary)
+			}
+		})
+	}
+}
+
+func TestIgnoredJobsAreCountedSeparately(t *testing.T) {
+	ignored := Entry{Name: "a", Finding: Finding{Category: CategoryIgnored}}
+	status := scanEntries(v1alpha1.JobReportStatus{}, testTime, 50, ignored, healthyEntry("b"))
+	want := v1alpha1.JobSummary{Total: 2, Healthy: 1, Ignored: 1}
+	if diff := cmp.Diff(want, status.Summary); diff != "" || status.Omitted != 0 || status.Findings != nil {
+		t.Errorf("summary (-want +got):\n%s\n%d omitted, findings %+v", diff, status.Omitted, status.Findings)
+	}
+}
+
+func TestAReportThatIsOnlyPrintedHasNoBoundOnItsSize(t *testing.T) {
+	aggregator := NewAggregator(MaxFindings)
+	for _, row := range largestEntries(MaxFindings) {
+		aggregator.Add(row)
+	}
+	o := Observation{Report: &v1alpha1.JobReport{}, Scan: Scan{Jobs: aggregator, StartTime: testTime}, Now: testTime}
+	if got := len(Decide(o).Status.Findings); got >= MaxFindings {
+		t.Errorf("a stored report lists %d findings, want those that fit", got)
+	}
+	o.Unstored = true
+	status := Decide(o).Status
+	if got := len(status.Findings); got != MaxFindings || status.Omitted != 0 {
+		t.Errorf("%d findings, %d omitted, want all", got, status.Omitted)
+	}
+}

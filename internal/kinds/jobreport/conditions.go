@@ -1,0 +1,100 @@
+package jobreport
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+// setFailureConditions sets the conditions after a failed scan.
+func setFailureConditions(after, before *v1alpha1.JobReportStatus, failure *Failure, now time.Time) {
+	setCondition(after, v1alpha1.ConditionScanFailed, metav1.ConditionTrue, failure.Reason, failure.stableMessage(before, v1alpha1.ConditionScanFailed), now)
+	outdated := "no scan has succeeded yet"
+	if before.LastScanTime != nil {
+		outdated = "the last scan failed; the findings are those of the last successful scan"
+	}
+	setCondition(after, v1alpha1.ConditionReportReady, metav1.ConditionFalse, v1alpha1.ReasonScanFailed, outdated, now)
+}
+
+// setSuccessConditions sets the conditions after a scan of all Jobs. The report is too big if
+// fewer findings fit than were to be shown.
+func setSuccessConditions(after *v1alpha1.JobReportStatus, tooBig bool, now time.Time) {
+	setCondition(after, v1alpha1.ConditionReportReady, metav1.ConditionTrue, v1alpha1.ReasonScanned, scannedMessage, now)
+	setCondition(after, v1alpha1.ConditionScanFailed, metav1.ConditionFalse, v1alpha1.ReasonScanned, scannedMessage, now)
+
+	truncated, reason, message := metav1.ConditionTrue, v1alpha1.ReasonTooManyFindings,
+		fmt.Sprintf("findings lists %d of %d Jobs that are not healthy", len(after.Findings), after.Summary.Suspicious+after.Summary.Zombie)
+	switch {
+	case tooBig:
+		reason = v1alpha1.ReasonTooBig
+	case after.Omitted <= 0:
+		truncated, reason, message = metav1.ConditionFalse, v1alpha1.ReasonAllFindings, "findings lists all Jobs that are not healthy"
+	}
+	setCondition(after, v1alpha1.ConditionTruncated, truncated, reason, message, now)
+}
+
+const scannedMessage = "all Jobs were scanned"
+
+// setExportCondition sets OpenReportsReady after the Report was written, and removes it when the
+// export is disabled.
+func setExportCondition(after, before *v1alpha1.JobReportStatus, o *Observation) {
+	switch {
+	case !o.ExportEnabled:
+		meta.RemoveStatusCondition(&after.Conditions, v1alpha1.ConditionOpenReportsReady)
+	case o.Export == nil:
+	case o.Export.Failure == nil:
+		setCondition(after, v1alpha1.ConditionOpenReportsReady, metav1.ConditionTrue, v1alpha1.ReasonWritten,
+			"the OpenReports Report has the findings", o.Now)
+	default:
+		failure := o.Export.Failure
+		setCondition(after, v1alpha1.ConditionOpenReportsReady, metav1.ConditionFalse, failure.Reason,
+			failure.stableMessage(before, v1alpha1.ConditionOpenReportsReady), o.Now)
+	}
+}
+
+// setSummaryConditions sets Ready, Reconciling and Stalled. A scan is retried after every interval
+// but cannot succeed before somebody grants the permission or creates the namespace.
+func setSummaryConditions(after *v1alpha1.JobReportStatus, o *Observation) {
+	summary := decision.Summary{Ready: metav1.ConditionTrue, Reason: v1alpha1.ReasonScanned, Message: scannedMessage}
+	if failure := o.Scan.Failure; failure != nil {
+		failed := conditionOrEmpty(after, v1alpha1.ConditionScanFailed)
+		summary = decision.Summary{Ready: metav1.ConditionFalse, Reason: failed.Reason, Message: failed.Message, Progress: decision.InProgress}
+		if slices.Contains([]string{v1alpha1.ReasonForbidden, v1alpha1.ReasonNamespaceNotFound}, failure.Reason) {
+			summary.Progress = decision.Stuck
+		}
+	}
+	decision.Set(&after.Conditions, after.ObservedGeneration, metav1.NewTime(o.Now.Truncate(time.Second)), summary)
+}
+
+func setCondition(status *v1alpha1.JobReportStatus, kind string, value metav1.ConditionStatus, reason, message string, now time.Time) {
+	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+		Type: kind, Status: value, Reason: reason, Message: message,
+		LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
+	})
+}
+
+// Failure has the reason and message of the condition about a failed scan or export.
+type Failure struct{ Reason, Message string }
+
+// stableMessage returns the condition's present message if it differs only in numbers. An error
+// may contain a port or a time that differs for each attempt, and each would cause a write.
+func (f *Failure) stableMessage(before *v1alpha1.JobReportStatus, kind string) string {
+	message := TruncateText(f.Message, MaxMessageBytes)
+	if was := conditionOrEmpty(before, kind); was.Reason == f.Reason && slices.Equal(wordsWithoutDigits(was.Message), wordsWithoutDigits(message)) {
+		return was.Message
+	}
+	return message
+}
+
+func wordsWithoutDigits(text string) []string {
+	words := strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	return slices.DeleteFunc(words, func(word string) bool { return strings.ContainsFunc(word, unicode.IsDigit) })
+}

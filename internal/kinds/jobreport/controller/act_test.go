@@ -1,0 +1,75 @@
+package controller
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
+)
+
+// The tests in test/integration cover the answers of a real API server.
+func TestAFailedExportDoesNotAffectTheJobReport(t *testing.T) {
+	for name, row := range map[string]struct {
+		get  func(context.Context) error
+		want string
+	}{
+		"reading the Report times out": {func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}, "Timeout"},
+		"the connection breaks": {func(context.Context) error { return errConnectionRefused }, v1alpha1.ReasonWriteFailed},
+		"its version cannot be converted": {func(context.Context) error {
+			return apierrors.NewInternalError(errConnectionRefused)
+		}, v1alpha1.ReasonWriteFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cluster := newFakeCluster(t, "a", "b")
+				cluster.addJobs("a", 2, 48*time.Hour)
+				cluster.reconciler.options.OpenReports = true
+				cluster.reconciler.clock = New(nil, nil, nil, logr.Discard(), Options{}).clock
+				cluster.reconciler.live = interceptor.NewClient(cluster.reconciler.client.(client.WithWatch), interceptor.Funcs{
+					Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+						if _, isReport := into.(*unstructured.Unstructured); isReport {
+							return row.get(ctx)
+						}
+						return c.Get(ctx, key, into, options...)
+					},
+				})
+				scanned, failed := testbuilder.MetricValue(t, "yardmaster_jobreport_writes_total", "changed"), testbuilder.MetricValue(t, "yardmaster_jobreport_openreports_errors_total", row.want)
+				startTime := time.Now()
+				cluster.reconcileAll()
+				if elapsed := time.Since(startTime); elapsed > maxExportDuration {
+					t.Errorf("the export took %s, want at most %s", elapsed, maxExportDuration)
+				}
+				for _, namespace := range []string{"a", "b"} {
+					cluster.assertReportReady(namespace)
+					ready := meta.FindStatusCondition(cluster.storedStatus(namespace).Conditions, v1alpha1.ConditionOpenReportsReady)
+					if ready == nil || ready.Status != metav1.ConditionFalse || ready.Reason != row.want {
+						t.Errorf("%s: condition %+v, want %s", namespace, ready, row.want)
+					}
+				}
+				if got := testbuilder.MetricValue(t, "yardmaster_jobreport_writes_total", "changed") - scanned; got != 2 {
+					t.Errorf("%v reports counted as changed, want 2", got)
+				}
+				if got := testbuilder.MetricValue(t, "yardmaster_jobreport_openreports_errors_total", row.want) - failed; got != 2 {
+					t.Errorf("counted %v times, want 2", got)
+				}
+				if got := cluster.reconcileAll(); got != nil {
+					t.Errorf("a second failure causes the writes %v", got)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,124 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
+	"github.com/yardmaster/yardmaster/internal/kube/joblist"
+)
+
+// scanError means that a scan failed or could not be recorded.
+type scanError struct {
+	error
+
+	reason string
+}
+
+// newScanError returns nil if there is no cause. The reason is that of the cause: a scan that
+// failed counts once, also if the failure could not be recorded.
+func newScanError(cause, recordErr error) error {
+	if cause == nil {
+		return nil
+	}
+	err := cause
+	if recordErr != nil && !errors.Is(recordErr, cause) {
+		err = fmt.Errorf("%w; recording it: %w", cause, recordErr)
+	}
+	return &scanError{err, scanFailure(cause).Reason}
+}
+
+// Unwrap returns the error of the API server.
+func (e *scanError) Unwrap() error { return e.error }
+
+// scanFailure returns the same Failure for the same cause, because each change of the message
+// would cause a write.
+func scanFailure(err error) jobreport.Failure {
+	switch decision.ClassOf(err) {
+	case decision.NamespaceTerminating:
+		return jobreport.Failure{Reason: v1alpha1.ReasonNamespaceTerminating, Message: "the namespace is being deleted"}
+	case decision.NotFound:
+		if isNamespaceNotFound(err) {
+			return jobreport.Failure{Reason: v1alpha1.ReasonNamespaceNotFound, Message: "the namespace does not exist; create it or remove it from --report-namespaces"}
+		}
+	case decision.PermissionMissing:
+		return jobreport.Failure{Reason: v1alpha1.ReasonForbidden, Message: stableErrorText(err)}
+	case decision.Expired:
+		return jobreport.Failure{Reason: v1alpha1.ReasonExpired, Message: "the list of Jobs expired before its last page was read"}
+	case decision.Timeout:
+		return jobreport.Failure{Reason: v1alpha1.ReasonTimeout, Message: "listing the Jobs took too long"}
+	}
+	if list := (*joblist.Error)(nil); errors.As(err, &list) && list.Pages > 0 {
+		return jobreport.Failure{Reason: v1alpha1.ReasonPartialList, Message: "only some of the Jobs could be listed: " + stableErrorText(err)}
+	}
+	return jobreport.Failure{Reason: v1alpha1.ReasonListFailed, Message: stableErrorText(err)}
+}
+
+// exportFailure is the failure to write an OpenReports Report.
+func exportFailure(err error) jobreport.Failure {
+	switch {
+	case isKindNotServed(err):
+		return jobreport.Failure{Reason: v1alpha1.ReasonCRDMissing, Message: "the CustomResourceDefinition reports.openreports.io is not installed"}
+	case errors.Is(err, errReportNameTaken):
+		return jobreport.Failure{Reason: v1alpha1.ReasonNameTaken, Message: err.Error()}
+	case decision.ClassOf(err) == decision.PermissionMissing:
+		return jobreport.Failure{Reason: v1alpha1.ReasonForbidden, Message: stableErrorText(err)}
+	case decision.ClassOf(err) == decision.Timeout:
+		return jobreport.Failure{Reason: v1alpha1.ReasonTimeout, Message: "writing the Report took too long"}
+	default:
+		return jobreport.Failure{Reason: v1alpha1.ReasonWriteFailed, Message: stableErrorText(err)}
+	}
+}
+
+// isNamespaceNotFound distinguishes a missing namespace from a missing kind or object, for which
+// the API server answers NotFound too.
+func isNamespaceNotFound(err error) bool {
+	status := apierrors.APIStatus(nil)
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
+		return false
+	}
+	details := status.Status().Details
+	return details != nil && details.Kind == "namespaces"
+}
+
+// isKindNotServed reports whether the API server does not serve the kind: discovery does not list
+// it, or its path does not exist.
+func isKindNotServed(err error) bool {
+	return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+// isAPIStatus reports whether the API server answered the request.
+func isAPIStatus(err error) bool { return errors.As(err, new(apierrors.APIStatus)) }
+
+// isRetriable reports whether the cause is probably gone soon: the API server does not answer or
+// is overloaded, or the report changed.
+func isRetriable(err error) bool {
+	return !isAPIStatus(err) || apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err)
+}
+
+func isForbidden(err error) bool { return decision.ClassOf(err) == decision.PermissionMissing }
+
+// isInaccessible reports whether the report cannot be read or written because the namespace or the
+// permission is gone. The state of the namespace's Jobs is then unknown.
+func isInaccessible(err error) bool {
+	return isNamespaceNotFound(err) || isForbidden(err) || decision.ClassOf(err) == decision.NamespaceTerminating
+}
+
+// stableErrorText returns the text of an error without the parts that differ for each attempt: the
+// page number, and the URL, which contains the continue token.
+func stableErrorText(err error) string {
+	if list := (*joblist.Error)(nil); errors.As(err, &list) {
+		err = list.Err
+	}
+	if request := (*url.Error)(nil); errors.As(err, &request) {
+		err = request.Err
+	}
+	return err.Error()
+}

@@ -1,0 +1,657 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
+)
+
+var testTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// fakeCluster is an API server that serves Jobs in pages and fails as configured.
+type fakeCluster struct {
+	t          *testing.T
+	reconciler *Reconciler
+	clock      *testclock.FakeClock
+	events     *events.FakeRecorder
+
+	mu              sync.Mutex
+	jobsByNamespace map[string][]batchv1.Job
+	failures        map[string]func(page int) error
+	lists           []client.ListOptions
+	writes          []string
+	refusedWrites   map[string]error // by verb
+}
+
+func newFakeCluster(t *testing.T, namespaces ...string) *fakeCluster {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	cluster := &fakeCluster{
+		t: t, clock: testclock.NewFakeClock(testTime), events: events.NewFakeRecorder(100),
+		jobsByNamespace: map[string][]batchv1.Job{}, failures: map[string]func(int) error{}, refusedWrites: map[string]error{},
+	}
+	c := interceptor.NewClient(
+		fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.JobReport{}).Build(),
+		interceptor.Funcs{List: cluster.listJobs, Create: cluster.createObject, SubResourceUpdate: cluster.updateStatus},
+	)
+	options := Options{Namespaces: namespaces, Interval: 5 * time.Minute, MaxFindings: 50, Thresholds: jobreport.DefaultThresholds()}
+	cluster.reconciler = New(c, c, cluster.events, logr.Discard(), options)
+	cluster.reconciler.clock = cluster.clock
+	return cluster
+}
+
+func (f *fakeCluster) listJobs(ctx context.Context, _ client.WithWatch, into client.ObjectList, options ...client.ListOption) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	requested := client.ListOptions{}
+	requested.ApplyOptions(options)
+	f.lists = append(f.lists, requested)
+	from, _ := strconv.Atoi(requested.Continue)
+	if fail := f.failures[requested.Namespace]; fail != nil {
+		if err := fail(from / int(requested.Limit)); err != nil {
+			return err
+		}
+	}
+	all := f.jobsByNamespace[requested.Namespace]
+	to := min(from+int(requested.Limit), len(all))
+	list, isJobs := into.(*batchv1.JobList)
+	if !isJobs {
+		return fmt.Errorf("unexpected list of %T", into)
+	}
+	list.Items = all[from:to]
+	if to < len(all) {
+		list.Continue = strconv.Itoa(to)
+	}
+	return ctx.Err()
+}
+
+func (f *fakeCluster) createObject(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+	if err := f.recordWrite("create", object); err != nil {
+		return err
+	}
+	return c.Create(ctx, object, options...)
+}
+
+func (f *fakeCluster) updateStatus(ctx context.Context, c client.Client, subresource string, object client.Object, options ...client.SubResourceUpdateOption) error {
+	if err := f.recordWrite("update", object); err != nil {
+		return err
+	}
+	return c.SubResource(subresource).Update(ctx, object, options...)
+}
+
+func (f *fakeCluster) recordWrite(verb string, object client.Object) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.writes = append(f.writes, verb+" "+object.GetNamespace())
+	return f.refusedWrites[verb]
+}
+
+// reconcileAll scans all namespaces once and returns the writes.
+func (f *fakeCluster) reconcileAll() []string {
+	f.writes, f.lists = nil, nil
+	f.reconciler.ReconcileAll(f.t.Context())
+	return f.writes
+}
+
+func (f *fakeCluster) storedStatus(namespace string) *v1alpha1.JobReportStatus {
+	f.t.Helper()
+	report := &v1alpha1.JobReport{}
+	if err := f.reconciler.live.Get(f.t.Context(), client.ObjectKey{Namespace: namespace, Name: v1alpha1.JobReportName}, report); err != nil {
+		f.t.Fatal(err)
+	}
+	return &report.Status
+}
+
+// addJobs adds Jobs that were created the given duration before testTime.
+func (f *fakeCluster) addJobs(namespace string, count int, age time.Duration) {
+	for range count {
+		job := batchv1.Job{}
+		job.Name = fmt.Sprintf("job-%05d", len(f.jobsByNamespace[namespace]))
+		job.UID = types.UID(namespace + job.Name)
+		job.CreationTimestamp = metav1.NewTime(testTime.Add(-age))
+		f.jobsByNamespace[namespace] = append(f.jobsByNamespace[namespace], job)
+	}
+}
+
+// assertScanFailed checks the conditions after a failed scan.
+func (f *fakeCluster) assertScanFailed(namespace, reason string) {
+	f.t.Helper()
+	status := f.storedStatus(namespace)
+	failed := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionScanFailed)
+	if failed == nil || failed.Status != metav1.ConditionTrue || failed.Reason != reason {
+		f.t.Errorf("%s: condition %+v, want %s", namespace, failed, reason)
+	}
+	if meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReportReady) {
+		f.t.Errorf("%s: ReportReady is True", namespace)
+	}
+}
+
+func (f *fakeCluster) assertReportReady(namespace string) {
+	f.t.Helper()
+	status := f.storedStatus(namespace)
+	if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReportReady) ||
+		!meta.IsStatusConditionFalse(status.Conditions, v1alpha1.ConditionScanFailed) {
+		f.t.Errorf("%s: conditions %+v", namespace, status.Conditions)
+	}
+}
+
+var (
+	jobsResource = schema.GroupResource{Group: "batch", Resource: "jobs"}
+
+	errForbidden         = apierrors.NewForbidden(jobsResource, "", errors.New("no RBAC policy matched"))
+	errExpired           = apierrors.NewResourceExpired("the continue token is too old")
+	errConnectionRefused = &url.Error{Op: "Get", URL: "https://10.0.0.1/jobs?continue=secret", Err: errors.New("connection refused")}
+)
+
+// failFromPage fails this page and all later ones.
+func failFromPage(from int, err error) func(int) error {
+	return func(page int) error {
+		if page >= from {
+			return err
+		}
+		return nil
+	}
+}
+
+func TestAScanWritesOneReportPerNamespace(t *testing.T) {
+	cluster := newFakeCluster(t, "a", "b")
+	cluster.addJobs("a", 2, 48*time.Hour)
+	cluster.addJobs("a", 1, time.Hour)
+	cluster.addJobs("a", 1, time.Second)
+	cluster.reconcileAll()
+
+	cluster.assertReportReady("a")
+	cluster.assertReportReady("b")
+	want := v1alpha1.JobSummary{Total: 4, Healthy: 1, Suspicious: 1, Zombie: 2, ByReason: map[string]int32{"NeverStarted": 3}}
+	if diff := cmp.Diff(want, cluster.storedStatus("a").Summary); diff != "" {
+		t.Errorf("summary (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(v1alpha1.JobSummary{}, cluster.storedStatus("b").Summary); diff != "" {
+		t.Errorf("summary of a namespace without Jobs:\n%s", diff)
+	}
+	for category, want := range map[string]float64{"Zombie": 2, "Suspicious": 1} {
+		if got := testbuilder.MetricValue(t, "yardmaster_jobreport_findings", category, "a", "NeverStarted"); got != want {
+			t.Errorf("metric of %s: %v, want %v", category, got, want)
+		}
+	}
+	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_last_success_timestamp_seconds", "a"); got != float64(testTime.Unix()) {
+		t.Errorf("last success %v", got)
+	}
+	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_oldest_finding_timestamp_seconds", "Zombie", "a", "NeverStarted"); got != float64(testTime.Add(-48*time.Hour).Unix()) {
+		t.Errorf("the oldest zombie is from %v", got)
+	}
+}
+
+func TestJobsAreListedInPagesOfTheNewestVersion(t *testing.T) {
+	cluster := newFakeCluster(t, "a")
+	cluster.addJobs("a", 1201, 48*time.Hour)
+	cluster.reconcileAll()
+	if got := cluster.storedStatus("a"); got.Summary.Zombie != 1201 || len(got.Findings) != 50 || got.Omitted != 1151 {
+		t.Errorf("%d zombies, %d findings, %d omitted", got.Summary.Zombie, len(got.Findings), got.Omitted)
+	}
+	if len(cluster.lists) != 3 {
+		t.Errorf("%d pages, want 3", len(cluster.lists))
+	}
+	for _, list := range cluster.lists {
+		if list.Limit != 500 || list.Namespace != "a" || list.Raw != nil {
+			t.Errorf("requested %+v", list)
+		}
+	}
+}
+
+func TestAScanWithoutChangesWritesOnlyAHeartbeat(t *testing.T) {
+	cluster := newFakeCluster(t, "a", "b")
+	cluster.addJobs("a", 700, 48*time.Hour)
+	if got := len(cluster.reconcileAll()); got != 4 {
+		t.Errorf("%d writes by the first scan, want 4", got)
+	}
+	cluster.clock.Step(5 * time.Minute)
+	if got := cluster.reconcileAll(); got != nil {
+		t.Errorf("unexpected writes %v", got)
+	}
+	cluster.clock.Step(66 * time.Minute)
+	if got := len(cluster.reconcileAll()); got != 2 {
+		t.Errorf("%d writes after an hour, want 2", got)
+	}
+	if got := cluster.storedStatus("a").LastScanTime.UTC(); !got.Equal(testTime.Add(71 * time.Minute)) {
+		t.Errorf("last scan at %s", got)
+	}
+}
+
+func TestAChangedJobCausesOneWriteOfOneFinding(t *testing.T) {
+	cluster := newFakeCluster(t, "a", "b")
+	cluster.addJobs("a", 10, 48*time.Hour)
+	cluster.addJobs("b", 10, 48*time.Hour)
+	cluster.reconcileAll()
+	before := cluster.storedStatus("a").Findings
+	cluster.jobsByNamespace["a"][3].Spec.Suspend = new(true)
+	cluster.jobsByNamespace["a"][3].CreationTimestamp = metav1.NewTime(testTime.Add(-8 * 24 * time.Hour))
+	if got := cluster.reconcileAll(); !cmp.Equal(got, []string{"update a"}) {
+		t.Errorf("writes %v", got)
+	}
+	after, differ := cluster.storedStatus("a").Findings, 0
+	for i := range after {
+		if !cmp.Equal(before[i], after[i]) {
+			differ++
+		}
+	}
+	if differ != 1 || len(after) != len(before) {
+		t.Errorf("%d of %d findings differ", differ, len(after))
+	}
+}
+
+func TestAScanThatFailsKeepsTheLastGoodFindings(t *testing.T) {
+	for name, row := range map[string]struct {
+		fail func(page int) error
+		want string
+	}{
+		"permission is missing":                {failFromPage(0, errForbidden), "Forbidden"},
+		"permission is lost between two pages": {failFromPage(1, errForbidden), "Forbidden"},
+		"a page times out":                     {failFromPage(1, fmt.Errorf("page: %w", context.DeadlineExceeded)), "Timeout"},
+		"the API server reports a timeout":     {failFromPage(0, apierrors.NewTimeoutError("slow", 1)), "Timeout"},
+		"the API server stops between pages":   {failFromPage(2, errConnectionRefused), "PartialList"},
+		"the API server is unavailable":        {failFromPage(0, errConnectionRefused), "ListFailed"},
+		"the list expires twice":               {failFromPage(1, errExpired), "Expired"},
+		"the API server has an internal error": {failFromPage(0, apierrors.NewInternalError(errors.New("etcd"))), "ListFailed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := newFakeCluster(t, "a", "b")
+			cluster.addJobs("a", 1300, 48*time.Hour)
+			cluster.addJobs("b", 3, 48*time.Hour)
+			cluster.reconcileAll()
+			good := cluster.storedStatus("a").DeepCopy()
+
+			cluster.jobsByNamespace["a"] = cluster.jobsByNamespace["a"][:1250]
+			cluster.addJobs("b", 1, 48*time.Hour)
+			cluster.failures["a"] = row.fail
+			cluster.clock.Step(5 * time.Minute)
+			cluster.reconcileAll()
+			cluster.assertScanFailed("a", row.want)
+			kept := cluster.storedStatus("a").DeepCopy()
+			if message := meta.FindStatusCondition(kept.Conditions, v1alpha1.ConditionScanFailed).Message; strings.Contains(message, "secret") {
+				t.Errorf("the message contains the continue token: %s", message)
+			}
+			kept.Conditions = good.Conditions
+			if diff := cmp.Diff(good, kept); diff != "" {
+				t.Errorf("the findings changed (-good +kept):\n%s", diff)
+			}
+			cluster.assertReportReady("b")
+			if got := cluster.storedStatus("b").Summary.Zombie; got != 4 {
+				t.Errorf("the other namespace has %d zombies, want 4", got)
+			}
+
+			if got := cluster.reconcileAll(); got != nil {
+				t.Errorf("a second failure causes the writes %v", got)
+			}
+			cluster.failures["a"] = nil
+			cluster.reconcileAll()
+			cluster.assertReportReady("a")
+			if got := cluster.storedStatus("a").Summary.Zombie; got != 1250 {
+				t.Errorf("after recovery, %d zombies, want 1250", got)
+			}
+			if got := len(cluster.events.Events); got != 3 {
+				t.Errorf("%d events, want one each for Truncated, ScanFailed and ScanRecovered", got)
+			}
+		})
+	}
+}
+
+func TestAnExpiredListIsRestarted(t *testing.T) {
+	cluster := newFakeCluster(t, "a")
+	cluster.addJobs("a", 1200, 48*time.Hour)
+	failures := 1
+	cluster.failures["a"] = func(page int) error {
+		if page == 1 && failures > 0 {
+			failures--
+			return errExpired
+		}
+		return nil
+	}
+	cluster.reconcileAll()
+	cluster.assertReportReady("a")
+	if got := cluster.storedStatus("a").Summary.Total; got != 1200 {
+		t.Errorf("%d Jobs, want each Job once", got)
+	}
+}
+
+func TestAFirstScanWithoutPermissionCreatesAReport(t *testing.T) {
+	cluster := newFakeCluster(t, "a")
+	cluster.failures["a"] = failFromPage(0, errForbidden)
+	if got := cluster.reconcileAll(); !cmp.Equal(got, []string{"create a", "update a"}) {
+		t.Errorf("writes %v", got)
+	}
+	cluster.assertScanFailed("a", "Forbidden")
+}
+
+func TestAScanOfAMissingNamespaceIsCountedByReason(t *testing.T) {
+	for reason, refusal := range map[string]error{
+		"NamespaceNotFound":    apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "a"),
+		"NamespaceTerminating": errNamespaceTerminating(),
+	} {
+		t.Run(reason, func(t *testing.T) {
+			cluster := newFakeCluster(t, "a")
+			cluster.refusedWrites["create"] = refusal
+			before := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", reason)
+			if got := cluster.reconcileAll(); !cmp.Equal(got, []string{"create a"}) {
+				t.Errorf("writes %v", got)
+			}
+			if got := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", reason) - before; got != 1 {
+				t.Errorf("counted %v times", got)
+			}
+		})
+	}
+}
+
+// Deleting a namespace also deletes the Role in it, so that the operator sees only a missing permission.
+func TestMetricsOmitTheJobsOfAnInaccessibleNamespace(t *testing.T) {
+	for name, refusal := range map[string]error{
+		"the namespace was deleted":    apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "a"),
+		"the namespace is terminating": errNamespaceTerminating(),
+		"no permission for JobReports": errForbidden,
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := newFakeCluster(t, "a")
+			cluster.addJobs("a", 2, 48*time.Hour)
+			cluster.reconcileAll()
+			if got := testbuilder.MetricValue(t, "yardmaster_jobreport_jobs", "Zombie", "a"); got != 2 {
+				t.Fatalf("%v zombies counted, want 2", got)
+			}
+			cluster.failures["a"] = failFromPage(0, errForbidden)
+			cluster.clock.Step(5 * time.Minute)
+			cluster.reconcileAll()
+			if got := testbuilder.MetricValue(t, "yardmaster_jobreport_jobs", "Zombie", "a"); got != 2 {
+				t.Errorf("%v zombies counted, although the report lists 2", got)
+			}
+			cluster.failures["a"] = failFromPage(0, errExpired) // another reason, so that a write is due
+			cluster.refusedWrites["update"] = refusal
+			cluster.reconcileAll()
+			if testbuilder.MetricValue(t, "yardmaster_jobreport_jobs", "Zombie", "a") != 0 || testbuilder.MetricValue(t, "yardmaster_jobreport_findings", "Zombie", "a", "NeverStarted") != 0 {
+				t.Error("the deleted namespace is still counted")
+			}
+			if got := testbuilder.MetricValue(t, "yardmaster_jobreport_last_success_timestamp_seconds", "a"); got != float64(testTime.Unix()) {
+				t.Errorf("last success %v, want it kept", got)
+			}
+		})
+	}
+}
+
+func TestAMissingKindIsNotAMissingNamespace(t *testing.T) {
+	cluster := newFakeCluster(t, "a")
+	cluster.refusedWrites["create"] = apierrors.NewGenericServerResponse(404, "POST", schema.GroupResource{Resource: "jobreports"}, "jobs", "404 page not found", 0, true)
+	before := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "NamespaceNotFound")
+	cluster.reconcileAll()
+	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "NamespaceNotFound") - before; got != 0 {
+		t.Error("counted as a missing namespace")
+	}
+}
+
+func TestAFailureThatDiffersOnlyInNumbersIsNotWritten(t *testing.T) {
+	cluster := newFakeCluster(t, "a")
+	reset := func(port int) error {
+		return &url.Error{Op: "Get", URL: "https://10.0.0.1/jobs", Err: &net.OpError{
+			Op: "read", Net: "tcp", Err: errors.New("connection reset by peer"),
+			Source: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 2), Port: port}, Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 443},
+		}}
+	}
+	cluster.failures["a"] = failFromPage(0, reset(40001))
+	cluster.reconcileAll()
+	cluster.assertScanFailed("a", "ListFailed")
+	cluster.failures["a"] = failFromPage(0, reset(51234))
+	if got := cluster.reconcileAll(); got != nil {
+		t.Errorf("unexpected writes %v", got)
+	}
+}
+
+func errNamespaceTerminating() error {
+	err := apierrors.NewForbidden(schema.GroupResource{Resource: "jobreports"}, "jobs", errors.New("the namespace is being terminated"))
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	return err
+}
+
+func TestADeletedReportIsRecreated(t *testing.T) {
+	cluster := newFakeCluster(t, "a")
+	cluster.addJobs("a", 1, 48*time.Hour)
+	cluster.reconcileAll()
+	report := &v1alpha1.JobReport{}
+	report.Namespace, report.Name = "a", v1alpha1.JobReportName
+	if err := cluster.reconciler.client.Delete(t.Context(), report); err != nil {
+		t.Fatal(err)
+	}
+	cluster.reconcileAll()
+	cluster.assertReportReady("a")
+}
+
+func TestAReportIsRecordedOnceTheAPIServerIsAvailable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := newFakeCluster(t, "a")
+		cluster.reconciler.clock = New(nil, nil, nil, logr.Discard(), Options{}).clock
+		cluster.failures["a"] = failFromPage(0, errConnectionRefused)
+		cluster.refusedWrites["create"] = errConnectionRefused
+		time.AfterFunc(5*time.Second, func() {
+			cluster.mu.Lock()
+			defer cluster.mu.Unlock()
+			delete(cluster.refusedWrites, "create")
+		})
+		cluster.reconcileAll()
+		cluster.assertScanFailed("a", "ListFailed")
+	})
+}
+
+// A starting API server answers requests before it has read all Roles.
+func TestAForbiddenWriteIsRetriedAfterTheAPIServerWasUnavailable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := newFakeCluster(t, "a")
+		cluster.addJobs("a", 600, 48*time.Hour)
+		cluster.reconcileAll()
+		cluster.reconciler.clock = New(nil, nil, nil, logr.Discard(), Options{}).clock
+		cluster.failures["a"] = failFromPage(1, errConnectionRefused)
+		cluster.refusedWrites["update"] = errForbidden
+		time.AfterFunc(3*time.Second, func() {
+			cluster.mu.Lock()
+			defer cluster.mu.Unlock()
+			delete(cluster.refusedWrites, "update")
+		})
+		before := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "PartialList")
+		cluster.reconcileAll()
+		cluster.assertScanFailed("a", "PartialList")
+		if got := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "PartialList") - before; got != 1 {
+			t.Errorf("counted %v times", got)
+		}
+	})
+}
+
+func TestAFailedScanIsCountedByItsOwnReason(t *testing.T) {
+	cluster := newFakeCluster(t, "a")
+	cluster.failures["a"] = failFromPage(0, apierrors.NewInternalError(errors.New("etcd")))
+	cluster.refusedWrites["create"] = errForbidden
+	failed, forbidden := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "ListFailed"), testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "Forbidden")
+	cluster.reconcileAll()
+	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "ListFailed") - failed; got != 1 {
+		t.Errorf("counted %v times", got)
+	}
+	if testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "Forbidden") != forbidden {
+		t.Error("counted by the reason why it could not be recorded")
+	}
+}
+
+func TestConcurrentScansAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var namespaces []string
+		for i := range 20 {
+			namespaces = append(namespaces, fmt.Sprintf("team-%d", i))
+		}
+		cluster := newFakeCluster(t, namespaces...)
+		var mu sync.Mutex
+		peak, current := 0, 0
+		c := interceptor.NewClient(cluster.reconciler.client.(client.WithWatch), interceptor.Funcs{
+			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+				mu.Lock()
+				current++
+				peak = max(peak, current)
+				mu.Unlock()
+				time.Sleep(time.Second)
+				mu.Lock()
+				current--
+				mu.Unlock()
+				return nil
+			},
+		})
+		cluster.reconciler.live = c
+		cluster.reconcileAll()
+		if peak != concurrentNamespaces {
+			t.Errorf("%d concurrent scans, want %d", peak, concurrentNamespaces)
+		}
+		cluster.assertReportReady("team-19")
+	})
+}
+
+func TestAScanIsAbandonedAfterItsMaximumDuration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := newFakeCluster(t, "a", "b")
+		cluster.reconciler.live = interceptor.NewClient(cluster.reconciler.client.(client.WithWatch), interceptor.Funcs{
+			List: func(ctx context.Context, _ client.WithWatch, _ client.ObjectList, options ...client.ListOption) error {
+				requested := client.ListOptions{}
+				requested.ApplyOptions(options)
+				if requested.Namespace == "b" {
+					return nil
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			},
+		})
+		startTime := time.Now()
+		cluster.reconcileAll()
+		if elapsed := time.Since(startTime); elapsed != maxScanDuration {
+			t.Errorf("the scan took %s, want %s", elapsed, maxScanDuration)
+		}
+		cluster.assertScanFailed("a", "Timeout")
+		cluster.assertReportReady("b")
+	})
+}
+
+func TestScansStartImmediatelyAndRepeatEveryInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := newFakeCluster(t, "a")
+		cluster.reconciler.clock = New(nil, nil, nil, logr.Discard(), Options{}).clock
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- cluster.reconciler.Start(ctx) }()
+		for _, want := range []int{1, 2, 3} {
+			synctest.Wait()
+			cluster.mu.Lock()
+			if got := len(cluster.lists); got != want {
+				t.Errorf("%d scans, want %d", got, want)
+			}
+			cluster.mu.Unlock()
+			time.Sleep(5 * time.Minute)
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Five namespaces hang and four are scanned concurrently, which takes two intervals.
+func TestScansOfANamespaceNeverOverlap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := newFakeCluster(t, "a", "b", "c", "d", "e")
+		cluster.reconciler.clock = New(nil, nil, nil, logr.Discard(), Options{}).clock
+		cluster.reconciler.options.Interval = time.Minute
+		var mu sync.Mutex
+		scans, running, peak := 0, map[string]int{}, 0
+		cluster.reconciler.live = interceptor.NewClient(cluster.reconciler.client.(client.WithWatch), interceptor.Funcs{
+			List: func(ctx context.Context, _ client.WithWatch, _ client.ObjectList, options ...client.ListOption) error {
+				requested := client.ListOptions{}
+				requested.ApplyOptions(options)
+				mu.Lock()
+				scans++
+				running[requested.Namespace]++
+				peak = max(peak, running[requested.Namespace])
+				mu.Unlock()
+				<-ctx.Done()
+				mu.Lock()
+				running[requested.Namespace]--
+				mu.Unlock()
+				return ctx.Err()
+			},
+		})
+		ctx, stop := context.WithTimeout(t.Context(), 10*time.Minute+time.Second)
+		defer stop()
+		if err := cluster.reconciler.Start(ctx); err != nil {
+			t.Error(err)
+		}
+		if peak != 1 {
+			t.Errorf("%d concurrent scans of a namespace", peak)
+		}
+		if scans < 25 || scans > 30 {
+			t.Errorf("%d scans in ten minutes, want five every two minutes", scans)
+		}
+	})
+}
+
+func TestOnlyTheLeaderScans(t *testing.T) {
+	if !(&Reconciler{}).NeedLeaderElection() {
+		t.Error("the reconciler does not need leader election")
+	}
+}
+
+func TestAFailureIsLoggedOnceUntilItChanges(t *testing.T) {
+	cluster := newFakeCluster(t, "a")
+	var lines []string
+	cluster.reconciler.log = funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
+	scan := func(err error) {
+		cluster.refusedWrites["create"] = err
+		cluster.reconcileAll()
+	}
+	missing := apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "a")
+	for range 3 {
+		scan(missing)
+	}
+	if len(lines) != 1 || !strings.Contains(lines[0], "NamespaceNotFound") {
+		t.Fatalf("three failures for the same reason log %q, want one line", lines)
+	}
+	scan(errNamespaceTerminating())
+	scan(nil)
+	scan(nil)
+	if len(lines) != 3 || !strings.Contains(lines[1], "NamespaceTerminating") || !strings.Contains(lines[2], "Scan succeeded again") {
+		t.Errorf("another failure, and two successes, log %q", lines[1:])
+	}
+	for _, line := range lines {
+		if strings.Contains(line, "stacktrace") || strings.Contains(line, ".go:") {
+			t.Errorf("the log has a stack trace: %s", line)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
+	"github.com/yardmaster/yardmaster/internal/kube"
+)
+
+// maxRecordDuration bounds the attempts to record the result of a scan.
+const maxRecordDuration = 30 * time.Second
+
+// recordRetryInterval is the wait after a failed attempt.
+const recordRetryInterval = time.Second
+
+// record stores the decision's status, if a write is due, and emits its events. The report is
+// created first if it does not exist. On success observation.Report is the stored report.
+func (r *Reconciler) record(ctx context.Context, observation *jobreport.Observation, decision *jobreport.Decision) error {
+	before := observation.Report
+	missing := before.ResourceVersion == ""
+	if decision.Write == jobreport.WriteUnchanged && !missing {
+		return nil
+	}
+	if missing {
+		if err := r.client.Create(ctx, before); err != nil {
+			before.ResourceVersion = ""
+			return fmt.Errorf("creating the JobReport: %w", err)
+		}
+	}
+	after := before.DeepCopy()
+	after.Status = decision.Status
+	if err := kube.UpdateStatus(ctx, r.client, before, after); err != nil {
+		return fmt.Errorf("updating the status of the JobReport: %w", err)
+	}
+	observation.Report = after
+	for _, event := range decision.Events {
+		kube.EmitEvent(r.recorder, after, event)
+	}
+	return nil
+}
+
+// retryWhileUnavailable repeats the attempt while it can still succeed. The cause is the error of
+// the scan: if it came from an unavailable API server, a missing permission is retried too,
+// because a starting API server denies requests until it has read all Roles.
+func (r *Reconciler) retryWhileUnavailable(ctx context.Context, cause error, attempt func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, maxRecordDuration)
+	defer cancel()
+	wasUnavailable := cause != nil && !isAPIStatus(cause)
+	for {
+		err := attempt(ctx)
+		if err == nil {
+			return nil
+		}
+		wasUnavailable = wasUnavailable || !isAPIStatus(err)
+		if !isRetriable(err) && (!wasUnavailable || !isForbidden(err)) || !r.waitForRetry(ctx) {
+			return err
+		}
+	}
+}
+
+// waitForRetry returns false if ctx ends first.
+func (r *Reconciler) waitForRetry(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-r.clock.After(recordRetryInterval):
+		return true
+	}
+}

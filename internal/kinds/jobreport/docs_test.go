@@ -1,0 +1,139 @@
+package jobreport
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	documentation = "../../../docs/jobreport.md"
+	alerts        = "../../../config/components/jobreport-alerts/rules.yaml"
+	// runbook is where alerts refer to.
+	runbook = "https://github.com/yardmaster/yardmaster/blob/main/docs/jobreport.md"
+)
+
+var updateDocs = flag.Bool("update-docs", false, "write the rules into docs/jobreport.md and the alerts")
+
+// The documentation and the alerts are generated from the table of rules. To update them,
+// run go test ./internal/kinds/jobreport -run Generated -update-docs.
+func TestGeneratedDocumentationAndAlertsAreUpToDate(t *testing.T) {
+	for name, row := range map[string]struct{ path, begin, end, want string }{
+		"table of rules":     {documentation, "<!-- rules: generated -->\n", "<!-- rules: end -->", rulesTable()},
+		"section per reason": {documentation, "<!-- reasons: generated -->\n", "<!-- reasons: end -->", reasonSections()},
+		"alert per reason":   {alerts, "    # reasons: generated\n", "    # reasons: end", reasonAlerts()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			raw, err := os.ReadFile(row.path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			before, rest, found := strings.Cut(string(raw), row.begin)
+			_, after, closed := strings.Cut(rest, row.end)
+			if !found || !closed {
+				t.Fatalf("%s lacks the markers %q and %q", row.path, row.begin, row.end)
+			}
+			want := before + row.begin + row.want + row.end + after
+			switch {
+			case want == string(raw):
+			case *updateDocs:
+				if err := os.WriteFile(row.path, []byte(want), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			default:
+				t.Errorf("%s is outdated: run this test with -update-docs", row.path)
+			}
+		})
+	}
+}
+
+// reasonSections returns a section of documentation for each reason, to which its alert refers.
+func reasonSections() string {
+	var sections strings.Builder
+	for i := range rules {
+		for _, text := range rules[i].reasons {
+			fmt.Fprintf(&sections, "\n### %s\n\nThe Job %s. %s\n", text.reason, rules[i].description, text.next)
+		}
+	}
+	return sections.String() + "\n"
+}
+
+// reasonAlerts returns an alert for each reason that needs somebody's attention: zombies, and new
+// failures. Jobs that only take up space cause no alert.
+func reasonAlerts() string {
+	var all strings.Builder
+	for i := range rules {
+		for _, text := range rules[i].reasons {
+			category, severity := CategoryZombie, "warning"
+			switch {
+			case text.reason == ReasonFailedLongAgo:
+				continue
+			case text.reason.IsFailure() || text.reason == ReasonUnknown:
+				category, severity = CategorySuspicious, "info"
+			case rules[i].defaults.Zombie == 0:
+				continue
+			}
+			fmt.Fprintf(&all, alertTemplate, text.reason, category, text.reason, severity,
+				strings.ReplaceAll(rules[i].description, "`", ""), strings.ReplaceAll(text.next, "'", "''"), runbook, strings.ToLower(string(text.reason)))
+		}
+	}
+	return all.String()
+}
+
+const alertTemplate = `    - alert: YardmasterJob%s
+      expr: max by (namespace) (yardmaster_jobreport_findings{category="%s", reason="%s"}) > 0
+      for: 1h
+      labels:
+        severity: %s
+      annotations:
+        summary: 'Namespace {{ $labels.namespace }}: {{ $value }} Jobs, each of which %s.'
+        description: 'List them with kubectl yardmaster report -n {{ $labels.namespace }}. %s'
+        runbook_url: %s#%s
+`
+
+func TestEachReasonHasANextStep(t *testing.T) {
+	for _, reason := range AllReasons() {
+		next := NextStep(reason)
+		if next == "" || len(next) > MaxMessageBytes || !strings.HasSuffix(next, ".") {
+			t.Errorf("%s: %q", reason, next)
+		}
+	}
+	if got := NextStep("Other"); got != "" {
+		t.Errorf("an unknown reason has the next step %q", got)
+	}
+}
+
+func rulesTable() string {
+	var table strings.Builder
+	table.WriteString("| Reason | A Job that | Age counts from | Suspicious after | Zombie after | Flags `--report-…` |\n|---|---|---|---|---|---|\n")
+	for i := range rules {
+		rule := &rules[i]
+		suspicious, zombie, flags := "immediately", "never", ""
+		if rule.flag != "" {
+			suspicious, zombie = formatAge(rule.defaults.Suspicious), formatAge(rule.defaults.Zombie)
+			flags = "`" + rule.flag + "`"
+		}
+		var reasons []string
+		for _, text := range rule.reasons {
+			reasons = append(reasons, fmt.Sprintf("[%#q](#%s)", text.reason, strings.ToLower(string(text.reason))))
+		}
+		fmt.Fprintf(&table, "| %s | %s | %s | %s | %s | %s |\n", strings.Join(reasons, ", "), rule.description, rule.ageFrom, suspicious, zombie, flags)
+	}
+	return table.String()
+}
+
+func formatAge(d time.Duration) string {
+	switch {
+	case d == 0:
+		return "never"
+	case d > oneDay:
+		return fmt.Sprintf("%d d", d/oneDay)
+	case d >= time.Hour:
+		return fmt.Sprintf("%d h", d/time.Hour)
+	default:
+		return fmt.Sprintf("%d min", d/time.Minute)
+	}
+}

@@ -1,0 +1,57 @@
+package jobreport
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	batchv1 "k8s.io/api/batch/v1"
+)
+
+// Every Job is classified and has a complete finding.
+func FuzzEveryJobHasAFinding(f *testing.F) {
+	for _, reason := range AllReasons() {
+		raw, err := json.Marshal(jobWith(traitsByReason[reason]...))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw, int64(100*oneDay/time.Second))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte, seconds int64) {
+		job := &batchv1.Job{}
+		if json.Unmarshal(raw, job) != nil {
+			return
+		}
+		now := time.Unix(seconds, 0)
+		finding := Classify(job, now, DefaultThresholds())
+		if problem := findingProblem(finding); problem != "" {
+			t.Errorf("%s: %+v", problem, finding)
+		}
+		if again := Classify(job, now, DefaultThresholds()); again != finding {
+			t.Errorf("got %+v, then %+v", finding, again)
+		}
+	})
+}
+
+// findingProblem returns what is inconsistent in a finding, or "".
+func findingProblem(finding Finding) string {
+	switch {
+	case finding == (Finding{Category: CategoryHealthy}), finding == (Finding{Category: CategoryIgnored}):
+		return ""
+	case finding.Category == CategoryHealthy || finding.Category == CategoryIgnored:
+		return "healthy or ignored, but other fields are set"
+	case finding.Reason == "" || finding.Message == "":
+		return "not healthy, but reason or message is missing"
+	case finding.Category == CategoryZombie && finding.Severity != SeverityHigh && finding.Reason != ReasonFailedLongAgo:
+		return "a zombie without high severity"
+	case finding.Category == CategorySuspicious && (finding.Severity == SeverityLow) != (finding.Reason == ReasonFinishedNotCleaned):
+		return "the wrong severity"
+	case len(finding.Message) > MaxMessageBytes || len(finding.Cause) > MaxCauseBytes:
+		return "too long"
+	case !utf8.ValidString(finding.Message) || !utf8.ValidString(finding.Cause):
+		return "invalid UTF-8"
+	default:
+		return ""
+	}
+}

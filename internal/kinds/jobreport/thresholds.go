@@ -1,0 +1,86 @@
+package jobreport
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Threshold is the age from which a rule reports a Job. A duration of 0 means never.
+type Threshold struct {
+	// Suspicious is the age from which the Job is Suspicious.
+	Suspicious time.Duration
+	// Zombie is the age from which the Job is a Zombie. It has precedence over Suspicious.
+	Zombie time.Duration
+}
+
+// Thresholds has the thresholds of each rule that depends on age, by the first of the rule's
+// reasons. A rule that is missing never matches.
+type Thresholds map[Reason]*Threshold
+
+// DefaultThresholds returns the defaults, which the caller may change.
+func DefaultThresholds() Thresholds {
+	thresholds := Thresholds{}
+	for i := range rules {
+		if rules[i].flag != "" {
+			thresholds[rules[i].key()] = new(rules[i].defaults)
+		}
+	}
+	return thresholds
+}
+
+func (t Thresholds) ofRule(rule *staleRule) Threshold {
+	if threshold := t[rule.key()]; threshold != nil {
+		return *threshold
+	}
+	return Threshold{}
+}
+
+// ThresholdSetting is one duration in Thresholds, from which callers make a flag.
+type ThresholdSetting struct {
+	// Name of the flag, such as never-started-zombie-after.
+	Name string
+	// Usage is the help text of the flag.
+	Usage string
+	// Value points into the Thresholds.
+	Value *time.Duration
+}
+
+// Settings returns the durations that can be set, in the order of the rules.
+func (t Thresholds) Settings() []ThresholdSetting {
+	var settings []ThresholdSetting
+	for i := range rules {
+		rule, threshold := &rules[i], t[rules[i].key()]
+		if threshold == nil {
+			continue
+		}
+		if rule.defaults.Suspicious != 0 {
+			settings = append(settings, rule.newSetting(CategorySuspicious, &threshold.Suspicious))
+		}
+		if rule.defaults.Zombie != 0 {
+			settings = append(settings, rule.newSetting(CategoryZombie, &threshold.Zombie))
+		}
+	}
+	return settings
+}
+
+func (r *staleRule) newSetting(category Category, value *time.Duration) ThresholdSetting {
+	usage := fmt.Sprintf("Report a Job as %s that %s, this long after %s. 0 means never.", category, r.description, r.ageFrom)
+	return ThresholdSetting{
+		Name:  fmt.Sprintf("%s-%s-after", r.flag, strings.ToLower(string(category))),
+		Usage: strings.ReplaceAll(usage, "`", ""), // package flag takes a quoted word for the name of the value
+		Value: value,
+	}
+}
+
+// Validate returns an error that names the negative thresholds.
+func (t Thresholds) Validate() error {
+	var errs []error
+	for _, setting := range t.Settings() {
+		if *setting.Value < 0 {
+			errs = append(errs, fmt.Errorf("%s is %s, must not be negative", setting.Name, *setting.Value))
+		}
+	}
+	return errors.Join(errs...)
+}

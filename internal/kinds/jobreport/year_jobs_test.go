@@ -1,0 +1,267 @@
+package jobreport
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// addJob adds a Job that is created at this time and deleted long after the year.
+func (y *simulatedYear) addJob(story string, at time.Time) *simulatedJob {
+	name := fmt.Sprintf("job-%05d", len(y.jobs))
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(at)}}
+	added := &simulatedJob{Job: job, story: story, end: testTime.Add(10 * oneYear)}
+	y.jobs = append(y.jobs, added)
+	return added
+}
+
+// change schedules a change of the metadata or the spec.
+func (j *simulatedJob) change(at time.Time, apply func(*batchv1.Job)) {
+	j.changes = append(j.changes, jobChange{at, apply})
+}
+
+// changeStatus schedules a change of the status, as the Job controller makes it.
+func (j *simulatedJob) changeStatus(at time.Time, apply func(*batchv1.JobStatus)) {
+	j.change(at, func(job *batchv1.Job) {
+		apply(&job.Status)
+		job.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kube-controller-manager", Subresource: "status", Time: new(metav1.NewTime(at))}}
+	})
+}
+
+func (j *simulatedJob) start(at time.Time) {
+	j.changeStatus(at, func(s *batchv1.JobStatus) { s.StartTime = new(metav1.NewTime(at)) })
+}
+
+// setPods schedules a change of the numbers of Pods.
+func (j *simulatedJob) setPods(at time.Time, active, ready, terminating, failed int32) {
+	j.changeStatus(at, func(s *batchv1.JobStatus) {
+		s.Active, s.Ready, s.Terminating, s.Failed = active, new(ready), new(terminating), s.Failed+failed
+	})
+}
+
+func (j *simulatedJob) setCondition(at time.Time, kind batchv1.JobConditionType, reason string) {
+	j.changeStatus(at, func(s *batchv1.JobStatus) {
+		s.Conditions = append(s.Conditions, batchv1.JobCondition{
+			Type: kind, Status: corev1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.NewTime(at),
+		})
+	})
+}
+
+func (j *simulatedJob) finish(at time.Time, kind batchv1.JobConditionType, reason string) {
+	j.setPods(at, 0, 0, 0, 0)
+	j.setCondition(at, kind, reason)
+}
+
+func (j *simulatedJob) setController(apiVersion, kind, name string) {
+	j.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID(name), Controller: new(true)}}
+}
+
+// run schedules a healthy run with random disturbances, from the start until the end of its last
+// Pod, which it returns.
+func (y *simulatedYear) run(job *simulatedJob, start time.Time, duration time.Duration) time.Time {
+	job.start(start)
+	job.setPods(start, 1, 0, 0, 0)
+	ready := start.Add(y.between(time.Second, 40*time.Minute))
+	job.setPods(ready, 1, 1, 0, 0)
+	end := ready.Add(duration)
+	for at := ready.Add(y.between(time.Minute, 2*oneDay)); at.Before(end); at = at.Add(y.between(time.Hour, 2*oneDay)) {
+		back := at.Add(y.between(2*time.Minute, 5*time.Hour))
+		switch y.random.Intn(4) {
+		case 0: // a container restarts
+			job.setPods(at, 1, 0, 0, 0)
+		case 1: // the Pod is evicted, and its successor waits for a node
+			job.setPods(at, 1, 0, 0, 1)
+		case 2: // the node is drained
+			job.setPods(at, 0, 0, 1, 0)
+			job.setPods(at.Add(time.Minute), 1, 0, 0, 1)
+		case 3: // a quota delays the successor
+			job.setPods(at, 0, 0, 0, 1)
+		}
+		job.setPods(back, 1, 1, 0, 0)
+		end = later(end, back.Add(time.Minute))
+	}
+	return end
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// addStandaloneJob adds a Job that nobody controls and that always makes progress.
+func (y *simulatedYear) addStandaloneJob(at time.Time) {
+	job := y.addJob("standalone", at)
+	start := at.Add(y.between(0, time.Minute))
+	if y.random.Intn(5) == 0 {
+		start = y.suspend(job, at)
+	}
+	duration := y.between(time.Minute, 5*oneDay)
+	switch y.random.Intn(5) {
+	case 0:
+		job.story, duration = "long, with a deadline", y.between(oneDay, 30*oneDay)
+		job.Spec.ActiveDeadlineSeconds = new(int64(60 * oneDay / time.Second))
+	case 1:
+		job.story, duration = "long, with an annotation", y.between(oneDay, 30*oneDay)
+		job.Annotations = map[string]string{v1alpha1.AnnotationReportRunningTooLong: "60d"}
+	}
+	end := y.run(job, start, duration)
+	switch y.random.Intn(3) {
+	case 0:
+		job.Spec.TTLSecondsAfterFinished = new(int32(20 * oneDay / time.Second))
+		job.finish(end, batchv1.JobFailed, "BackoffLimitExceeded")
+		job.end = end.Add(20*oneDay + y.between(0, time.Minute))
+	case 1:
+		job.finish(end, batchv1.JobFailed, "BackoffLimitExceeded")
+		job.end = end.Add(y.between(time.Hour, 7*oneDay-time.Hour)) // a user reads and deletes it
+	default:
+		job.finish(end, batchv1.JobComplete, "CompletionsReached")
+		job.end = end.Add(y.between(time.Hour, 20*oneDay))
+	}
+}
+
+// suspend schedules a suspension from the creation until the returned time.
+func (y *simulatedYear) suspend(job *simulatedJob, at time.Time) time.Time {
+	job.story = "suspended"
+	job.Spec.Suspend = new(true)
+	job.setCondition(at.Add(time.Second), batchv1.JobSuspended, "JobSuspended")
+	resumed := at.Add(y.between(time.Hour, 29*oneDay))
+	job.change(resumed, func(job *batchv1.Job) {
+		job.Spec.Suspend = new(false)
+		job.Status.Conditions[0].Status, job.Status.Conditions[0].LastTransitionTime = corev1.ConditionFalse, metav1.NewTime(resumed)
+	})
+	return resumed.Add(time.Second)
+}
+
+// addCronJob adds the Jobs of a CronJob, which keeps three successful runs and a failed one.
+func (y *simulatedYear) addCronJob(name string, period time.Duration) {
+	var succeeded, failed []*simulatedJob
+	for at := testTime; at.Before(testTime.Add(oneYear)); at = at.Add(period) {
+		job := y.addJob("run of CronJob "+name, at)
+		job.setController("batch/v1", "CronJob", name)
+		end := at.Add(y.between(time.Minute, period/2))
+		job.start(at)
+		job.setPods(at, 1, 1, 0, 0)
+		if y.random.Intn(5) == 0 {
+			job.finish(end, batchv1.JobFailed, "BackoffLimitExceeded")
+			for _, before := range failed {
+				before.end = end
+			}
+			failed = []*simulatedJob{job}
+			continue
+		}
+		job.finish(end, batchv1.JobComplete, "CompletionsReached")
+		for _, before := range failed {
+			if before.quietFrom.IsZero() {
+				before.quietFrom = end
+			}
+		}
+		if succeeded = append(succeeded, job); len(succeeded) > 3 {
+			succeeded[0].end, succeeded = end, succeeded[1:]
+		}
+	}
+}
+
+// addRerunSequence adds the Jobs of a SequentialJob whose second step fails, and is rerun. A third
+// step may fail.
+func (y *simulatedYear) addRerunSequence(at time.Time) {
+	name := fmt.Sprintf("sequence-%05d", len(y.jobs))
+	step := func(story string, at time.Time, run int, kind batchv1.JobConditionType, options string) (*simulatedJob, time.Time) {
+		job := y.addJob(story, at)
+		job.setController(v1alpha1.GroupVersion.String(), "SequentialJob", name)
+		job.Annotations = map[string]string{v1alpha1.AnnotationRun: strconv.Itoa(run), v1alpha1.AnnotationStepOptions: options}
+		end := y.run(job, at, time.Hour)
+		job.finish(end, kind, "BackoffLimitExceeded")
+		return job, end
+	}
+	rerun := at.Add(y.between(2*oneDay, 20*oneDay))
+	first, _ := step("step that is rerun", at, 1, batchv1.JobFailed, `{}`)
+	first.quietFrom = rerun
+	again, _ := step("rerun step", rerun, 2, batchv1.JobComplete, `{}`)
+	tolerated, finished := step("tolerated step", rerun.Add(oneDay), 2, batchv1.JobFailed, `{"onFailure":"Continue"}`)
+	tolerated.quietFrom = finished
+	end := rerun.Add(y.between(2*oneDay, 30*oneDay))
+	first.end, again.end, tolerated.end = end, end, end
+}
+
+// stuckStories make a Job stuck and return since when. The Job starts at its creation.
+var stuckStories = map[Reason]func(*simulatedYear, *simulatedJob, time.Time) time.Time{
+	ReasonNoReadyPods: func(y *simulatedYear, job *simulatedJob, at time.Time) time.Time {
+		if y.random.Intn(2) == 0 {
+			job.start(at)
+			job.setPods(at, 1, 0, 0, 0) // never ready
+			return at
+		}
+		end := y.run(job, at, y.between(time.Hour, 3*oneDay))
+		job.setPods(end, 1, 0, 0, 1) // its successor fits no node
+		return end
+	},
+	ReasonNoActivePods: func(y *simulatedYear, job *simulatedJob, at time.Time) time.Time {
+		end := y.run(job, at, y.between(time.Hour, 3*oneDay))
+		job.setPods(end, 0, 0, 0, 1)
+		return end
+	},
+	ReasonNeverStarted: func(_ *simulatedYear, _ *simulatedJob, at time.Time) time.Time { return at },
+	ReasonStuckTerminating: func(y *simulatedYear, job *simulatedJob, at time.Time) time.Time {
+		end := y.run(job, at, time.Hour)
+		job.change(end, func(job *batchv1.Job) {
+			job.DeletionTimestamp, job.Finalizers = new(metav1.NewTime(end)), []string{"a.example/hold"}
+		})
+		return end
+	},
+	ReasonSuspendedTooLong: func(_ *simulatedYear, job *simulatedJob, at time.Time) time.Time {
+		job.Spec.Suspend = new(true)
+		job.setCondition(at, batchv1.JobSuspended, "JobSuspended")
+		return at
+	},
+	ReasonRunningTooLong: func(_ *simulatedYear, job *simulatedJob, at time.Time) time.Time {
+		job.start(at)
+		job.setPods(at, 1, 1, 0, 0)
+		return at
+	},
+	ReasonDeadlineNotEnforced: func(_ *simulatedYear, job *simulatedJob, at time.Time) time.Time {
+		job.Spec.ActiveDeadlineSeconds = new(int64(3600))
+		job.start(at)
+		job.setPods(at, 1, 1, 0, 0)
+		return at.Add(time.Hour)
+	},
+	ReasonTTLNotEnforced: func(y *simulatedYear, job *simulatedJob, at time.Time) time.Time {
+		job.Spec.TTLSecondsAfterFinished = new(int32(60))
+		end := y.run(job, at, time.Hour)
+		job.finish(end, batchv1.JobComplete, "CompletionsReached")
+		return end.Add(time.Minute)
+	},
+	ReasonFailedLongAgo: func(y *simulatedYear, job *simulatedJob, at time.Time) time.Time {
+		end := y.run(job, at, time.Hour)
+		job.finish(end, batchv1.JobFailed, "BackoffLimitExceeded")
+		return end
+	},
+	ReasonFailureTargetStuck: func(y *simulatedYear, job *simulatedJob, at time.Time) time.Time {
+		end := y.run(job, at, time.Hour)
+		job.setCondition(end, batchv1.JobFailureTarget, "BackoffLimitExceeded")
+		return end
+	},
+}
+
+// addStuckJob adds a Job that never makes progress again, until somebody deletes it two hours after
+// it became a zombie.
+func (y *simulatedYear) addStuckJob(at time.Time) {
+	var reasons []Reason
+	for _, reason := range AllReasons() {
+		if stuckStories[reason] != nil {
+			reasons = append(reasons, reason)
+		}
+	}
+	job := y.addJob("stuck", at)
+	job.stuckFor = reasons[y.random.Intn(len(reasons))]
+	job.stuckSince = stuckStories[job.stuckFor](y, job, at)
+	job.end = job.stuckSince.Add(DefaultThresholds()[job.stuckFor].Zombie + 2*time.Hour)
+}

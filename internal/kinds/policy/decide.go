@@ -1,0 +1,193 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+// Secrets are not watched, because that needs the permission to list all Secrets. Valid Secrets
+// are read again after validSecretInterval, missing or invalid ones after invalidSecretInterval.
+const (
+	validSecretInterval   = 5 * time.Minute
+	invalidSecretInterval = 15 * time.Second
+)
+
+// SecretInterval returns the time until the Secrets of a default broker are read again, given
+// the problem that was found with them; nil if none exists.
+func SecretInterval(problem *decision.Problem) time.Duration {
+	if problem != nil {
+		return invalidSecretInterval
+	}
+	return validSecretInterval
+}
+
+// Observation is the input of a decision about a Policy. Decide does not change it.
+type Observation struct {
+	Policy *v1alpha1.Policy
+	// Objects of the namespace.
+	Objects SelectableObjects
+	// BrokerProblem is the problem with the Secrets of the default broker; nil if none exists.
+	BrokerProblem *decision.Problem
+	// Now is the time of the decision.
+	Now time.Time
+}
+
+// SelectableObjects are the objects of a namespace that Policies can select. It is small, because it is
+// stored for each namespace.
+type SelectableObjects struct {
+	// Queues are their labels.
+	Queues      []labels.Set
+	WorkerPools []SelectablePool
+}
+
+// SelectablePool is a WorkerPool that Policies can select.
+type SelectablePool struct {
+	Labels labels.Set
+	// Replicas of its status.
+	Replicas int32
+}
+
+// NewSelectableObjects returns the objects with their labels.
+func NewSelectableObjects(queues []v1alpha1.Queue, pools []v1alpha1.WorkerPool) SelectableObjects {
+	var objects SelectableObjects
+	for i := range queues {
+		objects.Queues = append(objects.Queues, queues[i].Labels)
+	}
+	for i := range pools {
+		objects.WorkerPools = append(objects.WorkerPools, SelectablePool{pools[i].Labels, pools[i].Status.Replicas})
+	}
+	return objects
+}
+
+// Decision is what to do about a Policy.
+type Decision struct {
+	// Status to record.
+	Status v1alpha1.PolicyStatus
+	// Events to emit once Status is stored.
+	Events []decision.Event
+	// RequeueAfter is the time until the next decision if nothing else triggers one; 0 means
+	// never.
+	RequeueAfter time.Duration
+}
+
+// Decide counts the objects that a Policy selects, and reports whether the Policy can be applied.
+func Decide(observation Observation) Decision {
+	p := observation.Policy
+	d := Decision{Status: *p.Status.DeepCopy()}
+	status := &d.Status
+	status.ObservedGeneration = p.Generation
+	countSelected(&observation, status)
+	decision.Set(&status.Conditions, p.Generation, metav1.NewTime(observation.Now), summarize(&observation, status))
+	if event := problemEvent(&p.Status, status); event != nil {
+		d.Events = append(d.Events, *event)
+	}
+	if policyDefaults(p).Broker != nil {
+		d.RequeueAfter = SecretInterval(observation.BrokerProblem)
+	}
+	return d
+}
+
+func countSelected(observation *Observation, status *v1alpha1.PolicyStatus) {
+	status.Queues, status.WorkerPools, status.Replicas = 0, 0, 0
+	selector, _ := SelectorOf(observation.Policy) // selects nothing if it is invalid
+	for _, queue := range observation.Objects.Queues {
+		if selector.Matches(queue) {
+			status.Queues++
+		}
+	}
+	for _, pool := range observation.Objects.WorkerPools {
+		if selector.Matches(pool.Labels) {
+			status.WorkerPools++
+			status.Replicas += pool.Replicas
+		}
+	}
+}
+
+// problemChecks are the checks of what prevents a Policy from being applied. The first problem
+// found is reported.
+var problemChecks = []func(*Observation) (reason, message string, found bool){checkSelector, checkBroker}
+
+func checkSelector(observation *Observation) (reason, message string, found bool) {
+	if _, err := SelectorOf(observation.Policy); err != nil {
+		return v1alpha1.ReasonSelectorInvalid, err.Error() + "; the Policy selects nothing", true
+	}
+	return "", "", false
+}
+
+func checkBroker(observation *Observation) (reason, message string, found bool) {
+	if observation.BrokerProblem == nil {
+		return "", "", false
+	}
+	return observation.BrokerProblem.Reason, observation.BrokerProblem.Message, true
+}
+
+// waitingReasons are the reasons of problems that end without a change of the Policy: a missing
+// Secret can still be created.
+var waitingReasons = []string{v1alpha1.ReasonSecretNotFound}
+
+func summarize(observation *Observation, status *v1alpha1.PolicyStatus) decision.Summary {
+	for _, check := range problemChecks {
+		reason, message, found := check(observation)
+		if !found {
+			continue
+		}
+		summary := decision.Summary{Ready: metav1.ConditionFalse, Reason: reason, Message: message, Progress: decision.Stuck}
+		if slices.Contains(waitingReasons, reason) {
+			summary.Progress = decision.InProgress
+		}
+		return summary
+	}
+	summary := decision.Summary{
+		Ready: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: selectionMessage(observation.Policy, status), Progress: decision.Settled,
+	}
+	if status.Queues+status.WorkerPools == 0 {
+		summary.Reason = v1alpha1.ReasonNothingSelected
+	}
+	return summary
+}
+
+// selectionMessage describes what a Policy selects.
+func selectionMessage(p *v1alpha1.Policy, s *v1alpha1.PolicyStatus) string {
+	if s.Queues+s.WorkerPools == 0 {
+		return "selects no Queue and no WorkerPool of the namespace"
+	}
+	text := fmt.Sprintf("selects %s and %s", pluralize(s.Queues, "Queue"), pluralize(s.WorkerPools, "WorkerPool"))
+	limit := policyLimits(p).MaxReplicasTotal
+	switch {
+	case s.WorkerPools == 0:
+	case limit == nil:
+		text += fmt.Sprintf(" with %s", pluralize(s.Replicas, "replica"))
+	case s.Replicas > *limit:
+		text += fmt.Sprintf(" with %s, which exceeds maxReplicasTotal %d: workers are being drained", pluralize(s.Replicas, "replica"), *limit)
+	default:
+		text += fmt.Sprintf(" with %s of maxReplicasTotal %d", pluralize(s.Replicas, "replica"), *limit)
+	}
+	return text
+}
+
+func pluralize(count int32, noun string) string {
+	if count == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", count, noun)
+}
+
+// problemEvent returns an event if the Policy has become not ready, or is not ready for another
+// reason; nil otherwise.
+func problemEvent(before, after *v1alpha1.PolicyStatus) *decision.Event {
+	was := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionReady)
+	is := meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionReady)
+	if is.Status != metav1.ConditionFalse || was != nil && was.Status == is.Status && was.Reason == is.Reason {
+		return nil
+	}
+	return &decision.Event{Type: corev1.EventTypeWarning, Reason: is.Reason, Action: "Observe", Message: is.Message}
+}

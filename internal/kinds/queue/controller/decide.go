@@ -1,0 +1,163 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/kinds/queue"
+	"github.com/yardmaster/yardmaster/internal/kube"
+)
+
+const (
+	// decideTimeout limits all actions before one decision, so that other Queues of the broker get
+	// their turn.
+	decideTimeout = 20 * time.Second
+	// actionTimeout limits one action.
+	actionTimeout = 10 * time.Second
+	// moveBatchSize is the number of dead letters that one action moves.
+	moveBatchSize = 200
+)
+
+// brokerDecision is a final decision, and the observation that it is based on.
+type brokerDecision struct {
+	queue.Decision
+
+	observation queue.Observation
+}
+
+// decide returns the final decision on the observation, and kube.ErrPending if the actions before it have
+// yet to be executed.
+func (r *Reconciler) decide(ctx context.Context, o *queue.Observation) (*brokerDecision, error) {
+	subject, err := decisionSubject(o)
+	if err != nil {
+		return nil, err
+	}
+	decided, found, err := r.decisions.Observe(ctx, client.ObjectKeyFromObject(o.Queue), subject, o.Connection.BrokerID, func(ctx context.Context) (*brokerDecision, error) {
+		return r.executeActions(ctx, *o)
+	})
+	if err == nil && !found {
+		return nil, kube.ErrPending
+	}
+	return decided, err
+}
+
+// decisionSubject identifies everything that a decision depends on and that is known before the
+// first action.
+func decisionSubject(o *queue.Observation) (string, error) {
+	q := o.Queue
+	subject, err := json.Marshal([]any{q.UID, q.Generation, q.DeletionTimestamp, q.Annotations, o.ClusterID, o.Effective, o.Connection, o.Deletion})
+	if err != nil {
+		return "", fmt.Errorf("encoding what a decision depends on: %w", err)
+	}
+	return string(subject), nil
+}
+
+// executeActions executes the actions that the core returns until its decision is final.
+func (r *Reconciler) executeActions(ctx context.Context, o queue.Observation) (*brokerDecision, error) {
+	executing, cancel := context.WithTimeout(ctx, decideTimeout)
+	defer cancel()
+	for {
+		decision := queue.Decide(o)
+		if decision.Action == queue.ActionNone {
+			return &brokerDecision{Decision: decision, observation: o}, nil
+		}
+		result, err := r.execute(executing, &o, &decision)
+		if err != nil {
+			return nil, err
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err() // the operator stops; this is not the broker's answer
+		}
+		o.Apply(decision.Action, result)
+	}
+}
+
+// execute executes one action. Errors of the broker are part of the result.
+func (r *Reconciler) execute(ctx context.Context, o *queue.Observation, d *queue.Decision) (queue.ActionResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, actionTimeout)
+	defer cancel()
+	switch d.Action {
+	case queue.ActionAddFinalizer:
+		return queue.ActionResult{}, r.patchMetadata(ctx, o.Queue, "adding the finalizer", func(object client.Object) {
+			controllerutil.AddFinalizer(object, v1alpha1.QueueFinalizer)
+		})
+	case queue.ActionAssertFresh:
+		return queue.ActionResult{}, kube.AssertFresh(ctx, r.Live, r.Client, o.Queue)
+	case queue.ActionLookUpOwner:
+		exists, err := r.ownerExists(ctx, o)
+		return queue.ActionResult{OwnerExists: exists}, err
+	}
+	conn, name := r.connOf(o), queue.BrokerQueueName(o.Queue, o.ClusterID)
+	engine, err := engineOf(conn, o)
+	if err != nil {
+		return queue.ActionResult{Err: err}, nil
+	}
+	result := queue.ActionResult{}
+	switch {
+	case d.Action == queue.ActionMoveDeadLetters:
+		result, err = r.moveDeadLetters(ctx, engine, o)
+	case d.Action == queue.ActionReadStats && o.Queue.DeletionTimestamp.IsZero():
+		result.Stats, result.Err = conn.Stats(ctx, name, d.MaxStatsAge)
+	default:
+		result = executeOnBroker(ctx, engine, o, d.Action)
+	}
+	conn.CheckHealth(result.Err)
+	return result, err
+}
+
+// moveDeadLetters checks the target again, because it may have changed since the last batch.
+func (r *Reconciler) moveDeadLetters(ctx context.Context, engine broker.Engine, o *queue.Observation) (queue.ActionResult, error) {
+	target, problem, err := r.moveTarget(ctx, o)
+	if err != nil || problem != nil {
+		return queue.ActionResult{MoveProblem: problem}, err
+	}
+	_, err = engine.DeadLetters(queue.BrokerQueueName(o.Queue, o.ClusterID)).Move(ctx, target, moveBatchSize)
+	return queue.ActionResult{Err: err}, nil
+}
+
+func executeOnBroker(ctx context.Context, engine broker.Engine, o *queue.Observation, action queue.Action) (result queue.ActionResult) {
+	name, owner := queue.BrokerQueueName(o.Queue, o.ClusterID), queue.BrokerQueueOwner(o.Queue, o.ClusterID)
+	switch action { //exhaustive:enforce
+	case queue.ActionReadStats:
+		result.Stats, result.Err = engine.Stats(ctx, name)
+	case queue.ActionEnsureQueue:
+		desired := queue.DesiredQueue(o.Queue, &o.Effective, o.ClusterID)
+		desired.ReplacesOwnerUID, desired.MustExist = o.GoneOwnerUID, !o.IsFresh
+		result.EnsureResult, result.Err = engine.EnsureQueue(ctx, desired)
+		if result.EnsureResult.Corrected {
+			driftCorrections.Of(o.Queue).Inc()
+		}
+	case queue.ActionRescueMessages:
+		result.Rescue, result.Err = engine.Rescue(ctx, name)
+		rescuedMessages.Of(o.Queue).Add(float64(result.Rescue.Rescued))
+	case queue.ActionRequeueDeadLetters:
+		result.Requeued, result.Err = engine.DeadLetters(name).Requeue(ctx, 0)
+	case queue.ActionPurgeDeadLetters:
+		result.Err = engine.DeadLetters(name).Purge(ctx)
+	case queue.ActionRejectMessages:
+		result.Err = engine.RejectNewMessages(ctx, name, owner)
+	case queue.ActionReleaseQueue:
+		result.Err = engine.ReleaseOwnership(ctx, name, owner)
+	case queue.ActionDeleteQueue:
+		result.Err = engine.DeleteQueue(ctx, name, owner)
+	case queue.ActionNone, queue.ActionAddFinalizer, queue.ActionAssertFresh, queue.ActionLookUpOwner, queue.ActionMoveDeadLetters:
+	}
+	return result
+}
+
+// ownerExists reports whether the API server has the owner of the queue, which is in the namespace
+// of the Queue.
+func (r *Reconciler) ownerExists(ctx context.Context, o *queue.Observation) (bool, error) {
+	owner := o.Conflict.Owner
+	_, name, _ := strings.Cut(owner.Name, "/")
+	found, err := kube.GetIfExists(ctx, r.Live, o.Queue.Namespace, name, &v1alpha1.Queue{})
+	return found != nil && string(found.UID) == owner.UID, err
+}

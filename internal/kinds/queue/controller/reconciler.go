@@ -1,0 +1,144 @@
+// Package controller reconciles Queues: it creates each queue on its broker, keeps it as the spec
+// says, and reports its state. Package internal/kinds/queue makes the decisions. Requests to brokers are
+// sent outside the reconciliation, because a broker may not answer.
+//
+// A busy queue is read every few seconds and an empty one once a minute, because the broker
+// reports its next message. Package brokerconn checks once for all queues whether a broker
+// answers.
+package controller
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"golang.org/x/time/rate"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker/brokeraccess"
+	"github.com/yardmaster/yardmaster/internal/broker/brokerconn"
+	"github.com/yardmaster/yardmaster/internal/kinds/policy"
+	"github.com/yardmaster/yardmaster/internal/kinds/queue"
+	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/kube/bulkhead"
+)
+
+// Limits over all Queues, per second. Beyond statsWriteRate, a status in which only stats
+// changed is stored later. Beyond routineEventRate, events that all Queues of a broker have at
+// once are left out: the conditions show the same.
+const (
+	statsWriteRate    = 20
+	statsWriteBurst   = 50
+	routineEventRate  = 5
+	routineEventBurst = 50
+)
+
+const defaultSweepInterval = 2 * time.Minute
+
+// Options of the controller.
+type Options struct {
+	// Concurrency is the number of Queues that are reconciled at the same time.
+	Concurrency int
+	// SweepInterval is the mean time between two comparisons of an unchanged queue with its
+	// spec; 0: two minutes.
+	SweepInterval time.Duration
+}
+
+// Reconciler reconciles Queues.
+type Reconciler struct {
+	kube.Clients
+
+	brokers *brokerconn.Manager
+	options Options
+
+	policies  *kube.NamespaceCache[policy.Set]
+	decisions *bulkhead.Observer[*brokerDecision]
+
+	statsWrites   *rate.Limiter
+	routineEvents *rate.Limiter
+	writeCache    *kube.WriteCache[*v1alpha1.Queue]
+	tracked       *kube.Store[trackedQueue]
+	clusterID     kube.ClusterID
+}
+
+// trackedQueue is what the controller remembers of a Queue.
+type trackedQueue struct {
+	history queue.History
+	// broker and name identify the queue in notifications of the broker.
+	broker brokeraccess.Key
+	name   string
+}
+
+// New returns a Reconciler that uses the clients of the manager and reaches brokers through
+// their connections.
+func New(mgr ctrl.Manager, brokers *brokerconn.Manager, o Options) *Reconciler {
+	if o.SweepInterval == 0 {
+		o.SweepInterval = defaultSweepInterval
+	}
+	return &Reconciler{
+		Clients:       kube.NewClients(mgr, "queue-controller"),
+		brokers:       brokers,
+		options:       o,
+		policies:      kube.NewPolicyCache(mgr.GetClient()),
+		decisions:     bulkhead.NewObserver[*brokerDecision](bulkhead.DefaultLimits()),
+		statsWrites:   rate.NewLimiter(statsWriteRate, statsWriteBurst),
+		routineEvents: rate.NewLimiter(routineEventRate, routineEventBurst),
+		writeCache:    kube.NewWriteCache[*v1alpha1.Queue](),
+		tracked:       kube.NewStore[trackedQueue](),
+	}
+}
+
+// +kubebuilder:rbac:groups=yardmaster.dev,resources=queues,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=yardmaster.dev,resources=queues/status,verbs=update
+// +kubebuilder:rbac:groups=yardmaster.dev,resources=policies,verbs=list;watch
+// +kubebuilder:rbac:groups=yardmaster.dev,resources=workerpools,verbs=list
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Reconcile reconciles one Queue.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	q := &v1alpha1.Queue{}
+	if err := r.Client.Get(ctx, req.NamespacedName, q); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.writeCache.Forget(req.NamespacedName)
+			r.tracked.Forget(req.NamespacedName)
+			r.decisions.Forget(req.NamespacedName)
+			forgetMetrics(req.NamespacedName)
+		}
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	q = r.writeCache.Newest(q)
+	if !q.DeletionTimestamp.IsZero() && !slices.Contains(q.Finalizers, v1alpha1.QueueFinalizer) {
+		return ctrl.Result{}, nil // a finalizer of someone else keeps it
+	}
+	result, err := r.reconcileOnce(ctx, q)
+	return result, r.ignoreTerminating(ctx, q, err)
+}
+
+func (r *Reconciler) reconcileOnce(ctx context.Context, q *v1alpha1.Queue) (ctrl.Result, error) {
+	observation, err := r.observe(ctx, q)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	decided, err := r.decide(ctx, &observation)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	q = decided.observation.Queue
+	if err := r.record(ctx, q, &decided.Decision); err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.act(ctx, q, &decided.observation, &decided.Decision); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: decided.RequeueAfter}, nil
+}
+
+// ignoreTerminating removes the finalizer of a deleted Queue if its namespace is terminating and
+// the operator lost its permissions there, so that it can do nothing more.
+func (r *Reconciler) ignoreTerminating(ctx context.Context, q *v1alpha1.Queue, err error) error {
+	return kube.RemoveFinalizerIfTerminating(ctx, r.Live, r.Client, q, v1alpha1.QueueFinalizer, err)
+}

@@ -1,0 +1,180 @@
+package queue
+
+import (
+	"cmp"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+// AnnotationAbandon with the value "true" removes a deleted Queue without its broker, for a
+// broker that does not come back. Whatever is on the broker stays there.
+const AnnotationAbandon = v1alpha1.Prefix + "abandon"
+
+// IsAbandoned reports whether a Queue is to be removed without its broker.
+func IsAbandoned(q *v1alpha1.Queue) bool { return q.Annotations[AnnotationAbandon] == "true" }
+
+// deletionVerdict is what the deletion of a Queue does next: an action, or nothing while it is
+// blocked. Without either, the deletion is complete.
+type deletionVerdict struct {
+	action  Action
+	blocked *decision.Problem
+}
+
+var deletionComplete = deletionVerdict{}
+
+func blockedBy(reason, format string, values ...any) deletionVerdict {
+	return deletionVerdict{blocked: &decision.Problem{Reason: reason, Message: fmt.Sprintf(format, values...)}}
+}
+
+func decideDeletion(o *Observation) Decision {
+	if o.Connection.Connecting && !IsAbandoned(o.Queue) {
+		return Decision{Status: o.Queue.Status, History: o.History} // the connection triggers the next reconciliation
+	}
+	verdict := deletionVerdictOf(o)
+	switch {
+	case verdict.action != ActionNone:
+		return Decision{Action: verdict.action}
+	case verdict == deletionComplete:
+		return Decision{Status: o.Queue.Status, History: o.History, RemoveFinalizer: true, CompletionEvent: new(removedEvent(o))}
+	}
+	d := conclude(o, verdict.blocked)
+	d.RequeueAfter, d.StatusOptional = blockedInterval, o.Deletion.NamespaceTerminating
+	return d
+}
+
+// deletionVerdictOf also covers a terminating namespace. There the deletion waits only for
+// WorkerPools, which are deleted too. Nothing else that could unblock it can be created in the
+// namespace, so the queue stays on the broker with its content, for another Queue to take over.
+func deletionVerdictOf(o *Observation) deletionVerdict {
+	verdict := regularVerdict(o)
+	switch {
+	case verdict.blocked == nil || !o.Deletion.NamespaceTerminating || len(o.Deletion.WorkerPools) > 0:
+		return verdict
+	case o.hasFailed():
+		return deletionComplete
+	}
+	return deletionVerdict{action: ActionReleaseQueue}
+}
+
+func regularVerdict(o *Observation) deletionVerdict {
+	policy := cmp.Or(o.Queue.Spec.DeletionPolicy, v1alpha1.DeletionRetain)
+	switch {
+	case IsAbandoned(o.Queue), o.NotOwner, o.Released, o.Deleted:
+		return deletionComplete
+	case o.hasFailed():
+		return brokerBlocks(o)
+	case policy == v1alpha1.DeletionPurge && len(o.Deletion.WorkerPools) > 0:
+		return workerPoolsBlock(o.Deletion.WorkerPools)
+	case !o.IsOwner:
+		return deletionVerdict{action: ownershipAction(policy)}
+	case !o.Rescued:
+		return deletionVerdict{action: ActionRescueMessages}
+	case o.Stats == nil:
+		return deletionVerdict{action: ActionReadStats}
+	case policy == v1alpha1.DeletionDrain && messageCount(o.Stats) > 0:
+		return messagesBlock(o)
+	case len(o.Deletion.WorkerPools) > 0:
+		return workerPoolsBlock(o.Deletion.WorkerPools)
+	case o.Stats.DeadLetters > 0:
+		return deadLetterVerdict(o)
+	case policy == v1alpha1.DeletionRetain:
+		return deletionVerdict{action: ActionReleaseQueue}
+	}
+	return deletionVerdict{action: ActionDeleteQueue}
+}
+
+// ownershipAction returns the action that confirms the owner of the queue. A missing queue is not created only to
+// be released: its Queue was not confirmed by the API server.
+func ownershipAction(policy v1alpha1.DeletionPolicy) Action {
+	if policy == v1alpha1.DeletionRetain {
+		return ActionEnsureQueue
+	}
+	return ActionRejectMessages
+}
+
+// DeadLetterActionOnDelete returns what happens to the dead letters of a deleted Queue. A
+// requested purge counts too.
+func DeadLetterActionOnDelete(q *v1alpha1.Queue, e *v1alpha1.QueueEffective) v1alpha1.DeadLetterAction {
+	switch {
+	case DeadLetterRequest(q) == RequestPurge:
+		return v1alpha1.DeadLetterPurge
+	case e.DeadLetter == nil:
+		return v1alpha1.DeadLetterBlock
+	}
+	return cmp.Or(e.DeadLetter.OnDelete, v1alpha1.DeadLetterBlock)
+}
+
+func deadLetterVerdict(o *Observation) deletionVerdict {
+	switch action := DeadLetterActionOnDelete(o.Queue, &o.Effective); {
+	case action == v1alpha1.DeadLetterPurge:
+		return deletionVerdict{action: ActionPurgeDeadLetters}
+	case action == v1alpha1.DeadLetterMove && o.Deletion.MoveProblem == nil:
+		return deletionVerdict{action: ActionMoveDeadLetters}
+	case action == v1alpha1.DeadLetterMove:
+		return deletionVerdict{blocked: o.Deletion.MoveProblem}
+	}
+	return blockedBy(v1alpha1.ReasonDeadLetters, "the queue has %s and deadLetter.onDelete is Block: set it to Move or Purge",
+		countNoun(o.Stats.DeadLetters, "dead letter"))
+}
+
+func brokerBlocks(o *Observation) deletionVerdict {
+	problem := o.unreachable()
+	if problem == nil {
+		problem = &decision.Problem{Reason: v1alpha1.ReasonRefusedByBroker, Message: o.BrokerError.Error()}
+	}
+	return blockedBy(problem.Reason, "%s. If the broker does not come back, remove the Queue without it with the annotation %s: \"true\"",
+		problem.Message, AnnotationAbandon)
+}
+
+func workerPoolsBlock(pools []string) deletionVerdict {
+	return blockedBy(v1alpha1.ReasonStillReferenced, "WorkerPools still refer to the Queue: %s", joinSome(pools, ", "))
+}
+
+func messagesBlock(o *Observation) deletionVerdict {
+	hint := ""
+	if o.Queue.Spec.Paused {
+		hint = "; paused keeps workers from taking them"
+	}
+	return blockedBy(v1alpha1.ReasonNotEmpty, "deletionPolicy is Drain and the queue has %s left%s",
+		countNoun(messageCount(o.Stats), "message"), hint)
+}
+
+// MoveProblem says that dead letters cannot be moved to the Queue of that name.
+func MoveProblem(name, why string) *decision.Problem {
+	return &decision.Problem{Reason: v1alpha1.ReasonDeadLetters, Message: fmt.Sprintf("deadLetter.moveTo: Queue %q %s", name, why)}
+}
+
+// MoveTargetProblem returns why a Queue cannot receive dead letters of another, nil if it can.
+// It has to own its queue; otherwise the dead letters would go to the owner.
+func MoveTargetProblem(target *v1alpha1.Queue) *decision.Problem {
+	switch {
+	case !target.DeletionTimestamp.IsZero():
+		return MoveProblem(target.Name, "is being deleted")
+	case !meta.IsStatusConditionFalse(target.Status.Conditions, v1alpha1.ConditionConflict):
+		return MoveProblem(target.Name, "does not own its queue on the broker yet")
+	}
+	return nil
+}
+
+// removedEvent reports what happened to the queue on the broker.
+func removedEvent(o *Observation) decision.Event {
+	e := decision.Event{Type: corev1.EventTypeNormal, Reason: v1alpha1.EventQueueDeleted, Action: "Delete"}
+	switch {
+	case IsAbandoned(o.Queue):
+		e.Type, e.Message = corev1.EventTypeWarning, "Removed the Queue without its broker, as annotated: the queue on the broker is unchanged"
+	case o.NotOwner:
+		e.Message = "The Queue has no queue on the broker"
+	case o.Deleted:
+		e.Message = "Deleted the queue on the broker"
+	case o.Released:
+		e.Message = "Released the queue on the broker: another Queue can take it over"
+	default:
+		e.Type, e.Message = corev1.EventTypeWarning, "The namespace is terminating and the broker does not answer: the queue on the broker is unchanged"
+	}
+	return e
+}

@@ -1,0 +1,260 @@
+package queue
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+// deletedQueue returns an observation of a deleted Queue before any request to its broker.
+func deletedQueue(policy v1alpha1.DeletionPolicy, deadLetters v1alpha1.DeadLetterAction) Observation {
+	return Observation{
+		Queue: newQueue(func(q *v1alpha1.Queue) {
+			q.DeletionTimestamp = new(metav1.NewTime(noon))
+			q.Spec.DeletionPolicy = policy
+		}),
+		Effective: v1alpha1.QueueEffective{DeadLetter: &v1alpha1.DeadLetter{OnDelete: deadLetters}},
+	}
+}
+
+// owned sets the observation after the broker has confirmed the owner.
+func owned(stats broker.QueueStats) func(*Observation) {
+	return func(o *Observation) { o.IsOwner, o.Rescued, o.Stats = true, true, &stats }
+}
+
+func withWorkerPools(names ...string) func(*Observation) {
+	return func(o *Observation) { o.Deletion.WorkerPools = names }
+}
+
+func inTerminatingNamespace(o *Observation) { o.Deletion.NamespaceTerminating = true }
+
+func withUnreachableBroker(o *Observation) {
+	o.Unreachable = &decision.Problem{Reason: v1alpha1.ReasonConnectionFailed, Message: "connection refused"}
+}
+
+func TestDeletionTakesOneActionAtATime(t *testing.T) {
+	const retain, drain, purge = v1alpha1.DeletionRetain, v1alpha1.DeletionDrain, v1alpha1.DeletionPurge
+	const block, move = v1alpha1.DeadLetterBlock, v1alpha1.DeadLetterMove
+	type changes = []func(*Observation)
+	empty := owned(broker.QueueStats{})
+	messages := owned(broker.QueueStats{Ready: 2, InFlight: 1})
+	deadLetters := owned(broker.QueueStats{DeadLetters: 3})
+	for name, row := range map[string]struct {
+		policy      v1alpha1.DeletionPolicy
+		deadLetters v1alpha1.DeadLetterAction
+		changes     changes
+		want        Action
+		wantBlocked string
+	}{
+		"Retain claims the queue first":                                      {retain, block, nil, ActionEnsureQueue, ""},
+		"Drain rejects new messages first":                                   {drain, block, changes{withWorkerPools("a")}, ActionRejectMessages, ""},
+		"Purge waits for WorkerPools first":                                  {purge, block, changes{withWorkerPools("a")}, ActionNone, "WorkerPools still refer to the Queue: a"},
+		"Purge then rejects new messages":                                    {purge, block, nil, ActionRejectMessages, ""},
+		"Purge rescues messages after rejecting new ones":                    {purge, block, changes{func(o *Observation) { o.IsOwner = true }}, ActionRescueMessages, ""},
+		"Purge reads the stats after rescuing messages":                      {purge, block, changes{empty, func(o *Observation) { o.Stats = nil }}, ActionReadStats, ""},
+		"Drain waits until the queue is empty":                               {drain, block, changes{messages, withWorkerPools("a")}, ActionNone, "3 messages left"},
+		"Drain reports that a paused queue does not drain":                   {drain, block, changes{messages, func(o *Observation) { o.Queue.Spec.Paused = true }}, ActionNone, "paused keeps workers"},
+		"Drain then waits for WorkerPools":                                   {drain, block, changes{empty, withWorkerPools("a")}, ActionNone, ": a"},
+		"Retain waits for WorkerPools":                                       {retain, block, changes{messages, withWorkerPools(strings.Split("abcdefg", "")...)}, ActionNone, "a, b, c, d, e and 2 more"},
+		"dead letters block the deletion":                                    {retain, block, changes{deadLetters}, ActionNone, "3 dead letters"},
+		"dead letters are moved":                                             {retain, move, changes{deadLetters}, ActionMoveDeadLetters, ""},
+		"dead letters without a target block the deletion":                   {retain, move, changes{deadLetters, func(o *Observation) { o.Deletion.MoveProblem = MoveProblem("x", "not found") }}, ActionNone, `Queue "x" not found`},
+		"dead letters are purged":                                            {drain, v1alpha1.DeadLetterPurge, changes{deadLetters}, ActionPurgeDeadLetters, ""},
+		"a requested purge deletes dead letters":                             {drain, block, changes{deadLetters, requesting(RequestPurge)}, ActionPurgeDeadLetters, ""},
+		"Retain releases the queue":                                          {retain, block, changes{messages}, ActionReleaseQueue, ""},
+		"Purge deletes messages with the queue":                              {purge, block, changes{messages}, ActionDeleteQueue, ""},
+		"Drain deletes the empty queue":                                      {drain, block, changes{empty}, ActionDeleteQueue, ""},
+		"an unreachable broker blocks the deletion":                          {retain, block, changes{withUnreachableBroker}, ActionNone, `yardmaster.dev/abandon: "true"`},
+		"an error of the broker blocks the deletion":                         {retain, block, changes{func(o *Observation) { o.BrokerError = broker.Errorf(broker.ClassInvalid, "too old") }}, ActionNone, "too old"},
+		"in a terminating namespace, WorkerPools block the deletion":         {purge, block, changes{inTerminatingNamespace, withWorkerPools("a")}, ActionNone, ": a"},
+		"in a terminating namespace, dead letters do not block the deletion": {retain, block, changes{inTerminatingNamespace, deadLetters}, ActionReleaseQueue, ""},
+		"in a terminating namespace, messages do not block the deletion":     {drain, block, changes{inTerminatingNamespace, messages}, ActionReleaseQueue, ""},
+		"in a terminating namespace, an unblocked deletion proceeds":         {purge, block, changes{inTerminatingNamespace, messages}, ActionDeleteQueue, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := deletedQueue(row.policy, row.deadLetters)
+			for _, change := range row.changes {
+				change(&o)
+			}
+			d := Decide(o)
+			if d.Action != row.want || d.RemoveFinalizer {
+				t.Errorf("action %q, finalizer removed: %t; want action %q", d.Action, d.RemoveFinalizer, row.want)
+			}
+			if row.wantBlocked == "" {
+				return
+			}
+			if c := findCondition(&d.Status, v1alpha1.ConditionDeletionBlocked); c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, row.wantBlocked) {
+				t.Errorf("DeletionBlocked is %s: %q, want True: %q", c.Status, c.Message, row.wantBlocked)
+			}
+			if d.RequeueAfter != blockedInterval {
+				t.Errorf("the deletion is checked again after %s", d.RequeueAfter)
+			}
+		})
+	}
+}
+
+func TestDeletionCompletes(t *testing.T) {
+	for name, row := range map[string]struct {
+		change      func(*Observation)
+		wantMessage string
+	}{
+		"abandoned": {
+			func(o *Observation) {
+				o.Queue.Annotations = map[string]string{AnnotationAbandon: "true"}
+				withUnreachableBroker(o)
+			}, "without its broker",
+		},
+		"abandoned while connecting": {
+			func(o *Observation) {
+				o.Queue.Annotations = map[string]string{AnnotationAbandon: "true"}
+				o.Connection.Connecting = true
+			}, "without its broker",
+		},
+		"another Queue owns the queue":                         {func(o *Observation) { o.NotOwner = true }, "has no queue"},
+		"after the queue is deleted":                           {func(o *Observation) { o.Deleted = true }, "Deleted the queue"},
+		"after the queue is released":                          {func(o *Observation) { o.Released = true }, "another Queue can take it over"},
+		"the broker is unreachable in a terminating namespace": {func(o *Observation) { inTerminatingNamespace(o); withUnreachableBroker(o) }, "namespace is terminating"},
+		"the connection has a problem in a terminating namespace": {func(o *Observation) {
+			inTerminatingNamespace(o)
+			o.Connection.Problem = &decision.Problem{Reason: v1alpha1.ReasonSecretNotFound}
+		}, "namespace is terminating"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := deletedQueue(v1alpha1.DeletionPurge, v1alpha1.DeadLetterBlock)
+			row.change(&o)
+			d := Decide(o)
+			if d.Action != ActionNone || !d.RemoveFinalizer || !strings.Contains(d.CompletionEvent.Message, row.wantMessage) {
+				t.Errorf("%+v, want the finalizer removed and an event with %q", d, row.wantMessage)
+			}
+		})
+	}
+}
+
+// A target of the move that was deleted on the broker is no reason to leave the dead letters behind.
+func TestDeadLettersThatCannotBeMovedBlockTheDeletion(t *testing.T) {
+	o := deletedQueue(v1alpha1.DeletionPurge, v1alpha1.DeadLetterMove)
+	owned(broker.QueueStats{DeadLetters: 3})(&o)
+	o.Apply(ActionMoveDeadLetters, ActionResult{Err: broker.Errorf(broker.ClassNotFound, "no stream yardmaster_archive_dead")})
+	d := Decide(o)
+	if c := findCondition(&d.Status, v1alpha1.ConditionDeletionBlocked); d.RemoveFinalizer || c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "archive_dead") {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestDeletionWaitsForTheFirstConnection(t *testing.T) {
+	o := deletedQueue(v1alpha1.DeletionPurge, v1alpha1.DeadLetterBlock)
+	o.Connection.Connecting = true
+	if d := Decide(o); d.Action != ActionNone || d.RemoveFinalizer || d.RequeueAfter != 0 || len(d.Status.Conditions) > 0 {
+		t.Errorf("%+v, want no action", d)
+	}
+}
+
+// brokerModel simulates a broker with one queue and the queue's users.
+type brokerModel struct {
+	Exists, Owned, Closed        bool
+	Emptied                      bool // by an interrupted deletion: only the owner is left
+	Messages, DeadLetters, Moved int64
+	WorkerPools                  int
+	Purged, Lost                 int64
+}
+
+// execute returns the result of an action on the model. An operator that is killed while it deletes the queue leaves the owner.
+func (m *brokerModel) execute(action Action, killed bool) ActionResult {
+	if !m.Exists {
+		return ActionResult{Err: broker.Errorf(broker.ClassNotFound, "no such queue")}
+	}
+	if m.Emptied && (action == ActionReadStats || action == ActionRescueMessages) {
+		return ActionResult{Err: broker.Errorf(broker.ClassNotFound, "no such queue")}
+	}
+	if action == ActionReadStats {
+		return ActionResult{Stats: broker.QueueStats{Ready: m.Messages, DeadLetters: m.DeadLetters}}
+	}
+	if !m.Owned {
+		return ActionResult{Err: &broker.OwnerConflictError{}}
+	}
+	switch action {
+	case ActionRejectMessages:
+		m.Closed = true
+	case ActionMoveDeadLetters:
+		n := min(m.DeadLetters, 2)
+		m.DeadLetters, m.Moved = m.DeadLetters-n, m.Moved+n
+	case ActionPurgeDeadLetters:
+		m.Purged, m.DeadLetters = m.Purged+m.DeadLetters, 0
+	case ActionReleaseQueue:
+		m.Owned = false
+	case ActionDeleteQueue:
+		m.Lost += m.Messages + m.DeadLetters
+		m.Messages, m.DeadLetters = 0, 0
+		m.Exists, m.Emptied = killed, true
+	}
+	return ActionResult{}
+}
+
+// The content of the queue is random. The operator is killed at random between two actions.
+func TestDeletionCompletesAndDeletesOnlyAsConfigured(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	policies := []v1alpha1.DeletionPolicy{v1alpha1.DeletionRetain, v1alpha1.DeletionDrain, v1alpha1.DeletionPurge}
+	deadLetterActions := []v1alpha1.DeadLetterAction{v1alpha1.DeadLetterMove, v1alpha1.DeadLetterPurge}
+	for range 20_000 {
+		model := &brokerModel{
+			Exists: random.IntN(10) > 0, Owned: random.IntN(10) > 0,
+			Messages: random.Int64N(5), DeadLetters: random.Int64N(7), WorkerPools: random.IntN(3),
+		}
+		initial := *model
+		fresh := deletedQueue(policies[random.IntN(3)], deadLetterActions[random.IntN(2)])
+		o, actions := fresh, []Action{}
+		for {
+			o.Deletion.WorkerPools = slices.Repeat([]string{"pool"}, model.WorkerPools)
+			d := Decide(o)
+			actions = append(actions, d.Action)
+			if d.RemoveFinalizer {
+				break
+			}
+			if len(actions) > 500 {
+				t.Fatalf("%+v, %s: the deletion does not end: %v", initial, fresh.Queue.Spec.DeletionPolicy, actions[:50])
+			}
+			if d.Action == ActionNone { // blocked: workers and users make progress
+				model.Messages, model.WorkerPools = max(0, model.Messages-1), max(0, model.WorkerPools-1)
+				o = fresh
+				continue
+			}
+			o.Apply(d.Action, model.execute(d.Action, random.IntN(3) == 0))
+			if d.Action == ActionDeleteQueue && model.Exists || random.IntN(4) == 0 { // killed, or a second leader
+				o = fresh
+			}
+		}
+		assertDeleted(t, &initial, model, &fresh, actions)
+	}
+}
+
+func assertDeleted(t *testing.T, initial, final *brokerModel, o *Observation, actions []Action) {
+	t.Helper()
+	policy, deadLetters := o.Queue.Spec.DeletionPolicy, o.Effective.DeadLetter.OnDelete
+	if !initial.Exists || !initial.Owned {
+		initial.WorkerPools, final.WorkerPools = 0, 0
+		initial.Messages, final.Messages = 0, 0
+		if diff := cmp.Diff(initial, final); diff != "" {
+			t.Fatalf("the queue of another owner was changed by %v:\n%s", actions, diff)
+		}
+		return
+	}
+	if final.WorkerPools > 0 {
+		t.Fatalf("the Queue was removed while WorkerPools referred to it: %v", actions)
+	}
+	switch {
+	case policy == v1alpha1.DeletionRetain && (!final.Exists || final.Owned || final.Closed || final.Lost > 0),
+		policy != v1alpha1.DeletionRetain && final.Exists,
+		policy == v1alpha1.DeletionDrain && final.Lost > 0,
+		deadLetters == v1alpha1.DeadLetterMove && final.Moved != initial.DeadLetters,
+		deadLetters == v1alpha1.DeadLetterPurge && final.Purged != initial.DeadLetters:
+		t.Fatalf("%s, %s: %+v became %+v by %v", policy, deadLetters, *initial, *final, actions)
+	}
+}

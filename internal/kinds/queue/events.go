@@ -1,0 +1,102 @@
+package queue
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+// reportedTransitions are the changes of conditions that become events: when the condition gets
+// this status, or gets another reason. An empty conditionReason matches any reason. Events about
+// a broker concern all its Queues at once, so they are routine.
+var reportedTransitions = []struct {
+	condition       string
+	status          metav1.ConditionStatus
+	conditionReason string
+	event           decision.Event
+}{
+	{v1alpha1.ConditionBrokerReachable, metav1.ConditionFalse, "", decision.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.EventBrokerUnreachable, Routine: true}},
+	{v1alpha1.ConditionConflict, metav1.ConditionTrue, "", decision.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonOwnedByOtherQueue}},
+	{v1alpha1.ConditionDeadLettersPresent, metav1.ConditionTrue, "", decision.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.EventDeadLetters}},
+	{v1alpha1.ConditionPolicyFullyEnforced, metav1.ConditionFalse, "", decision.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonUnsupported}},
+	{v1alpha1.ConditionReplicated, metav1.ConditionFalse, v1alpha1.ReasonReplicasRefused, decision.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonReplicasRefused, Routine: true}},
+	{v1alpha1.ConditionReplicated, metav1.ConditionFalse, v1alpha1.ReasonReplicasMissing, decision.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonReplicasMissing, Routine: true}},
+	{v1alpha1.ConditionReplicated, metav1.ConditionFalse, v1alpha1.ReasonReplicasOffline, decision.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonReplicasOffline, Routine: true}},
+	{v1alpha1.ConditionDeletionBlocked, metav1.ConditionTrue, "", decision.Event{Type: corev1.EventTypeNormal, Reason: v1alpha1.EventDeletionBlocked}},
+	{v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonRateBelowArrivals, decision.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonRateBelowArrivals}},
+	{v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonMessagesStranded, decision.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonMessagesStranded}},
+	{v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonRefusedByBroker, decision.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonRefusedByBroker}},
+}
+
+// reportedRecoveries are the conditions whose change from False to True becomes an event.
+var reportedRecoveries = []struct{ condition, reason, message string }{
+	{v1alpha1.ConditionBrokerReachable, v1alpha1.EventBrokerReachable, "The broker answers again"},
+	{v1alpha1.ConditionReplicated, v1alpha1.ReasonFullyReplicated, "All replicas of the queue have all messages"},
+}
+
+// transitionEvents returns the events of the change from one status to the next.
+func transitionEvents(before, after *v1alpha1.QueueStatus) []decision.Event {
+	var events []decision.Event
+	for _, t := range reportedTransitions {
+		old, current := meta.FindStatusCondition(before.Conditions, t.condition), meta.FindStatusCondition(after.Conditions, t.condition)
+		if current == nil || current.Status != t.status || t.conditionReason != "" && current.Reason != t.conditionReason {
+			continue
+		}
+		if old == nil || old.Status != current.Status || old.Reason != current.Reason {
+			event := t.event
+			event.Action, event.Message = "Observe", current.Message
+			events = append(events, event)
+		}
+	}
+	for _, r := range reportedRecoveries {
+		if meta.IsStatusConditionFalse(before.Conditions, r.condition) && meta.IsStatusConditionTrue(after.Conditions, r.condition) {
+			events = append(events, decision.Event{Type: corev1.EventTypeNormal, Reason: r.reason, Action: "Observe", Message: r.message, Routine: true})
+		}
+	}
+	if after.Engine == v1alpha1.EngineAsynq && before.Engine != after.Engine {
+		events = append(events, decision.Event{
+			Type: corev1.EventTypeWarning, Reason: v1alpha1.EventExperimentalEngine, Action: "Observe", Message: asynqWarning, Routine: true,
+		})
+	}
+	return events
+}
+
+// comparisonEvents returns the events of comparing the queue with its spec. Drift that is not
+// corrected is reported once, when the status does not show it yet.
+func comparisonEvents(result *broker.EnsureResult, before, after *v1alpha1.QueueStatus) []decision.Event {
+	switch {
+	case result == nil:
+		return nil
+	case result.Created:
+		return ensureEvent(corev1.EventTypeNormal, v1alpha1.EventQueueCreated, "Created the queue on the broker")
+	case len(result.Drift) == 0:
+		return nil
+	case result.Corrected:
+		return ensureEvent(corev1.EventTypeWarning, v1alpha1.EventDriftCorrected, "Changed back to the spec: "+formatDrift(result.Drift))
+	}
+	old, current := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionConfigSynced),
+		meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionConfigSynced)
+	if old != nil && current != nil && old.Message == current.Message {
+		return nil
+	}
+	return ensureEvent(corev1.EventTypeWarning, v1alpha1.EventDriftFound, "Changed by someone else: "+formatDrift(result.Drift))
+}
+
+func ensureEvent(kind, reason, message string) []decision.Event {
+	return []decision.Event{{Type: kind, Reason: reason, Action: "Ensure", Message: message}}
+}
+
+// requestEvent reports a completed request.
+func requestEvent(request string, number int64) decision.Event {
+	verb := "Purged "
+	if request == RequestRequeue {
+		verb = "Requeued "
+	}
+	return decision.Event{
+		Type: corev1.EventTypeNormal, Reason: "DeadLetters" + request + "d", Action: request, Message: verb + countNoun(number, "dead letter"),
+	}
+}

@@ -1,0 +1,274 @@
+package queue
+
+import (
+	"errors"
+	"time"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+// Observation is everything that one reconciliation knows about a Queue.
+type Observation struct {
+	Queue *v1alpha1.Queue
+	// ClusterID identifies the cluster on brokers.
+	ClusterID string
+	// Effective is the configuration of the Queue after Policies and defaults.
+	Effective v1alpha1.QueueEffective
+	// Now is when the reconciliation started.
+	Now time.Time
+	// SweepInterval is the mean time between two comparisons of an unchanged queue with its spec.
+	SweepInterval time.Duration
+	// Jitter is a random number from 0 to 1 that spreads these comparisons over time.
+	Jitter     float64
+	Connection Connection
+	// Deletion is set only for a deleted Queue.
+	Deletion DeletionContext
+	// History of earlier reconciliations; empty after a restart of the operator.
+	History History
+	BrokerAnswers
+}
+
+// Connection is the state of the connection to the broker of a Queue.
+type Connection struct {
+	// BrokerID changes when the Queue refers to another broker.
+	BrokerID string
+	// Engine of the broker; empty without a broker.
+	Engine v1alpha1.Engine
+	// Connecting is true until the first attempt to connect ends. The end triggers a
+	// reconciliation.
+	Connecting bool
+	// Problem is why the connection cannot be used; nil if it can.
+	Problem *decision.Problem
+}
+
+// DeletionContext is what the deletion of a Queue depends on, apart from its broker.
+type DeletionContext struct {
+	NamespaceTerminating bool
+	// WorkerPools that still refer to the Queue, by name.
+	WorkerPools []string
+	// MoveProblem is why the Queue deadLetter.moveTo cannot receive dead letters; nil if it can.
+	MoveProblem *decision.Problem
+}
+
+// BrokerAnswers are the results of the actions executed in this reconciliation.
+type BrokerAnswers struct {
+	// Stats of the queue; nil if they have to be read.
+	Stats *broker.QueueStats
+	// NotFound is true if the broker has no such queue.
+	NotFound bool
+	// IsFresh is true if the API server confirmed that Queue is the latest version.
+	IsFresh bool
+	// EnsureResult of comparing the queue with its spec; nil if they were not compared.
+	EnsureResult *broker.EnsureResult
+	// Rescued is true if the messages that the broker gave up on are dead letters now.
+	Rescued bool
+	// ProcessedDeadLetters is the number of dead letters that the requested operation
+	// processed; nil before it succeeds.
+	ProcessedDeadLetters *int64
+	// Conflict means that the queue belongs to another owner, whose existence is not known yet; nil
+	// without one.
+	Conflict *broker.OwnerConflictError
+	// GoneOwnerUID is the UID of the owner that was found to exist no longer.
+	GoneOwnerUID string
+	// Unreachable is why the broker gave no answer; nil if it answered.
+	Unreachable *decision.Problem
+	// BrokerError is the error with which the broker refused an action.
+	BrokerError error
+
+	// IsOwner is true if the broker confirmed that the deleted Queue owns the queue, and
+	// NotOwner if the queue does not exist or belongs to another Queue.
+	IsOwner, NotOwner bool
+	// Released and Deleted are true if that was done on the broker.
+	Released, Deleted bool
+}
+
+// ActionResult is the result of one action.
+type ActionResult struct {
+	Stats        broker.QueueStats
+	EnsureResult broker.EnsureResult
+	// Requeued is the number of requeued dead letters.
+	Requeued int
+	Rescue   broker.RescueResult
+	// MoveProblem is why dead letters could not be moved.
+	MoveProblem *decision.Problem
+	// OwnerExists is true if the API server has the owner of the queue.
+	OwnerExists bool
+	// Err is the answer of the broker, or of the connection to it.
+	Err error
+}
+
+// Apply adds the result of an action to the observation.
+func (o *Observation) Apply(action Action, result ActionResult) {
+	if result.Err != nil {
+		o.applyError(action, result.Err)
+		if action == ActionRescueMessages {
+			o.History.Comparison = Comparison{} // continue with the next reconciliation, not with the next sweep
+		}
+		return
+	}
+	switch action { //exhaustive:enforce
+	case ActionReadStats:
+		o.Stats = &result.Stats
+	case ActionAssertFresh:
+		o.IsFresh = true
+	case ActionEnsureQueue:
+		o.applyEnsured(result.EnsureResult)
+	case ActionLookUpOwner:
+		o.applyLookUp(result.OwnerExists)
+	case ActionRescueMessages:
+		o.applyRescue(&result.Rescue)
+	case ActionRequeueDeadLetters:
+		o.ProcessedDeadLetters, o.Stats = new(int64(result.Requeued)), nil
+	case ActionPurgeDeadLetters:
+		o.ProcessedDeadLetters, o.Stats = new(o.Stats.DeadLetters), nil
+		o.Rescued = !o.isDeleted() // a deletion rescues again before it proceeds
+	case ActionMoveDeadLetters:
+		o.Deletion.MoveProblem, o.Stats, o.Rescued = result.MoveProblem, nil, false
+	case ActionRejectMessages:
+		o.IsOwner, o.Stats = true, nil
+	case ActionReleaseQueue:
+		o.Released = true
+	case ActionDeleteQueue:
+		o.Deleted = true
+	case ActionNone, ActionAddFinalizer:
+	}
+}
+
+func (o *Observation) applyEnsured(result broker.EnsureResult) {
+	o.NotFound = false
+	if o.isDeleted() {
+		o.IsOwner, o.Stats = true, nil
+		return
+	}
+	o.EnsureResult = &result
+	if result.Created || result.Updated || result.Corrected {
+		o.Stats = nil
+	}
+	if o.Stats != nil && messageCount(o.Stats) == 0 { // nothing to rescue
+		o.Rescued, o.History.Stranded = true, o.History.Stranded.add(new(int64(0)), o.Now)
+	}
+	interval := o.SweepInterval
+	if result.Storage.IsUnfinished() {
+		interval = min(interval, unfinishedInterval)
+	}
+	o.History.Comparison = Comparison{
+		BrokerID: o.Connection.BrokerID, Desired: DesiredQueue(o.Queue, &o.Effective, o.ClusterID), Result: result,
+		Expires: o.Now.Add(withJitter(interval, o.Jitter)),
+	}
+}
+
+func (o *Observation) applyLookUp(exists bool) {
+	if exists {
+		o.BrokerError = o.Conflict
+	} else {
+		o.GoneOwnerUID = o.Conflict.Owner.UID
+	}
+	o.Conflict = nil
+}
+
+// applyError interprets an error of the broker, or of the connection to it.
+func (o *Observation) applyError(action Action, err error) {
+	class := broker.ClassOf(err)
+	refused := class == broker.ClassInvalid || class == broker.ClassConflict || class == broker.ClassNotFound
+	problem, isConnection := connectionProblem(err)
+	switch {
+	case o.isDeleted() && (class == broker.ClassNotFound || class == broker.ClassConflict):
+		o.applyNoQueue(action, class, err)
+		return
+	case isConnection:
+		o.Connection.Problem = &problem
+	case class == broker.ClassNotFound && o.mayCreateAfter(action):
+		o.NotFound = true
+	case o.mayReplaceOwner(err):
+		o.Conflict = conflictIn(err)
+		o.History.Comparison = Comparison{}
+	case refused:
+		o.BrokerError = err
+		o.History.Comparison = Comparison{}
+	default:
+		o.Unreachable = &decision.Problem{Reason: ReasonForClass(class), Message: err.Error()}
+	}
+	if action != ActionRequeueDeadLetters && action != ActionPurgeDeadLetters {
+		o.Stats = nil // they may be those of another owner's queue
+	}
+}
+
+// applyNoQueue applies that a deleted Queue has no queue on the broker, or that a part of it is missing although its
+// owner was confirmed. A deletion that was interrupted leaves the owner for last, and continues from there.
+func (o *Observation) applyNoQueue(action Action, class broker.ErrorClass, err error) {
+	o.Stats = nil
+	switch isIncomplete := o.IsOwner && class == broker.ClassNotFound; {
+	case isIncomplete && action == ActionRescueMessages:
+		o.Rescued = true
+	case isIncomplete && action == ActionReadStats:
+		o.Stats = &broker.QueueStats{}
+	case isIncomplete && (action == ActionMoveDeadLetters || action == ActionPurgeDeadLetters):
+		o.BrokerError = err // what is missing may be the target of the move
+	default:
+		o.NotOwner = true
+	}
+}
+
+// mayCreateAfter reports whether a queue that the action did not find may be created, once the API server has
+// confirmed the Queue.
+func (o *Observation) mayCreateAfter(action Action) bool {
+	compared := action == ActionEnsureQueue && !o.IsFresh
+	return o.EnsureResult == nil && (action == ActionReadStats || compared)
+}
+
+// mayReplaceOwner reports whether the error is a conflict with an owner that this cluster can look
+// up, and that has not been looked up yet.
+func (o *Observation) mayReplaceOwner(err error) bool {
+	conflict := conflictIn(err)
+	return conflict != nil && conflict.Owner.UID != o.GoneOwnerUID && conflict.Owner.SharesScope(BrokerQueueOwner(o.Queue, o.ClusterID))
+}
+
+// conflictIn returns the conflict that an error reports; nil if it reports none.
+func conflictIn(err error) *broker.OwnerConflictError {
+	conflict := (*broker.OwnerConflictError)(nil)
+	errors.As(err, &conflict)
+	return conflict
+}
+
+// connectionProblem returns the problem of an error that the connection reports by itself,
+// rather than the broker behind it.
+func connectionProblem(err error) (decision.Problem, bool) {
+	reporter := interface{ Problem() decision.Problem }(nil)
+	if errors.As(err, &reporter) {
+		return reporter.Problem(), true
+	}
+	return decision.Problem{}, false
+}
+
+// ReasonForClass returns the condition reason for an error of the broker.
+func ReasonForClass(class broker.ErrorClass) string {
+	switch class {
+	case broker.ClassUnauthorized:
+		return v1alpha1.ReasonUnauthorized
+	case broker.ClassInvalid:
+		return v1alpha1.ReasonRefusedByBroker
+	case broker.ClassConflict:
+		return v1alpha1.ReasonOwnedByOtherQueue
+	default:
+		return v1alpha1.ReasonConnectionFailed
+	}
+}
+
+func (o *Observation) isDeleted() bool { return !o.Queue.DeletionTimestamp.IsZero() }
+
+// unreachable returns why the broker cannot be asked; nil if it can.
+func (o *Observation) unreachable() *decision.Problem {
+	if o.Connection.Problem != nil {
+		return o.Connection.Problem
+	}
+	return o.Unreachable
+}
+
+func (o *Observation) hasFailed() bool { return o.unreachable() != nil || o.BrokerError != nil }
+
+// withJitter returns a time from 3/4 to 5/4 of the interval.
+func withJitter(interval time.Duration, jitter float64) time.Duration {
+	return interval*3/4 + time.Duration(jitter*float64(interval)/2)
+}

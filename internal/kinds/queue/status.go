@@ -1,0 +1,147 @@
+package queue
+
+import (
+	"cmp"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+// conclude computes the status, its events and the history of a reconciliation that has no
+// further action. blocked is what blocks the deletion of the Queue, nil if nothing does.
+func conclude(o *Observation, blocked *decision.Problem) Decision {
+	before := &o.Queue.Status
+	history := o.History
+	if o.Stats != nil {
+		history.Stats = history.Stats.add(o.Stats)
+	} else {
+		history.Stats = StatsHistory{}
+	}
+	if o.Connection.Connecting {
+		return concludeConnecting(o, history)
+	}
+	result := latestComparison(o)
+	status := before.DeepCopy()
+	status.ObservedGeneration = o.Queue.Generation
+	status.Name, status.Engine = BrokerQueueName(o.Queue, o.ClusterID), o.Connection.Engine
+	status.Effective = o.Effective.DeepCopy()
+	switch {
+	case result != nil:
+		status.Enforcement = enforcementOf(o.Queue, &o.Effective, result.Enforcement)
+	case status.Engine != before.Engine:
+		status.Enforcement = nil
+	}
+	status.Storage = storageStatus(result)
+	setStats(status, history.Stats, history.Stranded.Number)
+	setConditions(status, &conditionInput{Observation: o, result: result, blocked: blocked, history: history.Stats})
+	keepMeasuredTime(before, status)
+	actionEvents := comparisonEvents(result, before, status)
+	unchanged := equality.Semantic.DeepEqual(before, status)
+	return Decision{
+		Status: *status, History: history, Events: append(actionEvents, transitionEvents(before, status)...),
+		StatusUnchanged: unchanged, StatsOnly: !unchanged && len(actionEvents) == 0 && differsInStatsOnly(before, status),
+	}
+}
+
+// concludeConnecting reports a pending connection only on a Queue without conditions. Every
+// restart of the operator would otherwise change the status of each Queue twice.
+func concludeConnecting(o *Observation, history History) Decision {
+	status := o.Queue.Status.DeepCopy()
+	if len(status.Conditions) == 0 {
+		status.ObservedGeneration = o.Queue.Generation
+		setSummary(status, o, pendingSummary("Connecting to the broker"))
+	}
+	return Decision{Status: *status, History: history}
+}
+
+// latestComparison returns the result of comparing the queue with its spec, nil if it is
+// unknown. A result of an earlier reconciliation is still valid, but its changes are complete.
+func latestComparison(o *Observation) *broker.EnsureResult {
+	if o.EnsureResult != nil || o.isDeleted() || o.hasFailed() {
+		return o.EnsureResult
+	}
+	result := o.History.Comparison.Result
+	if result.Corrected {
+		result.Drift = nil
+	}
+	result.Created, result.Updated, result.Corrected = false, false, false
+	return &result
+}
+
+// setStats sets the stats that are known and clears the others.
+func setStats(status *v1alpha1.QueueStatus, history StatsHistory, stranded *int64) {
+	copyStats(status, &v1alpha1.QueueStatus{})
+	stats := history.Last
+	if stats == nil {
+		return
+	}
+	status.Ready, status.InFlight, status.Delayed, status.Dead = &stats.Ready, &stats.InFlight, &stats.Delayed, &stats.DeadLetters
+	if stranded != nil {
+		status.Stranded, status.Delayed = stranded, new(max(0, stats.Delayed-*stranded))
+	}
+	if !stats.OldestReadyTime.IsZero() {
+		status.OldestTime = new(metav1.NewTime(stats.OldestReadyTime).Rfc3339Copy())
+	}
+	status.Wait = history.Latency.waitTimes()
+	if history.Rates.Seconds > 0 {
+		status.ArrivalRate, status.ServiceRate = rateQuantity(history.Rates.arrivalRate()), rateQuantity(history.Rates.serviceRate())
+	}
+	status.MeasuredTime = new(metav1.NewTime(stats.MeasuredTime).Rfc3339Copy())
+}
+
+// copyStats replaces all stats of a status by those of another.
+func copyStats(to, from *v1alpha1.QueueStatus) {
+	to.Ready, to.InFlight, to.Delayed, to.Dead = from.Ready, from.InFlight, from.Delayed, from.Dead
+	to.Stranded = from.Stranded
+	to.OldestTime, to.Wait, to.MeasuredTime = from.OldestTime, from.Wait, from.MeasuredTime
+	to.ArrivalRate, to.ServiceRate = from.ArrivalRate, from.ServiceRate
+}
+
+// keepMeasuredTime keeps the time of unchanged stats. Otherwise the status of an idle queue
+// would change with every read.
+func keepMeasuredTime(before, after *v1alpha1.QueueStatus) {
+	unchanged := *after
+	copyStats(&unchanged, before)
+	unchanged.MeasuredTime = after.MeasuredTime
+	if before.MeasuredTime != nil && after.MeasuredTime != nil && equality.Semantic.DeepEqual(&unchanged, after) {
+		after.MeasuredTime = before.MeasuredTime
+	}
+}
+
+// differsInStatsOnly reports whether nothing but the stats changed. Stats that become known or unknown are more than a
+// changed number.
+func differsInStatsOnly(before, after *v1alpha1.QueueStatus) bool {
+	if (before.MeasuredTime == nil) != (after.MeasuredTime == nil) {
+		return false
+	}
+	a, b := *before, *after
+	copyStats(&a, &v1alpha1.QueueStatus{})
+	copyStats(&b, &v1alpha1.QueueStatus{})
+	a.Conditions, b.Conditions = withoutNumbers(a.Conditions), withoutNumbers(b.Conditions)
+	return equality.Semantic.DeepEqual(a, b)
+}
+
+// withoutNumbers returns conditions without the messages that contain stats.
+func withoutNumbers(conditions []metav1.Condition) []metav1.Condition {
+	var changed []metav1.Condition
+	for _, c := range conditions {
+		switch c.Reason {
+		case v1alpha1.ReasonDeadLetters, v1alpha1.ReasonRateBelowArrivals, v1alpha1.ReasonMessagesStranded:
+			c.Message = ""
+		}
+		changed = append(changed, c)
+	}
+	return changed
+}
+
+// alertThreshold returns the number of dead letters from which DeadLettersPresent is True.
+func alertThreshold(e *v1alpha1.QueueEffective) int64 {
+	if e.DeadLetter == nil || e.DeadLetter.AlertThreshold == nil {
+		return 1
+	}
+	return cmp.Or(*e.DeadLetter.AlertThreshold, 1)
+}

@@ -1,0 +1,416 @@
+package queue
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/decision/decisiontest"
+)
+
+// observed returns an observation of an empty queue that matches its spec, with no action left.
+func observed(changes ...func(*Observation)) Observation {
+	o := unobserved()
+	o.Queue.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Queue"}
+	o.EnsureResult = &broker.EnsureResult{Enforcement: broker.Capabilities{
+		broker.FieldLease: {By: broker.EnforcedByBroker}, broker.FieldRetry: {By: broker.EnforcedByWorker},
+	}, Storage: &broker.StorageState{Replicas: 3, CurrentReplicas: 3}}
+	o.Rescued, o.Stats = true, statsAt(0, 0, 0, 0, 0)
+	for _, change := range changes {
+		change(&o)
+	}
+	return o
+}
+
+// failedWith sets the observation after the broker refused to ensure the queue.
+func failedWith(err error) func(*Observation) {
+	return func(o *Observation) { o.EnsureResult, o.Stats, o.BrokerError = nil, nil, err }
+}
+
+// withoutConnection sets an observation whose connection has a problem.
+func withoutConnection(reason string) func(*Observation) {
+	return func(o *Observation) {
+		o.EnsureResult, o.Stats = nil, nil
+		o.Connection.Problem = &decision.Problem{Reason: reason, Message: `Secret "broker" not found`}
+	}
+}
+
+func withDrift(corrected bool) func(*Observation) {
+	return func(o *Observation) {
+		o.EnsureResult.Drift = []broker.SettingDifference{{Object: "stream x", Setting: "max_msgs", Want: "1", Found: "2"}}
+		o.EnsureResult.Corrected = corrected
+	}
+}
+
+func hasStranded(o *Observation) {
+	o.History.Stranded = StrandedMessages{Number: new(int64(1)), Since: o.Now.Add(-time.Hour)}
+}
+
+func isPaused(o *Observation) { o.Queue.Spec.Paused = true }
+
+func findCondition(s *v1alpha1.QueueStatus, kind string) metav1.Condition {
+	if c := meta.FindStatusCondition(s.Conditions, kind); c != nil {
+		return *c
+	}
+	return metav1.Condition{}
+}
+
+func conditionStates(s *v1alpha1.QueueStatus) map[string]string {
+	states := map[string]string{}
+	for _, c := range s.Conditions {
+		states[c.Type] = fmt.Sprintf("%s %s", c.Status, c.Reason)
+	}
+	return states
+}
+
+// The rows are those of docs/conditions.md.
+func TestConditionsAsKstatusReadsThem(t *testing.T) {
+	conflict := &broker.OwnerConflictError{Queue: "mail", Owner: broker.QueueOwner{UID: "0"}}
+	for name, row := range map[string]struct {
+		change                      func(*Observation)
+		ready, reconciling, stalled metav1.ConditionStatus
+		reason                      string
+		want                        status.Status
+	}{
+		"connecting":                     {func(o *Observation) { o.Connection.Connecting = true }, "Unknown", "True", "False", "Pending", status.InProgressStatus},
+		"in sync":                        {func(*Observation) {}, "True", "False", "False", "Ready", status.CurrentStatus},
+		"paused":                         {isPaused, "True", "False", "False", "Paused", status.CurrentStatus},
+		"no broker":                      {withoutConnection(v1alpha1.ReasonNoBroker), "False", "True", "False", "NoBroker", status.InProgressStatus},
+		"no Secret":                      {withoutConnection(v1alpha1.ReasonSecretNotFound), "False", "True", "False", "SecretNotFound", status.InProgressStatus},
+		"the broker does not respond":    {withoutConnection(v1alpha1.ReasonConnectionFailed), "False", "True", "False", "ConnectionFailed", status.InProgressStatus},
+		"invalid Secret":                 {withoutConnection(v1alpha1.ReasonSecretInvalid), "False", "False", "True", "SecretInvalid", status.FailedStatus},
+		"the login is refused":           {withoutConnection(v1alpha1.ReasonUnauthorized), "False", "False", "True", "Unauthorized", status.FailedStatus},
+		"the configuration is refused":   {failedWith(broker.Errorf(broker.ClassInvalid, "no")), "False", "False", "True", "RefusedByBroker", status.FailedStatus},
+		"the replicas are refused":       {storedAs(broker.StorageState{Replicas: 1, CurrentReplicas: 1, Refusal: "no", RefusesConfig: true}), "False", "False", "True", "RefusedByBroker", status.FailedStatus},
+		"fewer replicas than by default": {storedAs(broker.StorageState{Replicas: 1, CurrentReplicas: 1, Refusal: "no"}), "True", "False", "False", "Ready", status.CurrentStatus},
+		"another Queue owns the queue":   {failedWith(conflict), "False", "False", "True", "OwnedByOtherQueue", status.FailedStatus},
+		"drift that is not corrected":    {withDrift(false), "False", "False", "True", "Drifted", status.FailedStatus},
+		"stranded messages":              {hasStranded, "False", "True", "False", "MessagesStranded", status.InProgressStatus},
+		"being deleted": {func(o *Observation) {
+			o.Queue.DeletionTimestamp = new(metav1.NewTime(noon))
+			withUnreachableBroker(o)
+		}, "False", "True", "False", "Deleting", status.TerminatingStatus},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := observed(row.change)
+			o.Queue.Status = Decide(o).Status
+			want := map[string]string{
+				v1alpha1.ConditionReady: string(row.ready) + " " + row.reason, v1alpha1.ConditionReconciling: string(row.reconciling) + " " + row.reason,
+				v1alpha1.ConditionStalled: string(row.stalled) + " " + row.reason,
+			}
+			got := conditionStates(&o.Queue.Status)
+			maps.DeleteFunc(got, func(kind, _ string) bool { return want[kind] == "" })
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("conditions (-want +got):\n%s", diff)
+			}
+			decisiontest.AssertKstatus(t, o.Queue, row.want)
+		})
+	}
+}
+
+func ownedBy(owner broker.QueueOwner) func(*Observation) {
+	return failedWith(fmt.Errorf("ensuring: %w", &broker.OwnerConflictError{Queue: "mail", Owner: owner}))
+}
+
+// inConflict are the conditions of a Queue whose queue belongs to another owner.
+var inConflict = map[string]string{
+	v1alpha1.ConditionConfigSynced: "False OwnedByOtherQueue", v1alpha1.ConditionConflict: "True OwnedByOtherQueue",
+	v1alpha1.ConditionPolicyFullyEnforced: "Unknown Pending", v1alpha1.ConditionDeadLettersPresent: "Unknown Pending",
+	v1alpha1.ConditionReplicated: "Unknown OwnedByOtherQueue",
+}
+
+// Those who read a Queue may not be allowed to read another namespace.
+func TestNothingOfAStatusRevealsAnotherNamespacesOwner(t *testing.T) {
+	for _, owner := range []broker.QueueOwner{
+		{UID: "foreign-uid", Name: "foreign-namespace/foreign-queue", Cluster: testCluster},
+		{UID: "foreign-uid", Name: "ns/foreign-queue", Cluster: "foreign-cluster"},
+		{Name: "foreign-namespace/foreign-queue", Cluster: testCluster},
+	} {
+		d := Decide(observed(ownedBy(owner)))
+		if text := fmt.Sprintf("%+v %+v", d.Status, d.Events); strings.Contains(text, "foreign") {
+			t.Errorf("%+v: %s", owner, text)
+		}
+	}
+}
+
+func TestConditions(t *testing.T) {
+	for name, row := range map[string]struct {
+		change func(*Observation)
+		// want lists the conditions that differ from those of an empty queue in sync.
+		want        map[string]string
+		wantMessage string
+	}{
+		"in sync": {},
+		"no Secret": {
+			change: withoutConnection(v1alpha1.ReasonSecretNotFound),
+			want: map[string]string{
+				v1alpha1.ConditionBrokerReachable: "False SecretNotFound",
+				v1alpha1.ConditionConfigSynced:    "Unknown SecretNotFound", v1alpha1.ConditionConflict: "Unknown SecretNotFound",
+				v1alpha1.ConditionPolicyFullyEnforced: "Unknown Pending", v1alpha1.ConditionDeadLettersPresent: "Unknown Pending",
+				v1alpha1.ConditionReplicated: "Unknown SecretNotFound",
+			},
+			wantMessage: `Secret "broker" not found`,
+		},
+		"another Queue of the namespace owns the queue": {
+			change:      ownedBy(broker.QueueOwner{UID: "0", Name: "ns/post", Cluster: testCluster}),
+			want:        inConflict,
+			wantMessage: "The queue mail on the broker belongs to Queue post; this Queue takes it over when that one is deleted",
+		},
+		"a Queue of another namespace owns the queue": {
+			change:      ownedBy(broker.QueueOwner{UID: "0", Name: "elsewhere/post", Cluster: testCluster}),
+			want:        inConflict,
+			wantMessage: "The queue mail on the broker belongs to a Queue of another namespace or cluster; create this Queue again with another name",
+		},
+		"a Queue of another cluster owns the queue": {
+			change:      ownedBy(broker.QueueOwner{UID: "0", Name: "ns/post", Cluster: "another"}),
+			want:        inConflict,
+			wantMessage: "The queue mail on the broker belongs to a Queue of another namespace or cluster; create this Queue again with another name",
+		},
+		"the queue belongs to no Queue": {
+			change:      ownedBy(broker.QueueOwner{}),
+			want:        inConflict,
+			wantMessage: "The queue mail exists on the operator's broker, and no Queue created it; create this Queue again with another name",
+		},
+		"the configuration is refused": {
+			change: failedWith(broker.Errorf(broker.ClassInvalid, "retention is Limits")),
+			want: map[string]string{
+				v1alpha1.ConditionConfigSynced: "False RefusedByBroker", v1alpha1.ConditionConflict: "Unknown RefusedByBroker",
+				v1alpha1.ConditionPolicyFullyEnforced: "Unknown Pending", v1alpha1.ConditionDeadLettersPresent: "Unknown Pending",
+				v1alpha1.ConditionReplicated: "Unknown RefusedByBroker",
+			},
+			wantMessage: "retention is Limits",
+		},
+		"drift that is not corrected": {
+			change:      withDrift(false),
+			want:        map[string]string{v1alpha1.ConditionConfigSynced: "False Drifted"},
+			wantMessage: "stream x: max_msgs is 2, should be 1",
+		},
+		"drift that was corrected": {change: withDrift(true)},
+		"a field that is not enforced": {
+			change: func(o *Observation) {
+				o.Queue.Spec.MaxBacklog = new(int64(9))
+				o.EnsureResult.Enforcement[broker.FieldMaxBacklog] = broker.Enforcement{By: broker.NotEnforced, Message: "too late"}
+			},
+			want:        map[string]string{v1alpha1.ConditionPolicyFullyEnforced: "False Unsupported"},
+			wantMessage: "Not enforced: maxBacklog (too late)",
+		},
+		"a missing feature that is not a field of the spec": {
+			change: func(o *Observation) {
+				o.EnsureResult.Enforcement[broker.FieldDelayed] = broker.Enforcement{By: broker.NotEnforced}
+			},
+		},
+		"dead letters": {
+			change:      func(o *Observation) { o.Stats.DeadLetters = 1 },
+			want:        map[string]string{v1alpha1.ConditionDeadLettersPresent: "True DeadLetters"},
+			wantMessage: "1 dead letter",
+		},
+		"dead letters below the threshold": {
+			change: func(o *Observation) {
+				o.Stats.DeadLetters = 2
+				o.Effective.DeadLetter = &v1alpha1.DeadLetter{AlertThreshold: new(int64(3))}
+			},
+			wantMessage: "2 dead letters, fewer than deadLetter.alertThreshold (3)",
+		},
+		"more messages arrive than rateLimit allows": {
+			change: func(o *Observation) {
+				o.Effective.RateLimit = &v1alpha1.RateLimit{Limit: 600, Per: durationOf(time.Minute)}
+				for i := range 20 {
+					o.History.Stats = o.History.Stats.add(statsAt(float64(5*i), uint64(125*i), int64(75*i), 0, time.Second))
+				}
+				o.Stats = statsAt(100, 2500, 1500, 0, time.Second)
+			},
+			wantMessage: "The backlog grows by 15 messages per second: 25 arrive, and rateLimit lets workers start 10",
+		},
+		"deletion blocked": {
+			change: func(o *Observation) {
+				o.Queue.DeletionTimestamp, o.Queue.Spec.DeletionPolicy = new(metav1.NewTime(noon)), v1alpha1.DeletionDrain
+				o.EnsureResult = nil
+				owned(broker.QueueStats{Ready: 2, MeasuredTime: noon})(o)
+			},
+			want: map[string]string{
+				v1alpha1.ConditionConfigSynced: "False Deleting", v1alpha1.ConditionDeletionBlocked: "True NotEmpty",
+				v1alpha1.ConditionPolicyFullyEnforced: "Unknown Pending", v1alpha1.ConditionReplicated: "",
+			},
+			wantMessage: "2 messages left",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := observed()
+			if row.change != nil {
+				row.change(&o)
+			}
+			want := map[string]string{
+				v1alpha1.ConditionBrokerReachable: "True Connected",
+				v1alpha1.ConditionConfigSynced:    "True Synced", v1alpha1.ConditionConflict: "False Synced",
+				v1alpha1.ConditionPolicyFullyEnforced: "True Enforced", v1alpha1.ConditionDeadLettersPresent: "False NoDeadLetters",
+				v1alpha1.ConditionReplicated: "True FullyReplicated",
+			}
+			maps.Copy(want, row.want)
+			maps.DeleteFunc(want, func(_, state string) bool { return state == "" })
+			d := Decide(o)
+			got := conditionStates(&d.Status)
+			for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
+				delete(got, kind)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("conditions (-want +got):\n%s", diff)
+			}
+			messages := ""
+			for _, c := range d.Status.Conditions {
+				messages += c.Message + "\n"
+				if c.ObservedGeneration != 3 {
+					t.Errorf("%s has generation %d", c.Type, c.ObservedGeneration)
+				}
+			}
+			if !strings.Contains(messages, row.wantMessage) {
+				t.Errorf("no condition has the message %q:\n%s", row.wantMessage, messages)
+			}
+		})
+	}
+}
+
+func TestTheStatusOfAnIdleQueueDoesNotChange(t *testing.T) {
+	q := newQueue()
+	history := History{}
+	changes := 0
+	for i := range 100 {
+		d := Decide(observed(func(o *Observation) {
+			o.Queue.Status, o.History, o.Stats = q.Status, history, statsAt(float64(60*i), 7, 0, 0, 0)
+		}))
+		if history = d.History; !equality.Semantic.DeepEqual(q.Status, d.Status) {
+			changes++
+		}
+		q.Status = d.Status
+	}
+	// The first stats, and the first rates.
+	if changes > 2 {
+		t.Errorf("the status changed %d times", changes)
+	}
+}
+
+func TestOnlyAChangeOfStatsCanBeStoredLater(t *testing.T) {
+	before := Decide(observed(func(o *Observation) { o.Stats.DeadLetters = 1 })).Status
+	for name, row := range map[string]struct {
+		change func(*Observation)
+		want   bool
+	}{
+		"no change":                      {func(*Observation) {}, false},
+		"another number of messages":     {func(o *Observation) { o.Stats.Ready = 9 }, true},
+		"another number of dead letters": {func(o *Observation) { o.Stats.DeadLetters = 2 }, true},
+		"no more dead letters":           {func(o *Observation) { o.Stats.DeadLetters = 0 }, false},
+		"unknown stats":                  {withoutConnection(v1alpha1.ReasonConnectionFailed), false},
+		"another effective limit":        {func(o *Observation) { o.Effective.RateLimit = &v1alpha1.RateLimit{Limit: 1} }, false},
+		"a created queue":                {func(o *Observation) { o.Stats.Ready, o.EnsureResult.Created = 9, true }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := observed(func(o *Observation) { o.Queue.Status, o.Stats.DeadLetters = before, 1 })
+			row.change(&o)
+			if got := Decide(o).StatsOnly; got != row.want {
+				t.Errorf("can be stored later: %t, want %t", got, row.want)
+			}
+		})
+	}
+}
+
+func TestUnknownStatsAreLeftOut(t *testing.T) {
+	before := Decide(observed()).Status
+	s := Decide(observed(withoutConnection(v1alpha1.ReasonConnectionFailed), func(o *Observation) { o.Queue.Status = before })).Status
+	stats := &v1alpha1.QueueStatus{}
+	copyStats(stats, &s)
+	if diff := cmp.Diff(&v1alpha1.QueueStatus{}, stats); diff != "" {
+		t.Errorf("the status has stats (-want +got):\n%s", diff)
+	}
+	if got := findCondition(&s, v1alpha1.ConditionDeadLettersPresent); got.Status != metav1.ConditionFalse {
+		t.Errorf("DeadLettersPresent is %q, want the last known state", got.Status)
+	}
+}
+
+func TestEventsReportTransitions(t *testing.T) {
+	statusWith := func(changes ...func(*Observation)) *v1alpha1.QueueStatus {
+		d := Decide(observed(changes...))
+		return &d.Status
+	}
+	lost := withoutConnection(v1alpha1.ReasonConnectionFailed)
+	oneReplica := storedAs(broker.StorageState{Replicas: 1, CurrentReplicas: 1, Refusal: "no"})
+	oneOffline := storedAs(broker.StorageState{Replicas: 3, CurrentReplicas: 2, OfflineReplicas: 1})
+	onAsynq := func(o *Observation) { o.Connection.Engine = v1alpha1.EngineAsynq }
+	deadLetters := func(number int64) func(*Observation) {
+		return func(o *Observation) { o.Stats.DeadLetters = number }
+	}
+	for name, row := range map[string]struct {
+		before, after *v1alpha1.QueueStatus
+		want          []string
+	}{
+		"a first observation":    {&v1alpha1.QueueStatus{}, statusWith(), nil},
+		"never reachable":        {&v1alpha1.QueueStatus{}, statusWith(lost), []string{v1alpha1.EventBrokerUnreachable}},
+		"broker lost":            {statusWith(), statusWith(lost), []string{v1alpha1.EventBrokerUnreachable}},
+		"broker still lost":      {statusWith(lost), statusWith(lost), nil},
+		"broker reachable again": {statusWith(lost), statusWith(), []string{v1alpha1.EventBrokerReachable}},
+		"dead letters":           {statusWith(), statusWith(deadLetters(1)), []string{v1alpha1.EventDeadLetters}},
+		"more dead letters":      {statusWith(deadLetters(1)), statusWith(deadLetters(5)), nil},
+		// The Queue names no broker, so a Policy or the operator's default selects the engine.
+		"an experimental engine":       {&v1alpha1.QueueStatus{}, statusWith(onAsynq), []string{v1alpha1.EventExperimentalEngine}},
+		"the same engine":              {statusWith(onAsynq), statusWith(onAsynq), nil},
+		"replicas refused":             {&v1alpha1.QueueStatus{}, statusWith(oneReplica), []string{v1alpha1.ReasonReplicasRefused}},
+		"replicas still refused":       {statusWith(oneReplica), statusWith(oneReplica), nil},
+		"more replicas":                {statusWith(oneReplica), statusWith(), []string{v1alpha1.ReasonFullyReplicated}},
+		"a replica goes offline":       {statusWith(), statusWith(oneOffline), []string{v1alpha1.ReasonReplicasOffline}},
+		"refused":                      {statusWith(), statusWith(failedWith(broker.Errorf(broker.ClassInvalid, "no"))), []string{v1alpha1.ReasonRefusedByBroker}},
+		"another Queue owns the queue": {statusWith(), statusWith(failedWith(&broker.OwnerConflictError{})), []string{v1alpha1.ReasonOwnedByOtherQueue}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, event := range transitionEvents(row.before, row.after) {
+				got = append(got, event.Reason)
+			}
+			if diff := cmp.Diff(row.want, got); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDriftIsReportedOnce(t *testing.T) {
+	first := Decide(observed(withDrift(false)))
+	if len(first.Events) != 1 || first.Events[0].Reason != v1alpha1.EventDriftFound {
+		t.Errorf("first: %+v", first.Events)
+	}
+	stillDrifted := func(o *Observation) { o.Queue.Status = first.Status }
+	if again := Decide(observed(withDrift(false), stillDrifted)); again.Events != nil {
+		t.Errorf("again: %+v", again.Events)
+	}
+	if corrected := Decide(observed(withDrift(true), stillDrifted)); len(corrected.Events) != 1 || corrected.Events[0].Reason != v1alpha1.EventDriftCorrected {
+		t.Errorf("corrected: %+v", corrected.Events)
+	}
+}
+
+func TestCorrectedDriftOfAnEarlierComparisonIsOver(t *testing.T) {
+	o := observed(withDrift(true))
+	o.History.Comparison = Comparison{BrokerID: "nats", Desired: DesiredQueue(o.Queue, &o.Effective, o.ClusterID), Expires: noon.Add(time.Hour), Result: *o.EnsureResult}
+	o.EnsureResult = nil
+	if d := Decide(o); d.Action != ActionNone || d.Events != nil || conditionStates(&d.Status)[v1alpha1.ConditionConfigSynced] != "True Synced" {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestALongMessageIsTruncated(t *testing.T) {
+	d := Decide(observed(func(o *Observation) {
+		o.Connection.Problem = &decision.Problem{Reason: v1alpha1.ReasonConnectionFailed, Message: strings.Repeat("ä", 5000)}
+	}))
+	for _, c := range d.Status.Conditions {
+		if length := len(c.Message); length > maxMessageBytes {
+			t.Errorf("%s has %d bytes", c.Type, length)
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package queue
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+// Validate returns the errors of a spec that no rule of the CRD finds. It leaves out what a
+// Policy may complete, such as retry, because only the effective values can be checked.
+func Validate(q *v1alpha1.Queue) field.ErrorList {
+	desired := DesiredQueue(q, &v1alpha1.QueueEffective{RateLimit: q.Spec.RateLimit}, broker.ClusterID("any"))
+	if desired.Owner.UID == "" {
+		desired.Owner.UID = "unassigned" // the API server assigns it after admission
+	}
+	return toFieldErrors(desired.Validate())
+}
+
+// toFieldErrors converts the joined errors of a broker.QueueConfig, whose fields are named as in
+// the spec.
+func toFieldErrors(err error) field.ErrorList {
+	var all field.ErrorList
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, problem := range joined.Unwrap() {
+			path, detail, _ := strings.Cut(problem.Error(), " ")
+			all = append(all, field.Invalid(field.NewPath("spec", strings.Split(path, ".")...), field.OmitValueType{}, detail))
+		}
+	}
+	return all
+}
+
+// asynqWarning explains to users why the engine is experimental.
+const asynqWarning = "Asynq is experimental: it depends on how asynq stores its tasks, which asynq may change"
+
+// Warnings returns warnings about valid fields whose effect may surprise the author.
+func Warnings(q *v1alpha1.Queue) []string {
+	spec := &q.Spec
+	var warnings []string
+	warnIf := func(applies bool, field, text string) {
+		if applies {
+			warnings = append(warnings, "spec."+field+": "+text)
+		}
+	}
+	hasPriorities := len(spec.Priorities) > 1
+	warnIf(specifiesEngine(q, v1alpha1.EngineAsynq), "broker.engine", asynqWarning)
+	warnIf(specifiesEngine(q, v1alpha1.EngineNATS) && spec.MaxBacklog != nil, "maxBacklog", "NATS cannot delay messages in a queue with maxBacklog")
+	warnIf(spec.MaxInFlight != nil && hasPriorities, "maxInFlight",
+		"each priority gets a share by weight, and other priorities cannot use a share that is idle")
+	warnIf(spec.StrictPriority && hasPriorities, "strictPriority", "workers may never take messages of lower weight")
+	if d := spec.DeadLetter; d != nil {
+		warnIf(!isEnabled(d), "deadLetter.enabled", "messages that exhaust their attempts are deleted")
+		warnIf(d.MaxEntries != nil && *d.MaxEntries > 0, "deadLetter.maxEntries", "the oldest dead letters beyond this number are deleted")
+		warnIf(d.Retention != nil && toDuration(*d.Retention) > 0, "deadLetter.retention", "dead letters older than this are deleted")
+	}
+	if s := spec.Storage; s != nil {
+		warnIf(s.Replicas != nil && *s.Replicas == 1, "storage.replicas", "the messages are lost with the only server that stores them")
+		warnIf(s.Type == v1alpha1.StorageMemory, "storage.type", "the messages are lost when all servers that store them restart")
+	}
+	return warnings
+}
+
+// UnenforcedFieldWarnings returns warnings about the fields that nothing enforces, as far as
+// the capabilities of the engine show before the queue is created.
+func UnenforcedFieldWarnings(q *v1alpha1.Queue, capabilities broker.Capabilities) []string {
+	var warnings []string
+	effective := &v1alpha1.QueueEffective{RateLimit: q.Spec.RateLimit, DeadLetter: q.Spec.DeadLetter}
+	for field, isUsed := range fieldsInUse(q, effective) {
+		if field == broker.FieldLease {
+			// The API server sets the default, so only another lease is a request.
+			isUsed = q.Spec.Lease != nil && toDuration(*q.Spec.Lease) != broker.DefaultQueueConfig("").Lease
+		}
+		if capability := capabilities[field]; isUsed && capability.By == broker.NotEnforced && field != broker.FieldDelayed {
+			warnings = append(warnings, fmt.Sprintf("spec.%s: not enforced: %s", field, capability.Message))
+		}
+	}
+	slices.Sort(warnings)
+	return warnings
+}
+
+// specifiesEngine reports whether the Queue itself selects the engine. The engine of a Policy's
+// or the operator's broker is known only later; see status.engine and status.enforcement.
+func specifiesEngine(q *v1alpha1.Queue, engine v1alpha1.Engine) bool {
+	return q.Spec.Broker != nil && q.Spec.Broker.Engine == engine
+}
+
+// UpdateWarnings returns warnings about a change of the spec.
+func UpdateWarnings(before, after *v1alpha1.Queue) []string {
+	var warnings []string
+	if specifiesEngine(after, v1alpha1.EngineNATS) && before.Spec.MaxBacklog == nil && after.Spec.MaxBacklog != nil {
+		warnings = append(warnings, "spec.maxBacklog: NATS 2.12 or later cannot enforce it on a queue that was created without it, "+
+			"because such a queue accepts delayed messages: see status.enforcement")
+	}
+	for _, p := range before.Spec.Priorities {
+		isKept := slices.ContainsFunc(after.Spec.Priorities, func(kept v1alpha1.QueuePriority) bool { return kept.Name == p.Name })
+		if !isKept {
+			warnings = append(warnings, fmt.Sprintf("spec.priorities: %s stays on the broker until it is empty", p.Name))
+		}
+	}
+	return warnings
+}
+
+// enforcementOf returns what enforces each field that a Queue uses.
+func enforcementOf(q *v1alpha1.Queue, e *v1alpha1.QueueEffective, capabilities broker.Capabilities) map[string]v1alpha1.Enforcement {
+	enforcement := map[string]v1alpha1.Enforcement{}
+	for field, isUsed := range fieldsInUse(q, e) {
+		if capability, known := capabilities[field]; isUsed && known {
+			enforcement[string(field)] = v1alpha1.Enforcement(capability.By)
+		}
+	}
+	return enforcement
+}
+
+// policyFullyEnforced reports whether every field of the spec is enforced. What an engine lacks
+// apart from the spec, such as delayed messages, is only in status.enforcement.
+func policyFullyEnforced(enforcement map[string]v1alpha1.Enforcement, result *broker.EnsureResult) decision.State {
+	var missing []string
+	for field, by := range enforcement {
+		if by != v1alpha1.EnforcementUnsupported || field == string(broker.FieldDelayed) {
+			continue
+		}
+		if why := result.Enforcement[broker.QueueField(field)].Message; why != "" {
+			field += " (" + why + ")"
+		}
+		missing = append(missing, field)
+	}
+	if len(missing) == 0 {
+		return decision.True(v1alpha1.ReasonEnforced, "All fields of the spec are enforced")
+	}
+	slices.Sort(missing)
+	return decision.False(v1alpha1.ReasonUnsupported, "Not enforced: "+strings.Join(missing, ", "))
+}
+
+// fieldsInUse has all fields that engines differ in, and whether a Queue uses them.
+func fieldsInUse(q *v1alpha1.Queue, e *v1alpha1.QueueEffective) map[broker.QueueField]bool {
+	storage := cmp.Or(q.Spec.Storage, &v1alpha1.QueueStorage{})
+	return map[broker.QueueField]bool{
+		broker.FieldLease:       true,
+		broker.FieldJobTimeout:  q.Spec.JobTimeout != nil,
+		broker.FieldRetry:       true,
+		broker.FieldDeadLetter:  isEnabled(e.DeadLetter),
+		broker.FieldPriorities:  len(q.Spec.Priorities) > 1,
+		broker.FieldMaxInFlight: q.Spec.MaxInFlight != nil,
+		broker.FieldMaxBacklog:  q.Spec.MaxBacklog != nil,
+		broker.FieldRateLimit:   e.RateLimit != nil,
+		broker.FieldMaxAge:      q.Spec.Retention != nil,
+		broker.FieldReplicas:    storage.Replicas != nil,
+		broker.FieldStorageType: storage.Type != "",
+		broker.FieldPlacement:   storage.Placement != nil,
+		broker.FieldResults:     q.Spec.Results != nil,
+		broker.FieldPaused:      true,
+		broker.FieldDelayed:     true,
+	}
+}

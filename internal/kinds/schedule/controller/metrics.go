@@ -1,0 +1,52 @@
+package controller
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/schedule"
+	"github.com/yardmaster/yardmaster/internal/kube/metric"
+)
+
+var (
+	startedTotal = metric.NewObjectCounter("yardmaster_schedule_runs_started_total",
+		"Number of runs that a Schedule started.", "schedule")
+	finishedTotal = metric.NewObjectCounter("yardmaster_schedule_runs_finished_total",
+		"Number of runs that ended, by result: succeeded or failed.", "schedule", "result")
+	missedTotal = metric.NewObjectCounter("yardmaster_schedule_missed_total",
+		"Number of times that a Schedule missed, by reason.", "schedule", "reason")
+	startDelay = metric.NewHistogram("yardmaster_schedule_start_delay_seconds",
+		"Time in seconds from when a run was due, jitter not included, to its creation.",
+		.1, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
+	schedulesGauge = metric.NewSum("yardmaster_schedules",
+		"Number of Schedules by state: scheduled, suspended or stalled.", "state")
+)
+
+// count counts what a stored decision records.
+func count(s *v1alpha1.Schedule, decision *schedule.Decision) {
+	if decision.Started != nil {
+		startedTotal.Of(s).Inc()
+	}
+	for reason, missed := range decision.Missed {
+		missedTotal.Of(s, reason).Add(float64(missed))
+	}
+	for result, finished := range decision.Finished {
+		finishedTotal.Of(s, result).Add(float64(finished))
+	}
+}
+
+func forgetMetrics(key types.NamespacedName) {
+	startedTotal.Forget(key)
+	finishedTotal.Forget(key)
+	missedTotal.Forget(key)
+}
+
+// sumSchedules counts Schedules by their state.
+func sumSchedules(sums metric.Sums, list *v1alpha1.ScheduleList) {
+	for _, state := range []string{stateScheduled, stateSuspended, stateStalled} {
+		sums.Add(schedulesGauge, 0, state)
+	}
+	for i := range list.Items {
+		sums.Add(schedulesGauge, 1, stateOf(&list.Items[i]))
+	}
+}

@@ -1,0 +1,80 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/schedule"
+	"github.com/yardmaster/yardmaster/internal/kube"
+)
+
+// observe returns what is known of the Schedule without a request to the API server.
+func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.Schedule) (schedule.Observation, error) {
+	observation := schedule.Observation{
+		Schedule: s.DeepCopy(), Now: r.Clock.Now(), KindDisabled: !r.isEnabled(&s.Spec),
+		Answers: schedule.Answers{Runs: map[string]*schedule.Run{}},
+	}
+	if observation.KindDisabled {
+		return observation, nil
+	}
+	var err error
+	if s.Spec.Job != nil {
+		_, observation.NotReady, err = r.queueOf(ctx, s)
+		return observation, err
+	}
+	observation.Runs, err = r.listRuns(ctx, s)
+	return observation, err
+}
+
+// isEnabled reports whether the controller of the runs' kind runs.
+func (r *Reconciler) isEnabled(spec *v1alpha1.ScheduleSpec) bool {
+	switch {
+	case spec.AgenticSession != nil:
+		return r.options.AgenticSessions
+	case spec.Job != nil:
+		return r.options.Brokers != nil
+	default:
+		return r.options.SequentialJobs
+	}
+}
+
+// listRuns returns the runs of a Schedule in the cache.
+func (r *Reconciler) listRuns(ctx context.Context, s *v1alpha1.Schedule) ([]schedule.Run, error) {
+	selection := []client.ListOption{client.InNamespace(s.Namespace), client.MatchingFields{scheduleIndex: string(s.UID)}, client.UnsafeDisableDeepCopy}
+	var runs []schedule.Run
+	if s.Spec.AgenticSession != nil {
+		var sessions v1alpha1.AgenticSessionList
+		if err := r.Client.List(ctx, &sessions, selection...); err != nil {
+			return nil, fmt.Errorf("listing AgenticSessions of the Schedule: %w", err)
+		}
+		for i := range sessions.Items {
+			runs = append(runs, schedule.RunOfSession(&sessions.Items[i]))
+		}
+		return runs, nil
+	}
+	var sequences v1alpha1.SequentialJobList
+	if err := r.Client.List(ctx, &sequences, selection...); err != nil {
+		return nil, fmt.Errorf("listing SequentialJobs of the Schedule: %w", err)
+	}
+	for i := range sequences.Items {
+		runs = append(runs, schedule.RunOfSequentialJob(&sequences.Items[i]))
+	}
+	return runs, nil
+}
+
+// readRun reads a run from the API server. It returns nil without one that belongs to the Schedule.
+func (r *Reconciler) readRun(ctx context.Context, s *v1alpha1.Schedule, name string) (*schedule.Run, error) {
+	var object client.Object = &v1alpha1.SequentialJob{}
+	if s.Spec.AgenticSession != nil {
+		object = &v1alpha1.AgenticSession{}
+	}
+	found, err := kube.GetIfExists(ctx, r.Live, s.Namespace, name, object)
+	if err != nil || found == nil || !metav1.IsControlledBy(found, s) {
+		return nil, err
+	}
+	return new(runOf(found)), nil
+}

@@ -1,0 +1,150 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/brokeraccess"
+	"github.com/yardmaster/yardmaster/internal/broker/brokerconn"
+	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/kinds/policy"
+	"github.com/yardmaster/yardmaster/internal/kinds/schedule"
+	"github.com/yardmaster/yardmaster/internal/kube"
+)
+
+// sendTimeout limits how long a broker takes to confirm a job.
+const sendTimeout = 10 * time.Second
+
+// outcome is the result of starting a run. At most one field is set.
+type outcome struct {
+	// refusal says that the run, or the job, is never accepted as it is.
+	refusal *decision.Refusal
+	// sent is true if the broker has confirmed the job.
+	sent bool
+	// notSent is why the job is known not to be in its queue.
+	notSent *decision.Problem
+}
+
+// answer is what a broker answered to an attempt to send a job.
+type answer struct {
+	// isFirst is true if the job was certainly not sent before.
+	isFirst bool
+	failure error
+}
+
+// notSent is the outcome of an attempt after which the job is not in its queue, unless an earlier attempt has sent it.
+func notSent(problem *decision.Problem, isFirst bool) (outcome, error) {
+	if !isFirst {
+		return outcome{}, errors.New("an earlier attempt to send the job was not confirmed, and another one failed: " + problem.Message)
+	}
+	return outcome{notSent: problem}, nil
+}
+
+// isEmpty reports whether the outcome changes nothing about the decision.
+func (o *outcome) isEmpty() bool { return o.refusal == nil && !o.sent && o.notSent == nil }
+
+// queueOf returns the Queue of a Schedule's jobs, and why jobs cannot be sent to it now.
+func (r *Reconciler) queueOf(ctx context.Context, s *v1alpha1.Schedule) (*v1alpha1.Queue, *decision.Problem, error) {
+	name := s.Spec.Job.Queue
+	q, err := kube.GetIfExists(ctx, r.Client, s.Namespace, name, &v1alpha1.Queue{})
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case q == nil:
+		return nil, &decision.Problem{Reason: v1alpha1.ReasonQueueNotFound, Message: fmt.Sprintf("Queue %s does not exist", name)}, nil
+	case !q.DeletionTimestamp.IsZero():
+		return nil, &decision.Problem{Reason: v1alpha1.ReasonQueueNotReady, Message: fmt.Sprintf("Queue %s is being deleted", name)}, nil
+	}
+	ready := meta.FindStatusCondition(q.Status.Conditions, v1alpha1.ConditionReady)
+	if ready == nil || ready.Status != "True" || q.Status.Name == "" {
+		message := "it was not reconciled yet"
+		if ready != nil {
+			message = decision.FormatReason(ready.Reason, ready.Message)
+		}
+		return nil, &decision.Problem{Reason: v1alpha1.ReasonQueueNotReady, Message: fmt.Sprintf("Queue %s is not ready: %s", name, message)}, nil
+	}
+	return q, nil, nil
+}
+
+// sendJob sends the job of a pending time in the background, because the broker may not answer: until it has, sendJob
+// returns kube.ErrPending.
+func (r *Reconciler) sendJob(ctx context.Context, s *v1alpha1.Schedule, d *schedule.Decision) (outcome, error) {
+	pending := d.CreateRun
+	q, problem, err := r.queueOf(ctx, s)
+	switch {
+	case err != nil:
+		return outcome{}, err
+	case problem != nil:
+		return notSent(problem, d.IsFirstAttempt)
+	}
+	conn, err := r.connOf(ctx, q)
+	if err != nil {
+		return outcome{}, err
+	}
+	engine, err := conn.Engine()
+	if err != nil {
+		return notSent(connectionProblem(err), d.IsFirstAttempt)
+	}
+	producer, isProducer := engine.(broker.Producer)
+	if !isProducer {
+		return outcome{refusal: &decision.Refusal{Class: decision.Invalid, Kind: "job", Name: pending.Name, Message: "the engine of the Queue cannot send jobs"}}, nil
+	}
+	job := schedule.NewJob(s, q.Status.Name, pending.Name, pending.ScheduledTime.Time)
+	subject := fmt.Sprintf("%s/%s/%d/%s", s.UID, pending.Name, s.Generation, pending.Since)
+	isFirst := d.IsFirstAttempt
+	answer, answered, err := r.sends.Observe(ctx, client.ObjectKeyFromObject(s), subject, conn.Key.String(), func(ctx context.Context) (answer, error) {
+		ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+		defer cancel()
+		_, failure := producer.Send(ctx, job)
+		conn.CheckHealth(failure)
+		return answer{isFirst, failure}, nil
+	})
+	switch {
+	case err != nil:
+		return outcome{}, err
+	case !answered:
+		return outcome{}, kube.ErrPending
+	default:
+		return r.sendOutcome(s, pending, answer)
+	}
+}
+
+// connOf returns the connection to the broker of a Queue.
+func (r *Reconciler) connOf(ctx context.Context, q *v1alpha1.Queue) (*brokerconn.Conn, error) {
+	policies, err := kube.ReadPolicies(ctx, r.Client, q.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	selected := policies.Select(q.Labels)
+	return r.options.Brokers.Conn(q.Namespace, policy.EffectiveQueue(q, &selected).Broker), nil
+}
+
+func connectionProblem(err error) *decision.Problem {
+	if problem := (*brokeraccess.ConnectionError)(nil); errors.As(err, &problem) {
+		return new(problem.Problem())
+	}
+	return &decision.Problem{Reason: v1alpha1.ReasonConnectionFailed, Message: err.Error()}
+}
+
+// sendOutcome classifies the answer of a broker. A failure after which the job may be in its queue is an error: it is sent
+// again soon, or given up by the core.
+func (r *Reconciler) sendOutcome(s *v1alpha1.Schedule, pending *v1alpha1.PendingRun, answer answer) (outcome, error) {
+	switch failure := answer.failure; {
+	case failure == nil:
+		startDelay.Observe(max(r.Clock.Now().Sub(pending.ScheduledTime.Time), 0).Seconds())
+		return outcome{sent: true}, nil
+	case errors.Is(failure, broker.ErrUnavailable), errors.Is(failure, broker.ErrClosed):
+		return outcome{}, fmt.Errorf("sending job %s to Queue %s: %w", pending.Name, s.Spec.Job.Queue, failure)
+	case errors.Is(failure, broker.ErrQueueFull), errors.Is(failure, broker.ErrUnauthorized), errors.Is(failure, broker.ErrDraining), errors.Is(failure, broker.ErrUnknownQueue):
+		return notSent(&decision.Problem{Reason: v1alpha1.ReasonQueueNotReady, Message: failure.Error()}, answer.isFirst)
+	default:
+		return outcome{refusal: &decision.Refusal{Class: decision.Invalid, Kind: "job", Name: pending.Name, Message: failure.Error()}}, nil
+	}
+}

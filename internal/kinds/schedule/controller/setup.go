@@ -1,0 +1,156 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/schedule"
+	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/kube/metric"
+)
+
+// scheduleIndex indexes runs by the UID of their Schedule, and queueIndex Schedules by the Queue of their jobs.
+const (
+	scheduleIndex = "schedule-uid"
+	queueIndex    = "spec.job.queue"
+)
+
+// concurrencyFactor is how many times more Schedules are reconciled concurrently than objects of other kinds. Runs that are
+// due at the same time would otherwise wait for the API server as long as the work of those that exist already.
+const concurrencyFactor = 5
+
+// SetupWithManager registers the reconciler with the manager.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	if err := r.writeCache.Follow(context.Background(), mgr.GetCache(), &v1alpha1.Schedule{}); err != nil {
+		return err
+	}
+	if err := metric.Register(metric.NewSumCollector(mgr.GetCache(), &v1alpha1.ScheduleList{}, sumSchedules, schedulesGauge)); err != nil {
+		return err
+	}
+	controller := ctrl.NewControllerManagedBy(mgr).
+		Named("schedule").
+		For(&v1alpha1.Schedule{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WithOptions(kube.ControllerOptions(concurrencyFactor * r.options.Concurrency))
+	var kinds []client.Object
+	if r.options.SequentialJobs {
+		kinds = append(kinds, &v1alpha1.SequentialJob{})
+	}
+	if r.options.AgenticSessions {
+		kinds = append(kinds, &v1alpha1.AgenticSession{})
+	}
+	for _, kind := range kinds {
+		if err := mgr.GetFieldIndexer().IndexField(context.Background(), kind, scheduleIndex, scheduleUID); err != nil {
+			return fmt.Errorf("indexing runs by their Schedule: %w", err)
+		}
+		owner := handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &v1alpha1.Schedule{}, handler.OnlyControllerOwner())
+		controller.Watches(kind, owner, builder.WithPredicates(runChanged))
+	}
+	if r.options.Brokers != nil {
+		if err := r.watchQueues(mgr, controller); err != nil {
+			return err
+		}
+	}
+	return controller.Complete(kube.RequeueOnConflict(r))
+}
+
+// watchQueues enqueues the Schedules of a Queue whose readiness changes, and those whose job was answered.
+func (r *Reconciler) watchQueues(mgr ctrl.Manager, controller *builder.Builder) error {
+	if err := mgr.Add(r.sends); err != nil {
+		return err
+	}
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.Schedule{}, queueIndex, queueName); err != nil {
+		return fmt.Errorf("indexing Schedules by their Queue: %w", err)
+	}
+	controller.WatchesRawSource(source.Func(r.sends.EnqueueTo)).
+		Watches(&v1alpha1.Queue{}, handler.EnqueueRequestsFromMapFunc(r.schedulesOfQueue), builder.WithPredicates(readinessChanged))
+	return nil
+}
+
+func (r *Reconciler) schedulesOfQueue(ctx context.Context, q client.Object) []reconcile.Request {
+	return kube.RequestsForList(ctx, r.Client, &v1alpha1.ScheduleList{}, client.InNamespace(q.GetNamespace()), client.MatchingFields{queueIndex: q.GetName()})
+}
+
+func queueName(object client.Object) []string {
+	s, isSchedule := object.(*v1alpha1.Schedule)
+	if !isSchedule || s.Spec.Job == nil {
+		return nil
+	}
+	return []string{s.Spec.Job.Queue}
+}
+
+// readinessChanged matches changes of a Queue after which jobs can be sent to it, or no longer.
+var readinessChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return isReady(e.ObjectOld) != isReady(e.ObjectNew) || e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
+	},
+	GenericFunc: func(event.GenericEvent) bool { return false },
+}
+
+func isReady(object client.Object) bool {
+	q, isQueue := object.(*v1alpha1.Queue)
+	return isQueue && meta.IsStatusConditionTrue(q.Status.Conditions, v1alpha1.ConditionReady)
+}
+
+// runChanged matches changes of a run that a decision depends on. This controller created the run, so its creation is
+// none of them.
+var runChanged = predicate.Funcs{
+	CreateFunc: func(e event.CreateEvent) bool { // also one that a user triggered, or that ended while the operator was away
+		return scheduleUID(e.Object) != nil
+	},
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := runOf(e.ObjectOld), runOf(e.ObjectNew)
+		return before.IsFinished != after.IsFinished || before.HasSucceeded != after.HasSucceeded || before.IsDeleted != after.IsDeleted ||
+			before.IsArchiving != after.IsArchiving
+	},
+	GenericFunc: func(event.GenericEvent) bool { return false },
+}
+
+func runOf(object client.Object) schedule.Run {
+	switch run := object.(type) {
+	case *v1alpha1.SequentialJob:
+		return schedule.RunOfSequentialJob(run)
+	case *v1alpha1.AgenticSession:
+		return schedule.RunOfSession(run)
+	default:
+		return schedule.Run{}
+	}
+}
+
+// scheduleUID returns the UID of the Schedule that controls an object.
+func scheduleUID(object client.Object) []string {
+	controller := metav1.GetControllerOf(object)
+	if controller == nil || controller.Kind != "Schedule" || controller.APIVersion != v1alpha1.GroupVersion.String() {
+		return nil
+	}
+	return []string{string(controller.UID)}
+}
+
+// The states of Schedules in metrics.
+const (
+	stateScheduled = "scheduled"
+	stateSuspended = "suspended"
+	stateStalled   = "stalled"
+)
+
+func stateOf(s *v1alpha1.Schedule) string {
+	switch {
+	case meta.IsStatusConditionTrue(s.Status.Conditions, v1alpha1.ConditionStalled):
+		return stateStalled
+	case s.Spec.Suspend:
+		return stateSuspended
+	default:
+		return stateScheduled
+	}
+}

@@ -1,0 +1,325 @@
+package schedule
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+const (
+	// maxRequeue is the longest wait until the next decision: timers do not notice that the clock was set.
+	maxRequeue = time.Minute
+	// minRefusedRetry and maxRefusedRetry bound the wait before a refused run is tried again, which is as long as it
+	// is late already.
+	minRefusedRetry = time.Second
+	maxRefusedRetry = time.Minute
+	// maxActiveRuns is the number of runs in the status.
+	maxActiveRuns = 50
+)
+
+// Decide decides what a Schedule does next.
+func Decide(observation Observation) Decision {
+	e := &evaluation{
+		Observation: observation,
+		spec:        &observation.Schedule.Spec,
+		status:      *observation.Schedule.Status.DeepCopy(),
+		now:         metav1.NewTime(observation.Now.Truncate(time.Second)), // the precision of the API
+		schedule:    decision.Schedule{Now: observation.Now},
+	}
+	if !e.Schedule.DeletionTimestamp.IsZero() {
+		return e.decision // the garbage collector deletes the runs
+	}
+	e.decideRuns()
+	e.decision.Status, e.decision.RequeueAfter = e.status, e.schedule.RequeueAfter
+	if e.decision.Question == nil {
+		stored := &e.Schedule.Status
+		e.decision.StatusChanged = !equality.Semantic.DeepEqual(stored, &e.status)
+		e.decision.Events = e.events(stored)
+	}
+	return e.decision
+}
+
+// evaluation is the working state of one call of Decide.
+type evaluation struct {
+	Observation
+	spec     *v1alpha1.ScheduleSpec
+	status   v1alpha1.ScheduleStatus
+	now      metav1.Time
+	schedule decision.Schedule
+	decision Decision
+	// timetable is what times are due by, and wanted is that of the spec. They differ until a change of the spec applies.
+	timetable, wanted *Timetable
+	// problem is what keeps times from being started, nil for nothing.
+	problem *decision.Problem
+	// isBlockedByRun is true if a due time waits for an active run to end.
+	isBlockedByRun bool
+}
+
+// decideRuns decides about a Schedule that is not being deleted.
+func (e *evaluation) decideRuns() {
+	e.observeRuns()
+	if e.loadTimetable() && !e.KindDisabled { // otherwise the times remain due
+		e.decideTimes()
+	}
+	if e.decision.Question != nil {
+		return
+	}
+	e.deleteOldRuns()
+	e.summarize()
+	if !e.spec.Suspend {
+		e.schedule.RequeueWithin(maxRequeue)
+	}
+}
+
+// observeRuns orders the runs by their times.
+func (e *evaluation) observeRuns() {
+	e.Runs = slices.Clone(e.Runs)
+	slices.SortFunc(e.Runs, func(a, b Run) int {
+		return cmp.Or(a.orderTime().Compare(b.orderTime()), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// findRun returns nil if no run with this name was observed.
+func (e *evaluation) findRun(name string) *Run {
+	i := slices.IndexFunc(e.Runs, func(run Run) bool { return run.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &e.Runs[i]
+}
+
+// loadTimetable sets the timetable that applies to the due times, and reports whether it is valid.
+func (e *evaluation) loadTimetable() bool {
+	var err error
+	if e.wanted, err = NewTimetable(e.spec.Schedule, e.spec.TimeZone); err != nil {
+		e.problem = &decision.Problem{Reason: v1alpha1.ReasonScheduleInvalid, Message: "spec." + err.Error()}
+		return false
+	}
+	stored := e.status.Timetable
+	if stored == nil {
+		e.applyWanted(e.Schedule.CreationTimestamp)
+		return true
+	}
+	if stored.Schedule == e.spec.Schedule && stored.TimeZone == e.spec.TimeZone {
+		e.timetable = e.wanted
+		return true
+	}
+	if e.timetable, err = NewTimetable(stored.Schedule, stored.TimeZone); err != nil { // a time zone that no longer exists
+		e.applyWanted(e.now)
+	}
+	return true
+}
+
+// applyWanted makes the times of the spec due from then on.
+func (e *evaluation) applyWanted(since metav1.Time) {
+	e.timetable = e.wanted
+	e.status.Timetable = &v1alpha1.ScheduleTimetable{Schedule: e.spec.Schedule, TimeZone: e.spec.TimeZone, Since: since}
+}
+
+// isReplaced reports whether the spec has another timetable than the times that are due.
+func (e *evaluation) isReplaced() bool { return e.timetable != e.wanted }
+
+// decideTimes decides about the pending time and the due ones.
+func (e *evaluation) decideTimes() {
+	if e.status.Pending == nil && e.mayHaveStarted() && !e.resolveExpected() {
+		return
+	}
+	if e.status.Pending != nil && !e.resolvePending() {
+		return
+	}
+	e.status.NextScheduleTime = nil
+	due := e.findDueTimes()
+	if e.spec.Suspend || e.status.Suspended {
+		e.passSuspended(due)
+		return
+	}
+	if due.hasMore {
+		e.missOldest(due.times)
+		e.schedule.RequeueWithin(time.Millisecond)
+		return
+	}
+	startable := e.missTooLate(due.times)
+	e.problem = e.NotReady
+	switch {
+	case len(startable) > 0 && e.NotReady != nil: // the times remain due
+	case len(startable) > 0:
+		e.startTimes(startable)
+	case e.isReplaced():
+		e.replaceTimetable()
+		return
+	}
+	e.expectNext(&due)
+}
+
+// expectNext records the next time, and decides again when it is due.
+func (e *evaluation) expectNext(due *dueTimes) {
+	if due.next.IsZero() {
+		return
+	}
+	e.status.NextScheduleTime = apiTime(due.next)
+	e.schedule.HasReached(due.nextStart)
+}
+
+// replaceTimetable makes the timetable of the spec apply from now on.
+func (e *evaluation) replaceTimetable() {
+	since := e.now
+	if decided := e.decidedUntil(); decided.After(since.Time) { // the clock was set back
+		since = *apiTime(decided)
+	}
+	e.applyWanted(since)
+	due := e.findDueTimes()
+	e.expectNext(&due)
+}
+
+// passSuspended counts the times that came while the Schedule was suspended, once it is resumed.
+func (e *evaluation) passSuspended(due dueTimes) {
+	if e.spec.Suspend {
+		e.status.Suspended = true
+		return
+	}
+	e.miss(due.times, v1alpha1.MissedSuspended)
+	e.status.Suspended = due.hasMore
+	e.schedule.RequeueWithin(time.Millisecond)
+}
+
+// startTimes starts one of the times that may start, unless an active run prevents it.
+func (e *evaluation) startTimes(startable []time.Time) {
+	active := e.activeRuns()
+	switch {
+	case e.mayStartBeside(active):
+		e.startOneOf(startable)
+		return
+	case e.isReplaced():
+		e.miss(startable, v1alpha1.MissedScheduleChanged)
+		e.schedule.RequeueWithin(time.Millisecond)
+		return
+	case e.spec.ConcurrencyPolicy == v1alpha1.ConcurrencyReplace:
+		for _, run := range active {
+			e.deleteRun(run)
+		}
+	}
+	e.isBlockedByRun = true
+	if limit, found := maxLateness(e.spec); found {
+		e.schedule.HasReached(e.startTime(startable[0]).Add(limit + time.Millisecond))
+	}
+}
+
+// mayStartBeside reports whether a run may start while these are active.
+func (e *evaluation) mayStartBeside(active []Run) bool {
+	return len(active) == 0 || e.spec.ConcurrencyPolicy == v1alpha1.ConcurrencyAllow || e.spec.ConcurrencyPolicy == ""
+}
+
+// startOneOf records that one of these times starts.
+func (e *evaluation) startOneOf(startable []time.Time) {
+	chosen := e.chooseTime(startable)
+	e.decide(chosen)
+	e.status.Pending = &v1alpha1.PendingRun{ScheduledTime: *apiTime(chosen), Name: RunName(e.Schedule, chosen)}
+	if e.spec.Job != nil {
+		e.startSending()
+	}
+	e.decision.CreateRun = e.status.Pending
+}
+
+// resolvePending decides about the time whose run is being created. It reports whether further times can be decided.
+func (e *evaluation) resolvePending() bool {
+	pending := e.status.Pending
+	if e.spec.Job != nil {
+		return e.resolveJob(pending)
+	}
+	if run := e.findRun(pending.Name); run != nil {
+		e.countStarted(run.CreationTime)
+		return true
+	}
+	due := pending.ScheduledTime.Time
+	refused := e.Refusal != nil
+	if refused && !isRetried(e.Refusal) {
+		return e.missPending(v1alpha1.MissedRefused, e.Refusal.Message)
+	}
+	if e.spec.Suspend || e.isTooLate(due) {
+		answer, known := e.Answers.Runs[pending.Name]
+		switch {
+		case !known:
+			e.decision.Question = &Question{RunNamed: pending.Name}
+			return false
+		case answer != nil:
+			e.Runs = append(e.Runs, *answer)
+			e.countStarted(answer.CreationTime)
+			return true
+		case e.spec.Suspend:
+			return e.missPending(v1alpha1.MissedSuspended, "")
+		default:
+			return e.missPending(v1alpha1.MissedTooLate, "")
+		}
+	}
+	if !refused {
+		e.decision.CreateRun = pending
+		return false
+	}
+	e.problem = &decision.Problem{Reason: string(e.Refusal.Class), Message: e.Refusal.Message}
+	e.retryLater(due)
+	return false
+}
+
+// retryLater tries a refused time again after as long as it is late already.
+func (e *evaluation) retryLater(due time.Time) {
+	e.schedule.RequeueWithin(min(max(e.Now.Sub(e.startTime(due)), minRefusedRetry), maxRefusedRetry))
+}
+
+// missPending counts the pending time as missed. It reports true: further times can be decided.
+func (e *evaluation) missPending(reason, message string) bool {
+	due := e.status.Pending.ScheduledTime.Time
+	e.status.Pending = nil
+	e.countMissed(due, 1, reason, decision.TruncateMessage(message, maxMissedMessage))
+	return true
+}
+
+// countStarted counts the pending time as started.
+func (e *evaluation) countStarted(created time.Time) {
+	due := e.status.Pending.ScheduledTime.Time
+	e.decision.Started = &StartedRun{Name: e.status.Pending.Name, Due: e.startTime(due), Created: created}
+	e.status.Pending = nil
+	e.status.Runs++
+}
+
+// activeRuns returns the runs that have not finished, or still exist although they are deleted.
+func (e *evaluation) activeRuns() []Run {
+	var active []Run
+	for _, run := range e.Runs {
+		if !run.IsFinished {
+			active = append(active, run)
+		}
+	}
+	return active
+}
+
+// deleteOldRuns deletes the oldest finished runs that history does not keep.
+func (e *evaluation) deleteOldRuns() {
+	succeeded, failed := ptr.Deref(e.spec.History.Successful, 3), ptr.Deref(e.spec.History.Failed, 1)
+	for _, run := range slices.Backward(e.Runs) {
+		left := &failed
+		if run.HasSucceeded {
+			left = &succeeded
+		}
+		switch {
+		case !run.IsFinished || run.IsDeleted:
+		case *left > 0:
+			*left--
+		case run.IsArchiving: // its logs would be lost
+		default:
+			e.deleteRun(run)
+		}
+	}
+}
+
+func (e *evaluation) deleteRun(run Run) {
+	if !run.IsDeleted {
+		e.decision.DeleteRuns = append(e.decision.DeleteRuns, run)
+	}
+}

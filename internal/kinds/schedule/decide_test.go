@@ -1,0 +1,422 @@
+package schedule
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+// created is a Monday.
+var created = time.Date(2026, time.May, 4, 12, 0, 0, 0, time.UTC)
+
+// newSchedule returns a Schedule that is due every hour.
+func newSchedule(changes ...func(*v1alpha1.Schedule)) *v1alpha1.Schedule {
+	s := &v1alpha1.Schedule{}
+	s.Name, s.Namespace, s.UID, s.Generation = "nightly", "team", "schedule-uid", 1
+	s.CreationTimestamp = metav1.NewTime(created)
+	s.Status.ObservedGeneration = -1
+	s.Spec.Schedule = "0 * * * *"
+	s.Spec.SequentialJob = &v1alpha1.ScheduleTemplate{Spec: runtime.RawExtension{Raw: []byte(`{"containers":[{"name":"load","image":"etl"}]}`)}}
+	for _, change := range changes {
+		change(s)
+	}
+	return s
+}
+
+// scenario is a Schedule, its runs, and an operator that is never interrupted.
+type scenario struct {
+	t        *testing.T
+	schedule *v1alpha1.Schedule
+	runs     []Run
+	refusal  *decision.Refusal
+	events   []string
+	deleted  []string
+	// started are the times of the runs that were created, as hh:mm of their day.
+	started []string
+}
+
+func newScenario(t *testing.T, changes ...func(*v1alpha1.Schedule)) *scenario {
+	return &scenario{t: t, schedule: newSchedule(changes...)}
+}
+
+// at lets the operator observe the Schedule at a time after its creation, until nothing is left to do.
+func (s *scenario) at(since time.Duration) *scenario {
+	s.t.Helper()
+	now := created.Add(since)
+	for range 500 {
+		decision := Decide(Observation{Schedule: s.schedule, Runs: s.runs, Now: now})
+		for decision.Question != nil {
+			decision = Decide(Observation{Schedule: s.schedule, Runs: s.runs, Now: now, Answers: Answers{Runs: map[string]*Run{decision.Question.RunNamed: s.find(decision.Question.RunNamed)}}})
+		}
+		s.store(&decision)
+		s.delete(&decision)
+		if decision.CreateRun != nil {
+			decision = s.create(decision.CreateRun, now)
+		}
+		if decision.CreateRun == nil && decision.RequeueAfter != time.Millisecond {
+			return s
+		}
+	}
+	s.t.Fatal("the operator does not come to rest")
+	return s
+}
+
+func (s *scenario) store(decision *Decision) {
+	s.schedule.Status = *decision.Status.DeepCopy()
+	for _, event := range decision.Events {
+		s.events = append(s.events, event.Reason+": "+event.Message)
+	}
+}
+
+func (s *scenario) create(pending *v1alpha1.PendingRun, now time.Time) Decision {
+	observation := Observation{Schedule: s.schedule, Runs: s.runs, Now: now, Refusal: s.refusal}
+	if s.refusal == nil {
+		run := Run{Name: pending.Name, UID: types.UID(pending.Name), ScheduledTime: pending.ScheduledTime.Time, CreationTime: now}
+		s.runs = append(s.runs, run)
+		s.started = append(s.started, pending.ScheduledTime.Format("15:04"))
+		observation.Runs = s.runs
+	}
+	decision := Decide(observation)
+	s.store(&decision)
+	return decision
+}
+
+func (s *scenario) delete(decision *Decision) {
+	for _, run := range decision.DeleteRuns {
+		s.deleted = append(s.deleted, run.Name)
+		found := s.find(run.Name)
+		if run.IsFinished {
+			s.remove(run.Name)
+		} else {
+			found.IsDeleted = true
+		}
+	}
+}
+
+func (s *scenario) find(name string) *Run {
+	for i := range s.runs {
+		if s.runs[i].Name == name {
+			return &s.runs[i]
+		}
+	}
+	return nil
+}
+
+func (s *scenario) remove(name string) {
+	kept := s.runs[:0:0]
+	for _, run := range s.runs {
+		if run.Name != name {
+			kept = append(kept, run)
+		}
+	}
+	s.runs = kept
+}
+
+// finish ends all runs.
+func (s *scenario) finish(since time.Duration, succeeded bool) *scenario {
+	for i := range s.runs {
+		if run := &s.runs[i]; !run.IsFinished {
+			run.IsFinished, run.HasSucceeded, run.CompletionTime = true, succeeded, created.Add(since)
+			if !succeeded {
+				run.Failure = "StepFailed"
+			}
+		}
+	}
+	return s
+}
+
+func (s *scenario) wantStarted(want ...string) *scenario {
+	s.t.Helper()
+	if diff := cmp.Diff(want, s.started); diff != "" {
+		s.t.Errorf("times that started (-want +got):\n%s", diff)
+	}
+	if got := s.schedule.Status.Runs; got != int64(len(want)) {
+		s.t.Errorf("status.runs is %d, want %d", got, len(want))
+	}
+	return s
+}
+
+func (s *scenario) wantMissed(count int64, reason string) *scenario {
+	s.t.Helper()
+	got := ""
+	if last := s.schedule.Status.LastMissed; last != nil {
+		got = last.Reason
+	}
+	if s.schedule.Status.Missed != count || got != reason {
+		s.t.Errorf("%d times are missed, the last because of %q, want %d because of %q", s.schedule.Status.Missed, got, count, reason)
+	}
+	return s
+}
+
+func (s *scenario) wantReady(status metav1.ConditionStatus, reason, message string) *scenario {
+	s.t.Helper()
+	ready := meta.FindStatusCondition(s.schedule.Status.Conditions, v1alpha1.ConditionReady)
+	if ready == nil || ready.Status != status || ready.Reason != reason || !strings.Contains(ready.Message, message) {
+		s.t.Errorf("Ready is %+v, want %s because of %s with %q", ready, status, reason, message)
+	}
+	return s
+}
+
+func (s *scenario) wantEvent(want string) *scenario {
+	s.t.Helper()
+	if all := strings.Join(s.events, "\n"); !strings.Contains(all, want) {
+		s.t.Errorf("no event with %q in:\n%s", want, all)
+	}
+	return s
+}
+
+func concurrency(policy v1alpha1.ScheduleConcurrency) func(*v1alpha1.Schedule) {
+	return func(s *v1alpha1.Schedule) { s.Spec.ConcurrencyPolicy = policy }
+}
+
+func catchUp(policy v1alpha1.ScheduleCatchUp) func(*v1alpha1.Schedule) {
+	return func(s *v1alpha1.Schedule) { s.Spec.CatchUp = policy }
+}
+
+func deadline(seconds int64) func(*v1alpha1.Schedule) {
+	return func(s *v1alpha1.Schedule) { s.Spec.StartingDeadlineSeconds = &seconds }
+}
+
+func TestARunStartsAtItsTimeAndIsNamedAfterIt(t *testing.T) {
+	s := newScenario(t).at(time.Second).wantStarted()
+	if next := s.schedule.Status.NextScheduleTime; next == nil || !next.Equal(apiTime(created.Add(time.Hour))) {
+		t.Errorf("next is %v", next)
+	}
+	s.at(time.Hour - time.Second).wantStarted()
+	s.at(time.Hour).wantStarted("13:00").wantReady(metav1.ConditionTrue, v1alpha1.ReasonScheduled, "next at 2026-05-04T14:00:00Z")
+	if want := "nightly-29631660"; s.runs[0].Name != want {
+		t.Errorf("the run is named %s, want %s", s.runs[0].Name, want)
+	}
+	if status := s.schedule.Status; status.Active != 1 || status.ActiveRuns[0].Name != s.runs[0].Name || !status.LastScheduleTime.Equal(apiTime(created.Add(time.Hour))) {
+		t.Errorf("status: %+v", status)
+	}
+	s.at(time.Hour + time.Minute).wantStarted("13:00")
+	s.wantEvent("RunCreated: Created SequentialJob nightly-29631660")
+}
+
+func TestTheTimeOfTheCreationIsNotDue(t *testing.T) {
+	newScenario(t).at(0).at(time.Minute).wantStarted()
+}
+
+func TestCatchUpDefinesWhichTimesRunAfterTheOperatorWasAway(t *testing.T) {
+	tests := map[string]struct {
+		changes []func(*v1alpha1.Schedule)
+		away    time.Duration
+		started []string
+		missed  int64
+		reason  string
+	}{
+		"Latest runs the last one":                      {nil, 5*time.Hour + 10*time.Minute, []string{"17:00"}, 4, v1alpha1.MissedSuperseded},
+		"Latest within the deadline":                    {[]func(*v1alpha1.Schedule){deadline(900)}, 5*time.Hour + 10*time.Minute, []string{"17:00"}, 4, v1alpha1.MissedTooLate},
+		"Latest after the deadline":                     {[]func(*v1alpha1.Schedule){deadline(300)}, 5*time.Hour + 10*time.Minute, nil, 5, v1alpha1.MissedTooLate},
+		"None runs none that is late":                   {[]func(*v1alpha1.Schedule){catchUp(v1alpha1.CatchUpNone)}, 5*time.Hour + 10*time.Minute, nil, 5, v1alpha1.MissedTooLate},
+		"None runs one that is less than a minute late": {[]func(*v1alpha1.Schedule){catchUp(v1alpha1.CatchUpNone)}, 5*time.Hour + 40*time.Second, []string{"17:00"}, 4, v1alpha1.MissedTooLate},
+		"None with a shorter deadline":                  {[]func(*v1alpha1.Schedule){catchUp(v1alpha1.CatchUpNone), deadline(30)}, 5*time.Hour + 40*time.Second, nil, 5, v1alpha1.MissedTooLate},
+		"All runs all, in order":                        {[]func(*v1alpha1.Schedule){catchUp(v1alpha1.CatchUpAll)}, 3*time.Hour + 10*time.Minute, []string{"13:00", "14:00", "15:00"}, 0, ""},
+		"All within the deadline":                       {[]func(*v1alpha1.Schedule){catchUp(v1alpha1.CatchUpAll), deadline(5400)}, 3*time.Hour + 10*time.Minute, []string{"14:00", "15:00"}, 1, v1alpha1.MissedTooLate},
+	}
+	for title, test := range tests {
+		t.Run(title, func(t *testing.T) {
+			newScenario(t, test.changes...).at(time.Second).at(test.away).wantStarted(test.started...).wantMissed(test.missed, test.reason)
+		})
+	}
+}
+
+func TestAllRunsAtMostTheLastHundred(t *testing.T) {
+	everyMinute := func(s *v1alpha1.Schedule) { s.Spec.Schedule = "* * * * *" }
+	s := newScenario(t, catchUp(v1alpha1.CatchUpAll), everyMinute).at(time.Second).at(500 * time.Minute)
+	s.wantMissed(400, v1alpha1.MissedSuperseded)
+	if len(s.started) != 100 || s.started[0] != "18:41" || s.started[99] != "20:20" {
+		t.Errorf("%d runs: %v", len(s.started), s.started)
+	}
+}
+
+func TestYearsAwayAreCountedInSeveralDecisions(t *testing.T) {
+	everyMinute := func(s *v1alpha1.Schedule) { s.Spec.Schedule = "* * * * *" }
+	for _, policy := range []v1alpha1.ScheduleCatchUp{v1alpha1.CatchUpNone, v1alpha1.CatchUpLatest} {
+		s := newScenario(t, catchUp(policy), everyMinute).at(time.Second).at(365 * 24 * time.Hour)
+		if s.schedule.Status.Missed != 365*24*60-1 || len(s.started) != 1 {
+			t.Errorf("%s: %d missed, %d started", policy, s.schedule.Status.Missed, len(s.started))
+		}
+	}
+}
+
+func TestForbidWaitsForTheActiveRun(t *testing.T) {
+	s := newScenario(t, concurrency(v1alpha1.ConcurrencyForbid)).at(time.Second).at(time.Hour).wantStarted("13:00")
+	s.at(3*time.Hour).wantStarted("13:00").wantReady(metav1.ConditionTrue, v1alpha1.ReasonWaitingForRun, "nightly-29631660")
+	s.finish(3*time.Hour+time.Minute, true).at(3*time.Hour+time.Minute).wantStarted("13:00", "15:00").wantMissed(1, v1alpha1.MissedSuperseded)
+}
+
+func TestForbidWithADeadlineMissesTimes(t *testing.T) {
+	s := newScenario(t, concurrency(v1alpha1.ConcurrencyForbid), deadline(60)).at(time.Second).at(time.Hour)
+	s.at(2*time.Hour).wantMissed(0, "")
+	s.at(2*time.Hour+2*time.Minute).wantMissed(1, v1alpha1.MissedTooLate).wantEvent("Missed the time 2026-05-04T14:00:00Z: too late to start")
+	s.finish(2*time.Hour+3*time.Minute, true).at(2*time.Hour + 3*time.Minute).wantStarted("13:00")
+}
+
+func TestForbidCountsARunThatIsBeingDeleted(t *testing.T) {
+	s := newScenario(t, concurrency(v1alpha1.ConcurrencyForbid)).at(time.Second).at(time.Hour)
+	s.runs[0].IsDeleted = true
+	s.at(2 * time.Hour).wantStarted("13:00")
+	s.remove(s.runs[0].Name)
+	s.at(2*time.Hour+time.Minute).wantStarted("13:00", "14:00")
+}
+
+func TestReplaceDeletesTheActiveRunAndWaitsUntilItIsGone(t *testing.T) {
+	s := newScenario(t, concurrency(v1alpha1.ConcurrencyReplace)).at(time.Second).at(time.Hour).at(2 * time.Hour)
+	s.wantStarted("13:00").wantEvent("RunReplaced: Deleting run nightly-29631660")
+	s.at(2*time.Hour + time.Second)
+	if diff := cmp.Diff([]string{"nightly-29631660"}, s.deleted); diff != "" {
+		t.Errorf("deleted (-want +got):\n%s", diff)
+	}
+	s.remove("nightly-29631660")
+	s.at(2*time.Hour+time.Minute).wantStarted("13:00", "14:00")
+}
+
+func TestAllowStartsNextToActiveRuns(t *testing.T) {
+	s := newScenario(t).at(time.Second).at(time.Hour).at(2*time.Hour).wantStarted("13:00", "14:00")
+	if s.schedule.Status.Active != 2 {
+		t.Errorf("%d active", s.schedule.Status.Active)
+	}
+}
+
+func TestTimesOfASuspensionAreMissedAndDoNotRunAfterwards(t *testing.T) {
+	s := newScenario(t).at(time.Second)
+	s.schedule.Spec.Suspend = true
+	s.at(30*time.Minute).at(5*time.Hour).wantStarted().wantReady(metav1.ConditionTrue, v1alpha1.ReasonSuspended, "")
+	if s.schedule.Status.NextScheduleTime != nil {
+		t.Error("a suspended Schedule has a next time")
+	}
+	s.schedule.Spec.Suspend = false
+	s.at(5*time.Hour+time.Minute).wantStarted().wantMissed(5, v1alpha1.MissedSuspended)
+	s.at(6 * time.Hour).wantStarted("18:00")
+}
+
+func TestAResumeThatTheOperatorDidNotSeeMissesTheTimesToo(t *testing.T) {
+	s := newScenario(t).at(time.Second)
+	s.schedule.Spec.Suspend = true
+	s.at(30 * time.Minute)
+	s.schedule.Spec.Suspend = false // while the operator is away
+	s.at(5*time.Hour).wantStarted().wantMissed(5, v1alpha1.MissedSuspended)
+}
+
+func TestAChangedScheduleAppliesFromWhenItIsObserved(t *testing.T) {
+	s := newScenario(t).at(time.Second)
+	s.schedule.Spec.Schedule = "30 * * * *"
+	s.at(40 * time.Minute).at(70 * time.Minute).wantStarted()
+	s.at(90*time.Minute).wantStarted("13:30").wantMissed(0, "")
+}
+
+func TestTimesOfTheFormerScheduleThatAreDueStillRun(t *testing.T) {
+	s := newScenario(t).at(time.Second)
+	s.schedule.Spec.Schedule = "30 * * * *"
+	s.at(65*time.Minute).wantStarted("13:00").at(90*time.Minute).wantStarted("13:00", "13:30")
+}
+
+func TestTimesOfTheFormerScheduleDoNotWaitForAnActiveRun(t *testing.T) {
+	s := newScenario(t, concurrency(v1alpha1.ConcurrencyForbid)).at(time.Second).at(time.Hour).at(2 * time.Hour)
+	s.schedule.Spec.Schedule = "30 * * * *"
+	s.at(2*time.Hour+time.Minute).wantStarted("13:00").wantMissed(1, v1alpha1.MissedScheduleChanged)
+	s.wantReady(metav1.ConditionTrue, v1alpha1.ReasonScheduled, "next at 2026-05-04T14:30:00Z")
+}
+
+func TestAQuotaDelaysARunUntilItsDeadline(t *testing.T) {
+	s := newScenario(t, deadline(600)).at(time.Second)
+	s.refusal = &decision.Refusal{Class: decision.QuotaExceeded, Message: "exceeded quota: pods"}
+	s.at(time.Hour).wantStarted().wantReady(metav1.ConditionFalse, "QuotaExceeded", "exceeded quota: pods").wantEvent("RunBlocked: exceeded quota")
+	s.at(time.Hour+5*time.Minute).wantStarted().wantMissed(0, "")
+	s.refusal = nil
+	s.at(time.Hour+6*time.Minute).wantStarted("13:00").wantReady(metav1.ConditionTrue, v1alpha1.ReasonScheduled, "")
+	s.refusal = &decision.Refusal{Class: decision.QuotaExceeded, Message: "exceeded quota: pods"}
+	s.at(2*time.Hour).at(2*time.Hour+11*time.Minute).wantMissed(1, v1alpha1.MissedTooLate)
+}
+
+func TestARefusedRunIsMissedAndStalledUntilTheSpecChanges(t *testing.T) {
+	s := newScenario(t).at(time.Second)
+	s.refusal = &decision.Refusal{Class: decision.Invalid, Message: "spec.containers: Required value"}
+	s.at(time.Hour).wantStarted().wantMissed(1, v1alpha1.MissedRefused)
+	s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonRunRefused, "spec.containers: Required value").wantEvent("the run was refused: spec.containers: Required value")
+	s.schedule.Generation = 2
+	s.refusal = nil
+	s.at(time.Hour+time.Minute).wantReady(metav1.ConditionTrue, v1alpha1.ReasonScheduled, "")
+	s.at(2 * time.Hour).wantStarted("14:00")
+}
+
+func TestHistoryKeepsTheLastRunsOfEachResult(t *testing.T) {
+	two, one := int32(2), int32(1)
+	s := newScenario(t, func(s *v1alpha1.Schedule) {
+		s.Spec.History = v1alpha1.ScheduleHistory{Successful: &two, Failed: &one}
+	}).at(time.Second)
+	for hour := range 8 {
+		end := time.Duration(hour+1)*time.Hour + time.Minute
+		s.at(end-time.Minute).finish(end, hour%2 == 0).at(end)
+	}
+	var kept []string
+	for _, run := range s.runs {
+		kept = append(kept, run.ScheduledTime.Format("15:04"))
+	}
+	if diff := cmp.Diff([]string{"17:00", "19:00", "20:00"}, kept); diff != "" {
+		t.Errorf("kept runs (-want +got):\n%s", diff)
+	}
+	last := meta.FindStatusCondition(s.schedule.Status.Conditions, v1alpha1.ConditionLastRunSucceeded)
+	if last.Status != metav1.ConditionFalse || !strings.Contains(last.Message, "StepFailed") {
+		t.Errorf("LastRunSucceeded is %+v", last)
+	}
+	if got := s.schedule.Status.LastSuccessfulTime; !got.Equal(apiTime(created.Add(7*time.Hour + time.Minute))) {
+		t.Errorf("the last success was at %s", got)
+	}
+	s.wantEvent("RunSucceeded: ").wantEvent("RunFailed: ")
+}
+
+func TestHistoryKeepsRunsWhoseLogsAreBeingArchived(t *testing.T) {
+	none := int32(0)
+	s := newScenario(t, func(s *v1alpha1.Schedule) { s.Spec.History.Successful = &none }).at(time.Hour).finish(time.Hour+time.Minute, true)
+	s.runs[0].IsArchiving = true
+	s.at(time.Hour + 2*time.Minute)
+	if len(s.runs) != 1 {
+		t.Fatal("the run was deleted while its logs were being archived")
+	}
+	s.runs[0].IsArchiving = false
+	s.at(time.Hour + 3*time.Minute)
+	if len(s.runs) != 0 {
+		t.Error("the run was not deleted after that")
+	}
+}
+
+func TestAClockThatWasWrongIsReported(t *testing.T) {
+	s := newScenario(t).at(time.Second).at(1000 * time.Hour)
+	s.at(2*time.Hour).wantReady(metav1.ConditionFalse, v1alpha1.ReasonClockSkewed, "the clock of the operator was wrong")
+	if len(s.started) != 1 {
+		t.Errorf("started: %v", s.started)
+	}
+	s.at(1001*time.Hour).wantReady(metav1.ConditionTrue, v1alpha1.ReasonScheduled, "")
+}
+
+func TestAnInvalidScheduleIsStalledWithTheField(t *testing.T) {
+	s := newScenario(t, func(s *v1alpha1.Schedule) { s.Spec.TimeZone = "Europe/Atlantis" }).at(time.Hour)
+	s.wantStarted().wantReady(metav1.ConditionFalse, v1alpha1.ReasonScheduleInvalid, "spec.timeZone is not the name of a time zone")
+}
+
+func TestTimesRemainDueWhileTheirKindIsDisabled(t *testing.T) {
+	s := newScenario(t).at(time.Second)
+	decision := Decide(Observation{Schedule: s.schedule, KindDisabled: true, Now: created.Add(time.Hour)})
+	s.store(&decision)
+	s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonKindDisabled, "without the controller of SequentialJob")
+	s.at(time.Hour + time.Minute).wantStarted("13:00")
+}
+
+func TestADeletedScheduleStartsNothing(t *testing.T) {
+	s := newSchedule(func(s *v1alpha1.Schedule) { s.DeletionTimestamp = apiTime(created) })
+	if decision := Decide(Observation{Schedule: s, Now: created.Add(time.Hour)}); decision.HasActions() || decision.StatusChanged {
+		t.Errorf("decision: %+v", decision)
+	}
+}

@@ -1,0 +1,105 @@
+package schedule
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+// The actions that events report.
+const (
+	actionStart   = "Start"
+	actionObserve = "Observe"
+	actionReplace = "Replace"
+)
+
+// lateEvent is how late a run is before its event says so.
+const lateEvent = 10 * time.Second
+
+// events returns events for what the decision records.
+func (e *evaluation) events(before *v1alpha1.ScheduleStatus) []decision.Event {
+	var events []decision.Event
+	for _, reason := range slices.Sorted(maps.Keys(e.decision.Missed)) {
+		events = append(events, e.missedEvent(reason))
+	}
+	if e.decision.Started != nil {
+		events = append(events, e.startedEvent(e.decision.Started))
+	}
+	for i := range before.ActiveRuns {
+		events = append(events, e.finishedEvents(before.ActiveRuns[i].Name)...)
+	}
+	for _, run := range e.decision.DeleteRuns {
+		if !run.IsFinished {
+			events = append(events, decision.NormalEvent(v1alpha1.EventRunReplaced, actionReplace, fmt.Sprintf("Deleting run %s, because another time is due", run.Name)))
+		}
+	}
+	if isReady(before) && !isReady(&e.status) {
+		message := meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionReady).Message
+		events = append(events, decision.WarningEvent(v1alpha1.EventRunBlocked, actionStart, message))
+	}
+	return events
+}
+
+func (e *evaluation) missedEvent(reason string) decision.Event {
+	count, text := e.decision.Missed[reason], missedTexts[reason]
+	message := fmt.Sprintf("Missed %d times until %s: %s", count, formatTime(e.status.LastMissed.Time.Time), text)
+	if count == 1 {
+		message = fmt.Sprintf("Missed the time %s: %s", formatTime(e.status.LastMissed.Time.Time), text)
+	}
+	if reason == v1alpha1.MissedRefused {
+		message += ": " + e.status.LastMissed.Message
+	}
+	if reason == v1alpha1.MissedSuspended {
+		return decision.NormalEvent(v1alpha1.EventTimesMissed, actionStart, message)
+	}
+	return decision.WarningEvent(v1alpha1.EventTimesMissed, actionStart, message)
+}
+
+// missedTexts explain the reasons for which a time is missed.
+var missedTexts = map[string]string{
+	v1alpha1.MissedSuspended:       "the Schedule was suspended",
+	v1alpha1.MissedTooLate:         "too late to start",
+	v1alpha1.MissedSuperseded:      "a later time was due too",
+	v1alpha1.MissedScheduleChanged: "the schedule was changed while another run was active",
+	v1alpha1.MissedRefused:         "the run was refused",
+	v1alpha1.MissedOutcomeUnknown:  "the broker did not confirm the job, which may be in its queue",
+}
+
+func (e *evaluation) startedEvent(started *StartedRun) decision.Event {
+	message := fmt.Sprintf("Created %s %s", KindOf(e.spec), started.Name)
+	if e.spec.Job != nil {
+		message = fmt.Sprintf("Sent job %s to Queue %s", started.Name, e.spec.Job.Queue)
+	}
+	if late := started.Created.Sub(started.Due); late > lateEvent {
+		message += fmt.Sprintf(", %s late", late.Truncate(time.Second))
+	}
+	return decision.RoutineEvent(v1alpha1.EventRunCreated, actionStart, message)
+}
+
+// finishedEvents returns an event about a run that was active, if it has finished.
+func (e *evaluation) finishedEvents(name string) []decision.Event {
+	run := e.findRun(name)
+	switch {
+	case run == nil || !run.IsFinished:
+		return nil
+	case run.HasSucceeded:
+		e.countFinished("succeeded")
+		return []decision.Event{decision.RoutineEvent(v1alpha1.EventRunSucceeded, actionObserve, fmt.Sprintf("Run %s succeeded", name))}
+	default:
+		e.countFinished("failed")
+		return []decision.Event{decision.WarningEvent(v1alpha1.EventRunFailed, actionObserve, fmt.Sprintf("Run %s failed: %s", name, run.Failure))}
+	}
+}
+
+func (e *evaluation) countFinished(result string) {
+	if e.decision.Finished == nil {
+		e.decision.Finished = map[string]int64{}
+	}
+	e.decision.Finished[result]++
+}

@@ -1,0 +1,156 @@
+package schedule
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+// ofJobs makes a Schedule send jobs.
+func ofJobs(s *v1alpha1.Schedule) {
+	s.Spec.SequentialJob = nil
+	s.Spec.Job = &v1alpha1.ScheduledJob{Queue: "billing", Kind: "invoice", Payload: &apiextensionsv1.JSON{Raw: []byte(`{"all":true}`)}}
+}
+
+// answer is what the broker answers when a pending job is sent.
+type answer func(*Observation)
+
+// pass is one reconciliation of a Schedule of jobs. It reports whether a job was sent to the broker.
+func (s *scenario) pass(since time.Duration, answered answer) (sent bool) {
+	s.t.Helper()
+	decision := Decide(Observation{Schedule: s.schedule, Now: created.Add(since)})
+	s.store(&decision)
+	if decision.CreateRun == nil {
+		return false
+	}
+	observation := Observation{Schedule: s.schedule, Now: created.Add(since)}
+	if answered == nil { // the operator crashes before it gets the answer
+		return true
+	}
+	answered(&observation)
+	decision = Decide(observation)
+	s.store(&decision)
+	return true
+}
+
+func confirmed(o *Observation) { o.Sent = true }
+
+func notSent(o *Observation) {
+	o.NotSent = &decision.Problem{Reason: v1alpha1.ReasonQueueNotReady, Message: "the queue is full"}
+}
+
+func rejected(o *Observation) {
+	o.Refusal = &decision.Refusal{Class: decision.Invalid, Message: "unknown priority"}
+}
+
+func (s *scenario) wantRuns(want int64) *scenario {
+	s.t.Helper()
+	if got := s.schedule.Status.Runs; got != want {
+		s.t.Errorf("status.runs is %d, want %d", got, want)
+	}
+	return s
+}
+
+func TestAConfirmedJobCountsAsStarted(t *testing.T) {
+	s := newScenario(t, ofJobs).at(time.Second)
+	if !s.pass(time.Hour, confirmed) {
+		t.Fatal("no job was sent")
+	}
+	s.wantRuns(1).wantMissed(0, "").wantEvent("RunCreated: Sent job nightly-29631660 to Queue billing")
+	if s.schedule.Status.Pending != nil || s.pass(time.Hour+time.Second, confirmed) {
+		t.Error("the job was sent twice")
+	}
+}
+
+func TestAJobIsSentAgainOnlyWhileTheBrokerRecognizesIt(t *testing.T) {
+	for title, test := range map[string]struct {
+		after time.Duration
+		sent  bool
+	}{
+		"within a minute":                    {50 * time.Second, true},
+		"after a minute":                     {61 * time.Second, false},
+		"after a long time":                  {50 * time.Minute, false},
+		"after the clock was set back":       {-time.Minute, false},
+		"after the clock was set back a bit": {-5 * time.Second, true},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newScenario(t, ofJobs).at(time.Second)
+			s.pass(time.Hour, nil)
+			if sent := s.pass(time.Hour+test.after, confirmed); sent != test.sent {
+				t.Fatalf("sent again: %t", sent)
+			}
+			if test.sent {
+				s.wantRuns(1).wantMissed(0, "")
+			} else {
+				s.wantRuns(0).wantMissed(int64(1), v1alpha1.MissedOutcomeUnknown).wantEvent("the broker did not confirm the job, which may be in its queue")
+			}
+		})
+	}
+}
+
+func TestAJobThatIsKnownNotToBeSentIsRetriedUntilItsDeadline(t *testing.T) {
+	s := newScenario(t, ofJobs, deadline(600)).at(time.Second)
+	for minute := range 9 {
+		if !s.pass(time.Hour+time.Duration(minute)*time.Minute, notSent) {
+			t.Fatalf("minute %d: not tried", minute)
+		}
+		s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonQueueNotReady, "the queue is full").wantMissed(0, "")
+	}
+	s.pass(time.Hour+9*time.Minute+30*time.Second, notSent)
+	s.pass(time.Hour+10*time.Minute+10*time.Second, notSent)
+	s.wantRuns(0).wantMissed(1, v1alpha1.MissedTooLate)
+}
+
+func TestAJobThatTheBrokerRejectsIsMissed(t *testing.T) {
+	s := newScenario(t, ofJobs).at(time.Second)
+	s.pass(time.Hour, rejected)
+	s.wantRuns(0).wantMissed(1, v1alpha1.MissedRefused).wantReady(metav1.ConditionFalse, v1alpha1.ReasonRunRefused, "unknown priority")
+}
+
+func TestJobsAreDueUntilTheirQueueIsReady(t *testing.T) {
+	s := newScenario(t, ofJobs).at(time.Second)
+	away := Decide(Observation{Schedule: s.schedule, Now: created.Add(time.Hour), NotReady: &decision.Problem{Reason: v1alpha1.ReasonQueueNotFound, Message: "Queue billing does not exist"}})
+	s.store(&away)
+	if away.CreateRun != nil {
+		t.Error("a job was sent")
+	}
+	s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonQueueNotFound, "billing").wantMissed(0, "")
+	s.pass(time.Hour+30*time.Minute, confirmed)
+	s.wantRuns(1)
+}
+
+func TestAJobHasItsTimeAndWhatTheScheduleSays(t *testing.T) {
+	s := newSchedule(ofJobs, func(s *v1alpha1.Schedule) {
+		s.Spec.Job.Headers = map[string]string{"Tenant": "acme"}
+		s.Spec.Job.Priority, s.Spec.Job.Timeout = "low", &v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Minute}}
+	})
+	job := NewJob(s, "billing", RunName(s, created), created)
+	if err := job.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string][]string{"Tenant": {"acme"}, "Content-Type": {"application/json"}, "Scheduled-Time": {"2026-05-04T12:00:00Z"}}
+	if diff := cmp.Diff(want, job.Headers); diff != "" || job.Kind != "invoice" || job.Priority != "low" || job.Timeout != time.Minute || string(job.Payload) != `{"all":true}` || !job.HasChosenID {
+		t.Errorf("job %+v, headers (-want +got):\n%s", job, diff)
+	}
+}
+
+func TestInvalidJobsAreRefusedByField(t *testing.T) {
+	for want, change := range map[string]func(*v1alpha1.ScheduledJob){
+		"spec.job.kind":                 func(j *v1alpha1.ScheduledJob) { j.Kind = "a b" },
+		"spec.job.priority":             func(j *v1alpha1.ScheduledJob) { j.Priority = "Low!" },
+		"spec.job.timeout":              func(j *v1alpha1.ScheduledJob) { j.Timeout = &v1alpha1.Duration{Duration: metav1.Duration{Duration: 1}} },
+		"spec.job.headers[Nats-Msg-Id]": func(j *v1alpha1.ScheduledJob) { j.Headers = map[string]string{"Nats-Msg-Id": "1"} },
+	} {
+		errs := Validate(newSchedule(ofJobs, func(s *v1alpha1.Schedule) { change(s.Spec.Job) }))
+		if len(errs) != 1 || !strings.HasPrefix(errs[0].Error(), want+":") {
+			t.Errorf("errors %v, want one of %s", errs, want)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package schedule
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+// Observation is the input of a decision. Decide does not change it.
+type Observation struct {
+	// Schedule as last read. It may be stale: the decision's status is written over exactly this version or
+	// not at all.
+	Schedule *v1alpha1.Schedule
+	// Runs whose controller is the Schedule, as last read. They may be stale, and a run that is missing may exist.
+	Runs []Run
+	// KindDisabled is true if the controller of the runs' kind does not run.
+	KindDisabled bool
+	// NotReady is why jobs cannot be sent to the Queue now, nil if they can.
+	NotReady *decision.Problem
+	// Sent is true if the broker has confirmed the pending job, and NotSent is why it is known not to be in its queue: the
+	// first attempt to send it failed before the broker could store it. Both are results of the decision on this observation.
+	Sent    bool
+	NotSent *decision.Problem
+	// Now is the time of the decision.
+	Now time.Time
+	// Refusal is the run that the API server refused when the decision on this observation was carried out.
+	Refusal *decision.Refusal
+	// Answers to the questions of earlier decisions on this observation.
+	Answers Answers
+}
+
+// Answers are the answers to questions.
+type Answers struct {
+	// Runs that live reads found, by name; nil for a name without one.
+	Runs map[string]*Run
+}
+
+// Question is what Decide must know before it can decide.
+type Question struct {
+	// RunNamed requests a live read of the run with this name.
+	RunNamed string
+}
+
+// Run is an object that a Schedule started.
+type Run struct {
+	Name string
+	UID  types.UID
+	// ScheduledTime of the run; zero if it was triggered.
+	ScheduledTime time.Time
+	// CreationTime of the object.
+	CreationTime time.Time
+	// IsFinished is true if the run has ended. HasSucceeded and CompletionTime say how and when.
+	IsFinished, HasSucceeded bool
+	CompletionTime           time.Time
+	// Failure says why a finished run has not succeeded.
+	Failure string
+	// IsArchiving is true while the logs of a finished run are being archived, which takes a limited time.
+	IsArchiving bool
+	// IsDeleted is true if the deletion of the object was requested.
+	IsDeleted bool
+	// Object is what to delete.
+	Object decision.Object
+}
+
+// orderTime orders runs: when they were due, or were triggered.
+func (r *Run) orderTime() time.Time {
+	if r.ScheduledTime.IsZero() {
+		return r.CreationTime
+	}
+	return r.ScheduledTime
+}
+
+// Decision is what to do: first record Status if it has changed, then emit Events, then act in the order of the remaining
+// fields, but only if the Schedule is still the one that was observed.
+type Decision struct {
+	// Question, if set, must be answered before anything is done.
+	Question *Question
+
+	// Status to record. If that fails, no action may follow.
+	Status v1alpha1.ScheduleStatus
+	// StatusChanged is true if Status differs from the stored status.
+	StatusChanged bool
+	// Events report what Status changes.
+	Events []decision.Event
+	// Missed are the times that this decision counts as missed, by reason.
+	Missed map[string]int64
+	// Finished is the number of runs that were active before and have ended, by result: succeeded or failed.
+	Finished map[string]int64
+	// Started is the run that this decision counts as started, nil for none.
+	Started *StartedRun
+
+	// DeleteRuns are the runs to delete: those that are replaced, and old ones.
+	DeleteRuns []Run
+	// CreateRun is the run to create, or the job to send, nil for none.
+	CreateRun *v1alpha1.PendingRun
+	// IsFirstAttempt is true if the job to send was certainly not sent before.
+	IsFirstAttempt bool
+
+	// RequeueAfter is the time until the next decision if nothing happens before; 0 is never.
+	RequeueAfter time.Duration
+}
+
+// StartedRun is a run that was created.
+type StartedRun struct {
+	// Name of the run.
+	Name string
+	// Due is when it had to start, jitter included.
+	Due time.Time
+	// Created is when it was created.
+	Created time.Time
+}
+
+// HasActions reports whether the decision changes anything but the status.
+func (d *Decision) HasActions() bool { return len(d.DeleteRuns) > 0 || d.CreateRun != nil }
+
+func apiTime(t time.Time) *metav1.Time { return new(metav1.NewTime(t)) }

@@ -1,0 +1,371 @@
+package schedule
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+// simulation is an API server with one Schedule, and an operator that may crash between any two of its steps, and then
+// knows only what the API server stored.
+type simulation struct {
+	t       *testing.T
+	random  *rand.Rand
+	now     time.Time
+	version int
+	stored  *v1alpha1.Schedule
+	runs    []Run
+	// created counts the runs that were created, by their times.
+	created map[time.Time]int
+	// epochs are the timetables that applied.
+	epochs []epoch
+	// quota is exhausted, or the broker does not answer, until then.
+	quotaUntil time.Time
+	// clockOffset is by how much the operator's clock was set.
+	clockOffset time.Duration
+	// sent has the times that the broker recognizes, by when it stored their jobs.
+	sent map[time.Time]time.Time
+}
+
+// epoch is a timetable, and the time until which its times were decided.
+type epoch struct {
+	timetable v1alpha1.ScheduleTimetable
+	until     time.Time
+}
+
+func newSimulation(t *testing.T, seed uint64) *simulation {
+	random := rand.New(rand.NewPCG(seed, seed))
+	s := newSchedule(func(s *v1alpha1.Schedule) {
+		s.Spec.Schedule, s.Spec.TimeZone = pick(random, expressions), pick(random, zones)
+		s.Spec.ConcurrencyPolicy = pick(random, []v1alpha1.ScheduleConcurrency{"", v1alpha1.ConcurrencyAllow, v1alpha1.ConcurrencyForbid, v1alpha1.ConcurrencyReplace})
+		s.Spec.CatchUp = pick(random, []v1alpha1.ScheduleCatchUp{"", v1alpha1.CatchUpNone, v1alpha1.CatchUpLatest, v1alpha1.CatchUpAll})
+		if random.IntN(2) == 0 {
+			s.Spec.StartingDeadlineSeconds = new(int64(1 + random.IntN(7200)))
+		}
+		s.Spec.History = v1alpha1.ScheduleHistory{Successful: new(int32(random.IntN(3))), Failed: new(int32(random.IntN(3)))}
+		if seed%3 == 0 {
+			s.Spec.SequentialJob, s.Spec.ConcurrencyPolicy = nil, v1alpha1.ConcurrencyAllow
+			s.Spec.Job = &v1alpha1.ScheduledJob{Queue: "billing"}
+		}
+	})
+	return &simulation{t: t, random: random, now: created, stored: s, created: map[time.Time]int{}, sent: map[time.Time]time.Time{}}
+}
+
+var (
+	expressions = []string{"30 2 * * *", "0 * * * *", "15 1,2,3 * * *", "0 0 29 2 *", "*/20 2 * * 0", "0 0 1 * *", "45 23 31 * *", "0 3 * * MON-FRI"}
+	zones       = []string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Santiago", "Asia/Kolkata"}
+)
+
+func pick[T any](random *rand.Rand, values []T) T { return values[random.IntN(len(values))] }
+
+func (s *simulation) chance(percent int) bool { return s.random.IntN(100) < percent }
+
+// run lets the operator and the users act until the end.
+func (s *simulation) run(end time.Time) {
+	var operator *v1alpha1.Schedule // what the operator read; nil after a crash
+	for s.now.Before(end) {
+		s.disturb()
+		if operator == nil || s.chance(80) {
+			operator = s.stored.DeepCopy()
+		}
+		wait, crashed := s.reconcile(operator)
+		switch {
+		case crashed:
+			operator = nil
+			s.advance(time.Duration(s.random.IntN(3*3600)) * time.Second)
+		case s.chance(2): // away
+			operator = nil
+			s.advance(time.Duration(s.random.IntN(10*24*3600)) * time.Second)
+		default:
+			s.advance(wait)
+		}
+	}
+	s.stored.Spec.Suspend = false
+	s.settle()
+}
+
+// settle lets the operator work undisturbed, while runs end.
+func (s *simulation) settle() {
+	s.quotaUntil = time.Time{}
+	for range 1000 {
+		s.endRuns(100)
+		s.reconcileUndisturbed()
+		s.now = s.now.Add(time.Second)
+	}
+}
+
+// advance moves the clock to the next decision; timers end up to an hour later, so that years pass in a short time.
+func (s *simulation) advance(wait time.Duration) {
+	if next := s.stored.Status.NextScheduleTime; wait == maxRequeue && next != nil && !s.stored.Spec.Suspend {
+		wait = max(next.Sub(s.now), time.Minute)
+	}
+	if s.stored.Spec.Suspend {
+		wait = time.Duration(s.random.IntN(48*3600)) * time.Second
+	}
+	s.now = s.now.Add(max(wait, 10*time.Millisecond))
+	if s.chance(1) {
+		step := time.Duration(s.random.IntN(7200)-3600) * time.Second
+		s.now, s.clockOffset = s.now.Add(step), s.clockOffset+step // the clock is set
+	}
+}
+
+// disturb lets users and runs act.
+func (s *simulation) disturb() {
+	s.endRuns(40)
+	spec := &s.stored.Spec
+	switch event := s.random.IntN(100); {
+	case event == 0:
+		spec.Suspend = !spec.Suspend
+		s.changed()
+	case event < 20 && spec.Suspend:
+		spec.Suspend = false
+		s.changed()
+	case event == 20:
+		spec.Schedule, spec.TimeZone = pick(s.random, expressions), pick(s.random, zones)
+		s.changed()
+	case event == 21:
+		s.quotaUntil = s.now.Add(time.Duration(s.random.IntN(4*3600)) * time.Second)
+	}
+}
+
+// changed gives the stored Schedule another version.
+func (s *simulation) changed() {
+	s.version++
+	s.stored.ResourceVersion = strconv.Itoa(s.version)
+}
+
+// endRuns ends active runs with this chance, and completes deletions.
+func (s *simulation) endRuns(percent int) {
+	kept := s.runs[:0:0]
+	for _, run := range s.runs {
+		if !run.IsFinished && s.chance(percent) {
+			run.IsFinished, run.HasSucceeded, run.CompletionTime = true, s.chance(70), s.now
+		}
+		if !run.IsDeleted || !run.IsFinished {
+			kept = append(kept, run)
+		}
+	}
+	s.runs = kept
+}
+
+// reconcile is one pass of the operator, as the controller makes it. It may crash after each of its requests.
+func (s *simulation) reconcile(read *v1alpha1.Schedule) (wait time.Duration, crashed bool) {
+	return s.pass(read, func() bool { return s.chance(3) })
+}
+
+func (s *simulation) reconcileUndisturbed() {
+	s.pass(s.stored.DeepCopy(), func() bool { return false })
+}
+
+func (s *simulation) pass(read *v1alpha1.Schedule, crash func() bool) (wait time.Duration, crashed bool) {
+	observation := Observation{Schedule: read, Runs: s.observedRuns(), Now: s.now, Answers: Answers{Runs: map[string]*Run{}}}
+	for range 5 {
+		decision := Decide(observation)
+		for decision.Question != nil {
+			observation.Answers.Runs[decision.Question.RunNamed] = s.find(decision.Question.RunNamed)
+			decision = Decide(observation)
+		}
+		if read.ResourceVersion != s.stored.ResourceVersion {
+			return time.Millisecond, false // a conflict
+		}
+		if decision.StatusChanged {
+			s.store(&decision.Status)
+		}
+		if crash() {
+			return 0, true
+		}
+		s.deleteRuns(decision.DeleteRuns)
+		if decision.CreateRun == nil {
+			return decision.RequeueAfter, false
+		}
+		observation = Observation{Schedule: s.stored.DeepCopy(), Runs: s.observedRuns(), Now: s.now, Answers: Answers{Runs: map[string]*Run{}}}
+		if s.stored.Spec.Job != nil {
+			s.send(&decision, &observation)
+			read = observation.Schedule
+			if crash() {
+				return 0, true
+			}
+			continue
+		}
+		created, refusal := s.create(decision.CreateRun)
+		if observation.Refusal = refusal; created != nil && !slices.ContainsFunc(observation.Runs, func(run Run) bool { return run.UID == created.UID }) {
+			observation.Runs = append(observation.Runs, *created)
+		}
+		read = observation.Schedule
+		if crash() {
+			return 0, true
+		}
+	}
+	return time.Millisecond, false
+}
+
+// observedRuns are the runs in the operator's cache: the newest may be missing. It may be missing for long only while the status
+// does not count it as started, because that needs its observation.
+func (s *simulation) observedRuns() []Run {
+	runs := append([]Run(nil), s.runs...)
+	if len(runs) == 0 {
+		return nil
+	}
+	newest := runs[len(runs)-1]
+	last := s.stored.Status.LastScheduleTime
+	isCounted := s.stored.Status.Pending == nil && last != nil && !newest.ScheduledTime.After(last.Time)
+	if s.chance(20) && (!isCounted || s.now.Sub(newest.CreationTime) < time.Second) {
+		runs = runs[:len(runs)-1]
+	}
+	return runs
+}
+
+func (s *simulation) find(name string) *Run {
+	for i := range s.runs {
+		if s.runs[i].Name == name {
+			return &s.runs[i]
+		}
+	}
+	return nil
+}
+
+func (s *simulation) store(status *v1alpha1.ScheduleStatus) {
+	before := s.stored.Status
+	if last := before.LastScheduleTime; last != nil && status.LastScheduleTime.Before(last) {
+		s.t.Fatalf("lastScheduleTime moved from %s back to %s", last, status.LastScheduleTime)
+	}
+	s.stored.Status = *status.DeepCopy()
+	s.changed()
+	if status.Timetable == nil {
+		return
+	}
+	if len(s.epochs) == 0 || s.epochs[len(s.epochs)-1].timetable != *status.Timetable {
+		s.epochs = append(s.epochs, epoch{timetable: *status.Timetable})
+	}
+	current := &s.epochs[len(s.epochs)-1]
+	if last := status.LastScheduleTime; last != nil && last.After(status.Timetable.Since.Time) {
+		current.until = last.Time
+	}
+}
+
+func (s *simulation) deleteRuns(runs []Run) {
+	for _, run := range runs {
+		if found := s.find(run.Name); found != nil {
+			found.IsDeleted = true
+		}
+	}
+}
+
+// create creates a run, or finds that it exists, or refuses it.
+func (s *simulation) create(pending *v1alpha1.PendingRun) (*Run, *decision.Refusal) {
+	if existing := s.find(pending.Name); existing != nil {
+		return existing, nil
+	}
+	if s.now.Before(s.quotaUntil) {
+		return nil, &decision.Refusal{Class: decision.QuotaExceeded, Message: "exceeded quota"}
+	}
+	due := pending.ScheduledTime.UTC()
+	s.created[due]++
+	if s.created[due] > 1 {
+		s.t.Fatalf("the time %s ran twice", due)
+	}
+	s.checkConcurrency(due)
+	s.runs = append(s.runs, Run{Name: pending.Name, UID: types.UID(pending.Name), ScheduledTime: due, CreationTime: s.now})
+	return &s.runs[len(s.runs)-1], nil
+}
+
+// send sends a job to a broker that recognizes it for deduplicateFor, may not answer, and may answer although it has stored
+// nothing.
+func (s *simulation) send(d *Decision, observation *Observation) {
+	due := d.CreateRun.ScheduledTime.UTC()
+	isAway := s.now.Before(s.quotaUntil)
+	if isAway && s.chance(50) {
+		if d.IsFirstAttempt {
+			observation.NotSent = &decision.Problem{Reason: "Unavailable", Message: "the connection is refused"}
+		}
+		return
+	}
+	if stored, found := s.sent[due]; !found || s.brokerNow().Sub(stored) > deduplicateFor {
+		s.created[due]++
+		s.sent[due] = s.brokerNow()
+	}
+	if s.created[due] > 1 {
+		s.t.Fatalf("the job of %s was stored twice", due)
+	}
+	observation.Sent = !isAway
+}
+
+// brokerNow is the time of the broker, whose clock nobody sets.
+func (s *simulation) brokerNow() time.Time { return s.now.Add(-s.clockOffset) }
+
+// checkConcurrency fails the test if a run starts next to another one that the policy forbids.
+func (s *simulation) checkConcurrency(due time.Time) {
+	switch s.stored.Spec.ConcurrencyPolicy {
+	case v1alpha1.ConcurrencyForbid, v1alpha1.ConcurrencyReplace:
+		for _, run := range s.runs {
+			if !run.IsFinished {
+				s.t.Fatalf("the run of %s starts while that of %s is active", due, run.ScheduledTime)
+			}
+		}
+	}
+}
+
+// check compares the times that started and were missed with those that were due.
+func (s *simulation) check() {
+	status, dueTimes := s.stored.Status, int64(0)
+	for i, e := range s.epochs {
+		timetable, err := NewTimetable(e.timetable.Schedule, e.timetable.TimeZone)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		until := e.until
+		if i+1 < len(s.epochs) {
+			until = s.epochs[i+1].timetable.Since.Time // all times before the change must be decided
+		}
+		for due := timetable.Next(e.timetable.Since.Time); !due.IsZero() && !due.After(until); due = timetable.Next(due) {
+			dueTimes++
+		}
+	}
+	switch {
+	case status.Pending != nil:
+		s.t.Fatalf("still pending: %+v", status.Pending)
+	case s.stored.Spec.Job != nil && status.Runs > int64(len(s.created)): // jobs that were stored may count as unknown
+		s.t.Fatalf("status.runs is %d, and %d jobs were stored", status.Runs, len(s.created))
+	case s.stored.Spec.Job == nil && status.Runs != int64(len(s.created)):
+		s.t.Fatalf("status.runs is %d, and %d runs were created", status.Runs, len(s.created))
+	case status.Runs+status.Missed != dueTimes:
+		s.t.Fatalf("%d times started and %d were missed, but %d were due", status.Runs, status.Missed, dueTimes)
+	case status.NextScheduleTime == nil || !status.NextScheduleTime.After(s.now.Add(-2*time.Hour)):
+		s.t.Fatalf("at %s the next time is %s", s.now, status.NextScheduleTime)
+	}
+}
+
+// TestSimulationDecidesEachTimeOnce simulates ten years of Schedules in several time zones, with crashes, an operator
+// that is away, stale reads, conflicts, clocks that are set, suspensions, changes of the schedule, exhausted
+// quotas, and runs of any length. SCHEDULE_RUNS is the number of Schedules.
+func TestSimulationDecidesEachTimeOnce(t *testing.T) {
+	count := 60
+	if text := os.Getenv("SCHEDULE_RUNS"); text != "" {
+		var err error
+		if count, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var started, missed int64
+	for seed := range count {
+		passed := t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			s := newSimulation(t, uint64(seed))
+			s.run(created.AddDate(10, 0, 0))
+			s.check()
+			started, missed = started+s.stored.Status.Runs, missed+s.stored.Status.Missed
+		})
+		if !passed {
+			return
+		}
+	}
+	t.Logf("%d times started, %d were missed", started, missed)
+}

@@ -1,0 +1,326 @@
+package sequentialjob
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+const (
+	// uidRecordDelay is the age of a Job at which its UID is recorded in the status. For a step
+	// that ends earlier, the UID is recorded with its outcome, which saves a write for each
+	// short step. docs/decisions/0007-lost-or-never-created.md describes what depends on it.
+	uidRecordDelay = time.Minute
+	// createdRecheck is the wait until a created Job is observed. A Job that was deleted before
+	// the cache showed it is found to be lost a few seconds later.
+	createdRecheck = time.Second
+)
+
+// evaluateStep determines what happened to the active step. If the step remains active, it
+// decides the actions on its Job.
+func (e *evaluation) evaluateStep(step *v1alpha1.StepStatus) stepVerdict {
+	job, presence := findJob(&e.Observation, step, e.startedStep == step.Name)
+	switch {
+	case presence == jobUnknown:
+		e.decision.Question = &Question{JobNamed: step.JobName}
+		return stepVerdict{}
+	case presence == jobAbsent:
+		return e.evaluateAbsentJob(step)
+	case IsTerminal(job):
+		return e.evaluateTerminalJob(step, job)
+	}
+	e.observeUnfinishedJob(step, job)
+	if !job.DeletionTimestamp.IsZero() {
+		return stepVerdict{} // the Job exists until its Pods have stopped
+	}
+	if step.Phase == v1alpha1.StepStopping || step.Phase == v1alpha1.StepSuspending {
+		e.deleteJob(job)
+		return stepVerdict{}
+	}
+	if problem := e.stopProblem(step, job); problem != nil {
+		e.stopStep(step, job, v1alpha1.StepStopping, *problem)
+	} else if e.decision.Question == nil {
+		e.suspendOrResume(step, job)
+	}
+	return stepVerdict{}
+}
+
+// jobPresence is what is known about the existence of a Job.
+type jobPresence string
+
+const (
+	jobFound   jobPresence = "Found"
+	jobAbsent  jobPresence = "Absent"
+	jobUnknown jobPresence = "Unknown"
+)
+
+// findJob returns the active step's Job. A cache that does not show the Job, or shows one of
+// its name with another UID than expected, may be behind: then its presence is unknown, unless
+// this decision starts the step.
+func findJob(o *Observation, step *v1alpha1.StepStatus, isStartedNow bool) (*batchv1.Job, jobPresence) {
+	uid := step.JobUID
+	if uid == "" {
+		uid = o.CreatedJobs[step.JobName]
+	}
+	if job, read := o.Answers.JobsByName[step.JobName]; read {
+		if job == nil || (uid != "" && job.UID != uid) {
+			return nil, jobAbsent
+		}
+		return job, jobFound
+	}
+	nameObserved := false
+	for _, job := range o.Jobs {
+		if job.Name == step.JobName && job.UID == uid {
+			return job, jobFound
+		}
+		nameObserved = nameObserved || job.Name == step.JobName
+	}
+	if isStartedNow && uid == "" && !nameObserved {
+		return nil, jobAbsent
+	}
+	return nil, jobUnknown
+}
+
+// evaluateAbsentJob evaluates a step whose Job does not exist.
+func (e *evaluation) evaluateAbsentJob(step *v1alpha1.StepStatus) stepVerdict {
+	_, wasCreated := e.CreatedJobs[step.JobName]
+	switch {
+	case step.Phase == v1alpha1.StepSuspending:
+		return stepVerdict{phase: v1alpha1.StepInterrupted, reason: v1alpha1.ReasonInterrupted}
+	case step.Phase == v1alpha1.StepStopping:
+		return e.failedWithoutJob(step, step.Reason, step.Message)
+	case step.JobUID == "" && !wasCreated:
+		return e.createJob(step)
+	case e.spec.OnLostJob == v1alpha1.LostJobRerun:
+		return stepVerdict{phase: v1alpha1.StepLost, reason: v1alpha1.ReasonJobLost}
+	default:
+		return e.failedWithoutJob(step, v1alpha1.ReasonJobLost, fmt.Sprintf("Job %s was deleted before its outcome was recorded", step.JobName))
+	}
+}
+
+// failedWithoutJob returns the verdict of a failure that the Job does not report. The run's
+// deadline is not a failure of the step that the step's options could tolerate.
+func (e *evaluation) failedWithoutJob(step *v1alpha1.StepStatus, reason, message string) stepVerdict {
+	verdict := stepVerdict{phase: v1alpha1.StepFailed, reason: reason, message: message}
+	if stepSpec := findStepSpec(e.spec, step.Name); stepSpec != nil {
+		isDeadline := e.status.DeadlineExceededTime != nil && !step.Finally
+		verdict.tolerated = stepSpec.Options().OnFailure == v1alpha1.OnFailureContinue && !isDeadline
+	}
+	return verdict
+}
+
+// createJob decides to create the Job of a started step, unless the step ends before.
+func (e *evaluation) createJob(step *v1alpha1.StepStatus) stepVerdict {
+	stepSpec, refusal := findStepSpec(e.spec, step.Name), e.Refusal
+	if refusal != nil && refusal.Step != "" && refusal.Step != step.Name {
+		refusal = nil // of another step's object
+	}
+	switch {
+	case stepSpec == nil:
+		return e.failedWithoutJob(step, v1alpha1.ReasonJobRejected, removedMessage)
+	case e.spec.Suspend:
+		return stepVerdict{phase: v1alpha1.StepPending}
+	case overlayError(e.SequentialJob, stepSpec) != nil:
+		return e.failedWithoutJob(step, v1alpha1.ReasonJobRejected, "podTemplate: "+overlayError(e.SequentialJob, stepSpec).Error())
+	case refusal != nil && !canRetry(refusal):
+		return e.failedWithoutJob(step, v1alpha1.ReasonJobRejected, refusal.Message)
+	case !step.Finally && e.startedStep != step.Name && e.exceedsDeadline():
+		return e.failedWithoutJob(step, v1alpha1.ReasonDeadlineExceeded, deadlineMessage)
+	case e.hasForbiddenImage(stepJob(e.current(), stepSpec, step.Run, step.Attempt)):
+		step.Phase = v1alpha1.StepStarting
+		return stepVerdict{}
+	}
+	if e.spec.Workspace != nil {
+		if canUse, verdict := e.prepareWorkspace(step, refusal); !canUse {
+			return verdict
+		}
+	}
+	e.createStepJob(step, stepSpec, refusal)
+	return stepVerdict{}
+}
+
+// createStepJob decides to create the step's Job, which may have been refused before.
+func (e *evaluation) createStepJob(step *v1alpha1.StepStatus, stepSpec *v1alpha1.Step, refusal *decision.Refusal) {
+	if refusal == nil {
+		e.schedule.RequeueWithin(createdRecheck)
+	}
+	step.Phase, e.blockedBy = v1alpha1.StepStarting, refusal
+	e.decision.Outputs = outputsConfigMap(e.SequentialJob, &e.status)
+	e.decision.CreateJob = stepJob(e.current(), stepSpec, step.Run, step.Attempt)
+}
+
+// canRetry reports whether the object may be accepted later as it is: once a quota has room, once
+// another object no longer has its name, or, for a Pod, once the namespace allows it.
+func canRetry(refusal *decision.Refusal) bool {
+	return refusal.Class == decision.QuotaExceeded || refusal.Class == decision.AlreadyExists ||
+		refusal.Kind == podKind && refusal.Class != decision.Invalid
+}
+
+// evaluateTerminalJob returns the verdict of a Job that ended.
+func (e *evaluation) evaluateTerminalJob(step *v1alpha1.StepStatus, job *batchv1.Job) stepVerdict {
+	options := jobOptions(job)
+	condition := decision.FindEndCondition(job)
+	failed := condition.Type == batchv1.JobFailed
+	pods, known := e.Answers.PodsByJob[job.UID]
+	if !known && (options.Outputs || (failed && job.Status.Failed > 0)) {
+		e.decision.Question = &Question{PodsOf: job}
+		return stepVerdict{}
+	}
+	e.recordJob(step, job)
+	step.FailedPods = job.Status.Failed
+	if code := exitCode(pods, step.Name); code != nil {
+		step.LastExitCode = code
+	}
+	verdict := stepVerdict{phase: v1alpha1.StepSucceeded, finishTime: condition.LastTransitionTime}
+	switch {
+	case failed:
+		verdict.phase, verdict.reason = v1alpha1.StepFailed, stepFailureReason(condition.Reason)
+		verdict.message = cmp.Or(failureMessage(pods, step.Name), condition.Message)
+		verdict.tolerated = options.OnFailure == v1alpha1.OnFailureContinue
+	case options.Outputs:
+		output, problem := readOutput(pods, step.Name)
+		verdict.output = output
+		if problem != nil {
+			verdict.phase, verdict.reason, verdict.message = v1alpha1.StepFailed, problem.Reason, problem.Message
+			verdict.tolerated = options.OnFailure == v1alpha1.OnFailureContinue
+		}
+	}
+	return verdict
+}
+
+// stepFailureReason returns the reason of a Job's failure, which is not that of a run's failure.
+func stepFailureReason(jobReason string) string {
+	if jobReason == batchv1.JobReasonDeadlineExceeded {
+		return v1alpha1.ReasonStepDeadlineExceeded
+	}
+	return jobReason
+}
+
+// recordJob records the step's Job, when it started, and the spec it was created from. That is
+// not always the current spec, if the decision that created the Job was not recorded.
+func (e *evaluation) recordJob(step *v1alpha1.StepStatus, job *batchv1.Job) {
+	step.JobUID = job.UID
+	if generation, err := strconv.ParseInt(job.Annotations[v1alpha1.AnnotationGeneration], 10, 64); err == nil {
+		step.Generation = generation
+		step.SpecHash = job.Annotations[v1alpha1.AnnotationSpecHash]
+		step.TemplateHash = job.Annotations[v1alpha1.AnnotationTemplateHash]
+	}
+	started := ptr.Deref(job.Status.StartTime, job.CreationTimestamp)
+	step.StartTime = started.DeepCopy()
+	if e.SequentialJob.Status.StartTime == nil && started.Before(e.status.StartTime) {
+		e.status.StartTime = started.DeepCopy() // the status of an earlier decision was lost
+	}
+}
+
+// observeUnfinishedJob records a Job that has not ended.
+func (e *evaluation) observeUnfinishedJob(step *v1alpha1.StepStatus, job *batchv1.Job) {
+	if step.Phase != v1alpha1.StepRunning && step.Phase != v1alpha1.StepStarting {
+		return
+	}
+	if step.JobUID != "" || e.schedule.HasReached(job.CreationTimestamp.Add(uidRecordDelay)) {
+		e.recordJob(step, job)
+	}
+	if job.Status.Failed > step.FailedPods {
+		e.recordRetry(step, job)
+	}
+}
+
+// recordRetry records that Pods of an unfinished Job failed. It may set a question instead: the exit code is in the Pod.
+// Steps with several Pods can have many that fail; their Pods are not listed each time.
+func (e *evaluation) recordRetry(step *v1alpha1.StepStatus, job *batchv1.Job) {
+	pods, known := e.Answers.PodsByJob[job.UID]
+	hasOnePod := ptr.Deref(job.Spec.Completions, 1) == 1 && ptr.Deref(job.Spec.Parallelism, 1) == 1
+	if !known && hasOnePod {
+		e.decision.Question = &Question{PodsOf: job}
+		return
+	}
+	e.recordJob(step, job)
+	step.FailedPods, step.LastExitCode = job.Status.Failed, exitCode(pods, step.Name)
+}
+
+// stopProblem returns why the step's Job is deleted and the step fails, nil if it continues. It
+// may set a question instead.
+func (e *evaluation) stopProblem(step *v1alpha1.StepStatus, job *batchv1.Job) *decision.Problem {
+	if !step.Finally && !isSuspendedBySpec(step) && e.exceedsDeadline() {
+		return &decision.Problem{Reason: v1alpha1.ReasonDeadlineExceeded, Message: deadlineMessage}
+	}
+	limit := jobOptions(job).StartDeadlineSeconds
+	if limit == nil || job.Status.StartTime == nil || hasStartedPod(job) ||
+		!e.schedule.HasReached(job.Status.StartTime.Add(time.Duration(*limit)*time.Second)) {
+		return nil
+	}
+	pods, known := e.Answers.PodsByJob[job.UID]
+	switch {
+	case !known:
+		e.decision.Question = &Question{PodsOf: job}
+		return nil
+	case hasStartedContainer(pods):
+		return nil
+	}
+	message := decision.FormatReason(fmt.Sprintf("no Pod started within %d s", *limit), waitingMessage(pods))
+	return &decision.Problem{Reason: v1alpha1.ReasonStartDeadlineExceeded, Message: message}
+}
+
+// stopStep deletes the step's Job. The step remains active until the Job no longer exists.
+func (e *evaluation) stopStep(step *v1alpha1.StepStatus, job *batchv1.Job, phase v1alpha1.StepPhase, problem decision.Problem) {
+	e.recordJob(step, job)
+	step.Phase, step.Reason, step.Message = phase, problem.Reason, decision.TruncateMessage(problem.Message, maxMessageBytes)
+	e.deleteJob(job)
+}
+
+// suspendOrResume suspends a running Job if spec.suspendPolicy is Immediate. It resumes a Job that
+// this operator suspended, but not one that another client suspended.
+func (e *evaluation) suspendOrResume(step *v1alpha1.StepStatus, job *batchv1.Job) {
+	switch {
+	case !e.spec.Suspend:
+		e.resume(step, job)
+	case e.spec.SuspendPolicy != v1alpha1.SuspendImmediate:
+		e.observeStart(step, job)
+	case isQueueManaged(job):
+		// The queue would resume a Job that the operator suspends, but cannot resume a deleted Job.
+		e.stopStep(step, job, v1alpha1.StepSuspending, decision.Problem{
+			Reason: v1alpha1.ReasonInterrupted, Message: "suspended; a new Job is created when the run is resumed",
+		})
+	case !isSuspended(job):
+		e.decision.SuspendJob = job
+		if isSuspendedBySpec(step) { // another client resumed it
+			step.Phase = v1alpha1.StepStarting
+			e.recordJob(step, job)
+		}
+	case hasStoppedPods(job):
+		e.recordJob(step, job)
+		step.Phase, step.Reason, step.Message = v1alpha1.StepSuspended, "", ""
+	}
+}
+
+// resume resumes a Job that this operator suspended. A Job whose workspace was lost meanwhile is
+// deleted instead; its next attempt, which is not created, fails or restarts the run.
+func (e *evaluation) resume(step *v1alpha1.StepStatus, job *batchv1.Job) {
+	mustResume := isSuspended(job) && job.Annotations[v1alpha1.AnnotationSuspended] != "" && !isQueueManaged(job)
+	if mustResume && e.spec.Workspace != nil {
+		claim, read := e.Answers.Claims[WorkspaceName(e.SequentialJob)]
+		if !read {
+			e.decision.Question = &Question{Claim: WorkspaceName(e.SequentialJob)}
+			return
+		}
+		if loss := workspaceLoss(e.SequentialJob, e.status.WorkspaceUID, claim); loss != "" {
+			e.stopStep(step, job, v1alpha1.StepSuspending, decision.Problem{Reason: v1alpha1.ReasonWorkspaceLost, Message: loss})
+			return
+		}
+	}
+	if isSuspendedBySpec(step) {
+		step.Phase = v1alpha1.StepStarting
+	}
+	if mustResume {
+		e.decision.ResumeJob = job
+		return
+	}
+	e.observeStart(step, job)
+}

@@ -1,0 +1,280 @@
+package sequentialjob
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+const (
+	// archiveDeadline bounds an archive, from the decision to create its Job. Nothing waits for it longer.
+	archiveDeadline = 20 * time.Minute
+	// archiveActiveSeconds bounds the Job itself, which may start later because of a quota.
+	archiveActiveSeconds = 15 * 60
+)
+
+// isArchiving reports whether the logs of a run are being archived.
+func isArchiving(status *v1alpha1.SequentialJobStatus) bool {
+	return status.Archive != nil && status.Archive.State == v1alpha1.ArchiveArchiving
+}
+
+// separateArchiveJobs moves the Jobs that archive logs, and a refusal of one, out of the observation, so that no other
+// decision takes them for those of steps.
+func (e *evaluation) separateArchiveJobs() {
+	steps := make([]*batchv1.Job, 0, len(e.Jobs))
+	for _, job := range e.Jobs {
+		if isArchiveJob(e.SequentialJob, job) {
+			e.archiveJobs = append(e.archiveJobs, job)
+			continue
+		}
+		steps = append(steps, job)
+	}
+	e.Jobs = steps
+	if archive := e.status.Archive; archive != nil && e.Refusal != nil && e.Refusal.Name == archive.JobName {
+		e.archiveRefusal, e.Refusal = e.Refusal, nil
+	}
+}
+
+// isArchiveJob reports whether an owned Job archives logs. Other clients can change its labels, but not its name.
+func isArchiveJob(sj *v1alpha1.SequentialJob, job *batchv1.Job) bool {
+	run, known := runOf(job)
+	return known && strings.Contains(job.Name, "-"+archivePart+"-") && job.Name == archiveJobName(sj, run)
+}
+
+// runOf returns the number of the run that a Job belongs to.
+func runOf(job *batchv1.Job) (run int32, known bool) {
+	parsed, err := strconv.ParseInt(job.Annotations[v1alpha1.AnnotationRun], 10, 32)
+	return int32(parsed), err == nil
+}
+
+// advanceArchive decides about the logs of the runs that have ended, one run after another. It may set a question instead.
+func (e *evaluation) advanceArchive() {
+	if e.decision.Question != nil {
+		return
+	}
+	if isArchiving(&e.status) {
+		e.observeArchive(e.status.Archive)
+	}
+	for e.decision.Question == nil && !isArchiving(&e.status) {
+		run := e.nextArchivedRun()
+		if run == 0 {
+			break
+		}
+		e.startArchive(run)
+	}
+	e.deleteOldArchiveJobs()
+}
+
+// deleteOldArchiveJobs deletes the ended Jobs that archived earlier runs: each run would add one.
+func (e *evaluation) deleteOldArchiveJobs() {
+	for _, job := range e.archiveJobs {
+		if IsTerminal(job) && e.status.Archive != nil && job.Name != e.status.Archive.JobName {
+			e.deleteJob(job)
+		}
+	}
+}
+
+// nextArchivedRun returns the number of the first run that has ended, is not archived and has Jobs; 0 for none. A run that
+// a lost workspace ended counts too.
+func (e *evaluation) nextArchivedRun() int32 {
+	if e.spec.Archive == nil {
+		return 0
+	}
+	archived, last := int32(0), e.status.Run
+	if e.status.Archive != nil {
+		archived = e.status.Archive.Run
+	}
+	if !IsFinished(&e.status) {
+		last--
+	}
+	next := e.firstRunWithJobs(archived, last)
+	if next > 0 || last <= archived || last < e.status.Run || !hasCreatedJob(&e.status) {
+		return next
+	}
+	// The steps had Jobs, which the cache does not show any more, or not yet.
+	if !e.Answers.HasAllJobs {
+		e.decision.Question = &Question{AllJobs: true}
+		return 0
+	}
+	return last
+}
+
+// firstRunWithJobs returns the first run after one, and not after last, that has Jobs; 0 for none.
+func (e *evaluation) firstRunWithJobs(after, last int32) int32 {
+	first := int32(0)
+	for _, job := range e.Jobs {
+		if run, known := runOf(job); known && run > after && run <= last && (first == 0 || run < first) {
+			first = run
+		}
+	}
+	return first
+}
+
+// hasCreatedJob reports whether a step of the current run ended with a Job.
+func hasCreatedJob(status *v1alpha1.SequentialJobStatus) bool {
+	return slices.ContainsFunc(status.Steps, func(step v1alpha1.StepStatus) bool { return step.Run == status.Run && step.JobUID != "" })
+}
+
+// startArchive records that the logs of a run are being archived, and decides to create the Job for that.
+func (e *evaluation) startArchive(run int32) {
+	archive := &v1alpha1.SequenceArchiveStatus{
+		Run: run, State: v1alpha1.ArchiveArchiving, JobName: archiveJobName(e.SequentialJob, run), StartTime: e.now.DeepCopy(),
+	}
+	e.status.Archive = archive
+	e.createArchiveJob(archive)
+}
+
+// createArchiveJob decides to create the Job, unless it could not archive anything.
+func (e *evaluation) createArchiveJob(archive *v1alpha1.SequenceArchiveStatus) {
+	jobs := e.archivedJobs(archive.Run)
+	switch {
+	case len(jobs) == 0:
+		e.endArchive(archive, v1alpha1.ReasonJobLost, "the Jobs of the run were deleted before their logs were archived")
+	case e.ArchiveImage == "":
+		e.endArchive(archive, v1alpha1.ReasonArchiveImageUnknown, "the operator does not know its own image: set its flag --operator-pod or --worker-image")
+	default:
+		archive.Location = archiveLocation(e.SequentialJob, archive.Run)
+		e.decision.CreateArchive = newArchiveJob(e.SequentialJob, archive.Run, e.ArchiveImage, jobs)
+		e.schedule.RequeueWithin(createdRecheck)
+	}
+}
+
+// endArchive records the outcome of an archive. Without a reason it succeeded.
+func (e *evaluation) endArchive(archive *v1alpha1.SequenceArchiveStatus, reason, message string) {
+	archive.State, archive.FinishTime = v1alpha1.ArchiveArchived, e.now.DeepCopy()
+	if reason != "" {
+		archive.State = v1alpha1.ArchiveFailed
+	}
+	archive.Reason, archive.Message = reason, decision.TruncateMessage(message, maxMessageBytes)
+}
+
+// observeArchive records what happened to the Job that archives logs, or decides to create it. Creating it again does no
+// harm: it writes the same files.
+func (e *evaluation) observeArchive(archive *v1alpha1.SequenceArchiveStatus) {
+	archive.JobName = archiveJobName(e.SequentialJob, archive.Run) // others may write the status
+	isOverdue := e.schedule.HasReached(ptr.Deref(archive.StartTime, metav1.Time{}).Add(archiveDeadline))
+	job, presence := e.findArchiveJob(archive.JobName)
+	switch {
+	case presence == jobUnknown:
+		e.decision.Question = &Question{JobNamed: archive.JobName}
+	case job != nil && IsTerminal(job):
+		e.evaluateArchiveJob(archive, job)
+	case isOverdue:
+		if job != nil {
+			e.deleteJob(job)
+		}
+		e.endArchive(archive, v1alpha1.ReasonDeadlineExceeded, decision.FormatReason(fmt.Sprintf("not archived within %s", archiveDeadline), archive.Message))
+	case job != nil:
+		e.reportArchiveProblem(archive, job)
+	case e.spec.Archive == nil:
+		e.endArchive(archive, v1alpha1.ReasonJobLost, "Job "+archive.JobName+" does not exist, and spec.archive was removed")
+	case e.archiveRefusal != nil && !canRetry(e.archiveRefusal):
+		e.endArchive(archive, v1alpha1.ReasonJobRejected, e.archiveRefusal.Message)
+	default:
+		e.retryArchiveJob(archive)
+	}
+}
+
+// findArchiveJob returns the Job that archives logs.
+func (e *evaluation) findArchiveJob(name string) (*batchv1.Job, jobPresence) {
+	if job, read := e.Answers.JobsByName[name]; read {
+		if job == nil {
+			return nil, jobAbsent
+		}
+		return job, jobFound
+	}
+	for _, job := range e.archiveJobs {
+		if job.Name == name {
+			return job, jobFound
+		}
+	}
+	return nil, jobUnknown
+}
+
+// retryArchiveJob decides to create the Job, which may have been refused a moment ago.
+func (e *evaluation) retryArchiveJob(archive *v1alpha1.SequenceArchiveStatus) {
+	refusal := e.archiveRefusal
+	if refusal == nil {
+		e.createArchiveJob(archive)
+		return
+	}
+	archive.Reason = v1alpha1.ReasonQuotaExceeded
+	if refusal.Class == decision.AlreadyExists {
+		archive.Reason = v1alpha1.ReasonNameTaken
+	}
+	archive.Message = decision.TruncateMessage(refusal.Message, maxMessageBytes)
+	e.schedule.RequeueWithin(min(max(e.Now.Sub(archive.StartTime.Time), minBlockedRetry), maxBlockedRetry))
+}
+
+// reportArchiveProblem records what keeps the Pod of the Job from running. It may set a question instead.
+func (e *evaluation) reportArchiveProblem(archive *v1alpha1.SequenceArchiveStatus, job *batchv1.Job) {
+	pods := podsOf(e.Pods, job.UID)
+	if !job.DeletionTimestamp.IsZero() {
+		return
+	}
+	if runningSince(withoutDeleted(pods)) != nil {
+		archive.Reason, archive.Message = "", ""
+		return
+	}
+	reported := &v1alpha1.StepStatus{Reason: archive.Reason, Message: archive.Message}
+	problem := e.findStartProblem(reported, job, pods)
+	if problem == nil {
+		return
+	}
+	if message := decision.TruncateMessage(problem.Message, maxMessageBytes); archive.Reason != problem.Reason || !isRepeated(archive.Message, message) {
+		archive.Reason, archive.Message = problem.Reason, message
+	}
+}
+
+// evaluateArchiveJob records the outcome of the Job. It may set a question instead.
+func (e *evaluation) evaluateArchiveJob(archive *v1alpha1.SequenceArchiveStatus, job *batchv1.Job) {
+	pods, known := e.Answers.PodsByJob[job.UID]
+	if !known {
+		e.decision.Question = &Question{PodsOf: job}
+		return
+	}
+	condition := decision.FindEndCondition(job)
+	if condition.Type == batchv1.JobComplete {
+		e.endArchive(archive, "", archiveSummary(pods))
+		return
+	}
+	message := condition.Message
+	if failure := failureMessage(pods, archiveContainer); failure != "" {
+		message = failure
+	} else if archive.Message != "" {
+		message = decision.FormatReason(message, archive.Message) // why its Pod did not start
+	}
+	e.endArchive(archive, v1alpha1.ReasonArchiveJobFailed, message)
+}
+
+// archiveSummary returns what the Pod reports to have archived, empty if that is unknown.
+func archiveSummary(pods []corev1.Pod) string {
+	pod := newestPod(pods, corev1.PodSucceeded)
+	if pod == nil {
+		return ""
+	}
+	if terminated := terminatedState(pod, archiveContainer); terminated != nil {
+		return strings.TrimSpace(terminated.Message)
+	}
+	return ""
+}
+
+// keepsForArchive reports whether the logs of an ended Job are not archived yet.
+func (e *evaluation) keepsForArchive(job *batchv1.Job) bool {
+	run, known := runOf(job)
+	if e.spec.Archive == nil || !known {
+		return false
+	}
+	archive := e.status.Archive
+	return archive == nil || run > archive.Run || run == archive.Run && archive.State == v1alpha1.ArchiveArchiving
+}

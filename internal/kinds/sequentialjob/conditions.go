@@ -1,0 +1,315 @@
+package sequentialjob
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+// The wait before another attempt to create a Job that a quota or a taken name blocks is as long
+// as it has been blocked already, within these bounds.
+const (
+	minBlockedRetry = time.Second
+	maxBlockedRetry = time.Minute
+)
+
+const suspendedMessage = "spec.suspend is true"
+
+// summarize derives counts, progress, conditions and phase from the steps.
+func (e *evaluation) summarize() {
+	e.status.State = countSteps(e.status.Steps)
+	e.status.Progress = runProgress(&e.status)
+	e.explainQuota()
+	e.setBlockedCondition(v1alpha1.ConditionResourcesUnavailable, v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonAvailable, e.refusalMessage(decision.QuotaExceeded))
+	e.setBlockedCondition(v1alpha1.ConditionNameConflict, v1alpha1.ReasonNameTaken, v1alpha1.ReasonNoConflict, e.refusalMessage(decision.AlreadyExists))
+	e.setBlockedCondition(v1alpha1.ConditionPolicyViolated, v1alpha1.ReasonImageNotAllowed, v1alpha1.ReasonNoViolation, e.forbiddenImages)
+	blocked := cmp.Or(e.blocked, e.refusalProblem(), &decision.Problem{})
+	e.setBlockedCondition(v1alpha1.ConditionBlocked, blocked.Reason, v1alpha1.ReasonNotBlocked, blocked.Message)
+	e.setFailureCondition()
+	e.setCondition(v1alpha1.ConditionSuspended, suspendedState(e.current()))
+	phase, reason, message := phaseOf(&e.status)
+	e.status.Phase = phase
+	e.setCondition(v1alpha1.ConditionProgressing, decision.StateOf(phase == v1alpha1.PhaseRunning, reason, message))
+	e.setCondition(v1alpha1.ConditionAvailable, decision.StateOf(phase == v1alpha1.PhaseCompleted, reason, message))
+	failed := decision.False(v1alpha1.ReasonNotFailed, "")
+	if phase == v1alpha1.PhaseFailed {
+		failed = decision.True(reason, message)
+	}
+	e.setCondition(v1alpha1.ConditionFailed, failed)
+	e.setFinishedConditions(phase, reason, message)
+	e.status.Reason = shortReason(&e.status)
+	decision.Set(&e.status.Conditions, e.SequentialJob.Generation, e.now, summaryOf(&e.status, e.spec.Suspend))
+}
+
+// setFailureCondition sets a condition that is absent until reconciliations failed for several seconds.
+func (e *evaluation) setFailureCondition() {
+	switch {
+	case e.Failure != "":
+		e.setCondition(v1alpha1.ConditionReconcileFailed, decision.True(v1alpha1.ReasonRequestFailed, e.Failure))
+	case meta.IsStatusConditionTrue(e.status.Conditions, v1alpha1.ConditionReconcileFailed):
+		e.setCondition(v1alpha1.ConditionReconcileFailed, decision.False(v1alpha1.ReasonReconciled, ""))
+	}
+}
+
+// setFinishedConditions sets the conditions that scripts wait for: Complete, as in batch/v1 next to
+// Failed, and Finished for both outcomes.
+func (e *evaluation) setFinishedConditions(phase v1alpha1.SequentialJobPhase, reason, message string) {
+	complete, finished := decision.False(v1alpha1.ReasonNotComplete, ""), decision.False(v1alpha1.ReasonNotFinished, "")
+	if phase == v1alpha1.PhaseCompleted {
+		complete = decision.True(reason, message)
+	}
+	if IsFinished(&e.status) {
+		finished = decision.True(reason, message)
+	}
+	e.setCondition(v1alpha1.ConditionComplete, complete)
+	e.setCondition(v1alpha1.ConditionFinished, finished)
+}
+
+// shortReason returns why the run failed or does not continue, empty if its phase says it all.
+func shortReason(status *v1alpha1.SequentialJobStatus) string {
+	if IsFinished(status) {
+		return status.Progress.FailureReason
+	}
+	if needsApproval(nextStep(status.Steps)) && status.Phase == v1alpha1.PhaseSuspended {
+		return v1alpha1.ReasonApprovalRequired
+	}
+	if blocked := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionBlocked); blocked != nil && blocked.Status == metav1.ConditionTrue {
+		return blocked.Reason
+	}
+	if status.Phase == v1alpha1.PhaseRunning && retryingStep(status.Steps) != nil && activeStep(status.Steps) == nil {
+		return v1alpha1.ReasonRetrying
+	}
+	return ""
+}
+
+func countSteps(steps []v1alpha1.StepStatus) v1alpha1.StepCounts {
+	var counts v1alpha1.StepCounts
+	for i := range steps {
+		switch {
+		case isActive(steps[i].Phase):
+			counts.Active++
+		case steps[i].Phase == v1alpha1.StepSucceeded:
+			counts.Succeeded++
+		case steps[i].Phase == v1alpha1.StepFailed:
+			counts.Failed++
+		}
+	}
+	return counts
+}
+
+func runProgress(status *v1alpha1.SequentialJobStatus) v1alpha1.Progress {
+	var progress v1alpha1.Progress
+	failed := firstFailedStep(status.Steps)
+	for i := range status.Steps {
+		step := &status.Steps[i]
+		index := int32(i)
+		switch {
+		case step.Phase == v1alpha1.StepSucceeded:
+			progress.CompletedIndices = append(progress.CompletedIndices, index)
+		case progress.CurrentIndex == nil && (isActive(step.Phase) || canStart(step.Phase)):
+			progress.CurrentIndex, progress.CurrentStep = new(index), step.Name
+		}
+		if step == failed {
+			progress.FailedIndex, progress.FailureReason = new(index), step.Reason
+		}
+	}
+	progress.Display = countSucceeded(status.Steps, false)
+	if slices.ContainsFunc(status.Steps, func(step v1alpha1.StepStatus) bool { return step.Finally }) {
+		progress.Finally = countSucceeded(status.Steps, true)
+	}
+	if progress.FailureReason == "" && IsFinished(status) && !isCompleted(status) {
+		progress.FailureReason, _ = runFailure(status)
+	}
+	return progress
+}
+
+// countSucceeded returns "<steps that succeeded>/<steps>" of containers or of finally.
+func countSucceeded(steps []v1alpha1.StepStatus, finally bool) string {
+	succeeded, all := 0, 0
+	for i := range steps {
+		step := &steps[i]
+		if step.Finally != finally || isUnwanted(step) {
+			continue
+		}
+		all++
+		if step.Phase == v1alpha1.StepSucceeded {
+			succeeded++
+		}
+	}
+	return fmt.Sprintf("%d/%d", succeeded, all)
+}
+
+// completedMessage says how many steps of a completed run succeeded.
+func completedMessage(progress *v1alpha1.Progress) string {
+	if progress.Finally == "" {
+		return progress.Display + " steps succeeded"
+	}
+	return fmt.Sprintf("%s steps and %s finally steps succeeded", progress.Display, progress.Finally)
+}
+
+// runFailure returns why a finished run failed.
+func runFailure(status *v1alpha1.SequentialJobStatus) (reason, message string) {
+	failed := firstFailedStep(status.Steps)
+	if failed == nil {
+		if isSpecRejected(status) {
+			rejection := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSpecAccepted)
+			return rejection.Reason, rejection.Message
+		}
+		return v1alpha1.ReasonDeadlineExceeded, deadlineMessage
+	}
+	message = fmt.Sprintf("step %q failed: %s", failed.Name, decision.FormatReason(failed.Reason, failed.Message))
+	switch {
+	case failed.Reason == v1alpha1.ReasonWorkspaceLost:
+		return v1alpha1.ReasonWorkspaceLost, message
+	case failed.Finally:
+		return v1alpha1.ReasonFinallyFailed, message
+	case status.DeadlineExceededTime != nil:
+		return v1alpha1.ReasonDeadlineExceeded, message
+	default:
+		return v1alpha1.ReasonStepFailed, message
+	}
+}
+
+// setBlockedCondition sets a condition that is absent until it was True once, and schedules the
+// next attempt. While an attempt is due and not made yet, the condition remains as it is. Without a
+// message nothing blocks.
+func (e *evaluation) setBlockedCondition(conditionType, reason, clearedReason, message string) {
+	switch {
+	case message != "":
+		e.setCondition(conditionType, decision.True(reason, message))
+		since := meta.FindStatusCondition(e.status.Conditions, conditionType).LastTransitionTime
+		e.schedule.RequeueWithin(min(max(e.Now.Sub(since.Time), minBlockedRetry), maxBlockedRetry))
+	case meta.IsStatusConditionTrue(e.status.Conditions, conditionType) && e.decision.CreateJob == nil && e.decision.Workspace == nil:
+		e.setCondition(conditionType, decision.False(clearedReason, ""))
+	}
+}
+
+// refusalProblem returns what keeps the next step's Job from being created, and writes it into the
+// message of the step. It returns nil if nothing does.
+func (e *evaluation) refusalProblem() *decision.Problem {
+	var problem decision.Problem
+	switch {
+	case e.forbiddenImages != "":
+		problem = decision.Problem{Reason: v1alpha1.ReasonImageNotAllowed, Message: e.forbiddenImages}
+	case e.blockedBy == nil:
+		return nil
+	case e.blockedBy.Class == decision.AlreadyExists:
+		problem = decision.Problem{Reason: v1alpha1.ReasonNameTaken, Message: e.blockedBy.Message}
+	case e.blockedBy.Kind == podKind:
+		return e.podRefusalProblem(e.blockedBy)
+	default:
+		problem = decision.Problem{Reason: v1alpha1.ReasonQuotaExceeded, Message: e.blockedBy.Message}
+	}
+	if step := activeStep(e.status.Steps); step != nil {
+		step.Reason, step.Message = problem.Reason, decision.TruncateMessage(problem.Message, maxMessageBytes)
+	}
+	return &problem
+}
+
+// podRefusalProblem returns why a Pod that was refused in a dry run keeps the run from starting, and writes it into
+// the message of its step.
+func (e *evaluation) podRefusalProblem(refusal *decision.Refusal) *decision.Problem {
+	message := podProblemMessage(refusal)
+	if step := findStep(e.status.Steps, refusal.Step); step != nil {
+		step.Reason, step.Message = v1alpha1.ReasonPodNotCreated, decision.TruncateMessage(message, maxMessageBytes)
+	}
+	return &decision.Problem{Reason: v1alpha1.ReasonPodNotCreated, Message: fmt.Sprintf("step %q: %s; remove the cause, or correct the step", refusal.Step, message)}
+}
+
+// clearPodRefusals removes from the steps that have not started what the last decision wrote about their Pods.
+func clearPodRefusals(steps []v1alpha1.StepStatus) {
+	for i := range steps {
+		if step := &steps[i]; step.Phase == v1alpha1.StepPending && step.Reason == v1alpha1.ReasonPodNotCreated {
+			step.Reason, step.Message = "", ""
+		}
+	}
+}
+
+// refusalMessage returns the message of the refusal that delays the next step's Job, if it has this
+// class.
+func (e *evaluation) refusalMessage(class decision.Class) string {
+	if e.blockedBy == nil || e.blockedBy.Class != class || e.blockedBy.Kind == podKind {
+		return ""
+	}
+	return e.blockedBy.Message
+}
+
+func suspendedState(sj *v1alpha1.SequentialJob) decision.State {
+	spec, status := &sj.Spec, &sj.Status
+	step, approval := activeStep(status.Steps), approvalMessage(sj)
+	switch {
+	case !spec.Suspend && approval != "":
+		return decision.True(v1alpha1.ReasonApprovalRequired, approval)
+	case !spec.Suspend || IsFinished(status):
+		return decision.False(v1alpha1.ReasonNotSuspended, "")
+	case step == nil || isSuspendedBySpec(step):
+		return decision.True(v1alpha1.ReasonSuspended, suspendedMessage)
+	default:
+		return decision.False(v1alpha1.ReasonSuspending, fmt.Sprintf("waiting for step %q to end", step.Name))
+	}
+}
+
+// phaseOf returns the phase, and the reason and message of the conditions Progressing, Available and
+// Failed, of which at most one is True.
+func phaseOf(status *v1alpha1.SequentialJobStatus) (phase v1alpha1.SequentialJobPhase, reason, message string) {
+	switch step := activeStep(status.Steps); {
+	case isCompleted(status):
+		return v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted, completedMessage(&status.Progress)
+	case IsFinished(status):
+		reason, message = runFailure(status)
+		return v1alpha1.PhaseFailed, reason, message
+	case meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionSuspended):
+		suspended := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSuspended)
+		return v1alpha1.PhaseSuspended, suspended.Reason, suspended.Message
+	case step == nil && retryingStep(status.Steps) != nil:
+		return v1alpha1.PhaseRunning, v1alpha1.ReasonRetrying, retryMessage(retryingStep(status.Steps))
+	case step == nil:
+		return v1alpha1.PhasePending, v1alpha1.ReasonWaiting, "waiting for the first step to start"
+	case step.Finally:
+		return v1alpha1.PhaseRunning, v1alpha1.ReasonRunningFinally, fmt.Sprintf("running step %q", step.Name)
+	default:
+		return v1alpha1.PhaseRunning, v1alpha1.ReasonRunning, fmt.Sprintf("running step %q", step.Name)
+	}
+}
+
+// summaryOf returns Ready, Reconciling and Stalled, with the reason and message of another
+// condition: the first state of docs/conditions.md that applies.
+func summaryOf(status *v1alpha1.SequentialJobStatus, suspend bool) decision.Summary {
+	isTrue := func(kind string) bool { return meta.IsStatusConditionTrue(status.Conditions, kind) }
+	ready, progress, cause := metav1.ConditionFalse, decision.InProgress, v1alpha1.ConditionProgressing
+	switch {
+	case IsFinished(status) && isSpecRejected(status):
+		progress, cause = decision.Stuck, v1alpha1.ConditionSpecAccepted
+	case isCompleted(status):
+		ready, progress, cause = metav1.ConditionTrue, decision.Settled, v1alpha1.ConditionAvailable
+	case IsFinished(status):
+		progress, cause = decision.Stuck, v1alpha1.ConditionFailed
+	case isTrue(v1alpha1.ConditionSuspended):
+		progress, cause = decision.Settled, v1alpha1.ConditionSuspended
+	case suspend:
+		cause = v1alpha1.ConditionSuspended
+	case isTrue(v1alpha1.ConditionReconcileFailed):
+		cause = v1alpha1.ConditionReconcileFailed
+	case isTrue(v1alpha1.ConditionNameConflict):
+		progress, cause = decision.Stuck, v1alpha1.ConditionNameConflict
+	case isTrue(v1alpha1.ConditionPolicyViolated):
+		progress, cause = decision.Stuck, v1alpha1.ConditionPolicyViolated
+	case isTrue(v1alpha1.ConditionResourcesUnavailable):
+		cause = v1alpha1.ConditionResourcesUnavailable
+	case isTrue(v1alpha1.ConditionBlocked):
+		cause = v1alpha1.ConditionBlocked
+	}
+	because := meta.FindStatusCondition(status.Conditions, cause)
+	return decision.Summary{Ready: ready, Reason: because.Reason, Message: because.Message, Progress: progress}
+}
+
+func (e *evaluation) setCondition(conditionType string, state decision.State) {
+	decision.SetState(&e.status.Conditions, e.SequentialJob.Generation, e.now, conditionType, state)
+}

@@ -1,0 +1,117 @@
+package sequentialjob
+
+import (
+	"maps"
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// templateContainer is the name of the container in spec.template that has the defaults of all
+// steps.
+const templateContainer = "step"
+
+// mergeContainer merges a step's container into the template's defaults.
+//
+// Every field that the step sets takes precedence, so that fields added to the API later are
+// merged too. Lists and maps with keys are merged by key, the template's entries first.
+func mergeContainer(defaults, step *corev1.Container) corev1.Container {
+	merged := *defaults.DeepCopy()
+	overlay := step.DeepCopy()
+	overlayFields(&merged, overlay)
+
+	merged.Env = mergeByKey(defaults.Env, step.Env, func(e corev1.EnvVar) string { return e.Name })
+	merged.EnvFrom = append(append([]corev1.EnvFromSource(nil), defaults.EnvFrom...), step.EnvFrom...)
+	merged.VolumeMounts = mergeByKey(defaults.VolumeMounts, step.VolumeMounts, func(m corev1.VolumeMount) string { return m.MountPath })
+	merged.VolumeDevices = mergeByKey(defaults.VolumeDevices, step.VolumeDevices, func(d corev1.VolumeDevice) string { return d.DevicePath })
+	merged.Ports = mergeByKey(defaults.Ports, step.Ports, defaultedPortKey)
+	merged.Resources = mergeResources(defaults.Resources, step.Resources)
+	merged.SecurityContext = mergeSecurityContext(defaults.SecurityContext, step.SecurityContext)
+	return merged
+}
+
+// overlayFields copies every non-zero field of overlay to base. Both point to structs of the
+// same type.
+func overlayFields(base, overlay any) {
+	to, from := reflect.ValueOf(base).Elem(), reflect.ValueOf(overlay).Elem()
+	for i := range from.NumField() {
+		if !from.Field(i).IsZero() {
+			to.Field(i).Set(from.Field(i))
+		}
+	}
+}
+
+// mergeByKey replaces entries of base that overlay has too, in place, and appends the remaining
+// entries of overlay in their order.
+func mergeByKey[T any, K comparable](base, overlay []T, key func(T) K) []T {
+	merged := append([]T(nil), base...)
+	at := make(map[K]int, len(base)+len(overlay))
+	for i, entry := range merged {
+		at[key(entry)] = i
+	}
+	for _, entry := range overlay {
+		if i, ok := at[key(entry)]; ok {
+			merged[i] = entry
+			continue
+		}
+		at[key(entry)] = len(merged)
+		merged = append(merged, entry)
+	}
+	return merged
+}
+
+type portKey struct {
+	port     int32
+	protocol corev1.Protocol
+}
+
+func defaultedPortKey(p corev1.ContainerPort) portKey {
+	if p.Protocol == "" {
+		p.Protocol = corev1.ProtocolTCP // the API server's default
+	}
+	return portKey{p.ContainerPort, p.Protocol}
+}
+
+func mergeResources(base, overlay corev1.ResourceRequirements) corev1.ResourceRequirements {
+	return corev1.ResourceRequirements{
+		Limits:   mergeResourceList(base.Limits, overlay.Limits),
+		Requests: mergeResourceList(base.Requests, overlay.Requests),
+		Claims:   mergeByKey(base.Claims, overlay.Claims, func(c corev1.ResourceClaim) string { return c.Name }),
+	}
+}
+
+func mergeResourceList(base, overlay corev1.ResourceList) corev1.ResourceList {
+	if len(base)+len(overlay) == 0 {
+		return nil
+	}
+	merged := make(corev1.ResourceList, len(base)+len(overlay))
+	maps.Copy(merged, base)
+	maps.Copy(merged, overlay)
+	return merged
+}
+
+func mergeSecurityContext(base, overlay *corev1.SecurityContext) *corev1.SecurityContext {
+	switch {
+	case base == nil:
+		return overlay.DeepCopy()
+	case overlay == nil:
+		return base.DeepCopy()
+	}
+	merged := base.DeepCopy()
+	overlayFields(merged, overlay.DeepCopy())
+	return merged
+}
+
+// containerDefaults returns the template's container with the defaults, or an empty one.
+func containerDefaults(sj *v1alpha1.SequentialJob) *corev1.Container {
+	if sj.Spec.Template != nil {
+		for i := range sj.Spec.Template.Spec.Containers {
+			if c := &sj.Spec.Template.Spec.Containers[i]; c.Name == templateContainer {
+				return c
+			}
+		}
+	}
+	return &corev1.Container{}
+}

@@ -1,0 +1,173 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
+	"github.com/yardmaster/yardmaster/internal/kube"
+)
+
+// act carries out a decision whose status is recorded. observedVersion is the resourceVersion of
+// the object that the decision is based on. A refusal is not an error: the core decides about it.
+func (r *Reconciler) act(ctx context.Context, sj *v1alpha1.SequentialJob, d *sequentialjob.Decision, observedVersion string) (*decision.Refusal, error) {
+	if d.NeedsFinalizer {
+		if err := r.patchFinalizer(ctx, sj, controllerutil.AddFinalizer); err != nil {
+			return nil, err
+		}
+	}
+	if d.HasActions() && sj.ResourceVersion == observedVersion {
+		if err := kube.AssertFresh(ctx, r.Live, r.Client, sj); err != nil {
+			return nil, err
+		}
+	}
+	// First, because they may exhaust the quota of the Job to create. In the foreground, so that each exists until its
+	// Pods are deleted. Only the version that was observed: a Job that has ended since has an outcome and a log.
+	for _, job := range d.DeleteJobs {
+		if err := kube.DeleteVersion(ctx, r.Client, job, metav1.DeletePropagationForeground); err != nil {
+			return nil, err
+		}
+	}
+	refusal, err := r.createObjects(ctx, sj, d)
+	if refusal != nil || err != nil {
+		return refusal, err
+	}
+	if err := r.suspendOrResume(ctx, d); err != nil {
+		return nil, err
+	}
+	if !d.NeedsFinalizer {
+		if err := r.patchFinalizer(ctx, sj, controllerutil.RemoveFinalizer); err != nil {
+			return nil, err
+		}
+	}
+	if d.DeleteExpired {
+		return nil, kube.DeleteVersion(ctx, r.Client, sj, metav1.DeletePropagationBackground)
+	}
+	return nil, nil
+}
+
+func (r *Reconciler) patchFinalizer(ctx context.Context, sj *v1alpha1.SequentialJob, change func(client.Object, string) bool) error {
+	version := sj.ResourceVersion
+	err := kube.PatchMetadata(ctx, r.Client, sj, func(object client.Object) { change(object, v1alpha1.SequentialJobFinalizer) })
+	if err != nil {
+		return fmt.Errorf("patching the finalizer: %w", err)
+	}
+	if sj.ResourceVersion != version && sj.DeletionTimestamp.IsZero() {
+		r.remember(sj)
+	}
+	return nil
+}
+
+// createObjects creates the workspace, the outputs, the step's Job and the one that archives logs, in this order.
+func (r *Reconciler) createObjects(ctx context.Context, sj *v1alpha1.SequentialJob, d *sequentialjob.Decision) (*decision.Refusal, error) {
+	if d.Workspace != nil {
+		if refusal, err := r.ensureChild(ctx, sj, d.Workspace, &corev1.PersistentVolumeClaim{}); refusal != nil || err != nil {
+			return refusal, err
+		}
+	}
+	if d.Outputs != nil {
+		existing := &corev1.ConfigMap{}
+		if refusal, err := r.ensureChild(ctx, sj, d.Outputs, existing); refusal != nil || err != nil {
+			return refusal, err
+		}
+		if existing.UID != "" && !maps.Equal(existing.Data, d.Outputs.Data) {
+			existing.Data = d.Outputs.Data
+			if err := r.Client.Update(ctx, existing); err != nil {
+				return nil, fmt.Errorf("updating ConfigMap %s: %w", existing.Name, err)
+			}
+		}
+	}
+	if d.CreateJob != nil {
+		if refusal, err := r.createJob(ctx, sj, d.CreateJob); refusal != nil || err != nil {
+			return refusal, err
+		}
+	}
+	if d.CreateArchive != nil {
+		_, refusal, err := r.createOwnedJob(ctx, sj, d.CreateArchive)
+		return refusal, err
+	}
+	return nil, nil
+}
+
+// ensureChild creates an object unless it exists, and then reads it into existing.
+func (r *Reconciler) ensureChild(ctx context.Context, sj *v1alpha1.SequentialJob, child, existing client.Object) (*decision.Refusal, error) {
+	kind, err := r.Client.GroupVersionKindFor(child)
+	if err != nil {
+		return nil, err
+	}
+	refused := decision.Refusal{Kind: kind.Kind, Name: child.GetName()}
+	found, err := kube.GetIfExists(ctx, r.Live, child.GetNamespace(), child.GetName(), existing)
+	switch {
+	case err != nil:
+		return nil, err
+	case found == nil:
+		return kube.AsRefusal(r.Client.Create(ctx, child), refused)
+	case !decision.WasCreatedFor(sj, found, v1alpha1.LabelSequentialJobUID):
+		return decision.NameTaken(refused, "SequentialJob"), nil
+	}
+	return nil, nil
+}
+
+func (r *Reconciler) createJob(ctx context.Context, sj *v1alpha1.SequentialJob, job *batchv1.Job) (*decision.Refusal, error) {
+	isNew, refusal, err := r.createOwnedJob(ctx, sj, job)
+	if refusal != nil || err != nil {
+		return refusal, err
+	}
+	if isNew {
+		r.emit(sj, sequentialjob.JobCreatedEvent(job))
+	}
+	r.createdJobs.add(sj, job, r.Clock.Now())
+	r.observeTransition(sj)
+	return nil, nil
+}
+
+// createOwnedJob creates a Job, or reads the one that an earlier reconciliation created.
+func (r *Reconciler) createOwnedJob(ctx context.Context, sj *v1alpha1.SequentialJob, job *batchv1.Job) (isNew bool, _ *decision.Refusal, _ error) {
+	refused := decision.Refusal{Kind: "Job", Name: job.Name, Step: job.Labels[v1alpha1.LabelStep]}
+	err := r.Client.Create(ctx, job)
+	isNew = err == nil
+	if apierrors.IsAlreadyExists(err) {
+		err = r.Live.Get(ctx, client.ObjectKey{Namespace: sj.Namespace, Name: refused.Name}, job)
+		if err == nil && !metav1.IsControlledBy(job, sj) {
+			return false, decision.NameTaken(refused, "SequentialJob"), nil
+		}
+	}
+	refusal, err := kube.AsRefusal(err, refused)
+	return isNew, refusal, err
+}
+
+// suspendOrResume suspends or resumes Jobs, and marks those that the operator suspended.
+func (r *Reconciler) suspendOrResume(ctx context.Context, decision *sequentialjob.Decision) error {
+	if job := decision.SuspendJob; job != nil {
+		if err := r.setSuspend(ctx, job, true); err != nil {
+			return fmt.Errorf("suspending Job %s: %w", job.Name, err)
+		}
+	}
+	if job := decision.ResumeJob; job != nil {
+		if err := r.setSuspend(ctx, job, false); err != nil {
+			return fmt.Errorf("resuming Job %s: %w", job.Name, err)
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) setSuspend(ctx context.Context, job *batchv1.Job, suspend bool) error {
+	changed := job.DeepCopy()
+	changed.Spec.Suspend = new(suspend)
+	if suspend {
+		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1alpha1.AnnotationSuspended, "true")
+	} else {
+		delete(changed.Annotations, v1alpha1.AnnotationSuspended)
+	}
+	return client.IgnoreNotFound(r.Client.Patch(ctx, changed, client.MergeFromWithOptions(job, client.MergeFromWithOptimisticLock{})))
+}

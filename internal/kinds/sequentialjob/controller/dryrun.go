@@ -1,0 +1,119 @@
+package controller
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
+	"github.com/yardmaster/yardmaster/internal/kube"
+)
+
+const (
+	// maxConcurrentDryRuns is the number of Jobs of one SequentialJob that are tried at the same time.
+	maxConcurrentDryRuns = 4
+	// What the API server accepted is not tried again within acceptedFor: a burst of
+	// SequentialJobs from one template costs one dry run of each step. Up to maxAccepted
+	// fingerprints are remembered.
+	acceptedFor = time.Minute
+	maxAccepted = 4096
+)
+
+// dryRun creates the Jobs and their Pods in a dry run, which includes admission and quotas. The first Job is
+// tried alone: if only its metadata is new, the others are not tried.
+func (r *Reconciler) dryRun(ctx context.Context, observation *sequentialjob.Observation, question *sequentialjob.Question) error {
+	jobs := question.DryRun
+	refusals := make([]*decision.Refusal, len(jobs))
+	first := sequentialjob.FingerprintOf(jobs[0])
+	metadata := "" // that is tried by creating the first Job
+	if question.FirstFollows && r.isAccepted(first.Content) {
+		metadata = first.Metadata
+	}
+	var err error
+	if refusals[0], err = r.dryRunStep(ctx, jobs[0], metadata); err != nil {
+		return err
+	}
+	// The first error does not cancel the requests of others, because client-go logs each of those.
+	var group errgroup.Group
+	var failed atomic.Bool
+	group.SetLimit(maxConcurrentDryRuns)
+	for i, job := range jobs[1:] {
+		group.Go(func() (err error) {
+			if !failed.Load() {
+				refusals[i+1], err = r.dryRunStep(ctx, job, metadata)
+				failed.CompareAndSwap(false, err != nil)
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	observation.Answers.DryRun = &sequentialjob.DryRunResult{}
+	for _, refusal := range refusals {
+		if refusal != nil {
+			observation.Answers.DryRun.Refusals = append(observation.Answers.DryRun.Refusals, *refusal)
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) isAccepted(fingerprint string) bool {
+	_, found := r.accepted.Get(fingerprint)
+	return found
+}
+
+// dryRunStep tries the Job of a step, and the Pod that the Job controller would create for it, unless equal ones
+// were accepted. It does not try metadata with the fingerprint ignoredMetadata. If only the metadata differs from that of
+// accepted ones, it does not try the Pod: admission of Pods that is part of Kubernetes does not depend on metadata.
+func (r *Reconciler) dryRunStep(ctx context.Context, job *batchv1.Job, ignoredMetadata string) (*decision.Refusal, error) {
+	fingerprint := sequentialjob.FingerprintOf(job)
+	contentAccepted := r.isAccepted(fingerprint.Content)
+	if contentAccepted && (fingerprint.Metadata == ignoredMetadata || r.isAccepted(fingerprint.Metadata)) {
+		return nil, nil
+	}
+	created := job.DeepCopy()
+	err := r.Client.Create(ctx, created, client.DryRunAll)
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return nil, nil // an earlier reconciliation created it, or creating it reports the conflict
+	case err != nil:
+		return kube.AsRefusal(err, decision.Refusal{Kind: "Job", Name: job.Name, Step: job.Labels[v1alpha1.LabelStep]})
+	}
+	if !contentAccepted {
+		if refusal, err := r.dryRunPod(ctx, created); refusal != nil || err != nil {
+			return refusal, err
+		}
+	}
+	r.accepted.Add(fingerprint.Content, struct{}{}, acceptedFor)
+	r.accepted.Add(fingerprint.Metadata, struct{}{}, acceptedFor)
+	return nil, nil
+}
+
+// dryRunPod tries the Pod of a Job as the API server returned it. Without the permission to create Pods, Pods
+// are not tried.
+func (r *Reconciler) dryRunPod(ctx context.Context, job *batchv1.Job) (*decision.Refusal, error) {
+	pod := sequentialjob.PodOf(job)
+	refused := decision.Refusal{Kind: "Pod", Name: pod.GenerateName, Step: job.Labels[v1alpha1.LabelStep]}
+	err := r.Client.Create(ctx, pod, client.DryRunAll)
+	switch decision.ClassOf(err) {
+	case decision.PermissionMissing:
+		return nil, nil
+	case decision.ServiceAccountMissing:
+		if pod.Spec.ServiceAccountName == "" {
+			return nil, nil // a new namespace gets its default ServiceAccount in a moment
+		}
+	case decision.QuotaExceeded:
+		if sequentialjob.IsHeldByQueue(job) {
+			return nil, nil // its Pod is created later, when the queue expects room
+		}
+	}
+	return kube.AsRefusal(err, refused)
+}

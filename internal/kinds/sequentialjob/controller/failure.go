@@ -1,0 +1,69 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/kube"
+)
+
+// failureReportDelay is how long reconciliations fail before the status says so. A retry usually succeeds sooner.
+const failureReportDelay = 3 * time.Second
+
+// maxFailureBytes limits the message of a failure in the status.
+const maxFailureBytes = 1024
+
+// failure is a series of failed reconciliations of one SequentialJob.
+type failure struct {
+	since time.Time
+	// reported is the message in the status, empty before it is reported.
+	reported string
+}
+
+// recordFailure remembers that a reconciliation failed. If the failures last, it reports them in the status and as an
+// event. If even that fails, the event remains.
+func (r *Reconciler) recordFailure(ctx context.Context, sj *v1alpha1.SequentialJob, err error) {
+	if apierrors.IsConflict(err) || errors.Is(err, kube.ErrStale) || errors.Is(err, context.Canceled) {
+		return
+	}
+	now, message, isDue := r.Clock.Now(), decision.TruncateMessage(err.Error(), maxFailureBytes), false
+	r.failures.Update(sj, func(f *failure) {
+		if f.since.IsZero() {
+			f.since = now
+		}
+		if isDue = f.reported == "" && now.Sub(f.since) >= failureReportDelay; isDue {
+			f.reported = message
+		}
+	})
+	if !isDue {
+		return
+	}
+	r.emit(sj, decision.WarningEvent(v1alpha1.EventReconcileFailed, "Reconcile", message))
+	before, after := sj.DeepCopy(), sj.DeepCopy()
+	decision.SetState(&after.Status.Conditions, sj.Generation, metav1.NewTime(now), v1alpha1.ConditionReconcileFailed,
+		decision.True(v1alpha1.ReasonRequestFailed, message))
+	if patchErr := kube.UpdateStatus(ctx, r.Client, before, after); patchErr == nil {
+		r.remember(after)
+	} // otherwise the next decision that can be recorded has the condition
+}
+
+// clearFailure forgets the failures after a success. It reports whether the status still has their condition.
+func (r *Reconciler) clearFailure(sj *v1alpha1.SequentialJob) bool {
+	f, found := r.failures.Get(sj)
+	if found {
+		r.failures.Delete(sj)
+	}
+	return f.reported != ""
+}
+
+// reportedFailure returns the message of the failures that the status reports, empty without any.
+func (r *Reconciler) reportedFailure(sj *v1alpha1.SequentialJob) string {
+	f, _ := r.failures.Get(sj)
+	return f.reported
+}

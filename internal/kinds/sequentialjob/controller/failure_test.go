@@ -1,0 +1,59 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
+)
+
+func TestLastingFailureIsReportedOnce(t *testing.T) {
+	sj := testbuilder.SequentialJob("a", "ns").Step("build").Obj()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(sj).WithStatusSubresource(sj).Build()
+	clock, recorder := clocktesting.NewFakeClock(time.Unix(1000, 0)), events.NewFakeRecorder(10)
+	r := &Reconciler{
+		Clients:  kube.Clients{Client: api, Live: api, Recorder: recorder, Clock: clock},
+		failures: kube.NewStore[failure](), writeCache: kube.NewWriteCache[*v1alpha1.SequentialJob](),
+	}
+	forbidden := errors.New("jobs.batch is forbidden")
+	fail := func(after time.Duration, err error) {
+		clock.Step(after)
+		if err := api.Get(t.Context(), client.ObjectKeyFromObject(sj), sj); err != nil {
+			t.Fatal(err)
+		}
+		r.recordFailure(t.Context(), sj, err)
+	}
+	fail(0, forbidden)
+	fail(time.Second, forbidden)
+	fail(time.Hour, context.Canceled)
+	if len(recorder.Events) != 0 || r.reportedFailure(sj) != "" {
+		t.Fatal("a failure is reported at once")
+	}
+	fail(time.Second, forbidden)
+	fail(time.Second, forbidden)
+	if err := api.Get(t.Context(), client.ObjectKeyFromObject(sj), sj); err != nil {
+		t.Fatal(err)
+	}
+	c := meta.FindStatusCondition(sj.Status.Conditions, v1alpha1.ConditionReconcileFailed)
+	if len(recorder.Events) != 1 || c == nil || c.Message != forbidden.Error() {
+		t.Errorf("%d events, condition %+v", len(recorder.Events), c)
+	}
+	if r.reportedFailure(sj) == "" || !r.clearFailure(sj) || r.clearFailure(sj) {
+		t.Error("a success does not clear the failure once")
+	}
+}

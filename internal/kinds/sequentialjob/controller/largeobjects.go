@@ -1,0 +1,120 @@
+package controller
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kube"
+)
+
+// maxCachedBytes is the size of a SequentialJob above which the cache keeps only what Kubernetes limits to a
+// few KiB. A namespace can hold any number of SequentialJobs of more than 1 MB: without a limit, 150 of them
+// would fill the operator's memory.
+const maxCachedBytes = 16 << 10
+
+// maxAnnotationBytes is more than an annotation that controllers read has.
+const maxAnnotationBytes = 1 << 10
+
+// TrimSequentialJob is a cache transform that removes what no decision reads from a SequentialJob, and most of a
+// large one. The reconciler reads large objects from the API server.
+func TrimSequentialJob(object any) (any, error) {
+	sj, ok := object.(*v1alpha1.SequentialJob)
+	if !ok {
+		return object, nil
+	}
+	delete(sj.Annotations, corev1.LastAppliedConfigAnnotation) // as large as the spec
+	if isLarge(sj) {
+		sj.Annotations = trimAnnotations(sj.Annotations)
+		sj.Spec = v1alpha1.SequentialJobSpec{ManagedBy: sj.Spec.ManagedBy}
+		sj.Status.Steps = nil
+	}
+	return kube.TrimObject(sj)
+}
+
+// trimAnnotations keeps what controllers observe: the approval of a step, and the time of a run of a Schedule.
+func trimAnnotations(annotations map[string]string) map[string]string {
+	var kept map[string]string
+	for _, key := range []string{v1alpha1.AnnotationApproval, v1alpha1.AnnotationScheduledTime} {
+		value, found := annotations[key]
+		if !found {
+			continue
+		}
+		if kept == nil {
+			kept = map[string]string{}
+		}
+		kept[key] = value[:min(len(value), maxAnnotationBytes)]
+	}
+	return kept
+}
+
+// isTrimmed reports whether the cache removed most of the object: a SequentialJob has at least one step.
+func isTrimmed(sj *v1alpha1.SequentialJob) bool { return len(sj.Spec.Containers) == 0 }
+
+// isLarge reports whether a SequentialJob is too large for the cache. Its size is that of its variable parts in
+// the encoding of Kubernetes, which is fast to compute and about as long as JSON.
+func isLarge(sj *v1alpha1.SequentialJob) bool {
+	size := 0
+	for _, steps := range [][]v1alpha1.Step{sj.Spec.Containers, sj.Spec.Finally} {
+		for i := range steps {
+			size += steps[i].Size()
+			size += sizeOfOptions(steps[i].Options())
+		}
+	}
+	if sj.Spec.Template != nil {
+		size += sj.Spec.Template.Size()
+	}
+	if metadata := sj.Spec.JobMetadata; metadata != nil {
+		size += sizeOf(metadata.Labels) + sizeOf(metadata.Annotations)
+	}
+	for i := range sj.Status.Steps {
+		const fixedFields = 400 // times, names, hashes and UIDs
+		size += fixedFields + len(sj.Status.Steps[i].Message) + len(sj.Status.Steps[i].Output)
+	}
+	return size+sizeOf(sj.Annotations) > maxCachedBytes
+}
+
+func sizeOfOptions(options *v1alpha1.StepOptions) int {
+	size := 0
+	if options.PodFailurePolicy != nil {
+		size += options.PodFailurePolicy.Size()
+	}
+	if options.SuccessPolicy != nil {
+		size += options.SuccessPolicy.Size()
+	}
+	if options.PodTemplate != nil {
+		size += len(options.PodTemplate.Raw)
+	}
+	return size
+}
+
+func sizeOf(set map[string]string) int {
+	size := 0
+	for key, value := range set {
+		size += len(key) + len(value)
+	}
+	return size
+}
+
+// read returns the SequentialJob: from the cache or, if the cache has only a part of it, from the API server.
+func (r *Reconciler) read(ctx context.Context, key client.ObjectKey) (*v1alpha1.SequentialJob, error) {
+	sj := &v1alpha1.SequentialJob{}
+	if err := r.Client.Get(ctx, key, sj); err != nil {
+		return nil, err
+	}
+	if sj = r.writeCache.Newest(sj); !isTrimmed(sj) {
+		return sj, nil
+	}
+	live := &v1alpha1.SequentialJob{}
+	err := r.Live.Get(ctx, key, live)
+	return live, err
+}
+
+// remember records the written version of a SequentialJob, unless every reconciliation reads it anyway.
+func (r *Reconciler) remember(sj *v1alpha1.SequentialJob) {
+	if !isLarge(sj) {
+		r.writeCache.Record(sj)
+	}
+}

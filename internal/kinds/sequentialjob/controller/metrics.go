@@ -1,0 +1,85 @@
+package controller
+
+import (
+	batchv1 "k8s.io/api/batch/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
+	"github.com/yardmaster/yardmaster/internal/kube/metric"
+)
+
+var (
+	transitionSeconds = metric.NewHistogram("yardmaster_sequentialjob_step_transition_seconds",
+		"Time in seconds from observing the end of a step's Job to the creation of the next step's Job.",
+		.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30)
+	stepsTotal = metric.NewCounterVec("yardmaster_sequentialjob_steps_total",
+		"Number of steps that ended, by result: succeeded, failed, skipped, or retried for an attempt that failed and is followed by another one.", "result")
+	archivesTotal = metric.NewCounterVec("yardmaster_sequentialjob_archives_total",
+		"Number of runs whose logs were to be archived, by result: archived or failed.", "result")
+	conflictsTotal = metric.NewCounter("yardmaster_sequentialjob_conflicts_total",
+		"Number of status writes that failed because the SequentialJob had changed. Each is retried.")
+	eventsOmittedTotal = metric.NewCounter("yardmaster_sequentialjob_events_omitted_total",
+		"Number of JobStarted, JobCompleted, Completed and LogsArchived events omitted because of the rate limit.")
+	activeGauge = metric.NewSum("yardmaster_sequentialjob_active",
+		"Number of SequentialJobs with an active step.")
+)
+
+// archiveResults maps the states in which an archive has ended to the label result.
+var archiveResults = map[v1alpha1.ArchiveState]string{v1alpha1.ArchiveArchived: "archived", v1alpha1.ArchiveFailed: "failed"}
+
+// countArchive counts an archive that ended between two stored statuses.
+func countArchive(before, after *v1alpha1.SequenceArchiveStatus) {
+	if sequentialjob.HasArchiveEnded(before, after) {
+		archivesTotal.WithLabelValues(archiveResults[after.State]).Inc()
+	}
+}
+
+// stepResults maps the final phases of a step to the label result.
+var stepResults = map[v1alpha1.StepPhase]string{
+	v1alpha1.StepSucceeded: "succeeded",
+	v1alpha1.StepFailed:    "failed",
+	v1alpha1.StepSkipped:   "skipped",
+	v1alpha1.StepRetrying:  "retried",
+}
+
+// countEndedSteps counts the steps that ended between two stored statuses.
+func countEndedSteps(before, after *v1alpha1.SequentialJobStatus) {
+	ended := make(map[string]v1alpha1.StepPhase, len(before.Steps))
+	for i := range before.Steps {
+		if before.Run == after.Run {
+			ended[before.Steps[i].Name] = before.Steps[i].Phase
+		}
+	}
+	for i := range after.Steps {
+		step := &after.Steps[i]
+		isKept := step.Run != 0 && step.Run != after.Run
+		if result, hasEnded := stepResults[step.Phase]; hasEnded && !isKept && ended[step.Name] != step.Phase {
+			stepsTotal.WithLabelValues(result).Inc()
+		}
+	}
+}
+
+// recordStepEnd remembers when a Job was observed to end.
+func (r *Reconciler) recordStepEnd(job *batchv1.Job) {
+	if owner := ownerOf(job); owner != nil && job.Labels[v1alpha1.LabelStep] != "" {
+		r.stepEnds.Set(owner, r.Clock.Now())
+	}
+}
+
+// observeTransition observes the time since the previous step's Job ended.
+func (r *Reconciler) observeTransition(sj *v1alpha1.SequentialJob) {
+	if ended, found := r.stepEnds.Get(sj); found {
+		transitionSeconds.Observe(r.Clock.Now().Sub(ended).Seconds())
+		r.stepEnds.Delete(sj)
+	}
+}
+
+// countActive counts the SequentialJobs with an active step.
+func countActive(sums metric.Sums, list *v1alpha1.SequentialJobList) {
+	sums.Add(activeGauge, 0)
+	for i := range list.Items {
+		if list.Items[i].Status.State.Active > 0 {
+			sums.Add(activeGauge, 1)
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
+	"github.com/yardmaster/yardmaster/internal/kube"
+)
+
+// observe returns what is known of the SequentialJob without a request to the API server.
+func (r *Reconciler) observe(ctx context.Context, sj *v1alpha1.SequentialJob) (sequentialjob.Observation, error) {
+	var cached batchv1.JobList
+	// The objects belong to the cache: they are read, never changed.
+	if err := r.Client.List(ctx, &cached, client.InNamespace(sj.Namespace), client.MatchingFields{controllerIndex: string(sj.UID)}, client.UnsafeDisableDeepCopy); err != nil {
+		return sequentialjob.Observation{}, fmt.Errorf("listing owned Jobs: %w", err)
+	}
+	policies, err := r.policies.Get(ctx, sj.Namespace)
+	if err != nil {
+		return sequentialjob.Observation{}, err
+	}
+	jobs, createdUIDs := r.createdJobs.merge(sj, jobPointers(cached.Items), r.Clock.Now())
+	pods, err := r.observePods(ctx, jobs)
+	if err != nil {
+		return sequentialjob.Observation{}, err
+	}
+	return sequentialjob.Observation{
+		SequentialJob: sj.DeepCopy(),
+		Jobs:          jobs,
+		Pods:          pods,
+		CreatedJobs:   createdUIDs,
+		Policies:      policies.Select(sj.Labels),
+		Now:           r.Clock.Now(),
+		ArchiveImage:  r.options.ArchiveImage,
+		Failure:       r.reportedFailure(sj),
+		Answers: sequentialjob.Answers{
+			JobsByName: map[string]*batchv1.Job{},
+			PodsByJob:  map[types.UID][]corev1.Pod{},
+			Warnings:   map[types.UID]string{},
+			Claims:     map[string]*metav1.PartialObjectMetadata{},
+		},
+	}, nil
+}
+
+// answer adds the answer to a question of the core to the observation.
+func (r *Reconciler) answer(ctx context.Context, observation *sequentialjob.Observation, question *sequentialjob.Question) error {
+	switch {
+	case question.JobNamed != "":
+		return r.readJob(ctx, observation, question.JobNamed)
+	case question.PodsOf != nil:
+		return r.listPods(ctx, observation, question.PodsOf)
+	case question.WarningsOf != "":
+		return r.readWarning(ctx, observation, question.WarningsOf)
+	case question.AllJobs:
+		return r.listJobs(ctx, observation)
+	case question.Claim != "":
+		return r.readClaim(ctx, observation, question.Claim)
+	default:
+		return r.dryRun(ctx, observation, question)
+	}
+}
+
+// readJob reads one Job from the API server. A Job of another owner counts as none: creating ours
+// then reports the conflict.
+func (r *Reconciler) readJob(ctx context.Context, observation *sequentialjob.Observation, name string) error {
+	job, err := kube.GetIfExists(ctx, r.Live, observation.SequentialJob.Namespace, name, &batchv1.Job{})
+	if err != nil {
+		return err
+	}
+	if job != nil && !metav1.IsControlledBy(job, observation.SequentialJob) {
+		job = nil
+	}
+	observation.Answers.JobsByName[name] = job
+	if job != nil {
+		r.createdJobs.add(observation.SequentialJob, job, r.Clock.Now())
+	}
+	return nil
+}
+
+// readClaim reads the metadata of a PersistentVolumeClaim from the API server.
+func (r *Reconciler) readClaim(ctx context.Context, observation *sequentialjob.Observation, name string) error {
+	into := &metav1.PartialObjectMetadata{}
+	into.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
+	claim, err := kube.GetIfExists(ctx, r.Live, observation.SequentialJob.Namespace, name, into)
+	if err != nil {
+		return err
+	}
+	observation.Answers.Claims[name] = claim
+	return nil
+}
+
+func (r *Reconciler) listPods(ctx context.Context, observation *sequentialjob.Observation, job *batchv1.Job) error {
+	var pods corev1.PodList
+	selector := client.MatchingLabels{batchv1.ControllerUidLabel: string(job.UID)}
+	if err := r.Live.List(ctx, &pods, client.InNamespace(job.Namespace), selector); err != nil {
+		return fmt.Errorf("listing Pods of Job %s: %w", job.Name, err)
+	}
+	observation.Answers.PodsByJob[job.UID] = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
+		return !metav1.IsControlledBy(&pod, job)
+	})
+	return nil
+}
+
+// listJobs replaces the observed Jobs with a live list.
+func (r *Reconciler) listJobs(ctx context.Context, observation *sequentialjob.Observation) error {
+	var jobs batchv1.JobList
+	selector := client.MatchingLabels{v1alpha1.LabelSequentialJobUID: string(observation.SequentialJob.UID)}
+	if err := r.Live.List(ctx, &jobs, client.InNamespace(observation.SequentialJob.Namespace), selector); err != nil {
+		return fmt.Errorf("listing owned Jobs: %w", err)
+	}
+	observation.Jobs = slices.DeleteFunc(jobPointers(jobs.Items), func(job *batchv1.Job) bool {
+		return !metav1.IsControlledBy(job, observation.SequentialJob)
+	})
+	observation.Answers.HasAllJobs = true
+	return nil
+}
+
+func jobPointers(items []batchv1.Job) []*batchv1.Job {
+	jobs := make([]*batchv1.Job, len(items))
+	for i := range items {
+		jobs[i] = &items[i]
+	}
+	return jobs
+}

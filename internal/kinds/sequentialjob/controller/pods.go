@@ -1,0 +1,177 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
+	"github.com/yardmaster/yardmaster/internal/kube/informer"
+)
+
+const (
+	// Events are listed for one object at a time, at this rate per second: the API server reads all
+	// events of the namespace for that.
+	eventListRate  = 2
+	eventListBurst = 20
+	// maxReportedBytes limits the messages of Pods that are cached.
+	maxReportedBytes = 512
+)
+
+// NewCache returns a cache of the Pods of SequentialJobs that have not ended, in these namespaces or,
+// if the map is empty, in all. It is separate from the manager's cache, which selects other Pods.
+func NewCache(mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache, error) {
+	ofSequentialJobs, err := labels.NewRequirement(v1alpha1.LabelSequentialJobUID, selection.Exists, nil)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		NewInformer:       informer.NewInformer,
+		DefaultNamespaces: namespaces,
+		ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: {
+			Label: labels.NewSelector().Add(*ofSequentialJobs),
+			Field: fields.AndSelectors(
+				fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
+				fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
+			),
+			Transform: trimPod,
+		}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("creating the cache of the Pods of SequentialJobs: %w", err)
+	}
+	if err := pods.IndexField(context.Background(), &corev1.Pod{}, controllerIndex, controllerUID); err != nil {
+		return nil, fmt.Errorf("indexing Pods by controller: %w", err)
+	}
+	return pods, mgr.Add(pods)
+}
+
+// trimPod removes all of a Pod but what says whether it runs, to save memory.
+func trimPod(object any) (any, error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return object, nil
+	}
+	trimmed := &corev1.Pod{TypeMeta: pod.TypeMeta, ObjectMeta: metav1.ObjectMeta{
+		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+		CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp, OwnerReferences: pod.OwnerReferences,
+	}}
+	trimmed.Status.Phase = pod.Status.Phase
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled || c.Type == corev1.PodReadyToStartContainers {
+			c.Message = decision.TruncateMessage(c.Message, maxReportedBytes)
+			trimmed.Status.Conditions = append(trimmed.Status.Conditions, c)
+		}
+	}
+	trimmed.Status.InitContainerStatuses = trimStatuses(pod.Status.InitContainerStatuses)
+	trimmed.Status.ContainerStatuses = trimStatuses(pod.Status.ContainerStatuses)
+	return trimmed, nil
+}
+
+// trimStatuses keeps why containers wait, and since when they run.
+func trimStatuses(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
+	var trimmed []corev1.ContainerStatus
+	for i := range statuses {
+		state := corev1.ContainerState{Running: statuses[i].State.Running}
+		if waiting := statuses[i].State.Waiting; waiting != nil {
+			state.Waiting = &corev1.ContainerStateWaiting{Reason: waiting.Reason, Message: decision.TruncateMessage(waiting.Message, maxReportedBytes)}
+		}
+		trimmed = append(trimmed, corev1.ContainerStatus{Name: statuses[i].Name, State: state})
+	}
+	return trimmed
+}
+
+// observePods returns the cached Pods of Jobs that have not ended. They belong to the cache.
+func (r *Reconciler) observePods(ctx context.Context, jobs []*batchv1.Job) ([]*corev1.Pod, error) {
+	var observed []*corev1.Pod
+	for _, job := range jobs {
+		if sequentialjob.IsTerminal(job) {
+			continue
+		}
+		var pods corev1.PodList
+		if err := r.options.Pods.List(ctx, &pods, client.InNamespace(job.Namespace), client.MatchingFields{controllerIndex: string(job.UID)}, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("listing Pods of Job %s: %w", job.Name, err)
+		}
+		for i := range pods.Items {
+			observed = append(observed, &pods.Items[i])
+		}
+	}
+	return observed, nil
+}
+
+// readWarning reads the newest warning about an object. If too many objects need that, the answer is
+// empty; the core asks again later.
+func (r *Reconciler) readWarning(ctx context.Context, observation *sequentialjob.Observation, uid types.UID) error {
+	if observation.Answers.Warnings[uid] = ""; !r.eventLists.Allow() {
+		return nil
+	}
+	var list eventsv1.EventList
+	about := client.MatchingFields{"regarding.uid": string(uid), "type": corev1.EventTypeWarning}
+	if err := r.Live.List(ctx, &list, client.InNamespace(observation.SequentialJob.Namespace), about); err != nil {
+		return fmt.Errorf("listing events: %w", err)
+	}
+	if len(list.Items) > 0 {
+		newest := slices.MaxFunc(list.Items, func(a, b eventsv1.Event) int { return lastObserved(&a).Compare(lastObserved(&b)) })
+		observation.Answers.Warnings[uid] = newest.Note
+	}
+	return nil
+}
+
+func lastObserved(e *eventsv1.Event) time.Time {
+	switch {
+	case e.Series != nil:
+		return e.Series.LastObservedTime.Time
+	case !e.EventTime.IsZero():
+		return e.EventTime.Time
+	default:
+		return e.DeprecatedLastTimestamp.Time
+	}
+}
+
+// podHandler enqueues the owner of the Job of a Pod with a relevant change.
+func (r *Reconciler) podHandler() handler.EventHandler {
+	enqueue := func(ctx context.Context, before, after *corev1.Pod, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		owner := metav1.GetControllerOf(after)
+		if owner == nil || !sequentialjob.IsRelevantPodUpdate(before, after) {
+			return
+		}
+		job := &batchv1.Job{}
+		if err := r.Client.Get(ctx, client.ObjectKey{Namespace: after.Namespace, Name: owner.Name}, job); err == nil && job.UID == owner.UID {
+			enqueueOwner(job, queue)
+		} // otherwise the next reconciliation observes the Pod
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			if pod, isPod := e.Object.(*corev1.Pod); isPod {
+				enqueue(ctx, nil, pod, queue)
+			}
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			before, isPod := e.ObjectOld.(*corev1.Pod)
+			after, isPodToo := e.ObjectNew.(*corev1.Pod)
+			if isPod && isPodToo {
+				enqueue(ctx, before, after, queue)
+			}
+		},
+	}
+}

@@ -1,0 +1,172 @@
+package sequentialjob
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
+)
+
+func TestRunThatExceedsItsDeadlineIsStoppedAndRunsFinally(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").ActiveDeadline(60))
+	if decision := s.reconcileAfter(20 * time.Second); decision.RequeueAfter != 40*time.Second {
+		t.Errorf("want a reconciliation in the 40 s that are left, got %s", decision.RequeueAfter)
+	}
+
+	decision := s.reconcileAfter(40 * time.Second)
+	if diff := cmp.Diff([]string{"build"}, deletedStepNames(decision)); diff != "" {
+		t.Errorf("deleted (-want, +got):\n%s", diff)
+	}
+	s.wantSteps("build: Stopping, DeadlineExceeded", "test: Pending", "cleanup: Pending")
+	if got := s.sj.Status.DeadlineExceededTime; got == nil || !got.Time.Equal(s.now) {
+		t.Errorf("want the deadline recorded as exceeded at %s, got %s", s.now, got)
+	}
+
+	s.removeDeletedJobs()
+	s.wantSteps("build: Failed, DeadlineExceeded", "test: Skipped, PreviousStepFailed", "cleanup: Starting")
+	s.reconcileAfter(time.Hour)
+	s.succeedStep("cleanup")
+	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonDeadlineExceeded)
+	s.wantCreated("build", "cleanup")
+}
+
+func TestFinallyWaitsUntilTheStoppedJobIsDeleted(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Finally("cleanup").ActiveDeadline(60))
+	s.reconcileAfter(time.Hour)
+	s.reconcileAfter(time.Hour)
+	s.wantCreated("build")
+	s.removeDeletedJobs()
+	s.wantCreated("build", "cleanup")
+}
+
+func TestStepThatEndsWhileItIsStoppedKeepsItsOutcome(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").ActiveDeadline(60))
+	s.reconcileAfter(time.Hour)
+	s.succeedStep("build")
+	s.wantSteps("build: Succeeded")
+	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
+}
+
+func TestStepsAfterTheDeadlineAreSkipped(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").ActiveDeadline(60))
+	s.now = s.now.Add(time.Hour)
+	s.succeedStep("build")
+	s.succeedStep("cleanup")
+	s.wantSteps("build: Succeeded", "test: Skipped, DeadlineExceeded", "cleanup: Succeeded")
+	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonDeadlineExceeded)
+}
+
+func TestRunDeadlineIsNotTolerated(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.ContinueOnFailure()).Step("test").ActiveDeadline(60))
+	s.reconcileAfter(time.Hour)
+	s.removeDeletedJobs()
+	s.wantCreated("build")
+	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonDeadlineExceeded)
+}
+
+func TestDeadlineOfAStepIsNotTheDeadlineOfTheRun(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").ActiveDeadline(60))
+	testbuilder.Job(s.newestJob("build")).Failed(batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline", s.now)
+	s.reconcile()
+	s.wantSteps("build: Failed, StepDeadlineExceeded")
+	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonStepFailed)
+	if got := s.sj.Status.DeadlineExceededTime; got != nil {
+		t.Errorf("the run is recorded as exceeding its deadline at %s", got)
+	}
+}
+
+func TestStartDeadlineEndsAStepWhosePodCannotStart(t *testing.T) {
+	tests := map[string]struct {
+		pod  corev1.Pod
+		want string
+	}{
+		"an image that cannot be pulled": {
+			pod:  testbuilder.Pod("build").Waiting("ImagePullBackOff", "Back-off pulling image").Obj(),
+			want: "no Pod started within 30 s: ImagePullBackOff: Back-off pulling image",
+		},
+		"a Pod that fits no node": {
+			pod:  testbuilder.Pod("build").Unschedulable("0/3 nodes are available").Obj(),
+			want: "no Pod started within 30 s: Unschedulable: 0/3 nodes are available",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepStartDeadline(30)).Finally("cleanup"))
+			testbuilder.Job(s.newestJob("build")).PodPending(s.now)
+			s.pods[s.newestJob("build").UID] = []corev1.Pod{test.pod}
+
+			if decision := s.reconcileAfter(20 * time.Second); decision.RequeueAfter != 10*time.Second {
+				t.Errorf("want a reconciliation in the 10 s that are left, got %s", decision.RequeueAfter)
+			}
+			s.reconcileAfter(10 * time.Second)
+			s.removeDeletedJobs()
+			s.wantSteps("build: Failed, StartDeadlineExceeded", "cleanup: Starting")
+			if got := s.stepStatus("build").Message; got != test.want {
+				t.Errorf("want %q, got %q", test.want, got)
+			}
+		})
+	}
+}
+
+func TestStartDeadlineDoesNotApplyOnceAPodStarted(t *testing.T) {
+	tests := map[string]struct {
+		happens func(*testEnv)
+		want    string
+	}{
+		"the Job counts a ready Pod": {func(s *testEnv) { testbuilder.Job(s.newestJob("build")).Active(s.now) }, "build: Starting"},
+		"a Pod runs but is not ready": {func(s *testEnv) {
+			testbuilder.Job(s.newestJob("build")).PodPending(s.now)
+			s.pods[s.newestJob("build").UID] = []corev1.Pod{testbuilder.Pod("build").Running().Obj()}
+		}, "build: Starting"},
+		"a queue has not admitted the Job yet": {func(s *testEnv) {
+			s.newestJob("build").Labels[queueLabel] = "q"
+			testbuilder.Job(s.newestJob("build")).Suspended(s.now)
+		}, "build: Queued, Queued"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepStartDeadline(30)))
+			test.happens(s)
+			s.reconcileAfter(time.Hour)
+			s.wantSteps(test.want)
+		})
+	}
+}
+
+func TestStartDeadlineIsToleratedLikeOtherFailures(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepStartDeadline(30), testbuilder.ContinueOnFailure()).Step("test"))
+	testbuilder.Job(s.newestJob("build")).PodPending(s.now)
+	s.reconcileAfter(time.Hour)
+	s.removeDeletedJobs()
+	s.wantCreated("build", "test")
+}
+
+func TestFinishedSequentialJobExpires(t *testing.T) {
+	tests := map[string]func(*testEnv){
+		"after success": func(s *testEnv) { s.succeedStep("build") },
+		"after failure": func(s *testEnv) { s.failStep("build") },
+	}
+	for name, ends := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").TTLAfterFinished(100))
+			ends(s)
+			if decision := s.reconcileAfter(40 * time.Second); decision.DeleteExpired || decision.RequeueAfter != time.Minute {
+				t.Errorf("want a reconciliation in a minute, got %+v", decision)
+			}
+			if decision := s.reconcileAfter(time.Minute); !decision.DeleteExpired {
+				t.Error("want it deleted")
+			}
+		})
+	}
+	t.Run("not while it runs", func(t *testing.T) {
+		s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").TTLAfterFinished(0))
+		if decision := s.reconcileAfter(time.Hour); decision.DeleteExpired {
+			t.Error("want it kept")
+		}
+	})
+}

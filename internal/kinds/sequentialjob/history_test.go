@@ -1,0 +1,106 @@
+package sequentialjob
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
+)
+
+func (s *testEnv) keptJobs() []string {
+	var names []string
+	for _, job := range s.jobs {
+		if job.DeletionTimestamp.IsZero() {
+			names = append(names, job.Labels[v1alpha1.LabelStep])
+		}
+	}
+	return names
+}
+
+func TestOldestJobsBeyondTheHistoryLimitAreDeleted(t *testing.T) {
+	tests := map[string]struct {
+		limit *int32
+		want  []string
+	}{
+		"without a limit": {want: []string{"a", "b", "c", "d"}},
+		"a limit of 2":    {limit: new(int32(2)), want: []string{"b", "c", "d"}},
+		"a limit of 0":    {limit: new(int32(0)), want: []string{"d"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			sj := testbuilder.SequentialJob("x", "ns").Step("a").Step("b").Step("c").Step("d").Obj()
+			sj.Spec.JobHistoryLimit = test.limit
+			s := newTestEnv(t, sj)
+			s.reconcile()
+			for _, step := range []string{"a", "b", "c"} {
+				s.now = s.now.Add(time.Minute)
+				s.succeedStep(step)
+			}
+			if diff := cmp.Diff(test.want, s.keptJobs()); diff != "" {
+				t.Errorf("Jobs that are kept while d runs (-want, +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestJobsOfEarlierRunsCountAsHistory(t *testing.T) {
+	sj := testbuilder.SequentialJob("x", "ns").Step("a").Obj()
+	sj.Spec.JobHistoryLimit = new(int32(1))
+	s := newTestEnv(t, sj)
+	s.reconcile()
+	s.succeedStep("a")
+	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Rerun = &v1alpha1.Rerun{ID: "again", From: "Start"} })
+	s.reconcileAfter(time.Minute)
+	s.succeedStep("a")
+	if kept := s.keptJobs(); len(kept) != 1 {
+		t.Errorf("%d Jobs are kept, want that of the last run", len(kept))
+	}
+}
+
+func TestExhaustedQuotaOfJobsNamesTheFinishedOnes(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("x", "ns").Step("a").Step("b"))
+	s.createRefusals["b"] = &decision.Refusal{Class: decision.QuotaExceeded, Step: "b", Message: "exceeded quota: jobs, requested: count/jobs.batch=1"}
+	s.succeedStep("a")
+	want := "1 finished Jobs of this SequentialJob count too: set spec.jobHistoryLimit; exceeded quota"
+	if got := conditionMessage(&s.sj.Status, v1alpha1.ConditionResourcesUnavailable); !strings.HasPrefix(got, want) {
+		t.Errorf("message %q", got)
+	}
+}
+
+func TestRetriesAreVisible(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("x", "ns").Step("a"))
+	job := s.newestJob("a")
+	job.Status.Failed = 2
+	s.pods[job.UID] = []corev1.Pod{testbuilder.Pod("a").Exited(3, "no connection").Obj()}
+	s.reconcileAfter(5 * time.Second)
+	if step := s.stepStatus("a"); step.FailedPods != 2 || step.LastExitCode == nil || *step.LastExitCode != 3 {
+		t.Errorf("%d failed Pods, exit code %v", step.FailedPods, step.LastExitCode)
+	}
+	s.succeedStep("a")
+	if step := s.stepStatus("a"); step.FailedPods != 2 || step.LastExitCode == nil {
+		t.Errorf("after the step: %d failed Pods, exit code %v", step.FailedPods, step.LastExitCode)
+	}
+}
+
+func TestFailureOfReconciliationsIsACondition(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("x", "ns").Step("a"))
+	decide := func(failure string) Decision {
+		return Decide(Observation{SequentialJob: s.sj.DeepCopy(), Jobs: slices.Clone(s.jobs), CreatedJobs: s.createdUIDs, Now: s.now, Failure: failure})
+	}
+	decision := decide("jobs.batch is forbidden")
+	s.record(decision)
+	s.wantCondition(v1alpha1.ConditionReconcileFailed, "True RequestFailed: jobs.batch is forbidden")
+	s.wantCondition(v1alpha1.ConditionReady, "False RequestFailed: jobs.batch is forbidden")
+	if again := decide("jobs.batch is forbidden"); again.StatusChanged {
+		t.Error("the same failure changes the status again")
+	}
+	s.record(decide(""))
+	s.wantCondition(v1alpha1.ConditionReconcileFailed, "False Reconciled: ")
+}

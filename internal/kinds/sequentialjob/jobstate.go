@@ -1,0 +1,54 @@
+package sequentialjob
+
+import (
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+// queueLabel is the label with which Kueue manages a Job.
+const queueLabel = "kueue.x-k8s.io/queue-name"
+
+// IsTerminal reports whether the Job ended and all its Pods have stopped.
+func IsTerminal(job *batchv1.Job) bool { return decision.FindEndCondition(job) != nil }
+
+// IsRelevantUpdate reports whether a change of a Job can affect its SequentialJob. Most of what
+// a Job reports while it runs does not.
+func IsRelevantUpdate(before, after *batchv1.Job) bool {
+	switch {
+	case IsTerminal(after) != IsTerminal(before),
+		after.DeletionTimestamp.IsZero() != before.DeletionTimestamp.IsZero(),
+		isSuspended(after) != isSuspended(before),
+		after.Status.Failed != before.Status.Failed, // the next Pod may not start
+		hasStoppedPods(after) != hasStoppedPods(before):
+		return true
+	default: // the start deadline counts from the Job's start time
+		return jobOptions(after).StartDeadlineSeconds != nil && !after.Status.StartTime.Equal(before.Status.StartTime)
+	}
+}
+
+func isSuspended(job *batchv1.Job) bool { return ptr.Deref(job.Spec.Suspend, false) }
+
+// isQueueManaged reports whether a queue such as Kueue decides when the Job may run.
+func isQueueManaged(job *batchv1.Job) bool {
+	return job.Labels[queueLabel] != "" ||
+		ptr.Deref(job.Spec.ManagedBy, batchv1.JobControllerName) != batchv1.JobControllerName
+}
+
+// hasStartedPod reports whether the Job's counters prove that a Pod started. If it returns false,
+// a Pod may still have started: one with a readiness probe is not ready at once.
+func hasStartedPod(job *batchv1.Job) bool {
+	return job.Status.Succeeded > 0 || job.Status.Failed > 0 || ptr.Deref(job.Status.Ready, 0) > 0
+}
+
+// hasStoppedPods reports whether a suspended Job has no Pods left.
+func hasStoppedPods(job *batchv1.Job) bool {
+	isMarked := slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
+		return c.Type == batchv1.JobSuspended && c.Status == corev1.ConditionTrue
+	})
+	return isMarked && job.Status.Active == 0 && ptr.Deref(job.Status.Terminating, 0) == 0
+}

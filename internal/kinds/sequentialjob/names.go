@@ -1,0 +1,61 @@
+package sequentialjob
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+const (
+	// maxNameLength leaves room for the "-<index>" that Indexed Jobs append to their names in
+	// Pod host names, which are DNS labels of at most 63 characters.
+	maxNameLength     = 52
+	nameHashLength    = 10
+	contentHashLength = 16
+)
+
+// jobName returns the name of the Job for one attempt at a step. It depends on nothing that
+// changes, so that an operator that does not observe its own Job yet finds the name taken instead
+// of creating a second Job.
+func jobName(sj *v1alpha1.SequentialJob, run int32, step string, attempt int32) string {
+	return childName(sj.Name, step, fmt.Sprintf("%s/%d/%s/%d", sj.UID, run, step, attempt))
+}
+
+// WorkspaceName returns the name of the SequentialJob's PersistentVolumeClaim.
+func WorkspaceName(sj *v1alpha1.SequentialJob) string {
+	return childName(sj.Name, "workspace", string(sj.UID)+"/workspace")
+}
+
+// OutputsName returns the name of the ConfigMap that holds the outputs of its steps.
+func OutputsName(sj *v1alpha1.SequentialJob) string {
+	return childName(sj.Name, "outputs", string(sj.UID)+"/outputs")
+}
+
+// childName returns "<owner>-<part>-<hash of identity>", a DNS label. Only the owner's name is
+// truncated to fit; the hash distinguishes names that are truncated to the same text.
+func childName(owner, part, identity string) string {
+	suffix := "-" + part + "-" + decision.HexDigest([]byte(identity), nameHashLength)
+	prefix := strings.ReplaceAll(owner, ".", "-")
+	if room := maxNameLength - len(suffix); len(prefix) > room {
+		prefix = strings.TrimRight(prefix[:room], "-")
+	}
+	return prefix + suffix
+}
+
+// labelValue truncates a name to the length of a label value.
+func labelValue(name string) string {
+	const maxLabelValue = 63
+	if len(name) > maxLabelValue {
+		name = strings.TrimRight(name[:maxLabelValue], "-.")
+	}
+	return name
+}
+
+func contentHash(value any) string { return decision.ContentHash(value, contentHashLength) }
+
+// outputEnvName returns the name of the environment variable with a step's output.
+func outputEnvName(step string) string {
+	return "STEP_" + strings.ToUpper(strings.ReplaceAll(step, "-", "_")) + "_OUTPUT"
+}

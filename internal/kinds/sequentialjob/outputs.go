@@ -1,0 +1,51 @@
+package sequentialjob
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+// readOutput returns the output of a step that succeeded: the termination message of its newest
+// successful Pod, without trailing newlines, as a shell's $(command) removes them. It returns a
+// problem if the output is not known exactly, or if no environment variable can have this value.
+func readOutput(pods []corev1.Pod, step string) (output string, problem *decision.Problem) {
+	pod := newestPod(pods, corev1.PodSucceeded)
+	if pod == nil {
+		return "", &decision.Problem{Reason: v1alpha1.ReasonOutputLost, Message: "the step's Pod was deleted before its output was recorded"}
+	}
+	terminated := terminatedState(pod, step)
+	if terminated == nil {
+		return "", &decision.Problem{Reason: v1alpha1.ReasonOutputLost, Message: fmt.Sprintf("Pod %s does not report how container %s ended", pod.Name, step)}
+	}
+	if problem := checkOutput(terminated.Message, &pod.Spec); problem != nil {
+		return "", problem
+	}
+	return strings.TrimRight(terminated.Message, "\n"), nil
+}
+
+// checkOutput returns why an output cannot be passed on, nil if it can. The API server and its
+// clients replace bytes that are not UTF-8, so that it cannot be known what they were.
+func checkOutput(message string, pod *corev1.PodSpec) *decision.Problem {
+	limit := decision.TerminationMessageLimit(max(1, decision.CountContainers(pod)))
+	mayBeCut := len(message) >= limit
+	text := message
+	if mayBeCut { // perhaps within a character
+		text = strings.Trim(text, string(utf8.RuneError))
+	}
+	switch {
+	case strings.ContainsRune(text, 0):
+		return &decision.Problem{Reason: v1alpha1.ReasonOutputInvalid, Message: "the output contains a NUL byte; write text, for example in Base64"}
+	case strings.ContainsRune(text, utf8.RuneError):
+		return &decision.Problem{Reason: v1alpha1.ReasonOutputInvalid, Message: "the output is not valid UTF-8; write text, for example in Base64"}
+	case mayBeCut:
+		return &decision.Problem{Reason: v1alpha1.ReasonOutputTooLong, Message: fmt.Sprintf(
+			"the output has %d bytes or more, and the rest is lost; write at most %d, or a file in a workspace", limit, limit-1)}
+	}
+	return nil
+}

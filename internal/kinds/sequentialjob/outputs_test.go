@@ -1,0 +1,172 @@
+package sequentialjob
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
+)
+
+func TestOutputIsRecordedAndPassedToLaterSteps(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("get-version", testbuilder.RecordOutput()).Step("ship").Finally("notify"))
+	s.pods[s.newestJob("get-version").UID] = []corev1.Pod{testbuilder.Pod("get-version").Exited(0, "1.2.3").Obj()}
+
+	decision := s.succeedStep("get-version")
+
+	if got := s.stepStatus("get-version").Output; got != "1.2.3" {
+		t.Errorf("want output 1.2.3, got %q", got)
+	}
+	if decision.Outputs == nil {
+		t.Fatal("the outputs are missing before the step that reads them")
+	}
+	if diff := cmp.Diff(map[string]string{"get-version": "1.2.3"}, decision.Outputs.Data); diff != "" {
+		t.Errorf("outputs (-want, +got):\n%s", diff)
+	}
+	if !metav1.IsControlledBy(decision.Outputs, s.sj) {
+		t.Error("the ConfigMap has no controller")
+	}
+	want := []corev1.EnvVar{{Name: "STEP_GET_VERSION_OUTPUT", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+		LocalObjectReference: corev1.LocalObjectReference{Name: decision.Outputs.Name}, Key: "get-version", Optional: new(true),
+	}}}}
+	if diff := cmp.Diff(want, decision.CreateJob.Spec.Template.Spec.Containers[0].Env); diff != "" {
+		t.Errorf("environment of ship (-want, +got):\n%s", diff)
+	}
+}
+
+func TestOutputsOfEarlierStepsComeFirstInTheEnvironment(t *testing.T) {
+	own := testbuilder.ChangeContainer(func(c *corev1.Container) { c.Env = []corev1.EnvVar{{Name: "TAG", Value: "v$(STEP_ONE_OUTPUT)"}} })
+	sj := testbuilder.SequentialJob("a", "ns").Step("one", testbuilder.RecordOutput()).Step("two", testbuilder.RecordOutput(), own).Finally("three", testbuilder.RecordOutput()).Obj()
+	want := map[string][]string{
+		"one":   nil,
+		"two":   {"STEP_ONE_OUTPUT", "TAG"},
+		"three": {envStatus, envFailedStep, envFailedReason, envFailedMessage, "STEP_ONE_OUTPUT", "STEP_TWO_OUTPUT"},
+	}
+	for _, step := range allStepSpecs(&sj.Spec) {
+		var got []string
+		for _, variable := range podTemplate(sj, step).Spec.Containers[0].Env {
+			got = append(got, variable.Name)
+		}
+		if diff := cmp.Diff(want[step.Name], got); diff != "" {
+			t.Errorf("environment of %s (-want, +got):\n%s", step.Name, diff)
+		}
+	}
+}
+
+func TestRecordedOutput(t *testing.T) {
+	tests := map[string]struct {
+		pods []corev1.Pod
+		want string
+	}{
+		"an empty termination message": {pods: []corev1.Pod{testbuilder.Pod("build").Exited(0, "").Obj()}},
+		"only the output of the successful Pod": {
+			pods: []corev1.Pod{testbuilder.Pod("build").Exited(1, "bad").Obj(), testbuilder.Pod("build").Exited(0, "good").Obj()},
+			want: "good",
+		},
+		"without trailing newlines": {pods: []corev1.Pod{testbuilder.Pod("build").Exited(0, "a\nb\n\n").Obj()}, want: "a\nb"},
+		"as long as it is certain to be complete": {
+			pods: []corev1.Pod{testbuilder.Pod("build").Exited(0, "x"+strings.Repeat("ä", 2047)).Obj()},
+			want: "x" + strings.Repeat("ä", 2047),
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.RecordOutput()))
+			s.pods[s.newestJob("build").UID] = test.pods
+			s.succeedStep("build")
+			if got := s.stepStatus("build").Output; got != test.want {
+				t.Errorf("want %q, got %q", test.want, got)
+			}
+		})
+	}
+}
+
+func TestOutputThatCannotBePassedOnFailsItsStep(t *testing.T) {
+	const replaced = "\uFFFD" // how the API server returns a byte that is not UTF-8
+	withContainers := func(init, regular, ephemeral int, message string) []corev1.Pod {
+		pod := testbuilder.Pod("build").Exited(0, message).Obj()
+		pod.Spec.InitContainers = make([]corev1.Container, init)
+		pod.Spec.Containers = make([]corev1.Container, regular)
+		pod.Spec.EphemeralContainers = make([]corev1.EphemeralContainer, ephemeral)
+		return []corev1.Pod{pod}
+	}
+	text := func(bytes int) string { return strings.Repeat("x", bytes) }
+	tests := map[string]struct {
+		pods       []corev1.Pod
+		wantReason string
+		wantText   string
+	}{
+		"a NUL byte":                     {withContainers(0, 1, 0, "a\x00b"), v1alpha1.ReasonOutputInvalid, "NUL"},
+		"a byte that is not UTF-8":       {withContainers(0, 1, 0, "a\xffb"), v1alpha1.ReasonOutputInvalid, "UTF-8"},
+		"a byte that was replaced":       {withContainers(0, 1, 0, "a"+replaced+"b"), v1alpha1.ReasonOutputInvalid, "UTF-8"},
+		"a long binary":                  {withContainers(0, 1, 0, strings.Repeat("a"+replaced, 4096)+"b"), v1alpha1.ReasonOutputInvalid, "UTF-8"},
+		"4096 bytes or more":             {withContainers(0, 1, 0, text(4096)), v1alpha1.ReasonOutputTooLong, "at most 4095,"},
+		"cut within characters":          {withContainers(0, 1, 0, replaced+text(4091)+replaced), v1alpha1.ReasonOutputTooLong, "at most 4095,"},
+		"three containers":               {withContainers(1, 1, 1, text(4096)), v1alpha1.ReasonOutputTooLong, "at most 4095,"},
+		"four containers":                {withContainers(2, 1, 1, text(3072)), v1alpha1.ReasonOutputTooLong, "at most 3071,"},
+		"only newlines beyond the limit": {withContainers(3, 2, 0, "x"+strings.Repeat("\n", 2456)), v1alpha1.ReasonOutputTooLong, "at most 2456,"},
+		"no Pod":                         {nil, v1alpha1.ReasonOutputLost, "was deleted"},
+		"a Pod without a status of the container": {
+			[]corev1.Pod{{Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}},
+			v1alpha1.ReasonOutputLost,
+			"does not report",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.RecordOutput()).Step("ship").Finally("cleanup"))
+			s.pods[s.newestJob("build").UID] = test.pods
+			decision := s.succeedStep("build")
+			s.wantSteps("build: Failed, "+test.wantReason, "ship: Skipped, PreviousStepFailed", "cleanup: Starting")
+			if step := s.stepStatus("build"); step.Output != "" || !strings.Contains(step.Message, test.wantText) {
+				t.Errorf("output %q and message %q, want none, and a message with %q", step.Output, step.Message, test.wantText)
+			}
+			if decision.Outputs != nil {
+				t.Errorf("finally gets the outputs %+v, want none", decision.Outputs.Data)
+			}
+		})
+	}
+}
+
+func TestFailureOfAnOutputCanBeTolerated(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.RecordOutput(), testbuilder.ContinueOnFailure()).Step("ship"))
+	s.pods[s.newestJob("build").UID] = []corev1.Pod{testbuilder.Pod("build").Exited(0, "\x00").Obj()}
+	s.succeedStep("build")
+	s.wantSteps("build: Failed, OutputInvalid", "ship: Starting")
+}
+
+func TestStepWithoutOutputsListsNoPods(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
+	s.pods[s.newestJob("build").UID] = []corev1.Pod{testbuilder.Pod("build").Exited(0, "text").Obj()}
+	if decision := s.succeedStep("build"); decision.Outputs != nil {
+		t.Errorf("want no ConfigMap, got %v", decision.Outputs)
+	}
+	if got := s.stepStatus("build").Output; got != "" {
+		t.Errorf("want none, got %q", got)
+	}
+}
+
+func TestFailedStepHasNoOutput(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.RecordOutput(), testbuilder.ContinueOnFailure()).Step("test"))
+	s.pods[s.newestJob("build").UID] = []corev1.Pod{testbuilder.Pod("build").Exited(1, "secret").Obj()}
+	if decision := s.failStep("build"); decision.Outputs != nil {
+		t.Errorf("want no ConfigMap, got %v", decision.Outputs)
+	}
+}
+
+// Without this, a finally step reads the output of the run before.
+func TestRerunRemovesEarlierOutputs(t *testing.T) {
+	sj := testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.RecordOutput()).Step("test").Obj()
+	status := &v1alpha1.SequentialJobStatus{Run: 2, Steps: []v1alpha1.StepStatus{{Name: "build", Run: 2, Phase: v1alpha1.StepStarting}}}
+	if outputs := outputsConfigMap(sj, status); outputs == nil || len(outputs.Data) != 0 {
+		t.Errorf("outputs %+v, want an empty ConfigMap", outputs)
+	}
+	status.Run = 1
+	if outputs := outputsConfigMap(sj, status); outputs != nil {
+		t.Errorf("outputs %+v before there are any, want none", outputs)
+	}
+}

@@ -1,0 +1,130 @@
+package sequentialjob
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
+)
+
+func overlay(patch string) testbuilder.StepOption {
+	return testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.PodTemplate = &runtime.RawExtension{Raw: []byte(patch)} })
+}
+
+func TestOverlayPatchesTheTemplateOfOneStep(t *testing.T) {
+	template := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"team": "ml"}},
+		Spec: corev1.PodSpec{
+			ServiceAccountName: "default", NodeSelector: map[string]string{"pool": "cpu"},
+			Tolerations:    []corev1.Toleration{{Key: "spot"}},
+			Volumes:        []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+			InitContainers: []corev1.Container{{Name: "proxy", Image: "proxy:1"}},
+		},
+	}
+	patch := `{"metadata": {"labels": {"gpu": "true"}}, "spec": {
+		"serviceAccountName": "trainer", "nodeSelector": {"pool": "gpu"}, "tolerations": [{"key": "gpu"}],
+		"volumes": [{"name": "models", "emptyDir": {}}],
+		"initContainers": [{"name": "proxy", "$patch": "delete"}, {"name": "fetch", "image": "fetch:1"}]}}`
+	sj := testbuilder.SequentialJob("a", "ns").Step("prep").Step("train", overlay(patch)).Template(template).Obj()
+	if errs := Validate(sj); len(errs) != 0 {
+		t.Fatal(errs)
+	}
+	prep, train := podTemplate(sj, &sj.Spec.Containers[0]).Spec, podTemplate(sj, &sj.Spec.Containers[1]).Spec
+	if prep.ServiceAccountName != "default" || prep.NodeSelector["pool"] != "cpu" || len(prep.Volumes) != 1 {
+		t.Errorf("the overlay changes another step: %+v", prep)
+	}
+	names := func(pod corev1.PodSpec) []string {
+		var all []string
+		for _, v := range pod.Volumes {
+			all = append(all, "volume "+v.Name)
+		}
+		for _, c := range append(pod.InitContainers, pod.Containers...) {
+			all = append(all, "container "+c.Name)
+		}
+		return all
+	}
+	want := []string{"volume models", "volume data", "container fetch", "container train"}
+	if diff := cmp.Diff(want, names(train)); diff != "" {
+		t.Errorf("Pod of train (-want, +got):\n%s", diff)
+	}
+	if train.ServiceAccountName != "trainer" || train.NodeSelector["pool"] != "gpu" || len(train.Tolerations) != 1 || train.Tolerations[0].Key != "gpu" {
+		t.Errorf("Pod of train: %+v", train)
+	}
+	if labels := podTemplate(sj, &sj.Spec.Containers[1]).Labels; labels["team"] != "ml" || labels["gpu"] != "true" {
+		t.Errorf("labels %v", labels)
+	}
+}
+
+func TestOverlayIsValidatedStrictly(t *testing.T) {
+	tests := map[string]struct{ patch, field, detail string }{
+		"a typo":              {`{"spec": {"nodeSelektor": {}}}`, "", `unknown field "spec.nodeSelektor"`},
+		"the case of a field": {`{"spec": {"nodeselector": {}}}`, "", `unknown field "spec.nodeselector"`},
+		"a wrong type":        {`{"spec": {"nodeSelector": "gpu"}}`, "", "cannot unmarshal string"},
+		"a container":         {`{"spec": {"containers": [{"name": "step"}]}}`, "", "cannot have containers"},
+		"a list":              {`[]`, "", "must be an object"},
+		"restartPolicy":       {`{"spec": {"restartPolicy": "Always"}}`, ".spec.restartPolicy", ""},
+		"reserved labels":     {`{"metadata": {"labels": {"yardmaster.dev/step": "x"}}}`, ".metadata.labels[yardmaster.dev/step]", ""},
+		"a step's name":       {`{"spec": {"initContainers": [{"name": "build", "image": "x"}]}}`, ".spec.initContainers[0].name", ""},
+		"the workspace":       {`{"spec": {"volumes": [{"name": "workspace"}]}}`, ".spec.volumes", ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			sj := testbuilder.SequentialJob("a", "ns").Step("build", overlay(test.patch)).Workspace(v1alpha1.WorkspaceDelete).Obj()
+			errs := Validate(sj)
+			if len(errs) == 0 || errs[0].Field != "spec.containers[0].step.podTemplate"+test.field || !strings.Contains(errs[0].Detail, test.detail) {
+				t.Errorf("errors %v, want one about %q with %q", errs, test.field, test.detail)
+			}
+		})
+	}
+}
+
+// Without the webhook, an overlay can become invalid during a run.
+func TestStepWithAnInvalidOverlayFails(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("train"))
+	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { overlay(`{"spec": 1}`)(&spec.Containers[1]) })
+	s.succeedStep("build")
+	s.wantSteps("build: Succeeded", "train: Failed, JobRejected")
+	s.wantCreated("build")
+}
+
+func TestRestrictedProfileFillsInWhatIsNotSet(t *testing.T) {
+	sj := testbuilder.SequentialJob("a", "ns").Step("build").Step("image", testbuilder.ChangeContainer(func(c *corev1.Container) {
+		c.SecurityContext = &corev1.SecurityContext{RunAsUser: new(int64(1000)), Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_BIND_SERVICE"}}}
+	})).Step("mount", testbuilder.ChangeContainer(func(c *corev1.Container) {
+		c.SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
+	})).Template(corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		SecurityContext: &corev1.PodSecurityContext{FSGroup: new(int64(7))}, InitContainers: []corev1.Container{{Name: "init"}},
+	}}).Obj()
+	sj.Spec.Template.SecurityProfile = v1alpha1.SecurityRestricted
+
+	build := podTemplate(sj, &sj.Spec.Containers[0]).Spec
+	want := &corev1.PodSecurityContext{
+		RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), RunAsGroup: new(int64(65532)), FSGroup: new(int64(7)),
+		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+	if diff := cmp.Diff(want, build.SecurityContext); diff != "" {
+		t.Errorf("Pod (-want, +got):\n%s", diff)
+	}
+	restricted := &corev1.SecurityContext{AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
+	for _, container := range append(build.InitContainers, build.Containers...) {
+		if diff := cmp.Diff(restricted, container.SecurityContext); diff != "" {
+			t.Errorf("container %s (-want, +got):\n%s", container.Name, diff)
+		}
+	}
+	image := podTemplate(sj, &sj.Spec.Containers[1]).Spec.Containers[0].SecurityContext
+	if *image.RunAsUser != 1000 || len(image.Capabilities.Add) != 1 || len(image.Capabilities.Drop) != 1 {
+		t.Errorf("what the step sets is not kept: %+v", image)
+	}
+	if mount := podTemplate(sj, &sj.Spec.Containers[2]).Spec.Containers[0].SecurityContext; mount.AllowPrivilegeEscalation != nil {
+		t.Errorf("a privileged container: %+v", mount)
+	}
+	if plain := testbuilder.SequentialJob("a", "ns").Step("build").Obj(); podTemplate(plain, &plain.Spec.Containers[0]).Spec.SecurityContext != nil {
+		t.Error("without the profile, the Pod has a security context")
+	}
+}

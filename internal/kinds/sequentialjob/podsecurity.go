@@ -1,0 +1,47 @@
+package sequentialjob
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	podsecurity "k8s.io/pod-security-admission/api"
+	podsecuritypolicy "k8s.io/pod-security-admission/policy"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// podSecurityChecks are the checks of the Pod Security Standards in all their versions.
+var podSecurityChecks = sync.OnceValues(func() (podsecuritypolicy.Evaluator, error) {
+	return podsecuritypolicy.NewEvaluator(podsecuritypolicy.DefaultChecks(), nil)
+})
+
+// PodSecurityWarnings returns a warning for each set of violations of the Pod Security Standard that a namespace
+// with these labels enforces. A default of the cluster for namespaces without labels is unknown and ignored.
+func PodSecurityWarnings(sj *v1alpha1.SequentialJob, namespaceLabels map[string]string) []string {
+	privileged := podsecurity.LevelVersion{Level: podsecurity.LevelPrivileged, Version: podsecurity.LatestVersion()}
+	// For labels that are invalid, the policy is what the API server enforces.
+	enforced, _ := podsecurity.PolicyToEvaluate(namespaceLabels, podsecurity.Policy{Enforce: privileged, Audit: privileged, Warn: privileged})
+	checks, err := podSecurityChecks()
+	if err != nil || enforced.Enforce.Level == podsecurity.LevelPrivileged {
+		return nil
+	}
+	stepsByViolations := map[string][]string{}
+	for path, step := range StepFields(sj) {
+		template := podTemplate(sj, step)
+		result := podsecuritypolicy.AggregateCheckResults(checks.EvaluatePod(enforced.Enforce, &metav1.ObjectMeta{}, &template.Spec))
+		if violations := result.ForbiddenReason(); !result.Allowed {
+			stepsByViolations[violations] = append(stepsByViolations[violations], path.String())
+		}
+	}
+	var warnings []string
+	for violations, steps := range stepsByViolations {
+		warnings = append(warnings, fmt.Sprintf("%s: the namespace enforces PodSecurity %q and will refuse the Pod: %s; spec.template.securityProfile: Restricted sets what is missing",
+			strings.Join(steps, ", "), enforced.Enforce.String(), violations))
+	}
+	slices.SortFunc(warnings, cmp.Compare)
+	return warnings
+}

@@ -1,0 +1,93 @@
+package sequentialjob
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+// startRequestedRerun starts a finished run again when a new id requests it.
+func (e *evaluation) startRequestedRerun() {
+	if !IsFinished(&e.status) || !IsRerunRequested(e.spec, &e.status) {
+		return
+	}
+	from, err := rerunStart(e.spec, &e.status)
+	if err != nil {
+		e.setCondition(v1alpha1.ConditionSpecAccepted, decision.False(v1alpha1.ReasonRerunInvalid, err.Error()))
+		return
+	}
+	kept := make([]v1alpha1.StepStatus, 0, len(e.status.Steps))
+	for i := range e.spec.Containers[:from] {
+		kept = append(kept, *findStep(e.status.Steps, e.spec.Containers[i].Name))
+	}
+	e.status.Run++
+	e.status.RerunID = e.spec.Rerun.ID
+	e.status.StartTime, e.status.CompletionTime, e.status.DeadlineExceededTime = nil, nil, nil
+	e.status.Steps = mergeSteps(e.spec, kept)
+	e.status.Parameters = runParameters(e.spec, e.spec.Rerun)
+	e.setCondition(v1alpha1.ConditionSpecAccepted, specValidity(e.SequentialJob))
+}
+
+// IsRerunRequested reports whether the spec requests a rerun that the status does not record.
+func IsRerunRequested(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus) bool {
+	return spec.Rerun != nil && spec.Rerun.ID != status.RerunID
+}
+
+// CheckRerun returns an error if a finished run cannot be rerun as the spec requests.
+func CheckRerun(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus) error {
+	_, err := rerunStart(spec, status)
+	return err
+}
+
+// rerunStart returns the index in containers of the rerun's first step. The steps before it keep
+// their outcomes, so each must have succeeded, or failed with onFailure: Continue.
+func rerunStart(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus) (int, error) {
+	from, err := requestedStart(spec, status)
+	if err != nil {
+		return 0, err
+	}
+	for i := range spec.Containers[:from] {
+		name := spec.Containers[i].Name
+		if !isDone(findStep(status.Steps, name)) {
+			return 0, fmt.Errorf("cannot rerun from step %q: step %q before it has not succeeded", spec.Containers[from].Name, name)
+		}
+	}
+	return from, nil
+}
+
+func requestedStart(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus) (int, error) {
+	switch spec.Rerun.From {
+	case v1alpha1.RerunFromStart:
+		return 0, nil
+	case v1alpha1.RerunFromFailed, "":
+		return firstFailureIndex(spec, status)
+	}
+	at := slices.IndexFunc(spec.Containers, func(s v1alpha1.Step) bool { return s.Name == spec.Rerun.From })
+	if at < 0 {
+		return 0, fmt.Errorf("cannot rerun from step %q: no step in containers has this name", spec.Rerun.From)
+	}
+	return at, nil
+}
+
+// firstFailureIndex returns the index of the step at which a run stopped: the step that failed
+// it, else the first that did not run, else the first whose failure was tolerated, else, if only
+// finally failed, the index after the last step.
+func firstFailureIndex(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus) (int, error) {
+	isUnfinished := func(s v1alpha1.Step) bool { return !isDone(findStep(status.Steps, s.Name)) }
+	if at := slices.IndexFunc(spec.Containers, isUnfinished); at >= 0 {
+		return at, nil
+	}
+	isTolerated := func(s v1alpha1.Step) bool { return findStep(status.Steps, s.Name).Tolerated }
+	if at := slices.IndexFunc(spec.Containers, isTolerated); at >= 0 {
+		return at, nil
+	}
+	for i := range status.Steps {
+		if status.Steps[i].Finally && status.Steps[i].Phase == v1alpha1.StepFailed {
+			return len(spec.Containers), nil
+		}
+	}
+	return 0, errors.New("cannot rerun from Failed: no step failed; set from to Start or to a step's name")
+}

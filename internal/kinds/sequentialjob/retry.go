@@ -1,0 +1,86 @@
+package sequentialjob
+
+import (
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+// The defaults of step.retry, in seconds: those of a Job's Pods.
+const (
+	defaultBackoffSeconds    = 10
+	defaultMaxBackoffSeconds = 600
+)
+
+// retriedReasons are the failures of a Job after which another one may succeed. With the others, it would fail in the
+// same way, or a podFailurePolicy says so.
+var retriedReasons = map[string]bool{
+	batchv1.JobReasonBackoffLimitExceeded:     true,
+	batchv1.JobReasonFailedIndexes:            true,
+	batchv1.JobReasonMaxFailedIndexesExceeded: true,
+	v1alpha1.ReasonStepDeadlineExceeded:       true,
+	v1alpha1.ReasonStartDeadlineExceeded:      true,
+}
+
+// withRetry returns the verdict of an attempt: for a failure, that the next attempt follows if the step has one left
+// and the run's deadline allows it.
+func (e *evaluation) withRetry(step *v1alpha1.StepStatus, verdict stepVerdict) stepVerdict {
+	stepSpec := findStepSpec(e.spec, step.Name)
+	if verdict.phase != v1alpha1.StepFailed || !retriedReasons[verdict.reason] || stepSpec == nil {
+		return verdict
+	}
+	retry := stepSpec.Options().Retry
+	if retry == nil || step.FailedAttempts >= retry.Limit {
+		return verdict
+	}
+	next := metav1.NewTime(e.now.Add(retryBackoff(retry, step.FailedAttempts)))
+	if deadline, found := runDeadline(e.spec, &e.status); found && !step.Finally && !next.Time.Before(deadline) {
+		return verdict
+	}
+	verdict.phase, verdict.tolerated, verdict.nextAttempt = v1alpha1.StepRetrying, false, &next
+	return verdict
+}
+
+// retryBackoff returns the time before the next attempt, after failed attempts that were followed by another one.
+func retryBackoff(retry *v1alpha1.StepRetry, failed int32) time.Duration {
+	backoff := time.Duration(ptr.Deref(retry.BackoffSeconds, defaultBackoffSeconds)) * time.Second
+	longest := time.Duration(ptr.Deref(retry.MaxBackoffSeconds, defaultMaxBackoffSeconds)) * time.Second
+	for range failed {
+		if backoff >= longest {
+			break
+		}
+		backoff *= 2
+	}
+	return min(backoff, longest)
+}
+
+// isRetryDue reports whether a step that waits may start now as far as its last attempt is concerned.
+func (e *evaluation) isRetryDue(step *v1alpha1.StepStatus) bool {
+	return step.Phase != v1alpha1.StepRetrying || step.NextAttemptTime == nil || e.schedule.HasReached(step.NextAttemptTime.Time)
+}
+
+// retryingStep returns the step that waits for its next attempt after a failure, or nil.
+func retryingStep(steps []v1alpha1.StepStatus) *v1alpha1.StepStatus {
+	return findStepWhere(steps, func(step *v1alpha1.StepStatus) bool { return step.Phase == v1alpha1.StepRetrying })
+}
+
+// retryMessage says when a step that failed is tried again.
+func retryMessage(step *v1alpha1.StepStatus) string {
+	at := ""
+	if step.NextAttemptTime != nil {
+		at = " at " + step.NextAttemptTime.UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprintf("attempt %d of step %q failed: %s; attempt %d starts%s",
+		step.Attempt, step.Name, decision.FormatReason(step.Reason, step.Message), step.Attempt+1, at)
+}
+
+// endRetry makes a step that waits for its next attempt fail as its last attempt did.
+func endRetry(step *v1alpha1.StepStatus) {
+	step.Phase, step.NextAttemptTime = v1alpha1.StepFailed, nil
+}

@@ -1,0 +1,90 @@
+package sequentialjob
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// The environment variables of a step of finally that say how the steps of containers ended.
+const (
+	envStatus        = "SEQUENCE_STATUS"
+	envFailedStep    = "SEQUENCE_FAILED_STEP"
+	envFailedReason  = "SEQUENCE_FAILED_REASON"
+	envFailedMessage = "SEQUENCE_FAILED_MESSAGE"
+)
+
+// outcome is how the steps of containers ended.
+type outcome struct {
+	// status is Completed, Failed or, before they ended, Running.
+	status string
+	// The first step whose failure fails the run, and why. The step is empty if the run exceeded its deadline
+	// between two steps.
+	failedStep, failedReason, failedMessage string
+}
+
+// containersOutcome returns how the steps of containers ended. Steps of finally do not change it.
+func containersOutcome(status *v1alpha1.SequentialJobStatus) outcome {
+	if failed := findFailedStep(status.Steps, false); failed != nil {
+		return outcome{string(v1alpha1.PhaseFailed), failed.Name, failed.Reason, failed.Message}
+	}
+	isDeadline := func(step *v1alpha1.StepStatus) bool {
+		return !step.Finally && step.Phase == v1alpha1.StepSkipped && step.Reason == v1alpha1.ReasonDeadlineExceeded
+	}
+	isWaiting := func(step *v1alpha1.StepStatus) bool {
+		return !step.Finally && (canStart(step.Phase) || isActive(step.Phase))
+	}
+	switch {
+	case findStepWhere(status.Steps, isDeadline) != nil:
+		return outcome{status: string(v1alpha1.PhaseFailed), failedReason: v1alpha1.ReasonDeadlineExceeded, failedMessage: deadlineMessage}
+	case findStepWhere(status.Steps, isWaiting) != nil:
+		return outcome{status: string(v1alpha1.PhaseRunning)}
+	default:
+		return outcome{status: string(v1alpha1.PhaseCompleted)}
+	}
+}
+
+// runEnvVars returns the environment variables with the parameters of the run and, for a step of finally, how
+// the steps of containers ended. They come first in a step's environment, so that its variables, command and
+// args can refer to them.
+func runEnvVars(sj *v1alpha1.SequentialJob, step string) []corev1.EnvVar {
+	var variables []corev1.EnvVar
+	for _, parameter := range sj.Status.Parameters {
+		variables = append(variables, literalEnvVar(parameter.Name, parameter.Value))
+	}
+	isFinally := slices.ContainsFunc(sj.Spec.Finally, func(s v1alpha1.Step) bool { return s.Name == step })
+	if !isFinally {
+		return variables
+	}
+	ended := containersOutcome(&sj.Status)
+	return append(variables,
+		literalEnvVar(envStatus, ended.status),
+		literalEnvVar(envFailedStep, ended.failedStep),
+		literalEnvVar(envFailedReason, ended.failedReason),
+		literalEnvVar(envFailedMessage, ended.failedMessage),
+	)
+}
+
+// literalEnvVar returns a variable with exactly this value: Kubernetes would replace $(NAME) in it.
+func literalEnvVar(name, value string) corev1.EnvVar {
+	return corev1.EnvVar{Name: name, Value: strings.ReplaceAll(value, "$", "$$")}
+}
+
+// runParameters returns the parameters of a run: those of the spec, of which a rerun can replace values.
+func runParameters(spec *v1alpha1.SequentialJobSpec, rerun *v1alpha1.Rerun) []v1alpha1.Parameter {
+	parameters := slices.Clone(spec.Parameters)
+	if rerun == nil {
+		return parameters
+	}
+	for i := range parameters {
+		for _, replaced := range rerun.Parameters {
+			if replaced.Name == parameters[i].Name {
+				parameters[i].Value = replaced.Value
+			}
+		}
+	}
+	return parameters
+}

@@ -1,0 +1,499 @@
+package sequentialjob
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
+)
+
+// errReconciliationEnded ends a reconciliation of the simulated operator: a crash, a conflict, a stale observation.
+var errReconciliationEnded = errors.New("reconciliation ended")
+
+// reconcile simulates one reconciliation: observe, decide, record, act, with a random crash between
+// any two requests.
+func (w *simulator) reconcile() {
+	in := w.observe()
+	decision := w.decide(&in)
+	if err := w.carryOutDecision(in, decision); err != nil {
+		return
+	}
+}
+
+func (w *simulator) carryOutDecision(in Observation, decision Decision) error {
+	read := in.SequentialJob.ResourceVersion
+	stored := in.SequentialJob.DeepCopy()
+	if err := w.record(stored, &decision); err != nil {
+		return err
+	}
+	refusal, err := w.act(stored, &decision, read)
+	if err != nil || refusal == nil {
+		return err
+	}
+	in.SequentialJob, in.Refusal = stored.DeepCopy(), refusal
+	decision = w.decide(&in)
+	return w.record(stored, &decision)
+}
+
+// observe reads stale caches and the remembered Jobs.
+func (w *simulator) observe() Observation {
+	w.observedVersion = w.advanceCache(w.observedVersion, len(w.objectVersions)-1)
+	w.observedJobsVersion = w.advanceCache(w.observedJobsVersion, len(w.jobVersions)-1)
+	in := Observation{
+		SequentialJob: w.objectVersions[w.observedVersion].DeepCopy(),
+		Now:           w.now,
+		ArchiveImage:  "yardmaster:test",
+		CreatedJobs:   map[string]types.UID{},
+		Answers:       Answers{JobsByName: map[string]*batchv1.Job{}, PodsByJob: map[types.UID][]corev1.Pod{}},
+	}
+	seen := w.jobVersions[w.observedJobsVersion]
+	for _, job := range seen {
+		in.Jobs = append(in.Jobs, job)
+	}
+	for name, job := range w.rememberedJobs {
+		in.CreatedJobs[name] = job.UID
+		if shown := seen[name]; (shown == nil || shown.UID != job.UID) && w.happensWithChance(50) {
+			in.Jobs = append(in.Jobs, job) // trusted to exist for a while
+		}
+	}
+	for _, job := range in.Jobs {
+		in.Pods = append(in.Pods, w.randomPods(job)...)
+	}
+	slices.SortFunc(in.Jobs, func(a, b *batchv1.Job) int { return compareJobNames(a.Name, b.Name) })
+	return in
+}
+
+// randomPods returns what a cache shows of a Job's Pods: none, or one that runs, waits or is being prepared.
+func (w *simulator) randomPods(job *batchv1.Job) []*corev1.Pod {
+	builder := testbuilder.Pod(job.Labels[v1alpha1.LabelStep]).Created(job.CreationTimestamp.Time)
+	switch w.rng.IntN(4) {
+	case 0:
+		return nil
+	case 1:
+		builder.Running()
+	case 2:
+		builder.Waiting("ErrImagePull", "no")
+	}
+	pod := builder.Obj()
+	pod.UID, pod.OwnerReferences = "pod", []metav1.OwnerReference{{UID: job.UID, Controller: new(true)}}
+	return []*corev1.Pod{&pod}
+}
+
+func compareJobNames(a, b string) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	default:
+		return 0
+	}
+}
+
+// advanceCache advances a cache to a random later version.
+func (w *simulator) advanceCache(seen, newest int) int {
+	if w.noDisturbances || w.happensWithChance(50) {
+		return newest
+	}
+	return seen + w.rng.IntN(newest-seen+1)
+}
+
+func (w *simulator) decide(in *Observation) Decision {
+	for range 100 {
+		decision := Decide(*in)
+		if decision.Question == nil {
+			return decision
+		}
+		w.answer(in, decision.Question)
+	}
+	w.reportViolation("the core does not stop asking questions: %+v", Decide(*in).Question)
+	return Decision{Status: in.SequentialJob.Status}
+}
+
+func (w *simulator) answer(in *Observation, question *Question) {
+	switch {
+	case question.JobNamed != "":
+		job := w.jobs[question.JobNamed]
+		in.Answers.JobsByName[question.JobNamed] = job
+		if job != nil && w.rememberedJobs[job.Name] == nil {
+			w.rememberedJobs[job.Name] = job
+		}
+	case question.PodsOf != nil:
+		in.Answers.PodsByJob[question.PodsOf.UID] = []corev1.Pod{testbuilder.Pod(question.PodsOf.Labels[v1alpha1.LabelStep]).Exited(0, "output").Obj()}
+	case question.WarningsOf != "":
+		if in.Answers.Warnings == nil {
+			in.Answers.Warnings = map[types.UID]string{}
+		}
+		in.Answers.Warnings[question.WarningsOf] = "no Pod"
+	case question.Claim != "":
+		in.Answers.Claims = map[string]*metav1.PartialObjectMetadata{question.Claim: w.claim.DeepCopy()}
+	case question.AllJobs:
+		in.Jobs, in.Answers.HasAllJobs = nil, true
+		for _, name := range w.sortedJobNames() {
+			in.Jobs = append(in.Jobs, w.jobs[name])
+		}
+	case question.DryRun != nil:
+		in.Answers.DryRun = &DryRunResult{}
+	}
+}
+
+// maybeCrash randomly ends the process, which then forgets its memory and fills its caches again.
+func (w *simulator) maybeCrash() bool {
+	if w.noDisturbances || !w.happensWithChance(5) {
+		return false
+	}
+	w.logEvent("operator crashes")
+	w.crashes++
+	recorded := map[types.UID]bool{}
+	for _, step := range w.sj.Status.Steps {
+		recorded[step.JobUID] = true
+	}
+	for _, job := range w.jobs {
+		if !recorded[job.UID] {
+			w.unrecordedJobs[job.UID] = true
+		}
+	}
+	for _, job := range w.rememberedJobs {
+		if !recorded[job.UID] {
+			w.unrecordedJobs[job.UID] = true
+		}
+	}
+	w.rememberedJobs = map[string]*batchv1.Job{}
+	w.observedVersion = max(0, len(w.objectVersions)-1-w.rng.IntN(4))
+	w.observedJobsVersion = max(0, len(w.jobVersions)-1-w.rng.IntN(4))
+	return true
+}
+
+func (w *simulator) record(stored *v1alpha1.SequentialJob, decision *Decision) error {
+	if w.maybeCrash() {
+		return errReconciliationEnded
+	}
+	if !decision.StatusChanged {
+		return nil
+	}
+	changed := stored.DeepCopy()
+	changed.Status = decision.Status
+	if err := w.writeLocked(stored, changed); err != nil {
+		return err
+	}
+	maps.DeleteFunc(w.rememberedJobs, func(name string, _ *batchv1.Job) bool {
+		return !slices.ContainsFunc(stored.Status.Steps, func(step v1alpha1.StepStatus) bool {
+			return (step.Phase == v1alpha1.StepStarting || step.Phase == v1alpha1.StepRunning) && step.JobName == name && step.JobUID == ""
+		})
+	})
+	return nil
+}
+
+// writeLocked stores the object under the optimistic lock.
+func (w *simulator) writeLocked(stored, changed *v1alpha1.SequentialJob) error {
+	if stored.ResourceVersion != w.sj.ResourceVersion {
+		w.logEvent("conflict")
+		return errReconciliationEnded
+	}
+	w.storeSequentialJob(changed)
+	*stored = *w.sj.DeepCopy()
+	for _, step := range stored.Status.Steps {
+		if step.Phase == v1alpha1.StepSuspending {
+			w.interruptedJobs[step.JobUID] = true
+		}
+		if step.Phase == v1alpha1.StepRetrying {
+			w.retryTimes[step.JobUID] = step.NextAttemptTime.Time
+		}
+	}
+	if stored.Status.State.Active > 1 {
+		w.reportViolation("%d steps recorded as active", stored.Status.State.Active)
+	}
+	if w.maybeCrash() {
+		return errReconciliationEnded
+	}
+	return nil
+}
+
+func (w *simulator) act(stored *v1alpha1.SequentialJob, d *Decision, read string) (*decision.Refusal, error) {
+	if d.NeedsFinalizer {
+		if err := w.setFinalizer(stored, true); err != nil {
+			return nil, err
+		}
+	}
+	if d.HasActions() && stored.ResourceVersion == read && stored.ResourceVersion != w.sj.ResourceVersion {
+		w.logEvent("stale")
+		return nil, errReconciliationEnded
+	}
+	for _, job := range d.DeleteJobs {
+		current := w.jobs[job.Name]
+		if current == nil {
+			continue
+		}
+		if current != job { // another version: it may have ended, or be another Job
+			w.logEvent("conflict")
+			return nil, errReconciliationEnded
+		}
+		w.logEvent("operator deletes %s", job.Name)
+		w.checkDeletion(current)
+		w.changeJob(current, func(j *batchv1.Job) { j.DeletionTimestamp = &metav1.Time{Time: w.now} })
+	}
+	if d.Workspace != nil {
+		if err := w.createClaim(d.Workspace); err != nil {
+			return nil, err
+		}
+	}
+	if d.CreateJob != nil {
+		if refusal, err := w.createJob(d.CreateJob); refusal != nil || err != nil {
+			return refusal, err
+		}
+	}
+	w.suspendOrResume(d)
+	if d.CreateArchive != nil {
+		if refusal, err := w.createArchive(d.CreateArchive); refusal != nil || err != nil {
+			return refusal, err
+		}
+	}
+	if d.NeedsFinalizer {
+		return nil, nil
+	}
+	return nil, w.setFinalizer(stored, false)
+}
+
+// setFinalizer adds or removes the finalizer.
+func (w *simulator) setFinalizer(stored *v1alpha1.SequentialJob, wanted bool) error {
+	if slices.Contains(stored.Finalizers, v1alpha1.SequentialJobFinalizer) == wanted {
+		return nil
+	}
+	changed := stored.DeepCopy()
+	changed.Finalizers = nil
+	if wanted {
+		changed.Finalizers = []string{v1alpha1.SequentialJobFinalizer}
+	}
+	return w.writeLocked(stored, changed)
+}
+
+func (w *simulator) suspendOrResume(decision *Decision) {
+	if decision.SuspendJob != nil && w.jobs[decision.SuspendJob.Name] != nil && w.jobs[decision.SuspendJob.Name].UID == decision.SuspendJob.UID {
+		w.changeJob(w.jobs[decision.SuspendJob.Name], func(j *batchv1.Job) {
+			j.Spec.Suspend = new(true)
+			metav1.SetMetaDataAnnotation(&j.ObjectMeta, v1alpha1.AnnotationSuspended, "true")
+		})
+	}
+	if decision.ResumeJob != nil && w.jobs[decision.ResumeJob.Name] != nil && w.jobs[decision.ResumeJob.Name].UID == decision.ResumeJob.UID {
+		w.changeJob(w.jobs[decision.ResumeJob.Name], func(j *batchv1.Job) {
+			j.Spec.Suspend = new(false)
+			delete(j.Annotations, v1alpha1.AnnotationSuspended)
+		})
+	}
+}
+
+// createArchive creates the Job that archives logs.
+func (w *simulator) createArchive(job *batchv1.Job) (*decision.Refusal, error) {
+	if w.jobs[job.Name] != nil {
+		return nil, nil
+	}
+	if !w.noDisturbances && w.happensWithChance(20) {
+		return &decision.Refusal{Kind: "Job", Name: job.Name, Class: decision.QuotaExceeded, Message: "no"}, nil
+	}
+	w.uid++
+	created := job.DeepCopy()
+	created.UID, created.CreationTimestamp = types.UID("job-"+strconv.Itoa(w.uid)), metav1.NewTime(w.now)
+	w.logEvent("operator creates %s as %s", created.Name, created.UID)
+	w.jobs[created.Name] = created
+	w.storeJobs()
+	if w.maybeCrash() {
+		return nil, errReconciliationEnded
+	}
+	return nil, nil
+}
+
+// createJob creates a Job on the simulated API server and checks the invariants.
+func (w *simulator) createJob(job *batchv1.Job) (*decision.Refusal, error) {
+	if current := w.jobs[job.Name]; current != nil {
+		w.rememberedJobs[job.Name] = current
+		return nil, nil
+	}
+	if !w.noDisturbances && w.happensWithChance(5) {
+		class := decision.QuotaExceeded
+		if w.happensWithChance(10) {
+			class = decision.Invalid
+		}
+		w.logEvent("refused (%s): %s", class, job.Name)
+		return &decision.Refusal{Class: class, Message: "no"}, nil
+	}
+	w.checkJobCreation(job)
+	w.uid++
+	w.created++
+	created := job.DeepCopy()
+	created.UID = types.UID("job-" + strconv.Itoa(w.uid))
+	created.CreationTimestamp = metav1.NewTime(w.now)
+	if isQueueManaged(created) {
+		created.Spec.Suspend = new(true)
+	}
+	w.logEvent("operator creates %s as %s", created.Name, created.UID)
+	w.jobs[created.Name] = created
+	if w.claim != nil {
+		w.claimOfJob[created.UID] = w.claim.UID
+	}
+	w.jobHistory[stepKey(created)] = append(w.jobHistory[stepKey(created)], created)
+	w.storeJobs()
+	if w.maybeCrash() {
+		return nil, errReconciliationEnded
+	}
+	w.rememberedJobs[created.Name] = created
+	return nil, nil
+}
+
+func (w *simulator) createClaim(claim *corev1.PersistentVolumeClaim) error {
+	if w.claim == nil {
+		w.uid++
+		w.claim = &metav1.PartialObjectMetadata{ObjectMeta: *claim.ObjectMeta.DeepCopy()}
+		w.claim.UID = types.UID("claim-" + strconv.Itoa(w.uid))
+		w.logEvent("operator creates the claim as %s", w.claim.UID)
+	}
+	if w.maybeCrash() {
+		return errReconciliationEnded
+	}
+	return nil
+}
+
+// checkClaim checks that a Job is created only for an existing claim, and for the one that the
+// earlier steps of its run, or of runs whose outcomes it keeps, used. Between the operator's read of
+// the claim and the creation of the Job, nothing happens in the simulation.
+func (w *simulator) checkClaim(job *batchv1.Job) {
+	if w.sj.Spec.Workspace == nil {
+		return
+	}
+	if w.claim == nil || !w.claim.DeletionTimestamp.IsZero() {
+		w.reportViolation("%s is created for a claim that is missing or being deleted", job.Name)
+		return
+	}
+	for _, step := range w.sj.Status.Steps {
+		if used := w.claimOfJob[step.JobUID]; step.JobUID != "" && used != "" && used != w.claim.UID {
+			w.reportViolation("%s is created for %s; step %s used %s", job.Name, w.claim.UID, step.Name, used)
+		}
+	}
+}
+
+func (w *simulator) checkJobCreation(job *batchv1.Job) {
+	w.checkClaim(job)
+	for name, other := range w.jobs {
+		if !IsTerminal(other) && !isArchiveJob(w.sj, other) {
+			w.reportViolation("%s is created while %s may be running", job.Name, name)
+		}
+	}
+	if !slices.Contains(w.sj.Finalizers, v1alpha1.SequentialJobFinalizer) {
+		w.reportViolation("%s is created without the finalizer", job.Name)
+	}
+	w.checkStepOrder(job)
+	w.checkSingleExecution(job)
+	w.checkOptions(job)
+}
+
+// checkDeletion checks that the history limit deletes no Job before its outcome is stored. A Job that the operator stops
+// may have ended in the meantime.
+func (w *simulator) checkDeletion(job *batchv1.Job) {
+	if isArchiveJob(w.sj, job) {
+		return // its time is over
+	}
+	archive := w.sj.Status.Archive
+	if run, _ := runOf(job); w.sj.Spec.Archive != nil && IsTerminal(job) && (archive == nil || archive.Run < run || archive.Run == run && isArchiving(&w.sj.Status)) {
+		w.reportViolation("%s is deleted before its logs are archived", job.Name)
+	}
+	step := findStepWhere(w.sj.Status.Steps, func(s *v1alpha1.StepStatus) bool { return s.JobName == job.Name })
+	isStopped := step == nil || step.Phase == v1alpha1.StepStopping || step.Phase == v1alpha1.StepSuspending
+	if IsTerminal(job) && !isStopped && !w.isOutcomeRecorded(job) {
+		w.reportViolation("%s is deleted before its outcome is stored", job.Name)
+	}
+}
+
+// checkOptions checks that the step was approved if that is necessary, is wanted, and gets the parameter of its run.
+func (w *simulator) checkOptions(job *batchv1.Job) {
+	options := jobOptions(job)
+	if options.SuspendBefore && !w.approved[stepKey(job)] {
+		w.reportViolation("%s is created without an approval", job.Name)
+	}
+	if options.When == "false" {
+		w.reportViolation("%s is created although its expression is false", job.Name)
+	}
+	value := job.Spec.Template.Spec.Containers[0].Env[0].Value
+	run := job.Annotations[v1alpha1.AnnotationRun]
+	if first, found := w.parameterOfRun[run]; found && first != value && w.hasOtherStartedStep(job) && !w.hasUnrecordedJob(run) {
+		w.reportViolation("%s is created with the parameter %s, the run has %s", job.Name, value, first)
+	}
+	w.parameterOfRun[run] = value
+}
+
+// hasOtherStartedStep reports whether the status has another step that started in the current run. Without one, the run
+// may have started again, for example because its only started step was removed.
+func (w *simulator) hasOtherStartedStep(job *batchv1.Job) bool {
+	return slices.ContainsFunc(w.sj.Status.Steps, func(step v1alpha1.StepStatus) bool {
+		return step.Run == w.sj.Status.Run && !canStart(step.Phase) && step.JobUID != "" && step.Name != job.Labels[v1alpha1.LabelStep]
+	})
+}
+
+// hasUnrecordedJob reports whether the operator may have forgotten a Job of the run.
+func (w *simulator) hasUnrecordedJob(run string) bool {
+	for key, jobs := range w.jobHistory {
+		if strings.HasPrefix(key, run+"/") && slices.ContainsFunc(jobs, func(job *batchv1.Job) bool { return w.unrecordedJobs[job.UID] }) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkStepOrder checks that every earlier step has its outcome stored.
+func (w *simulator) checkStepOrder(job *batchv1.Job) {
+	for _, step := range w.sj.Status.Steps {
+		if step.Name == job.Labels[v1alpha1.LabelStep] {
+			return
+		}
+		if canStart(step.Phase) || isActive(step.Phase) {
+			w.reportViolation("%s is created while step %s is stored as %s", job.Name, step.Name, step.Phase)
+		}
+	}
+}
+
+// checkSingleExecution checks that the step has not run in this run, unless it was lost with
+// onLostJob: Rerun, or interrupted by suspension. One case cannot be distinguished: the operator
+// crashed before it recorded the Job, and another client deleted that Job before the restart.
+func (w *simulator) checkSingleExecution(job *batchv1.Job) {
+	for _, earlier := range w.jobHistory[stepKey(job)] {
+		outcome := decision.FindEndCondition(earlier)
+		switch {
+		case w.interruptedJobs[earlier.UID]:
+		case w.retryTimes[earlier.UID].After(w.now):
+			w.reportViolation("%s is created %s too soon", job.Name, w.retryTimes[earlier.UID].Sub(w.now))
+		case !w.retryTimes[earlier.UID].IsZero() && outcome != nil && outcome.Type == batchv1.JobFailed:
+		case w.unrecordedJobs[earlier.UID] && w.jobs[earlier.Name] == nil:
+			w.ambiguous++
+		case outcome == nil && w.sj.Spec.OnLostJob == v1alpha1.LostJobRerun:
+		case outcome != nil && w.sj.Spec.OnLostJob == v1alpha1.LostJobRerun && w.jobs[earlier.Name] == nil && !w.isOutcomeRecorded(earlier):
+			// it ended and was deleted before it was observed: lost as well
+		default:
+			w.reportViolation("%s is created; %s was created for the step before (%s)", job.Name, earlier.UID, describeOutcome(outcome))
+		}
+	}
+}
+
+func (w *simulator) isOutcomeRecorded(job *batchv1.Job) bool {
+	for _, step := range w.sj.Status.Steps {
+		if step.JobUID == job.UID && (step.Phase == v1alpha1.StepSucceeded || step.Phase == v1alpha1.StepFailed) {
+			return true
+		}
+	}
+	return false
+}
+
+func describeOutcome(outcome *batchv1.JobCondition) string {
+	if outcome == nil {
+		return "no outcome"
+	}
+	return fmt.Sprint(outcome.Type)
+}

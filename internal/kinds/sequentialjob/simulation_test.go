@@ -1,0 +1,498 @@
+package sequentialjob
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
+)
+
+// The simulation tests the core with random events: Jobs start, end, fail and are deleted by other
+// clients; the operator reads stale caches, gets conflicts and quota errors, and crashes between
+// any two requests; the user suspends, changes and reruns the sequence. In every case:
+//
+//   - a Job is created only when no other Job of the sequence may be running,
+//   - and only after every earlier step has its outcome stored,
+//   - and not again for a step that ran, unless the spec allows it,
+//   - no step is skipped in a run that completes, unless its own expression is false,
+//   - no step that needs an approval starts without one for its run,
+//   - all steps of a run have the same parameters,
+//   - ended Jobs are not deleted before the logs of their run are archived, or that failed,
+//   - and once the disturbances end, the run ends and does not change any more.
+//
+// SEQUENCE_RUNS is the number of simulated clusters (1,000 in make test, 10,000 in CI, 100,000 in make soak) and SEQUENCE_SEED the
+// first seed.
+func TestSimulationRunsStepsOnceAndInOrder(t *testing.T) {
+	t.Parallel()
+	runs, first := testbuilder.NumberFromEnv(t, "SEQUENCE_RUNS", 5_000), testbuilder.NumberFromEnv(t, "SEQUENCE_SEED", 1)
+	var next atomic.Int64
+	next.Store(int64(first) - 1)
+	var ambiguous, created, crashes atomic.Int64
+	var group sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		group.Go(func() {
+			for seed := next.Add(1); seed < int64(first+runs) && !t.Failed(); seed = next.Add(1) {
+				w := newSimulator(uint64(seed))
+				w.runSimulation()
+				for _, violation := range w.violations {
+					t.Errorf("seed %d: %s\n%s", seed, violation, w.eventLog())
+				}
+				ambiguous.Add(int64(w.ambiguous))
+				created.Add(int64(w.created))
+				crashes.Add(int64(w.crashes))
+			}
+		})
+	}
+	group.Wait()
+	t.Logf("%d runs, %d Jobs, %d crashes; %d Jobs created again because the operator crashed before it recorded one that another client then deleted",
+		runs, created.Load(), crashes.Load(), ambiguous.Load())
+}
+
+// simulator simulates a cluster with one SequentialJob.
+type simulator struct {
+	rng  *rand.Rand
+	now  time.Time
+	sj   *v1alpha1.SequentialJob
+	jobs map[string]*batchv1.Job
+
+	// What a cache may still show.
+	objectVersions      []*v1alpha1.SequentialJob
+	jobVersions         []map[string]*batchv1.Job
+	observedVersion     int
+	observedJobsVersion int
+
+	// What the operator's process remembers of created Jobs.
+	rememberedJobs map[string]*batchv1.Job
+
+	// claim is the workspace's claim, and claimOfJob the UID of the one that each Job uses.
+	claim      *metav1.PartialObjectMetadata
+	claimOfJob map[types.UID]types.UID
+
+	// approved are the steps that a user approved, by run and step. parameterOfRun is the value that the
+	// first Job of each run got.
+	approved       map[string]bool
+	parameterOfRun map[string]string
+
+	noDisturbances  bool
+	uid             int
+	jobHistory      map[string][]*batchv1.Job // by run and step
+	unrecordedJobs  map[types.UID]bool        // created, not recorded, and the operator crashed since
+	interruptedJobs map[types.UID]bool        // ended by suspension
+	retryTimes      map[types.UID]time.Time   // failed and stored as Retrying, until when
+	log             []string
+	violations      []string
+	ambiguous       int
+	created         int
+	crashes         int
+}
+
+func newSimulator(seed uint64) *simulator {
+	w := &simulator{
+		rng:             rand.New(rand.NewPCG(seed, 0)),
+		now:             time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		jobs:            map[string]*batchv1.Job{},
+		rememberedJobs:  map[string]*batchv1.Job{},
+		jobHistory:      map[string][]*batchv1.Job{},
+		unrecordedJobs:  map[types.UID]bool{},
+		interruptedJobs: map[types.UID]bool{},
+		retryTimes:      map[types.UID]time.Time{},
+		claimOfJob:      map[types.UID]types.UID{},
+		approved:        map[string]bool{},
+		parameterOfRun:  map[string]string{},
+	}
+	w.sj = w.randomSequentialJob()
+	w.storeSequentialJob(w.sj)
+	w.storeJobs()
+	return w
+}
+
+func (w *simulator) happensWithChance(percent int) bool { return w.rng.IntN(100) < percent }
+
+func (w *simulator) logEvent(format string, args ...any) {
+	w.log = append(w.log, fmt.Sprintf(format, args...))
+}
+
+func (w *simulator) reportViolation(format string, args ...any) {
+	w.violations = append(w.violations, fmt.Sprintf(format, args...))
+}
+
+func (w *simulator) eventLog() string {
+	out := ""
+	for _, line := range w.log {
+		out += line + "\n"
+	}
+	return out
+}
+
+func (w *simulator) randomSequentialJob() *v1alpha1.SequentialJob {
+	sj := &v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Name: "sim", Namespace: "ns", UID: "owner", Generation: 1}}
+	for i := range 1 + w.rng.IntN(4) {
+		sj.Spec.Containers = append(sj.Spec.Containers, w.randomStep(fmt.Sprintf("s%d", i)))
+	}
+	if w.happensWithChance(30) {
+		sj.Spec.Finally = []v1alpha1.Step{w.randomStep("f0")}
+	}
+	sj.Spec.OnLostJob = v1alpha1.LostJobFail
+	if w.happensWithChance(30) {
+		sj.Spec.OnLostJob = v1alpha1.LostJobRerun
+	}
+	sj.Spec.SuspendPolicy = v1alpha1.SuspendAfterCurrent
+	if w.happensWithChance(50) {
+		sj.Spec.SuspendPolicy = v1alpha1.SuspendImmediate
+	}
+	if w.happensWithChance(20) {
+		sj.Spec.JobMetadata = &v1alpha1.JobMetadata{Labels: map[string]string{"kueue.x-k8s.io/queue-name": "q"}}
+	}
+	if w.happensWithChance(40) {
+		sj.Spec.Workspace = &v1alpha1.Workspace{}
+		if w.happensWithChance(50) {
+			sj.Spec.OnLostWorkspace = v1alpha1.LostWorkspaceRestart
+		}
+	}
+	if w.happensWithChance(20) {
+		sj.Spec.JobHistoryLimit = new(int32(w.rng.IntN(3)))
+	}
+	if w.happensWithChance(30) {
+		sj.Spec.Archive = &v1alpha1.SequenceArchive{ServiceAccountName: "logs", ClaimName: "logs"}
+	}
+	sj.Spec.Parameters = []v1alpha1.Parameter{{Name: simulatedParameter, Value: "0"}}
+	sj.Spec.Suspend = w.happensWithChance(10)
+	if w.happensWithChance(15) {
+		sj.Spec.ActiveDeadlineSeconds = new(int64(20))
+	}
+	return sj
+}
+
+func (w *simulator) randomStep(name string) v1alpha1.Step {
+	step := v1alpha1.Step{Name: name, Container: corev1.Container{Image: "image"}, Step: &v1alpha1.StepOptions{}}
+	if w.happensWithChance(20) {
+		step.Step.OnFailure = v1alpha1.OnFailureContinue
+	}
+	if w.happensWithChance(20) {
+		step.Step.StartDeadlineSeconds = new(int64(5))
+	}
+	if w.happensWithChance(20) {
+		step.Step.Retry = &v1alpha1.StepRetry{Limit: 1 + w.rng.Int32N(3), BackoffSeconds: new(1 + w.rng.Int32N(5))}
+	}
+	step.Step.Outputs = w.happensWithChance(20)
+	step.Step.SuspendBefore = w.happensWithChance(10)
+	if w.happensWithChance(5) {
+		step.Step.When = []string{"true", "false", `sequence.status != "Failed"`, `steps.exists(s, steps[s].phase == "Succeeded")`}[w.rng.IntN(4)]
+	}
+	if w.happensWithChance(3) {
+		step.Step.PodTemplate = &k8sruntime.RawExtension{Raw: []byte(`{"spec": {"nodeSelector": {"pool": "gpu"}}}`)}
+	}
+	return step
+}
+
+// simulatedParameter is the parameter of the simulated SequentialJob.
+const simulatedParameter = "DATE"
+
+// approveStep approves the step that waits; sometimes a step or run that does not.
+func (w *simulator) approveStep() {
+	approval := Approval{Run: w.sj.Status.Run, Step: AwaitingApproval(w.sj), By: "ada"}
+	switch {
+	case w.noDisturbances:
+	case w.happensWithChance(20):
+		approval.Run++
+	case w.happensWithChance(25):
+		approval.Step = "s0"
+	}
+	raw, err := json.Marshal(approval)
+	if err != nil {
+		w.reportViolation("%v", err)
+	}
+	w.logEvent("user: approve %s", raw)
+	w.approved[fmt.Sprintf("%d/%s", approval.Run, approval.Step)] = true
+	changed := w.sj.DeepCopy()
+	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1alpha1.AnnotationApproval, string(raw))
+	w.storeSequentialJob(changed)
+}
+
+// runSimulation applies random events, then lets the run finish without disturbances.
+func (w *simulator) runSimulation() {
+	for range 20 + w.rng.IntN(40) {
+		w.applyRandomEvent()
+		w.reconcile()
+	}
+	w.noDisturbances = true
+	w.sj = w.sj.DeepCopy()
+	if w.sj.Spec.Suspend {
+		w.sj.Spec.Suspend = false
+		w.sj.Generation++
+	}
+	w.storeSequentialJob(w.sj)
+	for range 60 {
+		w.now = w.now.Add(3 * time.Second)
+		if w.claim != nil && !w.claim.DeletionTimestamp.IsZero() {
+			w.claim = nil
+		}
+		if AwaitingApproval(w.sj) != "" {
+			w.approveStep()
+		}
+		w.advanceJobs()
+		versions := len(w.objectVersions)
+		w.reconcile()
+		if w.sj.Status.CompletionTime != nil && len(w.objectVersions) == versions && !isArchiving(&w.sj.Status) {
+			break
+		}
+	}
+	w.checkFinalState()
+}
+
+// applyRandomEvent applies a random event.
+func (w *simulator) applyRandomEvent() {
+	w.now = w.now.Add(time.Duration(w.rng.IntN(3000)) * time.Millisecond)
+	if w.happensWithChance(60) {
+		w.advanceJobs()
+	}
+	if w.claim != nil && w.happensWithChance(8) {
+		w.disturbClaim()
+	}
+	if w.happensWithChance(4) {
+		w.suspendRandomJob()
+	}
+	if AwaitingApproval(w.sj) != "" && w.happensWithChance(40) {
+		w.approveStep()
+	}
+	switch dice := w.rng.IntN(100); {
+	case dice < 6:
+		w.deleteRandomJob()
+	case dice < 11:
+		w.changeSpec("suspend", func(spec *v1alpha1.SequentialJobSpec) { spec.Suspend = !spec.Suspend })
+	case dice < 15:
+		w.changeSpec("append a step", func(spec *v1alpha1.SequentialJobSpec) {
+			if len(spec.Containers) < 6 {
+				spec.Containers = append(spec.Containers, w.randomStep(fmt.Sprintf("n%d", w.rng.IntN(1e6))))
+			}
+		})
+	case dice < 19:
+		w.changeSpec("drop the last step", func(spec *v1alpha1.SequentialJobSpec) {
+			if len(spec.Containers) > 1 {
+				spec.Containers = spec.Containers[:len(spec.Containers)-1]
+			}
+		})
+	case dice < 23:
+		w.changeSpec("reverse the steps", func(spec *v1alpha1.SequentialJobSpec) { slices.Reverse(spec.Containers) })
+	case dice < 26:
+		w.changeSpec("parameter", func(spec *v1alpha1.SequentialJobSpec) { spec.Parameters[0].Value = strconv.Itoa(w.rng.IntN(1e6)) })
+	case dice < 43 && w.sj.Status.CompletionTime != nil:
+		w.changeSpec("rerun", func(spec *v1alpha1.SequentialJobSpec) {
+			spec.Rerun = &v1alpha1.Rerun{ID: strconv.Itoa(w.rng.IntN(1e9)), From: []string{"Failed", "Start"}[w.rng.IntN(2)]}
+			if w.happensWithChance(50) {
+				spec.Rerun.Parameters = []v1alpha1.Parameter{{Name: simulatedParameter, Value: strconv.Itoa(w.rng.IntN(1e6))}}
+			}
+		})
+	}
+}
+
+// suspendRandomJob suspends a Job as another client would. The simulation resumes it later.
+func (w *simulator) suspendRandomJob() {
+	for _, name := range w.sortedJobNames() {
+		if job := w.jobs[name]; !IsTerminal(job) && job.DeletionTimestamp.IsZero() && !isSuspended(job) {
+			w.logEvent("another client suspends %s", name)
+			w.changeJob(job, func(j *batchv1.Job) { j.Spec.Suspend = new(true) })
+			return
+		}
+	}
+}
+
+// disturbClaim deletes the claim, or replaces it with one from a backup.
+func (w *simulator) disturbClaim() {
+	switch {
+	case w.claim.DeletionTimestamp.IsZero() && w.happensWithChance(60):
+		w.logEvent("the claim is being deleted")
+		w.claim = w.claim.DeepCopy()
+		w.claim.DeletionTimestamp = &metav1.Time{Time: w.now}
+	case w.happensWithChance(70):
+		w.logEvent("the claim is gone")
+		w.claim = nil
+	default:
+		w.uid++
+		w.claim = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+			Name: w.claim.Name, UID: types.UID("claim-" + strconv.Itoa(w.uid)), Labels: w.claim.Labels, OwnerReferences: w.claim.OwnerReferences,
+		}}
+		w.logEvent("the claim was restored as %s", w.claim.UID)
+	}
+}
+
+func (w *simulator) changeSpec(what string, change func(*v1alpha1.SequentialJobSpec)) {
+	changed := w.sj.DeepCopy()
+	change(&changed.Spec)
+	changed.Generation++
+	w.logEvent("user: %s (generation %d)", what, changed.Generation)
+	w.storeSequentialJob(changed)
+}
+
+func (w *simulator) storeSequentialJob(sj *v1alpha1.SequentialJob) {
+	stored := sj.DeepCopy()
+	stored.ResourceVersion = strconv.Itoa(len(w.objectVersions) + 1)
+	w.sj = stored
+	w.objectVersions = append(w.objectVersions, stored)
+}
+
+func (w *simulator) storeJobs() {
+	w.jobVersions = append(w.jobVersions, maps.Clone(w.jobs))
+}
+
+// changeJob stores a changed copy of a Job.
+func (w *simulator) changeJob(job *batchv1.Job, change func(*batchv1.Job)) {
+	changed := job.DeepCopy()
+	change(changed)
+	w.jobs[job.Name] = changed
+	w.storeJobs()
+}
+
+func (w *simulator) sortedJobNames() []string {
+	names := make([]string, 0, len(w.jobs))
+	for name := range w.jobs {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// advanceJobs simulates the Job controller, the kubelet, the garbage collector and a queue.
+func (w *simulator) advanceJobs() {
+	for _, name := range w.sortedJobNames() {
+		job := w.jobs[name]
+		if IsTerminal(job) && job.DeletionTimestamp.IsZero() {
+			continue
+		}
+		switch {
+		case !job.DeletionTimestamp.IsZero():
+			if w.noDisturbances || w.happensWithChance(50) {
+				w.logEvent("removed: %s", name)
+				delete(w.jobs, name)
+				w.storeJobs()
+			}
+		case isSuspended(job):
+			w.advanceSuspendedJob(job)
+		case job.Status.StartTime == nil:
+			w.changeJob(job, func(j *batchv1.Job) {
+				started := metav1.NewTime(w.now)
+				j.Status.StartTime, j.Status.Active = &started, 1
+				j.Status.Conditions = nil
+			})
+		case w.noDisturbances || w.happensWithChance(40):
+			w.finishJob(job)
+		}
+	}
+}
+
+func (w *simulator) advanceSuspendedJob(job *batchv1.Job) {
+	if job.Annotations[v1alpha1.AnnotationSuspended] == "" && (w.noDisturbances || w.happensWithChance(50)) {
+		w.changeJob(job, func(j *batchv1.Job) { j.Spec.Suspend = new(false) }) // a queue admits it
+		return
+	}
+	if w.noDisturbances || w.happensWithChance(50) {
+		w.changeJob(job, func(j *batchv1.Job) {
+			j.Status.Active, j.Status.StartTime = 0, nil
+			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: corev1.ConditionTrue}}
+		})
+	}
+}
+
+func (w *simulator) finishJob(job *batchv1.Job) {
+	outcome := batchv1.JobComplete
+	if w.happensWithChance(20) {
+		outcome = batchv1.JobFailed
+	}
+	w.logEvent("%s: %s", outcome, job.Name)
+	w.changeJob(job, func(j *batchv1.Job) {
+		j.Status.Active = 0
+		j.Status.Conditions = []batchv1.JobCondition{{Type: outcome, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(w.now)}}
+		if outcome == batchv1.JobFailed {
+			j.Status.Failed = 1
+		}
+	})
+	w.updateJobHistory(job.Name)
+}
+
+// updateJobHistory updates the history of a step's Jobs with the Job's last state.
+func (w *simulator) updateJobHistory(name string) {
+	job := w.jobs[name]
+	key := stepKey(job)
+	for i, known := range w.jobHistory[key] {
+		if known.UID == job.UID {
+			w.jobHistory[key][i] = job
+		}
+	}
+}
+
+func stepKey(job *batchv1.Job) string {
+	return job.Annotations[v1alpha1.AnnotationRun] + "/" + job.Labels[v1alpha1.LabelStep]
+}
+
+func (w *simulator) deleteRandomJob() {
+	names := w.sortedJobNames()
+	if len(names) == 0 {
+		return
+	}
+	name := names[w.rng.IntN(len(names))]
+	w.logEvent("another client deletes %s", name)
+	delete(w.jobs, name)
+	w.storeJobs()
+}
+
+// checkFinalState checks the state after the run has finished.
+func (w *simulator) checkFinalState() {
+	status := &w.sj.Status
+	if status.CompletionTime == nil {
+		w.reportViolation("the run did not end: %+v", status)
+		return
+	}
+	if slices.Contains(w.sj.Finalizers, v1alpha1.SequentialJobFinalizer) {
+		w.reportViolation("a finished SequentialJob carries the finalizer")
+	}
+	for _, step := range status.Steps {
+		if step.Phase == v1alpha1.StepSucceeded && !w.hasCompletedJob(&step) {
+			w.reportViolation("step %s is recorded as succeeded; no Job of it completed", step.Name)
+		}
+	}
+	w.checkArchive()
+	versions, createdJobs := len(w.objectVersions), w.created
+	w.observedVersion, w.observedJobsVersion = len(w.objectVersions)-1, len(w.jobVersions)-1
+	w.reconcile()
+	if len(w.objectVersions) != versions || w.created != createdJobs {
+		w.reportViolation("a reconciliation of a finished run changed something")
+	}
+}
+
+// checkArchive checks that the logs of the last run are archived as far as it has Jobs.
+func (w *simulator) checkArchive() {
+	archive := w.sj.Status.Archive
+	switch {
+	case w.sj.Spec.Archive == nil:
+		if archive != nil {
+			w.reportViolation("logs are archived without spec.archive")
+		}
+	case hasCreatedJob(&w.sj.Status) && (archive == nil || archive.Run != w.sj.Status.Run || archive.State == v1alpha1.ArchiveArchiving):
+		w.reportViolation("the logs of the last run are not archived: %+v", archive)
+	}
+}
+
+func (w *simulator) hasCompletedJob(step *v1alpha1.StepStatus) bool {
+	key := fmt.Sprintf("%d/%s", step.Run, step.Name)
+	return slices.ContainsFunc(w.jobHistory[key], func(job *batchv1.Job) bool {
+		outcome := decision.FindEndCondition(job)
+		return outcome != nil && outcome.Type == batchv1.JobComplete
+	})
+}

@@ -1,0 +1,145 @@
+package sequentialjob
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// IsFinished reports whether the run has completed or failed.
+func IsFinished(status *v1alpha1.SequentialJobStatus) bool { return status.CompletionTime != nil }
+
+// isActive reports whether a step with this phase has started and not ended.
+func isActive(phase v1alpha1.StepPhase) bool {
+	switch phase {
+	case v1alpha1.StepStarting, v1alpha1.StepQueued, v1alpha1.StepRunning, v1alpha1.StepSuspending, v1alpha1.StepSuspended, v1alpha1.StepStopping:
+		return true
+	default:
+		return false
+	}
+}
+
+// canStart reports whether a step with this phase waits for its first or its next attempt.
+func canStart(phase v1alpha1.StepPhase) bool {
+	switch phase {
+	case v1alpha1.StepPending, v1alpha1.StepLost, v1alpha1.StepInterrupted, v1alpha1.StepRetrying:
+		return true
+	default:
+		return false
+	}
+}
+
+// activeStep returns the active step, or nil.
+func activeStep(steps []v1alpha1.StepStatus) *v1alpha1.StepStatus {
+	return findStepWhere(steps, func(step *v1alpha1.StepStatus) bool { return isActive(step.Phase) })
+}
+
+// nextStep returns the first step that waits to start, or nil.
+func nextStep(steps []v1alpha1.StepStatus) *v1alpha1.StepStatus {
+	return findStepWhere(steps, func(step *v1alpha1.StepStatus) bool { return canStart(step.Phase) })
+}
+
+// findFailedStep returns the first step of containers, or of finally, whose failure fails the
+// run.
+func findFailedStep(steps []v1alpha1.StepStatus, finally bool) *v1alpha1.StepStatus {
+	return findStepWhere(steps, func(step *v1alpha1.StepStatus) bool {
+		return step.Finally == finally && step.Phase == v1alpha1.StepFailed && !step.Tolerated
+	})
+}
+
+// firstFailedStep returns the first step whose failure fails the run, or nil.
+func firstFailedStep(steps []v1alpha1.StepStatus) *v1alpha1.StepStatus {
+	if step := findFailedStep(steps, false); step != nil {
+		return step
+	}
+	return findFailedStep(steps, true)
+}
+
+func findStep(steps []v1alpha1.StepStatus, name string) *v1alpha1.StepStatus {
+	return findStepWhere(steps, func(step *v1alpha1.StepStatus) bool { return step.Name == name })
+}
+
+func findStepWhere(steps []v1alpha1.StepStatus, matches func(*v1alpha1.StepStatus) bool) *v1alpha1.StepStatus {
+	for i := range steps {
+		if matches(&steps[i]) {
+			return &steps[i]
+		}
+	}
+	return nil
+}
+
+// findStepSpec returns the step of that name in the spec, nil if it was removed.
+func findStepSpec(spec *v1alpha1.SequentialJobSpec, name string) *v1alpha1.Step {
+	for _, step := range allStepSpecs(spec) {
+		if step.Name == name {
+			return step
+		}
+	}
+	return nil
+}
+
+// skipWaitingSteps skips the steps that wait to start: those of containers, and of finally if that
+// is included. One that waits for its next attempt fails.
+func skipWaitingSteps(steps []v1alpha1.StepStatus, reason string, includeFinally bool) {
+	for i := range steps {
+		switch step := &steps[i]; {
+		case !canStart(step.Phase) || step.Finally && !includeFinally:
+		case step.Phase == v1alpha1.StepRetrying:
+			endRetry(step)
+		default:
+			step.Phase, step.Reason, step.Message = v1alpha1.StepSkipped, reason, ""
+		}
+	}
+}
+
+// mayBeRunning reports whether Pods of a step may be running, so that deleting the
+// SequentialJob has to stop them first.
+func mayBeRunning(steps []v1alpha1.StepStatus) bool {
+	step := activeStep(steps)
+	return step != nil && !isSuspendedBySpec(step)
+}
+
+// isSuspendedBySpec reports whether the step's Job was suspended because of spec.suspend, and not
+// by another client, which can resume it at any time.
+func isSuspendedBySpec(step *v1alpha1.StepStatus) bool {
+	return step.Phase == v1alpha1.StepSuspended && step.Reason != v1alpha1.ReasonJobSuspended
+}
+
+// hasRunStarted reports whether a step of the current run has started.
+func hasRunStarted(status *v1alpha1.SequentialJobStatus) bool {
+	return slices.ContainsFunc(status.Steps, func(step v1alpha1.StepStatus) bool { return step.Run == status.Run })
+}
+
+// OnlyReportsRunning reports whether two statuses differ only in that steps whose Pods are starting are Running. Such a
+// change may be stored later.
+func OnlyReportsRunning(before, after *v1alpha1.SequentialJobStatus) bool {
+	if len(before.Steps) != len(after.Steps) {
+		return false
+	}
+	reverted := after.DeepCopy()
+	for i := range reverted.Steps {
+		if before.Steps[i].Phase == v1alpha1.StepStarting && before.Steps[i].Message == "" && reverted.Steps[i].Phase == v1alpha1.StepRunning {
+			reverted.Steps[i] = before.Steps[i]
+		}
+	}
+	return equality.Semantic.DeepEqual(before, reverted)
+}
+
+func hasFinallyStarted(steps []v1alpha1.StepStatus) bool {
+	return slices.ContainsFunc(steps, func(step v1alpha1.StepStatus) bool {
+		return step.Finally && step.Phase != v1alpha1.StepPending
+	})
+}
+
+// isDone reports whether a later step may run after this one, so that a rerun can keep its outcome.
+func isDone(step *v1alpha1.StepStatus) bool {
+	return step != nil && (step.Phase == v1alpha1.StepSucceeded || step.Tolerated || isUnwanted(step))
+}
+
+// isCompleted reports whether the run finished, every wanted step ran, and none failed it.
+func isCompleted(status *v1alpha1.SequentialJobStatus) bool {
+	skipped := func(step v1alpha1.StepStatus) bool { return step.Phase == v1alpha1.StepSkipped && !isUnwanted(&step) }
+	return IsFinished(status) && firstFailedStep(status.Steps) == nil && !slices.ContainsFunc(status.Steps, skipped)
+}

@@ -1,0 +1,376 @@
+package sequentialjob
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/kinds/policy"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
+)
+
+// testEnv simulates the controller and the cluster for one SequentialJob. Each reconciliation
+// makes its decision twice; the second must contain no action.
+type testEnv struct {
+	t           *testing.T
+	sj          *v1alpha1.SequentialJob
+	jobs        []*batchv1.Job
+	pods        map[types.UID][]corev1.Pod
+	createdUIDs map[string]types.UID
+	now         time.Time
+	events      []decision.Event
+
+	// createdSteps are the steps for which Jobs were created, in order.
+	createdSteps []string
+	// uncached are Jobs that exist and that the cache does not show.
+	uncached map[string]bool
+	// dryRunRefusals and createRefusals are refusals of dry runs and, by step, of creations.
+	dryRunRefusals []decision.Refusal
+	createRefusals map[string]*decision.Refusal
+	policies       policy.Selection
+	// unfinishedPods are in the cache, and warnings are messages of events by the object's UID.
+	unfinishedPods []*corev1.Pod
+	warnings       map[types.UID]string
+	// claim is the workspace's claim, nil if it does not exist.
+	claim         *metav1.PartialObjectMetadata
+	createdClaims int
+	claimRefusal  *decision.Refusal
+	// archiveImage is the operator's image, and createdArchives are the created Jobs that archive logs.
+	archiveImage    string
+	createdArchives []*batchv1.Job
+	archiveRefusal  *decision.Refusal
+}
+
+func newTestEnv(t *testing.T, sj *v1alpha1.SequentialJob) *testEnv {
+	return &testEnv{
+		t: t, sj: sj, archiveImage: "yardmaster:test",
+		pods:           map[types.UID][]corev1.Pod{},
+		createdUIDs:    map[string]types.UID{},
+		now:            time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC),
+		uncached:       map[string]bool{},
+		warnings:       map[types.UID]string{},
+		createRefusals: map[string]*decision.Refusal{},
+	}
+}
+
+// startRun returns a testEnv after the first reconciliation.
+func startRun(t *testing.T, sj *testbuilder.SequentialJobBuilder) *testEnv {
+	s := newTestEnv(t, sj.Obj())
+	s.reconcile()
+	return s
+}
+
+// reconcile makes a decision and carries it out.
+func (s *testEnv) reconcile() Decision {
+	s.t.Helper()
+	decision := s.decide(nil)
+	s.record(decision)
+	if decision.Workspace != nil {
+		if s.claimRefusal != nil {
+			decision = s.decide(s.claimRefusal)
+			s.record(decision)
+			return decision
+		}
+		s.createClaim(decision.Workspace)
+		decision = s.decide(nil) // records the claim's UID
+		s.record(decision)
+	}
+	if decision.CreateJob != nil {
+		if refusal := s.createRefusals[decision.CreateJob.Labels[v1alpha1.LabelStep]]; refusal != nil {
+			decision = s.decide(refusal)
+			s.record(decision)
+			return decision
+		}
+	}
+	if decision.CreateArchive != nil && s.archiveRefusal != nil {
+		refusal := *s.archiveRefusal
+		refusal.Kind, refusal.Name = "Job", decision.CreateArchive.Name
+		decision.CreateArchive = nil
+		s.act(decision)
+		decision = s.decide(&refusal)
+		s.record(decision)
+		return decision
+	}
+	s.act(decision)
+	s.checkSecondDecision(decision)
+	return decision
+}
+
+// checkSecondDecision repeats the decision, which must contain no action. A condition that
+// blocked the Job is cleared only after the Job exists.
+func (s *testEnv) checkSecondDecision(decision Decision) {
+	s.t.Helper()
+	if decision.RequeueAfter == time.Millisecond {
+		return // the decision is incomplete: the next one is due at once
+	}
+	again := s.decide(nil)
+	if again.HasActions() && !decision.DeleteExpired {
+		s.t.Errorf("a second decision acts: %+v", again)
+	}
+	unblocked := decision.CreateJob != nil && isBlocked(&decision.Status)
+	if !unblocked && !equality.Semantic.DeepEqual(again.Status, decision.Status) {
+		s.t.Errorf("a second decision changes the status (-first, +second):\n%s", cmp.Diff(decision.Status, again.Status))
+	}
+}
+
+// decide answers the questions of Decide until it has no more.
+func (s *testEnv) decide(refusal *decision.Refusal) Decision {
+	s.t.Helper()
+	in := Observation{SequentialJob: s.sj.DeepCopy(), CreatedJobs: s.createdUIDs, Policies: s.policies, Pods: s.unfinishedPods, Now: s.now, Refusal: refusal, ArchiveImage: s.archiveImage}
+	for _, job := range s.jobs {
+		if !s.uncached[job.Name] {
+			in.Jobs = append(in.Jobs, job.DeepCopy())
+		}
+	}
+	for range 10 {
+		d := Decide(in)
+		if d.Question == nil {
+			return d
+		}
+		s.answer(&in, d.Question)
+	}
+	s.t.Fatal("Decide does not stop asking questions")
+	return Decision{}
+}
+
+func isBlocked(status *v1alpha1.SequentialJobStatus) bool {
+	return slices.ContainsFunc([]string{
+		v1alpha1.ConditionResourcesUnavailable, v1alpha1.ConditionNameConflict, v1alpha1.ConditionPolicyViolated,
+		v1alpha1.ConditionBlocked,
+	}, func(kind string) bool { return meta.IsStatusConditionTrue(status.Conditions, kind) })
+}
+
+func (s *testEnv) answer(in *Observation, question *Question) {
+	switch {
+	case question.JobNamed != "":
+		if in.Answers.JobsByName == nil {
+			in.Answers.JobsByName = map[string]*batchv1.Job{}
+		}
+		in.Answers.JobsByName[question.JobNamed] = s.jobNamed(question.JobNamed).DeepCopy()
+	case question.PodsOf != nil:
+		if in.Answers.PodsByJob == nil {
+			in.Answers.PodsByJob = map[types.UID][]corev1.Pod{}
+		}
+		in.Answers.PodsByJob[question.PodsOf.UID] = s.pods[question.PodsOf.UID]
+	case question.Claim != "":
+		in.Answers.Claims = map[string]*metav1.PartialObjectMetadata{question.Claim: s.claim.DeepCopy()}
+	case question.WarningsOf != "":
+		if in.Answers.Warnings == nil {
+			in.Answers.Warnings = map[types.UID]string{}
+		}
+		in.Answers.Warnings[question.WarningsOf] = s.warnings[question.WarningsOf]
+	case question.AllJobs:
+		in.Jobs, in.Answers.HasAllJobs = slices.Clone(s.jobs), true
+	default:
+		in.Answers.DryRun = &DryRunResult{Refusals: s.dryRunRefusals}
+	}
+}
+
+func (s *testEnv) createClaim(claim *corev1.PersistentVolumeClaim) {
+	if s.claim != nil {
+		s.t.Fatalf("claim %s is created twice", claim.Name)
+	}
+	s.createdClaims++
+	s.claim = &metav1.PartialObjectMetadata{ObjectMeta: *claim.ObjectMeta.DeepCopy()}
+	s.claim.UID = types.UID(fmt.Sprintf("claim-%d", s.createdClaims))
+}
+
+func (s *testEnv) record(decision Decision) {
+	s.events = append(s.events, decision.Events...)
+	s.sj.Status = *decision.Status.DeepCopy()
+	s.sj.Finalizers = nil
+	if decision.NeedsFinalizer {
+		s.sj.Finalizers = []string{v1alpha1.SequentialJobFinalizer}
+	}
+}
+
+func (s *testEnv) act(decision Decision) {
+	if job := decision.CreateJob; job != nil {
+		if s.jobNamed(job.Name) != nil {
+			s.t.Fatalf("Job %s is created twice", job.Name)
+		}
+		step := job.Labels[v1alpha1.LabelStep]
+		s.createdSteps = append(s.createdSteps, step)
+		uid := types.UID(fmt.Sprintf("job-%d", len(s.createdSteps)))
+		s.jobs = append(s.jobs, testbuilder.Job(job.DeepCopy()).Created(uid, s.now).Active(s.now).Obj())
+		s.createdUIDs[job.Name] = uid
+		s.events = append(s.events, JobCreatedEvent(job))
+	}
+	if job := decision.CreateArchive; job != nil {
+		s.createdArchives = append(s.createdArchives, job)
+		uid := types.UID(fmt.Sprintf("archive-%d", len(s.createdArchives)))
+		s.jobs = append(s.jobs, testbuilder.Job(job.DeepCopy()).Created(uid, s.now).Active(s.now).Obj())
+	}
+	if decision.SuspendJob != nil {
+		job := s.jobNamed(decision.SuspendJob.Name)
+		job.Spec.Suspend = new(true)
+		job.Annotations[v1alpha1.AnnotationSuspended] = "true"
+	}
+	if decision.ResumeJob != nil {
+		job := s.jobNamed(decision.ResumeJob.Name)
+		job.Spec.Suspend = new(false)
+		delete(job.Annotations, v1alpha1.AnnotationSuspended)
+	}
+	for _, deleted := range decision.DeleteJobs {
+		testbuilder.Job(s.jobNamed(deleted.Name)).Deleted(s.now)
+	}
+}
+
+func (s *testEnv) jobNamed(name string) *batchv1.Job {
+	for _, job := range s.jobs {
+		if job.Name == name {
+			return job
+		}
+	}
+	return nil
+}
+
+// newestJob returns the newest Job of a step.
+func (s *testEnv) newestJob(step string) *batchv1.Job {
+	s.t.Helper()
+	for _, job := range slices.Backward(s.jobs) {
+		if job.Labels[v1alpha1.LabelStep] == step {
+			return job
+		}
+	}
+	s.t.Fatalf("step %s has no Job", step)
+	return nil
+}
+
+// reconcileAfter advances the time and reconciles.
+func (s *testEnv) reconcileAfter(wait time.Duration) Decision {
+	s.t.Helper()
+	s.now = s.now.Add(wait)
+	return s.reconcile()
+}
+
+// succeedStep completes a step's Job and reconciles.
+func (s *testEnv) succeedStep(step string) Decision {
+	s.t.Helper()
+	testbuilder.Job(s.newestJob(step)).Complete(s.now)
+	return s.reconcile()
+}
+
+func (s *testEnv) failStep(step string) Decision {
+	s.t.Helper()
+	testbuilder.Job(s.newestJob(step)).Failed(batchv1.JobReasonBackoffLimitExceeded, "Job has reached the specified backoff limit", s.now)
+	return s.reconcile()
+}
+
+// loseJob removes a step's Job and reconciles.
+func (s *testEnv) loseJob(step string) {
+	s.t.Helper()
+	job := s.newestJob(step)
+	s.jobs = slices.DeleteFunc(s.jobs, func(j *batchv1.Job) bool { return j == job })
+	s.reconcile()
+}
+
+// removeDeletedJobs removes the terminating Jobs and reconciles.
+func (s *testEnv) removeDeletedJobs() Decision {
+	s.t.Helper()
+	s.jobs = slices.DeleteFunc(s.jobs, func(j *batchv1.Job) bool { return j.DeletionTimestamp != nil })
+	return s.reconcile()
+}
+
+// changeSpec changes the spec without reconciling.
+func (s *testEnv) changeSpec(edit func(*v1alpha1.SequentialJobSpec)) {
+	edit(&s.sj.Spec)
+	s.sj.Generation++
+}
+
+// restartOperator makes the operator forget which Jobs it created.
+func (s *testEnv) restartOperator() { clear(s.createdUIDs) }
+
+// deleteSequentialJob deletes the SequentialJob and reconciles.
+func (s *testEnv) deleteSequentialJob() Decision {
+	s.t.Helper()
+	s.sj.DeletionTimestamp = new(metav1.NewTime(s.now))
+	return s.reconcile()
+}
+
+func (s *testEnv) stepStatus(name string) *v1alpha1.StepStatus {
+	s.t.Helper()
+	step := findStep(s.sj.Status.Steps, name)
+	if step == nil {
+		s.t.Fatalf("the status has no step %s", name)
+	}
+	return step
+}
+
+// wantSteps compares the steps' phases, each "name: phase" or "name: phase, reason".
+func (s *testEnv) wantSteps(want ...string) {
+	s.t.Helper()
+	var got []string
+	for _, step := range s.sj.Status.Steps {
+		text := step.Name + ": " + string(step.Phase)
+		if step.Reason != "" {
+			text += ", " + step.Reason
+		}
+		got = append(got, text)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		s.t.Errorf("steps (-want, +got):\n%s", diff)
+	}
+}
+
+// wantCreated compares the steps for which Jobs were created.
+func (s *testEnv) wantCreated(want ...string) {
+	s.t.Helper()
+	if diff := cmp.Diff(want, s.createdSteps); diff != "" {
+		s.t.Errorf("steps for which Jobs were created (-want, +got):\n%s", diff)
+	}
+}
+
+// wantPhase compares the phase and its reason.
+func (s *testEnv) wantPhase(phase v1alpha1.SequentialJobPhase, reason string) {
+	s.t.Helper()
+	progressing := meta.FindStatusCondition(s.sj.Status.Conditions, v1alpha1.ConditionProgressing)
+	if s.sj.Status.Phase != phase || progressing == nil || progressing.Reason != reason {
+		s.t.Errorf("want phase %s for %s, got %s, %+v", phase, reason, s.sj.Status.Phase, progressing)
+	}
+}
+
+// wantCondition compares a condition, "" for one that is absent.
+func (s *testEnv) wantCondition(kind, want string) {
+	s.t.Helper()
+	got := ""
+	if c := meta.FindStatusCondition(s.sj.Status.Conditions, kind); c != nil {
+		got = fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
+	}
+	if got != want {
+		s.t.Errorf("condition %s: want %q, got %q", kind, want, got)
+	}
+}
+
+// wantEvents compares the reasons of the events since the last call.
+func (s *testEnv) wantEvents(want ...string) {
+	s.t.Helper()
+	var got []string
+	for _, event := range s.events {
+		got = append(got, event.Reason)
+	}
+	s.events = nil
+	if diff := cmp.Diff(want, got); diff != "" {
+		s.t.Errorf("events (-want, +got):\n%s", diff)
+	}
+}
+
+func deletedStepNames(decision Decision) []string {
+	names := map[string]bool{}
+	for _, job := range decision.DeleteJobs {
+		names[job.Labels[v1alpha1.LabelStep]] = true
+	}
+	return slices.Sorted(maps.Keys(names))
+}

@@ -1,0 +1,172 @@
+package sequentialjob
+
+import (
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// reservedPrefixes are the key prefixes that users cannot set: that of the operator, and that of
+// the labels by which the Job controller finds its Pods.
+var reservedPrefixes = []string{v1alpha1.Prefix, "batch.kubernetes.io/"}
+
+// reservedLabels are the Job controller's labels without a prefix.
+var reservedLabels = []string{"job-name", "controller-uid"}
+
+// reportAnnotations have a reserved prefix, but users can set them on their Jobs.
+var reportAnnotations = []string{v1alpha1.AnnotationReportIgnore, v1alpha1.AnnotationReportRunningTooLong}
+
+// Validate checks what the CRD's rules cannot express: the template, and each step merged into
+// it. Each error names the field and uses the API server's error types.
+func Validate(sj *v1alpha1.SequentialJob) field.ErrorList {
+	spec := field.NewPath("spec")
+	errs := validateJobMetadata(sj.Spec.JobMetadata, spec.Child("jobMetadata"))
+	errs = append(errs, validateTemplate(sj, spec.Child("template"))...)
+	for path, step := range StepFields(sj) {
+		errs = append(errs, validateStep(sj, step, path)...)
+	}
+	return errs
+}
+
+// StepFields returns the steps of containers, then those of finally, each with its field.
+func StepFields(sj *v1alpha1.SequentialJob) iter.Seq2[*field.Path, *v1alpha1.Step] {
+	spec := field.NewPath("spec")
+	return func(yield func(*field.Path, *v1alpha1.Step) bool) {
+		for i := range sj.Spec.Containers {
+			if !yield(spec.Child("containers").Index(i), &sj.Spec.Containers[i]) {
+				return
+			}
+		}
+		for i := range sj.Spec.Finally {
+			if !yield(spec.Child("finally").Index(i), &sj.Spec.Finally[i]) {
+				return
+			}
+		}
+	}
+}
+
+func validateJobMetadata(metadata *v1alpha1.JobMetadata, path *field.Path) field.ErrorList {
+	if metadata == nil {
+		return nil
+	}
+	others := maps.Clone(metadata.Annotations)
+	maps.DeleteFunc(others, func(key, _ string) bool { return slices.Contains(reportAnnotations, key) })
+	errs := append(validateLabels(metadata.Labels, path.Child("labels")), validateAnnotations(others, path.Child("annotations"))...)
+	if manager, isSet := metadata.Labels[v1alpha1.LabelManagedBy]; isSet && manager != v1alpha1.ManagedByValue {
+		errs = append(errs, field.Forbidden(path.Child("labels").Key(v1alpha1.LabelManagedBy),
+			"the operator manages the Jobs; set this label in spec.template.metadata.labels for their Pods"))
+	}
+	return errs
+}
+
+func validateLabels(labels map[string]string, path *field.Path) field.ErrorList {
+	return append(metav1validation.ValidateLabels(labels, path), validateKeys(labels, path)...)
+}
+
+func validateAnnotations(annotations map[string]string, path *field.Path) field.ErrorList {
+	return append(apivalidation.ValidateAnnotations(annotations, path), validateKeys(annotations, path)...)
+}
+
+// validateKeys returns an error for each key that users cannot set.
+func validateKeys(set map[string]string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for key := range set {
+		reserved := func(prefix string) bool { return strings.HasPrefix(key, prefix) }
+		if slices.ContainsFunc(reservedPrefixes, reserved) || slices.Contains(reservedLabels, key) {
+			errs = append(errs, field.Forbidden(path.Key(key), "this key is reserved for controllers"))
+		}
+	}
+	slices.SortFunc(errs, func(a, b *field.Error) int { return strings.Compare(a.Field, b.Field) })
+	return errs
+}
+
+func validateTemplate(sj *v1alpha1.SequentialJob, path *field.Path) field.ErrorList {
+	template := sj.Spec.Template
+	if template == nil {
+		return nil
+	}
+	errs := validateLabels(template.Labels, path.Child("metadata", "labels"))
+	errs = append(errs, validateAnnotations(template.Annotations, path.Child("metadata", "annotations"))...)
+	pod := path.Child("spec")
+	for i, container := range template.Spec.Containers {
+		if container.Name != templateContainer || i > 0 {
+			errs = append(errs, field.Invalid(pod.Child("containers").Index(i).Child("name"), container.Name,
+				"a template can have at most one container, named step; define sidecars as initContainers with restartPolicy: Always"))
+		}
+	}
+	return append(errs, validatePod(sj, &template.Spec, template.Spec.RestartPolicy, pod)...)
+}
+
+// validatePod checks the Pod of spec.template or of a step's overlay, which has the effective restartPolicy.
+func validatePod(sj *v1alpha1.SequentialJob, pod *corev1.PodSpec, policy corev1.RestartPolicy, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i := range pod.InitContainers {
+		if name := pod.InitContainers[i].Name; findStepSpec(&sj.Spec, name) != nil {
+			errs = append(errs, field.Duplicate(path.Child("initContainers").Index(i).Child("name"), name))
+		}
+	}
+	if policy != "" && policy != corev1.RestartPolicyNever && policy != corev1.RestartPolicyOnFailure {
+		errs = append(errs, field.NotSupported(path.Child("restartPolicy"), policy, []corev1.RestartPolicy{corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure}))
+	}
+	if sj.Spec.Workspace != nil && hasVolume(pod, workspaceVolume) {
+		errs = append(errs, field.Forbidden(path.Child("volumes"), `the volume name "`+workspaceVolume+`" is reserved for spec.workspace`))
+	}
+	return errs
+}
+
+func validateStep(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, path *field.Path) field.ErrorList {
+	if err := overlayError(sj, step); err != nil {
+		return field.ErrorList{field.Invalid(path.Child("step", "podTemplate"), field.OmitValueType{}, err.Error())}
+	}
+	template := podTemplate(sj, step)
+	container := &template.Spec.Containers[0]
+	errs := validateOverlay(sj, step, &template, path.Child("step", "podTemplate"))
+	if err := checkWhen(&sj.Spec, step); err != nil {
+		errs = append(errs, field.Invalid(path.Child("step", "when"), step.Options().When, err.Error()))
+	}
+	if container.Image == "" {
+		errs = append(errs, field.Required(path.Child("image"), "set an image in the step or in the template's container named step"))
+	}
+	if strings.TrimSpace(container.Image) != container.Image {
+		// The API server accepts a Job with such an image, but not its Pods.
+		errs = append(errs, field.Invalid(path.Child("image"), container.Image, "must not have leading or trailing whitespace"))
+	}
+	if policy := container.RestartPolicy; policy != nil && *policy == corev1.ContainerRestartPolicyAlways {
+		errs = append(errs, field.Forbidden(path.Child("restartPolicy"), "must not be Always: the step's Job would never complete"))
+	}
+	options, needsNever := step.Options(), "requires the restartPolicy Never in spec.template.spec"
+	if options.PodFailurePolicy != nil && template.Spec.RestartPolicy != corev1.RestartPolicyNever {
+		errs = append(errs, field.Forbidden(path.Child("step", "podFailurePolicy"), needsNever))
+	}
+	if options.BackoffLimitPerIndex != nil && template.Spec.RestartPolicy != corev1.RestartPolicyNever {
+		errs = append(errs, field.Forbidden(path.Child("step", "backoffLimitPerIndex"), needsNever))
+	}
+	for i, mount := range container.VolumeMounts {
+		if !hasVolume(&template.Spec, mount.Name) {
+			errs = append(errs, field.NotFound(mountField(path, step, mount, i), mount.Name))
+		}
+	}
+	return errs
+}
+
+// mountField returns the field that defines the mount: in the step, or in the template.
+func mountField(path *field.Path, step *v1alpha1.Step, mount corev1.VolumeMount, index int) *field.Path {
+	for i := range step.VolumeMounts {
+		if step.VolumeMounts[i].MountPath == mount.MountPath {
+			return path.Child("volumeMounts").Index(i).Child("name")
+		}
+	}
+	return field.NewPath("spec", "template", "spec", "containers").Index(0).Child("volumeMounts").Index(index).Child("name")
+}
+
+func hasVolume(pod *corev1.PodSpec, name string) bool {
+	return slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == name })
+}

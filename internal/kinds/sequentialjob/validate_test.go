@@ -1,0 +1,231 @@
+package sequentialjob
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
+)
+
+func TestValidate(t *testing.T) {
+	pod := func(spec corev1.PodSpec) corev1.PodTemplateSpec { return corev1.PodTemplateSpec{Spec: spec} }
+	labels := func(key, value string) corev1.PodTemplateSpec {
+		return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{key: value}}}
+	}
+	annotations := func(key string) corev1.PodTemplateSpec {
+		return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{key: "x"}}}
+	}
+	oneStep := func() *testbuilder.SequentialJobBuilder { return testbuilder.SequentialJob("a", "ns").Step("build") }
+	mount := func(volume, path string) testbuilder.StepOption {
+		return testbuilder.ChangeContainer(func(c *corev1.Container) {
+			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: volume, MountPath: path})
+		})
+	}
+	podFailurePolicy := testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.PodFailurePolicy = &batchv1.PodFailurePolicy{} })
+	always := testbuilder.ChangeContainer(func(c *corev1.Container) { c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways) })
+
+	tests := map[string]struct {
+		sj   *testbuilder.SequentialJobBuilder
+		want []string
+	}{
+		"a step with an image is valid": {sj: oneStep()},
+		"the image may come from the template": {
+			sj: testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepImage("")).Defaults(corev1.Container{Image: "base"}),
+		},
+		"no image": {
+			sj:   oneStep().Finally("cleanup", testbuilder.StepImage("")),
+			want: []string{"spec.finally[0].image: Required value"},
+		},
+		"an image with a leading space": {
+			sj:   testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepImage(" registry.example/tool:1")),
+			want: []string{"spec.containers[0].image: Invalid value"},
+		},
+		"an invalid annotation key": {
+			sj:   oneStep().Template(annotations("my note")),
+			want: []string{"spec.template.metadata.annotations: Invalid value"},
+		},
+		"the operator's labels": {
+			sj:   oneStep().Template(labels("yardmaster.dev/step", "x")),
+			want: []string{"spec.template.metadata.labels[yardmaster.dev/step]: Forbidden"},
+		},
+		"the Job controller's labels": {
+			sj:   oneStep().Template(labels("batch.kubernetes.io/job-name", "x")),
+			want: []string{"spec.template.metadata.labels[batch.kubernetes.io/job-name]: Forbidden"},
+		},
+		"the Job controller's legacy labels": {
+			sj:   oneStep().Template(labels("job-name", "x")),
+			want: []string{"spec.template.metadata.labels[job-name]: Forbidden"},
+		},
+		"the operator's annotations": {
+			sj:   oneStep().Template(annotations("yardmaster.dev/run")),
+			want: []string{"spec.template.metadata.annotations[yardmaster.dev/run]: Forbidden"},
+		},
+		"the operator's labels on Jobs": {
+			sj:   oneStep().JobLabel("yardmaster.dev/sequentialjob-uid", "x"),
+			want: []string{"spec.jobMetadata.labels[yardmaster.dev/sequentialjob-uid]: Forbidden"},
+		},
+		"another manager of Jobs": {
+			sj:   oneStep().JobLabel("app.kubernetes.io/managed-by", "Helm"),
+			want: []string{"spec.jobMetadata.labels[app.kubernetes.io/managed-by]: Forbidden"},
+		},
+		"a recommended label on Jobs": {sj: oneStep().JobLabel("app.kubernetes.io/part-of", "shop")},
+		"an invalid label value": {
+			sj:   oneStep().JobLabel("team", "not valid!"),
+			want: []string{"spec.jobMetadata.labels: Invalid value"},
+		},
+		"a queue label on Jobs": {sj: oneStep().JobLabel("kueue.x-k8s.io/queue-name", "batch")},
+		"restartPolicy Always": {
+			sj:   oneStep().Template(pod(corev1.PodSpec{RestartPolicy: corev1.RestartPolicyAlways})),
+			want: []string{"spec.template.spec.restartPolicy: Unsupported value"},
+		},
+		"a container with another name in the template": {
+			sj:   oneStep().Template(pod(corev1.PodSpec{Containers: []corev1.Container{{Name: "proxy"}}})),
+			want: []string{"spec.template.spec.containers[0].name: Invalid value"},
+		},
+		"a second container with defaults": {
+			sj:   oneStep().Template(pod(corev1.PodSpec{Containers: []corev1.Container{{Name: "step"}, {Name: "step"}}})),
+			want: []string{"spec.template.spec.containers[1].name: Invalid value"},
+		},
+		"a sidecar": {
+			sj: oneStep().Template(pod(corev1.PodSpec{InitContainers: []corev1.Container{{Name: "proxy", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}})),
+		},
+		"an init container with a step's name": {
+			sj:   oneStep().Template(pod(corev1.PodSpec{InitContainers: []corev1.Container{{Name: "build"}}})),
+			want: []string{"spec.template.spec.initContainers[0].name: Duplicate value"},
+		},
+		"a step with restartPolicy Always": {
+			sj:   testbuilder.SequentialJob("a", "ns").Step("build", always),
+			want: []string{"spec.containers[0].restartPolicy: Forbidden"},
+		},
+		"podFailurePolicy with Never": {sj: testbuilder.SequentialJob("a", "ns").Step("build", podFailurePolicy)},
+		"podFailurePolicy with OnFailure": {
+			sj:   testbuilder.SequentialJob("a", "ns").Step("build", podFailurePolicy).Template(pod(corev1.PodSpec{RestartPolicy: corev1.RestartPolicyOnFailure})),
+			want: []string{"spec.containers[0].step.podFailurePolicy: Forbidden"},
+		},
+		"a mount of an existing volume": {
+			sj: testbuilder.SequentialJob("a", "ns").Step("build", mount("src", "/src")).Template(pod(corev1.PodSpec{Volumes: []corev1.Volume{{Name: "src"}}})),
+		},
+		"a mount of a missing volume": {
+			sj:   testbuilder.SequentialJob("a", "ns").Step("build", mount("src", "/src")),
+			want: []string{"spec.containers[0].volumeMounts[0].name: Not found"},
+		},
+		"a second mount of the step, of a missing volume": {
+			sj: testbuilder.SequentialJob("a", "ns").Step("build", mount("src", "/src"), mount("cache", "/cache")).Template(pod(corev1.PodSpec{
+				Volumes:    []corev1.Volume{{Name: "src"}, {Name: "etc"}},
+				Containers: []corev1.Container{{Name: "step", VolumeMounts: []corev1.VolumeMount{{Name: "etc", MountPath: "/etc/app"}}}},
+			})),
+			want: []string{"spec.containers[0].volumeMounts[1].name: Not found"},
+		},
+		"a mount of a missing volume in the template": {
+			sj:   testbuilder.SequentialJob("a", "ns").Step("build").Defaults(corev1.Container{VolumeMounts: []corev1.VolumeMount{{Name: "src", MountPath: "/src"}}}),
+			want: []string{"spec.template.spec.containers[0].volumeMounts[0].name: Not found"},
+		},
+		"a second mount of the workspace": {
+			sj: testbuilder.SequentialJob("a", "ns").Step("build", mount("workspace", "/also")).Workspace(v1alpha1.WorkspaceDelete),
+		},
+		"a volume with the name of the workspace volume": {
+			sj:   oneStep().Workspace(v1alpha1.WorkspaceDelete).Template(pod(corev1.PodSpec{Volumes: []corev1.Volume{{Name: "workspace"}}})),
+			want: []string{"spec.template.spec.volumes: Forbidden"},
+		},
+		"a volume named workspace if there is no workspace": {
+			sj: oneStep().Template(pod(corev1.PodSpec{Volumes: []corev1.Volume{{Name: "workspace"}}})),
+		},
+		"all errors are reported together": {
+			sj: testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepImage("")).Step("test", mount("src", "/src")).JobLabel("job-name", "x"),
+			want: []string{
+				"spec.jobMetadata.labels[job-name]: Forbidden",
+				"spec.containers[0].image: Required value",
+				"spec.containers[1].volumeMounts[0].name: Not found",
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, errorFields(Validate(test.sj.Obj()))); diff != "" {
+				t.Errorf("errors (-want, +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestJobsCanBeExemptFromReports(t *testing.T) {
+	annotations := map[string]string{v1alpha1.AnnotationReportIgnore: "true", v1alpha1.AnnotationReportRunningTooLong: "10d"}
+	sj := testbuilder.SequentialJob("a", "ns").Step("build").Obj()
+	sj.Spec.JobMetadata = &v1alpha1.JobMetadata{Annotations: annotations}
+	if errs := Validate(sj); len(errs) > 0 {
+		t.Errorf("jobMetadata: %v", errs)
+	}
+	job := stepJob(sj, &sj.Spec.Containers[0], 1, 1)
+	for key, want := range annotations {
+		if got := job.Annotations[key]; got != want {
+			t.Errorf("annotation %s of the Job is %q, want %q", key, got, want)
+		}
+	}
+	annotations[v1alpha1.AnnotationSuspended] = "x"
+	want := []string{"spec.jobMetadata.annotations[yardmaster.dev/suspended]: Forbidden"}
+	if diff := cmp.Diff(want, errorFields(Validate(sj))); diff != "" {
+		t.Errorf("errors with another annotation of the operator (-want, +got):\n%s", diff)
+	}
+}
+
+// Template labels must not override the labels by which the Job controller finds its Pods.
+func TestTemplateLabelsDoNotOverrideReservedLabels(t *testing.T) {
+	// Validate refuses these labels. Even without validation they have no effect.
+	sj := testbuilder.SequentialJob("a", "ns").Step("build").JobLabel(v1alpha1.LabelSequentialJobUID, "stolen").
+		Template(corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{
+			v1alpha1.LabelSequentialJobUID: "stolen", v1alpha1.LabelStep: "stolen",
+		}}}).Obj()
+	job := stepJob(sj, &sj.Spec.Containers[0], 1, 1)
+
+	for where, labels := range map[string]map[string]string{"Job": job.Labels, "Pod template": job.Spec.Template.Labels} {
+		want := map[string]string{
+			v1alpha1.LabelSequentialJobUID: string(sj.UID),
+			v1alpha1.LabelSequentialJob:    "a",
+			v1alpha1.LabelStep:             "build",
+			v1alpha1.LabelManagedBy:        v1alpha1.ManagedByValue,
+			labelAppName:                   "sequentialjob",
+			labelAppInstance:               "a",
+			labelAppPartOf:                 "a",
+			labelAppComponent:              "build",
+		}
+		if diff := cmp.Diff(want, labels); diff != "" {
+			t.Errorf("labels of the %s (-want, +got):\n%s", where, diff)
+		}
+	}
+}
+
+func TestRecommendedLabelsOfUsersAreKept(t *testing.T) {
+	users := map[string]string{
+		labelAppName: "shop", labelAppInstance: "shop-1", labelAppComponent: "etl", labelAppPartOf: "store",
+		v1alpha1.LabelManagedBy: "Helm", "app.kubernetes.io/version": "7",
+	}
+	sj := testbuilder.SequentialJob("a", "ns").Step("build").Workspace(v1alpha1.WorkspaceDelete).
+		Template(corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: users}}).Obj()
+	sj.Labels = map[string]string{labelAppPartOf: "warehouse"}
+	job := stepJob(sj, &sj.Spec.Containers[0], 1, 1)
+	for key, value := range users {
+		if got := job.Spec.Template.Labels[key]; got != value {
+			t.Errorf("the Pod's label %s is %q, want %q", key, got, value)
+		}
+	}
+	for where, labels := range map[string]map[string]string{"Job": job.Labels, "workspace": workspaceClaim(sj).Labels} {
+		if labels[labelAppPartOf] != "warehouse" || labels[v1alpha1.LabelManagedBy] != v1alpha1.ManagedByValue {
+			t.Errorf("labels of the %s: %v", where, labels)
+		}
+	}
+}
+
+// errorFields returns the field and the type of each error.
+func errorFields(errs field.ErrorList) []string {
+	var all []string
+	for _, err := range errs {
+		all = append(all, err.Field+": "+err.Type.String())
+	}
+	return all
+}

@@ -1,0 +1,173 @@
+package sequentialjob
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/ext"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// maxWhenCost limits the evaluation of an expression, so that one over many steps cannot delay others. It is that
+// of one rule in a CustomResourceDefinition.
+const maxWhenCost = 1_000_000
+
+// StepResult is what an expression can read of a step.
+type StepResult struct {
+	// Phase is the phase of the step.
+	Phase string `cel:"phase"`
+	// Reason is the reason of the phase.
+	Reason string `cel:"reason"`
+	// Output is the step's output, empty without one.
+	Output string `cel:"output"`
+}
+
+// RunResult is what an expression can read of the run.
+type RunResult struct {
+	// Status is that of the steps of containers: Running, Completed or Failed.
+	Status string `cel:"status"`
+	// FailedStep is the step whose failure fails the run.
+	FailedStep string `cel:"failedStep"`
+	// FailedReason is why it failed.
+	FailedReason string `cel:"failedReason"`
+}
+
+// whenEnvironment declares the variables of expressions.
+var whenEnvironment = sync.OnceValues(func() (*cel.Env, error) {
+	return cel.NewEnv(
+		ext.NativeTypes(reflect.TypeFor[StepResult](), reflect.TypeFor[RunResult](), ext.ParseStructTags(true)),
+		ext.Strings(),
+		cel.Variable("steps", cel.MapType(cel.StringType, cel.ObjectType("sequence.StepResult"))),
+		cel.Variable("sequence", cel.ObjectType("sequence.RunResult")),
+		cel.Variable("parameters", cel.MapType(cel.StringType, cel.StringType)),
+	)
+})
+
+// compileWhen checks the types of an expression, and the names of steps and parameters in it.
+func compileWhen(expression string, steps, parameters []string) (*cel.Env, *cel.Ast, error) {
+	env, err := whenEnvironment()
+	if err != nil {
+		return nil, nil, err
+	}
+	compiled, issues := env.Compile(expression)
+	if issues.Err() != nil {
+		return nil, nil, describeIssues(issues)
+	}
+	if compiled.OutputType() != cel.BoolType {
+		return nil, nil, fmt.Errorf("must be true or false, but has the type %s", compiled.OutputType())
+	}
+	for variable, known := range map[string][]string{"steps": steps, "parameters": parameters} {
+		for _, key := range keysOf(compiled, variable) {
+			if !slices.Contains(known, key) {
+				return nil, nil, fmt.Errorf("%s has no %q: it can have %q", variable, key, known)
+			}
+		}
+	}
+	return env, compiled, nil
+}
+
+// describeIssues returns the errors of an expression on one line.
+func describeIssues(issues *cel.Issues) error {
+	var problems []string
+	for _, issue := range issues.Errors() {
+		problems = append(problems, fmt.Sprintf("column %d: %s", issue.Location.Column()+1, issue.Message))
+	}
+	return errors.New(strings.Join(problems, "; "))
+}
+
+// keysOf returns the literal keys of a map variable that an expression selects: m.key and m["key"].
+func keysOf(compiled *cel.Ast, variable string) []string {
+	var keys []string
+	isVariable := func(e ast.Expr) bool { return e.Kind() == ast.IdentKind && e.AsIdent() == variable }
+	visitor := ast.NewExprVisitor(func(e ast.Expr) {
+		switch e.Kind() { // only these two select
+		case ast.SelectKind:
+			if isVariable(e.AsSelect().Operand()) && !e.AsSelect().IsTestOnly() {
+				keys = append(keys, e.AsSelect().FieldName())
+			}
+		case ast.CallKind:
+			args := e.AsCall().Args()
+			if e.AsCall().FunctionName() != "_[_]" || len(args) != 2 || !isVariable(args[0]) || args[1].Kind() != ast.LiteralKind {
+				return
+			}
+			if key, isText := args[1].AsLiteral().Value().(string); isText {
+				keys = append(keys, key)
+			}
+		}
+	})
+	ast.PostOrderVisit(compiled.NativeRep().Expr(), visitor)
+	return keys
+}
+
+// checkWhen returns an error if the step's expression cannot be evaluated when the step is due.
+func checkWhen(spec *v1alpha1.SequentialJobSpec, step *v1alpha1.Step) error {
+	if step.Options().When == "" {
+		return nil
+	}
+	var earlier, parameters []string
+	for _, other := range allStepSpecs(spec) {
+		if other.Name == step.Name {
+			break
+		}
+		earlier = append(earlier, other.Name)
+	}
+	for _, parameter := range spec.Parameters {
+		parameters = append(parameters, parameter.Name)
+	}
+	_, _, err := compileWhen(step.Options().When, earlier, parameters)
+	return err
+}
+
+// isWanted evaluates the step's expression.
+func isWanted(status *v1alpha1.SequentialJobStatus, step *v1alpha1.Step) (bool, error) {
+	if step.Options().When == "" {
+		return true, nil
+	}
+	steps, parameters := map[string]StepResult{}, map[string]string{}
+	var names, parameterNames []string
+	for i := range status.Steps {
+		earlier := &status.Steps[i]
+		if earlier.Name == step.Name {
+			break
+		}
+		names = append(names, earlier.Name)
+		steps[earlier.Name] = StepResult{Phase: string(earlier.Phase), Reason: earlier.Reason, Output: earlier.Output}
+	}
+	for _, parameter := range status.Parameters {
+		parameterNames = append(parameterNames, parameter.Name)
+		parameters[parameter.Name] = parameter.Value
+	}
+	env, compiled, err := compileWhen(step.Options().When, names, parameterNames)
+	if err != nil {
+		return false, err
+	}
+	program, err := env.Program(compiled, cel.CostLimit(maxWhenCost))
+	if err != nil {
+		return false, err
+	}
+	ended := containersOutcome(status)
+	result, _, err := program.Eval(map[string]any{
+		"steps": steps, "parameters": parameters,
+		"sequence": RunResult{Status: ended.status, FailedStep: ended.failedStep, FailedReason: ended.failedReason},
+	})
+	if err != nil {
+		return false, err
+	}
+	wanted, isBool := result.Value().(bool)
+	if !isBool {
+		return false, errors.New("the result is not true or false")
+	}
+	return wanted, nil
+}
+
+// isUnwanted reports whether the step was skipped because of its own expression, which is not a failure.
+func isUnwanted(step *v1alpha1.StepStatus) bool {
+	return step.Phase == v1alpha1.StepSkipped && step.Reason == v1alpha1.ReasonWhenFalse
+}

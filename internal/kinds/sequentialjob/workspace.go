@@ -1,0 +1,131 @@
+package sequentialjob
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+// prepareWorkspace reports whether a Job of the step can be created now. If not, the workspace is
+// created first, or the step waits for it, or the verdict is that it is lost. A Job is only created
+// for a claim whose UID is recorded and that is not being deleted.
+func (e *evaluation) prepareWorkspace(step *v1alpha1.StepStatus, refusal *decision.Refusal) (canUse bool, verdict stepVerdict) {
+	name := WorkspaceName(e.SequentialJob)
+	claim, read := e.Answers.Claims[name]
+	if !read {
+		e.decision.Question = &Question{Claim: name}
+		return false, stepVerdict{}
+	}
+	loss := workspaceLoss(e.SequentialJob, e.status.WorkspaceUID, claim)
+	if loss != "" && hasUsedWorkspace(e.status.Steps, step) {
+		return false, e.loseWorkspace(step, loss)
+	}
+	switch {
+	case claim == nil:
+		e.replaceWorkspace("", loss)
+		e.createWorkspace(step, refusal)
+		return false, stepVerdict{}
+	case !decision.WasCreatedFor(e.SequentialJob, claim, v1alpha1.LabelSequentialJobUID) && claim.UID != e.status.WorkspaceUID:
+		step.Phase = v1alpha1.StepStarting
+		e.blockedBy = decision.NameTaken(decision.Refusal{Kind: "PersistentVolumeClaim", Name: name}, "SequentialJob")
+		return false, stepVerdict{}
+	case !claim.DeletionTimestamp.IsZero():
+		e.waitForDeletedWorkspace(step, name)
+		return false, stepVerdict{}
+	}
+	e.replaceWorkspace(claim.UID, loss)
+	return true, stepVerdict{}
+}
+
+// waitForDeletedWorkspace waits until a claim that is being deleted no longer exists. It exists as
+// long as a Pod that uses it, also one that has ended. If the spec allows a restart, the operator
+// deletes the Jobs of earlier runs, with their Pods.
+func (e *evaluation) waitForDeletedWorkspace(step *v1alpha1.StepStatus, name string) {
+	e.reportBlocked(step, v1alpha1.StepStarting, &startProblem{decision.Problem{
+		Reason:  v1alpha1.ReasonWorkspaceTerminating,
+		Message: fmt.Sprintf("PersistentVolumeClaim %s is being deleted, and exists as long as a Pod that uses it", name),
+	}, "delete these Pods, including finished ones"})
+	if e.spec.OnLostWorkspace != v1alpha1.LostWorkspaceRestart {
+		return
+	}
+	for _, job := range e.Jobs {
+		if job.Annotations[v1alpha1.AnnotationRun] != strconv.Itoa(int(step.Run)) && !e.keepsForArchive(job) {
+			e.deleteJob(job)
+		}
+	}
+}
+
+// createWorkspace decides to create the claim. The next decision records its UID.
+func (e *evaluation) createWorkspace(step *v1alpha1.StepStatus, refusal *decision.Refusal) {
+	e.decision.Workspace = workspaceClaim(e.SequentialJob)
+	if refusal != nil {
+		step.Phase, e.blockedBy = v1alpha1.StepStarting, refusal
+		return
+	}
+	e.schedule.RequeueWithin(time.Millisecond)
+}
+
+// replaceWorkspace records the UID of the claim that the run starts with. A rerun from the first
+// step that does not find the workspace of the run before starts with an empty one.
+func (e *evaluation) replaceWorkspace(uid types.UID, loss string) {
+	if e.status.WorkspaceUID != "" && loss != "" {
+		e.decision.Events = append(e.decision.Events, decision.WarningEvent(v1alpha1.EventWorkspaceLost, actionRun,
+			loss+"; the run starts with another workspace, because no step of it has run"))
+	}
+	e.status.WorkspaceUID = uid
+}
+
+// loseWorkspace fails the step, or restarts the run if the spec allows it. A workspace that is lost
+// when only steps of finally remain fails the run: the other steps have their outcomes.
+func (e *evaluation) loseWorkspace(step *v1alpha1.StepStatus, loss string) stepVerdict {
+	if e.spec.OnLostWorkspace != v1alpha1.LostWorkspaceRestart || step.Finally {
+		return stepVerdict{
+			phase: v1alpha1.StepFailed, reason: v1alpha1.ReasonWorkspaceLost,
+			message: loss + "; rerun from Start to run all steps with an empty workspace",
+		}
+	}
+	e.decision.Events = append(e.decision.Events, decision.WarningEvent(v1alpha1.EventWorkspaceLost, actionRun,
+		loss+"; all steps run again with an empty workspace"))
+	// The start time is kept, so that the run's deadline limits all restarts together.
+	e.status.Run++
+	e.status.Steps = mergeSteps(e.spec, nil)
+	e.status.WorkspaceUID = ""
+	e.setCondition(v1alpha1.ConditionSpecAccepted, specValidity(e.SequentialJob))
+	e.schedule.RequeueWithin(time.Millisecond) // the next decision admits the run
+	return stepVerdict{}
+}
+
+// workspaceLoss returns why the workspace is not, or will not be, the one that earlier steps used;
+// empty if it is. An older operator did not record the UID of the claim.
+func workspaceLoss(sj *v1alpha1.SequentialJob, recorded types.UID, claim *metav1.PartialObjectMetadata) string {
+	loss := ""
+	switch {
+	case claim == nil:
+		loss = "no longer exists"
+	case recorded != "" && claim.UID != recorded,
+		recorded == "" && !decision.WasCreatedFor(sj, claim, v1alpha1.LabelSequentialJobUID):
+		loss = "was replaced by another one"
+	case !claim.DeletionTimestamp.IsZero():
+		loss = "is being deleted"
+	default:
+		return ""
+	}
+	return fmt.Sprintf("PersistentVolumeClaim %s with the workspace %s", WorkspaceName(sj), loss)
+}
+
+// hasUsedWorkspace reports whether a Job that used the workspace existed before this attempt: one of
+// an earlier step, also of a run whose outcomes are kept, or an earlier attempt at the step itself.
+func hasUsedWorkspace(steps []v1alpha1.StepStatus, starting *v1alpha1.StepStatus) bool {
+	if starting.Attempt > 1 {
+		return true
+	}
+	return findStepWhere(steps, func(step *v1alpha1.StepStatus) bool {
+		return step.Name != starting.Name && step.JobUID != ""
+	}) != nil
+}

@@ -1,0 +1,225 @@
+// Package egressproxy runs a proxy in each namespace in which a SessionRunner allows hosts by name, and reports in
+// the status of these SessionRunners whether it is ready.
+package egressproxy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner"
+	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner/workload"
+	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/kube/adminkeys"
+)
+
+// Options of the controller.
+type Options struct {
+	// Concurrency is the number of namespaces that are reconciled at the same time.
+	Concurrency int
+	// Objects is a cache of the objects of proxies, and of nothing else.
+	Objects cache.Cache
+	// Image has the program yardmaster. If it is empty, no proxy can run.
+	Image string
+	// KeySecret has the key with which the operator signs the tokens of sessions.
+	KeySecret types.NamespacedName
+	// Network has the properties of the cluster's network.
+	Network sessionrunner.Network
+}
+
+// Reconciler reconciles namespaces: the name in a request is empty.
+type Reconciler struct {
+	kube.Clients
+
+	options Options
+	keys    *adminkeys.Store
+}
+
+// New returns a Reconciler that uses the manager's clients.
+func New(mgr ctrl.Manager, o Options) *Reconciler {
+	clients := kube.NewClients(mgr, "egressproxy-controller")
+	return &Reconciler{Clients: clients, options: o, keys: adminkeys.New(clients, o.KeySecret)}
+}
+
+// The Deployment owns the other objects, so that only it is deleted.
+//
+// +kubebuilder:rbac:groups=yardmaster.dev,resources=sessionrunners;agenticsessions,verbs=list;watch
+// +kubebuilder:rbac:groups=yardmaster.dev,resources=sessionrunners/status,verbs=update
+// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=configmaps;services,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch
+
+// keyInterval is the time after which a replaced key of the operator reaches the proxies.
+const keyInterval = 5 * time.Minute
+
+// refusedInterval is the time after which an object that was refused is tried again.
+const refusedInterval = 30 * time.Second
+
+// fieldOwner of the objects of proxies.
+const fieldOwner = client.FieldOwner("yardmaster-egress-proxy")
+
+// Reconcile applies or deletes the proxy of one namespace.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	var list v1alpha1.SessionRunnerList
+	if err := r.Client.List(ctx, &list, client.InNamespace(req.Namespace)); err != nil {
+		return ctrl.Result{}, fmt.Errorf("listing SessionRunners: %w", err)
+	}
+	valid := slices.DeleteFunc(slices.Clone(list.Items), func(runner v1alpha1.SessionRunner) bool {
+		return !sessionrunner.UsesProxy(&runner) || !runner.DeletionTimestamp.IsZero() || len(sessionrunner.ValidateRunner(&runner)) > 0
+	})
+	slices.SortFunc(valid, func(a, b v1alpha1.SessionRunner) int { return strings.Compare(a.Name, b.Name) })
+	state, address, err := r.reconcileProxy(ctx, req.Namespace, valid)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	for i := range list.Items {
+		if err := r.record(ctx, &list.Items[i], state, address); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	switch {
+	case len(valid) == 0:
+		return ctrl.Result{}, nil
+	case state.Reason == v1alpha1.ReasonEgressProxyRefused || state.Reason == v1alpha1.ReasonEgressProxyUnavailable:
+		return ctrl.Result{RequeueAfter: refusedInterval}, nil
+	}
+	return ctrl.Result{RequeueAfter: keyInterval}, nil
+}
+
+// reconcileProxy returns the state of the proxy for these SessionRunners, and its address.
+func (r *Reconciler) reconcileProxy(ctx context.Context, namespace string, runners []v1alpha1.SessionRunner) (state decision.State, address string, err error) {
+	if len(runners) == 0 {
+		return decision.State{}, "", r.deleteUnused(ctx, namespace)
+	}
+	if r.options.Image == "" {
+		return decision.False(v1alpha1.ReasonEgressProxyUnavailable, "the operator has no image for the proxy; set its flag --worker-image"), "", nil
+	}
+	keys, err := r.keys.Get(ctx)
+	if err != nil {
+		return decision.State{}, "", err
+	}
+	if keys == nil {
+		return decision.False(v1alpha1.ReasonEgressProxyUnavailable, "the operator has no key to sign tokens of sessions; its log says why"), "", nil
+	}
+	proxy := &workload.Proxy{Namespace: namespace, Image: r.options.Image, PublicKeys: keys.PublicKey(), Network: &r.options.Network, Runners: runners}
+	return r.applyProxy(ctx, proxy)
+}
+
+// applyProxy applies all objects of a proxy. Its Deployment is first, as the owner of the others.
+func (r *Reconciler) applyProxy(ctx context.Context, proxy *workload.Proxy) (state decision.State, address string, err error) {
+	refused := func(refusal *decision.Refusal) (decision.State, string, error) {
+		return decision.False(v1alpha1.ReasonEgressProxyRefused, refusal.Kind+" "+refusal.Name+": "+refusal.Message), "", nil
+	}
+	deployment, service := &appsv1.Deployment{}, &corev1.Service{}
+	if refusal, err := r.apply(ctx, proxy.Deployment(), deployment); refusal != nil || err != nil {
+		if err != nil {
+			return decision.State{}, "", err
+		}
+		return refused(refusal)
+	}
+	for _, object := range proxy.Dependents(deployment) {
+		result := &unstructured.Unstructured{}
+		refusal, err := r.apply(ctx, object, result)
+		if err != nil {
+			return decision.State{}, "", err
+		}
+		if refusal != nil {
+			return refused(refusal)
+		}
+		if object.GetObjectKind().GroupVersionKind().Kind == "Service" {
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(result.Object, service); err != nil {
+				return decision.State{}, "", err
+			}
+		}
+	}
+	return workload.StateOf(deployment, service), workload.Address(service), nil
+}
+
+// apply applies an object, unless another one has its name, and decodes the result.
+func (r *Reconciler) apply(ctx context.Context, object decision.Object, result any) (*decision.Refusal, error) {
+	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %s: %w", object.GetName(), err)
+	}
+	u := &unstructured.Unstructured{Object: raw}
+	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
+	unstructured.RemoveNestedField(u.Object, "status")
+	refused := decision.Refusal{Kind: u.GetKind(), Name: u.GetName()}
+	existing := &metav1.PartialObjectMetadata{}
+	existing.SetGroupVersionKind(u.GroupVersionKind())
+	existing, err = kube.GetIfExists(ctx, r.Live, u.GetNamespace(), u.GetName(), existing)
+	switch {
+	case err != nil:
+		return nil, err
+	case existing != nil && !workload.IsOwn(existing):
+		refused.Message = "an object with this name exists that the operator did not create; delete or rename it"
+		return &refused, nil
+	}
+	if err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), fieldOwner, client.ForceOwnership); err != nil {
+		return kube.AsRefusal(err, refused)
+	}
+	if into, is := result.(*unstructured.Unstructured); is {
+		*into = *u
+		return nil, nil
+	}
+	return nil, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, result)
+}
+
+// deleteUnused deletes the proxy when no SessionRunner allows hosts, and no session runs that may still use it. The
+// garbage collector deletes what the Deployment owns.
+func (r *Reconciler) deleteUnused(ctx context.Context, namespace string) error {
+	deployment, err := kube.GetIfExists(ctx, r.options.Objects, namespace, workload.Name, &appsv1.Deployment{})
+	if err != nil || deployment == nil || !workload.IsOwn(deployment) || !deployment.DeletionTimestamp.IsZero() {
+		return err
+	}
+	var sessions v1alpha1.AgenticSessionList
+	if err := r.Client.List(ctx, &sessions, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing AgenticSessions: %w", err)
+	}
+	for i := range sessions.Items {
+		if sessions.Items[i].Status.Job != "" {
+			return nil // the end of its Job is an event
+		}
+	}
+	return kube.DeleteVersion(ctx, r.Client, deployment, metav1.DeletePropagationBackground)
+}
+
+// record stores the state of the proxy in the status of a SessionRunner.
+func (r *Reconciler) record(ctx context.Context, runner *v1alpha1.SessionRunner, state decision.State, address string) error {
+	before := runner.DeepCopy()
+	switch problems := sessionrunner.ValidateRunner(runner); {
+	case !sessionrunner.UsesProxy(runner):
+		meta.RemoveStatusCondition(&runner.Status.Conditions, v1alpha1.ConditionEgressProxyReady)
+		runner.Status.EgressProxyAddress = ""
+	case len(problems) > 0:
+		r.setCondition(runner, decision.False(v1alpha1.ReasonHostsInvalid, problems[0]))
+	default:
+		r.setCondition(runner, state)
+		if address != "" {
+			runner.Status.EgressProxyAddress = address
+		}
+	}
+	if err := client.IgnoreNotFound(kube.UpdateStatus(ctx, r.Client, before, runner)); err != nil {
+		return fmt.Errorf("updating the status of SessionRunner %s: %w", runner.Name, err)
+	}
+	return nil
+}
+
+func (r *Reconciler) setCondition(runner *v1alpha1.SessionRunner, state decision.State) {
+	decision.SetState(&runner.Status.Conditions, runner.Generation, metav1.NewTime(r.Clock.Now()), v1alpha1.ConditionEgressProxyReady, state)
+}

@@ -1,0 +1,86 @@
+package egressproxy
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner"
+	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner/workload"
+	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/kube/informer"
+)
+
+// NewCache returns a cache of the objects of proxies in these namespaces, or in all namespaces if the map is empty.
+func NewCache(mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache, error) {
+	objects, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		NewInformer:          informer.NewInformer,
+		DefaultNamespaces:    namespaces,
+		DefaultLabelSelector: labels.SelectorFromSet(workload.Selector().MatchLabels),
+		DefaultTransform:     kube.TrimObject,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("creating the cache of the objects of egress proxies: %w", err)
+	}
+	return objects, mgr.Add(objects)
+}
+
+// SetupWithManager adds the controller to the manager.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	b := ctrl.NewControllerManagedBy(mgr).
+		Named("egressproxy").
+		Watches(&v1alpha1.SessionRunner{}, handler.EnqueueRequestsFromMapFunc(toNamespace), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.AgenticSession{}, handler.EnqueueRequestsFromMapFunc(r.toUnusedProxy), builder.WithPredicates(hasEnded))
+	for _, object := range []client.Object{&appsv1.Deployment{}, &corev1.Service{}, &corev1.ConfigMap{}, &networkingv1.NetworkPolicy{}} {
+		b = b.WatchesRawSource(source.Kind(r.options.Objects, object, handler.EnqueueRequestsFromMapFunc(toNamespace)))
+	}
+	return b.WithOptions(kube.ControllerOptions(r.options.Concurrency)).Complete(kube.RequeueOnConflict(r))
+}
+
+func toNamespace(_ context.Context, object client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace()}}}
+}
+
+// toUnusedProxy maps a session that has ended to its namespace if the proxy there may be unused.
+func (r *Reconciler) toUnusedProxy(ctx context.Context, object client.Object) []reconcile.Request {
+	deployment, err := kube.GetIfExists(ctx, r.options.Objects, object.GetNamespace(), workload.Name, &appsv1.Deployment{})
+	if err != nil || deployment == nil {
+		return nil
+	}
+	var runners v1alpha1.SessionRunnerList
+	if err := r.Client.List(ctx, &runners, client.InNamespace(object.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+		return toNamespace(ctx, object)
+	}
+	for i := range runners.Items {
+		if sessionrunner.UsesProxy(&runners.Items[i]) {
+			return nil
+		}
+	}
+	return toNamespace(ctx, object)
+}
+
+// hasEnded selects sessions whose Job has ended, and deleted ones.
+var hasEnded = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, oldOK := e.ObjectOld.(*v1alpha1.AgenticSession)
+		after, newOK := e.ObjectNew.(*v1alpha1.AgenticSession)
+		return oldOK && newOK && before.Status.Job != "" && after.Status.Job == ""
+	},
+}

@@ -1,0 +1,183 @@
+package sessionrunner
+
+import (
+	"encoding/json"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+func TestHostRulesAreNamesWithPortsAndNoAddresses(t *testing.T) {
+	for text, want := range map[string]string{
+		"api.example.com":                        "api.example.com:443",
+		"api.example.com:8443":                   "api.example.com:8443",
+		"*.npmjs.org":                            "*.npmjs.org:443",
+		"*.npmjs.org:65535":                      "*.npmjs.org:65535",
+		"xn--bcher-kva.example":                  "xn--bcher-kva.example:443",
+		"_service.example.com":                   "_service.example.com:443",
+		"10.0.0.1":                               "",
+		"10.0.0.1:443":                           "",
+		"10.1":                                   "",
+		"0x7f.0.0.0x1":                           "",
+		"2130706433":                             "",
+		"1.2.3.4.5":                              "",
+		"[::1]:443":                              "",
+		"::1":                                    "",
+		"fe80::1":                                "",
+		"localhost":                              "",
+		"*.com":                                  "",
+		"*":                                      "",
+		"*.*.example.com":                        "",
+		"api.*.example.com":                      "",
+		"*api.example.com":                       "",
+		"API.example.com":                        "",
+		"api.example.com.":                       "",
+		"api..example.com":                       "",
+		"-api.example.com":                       "",
+		"api.example.com:0":                      "",
+		"api.example.com:65536":                  "",
+		"api.example.com:0443":                   "",
+		"api.example.com:+443":                   "",
+		"api.example.com:https":                  "",
+		"api.example.com:443:443":                "",
+		"https://api.example.com":                "",
+		"api.example.com/path":                   "",
+		"user@api.example.com":                   "",
+		"api.example.com\n":                      "",
+		"bücher.example":                         "",
+		"":                                       "",
+		strings.Repeat("a.", 125) + "aaa":        strings.Repeat("a.", 125) + "aaa:443",
+		strings.Repeat("a.", 126) + "aa":         "",
+		strings.Repeat("a", 64) + ".example.com": "",
+		"*." + strings.Repeat("a", 63) + ".example.com": "*." + strings.Repeat("a", 63) + ".example.com:443",
+	} {
+		rule, err := ParseHostRule(text)
+		if got := rule.String(); want == "" && err == nil || want != "" && (err != nil || got != want) {
+			t.Errorf("%q: %q, %v; want %q", text, got, err, want)
+		}
+	}
+}
+
+func TestWildcardAllowsSubdomainsOnly(t *testing.T) {
+	rules := Rules{"default": nil}
+	for _, text := range []string{"*.npmjs.org", "api.example.com", "git.example.com:8443"} {
+		rule, err := ParseHostRule(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules["default"] = append(rules["default"], rule)
+	}
+	for target, want := range map[string]bool{
+		"registry.npmjs.org:443": true, "a.b.npmjs.org:443": true, "REGISTRY.npmjs.org.:443": true,
+		"npmjs.org:443": false, "evilnpmjs.org:443": false, "npmjs.org.evil.com:443": false, "registry.npmjs.org:80": false,
+		"api.example.com:443": true, "www.api.example.com:443": false, "example.com:443": false,
+		"git.example.com:8443": true, "git.example.com:443": false,
+	} {
+		address, port, _ := strings.Cut(target, ":")
+		host, err := NormalizeHost(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		number := map[string]uint16{"443": 443, "80": 80, "8443": 8443}[port]
+		if got := rules.Allow("default", host, number); got != want {
+			t.Errorf("%s is allowed: %t", target, got)
+		}
+		if rules.Allow("other", host, number) {
+			t.Errorf("%s is allowed to a runner without rules", target)
+		}
+	}
+}
+
+// Whatever a session asks for, an allowed name is a DNS name of the rule's domain, and never an address.
+func FuzzHostMatching(f *testing.F) {
+	for _, host := range []string{"registry.npmjs.org", "npmjs.org", "10.0.0.1", "a.npmjs.org.", "x\x00.npmjs.org", "[::1].npmjs.org", "%2e.npmjs.org"} {
+		f.Add(host)
+	}
+	rule := HostRule{Name: "npmjs.org", Subdomains: true, Port: 443}
+	f.Fuzz(func(t *testing.T, text string) {
+		host, err := NormalizeHost(text)
+		if err != nil {
+			return
+		}
+		if _, err := netip.ParseAddr(host); err == nil {
+			t.Errorf("the address %q is a host", host)
+		}
+		if again, err := NormalizeHost(host); err != nil || again != host {
+			t.Errorf("%q is not normalized: %q, %v", host, again, err)
+		}
+		if rule.Matches(host, 443) && (!strings.HasSuffix(strings.TrimSuffix(strings.ToLower(text), "."), ".npmjs.org") || strings.ContainsAny(host, "\x00/:@[]% ")) {
+			t.Errorf("%q is allowed as %q", text, host)
+		}
+		if parsed, err := ParseHostRule(host); err != nil || parsed.String() != host+":443" {
+			t.Errorf("%q is no rule: %v, %v", host, parsed, err)
+		}
+	})
+}
+
+func TestProxyReachesOnlyPublicAddresses(t *testing.T) {
+	prefix := netip.MustParsePrefix
+	network := Network{ClusterNetworks: []netip.Prefix{prefix("34.0.0.0/8"), prefix("2600::/16")}, ProxyNetworks: []netip.Prefix{prefix("10.9.0.0/16"), prefix("fd12::/32"), prefix("100.64.0.0/10"), prefix("169.254.0.0/16")}}
+	for text, want := range map[string]bool{
+		"8.8.8.8": true, "2001:4860:4860::8888": true, "::ffff:8.8.8.8": true,
+		"10.9.1.2": true, "::ffff:10.9.1.2": true, "fd12::1": true, "100.64.0.1": true,
+		"10.0.0.1": false, "172.16.0.1": false, "172.31.255.255": false, "192.168.1.1": false, "127.0.0.1": false, "0.0.0.0": false, "0.1.2.3": false,
+		"169.254.169.254": false, "168.63.129.16": false, "100.100.100.200": false, "192.0.0.192": false, "198.18.0.1": false,
+		"224.0.0.1": false, "255.255.255.255": false, "34.1.2.3": false, "192.0.2.1": false,
+		"::": false, "::1": false, "fe80::1": false, "2001:4860:4860::8888%eth0": false, "fc00::1": false, "fd00:ec2::254": false, "ff02::1": false, "2600::1": false,
+		"::ffff:127.0.0.1": false, "::ffff:169.254.169.254": false, "::127.0.0.1": false,
+		"64:ff9b::8.8.8.8": false, "64:ff9b::a9fe:a9fe": false, "64:ff9b:1::7f00:1": false, // NAT64
+		"2002:7f00:1::": false, "2002:a9fe:a9fe::": false, // 6to4
+		"2001::1": false, "2001:db8::1": false, "fec0::1": false, // Teredo, documentation, site-local
+	} {
+		if got := network.AllowsProxy(netip.MustParseAddr(text)); got != want {
+			t.Errorf("%s is allowed: %t", text, got)
+		}
+	}
+}
+
+func TestProblemsWithHostsOfARunnerAreReported(t *testing.T) {
+	runner := &v1alpha1.SessionRunner{}
+	runner.Spec.Egress = []v1alpha1.SessionEgress{{Hosts: []v1alpha1.EgressHost{"b.example.com", "a.example.com", "a.example.com:443"}}}
+	if problems := ValidateRunner(runner); len(problems) > 0 || !UsesProxy(runner) || !UsesOnlyProxy(runner) {
+		t.Errorf("%q, %t, %t", problems, UsesProxy(runner), UsesOnlyProxy(runner))
+	}
+	if got := strings.Join(HostRules(runner), " "); got != "a.example.com:443 b.example.com:443" {
+		t.Errorf("rules %s", got)
+	}
+	runner.Spec.Egress = append(runner.Spec.Egress, v1alpha1.SessionEgress{Profile: v1alpha1.EgressPublicOnly, Ports: []v1alpha1.SessionPort{{Port: 443}}})
+	if UsesOnlyProxy(runner) {
+		t.Error("a runner with another rule uses only the proxy")
+	}
+	many := make([]v1alpha1.EgressHost, MaxHosts)
+	for i := range many {
+		many[i] = "a.example.com"
+	}
+	runner.Spec.Egress = []v1alpha1.SessionEgress{{Hosts: []v1alpha1.EgressHost{"10.0.0.1"}, CIDR: "10.0.0.0/8"}, {Hosts: many}}
+	problems := strings.Join(ValidateRunner(runner), "\n")
+	for _, want := range []string{`egress[0]: host "10.0.0.1" is invalid: it is an address`, "egress[0]: hosts excludes cidr", "257 hosts, more than 256"} {
+		if !strings.Contains(problems, want) {
+			t.Errorf("%s\ndoes not contain %q", problems, want)
+		}
+	}
+	if UsesOnlyProxy(&v1alpha1.SessionRunner{}) || UsesProxy(&v1alpha1.SessionRunner{}) {
+		t.Error("a runner without egress uses the proxy")
+	}
+}
+
+func TestConfigurationWithAnInvalidHostIsNotUsed(t *testing.T) {
+	raw, err := json.Marshal(Config{Namespace: "team", Runners: map[string][]string{"default": {"api.example.com:443"}}, ProxyNetworks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, rules, err := ParseConfig(raw)
+	if err != nil || config.Namespace != "team" || !rules.Allow("default", "api.example.com", 443) || len(config.ProxyNetworks) != 1 {
+		t.Errorf("%+v, %v, %v", config, rules, err)
+	}
+	for _, text := range []string{`{"runners":{"a":["10.0.0.1"]}}`, `{`, `{"proxyNetworks":["x"]}`} {
+		if _, _, err := ParseConfig([]byte(text)); err == nil {
+			t.Errorf("%s is accepted", text)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package workload
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	psaapi "k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner"
+)
+
+func newProxy(hosts ...v1alpha1.EgressHost) *Proxy {
+	runner := v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	runner.Spec.Egress = []v1alpha1.SessionEgress{{Hosts: hosts}}
+	return &Proxy{
+		Namespace: "team", Image: "yardmaster:1", PublicKeys: "key",
+		Network: &sessionrunner.Network{ProxyNetworks: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}}, Runners: []v1alpha1.SessionRunner{runner},
+	}
+}
+
+func TestProxyMeetsTheRestrictedStandardAndHasNoToken(t *testing.T) {
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := newProxy("api.example.com").Deployment().Spec.Template
+	for _, result := range evaluator.EvaluatePod(psaapi.LevelVersion{Level: psaapi.LevelRestricted, Version: psaapi.LatestVersion()}, &pod.ObjectMeta, &pod.Spec) {
+		if !result.Allowed {
+			t.Errorf("%s: %s", result.ForbiddenReason, result.ForbiddenDetail)
+		}
+	}
+	if *pod.Spec.AutomountServiceAccountToken {
+		t.Error("the proxy has a token")
+	}
+	for _, amounts := range []corev1.ResourceList{pod.Spec.Containers[0].Resources.Requests, pod.Spec.Containers[0].Resources.Limits} {
+		if len(amounts) != 3 {
+			t.Errorf("resources %v", amounts)
+		}
+	}
+}
+
+func TestChangedConfigurationIsANewRevision(t *testing.T) {
+	first := newProxy("api.example.com")
+	hash := func(p *Proxy) string { return p.Deployment().Spec.Template.Spec.Containers[0].Args[2] }
+	config, _ := first.Dependents(&appsv1.Deployment{})[1].(*corev1.ConfigMap)
+	if hash(first) != "--config-hash="+decision.HexDigest([]byte(config.Data[configKey]), 64) {
+		t.Errorf("the hash %s is not that of the ConfigMap", hash(first))
+	}
+	if hash(first) != hash(newProxy("api.example.com:443", "api.example.com")) {
+		t.Error("the same hosts in another form are another revision")
+	}
+	key, network := newProxy("api.example.com"), newProxy("api.example.com")
+	key.PublicKeys, network.Network.ClusterNetworks = "other", []netip.Prefix{netip.MustParsePrefix("34.0.0.0/8")}
+	for title, other := range map[string]*Proxy{"hosts": newProxy("www.example.com"), "key": key, "networks": network} {
+		if hash(other) == hash(first) {
+			t.Errorf("other %s are the same revision", title)
+		}
+	}
+	if _, rules, err := sessionrunner.ParseConfig([]byte(config.Data[configKey])); err != nil || !rules.Allow("default", "api.example.com", 443) {
+		t.Errorf("the proxy cannot use its configuration: %v, %v", rules, err)
+	}
+}
+
+func TestNetworkOfTheProxyAdmitsSessionsAndReachesThePortsOfHosts(t *testing.T) {
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{UID: "uid"}}
+	objects := newProxy("api.example.com", "git.example.com:8443", "www.example.com:443").Dependents(deployment)
+	np, _ := objects[0].(*networkingv1.NetworkPolicy)
+	if from := np.Spec.Ingress[0]; len(from.From) != 1 || from.From[0].NamespaceSelector != nil || from.From[0].PodSelector.MatchExpressions[0].Key != "yardmaster.dev/session-uid" || from.Ports[0].Port.IntVal != Port {
+		t.Errorf("ingress %+v", from)
+	}
+	var ports, blocks []string
+	for _, port := range np.Spec.Egress[1].Ports {
+		ports = append(ports, port.Port.String())
+	}
+	for _, peer := range np.Spec.Egress[1].To {
+		blocks = append(blocks, peer.IPBlock.CIDR)
+	}
+	if got := strings.Join(ports, " ") + ", " + strings.Join(blocks, " "); got != "443 8443, 0.0.0.0/0 2000::/3 10.9.0.0/16" {
+		t.Errorf("egress %s", got)
+	}
+	for _, object := range objects {
+		if owner := object.GetOwnerReferences(); len(owner) != 1 || owner[0].UID != "uid" || !IsOwn(object) {
+			t.Errorf("%T has the owner %v and labels %v", object, owner, object.GetLabels())
+		}
+	}
+}
+
+func TestProxyIsReadyWhenAllItsPodsHaveTheConfiguration(t *testing.T) {
+	service := &corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.9"}}
+	complete := appsv1.DeploymentStatus{ObservedGeneration: 3, Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 2}
+	change := func(change func(*appsv1.DeploymentStatus)) appsv1.DeploymentStatus {
+		status := complete
+		change(&status)
+		return status
+	}
+	for title, test := range map[string]struct {
+		status  appsv1.DeploymentStatus
+		service *corev1.Service
+		want    metav1.ConditionStatus
+	}{
+		"complete":             {complete, service, metav1.ConditionTrue},
+		"not observed":         {change(func(s *appsv1.DeploymentStatus) { s.ObservedGeneration = 2 }), service, metav1.ConditionFalse},
+		"an old Pod":           {change(func(s *appsv1.DeploymentStatus) { s.Replicas = 3 }), service, metav1.ConditionFalse},
+		"a Pod is not updated": {change(func(s *appsv1.DeploymentStatus) { s.UpdatedReplicas = 1 }), service, metav1.ConditionFalse},
+		"a Pod is not ready":   {change(func(s *appsv1.DeploymentStatus) { s.AvailableReplicas = 1 }), service, metav1.ConditionFalse},
+		"no address":           {complete, &corev1.Service{}, metav1.ConditionFalse},
+		"no Service":           {complete, nil, metav1.ConditionFalse},
+	} {
+		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: 3}, Status: test.status}
+		if got := StateOf(deployment, test.service); got.Status != test.want {
+			t.Errorf("%s: %+v", title, got)
+		}
+	}
+	if got := Address(&corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: "fd00::9"}}); got != "[fd00::9]:3128" {
+		t.Errorf("address %s", got)
+	}
+}

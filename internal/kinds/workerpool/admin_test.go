@@ -1,0 +1,194 @@
+package workerpool
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/pod/adminauth"
+)
+
+func adminAccess(key string) *AdminAccess {
+	return &AdminAccess{PublicKey: "public " + key, PreStopKey: []byte(key)}
+}
+
+// environmentOf returns the values of a container's variables.
+func environmentOf(c *corev1.Container) map[string]string {
+	values := map[string]string{}
+	for _, e := range c.Env {
+		values[e.Name] = e.Value
+	}
+	return values
+}
+
+func TestTheContainerThatTakesMessagesRecognizesTheOperatorAndTheKubelet(t *testing.T) {
+	own := &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/bye", Port: intstr.FromInt32(8080)}}
+	for title, row := range map[string]struct {
+		mode v1alpha1.DrainMode
+		hook *corev1.LifecycleHandler
+		// want the secret in the hook.
+		want bool
+	}{
+		"mode HTTP":                              {v1alpha1.DrainHTTP, nil, true},
+		"mode Sidecar":                           {v1alpha1.DrainSidecar, nil, true},
+		"mode Signal, which has no hook":         {v1alpha1.DrainSignal, nil, false},
+		"another hook of the user gets nothing":  {v1alpha1.DrainHTTP, own, false},
+		"the same hook of the user gets it, too": {v1alpha1.DrainHTTP, &corev1.LifecycleHandler{HTTPGet: httpGetAction("/prestop").HTTPGet}, true},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newTestPool(1)
+			s.Operator = OperatorSettings{Image: "yardmaster:1", Admin: adminAccess("a")}
+			s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: row.mode}
+			worker := corev1.Container{Name: "worker"}
+			if row.hook != nil {
+				worker.Lifecycle = &corev1.Lifecycle{PreStop: row.hook}
+			}
+			s.Pool.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "other"}, worker}}}
+			pod := builtDeployment(t, s).Spec.Template.Spec
+			secret := adminauth.PreStopSecret([]byte("a"), s.revisionHash())
+			consumer := consumerOf(&pod)
+			values := environmentOf(consumer)
+			if values["YARDMASTER_ADMIN_KEY_FILE"] != "/etc/yardmaster/admin/operator.pem" || values["YARDMASTER_PRESTOP_SECRET"] != secret ||
+				values["YARDMASTER_METRICS_ADDRESS"] != ":18081" {
+				t.Errorf("environment of container %s: %v", consumer.Name, values)
+			}
+			mount := consumer.VolumeMounts[len(consumer.VolumeMounts)-1]
+			if volume := pod.Volumes[len(pod.Volumes)-1]; mount.MountPath != "/etc/yardmaster/admin" || volume.Name != mount.Name || volume.ConfigMap.Name != "mail-workers" {
+				t.Errorf("mount %+v, volume %+v", mount, volume)
+			}
+			var header []corev1.HTTPHeader
+			if lifecycle := pod.Containers[1].Lifecycle; lifecycle != nil {
+				header = lifecycle.PreStop.HTTPGet.HTTPHeaders
+			}
+			var want []corev1.HTTPHeader
+			if row.want {
+				want = []corev1.HTTPHeader{{Name: "Yardmaster-Prestop-Secret", Value: secret}}
+			}
+			if diff := cmp.Diff(want, header); diff != "" {
+				t.Errorf("headers of the preStop hook (-want, +got):\n%s", diff)
+			}
+			if len(pod.Containers[0].Env) > 0 {
+				t.Errorf("another container has the variables %v", pod.Containers[0].Env)
+			}
+		})
+	}
+}
+
+func TestAnUpgradeOfTheOperatorRestartsNoWorkersToProtectThem(t *testing.T) {
+	for _, mode := range []v1alpha1.DrainMode{v1alpha1.DrainHTTP, v1alpha1.DrainSidecar, v1alpha1.DrainSignal} {
+		t.Run(string(mode), func(t *testing.T) {
+			s := newTestPool(1)
+			s.Operator.Image = "yardmaster:1"
+			s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: mode}
+			observe := func() *evaluation { return newEvaluation(s.Observation) }
+			existing := func(r *revisionState) []Revision {
+				return []Revision{{
+					Name: r.Name, Hash: r.Hash, SidecarImage: SidecarImage(PodSpecOf(r.workload)), PreStopSecret: PreStopSecretOf(PodSpecOf(r.workload)),
+				}}
+			}
+			before := observe().updated
+			if s.Revisions = existing(before); s.Revisions[0].PreStopSecret != "" {
+				t.Fatal("the revision has a secret although the operator has no key")
+			}
+			s.Operator.Admin = adminAccess("a")
+			if after := observe(); len(after.revisions) != 1 || cmp.Diff(before.workload, after.updated.workload) != "" {
+				t.Error("a key changes the existing revision")
+			}
+			s.Pool.Spec.Version = "2"
+			next := observe().updated
+			s.Revisions = existing(next)
+			if s.Revisions[0].PreStopSecret == "" {
+				t.Error("the next revision is not protected")
+			}
+			for _, access := range []*AdminAccess{adminAccess("b"), nil} {
+				s.Operator.Admin = access
+				if after := observe(); len(after.revisions) != 1 || cmp.Diff(next.workload, after.updated.workload) != "" {
+					t.Error("another key, or none, changes the existing revision")
+				}
+			}
+		})
+	}
+}
+
+func TestWorkersGetThePublicKeyFromTheConfigMap(t *testing.T) {
+	s := newTestPool(1)
+	for _, access := range []*AdminAccess{nil, adminAccess("a"), adminAccess("b")} {
+		want := ""
+		if s.Operator.Admin = access; access != nil {
+			want = access.PublicKey
+		}
+		for _, object := range Decide(s.Observation).SharedObjects {
+			if c, is := object.(*corev1.ConfigMap); is && c.Data["operator.pem"] != want {
+				t.Errorf("public key %q, want %q", c.Data["operator.pem"], want)
+			}
+		}
+	}
+}
+
+func TestWorkersOmitNamesFromMetricsAsTheirOperatorDoes(t *testing.T) {
+	s := newTestPool(1)
+	s.Operator.Admin = adminAccess("a")
+	pod := builtDeployment(t, s).Spec.Template.Spec
+	variables := consumerOf(&pod).Env
+	i := slices.IndexFunc(variables, func(e corev1.EnvVar) bool { return e.Name == "YARDMASTER_METRICS_OMIT_OBJECT_NAMES" })
+	if i < 0 {
+		t.Fatalf("no variable in %v", variables)
+	}
+	reference := variables[i].ValueFrom.ConfigMapKeyRef
+	for _, omit := range []bool{false, true} {
+		s.Operator.OmitObjectNames = omit
+		if diff := cmp.Diff(pod, builtDeployment(t, s).Spec.Template.Spec); diff != "" {
+			t.Errorf("the flag restarts workers: %s", diff)
+		}
+		for _, object := range Decide(s.Observation).SharedObjects {
+			config, is := object.(*corev1.ConfigMap)
+			if !is {
+				continue
+			}
+			value, found := config.Data[reference.Key]
+			if config.Name != reference.Name || found != omit || found && value != "true" || !*reference.Optional {
+				t.Errorf("flag %t: %+v in the ConfigMap %s: %q", omit, reference, config.Name, value)
+			}
+		}
+	}
+}
+
+func TestAPodMonitorHasTheLabelsOfItsPool(t *testing.T) {
+	s := newTestPool(1)
+	s.Operator.PodMonitors = true
+	s.Pool.Spec.PodMonitor = &v1alpha1.PodMonitor{Labels: map[string]v1alpha1.MetadataLabelValue{"release": "prometheus"}}
+	for _, object := range Decide(s.Observation).SharedObjects {
+		isMonitor := object.GetObjectKind().GroupVersionKind() == PodMonitorKind
+		if value, found := object.GetLabels()["release"]; found != isMonitor || found && value != "prometheus" {
+			t.Errorf("%T has the label %q", object, value)
+		}
+		if object.GetLabels()[LabelWorkerPool] != "mail" {
+			t.Errorf("%T has no label of the pool", object)
+		}
+	}
+}
+
+func TestAPodMonitorScrapesThePortAtWhichTheUpdatedRevisionServesMetrics(t *testing.T) {
+	s := newTestPool(1)
+	s.Operator.PodMonitors = true
+	s.withCurrentRevision(1)
+	s.Operator.Admin = adminAccess("a")
+	for version, want := range map[string]string{"": "admin", "2": "worker-metrics"} {
+		s.Pool.Spec.Version = version
+		for _, object := range Decide(s.Observation).SharedObjects {
+			monitor, is := object.(*unstructured.Unstructured)
+			if !is {
+				continue
+			}
+			endpoints, _, err := unstructured.NestedSlice(monitor.Object, "spec", "podMetricsEndpoints")
+			if err != nil || len(endpoints) != 1 || endpoints[0].(map[string]any)["port"] != want {
+				t.Errorf("version %q: endpoints %v, want port %s; %v", version, endpoints, want, err)
+			}
+		}
+	}
+}

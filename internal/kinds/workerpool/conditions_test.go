@@ -1,0 +1,73 @@
+package workerpool
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+func TestConditionsSayWhatHoldsNow(t *testing.T) {
+	starting := newTestPool(2).withCurrentRevision(2)
+	starting.changeWorker("worker:1-1", func(w *Worker) { w.ReadySince = time.Time{} })
+	atMinimum := autoscaledPool(2)
+	atMinimum.Pool.Spec.Autoscaling.MinReplicas = 2
+	atMaximum := autoscaledPool(2)
+	atMaximum.Stats.Backlog, atMaximum.Pool.Spec.Autoscaling.MaxReplicas = 1000, 2
+	for title, row := range map[string]struct {
+		pool      *testPool
+		condition string
+		want      metav1.ConditionStatus
+		reason    string
+		message   string
+	}{
+		"all workers are ready": {
+			newTestPool(2).withCurrentRevision(2),
+			v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonRolledOut, "all workers are of revision " + newTestPool(2).revisionName(),
+		},
+		"a worker is not ready after the rollout": {
+			starting,
+			v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonWorkersStarting, "1 of 2 workers of revision " + starting.revisionName() + " are ready",
+		},
+		"a pool at its minimum is not limited": {
+			atMinimum, v1alpha1.ConditionScalingLimited, metav1.ConditionFalse, v1alpha1.ReasonWithinBounds, "",
+		},
+		"a pool that needs more than its maximum is limited": {
+			atMaximum, v1alpha1.ConditionScalingLimited, metav1.ConditionTrue, "MaxReplicas", "25 recommended for an assumed service time of 1s, staying at 2: maxReplicas is 2",
+		},
+	} {
+		t.Run(title, func(t *testing.T) {
+			c := meta.FindStatusCondition(Decide(row.pool.Observation).Status.Conditions, row.condition)
+			if c.Status != row.want || c.Reason != row.reason || c.Message != row.message {
+				t.Errorf("%s is %s, %s: %q", c.Type, c.Status, c.Reason, c.Message)
+			}
+		})
+	}
+}
+
+func TestAnIdlePoolMeetsItsObjectiveWhateverItsLastMessagesWaited(t *testing.T) {
+	for title, row := range map[string]struct {
+		stats  QueueStats
+		inside int64
+		want   metav1.ConditionStatus
+	}{
+		"idle":                        {QueueStats{WaitP95: new(time.Hour)}, 0, metav1.ConditionTrue},
+		"busy after a long wait":      {QueueStats{WaitP95: new(time.Hour)}, 1, metav1.ConditionFalse},
+		"busy after a short wait":     {QueueStats{WaitP95: new(time.Second)}, 1, metav1.ConditionTrue},
+		"busy and nothing is waiting": {QueueStats{}, 1, metav1.ConditionTrue},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := autoscaledPool(1)
+			s.Pool.Spec.Autoscaling.SLO = &v1alpha1.WaitObjective{WaitP95: &v1alpha1.Duration{Duration: metav1.Duration{Duration: 30 * time.Second}}}
+			row.stats.InFlightKnown = true
+			s.Stats = &row.stats
+			s.withInFlight("worker:1-0", row.inside)
+			if got := Decide(s.Observation).Status.SLO.Met; got != row.want {
+				t.Errorf("met: %s, want %s", got, row.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,120 @@
+package controller
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kube/metric"
+)
+
+// poolLabel is the label with the name of a WorkerPool.
+const poolLabel = "pool"
+
+var (
+	scalingsTotal = metric.NewObjectCounter("yardmaster_workerpool_scalings_total",
+		"Changes of the desired number of workers, by direction (up or down) and reason.", poolLabel, "direction", "reason")
+	rolloutsTotal = metric.NewObjectCounter("yardmaster_workerpool_rollouts_total",
+		"Completed rollouts.", poolLabel)
+	drainTimeoutsTotal = metric.NewObjectCounter("yardmaster_workerpool_drain_timeouts_total",
+		"Times that workers of a WorkerPool exceeded drain.timeout.", poolLabel)
+)
+
+// countChanges counts what has changed between two stored statuses.
+func countChanges(wp *v1alpha1.WorkerPool, before, after *v1alpha1.WorkerPoolStatus) {
+	if before.Desired != after.Desired {
+		direction, reason := "up", v1alpha1.ReasonManual
+		if after.Desired < before.Desired {
+			direction = "down"
+		}
+		if after.LastDecision != nil {
+			reason = after.LastDecision.Reason
+		}
+		scalingsTotal.Of(wp, direction, reason).Inc()
+	}
+	if before.CurrentRevision != "" && before.CurrentRevision != after.CurrentRevision {
+		rolloutsTotal.Of(wp).Inc()
+	}
+	timedOut := v1alpha1.ConditionDrainTimedOut
+	if meta.IsStatusConditionTrue(after.Conditions, timedOut) && !meta.IsStatusConditionTrue(before.Conditions, timedOut) {
+		drainTimeoutsTotal.Of(wp).Inc()
+	}
+}
+
+// forgetMetrics removes the counters of a WorkerPool that does not exist.
+func forgetMetrics(key types.NamespacedName) {
+	scalingsTotal.Forget(key)
+	rolloutsTotal.Forget(key)
+	drainTimeoutsTotal.Forget(key)
+}
+
+// Gauges of the statuses.
+var (
+	conditionsGauge = metric.NewSum("yardmaster_workerpool_conditions",
+		"WorkerPools by the status and reason of a condition.", "namespace", poolLabel, "condition", "status", "reason")
+	decisionsGauge = metric.NewSum("yardmaster_workerpool_decisions",
+		"Autoscaled WorkerPools by the reason of their last scaling decision.", "namespace", poolLabel, "reason")
+	objectivesGauge = metric.NewSum("yardmaster_workerpool_objectives",
+		"WorkerPools by whether they meet their waiting time objective: True, False or Unknown.", "namespace", poolLabel, "met")
+	workersGauge = metric.NewSum("yardmaster_workerpool_workers",
+		"Workers of a WorkerPool by state: recommended (computed from metrics), desired (after limits), ready, busy or draining.", "namespace", poolLabel, "state")
+	messagesGauge = metric.NewSum("yardmaster_workerpool_messages",
+		"Messages of a WorkerPool by state: backlog or in_flight.", "namespace", poolLabel, "state")
+)
+
+// RegisterMetrics registers the gauges. It must be called once for a process, unlike New.
+func RegisterMetrics(cache client.Reader) error {
+	return metric.Register(statusCollector(cache))
+}
+
+func statusCollector(cache client.Reader) prometheus.Collector {
+	return metric.NewSumCollector(cache, &v1alpha1.WorkerPoolList{}, addPools,
+		conditionsGauge, decisionsGauge, objectivesGauge, workersGauge, messagesGauge)
+}
+
+func addPools(sums metric.Sums, list *v1alpha1.WorkerPoolList) {
+	for i := range list.Items {
+		addPool(sums, &list.Items[i])
+	}
+}
+
+func addPool(sums metric.Sums, wp *v1alpha1.WorkerPool) {
+	status, name := &wp.Status, metric.ObjectName(wp)
+	for i := range status.Conditions {
+		c := &status.Conditions[i]
+		sums.Add(conditionsGauge, 1, wp.Namespace, name, c.Type, string(c.Status), c.Reason)
+	}
+	if slo := status.SLO; slo != nil {
+		met := slo.Met
+		if met == "" {
+			met = metav1.ConditionUnknown
+		}
+		sums.Add(objectivesGauge, 1, wp.Namespace, name, string(met))
+	}
+	recommended := status.Desired
+	if d := status.LastDecision; d != nil {
+		recommended = d.Recommendation
+		if d.Reason != "" {
+			sums.Add(decisionsGauge, 1, wp.Namespace, name, d.Reason)
+		}
+	}
+	count := func(gauge *metric.Gauge, state string, number int64) {
+		sums.Add(gauge, number, wp.Namespace, name, state)
+	}
+	count(workersGauge, "recommended", int64(recommended))
+	count(workersGauge, "desired", int64(status.Desired))
+	count(workersGauge, "ready", int64(status.Ready))
+	count(workersGauge, "draining", int64(status.Draining))
+	if status.Busy != nil {
+		count(workersGauge, "busy", int64(*status.Busy))
+	}
+	if status.Backlog != nil {
+		count(messagesGauge, "backlog", *status.Backlog)
+	}
+	if status.InFlight != nil {
+		count(messagesGauge, "in_flight", *status.InFlight)
+	}
+}

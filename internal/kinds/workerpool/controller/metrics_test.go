@@ -1,0 +1,133 @@
+package controller
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kube/metric"
+)
+
+func TestGaugesShowTheStatusOfEachPool(t *testing.T) {
+	want := `
+# HELP yardmaster_workerpool_conditions WorkerPools by the status and reason of a condition.
+# TYPE yardmaster_workerpool_conditions gauge
+yardmaster_workerpool_conditions{condition="Degraded",namespace="a",pool="mail",reason="CrashLoop",status="True"} 1
+# HELP yardmaster_workerpool_decisions Autoscaled WorkerPools by the reason of their last scaling decision.
+# TYPE yardmaster_workerpool_decisions gauge
+yardmaster_workerpool_decisions{namespace="a",pool="mail",reason="MaxReplicas"} 1
+# HELP yardmaster_workerpool_messages Messages of a WorkerPool by state: backlog or in_flight.
+# TYPE yardmaster_workerpool_messages gauge
+yardmaster_workerpool_messages{namespace="a",pool="mail",state="backlog"} 1200
+yardmaster_workerpool_messages{namespace="a",pool="mail",state="in_flight"} 50
+# HELP yardmaster_workerpool_objectives WorkerPools by whether they meet their waiting time objective: True, False or Unknown.
+# TYPE yardmaster_workerpool_objectives gauge
+yardmaster_workerpool_objectives{met="False",namespace="a",pool="mail"} 1
+yardmaster_workerpool_objectives{met="Unknown",namespace="a",pool="video"} 1
+# HELP yardmaster_workerpool_workers Workers of a WorkerPool by state: recommended (computed from metrics), desired (after limits), ready, busy or draining.
+# TYPE yardmaster_workerpool_workers gauge
+yardmaster_workerpool_workers{namespace="a",pool="mail",state="busy"} 5
+yardmaster_workerpool_workers{namespace="a",pool="mail",state="desired"} 8
+yardmaster_workerpool_workers{namespace="a",pool="mail",state="draining"} 1
+yardmaster_workerpool_workers{namespace="a",pool="mail",state="ready"} 6
+yardmaster_workerpool_workers{namespace="a",pool="mail",state="recommended"} 12
+yardmaster_workerpool_workers{namespace="a",pool="video",state="desired"} 2
+yardmaster_workerpool_workers{namespace="a",pool="video",state="draining"} 0
+yardmaster_workerpool_workers{namespace="a",pool="video",state="ready"} 2
+yardmaster_workerpool_workers{namespace="a",pool="video",state="recommended"} 2
+`
+	assertGauges(t, want)
+}
+
+func assertGauges(t *testing.T, want string) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	pool := func(name string, status v1alpha1.WorkerPoolStatus) *v1alpha1.WorkerPool {
+		return &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}, Status: status}
+	}
+	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		pool("mail", v1alpha1.WorkerPoolStatus{
+			Desired: 8, Ready: 6, Draining: 1, Busy: new(int32(5)), Backlog: new(int64(1200)), InFlight: new(int64(50)),
+			SLO:          &v1alpha1.ObjectiveStatus{Met: metav1.ConditionFalse},
+			LastDecision: &v1alpha1.ScaleDecision{Recommendation: 12, Applied: 8, Reason: "MaxReplicas"},
+			Conditions:   []metav1.Condition{{Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCrashLoop}},
+		}),
+		pool("video", v1alpha1.WorkerPoolStatus{Desired: 2, Ready: 2, SLO: &v1alpha1.ObjectiveStatus{}}),
+	).Build()
+	if diff := cmp.Diff(strings.TrimPrefix(want, "\n"), gatherText(t, statusCollector(reader))); diff != "" {
+		t.Errorf("metrics (-want +got):\n%s", diff)
+	}
+}
+
+func TestGaugesWithoutNamesAreSumsOfANamespace(t *testing.T) {
+	metric.OmitObjectNames(true)
+	t.Cleanup(func() { metric.OmitObjectNames(false) })
+	want := `
+# HELP yardmaster_workerpool_conditions WorkerPools by the status and reason of a condition.
+# TYPE yardmaster_workerpool_conditions gauge
+yardmaster_workerpool_conditions{condition="Degraded",namespace="a",pool="",reason="CrashLoop",status="True"} 1
+# HELP yardmaster_workerpool_decisions Autoscaled WorkerPools by the reason of their last scaling decision.
+# TYPE yardmaster_workerpool_decisions gauge
+yardmaster_workerpool_decisions{namespace="a",pool="",reason="MaxReplicas"} 1
+# HELP yardmaster_workerpool_messages Messages of a WorkerPool by state: backlog or in_flight.
+# TYPE yardmaster_workerpool_messages gauge
+yardmaster_workerpool_messages{namespace="a",pool="",state="backlog"} 1200
+yardmaster_workerpool_messages{namespace="a",pool="",state="in_flight"} 50
+# HELP yardmaster_workerpool_objectives WorkerPools by whether they meet their waiting time objective: True, False or Unknown.
+# TYPE yardmaster_workerpool_objectives gauge
+yardmaster_workerpool_objectives{met="False",namespace="a",pool=""} 1
+yardmaster_workerpool_objectives{met="Unknown",namespace="a",pool=""} 1
+# HELP yardmaster_workerpool_workers Workers of a WorkerPool by state: recommended (computed from metrics), desired (after limits), ready, busy or draining.
+# TYPE yardmaster_workerpool_workers gauge
+yardmaster_workerpool_workers{namespace="a",pool="",state="busy"} 5
+yardmaster_workerpool_workers{namespace="a",pool="",state="desired"} 10
+yardmaster_workerpool_workers{namespace="a",pool="",state="draining"} 1
+yardmaster_workerpool_workers{namespace="a",pool="",state="ready"} 8
+yardmaster_workerpool_workers{namespace="a",pool="",state="recommended"} 14
+`
+	assertGauges(t, want)
+}
+
+func TestCountersOfAPoolEndWithIt(t *testing.T) {
+	wp := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "counted"}}
+	countChanges(wp, &v1alpha1.WorkerPoolStatus{}, &v1alpha1.WorkerPoolStatus{Desired: 3})
+	series := `yardmaster_workerpool_scalings_total{direction="up",namespace="a",pool="counted",reason="Manual"} 1`
+	if text := gatherText(t, scalingsTotal); !strings.Contains(text, series) {
+		t.Errorf("no %s in\n%s", series, text)
+	}
+	forgetMetrics(client.ObjectKeyFromObject(wp))
+	if text := gatherText(t, scalingsTotal); strings.Contains(text, "counted") {
+		t.Errorf("counters of a pool that does not exist:\n%s", text)
+	}
+}
+
+// gatherText returns the metrics of a collector in the text format.
+func gatherText(t *testing.T, collector prometheus.Collector) string {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	if err := registry.Register(collector); err != nil {
+		t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for _, family := range families {
+		if _, err := expfmt.MetricFamilyToText(&text, family); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return text.String()
+}

@@ -1,0 +1,269 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/kinds/policy"
+	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
+	"github.com/yardmaster/yardmaster/internal/kube/metric"
+	"github.com/yardmaster/yardmaster/internal/pod/adminauth"
+)
+
+// observation is the input of the decision, and the objects that it was made from.
+type observation struct {
+	workerpool.Observation
+	// workloads and pods by name: they are changed only over the versions that were read.
+	workloads map[string]client.Object
+	pods      map[string]*corev1.Pod
+	queues    *observedQueues
+	// lastDrainRequests are those that are sent before workers are observed.
+	lastDrainRequests []workerpool.DrainRequest
+	// adminKeys sign requests to workers; nil if the operator has none.
+	adminKeys *adminauth.Keys
+	// namespacePolicies are all Policies of the namespace.
+	namespacePolicies policy.Set
+}
+
+// observe reads the objects that a decision depends on.
+func (r *Reconciler) observe(ctx context.Context, wp *v1alpha1.WorkerPool) (*observation, error) {
+	remembered, _ := r.memory.Get(wp)
+	observed := &observation{
+		Observation: workerpool.Observation{
+			Pool: wp.DeepCopy(),
+			Operator: workerpool.OperatorSettings{
+				Image: r.options.Image, PodMonitors: r.podMonitors.Load(), Namespace: r.options.OperatorNamespace,
+				OmitObjectNames: metric.ObjectNamesOmitted(),
+			},
+			Memory:  r.scalingMemory(wp),
+			Rollout: remembered.rollout,
+			Refusal: remembered.refusal,
+
+			BusyTimes: remembered.busyTimes,
+		},
+		workloads: map[string]client.Object{}, pods: map[string]*corev1.Pod{},
+		lastDrainRequests: remembered.drainRequests,
+	}
+	for _, read := range []func(context.Context, *observation) error{
+		r.observeAdminAccess,
+		r.observeNetworkPolicies,
+		r.observePolicies,
+		r.observeRevisions,
+		r.observePods,
+		r.observeQueues,
+	} {
+		if err := read(ctx, observed); err != nil {
+			return nil, err
+		}
+	}
+	return observed, nil
+}
+
+// setProblem sets the problem, unless an earlier one was found.
+func (o *observation) setProblem(reason, message string) {
+	if o.Problem == nil {
+		o.Problem = &decision.Problem{Reason: reason, Message: message}
+	}
+}
+
+func (r *Reconciler) observePolicies(ctx context.Context, observed *observation) (err error) {
+	wp := observed.Pool
+	observed.namespacePolicies, err = r.policies.Get(ctx, wp.Namespace)
+	observed.Policies = observed.namespacePolicies.Select(wp.Labels)
+	return err
+}
+
+// observeBudget reads the pools with which the pool shares a replica budget.
+func (r *Reconciler) observeBudget(ctx context.Context, observed *observation) error {
+	if len(observed.Policies.TotalLimits()) == 0 {
+		return nil
+	}
+	var pools v1alpha1.WorkerPoolList
+	if err := r.Client.List(ctx, &pools, client.InNamespace(observed.Pool.Namespace)); err != nil {
+		return fmt.Errorf("listing WorkerPools: %w", err)
+	}
+	for i := range pools.Items {
+		observed.NamespacePools = append(observed.NamespacePools, *r.writeCache.Newest(&pools.Items[i]))
+	}
+	return nil
+}
+
+// observeRevisions reads the pool's Deployments and StatefulSets.
+func (r *Reconciler) observeRevisions(ctx context.Context, observed *observation) error {
+	wp := observed.Pool
+	for _, list := range []client.ObjectList{&appsv1.DeploymentList{}, &appsv1.StatefulSetList{}} {
+		if err := r.Client.List(ctx, list, client.InNamespace(wp.Namespace), client.MatchingFields(workerpool.WorkerSelector(wp.Name))); err != nil {
+			return fmt.Errorf("listing the revisions: %w", err)
+		}
+		err := meta.EachListItem(list, func(item runtime.Object) error {
+			if workload, ok := item.(client.Object); ok && metav1.IsControlledBy(workload, wp) {
+				observed.workloads[workload.GetName()] = workload
+				observed.Revisions = append(observed.Revisions, newRevision(workload))
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func newRevision(workload client.Object) workerpool.Revision {
+	pod := workerpool.PodSpecOf(workload)
+	revision := workerpool.Revision{
+		Name:             workload.GetName(),
+		Hash:             revisionHash(workload),
+		Version:          workload.GetLabels()[workerpool.LabelAppVersion],
+		Image:            workload.GetAnnotations()[workerpool.AnnotationImage],
+		Created:          workload.GetCreationTimestamp().Time,
+		Replicas:         ptr.Deref(*replicasField(workload), 0),
+		SidecarImage:     workerpool.SidecarImage(pod),
+		PreStopSecret:    workerpool.PreStopSecretOf(pod),
+		TerminationGrace: workerpool.TerminationGraceOf(pod),
+		History:          workerpool.ParseHistory(workload.GetAnnotations()[workerpool.AnnotationRolloutHistory]),
+	}
+	switch w := workload.(type) {
+	case *appsv1.Deployment:
+		revision.CreationFailure = replicaFailure(w)
+	case *appsv1.StatefulSet:
+		revision.Ordered = true
+	}
+	return revision
+}
+
+// revisionHash returns the hash of a revision, from the selector of its Pods. Unlike the label
+// of the revision itself, the selector is immutable.
+func revisionHash(workload client.Object) string {
+	selector := &metav1.LabelSelector{}
+	switch w := workload.(type) {
+	case *appsv1.Deployment:
+		selector = w.Spec.Selector
+	case *appsv1.StatefulSet:
+		selector = w.Spec.Selector
+	}
+	return selector.MatchLabels[workerpool.LabelRevision]
+}
+
+// replicaFailure returns why the Pods of a Deployment cannot be created; empty if they can.
+func replicaFailure(d *appsv1.Deployment) string {
+	for _, c := range d.Status.Conditions {
+		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
+			return c.Message
+		}
+	}
+	return ""
+}
+
+// observePods reads the pool's Pods.
+func (r *Reconciler) observePods(ctx context.Context, observed *observation) error {
+	wp := observed.Pool
+	var pods corev1.PodList
+	err := r.Client.List(ctx, &pods, client.InNamespace(wp.Namespace), client.MatchingFields(workerpool.WorkerSelector(wp.Name)))
+	if err != nil {
+		return fmt.Errorf("listing Pods: %w", err)
+	}
+	observed.Workers = observed.addPods(pods.Items)
+	return nil
+}
+
+// addPods adds the Pods that belong to a revision, and returns the workers in them.
+func (o *observation) addPods(pods []corev1.Pod) []workerpool.Worker {
+	var workers []workerpool.Worker
+	for i := range pods {
+		if pod := &pods[i]; o.belongsToRevision(pod) && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+			o.pods[pod.Name] = pod
+			workers = append(workers, workerOfPod(pod))
+		}
+	}
+	return workers
+}
+
+// belongsToRevision reports whether a revision created the Pod, directly or through a
+// ReplicaSet, whose name begins with the revision's name.
+func (o *observation) belongsToRevision(pod *corev1.Pod) bool {
+	controller := metav1.GetControllerOf(pod)
+	if controller == nil {
+		return false
+	}
+	name := controller.Name
+	if controller.Kind == "ReplicaSet" {
+		name = name[:max(0, strings.LastIndexByte(name, '-'))]
+	}
+	workload := o.workloads[name]
+	return workload != nil && revisionHash(workload) == pod.Labels[workerpool.LabelRevision]
+}
+
+func workerOfPod(pod *corev1.Pod) workerpool.Worker {
+	w := workerpool.Worker{
+		Name: pod.Name, Revision: pod.Labels[workerpool.LabelRevision], Created: pod.CreationTimestamp.Time,
+		Ordinal:        podOrdinal(pod),
+		Assigned:       pod.Spec.NodeName != "",
+		Pending:        pod.Status.Phase == corev1.PodPending,
+		Terminating:    !pod.DeletionTimestamp.IsZero(),
+		DrainingSince:  annotatedTime(pod, workerpool.AnnotationDraining),
+		IdleSince:      annotatedTime(pod, workerpool.AnnotationIdle),
+		RemovableSince: annotatedTime(pod, workerpool.AnnotationRemovable),
+		Protection:     protectionOf(pod),
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+			w.ReadySince = c.LastTransitionTime.Time
+		}
+	}
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range statuses {
+			c := &statuses[i]
+			w.Running = w.Running || c.State.Running != nil && consumesMessages(c.Name)
+			if c.State.Waiting != nil && w.WaitingReason == "" {
+				w.WaitingReason = c.State.Waiting.Reason
+			}
+		}
+	}
+	return w
+}
+
+// protectionOf returns the protection that is written on a Pod.
+func protectionOf(pod *corev1.Pod) workerpool.Protection {
+	_, safeToEvict := pod.Annotations[workerpool.AnnotationSafeToEvict]
+	_, doNotDisrupt := pod.Annotations[workerpool.AnnotationDoNotDisrupt]
+	written := annotatedTime(pod, workerpool.AnnotationProtection)
+	active := safeToEvict || doNotDisrupt
+	return workerpool.Protection{Foreign: active && written.IsZero(), Active: active, Written: written}
+}
+
+// consumesMessages reports whether a container may have messages in flight.
+func consumesMessages(container string) bool {
+	return container == v1alpha1.WorkerContainer || container == workerpool.SidecarContainer
+}
+
+// podOrdinal returns the ordinal of a StatefulSet's Pod, 0 for a Deployment's Pod.
+func podOrdinal(pod *corev1.Pod) int32 {
+	ordinal, err := strconv.ParseInt(pod.Labels[appsv1.PodIndexLabel], 10, 32)
+	if err != nil {
+		return 0
+	}
+	return int32(ordinal)
+}
+
+// annotatedTime returns the time in an annotation; zero if it is missing or invalid.
+func annotatedTime(pod *corev1.Pod, annotation string) time.Time {
+	at, err := time.Parse(time.RFC3339, pod.Annotations[annotation])
+	if err != nil {
+		return time.Time{}
+	}
+	return at
+}

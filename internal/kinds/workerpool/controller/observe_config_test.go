@@ -1,0 +1,133 @@
+package controller
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/brokeraccess"
+	"github.com/yardmaster/yardmaster/internal/broker/brokerconn"
+	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
+	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/worker"
+)
+
+func TestWorkersUseTheLoginMethodOfTheSecret(t *testing.T) {
+	const dir = "/etc/yardmaster/credentials/"
+	for name, row := range map[string]struct {
+		secret map[string]string
+		want   worker.BrokerConfig
+		keys   []string // mounted keys: another login method creates a revision
+	}{
+		"user name and password":               {map[string]string{"username": "me", "password": "p"}, worker.BrokerConfig{UsernameFile: dir + "username", PasswordFile: dir + "password"}, []string{"username", "password"}},
+		"user name only":                       {map[string]string{"username": "me", "password": ""}, worker.BrokerConfig{UsernameFile: dir + "username"}, []string{"username"}},
+		"token":                                {map[string]string{"token": "t", "username": ""}, worker.BrokerConfig{TokenFile: dir + "token"}, []string{"token"}},
+		"credentials file":                     {map[string]string{"creds": "c"}, worker.BrokerConfig{CredentialsFile: dir + "creds"}, []string{"creds"}},
+		"nkey":                                 {map[string]string{"nkey": "SU"}, worker.BrokerConfig{NKeyFile: dir + "nkey"}, []string{"nkey"}},
+		"one method if the Secret has several": {map[string]string{"creds": "c", "username": "me", "token": "t"}, worker.BrokerConfig{CredentialsFile: dir + "creds"}, []string{"creds"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			observed := observeWithSecret(t, row.secret)
+			if observed.Problem != nil {
+				t.Fatalf("problem %+v", observed.Problem)
+			}
+			c, err := worker.ParseConfig([]byte(observed.Config.File))
+			if err != nil {
+				t.Fatal(err)
+			}
+			row.want.URLFile = "/etc/yardmaster/url/url"
+			if diff := cmp.Diff(row.want, c.Broker); diff != "" {
+				t.Errorf("-want, +got:\n%s", diff)
+			}
+			if _, err := worker.New(worker.Options{Config: c}, func(context.Context, *worker.Job) error { return nil }); err != nil {
+				t.Errorf("a worker refuses the configuration: %v", err)
+			}
+			if diff := cmp.Diff(workerpool.MountedSecret{Secret: "login", Keys: row.keys}, observed.Config.Secrets["credentials"]); diff != "" {
+				t.Errorf("mounted keys (-want, +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSecretWithoutALoginIsInvalid(t *testing.T) {
+	for name, secret := range map[string]map[string]string{
+		"no keys":       {},
+		"password only": {"password": "p"},
+		"empty keys":    {"username": "", "token": "", "creds": "", "nkey": ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := observeWithSecret(t, secret).Problem
+			if p == nil || p.Reason != v1alpha1.ReasonSecretInvalid || !strings.Contains(p.Message, `"login" has none of the keys username, token, creds, nkey`) {
+				t.Errorf("problem %+v", p)
+			}
+		})
+	}
+}
+
+// Runtimes of earlier versions refuse unknown fields.
+func TestConnectionSettingsAreInTheConfigurationOnlyIfTheyAreSet(t *testing.T) {
+	secret := map[string]string{"nkey": "SU"}
+	if o := observeWithSecret(t, secret); strings.Contains(o.Config.File, "inboxPrefix") || strings.Contains(o.Config.File, "jetStreamDomain") || strings.Contains(o.Config.File, "sentinel") || o.Config.Connection != "" {
+		t.Errorf("without settings: %+v", o.Config)
+	}
+	o := observeWithSecret(t, secret, func(key *brokeraccess.Key) { key.JetStreamDomain, key.InboxPrefix = "hub", "_INBOX_a" })
+	c, err := worker.ParseConfig([]byte(o.Config.File))
+	if err != nil || c.Broker.JetStreamDomain != "hub" || c.Broker.InboxPrefix != "_INBOX_a" {
+		t.Errorf("%+v: %v", c.Broker, err)
+	}
+	if o.Config.Connection != "jetStreamDomain=hub,inboxPrefix=_INBOX_a" {
+		t.Errorf("the connection is %q", o.Config.Connection)
+	}
+}
+
+func TestWorkersLogInToTheSentinels(t *testing.T) {
+	withSentinels := func(key *brokeraccess.Key) {
+		key.CredentialsSecret, key.SentinelMaster, key.SentinelSecret = "", "main", "login"
+	}
+	o := observeWithSecret(t, map[string]string{"username": "me", "password": "p"}, withSentinels)
+	c, err := worker.ParseConfig([]byte(o.Config.File))
+	want := worker.SentinelConfig{
+		MasterName: "main", UsernameFile: "/etc/yardmaster/sentinel/username", PasswordFile: "/etc/yardmaster/sentinel/password",
+	}
+	if err != nil || c.Broker.Sentinel != want || o.Config.Connection != "sentinelMaster=main" {
+		t.Errorf("%+v, %s: %v", c.Broker, o.Config.Connection, err)
+	}
+	if diff := cmp.Diff(workerpool.MountedSecret{Secret: "login", Keys: []string{"username", "password"}}, o.Config.Secrets["sentinel"]); diff != "" {
+		t.Errorf("mounted keys (-want, +got):\n%s", diff)
+	}
+	if o := observeWithSecret(t, map[string]string{"password": "p"}, withSentinels); o.Problem == nil || o.Problem.Reason != v1alpha1.ReasonSecretInvalid {
+		t.Errorf("without a username: %+v", o.Problem)
+	}
+}
+
+// observeWithSecret observes a pool whose workers log in with the Secret.
+func observeWithSecret(t *testing.T, secret map[string]string, changes ...func(*brokeraccess.Key)) *observation {
+	t.Helper()
+	login := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "login", Labels: map[string]string{v1alpha1.LabelBroker: "true"}}, Data: map[string][]byte{}}
+	for key, value := range secret {
+		login.Data[key] = []byte(value)
+	}
+	r := &Reconciler{Clients: kube.Clients{Live: fake.NewClientBuilder().WithObjects(login).Build()}, secretKeys: cache.NewLRUExpireCache(1)}
+	key := brokeraccess.Key{Namespace: "a", Engine: v1alpha1.EngineNATS, URLSecret: "broker", URLKey: "url", CredentialsSecret: "login"}
+	for _, change := range changes {
+		change(&key)
+	}
+	observed := &observation{
+		Observation: workerpool.Observation{Pool: &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "mail"}}},
+		queues: &observedQueues{
+			conn: &brokerconn.Conn{Key: key}, all: []observedQueue{{object: &v1alpha1.Queue{}, config: broker.DefaultQueueConfig("orders"), weight: 1}},
+		},
+	}
+	if err := r.observeConfig(t.Context(), observed); err != nil {
+		t.Fatal(err)
+	}
+	return observed
+}

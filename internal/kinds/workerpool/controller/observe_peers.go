@@ -1,0 +1,230 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/internal/broker/brokerconn"
+	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
+	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/pod/adminauth"
+	"github.com/yardmaster/yardmaster/internal/pod/workerclient"
+)
+
+const (
+	// workerTimeout is the time in which all workers of a pool must answer.
+	workerTimeout = 1500 * time.Millisecond
+	// queuesTimeout is the time in which all queues of a pool must be read. A request that has
+	// started has its own timeout.
+	queuesTimeout = 3 * time.Second
+	// maxStatsAge is the maximum age of stats that were read for another object.
+	maxStatsAge = time.Second
+)
+
+// peerObservation is what the workers and queues of a pool answered.
+type peerObservation struct {
+	// workers are the stats by Pod; nil where a worker did not answer.
+	workers map[string]*workerpool.WorkerStats
+	// stats of the queues or of the source; nil with the reason in statsError.
+	stats      *workerpool.QueueStats
+	statsError string
+}
+
+// observePeers adds what the workers and queues answered. It returns kube.ErrPending if they have not
+// answered since the last reconciliation.
+func (r *Reconciler) observePeers(ctx context.Context, observed *observation) error {
+	subject, err := observed.peerSubject()
+	if err != nil {
+		return err
+	}
+	peers, found, err := r.peers.Observe(ctx, client.ObjectKeyFromObject(observed.Pool), subject, observed.peerName(), func(ctx context.Context) (*peerObservation, error) {
+		return r.askPeers(ctx, observed), nil
+	})
+	if err != nil {
+		return err
+	}
+	if !found {
+		return kube.ErrPending
+	}
+	for i := range observed.Workers {
+		observed.Workers[i].Stats = peers.workers[observed.Workers[i].Name]
+	}
+	if observed.StatsError == "" {
+		observed.Stats, observed.StatsError = peers.stats, peers.statsError
+	}
+	observed.Now = r.Clock.Now()
+	return nil
+}
+
+// peerSubject identifies the workers and queues to observe.
+func (o *observation) peerSubject() (string, error) {
+	source, err := json.Marshal(o.Pool.Spec.Source)
+	if err != nil {
+		return "", fmt.Errorf("encoding spec.source: %w", err)
+	}
+	parts := []string{string(o.Pool.UID), o.peerName(), string(source)}
+	if o.queues != nil {
+		parts = append(parts, o.queues.names()...)
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.pods)) {
+		parts = append(parts, name+"="+o.pods[name].Status.PodIP)
+	}
+	return strings.Join(parts, " "), nil
+}
+
+// peerName identifies the broker or source that the pool depends on, within its namespace.
+func (o *observation) peerName() string {
+	switch {
+	case o.Pool.Spec.Source != nil:
+		return brokerconn.SourceName(o.Pool.Namespace, o.Pool.Spec.Source)
+	case o.queues != nil:
+		return o.queues.conn.Key.String()
+	}
+	return ""
+}
+
+// askPeers sends the drain requests of the last reconciliation, and then asks the workers and the
+// queues. Only in this order, a worker that resumes is not seen as drained, and the broker
+// counts all messages that the workers report.
+func (r *Reconciler) askPeers(ctx context.Context, observed *observation) *peerObservation {
+	r.sendDrainRequests(ctx, observed, observed.lastDrainRequests)
+	peers := &peerObservation{workers: r.readWorkers(ctx, observed)}
+	var err error
+	switch {
+	case observed.Pool.Spec.Source != nil && r.options.Sources != nil:
+		peers.stats, err = r.options.Sources.ReadBacklog(ctx, observed.Pool.Namespace, observed.Pool.Spec.Source)
+	case observed.queues != nil:
+		peers.stats, err = observed.queues.readStats(ctx)
+	}
+	if err != nil {
+		peers.statsError = err.Error()
+	}
+	return peers
+}
+
+// sendDrainRequests asks workers to drain or undrain. If a worker cannot be reached, the next
+// reconciliation repeats the request.
+func (r *Reconciler) sendDrainRequests(ctx context.Context, observed *observation, requests []workerpool.DrainRequest) {
+	ctx, cancel := context.WithTimeout(ctx, workerTimeout)
+	defer cancel()
+	var group errgroup.Group
+	group.SetLimit(workerclient.MaxConcurrentRequestsPerPool)
+	for _, request := range requests {
+		pod := observed.pods[request.Worker]
+		if pod == nil || pod.Status.PodIP == "" {
+			continue
+		}
+		group.Go(func() error {
+			if err := r.sendDrainRequest(ctx, observed, pod, request); err != nil {
+				ctrl.LoggerFrom(ctx).V(1).Info("Could not send a drain request to a worker", "pod", pod.Name, "drain", request.Drain, "stop", request.Stop, "error", err.Error())
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // no request returns an error
+}
+
+func (r *Reconciler) sendDrainRequest(ctx context.Context, observed *observation, pod *corev1.Pod, request workerpool.DrainRequest) error {
+	if request.Stop {
+		return r.workers.Stop(ctx, r.options.Address(pod), observed.preStopSecret(pod))
+	}
+	send, action := r.workers.Resume, adminauth.ActionResume
+	if request.Drain {
+		send, action = r.workers.Drain, adminauth.ActionDrain
+	}
+	token, err := r.signRequest(observed.adminKeys, pod, action)
+	if err != nil {
+		return err
+	}
+	return send(ctx, r.options.Address(pod), token)
+}
+
+// preStopSecret returns the secret of the preStop hook of a worker; empty if it has none.
+func (o *observation) preStopSecret(pod *corev1.Pod) string {
+	for i := range o.Revisions {
+		if o.Revisions[i].Hash == pod.Labels[workerpool.LabelRevision] {
+			return o.Revisions[i].PreStopSecret
+		}
+	}
+	return ""
+}
+
+// readWorkers reads the stats of each worker.
+func (r *Reconciler) readWorkers(ctx context.Context, observed *observation) map[string]*workerpool.WorkerStats {
+	ctx, cancel := context.WithTimeout(ctx, workerTimeout)
+	defer cancel()
+	stats := make([]*workerpool.WorkerStats, len(observed.Workers))
+	var group errgroup.Group
+	group.SetLimit(workerclient.MaxConcurrentRequestsPerPool)
+	// In random order, so that workers that do not answer cannot always keep the same others from
+	// being asked in time.
+	for _, i := range rand.Perm(len(observed.Workers)) { //nolint:gosec // no secret depends on it
+		group.Go(func() error {
+			stats[i] = r.readWorkerStats(ctx, observed.pods[observed.Workers[i].Name], len(observed.Pool.Spec.Queues))
+			return nil
+		})
+	}
+	_ = group.Wait() // no request returns an error
+	workers := map[string]*workerpool.WorkerStats{}
+	for i := range observed.Workers {
+		workers[observed.Workers[i].Name] = stats[i]
+	}
+	return workers
+}
+
+// readWorkerStats returns nil if the worker does not answer. That is no error: it may be
+// starting or stopping.
+func (r *Reconciler) readWorkerStats(ctx context.Context, worker *corev1.Pod, queues int) *workerpool.WorkerStats {
+	if worker.Status.PodIP == "" {
+		return nil
+	}
+	s, err := r.workers.FetchStats(ctx, r.options.Address(worker))
+	if err != nil {
+		ctrl.LoggerFrom(ctx).V(1).Info("Could not read the stats of a worker", "pod", worker.Name, "error", err.Error())
+		return nil
+	}
+	return &workerpool.WorkerStats{
+		Attached: s.IsAttached(queues), Recent: (*workerpool.RecentAttempts)(s.Recent),
+		Draining: s.IsDraining(), Drained: s.IsDrained(), InFlight: s.InFlight, Prefetched: s.Prefetched, Succeeded: s.Succeeded, Failed: s.Failed,
+	}
+}
+
+// readStats reads the stats of all queues. If those of one queue cannot be read, those of all are
+// unknown.
+func (qs *observedQueues) readStats(ctx context.Context) (*workerpool.QueueStats, error) {
+	ctx, cancel := context.WithTimeout(ctx, queuesTimeout)
+	defer cancel()
+	var readings []workerpool.QueueReading
+	for i := range qs.all {
+		q := &qs.all[i]
+		stats, err := qs.conn.Stats(ctx, q.config.Name, maxStatsAge)
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the stats of Queue %s: %w", q.object.Name, err)
+		}
+		reading := workerpool.QueueReading{Queue: q.config, Stats: stats}
+		if wait := q.object.Status.Wait; wait != nil && wait.P95 != nil {
+			reading.WaitP95 = &wait.P95.Duration
+		}
+		readings = append(readings, reading)
+	}
+	return workerpool.CombineReadings(readings), nil
+}
+
+// answers reports whether the worker of a request answered when it was asked for its stats.
+func (o *observation) answers(request workerpool.DrainRequest) bool {
+	return slices.ContainsFunc(o.Workers, func(w workerpool.Worker) bool { return w.Name == request.Worker && w.Stats != nil })
+}

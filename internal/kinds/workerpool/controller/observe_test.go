@@ -1,0 +1,65 @@
+package controller
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
+	"github.com/yardmaster/yardmaster/internal/kube"
+)
+
+func TestRevisionsAreTheDeploymentsAndStatefulSetsOfThePool(t *testing.T) {
+	wp := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mail", UID: "1"}}
+	created := metav1.NewTime(time.Unix(1_700_000_000, 0))
+	metadata := func(name string, owner *v1alpha1.WorkerPool) metav1.ObjectMeta {
+		return metav1.ObjectMeta{
+			Namespace: "ns", Name: name, Labels: workerpool.WorkerSelector("mail"), CreationTimestamp: created,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, v1alpha1.GroupVersion.WithKind("WorkerPool"))},
+		}
+	}
+	selector := func(hash string) *metav1.LabelSelector {
+		return &metav1.LabelSelector{MatchLabels: map[string]string{workerpool.LabelRevision: hash}}
+	}
+	other := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mail", UID: "2"}}
+	r := &Reconciler{Clients: kube.Clients{Client: indexedClientBuilder().WithObjects(
+		&appsv1.Deployment{
+			ObjectMeta: metadata("mail-a", wp), Spec: appsv1.DeploymentSpec{Replicas: new(int32(3)), Selector: selector("a")},
+			Status: appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{
+				{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "exceeded quota"},
+			}},
+		},
+		&appsv1.StatefulSet{ObjectMeta: metadata("mail-b", wp), Spec: appsv1.StatefulSetSpec{Replicas: new(int32(2)), Selector: selector("b")}},
+		&appsv1.Deployment{ObjectMeta: metadata("mail-c", other), Spec: appsv1.DeploymentSpec{Selector: selector("c")}},
+	).Build()}}
+	observed := &observation{Observation: workerpool.Observation{Pool: wp}, workloads: map[string]client.Object{}}
+	if err := r.observeRevisions(t.Context(), observed); err != nil {
+		t.Fatal(err)
+	}
+	want := []workerpool.Revision{
+		{Name: "mail-a", Hash: "a", Created: created.Time, Replicas: 3, CreationFailure: "exceeded quota"},
+		{Name: "mail-b", Hash: "b", Created: created.Time, Replicas: 2, Ordered: true},
+	}
+	if diff := cmp.Diff(want, observed.Revisions); diff != "" {
+		t.Errorf("revisions differ (-want, +got):\n%s", diff)
+	}
+	if len(observed.workloads) != 2 {
+		t.Errorf("%d workloads, want those of the two revisions", len(observed.workloads))
+	}
+}
+
+// indexedClientBuilder returns a builder of a client with the indexes of the manager's cache.
+func indexedClientBuilder() *fake.ClientBuilder {
+	b := fake.NewClientBuilder()
+	for _, object := range indexedByPool() {
+		b.WithIndex(object, workerpool.LabelWorkerPool, labelIndexer(workerpool.LabelWorkerPool))
+	}
+	return b
+}

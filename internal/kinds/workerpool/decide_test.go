@@ -1,0 +1,204 @@
+package workerpool
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/kinds/workerpool/scaling"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
+)
+
+// autoscaledPool returns a pool with 0 to 5 workers.
+func autoscaledPool(workers int) *testPool {
+	s := newTestPool(int32(workers))
+	s.Pool.Spec.Replicas = nil
+	s.Pool.Spec.Autoscaling = &v1alpha1.Autoscaling{MaxReplicas: 5}
+	return s.withCurrentRevision(workers)
+}
+
+func TestRequeueInterval(t *testing.T) {
+	tests := map[string]struct {
+		pool *testPool
+		want time.Duration
+	}{
+		"a pool with workers every 2 s":                           {autoscaledPool(1), scaling.DecisionInterval},
+		"a pool at zero waits for the notification of its broker": {autoscaledPool(0), 0},
+		"a pool at zero with a delayed message":                   {withDelayedMessage(autoscaledPool(0)), idleInterval},
+		"a pool at zero with a source":                            {withSource(autoscaledPool(0)), sourceInterval},
+		"a pool without stats":                                    {withoutStats(autoscaledPool(0)), idleInterval},
+		"a pool whose Queue does not exist":                       {withMissingQueue(autoscaledPool(0)), queueInterval},
+		"a pool of fixed size that is complete":                   {newTestPool(1).withCurrentRevision(1), protectionInterval},
+		"a pool of fixed size that is incomplete":                 {newTestPool(2).withCurrentRevision(1), scaling.DecisionInterval},
+		"a deleted pool with workers":                             {withDeletionTimestamp(newTestPool(1).withCurrentRevision(1)), scaling.DecisionInterval},
+		"a deleted pool without workers":                          {withDeletionTimestamp(newTestPool(0)), 0},
+	}
+	for title, test := range tests {
+		t.Run(title, func(t *testing.T) {
+			if got := Decide(test.pool.Observation).RequeueAfter; got != test.want {
+				t.Errorf("after %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+func withDelayedMessage(s *testPool) *testPool {
+	s.Stats.Delayed = 1
+	return s
+}
+
+func withSource(s *testPool) *testPool {
+	s.Pool.Spec.Source = &v1alpha1.Source{}
+	return s
+}
+
+func withoutStats(s *testPool) *testPool {
+	s.Stats, s.StatsError = nil, "the broker does not answer"
+	return s
+}
+
+func withMissingQueue(s *testPool) *testPool {
+	s.Problem = &decision.Problem{Reason: v1alpha1.ReasonQueueNotFound, Message: "Queue not found"}
+	return s
+}
+
+func withDeletionTimestamp(s *testPool) *testPool {
+	s.Pool.DeletionTimestamp = new(metav1.NewTime(testTime))
+	return s
+}
+
+func TestFirstMessageScalesAPoolFromZero(t *testing.T) {
+	s := autoscaledPool(0)
+	s.Stats.Backlog, s.Stats.Arrived, s.Stats.Finished = 1, new(int64(1)), new(int64(0))
+	decision := Decide(s.Observation)
+	if decision.Status.Desired != 1 || s.plannedReplicas(&decision)[s.Revisions[0].Name] != 1 {
+		t.Errorf("desired %d, planned replicas %v", decision.Status.Desired, s.plannedReplicas(&decision))
+	}
+}
+
+func TestProblemPreventsAllChanges(t *testing.T) {
+	s := withMissingQueue(newTestPool(3).withCurrentRevision(3).withReplicas(0))
+	decision := Decide(s.Observation)
+	if decision.changesCluster() || len(decision.SharedObjects) > 0 || decision.Status.Desired != 3 {
+		t.Errorf("decision changes the cluster: %+v", decision)
+	}
+	if c := meta.FindStatusCondition(decision.Status.Conditions, v1alpha1.ConditionReady); c.Reason != v1alpha1.ReasonQueueNotFound {
+		t.Errorf("Ready is %s, %s", c.Status, c.Reason)
+	}
+}
+
+func TestStatusOfAPoolWithAProblemChangesNothingAsTimePasses(t *testing.T) {
+	for title, s := range map[string]*testPool{"without a revision": newTestPool(3), "with a revision": newTestPool(3).withCurrentRevision(3)} {
+		t.Run(title, func(t *testing.T) {
+			s.Problem = &decision.Problem{Reason: v1alpha1.ReasonQueueNotReady, Message: "Queue not ready"}
+			s.Pool.Status = Decide(s.Observation).Status
+			s.Now = s.Now.Add(time.Hour)
+			if diff := cmp.Diff(s.Pool.Status, Decide(s.Observation).Status); diff != "" {
+				t.Errorf("an hour later (-before, +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestBudgetAppliesToBusyPools(t *testing.T) {
+	s := autoscaledPool(5)
+	s.Pool.Status.Replicas = 5
+	limit := v1alpha1.Policy{Spec: v1alpha1.PolicySpec{Limits: &v1alpha1.PolicyLimits{MaxReplicasTotal: new(int32(8))}}}
+	other := v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: "other", UID: "other"}}
+	other.Spec.Priority, other.Spec.Replicas = 10, new(int32(5))
+	other.Status.Desired, other.Status.Replicas = 5, 5
+	s.Policies, s.NamespacePools = testbuilder.SelectPolicies(limit), []v1alpha1.WorkerPool{*s.Pool, other}
+	for _, w := range s.Workers {
+		s.withInFlight(w.Name, 10)
+	}
+	decision := Decide(s.Observation)
+	if decision.Status.Desired != 3 || len(workersWhere(&decision, func(d DrainState) bool { return !d.DrainingSince.IsZero() })) != 2 {
+		t.Errorf("desired %d, drain states %+v", decision.Status.Desired, decision.DrainStates)
+	}
+	if len(decision.Events) == 0 || decision.Events[0].Reason != v1alpha1.EventPreempted {
+		t.Errorf("events %+v, want Preempted", decision.Events)
+	}
+}
+
+func TestDeletedPoolDrainsItsWorkers(t *testing.T) {
+	tests := map[string]struct {
+		pool      *testPool
+		drains    []string
+		finalizer bool
+		replicas  int32
+	}{
+		"all workers are drained": {
+			newTestPool(2).withCurrentRevision(2), []string{"worker:1-0", "worker:1-1"}, true, 2,
+		},
+		"removable workers are removed": {
+			newTestPool(1).withCurrentRevision(1).changeWorker("worker:1-0", markedRemovable), nil, true, 0,
+		},
+		"without stats no worker is removed": {
+			withoutStats(newTestPool(1).withCurrentRevision(1).changeWorker("worker:1-0", markedRemovable)), nil, true, 1,
+		},
+		"the annotation abandons draining": {
+			withAbandonAnnotation(withoutStats(newTestPool(1).withCurrentRevision(1).changeWorker("worker:1-0", markedRemovable))), nil, true, 0,
+		},
+		"a problem does not prevent draining": {
+			withMissingQueue(newTestPool(1).withCurrentRevision(1)), []string{"worker:1-0"}, true, 1,
+		},
+		"the finalizer is removed without workers": {
+			newTestPool(0).withCurrentRevision(0), nil, false, 0,
+		},
+	}
+	for title, test := range tests {
+		t.Run(title, func(t *testing.T) {
+			s := withDeletionTimestamp(test.pool)
+			decision := Decide(s.Observation)
+			drains := workersWhere(&decision, func(d DrainState) bool { return d.DrainingSince.Equal(testTime) })
+			if diff := cmp.Diff(test.drains, drains); diff != "" {
+				t.Errorf("-want, +got:\n%s", diff)
+			}
+			if decision.KeepFinalizer != test.finalizer || s.plannedReplicas(&decision)[s.Revisions[0].Name] != test.replicas {
+				t.Errorf("finalizer %t, replicas %v", decision.KeepFinalizer, s.plannedReplicas(&decision))
+			}
+		})
+	}
+}
+
+func withAbandonAnnotation(s *testPool) *testPool {
+	s.Pool.Annotations = map[string]string{AnnotationAbandon: "true"}
+	return s
+}
+
+func TestMetricsLostNeedsMetricsBefore(t *testing.T) {
+	lost := func(s *testPool) bool {
+		return slices.ContainsFunc(Decide(s.Observation).Events, func(e decision.Event) bool { return e.Reason == v1alpha1.EventMetricsLost })
+	}
+	s := withoutStats(autoscaledPool(1))
+	if lost(s) {
+		t.Error("MetricsLost for metrics that were never read")
+	}
+	s = autoscaledPool(1)
+	s.Pool.Status = Decide(s.Observation).Status
+	if !lost(withoutStats(s)) {
+		t.Error("no event MetricsLost")
+	}
+}
+
+func TestStatusThatDiffersInStatsOnlyIsDeferrable(t *testing.T) {
+	s := autoscaledPool(1)
+	s.Stats.Arrived, s.Stats.Finished = new(int64(0)), new(int64(0))
+	s.withInFlight("worker:1-0", 1)
+	first := Decide(s.Observation)
+	s.Pool.Status, s.Memory, s.Now = first.Status, first.Memory, testTime.Add(2*time.Second)
+	s.withInFlight("worker:1-0", 2)
+	if decision := Decide(s.Observation); !decision.StatusDeferrable {
+		t.Error("a change of stats is not deferrable")
+	}
+	s.Workers[0].ReadySince = time.Time{}
+	if decision := Decide(s.Observation); decision.StatusDeferrable {
+		t.Error("a worker that is not ready any more is deferrable")
+	}
+}

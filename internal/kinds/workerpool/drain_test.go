@@ -1,0 +1,265 @@
+package workerpool
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+func TestOrderInWhichWorkersAreDrained(t *testing.T) {
+	tests := map[string]struct {
+		change func(s *testPool)
+		want   string
+	}{
+		"the youngest idle worker": {func(*testPool) {}, "worker:1-2"},
+		"an idle worker before a younger busy one": {
+			func(s *testPool) { s.withInFlight("worker:1-2", 3) }, "worker:1-1",
+		},
+		"the youngest busy worker": {
+			func(s *testPool) {
+				s.withInFlight("worker:1-0", 1).withInFlight("worker:1-1", 9).withInFlight("worker:1-2", 5)
+			}, "worker:1-2",
+		},
+		"an unready worker before idle ones": {
+			func(s *testPool) { s.changeWorker("worker:1-0", func(w *Worker) { w.ReadySince = time.Time{} }) }, "worker:1-0",
+		},
+		"an unassigned worker before all others": {
+			func(s *testPool) {
+				s.changeWorker("worker:1-1", func(w *Worker) { w.ReadySince = time.Time{} })
+				s.changeWorker("worker:1-0", func(w *Worker) { w.Assigned, w.ReadySince = false, time.Time{} })
+			}, "worker:1-0",
+		},
+		"a worker that does not respond after idle ones": {
+			func(s *testPool) { s.changeWorker("worker:1-2", func(w *Worker) { w.Stats = nil }) }, "worker:1-1",
+		},
+	}
+	for title, test := range tests {
+		t.Run(title, func(t *testing.T) {
+			s := newTestPool(3).withCurrentRevision(3).withReplicas(2)
+			test.change(s)
+			decision := Decide(s.Observation)
+			got := workersWhere(&decision, func(d DrainState) bool { return d.DrainingSince.Equal(testTime) })
+			if diff := cmp.Diff([]string{test.want}, got); diff != "" {
+				t.Errorf("-want, +got:\n%s", diff)
+			}
+			if s.plannedReplicas(&decision)[s.Revisions[0].Name] != 3 {
+				t.Error("the worker is removed before it is drained")
+			}
+		})
+	}
+}
+
+func TestStatefulSetDrainsItsHighestOrdinal(t *testing.T) {
+	s := newTestPool(3)
+	s.Pool.Spec.Workload = v1alpha1.WorkloadStatefulSet
+	s.withCurrentRevision(3).withReplicas(2).withInFlight("worker:1-2", 3)
+	decision := Decide(s.Observation)
+	if diff := cmp.Diff([]string{"worker:1-2"}, workersWhere(&decision, func(d DrainState) bool { return !d.DrainingSince.IsZero() })); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
+	}
+}
+
+func TestMissingAnswerKeepsTheIdleTime(t *testing.T) {
+	const name = "worker:1-1"
+	s := newTestPool(2).withCurrentRevision(2).withReplicas(1).changeWorker(name, drainedSince(10*time.Second))
+	s.Stats.InFlight = 1 // a message of a worker that no longer exists
+	s.changeWorker(name, func(w *Worker) { w.Stats, w.IdleSince = nil, testTime.Add(-10*time.Second) })
+	for _, mark := range Decide(s.Observation).DrainStates {
+		if mark.Worker == name && mark.IdleSince.IsZero() {
+			t.Error("the idle time is lost")
+		}
+	}
+	s.changeWorker(name, func(w *Worker) { w.Stats = &WorkerStats{Draining: true, InFlight: 1} })
+	if marks := Decide(s.Observation).DrainStates; !slices.ContainsFunc(marks, func(d DrainState) bool { return d.Worker == name && d.IdleSince.IsZero() }) {
+		t.Error("a worker with a message counts as idle")
+	}
+}
+
+func TestDrainingWorkerBecomesRemovable(t *testing.T) {
+	const name = "worker:1-1"
+	tests := map[string]struct {
+		change func(s *testPool)
+		want   bool
+	}{
+		"it has finished, and the broker counts nothing in flight": {func(*testPool) {}, true},
+		"it has a message in flight": {
+			func(s *testPool) {
+				s.withInFlight(name, 1).changeWorker(name, func(w *Worker) { w.Stats.Drained = false })
+			}, false,
+		},
+		"another worker has the messages in flight": {func(s *testPool) { s.withInFlight("worker:1-0", 2) }, true},
+		"another worker has prefetched the messages in flight": {
+			func(s *testPool) {
+				s.Stats.InFlight = 2
+				s.changeWorker("worker:1-0", func(w *Worker) { w.Stats.InFlight, w.Stats.Prefetched = 1, 1 })
+			}, true,
+		},
+		"the broker counts more than the others report": {
+			func(s *testPool) { s.Stats.InFlight = 1 }, false,
+		},
+		"the broker counts more, but the worker is idle for a lease": {
+			func(s *testPool) { s.Stats.InFlight = 1; s.changeWorker(name, drainedSince(30*time.Second)) }, true,
+		},
+		"the broker counts more, and includes retries": {
+			func(s *testPool) { s.Stats.InFlight, s.Stats.RetriesInFlight = 55, true }, true,
+		},
+		"it does not respond, and the broker counts retries for longer than a lease": {
+			func(s *testPool) {
+				s.Stats.InFlight, s.Stats.RetriesInFlight = 55, true
+				s.changeWorker(name, drainedSince(time.Hour)).changeWorker(name, func(w *Worker) { w.Stats = nil })
+			}, false,
+		},
+		"the broker does not respond": {func(s *testPool) { s.Stats = nil }, false},
+		"the broker does not respond after the drain timeout": {
+			func(s *testPool) {
+				s.Stats = nil
+				s.Pool.Spec.Drain = &v1alpha1.Drain{OnTimeout: v1alpha1.DrainRequeue}
+				s.changeWorker(name, drainedSince(time.Hour))
+			}, false,
+		},
+		"it does not respond, and draining has just started": {
+			func(s *testPool) { s.changeWorker(name, func(w *Worker) { w.Stats = nil }) }, false,
+		},
+		"it does not respond, and the broker counts nothing for a lease": {
+			func(s *testPool) {
+				s.changeWorker(name, drainedSince(31*time.Second))
+				s.changeWorker(name, func(w *Worker) { w.Stats = nil })
+			}, true,
+		},
+		"it exceeds the drain timeout with onTimeout Wait": {
+			func(s *testPool) {
+				s.changeWorker(name, drainedSince(time.Hour)).withInFlight(name, 1).changeWorker(name, func(w *Worker) { w.Stats.Drained = false })
+			}, false,
+		},
+		"it exceeds the drain timeout with onTimeout Requeue": {
+			func(s *testPool) {
+				s.Pool.Spec.Drain = &v1alpha1.Drain{OnTimeout: v1alpha1.DrainRequeue}
+				s.changeWorker(name, drainedSince(time.Hour)).withInFlight(name, 1).changeWorker(name, func(w *Worker) { w.Stats.Drained = false })
+			}, true,
+		},
+		"the source does not count messages in flight": {
+			func(s *testPool) { s.Stats.InFlightKnown, s.Stats.InFlight = false, 7 }, true,
+		},
+	}
+	for title, test := range tests {
+		t.Run(title, func(t *testing.T) {
+			s := newTestPool(2).withCurrentRevision(2).withReplicas(1).changeWorker(name, drainedSince(10*time.Second))
+			test.change(s)
+			decision := Decide(s.Observation)
+			removable := len(workersWhere(&decision, func(d DrainState) bool { return d.Worker == name && !d.RemovableSince.IsZero() })) > 0
+			if removable != test.want {
+				t.Errorf("removable: %t, want %t", removable, test.want)
+			}
+		})
+	}
+}
+
+func TestWorkerIsRemovedOnlyAfterItWasMarkedRemovable(t *testing.T) {
+	const name = "worker:1-1"
+	tests := map[string]struct {
+		change func(s *testPool)
+		want   int32
+	}{
+		"it has just finished":           {func(s *testPool) { s.changeWorker(name, drainedSince(time.Minute)) }, 2},
+		"it is marked":                   {func(s *testPool) { s.changeWorker(name, markedRemovable) }, 1},
+		"it is marked, and needed again": {func(s *testPool) { s.changeWorker(name, markedRemovable).withReplicas(2) }, 1},
+		"it is marked, but has a message in flight": {func(s *testPool) {
+			s.changeWorker(name, markedRemovable).withInFlight(name, 1).changeWorker(name, func(w *Worker) { w.Stats.Drained = false })
+		}, 2},
+		"it is marked, but another one would be removed first": {func(s *testPool) {
+			s.changeWorker(name, markedRemovable).changeWorker("worker:1-0", func(w *Worker) { w.ReadySince = time.Time{} })
+		}, 2},
+	}
+	for title, test := range tests {
+		t.Run(title, func(t *testing.T) {
+			s := newTestPool(2).withCurrentRevision(2).withReplicas(1)
+			test.change(s)
+			decision := Decide(s.Observation)
+			if got := s.plannedReplicas(&decision)[s.Revisions[0].Name]; got != test.want {
+				t.Errorf("%d replicas, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+func TestDrainingWorkerIsUndrainedWhenItIsNeededAgain(t *testing.T) {
+	s := newTestPool(3).withCurrentRevision(3).changeWorker("worker:1-2", drainedSince(time.Minute)).changeWorker("worker:1-1", drainedSince(time.Second))
+	s.withReplicas(2)
+	decision := Decide(s.Observation)
+	if diff := cmp.Diff([]DrainRequest{{Worker: "worker:1-1"}}, decision.DrainRequests); diff != "" {
+		t.Errorf("the worker that started draining last is undrained (-want, +got):\n%s", diff)
+	}
+	if got := s.plannedReplicas(&decision)[s.Revisions[0].Name]; got != 3 {
+		t.Errorf("%d replicas, want 3", got)
+	}
+}
+
+func TestDrainRequestsAreRepeatedUntilTheWorkerFollows(t *testing.T) {
+	s := newTestPool(2).withCurrentRevision(2).withReplicas(1).changeWorker("worker:1-1", func(w *Worker) { w.DrainingSince = testTime.Add(-time.Minute) })
+	s.changeWorker("worker:1-0", func(w *Worker) { w.Stats.Draining = true })
+	decision := Decide(s.Observation)
+	want := []DrainRequest{{Worker: "worker:1-0"}, {Worker: "worker:1-1", Drain: true}}
+	if diff := cmp.Diff(want, decision.DrainRequests); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
+	}
+}
+
+func TestTerminatingWorkerThatStillTakesMessagesIsAskedToStop(t *testing.T) {
+	stop := []DrainRequest{{Worker: "worker:1-0", Drain: true, Stop: true}}
+	for name, test := range map[string]struct {
+		change func(*Worker)
+		mode   v1alpha1.DrainMode
+		want   []DrainRequest
+	}{
+		"it missed the signal":           {func(*Worker) {}, v1alpha1.DrainHTTP, stop},
+		"it drains":                      {func(w *Worker) { w.Stats.Draining = true }, v1alpha1.DrainHTTP, nil},
+		"it does not answer":             {func(w *Worker) { w.Stats = nil }, v1alpha1.DrainHTTP, nil},
+		"it is not terminating":          {func(w *Worker) { w.Terminating = false }, v1alpha1.DrainHTTP, nil},
+		"the pool knows only the signal": {func(*Worker) {}, v1alpha1.DrainSignal, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newTestPool(1).withCurrentRevision(1)
+			s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: test.mode}
+			s.changeWorker("worker:1-0", func(w *Worker) { w.Terminating = true }).changeWorker("worker:1-0", test.change)
+			decision := Decide(s.Observation)
+			if diff := cmp.Diff(test.want, decision.DrainRequests); diff != "" {
+				t.Errorf("-want, +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestResizeMustNotInterruptOtherWorkers(t *testing.T) {
+	liveWorker := func(name string, change ...func(w *Worker)) Worker {
+		w := Worker{Name: name, Assigned: true, Running: true, ReadySince: testTime}
+		for _, c := range change {
+			c(&w)
+		}
+		return w
+	}
+	withMark := func(w *Worker) { w.RemovableSince = testTime }
+	tests := map[string]struct {
+		workers []Worker
+		size    RevisionSize
+		want    bool
+	}{
+		"unchanged workers":                          {[]Worker{liveWorker("a"), liveWorker("b", withMark)}, RevisionSize{Replicas: 1, Removable: []string{"b"}}, false},
+		"the worker has stopped already":             {[]Worker{liveWorker("a")}, RevisionSize{Replicas: 1, Removable: []string{"b"}}, false},
+		"another worker was created":                 {[]Worker{liveWorker("a"), liveWorker("c")}, RevisionSize{Replicas: 1, Removable: []string{"b"}}, true},
+		"another worker is no longer ready":          {[]Worker{liveWorker("a", func(w *Worker) { w.ReadySince = time.Time{} }), liveWorker("b", withMark)}, RevisionSize{Replicas: 1, Removable: []string{"b"}}, true},
+		"another worker is marked, but not finished": {[]Worker{liveWorker("a", withMark), liveWorker("b", withMark)}, RevisionSize{Replicas: 1, Removable: []string{"b"}}, true},
+		"the worker has started":                     {[]Worker{liveWorker("a"), liveWorker("b", withMark)}, RevisionSize{Replicas: 1, Removable: []string{"b"}, Unstarted: []string{"b"}}, true},
+		"the worker is terminating":                  {[]Worker{liveWorker("a"), liveWorker("b", func(w *Worker) { w.Terminating = true })}, RevisionSize{Replicas: 1}, false},
+	}
+	for title, test := range tests {
+		t.Run(title, func(t *testing.T) {
+			if got := test.size.WouldInterrupt(test.workers); got != test.want {
+				t.Errorf("would interrupt: %t, want %t", got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,69 @@
+package workerpool
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+func TestGracePeriodFollowsTheDrainTimeout(t *testing.T) {
+	for title, test := range map[string]struct {
+		drain     v1alpha1.Drain
+		grace     int64
+		forWorker string
+	}{
+		"by default":                          {v1alpha1.Drain{}, 660, "10m55s"},
+		"of the spec":                         {v1alpha1.Drain{Timeout: durationSeconds(30)}, 90, "1m25s"},
+		"unless it is set":                    {v1alpha1.Drain{TerminationGrace: durationSeconds(20)}, 20, "15s"},
+		"but not with onTimeout Requeue":      {v1alpha1.Drain{OnTimeout: v1alpha1.DrainRequeue}, 60, "55s"},
+		"and is in addition to a Sidecar too": {v1alpha1.Drain{Mode: v1alpha1.DrainSidecar}, 660, "10m55s"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newTestPool(1)
+			s.Operator.Image, s.Pool.Spec.Drain = "yardmaster:1", &test.drain
+			pod := builtDeployment(t, s).Spec.Template.Spec
+			consumer := append(pod.InitContainers, pod.Containers...)[0]
+			i := slices.IndexFunc(consumer.Env, func(e corev1.EnvVar) bool { return e.Name == "YARDMASTER_DRAIN_TIMEOUT" })
+			if grace := *pod.TerminationGracePeriodSeconds; grace != test.grace || consumer.Env[i].Value != test.forWorker {
+				t.Errorf("grace %d s, worker %s, want %d s and %s", grace, consumer.Env[i].Value, test.grace, test.forWorker)
+			}
+		})
+	}
+}
+
+func TestAnotherDefaultOfTheGracePeriodRestartsNoWorkers(t *testing.T) {
+	s := newTestPool(1)
+	s.Pool.Spec.Drain = &v1alpha1.Drain{TerminationGrace: durationSeconds(60)} // the default of version 0.1
+	s.withCurrentRevision(1)
+	old := newEvaluation(s.Observation).updated.workload
+	s.Revisions[0].TerminationGrace = TerminationGraceOf(PodSpecOf(old))
+
+	s.Pool.Spec.Drain = nil
+	decision := Decide(s.Observation)
+	if len(decision.Resizes) > 0 || HasDrifted(decision.CurrentWorkload, old) {
+		t.Errorf("the revision is replaced or changed: %+v", decision.Resizes)
+	}
+	progressing := meta.FindStatusCondition(decision.Status.Conditions, v1alpha1.ConditionProgressing)
+	if want := "evicted workers have 1m0s, less than drain.timeout: the next revision gives them 11m0s"; !strings.HasSuffix(progressing.Message, want) {
+		t.Errorf("message %q, want %q", progressing.Message, want)
+	}
+	s.Pool.Spec.Version = "2"
+	if next := newEvaluation(s.Observation).updated.workload; TerminationGraceOf(PodSpecOf(next)) != 11*time.Minute {
+		t.Errorf("the next revision has a grace period of %s", TerminationGraceOf(PodSpecOf(next)))
+	}
+}
+
+func TestGracePeriodInModeSignalIncludesTheDrainTimeout(t *testing.T) {
+	s := newTestPool(1)
+	s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSignal, Timeout: durationSeconds(5 * 60)}
+	pod := builtDeployment(t, s).Spec.Template.Spec
+	if *pod.TerminationGracePeriodSeconds != 360 || pod.Containers[0].Lifecycle != nil {
+		t.Errorf("Pod %+v", pod)
+	}
+}

@@ -1,0 +1,230 @@
+package workerpool
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"math/bits"
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// Defaults of rollout.analysis.
+const (
+	defaultFailureIncrease = 5
+	defaultMinSamples      = 20
+)
+
+// significanceLevel is the probability with which a revision that is as good as the others fails the
+// comparison by chance. The comparison is repeated, so each doubling of the number of messages gets half
+// of what the ones before have left.
+const significanceLevel = 0.05
+
+// Outcomes counts the messages that workers handled.
+type Outcomes struct{ Succeeded, Failed int64 }
+
+func (o Outcomes) total() int64 { return o.Succeeded + o.Failed }
+
+func (o Outcomes) plus(other Outcomes) Outcomes {
+	return Outcomes{o.Succeeded + other.Succeeded, o.Failed + other.Failed}
+}
+
+func (o Outcomes) minus(other Outcomes) Outcomes {
+	return Outcomes{o.Succeeded - other.Succeeded, o.Failed - other.Failed}
+}
+
+// failureRatio is between 0 and 1; 0 without messages.
+func (o Outcomes) failureRatio() float64 {
+	if o.total() == 0 {
+		return 0
+	}
+	return float64(o.Failed) / float64(o.total())
+}
+
+// RolloutMemory is what decisions about a rollout remember. It is not stored: after a restart of the
+// operator, it begins again. So the workers of the updated revision are compared with all others over
+// the same time, which begins when the first worker of the updated revision reports counts.
+type RolloutMemory struct {
+	// Revision is the name of the updated revision.
+	Revision string
+	// QueueEmptySince is the time since when no message has waited in the queues; zero if some wait.
+	QueueEmptySince time.Time
+	// Start of the comparison; zero before that.
+	Start time.Time
+	// Workers by Pod, including those that have stopped.
+	Workers map[string]WorkerOutcomes
+}
+
+// WorkerOutcomes are what one worker has counted.
+type WorkerOutcomes struct {
+	Updated bool
+	// Before was counted before the start, and Latest is the last report. Earlier was counted since the
+	// start, before the worker restarted.
+	Before, Latest, Earlier Outcomes
+}
+
+// observeRollout continues the memory with the stats of the queues and of all workers.
+func (e *evaluation) observeRollout() {
+	memory, stats := e.observation.Rollout, e.observation.Stats
+	if memory.Revision != e.updated.Name {
+		memory = RolloutMemory{Revision: e.updated.Name}
+	}
+	switch {
+	case stats == nil || stats.Backlog > 0:
+		memory.QueueEmptySince = time.Time{}
+	case memory.QueueEmptySince.IsZero():
+		memory.QueueEmptySince = e.now
+	}
+	if memory.Start.IsZero() && e.updated.countWorkers((*workerState).reportsCounts) > 0 {
+		memory.Start = e.now
+	}
+	if !memory.Start.IsZero() {
+		memory.addWorkers(e.revisions, e.updated)
+	}
+	e.decision.Rollout = memory
+	rules := e.analysis()
+	e.comparison = rules.compare(memory.sumOutcomes())
+}
+
+func (m *RolloutMemory) addWorkers(revisions []*revisionState, updated *revisionState) {
+	workers := map[string]WorkerOutcomes{}
+	maps.Copy(workers, m.Workers) // the observation does not change
+	m.Workers = workers
+	for _, r := range revisions {
+		for _, w := range r.workers {
+			if w.reportsCounts() {
+				m.add(w, r == updated)
+			}
+		}
+	}
+}
+
+func (w *workerState) reportsCounts() bool {
+	return w.Stats != nil && w.Stats.Succeeded != nil && w.Stats.Failed != nil
+}
+
+// reportedOutcomes returns what the worker has counted since it started.
+func (w *workerState) reportedOutcomes() Outcomes {
+	if !w.reportsCounts() {
+		return Outcomes{}
+	}
+	return Outcomes{max(*w.Stats.Succeeded, 0), max(*w.Stats.Failed, 0)}
+}
+
+// reportedOutcomes adds up what the revision's workers have counted since they started.
+func (r *revisionState) reportedOutcomes() Outcomes {
+	var sum Outcomes
+	for _, w := range r.workers {
+		sum = sum.plus(w.reportedOutcomes())
+	}
+	return sum
+}
+
+func (m *RolloutMemory) add(w *workerState, updated bool) {
+	reported := w.reportedOutcomes()
+	known, found := m.Workers[w.Name]
+	switch {
+	case !found && w.Created.Before(m.Start):
+		known.Before = reported
+	case reported.Succeeded < known.Latest.Succeeded || reported.Failed < known.Latest.Failed: // it has restarted
+		known.Earlier, known.Before = known.sinceStart(), Outcomes{}
+	}
+	known.Updated, known.Latest = updated, reported
+	m.Workers[w.Name] = known
+}
+
+func (w WorkerOutcomes) sinceStart() Outcomes { return w.Earlier.plus(w.Latest.minus(w.Before)) }
+
+// sumOutcomes returns what the updated revision and all others handled since the start.
+func (m *RolloutMemory) sumOutcomes() (updated, others Outcomes) {
+	for _, w := range m.Workers {
+		if w.Updated {
+			updated = updated.plus(w.sinceStart())
+		} else {
+			others = others.plus(w.sinceStart())
+		}
+	}
+	return updated, others
+}
+
+// isSignificantlyWorse reports whether more messages of updated failed than by chance, if both had the
+// same failure ratio: Fisher's exact test, one-sided. The failure ratio of updated must be the higher one.
+func isSignificantlyWorse(updated, others Outcomes, level float64) bool {
+	failed, total := updated.Failed+others.Failed, updated.total()+others.total()
+	probability := 0.0
+	for k := updated.Failed; k <= min(updated.total(), failed); k++ {
+		term := math.Exp(logChoose(failed, k) + logChoose(total-failed, updated.total()-k) - logChoose(total, updated.total()))
+		probability += term
+		if probability >= level || term < probability*1e-9 { // the terms decrease
+			break
+		}
+	}
+	return probability < level
+}
+
+// logChoose returns the logarithm of the binomial coefficient.
+func logChoose(n, k int64) float64 {
+	if k < 0 || k > n {
+		return math.Inf(-1)
+	}
+	return logFactorial(n) - logFactorial(k) - logFactorial(n-k)
+}
+
+func logFactorial(n int64) float64 {
+	value, _ := math.Lgamma(float64(n) + 1)
+	return value
+}
+
+// analysisRules are the rules of spec.rollout.analysis with their defaults.
+type analysisRules struct {
+	minSamples  int64
+	maxIncrease float64
+}
+
+// comparison of the failures of the updated revision with those of the others, since the start.
+type comparison struct {
+	updated, others Outcomes
+	// isWorse is true if the updated revision fails more often, by more than the analysis allows and
+	// than chance explains. isAlike is true if both have failed, and the updated revision is not worse.
+	// Both are false while there are too few messages.
+	isWorse, isAlike bool
+}
+
+func (r *analysisRules) compare(updated, others Outcomes) comparison {
+	c := comparison{updated: updated, others: others}
+	if updated.total() < r.minSamples {
+		return c
+	}
+	isHigher := updated.failureRatio()-others.failureRatio() > r.maxIncrease
+	doublings := bits.Len64(uint64(updated.total() / r.minSamples)) //nolint:gosec // at least 1
+	level := significanceLevel / float64(int64(1)<<doublings)
+	c.isWorse = isHigher && isSignificantlyWorse(updated, others, level)
+	c.isAlike = !c.isWorse && others.total() >= r.minSamples && others.Failed > 0
+	return c
+}
+
+// findFailure returns why the rollout failed; empty if it did not. Strategy Recreate has nothing to
+// return to.
+func (e *evaluation) findFailure() string {
+	if failure := recordedFailure(&e.observation.Pool.Status, e.updated.Name); failure != "" {
+		return failure
+	}
+	c := &e.comparison
+	if !c.isWorse || e.status.CurrentRevision == e.updated.Name || e.rollout.Strategy == v1alpha1.RolloutRecreate {
+		return ""
+	}
+	return fmt.Sprintf("%s: %.1f %% of its %d messages failed, compared to %.1f %% of %d before",
+		v1alpha1.ReasonAnalysisFailed, 100*c.updated.failureRatio(), c.updated.total(), 100*c.others.failureRatio(), c.others.total())
+}
+
+func (e *evaluation) analysis() analysisRules {
+	spec := ptr.Deref(e.rollout.Analysis, v1alpha1.RolloutAnalysis{})
+	return analysisRules{
+		minSamples:  cmp.Or(int64(spec.MinSamples), defaultMinSamples),
+		maxIncrease: float64(ptr.Deref(spec.MaxFailureRatioIncreasePercent, defaultFailureIncrease)) / 100,
+	}
+}

@@ -1,0 +1,88 @@
+package workerpool
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+// QueueProblem returns why a pool cannot use a Queue, the one with this index in spec.queues; nil if
+// it can. A pool must not see the stats and messages of a queue that another Queue owns.
+func QueueProblem(index int, q *v1alpha1.Queue) *decision.Problem {
+	switch {
+	case q.Status.Name == "":
+		return &decision.Problem{Reason: v1alpha1.ReasonQueueNotReady, Message: fmt.Sprintf(
+			"spec.queues[%d]: Queue %q has no name on its broker yet", index, q.Name)}
+	case meta.IsStatusConditionTrue(q.Status.Conditions, v1alpha1.ConditionConflict):
+		return &decision.Problem{Reason: v1alpha1.ReasonOwnedByOtherQueue, Message: fmt.Sprintf(
+			"spec.queues[%d]: Queue %q does not own its queue on the broker; see its condition Conflict", index, q.Name)}
+	}
+	return nil
+}
+
+// QueueReading is what was read of one queue of the pool.
+type QueueReading struct {
+	// Queue as it is configured on the broker.
+	Queue broker.QueueConfig
+	// Stats of the queue.
+	Stats broker.QueueStats
+	// WaitP95 is the 95th percentile of recent waiting times; nil if it is unknown.
+	WaitP95 *time.Duration
+}
+
+// CombineReadings returns the stats of all queues together.
+func CombineReadings(readings []QueueReading) *QueueStats {
+	total := &QueueStats{InFlightKnown: true}
+	arrived, finished := int64(0), int64(0)
+	for i := range readings {
+		q, stats := &readings[i].Queue, &readings[i].Stats
+		if !q.Paused { // workers get no messages from a paused queue
+			total.Backlog += stats.Ready
+			if stats.RetryDue {
+				total.Backlog, total.RetriesDue = total.Backlog+1, true
+			}
+			if !stats.OldestReadyTime.IsZero() {
+				total.OldestAge = max(total.OldestAge, stats.MeasuredTime.Sub(stats.OldestReadyTime))
+			}
+		}
+		total.InFlight += stats.InFlight
+		total.RetriesInFlight = total.RetriesInFlight || stats.RetriesInFlight
+		total.Delayed += stats.Delayed
+		total.Lease = max(total.Lease, q.Lease)
+		arrivals := int64(min(stats.TotalArrivals, 1<<62))
+		arrived += arrivals
+		finished += max(0, arrivals-stats.Ready-stats.InFlight-stats.Delayed)
+		if wait := readings[i].WaitP95; wait != nil && (total.WaitP95 == nil || *wait > *total.WaitP95) {
+			total.WaitP95 = wait
+		}
+	}
+	total.Arrived, total.Finished = &arrived, &finished
+	return total
+}
+
+// CombineLimits returns the limits of all queues together. The pool is limited only if each of
+// its queues is.
+func CombineLimits(queues []broker.QueueConfig) QueueLimits {
+	var total QueueLimits
+	rateLimited, inFlightLimited := true, true
+	for i := range queues {
+		q := &queues[i]
+		if q.RateLimit != nil {
+			total.RatePerSecond += float64(q.RateLimit.Limit) / q.RateLimit.Per.Seconds()
+		}
+		total.MaxInFlight += int64(q.MaxInFlight)
+		rateLimited, inFlightLimited = rateLimited && q.RateLimit != nil, inFlightLimited && q.MaxInFlight > 0
+	}
+	if !rateLimited {
+		total.RatePerSecond = 0
+	}
+	if !inFlightLimited {
+		total.MaxInFlight = 0
+	}
+	return total
+}

@@ -1,0 +1,283 @@
+package workerpool
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+// rollingPool returns a pool of four workers with a surge of one whose image has changed.
+func rollingPool(old, updated int) *testPool {
+	s := newTestPool(4).withCurrentRevision(old).withImage("worker:2")
+	s.Pool.Spec.Rollout = &v1alpha1.Rollout{}
+	return s.withRevision(updated)
+}
+
+func TestRollingAndRecreate(t *testing.T) {
+	type want struct {
+		old, updated, drains int32
+	}
+	tests := map[string]struct {
+		pool *testPool
+		want want
+	}{
+		"the rollout starts with the surge":                      {rollingPool(4, 0), want{4, 1, 0}},
+		"a proven worker replaces an old one":                    {rollingPool(4, 1), want{4, 1, 1}},
+		"an unready worker replaces none":                        {rollingPool(4, 1).changeWorker("worker:2-0", func(w *Worker) { w.ReadySince = time.Time{} }), want{4, 1, 0}},
+		"a worker without success replaces none":                 {rollingPool(4, 1).changeWorker("worker:2-0", readyWithoutSuccess(time.Second)), want{4, 1, 0}},
+		"a worker that is idle for 30 s is proven":               {rollingPool(4, 1).changeWorker("worker:2-0", readyWithoutSuccess(30*time.Second)).withEmptyQueues(30 * time.Second), want{4, 1, 1}},
+		"one that is idle while messages wait is not":            {withBacklog(rollingPool(4, 1).changeWorker("worker:2-0", readyWithoutSuccess(time.Hour)).withEmptyQueues(time.Hour)), want{4, 1, 0}},
+		"one that is idle since messages waited is not":          {rollingPool(4, 1).changeWorker("worker:2-0", readyWithoutSuccess(time.Hour)).withEmptyQueues(29 * time.Second), want{4, 1, 0}},
+		"one that reports nothing is not":                        {rollingPool(4, 1).changeWorker("worker:2-0", reportNothing).withEmptyQueues(time.Hour), want{4, 1, 0}},
+		"in drain mode Signal, 30 s without a report suffice":    {signalPool(4, 1).changeWorker("worker:2-0", reportNothing), want{4, 1, 1}},
+		"one that is not attached to its queues is not":          {rollingPool(4, 1).changeWorker("worker:2-0", detached).withEmptyQueues(time.Hour), want{4, 1, 0}},
+		"one that only fails is not":                             {rollingPool(4, 1).changeWorker("worker:2-0", countOutcomes(0, 3)).withEmptyQueues(time.Hour), want{4, 1, 0}},
+		"one that counts nothing is, with a message in flight":   {rollingPool(4, 1).changeWorker("worker:2-0", countNothing).withInFlight("worker:2-0", 1), want{4, 1, 1}},
+		"the next worker is created after an old one stopped":    {rollingPool(3, 1), want{3, 2, 0}},
+		"the last old worker stops when all are replaced":        {rollingPool(1, 4), want{1, 4, 1}},
+		"the old revision scales up until the new one is proven": {rollingPool(4, 1).changeWorker("worker:2-0", readyWithoutSuccess(time.Second)).withReplicas(6), want{6, 2, 0}},
+		"the new revision scales up once it is proven":           {rollingPool(4, 1).withReplicas(6), want{4, 4, 0}},
+		"surplus old workers are drained first":                  {rollingPool(4, 1).withReplicas(3), want{4, 1, 2}},
+		"without a surge an old worker is drained first":         {withMaxUnavailable(rollingPool(4, 0)), want{4, 0, 1}},
+		"without a surge a new worker follows":                   {withMaxUnavailable(rollingPool(3, 0)), want{3, 1, 0}},
+		"a worker that cannot start replaces none":               {rollingPool(4, 1).changeWorker("worker:2-0", failImagePull), want{4, 1, 0}},
+		"Recreate drains all old workers":                        {withRecreate(rollingPool(4, 0)), want{4, 0, 4}},
+		"Recreate then starts new workers":                       {withRecreate(rollingPool(0, 0)), want{0, 4, 0}},
+		"a pool at zero replaces nothing":                        {rollingPool(0, 0).withReplicas(0), want{0, 0, 0}},
+		"both revisions serve after scaling from zero":           {rollingPool(0, 0), want{4, 1, 0}},
+	}
+	for title, test := range tests {
+		t.Run(title, func(t *testing.T) {
+			decision := Decide(test.pool.Observation)
+			sizes := test.pool.plannedReplicas(&decision)
+			got := want{
+				sizes[test.pool.Revisions[0].Name], sizes[test.pool.Revisions[1].Name],
+				int32(len(workersWhere(&decision, func(d DrainState) bool { return d.DrainingSince.Equal(testTime) }))),
+			}
+			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(want{})); diff != "" {
+				t.Errorf("-want, +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// readyWithoutSuccess returns a change to a ready worker that has handled no message.
+func readyWithoutSuccess(ago time.Duration) func(w *Worker) {
+	return func(w *Worker) {
+		w.ReadySince = testTime.Add(-ago)
+		w.Stats.Succeeded = new(int64(0))
+	}
+}
+
+// withEmptyQueues sets since when nothing has waited in the queues.
+func (s *testPool) withEmptyQueues(ago time.Duration) *testPool {
+	s.Rollout.Revision, s.Rollout.QueueEmptySince = s.Revisions[len(s.Revisions)-1].Name, testTime.Add(-ago)
+	return s
+}
+
+func withBacklog(s *testPool) *testPool {
+	s.Stats.Backlog = 1
+	return s
+}
+
+// signalPool is a rollingPool with drain mode Signal.
+func signalPool(old, updated int) *testPool {
+	s := newTestPool(4)
+	s.Pool.Spec.Drain, s.Pool.Spec.Rollout = &v1alpha1.Drain{Mode: v1alpha1.DrainSignal}, &v1alpha1.Rollout{}
+	return s.withCurrentRevision(old).withImage("worker:2").withRevision(updated)
+}
+
+func reportNothing(w *Worker) { w.Stats = nil }
+
+func detached(w *Worker) { w.Stats = &WorkerStats{Attached: new(false), Succeeded: new(int64(1))} }
+
+func countNothing(w *Worker) { w.Stats = &WorkerStats{} }
+
+func failImagePull(w *Worker) {
+	w.Running, w.ReadySince, w.Stats, w.WaitingReason = false, time.Time{}, nil, "ImagePullBackOff"
+}
+
+func withMaxUnavailable(s *testPool) *testPool {
+	s.Pool.Spec.Rollout.MaxSurge, s.Pool.Spec.Rollout.MaxUnavailable = new(intstr.FromInt32(0)), new(intstr.FromInt32(1))
+	return s
+}
+
+func withRecreate(s *testPool) *testPool {
+	s.Pool.Spec.Rollout.Strategy = v1alpha1.RolloutRecreate
+	return s
+}
+
+func TestBadImagePausesTheRollout(t *testing.T) {
+	s := rollingPool(4, 1).changeWorker("worker:2-0", failImagePull)
+	decision := Decide(s.Observation)
+	for _, kind := range []string{v1alpha1.ConditionRolloutPaused, v1alpha1.ConditionDegraded} {
+		c := meta.FindStatusCondition(decision.Status.Conditions, kind)
+		if c.Status != "True" || c.Reason != v1alpha1.ReasonImagePull {
+			t.Errorf("%s is %s, %s", kind, c.Status, c.Reason)
+		}
+	}
+	if !meta.IsStatusConditionTrue(decision.Status.Conditions, v1alpha1.ConditionReady) {
+		t.Error("the pool is not Ready although the old revision serves")
+	}
+}
+
+func TestRolloutReportsMissingProgress(t *testing.T) {
+	s := rollingPool(4, 1).changeWorker("worker:2-0", func(w *Worker) { w.ReadySince = time.Time{} })
+	decision := Decide(s.Observation) // its revision was created an hour ago
+	if c := meta.FindStatusCondition(decision.Status.Conditions, v1alpha1.ConditionProgressing); c.Reason != v1alpha1.ReasonNoProgress {
+		t.Errorf("Progressing is %s, %s", c.Status, c.Reason)
+	}
+}
+
+func TestNewerSpecReplacesARollout(t *testing.T) {
+	s := rollingPool(4, 1).withImage("worker:3")
+	decision := Decide(s.Observation)
+	if diff := cmp.Diff([]string{"worker:2-0"}, workersWhere(&decision, func(d DrainState) bool { return !d.DrainingSince.IsZero() })); diff != "" {
+		t.Errorf("the revision in between is drained first (-want, +got):\n%s", diff)
+	}
+}
+
+func TestRollbackNeedsNoProof(t *testing.T) {
+	s := rollingPool(4, 1).withImage("worker:1").changeWorker("worker:1-3", readyWithoutSuccess(time.Second))
+	decision := Decide(s.Observation)
+	if diff := cmp.Diff([]string{"worker:2-0"}, workersWhere(&decision, func(d DrainState) bool { return !d.DrainingSince.IsZero() })); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
+	}
+	if decision.Status.CurrentRevision != s.Revisions[0].Name {
+		t.Errorf("the revision is %s", decision.Status.CurrentRevision)
+	}
+}
+
+func TestOldRevisionsAreKeptForRollbacks(t *testing.T) {
+	s := newTestPool(1)
+	for _, image := range []string{"worker:a", "worker:b", "worker:c", "worker:d"} {
+		s.withImage(image).withRevision(0)
+		s.Revisions[len(s.Revisions)-1].Created = testTime.Add(time.Duration(len(s.Revisions)-100) * time.Hour)
+	}
+	s.withImage("worker:1").withCurrentRevision(1)
+	s.Pool.Spec.Rollout = &v1alpha1.Rollout{RevisionHistory: new(int32(2))}
+	decision := Decide(s.Observation)
+	if diff := cmp.Diff([]string{s.Revisions[1].Name, s.Revisions[0].Name}, decision.DeleteRevisions); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
+	}
+}
+
+// canaryPool returns a pool of ten workers with two canary steps: two workers for a minute, then
+// five until the analysis has enough samples.
+func canaryPool(old, updated int, past History) *testPool {
+	s := newTestPool(10).withCurrentRevision(old).withImage("worker:2")
+	minute := durationSeconds(60)
+	s.Pool.Spec.Rollout = &v1alpha1.Rollout{
+		Strategy: v1alpha1.RolloutCanary, Steps: []v1alpha1.RolloutStep{{Percent: 20, Pause: minute}, {Percent: 50}},
+		Analysis: &v1alpha1.RolloutAnalysis{MinSamples: 10},
+	}
+	s.withRevision(updated)
+	s.Revisions[1].History = past
+	s.Rollout = RolloutMemory{Revision: s.Revisions[1].Name, Start: testTime.Add(-2 * time.Hour)} // before all workers
+	return s.changeWorker("worker:1-0", countOutcomes(100, 0))
+}
+
+// countOutcomes returns a change to a worker that has handled this many messages.
+func countOutcomes(succeeded, failed int64) func(w *Worker) {
+	return func(w *Worker) { w.Stats.Succeeded, w.Stats.Failed = &succeeded, &failed }
+}
+
+func TestCanarySteps(t *testing.T) {
+	type want struct {
+		old, updated int32
+		history      History
+	}
+	reached := testTime.Add(-time.Minute)
+	tests := map[string]struct {
+		pool *testPool
+		want want
+	}{
+		"the first step creates its workers": {canaryPool(10, 0, History{}), want{10, 2, History{}}},
+		"the step is reached when its workers are proven": {
+			canaryPool(8, 2, History{}), want{8, 2, History{StepReached: testTime, LastProgress: testTime, ProvenWorkers: 2}},
+		},
+		"the next step starts after the pause": {
+			canaryPool(8, 2, History{ProvenWorkers: 2, LastProgress: reached, StepReached: reached}), want{8, 5, History{CanaryStep: 1, ProvenWorkers: 2, LastProgress: reached}},
+		},
+		"a step without a pause waits for samples": {
+			canaryPool(5, 5, History{CanaryStep: 1, ProvenWorkers: 5, LastProgress: reached, StepReached: reached}),
+			want{5, 5, History{CanaryStep: 1, ProvenWorkers: 5, LastProgress: reached, StepReached: reached}},
+		},
+		"all workers are replaced after the last step": {
+			canaryPool(5, 5, History{CanaryStep: 1, ProvenWorkers: 5, LastProgress: reached, StepReached: reached}).changeWorker("worker:2-0", countOutcomes(20, 0)),
+			want{5, 8, History{CanaryStep: 2, ProvenWorkers: 5, LastProgress: reached}},
+		},
+		"too many failures roll back": {
+			canaryPool(8, 2, History{ProvenWorkers: 2, LastProgress: reached}).changeWorker("worker:2-0", countOutcomes(15, 4)),
+			want{10, 2, History{ProvenWorkers: 2, LastProgress: reached, FailureMessage: "AnalysisFailed: 20.0 % of its 20 messages failed, compared to 0.0 % of 107 before"}},
+		},
+	}
+	for title, test := range tests {
+		t.Run(title, func(t *testing.T) {
+			decision := Decide(test.pool.Observation)
+			sizes := test.pool.plannedReplicas(&decision)
+			got := want{sizes[test.pool.Revisions[0].Name], sizes[test.pool.Revisions[1].Name], test.pool.Revisions[1].History}
+			for _, size := range decision.Resizes {
+				if size.Name == test.pool.Revisions[1].Name {
+					got.history = size.History
+				}
+			}
+			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(want{})); diff != "" {
+				t.Errorf("-want, +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestFirstRevisionIsWrittenOnce(t *testing.T) {
+	for title, replicas := range map[string]int32{"in a pool at zero": 0, "in a pool with workers": 2} {
+		t.Run(title, func(t *testing.T) {
+			s := newTestPool(replicas)
+			first := Decide(s.Observation)
+			if len(first.Resizes) != 1 || first.Resizes[0].NewWorkload == nil {
+				t.Fatalf("the first decision resizes %+v, want a new revision", first.Resizes)
+			}
+			created := first.Resizes[0]
+			s.Pool.Status = first.Status
+			s.Revisions = []Revision{{
+				Name: created.Name, Hash: s.revisionHash(), Created: testTime, Replicas: created.Replicas, History: ParseHistory(created.History.String()),
+			}}
+			if second := Decide(s.Observation); len(second.Resizes) > 0 {
+				t.Errorf("the second decision resizes %+v", second.Resizes)
+			}
+		})
+	}
+}
+
+// The status is stored before the revision is written, which may fail. The failing worker may have
+// stopped in the meantime.
+func TestFailureOfACanaryPersistsBeforeItsRevisionIsWritten(t *testing.T) {
+	s := canaryPool(8, 2, History{ProvenWorkers: 2}).changeWorker("worker:2-0", countOutcomes(15, 4))
+	first := Decide(s.Observation)
+	if !hasEvent(&first, v1alpha1.EventRolledBack) {
+		t.Fatalf("no rollback: %+v", first.Events)
+	}
+	s.Pool.Status = first.Status
+	s.changeWorker("worker:2-0", countOutcomes(0, 0)).Rollout = RolloutMemory{}
+	second := Decide(s.Observation)
+	if hasEvent(&second, v1alpha1.EventRolledBack) {
+		t.Error("the event is repeated")
+	}
+	for _, size := range second.Resizes {
+		if size.Name == s.Revisions[1].Name && size.History.FailureMessage != "" {
+			return
+		}
+	}
+	t.Errorf("the canary is retried: %+v", second.Resizes)
+}
+
+func hasEvent(d *Decision, reason string) bool {
+	return slices.ContainsFunc(d.Events, func(e decision.Event) bool { return e.Reason == reason })
+}

@@ -1,0 +1,238 @@
+package workerpool
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/kinds/workerpool/scaling"
+)
+
+func reporting(inFlight, prefetched int64) Worker {
+	return Worker{Running: true, Stats: &WorkerStats{InFlight: inFlight, Prefetched: prefetched}}
+}
+
+func TestRunningMessagesAreThoseThatWorkersReport(t *testing.T) {
+	silent, unstarted := Worker{Running: true}, Worker{}
+	stopping, removable := Worker{Running: true, Terminating: true}, Worker{Running: true, RemovableSince: testTime}
+	retries := func(inFlight int64) QueueStats {
+		return QueueStats{InFlight: inFlight, InFlightKnown: true, RetriesInFlight: true}
+	}
+	mayWait := func(inFlight int64) QueueStats {
+		return QueueStats{InFlight: inFlight, InFlightKnown: true, InFlightMayWait: true}
+	}
+	for title, test := range map[string]struct {
+		stats                         QueueStats
+		workers                       []Worker
+		running, backlog, unaccounted int64
+	}{
+		"a worker that does not answer may hold more messages than it handles":                     {mayWait(60), []Worker{silent}, 10, 50, 0},
+		"some workers answer, others may hold the rest":                                            {mayWait(60), []Worker{reporting(3, 4), silent}, 13, 47, 0},
+		"if all workers answer, the rest is delayed or lost":                                       {mayWait(60), []Worker{reporting(3, 4), reporting(2, 0)}, 5, 4, 51},
+		"without workers, one is needed to receive them":                                           {mayWait(60), nil, 0, 0, 60},
+		"55 retries of a pool whose workers are idle":                                              {retries(55), []Worker{reporting(0, 0), reporting(0, 0)}, 0, 0, 0},
+		"55 retries of a pool without workers":                                                     {retries(55), nil, 0, 0, 0},
+		"the workers' running jobs":                                                                {retries(60), []Worker{reporting(3, 0), reporting(2, 0)}, 5, 0, 0},
+		"prefetched messages are backlog":                                                          {retries(60), []Worker{reporting(3, 4)}, 3, 4, 0},
+		"a worker that does not answer may run its concurrency":                                    {retries(60), []Worker{reporting(3, 4), silent}, 13, 4, 0},
+		"but not more than the broker counts":                                                      {retries(9), []Worker{reporting(3, 4), silent}, 5, 4, 0},
+		"a worker that has not started runs nothing":                                               {retries(60), []Worker{unstarted}, 0, 0, 0},
+		"workers that stop do not answer":                                                          {retries(60), []Worker{stopping, removable}, 0, 0, 0},
+		"workers that report more than the broker counts":                                          {retries(5), []Worker{reporting(1<<24, 7)}, 5, 0, 0},
+		"without retries, the rest is held by workers that are lost":                               {QueueStats{InFlight: 7, InFlightKnown: true}, []Worker{reporting(2, 1)}, 2, 1, 4},
+		"a source without a count":                                                                 {QueueStats{}, []Worker{reporting(2, 1), silent}, 2, 1, 0},
+		"workers with drain mode Signal report nothing: the count is bounded by their concurrency": {retries(55), []Worker{silent, silent}, 20, 0, 0},
+	} {
+		t.Run(title, func(t *testing.T) {
+			before := test.stats
+			got := test.stats.addWorkers(test.workers, 10)
+			if got.Running != test.running || got.Backlog != test.backlog || got.Unaccounted != test.unaccounted {
+				t.Errorf("%d running, backlog %d, %d unaccounted; want %d, %d, %d",
+					got.Running, got.Backlog, got.Unaccounted, test.running, test.backlog, test.unaccounted)
+			}
+			if diff := cmp.Diff(before, test.stats); diff != "" {
+				t.Errorf("the observation changed (-before, +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAPoolGrowsWhileMessagesThatNobodyReportsMayBeDue(t *testing.T) {
+	for title, test := range map[string]struct {
+		stats QueueStats
+		want  bool
+	}{
+		"the server does not announce redeliveries": {QueueStats{InFlight: 60, InFlightKnown: true, InFlightMayWait: true}, true},
+		"all messages run":                          {QueueStats{InFlight: 10, InFlightKnown: true, InFlightMayWait: true}, false},
+		"the rest belongs to lost workers":          {QueueStats{InFlight: 60, InFlightKnown: true}, false},
+		"the server announces retries":              {QueueStats{InFlight: 60, InFlightKnown: true, RetriesInFlight: true}, false},
+	} {
+		t.Run(title, func(t *testing.T) {
+			if got := test.stats.addWorkers([]Worker{reporting(10, 0)}, 10); got.RetriesDue != test.want {
+				t.Errorf("%t", got.RetriesDue)
+			}
+		})
+	}
+}
+
+func TestServiceTimeIsThatOfRecentAttempts(t *testing.T) {
+	for title, test := range map[string]struct {
+		recent     []*RecentAttempts
+		running    int64
+		service    time.Duration
+		returnRate float64
+	}{
+		"workers that report none":          {[]*RecentAttempts{nil}, 9, 0, 0},
+		"workers without attempts":          {[]*RecentAttempts{{}}, 9, 0, 0},
+		"each attempt counts once":          {[]*RecentAttempts{{Count: 9, Seconds: 0.9}, {Count: 1, Seconds: 1.1}, nil}, 9, 200 * time.Millisecond, 0},
+		"attempts that return arrive again": {[]*RecentAttempts{{Count: 240, Seconds: 240, Returned: 120}}, 9, time.Second, 1},
+		"not more return than run":          {[]*RecentAttempts{{Count: 240, Seconds: 240, Returned: 120}}, 0, time.Second, 0},
+		"an impossible duration is bounded": {[]*RecentAttempts{{Count: 1, Seconds: math.MaxFloat64}}, 1, maxServiceTime, 0},
+		"an infinite duration is bounded":   {[]*RecentAttempts{{Count: 1, Seconds: math.Inf(1)}}, 1, maxServiceTime, 0},
+		"a duration that is no number":      {[]*RecentAttempts{{Count: 1, Seconds: math.NaN()}}, 1, 0, 0},
+		"a count that is no number":         {[]*RecentAttempts{{Count: math.NaN(), Seconds: 1}}, 1, 0, 0},
+	} {
+		t.Run(title, func(t *testing.T) {
+			stats := &QueueStats{BacklogStats: scaling.BacklogStats{Running: test.running}}
+			var workers []Worker
+			for _, recent := range test.recent {
+				workers = append(workers, Worker{Stats: &WorkerStats{Recent: recent}})
+			}
+			stats.addRecentAttempts(workers)
+			if stats.ServiceTime != test.service || math.Abs(stats.ReturnRate-test.returnRate) > 1e-9 {
+				t.Errorf("service time %s, %g return per second; want %s, %g", stats.ServiceTime, stats.ReturnRate, test.service, test.returnRate)
+			}
+		})
+	}
+}
+
+// decideFor decides every two seconds, with the stats of that time, and returns the last decision.
+func (s *testPool) decideFor(duration time.Duration, observe func(elapsed time.Duration)) Decision {
+	var decision Decision
+	for elapsed := time.Duration(0); elapsed <= duration; elapsed += scaling.DecisionInterval {
+		s.Now = testTime.Add(elapsed)
+		observe(elapsed)
+		decision = Decide(s.Observation)
+		s.Memory, s.Pool.Status = decision.Memory, decision.Status
+	}
+	return decision
+}
+
+// retryStats are the stats of a queue with messages that wait for a retry.
+func retryStats(readings ...broker.QueueStats) *QueueStats {
+	var all []QueueReading
+	for _, stats := range readings {
+		stats.RetriesInFlight = true
+		all = append(all, QueueReading{Queue: broker.QueueConfig{Lease: 30 * time.Second}, Stats: stats})
+	}
+	return CombineReadings(all)
+}
+
+func TestMessagesThatWaitForARetryNeedNoWorkers(t *testing.T) {
+	s := autoscaledPool(1)
+	s.Pool.Spec.Autoscaling.IdleAfter = durationSeconds(60)
+	s.decideFor(30*time.Second, func(time.Duration) {
+		s.Stats = retryStats(broker.QueueStats{InFlight: 55, TotalArrivals: 55})
+	})
+	if last := s.Pool.Status.LastDecision; last.Recommendation != 0 || s.Pool.Status.Desired != 1 || *s.Pool.Status.InFlight != 0 {
+		t.Errorf("before idleAfter: %d desired, %d in flight, %s", s.Pool.Status.Desired, *s.Pool.Status.InFlight, last.Message)
+	}
+	s.decideFor(70*time.Second, func(time.Duration) {})
+	if s.Pool.Status.Desired != 0 {
+		t.Errorf("after idleAfter: %s", s.Pool.Status.LastDecision.Message)
+	}
+	t.Run("a retry that is due scales the pool from zero", func(t *testing.T) {
+		s.Workers, s.Stats = nil, retryStats(broker.QueueStats{InFlight: 55, TotalArrivals: 55, RetryDue: true})
+		if decision := Decide(s.Observation); decision.Status.Desired != 1 || *decision.Status.Backlog != 1 {
+			t.Errorf("%d desired, backlog %d", decision.Status.Desired, *decision.Status.Backlog)
+		}
+	})
+	t.Run("a retry of a paused queue does not", func(t *testing.T) {
+		s.Stats = CombineReadings([]QueueReading{{Queue: broker.QueueConfig{Paused: true}, Stats: broker.QueueStats{InFlight: 1, RetriesInFlight: true, RetryDue: true}}})
+		if decision := Decide(s.Observation); decision.Status.Desired != 0 {
+			t.Errorf("%d desired", decision.Status.Desired)
+		}
+	})
+}
+
+// 20 messages arrive per second and take 50 ms each, so one runs on average. Some attempts fail, and are
+// retried after 25 s.
+func TestRetriesDoNotChangeTheServiceTime(t *testing.T) {
+	for title, report := range map[string]func(count float64) *RecentAttempts{
+		"as workers report it": func(count float64) *RecentAttempts {
+			return &RecentAttempts{Count: count, Seconds: 0.05 * count, Returned: count / 10}
+		},
+		"as derived from finished messages": func(float64) *RecentAttempts { return nil },
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := autoscaledPool(1)
+			decision := s.decideFor(4*time.Minute, func(elapsed time.Duration) {
+				arrived := 20 * elapsed.Seconds()
+				waiting := min(arrived/10, 50)
+				s.Stats = retryStats(broker.QueueStats{InFlight: int64(waiting) + 1, TotalArrivals: uint64(arrived)})
+				s.Workers[0].Stats.InFlight = 1
+				s.Workers[0].Stats.Recent = report(arrived)
+				if got := s.Pool.Status.Desired; got != 1 {
+					t.Fatalf("after %s: %d workers: %s", elapsed, got, s.Pool.Status.LastDecision.Message)
+				}
+			})
+			if got := decision.Status.LastDecision.Inputs.ServiceTime.Duration; got < 45*time.Millisecond || got > 60*time.Millisecond {
+				t.Errorf("the service time is %s", got)
+			}
+		})
+	}
+}
+
+// Each message fails once and is retried after 25 s. So until then nothing finishes, and afterwards twice as
+// many attempts as arrivals run.
+func TestPoolFollowsRunningHandlersIfEachMessageIsRetried(t *testing.T) {
+	const arrivals, service = 200.0, 0.2 // per second, seconds
+	s := autoscaledPool(10)
+	s.Pool.Spec.Autoscaling.MaxReplicas = 100
+	for i := range s.Workers {
+		s.Workers[i].ReadySince = s.Workers[i].Created.Add(5 * time.Second)
+	}
+	s.decideFor(5*time.Minute, func(elapsed time.Duration) {
+		attempts, finished := arrivals, 0.0
+		if elapsed > 25*time.Second {
+			attempts, finished = 2*arrivals, arrivals*(elapsed.Seconds()-25)
+		}
+		arrived, running := arrivals*elapsed.Seconds(), attempts*service
+		s.Stats = retryStats(broker.QueueStats{InFlight: int64(arrived - finished), TotalArrivals: uint64(arrived)})
+		for i := range s.Workers {
+			share := attempts * RecentTime.Seconds() / float64(len(s.Workers))
+			s.Workers[i].Stats.InFlight = int64(running) / int64(len(s.Workers))
+			s.Workers[i].Stats.Recent = &RecentAttempts{Count: share, Seconds: service * share, Returned: arrivals / attempts * share}
+		}
+		if elapsed == 0 {
+			return
+		}
+		justified := running / 0.8 / 10
+		// Before the first retries, the pool prepares for them.
+		if got := float64(s.Pool.Status.LastDecision.Recommendation); elapsed > time.Minute && math.Abs(got-justified) > 1 || got > 11 {
+			t.Errorf("after %s: %g recommended, %g running justify %g", elapsed, got, running, justified)
+		}
+	})
+}
+
+func TestPoolWithoutWorkersChecksForRetriesEvenWithoutNotification(t *testing.T) {
+	s := autoscaledPool(0)
+	s.Stats = retryStats(broker.QueueStats{InFlight: 1, TotalArrivals: 1})
+	if got := Decide(s.Observation).RequeueAfter; got != idleInterval {
+		t.Errorf("after %s, want %s", got, idleInterval)
+	}
+}
+
+func TestALostTaskOfAnEngineThatRecoversItInWorkersKeepsAWorker(t *testing.T) {
+	s := autoscaledPool(1)
+	s.Pool.Spec.Autoscaling = &v1alpha1.Autoscaling{MaxReplicas: 5, IdleAfter: durationSeconds(2)}
+	s.Stats.InFlight = 1
+	decision := s.decideFor(time.Minute, func(time.Duration) {})
+	if decision.Status.Desired != 1 {
+		t.Errorf("%d desired", decision.Status.Desired)
+	}
+}

@@ -1,0 +1,429 @@
+package workerpool
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
+)
+
+// The simulation tests the core with random events in a cluster and its broker: messages arrive and
+// are processed; workers start, become ready, hang, report wrong stats, restart and are lost with
+// their nodes; the broker is unreachable for a while; the operator reads stale caches and crashes
+// between any two requests; the user changes the spec. In every case:
+//
+//   - the replicas of a revision are not reduced while that would remove a worker with messages in
+//     flight, unless its drain timed out,
+//   - the pool does not scale down while the broker is unreachable,
+//   - the number of workers does not exceed the maximum plus the surge,
+//   - and once the disturbances end, the pool has the desired number of workers, all of the newest
+//     revision, or none of it if it failed more often by chance, and does not change any more.
+//
+// POOL_RUNS is the number of simulated clusters and POOL_SEED the first seed, to repeat a run.
+func TestSimulationRemovesNoBusyWorker(t *testing.T) {
+	t.Parallel()
+	runs, first := testbuilder.NumberFromEnv(t, "POOL_RUNS", 1500), testbuilder.NumberFromEnv(t, "POOL_SEED", 1)
+	var next, removed, crashes, rollouts atomic.Int64
+	next.Store(int64(first) - 1)
+	var group sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		group.Go(func() {
+			for seed := next.Add(1); seed < int64(first+runs) && !t.Failed(); seed = next.Add(1) {
+				w := newSimulator(uint64(seed))
+				w.simulate()
+				for _, violation := range w.violations {
+					t.Errorf("seed %d: %s\n%s", seed, violation, strings.Join(w.log, "\n"))
+				}
+				removed.Add(w.removed)
+				crashes.Add(w.crashes)
+				rollouts.Add(w.rollouts)
+			}
+		})
+	}
+	group.Wait()
+	t.Logf("%d runs: %d workers removed, %d crashes, %d rollouts", runs, removed.Load(), crashes.Load(), rollouts.Load())
+	if removed.Load() == 0 || crashes.Load() == 0 || rollouts.Load() == 0 {
+		t.Error("too few events occurred for a meaningful test")
+	}
+}
+
+// simulator is a cluster with one pool and its broker.
+type simulator struct {
+	rng  *rand.Rand
+	now  time.Time
+	pool *v1alpha1.WorkerPool
+
+	deployments map[string]*simulatedWorkload
+	pods        []*simulatedPod
+	// cache is the state that the operator reads; it may be stale.
+	cache cacheSnapshot
+
+	backlog int64
+	// lostLeaseEnds are the times at which the leases of lost workers' messages expire.
+	lostLeaseEnds []time.Time
+	// retrying is the number of messages without a worker that the broker counts as in flight. They wait for
+	// a retry if retriesInFlight is true.
+	retrying        int64
+	retriesInFlight bool
+	brokerDown      bool
+
+	noDisturbances bool
+	podsCreated    int
+	log            []string
+	violations     []string
+	removed        int64
+	crashes        int64
+	rolloutMemory  RolloutMemory // in the memory of the operator
+	rollouts       int64
+}
+
+type cacheSnapshot struct {
+	revisions []Revision
+	workers   []Worker
+}
+
+type simulatedWorkload struct{ Revision }
+
+// simulatedPod is a Pod and its worker process.
+type simulatedPod struct {
+	Worker
+	version int
+	readyAt time.Time
+	// messageEnds are the times at which the messages in flight are done.
+	messageEnds []time.Time
+	isDraining  bool
+	succeeded   int64
+	failed      int64
+	// reportsNoMessages makes the worker report that nothing is in flight. An unreachable worker
+	// neither responds nor drains.
+	reportsNoMessages, unreachable bool
+}
+
+const simulatedLease = 30 * time.Second
+
+func newSimulator(seed uint64) *simulator {
+	w := &simulator{
+		rng: rand.New(rand.NewPCG(seed, 0)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		deployments: map[string]*simulatedWorkload{},
+	}
+	w.retriesInFlight = w.randomChance(50)
+	w.pool = &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: "sim", Namespace: "ns", UID: "pool", Generation: 1}}
+	spec := &w.pool.Spec
+	spec.Image, spec.Concurrency = "image:0", 2
+	spec.Workload = v1alpha1.WorkloadDeployment
+	if w.randomChance(30) {
+		spec.Workload = v1alpha1.WorkloadStatefulSet
+	}
+	w.pool.Spec.Rollout = &v1alpha1.Rollout{}
+	switch w.rng.IntN(4) {
+	case 0:
+		spec.Rollout.Strategy = v1alpha1.RolloutRecreate
+	case 1:
+		spec.Rollout.Strategy = v1alpha1.RolloutCanary
+		spec.Rollout.Steps = []v1alpha1.RolloutStep{{Percent: 20, Pause: durationSeconds(10)}, {Percent: 50}}
+		spec.Rollout.Analysis = &v1alpha1.RolloutAnalysis{MinSamples: 3, MaxFailureRatioIncreasePercent: new(int32(100))}
+	}
+	if w.randomChance(30) {
+		spec.Rollout.MaxSurge, spec.Rollout.MaxUnavailable = new(intstr.FromInt32(0)), new(intstr.FromInt32(1))
+	}
+	spec.Drain = &v1alpha1.Drain{Timeout: durationSeconds(600)}
+	if w.randomChance(20) {
+		spec.Drain.Timeout, spec.Drain.OnTimeout = durationSeconds(15), v1alpha1.DrainRequeue
+	}
+	if w.randomChance(50) {
+		spec.Replicas = new(int32(w.rng.IntN(8)))
+	} else {
+		spec.Autoscaling = &v1alpha1.Autoscaling{MinReplicas: int32(w.rng.IntN(3)), MaxReplicas: 3 + int32(w.rng.IntN(8)), IdleAfter: durationSeconds(20)}
+	}
+	w.refreshCache()
+	return w
+}
+
+func durationSeconds(seconds int) *v1alpha1.Duration {
+	return &v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Duration(seconds) * time.Second}}
+}
+
+func (w *simulator) randomChance(percent int) bool { return w.rng.IntN(100) < percent }
+
+func (w *simulator) logf(format string, args ...any) {
+	w.log = append(w.log, w.now.Format("04:05 ")+fmt.Sprintf(format, args...))
+}
+
+func (w *simulator) violationf(format string, args ...any) {
+	w.logf("VIOLATION "+format, args...)
+	w.violations = append(w.violations, fmt.Sprintf(format, args...))
+}
+
+// simulate applies random events, then continues without disturbances until nothing changes.
+func (w *simulator) simulate() {
+	for range 60 + w.rng.IntN(100) {
+		w.randomEvent()
+		w.reconcileOnce()
+	}
+	w.noDisturbances, w.brokerDown, w.retrying = true, false, 0
+	for _, p := range w.pods {
+		p.unreachable, p.reportsNoMessages = false, false
+	}
+	unchanged := 0
+	for range 600 {
+		w.now = w.now.Add(2 * time.Second)
+		if s := &w.pool.Status; s.CurrentRevision != s.UpdatedRevision && w.randomChance(30) && w.backlog < 5 {
+			w.backlog += 2 // a revision needs messages to be proven
+		}
+		w.processMessages()
+		w.runWorkloadControllers()
+		w.refreshCache()
+		if plan := w.reconcileOnce(); !plan.changesCluster() && w.isSettled() {
+			unchanged++
+			if unchanged > 5 {
+				return
+			}
+			continue
+		}
+		unchanged = 0
+	}
+	for _, p := range w.pods {
+		w.logf("left: %+v, %d jobs, drains %t", p.Worker, len(p.messageEnds), p.isDraining)
+	}
+	w.violationf("it does not settle: desired %d, %d Pods, current %s, updated %s, %+v", w.pool.Status.Desired, len(w.pods),
+		w.pool.Status.CurrentRevision, w.pool.Status.UpdatedRevision, w.pool.Status.Conditions)
+}
+
+// isSettled reports whether the simulation has reached its final state.
+func (w *simulator) isSettled() bool {
+	s := &w.pool.Status
+	if s.Desired == 0 { // the revision is proven once there are messages again
+		return len(w.pods) == 0
+	}
+	rolledBack := recordedFailure(s, s.UpdatedRevision) != ""
+	if !rolledBack && s.CurrentRevision != s.UpdatedRevision || s.Desired != int32(len(w.pods)) {
+		return false
+	}
+	for _, p := range w.pods {
+		if (RevisionName("sim", p.Revision) == s.UpdatedRevision) == rolledBack || !p.DrainingSince.IsZero() || p.isDraining || p.Terminating {
+			return false
+		}
+	}
+	return true
+}
+
+// randomEvent applies a random event and advances the time.
+func (w *simulator) randomEvent() {
+	w.now = w.now.Add(time.Duration(500+w.rng.IntN(3500)) * time.Millisecond)
+	switch dice := w.rng.IntN(100); {
+	case dice < 20:
+		w.backlog += int64(w.rng.IntN(30))
+	case dice < 24:
+		w.changeSpec("image", func(spec *v1alpha1.WorkerPoolSpec) { spec.Image = fmt.Sprintf("image:%d", w.rng.IntN(4)) })
+		w.rollouts++
+	case dice < 32:
+		w.changeSpec("size", func(spec *v1alpha1.WorkerPoolSpec) {
+			if spec.Replicas != nil {
+				spec.Replicas = new(int32(w.rng.IntN(10)))
+				return
+			}
+			spec.Autoscaling.MinReplicas = int32(w.rng.IntN(3))
+		})
+	case dice < 36:
+		w.brokerDown = !w.brokerDown
+		w.logf("broker down: %t", w.brokerDown)
+	case dice < 40:
+		w.retrying = int64(w.rng.IntN(3))
+	case dice < 46 && len(w.pods) > 0:
+		w.disturbPod(w.pods[w.rng.IntN(len(w.pods))])
+	}
+	w.processMessages()
+	if w.randomChance(70) {
+		w.runWorkloadControllers()
+	}
+	if w.randomChance(80) {
+		w.refreshCache()
+	}
+}
+
+func (w *simulator) changeSpec(description string, change func(*v1alpha1.WorkerPoolSpec)) {
+	w.pool = w.pool.DeepCopy()
+	change(&w.pool.Spec)
+	w.pool.Generation++
+	w.logf("user: %s", description)
+}
+
+// disturbPod disturbs a Pod and its worker.
+func (w *simulator) disturbPod(p *simulatedPod) {
+	switch w.rng.IntN(6) {
+	case 0:
+		w.logf("node of %s fails", p.Name)
+		w.removePod(p)
+	case 1:
+		w.logf("%s restarts", p.Name)
+		w.loseMessages(p)
+		p.isDraining = p.Terminating
+	case 2:
+		w.logf("%s is not ready", p.Name)
+		p.ReadySince, p.readyAt = time.Time{}, w.now.Add(10*time.Second)
+		p.version++
+	case 3:
+		w.logf("%s is deleted", p.Name)
+		p.Terminating, p.isDraining = true, true
+		p.version++
+	case 4:
+		// If the broker's count includes retries, only the worker can say what it has.
+		p.reportsNoMessages = !p.reportsNoMessages && !w.retriesInFlight
+		w.logf("%s reports no messages: %t", p.Name, p.reportsNoMessages)
+	case 5:
+		p.unreachable = !p.unreachable
+		w.logf("%s is unreachable: %t", p.Name, p.unreachable)
+	}
+}
+
+// loseMessages ends a worker's process; its messages stay leased until their leases expire.
+func (w *simulator) loseMessages(p *simulatedPod) {
+	for range p.messageEnds {
+		w.lostLeaseEnds = append(w.lostLeaseEnds, w.now.Add(simulatedLease))
+	}
+	p.messageEnds = nil
+}
+
+func (w *simulator) removePod(p *simulatedPod) {
+	w.loseMessages(p)
+	for i := range w.pods {
+		if w.pods[i] == p {
+			w.pods = append(w.pods[:i:i], w.pods[i+1:]...)
+			return
+		}
+	}
+}
+
+// processMessages advances the broker and the workers to the current time.
+func (w *simulator) processMessages() {
+	var lost []time.Time
+	for _, end := range w.lostLeaseEnds {
+		if end.After(w.now) {
+			lost = append(lost, end)
+			continue
+		}
+		w.backlog++
+	}
+	w.lostLeaseEnds = lost
+	for _, p := range append([]*simulatedPod(nil), w.pods...) {
+		w.processPodMessages(p)
+	}
+}
+
+func (w *simulator) processPodMessages(p *simulatedPod) {
+	if p.Pending && (w.noDisturbances || w.randomChance(60)) {
+		p.Assigned, p.Pending, p.Running = true, false, true
+		p.readyAt = w.now.Add(time.Duration(w.rng.IntN(5)) * time.Second)
+		p.version++
+	}
+	if p.Running && p.ReadySince.IsZero() && !p.readyAt.After(w.now) {
+		p.ReadySince = w.now.Truncate(time.Second)
+		p.version++
+	}
+	var jobs []time.Time
+	for _, end := range p.messageEnds {
+		switch {
+		case end.After(w.now) || w.brokerDown:
+			jobs = append(jobs, end)
+		case w.randomChance(10):
+			p.failed++
+		default:
+			p.succeeded++
+		}
+	}
+	p.messageEnds = jobs
+	for len(p.messageEnds) < 2 && p.Running && !p.isDraining && !w.brokerDown && w.backlog > 0 {
+		w.backlog--
+		longest := 60
+		if p.reportsNoMessages { // its messages are redelivered after the lease
+			longest = int(simulatedLease.Seconds()) - 5
+		}
+		p.messageEnds = append(p.messageEnds, w.now.Add(time.Duration(1+w.rng.IntN(longest))*time.Second))
+	}
+	if p.Terminating && len(p.messageEnds) == 0 {
+		w.removePod(p)
+	}
+}
+
+// runWorkloadControllers simulates the controllers of Deployments and StatefulSets.
+func (w *simulator) runWorkloadControllers() {
+	for _, d := range w.deployments {
+		live := w.livePods(d.Hash)
+		for int32(len(live)) > d.Replicas {
+			removedPod := w.nextPodToRemove(d, live)
+			w.logf("%s is removed, with %d in flight", removedPod.Name, len(removedPod.messageEnds))
+			removedPod.Terminating, removedPod.isDraining = true, true
+			removedPod.version++
+			w.removed++
+			live = w.livePods(d.Hash)
+		}
+		for int32(len(live)) < d.Replicas {
+			w.createPod(d)
+			live = w.livePods(d.Hash)
+		}
+	}
+}
+
+func (w *simulator) livePods(hash string) []*simulatedPod {
+	var live []*simulatedPod
+	for _, p := range w.pods {
+		if p.Revision == hash && !p.Terminating {
+			live = append(live, p)
+		}
+	}
+	return live
+}
+
+// nextPodToRemove returns the Pod that the controller removes next, a random one of equals.
+func (w *simulator) nextPodToRemove(d *simulatedWorkload, live []*simulatedPod) *simulatedPod {
+	best := live[w.rng.IntN(len(live))]
+	for _, p := range live {
+		switch {
+		case d.Ordered && p.Ordinal > best.Ordinal:
+			best = p
+		case !d.Ordered && compareRemovalOrder(&workerState{Worker: &p.Worker}, &workerState{Worker: &best.Worker}) < 0:
+			best = p
+		}
+	}
+	return best
+}
+
+func (w *simulator) createPod(d *simulatedWorkload) {
+	p := &simulatedPod{Worker: Worker{Revision: d.Hash, Created: w.now.Truncate(time.Second), Pending: true}}
+	w.podsCreated++
+	p.Name = fmt.Sprintf("pod-%d", w.podsCreated)
+	if d.Ordered {
+		taken := map[int32]bool{}
+		for _, other := range w.pods {
+			if other.Revision == d.Hash {
+				taken[other.Ordinal] = true
+			}
+		}
+		for taken[p.Ordinal] {
+			p.Ordinal++
+		}
+	}
+	w.pods = append(w.pods, p)
+	w.logf("%s is created for %s", p.Name, d.Name)
+}
+
+// refreshCache updates the cache to the current state.
+func (w *simulator) refreshCache() {
+	w.cache = cacheSnapshot{}
+	for _, d := range w.deployments {
+		w.cache.revisions = append(w.cache.revisions, d.Revision)
+	}
+	for _, p := range w.pods {
+		w.cache.workers = append(w.cache.workers, p.Worker)
+	}
+}

@@ -1,0 +1,276 @@
+package workerpool
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+const (
+	// SidecarContainer is the name of the container with the operator's worker runtime, in
+	// drain mode Sidecar.
+	SidecarContainer = "yardmaster"
+	// AdminPort is the port of a worker's admin API, adminPortName its name.
+	AdminPort     = 8081
+	adminPortName = "admin"
+	// preStopPath drains the worker, and answers once nothing is in flight. It accepts GET
+	// requests, the only ones that a preStop hook can send.
+	preStopPath = "/prestop"
+	// defaultHandlerPort is the port that the sidecar forwards messages to if the worker
+	// container declares none.
+	defaultHandlerPort = 8080
+
+	configFileName = "config.yaml"
+	// ConfigMountPath contains a directory for the configuration and for each Secret.
+	ConfigMountPath = "/etc/yardmaster"
+
+	configKeyConcurrency = "concurrency"
+	configKeyQueues      = "queues"
+)
+
+// buildTemplate returns the template of the workers' Pods, without the fields that depend on its
+// hash.
+func (b *workloadBuilder) buildTemplate() corev1.PodTemplateSpec {
+	wp := b.pool
+	t := *cmp.Or(wp.Spec.Template, &corev1.PodTemplateSpec{}).DeepCopy()
+	worker := b.workerContainer(&t.Spec)
+	t.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	t.Spec.ServiceAccountName = cmp.Or(t.Spec.ServiceAccountName, sharedObjectName(wp.Name))
+	t.Spec.AutomountServiceAccountToken = cmp.Or(t.Spec.AutomountServiceAccountToken, new(false))
+	consumer := worker
+	if b.drain.Mode == v1alpha1.DrainSidecar {
+		t.Spec.InitContainers = append(t.Spec.InitContainers, b.buildSidecar(worker))
+		consumer = &t.Spec.InitContainers[len(t.Spec.InitContainers)-1]
+	}
+	if b.drain.Mode == v1alpha1.DrainHTTP {
+		addPort(worker, adminPortName, AdminPort)
+		worker.ReadinessProbe = cmp.Or(worker.ReadinessProbe, readinessProbe())
+	}
+	b.addBrokerAccess(&t.Spec, consumer)
+	if b.drain.Mode != v1alpha1.DrainSignal {
+		addPreStopHook(worker)
+	}
+	setTerminationGrace(&t.Spec, b.terminationGrace())
+	restrictPod(&t.Spec)
+	metav1.SetMetaDataAnnotation(&t.ObjectMeta, AnnotationWorkerPool, wp.Name)
+	if b.config.Connection != "" {
+		metav1.SetMetaDataAnnotation(&t.ObjectMeta, annotationConnection, b.config.Connection)
+	}
+	t.Labels = labels.Merge(t.Labels, objectLabels(wp.Name))
+	if wp.Spec.Version != "" {
+		t.Labels[LabelAppVersion] = wp.Spec.Version
+	}
+	return t
+}
+
+// setRevisionHash sets the fields of a template that depend on its hash.
+func setRevisionHash(t *corev1.PodTemplateSpec, hash string) {
+	t.Labels[LabelRevision] = hash
+	for _, containers := range [][]corev1.Container{t.Spec.Containers, t.Spec.InitContainers} {
+		for i := range containers {
+			for j := range containers[i].Env {
+				if containers[i].Env[j].Name == v1alpha1.WorkerEnvPrefix+"REVISION" {
+					containers[i].Env[j].Value = hash
+				}
+			}
+		}
+	}
+}
+
+// workerContainer returns the worker container of a Pod, and applies spec.image, spec.resources
+// and spec.env to it.
+func (b *workloadBuilder) workerContainer(pod *corev1.PodSpec) *corev1.Container {
+	spec := &b.pool.Spec
+	i := slices.IndexFunc(pod.Containers, isWorkerContainer)
+	if i < 0 {
+		pod.Containers = append(pod.Containers, corev1.Container{Name: v1alpha1.WorkerContainer})
+		i = len(pod.Containers) - 1
+	}
+	worker := &pod.Containers[i]
+	worker.Image = cmp.Or(spec.Image, worker.Image)
+	if spec.Resources != nil {
+		worker.Resources = *spec.Resources.DeepCopy()
+	}
+	for _, variable := range spec.Env {
+		same := func(e corev1.EnvVar) bool { return e.Name == variable.Name }
+		if j := slices.IndexFunc(worker.Env, same); j >= 0 {
+			worker.Env[j] = *variable.DeepCopy()
+		} else {
+			worker.Env = append(worker.Env, *variable.DeepCopy())
+		}
+	}
+	return worker
+}
+
+func isWorkerContainer(c corev1.Container) bool { return c.Name == v1alpha1.WorkerContainer }
+
+// buildSidecar returns the sidecar, which forwards each message to the worker container.
+func (b *workloadBuilder) buildSidecar(worker *corev1.Container) corev1.Container {
+	port := int32(defaultHandlerPort)
+	if len(worker.Ports) > 0 {
+		port = worker.Ports[0].ContainerPort
+	}
+	options := cmp.Or(b.pool.Spec.Sidecar, &v1alpha1.Sidecar{})
+	return corev1.Container{
+		Name:           SidecarContainer,
+		Image:          b.operator.Image,
+		Args:           []string{"worker", "--forward", fmt.Sprintf("http://127.0.0.1:%d%s", port, options.Path)},
+		Env:            slices.Clone(options.Env),
+		Resources:      *cmp.Or(options.Resources, defaultSidecarResources()),
+		RestartPolicy:  new(corev1.ContainerRestartPolicyAlways),
+		Ports:          []corev1.ContainerPort{{Name: adminPortName, ContainerPort: AdminPort, Protocol: corev1.ProtocolTCP}},
+		ReadinessProbe: readinessProbe(),
+		LivenessProbe:  &corev1.Probe{ProbeHandler: httpGetAction("/livez"), PeriodSeconds: 10, FailureThreshold: 6},
+	}
+}
+
+// defaultSidecarResources satisfy a ResourceQuota, which may require requests and limits of each container.
+// The limit of memory is enough for the largest number of prefetched messages with 64 KiB each.
+func defaultSidecarResources() *corev1.ResourceRequirements {
+	return &corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("20m"), corev1.ResourceMemory: resource.MustParse("32Mi")},
+		Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("256Mi")},
+	}
+}
+
+// sidecarOf returns the sidecar of a Pod; nil if it has none.
+func sidecarOf(pod *corev1.PodSpec) *corev1.Container {
+	for i := range pod.InitContainers {
+		if pod.InitContainers[i].Name == SidecarContainer {
+			return &pod.InitContainers[i]
+		}
+	}
+	return nil
+}
+
+// SidecarImage returns the image of the sidecar of a revision's Pods; empty if they have none.
+func SidecarImage(pod *corev1.PodSpec) string {
+	if sidecar := sidecarOf(pod); sidecar != nil {
+		return sidecar.Image
+	}
+	return ""
+}
+
+// PodSpecOf returns the Pod of a Deployment or StatefulSet.
+func PodSpecOf(workload decision.Object) *corev1.PodSpec { return &templateOf(workload).Spec }
+
+func podLabelsOf(workload decision.Object) map[string]string { return templateOf(workload).Labels }
+
+func templateOf(workload decision.Object) *corev1.PodTemplateSpec {
+	switch w := workload.(type) {
+	case *appsv1.Deployment:
+		return &w.Spec.Template
+	case *appsv1.StatefulSet:
+		return &w.Spec.Template
+	}
+	return &corev1.PodTemplateSpec{}
+}
+
+// readinessProbe succeeds while the worker is attached to all of its queues, and does not drain.
+func readinessProbe() *corev1.Probe {
+	return &corev1.Probe{ProbeHandler: httpGetAction("/readyz"), PeriodSeconds: 2}
+}
+
+// addPort declares a port of the worker, unless the user has declared it or another one with its name.
+func addPort(worker *corev1.Container, name string, port int32) {
+	taken := func(p corev1.ContainerPort) bool { return p.ContainerPort == port || p.Name == name }
+	if !slices.ContainsFunc(worker.Ports, taken) {
+		worker.Ports = append(worker.Ports, corev1.ContainerPort{Name: name, ContainerPort: port, Protocol: corev1.ProtocolTCP})
+	}
+}
+
+func httpGetAction(path string) corev1.ProbeHandler {
+	return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(AdminPort)}}
+}
+
+// addPreStopHook drains the worker when its Pod is deleted, for example by a node drain or an
+// eviction. A hook that the user set is kept.
+func addPreStopHook(worker *corev1.Container) {
+	hook := &corev1.LifecycleHandler{HTTPGet: httpGetAction(preStopPath).HTTPGet}
+	worker.Lifecycle = cmp.Or(worker.Lifecycle, &corev1.Lifecycle{})
+	worker.Lifecycle.PreStop = cmp.Or(worker.Lifecycle.PreStop, hook)
+}
+
+// addBrokerAccess adds the configuration and the Secrets that a container needs to consume
+// messages from the broker.
+func (b *workloadBuilder) addBrokerAccess(pod *corev1.PodSpec, c *corev1.Container) {
+	shared := sharedObjectName(b.pool.Name)
+	fixed := []corev1.EnvVar{
+		{Name: "POOL", Value: b.pool.Name},
+		{Name: "NAMESPACE", Value: b.pool.Namespace},
+		{Name: "POD", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.name"}}},
+		{Name: "REVISION"},
+		{Name: "QUEUES", ValueFrom: configMapKeyRef(shared, configKeyQueues)},
+		{Name: "CONCURRENCY", ValueFrom: configMapKeyRef(shared, configKeyConcurrency)},
+		{Name: "CONFIG_FILE", Value: ConfigMountPath + "/config/" + configFileName},
+		{Name: "DRAIN_TIMEOUT"},
+	}
+	if b.config.File == "" { // a pool with a source has no configuration file
+		fixed = slices.DeleteFunc(fixed, func(e corev1.EnvVar) bool {
+			return e.Name == "QUEUES" || e.Name == "CONFIG_FILE"
+		})
+	}
+	for i := range fixed {
+		fixed[i].Name = v1alpha1.WorkerEnvPrefix + fixed[i].Name
+	}
+	c.Env = append(fixed, c.Env...)
+	if b.config.File == "" {
+		return
+	}
+	mountVolume(pod, c, "config", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+		LocalObjectReference: corev1.LocalObjectReference{Name: shared},
+		Items:                []corev1.KeyToPath{{Key: configFileName, Path: configFileName}},
+	}})
+	for _, name := range slices.Sorted(maps.Keys(b.config.Secrets)) {
+		files := b.config.Secrets[name]
+		source := &corev1.SecretVolumeSource{SecretName: files.Secret}
+		for _, key := range files.Keys {
+			source.Items = append(source.Items, corev1.KeyToPath{Key: key, Path: key})
+		}
+		mountVolume(pod, c, name, corev1.VolumeSource{Secret: source})
+	}
+}
+
+func configMapKeyRef(name, key string) *corev1.EnvVarSource {
+	return &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+		LocalObjectReference: corev1.LocalObjectReference{Name: name}, Key: key,
+	}}
+}
+
+// mountVolume adds a volume to the Pod and mounts it into the container.
+func mountVolume(pod *corev1.PodSpec, c *corev1.Container, name string, source corev1.VolumeSource) {
+	volume := SidecarContainer + "-" + name
+	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: volume, VolumeSource: source})
+	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: volume, MountPath: ConfigMountPath + "/" + name, ReadOnly: true})
+}
+
+// restrictPod applies the restricted Pod Security Standard to fields that the user did not set.
+func restrictPod(pod *corev1.PodSpec) {
+	pod.SecurityContext = cmp.Or(pod.SecurityContext, &corev1.PodSecurityContext{})
+	pod.SecurityContext.RunAsNonRoot = cmp.Or(pod.SecurityContext.RunAsNonRoot, new(true))
+	pod.SecurityContext.SeccompProfile = cmp.Or(pod.SecurityContext.SeccompProfile,
+		&corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault})
+	for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
+		for i := range containers {
+			restrictContainer(&containers[i])
+		}
+	}
+}
+
+func restrictContainer(c *corev1.Container) {
+	c.SecurityContext = cmp.Or(c.SecurityContext, &corev1.SecurityContext{})
+	context := c.SecurityContext
+	context.AllowPrivilegeEscalation = cmp.Or(context.AllowPrivilegeEscalation, new(false))
+	context.Capabilities = cmp.Or(context.Capabilities, &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}})
+}

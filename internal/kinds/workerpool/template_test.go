@@ -1,0 +1,252 @@
+package workerpool
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// builtDeployment returns the Deployment of the updated revision.
+func builtDeployment(t *testing.T, s *testPool) *appsv1.Deployment {
+	t.Helper()
+	d, is := newEvaluation(s.Observation).updated.workload.(*appsv1.Deployment)
+	if !is {
+		t.Fatal("the workload is not a Deployment")
+	}
+	return d
+}
+
+func TestChangesThatCreateARevision(t *testing.T) {
+	tests := map[string]struct {
+		change func(s *testPool)
+		want   bool
+	}{
+		"image":                                  {func(s *testPool) { s.Pool.Spec.Image = "worker:2" }, true},
+		"version":                                {func(s *testPool) { s.Pool.Spec.Version = "2" }, true},
+		"env":                                    {func(s *testPool) { s.Pool.Spec.Env = []corev1.EnvVar{{Name: "A", Value: "b"}} }, true},
+		"drain mode":                             {func(s *testPool) { s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSignal} }, true},
+		"workload":                               {func(s *testPool) { s.Pool.Spec.Workload = v1alpha1.WorkloadStatefulSet }, true},
+		"another Secret":                         {func(s *testPool) { s.Config.Secrets = map[string]MountedSecret{"url": {Secret: "other"}} }, true},
+		"another connection to the broker":       {func(s *testPool) { s.Config.Connection = "jetStreamDomain=hub" }, true},
+		"replicas do not create a revision":      {func(s *testPool) { s.withReplicas(7) }, false},
+		"concurrency does not create a revision": {func(s *testPool) { s.Pool.Spec.Concurrency = 50 }, false},
+		"the configuration file does not create a revision": {func(s *testPool) { s.Config.File, s.Config.Queues = "y", "mail=2" }, false},
+		"rollout does not create a revision":                {func(s *testPool) { s.Pool.Spec.Rollout = &v1alpha1.Rollout{} }, false},
+		"the drain timeout does not create a revision": {
+			func(s *testPool) { s.Pool.Spec.Drain = &v1alpha1.Drain{Timeout: durationSeconds(3600)} }, false,
+		},
+	}
+	for title, test := range tests {
+		t.Run(title, func(t *testing.T) {
+			before, after := newTestPool(1), newTestPool(1)
+			test.change(after)
+			if changed := before.revisionHash() != after.revisionHash(); changed != test.want {
+				t.Errorf("creates a revision: %t, want %t", changed, test.want)
+			}
+		})
+	}
+}
+
+func TestPodOfAWorker(t *testing.T) {
+	s := newTestPool(1)
+	s.Config.Secrets = map[string]MountedSecret{"url": {Secret: "broker", Keys: []string{"url"}}}
+	s.Pool.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{
+		{Name: "worker", Image: "old", Env: []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "1"}}}, {Name: "other", Image: "x"},
+	}}}
+	s.Pool.Spec.Env = []corev1.EnvVar{{Name: "B", Value: "2"}}
+	d := builtDeployment(t, s)
+	pod := d.Spec.Template.Spec
+	worker := pod.Containers[0]
+	variables := map[string]string{}
+	for _, e := range worker.Env {
+		variables[e.Name] = e.Value
+	}
+	want := map[string]string{
+		"A": "1", "B": "2", "YARDMASTER_POOL": "mail", "YARDMASTER_NAMESPACE": "ns", "YARDMASTER_POD": "",
+		"YARDMASTER_REVISION": s.revisionHash(), "YARDMASTER_QUEUES": "", "YARDMASTER_CONCURRENCY": "",
+		"YARDMASTER_CONFIG_FILE": "/etc/yardmaster/config/config.yaml", "YARDMASTER_DRAIN_TIMEOUT": "10m55s",
+	}
+	if diff := cmp.Diff(want, variables); diff != "" {
+		t.Errorf("environment (-want, +got):\n%s", diff)
+	}
+	if worker.Image != "worker:1" || worker.Lifecycle.PreStop.HTTPGet.Path != "/prestop" {
+		t.Errorf("worker %+v", worker)
+	}
+	if *pod.TerminationGracePeriodSeconds != 660 || pod.ServiceAccountName != "mail-workers" || *pod.AutomountServiceAccountToken {
+		t.Errorf("Pod %+v", pod)
+	}
+	for _, c := range pod.Containers {
+		if *c.SecurityContext.AllowPrivilegeEscalation || c.SecurityContext.Capabilities.Drop[0] != "ALL" {
+			t.Errorf("container %s is not restricted", c.Name)
+		}
+	}
+	if !*pod.SecurityContext.RunAsNonRoot || pod.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		t.Error("the Pod is not restricted")
+	}
+	if len(pod.Containers[1].VolumeMounts) > 0 || len(worker.VolumeMounts) != 2 {
+		t.Error("another container mounts Secrets")
+	}
+}
+
+func TestReadinessOfAWorkerRequiresThatItIsAttached(t *testing.T) {
+	own := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}}
+	for title, test := range map[string]struct {
+		mode v1alpha1.DrainMode
+		own  *corev1.Probe
+		want string // "", "/readyz" or "own"
+	}{
+		"mode HTTP":                                {v1alpha1.DrainHTTP, nil, "/readyz"},
+		"a probe of the user is kept":              {v1alpha1.DrainHTTP, own, "own"},
+		"in mode Sidecar, the sidecar is attached": {v1alpha1.DrainSidecar, nil, ""},
+		"in mode Signal, no admin API is needed":   {v1alpha1.DrainSignal, nil, ""},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newTestPool(1)
+			s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: test.mode}
+			s.Pool.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "worker", ReadinessProbe: test.own}}}}
+			got := ""
+			switch probe := builtDeployment(t, s).Spec.Template.Spec.Containers[0].ReadinessProbe; {
+			case probe != nil && probe.HTTPGet != nil:
+				got = probe.HTTPGet.Path
+			case probe != nil:
+				got = "own"
+			}
+			if got != test.want {
+				t.Errorf("readiness probe %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestSidecarConsumesMessagesForTheWorker(t *testing.T) {
+	s := newTestPool(1)
+	s.Operator.Image = "yardmaster:1"
+	s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSidecar}
+	s.Config.Secrets = map[string]MountedSecret{"url": {Secret: "broker"}}
+	pod := builtDeployment(t, s).Spec.Template.Spec
+	sidecar := pod.InitContainers[0]
+	if sidecar.Image != "yardmaster:1" || *sidecar.RestartPolicy != corev1.ContainerRestartPolicyAlways || len(sidecar.VolumeMounts) != 2 {
+		t.Errorf("sidecar %+v", sidecar)
+	}
+	if diff := cmp.Diff([]string{"worker", "--forward", "http://127.0.0.1:8080"}, sidecar.Args); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
+	}
+	worker := pod.Containers[0]
+	if len(worker.Env)+len(worker.VolumeMounts) > 0 || worker.Lifecycle.PreStop == nil {
+		t.Errorf("worker %+v", worker)
+	}
+}
+
+func TestSidecarHasThePathResourcesAndEnvironmentOfThePool(t *testing.T) {
+	s := newTestPool(1)
+	s.Operator.Image = "yardmaster:1"
+	s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSidecar}
+	sidecar := builtDeployment(t, s).Spec.Template.Spec.InitContainers[0]
+	for _, list := range []corev1.ResourceList{sidecar.Resources.Requests, sidecar.Resources.Limits} {
+		if list.Cpu().IsZero() || list.Memory().IsZero() {
+			t.Errorf("a ResourceQuota can refuse the sidecar, because it has the resources %+v", sidecar.Resources)
+		}
+	}
+	own := &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}}
+	endpoint := corev1.EnvVar{Name: "OTEL_EXPORTER_OTLP_ENDPOINT", Value: "http://collector:4318"}
+	s.Pool.Spec.Sidecar = &v1alpha1.Sidecar{Path: "/jobs", Resources: own, Env: []corev1.EnvVar{endpoint}}
+	sidecar = builtDeployment(t, s).Spec.Template.Spec.InitContainers[0]
+	if sidecar.Args[2] != "http://127.0.0.1:8080/jobs" || !equality.Semantic.DeepEqual(*own, sidecar.Resources) {
+		t.Errorf("sidecar with arguments %q and resources %+v", sidecar.Args, sidecar.Resources)
+	}
+	if !slices.Contains(sidecar.Env, endpoint) {
+		t.Errorf("sidecar with the environment %+v", sidecar.Env)
+	}
+}
+
+func TestAnUpgradeOfTheOperatorRestartsNoWorkersWithASidecar(t *testing.T) {
+	s := newTestPool(1)
+	s.Operator.Image = "yardmaster:1"
+	s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSidecar}
+	before := newEvaluation(s.Observation).updated
+	s.Revisions = []Revision{{Name: before.Name, Hash: before.Hash, SidecarImage: SidecarImage(PodSpecOf(before.workload))}}
+	s.Operator.Image = "yardmaster:2"
+	after := newEvaluation(s.Observation)
+	if diff := cmp.Diff(before.workload, after.updated.workload); diff != "" || len(after.revisions) != 1 {
+		t.Errorf("%d revisions, and the workload changes (-before, +after):\n%s", len(after.revisions), diff)
+	}
+	s.Pool.Spec.Version = "2"
+	next := newEvaluation(s.Observation).updated
+	if image := SidecarImage(PodSpecOf(next.workload)); next.Hash == before.Hash || image != "yardmaster:2" {
+		t.Errorf("a new revision has the sidecar %s", image)
+	}
+}
+
+func TestInvalidSpecIsReported(t *testing.T) {
+	template := func(pod corev1.PodSpec) func(s *testPool) {
+		return func(s *testPool) { s.Pool.Spec.Template = &corev1.PodTemplateSpec{Spec: pod} }
+	}
+	tests := map[string]struct {
+		change func(s *testPool)
+		want   string
+	}{
+		"a reserved variable": {
+			template(corev1.PodSpec{Containers: []corev1.Container{{Name: "worker", Env: []corev1.EnvVar{{Name: "YARDMASTER_POOL"}}}}}),
+			`spec.template.spec.containers[0].env[0].name: Invalid value: "YARDMASTER_POOL": names that begin with YARDMASTER_ are reserved`,
+		},
+		"a reserved container": {
+			template(corev1.PodSpec{InitContainers: []corev1.Container{{Name: "yardmaster"}}}),
+			`spec.template.spec.initContainers[0].name: Invalid value: "yardmaster": is reserved`,
+		},
+		"a reserved volume": {
+			template(corev1.PodSpec{Volumes: []corev1.Volume{{Name: "yardmaster-url"}}}),
+			`spec.template.spec.volumes[0].name: Invalid value: "yardmaster-url": names that begin with yardmaster- are reserved`,
+		},
+		"a sidecar without an image": {
+			func(s *testPool) { s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSidecar} },
+			"drain.mode is Sidecar, but the operator has no image for the sidecar: set the operator's flag --worker-image",
+		},
+	}
+	for title, test := range tests {
+		t.Run(title, func(t *testing.T) {
+			s := newTestPool(3)
+			test.change(s)
+			decision := Decide(s.Observation)
+			if decision.changesCluster() {
+				t.Error("decision changes the cluster")
+			}
+			var ready *metav1.Condition
+			for i := range decision.Status.Conditions {
+				if decision.Status.Conditions[i].Type == v1alpha1.ConditionReady {
+					ready = &decision.Status.Conditions[i]
+				}
+			}
+			if ready.Reason != v1alpha1.ReasonSpecInvalid || !strings.Contains(ready.Message, test.want) {
+				t.Errorf("Ready is %s: %s\nwant %s", ready.Reason, ready.Message, test.want)
+			}
+		})
+	}
+}
+
+func TestNamesAreValidAndUnique(t *testing.T) {
+	long := strings.Repeat("a", 250)
+	seen := map[string]string{}
+	for _, owner := range []string{"mail", "a.b", "a-b", "1st", long, long + "b", "p1st"} {
+		for _, name := range []string{RevisionName(owner, "0123456789"), sharedObjectName(owner)} {
+			if len(name) > maxNameLength || strings.Contains(name, ".") || name[0] < 'a' {
+				t.Errorf("%q is no valid name for an object of %q", name, owner)
+			}
+			if other, taken := seen[name]; taken {
+				t.Errorf("%q is the name for both %q and %q", name, owner, other)
+			}
+			seen[name] = owner
+		}
+		if label := poolLabelValue(owner); len(label) > maxLabelLength {
+			t.Errorf("%q is no valid label", label)
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package operator
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker/brokerconn"
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
+	agenticsessioncontroller "github.com/yardmaster/yardmaster/internal/kinds/agenticsession/controller"
+	jobreportcontroller "github.com/yardmaster/yardmaster/internal/kinds/jobreport/controller"
+	policycontroller "github.com/yardmaster/yardmaster/internal/kinds/policy/controller"
+	queuecontroller "github.com/yardmaster/yardmaster/internal/kinds/queue/controller"
+	schedulecontroller "github.com/yardmaster/yardmaster/internal/kinds/schedule/controller"
+	sequentialjobcontroller "github.com/yardmaster/yardmaster/internal/kinds/sequentialjob/controller"
+	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner/controller/egressproxy"
+	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner/controller/prepull"
+	workerpoolcontroller "github.com/yardmaster/yardmaster/internal/kinds/workerpool/controller"
+	webhookv1alpha1 "github.com/yardmaster/yardmaster/internal/operator/validation"
+	"github.com/yardmaster/yardmaster/internal/pod/networkcheck/prober"
+)
+
+// AllControllers returns all controllers.
+func AllControllers() []Controller {
+	return []Controller{{
+		Name: "sequentialjob", Kind: kindOf("SequentialJob"), Needs: []schema.GroupVersionKind{kindOf("Policy")},
+		Setup: setupSequentialJob, Webhook: webhookv1alpha1.SetupSequentialJob,
+	}, {
+		Name: "queue", Kind: kindOf("Queue"), Needs: []schema.GroupVersionKind{kindOf("Policy")},
+		Setup: setupQueue, Webhook: webhookv1alpha1.QueueValidator.Setup,
+	}, {
+		Name: "workerpool", Kind: kindOf("WorkerPool"), Needs: []schema.GroupVersionKind{kindOf("Queue"), kindOf("Policy")},
+		Setup: setupWorkerPool, Webhook: webhookv1alpha1.WorkerPoolValidator.Setup,
+	}, {
+		Name: "policy", Kind: kindOf("Policy"), Needs: []schema.GroupVersionKind{kindOf("Queue"), kindOf("WorkerPool")},
+		Setup: setupPolicy, Webhook: webhookv1alpha1.PolicyValidator.Setup,
+	}, {
+		Name: "agenticsession", Kind: kindOf("AgenticSession"), Needs: []schema.GroupVersionKind{kindOf("SessionRunner"), kindOf("Policy")},
+		Setup: setupAgenticSession, Webhook: webhookv1alpha1.SetupAgenticSession, Mutates: true,
+	}, {
+		Name: "egressproxy", Kind: kindOf("SessionRunner"), Needs: []schema.GroupVersionKind{kindOf("AgenticSession")}, Setup: setupEgressProxy,
+	}, {
+		Name: "prepull", Kind: kindOf("SessionRunner"), Setup: setupPrepull,
+	}, {
+		Name: "schedule", Kind: kindOf("Schedule"), Setup: setupSchedule, Webhook: webhookv1alpha1.SetupSchedule, Mutates: true,
+	}, {
+		Name: "jobreport", Kind: kindOf("JobReport"), Flag: reportNamespacesFlag, Setup: setupJobReport,
+	}}
+}
+
+func kindOf(kind string) schema.GroupVersionKind { return v1alpha1.GroupVersion.WithKind(kind) }
+
+func setupSequentialJob(mgr ctrl.Manager, o Options) error {
+	pods, err := sequentialjobcontroller.NewCache(mgr, namespaceConfigs(o.Namespaces))
+	if err != nil {
+		return err
+	}
+	return sequentialjobcontroller.New(mgr, sequentialjobcontroller.Options{Concurrency: o.Concurrency, Pods: pods, ArchiveImage: o.WorkerImage}).SetupWithManager(mgr)
+}
+
+func setupQueue(mgr ctrl.Manager, o Options) error {
+	brokers, err := o.brokerManager()
+	if err != nil {
+		return err
+	}
+	return queuecontroller.New(mgr, brokers, queuecontroller.Options{Concurrency: o.Concurrency, SweepInterval: o.QueueSweep}).SetupWithManager(mgr)
+}
+
+func setupWorkerPool(mgr ctrl.Manager, o Options) error {
+	brokers, err := o.brokerManager()
+	if err != nil {
+		return err
+	}
+	sources := brokerconn.NewSourceReader(mgr.GetAPIReader(), brokerconn.Options{Dialer: o.dialer})
+	if err := mgr.Add(sources); err != nil {
+		return err
+	}
+	options := workerpoolcontroller.Options{Concurrency: o.Concurrency, Image: o.WorkerImage, Sources: sources, OperatorNamespace: o.OperatorNamespace, AdminSecret: o.keySecret()}
+	if err := workerpoolcontroller.RegisterMetrics(mgr.GetCache()); err != nil {
+		return err
+	}
+	return workerpoolcontroller.New(mgr, brokers, options).SetupWithManager(mgr)
+}
+
+// keySecret returns the Secret with the operator's key; without a name if it has none.
+func (o *Options) keySecret() types.NamespacedName {
+	if o.OperatorNamespace == "" || o.WorkerAdminSecret == "" {
+		return types.NamespacedName{}
+	}
+	return types.NamespacedName{Namespace: o.OperatorNamespace, Name: o.WorkerAdminSecret}
+}
+
+func setupPolicy(mgr ctrl.Manager, o Options) error {
+	return policycontroller.New(mgr).SetupWithManager(mgr, o.Concurrency)
+}
+
+func setupAgenticSession(mgr ctrl.Manager, o Options) error {
+	children, err := agenticsessioncontroller.NewCache(mgr, namespaceConfigs(o.Namespaces))
+	if err != nil {
+		return err
+	}
+	options := agenticsessioncontroller.Options{Concurrency: o.Concurrency, Children: children, Network: o.SessionNetwork, KeySecret: o.keySecret()}
+	if o.NetworkCheckService != "" && o.OperatorNamespace != "" && o.WorkerImage != "" {
+		if err := mgr.Add(prober.NewServer()); err != nil {
+			return err
+		}
+		options.NetworkCheck = agenticsession.NetworkCheck{Image: o.WorkerImage, Namespace: o.OperatorNamespace}
+		options.OperatorAddresses = prober.NewResolver(o.NetworkCheckService + "." + o.OperatorNamespace + ".svc").Addresses
+	}
+	return agenticsessioncontroller.New(mgr, options).SetupWithManager(mgr)
+}
+
+func setupEgressProxy(mgr ctrl.Manager, o Options) error {
+	objects, err := egressproxy.NewCache(mgr, namespaceConfigs(o.Namespaces))
+	if err != nil {
+		return err
+	}
+	return egressproxy.New(mgr, egressproxy.Options{
+		Concurrency: o.Concurrency, Objects: objects, Image: o.WorkerImage, KeySecret: o.keySecret(), Network: o.SessionNetwork,
+	}).SetupWithManager(mgr)
+}
+
+func setupPrepull(mgr ctrl.Manager, o Options) error {
+	daemonSets, err := prepull.NewCache(mgr, namespaceConfigs(o.Namespaces))
+	if err != nil {
+		return err
+	}
+	return prepull.New(mgr, prepull.Options{Concurrency: o.Concurrency, DaemonSets: daemonSets, Image: o.WorkerImage}).SetupWithManager(mgr)
+}
+
+// setupSchedule starts only runs of kinds whose controllers run too.
+func setupSchedule(mgr ctrl.Manager, o Options) error {
+	isEnabled := func(name string) bool {
+		return slices.ContainsFunc(o.Controllers, func(c Controller) bool { return c.Name == name })
+	}
+	options := schedulecontroller.Options{Concurrency: o.Concurrency, SequentialJobs: isEnabled("sequentialjob"), AgenticSessions: isEnabled("agenticsession")}
+	if isEnabled("queue") {
+		var err error
+		if options.Brokers, err = o.brokerManager(); err != nil {
+			return err
+		}
+	}
+	return schedulecontroller.New(mgr, options).SetupWithManager(mgr)
+}
+
+func setupJobReport(mgr ctrl.Manager, o Options) error {
+	return jobreportcontroller.SetupWithManager(mgr, o.Report)
+}

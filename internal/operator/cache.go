@@ -1,0 +1,65 @@
+package operator
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	sequentialjobcontroller "github.com/yardmaster/yardmaster/internal/kinds/sequentialjob/controller"
+	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
+	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/kube/informer"
+)
+
+// cacheOptions keep the cache small: only Jobs of a SequentialJob, only Pods and other objects of a
+// WorkerPool, and no managed fields.
+func cacheOptions(namespaces []string, restores *informer.RestoreDetector) (cache.Options, error) {
+	ofSequentialJobs, err := labels.NewRequirement(v1alpha1.LabelSequentialJobUID, selection.Exists, nil)
+	if err != nil {
+		return cache.Options{}, err
+	}
+	ofPools, err := labels.NewRequirement(workerpool.LabelWorkerPool, selection.Exists, nil)
+	if err != nil {
+		return cache.Options{}, err
+	}
+	workers := cache.ByObject{Label: labels.NewSelector().Add(*ofPools)}
+	options := cache.Options{
+		NewInformer:      restores.NewInformer,
+		DefaultTransform: kube.TrimObject,
+		ByObject: map[client.Object]cache.ByObject{
+			&batchv1.Job{}:            {Label: labels.NewSelector().Add(*ofSequentialJobs), Transform: kube.DropJobTemplate},
+			&v1alpha1.SequentialJob{}: {Transform: sequentialjobcontroller.TrimSequentialJob},
+			&corev1.Pod{}:             workers,
+			// Those of users count too: they may select workers and sessions.
+			&networkingv1.NetworkPolicy{}: {Transform: kube.TrimNetworkPolicy},
+			&appsv1.Deployment{}:          workers,
+			&appsv1.StatefulSet{}:         workers,
+			// Only the metadata of these kinds is cached.
+			&corev1.ConfigMap{}:             workers,
+			&corev1.Service{}:               workers,
+			&corev1.ServiceAccount{}:        workers,
+			&policyv1.PodDisruptionBudget{}: workers,
+		},
+	}
+	options.DefaultNamespaces = namespaceConfigs(namespaces)
+	return options, nil
+}
+
+// namespaceConfigs limits a cache to these namespaces; nil means all.
+func namespaceConfigs(namespaces []string) map[string]cache.Config {
+	var limited map[string]cache.Config
+	for _, namespace := range namespaces {
+		if limited == nil {
+			limited = map[string]cache.Config{}
+		}
+		limited[namespace] = cache.Config{}
+	}
+	return limited
+}

@@ -1,0 +1,111 @@
+package operator
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1beta1 "k8s.io/api/admissionregistration/v1beta1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/yardmaster/yardmaster/internal/kube/flagenv"
+)
+
+func knownControllers() []Controller {
+	group := schema.GroupVersion{Group: "yard.example", Version: "v1"}
+	return []Controller{
+		{Name: "crane", Kind: group.WithKind("Crane")},
+		{Name: "switch", Kind: group.WithKind("Switch")},
+	}
+}
+
+func TestSelectControllers(t *testing.T) {
+	for selectors, want := range map[string][]string{
+		"*":              {"crane", "switch"},
+		"crane":          {"crane"},
+		"*,-switch":      {"crane"},
+		"-switch,*":      {"crane"},
+		"switch,crane":   {"crane", "switch"},
+		"switch,-switch": {"switch"},
+	} {
+		t.Run(selectors, func(t *testing.T) {
+			selected, err := SelectControllers(knownControllers(), flagenv.SplitList(selectors))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, controllerNames(selected)); diff != "" {
+				t.Errorf("selected (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSelectControllersRejectsUnknownNames(t *testing.T) {
+	for selectors, want := range map[string]string{
+		"crane,tram": `unknown controller "tram" in --controllers, known are: crane, switch`,
+		"*,-tram":    `unknown controller "tram" in --controllers, known are: crane, switch`,
+		"-crane":     "leaves no controller to run, known are: crane, switch",
+		"":           "leaves no controller to run, known are: crane, switch",
+	} {
+		t.Run(selectors, func(t *testing.T) {
+			_, err := SelectControllers(knownControllers(), flagenv.SplitList(selectors))
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("error %v, want one with %q", err, want)
+			}
+		})
+	}
+}
+
+func TestMissingCustomResourceDefinitionsAreReported(t *testing.T) {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(knownControllers()[0].Kind, meta.RESTScopeNamespace)
+
+	if err := checkInstalled(mapper, knownControllers()[:1]); err != nil {
+		t.Errorf("everything is installed, but: %v", err)
+	}
+	err := checkInstalled(mapper, knownControllers())
+	want := "controller switch needs the CustomResourceDefinition of Switch.yard.example, which is not installed"
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, want one with %q", err, want)
+	}
+}
+
+func TestMissingDefinitionsOfWatchedKindsAreReported(t *testing.T) {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(knownControllers()[0].Kind, meta.RESTScopeNamespace)
+	crane := knownControllers()[0]
+	crane.Needs = []schema.GroupVersionKind{knownControllers()[1].Kind}
+	err := checkInstalled(mapper, []Controller{crane})
+	want := "controller crane needs the CustomResourceDefinition of Switch.yard.example, which is not installed"
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, want one with %q", err, want)
+	}
+}
+
+func TestOperatorRefusesToRunWhereNothingRecordsTheCreatorsOfSessions(t *testing.T) {
+	without, with := meta.NewDefaultRESTMapper(nil), meta.NewDefaultRESTMapper(nil)
+	without.Add(admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"), meta.RESTScopeRoot)
+	without.Add(admissionregistrationv1beta1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicy"), meta.RESTScopeRoot)
+	with.Add(admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicy"), meta.RESTScopeRoot)
+	sessions := []Controller{{Name: "queue"}, {Name: "agenticsession", Mutates: true}}
+	for name, test := range map[string]struct {
+		mapper  meta.RESTMapper
+		options Options
+		refused bool
+	}{
+		"with the webhook":                       {mapper: without, options: Options{Webhook: WebhookOptions{Enabled: true, Mutating: true}, Controllers: sessions}},
+		"with the policy":                        {mapper: with, options: Options{Webhook: WebhookOptions{Enabled: true}, Controllers: sessions}},
+		"with neither":                           {mapper: without, options: Options{Webhook: WebhookOptions{Enabled: true}, Controllers: sessions}, refused: true},
+		"with neither, and without sessions":     {mapper: without, options: Options{Webhook: WebhookOptions{Enabled: true}, Controllers: sessions[:1]}},
+		"without any webhook, as in development": {mapper: without, options: Options{Controllers: sessions}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := checkCreatorsAreRecorded(test.mapper, test.options)
+			if refused := err != nil; refused != test.refused {
+				t.Errorf("error %v, refused should be %t", err, test.refused)
+			}
+		})
+	}
+}

@@ -1,0 +1,234 @@
+package operator
+
+import (
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/yaml"
+
+	"github.com/yardmaster/yardmaster/internal/kube/informer"
+)
+
+var (
+	// Other names of a broker, such as streams, also begin with yardmaster_.
+	metricName        = regexp.MustCompile(`\b(?:yardmaster_(?:sequentialjob|jobreport|queue|workerpool|worker|policy|broker|schedule|session|watch|webhook|build)|controller_runtime|workqueue|leader_election)_[a-z_]+|\byardmaster_schedules\b`)
+	metricDescription = regexp.MustCompile(`fqName: "([a-z_]+)"`)
+	metricDefinition  = regexp.MustCompile(`"(yardmaster_worker_[a-z_]+)"`)
+)
+
+// exportedMetrics returns the names of the operator's metrics with all controllers set up.
+func exportedMetrics(t *testing.T) map[string]bool {
+	t.Helper()
+	registerOnce.Do(func() { registerAllMetrics(t) })
+	collector, is := metrics.Registry.(prometheus.Collector)
+	if !is {
+		t.Fatalf("%T does not describe what it collects", metrics.Registry)
+	}
+	descriptions := make(chan *prometheus.Desc)
+	go func() {
+		defer close(descriptions)
+		collector.Describe(descriptions)
+	}()
+	names := map[string]bool{}
+	for description := range descriptions {
+		if match := metricDescription.FindStringSubmatch(description.String()); match != nil {
+			names[match[1]] = true
+		}
+	}
+	return names
+}
+
+// registerOnce registers the metrics once, because they are global to the process.
+var registerOnce sync.Once
+
+// registerAllMetrics sets up all controllers in a manager that is never started.
+func registerAllMetrics(t *testing.T) {
+	t.Helper()
+	o := Options{Concurrency: 1, Metrics: MetricsOptions{Address: "0"}, HealthAddress: "0"}
+	o.Report.Namespaces = []string{"team-a"}
+	options, err := managerOptions(o, informer.NewRestoreDetector())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for kind := range options.Scheme.AllKnownTypes() {
+		mapper.Add(kind, meta.RESTScopeNamespace)
+	}
+	options.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil }
+	mgr, err := ctrl.NewManager(&rest.Config{Host: "127.0.0.1:0"}, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.brokerManager = brokerManagerOnce(mgr, o)
+	for _, controller := range AllControllers() {
+		if err := controller.Setup(mgr, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// mentionedMetrics are the metrics that files speak of, and in which file. Of a histogram there
+// are several.
+func mentionedMetrics(t *testing.T, patterns ...string) map[string]string {
+	t.Helper()
+	names := map[string]string{}
+	for _, pattern := range patterns {
+		files, err := filepath.Glob(filepath.Join("..", "..", filepath.FromSlash(pattern)))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v, %v", pattern, files, err)
+		}
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range metricName.FindAllString(string(content), -1) {
+				for _, suffix := range []string{"_bucket", "_count", "_sum"} {
+					name = strings.TrimSuffix(name, suffix)
+				}
+				names[name] = file
+			}
+		}
+	}
+	return names
+}
+
+// workerMetrics returns the names of a worker's metrics from its source, because a new worker does
+// not export those without a value.
+func workerMetrics(t *testing.T) map[string]bool {
+	t.Helper()
+	source, err := os.ReadFile(filepath.Join("..", "..", "worker", "metrics.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, match := range metricDefinition.FindAllStringSubmatch(string(source), -1) {
+		names[match[1]] = true
+	}
+	if len(names) == 0 {
+		t.Fatal("the worker's source has no metrics")
+	}
+	return names
+}
+
+// alertsAndDashboards are the files that contain PromQL expressions.
+var alertsAndDashboards = []string{"config/components/*/*.yaml", "config/dashboards/*.json"}
+
+func TestAlertsDashboardsAndDocsReferToExistingMetrics(t *testing.T) {
+	exported := exportedMetrics(t)
+	maps.Copy(exported, workerMetrics(t))
+	for name, file := range mentionedMetrics(t, append(alertsAndDashboards, "docs/*.md")...) {
+		if !exported[name] {
+			t.Errorf("%s: unknown metric %s", file, name)
+		}
+	}
+}
+
+func TestEveryMetricIsDocumented(t *testing.T) {
+	documented := mentionedMetrics(t, "docs/*.md")
+	exported := exportedMetrics(t)
+	maps.Copy(exported, workerMetrics(t))
+	for _, name := range slices.Sorted(maps.Keys(exported)) {
+		if strings.HasPrefix(name, "yardmaster_") && documented[name] == "" {
+			t.Errorf("metric %s is not documented", name)
+		}
+	}
+}
+
+// These match the parts of a PromQL expression that are not metrics. Any other word must be the name
+// of an exported metric.
+var (
+	quotedText      = regexp.MustCompile(`"[^"]*"|\{[^}]*\}|\[[^\]]*\]|\$[a-z_]+|\b[0-9]+[smhdw]\b|\b(?:by|on|ignoring|group_left|group_right|without) *\([^)]*\)`)
+	promqlWord      = regexp.MustCompile(`[a-z_][a-z_0-9]*`)
+	promqlFunctions = []string{
+		"sum", "max", "min", "rate", "increase", "deriv", "delta", "time", "absent", "and", "or", "unless", "on", "by",
+		"label_replace", "histogram_quantile", "clamp_min", "le", "group_left", "offset",
+	}
+)
+
+func TestExpressionsUseExistingMetrics(t *testing.T) {
+	exported := exportedMetrics(t)
+	maps.Copy(exported, workerMetrics(t))
+	for at, expression := range alertExpressions(t) {
+		metrics := 0
+		for _, name := range promqlWord.FindAllString(quotedText.ReplaceAllString(expression, " "), -1) {
+			if slices.Contains(promqlFunctions, name) {
+				continue
+			}
+			for _, suffix := range []string{"_bucket", "_count", "_sum"} {
+				if !exported[name] {
+					name = strings.TrimSuffix(name, suffix)
+				}
+			}
+			metrics++
+			if !exported[name] {
+				t.Errorf("%s: unknown metric %s in\n%s", at, name, expression)
+			}
+		}
+		if metrics == 0 {
+			t.Errorf("%s uses no metric: %s", at, expression)
+		}
+		if strings.Count(expression, "(") != strings.Count(expression, ")") {
+			t.Errorf("%s: parentheses do not match: %s", at, expression)
+		}
+	}
+}
+
+// alertExpressions returns the expressions of all alerts and dashboards by their location.
+func alertExpressions(t *testing.T) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	for _, pattern := range []string{"config/components/*/rules.yaml", "config/dashboards/*.json"} {
+		files, err := filepath.Glob(filepath.Join("..", "..", filepath.FromSlash(pattern)))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v, %v", pattern, files, err)
+		}
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var parsed any
+			if err := yaml.UnmarshalStrict(content, &parsed); err != nil { // JSON is YAML
+				t.Fatalf("%s: %v", file, err)
+			}
+			before := len(found)
+			collectExpressions(found, file, parsed)
+			if len(found) == before {
+				t.Errorf("%s has no expression", file)
+			}
+		}
+	}
+	return found
+}
+
+// collectExpressions adds the values of all keys named expr, at any depth.
+func collectExpressions(found map[string]string, at string, node any) {
+	switch node := node.(type) {
+	case map[string]any:
+		for key, value := range node {
+			if text, isString := value.(string); isString && key == "expr" {
+				found[at] = text
+				continue
+			}
+			collectExpressions(found, at+"."+key, value)
+		}
+	case []any:
+		for i, value := range node {
+			collectExpressions(found, at+"."+strconv.Itoa(i), value)
+		}
+	}
+}

@@ -1,0 +1,262 @@
+package operator
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker/bounded"
+	"github.com/yardmaster/yardmaster/internal/broker/brokeraccess"
+	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
+	jobreportcontroller "github.com/yardmaster/yardmaster/internal/kinds/jobreport/controller"
+	"github.com/yardmaster/yardmaster/internal/kube/flagenv"
+	"github.com/yardmaster/yardmaster/internal/version"
+)
+
+func environmentOf(variables map[string]string) flagenv.Lookup {
+	return func(name string) (string, bool) {
+		value, found := variables[name]
+		return value, found
+	}
+}
+
+// optionsSummary contains the options that the rows compare.
+type optionsSummary struct {
+	Controllers, Namespaces []string
+	Concurrency             int
+	KubeAPIQPS              float64
+	LeaderElection          LeaderElectionOptions
+	Metrics                 MetricsOptions
+	Webhook                 bool
+	CertManagement          CertManagement
+	Report                  jobreportcontroller.Options
+	Broker                  brokeraccess.DefaultBroker
+	BrokerNetwork           bounded.Options
+	QueueSweep              time.Duration
+}
+
+func defaultSummary() optionsSummary {
+	return optionsSummary{
+		Controllers: []string{"sequentialjob", "queue", "workerpool", "policy", "agenticsession", "egressproxy", "prepull", "schedule"},
+		Concurrency: 10,
+		KubeAPIQPS:  -1,
+		LeaderElection: LeaderElectionOptions{
+			Enabled: true, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
+		},
+		Metrics:        MetricsOptions{Address: ":8443", Secure: true},
+		Webhook:        true,
+		CertManagement: CertManagementSelf,
+		Report:         jobreportcontroller.Options{Interval: 5 * time.Minute, MaxFindings: 50, Thresholds: jobreport.DefaultThresholds()},
+		Broker:         brokeraccess.DefaultBroker{Engine: "NATS"},
+		QueueSweep:     2 * time.Minute,
+	}
+}
+
+func TestParseFlags(t *testing.T) {
+	for name, row := range map[string]struct {
+		args        string
+		environment map[string]string
+		want        func(*optionsSummary)
+	}{
+		"no flags": {
+			want: func(*optionsSummary) {},
+		},
+		"namespaces are sorted and deduplicated": {
+			args: "--namespaces=b,a,,b",
+			want: func(s *optionsSummary) { s.Namespaces = []string{"a", "b"} },
+		},
+		"the environment sets omitted flags": {
+			environment: map[string]string{"YARDMASTER_KUBE_API_QPS": "50", "YARDMASTER_LEADER_ELECT": "false"},
+			want:        func(s *optionsSummary) { s.KubeAPIQPS, s.LeaderElection.Enabled = 50, false },
+		},
+		"a flag takes precedence over the environment": {
+			args:        "--concurrency=3",
+			environment: map[string]string{"YARDMASTER_CONCURRENCY": "7"},
+			want:        func(s *optionsSummary) { s.Concurrency = 3 },
+		},
+		"an empty variable is a value": {
+			environment: map[string]string{"YARDMASTER_NAMESPACES": ""},
+			want:        func(*optionsSummary) {},
+		},
+		"booleans are disabled": {
+			args: "--webhook=false --metrics-secure=false --metrics-bind-address=0",
+			want: func(s *optionsSummary) { s.Webhook, s.Metrics = false, MetricsOptions{Address: "0"} },
+		},
+		"external certificates": {
+			args: "--cert-management=external",
+			want: func(s *optionsSummary) { s.CertManagement = CertManagementExternal },
+		},
+		"report namespaces enable jobreport": {
+			args: "--report-namespaces=b,a,b --report-interval=30s --report-top=7",
+			want: func(s *optionsSummary) {
+				s.Controllers = []string{"sequentialjob", "queue", "workerpool", "policy", "agenticsession", "egressproxy", "prepull", "schedule", "jobreport"}
+				s.Report.Namespaces, s.Report.Interval, s.Report.MaxFindings = []string{"a", "b"}, 30*time.Second, 7
+			},
+		},
+		"only jobreport": {
+			args: "--controllers=jobreport --report-namespaces=a",
+			want: func(s *optionsSummary) { s.Controllers, s.Report.Namespaces = []string{"jobreport"}, []string{"a"} },
+		},
+		"a default broker": {
+			args:        "--broker-url-secret=nats/address --broker-tls-secret=nats-tls --broker-jetstream-domain=hub --broker-inbox-prefix=_INBOX_a --queue-sweep=30s",
+			environment: map[string]string{"YARDMASTER_BROKER_CREDENTIALS_SECRET": "nats-login"},
+			want: func(s *optionsSummary) {
+				s.Broker = brokeraccess.DefaultBroker{
+					Engine: "NATS", URLSecret: "nats/address", TLSSecret: "nats-tls", CredentialsSecret: "nats-login",
+					NATS: v1alpha1.NATSConnection{JetStreamDomain: "hub", InboxPrefix: "_INBOX_a"},
+				}
+				s.QueueSweep = 30 * time.Second
+			},
+		},
+		"a default broker with Sentinels": {
+			args: "--broker-url-secret=redis --broker-engine=Asynq --broker-sentinel-master=main --broker-sentinel-credentials-secret=login",
+			want: func(s *optionsSummary) {
+				s.Broker = brokeraccess.DefaultBroker{Engine: "Asynq", URLSecret: "redis", SentinelMaster: "main", SentinelSecret: "login"}
+			},
+		},
+		"networks of brokers": {
+			args:        "--deny-cidrs=10.0.0.0/8,fd00::/8 --deny-cidrs=192.0.2.1/32",
+			environment: map[string]string{"YARDMASTER_ALLOW_LOCAL_BROKERS": "true"},
+			want: func(s *optionsSummary) {
+				s.BrokerNetwork = bounded.Options{AllowLocal: true, Deny: []netip.Prefix{
+					netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8"), netip.MustParsePrefix("192.0.2.1/32"),
+				}}
+			},
+		},
+		"OpenReports": {
+			environment: map[string]string{"YARDMASTER_REPORT_OPENREPORTS": "true"},
+			want:        func(s *optionsSummary) { s.Report.OpenReports = true },
+		},
+		"thresholds from flags and the environment": {
+			args:        "--report-never-started-suspicious-after=5s",
+			environment: map[string]string{"YARDMASTER_REPORT_NEVER_STARTED_ZOMBIE_AFTER": "0s"},
+			want: func(s *optionsSummary) {
+				*s.Report.Thresholds[jobreport.ReasonNeverStarted] = jobreport.Threshold{Suspicious: 5 * time.Second}
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			options, err := ParseFlags(strings.Fields(row.args), environmentOf(row.environment), io.Discard)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := defaultSummary()
+			row.want(&want)
+			got := optionsSummary{
+				controllerNames(options.Controllers), options.Namespaces, options.Concurrency, options.KubeAPIQPS,
+				options.LeaderElection, options.Metrics, options.Webhook.Enabled, options.Webhook.CertManagement,
+				options.Report, options.Broker, options.BrokerNetwork, options.QueueSweep,
+			}
+			if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
+				t.Errorf("options (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestParseFlagsRejectsInvalidFlags(t *testing.T) {
+	for name, row := range map[string]struct {
+		args        string
+		environment map[string]string
+		want        string
+	}{
+		"an argument that is not a flag":   {args: "start", want: `unexpected argument "start"`},
+		"an unknown flag":                  {args: "--speed=9", want: "not defined: -speed"},
+		"an unknown controller":            {args: "--controllers=cron", want: `unknown controller "cron"`},
+		"unknown certificate management":   {args: "--cert-management=magic", want: "must be self or external"},
+		"jobreport without namespaces":     {args: "--controllers=jobreport", want: "jobreport, which needs --report-namespaces"},
+		"no controller left":               {args: "--controllers=*,-sequentialjob,-queue,-workerpool,-policy,-agenticsession,-egressproxy,-prepull,-schedule", want: "leaves no controller to run"},
+		"a scan interval of 0":             {args: "--report-interval=0s", want: "--report-interval is 0s, must be at least 1s"},
+		"too many findings":                {args: "--report-top=501", want: "must be between 0 and 500"},
+		"a negative threshold":             {args: "--report-no-ready-pods-zombie-after=-1h", want: "no-ready-pods-zombie-after is -1h0m0s, must not be negative"},
+		"a concurrency of 0":               {args: "--concurrency=0", want: "must be at least 1"},
+		"an unknown engine":                {args: "--broker-engine=Kafka", want: `--broker-engine is "Kafka", must be one of NATS, Asynq`},
+		"credentials without a broker URL": {args: "--broker-credentials-secret=login", want: "need --broker-url-secret"},
+		"a domain on the engine Asynq":     {args: "--broker-url-secret=redis --broker-engine=Asynq --broker-jetstream-domain=hub", want: "and the engine NATS"},
+		"Sentinels on the engine NATS":     {args: "--broker-url-secret=nats --broker-sentinel-master=main", want: "and the engine Asynq"},
+		"a login at no Sentinels":          {args: "--broker-sentinel-credentials-secret=login", want: "needs --broker-sentinel-master"},
+		"an address instead of a network":  {args: "--deny-cidrs=10.0.0.1/8", want: `"10.0.0.1/8" is not a network`},
+		"a sweep interval of 0":            {args: "--queue-sweep=0s", want: "--queue-sweep is 0s, must be at least 1s"},
+		"an invalid boolean in the environment": {
+			environment: map[string]string{"YARDMASTER_WEBHOOK": "perhaps"},
+			want:        `invalid value "perhaps" of YARDMASTER_WEBHOOK`,
+		},
+		"an invalid boolean for OpenReports": {
+			environment: map[string]string{"YARDMASTER_REPORT_OPENREPORTS": "perhaps"},
+			want:        `invalid value "perhaps" of YARDMASTER_REPORT_OPENREPORTS`,
+		},
+		"a lease that expires before it is renewed": {
+			args: "--leader-election-lease-duration=5s",
+			want: "must be longer than --leader-election-renew-deadline",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := ParseFlags(strings.Fields(row.args), environmentOf(row.environment), io.Discard)
+			if err == nil || !strings.Contains(err.Error(), row.want) {
+				t.Errorf("error %v, want one with %q", err, row.want)
+			}
+		})
+	}
+}
+
+func TestParsePrintsTheVersion(t *testing.T) {
+	var output bytes.Buffer
+	if _, err := ParseFlags([]string{"--version"}, environmentOf(nil), &output); !errors.Is(err, ErrVersionRequested) {
+		t.Errorf("error %v, want ErrVersion", err)
+	}
+	if got, want := output.String(), version.Describe("yardmaster")+"\n"; got != want {
+		t.Errorf("printed %q, want %q", got, want)
+	}
+}
+
+func TestOperatorNamespaceIsDetected(t *testing.T) {
+	for name, row := range map[string]struct {
+		args               string
+		wantLeaseNamespace string
+		wantError          string
+	}{
+		"the Lease is in the operator's namespace": {
+			args: "--operator-namespace=a", wantLeaseNamespace: "a",
+		},
+		"the Lease is in another namespace": {
+			args: "--operator-namespace=a --leader-election-namespace=b", wantLeaseNamespace: "b",
+		},
+		"outside a cluster, without leader election and webhooks": {
+			args: "--leader-elect=false --webhook=false",
+		},
+		"outside a cluster, the namespace of the certificate Secret is unknown": {
+			args: "--leader-elect=false", wantError: "--operator-namespace must be given",
+		},
+		"outside a cluster, the namespace of the Lease is unknown": {
+			args: "--cert-management=external", wantError: "--leader-election-namespace must be given",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			options, err := ParseFlags(strings.Fields(row.args), environmentOf(nil), io.Discard)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = options.detectNamespaces()
+			if row.wantError != "" {
+				if err == nil || !strings.Contains(err.Error(), row.wantError) {
+					t.Errorf("error %v, want one with %q", err, row.wantError)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := options.LeaderElection.Namespace; got != row.wantLeaseNamespace {
+				t.Errorf("Lease in %q, want %q", got, row.wantLeaseNamespace)
+			}
+		})
+	}
+}

@@ -1,0 +1,32 @@
+package operator
+
+import (
+	"os"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// Alerts use the namespace label of metrics such as yardmaster_jobreport_jobs. Without honorLabels,
+// Prometheus replaces it by the operator's namespace.
+func TestServiceMonitorKeepsTheNamespaceLabelOfMetrics(t *testing.T) {
+	content, err := os.ReadFile("../../config/components/prometheus/service_monitor.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	monitor := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(content, &monitor.Object); err != nil {
+		t.Fatal(err)
+	}
+	endpoints, _, err := unstructured.NestedSlice(monitor.Object, "spec", "endpoints")
+	if err != nil || len(endpoints) == 0 {
+		t.Fatalf("endpoints %v: %v", endpoints, err)
+	}
+	for _, one := range endpoints {
+		endpoint, _ := one.(map[string]any)
+		if honor, _, _ := unstructured.NestedBool(endpoint, "honorLabels"); !honor {
+			t.Errorf("endpoint %v does not honour the labels", endpoint["port"])
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package validation
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	jsonpatch "gomodules.xyz/jsonpatch/v2"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
+	"github.com/yardmaster/yardmaster/internal/operator/webhook"
+)
+
+// maxUserGroups is the number of a user's groups that are recorded.
+const maxUserGroups = 256
+
+// agenticSessionsWebhook is the name of the webhooks in their configurations.
+const agenticSessionsWebhook = "agenticsessions.yardmaster.dev"
+
+// SetupAgenticSession adds the webhooks for AgenticSessions to the manager.
+func SetupAgenticSession(mgr ctrl.Manager) error {
+	mgr.GetWebhookServer().Register(webhook.MutatingPath(agenticSessionsWebhook), &admission.Webhook{Handler: sessionCreatorHandler{&operatorUser{client: mgr.GetClient()}}})
+	return agenticSessionValidator(mgr.GetClient(), mgr.GetClient()).Setup(mgr)
+}
+
+// sessionCreatorHandler records a session's creator. It decodes only spec.userContext: the API server
+// has not validated the object yet, which may be large and of any shape.
+type sessionCreatorHandler struct {
+	operator *operatorUser
+}
+
+// Handle sets userContext to the requesting user when a session is created. It overwrites what
+// the user set, except displayName. An update without userContext keeps the stored value. A session that the operator
+// creates for a Schedule belongs to the user that the Schedule names.
+func (h sessionCreatorHandler) Handle(ctx context.Context, request admission.Request) admission.Response {
+	given, found, err := readUserContext(request.Object.Raw)
+	switch {
+	case err != nil:
+		return admission.Errored(http.StatusBadRequest, err)
+	case !found:
+		return admission.Allowed("") // the API server reports the missing spec
+	case request.Operation == admissionv1.Create && given != nil && isOfSchedule(request.Object.Raw) && h.operator.is(ctx, request.UserInfo.Username):
+		return admission.Allowed("")
+	case request.Operation == admissionv1.Create:
+		return setUserContext(creatorContext(&request.UserInfo, given))
+	case request.Operation != admissionv1.Update || given != nil:
+		return admission.Allowed("")
+	}
+	stored, _, err := readUserContext(request.OldObject.Raw)
+	switch {
+	case err != nil:
+		return admission.Errored(http.StatusBadRequest, err)
+	case stored == nil:
+		return admission.Allowed("")
+	}
+	return setUserContext(stored)
+}
+
+// readUserContext returns the JSON of spec.userContext in a session, nil if it is not set, and whether
+// the session has a spec.
+func readUserContext(session []byte) (userContext json.RawMessage, found bool, err error) {
+	var object struct {
+		Spec json.RawMessage `json:"spec"`
+	}
+	if err := utiljson.Unmarshal(session, &object); err != nil {
+		return nil, false, err
+	}
+	if len(object.Spec) == 0 || object.Spec[0] != '{' {
+		return nil, false, nil
+	}
+	var spec struct {
+		UserContext json.RawMessage `json:"userContext"`
+	}
+	err = utiljson.Unmarshal(object.Spec, &spec)
+	return spec.UserContext, true, err
+}
+
+func setUserContext(userContext any) admission.Response {
+	return admission.Patched("", jsonpatch.NewOperation("add", "/spec/userContext", userContext))
+}
+
+// creatorContext returns the userContext of the requesting user, with the displayName that is given.
+func creatorContext(user *authenticationv1.UserInfo, given json.RawMessage) *v1alpha1.UserContext {
+	creator := &v1alpha1.UserContext{UserID: user.Username, Groups: user.Groups[:min(len(user.Groups), maxUserGroups)]}
+	var claimed struct {
+		DisplayName string `json:"displayName"`
+	}
+	if given != nil && utiljson.Unmarshal(given, &claimed) == nil { // the API server reports what is invalid
+		creator.DisplayName = claimed.DisplayName
+	}
+	return creator
+}
+
+// agenticSessionValidator validates sessions. For what the SessionRunner does not allow it only
+// warns: the SessionRunner may change before the session starts, and the reconciler decides.
+func agenticSessionValidator(reader client.Reader, writer client.Writer) *specValidator[*v1alpha1.AgenticSession] {
+	return &specValidator[*v1alpha1.AgenticSession]{
+		kind:     "AgenticSession",
+		webhook:  agenticSessionsWebhook,
+		specOf:   func(s *v1alpha1.AgenticSession) any { return s.Spec },
+		validate: agenticsession.Validate,
+		warn: func(ctx context.Context, s *v1alpha1.AgenticSession) admission.Warnings {
+			return agenticSessionWarnings(ctx, reader, s)
+		},
+		warnChange:      agenticSessionChangeWarnings,
+		authorizeChange: (&ownerRule{writer}).authorizeChange,
+	}
+}
+
+func agenticSessionChangeWarnings(before, after *v1alpha1.AgenticSession) admission.Warnings {
+	if after.Spec.RunRequest > before.Spec.RunRequest && after.Status.CompletionTime == nil && after.Status.Run > 0 {
+		return admission.Warnings{"spec.runRequest: the next run starts when the current run has finished"}
+	}
+	return nil
+}
+
+func agenticSessionWarnings(ctx context.Context, reader client.Reader, s *v1alpha1.AgenticSession) admission.Warnings {
+	var warnings admission.Warnings
+	if s.Spec.InitialPrompt != "" {
+		warnings = append(warnings, "spec.initialPrompt: this field is an alias of spec.prompt; use spec.prompt")
+	}
+	runner := &v1alpha1.SessionRunner{}
+	err := reader.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: s.Spec.Runner}, runner)
+	switch {
+	case client.IgnoreNotFound(err) != nil: // the reconciler reports it
+		return warnings
+	case err != nil:
+		return append(warnings, "spec.runner: SessionRunner "+s.Spec.Runner+" does not exist yet")
+	}
+	for _, refusal := range agenticsession.ValidateWithRunner(s, runner) {
+		warnings = append(warnings, refusal.Error())
+	}
+	return warnings
+}

@@ -1,0 +1,214 @@
+package validation
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+func agenticSession() *v1alpha1.AgenticSession {
+	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "fix", Namespace: "ns"}}
+	s.Spec.Prompt, s.Spec.Runner, s.Spec.RunRequest = "do it", "default", 1
+	s.Spec.UserContext = &v1alpha1.UserContext{UserID: "ann"}
+	return s
+}
+
+// recordedUser returns the user that a request records in a session, or nil.
+func recordedUser(t *testing.T, operation admissionv1.Operation, before, given *v1alpha1.UserContext) *v1alpha1.UserContext {
+	t.Helper()
+	raw := func(user *v1alpha1.UserContext) []byte {
+		s := agenticSession()
+		s.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AgenticSession"))
+		s.Spec.UserContext = user
+		text, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		Operation: operation, UserInfo: authenticationv1.UserInfo{Username: "ann", Groups: []string{"dev"}},
+		Object: runtime.RawExtension{Raw: raw(given)}, OldObject: runtime.RawExtension{Raw: raw(before)},
+	}}
+	response := sessionCreatorHandler{}.Handle(t.Context(), request)
+	if !response.Allowed {
+		t.Fatalf("%+v", response.Result)
+	}
+	for _, patch := range response.Patches {
+		if !strings.HasPrefix(patch.Path, "/spec/userContext") {
+			t.Errorf("unexpected change of %s", patch.Path)
+		}
+	}
+	operations, err := json.Marshal(response.Patches)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := request.Object.Raw
+	if len(response.Patches) > 0 {
+		patch, err := jsonpatch.DecodePatch(operations)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if after, err = patch.Apply(after); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &v1alpha1.AgenticSession{}
+	if err := json.Unmarshal(after, s); err != nil {
+		t.Fatal(err)
+	}
+	return s.Spec.UserContext
+}
+
+func TestSessionRecordsItsCreator(t *testing.T) {
+	bob := &v1alpha1.UserContext{UserID: "bob"}
+	for title, row := range map[string]struct {
+		operation           admissionv1.Operation
+		before, given, want *v1alpha1.UserContext
+	}{
+		"a new session without a user": {admissionv1.Create, nil, nil, &v1alpha1.UserContext{UserID: "ann", Groups: []string{"dev"}}},
+		"a new session that claims another user": {
+			admissionv1.Create, nil, &v1alpha1.UserContext{UserID: "root", DisplayName: "Ann", Groups: []string{"system:masters"}},
+			&v1alpha1.UserContext{UserID: "ann", DisplayName: "Ann", Groups: []string{"dev"}},
+		},
+		"an update by another user keeps the creator":        {admissionv1.Update, bob, nil, bob},
+		"an update of a session created without the webhook": {admissionv1.Update, nil, nil, nil},
+	} {
+		t.Run(title, func(t *testing.T) {
+			if diff := cmp.Diff(row.want, recordedUser(t, row.operation, row.before, row.given)); diff != "" {
+				t.Errorf("user (-want, +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func validatorWithObjects(t *testing.T, objects ...client.Object) *specValidator[*v1alpha1.AgenticSession] {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	return agenticSessionValidator(c, c)
+}
+
+// byUser returns the context of a request by this user.
+func byUser(t *testing.T, user authenticationv1.UserInfo) context.Context {
+	t.Helper()
+	return admission.NewContextWithRequest(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{UserInfo: user}})
+}
+
+func TestInvalidSessionIsRefused(t *testing.T) {
+	runner := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: "ns"}}
+	runner.Spec.Image = "runner:1"
+	v := validatorWithObjects(t, runner)
+	invalid := agenticSession()
+	invalid.Spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"PATH": "x"}
+	want := []string{"spec.environmentVariables[PATH]"}
+	_, err := v.ValidateCreate(t.Context(), invalid)
+	wantFields(t, err, want)
+	_, err = v.ValidateUpdate(byUser(t, authenticationv1.UserInfo{Username: "ann"}), agenticSession(), invalid)
+	wantFields(t, err, want)
+	_, err = v.ValidateUpdate(t.Context(), invalid, invalid)
+	wantFields(t, err, nil)
+}
+
+// A session that the SessionRunner does not allow causes only a warning, because the SessionRunner may
+// change before the session starts.
+func TestAgenticSessionWarnings(t *testing.T) {
+	runner := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: "ns"}}
+	runner.Spec.Image = "runner:1"
+	other := agenticSession()
+	other.Spec.Image = "evil:1"
+	alias := agenticSession()
+	alias.Spec.Prompt, alias.Spec.InitialPrompt = "", "do it"
+	for title, row := range map[string]struct {
+		v    *specValidator[*v1alpha1.AgenticSession]
+		s    *v1alpha1.AgenticSession
+		want string
+	}{
+		"an image that is not allowed": {validatorWithObjects(t, runner), other, "spec.image: "},
+		"no SessionRunner":             {validatorWithObjects(t), agenticSession(), "spec.runner: "},
+		"a deprecated alias":           {validatorWithObjects(t, runner), alias, "spec.initialPrompt: "},
+		"no warning":                   {validatorWithObjects(t, runner), agenticSession(), ""},
+	} {
+		t.Run(title, func(t *testing.T) {
+			warnings, err := row.v.ValidateCreate(t.Context(), row.s)
+			wantFields(t, err, nil)
+			if got := strings.Join(warnings, "; "); !strings.HasPrefix(got, row.want) || (row.want == "") != (got == "") {
+				t.Errorf("warnings %q, want %q", got, row.want)
+			}
+		})
+	}
+	running := agenticSession()
+	running.Status.Run = 1
+	rerun := running.DeepCopy()
+	rerun.Spec.RunRequest = 2
+	warnings, _ := validatorWithObjects(t, runner).ValidateUpdate(byUser(t, authenticationv1.UserInfo{Username: "ann"}), running, rerun)
+	if len(warnings) != 1 || !strings.HasPrefix(warnings[0], "spec.runRequest: ") {
+		t.Errorf("warnings %q", warnings)
+	}
+}
+
+// The API server validates a session after this webhook, which must not fail on any shape of it.
+func TestSessionOfAnyShapeIsLeftToTheAPIServer(t *testing.T) {
+	for title, row := range map[string]struct {
+		object      string
+		wantPatches int
+	}{
+		"no spec":                         {`{"metadata":{"name":"fix"}}`, 0},
+		"a spec that is null":             {`{"spec":null}`, 0},
+		"a spec that is a list":           {`{"spec":[]}`, 0},
+		"a userContext that is a list":    {`{"spec":{"userContext":[]}}`, 1},
+		"a display name that is a number": {`{"spec":{"userContext":{"displayName":1}}}`, 1},
+		"a field that differs in case":    {`{"spec":{"UserContext":{"displayName":"Ann"}}}`, 1},
+	} {
+		t.Run(title, func(t *testing.T) {
+			response := sessionCreatorHandler{}.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+				Operation: admissionv1.Create, UserInfo: authenticationv1.UserInfo{Username: "ann"},
+				Object: runtime.RawExtension{Raw: []byte(row.object)},
+			}})
+			if !response.Allowed || len(response.Patches) != row.wantPatches {
+				t.Fatalf("%+v", response)
+			}
+			if len(response.Patches) == 1 {
+				if diff := cmp.Diff(&v1alpha1.UserContext{UserID: "ann"}, response.Patches[0].Value); diff != "" {
+					t.Errorf("user (-want, +got):\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+// A session has many fields, of which the webhook reads one.
+func TestRecordingTheCreatorDoesNotDecodeTheWholeSession(t *testing.T) {
+	const sessionBytes = 3 << 20
+	object := []byte(`{"spec":{"items":[` + strings.Repeat(`{},`, sessionBytes/3) + `{}]}}`)
+	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: object},
+	}}
+	result := testing.Benchmark(func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if response := (sessionCreatorHandler{}).Handle(b.Context(), request); !response.Allowed {
+				b.Fatalf("%+v", response)
+			}
+		}
+	})
+	if allocated := result.AllocedBytesPerOp(); allocated > 3*sessionBytes {
+		t.Errorf("%d bytes allocated for a session of %d bytes", allocated, len(object))
+	}
+}

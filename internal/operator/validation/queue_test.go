@@ -1,0 +1,96 @@
+package validation
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+func queueOf(spec v1alpha1.QueueSpec) *v1alpha1.Queue {
+	return &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mail"}, Spec: spec}
+}
+
+// invalidQueueSpec returns a spec whose maxInFlight is lower than the number of priorities.
+func invalidQueueSpec() v1alpha1.QueueSpec {
+	return v1alpha1.QueueSpec{
+		MaxInFlight: new(int32(1)), Priorities: []v1alpha1.QueuePriority{{Name: "high", Weight: 2}, {Name: "low", Weight: 1}},
+	}
+}
+
+func TestInvalidQueueIsRefusedOnCreate(t *testing.T) {
+	_, err := QueueValidator.ValidateCreate(t.Context(), queueOf(invalidQueueSpec()))
+	wantFields(t, err, []string{"spec.maxInFlight"})
+	_, err = QueueValidator.ValidateCreate(t.Context(), queueOf(v1alpha1.QueueSpec{}))
+	wantFields(t, err, nil)
+}
+
+func TestQueueFieldsThatTheEngineDoesNotEnforceCauseWarnings(t *testing.T) {
+	q := queueOf(v1alpha1.QueueSpec{
+		Broker: &v1alpha1.Broker{Engine: v1alpha1.EngineAsynq}, MaxBacklog: new(int64(9)), RateLimit: &v1alpha1.RateLimit{Limit: 5},
+		Lease:     &v1alpha1.Duration{Duration: metav1.Duration{Duration: 30 * time.Second}},
+		Retention: &v1alpha1.Retention{MaxAge: v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Hour}}},
+	})
+	warnings, err := QueueValidator.ValidateCreate(t.Context(), q)
+	want := []string{
+		"spec.broker.engine: Asynq is experimental: it depends on how asynq stores its tasks, which asynq may change",
+		"spec.maxBacklog: not enforced: asynq cannot reject messages from producers",
+		"spec.rateLimit: not enforced: asynq has no rate limit across workers",
+		"spec.retention.maxAge: not enforced: asynq does not delete old tasks",
+	}
+	if diff := cmp.Diff(want, []string(warnings)); diff != "" || err != nil {
+		t.Errorf("%v; warnings (-want, +got):\n%s", err, diff)
+	}
+}
+
+func TestInvalidQueueIsRefusedOnUpdate(t *testing.T) {
+	for name, row := range map[string]struct {
+		before v1alpha1.QueueSpec
+		edit   func(*v1alpha1.Queue)
+		want   []string
+		warns  []string
+	}{
+		"an invalid change is refused": {
+			edit:  func(q *v1alpha1.Queue) { q.Spec = invalidQueueSpec() },
+			want:  []string{"spec.maxInFlight"},
+			warns: []string{"spec.maxInFlight: each priority gets a share by weight, and other priorities cannot use a share that is idle"},
+		},
+		"an invalid stored spec does not prevent metadata changes": {
+			before: invalidQueueSpec(),
+			edit:   func(q *v1alpha1.Queue) { q.Labels = map[string]string{"a": "b"} },
+		},
+		"a removed priority": {
+			before: v1alpha1.QueueSpec{Priorities: invalidQueueSpec().Priorities},
+			edit:   func(q *v1alpha1.Queue) { q.Spec.Priorities = q.Spec.Priorities[:1] },
+			warns:  []string{"spec.priorities: low stays on the broker until it is empty"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := queueOf(row.before)
+			after := before.DeepCopy()
+			row.edit(after)
+			warnings, err := QueueValidator.ValidateUpdate(t.Context(), before, after)
+			wantFields(t, err, row.want)
+			if diff := cmp.Diff(row.warns, []string(warnings)); diff != "" {
+				t.Errorf("warnings (-want, +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestInvalidPolicyIsRefused(t *testing.T) {
+	invalid := &v1alpha1.Policy{Spec: v1alpha1.PolicySpec{
+		Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: "Near"}}},
+	}}
+	_, err := PolicyValidator.ValidateCreate(t.Context(), invalid)
+	wantFields(t, err, []string{"spec.selector"})
+	_, err = PolicyValidator.ValidateUpdate(t.Context(), &v1alpha1.Policy{}, invalid)
+	wantFields(t, err, []string{"spec.selector"})
+	_, err = PolicyValidator.ValidateUpdate(t.Context(), invalid, invalid)
+	wantFields(t, err, nil)
+	_, err = PolicyValidator.ValidateCreate(t.Context(), &v1alpha1.Policy{})
+	wantFields(t, err, nil)
+}

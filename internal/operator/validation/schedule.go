@@ -1,0 +1,82 @@
+package validation
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/kinds/schedule"
+	"github.com/yardmaster/yardmaster/internal/operator/webhook"
+)
+
+const (
+	// schedulesWebhook is the name of the webhooks in their configurations.
+	schedulesWebhook = "schedules.yardmaster.dev"
+	// dryRunTimeout is shorter than the webhook's timeout of 5 s.
+	dryRunTimeout = 3 * time.Second
+)
+
+// SetupSchedule adds the webhooks for Schedules to the manager.
+func SetupSchedule(mgr ctrl.Manager) error {
+	mgr.GetWebhookServer().Register(webhook.MutatingPath(schedulesWebhook), &admission.Webhook{Handler: scheduleOwnerHandler{}})
+	return scheduleValidator(mgr.GetClient()).Setup(mgr)
+}
+
+// scheduleValidator validates Schedules. What they would create is tried with the operator's permissions, and with the
+// checks of fields that kubectl makes by default.
+func scheduleValidator(c client.Client) *specValidator[*v1alpha1.Schedule] {
+	strict := client.WithFieldValidation(c, metav1.FieldValidationStrict)
+	return &specValidator[*v1alpha1.Schedule]{
+		kind:     "Schedule",
+		webhook:  schedulesWebhook,
+		specOf:   func(s *v1alpha1.Schedule) any { return s.Spec },
+		validate: schedule.Validate,
+		try: func(ctx context.Context, s *v1alpha1.Schedule) (admission.Warnings, field.ErrorList) {
+			return tryRun(ctx, strict, s)
+		},
+		// Other changes, such as a suspension, must be possible although runs are refused.
+		needsTry: func(before, after *v1alpha1.Schedule) bool {
+			return !equality.Semantic.DeepEqual(before.Spec.SequentialJob, after.Spec.SequentialJob) ||
+				!equality.Semantic.DeepEqual(before.Spec.AgenticSession, after.Spec.AgenticSession)
+		},
+	}
+}
+
+// tryRun creates a run of the Schedule in a dry run. It returns an error if the API server would refuse it, and a warning
+// if that is unknown.
+func tryRun(ctx context.Context, c client.Client, s *v1alpha1.Schedule) (admission.Warnings, field.ErrorList) {
+	if s.Spec.Job != nil {
+		return nil, nil // jobs are sent to brokers, which do not try them
+	}
+	path := field.NewPath("spec", schedule.TemplateField(&s.Spec))
+	if s = s.DeepCopy(); s.UID == "" {
+		s.UID = "dry-run" // one that is being created may have none yet
+	}
+	run, err := schedule.NewRun(s, s.Name+"-dry-run", time.Now())
+	if err != nil {
+		return nil, field.ErrorList{field.Invalid(path, field.OmitValueType{}, err.Error())}
+	}
+	ctx, cancel := context.WithTimeout(ctx, dryRunTimeout)
+	defer cancel()
+	err = c.Create(ctx, run, client.DryRunAll)
+	switch class := decision.ClassOf(err); {
+	case err == nil || apierrors.IsAlreadyExists(err):
+		return nil, nil
+	case class == decision.Invalid || class == decision.PolicyDenied || apierrors.IsBadRequest(err):
+		return nil, field.ErrorList{field.Invalid(path, field.OmitValueType{}, "its runs would be refused: "+err.Error())}
+	case class == decision.QuotaExceeded:
+		return admission.Warnings{fmt.Sprintf("%s: a run would not start now: %v", path, err)}, nil
+	default:
+		return admission.Warnings{fmt.Sprintf("%s: whether runs are accepted is unknown: %v", path, err)}, nil
+	}
+}

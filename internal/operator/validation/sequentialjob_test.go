@@ -1,0 +1,238 @@
+package validation
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
+)
+
+// testSequentialJobValidator returns the validator in a cluster with these namespaces.
+func testSequentialJobValidator(t *testing.T, namespaces ...runtime.Object) *specValidator[*v1alpha1.SequentialJob] {
+	t.Helper()
+	return sequentialJobValidator(newNamespaceLabels(fake.NewFakeClient(namespaces...)))
+}
+
+// started returns a SequentialJob whose first step is running.
+func started(b *testbuilder.SequentialJobBuilder) *v1alpha1.SequentialJob {
+	sj := b.Obj()
+	sj.Status = sequentialjob.Decide(sequentialjob.Observation{
+		SequentialJob: sj,
+		Now:           time.Unix(1, 0),
+		Answers:       sequentialjob.Answers{DryRun: &sequentialjob.DryRunResult{}},
+	}).Status
+	return sj
+}
+
+// ended returns a SequentialJob whose run has failed in the first step.
+func ended(b *testbuilder.SequentialJobBuilder) *v1alpha1.SequentialJob {
+	sj := started(b)
+	sj.Status.Steps[0].Phase = v1alpha1.StepFailed
+	sj.Status.CompletionTime = new(metav1.NewTime(time.Unix(2, 0)))
+	return sj
+}
+
+func twoSteps() *testbuilder.SequentialJobBuilder {
+	return testbuilder.SequentialJob("a", "ns").Step("build").Step("test")
+}
+
+func TestInvalidSequentialJobIsRefusedOnCreate(t *testing.T) {
+	tests := map[string]struct {
+		sj   *v1alpha1.SequentialJob
+		want []string
+	}{
+		"a valid SequentialJob is accepted":                   {sj: twoSteps().Obj()},
+		"an invalid field is refused":                         {sj: twoSteps().Step("ship", testbuilder.StepImage("")).Obj(), want: []string{"spec.containers[2].image"}},
+		"a SequentialJob of another manager is not validated": {sj: twoSteps().Step("ship", testbuilder.StepImage("")).ManagedBy("acme.io/controller").Obj()},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := testSequentialJobValidator(t).ValidateCreate(t.Context(), test.sj)
+			wantFields(t, err, test.want)
+		})
+	}
+}
+
+func TestObjectThatEtcdCannotStoreIsRefused(t *testing.T) {
+	sj := twoSteps().Obj()
+	sj.Annotations = map[string]string{"note": strings.Repeat("x", 200_000)}
+	sj.Spec.Containers[0].Args = []string{strings.Repeat("x", 790_000)}
+	if _, err := testSequentialJobValidator(t).ValidateCreate(t.Context(), sj); err != nil {
+		t.Errorf("an object below the limit: %v", err)
+	}
+	sj.Spec.Containers[1].Args = []string{strings.Repeat("x", 20_000)}
+	_, err := testSequentialJobValidator(t).ValidateCreate(t.Context(), sj)
+	wantFields(t, err, []string{"spec"})
+}
+
+func TestInvalidSequentialJobIsRefusedOnUpdate(t *testing.T) {
+	rerun := func(id, from string) func(*v1alpha1.SequentialJob) {
+		return func(sj *v1alpha1.SequentialJob) { sj.Spec.Rerun = &v1alpha1.Rerun{ID: id, From: from} }
+	}
+	tests := map[string]struct {
+		before       *v1alpha1.SequentialJob
+		edit         func(*v1alpha1.SequentialJob)
+		want         []string
+		wantWarnings []string
+	}{
+		"a pending step can change": {
+			before: started(twoSteps()),
+			edit:   func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[1].Image = "other" },
+		},
+		"a started step cannot change": {
+			before: started(twoSteps()),
+			edit:   func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[0].Image = "other" },
+			want:   []string{"spec.containers[0]"},
+		},
+		"a started step cannot change together with the status": {
+			before: started(twoSteps()),
+			edit: func(sj *v1alpha1.SequentialJob) {
+				sj.Spec.Containers[0].Image = "other"
+				sj.Status = v1alpha1.SequentialJobStatus{}
+			},
+			want: []string{"spec.containers[0]"},
+		},
+		"an invalid change of a pending step is refused": {
+			before: started(twoSteps()),
+			edit:   func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[1].Image = "" },
+			want:   []string{"spec.containers[1].image"},
+		},
+		"a possible rerun": {
+			before: ended(twoSteps()),
+			edit:   rerun("2", "Failed"),
+		},
+		"an impossible rerun": {
+			before: ended(twoSteps()),
+			edit:   rerun("2", "test"),
+			want:   []string{"spec.rerun"},
+		},
+		"a stored impossible rerun does not prevent other changes": {
+			before: ended(twoSteps().Rerun("2", "test")),
+			edit:   func(sj *v1alpha1.SequentialJob) { sj.Spec.TTLSecondsAfterFinished = new(int32(60)) },
+		},
+		"a rerun requested during a run": {
+			before:       started(twoSteps()),
+			edit:         rerun("2", "Start"),
+			wantWarnings: []string{"spec.rerun: the rerun starts when the current run has finished"},
+		},
+		"a change after the run": {
+			before:       ended(twoSteps()),
+			edit:         func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[0].Image = "other" },
+			wantWarnings: []string{"spec: the run has finished; change spec.rerun.id to run the changed steps"},
+		},
+		"an invalid stored spec does not prevent metadata changes": {
+			before: twoSteps().Step("ship", testbuilder.StepImage("")).Obj(),
+			edit:   func(sj *v1alpha1.SequentialJob) { sj.Finalizers = nil; sj.Labels = map[string]string{"a": "b"} },
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			after := test.before.DeepCopy()
+			test.edit(after)
+			warnings, err := testSequentialJobValidator(t).ValidateUpdate(t.Context(), test.before, after)
+			wantFields(t, err, test.want)
+			if diff := cmp.Diff(test.wantWarnings, []string(warnings)); diff != "" {
+				t.Errorf("warnings (-want, +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSequentialJobWarnings(t *testing.T) {
+	command := testbuilder.ChangeContainer(func(c *corev1.Container) { c.Command = []string{"make"} })
+	args := testbuilder.ChangeContainer(func(c *corev1.Container) { c.Args = []string{"all"} })
+	mount := testbuilder.ChangeContainer(func(c *corev1.Container) {
+		c.VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: "/workspace"}}
+	})
+	parallel := testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.Parallelism = new(int32(2)) })
+	template := corev1.Container{Image: "base", Args: []string{"-v"}}
+	readWriteOncePod := testbuilder.SequentialJob("a", "ns").Step("build", parallel).Workspace(v1alpha1.WorkspaceDelete).Obj()
+	readWriteOncePod.Spec.Workspace.AccessMode = corev1.ReadWriteOncePod
+
+	tests := map[string]struct {
+		sj   *v1alpha1.SequentialJob
+		want []string
+	}{
+		"no warning": {sj: twoSteps().Obj()},
+		"a command combined with the template's args": {
+			sj:   testbuilder.SequentialJob("a", "ns").Step("build", command).Defaults(template).Obj(),
+			want: []string{"spec.containers[0].command: the step uses the args of spec.template; set args too unless they are meant for this command"},
+		},
+		"a command with its own args": {
+			sj: testbuilder.SequentialJob("a", "ns").Step("build", command, args).Defaults(template).Obj(),
+		},
+		"a mount that replaces the workspace": {
+			sj:   testbuilder.SequentialJob("a", "ns").Step("build").Finally("cleanup", mount).Workspace(v1alpha1.WorkspaceDelete).Obj(),
+			want: []string{"spec.finally[0].volumeMounts[0]: this mount replaces the workspace in this step"},
+		},
+		"two Pods with a ReadWriteOncePod workspace": {
+			sj:   readWriteOncePod,
+			want: []string{"spec.containers[0].step.parallelism: only one Pod at a time can use a workspace with accessMode ReadWriteOncePod"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, []string(sequentialJobWarnings(t.Context(), newNamespaceLabels(fake.NewFakeClient()), test.sj))); diff != "" {
+				t.Errorf("warnings (-want, +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// wantFields compares the fields that an error names. An empty list means no error.
+func wantFields(t *testing.T, err error, want []string) {
+	t.Helper()
+	var got []string
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		for _, cause := range status.Status().Details.Causes {
+			got = append(got, cause.Field)
+		}
+	} else if err != nil {
+		t.Fatalf("want an Invalid error, got %v", err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("invalid fields (-want, +got):\n%s", diff)
+	}
+}
+
+func TestWarningsNameWhatTheNamespaceRefuses(t *testing.T) {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
+	warnings, err := testSequentialJobValidator(t, namespace).ValidateCreate(t.Context(), twoSteps().Obj())
+	if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], `spec.containers[0], spec.containers[1]: the namespace enforces PodSecurity "restricted:latest"`) {
+		t.Errorf("error %v, warnings %q", err, warnings)
+	}
+	if warnings, err := testSequentialJobValidator(t).ValidateCreate(t.Context(), twoSteps().Obj()); err != nil || len(warnings) > 0 {
+		t.Errorf("in a namespace that cannot be read: error %v, warnings %q", err, warnings)
+	}
+}
+
+func TestNamespacesAreReadOnceInHalfAMinute(t *testing.T) {
+	reads := 0
+	reader := interceptor.NewClient(fake.NewFakeClient(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			reads++
+			return c.Get(ctx, key, object, options...)
+		},
+	})
+	namespaces := newNamespaceLabels(reader)
+	for range 10 {
+		namespaces.get(t.Context(), "ns")
+	}
+	if reads != 1 {
+		t.Errorf("%d reads, want 1", reads)
+	}
+}

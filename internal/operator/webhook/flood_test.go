@@ -1,0 +1,249 @@
+package webhook
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+	"runtime/metrics"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/yardmaster/yardmaster/test/poll"
+)
+
+const mebibyte = 1 << 20
+
+// An operator without bounds would read and decode all of these bodies at the same time.
+func TestFloodOfLargeBodiesDoesNotOccupyMemory(t *testing.T) {
+	const peers, bodyBytes = 200, 6_600_000
+	for title, row := range map[string]struct {
+		path   string
+		length int64
+		want   int
+	}{
+		"without the secret path":  {poolsPath, bodyBytes, http.StatusNotFound},
+		"with the secret path":     {"/" + segment + poolsPath, bodyBytes, http.StatusRequestEntityTooLarge},
+		"without a Content-Length": {"/" + segment + poolsPath, -1, http.StatusLengthRequired},
+	} {
+		t.Run(title, func(t *testing.T) {
+			err := poll.UntilNil(t.Context(), func() error {
+				env := startServer(t)
+				peak := measurePeak(t)
+				var flood sync.WaitGroup
+				for range peers {
+					client := env.newClientAt("127.0.0.2")
+					flood.Go(func() {
+						status, err := sendZeros(env, client, row.path, row.length, bodyBytes)
+						if err == nil && status != row.want { // the server may close the connection first
+							t.Errorf("status %d, want %d", status, row.want)
+						}
+					})
+				}
+				err := env.sendReviews(20)
+				flood.Wait()
+				if used := peak(); used > 96*mebibyte {
+					t.Errorf("%d MiB in use, including the clients", used/mebibyte)
+				}
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A timeout is no mistake of the client: the operator may have been busy until it read the review.
+func TestReviewThatDoesNotArriveInTimeIsATimeout(t *testing.T) {
+	env := startServer(t)
+	body, end := io.Pipe()
+	defer end.Close()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, env.url("/"+segment+poolsPath+"?timeout=100ms"), body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.ContentLength = 100
+	response, err := env.newClient().Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusRequestTimeout {
+		t.Errorf("status %d", response.StatusCode)
+	}
+}
+
+func sendZeros(env *testServer, client *http.Client, path string, length, size int64) (status int, err error) {
+	body := io.LimitReader(zeros{}, size)
+	request, err := http.NewRequestWithContext(env.Context(), http.MethodPost, env.url(path), io.NopCloser(body))
+	if err != nil {
+		return 0, err
+	}
+	request.ContentLength = length
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	_ = response.Body.Close()
+	return response.StatusCode, nil
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// expensiveShapes are the parts of a WorkerPool that need the most memory for their JSON.
+var expensiveShapes = map[string]struct{ before, item, after string }{
+	"containers":          {`{"spec":{"template":{"spec":{"initContainers":[`, `{}`, `]}}}}`},
+	"ephemeral":           {`{"spec":{"template":{"spec":{"ephemeralContainers":[`, `{}`, `]}}}}`},
+	"volumes":             {`{"spec":{"template":{"spec":{"volumes":[`, `{}`, `]}}}}`},
+	"variables":           {`{"spec":{"template":{"spec":{"initContainers":[{"env":[`, `{}`, `]}]}}}}`},
+	"arguments":           {`{"spec":{"template":{"spec":{"initContainers":[{"args":[`, `""`, `]}]}}}}`},
+	"managed fields":      {`{"metadata":{"managedFields":[`, `{}`, `]}}`},
+	"affinities":          {`{"spec":{"template":{"spec":{"affinity":{"podAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[`, `{}`, `]}}}}}}`},
+	"unknown fields":      {`{"spec":{"unknown":[`, `{}`, `]}}`},
+	"nested unknown ones": {`{"spec":{"unknown":[`, `[[[[]]]]`, `]}}`},
+}
+
+func repeatItem(t *testing.T, shape struct{ before, item, after string }, memory int64) []byte {
+	t.Helper()
+	perItem := memoryToDecode([]byte(shape.item + ","))
+	n := int((memory - memoryToDecode([]byte(shape.before+shape.after)) - 4096) / perItem)
+	n = min(n, (maxReviewBytes-1024)/(len(shape.item)+1))
+	items := strings.Repeat(shape.item+",", n) + shape.item
+	return []byte(shape.before + items + shape.after)
+}
+
+func TestDecodingAReviewNeedsNoMoreMemoryThanReserved(t *testing.T) {
+	for title, shape := range expensiveShapes {
+		t.Run(title, func(t *testing.T) {
+			env := startServer(t)
+			review := reviewOf(t, repeatItem(t, shape, maxReviewMemory*9/10))
+			reserved := memoryToDecode(review)
+			client := env.newClient()
+			peak := measurePeak(t)
+			if status := env.post(client, "/"+segment+poolsPath, review); status != http.StatusOK {
+				t.Errorf("status %d", status)
+			}
+			used := int64(peak())
+			t.Logf("%.1f MiB used, %.1f MiB reserved for %.1f MiB", float64(used)/mebibyte, float64(reserved)/mebibyte, float64(len(review))/mebibyte)
+			if used > reserved {
+				t.Errorf("%d bytes used, %d reserved", used, reserved)
+			}
+		})
+	}
+}
+
+func TestReviewsThatNeedMoreMemoryThanThereIsAreRefused(t *testing.T) {
+	env := startServer(t)
+	review := reviewOf(t, []byte(`{"spec":{"unknown":[`+strings.Repeat(`{},`, maxReviewMemory/(3<<10))+`{}]}}`))
+	if status := env.post(env.newClient(), "/"+segment+poolsPath, review); status != http.StatusRequestEntityTooLarge {
+		t.Errorf("status %d", status)
+	}
+}
+
+// One tenant creates the most expensive objects that the API server accepts, another small ones.
+func TestExpensiveReviewsDelayNoSmallOnes(t *testing.T) {
+	if err := poll.UntilNil(t.Context(), func() error { return sendSmallAmongExpensive(t) }); err != nil {
+		t.Error(err)
+	}
+}
+
+// sendSmallAmongExpensive returns an error if the small reviews are late.
+func sendSmallAmongExpensive(t *testing.T) error {
+	t.Helper()
+	env := startServer(t)
+	expensive := reviewOf(t, repeatItem(t, expensiveShapes["containers"], maxReviewMemory*3/4))
+	peak := measurePeak(t)
+	var flood sync.WaitGroup
+	statuses := make(chan string, 50)
+	for number := range cap(statuses) {
+		client, timeout := env.newClient(), "5s"
+		if number == 0 {
+			timeout = testTimeout.String() // on a busy machine, too, this one succeeds
+		}
+		flood.Go(func() {
+			status, err := env.tryPost(client, "/"+segment+poolsPath+"?timeout="+timeout, expensive)
+			statuses <- fmt.Sprint(status, err)
+		})
+	}
+	err := env.sendReviews(20)
+	flood.Wait()
+	close(statuses)
+	count := map[string]int{}
+	for status := range statuses {
+		count[status]++
+	}
+	t.Logf("%v, %d MiB in use", count, peak()/mebibyte)
+	if count["200 <nil>"] == 0 || count["200 <nil>"]+count["503 <nil>"]+count["408 <nil>"] != cap(statuses) {
+		t.Errorf("the expensive reviews returned %v", count)
+	}
+	if used := peak(); used > 170*mebibyte {
+		t.Errorf("%d MiB in use, including the clients", used/mebibyte)
+	}
+	return err
+}
+
+func TestReviewWaitsForMemoryAtMostForItsTimeout(t *testing.T) {
+	env := startServer(t)
+	release, err := env.decoding.acquire(t.Context(), maxReviewMemory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	large := reviewOf(t, repeatItem(t, expensiveShapes["containers"], 2*smallReviewMemory))
+	var status int
+	poll.Until(t, "a review to arrive within its timeout", func() bool {
+		status = env.post(env.newClient(), "/"+segment+poolsPath+"?timeout=100ms", large)
+		return status != http.StatusRequestTimeout
+	})
+	if status != http.StatusServiceUnavailable {
+		t.Errorf("status %d without memory", status)
+	}
+	release()
+	if status := env.post(env.newClient(), "/"+segment+poolsPath, large); status != http.StatusOK {
+		t.Errorf("status %d with memory", status)
+	}
+	if !bytes.Contains(large, []byte("initContainers")) {
+		t.Error("the review has no containers")
+	}
+}
+
+// measurePeak returns a function that returns the largest increase of the heap since now.
+func measurePeak(t *testing.T) func() uint64 {
+	t.Helper()
+	runtime.GC()
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample)
+	baseline := sample[0].Value.Uint64()
+	var mu sync.Mutex
+	peak := uint64(0)
+	stop := make(chan struct{})
+	t.Cleanup(func() { close(stop) })
+	measure := func() uint64 {
+		mu.Lock()
+		defer mu.Unlock()
+		metrics.Read(sample)
+		peak = max(peak, sample[0].Value.Uint64()-min(baseline, sample[0].Value.Uint64()))
+		return peak
+	}
+	go func() {
+		ticker := time.NewTicker(time.Millisecond)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-ticker.C:
+				measure()
+			}
+		}
+	}()
+	return measure
+}

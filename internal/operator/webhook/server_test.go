@@ -1,0 +1,320 @@
+package webhook
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/yardmaster/yardmaster/internal/pod/listener"
+	"github.com/yardmaster/yardmaster/test/poll"
+)
+
+func TestOnlyTheSecretPathIsServed(t *testing.T) {
+	env := startServer(t)
+	review := reviewOf(t, []byte(`{"metadata":{"name":"readers"}}`))
+	for title, row := range map[string]struct {
+		path string
+		want int
+	}{
+		"the secret path":                      {"/" + segment + poolsPath, http.StatusOK},
+		"the secret path, with a timeout":      {"/" + segment + poolsPath + "?timeout=5s", http.StatusOK},
+		"the path without the secret":          {poolsPath, http.StatusNotFound},
+		"another secret":                       {"/sekret" + poolsPath, http.StatusNotFound},
+		"a prefix of the secret":               {"/secre" + poolsPath, http.StatusNotFound},
+		"an empty secret":                      {"/" + poolsPath, http.StatusNotFound},
+		"the secret alone":                     {"/" + segment, http.StatusNotFound},
+		"an unknown webhook":                   {"/" + segment + "/validate/pods", http.StatusNotFound},
+		"a path that leads to the webhook":     {"/" + segment + "/validate/.." + poolsPath, http.StatusNotFound},
+		"a path with two slashes":              {"/" + segment + "/" + poolsPath, http.StatusNotFound},
+		"the fixed path of an earlier version": {"/validate-yardmaster-dev-v1alpha1-workerpool", http.StatusNotFound},
+	} {
+		t.Run(title, func(t *testing.T) {
+			if status := env.post(env.newClient(), row.path, review); status != row.want {
+				t.Errorf("status %d, want %d", status, row.want)
+			}
+		})
+	}
+}
+
+func TestPathsAreFixedOnlyWhereThatIsAllowed(t *testing.T) {
+	env := startServer(t, func(o *Options, _ *limits) {
+		o.PathOptional = true
+		_ = os.Remove(filepath.Join(o.Directory, PathFile))
+	})
+	review := reviewOf(t, []byte(`{"metadata":{"name":"readers"}}`))
+	if status := env.post(env.newClient(), poolsPath, review); status != http.StatusOK {
+		t.Errorf("status %d of the fixed path", status)
+	}
+	// With a file, the path is required, and an empty file admits nobody.
+	env.writeFile(PathFile, "one two")
+	poll.Until(t, "the fixed path to be refused", func() bool {
+		return env.post(env.newClient(), poolsPath, review) == http.StatusNotFound
+	})
+	for _, path := range []string{"/one" + poolsPath, "/two" + poolsPath} {
+		if status := env.post(env.newClient(), path, review); status != http.StatusOK {
+			t.Errorf("status %d of %s", status, path)
+		}
+	}
+	if _, err := (&credentialFiles{directory: t.TempDir(), pathOptional: true}).current(); err == nil {
+		t.Error("a directory without a certificate is accepted")
+	}
+	for name, files := range map[string]*credentialFiles{
+		"an empty path": {directory: env.directory, pathOptional: true}, "no path": {directory: env.directory},
+	} {
+		env.writeFile(PathFile, " ")
+		if name == "no path" {
+			_ = os.Remove(filepath.Join(env.directory, PathFile))
+		}
+		if _, err := files.current(); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+}
+
+func TestServerStartsOnceItsFilesExist(t *testing.T) {
+	directory := t.TempDir()
+	s := New(Options{Directory: directory})
+	ended := make(chan error, 1)
+	go func() { ended <- s.Start(t.Context()) }()
+	if err := s.StartedChecker()(nil); err == nil {
+		t.Error("the server is ready without a certificate")
+	}
+	newAuthority(t).writeCertificate(directory)
+	if err := os.WriteFile(filepath.Join(directory, PathFile), []byte(segment), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	poll.Until(t, "the server to be ready", func() bool { return s.StartedChecker()(nil) == nil })
+	select {
+	case err := <-ended:
+		t.Fatalf("the server ended: %v", err)
+	default:
+	}
+}
+
+func TestNewCertificatesAndPathsAreUsedWithoutARestart(t *testing.T) {
+	env := startServer(t)
+	env.wantReviews(1)
+	renewed := newAuthority(t)
+	renewed.writeCertificate(env.directory)
+	env.writeFile(PathFile, "next "+segment)
+	env.roots = renewed.pool()
+	poll.Until(t, "the new certificate to be served", func() bool {
+		status, err := env.tryPost(env.newClient(), "/next"+poolsPath, reviewOf(t, []byte(`{}`)))
+		return err == nil && status == http.StatusOK
+	})
+	env.wantReviews(1) // with the previous path
+
+	// An invalid certificate is not used.
+	env.writeFile(CertFile, "nothing")
+	time.Sleep(reloadInterval + 100*time.Millisecond)
+	env.wantReviews(1)
+}
+
+func TestClientCertificateIsRequiredWhereItIsConfigured(t *testing.T) {
+	clients := newAuthority(t)
+	env := startServer(t, func(o *Options, _ *limits) {
+		o.ClientCAFile = filepath.Join(o.Directory, "clients.crt")
+		if err := os.WriteFile(o.ClientCAFile, clients.pem, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	})
+	pair := func(a *authority) tls.Certificate {
+		certificate, err := tls.X509KeyPair(a.issue("kube-apiserver"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return certificate
+	}
+	review := reviewOf(t, []byte(`{}`))
+	if status, err := env.tryPost(env.newClient(), "/"+segment+poolsPath, review); err == nil {
+		t.Errorf("without a certificate: %d", status)
+	}
+	if status, err := env.tryPost(env.newClient(pair(newAuthority(t))), "/"+segment+poolsPath, review); err == nil {
+		t.Errorf("with a certificate of another authority: %d", status)
+	}
+	if status := env.post(env.newClient(pair(clients)), "/"+segment+poolsPath, review); status != http.StatusOK {
+		t.Errorf("with a certificate: %d", status)
+	}
+}
+
+func TestHTTP2IsRefused(t *testing.T) {
+	env := startServer(t)
+	config := &tls.Config{RootCAs: env.roots, NextProtos: []string{"h2"}}
+	if connection, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", env.address); err == nil {
+		_ = connection.Close()
+		t.Error("HTTP/2 is negotiated")
+	}
+	client := env.newClient()
+	transport, _ := client.Transport.(*http.Transport)
+	transport.ForceAttemptHTTP2 = true
+	if status := env.post(client, "/"+segment+poolsPath, reviewOf(t, []byte(`{}`))); status != http.StatusOK {
+		t.Errorf("a client that prefers HTTP/2: %d", status)
+	}
+}
+
+func TestLongHeadersAreRefused(t *testing.T) {
+	env := startServer(t)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, env.url("/"+segment+poolsPath), http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("X-Long", strings.Repeat("a", 1<<20))
+	response, err := env.newClient().Do(request)
+	if err != nil {
+		return // the server closes the connection before the client has sent everything
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("status %d", response.StatusCode)
+	}
+}
+
+func TestIdlePeersDoNotExcludeTheAPIServer(t *testing.T) {
+	const connections = 20
+	env := startServer(t, func(_ *Options, l *limits) {
+		l.connections = listener.Limits{Total: connections, Unproven: connections}
+	})
+	used := env.newClient()
+	send := func() error {
+		_, err := env.tryPost(used, "/"+segment+poolsPath, reviewOf(t, []byte(`{}`)))
+		return err
+	}
+	if err := send(); err != nil {
+		t.Fatal(err)
+	}
+	idle := make([]net.Conn, 3*connections)
+	for i := range idle {
+		idle[i] = dial(t, env.address)
+	}
+	// The oldest are closed for newer ones. The API server's connection is not among them.
+	for _, c := range idle[:connections] {
+		if err := readUntilClosed(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := send(); err != nil {
+		t.Errorf("the connection in use was closed: %v", err)
+	}
+	env.wantReviews(5)
+}
+
+// The API server repeats no review that was on its way when its connection was closed.
+func TestNoReviewIsLostWhenTheServerStops(t *testing.T) {
+	var err error
+	// On a busy machine, a client can be without a processor for longer than the server takes to leave.
+	for leave := defaultLimits.leave; leave < testTimeout; leave *= 2 {
+		if err = stopDuringReviews(t, leave); err == nil {
+			return
+		}
+	}
+	t.Error(err)
+}
+
+// stopDuringReviews returns the errors of clients.
+func stopDuringReviews(t *testing.T, leave time.Duration) error {
+	t.Helper()
+	env := startServer(t, func(_ *Options, l *limits) { l.leave = leave })
+	const number = 50
+	var started sync.WaitGroup
+	failures := make(chan error, number)
+	for range number {
+		client := env.newClient()
+		started.Add(1)
+		go func() {
+			closing, err := env.sendReview(client)
+			started.Done()
+			for err == nil && !closing {
+				closing, err = env.sendReview(client)
+			}
+			failures <- err
+		}()
+	}
+	started.Wait()
+	env.stop()
+	var err error
+	for range number {
+		err = errors.Join(err, <-failures)
+	}
+	return err
+}
+
+// sendReview reports whether the client has to send its next review over another connection.
+func (env *testServer) sendReview(client *http.Client) (closing bool, err error) {
+	request, err := http.NewRequestWithContext(env.Context(), http.MethodPost, env.url("/"+segment+poolsPath), bytes.NewReader(reviewOf(env.T, []byte(`{}`))))
+	if err != nil {
+		return false, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return false, err
+	}
+	_, err = io.Copy(io.Discard, response.Body)
+	return response.Close, errors.Join(err, response.Body.Close())
+}
+
+func TestSlowPeersAreDisconnected(t *testing.T) {
+	env := startServer(t, func(_ *Options, l *limits) {
+		l.header, l.body, l.review = 200*time.Millisecond, 400*time.Millisecond, 400*time.Millisecond
+	})
+	for title, sent := range map[string]string{
+		"a peer that sends nothing":         "",
+		"a peer that sends half a header":   "POST /" + segment + poolsPath + " HTTP/1.1\r\nHost: x\r\n",
+		"a peer that sends half a body":     "POST /" + segment + poolsPath + " HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{",
+		"a peer that sends half of another": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{",
+	} {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			var c net.Conn
+			poll.Until(t, "a handshake in time", func() bool {
+				c = tls.Client(dial(t, env.address), &tls.Config{RootCAs: env.roots, ServerName: "127.0.0.1"})
+				_, err := io.WriteString(c, sent)
+				return err == nil
+			})
+			if err := readUntilClosed(c); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Run("a peer that does not finish the handshake", func(t *testing.T) {
+		t.Parallel()
+		c := dial(t, env.address)
+		if _, err := c.Write([]byte{22, 3, 1}); err != nil {
+			t.Fatal(err)
+		}
+		if err := readUntilClosed(c); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func dial(t *testing.T, address string) net.Conn {
+	t.Helper()
+	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// readUntilClosed returns an error unless the server closes the connection.
+func readUntilClosed(c net.Conn) error {
+	if err := c.SetReadDeadline(time.Now().Add(testTimeout)); err != nil {
+		return err
+	}
+	_, err := io.Copy(io.Discard, bufio.NewReader(c))
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return errors.New("the server kept the connection")
+	}
+	return nil
+}

@@ -1,0 +1,273 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// poolsPath is the path of the webhook in the tests, after the secret segment.
+const poolsPath = "/validate/workerpools.yardmaster.dev"
+
+const segment = "secret"
+
+// testTimeout bounds what takes milliseconds on an idle machine.
+const testTimeout = 5 * time.Minute
+
+// testServer is a server that listens on this machine.
+type testServer struct {
+	*testing.T
+	*Server
+	address, directory string
+	roots              *x509.CertPool
+	stop               context.CancelFunc
+}
+
+// startServer starts a server, by default with a secret path and a validator of WorkerPools.
+func startServer(t *testing.T, change ...func(*Options, *limits)) *testServer {
+	t.Helper()
+	env := &testServer{T: t, directory: t.TempDir()}
+	authority := newAuthority(t)
+	authority.writeCertificate(env.directory)
+	env.roots = authority.pool()
+	env.writeFile(PathFile, segment)
+	options, limits := Options{Directory: env.directory}, defaultLimits
+	limits.leave, limits.header, limits.body, limits.review = 0, testTimeout, testTimeout, testTimeout
+	for _, c := range change {
+		c(&options, &limits)
+	}
+	env.Server = New(options)
+	env.limits = limits
+	env.Register(poolsPath, admission.WithValidator(newScheme(t), acceptAll{}))
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.address = listener.Addr().String()
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- env.serve(ctx, listener) }()
+	env.stop = stop
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return env
+}
+
+func newScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	return scheme
+}
+
+// acceptAll is a validator that accepts each WorkerPool, after it was decoded.
+type acceptAll struct{}
+
+func (acceptAll) ValidateCreate(context.Context, *v1alpha1.WorkerPool) (admission.Warnings, error) {
+	return nil, nil
+}
+
+func (acceptAll) ValidateUpdate(context.Context, *v1alpha1.WorkerPool, *v1alpha1.WorkerPool) (admission.Warnings, error) {
+	return nil, nil
+}
+
+func (acceptAll) ValidateDelete(context.Context, *v1alpha1.WorkerPool) (admission.Warnings, error) {
+	return nil, nil
+}
+
+func (env *testServer) writeFile(name, content string) {
+	env.Helper()
+	if err := os.WriteFile(filepath.Join(env.directory, name), []byte(content), 0o600); err != nil {
+		env.Fatal(err)
+	}
+}
+
+func (env *testServer) url(path string) string { return "https://" + env.address + path }
+
+// newClient returns a client with connections of its own.
+func (env *testServer) newClient(certificates ...tls.Certificate) *http.Client {
+	return env.newClientAt("127.0.0.1", certificates...)
+}
+
+// newClientAt returns a client at another loopback address, as in another Pod.
+func (env *testServer) newClientAt(host string, certificates ...tls.Certificate) *http.Client {
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}}
+	transport := &http.Transport{DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{RootCAs: env.roots, Certificates: certificates}}
+	env.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: testTimeout}
+}
+
+// post sends a review and returns the status of the response.
+func (env *testServer) post(client *http.Client, path string, body []byte) int {
+	env.Helper()
+	status, err := env.tryPost(client, path, body)
+	if err != nil {
+		env.Fatal(err)
+	}
+	return status
+}
+
+func (env *testServer) tryPost(client *http.Client, path string, body []byte) (status int, err error) {
+	request, err := http.NewRequestWithContext(env.Context(), http.MethodPost, env.url(path), bytes.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return response.StatusCode, nil
+	}
+	review := &admissionv1.AdmissionReview{}
+	if err := json.NewDecoder(response.Body).Decode(review); err != nil {
+		return 0, err
+	}
+	return int(review.Response.Result.Code), nil
+}
+
+// wantReviews sends valid reviews, each of which must succeed.
+func (env *testServer) wantReviews(n int) {
+	env.Helper()
+	_ = env.sendReviews(n)
+}
+
+// sendReviews sends valid reviews, each of which must succeed. It returns an error unless most of them do so within the
+// timeout of a webhook: on a busy machine, they may have to wait for a processor.
+func (env *testServer) sendReviews(n int) error {
+	env.Helper()
+	client := env.newClient()
+	var late int
+	for range n {
+		start := time.Now()
+		if status := env.post(client, "/"+segment+poolsPath, reviewOf(env.T, []byte(`{"metadata":{"name":"readers"}}`))); status != http.StatusOK {
+			env.Errorf("a valid review returned %d", status)
+		}
+		if time.Since(start) > 5*time.Second {
+			late++
+		}
+	}
+	if late > n/2 {
+		return fmt.Errorf("%d of %d valid reviews took more than 5 s", late, n)
+	}
+	return nil
+}
+
+// reviewOf returns a review of a new WorkerPool.
+func reviewOf(t *testing.T, object []byte) []byte {
+	t.Helper()
+	review := &admissionv1.AdmissionReview{Request: &admissionv1.AdmissionRequest{
+		UID: "1", Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: object},
+	}}
+	review.APIVersion, review.Kind = "admission.k8s.io/v1", "AdmissionReview"
+	raw, err := json.Marshal(review)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// authority is a certificate authority.
+type authority struct {
+	t           *testing.T
+	key         *ecdsa.PrivateKey
+	certificate *x509.Certificate
+	pem         []byte
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{t: t, key: newKey(t)}
+	template := certificateTemplate("authority")
+	template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
+	a.certificate, a.pem = a.sign(template, template, &a.key.PublicKey)
+	return a
+}
+
+func newKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func certificateTemplate(name string) *x509.Certificate {
+	return &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+}
+
+func (a *authority) sign(template, parent *x509.Certificate, public *ecdsa.PublicKey) (*x509.Certificate, []byte) {
+	a.t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, a.key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	certificate, err := x509.ParseCertificate(der)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+func (a *authority) pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(a.certificate)
+	return pool
+}
+
+// issue returns a certificate that is valid for servers and clients.
+func (a *authority) issue(name string) (certificate, key []byte) {
+	a.t.Helper()
+	private := newKey(a.t)
+	_, certificate = a.sign(certificateTemplate(name), a.certificate, &private.PublicKey)
+	der, err := x509.MarshalECPrivateKey(private)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return certificate, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
+}
+
+func (a *authority) writeCertificate(directory string) {
+	a.t.Helper()
+	certificate, key := a.issue("server")
+	for name, content := range map[string][]byte{CertFile: certificate, KeyFile: key} {
+		if err := os.WriteFile(filepath.Join(directory, name), content, 0o600); err != nil {
+			a.t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,434 @@
+package egressproxy
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner"
+	"github.com/yardmaster/yardmaster/internal/pod/adminauth"
+	"github.com/yardmaster/yardmaster/test/poll"
+)
+
+const (
+	testNamespace = "team"
+	// testTimeout bounds what takes milliseconds on an idle machine.
+	testTimeout = 5 * time.Minute
+)
+
+// testProxy is a proxy on loopback, and a TLS server that it allows.
+type testProxy struct {
+	t       *testing.T
+	proxy   *Proxy
+	address string
+	keys    *adminauth.Keys
+	log     *lockedBuffer
+	// target is a TLS server for api.example.com, at port.
+	target *httptest.Server
+	port   string
+	// addresses that names resolve to; the target's by default.
+	addresses map[string][]netip.Addr
+	resolved  []string
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.String()
+}
+
+func newTestProxy(t *testing.T, change ...func(*Options)) *testProxy {
+	t.Helper()
+	text, err := adminauth.NewPrivateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &testProxy{t: t, log: &lockedBuffer{}, addresses: map[string][]netip.Addr{}}
+	if p.keys, err = adminauth.ParsePrivateKey(text); err != nil {
+		t.Fatal(err)
+	}
+	p.target = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "hello from ", r.Host) }))
+	t.Cleanup(p.target.Close)
+	_, p.port, _ = net.SplitHostPort(p.target.Listener.Addr().String())
+	limits := DefaultLimits
+	limits.Dial = 2 * time.Second
+	options := Options{
+		Namespace: testNamespace, Keys: adminauth.ParsePublicKeys([]byte(p.keys.PublicKey())),
+		Rules:   p.rules("default", "example.com:"+p.port, "*.npmjs.example.com:"+p.port, "nowhere.example.com:"+p.port, "private.example.com:"+p.port, "rebinding.example.com:"+p.port),
+		Network: sessionrunner.Network{ProxyNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}},
+		Limits:  limits, Log: slog.New(slog.NewTextHandler(p.log, nil)), Registry: prometheus.NewRegistry(),
+		Resolve: func(_ context.Context, host string) ([]netip.Addr, error) {
+			p.resolved = append(p.resolved, host)
+			if addresses, known := p.addresses[host]; known {
+				return addresses, nil
+			}
+			if strings.HasPrefix(host, "nowhere") {
+				return nil, errors.New("no such host")
+			}
+			return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
+		},
+	}
+	for _, c := range change {
+		c(&options)
+	}
+	p.proxy = New(options)
+	tcp, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.address = tcp.Addr().String()
+	server := newServer(p.proxy)
+	go func() { _ = server.Serve(boundedListener(tcp)) }()
+	t.Cleanup(func() { _ = server.Close(); p.proxy.closeTunnels() })
+	return p
+}
+
+func (p *testProxy) rules(runner string, hosts ...string) sessionrunner.Rules {
+	rules := sessionrunner.Rules{}
+	for _, host := range hosts {
+		rule, err := sessionrunner.ParseHostRule(host)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		rules[runner] = append(rules[runner], rule)
+	}
+	return rules
+}
+
+func (p *testProxy) token(change ...func(*adminauth.Session)) string {
+	s := adminauth.Session{Namespace: testNamespace, Name: "fix", UID: "uid", Runner: "default"}
+	for _, c := range change {
+		c(&s)
+	}
+	token, err := p.keys.SignSession(s, time.Now().Add(time.Hour))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return token
+}
+
+// connect sends CONNECT for a host, and returns the connection and the status and body of the response.
+func (p *testProxy) connect(host, user, token string) (net.Conn, int, string) {
+	p.t.Helper()
+	c, err := (&net.Dialer{}).DialContext(p.t.Context(), "tcp", p.address)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(testTimeout))
+	header := ""
+	if user != "" {
+		header = "Proxy-Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+token)) + "\r\n"
+	}
+	_, _ = fmt.Fprintf(c, "CONNECT %[1]s HTTP/1.1\r\nHost: %[1]s\r\n%[2]s\r\n", host, header)
+	response, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: http.MethodConnect}) //nolint:bodyclose // that of a response to CONNECT is the connection
+	if err != nil {
+		return c, 0, err.Error()
+	}
+	body := ""
+	if response.StatusCode != http.StatusOK {
+		raw, _ := io.ReadAll(io.LimitReader(c, 4096)) // the body of a response to CONNECT
+		body = string(raw)
+	}
+	return c, response.StatusCode, body
+}
+
+func (p *testProxy) wantRefused(reason string, want float64) {
+	p.t.Helper()
+	total := 0.0
+	for _, runner := range []string{"", "default"} {
+		total += testutil.ToFloat64(p.proxy.refusals.total.WithLabelValues(testNamespace, runner, reason))
+	}
+	if total != want {
+		p.t.Errorf("%s is counted %v times, want %v", reason, total, want)
+	}
+}
+
+// newClient returns a client that uses the proxy as programs do that read HTTPS_PROXY.
+func (p *testProxy) newClient(user, token string) *http.Client {
+	roots := x509.NewCertPool()
+	roots.AddCert(p.target.Certificate())
+	return &http.Client{Timeout: testTimeout, Transport: &http.Transport{
+		Proxy:           http.ProxyURL(&url.URL{Scheme: "http", User: url.UserPassword(user, token), Host: p.address}),
+		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true,
+	}}
+}
+
+func TestSessionReachesAllowedHostsOverTLS(t *testing.T) {
+	p := newTestProxy(t)
+	response, err := p.newClient("fix", p.token()).Get("https://example.com:" + p.port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, _ := io.ReadAll(response.Body)
+	if response.StatusCode != http.StatusOK || string(body) != "hello from example.com:"+p.port {
+		t.Errorf("%d: %s", response.StatusCode, body)
+	}
+	if got := testutil.ToFloat64(p.proxy.opened.WithLabelValues(testNamespace, "default")); got != 1 {
+		t.Errorf("%v connections are counted", got)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	p.proxy.Drain(ctx)
+	if ctx.Err() != nil || testutil.ToFloat64(p.proxy.open.WithLabelValues(testNamespace, "default")) != 0 {
+		t.Error("the connection is still open")
+	}
+}
+
+func TestRequestsThatAreNotAllowedAreRefused(t *testing.T) {
+	p := newTestProxy(t)
+	addr := netip.MustParseAddr
+	p.addresses["private.example.com"] = []netip.Addr{addr("10.0.0.1"), addr("fd00::1"), addr("169.254.169.254"), addr("::ffff:10.0.0.1"), addr("64:ff9b::a00:1"), addr("127.0.0.2")}
+	valid, port := p.token(), p.port
+	foreign := p.token(func(s *adminauth.Session) { s.Namespace = "other" })
+	unknown := p.token(func(s *adminauth.Session) { s.Runner = "unknown" })
+	for title, test := range map[string]struct {
+		host, user, token string
+		status            int
+		reason            string
+	}{
+		"no token":                           {"example.com:" + port, "", "", http.StatusProxyAuthRequired, reasonUnauthenticated},
+		"an invalid token":                   {"example.com:" + port, "fix", "x", http.StatusProxyAuthRequired, reasonUnauthenticated},
+		"the token of another session":       {"example.com:" + port, "other", valid, http.StatusProxyAuthRequired, reasonUnauthenticated},
+		"the token of another namespace":     {"example.com:" + port, "fix", foreign, http.StatusProxyAuthRequired, reasonUnauthenticated},
+		"another host":                       {"example.org:" + port, "fix", valid, http.StatusForbidden, reasonHostNotAllowed},
+		"a subdomain of an allowed host":     {"www.example.com:" + port, "fix", valid, http.StatusForbidden, reasonHostNotAllowed},
+		"the domain of a wildcard":           {"npmjs.example.com:" + port, "fix", valid, http.StatusForbidden, reasonHostNotAllowed},
+		"another port":                       {"example.com:22", "fix", valid, http.StatusForbidden, reasonHostNotAllowed},
+		"an address":                         {"127.0.0.1:" + port, "fix", valid, http.StatusForbidden, reasonHostNotAllowed},
+		"an IPv6 address":                    {"[::1]:" + port, "fix", valid, http.StatusForbidden, reasonHostNotAllowed},
+		"an address as a number":             {"2130706433:" + port, "fix", valid, http.StatusForbidden, reasonHostNotAllowed},
+		"a runner without hosts":             {"example.com:" + port, "fix", unknown, http.StatusForbidden, reasonHostNotAllowed},
+		"a name with private addresses only": {"private.example.com:" + port, "fix", valid, http.StatusForbidden, reasonAddressNotAllowed},
+		"a name that does not exist":         {"nowhere.example.com:" + port, "fix", valid, http.StatusBadGateway, reasonUnreachable},
+		"a name with a zero in it":           {"example.com\x00.evil.org:" + port, "fix", valid, http.StatusBadRequest, ""},
+	} {
+		t.Run(title, func(t *testing.T) {
+			before := p.count(test.reason)
+			_, status, body := p.connect(test.host, test.user, test.token)
+			if status != test.status {
+				t.Errorf("status %d: %s; want %d", status, body, test.status)
+			}
+			if test.reason != "" && p.count(test.reason) != before+1 {
+				t.Errorf("the metric did not count %s", test.reason)
+			}
+			if strings.Contains(body, "10.0.0.1") || strings.Contains(body, "fd00") {
+				t.Errorf("the response contains an internal address: %s", body)
+			}
+		})
+	}
+}
+
+func (p *testProxy) count(reason string) float64 {
+	total := 0.0
+	for _, runner := range []string{"", "default", "unknown"} {
+		total += testutil.ToFloat64(p.proxy.refusals.total.WithLabelValues(testNamespace, runner, reason))
+	}
+	return total
+}
+
+func TestOnlyConnectIsAllowed(t *testing.T) {
+	p := newTestProxy(t)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://example.com:"+p.port, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := p.newClient("fix", p.token()).Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusMethodNotAllowed || len(p.resolved) > 0 {
+		t.Errorf("status %d, resolved %v", response.StatusCode, p.resolved)
+	}
+	p.wantRefused(reasonMethodNotAllowed, 1)
+}
+
+// A name that resolves to a public address when it is checked, and to a private one afterwards, gains nothing: it is
+// resolved once.
+func TestNameIsResolvedOncePerConnection(t *testing.T) {
+	p := newTestProxy(t)
+	p.addresses["rebinding.example.com"] = []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("127.0.0.1")}
+	c, status, body := p.connect("rebinding.example.com:"+p.port, "fix", p.token())
+	if status != http.StatusOK {
+		t.Fatalf("%d: %s", status, body)
+	}
+	if len(p.resolved) != 1 {
+		t.Errorf("resolved %v", p.resolved)
+	}
+	_ = c.Close()
+}
+
+func TestTunnelForwardsOnlyTLSForItsHost(t *testing.T) {
+	for title, test := range map[string]struct {
+		send   func(c net.Conn) error
+		reason string
+	}{
+		"another server name": {func(c net.Conn) error {
+			return tls.Client(c, &tls.Config{ServerName: "evil.example.org", InsecureSkipVerify: true}).HandshakeContext(t.Context())
+		}, reasonNameMismatch},
+		"a subdomain": {func(c net.Conn) error {
+			return tls.Client(c, &tls.Config{ServerName: "www.example.com", InsecureSkipVerify: true}).HandshakeContext(t.Context())
+		}, reasonNameMismatch},
+		"no server name": {func(c net.Conn) error {
+			return tls.Client(c, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(t.Context())
+		}, reasonNameMismatch},
+		"HTTP without TLS": {func(c net.Conn) error {
+			_, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: example.com\r\n\r\n")
+			return err
+		}, reasonNoTLS},
+		"SSH": {func(c net.Conn) error {
+			_, err := io.WriteString(c, "SSH-2.0-OpenSSH_9.0\r\n")
+			return err
+		}, reasonNoTLS},
+		"a part of a ClientHello": {func(c net.Conn) error {
+			if _, err := c.Write([]byte{22, 3, 1, 2, 0, 1}); err != nil {
+				return err
+			}
+			return c.(*net.TCPConn).CloseWrite()
+		}, reasonNoTLS},
+	} {
+		t.Run(title, func(t *testing.T) {
+			p := newTestProxy(t)
+			c, status, body := p.connect("example.com:"+p.port, "fix", p.token())
+			if status != http.StatusOK {
+				t.Fatalf("%d: %s", status, body)
+			}
+			err := test.send(c)
+			received, readErr := io.ReadAll(c)
+			if len(received) > 0 || errors.Is(readErr, context.DeadlineExceeded) {
+				t.Errorf("received %q, %v, %v", received, err, readErr)
+			}
+			p.wantRefused(test.reason, 1)
+		})
+	}
+}
+
+func TestClientHelloInSmallPiecesIsForwarded(t *testing.T) {
+	p := newTestProxy(t)
+	c, status, body := p.connect("EXAMPLE.com.:"+p.port, "fix", p.token())
+	if status != http.StatusOK {
+		t.Fatalf("%d: %s", status, body)
+	}
+	client := tls.Client(&slowWriter{Conn: c}, &tls.Config{ServerName: "example.com", RootCAs: p.newClient("", "").Transport.(*http.Transport).TLSClientConfig.RootCAs})
+	if err := client.HandshakeContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// slowWriter writes a byte at a time.
+type slowWriter struct{ net.Conn }
+
+func (s *slowWriter) Write(p []byte) (int, error) {
+	for i := range p {
+		if _, err := s.Conn.Write(p[i : i+1]); err != nil {
+			return i, err
+		}
+	}
+	return len(p), nil
+}
+
+func TestTunnelsAreClosedInTime(t *testing.T) {
+	for title, test := range map[string]struct {
+		limits func(*Limits)
+		hello  bool
+		reason string
+	}{
+		"without a ClientHello":      {func(l *Limits) { l.Hello = 50 * time.Millisecond }, false, reasonHelloTimeout},
+		"without data":               {func(l *Limits) { l.Idle = 50 * time.Millisecond }, true, ""},
+		"at the end of the lifetime": {func(l *Limits) { l.Lifetime = 50 * time.Millisecond }, true, ""},
+	} {
+		t.Run(title, func(t *testing.T) {
+			p := newTestProxy(t, func(o *Options) { test.limits(&o.Limits) })
+			c, status, body := p.connect("example.com:"+p.port, "fix", p.token())
+			if status != http.StatusOK {
+				t.Fatalf("%d: %s", status, body)
+			}
+			if test.hello {
+				c = tls.Client(c, &tls.Config{ServerName: "example.com", InsecureSkipVerify: true})
+			}
+			_, err := io.ReadAll(c)
+			if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() {
+				t.Errorf("the connection is still open: %v", err)
+			}
+			if test.reason != "" {
+				p.wantRefused(test.reason, 1)
+			}
+		})
+	}
+}
+
+func TestSessionCannotTakeTheConnectionsOfOthers(t *testing.T) {
+	p := newTestProxy(t, func(o *Options) { o.Limits.Session, o.Limits.Total = 2, 3 })
+	other := p.token(func(s *adminauth.Session) { s.Name, s.UID = "other", "other" })
+	first, status, _ := p.connect("example.com:"+p.port, "fix", p.token())
+	if status != http.StatusOK {
+		t.Fatal(status)
+	}
+	for i, test := range []struct {
+		user, token string
+		want        int
+	}{
+		{"fix", p.token(), http.StatusOK},
+		{"fix", p.token(), http.StatusTooManyRequests},
+		{"other", other, http.StatusOK},
+		{"other", other, http.StatusTooManyRequests},
+	} {
+		if _, status, body := p.connect("example.com:"+p.port, test.user, test.token); status != test.want {
+			t.Errorf("%d: status %d: %s, want %d", i, status, body, test.want)
+		}
+	}
+	_ = first.Close()
+	poll.Until(t, "a connection to be possible after another was closed", func() bool {
+		_, status, _ = p.connect("example.com:"+p.port, "fix", p.token())
+		return status == http.StatusOK
+	})
+}
+
+func TestRefusalsAreLoggedForEachSessionWithALimit(t *testing.T) {
+	p := newTestProxy(t)
+	startTime := time.Now()
+	for range 3 * logBurst {
+		p.connect("evil.example.org:443", "fix", p.token())
+	}
+	p.connect("evil.example.org:443", "other", p.token(func(s *adminauth.Session) { s.Name, s.UID = "other", "other" }))
+	log := p.log.String()
+	if lines := strings.Count(log, "session=fix"); lines < logBurst || lines > logBurst+1+int(time.Since(startTime).Seconds()) {
+		t.Errorf("%d refusals of the first session are logged", lines)
+	}
+	if !strings.Contains(log, "session=other") || !strings.Contains(log, "host=evil.example.org:443") || strings.Contains(log, p.token()) {
+		t.Errorf("log:\n%s", log)
+	}
+	p.wantRefused(reasonHostNotAllowed, 3*logBurst+1)
+}

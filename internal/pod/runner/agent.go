@@ -1,0 +1,175 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/yardmaster/yardmaster/internal/pod/agentprofile"
+)
+
+const (
+	// outputDelay is how long output of an agent that ended is still read: a process that it left behind may have its
+	// output open.
+	outputDelay = 2 * time.Second
+	// maxMalformedEvents is how many malformed lines are reported as such. Further ones are only counted.
+	maxMalformedEvents = 100
+)
+
+// agent is a process of an agent.
+type agent struct {
+	command   *agentprofile.Command
+	directory string
+	// grace is the time between SIGTERM and SIGKILL.
+	grace  time.Duration
+	events *emitter
+	// observe is called for each event, and after each output of the agent with an empty one. It must not wait.
+	observe func(*agentprofile.Event)
+
+	mutex     sync.Mutex
+	parser    agentprofile.Parser
+	malformed int
+}
+
+// agentEnd is how a process ended.
+type agentEnd struct {
+	exitCode int
+	// terminated means that the runner terminated it.
+	terminated bool
+}
+
+// run starts the agent and waits for its end. When ctx ends, it sends SIGTERM to the agent and its child processes, and
+// after the grace period SIGKILL.
+func (a *agent) run(ctx context.Context, environment []string) (agentEnd, error) {
+	for _, file := range a.command.Files {
+		if err := writeFile(file); err != nil {
+			return agentEnd{}, err
+		}
+	}
+	path, err := exec.LookPath(a.command.Arguments[0])
+	if err != nil {
+		return agentEnd{}, err
+	}
+	command := exec.Command(path, a.command.Arguments[1:]...) //nolint:noctx // it gets SIGTERM, and not SIGKILL, when ctx ends
+	command.Dir = a.directory
+	command.Env = append([]string(nil), environment...)
+	for name, value := range a.command.Env {
+		command.Env = append(command.Env, name+"="+value)
+	}
+	command.Stdin = strings.NewReader(a.command.Stdin)
+	// Its child processes are in its group: they are terminated with it.
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	stdout, stopStdout := a.pipe(a.handleLine)
+	stderr, stopStderr := a.pipe(a.handleErrorLine)
+	command.Stdout, command.Stderr = stdout, stderr
+	command.WaitDelay = outputDelay
+	if err := command.Start(); err != nil {
+		return agentEnd{}, err
+	}
+	var terminated atomic.Bool
+	stop := terminateWith(ctx, command.Process.Pid, a.grace, &terminated)
+	err = command.Wait()
+	stop()
+	// Processes that the agent left behind must not change the workspace while it is committed.
+	_ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL)
+	stopStdout()
+	stopStderr()
+	for _, event := range a.parser.End() {
+		a.handleEvent(event)
+	}
+	a.reportMalformed()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay) {
+		return agentEnd{}, err
+	}
+	return agentEnd{exitCode: command.ProcessState.ExitCode(), terminated: terminated.Load()}, nil
+}
+
+// terminateWith terminates a process group when ctx ends, unless stop is called before.
+func terminateWith(ctx context.Context, group int, grace time.Duration, terminated *atomic.Bool) (stop func()) {
+	ended := make(chan struct{})
+	var done sync.WaitGroup
+	done.Go(func() {
+		select {
+		case <-ended:
+			return
+		case <-ctx.Done():
+		}
+		terminated.Store(true)
+		_ = syscall.Kill(-group, syscall.SIGTERM)
+		timer := time.NewTimer(grace)
+		defer timer.Stop()
+		select {
+		case <-ended:
+		case <-timer.C:
+			_ = syscall.Kill(-group, syscall.SIGKILL)
+		}
+	})
+	return func() { close(ended); done.Wait() }
+}
+
+// pipe returns a writer whose lines are handled, and a function that waits until all are.
+func (*agent) pipe(handle func([]byte, int64)) (io.Writer, func()) {
+	reader, writer := io.Pipe()
+	var done sync.WaitGroup
+	done.Go(func() {
+		_ = readLines(reader, handle) // a pipe has no errors of its own
+	})
+	return writer, func() { _ = writer.Close(); done.Wait() }
+}
+
+// handleLine handles a line of standard output.
+func (a *agent) handleLine(line []byte, omitted int64) {
+	if omitted > 0 {
+		a.handleEvent(agentprofile.Event{Type: agentprofile.EventOutput, Omitted: omitted})
+		return
+	}
+	a.mutex.Lock()
+	events, err := a.parser.Parse(line)
+	a.mutex.Unlock()
+	if err != nil {
+		a.malformed++
+		if a.malformed <= maxMalformedEvents {
+			a.handleEvent(agentprofile.Event{Type: agentprofile.EventOutput, Text: string(line)})
+		}
+	}
+	for _, event := range events {
+		a.handleEvent(event)
+	}
+	a.observe(&agentprofile.Event{})
+}
+
+// handleErrorLine handles a line of standard error.
+func (a *agent) handleErrorLine(line []byte, omitted int64) {
+	a.handleEvent(agentprofile.Event{Type: agentprofile.EventOutput, Text: string(line), Omitted: omitted})
+}
+
+func (a *agent) handleEvent(event agentprofile.Event) {
+	a.observe(&event)
+	a.events.emit(event)
+}
+
+func (a *agent) reportMalformed() {
+	if a.malformed > 0 {
+		a.events.report("%d lines of the agent's output were not in the format of its profile", a.malformed)
+	}
+}
+
+func writeFile(file agentprofile.File) error {
+	const mode = 0o600
+	if err := os.MkdirAll(filepath.Dir(file.Path), directoryMode); err != nil {
+		return err
+	}
+	if err := os.WriteFile(file.Path, []byte(file.Content), mode); err != nil {
+		return fmt.Errorf("writing the configuration of the agent: %w", err)
+	}
+	return nil
+}

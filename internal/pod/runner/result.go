@@ -1,0 +1,103 @@
+package runner
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/yardmaster/yardmaster/internal/pod/agentprofile"
+	"github.com/yardmaster/yardmaster/internal/pod/sessionarchive"
+)
+
+// result is what the runner writes at the end, as docs/runner.md says.
+type result struct {
+	Summary      string             `json:"summary,omitempty"`
+	Usage        *resultUsage       `json:"usage,omitempty"`
+	CostUSD      *float64           `json:"costUSD,omitempty"`
+	SDKSessionID string             `json:"sdkSessionId,omitempty"` //nolint:tagliatelle // the operator's spelling
+	Repositories []repositoryResult `json:"repositories,omitempty"`
+	// Transcript is where the transcript is archived; nil without an archive.
+	Transcript *sessionarchive.Stored `json:"transcript,omitempty"`
+}
+
+// resultUsage are the tokens of an attempt.
+type resultUsage struct {
+	agentprofile.Usage
+
+	Model     string `json:"model,omitempty"`
+	ToolCalls int    `json:"toolCalls,omitempty"`
+	// Complete means that the numbers are not only a lower bound.
+	Complete bool `json:"complete"`
+}
+
+// repositoryResult is what became of a repository.
+type repositoryResult struct {
+	Name           string `json:"name"`
+	Branch         string `json:"branch,omitempty"`
+	Commit         string `json:"commit,omitempty"`
+	Pushed         bool   `json:"pushed"`
+	PullRequestURL string `json:"pullRequestURL,omitempty"`
+	Error          string `json:"error,omitempty"`
+}
+
+const maxSDKSessionIDBytes = 256
+
+// newResult returns the result of a process. A cost that may be incomplete is left out: it would be taken for the whole.
+func newResult(report *agentprofile.Report, earlierCost float64) *result {
+	r := &result{Summary: report.Answer}
+	if len(report.Conversation) <= maxSDKSessionIDBytes {
+		r.SDKSessionID = report.Conversation
+	}
+	if report.Usage != nil {
+		r.Usage = &resultUsage{Usage: *report.Usage, Model: report.Model, ToolCalls: report.ToolCalls, Complete: report.UsageComplete}
+	}
+	if report.CostUSD != nil && report.Finished && !report.Interrupted {
+		r.CostUSD = new(*report.CostUSD + earlierCost)
+	}
+	return r
+}
+
+// encode returns the result as JSON of at most this many bytes. It shortens texts until everything fits: the kubelet
+// would cut it off, which would leave invalid JSON.
+func (r *result) encode(maxBytes int) string {
+	const escaped = 6 // JSON may need up to six bytes for one
+	for {
+		raw, err := json.Marshal(r)
+		if err != nil {
+			return fmt.Sprintf(`{"summary":%q}`, err.Error())
+		}
+		over := len(raw) - maxBytes
+		if over <= 0 || !r.shorten((over+escaped-1)/escaped) {
+			return string(raw)
+		}
+	}
+}
+
+// shorten removes at least this many bytes of the longest text. It reports whether there was one.
+func (r *result) shorten(bytes int) bool {
+	longest := &r.Summary
+	for i := range r.Repositories {
+		if text := &r.Repositories[i].Error; len(*text) > len(*longest) {
+			longest = text
+		}
+	}
+	if t := r.Transcript; t != nil && len(t.Error) > len(*longest) {
+		longest = &t.Error
+	}
+	if *longest == "" {
+		n := len(r.Repositories)
+		r.Repositories = r.Repositories[:max(0, n-1)]
+		return n > 0
+	}
+	*longest = cut(*longest, max(0, len(*longest)-bytes))
+	return true
+}
+
+// writeResult writes into the existing file, which is mounted and cannot be replaced.
+func writeResult(path, text string) error {
+	const mode = 0o644
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		return fmt.Errorf("writing the result: %w", err)
+	}
+	return nil
+}

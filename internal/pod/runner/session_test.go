@@ -1,0 +1,355 @@
+package runner
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	sessions "github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
+	"github.com/yardmaster/yardmaster/internal/pod/agentprofile"
+	"github.com/yardmaster/yardmaster/test/poll"
+)
+
+const finished = `echo '{"type":"started","conversation":"c-1","model":"small"}'
+echo '{"type":"usage","usage":{"inputTokens":10,"outputTokens":5},"costUSD":0.25}'
+echo '{"type":"result","text":"All done."}'
+`
+
+func TestSessionWritesTheResultOfItsAgent(t *testing.T) {
+	s := newTestSession(t, "Fix it.")
+	code, err := s.run("events", `test "$(cat)" = "Fix it." && `+finished)
+	if code != exitSuccess || err != nil {
+		t.Fatalf("code %d, error %v: %s", code, err, s.out)
+	}
+	got := s.result()
+	if got.Summary != "All done." || got.SDKSessionID != "c-1" || got.CostUSD == nil || *got.CostUSD != "0.25" ||
+		string(got.Usage.Raw) != `{"inputTokens":10,"outputTokens":5,"model":"small","complete":true}` {
+		t.Errorf("result %+v, usage %s", got, got.Usage.Raw)
+	}
+}
+
+func TestAnyCommandCanBeAnAgent(t *testing.T) {
+	s := newTestSession(t, "hello")
+	code, err := s.run("exec", `echo "The prompt is $(cat)."; pwd; echo note >&2`)
+	if code != exitSuccess || err != nil {
+		t.Fatalf("code %d, error %v", code, err)
+	}
+	got := s.result()
+	if got.Summary != "The prompt is hello.\n"+s.environment["AGENTIC_WORKSPACE"] || got.CostUSD != nil || got.Usage != nil {
+		t.Errorf("result %+v", got)
+	}
+}
+
+func TestExitCodesOfAgents(t *testing.T) {
+	for title, row := range map[string]struct {
+		profile, script string
+		code            int
+		summary         string
+	}{
+		"a failure that the agent reports":                        {"events", `echo '{"type":"result","text":"no credit","failed":true}'; exit 0`, exitFailure, "no credit"},
+		"a code of the agent":                                     {"events", `echo '{"type":"result","text":"no credit","failed":true}'; exit 7`, 7, "no credit"},
+		"a code that looks like that of a signal":                 {"events", `exit 144`, exitFailure, "the agent exited with code 144: it reported no reason"},
+		"an agent that ends without a result is not successful":   {"events", `echo '{"type":"text","text":"I begin."}'`, exitFailure, "I begin."},
+		"a command that fails":                                    {"exec", `echo broken; exit 3`, 3, "broken"},
+		"a killed agent":                                          {"events", `kill -9 $$`, exitFailure, "the agent exited with code -1: it reported no reason"},
+		"a command without a shell's help":                        {"exec", `exec /does/not/exist`, 127, ""},
+		"a result that is followed by a failure is not a success": {"events", finished + "exit 9", 9, "All done."},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newTestSession(t, "p")
+			code, err := s.run(row.profile, row.script)
+			if code != row.code || err != nil {
+				t.Errorf("code %d, want %d; error %v", code, row.code, err)
+			}
+			if got := s.result().Summary; row.summary != "" && got != row.summary {
+				t.Errorf("summary %q, want %q", got, row.summary)
+			}
+		})
+	}
+}
+
+func TestBrokenStreamsLeaveTheCostUnknown(t *testing.T) {
+	const begin = `echo '{"type":"started","conversation":"c-1"}'; echo '{"type":"usage","usage":{"inputTokens":10,"outputTokens":5},"costUSD":0.25}'
+`
+	for title, script := range map[string]string{
+		"interrupted in a line":   begin + `printf '{"type":"resu'; exit 1`,
+		"malformed lines":         begin + `echo '{"type":'; echo nonsense; printf '\000\377\n'; echo '[]'; exit 1`,
+		"without a result":        begin + `exit 0`,
+		"an impossible cost":      begin + `echo '{"type":"usage","costUSD":-3}'; echo '{"type":"result","text":"done"}'`,
+		"an agent that is killed": begin + `kill -9 $$`,
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newTestSession(t, "p")
+			_, _ = s.run("events", script)
+			got := s.result()
+			if got.CostUSD != nil || !strings.Contains(string(got.Usage.Raw), `"complete":false`) || got.SDKSessionID != "c-1" {
+				t.Errorf("result %+v, usage %s", got, got.Usage.Raw)
+			}
+		})
+	}
+}
+
+func TestMalformedAndLongLinesAreReportedInBoundedEvents(t *testing.T) {
+	s := newTestSession(t, "p")
+	code, err := s.run("events", `head -c 3000000 /dev/zero | tr '\0' x; echo; echo not json
+printf '{"type":"text","text":"'; head -c 200000 /dev/zero | tr '\0' y; echo '"}'
+printf '{"type":"toolCall","tool":{"name":"write","input":{"content":"'; head -c 200000 /dev/zero | tr '\0' z; echo '"}}}'
+`+finished)
+	if code != exitSuccess || err != nil {
+		t.Fatalf("code %d, error %v", code, err)
+	}
+	var types []agentprofile.EventType
+	for _, event := range s.events() {
+		types = append(types, event.Type)
+		switch event.Type {
+		case agentprofile.EventOutput:
+			if event.Omitted != 3000001 && event.Text != "not json" {
+				t.Errorf("event %+v", event)
+			}
+		case agentprofile.EventText:
+			if len(event.Text) != maxTextBytes || event.Omitted != 200000-maxTextBytes {
+				t.Errorf("text of %d bytes, %d omitted", len(event.Text), event.Omitted)
+			}
+		case agentprofile.EventToolCall:
+			if len(event.Tool.Input) > maxTextBytes+100 || event.Omitted == 0 {
+				t.Errorf("input of %d bytes, %d omitted", len(event.Tool.Input), event.Omitted)
+			}
+		}
+	}
+	if len(types) != 9 {
+		t.Errorf("events %v", types)
+	}
+	for line := range strings.Lines(s.out.String()) {
+		if len(line) > 2*maxTextBytes {
+			t.Errorf("a line of %d bytes", len(line))
+		}
+	}
+}
+
+func TestSecretsOfTheEnvironmentAreRedacted(t *testing.T) {
+	t.Setenv("TEST_API_KEY", `sk-"secret"-1234`)
+	t.Setenv("HTTPS_PROXY", "http://demo:token-of-the-session@proxy:3128")
+	s := newTestSession(t, "p")
+	code, _ := s.run("exec", `echo "my key is $TEST_API_KEY and $HTTPS_PROXY"; echo "again $TEST_API_KEY" >&2; echo $AGENTIC_LEASE$AGENTIC_RESULT_FILE`)
+	if code != exitSuccess {
+		t.Fatalf("code %d", code)
+	}
+	if got := s.out.String() + s.result().Summary; strings.Contains(got, "secret") || strings.Contains(got, "token-of") || strings.Count(got, redactedText) != 7 {
+		t.Errorf("output %s", got)
+	}
+}
+
+// runUntil runs a session and cancels it when the agent has written this text.
+func (s *testSession) runUntil(profile, script, text string) (int, error) {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(s.t.Context())
+	defer cancel()
+	out := &watchingWriter{lockedBuffer: s.out, text: text, found: cancel}
+	return Run(ctx, []string{"--profile", profile, "--grace-period", "2s", "--push-grace-period", "1m", "--", "sh", "-c", script},
+		func(name string) string { return s.environment[name] }, out, out)
+}
+
+type watchingWriter struct {
+	*lockedBuffer
+
+	text  string
+	found func()
+}
+
+func (w *watchingWriter) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), w.text) {
+		w.found()
+	}
+	return w.lockedBuffer.Write(p)
+}
+
+func TestTerminationIsForwardedAndWaitedFor(t *testing.T) {
+	for title, row := range map[string]struct {
+		script string
+		code   int
+		saved  bool
+	}{
+		"an agent that saves its work":        {`trap 'touch saved; exit 1' TERM; echo '{"type":"text","text":"ready"}'; sleep 100 & wait`, exitTerminated, true},
+		"an agent that finishes its work":     {`trap 'touch saved; ` + strings.ReplaceAll(strings.TrimSpace(finished), "'", `'"'"'`) + `; exit 0' TERM; echo '{"type":"text","text":"ready"}'; sleep 100 & wait`, exitSuccess, true},
+		"an agent that ignores it is killed":  {`trap '' TERM; echo '{"type":"text","text":"ready"}'; sleep 100`, exitTerminated, false},
+		"child processes are terminated, too": {`sleep 100 & echo $! > child; trap 'touch saved; exit 0' TERM; echo '{"type":"text","text":"ready"}'; wait`, exitTerminated, true},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newTestSession(t, "p")
+			code, err := s.runUntil("events", row.script, "ready")
+			if code != row.code || err != nil {
+				t.Errorf("code %d, error %v: %s", code, err, s.out)
+			}
+			if _, err := os.Stat(filepath.Join(s.environment["AGENTIC_WORKSPACE"], "saved")); (err == nil) != row.saved {
+				t.Errorf("saved: %v", err)
+			}
+			s.result()
+		})
+	}
+}
+
+// A process that the agent leaves behind does not keep the session from ending, and does not outlive it.
+func TestProcessesThatTheAgentLeavesBehindAreKilled(t *testing.T) {
+	s := newTestSession(t, "p")
+	code, err := s.run("events", finished+`sleep 100 & echo $! > child`)
+	if code != exitSuccess || err != nil {
+		t.Fatalf("code %d, error %v", code, err)
+	}
+	raw, err := os.ReadFile(filepath.Join(s.environment["AGENTIC_WORKSPACE"], "child"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	process := strings.TrimSpace(string(raw))
+	poll.Until(t, "the process "+process+" to end", func() bool {
+		stat, err := os.ReadFile("/proc/" + process + "/stat")
+		return err != nil || strings.Contains(string(stat), ") Z ")
+	})
+}
+
+// echoResume reports the arguments of the agent, and the conversation that it resumes.
+const profileWithResume = `
+name: test
+parser: events
+command: [sh, -c]
+arguments: [["{arguments}"], [agent], [--resume, "{conversation}"]]
+stdin: "{prompt}"
+totals: process
+`
+
+func (s *testSession) runWithResume(script string) (int, error) {
+	s.t.Helper()
+	file := filepath.Join(s.t.TempDir(), "profile.yaml")
+	writeTestFile(s.t, file, profileWithResume)
+	return Run(s.t.Context(), []string{"--profile-file", file, "--", script}, func(name string) string { return s.environment[name] }, s.out, s.out)
+}
+
+const reportResume = `echo '{"type":"started","conversation":"c-'$AGENTIC_TEST'"}'; echo "{\"type\":\"result\",\"text\":\"resumed $2 with $(head -c 20)\"}"`
+
+func TestConversationsAreResumed(t *testing.T) {
+	t.Setenv("AGENTIC_TEST", "1")
+	s := newTestSession(t, "Fix the bug.")
+	check := func(title, want string) {
+		t.Helper()
+		if code, err := s.runWithResume(reportResume); code != exitSuccess || err != nil {
+			t.Fatalf("%s: code %d, error %v: %s", title, code, err, s.out)
+		}
+		if got := s.result().Summary; got != want {
+			t.Errorf("%s: %q, want %q", title, got, want)
+		}
+	}
+	// An agent that is killed writes no result, so the runner remembers the conversation itself.
+	if code, err := s.runWithResume(`echo '{"type":"started","conversation":"c-1"}'; kill -9 $$`); code == exitSuccess || err != nil {
+		t.Fatalf("code %d, error %v", code, err)
+	}
+	s.set(map[string]string{"AGENTIC_ATTEMPT": "2", "AGENTIC_JOB": "demo-r1-a2"})
+	check("the next attempt", "resumed c-1 with The work was interru")
+	s.set(map[string]string{"AGENTIC_RUN": "2", "AGENTIC_ATTEMPT": "1", "AGENTIC_SDK_SESSION_ID": "c-1"})
+	check("the next run", "resumed c-1 with Fix the bug.")
+	s.set(map[string]string{"AGENTIC_SESSION": "other", "AGENTIC_RUN": "1"})
+	check("a session that continues this one", "resumed c-1 with Fix the bug.")
+	s.set(map[string]string{"AGENTIC_SESSION": "third", "AGENTIC_SDK_SESSION_ID": "c-9"})
+	check("a conversation that the workspace does not have", "resumed  with Fix the bug.")
+	s.set(map[string]string{"AGENTIC_SESSION": "demo", "AGENTIC_WORKSPACE": t.TempDir()})
+	check("an empty workspace", "resumed  with Fix the bug.")
+	if !strings.Contains(s.out.String(), "The conversation c-9 is not in the workspace; starting a new one") {
+		t.Errorf("output %s", s.out)
+	}
+}
+
+func TestMalformedStateIsReportedAndNotUsed(t *testing.T) {
+	s := newTestSession(t, "p")
+	directory := filepath.Join(s.environment["AGENTIC_WORKSPACE"], stateDirectory)
+	if err := os.MkdirAll(directory, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"{", `{"sessions": 7}`, strings.Repeat(" ", maxStateBytes+1)} {
+		writeTestFile(t, filepath.Join(directory, stateFileName), text)
+		if code, err := s.run("events", finished); code != exitSuccess || err != nil {
+			t.Errorf("code %d, error %v", code, err)
+		}
+		if !strings.Contains(s.out.String(), "Reading the state of earlier attempts, which are not resumed") {
+			t.Errorf("output %s", s.out)
+		}
+	}
+}
+
+func TestTheOnlyRepositoryIsTheWorkingDirectory(t *testing.T) {
+	s := newTestSession(t, "p").setInputs(&sessions.RunnerInputs{Repos: []sessions.RunnerRepo{
+		{SessionRepo: v1alpha1.SessionRepo{URL: "https://git.example/shop.git", Branch: "main"}, Directory: "shop"},
+	}})
+	directory := filepath.Join(s.environment["AGENTIC_WORKSPACE"], "shop")
+	if err := os.Mkdir(directory, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if code, err := s.run("exec", "pwd"); code != exitSuccess || err != nil {
+		t.Fatalf("code %d, error %v", code, err)
+	}
+	if got := s.result().Summary; got != directory {
+		t.Errorf("working directory %q", got)
+	}
+}
+
+func TestInvalidUseIsReportedInTheResult(t *testing.T) {
+	for want, args := range map[string][]string{
+		"exactly one of --profile and --profile-file is required": {},
+		`there is no profile "other"`:                             {"--profile", "other"},
+		`has no permission mode "all"`:                            {"--profile", "codex", "--permission-mode", "all"},
+		"profile exec has no command":                             {"--profile", "exec"},
+		`"claude": executable file not found`:                     {"--profile", "claude-code"},
+		"--profile-file: ":                                        {"--profile-file", "/does/not/exist"},
+		"--system-prompt-file: ":                                  {"--profile", "exec", "--system-prompt-file", "/does/not/exist"},
+		"--grace-period is 0s":                                    {"--profile", "exec", "--grace-period", "0s"},
+	} {
+		t.Run(want, func(t *testing.T) {
+			s := newTestSession(t, "p")
+			code, err := Run(t.Context(), args, func(name string) string { return s.environment[name] }, s.out, s.out)
+			if code == exitSuccess {
+				t.Error("the session is successful")
+			}
+			text := ""
+			if err != nil {
+				text = err.Error()
+				s.out.buffer.Reset() // the usage of the flags
+			}
+			for _, event := range s.events() {
+				text += event.Text
+			}
+			if !strings.Contains(text, want) {
+				t.Errorf("output %s", text)
+			}
+		})
+	}
+}
+
+func TestMissingInputsAreNamed(t *testing.T) {
+	for name := range newTestSession(t, "p").environment {
+		if name == "AGENTIC_RESULT_MAX_BYTES" {
+			continue // v0.1.0 does not set it
+		}
+		s := newTestSession(t, "p").set(map[string]string{name: ""})
+		if _, err := s.run("exec", "true"); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+	s := newTestSession(t, "p").setInputs(&sessions.RunnerInputs{Repos: []sessions.RunnerRepo{{Directory: "../outside"}}})
+	if _, err := s.run("exec", "true"); err == nil {
+		t.Error("a repository outside of the workspace is accepted")
+	}
+}
+
+func TestSignalsOfTheProcessEndTheSession(t *testing.T) {
+	s := newTestSession(t, "p")
+	// The result of the agent contains the text again. A second signal could arrive when nothing handles it any more.
+	terminate := sync.OnceFunc(func() { _ = syscall.Kill(os.Getpid(), syscall.SIGTERM) })
+	out := &watchingWriter{lockedBuffer: s.out, text: "ready", found: terminate}
+	code, err := Run(t.Context(), []string{"--profile", "exec", "--", "sh", "-c", "echo ready; sleep 100"},
+		func(name string) string { return s.environment[name] }, out, out)
+	if code != exitTerminated || err != nil {
+		t.Errorf("code %d, error %v", code, err)
+	}
+}

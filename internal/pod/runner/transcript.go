@@ -1,0 +1,57 @@
+package runner
+
+import (
+	"context"
+	"time"
+
+	"github.com/yardmaster/yardmaster/internal/pod/sessionarchive"
+)
+
+const (
+	// archiveTimeout is how long the runner waits until its transcript is stored.
+	archiveTimeout = 30 * time.Second
+	// terminatedArchiveTimeout is the same after SIGTERM. The container that stores it ends later than the runner.
+	terminatedArchiveTimeout = 500 * time.Millisecond
+)
+
+// transcript are the events of an attempt in the archive.
+type transcript struct {
+	writer *sessionarchive.Writer
+	// err is why there is no writer.
+	err error
+}
+
+// openTranscript returns nil if the SessionRunner has no archive. A session does not fail with its archive.
+func openTranscript(ctx context.Context, getenv func(string) string, events *emitter) *transcript {
+	directory := getenv("AGENTIC_ARCHIVE")
+	if directory == "" {
+		return nil
+	}
+	writer, err := sessionarchive.Open(ctx, directory)
+	if err != nil {
+		events.report("The transcript is not archived: %s", err)
+		return &transcript{err: err}
+	}
+	events.setTranscript(writer)
+	return &transcript{writer: writer}
+}
+
+// close ends the transcript, and returns where it is.
+func (t *transcript) close(ctx context.Context, events *emitter) sessionarchive.Stored {
+	if t.writer == nil {
+		return sessionarchive.Stored{Error: t.err.Error()}
+	}
+	events.setTranscript(nil)
+	timeout := archiveTimeout
+	if ctx.Err() != nil {
+		timeout = terminatedArchiveTimeout
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	defer cancel()
+	stored := t.writer.Close(ctx)
+	stored.Error = events.redact.string(stored.Error)
+	if stored.Error != "" {
+		events.report("The transcript is not archived: %s", stored.Error)
+	}
+	return stored
+}

@@ -1,0 +1,459 @@
+package sessionarchive
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// logServer is an API server with Pods and their logs.
+type logServer struct {
+	t *testing.T
+	// pods by name, in JSON, and logs by Pod and container.
+	pods map[string]string
+	logs map[string]func(w http.ResponseWriter)
+	// vanished Pods are only in lists.
+	vanished map[string]bool
+	// replaced are Pods that have changed since they were listed.
+	replaced map[string]string
+	// status of all answers, if it is not 200.
+	status int
+	// requests are the paths and queries.
+	requests  []string
+	directory string
+	address   string
+}
+
+func newLogServer(t *testing.T) *logServer {
+	t.Helper()
+	s := &logServer{t: t, pods: map[string]string{}, logs: map[string]func(http.ResponseWriter){}, vanished: map[string]bool{}, replaced: map[string]string{}, directory: t.TempDir()}
+	server := httptest.NewTLSServer(s)
+	t.Cleanup(server.Close)
+	s.address = server.Listener.Addr().String()
+	for name, raw := range map[string][]byte{
+		"token": []byte("secret-token\n"), "ca.crt": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+	} {
+		if err := os.WriteFile(filepath.Join(s.directory, name), raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// addPod adds a Pod of a Job whose containers have run, and their logs.
+func (s *logServer) addPod(name, jobUID string, logs map[string]string) {
+	var containers, statuses []string
+	for _, container := range slices.Sorted(maps.Keys(logs)) {
+		containers = append(containers, fmt.Sprintf(`{"name": %q}`, container))
+		statuses = append(statuses, fmt.Sprintf(`{"name": %q, "state": {"terminated": {}}}`, container))
+		s.logs[name+"/"+container] = func(w http.ResponseWriter) { _, _ = io.WriteString(w, logs[container]) }
+	}
+	s.addPodJSON(name, jobUID, fmt.Sprintf(`"spec": {"containers": [%s]}, "status": {"containerStatuses": [%s]}`, strings.Join(containers, ","), strings.Join(statuses, ",")))
+}
+
+func (s *logServer) addPodJSON(name, jobUID, rest string) {
+	s.pods[name] = fmt.Sprintf(`{"metadata": {"name": %[1]q, "uid": "uid-%[1]s", "annotations": {"a": %[2]q},
+		"ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "uid": %[3]q, "controller": true}]}, %[4]s}`, name, "../../etc\n\"", jobUID, rest)
+}
+
+func (s *logServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.requests = append(s.requests, r.URL.String())
+	const pods = "/api/v1/namespaces/a/pods"
+	name, isLog := strings.CutSuffix(strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, pods), "/"), "/log")
+	switch log := s.logs[name+"/"+r.URL.Query().Get("container")+strings.ReplaceAll(r.URL.Query().Get("previous"), "true", "/previous")]; {
+	case r.Header.Get("Authorization") != "Bearer secret-token" || !strings.HasPrefix(r.URL.Path, pods):
+		w.WriteHeader(http.StatusUnauthorized)
+	case s.status != 0:
+		w.WriteHeader(s.status)
+		_, _ = io.WriteString(w, `{"message": "pods is forbidden"}`)
+	case name == "":
+		s.serveList(w, r)
+	case s.vanished[name] || s.pods[name] == "" || isLog && log == nil:
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = io.WriteString(w, `{"message": "not found"}`)
+	case isLog:
+		log(w)
+	case s.replaced[name] != "":
+		_, _ = io.WriteString(w, s.replaced[name])
+	default:
+		_, _ = io.WriteString(w, s.pods[name])
+	}
+}
+
+// serveList answers with one Pod a page.
+func (s *logServer) serveList(w http.ResponseWriter, r *http.Request) {
+	names, at := slices.Sorted(maps.Keys(s.pods)), 0
+	if token := r.URL.Query().Get("continue"); token != "" {
+		at = slices.Index(names, token)
+	}
+	if len(names) == 0 {
+		_, _ = io.WriteString(w, `{"items": []}`)
+		return
+	}
+	next := ""
+	if at+1 < len(names) {
+		next = names[at+1]
+	}
+	fmt.Fprintf(w, `{"metadata": {"continue": %q}, "items": [%s]}`, next, s.pods[names[at]])
+}
+
+// getenv returns the environment of a Pod.
+func (s *logServer) getenv(name string) string {
+	host, port, err := net.SplitHostPort(s.address)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return map[string]string{"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}[name]
+}
+
+// archive runs the command with more arguments, and returns what it reports.
+func (s *logServer) archive(args ...string) (result string, err error) {
+	s.t.Helper()
+	resultFile := filepath.Join(s.t.TempDir(), "result")
+	err = RunLogs(s.t.Context(), append([]string{
+		"--namespace=a", "--sequence-uid=u1", "--path=a/nightly/u1/run-1", "--token-directory=" + s.directory, "--result-file=" + resultFile,
+	}, args...), s.getenv, io.Discard)
+	raw, readErr := os.ReadFile(resultFile)
+	if readErr != nil {
+		s.t.Fatal(readErr)
+	}
+	return string(raw), err
+}
+
+// filesIn returns all files below a directory.
+func filesIn(t *testing.T, directory string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(directory, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		raw, err := os.ReadFile(path)
+		files[strings.TrimPrefix(path, directory+"/")] = string(raw)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func readSummary(t *testing.T, files map[string]string) logSummary {
+	t.Helper()
+	var summary logSummary
+	if err := json.Unmarshal([]byte(files["a/nightly/u1/run-1/"+summaryName]), &summary); err != nil {
+		t.Fatalf("%v: %v", err, slices.Sorted(maps.Keys(files)))
+	}
+	return summary
+}
+
+func TestLogOfEachContainerIsAFileInTheClaim(t *testing.T) {
+	s, claim := newLogServer(t), t.TempDir()
+	s.addPod("nightly-build-1-x", "j1", map[string]string{"build": "first\n", "sidecar": "s\n"})
+	s.addPod("nightly-build-2-x", "j2", map[string]string{"build": "second\n"})
+	result, err := s.archive("--claim="+claim, "--job=build/1/j1", "--job=build/2/j2")
+	if err != nil || result != "logs: 3, bytes: 15" {
+		t.Errorf("%q, %v", result, err)
+	}
+	files := filesIn(t, claim)
+	summary := readSummary(t, files)
+	delete(files, "a/nightly/u1/run-1/"+summaryName)
+	if diff := cmp.Diff(map[string]string{
+		"a/nightly/u1/run-1/build/attempt-1/nightly-build-1-x/build.log":   "first\n",
+		"a/nightly/u1/run-1/build/attempt-1/nightly-build-1-x/sidecar.log": "s\n",
+		"a/nightly/u1/run-1/build/attempt-2/nightly-build-2-x/build.log":   "second\n",
+	}, files); diff != "" {
+		t.Errorf("files (-want, +got):\n%s", diff)
+	}
+	if len(summary.Logs) != 3 || len(summary.Problems) != 0 || summary.Logs[2].File != "build/attempt-2/nightly-build-2-x/build.log" {
+		t.Errorf("%+v", summary)
+	}
+}
+
+func TestLogsAreStoredInTheBucket(t *testing.T) {
+	s, store := newLogServer(t), newTestStore(t, nil)
+	s.addPod("p", "j1", map[string]string{"build": "hello\n"})
+	if result, err := s.archive(append(store.arguments(), "--job=build/1/j1")...); err != nil {
+		t.Fatalf("%q, %v", result, err)
+	}
+	const directory = "s3://transcripts/team/agents/a/nightly/u1/run-1/"
+	if got := store.get(directory + "build/attempt-1/p/build.log"); got != "hello\n" {
+		t.Errorf("log %q", got)
+	}
+	if got := store.get(directory + summaryName); !strings.Contains(got, `"file": "build/attempt-1/p/build.log"`) {
+		t.Errorf("summary %s", got)
+	}
+}
+
+// Anyone who may create Pods can write labels. The controller must be one of the Jobs.
+func TestPodsOfOthersAreNotRead(t *testing.T) {
+	s, claim := newLogServer(t), t.TempDir()
+	s.addPod("forged", "other-job", map[string]string{"build": "forged\n"})
+	s.addPod("own", "j1", map[string]string{"build": "own\n"})
+	for name, change := range map[string][2]string{
+		"not-controlled": {`"controller": true`, `"controller": false`}, "other-kind": {`"kind": "Job"`, `"kind": "ReplicaSet"`}, "other-group": {"batch/v1", "example.com/v1"},
+	} {
+		s.addPod(name, "j1", map[string]string{"build": "forged\n"})
+		s.pods[name] = strings.ReplaceAll(s.pods[name], change[0], change[1])
+	}
+	if result, err := s.archive("--claim="+claim, "--job=build/1/j1"); err != nil || result != "logs: 1, bytes: 4" {
+		t.Errorf("%q, %v", result, err)
+	}
+	for _, request := range s.requests {
+		if strings.Contains(request, "pods/forged") || strings.Contains(request, "pods/not-controlled") || strings.Contains(request, "pods/other-") {
+			t.Errorf("request %s", request)
+		}
+	}
+}
+
+func TestLongLogsAreTruncatedAndMarked(t *testing.T) {
+	s, claim := newLogServer(t), t.TempDir()
+	const length = 100 << 20
+	line := strings.Repeat("x", 1023) + "\n"
+	s.addPod("p", "j1", map[string]string{"build": "", "short": "short\n"})
+	s.logs["p/build"] = func(w http.ResponseWriter) {
+		for range length / len(line) { // ignores limitBytes
+			if _, err := io.WriteString(w, line); err != nil {
+				return
+			}
+		}
+	}
+	before := heapSize()
+	result, err := s.archive("--claim="+claim, "--job=build/1/j1")
+	if err != nil || result != fmt.Sprintf("logs: 2, bytes: %d, truncated: 1", maxLogBytes+6) {
+		t.Errorf("%q, %v", result, err)
+	}
+	if grown := int64(heapSize()) - int64(before); grown > 16<<20 {
+		t.Errorf("%d bytes more are in use", grown)
+	}
+	info, err := os.Stat(filepath.Join(claim, "a/nightly/u1/run-1/build/attempt-1/p/build.log"))
+	if err != nil || info.Size() > maxLogBytes+1024 {
+		t.Fatalf("%v, %v", info, err)
+	}
+	file, err := os.Open(filepath.Join(claim, "a/nightly/u1/run-1/build/attempt-1/p/build.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	end := make([]byte, info.Size()-maxLogBytes)
+	if _, err := file.ReadAt(end, maxLogBytes); err != nil || string(end) != "\n[The log is longer than 67108864 bytes. Its rest is not archived.]\n" {
+		t.Errorf("ends with %q, %v", end, err)
+	}
+	if !slices.ContainsFunc(s.requests, func(r string) bool { return strings.Contains(r, "limitBytes=67108865") }) {
+		t.Errorf("requests %v", s.requests)
+	}
+}
+
+func heapSize() uint64 {
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.HeapSys
+}
+
+func TestLogsOfARunAreBoundedTogether(t *testing.T) {
+	s, claim := newLogServer(t), t.TempDir()
+	for _, name := range []string{"p1", "p2", "p3"} {
+		s.addPod(name, "j1", map[string]string{"build": strings.Repeat("x", 100)})
+	}
+	a := &logSettings{
+		storeSettings: storeSettings{claim: claim}, namespace: "a", sequenceUID: "u1", path: "run", tokenDirectory: s.directory,
+		jobs: jobList{{"build", 1, "j1"}}, maxLogBytes: 1000, maxRunBytes: 150, maxPods: 10,
+	}
+	result, err := a.archiveRun(t.Context(), s.getenv, slog.New(slog.DiscardHandler))
+	if want := "logs: 2, bytes: 150, truncated: 1, problems: 1 (see summary.json), the first: the logs of the run are longer than 150 bytes"; err != nil || result != want {
+		t.Errorf("%q, %v", result, err)
+	}
+}
+
+func TestPodsOfARunAreBounded(t *testing.T) {
+	s, claim := newLogServer(t), t.TempDir()
+	for i := range 5 {
+		s.addPod(fmt.Sprintf("p%d", i), "j1", map[string]string{"build": "log\n"})
+	}
+	a := &logSettings{
+		storeSettings: storeSettings{claim: claim}, namespace: "a", sequenceUID: "u1", path: "run", tokenDirectory: s.directory,
+		jobs: jobList{{"build", 1, "j1"}}, maxLogBytes: 1000, maxRunBytes: 1000, maxPods: 3,
+	}
+	result, err := a.archiveRun(t.Context(), s.getenv, slog.New(slog.DiscardHandler))
+	if want := "logs: 3, bytes: 12, problems: 1 (see summary.json), the first: the run has more than 3 Pods"; err != nil || !strings.HasPrefix(result, want) {
+		t.Errorf("%q, %v", result, err)
+	}
+}
+
+func TestMissingLogsAreReportedInTheSummary(t *testing.T) {
+	s, claim := newLogServer(t), t.TempDir()
+	s.addPod("p1", "j1", map[string]string{"build": "log\n"})
+	s.addPod("p2", "j1", map[string]string{"build": "log\n"})
+	s.addPod("p3", "j1", map[string]string{"build": "log\n"})
+	s.addPod("p4", "j1", map[string]string{"build": "log\n"})
+	s.vanished["p2"] = true
+	delete(s.logs, "p3/build")
+	s.replaced["p4"] = strings.ReplaceAll(s.pods["p4"], "uid-p4", "another")
+	result, err := s.archive("--claim="+claim, "--job=build/1/j1", "--job=test/1/j2", "--omitted-jobs=7")
+	if err != nil || !strings.HasPrefix(result, "logs: 1, bytes: 4, problems: 5 (see summary.json), the first: the run has 7 more Jobs") {
+		t.Errorf("%q, %v", result, err)
+	}
+	summary := readSummary(t, filesIn(t, claim))
+	var got []string
+	for _, p := range summary.Problems {
+		got = append(got, strings.TrimSpace(p.Step+" "+p.Pod+" "+p.Container))
+	}
+	if diff := cmp.Diff([]string{"", "build p2", "build p3 build", "build p4", "test"}, got); diff != "" {
+		t.Errorf("problems (-want, +got):\n%s\n%+v", diff, summary.Problems)
+	}
+}
+
+func TestRestartedContainersHaveTheirPreviousLogToo(t *testing.T) {
+	s, claim := newLogServer(t), t.TempDir()
+	s.addPodJSON("p", "j1", `"spec": {"initContainers": [{"name": "init"}], "containers": [{"name": "build"}, {"name": "waiting"}]},
+		"status": {"initContainerStatuses": [{"name": "init", "state": {"terminated": {}}}], "containerStatuses": [
+			{"name": "build", "restartCount": 2, "state": {"terminated": {}}}, {"name": "waiting", "state": {"waiting": {"reason": "PodInitializing"}}}]}`)
+	for name, text := range map[string]string{"p/init": "init\n", "p/build": "last\n", "p/build/previous": "before\n"} {
+		s.logs[name] = func(w http.ResponseWriter) { _, _ = io.WriteString(w, text) }
+	}
+	if result, err := s.archive("--claim="+claim, "--job=build/1/j1"); err != nil || result != "logs: 3, bytes: 17" {
+		t.Errorf("%q, %v", result, err)
+	}
+	if got := filesIn(t, claim)["a/nightly/u1/run-1/build/attempt-1/p/build.previous.log"]; got != "before\n" {
+		t.Errorf("previous log %q", got)
+	}
+}
+
+// The API server accepts no such names. If that changes, they still do not lead out of the directory.
+func TestHostileNamesDoNotLeadOutOfTheArchive(t *testing.T) {
+	s, parent := newLogServer(t), t.TempDir()
+	claim := filepath.Join(parent, "claim")
+	if err := os.Mkdir(claim, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s.addPod("../..", "j1", map[string]string{"build": "x"})
+	s.addPod("p", "j1", map[string]string{"../../../../../../escaped": "x", "a/b": "x", "": "x"})
+	s.addPod("q", "j2", map[string]string{"build": "x"})
+	s.addPod("ok", "j3", map[string]string{"build": "x"})
+	if result, err := s.archive("--claim="+claim, "--job=build/1/j1", "--job=.../1/j2", "--job=build/1/j3"); !strings.HasPrefix(result, "logs: 1,") {
+		t.Errorf("%q, %v", result, err)
+	}
+	for name := range filesIn(t, parent) {
+		if name != "claim/a/nightly/u1/run-1/"+summaryName && name != "claim/a/nightly/u1/run-1/build/attempt-1/ok/build.log" {
+			t.Errorf("file %s", name)
+		}
+	}
+}
+
+// Steps may mount the claim too.
+func TestSymbolicLinksInTheClaimDoNotLeadOutOfIt(t *testing.T) {
+	s, claim, outside := newLogServer(t), t.TempDir(), t.TempDir()
+	if err := os.Symlink(outside, filepath.Join(claim, "a")); err != nil {
+		t.Fatal(err)
+	}
+	s.addPod("p", "j1", map[string]string{"build": "x"})
+	if result, err := s.archive("--claim="+claim, "--job=build/1/j1"); err == nil || !strings.Contains(result, "escapes") {
+		t.Errorf("%q, %v", result, err)
+	}
+	if files := filesIn(t, outside); len(files) > 0 {
+		t.Errorf("files %v", files)
+	}
+}
+
+func TestErrorsThatMayNotLastFailTheAttempt(t *testing.T) {
+	for title, row := range map[string]struct {
+		change func(*logServer)
+		want   string
+	}{
+		"no permission": {func(s *logServer) { s.status = http.StatusForbidden }, "listing Pods: the API server returned 403 Forbidden: pods is forbidden"},
+		"a node that does not answer": {func(s *logServer) {
+			s.logs["p/build"] = func(w http.ResponseWriter) { w.WriteHeader(http.StatusInternalServerError) }
+		}, "logs: 0, bytes: 0, problems: 1"},
+		"a connection that ends": {func(s *logServer) {
+			s.logs["p/build"] = func(w http.ResponseWriter) {
+				w.Header().Set("Content-Length", "100")
+				_, _ = io.WriteString(w, "half")
+			}
+		}, "logs: 1, bytes: 4, truncated: 1, problems: 1"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s, claim := newLogServer(t), t.TempDir()
+			s.addPod("p", "j1", map[string]string{"build": "log\n"})
+			row.change(s)
+			result, err := s.archive("--claim="+claim, "--job=build/1/j1")
+			if err == nil || !strings.HasPrefix(result, row.want) || strings.Contains(result, "secret-token") {
+				t.Errorf("%q, %v", result, err)
+			}
+		})
+	}
+}
+
+func TestRefusedUploadsOfLogsAreReportedWithoutTheSecret(t *testing.T) {
+	s, store := newLogServer(t), newTestStore(t, nil)
+	s.addPod("p", "j1", map[string]string{"build": "log\n"})
+	store.setSecret("another-secret-key")
+	result, err := s.archive(append(store.arguments(), "--job=build/1/j1")...)
+	if err == nil || !strings.Contains(result, "signature") || strings.Contains(result, "secret-key") {
+		t.Errorf("%q, %v", result, err)
+	}
+}
+
+func TestSecondAttemptReplacesTheFilesOfTheFirst(t *testing.T) {
+	s, claim := newLogServer(t), t.TempDir()
+	s.addPod("p", "j1", map[string]string{"build": "log\n"})
+	for range 2 {
+		if result, err := s.archive("--claim="+claim, "--job=build/1/j1"); err != nil {
+			t.Errorf("%q, %v", result, err)
+		}
+	}
+	if files := filesIn(t, claim); len(files) != 2 {
+		t.Errorf("files %v", slices.Sorted(maps.Keys(files)))
+	}
+}
+
+func TestArchiveThatIsStoppedSaysSo(t *testing.T) {
+	s, claim := newLogServer(t), t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	s.addPod("p", "j1", map[string]string{"build": ""})
+	s.logs["p/build"] = func(w http.ResponseWriter) {
+		_, _ = io.WriteString(w, "log\n")
+		_ = http.NewResponseController(w).Flush()
+		cancel()
+		<-ctx.Done()
+	}
+	a := &logSettings{
+		storeSettings: storeSettings{claim: claim}, namespace: "a", sequenceUID: "u1", path: "run", tokenDirectory: s.directory,
+		jobs: jobList{{"build", 1, "j1"}}, maxLogBytes: 1000, maxRunBytes: 1000, maxPods: 10,
+	}
+	_, err := a.archiveRun(ctx, s.getenv, slog.New(slog.DiscardHandler))
+	if err == nil || !strings.Contains(err.Error(), "context canceled") {
+		t.Error(err)
+	}
+}
+
+func TestInvalidArgumentsForLogsAreRefused(t *testing.T) {
+	s := newLogServer(t)
+	for want, args := range map[string][]string{
+		"--job are required": {"--claim=/c"},
+		"exactly one of":     {"--job=a/1/b"},
+	} {
+		if result, err := s.archive(args...); err == nil || !strings.Contains(result, want) {
+			t.Errorf("%v: %q, %v", args, result, err)
+		}
+	}
+	for _, job := range []string{"a", "a/b", "a/b/c", "a/1/", "a/1"} {
+		if err := new(jobList).Set(job); err == nil {
+			t.Errorf("%s is accepted", job)
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package sessiongit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+
+	"github.com/yardmaster/yardmaster/internal/pod/sessionsocket"
+)
+
+const (
+	// socketName is the socket in the directory that both containers mount.
+	socketName = "git.sock"
+	// maxAnswerBytes bounds an answer of the server.
+	maxAnswerBytes = 1 << 20
+)
+
+// Repository is a repository in the session's inputs.
+type Repository struct {
+	URL      string `json:"url"`
+	Branch   string `json:"branch"`
+	AutoPush bool   `json:"autoPush"`
+	// Depth is the number of commits of each branch; 0 for all.
+	Depth     int    `json:"depth"`
+	Directory string `json:"directory"`
+}
+
+// Clone is the outcome of cloning a repository.
+type Clone struct {
+	// Directory of the repository, and Path of its clone without a working tree.
+	Directory string `json:"directory"`
+	Path      string `json:"path,omitempty"`
+	Error     string `json:"error,omitempty"`
+}
+
+// Push is the outcome of a push.
+type Push struct {
+	Branch         string `json:"branch,omitempty"`
+	Commit         string `json:"commit,omitempty"`
+	Pushed         bool   `json:"pushed"`
+	PullRequestURL string `json:"pullRequestURL,omitempty"`
+	Error          string `json:"error,omitempty"`
+	// Incomplete means that the bundle needs commits that the server does not have: send one that has all.
+	Incomplete bool `json:"incomplete,omitempty"`
+}
+
+// WorkflowDirectory is the name of the clone of a session's activeWorkflow.
+const WorkflowDirectory = ".workflow"
+
+// BranchOf returns the branch to which the commits of a session are pushed.
+func BranchOf(session string) string { return "session/" + session }
+
+// Client sends requests to the container with the credentials.
+type Client struct{ http *http.Client }
+
+// NewClient returns a client for the server in a directory.
+func NewClient(directory string) *Client {
+	path := filepath.Join(directory, socketName)
+	return &Client{http: &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return sessionsocket.Dial(ctx, path) },
+	}}}
+}
+
+// Clones waits until all repositories are cloned, or have failed.
+func (c *Client) Clones(ctx context.Context) ([]Clone, error) {
+	var clones []Clone
+	return clones, c.send(ctx, http.MethodGet, "/clones", nil, &clones)
+}
+
+// Push pushes the commits in a bundle.
+func (c *Client) Push(ctx context.Context, directory string, bundle io.Reader) (Push, error) {
+	var push Push
+	return push, c.send(ctx, http.MethodPost, "/push/"+url.PathEscape(directory), bundle, &push)
+}
+
+func (c *Client) send(ctx context.Context, method, path string, body io.Reader, answer any) error {
+	request, err := http.NewRequestWithContext(ctx, method, "http://git"+path, body)
+	if err != nil {
+		return err
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes))
+	if err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("the git container answered %s: %s", response.Status, bytes.TrimSpace(raw))
+	}
+	return json.Unmarshal(raw, answer)
+}
