@@ -11,7 +11,7 @@ import (
 
 // The environment of a runner is an interface, which docs/runner.md documents.
 func TestRunnerPageDocumentsRunnerEnvironment(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("../..", "../..", "docs", "runner.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "runner.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

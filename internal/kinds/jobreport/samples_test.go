@@ -19,7 +19,7 @@ var (
 
 // The Jobs in the documentation have the classification that it states.
 func TestSamples(t *testing.T) {
-	paths, err := filepath.Glob("../../docs/samples/jobreport/*.yaml")
+	paths, err := filepath.Glob("../../../docs/samples/jobreport/*.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,8 +44,8 @@ var whenEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	return cel.NewEnv(
 		ext.NativeTypes(reflect.TypeFor[StepResult](), reflect.TypeFor[RunResult](), ext.ParseStructTags(true)),
 		ext.Strings(),
-		cel.Variable("steps", cel.MapType(cel.StringType, cel.ObjectType("sequence.StepResult"))),
-		cel.Variable("sequence", cel.ObjectType("sequence.RunResult")),
+		cel.Variable("steps", cel.MapType(cel.StringType, cel.ObjectType("sequentialjob.StepResult"))),
+		cel.Variable("sequence", cel.ObjectType("sequentialjob.RunResult")),
 		cel.Variable("parameters", cel.MapType(cel.StringType, cel.StringType)),
 	)
 })
