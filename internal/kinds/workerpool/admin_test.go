@@ -85,7 +85,7 @@ func TestAnUpgradeOfTheOperatorRestartsNoWorkersToProtectThem(t *testing.T) {
 			s := newTestPool(1)
 			s.Operator.Image = "yardmaster:1"
 			s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: mode}
-			observe := func() *evaluation { return newEvaluation(s.Observation) }
+			observe := func() *fleet { return newFleet(s.Observation) }
 			existing := func(r *revisionState) []Revision {
 				return []Revision{{
 					Name: r.Name, Hash: r.Hash, SidecarImage: SidecarImage(PodSpecOf(r.workload)), PreStopSecret: PreStopSecretOf(PodSpecOf(r.workload)),

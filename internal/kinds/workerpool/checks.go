@@ -12,50 +12,23 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kinds/policy"
 )
 
-// problemChecks are the checks of what prevents a pool from doing what its spec says. The first
-// problem found is reported.
-var problemChecks = []func(*Observation, v1alpha1.DrainMode) (reason, message string, found bool){
-	checkSpec, checkSidecarImage, checkAllowedImages, checkObservedProblem,
-}
-
-// findProblem returns the first problem of the pool; nil if it has none.
+// findProblem returns the first problem that prevents the pool from doing what its spec says; nil if it has none.
 func findProblem(observation *Observation, mode v1alpha1.DrainMode) *decision.Problem {
-	for _, check := range problemChecks {
-		if reason, message, found := check(observation, mode); found {
-			return &decision.Problem{Reason: reason, Message: message}
+	if errs := ValidateSpec(observation.Pool); len(errs) > 0 {
+		return &decision.Problem{Reason: v1alpha1.ReasonSpecInvalid, Message: errs.ToAggregate().Error()}
+	}
+	if mode == v1alpha1.DrainSidecar && observation.Operator.Image == "" {
+		return &decision.Problem{
+			Reason:  v1alpha1.ReasonSpecInvalid,
+			Message: "drain.mode is Sidecar, but the operator has no image for the sidecar: set the operator's flag --worker-image",
 		}
 	}
-	return nil
-}
-
-func checkSpec(observation *Observation, _ v1alpha1.DrainMode) (reason, message string, found bool) {
-	errs := ValidateSpec(observation.Pool)
-	if len(errs) == 0 {
-		return "", "", false
-	}
-	return v1alpha1.ReasonSpecInvalid, errs.ToAggregate().Error(), true
-}
-
-func checkSidecarImage(observation *Observation, mode v1alpha1.DrainMode) (reason, message string, found bool) {
-	return v1alpha1.ReasonSpecInvalid,
-		"drain.mode is Sidecar, but the operator has no image for the sidecar: set the operator's flag --worker-image",
-		mode == v1alpha1.DrainSidecar && observation.Operator.Image == ""
-}
-
-func checkAllowedImages(observation *Observation, _ v1alpha1.DrainMode) (reason, message string, found bool) {
 	pod := cmp.Or(observation.Pool.Spec.Template, &corev1.PodTemplateSpec{}).DeepCopy().Spec
 	(&workloadBuilder{pool: observation.Pool}).workerContainer(&pod)
 	if err := policy.CheckImages(&pod, &observation.Policies); err != nil {
-		return v1alpha1.ReasonSpecInvalid, err.Error(), true
+		return &decision.Problem{Reason: v1alpha1.ReasonSpecInvalid, Message: err.Error()}
 	}
-	return "", "", false
-}
-
-func checkObservedProblem(observation *Observation, _ v1alpha1.DrainMode) (reason, message string, found bool) {
-	if observation.Problem == nil {
-		return "", "", false
-	}
-	return observation.Problem.Reason, observation.Problem.Message, true
+	return observation.Problem
 }
 
 // ValidateSpec returns the errors of a spec that the CRD's validation rules cannot express.

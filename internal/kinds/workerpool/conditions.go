@@ -1,6 +1,7 @@
 package workerpool
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,194 +14,174 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool/scaling"
 )
 
-// conditionVerdict is the status of a condition and the reason for it.
-type conditionVerdict struct {
-	status          metav1.ConditionStatus
-	reason, message string
-}
-
-// conditionRules are the pool's own conditions. A rule that returns nil leaves its condition
-// unchanged.
-var conditionRules = []struct {
-	kind     string
-	evaluate func(*evaluation) *conditionVerdict
-}{
-	{v1alpha1.ConditionAvailable, availableVerdict},
-	{v1alpha1.ConditionRolloutPaused, rolloutPausedVerdict},
-	{v1alpha1.ConditionProgressing, progressingVerdict},
-	{v1alpha1.ConditionMetricsFresh, metricsFreshVerdict},
-	{v1alpha1.ConditionScalingActive, scalingActiveVerdict},
-	{v1alpha1.ConditionScalingLimited, scalingLimitedVerdict},
-	{v1alpha1.ConditionDraining, drainingVerdict},
-	{v1alpha1.ConditionDrainTimedOut, drainTimedOutVerdict},
-	{v1alpha1.ConditionDegraded, degradedVerdict},
-}
-
-func isTrue(reason, format string, values ...any) *conditionVerdict {
-	return &conditionVerdict{metav1.ConditionTrue, reason, fmt.Sprintf(format, values...)}
-}
-
-func isFalse(reason, format string, values ...any) *conditionVerdict {
-	return &conditionVerdict{metav1.ConditionFalse, reason, fmt.Sprintf(format, values...)}
-}
-
 // setConditions sets all conditions of the pool.
-func (e *evaluation) setConditions() {
-	generation, now := e.observation.Pool.Generation, metav1.NewTime(e.now)
-	for _, rule := range conditionRules {
-		if verdict := rule.evaluate(e); verdict != nil {
-			meta.SetStatusCondition(&e.status.Conditions, metav1.Condition{
-				Type: rule.kind, Status: verdict.status, Reason: verdict.reason, Message: verdict.message,
-				ObservedGeneration: generation, LastTransitionTime: now,
-			})
-		}
+func (r *report) setConditions() {
+	generation, now := r.Pool.Generation, metav1.NewTime(r.now)
+	for _, c := range slices.Concat(r.rolloutConditions(), r.scalingConditions(), r.workerConditions()) {
+		c.ObservedGeneration, c.LastTransitionTime = generation, now
+		meta.SetStatusCondition(&r.status.Conditions, c)
 	}
-	decision.Set(&e.status.Conditions, generation, now, summarize(e))
+	decision.Set(&r.status.Conditions, generation, now, r.summarize())
 }
 
-func availableVerdict(e *evaluation) *conditionVerdict {
-	available, message := e.availability()
-	if available {
-		return isTrue(v1alpha1.ReasonMinimumAvailable, "%s", message)
-	}
-	return isFalse(v1alpha1.ReasonMinimumUnavailable, "%s", message)
+func isTrue(condition, reason, format string, values ...any) metav1.Condition {
+	return metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: reason, Message: fmt.Sprintf(format, values...)}
+}
+
+func isFalse(condition, reason, format string, values ...any) metav1.Condition {
+	return metav1.Condition{Type: condition, Status: metav1.ConditionFalse, Reason: reason, Message: fmt.Sprintf(format, values...)}
 }
 
 // availability reports whether as many workers are ready as the pool needs to be available.
-func (e *evaluation) availability() (available bool, message string) {
-	minimum := e.desired
-	if autoscaling := e.observation.Pool.Spec.Autoscaling; autoscaling != nil {
-		minimum = min(autoscaling.MinReplicas, e.desired)
+func (r *report) availability() (available bool, message string) {
+	minimum := r.demand.desired
+	if autoscaling := r.Pool.Spec.Autoscaling; autoscaling != nil {
+		minimum = min(autoscaling.MinReplicas, minimum)
 	}
-	return e.status.Ready >= minimum, fmt.Sprintf("%d of %d workers are ready; the minimum is %d", e.status.Ready, e.desired, minimum)
+	return r.status.Ready >= minimum,
+		fmt.Sprintf("%d of %d workers are ready; the minimum is %d", r.status.Ready, r.demand.desired, minimum)
 }
 
-// hasNoRollout reports whether the rollout was not evaluated.
-func (e *evaluation) hasNoRollout() bool { return e.problem != nil || e.isDeleting() }
-
-func rolloutPausedVerdict(e *evaluation) *conditionVerdict {
-	failure := e.updated.startFailure()
-	switch {
-	case e.hasNoRollout():
+// rolloutConditions returns the conditions of the rollout; none if it was not evaluated.
+func (r *report) rolloutConditions() []metav1.Condition {
+	if !r.rollout.isEvaluated {
 		return nil
-	case e.updated.newHistory.FailureMessage != "":
-		return isTrue(v1alpha1.ReasonAnalysisFailed, "revision %s failed and was rolled back: %s", e.updated.Name, e.updated.newHistory.FailureMessage)
-	case e.rolloutComplete:
-		return isFalse(v1alpha1.ReasonRolledOut, "")
-	case failure != nil:
-		return isTrue(failure.Reason, "%s", failure.Message)
-	default:
-		return isFalse(v1alpha1.ReasonRollingOut, "")
 	}
-}
+	name, ready, desired := r.updated.Name, r.status.Ready, r.demand.desired
+	failure, stalled, start := r.rollout.history.FailureMessage, r.stalledProgress(), r.updated.startFailure()
 
-func progressingVerdict(e *evaluation) *conditionVerdict {
-	stalled := e.stalledProgress()
+	paused := isFalse(v1alpha1.ConditionRolloutPaused, v1alpha1.ReasonRollingOut, "")
 	switch {
-	case e.hasNoRollout():
-		return nil
-	case e.rolloutComplete && e.status.Ready >= e.desired:
-		return isTrue(v1alpha1.ReasonRolledOut, "all workers are of revision %s%s", e.updated.Name, e.shortGraceMessage())
-	case e.rolloutComplete:
-		return isTrue(v1alpha1.ReasonWorkersStarting, "%d of %d workers of revision %s are ready", e.status.Ready, e.desired, e.updated.Name)
-	case e.updated.newHistory.FailureMessage != "":
-		return isFalse(v1alpha1.ReasonAnalysisFailed, "%s", e.updated.newHistory.FailureMessage)
+	case failure != "":
+		paused = isTrue(v1alpha1.ConditionRolloutPaused, v1alpha1.ReasonAnalysisFailed, "revision %s failed and was rolled back: %s", name, failure)
+	case r.rollout.isComplete:
+		paused.Reason = v1alpha1.ReasonRolledOut
+	case start != nil:
+		paused = isTrue(v1alpha1.ConditionRolloutPaused, start.Reason, "%s", start.Message)
+	}
+
+	progressing := isTrue(v1alpha1.ConditionProgressing, v1alpha1.ReasonRollingOut, "%s", r.progressMessage())
+	switch {
+	case r.rollout.isComplete && ready >= desired:
+		progressing = isTrue(v1alpha1.ConditionProgressing, v1alpha1.ReasonRolledOut, "all workers are of revision %s%s", name, r.shortGraceMessage())
+	case r.rollout.isComplete:
+		progressing = isTrue(v1alpha1.ConditionProgressing, v1alpha1.ReasonWorkersStarting,
+			"%d of %d workers of revision %s are ready", ready, desired, name)
+	case failure != "":
+		progressing = isFalse(v1alpha1.ConditionProgressing, v1alpha1.ReasonAnalysisFailed, "%s", failure)
 	case stalled != nil:
-		return isFalse(stalled.Reason, "%s", stalled.Message)
-	default:
-		return isTrue(v1alpha1.ReasonRollingOut, "%s", e.progressMessage())
+		progressing = isFalse(v1alpha1.ConditionProgressing, stalled.Reason, "%s", stalled.Message)
 	}
+	return []metav1.Condition{paused, progressing}
+}
+
+// stalledProgress returns the problem of a rollout that exceeded its progress deadline; nil if it
+// did not. A rollout of a pool without workers, or one that waits in a canary step, does not.
+func (r *report) stalledProgress() *decision.Problem {
+	deadline := defaultProgressDeadline
+	if r.fleet.rollout.ProgressDeadline != nil {
+		deadline = r.fleet.rollout.ProgressDeadline.Duration.Duration
+	}
+	last := r.updated.Created
+	if r.rollout.history.LastProgress.After(last) {
+		last = r.rollout.history.LastProgress
+	}
+	if r.demand.desired == 0 || !r.rollout.history.StepReached.IsZero() || r.now.Sub(last) <= deadline {
+		return nil
+	}
+	return &decision.Problem{Reason: v1alpha1.ReasonNoProgress, Message: fmt.Sprintf("revision %s has made no progress for %s", r.updated.Name, deadline)}
+}
+
+func (r *report) progressMessage() string {
+	proven, steps := r.plan.updated.countWorkers(r.rollout.proof.isProven), len(r.fleet.rollout.Steps)
+	text := fmt.Sprintf("revision %s: %d of %d workers have proven to work", r.updated.Name, proven, r.demand.desired)
+	if r.fleet.rollout.Strategy == v1alpha1.RolloutCanary && r.rollout.history.CanaryStep < steps {
+		text += fmt.Sprintf(", step %d of %d", r.rollout.history.CanaryStep+1, steps)
+	}
+	return text
 }
 
 // shortGraceMessage warns if an evicted worker of the updated revision has less time than a drained one.
-func (e *evaluation) shortGraceMessage() string {
-	grace, timeout := TerminationGraceOf(PodSpecOf(e.updated.workload)), e.drain.Timeout.Duration.Duration
+func (r *report) shortGraceMessage() string {
+	grace, timeout := TerminationGraceOf(PodSpecOf(r.updated.workload)), r.drain.Timeout.Duration.Duration
 	switch {
-	case grace >= timeout || e.drain.OnTimeout == v1alpha1.DrainRequeue:
+	case grace >= timeout || r.drain.OnTimeout == v1alpha1.DrainRequeue:
 		return ""
-	case e.builder.defaultGrace:
-		return fmt.Sprintf("; evicted workers have %s, less than drain.timeout: the next revision gives them %s", grace, e.builder.terminationGrace())
+	case r.builder.defaultGrace:
+		return fmt.Sprintf("; evicted workers have %s, less than drain.timeout: the next revision gives them %s", grace, r.builder.terminationGrace())
 	default:
 		return fmt.Sprintf("; evicted workers have %s, less than drain.timeout: increase drain.terminationGrace", grace)
 	}
 }
 
-func metricsFreshVerdict(e *evaluation) *conditionVerdict {
-	if e.observation.Stats == nil {
-		return isFalse(v1alpha1.ReasonMetricsStale, "%s", e.observation.StatsError)
+// Reasons of scaling decisions: inactiveReasons of those that do not follow the metrics, and limitingReasons of those after which a
+// pool may have fewer workers than recommended.
+var (
+	inactiveReasons = []scaling.Reason{scaling.ReasonPaused, scaling.ReasonDryRun, scaling.ReasonStatsUnavailable, scaling.ReasonFallback}
+	limitingReasons = []scaling.Reason{
+		scaling.ReasonMaxReplicas, scaling.ReasonBudget, scaling.ReasonRateLimit, scaling.ReasonMaxInFlight, scaling.ReasonThroughputSaturated,
 	}
-	return isTrue(v1alpha1.ReasonMetricsFresh, "")
-}
+)
 
-// inactiveReasons are the reasons of scaling decisions that do not follow the metrics.
-var inactiveReasons = []scaling.Reason{
-	scaling.ReasonPaused, scaling.ReasonDryRun, scaling.ReasonStatsUnavailable, scaling.ReasonFallback,
-}
-
-func scalingActiveVerdict(e *evaluation) *conditionVerdict {
-	switch {
-	case e.observation.Pool.Spec.Autoscaling == nil:
-		return isFalse(v1alpha1.ReasonManual, "spec.replicas sets the number of workers")
-	case e.scalingDecision == nil: // scaling was not evaluated
-		return nil
-	case slices.Contains(inactiveReasons, e.scalingDecision.Reason):
-		return isFalse(string(e.scalingDecision.Reason), "%s", e.status.LastDecision.Message)
-	default:
-		return isTrue(v1alpha1.ReasonAutoscaled, "")
+// scalingConditions returns the conditions of metrics and scaling, without those of scaling if it was not evaluated.
+func (r *report) scalingConditions() []metav1.Condition {
+	fresh := isTrue(v1alpha1.ConditionMetricsFresh, v1alpha1.ReasonMetricsFresh, "")
+	if r.Stats == nil {
+		fresh = isFalse(v1alpha1.ConditionMetricsFresh, v1alpha1.ReasonMetricsStale, "%s", r.StatsError)
 	}
-}
-
-// limitingReasons are the reasons for which a pool may have fewer workers than recommended.
-var limitingReasons = []scaling.Reason{
-	scaling.ReasonMaxReplicas, scaling.ReasonBudget, scaling.ReasonRateLimit,
-	scaling.ReasonMaxInFlight, scaling.ReasonThroughputSaturated,
-}
-
-func scalingLimitedVerdict(e *evaluation) *conditionVerdict {
-	decision := e.scalingDecision
-	switch replicas := e.observation.Pool.Spec.Replicas; {
-	case e.observation.Pool.Spec.Autoscaling == nil:
-		if replicas != nil && e.desired < *replicas && !e.isDeleting() {
-			return isTrue(string(scaling.ReasonBudget), "spec.replicas is %d, Policies allow %d", *replicas, e.replicaLimit)
+	limited := isFalse(v1alpha1.ConditionScalingLimited, v1alpha1.ReasonWithinBounds, "")
+	if r.Pool.Spec.Autoscaling == nil {
+		if replicas := r.Pool.Spec.Replicas; replicas != nil && r.demand.desired < *replicas && !r.isDeleting {
+			limited = isTrue(v1alpha1.ConditionScalingLimited, string(scaling.ReasonBudget),
+				"spec.replicas is %d, Policies allow %d", *replicas, r.demand.limit)
 		}
-	case decision == nil:
-		return nil
-	case decision.Recommended != e.desired && slices.Contains(limitingReasons, decision.Reason):
-		return isTrue(string(decision.Reason), "%s", e.status.LastDecision.Message)
+		return []metav1.Condition{
+			fresh, isFalse(v1alpha1.ConditionScalingActive, v1alpha1.ReasonManual, "spec.replicas sets the number of workers"), limited,
+		}
 	}
-	return isFalse(v1alpha1.ReasonWithinBounds, "")
+	made := r.demand.decision
+	if made == nil {
+		return []metav1.Condition{fresh}
+	}
+	active := isTrue(v1alpha1.ConditionScalingActive, v1alpha1.ReasonAutoscaled, "")
+	if slices.Contains(inactiveReasons, made.Reason) {
+		active = isFalse(v1alpha1.ConditionScalingActive, string(made.Reason), "%s", r.status.LastDecision.Message)
+	}
+	if made.Recommended != r.demand.desired && slices.Contains(limitingReasons, made.Reason) {
+		limited = isTrue(v1alpha1.ConditionScalingLimited, string(made.Reason), "%s", r.status.LastDecision.Message)
+	}
+	return []metav1.Condition{fresh, active, limited}
 }
 
-func drainingVerdict(e *evaluation) *conditionVerdict {
-	if e.status.Draining == 0 {
-		return isFalse(v1alpha1.ReasonDrained, "")
+// workerConditions returns the conditions of the workers: whether enough are ready, drain, drain too long, or do not start.
+func (r *report) workerConditions() []metav1.Condition {
+	available, message := r.availability()
+	availability := isTrue(v1alpha1.ConditionAvailable, v1alpha1.ReasonMinimumAvailable, "%s", message)
+	if !available {
+		availability = isFalse(v1alpha1.ConditionAvailable, v1alpha1.ReasonMinimumUnavailable, "%s", message)
 	}
-	return isTrue(v1alpha1.ReasonDrainsRunning, "%d workers are draining", e.status.Draining)
-}
-
-func drainTimedOutVerdict(e *evaluation) *conditionVerdict {
+	draining := isFalse(v1alpha1.ConditionDraining, v1alpha1.ReasonDrained, "")
+	if r.status.Draining > 0 {
+		draining = isTrue(v1alpha1.ConditionDraining, v1alpha1.ReasonDrainsRunning, "%d workers are draining", r.status.Draining)
+	}
+	degraded := isFalse(v1alpha1.ConditionDegraded, v1alpha1.ReasonReady, "")
 	var late []string
-	for _, r := range e.revisions {
-		for _, w := range r.workers {
-			if e.drain.hasTimedOut(w) {
+	for _, revision := range r.plan.revisions {
+		if failure := revision.startFailure(); failure != nil && degraded.Status == metav1.ConditionFalse {
+			degraded = isTrue(v1alpha1.ConditionDegraded, failure.Reason, "%s", failure.Message)
+		}
+		for _, w := range revision.workers {
+			if r.drain.hasTimedOut(w) {
 				late = append(late, w.Name)
 			}
 		}
 	}
-	if len(late) == 0 {
-		return isFalse(v1alpha1.ReasonDrained, "")
+	timedOut := isFalse(v1alpha1.ConditionDrainTimedOut, v1alpha1.ReasonDrained, "")
+	if len(late) > 0 {
+		timedOut = isTrue(v1alpha1.ConditionDrainTimedOut, v1alpha1.ReasonDrainTimeout, "%d workers still have messages in flight after %s: %s",
+			len(late), r.drain.Timeout.Duration.Duration, summarizeNames(late))
 	}
-	return isTrue(v1alpha1.ReasonDrainTimeout, "%d workers still have messages in flight after %s: %s",
-		len(late), e.drain.Timeout.Duration.Duration, summarizeNames(late))
-}
-
-func degradedVerdict(e *evaluation) *conditionVerdict {
-	for _, r := range e.revisions {
-		if failure := r.startFailure(); failure != nil {
-			return isTrue(failure.Reason, "%s", failure.Message)
-		}
-	}
-	return isFalse(v1alpha1.ReasonReady, "")
+	return []metav1.Condition{availability, draining, timedOut, degraded}
 }
 
 // summarizeNames lists the first three names, and the number of the others.
@@ -211,4 +192,75 @@ func summarizeNames(names []string) string {
 		return strings.Join(names[:listed], ", ") + fmt.Sprintf(" and %d more", len(names)-listed)
 	}
 	return strings.Join(names, ", ")
+}
+
+// waitingReasons are the reasons of problems that can disappear without a change of the pool,
+// such as a missing object that is created later, or a quota that has room again.
+var waitingReasons = []string{
+	v1alpha1.ReasonQueueNotFound, v1alpha1.ReasonQueueNotReady, v1alpha1.ReasonSecretNotFound, v1alpha1.ReasonNoBroker,
+	v1alpha1.ReasonConnectionFailed, v1alpha1.ReasonPending, v1alpha1.ReasonQuotaExceeded,
+}
+
+// problemSummary returns the summary of a pool with a problem.
+func problemSummary(ready metav1.ConditionStatus, problem *decision.Problem) decision.Summary {
+	summary := decision.Summary{Ready: ready, Reason: problem.Reason, Message: problem.Message, Progress: decision.Stuck}
+	if slices.Contains(waitingReasons, problem.Reason) {
+		summary.Progress = decision.InProgress
+	}
+	return summary
+}
+
+// summarize determines Ready, Reconciling and Stalled.
+func (r *report) summarize() decision.Summary {
+	available, message := r.availability()
+	start := r.updated.startFailure()
+	stopped := cmp.Or(start, r.stalledProgress()) // a rollout that cannot continue
+	if failure := r.rollout.history.FailureMessage; failure != "" {
+		stopped = &decision.Problem{Reason: v1alpha1.ReasonAnalysisFailed, Message: failure}
+	}
+	isSleeping := r.demand.desired == 0 && r.status.Replicas == 0
+	switch {
+	case r.isDeleting:
+		return decision.Summary{Ready: metav1.ConditionFalse, Reason: v1alpha1.ReasonDeleting, Message: r.deletionMessage(), Progress: decision.InProgress}
+	case r.problem != nil:
+		return problemSummary(metav1.ConditionFalse, r.problem)
+	case r.Refusal != nil:
+		return problemSummary(metav1.ConditionFalse, refusalProblem(r.Refusal))
+	case !r.rollout.isComplete && stopped != nil: // workers of the old revision may still serve
+		return problemSummary(decision.StatusOf(available), stopped)
+	case !available && start != nil && start.Reason == v1alpha1.ReasonQuotaExceeded:
+		return problemSummary(metav1.ConditionFalse, start)
+	case !available:
+		return decision.Summary{Ready: metav1.ConditionFalse, Reason: v1alpha1.ReasonMinimumUnavailable, Message: message, Progress: decision.InProgress}
+	case !r.rollout.isComplete && !isSleeping:
+		return decision.Summary{Ready: metav1.ConditionTrue, Reason: v1alpha1.ReasonRollingOut, Message: r.progressMessage(), Progress: decision.InProgress}
+	default:
+		return decision.Summary{Ready: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Progress: decision.Settled}
+	}
+}
+
+func (r *report) deletionMessage() string {
+	switch remaining := r.status.Replicas; {
+	case remaining == 0:
+		return "all workers are drained"
+	case r.Stats == nil:
+		return fmt.Sprintf("%d workers are draining, but the broker cannot confirm that they have finished (%s); "+
+			"to delete the WorkerPool anyway, annotate it with %s=true", remaining, r.StatsError, AnnotationAbandon)
+	default:
+		return fmt.Sprintf("waiting for %d workers to drain", remaining)
+	}
+}
+
+func refusalProblem(refusal *decision.Refusal) *decision.Problem {
+	object := refusal.Kind + " " + refusal.Name
+	switch refusal.Class {
+	case decision.QuotaExceeded:
+		return &decision.Problem{Reason: v1alpha1.ReasonQuotaExceeded, Message: fmt.Sprintf("waiting for quota for %s: %s", object, refusal.Message)}
+	case decision.PolicyDenied:
+		return &decision.Problem{Reason: v1alpha1.ReasonPolicyDenied, Message: fmt.Sprintf("%s was denied: %s", object, refusal.Message)}
+	case decision.AlreadyExists:
+		return &decision.Problem{Reason: v1alpha1.ReasonNameTaken, Message: refusal.Message}
+	default:
+		return &decision.Problem{Reason: v1alpha1.ReasonSpecInvalid, Message: fmt.Sprintf("%s was refused as invalid: %s", object, refusal.Message)}
+	}
 }

@@ -1,9 +1,14 @@
 // Package workerpool decides what a WorkerPool does next.
 //
 // It is pure: from an observation of the WorkerPool, its revisions, its workers, its queues and
-// the time, Decide computes the status to record and the actions to take. Package scaling
-// computes the number of workers. This package decides which revision they belong to, and in
-// which order they start and stop.
+// the time, Decide computes the status to record and the actions to take. It has five stages, each a
+// function from values to a value, which changes nothing that an earlier stage decided:
+//
+//	fleet    what exists, and the rules that apply to it
+//	demand   how many workers the pool should have, and why; package scaling computes the number
+//	rollout  which workers have proven to work, and how many of each revision should serve
+//	plan     which workers start, drain and stop
+//	report   status, conditions, events, and when to decide again
 //
 // A worker that may have messages in flight is never removed. A worker that is not needed
 // moves through these states:

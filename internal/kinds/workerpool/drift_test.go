@@ -34,7 +34,7 @@ func TestRevisionHasDriftedIfADesiredFieldChanged(t *testing.T) {
 		"no pool label on its Pods": {func(d *appsv1.Deployment) { delete(d.Spec.Template.Labels, LabelWorkerPool) }, true},
 	} {
 		t.Run(title, func(t *testing.T) {
-			desired := newEvaluation(newTestPool(1).Observation).updated.workload
+			desired := newFleet(newTestPool(1).Observation).updated.workload
 			found := desired.DeepCopyObject().(*appsv1.Deployment)
 			test.change(found)
 			if got := HasDrifted(desired, found); got != test.want {
@@ -53,7 +53,7 @@ func TestUpdatedRevisionIsRestoredOnceItExists(t *testing.T) {
 		t.Errorf("%v is restored, want %s", keep, s.Revisions[0].Name)
 	}
 	s.Pool.Spec.Workload = v1alpha1.WorkloadStatefulSet
-	if HasDrifted(newEvaluation(s.Observation).updated.workload, newEvaluation(s.Observation).updated.workload) {
+	if HasDrifted(newFleet(s.Observation).updated.workload, newFleet(s.Observation).updated.workload) {
 		t.Error("a StatefulSet has drifted from itself")
 	}
 }

@@ -37,32 +37,22 @@ var conditionEventRules = []struct {
 	{v1alpha1.ConditionMetricsFresh, metav1.ConditionTrue, corev1.EventTypeNormal, v1alpha1.EventMetricsRecovered, actionReadStats, metav1.ConditionFalse},
 }
 
-// eventsSinceStatus returns the events for all changes since the stored status.
-func (e *evaluation) eventsSinceStatus() []decision.Event {
-	before := &e.observation.Pool.Status
+// events returns the events for all changes since the stored status.
+func (r *report) events() []decision.Event {
+	before := &r.Pool.Status
 	var events []decision.Event
-	if e.desired != before.Desired {
-		events = append(events, scaledEvent(before.Desired, e.desired, e.scalingDecision, e.status.LastDecision))
-	}
-	events = append(events, conditionEvents(before.Conditions, e.status.Conditions)...)
-	return append(events, e.rolloutEvents()...)
-}
-
-func scaledEvent(before, desired int32, d *scaling.Decision, explanation *v1alpha1.ScaleDecision) decision.Event {
-	event := decision.NormalEvent(v1alpha1.EventScaled, actionScale, fmt.Sprintf("scaled from %d to %d workers", before, desired))
-	if d != nil {
-		event.Message += ": " + explanation.Message
-		if d.Reason == scaling.ReasonBudget && desired < before {
-			event.Reason = v1alpha1.EventPreempted
+	if desired := r.demand.desired; desired != before.Desired {
+		event := decision.NormalEvent(v1alpha1.EventScaled, actionScale, fmt.Sprintf("scaled from %d to %d workers", before.Desired, desired))
+		if made := r.demand.decision; made != nil {
+			event.Message += ": " + r.status.LastDecision.Message
+			if made.Reason == scaling.ReasonBudget && desired < before.Desired {
+				event.Reason = v1alpha1.EventPreempted
+			}
 		}
+		events = append(events, event)
 	}
-	return event
-}
-
-func conditionEvents(before, after []metav1.Condition) []decision.Event {
-	var events []decision.Event
 	for _, rule := range conditionEventRules {
-		was, is := meta.FindStatusCondition(before, rule.condition), meta.FindStatusCondition(after, rule.condition)
+		was, is := meta.FindStatusCondition(before.Conditions, rule.condition), meta.FindStatusCondition(r.status.Conditions, rule.condition)
 		changed := is != nil && is.Status == rule.status && (was == nil || was.Status != rule.status)
 		if !changed || rule.from != "" && (was == nil || was.Status != rule.from) {
 			continue
@@ -73,27 +63,22 @@ func conditionEvents(before, after []metav1.Condition) []decision.Event {
 		}
 		events = append(events, decision.Event{Type: rule.eventType, Reason: rule.reason, Action: rule.action, Message: message})
 	}
-	return events
-}
-
-func (e *evaluation) rolloutEvents() []decision.Event {
-	if e.hasNoRollout() {
-		return nil
+	if !r.rollout.isEvaluated {
+		return events
 	}
-	var events []decision.Event
-	before, updated := &e.observation.Pool.Status, e.updated
+	name, current := r.updated.Name, r.rollout.currentRevision
 	switch {
-	case before.UpdatedRevision != e.status.UpdatedRevision && !e.rolloutComplete:
+	case before.UpdatedRevision != name && !r.rollout.isComplete:
 		events = append(events, decision.NormalEvent(v1alpha1.EventRolloutStarted, actionRollout,
-			fmt.Sprintf("revision %s replaces revision %s", updated.Name, e.status.CurrentRevision)))
-	case before.CurrentRevision != "" && before.CurrentRevision != e.status.CurrentRevision:
+			fmt.Sprintf("revision %s replaces revision %s", name, current)))
+	case before.CurrentRevision != "" && before.CurrentRevision != current:
 		events = append(events, decision.NormalEvent(v1alpha1.EventRolloutCompleted, actionRollout,
-			fmt.Sprintf("revision %s replaced revision %s", updated.Name, before.CurrentRevision)))
+			fmt.Sprintf("revision %s replaced revision %s", name, before.CurrentRevision)))
 	}
-	failure := updated.newHistory.FailureMessage
-	if failure != "" && updated.History.FailureMessage == "" && recordedFailure(before, updated.Name) == "" {
+	failure := r.rollout.history.FailureMessage
+	if failure != "" && r.updated.History.FailureMessage == "" && recordedFailure(before, name) == "" {
 		events = append(events, decision.WarningEvent(v1alpha1.EventRolledBack, actionRollout,
-			fmt.Sprintf("rolled back to revision %s: %s", e.status.CurrentRevision, failure)))
+			fmt.Sprintf("rolled back to revision %s: %s", current, failure)))
 	}
 	return events
 }

@@ -41,7 +41,7 @@ func TestAnotherDefaultOfTheGracePeriodRestartsNoWorkers(t *testing.T) {
 	s := newTestPool(1)
 	s.Pool.Spec.Drain = &v1alpha1.Drain{TerminationGrace: durationSeconds(60)} // the default of version 0.1
 	s.withCurrentRevision(1)
-	old := newEvaluation(s.Observation).updated.workload
+	old := newFleet(s.Observation).updated.workload
 	s.Revisions[0].TerminationGrace = TerminationGraceOf(PodSpecOf(old))
 
 	s.Pool.Spec.Drain = nil
@@ -54,7 +54,7 @@ func TestAnotherDefaultOfTheGracePeriodRestartsNoWorkers(t *testing.T) {
 		t.Errorf("message %q, want %q", progressing.Message, want)
 	}
 	s.Pool.Spec.Version = "2"
-	if next := newEvaluation(s.Observation).updated.workload; TerminationGraceOf(PodSpecOf(next)) != 11*time.Minute {
+	if next := newFleet(s.Observation).updated.workload; TerminationGraceOf(PodSpecOf(next)) != 11*time.Minute {
 		t.Errorf("the next revision has a grace period of %s", TerminationGraceOf(PodSpecOf(next)))
 	}
 }

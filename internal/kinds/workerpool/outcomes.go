@@ -2,7 +2,6 @@ package workerpool
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"math"
 	"math/bits"
@@ -67,40 +66,34 @@ type WorkerOutcomes struct {
 	Before, Latest, Earlier Outcomes
 }
 
-// observeRollout continues the memory with the stats of the queues and of all workers.
-func (e *evaluation) observeRollout() {
-	memory, stats := e.observation.Rollout, e.observation.Stats
-	if memory.Revision != e.updated.Name {
-		memory = RolloutMemory{Revision: e.updated.Name}
+// observe returns the memory after the stats of the queues and of all workers. The memory of another rollout ends.
+func (m RolloutMemory) observe(f *fleet) RolloutMemory {
+	if m.Revision != f.updated.Name {
+		m = RolloutMemory{Revision: f.updated.Name}
 	}
 	switch {
-	case stats == nil || stats.Backlog > 0:
-		memory.QueueEmptySince = time.Time{}
-	case memory.QueueEmptySince.IsZero():
-		memory.QueueEmptySince = e.now
+	case f.Stats == nil || f.Stats.Backlog > 0:
+		m.QueueEmptySince = time.Time{}
+	case m.QueueEmptySince.IsZero():
+		m.QueueEmptySince = f.now
 	}
-	if memory.Start.IsZero() && e.updated.countWorkers((*workerState).reportsCounts) > 0 {
-		memory.Start = e.now
+	if m.Start.IsZero() && f.updated.countWorkers((*workerState).reportsCounts) > 0 {
+		m.Start = f.now
 	}
-	if !memory.Start.IsZero() {
-		memory.addWorkers(e.revisions, e.updated)
+	if m.Start.IsZero() {
+		return m
 	}
-	e.decision.Rollout = memory
-	rules := e.analysis()
-	e.comparison = rules.compare(memory.sumOutcomes())
-}
-
-func (m *RolloutMemory) addWorkers(revisions []*revisionState, updated *revisionState) {
 	workers := map[string]WorkerOutcomes{}
 	maps.Copy(workers, m.Workers) // the observation does not change
 	m.Workers = workers
-	for _, r := range revisions {
+	for _, r := range f.revisions {
 		for _, w := range r.workers {
 			if w.reportsCounts() {
-				m.add(w, r == updated)
+				m.add(w, r == f.updated)
 			}
 		}
 	}
+	return m
 }
 
 func (w *workerState) reportsCounts() bool {
@@ -194,6 +187,14 @@ type comparison struct {
 	isWorse, isAlike bool
 }
 
+func newAnalysisRules(spec *v1alpha1.RolloutAnalysis) analysisRules {
+	analysis := ptr.Deref(spec, v1alpha1.RolloutAnalysis{})
+	return analysisRules{
+		minSamples:  cmp.Or(int64(analysis.MinSamples), defaultMinSamples),
+		maxIncrease: float64(ptr.Deref(analysis.MaxFailureRatioIncreasePercent, defaultFailureIncrease)) / 100,
+	}
+}
+
 func (r *analysisRules) compare(updated, others Outcomes) comparison {
 	c := comparison{updated: updated, others: others}
 	if updated.total() < r.minSamples {
@@ -205,26 +206,4 @@ func (r *analysisRules) compare(updated, others Outcomes) comparison {
 	c.isWorse = isHigher && isSignificantlyWorse(updated, others, level)
 	c.isAlike = !c.isWorse && others.total() >= r.minSamples && others.Failed > 0
 	return c
-}
-
-// findFailure returns why the rollout failed; empty if it did not. Strategy Recreate has nothing to
-// return to.
-func (e *evaluation) findFailure() string {
-	if failure := recordedFailure(&e.observation.Pool.Status, e.updated.Name); failure != "" {
-		return failure
-	}
-	c := &e.comparison
-	if !c.isWorse || e.status.CurrentRevision == e.updated.Name || e.rollout.Strategy == v1alpha1.RolloutRecreate {
-		return ""
-	}
-	return fmt.Sprintf("%s: %.1f %% of its %d messages failed, compared to %.1f %% of %d before",
-		v1alpha1.ReasonAnalysisFailed, 100*c.updated.failureRatio(), c.updated.total(), 100*c.others.failureRatio(), c.others.total())
-}
-
-func (e *evaluation) analysis() analysisRules {
-	spec := ptr.Deref(e.rollout.Analysis, v1alpha1.RolloutAnalysis{})
-	return analysisRules{
-		minSamples:  cmp.Or(int64(spec.MinSamples), defaultMinSamples),
-		maxIncrease: float64(ptr.Deref(spec.MaxFailureRatioIncreasePercent, defaultFailureIncrease)) / 100,
-	}
 }

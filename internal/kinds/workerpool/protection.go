@@ -43,36 +43,36 @@ type ProtectionChange struct {
 // of the operator, protected workers count as busy until then.
 type BusyTimes map[string]time.Time
 
-// planProtections sets which Pods gain or lose their protection, and when workers were busy. A Pod whose
+// planProtections returns which Pods gain or lose their protection, and when workers were busy. A Pod whose
 // drain state is written has another version afterwards, so the next decision protects it.
-func (d *Decision) planProtections(in *Observation) {
-	d.BusyTimes = BusyTimes{}
+func planProtections(in *Observation, drainStates []DrainState) ([]ProtectionChange, BusyTimes) {
+	var changes []ProtectionChange
+	busyTimes := BusyTimes{}
 	mayBeBusy := silentWorkersMayBeBusy(in)
 	for i := range in.Workers {
 		w := &in.Workers[i]
 		if w.Terminating || w.Protection.Foreign {
 			continue
 		}
-		busy := w.isBusy(mayBeBusy)
+		// Handlers run. A worker that does not answer is busy if messages that no worker reports may exist, but not before it
+		// was ready: until then, it takes none.
+		hasServed := !w.ReadySince.IsZero() || !w.DrainingSince.IsZero() || w.Protection.Active
+		busy := w.Stats == nil && w.Running && hasServed && mayBeBusy || w.Stats != nil && w.Stats.InFlight > 0
 		lastBusy, known := in.BusyTimes[w.Name]
 		if busy || w.Protection.Active && (!known || lastBusy.After(in.Now)) {
 			lastBusy = in.Now
 		}
 		if !lastBusy.IsZero() {
-			d.BusyTimes[w.Name] = lastBusy
+			busyTimes[w.Name] = lastBusy
 		}
 		active := busy || w.Protection.Active && in.Now.Sub(lastBusy) < unprotectDelay
-		changesDrain := slices.ContainsFunc(d.DrainStates, func(s DrainState) bool { return s.Worker == w.Name })
-		if active != w.Protection.Active && w.Protection.mayChange(in.Now) && !changesDrain {
-			d.Protections = append(d.Protections, ProtectionChange{w.Name, active, in.Now})
+		changesDrain := slices.ContainsFunc(drainStates, func(s DrainState) bool { return s.Worker == w.Name })
+		mayWrite := in.Now.Sub(w.Protection.Written).Abs() >= protectionInterval // a time in the future is of another clock
+		if active != w.Protection.Active && mayWrite && !changesDrain {
+			changes = append(changes, ProtectionChange{w.Name, active, in.Now})
 		}
 	}
-}
-
-// mayChange reports whether the last write is long enough ago. A time in the future is that of another
-// clock.
-func (p *Protection) mayChange(now time.Time) bool {
-	return now.Sub(p.Written).Abs() >= protectionInterval
+	return changes, busyTimes
 }
 
 // silentWorkersMayBeBusy reports whether the broker counts messages, or may have some, that no worker
@@ -88,14 +88,4 @@ func silentWorkersMayBeBusy(in *Observation) bool {
 		}
 	}
 	return in.Stats.InFlight > reported
-}
-
-// isBusy reports whether handlers run. A worker that does not answer is busy if messages that no worker
-// reports may exist, but not before it was ready: until then, it takes none.
-func (w *Worker) isBusy(silentMayBeBusy bool) bool {
-	if w.Stats != nil {
-		return w.Stats.InFlight > 0
-	}
-	hasServed := !w.ReadySince.IsZero() || !w.DrainingSince.IsZero() || w.Protection.Active
-	return w.Running && hasServed && silentMayBeBusy
 }

@@ -113,13 +113,12 @@ func (m *protectionSimulator) runJobs() {
 // reconcileOnce decides and writes.
 func (m *protectionSimulator) reconcileOnce(t *testing.T) {
 	t.Helper()
-	decision := Decision{}
-	decision.planProtections(&m.Observation)
-	if m.BusyTimes = decision.BusyTimes; m.rng.IntN(30) == 0 {
+	changes, busyTimes := planProtections(&m.Observation, nil)
+	if m.BusyTimes = busyTimes; m.rng.IntN(30) == 0 {
 		m.BusyTimes = nil
 		m.restarts++
 	}
-	for _, change := range decision.Protections {
+	for _, change := range changes {
 		before := m.written[change.Worker]
 		i := slices.IndexFunc(m.Workers, func(w Worker) bool { return w.Name == change.Worker })
 		if m.Workers[i].Protection != before {

@@ -5,10 +5,11 @@ import (
 	"math"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
 // Defaults of spec.rollout.
@@ -17,42 +18,99 @@ const (
 	defaultProgressDeadline = 30 * time.Minute
 )
 
-// planRollout decides how many workers of each revision should take messages.
-func (e *evaluation) planRollout() {
-	e.observeRollout()
-	history := &e.updated.newHistory
-	switch proven := e.provenWorkers(); {
-	case e.status.CurrentRevision == e.updated.Name: // a rollback to a revision that served before needs no proof
-		history.ProvenWorkers = max(1, history.ProvenWorkers)
-	case proven > history.ProvenWorkers:
-		history.ProvenWorkers, history.LastProgress = proven, e.now
+// rollout is how many workers of each revision should serve, and why.
+type rollout struct {
+	// isEvaluated is false for a pool that has a problem or is being deleted.
+	isEvaluated bool
+	// isComplete is true if the updated revision is the only one that should serve.
+	isComplete bool
+	// currentRevision for the status: the last one whose rollout was complete.
+	currentRevision string
+	memory          RolloutMemory
+	// history of the updated revision.
+	history History
+	proof   proof
+	// serving is the number of workers that should take messages, by revision; 0 for all others.
+	serving map[*revisionState]int32
+}
+
+// decideRollout decides how many workers of each revision should serve, so that desired workers do.
+func decideRollout(f *fleet, desired int32) rollout {
+	current := f.Pool.Status.CurrentRevision
+	r := rollout{currentRevision: current, history: f.updated.History, isComplete: f.isDeleting, isEvaluated: !f.isDeleting && f.problem == nil}
+	if !r.isEvaluated {
+		return r
 	}
-	if history.FailureMessage == "" {
-		history.FailureMessage = e.findFailure()
+	r.memory = f.Rollout.observe(f)
+	rules := newAnalysisRules(f.rollout.Analysis)
+	r.proof = proof{
+		now: f.now, mode: f.drain.Mode, queueEmptySince: r.memory.QueueEmptySince,
+		servedBefore: current == f.updated.Name, hasProvenWorker: r.history.ProvenWorkers > 0,
+		minSamples: rules.minSamples, comparison: rules.compare(r.memory.sumOutcomes()),
 	}
-	stable := stableRevision(e.revisions, e.updated, e.status.CurrentRevision)
+	switch proven := f.updated.countWorkers(r.proof.isProven); {
+	case r.proof.servedBefore: // a rollback to a revision that served before needs no proof
+		r.history.ProvenWorkers = max(1, r.history.ProvenWorkers)
+	case proven > r.history.ProvenWorkers:
+		r.history.ProvenWorkers, r.history.LastProgress = proven, f.now
+	}
+	r.proof.hasProvenWorker = r.history.ProvenWorkers > 0
+	if r.history.FailureMessage == "" {
+		r.history.FailureMessage = findFailure(f, &r.proof)
+	}
+
+	proven := f.updated.countWorkers(r.proof.isProven)
+	stable := stableRevision(f)
 	switch {
-	case stable == nil, e.isFullyReplaced():
-		e.completeRollout()
-	case history.FailureMessage != "":
-		e.replaceWorkers(stable, 0)
-	case e.rollout.Strategy == v1alpha1.RolloutRecreate: // new workers start once no others are left
-		e.updated.servingTarget = min(e.updated.servingWorkers(), e.desired)
-	case e.rollout.Strategy == v1alpha1.RolloutCanary && e.status.CurrentRevision != e.updated.Name:
-		e.advanceCanary(stable)
+	case stable == nil, f.isFullyReplaced(&r.history, proven >= desired):
+		r.isComplete, r.currentRevision = true, f.updated.Name
+		// Set here, the history needs no second write after the revision is created.
+		r.history.ProvenWorkers = max(1, r.history.ProvenWorkers)
+		r.serving = map[*revisionState]int32{f.updated: desired}
+	case r.history.FailureMessage != "":
+		r.serving = replaceWorkers(f, &r, stable, desired, 0)
+	case f.rollout.Strategy == v1alpha1.RolloutRecreate: // new workers start once no others are left
+		r.serving = map[*revisionState]int32{f.updated: min(f.updated.servingWorkers(), desired)}
+	case f.rollout.Strategy == v1alpha1.RolloutCanary && !r.proof.servedBefore:
+		r.history = advanceCanary(f, r.history, &r.proof, proven, desired)
+		r.serving = replaceWorkers(f, &r, stable, desired, canaryTarget(desired, f.rollout.Steps, r.history.CanaryStep))
 	default:
-		e.replaceWorkers(stable, e.desired)
+		r.serving = replaceWorkers(f, &r, stable, desired, desired)
 	}
+	return r
+}
+
+// findFailure returns why the rollout failed; empty if it did not. The status is stored before the revision's
+// history, so a failure in the stored status counts even if the workers that failed have stopped since.
+func findFailure(f *fleet, p *proof) string {
+	if failure := recordedFailure(&f.Pool.Status, f.updated.Name); failure != "" {
+		return failure
+	}
+	c := &p.comparison
+	if !c.isWorse || p.servedBefore || f.rollout.Strategy == v1alpha1.RolloutRecreate { // which has nothing to return to
+		return ""
+	}
+	return fmt.Sprintf("%s: %.1f %% of its %d messages failed, compared to %.1f %% of %d before",
+		v1alpha1.ReasonAnalysisFailed, 100*c.updated.failureRatio(), c.updated.total(), 100*c.others.failureRatio(), c.others.total())
+}
+
+// recordedFailure returns the failure of the revision that the stored status reports; empty if none exists.
+func recordedFailure(stored *v1alpha1.WorkerPoolStatus, revision string) string {
+	c := meta.FindStatusCondition(stored.Conditions, v1alpha1.ConditionProgressing)
+	if c == nil || c.Reason != v1alpha1.ReasonAnalysisFailed || stored.UpdatedRevision != revision {
+		return ""
+	}
+	return c.Message
 }
 
 // stableRevision returns the revision that served before the rollout, or else any other
 // revision with workers; nil if none exists.
-func stableRevision(revisions []*revisionState, updated *revisionState, current string) *revisionState {
+func stableRevision(f *fleet) *revisionState {
 	var found *revisionState
-	for _, r := range revisions {
+	for _, r := range f.revisions {
 		switch {
-		case r == updated:
-		case r.Name == current:
+		case r == f.updated:
+		case r.Name == f.Pool.Status.CurrentRevision:
 			return r
 		case found == nil && r.totalWorkers() > 0:
 			found = r
@@ -63,49 +121,85 @@ func stableRevision(revisions []*revisionState, updated *revisionState, current 
 
 // isFullyReplaced reports whether the updated revision is proven and has replaced all others.
 // Strategy Recreate needs no proof, as the old revision has no workers to return to.
-func (e *evaluation) isFullyReplaced() bool {
-	recreate := e.rollout.Strategy == v1alpha1.RolloutRecreate
-	for _, r := range e.revisions {
-		if r != e.updated && (r.totalWorkers() > 0 || recreate && r.terminating > 0) {
+func (f *fleet) isFullyReplaced(history *History, allProven bool) bool {
+	recreate := f.rollout.Strategy == v1alpha1.RolloutRecreate
+	for _, r := range f.revisions {
+		if r != f.updated && (r.totalWorkers() > 0 || recreate && r.terminating > 0) {
 			return false
 		}
 	}
-	history := &e.updated.newHistory
-	return recreate || history.ProvenWorkers > 0 && history.FailureMessage == "" && e.provenWorkers() >= e.desired
+	return recreate || history.ProvenWorkers > 0 && history.FailureMessage == "" && allProven
 }
 
-// stalledProgress returns the problem of a rollout that exceeded its progress deadline; nil if it
-// did not. A rollout of a pool without workers, or one that waits in a canary step, does not.
-func (e *evaluation) stalledProgress() *decision.Problem {
-	deadline := defaultProgressDeadline
-	if e.rollout.ProgressDeadline != nil {
-		deadline = e.rollout.ProgressDeadline.Duration.Duration
+// advanceCanary returns the history after the updated revision has moved through the canary steps. A step is over after its
+// pause, or without a pause once the analysis has enough samples.
+func advanceCanary(f *fleet, history History, p *proof, proven, desired int32) History {
+	if history.CanaryStep >= len(f.rollout.Steps) {
+		return history
 	}
-	last := e.updated.Created
-	if e.updated.newHistory.LastProgress.After(last) {
-		last = e.updated.newHistory.LastProgress
+	step := &f.rollout.Steps[history.CanaryStep]
+	if history.StepReached.IsZero() && desired > 0 && proven >= canaryTarget(desired, f.rollout.Steps, history.CanaryStep) {
+		history.StepReached, history.LastProgress = f.now, f.now
 	}
-	if e.desired == 0 || !e.updated.newHistory.StepReached.IsZero() || e.now.Sub(last) <= deadline {
-		return nil
+	isFinished := p.comparison.updated.total() >= p.minSamples
+	if step.Pause != nil {
+		isFinished = f.now.Sub(history.StepReached) >= step.Pause.Duration.Duration
 	}
-	return &decision.Problem{Reason: v1alpha1.ReasonNoProgress, Message: fmt.Sprintf("revision %s has made no progress for %s", e.updated.Name, deadline)}
+	if !history.StepReached.IsZero() && isFinished {
+		history.CanaryStep, history.StepReached = history.CanaryStep+1, time.Time{}
+	}
+	return history
 }
 
-func (e *evaluation) progressMessage() string {
-	text := fmt.Sprintf("revision %s: %d of %d workers have proven to work", e.updated.Name, e.provenWorkers(), e.desired)
-	if e.rollout.Strategy == v1alpha1.RolloutCanary && e.updated.newHistory.CanaryStep < len(e.rollout.Steps) {
-		text += fmt.Sprintf(", step %d of %d", e.updated.newHistory.CanaryStep+1, len(e.rollout.Steps))
+// canaryTarget is the number of workers of the updated revision in a step.
+func canaryTarget(desired int32, steps []v1alpha1.RolloutStep, step int) int32 {
+	if step >= len(steps) || desired == 0 {
+		return desired
 	}
-	return text
+	return min(desired, max(1, int32(math.Ceil(float64(desired)*float64(steps[step].Percent)/100))))
 }
 
-// completeRollout makes the updated revision the only one that serves.
-func (e *evaluation) completeRollout() {
-	e.rolloutComplete = true
-	e.status.CurrentRevision = e.updated.Name
-	// Set here, the history needs no second write after the revision is created.
-	e.updated.newHistory.ProvenWorkers = max(1, e.updated.newHistory.ProvenWorkers)
-	e.updated.servingTarget = e.desired
+// replaceWorkers moves towards the target number of workers of the updated revision, within
+// maxSurge and maxUnavailable. Until the updated revision is proven, it gets only a first batch
+// of workers, and the old revision grows if more workers are needed.
+func replaceWorkers(f *fleet, r *rollout, stable *revisionState, desired, target int32) map[*revisionState]int32 {
+	maxSurge := countOrPercent(f.rollout.MaxSurge, defaultMaxSurge, desired, true)
+	maxUnavailable := countOrPercent(f.rollout.MaxUnavailable, "0", desired, false)
+	batch := target
+	if !r.proof.hasProvenWorker {
+		batch = min(target, max(1, maxSurge))
+	}
+	// Draining workers count as existing.
+	room := max(0, desired+maxSurge-sumOf(f.revisions, (*revisionState).totalWorkers))
+	serving, undrainable := f.updated.servingWorkers(), f.updated.countWorkers((*workerState).isUndrainable)
+	updated := min(target, max(serving, min(batch, serving+max(room, undrainable))))
+	room -= max(0, updated-serving-undrainable)
+
+	old := sumOf(f.revisions, (*revisionState).servingWorkers) - serving
+	sufficient := max(desired-target, desired-maxUnavailable-min(f.updated.countWorkers(r.proof.isProven), target))
+	minimum := desired - target
+	if !r.proof.hasProvenWorker {
+		minimum = sufficient
+	}
+	switch {
+	case old > sufficient:
+		old = sufficient
+	case old < minimum:
+		old = min(minimum, old+max(room, stable.countWorkers((*workerState).isUndrainable)))
+	}
+
+	targets := map[*revisionState]int32{f.updated: updated}
+	others := int32(0)
+	for _, other := range f.revisions {
+		if other == f.updated || other == stable {
+			continue
+		}
+		// Other revisions serve only while the stable revision has too few workers.
+		targets[other] = min(other.servingWorkers(), max(0, old-stable.servingWorkers()-others))
+		others += targets[other]
+	}
+	targets[stable] = old - others
+	return targets
 }
 
 // countOrPercent returns a number, or a percentage of the total, rounded up or down. A value that
@@ -118,50 +212,57 @@ func countOrPercent(value *intstr.IntOrString, fallback string, total int32, rou
 	return int32(min(max(count, 0), math.MaxInt32))
 }
 
-// replaceWorkers moves towards the target number of workers of the updated revision, within
-// maxSurge and maxUnavailable. Until the updated revision is proven, it gets only a first batch
-// of workers, and the old revision grows if more workers are needed.
-func (e *evaluation) replaceWorkers(stable *revisionState, target int32) {
-	maxSurge := countOrPercent(e.rollout.MaxSurge, defaultMaxSurge, e.desired, true)
-	maxUnavailable := countOrPercent(e.rollout.MaxUnavailable, "0", e.desired, false)
-	proven := e.updated.newHistory.ProvenWorkers > 0
-	batch := target
-	if !proven {
-		batch = min(target, max(1, maxSurge))
-	}
-	// Draining workers count as existing.
-	room := max(0, e.desired+maxSurge-sumOf(e.revisions, (*revisionState).totalWorkers))
-	serving, undrainable := e.updated.servingWorkers(), e.updated.undrainableWorkers()
-	updated := min(target, max(serving, min(batch, serving+max(room, undrainable))))
-	room -= max(0, updated-serving-undrainable)
+// minProvenIdleTime is how long a worker must be attached without messages, while none waits, before it
+// counts as proven.
+const minProvenIdleTime = 30 * time.Second
 
-	old := sumOf(e.revisions, (*revisionState).servingWorkers) - serving
-	sufficient := max(e.desired-target, e.desired-maxUnavailable-min(e.provenWorkers(), target))
-	minimum := e.desired - target
-	if !proven {
-		minimum = sufficient
-	}
-	switch {
-	case old > sufficient:
-		old = sufficient
-	case old < minimum:
-		old = min(minimum, old+max(room, stable.undrainableWorkers()))
-	}
-	e.updated.servingTarget = updated
-	e.divideOldWorkers(stable, old)
+// proof is by what a worker of the updated revision proves that it works.
+type proof struct {
+	now  time.Time
+	mode v1alpha1.DrainMode
+	// queueEmptySince is the time since when no message has waited in the queues; zero if some wait.
+	queueEmptySince time.Time
+	// servedBefore is true if the updated revision is the current one: after a rollback.
+	servedBefore bool
+	// hasProvenWorker is true if the updated revision has, or had, a proven worker.
+	hasProvenWorker bool
+	minSamples      int64
+	// comparison of the failures of the updated revision with those of the others.
+	comparison comparison
 }
 
-// divideOldWorkers divides the old workers among the old revisions, the stable revision first.
-func (e *evaluation) divideOldWorkers(stable *revisionState, old int32) {
-	stable.servingTarget = old
-	others := int32(0)
-	for _, r := range e.revisions {
-		if r == e.updated || r == stable {
-			continue
-		}
-		// Other revisions serve only while the stable revision has too few workers.
-		r.servingTarget = min(r.servingWorkers(), max(0, old-stable.servingWorkers()-others))
-		others += r.servingTarget
+// isProven reports whether a worker of the updated revision has proven to work. It is ready, and so
+// attached to each queue. The first ones must also have handled a message successfully, or have been
+// idle for a while with nothing waiting and no failure. Once the revision has such a worker, the others
+// must only not have failed alone.
+//
+// A worker that reports nothing proves nothing, except in drain mode Signal, where workers need no
+// admin API.
+func (p *proof) isProven(w *workerState) bool {
+	switch {
+	case !w.isServing() || !w.IsReady():
+		return false
+	case p.servedBefore:
+		return true
+	case w.Stats == nil:
+		return p.mode == v1alpha1.DrainSignal && p.now.Sub(w.ReadySince) >= minProvenIdleTime
 	}
-	stable.servingTarget -= others
+	// Nothing has waited for a while since the worker was ready.
+	idleSince := p.queueEmptySince
+	if !idleSince.IsZero() && w.ReadySince.After(idleSince) {
+		idleSince = w.ReadySince
+	}
+	isIdle := !idleSince.IsZero() && p.now.Sub(idleSince) >= minProvenIdleTime
+	succeeded, failed := ptr.Deref(w.Stats.Succeeded, 0), ptr.Deref(w.Stats.Failed, 0)
+	switch {
+	case failed > 0 && succeeded == 0:
+		return p.comparison.isAlike
+	case p.comparison.updated.Failed > 0 && p.comparison.updated.total() < p.minSamples && !isIdle:
+		return false // too few messages to decide, and more to come
+	case succeeded > 0, p.hasProvenWorker:
+		return true
+	case w.Stats.Succeeded == nil && w.Stats.InFlight > 0: // it does not count, but takes messages
+		return true
+	}
+	return w.Stats.InFlight+w.Stats.Prefetched == 0 && isIdle
 }

@@ -19,7 +19,7 @@ func (w *simulator) reconcileOnce() Decision {
 	plan := Decide(in)
 	w.checkDecision(&in, &plan)
 	if w.executeDecision(&in, &plan) != nil {
-		return Decision{KeepFinalizer: false} // the reconciliation was interrupted
+		return Decision{} // the reconciliation was interrupted
 	}
 	return plan
 }

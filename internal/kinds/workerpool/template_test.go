@@ -18,7 +18,7 @@ import (
 // builtDeployment returns the Deployment of the updated revision.
 func builtDeployment(t *testing.T, s *testPool) *appsv1.Deployment {
 	t.Helper()
-	d, is := newEvaluation(s.Observation).updated.workload.(*appsv1.Deployment)
+	d, is := newFleet(s.Observation).updated.workload.(*appsv1.Deployment)
 	if !is {
 		t.Fatal("the workload is not a Deployment")
 	}
@@ -172,15 +172,15 @@ func TestAnUpgradeOfTheOperatorRestartsNoWorkersWithASidecar(t *testing.T) {
 	s := newTestPool(1)
 	s.Operator.Image = "yardmaster:1"
 	s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSidecar}
-	before := newEvaluation(s.Observation).updated
+	before := newFleet(s.Observation).updated
 	s.Revisions = []Revision{{Name: before.Name, Hash: before.Hash, SidecarImage: SidecarImage(PodSpecOf(before.workload))}}
 	s.Operator.Image = "yardmaster:2"
-	after := newEvaluation(s.Observation)
+	after := newFleet(s.Observation)
 	if diff := cmp.Diff(before.workload, after.updated.workload); diff != "" || len(after.revisions) != 1 {
 		t.Errorf("%d revisions, and the workload changes (-before, +after):\n%s", len(after.revisions), diff)
 	}
 	s.Pool.Spec.Version = "2"
-	next := newEvaluation(s.Observation).updated
+	next := newFleet(s.Observation).updated
 	if image := SidecarImage(PodSpecOf(next.workload)); next.Hash == before.Hash || image != "yardmaster:2" {
 		t.Errorf("a new revision has the sidecar %s", image)
 	}

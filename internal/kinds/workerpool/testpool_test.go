@@ -28,7 +28,7 @@ func newTestPool(replicas int32) *testPool {
 }
 
 // revisionHash returns the hash of the revision that the spec asks for.
-func (s *testPool) revisionHash() string { return newEvaluation(s.Observation).updated.Hash }
+func (s *testPool) revisionHash() string { return newFleet(s.Observation).updated.Hash }
 
 // revisionName returns the name of that revision.
 func (s *testPool) revisionName() string { return RevisionName("mail", s.revisionHash()) }

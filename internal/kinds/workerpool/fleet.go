@@ -7,12 +7,31 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kinds/policy"
 )
 
-// revisionState is a revision with its workers and the changes planned for it.
+// fleet is what exists of a pool, and the rules that apply to it. Stats include what the workers report.
+type fleet struct {
+	Observation
+	now        time.Time
+	isDeleting bool
+	effective  *v1alpha1.WorkerPoolEffective
+	drain      drainRules
+	rollout    v1alpha1.Rollout
+	builder    *workloadBuilder
+	// problem that prevents the pool from doing what its spec says; nil if none exists. A pool that is being
+	// deleted has none: nobody is expected to fix its spec.
+	problem *decision.Problem
+	// revisions that exist, and updated, the one that the spec asks for, newest first.
+	revisions []*revisionState
+	updated   *revisionState
+}
+
+// revisionState is a revision with its workers.
 type revisionState struct {
 	Revision
 	exists bool
@@ -21,17 +40,41 @@ type revisionState struct {
 	// workers that are not terminating, and the number of those that are.
 	workers     []*workerState
 	terminating int32
-	// servingTarget is the number of workers that should take messages.
-	servingTarget int32
-	// newReplicas and newHistory to write.
+	// newReplicas and newHistory to write: the present ones until workers are planned.
 	newReplicas int32
 	newHistory  History
 }
 
-// workerState is a worker with the drain state planned for it.
+// workerState is a worker with its drain state: the present one until workers are planned.
 type workerState struct {
 	*Worker
 	targetDraining, targetIdle, targetRemovable time.Time
+}
+
+func newFleet(observation Observation) *fleet {
+	wp := observation.Pool
+	observation.Stats = observation.Stats.addWorkers(observation.Workers, workerConcurrency(wp))
+	effective := policy.EffectiveWorkerPool(wp, &observation.Policies)
+	f := &fleet{
+		Observation: observation,
+		now:         observation.Now.Truncate(time.Second), // the precision of the stored times
+		isDeleting:  !wp.DeletionTimestamp.IsZero(),
+		effective:   effective,
+		rollout:     ptr.Deref(wp.Spec.Rollout, v1alpha1.Rollout{}),
+		builder: &workloadBuilder{
+			pool: wp, drain: *effective.Drain, config: observation.Config, operator: observation.Operator,
+			defaultGrace: slices.Contains(effective.Sources, v1alpha1.FieldSource{Field: policy.DrainTerminationGrace, From: v1alpha1.FromDefault}),
+		},
+	}
+	f.drain = drainRules{
+		Drain: *effective.Drain, now: f.now, stats: observation.Stats, workers: observation.Workers,
+		isAbandoned: f.isDeleting && wp.Annotations[AnnotationAbandon] == "true",
+	}
+	f.revisions, f.updated = newRevisionStates(&observation, f.builder, f.now)
+	if !f.isDeleting {
+		f.problem = findProblem(&observation, f.drain.Mode)
+	}
+	return f
 }
 
 // newRevisionStates returns the revisions with their workers, newest first, and the revision that
@@ -50,41 +93,30 @@ func newRevisionStates(observation *Observation, builder *workloadBuilder, now t
 		}}
 		byHash[hash] = updated
 	}
-	keepSidecarImage(workload, updated.SidecarImage)
+	// The hash covers neither the image of the sidecar nor the grace period: an existing revision keeps both.
+	if sidecar := sidecarOf(PodSpecOf(workload)); sidecar != nil && updated.SidecarImage != "" {
+		sidecar.Image = updated.SidecarImage
+	}
 	if updated.TerminationGrace > 0 && builder.hashedGrace() == policy.MinTerminationGrace {
-		setTerminationGrace(PodSpecOf(workload), updated.TerminationGrace) // the hash does not contain it
+		setTerminationGrace(PodSpecOf(workload), updated.TerminationGrace)
 	}
 	updated.PreStopSecret = updated.preStopSecret(observation.Operator.Admin)
 	protectAdminAPI(PodSpecOf(workload), sharedObjectName(builder.pool.Name), updated.PreStopSecret)
-	// The other revisions get no history: a later rollout to one starts from the beginning.
-	updated.workload, updated.newHistory = workload, updated.History
+	updated.workload = workload
 	for i := range observation.Workers {
+		w := &observation.Workers[i]
 		// A worker whose revision was deleted is ignored: the garbage collector deletes it.
-		if r := byHash[observation.Workers[i].Revision]; r != nil {
-			r.addWorker(&observation.Workers[i])
+		switch r := byHash[w.Revision]; {
+		case r == nil:
+		case w.Terminating:
+			r.terminating++
+		default:
+			r.workers = append(r.workers, &workerState{w, w.DrainingSince, w.IdleSince, w.RemovableSince})
 		}
 	}
 	return slices.SortedFunc(maps.Values(byHash), func(a, b *revisionState) int {
 		return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(a.Name, b.Name))
 	}), updated
-}
-
-// keepSidecarImage sets the image of the sidecar to that of the existing revision, if there is one.
-func keepSidecarImage(workload decision.Object, existing string) {
-	if existing == "" {
-		return
-	}
-	if sidecar := sidecarOf(PodSpecOf(workload)); sidecar != nil {
-		sidecar.Image = existing
-	}
-}
-
-func (r *revisionState) addWorker(w *Worker) {
-	if w.Terminating {
-		r.terminating++
-		return
-	}
-	r.workers = append(r.workers, &workerState{w, w.DrainingSince, w.IdleSince, w.RemovableSince})
 }
 
 // sumOf adds up a count of each revision.
@@ -100,16 +132,12 @@ func (w *workerState) isServing() bool {
 	return w.targetDraining.IsZero() && w.targetRemovable.IsZero()
 }
 
+// isUndrainable reports whether the worker drains, and can take messages again.
 func (w *workerState) isUndrainable() bool {
 	return !w.targetDraining.IsZero() && w.targetRemovable.IsZero()
 }
 
 func (w *workerState) undrain() { w.targetDraining, w.targetIdle = time.Time{}, time.Time{} }
-
-// isEmpty reports whether the revision has no workers, and none are planned.
-func (r *revisionState) isEmpty() bool {
-	return r.Replicas == 0 && r.newReplicas == 0 && len(r.workers) == 0 && r.terminating == 0
-}
 
 // hasWorkers reports whether workers exist, including terminating ones and those not created yet.
 func (r *revisionState) hasWorkers() bool { return r.totalWorkers()+r.terminating > 0 }
@@ -146,11 +174,6 @@ func (r *revisionState) availableWorkers() int32 {
 // drainingWorkers counts the workers that drain or terminate.
 func (r *revisionState) drainingWorkers() int32 {
 	return r.terminating + r.countWorkers(func(w *workerState) bool { return !w.isServing() })
-}
-
-// undrainableWorkers counts the draining workers that can take messages again.
-func (r *revisionState) undrainableWorkers() int32 {
-	return r.countWorkers((*workerState).isUndrainable)
 }
 
 // lowestRemovableOrdinal returns the lowest ordinal of a removable worker of a StatefulSet. All

@@ -1,0 +1,319 @@
+package workerpool
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+// defaultRevisionHistory is the default of rollout.revisionHistory.
+const defaultRevisionHistory = 3
+
+// plan is which workers start, drain and stop.
+type plan struct {
+	Actions
+	// revisions as planned, newest first, and updated among them.
+	revisions []*revisionState
+	updated   *revisionState
+	busyTimes BusyTimes
+}
+
+// planWorkers plans the actions after which each revision has its number of serving workers.
+func planWorkers(f *fleet, r *rollout) plan {
+	p := plan{revisions: f.revisions, updated: f.updated, Actions: Actions{KeepFinalizer: true}}
+	if f.problem == nil {
+		p.planRevisions(f, r)
+	}
+	switch {
+	case f.isDeleting:
+		p.KeepFinalizer = slices.ContainsFunc(p.revisions, (*revisionState).hasWorkers)
+	case f.problem == nil:
+		p.SharedObjects = f.builder.sharedObjects(f.updated, f.NetworkPolicies)
+		if f.updated.exists {
+			p.CurrentWorkload = f.updated.workload
+		}
+		keep := ptr.Deref(f.rollout.RevisionHistory, defaultRevisionHistory)
+		p.DeleteRevisions = unusedRevisions(p.revisions, keep, f.updated.Name, r.currentRevision)
+	}
+	// A worker whose Pod is terminating, but that still takes messages, has missed the preStop hook and the signal, which the
+	// kernel discards if the first process of a container has not started to handle signals. Kubernetes sends neither again
+	// until the termination grace period has passed.
+	for i := range f.Workers {
+		if w := &f.Workers[i]; w.Terminating && w.Stats != nil && !w.Stats.Draining && f.drain.Mode != v1alpha1.DrainSignal {
+			p.DrainRequests = append(p.DrainRequests, DrainRequest{Worker: w.Name, Drain: true, Stop: true})
+		}
+	}
+	p.Protections, p.busyTimes = planProtections(&f.Observation, p.DrainStates)
+	return p
+}
+
+// planRevisions plans the replicas of all revisions, and the drain states of their workers.
+func (p *plan) planRevisions(f *fleet, r *rollout) {
+	p.revisions = nil
+	for _, before := range f.revisions {
+		after := *before
+		after.workers = nil
+		for _, w := range before.workers {
+			after.workers = append(after.workers, new(*w))
+		}
+		after.newHistory = History{} // only the updated revision has one: a later rollout to another starts from the beginning
+		if before == f.updated {
+			after.newHistory = r.history
+			p.updated = &after
+		}
+		after.planReplicas(r.serving[before], &f.drain)
+		p.revisions = append(p.revisions, &after)
+		for _, w := range after.workers {
+			p.addDrainActions(w, f.drain.Mode)
+		}
+	}
+	// Revisions that shrink come first, so that their capacity is free when others grow.
+	for _, r := range slices.SortedStableFunc(slices.Values(p.revisions), func(a, b *revisionState) int {
+		return cmp.Compare(a.newReplicas-a.Replicas, b.newReplicas-b.Replicas)
+	}) {
+		if !r.exists || r.newReplicas != r.Replicas || r.newHistory != r.History {
+			p.Resizes = append(p.Resizes, r.newSize(&f.drain))
+		}
+	}
+}
+
+// addDrainActions adds the drain state to write, and a request to a worker whose behavior differs from its state.
+func (p *plan) addDrainActions(w *workerState, mode v1alpha1.DrainMode) {
+	if !w.targetDraining.Equal(w.DrainingSince) || !w.targetIdle.Equal(w.IdleSince) || !w.targetRemovable.Equal(w.RemovableSince) {
+		p.DrainStates = append(p.DrainStates, DrainState{w.Name, w.targetDraining, w.targetIdle, w.targetRemovable})
+	}
+	if !w.Running && w.Stats == nil || mode == v1alpha1.DrainSignal {
+		return
+	}
+	isDraining := w.Stats != nil && w.Stats.Draining
+	if shouldDrain := !w.targetDraining.IsZero(); shouldDrain != isDraining {
+		p.DrainRequests = append(p.DrainRequests, DrainRequest{Worker: w.Name, Drain: shouldDrain})
+	}
+}
+
+// changesCluster reports whether the actions change anything but Pods' protection and shared objects.
+func (a *Actions) changesCluster() bool {
+	return len(a.DrainStates)+len(a.DrainRequests)+len(a.Resizes)+len(a.DeleteRevisions) > 0 || !a.KeepFinalizer
+}
+
+// unusedRevisions returns the names of the empty revisions that are not in use, except for the
+// newest ones, which rollout.revisionHistory keeps. The revisions are sorted, newest first.
+func unusedRevisions(revisions []*revisionState, keep int32, inUse ...string) []string {
+	var names []string
+	for _, r := range revisions {
+		isEmpty := r.Replicas == 0 && r.newReplicas == 0 && len(r.workers) == 0 && r.terminating == 0
+		if isEmpty && !slices.Contains(inUse, r.Name) {
+			names = append(names, r.Name)
+		}
+	}
+	return names[min(int(keep), len(names)):]
+}
+
+// planReplicas plans the replicas of a revision, and the drain states of its workers, so that the target number of workers
+// serves.
+func (r *revisionState) planReplicas(target int32, rules *drainRules) {
+	if r.Ordered {
+		r.drainHighestOrdinals(rules.now)
+	}
+	r.updateIdleTimes(rules.now)
+	removed := r.removableWorkers(rules)
+	switch surplus := r.servingWorkers() - target; {
+	case removed > 0:
+		// The revision grows only after they are removed: otherwise it would keep them.
+		r.newReplicas = min(r.Replicas, r.liveWorkers()-removed)
+	case surplus < 0:
+		surplus += r.undrain(-surplus)
+		if r.lowestRemovableOrdinal() == math.MaxInt32 {
+			r.newReplicas = max(r.Replicas, r.totalWorkers()-surplus)
+		}
+		r.markRemovable(rules)
+	case surplus > 0 && r.CreationFailure != "" && r.uncreatedWorkers() > 0:
+		r.newReplicas = r.Replicas - min(r.uncreatedWorkers(), surplus)
+	default:
+		// Workers that are not created yet are not drained. If they turn out to be too many,
+		// they are removed after their creation, before they take messages.
+		candidates := r.workersThat((*workerState).isServing)
+		slices.SortStableFunc(candidates, ordinalOrderOr(r.Ordered, compareDrainCost))
+		for _, w := range candidates[:min(max(int(surplus-r.uncreatedWorkers()), 0), len(candidates))] {
+			w.targetDraining = rules.now
+		}
+		r.markRemovable(rules)
+	}
+}
+
+func (r *revisionState) workersThat(matches func(*workerState) bool) []*workerState {
+	return slices.DeleteFunc(slices.Clone(r.workers), func(w *workerState) bool { return !matches(w) })
+}
+
+// updateIdleTimes records which draining workers report that they have nothing in flight. A
+// worker that reported it and does not answer now keeps its idle time: it takes no messages, and
+// a late answer must not restart the wait for its lease.
+func (r *revisionState) updateIdleTimes(now time.Time) {
+	for _, w := range r.workers {
+		switch {
+		case w.targetDraining.IsZero(), w.Stats != nil && (!w.Stats.Drained || w.Stats.InFlight > 0):
+			w.targetIdle = time.Time{}
+		case w.Stats != nil && w.targetIdle.IsZero():
+			w.targetIdle = now
+		}
+	}
+}
+
+// undrain undrains up to count workers, those that started draining last first. It returns how
+// many it undrained.
+func (r *revisionState) undrain(count int32) int32 {
+	lowest := r.lowestRemovableOrdinal()
+	candidates := r.workersThat(func(w *workerState) bool { return w.isUndrainable() && w.Ordinal <= lowest })
+	slices.SortStableFunc(candidates, func(a, b *workerState) int {
+		if r.Ordered {
+			return cmp.Compare(a.Ordinal, b.Ordinal)
+		}
+		return cmp.Or(b.targetDraining.Compare(a.targetDraining), a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
+	})
+	undrained := candidates[:min(int(count), len(candidates))]
+	for _, w := range undrained {
+		w.undrain()
+	}
+	return int32(len(undrained)) //nolint:gosec // at most count
+}
+
+// markRemovable marks the workers that have finished. They are removed in a later
+// reconciliation that has read the mark from their Pods: the ReplicaSet controller removes the
+// Pods that carry it first.
+func (r *revisionState) markRemovable(rules *drainRules) {
+	for _, w := range r.workers {
+		if w.isUndrainable() && rules.canRemove(w) {
+			w.targetRemovable = rules.now
+		}
+	}
+}
+
+// removableWorkers returns how many workers can be removed now: all of them are marked as
+// removable, have finished, and are the first that the workload controller would remove.
+func (r *revisionState) removableWorkers(rules *drainRules) int32 {
+	order, compare := slices.Clone(r.workers), ordinalOrderOr(r.Ordered, compareRemovalOrder)
+	slices.SortStableFunc(order, compare)
+	removable, examined := int32(0), int32(0)
+	for i, w := range order {
+		if w.RemovableSince.IsZero() || !rules.canRemove(w) {
+			break
+		}
+		examined++
+		// The controller may remove either of two workers that compare as equal.
+		if i+1 == len(order) || compare(w, order[i+1]) < 0 {
+			removable = examined
+		}
+	}
+	return removable
+}
+
+// drainHighestOrdinals makes the highest ordinals of a StatefulSet drain, because it removes
+// those first. A worker that was recreated after its node failed may have a higher ordinal than
+// workers that drain: then it drains instead of one of those.
+func (r *revisionState) drainHighestOrdinals(now time.Time) {
+	slices.SortFunc(r.workers, func(a, b *workerState) int { return cmp.Compare(b.Ordinal, a.Ordinal) })
+	lowest := r.lowestRemovableOrdinal()
+	for i, w := range r.workers {
+		if !w.isServing() {
+			continue
+		}
+		if w.Ordinal > lowest {
+			w.targetDraining = now
+			continue
+		}
+		lower := slices.IndexFunc(r.workers[i:], (*workerState).isUndrainable)
+		if lower < 0 {
+			return
+		}
+		w.targetDraining = now
+		r.workers[i+lower].undrain()
+	}
+}
+
+// newSize returns the replicas and the history to write.
+func (r *revisionState) newSize(rules *drainRules) RevisionSize {
+	size := RevisionSize{Name: r.Name, Replicas: r.newReplicas, History: r.newHistory, Ordered: r.Ordered}
+	if !r.exists {
+		size.NewWorkload = r.workload
+	}
+	for _, w := range r.workers {
+		if w.RemovableSince.IsZero() || !rules.canRemove(w) {
+			continue
+		}
+		size.Removable = append(size.Removable, w.Name)
+		if !w.Running {
+			size.Unstarted = append(size.Unstarted, w.Name)
+		}
+	}
+	return size
+}
+
+// WouldInterrupt reports whether setting the replicas of a revision with these workers might
+// remove a worker other than the removable ones. The caller lists the workers from the API
+// server before a revision shrinks, because the cache may be outdated.
+func (s *RevisionSize) WouldInterrupt(workers []Worker) bool {
+	var live []*workerState
+	for i := range workers {
+		if !workers[i].Terminating {
+			live = append(live, &workerState{Worker: &workers[i]})
+		}
+	}
+	removed := len(live) - int(s.Replicas)
+	if removed <= 0 {
+		return false
+	}
+	compare := ordinalOrderOr(s.Ordered, compareRemovalOrder)
+	slices.SortStableFunc(live, compare)
+	for _, w := range live {
+		if compare(live[removed-1], w) < 0 {
+			return false // it comes after all workers that will be removed
+		}
+		removable := slices.Contains(s.Removable, w.Name)
+		started := w.Running && slices.Contains(s.Unstarted, w.Name)
+		if !removable || started || w.RemovableSince.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
+// ordinalOrderOr returns the order of a StatefulSet, highest ordinal first, or else the given
+// order.
+func ordinalOrderOr(ordered bool, compare func(a, b *workerState) int) func(a, b *workerState) int {
+	if ordered {
+		return func(a, b *workerState) int { return cmp.Compare(b.Ordinal, a.Ordinal) }
+	}
+	return compare
+}
+
+// compareRemovalOrder is the order in which a ReplicaSet removes Pods, as far as it matters
+// here: unassigned, pending and unready Pods first, then by deletion cost, which is lowest for
+// removable workers.
+func compareRemovalOrder(a, b *workerState) int {
+	return cmp.Or(
+		decision.CompareTrueFirst(!a.Assigned, !b.Assigned),
+		decision.CompareTrueFirst(a.Pending, b.Pending),
+		decision.CompareTrueFirst(!a.IsReady(), !b.IsReady()),
+		decision.CompareTrueFirst(!a.RemovableSince.IsZero(), !b.RemovableSince.IsZero()),
+	)
+}
+
+// compareDrainCost is the order in which workers are selected for draining: those that a
+// ReplicaSet removes first anyway, then idle ones, then the youngest.
+func compareDrainCost(a, b *workerState) int {
+	return cmp.Or(
+		decision.CompareTrueFirst(!a.Assigned, !b.Assigned),
+		decision.CompareTrueFirst(a.Pending, b.Pending),
+		decision.CompareTrueFirst(!a.Running, !b.Running),
+		decision.CompareTrueFirst(!a.IsReady(), !b.IsReady()),
+		decision.CompareTrueFirst(a.Stats != nil && a.Stats.InFlight == 0, b.Stats != nil && b.Stats.InFlight == 0),
+		b.Created.Compare(a.Created),
+		cmp.Compare(a.Name, b.Name),
+	)
+}

@@ -1,0 +1,178 @@
+package workerpool
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/kinds/workerpool/scaling"
+)
+
+// report says what was observed and decided. Its methods read the other stages.
+type report struct {
+	*fleet
+	demand  *demand
+	rollout *rollout
+	plan    *plan
+	status  *v1alpha1.WorkerPoolStatus
+}
+
+// maxStatusRevisions is the number of revisions that a status lists at most.
+const maxStatusRevisions = 16
+
+// newReport returns the report with the complete status.
+func newReport(f *fleet, d *demand, r *rollout, p *plan) *report {
+	s := f.Pool.Status.DeepCopy()
+	s.ObservedGeneration = f.Pool.Generation
+	s.Selector = k8slabels.SelectorFromSet(WorkerSelector(f.Pool.Name)).String()
+	s.Desired, s.LastDecision, s.Scaling = d.desired, d.explanation.DeepCopy(), d.stored.DeepCopy()
+	s.Replicas = sumOf(p.revisions, (*revisionState).liveWorkers)
+	s.Ready = sumOf(p.revisions, (*revisionState).availableWorkers)
+	s.Draining = sumOf(p.revisions, (*revisionState).drainingWorkers)
+	s.Busy = busyWorkers(p.revisions)
+	s.CurrentRevision, s.UpdatedRevision = r.currentRevision, f.updated.Name
+	s.Revisions = nil
+	for _, r := range p.revisions[:min(len(p.revisions), maxStatusRevisions)] {
+		status := v1alpha1.RevisionStatus{
+			Name: r.Name, Hash: r.Hash, Version: r.Version, Image: r.Image,
+			Replicas: r.liveWorkers(), Ready: r.availableWorkers(), Draining: r.drainingWorkers(),
+		}
+		if r.exists {
+			status.CreatedTime = new(metav1.NewTime(r.Created))
+		}
+		if outcomes := r.reportedOutcomes(); outcomes.total() > 0 {
+			status.Succeeded, status.Failed = new(outcomes.Succeeded), new(outcomes.Failed)
+		}
+		s.Revisions = append(s.Revisions, status)
+	}
+	s.Effective = f.effective
+	s.Backlog, s.InFlight = nil, nil
+	if f.Stats != nil {
+		s.Backlog = new(f.Stats.Backlog)
+		if f.Stats.InFlightKnown {
+			s.InFlight = new(f.Stats.Running)
+		}
+	}
+	s.SLO = objectiveStatus(f.Pool.Spec.Autoscaling, f.Stats)
+	report := &report{fleet: f, demand: d, rollout: r, plan: p, status: s}
+	report.setConditions()
+	return report
+}
+
+// busyWorkers counts the workers with running handlers; nil if a ready worker did not answer.
+func busyWorkers(revisions []*revisionState) *int32 {
+	count := int32(0)
+	for _, r := range revisions {
+		for _, w := range r.workers {
+			switch {
+			case w.Stats != nil && w.Stats.InFlight > 0:
+				count++
+			case w.Stats == nil && w.IsReady():
+				return nil
+			}
+		}
+	}
+	return &count
+}
+
+// objectiveStatus compares the measured waiting time with the objective; nil without one.
+func objectiveStatus(autoscaling *v1alpha1.Autoscaling, stats *QueueStats) *v1alpha1.ObjectiveStatus {
+	if autoscaling == nil || autoscaling.SLO == nil || autoscaling.SLO.WaitP95 == nil {
+		return nil
+	}
+	objective := &autoscaling.SLO.WaitP95.Duration
+	status := &v1alpha1.ObjectiveStatus{WaitP95: objective, Met: metav1.ConditionUnknown}
+	switch {
+	case stats == nil:
+	case stats.IsIdle():
+		status.Met = metav1.ConditionTrue
+	case stats.WaitP95 != nil:
+		status.MeasuredP95 = &metav1.Duration{Duration: *stats.WaitP95}
+		status.Met = decision.StatusOf(*stats.WaitP95 <= objective.Duration)
+	case stats.OldestAge > objective.Duration:
+		status.Met = metav1.ConditionFalse
+	case stats.Backlog == 0:
+		status.Met = metav1.ConditionTrue
+	}
+	return status
+}
+
+// differsInStatsOnly reports whether two statuses differ only in stats, which are soon outdated
+// anyway.
+func differsInStatsOnly(before, after *v1alpha1.WorkerPoolStatus) bool {
+	if before.LastDecision == nil || before.LastDecision.Time == nil || after.LastDecision == nil {
+		return false
+	}
+	a, b := before.DeepCopy(), after.DeepCopy()
+	for _, s := range []*v1alpha1.WorkerPoolStatus{a, b} {
+		s.Busy, s.Backlog, s.InFlight, s.Scaling = nil, nil, nil, nil
+		s.LastDecision = &v1alpha1.ScaleDecision{Applied: s.LastDecision.Applied, Reason: s.LastDecision.Reason}
+		if s.SLO != nil {
+			s.SLO.MeasuredP95 = nil
+		}
+		for i := range s.Revisions {
+			s.Revisions[i].Succeeded, s.Revisions[i].Failed = nil, nil
+		}
+		for i := range s.Conditions {
+			s.Conditions[i].Message = ""
+		}
+	}
+	return equality.Semantic.DeepEqual(a, b)
+}
+
+const (
+	// idleInterval is the time between decisions about a pool without workers that does not change.
+	idleInterval = 15 * time.Second
+	// queueInterval is the time between decisions about a pool without workers whose Queues cannot be used.
+	// When one can be used, it triggers a decision earlier.
+	queueInterval = time.Minute
+	// sourceInterval is the time between reads of the source of a pool without workers. A
+	// source sends no notification of its first message.
+	sourceInterval = 5 * time.Second
+	// refusalInterval is the time after which the operator retries an object that the API
+	// server refused.
+	refusalInterval = 30 * time.Second
+)
+
+// queueReasons are the reasons of problems that end with a change of a Queue or a Policy.
+var queueReasons = []string{
+	v1alpha1.ReasonQueueNotFound, v1alpha1.ReasonQueueNotReady, v1alpha1.ReasonOwnedByOtherQueue, v1alpha1.ReasonQueuesOnSeveralBrokers,
+}
+
+// requeueAfter returns the time until the next decision. Brokers and workers send no
+// notification when their stats change, so a pool with workers is polled, also to protect busy ones. The queues of a pool
+// without workers send a notification of their first message.
+func (r *report) requeueAfter() time.Duration {
+	isAutoscaled := r.Pool.Spec.Autoscaling != nil
+	switch {
+	case !r.plan.KeepFinalizer:
+		return 0
+	case r.Refusal != nil:
+		return refusalInterval
+	case r.isDeleting:
+		return scaling.DecisionInterval
+	case r.demand.desired > 0 || slices.ContainsFunc(r.plan.revisions, (*revisionState).hasWorkers):
+		// Workers start, stop, or have yet to prove themselves.
+		isChanging := !r.rollout.isComplete || r.plan.changesCluster() || r.status.Draining > 0 ||
+			r.status.Ready < r.demand.desired || sumOf(r.plan.revisions, (*revisionState).servingWorkers) != r.demand.desired
+		if r.problem == nil && (isAutoscaled || isChanging) {
+			return scaling.DecisionInterval
+		}
+		return protectionInterval
+	case r.problem != nil && slices.Contains(queueReasons, r.problem.Reason):
+		return queueInterval
+	case r.problem != nil, isAutoscaled && r.Stats == nil:
+		return idleInterval
+	case isAutoscaled && r.Stats.Backlog+r.Stats.InFlight+r.Stats.Delayed > 0: // no notification announces these messages again
+		return idleInterval
+	case isAutoscaled && r.Pool.Spec.Source != nil:
+		return sourceInterval
+	default:
+		return 0
+	}
+}
