@@ -3,13 +3,17 @@ package workerpool
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -190,3 +194,216 @@ func (b *workloadBuilder) sharedMetadata() metav1.ObjectMeta {
 }
 
 func workerConcurrency(wp *v1alpha1.WorkerPool) int32 { return max(wp.Spec.Concurrency, 1) }
+
+// Labels and annotations of the objects of a pool.
+const (
+	// LabelWorkerPool is the pool's name, truncated to the length of a label. It selects the
+	// workers. Ownership is always read from the controller reference.
+	LabelWorkerPool = v1alpha1.Prefix + "workerpool"
+	// LabelRevision is the hash of a worker's revision.
+	LabelRevision = v1alpha1.Prefix + "revision"
+	// AnnotationWorkerPool on a worker's Pod is the pool's full name.
+	AnnotationWorkerPool = v1alpha1.Prefix + "workerpool"
+	// annotationConnection on a worker's Pod has settings of its connection to the broker, if there are any.
+	annotationConnection = v1alpha1.Prefix + "broker-connection"
+	// LabelAppVersion is the recommended label for the version.
+	LabelAppVersion = "app.kubernetes.io/version"
+
+	// AnnotationRolloutHistory on a revision is the History of its rollout, in JSON.
+	AnnotationRolloutHistory = v1alpha1.Prefix + "rollout-history"
+	// AnnotationImage on a revision is the image of its worker container, for display.
+	AnnotationImage = v1alpha1.Prefix + "image"
+	// AnnotationDraining, AnnotationIdle and AnnotationRemovable on a Pod are the times at which
+	// its worker reached these drain states.
+	AnnotationDraining  = v1alpha1.Prefix + "draining"
+	AnnotationIdle      = v1alpha1.Prefix + "idle"
+	AnnotationRemovable = v1alpha1.Prefix + "removable"
+	// AnnotationAbandon on a WorkerPool that is being deleted skips draining: for a broker
+	// that no longer exists.
+	AnnotationAbandon = v1alpha1.Prefix + "abandon"
+)
+
+const (
+	// maxNameLength leaves room for the hash that the StatefulSet controller appends in labels.
+	maxNameLength = 52
+	hashLength    = 10
+	// maxLabelLength is the maximum length of a label's value.
+	maxLabelLength = 63
+)
+
+// childObjectName returns "<owner>-<part>" as a DNS label. If the owner's name has to be changed
+// for that, a hash of it is added, so that different owners get different names.
+func childObjectName(owner, part string) string {
+	prefix := strings.ReplaceAll(owner, ".", "-")
+	room := maxNameLength - len(part) - 1
+	startsWithLetter := prefix[0] >= 'a' && prefix[0] <= 'z' // as a Service's name must
+	if prefix == owner && len(prefix) <= room && startsWithLetter {
+		return prefix + "-" + part
+	}
+	if !startsWithLetter {
+		prefix = "p" + prefix
+	}
+	suffix := "-" + decision.HexDigest([]byte(owner), hashLength/2)
+	if room -= len(suffix); len(prefix) > room {
+		prefix = prefix[:room]
+	}
+	return strings.TrimRight(prefix, "-") + suffix + "-" + part
+}
+
+// RevisionName returns the name of a revision's Deployment or StatefulSet.
+func RevisionName(owner, hash string) string { return childObjectName(owner, hash) }
+
+// sharedObjectName returns the name of the objects that all revisions use.
+func sharedObjectName(owner string) string { return childObjectName(owner, "workers") }
+
+// poolLabelValue is the value of LabelWorkerPool.
+func poolLabelValue(owner string) string {
+	if len(owner) <= maxLabelLength {
+		return owner
+	}
+	suffix := "-" + decision.HexDigest([]byte(owner), hashLength)
+	return strings.TrimRight(owner[:maxLabelLength-len(suffix)], "-.") + suffix
+}
+
+// WorkerSelector returns the labels that select a pool's workers.
+func WorkerSelector(owner string) map[string]string {
+	return map[string]string{LabelWorkerPool: poolLabelValue(owner)}
+}
+
+// HashJSON returns a short hash of a value's JSON form.
+func HashJSON(value any) string { return decision.ContentHash(value, hashLength) }
+
+// objectLabels returns the labels of all objects of a pool.
+func objectLabels(owner string) map[string]string {
+	return map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByValue, LabelWorkerPool: poolLabelValue(owner)}
+}
+
+// childMetadata returns the metadata of an object that the pool controls. The object does not
+// block the pool's deletion, because the finalizer ensures the order.
+func childMetadata(wp *v1alpha1.WorkerPool, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name: name, Namespace: wp.Namespace, Labels: objectLabels(wp.Name),
+		OwnerReferences: decision.ControllerReferences("WorkerPool", wp),
+	}
+}
+
+// HasDrifted reports whether someone changed what the operator set on a revision. Fields that
+// others added are ignored. Replicas and history are written separately and are ignored too.
+func HasDrifted(desired, found decision.Object) bool {
+	if !equality.Semantic.DeepDerivative(desired.GetLabels(), found.GetLabels()) ||
+		desired.GetAnnotations()[AnnotationImage] != found.GetAnnotations()[AnnotationImage] {
+		return true
+	}
+	return !isContained(jsonOf(templateOf(desired)), jsonOf(templateOf(found)))
+}
+
+// jsonOf returns the JSON form of an object, which has no fields that are not set: the API server sets many of them.
+func jsonOf(object any) map[string]any {
+	// A Pod template has no value without a JSON form.
+	fields, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	return fields
+}
+
+// isContained reports whether all that is set in a desired value is set in the one that was found.
+func isContained(desired, found any) bool {
+	switch desired := desired.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		found, _ := found.(map[string]any)
+		for key, value := range desired {
+			if !isContained(value, found[key]) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		found, _ := found.([]any)
+		if len(found) < len(desired) { // others may have appended items
+			return false
+		}
+		for i := range desired {
+			if !isContained(desired[i], found[i]) {
+				return false
+			}
+		}
+		return true
+	}
+	return desired == found
+}
+
+// operatorLabels are the labels of the operator's Pods.
+var operatorLabels = map[string]string{
+	"app.kubernetes.io/name": "yardmaster", "app.kubernetes.io/component": "operator",
+}
+
+const firstPort, lastPort int32 = 1, 65535
+
+// buildNetworkPolicy returns the NetworkPolicy of the pool's workers, which closes the admin port to
+// all Pods but the operator's. Requests from a node, such as those of the kubelet, are always allowed.
+//
+// NetworkPolicies only allow. If another one restricts the workers, this one must not open their
+// ports, so it allows nothing but what the operator needs. The labels are those of the workers.
+func (b *workloadBuilder) buildNetworkPolicy(workers map[string]string, others []networkingv1.NetworkPolicy) decision.Object {
+	policy := &networkingv1.NetworkPolicy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: networkingv1.SchemeGroupVersion.String(), Kind: "NetworkPolicy"},
+		ObjectMeta: b.sharedMetadata(),
+		Spec: networkingv1.NetworkPolicySpec{
+			PodSelector: metav1.LabelSelector{MatchLabels: WorkerSelector(b.pool.Name)},
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
+			Ingress:     []networkingv1.NetworkPolicyIngressRule{allowOperator(b.operator.Namespace)},
+		},
+	}
+	restricts := func(other networkingv1.NetworkPolicy) bool {
+		return !metav1.IsControlledBy(&other, b.pool) && restrictsIngress(&other, workers)
+	}
+	switch {
+	case b.pool.Spec.NetworkPolicy == v1alpha1.PoolNetworkPolicyNone:
+		// It selects no Pods. The operator is not permitted to delete NetworkPolicies.
+		policy.Spec.PodSelector.MatchExpressions = []metav1.LabelSelectorRequirement{
+			{Key: LabelWorkerPool, Operator: metav1.LabelSelectorOpDoesNotExist},
+		}
+	case !slices.ContainsFunc(others, restricts):
+		policy.Spec.Ingress = append(policy.Spec.Ingress, allowAllPortsExcept(AdminPort))
+	}
+	return policy
+}
+
+// restrictsIngress reports whether a NetworkPolicy selects Pods with these labels, and restricts
+// what may connect to them.
+func restrictsIngress(policy *networkingv1.NetworkPolicy, pod map[string]string) bool {
+	types := policy.Spec.PolicyTypes
+	if len(types) > 0 && !slices.Contains(types, networkingv1.PolicyTypeIngress) {
+		return false
+	}
+	selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
+	return err == nil && selector.Matches(labels.Set(pod))
+}
+
+func allowOperator(namespace string) networkingv1.NetworkPolicyIngressRule {
+	return networkingv1.NetworkPolicyIngressRule{
+		From: []networkingv1.NetworkPolicyPeer{{
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
+			PodSelector:       &metav1.LabelSelector{MatchLabels: operatorLabels},
+		}},
+		Ports: []networkingv1.NetworkPolicyPort{portRange(corev1.ProtocolTCP, AdminPort, AdminPort)},
+	}
+}
+
+// allowAllPortsExcept allows all peers to connect to all ports but one TCP port.
+func allowAllPortsExcept(port int32) networkingv1.NetworkPolicyIngressRule {
+	return networkingv1.NetworkPolicyIngressRule{Ports: []networkingv1.NetworkPolicyPort{
+		portRange(corev1.ProtocolTCP, firstPort, port-1),
+		portRange(corev1.ProtocolTCP, port+1, lastPort),
+		portRange(corev1.ProtocolUDP, firstPort, lastPort),
+		portRange(corev1.ProtocolSCTP, firstPort, lastPort),
+	}}
+}
+
+func portRange(protocol corev1.Protocol, first, last int32) networkingv1.NetworkPolicyPort {
+	r := networkingv1.NetworkPolicyPort{Protocol: &protocol, Port: new(intstr.FromInt32(first))}
+	if last != first {
+		r.EndPort = &last
+	}
+	return r
+}

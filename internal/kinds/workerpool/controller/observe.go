@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -138,7 +139,11 @@ func newRevision(workload client.Object) workerpool.Revision {
 	}
 	switch w := workload.(type) {
 	case *appsv1.Deployment:
-		revision.CreationFailure = replicaFailure(w)
+		for _, c := range w.Status.Conditions {
+			if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
+				revision.CreationFailure = c.Message
+			}
+		}
 	case *appsv1.StatefulSet:
 		revision.Ordered = true
 	}
@@ -156,16 +161,6 @@ func revisionHash(workload client.Object) string {
 		selector = w.Spec.Selector
 	}
 	return selector.MatchLabels[workerpool.LabelRevision]
-}
-
-// replicaFailure returns why the Pods of a Deployment cannot be created; empty if they can.
-func replicaFailure(d *appsv1.Deployment) string {
-	for _, c := range d.Status.Conditions {
-		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
-			return c.Message
-		}
-	}
-	return ""
 }
 
 // observePods reads the pool's Pods.
@@ -208,9 +203,10 @@ func (o *observation) belongsToRevision(pod *corev1.Pod) bool {
 }
 
 func workerOfPod(pod *corev1.Pod) workerpool.Worker {
+	ordinal, _ := strconv.ParseInt(pod.Labels[appsv1.PodIndexLabel], 10, 32) // 0 for a Deployment's Pod, which has no ordinal
 	w := workerpool.Worker{
 		Name: pod.Name, Revision: pod.Labels[workerpool.LabelRevision], Created: pod.CreationTimestamp.Time,
-		Ordinal:        podOrdinal(pod),
+		Ordinal:        int32(ordinal), //nolint:gosec // parsed with 32 bits
 		Assigned:       pod.Spec.NodeName != "",
 		Pending:        pod.Status.Phase == corev1.PodPending,
 		Terminating:    !pod.DeletionTimestamp.IsZero(),
@@ -250,15 +246,6 @@ func consumesMessages(container string) bool {
 	return container == v1alpha1.WorkerContainer || container == workerpool.SidecarContainer
 }
 
-// podOrdinal returns the ordinal of a StatefulSet's Pod, 0 for a Deployment's Pod.
-func podOrdinal(pod *corev1.Pod) int32 {
-	ordinal, err := strconv.ParseInt(pod.Labels[appsv1.PodIndexLabel], 10, 32)
-	if err != nil {
-		return 0
-	}
-	return int32(ordinal)
-}
-
 // annotatedTime returns the time in an annotation; zero if it is missing or invalid.
 func annotatedTime(pod *corev1.Pod, annotation string) time.Time {
 	at, err := time.Parse(time.RFC3339, pod.Annotations[annotation])
@@ -266,4 +253,37 @@ func annotatedTime(pod *corev1.Pod, annotation string) time.Time {
 		return time.Time{}
 	}
 	return at
+}
+
+// observeAdminAccess reads the operator's key, and derives what the workers of the pool need.
+func (r *Reconciler) observeAdminAccess(ctx context.Context, observed *observation) error {
+	keys, err := r.keys.Get(ctx)
+	if keys == nil || err != nil {
+		return err
+	}
+	observed.adminKeys = keys
+	observed.Operator.Admin = &workerpool.AdminAccess{PublicKey: keys.PublicKey(), PreStopKey: keys.PreStopKey(string(observed.Pool.UID))}
+	return nil
+}
+
+// observeNetworkPolicies reads the NetworkPolicies that may select the pool's workers.
+func (r *Reconciler) observeNetworkPolicies(ctx context.Context, observed *observation) error {
+	if r.options.OperatorNamespace == "" {
+		return nil
+	}
+	var policies networkingv1.NetworkPolicyList
+	// A namespace may have one for each of thousands of sessions. They are only read.
+	if err := r.Client.List(ctx, &policies, client.InNamespace(observed.Pool.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing NetworkPolicies: %w", err)
+	}
+	observed.NetworkPolicies = policies.Items
+	return nil
+}
+
+// signRequest returns a token for a request to a worker; empty if the operator has no key.
+func (r *Reconciler) signRequest(keys *adminauth.Keys, worker *corev1.Pod, action string) (string, error) {
+	if keys == nil {
+		return "", nil
+	}
+	return keys.Sign(adminauth.Request{Worker: worker.Namespace + "/" + worker.Name, Action: action}, r.Clock.Now())
 }
