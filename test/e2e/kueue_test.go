@@ -37,7 +37,7 @@ const (
 // TestKueue tests SequentialJobs and AgenticSessions together with Kueue's controller.
 func TestKueue(t *testing.T) {
 	if os.Getenv("KUEUE") == "" {
-		t.Skip("this cluster has no Kueue: use make test-kueue")
+		t.Skip("this cluster has no Kueue: use make soak SOAK_PARTS=kueue")
 	}
 	installKueue(t)
 	runInParallel(t, []scenario{

@@ -1,7 +1,7 @@
 //go:build e2e
 
 // Package install tests the ways to install the operator that README.md and docs/helm.md describe, on an empty cluster
-// with a real node. `make test-install` starts such a cluster.
+// with a real node. `make soak SOAK_PARTS=install` starts such a cluster.
 package install
 
 import (
@@ -28,7 +28,7 @@ const (
 var cluster *testenv.Cluster
 
 func TestMain(m *testing.M) {
-	testenv.Main(m, "make test-install", func(_ context.Context, c *testenv.Cluster) (func() error, error) {
+	testenv.Main(m, "make soak SOAK_PARTS=install", func(_ context.Context, c *testenv.Cluster) (func() error, error) {
 		cluster = c
 		return testenv.NothingToEnd, nil
 	})

@@ -19,7 +19,7 @@ type violation struct {
 func TestAccessibilityOfAllViewsInBothColorsAndOnAPhone(t *testing.T) {
 	script, err := os.ReadFile(os.Getenv("AXE"))
 	if err != nil {
-		t.Fatalf("AXE must name axe.min.js: use make test-ui: %v", err)
+		t.Fatalf("AXE must name axe.min.js: use make soak SOAK_PARTS=ui: %v", err)
 	}
 	ns := newNamespace(t, "team-data-")
 	migration := failedSequence(t, ns, "schema-migration", "container migrate exited with code 3: there is no migration to version 8", "schema=5")

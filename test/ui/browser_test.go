@@ -40,7 +40,7 @@ func openBrowser(t *testing.T, u *runningUI) *browser {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
 	if err != nil {
-		t.Fatal("chromium is not installed: use make test-ui")
+		t.Fatal("chromium is not installed: use make soak SOAK_PARTS=ui")
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1280, 900))
 	allocator, stopAllocator := chromedp.NewExecAllocator(context.Background(), options...)

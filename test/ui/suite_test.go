@@ -31,7 +31,7 @@ var (
 
 func TestMain(m *testing.M) {
 	if os.Getenv("KUBECONFIG") == "" {
-		fmt.Println("KUBECONFIG is not set, so there is no cluster to test against: use make test-ui")
+		fmt.Println("KUBECONFIG is not set, so there is no cluster to test against: use make soak SOAK_PARTS=ui")
 		return
 	}
 	dir, err := os.MkdirTemp("", "yardmaster-ui-")

@@ -34,7 +34,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	testenv.Main(m, "make test-restore", func(context.Context, *testenv.Cluster) (func() error, error) { return testenv.NothingToEnd, nil })
+	testenv.Main(m, "make soak SOAK_PARTS=restore", func(context.Context, *testenv.Cluster) (func() error, error) { return testenv.NothingToEnd, nil })
 }
 
 // restoreTest is a namespace of a local cluster, and a broker.
@@ -52,7 +52,7 @@ type restoreTest struct {
 func newRestoreTest(t *testing.T, namespace harness.Environment) *restoreTest {
 	t.Helper()
 	if os.Getenv("RESTORE") == "" {
-		t.Skip("this test kills the control plane or deletes all objects of the cluster: use make test-restore")
+		t.Skip("this test kills the control plane or deletes all objects of the cluster: use make soak SOAK_PARTS=restore")
 	}
 	t.Chdir(root)
 	ctrl.SetLogger(logr.Discard())
