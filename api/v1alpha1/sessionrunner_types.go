@@ -52,9 +52,6 @@ type SessionRunnerStatus struct {
 // ConditionEgressProxyReady of a SessionRunner is True if the egress proxy of its namespace runs with its hosts.
 const ConditionEgressProxyReady = "EgressProxyReady"
 
-// EventPrepullRefused is the reason of an event of a SessionRunner whose images are not pulled.
-const EventPrepullRefused = "PrepullRefused"
-
 // Reasons of ConditionEgressProxyReady.
 const (
 	ReasonEgressProxyReady = "EgressProxyReady"
@@ -331,11 +328,6 @@ type SessionRunnerSpec struct {
 	// them. The runner must support it, as session-runner does. Default: none.
 	// +optional
 	Archive *SessionArchive `json:"archive,omitempty"`
-
-	// prepull pulls all images of sessions on the nodes that may run them, with a DaemonSet of this SessionRunner.
-	// Default: false.
-	// +optional
-	Prepull bool `json:"prepull,omitempty"`
 
 	// activityLease gives the runner a Lease with which it reports activity and cost, and a token that can
 	// only renew this Lease. inactivityTimeout and stopOnRunFinished of sessions require it.

@@ -1,7 +1,7 @@
 // Command session-runner runs the command line of an agent as an AgenticSession. With the argument git, it clones and pushes
 // the repositories of one, and with archive, it stores its transcript: see docs/agents.md. With archive-logs, it stores the
-// logs of a SequentialJob. It is a program of its
-// own, because images of agents contain it, and it needs a fraction of the operator's memory.
+// logs of a SequentialJob. It is a program of its own, because images of agents contain it, and it needs a fraction of the
+// operator's memory.
 package main
 
 import (
@@ -12,16 +12,15 @@ import (
 	"io"
 	"os"
 
-	"github.com/yardmaster/yardmaster/internal/pod/prepull"
 	"github.com/yardmaster/yardmaster/internal/pod/runner"
 	"github.com/yardmaster/yardmaster/internal/pod/sessionarchive"
 	"github.com/yardmaster/yardmaster/internal/pod/sessiongit"
 	"github.com/yardmaster/yardmaster/internal/version"
 )
 
-// containers are what runs next to an agent, with credentials that it does not get, and what pulls images.
+// containers are what runs next to an agent, with credentials that it does not get.
 var containers = map[string]func(ctx context.Context, args []string, getenv func(string) string, errOut io.Writer) error{
-	"git": sessiongit.Run, "archive": sessionarchive.Run, "archive-logs": sessionarchive.RunLogs, "prepull": prepull.Run,
+	"git": sessiongit.Run, "archive": sessionarchive.Run, "archive-logs": sessionarchive.RunLogs,
 }
 
 func main() {

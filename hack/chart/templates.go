@@ -43,7 +43,7 @@ var templates = slices.Concat(
 		{name: "alerts_jobreport", sources: []string{"components/jobreport-alerts/rules.yaml"}, when: "$.Values.monitoring.jobReportAlerts", change: addMonitorLabels},
 		{name: "alerts_queue", sources: []string{"components/queue-alerts/rules.yaml"}, when: "$.Values.monitoring.queueAlerts", change: addMonitorLabels},
 	},
-	watchedTemplates("agenticsession", "egressproxy", "policy", "prepull", "queue", "schedule", "sequentialjob", "workerpool"),
+	watchedTemplates("agenticsession", "egressproxy", "policy", "queue", "schedule", "sequentialjob", "workerpool"),
 	gatewayTemplates,
 	finalizerTemplates("queue", "sequentialjob", "workerpool"),
 	[]template{

@@ -67,7 +67,7 @@ var sections = []section{{
 	title: "Watched namespaces",
 	text:  "In the namespaces of `NAMESPACES`; with `NAMESPACES='*'`, in all.",
 	columns: []column{
-		controllerColumn("agenticsession"), controllerColumn("egressproxy"), controllerColumn("policy"), controllerColumn("prepull"),
+		controllerColumn("agenticsession"), controllerColumn("egressproxy"), controllerColumn("policy"),
 		controllerColumn("queue"), controllerColumn("schedule"), controllerColumn("sequentialjob"), controllerColumn("workerpool"),
 	},
 }, {

@@ -16,8 +16,7 @@ import (
 	queuecontroller "github.com/yardmaster/yardmaster/internal/kinds/queue/controller"
 	schedulecontroller "github.com/yardmaster/yardmaster/internal/kinds/schedule/controller"
 	sequentialjobcontroller "github.com/yardmaster/yardmaster/internal/kinds/sequentialjob/controller"
-	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner/controller/egressproxy"
-	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner/controller/prepull"
+	sessionrunnercontroller "github.com/yardmaster/yardmaster/internal/kinds/sessionrunner/controller"
 	workerpoolcontroller "github.com/yardmaster/yardmaster/internal/kinds/workerpool/controller"
 	webhookv1alpha1 "github.com/yardmaster/yardmaster/internal/operator/validation"
 	"github.com/yardmaster/yardmaster/internal/pod/networkcheck/prober"
@@ -42,8 +41,6 @@ func AllControllers() []Controller {
 		Setup: setupAgenticSession, Webhook: webhookv1alpha1.SetupAgenticSession, Mutates: true,
 	}, {
 		Name: "egressproxy", Kind: kindOf("SessionRunner"), Needs: []schema.GroupVersionKind{kindOf("AgenticSession")}, Setup: setupEgressProxy,
-	}, {
-		Name: "prepull", Kind: kindOf("SessionRunner"), Setup: setupPrepull,
 	}, {
 		Name: "schedule", Kind: kindOf("Schedule"), Setup: setupSchedule, Webhook: webhookv1alpha1.SetupSchedule, Mutates: true,
 	}, {
@@ -114,21 +111,13 @@ func setupAgenticSession(mgr ctrl.Manager, o Options) error {
 }
 
 func setupEgressProxy(mgr ctrl.Manager, o Options) error {
-	objects, err := egressproxy.NewCache(mgr, namespaceConfigs(o.Namespaces))
+	objects, err := sessionrunnercontroller.NewCache(mgr, namespaceConfigs(o.Namespaces))
 	if err != nil {
 		return err
 	}
-	return egressproxy.New(mgr, egressproxy.Options{
+	return sessionrunnercontroller.New(mgr, sessionrunnercontroller.Options{
 		Concurrency: o.Concurrency, Objects: objects, Image: o.WorkerImage, KeySecret: o.keySecret(), Network: o.SessionNetwork,
 	}).SetupWithManager(mgr)
-}
-
-func setupPrepull(mgr ctrl.Manager, o Options) error {
-	daemonSets, err := prepull.NewCache(mgr, namespaceConfigs(o.Namespaces))
-	if err != nil {
-		return err
-	}
-	return prepull.New(mgr, prepull.Options{Concurrency: o.Concurrency, DaemonSets: daemonSets, Image: o.WorkerImage}).SetupWithManager(mgr)
 }
 
 // setupSchedule starts only runs of kinds whose controllers run too.

@@ -45,7 +45,7 @@ type optionsSummary struct {
 
 func defaultSummary() optionsSummary {
 	return optionsSummary{
-		Controllers: []string{"sequentialjob", "queue", "workerpool", "policy", "agenticsession", "egressproxy", "prepull", "schedule"},
+		Controllers: []string{"sequentialjob", "queue", "workerpool", "policy", "agenticsession", "egressproxy", "schedule"},
 		Concurrency: 10,
 		KubeAPIQPS:  -1,
 		LeaderElection: LeaderElectionOptions{
@@ -97,7 +97,7 @@ func TestParseFlags(t *testing.T) {
 		"report namespaces enable jobreport": {
 			args: "--report-namespaces=b,a,b --report-interval=30s --report-top=7",
 			want: func(s *optionsSummary) {
-				s.Controllers = []string{"sequentialjob", "queue", "workerpool", "policy", "agenticsession", "egressproxy", "prepull", "schedule", "jobreport"}
+				s.Controllers = []string{"sequentialjob", "queue", "workerpool", "policy", "agenticsession", "egressproxy", "schedule", "jobreport"}
 				s.Report.Namespaces, s.Report.Interval, s.Report.MaxFindings = []string{"a", "b"}, 30*time.Second, 7
 			},
 		},
@@ -173,7 +173,7 @@ func TestParseFlagsRejectsInvalidFlags(t *testing.T) {
 		"an unknown controller":            {args: "--controllers=cron", want: `unknown controller "cron"`},
 		"unknown certificate management":   {args: "--cert-management=magic", want: "must be self or external"},
 		"jobreport without namespaces":     {args: "--controllers=jobreport", want: "jobreport, which needs --report-namespaces"},
-		"no controller left":               {args: "--controllers=*,-sequentialjob,-queue,-workerpool,-policy,-agenticsession,-egressproxy,-prepull,-schedule", want: "leaves no controller to run"},
+		"no controller left":               {args: "--controllers=*,-sequentialjob,-queue,-workerpool,-policy,-agenticsession,-egressproxy,-schedule", want: "leaves no controller to run"},
 		"a scan interval of 0":             {args: "--report-interval=0s", want: "--report-interval is 0s, must be at least 1s"},
 		"too many findings":                {args: "--report-top=501", want: "must be between 0 and 500"},
 		"a negative threshold":             {args: "--report-no-ready-pods-zombie-after=-1h", want: "no-ready-pods-zombie-after is -1h0m0s, must not be negative"},

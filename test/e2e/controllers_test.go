@@ -37,7 +37,7 @@ func testSingleControllers(t *testing.T) {
 	for controller, work := range map[string]func(*testing.T){
 		"sequentialjob": workOfSequentialJobs, "queue": workOfQueues, "policy": workOfPolicies,
 		"workerpool": workOfWorkerPools, "agenticsession": workOfAgenticSessions, "egressproxy": workOfEgressProxies,
-		"schedule": reportOfSchedules, "prepull": workOfPrepull,
+		"schedule": reportOfSchedules,
 	} {
 		t.Run(controller, func(t *testing.T) {
 			requireNoError(t, deployOperator(t.Context(), watchedNamespaces, "CONTROLLERS="+controller))
@@ -95,12 +95,6 @@ func workOfEgressProxies(t *testing.T) {
 		requireNoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(r), r))
 		return meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionEgressProxyReady)
 	})
-}
-
-func workOfPrepull(t *testing.T) {
-	r := &v1alpha1.SessionRunner{ObjectMeta: tenantMeta("prepulled")}
-	r.Spec.Image, r.Spec.Prepull = busyboxImage, true
-	prepullUntilReady(t, r)
 }
 
 func workOfQueues(t *testing.T) {

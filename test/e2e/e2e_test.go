@@ -207,7 +207,6 @@ func TestSessions(t *testing.T) {
 		{"the plugin follows a session across attempts, and prints its result", testPluginFollowsASession},
 		{"an agent opens a pull request, its cost is in the status, and credentials are only where they belong", testAgentOpensAPullRequest},
 		{"an agent answers the plugin", testAgentAnswersThePlugin},
-		{"a SessionRunner with prepull has its images pulled on the node, also those without a program for that", testPrepull},
 	})
 }
 

@@ -21,7 +21,7 @@ import (
 )
 
 // watchingControllers are the controllers that work in watched namespaces.
-var watchingControllers = []string{"agenticsession", "egressproxy", "policy", "prepull", "queue", "schedule", "sequentialjob", "workerpool"}
+var watchingControllers = []string{"agenticsession", "egressproxy", "policy", "queue", "schedule", "sequentialjob", "workerpool"}
 
 // The page docs/reference/permissions.md is generated from the manifests. The API server must grant
 // what it says, and nothing else.

@@ -13,10 +13,8 @@ import (
 	"text/template"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -309,23 +307,4 @@ func TestRealAgentOpensAPullRequest(t *testing.T) {
 	if usage := a.s.Status.Result.Usage; usage == nil || !strings.Contains(string(usage.Raw), `"inputTokens":300`) || !strings.Contains(string(usage.Raw), `"complete":true`) {
 		t.Errorf("usage %+v", usage)
 	}
-}
-
-// testPrepull waits until a node has pulled the images of a SessionRunner, one of which contains no program that it needs.
-func testPrepull(t *testing.T) {
-	r := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "prepulled", Namespace: sessionsNamespace}}
-	r.Spec.Image, r.Spec.AllowedImages, r.Spec.Prepull = "agent:v1", []string{runnerImage}, true
-	prepullUntilReady(t, r)
-}
-
-func prepullUntilReady(t *testing.T, r *v1alpha1.SessionRunner) {
-	t.Helper()
-	requireNoError(t, cluster.Create(t.Context(), r))
-	deleteAtEnd(t, r)
-	d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: r.Name + "-prepull", Namespace: r.Namespace}}
-	poll.Until(t, "the images to be pulled", func() bool {
-		return objectExists(t, d) && d.Status.DesiredNumberScheduled > 0 && d.Status.NumberReady == d.Status.DesiredNumberScheduled
-	})
-	requireNoError(t, cluster.Patch(t.Context(), r, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"prepull":false}}`))))
-	waitUntilDeleted(t, d)
 }

@@ -158,7 +158,6 @@ var manifests = map[string]string{
 	"secrets":                                `{"apiVersion": "v1", "kind": "Secret"}`,
 	"serviceaccounts":                        `{"apiVersion": "v1", "kind": "ServiceAccount"}`,
 	"services":                               `{"apiVersion": "v1", "kind": "Service", "spec": {"clusterIP": "None"}}`,
-	"daemonsets.apps":                        `{"apiVersion": "apps/v1", "kind": "DaemonSet", "spec": {"selector": {"matchLabels": {"a": "a"}}, "template": {"metadata": {"labels": {"a": "a"}}, "spec": {"nodeSelector": {"none": "none"}, "containers": [{"name": "a", "image": "a"}]}}}}`,
 	"deployments.apps":                       `{"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 0, "selector": {"matchLabels": {"a": "a"}}, "template": {"metadata": {"labels": {"a": "a"}}, "spec": {"containers": [{"name": "a", "image": "a"}]}}}}`,
 	"statefulsets.apps":                      `{"apiVersion": "apps/v1", "kind": "StatefulSet", "spec": {"replicas": 0, "serviceName": "a", "selector": {"matchLabels": {"a": "a"}}, "template": {"metadata": {"labels": {"a": "a"}}, "spec": {"containers": [{"name": "a", "image": "a"}]}}}}`,
 	"jobs.batch":                             `{"apiVersion": "batch/v1", "kind": "Job", "spec": {"suspend": true, "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "a"}]}}}}`,

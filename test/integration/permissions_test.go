@@ -23,7 +23,7 @@ import (
 )
 
 // watchingControllers are the controllers that work in watched namespaces.
-var watchingControllers = []string{"agenticsession", "egressproxy", "policy", "prepull", "queue", "schedule", "sequentialjob", "workerpool"}
+var watchingControllers = []string{"agenticsession", "egressproxy", "policy", "queue", "schedule", "sequentialjob", "workerpool"}
 
 // permissionsPage reads the page that is generated from the manifests.
 func permissionsPage(t *testing.T) permissions.Page {
@@ -40,7 +40,7 @@ func permissionsPage(t *testing.T) permissions.Page {
 func TestPermissionsEqualTheReferencePage(t *testing.T) {
 	t.Parallel()
 	page := permissionsPage(t)
-	for _, controllers := range []string{"*", "*,-workerpool", "agenticsession", "egressproxy", "jobreport", "policy", "prepull", "queue", "schedule", "sequentialjob", "workerpool"} {
+	for _, controllers := range []string{"*", "*,-workerpool", "agenticsession", "egressproxy", "jobreport", "policy", "queue", "schedule", "sequentialjob", "workerpool"} {
 		for _, clusterWide := range []bool{false, true} {
 			scope := "some namespaces"
 			if clusterWide {

@@ -122,9 +122,6 @@ type SessionRunnerSpecApplyConfiguration struct {
 	// archive keeps the transcripts of attempts after their sessions are deleted, in a container that alone has access to
 	// them. The runner must support it, as session-runner does. Default: none.
 	Archive *SessionArchiveApplyConfiguration `json:"archive,omitempty"`
-	// prepull pulls all images of sessions on the nodes that may run them, with a DaemonSet of this SessionRunner.
-	// Default: false.
-	Prepull *bool `json:"prepull,omitempty"`
 	// activityLease gives the runner a Lease with which it reports activity and cost, and a token that can
 	// only renew this Lease. inactivityTimeout and stopOnRunFinished of sessions require it.
 	// Its Pods may connect to the API server. Default: false.
@@ -500,14 +497,6 @@ func (b *SessionRunnerSpecApplyConfiguration) WithGit(value *SessionGitApplyConf
 // If called multiple times, the Archive field is set to the value of the last call.
 func (b *SessionRunnerSpecApplyConfiguration) WithArchive(value *SessionArchiveApplyConfiguration) *SessionRunnerSpecApplyConfiguration {
 	b.Archive = value
-	return b
-}
-
-// WithPrepull sets the Prepull field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Prepull field is set to the value of the last call.
-func (b *SessionRunnerSpecApplyConfiguration) WithPrepull(value bool) *SessionRunnerSpecApplyConfiguration {
-	b.Prepull = &value
 	return b
 }
 

@@ -2,16 +2,21 @@ package agenticsession
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	podsecurity "k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
+	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
@@ -20,13 +25,8 @@ import (
 // values as insecure as their types allow. The level restricted must accept all of them.
 func TestEveryPodPassesPodSecurityRestricted(t *testing.T) {
 	const runs = 5000
-	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	level := podsecurity.LevelVersion{Level: podsecurity.LevelRestricted, Version: podsecurity.LatestVersion()}
-	if insecure := (&corev1.PodSpec{Containers: []corev1.Container{{Name: "runner"}}}); policy.AggregateCheckResults(
-		evaluator.EvaluatePod(level, &metav1.ObjectMeta{}, insecure)).Allowed {
+	evaluate := restrictedEvaluator(t)
+	if insecure := (&corev1.PodSpec{Containers: []corev1.Container{{Name: "runner"}}}); policy.AggregateCheckResults(evaluate(&metav1.ObjectMeta{}, insecure)).Allowed {
 		t.Fatal("the evaluator accepts an insecure Pod")
 	}
 	evaluated := 0
@@ -41,7 +41,7 @@ func TestEveryPodPassesPodSecurityRestricted(t *testing.T) {
 		}
 		evaluated++
 		template := decision.CreateJob.Spec.Template
-		for _, result := range evaluator.EvaluatePod(level, &template.ObjectMeta, &template.Spec) {
+		for _, result := range evaluate(&template.ObjectMeta, &template.Spec) {
 			if !result.Allowed {
 				t.Errorf("seed %d: %s: %s", seed, result.ForbiddenReason, result.ForbiddenDetail)
 			}
@@ -52,6 +52,45 @@ func TestEveryPodPassesPodSecurityRestricted(t *testing.T) {
 		t.Errorf("only %d of %d specs led to a Pod", evaluated, runs)
 	}
 	t.Logf("%d Pods evaluated, of %d specs", evaluated, runs)
+}
+
+// restrictedEvaluator returns a function that evaluates a Pod at the level restricted.
+func restrictedEvaluator(t *testing.T) func(*metav1.ObjectMeta, *corev1.PodSpec) []policy.CheckResult {
+	t.Helper()
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	level := podsecurity.LevelVersion{Level: podsecurity.LevelRestricted, Version: podsecurity.LatestVersion()}
+	return func(metadata *metav1.ObjectMeta, pod *corev1.PodSpec) []policy.CheckResult {
+		return evaluator.EvaluatePod(level, metadata, pod)
+	}
+}
+
+// docs/agents.md has the manifest.
+func TestDaemonSetThatPullsImagesIsRestricted(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "agents.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, manifest, found := strings.Cut(string(page), "```yaml\napiVersion: apps/v1\nkind: DaemonSet\n")
+	manifest, _, ended := strings.Cut(manifest, "```\n")
+	if !found || !ended {
+		t.Fatal("docs/agents.md has no DaemonSet")
+	}
+	daemonSet := &appsv1.DaemonSet{}
+	if err := yaml.UnmarshalStrict([]byte(manifest), daemonSet); err != nil {
+		t.Fatal(err)
+	}
+	template := &daemonSet.Spec.Template
+	if len(template.Spec.InitContainers) != 1 || !maps.Equal(daemonSet.Spec.Selector.MatchLabels, template.Labels) {
+		t.Errorf("DaemonSet %+v", daemonSet)
+	}
+	for _, result := range restrictedEvaluator(t)(&template.ObjectMeta, &template.Spec) {
+		if !result.Allowed {
+			t.Errorf("%s: %s", result.ForbiddenReason, result.ForbiddenDetail)
+		}
+	}
 }
 
 // checkHardened checks the requirements that go beyond the level restricted.

@@ -1,4 +1,4 @@
-package egressproxy
+package controller
 
 import (
 	"context"

@@ -1,6 +1,6 @@
-// Package egressproxy runs a proxy in each namespace in which a SessionRunner allows hosts by name, and reports in
+// Package controller runs a proxy in each namespace in which a SessionRunner allows hosts by name, and reports in
 // the status of these SessionRunners whether it is ready.
-package egressproxy
+package controller
 
 import (
 	"context"
