@@ -7,6 +7,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -22,6 +23,51 @@ const (
 	// the cache showed it is found to be lost a few seconds later.
 	createdRecheck = time.Second
 )
+
+const (
+	removedMessage  = "the step was removed from the spec before its Job was created"
+	deadlineMessage = "the run exceeded its activeDeadlineSeconds"
+)
+
+// stepVerdict is how an attempt at a step ended. The zero value means that it has not, or that a
+// question must be answered first.
+type stepVerdict struct {
+	// phase is Pending if the run was suspended before the step's Job was created, Interrupted
+	// if suspension deleted the Job, Lost if the Job disappeared, and Retrying if it failed and the
+	// step is tried again; the last three get a new attempt.
+	phase           v1alpha1.StepPhase
+	reason, message string
+	// tolerated is true for a failure that does not fail the run.
+	tolerated bool
+	// output of a step that succeeded.
+	output string
+	// finishTime of the Job, zero if no Job reports it.
+	finishTime metav1.Time
+	// nextAttempt is when the next attempt of a step that is Retrying starts.
+	nextAttempt *metav1.Time
+}
+
+// applyTo records the verdict on a step whose attempt ended.
+func (v stepVerdict) applyTo(step *v1alpha1.StepStatus, now metav1.Time) {
+	switch v.phase {
+	case v1alpha1.StepPending: // its Job was not created: the same attempt starts on resumption
+		if step.Attempt <= 1 {
+			*step = v1alpha1.StepStatus{Name: step.Name, Finally: step.Finally, Phase: v1alpha1.StepPending}
+			return
+		}
+		step.Phase, step.Reason = v1alpha1.StepInterrupted, v1alpha1.ReasonInterrupted
+		step.Attempt--
+	case v1alpha1.StepInterrupted, v1alpha1.StepLost:
+		step.Phase, step.Reason = v.phase, v.reason
+	default:
+		step.Phase, step.Reason, step.Message = v.phase, v.reason, decision.TruncateMessage(v.message, maxMessageBytes)
+		step.Tolerated, step.Output = v.tolerated, v.output
+		step.FinishTime = new(cmp.Or(v.finishTime, now))
+		if step.NextAttemptTime = v.nextAttempt; v.nextAttempt != nil {
+			step.FailedAttempts++
+		}
+	}
+}
 
 // evaluateStep determines what happened to the active step. If the step remains active, it
 // decides the actions on its Job.
@@ -142,18 +188,13 @@ func (e *evaluation) createJob(step *v1alpha1.StepStatus) stepVerdict {
 			return verdict
 		}
 	}
-	e.createStepJob(step, stepSpec, refusal)
-	return stepVerdict{}
-}
-
-// createStepJob decides to create the step's Job, which may have been refused before.
-func (e *evaluation) createStepJob(step *v1alpha1.StepStatus, stepSpec *v1alpha1.Step, refusal *decision.Refusal) {
 	if refusal == nil {
 		e.schedule.RequeueWithin(createdRecheck)
 	}
 	step.Phase, e.blockedBy = v1alpha1.StepStarting, refusal
 	e.decision.Outputs = outputsConfigMap(e.SequentialJob, &e.status)
 	e.decision.CreateJob = stepJob(e.current(), stepSpec, step.Run, step.Attempt)
+	return stepVerdict{}
 }
 
 // canRetry reports whether the object may be accepted later as it is: once a quota has room, once
@@ -181,7 +222,10 @@ func (e *evaluation) evaluateTerminalJob(step *v1alpha1.StepStatus, job *batchv1
 	verdict := stepVerdict{phase: v1alpha1.StepSucceeded, finishTime: condition.LastTransitionTime}
 	switch {
 	case failed:
-		verdict.phase, verdict.reason = v1alpha1.StepFailed, stepFailureReason(condition.Reason)
+		verdict.phase, verdict.reason = v1alpha1.StepFailed, condition.Reason
+		if condition.Reason == batchv1.JobReasonDeadlineExceeded {
+			verdict.reason = v1alpha1.ReasonStepDeadlineExceeded // the same word is the reason of a run's failure
+		}
 		verdict.message = cmp.Or(failureMessage(pods, step.Name), condition.Message)
 		verdict.tolerated = options.OnFailure == v1alpha1.OnFailureContinue
 	case options.Outputs:
@@ -193,14 +237,6 @@ func (e *evaluation) evaluateTerminalJob(step *v1alpha1.StepStatus, job *batchv1
 		}
 	}
 	return verdict
-}
-
-// stepFailureReason returns the reason of a Job's failure, which is not that of a run's failure.
-func stepFailureReason(jobReason string) string {
-	if jobReason == batchv1.JobReasonDeadlineExceeded {
-		return v1alpha1.ReasonStepDeadlineExceeded
-	}
-	return jobReason
 }
 
 // recordJob records the step's Job, when it started, and the spec it was created from. That is
@@ -219,7 +255,8 @@ func (e *evaluation) recordJob(step *v1alpha1.StepStatus, job *batchv1.Job) {
 	}
 }
 
-// observeUnfinishedJob records a Job that has not ended.
+// observeUnfinishedJob records a Job that has not ended, and that Pods of it failed. It may set a question instead: the
+// exit code is in the Pod. Steps with several Pods can have many that fail; their Pods are not listed each time.
 func (e *evaluation) observeUnfinishedJob(step *v1alpha1.StepStatus, job *batchv1.Job) {
 	if step.Phase != v1alpha1.StepRunning && step.Phase != v1alpha1.StepStarting {
 		return
@@ -227,14 +264,9 @@ func (e *evaluation) observeUnfinishedJob(step *v1alpha1.StepStatus, job *batchv
 	if step.JobUID != "" || e.schedule.HasReached(job.CreationTimestamp.Add(uidRecordDelay)) {
 		e.recordJob(step, job)
 	}
-	if job.Status.Failed > step.FailedPods {
-		e.recordRetry(step, job)
+	if job.Status.Failed <= step.FailedPods {
+		return
 	}
-}
-
-// recordRetry records that Pods of an unfinished Job failed. It may set a question instead: the exit code is in the Pod.
-// Steps with several Pods can have many that fail; their Pods are not listed each time.
-func (e *evaluation) recordRetry(step *v1alpha1.StepStatus, job *batchv1.Job) {
 	pods, known := e.Answers.PodsByJob[job.UID]
 	hasOnePod := ptr.Deref(job.Spec.Completions, 1) == 1 && ptr.Deref(job.Spec.Parallelism, 1) == 1
 	if !known && hasOnePod {

@@ -2,7 +2,6 @@ package sequentialjob
 
 import (
 	"encoding/json"
-	"fmt"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
@@ -10,7 +9,7 @@ import (
 
 // Approval is the content of the annotation with which a user lets a step with suspendBefore start.
 type Approval struct {
-	// Run and Step are what is approved. An approval of another run or step has no effect.
+	// Run and Step name the step that is approved. An approval of another run or step has no effect.
 	Run  int32  `json:"run"`
 	Step string `json:"step"`
 	// By is the user. The webhook refuses the name of another user.
@@ -52,24 +51,8 @@ func (e *evaluation) approve(step *v1alpha1.StepStatus) (approvedBy string, mayS
 		step.Reason = v1alpha1.ReasonApprovalRequired
 		return "", false
 	}
-	if needsApproval(step) {
-		e.restartDeadline()
+	if needsApproval(step) && e.status.StartTime != nil {
+		e.status.StartTime = e.now.DeepCopy() // the run's deadline counts from now, as in batch/v1 when a Job is resumed
 	}
 	return decision.TruncateMessage(approval.By, maxMessageBytes), true
-}
-
-// restartDeadline makes the run's deadline count from now, as batch/v1 does when a Job is resumed.
-func (e *evaluation) restartDeadline() {
-	if e.status.StartTime != nil {
-		e.status.StartTime = e.now.DeepCopy()
-	}
-}
-
-// approvalMessage says which step waits for an approval, empty if none does.
-func approvalMessage(sj *v1alpha1.SequentialJob) string {
-	step := AwaitingApproval(sj)
-	if step == "" {
-		return ""
-	}
-	return fmt.Sprintf("step %q waits for an approval; run `kubectl yardmaster seq approve %s`", step, sj.Name)
 }

@@ -2,6 +2,7 @@ package sequentialjob
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,8 +29,8 @@ func isArchiving(status *v1alpha1.SequentialJobStatus) bool {
 	return status.Archive != nil && status.Archive.State == v1alpha1.ArchiveArchiving
 }
 
-// separateArchiveJobs moves the Jobs that archive logs, and a refusal of one, out of the observation, so that no other
-// decision takes them for those of steps.
+// separateArchiveJobs moves the Jobs that archive logs, and a refusal of such a Job, out of the observation, so that no
+// other decision takes them for Jobs of steps.
 func (e *evaluation) separateArchiveJobs() {
 	steps := make([]*batchv1.Job, 0, len(e.Jobs))
 	for _, job := range e.Jobs {
@@ -70,14 +71,12 @@ func (e *evaluation) advanceArchive() {
 		if run == 0 {
 			break
 		}
-		e.startArchive(run)
+		e.status.Archive = &v1alpha1.SequenceArchiveStatus{
+			Run: run, State: v1alpha1.ArchiveArchiving, JobName: archiveJobName(e.SequentialJob, run), StartTime: e.now.DeepCopy(),
+		}
+		e.createArchiveJob(e.status.Archive)
 	}
-	e.deleteOldArchiveJobs()
-}
-
-// deleteOldArchiveJobs deletes the ended Jobs that archived earlier runs: each run would add one.
-func (e *evaluation) deleteOldArchiveJobs() {
-	for _, job := range e.archiveJobs {
+	for _, job := range e.archiveJobs { // each run would add one that has ended
 		if IsTerminal(job) && e.status.Archive != nil && job.Name != e.status.Archive.JobName {
 			e.deleteJob(job)
 		}
@@ -97,7 +96,12 @@ func (e *evaluation) nextArchivedRun() int32 {
 	if !IsFinished(&e.status) {
 		last--
 	}
-	next := e.firstRunWithJobs(archived, last)
+	next := int32(0)
+	for _, job := range e.Jobs {
+		if run, known := runOf(job); known && run > archived && run <= last && (next == 0 || run < next) {
+			next = run
+		}
+	}
 	if next > 0 || last <= archived || last < e.status.Run || !hasCreatedJob(&e.status) {
 		return next
 	}
@@ -109,29 +113,9 @@ func (e *evaluation) nextArchivedRun() int32 {
 	return last
 }
 
-// firstRunWithJobs returns the first run after one, and not after last, that has Jobs; 0 for none.
-func (e *evaluation) firstRunWithJobs(after, last int32) int32 {
-	first := int32(0)
-	for _, job := range e.Jobs {
-		if run, known := runOf(job); known && run > after && run <= last && (first == 0 || run < first) {
-			first = run
-		}
-	}
-	return first
-}
-
 // hasCreatedJob reports whether a step of the current run ended with a Job.
 func hasCreatedJob(status *v1alpha1.SequentialJobStatus) bool {
 	return slices.ContainsFunc(status.Steps, func(step v1alpha1.StepStatus) bool { return step.Run == status.Run && step.JobUID != "" })
-}
-
-// startArchive records that the logs of a run are being archived, and decides to create the Job for that.
-func (e *evaluation) startArchive(run int32) {
-	archive := &v1alpha1.SequenceArchiveStatus{
-		Run: run, State: v1alpha1.ArchiveArchiving, JobName: archiveJobName(e.SequentialJob, run), StartTime: e.now.DeepCopy(),
-	}
-	e.status.Archive = archive
-	e.createArchiveJob(archive)
 }
 
 // createArchiveJob decides to create the Job, unless it could not archive anything.
@@ -143,7 +127,10 @@ func (e *evaluation) createArchiveJob(archive *v1alpha1.SequenceArchiveStatus) {
 	case e.ArchiveImage == "":
 		e.endArchive(archive, v1alpha1.ReasonArchiveImageUnknown, "the operator does not know its own image: set its flag --operator-pod or --worker-image")
 	default:
-		archive.Location = archiveLocation(e.SequentialJob, archive.Run)
+		archive.Location = archivePath(e.SequentialJob, archive.Run)
+		if s3 := e.spec.Archive.S3; s3 != nil {
+			archive.Location = "s3://" + path.Join(s3.Bucket, s3.Prefix, archive.Location)
+		}
 		e.decision.CreateArchive = newArchiveJob(e.SequentialJob, archive.Run, e.ArchiveImage, jobs)
 		e.schedule.RequeueWithin(createdRecheck)
 	}

@@ -46,14 +46,6 @@ func archivePath(sj *v1alpha1.SequentialJob, run int32) string {
 	return path.Join(sj.Namespace, sj.Name, string(sj.UID), fmt.Sprintf("run-%d", run))
 }
 
-// archiveLocation returns where users find the logs of a run.
-func archiveLocation(sj *v1alpha1.SequentialJob, run int32) string {
-	if s3 := sj.Spec.Archive.S3; s3 != nil {
-		return "s3://" + path.Join(s3.Bucket, s3.Prefix, archivePath(sj, run))
-	}
-	return archivePath(sj, run)
-}
-
 // archivedJob is a Job of a step whose logs are archived.
 type archivedJob struct {
 	step string
@@ -65,7 +57,7 @@ type archivedJob struct {
 // String returns the argument of the container.
 func (j archivedJob) String() string { return fmt.Sprintf("%s/%d/%s", j.step, j.attempt, j.uid) }
 
-// archivedJobs returns the Jobs of a run in their order: those that exist, and those that only the status has, so that the
+// archivedJobs returns the Jobs of a run in their order: Jobs that exist, and Jobs that only the status has, so that the
 // archive says that their logs are lost.
 func (e *evaluation) archivedJobs(run int32) []archivedJob {
 	observed := slices.DeleteFunc(slices.Clone(e.Jobs), func(job *batchv1.Job) bool {
@@ -78,7 +70,7 @@ func (e *evaluation) archivedJobs(run int32) []archivedJob {
 	slices.SortStableFunc(observed, func(a, b *batchv1.Job) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 	})
-	attempts := newAttemptNumbers(e.SequentialJob, run)
+	attempts := &attemptNumbers{sj: e.SequentialJob, run: run, byName: map[string]int32{}, next: map[string]int32{}}
 	jobs := make([]archivedJob, 0, len(observed))
 	for _, job := range observed {
 		step := job.Labels[v1alpha1.LabelStep]
@@ -100,10 +92,6 @@ type attemptNumbers struct {
 	byName map[string]int32
 	// next is the first attempt of each step that byName does not have.
 	next map[string]int32
-}
-
-func newAttemptNumbers(sj *v1alpha1.SequentialJob, run int32) *attemptNumbers {
-	return &attemptNumbers{sj: sj, run: run, byName: map[string]int32{}, next: map[string]int32{}}
 }
 
 // of returns the attempt whose Job has this name, 0 if none of the first ones has it.
@@ -152,7 +140,7 @@ func archiveArguments(sj *v1alpha1.SequentialJob, run int32, jobs []archivedJob)
 		args = append(args, "--claim="+archiveClaimPath)
 	}
 	if omitted := len(jobs) - maxArchivedJobs; omitted > 0 {
-		jobs = jobs[omitted:] // the oldest: those of failed attempts
+		jobs = jobs[omitted:] // the oldest: Jobs of failed attempts
 		args = append(args, "--omitted-jobs="+strconv.Itoa(omitted))
 	}
 	for _, job := range jobs {

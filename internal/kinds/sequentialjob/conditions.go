@@ -32,44 +32,33 @@ func (e *evaluation) summarize() {
 	e.setBlockedCondition(v1alpha1.ConditionPolicyViolated, v1alpha1.ReasonImageNotAllowed, v1alpha1.ReasonNoViolation, e.forbiddenImages)
 	blocked := cmp.Or(e.blocked, e.refusalProblem(), &decision.Problem{})
 	e.setBlockedCondition(v1alpha1.ConditionBlocked, blocked.Reason, v1alpha1.ReasonNotBlocked, blocked.Message)
-	e.setFailureCondition()
+	if e.Failure != "" { // the condition is absent until reconciliations failed for several seconds
+		e.setCondition(v1alpha1.ConditionReconcileFailed, decision.True(v1alpha1.ReasonRequestFailed, e.Failure))
+	} else if meta.IsStatusConditionTrue(e.status.Conditions, v1alpha1.ConditionReconcileFailed) {
+		e.setCondition(v1alpha1.ConditionReconcileFailed, decision.False(v1alpha1.ReasonReconciled, ""))
+	}
 	e.setCondition(v1alpha1.ConditionSuspended, suspendedState(e.current()))
 	phase, reason, message := phaseOf(&e.status)
 	e.status.Phase = phase
 	e.setCondition(v1alpha1.ConditionProgressing, decision.StateOf(phase == v1alpha1.PhaseRunning, reason, message))
 	e.setCondition(v1alpha1.ConditionAvailable, decision.StateOf(phase == v1alpha1.PhaseCompleted, reason, message))
-	failed := decision.False(v1alpha1.ReasonNotFailed, "")
+	// Scripts wait for Complete, as in batch/v1 next to Failed, and for Finished, which is True for both outcomes.
+	failed, complete := decision.False(v1alpha1.ReasonNotFailed, ""), decision.False(v1alpha1.ReasonNotComplete, "")
+	finished := decision.False(v1alpha1.ReasonNotFinished, "")
 	if phase == v1alpha1.PhaseFailed {
 		failed = decision.True(reason, message)
 	}
-	e.setCondition(v1alpha1.ConditionFailed, failed)
-	e.setFinishedConditions(phase, reason, message)
-	e.status.Reason = shortReason(&e.status)
-	decision.Set(&e.status.Conditions, e.SequentialJob.Generation, e.now, summaryOf(&e.status, e.spec.Suspend))
-}
-
-// setFailureCondition sets a condition that is absent until reconciliations failed for several seconds.
-func (e *evaluation) setFailureCondition() {
-	switch {
-	case e.Failure != "":
-		e.setCondition(v1alpha1.ConditionReconcileFailed, decision.True(v1alpha1.ReasonRequestFailed, e.Failure))
-	case meta.IsStatusConditionTrue(e.status.Conditions, v1alpha1.ConditionReconcileFailed):
-		e.setCondition(v1alpha1.ConditionReconcileFailed, decision.False(v1alpha1.ReasonReconciled, ""))
-	}
-}
-
-// setFinishedConditions sets the conditions that scripts wait for: Complete, as in batch/v1 next to
-// Failed, and Finished for both outcomes.
-func (e *evaluation) setFinishedConditions(phase v1alpha1.SequentialJobPhase, reason, message string) {
-	complete, finished := decision.False(v1alpha1.ReasonNotComplete, ""), decision.False(v1alpha1.ReasonNotFinished, "")
 	if phase == v1alpha1.PhaseCompleted {
 		complete = decision.True(reason, message)
 	}
 	if IsFinished(&e.status) {
 		finished = decision.True(reason, message)
 	}
+	e.setCondition(v1alpha1.ConditionFailed, failed)
 	e.setCondition(v1alpha1.ConditionComplete, complete)
 	e.setCondition(v1alpha1.ConditionFinished, finished)
+	e.status.Reason = shortReason(&e.status)
+	decision.Set(&e.status.Conditions, e.SequentialJob.Generation, e.now, summaryOf(&e.status, e.spec.Suspend))
 }
 
 // shortReason returns why the run failed or does not continue, empty if its phase says it all.
@@ -146,14 +135,6 @@ func countSucceeded(steps []v1alpha1.StepStatus, finally bool) string {
 	return fmt.Sprintf("%d/%d", succeeded, all)
 }
 
-// completedMessage says how many steps of a completed run succeeded.
-func completedMessage(progress *v1alpha1.Progress) string {
-	if progress.Finally == "" {
-		return progress.Display + " steps succeeded"
-	}
-	return fmt.Sprintf("%s steps and %s finally steps succeeded", progress.Display, progress.Finally)
-}
-
 // runFailure returns why a finished run failed.
 func runFailure(status *v1alpha1.SequentialJobStatus) (reason, message string) {
 	failed := firstFailedStep(status.Steps)
@@ -191,8 +172,8 @@ func (e *evaluation) setBlockedCondition(conditionType, reason, clearedReason, m
 	}
 }
 
-// refusalProblem returns what keeps the next step's Job from being created, and writes it into the
-// message of the step. It returns nil if nothing does.
+// refusalProblem returns what keeps the next step's Job from being created, or the run from starting because a Pod
+// was refused in a dry run, and writes it into the message of the step. It returns nil if nothing does.
 func (e *evaluation) refusalProblem() *decision.Problem {
 	var problem decision.Problem
 	switch {
@@ -203,7 +184,14 @@ func (e *evaluation) refusalProblem() *decision.Problem {
 	case e.blockedBy.Class == decision.AlreadyExists:
 		problem = decision.Problem{Reason: v1alpha1.ReasonNameTaken, Message: e.blockedBy.Message}
 	case e.blockedBy.Kind == podKind:
-		return e.podRefusalProblem(e.blockedBy)
+		message := podProblemMessage(e.blockedBy)
+		if step := findStep(e.status.Steps, e.blockedBy.Step); step != nil {
+			step.Reason, step.Message = v1alpha1.ReasonPodNotCreated, decision.TruncateMessage(message, maxMessageBytes)
+		}
+		return &decision.Problem{
+			Reason:  v1alpha1.ReasonPodNotCreated,
+			Message: fmt.Sprintf("step %q: %s; remove the cause, or correct the step", e.blockedBy.Step, message),
+		}
 	default:
 		problem = decision.Problem{Reason: v1alpha1.ReasonQuotaExceeded, Message: e.blockedBy.Message}
 	}
@@ -211,25 +199,6 @@ func (e *evaluation) refusalProblem() *decision.Problem {
 		step.Reason, step.Message = problem.Reason, decision.TruncateMessage(problem.Message, maxMessageBytes)
 	}
 	return &problem
-}
-
-// podRefusalProblem returns why a Pod that was refused in a dry run keeps the run from starting, and writes it into
-// the message of its step.
-func (e *evaluation) podRefusalProblem(refusal *decision.Refusal) *decision.Problem {
-	message := podProblemMessage(refusal)
-	if step := findStep(e.status.Steps, refusal.Step); step != nil {
-		step.Reason, step.Message = v1alpha1.ReasonPodNotCreated, decision.TruncateMessage(message, maxMessageBytes)
-	}
-	return &decision.Problem{Reason: v1alpha1.ReasonPodNotCreated, Message: fmt.Sprintf("step %q: %s; remove the cause, or correct the step", refusal.Step, message)}
-}
-
-// clearPodRefusals removes from the steps that have not started what the last decision wrote about their Pods.
-func clearPodRefusals(steps []v1alpha1.StepStatus) {
-	for i := range steps {
-		if step := &steps[i]; step.Phase == v1alpha1.StepPending && step.Reason == v1alpha1.ReasonPodNotCreated {
-			step.Reason, step.Message = "", ""
-		}
-	}
 }
 
 // refusalMessage returns the message of the refusal that delays the next step's Job, if it has this
@@ -243,10 +212,11 @@ func (e *evaluation) refusalMessage(class decision.Class) string {
 
 func suspendedState(sj *v1alpha1.SequentialJob) decision.State {
 	spec, status := &sj.Spec, &sj.Status
-	step, approval := activeStep(status.Steps), approvalMessage(sj)
+	step, awaiting := activeStep(status.Steps), AwaitingApproval(sj)
 	switch {
-	case !spec.Suspend && approval != "":
-		return decision.True(v1alpha1.ReasonApprovalRequired, approval)
+	case !spec.Suspend && awaiting != "":
+		return decision.True(v1alpha1.ReasonApprovalRequired,
+			fmt.Sprintf("step %q waits for an approval; run `kubectl yardmaster seq approve %s`", awaiting, sj.Name))
 	case !spec.Suspend || IsFinished(status):
 		return decision.False(v1alpha1.ReasonNotSuspended, "")
 	case step == nil || isSuspendedBySpec(step):
@@ -261,7 +231,11 @@ func suspendedState(sj *v1alpha1.SequentialJob) decision.State {
 func phaseOf(status *v1alpha1.SequentialJobStatus) (phase v1alpha1.SequentialJobPhase, reason, message string) {
 	switch step := activeStep(status.Steps); {
 	case isCompleted(status):
-		return v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted, completedMessage(&status.Progress)
+		message = status.Progress.Display + " steps succeeded"
+		if status.Progress.Finally != "" {
+			message = fmt.Sprintf("%s steps and %s finally steps succeeded", status.Progress.Display, status.Progress.Finally)
+		}
+		return v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted, message
 	case IsFinished(status):
 		reason, message = runFailure(status)
 		return v1alpha1.PhaseFailed, reason, message

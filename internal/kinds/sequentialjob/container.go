@@ -1,6 +1,7 @@
 package sequentialjob
 
 import (
+	"cmp"
 	"maps"
 	"reflect"
 
@@ -26,8 +27,18 @@ func mergeContainer(defaults, step *corev1.Container) corev1.Container {
 	merged.EnvFrom = append(append([]corev1.EnvFromSource(nil), defaults.EnvFrom...), step.EnvFrom...)
 	merged.VolumeMounts = mergeByKey(defaults.VolumeMounts, step.VolumeMounts, func(m corev1.VolumeMount) string { return m.MountPath })
 	merged.VolumeDevices = mergeByKey(defaults.VolumeDevices, step.VolumeDevices, func(d corev1.VolumeDevice) string { return d.DevicePath })
-	merged.Ports = mergeByKey(defaults.Ports, step.Ports, defaultedPortKey)
-	merged.Resources = mergeResources(defaults.Resources, step.Resources)
+	type portKey struct {
+		port     int32
+		protocol corev1.Protocol
+	}
+	merged.Ports = mergeByKey(defaults.Ports, step.Ports, func(p corev1.ContainerPort) portKey {
+		return portKey{p.ContainerPort, cmp.Or(p.Protocol, corev1.ProtocolTCP)} // the API server's default
+	})
+	merged.Resources = corev1.ResourceRequirements{
+		Limits:   mergeResourceList(defaults.Resources.Limits, step.Resources.Limits),
+		Requests: mergeResourceList(defaults.Resources.Requests, step.Resources.Requests),
+		Claims:   mergeByKey(defaults.Resources.Claims, step.Resources.Claims, func(c corev1.ResourceClaim) string { return c.Name }),
+	}
 	merged.SecurityContext = mergeSecurityContext(defaults.SecurityContext, step.SecurityContext)
 	return merged
 }
@@ -60,26 +71,6 @@ func mergeByKey[T any, K comparable](base, overlay []T, key func(T) K) []T {
 		merged = append(merged, entry)
 	}
 	return merged
-}
-
-type portKey struct {
-	port     int32
-	protocol corev1.Protocol
-}
-
-func defaultedPortKey(p corev1.ContainerPort) portKey {
-	if p.Protocol == "" {
-		p.Protocol = corev1.ProtocolTCP // the API server's default
-	}
-	return portKey{p.ContainerPort, p.Protocol}
-}
-
-func mergeResources(base, overlay corev1.ResourceRequirements) corev1.ResourceRequirements {
-	return corev1.ResourceRequirements{
-		Limits:   mergeResourceList(base.Limits, overlay.Limits),
-		Requests: mergeResourceList(base.Requests, overlay.Requests),
-		Claims:   mergeByKey(base.Claims, overlay.Claims, func(c corev1.ResourceClaim) string { return c.Name }),
-	}
 }
 
 func mergeResourceList(base, overlay corev1.ResourceList) corev1.ResourceList {

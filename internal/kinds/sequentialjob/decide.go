@@ -79,8 +79,10 @@ func (e *evaluation) decideProgress() {
 	e.observeSpec()
 	e.startRequestedRerun()
 	if !IsFinished(&e.status) {
-		clearPodRefusals(e.status.Steps)
-		restartResumedDeadline(e.spec, &e.status, e.now)
+		wasSuspended := meta.IsStatusConditionTrue(e.status.Conditions, v1alpha1.ConditionSuspended)
+		if wasSuspended && !e.spec.Suspend && e.status.StartTime != nil && !needsApproval(nextStep(e.status.Steps)) {
+			e.status.StartTime = e.now.DeepCopy() // the run's deadline restarts when the run is resumed
+		}
 		if e.admitRun() {
 			e.advanceSteps()
 		}
@@ -101,7 +103,8 @@ func (e *evaluation) decideProgress() {
 	}
 	e.deleteOldJobs()
 	e.summarize()
-	e.decision.NeedsFinalizer = mayBeRunning(e.status.Steps)
+	// Pods of the step may be running, and deleting the SequentialJob has to stop them first.
+	e.decision.NeedsFinalizer = step != nil && !isSuspendedBySpec(step)
 }
 
 // advanceSteps evaluates the active step and starts the next, until a step remains active.
@@ -109,7 +112,7 @@ func (e *evaluation) advanceSteps() {
 	for {
 		if step := activeStep(e.status.Steps); step != nil {
 			verdict := e.withRetry(step, e.evaluateStep(step))
-			if !verdict.endsAttempt() {
+			if verdict.phase == "" {
 				return
 			}
 			verdict.applyTo(step, e.now)
@@ -117,14 +120,6 @@ func (e *evaluation) advanceSteps() {
 		if e.deleteOrphans() || !e.startNextStep() {
 			return
 		}
-	}
-}
-
-// restartResumedDeadline restarts the run's deadline when the run is resumed.
-func restartResumedDeadline(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus, now metav1.Time) {
-	wasSuspended := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionSuspended)
-	if wasSuspended && !spec.Suspend && status.StartTime != nil && !needsApproval(nextStep(status.Steps)) {
-		status.StartTime = now.DeepCopy()
 	}
 }
 
@@ -143,7 +138,7 @@ func (e *evaluation) startNextStep() bool {
 	if next.Run != e.status.Run && e.skipUnwantedStep(next) {
 		return true
 	}
-	if !e.isRetryDue(next) {
+	if next.Phase == v1alpha1.StepRetrying && next.NextAttemptTime != nil && !e.schedule.HasReached(next.NextAttemptTime.Time) {
 		return false
 	}
 	approvedBy, mayStart := e.approve(next)

@@ -18,9 +18,14 @@ const podKind = "Pod"
 
 // admitRun decides whether steps of the run may be evaluated now. Before its first step, every Job
 // is created in a dry run, and so is its Pod: a mistake in the last step is reported now, not in an
-// hour. After a change of the spec during the run, or while it is suspended, those of the waiting
-// steps are; a step that would be refused is reported, and the run continues until that step.
+// hour. After a change of the spec during the run, or while it is suspended, the Jobs of the waiting
+// steps are; a step that would be refused is reported, and the run continues until this step.
 func (e *evaluation) admitRun() bool {
+	for i := range e.status.Steps { // the last decision wrote the refusals of their Pods into the steps
+		if step := &e.status.Steps[i]; step.Phase == v1alpha1.StepPending && step.Reason == v1alpha1.ReasonPodNotCreated {
+			step.Reason, step.Message = "", ""
+		}
+	}
 	mayStart := !hasRunStarted(&e.status) && !e.spec.Suspend
 	isChanged := e.SequentialJob.Generation != e.SequentialJob.Status.ObservedGeneration
 	switch {
@@ -37,54 +42,41 @@ func (e *evaluation) admitRun() bool {
 	case mayStart && slices.ContainsFunc(jobs, e.hasForbiddenImage):
 		return false
 	case e.Answers.DryRun == nil:
-		e.decision.Question = &Question{DryRun: jobs, FirstFollows: mayStart && e.startsUnconditionally(nextStep(e.status.Steps))}
+		first := findStepSpec(e.spec, nextStep(e.status.Steps).Name)
+		startsAtOnce := first != nil && !first.Options().SuspendBefore && first.Options().When == ""
+		e.decision.Question = &Question{DryRun: jobs, FirstFollows: mayStart && startsAtOnce}
 		return false
 	}
 	return e.admitAfterDryRun(mayStart)
 }
 
-// startsUnconditionally reports whether a step starts as soon as its turn comes.
-func (e *evaluation) startsUnconditionally(step *v1alpha1.StepStatus) bool {
-	stepSpec := findStepSpec(e.spec, step.Name)
-	return stepSpec != nil && !stepSpec.Options().SuspendBefore && stepSpec.Options().When == ""
-}
-
 // admitAfterDryRun decides with the result of the dry run, as admitRun does.
 func (e *evaluation) admitAfterDryRun(mayStart bool) bool {
 	refusals := e.Answers.DryRun.Refusals
-	if permanent := findPermanentRefusal(refusals); permanent != nil {
-		message := fmt.Sprintf("step %q: %s", permanent.Step, permanent.Message)
+	if at := slices.IndexFunc(refusals, func(r decision.Refusal) bool { return !canRetry(&r) }); at >= 0 {
+		message := fmt.Sprintf("step %q: %s", refusals[at].Step, refusals[at].Message)
 		e.setCondition(v1alpha1.ConditionSpecAccepted, decision.False(v1alpha1.ReasonStepInvalid, message))
 		if mayStart {
 			rejectRun(&e.status, e.now)
 		}
 		return !mayStart
 	}
-	e.setCondition(v1alpha1.ConditionSpecAccepted, decision.True(v1alpha1.ReasonAccepted, podRefusalMessage(refusals)))
+	warning := ""
+	if at := slices.IndexFunc(refusals, func(r decision.Refusal) bool { return r.Kind == podKind }); at >= 0 {
+		warning = fmt.Sprintf("step %q: %s", refusals[at].Step, podProblemMessage(&refusals[at]))
+	}
+	e.setCondition(v1alpha1.ConditionSpecAccepted, decision.True(v1alpha1.ReasonAccepted, warning))
+	// A refusal keeps the run from starting if it concerns the next step, or if a policy refuses the Pod of any step, which is
+	// not expected to change by itself. A quota may have room for a later step, and an earlier step may create its ServiceAccount.
 	next := nextStep(e.status.Steps)
 	for i := range refusals {
-		if mayStart && e.blockedBy == nil && blocksRun(&refusals[i], next) {
+		isOfNext := next != nil && refusals[i].Step == next.Name
+		isLasting := refusals[i].Kind == podKind && refusals[i].Class == decision.PolicyDenied
+		if mayStart && e.blockedBy == nil && (isOfNext || isLasting) {
 			e.blockedBy = &refusals[i]
 		}
 	}
 	return e.blockedBy == nil
-}
-
-// blocksRun reports whether a refusal keeps the run from starting: one of the next step, or one of the Pod of any
-// step that is not expected to change by itself. A quota may have room for a later step, and an earlier step may
-// create its ServiceAccount.
-func blocksRun(refusal *decision.Refusal, next *v1alpha1.StepStatus) bool {
-	return next != nil && refusal.Step == next.Name || refusal.Kind == podKind && refusal.Class == decision.PolicyDenied
-}
-
-// podRefusalMessage says which step's Pod was refused, empty for none.
-func podRefusalMessage(refusals []decision.Refusal) string {
-	for i := range refusals {
-		if refusals[i].Kind == podKind {
-			return fmt.Sprintf("step %q: %s", refusals[i].Step, podProblemMessage(&refusals[i]))
-		}
-	}
-	return ""
 }
 
 func podProblemMessage(refusal *decision.Refusal) string {
@@ -101,17 +93,6 @@ func waitingJobs(sj *v1alpha1.SequentialJob) []*batchv1.Job {
 		}
 	}
 	return jobs
-}
-
-// findPermanentRefusal returns the first refusal that waiting cannot resolve, nil if there is
-// none.
-func findPermanentRefusal(refusals []decision.Refusal) *decision.Refusal {
-	for i := range refusals {
-		if !canRetry(&refusals[i]) {
-			return &refusals[i]
-		}
-	}
-	return nil
 }
 
 // PodOf returns the Pod that the Job controller would create for a Job that the API server returned, with the label and
@@ -156,7 +137,7 @@ func FingerprintOf(job *batchv1.Job) Fingerprint {
 	}
 }
 
-// userLabels returns labels without those that the operator derives from the names of the SequentialJob and the step.
+// userLabels returns labels without the labels that the operator derives from the names of the SequentialJob and the step.
 func userLabels(labels map[string]string) map[string]string {
 	labels = maps.Clone(labels)
 	for key, derivedFrom := range map[string]string{
@@ -172,7 +153,7 @@ func userLabels(labels map[string]string) map[string]string {
 	return labels
 }
 
-// userAnnotations returns annotations without those of the operator.
+// userAnnotations returns annotations without the annotations of the operator.
 func userAnnotations(annotations map[string]string) map[string]string {
 	annotations = maps.Clone(annotations)
 	for _, key := range []string{

@@ -109,8 +109,10 @@ func runEvents(before, after *v1alpha1.SequentialJobStatus) []decision.Event {
 	if meta.IsStatusConditionTrue(before.Conditions, v1alpha1.ConditionSuspended) && isNewlyFalse(before, after, v1alpha1.ConditionSuspended) {
 		events = append(events, decision.NormalEvent(v1alpha1.EventResumed, actionSuspend, "The run continues"))
 	}
+	causesWithEvents := []string{v1alpha1.ConditionNameConflict, v1alpha1.ConditionPolicyViolated, v1alpha1.ConditionResourcesUnavailable}
+	hasOwnEvent := slices.ContainsFunc(causesWithEvents, func(cause string) bool { return meta.IsStatusConditionTrue(after.Conditions, cause) })
 	for _, row := range conditionEvents {
-		if row.condition == v1alpha1.ConditionBlocked && hasOwnEvent(after) {
+		if row.condition == v1alpha1.ConditionBlocked && hasOwnEvent {
 			continue
 		}
 		if meta.IsStatusConditionTrue(after.Conditions, row.condition) && !meta.IsStatusConditionTrue(before.Conditions, row.condition) {
@@ -120,12 +122,6 @@ func runEvents(before, after *v1alpha1.SequentialJobStatus) []decision.Event {
 		}
 	}
 	return events
-}
-
-// hasOwnEvent reports whether another condition, with an event of its own, is the cause of Blocked.
-func hasOwnEvent(status *v1alpha1.SequentialJobStatus) bool {
-	return slices.ContainsFunc([]string{v1alpha1.ConditionNameConflict, v1alpha1.ConditionPolicyViolated, v1alpha1.ConditionResourcesUnavailable},
-		func(kind string) bool { return meta.IsStatusConditionTrue(status.Conditions, kind) })
 }
 
 // JobCreatedEvent reports that a step's Job was created.

@@ -30,6 +30,10 @@ const (
 func stepJob(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run, attempt int32) *batchv1.Job {
 	options := step.Options()
 	template := podTemplate(sj, step)
+	backoffLimit := options.BackoffLimit
+	if backoffLimit == nil && options.BackoffLimitPerIndex == nil {
+		backoffLimit = new(int32(0)) // by default, failed Pods are not replaced
+	}
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:            jobName(sj, run, step.Name, attempt),
@@ -42,7 +46,7 @@ func stepJob(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run, attempt int32
 			Parallelism:           options.Parallelism,
 			Completions:           options.Completions,
 			CompletionMode:        options.CompletionMode,
-			BackoffLimit:          backoffLimit(options),
+			BackoffLimit:          backoffLimit,
 			BackoffLimitPerIndex:  options.BackoffLimitPerIndex,
 			MaxFailedIndexes:      options.MaxFailedIndexes,
 			SuccessPolicy:         options.SuccessPolicy.DeepCopy(),
@@ -54,14 +58,6 @@ func stepJob(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run, attempt int32
 			Template:             template,
 		},
 	}
-}
-
-// backoffLimit returns the number of failed Pods that are replaced; nil for no limit but that of each index.
-func backoffLimit(options *v1alpha1.StepOptions) *int32 {
-	if options.BackoffLimit == nil && options.BackoffLimitPerIndex == nil {
-		return new(int32(0))
-	}
-	return options.BackoffLimit
 }
 
 // podFailurePolicy returns the policy of the step's Job. By default, a Pod that was evicted or preempted is
@@ -138,7 +134,7 @@ func outputEnvVars(sj *v1alpha1.SequentialJob, step string) []corev1.EnvVar {
 	return variables
 }
 
-// jobLabels returns the labels from spec.jobMetadata, completed by those of the operator.
+// jobLabels returns the labels from spec.jobMetadata, completed by the labels of the operator.
 func jobLabels(sj *v1alpha1.SequentialJob, step string) map[string]string {
 	var labels map[string]string
 	if sj.Spec.JobMetadata != nil {
@@ -180,7 +176,7 @@ func jobOptions(job *batchv1.Job) *v1alpha1.StepOptions {
 	return options
 }
 
-// addStepLabels adds the labels of the operator to those of a step's Job or Pod. It replaces only labels
+// addStepLabels adds the labels of the operator to the labels of a step's Job or Pod. It replaces only labels
 // with the operator's own prefix.
 func addStepLabels(labels map[string]string, sj *v1alpha1.SequentialJob, step string) map[string]string {
 	if labels == nil {
@@ -205,8 +201,8 @@ func childLabels(sj *v1alpha1.SequentialJob, component string) map[string]string
 	return labels
 }
 
-// applicationLabels returns the labels that Kubernetes recommends. The application is the one that the labels of
-// the SequentialJob name.
+// applicationLabels returns the labels that Kubernetes recommends. The labels of the SequentialJob name the
+// application.
 func applicationLabels(sj *v1alpha1.SequentialJob, component string) map[string]string {
 	name := labelValue(sj.Name)
 	return map[string]string{

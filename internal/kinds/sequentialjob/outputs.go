@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
@@ -48,4 +49,32 @@ func checkOutput(message string, pod *corev1.PodSpec) *decision.Problem {
 			"the output has %d bytes or more, and the rest is lost; write at most %d, or a file in a workspace", limit, limit-1)}
 	}
 	return nil
+}
+
+// outputsConfigMap returns the ConfigMap with the outputs recorded in the status. It is nil if no
+// step has had an output in any run: a later run removes the outputs of the run before.
+func outputsConfigMap(sj *v1alpha1.SequentialJob, status *v1alpha1.SequentialJobStatus) *corev1.ConfigMap {
+	hasOutputs := false
+	data := map[string]string{}
+	for _, step := range allStepSpecs(&sj.Spec) {
+		if !step.Options().Outputs {
+			continue
+		}
+		hasOutputs = true
+		if recorded := findStep(status.Steps, step.Name); recorded != nil && recorded.Phase == v1alpha1.StepSucceeded {
+			data[step.Name] = recorded.Output
+		}
+	}
+	if !hasOutputs || (len(data) == 0 && status.Run == 1) {
+		return nil
+	}
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            OutputsName(sj),
+			Namespace:       sj.Namespace,
+			Labels:          childLabels(sj, "outputs"),
+			OwnerReferences: decision.ControllerReferences("SequentialJob", sj),
+		},
+		Data: data,
+	}
 }

@@ -86,7 +86,7 @@ func withoutDirectives(value any) any {
 	return value
 }
 
-// validateOverlay checks a step's merged Pod template as validateTemplate checks that of all steps.
+// validateOverlay checks a step's merged Pod template as validateTemplate checks the template of all steps.
 func validateOverlay(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, merged *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
 	if step.Options().PodTemplate == nil {
 		return nil

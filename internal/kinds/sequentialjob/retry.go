@@ -18,8 +18,8 @@ const (
 	defaultMaxBackoffSeconds = 600
 )
 
-// retriedReasons are the failures of a Job after which another one may succeed. With the others, it would fail in the
-// same way, or a podFailurePolicy says so.
+// retriedReasons are the failures of a Job after which another Job may succeed. After other failures, it would fail in
+// the same way, or a podFailurePolicy says so.
 var retriedReasons = map[string]bool{
 	batchv1.JobReasonBackoffLimitExceeded:     true,
 	batchv1.JobReasonFailedIndexes:            true,
@@ -60,11 +60,6 @@ func retryBackoff(retry *v1alpha1.StepRetry, failed int32) time.Duration {
 	return min(backoff, longest)
 }
 
-// isRetryDue reports whether a step that waits may start now as far as its last attempt is concerned.
-func (e *evaluation) isRetryDue(step *v1alpha1.StepStatus) bool {
-	return step.Phase != v1alpha1.StepRetrying || step.NextAttemptTime == nil || e.schedule.HasReached(step.NextAttemptTime.Time)
-}
-
 // retryingStep returns the step that waits for its next attempt after a failure, or nil.
 func retryingStep(steps []v1alpha1.StepStatus) *v1alpha1.StepStatus {
 	return findStepWhere(steps, func(step *v1alpha1.StepStatus) bool { return step.Phase == v1alpha1.StepRetrying })
@@ -78,9 +73,4 @@ func retryMessage(step *v1alpha1.StepStatus) string {
 	}
 	return fmt.Sprintf("attempt %d of step %q failed: %s; attempt %d starts%s",
 		step.Attempt, step.Name, decision.FormatReason(step.Reason, step.Message), step.Attempt+1, at)
-}
-
-// endRetry makes a step that waits for its next attempt fail as its last attempt did.
-func endRetry(step *v1alpha1.StepStatus) {
-	step.Phase, step.NextAttemptTime = v1alpha1.StepFailed, nil
 }

@@ -70,8 +70,8 @@ func isSpecRejected(status *v1alpha1.SequentialJobStatus) bool {
 	return meta.IsStatusConditionFalse(status.Conditions, v1alpha1.ConditionSpecAccepted)
 }
 
-// mergeSteps returns the run's steps: the recorded ones that have started, in their order, then
-// the spec's steps after the last of those; first of containers, then of finally.
+// mergeSteps returns the run's steps: the recorded steps that have started, in their order, then
+// the spec's steps after the last of them; first of containers, then of finally.
 func mergeSteps(spec *v1alpha1.SequentialJobSpec, recorded []v1alpha1.StepStatus) []v1alpha1.StepStatus {
 	steps := make([]v1alpha1.StepStatus, 0, len(spec.Containers)+len(spec.Finally))
 	containers := spec.Containers

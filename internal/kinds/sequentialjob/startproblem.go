@@ -56,7 +56,7 @@ const (
 )
 
 // observeStart records whether the Pods of an unfinished Job run and, if not, what keeps them from
-// that. It may set a question instead.
+// running. It may set a question instead.
 func (e *evaluation) observeStart(step *v1alpha1.StepStatus, job *batchv1.Job) {
 	if !e.schedule.HasReached(job.CreationTimestamp.Add(startReportDelay)) {
 		return
@@ -216,8 +216,8 @@ func runningSince(pods []*corev1.Pod) *metav1.Time {
 	return nil
 }
 
-// withoutDeleted returns the Pods that are not being deleted. One that is does not show that a Job was resumed: it may
-// still stop because the Job was suspended before.
+// withoutDeleted returns the Pods that are not being deleted. A Pod that is being deleted does not show that its Job was
+// resumed: it may stop because the Job was suspended before.
 func withoutDeleted(pods []*corev1.Pod) []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
 }

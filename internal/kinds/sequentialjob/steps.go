@@ -80,25 +80,18 @@ func findStepSpec(spec *v1alpha1.SequentialJobSpec, name string) *v1alpha1.Step 
 	return nil
 }
 
-// skipWaitingSteps skips the steps that wait to start: those of containers, and of finally if that
-// is included. One that waits for its next attempt fails.
+// skipWaitingSteps skips the steps of containers that wait to start, and also the steps of finally if
+// they are included. A step that waits for its next attempt fails.
 func skipWaitingSteps(steps []v1alpha1.StepStatus, reason string, includeFinally bool) {
 	for i := range steps {
 		switch step := &steps[i]; {
 		case !canStart(step.Phase) || step.Finally && !includeFinally:
 		case step.Phase == v1alpha1.StepRetrying:
-			endRetry(step)
+			step.Phase, step.NextAttemptTime = v1alpha1.StepFailed, nil // with the reason of its last attempt
 		default:
 			step.Phase, step.Reason, step.Message = v1alpha1.StepSkipped, reason, ""
 		}
 	}
-}
-
-// mayBeRunning reports whether Pods of a step may be running, so that deleting the
-// SequentialJob has to stop them first.
-func mayBeRunning(steps []v1alpha1.StepStatus) bool {
-	step := activeStep(steps)
-	return step != nil && !isSuspendedBySpec(step)
 }
 
 // isSuspendedBySpec reports whether the step's Job was suspended because of spec.suspend, and not

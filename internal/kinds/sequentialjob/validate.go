@@ -14,8 +14,8 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// reservedPrefixes are the key prefixes that users cannot set: that of the operator, and that of
-// the labels by which the Job controller finds its Pods.
+// reservedPrefixes are the key prefixes that users cannot set: the prefix of the operator, and the prefix
+// of the labels by which the Job controller finds its Pods.
 var reservedPrefixes = []string{v1alpha1.Prefix, "batch.kubernetes.io/"}
 
 // reservedLabels are the Job controller's labels without a prefix.
@@ -150,21 +150,17 @@ func validateStep(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, path *field.P
 		errs = append(errs, field.Forbidden(path.Child("step", "backoffLimitPerIndex"), needsNever))
 	}
 	for i, mount := range container.VolumeMounts {
-		if !hasVolume(&template.Spec, mount.Name) {
-			errs = append(errs, field.NotFound(mountField(path, step, mount, i), mount.Name))
+		if hasVolume(&template.Spec, mount.Name) {
+			continue
 		}
+		definedAt := field.NewPath("spec", "template", "spec", "containers").Index(0).Child("volumeMounts").Index(i)
+		hasSamePath := func(m corev1.VolumeMount) bool { return m.MountPath == mount.MountPath }
+		if at := slices.IndexFunc(step.VolumeMounts, hasSamePath); at >= 0 {
+			definedAt = path.Child("volumeMounts").Index(at)
+		}
+		errs = append(errs, field.NotFound(definedAt.Child("name"), mount.Name))
 	}
 	return errs
-}
-
-// mountField returns the field that defines the mount: in the step, or in the template.
-func mountField(path *field.Path, step *v1alpha1.Step, mount corev1.VolumeMount, index int) *field.Path {
-	for i := range step.VolumeMounts {
-		if step.VolumeMounts[i].MountPath == mount.MountPath {
-			return path.Child("volumeMounts").Index(i).Child("name")
-		}
-	}
-	return field.NewPath("spec", "template", "spec", "containers").Index(0).Child("volumeMounts").Index(index).Child("name")
 }
 
 func hasVolume(pod *corev1.PodSpec, name string) bool {

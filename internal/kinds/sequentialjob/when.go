@@ -15,8 +15,8 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// maxWhenCost limits the evaluation of an expression, so that one over many steps cannot delay others. It is that
-// of one rule in a CustomResourceDefinition.
+// maxWhenCost limits the evaluation of an expression, so that an expression over many steps cannot delay other
+// SequentialJobs. A rule in a CustomResourceDefinition has the same limit.
 const maxWhenCost = 1_000_000
 
 // StepResult is what an expression can read of a step.
@@ -31,7 +31,7 @@ type StepResult struct {
 
 // RunResult is what an expression can read of the run.
 type RunResult struct {
-	// Status is that of the steps of containers: Running, Completed or Failed.
+	// Status is the outcome of the steps of containers: Running, Completed or Failed.
 	Status string `cel:"status"`
 	// FailedStep is the step whose failure fails the run.
 	FailedStep string `cel:"failedStep"`
@@ -58,7 +58,11 @@ func compileWhen(expression string, steps, parameters []string) (*cel.Env, *cel.
 	}
 	compiled, issues := env.Compile(expression)
 	if issues.Err() != nil {
-		return nil, nil, describeIssues(issues)
+		var problems []string
+		for _, issue := range issues.Errors() {
+			problems = append(problems, fmt.Sprintf("column %d: %s", issue.Location.Column()+1, issue.Message))
+		}
+		return nil, nil, errors.New(strings.Join(problems, "; "))
 	}
 	if compiled.OutputType() != cel.BoolType {
 		return nil, nil, fmt.Errorf("must be true or false, but has the type %s", compiled.OutputType())
@@ -71,15 +75,6 @@ func compileWhen(expression string, steps, parameters []string) (*cel.Env, *cel.
 		}
 	}
 	return env, compiled, nil
-}
-
-// describeIssues returns the errors of an expression on one line.
-func describeIssues(issues *cel.Issues) error {
-	var problems []string
-	for _, issue := range issues.Errors() {
-		problems = append(problems, fmt.Sprintf("column %d: %s", issue.Location.Column()+1, issue.Message))
-	}
-	return errors.New(strings.Join(problems, "; "))
 }
 
 // keysOf returns the literal keys of a map variable that an expression selects: m.key and m["key"].

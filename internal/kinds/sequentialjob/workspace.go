@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -23,13 +24,22 @@ func (e *evaluation) prepareWorkspace(step *v1alpha1.StepStatus, refusal *decisi
 		return false, stepVerdict{}
 	}
 	loss := workspaceLoss(e.SequentialJob, e.status.WorkspaceUID, claim)
-	if loss != "" && hasUsedWorkspace(e.status.Steps, step) {
+	// A Job used the workspace: that of an earlier attempt, or of another step, also in a run whose outcomes are kept.
+	isUsed := step.Attempt > 1 || findStepWhere(e.status.Steps, func(other *v1alpha1.StepStatus) bool {
+		return other.Name != step.Name && other.JobUID != ""
+	}) != nil
+	if loss != "" && isUsed {
 		return false, e.loseWorkspace(step, loss)
 	}
 	switch {
 	case claim == nil:
 		e.replaceWorkspace("", loss)
-		e.createWorkspace(step, refusal)
+		e.decision.Workspace = workspaceClaim(e.SequentialJob)
+		if refusal != nil {
+			step.Phase, e.blockedBy = v1alpha1.StepStarting, refusal
+		} else {
+			e.schedule.RequeueWithin(time.Millisecond) // the next decision records the claim's UID
+		}
 		return false, stepVerdict{}
 	case !decision.WasCreatedFor(e.SequentialJob, claim, v1alpha1.LabelSequentialJobUID) && claim.UID != e.status.WorkspaceUID:
 		step.Phase = v1alpha1.StepStarting
@@ -59,16 +69,6 @@ func (e *evaluation) waitForDeletedWorkspace(step *v1alpha1.StepStatus, name str
 			e.deleteJob(job)
 		}
 	}
-}
-
-// createWorkspace decides to create the claim. The next decision records its UID.
-func (e *evaluation) createWorkspace(step *v1alpha1.StepStatus, refusal *decision.Refusal) {
-	e.decision.Workspace = workspaceClaim(e.SequentialJob)
-	if refusal != nil {
-		step.Phase, e.blockedBy = v1alpha1.StepStarting, refusal
-		return
-	}
-	e.schedule.RequeueWithin(time.Millisecond)
 }
 
 // replaceWorkspace records the UID of the claim that the run starts with. A rerun from the first
@@ -119,13 +119,31 @@ func workspaceLoss(sj *v1alpha1.SequentialJob, recorded types.UID, claim *metav1
 	return fmt.Sprintf("PersistentVolumeClaim %s with the workspace %s", WorkspaceName(sj), loss)
 }
 
-// hasUsedWorkspace reports whether a Job that used the workspace existed before this attempt: one of
-// an earlier step, also of a run whose outcomes are kept, or an earlier attempt at the step itself.
-func hasUsedWorkspace(steps []v1alpha1.StepStatus, starting *v1alpha1.StepStatus) bool {
-	if starting.Attempt > 1 {
-		return true
+// workspaceClaim returns the claim for spec.workspace, nil without one.
+//
+// A retained claim has no owner reference, so that the garbage collector keeps it; a label
+// identifies its SequentialJob.
+func workspaceClaim(sj *v1alpha1.SequentialJob) *corev1.PersistentVolumeClaim {
+	workspace := sj.Spec.Workspace
+	if workspace == nil {
+		return nil
 	}
-	return findStepWhere(steps, func(step *v1alpha1.StepStatus) bool {
-		return step.Name != starting.Name && step.JobUID != ""
-	}) != nil
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      WorkspaceName(sj),
+			Namespace: sj.Namespace,
+			Labels:    childLabels(sj, "workspace"),
+		},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes:      []corev1.PersistentVolumeAccessMode{workspace.AccessMode},
+			StorageClassName: workspace.StorageClassName,
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: workspace.Size},
+			},
+		},
+	}
+	if workspace.Retention != v1alpha1.WorkspaceRetain {
+		claim.OwnerReferences = decision.ControllerReferences("SequentialJob", sj)
+	}
+	return claim
 }

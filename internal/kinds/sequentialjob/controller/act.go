@@ -127,7 +127,10 @@ func (r *Reconciler) createJob(ctx context.Context, sj *v1alpha1.SequentialJob, 
 		r.emit(sj, sequentialjob.JobCreatedEvent(job))
 	}
 	r.createdJobs.add(sj, job, r.Clock.Now())
-	r.observeTransition(sj)
+	if ended, found := r.stepEnds.Get(sj); found { // when the Job of the step before was observed to end
+		transitionSeconds.Observe(r.Clock.Now().Sub(ended).Seconds())
+		r.stepEnds.Delete(sj)
+	}
 	return nil, nil
 }
 

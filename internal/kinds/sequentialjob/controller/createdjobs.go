@@ -94,7 +94,7 @@ func ownerOf(job *batchv1.Job) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: owner.Name, UID: owner.UID}}
 }
 
-// forgetRecorded forgets all Jobs but that of an active step whose UID the stored status does not
+// forgetRecorded forgets all Jobs but the Job of an active step whose UID the stored status does not
 // have.
 func (c *createdJobs) forgetRecorded(sj *v1alpha1.SequentialJob) {
 	c.Update(sj, func(jobs *map[string]createdJob) {

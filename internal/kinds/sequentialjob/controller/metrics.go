@@ -1,10 +1,7 @@
 package controller
 
 import (
-	batchv1 "k8s.io/api/batch/v1"
-
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 	"github.com/yardmaster/yardmaster/internal/kube/metric"
 )
 
@@ -26,13 +23,6 @@ var (
 
 // archiveResults maps the states in which an archive has ended to the label result.
 var archiveResults = map[v1alpha1.ArchiveState]string{v1alpha1.ArchiveArchived: "archived", v1alpha1.ArchiveFailed: "failed"}
-
-// countArchive counts an archive that ended between two stored statuses.
-func countArchive(before, after *v1alpha1.SequenceArchiveStatus) {
-	if sequentialjob.HasArchiveEnded(before, after) {
-		archivesTotal.WithLabelValues(archiveResults[after.State]).Inc()
-	}
-}
 
 // stepResults maps the final phases of a step to the label result.
 var stepResults = map[v1alpha1.StepPhase]string{
@@ -56,21 +46,6 @@ func countEndedSteps(before, after *v1alpha1.SequentialJobStatus) {
 		if result, hasEnded := stepResults[step.Phase]; hasEnded && !isKept && ended[step.Name] != step.Phase {
 			stepsTotal.WithLabelValues(result).Inc()
 		}
-	}
-}
-
-// recordStepEnd remembers when a Job was observed to end.
-func (r *Reconciler) recordStepEnd(job *batchv1.Job) {
-	if owner := ownerOf(job); owner != nil && job.Labels[v1alpha1.LabelStep] != "" {
-		r.stepEnds.Set(owner, r.Clock.Now())
-	}
-}
-
-// observeTransition observes the time since the previous step's Job ended.
-func (r *Reconciler) observeTransition(sj *v1alpha1.SequentialJob) {
-	if ended, found := r.stepEnds.Get(sj); found {
-		transitionSeconds.Observe(r.Clock.Now().Sub(ended).Seconds())
-		r.stepEnds.Delete(sj)
 	}
 }
 

@@ -1,4 +1,4 @@
-// Package controller carries out the decisions of package sequence: it observes a
+// Package controller carries out the decisions of package sequentialjob: it observes a
 // SequentialJob and its Jobs, records the decision in the status, and acts.
 //
 // It acts only on what it has recorded: before it creates or deletes anything, it has written or
@@ -11,11 +11,9 @@ import (
 
 	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/policy"
@@ -97,11 +95,15 @@ func New(mgr ctrl.Manager, options Options) *Reconciler {
 // Reconcile makes one decision about a SequentialJob and carries it out.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	sj, err := r.read(ctx, req.NamespacedName)
+	if apierrors.IsNotFound(err) {
+		r.writeCache.Forget(req.NamespacedName)
+		r.createdJobs.Forget(req.NamespacedName)
+		r.stepEnds.Forget(req.NamespacedName)
+		r.failures.Forget(req.NamespacedName)
+		return ctrl.Result{}, nil
+	}
 	if err != nil {
-		if apierrors.IsNotFound(err) {
-			r.forget(req.NamespacedName)
-		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		return ctrl.Result{}, err
 	}
 	if !sequentialjob.IsManaged(sj) {
 		return ctrl.Result{}, nil
@@ -163,12 +165,4 @@ func (r *Reconciler) decide(ctx context.Context, observation *sequentialjob.Obse
 			return sequentialjob.Decision{}, err
 		}
 	}
-}
-
-// forget drops what is remembered of a SequentialJob that no longer exists.
-func (r *Reconciler) forget(key types.NamespacedName) {
-	r.writeCache.Forget(key)
-	r.createdJobs.Forget(key)
-	r.stepEnds.Forget(key)
-	r.failures.Forget(key)
 }

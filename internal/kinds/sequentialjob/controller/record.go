@@ -38,7 +38,9 @@ func (r *Reconciler) record(ctx context.Context, sj *v1alpha1.SequentialJob, dec
 		r.remember(sj)
 		r.createdJobs.forgetRecorded(sj)
 		countEndedSteps(&before.Status, &sj.Status)
-		countArchive(before.Status.Archive, sj.Status.Archive)
+		if sequentialjob.HasArchiveEnded(before.Status.Archive, sj.Status.Archive) {
+			archivesTotal.WithLabelValues(archiveResults[sj.Status.Archive.State]).Inc()
+		}
 	}
 	for _, event := range decision.Events {
 		r.emit(sj, event)

@@ -50,11 +50,16 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err := metric.Register(metric.NewSumCollector(mgr.GetCache(), &v1alpha1.SequentialJobList{}, countActive, activeGauge)); err != nil {
 		return err
 	}
+	// The other SequentialJobs observe the Policies when they start their next step.
+	blockedByPolicies := func(ctx context.Context, namespace string) []reconcile.Request {
+		return kube.RequestsForList(ctx, r.Client, &v1alpha1.SequentialJobList{},
+			client.InNamespace(namespace), client.MatchingFields{policyViolatedIndex: policyViolated})
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("sequentialjob").
 		For(&v1alpha1.SequentialJob{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, approvalChanged))).
 		Watches(&batchv1.Job{}, r.jobHandler()).
-		Watches(&v1alpha1.Policy{}, kube.NewNamespaceHandler(r.policies.Invalidate, r.blockedByPolicies), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.Policy{}, kube.NewNamespaceHandler(r.policies.Invalidate, blockedByPolicies), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Kind[client.Object](r.options.Pods, &corev1.Pod{}, r.podHandler())).
 		WithOptions(kube.ControllerOptions(r.options.Concurrency)).
 		Complete(kube.RequeueOnConflict(r))
@@ -68,13 +73,6 @@ var approvalChanged = predicate.Funcs{
 		approval := func(object client.Object) string { return object.GetAnnotations()[v1alpha1.AnnotationApproval] }
 		return approval(e.ObjectOld) != approval(e.ObjectNew)
 	},
-}
-
-// blockedByPolicies returns the SequentialJobs of a namespace that wait for a Policy to allow their images. The
-// others observe the Policies when they start their next step.
-func (r *Reconciler) blockedByPolicies(ctx context.Context, namespace string) []reconcile.Request {
-	return kube.RequestsForList(ctx, r.Client, &v1alpha1.SequentialJobList{},
-		client.InNamespace(namespace), client.MatchingFields{policyViolatedIndex: policyViolated})
 }
 
 func policyViolation(object client.Object) []string {
@@ -109,8 +107,9 @@ func (r *Reconciler) jobHandler() handler.EventHandler {
 			if !isJob || !isJobToo || !sequentialjob.IsRelevantUpdate(before, after) {
 				return
 			}
-			if sequentialjob.IsTerminal(after) && !sequentialjob.IsTerminal(before) {
-				r.recordStepEnd(after)
+			hasEnded := sequentialjob.IsTerminal(after) && !sequentialjob.IsTerminal(before)
+			if owner := ownerOf(after); owner != nil && hasEnded && after.Labels[v1alpha1.LabelStep] != "" {
+				r.stepEnds.Set(owner, r.Clock.Now())
 			}
 			enqueueOwner(after, queue)
 		},
