@@ -1,12 +1,15 @@
 package queue
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
@@ -31,14 +34,18 @@ func isUnknown(p decision.Problem) decision.State {
 
 var notObserved = decision.Problem{Reason: v1alpha1.ReasonPending, Message: "Not observed yet"}
 
-// setConditions keeps conditions about which nothing new is known.
+// setConditions sets the conditions, and keeps the conditions about which nothing new is known.
 func setConditions(status *v1alpha1.QueueStatus, in *conditionInput) {
 	set := func(kind string, state decision.State) {
 		state.Message = decision.TruncateMessage(state.Message, maxMessageBytes)
 		decision.SetState(&status.Conditions, in.Queue.Generation, metav1.NewTime(in.Now), kind, state)
 	}
 	setSummary(status, in.Observation, summaryOf(in))
-	set(v1alpha1.ConditionBrokerReachable, brokerReachable(in))
+	reachable := decision.True(v1alpha1.ReasonConnected, "The broker answers")
+	if problem := in.unreachable(); problem != nil {
+		reachable = decision.False(problem.Reason, problem.Message)
+	}
+	set(v1alpha1.ConditionBrokerReachable, reachable)
 	set(v1alpha1.ConditionConfigSynced, configSynced(in))
 	set(v1alpha1.ConditionConflict, ownerConflict(in))
 	if in.result != nil {
@@ -50,7 +57,7 @@ func setConditions(status *v1alpha1.QueueStatus, in *conditionInput) {
 		set(v1alpha1.ConditionReplicated, replicated(in))
 	}
 	if status.Dead != nil {
-		set(v1alpha1.ConditionDeadLettersPresent, deadLettersPresent(*status.Dead, alertThreshold(&in.Effective)))
+		set(v1alpha1.ConditionDeadLettersPresent, deadLettersPresent(*status.Dead, in.Effective.DeadLetter))
 	} else if meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDeadLettersPresent) == nil {
 		set(v1alpha1.ConditionDeadLettersPresent, isUnknown(notObserved))
 	}
@@ -67,88 +74,55 @@ func setSummary(status *v1alpha1.QueueStatus, o *Observation, summary decision.S
 	decision.Set(&status.Conditions, o.Queue.Generation, metav1.NewTime(o.Now), summary)
 }
 
-// summaryChecks are the states of a Queue other than Ready. The first that applies decides.
-var summaryChecks = []func(*conditionInput) (decision.Summary, bool){
-	checkDeleting, checkUnreachable, checkRefused, checkDrifted, checkStranded, checkPaused, checkRateBelowArrivals,
-}
-
-// summaryOf returns the conditions Ready, Reconciling and Stalled; see docs/conditions.md.
+// summaryOf returns the conditions Ready, Reconciling and Stalled; see docs/conditions.md. The first state that applies
+// decides.
 func summaryOf(in *conditionInput) decision.Summary {
-	for _, check := range summaryChecks {
-		if summary, found := check(in); found {
-			return summary
+	notReady := func(progress decision.Progress, reason, message string) decision.Summary {
+		return decision.Summary{Ready: metav1.ConditionFalse, Progress: progress, Reason: reason, Message: message}
+	}
+	problem, stranded := in.unreachable(), in.History.Stranded
+	limit, arriving, isBelow := rateBelowArrivals(in.Effective.RateLimit, in.history)
+	switch {
+	case in.isDeleted():
+		return notReady(decision.InProgress, v1alpha1.ReasonDeleting, "The Queue is being deleted")
+	case problem != nil:
+		progress := decision.InProgress // it can end by itself, for example when a Secret is created later
+		switch problem.Reason {
+		case v1alpha1.ReasonSecretInvalid, v1alpha1.ReasonUnauthorized, v1alpha1.ReasonRefusedByBroker:
+			progress = decision.Stuck // somebody has to correct it
 		}
+		return notReady(progress, problem.Reason, problem.Message)
+	case in.BrokerError != nil || refusesStorage(in.result):
+		state := configSynced(in)
+		if conflict := ownerConflict(in); conflict.Status == metav1.ConditionTrue {
+			state = conflict
+		}
+		return notReady(decision.Stuck, state.Reason, state.Message)
+	case hasRemainingDrift(in.result):
+		return notReady(decision.Stuck, v1alpha1.ReasonDrifted, configSynced(in).Message)
+	case !stranded.Since.IsZero() && in.Now.Sub(stranded.Since) > 2*in.SweepInterval: // a sweep takes less time to rescue them
+		number := "Some messages"
+		if stranded.Number != nil {
+			number = countNoun(*stranded.Number, "message")
+		}
+		return notReady(decision.InProgress, v1alpha1.ReasonMessagesStranded, fmt.Sprintf(
+			"Stranded since %s: %s that the broker does not deliver, and that may be among those that workers hold. "+
+				"They become dead letters when inFlight is 0",
+			stranded.Since.UTC().Format(time.RFC3339), number))
+	case in.Queue.Spec.Paused:
+		return decision.Summary{
+			Ready: metav1.ConditionTrue, Reason: v1alpha1.ReasonPaused, Message: "The queue is paused: workers get no messages",
+		}
+	case isBelow:
+		return decision.Summary{Ready: metav1.ConditionTrue, Reason: v1alpha1.ReasonRateBelowArrivals, Message: fmt.Sprintf(
+			"The backlog grows by %s messages per second: %s arrive, and rateLimit lets workers start %s",
+			rateQuantity(arriving-limit), rateQuantity(arriving), rateQuantity(limit))}
 	}
 	message := "The queue accepts messages and delivers them to workers"
 	if replicated(in).Status == metav1.ConditionFalse {
 		message += ", but is not fully replicated: see the condition Replicated"
 	}
 	return decision.Summary{Ready: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: message}
-}
-
-func pendingSummary(message string) decision.Summary {
-	return decision.Summary{
-		Ready: metav1.ConditionUnknown, Progress: decision.InProgress, Reason: v1alpha1.ReasonPending, Message: message,
-	}
-}
-
-func checkDeleting(in *conditionInput) (decision.Summary, bool) {
-	return decision.Summary{
-		Ready: metav1.ConditionFalse, Progress: decision.InProgress, Reason: v1alpha1.ReasonDeleting, Message: "The Queue is being deleted",
-	}, in.isDeleted()
-}
-
-// checkUnreachable distinguishes what can happen by itself, such as a Secret that is created
-// later, from what somebody has to correct.
-func checkUnreachable(in *conditionInput) (decision.Summary, bool) {
-	problem := in.unreachable()
-	if problem == nil {
-		return decision.Summary{}, false
-	}
-	summary := decision.Summary{Ready: metav1.ConditionFalse, Progress: decision.InProgress, Reason: problem.Reason, Message: problem.Message}
-	switch problem.Reason {
-	case v1alpha1.ReasonSecretInvalid, v1alpha1.ReasonUnauthorized, v1alpha1.ReasonRefusedByBroker:
-		summary.Progress = decision.Stuck
-	}
-	return summary, true
-}
-
-func checkRefused(in *conditionInput) (decision.Summary, bool) {
-	state := configSynced(in)
-	if conflict := ownerConflict(in); conflict.Status == metav1.ConditionTrue {
-		state = conflict
-	}
-	return decision.Summary{
-		Ready: metav1.ConditionFalse, Progress: decision.Stuck, Reason: state.Reason, Message: state.Message,
-	}, in.BrokerError != nil || refusesStorage(in.result)
-}
-
-func checkDrifted(in *conditionInput) (decision.Summary, bool) {
-	return decision.Summary{
-		Ready: metav1.ConditionFalse, Progress: decision.Stuck, Reason: v1alpha1.ReasonDrifted, Message: configSynced(in).Message,
-	}, hasRemainingDrift(in.result)
-}
-
-func checkPaused(in *conditionInput) (decision.Summary, bool) {
-	return decision.Summary{
-		Ready: metav1.ConditionTrue, Reason: v1alpha1.ReasonPaused, Message: "The queue is paused: workers get no messages",
-	}, in.Queue.Spec.Paused
-}
-
-func checkRateBelowArrivals(in *conditionInput) (decision.Summary, bool) {
-	limit, arriving, found := rateBelowArrivals(in.Effective.RateLimit, in.history)
-	return decision.Summary{
-		Ready: metav1.ConditionTrue, Reason: v1alpha1.ReasonRateBelowArrivals, Message: fmt.Sprintf(
-			"The backlog grows by %s messages per second: %s arrive, and rateLimit lets workers start %s",
-			rateQuantity(arriving-limit), rateQuantity(arriving), rateQuantity(limit)),
-	}, found
-}
-
-func brokerReachable(in *conditionInput) decision.State {
-	if problem := in.unreachable(); problem != nil {
-		return decision.False(problem.Reason, problem.Message)
-	}
-	return decision.True(v1alpha1.ReasonConnected, "The broker answers")
 }
 
 // configSynced reports whether the queue on the broker matches the spec.
@@ -230,7 +204,12 @@ func conflictMessage(o *Observation, conflict *broker.OwnerConflictError) string
 	return fmt.Sprintf("The queue %s on the broker belongs to a Queue of another namespace or cluster%s", conflict.Queue, hint)
 }
 
-func deadLettersPresent(deadLetters, threshold int64) decision.State {
+// deadLettersPresent returns True from deadLetter.alertThreshold on, which is 1 by default.
+func deadLettersPresent(deadLetters int64, spec *v1alpha1.DeadLetter) decision.State {
+	threshold := int64(1)
+	if spec != nil {
+		threshold = cmp.Or(ptr.Deref(spec.AlertThreshold, 1), 1)
+	}
 	text := "The queue has " + countNoun(deadLetters, "dead letter")
 	switch {
 	case deadLetters >= threshold:

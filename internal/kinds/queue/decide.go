@@ -141,18 +141,13 @@ func nextAction(o *Observation) Action {
 	case o.NotFound && !o.IsFresh:
 		return ActionAssertFresh
 	// Dead letters are changed only right after the broker confirmed the owner.
-	case o.EnsureResult == nil && needsEnsure(o, request):
+	case o.EnsureResult == nil && (o.NotFound || request != "" || mustCompare(o)):
 		return ActionEnsureQueue
 	case o.ProcessedDeadLetters != nil:
 		return ActionNone
 	default:
 		return deadLetterActions[request]
 	}
-}
-
-// needsEnsure reports whether the queue on the broker must be compared with the spec now.
-func needsEnsure(o *Observation, request string) bool {
-	return o.NotFound || request != "" || mustCompare(o)
 }
 
 // AnnotationDeadLetters requests one operation on the current dead letters. The operator

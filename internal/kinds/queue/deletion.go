@@ -67,17 +67,31 @@ func regularVerdict(o *Observation) deletionVerdict {
 	case IsAbandoned(o.Queue), o.NotOwner, o.Released, o.Deleted:
 		return deletionComplete
 	case o.hasFailed():
-		return brokerBlocks(o)
+		problem := o.unreachable()
+		if problem == nil {
+			problem = &decision.Problem{Reason: v1alpha1.ReasonRefusedByBroker, Message: o.BrokerError.Error()}
+		}
+		return blockedBy(problem.Reason, "%s. If the broker does not come back, remove the Queue without it with the annotation %s: \"true\"",
+			problem.Message, AnnotationAbandon)
 	case policy == v1alpha1.DeletionPurge && len(o.Deletion.WorkerPools) > 0:
 		return workerPoolsBlock(o.Deletion.WorkerPools)
+	// Both actions confirm the owner of the queue. A missing queue is not created only to be released: its Queue was not
+	// confirmed by the API server.
+	case !o.IsOwner && policy == v1alpha1.DeletionRetain:
+		return deletionVerdict{action: ActionEnsureQueue}
 	case !o.IsOwner:
-		return deletionVerdict{action: ownershipAction(policy)}
+		return deletionVerdict{action: ActionRejectMessages}
 	case !o.Rescued:
 		return deletionVerdict{action: ActionRescueMessages}
 	case o.Stats == nil:
 		return deletionVerdict{action: ActionReadStats}
 	case policy == v1alpha1.DeletionDrain && messageCount(o.Stats) > 0:
-		return messagesBlock(o)
+		hint := ""
+		if o.Queue.Spec.Paused {
+			hint = "; paused keeps workers from taking them"
+		}
+		return blockedBy(v1alpha1.ReasonNotEmpty, "deletionPolicy is Drain and the queue has %s left%s",
+			countNoun(messageCount(o.Stats), "message"), hint)
 	case len(o.Deletion.WorkerPools) > 0:
 		return workerPoolsBlock(o.Deletion.WorkerPools)
 	case o.Stats.DeadLetters > 0:
@@ -86,15 +100,6 @@ func regularVerdict(o *Observation) deletionVerdict {
 		return deletionVerdict{action: ActionReleaseQueue}
 	}
 	return deletionVerdict{action: ActionDeleteQueue}
-}
-
-// ownershipAction returns the action that confirms the owner of the queue. A missing queue is not created only to
-// be released: its Queue was not confirmed by the API server.
-func ownershipAction(policy v1alpha1.DeletionPolicy) Action {
-	if policy == v1alpha1.DeletionRetain {
-		return ActionEnsureQueue
-	}
-	return ActionRejectMessages
 }
 
 // DeadLetterActionOnDelete returns what happens to the dead letters of a deleted Queue. A
@@ -122,26 +127,8 @@ func deadLetterVerdict(o *Observation) deletionVerdict {
 		countNoun(o.Stats.DeadLetters, "dead letter"))
 }
 
-func brokerBlocks(o *Observation) deletionVerdict {
-	problem := o.unreachable()
-	if problem == nil {
-		problem = &decision.Problem{Reason: v1alpha1.ReasonRefusedByBroker, Message: o.BrokerError.Error()}
-	}
-	return blockedBy(problem.Reason, "%s. If the broker does not come back, remove the Queue without it with the annotation %s: \"true\"",
-		problem.Message, AnnotationAbandon)
-}
-
 func workerPoolsBlock(pools []string) deletionVerdict {
 	return blockedBy(v1alpha1.ReasonStillReferenced, "WorkerPools still refer to the Queue: %s", joinSome(pools, ", "))
-}
-
-func messagesBlock(o *Observation) deletionVerdict {
-	hint := ""
-	if o.Queue.Spec.Paused {
-		hint = "; paused keeps workers from taking them"
-	}
-	return blockedBy(v1alpha1.ReasonNotEmpty, "deletionPolicy is Drain and the queue has %s left%s",
-		countNoun(messageCount(o.Stats), "message"), hint)
 }
 
 // MoveProblem says that dead letters cannot be moved to the Queue of that name.

@@ -21,6 +21,25 @@ type History struct {
 	Stranded   StrandedMessages
 }
 
+// StrandedMessages are the messages that no worker receives and that are not dead, after the last sweep.
+type StrandedMessages struct {
+	// Number of messages; nil if unknown.
+	Number *int64
+	// Since is when a sweep first left some; zero if the last one left nothing. It stays while the number is unknown.
+	Since time.Time
+}
+
+func (s StrandedMessages) add(number *int64, now time.Time) StrandedMessages {
+	s.Number = number
+	switch {
+	case number != nil && *number == 0:
+		s.Since = time.Time{}
+	case number != nil && s.Since.IsZero():
+		s.Since = now
+	}
+	return s
+}
+
 // StatsHistory derives rates and latencies from successive stats. They are unknown until stats
 // were read twice.
 type StatsHistory struct {

@@ -116,9 +116,18 @@ func (o *Observation) Apply(action Action, result ActionResult) {
 	case ActionEnsureQueue:
 		o.applyEnsured(result.EnsureResult)
 	case ActionLookUpOwner:
-		o.applyLookUp(result.OwnerExists)
+		if result.OwnerExists {
+			o.BrokerError = o.Conflict
+		} else {
+			o.GoneOwnerUID = o.Conflict.Owner.UID
+		}
+		o.Conflict = nil
 	case ActionRescueMessages:
-		o.applyRescue(&result.Rescue)
+		o.Rescued, o.Stats = true, nil
+		o.History.Stranded = o.History.Stranded.add(result.Rescue.Stranded, o.Now)
+		if result.Rescue.Rescued >= broker.MaxRescued || !o.History.Stranded.Since.IsZero() {
+			o.History.Comparison.Expires = o.Now.Add(unfinishedInterval) // a sweep that left something continues soon
+		}
 	case ActionRequeueDeadLetters:
 		o.ProcessedDeadLetters, o.Stats = new(int64(result.Requeued)), nil
 	case ActionPurgeDeadLetters:
@@ -159,30 +168,27 @@ func (o *Observation) applyEnsured(result broker.EnsureResult) {
 	}
 }
 
-func (o *Observation) applyLookUp(exists bool) {
-	if exists {
-		o.BrokerError = o.Conflict
-	} else {
-		o.GoneOwnerUID = o.Conflict.Owner.UID
-	}
-	o.Conflict = nil
-}
-
 // applyError interprets an error of the broker, or of the connection to it.
 func (o *Observation) applyError(action Action, err error) {
 	class := broker.ClassOf(err)
 	refused := class == broker.ClassInvalid || class == broker.ClassConflict || class == broker.ClassNotFound
-	problem, isConnection := connectionProblem(err)
+	// The connection reports some errors by itself, rather than the broker behind it.
+	connectionError := interface{ Problem() decision.Problem }(nil)
+	// Once the API server has confirmed the Queue, a queue that the action did not find may be created.
+	mayCreate := o.EnsureResult == nil && (action == ActionReadStats || action == ActionEnsureQueue && !o.IsFresh)
+	// This cluster can look up the owner of the queue, and has not done so yet.
+	conflict := conflictIn(err)
+	mayReplace := conflict != nil && conflict.Owner.UID != o.GoneOwnerUID && conflict.Owner.SharesScope(BrokerQueueOwner(o.Queue, o.ClusterID))
 	switch {
 	case o.isDeleted() && (class == broker.ClassNotFound || class == broker.ClassConflict):
 		o.applyNoQueue(action, class, err)
 		return
-	case isConnection:
-		o.Connection.Problem = &problem
-	case class == broker.ClassNotFound && o.mayCreateAfter(action):
+	case errors.As(err, &connectionError):
+		o.Connection.Problem = new(connectionError.Problem())
+	case class == broker.ClassNotFound && mayCreate:
 		o.NotFound = true
-	case o.mayReplaceOwner(err):
-		o.Conflict = conflictIn(err)
+	case mayReplace:
+		o.Conflict = conflict
 		o.History.Comparison = Comparison{}
 	case refused:
 		o.BrokerError = err
@@ -211,35 +217,11 @@ func (o *Observation) applyNoQueue(action Action, class broker.ErrorClass, err e
 	}
 }
 
-// mayCreateAfter reports whether a queue that the action did not find may be created, once the API server has
-// confirmed the Queue.
-func (o *Observation) mayCreateAfter(action Action) bool {
-	compared := action == ActionEnsureQueue && !o.IsFresh
-	return o.EnsureResult == nil && (action == ActionReadStats || compared)
-}
-
-// mayReplaceOwner reports whether the error is a conflict with an owner that this cluster can look
-// up, and that has not been looked up yet.
-func (o *Observation) mayReplaceOwner(err error) bool {
-	conflict := conflictIn(err)
-	return conflict != nil && conflict.Owner.UID != o.GoneOwnerUID && conflict.Owner.SharesScope(BrokerQueueOwner(o.Queue, o.ClusterID))
-}
-
 // conflictIn returns the conflict that an error reports; nil if it reports none.
 func conflictIn(err error) *broker.OwnerConflictError {
 	conflict := (*broker.OwnerConflictError)(nil)
 	errors.As(err, &conflict)
 	return conflict
-}
-
-// connectionProblem returns the problem of an error that the connection reports by itself,
-// rather than the broker behind it.
-func connectionProblem(err error) (decision.Problem, bool) {
-	reporter := interface{ Problem() decision.Problem }(nil)
-	if errors.As(err, &reporter) {
-		return reporter.Problem(), true
-	}
-	return decision.Problem{}, false
 }
 
 // ReasonForClass returns the condition reason for an error of the broker.

@@ -1,8 +1,6 @@
 package queue
 
 import (
-	"cmp"
-
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -21,11 +19,19 @@ func conclude(o *Observation, blocked *decision.Problem) Decision {
 	} else {
 		history.Stats = StatsHistory{}
 	}
+	status := before.DeepCopy()
 	if o.Connection.Connecting {
-		return concludeConnecting(o, history)
+		// Reported only on a Queue without conditions: every restart of the operator would otherwise change the status of
+		// each Queue twice.
+		if len(status.Conditions) == 0 {
+			status.ObservedGeneration = o.Queue.Generation
+			setSummary(status, o, decision.Summary{
+				Ready: metav1.ConditionUnknown, Progress: decision.InProgress, Reason: v1alpha1.ReasonPending, Message: "Connecting to the broker",
+			})
+		}
+		return Decision{Status: *status, History: history}
 	}
 	result := latestComparison(o)
-	status := before.DeepCopy()
 	status.ObservedGeneration = o.Queue.Generation
 	status.Name, status.Engine = BrokerQueueName(o.Queue, o.ClusterID), o.Connection.Engine
 	status.Effective = o.Effective.DeepCopy()
@@ -45,17 +51,6 @@ func conclude(o *Observation, blocked *decision.Problem) Decision {
 		Status: *status, History: history, Events: append(actionEvents, transitionEvents(before, status)...),
 		StatusUnchanged: unchanged, StatsOnly: !unchanged && len(actionEvents) == 0 && differsInStatsOnly(before, status),
 	}
-}
-
-// concludeConnecting reports a pending connection only on a Queue without conditions. Every
-// restart of the operator would otherwise change the status of each Queue twice.
-func concludeConnecting(o *Observation, history History) Decision {
-	status := o.Queue.Status.DeepCopy()
-	if len(status.Conditions) == 0 {
-		status.ObservedGeneration = o.Queue.Generation
-		setSummary(status, o, pendingSummary("Connecting to the broker"))
-	}
-	return Decision{Status: *status, History: history}
 }
 
 // latestComparison returns the result of comparing the queue with its spec, nil if it is
@@ -136,12 +131,4 @@ func withoutNumbers(conditions []metav1.Condition) []metav1.Condition {
 		changed = append(changed, c)
 	}
 	return changed
-}
-
-// alertThreshold returns the number of dead letters from which DeadLettersPresent is True.
-func alertThreshold(e *v1alpha1.QueueEffective) int64 {
-	if e.DeadLetter == nil || e.DeadLetter.AlertThreshold == nil {
-		return 1
-	}
-	return cmp.Or(*e.DeadLetter.AlertThreshold, 1)
 }

@@ -36,28 +36,20 @@ type brokerDecision struct {
 // decide returns the final decision on the observation, and kube.ErrPending if the actions before it have
 // yet to be executed.
 func (r *Reconciler) decide(ctx context.Context, o *queue.Observation) (*brokerDecision, error) {
-	subject, err := decisionSubject(o)
-	if err != nil {
-		return nil, err
-	}
-	decided, found, err := r.decisions.Observe(ctx, client.ObjectKeyFromObject(o.Queue), subject, o.Connection.BrokerID, func(ctx context.Context) (*brokerDecision, error) {
-		return r.executeActions(ctx, *o)
+	// Everything that a decision depends on and that is known before the first action.
+	q := o.Queue
+	subject, err := json.Marshal([]any{
+		q.UID, q.Generation, q.DeletionTimestamp, q.Annotations, o.ClusterID, o.Effective, o.Connection, o.Deletion,
 	})
+	if err != nil {
+		return nil, fmt.Errorf("encoding what a decision depends on: %w", err)
+	}
+	execute := func(ctx context.Context) (*brokerDecision, error) { return r.executeActions(ctx, *o) }
+	decided, found, err := r.decisions.Observe(ctx, client.ObjectKeyFromObject(q), string(subject), o.Connection.BrokerID, execute)
 	if err == nil && !found {
 		return nil, kube.ErrPending
 	}
 	return decided, err
-}
-
-// decisionSubject identifies everything that a decision depends on and that is known before the
-// first action.
-func decisionSubject(o *queue.Observation) (string, error) {
-	q := o.Queue
-	subject, err := json.Marshal([]any{q.UID, q.Generation, q.DeletionTimestamp, q.Annotations, o.ClusterID, o.Effective, o.Connection, o.Deletion})
-	if err != nil {
-		return "", fmt.Errorf("encoding what a decision depends on: %w", err)
-	}
-	return string(subject), nil
 }
 
 // executeActions executes the actions that the core returns until its decision is final.
@@ -92,8 +84,10 @@ func (r *Reconciler) execute(ctx context.Context, o *queue.Observation, d *queue
 	case queue.ActionAssertFresh:
 		return queue.ActionResult{}, kube.AssertFresh(ctx, r.Live, r.Client, o.Queue)
 	case queue.ActionLookUpOwner:
-		exists, err := r.ownerExists(ctx, o)
-		return queue.ActionResult{OwnerExists: exists}, err
+		owner := o.Conflict.Owner // in the namespace of the Queue
+		_, ownerName, _ := strings.Cut(owner.Name, "/")
+		found, err := kube.GetIfExists(ctx, r.Live, o.Queue.Namespace, ownerName, &v1alpha1.Queue{})
+		return queue.ActionResult{OwnerExists: found != nil && string(found.UID) == owner.UID}, err
 	}
 	conn, name := r.connOf(o), queue.BrokerQueueName(o.Queue, o.ClusterID)
 	engine, err := engineOf(conn, o)
@@ -103,7 +97,10 @@ func (r *Reconciler) execute(ctx context.Context, o *queue.Observation, d *queue
 	result := queue.ActionResult{}
 	switch {
 	case d.Action == queue.ActionMoveDeadLetters:
-		result, err = r.moveDeadLetters(ctx, engine, o)
+		target := "" // checked again, because it may have changed since the last batch
+		if target, result.MoveProblem, err = r.moveTarget(ctx, o); err == nil && result.MoveProblem == nil {
+			_, result.Err = engine.DeadLetters(name).Move(ctx, target, moveBatchSize)
+		}
 	case d.Action == queue.ActionReadStats && o.Queue.DeletionTimestamp.IsZero():
 		result.Stats, result.Err = conn.Stats(ctx, name, d.MaxStatsAge)
 	default:
@@ -111,16 +108,6 @@ func (r *Reconciler) execute(ctx context.Context, o *queue.Observation, d *queue
 	}
 	conn.CheckHealth(result.Err)
 	return result, err
-}
-
-// moveDeadLetters checks the target again, because it may have changed since the last batch.
-func (r *Reconciler) moveDeadLetters(ctx context.Context, engine broker.Engine, o *queue.Observation) (queue.ActionResult, error) {
-	target, problem, err := r.moveTarget(ctx, o)
-	if err != nil || problem != nil {
-		return queue.ActionResult{MoveProblem: problem}, err
-	}
-	_, err = engine.DeadLetters(queue.BrokerQueueName(o.Queue, o.ClusterID)).Move(ctx, target, moveBatchSize)
-	return queue.ActionResult{Err: err}, nil
 }
 
 func executeOnBroker(ctx context.Context, engine broker.Engine, o *queue.Observation, action queue.Action) (result queue.ActionResult) {
@@ -151,13 +138,4 @@ func executeOnBroker(ctx context.Context, engine broker.Engine, o *queue.Observa
 	case queue.ActionNone, queue.ActionAddFinalizer, queue.ActionAssertFresh, queue.ActionLookUpOwner, queue.ActionMoveDeadLetters:
 	}
 	return result
-}
-
-// ownerExists reports whether the API server has the owner of the queue, which is in the namespace
-// of the Queue.
-func (r *Reconciler) ownerExists(ctx context.Context, o *queue.Observation) (bool, error) {
-	owner := o.Conflict.Owner
-	_, name, _ := strings.Cut(owner.Name, "/")
-	found, err := kube.GetIfExists(ctx, r.Live, o.Queue.Namespace, name, &v1alpha1.Queue{})
-	return found != nil && string(found.UID) == owner.UID, err
 }

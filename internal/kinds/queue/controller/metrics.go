@@ -1,8 +1,6 @@
 package controller
 
 import (
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kube/metric"
 )
@@ -38,10 +36,4 @@ func sumStatuses(sums metric.Sums, list *v1alpha1.QueueList) {
 		sums.AddCondition(queuesGauge, q.Status.Conditions, v1alpha1.ConditionReady, q.Namespace, name)
 		sums.AddCondition(replicationGauge, q.Status.Conditions, v1alpha1.ConditionReplicated, q.Namespace, name)
 	}
-}
-
-// forgetMetrics removes the counters of a Queue that does not exist.
-func forgetMetrics(key types.NamespacedName) {
-	driftCorrections.Forget(key)
-	rescuedMessages.Forget(key)
 }

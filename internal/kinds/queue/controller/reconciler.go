@@ -106,7 +106,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			r.writeCache.Forget(req.NamespacedName)
 			r.tracked.Forget(req.NamespacedName)
 			r.decisions.Forget(req.NamespacedName)
-			forgetMetrics(req.NamespacedName)
+			driftCorrections.Forget(req.NamespacedName)
+			rescuedMessages.Forget(req.NamespacedName)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -115,7 +116,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil // a finalizer of someone else keeps it
 	}
 	result, err := r.reconcileOnce(ctx, q)
-	return result, r.ignoreTerminating(ctx, q, err)
+	// In a terminating namespace the operator may have lost its permissions, and can do nothing more.
+	return result, kube.RemoveFinalizerIfTerminating(ctx, r.Live, r.Client, q, v1alpha1.QueueFinalizer, err)
 }
 
 func (r *Reconciler) reconcileOnce(ctx context.Context, q *v1alpha1.Queue) (ctrl.Result, error) {
@@ -135,10 +137,4 @@ func (r *Reconciler) reconcileOnce(ctx context.Context, q *v1alpha1.Queue) (ctrl
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: decided.RequeueAfter}, nil
-}
-
-// ignoreTerminating removes the finalizer of a deleted Queue if its namespace is terminating and
-// the operator lost its permissions there, so that it can do nothing more.
-func (r *Reconciler) ignoreTerminating(ctx context.Context, q *v1alpha1.Queue, err error) error {
-	return kube.RemoveFinalizerIfTerminating(ctx, r.Live, r.Client, q, v1alpha1.QueueFinalizer, err)
 }

@@ -29,13 +29,17 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err := mgr.Add(r.decisions); err != nil {
 		return err
 	}
+	// All Queues of the namespace, because a changed Policy may no longer select a Queue that it selected before.
+	queuesOfNamespace := func(ctx context.Context, namespace string) []reconcile.Request {
+		return kube.RequestsForList(ctx, r.Client, &v1alpha1.QueueList{}, client.InNamespace(namespace))
+	}
 	// Policies select by labels; annotations abandon and request.
 	isRelevant := predicate.Or[client.Object](
 		predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("queue").
 		For(&v1alpha1.Queue{}, builder.WithPredicates(isRelevant)).
-		Watches(&v1alpha1.Policy{}, kube.NewNamespaceHandler(r.policies.Invalidate, r.queuesOfNamespace),
+		Watches(&v1alpha1.Policy{}, kube.NewNamespaceHandler(r.policies.Invalidate, queuesOfNamespace),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Func(r.watchBrokers)).
 		WatchesRawSource(source.Func(r.decisions.EnqueueTo)).
@@ -55,10 +59,4 @@ func (r *Reconciler) watchBrokers(_ context.Context, requests workqueue.TypedRat
 		})
 	})
 	return nil
-}
-
-// queuesOfNamespace returns all Queues of a namespace, because a changed Policy may no longer select a Queue
-// that it selected before.
-func (r *Reconciler) queuesOfNamespace(ctx context.Context, namespace string) []reconcile.Request {
-	return kube.RequestsForList(ctx, r.Client, &v1alpha1.QueueList{}, client.InNamespace(namespace))
 }
