@@ -99,8 +99,17 @@ func (a *Aggregator) TopEntries() []Entry {
 	return slices.Clone(a.entries)
 }
 
+// discardExcess puts severe findings first, then new findings: new trouble is more important than trouble that has been
+// known for long. UID and name make the order deterministic.
 func (a *Aggregator) discardExcess() {
-	slices.SortFunc(a.entries, compareImportance)
+	slices.SortFunc(a.entries, func(a, b Entry) int {
+		return cmp.Or(
+			cmp.Compare(severityRank(a.Finding.Severity), severityRank(b.Finding.Severity)),
+			b.Finding.Since.Compare(a.Finding.Since), // the zero time, which is unknown, is last
+			cmp.Compare(a.UID, b.UID),
+			cmp.Compare(a.Name, b.Name),
+		)
+	})
 	if len(a.entries) > a.maxEntries {
 		clear(a.entries[a.maxEntries:])
 		a.entries = a.entries[:a.maxEntries]
@@ -135,17 +144,6 @@ func (a *Aggregator) Count(category Category) int32 {
 func (a *Aggregator) CountFindings(category Category, reason Reason) int32 {
 	a.settleSeries()
 	return a.byFinding[findingKind{category, reason}]
-}
-
-// compareImportance puts severe findings first, then new ones: new trouble is more important than
-// what has been known for long. UID and name make the order deterministic.
-func compareImportance(a, b Entry) int {
-	return cmp.Or(
-		cmp.Compare(severityRank(a.Finding.Severity), severityRank(b.Finding.Severity)),
-		b.Finding.Since.Compare(a.Finding.Since), // the zero time, which is unknown, is last
-		cmp.Compare(a.UID, b.UID),
-		cmp.Compare(a.Name, b.Name),
-	)
 }
 
 // severityOrder lists the severities from the most to the least important.

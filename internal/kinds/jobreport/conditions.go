@@ -14,16 +14,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// setFailureConditions sets the conditions after a failed scan.
-func setFailureConditions(after, before *v1alpha1.JobReportStatus, failure *Failure, now time.Time) {
-	setCondition(after, v1alpha1.ConditionScanFailed, metav1.ConditionTrue, failure.Reason, failure.stableMessage(before, v1alpha1.ConditionScanFailed), now)
-	outdated := "no scan has succeeded yet"
-	if before.LastScanTime != nil {
-		outdated = "the last scan failed; the findings are those of the last successful scan"
-	}
-	setCondition(after, v1alpha1.ConditionReportReady, metav1.ConditionFalse, v1alpha1.ReasonScanFailed, outdated, now)
-}
-
 // setSuccessConditions sets the conditions after a scan of all Jobs. The report is too big if
 // fewer findings fit than were to be shown.
 func setSuccessConditions(after *v1alpha1.JobReportStatus, tooBig bool, now time.Time) {

@@ -57,7 +57,8 @@ func Decide(o Observation) Decision {
 	before := &o.Report.Status
 	after := statusAfterScan(before, &o)
 	setExportCondition(&after, before, &o)
-	after.ObservedGeneration = generationOf(o.Report)
+	// The API server creates a JobReport with the generation 1, and it has no spec that would change it.
+	after.ObservedGeneration = max(o.Report.Generation, 1)
 	setSummaryConditions(&after, &o)
 	return Decision{
 		Status: after,
@@ -66,10 +67,6 @@ func Decide(o Observation) Decision {
 		Events: transitionEvents(before, &after),
 	}
 }
-
-// generationOf returns 1 for a JobReport that does not exist yet: the API server creates it with
-// that generation, and it has no spec that would change it.
-func generationOf(report *v1alpha1.JobReport) int64 { return max(report.Generation, 1) }
 
 // HeartbeatInterval is the time after which an unchanged status is written again, plus or minus
 // a tenth, so that lastScanTime proves that the namespace is still scanned.

@@ -92,15 +92,12 @@ func (f *jobFacts) externalManager() (manager string, external bool) {
 
 func (f *jobFacts) isSuspended() bool { return ptr.Deref(f.Spec.Suspend, false) }
 
-// isEnding reports whether the Job will fail or complete once its Pods have terminated.
-func (f *jobFacts) isEnding() bool {
-	return f.trueCondition(batchv1.JobFailureTarget) != nil || f.trueCondition(batchv1.JobSuccessCriteriaMet) != nil
-}
-
 // isExpectedToProgress reports whether the Job controller should work on the Job.
 func (f *jobFacts) isExpectedToProgress() bool {
 	_, external := f.externalManager()
-	return f.isUnfinished() && !f.isEnding() && !external && !f.isSuspended()
+	// Once its Pods have terminated, the Job will fail or complete.
+	isEnding := f.trueCondition(batchv1.JobFailureTarget) != nil || f.trueCondition(batchv1.JobSuccessCriteriaMet) != nil
+	return f.isUnfinished() && !isEnding && !external && !f.isSuspended()
 }
 
 func (f *jobFacts) isStarted() bool { return f.Status.StartTime != nil }
@@ -133,10 +130,8 @@ func (f *jobFacts) lastEditTime() time.Time {
 	return laterTime(f.creationTime(), f.lastWriteTime(""))
 }
 
-// lastStatusUpdateTime returns when the status was last changed according to managedFields: its
-// current values are at least that old.
-func (f *jobFacts) lastStatusUpdateTime() time.Time { return f.lastWriteTime("status") }
-
+// lastWriteTime returns when the subresource was last changed according to managedFields: its current values are at
+// least that old.
 func (f *jobFacts) lastWriteTime(subresource string) time.Time {
 	var last time.Time
 	for i := range f.ManagedFields {

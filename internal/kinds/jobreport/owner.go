@@ -1,8 +1,6 @@
 package jobreport
 
 import (
-	"cmp"
-
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -36,10 +34,13 @@ var ownerLabels = []struct{ label, kind string }{
 }
 
 // OwnerOf returns the Job's owner: its controller, such as a CronJob, or what its labels and
-// annotations name. The owner of a scheduled run's Job is the Schedule, as a CronJob is of its Jobs. The queue of Kueue is the owner only of a Job that nothing else owns.
+// annotations name. The owner of a scheduled run's Job is the Schedule, as a CronJob is of its Jobs. The queue of Kueue is
+// the owner only of a Job that nothing else owns.
 func OwnerOf(job *batchv1.Job) Owner {
 	if controller := metav1.GetControllerOfNoCopy(job); controller != nil {
-		if schedule := job.Labels[v1alpha1.LabelSchedule]; schedule != "" && isRun(controller) {
+		isRun := controller.APIVersion == v1alpha1.GroupVersion.String() &&
+			(controller.Kind == "SequentialJob" || controller.Kind == "AgenticSession")
+		if schedule := job.Labels[v1alpha1.LabelSchedule]; schedule != "" && isRun {
 			return newOwner("Schedule", schedule)
 		}
 		return newOwner(controller.Kind, controller.Name)
@@ -49,28 +50,17 @@ func OwnerOf(job *batchv1.Job) Owner {
 			return newOwner(known.kind, name)
 		}
 	}
-	if release := helmRelease(job); release != "" {
+	release := job.Annotations["meta.helm.sh/release-name"]
+	if release == "" && job.Labels["app.kubernetes.io/managed-by"] == "Helm" {
+		release = job.Labels["app.kubernetes.io/instance"] // Helm does not annotate hooks, but by convention charts label them
+	}
+	if release != "" {
 		return newOwner("HelmRelease", release)
 	}
 	if queue := job.Labels[labelKueueQueue]; queue != "" {
 		return newOwner("LocalQueue", queue)
 	}
 	return Owner{}
-}
-
-// isRun reports whether a Job's controller is of a kind that Schedules start.
-func isRun(controller *metav1.OwnerReference) bool {
-	return controller.APIVersion == v1alpha1.GroupVersion.String() && (controller.Kind == "SequentialJob" || controller.Kind == "AgenticSession")
-}
-
-// helmRelease returns the name of the Helm release that the Job belongs to. Helm does not annotate
-// hooks, but by convention charts label them.
-func helmRelease(job *batchv1.Job) string {
-	instance := ""
-	if job.Labels["app.kubernetes.io/managed-by"] == "Helm" {
-		instance = job.Labels["app.kubernetes.io/instance"]
-	}
-	return cmp.Or(job.Annotations["meta.helm.sh/release-name"], instance)
 }
 
 // newOwner bounds what others wrote: a report has a maximum size.

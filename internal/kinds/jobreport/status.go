@@ -28,22 +28,24 @@ const maxFindingsBytes = MaxStatusBytes - 12<<10
 func statusAfterScan(before *v1alpha1.JobReportStatus, o *Observation) v1alpha1.JobReportStatus {
 	if o.Scan.Failure != nil {
 		after := *before.DeepCopy()
-		setFailureConditions(&after, before, o.Scan.Failure, o.Now)
+		failure, outdated := o.Scan.Failure, "no scan has succeeded yet"
+		if before.LastScanTime != nil {
+			outdated = "the last scan failed; the findings are those of the last successful scan"
+		}
+		message := failure.stableMessage(before, v1alpha1.ConditionScanFailed)
+		setCondition(&after, v1alpha1.ConditionScanFailed, metav1.ConditionTrue, failure.Reason, message, o.Now)
+		setCondition(&after, v1alpha1.ConditionReportReady, metav1.ConditionFalse, v1alpha1.ReasonScanFailed, outdated, o.Now)
 		return after
 	}
-	after := newStatus(&o.Scan, findingsSizeLimit(o))
+	maxBytes := maxFindingsBytes
+	if o.Unstored {
+		maxBytes = math.MaxInt
+	}
+	after := newStatus(&o.Scan, maxBytes)
 	tooBig := len(after.Findings) < len(o.Scan.Jobs.TopEntries())
 	after.Conditions = slices.Clone(before.Conditions)
 	setSuccessConditions(&after, tooBig, o.Scan.StartTime)
 	return after
-}
-
-// findingsSizeLimit returns the maximum size of the findings, in bytes of JSON.
-func findingsSizeLimit(o *Observation) int {
-	if o.Unstored {
-		return math.MaxInt
-	}
-	return maxFindingsBytes
 }
 
 // newStatus returns the results of a successful scan, without conditions.

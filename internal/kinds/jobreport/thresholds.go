@@ -3,6 +3,7 @@ package jobreport
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -83,4 +84,52 @@ func (t Thresholds) Validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// ParseDuration parses a duration that is not negative, such as 90m, 12h or 7d. A number of days
+// may precede the rest, as in 1d12h. A day has 24 hours.
+func ParseDuration(value string) (time.Duration, error) {
+	invalid := fmt.Errorf("invalid duration %q: use a value such as 90m, 12h or 7d", TruncateText(value, MaxCauseBytes/2))
+	days, rest, found := strings.Cut(value, "d")
+	if !found {
+		days, rest = "0", value
+	}
+	count, err := strconv.ParseUint(days, 10, 16)
+	if err != nil {
+		return 0, invalid
+	}
+	duration := time.Duration(count) * oneDay
+	if rest != "" {
+		hours, err := time.ParseDuration(rest)
+		if err != nil || hours < 0 {
+			return 0, invalid
+		}
+		duration += hours
+	}
+	if duration < 0 || value == "" {
+		return 0, invalid
+	}
+	return duration, nil
+}
+
+// FormatDuration returns the shortest text that ParseDuration reads as the same duration.
+func FormatDuration(d time.Duration) string {
+	if d <= 0 {
+		return d.String()
+	}
+	text := ""
+	if days := d / oneDay; days > 0 {
+		text, d = fmt.Sprintf("%dd", days), d%oneDay
+	}
+	if d == 0 {
+		return text
+	}
+	rest := d.String()
+	if strings.HasSuffix(rest, "m0s") {
+		rest = strings.TrimSuffix(rest, "0s")
+	}
+	if strings.HasSuffix(rest, "h0m") {
+		rest = strings.TrimSuffix(rest, "0m")
+	}
+	return text + rest
 }

@@ -97,19 +97,7 @@ func isKindNotServed(err error) bool {
 // isAPIStatus reports whether the API server answered the request.
 func isAPIStatus(err error) bool { return errors.As(err, new(apierrors.APIStatus)) }
 
-// isRetriable reports whether the cause is probably gone soon: the API server does not answer or
-// is overloaded, or the report changed.
-func isRetriable(err error) bool {
-	return !isAPIStatus(err) || apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err)
-}
-
 func isForbidden(err error) bool { return decision.ClassOf(err) == decision.PermissionMissing }
-
-// isInaccessible reports whether the report cannot be read or written because the namespace or the
-// permission is gone. The state of the namespace's Jobs is then unknown.
-func isInaccessible(err error) bool {
-	return isNamespaceNotFound(err) || isForbidden(err) || decision.ClassOf(err) == decision.NamespaceTerminating
-}
 
 // stableErrorText returns the text of an error without the parts that differ for each attempt: the
 // page number, and the URL, which contains the continue token.
@@ -121,4 +109,10 @@ func stableErrorText(err error) string {
 		err = request.Err
 	}
 	return err.Error()
+}
+
+// isInaccessible reports whether the report cannot be read or written because the namespace or the
+// permission is gone. The state of the namespace's Jobs is then unknown.
+func isInaccessible(err error) bool {
+	return isNamespaceNotFound(err) || isForbidden(err) || decision.ClassOf(err) == decision.NamespaceTerminating
 }

@@ -1,8 +1,6 @@
 package controller
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
 	"github.com/yardmaster/yardmaster/internal/kube/metric"
@@ -32,7 +30,7 @@ var (
 		"Number of OpenReports Reports that could not be written, by reason.", "reason")
 )
 
-// writeResultFailed is the result of a failed write; the others are report.WriteReasons.
+// writeResultFailed is the result of a failed write; the others are jobreport.WriteReasons.
 const writeResultFailed = "failed"
 
 // scanFailureReasons are the values of the label reason of scanErrorsTotal.
@@ -60,25 +58,13 @@ func initializeMetrics(options Options) {
 		writesTotal.WithLabelValues(result)
 	}
 	if options.OpenReports {
-		initializeExportMetrics()
+		for _, result := range []string{string(jobreport.WriteChanged), string(jobreport.WriteUnchanged), writeResultFailed} {
+			exportsTotal.WithLabelValues(result)
+		}
+		for _, reason := range exportFailureReasons {
+			exportErrorsTotal.WithLabelValues(reason)
+		}
 	}
-}
-
-func initializeExportMetrics() {
-	for _, result := range []string{string(jobreport.WriteChanged), string(jobreport.WriteUnchanged), writeResultFailed} {
-		exportsTotal.WithLabelValues(result)
-	}
-	for _, reason := range exportFailureReasons {
-		exportErrorsTotal.WithLabelValues(reason)
-	}
-}
-
-func countWrite(decision *jobreport.Decision, err error) {
-	result := string(decision.Write)
-	if err != nil {
-		result = writeResultFailed
-	}
-	writesTotal.WithLabelValues(result).Inc()
 }
 
 func recordScanMetrics(namespace string, scan *jobreport.Scan) {
@@ -105,11 +91,4 @@ func setFindingMetrics(namespace string, category jobreport.Category, reason job
 	} else {
 		oldestGauge.DeleteLabelValues(labels...)
 	}
-}
-
-// deleteJobCounts deletes the counts of a namespace that cannot be scanned any more.
-func deleteJobCounts(namespace string) {
-	jobsGauge.DeletePartialMatch(prometheus.Labels{"namespace": namespace})
-	findingsGauge.DeletePartialMatch(prometheus.Labels{"namespace": namespace})
-	oldestGauge.DeletePartialMatch(prometheus.Labels{"namespace": namespace})
 }

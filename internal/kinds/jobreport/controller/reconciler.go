@@ -1,12 +1,21 @@
+// Package controller periodically scans all Jobs of the configured namespaces and records the stale
+// Jobs in one JobReport per namespace.
+//
+// It only reads Jobs: it has neither the code nor the permission to change or delete a Job. Package
+// jobreport decides which Jobs are stale, and what a report contains. A failed scan is
+// recorded in the namespace's own report, which keeps its previous findings, and does not delay
+// other namespaces.
 package controller
 
 import (
 	"cmp"
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,7 +29,7 @@ type Options struct {
 	Namespaces []string
 	// Interval between scans.
 	Interval time.Duration
-	// MaxFindings is the maximum number of findings in a report, at most report.MaxFindings.
+	// MaxFindings is the maximum number of findings in a report, at most jobreport.MaxFindings.
 	MaxFindings int
 	// Thresholds are the ages from which Jobs are stale.
 	Thresholds jobreport.Thresholds
@@ -64,13 +73,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, namespace string) error {
 		}
 		decision = jobreport.Decide(observation)
 		err = r.record(ctx, &observation, &decision)
-		countWrite(&decision, err)
+		result := string(decision.Write)
+		if err != nil {
+			result = writeResultFailed
+		}
+		writesTotal.WithLabelValues(result).Inc()
 		return err
 	})
 	switch {
 	case recordErr != nil:
 		if isInaccessible(recordErr) {
-			deleteJobCounts(namespace)
+			jobsGauge.DeletePartialMatch(prometheus.Labels{"namespace": namespace})
+			findingsGauge.DeletePartialMatch(prometheus.Labels{"namespace": namespace})
+			oldestGauge.DeletePartialMatch(prometheus.Labels{"namespace": namespace})
 		}
 		return newScanError(cmp.Or(scanErr, recordErr), recordErr)
 	case scanErr == nil:
@@ -95,4 +110,40 @@ func (r *Reconciler) reconcileAndLog(ctx context.Context, namespace string) {
 		scanErrorsTotal.WithLabelValues(namespace, failed.reason).Inc()
 	}
 	r.logResult(namespace, failed)
+}
+
+// loggedResults has the reason of the last failure that was logged, by namespace. A namespace whose
+// last scan succeeded has none.
+type loggedResults struct {
+	mu                sync.Mutex
+	reasonByNamespace map[string]string
+}
+
+// swap records a namespace's result and returns the previous one.
+func (l *loggedResults) swap(namespace, reason string) (previous string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.reasonByNamespace == nil {
+		l.reasonByNamespace = map[string]string{}
+	}
+	previous = l.reasonByNamespace[namespace]
+	l.reasonByNamespace[namespace] = reason
+	return previous
+}
+
+// logResult logs the result of a scan if it differs from that of the scan before. A namespace that
+// does not exist would otherwise fill the log. A stack trace would say nothing about the cause.
+func (r *Reconciler) logResult(namespace string, failed *scanError) {
+	reason := ""
+	if failed != nil {
+		reason = failed.reason
+	}
+	previous := r.results.swap(namespace, reason)
+	switch {
+	case reason == previous:
+	case failed == nil:
+		r.log.Info("Scan succeeded again", "namespace", namespace, "previousReason", previous)
+	default:
+		r.log.Info("Scan failed; the same failure is not logged again", "namespace", namespace, "reason", reason, "error", failed.Error())
+	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
@@ -54,18 +56,15 @@ func (r *Reconciler) retryWhileUnavailable(ctx context.Context, cause error, att
 			return nil
 		}
 		wasUnavailable = wasUnavailable || !isAPIStatus(err)
-		if !isRetriable(err) && (!wasUnavailable || !isForbidden(err)) || !r.waitForRetry(ctx) {
+		// The API server is overloaded or does not answer, or the report changed: that is probably over soon.
+		isRetriable := !isAPIStatus(err) || apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err)
+		if !isRetriable && (!wasUnavailable || !isForbidden(err)) {
 			return err
 		}
-	}
-}
-
-// waitForRetry returns false if ctx ends first.
-func (r *Reconciler) waitForRetry(ctx context.Context) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-r.clock.After(recordRetryInterval):
-		return true
+		select {
+		case <-ctx.Done():
+			return err
+		case <-r.clock.After(recordRetryInterval):
+		}
 	}
 }
