@@ -44,13 +44,6 @@ func eventsOf(ctx context.Context, cluster *clusterConnection, namespace string,
 	return list.Items, err
 }
 
-// tableDetail returns a function that describes an object by its row in the table of its kind.
-func tableDetail[T client.Object](kind *resourceKind[T]) func(terminal.Style, T, time.Time) []string {
-	return func(style terminal.Style, object T, now time.Time) []string {
-		return kind.renderTable(style, []T{object}, now).Lines(false)
-	}
-}
-
 // newDeleteCommand is `kubectl yardmaster seq delete` and the same for the other kinds.
 func newDeleteCommand[T client.Object](env *environment, kind *resourceKind[T]) *cobra.Command {
 	return &cobra.Command{

@@ -48,20 +48,17 @@ func describeConnectionError(err error) string {
 	case clientcmd.IsEmptyConfig(err):
 		return "no cluster is configured: set --kubeconfig, or the environment variable KUBECONFIG"
 	case errors.As(err, &request) && (errors.As(err, &network) || errors.As(err, &lookup)):
-		return fmt.Sprintf("cannot connect to the API server %s: %v; check the context with kubectl config current-context", hostOf(request.URL), rootCause(err))
+		server := request.URL
+		if parsed, parseErr := url.Parse(server); parseErr == nil && parsed.Host != "" {
+			server = parsed.Scheme + "://" + parsed.Host
+		}
+		return fmt.Sprintf("cannot connect to the API server %s: %v; check the context with kubectl config current-context",
+			server, rootCause(err))
 	case apierrors.IsUnauthorized(err):
 		return "the API server does not accept your credentials: log in again, or check the user of the context with kubectl config view --minify"
 	default:
 		return err.Error()
 	}
-}
-
-func hostOf(address string) string {
-	parsed, err := url.Parse(address)
-	if err != nil || parsed.Host == "" {
-		return address
-	}
-	return parsed.Scheme + "://" + parsed.Host
 }
 
 // rootCause returns the innermost error.

@@ -37,7 +37,8 @@ func newListCommand[T client.Object](env *environment, kind *resourceKind[T], sh
 	}
 	l.addSelectionFlags(command)
 	l.addOutputFlags(command, outputTable, outputWide, outputJSON, outputYAML, outputName)
-	l.addSortFlag(command)
+	command.Flags().StringVar(&l.sortBy, "sort-by", "", "Sort by the value of this JSONPath expression, such as .metadata.creationTimestamp.")
+	completeValues(command, "sort-by", ".metadata.name", ".metadata.creationTimestamp")
 	command.Flags().BoolVarP(&l.watch, "watch", "w", false, "Keep showing changes until interrupted.")
 	return command
 }
@@ -173,8 +174,6 @@ func parseSelector(text string) (labels.Selector, error) {
 	}
 	return selector, nil
 }
-
-func labelsOf(object client.Object) labels.Set { return object.GetLabels() }
 
 // listOptions returns the options of a request for the selected objects.
 func (s *objectSelection) listOptions(cluster *clusterConnection) ([]client.ListOption, error) {

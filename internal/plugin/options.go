@@ -17,14 +17,11 @@ func newOptionsCommand(env *environment) *cobra.Command {
 		Args:              rejectArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(command *cobra.Command, _ []string) error {
-			fmt.Fprint(env.out, "These flags apply to all commands:\n\n"+globalFlagUsages(command.Root())+"\n")
+			fmt.Fprint(env.out, "These flags apply to all commands:\n\n"+command.Root().PersistentFlags().FlagUsages()+"\n")
 			return nil
 		},
 	}
 }
-
-// globalFlagUsages describes the flags of all commands, which help texts omit.
-func globalFlagUsages(root *cobra.Command) string { return root.PersistentFlags().FlagUsages() }
 
 const globalFlagsHint = `Use "kubectl yardmaster options" for the flags that apply to all commands.`
 
@@ -32,7 +29,11 @@ const globalFlagsHint = `Use "kubectl yardmaster options" for the flags that app
 // a cluster by a hint, as kubectl does. They are not marked as hidden, so that shells complete their
 // names. A template would link the package text/template, with which the linker keeps more code.
 func printUsage(command *cobra.Command) error {
-	sections := []string{"Usage:\n  " + usageLine(command)}
+	usage := command.UseLine()
+	if command.HasAvailableSubCommands() {
+		usage = command.CommandPath() + " COMMAND"
+	}
+	sections := []string{"Usage:\n  " + usage}
 	if len(command.Aliases) > 0 {
 		sections = append(sections, "Aliases:\n  "+command.NameAndAliases())
 	}
@@ -50,13 +51,6 @@ func printUsage(command *cobra.Command) error {
 	}
 	fmt.Fprint(command.OutOrStdout(), strings.Join(append(sections, globalFlagsHint), "\n\n")+"\n")
 	return nil
-}
-
-func usageLine(command *cobra.Command) string {
-	if command.HasAvailableSubCommands() {
-		return command.CommandPath() + " COMMAND"
-	}
-	return command.UseLine()
 }
 
 func describeSubcommands(command *cobra.Command) []string {

@@ -46,11 +46,6 @@ func (o *outputOptions) addOutputFlags(command *cobra.Command, formats ...string
 	completeValues(command, "output", append(slices.Clone(formats), outputJSONPath+"=", outputColumns+"=")...)
 }
 
-func (o *outputOptions) addSortFlag(command *cobra.Command) {
-	command.Flags().StringVar(&o.sortBy, "sort-by", "", "Sort by the value of this JSONPath expression, such as .metadata.creationTimestamp.")
-	completeValues(command, "sort-by", ".metadata.name", ".metadata.creationTimestamp")
-}
-
 func (o *outputOptions) isTable() bool { return o.format == outputTable || o.format == outputWide }
 
 // validateOutput checks the flags before anything is read.

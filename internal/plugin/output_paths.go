@@ -99,7 +99,13 @@ func (o *outputOptions) printColumns(out io.Writer, object any) error {
 		}
 		rows = append(rows, header)
 	}
-	for _, item := range itemsOf(decoded) {
+	items := []any{decoded}
+	if fields, isObject := decoded.(map[string]any); isObject {
+		if listed, isList := fields["items"].([]any); isList {
+			items = listed
+		}
+	}
+	for _, item := range items {
 		var row []string
 		for _, column := range columns {
 			row = append(row, columnText(column.path, item))
@@ -107,16 +113,6 @@ func (o *outputOptions) printColumns(out io.Writer, object any) error {
 		rows = append(rows, row)
 	}
 	return terminal.WriteLines(out, terminal.AlignColumns(rows))
-}
-
-// itemsOf returns the items of a list, or the object itself.
-func itemsOf(decoded any) []any {
-	if fields, isObject := decoded.(map[string]any); isObject {
-		if items, isList := fields["items"].([]any); isList {
-			return items
-		}
-	}
-	return []any{decoded}
 }
 
 func columnText(path *jsonpath.JSONPath, item any) string {
@@ -143,15 +139,14 @@ func pathValues(path *jsonpath.JSONPath, item any) []any {
 	var values []any
 	for _, result := range results {
 		for _, value := range result {
-			if value.IsValid() && value.CanInterface() && !isNil(value) {
+			isNil := value.Kind() == reflect.Interface && value.IsNil()
+			if value.IsValid() && value.CanInterface() && !isNil {
 				values = append(values, value.Interface())
 			}
 		}
 	}
 	return values
 }
-
-func isNil(value reflect.Value) bool { return value.Kind() == reflect.Interface && value.IsNil() }
 
 // sortObjects sorts objects by the value of --sort-by. Objects without a value come first.
 func sortObjects[T client.Object](o *outputOptions, items []T) error {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
@@ -70,23 +71,28 @@ func runCommand(ctx context.Context, args []string, env *environment) int {
 
 func newRootCommand(env *environment) *cobra.Command {
 	root := &cobra.Command{
-		Use:               "kubectl-yardmaster",
-		Short:             "Inspect and control Yardmaster workloads",
-		Args:              rejectArguments,
-		RunE:              func(command *cobra.Command, _ []string) error { return command.Help() },
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl yardmaster"},
-		PersistentPreRunE: func(*cobra.Command, []string) error { return env.validateColor() },
+		Use:           "kubectl-yardmaster",
+		Short:         "Inspect and control Yardmaster workloads",
+		Args:          rejectArguments,
+		RunE:          func(command *cobra.Command, _ []string) error { return command.Help() },
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl yardmaster"},
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			return validateChoice("color", env.colorMode, terminal.ColorAuto, terminal.ColorAlways, terminal.ColorNever)
+		},
 	}
 	root.SetOut(env.out)
 	root.SetErr(env.errOut)
 	env.clientConfig = addConnectionFlags(root.PersistentFlags())
 	root.PersistentFlags().StringVar(&env.colorMode, "color", terminal.ColorAuto, "When to use colors: auto (on a terminal), always or never.")
 	root.AddCommand(newReportCommand(env), newUICommand(env), newOptionsCommand(env), newVersionCommand(env))
+	queueDetail := func(style terminal.Style, q *v1alpha1.Queue, now time.Time) []string {
+		return render.QueueTable(style, []*v1alpha1.Queue{q}, now).Lines(false)
+	}
 	root.AddCommand(
 		withKindCommands(env, newSequenceCommand(env), sequentialJobKind, watchableSequentialJobs.renderDetail, newCreateSequenceCommand(env)),
-		withKindCommands(env, newQueueCommand(env), queueKind, tableDetail(queueKind), newCreateCommand(env, queueKind, nil, nil)),
+		withKindCommands(env, newQueueCommand(env), queueKind, queueDetail, newCreateCommand(env, queueKind, nil, nil)),
 		withKindCommands(env, newPoolCommand(env), workerPoolKind, render.PoolExplanation, newCreateCommand(env, workerPoolKind, nil, nil)),
 		withKindCommands(env, newSessionCommand(env), agenticSessionKind, watchableSessions.renderDetail, newCreateSessionCommand(env)),
 		withKindCommands(env, newScheduleCommand(env), scheduleKind, render.ScheduleDetail, newCreateCommand(env, scheduleKind, nil, nil)))
@@ -116,10 +122,6 @@ func newParentCommand(name string, aliases []string, short string, children ...*
 	}
 	command.AddCommand(children...)
 	return command
-}
-
-func (e *environment) validateColor() error {
-	return validateChoice("color", e.colorMode, terminal.ColorAuto, terminal.ColorAlways, terminal.ColorNever)
 }
 
 func (e *environment) outputStyle() terminal.Style { return terminal.NewStyle(e.colorMode, e.out) }

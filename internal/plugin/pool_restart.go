@@ -48,11 +48,8 @@ func (r *restartPoolCommand) restartPool(ctx context.Context, cluster *clusterCo
 	if !r.watch {
 		return nil
 	}
-	return r.watchSinglePool(ctx, cluster, wp, func(now *v1alpha1.WorkerPool) bool { return isRolledOut(now, wp.Generation) })
-}
-
-// isRolledOut reports whether all workers are of this generation of the spec, or of a later one.
-func isRolledOut(wp *v1alpha1.WorkerPool, generation int64) bool {
-	progressing := meta.FindStatusCondition(wp.Status.Conditions, v1alpha1.ConditionProgressing)
-	return progressing != nil && progressing.ObservedGeneration >= generation && progressing.Reason == v1alpha1.ReasonRolledOut
+	return r.watchSinglePool(ctx, cluster, wp, func(now *v1alpha1.WorkerPool) bool {
+		progressing := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionProgressing)
+		return progressing != nil && progressing.ObservedGeneration >= wp.Generation && progressing.Reason == v1alpha1.ReasonRolledOut
+	})
 }

@@ -30,16 +30,12 @@ type connectedQueue struct {
 	stopForwarding func()
 }
 
-func (q *connectedQueue) closeConnection() {
-	q.Disconnect()
-	q.stopForwarding()
-}
-
 // runOnBroker runs a function with a connection to the broker of the Queue. Its errors name the Queue.
 func runOnBroker(ctx context.Context, cluster *clusterConnection, object *v1alpha1.Queue, address string, run func(ctx context.Context, q *connectedQueue) error) error {
 	q, err := connectToBroker(ctx, cluster, object, address)
 	if err == nil {
-		defer q.closeConnection()
+		defer q.stopForwarding()
+		defer q.Disconnect()
 		err = run(ctx, q)
 	}
 	if err != nil {

@@ -65,10 +65,11 @@ func redirectToLocalPort(access *broker.Credentials, address *url.URL, local uin
 
 // forwardPort forwards a local port to a port of a Pod, through WebSockets, as kubectl does.
 func (c *clusterConnection) forwardPort(ctx context.Context, to *podPort) (local uint16, stop func(), err error) {
-	address, err := c.portForwardURL(to)
+	core, err := typedcorev1.NewForConfig(c.restConfig)
 	if err != nil {
 		return 0, nil, err
 	}
+	address := core.RESTClient().Post().Resource("pods").Namespace(to.namespace).Name(to.podName).SubResource("portforward").URL()
 	dialer, err := portforward.NewSPDYOverWebsocketDialerForStreaming(address, c.restConfig)
 	if err != nil {
 		return 0, nil, err
@@ -104,13 +105,4 @@ func (c *clusterConnection) forwardPort(ctx context.Context, to *podPort) (local
 		return 0, nil, err
 	}
 	return ports[0].Local, stop, nil
-}
-
-// portForwardURL returns the URL of the Pod's portforward subresource.
-func (c *clusterConnection) portForwardURL(to *podPort) (*url.URL, error) {
-	core, err := typedcorev1.NewForConfig(c.restConfig)
-	if err != nil {
-		return nil, err
-	}
-	return core.RESTClient().Post().Resource("pods").Namespace(to.namespace).Name(to.podName).SubResource("portforward").URL(), nil
 }

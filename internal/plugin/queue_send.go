@@ -44,7 +44,13 @@ func newSendCommand(env *environment) *cobra.Command {
 			if err := s.prepareJob(); err != nil {
 				return err
 			}
-			return runOnBroker(ctx, cluster, object, s.brokerURL, s.send)
+			return runOnBroker(ctx, cluster, object, s.brokerURL, func(ctx context.Context, q *connectedQueue) error {
+				s.job.Queue = q.brokerName
+				if s.delay > 0 {
+					s.job.DueTime = s.now().Add(s.delay)
+				}
+				return sendJob(ctx, s.environment, q, &s.job)
+			})
 		})
 	flags = command.Flags()
 	flags.StringVarP(&s.filename, "filename", "f", "", "File with the payload, or - for standard input.")
@@ -83,24 +89,13 @@ func (s *sendCommand) prepareJob() error {
 		}
 		s.job.Headers[name] = append(s.job.Headers[name], value)
 	}
-	payload, err := s.readPayload()
+	if s.filename == "" {
+		s.job.Payload = []byte(s.data)
+		return nil
+	}
+	payload, err := readFile(s.filename, s.in, maxPayloadBytes)
 	s.job.Payload = payload
 	return err
-}
-
-func (s *sendCommand) readPayload() ([]byte, error) {
-	if s.filename == "" {
-		return []byte(s.data), nil
-	}
-	return readFile(s.filename, s.in, maxPayloadBytes)
-}
-
-func (s *sendCommand) send(ctx context.Context, q *connectedQueue) error {
-	s.job.Queue = q.brokerName
-	if s.delay > 0 {
-		s.job.DueTime = s.now().Add(s.delay)
-	}
-	return sendJob(ctx, s.environment, q, &s.job)
 }
 
 // sendJob sends a job, and prints its ID.

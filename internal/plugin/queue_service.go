@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -84,7 +83,13 @@ func (c *clusterConnection) findReadyPod(ctx context.Context, address *url.URL) 
 	if err != nil {
 		return nil, err
 	}
-	name := servicePortName(service, port)
+	var name *string
+	for i := range service.Spec.Ports {
+		if p := &service.Spec.Ports[i]; p.Port == port {
+			name = &p.Name
+			break
+		}
+	}
 	for i := range endpointSlices.Items {
 		slice := &endpointSlices.Items[i]
 		if found := readyPodName(slice, host.pod); found != "" {
@@ -92,15 +97,6 @@ func (c *clusterConnection) findReadyPod(ctx context.Context, address *url.URL) 
 		}
 	}
 	return nil, fmt.Errorf("the broker's Service %s/%s has no ready Pod", host.namespace, host.service)
-}
-
-// servicePortName returns the name of the Service's port with this number.
-func servicePortName(service *corev1.Service, port int32) *string {
-	i := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == port })
-	if i < 0 {
-		return nil
-	}
-	return &service.Spec.Ports[i].Name
 }
 
 // podTargetPort returns the Pod's port behind a port of the Service. For a port that the

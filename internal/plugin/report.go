@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -96,8 +97,11 @@ func (r *reportCommand) runReport(command *cobra.Command) error {
 	if err := r.printReports(reports); err != nil {
 		return err
 	}
-	if r.exceedsFailOn(reports) {
-		return errUnsuccessful
+	for i := range reports {
+		summary := &reports[i].Status.Summary
+		if r.failOn != failOnNever && summary.Zombie > 0 || r.failOn == failOnSuspicious && summary.Suspicious > 0 {
+			return errUnsuccessful
+		}
 	}
 	return nil
 }
@@ -121,7 +125,7 @@ func (r *reportCommand) classifyJobs(ctx context.Context, cluster *clusterConnec
 	err = joblist.ForEach(ctx, cluster, namespace,
 		func() { tallies = map[string]*jobreport.Aggregator{} },
 		func(job *batchv1.Job) {
-			if !selector.Matches(labelsOf(job)) {
+			if !selector.Matches(labels.Set(job.Labels)) {
 				return
 			}
 			if tallies[job.Namespace] == nil {
@@ -201,13 +205,6 @@ func (r *reportCommand) buildReports(tallies map[string]*jobreport.Aggregator, s
 		reports = append(reports, one)
 	}
 	return reports
-}
-
-func (r *reportCommand) exceedsFailOn(reports []namespaceReport) bool {
-	return slices.ContainsFunc(reports, func(one namespaceReport) bool {
-		summary := &one.Status.Summary
-		return r.failOn != failOnNever && summary.Zombie > 0 || r.failOn == failOnSuspicious && summary.Suspicious > 0
-	})
 }
 
 // errNoStoredReport explains why --from-cluster shows nothing.

@@ -31,17 +31,15 @@ func newExplainJobCommand(env *environment) *cobra.Command {
 		Long: "Explain the state of a Job. Other than the report, this reads the Job's Pods and events, with your permissions, " +
 			"and so finds causes that the Job does not state: Pods that fit no node, an exhausted quota, a missing image.\n\n" +
 			"What you may not read is reported as unknown on standard error.",
-		Args:              requireOneJob,
+		Args: func(command *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("%s requires the name of one Job", command.CommandPath())
+			}
+			return nil
+		},
 		ValidArgsFunction: e.completeJobs,
 		RunE:              func(command *cobra.Command, args []string) error { return e.explainJob(command.Context(), args[0]) },
 	}
-}
-
-func requireOneJob(command *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("%s requires the name of one Job", command.CommandPath())
-	}
-	return nil
 }
 
 func (e *explainJobCommand) explainJob(ctx context.Context, name string) error {

@@ -137,7 +137,11 @@ func (k *resourceKind[T]) completeNames(env *environment, maxNames int) cobra.Co
 		}
 		ctx, cancel := context.WithTimeout(command.Context(), completionTimeout)
 		defer cancel()
-		items, err := k.listNamespace(ctx, env)
+		list := deepCopy(k.emptyList)
+		if _, _, err := (&objectSelection{}).connectAndList(ctx, env, list, 0); err != nil {
+			return nil, noFileCompletion
+		}
+		items, err := extractItems[T](list)
 		if err != nil {
 			return nil, noFileCompletion
 		}
@@ -149,13 +153,4 @@ func (k *resourceKind[T]) completeNames(env *environment, maxNames int) cobra.Co
 		}
 		return names, noFileCompletion
 	}
-}
-
-// listNamespace connects and lists the objects in the namespace of the connection.
-func (k *resourceKind[T]) listNamespace(ctx context.Context, env *environment) ([]T, error) {
-	list := deepCopy(k.emptyList)
-	if _, _, err := (&objectSelection{}).connectAndList(ctx, env, list, 0); err != nil {
-		return nil, err
-	}
-	return extractItems[T](list)
 }

@@ -27,7 +27,13 @@ func newSequenceCommand(env *environment) *cobra.Command {
 			long: "Suspend SequentialJobs. With suspendPolicy AfterCurrent, the running step finishes first. " +
 				"With Immediate, it is stopped, and starts over on resume.",
 			changeSpec:     func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true },
-			changedMessage: "suspended", unchangedMessage: "is already suspended", remark: suspendRemark, overwrite: true,
+			changedMessage: "suspended", unchangedMessage: "is already suspended", overwrite: true,
+			remark: func(sj *v1alpha1.SequentialJob) string {
+				if !isRunFinished(sj) {
+					return ""
+				}
+				return "; its run has finished, and the next run will wait until it is resumed"
+			},
 		}),
 		newChangeCommand(env, specChange[*v1alpha1.SequentialJob]{
 			kind: sequentialJobKind, verb: "resume", short: "Resume SequentialJobs", long: "Resume suspended SequentialJobs.",
@@ -36,17 +42,18 @@ func newSequenceCommand(env *environment) *cobra.Command {
 		}))
 }
 
-func suspendRemark(sj *v1alpha1.SequentialJob) string {
-	if isRunFinished(sj) {
-		return "; its run has finished, and the next run will wait until it is resumed"
-	}
-	return ""
-}
-
 // newSequenceLogsCommand is `kubectl yardmaster seq logs`.
 func newSequenceLogsCommand(env *environment) *cobra.Command {
 	l := &logsCommand[*v1alpha1.SequentialJob]{
-		environment: env, kind: watchableSequentialJobs, podLabel: v1alpha1.LabelSequentialJobUID, newStreamer: newSequenceStreamer,
+		environment: env, kind: watchableSequentialJobs, podLabel: v1alpha1.LabelSequentialJobUID,
+		newStreamer: func(
+			ctx context.Context, pods logs.PodClient, sj *v1alpha1.SequentialJob, options logs.StreamOptions,
+		) (logStreamer[*v1alpha1.SequentialJob], error) {
+			if steps := logs.StepNames(sj); options.Step != "" && !slices.Contains(steps, options.Step) {
+				return nil, fmt.Errorf("invalid --step %q: must be one of %s", options.Step, strings.Join(steps, ", "))
+			}
+			return logs.NewSequenceStreamer(ctx, pods, sj, options)
+		},
 	}
 	command := l.newCommand("Print the logs of a SequentialJob's steps",
 		"Print the logs of a SequentialJob's steps in order. Each line starts with the step's name.\n\n"+
@@ -58,27 +65,10 @@ func newSequenceLogsCommand(env *environment) *cobra.Command {
 	return command
 }
 
-func newSequenceStreamer(
-	ctx context.Context, pods logs.PodClient, sj *v1alpha1.SequentialJob, options logs.StreamOptions,
-) (logStreamer[*v1alpha1.SequentialJob], error) {
-	if steps := logs.StepNames(sj); options.Step != "" && !slices.Contains(steps, options.Step) {
-		return nil, fmt.Errorf("invalid --step %q: must be one of %s", options.Step, strings.Join(steps, ", "))
-	}
-	return logs.NewSequenceStreamer(ctx, pods, sj, options)
-}
-
 // isRunFinished reports whether no further change is expected: the run has finished, and no
 // rerun is pending.
 func isRunFinished(sj *v1alpha1.SequentialJob) bool {
 	return sj.Status.CompletionTime != nil && !isRerunPending(sj)
-}
-
-// checkRunSucceeded returns errUnsuccessful for a run that failed.
-func checkRunSucceeded(sj *v1alpha1.SequentialJob) error {
-	if sj.Status.Phase == v1alpha1.PhaseFailed {
-		return errUnsuccessful
-	}
-	return nil
 }
 
 // isRerunPending reports whether a valid rerun is requested that the operator has not

@@ -31,16 +31,15 @@ func newSessionCommand(env *environment) *cobra.Command {
 			long: "Stop AgenticSessions. The runner has 20 seconds to exit. A persistent workspace is kept, " +
 				"and `session restart` continues in it.",
 			changeSpec:     func(s *v1alpha1.AgenticSession) { s.Spec.OperatingMode = v1alpha1.ModeStopped },
-			changedMessage: "stop requested", unchangedMessage: "stop is already requested", remark: stopRemark,
+			changedMessage: "stop requested", unchangedMessage: "stop is already requested",
+			remark: func(s *v1alpha1.AgenticSession) string {
+				if s.Status.Phase != v1alpha1.SessionCompleted && s.Status.Phase != v1alpha1.SessionFailed {
+					return ""
+				}
+				return "; its run has finished, and the next run will not start"
+			},
 		}),
 		newRestartSessionCommand(env), newSessionResultCommand(env))
-}
-
-func stopRemark(s *v1alpha1.AgenticSession) string {
-	if s.Status.Phase == v1alpha1.SessionCompleted || s.Status.Phase == v1alpha1.SessionFailed {
-		return "; its run has finished, and the next run will not start"
-	}
-	return ""
 }
 
 // newSessionLogsCommand is `kubectl yardmaster session logs`.
@@ -78,14 +77,6 @@ func isSessionInactive(s *v1alpha1.AgenticSession) bool {
 	default:
 		return false
 	}
-}
-
-// checkSessionSucceeded returns errUnsuccessful for an inactive session that did not complete.
-func checkSessionSucceeded(s *v1alpha1.AgenticSession) error {
-	if s.Status.Phase == v1alpha1.SessionCompleted {
-		return nil
-	}
-	return errUnsuccessful
 }
 
 // newSessionResultCommand is `kubectl yardmaster session result`.

@@ -123,8 +123,12 @@ func (u *uiCommand) runUI(command *cobra.Command) error {
 	debug.SetMemoryLimit(uiMemoryLimit)
 	store := watch.NewStore(scope, u.now)
 	flags := selectedConnection(command.Root().PersistentFlags())
+	place := scope.String()
+	if config, configErr := u.clientConfig.RawConfig(); configErr == nil && config.CurrentContext != "" {
+		place = config.CurrentContext + ", " + place
+	}
 	server := ui.NewServer(ui.Config{
-		Store: store, Now: u.now, Place: u.describePlace(&scope), CommandFlags: flags, History: history,
+		Store: store, Now: u.now, Place: place, CommandFlags: flags, History: history,
 		Run: func(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 			return u.runInProcess(ctx, cluster, args, in, out, errOut)
 		},
@@ -197,16 +201,6 @@ func selectedConnection(flags *pflag.FlagSet) []string {
 		}
 	})
 	return selected
-}
-
-// describePlace says what the pages show.
-func (u *uiCommand) describePlace(scope *view.Scope) string {
-	place := scope.String()
-	config, err := u.clientConfig.RawConfig()
-	if err != nil || config.CurrentContext == "" {
-		return place
-	}
-	return config.CurrentContext + ", " + place
 }
 
 func (u *uiCommand) announce(ctx context.Context, address string) {

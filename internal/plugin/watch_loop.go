@@ -75,7 +75,11 @@ func (w *watchLoop[T]) runUntilFinished(ctx context.Context) error {
 		if synced != nil {
 			continue
 		}
-		w.redrawScreen()
+		lines := w.renderLines(w.screen.Columns())
+		if w.connectionErr != nil {
+			lines = append(lines, "", w.screen.Failure("connection lost: "+terminal.Sanitize(w.connectionErr.Error())))
+		}
+		w.screen.DrawLines(lines)
 		if finished, err := w.isFinished(); finished {
 			return err
 		}
@@ -114,12 +118,4 @@ func formatTime(t, now time.Time) string {
 		return t.Format(time.DateTime)
 	}
 	return t.Format(time.TimeOnly)
-}
-
-func (w *watchLoop[T]) redrawScreen() {
-	lines := w.renderLines(w.screen.Columns())
-	if w.connectionErr != nil {
-		lines = append(lines, "", w.screen.Failure("connection lost: "+terminal.Sanitize(w.connectionErr.Error())))
-	}
-	w.screen.DrawLines(lines)
 }

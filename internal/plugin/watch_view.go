@@ -48,8 +48,10 @@ func (v *objectView[T]) renderLines(int) []string {
 
 func (v *objectView[T]) isFinished() (bool, error) {
 	switch {
+	case v.kind.isFinished(v.latest) && !v.kind.isSuccessful(v.latest):
+		return true, errUnsuccessful
 	case v.kind.isFinished(v.latest):
-		return true, v.kind.checkSucceeded(v.latest)
+		return true, nil
 	case !v.exists:
 		return true, fmt.Errorf("%s was deleted", v.kind.qualifiedName(v.latest))
 	default:
@@ -83,7 +85,7 @@ func (v *listView[T]) applyUpdate(update follow.ObjectUpdate[T]) []render.Change
 		return changes
 	}
 	delete(v.objects, key)
-	v.anyFailed = v.anyFailed || !v.kind.isFinished(update.Object) || v.kind.checkSucceeded(update.Object) != nil
+	v.anyFailed = v.anyFailed || !v.kind.isFinished(update.Object) || !v.kind.isSuccessful(update.Object)
 	return append(changes, render.Change{Text: name + " was deleted"})
 }
 
@@ -107,7 +109,7 @@ func (v *listView[T]) isFinished() (bool, error) {
 		if !v.kind.isFinished(object) {
 			return false, nil
 		}
-		failed = failed || v.kind.checkSucceeded(object) != nil
+		failed = failed || !v.kind.isSuccessful(object)
 	}
 	if failed {
 		return true, errUnsuccessful

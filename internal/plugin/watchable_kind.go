@@ -20,8 +20,8 @@ type watchableKind[T client.Object] struct {
 
 	// isFinished reports whether no further change is expected unless a user requests one.
 	isFinished func(T) bool
-	// checkSucceeded returns the error that decides the exit code for a finished object.
-	checkSucceeded func(T) error
+	// isSuccessful reports whether a finished object has succeeded: it decides the exit code.
+	isSuccessful func(T) bool
 	// needsAttention reports whether the object has failed or cannot continue. A table has such objects first.
 	needsAttention func(T) bool
 	// describeChanges returns a line for each change. A nil before describes everything.
@@ -35,16 +35,18 @@ type watchableKind[T client.Object] struct {
 var (
 	watchableSequentialJobs = &watchableKind[*v1alpha1.SequentialJob]{
 		resourceKind: sequentialJobKind,
-		isFinished:   isRunFinished, checkSucceeded: checkRunSucceeded, describeChanges: render.SequenceChanges, renderDetail: render.SequenceDetail,
+		isFinished:   isRunFinished, describeChanges: render.SequenceChanges, renderDetail: render.SequenceDetail,
 		renderLegend: func(style terminal.Style) []string { return []string{"", render.StepLegend(style)} },
+		isSuccessful: func(sj *v1alpha1.SequentialJob) bool { return sj.Status.Phase != v1alpha1.PhaseFailed },
 		needsAttention: func(sj *v1alpha1.SequentialJob) bool {
 			return sj.Status.Phase == v1alpha1.PhaseFailed || meta.IsStatusConditionTrue(sj.Status.Conditions, v1alpha1.ConditionBlocked)
 		},
 	}
 	watchableSessions = &watchableKind[*v1alpha1.AgenticSession]{
 		resourceKind: agenticSessionKind,
-		isFinished:   isSessionInactive, checkSucceeded: checkSessionSucceeded, describeChanges: render.SessionChanges, renderDetail: render.SessionDetail,
+		isFinished:   isSessionInactive, describeChanges: render.SessionChanges, renderDetail: render.SessionDetail,
 		renderLegend: func(terminal.Style) []string { return nil },
+		isSuccessful: func(s *v1alpha1.AgenticSession) bool { return s.Status.Phase == v1alpha1.SessionCompleted },
 		needsAttention: func(s *v1alpha1.AgenticSession) bool {
 			return s.Status.Phase == v1alpha1.SessionFailed || meta.IsStatusConditionTrue(s.Status.Conditions, v1alpha1.ConditionStalled)
 		},

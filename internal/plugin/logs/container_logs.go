@@ -26,13 +26,6 @@ type containerLog struct {
 	label string
 }
 
-func (l containerLog) describeOwner() string {
-	if l.ownerIsAttempt {
-		return "attempt " + l.owner
-	}
-	return "step " + l.owner
-}
-
 // withoutLabel identifies the log: the label changes when a step gets a second Pod.
 func (l containerLog) withoutLabel() containerLog {
 	l.label = ""
@@ -83,7 +76,8 @@ func containerLogsOf(sj *v1alpha1.SequentialJob, step string, pods []*corev1.Pod
 	for _, pod := range pods {
 		label := step
 		if labelPods {
-			label += "/" + podNameSuffix(pod)
+			withoutJob := strings.TrimPrefix(pod.Name, pod.Labels[batchv1.JobNameLabel])
+			label += "/" + strings.TrimPrefix(withoutJob, "-")
 		}
 		for _, status := range containerStatuses(pod) {
 			if !hasContainerLog(status) {
@@ -118,11 +112,6 @@ func mayHaveMultiplePods(sj *v1alpha1.SequentialJob, name string) bool {
 
 func exceedsLimit(limit int32, number *int32) bool { return number != nil && *number > limit }
 
-// podNameSuffix is the Pod's name without the name of its Job.
-func podNameSuffix(pod *corev1.Pod) string {
-	return strings.TrimPrefix(strings.TrimPrefix(pod.Name, pod.Labels[batchv1.JobNameLabel]), "-")
-}
-
 // containerStatuses returns the statuses of the Pod's containers in starting order.
 func containerStatuses(pod *corev1.Pod) []corev1.ContainerStatus {
 	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
@@ -131,16 +120,6 @@ func containerStatuses(pod *corev1.Pod) []corev1.ContainerStatus {
 // hasContainerLog reports whether the container has ever started.
 func hasContainerLog(status corev1.ContainerStatus) bool {
 	return status.State.Running != nil || status.State.Terminated != nil || status.LastTerminationState.Terminated != nil
-}
-
-// isContainerLogComplete reports whether the container has exited, restarted or disappeared.
-func isContainerLogComplete(pod *corev1.Pod, l containerLog) bool {
-	for _, status := range containerStatuses(pod) {
-		if status.Name == l.container {
-			return status.State.Running == nil || status.RestartCount != l.restartCount
-		}
-	}
-	return true
 }
 
 // missingLogReason says why a started step has no log. It is empty for a step that has not
@@ -152,7 +131,7 @@ func missingLogReason(sj *v1alpha1.SequentialJob, step string, pods []*corev1.Po
 		return fmt.Sprintf("step %s has no log: no container of Pod %s has started%s", step, last.Name, waitingReason(last))
 	}
 	switch {
-	case !hasStarted(status.Phase):
+	case status.Phase == v1alpha1.StepPending || status.Phase == v1alpha1.StepSkipped:
 		return ""
 	case status.JobName == "":
 		return fmt.Sprintf("step %s has no log: no Job was created for it", step)
@@ -179,10 +158,6 @@ func findStepStatus(sj *v1alpha1.SequentialJob, step string) *v1alpha1.StepStatu
 		}
 	}
 	return &v1alpha1.StepStatus{Name: step, Phase: v1alpha1.StepPending}
-}
-
-func hasStarted(phase v1alpha1.StepPhase) bool {
-	return phase != v1alpha1.StepPending && phase != v1alpha1.StepSkipped
 }
 
 // isStepFinished reports whether the step creates no more Pods in this run.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/internal/clock"
+	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
 // maxLineBytes is the length from which a line is printed in several parts.
@@ -54,7 +56,11 @@ func (r *logReader) isReadDone(ctx context.Context, l containerLog, err error, i
 	case ctx.Err() != nil:
 		return true, ctx.Err()
 	case apierrors.IsNotFound(err):
-		r.printer.printNotice("%s has no log: Pod %s is deleted", l.describeOwner(), l.podName)
+		ownerType := "step"
+		if l.ownerIsAttempt {
+			ownerType = "attempt"
+		}
+		r.printer.printNotice("%s %s has no log: Pod %s is deleted", ownerType, l.owner, l.podName)
 		return true, nil
 	case err == nil && !r.options.Follow:
 		return true, nil
@@ -79,7 +85,7 @@ func (l containerLog) wrapError(err error) error {
 	return fmt.Errorf("log of Pod %s, container %s: %w", l.podName, l.container, err)
 }
 
-// isLogComplete reports whether the container can no longer write to the log.
+// isLogComplete reports whether the container can no longer write to the log: it has exited, restarted or disappeared.
 func (r *logReader) isLogComplete(ctx context.Context, l containerLog) (bool, error) {
 	pod, err := r.podClient.GetPod(ctx, l.podName)
 	if apierrors.IsNotFound(err) {
@@ -88,7 +94,12 @@ func (r *logReader) isLogComplete(ctx context.Context, l containerLog) (bool, er
 	if err != nil {
 		return false, err
 	}
-	return isContainerLogComplete(pod, l), nil
+	for _, status := range containerStatuses(pod) {
+		if status.Name == l.container {
+			return status.State.Running == nil || status.RestartCount != l.restartCount, nil
+		}
+	}
+	return true, nil
 }
 
 // copyNewLines prints the lines after the last printed one until the stream ends.
@@ -155,4 +166,47 @@ func (r *logReader) acceptLine(line []byte) (printed []byte, isNew bool) {
 		return line, true
 	}
 	return rest, true
+}
+
+// linePrinter prints the lines of several logs, each with its label. It never mixes two lines.
+type linePrinter struct {
+	out, errOut io.Writer
+	style       terminal.Style
+	// render returns the lines to print for a line; nil prints each line unchanged.
+	render func(line []byte) []string
+
+	mutex       sync.Mutex
+	ownerColors map[string]terminal.Color
+}
+
+// labelColors omits red, which marks failures.
+var labelColors = []terminal.Color{terminal.Cyan, terminal.Green, terminal.Yellow, terminal.Magenta, terminal.Blue}
+
+// printLine prints a line unchanged, unless it is rendered: programs may use colors in their logs.
+func (p *linePrinter) printLine(l containerLog, line []byte) error {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	color, known := p.ownerColors[l.owner]
+	if !known {
+		color = labelColors[len(p.ownerColors)%len(labelColors)]
+		p.ownerColors[l.owner] = color
+	}
+	label := p.style.Colorize(color, l.label+" |")
+	if p.render == nil {
+		_, err := fmt.Fprintf(p.out, "%s %s\n", label, line)
+		return err
+	}
+	for _, rendered := range p.render(line) {
+		if _, err := fmt.Fprintf(p.out, "%s %s\n", label, rendered); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printNotice prints a message of the plugin on standard error, apart from the logs.
+func (p *linePrinter) printNotice(format string, args ...any) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	fmt.Fprintln(p.errOut, terminal.Sanitize(fmt.Sprintf(format, args...)))
 }

@@ -102,10 +102,6 @@ func parseAttemptNumber(job string) attemptNumber {
 	return n
 }
 
-func (n attemptNumber) isBefore(other attemptNumber) bool {
-	return cmp.Or(cmp.Compare(n.run, other.run), cmp.Compare(n.attempt, other.attempt)) < 0
-}
-
 // runnerLogs returns the logs of the session's Pods, the oldest first: with AllAttempts all,
 // otherwise from the attempt that was the last at the start.
 func (t *SessionStreamer) runnerLogs(s *v1alpha1.AgenticSession, pods []corev1.Pod) []containerLog {
@@ -114,7 +110,9 @@ func (t *SessionStreamer) runnerLogs(s *v1alpha1.AgenticSession, pods []corev1.P
 	var found []containerLog
 	for i := range pods {
 		job := sessionJobName(s, &pods[i])
-		if job == "" || !t.options.AllAttempts && parseAttemptNumber(job).isBefore(t.firstAttempt) {
+		number, first := parseAttemptNumber(job), t.firstAttempt
+		isEarlier := cmp.Or(cmp.Compare(number.run, first.run), cmp.Compare(number.attempt, first.attempt)) < 0
+		if job == "" || !t.options.AllAttempts && isEarlier {
 			continue
 		}
 		attempt := attemptSuffix.FindString(job)

@@ -39,19 +39,16 @@ func Events(s terminal.Style, events []corev1.Event, now time.Time) []string {
 	for i := range sorted {
 		event := &sorted[i]
 		age := duration.HumanDuration(max(0, now.Sub(eventTime(event))))
-		if count := eventCount(event); count > 1 {
+		count := event.Count
+		if event.Series != nil {
+			count = event.Series.Count
+		}
+		if count > 1 {
 			age += fmt.Sprintf(" (%d times)", count)
 		}
 		rows = append(rows, []string{event.Type, age, terminal.Sanitize(event.Reason), terminal.Sanitize(event.Message)})
 	}
 	return titledTable(s, rows)
-}
-
-func eventCount(event *corev1.Event) int32 {
-	if event.Series != nil {
-		return event.Series.Count
-	}
-	return event.Count
 }
 
 // titledTable renders a table after an empty line.

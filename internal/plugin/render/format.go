@@ -2,13 +2,11 @@ package render
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
@@ -33,15 +31,6 @@ func formatOrdinal(n int32) string {
 	}
 	return strconv.Itoa(int(n))
 }
-
-func formatRate(rate *resource.Quantity) string {
-	if rate == nil {
-		return unknownValue
-	}
-	return FormatDecimal(rate.AsApproximateFloat64()) + " messages/s"
-}
-
-func formatPercent(part float64) string { return FormatDecimal(part*100) + "%" }
 
 // FormatDecimal rounds a number to one decimal place.
 func FormatDecimal(n float64) string {
@@ -87,19 +76,20 @@ func elapsedSince(start *metav1.Time, now time.Time) string {
 	return formatElapsed(start.Time, now)
 }
 
-func formatTimeAgo(at *metav1.Time, now time.Time) string {
-	if at == nil {
-		return ""
-	}
-	return fmt.Sprintf(" (%s ago)", formatElapsed(at.Time, now))
-}
-
 // formatAge formats the time since an object's creation as kubectl does.
 func formatAge(created metav1.Time, now time.Time) string {
 	if created.IsZero() {
 		return ""
 	}
 	return duration.HumanDuration(max(0, now.Sub(created.Time)))
+}
+
+// formatAgeIfKnown formats the time since then, and nil as unknown.
+func formatAgeIfKnown(then *metav1.Time, now time.Time) string {
+	if then == nil {
+		return unknownValue
+	}
+	return formatAge(*then, now)
 }
 
 // statusCell is the reason of the condition Ready, or Pending before the operator has set it. What a user has paused or

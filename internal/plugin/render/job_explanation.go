@@ -42,7 +42,12 @@ func JobExplanation(s terminal.Style, d JobDetails, now time.Time) []string {
 	}
 	addRow("message", d.Finding.Message)
 	addRow("owner", jobreport.OwnerOf(d.Job).String())
-	addRow("pods", podCounts(&d.Job.Status))
+	status := &d.Job.Status
+	pods := fmt.Sprintf("%d active", status.Active)
+	if status.Ready != nil {
+		pods += fmt.Sprintf(", %d ready", *status.Ready)
+	}
+	addRow("pods", pods+fmt.Sprintf(", %d succeeded, %d failed", status.Succeeded, status.Failed))
 	for _, cause := range jobCauses(&d) {
 		addRow("cause", cause)
 	}
@@ -50,14 +55,6 @@ func JobExplanation(s terminal.Style, d JobDetails, now time.Time) []string {
 		addRow("next", strings.ReplaceAll(next, "NAME", d.Job.Name))
 	}
 	return append(lines, indentedColumns(rows)...)
-}
-
-func podCounts(status *batchv1.JobStatus) string {
-	text := fmt.Sprintf("%d active", status.Active)
-	if status.Ready != nil {
-		text += fmt.Sprintf(", %d ready", *status.Ready)
-	}
-	return text + fmt.Sprintf(", %d succeeded, %d failed", status.Succeeded, status.Failed)
 }
 
 // causeCounter counts equal causes, in the order of their first appearance.

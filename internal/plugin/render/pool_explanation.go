@@ -19,37 +19,34 @@ import (
 // PoolExplanation renders why a pool has its number of workers: the last decision, its inputs
 // and the result of each term of the scaling formula.
 func PoolExplanation(s terminal.Style, wp *v1alpha1.WorkerPool, now time.Time) []string {
-	lines := []string{s.Bold(wp.Name) + "   " + workerSummary(&wp.Status)}
-	d := wp.Status.LastDecision
+	status, d := &wp.Status, wp.Status.LastDecision
+	title := fmt.Sprintf("%s   %d workers, %d ready", s.Bold(wp.Name), status.Desired, status.Ready)
+	if status.Draining > 0 {
+		title += fmt.Sprintf(", %d draining", status.Draining)
+	}
+	lines := []string{title}
 	switch {
 	case wp.Spec.Autoscaling == nil:
-		lines = append(lines, "  "+manualReplicas(wp))
+		lines = append(lines, fmt.Sprintf("  Manual: spec.replicas is %d, and autoscaling is off", ptr.Deref(wp.Spec.Replicas, 0)))
 	case d == nil:
 		lines = append(lines, "  no scaling decision yet")
 	default:
-		lines = append(lines, "  "+s.Colorize(terminal.Cyan, terminal.Sanitize(d.Reason))+": "+terminal.Sanitize(d.Message)+formatTimeAgo(d.Time, now), "")
+		why := "  " + s.Colorize(terminal.Cyan, terminal.Sanitize(d.Reason)) + ": " + terminal.Sanitize(d.Message)
+		if d.Time != nil {
+			why += fmt.Sprintf(" (%s ago)", formatElapsed(d.Time.Time, now))
+		}
 		f := newScalingFormula(wp)
+		lines = append(lines, why, "")
 		lines = append(lines, indentedColumns(f.inputRows())...)
 		lines = append(lines, "")
 		lines = append(lines, indentedColumns(f.termRows())...)
-		lines = append(lines, "", "  "+f.outcomeLine(), "  "+f.boundsLine())
+		lines = append(lines, "", "  "+f.outcomeLine(), fmt.Sprintf("  Limits: %d to %d workers. The pool had %d at the time of the decision.",
+			f.settings.MinReplicas, cmp.Or(f.maxReplicas, f.settings.MaxReplicas), f.inputs.Replicas))
 	}
 	for _, problem := range PoolProblems(wp) {
 		lines = append(lines, "  "+s.Colorize(terminal.Yellow, problem.String()))
 	}
 	return lines
-}
-
-func workerSummary(status *v1alpha1.WorkerPoolStatus) string {
-	text := fmt.Sprintf("%d workers, %d ready", status.Desired, status.Ready)
-	if status.Draining > 0 {
-		text += fmt.Sprintf(", %d draining", status.Draining)
-	}
-	return text
-}
-
-func manualReplicas(wp *v1alpha1.WorkerPool) string {
-	return fmt.Sprintf("Manual: spec.replicas is %d, and autoscaling is off", ptr.Deref(wp.Spec.Replicas, 0))
 }
 
 // scalingFormula computes the terms of package scaling's formula from the inputs of a
@@ -153,13 +150,17 @@ func (f *scalingFormula) inputRows() [][]string {
 	if f.inputs.PodStart == nil {
 		podStart = "unknown"
 	}
+	arrivalRate := unknownValue
+	if rate := f.inputs.ArrivalRate; rate != nil {
+		arrivalRate = FormatDecimal(rate.AsApproximateFloat64()) + " messages/s"
+	}
 	return [][]string{
-		{"λ", "arrival rate", formatRate(f.inputs.ArrivalRate)},
+		{"λ", "arrival rate", arrivalRate},
 		{"s", "service time", serviceTime},
 		{"B", "backlog", formatCount(f.inputs.Backlog) + " messages, oldest " + formatDuration(f.inputs.OldestAge)},
 		{"F", "running", formatCount(f.inputs.InFlight) + " handlers"},
 		{"c", "concurrency", fmt.Sprintf("%d messages per worker", f.settings.Concurrency)},
-		{"ρ", "utilization", formatPercent(f.settings.Utilization)},
+		{"ρ", "utilization", FormatDecimal(f.settings.Utilization*100) + "%"},
 		{"slo", "p95 wait objective", FormatRounded(f.settings.WaitP95)},
 		{"", "Pod start time", podStart},
 	}
@@ -207,9 +208,4 @@ func (f *scalingFormula) outcomeLine() string {
 		text += fmt.Sprintf("; %d of them for expected growth, or for retries that are due", d.Recommendation-computed)
 	}
 	return text + "."
-}
-
-func (f *scalingFormula) boundsLine() string {
-	return fmt.Sprintf("Limits: %d to %d workers. The pool had %d at the time of the decision.",
-		f.settings.MinReplicas, cmp.Or(f.maxReplicas, f.settings.MaxReplicas), f.inputs.Replicas)
 }

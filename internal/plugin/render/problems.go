@@ -42,12 +42,22 @@ func findProblems(conditions []metav1.Condition, checks []problemCondition, isIg
 	return problems
 }
 
-// containsText reports whether a problem with the same reason and message exists.
-func containsText(problems []Problem, problem Problem) bool {
-	return slices.ContainsFunc(problems, func(p Problem) bool { return p.String() == problem.String() })
-}
-
 // containsReason compares only reasons: messages contain numbers that change all the time.
 func containsReason(problems []Problem, problem Problem) bool {
 	return slices.ContainsFunc(problems, func(p Problem) bool { return p.Reason == problem.Reason })
+}
+
+// Change is a line about a change of an object.
+type Change struct {
+	// Time is when it happened, as the object's status says; zero if it does not say.
+	Time time.Time
+	Text string
+}
+
+// timeOf returns the zero time for nil.
+func timeOf(t *metav1.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.Time
 }

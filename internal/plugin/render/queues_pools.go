@@ -20,9 +20,15 @@ func PoolTable(s terminal.Style, pools []*v1alpha1.WorkerPool, now time.Time) *T
 	table := newTable(s, nameHeader, "STATUS", "WORKERS", "BUSY", "DRAINING", "BACKLOG", "P95/SLO", "REVISION", "DECISION", "AGE")
 	for _, wp := range pools {
 		status := &wp.Status
+		revision, updated := revisionLabel(status, status.CurrentRevision), revisionLabel(status, status.UpdatedRevision)
+		isRollingOut := updated != "" && updated != revision
+		revision = cmp.Or(revision, unknownValue)
+		if isRollingOut {
+			revision += "→" + updated
+		}
 		table.addRow(wp.Namespace,
 			wp.Name, statusCell(s, wp, status.Conditions), fmt.Sprintf("%d/%d", status.Ready, status.Desired), formatCount(status.Busy),
-			strconv.Itoa(int(status.Draining)), formatCount(status.Backlog), waitObjective(s, status.SLO), revisionCell(status), decisionReason(wp),
+			strconv.Itoa(int(status.Draining)), formatCount(status.Backlog), waitObjective(s, status.SLO), revision, decisionReason(wp),
 			formatAge(wp.CreationTimestamp, now))
 	}
 	return table
@@ -37,15 +43,6 @@ func waitObjective(s terminal.Style, slo *v1alpha1.ObjectiveStatus) string {
 		metav1.ConditionTrue: terminal.Green, metav1.ConditionFalse: terminal.Red,
 	}[slo.Met]
 	return s.Colorize(color, formatDuration(slo.MeasuredP95)+"/"+formatDuration(slo.WaitP95))
-}
-
-// revisionCell is the current revision and, in a rollout, the updated one.
-func revisionCell(status *v1alpha1.WorkerPoolStatus) string {
-	current, updated := revisionLabel(status, status.CurrentRevision), revisionLabel(status, status.UpdatedRevision)
-	if current == updated || updated == "" {
-		return cmp.Or(current, unknownValue)
-	}
-	return cmp.Or(current, unknownValue) + "→" + updated
 }
 
 // revisionLabel is the version of a revision. Without one it is its hash.
@@ -95,21 +92,17 @@ type PoolLoad struct {
 func PoolLoadTable(s terminal.Style, loads []*PoolLoad) *Table {
 	table := newTable(s, nameHeader, "BACKLOG", "", "IN FLIGHT", "P95/SLO", "WORKERS", "", "BUSY", "DRAINING", "DECISION")
 	for _, load := range loads {
-		wp, status := load.Pool, &load.Pool.Status
+		wp, status, backlogColor := load.Pool, &load.Pool.Status, terminal.Green
+		if status.SLO != nil && status.SLO.Met == metav1.ConditionFalse {
+			backlogColor = terminal.Red
+		}
 		table.addRow(wp.Namespace,
-			wp.Name, formatCount(status.Backlog), s.Colorize(backlogColor(status), Sparkline(load.Backlogs)), formatCount(status.InFlight),
+			wp.Name, formatCount(status.Backlog), s.Colorize(backlogColor, Sparkline(load.Backlogs)), formatCount(status.InFlight),
 			waitObjective(s, status.SLO), fmt.Sprintf("%d/%d", status.Ready, status.Desired),
 			s.Colorize(terminal.Cyan, WorkerBar(status.Ready, status.Desired, replicaLimit(wp))),
 			formatCount(status.Busy), strconv.Itoa(int(status.Draining)), decisionReason(wp))
 	}
 	return table
-}
-
-func backlogColor(status *v1alpha1.WorkerPoolStatus) terminal.Color {
-	if status.SLO != nil && status.SLO.Met == metav1.ConditionFalse {
-		return terminal.Red
-	}
-	return terminal.Green
 }
 
 // PoolChanges returns a line for each difference between before and after, for output that is
@@ -202,31 +195,17 @@ func QueueTable(s terminal.Style, queues []*v1alpha1.Queue, now time.Time) *Tabl
 	table := newTable(s, nameHeader, "STATUS", "BACKLOG", "IN FLIGHT", "DELAYED", "DEAD", "OLDEST", "P95 WAIT", "ENGINE", "AGE")
 	for _, q := range queues {
 		status := &q.Status
+		dead, wait := formatCount(status.Dead), unknownValue
+		if status.Dead != nil && *status.Dead > 0 {
+			dead = s.Colorize(terminal.Yellow, dead)
+		}
+		if status.Wait != nil {
+			wait = formatDuration(status.Wait.P95)
+		}
 		table.addRow(q.Namespace,
 			q.Name, statusCell(s, q, status.Conditions), formatCount(status.Ready), formatCount(status.InFlight), formatCount(status.Delayed),
-			deadLetterCell(s, status.Dead), oldestMessageAge(status, now), waitPercentile(status.Wait),
+			dead, formatAgeIfKnown(status.OldestTime, now), wait,
 			cmp.Or(string(status.Engine), unknownValue), formatAge(q.CreationTimestamp, now))
 	}
 	return table
-}
-
-func deadLetterCell(s terminal.Style, number *int64) string {
-	if number != nil && *number > 0 {
-		return s.Colorize(terminal.Yellow, formatCount(number))
-	}
-	return formatCount(number)
-}
-
-func oldestMessageAge(status *v1alpha1.QueueStatus, now time.Time) string {
-	if status.OldestTime == nil {
-		return unknownValue
-	}
-	return formatAge(*status.OldestTime, now)
-}
-
-func waitPercentile(wait *v1alpha1.WaitTimes) string {
-	if wait == nil {
-		return unknownValue
-	}
-	return formatDuration(wait.P95)
 }

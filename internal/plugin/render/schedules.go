@@ -22,17 +22,10 @@ func ScheduleTable(s terminal.Style, schedules []*v1alpha1.Schedule, now time.Ti
 		status := &sched.Status
 		table.addRow(sched.Namespace,
 			sched.Name, terminal.Sanitize(sched.Spec.Schedule), cmp.Or(terminal.Sanitize(sched.Spec.TimeZone), "UTC"), statusCell(s, sched, sched.Status.Conditions),
-			strconv.Itoa(int(status.Active)), lastTime(status, now), lastResult(s, status), untilNext(status, now),
+			strconv.Itoa(int(status.Active)), formatAgeIfKnown(status.LastScheduleTime, now), lastResult(s, status), untilNext(status, now),
 			strconv.FormatInt(status.Missed, 10), formatAge(sched.CreationTimestamp, now))
 	}
 	return table
-}
-
-func lastTime(status *v1alpha1.ScheduleStatus, now time.Time) string {
-	if status.LastScheduleTime == nil {
-		return unknownValue
-	}
-	return formatAge(*status.LastScheduleTime, now)
 }
 
 // lastResult is how the newest finished run ended.

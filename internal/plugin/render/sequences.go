@@ -116,7 +116,12 @@ func StepLegend(s terminal.Style) string {
 
 // SequenceDetail renders one SequentialJob: its phase, its problems and each step.
 func SequenceDetail(s terminal.Style, sj *v1alpha1.SequentialJob, now time.Time) []string {
-	lines := []string{sequenceHeader(s, sj, now)}
+	header := []string{s.Bold(sj.Name), coloredPhase(s, sj)}
+	if sj.Status.Run > 1 {
+		header = append(header, fmt.Sprintf("run %d", sj.Status.Run))
+	}
+	header = append(header, sj.Status.Progress.Display, runDuration(&sj.Status, now))
+	lines := []string{strings.Join(slices.DeleteFunc(header, isEmpty), "   ")}
 	for _, problem := range SequenceProblems(sj) {
 		lines = append(lines, "  "+s.Colorize(terminal.Yellow, problem.String()))
 	}
@@ -127,9 +132,13 @@ func SequenceDetail(s terminal.Style, sj *v1alpha1.SequentialJob, now time.Time)
 		if step.Finally {
 			name += s.Colorize(terminal.Dim, " (finally)")
 		}
+		end := now
+		if step.FinishTime != nil {
+			end = step.FinishTime.Time
+		}
 		_, color := stepSymbol(step)
 		rows = append(rows, []string{
-			coloredSymbol(s, step) + " " + name, s.Colorize(color, string(step.Phase)), stepDuration(step, now), stepRemark(sj, step),
+			coloredSymbol(s, step) + " " + name, s.Colorize(color, string(step.Phase)), elapsedSince(step.StartTime, end), stepRemark(sj, step),
 		})
 	}
 	lines = append(lines, indentedColumns(rows)...)
@@ -153,15 +162,6 @@ func archiveLine(s terminal.Style, archive *v1alpha1.SequenceArchiveStatus) stri
 	}
 }
 
-func sequenceHeader(s terminal.Style, sj *v1alpha1.SequentialJob, now time.Time) string {
-	parts := []string{s.Bold(sj.Name), coloredPhase(s, sj)}
-	if sj.Status.Run > 1 {
-		parts = append(parts, fmt.Sprintf("run %d", sj.Status.Run))
-	}
-	parts = append(parts, sj.Status.Progress.Display, runDuration(&sj.Status, now))
-	return strings.Join(slices.DeleteFunc(parts, isEmpty), "   ")
-}
-
 func isEmpty(text string) bool { return text == "" }
 
 var sequenceProblemConditions = []problemCondition{
@@ -175,13 +175,6 @@ var sequenceProblemConditions = []problemCondition{
 // SequenceProblems returns what keeps a sequence from making progress.
 func SequenceProblems(sj *v1alpha1.SequentialJob) []Problem {
 	return findProblems(sj.Status.Conditions, sequenceProblemConditions, func(*metav1.Condition) bool { return false })
-}
-
-func stepDuration(step *v1alpha1.StepStatus, now time.Time) string {
-	if step.FinishTime != nil {
-		now = step.FinishTime.Time
-	}
-	return elapsedSince(step.StartTime, now)
 }
 
 // stepRemark is what else is worth showing about a step: an earlier run or a repeated
@@ -213,10 +206,14 @@ func SequenceChanges(before, after *v1alpha1.SequentialJob) []Change {
 	if before == nil || before.Status.Run != after.Status.Run {
 		before = &v1alpha1.SequentialJob{}
 	}
+	phases := map[string]v1alpha1.StepPhase{}
+	for i := range before.Status.Steps {
+		phases[before.Status.Steps[i].Name] = before.Status.Steps[i].Phase
+	}
 	var changes []Change
 	for i := range after.Status.Steps {
 		step := &after.Status.Steps[i]
-		if stepPhase(before, step.Name) == step.Phase || step.Phase == v1alpha1.StepPending || isFromEarlierRun(after, step) {
+		if phases[step.Name] == step.Phase || step.Phase == v1alpha1.StepPending || isFromEarlierRun(after, step) {
 			continue
 		}
 		line := fmt.Sprintf("step %s: %s", step.Name, step.Phase)
@@ -226,7 +223,7 @@ func SequenceChanges(before, after *v1alpha1.SequentialJob) []Change {
 		changes = append(changes, Change{stepTime(&after.Status, step), line})
 	}
 	for _, problem := range SequenceProblems(after) {
-		if !containsText(SequenceProblems(before), problem) {
+		if !slices.ContainsFunc(SequenceProblems(before), func(known Problem) bool { return known.String() == problem.String() }) {
 			changes = append(changes, Change{problem.Since, problem.String()})
 		}
 	}
@@ -266,13 +263,4 @@ func runTime(status *v1alpha1.SequentialJobStatus) time.Time {
 // run.
 func isFromEarlierRun(sj *v1alpha1.SequentialJob, step *v1alpha1.StepStatus) bool {
 	return step.Run != 0 && step.Run != sj.Status.Run
-}
-
-func stepPhase(sj *v1alpha1.SequentialJob, step string) v1alpha1.StepPhase {
-	for i := range sj.Status.Steps {
-		if sj.Status.Steps[i].Name == step {
-			return sj.Status.Steps[i].Phase
-		}
-	}
-	return ""
 }

@@ -137,7 +137,11 @@ func (r *SessionEvents) toolCall(tool *agentprofile.Tool) []string {
 		if command, isText := in.Command.(string); isText {
 			text = command
 		}
-		return []string{head + " " + r.shorten(first(text, string(tool.Input)))}
+		text = terminal.Sanitize(first(text, string(tool.Input)))
+		if !r.Full {
+			text = terminal.Truncate(text, maxCallColumns)
+		}
+		return []string{head + " " + text}
 	}
 	lines := []string{fmt.Sprintf("%s %s (+%d -%d)", head, printable(path), countLines(added), countLines(removed))}
 	if r.Full {
@@ -177,14 +181,6 @@ func (r *SessionEvents) diff(color terminal.Color, mark, text string) []string {
 		lines = append(lines, r.Style.Colorize(color, mark+printable(line)))
 	}
 	return lines
-}
-
-func (r *SessionEvents) shorten(text string) string {
-	text = terminal.Sanitize(text)
-	if r.Full {
-		return text
-	}
-	return terminal.Truncate(text, maxCallColumns)
 }
 
 func countLines(text string) int {

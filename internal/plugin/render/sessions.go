@@ -145,7 +145,11 @@ func SessionChanges(before, after *v1alpha1.AgenticSession) []Change {
 	}
 	var changes []Change
 	for i := range after.Status.Runs {
-		if run := &after.Status.Runs[i]; !isRecorded(before, run) {
+		run := &after.Status.Runs[i]
+		isKnown := slices.ContainsFunc(before.Status.Runs, func(known v1alpha1.SessionRun) bool {
+			return known.Run == run.Run && known.Attempt == run.Attempt && known.Outcome == run.Outcome && known.Job == run.Job
+		})
+		if !isKnown {
 			line := attemptLabel(run.Run, run.Attempt) + ": " + string(run.Outcome)
 			if reason := attemptEndReason(run); reason != "" {
 				line += ": " + reason
@@ -179,13 +183,6 @@ func sessionTime(status *v1alpha1.AgenticSessionStatus) time.Time {
 	default:
 		return time.Time{}
 	}
-}
-
-// isRecorded reports whether the session has a record of the same attempt and outcome.
-func isRecorded(session *v1alpha1.AgenticSession, run *v1alpha1.SessionRun) bool {
-	return slices.ContainsFunc(session.Status.Runs, func(known v1alpha1.SessionRun) bool {
-		return known.Run == run.Run && known.Attempt == run.Attempt && known.Outcome == run.Outcome && known.Job == run.Job
-	})
 }
 
 var (

@@ -71,21 +71,16 @@ func (s *Screen) DrawLines(lines []string) {
 	columns, _ := s.size()
 	var text strings.Builder
 	text.WriteString(s.eraseSequence(columns))
-	for _, line := range limitRows(lines, s.maxLines()) {
+	if limit := s.maxLines(); limit > 0 && len(lines) > limit {
+		shown := lines[: limit-1 : limit-1]
+		lines = append(shown, fmt.Sprintf("… and %d more lines", len(lines)-len(shown)))
+	}
+	for _, line := range lines {
 		line = Truncate(line, columns)
 		s.drawn = append(s.drawn, DisplayWidth(line))
 		text.WriteString(line + "\n")
 	}
 	fmt.Fprint(s.out, text.String()) // in one write, to avoid flickering
-}
-
-// limitRows omits the last lines if there are more than rows, and says how many.
-func limitRows(lines []string, rows int) []string {
-	if rows <= 0 || len(lines) <= rows {
-		return lines
-	}
-	shown := lines[: rows-1 : rows-1]
-	return append(shown, fmt.Sprintf("… and %d more lines", len(lines)-len(shown)))
 }
 
 // PrintLine erases the drawn lines and prints a line that stays.
