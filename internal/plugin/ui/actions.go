@@ -48,19 +48,16 @@ func (s *Server) serveAction(w http.ResponseWriter, r *http.Request, path string
 	}
 	switch {
 	case action == nil:
-		s.writeDialog(w, r, http.StatusConflict, "Not possible", page.Message("Not possible", notPossible(r.URL.Query().Get("do"))))
+		text := "This is not possible now: the object has changed, or was deleted."
+		if id := r.URL.Query().Get("do"); id == view.RequeueLetters || id == view.DeleteLetters {
+			text = "Select at least one dead letter of the list."
+		}
+		s.writeDialog(w, r, http.StatusConflict, "Not possible", page.Message("Not possible", text))
 	case r.Method != http.MethodPost:
 		s.writeDialog(w, r, http.StatusOK, action.Label, page.Confirmation(s.links, entry, action, ""))
 	default:
 		s.runAction(w, r, entry, action)
 	}
-}
-
-func notPossible(id string) string {
-	if id == view.RequeueLetters || id == view.DeleteLetters {
-		return "Select at least one dead letter of the list."
-	}
-	return "This is not possible now: the object has changed, or was deleted."
 }
 
 // findAction returns the action that a query selects, if it is possible now, or nil.

@@ -3,7 +3,6 @@ package ui
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"io"
 	"sync"
 	"time"
@@ -111,13 +110,4 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 		w.batcher.add(w.prefix + view.CleanLogLine(string(line)))
 		w.rest = rest
 	}
-}
-
-// sendLines sends lines, which the script of the page appends as text.
-func (s *stream) sendLines(lines []string) error {
-	data, err := json.Marshal(lines)
-	if err != nil {
-		return err
-	}
-	return s.sendEvent("loglines", data)
 }

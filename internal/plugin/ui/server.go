@@ -90,7 +90,9 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	setSecurityHeaders(w.Header())
+	for name, value := range securityHeaders {
+		w.Header().Set(name, value)
+	}
 	if status, reason := s.guard.check(r); reason != "" {
 		http.Error(w, "Refused: "+reason+".", status)
 		return

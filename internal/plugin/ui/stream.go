@@ -3,6 +3,7 @@ package ui
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"time"
@@ -86,8 +87,11 @@ func (s *stream) send(ctx context.Context) {
 			pause = max(minRenderInterval, maxRenderShare*time.Since(begin))
 		case <-clock.C:
 			err = s.sendContent(ctx)
-		case lines := <-logs:
-			err = s.sendLines(lines)
+		case lines := <-logs: // the script of the page appends them as text
+			var data []byte
+			if data, err = json.Marshal(lines); err == nil {
+				err = s.sendEvent("loglines", data)
+			}
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/ui/view"
 )
 
@@ -70,7 +71,12 @@ func Session(l Links, s *view.Session) g.Node {
 		})),
 		g.Iff(len(s.Repositories) > 0, func() g.Node {
 			return section("repositories", "Repositories", table("Repositories", []string{"Repository", "State", "Branch", "Commit", "Pull request", "Error"}, g.Map(s.Repositories, func(r view.Repository) g.Node {
-				return repository(&r)
+				pullRequest := g.Text(r.PullRequest)
+				if r.Link != "" {
+					pullRequest = h.A(h.Href(r.Link), h.Rel("noopener noreferrer"), h.Target("_blank"), g.Text(r.PullRequest))
+				}
+				return h.Tr(h.Th(h.Scope("row"), g.Text(r.Name)), h.Td(badge(r.Level, r.State)), h.Td(g.Text(r.Branch)), h.Td(h.Code(g.Text(r.Commit))),
+					h.Td(h.Class("wide"), pullRequest), h.Td(h.Class("wide"), g.Text(r.Error)))
 			})))
 		}),
 		g.Iff(s.Summary != "" || s.Usage != "", func() g.Node {
@@ -81,14 +87,6 @@ func Session(l Links, s *view.Session) g.Node {
 		}),
 		conditions(s.Conditions),
 	}
-}
-
-func repository(r *view.Repository) g.Node {
-	pullRequest := g.Text(r.PullRequest)
-	if r.Link != "" {
-		pullRequest = h.A(h.Href(r.Link), h.Rel("noopener noreferrer"), h.Target("_blank"), g.Text(r.PullRequest))
-	}
-	return h.Tr(h.Th(h.Scope("row"), g.Text(r.Name)), h.Td(badge(r.Level, r.State)), h.Td(g.Text(r.Branch)), h.Td(h.Code(g.Text(r.Commit))), h.Td(h.Class("wide"), pullRequest), h.Td(h.Class("wide"), g.Text(r.Error)))
 }
 
 // Schedule is the content of the page of a Schedule.
@@ -134,17 +132,17 @@ func Stale(l Links, s *view.Stale) g.Node {
 		g.If(s.Summary != "", h.P(g.Text(s.Summary+", read "), age(s.Read))),
 		g.If(s.Problem == "" && len(s.Groups) == 0, h.P(h.Class("note"), g.Text("No Job is stale."))),
 		g.Iff(len(s.Groups) > 0, func() g.Node {
-			return table("Stale Jobs by owner and reason", []string{"Owner", "Namespace", "Category", "Reason", "Jobs"}, g.Map(s.Groups, func(group view.StaleGroup) g.Node { return l.staleGroup(&group) }))
+			headers := []string{"Owner", "Namespace", "Category", "Reason", "Jobs"}
+			return table("Stale Jobs by owner and reason", headers, g.Map(s.Groups, func(group view.StaleGroup) g.Node {
+				return h.Tr(h.ID("stale-"+group.Namespace+"."+group.Owner+"."+group.Reason),
+					h.Th(h.Scope("row"), g.Text(group.Owner)), h.Td(g.Text(group.Namespace)),
+					h.Td(badge(group.Level, group.Category)), h.Td(g.Text(group.Reason)),
+					h.Td(h.Class("wide"), h.Ul(h.Class("jobs"), g.Map(group.Jobs, func(job view.StaleJob) g.Node { return l.staleJob(&job) })),
+						g.If(group.More > 0, h.Span(h.Class("note"), g.Text(fmt.Sprintf("and %d more", group.More))))))
+			}))
 		}),
 		g.If(s.More > 0, h.P(h.Class("note"), g.Text(fmt.Sprintf("%d more groups: use the command.", s.More)))),
 	}
-}
-
-func (l Links) staleGroup(group *view.StaleGroup) g.Node {
-	return h.Tr(h.ID("stale-"+group.Namespace+"."+group.Owner+"."+group.Reason),
-		h.Th(h.Scope("row"), g.Text(group.Owner)), h.Td(g.Text(group.Namespace)), h.Td(badge(group.Level, group.Category)), h.Td(g.Text(group.Reason)),
-		h.Td(h.Class("wide"), h.Ul(h.Class("jobs"), g.Map(group.Jobs, func(job view.StaleJob) g.Node { return l.staleJob(&job) })),
-			g.If(group.More > 0, h.Span(h.Class("note"), g.Text(fmt.Sprintf("and %d more", group.More))))))
 }
 
 func (l Links) staleJob(job *view.StaleJob) g.Node {
@@ -154,4 +152,43 @@ func (l Links) staleJob(job *view.StaleJob) g.Node {
 			return h.Div(h.Class("command"), h.Code(g.Text(job.Next)), h.Button(h.Type("button"), g.Attr("data-copy", ""), g.Text("Copy")))
 		}),
 		dialogLink(l.Explain(job.Namespace, job.Name), "button", "Explain"))
+}
+
+// Sequence is the content of the page of a SequentialJob.
+func Sequence(l Links, s *view.Sequence) g.Node {
+	all := []view.Fact{{Name: "Run", Value: s.Run}, {Name: "Steps", Value: s.Progress}, {Name: "Started", Value: view.Unknown, Time: s.Start}, {Name: "Ended", Value: view.Unknown, Time: s.Finish}}
+	return g.Group{
+		l.objectHead(s.Entry, s.Actions, s.Problems),
+		facts(all),
+		g.Iff(len(s.Parameters) > 0, func() g.Node {
+			return section("parameters", "Parameters", h.Dl(h.Class("facts"), g.Map(s.Parameters, func(p v1alpha1.Parameter) g.Node {
+				return h.Div(h.Dt(g.Text(p.Name)), h.Dd(g.Text(p.Value)))
+			})))
+		}),
+		section("steps", "Steps", table("Steps", []string{"Step", "State", "Time", "Timeline", "Details", "Actions"},
+			g.Map(s.Steps, func(step view.Step) g.Node { return l.step(s, &step) }))),
+	}
+}
+
+func (l Links) step(s *view.Sequence, step *view.Step) g.Node {
+	return h.Tr(h.ID("step-"+step.Name),
+		h.Th(h.Scope("row"), g.Text(step.Name), g.If(step.Finally, h.Span(h.Class("note"), g.Text(" finally")))),
+		h.Td(badge(step.Level, step.Phase)),
+		h.Td(elapsed(step.Start, step.Finish)),
+		h.Td(h.Class("timeline"), bar(step.Level.String(), step.Name+": "+step.Phase, step.Offset, step.Length)),
+		h.Td(h.Class("wide"), stepDetails(step)),
+		h.Td(h.Class("row-actions"),
+			g.Iff(step.HasLog, func() g.Node { return h.A(h.Class("button"), h.Href(l.Logs(s.Entry, step.Name)), g.Text("Log")) }),
+			g.Map(step.Actions, func(a view.Action) g.Node { return l.button(s.Entry, &a) })))
+}
+
+func stepDetails(step *view.Step) g.Node {
+	return g.Group{
+		g.If(len(step.Remarks) > 0, h.Span(g.Text(strings.Join(step.Remarks, ", ")+" "))),
+		g.Iff(!step.NextAttempt.IsZero() && step.Finish.IsZero(), func() g.Node { return h.Span(g.Text("next attempt "), age(step.NextAttempt), g.Text(" ")) }),
+		g.If(step.Message != "", h.Span(g.Text(step.Message))),
+		g.Iff(step.Output != "", func() g.Node {
+			return h.Details(h.Summary(g.Text("Output")), preformatted("Output of "+step.Name, step.Output))
+		}),
+	}
 }

@@ -11,12 +11,16 @@ import (
 
 // List is the content of the list of a kind.
 func List(l Links, list *view.List) g.Node {
+	counts := fmt.Sprintf("%d in total. What needs attention comes first.", list.All)
+	if list.Query.Text != "" {
+		counts = fmt.Sprintf("%d of %d match %q.", list.Total, list.All, list.Query.Text)
+	}
 	return g.Group{
 		h.H1(g.Text(list.Kind.Title)),
 		watchProblem(list.State),
 		g.If(!list.State.Denied, g.Group{
 			filterForm(l.List(list.Kind), "Filter by name, namespace, status or reason", list.Query.Text),
-			h.P(h.Class("note"), g.Text(countText(list))),
+			h.P(h.Class("note"), g.Text(counts)),
 			table(list.Kind.Title, headers(list), g.Map(list.Rows, func(row view.Row) g.Node { return l.row(list, &row) })),
 			l.pager(list),
 		}),
@@ -29,13 +33,6 @@ func filterForm(address, label, text string) g.Node {
 		h.Label(h.For("filter"), g.Text(label)),
 		h.Input(h.Type("search"), h.ID("filter"), h.Name("q"), h.Value(text), h.AutoComplete("off"), g.Attr("aria-keyshortcuts", "/")),
 		h.Button(h.Type("submit"), g.Text("Filter")))
-}
-
-func countText(list *view.List) string {
-	if list.Query.Text != "" {
-		return fmt.Sprintf("%d of %d match %q.", list.Total, list.All, list.Query.Text)
-	}
-	return fmt.Sprintf("%d in total. What needs attention comes first.", list.All)
 }
 
 func headers(list *view.List) []string {

@@ -16,7 +16,12 @@ func Overview(l Links, o *view.Overview) g.Node {
 		h.H1(g.Text("Overview")),
 		section("attention", "Needs attention", l.attention(o)),
 		section("kinds", "Objects", l.kindCounts(o)),
-		g.Iff(len(o.Namespaces) > 1, func() g.Node { return section("namespaces", "Namespaces", namespaceCounts(o)) }),
+		g.Iff(len(o.Namespaces) > 1, func() g.Node {
+			rows := g.Map(o.Namespaces, func(n view.NamespaceCount) g.Node {
+				return h.Tr(h.Th(h.Scope("row"), g.Text(n.Namespace)), cell(n.Total, view.LevelNone), cell(n.Attention, view.LevelProblem))
+			})
+			return section("namespaces", "Namespaces", table("Objects by namespace", []string{"Namespace", "Total", "Need attention"}, rows))
+		}),
 		section("today", "Ran today", l.finished(o)),
 	}
 }
@@ -73,12 +78,6 @@ func cell(n int, level view.Level) g.Node {
 		return h.Td(g.Text(strconv.Itoa(n)))
 	}
 	return h.Td(badge(level, strconv.Itoa(n)))
-}
-
-func namespaceCounts(o *view.Overview) g.Node {
-	return table("Objects by namespace", []string{"Namespace", "Total", "Need attention"}, g.Map(o.Namespaces, func(n view.NamespaceCount) g.Node {
-		return h.Tr(h.Th(h.Scope("row"), g.Text(n.Namespace)), cell(n.Total, view.LevelNone), cell(n.Attention, view.LevelProblem))
-	}))
 }
 
 func (l Links) finished(o *view.Overview) g.Node {

@@ -76,12 +76,19 @@ func NewOverview(state *State, now time.Time) *Overview {
 				o.Attention = append(o.Attention, e)
 			}
 			if !e.Finished.Before(midnight) && !e.Finished.IsZero() {
-				o.addFinished(e)
+				o.Finished = append(o.Finished, e)
+				if e.Level == LevelGood {
+					o.Completed++
+				} else {
+					o.Failed++
+				}
 			}
 		}
 		o.Kinds = append(o.Kinds, total)
 	}
-	slices.SortFunc(o.Attention, compareAttention)
+	slices.SortFunc(o.Attention, func(a, b *Entry) int {
+		return cmp.Or(decision.CompareTrueFirst(a.Asks, b.Asks), b.Since.Compare(a.Since), CompareEntries(a, b))
+	})
 	o.MoreAttention = max(0, len(o.Attention)-maxAttention)
 	o.Attention = o.Attention[:len(o.Attention)-o.MoreAttention]
 	slices.SortFunc(o.Finished, func(a, b *Entry) int { return cmp.Or(b.Finished.Compare(a.Finished), CompareEntries(a, b)) })
@@ -118,15 +125,6 @@ func addToNamespace(namespaces map[string]*NamespaceCount, e *Entry) {
 	}
 }
 
-func (o *Overview) addFinished(e *Entry) {
-	if e.Level == LevelGood {
-		o.Completed++
-	} else {
-		o.Failed++
-	}
-	o.Finished = append(o.Finished, e)
-}
-
 // setNamespaces lists the namespaces with the most objects that need attention.
 func (o *Overview) setNamespaces(namespaces map[string]*NamespaceCount) {
 	const maxNamespaces = 20
@@ -136,8 +134,4 @@ func (o *Overview) setNamespaces(namespaces map[string]*NamespaceCount) {
 	for _, n := range sorted[:min(len(sorted), maxNamespaces)] {
 		o.Namespaces = append(o.Namespaces, *n)
 	}
-}
-
-func compareAttention(a, b *Entry) int {
-	return cmp.Or(decision.CompareTrueFirst(a.Asks, b.Asks), b.Since.Compare(a.Since), CompareEntries(a, b))
 }

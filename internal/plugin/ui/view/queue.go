@@ -50,6 +50,13 @@ type Queue struct {
 // NewQueue computes the page of a Queue: the history is what the page has seen, and the past what Prometheus knows.
 func NewQueue(e *Entry, q *v1alpha1.Queue, history []Sample, past *Past) *Queue {
 	status := &q.Status
+	action := Action{
+		ID: "pause", Label: "Pause", Effect: "Workers receive no more messages, and finish those in flight. Producers can still send.",
+		Args: objectArgs(e, "pause"),
+	}
+	if q.Spec.Paused {
+		action = Action{ID: "resume", Label: "Resume", Effect: "Workers receive messages again.", Args: objectArgs(e, "resume")}
+	}
 	v := &Queue{
 		Entry: e, Conditions: newConditions(status.Conditions),
 		Facts: []Fact{
@@ -65,7 +72,7 @@ func NewQueue(e *Entry, q *v1alpha1.Queue, history []Sample, past *Past) *Queue 
 		},
 		Backlog: newChart("Backlog", past.before(history), Series{"waiting", func(s *Sample) *float64 { return s.Backlog }}, Series{"in flight", func(s *Sample) *float64 { return s.InFlight }}),
 		Rates:   newChart("Messages per second", history, Series{"arrivals", func(s *Sample) *float64 { return s.Arrivals }}, Series{"finished", func(s *Sample) *float64 { return s.Finished }}),
-		Actions: queueActions(e, q), Past: past,
+		Actions: []Action{action}, Past: past,
 	}
 	if status.Dead != nil {
 		v.Dead = *status.Dead
@@ -85,11 +92,4 @@ func waitFact(status *v1alpha1.QueueStatus) Fact {
 		return Fact{Name: "Wait, p95", Value: Unknown}
 	}
 	return Fact{Name: "Wait, p95", Value: duration(status.Wait.P95)}
-}
-
-func queueActions(e *Entry, q *v1alpha1.Queue) []Action {
-	if q.Spec.Paused {
-		return []Action{{ID: "resume", Label: "Resume", Effect: "Workers receive messages again.", Args: objectArgs(e, "resume")}}
-	}
-	return []Action{{ID: "pause", Label: "Pause", Effect: "Workers receive no more messages, and finish those in flight. Producers can still send.", Args: objectArgs(e, "pause")}}
 }

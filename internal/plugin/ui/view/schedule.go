@@ -56,9 +56,25 @@ type ActiveRun struct {
 func NewSchedule(e *Entry, s *v1alpha1.Schedule, now time.Time) *Schedule {
 	status := &s.Status
 	kind, starts := scheduledKind(s)
+	suspend := Action{
+		ID: "suspend", Label: "Suspend", Effect: "Starts no further run. Active runs continue, and times that come meanwhile are missed.",
+		Args: objectArgs(e, "suspend"),
+	}
+	if s.Spec.Suspend {
+		suspend = Action{
+			ID: "resume", Label: "Resume", Effect: "Resumes at the next time. Times that came meanwhile do not run.",
+			Args: objectArgs(e, "resume"),
+		}
+	}
 	v := &Schedule{
 		Entry: e, Expression: cleanLine(s.Spec.Schedule), TimeZone: cleanLine(s.Spec.TimeZone), Starts: starts, Conditions: newConditions(status.Conditions),
-		Actions: scheduleActions(e, s),
+		Actions: []Action{
+			{
+				ID: "trigger", Label: "Trigger a run now", Effect: "Starts a run now, from the template and with your permissions.",
+				Args: objectArgs(e, "trigger"),
+			},
+			suspend,
+		},
 		Facts: []Fact{
 			{Name: "Last time", Value: Unknown, Time: timeOf(status.LastScheduleTime)},
 			{Name: "Last success", Value: Unknown, Time: timeOf(status.LastSuccessfulTime)},
@@ -115,12 +131,4 @@ func (v *Schedule) setNextTimes(s *v1alpha1.Schedule, now time.Time) {
 		start := timetable.StartTime(s.UID, due, schedule.Jitter(&s.Spec))
 		v.Next = append(v.Next, Time{start, start.In(timetable.Location()).Format("Mon 2006-01-02 15:04:05 MST")})
 	}
-}
-
-func scheduleActions(e *Entry, s *v1alpha1.Schedule) []Action {
-	trigger := Action{ID: "trigger", Label: "Trigger a run now", Effect: "Starts a run now, from the template and with your permissions.", Args: objectArgs(e, "trigger")}
-	if s.Spec.Suspend {
-		return []Action{trigger, {ID: "resume", Label: "Resume", Effect: "Resumes at the next time. Times that came meanwhile do not run.", Args: objectArgs(e, "resume")}}
-	}
-	return []Action{trigger, {ID: "suspend", Label: "Suspend", Effect: "Starts no further run. Active runs continue, and times that come meanwhile are missed.", Args: objectArgs(e, "suspend")}}
 }

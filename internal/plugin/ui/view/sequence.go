@@ -24,7 +24,13 @@ func sequenceEntry(sj *v1alpha1.SequentialJob) *Entry {
 		e.Asks, e.NeedsAttention, e.Level = true, true, LevelWaiting
 		e.Reason, e.Message = v1alpha1.ReasonApprovalRequired, "step "+cleanLine(step)+" waits for an approval"
 	case phase == v1alpha1.PhaseFailed:
-		e.NeedsAttention, e.Message = true, failedStepMessage(sj)
+		e.NeedsAttention, e.Message = true, ""
+		for i := range sj.Status.Steps {
+			if failed := &sj.Status.Steps[i]; failed.Phase == v1alpha1.StepFailed && !failed.Tolerated {
+				e.Message = "step " + cleanLine(failed.Name) + ": " + cleanLine(failed.Message)
+				break // it failed the run
+			}
+		}
 	case e.NeedsAttention:
 		e.Level = LevelProblem
 	}
@@ -35,16 +41,6 @@ func sequenceEntry(sj *v1alpha1.SequentialJob) *Entry {
 var sequenceLevels = map[v1alpha1.SequentialJobPhase]Level{
 	v1alpha1.PhaseCompleted: LevelGood, v1alpha1.PhaseFailed: LevelProblem, v1alpha1.PhaseRunning: LevelActive,
 	v1alpha1.PhaseSuspended: LevelWaiting, v1alpha1.PhaseTerminating: LevelWaiting,
-}
-
-// failedStepMessage is the message of the first step that failed the run.
-func failedStepMessage(sj *v1alpha1.SequentialJob) string {
-	for i := range sj.Status.Steps {
-		if step := &sj.Status.Steps[i]; step.Phase == v1alpha1.StepFailed && !step.Tolerated {
-			return "step " + cleanLine(step.Name) + ": " + cleanLine(step.Message)
-		}
-	}
-	return ""
 }
 
 // Step is a row of a sequence's timeline.

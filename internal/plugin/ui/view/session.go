@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -196,4 +197,39 @@ func sessionActions(e *Entry, s *v1alpha1.AgenticSession) []Action {
 	default:
 		return []Action{stop}
 	}
+}
+
+// Repository is what became of a repository of a session.
+type Repository struct {
+	Name, Branch, Commit, State, Error string
+	Level                              Level
+	// PullRequest is the address of its pull request as text, and Link the same if a browser can open it safely.
+	PullRequest, Link string
+}
+
+func newRepository(r *v1alpha1.SessionRepositoryResult) Repository {
+	const shownCommitBytes = 12
+	commit := cleanLine(r.Commit)
+	commit = commit[:min(len(commit), shownCommitBytes)]
+	v := Repository{
+		Name: cleanLine(r.Name), Branch: orUnknown(cleanLine(r.Branch)), Commit: orUnknown(commit), State: "not pushed",
+		Error: cleanLine(r.Error), PullRequest: cleanLine(r.PullRequestURL), Link: webLink(r.PullRequestURL),
+	}
+	switch {
+	case r.Error != "":
+		v.State, v.Level = "failed", LevelProblem
+	case r.Pushed:
+		v.State, v.Level = "pushed", LevelGood
+	}
+	return v
+}
+
+// webLink returns the address if it is one of the web that looks like what it is, and otherwise nothing. The runner wrote it:
+// it can be any text.
+func webLink(text string) string {
+	address, err := url.Parse(text)
+	if err != nil || address.Scheme != "https" && address.Scheme != "http" || address.Host == "" || address.User != nil || cleanLine(text) != text {
+		return ""
+	}
+	return address.String()
 }

@@ -24,7 +24,12 @@ func Slim(object any) {
 		slimSteps(object.Spec.Containers)
 		slimSteps(object.Spec.Finally)
 	case *v1alpha1.AgenticSession:
-		slimSession(object)
+		spec := &object.Spec
+		spec.Prompt, spec.InitialPrompt = shorten(spec.Prompt), shorten(spec.InitialPrompt)
+		spec.EnvironmentVariables, spec.EnvFrom, spec.SecretMounts, spec.UserContext = nil, nil, nil, nil
+		if object.Status.Result != nil {
+			object.Status.Result.Summary = shorten(object.Status.Result.Summary)
+		}
 	case *v1alpha1.WorkerPool:
 		object.Spec.Template, object.Spec.Env, object.Spec.Sidecar, object.Spec.Resources = nil, nil, nil, nil
 		object.Status.Enforcement = nil
@@ -59,14 +64,6 @@ func slimSteps(steps []v1alpha1.Step) {
 		if step.Step != nil {
 			step.Step.PodTemplate, step.Step.PodFailurePolicy, step.Step.SuccessPolicy = nil, nil, nil
 		}
-	}
-}
-
-func slimSession(s *v1alpha1.AgenticSession) {
-	s.Spec.Prompt, s.Spec.InitialPrompt = shorten(s.Spec.Prompt), shorten(s.Spec.InitialPrompt)
-	s.Spec.EnvironmentVariables, s.Spec.EnvFrom, s.Spec.SecretMounts, s.Spec.UserContext = nil, nil, nil, nil
-	if s.Status.Result != nil {
-		s.Status.Result.Summary = shorten(s.Status.Result.Summary)
 	}
 }
 

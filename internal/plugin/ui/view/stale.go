@@ -95,7 +95,10 @@ func NewStale(scope *Scope, outputs [][]byte, problem string, now time.Time) *St
 	for _, group := range groups {
 		s.Groups = append(s.Groups, *group)
 	}
-	slices.SortFunc(s.Groups, compareGroups)
+	slices.SortFunc(s.Groups, func(a, b StaleGroup) int {
+		return cmp.Or(cmp.Compare(b.Level, a.Level), cmp.Compare(len(b.Jobs)+b.More, len(a.Jobs)+a.More),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Reason, b.Reason))
+	})
 	s.More = max(0, len(s.Groups)-maxStaleGroups)
 	s.Groups = s.Groups[:len(s.Groups)-s.More]
 	return s
@@ -132,9 +135,4 @@ func addFinding(groups map[groupKey]*StaleGroup, namespace string, f *v1alpha1.J
 // ExplainCommand is the command that explains why a Job is stale.
 func ExplainCommand(namespace, name string) []string {
 	return []string{"report", "explain", "--namespace=" + namespace, "--", name}
-}
-
-func compareGroups(a, b StaleGroup) int {
-	return cmp.Or(cmp.Compare(b.Level, a.Level), cmp.Compare(len(b.Jobs)+b.More, len(a.Jobs)+a.More),
-		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Reason, b.Reason))
 }

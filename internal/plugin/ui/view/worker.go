@@ -46,22 +46,19 @@ func NewWorkers(e *Entry, output []byte, problem string) *Workers {
 	}
 	v.More = max(0, len(all)-maxWorkers)
 	for _, w := range all[:len(all)-v.More] {
+		var drain *Action
+		if w.State != "Terminating" && w.State != "Draining" {
+			drain = DrainWorker(e, w.Name)
+		}
 		v.Workers = append(v.Workers, Worker{
 			Name: cleanLine(w.Name), State: cleanLine(w.State), Revision: orUnknown(cleanLine(w.Revision)), Node: orUnknown(cleanLine(w.Node)),
-			Level: workerLevels[w.State], Created: w.Created, Since: w.Since, Drain: drainWorker(e, &w),
+			Level: workerLevels[w.State], Created: w.Created, Since: w.Since, Drain: drain,
 		})
 	}
 	return v
 }
 
 var workerLevels = map[string]Level{"Ready": LevelGood, "NotReady": LevelProblem, "Starting": LevelActive, "Draining": LevelWaiting, "Terminating": LevelWaiting}
-
-func drainWorker(e *Entry, w *render.Worker) *Action {
-	if w.State == "Terminating" || w.State == "Draining" {
-		return nil
-	}
-	return DrainWorker(e, w.Name)
-}
 
 // DrainWorkerID is the ID of DrainWorker.
 const DrainWorkerID = "drain-worker"

@@ -42,10 +42,6 @@ func (h history) add(kind *view.Kind, name types.NamespacedName, object any, now
 	h[key] = append(samples, *sample)
 }
 
-func (h history) remove(kind *view.Kind, name types.NamespacedName) {
-	delete(h, historyKey{kind, name})
-}
-
 // History returns the load of a Queue or WorkerPool, and its load now.
 func (s *Store) History(entry *view.Entry) []view.Sample {
 	s.mu.RLock()

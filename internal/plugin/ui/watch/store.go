@@ -107,20 +107,16 @@ func (s *Store) watch(ctx context.Context, c client.WithWatch, place watchedPlac
 		if err := reflector.ListAndWatchWithContext(ctx); err != nil && ctx.Err() == nil {
 			s.setError(place, err)
 		}
-		if s.isDenied(place) {
+		s.mu.RLock()
+		if s.watches[place].Denied {
 			pause = deniedRetryInterval
 		}
+		s.mu.RUnlock()
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):
 		}
 	}
-}
-
-func (s *Store) isDenied(place watchedPlace) bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.watches[place].Denied
 }
 
 // forget removes the objects of a place. The caller holds the lock.
@@ -140,7 +136,11 @@ func (s *Store) setError(place watchedPlace, err error) {
 	case err == nil:
 		state.Problem, state.Lost = "", time.Time{}
 	case state.Denied:
-		state.Problem, state.Lost = "not permitted to list "+kind.Resource+place.text(), time.Time{}
+		where := " in namespace " + place.namespace
+		if place.namespace == "" {
+			where = " in all namespaces; choose some with -n"
+		}
+		state.Problem, state.Lost = "not permitted to list "+kind.Resource+where, time.Time{}
 		s.forget(place)
 	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
 		state.Denied = true
@@ -153,13 +153,6 @@ func (s *Store) setError(place watchedPlace, err error) {
 	}
 	s.watches[place] = state
 	s.notify()
-}
-
-func (p *watchedPlace) text() string {
-	if p.namespace == "" {
-		return " in all namespaces; choose some with -n"
-	}
-	return " in namespace " + p.namespace
 }
 
 // Snapshot returns all that is known.
@@ -233,3 +226,81 @@ func (s *Store) notify() {
 		}
 	}
 }
+
+// kindStore receives the objects of a kind in a place.
+type kindStore struct {
+	*Store
+	watchedPlace
+}
+
+var _ cache.TransformingStore = &kindStore{}
+
+// Transformer implements cache.TransformingStore: the reflector slims the objects of a list while it reads it.
+func (*kindStore) Transformer() cache.TransformFunc {
+	return func(object any) (any, error) {
+		view.Slim(object)
+		return object, nil
+	}
+}
+
+// Add implements cache.ReflectorStore.
+func (k *kindStore) Add(object any) error { return k.Update(object) }
+
+// Update implements cache.ReflectorStore.
+func (k *kindStore) Update(object any) error {
+	view.Slim(object)
+	entry := view.NewEntry(object)
+	if entry == nil {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.put(entry)
+	k.notify()
+	return nil
+}
+
+// put stores an object. The caller holds the lock.
+func (k *kindStore) put(entry *view.Entry) {
+	key := types.NamespacedName{Namespace: entry.Namespace, Name: entry.Name}
+	k.objects[k.kind][key] = entry
+	k.history.add(k.kind, key, entry.Object, k.now())
+}
+
+// Delete implements cache.ReflectorStore.
+func (k *kindStore) Delete(object any) error {
+	seen, ok := object.(client.Object)
+	if !ok {
+		return nil
+	}
+	key := client.ObjectKeyFromObject(seen)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.objects[k.kind], key)
+	delete(k.history, historyKey{k.kind, key})
+	k.notify()
+	return nil
+}
+
+// Replace implements cache.ReflectorStore.
+func (k *kindStore) Replace(objects []any, _ string) error {
+	var entries []*view.Entry
+	for _, object := range objects {
+		view.Slim(object)
+		if entry := view.NewEntry(object); entry != nil {
+			entries = append(entries, entry)
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.forget(k.watchedPlace)
+	for _, entry := range entries {
+		k.put(entry)
+	}
+	k.watches[k.watchedPlace] = view.WatchState{Synced: true} // a list succeeded, so there is no problem any more
+	k.notify()
+	return nil
+}
+
+// Resync implements cache.ReflectorStore.
+func (*kindStore) Resync() error { return nil }
