@@ -1,12 +1,21 @@
+// Package sessionrunner decides what sessions may reach by host name through the egress proxy: it parses and matches
+// host rules, and says which addresses a name may resolve to.
+//
+// It is pure. The operator and the proxy share it: the operator validates SessionRunners and writes the proxy's
+// configuration, and the proxy enforces it.
 package sessionrunner
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
 const (
@@ -49,18 +58,14 @@ func ParseHostRule(text string) (HostRule, error) {
 }
 
 func checkName(name string) error {
+	_, err := netip.ParseAddr(strings.Trim(name, "[]"))
 	switch {
-	case isAddress(name):
+	case err == nil:
 		return errors.New("it is an address; use cidr for addresses")
 	case len(name) > maxNameBytes || !namePattern.MatchString(name):
 		return errors.New("it is not a DNS name in lower case with at least two labels, such as api.example.com or *.example.com")
 	}
 	return nil
-}
-
-func isAddress(name string) bool {
-	_, err := netip.ParseAddr(strings.Trim(name, "[]"))
-	return err == nil
 }
 
 // String returns the rule in the form that ParseHostRule parses.
@@ -88,4 +93,100 @@ func (r HostRule) Matches(host string, port uint16) bool {
 func NormalizeHost(host string) (string, error) {
 	name := strings.ToLower(strings.TrimSuffix(host, "."))
 	return name, checkName(name)
+}
+
+// MaxHosts is the number of host rules of a SessionRunner: those of all runners of a namespace must fit into a
+// ConfigMap.
+const MaxHosts = 256
+
+// UsesProxy reports whether a SessionRunner allows hosts by name.
+func UsesProxy(runner *v1alpha1.SessionRunner) bool {
+	return slices.ContainsFunc(runner.Spec.Egress, hasHosts)
+}
+
+// UsesOnlyProxy reports whether a SessionRunner allows hosts by name and nothing else, so that its sessions need no
+// DNS.
+func UsesOnlyProxy(runner *v1alpha1.SessionRunner) bool {
+	return len(runner.Spec.Egress) > 0 &&
+		!slices.ContainsFunc(runner.Spec.Egress, func(rule v1alpha1.SessionEgress) bool { return !hasHosts(rule) })
+}
+
+func hasHosts(rule v1alpha1.SessionEgress) bool { return len(rule.Hosts) > 0 }
+
+// HostRules returns the host rules of a SessionRunner, sorted and without duplicates. Invalid ones are left out.
+func HostRules(runner *v1alpha1.SessionRunner) []string {
+	var rules []string
+	for i := range runner.Spec.Egress {
+		for _, text := range runner.Spec.Egress[i].Hosts {
+			if rule, err := ParseHostRule(string(text)); err == nil {
+				rules = append(rules, rule.String())
+			}
+		}
+	}
+	slices.Sort(rules)
+	return slices.Compact(rules)
+}
+
+// ValidateRunner returns the problems with a SessionRunner's host rules. The CRD rejects most of them, but an older
+// CRD may not.
+func ValidateRunner(runner *v1alpha1.SessionRunner) []string {
+	var problems []string
+	total := 0
+	for i := range runner.Spec.Egress {
+		rule := &runner.Spec.Egress[i]
+		total += len(rule.Hosts)
+		if len(rule.Hosts) > 0 && (rule.CIDR != "" || rule.Profile != "" || rule.To != nil || len(rule.Ports) > 0) {
+			problems = append(problems, fmt.Sprintf("egress[%d]: hosts excludes cidr, profile, to and ports", i))
+		}
+		for _, host := range rule.Hosts {
+			if _, err := ParseHostRule(string(host)); err != nil {
+				problems = append(problems, fmt.Sprintf("egress[%d]: host %q is invalid: %s", i, host, err))
+			}
+		}
+	}
+	if total > MaxHosts {
+		problems = append(problems, fmt.Sprintf("egress: %d hosts, more than %d", total, MaxHosts))
+	}
+	return problems
+}
+
+// Config is the configuration of the egress proxy of a namespace, in its file.
+type Config struct {
+	// Namespace of the proxy and its sessions.
+	Namespace string `json:"namespace"`
+	// PublicKeys of the operator in PEM form. They verify the tokens of sessions.
+	PublicKeys string `json:"publicKeys"`
+	// Runners has the host rules of each SessionRunner.
+	Runners map[string][]string `json:"runners"`
+	// ClusterNetworks and ProxyNetworks are those of Network.
+	ClusterNetworks []netip.Prefix `json:"clusterNetworks,omitempty"`
+	ProxyNetworks   []netip.Prefix `json:"proxyNetworks,omitempty"`
+}
+
+// Rules are the host rules of each SessionRunner of a namespace.
+type Rules map[string][]HostRule
+
+// ParseConfig parses the file of a Config.
+func ParseConfig(raw []byte) (*Config, Rules, error) {
+	config := &Config{}
+	if err := json.Unmarshal(raw, config); err != nil {
+		return nil, nil, fmt.Errorf("parsing the configuration: %w", err)
+	}
+	rules := Rules{}
+	for runner, texts := range config.Runners {
+		rules[runner] = make([]HostRule, 0, len(texts))
+		for _, text := range texts {
+			rule, err := ParseHostRule(text)
+			if err != nil {
+				return nil, nil, fmt.Errorf("host %q of SessionRunner %s: %w", text, runner, err)
+			}
+			rules[runner] = append(rules[runner], rule)
+		}
+	}
+	return config, rules, nil
+}
+
+// Allow reports whether a SessionRunner allows a connection to a port of a host, whose name is normalized.
+func (r Rules) Allow(runner, host string, port uint16) bool {
+	return slices.ContainsFunc(r[runner], func(rule HostRule) bool { return rule.Matches(host, port) })
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -118,15 +119,12 @@ func (n *Network) AllowDNS() networkingv1.NetworkPolicyEgressRule {
 func BlockWithout(cidr string, except []string, denied []netip.Prefix) networkingv1.NetworkPolicyPeer {
 	block := &networkingv1.IPBlock{CIDR: cidr, Except: slices.Clone(except)}
 	for _, network := range denied {
-		if IsSubnet(network.String(), cidr) && !isExcepted(network, block.Except) {
+		isExcepted := slices.ContainsFunc(block.Except, func(excepted string) bool { return IsSubnetOrEqual(network.String(), excepted) })
+		if IsSubnet(network.String(), cidr) && !isExcepted {
 			block.Except = append(block.Except, network.String())
 		}
 	}
 	return networkingv1.NetworkPolicyPeer{IPBlock: block}
-}
-
-func isExcepted(network netip.Prefix, exceptions []string) bool {
-	return slices.ContainsFunc(exceptions, func(except string) bool { return IsSubnetOrEqual(network.String(), except) })
 }
 
 // IsSubnet reports whether one network is a proper part of another.
@@ -156,4 +154,47 @@ func IsPublicIPv4(cidr string) bool {
 // PolicyPort returns a port of a NetworkPolicy. Default protocol: TCP.
 func PolicyPort(port int32, end *int32, protocol corev1.Protocol) networkingv1.NetworkPolicyPort {
 	return networkingv1.NetworkPolicyPort{Port: new(intstr.FromInt32(port)), EndPort: end, Protocol: new(cmp.Or(protocol, corev1.ProtocolTCP))}
+}
+
+// maxAPIServerAddresses bounds what a NetworkPolicy allows. No cluster has nearly as many API servers.
+const maxAPIServerAddresses = 64
+
+// AllowAPIServer returns the rules that allow connections to the API server: to its Service, and to its endpoints,
+// because some network plugins enforce policies before the Service's address is translated, and others after.
+func AllowAPIServer(service *corev1.Service, endpoints *discoveryv1.EndpointSlice) []networkingv1.NetworkPolicyEgressRule {
+	var servicePorts, endpointPorts []networkingv1.NetworkPolicyPort
+	for _, port := range service.Spec.Ports {
+		servicePorts = append(servicePorts, PolicyPort(port.Port, nil, corev1.ProtocolTCP))
+	}
+	for _, port := range endpoints.Ports {
+		if port.Port != nil {
+			endpointPorts = append(endpointPorts, PolicyPort(*port.Port, nil, corev1.ProtocolTCP))
+		}
+	}
+	var addresses []string
+	for i := range endpoints.Endpoints {
+		addresses = append(addresses, endpoints.Endpoints[i].Addresses...)
+	}
+	return appendRule(appendRule(nil, service.Spec.ClusterIPs, servicePorts), addresses, endpointPorts)
+}
+
+// appendRule adds a rule for the addresses, in order. Without addresses or without ports it would allow all of them.
+func appendRule(rules []networkingv1.NetworkPolicyEgressRule, texts []string, ports []networkingv1.NetworkPolicyPort) []networkingv1.NetworkPolicyEgressRule {
+	var addresses []netip.Addr
+	for _, text := range texts {
+		if address, err := netip.ParseAddr(text); err == nil && address.Zone() == "" { // a Service without an address has the text "None"
+			addresses = append(addresses, address.Unmap())
+		}
+	}
+	slices.SortFunc(addresses, netip.Addr.Compare)
+	addresses = slices.Compact(addresses)
+	if len(addresses) == 0 || len(ports) == 0 {
+		return rules
+	}
+	rule := networkingv1.NetworkPolicyEgressRule{Ports: ports}
+	for _, address := range addresses[:min(len(addresses), maxAPIServerAddresses)] {
+		block := netip.PrefixFrom(address, address.BitLen())
+		rule.To = append(rule.To, networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: block.String()}})
+	}
+	return append(rules, rule)
 }
