@@ -55,21 +55,18 @@ func (r *Reconciler) act(ctx context.Context, s *v1alpha1.AgenticSession, d *age
 	return nil, r.cleanup(ctx, s, d)
 }
 
-// changeJobs deletes Jobs, and changes the deadline of the open attempt's Job.
+// changeJobs deletes Jobs, and changes the deadline of the open attempt's Job, unless the Job was deleted or another one has its
+// name.
 func (r *Reconciler) changeJobs(ctx context.Context, decision *agenticsession.Decision) error {
 	for _, job := range decision.DeleteJobs { // a Job that ended since it was observed has an outcome
 		if err := kube.DeleteVersion(ctx, r.Client, job, metav1.DeletePropagationForeground); err != nil {
 			return err
 		}
 	}
-	if decision.SetDeadline == nil {
+	deadline := decision.SetDeadline
+	if deadline == nil {
 		return nil
 	}
-	return r.setDeadline(ctx, decision.SetDeadline)
-}
-
-// setDeadline changes the deadline of a Job, unless the Job was deleted or another one has its name.
-func (r *Reconciler) setDeadline(ctx context.Context, deadline *agenticsession.JobDeadline) error {
 	metadata := newMetadata(batchv1.SchemeGroupVersion.WithKind("Job"))
 	metadata.Namespace, metadata.Name = deadline.Job.Namespace, deadline.Job.Name
 	err := r.patchObject(ctx, metadata, types.MergePatchType, map[string]any{
@@ -81,27 +78,22 @@ func (r *Reconciler) setDeadline(ctx context.Context, deadline *agenticsession.J
 	return nil
 }
 
-// cleanup deletes the old inputs, and the session at the end of its time to live.
-func (r *Reconciler) cleanup(ctx context.Context, s *v1alpha1.AgenticSession, decision *agenticsession.Decision) error {
-	if decision.DeleteSecret != "" {
-		if err := r.deleteInputs(ctx, s, decision.DeleteSecret); err != nil {
+// cleanup deletes the old inputs, and the session at the end of its time to live. It keeps a Secret that the operator did not
+// create for the session: anyone may have deleted the inputs and reused their name.
+func (r *Reconciler) cleanup(ctx context.Context, s *v1alpha1.AgenticSession, d *agenticsession.Decision) error {
+	if d.DeleteSecret != "" {
+		secret, err := r.getMetadata(ctx, s.Namespace, d.DeleteSecret, corev1.SchemeGroupVersion.WithKind("Secret"))
+		if err == nil && secret != nil && decision.WasCreatedFor(s, secret, agenticsession.LabelSessionUID) {
+			err = kube.DeleteVersion(ctx, r.Client, secret, metav1.DeletePropagationBackground)
+		}
+		if err != nil {
 			return fmt.Errorf("deleting unused inputs: %w", err)
 		}
 	}
-	if decision.DeleteSession {
+	if d.DeleteSession {
 		return kube.DeleteVersion(ctx, r.Client, s, metav1.DeletePropagationBackground)
 	}
 	return nil
-}
-
-// deleteInputs deletes a Secret with old inputs. It keeps a Secret that the operator did not create
-// for the session: anyone may have deleted the inputs and reused their name.
-func (r *Reconciler) deleteInputs(ctx context.Context, s *v1alpha1.AgenticSession, name string) error {
-	secret, err := r.getMetadata(ctx, s.Namespace, name, corev1.SchemeGroupVersion.WithKind("Secret"))
-	if err != nil || secret == nil || !decision.WasCreatedFor(s, secret, agenticsession.LabelSessionUID) {
-		return err
-	}
-	return kube.DeleteVersion(ctx, r.Client, secret, metav1.DeletePropagationBackground)
 }
 
 // createJob creates the Job after a dry run of its Pod. The Job already exists if a reconciliation

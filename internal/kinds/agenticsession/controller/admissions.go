@@ -28,11 +28,11 @@ type admissions struct {
 	mu       sync.Mutex
 	admitted map[types.NamespacedName]admission
 	verified map[types.NamespacedName]bool
-	// doubts is how often a SessionRunner became unverified: what was read before the last time proves nothing.
+	// doubts is how often a SessionRunner became unverified: sessions that were read before the last time prove nothing.
 	doubts int
 }
 
-// admission of a session. version is that of the session with its open attempt; empty while it is being written.
+// admission of a session. version is the version of the session with its open attempt; empty while it is being written.
 type admission struct {
 	uid     types.UID
 	version string
@@ -62,7 +62,7 @@ func (a *admissions) isOpenLocked(cached *v1alpha1.AgenticSession) bool {
 	return cached.Status.Job != ""
 }
 
-// isOlder reports whether one version of an object is, or may be, older than another one.
+// isOlder reports whether one version of an object is, or may be, older than another version.
 func isOlder(version, other string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, other)
 	return err != nil || order < 0
@@ -99,7 +99,9 @@ func (a *admissions) settle(s *v1alpha1.AgenticSession, err error) {
 		return
 	}
 	delete(a.admitted, key)
-	if !wasRefused(err) {
+	wasRefused := apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsForbidden(err) ||
+		apierrors.IsUnauthorized(err) || apierrors.IsBadRequest(err) || apierrors.IsTooManyRequests(err)
+	if !wasRefused {
 		a.doubt(runnerKey(s))
 	}
 }
@@ -107,12 +109,6 @@ func (a *admissions) settle(s *v1alpha1.AgenticSession, err error) {
 func (a *admissions) doubt(runner types.NamespacedName) {
 	delete(a.verified, runner)
 	a.doubts++
-}
-
-// wasRefused reports whether the API server certainly did not store a write.
-func wasRefused(err error) bool {
-	return apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsForbidden(err) ||
-		apierrors.IsUnauthorized(err) || apierrors.IsBadRequest(err) || apierrors.IsTooManyRequests(err)
 }
 
 // startVerification returns a token for verify, which has no effect if a SessionRunner became doubtful since.
@@ -142,8 +138,7 @@ func (a *admissions) forget(key types.NamespacedName) {
 	delete(a.admitted, key)
 }
 
-// forgetRunner drops what is known of a SessionRunner that does not exist. One that is created with its name is verified
-// again.
+// forgetRunner forgets a SessionRunner that does not exist. A SessionRunner that is created with its name is verified again.
 func (a *admissions) forgetRunner(runner types.NamespacedName) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -171,7 +166,7 @@ func (r *Reconciler) listContenders(ctx context.Context, runner types.Namespaced
 	return contenders, nil
 }
 
-// observeCapacity lists the sessions that compete with this one for the places of a limited SessionRunner.
+// observeCapacity lists the sessions that compete with this session for the places of a limited SessionRunner.
 func (r *Reconciler) observeCapacity(ctx context.Context, o *agenticsession.Observation) error {
 	if o.Session.Status.Job != "" || !agenticsession.HasCapacityLimit(o.Runner) {
 		return nil
@@ -194,10 +189,16 @@ func (r *Reconciler) verifyCapacity(ctx context.Context, o *agenticsession.Obser
 			return fmt.Errorf("listing the sessions of SessionRunner %s: %w", key.Name, err)
 		}
 		for i := range page.Items {
-			if live := &page.Items[i]; runnerKey(live) == key && live.Status.Job != "" {
-				if err := r.assertCached(ctx, live); err != nil {
-					return err
-				}
+			live := &page.Items[i]
+			if runnerKey(live) != key || live.Status.Job == "" {
+				continue
+			}
+			cached, err := kube.GetIfExists(ctx, r.Client, live.Namespace, live.Name, &v1alpha1.AgenticSession{})
+			if err != nil {
+				return err
+			}
+			if cached == nil || isOlder(cached.ResourceVersion, live.ResourceVersion) {
+				return kube.ErrStale
 			}
 		}
 		if next = page.Continue; next == "" {
@@ -206,15 +207,6 @@ func (r *Reconciler) verifyCapacity(ctx context.Context, o *agenticsession.Obser
 	}
 	r.admissions.verify(key, token)
 	return r.observeCapacity(ctx, o)
-}
-
-// assertCached returns ErrStale unless the cache has this version of a session, or a later one.
-func (r *Reconciler) assertCached(ctx context.Context, live *v1alpha1.AgenticSession) error {
-	cached, err := kube.GetIfExists(ctx, r.Client, live.Namespace, live.Name, &v1alpha1.AgenticSession{})
-	if err == nil && (cached == nil || isOlder(cached.ResourceVersion, live.ResourceVersion)) {
-		return kube.ErrStale
-	}
-	return err
 }
 
 // reservePlace takes a place of its SessionRunner for a session that opens an attempt.

@@ -84,7 +84,7 @@ func (a *apiServer) Start(ctx context.Context) error {
 }
 
 // refresh requires the lock. It reports whether known addresses changed. At first, objects that do not exist or that the
-// operator may not read have no addresses. Later, that is an error, and the known ones remain.
+// operator may not read have no addresses. Later, that is an error, and the known addresses remain.
 func (a *apiServer) refresh(ctx context.Context) (changed bool, err error) {
 	service, endpoints := &corev1.Service{}, &discoveryv1.EndpointSlice{}
 	for _, object := range []client.Object{service, endpoints} {

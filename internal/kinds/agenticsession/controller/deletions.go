@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,15 +17,47 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
+	"github.com/yardmaster/yardmaster/internal/kube"
 )
+
+// deletedPods remembers the last deleted Pod of each session as it was last observed. A Pod can end
+// and be deleted before a reconciliation observes it, and the runner's result with it.
+type deletedPods struct{ *kube.Store[*corev1.Pod] }
+
+func newDeletedPods() *deletedPods { return &deletedPods{kube.NewStore[*corev1.Pod]()} }
+
+// eventHandler requeues the session of a Pod, and remembers the Pod if it was deleted.
+func (d *deletedPods) eventHandler() handler.EventHandler {
+	enqueue := handler.EnqueueRequestsFromMapFunc(childToSession)
+	return handler.Funcs{
+		CreateFunc: enqueue.Create,
+		UpdateFunc: enqueue.Update,
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			if pod, ok := e.Object.(*corev1.Pod); ok {
+				d.Set(sessionOf(pod), pod)
+			}
+			enqueue.Delete(ctx, e, queue)
+		},
+	}
+}
+
+// withDeletedPod adds the session's deleted Pod to the Pods that exist, and returns its UID; empty if the session has none.
+func (d *deletedPods) withDeletedPod(pods []corev1.Pod, s *v1alpha1.AgenticSession) ([]corev1.Pod, types.UID) {
+	deleted, found := d.Get(s)
+	if !found || slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return pod.UID == deleted.UID }) {
+		return pods, ""
+	}
+	return append(pods, *deleted), deleted.UID
+}
 
 // deletionTracker measures how long the Jobs and Pods of deleted sessions exist. The garbage
 // collector deletes them, so this metric is the only sign that it does not.
 type deletionTracker struct {
 	children client.Reader
 	clock    clock.PassiveClock
-	// observeDuration receives the time until the last one was deleted.
+	// observeDuration receives the time until the last child was deleted.
 	observeDuration func(time.Duration)
 
 	mu sync.Mutex

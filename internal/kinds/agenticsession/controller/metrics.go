@@ -47,7 +47,7 @@ func countStatusUpdate(err error) {
 	statusUpdateTotal.WithLabelValues(result).Inc()
 }
 
-// countTransition counts what changed between two stored statuses.
+// countTransition counts the changes between two stored statuses.
 func countTransition(s *v1alpha1.AgenticSession, before *v1alpha1.AgenticSessionStatus, now time.Time) {
 	after := &s.Status
 	if before.Phase != after.Phase {
@@ -70,7 +70,7 @@ func countTransition(s *v1alpha1.AgenticSession, before *v1alpha1.AgenticSession
 	}
 }
 
-// countCost counts what was added to the cost of a session. The counter exists before the first cost: a rate would not
+// countCost counts the increase of the cost of a session. The counter exists before the first cost: a rate would not
 // contain the value with which it begins.
 func countCost(s *v1alpha1.AgenticSession, before *v1alpha1.AgenticSessionStatus) {
 	runner := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: cmp.Or(before.Runner, agenticsession.RunnerOf(s))}}

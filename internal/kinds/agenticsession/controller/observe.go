@@ -18,14 +18,20 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// observe collects what the caches contain about the session.
+// observe collects the objects in the caches that concern the session.
 func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.AgenticSession) (agenticsession.Observation, error) {
 	observation := agenticsession.Observation{
-		Session: s.DeepCopy(), Now: r.Clock.Now(), CreatedJobs: r.createdJobUIDs(s), Network: r.options.Network, NetworkCheck: r.observeNetworkCheck(ctx),
+		Session: s.DeepCopy(), Now: r.Clock.Now(), Network: r.options.Network, NetworkCheck: r.options.NetworkCheck,
 		Answers: agenticsession.Answers{
 			Jobs: map[string]*batchv1.Job{}, Claims: map[string]*metav1.PartialObjectMetadata{},
 			Mounts: map[string][]corev1.Pod{}, Secrets: map[string]bool{},
 		},
+	}
+	if job, found := r.createdJobs.Get(s); found {
+		observation.CreatedJobs = map[string]types.UID{job.name: job.uid}
+	}
+	if observation.NetworkCheck.Image != "" {
+		observation.NetworkCheck.Addresses = r.options.OperatorAddresses(ctx)
 	}
 	var err error
 	if observation.Runner, err = kube.GetIfExists(ctx, r.Client, s.Namespace, s.Spec.Runner, &v1alpha1.SessionRunner{}); err != nil {
@@ -62,15 +68,6 @@ func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.AgenticSession) (a
 	return observation, r.observeActivity(ctx, &observation)
 }
 
-// observeNetworkCheck returns what the network checks of Pods need.
-func (r *Reconciler) observeNetworkCheck(ctx context.Context) agenticsession.NetworkCheck {
-	check := r.options.NetworkCheck
-	if check.Image != "" {
-		check.Addresses = r.options.OperatorAddresses(ctx)
-	}
-	return check
-}
-
 // observeNetworkPolicies reads the NetworkPolicies that may select the session's Pods. They are only read.
 func (r *Reconciler) observeNetworkPolicies(ctx context.Context, observation *agenticsession.Observation) error {
 	s := observation.Session
@@ -82,16 +79,6 @@ func (r *Reconciler) observeNetworkPolicies(ctx context.Context, observation *ag
 		observation.NetworkPolicies = append(observation.NetworkPolicies, policies.Items...)
 	}
 	return nil
-}
-
-// createdJobUIDs returns the UIDs of the Jobs that this process created for the session and that the
-// status does not contain yet, by name.
-func (r *Reconciler) createdJobUIDs(s *v1alpha1.AgenticSession) map[string]types.UID {
-	job, found := r.createdJobs.Get(s)
-	if !found {
-		return nil
-	}
-	return map[string]types.UID{job.name: job.uid}
 }
 
 // observeJobs lists the session's Jobs and their Pods.
@@ -114,7 +101,7 @@ func (r *Reconciler) observeJobs(ctx context.Context, reader client.Reader, obse
 	return nil
 }
 
-// observeWorkspace reads the session that this one continues, and finds another session that runs
+// observeWorkspace reads the session that this session continues, and finds another session that runs
 // in the same workspace.
 func (r *Reconciler) observeWorkspace(ctx context.Context, observation *agenticsession.Observation) error {
 	s := observation.Session

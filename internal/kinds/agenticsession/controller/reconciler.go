@@ -1,4 +1,4 @@
-// Package controller executes what package session decides: it observes an AgenticSession, its
+// Package controller executes the decisions of package agenticsession: it observes an AgenticSession, its
 // SessionRunner, its Jobs and their Pods, records the decision in the status, and acts.
 //
 // It adds no finalizer to sessions and lists no Secrets: the garbage collector deletes a session's
@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/kinds/policy"
 	"github.com/yardmaster/yardmaster/internal/kube"
@@ -48,8 +47,8 @@ type Reconciler struct {
 
 	policies   *kube.NamespaceCache[policy.Set]
 	writeCache *kube.WriteCache[*v1alpha1.AgenticSession]
-	// createdJobs are Jobs that this process created and whose UID no status contains yet: if
-	// one is deleted before the cache shows it, it is lost and must not be created again.
+	// createdJobs are Jobs that this process created and whose UID no status contains yet: a Job
+	// that is deleted before the cache shows it is lost and must not be created again.
 	createdJobs *kube.Store[createdJob]
 	deletedPods *deletedPods
 	renewals    *renewals
@@ -126,18 +125,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil || refusal == nil {
 		return ctrl.Result{RequeueAfter: decision.RequeueAfter}, err
 	}
-	return r.reconcileRefusal(ctx, s, observation, refusal)
-}
-
-// reconcileRefusal decides again after the API server refused an object, and records that
-// decision. The next reconciliation executes its actions.
-func (r *Reconciler) reconcileRefusal(ctx context.Context, s *v1alpha1.AgenticSession, observation agenticsession.Observation, refusal *decision.Refusal) (ctrl.Result, error) {
+	// The API server refused an object, so decide again, and record that decision. The next reconciliation executes its actions.
 	observation.Session, observation.Refusal = s.DeepCopy(), refusal
-	d, err := r.decide(ctx, &observation)
-	if err != nil {
+	if decision, err = r.decide(ctx, &observation); err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: d.RequeueAfter}, r.record(ctx, s, &observation, &d)
+	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, r.record(ctx, s, &observation, &decision)
 }
 
 // decide answers the core's questions until it has none.

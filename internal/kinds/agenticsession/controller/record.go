@@ -17,10 +17,13 @@ func (r *Reconciler) record(ctx context.Context, s *v1alpha1.AgenticSession, obs
 	}
 	before, after := s.DeepCopy(), s.DeepCopy()
 	after.Status = decision.Status
-	if !r.workspaces.update(before, after) {
+	opens := before.Status.Job == "" && after.Status.Job != ""
+	// Before the status is written, because waiting sessions check the reservation when they observe that status.
+	if !opens || after.Status.WorkspaceClaim == "" {
+		r.workspaces.releaseUnused(after)
+	} else if !r.workspaces.reserve(after) {
 		return kube.ErrStale // the next reconciliation observes which session uses it
 	}
-	opens := before.Status.Job == "" && after.Status.Job != ""
 	if opens {
 		if err := r.reservePlace(ctx, observation.Runner, after); err != nil {
 			r.workspaces.releaseUnused(s)

@@ -19,7 +19,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// renewal is the last renewal of a session's Lease, when this process observed it, and what its runners cost.
+// renewal is the last renewal of a session's Lease, when this process observed it, and the cost of its runners.
 type renewal struct {
 	renewTime, observedTime time.Time
 	cost                    agenticsession.CostReport
@@ -27,7 +27,7 @@ type renewal struct {
 	remainingCost int64
 }
 
-// renewals remembers the last renewal of each session's Lease. It keeps that of a deleted Lease: the time in which a
+// renewals remembers the last renewal of each session's Lease. It keeps the renewal of a deleted Lease: the time in which a
 // runner is idle counts on when the Lease is created again.
 type renewals struct {
 	*kube.Store[renewal]
@@ -50,7 +50,8 @@ func (r *renewals) eventHandler() handler.EventHandler {
 		},
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			costChanged, reachesLimit := r.remember(e.ObjectNew)
-			if reachesLimit || isFirstRenewal(e.ObjectOld, e.ObjectNew) ||
+			isFirst := renewTimeOf(e.ObjectOld).IsZero() && !renewTimeOf(e.ObjectNew).IsZero()
+			if reachesLimit || isFirst ||
 				e.ObjectOld.GetAnnotations()[agenticsession.AnnotationRunFinished] != e.ObjectNew.GetAnnotations()[agenticsession.AnnotationRunFinished] {
 				enqueue.Update(ctx, e, queue)
 				return
@@ -63,10 +64,6 @@ func (r *renewals) eventHandler() handler.EventHandler {
 		},
 		DeleteFunc: enqueue.Delete,
 	}
-}
-
-func isFirstRenewal(before, after client.Object) bool {
-	return renewTimeOf(before).IsZero() && !renewTimeOf(after).IsZero()
 }
 
 func renewTimeOf(object client.Object) time.Time {
@@ -84,7 +81,7 @@ func (r *renewals) remember(lease client.Object) (costChanged, reachesLimit bool
 	if renewTime.IsZero() && annotation == "" { // it was created again
 		return false, false
 	}
-	r.Update(sessionOfLease(lease), func(last *renewal) {
+	r.Update(sessionOf(lease), func(last *renewal) {
 		if !renewTime.IsZero() && !last.renewTime.Equal(renewTime) {
 			last.renewTime, last.observedTime = renewTime, now
 		}
@@ -99,7 +96,7 @@ func (r *renewals) remember(lease client.Object) (costChanged, reachesLimit bool
 // newest returns the last renewal of a session's Lease, given the Lease in the cache. The cache may be a moment ahead of
 // the events.
 func (r *renewals) newest(lease client.Object) renewal {
-	last, found := r.Get(sessionOfLease(lease))
+	last, found := r.Get(sessionOf(lease))
 	last.cost = last.cost.Next(lease.GetAnnotations()[agenticsession.AnnotationCost])
 	if renewTime := renewTimeOf(lease); !renewTime.IsZero() && (!found || !last.renewTime.Equal(renewTime)) {
 		last.renewTime, last.observedTime = renewTime, r.clock.Now()
@@ -116,10 +113,10 @@ func (r *renewals) setRemainingCost(o *agenticsession.Observation) {
 	r.Update(o.Session, func(last *renewal) { last.remainingCost = remaining })
 }
 
-// sessionOfLease returns the identity of a Lease's session.
-func sessionOfLease(lease client.Object) *metav1.PartialObjectMetadata {
-	labels := lease.GetLabels()
+// sessionOf returns the identity of the session of a Lease or Pod.
+func sessionOf(child client.Object) *metav1.PartialObjectMetadata {
+	labels := child.GetLabels()
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Namespace: lease.GetNamespace(), Name: labels[agenticsession.LabelSession], UID: types.UID(labels[agenticsession.LabelSessionUID]),
+		Namespace: child.GetNamespace(), Name: labels[agenticsession.LabelSession], UID: types.UID(labels[agenticsession.LabelSessionUID]),
 	}}
 }

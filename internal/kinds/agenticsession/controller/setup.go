@@ -112,12 +112,15 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err := metric.Register(metric.NewSumCollector(mgr.GetCache(), &v1alpha1.AgenticSessionList{}, countPhases, sessionsByPhase)); err != nil {
 		return err
 	}
+	runnerToSessions := func(ctx context.Context, runner client.Object) []reconcile.Request {
+		return r.sessionRequests(ctx, runner.GetNamespace(), client.MatchingFields{runnerIndex: runner.GetName()})
+	}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("agenticsession").
 		For(&v1alpha1.AgenticSession{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.AgenticSession{}, handler.EnqueueRequestsFromMapFunc(r.affectedSessions), builder.WithPredicates(phaseOrJobChanged)).
 		Watches(&v1alpha1.AgenticSession{}, handler.EnqueueRequestsFromMapFunc(r.nextSessions), builder.WithPredicates(placeChanged)).
-		Watches(&v1alpha1.SessionRunner{}, handler.EnqueueRequestsFromMapFunc(r.runnerToSessions), builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, egressProxyChanged))).
+		Watches(&v1alpha1.SessionRunner{}, handler.EnqueueRequestsFromMapFunc(runnerToSessions), builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, egressProxyChanged))).
 		Watches(&v1alpha1.Policy{}, kube.NewNamespaceHandler(r.policies.Invalidate, r.sessionsOfNamespace), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&networkingv1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(childToSession), builder.WithPredicates(ofOneSession)).
 		Watches(&networkingv1.NetworkPolicy{}, kube.NewNamespaceHandler(func(string) {}, r.sessionsWithPods), builder.WithPredicates(selectsSessions, predicate.Not(ofOneSession)))
@@ -132,7 +135,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		b = b.WatchesRawSource(source.Kind[client.Object](r.options.Children, newMetadata(kind), handler.EnqueueRequestsFromMapFunc(childToSession), deleted))
 	}
 	b = b.WatchesRawSource(source.Kind[client.Object](r.options.Children, &coordinationv1.Lease{}, r.renewals.eventHandler()))
-	b = b.Watches(&v1alpha1.SessionRunner{}, deleteHandler(r.runnerDeleted))
+	b = b.Watches(&v1alpha1.SessionRunner{}, deleteHandler(func(_ context.Context, runner client.Object) {
+		costTotal.Forget(client.ObjectKeyFromObject(runner))
+		r.admissions.forgetRunner(client.ObjectKeyFromObject(runner))
+	}))
 	b = b.WatchesRawSource(source.Channel(r.apiServer.changes, handler.EnqueueRequestsFromMapFunc(r.sessionsWithLease)))
 	if err := mgr.Add(r.apiServer); err != nil {
 		return err
@@ -298,15 +304,8 @@ var placeChanged = predicate.Funcs{
 	},
 }
 
-// runnerDeleted forgets a SessionRunner that does not exist any more.
-func (r *Reconciler) runnerDeleted(_ context.Context, runner client.Object) {
-	key := client.ObjectKeyFromObject(runner)
-	costTotal.Forget(key)
-	r.admissions.forgetRunner(key)
-}
-
 // affectedSessions maps a session to the sessions that continue it or share its workspace, and to
-// those that wait to continue one of these.
+// sessions that wait to continue one of these.
 func (r *Reconciler) affectedSessions(ctx context.Context, object client.Object) []reconcile.Request {
 	self := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)}
 	sharers := []reconcile.Request{self}
@@ -320,16 +319,12 @@ func (r *Reconciler) affectedSessions(ctx context.Context, object client.Object)
 	return all.Delete(self).UnsortedList()
 }
 
-func (r *Reconciler) runnerToSessions(ctx context.Context, object client.Object) []reconcile.Request {
-	return r.sessionRequests(ctx, object.GetNamespace(), client.MatchingFields{runnerIndex: object.GetName()})
-}
-
 // sessionsOfNamespace returns all sessions of a namespace: any may wait for a Policy.
 func (r *Reconciler) sessionsOfNamespace(ctx context.Context, namespace string) []reconcile.Request {
 	return kube.RequestsForList(ctx, r.Client, &v1alpha1.AgenticSessionList{}, client.InNamespace(namespace))
 }
 
-// sessionsWithPods returns all sessions of a namespace, and those that were deleted and still have a Pod.
+// sessionsWithPods returns all sessions of a namespace, and deleted sessions that still have a Pod.
 func (r *Reconciler) sessionsWithPods(ctx context.Context, namespace string) []reconcile.Request {
 	requests := sets.New(r.sessionsOfNamespace(ctx, namespace)...)
 	var pods corev1.PodList

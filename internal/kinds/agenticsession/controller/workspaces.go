@@ -98,7 +98,7 @@ func (r *Reconciler) addClaimOwner(ctx context.Context, s *v1alpha1.AgenticSessi
 }
 
 // workspaceReservations remembers which sessions this process started in a workspace. The cache
-// shows that a moment later, and until then two sessions that continue the same one would both
+// shows them a moment later, and until then two sessions that continue the same session would both
 // find its workspace free.
 type workspaceReservations struct {
 	// mu is held from the check for another user to the reservation.
@@ -109,18 +109,6 @@ type workspaceReservations struct {
 
 func newWorkspaceReservations() *workspaceReservations {
 	return &workspaceReservations{claims: kube.NewStore[string]()}
-}
-
-// update reserves the workspace of a session that starts an attempt, and releases that of a
-// session that ended one. It is called before the status is written, because waiting sessions
-// check the reservation when they observe that status. It returns false if another session
-// reserved the workspace.
-func (w *workspaceReservations) update(before, after *v1alpha1.AgenticSession) bool {
-	if before.Status.Job == "" && after.Status.Job != "" && after.Status.WorkspaceClaim != "" {
-		return w.reserve(after)
-	}
-	w.releaseUnused(after)
-	return true
 }
 
 // reserve reserves the workspace of the session's status, unless another session did.
@@ -145,7 +133,7 @@ func (w *workspaceReservations) otherUser(s *v1alpha1.AgenticSession, claim stri
 	return name, uid
 }
 
-// releaseUnused releases the workspace of a session without an open attempt, and that of an
+// releaseUnused releases the workspace of a session without an open attempt, and of an
 // earlier session with its name.
 func (w *workspaceReservations) releaseUnused(s *v1alpha1.AgenticSession) {
 	if _, reserved := w.claims.Get(s); !reserved || s.Status.Job == "" {
