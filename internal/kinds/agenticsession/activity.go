@@ -3,7 +3,6 @@ package agenticsession
 import (
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -19,9 +18,9 @@ const (
 	activityChecks = 10
 )
 
-// Activity is what a runner reports through its Lease.
+// Activity is the report of a runner in its Lease.
 type Activity struct {
-	// RenewTime is what the runner wrote as the time of its last activity; zero if it wrote none. It may be any time.
+	// RenewTime is the time that the runner wrote as that of its last activity; zero if it wrote none. It may be any time.
 	RenewTime time.Time
 	// ObservedTime is when this process first observed that RenewTime.
 	ObservedTime time.Time
@@ -29,7 +28,7 @@ type Activity struct {
 	CreationTime time.Time
 	// FinishedJob is the Job whose runner reported that its run is finished.
 	FinishedJob string
-	// Cost is what runners reported.
+	// Cost that runners reported.
 	Cost CostReport
 }
 
@@ -40,15 +39,6 @@ func hasActivityLease(status *v1alpha1.AgenticSessionStatus, settings *runnerSet
 		return *status.ActivityLease
 	}
 	return settings != nil && settings.runner.Spec.ActivityLease // an earlier version of the operator created it
-}
-
-// recordLease records whether the attempt that is being created has a Lease, and what that Lease contains already.
-func (e *evaluation) recordLease() {
-	e.status.ActivityLease = new(e.settings.runner.Spec.ActivityLease)
-	e.status.LastActivityTime = nil
-	if activity := e.observation.Activity; activity != nil && !activity.RenewTime.IsZero() {
-		e.status.LeaseRenewTime = new(metav1.NewMicroTime(activity.RenewTime))
-	}
 }
 
 // followActivity records the runner's activity, and returns since when it is idle; zero if that is not known: the runner
@@ -103,11 +93,6 @@ func (e *evaluation) isIdleTooLong(idleSince time.Time) bool {
 	}
 	e.schedule.RequeueWithin(max(limit/activityChecks, activityPrecision))
 	return e.schedule.HasReached(idleSince.Add(limit))
-}
-
-// forgetActivityCondition removes the condition of an earlier attempt from one whose runner has no Lease.
-func (e *evaluation) forgetActivityCondition() {
-	meta.RemoveStatusCondition(&e.status.Conditions, v1alpha1.ConditionActivityReported)
 }
 
 func laterTime(a, b time.Time) time.Time {

@@ -58,7 +58,7 @@ func (b *objectBuilder) newArchiveContainers(inputs string) []corev1.Container {
 	}}
 }
 
-// newArchiveVolumes returns the volume with the socket, and the one with the transcripts or with the credentials.
+// newArchiveVolumes returns the volume with the socket, and the volume with the transcripts or with the credentials.
 func (b *objectBuilder) newArchiveVolumes() []corev1.Volume {
 	archive := b.settings.runner.Spec.Archive
 	if archive == nil {
@@ -75,7 +75,7 @@ func (b *objectBuilder) newArchiveVolumes() []corev1.Volume {
 	}}})
 }
 
-// validateArchive returns what is wrong with the container that archives transcripts.
+// validateArchive returns the problems of the container that archives transcripts.
 func validateArchive(spec *v1alpha1.SessionRunnerSpec) []string {
 	archive := spec.Archive
 	if archive == nil {
@@ -89,7 +89,8 @@ func validateArchive(spec *v1alpha1.SessionRunnerSpec) []string {
 		return append(problems, "archive: set exactly one of claimName and s3")
 	}
 	if archive.S3 != nil {
-		return append(problems, secretProblems(spec, archive.S3.SecretName, ", so its agent could read the credentials of the archive", isArchiveCredential)...)
+		keys := []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}
+		return append(problems, secretProblems(spec, archive.S3.SecretName, keys, ", so its agent could read the credentials of the archive")...)
 	}
 	for i := range spec.Volumes {
 		if spec.Volumes[i].PersistentVolumeClaim == archive.ClaimName {
@@ -97,9 +98,4 @@ func validateArchive(spec *v1alpha1.SessionRunnerSpec) []string {
 		}
 	}
 	return problems
-}
-
-// isArchiveCredential reports whether a key of the Secret is a credential of the archive. Others may be for the agent.
-func isArchiveCredential(key string) bool {
-	return slices.Contains([]string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}, key)
 }

@@ -7,6 +7,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -53,9 +54,6 @@ func (e *evaluation) followJob(job *batchv1.Job) *Question {
 	if e.status.Job == "" {
 		return nil // no time is left
 	}
-	if e.status.JobStartTime == nil && !isStartTimeOld(job) {
-		e.status.JobStartTime = job.Status.StartTime
-	}
 	if start := runnerStartTime(e.pod, e.spec.Interactive, e.now); e.status.RunnerStartTime == nil && start != nil {
 		e.status.RunnerStartTime = start
 		e.status.StartTime = cmp.Or(e.status.StartTime, start)
@@ -69,7 +67,8 @@ func (e *evaluation) followJob(job *batchv1.Job) *Question {
 	e.setAttemptConditions()
 	end := decision.FindEndCondition(job)
 	if end != nil && endedBeforeDeletion(job, end) {
-		if e.awaitsPod(end) {
+		// The end of the Pod says how the runner ended. Kubernetes ends Jobs after their Pods, but a cache receives both separately.
+		if e.pod != nil && !HasPodEnded(e.pod) && !e.schedule.HasReached(end.LastTransitionTime.Add(maxPodLag)) {
 			return nil
 		}
 		e.closeAttempt(verdictOfJob(job, e.pod, end, hasResult(&e.status)))
@@ -91,15 +90,11 @@ func (e *evaluation) followJob(job *batchv1.Job) *Question {
 	return nil
 }
 
-// awaitsPod reports whether the Job's end was observed before that of its Pod, which says how the runner ended. Kubernetes
-// ends Jobs after their Pods, but a cache receives both separately.
-func (e *evaluation) awaitsPod(end *batchv1.JobCondition) bool {
-	return e.pod != nil && !HasPodEnded(e.pod) && !e.schedule.HasReached(end.LastTransitionTime.Add(maxPodLag))
-}
-
 // followRunner keeps what the Job's Pod needs, and lets the Pod run when its workspace is free.
 func (e *evaluation) followRunner() *Question {
-	e.adjustDeadline()
+	if deadline := e.deadline(); !ptr.Equal(deadline, e.job.Spec.ActiveDeadlineSeconds) {
+		e.decision.SetDeadline = &JobDeadline{e.job, deadline}
+	}
 	if question := e.reserveWorkspace().question; question != nil {
 		return question
 	}
@@ -157,7 +152,7 @@ func (e *evaluation) stopReason() v1alpha1.StopReason {
 		return ""
 	}
 	if !hasActivityLease(&e.status, e.settings) { // no activity to measure: see checkActivityFields
-		e.forgetActivityCondition()
+		meta.RemoveStatusCondition(&e.status.Conditions, v1alpha1.ConditionActivityReported) // of an earlier attempt
 		return ""
 	}
 	idleSince, activity := e.followActivity(), e.observation.Activity
@@ -187,7 +182,10 @@ func (e *evaluation) closeLostAttempt() {
 		v.outcome, v.Reason, v.Message = v1alpha1.RunStopped, string(e.status.StoppedReason), ""
 		v.endTime = earlierTime(v.endTime, e.status.StopTime.Add(gracePeriod))
 		if e.status.StoppedReason == v1alpha1.StopBudgetExceeded {
-			v.outcome, v.Message = v1alpha1.RunFailed, e.stoppedForCost()
+			v.outcome, v.Message = v1alpha1.RunFailed, "the session reached its maxCostUSD, which was increased since"
+			if problem := costProblem(&e.observation, &e.status); problem != nil {
+				v.Message = problem.Message
+			}
 		}
 	} else if left, limited := remainingSeconds(&e.observation, &e.status); limited && e.activeStart() != nil {
 		v.endTime = earlierTime(v.endTime, e.activeStart().Add(time.Duration(left)*time.Second))

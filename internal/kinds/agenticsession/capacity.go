@@ -19,25 +19,25 @@ const (
 	queueRefreshInterval = time.Minute
 )
 
-// Contender is a session with an open attempt of a SessionRunner, or one that waits to start one.
+// Contender is a session with an open attempt of a SessionRunner, or a session that waits to start an attempt.
 type Contender struct {
 	Name string
 	UID  types.UID
 	User string
-	// IsOpen means that an attempt is open. The other ones wait, since Since.
+	// IsOpen means that an attempt is open. Other contenders wait, since Since.
 	IsOpen bool
 	Since  time.Time
 }
 
-// Capacity is what the sessions of a SessionRunner with a maximum use of it.
+// Capacity has the sessions of a SessionRunner that has a maximum.
 type Capacity struct {
 	// Contenders may be stale, but contain all sessions that this process started.
 	Contenders []Contender
-	// Verified means that they contain those of earlier processes too.
+	// Verified means that they contain the sessions of earlier processes too.
 	Verified bool
 }
 
-// RunnerOf returns the name of the SessionRunner that a session uses: that of its open attempt, or of the next one.
+// RunnerOf returns the name of the SessionRunner that a session uses: of its open attempt, or of the next attempt.
 func RunnerOf(s *v1alpha1.AgenticSession) string { return cmp.Or(s.Status.Runner, s.Spec.Runner) }
 
 // HasCapacityLimit reports whether a SessionRunner limits how many of its sessions run at a time.
@@ -45,7 +45,7 @@ func HasCapacityLimit(runner *v1alpha1.SessionRunner) bool {
 	return runner != nil && (runner.Spec.MaxSessions != nil || runner.Spec.MaxSessionsPerUser != nil)
 }
 
-// NewContender returns what a session uses of its SessionRunner; false if it neither has an open attempt nor waits for one.
+// NewContender returns the session as a contender; false if it neither has an open attempt nor waits for a place.
 func NewContender(s *v1alpha1.AgenticSession, isOpen bool, now time.Time) (Contender, bool) {
 	c := Contender{Name: s.Name, UID: s.UID, User: userIDOf(s), IsOpen: isOpen}
 	switch status := &s.Status; {
@@ -61,8 +61,8 @@ func NewContender(s *v1alpha1.AgenticSession, isOpen bool, now time.Time) (Conte
 	return c, s.Status.Phase == "" && now.Sub(c.Since) < newSessionAllowance
 }
 
-// queuePosition returns the time by which waiting sessions are ordered: that of the creation before the first attempt. Later
-// attempts go to the end, so that a session that is run again and again does not keep newer ones waiting.
+// queuePosition returns the time by which waiting sessions are ordered: before the first attempt, the time of the creation. Later
+// attempts go to the end, so that a session that is run again and again does not keep newer sessions waiting.
 func queuePosition(s *v1alpha1.AgenticSession, queuedSince time.Time) time.Time {
 	if hasAttempted(&s.Status) {
 		return queuedSince
@@ -116,7 +116,7 @@ func inOrder(contenders []Contender) []Contender {
 }
 
 // NextSessions returns the names of the waiting sessions that can start now. A session whose user has enough others does not
-// keep those of other users waiting.
+// keep sessions of other users waiting.
 func NextSessions(runner *v1alpha1.SessionRunner, contenders []Contender) []string {
 	p := countPlaces(runner, contenders)
 	var next []string
@@ -158,7 +158,7 @@ func (e *evaluation) waitForPlace() (isWaiting bool, question *Question) {
 	return true, nil
 }
 
-// queueMessage says what a session waits for, without names of other sessions, which may belong to other users.
+// queueMessage says why a session waits, without names of other sessions, which may belong to other users.
 func queueMessage(runner *v1alpha1.SessionRunner, contenders []Contender, self *Contender) string {
 	p := countPlaces(runner, contenders)
 	before := slices.IndexFunc(inOrder(contenders), func(c Contender) bool { return c.UID == self.UID })

@@ -1,6 +1,9 @@
 package agenticsession
 
 import (
+	"cmp"
+	"encoding/json"
+	"fmt"
 	"maps"
 	"strconv"
 
@@ -30,10 +33,15 @@ type objectBuilder struct {
 
 // newChildObjects returns the objects that the attempt's Job needs, in the order in which they
 // are created: the network is restricted before anything of a session runs. A claim that exists is
-// not among them: it does not change, and an empty one must not replace it.
+// not among them: it does not change, and an empty claim must not replace it.
 func (b *objectBuilder) newChildObjects(inputs *corev1.Secret) []decision.Object {
 	s, runner := b.session, b.settings.runner
-	objects := []decision.Object{NewDefaultDenyPolicy(s.Namespace), b.newServiceAccount(), newSessionNetworkPolicy(s, runner, b.network, b.check), inputs}
+	account := &corev1.ServiceAccount{
+		TypeMeta:                     metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
+		ObjectMeta:                   childMetadata(s, sharedName(s.Name)),
+		AutomountServiceAccountToken: new(false),
+	}
+	objects := []decision.Object{NewDefaultDenyPolicy(s.Namespace), account, newSessionNetworkPolicy(s, runner, b.network, b.check), inputs}
 	if b.settings.persistent && s.Spec.ContinueFrom == nil && b.status.WorkspaceUID == "" {
 		objects = append(objects, b.newClaim())
 	}
@@ -43,20 +51,32 @@ func (b *objectBuilder) newChildObjects(inputs *corev1.Secret) []decision.Object
 	return append(objects, b.newLeaseObjects()...)
 }
 
-// newLeaseObjects returns the Lease of an attempt whose runner has one, and the permission to renew it.
+// newLeaseObjects returns the Lease through which the runner reports activity, if the attempt has one, and the permission to
+// renew this Lease, and nothing else. The operator does not write the spec of the Lease.
 func (b *objectBuilder) newLeaseObjects() []decision.Object {
 	if !hasActivityLease(b.status, b.settings) {
 		return nil
 	}
-	return []decision.Object{b.newLease(), b.newRole(), b.newRoleBinding()}
-}
-
-func (b *objectBuilder) newServiceAccount() decision.Object {
-	return &corev1.ServiceAccount{
-		TypeMeta:                     metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
-		ObjectMeta:                   childMetadata(b.session, sharedName(b.session.Name)),
-		AutomountServiceAccountToken: new(false),
+	s, name := b.session, sharedName(b.session.Name)
+	lease := &coordinationv1.Lease{
+		TypeMeta:   metav1.TypeMeta{APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease"},
+		ObjectMeta: childMetadata(s, LeaseName(s.Name)),
 	}
+	role := &rbacv1.Role{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "Role"},
+		ObjectMeta: childMetadata(s, name),
+		Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"},
+			ResourceNames: []string{lease.Name}, Verbs: []string{"get", "update", "patch"},
+		}},
+	}
+	binding := &rbacv1.RoleBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
+		ObjectMeta: childMetadata(s, name),
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: s.Namespace}},
+	}
+	return []decision.Object{lease, role, binding}
 }
 
 // newClaim returns the claim of the session's workspace. A retained claim has no owner, so that
@@ -93,44 +113,22 @@ func (b *objectBuilder) newService() decision.Object {
 	}
 }
 
-// newLease returns the Lease through which the runner reports activity. The operator does not
-// write its spec.
-func (b *objectBuilder) newLease() decision.Object {
-	return &coordinationv1.Lease{
-		TypeMeta:   metav1.TypeMeta{APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease"},
-		ObjectMeta: childMetadata(b.session, LeaseName(b.session.Name)),
-	}
-}
-
-// newRole returns the Role that allows the runner to renew its Lease, and nothing else.
-func (b *objectBuilder) newRole() decision.Object {
-	s := b.session
-	return &rbacv1.Role{
-		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "Role"},
-		ObjectMeta: childMetadata(s, sharedName(s.Name)),
-		Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"},
-			ResourceNames: []string{LeaseName(s.Name)}, Verbs: []string{"get", "update", "patch"},
-		}},
-	}
-}
-
-func (b *objectBuilder) newRoleBinding() decision.Object {
-	s := b.session
-	name := sharedName(s.Name)
-	return &rbacv1.RoleBinding{
-		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
-		ObjectMeta: childMetadata(s, name),
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: s.Namespace}},
-	}
-}
-
-// newJob returns the attempt's Job, without a deadline.
+// newJob returns the attempt's Job, without a deadline. It has the metadata of the SessionRunner, completed by the operator's.
 func (b *objectBuilder) newJob(template *corev1.PodTemplateSpec) *batchv1.Job {
+	metadata := childMetadata(b.session, b.status.Job)
+	labels, annotations := map[string]string{}, map[string]string{}
+	if m := b.settings.runner.Spec.JobMetadata; m != nil {
+		maps.Copy(labels, m.Labels)
+		maps.Copy(annotations, m.Annotations)
+	}
+	maps.Copy(labels, metadata.Labels)
+	decision.SetScheduleLabel(labels, b.session)
+	annotations[AnnotationRun] = strconv.Itoa(int(b.status.Run))
+	annotations[AnnotationAttempt] = strconv.Itoa(int(b.status.Attempt))
+	metadata.Labels, metadata.Annotations = labels, annotations
 	return &batchv1.Job{
 		TypeMeta:   metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job"},
-		ObjectMeta: b.newJobMetadata(),
+		ObjectMeta: metadata,
 		Spec: batchv1.JobSpec{
 			Parallelism:          new(int32(1)),
 			Completions:          new(int32(1)),
@@ -141,27 +139,73 @@ func (b *objectBuilder) newJob(template *corev1.PodTemplateSpec) *batchv1.Job {
 	}
 }
 
-// newJobMetadata returns the metadata of the attempt's Job: the SessionRunner's, completed by the operator's.
-func (b *objectBuilder) newJobMetadata() metav1.ObjectMeta {
-	own := childMetadata(b.session, b.status.Job)
-	labels, annotations := map[string]string{}, map[string]string{}
-	if m := b.settings.runner.Spec.JobMetadata; m != nil {
-		maps.Copy(labels, m.Labels)
-		maps.Copy(annotations, m.Annotations)
-	}
-	maps.Copy(labels, own.Labels)
-	decision.SetScheduleLabel(labels, b.session)
-	annotations[AnnotationRun] = strconv.Itoa(int(b.status.Run))
-	annotations[AnnotationAttempt] = strconv.Itoa(int(b.status.Attempt))
-	own.Labels, own.Annotations = labels, annotations
-	return own
+const (
+	// promptKey and keySession are the files of a session's inputs.
+	promptKey      = "prompt"
+	sessionFileKey = "session.json"
+	// variableKeyPrefix begins the keys of environment variables, which are not mounted.
+	variableKeyPrefix = "env."
+)
+
+// RunnerInputs is the content of session.json, from which a runner reads its session. The
+// prompt is a separate file.
+type RunnerInputs struct {
+	// Name and Namespace of the session.
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+	// The other fields are copies from the session's spec.
+	DisplayName       string                   `json:"displayName,omitempty"`
+	UserContext       *v1alpha1.UserContext    `json:"userContext,omitempty"`
+	Interactive       bool                     `json:"interactive"`
+	Repos             []RunnerRepo             `json:"repos,omitempty"`
+	LLMSettings       *v1alpha1.LLMSettings    `json:"llmSettings,omitempty"`
+	ActiveWorkflow    *v1alpha1.ActiveWorkflow `json:"activeWorkflow,omitempty"`
+	MCPServers        *v1alpha1.MCPServers     `json:"mcpServers,omitempty"`
+	StopOnRunFinished bool                     `json:"stopOnRunFinished,omitempty"`
 }
 
-// newDryRunPod returns the Pod that the Job will create, for a dry run.
-func (b *objectBuilder) newDryRunPod(template *corev1.PodTemplateSpec) *corev1.Pod {
-	meta := metav1.ObjectMeta{
-		GenerateName: b.status.Job + "-", Namespace: b.session.Namespace,
-		Labels: template.Labels, Annotations: template.Annotations, OwnerReferences: childMetadata(b.session, "").OwnerReferences,
+// RunnerRepo is a repository and the directory to clone it into.
+type RunnerRepo struct {
+	v1alpha1.SessionRepo `json:",inline"`
+
+	// Directory is the name of a directory in the workspace.
+	Directory string `json:"directory"`
+}
+
+// newInputsSecret returns the Secret with the runner's inputs. It is immutable, and its name
+// contains a hash of its content: changed inputs are another Secret.
+func (b *objectBuilder) newInputsSecret() *corev1.Secret {
+	spec := &b.session.Spec
+	data := map[string][]byte{promptKey: []byte(cmp.Or(spec.Prompt, spec.InitialPrompt)), sessionFileKey: b.marshalSessionFile()}
+	for name, value := range spec.EnvironmentVariables {
+		data[variableKeyPrefix+name] = []byte(value)
 	}
-	return &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: meta, Spec: *template.Spec.DeepCopy()}
+	if b.usesProxy() {
+		data[proxyURLKey] = []byte(b.proxyURL())
+	}
+	return &corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: childMetadata(b.session, childObjectName(b.session.Name, inputsNamePart+decision.ContentHash(data, inputsHashLength))),
+		Immutable:  new(true),
+		Type:       corev1.SecretTypeOpaque,
+		Data:       data,
+	}
+}
+
+func (b *objectBuilder) marshalSessionFile() []byte {
+	spec := &b.session.Spec
+	in := RunnerInputs{
+		Name: b.session.Name, Namespace: b.session.Namespace,
+		DisplayName: spec.DisplayName, UserContext: spec.UserContext, Interactive: spec.Interactive,
+		LLMSettings: spec.LLMSettings, ActiveWorkflow: spec.ActiveWorkflow, MCPServers: spec.MCPServers,
+		StopOnRunFinished: spec.StopOnRunFinished,
+	}
+	for i := range spec.Repos {
+		in.Repos = append(in.Repos, RunnerRepo{spec.Repos[i], repoDirectory(&spec.Repos[i])})
+	}
+	raw, err := json.Marshal(in)
+	if err != nil { // API types always marshal
+		raw = fmt.Appendf(nil, "%q", err.Error())
+	}
+	return raw
 }

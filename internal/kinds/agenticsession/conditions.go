@@ -22,7 +22,8 @@ const maxConditionMessageBytes = 4096
 // conditions of its last Job.
 func (e *evaluation) setConditions() {
 	e.setCondition(v1alpha1.ConditionDependenciesReady, dependenciesReady(&e.status, e.obstacle))
-	e.setCondition(v1alpha1.ConditionNetworkRestricted, networkRestricted(&e.observation, e.pod, previousNetworkCondition(&e.status)))
+	e.setCondition(v1alpha1.ConditionNetworkRestricted, networkRestricted(&e.observation, e.pod,
+		meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionNetworkRestricted)))
 	isFinished := e.status.Phase == v1alpha1.SessionCompleted || e.status.Phase == v1alpha1.SessionFailed
 	if !isFinished || meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionJobCreated) == nil {
 		e.setAttemptConditions()
@@ -37,8 +38,12 @@ func (e *evaluation) setConditions() {
 	} {
 		e.setCondition(conditionType, decision.StateOf(e.status.Phase == phase, problem.Reason, problem.Message))
 	}
-	if e.spec.Interactive {
-		e.setCondition(v1alpha1.ConditionServing, serving(&e.status, e.pod))
+	if e.spec.Interactive { // whether its runner accepts connections at present
+		serving := decision.False(v1alpha1.ReasonRunnerNotReady, "")
+		if c := runnerStatus(e.pod); e.status.Phase == v1alpha1.SessionRunning && c != nil && c.Ready {
+			serving = decision.True(v1alpha1.ReasonRunnerReady, "")
+		}
+		e.setCondition(v1alpha1.ConditionServing, serving)
 	}
 	decision.Set(&e.status.Conditions, e.observation.Session.Generation, e.now, summaryOf(e.status.Phase, problem))
 }
@@ -47,7 +52,14 @@ func (e *evaluation) setConditions() {
 func (e *evaluation) setAttemptConditions() {
 	e.setCondition(v1alpha1.ConditionJobCreated, jobCreated(&e.status, e.obstacle, e.decision.CreateJob != nil))
 	e.setCondition(v1alpha1.ConditionPodScheduled, podScheduled(&e.status, e.job, e.pod))
-	e.setCondition(v1alpha1.ConditionRunnerStarted, runnerStarted(&e.status, e.pod))
+	started := decision.False(v1alpha1.ReasonRunnerNotStarted, "")
+	switch problem := containerStartProblem(e.pod); {
+	case e.status.RunnerStartTime != nil:
+		started = decision.True(v1alpha1.ReasonRunnerStarted, "")
+	case problem != nil:
+		started = decision.False(problem.Reason, problem.Message)
+	}
+	e.setCondition(v1alpha1.ConditionRunnerStarted, started)
 }
 
 // unchanged is the state of a condition that stays as it is.
@@ -169,24 +181,6 @@ func podScheduled(status *v1alpha1.AgenticSessionStatus, job *batchv1.Job, pod *
 		return unchanged
 	}
 	return decision.False(v1alpha1.ReasonPodNotCreated, "")
-}
-
-func runnerStarted(status *v1alpha1.AgenticSessionStatus, pod *corev1.Pod) decision.State {
-	if status.RunnerStartTime != nil {
-		return decision.True(v1alpha1.ReasonRunnerStarted, "")
-	}
-	if problem := containerStartProblem(pod); problem != nil {
-		return decision.False(problem.Reason, problem.Message)
-	}
-	return decision.False(v1alpha1.ReasonRunnerNotStarted, "")
-}
-
-// serving reports whether the runner of an interactive session accepts connections at present.
-func serving(status *v1alpha1.AgenticSessionStatus, pod *corev1.Pod) decision.State {
-	if c := runnerStatus(pod); status.Phase == v1alpha1.SessionRunning && c != nil && c.Ready {
-		return decision.True(v1alpha1.ReasonRunnerReady, "")
-	}
-	return decision.False(v1alpha1.ReasonRunnerNotReady, "")
 }
 
 // stopStuck sets the condition only once it has been True.

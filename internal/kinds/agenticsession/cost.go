@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// AnnotationCost of a Lease is what the runner reports as the cost of its attempt until now: the name of its Job, an
+	// AnnotationCost of a Lease contains the cost of the attempt until now, as the runner reports it: the name of its Job, an
 	// equals sign, and a decimal number of dollars.
 	AnnotationCost = v1alpha1.Prefix + "cost-usd"
 	// CostRecordInterval limits how often a cost is recorded that does not reach the limit.
@@ -28,7 +28,7 @@ const (
 // decimalCost has no sign and no exponent, so its length limits its value.
 var decimalCost = regexp.MustCompile(`^\d{1,10}(\.\d{1,12})?$`)
 
-// CostReport is what runners reported in the Lease of a session.
+// CostReport is the cost that runners reported in the Lease of a session.
 type CostReport struct {
 	// Job of the runner that reported a valid cost last.
 	Job string
@@ -69,7 +69,7 @@ func parseCostReport(annotation string) (job string, cost v1alpha1.Number, err e
 	return job, cost, nil
 }
 
-// higherCost returns the higher one of two costs; an empty one is not known.
+// higherCost returns the higher of two costs; an empty cost is not known.
 func higherCost(a, b *v1alpha1.Number) v1alpha1.Number {
 	switch {
 	case a == nil || *a == "":
@@ -160,8 +160,8 @@ func (e *evaluation) attemptCost() v1alpha1.Number {
 	return cost
 }
 
-// followCost records the cost of the open attempt: its first report and one that reaches the limit at once, others at most
-// once in CostRecordInterval.
+// followCost records the cost of the open attempt: its first report and a report that reaches the limit at once, other reports at
+// most once in CostRecordInterval.
 func (e *evaluation) followCost() {
 	cost, s := e.attemptCost(), &e.status
 	if cost == "" || s.AttemptCostUSD != nil && microsOf(&cost) == microsOf(s.AttemptCostUSD) {
@@ -175,7 +175,7 @@ func (e *evaluation) followCost() {
 	}
 }
 
-// recordCost records the cost of the open attempt, and what it adds to the total.
+// recordCost records the cost of the open attempt, and adds the difference to the total.
 func (e *evaluation) recordCost(cost v1alpha1.Number) {
 	s := &e.status
 	added := microsOf(&cost) - microsOf(s.AttemptCostUSD)
@@ -183,7 +183,7 @@ func (e *evaluation) recordCost(cost v1alpha1.Number) {
 	s.AttemptCostUSD, s.CostRecordTime = &cost, &e.now
 }
 
-// closeCost records what the attempt that ends cost, and returns it; nil if that is not known.
+// closeCost records the cost of the attempt that ends, and returns it; nil if the cost is not known.
 func (e *evaluation) closeCost() *v1alpha1.Number {
 	s := &e.status
 	if cost := e.attemptCost(); cost != "" {
@@ -197,7 +197,7 @@ func (e *evaluation) closeCost() *v1alpha1.Number {
 	return cost
 }
 
-// setCostCondition reports whether the cost of the open attempt is known: maxCostUSD does not limit an unknown one.
+// setCostCondition reports whether the cost of the open attempt is known: maxCostUSD does not limit an unknown cost.
 func (e *evaluation) setCostCondition() {
 	if findCostLimit(&e.observation, &e.status) == nil {
 		meta.RemoveStatusCondition(&e.status.Conditions, v1alpha1.ConditionCostReported)
@@ -225,15 +225,7 @@ func (e *evaluation) setCostCondition() {
 	e.setCondition(v1alpha1.ConditionCostReported, state)
 }
 
-// stoppedForCost is the message of a run that was stopped for its cost. The limit may have been increased since.
-func (e *evaluation) stoppedForCost() string {
-	if problem := costProblem(&e.observation, &e.status); problem != nil {
-		return problem.Message
-	}
-	return "the session reached its maxCostUSD, which was increased since"
-}
-
-// AddedCost returns how many dollars a status adds to the cost of an earlier one of the same session.
+// AddedCost returns how many dollars a status adds to the cost in an earlier status of the same session.
 func AddedCost(before, after *v1alpha1.AgenticSessionStatus) float64 {
 	return float64(max(microsOf(after.TotalCostUSD)-microsOf(before.TotalCostUSD), 0)) / microsPerDollar
 }

@@ -40,23 +40,7 @@ func remainingSeconds(o *Observation, status *v1alpha1.AgenticSessionStatus) (se
 	return max(min(allowed, maxDeadlineSeconds)-status.ActiveSeconds, 0), allowed != 0
 }
 
-// initialDeadline returns the deadline of the Job that is being created.
-func (e *evaluation) initialDeadline() *int64 {
-	left, limited := remainingSeconds(&e.observation, &e.status)
-	if !limited {
-		return nil
-	}
-	return new(left + int64(startupAllowance/time.Second))
-}
-
-// adjustDeadline sets the Job's deadline to the session's remaining time, from the start of its runner.
-func (e *evaluation) adjustDeadline() {
-	if want := e.deadline(); !ptr.Equal(want, e.job.Spec.ActiveDeadlineSeconds) {
-		e.decision.SetDeadline = &JobDeadline{e.job, want}
-	}
-}
-
-// deadline returns the deadline that the Job should have now.
+// deadline returns the deadline that the Job should have now: the session's remaining time, from the start of its runner.
 func (e *evaluation) deadline() *int64 {
 	left, limited := remainingSeconds(&e.observation, &e.status)
 	if !limited {
@@ -117,7 +101,7 @@ func hasRun(pod *corev1.Pod) bool {
 	return c != nil && (c.State.Running != nil || c.State.Terminated != nil)
 }
 
-// secondsBetween is rounded up, so that no attempt gets time that another one used.
+// secondsBetween is rounded up, so that no attempt gets time that another attempt used.
 func secondsBetween(start, end time.Time) int64 {
 	return int64(max(end.Sub(start)+time.Second-1, 0) / time.Second)
 }

@@ -68,7 +68,7 @@ func newEvaluation(observation Observation) *evaluation {
 	return e
 }
 
-// advance follows the open attempt, and starts one if none is open. It returns a question if
+// advance follows the open attempt, and starts an attempt if none is open. It returns a question if
 // it has to know more.
 func (e *evaluation) advance() *Question {
 	if e.status.Job != "" {
@@ -104,7 +104,7 @@ func findJob(o *Observation, name string) (*batchv1.Job, *Question) {
 }
 
 // betweenAttempts decides about a session without an open attempt. It resumes a stopped session
-// when its user requests it: one that was stopped for inactivity would otherwise restart at once.
+// when its user requests it: a session that was stopped for inactivity would otherwise restart at once.
 func (e *evaluation) betweenAttempts() *Question {
 	last := lastRun(&e.status)
 	isStopped := last != nil && last.Outcome == v1alpha1.RunStopped
@@ -115,7 +115,10 @@ func (e *evaluation) betweenAttempts() *Question {
 	case last == nil || last.Outcome == v1alpha1.RunRetried:
 		return e.startAttempt()
 	case e.spec.RunRequest > e.status.Run:
-		startRun(&e.status, e.spec.RunRequest)
+		e.status.Run = e.spec.RunRequest
+		e.status.Attempt, e.status.Retries, e.status.Disruptions = 0, 0, 0
+		e.status.CompletionTime, e.status.WaitingSince = nil, nil
+		e.status.StoppedReason = ""
 		return e.startAttempt()
 	case isStopped && isStoppedByUser:
 		return e.startAttempt()
@@ -150,17 +153,9 @@ func lastRun(status *v1alpha1.AgenticSessionStatus) *v1alpha1.SessionRun {
 	return last
 }
 
-// startRun switches to the requested run.
-func startRun(status *v1alpha1.AgenticSessionStatus, run int32) {
-	status.Run = run
-	status.Attempt, status.Retries, status.Disruptions = 0, 0, 0
-	status.CompletionTime, status.WaitingSince = nil, nil
-	status.StoppedReason = ""
-}
-
 // deleteOrphanJobs deletes active Jobs of the session that do not belong to the open attempt,
 // which a stale decision may have created. It also deletes ended Jobs whose attempts are no
-// longer recorded: without that, a session that is restarted often would leave one each time.
+// longer recorded: without that, a session that is restarted often would leave a Job each time.
 func (e *evaluation) deleteOrphanJobs() {
 	for _, job := range e.observation.Jobs {
 		if job.Name == e.status.Job || !metav1.IsControlledBy(job, e.observation.Session) {

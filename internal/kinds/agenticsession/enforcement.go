@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
@@ -64,7 +64,11 @@ func mayAllowDenied(rule *v1alpha1.SessionEgress) bool {
 	}
 	switch {
 	case rule.To != nil && rule.To.NamespaceSelector != nil:
-		return isSelected(rule.To.PodSelector, operatorLabels)
+		if rule.To.PodSelector == nil { // all Pods of the namespaces
+			return true
+		}
+		selector, err := metav1.LabelSelectorAsSelector(rule.To.PodSelector)
+		return err != nil || selector.Matches(labels.Set(operatorLabels))
 	case rule.To != nil && rule.To.IPBlock == nil:
 		return false // Pods of the session's namespace
 	case rule.To != nil:
@@ -76,39 +80,22 @@ func mayAllowDenied(rule *v1alpha1.SessionEgress) bool {
 }
 
 func allowsPort(ports []v1alpha1.SessionPort, port int32) bool {
-	for i := range ports {
-		if p := &ports[i]; cmp.Or(p.Protocol, corev1.ProtocolTCP) == corev1.ProtocolTCP && p.Port <= port && port <= ptr.Deref(p.EndPort, p.Port) {
-			return true
-		}
-	}
-	return len(ports) == 0
-}
-
-// isSelected reports whether a selector selects labels; nil selects all.
-func isSelected(selector *metav1.LabelSelector, set map[string]string) bool {
-	if selector == nil {
-		return true
-	}
-	parsed, err := metav1.LabelSelectorAsSelector(selector)
-	return err != nil || parsed.Matches(labels.Set(set))
-}
-
-// allowControl returns the rule that allows the connection that must succeed.
-func (c *NetworkCheck) allowControl() networkingv1.NetworkPolicyEgressRule {
-	return networkingv1.NetworkPolicyEgressRule{
-		To: []networkingv1.NetworkPolicyPeer{{
-			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: c.Namespace}},
-			PodSelector:       &metav1.LabelSelector{MatchLabels: operatorLabels},
-		}},
-		Ports: []networkingv1.NetworkPolicyPort{sessionrunner.PolicyPort(networkcheck.ControlPort, nil, corev1.ProtocolTCP)},
-	}
+	return len(ports) == 0 || slices.ContainsFunc(ports, func(p v1alpha1.SessionPort) bool {
+		return cmp.Or(p.Protocol, corev1.ProtocolTCP) == corev1.ProtocolTCP && p.Port <= port && port <= ptr.Deref(p.EndPort, p.Port)
+	})
 }
 
 // newSessionNetworkPolicy returns the NetworkPolicy of the session's Pods, with the rule of their network check.
 func newSessionNetworkPolicy(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner, settings *NetworkSettings, check *NetworkCheck) *networkingv1.NetworkPolicy {
 	policy := buildNetworkPolicy(s, runner, settings)
-	if check.appliesTo(runner) {
-		policy.Spec.Egress = append(policy.Spec.Egress, check.allowControl())
+	if check.appliesTo(runner) { // the connection that must succeed
+		policy.Spec.Egress = append(policy.Spec.Egress, networkingv1.NetworkPolicyEgressRule{
+			To: []networkingv1.NetworkPolicyPeer{{
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: check.Namespace}},
+				PodSelector:       &metav1.LabelSelector{MatchLabels: operatorLabels},
+			}},
+			Ports: []networkingv1.NetworkPolicyPort{sessionrunner.PolicyPort(networkcheck.ControlPort, nil, corev1.ProtocolTCP)},
+		})
 	}
 	return policy
 }
@@ -177,7 +164,7 @@ func networkEnforced(pod *corev1.Pod, previous *metav1.Condition) decision.State
 	return decision.State{Status: metav1.ConditionUnknown, Reason: problem.Reason, Message: problem.Message}
 }
 
-// enforcementProblem returns what a network check found that did not find NetworkPolicies enforced.
+// enforcementProblem returns the problem of a network check that did not find NetworkPolicies enforced.
 func enforcementProblem(t *corev1.ContainerStateTerminated) decision.Problem {
 	problem := decision.Problem{Reason: v1alpha1.ReasonNetworkEnforcementUnknown}
 	switch {
@@ -199,9 +186,4 @@ func checkProblem(pod *corev1.Pod) *decision.Problem {
 		return nil
 	}
 	return new(enforcementProblem(c.State.Terminated))
-}
-
-// previousNetworkCondition returns the session's last NetworkRestricted condition; nil if it has none.
-func previousNetworkCondition(status *v1alpha1.AgenticSessionStatus) *metav1.Condition {
-	return meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionNetworkRestricted)
 }

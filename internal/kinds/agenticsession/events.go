@@ -31,7 +31,11 @@ func eventsBetween(before, after *v1alpha1.AgenticSessionStatus) []decision.Even
 	addJobEvents(before, after, add)
 	if after.StopTime != nil && before.StopTime == nil {
 		if after.StoppedReason == v1alpha1.StopInactivity {
-			add(corev1.EventTypeNormal, v1alpha1.EventInactivityTimeout, actionStop, "The runner has shown no activity since %s", formatLastActivity(after))
+			since := "it started"
+			if after.LastActivityTime != nil {
+				since = after.LastActivityTime.UTC().Format(time.RFC3339)
+			}
+			add(corev1.EventTypeNormal, v1alpha1.EventInactivityTimeout, actionStop, "The runner has shown no activity since %s", since)
 		}
 		add(corev1.EventTypeNormal, v1alpha1.EventStopping, actionStop, "Stopping, requested by: %s", after.StoppedReason)
 	}
@@ -43,7 +47,11 @@ func eventsBetween(before, after *v1alpha1.AgenticSessionStatus) []decision.Even
 			events = append(events, event)
 		}
 	}
-	return append(events, workspaceEvents(before, after)...)
+	if before.WorkspaceUID != "" && after.WorkspaceUID == "" { // the session accepts an empty workspace instead of a lost one
+		add(corev1.EventTypeWarning, v1alpha1.EventWorkspaceLost, actionRun,
+			"PersistentVolumeClaim %s was lost: the next attempt starts with an empty workspace", after.WorkspaceClaim)
+	}
+	return events
 }
 
 // addJobEvents adds the events of the open attempt's Job.
@@ -57,24 +65,6 @@ func addJobEvents(before, after *v1alpha1.AgenticSessionStatus, add func(kind, r
 	if after.Phase == v1alpha1.SessionPending && before.Phase == v1alpha1.SessionRunning && after.Job != "" && after.Job == before.Job {
 		add(corev1.EventTypeNormal, v1alpha1.EventJobSuspended, actionRun, "Job %s was suspended; its runner starts again when the Job is resumed", after.Job)
 	}
-}
-
-// workspaceEvents returns the event of a session that accepts an empty workspace instead of a lost one.
-func workspaceEvents(before, after *v1alpha1.AgenticSessionStatus) []decision.Event {
-	if before.WorkspaceUID == "" || after.WorkspaceUID != "" {
-		return nil
-	}
-	return []decision.Event{{
-		Type: corev1.EventTypeWarning, Reason: v1alpha1.EventWorkspaceLost, Action: actionRun,
-		Message: fmt.Sprintf("PersistentVolumeClaim %s was lost: the next attempt starts with an empty workspace", after.WorkspaceClaim),
-	}}
-}
-
-func formatLastActivity(status *v1alpha1.AgenticSessionStatus) string {
-	if status.LastActivityTime == nil {
-		return "it started"
-	}
-	return status.LastActivityTime.UTC().Format(time.RFC3339)
 }
 
 func isNameTaken(status *v1alpha1.AgenticSessionStatus) bool {

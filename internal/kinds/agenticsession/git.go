@@ -27,7 +27,7 @@ func (b *objectBuilder) usesGit() bool {
 }
 
 // newGitContainers returns the container that clones and pushes: a native sidecar, which ends after the runner. It alone
-// mounts the credentials, and not the workspace: what the agent writes there must not run with the credentials.
+// mounts the credentials, and not the workspace: programs that the agent writes there must not run with the credentials.
 func (b *objectBuilder) newGitContainers(inputs string) []corev1.Container {
 	if !b.usesGit() {
 		return nil
@@ -61,7 +61,7 @@ func (b *objectBuilder) newGitContainers(inputs string) []corev1.Container {
 	}}
 }
 
-// newGitVolumes returns the volume with the clones, which the runner reads, and the one with the credentials.
+// newGitVolumes returns the volume with the clones, which the runner reads, and the volume with the credentials.
 func (b *objectBuilder) newGitVolumes() []corev1.Volume {
 	if !b.usesGit() {
 		return nil
@@ -76,7 +76,7 @@ func (b *objectBuilder) newGitVolumes() []corev1.Volume {
 	return volumes
 }
 
-// validateGit returns what is wrong with the container that clones and pushes.
+// validateGit returns the problems of the container that clones and pushes.
 func validateGit(spec *v1alpha1.SessionRunnerSpec) []string {
 	if spec.Git == nil {
 		return nil
@@ -92,12 +92,15 @@ func validateGit(spec *v1alpha1.SessionRunnerSpec) []string {
 	if len(spec.Git.Hosts) == 0 { // the CRD rejects it too, but an older CRD may not
 		problems = append(problems, "git: secretName requires hosts")
 	}
-	return append(problems, secretProblems(spec, secret, ", so its agent could read the credentials of git", isGitCredential)...)
+	keys := []string{"password", "ssh-privatekey"}
+	return append(problems, secretProblems(spec, secret, keys, ", so its agent could read the credentials of git")...)
 }
 
-// secretProblems returns how an agent could read the credentials in a Secret that only another container may read.
-func secretProblems(spec *v1alpha1.SessionRunnerSpec, secret, detail string, isCredential func(key string) bool) []string {
+// secretProblems returns how an agent could read the credentials in a Secret that only another container may read. keys are
+// the credentials: other keys of the Secret may be for the agent.
+func secretProblems(spec *v1alpha1.SessionRunnerSpec, secret string, keys []string, detail string) []string {
 	var problems []string
+	isCredential := func(key string) bool { return slices.Contains(keys, key) }
 	if allowed := findSource(spec.AllowedSecrets, secret); allowed != nil && (len(allowed.Keys) == 0 || slices.ContainsFunc(allowed.Keys, isCredential)) {
 		problems = append(problems, "allowedSecrets contains Secret "+secret+detail)
 	}
@@ -112,9 +115,4 @@ func secretProblems(spec *v1alpha1.SessionRunnerSpec, secret, detail string, isC
 		}
 	}
 	return problems
-}
-
-// isGitCredential reports whether a key of the Secret is a credential of git. Others may be for the agent.
-func isGitCredential(key string) bool {
-	return slices.Contains([]string{"password", "ssh-privatekey"}, key)
 }

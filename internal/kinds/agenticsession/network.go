@@ -1,10 +1,16 @@
 package agenticsession
 
 import (
+	"net/netip"
+	"slices"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -36,7 +42,7 @@ func NewDefaultDenyPolicy(namespace string) *networkingv1.NetworkPolicy {
 }
 
 // buildNetworkPolicy returns the NetworkPolicy of the session's Pods: it allows what the
-// SessionRunner names; the cluster's DNS, unless all that it names are hosts, which the egress proxy resolves; and the API
+// SessionRunner names; the cluster's DNS, unless it names only hosts, which the egress proxy resolves; and the API
 // server if the runner has a Lease.
 func buildNetworkPolicy(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner, settings *NetworkSettings) *networkingv1.NetworkPolicy {
 	policy := &networkingv1.NetworkPolicy{
@@ -65,7 +71,7 @@ func buildNetworkPolicy(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunn
 	return policy
 }
 
-// hasLease reports whether the runner of the open attempt or that of the next one has a Lease to renew.
+// hasLease reports whether the runner of the open attempt or of the next attempt has a Lease to renew.
 func hasLease(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) bool {
 	return runner.Spec.ActivityLease || ptr.Deref(s.Status.ActivityLease, false)
 }
@@ -110,4 +116,130 @@ func findNetworkPolicy(policies []networkingv1.NetworkPolicy, name string) *netw
 		}
 	}
 	return nil
+}
+
+// findWideningPolicy returns the first NetworkPolicy that selects a Pod and allows connections that the wanted one
+// does not, nil if none does. Each rule of a policy has to be contained in a single rule
+// of the wanted policy: that can be decided without knowing the Pods and namespaces that selectors select.
+func findWideningPolicy(policies []networkingv1.NetworkPolicy, pod map[string]string, wanted *networkingv1.NetworkPolicy) *networkingv1.NetworkPolicy {
+	wantedEgress, wantedIngress := rulesOf(wanted)
+	for i := range policies {
+		policy := &policies[i]
+		selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
+		selectsPod := err == nil && selector.Matches(labels.Set(pod))
+		if policy.Name == wanted.Name || policy.Name == DefaultDenyPolicyName || !selectsPod {
+			continue
+		}
+		egress, ingress := rulesOf(policy)
+		if !areAllContained(egress, wantedEgress) || !areAllContained(ingress, wantedIngress) {
+			return policy
+		}
+	}
+	return nil
+}
+
+// AllSessions is the SelectedSessions of a NetworkPolicy that may select the Pods of more than one session.
+const AllSessions = "*"
+
+// SelectedSessions returns the UID of the session whose Pods a NetworkPolicy selects, AllSessions, or nothing if it
+// selects no Pod of any session, whatever labels SessionRunners define.
+func SelectedSessions(policy *networkingv1.NetworkPolicy) string {
+	isNever := func(key string) bool {
+		return strings.HasPrefix(key, v1alpha1.Prefix) && key != LabelSession && key != LabelSessionUID
+	}
+	for key := range policy.Spec.PodSelector.MatchLabels {
+		if isNever(key) {
+			return ""
+		}
+	}
+	for _, requirement := range policy.Spec.PodSelector.MatchExpressions {
+		needsLabel := requirement.Operator == metav1.LabelSelectorOpIn || requirement.Operator == metav1.LabelSelectorOpExists
+		if needsLabel && isNever(requirement.Key) {
+			return ""
+		}
+	}
+	if uid, found := policy.Spec.PodSelector.MatchLabels[LabelSessionUID]; found {
+		return uid
+	}
+	return AllSessions
+}
+
+// networkRule is a rule of either direction.
+type networkRule struct {
+	peers []networkingv1.NetworkPolicyPeer
+	ports []networkingv1.NetworkPolicyPort
+}
+
+// rulesOf returns the rules of a NetworkPolicy.
+func rulesOf(policy *networkingv1.NetworkPolicy) (egress, ingress []networkRule) {
+	for i := range policy.Spec.Egress {
+		egress = append(egress, networkRule{policy.Spec.Egress[i].To, policy.Spec.Egress[i].Ports})
+	}
+	for i := range policy.Spec.Ingress {
+		ingress = append(ingress, networkRule{policy.Spec.Ingress[i].From, policy.Spec.Ingress[i].Ports})
+	}
+	return egress, ingress
+}
+
+// areAllContained reports whether each peer of each rule is contained in one of the wanted rules, with all its ports.
+func areAllContained(rules, wanted []networkRule) bool {
+	for _, rule := range rules {
+		if len(rule.peers) == 0 { // all addresses
+			return false
+		}
+		for i := range rule.peers {
+			isContained := slices.ContainsFunc(wanted, func(w networkRule) bool {
+				return slices.ContainsFunc(w.peers, func(peer networkingv1.NetworkPolicyPeer) bool { return containsPeer(&peer, &rule.peers[i]) }) &&
+					containsPorts(w.ports, rule.ports)
+			})
+			if !isContained {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func containsPeer(outer, inner *networkingv1.NetworkPolicyPeer) bool {
+	if outer.IPBlock == nil || inner.IPBlock == nil {
+		return equality.Semantic.DeepEqual(outer, inner)
+	}
+	block, err := netip.ParsePrefix(inner.IPBlock.CIDR)
+	if err != nil || !sessionrunner.IsSubnetOrEqual(inner.IPBlock.CIDR, outer.IPBlock.CIDR) {
+		return false
+	}
+	for _, text := range outer.IPBlock.Except {
+		denied, err := netip.ParsePrefix(text)
+		isDeniedToo := slices.ContainsFunc(inner.IPBlock.Except, func(except string) bool { return sessionrunner.IsSubnetOrEqual(text, except) })
+		if err != nil || denied.Overlaps(block) && !isDeniedToo {
+			return false
+		}
+	}
+	return true
+}
+
+// containsPorts reports whether all inner ports are among the outer ports. No ports means all ports.
+func containsPorts(outer, inner []networkingv1.NetworkPolicyPort) bool {
+	if len(outer) == 0 {
+		return true
+	}
+	isDenied := func(port networkingv1.NetworkPolicyPort) bool {
+		return !slices.ContainsFunc(outer, func(o networkingv1.NetworkPolicyPort) bool { return containsPort(&o, &port) })
+	}
+	return len(inner) > 0 && !slices.ContainsFunc(inner, isDenied)
+}
+
+func containsPort(outer, inner *networkingv1.NetworkPolicyPort) bool {
+	switch {
+	case ptr.Deref(outer.Protocol, corev1.ProtocolTCP) != ptr.Deref(inner.Protocol, corev1.ProtocolTCP):
+		return false
+	case outer.Port == nil:
+		return true
+	case inner.Port == nil:
+		return false
+	case outer.Port.Type == intstr.String || inner.Port.Type == intstr.String: // a name, which each Pod defines
+		return *outer.Port == *inner.Port
+	}
+	return inner.Port.IntVal >= outer.Port.IntVal &&
+		ptr.Deref(inner.EndPort, inner.Port.IntVal) <= ptr.Deref(outer.EndPort, outer.Port.IntVal)
 }

@@ -27,7 +27,7 @@ type Observation struct {
 	Policies policy.Selection
 	// Network has the properties of the cluster's network.
 	Network NetworkSettings
-	// NetworkCheck has what the network check of the session's Pod needs.
+	// NetworkCheck has the image and the addresses that the network check of the session's Pod needs.
 	NetworkCheck NetworkCheck
 	// Keys sign the session's token for the egress proxy; nil if the operator has none, or it is not needed.
 	Keys *adminauth.Keys
@@ -65,13 +65,13 @@ type Observation struct {
 // ChildKey identifies an object in the session's namespace.
 type ChildKey struct{ Kind, Name string }
 
-// Question is what Decide has to know before it can decide. Exactly one field is set.
+// Question is a fact that Decide has to know before it can decide. Exactly one field is set.
 type Question struct {
 	// JobName requests a live read of the Job with this name.
 	JobName string
 	// AllJobs requests a live list of the Jobs that the session controls, and their Pods.
 	AllJobs bool
-	// OpenSessions requests Capacity with all open sessions, also those of earlier processes.
+	// OpenSessions requests Capacity with all open sessions, also of earlier processes.
 	OpenSessions bool
 	// Claim requests a live read of the metadata of the PersistentVolumeClaim with this name.
 	Claim string
@@ -87,7 +87,7 @@ type Answers struct {
 	// Jobs of the session that live reads returned, by name; nil for a Job that does not
 	// exist.
 	Jobs map[string]*batchv1.Job
-	// Claims that live reads returned, by name; nil for one that does not exist.
+	// Claims that live reads returned, by name; nil for a claim that does not exist.
 	Claims map[string]*metav1.PartialObjectMetadata
 	// Mounts are the Pods that mount a claim, by the claim's name.
 	Mounts map[string][]corev1.Pod
@@ -97,7 +97,7 @@ type Answers struct {
 	Listed bool
 }
 
-// Decision is what to do: first record Status, then execute the rest in the order of the
+// Decision has the next actions: first record Status, then execute the rest in the order of the
 // fields.
 type Decision struct {
 	// Question, if set, must be answered first. The other fields are then not valid.
@@ -112,10 +112,10 @@ type Decision struct {
 	DeleteJobs []*batchv1.Job
 	// SetDeadline changes the deadline of the open attempt's Job.
 	SetDeadline *JobDeadline
-	// ApplyObjects are applied in this order, unless another owner has one of their names.
+	// ApplyObjects are applied in this order, unless an object of another owner has its name.
 	ApplyObjects []decision.Object
 	// ShareClaim is a claim of another session. The session becomes a further owner, so that
-	// the claim exists as long as one of them.
+	// the claim exists as long as one of its owners.
 	ShareClaim *metav1.PartialObjectMetadata
 	// ReserveWorkspace lets the open attempt's Pod run in its workspace.
 	ReserveWorkspace *WorkspaceReservation

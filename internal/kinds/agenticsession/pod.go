@@ -166,7 +166,7 @@ func sessionPort(runner *v1alpha1.SessionRunner) int32 {
 }
 
 // newEnvironment returns the runner's variables: the operator's, the SessionRunner's, then the
-// session's, at last those of its envFrom. A variable can refer only to earlier ones, so a session
+// session's, at last those of its envFrom. A variable can refer only to earlier variables, so a session
 // cannot change the value of another variable. No name occurs twice: the first one counts.
 func (b *objectBuilder) newEnvironment(inputs string) []corev1.EnvVar {
 	s := b.session
@@ -187,7 +187,8 @@ func (b *objectBuilder) newEnvironment(inputs string) []corev1.EnvVar {
 	set("WORKSPACE", workspacePath)
 	set("RESULT_FILE", resultPath)
 	others := len(b.newCheckContainers()) + len(b.settings.runner.Spec.Sidecars) + len(b.newGitContainers(inputs)) + len(b.newArchiveContainers(inputs))
-	set("RESULT_MAX_BYTES", strconv.Itoa(resultLimit(others)))
+	// The kubelet divides what a Pod may report equally among all its containers.
+	set("RESULT_MAX_BYTES", strconv.Itoa(min(maxResultBytes, maxPodResultBytes/(1+others))))
 	set("SDK_SESSION_ID", b.status.SDKSessionID)
 	if b.settings.runner.Spec.ActivityLease {
 		set("LEASE", LeaseName(s.Name))
@@ -307,7 +308,7 @@ func leaseTokenVolume() corev1.Volume {
 }
 
 // audienceTokensVolume returns the volume with the SessionRunner's tokens. Each names its audience: a token
-// without one is for the API server.
+// without an audience is for the API server.
 func audienceTokensVolume(tokens []v1alpha1.SessionToken) corev1.Volume {
 	source := &corev1.ProjectedVolumeSource{DefaultMode: new(int32(0o440))}
 	for i := range tokens {

@@ -27,11 +27,11 @@ const (
 var caBundleVariables = []string{"SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO"}
 
 var (
-	// reservedMetadataPrefixes and reservedMetadataKeys are labels and annotations that a SessionRunner cannot set: those
-	// that the operator and the Job controller use, and those that change the isolation of containers.
+	// reservedMetadataPrefixes and reservedMetadataKeys are labels and annotations that a SessionRunner cannot set, because
+	// the operator and the Job controller use them, or because they change the isolation of containers.
 	reservedMetadataPrefixes = []string{v1alpha1.Prefix, "batch.kubernetes.io/", "container.apparmor.security.beta.kubernetes.io/", "seccomp.security.alpha.kubernetes.io/"}
 	reservedMetadataKeys     = []string{v1alpha1.LabelManagedBy, "job-name", "controller-uid"}
-	// reservedPaths are the directories of the operator, and those without which no container works.
+	// reservedPaths are the directories of the operator, and directories without which no container works.
 	reservedPaths = []string{inputsPath, workspacePath, secretsPath, homePath, tempPath, gitPath, archivePath, "/var/run/secrets", caBundlePath, "/dev", "/proc", "/sys"}
 )
 
@@ -45,7 +45,7 @@ func podLabels(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) map[s
 	return labels
 }
 
-// applyPodOptions sets what the SessionRunner defines for all Pods.
+// applyPodOptions sets the options that the SessionRunner defines for all Pods.
 func (b *objectBuilder) applyPodOptions(template *corev1.PodTemplateSpec) {
 	spec, pod := &b.settings.runner.Spec, &template.Spec
 	template.Labels = podLabels(b.session, b.settings.runner)
@@ -102,7 +102,7 @@ func applyContainerOptions(c *corev1.Container, spec *v1alpha1.SessionRunnerSpec
 	}
 }
 
-// validatePodOptions returns what is wrong with the options of a SessionRunner's Pods.
+// validatePodOptions returns the problems of the options of a SessionRunner's Pods.
 func validatePodOptions(spec *v1alpha1.SessionRunnerSpec) []string {
 	var problems []string
 	addErrors := func(errs field.ErrorList) {
@@ -115,7 +115,9 @@ func validatePodOptions(spec *v1alpha1.SessionRunnerSpec) []string {
 		addErrors(metav1validation.ValidateLabels(labels, field.NewPath(name, "labels")))
 		addErrors(validation.ValidateAnnotations(annotations, field.NewPath(name, "annotations")))
 		for _, key := range slices.Concat(sortedKeys(labels), sortedKeys(annotations)) {
-			if isReservedMetadata(key) {
+			isReserved := slices.Contains(reservedMetadataKeys, key) ||
+				slices.ContainsFunc(reservedMetadataPrefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+			if isReserved {
 				problems = append(problems, name+": "+key+" is reserved")
 			}
 		}
@@ -140,11 +142,6 @@ func validatePodOptions(spec *v1alpha1.SessionRunnerSpec) []string {
 		taken = append(taken, at)
 	}
 	return problems
-}
-
-func isReservedMetadata(key string) bool {
-	return slices.Contains(reservedMetadataKeys, key) ||
-		slices.ContainsFunc(reservedMetadataPrefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 }
 
 // isWithin reports whether a path is a directory or in it.

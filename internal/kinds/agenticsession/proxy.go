@@ -21,7 +21,7 @@ const (
 	proxyURLKey = "egress-proxy-url"
 	// proxyTokenMargin is how much longer a token is valid than the session may run: its Pod may wait for a node.
 	proxyTokenMargin = 24 * time.Hour
-	// unlimitedTokenLifetime is that of the token of a session whose time is not limited, or whose Job may wait in a queue.
+	// unlimitedTokenLifetime is the lifetime of the token of a session whose time is not limited, or whose Job may wait in a queue.
 	unlimitedTokenLifetime = 365 * 24 * time.Hour
 )
 
@@ -61,7 +61,9 @@ func (e *evaluation) extendProxyToken() {
 	}
 	lifetime := unlimitedTokenLifetime
 	// A Job may wait in a queue for any time, and its Pod then reads the token that was made before.
-	if left, limited := remainingSeconds(&e.observation, &e.status); limited && !isQueueNamed(e.observation.Runner) {
+	jobMetadata := e.observation.Runner.Spec.JobMetadata
+	isQueued := jobMetadata != nil && jobMetadata.Labels[queueLabel] != ""
+	if left, limited := remainingSeconds(&e.observation, &e.status); limited && !isQueued {
 		lifetime = time.Duration(left) * time.Second
 	}
 	if needed := e.now.Add(lifetime); e.status.EgressTokenExpires == nil || e.status.EgressTokenExpires.Time.Before(needed) {

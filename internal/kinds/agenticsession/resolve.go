@@ -227,17 +227,12 @@ func (r *runnerSettings) checkActivityFields(s *v1alpha1.AgenticSession) field.E
 // the value of a variable that a session sets. In a shell script, such as `echo $(date)`, that value would be
 // executed.
 func (r *runnerSettings) isExpandedInCommand(name string) bool {
-	for _, text := range slices.Concat(r.runner.Spec.Command, r.runner.Spec.Args) {
-		if strings.Contains(strings.ReplaceAll(text, "$$", ""), "$("+name+")") && !r.isSetByRunner(name) {
-			return true
-		}
+	if slices.ContainsFunc(r.runner.Spec.Env, func(variable corev1.EnvVar) bool { return variable.Name == name }) {
+		return false // a session cannot change a variable of its SessionRunner
 	}
-	return false
-}
-
-// isSetByRunner reports whether the SessionRunner sets a variable, which a session then cannot change.
-func (r *runnerSettings) isSetByRunner(name string) bool {
-	return slices.ContainsFunc(r.runner.Spec.Env, func(variable corev1.EnvVar) bool { return variable.Name == name })
+	return slices.ContainsFunc(slices.Concat(r.runner.Spec.Command, r.runner.Spec.Args), func(text string) bool {
+		return strings.Contains(strings.ReplaceAll(text, "$$", ""), "$("+name+")")
+	})
 }
 
 func sortedKeys[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

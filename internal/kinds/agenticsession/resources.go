@@ -1,7 +1,6 @@
 package agenticsession
 
 import (
-	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -140,15 +139,4 @@ func checkRunnerDefaults(runner *v1alpha1.SessionRunner) field.ErrorList {
 
 func resourceRequirements(r v1alpha1.SessionResources) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Requests: r.Requests, Limits: r.Limits}
-}
-
-func mcpServersBytes(servers *v1alpha1.MCPServers) int {
-	if servers == nil {
-		return 0
-	}
-	raw, err := json.Marshal(servers)
-	if err != nil { // cannot happen: the value was decoded from JSON
-		return maxMCPServersBytes + 1
-	}
-	return len(raw)
 }

@@ -51,12 +51,6 @@ func (e *evaluation) readResult() {
 	}
 }
 
-// resultLimit returns the maximum size of a runner's result beside this number of other containers: the kubelet
-// divides what a Pod may report equally among all its containers.
-func resultLimit(otherContainers int) int {
-	return min(maxResultBytes, maxPodResultBytes/(1+otherContainers))
-}
-
 // ParseResult parses a runner's result, one JSON object. It ignores unknown fields, which a newer
 // runner may write. It returns an error if the object is malformed or a value is out of range.
 func ParseResult(message string) (*v1alpha1.SessionResult, error) {
@@ -116,7 +110,7 @@ func ParseResult(message string) (*v1alpha1.SessionResult, error) {
 // maxResultRepositories is the number of repositories that a session has at most.
 const maxResultRepositories = 16
 
-// validateRepositories returns an error for what the API server would reject. The length of a result bounds the texts.
+// validateRepositories returns an error for values that the API server would reject. The length of a result bounds the texts.
 func validateRepositories(repositories []v1alpha1.SessionRepositoryResult) error {
 	const maxName, maxBranch, maxCommit, maxURL = 253, 512, 64, 2048
 	if len(repositories) > maxResultRepositories {

@@ -48,7 +48,13 @@ func (r *runnerSettings) resolveEnvFrom(s *v1alpha1.AgenticSession) field.ErrorL
 		}
 		at := field.NewPath("spec", "envFrom").Index(i)
 		if source.allowed == nil || len(source.allowed.Keys) == 0 {
-			errs = append(errs, field.Forbidden(at.Child(source.field, "name"), "SessionRunner "+r.runner.Name+" "+source.describeMissing()))
+			object, missing := source.kind+" "+source.name, ""
+			if source.allowed == nil {
+				missing = "does not allow " + object + ": add it, with the keys to use, to " + source.list
+			} else {
+				missing = "lists no keys of " + object + ", so it can only be mounted: use secretMounts, or add the keys to " + source.list
+			}
+			errs = append(errs, field.Forbidden(at.Child(source.field, "name"), "SessionRunner "+r.runner.Name+" "+missing+" of the SessionRunner"))
 			continue
 		}
 		for _, key := range source.allowed.Keys {
@@ -82,7 +88,7 @@ func (r *runnerSettings) validateVariableName(name string) string {
 // variableSource is an entry of envFrom.
 type variableSource struct {
 	kind, name, prefix string
-	// field of the entry that contains the name, and list of the SessionRunner with what it allows.
+	// field of the entry that contains the name, and list of the SessionRunner with the keys that it allows.
 	field, list string
 	// allowed is the entry of that list; nil if it has none.
 	allowed   *v1alpha1.SessionSource
@@ -112,12 +118,4 @@ func newVariableSource(from *corev1.EnvFromSource, runner *v1alpha1.SessionRunne
 		}
 	}
 	return nil
-}
-
-// describeMissing returns what the SessionRunner lacks.
-func (v *variableSource) describeMissing() string {
-	if v.allowed == nil {
-		return "does not allow " + v.kind + " " + v.name + ": add it, with the keys to use, to " + v.list + " of the SessionRunner"
-	}
-	return "lists no keys of " + v.kind + " " + v.name + ", so it can only be mounted: use secretMounts, or add the keys to " + v.list + " of the SessionRunner"
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -31,24 +33,12 @@ const (
 	defaultStartupTimeoutSeconds = 600
 )
 
-// obstacle is what keeps a session from creating a Job.
+// obstacle is a problem that keeps a session from creating a Job.
 type obstacle struct {
 	decision.Problem
 
 	// timeLimited obstacles fail the run after startupTimeout.
 	timeLimited bool
-}
-
-// startChecks are the obstacles to an attempt. The first one found is reported.
-var startChecks = []struct {
-	check       func(*Observation, *v1alpha1.AgenticSessionStatus) (reason, message string, found bool)
-	timeLimited bool
-}{
-	{isNotAccepted, true},
-	{isParentUnusable, true},
-	{isNetworkWidened, true},
-	{isEgressProxyNotReady, true},
-	{isWorkspaceInUse, false},
 }
 
 // startAttempt opens an attempt and creates its Job, unless an obstacle exists.
@@ -82,14 +72,16 @@ func (e *evaluation) startAttempt() *Question {
 	if !isFirst && !e.observation.Answers.Listed {
 		return &Question{AllJobs: true}
 	}
-	if reason, message, found := isPreviousJobRunning(&e.observation); found {
-		e.waitFor(reason, message, false)
+	isRunning := func(job *batchv1.Job) bool {
+		return metav1.IsControlledBy(job, e.observation.Session) && isJobActive(job)
+	}
+	if i := slices.IndexFunc(e.observation.Jobs, isRunning); i >= 0 {
+		e.waitFor(v1alpha1.ReasonPreviousJobRunning, "Job "+e.observation.Jobs[i].Name+" has not ended yet", false)
 		return nil
 	}
 	if state := e.checkWorkspaceFree(); !state.usable {
 		return state.question
 	}
-	e.status.WaitingSince = nil
 	e.openAttempt()
 	e.createAttemptObjects()
 	return nil
@@ -103,24 +95,30 @@ func budgetProblem(o *Observation, status *v1alpha1.AgenticSessionStatus) *decis
 	return costProblem(o, status)
 }
 
-// waitForDependencies reports whether the session has to wait for something that others change.
+// waitForDependencies reports whether the session has to wait for something that others change. Of several obstacles, it
+// reports the first.
 func (e *evaluation) waitForDependencies() bool {
-	for _, rule := range startChecks {
-		if reason, message, found := rule.check(&e.observation, &e.status); found {
-			e.waitFor(reason, message, rule.timeLimited)
+	o, status := &e.observation, &e.status
+	if accepted := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAccepted); accepted.Status != metav1.ConditionTrue {
+		e.waitFor(accepted.Reason, accepted.Message, true)
+		return true
+	}
+	checks := []func(*Observation, *v1alpha1.AgenticSessionStatus) (string, string, bool){isParentUnusable, isNetworkWidened, isEgressProxyNotReady}
+	for _, check := range checks {
+		if reason, message, found := check(o, status); found {
+			e.waitFor(reason, message, true)
 			return true
 		}
+	}
+	if o.WorkspaceUser != "" { // without a time limit: the other session does not depend on this session
+		e.waitFor(v1alpha1.ReasonWorkspaceInUse, "AgenticSession "+o.WorkspaceUser+" runs in the workspace", false)
+		return true
 	}
 	if err := e.checkImages(); err != nil {
 		e.waitFor(v1alpha1.ReasonImageNotAllowed, err.Error(), true)
 		return true
 	}
 	return e.waitForAddresses()
-}
-
-func isNotAccepted(_ *Observation, status *v1alpha1.AgenticSessionStatus) (reason, message string, found bool) {
-	accepted := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAccepted)
-	return accepted.Reason, accepted.Message, accepted.Status != metav1.ConditionTrue
 }
 
 // checkImages returns an error if a Policy does not allow an image of an accepted session's Pod.
@@ -171,10 +169,6 @@ func isNetworkWidened(o *Observation, _ *v1alpha1.AgenticSessionStatus) (reason,
 	return v1alpha1.ReasonNetworkWidened, wideningMessage(widening, o.Runner.Name), true
 }
 
-func isWorkspaceInUse(o *Observation, _ *v1alpha1.AgenticSessionStatus) (reason, message string, found bool) {
-	return v1alpha1.ReasonWorkspaceInUse, "AgenticSession " + o.WorkspaceUser + " runs in the workspace", o.WorkspaceUser != ""
-}
-
 // retryDelay returns how long after its last attempt a failed run is retried, and the end of that
 // delay; zero if there is no failed attempt.
 func retryDelay(status *v1alpha1.AgenticSessionStatus) (delay time.Duration, end time.Time) {
@@ -186,15 +180,6 @@ func retryDelay(status *v1alpha1.AgenticSessionStatus) (delay time.Duration, end
 	return delay, last.End.Add(delay)
 }
 
-func isPreviousJobRunning(observation *Observation) (reason, message string, found bool) {
-	for _, job := range observation.Jobs {
-		if metav1.IsControlledBy(job, observation.Session) && isJobActive(job) {
-			return v1alpha1.ReasonPreviousJobRunning, "Job " + job.Name + " has not ended yet", true
-		}
-	}
-	return "", "", false
-}
-
 // UserOf returns the user that a session belongs to; empty if that is not known.
 func UserOf(s *v1alpha1.AgenticSession) string { return userIDOf(s) }
 
@@ -202,7 +187,7 @@ func userIDOf(s *v1alpha1.AgenticSession) string {
 	return ptr.Deref(s.Spec.UserContext, v1alpha1.UserContext{}).UserID
 }
 
-// waitFor reports the obstacle, and fails the run if a time-limited one lasts too long.
+// waitFor reports the obstacle, and fails the run if an obstacle with a time limit lasts too long.
 func (e *evaluation) waitFor(reason, message string, timeLimited bool) {
 	e.obstacle = &obstacle{decision.Problem{Reason: reason, Message: message}, timeLimited}
 	if !timeLimited {
@@ -220,6 +205,7 @@ func (e *evaluation) waitFor(reason, message string, timeLimited bool) {
 
 // openAttempt opens an attempt. From now on its Job may exist.
 func (e *evaluation) openAttempt() {
+	e.status.WaitingSince = nil
 	e.status.Attempt++
 	e.status.Runner = e.spec.Runner
 	e.status.Job = jobName(e.observation.Session.Name, e.status.Run, e.status.Attempt)
@@ -235,14 +221,18 @@ func (e *evaluation) createAttemptObjects() {
 		return
 	}
 	e.extendProxyToken()
-	e.recordLease()
-	e.status.MaxActiveSeconds = nil
-	if most := e.settings.runner.Spec.ActiveDeadlineSeconds; most != nil {
+	// The attempt keeps these settings of its SessionRunner.
+	runner := &e.settings.runner.Spec
+	e.status.ActivityLease, e.status.MaxActiveSeconds, e.status.MaxCostUSD = new(runner.ActivityLease), nil, nil
+	if most := runner.ActiveDeadlineSeconds; most != nil {
 		e.status.MaxActiveSeconds = new(*most)
 	}
-	e.status.MaxCostUSD = nil
-	if most := e.settings.runner.Spec.MaxCostUSD; most != nil {
+	if most := runner.MaxCostUSD; most != nil {
 		e.status.MaxCostUSD = new(*most)
+	}
+	e.status.LastActivityTime = nil
+	if activity := e.observation.Activity; activity != nil && !activity.RenewTime.IsZero() { // what the Lease contains already
+		e.status.LeaseRenewTime = new(metav1.NewMicroTime(activity.RenewTime))
 	}
 	b := e.newObjectBuilder()
 	inputs := b.newInputsSecret()
@@ -255,9 +245,18 @@ func (e *evaluation) createAttemptObjects() {
 		e.status.Service = ServiceName(e.observation.Session.Name)
 	}
 	e.decision.ApplyObjects = b.newChildObjects(inputs)
-	e.decision.DryRunPod = b.newDryRunPod(&template)
+	e.decision.DryRunPod = &corev1.Pod{ // as the Job will create it
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{
+			GenerateName: b.status.Job + "-", Namespace: b.session.Namespace,
+			Labels: template.Labels, Annotations: template.Annotations, OwnerReferences: childMetadata(b.session, "").OwnerReferences,
+		},
+		Spec: *template.Spec.DeepCopy(),
+	}
 	e.decision.CreateJob = b.newJob(&template)
-	e.decision.CreateJob.Spec.ActiveDeadlineSeconds = e.initialDeadline()
+	if left, limited := remainingSeconds(&e.observation, &e.status); limited {
+		e.decision.CreateJob.Spec.ActiveDeadlineSeconds = new(left + int64(startupAllowance/time.Second))
+	}
 	// A refusal stays reported until the API server has accepted what it refused.
 	refusals := []string{v1alpha1.ReasonNameTaken, v1alpha1.ReasonWorkspaceNotFound, v1alpha1.ReasonServiceAccountNotFound}
 	if c := meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionDependenciesReady); c != nil && slices.Contains(refusals, c.Reason) {

@@ -1,6 +1,7 @@
 package agenticsession
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -16,27 +17,29 @@ import (
 // queueLabel is the label with which Kueue manages a Job.
 const queueLabel = "kueue.x-k8s.io/queue-name"
 
-// isQueueNamed reports whether a queue holds the Jobs of a SessionRunner's sessions.
-func isQueueNamed(runner *v1alpha1.SessionRunner) bool {
-	return runner.Spec.JobMetadata != nil && runner.Spec.JobMetadata.Labels[queueLabel] != ""
-}
-
-// followSuspension observes that a queue, or another client, suspended the open attempt's Job or resumed it. A Job that is
+// followSuspension observes that the open attempt's Job started, or that a queue, or another client, suspended or resumed it. A Job that is
 // suspended loses its Pod, and starts another one when it is resumed: it is still the same attempt. The time of each Pod counts,
-// that between them does not.
+// the time between them does not.
 func (e *evaluation) followSuspension() {
-	job, change := e.job, findSuspension(e.job)
-	if isJobSuspended(job) {
-		if !e.hasNoPods() {
-			return
+	job := e.job
+	var change *batchv1.JobCondition // whether and since when the Job is suspended; nil if it never was
+	if i := slices.IndexFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool { return c.Type == batchv1.JobSuspended }); i >= 0 {
+		change = &job.Status.Conditions[i]
+	}
+	if ptr.Deref(job.Spec.Suspend, false) {
+		hasStarted := e.status.JobStartTime != nil || job.Status.StartTime != nil
+		isStopped := !hasStarted || change != nil && change.Status == corev1.ConditionTrue
+		if job.Status.Active > 0 || ptr.Deref(job.Status.Terminating, 0) > 0 || !isStopped {
+			return // it still has Pods
 		}
 		e.closePart(e.stoppedPodEnd(change))
 		e.pod = nil
 		e.waitForResumption()
 		return
 	}
-	if change == nil {
-		return // the Job was never suspended
+	if change == nil { // the Job was never suspended
+		e.status.JobStartTime = cmp.Or(e.status.JobStartTime, job.Status.StartTime)
+		return
 	}
 	started := job.Status.StartTime
 	if e.status.JobStartTime != nil && (started == nil || started.After(e.status.JobStartTime.Time)) {
@@ -45,33 +48,9 @@ func (e *evaluation) followSuspension() {
 	if e.isPodOfEarlierPart(change) {
 		e.pod = nil
 	}
-}
-
-func isJobSuspended(job *batchv1.Job) bool { return ptr.Deref(job.Spec.Suspend, false) }
-
-// isStartTimeOld reports whether the start time of a Job is that of before its suspension.
-func isStartTimeOld(job *batchv1.Job) bool {
-	change := findSuspension(job)
-	return isJobSuspended(job) || change != nil && change.Status == corev1.ConditionTrue
-}
-
-// findSuspension returns the condition that says whether and since when a Job is suspended; nil if it never was.
-func findSuspension(job *batchv1.Job) *batchv1.JobCondition {
-	i := slices.IndexFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool { return c.Type == batchv1.JobSuspended })
-	if i < 0 {
-		return nil
+	if change.Status != corev1.ConditionTrue { // otherwise the Job still has the start time of before its suspension
+		e.status.JobStartTime = cmp.Or(e.status.JobStartTime, started)
 	}
-	return &job.Status.Conditions[i]
-}
-
-// hasNoPods reports whether the suspended Job has no Pods any more, or never had one.
-func (e *evaluation) hasNoPods() bool {
-	job, change := e.job, findSuspension(e.job)
-	if job.Status.Active > 0 || ptr.Deref(job.Status.Terminating, 0) > 0 {
-		return false
-	}
-	hasStarted := e.status.JobStartTime != nil || job.Status.StartTime != nil
-	return !hasStarted || change != nil && change.Status == corev1.ConditionTrue
 }
 
 // isPodOfEarlierPart reports whether the Pod was deleted because its Job was suspended. It may still be in the cache, or
@@ -84,7 +63,7 @@ func (e *evaluation) isPodOfEarlierPart(change *batchv1.JobCondition) bool {
 	case change.Status == corev1.ConditionTrue, pod.CreationTimestamp.Before(&change.LastTransitionTime):
 		return true
 	}
-	// All times have the precision of a second: the Pod may have been created in that in which its Job was resumed.
+	// All times have the precision of a second: the Pod may have been created in the second in which its Job was resumed.
 	deleted := pod.CreationTimestamp.Time // at the earliest, without a grace period
 	if pod.DeletionTimestamp != nil {
 		deleted = decision.DeletionRequestTime(pod)
@@ -108,7 +87,7 @@ func (e *evaluation) stoppedPodEnd(change *batchv1.JobCondition) time.Time {
 }
 
 // closePart adds the time of a Pod that was stopped because its Job was suspended, and forgets the Pod. Activity that it
-// reported is not that of the next one.
+// reported is not the activity of the next Pod.
 func (e *evaluation) closePart(end time.Time) {
 	s := &e.status
 	if start := e.activeStart(); start != nil {
@@ -120,7 +99,7 @@ func (e *evaluation) closePart(end time.Time) {
 	}
 }
 
-// waitForResumption reports what a suspended Job waits for. Without time left, its runner would be stopped at once.
+// waitForResumption reports why a suspended Job waits. Without time left, its runner would be stopped at once.
 func (e *evaluation) waitForResumption() {
 	if left, limited := remainingSeconds(&e.observation, &e.status); limited && left == 0 {
 		e.deleteJob(e.job)

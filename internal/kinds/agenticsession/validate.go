@@ -1,6 +1,7 @@
 package agenticsession
 
 import (
+	"encoding/json"
 	"path"
 	"slices"
 	"strings"
@@ -37,7 +38,7 @@ func Validate(s *v1alpha1.AgenticSession) field.ErrorList {
 	if spec.Resources != nil {
 		errs = append(errs, validateResources(spec.Resources, at.Child("resources"))...)
 	}
-	if size := mcpServersBytes(spec.MCPServers); size > maxMCPServersBytes {
+	if raw, err := json.Marshal(spec.MCPServers); err != nil || len(raw) > maxMCPServersBytes { // it was decoded from JSON
 		errs = append(errs, field.TooLong(at.Child("mcpServers"), "", maxMCPServersBytes))
 	}
 	return errs

@@ -50,13 +50,13 @@ func isGated(pod *corev1.Pod) bool {
 type workspaceState struct {
 	// question to answer first; nil if nothing is to be answered.
 	question *Question
-	// usable means that the attempt can use the workspace. Otherwise its run failed, or obstacle says what it waits for.
+	// usable means that the attempt can use the workspace. Otherwise its run failed, or obstacle says why it waits.
 	usable bool
 }
 
 var workspaceUsable = workspaceState{usable: true}
 
-// resolveWorkspace finds the claim of the session's workspace and verifies that it is the one that the session used
+// resolveWorkspace finds the claim of the session's workspace and verifies that it is the claim that the session used
 // before. The claim of a session without any attempt does not exist yet.
 func (e *evaluation) resolveWorkspace() workspaceState {
 	name, isFirst := e.claimName(), e.status.Attempt == 0 && len(e.status.Runs) == 0
@@ -74,7 +74,7 @@ func (e *evaluation) resolveWorkspace() workspaceState {
 }
 
 // claimName returns the name of the claim that the next attempt uses; empty if it uses none, or if the session may not
-// use that of its parent.
+// use the claim of its parent.
 func (e *evaluation) claimName() string {
 	o := &e.observation
 	switch {
@@ -105,22 +105,17 @@ func (e *evaluation) resolveSharedClaim(name string, claim *metav1.PartialObject
 		return e.waitForContinuedClaim(name, "does not belong to the continued session")
 	}
 	e.status.WorkspaceClaim, e.status.WorkspaceUID = name, claim.UID
-	e.adoptConversation()
+	if isParentOf(&e.observation, &e.status) && !hasAttempted(&e.status) { // the first attempt continues its conversation
+		e.status.SDKSessionID = parent.Status.SDKSessionID
+	}
 	if !isClaimOwner(s.UID, claim) {
 		e.decision.ShareClaim = claim
 	}
 	return workspaceUsable
 }
 
-// adoptConversation takes over the conversation of the continued session, until the first attempt has it.
-func (e *evaluation) adoptConversation() {
-	if isParentOf(&e.observation, &e.status) && !hasAttempted(&e.status) {
-		e.status.SDKSessionID = e.observation.Parent.Status.SDKSessionID
-	}
-}
-
 // isParentOf reports whether the session with the name in continueFrom is the one whose claim the status records, and not
-// one that was created with that name later. An older operator did not record the UID of the claim.
+// a session that was created with that name later. An older operator did not record the UID of the claim.
 func isParentOf(o *Observation, status *v1alpha1.AgenticSessionStatus) bool {
 	parent := o.Parent
 	switch {
@@ -159,8 +154,8 @@ func (e *evaluation) resolveOwnClaim(name string, claim *metav1.PartialObjectMet
 	return workspaceUsable
 }
 
-// loseWorkspace fails the run, unless the session accepts an empty workspace. The empty one can be created when the old
-// one is gone.
+// loseWorkspace fails the run, unless the session accepts an empty workspace. The empty workspace can be created when the old
+// claim is gone.
 func (e *evaluation) loseWorkspace(name string, claim *metav1.PartialObjectMetadata) workspaceState {
 	what := "no longer exists"
 	switch {
