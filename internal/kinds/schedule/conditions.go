@@ -20,17 +20,7 @@ const (
 	maxClockDifference = 5 * time.Minute
 )
 
-// isRetried reports whether a refused run may be accepted later, as it is.
-func isRetried(refusal *decision.Refusal) bool { return refusal.Class == decision.QuotaExceeded }
-
-// summarize derives counts and conditions from the runs.
-func (e *evaluation) summarize() {
-	e.status.ObservedGeneration = e.Schedule.Generation
-	e.summarizeRuns()
-	decision.Set(&e.status.Conditions, e.Schedule.Generation, e.now, e.summary())
-}
-
-// summarizeRuns records the active runs, and the result of the last finished one.
+// summarizeRuns records the active runs, and the result of the last finished run.
 func (e *evaluation) summarizeRuns() {
 	active := e.activeRuns()
 	e.status.Active, e.status.ActiveRuns = int32(min(len(active), math.MaxInt32)), nil
@@ -48,19 +38,16 @@ func (e *evaluation) summarizeRuns() {
 		}
 	}
 	for _, run := range slices.Backward(e.Runs) {
-		if run.IsFinished {
-			e.setLastRun(&run)
-			return
+		if !run.IsFinished {
+			continue
 		}
+		state := decision.True(v1alpha1.ReasonRunSucceeded, run.Name)
+		if !run.HasSucceeded {
+			state = decision.False(v1alpha1.ReasonRunFailed, decision.FormatReason(run.Name, run.Failure))
+		}
+		decision.SetState(&e.status.Conditions, e.Schedule.Generation, e.now, v1alpha1.ConditionLastRunSucceeded, state)
+		return
 	}
-}
-
-func (e *evaluation) setLastRun(run *Run) {
-	state := decision.True(v1alpha1.ReasonRunSucceeded, run.Name)
-	if !run.HasSucceeded {
-		state = decision.False(v1alpha1.ReasonRunFailed, decision.FormatReason(run.Name, run.Failure))
-	}
-	decision.SetState(&e.status.Conditions, e.Schedule.Generation, e.now, v1alpha1.ConditionLastRunSucceeded, state)
 }
 
 // summary returns Ready, Reconciling and Stalled: the first state of docs/conditions.md that applies.
@@ -72,7 +59,11 @@ func (e *evaluation) summary() decision.Summary {
 	case e.timetable == nil:
 		return with(stuck, e.problem.Reason, e.problem.Message)
 	case e.KindDisabled:
-		return with(stuck, v1alpha1.ReasonKindDisabled, "the operator runs without the controller of "+controllerKind(e.spec))
+		kind := KindOf(e.spec)
+		if e.spec.Job != nil {
+			kind = "Queue"
+		}
+		return with(stuck, v1alpha1.ReasonKindDisabled, "the operator runs without the controller of "+kind)
 	case e.decidedUntil().Sub(e.Now) > maxClockDifference:
 		return with(stuck, v1alpha1.ReasonClockSkewed, fmt.Sprintf(
 			"all times until %s are decided, and it is %s: the clock of the operator was wrong", formatTime(e.decidedUntil()), formatTime(e.Now)))

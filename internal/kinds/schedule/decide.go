@@ -54,7 +54,8 @@ type evaluation struct {
 	now      metav1.Time
 	schedule decision.Schedule
 	decision Decision
-	// timetable is what times are due by, and wanted is that of the spec. They differ until a change of the spec applies.
+	// timetable has the times that are due, and wanted is the timetable of the spec. They differ until a change of the
+	// spec applies.
 	timetable, wanted *Timetable
 	// problem is what keeps times from being started, nil for nothing.
 	problem *decision.Problem
@@ -64,7 +65,10 @@ type evaluation struct {
 
 // decideRuns decides about a Schedule that is not being deleted.
 func (e *evaluation) decideRuns() {
-	e.observeRuns()
+	e.Runs = slices.Clone(e.Runs)
+	slices.SortFunc(e.Runs, func(a, b Run) int {
+		return cmp.Or(a.orderTime().Compare(b.orderTime()), cmp.Compare(a.Name, b.Name))
+	})
 	if e.loadTimetable() && !e.KindDisabled { // otherwise the times remain due
 		e.decideTimes()
 	}
@@ -72,18 +76,12 @@ func (e *evaluation) decideRuns() {
 		return
 	}
 	e.deleteOldRuns()
-	e.summarize()
+	e.status.ObservedGeneration = e.Schedule.Generation
+	e.summarizeRuns()
+	decision.Set(&e.status.Conditions, e.Schedule.Generation, e.now, e.summary())
 	if !e.spec.Suspend {
 		e.schedule.RequeueWithin(maxRequeue)
 	}
-}
-
-// observeRuns orders the runs by their times.
-func (e *evaluation) observeRuns() {
-	e.Runs = slices.Clone(e.Runs)
-	slices.SortFunc(e.Runs, func(a, b Run) int {
-		return cmp.Or(a.orderTime().Compare(b.orderTime()), cmp.Compare(a.Name, b.Name))
-	})
 }
 
 // findRun returns nil if no run with this name was observed.
@@ -126,9 +124,15 @@ func (e *evaluation) applyWanted(since metav1.Time) {
 // isReplaced reports whether the spec has another timetable than the times that are due.
 func (e *evaluation) isReplaced() bool { return e.timetable != e.wanted }
 
-// decideTimes decides about the pending time and the due ones.
+// decideTimes decides about the pending time and the due times.
+//
+// The run of the time that the status names as the next time is created before the status records it: the name of the run and
+// the recorded next time make sure that it runs once, and each due time costs a write less. So until the next time is decided,
+// its run may exist. A job may not: the queue does not recognize it forever.
 func (e *evaluation) decideTimes() {
-	if e.status.Pending == nil && e.mayHaveStarted() && !e.resolveExpected() {
+	next := e.status.NextScheduleTime
+	mayHaveStarted := e.spec.Job == nil && next != nil && next.After(e.decidedUntil())
+	if e.status.Pending == nil && mayHaveStarted && !e.resolveExpected() {
 		return
 	}
 	if e.status.Pending != nil && !e.resolvePending() {
@@ -140,8 +144,9 @@ func (e *evaluation) decideTimes() {
 		e.passSuspended(due)
 		return
 	}
-	if due.hasMore {
-		e.missOldest(due.times)
+	if due.hasMore { // all are missed but the last times, which catchUp may run
+		oldest := due.times[:len(due.times)-maxCatchUp]
+		e.miss(e.missTooLate(oldest), v1alpha1.MissedSuperseded)
 		e.schedule.RequeueWithin(time.Millisecond)
 		return
 	}
@@ -216,9 +221,14 @@ func (e *evaluation) mayStartBeside(active []Run) bool {
 	return len(active) == 0 || e.spec.ConcurrencyPolicy == v1alpha1.ConcurrencyAllow || e.spec.ConcurrencyPolicy == ""
 }
 
-// startOneOf records that one of these times starts.
+// startOneOf records that one of these times starts, and counts the times before it as missed.
 func (e *evaluation) startOneOf(startable []time.Time) {
-	chosen := e.chooseTime(startable)
+	skipped := len(startable) - 1
+	if e.spec.CatchUp == v1alpha1.CatchUpAll {
+		skipped = max(len(startable)-maxCatchUp, 0)
+	}
+	e.miss(startable[:skipped], v1alpha1.MissedSuperseded)
+	chosen := startable[skipped]
 	e.decide(chosen)
 	e.status.Pending = &v1alpha1.PendingRun{ScheduledTime: *apiTime(chosen), Name: RunName(e.Schedule, chosen)}
 	if e.spec.Job != nil {
@@ -239,7 +249,7 @@ func (e *evaluation) resolvePending() bool {
 	}
 	due := pending.ScheduledTime.Time
 	refused := e.Refusal != nil
-	if refused && !isRetried(e.Refusal) {
+	if refused && e.Refusal.Class != decision.QuotaExceeded { // a quota may have room later
 		return e.missPending(v1alpha1.MissedRefused, e.Refusal.Message)
 	}
 	if e.spec.Suspend || e.isTooLate(due) {

@@ -94,25 +94,6 @@ func (e *evaluation) missTooLate(times []time.Time) []time.Time {
 	return times[late:]
 }
 
-// chooseTime returns the time to start of those that may start. It counts those as missed that come before it.
-func (e *evaluation) chooseTime(times []time.Time) time.Time {
-	skipped := len(times) - 1
-	if e.spec.CatchUp == v1alpha1.CatchUpAll {
-		skipped = max(len(times)-maxCatchUp, 0)
-	}
-	e.miss(times[:skipped], v1alpha1.MissedSuperseded)
-	return times[skipped]
-}
-
-// missOldest counts the times as missed that are not among the last ones which catchUp may run. There are more due
-// times than one decision reads.
-func (e *evaluation) missOldest(times []time.Time) {
-	oldest := times[:len(times)-maxCatchUp]
-	if rest := e.missTooLate(oldest); len(rest) > 0 {
-		e.miss(rest, v1alpha1.MissedSuperseded)
-	}
-}
-
 // miss counts consecutive due times as missed.
 func (e *evaluation) miss(times []time.Time, reason string) {
 	if len(times) == 0 {
@@ -135,3 +116,44 @@ func (e *evaluation) countMissed(last time.Time, count int64, reason, message st
 
 // decide records that all times until this one are decided.
 func (e *evaluation) decide(until time.Time) { e.status.LastScheduleTime = apiTime(until) }
+
+// resolveExpected decides about the next time as far as its run exists, or can be created at once. It reports whether
+// times can be decided as usual: then its run does not exist, or is pending.
+func (e *evaluation) resolveExpected() bool {
+	next := e.status.NextScheduleTime
+	name := RunName(e.Schedule, next.Time)
+	isDue := !e.startTime(next.Time).After(e.Now)
+	answer, isAnswered := e.Answers.Runs[name]
+	switch {
+	case e.findRun(name) != nil, e.Refusal != nil:
+		e.expectedIsPending(name)
+	case isDue && e.isOnlyStart():
+		e.decision.CreateRun = &v1alpha1.PendingRun{ScheduledTime: *next, Name: name} // if it exists, creating it finds that
+		return false
+	case !isDue && !e.isReplaced(): // it was not due, unless the clock was set back
+	case !isAnswered:
+		e.decision.Question = &Question{RunNamed: name}
+		return false
+	case answer != nil:
+		e.Runs = append(e.Runs, *answer)
+		e.expectedIsPending(name)
+	}
+	return true
+}
+
+// expectedIsPending makes the next time the pending time.
+func (e *evaluation) expectedIsPending(name string) {
+	next := e.status.NextScheduleTime
+	e.status.Pending = &v1alpha1.PendingRun{ScheduledTime: *next, Name: name}
+	e.decide(next.Time)
+}
+
+// isOnlyStart reports whether the next time is the only due one, and nothing prevents its start.
+func (e *evaluation) isOnlyStart() bool {
+	if e.spec.Suspend || e.status.Suspended || e.isReplaced() || e.NotReady != nil {
+		return false
+	}
+	due := e.findDueTimes()
+	isOnlyDue := len(due.times) == 1 && due.times[0].Equal(e.status.NextScheduleTime.Time)
+	return e.mayStartBeside(e.activeRuns()) && isOnlyDue && !e.isTooLate(due.times[0])
+}

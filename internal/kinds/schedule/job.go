@@ -62,22 +62,14 @@ func (e *evaluation) resolveJob(pending *v1alpha1.PendingRun) bool {
 		e.problem = e.NotSent
 		e.retryLater(due)
 		return false
-	case !e.maySendAgain(pending):
+	}
+	if pending.Since == nil {
+		e.startSending()
+	} else if elapsed := e.Now.Sub(pending.Since.Time); elapsed <= -maxSetBack || elapsed >= resendWindow {
 		return e.missPending(v1alpha1.MissedOutcomeUnknown, "the broker did not confirm the job in time")
 	}
 	e.decision.CreateRun = pending
 	return false
-}
-
-// maySendAgain reports whether the broker still recognizes the job if it was sent before. If it was not, it records that it
-// may be from now on.
-func (e *evaluation) maySendAgain(pending *v1alpha1.PendingRun) bool {
-	if pending.Since == nil {
-		e.startSending()
-		return true
-	}
-	elapsed := e.Now.Sub(pending.Since.Time)
-	return elapsed > -maxSetBack && elapsed < resendWindow
 }
 
 // startSending records that the pending job may be in its queue from now on.

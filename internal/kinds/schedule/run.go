@@ -40,14 +40,6 @@ func KindOf(spec *v1alpha1.ScheduleSpec) string {
 	}
 }
 
-// controllerKind returns the kind whose controller must run.
-func controllerKind(spec *v1alpha1.ScheduleSpec) string {
-	if spec.Job != nil {
-		return "Queue"
-	}
-	return KindOf(spec)
-}
-
 // TemplateField returns the name of the field with the template of a Schedule's runs.
 func TemplateField(spec *v1alpha1.ScheduleSpec) string {
 	if spec.AgenticSession != nil {

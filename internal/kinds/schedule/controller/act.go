@@ -26,7 +26,14 @@ func (r *Reconciler) act(ctx context.Context, s *v1alpha1.Schedule, decision *sc
 		if !isObject {
 			continue
 		}
-		if err := deleteRun(ctx, r.Client, object, run.IsFinished); err != nil {
+		var err error
+		if run.IsFinished { // only the version that was observed: a user may have run it again since
+			err = kube.DeleteVersion(ctx, r.Client, object, metav1.DeletePropagationBackground)
+		} else {
+			err = client.IgnoreNotFound(r.Client.Delete(ctx, object,
+				client.Preconditions{UID: &run.UID}, client.PropagationPolicy(metav1.DeletePropagationForeground)))
+		}
+		if err != nil {
 			return outcome{}, err
 		}
 	}
@@ -38,17 +45,6 @@ func (r *Reconciler) act(ctx context.Context, s *v1alpha1.Schedule, decision *sc
 	}
 	refusal, err := r.createRun(ctx, s, decision.CreateRun)
 	return outcome{refusal: refusal}, err
-}
-
-// deleteRun deletes a run. One that has finished is deleted only in the version that was observed: a user may have run it
-// again since.
-func deleteRun(ctx context.Context, c client.Client, object client.Object, isFinished bool) error {
-	if isFinished {
-		return kube.DeleteVersion(ctx, c, object, metav1.DeletePropagationBackground)
-	}
-	uid := object.GetUID()
-	err := c.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationForeground))
-	return client.IgnoreNotFound(err)
 }
 
 // createRun creates a run. If it exists and belongs to the Schedule, an earlier reconciliation created it. A refusal is not

@@ -1,7 +1,7 @@
 package controller
 
 import (
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/schedule"
@@ -35,11 +35,12 @@ func count(s *v1alpha1.Schedule, decision *schedule.Decision) {
 	}
 }
 
-func forgetMetrics(key types.NamespacedName) {
-	startedTotal.Forget(key)
-	finishedTotal.Forget(key)
-	missedTotal.Forget(key)
-}
+// The states of Schedules in metrics.
+const (
+	stateScheduled = "scheduled"
+	stateSuspended = "suspended"
+	stateStalled   = "stalled"
+)
 
 // sumSchedules counts Schedules by their state.
 func sumSchedules(sums metric.Sums, list *v1alpha1.ScheduleList) {
@@ -47,6 +48,13 @@ func sumSchedules(sums metric.Sums, list *v1alpha1.ScheduleList) {
 		sums.Add(schedulesGauge, 0, state)
 	}
 	for i := range list.Items {
-		sums.Add(schedulesGauge, 1, stateOf(&list.Items[i]))
+		s, state := &list.Items[i], stateScheduled
+		switch {
+		case meta.IsStatusConditionTrue(s.Status.Conditions, v1alpha1.ConditionStalled):
+			state = stateStalled
+		case s.Spec.Suspend:
+			state = stateSuspended
+		}
+		sums.Add(schedulesGauge, 1, state)
 	}
 }

@@ -71,7 +71,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if apierrors.IsNotFound(err) {
 			r.writeCache.Forget(req.NamespacedName)
 			r.sends.Forget(req.NamespacedName)
-			forgetMetrics(req.NamespacedName)
+			startedTotal.Forget(req.NamespacedName)
+			finishedTotal.Forget(req.NamespacedName)
+			missedTotal.Forget(req.NamespacedName)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -94,7 +96,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if !result.isEmpty() {
+	if result != (outcome{}) {
 		observation.Schedule, observation.Now = s.DeepCopy(), r.Clock.Now()
 		observation.Refusal, observation.Sent, observation.NotSent = result.refusal, result.sent, result.notSent
 		if decision, err = r.decide(ctx, &observation); err != nil {

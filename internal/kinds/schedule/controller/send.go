@@ -12,7 +12,6 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/brokeraccess"
-	"github.com/yardmaster/yardmaster/internal/broker/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kinds/policy"
 	"github.com/yardmaster/yardmaster/internal/kinds/schedule"
@@ -46,9 +45,6 @@ func notSent(problem *decision.Problem, isFirst bool) (outcome, error) {
 	}
 	return outcome{notSent: problem}, nil
 }
-
-// isEmpty reports whether the outcome changes nothing about the decision.
-func (o *outcome) isEmpty() bool { return o.refusal == nil && !o.sent && o.notSent == nil }
 
 // queueOf returns the Queue of a Schedule's jobs, and why jobs cannot be sent to it now.
 func (r *Reconciler) queueOf(ctx context.Context, s *v1alpha1.Schedule) (*v1alpha1.Queue, *decision.Problem, error) {
@@ -84,13 +80,19 @@ func (r *Reconciler) sendJob(ctx context.Context, s *v1alpha1.Schedule, d *sched
 	case problem != nil:
 		return notSent(problem, d.IsFirstAttempt)
 	}
-	conn, err := r.connOf(ctx, q)
+	policies, err := kube.ReadPolicies(ctx, r.Client, q.Namespace)
 	if err != nil {
 		return outcome{}, err
 	}
+	selected := policies.Select(q.Labels)
+	conn := r.options.Brokers.Conn(q.Namespace, policy.EffectiveQueue(q, &selected).Broker)
 	engine, err := conn.Engine()
 	if err != nil {
-		return notSent(connectionProblem(err), d.IsFirstAttempt)
+		problem = &decision.Problem{Reason: v1alpha1.ReasonConnectionFailed, Message: err.Error()}
+		if known := (*brokeraccess.ConnectionError)(nil); errors.As(err, &known) {
+			problem = new(known.Problem())
+		}
+		return notSent(problem, d.IsFirstAttempt)
 	}
 	producer, isProducer := engine.(broker.Producer)
 	if !isProducer {
@@ -114,23 +116,6 @@ func (r *Reconciler) sendJob(ctx context.Context, s *v1alpha1.Schedule, d *sched
 	default:
 		return r.sendOutcome(s, pending, answer)
 	}
-}
-
-// connOf returns the connection to the broker of a Queue.
-func (r *Reconciler) connOf(ctx context.Context, q *v1alpha1.Queue) (*brokerconn.Conn, error) {
-	policies, err := kube.ReadPolicies(ctx, r.Client, q.Namespace)
-	if err != nil {
-		return nil, err
-	}
-	selected := policies.Select(q.Labels)
-	return r.options.Brokers.Conn(q.Namespace, policy.EffectiveQueue(q, &selected).Broker), nil
-}
-
-func connectionProblem(err error) *decision.Problem {
-	if problem := (*brokeraccess.ConnectionError)(nil); errors.As(err, &problem) {
-		return new(problem.Problem())
-	}
-	return &decision.Problem{Reason: v1alpha1.ReasonConnectionFailed, Message: err.Error()}
 }
 
 // sendOutcome classifies the answer of a broker. A failure after which the job may be in its queue is an error: it is sent

@@ -65,7 +65,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return controller.Complete(kube.RequeueOnConflict(r))
 }
 
-// watchQueues enqueues the Schedules of a Queue whose readiness changes, and those whose job was answered.
+// watchQueues enqueues the Schedules of a Queue whose readiness changes, and the Schedules whose job was answered.
 func (r *Reconciler) watchQueues(mgr ctrl.Manager, controller *builder.Builder) error {
 	if err := mgr.Add(r.sends); err != nil {
 		return err
@@ -73,13 +73,13 @@ func (r *Reconciler) watchQueues(mgr ctrl.Manager, controller *builder.Builder) 
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.Schedule{}, queueIndex, queueName); err != nil {
 		return fmt.Errorf("indexing Schedules by their Queue: %w", err)
 	}
+	schedulesOfQueue := func(ctx context.Context, q client.Object) []reconcile.Request {
+		return kube.RequestsForList(ctx, r.Client, &v1alpha1.ScheduleList{},
+			client.InNamespace(q.GetNamespace()), client.MatchingFields{queueIndex: q.GetName()})
+	}
 	controller.WatchesRawSource(source.Func(r.sends.EnqueueTo)).
-		Watches(&v1alpha1.Queue{}, handler.EnqueueRequestsFromMapFunc(r.schedulesOfQueue), builder.WithPredicates(readinessChanged))
+		Watches(&v1alpha1.Queue{}, handler.EnqueueRequestsFromMapFunc(schedulesOfQueue), builder.WithPredicates(readinessChanged))
 	return nil
-}
-
-func (r *Reconciler) schedulesOfQueue(ctx context.Context, q client.Object) []reconcile.Request {
-	return kube.RequestsForList(ctx, r.Client, &v1alpha1.ScheduleList{}, client.InNamespace(q.GetNamespace()), client.MatchingFields{queueIndex: q.GetName()})
 }
 
 func queueName(object client.Object) []string {
@@ -135,22 +135,4 @@ func scheduleUID(object client.Object) []string {
 		return nil
 	}
 	return []string{string(controller.UID)}
-}
-
-// The states of Schedules in metrics.
-const (
-	stateScheduled = "scheduled"
-	stateSuspended = "suspended"
-	stateStalled   = "stalled"
-)
-
-func stateOf(s *v1alpha1.Schedule) string {
-	switch {
-	case meta.IsStatusConditionTrue(s.Status.Conditions, v1alpha1.ConditionStalled):
-		return stateStalled
-	case s.Spec.Suspend:
-		return stateSuspended
-	default:
-		return stateScheduled
-	}
 }
