@@ -2,10 +2,8 @@ package policy
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -87,8 +85,11 @@ func Decide(observation Observation) Decision {
 	status.ObservedGeneration = p.Generation
 	countSelected(&observation, status)
 	decision.Set(&status.Conditions, p.Generation, metav1.NewTime(observation.Now), summarize(&observation, status))
-	if event := problemEvent(&p.Status, status); event != nil {
-		d.Events = append(d.Events, *event)
+	was := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady)
+	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+	isNew := was == nil || was.Status != ready.Status || was.Reason != ready.Reason
+	if ready.Status == metav1.ConditionFalse && isNew {
+		d.Events = append(d.Events, decision.WarningEvent(ready.Reason, "Observe", ready.Message))
 	}
 	if policyDefaults(p).Broker != nil {
 		d.RequeueAfter = SecretInterval(observation.BrokerProblem)
@@ -112,39 +113,18 @@ func countSelected(observation *Observation, status *v1alpha1.PolicyStatus) {
 	}
 }
 
-// problemChecks are the checks of what prevents a Policy from being applied. The first problem
-// found is reported.
-var problemChecks = []func(*Observation) (reason, message string, found bool){checkSelector, checkBroker}
-
-func checkSelector(observation *Observation) (reason, message string, found bool) {
-	if _, err := SelectorOf(observation.Policy); err != nil {
-		return v1alpha1.ReasonSelectorInvalid, err.Error() + "; the Policy selects nothing", true
-	}
-	return "", "", false
-}
-
-func checkBroker(observation *Observation) (reason, message string, found bool) {
-	if observation.BrokerProblem == nil {
-		return "", "", false
-	}
-	return observation.BrokerProblem.Reason, observation.BrokerProblem.Message, true
-}
-
-// waitingReasons are the reasons of problems that end without a change of the Policy: a missing
-// Secret can still be created.
-var waitingReasons = []string{v1alpha1.ReasonSecretNotFound}
-
+// summarize reports the first problem that prevents the Policy from being applied, or else what it selects.
 func summarize(observation *Observation, status *v1alpha1.PolicyStatus) decision.Summary {
-	for _, check := range problemChecks {
-		reason, message, found := check(observation)
-		if !found {
-			continue
+	problem := observation.BrokerProblem
+	if _, err := SelectorOf(observation.Policy); err != nil {
+		problem = &decision.Problem{Reason: v1alpha1.ReasonSelectorInvalid, Message: err.Error() + "; the Policy selects nothing"}
+	}
+	if problem != nil {
+		progress := decision.Stuck
+		if problem.Reason == v1alpha1.ReasonSecretNotFound {
+			progress = decision.InProgress // it can still be created, without a change of the Policy
 		}
-		summary := decision.Summary{Ready: metav1.ConditionFalse, Reason: reason, Message: message, Progress: decision.Stuck}
-		if slices.Contains(waitingReasons, reason) {
-			summary.Progress = decision.InProgress
-		}
-		return summary
+		return decision.Summary{Ready: metav1.ConditionFalse, Reason: problem.Reason, Message: problem.Message, Progress: progress}
 	}
 	summary := decision.Summary{
 		Ready: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: selectionMessage(observation.Policy, status), Progress: decision.Settled,
@@ -179,15 +159,4 @@ func pluralize(count int32, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", count, noun)
-}
-
-// problemEvent returns an event if the Policy has become not ready, or is not ready for another
-// reason; nil otherwise.
-func problemEvent(before, after *v1alpha1.PolicyStatus) *decision.Event {
-	was := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionReady)
-	is := meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionReady)
-	if is.Status != metav1.ConditionFalse || was != nil && was.Status == is.Status && was.Reason == is.Reason {
-		return nil
-	}
-	return &decision.Event{Type: corev1.EventTypeWarning, Reason: is.Reason, Action: "Observe", Message: is.Message}
 }

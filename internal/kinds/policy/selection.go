@@ -62,7 +62,7 @@ func (s *Selection) add(p *v1alpha1.Policy, selector labels.Selector) {
 	}
 }
 
-// stricter returns the lower limit; of equal limits the one with the higher precedence.
+// stricter returns the lower limit; of equal limits the limit with the higher precedence.
 func stricter(current *limit, p *v1alpha1.Policy, value *int32) *limit {
 	if value == nil || current != nil && current.value <= *value {
 		return current

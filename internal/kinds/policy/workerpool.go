@@ -31,8 +31,14 @@ func effectiveDrain(s *valueSources, own *v1alpha1.Drain, selected *Selection) *
 		OnTimeout: *specifiedOrDefault(s, "drain.onTimeout", l,
 			func(d *v1alpha1.Drain) *v1alpha1.DrainTimeoutAction { return nilIfZero(d.OnTimeout) }, v1alpha1.DrainWait),
 	}
+	// By default, an evicted worker can finish as it could when it is drained. In mode Signal, the grace period of the Pod
+	// includes the timeout anyway. With Requeue, a worker is stopped after the timeout, and would otherwise have that time twice.
+	grace := min(effective.Timeout.Duration.Duration+MinTerminationGrace, maxTerminationGrace)
+	if effective.Mode == v1alpha1.DrainSignal || effective.OnTimeout == v1alpha1.DrainRequeue {
+		grace = MinTerminationGrace
+	}
 	effective.TerminationGrace = specifiedOrDefault(s, DrainTerminationGrace, l,
-		func(d *v1alpha1.Drain) *v1alpha1.Duration { return d.TerminationGrace }, defaultTerminationGrace(effective))
+		func(d *v1alpha1.Drain) *v1alpha1.Duration { return d.TerminationGrace }, apiDuration(grace))
 	return effective.DeepCopy()
 }
 
@@ -44,16 +50,6 @@ const MinTerminationGrace = time.Minute
 
 // maxTerminationGrace is the largest value of the field. The status has the same limit.
 const maxTerminationGrace = 24 * time.Hour
-
-// defaultTerminationGrace returns a grace period in which an evicted worker can finish as it could when
-// it is drained. In mode Signal, the grace period of the Pod includes the timeout anyway. With Requeue, a
-// worker is stopped after the timeout, and would otherwise have that time twice.
-func defaultTerminationGrace(drain *v1alpha1.Drain) v1alpha1.Duration {
-	if drain.Mode == v1alpha1.DrainSignal || drain.OnTimeout == v1alpha1.DrainRequeue {
-		return apiDuration(MinTerminationGrace)
-	}
-	return apiDuration(min(drain.Timeout.Duration.Duration+MinTerminationGrace, maxTerminationGrace))
-}
 
 // effectiveCircuitBreaker returns nil unless a Policy sets a circuit breaker.
 func effectiveCircuitBreaker(s *valueSources, selected *Selection) *v1alpha1.CircuitBreaker {

@@ -15,12 +15,24 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube/metric"
 )
 
+var policiesGauge = metric.NewSum("yardmaster_policy_policies",
+	"Policies of a namespace by the status and reason of their condition Ready.", "namespace", "ready", "reason")
+
 // SetupWithManager adds the controller to the manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
+	addPolicies := func(sums metric.Sums, list *v1alpha1.PolicyList) {
+		for i := range list.Items {
+			sums.AddCondition(policiesGauge, list.Items[i].Status.Conditions, v1alpha1.ConditionReady, list.Items[i].Namespace)
+		}
+	}
 	if err := metric.Register(metric.NewSumCollector(mgr.GetCache(), &v1alpha1.PolicyList{}, addPolicies, policiesGauge)); err != nil {
 		return err
 	}
-	objects := kube.NewNamespaceHandler(r.objects.Invalidate, r.policiesOfNamespace)
+	// All Policies of the namespace, because other Policies may have selected an object before its labels changed.
+	policiesOfNamespace := func(ctx context.Context, namespace string) []reconcile.Request {
+		return kube.RequestsForList(ctx, r.Client, &v1alpha1.PolicyList{}, client.InNamespace(namespace))
+	}
+	objects := kube.NewNamespaceHandler(r.objects.Invalidate, policiesOfNamespace)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("policy").
 		For(&v1alpha1.Policy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
@@ -44,10 +56,4 @@ func statusReplicas(object client.Object) int32 {
 		return 0
 	}
 	return wp.Status.Replicas
-}
-
-// policiesOfNamespace returns all Policies of a namespace, because other Policies may have selected an object
-// before its labels changed.
-func (r *Reconciler) policiesOfNamespace(ctx context.Context, namespace string) []reconcile.Request {
-	return kube.RequestsForList(ctx, r.Client, &v1alpha1.PolicyList{}, client.InNamespace(namespace))
 }
