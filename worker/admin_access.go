@@ -37,7 +37,8 @@ func (w *Worker) requireToken(action string, handle func(http.ResponseWriter)) h
 // a signal.
 func (w *Worker) authorize(request *http.Request, action string) error {
 	if w.options.AdminKeyFile == "" {
-		if isLoopback(request.RemoteAddr) {
+		host, _, err := net.SplitHostPort(request.RemoteAddr)
+		if err == nil && net.ParseIP(host).IsLoopback() {
 			return nil
 		}
 		return errors.New("this worker has no key of an operator, so it accepts this request from its own host only")
@@ -58,11 +59,6 @@ func (w *Worker) authorize(request *http.Request, action string) error {
 	}
 	want := adminauth.Request{Worker: w.options.Namespace + "/" + w.options.Pod, Action: action}
 	return adminauth.Verify(token, adminauth.ParsePublicKeys(keys), want, time.Now())
-}
-
-func isLoopback(remoteAddress string) bool {
-	host, _, err := net.SplitHostPort(remoteAddress)
-	return err == nil && net.ParseIP(host).IsLoopback()
 }
 
 // readBounded reads a file. It is read for each token, so that a new key applies without a restart.

@@ -2,6 +2,8 @@ package worker
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -9,6 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/dial"
+	"github.com/yardmaster/yardmaster/internal/broker/login"
 	"github.com/yardmaster/yardmaster/worker/internal/breaker"
 	"github.com/yardmaster/yardmaster/worker/internal/scheduler"
 )
@@ -320,3 +324,43 @@ func boolToInt(condition bool) int {
 	}
 	return 0
 }
+
+// connectEngine reads the broker's credentials from their files and connects.
+func (b *BrokerConfig) connectEngine(ctx context.Context, name string) (broker.Engine, dial.EngineName, error) {
+	return b.files().Connect(ctx, name)
+}
+
+func (b *BrokerConfig) files() *login.Files {
+	return &login.Files{
+		URL: b.URL, URLFile: b.URLFile,
+		UsernameFile: b.UsernameFile, PasswordFile: b.PasswordFile, TokenFile: b.TokenFile,
+		CredentialsFile: b.CredentialsFile, NKeyFile: b.NKeyFile,
+		JetStreamDomain: b.JetStreamDomain, InboxPrefix: b.InboxPrefix,
+		SentinelMaster: b.Sentinel.MasterName, SentinelUsernameFile: b.Sentinel.UsernameFile, SentinelPasswordFile: b.Sentinel.PasswordFile,
+		CAFile: b.TLS.CAFile, CertificateFile: b.TLS.CertificateFile, KeyFile: b.TLS.KeyFile, ServerName: b.TLS.ServerName,
+	}
+}
+
+// Duration is a time.Duration that is written as text in YAML and JSON, such as 30s or
+// 1m30s.
+type Duration time.Duration
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (d *Duration) UnmarshalJSON(raw []byte) error {
+	var text string
+	if err := json.Unmarshal(raw, &text); err != nil {
+		return fmt.Errorf("%s is not a duration such as 30s", raw)
+	}
+	parsed, err := time.ParseDuration(text)
+	if err != nil {
+		return fmt.Errorf("%q is not a duration such as 30s", text)
+	}
+	*d = Duration(parsed)
+	return nil
+}
+
+// MarshalJSON implements json.Marshaler.
+func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(d).String()) }
+
+// String implements fmt.Stringer.
+func (d Duration) String() string { return time.Duration(d).String() }

@@ -18,14 +18,6 @@ const (
 	pollTimeout = time.Second
 )
 
-// attachQueue starts consuming a queue. It requires the lock.
-func (w *Worker) attachQueue(ctx context.Context, config *scheduler.QueueConfig) {
-	ctx, stop := context.WithCancel(ctx)
-	q := &attachedQueue{config: *config, stop: stop}
-	w.queues[config.Name] = q
-	w.background.Go(func() { w.consumeWithRetry(ctx, q) })
-}
-
 // detachQueue stops consuming a queue, and appends it to the retired ones. It requires the
 // lock.
 func (w *Worker) detachQueue(name string, retired []*scheduler.ScheduledQueue) []*scheduler.ScheduledQueue {
@@ -216,6 +208,6 @@ func (w *Worker) extendLease(ctx context.Context, m *scheduler.LeasedMessage) {
 	defer cancel()
 	sentAt := w.now()
 	err := m.ExtendLease(ctx)
-	w.metrics.recordLeaseExtension(err == nil)
+	w.metrics.extensions.WithLabelValues(successLabel(err == nil)).Inc()
 	w.scheduler.LeaseExtended(m, sentAt, err == nil)
 }

@@ -42,12 +42,18 @@ func (w *Worker) runMessage(m *scheduler.LeasedMessage) scheduler.JobOutcome {
 		return scheduler.OutcomeUnknown
 	}
 	message := m.Message()
-	policy := w.mux.policyOf(message.Kind, m.QueueConfig())
+	retry, kindTimeout := m.QueueConfig().Retry, time.Duration(0)
+	if w.mux != nil && w.mux.kinds[message.Kind] != nil {
+		kind := w.mux.kinds[message.Kind]
+		retry, kindTimeout = kind.retry.over(retry), kind.timeout
+	}
 	startedAt := w.now()
-	job := w.newJob(m.QueueConfig(), message, attempt, policy.retry, startedAt)
+	job := w.newJob(m.QueueConfig(), message, attempt, retry, startedAt)
 	job.report = w.newReport(m, job, startedAt)
-	job.keys = w.keysOf(job.Queue, message)
-	if attempt > policy.retry.MaxAttempts {
+	if w.keys != nil {
+		job.keys = w.keys.Of(job.Queue, message.ID, message.Headers)
+	}
+	if attempt > retry.MaxAttempts {
 		// No worker reported the result of the last attempt.
 		w.buryMessage(m, job, "the worker was lost in each of the last attempts", attempt-1)
 		return scheduler.OutcomeUnknown
@@ -61,7 +67,7 @@ func (w *Worker) runMessage(m *scheduler.LeasedMessage) scheduler.JobOutcome {
 		return scheduler.OutcomeUnknown
 	}
 	defer job.keys.Keep(w.settleContext)()
-	return w.runJob(m, job, shorterTimeout(timeout, policy.timeout), startedAt)
+	return w.runJob(m, job, shorterTimeout(timeout, kindTimeout), startedAt)
 }
 
 // runJob calls the handler for a job and settles its message.
@@ -78,8 +84,15 @@ func (w *Worker) runJob(m *scheduler.LeasedMessage, job *Job, timeout time.Durat
 	w.endSpan(span, m, job, err)
 	finishedAt := w.now()
 	w.metrics.observeDuration(job.Queue, finishedAt.Sub(startedAt))
-	w.countResult(job, err)
-	if !w.wasInterrupted(err) && !job.report.wasCanceled(err) {
+	// Jobs that were snoozed, interrupted or canceled say nothing about the handler and are not counted.
+	isComplete := !w.wasInterrupted(err) && !job.report.wasCanceled(err)
+	switch {
+	case err == nil:
+		w.succeeded.Add(1)
+	case isComplete && !IsSnooze(err):
+		w.failed.Add(1)
+	}
+	if isComplete {
 		w.attempts.record(finishedAt, finishedAt.Sub(startedAt), returnsToQueue(job, err) || staysInQueue(job, m.QueueConfig(), err))
 	}
 	return w.settleByResult(m, job, err, finishedAt)
@@ -107,17 +120,6 @@ func (w *Worker) callHandler(ctx context.Context, job *Job) (err error) {
 	return w.handler(ctx, job)
 }
 
-// countResult counts the handler's result. Jobs that were snoozed, interrupted or canceled say
-// nothing about the handler and are not counted.
-func (w *Worker) countResult(job *Job, err error) {
-	switch {
-	case err == nil:
-		w.succeeded.Add(1)
-	case !IsSnooze(err) && !w.wasInterrupted(err) && !job.report.wasCanceled(err):
-		w.failed.Add(1)
-	}
-}
-
 // returnsToQueue reports whether the message of a job with this result is delivered again.
 func returnsToQueue(job *Job, err error) bool {
 	return IsSnooze(err) || err != nil && !IsDeadLetter(err) && job.Attempt < job.MaxAttempts
@@ -140,7 +142,7 @@ func (w *Worker) settleByResult(m *scheduler.LeasedMessage, job *Job, err error,
 	case job.report.wasCanceled(err):
 		w.log.Info("Job canceled", "queue", job.Queue, "job", job.ID, "attempt", job.Attempt)
 		ack := job.endFirst(true, func(ctx context.Context) error { return m.Ack(ctx, true) })
-		w.settleWithRetry(m, resultCanceled, job.report.recordFirst(canceledEntry, ack))
+		w.settleWithRetry(m, resultCanceled, job.report.recordFirst(func(e *jobstate.Entry) { e.State = jobstate.Canceled }, ack))
 		return scheduler.OutcomeUnknown
 	case w.wasInterrupted(err):
 		job.report.putBack(w.settleContext, 0)
@@ -247,14 +249,6 @@ func (w *Worker) buryMessage(m *scheduler.LeasedMessage, job *Job, reason string
 // releaseMessage gives the message back to the queue without counting an attempt.
 func (w *Worker) releaseMessage(m *scheduler.LeasedMessage, after time.Duration) {
 	w.settleWithRetry(m, resultReleased, func(ctx context.Context) error { return m.Release(ctx, after) })
-}
-
-// releaseUnused gives back a message that the scheduler will not start.
-func (w *Worker) releaseUnused(m *scheduler.LeasedMessage) {
-	w.background.Go(func() {
-		w.releaseMessage(m, m.ReleaseDelay())
-		w.scheduler.MarkReleased(m)
-	})
 }
 
 // settleWithRetry sends the result of a job to the broker. It retries until the lease expires: after

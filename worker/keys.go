@@ -4,27 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/broker/jobkeys"
 	"github.com/yardmaster/yardmaster/worker/internal/scheduler"
 )
-
-// newKeys returns nil if the engine has no unique jobs and no batches.
-func newKeys(engine broker.Engine) *jobkeys.Keys {
-	store, isStore := engine.(broker.KeyStore)
-	if !isStore {
-		return nil
-	}
-	return jobkeys.New(store)
-}
-
-// keysOf returns what a job holds; nil if it is not unique and in no batch.
-func (w *Worker) keysOf(queue string, message *broker.Message) *jobkeys.Held {
-	if w.keys == nil {
-		return nil
-	}
-	return w.keys.Of(queue, message.ID, message.Headers)
-}
 
 // unknownKeyDelay is the time until redelivery of a job whose key could not be read.
 const unknownKeyDelay = time.Second

@@ -83,7 +83,13 @@ func newMetrics(w *Worker) (*workerMetrics, error) {
 		newGaugeFunc("yardmaster_worker_prefetched", "Number of prefetched messages, whose jobs have not started.", func() int { return w.Stats().Prefetched }),
 		newGaugeFunc("yardmaster_worker_capacity", "Number of jobs that can run at a time.", func() int { return w.Stats().Capacity }),
 		newGaugeFunc("yardmaster_worker_draining", "1 if the worker takes no jobs because it is draining or drained, else 0.", func() int { return boolToInt(w.Stats().State != StateRunning) }),
-		newGaugeFunc("yardmaster_worker_breakers_open", "Number of queues whose circuit breaker is open or half-open.", func() int { return countOpenBreakers(w.Stats().Queues) }),
+		newGaugeFunc("yardmaster_worker_breakers_open", "Number of queues whose circuit breaker is open or half-open.", func() int {
+			count := 0
+			for _, q := range w.Stats().Queues {
+				count += boolToInt(q.Breaker != breaker.Closed)
+			}
+			return count
+		}),
 	)
 	for _, collector := range w.options.Metrics {
 		if err := registerer.Register(collector); err != nil {
@@ -99,14 +105,6 @@ func newCounterVec(name, help string, labels ...string) *prometheus.CounterVec {
 
 func newGaugeFunc(name, help string, value func() int) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) })
-}
-
-func countOpenBreakers(queues []QueueStats) int {
-	count := 0
-	for _, q := range queues {
-		count += boolToInt(q.Breaker != breaker.Closed)
-	}
-	return count
 }
 
 // queueName is the value of queueLabel.
@@ -130,20 +128,12 @@ func (m *workerMetrics) observeWait(queue string, d time.Duration) {
 	m.wait.WithLabelValues(m.queueName(queue)).Observe(max(d, 0).Seconds())
 }
 
-func (m *workerMetrics) recordLeaseExtension(succeeded bool) {
-	m.extensions.WithLabelValues(successLabel(succeeded)).Inc()
-}
-
 func (m *workerMetrics) recordFetchError(err error) {
 	m.fetchErrors.WithLabelValues(string(broker.ClassOf(err))).Inc()
 }
 
 func (m *workerMetrics) recordReload(succeeded bool) {
 	m.reloads.WithLabelValues(successLabel(succeeded)).Inc()
-}
-
-func (m *workerMetrics) recordReport(succeeded bool) {
-	m.reports.WithLabelValues(successLabel(succeeded)).Inc()
 }
 
 func successLabel(succeeded bool) string {

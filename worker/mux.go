@@ -108,7 +108,9 @@ func WithDecoder(decode func(payload []byte, target any) error) HandlerOption {
 }
 
 // NewMux returns a Mux without handlers.
-func NewMux() *Mux { return &Mux{kinds: map[string]*kindHandler{}, unknown: failUnknownKind} }
+func NewMux() *Mux {
+	return &Mux{kinds: map[string]*kindHandler{}, unknown: func(_ context.Context, job *Job) error { return &unknownKindError{job.Kind} }}
+}
 
 // Handle registers the handler of a kind of jobs whose payloads are a T as JSON. A payload that cannot be decoded makes
 // the job a dead letter at once, because no attempt can succeed.
@@ -273,22 +275,6 @@ func (m *Mux) concurrencyByKind() map[string]int {
 	return limits
 }
 
-// jobPolicy is what applies to the jobs of one kind in a queue.
-type jobPolicy struct {
-	retry broker.RetryPolicy
-	// timeout is that of the kind. 0: it has none.
-	timeout time.Duration
-}
-
-// policyOf returns the policy of a kind. A nil Mux has the policies of queues.
-func (m *Mux) policyOf(kind string, queue *scheduler.QueueConfig) jobPolicy {
-	if m == nil || m.kinds[kind] == nil {
-		return jobPolicy{retry: queue.Retry}
-	}
-	k := m.kinds[kind]
-	return jobPolicy{retry: k.retry.over(queue.Retry), timeout: k.timeout}
-}
-
 // over returns a policy whose unset fields are those of another.
 func (p *RetryPolicy) over(base broker.RetryPolicy) broker.RetryPolicy {
 	setIfPresent(&base.MaxAttempts, p.MaxAttempts)
@@ -327,5 +313,3 @@ func IsUnknownKind(err error) bool { return errors.As(err, new(*unknownKindError
 func staysInQueue(job *Job, queue *scheduler.QueueConfig, err error) bool {
 	return IsUnknownKind(err) && job.Attempt >= job.MaxAttempts && !queue.DeadLetter.Enabled
 }
-
-func failUnknownKind(_ context.Context, job *Job) error { return &unknownKindError{job.Kind} }

@@ -146,7 +146,7 @@ func (r *attemptReport) record(ctx context.Context, entry *jobstate.Entry, isReq
 	defer cancel()
 	err := r.recorder.Record(ctx, r.m.Delivery, entry)
 	r.recorder.setHealth(r.w.now(), err)
-	r.w.metrics.recordReport(err == nil)
+	r.w.metrics.reports.WithLabelValues(successLabel(err == nil)).Inc()
 	if err != nil {
 		r.w.log.Warn("Failed to store the state of a job", "queue", r.job.Queue, "job", r.job.ID, "state", entry.State, "error", err)
 	}
@@ -154,8 +154,6 @@ func (r *attemptReport) record(ctx context.Context, entry *jobstate.Entry, isReq
 }
 
 var errUnhealthy = errors.New("the store of states failed a moment ago")
-
-func canceledEntry(e *jobstate.Entry) { e.State = jobstate.Canceled }
 
 // recordFirst returns a function that stores the last state of a job and then settles its message, so that a worker that is
 // lost in between leaves a job that is delivered again, and no result is lost. Without a result, the message is settled
@@ -177,18 +175,13 @@ func (r *attemptReport) recordFirst(change func(*jobstate.Entry), settle func(co
 		if err := settle(ctx); err != nil {
 			return err
 		}
-		r.endCancel(ctx)
+		// Until here, the job could be delivered again, and the request to cancel it was still needed.
+		if r.w.reports.forgetCancel(r.job.Queue, r.job.ID) {
+			if err := r.recorder.EndCancel(ctx, r.job.ID); err != nil {
+				r.w.log.Warn("Failed to remove the request to cancel a job", "queue", r.job.Queue, "job", r.job.ID, "error", err)
+			}
+		}
 		return nil
-	}
-}
-
-// endCancel removes the request to cancel a job that has ended. It is still needed while the job can be delivered again.
-func (r *attemptReport) endCancel(ctx context.Context) {
-	if !r.w.reports.forgetCancel(r.job.Queue, r.job.ID) {
-		return
-	}
-	if err := r.recorder.EndCancel(ctx, r.job.ID); err != nil {
-		r.w.log.Warn("Failed to remove the request to cancel a job", "queue", r.job.Queue, "job", r.job.ID, "error", err)
 	}
 }
 

@@ -62,7 +62,8 @@ func (t *jobTracer) start(ctx context.Context, job *Job) (context.Context, trace
 		t.system, semconv.MessagingDestinationName(job.Queue),
 		semconv.MessagingOperationName(operationProcess), semconv.MessagingOperationTypeProcess,
 	)}
-	if producer := traceHeaders(job.Headers).spanContext(); producer.IsValid() {
+	parent := propagation.TraceContext{}.Extract(context.Background(), traceHeaders(job.Headers))
+	if producer := trace.SpanContextFromContext(parent); producer.IsValid() {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, producer)
 		options = append(options, trace.WithLinks(trace.Link{SpanContext: producer}))
 	} else {
@@ -124,11 +125,6 @@ func spanText(text string) string {
 type traceHeaders map[string][]string
 
 var _ propagation.TextMapCarrier = traceHeaders(nil)
-
-// spanContext is that in which the producer sent the message; invalid if the headers have none.
-func (h traceHeaders) spanContext() trace.SpanContext {
-	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), h))
-}
 
 // Get returns the value of a header in any spelling; empty if it is too long or ambiguous.
 func (h traceHeaders) Get(name string) string {

@@ -114,7 +114,13 @@ func newWorker(options Options, handler Handler, mux *Mux) (*Worker, error) {
 	}
 	w.shutdown, w.requestShutdown = context.WithCancel(context.Background())
 	w.progress.now = func() time.Time { return w.now() }
-	w.scheduler = scheduler.New(func() time.Time { return w.now() }, w.releaseUnused)
+	releaseUnused := func(m *scheduler.LeasedMessage) {
+		w.background.Go(func() {
+			w.releaseMessage(m, m.ReleaseDelay())
+			w.scheduler.MarkReleased(m)
+		})
+	}
+	w.scheduler = scheduler.New(func() time.Time { return w.now() }, releaseUnused)
 	if mux != nil {
 		w.scheduler.SetKindLimits(mux.concurrencyByKind())
 	}
@@ -156,8 +162,12 @@ func (w *Worker) Run(ctx context.Context) error {
 		return err
 	}
 	defer engine.Disconnect()
+	var keys *jobkeys.Keys // nil if the engine has no unique jobs and no batches
+	if store, isStore := engine.(broker.KeyStore); isStore {
+		keys = jobkeys.New(store)
+	}
 	w.mu.Lock()
-	w.engine, w.keys = engine, newKeys(engine)
+	w.engine, w.keys = engine, keys
 	w.mu.Unlock()
 	w.applySettings(settleContext, w.currentSettings())
 	w.background.Go(func() { w.maintainLeases(settleContext) })
@@ -269,7 +279,10 @@ func (w *Worker) applySettings(ctx context.Context, s *workerSettings) {
 			}
 			retired = w.detachQueue(config.Name, retired)
 		}
-		w.attachQueue(ctx, config)
+		queueContext, stop := context.WithCancel(ctx)
+		q := &attachedQueue{config: *config, stop: stop}
+		w.queues[config.Name] = q
+		w.background.Go(func() { w.consumeWithRetry(queueContext, q) })
 	}
 	for name := range w.queues {
 		if !configured[name] {

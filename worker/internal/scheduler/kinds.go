@@ -2,8 +2,6 @@ package scheduler
 
 import (
 	"time"
-
-	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
 // A job of a kind with a limit waits in its buffer while as many jobs of the kind run as may run at a time. Jobs of other
@@ -50,21 +48,8 @@ func (s *Scheduler) SetKindLimits(limits map[string]int) {
 	}
 }
 
-// limitOf returns the limit of the kind of a message; nil if it has none. It needs no lock.
-func (s *Scheduler) limitOf(delivery broker.Delivery) *kindLimit {
-	if len(s.kinds) == 0 {
-		return nil
-	}
-	return s.kinds[delivery.Message().Kind]
-}
-
 // free is the number of jobs of the kind that may start.
 func (k *kindLimit) free() int { return max(0, k.limit-k.running) }
-
-func (k *kindLimit) start(now time.Time) {
-	k.running++
-	k.lastStart = now
-}
 
 func (k *kindLimit) finish(duration time.Duration) {
 	k.running--
@@ -87,16 +72,6 @@ func (k *kindLimit) returnDelay(now time.Time) time.Duration {
 
 // mayStart reports whether the kind of the message lets it start.
 func (m *LeasedMessage) mayStart() bool { return m.kind == nil || m.kind.free() > 0 }
-
-// firstStartable returns the first message of the buffer whose kind lets it start; nil if no message may start.
-func (b *PriorityBuffer) firstStartable() *LeasedMessage {
-	for _, m := range b.messages {
-		if m.mayStart() {
-			return m
-		}
-	}
-	return nil
-}
 
 // heldForKinds is the number of messages of the buffer that wait for their kind.
 func (b *PriorityBuffer) heldForKinds() int {

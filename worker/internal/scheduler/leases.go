@@ -1,6 +1,10 @@
 package scheduler
 
-import "time"
+import (
+	"time"
+
+	"github.com/yardmaster/yardmaster/worker/internal/breaker"
+)
 
 // extensionDivisor: a lease is extended once this part of it has passed. Two extensions may
 // then fail before the lease is lost.
@@ -58,4 +62,113 @@ func (m *LeasedMessage) leaseAge(now time.Time) time.Duration {
 		return now.Sub(*extended)
 	}
 	return now.Sub(m.receivedAt)
+}
+
+const (
+	// UpdateInterval is the time between two calls of UpdatePrefetch.
+	UpdateInterval = 100 * time.Millisecond
+	// maxIdlePrefetch is how long a message stays prefetched without a prospect of starting.
+	// It then goes back to the broker, where another worker can take it.
+	maxIdlePrefetch = 2 * time.Second
+)
+
+// UpdatePrefetch sets the prefetch limit and gives back messages that wait in vain. Call it every
+// UpdateInterval.
+func (s *Scheduler) UpdatePrefetch() {
+	s.mu.Lock()
+	s.prefetchLimit, s.startedSinceUpdate = min(s.startedSinceUpdate, s.limits.MaxInFlight-s.limits.Concurrency), 0
+	s.releaseAndUnlock(s.unusedMessages())
+}
+
+// unusedMessages returns the prefetched messages whose queue's breaker is open, and those
+// that have waited for long while nothing could start them, or for their kind.
+func (s *Scheduler) unusedMessages() []*LeasedMessage {
+	var unused []*LeasedMessage
+	now := s.now()
+	for _, kind := range s.kinds {
+		kind.next = 0
+	}
+	for _, q := range s.queues {
+		isOpen := q.breaker.State(now) == breaker.Open
+		for _, b := range q.Buffers {
+			isBlocked := s.running >= s.limits.Concurrency || b.isOutranked()
+			for _, m := range b.messages {
+				isUnused := isBlocked && now.Sub(m.receivedAt) > maxIdlePrefetch
+				if !m.mayStart() {
+					isUnused = m.waitsInVain(now)
+				}
+				if isOpen || isUnused {
+					unused = append(unused, m)
+				}
+			}
+		}
+	}
+	return unused
+}
+
+// releaseAndUnlock removes the messages from their buffers, unlocks, and gives them back.
+func (s *Scheduler) releaseAndUnlock(messages []*LeasedMessage) {
+	for _, m := range messages {
+		s.removePrefetched(m)
+		q := m.buffer.queue
+		q.openSlots = min(q.openSlots, q.prefetched)
+	}
+	s.releasing += len(messages)
+	s.wakeAllWaiters()
+	s.mu.Unlock()
+	for _, m := range messages {
+		s.release(m)
+	}
+}
+
+// MarkReleased records that a message was given back.
+func (s *Scheduler) MarkReleased(m *LeasedMessage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.releasing--
+	delete(s.leased, m)
+	s.wakeAllWaiters()
+}
+
+// Drain stops taking messages and gives back the prefetched ones. Running jobs continue.
+func (s *Scheduler) Drain() {
+	s.mu.Lock()
+	s.draining.Store(true)
+	s.releaseAndUnlock(prefetchedMessages(s.queues))
+}
+
+// Resume takes messages again after Drain.
+func (s *Scheduler) Resume() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.draining.Store(false)
+	s.wakeAllWaiters()
+}
+
+// RetireQueues stops taking messages of the queues and gives back their prefetched messages.
+// Running jobs continue.
+func (s *Scheduler) RetireQueues(queues []*ScheduledQueue) {
+	s.mu.Lock()
+	for _, q := range queues {
+		q.retired = true
+	}
+	s.releaseAndUnlock(prefetchedMessages(queues))
+}
+
+func prefetchedMessages(queues []*ScheduledQueue) []*LeasedMessage {
+	var messages []*LeasedMessage
+	for _, q := range queues {
+		for _, b := range q.Buffers {
+			messages = append(messages, b.messages...)
+		}
+	}
+	return messages
+}
+
+// Close ends all waiting: NextMessage, NextRequest and NextReservation return from then on.
+func (s *Scheduler) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.wakeAllWaiters()
 }

@@ -117,7 +117,10 @@ func (s *Scheduler) addRequested(b *PriorityBuffer, change int) {
 // given back.
 func (s *Scheduler) AddMessage(b *PriorityBuffer, request FetchRequest, delivery broker.Delivery) {
 	backlog := delivery.PendingCount()
-	kind := s.limitOf(delivery)
+	var kind *kindLimit // nil if the kind of the message has no limit
+	if len(s.kinds) > 0 {
+		kind = s.kinds[delivery.Message().Kind]
+	}
 	s.mu.Lock()
 	m := &LeasedMessage{Delivery: delivery, buffer: b, kind: kind, receivedAt: s.now()}
 	s.leased[m] = struct{}{}

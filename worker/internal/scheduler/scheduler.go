@@ -154,11 +154,12 @@ func (s *Scheduler) startNextMessage(now time.Time) *LeasedMessage {
 	}
 	s.queueTurns.Advance(queueIndex)
 	b.queue.priorityTurns.Advance(b.index)
-	m := b.firstStartable()
+	m := b.messages[slices.IndexFunc(b.messages, (*LeasedMessage).mayStart)] // canStart ensures that there is one
 	s.removePrefetched(m)
 	m.startedAt = now
 	if m.kind != nil {
-		m.kind.start(now)
+		m.kind.running++
+		m.kind.lastStart = now
 	}
 	s.running++
 	s.startedSinceUpdate++
