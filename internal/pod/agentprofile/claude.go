@@ -72,7 +72,14 @@ func (p *claudeParser) Parse(line []byte) ([]Event, error) {
 	case "system":
 		return l.systemEvents(), nil
 	case "assistant":
-		return p.assistantEvents(l), nil
+		events := l.Message.events()
+		// The usage of a message is repeated in each of its parts, and its output tokens are those at its start: the result has
+		// the final numbers.
+		if usage := l.Message.Usage; usage != nil && l.Message.ID != p.lastMessage {
+			p.lastMessage = l.Message.ID
+			events = append(events, Event{Type: EventUsage, Model: l.Message.Model, Usage: new(usage.usage())})
+		}
+		return events, nil
 	case "user":
 		return l.Message.events(), nil
 	case "result":
@@ -98,17 +105,6 @@ func (l *claudeLine) systemEvents() []Event {
 		return []Event{{Type: EventRetry, Text: text + ": " + textOf(l.Error), Interrupted: l.ErrorStatus == nil}}
 	}
 	return nil
-}
-
-// assistantEvents returns the content of a message. Its usage is repeated in each part of the message, and its output
-// tokens are those at its start: the result has the final numbers.
-func (p *claudeParser) assistantEvents(l *claudeLine) []Event {
-	events := l.Message.events()
-	if usage := l.Message.Usage; usage != nil && l.Message.ID != p.lastMessage {
-		p.lastMessage = l.Message.ID
-		events = append(events, Event{Type: EventUsage, Model: l.Message.Model, Usage: new(usage.usage())})
-	}
-	return events
 }
 
 func (m *claudeMessage) events() []Event {

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -86,7 +85,11 @@ func New(o Options) *Proxy {
 	p.server.Logger = silentLogger{}
 	p.server.OnRequest().HandleConnectFunc(p.handleConnect)
 	p.server.ConnectDialWithReq = p.dial
-	p.server.ConnectionErrHandler = p.respondToFailedDial
+	p.server.ConnectionErrHandler = func(w io.Writer, ctx *goproxy.ProxyCtx, err error) {
+		refused := refusalf(http.StatusBadGateway, reasonUnreachable, "the host cannot be reached")
+		errors.As(err, &refused)
+		_ = refused.response(ctx.Req).Write(w) //nolint:bodyclose // its body is a string; the session may have closed the connection
+	}
 	return p
 }
 
@@ -111,18 +114,15 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (p *Proxy) handleConnect(host string, ctx *goproxy.ProxyCtx) (*goproxy.ConnectAction, string) {
 	request, refused := p.authorize(ctx.Req)
 	if refused != nil {
-		p.refusals.record(p.options.Namespace, &request.session, truncate(ctx.Req.URL.Host), refused)
+		requested := ctx.Req.URL.Host
+		requested = requested[:min(len(requested), sessionrunner.MaxHostBytes)] // limits what a session can write into the log
+		p.refusals.record(p.options.Namespace, &request.session, requested, refused)
 		ctx.Resp = refused.response(ctx.Req) //nolint:bodyclose // the library writes it
 		return &goproxy.ConnectAction{Action: goproxy.ConnectReject}, host
 	}
 	listener.Prove(ctx.Req.Context())
 	ctx.Req = ctx.Req.WithContext(context.WithValue(ctx.Req.Context(), connectRequestKey{}, request))
 	return &goproxy.ConnectAction{Action: goproxy.ConnectAccept}, host
-}
-
-// truncate limits what a session can write into the log.
-func truncate(host string) string {
-	return host[:min(len(host), sessionrunner.MaxHostBytes)]
 }
 
 func (p *Proxy) authorize(r *http.Request) (*connectRequest, *refusal) {
@@ -190,20 +190,6 @@ func (p *Proxy) openTunnel(ctx context.Context, c *connectRequest) (*tunnel, err
 	return p.newTunnel(connection, c), nil
 }
 
-// respondToFailedDial answers a request whose host was not reached.
-func (*Proxy) respondToFailedDial(w io.Writer, ctx *goproxy.ProxyCtx, err error) {
-	refused := refusalf(http.StatusBadGateway, reasonUnreachable, "the host cannot be reached")
-	errors.As(err, &refused)
-	_ = refused.response(ctx.Req).Write(w) //nolint:bodyclose // its body is a string; the session may have closed the connection
-}
-
-func textResponse(r *http.Request, status int, text string) *http.Response {
-	return &http.Response{
-		StatusCode: status, ProtoMajor: 1, ProtoMinor: 1, Request: &http.Request{Method: http.MethodGet, URL: r.URL}, Close: true,
-		Header: http.Header{"Content-Type": {"text/plain; charset=utf-8"}}, ContentLength: int64(len(text)), Body: io.NopCloser(strings.NewReader(text)),
-	}
-}
-
 func (p *Proxy) addTunnel(t *tunnel) {
 	p.opened.WithLabelValues(t.session.Namespace, t.session.Runner).Inc()
 	p.open.WithLabelValues(t.session.Namespace, t.session.Runner).Inc()
@@ -249,5 +235,52 @@ func (p *Proxy) closeTunnels() {
 	p.mu.Unlock()
 	for _, t := range open {
 		_ = t.Close()
+	}
+}
+
+// Limits bound what sessions can occupy.
+type Limits struct {
+	// Session and Total are the numbers of tunnels of one session and of all.
+	Session, Total int
+	// Hello is the time from the start of a tunnel to its complete ClientHello.
+	Hello time.Duration
+	// Idle is the time without any data after which a tunnel is closed.
+	Idle time.Duration
+	// Lifetime is the time after which a tunnel is closed in any case.
+	Lifetime time.Duration
+	// Dial is the time for resolving a name and connecting.
+	Dial time.Duration
+}
+
+// DefaultLimits are the limits of the program. A tunnel needs about 100 KiB.
+var DefaultLimits = Limits{Session: 64, Total: 512, Hello: 10 * time.Second, Idle: 15 * time.Minute, Lifetime: 4 * time.Hour, Dial: 10 * time.Second}
+
+// slots are the tunnels that sessions occupy.
+type slots struct {
+	mu       sync.Mutex
+	limits   Limits
+	total    int
+	sessions map[string]int // by UID
+}
+
+// take occupies a slot for a session, unless it has all that it may have.
+func (s *slots) take(session string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.total >= s.limits.Total || s.sessions[session] >= s.limits.Session {
+		return false
+	}
+	s.total++
+	s.sessions[session]++
+	return true
+}
+
+func (s *slots) release(session string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.total--
+	s.sessions[session]--
+	if s.sessions[session] == 0 {
+		delete(s.sessions, session)
 	}
 }

@@ -2,8 +2,10 @@ package egressproxy
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,7 +43,12 @@ func refusalf(status int, reason, format string, args ...any) *refusal {
 
 // response returns the HTTP response of a refusal.
 func (r *refusal) response(request *http.Request) *http.Response {
-	response := textResponse(request, r.status, "egress proxy: "+r.message+"\n")
+	text := "egress proxy: " + r.message + "\n"
+	response := &http.Response{
+		StatusCode: r.status, ProtoMajor: 1, ProtoMinor: 1, Request: &http.Request{Method: http.MethodGet, URL: request.URL}, Close: true,
+		Header:        http.Header{"Content-Type": {"text/plain; charset=utf-8"}},
+		ContentLength: int64(len(text)), Body: io.NopCloser(strings.NewReader(text)),
+	}
 	if r.status == http.StatusProxyAuthRequired {
 		response.Header.Set("Proxy-Authenticate", `Basic realm="yardmaster egress proxy"`)
 	}

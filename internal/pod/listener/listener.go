@@ -81,7 +81,11 @@ func (l *Listener) add(accepted net.Conn) *connection {
 		l.remove(replaced)
 		_ = replaced.Conn.Close()
 	}
-	c := &connection{Conn: accepted, listener: l, host: hostOf(accepted)}
+	host, _, err := net.SplitHostPort(accepted.RemoteAddr().String())
+	if err != nil {
+		host = ""
+	}
+	c := &connection{Conn: accepted, listener: l, host: host}
 	if l.unproven[c.host] == nil {
 		l.unproven[c.host] = list.New()
 	}
@@ -89,14 +93,6 @@ func (l *Listener) add(accepted net.Conn) *connection {
 	l.unprovenTotal++
 	l.open++
 	return c
-}
-
-func hostOf(c net.Conn) string {
-	host, _, err := net.SplitHostPort(c.RemoteAddr().String())
-	if err != nil {
-		return ""
-	}
-	return host
 }
 
 // oldestOfBusiestHost requires the lock.

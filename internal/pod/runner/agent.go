@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -69,7 +70,9 @@ func (a *agent) run(ctx context.Context, environment []string) (agentEnd, error)
 	// Its child processes are in its group: they are terminated with it.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stdout, stopStdout := a.pipe(a.handleLine)
-	stderr, stopStderr := a.pipe(a.handleErrorLine)
+	stderr, stopStderr := a.pipe(func(line []byte, omitted int64) {
+		a.handleEvent(agentprofile.Event{Type: agentprofile.EventOutput, Text: string(line), Omitted: omitted})
+	})
 	command.Stdout, command.Stderr = stdout, stderr
 	command.WaitDelay = outputDelay
 	if err := command.Start(); err != nil {
@@ -86,7 +89,9 @@ func (a *agent) run(ctx context.Context, environment []string) (agentEnd, error)
 	for _, event := range a.parser.End() {
 		a.handleEvent(event)
 	}
-	a.reportMalformed()
+	if a.malformed > 0 {
+		a.events.report("%d lines of the agent's output were not in the format of its profile", a.malformed)
+	}
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay) {
 		return agentEnd{}, err
 	}
@@ -147,20 +152,9 @@ func (a *agent) handleLine(line []byte, omitted int64) {
 	a.observe(&agentprofile.Event{})
 }
 
-// handleErrorLine handles a line of standard error.
-func (a *agent) handleErrorLine(line []byte, omitted int64) {
-	a.handleEvent(agentprofile.Event{Type: agentprofile.EventOutput, Text: string(line), Omitted: omitted})
-}
-
 func (a *agent) handleEvent(event agentprofile.Event) {
 	a.observe(&event)
 	a.events.emit(event)
-}
-
-func (a *agent) reportMalformed() {
-	if a.malformed > 0 {
-		a.events.report("%d lines of the agent's output were not in the format of its profile", a.malformed)
-	}
 }
 
 func writeFile(file agentprofile.File) error {
@@ -172,4 +166,51 @@ func writeFile(file agentprofile.File) error {
 		return fmt.Errorf("writing the configuration of the agent: %w", err)
 	}
 	return nil
+}
+
+const (
+	// maxLineBytes bounds the memory for a line of an agent. Results are shorter; longer lines are those of tools.
+	maxLineBytes = 1 << 20
+	readBytes    = 64 << 10
+)
+
+// readLines calls handle for each line. A line that is too long is omitted, and handle gets its length instead.
+func readLines(from io.Reader, handle func(line []byte, omitted int64)) error {
+	reader := bufio.NewReaderSize(from, readBytes)
+	var line []byte
+	var omitted int64
+	for {
+		part, err := reader.ReadSlice('\n')
+		switch {
+		case omitted > 0:
+			omitted += int64(len(part))
+		case len(line)+len(part) > maxLineBytes:
+			omitted, line = int64(len(line)+len(part)), nil // its memory is not needed for the usual lines
+		default:
+			line = append(line, part...)
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		if len(line) > 0 || omitted > 0 {
+			handle(trimNewline(line), omitted)
+		}
+		line, omitted = line[:0], 0
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+func trimNewline(line []byte) []byte {
+	if n := len(line); n > 0 && line[n-1] == '\n' {
+		line = line[:n-1]
+	}
+	if n := len(line); n > 0 && line[n-1] == '\r' {
+		line = line[:n-1]
+	}
+	return line
 }

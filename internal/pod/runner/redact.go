@@ -28,21 +28,16 @@ func newRedactor(environment []string) *redactor {
 		if len(value) < minSecretBytes || !slices.ContainsFunc(secretNameParts, func(part string) bool { return strings.Contains(upper, part) }) {
 			continue
 		}
-		r.add(value)
+		r.secrets = append(r.secrets, []byte(value))
+		if raw, err := json.Marshal(value); err == nil {
+			if escaped := raw[1 : len(raw)-1]; string(escaped) != value { // as it is written in JSON
+				r.secrets = append(r.secrets, escaped)
+			}
+		}
 	}
 	// The longest first: one secret may contain another one.
 	slices.SortFunc(r.secrets, func(a, b []byte) int { return len(b) - len(a) })
 	return r
-}
-
-// add adds a value, also as it is written in JSON.
-func (r *redactor) add(value string) {
-	r.secrets = append(r.secrets, []byte(value))
-	if raw, err := json.Marshal(value); err == nil {
-		if escaped := raw[1 : len(raw)-1]; string(escaped) != value {
-			r.secrets = append(r.secrets, escaped)
-		}
-	}
 }
 
 // bytes returns a text without secrets.

@@ -27,15 +27,6 @@ type repositories struct {
 	grace time.Duration
 }
 
-// newRepositories returns nil if the SessionRunner has no container that clones.
-func newRepositories(in *inputs, getenv func(string) string, grace time.Duration, logf func(string, ...any)) *repositories {
-	directory := getenv("AGENTIC_GIT")
-	if directory == "" {
-		return nil
-	}
-	return &repositories{inputs: in, client: sessiongit.NewClient(directory), grace: grace, logf: logf}
-}
-
 // prepare creates working trees of the clones. Those of earlier attempts stay as they are: they contain work.
 func (r *repositories) prepare(ctx context.Context) error {
 	clones, err := r.client.Clones(ctx)
@@ -93,22 +84,17 @@ func (r *repositories) checkOut(ctx context.Context, clone, target string, repo 
 	return err
 }
 
-// pushContext returns a context that outlives the runner's, which ends with SIGTERM, by the grace period.
-func (r *repositories) pushContext(runner context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(runner), pushTimeout)
-	stop := context.AfterFunc(runner, func() { time.AfterFunc(r.grace, cancel) })
-	return ctx, func() { stop(); cancel() }
-}
-
 // push commits what the agent changed, and pushes all commits.
 func (r *repositories) push(ctx context.Context, summary string) []repositoryResult {
-	ctx, cancel := r.pushContext(ctx)
+	// The runner's context ends with SIGTERM. Pushing may take longer, by the grace period.
+	pushing, cancel := context.WithTimeout(context.WithoutCancel(ctx), pushTimeout)
 	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(r.grace, cancel) })()
 	var results []repositoryResult
 	for i := range r.inputs.file.Repos {
 		repo := &r.inputs.file.Repos[i]
 		result := repositoryResult{Name: repo.Directory}
-		if err := r.pushOne(ctx, repo, summary, &result); err != nil {
+		if err := r.pushOne(pushing, repo, summary, &result); err != nil {
 			result.Error = err.Error()
 			r.logf("Pushing %s: %s", repo.Directory, err)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/pod/agentprofile"
 	"github.com/yardmaster/yardmaster/internal/pod/podclient"
+	"github.com/yardmaster/yardmaster/internal/pod/sessiongit"
 )
 
 const (
@@ -95,7 +96,9 @@ func (o *options) runSession(ctx context.Context, in *inputs, events *emitter, g
 	if s.state, err = readState(in.workspace); err != nil {
 		events.report("Reading the state of earlier attempts, which are not resumed: %s", err)
 	}
-	s.repositories = newRepositories(in, getenv, o.pushGracePeriod, events.report)
+	if directory := getenv("AGENTIC_GIT"); directory != "" { // the SessionRunner has a container that clones
+		s.repositories = &repositories{inputs: in, client: sessiongit.NewClient(directory), grace: o.pushGracePeriod, logf: events.report}
+	}
 	s.lease.start(ctx)
 	leaseContext, stopLease := context.WithCancel(context.WithoutCancel(ctx))
 	var renewals sync.WaitGroup

@@ -75,7 +75,7 @@ func (s *session) execute(ctx context.Context) (int, error) {
 func (s *session) firstPrompt() (string, error) {
 	prompt := s.inputs.prompt
 	if workflow := s.inputs.file.ActiveWorkflow; prompt == "" && workflow != nil {
-		prompt = "Follow the instructions in " + filepath.Join(s.workflowDirectory(), workflow.Path) + "."
+		prompt = "Follow the instructions in " + filepath.Join(s.inputs.workspace, stateDirectory, "workflow", workflow.Path) + "."
 	}
 	if prompt == "" {
 		return "", errors.New("the session has no prompt")
@@ -90,10 +90,6 @@ func (s *session) firstPrompt() (string, error) {
 // stateDirectory has the agent's state, in the workspace, so that later attempts can resume its conversation.
 func (s *session) stateDirectory() string {
 	return filepath.Join(s.inputs.workspace, stateDirectory, s.profile.Name)
-}
-
-func (s *session) workflowDirectory() string {
-	return filepath.Join(s.inputs.workspace, stateDirectory, "workflow")
 }
 
 // resumable returns the conversation to resume: the session's own latest one in this workspace, or that of the session that

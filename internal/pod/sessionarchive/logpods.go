@@ -86,12 +86,6 @@ func (m *podMetadata) jobUID() string {
 	return ""
 }
 
-// containers returns the containers of a Pod, those that run first at the beginning.
-func (p *pod) containers() []podContainer {
-	all := append([]podContainer(nil), p.Spec.InitContainers...)
-	return append(append(all, p.Spec.Containers...), p.Spec.EphemeralContainers...)
-}
-
 // status returns the status of a container, nil if it has none.
 func (p *pod) status(container string) *containerStatus {
 	for _, statuses := range [][]containerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses} {
@@ -135,12 +129,6 @@ func (r *podReader) list(ctx context.Context, sequenceUID string, jobs []stepJob
 		}
 		query.Set("continue", page.Metadata.Continue)
 	}
-}
-
-// get returns a Pod.
-func (r *podReader) get(ctx context.Context, name string) (*pod, error) {
-	p := &pod{}
-	return p, r.read(ctx, r.path(name), "application/json", p)
 }
 
 // log returns up to limit bytes of a container's log, and the same of the container before its last restart.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"regexp"
+	"slices"
 )
 
 const (
@@ -90,7 +91,15 @@ func (a *logArchive) run(ctx context.Context) (string, error) {
 			}
 		}
 	}
-	if err := a.storeSummary(ctx); err != nil {
+	raw, err := json.MarshalIndent(a.summary, "", "  ")
+	if err == nil {
+		write := func(to io.Writer) error {
+			_, err := to.Write(append(raw, '\n'))
+			return err
+		}
+		err = a.storeFile(ctx, summaryName, write, func() bool { return true })
+	}
+	if err != nil {
 		return "", fmt.Errorf("storing the summary: %w", err)
 	}
 	if a.failure != nil {
@@ -141,7 +150,8 @@ func (a *logArchive) archivePod(ctx context.Context, job stepJob, listed *podMet
 	if !a.checkNames(problem, job.step, listed.Name) {
 		return nil
 	}
-	p, err := a.pods.get(ctx, listed.Name)
+	p := &pod{}
+	err := a.pods.read(ctx, a.pods.path(listed.Name), "application/json", p)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -153,7 +163,8 @@ func (a *logArchive) archivePod(ctx context.Context, job stepJob, listed *podMet
 		a.report(problem)
 		return nil
 	}
-	for _, c := range p.containers() {
+	// Those that run first are at the beginning.
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers, p.Spec.EphemeralContainers) {
 		status := p.status(c.Name)
 		hasRun := status != nil && (status.State.Waiting == nil || status.RestartCount > 0)
 		if !hasRun {
@@ -251,14 +262,6 @@ func (a *logArchive) copyLog(ctx context.Context, to io.Writer, pod, container s
 	}
 	_, err = fmt.Fprintf(to, "\n[The log is longer than %d bytes. Its rest is not archived.]\n", limit)
 	return written, true, err
-}
-
-func (a *logArchive) storeSummary(ctx context.Context) error {
-	raw, err := json.MarshalIndent(a.summary, "", "  ")
-	if err != nil {
-		return err
-	}
-	return a.storeFile(ctx, summaryName, func(to io.Writer) error { _, err := to.Write(append(raw, '\n')); return err }, func() bool { return true })
 }
 
 // storeFile stores a file below the directory of the run, if it is wanted after it was written.

@@ -68,13 +68,11 @@ func (g *git) run(ctx context.Context, url string, args ...string) (string, erro
 // sshCommand uses the private key only for allowed hosts, and no other key or agent.
 func (g *git) sshCommand(url string) string {
 	const options = "ssh -F /dev/null -o BatchMode=yes -o StrictHostKeyChecking=yes -o IdentitiesOnly=yes -o IdentityAgent=none"
-	if g.credentials == "" || !g.isAllowed(hostOf(url)) {
+	if g.credentials == "" || !isHostIn(hostOf(url), g.hosts) {
 		return options + " -o IdentityFile=none -o UserKnownHostsFile=/dev/null"
 	}
 	return options + " -i " + filepath.Join(g.credentials, "ssh-privatekey") + " -o UserKnownHostsFile=" + filepath.Join(g.credentials, "known_hosts")
 }
-
-func (g *git) isAllowed(host string) bool { return isHostIn(host, g.hosts) }
 
 // isHostIn reports whether a list contains a host, with its port if it is not the usual one.
 func isHostIn(host string, hosts []string) bool {

@@ -125,7 +125,13 @@ func (v *server) run(ctx context.Context) error {
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /clones", v.handleClones)
+	mux.HandleFunc("GET /clones", func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-v.cloned:
+			writeAnswer(w, v.clones)
+		case <-r.Context().Done():
+		}
+	})
 	mux.HandleFunc("POST /push/{directory}", v.handlePush)
 	web := &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout, MaxHeaderBytes: 8 << 10, BaseContext: func(net.Listener) context.Context { return ctx }}
 	ended := make(chan error, 1)
@@ -174,14 +180,6 @@ func (v *server) clone(ctx context.Context, r *Repository, path string) error {
 		return fmt.Errorf("the repository has no branch %s", r.Branch)
 	}
 	return nil
-}
-
-func (v *server) handleClones(w http.ResponseWriter, r *http.Request) {
-	select {
-	case <-v.cloned:
-		writeAnswer(w, v.clones)
-	case <-r.Context().Done():
-	}
 }
 
 func writeAnswer(w http.ResponseWriter, answer any) {

@@ -76,11 +76,6 @@ type RecentAttempts struct {
 	Returned float64 `json:"returned"`
 }
 
-// isPossible reports whether a worker can have made such attempts.
-func (r *RecentAttempts) isPossible() bool {
-	return r == nil || r.Count >= 0 && r.Count <= maxAttempts && r.Returned >= 0 && r.Returned <= r.Count && r.Seconds >= 0
-}
-
 // IsAttached reports whether the worker takes messages from each of its queues; nil if that is
 // unknown. Workers with a runtime of an earlier version report only the queues that they found.
 func (s *Stats) IsAttached(queues int) *bool {
@@ -150,8 +145,8 @@ func (c *Client) FetchStats(ctx context.Context, address string) (*Stats, error)
 			return nil, fmt.Errorf("worker %s reports an impossible number: %s is %d", address, number.what, number.reported)
 		}
 	}
-	if !s.Recent.isPossible() {
-		return nil, fmt.Errorf("worker %s reports impossible recent attempts: %+v", address, *s.Recent)
+	if r := s.Recent; r != nil && (r.Count < 0 || r.Count > maxAttempts || r.Returned < 0 || r.Returned > r.Count || r.Seconds < 0) {
+		return nil, fmt.Errorf("worker %s reports impossible recent attempts: %+v", address, *r)
 	}
 	return s, nil
 }

@@ -85,8 +85,12 @@ func (f *forwarder) handle(ctx context.Context, job *worker.Job) error {
 	setJobHeaders(request.Header, job)
 	propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(request.Header))
 	response, err := f.client.Do(request)
+	if dialError := (*net.OpError)(nil); errors.As(err, &dialError) && dialError.Op == "dial" {
+		// No connection was made: the server has not seen the job, so this is not an attempt.
+		return fmt.Errorf("%w: %w", err, worker.Snooze(unreachableDelay))
+	}
 	if err != nil {
-		return classifyRequestError(err)
+		return err
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxBodyBytes))
@@ -128,15 +132,6 @@ func kindOf(job *worker.Job) string {
 		return job.Kind
 	}
 	return ""
-}
-
-// classifyRequestError snoozes the job if no connection was made: the server has not seen
-// the job, so this is not an attempt.
-func classifyRequestError(err error) error {
-	if dialError := (*net.OpError)(nil); errors.As(err, &dialError) && dialError.Op == "dial" {
-		return fmt.Errorf("%w: %w", err, worker.Snooze(unreachableDelay))
-	}
-	return err
 }
 
 // classifyResponse turns a response into the result of the job.

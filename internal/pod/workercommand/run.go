@@ -29,7 +29,11 @@ func Run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	}
 	c.options.Logger = slog.New(slog.NewJSONHandler(errOut, &slog.HandlerOptions{Level: c.logLevel}))
 	defer startTracing(ctx, os.Getenv, &c.options)()
-	return worker.Run(ctx, c.options, c.newHandler(out, errOut))
+	if c.forwardURL != nil {
+		return worker.Run(ctx, c.options, newForwarder(c.forwardURL, c.forwardTimeout).handle)
+	}
+	runner := &commandRunner{command: c.execCommand, timeout: c.execTimeout, out: out, errOut: errOut}
+	return worker.Run(ctx, c.options, runner.handle)
 }
 
 // commandOptions are the parsed arguments of `yardmaster worker`.
@@ -42,13 +46,6 @@ type commandOptions struct {
 	forwardTimeout time.Duration
 	execCommand    []string
 	execTimeout    time.Duration
-}
-
-func (c *commandOptions) newHandler(out, errOut io.Writer) worker.Handler {
-	if c.forwardURL != nil {
-		return newForwarder(c.forwardURL, c.forwardTimeout).handle
-	}
-	return (&commandRunner{command: c.execCommand, timeout: c.execTimeout, out: out, errOut: errOut}).handle
 }
 
 // parseArguments parses the flags. Their defaults come from the environment.

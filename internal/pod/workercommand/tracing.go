@@ -37,7 +37,8 @@ const (
 // startTracing makes the worker export spans if the OTEL_* environment variables set an endpoint. Jobs do not
 // depend on it: an error is logged. Call stop after the last job.
 func startTracing(ctx context.Context, getenv func(string) string, o *worker.Options) (stop func()) {
-	if !isTracingEnabled(getenv) {
+	endpoint := cmp.Or(getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), getenv("OTEL_EXPORTER_OTLP_ENDPOINT"))
+	if endpoint == "" || strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true") || getenv("OTEL_TRACES_EXPORTER") == "none" {
 		return func() {}
 	}
 	logErrors(o.Logger)
@@ -54,11 +55,6 @@ func startTracing(ctx context.Context, getenv func(string) string, o *worker.Opt
 			o.Logger.Warn("Failed to export the last spans", "error", err)
 		}
 	}
-}
-
-func isTracingEnabled(getenv func(string) string) bool {
-	endpoint := cmp.Or(getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), getenv("OTEL_EXPORTER_OTLP_ENDPOINT"))
-	return endpoint != "" && !strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true") && getenv("OTEL_TRACES_EXPORTER") != "none"
 }
 
 // newTracerProvider returns a provider whose queue of spans is bounded: while the collector is slow, spans are
