@@ -64,11 +64,6 @@ func tooLarge(message string) *failure {
 	return fail(http.StatusRequestEntityTooLarge, reasonTooLarge, message)
 }
 
-// isRetryable reports whether the same request may succeed later.
-func (f *failure) isRetryable() bool {
-	return f.status == http.StatusTooManyRequests || f.status == http.StatusServiceUnavailable
-}
-
 // asFailure returns what a client learns about an error.
 func asFailure(err error) *failure {
 	if known := (*failure)(nil); errors.As(err, &known) {
@@ -78,7 +73,15 @@ func asFailure(err error) *failure {
 		return tooLarge("the body has more than " + strconv.FormatInt(size.Limit, 10) + " bytes")
 	}
 	if sending := (*broker.SendError)(nil); errors.As(err, &sending) {
-		return sendFailure(sending)
+		for _, known := range sendFailures {
+			if errors.Is(sending.Failure, known.err) {
+				return &failure{
+					status: known.status, Reason: known.reason, Field: sending.Field, KeyHolder: sending.KeyHolder, Message: sending.Error(),
+				}
+			}
+		}
+		// Other failures, such as a login that the broker rejects, are no fault of the request.
+		return fail(http.StatusServiceUnavailable, reasonBrokerUnavailable, sending.Error())
 	}
 	if connection := (*brokeraccess.ConnectionError)(nil); errors.As(err, &connection) {
 		return fail(http.StatusServiceUnavailable, connection.Reason, "the gateway cannot use the broker of the Queue: "+connection.Error())
@@ -106,20 +109,9 @@ var sendFailures = []struct {
 	{broker.ErrUnknownQueue, http.StatusServiceUnavailable, reasonQueueNotReady},
 }
 
-// sendFailure describes why the broker did not store a job. What else can happen, such as a login that it rejects, is
-// not a fault of the request.
-func sendFailure(sending *broker.SendError) *failure {
-	for _, known := range sendFailures {
-		if errors.Is(sending.Failure, known.err) {
-			return &failure{status: known.status, Reason: known.reason, Field: sending.Field, KeyHolder: sending.KeyHolder, Message: sending.Error()}
-		}
-	}
-	return fail(http.StatusServiceUnavailable, reasonBrokerUnavailable, sending.Error())
-}
-
 // writeFailure responds with a failure.
 func writeFailure(w http.ResponseWriter, f *failure) {
-	if f.isRetryable() {
+	if f.status == http.StatusTooManyRequests || f.status == http.StatusServiceUnavailable { // the same request may succeed later
 		w.Header().Set("Retry-After", strconv.Itoa(retrySeconds))
 	}
 	if f.status == http.StatusUnauthorized {

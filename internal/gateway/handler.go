@@ -111,19 +111,15 @@ func (h *handler) serve(verb string, maxBody int64, handle func(*call, context.C
 		answer, err := c.run(ctx, verb, handle)
 		h.metrics.duration.Observe(h.now().Sub(start).Seconds())
 		if err != nil {
-			h.logFailure(request, err)
+			// Clients cause other failures at will, and receive the reason.
+			if api := (*apiError)(nil); errors.As(err, &api) {
+				h.log.Warn("A request to the API server failed", "path", request.URL.Path, "error", api.cause)
+			}
 			h.refuse(w, asFailure(err))
 			return
 		}
 		h.metrics.requests.WithLabelValues(strconv.Itoa(answer.status), "").Inc()
 		writeJSON(w, answer.status, answer.body)
-	}
-}
-
-// logFailure logs failures of the API server only: clients cause others at will, and receive the reason.
-func (h *handler) logFailure(request *http.Request, err error) {
-	if api := (*apiError)(nil); errors.As(err, &api) {
-		h.log.Warn("A request to the API server failed", "path", request.URL.Path, "error", api.cause)
 	}
 }
 
@@ -189,8 +185,11 @@ func (c *call) send(ctx context.Context) (response, error) {
 		return response{}, err
 	}
 	payload, err := io.ReadAll(c.request.Body)
-	if err != nil {
-		return response{}, bodyFailure(err)
+	switch {
+	case errors.As(err, new(*http.MaxBytesError)):
+		return response{}, err
+	case err != nil:
+		return response{}, fail(http.StatusBadRequest, reasonInvalidRequest, "the body did not arrive completely, or not in time")
 	}
 	job, err := newJob(queue, parameters, parseHeaders(c.request.Header), payload, c.now())
 	if err != nil {
@@ -208,14 +207,6 @@ func (c *call) send(ctx context.Context) (response, error) {
 		status = http.StatusOK
 	}
 	return response{status, receipt{result.ID, result.Duplicate}}, nil
-}
-
-// bodyFailure says why the body could not be read.
-func bodyFailure(err error) error {
-	if errors.As(err, new(*http.MaxBytesError)) {
-		return err
-	}
-	return fail(http.StatusBadRequest, reasonInvalidRequest, "the body did not arrive completely, or not in time")
 }
 
 // count counts what happened to a job. Failures of the connection are a reason to check it.

@@ -169,8 +169,11 @@ func parseLines(body io.Reader, queue string, now time.Time) ([]*broker.Outgoing
 			return nil, tooLarge(fmt.Sprintf("the request has more than %d jobs", maxJobs))
 		}
 		job, err := line.job(queue, now)
+		if sending := (*broker.SendError)(nil); errors.As(err, &sending) {
+			return nil, broker.InvalidField(field+"."+sending.Field, "%w", sending.Err)
+		}
 		if err != nil {
-			return nil, inJob(field, err)
+			return nil, err
 		}
 		jobs = append(jobs, job)
 	}
@@ -178,14 +181,6 @@ func parseLines(body io.Reader, queue string, now time.Time) ([]*broker.Outgoing
 		return nil, invalid("jobs", "are missing: send a JSON object for each, one a line")
 	}
 	return jobs, nil
-}
-
-// inJob adds which job of a request has an invalid field.
-func inJob(job string, err error) error {
-	if sending := (*broker.SendError)(nil); errors.As(err, &sending) {
-		return broker.InvalidField(job+"."+sending.Field, "%w", sending.Err)
-	}
-	return err
 }
 
 // contentType is the header with the media type of a payload.

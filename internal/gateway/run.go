@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -195,9 +194,4 @@ func serveUntil(ctx context.Context, server *http.Server, tcp net.Listener, leav
 		return server.Close() // peers that are still sending
 	}
 	return nil
-}
-
-// certificateFiles returns the paths of the certificate and its key.
-func certificateFiles(directory string) (certificate, key string) {
-	return filepath.Join(directory, "tls.crt"), filepath.Join(directory, "tls.key")
 }

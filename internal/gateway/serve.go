@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -54,7 +55,7 @@ func waitForCertificate(ctx context.Context, directory string, log *slog.Logger)
 	ticker := time.NewTicker(certificateInterval)
 	defer ticker.Stop()
 	for logged := false; ; logged = true {
-		watcher, err := certwatcher.New(certificateFiles(directory))
+		watcher, err := certwatcher.New(filepath.Join(directory, "tls.crt"), filepath.Join(directory, "tls.key"))
 		if err == nil {
 			go func() { _ = watcher.Start(ctx) }()
 			return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, GetCertificate: watcher.GetCertificate}, nil
