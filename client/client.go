@@ -64,7 +64,11 @@ func New(ctx context.Context, options Options) (*Client, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(options.Timeout, defaultTimeout))
 	defer cancel()
-	engine, engineName, err := files.Connect(ctx, cmp.Or(options.Name, programName()))
+	name := options.Name
+	if name == "" && len(os.Args) > 0 {
+		name = strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")
+	}
+	engine, engineName, err := files.Connect(ctx, name)
 	if err != nil {
 		return nil, newError("", "", broker.SendErrorOf(err))
 	}
@@ -100,13 +104,6 @@ func newClient(options *Options, producer broker.Producer, engine dial.EngineNam
 		producer: producer, timeout: cmp.Or(options.Timeout, defaultTimeout), codec: cmp.Or[Codec](options.Codec, JSON{}),
 		tracer: newSendTracer(options.TracerProvider, engine), now: time.Now, idle: make(chan struct{}),
 	}
-}
-
-func programName() string {
-	if len(os.Args) == 0 {
-		return ""
-	}
-	return strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")
 }
 
 // begin returns the context of a call, and what ends it.
@@ -151,4 +148,23 @@ func (c *Client) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// CancelDelayed removes a job that was sent with Delay or At and is not due yet, so that it never runs. It returns
+// false if the queue has no such job: it is due, running, done or dead, or was never sent. On JetStream, also one that is
+// due within a second is not canceled, and the queue still recognizes the ID of a canceled job for two minutes after it
+// was sent.
+//
+// The error is an *Error. If its reason is ErrUnavailable, the job may be canceled or not.
+func (c *Client) CancelDelayed(ctx context.Context, queue, id string) (canceled bool, err error) {
+	if err := broker.ValidateJobReference(queue, id); err != nil {
+		return false, newOperationError("canceling a job of", queue, id, err)
+	}
+	ctx, end, err := c.begin(ctx)
+	if err != nil {
+		return false, newOperationError("canceling a job of", queue, id, err)
+	}
+	defer end()
+	canceled, err = c.producer.CancelDelayed(ctx, queue, id)
+	return canceled, newOperationError("canceling a job of", queue, id, err)
 }
