@@ -1,10 +1,12 @@
 package decision
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -66,4 +68,40 @@ func FindEndCondition(job *batchv1.Job) *batchv1.JobCondition {
 		}
 	}
 	return nil
+}
+
+// defaultRegion is the region of a bucket that names none.
+const defaultRegion = "us-east-1"
+
+// BucketFlags returns the flags with which session-runner stores files in a bucket. The directory has the credentials.
+func BucketFlags(s3 *v1alpha1.ArchiveS3, directory string) []string {
+	return []string{
+		"--endpoint=" + LiteralValue(s3.Endpoint), "--bucket=" + s3.Bucket, "--prefix=" + s3.Prefix,
+		"--region=" + cmp.Or(s3.Region, defaultRegion), "--credentials=" + directory,
+	}
+}
+
+// LiteralValue returns the value of a variable, or an argument, that Kubernetes does not expand: $(NAME) in it would become
+// the value of another variable.
+func LiteralValue(text string) string { return strings.ReplaceAll(text, "$", "$$") }
+
+const (
+	// maxTerminationMessage is how much the kubelet reads of a container's termination message, from
+	// its end, and maxPodTerminationMessages is what it divides equally among all containers of a
+	// Pod, to cut each message at its end: MaxContainerTerminationMessageLength and
+	// MaxPodTerminationMessageLogLength in the kubelet.
+	maxTerminationMessage     = 4096
+	maxPodTerminationMessages = 12288
+)
+
+// TerminationMessageLimit returns the length in bytes of the longest termination message that the
+// kubelet reports for a Pod with this number of containers of all types, at least one. A message of
+// this length may have been cut.
+func TerminationMessageLimit(containers int) int {
+	return min(maxTerminationMessage, maxPodTerminationMessages/containers)
+}
+
+// CountContainers returns the number of init, regular and ephemeral containers of a Pod.
+func CountContainers(pod *corev1.PodSpec) int {
+	return len(pod.InitContainers) + len(pod.Containers) + len(pod.EphemeralContainers)
 }

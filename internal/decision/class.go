@@ -1,5 +1,3 @@
-// Package decision classifies errors of the API server. It is the only place that answers what
-// such an error means; callers decide only what to do about each class. It needs no client.
 package decision
 
 import (
@@ -10,7 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Class is what an error of the API server means to its caller.
+// Class is what an error of the API server means to its caller. Callers decide only what to do about each class.
 type Class string
 
 // The classes.
@@ -49,10 +47,17 @@ const (
 // ClassOf returns the class of an error, which may be wrapped. It reads the reason, the causes
 // and the code of the error's status, and the message only where Kubernetes offers nothing else.
 func ClassOf(err error) Class {
+	message := messageOf(err)
+	// context.DeadlineExceeded, and timeouts of the network.
+	timeout := interface{ Timeout() bool }(nil)
+	isTimeout := errors.As(err, &timeout) && timeout.Timeout()
+	// A server-side apply has a field which the API server does not know. It answers with the code 500 and no reason.
+	isUndeclaredField := strings.HasPrefix(message, "failed to create typed patch object (") &&
+		strings.HasSuffix(message, ": field not declared in schema")
 	switch {
 	case err == nil:
 		return None
-	case isDeniedByPolicy(messageOf(err)):
+	case isDeniedByPolicy(message):
 		return PolicyDenied
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return NamespaceTerminating
@@ -64,24 +69,20 @@ func ClassOf(err error) Class {
 		return AlreadyExists
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err):
 		return Expired
-	case apierrors.IsTimeout(err), apierrors.IsServerTimeout(err), isTimeout(err):
+	case apierrors.IsTimeout(err), apierrors.IsServerTimeout(err), isTimeout:
 		return Timeout
 	case apierrors.IsUnauthorized(err):
 		return PermissionMissing
-	case isInvalidReference(messageOf(err)):
+	// The object refers to another object by a name that no object can have. Admission plugins that read the other object
+	// fail before the API server validates the name: RuntimeClass with the code 500 and no reason, ServiceAccount with Forbidden.
+	case strings.Contains(message, `invalid resource name "`):
 		return Invalid
 	case apierrors.IsForbidden(err):
-		return ClassOfForbidden(messageOf(err))
-	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err), isUndeclaredField(messageOf(err)):
+		return ClassOfForbidden(message)
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err), isUndeclaredField:
 		return Invalid
 	}
 	return Unavailable
-}
-
-// isTimeout recognizes context.DeadlineExceeded and timeouts of the network.
-func isTimeout(err error) bool {
-	var timeout interface{ Timeout() bool }
-	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // messageOf returns the message of the API server, empty if the error did not come from it.
@@ -100,19 +101,6 @@ func isDeniedByPolicy(message string) bool {
 	return strings.HasPrefix(message, `admission webhook "`) && strings.Contains(message, `" denied the request`) ||
 		strings.HasPrefix(message, "policy '") && strings.Contains(message, "' denied request: ") ||
 		strings.HasPrefix(causeOf(message), "ValidatingAdmissionPolicy '")
-}
-
-// isUndeclaredField recognizes that a server-side apply has a field which the API server does not
-// know, by its message. The API server answers with the code 500 and no reason.
-func isUndeclaredField(message string) bool {
-	return strings.HasPrefix(message, "failed to create typed patch object (") && strings.HasSuffix(message, ": field not declared in schema")
-}
-
-// isInvalidReference recognizes an object that refers to another one by a name that no object can have, by
-// its message. Admission plugins that read the other object fail before the API server validates the name:
-// RuntimeClass with the code 500 and no reason, ServiceAccount with Forbidden.
-func isInvalidReference(message string) bool {
-	return strings.Contains(message, `invalid resource name "`)
 }
 
 // refusals are what only the message distinguishes: the API server answers Forbidden to a

@@ -1,5 +1,6 @@
-// Package decision contains what the packages that decide have in common: events, problems and
-// refusals. It has no client, no clock and no I/O.
+// Package decision contains what the packages that decide have in common: events, problems and refusals, the three
+// conditions of every kind, the classes of errors of the API server, and rules about children. It has no client, no
+// clock and no I/O.
 package decision
 
 import (
@@ -145,4 +146,16 @@ func (s *Schedule) HasReached(due time.Time) bool {
 		s.RequeueWithin(left)
 	}
 	return left <= 0
+}
+
+// CompareTrueFirst orders true before false.
+func CompareTrueFirst(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	default:
+		return 1
+	}
 }

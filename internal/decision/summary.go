@@ -1,5 +1,3 @@
-// Package decision sets the three conditions that every kind has, as kstatus reads them:
-// Ready, Reconciling and Stalled. docs/conditions.md lists the result for each state.
 package decision
 
 import (
@@ -32,7 +30,8 @@ type Summary struct {
 	Progress        Progress
 }
 
-// Set sets Ready, Reconciling and Stalled.
+// Set sets the three conditions that every kind has, as kstatus reads them: Ready, Reconciling and Stalled.
+// docs/conditions.md lists the result for each state.
 func Set(conditions *[]metav1.Condition, generation int64, now metav1.Time, s Summary) {
 	SetState(conditions, generation, now, v1alpha1.ConditionReady, State{s.Ready, s.Reason, s.Message})
 	SetState(conditions, generation, now, v1alpha1.ConditionReconciling, StateOf(s.Progress == InProgress, s.Reason, s.Message))
