@@ -1,7 +1,9 @@
 package operator
 
 import (
+	"errors"
 	"slices"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,6 +20,7 @@ import (
 	sequentialjobcontroller "github.com/yardmaster/yardmaster/internal/kinds/sequentialjob/controller"
 	sessionrunnercontroller "github.com/yardmaster/yardmaster/internal/kinds/sessionrunner/controller"
 	workerpoolcontroller "github.com/yardmaster/yardmaster/internal/kinds/workerpool/controller"
+	"github.com/yardmaster/yardmaster/internal/kube/metric"
 	webhookv1alpha1 "github.com/yardmaster/yardmaster/internal/operator/validation"
 	"github.com/yardmaster/yardmaster/internal/pod/networkcheck/prober"
 )
@@ -35,7 +38,10 @@ func AllControllers() []Controller {
 		Setup: setupWorkerPool, Webhook: webhookv1alpha1.WorkerPoolValidator.Setup,
 	}, {
 		Name: "policy", Kind: kindOf("Policy"), Needs: []schema.GroupVersionKind{kindOf("Queue"), kindOf("WorkerPool")},
-		Setup: setupPolicy, Webhook: webhookv1alpha1.PolicyValidator.Setup,
+		Setup: func(mgr ctrl.Manager, o Options) error {
+			return policycontroller.New(mgr).SetupWithManager(mgr, o.Concurrency)
+		},
+		Webhook: webhookv1alpha1.PolicyValidator.Setup,
 	}, {
 		Name: "agenticsession", Kind: kindOf("AgenticSession"), Needs: []schema.GroupVersionKind{kindOf("SessionRunner"), kindOf("Policy")},
 		Setup: setupAgenticSession, Webhook: webhookv1alpha1.SetupAgenticSession, Mutates: true,
@@ -44,7 +50,8 @@ func AllControllers() []Controller {
 	}, {
 		Name: "schedule", Kind: kindOf("Schedule"), Setup: setupSchedule, Webhook: webhookv1alpha1.SetupSchedule, Mutates: true,
 	}, {
-		Name: "jobreport", Kind: kindOf("JobReport"), Flag: reportNamespacesFlag, Setup: setupJobReport,
+		Name: "jobreport", Kind: kindOf("JobReport"), Flag: reportNamespacesFlag,
+		Setup: func(mgr ctrl.Manager, o Options) error { return jobreportcontroller.SetupWithManager(mgr, o.Report) },
 	}}
 }
 
@@ -90,10 +97,6 @@ func (o *Options) keySecret() types.NamespacedName {
 	return types.NamespacedName{Namespace: o.OperatorNamespace, Name: o.WorkerAdminSecret}
 }
 
-func setupPolicy(mgr ctrl.Manager, o Options) error {
-	return policycontroller.New(mgr).SetupWithManager(mgr, o.Concurrency)
-}
-
 func setupAgenticSession(mgr ctrl.Manager, o Options) error {
 	children, err := agenticsessioncontroller.NewCache(mgr, namespaceConfigs(o.Namespaces))
 	if err != nil {
@@ -135,6 +138,23 @@ func setupSchedule(mgr ctrl.Manager, o Options) error {
 	return schedulecontroller.New(mgr, options).SetupWithManager(mgr)
 }
 
-func setupJobReport(mgr ctrl.Manager, o Options) error {
-	return jobreportcontroller.SetupWithManager(mgr, o.Report)
+// brokerManagerOnce makes the brokers for the first controller that asks, and all others get the
+// same brokers. Without such a controller there are none.
+func brokerManagerOnce(mgr ctrl.Manager, o Options) func() (*brokerconn.Manager, error) {
+	return sync.OnceValues(func() (*brokerconn.Manager, error) { return newBrokerManager(mgr, o) })
+}
+
+// newBrokerManager keeps the connections of all controllers that have to do with brokers. The
+// manager ends them.
+func newBrokerManager(mgr ctrl.Manager, o Options) (*brokerconn.Manager, error) {
+	if o.Broker.URLSecret != "" && o.OperatorNamespace == "" {
+		return nil, errors.New("--broker-url-secret is a Secret in the operator's namespace: outside a cluster, --operator-namespace must be given")
+	}
+	brokers := brokerconn.NewManager(mgr.GetAPIReader(), brokerconn.Options{
+		DefaultBroker: o.Broker.Reference(), DefaultNamespace: o.OperatorNamespace, Dialer: o.dialer,
+	})
+	if err := metric.Register(brokers); err != nil {
+		return nil, err
+	}
+	return brokers, mgr.Add(brokers)
 }

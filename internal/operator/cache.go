@@ -37,7 +37,7 @@ func cacheOptions(namespaces []string, restores *informer.RestoreDetector) (cach
 			&batchv1.Job{}:            {Label: labels.NewSelector().Add(*ofSequentialJobs), Transform: kube.DropJobTemplate},
 			&v1alpha1.SequentialJob{}: {Transform: sequentialjobcontroller.TrimSequentialJob},
 			&corev1.Pod{}:             workers,
-			// Those of users count too: they may select workers and sessions.
+			// NetworkPolicies of users count too: they may select workers and sessions.
 			&networkingv1.NetworkPolicy{}: {Transform: kube.TrimNetworkPolicy},
 			&appsv1.Deployment{}:          workers,
 			&appsv1.StatefulSet{}:         workers,

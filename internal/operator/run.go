@@ -1,3 +1,5 @@
+// Package operator assembles the operator's process: flags, cache, health checks, metrics,
+// certificates, and the controllers to run. It contains no logic of a controller.
 package operator
 
 import (
@@ -44,7 +46,9 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
-	tuneMemory()
+	if _, found := os.LookupEnv("GOGC"); !found {
+		debug.SetGCPercent(garbageCollectorPercent)
+	}
 	buildInfo.WithLabelValues(version.Version(), version.Revision(), runtime.Version()).Set(1)
 	logger.Info("Starting", "version", version.Version(), "controllers", controllerNames(o.Controllers), "namespaces", o.Namespaces)
 	if err := mgr.Start(ctx); err != nil {
@@ -57,13 +61,6 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 // garbageCollectorPercent makes the garbage collector keep the heap at 1.25 times the live
 // data instead of twice: the operator mostly consists of caches, and memory is scarcer than CPU.
 const garbageCollectorPercent = 25
-
-// tuneMemory sets garbageCollectorPercent, unless GOGC is set.
-func tuneMemory() {
-	if _, found := os.LookupEnv("GOGC"); !found {
-		debug.SetGCPercent(garbageCollectorPercent)
-	}
-}
 
 // serviceAccountNamespace is the file with the name of a Pod's namespace.
 const serviceAccountNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"

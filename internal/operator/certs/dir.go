@@ -21,12 +21,17 @@ const (
 
 // certificateDir is a directory whose files change atomically, as in a volume that the kubelet
 // projects: each set of files has its own directory, and a symbolic link, which a rename replaces,
-// points to the current one. A reader never gets the certificate of one set with the key of another.
+// points to the current set. A reader never gets the certificate of one set with the key of another.
 type certificateDir string
 
 // writeFiles replaces the content of the directory. Writing the same files again changes nothing.
 func (d certificateDir) writeFiles(files map[string][]byte) error {
-	version := contentVersion(files)
+	hash := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		fmt.Fprintf(hash, "%s %d\n", name, len(files[name]))
+		hash.Write(files[name])
+	}
+	version := versionPrefix + hex.EncodeToString(hash.Sum(nil))[:16]
 	if now, err := os.Readlink(d.pathOf(currentLink)); err == nil && now == version {
 		return nil
 	}
@@ -94,14 +99,4 @@ func (d certificateDir) removeVersionsExcept(version string) error {
 		}
 	}
 	return nil
-}
-
-// contentVersion returns a name derived from the content of the files.
-func contentVersion(files map[string][]byte) string {
-	hash := sha256.New()
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		fmt.Fprintf(hash, "%s %d\n", name, len(files[name]))
-		hash.Write(files[name])
-	}
-	return versionPrefix + hex.EncodeToString(hash.Sum(nil))[:16]
 }

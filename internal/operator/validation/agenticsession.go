@@ -4,10 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
+	"sync"
 
 	jsonpatch "gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -109,16 +112,14 @@ func agenticSessionValidator(reader client.Reader, writer client.Writer) *specVa
 		warn: func(ctx context.Context, s *v1alpha1.AgenticSession) admission.Warnings {
 			return agenticSessionWarnings(ctx, reader, s)
 		},
-		warnChange:      agenticSessionChangeWarnings,
+		warnChange: func(before, after *v1alpha1.AgenticSession) admission.Warnings {
+			if after.Spec.RunRequest > before.Spec.RunRequest && after.Status.CompletionTime == nil && after.Status.Run > 0 {
+				return admission.Warnings{"spec.runRequest: the next run starts when the current run has finished"}
+			}
+			return nil
+		},
 		authorizeChange: (&ownerRule{writer}).authorizeChange,
 	}
-}
-
-func agenticSessionChangeWarnings(before, after *v1alpha1.AgenticSession) admission.Warnings {
-	if after.Spec.RunRequest > before.Spec.RunRequest && after.Status.CompletionTime == nil && after.Status.Run > 0 {
-		return admission.Warnings{"spec.runRequest: the next run starts when the current run has finished"}
-	}
-	return nil
 }
 
 func agenticSessionWarnings(ctx context.Context, reader client.Reader, s *v1alpha1.AgenticSession) admission.Warnings {
@@ -138,4 +139,43 @@ func agenticSessionWarnings(ctx context.Context, reader client.Reader, s *v1alph
 		warnings = append(warnings, refusal.Error())
 	}
 	return warnings
+}
+
+// operatorUser is the user that the API server knows the operator as.
+type operatorUser struct {
+	client client.Writer
+
+	mutex sync.Mutex
+	name  string
+}
+
+// is reports whether a user is the operator. If the operator's own name cannot be read, no user is.
+func (o *operatorUser) is(ctx context.Context, user string) bool {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	if o.name == "" {
+		ctx, cancel := context.WithTimeout(ctx, accessReviewTimeout)
+		defer cancel()
+		review := &authenticationv1.SelfSubjectReview{}
+		if err := o.client.Create(ctx, review); err != nil {
+			return false
+		}
+		o.name = review.Status.UserInfo.Username
+	}
+	return o.name != "" && o.name == user
+}
+
+// isOfSchedule reports whether the controller of an object is a Schedule.
+func isOfSchedule(raw []byte) bool {
+	var object struct {
+		Metadata struct {
+			OwnerReferences []metav1.OwnerReference `json:"ownerReferences"`
+		} `json:"metadata"`
+	}
+	if err := utiljson.Unmarshal(raw, &object); err != nil {
+		return false
+	}
+	return slices.ContainsFunc(object.Metadata.OwnerReferences, func(owner metav1.OwnerReference) bool {
+		return owner.Kind == "Schedule" && owner.Controller != nil && *owner.Controller
+	})
 }

@@ -44,8 +44,12 @@ func (r *ownerRule) authorizeChange(ctx context.Context, before, after *v1alpha1
 	if owner != "" && owner == request.UserInfo.Username {
 		return nil
 	}
+	whose := fmt.Sprintf("the session belongs to user %q, so only this user and those", owner)
+	if owner == "" {
+		whose = "the session has no owner, because it was created without the webhook, so only users"
+	}
 	rule := fmt.Sprintf("user %q cannot change %s: %s with the verb %q on %s can change the spec",
-		request.UserInfo.Username, strings.Join(changedFields(&before.Spec, &after.Spec), ", "), describeOwner(owner), v1alpha1.VerbAdminister, agenticSessions)
+		request.UserInfo.Username, strings.Join(changedFields(&before.Spec, &after.Spec), ", "), whose, v1alpha1.VerbAdminister, agenticSessions)
 	review := newAccessReview(before, &request.UserInfo)
 	ctx, cancel := context.WithTimeout(ctx, accessReviewTimeout)
 	defer cancel()
@@ -57,13 +61,6 @@ func (r *ownerRule) authorizeChange(ctx context.Context, before, after *v1alpha1
 	default:
 		return apierrors.NewForbidden(agenticSessions, before.Name, fmt.Errorf("%s; create a session of your own", rule))
 	}
-}
-
-func describeOwner(owner string) string {
-	if owner == "" {
-		return "the session has no owner, because it was created without the webhook, so only users"
-	}
-	return fmt.Sprintf("the session belongs to user %q, so only this user and those", owner)
 }
 
 // newAccessReview returns the question whether a user has the verb administer on a session.

@@ -4,11 +4,17 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -29,21 +35,29 @@ func sequentialJobValidator(namespaces *namespaceLabels) *specValidator[*v1alpha
 			return validatedParts{sj.Spec, sj.Annotations[v1alpha1.AnnotationApproval]}
 		},
 		authorizeCreate: authorizeApproval,
-		authorizeChange: authorizeApprovalChange,
-		validate:        validateSequentialJob,
+		authorizeChange: func(ctx context.Context, before, after *v1alpha1.SequentialJob) error {
+			if before.Annotations[v1alpha1.AnnotationApproval] == after.Annotations[v1alpha1.AnnotationApproval] {
+				return nil
+			}
+			return authorizeApproval(ctx, after)
+		},
+		validate: func(sj *v1alpha1.SequentialJob) field.ErrorList {
+			if !sequentialjob.IsManaged(sj) {
+				return nil
+			}
+			return append(sequentialjob.Validate(sj), validateSize(sj)...)
+		},
 		warn: func(ctx context.Context, sj *v1alpha1.SequentialJob) admission.Warnings {
 			return sequentialJobWarnings(ctx, namespaces, sj)
 		},
-		validateChange: validateSequentialJobChange,
-		warnChange:     sequentialJobChangeWarnings,
+		validateChange: func(before, after *v1alpha1.SequentialJob) field.ErrorList {
+			if !sequentialjob.IsManaged(after) {
+				return nil
+			}
+			return append(sequentialjob.ImmutabilityViolations(&before.Spec, &after.Spec, &before.Status), validateRerun(before, after)...)
+		},
+		warnChange: sequentialJobChangeWarnings,
 	}
-}
-
-func validateSequentialJob(sj *v1alpha1.SequentialJob) field.ErrorList {
-	if !sequentialjob.IsManaged(sj) {
-		return nil
-	}
-	return append(sequentialjob.Validate(sj), validateSize(sj)...)
 }
 
 // maxObjectBytes is the size of a SequentialJob without its status. etcd limits objects to 1.5 MiB, and a status with
@@ -61,14 +75,6 @@ func validateSize(sj *v1alpha1.SequentialJob) field.ErrorList {
 	return field.ErrorList{field.Forbidden(field.NewPath("spec"), fmt.Sprintf(
 		"the object has %d bytes with its metadata, and can have %d; move large scripts to ConfigMaps, and use kubectl apply --server-side, "+
 			"which does not store the manifest a second time", len(raw), maxObjectBytes))}
-}
-
-// validateSequentialJobChange refuses changes to started steps, and reruns that are not possible.
-func validateSequentialJobChange(before, after *v1alpha1.SequentialJob) field.ErrorList {
-	if !sequentialjob.IsManaged(after) {
-		return nil
-	}
-	return append(sequentialjob.ImmutabilityViolations(&before.Spec, &after.Spec, &before.Status), validateRerun(before, after)...)
 }
 
 // validateRerun refuses to request a rerun of a finished run that is not possible. A rerun that
@@ -104,7 +110,9 @@ func sequentialJobWarnings(ctx context.Context, namespaces *namespaceLabels, sj 
 
 func stepWarnings(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, path string) admission.Warnings {
 	var warnings admission.Warnings
-	if len(step.Command) > 0 && step.Args == nil && len(templateArgs(sj)) > 0 {
+	template := sj.Spec.Template
+	hasTemplateArgs := template != nil && len(template.Spec.Containers) > 0 && len(template.Spec.Containers[0].Args) > 0
+	if len(step.Command) > 0 && step.Args == nil && hasTemplateArgs {
 		warnings = append(warnings, path+".command: the step uses the args of spec.template; set args too unless they are meant for this command")
 	}
 	workspace := sj.Spec.Workspace
@@ -123,31 +131,81 @@ func stepWarnings(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, path string) 
 	return warnings
 }
 
-// templateArgs returns the args of every step that sets none.
-func templateArgs(sj *v1alpha1.SequentialJob) []string {
-	if sj.Spec.Template == nil || len(sj.Spec.Template.Spec.Containers) == 0 {
-		return nil
-	}
-	return sj.Spec.Template.Spec.Containers[0].Args
-}
-
 // sequentialJobChangeWarnings warns of changes that have no effect yet.
 func sequentialJobChangeWarnings(before, after *v1alpha1.SequentialJob) admission.Warnings {
 	if !sequentialjob.IsManaged(after) {
 		return nil
 	}
+	stepsChanged := !equality.Semantic.DeepEqual(before.Spec.Containers, after.Spec.Containers) ||
+		!equality.Semantic.DeepEqual(before.Spec.Finally, after.Spec.Finally) ||
+		!equality.Semantic.DeepEqual(before.Spec.Template, after.Spec.Template)
 	switch requested := requestsRerun(before, after); {
 	case requested && !sequentialjob.IsFinished(&before.Status) && before.Status.Run > 0:
 		return admission.Warnings{"spec.rerun: the rerun starts when the current run has finished"}
-	case !requested && sequentialjob.IsFinished(&before.Status) && stepsChanged(before, after):
+	case !requested && sequentialjob.IsFinished(&before.Status) && stepsChanged:
 		return admission.Warnings{"spec: the run has finished; change spec.rerun.id to run the changed steps"}
 	default:
 		return nil
 	}
 }
 
-func stepsChanged(before, after *v1alpha1.SequentialJob) bool {
-	return !equality.Semantic.DeepEqual(before.Spec.Containers, after.Spec.Containers) ||
-		!equality.Semantic.DeepEqual(before.Spec.Finally, after.Spec.Finally) ||
-		!equality.Semantic.DeepEqual(before.Spec.Template, after.Spec.Template)
+var sequentialJobs = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "sequentialjobs"}
+
+// validatedParts are the parts of a SequentialJob that users change.
+type validatedParts struct {
+	Spec     v1alpha1.SequentialJobSpec
+	Approval string
+}
+
+// authorizeApproval refuses an approval in the name of another user.
+func authorizeApproval(ctx context.Context, sj *v1alpha1.SequentialJob) error {
+	if sj.Annotations[v1alpha1.AnnotationApproval] == "" {
+		return nil
+	}
+	request, err := admission.RequestFromContext(ctx)
+	if err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	user := request.UserInfo.Username
+	switch approval := sequentialjob.ReadApproval(sj); {
+	case approval == nil:
+		return apierrors.NewBadRequest(fmt.Sprintf(`annotation %s must be JSON such as {"run": 1, "step": "deploy", "by": %q}`, v1alpha1.AnnotationApproval, user))
+	case approval.By != user:
+		return apierrors.NewForbidden(sequentialJobs, sj.Name, fmt.Errorf("user %q cannot approve step %q as %q", user, approval.Step, approval.By))
+	}
+	return nil
+}
+
+const (
+	// namespaceReadTimeout is much shorter than the webhook's timeout of 5 s.
+	namespaceReadTimeout = time.Second
+	// Labels of up to maxNamespaces namespaces are remembered for namespaceMaxAge.
+	namespaceMaxAge = 30 * time.Second
+	maxNamespaces   = 1024
+)
+
+// namespaceLabels reads the labels of namespaces, for warnings.
+type namespaceLabels struct {
+	reader client.Reader
+	recent *cache.LRUExpireCache
+}
+
+func newNamespaceLabels(reader client.Reader) *namespaceLabels {
+	return &namespaceLabels{reader, cache.NewLRUExpireCache(maxNamespaces)}
+}
+
+// get returns the labels of a namespace, nil if they are unknown.
+func (n *namespaceLabels) get(ctx context.Context, name string) map[string]string {
+	if labels, found := n.recent.Get(name); found {
+		return labels.(map[string]string) //nolint:forcetypeassert // the only type that is stored
+	}
+	ctx, cancel := context.WithTimeout(ctx, namespaceReadTimeout)
+	defer cancel()
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := n.reader.Get(ctx, client.ObjectKey{Name: name}, namespace); err != nil {
+		return nil
+	}
+	n.recent.Add(name, namespace.Labels, namespaceMaxAge)
+	return namespace.Labels
 }

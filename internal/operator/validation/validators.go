@@ -15,37 +15,32 @@ import (
 
 // PolicyValidator validates Policies.
 var PolicyValidator = &specValidator[*v1alpha1.Policy]{
-	kind:     "Policy",
-	webhook:  "policies.yardmaster.dev",
-	specOf:   func(p *v1alpha1.Policy) any { return p.Spec },
-	validate: validatePolicy,
-}
-
-func validatePolicy(p *v1alpha1.Policy) field.ErrorList {
-	if _, err := metav1.LabelSelectorAsSelector(p.Spec.Selector); err != nil {
-		return field.ErrorList{field.Invalid(field.NewPath("spec", "selector"), field.OmitValueType{}, err.Error())}
-	}
-	return nil
+	kind:    "Policy",
+	webhook: "policies.yardmaster.dev",
+	specOf:  func(p *v1alpha1.Policy) any { return p.Spec },
+	validate: func(p *v1alpha1.Policy) field.ErrorList {
+		if _, err := metav1.LabelSelectorAsSelector(p.Spec.Selector); err != nil {
+			return field.ErrorList{field.Invalid(field.NewPath("spec", "selector"), field.OmitValueType{}, err.Error())}
+		}
+		return nil
+	},
 }
 
 // QueueValidator validates Queues.
 var QueueValidator = &specValidator[*v1alpha1.Queue]{
-	kind:       "Queue",
-	webhook:    "queues.yardmaster.dev",
-	specOf:     func(q *v1alpha1.Queue) any { return q.Spec },
-	validate:   queue.Validate,
-	warn:       queueWarnings,
+	kind:     "Queue",
+	webhook:  "queues.yardmaster.dev",
+	specOf:   func(q *v1alpha1.Queue) any { return q.Spec },
+	validate: queue.Validate,
+	// What NATS enforces depends on the server and on the existing stream, and is reported in status.enforcement.
+	warn: func(_ context.Context, q *v1alpha1.Queue) admission.Warnings {
+		warnings := queue.Warnings(q)
+		if q.Spec.Broker != nil && q.Spec.Broker.Engine == v1alpha1.EngineAsynq {
+			warnings = append(warnings, queue.UnenforcedFieldWarnings(q, (*asynq.Engine)(nil).Capabilities())...)
+		}
+		return warnings
+	},
 	warnChange: func(before, after *v1alpha1.Queue) admission.Warnings { return queue.UpdateWarnings(before, after) },
-}
-
-// queueWarnings warns of the settings that the engine does not enforce. What NATS enforces
-// depends on the server and on the existing stream, and is reported in status.enforcement.
-func queueWarnings(_ context.Context, q *v1alpha1.Queue) admission.Warnings {
-	warnings := queue.Warnings(q)
-	if q.Spec.Broker != nil && q.Spec.Broker.Engine == v1alpha1.EngineAsynq {
-		warnings = append(warnings, queue.UnenforcedFieldWarnings(q, (*asynq.Engine)(nil).Capabilities())...)
-	}
-	return warnings
 }
 
 // WorkerPoolValidator validates WorkerPools.

@@ -11,6 +11,8 @@ import (
 	"os"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/yardmaster/yardmaster/internal/kube/metric"
 	"github.com/yardmaster/yardmaster/internal/pod/listener"
 )
@@ -60,7 +62,12 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 			fmt.Sprintf("the review has %d bytes, more than %d: make the object smaller", r.ContentLength, maxReviewBytes))
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), s.timeoutOf(r))
+	timeout := s.limits.review
+	// The time that the API server waits for the response.
+	if requested, err := time.ParseDuration(r.URL.Query().Get("timeout")); err == nil && requested > 0 {
+		timeout = min(requested, timeout)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
 	s.review(w, r.WithContext(ctx), hook)
 }
@@ -77,15 +84,6 @@ func (s *Server) webhookFor(r *http.Request) http.Handler {
 		return nil
 	}
 	return hook
-}
-
-// timeoutOf returns the time that the API server waits for the response.
-func (s *Server) timeoutOf(r *http.Request) time.Duration {
-	timeout, err := time.ParseDuration(r.URL.Query().Get("timeout"))
-	if err != nil || timeout <= 0 {
-		return s.limits.review
-	}
-	return min(timeout, s.limits.review)
 }
 
 // review reads the body and calls the webhook, as soon as there is memory for each.
@@ -106,7 +104,7 @@ func (s *Server) review(w http.ResponseWriter, r *http.Request, hook http.Handle
 		return
 	}
 	memory := memoryToDecode(body)
-	if !s.decoding.fits(memory) {
+	if memory > s.decoding.largeTotal {
 		refuse(w, reasonSize, http.StatusRequestEntityTooLarge, "the review contains too many JSON objects: make the object smaller")
 		return
 	}
@@ -148,4 +146,32 @@ func refuse(w http.ResponseWriter, reason string, status int, message string) {
 	refused.WithLabelValues(reason).Inc()
 	w.Header().Set("Connection", "close")
 	http.Error(w, message, status)
+}
+
+// budget bounds the memory that is in use at the same time. Small requests have a share of their
+// own, so that they do not wait for large requests.
+type budget struct {
+	smallLimit, largeTotal int64
+	small, large           *semaphore.Weighted
+}
+
+// newBudget returns a budget in which requests of up to smallLimit bytes share smallTotal bytes, and
+// all others largeTotal bytes.
+func newBudget(smallLimit, smallTotal, largeTotal int64) budget {
+	return budget{
+		smallLimit: smallLimit, largeTotal: largeTotal,
+		small: semaphore.NewWeighted(smallTotal), large: semaphore.NewWeighted(largeTotal),
+	}
+}
+
+// acquire waits until there is memory for size bytes, until ctx ends. The caller must call release.
+func (b budget) acquire(ctx context.Context, size int64) (release func(), err error) {
+	share := b.large
+	if size <= b.smallLimit {
+		share = b.small
+	}
+	if err := share.Acquire(ctx, size); err != nil {
+		return nil, err
+	}
+	return func() { share.Release(size) }, nil
 }

@@ -125,12 +125,17 @@ func (s *Server) serve(ctx context.Context, tcp net.Listener) error {
 		defer close(closed)
 		<-ctx.Done()
 		s.leave()
-		shutDown(context.WithoutCancel(ctx), server, s.limits.review)
+		running, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.limits.review)
+		defer cancel()
+		if err := server.Shutdown(running); err != nil { // it waits until running reviews have ended
+			_ = server.Close() // peers that are still sending
+		}
 	}()
 	log.Info("Serving webhooks", "address", tcp.Addr().String())
 	s.serving.Store(true)
 	defer s.serving.Store(false)
-	err := server.Serve(tls.NewListener(s.bounded(tcp), s.files.tlsConfig()))
+	bounded := listener.New(tcp, s.limits.connections, refused.WithLabelValues(reasonConnections).Inc)
+	err := server.Serve(tls.NewListener(bounded, s.files.tlsConfig()))
 	if !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving webhooks: %w", err)
 	}
@@ -143,20 +148,6 @@ func (s *Server) serve(ctx context.Context, tcp net.Listener) error {
 func (s *Server) leave() {
 	s.leaving.Store(true)
 	time.Sleep(s.limits.leave)
-}
-
-// bounded limits the connections of the listener. Those that have sent a valid path are proven.
-func (s *Server) bounded(tcp net.Listener) net.Listener {
-	return listener.New(tcp, s.limits.connections, refused.WithLabelValues(reasonConnections).Inc)
-}
-
-// shutDown waits until running reviews have ended, at most for the grace period.
-func shutDown(ctx context.Context, server *http.Server, grace time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, grace)
-	defer cancel()
-	if err := server.Shutdown(ctx); err != nil {
-		_ = server.Close() // peers that are still sending
-	}
 }
 
 func (s *Server) httpServer() *http.Server {
