@@ -47,7 +47,10 @@ const (
 // ClassOf returns the class of an error, which may be wrapped. It reads the reason, the causes
 // and the code of the error's status, and the message only where Kubernetes offers nothing else.
 func ClassOf(err error) Class {
-	message := messageOf(err)
+	message, status := "", apierrors.APIStatus(nil) // empty if the error did not come from the API server
+	if errors.As(err, &status) {
+		message = status.Status().Message
+	}
 	// context.DeadlineExceeded, and timeouts of the network.
 	timeout := interface{ Timeout() bool }(nil)
 	isTimeout := errors.As(err, &timeout) && timeout.Timeout()
@@ -83,15 +86,6 @@ func ClassOf(err error) Class {
 		return Invalid
 	}
 	return Unavailable
-}
-
-// messageOf returns the message of the API server, empty if the error did not come from it.
-func messageOf(err error) string {
-	status := apierrors.APIStatus(nil)
-	if !errors.As(err, &status) {
-		return ""
-	}
-	return status.Status().Message
 }
 
 // isDeniedByPolicy recognizes a denial by a webhook or a ValidatingAdmissionPolicy by its
