@@ -71,7 +71,10 @@ func (q *QueueConfig) Validate() error {
 	c.requireAtLeast("deadLetter.maxEntries", q.DeadLetter.MaxEntries, 0)
 	c.require(q.DeadLetter.Retention >= 0, "deadLetter.retention", "is negative")
 	c.require(q.MaxAge >= 0, "retention.maxAge", "is negative")
-	q.validateResults(c)
+	r := q.Results
+	c.require(r.Retention == 0 || r.Retention >= MinResultsRetention && r.Retention >= q.Lease, "results.retention",
+		"is %s, must be at least %s and the lease, %s", r.Retention, MinResultsRetention, q.Lease) // a report is kept until the next one
+	c.require(!r.IsEnabled() || r.MaxBytes >= MinResultsBytes, "results.maxBytes", "is %d, must be at least %d", r.MaxBytes, MinResultsBytes)
 	c.require(slices.Contains([]int{0, 1, 3, 5}, q.Storage.Replicas), "storage.replicas", "is %d, must be 1, 3 or 5", q.Storage.Replicas)
 	c.require(slices.Contains([]StorageType{"", StorageFile, StorageMemory}, q.Storage.Type), "storage.type",
 		"is %q, must be %s or %s", q.Storage.Type, StorageFile, StorageMemory)
@@ -85,21 +88,14 @@ func (q *QueueConfig) validatePriorities(c *fieldErrors) {
 	seen := map[string]bool{}
 	for i, p := range q.Priorities {
 		field := fmt.Sprintf("priorities[%d]", i)
-		c.requireName(field+".name", p.Name)
+		c.require(namePattern.MatchString(p.Name), field+".name",
+			"is %q, must be at most 63 of a-z, 0-9 and -, beginning and ending with none of -", strings.ToValidUTF8(p.Name, "?"))
 		c.require(!seen[p.Name], field+".name", "%q is a duplicate", p.Name)
 		c.require(p.Weight >= 1 && p.Weight <= 100, field+".weight", "is %d, must be 1 to 100", p.Weight)
 		seen[p.Name] = true
 	}
 	c.require(q.MaxInFlight == 0 || q.MaxInFlight >= len(q.Priorities), "maxInFlight",
 		"is %d, must be at least %d, the number of priorities", q.MaxInFlight, len(q.Priorities))
-}
-
-// validateResults requires that the report of a running job is kept until the next one.
-func (q *QueueConfig) validateResults(c *fieldErrors) {
-	r := q.Results
-	c.require(r.Retention == 0 || r.Retention >= MinResultsRetention && r.Retention >= q.Lease, "results.retention",
-		"is %s, must be at least %s and the lease, %s", r.Retention, MinResultsRetention, q.Lease)
-	c.require(!r.IsEnabled() || r.MaxBytes >= MinResultsBytes, "results.maxBytes", "is %d, must be at least %d", r.MaxBytes, MinResultsBytes)
 }
 
 func (r *RetryPolicy) validate(c *fieldErrors) {
@@ -118,11 +114,6 @@ func (c *fieldErrors) require(valid bool, field, format string, values ...any) {
 	if !valid {
 		*c = append(*c, fmt.Errorf("%s %s", field, fmt.Sprintf(format, values...)))
 	}
-}
-
-func (c *fieldErrors) requireName(field, value string) {
-	c.require(namePattern.MatchString(value), field,
-		"is %q, must be at most 63 of a-z, 0-9 and -, beginning and ending with none of -", strings.ToValidUTF8(value, "?"))
 }
 
 func (c *fieldErrors) requireAtLeast(field string, value, least int64) {

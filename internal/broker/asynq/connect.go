@@ -109,3 +109,21 @@ func queueError(operation, queue string, err error) error {
 func queueNotFound(queue string) error {
 	return broker.Errorf(broker.ClassNotFound, "asynq has no queue %s", queue)
 }
+
+// discardLogger discards log messages of asynq. Their errors are returned to callers.
+type discardLogger struct{}
+
+// Debug discards the message.
+func (discardLogger) Debug(...any) {}
+
+// Info discards the message.
+func (discardLogger) Info(...any) {}
+
+// Warn discards the message.
+func (discardLogger) Warn(...any) {}
+
+// Error discards the message.
+func (discardLogger) Error(...any) {}
+
+// Fatal discards the message and does not exit.
+func (discardLogger) Fatal(...any) {}

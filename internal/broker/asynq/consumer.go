@@ -150,7 +150,11 @@ func (l *taskConsumer) dequeueOnRequest(ctx context.Context, script scriptRunner
 		err := cmd.Err()
 		switch {
 		case err == nil:
-			l.recordDequeued(r, id, p)
+			l.mu.Lock()
+			l.dequeued[id] = p
+			r.wanted--
+			r.inTransit++
+			l.mu.Unlock()
 			return cmd
 		case isUnknownScript(err):
 			return cmd
@@ -199,15 +203,6 @@ func (l *taskConsumer) waitForTask(ctx context.Context, r *fetchRequest) (bool, 
 	var err error
 	r.sawTask, err = l.waitForPending(ctx, l.queue, max(time.Until(r.deadline), time.Millisecond))
 	return err == nil, err
-}
-
-// recordDequeued counts a dequeued task.
-func (l *taskConsumer) recordDequeued(r *fetchRequest, id string, p dequeuedTask) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.dequeued[id] = p
-	r.wanted--
-	r.inTransit++
 }
 
 // endRequest ends dequeueing for the request.
@@ -306,7 +301,10 @@ func (l *taskConsumer) settleTask(ctx context.Context, id string, script scriptR
 		cmd = d.releaseTask(ctx, v.delay)
 	} else {
 		if v != nil && v.bury {
-			d.storeAttempts(ctx, v.attempts)
+			// asynq counts deliveries: it has one more if the last attempt ended with its worker, and the worker that buries the
+			// task has not tried it. If this fails, so does the script that buries the task, or the dead letter has the number
+			// of asynq.
+			_ = d.client.Eval(ctx, attemptsScript, []string{taskKey(d.queue, d.id)}, fieldAttempts, v.attempts).Err()
 		}
 		cmd = script(ctx, l.client)
 	}

@@ -94,7 +94,11 @@ func (a *archivedTasks) forEachDeadLetter(ctx context.Context, after uint64, lim
 		if err != nil {
 			return err
 		}
-		if graves[i].attempts, err = a.readAttempts(ctx, task); err != nil {
+		graves[i].attempts, err = a.client.HGet(ctx, taskKey(a.queue, task.ID), fieldAttempts).Int()
+		switch {
+		case errors.Is(err, goredis.Nil): // asynq archived the task by itself
+			graves[i].attempts = task.Retried + 1
+		case err != nil:
 			return err
 		}
 		if err := show(&graves[i], task); err != nil {
@@ -103,15 +107,6 @@ func (a *archivedTasks) forEachDeadLetter(ctx context.Context, after uint64, lim
 		shown++
 	}
 	return nil
-}
-
-// readAttempts returns the attempts of an archived task.
-func (a *archivedTasks) readAttempts(ctx context.Context, task *asynq.TaskInfo) (int, error) {
-	attempts, err := a.client.HGet(ctx, taskKey(a.queue, task.ID), fieldAttempts).Int()
-	if errors.Is(err, goredis.Nil) { // asynq archived the task by itself
-		return task.Retried + 1, nil
-	}
-	return attempts, err
 }
 
 // Headers of a dead letter that was moved: the archive has no fields for them.
@@ -213,7 +208,11 @@ func (a *archivedTasks) Move(ctx context.Context, to string, number int) (int, e
 		if err := a.enqueueCopy(ctx, task, to, copyTaskID(g), letter, asynq.ProcessIn(farFuture)); err != nil {
 			return err
 		}
-		return a.archiveTask(to, copyTaskID(g))
+		enqueued, err := a.inspector.GetTaskInfo(to, copyTaskID(g))
+		if err != nil || enqueued.State == asynq.TaskStateArchived {
+			return err
+		}
+		return a.inspector.ArchiveTask(to, copyTaskID(g))
 	})
 	return n, redisclient.ClassifyError(doing, err)
 }
@@ -248,15 +247,6 @@ func (a *archivedTasks) enqueueCopy(
 		return nil
 	}
 	return err
-}
-
-// archiveTask archives a task that is not archived yet.
-func (a *archivedTasks) archiveTask(queue, id string) error {
-	task, err := a.inspector.GetTaskInfo(queue, id)
-	if err != nil || task.State == asynq.TaskStateArchived {
-		return err
-	}
-	return a.inspector.ArchiveTask(queue, id)
 }
 
 // resendDeadLetters deletes each selected dead letter after its copy exists.

@@ -68,7 +68,9 @@ func (e *Engine) deleteQueue(ctx context.Context, queue string, owner broker.Que
 			return err
 		}
 	}
-	e.removeArrivalCounter(queue)
+	e.mu.Lock()
+	delete(e.arrivalCounters, queue)
+	e.mu.Unlock()
 	return e.client.Del(ctx, pausedKey(queue), processedKey(queue), failedKey(queue), cancelsKey(queue), revisionKey(queue), recordKey(queue)).Err()
 }
 
@@ -90,10 +92,4 @@ func (e *Engine) deleteTasks(ctx context.Context, queue string, closed bool) err
 		return nil // another operator deleted it
 	}
 	return err
-}
-
-func (e *Engine) removeArrivalCounter(queue string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.arrivalCounters, queue)
 }

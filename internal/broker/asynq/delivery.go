@@ -174,13 +174,6 @@ if redis.call("EXISTS", KEYS[1]) == 1 then
 end
 return redis.status_reply("OK")`
 
-// storeAttempts stores the attempts of a task that is about to be buried. asynq counts deliveries: it has one more if the
-// last attempt ended with its worker, and the worker that buries the task has not tried it. If this fails, so does the
-// script that buries the task, or the dead letter has the number of asynq.
-func (d *leasedTask) storeAttempts(ctx context.Context, attempts int) {
-	_ = d.client.Eval(ctx, attemptsScript, []string{taskKey(d.queue, d.id)}, fieldAttempts, attempts).Err()
-}
-
 // Abandon implements broker.Delivery. The asynq server extends the lease until it has a verdict, so it retries the task,
 // unless the lease has expired.
 func (d *leasedTask) Abandon() {

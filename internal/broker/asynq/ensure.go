@@ -35,7 +35,8 @@ func (e *Engine) ensureQueue(ctx context.Context, q *broker.QueueConfig) (broker
 			}
 		}
 		n.compareRecord(record, paused)
-		if n.isUnchanged(record, paused) {
+		isApplied := known && record[fieldAppliedHash] == n.configHash && ownerFromRecord(record) == q.Owner && record[fieldClosed] == ""
+		if isApplied && (paused == q.Paused || !n.applyChanges) {
 			return nil, nil
 		}
 		return func(p goredis.Pipeliner) { n.writeRecord(ctx, p) }, nil
@@ -70,12 +71,6 @@ func (n *ensureOperation) compareRecord(record map[string]string, paused bool) {
 		}}
 		n.result.Corrected = n.applyChanges
 	}
-}
-
-// isUnchanged reports that nothing needs to be written.
-func (n *ensureOperation) isUnchanged(record map[string]string, paused bool) bool {
-	same := n.queueExists && record[fieldAppliedHash] == n.configHash && ownerFromRecord(record) == n.queue.Owner && record[fieldClosed] == ""
-	return same && (paused == n.queue.Paused || !n.applyChanges)
 }
 
 func (n *ensureOperation) writeRecord(ctx context.Context, p goredis.Pipeliner) {

@@ -107,7 +107,11 @@ func (e *Engine) CancelJob(ctx context.Context, queue, id string) (removed bool,
 		case err != nil:
 			return false, sendError(queue, err)
 		case task.State == asynq.TaskStateActive:
-			return false, sendError(queue, e.requestCancel(ctx, queue, id))
+			err := e.client.HSet(ctx, cancelsKey(queue), id, time.Now().UnixMilli()).Err()
+			if err == nil {
+				err = e.client.Expire(ctx, cancelsKey(queue), cancelRetention).Err()
+			}
+			return false, sendError(queue, err)
 		}
 		if err := e.inspector.DeleteTask(queue, id); err == nil {
 			if err := e.endKeys(ctx, queue, task); err != nil {
@@ -117,13 +121,6 @@ func (e *Engine) CancelJob(ctx context.Context, queue, id string) (removed bool,
 		}
 	}
 	return false, &broker.SendError{Failure: broker.ErrUnavailable, Err: errors.New("the job changes its state again and again")}
-}
-
-func (e *Engine) requestCancel(ctx context.Context, queue, id string) error {
-	if err := e.client.HSet(ctx, cancelsKey(queue), id, time.Now().UnixMilli()).Err(); err != nil {
-		return err
-	}
-	return e.client.Expire(ctx, cancelsKey(queue), cancelRetention).Err()
 }
 
 func (e *Engine) recordCanceled(ctx context.Context, queue, id string) error {

@@ -4,7 +4,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"strings"
 )
 
 // localNetworks are the networks whose addresses mean something else on each host, and the
@@ -57,12 +56,6 @@ func embeddedAddresses(address netip.Addr) []netip.Addr {
 		}
 	}
 	return all
-}
-
-// isLocalName reports whether every resolver resolves the name to the host itself.
-func isLocalName(host string) bool {
-	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	return host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
 // ownAddresses returns the addresses of this host as networks.

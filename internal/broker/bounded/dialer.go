@@ -68,7 +68,10 @@ func (d *Dialer) deniesLiteral(address string) bool {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return isDenied(ip, d.denied)
 	}
-	return !d.allowLocal && isLocalName(host)
+	// Every resolver resolves these names to the host itself.
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	isLocal := host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost")
+	return !d.allowLocal && isLocal
 }
 
 // checkResolved checks the address of a socket immediately before it connects, so that a name

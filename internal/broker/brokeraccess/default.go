@@ -9,6 +9,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker/bounded"
+	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kube/flagenv"
 )
 
@@ -94,4 +95,20 @@ func (b *DefaultBroker) Validate() error {
 		return errors.New("--broker-sentinel-master needs --broker-url-secret, and the engine Asynq; --broker-sentinel-credentials-secret needs --broker-sentinel-master")
 	}
 	return nil
+}
+
+// ConnectionError is why a connection cannot be used.
+type ConnectionError struct {
+	// Reason of the condition that reports it.
+	Reason string
+	Err    error
+}
+
+func (e *ConnectionError) Error() string { return e.Err.Error() }
+
+func (e *ConnectionError) Unwrap() error { return e.Err }
+
+// Problem returns the error as conditions report it.
+func (e *ConnectionError) Problem() decision.Problem {
+	return decision.Problem{Reason: e.Reason, Message: e.Err.Error()}
 }

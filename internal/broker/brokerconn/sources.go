@@ -142,7 +142,13 @@ func (c *sourceConn) read(ctx context.Context) (backlog.Reading, error) {
 
 func (c *sourceConn) readOnce(ctx context.Context) (backlog.Reading, error) {
 	if c.source == nil || !time.Now().Before(c.nextSecretRead) {
-		credentials, err := readSourceCredentials(ctx, c.liveReader, c.namespace, c.spec)
+		var credentials *broker.Credentials
+		var err error
+		if server := serverOf(c.spec); server != nil {
+			credentials, err = brokeraccess.ReadCredentials(ctx, c.liveReader, brokeraccess.KeyOf(c.namespace, server))
+		} else {
+			credentials, err = readScalerCredentials(ctx, c.liveReader, c.namespace, c.spec.External)
+		}
 		if err != nil {
 			return backlog.Reading{}, err
 		}
@@ -204,13 +210,6 @@ func connectSource(ctx context.Context, credentials broker.Credentials, namespac
 		})
 	}
 	return nil, broker.Errorf(broker.ClassInvalid, "source has no type")
-}
-
-func readSourceCredentials(ctx context.Context, liveReader client.Reader, namespace string, source *v1alpha1.Source) (*broker.Credentials, error) {
-	if server := serverOf(source); server != nil {
-		return brokeraccess.ReadCredentials(ctx, liveReader, brokeraccess.KeyOf(namespace, server))
-	}
-	return readScalerCredentials(ctx, liveReader, namespace, source.External)
 }
 
 // SourceName identifies the server of a source within its namespace.

@@ -46,7 +46,11 @@ func (c *Conn) readStats(ctx context.Context, s *session, queue string) (broker.
 	recordRead(start, err)
 	if err != nil {
 		c.CheckHealth(err)
-		return broker.QueueStats{}, c.causeOf(err)
+		// The message of a request's timeout does not contain the cause.
+		if _, problem := c.currentSession(); broker.ClassOf(err) == broker.ClassUnreachable && problem != nil {
+			err = problem
+		}
+		return broker.QueueStats{}, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,15 +58,6 @@ func (c *Conn) readStats(ctx context.Context, s *session, queue string) (broker.
 		s.stats[queue] = timedStats{stats, start}
 	}
 	return stats, nil
-}
-
-// causeOf returns the problem of the connection instead of a request's timeout, whose message does
-// not contain the cause.
-func (c *Conn) causeOf(err error) error {
-	if _, problem := c.currentSession(); broker.ClassOf(err) == broker.ClassUnreachable && problem != nil {
-		return problem
-	}
-	return err
 }
 
 // NotifyWhenReady notifies listeners once when the queue has a message for workers. It does not

@@ -87,13 +87,6 @@ func setMaxAge(c *jetstream.StreamConfig, age time.Duration) {
 	}
 }
 
-// newStreamConfig returns the configuration of a stream to create.
-func (w *desiredQueue) newStreamConfig() jetstream.StreamConfig {
-	return w.streamConfig(jetstream.StreamConfig{
-		Name: streamName(w.Name), Retention: jetstream.WorkQueuePolicy,
-	}, "")
-}
-
 func (w *desiredQueue) deadStreamConfig(found jetstream.StreamConfig) jetstream.StreamConfig {
 	c := found
 	c.Subjects = []string{deadLetterSubject(w.Name, ">")}
@@ -104,12 +97,6 @@ func (w *desiredQueue) deadStreamConfig(found jetstream.StreamConfig) jetstream.
 	setMaxAge(&c, w.DeadLetter.Retention)
 	c.AllowDirect = true
 	return c
-}
-
-func (w *desiredQueue) newDeadStreamConfig() jetstream.StreamConfig {
-	return w.deadStreamConfig(jetstream.StreamConfig{
-		Name: deadStreamName(w.Name), Retention: jetstream.LimitsPolicy,
-	})
 }
 
 func (w *desiredQueue) ownerMetadata(found map[string]string, applied string) map[string]string {

@@ -68,7 +68,12 @@ func (c *deadLetterStream) requeue(ctx context.Context, number int, selects func
 		if !keepsStates {
 			return nil
 		}
-		return c.recordRequeued(ctx, message, sequence)
+		// The job waits again.
+		_, err := c.recordEntry(ctx, c.queue, &jobstate.Entry{
+			ID: jobID(message.Header, c.queue, strconv.FormatUint(sequence, 10)), State: jobstate.Waiting, Sequence: sequence,
+			Kind: broker.HeaderValue(message.Header, broker.KindHeader), Priority: priorityFromSubject(message.Subject),
+		}, 0)
+		return err
 	})
 	return n, c.classifyError(doing, err)
 }
@@ -98,16 +103,6 @@ func (c *deadLetterStream) keepsStates(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	return err == nil, err
-}
-
-// recordRequeued records that the job of a dead letter waits again.
-func (c *deadLetterStream) recordRequeued(ctx context.Context, message *nats.Msg, sequence uint64) error {
-	entry := &jobstate.Entry{
-		ID: jobID(message.Header, c.queue, strconv.FormatUint(sequence, 10)), State: jobstate.Waiting, Sequence: sequence,
-		Kind: broker.HeaderValue(message.Header, broker.KindHeader), Priority: priorityFromSubject(message.Subject),
-	}
-	_, err := c.recordEntry(ctx, c.queue, entry, 0)
-	return err
 }
 
 // resendDeadLetters publishes each dead letter as readdress completes it, calls stored with its number, and deletes it after

@@ -59,12 +59,6 @@ func consumerDrift(queue string, want, found *jetstream.ConsumerConfig) []broker
 	return c.differences
 }
 
-func pauseDrift(queue, consumer string, want, found bool) []broker.SettingDifference {
-	c := &settingComparison{object: "consumer " + consumer + " of " + streamName(queue)}
-	c.compareSetting("paused", want, found)
-	return c.differences
-}
-
 // rateLimitDrift compares the stored rate limit. Content that cannot be decoded differs from
 // every limit.
 func rateLimitDrift(queue string, want rateLimitRecord, raw []byte) []broker.SettingDifference {

@@ -78,7 +78,8 @@ func (n *ensureOperation) getOrCreateStream(ctx context.Context) (jetstream.Stre
 	stream, err := n.js.Stream(ctx, streamName(n.Name))
 	if isNotFound(err) && !n.MustExist {
 		n.result.Created = true
-		stream, err = n.createStream(ctx, n.newStreamConfig())
+		created := n.streamConfig(jetstream.StreamConfig{Name: streamName(n.Name), Retention: jetstream.WorkQueuePolicy}, "")
+		stream, err = n.createStream(ctx, created)
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			// Another client created it at the same time, and may be its owner.
 			n.result.Created = false
@@ -138,7 +139,8 @@ func (n *ensureOperation) ensureDeadStream(ctx context.Context) error {
 	stream, err := n.js.Stream(ctx, deadStreamName(n.Name))
 	if isNotFound(err) {
 		n.reportMissingObject("stream " + deadStreamName(n.Name))
-		stream, err = n.createStream(ctx, n.newDeadStreamConfig())
+		created := n.deadStreamConfig(jetstream.StreamConfig{Name: deadStreamName(n.Name), Retention: jetstream.LimitsPolicy})
+		stream, err = n.createStream(ctx, created)
 	}
 	if err != nil {
 		return err
@@ -256,10 +258,17 @@ func (n *ensureOperation) ensureConsumer(
 			return err
 		}
 	}
-	if n.reportDrift(pauseDrift(n.Name, want.Name, n.Paused, found.Paused)) {
-		return setConsumerPaused(ctx, stream, want.Name, n.Paused)
+	c := &settingComparison{object: "consumer " + want.Name + " of " + streamName(n.Name)}
+	c.compareSetting("paused", n.Paused, found.Paused)
+	var err error
+	switch {
+	case !n.reportDrift(c.differences):
+	case n.Paused:
+		_, err = stream.PauseConsumer(ctx, want.Name, indefinitePauseTime)
+	default:
+		_, err = stream.ResumeConsumer(ctx, want.Name)
 	}
-	return nil
+	return err
 }
 
 // removeRetiredConsumers deletes consumers of priorities that are no longer configured, once
@@ -290,13 +299,4 @@ func listConsumers(ctx context.Context, stream jetstream.Stream) (map[string]*je
 		all[info.Name] = info
 	}
 	return all, lister.Err()
-}
-
-func setConsumerPaused(ctx context.Context, stream jetstream.Stream, consumer string, paused bool) error {
-	if paused {
-		_, err := stream.PauseConsumer(ctx, consumer, indefinitePauseTime)
-		return err
-	}
-	_, err := stream.ResumeConsumer(ctx, consumer)
-	return err
 }

@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -51,20 +52,12 @@ func producerHeaders(headers nats.Header) nats.Header {
 func producerName(name string, copied bool) (original string, isOwn bool) {
 	switch {
 	case broker.HasPrefixFold(name, natsHeaderPrefix):
-		return name, !copied && !isServerHeader(name)
+		isOfServer := slices.ContainsFunc(serverHeaders, func(header string) bool { return strings.EqualFold(name, header) })
+		return name, !copied && !isOfServer
 	case copied && broker.HasPrefixFold(name, preservedPrefix+natsHeaderPrefix):
 		return name[len(preservedPrefix):], true
 	}
 	return name, broker.IsProducerHeader(name)
-}
-
-func isServerHeader(name string) bool {
-	for _, header := range serverHeaders {
-		if strings.EqualFold(name, header) {
-			return true
-		}
-	}
-	return false
 }
 
 // copiedHeaders returns the headers of a copy of a message: those of its producer, without instructions for the

@@ -103,7 +103,11 @@ func (e *Engine) findJob(ctx context.Context, queue, id string) (jobstate.Info, 
 	for {
 		info, question := jobstate.Decide(evidence)
 		if question == jobstate.Answered {
-			info.CancelRequested, err = e.isCancelRequested(ctx, queue, id, &info)
+			if info.State.IsFinal() {
+				return info, nil
+			}
+			request, err := e.readLast(ctx, jobsStreamName(queue), jobsSubject(queue, cancelKey(id)))
+			info.CancelRequested = err == nil && request != nil && !request.isDeletedKey()
 			return info, err
 		}
 		if err := e.answer(ctx, queue, evidence, question); err != nil {
@@ -111,14 +115,6 @@ func (e *Engine) findJob(ctx context.Context, queue, id string) (jobstate.Info, 
 		}
 		evidence.Answer(question)
 	}
-}
-
-func (e *Engine) isCancelRequested(ctx context.Context, queue, id string, info *jobstate.Info) (bool, error) {
-	if info.State.IsFinal() {
-		return false, nil
-	}
-	found, err := e.readLast(ctx, jobsStreamName(queue), jobsSubject(queue, cancelKey(id)))
-	return err == nil && found != nil && !found.isDeletedKey(), err
 }
 
 // answer answers a question about a job.
@@ -135,7 +131,10 @@ func (e *Engine) answer(ctx context.Context, queue string, evidence *jobstate.Ev
 	case jobstate.AskClock:
 		evidence.Now, evidence.CompleteSince, err = e.entriesCompleteSince(ctx, queue)
 	case jobstate.AskDelivered:
-		evidence.Delivered, err = e.wasDelivered(ctx, queue, evidence.Message.Priority, evidence.MessageSequence())
+		var consumer jetstream.Consumer
+		if consumer, err = e.js.Consumer(ctx, streamName(queue), evidence.Message.Priority); err == nil {
+			evidence.Delivered = consumer.CachedInfo().Delivered.Stream >= evidence.MessageSequence()
+		}
 	case jobstate.Answered:
 	}
 	return err
@@ -176,14 +175,6 @@ func (e *Engine) entriesCompleteSince(ctx context.Context, queue string) (now, s
 		since = first
 	}
 	return now, since, nil
-}
-
-func (e *Engine) wasDelivered(ctx context.Context, queue, priority string, sequence uint64) (bool, error) {
-	consumer, err := e.js.Consumer(ctx, streamName(queue), priority)
-	if err != nil {
-		return false, err
-	}
-	return consumer.CachedInfo().Delivered.Stream >= sequence, nil
 }
 
 // RecordWaiting implements broker.JobStore.

@@ -143,7 +143,11 @@ func (l *rateLimiter) takeSlots(ctx context.Context, line rate.Limit, number int
 		if err != nil {
 			return rate.SlotGrant{}, err
 		}
-		err = l.writeState(ctx, raw, revision)
+		if revision == 0 { // the key must not exist
+			_, err = l.bucket.Create(ctx, rateStateKey, raw)
+		} else {
+			_, err = l.bucket.Update(ctx, rateStateKey, raw, revision)
+		}
 		if !errors.Is(err, jetstream.ErrKeyExists) && !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
 			return grant, err
 		}
@@ -151,16 +155,6 @@ func (l *rateLimiter) takeSlots(ctx context.Context, line rate.Limit, number int
 			return rate.SlotGrant{}, err
 		}
 	}
-}
-
-// writeState fails if the key has another revision; 0: the key must not exist.
-func (l *rateLimiter) writeState(ctx context.Context, raw []byte, revision uint64) error {
-	if revision == 0 {
-		_, err := l.bucket.Create(ctx, rateStateKey, raw)
-		return err
-	}
-	_, err := l.bucket.Update(ctx, rateStateKey, raw, revision)
-	return err
 }
 
 // clockOffsetMaxAge is how long a measured offset is used.

@@ -305,8 +305,14 @@ func (e *Engine) explainRejection(ctx context.Context, job *broker.OutgoingJob) 
 	case slices.Contains(config.Subjects, placeholderSubject(job.Queue)), config.Sealed:
 		return broker.FieldFailure(broker.ErrDraining, "queue", "is draining: the queue %s is being deleted and rejects new jobs", job.Queue)
 	case !slices.Contains(config.Subjects, subject):
+		var priorities []string
+		for _, known := range config.Subjects {
+			if !strings.HasSuffix(known, ">") {
+				priorities = append(priorities, priorityFromSubject(known))
+			}
+		}
 		return broker.FieldFailure(broker.ErrUnknownPriority, "priority", "is %q; the queue %s has %s",
-			job.PriorityName(), job.Queue, strings.Join(prioritiesOf(config), ", "))
+			job.PriorityName(), job.Queue, strings.Join(priorities, ", "))
 	case job.IsDelayed(time.Time{}) && !config.AllowMsgSchedules:
 		return broker.UnsupportedField("at", "is not supported by the queue %s: NATS JetStream delays jobs from server version %s, "+
 			"in queues that were created without maxBacklog", job.Queue, schedulingServerVersion)
@@ -329,16 +335,6 @@ func (e *Engine) sendableStream(ctx context.Context, job *broker.OutgoingJob) (*
 	// The login may lack the permission for the request.
 	return nil, broker.FieldFailure(broker.ErrUnknownQueue, "queue", "is unknown: the broker has no queue %s, or it has no priority %q, "+
 		"or rejects new jobs: the broker did not answer which of them", job.Queue, job.PriorityName())
-}
-
-// prioritiesOf lists the priorities of a queue that accepts jobs.
-func prioritiesOf(config *jetstream.StreamConfig) (names []string) {
-	for _, subject := range config.Subjects {
-		if !strings.HasSuffix(subject, ">") {
-			names = append(names, priorityFromSubject(subject))
-		}
-	}
-	return names
 }
 
 // lastDueTime is the last one that the server can wait for, because it counts nanoseconds since 1970. It would deliver a

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/jobstate"
 	"github.com/yardmaster/yardmaster/internal/clock"
@@ -115,7 +117,10 @@ func (r *reservation) send(ctx context.Context, producer broker.Producer) (broke
 	result, err := producer.Send(ctx, r.job)
 	switch {
 	case err != nil:
-		if isRejected(err) {
+		failure := (*broker.SendError)(nil)
+		isUnknown := !errors.As(err, &failure) ||
+			errors.Is(failure.Failure, broker.ErrUnavailable) || errors.Is(failure.Failure, broker.ErrClosed)
+		if !isUnknown {
 			r.release(ctx)
 		}
 		return result, err // if it is unknown whether the job is stored, the reservation remains
@@ -123,12 +128,6 @@ func (r *reservation) send(ctx context.Context, producer broker.Producer) (broke
 		return result, r.settleDuplicate(ctx, result)
 	}
 	return result, r.confirm(ctx)
-}
-
-// isRejected reports that the broker did not store the job.
-func isRejected(err error) bool {
-	failure := (*broker.SendError)(nil)
-	return errors.As(err, &failure) && !errors.Is(failure.Failure, broker.ErrUnavailable) && !errors.Is(failure.Failure, broker.ErrClosed)
 }
 
 // settleDuplicate confirms the key for the message that an earlier call has sent, unless its job has ended.
@@ -155,7 +154,11 @@ func (r *reservation) release(ctx context.Context) {
 func (r *reservation) confirm(ctx context.Context) error {
 	r.lock.Confirmed = true
 	for {
-		if err := r.write(ctx, r.keepTime(time.Now())); !errors.Is(err, broker.ErrKeyChanged) {
+		keepTime := LockTime + max(time.Until(r.job.DueTime), 0)
+		if r.job.IsUniqueFor {
+			keepTime = r.job.UniqueFor
+		}
+		if err := r.write(ctx, keepTime); !errors.Is(err, broker.ErrKeyChanged) {
 			return err
 		}
 		found, revision, err := readLock(ctx, r.store, r.job.Queue, r.job.UniqueKey)
@@ -164,13 +167,6 @@ func (r *reservation) confirm(ctx context.Context) error {
 		}
 		r.revision = revision
 	}
-}
-
-func (r *reservation) keepTime(now time.Time) time.Duration {
-	if r.job.IsUniqueFor {
-		return r.job.UniqueFor
-	}
-	return LockTime + max(r.job.DueTime.Sub(now), 0)
 }
 
 // readLock returns nil if the key is free.
@@ -194,4 +190,35 @@ func writeLock(
 		return revision, err
 	}
 	return written, nil
+}
+
+// concurrentSends is the number of unique jobs that SendMany sends at a time.
+const concurrentSends = 10
+
+// SendMany sends jobs of one queue as SendMany of the producer does, and unique ones as Send.
+func SendMany(ctx context.Context, producer broker.Producer, queue string, jobs []*broker.OutgoingJob) []broker.SendResult {
+	results := make([]broker.SendResult, len(jobs))
+	var others []*broker.OutgoingJob
+	var indexes []int
+	var sending errgroup.Group
+	sending.SetLimit(concurrentSends)
+	for i, job := range jobs {
+		if !job.IsUnique {
+			others, indexes = append(others, job), append(indexes, i)
+			continue
+		}
+		sending.Go(func() (_ error) {
+			result, err := Send(ctx, producer, job)
+			result.Err = err
+			results[i] = result
+			return
+		})
+	}
+	if len(others) > 0 {
+		for n, result := range producer.SendMany(ctx, queue, others) {
+			results[indexes[n]] = result
+		}
+	}
+	_ = sending.Wait() // the errors are in the results
+	return results
 }

@@ -235,8 +235,13 @@ func (b *Broker) send(ctx context.Context, job *broker.OutgoingJob) (broker.Send
 	if err := q.check(job, now); err != nil {
 		return broker.SendResult{}, err
 	}
-	if job.HasChosenID && q.isDuplicate(job.ID, now) {
-		return broker.SendResult{ID: job.ID, Duplicate: true}, nil
+	if job.HasChosenID {
+		sent, found := q.sentTimes[job.ID]
+		isRecent := found && now.Sub(sent) < duplicateWindow
+		isNotDue := slices.ContainsFunc(q.jobs, func(stored *storedJob) bool { return stored.ID == job.ID && stored.isDelayed(now) })
+		if isRecent || isNotDue {
+			return broker.SendResult{ID: job.ID, Duplicate: true}, nil
+		}
 	}
 	if limit := q.config.MaxBacklog; limit > 0 && int64(len(q.jobs)) >= limit {
 		return broker.SendResult{}, broker.FieldFailure(broker.ErrQueueFull, "queue", "is full: maximum messages exceeded")
@@ -285,14 +290,6 @@ func (q *queue) priorityNames() (names []string) {
 		names = append(names, p.Name)
 	}
 	return names
-}
-
-// isDuplicate reports whether a job with this ID was sent within the window, or is not due yet.
-func (q *queue) isDuplicate(id string, now time.Time) bool {
-	if sent, found := q.sentTimes[id]; found && now.Sub(sent) < duplicateWindow {
-		return true
-	}
-	return slices.ContainsFunc(q.jobs, func(job *storedJob) bool { return job.ID == id && job.isDelayed(now) })
 }
 
 // store returns the ID of the job.

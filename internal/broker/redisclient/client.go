@@ -84,8 +84,15 @@ func refreshedLogin(credentials *broker.Credentials, name, password string) func
 }
 
 func clientOptions(credentials *broker.Credentials) (*redis.UniversalOptions, error) {
+	// The server accepts no other characters in a name.
+	name := strings.Map(func(r rune) rune {
+		if r > ' ' && r <= '~' {
+			return r
+		}
+		return '-'
+	}, credentials.Name)
 	o := &redis.UniversalOptions{
-		ClientName:            printableName(credentials.Name),
+		ClientName:            name,
 		DialTimeout:           dialTimeout,
 		ReadTimeout:           responseTimeout,
 		WriteTimeout:          responseTimeout,
@@ -131,16 +138,6 @@ func clientOptions(credentials *broker.Credentials) (*redis.UniversalOptions, er
 		return o, err
 	}
 	return o, nil
-}
-
-// printableName replaces characters that the server does not accept in a name.
-func printableName(name string) string {
-	return strings.Map(func(r rune) rune {
-		if r > ' ' && r <= '~' {
-			return r
-		}
-		return '-'
-	}, name)
 }
 
 // setDatabase reads the database number in the path of a URL.

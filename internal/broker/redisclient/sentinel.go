@@ -149,7 +149,12 @@ func (d *sentinelDialer) askSentinels(ctx context.Context) (string, error) {
 func (d *sentinelDialer) askSentinel(ctx context.Context, address string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, sentinelTimeout)
 	defer cancel()
-	login := d.currentLogin()
+	login := d.credentials.Sentinel // also if reading the current login fails, as it can while files are replaced
+	if d.credentials.Refresh != nil {
+		if now, err := d.credentials.Refresh(); err == nil && now.Sentinel != nil {
+			login = now.Sentinel
+		}
+	}
 	answered := &atomic.Bool{}
 	client := redis.NewSentinelClient(&redis.Options{
 		Addr: address, Dialer: boundedDialer(d.credentials, d.options, answered), Username: login.Username, Password: login.Password,
@@ -166,17 +171,6 @@ func (d *sentinelDialer) askSentinel(ctx context.Context, address string) (strin
 		return "", d.credentials.Conceal(ClassifyError("asking a Sentinel for the master", err), answered.Load())
 	}
 	return masterAddress(found)
-}
-
-// currentLogin returns the current login at the Sentinels. If reading it fails, as it can while files are
-// replaced, it returns the first one.
-func (d *sentinelDialer) currentLogin() *broker.Sentinel {
-	if d.credentials.Refresh != nil {
-		if now, err := d.credentials.Refresh(); err == nil && now.Sentinel != nil {
-			return now.Sentinel
-		}
-	}
-	return d.credentials.Sentinel
 }
 
 // masterAddress checks the answer of a Sentinel.

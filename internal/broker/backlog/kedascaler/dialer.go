@@ -55,12 +55,6 @@ func (d *scalerDialer) dial(ctx context.Context, address string) (net.Conn, erro
 	return conn, err
 }
 
-func (d *scalerDialer) renewBudget() {
-	if conn := d.conn.Load(); conn != nil {
-		conn.Renew()
-	}
-}
-
 // intercept implements grpc.UnaryClientInterceptor. gRPC describes errors of the connection only as
 // text.
 func (d *scalerDialer) intercept(

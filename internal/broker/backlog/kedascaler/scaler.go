@@ -82,7 +82,9 @@ func (s *ScalerSource) Read(ctx context.Context) (backlog.Reading, error) {
 }
 
 func (s *ScalerSource) readOnce(ctx context.Context) (backlog.Reading, error) {
-	s.dialer.renewBudget()
+	if conn := s.dialer.conn.Load(); conn != nil {
+		conn.Renew()
+	}
 	active, err := s.client.IsActive(ctx, s.object)
 	if err != nil {
 		return backlog.Reading{}, classifyError("calling IsActive", err)

@@ -39,6 +39,10 @@ func NewQuerySource(credentials broker.Credentials, queries Queries) (backlog.So
 	if strings.TrimSpace(queries.Backlog) == "" {
 		return nil, broker.Errorf(broker.ClassInvalid, "query is empty")
 	}
+	// The API has this field in each response.
+	isField := func(name string, value json.RawMessage) bool {
+		return name == "status" && slices.Contains([]string{`"success"`, `"error"`}, string(value))
+	}
 	client, err := backlog.NewHTTPClient(credentials, backlog.API{MaxResponse: maxResponseBytes, IsField: isField})
 	if err != nil {
 		return nil, err
@@ -55,11 +59,6 @@ func NewQuerySource(credentials broker.Credentials, queries Queries) (backlog.So
 // maxResponseBytes is far more than a response with one number needs. Each series of a larger one
 // would take a multiple of its length in memory.
 const maxResponseBytes = 256 << 10
-
-// isField reports whether the API has the field in each response.
-func isField(name string, value json.RawMessage) bool {
-	return name == "status" && slices.Contains([]string{`"success"`, `"error"`}, string(value))
-}
 
 // getOnlyTransport makes the API client fall back to GET. It prefers POST, which proxies
 // that authorize by method map to a permission to create.

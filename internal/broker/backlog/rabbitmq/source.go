@@ -25,6 +25,10 @@ type QueueSource struct {
 
 // NewQueueSource does not connect yet. The URL is that of the management API, without /api.
 func NewQueueSource(credentials broker.Credentials, vhost, queue string) (backlog.Source, error) {
+	// The management API has these fields in the description of a queue or in an error.
+	isField := func(name string, _ json.RawMessage) bool {
+		return slices.Contains([]string{"messages_ready", "vhost", "arguments", "reason"}, name)
+	}
 	client, err := backlog.NewHTTPClient(credentials, backlog.API{MaxResponse: maxResponseBytes, IsField: isField})
 	if err != nil {
 		return nil, err
@@ -34,12 +38,6 @@ func NewQueueSource(credentials broker.Credentials, vhost, queue string) (backlo
 
 // maxResponseBytes is more than the statistics of a queue with many consumers need.
 const maxResponseBytes = 1 << 20
-
-// isField reports whether the management API has the field in the description of a queue or in an
-// error.
-func isField(name string, _ json.RawMessage) bool {
-	return slices.Contains([]string{"messages_ready", "vhost", "arguments", "reason"}, name)
-}
 
 // queueResponse has a nil pointer for a statistic that RabbitMQ has not collected yet.
 type queueResponse struct {
