@@ -88,11 +88,11 @@ func (e *evaluation) isIdleTooLong(idleSince time.Time) bool {
 		return false
 	}
 	if idleSince.IsZero() { // renewals alone cause no reconciliation
-		e.schedule.RequeueWithin(min(limit, activityPrecision))
+		e.timer.RequeueWithin(min(limit, activityPrecision))
 		return false
 	}
-	e.schedule.RequeueWithin(max(limit/activityChecks, activityPrecision))
-	return e.schedule.HasReached(idleSince.Add(limit))
+	e.timer.RequeueWithin(max(limit/activityChecks, activityPrecision))
+	return e.timer.HasReached(idleSince.Add(limit))
 }
 
 func laterTime(a, b time.Time) time.Time {

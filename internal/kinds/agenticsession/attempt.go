@@ -68,7 +68,7 @@ func (e *evaluation) followJob(job *batchv1.Job) *Question {
 	end := decision.FindEndCondition(job)
 	if end != nil && endedBeforeDeletion(job, end) {
 		// The end of the Pod says how the runner ended. Kubernetes ends Jobs after their Pods, but a cache receives both separately.
-		if e.pod != nil && !HasPodEnded(e.pod) && !e.schedule.HasReached(end.LastTransitionTime.Add(maxPodLag)) {
+		if e.pod != nil && !HasPodEnded(e.pod) && !e.timer.HasReached(end.LastTransitionTime.Add(maxPodLag)) {
 			return nil
 		}
 		e.closeAttempt(verdictOfJob(job, e.pod, end, hasResult(&e.status)))
@@ -83,7 +83,7 @@ func (e *evaluation) followJob(job *batchv1.Job) *Question {
 	case e.status.StopTime != nil:
 		// In the foreground: the Job exists until its Pod has ended.
 		e.deleteJob(job)
-		e.schedule.HasReached(stuckTime(&e.status))
+		e.timer.HasReached(stuckTime(&e.status))
 	case end == nil:
 		return e.followRunner()
 	}
@@ -204,7 +204,7 @@ func (e *evaluation) failStuckStart() {
 	}
 	limit := ptr.Deref(e.spec.StartupTimeout, defaultStartupTimeoutSeconds)
 	begin := startupBegin(&e.status, e.job, e.pod)
-	if problem == nil || limit == 0 || !e.schedule.HasReached(begin.Add(time.Duration(limit)*time.Second)) {
+	if problem == nil || limit == 0 || !e.timer.HasReached(begin.Add(time.Duration(limit)*time.Second)) {
 		return
 	}
 	e.deleteJob(e.job)

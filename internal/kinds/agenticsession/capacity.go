@@ -154,7 +154,7 @@ func (e *evaluation) waitForPlace() (isWaiting bool, question *Question) {
 	}
 	e.status.QueuedSince = &since
 	e.waitFor(v1alpha1.ReasonQueued, queueMessage(o.Runner, contenders, &self), false)
-	e.schedule.RequeueWithin(queueRefreshInterval)
+	e.timer.RequeueWithin(queueRefreshInterval)
 	return true, nil
 }
 

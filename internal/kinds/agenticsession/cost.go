@@ -169,7 +169,7 @@ func (e *evaluation) followCost() {
 	}
 	limit := findCostLimit(&e.observation, s)
 	reachesLimit := limit != nil && microsOf(s.TotalCostUSD)+microsOf(&cost)-microsOf(s.AttemptCostUSD) >= limit.micros
-	isDue := s.AttemptCostUSD == nil || s.CostRecordTime == nil || e.schedule.HasReached(s.CostRecordTime.Add(CostRecordInterval))
+	isDue := s.AttemptCostUSD == nil || s.CostRecordTime == nil || e.timer.HasReached(s.CostRecordTime.Add(CostRecordInterval))
 	if reachesLimit || isDue {
 		e.recordCost(cost)
 	}

@@ -56,10 +56,10 @@ func (e *evaluation) deadline() *int64 {
 	current, waited := e.job.Spec.ActiveDeadlineSeconds, secondsBetween(start, e.now.Time)
 	allowance := int64(startupAllowance / time.Second)
 	if current != nil && *current <= waited+left+allowance &&
-		!e.schedule.HasReached(start.Add(time.Duration(*current-left-allowance/2)*time.Second)) {
+		!e.timer.HasReached(start.Add(time.Duration(*current-left-allowance/2)*time.Second)) {
 		return current
 	}
-	e.schedule.RequeueWithin(startupAllowance / 2)
+	e.timer.RequeueWithin(startupAllowance / 2)
 	return new(waited + left + allowance)
 }
 

@@ -26,7 +26,7 @@ func Decide(observation Observation) Decision {
 	e.deleteOrphanJobs()
 	e.status.Phase = phaseOf(&e.status)
 	e.setConditions()
-	e.decision.Status, e.decision.RequeueAfter = e.status, e.schedule.RequeueAfter
+	e.decision.Status, e.decision.RequeueAfter = e.status, e.timer.RequeueAfter
 	e.decision.Events = eventsBetween(&observation.Session.Status, &e.status)
 	return e.decision
 }
@@ -37,7 +37,7 @@ type evaluation struct {
 	now         metav1.Time
 	spec        *v1alpha1.AgenticSessionSpec
 	status      v1alpha1.AgenticSessionStatus
-	schedule    decision.Schedule
+	timer       decision.Timer
 	decision    Decision
 
 	// settings that the session runs with; nil if they are refused or not known.
@@ -55,7 +55,7 @@ func newEvaluation(observation Observation) *evaluation {
 		now:         metav1.NewTime(observation.Now.Truncate(time.Second)), // the API server's precision
 		spec:        &observation.Session.Spec,
 		status:      *observation.Session.Status.DeepCopy(),
-		schedule:    decision.Schedule{Now: observation.Now},
+		timer:       decision.Timer{Now: observation.Now},
 	}
 	e.status.QueuedSince = nil // unless it waits again
 	e.status.ObservedGeneration = observation.Session.Generation
@@ -123,7 +123,7 @@ func (e *evaluation) betweenAttempts() *Question {
 	case isStopped && isStoppedByUser:
 		return e.startAttempt()
 	case !isStopped && ttl != nil && e.status.CompletionTime != nil:
-		e.decision.DeleteSession = e.schedule.HasReached(e.status.CompletionTime.Add(time.Duration(*ttl) * time.Second))
+		e.decision.DeleteSession = e.timer.HasReached(e.status.CompletionTime.Add(time.Duration(*ttl) * time.Second))
 	}
 	return nil
 }

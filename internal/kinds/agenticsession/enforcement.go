@@ -129,7 +129,7 @@ func (e *evaluation) waitForAddresses() bool {
 	}
 	e.waitFor(v1alpha1.ReasonNetworkEnforcementUnknown,
 		"the address of the operator's Service for network checks cannot be resolved, so it is not known whether NetworkPolicies are enforced", true)
-	e.schedule.HasReached(e.observation.Now.Add(addressInterval))
+	e.timer.HasReached(e.observation.Now.Add(addressInterval))
 	return true
 }
 

@@ -70,14 +70,14 @@ func (e *evaluation) isCurrent(object decision.Object) (bool, *Question) {
 func (e *evaluation) areInputsCurrent(name string) (bool, *Question) {
 	isScheduled := findPodCondition(e.pod, corev1.PodScheduled, corev1.ConditionTrue) != nil
 	if e.status.RunnerStartTime != nil || name != e.status.Inputs || !isScheduled ||
-		!e.schedule.HasReached(startupBegin(&e.status, e.job, e.pod).Add(inputsCheckInterval)) {
+		!e.timer.HasReached(startupBegin(&e.status, e.job, e.pod).Add(inputsCheckInterval)) {
 		return true, nil
 	}
 	exists, answered := e.observation.Answers.Secrets[name]
 	if !answered {
 		return false, &Question{Secret: name}
 	}
-	e.schedule.RequeueWithin(inputsCheckInterval)
+	e.timer.RequeueWithin(inputsCheckInterval)
 	return exists, nil
 }
 
@@ -100,5 +100,5 @@ func (e *evaluation) reportRestoration() {
 	if e.obstacle == nil {
 		e.obstacle = &obstacle{problem, true}
 	}
-	e.schedule.RequeueWithin(e.retryInterval(v1alpha1.ConditionDependenciesReady))
+	e.timer.RequeueWithin(e.retryInterval(v1alpha1.ConditionDependenciesReady))
 }

@@ -60,7 +60,7 @@ func (e *evaluation) startAttempt() *Question {
 	if e.waitForDependencies() {
 		return nil
 	}
-	if delay, end := retryDelay(&e.status); !e.schedule.HasReached(end) {
+	if delay, end := retryDelay(&e.status); !e.timer.HasReached(end) {
 		e.waitFor(v1alpha1.ReasonRetrying, fmt.Sprintf("the run is retried %s after its last attempt ended", delay), false)
 		return nil
 	}
@@ -198,7 +198,7 @@ func (e *evaluation) waitFor(reason, message string, timeLimited bool) {
 		e.status.WaitingSince = &e.now
 	}
 	limit := ptr.Deref(e.spec.StartupTimeout, defaultStartupTimeoutSeconds)
-	if limit > 0 && e.schedule.HasReached(e.status.WaitingSince.Add(time.Duration(limit)*time.Second)) {
+	if limit > 0 && e.timer.HasReached(e.status.WaitingSince.Add(time.Duration(limit)*time.Second)) {
 		e.failRun(e.obstacle.Problem)
 	}
 }
@@ -288,5 +288,5 @@ func (e *evaluation) handleRefusal(refusal *decision.Refusal) {
 	if e.status.Job == "" {
 		return // the run failed
 	}
-	e.schedule.RequeueWithin(e.retryInterval(conditionType))
+	e.timer.RequeueWithin(e.retryInterval(conditionType))
 }

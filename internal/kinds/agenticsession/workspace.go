@@ -172,7 +172,7 @@ func (e *evaluation) loseWorkspace(name string, claim *metav1.PartialObjectMetad
 		return workspaceState{}
 	case claim != nil && !claim.DeletionTimestamp.IsZero():
 		e.waitForWorkspace(lost)
-		e.schedule.RequeueWithin(e.retryInterval(v1alpha1.ConditionDependenciesReady))
+		e.timer.RequeueWithin(e.retryInterval(v1alpha1.ConditionDependenciesReady))
 		return workspaceState{}
 	}
 	e.status.WorkspaceUID = ""
@@ -232,7 +232,7 @@ func (e *evaluation) reserveWorkspace() workspaceState {
 	claim := e.observation.Answers.Claims[name]
 	if claim == nil || claim.UID != e.status.WorkspaceUID {
 		e.waitForWorkspace(decision.Problem{Reason: v1alpha1.ReasonWorkspaceNotFound, Message: "PersistentVolumeClaim " + name + " does not exist yet"})
-		e.schedule.RequeueWithin(e.retryInterval(v1alpha1.ConditionDependenciesReady))
+		e.timer.RequeueWithin(e.retryInterval(v1alpha1.ConditionDependenciesReady))
 		return workspaceState{}
 	}
 	pods, answered := e.observation.Answers.Mounts[name]
@@ -265,7 +265,7 @@ func (e *evaluation) waitForPod(user *corev1.Pod) {
 	if name := user.Labels[LabelSession]; name != "" {
 		message = fmt.Sprintf("Pod %s of AgenticSession %s has not ended yet", user.Name, name)
 	} else {
-		e.schedule.RequeueWithin(e.retryInterval(v1alpha1.ConditionDependenciesReady))
+		e.timer.RequeueWithin(e.retryInterval(v1alpha1.ConditionDependenciesReady))
 	}
 	e.waitForWorkspace(decision.Problem{Reason: v1alpha1.ReasonWorkspaceInUse, Message: message})
 }

@@ -31,13 +31,13 @@ func Decide(observation Observation) Decision {
 		spec:        &observation.Schedule.Spec,
 		status:      *observation.Schedule.Status.DeepCopy(),
 		now:         metav1.NewTime(observation.Now.Truncate(time.Second)), // the precision of the API
-		schedule:    decision.Schedule{Now: observation.Now},
+		timer:       decision.Timer{Now: observation.Now},
 	}
 	if !e.Schedule.DeletionTimestamp.IsZero() {
 		return e.decision // the garbage collector deletes the runs
 	}
 	e.decideRuns()
-	e.decision.Status, e.decision.RequeueAfter = e.status, e.schedule.RequeueAfter
+	e.decision.Status, e.decision.RequeueAfter = e.status, e.timer.RequeueAfter
 	if e.decision.Question == nil {
 		stored := &e.Schedule.Status
 		e.decision.StatusChanged = !equality.Semantic.DeepEqual(stored, &e.status)
@@ -52,7 +52,7 @@ type evaluation struct {
 	spec     *v1alpha1.ScheduleSpec
 	status   v1alpha1.ScheduleStatus
 	now      metav1.Time
-	schedule decision.Schedule
+	timer    decision.Timer
 	decision Decision
 	// timetable has the times that are due, and wanted is the timetable of the spec. They differ until a change of the
 	// spec applies.
@@ -80,7 +80,7 @@ func (e *evaluation) decideRuns() {
 	e.summarizeRuns()
 	decision.Set(&e.status.Conditions, e.Schedule.Generation, e.now, e.summary())
 	if !e.spec.Suspend {
-		e.schedule.RequeueWithin(maxRequeue)
+		e.timer.RequeueWithin(maxRequeue)
 	}
 }
 
@@ -147,7 +147,7 @@ func (e *evaluation) decideTimes() {
 	if due.hasMore { // all are missed but the last times, which catchUp may run
 		oldest := due.times[:len(due.times)-maxCatchUp]
 		e.miss(e.missTooLate(oldest), v1alpha1.MissedSuperseded)
-		e.schedule.RequeueWithin(time.Millisecond)
+		e.timer.RequeueWithin(time.Millisecond)
 		return
 	}
 	startable := e.missTooLate(due.times)
@@ -169,7 +169,7 @@ func (e *evaluation) expectNext(due *dueTimes) {
 		return
 	}
 	e.status.NextScheduleTime = apiTime(due.next)
-	e.schedule.HasReached(due.nextStart)
+	e.timer.HasReached(due.nextStart)
 }
 
 // replaceTimetable makes the timetable of the spec apply from now on.
@@ -191,7 +191,7 @@ func (e *evaluation) passSuspended(due dueTimes) {
 	}
 	e.miss(due.times, v1alpha1.MissedSuspended)
 	e.status.Suspended = due.hasMore
-	e.schedule.RequeueWithin(time.Millisecond)
+	e.timer.RequeueWithin(time.Millisecond)
 }
 
 // startTimes starts one of the times that may start, unless an active run prevents it.
@@ -203,7 +203,7 @@ func (e *evaluation) startTimes(startable []time.Time) {
 		return
 	case e.isReplaced():
 		e.miss(startable, v1alpha1.MissedScheduleChanged)
-		e.schedule.RequeueWithin(time.Millisecond)
+		e.timer.RequeueWithin(time.Millisecond)
 		return
 	case e.spec.ConcurrencyPolicy == v1alpha1.ConcurrencyReplace:
 		for _, run := range active {
@@ -212,7 +212,7 @@ func (e *evaluation) startTimes(startable []time.Time) {
 	}
 	e.isBlockedByRun = true
 	if limit, found := maxLateness(e.spec); found {
-		e.schedule.HasReached(e.startTime(startable[0]).Add(limit + time.Millisecond))
+		e.timer.HasReached(e.startTime(startable[0]).Add(limit + time.Millisecond))
 	}
 }
 
@@ -279,7 +279,7 @@ func (e *evaluation) resolvePending() bool {
 
 // retryLater tries a refused time again after as long as it is late already.
 func (e *evaluation) retryLater(due time.Time) {
-	e.schedule.RequeueWithin(min(max(e.Now.Sub(e.startTime(due)), minRefusedRetry), maxRefusedRetry))
+	e.timer.RequeueWithin(min(max(e.Now.Sub(e.startTime(due)), minRefusedRetry), maxRefusedRetry))
 }
 
 // missPending counts the pending time as missed. It reports true: further times can be decided.

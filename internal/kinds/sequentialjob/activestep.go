@@ -189,7 +189,7 @@ func (e *evaluation) createJob(step *v1alpha1.StepStatus) stepVerdict {
 		}
 	}
 	if refusal == nil {
-		e.schedule.RequeueWithin(createdRecheck)
+		e.timer.RequeueWithin(createdRecheck)
 	}
 	step.Phase, e.blockedBy = v1alpha1.StepStarting, refusal
 	e.decision.Outputs = outputsConfigMap(e.SequentialJob, &e.status)
@@ -261,7 +261,7 @@ func (e *evaluation) observeUnfinishedJob(step *v1alpha1.StepStatus, job *batchv
 	if step.Phase != v1alpha1.StepRunning && step.Phase != v1alpha1.StepStarting {
 		return
 	}
-	if step.JobUID != "" || e.schedule.HasReached(job.CreationTimestamp.Add(uidRecordDelay)) {
+	if step.JobUID != "" || e.timer.HasReached(job.CreationTimestamp.Add(uidRecordDelay)) {
 		e.recordJob(step, job)
 	}
 	if job.Status.Failed <= step.FailedPods {
@@ -285,7 +285,7 @@ func (e *evaluation) stopProblem(step *v1alpha1.StepStatus, job *batchv1.Job) *d
 	}
 	limit := jobOptions(job).StartDeadlineSeconds
 	if limit == nil || job.Status.StartTime == nil || hasStartedPod(job) ||
-		!e.schedule.HasReached(job.Status.StartTime.Add(time.Duration(*limit)*time.Second)) {
+		!e.timer.HasReached(job.Status.StartTime.Add(time.Duration(*limit)*time.Second)) {
 		return nil
 	}
 	pods, known := e.Answers.PodsByJob[job.UID]

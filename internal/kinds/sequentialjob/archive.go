@@ -132,7 +132,7 @@ func (e *evaluation) createArchiveJob(archive *v1alpha1.SequenceArchiveStatus) {
 			archive.Location = "s3://" + path.Join(s3.Bucket, s3.Prefix, archive.Location)
 		}
 		e.decision.CreateArchive = newArchiveJob(e.SequentialJob, archive.Run, e.ArchiveImage, jobs)
-		e.schedule.RequeueWithin(createdRecheck)
+		e.timer.RequeueWithin(createdRecheck)
 	}
 }
 
@@ -149,7 +149,7 @@ func (e *evaluation) endArchive(archive *v1alpha1.SequenceArchiveStatus, reason,
 // harm: it writes the same files.
 func (e *evaluation) observeArchive(archive *v1alpha1.SequenceArchiveStatus) {
 	archive.JobName = archiveJobName(e.SequentialJob, archive.Run) // others may write the status
-	isOverdue := e.schedule.HasReached(ptr.Deref(archive.StartTime, metav1.Time{}).Add(archiveDeadline))
+	isOverdue := e.timer.HasReached(ptr.Deref(archive.StartTime, metav1.Time{}).Add(archiveDeadline))
 	job, presence := e.findArchiveJob(archive.JobName)
 	switch {
 	case presence == jobUnknown:
@@ -200,7 +200,7 @@ func (e *evaluation) retryArchiveJob(archive *v1alpha1.SequenceArchiveStatus) {
 		archive.Reason = v1alpha1.ReasonNameTaken
 	}
 	archive.Message = decision.TruncateMessage(refusal.Message, maxMessageBytes)
-	e.schedule.RequeueWithin(min(max(e.Now.Sub(archive.StartTime.Time), minBlockedRetry), maxBlockedRetry))
+	e.timer.RequeueWithin(min(max(e.Now.Sub(archive.StartTime.Time), minBlockedRetry), maxBlockedRetry))
 }
 
 // reportArchiveProblem records what keeps the Pod of the Job from running. It may set a question instead.

@@ -166,7 +166,7 @@ func (e *evaluation) setBlockedCondition(conditionType, reason, clearedReason, m
 	case message != "":
 		e.setCondition(conditionType, decision.True(reason, message))
 		since := meta.FindStatusCondition(e.status.Conditions, conditionType).LastTransitionTime
-		e.schedule.RequeueWithin(min(max(e.Now.Sub(since.Time), minBlockedRetry), maxBlockedRetry))
+		e.timer.RequeueWithin(min(max(e.Now.Sub(since.Time), minBlockedRetry), maxBlockedRetry))
 	case meta.IsStatusConditionTrue(e.status.Conditions, conditionType) && e.decision.CreateJob == nil && e.decision.Workspace == nil:
 		e.setCondition(conditionType, decision.False(clearedReason, ""))
 	}

@@ -25,7 +25,7 @@ func Decide(observation Observation) Decision {
 		spec:        &observation.SequentialJob.Spec,
 		status:      *observation.SequentialJob.Status.DeepCopy(),
 		now:         metav1.NewTime(observation.Now.Truncate(time.Second)), // the precision of the API
-		schedule:    decision.Schedule{Now: observation.Now},
+		timer:       decision.Timer{Now: observation.Now},
 	}
 	e.separateArchiveJobs()
 	switch {
@@ -35,7 +35,7 @@ func Decide(observation Observation) Decision {
 	default:
 		e.decideProgress()
 	}
-	e.decision.Status, e.decision.RequeueAfter = e.status, e.schedule.RequeueAfter
+	e.decision.Status, e.decision.RequeueAfter = e.status, e.timer.RequeueAfter
 	if e.decision.Question == nil {
 		stored := &e.SequentialJob.Status
 		e.decision.StatusChanged = !equality.Semantic.DeepEqual(stored, &e.status)
@@ -50,7 +50,7 @@ type evaluation struct {
 	spec     *v1alpha1.SequentialJobSpec
 	status   v1alpha1.SequentialJobStatus
 	now      metav1.Time
-	schedule decision.Schedule
+	timer    decision.Timer
 	decision Decision
 	// startedStep is the step that this decision starts. Its Job can exist only if the record
 	// of an earlier decision was lost, and then it has the same name.
@@ -95,11 +95,11 @@ func (e *evaluation) decideProgress() {
 	step, ttl := activeStep(e.status.Steps), e.spec.TTLSecondsAfterFinished
 	switch {
 	case IsFinished(&e.status) && IsRerunRequested(e.spec, &e.status) && CheckRerun(e.spec, &e.status) == nil:
-		e.schedule.RequeueWithin(time.Millisecond) // until the rerun starts, the SequentialJob must not expire
+		e.timer.RequeueWithin(time.Millisecond) // until the rerun starts, the SequentialJob must not expire
 	case IsFinished(&e.status) && ttl != nil && !isArchiving(&e.status):
-		e.decision.DeleteExpired = e.schedule.HasReached(e.status.CompletionTime.Add(time.Duration(*ttl) * time.Second))
+		e.decision.DeleteExpired = e.timer.HasReached(e.status.CompletionTime.Add(time.Duration(*ttl) * time.Second))
 	case hasDeadline && step != nil && !step.Finally && !isSuspendedBySpec(step) && e.Now.Before(deadline):
-		e.schedule.RequeueWithin(deadline.Sub(e.Now))
+		e.timer.RequeueWithin(deadline.Sub(e.Now))
 	}
 	e.deleteOldJobs()
 	e.summarize()
@@ -138,7 +138,7 @@ func (e *evaluation) startNextStep() bool {
 	if next.Run != e.status.Run && e.skipUnwantedStep(next) {
 		return true
 	}
-	if next.Phase == v1alpha1.StepRetrying && next.NextAttemptTime != nil && !e.schedule.HasReached(next.NextAttemptTime.Time) {
+	if next.Phase == v1alpha1.StepRetrying && next.NextAttemptTime != nil && !e.timer.HasReached(next.NextAttemptTime.Time) {
 		return false
 	}
 	approvedBy, mayStart := e.approve(next)

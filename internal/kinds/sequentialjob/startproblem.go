@@ -58,7 +58,7 @@ const (
 // observeStart records whether the Pods of an unfinished Job run and, if not, what keeps them from
 // running. It may set a question instead.
 func (e *evaluation) observeStart(step *v1alpha1.StepStatus, job *batchv1.Job) {
-	if !e.schedule.HasReached(job.CreationTimestamp.Add(startReportDelay)) {
+	if !e.timer.HasReached(job.CreationTimestamp.Add(startReportDelay)) {
 		return
 	}
 	pods := podsOf(e.Pods, job.UID)
@@ -66,7 +66,7 @@ func (e *evaluation) observeStart(step *v1alpha1.StepStatus, job *batchv1.Job) {
 	case isSuspended(job):
 		e.observeSuspendedJob(step, job)
 	case since != nil:
-		if e.schedule.HasReached(since.Add(startReportDelay)) && step.Phase != v1alpha1.StepRunning {
+		if e.timer.HasReached(since.Add(startReportDelay)) && step.Phase != v1alpha1.StepRunning {
 			e.recordJob(step, job)
 			e.reportBlocked(step, v1alpha1.StepRunning, nil)
 		}
@@ -148,7 +148,7 @@ func (e *evaluation) findStartProblem(step *v1alpha1.StepStatus, job *batchv1.Jo
 // problemFromEvents returns a problem that only an event names. The events are read after a while,
 // and again after longer and longer times.
 func (e *evaluation) problemFromEvents(step *v1alpha1.StepStatus, uid types.UID, since time.Time, reason, prefix, advice string) *startProblem {
-	if !e.schedule.HasReached(since.Add(eventsDelay)) {
+	if !e.timer.HasReached(since.Add(eventsDelay)) {
 		return nil
 	}
 	message, read := e.Answers.Warnings[uid]
@@ -156,7 +156,7 @@ func (e *evaluation) problemFromEvents(step *v1alpha1.StepStatus, uid types.UID,
 		e.decision.Question = &Question{WarningsOf: uid}
 		return nil
 	}
-	e.schedule.RequeueWithin(min(max(e.Now.Sub(since)/4, minEventsRetry), maxEventsRetry))
+	e.timer.RequeueWithin(min(max(e.Now.Sub(since)/4, minEventsRetry), maxEventsRetry))
 	switch {
 	case message != "":
 		message = prefix + message

@@ -38,7 +38,7 @@ func (e *evaluation) prepareWorkspace(step *v1alpha1.StepStatus, refusal *decisi
 		if refusal != nil {
 			step.Phase, e.blockedBy = v1alpha1.StepStarting, refusal
 		} else {
-			e.schedule.RequeueWithin(time.Millisecond) // the next decision records the claim's UID
+			e.timer.RequeueWithin(time.Millisecond) // the next decision records the claim's UID
 		}
 		return false, stepVerdict{}
 	case !decision.WasCreatedFor(e.SequentialJob, claim, v1alpha1.LabelSequentialJobUID) && claim.UID != e.status.WorkspaceUID:
@@ -97,7 +97,7 @@ func (e *evaluation) loseWorkspace(step *v1alpha1.StepStatus, loss string) stepV
 	e.status.Steps = mergeSteps(e.spec, nil)
 	e.status.WorkspaceUID = ""
 	e.setCondition(v1alpha1.ConditionSpecAccepted, specValidity(e.SequentialJob))
-	e.schedule.RequeueWithin(time.Millisecond) // the next decision admits the run
+	e.timer.RequeueWithin(time.Millisecond) // the next decision admits the run
 	return stepVerdict{}
 }
 

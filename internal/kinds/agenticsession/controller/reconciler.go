@@ -53,7 +53,7 @@ type Reconciler struct {
 	deletedPods *deletedPods
 	renewals    *renewals
 	workspaces  *workspaceReservations
-	admissions  *admissions
+	capacity    *capacity
 	keys        *adminkeys.Store
 	apiServer   *apiServer
 }
@@ -72,7 +72,7 @@ func New(mgr ctrl.Manager, o Options) *Reconciler {
 		deletedPods: newDeletedPods(),
 		renewals:    newRenewals(clients.Clock),
 		workspaces:  newWorkspaceReservations(),
-		admissions:  newAdmissions(),
+		capacity:    newCapacity(),
 		apiServer:   newAPIServer(mgr.GetAPIReader()),
 	}
 }
@@ -107,7 +107,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !s.DeletionTimestamp.IsZero() { // the garbage collector deletes its objects
 		return ctrl.Result{}, r.restoreDefaultDeny(ctx, req.NamespacedName)
 	}
-	r.admissions.isOpen(s) // forgets an admission that the cache shows
+	r.capacity.isOpen(s) // forgets an admission that the cache shows
 	s = r.writeCache.Newest(s)
 	r.forgetUnused(s)
 	observation, err := r.observe(ctx, s)
@@ -163,5 +163,5 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	r.deletedPods.Forget(key)
 	r.renewals.Forget(key)
 	r.workspaces.forget(key)
-	r.admissions.forget(key)
+	r.capacity.forget(key)
 }

@@ -32,7 +32,7 @@ func (r *Reconciler) record(ctx context.Context, s *v1alpha1.AgenticSession, obs
 	}
 	err := kube.UpdateStatus(ctx, r.Client, before, after)
 	if opens {
-		r.admissions.settle(after, err)
+		r.capacity.settle(after, err)
 	}
 	countStatusUpdate(err)
 	if err != nil {

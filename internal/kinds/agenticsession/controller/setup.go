@@ -137,7 +137,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	b = b.WatchesRawSource(source.Kind[client.Object](r.options.Children, &coordinationv1.Lease{}, r.renewals.eventHandler()))
 	b = b.Watches(&v1alpha1.SessionRunner{}, deleteHandler(func(_ context.Context, runner client.Object) {
 		costTotal.Forget(client.ObjectKeyFromObject(runner))
-		r.admissions.forgetRunner(client.ObjectKeyFromObject(runner))
+		r.capacity.forgetRunner(client.ObjectKeyFromObject(runner))
 	}))
 	b = b.WatchesRawSource(source.Channel(r.apiServer.changes, handler.EnqueueRequestsFromMapFunc(r.sessionsWithLease)))
 	if err := mgr.Add(r.apiServer); err != nil {

@@ -126,8 +126,8 @@ func Earliest(waits ...time.Duration) time.Duration {
 	return earliest
 }
 
-// Schedule is when to decide again.
-type Schedule struct {
+// Timer is when to decide again.
+type Timer struct {
 	// Now is the time of the decision.
 	Now time.Time
 	// RequeueAfter is the time until the next decision; 0 is never.
@@ -135,15 +135,15 @@ type Schedule struct {
 }
 
 // RequeueWithin schedules the next decision after at most this positive time.
-func (s *Schedule) RequeueWithin(wait time.Duration) {
-	s.RequeueAfter = Earliest(s.RequeueAfter, max(wait, time.Millisecond))
+func (t *Timer) RequeueWithin(wait time.Duration) {
+	t.RequeueAfter = Earliest(t.RequeueAfter, max(wait, time.Millisecond))
 }
 
 // HasReached reports whether it is at least this time. If not, it schedules a decision for then.
-func (s *Schedule) HasReached(due time.Time) bool {
-	left := due.Sub(s.Now)
+func (t *Timer) HasReached(due time.Time) bool {
+	left := due.Sub(t.Now)
 	if left > 0 {
-		s.RequeueWithin(left)
+		t.RequeueWithin(left)
 	}
 	return left <= 0
 }

@@ -19,12 +19,12 @@ import (
 // sessionsPerPage limits the memory of a live list of sessions, each of which may have a prompt of 64 KiB.
 const sessionsPerPage = 50
 
-// admissions remembers which sessions this process started, until the cache shows it: otherwise several sessions would
+// capacity remembers which sessions this process started, until the cache shows it: otherwise several sessions would
 // find the same place of their SessionRunner free.
 //
 // A SessionRunner is verified once the cache contains all sessions that earlier processes started. It is not, at first and
 // after a write whose outcome is not known.
-type admissions struct {
+type capacity struct {
 	mu       sync.Mutex
 	admitted map[types.NamespacedName]admission
 	verified map[types.NamespacedName]bool
@@ -38,18 +38,18 @@ type admission struct {
 	version string
 }
 
-func newAdmissions() *admissions {
-	return &admissions{admitted: map[types.NamespacedName]admission{}, verified: map[types.NamespacedName]bool{}}
+func newCapacity() *capacity {
+	return &capacity{admitted: map[types.NamespacedName]admission{}, verified: map[types.NamespacedName]bool{}}
 }
 
 // isOpen reports whether a session has an open attempt, given the session in the cache.
-func (a *admissions) isOpen(cached *v1alpha1.AgenticSession) bool {
+func (a *capacity) isOpen(cached *v1alpha1.AgenticSession) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.isOpenLocked(cached)
 }
 
-func (a *admissions) isOpenLocked(cached *v1alpha1.AgenticSession) bool {
+func (a *capacity) isOpenLocked(cached *v1alpha1.AgenticSession) bool {
 	key := client.ObjectKeyFromObject(cached)
 	known, found := a.admitted[key]
 	if !found || known.uid != cached.UID {
@@ -70,7 +70,7 @@ func isOlder(version, other string) bool {
 
 // reserve takes a place of a SessionRunner for a session, before its attempt is recorded. hasPlace is called with a
 // function that reports which sessions are open, while no other session can be admitted; nil means that there is no limit.
-func (a *admissions) reserve(s *v1alpha1.AgenticSession, hasPlace func(isOpen func(*v1alpha1.AgenticSession) bool) (bool, error)) error {
+func (a *capacity) reserve(s *v1alpha1.AgenticSession, hasPlace func(isOpen func(*v1alpha1.AgenticSession) bool) (bool, error)) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if hasPlace != nil {
@@ -90,7 +90,7 @@ func (a *admissions) reserve(s *v1alpha1.AgenticSession, hasPlace func(isOpen fu
 
 // settle records the outcome of the write of an admission. s is the session as it was stored. Unless the API server
 // refused the write, it may have been stored.
-func (a *admissions) settle(s *v1alpha1.AgenticSession, err error) {
+func (a *capacity) settle(s *v1alpha1.AgenticSession, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	key := client.ObjectKeyFromObject(s)
@@ -106,19 +106,19 @@ func (a *admissions) settle(s *v1alpha1.AgenticSession, err error) {
 	}
 }
 
-func (a *admissions) doubt(runner types.NamespacedName) {
+func (a *capacity) doubt(runner types.NamespacedName) {
 	delete(a.verified, runner)
 	a.doubts++
 }
 
 // startVerification returns a token for verify, which has no effect if a SessionRunner became doubtful since.
-func (a *admissions) startVerification() int {
+func (a *capacity) startVerification() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.doubts
 }
 
-func (a *admissions) verify(runner types.NamespacedName, token int) {
+func (a *capacity) verify(runner types.NamespacedName, token int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.doubts == token {
@@ -126,20 +126,20 @@ func (a *admissions) verify(runner types.NamespacedName, token int) {
 	}
 }
 
-func (a *admissions) isVerified(runner types.NamespacedName) bool {
+func (a *capacity) isVerified(runner types.NamespacedName) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.verified[runner]
 }
 
-func (a *admissions) forget(key types.NamespacedName) {
+func (a *capacity) forget(key types.NamespacedName) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.admitted, key)
 }
 
 // forgetRunner forgets a SessionRunner that does not exist. A SessionRunner that is created with its name is verified again.
-func (a *admissions) forgetRunner(runner types.NamespacedName) {
+func (a *capacity) forgetRunner(runner types.NamespacedName) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.doubt(runner)
@@ -172,9 +172,9 @@ func (r *Reconciler) observeCapacity(ctx context.Context, o *agenticsession.Obse
 		return nil
 	}
 	key := runnerKey(o.Session)
-	o.Capacity.Verified = r.admissions.isVerified(key)
+	o.Capacity.Verified = r.capacity.isVerified(key)
 	var err error
-	o.Capacity.Contenders, err = r.listContenders(ctx, key, r.admissions.isOpen)
+	o.Capacity.Contenders, err = r.listContenders(ctx, key, r.capacity.isOpen)
 	return err
 }
 
@@ -182,7 +182,7 @@ func (r *Reconciler) observeCapacity(ctx context.Context, o *agenticsession.Obse
 // SessionRunner; from then on, it is ahead of all sessions that earlier processes started.
 func (r *Reconciler) verifyCapacity(ctx context.Context, o *agenticsession.Observation) error {
 	key := runnerKey(o.Session)
-	token := r.admissions.startVerification()
+	token := r.capacity.startVerification()
 	for next := ""; ; {
 		var page v1alpha1.AgenticSessionList
 		if err := r.Live.List(ctx, &page, client.InNamespace(key.Namespace), client.Limit(sessionsPerPage), client.Continue(next)); err != nil {
@@ -205,16 +205,16 @@ func (r *Reconciler) verifyCapacity(ctx context.Context, o *agenticsession.Obser
 			break
 		}
 	}
-	r.admissions.verify(key, token)
+	r.capacity.verify(key, token)
 	return r.observeCapacity(ctx, o)
 }
 
 // reservePlace takes a place of its SessionRunner for a session that opens an attempt.
 func (r *Reconciler) reservePlace(ctx context.Context, runner *v1alpha1.SessionRunner, after *v1alpha1.AgenticSession) error {
 	if !agenticsession.HasCapacityLimit(runner) {
-		return r.admissions.reserve(after, nil)
+		return r.capacity.reserve(after, nil)
 	}
-	return r.admissions.reserve(after, func(isOpen func(*v1alpha1.AgenticSession) bool) (bool, error) {
+	return r.capacity.reserve(after, func(isOpen func(*v1alpha1.AgenticSession) bool) (bool, error) {
 		contenders, err := r.listContenders(ctx, runnerKey(after), isOpen)
 		return err == nil && agenticsession.HasPlace(runner, contenders, agenticsession.UserOf(after)), err
 	})
@@ -231,7 +231,7 @@ func (r *Reconciler) nextSessions(ctx context.Context, object client.Object) []r
 	if err != nil || !agenticsession.HasCapacityLimit(runner) {
 		return nil
 	}
-	contenders, err := r.listContenders(ctx, key, r.admissions.isOpen)
+	contenders, err := r.listContenders(ctx, key, r.capacity.isOpen)
 	if err != nil { // queued sessions are also reconciled regularly
 		return nil
 	}

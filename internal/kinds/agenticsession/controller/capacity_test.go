@@ -25,7 +25,7 @@ type crowd struct {
 	version int
 	// stored are the sessions as the API server has them, and cached those of the operator's cache.
 	stored, cached map[string]*v1alpha1.AgenticSession
-	admissions     *admissions
+	capacity       *capacity
 	// writes are requests that the operator sent and that have no answer yet.
 	writes                            map[string]*v1alpha1.AgenticSession
 	started, refused, timeouts, kills int
@@ -36,7 +36,7 @@ const crowdSize = 12
 func newCrowd(t *testing.T, seed uint64) *crowd {
 	t.Helper()
 	c := &crowd{
-		t: t, rng: rand.New(rand.NewPCG(seed, 3)), admissions: newAdmissions(),
+		t: t, rng: rand.New(rand.NewPCG(seed, 3)), capacity: newCapacity(),
 		stored: map[string]*v1alpha1.AgenticSession{}, cached: map[string]*v1alpha1.AgenticSession{}, writes: map[string]*v1alpha1.AgenticSession{},
 		runner: &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "default"}},
 	}
@@ -69,7 +69,7 @@ func listOpen(sessions map[string]*v1alpha1.AgenticSession, isOpen func(*v1alpha
 
 // verify reads the stored sessions, as verifyCapacity does. Other things happen between the list and its end.
 func (c *crowd) verify() {
-	process := c.admissions // a killed one verifies nothing for the next one
+	process := c.capacity // a killed one verifies nothing for the next one
 	token := process.startVerification()
 	live := map[string]*v1alpha1.AgenticSession{}
 	for name, s := range c.stored {
@@ -89,11 +89,11 @@ func (c *crowd) verify() {
 // admit reserves a place for a session, and sends the write of its status.
 func (c *crowd) admit(name string) {
 	s := c.cached[name].DeepCopy()
-	if c.writes[name] != nil || c.admissions.isOpen(s) {
+	if c.writes[name] != nil || c.capacity.isOpen(s) {
 		return
 	}
 	s.Status.Job, s.Status.Runner = "job", "default"
-	err := c.admissions.reserve(s, func(isOpen func(*v1alpha1.AgenticSession) bool) (bool, error) {
+	err := c.capacity.reserve(s, func(isOpen func(*v1alpha1.AgenticSession) bool) (bool, error) {
 		return agenticsession.HasPlace(c.runner, listOpen(c.cached, isOpen), agenticsession.UserOf(s)), nil
 	})
 	if err != nil {
@@ -120,11 +120,11 @@ func (c *crowd) answer(name string) {
 	switch {
 	case lost <= 1: // before or after it was stored
 		c.timeouts++
-		c.admissions.settle(s, apierrors.NewTimeoutError("timeout", 1))
+		c.capacity.settle(s, apierrors.NewTimeoutError("timeout", 1))
 	case isCurrent:
-		c.admissions.settle(s, nil)
+		c.capacity.settle(s, nil)
 	default:
-		c.admissions.settle(s, apierrors.NewConflict(schema.GroupResource{}, name, nil))
+		c.capacity.settle(s, apierrors.NewConflict(schema.GroupResource{}, name, nil))
 	}
 }
 
@@ -150,7 +150,7 @@ func (c *crowd) kill() {
 		c.answer(name)
 	}
 	c.kills++
-	c.admissions = newAdmissions()
+	c.capacity = newCapacity()
 }
 
 func (c *crowd) step() {
@@ -162,7 +162,7 @@ func (c *crowd) step() {
 		c.answer(name)
 	case action < 75: // the cache catches up
 		c.cached[name] = c.stored[name].DeepCopy()
-		c.admissions.isOpen(c.cached[name])
+		c.capacity.isOpen(c.cached[name])
 	case action < 85: // the operator records the end of an attempt
 		if s := c.stored[name].DeepCopy(); s.Status.Job != "" && c.writes[name] == nil {
 			s.Status.Job, s.Status.Runner = "", ""
@@ -211,7 +211,7 @@ func TestPlacesOfEndedSessionsAreFreeAgain(t *testing.T) {
 			c.store(ended)
 			c.cached[name] = c.stored[name].DeepCopy()
 		}
-		c.admissions.verify(runnerKey(c.stored["s0"]), c.admissions.startVerification())
+		c.capacity.verify(runnerKey(c.stored["s0"]), c.capacity.startVerification())
 		for name := range c.stored {
 			c.admit(name)
 		}
