@@ -36,7 +36,11 @@ func generate(config, output string) error {
 			return err
 		}
 	}
-	all := templates
+	watched, err := watchedTemplates(config)
+	if err != nil {
+		return err
+	}
+	all := slices.Concat(templates, watched)
 	crds, err := filepath.Glob(filepath.Join(config, "crd", "bases", "*.yaml"))
 	if err != nil {
 		return err
@@ -45,7 +49,7 @@ func generate(config, output string) error {
 		return fmt.Errorf("no CustomResourceDefinition in %s", config)
 	}
 	for _, path := range crds {
-		all = append(slices.Clip(all), newCRDTemplate(config, path))
+		all = append(all, newCRDTemplate(config, path))
 	}
 	for _, t := range all {
 		text, err := t.render(config)

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -43,7 +45,6 @@ var templates = slices.Concat(
 		{name: "alerts_jobreport", sources: []string{"components/jobreport-alerts/rules.yaml"}, when: "$.Values.monitoring.jobReportAlerts", change: addMonitorLabels},
 		{name: "alerts_queue", sources: []string{"components/queue-alerts/rules.yaml"}, when: "$.Values.monitoring.queueAlerts", change: addMonitorLabels},
 	},
-	watchedTemplates("agenticsession", "egressproxy", "policy", "queue", "schedule", "sequentialjob", "workerpool"),
 	gatewayTemplates,
 	finalizerTemplates("queue", "sequentialjob", "workerpool"),
 	[]template{
@@ -83,15 +84,24 @@ var gatewayTemplates = []template{
 	},
 }
 
-// watchedTemplates are the permissions of controllers: a Role in each watched namespace, or a ClusterRole.
-func watchedTemplates(controllers ...string) (all []template) {
-	for _, name := range controllers {
+// watchedTemplates are the permissions of controllers: a Role in each watched namespace, or a ClusterRole. Each controller but
+// jobreport has a directory there.
+func watchedTemplates(config string) (all []template, _ error) {
+	entries, err := os.ReadDir(filepath.Join(config, "rbac", "controllers"))
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range entries {
+		name := entry.Name()
+		if !entry.IsDir() || name == "jobreport" {
+			continue
+		}
 		all = append(all, template{
 			name: "rbac_" + name, when: isEnabled(name), namespaces: watchedRange,
 			sources: []string{"rbac/controllers/" + name + "/role.yaml", "rbac/controllers/" + name + "/binding.yaml"},
 		})
 	}
-	return all
+	return all, nil
 }
 
 func finalizerTemplates(controllers ...string) (all []template) {

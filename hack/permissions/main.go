@@ -19,6 +19,12 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: permissions <page>")
 		os.Exit(2)
 	}
+	watched, err := watchedColumns()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "permissions:", err)
+		os.Exit(1)
+	}
+	sections[0].columns = watched
 	page, err := renderPage(sections)
 	if err == nil {
 		err = os.WriteFile(os.Args[1], []byte(page), 0o600)
@@ -47,6 +53,21 @@ func controllerColumn(name string) column {
 	return column{name, clusterRole, "config/rbac/controllers/" + name + "/role.yaml"}
 }
 
+// watchedColumns returns a column for each controller that works in the watched namespaces. Each controller but jobreport has a
+// directory in config/rbac/controllers.
+func watchedColumns() (columns []column, _ error) {
+	entries, err := os.ReadDir("config/rbac/controllers")
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range entries {
+		if entry.IsDir() && entry.Name() != "jobreport" {
+			columns = append(columns, controllerColumn(entry.Name()))
+		}
+	}
+	return columns, nil
+}
+
 func finalizerColumn(name string) column {
 	return column{name, clusterRole, "config/rbac/finalizers/" + name + "/role.yaml"}
 }
@@ -66,10 +87,7 @@ answers for each controller alone and for all together, in some namespaces and i
 var sections = []section{{
 	title: "Watched namespaces",
 	text:  "In the namespaces of `NAMESPACES`; with `NAMESPACES='*'`, in all.",
-	columns: []column{
-		controllerColumn("agenticsession"), controllerColumn("egressproxy"), controllerColumn("policy"),
-		controllerColumn("queue"), controllerColumn("schedule"), controllerColumn("sequentialjob"), controllerColumn("workerpool"),
-	},
+	// The columns are those of watchedColumns.
 }, {
 	title: "Reported namespaces",
 	text:  "In the namespaces of `REPORT_NAMESPACES`. `openreports`: with `COMPONENTS=jobreport-openreports`.",
