@@ -251,6 +251,14 @@ func (w *Worker) releaseMessage(m *scheduler.LeasedMessage, after time.Duration)
 	w.settleWithRetry(m, resultReleased, func(ctx context.Context) error { return m.Release(ctx, after) })
 }
 
+// releaseUnused gives back a message that the scheduler will not start.
+func (w *Worker) releaseUnused(m *scheduler.LeasedMessage) {
+	w.background.Go(func() {
+		w.releaseMessage(m, m.ReleaseDelay())
+		w.scheduler.MarkReleased(m)
+	})
+}
+
 // settleWithRetry sends the result of a job to the broker. It retries until the lease expires: after
 // that the broker delivers the message again anyway.
 func (w *Worker) settleWithRetry(m *scheduler.LeasedMessage, result string, send func(context.Context) error) {

@@ -114,13 +114,7 @@ func newWorker(options Options, handler Handler, mux *Mux) (*Worker, error) {
 	}
 	w.shutdown, w.requestShutdown = context.WithCancel(context.Background())
 	w.progress.now = func() time.Time { return w.now() }
-	releaseUnused := func(m *scheduler.LeasedMessage) {
-		w.background.Go(func() {
-			w.releaseMessage(m, m.ReleaseDelay())
-			w.scheduler.MarkReleased(m)
-		})
-	}
-	w.scheduler = scheduler.New(func() time.Time { return w.now() }, releaseUnused)
+	w.scheduler = scheduler.New(func() time.Time { return w.now() }, w.releaseUnused)
 	if mux != nil {
 		w.scheduler.SetKindLimits(mux.concurrencyByKind())
 	}

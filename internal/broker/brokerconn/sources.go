@@ -141,22 +141,23 @@ func (c *sourceConn) read(ctx context.Context) (backlog.Reading, error) {
 }
 
 func (c *sourceConn) readOnce(ctx context.Context) (backlog.Reading, error) {
-	if c.source == nil || !time.Now().Before(c.nextSecretRead) {
-		var credentials *broker.Credentials
-		var err error
-		if server := serverOf(c.spec); server != nil {
-			credentials, err = brokeraccess.ReadCredentials(ctx, c.liveReader, brokeraccess.KeyOf(c.namespace, server))
-		} else {
-			credentials, err = readScalerCredentials(ctx, c.liveReader, c.namespace, c.spec.External)
-		}
-		if err != nil {
+	if c.source != nil && time.Now().Before(c.nextSecretRead) {
+		return c.source.Read(ctx)
+	}
+	var credentials *broker.Credentials
+	var err error
+	if server := serverOf(c.spec); server != nil {
+		credentials, err = brokeraccess.ReadCredentials(ctx, c.liveReader, brokeraccess.KeyOf(c.namespace, server))
+	} else {
+		credentials, err = readScalerCredentials(ctx, c.liveReader, c.namespace, c.spec.External)
+	}
+	if err != nil {
+		return backlog.Reading{}, err
+	}
+	c.nextSecretRead = time.Now().Add(c.options.SecretReadInterval)
+	if c.source == nil || !credentials.Equal(c.credentials) {
+		if err := c.connect(ctx, credentials); err != nil {
 			return backlog.Reading{}, err
-		}
-		c.nextSecretRead = time.Now().Add(c.options.SecretReadInterval)
-		if c.source == nil || !credentials.Equal(c.credentials) {
-			if err := c.connect(ctx, credentials); err != nil {
-				return backlog.Reading{}, err
-			}
 		}
 	}
 	return c.source.Read(ctx)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/term"
@@ -72,8 +73,8 @@ func (s *Screen) DrawLines(lines []string) {
 	var text strings.Builder
 	text.WriteString(s.eraseSequence(columns))
 	if limit := s.maxLines(); limit > 0 && len(lines) > limit {
-		shown := lines[: limit-1 : limit-1]
-		lines = append(shown, fmt.Sprintf("… and %d more lines", len(lines)-len(shown)))
+		shown := lines[:limit-1]
+		lines = append(slices.Clone(shown), fmt.Sprintf("… and %d more lines", len(lines)-len(shown)))
 	}
 	for _, line := range lines {
 		line = Truncate(line, columns)

@@ -206,7 +206,7 @@ func workerOfPod(pod *corev1.Pod) workerpool.Worker {
 	ordinal, _ := strconv.ParseInt(pod.Labels[appsv1.PodIndexLabel], 10, 32) // 0 for a Deployment's Pod, which has no ordinal
 	w := workerpool.Worker{
 		Name: pod.Name, Revision: pod.Labels[workerpool.LabelRevision], Created: pod.CreationTimestamp.Time,
-		Ordinal:        int32(ordinal), //nolint:gosec // parsed with 32 bits
+		Ordinal:        int32(ordinal),
 		Assigned:       pod.Spec.NodeName != "",
 		Pending:        pod.Status.Phase == corev1.PodPending,
 		Terminating:    !pod.DeletionTimestamp.IsZero(),

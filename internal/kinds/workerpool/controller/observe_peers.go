@@ -48,6 +48,20 @@ type peerObservation struct {
 	statsError string
 }
 
+// observedQueues are the queues of a pool, all on one broker.
+type observedQueues struct {
+	conn *brokerconn.Conn
+	all  []observedQueue
+}
+
+type observedQueue struct {
+	object *v1alpha1.Queue
+	// broker according to the Queue and its Policies.
+	broker *v1alpha1.Broker
+	config broker.QueueConfig
+	weight int32
+}
+
 // observePeers adds what the workers and queues answered. It returns kube.ErrPending if they have not
 // answered since the last reconciliation.
 func (r *Reconciler) observePeers(ctx context.Context, observed *observation) error {
@@ -234,20 +248,6 @@ func (qs *observedQueues) readStats(ctx context.Context) (*workerpool.QueueStats
 // answers reports whether the worker of a request answered when it was asked for its stats.
 func (o *observation) answers(request workerpool.DrainRequest) bool {
 	return slices.ContainsFunc(o.Workers, func(w workerpool.Worker) bool { return w.Name == request.Worker && w.Stats != nil })
-}
-
-// observedQueues are the queues of a pool, all on one broker.
-type observedQueues struct {
-	conn *brokerconn.Conn
-	all  []observedQueue
-}
-
-type observedQueue struct {
-	object *v1alpha1.Queue
-	// broker according to the Queue and its Policies.
-	broker *v1alpha1.Broker
-	config broker.QueueConfig
-	weight int32
 }
 
 // names of the queues on the broker.
