@@ -139,7 +139,7 @@ func setupSchedule(mgr ctrl.Manager, o Options) error {
 }
 
 // brokerManagerOnce makes the brokers for the first controller that asks, and all others get the
-// same brokers. Without such a controller there are none.
+// same brokers. Without such a controller, no brokers are made.
 func brokerManagerOnce(mgr ctrl.Manager, o Options) func() (*brokerconn.Manager, error) {
 	return sync.OnceValues(func() (*brokerconn.Manager, error) { return newBrokerManager(mgr, o) })
 }
