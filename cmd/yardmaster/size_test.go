@@ -32,7 +32,7 @@ func TestTheLinkerRemovesUnusedMethodsOfTheOperator(t *testing.T) {
 func TestTheOperatorIsBuiltWithTheSameTagEverywhere(t *testing.T) {
 	const root = "../.."
 	for path, want := range map[string]string{
-		"Makefile":                 "\nTAGS := " + tag + "\n",
+		"Makefile":                 "-tags " + tag + " ",
 		"Dockerfile":               "-tags " + tag + " ",
 		"hack/release":             "-tags " + tag + " ",
 		"test/testenv/operator.go": `"-tags=` + tag + `"`,
