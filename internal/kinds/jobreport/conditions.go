@@ -65,10 +65,8 @@ func setSummaryConditions(after *v1alpha1.JobReportStatus, o *Observation) {
 }
 
 func setCondition(status *v1alpha1.JobReportStatus, kind string, value metav1.ConditionStatus, reason, message string, now time.Time) {
-	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-		Type: kind, Status: value, Reason: reason, Message: message,
-		LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
-	})
+	state := decision.State{Status: value, Reason: reason, Message: message}
+	decision.SetState(&status.Conditions, 0, metav1.NewTime(now.Truncate(time.Second)), kind, state) // of no generation: it describes Jobs
 }
 
 // Failure has the reason and message of the condition about a failed scan or export.

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -16,20 +15,16 @@ import (
 
 // setConditions sets all conditions of the pool.
 func (r *report) setConditions() {
-	generation, now := r.Pool.Generation, metav1.NewTime(r.now)
-	for _, c := range slices.Concat(r.rolloutConditions(), r.scalingConditions(), r.workerConditions()) {
-		c.ObservedGeneration, c.LastTransitionTime = generation, now
-		meta.SetStatusCondition(&r.status.Conditions, c)
+	r.setWorkerConditions()
+	r.setScalingConditions()
+	if r.rollout.isEvaluated {
+		r.setRolloutConditions()
 	}
-	decision.Set(&r.status.Conditions, generation, now, r.summarize())
+	decision.Set(&r.status.Conditions, r.Pool.Generation, metav1.NewTime(r.now), r.summarize())
 }
 
-func isTrue(condition, reason, format string, values ...any) metav1.Condition {
-	return metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: reason, Message: fmt.Sprintf(format, values...)}
-}
-
-func isFalse(condition, reason, format string, values ...any) metav1.Condition {
-	return metav1.Condition{Type: condition, Status: metav1.ConditionFalse, Reason: reason, Message: fmt.Sprintf(format, values...)}
+func (r *report) setCondition(kind string, state decision.State) {
+	decision.SetState(&r.status.Conditions, r.Pool.Generation, metav1.NewTime(r.now), kind, state)
 }
 
 // availability reports whether as many workers are ready as the pool needs to be available.
@@ -42,45 +37,42 @@ func (r *report) availability() (available bool, message string) {
 		fmt.Sprintf("%d of %d workers are ready; the minimum is %d", r.status.Ready, r.demand.desired, minimum)
 }
 
-// rolloutConditions returns the conditions of the rollout; none if it was not evaluated.
-func (r *report) rolloutConditions() []metav1.Condition {
-	if !r.rollout.isEvaluated {
-		return nil
-	}
+// setRolloutConditions sets the conditions of a rollout that was evaluated.
+func (r *report) setRolloutConditions() {
 	name, ready, desired := r.updated.Name, r.status.Ready, r.demand.desired
 	failure, stalled, start := r.rollout.history.FailureMessage, r.stalledProgress(), r.updated.startFailure()
 
-	paused := isFalse(v1alpha1.ConditionRolloutPaused, v1alpha1.ReasonRollingOut, "")
+	paused := decision.False(v1alpha1.ReasonRollingOut, "")
 	switch {
 	case failure != "":
-		paused = isTrue(v1alpha1.ConditionRolloutPaused, v1alpha1.ReasonAnalysisFailed, "revision %s failed and was rolled back: %s", name, failure)
+		paused = decision.True(v1alpha1.ReasonAnalysisFailed, fmt.Sprintf("revision %s failed and was rolled back: %s", name, failure))
 	case r.rollout.isComplete:
-		paused.Reason = v1alpha1.ReasonRolledOut
+		paused = decision.False(v1alpha1.ReasonRolledOut, "")
 	case start != nil:
-		paused = isTrue(v1alpha1.ConditionRolloutPaused, start.Reason, "%s", start.Message)
+		paused = decision.True(start.Reason, start.Message)
 	}
+	r.setCondition(v1alpha1.ConditionRolloutPaused, paused)
 
-	progressing := isTrue(v1alpha1.ConditionProgressing, v1alpha1.ReasonRollingOut, "%s", r.progressMessage())
+	progressing := decision.True(v1alpha1.ReasonRollingOut, r.progressMessage())
 	switch {
 	case r.rollout.isComplete && ready >= desired:
-		progressing = isTrue(v1alpha1.ConditionProgressing, v1alpha1.ReasonRolledOut, "all workers are of revision %s%s", name, r.shortGraceMessage())
+		progressing = decision.True(v1alpha1.ReasonRolledOut, fmt.Sprintf("all workers are of revision %s%s", name, r.shortGraceMessage()))
 	case r.rollout.isComplete:
-		progressing = isTrue(v1alpha1.ConditionProgressing, v1alpha1.ReasonWorkersStarting,
-			"%d of %d workers of revision %s are ready", ready, desired, name)
+		progressing = decision.True(v1alpha1.ReasonWorkersStarting, fmt.Sprintf("%d of %d workers of revision %s are ready", ready, desired, name))
 	case failure != "":
-		progressing = isFalse(v1alpha1.ConditionProgressing, v1alpha1.ReasonAnalysisFailed, "%s", failure)
+		progressing = decision.False(v1alpha1.ReasonAnalysisFailed, failure)
 	case stalled != nil:
-		progressing = isFalse(v1alpha1.ConditionProgressing, stalled.Reason, "%s", stalled.Message)
+		progressing = decision.False(stalled.Reason, stalled.Message)
 	}
-	return []metav1.Condition{paused, progressing}
+	r.setCondition(v1alpha1.ConditionProgressing, progressing)
 }
 
 // stalledProgress returns the problem of a rollout that exceeded its progress deadline; nil if it
 // did not. A rollout of a pool without workers, or one that waits in a canary step, does not.
 func (r *report) stalledProgress() *decision.Problem {
 	deadline := defaultProgressDeadline
-	if r.fleet.rollout.ProgressDeadline != nil {
-		deadline = r.fleet.rollout.ProgressDeadline.Duration.Duration
+	if r.rolloutSpec.ProgressDeadline != nil {
+		deadline = r.rolloutSpec.ProgressDeadline.Duration.Duration
 	}
 	last := r.updated.Created
 	if r.rollout.history.LastProgress.After(last) {
@@ -93,9 +85,9 @@ func (r *report) stalledProgress() *decision.Problem {
 }
 
 func (r *report) progressMessage() string {
-	proven, steps := r.plan.updated.countWorkers(r.rollout.proof.isProven), len(r.fleet.rollout.Steps)
+	proven, steps := r.plan.updated.countWorkers(r.rollout.proof.isProven), len(r.rolloutSpec.Steps)
 	text := fmt.Sprintf("revision %s: %d of %d workers have proven to work", r.updated.Name, proven, r.demand.desired)
-	if r.fleet.rollout.Strategy == v1alpha1.RolloutCanary && r.rollout.history.CanaryStep < steps {
+	if r.rolloutSpec.Strategy == v1alpha1.RolloutCanary && r.rollout.history.CanaryStep < steps {
 		text += fmt.Sprintf(", step %d of %d", r.rollout.history.CanaryStep+1, steps)
 	}
 	return text
@@ -123,65 +115,73 @@ var (
 	}
 )
 
-// scalingConditions returns the conditions of metrics and scaling, without those of scaling if it was not evaluated.
-func (r *report) scalingConditions() []metav1.Condition {
-	fresh := isTrue(v1alpha1.ConditionMetricsFresh, v1alpha1.ReasonMetricsFresh, "")
+// setScalingConditions sets the conditions of metrics and scaling, but none of scaling if it was not evaluated.
+func (r *report) setScalingConditions() {
+	fresh := decision.True(v1alpha1.ReasonMetricsFresh, "")
 	if r.Stats == nil {
-		fresh = isFalse(v1alpha1.ConditionMetricsFresh, v1alpha1.ReasonMetricsStale, "%s", r.StatsError)
+		fresh = decision.False(v1alpha1.ReasonMetricsStale, r.StatsError)
 	}
-	limited := isFalse(v1alpha1.ConditionScalingLimited, v1alpha1.ReasonWithinBounds, "")
-	if r.Pool.Spec.Autoscaling == nil {
-		if replicas := r.Pool.Spec.Replicas; replicas != nil && r.demand.desired < *replicas && !r.isDeleting {
-			limited = isTrue(v1alpha1.ConditionScalingLimited, string(scaling.ReasonBudget),
-				"spec.replicas is %d, Policies allow %d", *replicas, r.demand.limit)
+	r.setCondition(v1alpha1.ConditionMetricsFresh, fresh)
+
+	active, limited := decision.True(v1alpha1.ReasonAutoscaled, ""), decision.False(v1alpha1.ReasonWithinBounds, "")
+	made, replicas := r.demand.decision, r.Pool.Spec.Replicas
+	switch {
+	case r.Pool.Spec.Autoscaling == nil:
+		active = decision.False(v1alpha1.ReasonManual, "spec.replicas sets the number of workers")
+		if replicas != nil && r.demand.desired < *replicas && !r.isDeleting {
+			limited = decision.True(string(scaling.ReasonBudget), fmt.Sprintf("spec.replicas is %d, Policies allow %d", *replicas, r.demand.limit))
 		}
-		return []metav1.Condition{
-			fresh, isFalse(v1alpha1.ConditionScalingActive, v1alpha1.ReasonManual, "spec.replicas sets the number of workers"), limited,
+	case made == nil:
+		return
+	default:
+		if slices.Contains(inactiveReasons, made.Reason) {
+			active = decision.False(string(made.Reason), r.status.LastDecision.Message)
+		}
+		if made.Recommended != r.demand.desired && slices.Contains(limitingReasons, made.Reason) {
+			limited = decision.True(string(made.Reason), r.status.LastDecision.Message)
 		}
 	}
-	made := r.demand.decision
-	if made == nil {
-		return []metav1.Condition{fresh}
-	}
-	active := isTrue(v1alpha1.ConditionScalingActive, v1alpha1.ReasonAutoscaled, "")
-	if slices.Contains(inactiveReasons, made.Reason) {
-		active = isFalse(v1alpha1.ConditionScalingActive, string(made.Reason), "%s", r.status.LastDecision.Message)
-	}
-	if made.Recommended != r.demand.desired && slices.Contains(limitingReasons, made.Reason) {
-		limited = isTrue(v1alpha1.ConditionScalingLimited, string(made.Reason), "%s", r.status.LastDecision.Message)
-	}
-	return []metav1.Condition{fresh, active, limited}
+	r.setCondition(v1alpha1.ConditionScalingActive, active)
+	r.setCondition(v1alpha1.ConditionScalingLimited, limited)
 }
 
-// workerConditions returns the conditions of the workers: whether enough are ready, drain, drain too long, or do not start.
-func (r *report) workerConditions() []metav1.Condition {
-	available, message := r.availability()
-	availability := isTrue(v1alpha1.ConditionAvailable, v1alpha1.ReasonMinimumAvailable, "%s", message)
-	if !available {
-		availability = isFalse(v1alpha1.ConditionAvailable, v1alpha1.ReasonMinimumUnavailable, "%s", message)
+// setWorkerConditions sets whether enough workers are ready, and whether some drain, drain too long, or do not start.
+func (r *report) setWorkerConditions() {
+	available := decision.False(v1alpha1.ReasonMinimumUnavailable, "")
+	isAvailable, message := r.availability()
+	if isAvailable {
+		available = decision.True(v1alpha1.ReasonMinimumAvailable, "")
 	}
-	draining := isFalse(v1alpha1.ConditionDraining, v1alpha1.ReasonDrained, "")
+	available.Message = message
+	r.setCondition(v1alpha1.ConditionAvailable, available)
+
+	draining := decision.False(v1alpha1.ReasonDrained, "")
 	if r.status.Draining > 0 {
-		draining = isTrue(v1alpha1.ConditionDraining, v1alpha1.ReasonDrainsRunning, "%d workers are draining", r.status.Draining)
+		draining = decision.True(v1alpha1.ReasonDrainsRunning, fmt.Sprintf("%d workers are draining", r.status.Draining))
 	}
-	degraded := isFalse(v1alpha1.ConditionDegraded, v1alpha1.ReasonReady, "")
+	r.setCondition(v1alpha1.ConditionDraining, draining)
+
 	var late []string
+	var failure *decision.Problem
 	for _, revision := range r.plan.revisions {
-		if failure := revision.startFailure(); failure != nil && degraded.Status == metav1.ConditionFalse {
-			degraded = isTrue(v1alpha1.ConditionDegraded, failure.Reason, "%s", failure.Message)
-		}
+		failure = cmp.Or(failure, revision.startFailure())
 		for _, w := range revision.workers {
 			if r.drain.hasTimedOut(w) {
 				late = append(late, w.Name)
 			}
 		}
 	}
-	timedOut := isFalse(v1alpha1.ConditionDrainTimedOut, v1alpha1.ReasonDrained, "")
+	timedOut := decision.False(v1alpha1.ReasonDrained, "")
 	if len(late) > 0 {
-		timedOut = isTrue(v1alpha1.ConditionDrainTimedOut, v1alpha1.ReasonDrainTimeout, "%d workers still have messages in flight after %s: %s",
-			len(late), r.drain.Timeout.Duration.Duration, summarizeNames(late))
+		timedOut = decision.True(v1alpha1.ReasonDrainTimeout, fmt.Sprintf("%d workers still have messages in flight after %s: %s",
+			len(late), r.drain.Timeout.Duration.Duration, summarizeNames(late)))
 	}
-	return []metav1.Condition{availability, draining, timedOut, degraded}
+	r.setCondition(v1alpha1.ConditionDrainTimedOut, timedOut)
+	degraded := decision.False(v1alpha1.ReasonReady, "")
+	if failure != nil {
+		degraded = decision.True(failure.Reason, failure.Message)
+	}
+	r.setCondition(v1alpha1.ConditionDegraded, degraded)
 }
 
 // summarizeNames lists the first three names, and the number of the others.

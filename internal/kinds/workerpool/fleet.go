@@ -20,12 +20,12 @@ import (
 // fleet is what exists of a pool, and the rules that apply to it. Stats include what the workers report.
 type fleet struct {
 	Observation
-	now        time.Time
-	isDeleting bool
-	effective  *v1alpha1.WorkerPoolEffective
-	drain      drainRules
-	rollout    v1alpha1.Rollout
-	builder    *workloadBuilder
+	now         time.Time
+	isDeleting  bool
+	effective   *v1alpha1.WorkerPoolEffective
+	drain       drainRules
+	rolloutSpec v1alpha1.Rollout
+	builder     *workloadBuilder
 	// problem that prevents the pool from doing what its spec says; nil if none exists. A pool that is being
 	// deleted has none: nobody is expected to fix its spec.
 	problem *decision.Problem
@@ -63,7 +63,7 @@ func newFleet(observation Observation) *fleet {
 		now:         observation.Now.Truncate(time.Second), // the precision of the stored times
 		isDeleting:  !wp.DeletionTimestamp.IsZero(),
 		effective:   effective,
-		rollout:     ptr.Deref(wp.Spec.Rollout, v1alpha1.Rollout{}),
+		rolloutSpec: ptr.Deref(wp.Spec.Rollout, v1alpha1.Rollout{}),
 		builder: &workloadBuilder{
 			pool: wp, drain: *effective.Drain, config: observation.Config, operator: observation.Operator,
 			defaultGrace: slices.Contains(effective.Sources, v1alpha1.FieldSource{Field: policy.DrainTerminationGrace, From: v1alpha1.FromDefault}),

@@ -38,7 +38,7 @@ func planWorkers(f *fleet, r *rollout) plan {
 		if f.updated.exists {
 			p.CurrentWorkload = f.updated.workload
 		}
-		keep := ptr.Deref(f.rollout.RevisionHistory, defaultRevisionHistory)
+		keep := ptr.Deref(f.rolloutSpec.RevisionHistory, defaultRevisionHistory)
 		p.DeleteRevisions = unusedRevisions(p.revisions, keep, f.updated.Name, r.currentRevision)
 	}
 	// A worker whose Pod is terminating, but that still takes messages, has missed the preStop hook and the signal, which the

@@ -30,6 +30,8 @@ type rollout struct {
 	// history of the updated revision.
 	history History
 	proof   proof
+	// proven is the number of workers of the updated revision that have proven to work.
+	proven int32
 	// serving is the number of workers that should take messages, by revision; 0 for all others.
 	serving map[*revisionState]int32
 }
@@ -42,7 +44,7 @@ func decideRollout(f *fleet, desired int32) rollout {
 		return r
 	}
 	r.memory = f.Rollout.observe(f)
-	rules := newAnalysisRules(f.rollout.Analysis)
+	rules := newAnalysisRules(f.rolloutSpec.Analysis)
 	r.proof = proof{
 		now: f.now, mode: f.drain.Mode, queueEmptySince: r.memory.QueueEmptySince,
 		servedBefore: current == f.updated.Name, hasProvenWorker: r.history.ProvenWorkers > 0,
@@ -59,21 +61,21 @@ func decideRollout(f *fleet, desired int32) rollout {
 		r.history.FailureMessage = findFailure(f, &r.proof)
 	}
 
-	proven := f.updated.countWorkers(r.proof.isProven)
+	r.proven = f.updated.countWorkers(r.proof.isProven)
 	stable := stableRevision(f)
 	switch {
-	case stable == nil, f.isFullyReplaced(&r.history, proven >= desired):
+	case stable == nil, isFullyReplaced(f, &r, desired):
 		r.isComplete, r.currentRevision = true, f.updated.Name
 		// Set here, the history needs no second write after the revision is created.
 		r.history.ProvenWorkers = max(1, r.history.ProvenWorkers)
 		r.serving = map[*revisionState]int32{f.updated: desired}
 	case r.history.FailureMessage != "":
 		r.serving = replaceWorkers(f, &r, stable, desired, 0)
-	case f.rollout.Strategy == v1alpha1.RolloutRecreate: // new workers start once no others are left
+	case f.rolloutSpec.Strategy == v1alpha1.RolloutRecreate: // new workers start once no others are left
 		r.serving = map[*revisionState]int32{f.updated: min(f.updated.servingWorkers(), desired)}
-	case f.rollout.Strategy == v1alpha1.RolloutCanary && !r.proof.servedBefore:
-		r.history = advanceCanary(f, r.history, &r.proof, proven, desired)
-		r.serving = replaceWorkers(f, &r, stable, desired, canaryTarget(desired, f.rollout.Steps, r.history.CanaryStep))
+	case f.rolloutSpec.Strategy == v1alpha1.RolloutCanary && !r.proof.servedBefore:
+		r.history = advanceCanary(f, &r, desired)
+		r.serving = replaceWorkers(f, &r, stable, desired, canaryTarget(desired, f.rolloutSpec.Steps, r.history.CanaryStep))
 	default:
 		r.serving = replaceWorkers(f, &r, stable, desired, desired)
 	}
@@ -87,7 +89,7 @@ func findFailure(f *fleet, p *proof) string {
 		return failure
 	}
 	c := &p.comparison
-	if !c.isWorse || p.servedBefore || f.rollout.Strategy == v1alpha1.RolloutRecreate { // which has nothing to return to
+	if !c.isWorse || p.servedBefore || f.rolloutSpec.Strategy == v1alpha1.RolloutRecreate { // which has nothing to return to
 		return ""
 	}
 	return fmt.Sprintf("%s: %.1f %% of its %d messages failed, compared to %.1f %% of %d before",
@@ -121,27 +123,29 @@ func stableRevision(f *fleet) *revisionState {
 
 // isFullyReplaced reports whether the updated revision is proven and has replaced all others.
 // Strategy Recreate needs no proof, as the old revision has no workers to return to.
-func (f *fleet) isFullyReplaced(history *History, allProven bool) bool {
-	recreate := f.rollout.Strategy == v1alpha1.RolloutRecreate
+func isFullyReplaced(f *fleet, rolledOut *rollout, desired int32) bool {
+	recreate := f.rolloutSpec.Strategy == v1alpha1.RolloutRecreate
 	for _, r := range f.revisions {
 		if r != f.updated && (r.totalWorkers() > 0 || recreate && r.terminating > 0) {
 			return false
 		}
 	}
-	return recreate || history.ProvenWorkers > 0 && history.FailureMessage == "" && allProven
+	history := &rolledOut.history
+	return recreate || history.ProvenWorkers > 0 && history.FailureMessage == "" && rolledOut.proven >= desired
 }
 
 // advanceCanary returns the history after the updated revision has moved through the canary steps. A step is over after its
 // pause, or without a pause once the analysis has enough samples.
-func advanceCanary(f *fleet, history History, p *proof, proven, desired int32) History {
-	if history.CanaryStep >= len(f.rollout.Steps) {
+func advanceCanary(f *fleet, r *rollout, desired int32) History {
+	history := r.history
+	if history.CanaryStep >= len(f.rolloutSpec.Steps) {
 		return history
 	}
-	step := &f.rollout.Steps[history.CanaryStep]
-	if history.StepReached.IsZero() && desired > 0 && proven >= canaryTarget(desired, f.rollout.Steps, history.CanaryStep) {
+	step := &f.rolloutSpec.Steps[history.CanaryStep]
+	if history.StepReached.IsZero() && desired > 0 && r.proven >= canaryTarget(desired, f.rolloutSpec.Steps, history.CanaryStep) {
 		history.StepReached, history.LastProgress = f.now, f.now
 	}
-	isFinished := p.comparison.updated.total() >= p.minSamples
+	isFinished := r.proof.comparison.updated.total() >= r.proof.minSamples
 	if step.Pause != nil {
 		isFinished = f.now.Sub(history.StepReached) >= step.Pause.Duration.Duration
 	}
@@ -163,8 +167,8 @@ func canaryTarget(desired int32, steps []v1alpha1.RolloutStep, step int) int32 {
 // maxSurge and maxUnavailable. Until the updated revision is proven, it gets only a first batch
 // of workers, and the old revision grows if more workers are needed.
 func replaceWorkers(f *fleet, r *rollout, stable *revisionState, desired, target int32) map[*revisionState]int32 {
-	maxSurge := countOrPercent(f.rollout.MaxSurge, defaultMaxSurge, desired, true)
-	maxUnavailable := countOrPercent(f.rollout.MaxUnavailable, "0", desired, false)
+	maxSurge := countOrPercent(f.rolloutSpec.MaxSurge, defaultMaxSurge, desired, true)
+	maxUnavailable := countOrPercent(f.rolloutSpec.MaxUnavailable, "0", desired, false)
 	batch := target
 	if !r.proof.hasProvenWorker {
 		batch = min(target, max(1, maxSurge))
@@ -176,7 +180,7 @@ func replaceWorkers(f *fleet, r *rollout, stable *revisionState, desired, target
 	room -= max(0, updated-serving-undrainable)
 
 	old := sumOf(f.revisions, (*revisionState).servingWorkers) - serving
-	sufficient := max(desired-target, desired-maxUnavailable-min(f.updated.countWorkers(r.proof.isProven), target))
+	sufficient := max(desired-target, desired-maxUnavailable-min(r.proven, target))
 	minimum := desired - target
 	if !r.proof.hasProvenWorker {
 		minimum = sufficient
