@@ -21,7 +21,7 @@ import (
 	sessionrunnercontroller "github.com/yardmaster/yardmaster/internal/kinds/sessionrunner/controller"
 	workerpoolcontroller "github.com/yardmaster/yardmaster/internal/kinds/workerpool/controller"
 	"github.com/yardmaster/yardmaster/internal/kube/metric"
-	webhookv1alpha1 "github.com/yardmaster/yardmaster/internal/operator/validation"
+	"github.com/yardmaster/yardmaster/internal/operator/validation"
 	"github.com/yardmaster/yardmaster/internal/pod/networkcheck/prober"
 )
 
@@ -29,26 +29,26 @@ import (
 func AllControllers() []Controller {
 	return []Controller{{
 		Name: "sequentialjob", Kind: kindOf("SequentialJob"), Needs: []schema.GroupVersionKind{kindOf("Policy")},
-		Setup: setupSequentialJob, Webhook: webhookv1alpha1.SetupSequentialJob,
+		Setup: setupSequentialJob, Webhook: validation.SetupSequentialJob,
 	}, {
 		Name: "queue", Kind: kindOf("Queue"), Needs: []schema.GroupVersionKind{kindOf("Policy")},
-		Setup: setupQueue, Webhook: webhookv1alpha1.QueueValidator.Setup,
+		Setup: setupQueue, Webhook: validation.QueueValidator.Setup,
 	}, {
 		Name: "workerpool", Kind: kindOf("WorkerPool"), Needs: []schema.GroupVersionKind{kindOf("Queue"), kindOf("Policy")},
-		Setup: setupWorkerPool, Webhook: webhookv1alpha1.WorkerPoolValidator.Setup,
+		Setup: setupWorkerPool, Webhook: validation.WorkerPoolValidator.Setup,
 	}, {
 		Name: "policy", Kind: kindOf("Policy"), Needs: []schema.GroupVersionKind{kindOf("Queue"), kindOf("WorkerPool")},
 		Setup: func(mgr ctrl.Manager, o Options) error {
 			return policycontroller.New(mgr).SetupWithManager(mgr, o.Concurrency)
 		},
-		Webhook: webhookv1alpha1.PolicyValidator.Setup,
+		Webhook: validation.PolicyValidator.Setup,
 	}, {
 		Name: "agenticsession", Kind: kindOf("AgenticSession"), Needs: []schema.GroupVersionKind{kindOf("SessionRunner"), kindOf("Policy")},
-		Setup: setupAgenticSession, Webhook: webhookv1alpha1.SetupAgenticSession, Mutates: true,
+		Setup: setupAgenticSession, Webhook: validation.SetupAgenticSession, Mutates: true,
 	}, {
 		Name: "egressproxy", Kind: kindOf("SessionRunner"), Needs: []schema.GroupVersionKind{kindOf("AgenticSession")}, Setup: setupEgressProxy,
 	}, {
-		Name: "schedule", Kind: kindOf("Schedule"), Setup: setupSchedule, Webhook: webhookv1alpha1.SetupSchedule, Mutates: true,
+		Name: "schedule", Kind: kindOf("Schedule"), Setup: setupSchedule, Webhook: validation.SetupSchedule, Mutates: true,
 	}, {
 		Name: "jobreport", Kind: kindOf("JobReport"), Flag: reportNamespacesFlag,
 		Setup: func(mgr ctrl.Manager, o Options) error { return jobreportcontroller.SetupWithManager(mgr, o.Report) },
