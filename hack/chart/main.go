@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/yardmaster/yardmaster/hack/controllers"
 )
 
 func main() {
@@ -36,11 +38,11 @@ func generate(config, output string) error {
 			return err
 		}
 	}
-	watched, err := watchedTemplates(config)
+	watching, err := controllers.Watching(config)
 	if err != nil {
 		return err
 	}
-	all := slices.Concat(templates, watched)
+	all := slices.Concat(templates, watchedTemplates(watching))
 	crds, err := filepath.Glob(filepath.Join(config, "crd", "bases", "*.yaml"))
 	if err != nil {
 		return err

@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -84,24 +82,15 @@ var gatewayTemplates = []template{
 	},
 }
 
-// watchedTemplates are the permissions of controllers: a Role in each watched namespace, or a ClusterRole. Each controller but
-// jobreport has a directory there.
-func watchedTemplates(config string) (all []template, _ error) {
-	entries, err := os.ReadDir(filepath.Join(config, "rbac", "controllers"))
-	if err != nil {
-		return nil, err
-	}
-	for _, entry := range entries {
-		name := entry.Name()
-		if !entry.IsDir() || name == "jobreport" {
-			continue
-		}
+// watchedTemplates are the permissions of controllers: a Role in each watched namespace, or a ClusterRole.
+func watchedTemplates(controllers []string) (all []template) {
+	for _, name := range controllers {
 		all = append(all, template{
 			name: "rbac_" + name, when: isEnabled(name), namespaces: watchedRange,
 			sources: []string{"rbac/controllers/" + name + "/role.yaml", "rbac/controllers/" + name + "/binding.yaml"},
 		})
 	}
-	return all, nil
+	return all
 }
 
 func finalizerTemplates(controllers ...string) (all []template) {

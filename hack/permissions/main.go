@@ -12,6 +12,8 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/yardmaster/yardmaster/hack/controllers"
 )
 
 func main() {
@@ -19,13 +21,12 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: permissions <page>")
 		os.Exit(2)
 	}
-	watched, err := watchedColumns()
+	watching, err := controllers.Watching("config")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "permissions:", err)
 		os.Exit(1)
 	}
-	sections[0].columns = watched
-	page, err := renderPage(sections)
+	page, err := renderPage(sections(watching))
 	if err == nil {
 		err = os.WriteFile(os.Args[1], []byte(page), 0o600)
 	}
@@ -53,21 +54,6 @@ func controllerColumn(name string) column {
 	return column{name, clusterRole, "config/rbac/controllers/" + name + "/role.yaml"}
 }
 
-// watchedColumns returns a column for each controller that works in the watched namespaces. Each controller but jobreport has a
-// directory in config/rbac/controllers.
-func watchedColumns() (columns []column, _ error) {
-	entries, err := os.ReadDir("config/rbac/controllers")
-	if err != nil {
-		return nil, err
-	}
-	for _, entry := range entries {
-		if entry.IsDir() && entry.Name() != "jobreport" {
-			columns = append(columns, controllerColumn(entry.Name()))
-		}
-	}
-	return columns, nil
-}
-
 func finalizerColumn(name string) column {
 	return column{name, clusterRole, "config/rbac/finalizers/" + name + "/role.yaml"}
 }
@@ -83,12 +69,17 @@ permissions of the columns that it consists of, and no others:
 answers for each controller alone and for all together, in some namespaces and in all.
 `
 
-// sections of the page. test/permissions finds them by their titles.
-var sections = []section{{
-	title: "Watched namespaces",
-	text:  "In the namespaces of `NAMESPACES`; with `NAMESPACES='*'`, in all.",
-	// The columns are those of watchedColumns.
-}, {
+// sections returns those of the page, with the controllers that work in the watched namespaces. test/permissions finds them by
+// their titles.
+func sections(watching []string) []section {
+	watched := section{title: "Watched namespaces", text: "In the namespaces of `NAMESPACES`; with `NAMESPACES='*'`, in all."}
+	for _, name := range watching {
+		watched.columns = append(watched.columns, controllerColumn(name))
+	}
+	return append([]section{watched}, otherSections...)
+}
+
+var otherSections = []section{{
 	title: "Reported namespaces",
 	text:  "In the namespaces of `REPORT_NAMESPACES`. `openreports`: with `COMPONENTS=jobreport-openreports`.",
 	columns: []column{
