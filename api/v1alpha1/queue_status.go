@@ -65,7 +65,8 @@ type QueueStatus struct {
 	// +optional
 	ServiceRate *resource.Quantity `json:"serviceRate,omitempty"`
 
-	// measuredTime is when these numbers last changed, by the clock of the broker.
+	// measuredTime is when the broker reported these numbers, by its clock. While nothing in the status changes, it is not
+	// renewed.
 	// +optional
 	MeasuredTime *metav1.Time `json:"measuredTime,omitempty"`
 

@@ -49,7 +49,8 @@ type QueueStatusApplyConfiguration struct {
 	// serviceRate is the number of messages that leave the queue per second, averaged over about 30
 	// seconds.
 	ServiceRate *resource.Quantity `json:"serviceRate,omitempty"`
-	// measuredTime is when these numbers last changed, by the clock of the broker.
+	// measuredTime is when the broker reported these numbers, by its clock. While nothing in the status changes, it is not
+	// renewed.
 	MeasuredTime *metav1.Time `json:"measuredTime,omitempty"`
 	// storage is how the broker stores the queue, when the operator last compared it with the spec.
 	Storage *QueueStorageStatusApplyConfiguration `json:"storage,omitempty"`

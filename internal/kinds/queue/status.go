@@ -44,9 +44,14 @@ func conclude(o *Observation, blocked *decision.Problem) Decision {
 	status.Storage = storageStatus(result)
 	setStats(status, history.Stats, history.Stranded.Number)
 	setConditions(status, &conditionInput{Observation: o, result: result, blocked: blocked, history: history.Stats})
-	keepMeasuredTime(before, status)
-	actionEvents := comparisonEvents(result, before, status)
+	// A newer time of the same stats is not worth a write: the status of an idle queue would change with every read.
+	measured := status.MeasuredTime
+	status.MeasuredTime = before.MeasuredTime
 	unchanged := equality.Semantic.DeepEqual(before, status)
+	if !unchanged {
+		status.MeasuredTime = measured
+	}
+	actionEvents := comparisonEvents(result, before, status)
 	return Decision{
 		Status: *status, History: history, Events: append(actionEvents, transitionEvents(before, status)...),
 		StatusUnchanged: unchanged, StatsOnly: !unchanged && len(actionEvents) == 0 && differsInStatsOnly(before, status),
@@ -94,17 +99,6 @@ func copyStats(to, from *v1alpha1.QueueStatus) {
 	to.Stranded = from.Stranded
 	to.OldestTime, to.Wait, to.MeasuredTime = from.OldestTime, from.Wait, from.MeasuredTime
 	to.ArrivalRate, to.ServiceRate = from.ArrivalRate, from.ServiceRate
-}
-
-// keepMeasuredTime keeps the time of unchanged stats. Otherwise the status of an idle queue
-// would change with every read.
-func keepMeasuredTime(before, after *v1alpha1.QueueStatus) {
-	unchanged := *after
-	copyStats(&unchanged, before)
-	unchanged.MeasuredTime = after.MeasuredTime
-	if before.MeasuredTime != nil && after.MeasuredTime != nil && equality.Semantic.DeepEqual(&unchanged, after) {
-		after.MeasuredTime = before.MeasuredTime
-	}
 }
 
 // differsInStatsOnly reports whether nothing but the stats changed. Stats that become known or unknown are more than a

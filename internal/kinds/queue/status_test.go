@@ -299,6 +299,23 @@ func TestTheStatusOfAnIdleQueueDoesNotChange(t *testing.T) {
 	}
 }
 
+func TestAStatusThatChangesHasTheTimeOfItsStatsAlsoIfTheyAreTheSame(t *testing.T) {
+	const second = 60
+	measured := func(generation int64) *metav1.Time {
+		before := Decide(observed(func(o *Observation) { o.Stats = statsAt(0, 7, 0, 0, 0) }))
+		return Decide(observed(func(o *Observation) {
+			o.Queue.Status, o.Queue.Generation, o.Stats = before.Status, generation, statsAt(second, 7, 0, 0, 0)
+		})).Status.MeasuredTime
+	}
+	generation := observed().Queue.Generation
+	if got := measured(generation); !got.Time.Equal(noon) {
+		t.Errorf("the time of an unchanged status is %v, want %v", got, noon)
+	}
+	if got, want := measured(generation+1), noon.Add(second*time.Second); !got.Time.Equal(want) {
+		t.Errorf("the time of a changed status is %v, want %v", got, want)
+	}
+}
+
 func TestOnlyAChangeOfStatsCanBeStoredLater(t *testing.T) {
 	before := Decide(observed(func(o *Observation) { o.Stats.DeadLetters = 1 })).Status
 	for name, row := range map[string]struct {
