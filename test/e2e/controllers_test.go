@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -55,9 +54,7 @@ func testSingleControllers(t *testing.T) {
 				t.Errorf("permissions (-want, +got):\n%s", diff)
 			}
 			work(t)
-			logs, err := clientset.CoreV1().Pods(operatorNamespace).GetLogs(leaderPod(t).Name, &corev1.PodLogOptions{}).DoRaw(t.Context())
-			requireNoError(t, err)
-			for line := range strings.Lines(string(logs)) {
+			for line := range strings.Lines(readLog(t, operatorNamespace, leaderPod(t).Name, "")) {
 				if strings.Contains(line, "forbidden") {
 					t.Errorf("a permission is missing: %s", line)
 				}

@@ -69,9 +69,7 @@ func (s *sessionTest) wantRefusalsLogged(reasons ...string) {
 	requireNoError(s.t, cluster.List(s.t.Context(), proxies, client.InNamespace(sessionsNamespace), client.MatchingLabels(workload.Selector().MatchLabels)))
 	log := ""
 	for i := range proxies.Items {
-		raw, err := clientset.CoreV1().Pods(sessionsNamespace).GetLogs(proxies.Items[i].Name, &corev1.PodLogOptions{}).DoRaw(s.t.Context())
-		requireNoError(s.t, err)
-		log += string(raw)
+		log += readLog(s.t, sessionsNamespace, proxies.Items[i].Name, "")
 	}
 	for _, reason := range reasons {
 		isLogged := slices.ContainsFunc(strings.Split(log, "\n"), func(line string) bool {
@@ -86,9 +84,8 @@ func (s *sessionTest) wantRefusalsLogged(reasons ...string) {
 // wantProbed checks what a Pod with the probe reached.
 func wantProbed(t *testing.T, pod *corev1.Pod, reached, notReached []string) {
 	t.Helper()
-	log, err := clientset.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: pod.Spec.Containers[0].Name}).DoRaw(t.Context())
-	requireNoError(t, err)
-	lines := strings.Split(string(log), "\n")
+	log := readLog(t, pod.Namespace, pod.Name, pod.Spec.Containers[0].Name)
+	lines := strings.Split(log, "\n")
 	for _, target := range reached {
 		if !slices.Contains(lines, "reached "+target) {
 			t.Errorf("%s did not reach %s:\n%s", pod.Name, target, log)

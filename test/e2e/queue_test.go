@@ -340,22 +340,18 @@ func (env *queueEnv) verifyBatch(b jobBatch) verify.LedgerResult {
 		jobs = "-jobs-from=" + b.endFile()
 	}
 	env.runLoadgen("verify-"+b.run, "verify", "-run="+b.run, jobs)
-	var output string
+	var name string
 	poll.Until(env.t, "the ledger to be verified", func() bool {
 		pods, err := clientset.CoreV1().Pods(env.namespace).List(env.t.Context(), metav1.ListOptions{LabelSelector: "job-name=verify-" + b.run})
 		if err != nil || len(pods.Items) == 0 {
 			return false
 		}
+		name = pods.Items[0].Name
 		phase := pods.Items[0].Status.Phase
-		if phase != corev1.PodSucceeded && phase != corev1.PodFailed {
-			return false
-		}
-		raw, err := clientset.CoreV1().Pods(env.namespace).GetLogs(pods.Items[0].Name, &corev1.PodLogOptions{}).DoRaw(env.t.Context())
-		output = string(raw)
-		return err == nil
+		return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 	})
 	var v verify.LedgerResult
-	_, output, _ = strings.Cut(output, "{") // the program also prints its error
+	_, output, _ := strings.Cut(readLog(env.t, env.namespace, name, ""), "{") // the program also prints its error
 	line, _, _ := strings.Cut(output, "\n")
 	if err := json.Unmarshal([]byte("{"+line), &v); err != nil {
 		env.t.Fatalf("%v: %s", err, output)

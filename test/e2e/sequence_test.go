@@ -192,9 +192,7 @@ func (s *sequenceTest) releaseStep(step string) {
 // readLogs returns the log of a Pod's container.
 func (s *sequenceTest) readLogs(pod, container string) string {
 	s.t.Helper()
-	logs, err := clientset.CoreV1().Pods(s.sj.Namespace).GetLogs(pod, &corev1.PodLogOptions{Container: container}).DoRaw(s.t.Context())
-	requireNoError(s.t, err)
-	return string(logs)
+	return readLog(s.t, s.sj.Namespace, pod, container)
 }
 
 // wantEachStepOnce checks that each step ran in one Pod of one Job, after the previous step

@@ -175,9 +175,7 @@ func (a *agentTest) logStart(t *testing.T, start time.Time) {
 			log(end.StartedAt.Time, "container %s starts", status.Name)
 		}
 	}
-	text, err := clientset.CoreV1().Pods(sessionsNamespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: v1alpha1.RunnerContainer}).DoRaw(t.Context())
-	requireNoError(t, err)
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(readLog(t, sessionsNamespace, pod.Name, v1alpha1.RunnerContainer)) {
 		event := struct {
 			Time       time.Time
 			Type, Text string
@@ -249,9 +247,7 @@ func (a *agentTest) checkSecrets(t *testing.T) {
 	}
 	pod := &pods.Items[0]
 	for _, c := range append(pod.Spec.InitContainers, pod.Spec.Containers...) {
-		log, err := clientset.CoreV1().Pods(sessionsNamespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: c.Name}).DoRaw(t.Context())
-		requireNoError(t, err)
-		found["log of "+c.Name] = string(log)
+		found["log of "+c.Name] = readLog(t, sessionsNamespace, pod.Name, c.Name)
 	}
 	for _, kind := range []string{"events", "pods", "jobs", "agenticsessions", "sessionrunners", "leases", "configmaps"} {
 		output, err := newKubectlCommand(t.Context(), "get", kind, "-n", sessionsNamespace, "-o", "yaml").Output()

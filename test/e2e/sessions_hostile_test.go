@@ -64,9 +64,7 @@ func createPacketReceiver(t *testing.T) *packetReceiver {
 
 func (r *packetReceiver) log() string {
 	r.t.Helper()
-	log, err := clientset.CoreV1().Pods(r.pod.Namespace).GetLogs(r.pod.Name, &corev1.PodLogOptions{}).DoRaw(r.t.Context())
-	requireNoError(r.t, err)
-	return string(log)
+	return readLog(r.t, r.pod.Namespace, r.pod.Name, "")
 }
 
 // packets returns the last number in the receiver's log.
@@ -106,12 +104,11 @@ func (s *sessionTest) waitForAttacks() {
 	s.t.Helper()
 	pod := s.currentPod()
 	rounds := func() int {
-		log, err := clientset.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: v1alpha1.RunnerContainer}).DoRaw(s.t.Context())
-		requireNoError(s.t, err)
-		if strings.Contains(string(log), "reached") {
+		log := readLog(s.t, pod.Namespace, pod.Name, v1alpha1.RunnerContainer)
+		if strings.Contains(log, "reached") {
 			s.t.Errorf("session %s reached a target: %s", s.s.Name, log)
 		}
-		return strings.Count(string(log), "round ")
+		return strings.Count(log, "round ")
 	}
 	before := rounds()
 	poll.Until(s.t, "the session to attack", func() bool { return rounds() >= before+2 })

@@ -144,9 +144,7 @@ func (s *sessionTest) waitForLogLine(line string) {
 	s.t.Helper()
 	pod := s.currentPod()
 	poll.Until(s.t, "the runner to log "+line, func() bool {
-		log, err := clientset.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: v1alpha1.RunnerContainer}).DoRaw(s.t.Context())
-		requireNoError(s.t, err)
-		return slices.Contains(strings.Split(string(log), "\n"), line)
+		return slices.Contains(strings.Split(readLog(s.t, pod.Namespace, pod.Name, v1alpha1.RunnerContainer), "\n"), line)
 	})
 }
 

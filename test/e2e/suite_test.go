@@ -217,6 +217,21 @@ func requireNoError(t *testing.T, err error) {
 	}
 }
 
+// readLog returns the log of a container; of the only one if none is named. The kubelet of a busy node does not answer each
+// request in time.
+func readLog(t *testing.T, namespace, pod, container string) string {
+	t.Helper()
+	var log []byte
+	requireNoError(t, poll.UntilNil(t.Context(), func() (err error) {
+		log, err = clientset.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{Container: container}).DoRaw(t.Context())
+		if apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+		return err
+	}))
+	return string(log)
+}
+
 // objectExists reads an object and reports whether it exists.
 func objectExists(t *testing.T, object client.Object) bool {
 	t.Helper()
