@@ -11,6 +11,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
 // WriteCache remembers the last version of each object that this process wrote, until the cache
@@ -23,6 +24,9 @@ import (
 // controller-runtime's EnableReadYourWritesConsistency does the same, but does not support a cache
 // limited to several namespaces. WriteCache can be deleted when it does.
 type WriteCache[T client.Object] struct {
+	// Omit reports objects that are not remembered, because each reconciliation reads them from the API server. It may be nil.
+	Omit func(T) bool
+
 	written *Store[writtenObject[T]]
 	now     func() time.Time
 
@@ -48,10 +52,51 @@ func NewWriteCache[T client.Object]() *WriteCache[T] {
 
 // Record remembers the object as the API server returned it.
 func (c *WriteCache[T]) Record(object T) {
+	if c.Omit != nil && c.Omit(object) {
+		return
+	}
 	written := object.DeepCopyObject().(T) //nolint:forcetypeassert // a copy has its original's type
 	written.SetManagedFields(nil)          // large, not read, and removed from cached objects too
 	c.written.Set(object, writtenObject[T]{written, c.now()})
 	c.expireLater()
+}
+
+// UpdateStatus stores a changed status as the function UpdateStatus does, and remembers the stored object, which it returns.
+func (c *WriteCache[T]) UpdateStatus(ctx context.Context, writer client.Client, object T, change func(T)) (T, error) {
+	after := object.DeepCopyObject().(T) //nolint:forcetypeassert // a copy has its original's type
+	change(after)
+	if err := UpdateStatus(ctx, writer, object, after); err != nil {
+		return object, fmt.Errorf("updating status: %w", err)
+	}
+	if after.GetResourceVersion() != object.GetResourceVersion() {
+		c.Record(after)
+	}
+	return after, nil
+}
+
+// SetFinalizer adds a finalizer to an object or removes it, if that is a change.
+func (c *WriteCache[T]) SetFinalizer(ctx context.Context, writer client.Client, object T, finalizer string, present bool) error {
+	change := controllerutil.RemoveFinalizer
+	if present {
+		change = controllerutil.AddFinalizer
+	}
+	if err := c.PatchMetadata(ctx, writer, object, func(o client.Object) { change(o, finalizer) }); err != nil {
+		return fmt.Errorf("patching the finalizer: %w", err)
+	}
+	return nil
+}
+
+// PatchMetadata changes the metadata of an object as the function PatchMetadata does, and remembers the stored object, unless it
+// is about to disappear.
+func (c *WriteCache[T]) PatchMetadata(ctx context.Context, writer client.Client, object T, change func(client.Object)) error {
+	version := object.GetResourceVersion()
+	if err := PatchMetadata(ctx, writer, object, change); err != nil {
+		return err
+	}
+	if object.GetResourceVersion() != version && object.GetDeletionTimestamp().IsZero() {
+		c.Record(object)
+	}
+	return nil
 }
 
 // expireLater calls expire after maxWriteAge, at most once at a time.

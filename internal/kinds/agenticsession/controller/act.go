@@ -27,8 +27,19 @@ type createdJob struct {
 	uid  types.UID
 }
 
-// act executes a decision whose status is recorded, and which is based on the version readVersion.
-// It returns the object that the API server refused, if any; the core decides what that means.
+// Act implements kube.Kind.
+func (r *Reconciler) Act(
+	ctx context.Context, s *v1alpha1.AgenticSession, observation *agenticsession.Observation, d *agenticsession.Decision,
+) (bool, error) {
+	refusal, err := r.act(ctx, s, d, observation.Session.ResourceVersion)
+	if refusal == nil || err != nil {
+		return false, err
+	}
+	observation.Session, observation.Refusal = s.DeepCopy(), refusal
+	return true, nil
+}
+
+// act executes a decision that is based on the version readVersion. It returns the object that the API server refused, if any.
 func (r *Reconciler) act(ctx context.Context, s *v1alpha1.AgenticSession, d *agenticsession.Decision, readVersion string) (*decision.Refusal, error) {
 	changesJobs := len(d.DeleteJobs) > 0 || d.CreateJob != nil || d.SetDeadline != nil || d.DeleteSession
 	if changesJobs && s.ResourceVersion == readVersion { // no status write has proved that s is current

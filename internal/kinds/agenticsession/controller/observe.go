@@ -18,9 +18,13 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// observe collects the objects in the caches that concern the session.
-func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.AgenticSession) (agenticsession.Observation, error) {
-	observation := agenticsession.Observation{
+// Observe implements kube.Kind.
+func (r *Reconciler) Observe(ctx context.Context, s *v1alpha1.AgenticSession) (*agenticsession.Observation, error) {
+	if !s.DeletionTimestamp.IsZero() { // the garbage collector deletes its objects
+		return nil, r.restoreDefaultDeny(ctx, client.ObjectKeyFromObject(s))
+	}
+	r.forgetUnused(s)
+	observation := &agenticsession.Observation{
 		Session: s.DeepCopy(), Now: r.Clock.Now(), Network: r.options.Network, NetworkCheck: r.options.NetworkCheck,
 		Answers: agenticsession.Answers{
 			Jobs: map[string]*batchv1.Job{}, Claims: map[string]*metav1.PartialObjectMetadata{},
@@ -35,37 +39,37 @@ func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.AgenticSession) (a
 	}
 	var err error
 	if observation.Runner, err = kube.GetIfExists(ctx, r.Client, s.Namespace, s.Spec.Runner, &v1alpha1.SessionRunner{}); err != nil {
-		return observation, err
+		return nil, err
 	}
 	if observation.Runner != nil && sessionrunner.UsesProxy(observation.Runner) {
 		if observation.Keys, err = r.keys.Get(ctx); err != nil {
-			return observation, err
+			return nil, err
 		}
 	}
 	policies, err := r.policies.Get(ctx, s.Namespace)
 	if err != nil {
-		return observation, err
+		return nil, err
 	}
 	observation.Policies = policies.Select(s.Labels)
 	if observation.Network.APIServer, err = r.apiServer.rules(ctx); err != nil {
-		return observation, err
+		return nil, err
 	}
-	if err := r.observeNetworkPolicies(ctx, &observation); err != nil {
-		return observation, err
+	if err := r.observeNetworkPolicies(ctx, observation); err != nil {
+		return nil, err
 	}
-	if err := r.observeJobs(ctx, r.options.Children, &observation, client.MatchingFields{uidIndex: string(s.UID)}); err != nil {
-		return observation, err
+	if err := r.observeJobs(ctx, r.options.Children, observation, client.MatchingFields{uidIndex: string(s.UID)}); err != nil {
+		return nil, err
 	}
-	if err := r.observeCapacity(ctx, &observation); err != nil {
-		return observation, err
+	if err := r.observeCapacity(ctx, observation); err != nil {
+		return nil, err
 	}
-	if err := r.observeWorkspace(ctx, &observation); err != nil {
-		return observation, err
+	if err := r.observeWorkspace(ctx, observation); err != nil {
+		return nil, err
 	}
-	if err := r.observeChildren(ctx, &observation); err != nil {
-		return observation, err
+	if err := r.observeChildren(ctx, observation); err != nil {
+		return nil, err
 	}
-	return observation, r.observeActivity(ctx, &observation)
+	return observation, r.observeActivity(ctx, observation)
 }
 
 // observeNetworkPolicies reads the NetworkPolicies that may select the session's Pods. They are only read.
@@ -192,8 +196,16 @@ func (r *Reconciler) observeActivity(ctx context.Context, observation *agenticse
 	return nil
 }
 
-// answerQuestion answers a question of the core with live reads.
-func (r *Reconciler) answerQuestion(ctx context.Context, observation *agenticsession.Observation, question *agenticsession.Question) error {
+// Answer implements kube.Kind.
+func (r *Reconciler) Answer(ctx context.Context, observation *agenticsession.Observation, decision *agenticsession.Decision) (bool, error) {
+	if decision.Question == nil {
+		return false, nil
+	}
+	return true, r.answer(ctx, observation, decision.Question)
+}
+
+// answer reads from the API server.
+func (r *Reconciler) answer(ctx context.Context, observation *agenticsession.Observation, question *agenticsession.Question) error {
 	switch {
 	case question.OpenSessions:
 		return r.verifyCapacity(ctx, observation)

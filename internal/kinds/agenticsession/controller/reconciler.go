@@ -8,8 +8,8 @@ package controller
 import (
 	"context"
 	"net/netip"
+	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -94,56 +94,14 @@ func New(mgr ctrl.Manager, o Options) *Reconciler {
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Reconcile takes the next actions of one session.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	s := &v1alpha1.AgenticSession{}
-	if err := r.Client.Get(ctx, req.NamespacedName, s); err != nil {
-		if !apierrors.IsNotFound(err) { // the session may exist
-			return ctrl.Result{}, err
-		}
-		r.forget(req.NamespacedName)
-		return ctrl.Result{}, r.restoreDefaultDeny(ctx, req.NamespacedName)
-	}
-	if !s.DeletionTimestamp.IsZero() { // the garbage collector deletes its objects
-		return ctrl.Result{}, r.restoreDefaultDeny(ctx, req.NamespacedName)
-	}
-	r.capacity.isOpen(s) // forgets an admission that the cache shows
-	s = r.writeCache.Newest(s)
-	r.forgetUnused(s)
-	observation, err := r.observe(ctx, s)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	decision, err := r.decide(ctx, &observation)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	if err := r.record(ctx, s, &observation, &decision); err != nil {
-		return ctrl.Result{}, err
-	}
-	refusal, err := r.act(ctx, s, &decision, observation.Session.ResourceVersion)
-	if err != nil || refusal == nil {
-		return ctrl.Result{RequeueAfter: decision.RequeueAfter}, err
-	}
-	// The API server refused an object, so decide again, and record that decision. The next reconciliation executes its actions.
-	observation.Session, observation.Refusal = s.DeepCopy(), refusal
-	if decision, err = r.decide(ctx, &observation); err != nil {
-		return ctrl.Result{}, err
-	}
-	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, r.record(ctx, s, &observation, &decision)
+// Decide implements kube.Kind.
+func (*Reconciler) Decide(observation *agenticsession.Observation) agenticsession.Decision {
+	return agenticsession.Decide(*observation)
 }
 
-// decide answers the core's questions until it has none.
-func (r *Reconciler) decide(ctx context.Context, observation *agenticsession.Observation) (agenticsession.Decision, error) {
-	for {
-		decision := agenticsession.Decide(*observation)
-		if decision.Question == nil {
-			return decision, nil
-		}
-		if err := r.answerQuestion(ctx, observation, decision.Question); err != nil {
-			return agenticsession.Decision{}, err
-		}
-	}
+// Finish implements kube.Kind.
+func (*Reconciler) Finish(_ *v1alpha1.AgenticSession, _ *agenticsession.Observation, decision *agenticsession.Decision) time.Duration {
+	return decision.RequeueAfter
 }
 
 // forgetUnused drops the remembered values that the session's status makes obsolete.
@@ -157,11 +115,12 @@ func (r *Reconciler) forgetUnused(s *v1alpha1.AgenticSession) {
 	r.workspaces.releaseUnused(s)
 }
 
-func (r *Reconciler) forget(key types.NamespacedName) {
-	r.writeCache.Forget(key)
+// Forget implements kube.Kind.
+func (r *Reconciler) Forget(ctx context.Context, key types.NamespacedName) error {
 	r.createdJobs.Forget(key)
 	r.deletedPods.Forget(key)
 	r.renewals.Forget(key)
 	r.workspaces.forget(key)
 	r.capacity.forget(key)
+	return r.restoreDefaultDeny(ctx, key)
 }

@@ -148,7 +148,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	for _, child := range []client.Object{&batchv1.Job{}, &corev1.Pod{}} {
 		b = b.WatchesRawSource(source.Kind(r.options.Children, child, deleteHandler(tracker.childDeleted)))
 	}
-	return b.WithOptions(kube.ControllerOptions(r.options.Concurrency)).Complete(kube.RequeueOnConflict(r))
+	return b.WithOptions(kube.ControllerOptions(r.options.Concurrency)).Complete(kube.RequeueOnConflict(
+		&kube.Loop[*v1alpha1.AgenticSession, agenticsession.Observation, agenticsession.Decision]{
+			Clients: r.Clients, Kind: r, Written: r.writeCache, New: func() *v1alpha1.AgenticSession { return &v1alpha1.AgenticSession{} },
+		}))
 }
 
 func (r *Reconciler) indexFields(mgr ctrl.Manager) error {
@@ -309,8 +312,11 @@ var placeChanged = predicate.Funcs{
 func (r *Reconciler) affectedSessions(ctx context.Context, object client.Object) []reconcile.Request {
 	self := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)}
 	sharers := []reconcile.Request{self}
-	if s, ok := object.(*v1alpha1.AgenticSession); ok && s.Status.WorkspaceClaim != "" {
-		sharers = append(sharers, r.sessionRequests(ctx, s.Namespace, client.MatchingFields{claimIndex: s.Status.WorkspaceClaim})...)
+	if s, ok := object.(*v1alpha1.AgenticSession); ok {
+		r.capacity.isOpen(s) // forgets an admission that the cache shows
+		if s.Status.WorkspaceClaim != "" {
+			sharers = append(sharers, r.sessionRequests(ctx, s.Namespace, client.MatchingFields{claimIndex: s.Status.WorkspaceClaim})...)
+		}
 	}
 	all := sets.New(sharers...)
 	for _, sharer := range sharers {

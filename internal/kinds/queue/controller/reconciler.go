@@ -9,13 +9,11 @@ package controller
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"golang.org/x/time/rate"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker/brokeraccess"
@@ -54,8 +52,8 @@ type Reconciler struct {
 	brokers *brokerconn.Manager
 	options Options
 
-	policies  *kube.NamespaceCache[policy.Set]
-	decisions *bulkhead.Observer[*brokerDecision]
+	policies *kube.NamespaceCache[policy.Set]
+	answers  *bulkhead.Observer[*queue.Observation]
 
 	statsWrites   *rate.Limiter
 	routineEvents *rate.Limiter
@@ -83,7 +81,7 @@ func New(mgr ctrl.Manager, brokers *brokerconn.Manager, o Options) *Reconciler {
 		brokers:       brokers,
 		options:       o,
 		policies:      kube.NewPolicyCache(mgr.GetClient()),
-		decisions:     bulkhead.NewObserver[*brokerDecision](bulkhead.DefaultLimits()),
+		answers:       bulkhead.NewObserver[*queue.Observation](bulkhead.DefaultLimits()),
 		statsWrites:   rate.NewLimiter(statsWriteRate, statsWriteBurst),
 		routineEvents: rate.NewLimiter(routineEventRate, routineEventBurst),
 		writeCache:    kube.NewWriteCache[*v1alpha1.Queue](),
@@ -98,43 +96,26 @@ func New(mgr ctrl.Manager, brokers *brokerconn.Manager, o Options) *Reconciler {
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Reconcile reconciles one Queue.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	q := &v1alpha1.Queue{}
-	if err := r.Client.Get(ctx, req.NamespacedName, q); err != nil {
-		if apierrors.IsNotFound(err) {
-			r.writeCache.Forget(req.NamespacedName)
-			r.tracked.Forget(req.NamespacedName)
-			r.decisions.Forget(req.NamespacedName)
-			driftCorrections.Forget(req.NamespacedName)
-			rescuedMessages.Forget(req.NamespacedName)
-		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	q = r.writeCache.Newest(q)
-	if !q.DeletionTimestamp.IsZero() && !slices.Contains(q.Finalizers, v1alpha1.QueueFinalizer) {
-		return ctrl.Result{}, nil // a finalizer of someone else keeps it
-	}
-	result, err := r.reconcileOnce(ctx, q)
-	// In a terminating namespace the operator may have lost its permissions, and can do nothing more.
-	return result, kube.RemoveFinalizerIfTerminating(ctx, r.Live, r.Client, q, v1alpha1.QueueFinalizer, err)
+// Decide implements kube.Kind.
+func (*Reconciler) Decide(observation *queue.Observation) queue.Decision {
+	return queue.Decide(*observation)
 }
 
-func (r *Reconciler) reconcileOnce(ctx context.Context, q *v1alpha1.Queue) (ctrl.Result, error) {
-	observation, err := r.observe(ctx, q)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	decided, err := r.decide(ctx, &observation)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	q = decided.observation.Queue
-	if err := r.record(ctx, q, &decided.Decision); err != nil {
-		return ctrl.Result{}, err
-	}
-	if err := r.act(ctx, q, &decided.observation, &decided.Decision); err != nil {
-		return ctrl.Result{}, err
-	}
-	return ctrl.Result{RequeueAfter: decided.RequeueAfter}, nil
+// Answer implements kube.Kind. Observe has executed all actions that a decision asks for.
+func (*Reconciler) Answer(context.Context, *queue.Observation, *queue.Decision) (bool, error) {
+	return false, nil
+}
+
+// Finish implements kube.Kind.
+func (*Reconciler) Finish(_ *v1alpha1.Queue, _ *queue.Observation, decision *queue.Decision) time.Duration {
+	return decision.RequeueAfter
+}
+
+// Forget implements kube.Kind.
+func (r *Reconciler) Forget(_ context.Context, key types.NamespacedName) error {
+	r.tracked.Forget(key)
+	r.answers.Forget(key)
+	driftCorrections.Forget(key)
+	rescuedMessages.Forget(key)
+	return nil
 }

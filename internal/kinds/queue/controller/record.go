@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
@@ -10,31 +9,28 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// record stores the status of a Queue, and then emits the events of its change.
-func (r *Reconciler) record(ctx context.Context, q *v1alpha1.Queue, d *queue.Decision) error {
+// Record implements kube.Kind. Actions may have changed the observed Queue since it was read.
+func (r *Reconciler) Record(ctx context.Context, _ *v1alpha1.Queue, o *queue.Observation, d *queue.Decision) (*v1alpha1.Queue, error) {
+	q := o.Queue
 	r.tracked.Update(q, func(t *trackedQueue) { t.history = d.History })
 	if d.StatusUnchanged && len(d.Events) == 0 {
-		return nil
+		return q, nil
 	}
 	if d.StatsOnly && !r.statsWrites.Allow() {
 		d.PostponeStatus()
-		return nil
+		return q, nil
 	}
-	before := q.DeepCopy()
-	q.Status = d.Status
-	if err := kube.UpdateStatus(ctx, r.Client, before, q); err != nil {
+	stored, err := r.writeCache.UpdateStatus(ctx, r.Client, q, func(after *v1alpha1.Queue) { after.Status = d.Status })
+	if err != nil {
 		if d.StatusOptional && decision.ClassOf(err) == decision.PermissionMissing {
-			return nil
+			return q, nil
 		}
-		return fmt.Errorf("updating status: %w", err)
-	}
-	if q.ResourceVersion != before.ResourceVersion {
-		r.writeCache.Record(q)
+		return q, err
 	}
 	for _, event := range d.Events {
-		r.emit(q, event)
+		r.emit(stored, event)
 	}
-	return nil
+	return stored, nil
 }
 
 func (r *Reconciler) emit(q *v1alpha1.Queue, e decision.Event) {

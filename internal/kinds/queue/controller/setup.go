@@ -14,6 +14,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker/brokerconn"
+	"github.com/yardmaster/yardmaster/internal/kinds/queue"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/kube/metric"
 )
@@ -26,7 +27,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err := metric.Register(metric.NewSumCollector(mgr.GetCache(), &v1alpha1.QueueList{}, sumStatuses, messagesGauge, queuesGauge, replicationGauge)); err != nil {
 		return err
 	}
-	if err := mgr.Add(r.decisions); err != nil {
+	if err := mgr.Add(r.answers); err != nil {
 		return err
 	}
 	// All Queues of the namespace, because a changed Policy may no longer select a Queue that it selected before.
@@ -42,9 +43,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Policy{}, kube.NewNamespaceHandler(r.policies.Invalidate, queuesOfNamespace),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Func(r.watchBrokers)).
-		WatchesRawSource(source.Func(r.decisions.EnqueueTo)).
+		WatchesRawSource(source.Func(r.answers.EnqueueTo)).
 		WithOptions(kube.ControllerOptions(r.options.Concurrency)).
-		Complete(kube.RequeueOnConflict(r))
+		Complete(kube.RequeueOnConflict(&kube.Loop[*v1alpha1.Queue, queue.Observation, queue.Decision]{
+			Clients: r.Clients, Kind: r, Written: r.writeCache, New: func() *v1alpha1.Queue { return &v1alpha1.Queue{} },
+			Finalizer: v1alpha1.QueueFinalizer,
+		}))
 }
 
 // watchBrokers enqueues the Queues of a broker whose connection changed, and a Queue that has a

@@ -13,12 +13,11 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// act carries out a decision whose status is recorded. readVersion is the resourceVersion of the object that the decision
-// is based on.
-func (r *Reconciler) act(ctx context.Context, s *v1alpha1.Schedule, decision *schedule.Decision, readVersion string) (outcome, error) {
-	if decision.HasActions() && s.ResourceVersion == readVersion {
+// Act implements kube.Kind.
+func (r *Reconciler) Act(ctx context.Context, s *v1alpha1.Schedule, observation *schedule.Observation, decision *schedule.Decision) (bool, error) {
+	if decision.HasActions() && s.ResourceVersion == observation.Schedule.ResourceVersion {
 		if err := kube.AssertFresh(ctx, r.Live, r.Client, s); err != nil {
-			return outcome{}, err
+			return false, err
 		}
 	}
 	for _, run := range decision.DeleteRuns {
@@ -34,17 +33,25 @@ func (r *Reconciler) act(ctx context.Context, s *v1alpha1.Schedule, decision *sc
 				client.Preconditions{UID: &run.UID}, client.PropagationPolicy(metav1.DeletePropagationForeground)))
 		}
 		if err != nil {
-			return outcome{}, err
+			return false, err
 		}
 	}
 	if decision.CreateRun == nil {
-		return outcome{}, nil
+		return false, nil
 	}
+	var result outcome
+	var err error
 	if s.Spec.Job != nil {
-		return r.sendJob(ctx, s, decision)
+		result, err = r.sendJob(ctx, s, decision)
+	} else {
+		result.refusal, err = r.createRun(ctx, s, decision.CreateRun)
 	}
-	refusal, err := r.createRun(ctx, s, decision.CreateRun)
-	return outcome{refusal: refusal}, err
+	if err != nil || result == (outcome{}) {
+		return false, err
+	}
+	observation.Schedule, observation.Now = s.DeepCopy(), r.Clock.Now()
+	observation.Refusal, observation.Sent, observation.NotSent = result.refusal, result.sent, result.notSent
+	return true, nil
 }
 
 // createRun creates a run. If it exists and belongs to the Schedule, an earlier reconciliation created it. A refusal is not

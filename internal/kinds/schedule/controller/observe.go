@@ -12,9 +12,12 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// observe returns what is known of the Schedule without a request to the API server.
-func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.Schedule) (schedule.Observation, error) {
-	observation := schedule.Observation{
+// Observe implements kube.Kind.
+func (r *Reconciler) Observe(ctx context.Context, s *v1alpha1.Schedule) (*schedule.Observation, error) {
+	if !s.DeletionTimestamp.IsZero() {
+		return nil, nil // the garbage collector deletes the runs
+	}
+	observation := &schedule.Observation{
 		Schedule: s.DeepCopy(), Now: r.Clock.Now(), KindDisabled: !r.isEnabled(&s.Spec),
 		Answers: schedule.Answers{Runs: map[string]*schedule.Run{}},
 	}
@@ -28,6 +31,16 @@ func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.Schedule) (schedul
 	}
 	observation.Runs, err = r.listRuns(ctx, s)
 	return observation, err
+}
+
+// Answer implements kube.Kind.
+func (r *Reconciler) Answer(ctx context.Context, observation *schedule.Observation, decision *schedule.Decision) (bool, error) {
+	if decision.Question == nil {
+		return false, nil
+	}
+	run, err := r.readRun(ctx, observation.Schedule, decision.Question.RunNamed)
+	observation.Answers.Runs[decision.Question.RunNamed] = run
+	return true, err
 }
 
 // isEnabled reports whether the controller of the runs' kind runs.

@@ -6,9 +6,8 @@ import (
 	"context"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker/brokerconn"
@@ -64,65 +63,24 @@ func New(mgr ctrl.Manager, options Options) *Reconciler {
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Reconcile makes the decisions about a Schedule that are due, and carries them out.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	s := &v1alpha1.Schedule{}
-	if err := r.Client.Get(ctx, req.NamespacedName, s); err != nil {
-		if apierrors.IsNotFound(err) {
-			r.writeCache.Forget(req.NamespacedName)
-			r.sends.Forget(req.NamespacedName)
-			startedTotal.Forget(req.NamespacedName)
-			finishedTotal.Forget(req.NamespacedName)
-			missedTotal.Forget(req.NamespacedName)
-		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	s = r.writeCache.Newest(s).DeepCopy()
-	if !s.DeletionTimestamp.IsZero() {
-		return ctrl.Result{}, nil // the garbage collector deletes the runs
-	}
-	observation, err := r.observe(ctx, s)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	decision, err := r.decide(ctx, &observation)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	if err := r.record(ctx, s, &decision); err != nil {
-		return ctrl.Result{}, err
-	}
-	result, err := r.act(ctx, s, &decision, observation.Schedule.ResourceVersion)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	if result != (outcome{}) {
-		observation.Schedule, observation.Now = s.DeepCopy(), r.Clock.Now()
-		observation.Refusal, observation.Sent, observation.NotSent = result.refusal, result.sent, result.notSent
-		if decision, err = r.decide(ctx, &observation); err != nil {
-			return ctrl.Result{}, err
-		}
-		if err := r.record(ctx, s, &decision); err != nil {
-			return ctrl.Result{}, err
-		}
-	}
-	if decision.CreateRun != nil {
-		decision.RequeueAfter = createdRequeue
-	}
-	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, nil
+// Decide implements kube.Kind.
+func (*Reconciler) Decide(observation *schedule.Observation) schedule.Decision {
+	return schedule.Decide(*observation)
 }
 
-// decide answers the questions of the core until it has no more.
-func (r *Reconciler) decide(ctx context.Context, observation *schedule.Observation) (schedule.Decision, error) {
-	for {
-		decision := schedule.Decide(*observation)
-		if decision.Question == nil {
-			return decision, nil
-		}
-		run, err := r.readRun(ctx, observation.Schedule, decision.Question.RunNamed)
-		if err != nil {
-			return schedule.Decision{}, err
-		}
-		observation.Answers.Runs[decision.Question.RunNamed] = run
+// Finish implements kube.Kind.
+func (*Reconciler) Finish(_ *v1alpha1.Schedule, _ *schedule.Observation, decision *schedule.Decision) time.Duration {
+	if decision.CreateRun != nil {
+		return createdRequeue
 	}
+	return decision.RequeueAfter
+}
+
+// Forget implements kube.Kind.
+func (r *Reconciler) Forget(_ context.Context, key types.NamespacedName) error {
+	r.sends.Forget(key)
+	startedTotal.Forget(key)
+	finishedTotal.Forget(key)
+	missedTotal.Forget(key)
+	return nil
 }

@@ -62,7 +62,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			return err
 		}
 	}
-	return controller.Complete(kube.RequeueOnConflict(r))
+	return controller.Complete(kube.RequeueOnConflict(&kube.Loop[*v1alpha1.Schedule, schedule.Observation, schedule.Decision]{
+		Clients: r.Clients, Kind: r, Written: r.writeCache, New: func() *v1alpha1.Schedule { return &v1alpha1.Schedule{} },
+	}))
 }
 
 // watchQueues enqueues the Schedules of a Queue whose readiness changes, and the Schedules whose job was answered.

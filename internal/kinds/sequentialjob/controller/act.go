@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
@@ -18,11 +17,20 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// act carries out a decision whose status is recorded. observedVersion is the resourceVersion of
-// the object that the decision is based on. A refusal is not an error: the core decides about it.
+// Act implements kube.Kind.
+func (r *Reconciler) Act(ctx context.Context, sj *v1alpha1.SequentialJob, observation *sequentialjob.Observation, d *sequentialjob.Decision) (bool, error) {
+	refusal, err := r.act(ctx, sj, d, observation.SequentialJob.ResourceVersion)
+	if refusal == nil || err != nil {
+		return false, err
+	}
+	observation.SequentialJob, observation.Refusal = sj.DeepCopy(), refusal
+	return true, nil
+}
+
+// act carries out a decision that is based on this resourceVersion. A refusal is not an error: the core decides about it.
 func (r *Reconciler) act(ctx context.Context, sj *v1alpha1.SequentialJob, d *sequentialjob.Decision, observedVersion string) (*decision.Refusal, error) {
 	if d.NeedsFinalizer {
-		if err := r.patchFinalizer(ctx, sj, controllerutil.AddFinalizer); err != nil {
+		if err := r.writeCache.SetFinalizer(ctx, r.Client, sj, v1alpha1.SequentialJobFinalizer, true); err != nil {
 			return nil, err
 		}
 	}
@@ -46,7 +54,7 @@ func (r *Reconciler) act(ctx context.Context, sj *v1alpha1.SequentialJob, d *seq
 		return nil, err
 	}
 	if !d.NeedsFinalizer {
-		if err := r.patchFinalizer(ctx, sj, controllerutil.RemoveFinalizer); err != nil {
+		if err := r.writeCache.SetFinalizer(ctx, r.Client, sj, v1alpha1.SequentialJobFinalizer, false); err != nil {
 			return nil, err
 		}
 	}
@@ -54,18 +62,6 @@ func (r *Reconciler) act(ctx context.Context, sj *v1alpha1.SequentialJob, d *seq
 		return nil, kube.DeleteVersion(ctx, r.Client, sj, metav1.DeletePropagationBackground)
 	}
 	return nil, nil
-}
-
-func (r *Reconciler) patchFinalizer(ctx context.Context, sj *v1alpha1.SequentialJob, change func(client.Object, string) bool) error {
-	version := sj.ResourceVersion
-	err := kube.PatchMetadata(ctx, r.Client, sj, func(object client.Object) { change(object, v1alpha1.SequentialJobFinalizer) })
-	if err != nil {
-		return fmt.Errorf("patching the finalizer: %w", err)
-	}
-	if sj.ResourceVersion != version && sj.DeletionTimestamp.IsZero() {
-		r.remember(sj)
-	}
-	return nil
 }
 
 // createObjects creates the workspace, the outputs, the step's Job and the one that archives logs, in this order.

@@ -26,10 +26,10 @@ type failure struct {
 	reported string
 }
 
-// recordFailure remembers that a reconciliation failed. If the failures last, it reports them in the status and as an
-// event. If even that fails, the event remains.
-func (r *Reconciler) recordFailure(ctx context.Context, sj *v1alpha1.SequentialJob, err error) {
-	if apierrors.IsConflict(err) || errors.Is(err, kube.ErrStale) || errors.Is(err, context.Canceled) {
+// ReportFailure implements kube.FailureReporter. If the failures last, it reports them in the status and as an event. If even
+// that fails, the event remains. A SequentialJob that could not be read whole is not written.
+func (r *Reconciler) ReportFailure(ctx context.Context, sj *v1alpha1.SequentialJob, err error) {
+	if isTrimmed(sj) || apierrors.IsConflict(err) || errors.Is(err, kube.ErrStale) || errors.Is(err, context.Canceled) {
 		return
 	}
 	now, message, isDue := r.Clock.Now(), decision.TruncateMessage(err.Error(), maxFailureBytes), false
@@ -45,21 +45,10 @@ func (r *Reconciler) recordFailure(ctx context.Context, sj *v1alpha1.SequentialJ
 		return
 	}
 	r.emit(sj, decision.WarningEvent(v1alpha1.EventReconcileFailed, "Reconcile", message))
-	before, after := sj.DeepCopy(), sj.DeepCopy()
-	decision.SetState(&after.Status.Conditions, sj.Generation, metav1.NewTime(now), v1alpha1.ConditionReconcileFailed,
-		decision.True(v1alpha1.ReasonRequestFailed, message))
-	if patchErr := kube.UpdateStatus(ctx, r.Client, before, after); patchErr == nil {
-		r.remember(after)
-	} // otherwise the next decision that can be recorded has the condition
-}
-
-// clearFailure forgets the failures after a success. It reports whether the status still has their condition.
-func (r *Reconciler) clearFailure(sj *v1alpha1.SequentialJob) bool {
-	f, found := r.failures.Get(sj)
-	if found {
-		r.failures.Delete(sj)
-	}
-	return f.reported != ""
+	_, _ = r.writeCache.UpdateStatus(ctx, r.Client, sj, func(after *v1alpha1.SequentialJob) {
+		decision.SetState(&after.Status.Conditions, sj.Generation, metav1.NewTime(now), v1alpha1.ConditionReconcileFailed,
+			decision.True(v1alpha1.ReasonRequestFailed, message))
+	}) // if that fails, the next decision that can be recorded has the condition
 }
 
 // reportedFailure returns the message of the failures that the status reports, empty without any.

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
@@ -36,7 +37,7 @@ func TestLastingFailureIsReportedOnce(t *testing.T) {
 		if err := api.Get(t.Context(), client.ObjectKeyFromObject(sj), sj); err != nil {
 			t.Fatal(err)
 		}
-		r.recordFailure(t.Context(), sj, err)
+		r.ReportFailure(t.Context(), sj, err)
 	}
 	fail(0, forbidden)
 	fail(time.Second, forbidden)
@@ -53,7 +54,23 @@ func TestLastingFailureIsReportedOnce(t *testing.T) {
 	if len(recorder.Events) != 1 || c == nil || c.Message != forbidden.Error() {
 		t.Errorf("%d events, condition %+v", len(recorder.Events), c)
 	}
-	if r.reportedFailure(sj) == "" || !r.clearFailure(sj) || r.clearFailure(sj) {
-		t.Error("a success does not clear the failure once")
+	succeed := func() time.Duration {
+		return r.Finish(sj, &sequentialjob.Observation{}, &sequentialjob.Decision{RequeueAfter: time.Hour})
+	}
+	if first, second := succeed(), succeed(); first != time.Millisecond || second != time.Hour {
+		t.Errorf("after a success the next decisions, of which the first clears the condition, are due in %v and %v", first, second)
+	}
+}
+
+func TestAFailureToReadALargeSequentialJobDoesNotReplaceItsStatus(t *testing.T) {
+	trimmed := testbuilder.SequentialJob("a", "ns").Obj()
+	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
+	r := &Reconciler{Clients: kube.Clients{Clock: clock}, failures: kube.NewStore[failure]()}
+	for range 2 {
+		r.ReportFailure(t.Context(), trimmed, errors.New("no answer")) // panics if it writes, as it has no client
+		clock.Step(time.Hour)
+	}
+	if r.reportedFailure(trimmed) != "" {
+		t.Error("the failure is reported")
 	}
 }

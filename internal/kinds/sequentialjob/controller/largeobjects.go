@@ -1,10 +1,7 @@
 package controller
 
 import (
-	"context"
-
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kube"
@@ -96,25 +93,4 @@ func sizeOf(set map[string]string) int {
 		size += len(key) + len(value)
 	}
 	return size
-}
-
-// read returns the SequentialJob: from the cache or, if the cache has only a part of it, from the API server.
-func (r *Reconciler) read(ctx context.Context, key client.ObjectKey) (*v1alpha1.SequentialJob, error) {
-	sj := &v1alpha1.SequentialJob{}
-	if err := r.Client.Get(ctx, key, sj); err != nil {
-		return nil, err
-	}
-	if sj = r.writeCache.Newest(sj); !isTrimmed(sj) {
-		return sj, nil
-	}
-	live := &v1alpha1.SequentialJob{}
-	err := r.Live.Get(ctx, key, live)
-	return live, err
-}
-
-// remember records the written version of a SequentialJob, unless every reconciliation reads it anyway.
-func (r *Reconciler) remember(sj *v1alpha1.SequentialJob) {
-	if !isLarge(sj) {
-		r.writeCache.Record(sj)
-	}
 }

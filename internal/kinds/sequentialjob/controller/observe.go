@@ -16,23 +16,33 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// observe returns what is known of the SequentialJob without a request to the API server.
-func (r *Reconciler) observe(ctx context.Context, sj *v1alpha1.SequentialJob) (sequentialjob.Observation, error) {
+// Observe implements kube.Kind. A SequentialJob that the cache has trimmed is read from the API server.
+func (r *Reconciler) Observe(ctx context.Context, sj *v1alpha1.SequentialJob) (*sequentialjob.Observation, error) {
+	if isTrimmed(sj) {
+		live := &v1alpha1.SequentialJob{}
+		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(sj), live); err != nil {
+			return nil, err
+		}
+		*sj = *live
+	}
+	if !sequentialjob.IsManaged(sj) {
+		return nil, nil
+	}
 	var cached batchv1.JobList
 	// The objects belong to the cache: they are read, never changed.
 	if err := r.Client.List(ctx, &cached, client.InNamespace(sj.Namespace), client.MatchingFields{controllerIndex: string(sj.UID)}, client.UnsafeDisableDeepCopy); err != nil {
-		return sequentialjob.Observation{}, fmt.Errorf("listing owned Jobs: %w", err)
+		return nil, fmt.Errorf("listing owned Jobs: %w", err)
 	}
 	policies, err := r.policies.Get(ctx, sj.Namespace)
 	if err != nil {
-		return sequentialjob.Observation{}, err
+		return nil, err
 	}
 	jobs, createdUIDs := r.createdJobs.merge(sj, jobPointers(cached.Items), r.Clock.Now())
 	pods, err := r.observePods(ctx, jobs)
 	if err != nil {
-		return sequentialjob.Observation{}, err
+		return nil, err
 	}
-	return sequentialjob.Observation{
+	return &sequentialjob.Observation{
 		SequentialJob: sj.DeepCopy(),
 		Jobs:          jobs,
 		Pods:          pods,
@@ -50,7 +60,15 @@ func (r *Reconciler) observe(ctx context.Context, sj *v1alpha1.SequentialJob) (s
 	}, nil
 }
 
-// answer adds the answer to a question of the core to the observation.
+// Answer implements kube.Kind.
+func (r *Reconciler) Answer(ctx context.Context, observation *sequentialjob.Observation, decision *sequentialjob.Decision) (bool, error) {
+	question := decision.Question
+	if question == nil {
+		return false, nil
+	}
+	return true, r.answer(ctx, observation, question)
+}
+
 func (r *Reconciler) answer(ctx context.Context, observation *sequentialjob.Observation, question *sequentialjob.Question) error {
 	switch {
 	case question.JobNamed != "":

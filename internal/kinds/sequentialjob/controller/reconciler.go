@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -67,13 +67,15 @@ type Reconciler struct {
 
 // New returns a Reconciler that uses the manager's clients.
 func New(mgr ctrl.Manager, options Options) *Reconciler {
+	written := kube.NewWriteCache[*v1alpha1.SequentialJob]()
+	written.Omit = isLarge
 	return &Reconciler{
 		options:        options,
 		Clients:        kube.NewClients(mgr, "sequentialjob-controller"),
 		policies:       kube.NewPolicyCache(mgr.GetClient()),
 		routineEvents:  kube.NewNamespaceLimiter(routineEventRate, routineEventBurst),
 		runningReports: kube.NewNamespaceLimiter(runningReportRate, runningReportBurst),
-		writeCache:     kube.NewWriteCache[*v1alpha1.SequentialJob](),
+		writeCache:     written,
 		createdJobs:    newCreatedJobs(),
 		stepEnds:       kube.NewStore[time.Time](),
 		failures:       kube.NewStore[failure](),
@@ -92,77 +94,28 @@ func New(mgr ctrl.Manager, options Options) *Reconciler {
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;create
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;list;patch
 
-// Reconcile makes one decision about a SequentialJob and carries it out.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	sj, err := r.read(ctx, req.NamespacedName)
-	if apierrors.IsNotFound(err) {
-		r.writeCache.Forget(req.NamespacedName)
-		r.createdJobs.Forget(req.NamespacedName)
-		r.stepEnds.Forget(req.NamespacedName)
-		r.failures.Forget(req.NamespacedName)
-		return ctrl.Result{}, nil
-	}
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	if !sequentialjob.IsManaged(sj) {
-		return ctrl.Result{}, nil
-	}
-	result, err := r.reconcileOnce(ctx, sj)
-	if err != nil {
-		err = kube.RemoveFinalizerIfTerminating(ctx, r.Live, r.Client, sj, v1alpha1.SequentialJobFinalizer, err)
-	}
-	if err != nil {
-		r.recordFailure(ctx, sj, err)
-		return ctrl.Result{}, err
-	}
-	if r.clearFailure(sj) {
-		result.RequeueAfter = time.Millisecond // clears the condition
-	}
-	return result, nil
+// Decide implements kube.Kind.
+func (*Reconciler) Decide(observation *sequentialjob.Observation) sequentialjob.Decision {
+	return sequentialjob.Decide(*observation)
 }
 
-// reconcileOnce makes one decision, and another one if the API server refuses what the first one creates.
-func (r *Reconciler) reconcileOnce(ctx context.Context, sj *v1alpha1.SequentialJob) (ctrl.Result, error) {
-	observation, err := r.observe(ctx, sj)
-	if err != nil {
-		return ctrl.Result{}, err
+// Finish implements kube.Kind.
+func (r *Reconciler) Finish(sj *v1alpha1.SequentialJob, observation *sequentialjob.Observation, decision *sequentialjob.Decision) time.Duration {
+	isReported := r.reportedFailure(sj) != ""
+	r.failures.Delete(sj)
+	switch {
+	case isReported:
+		return time.Millisecond // clears the condition
+	case observation.Refusal != nil && decision.CreateJob == nil && decision.RequeueAfter == 0:
+		return time.Millisecond // the step failed; start the next one
 	}
-	decision, err := r.decide(ctx, &observation)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	if err := r.record(ctx, sj, &decision); err != nil {
-		return ctrl.Result{}, err
-	}
-	refusal, err := r.act(ctx, sj, &decision, observation.SequentialJob.ResourceVersion)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	if refusal != nil {
-		observation.SequentialJob, observation.Refusal = sj.DeepCopy(), refusal
-		if decision, err = r.decide(ctx, &observation); err != nil {
-			return ctrl.Result{}, err
-		}
-		if err := r.record(ctx, sj, &decision); err != nil {
-			return ctrl.Result{}, err
-		}
-		if decision.CreateJob == nil && decision.RequeueAfter == 0 {
-			decision.RequeueAfter = time.Millisecond // the step failed; start the next one
-		}
-	}
-	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, nil
+	return decision.RequeueAfter
 }
 
-// decide answers the questions of the core until it has no more.
-func (r *Reconciler) decide(ctx context.Context, observation *sequentialjob.Observation) (sequentialjob.Decision, error) {
-	for {
-		decision := sequentialjob.Decide(*observation)
-		if decision.Question == nil {
-			return decision, nil
-		}
-		if err := r.answer(ctx, observation, decision.Question); err != nil {
-			return sequentialjob.Decision{}, err
-		}
-	}
+// Forget implements kube.Kind.
+func (r *Reconciler) Forget(_ context.Context, key types.NamespacedName) error {
+	r.createdJobs.Forget(key)
+	r.stepEnds.Forget(key)
+	r.failures.Forget(key)
+	return nil
 }

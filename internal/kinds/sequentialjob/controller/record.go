@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,36 +15,36 @@ import (
 // postponedFor is the time after which a status that was not stored because of the limit is decided again.
 const postponedFor = time.Second
 
-// record stores the decision's status, then emits its events. On success sj is the stored object. When many steps of a
-// namespace start, that they run is stored later or together with their outcome.
-func (r *Reconciler) record(ctx context.Context, sj *v1alpha1.SequentialJob, decision *sequentialjob.Decision) error {
+// Record implements kube.Kind. When many steps of a namespace start, that they run is stored later or together with their
+// outcome.
+func (r *Reconciler) Record(
+	ctx context.Context, sj *v1alpha1.SequentialJob, _ *sequentialjob.Observation, decision *sequentialjob.Decision,
+) (*v1alpha1.SequentialJob, error) {
 	if decision.StatusChanged && sequentialjob.OnlyReportsRunning(&sj.Status, &decision.Status) && !r.runningReports.Allow(sj.Namespace) {
 		if decision.RequeueAfter == 0 || decision.RequeueAfter > postponedFor {
 			decision.RequeueAfter = postponedFor
 		}
-		return nil
+		return sj, nil
 	}
 	if decision.StatusChanged {
-		before, after := sj.DeepCopy(), sj.DeepCopy()
-		after.Status = decision.Status
-		if err := kube.UpdateStatus(ctx, r.Client, before, after); err != nil {
+		stored, err := r.writeCache.UpdateStatus(ctx, r.Client, sj, func(after *v1alpha1.SequentialJob) { after.Status = decision.Status })
+		if err != nil {
 			if apierrors.IsConflict(err) {
 				conflictsTotal.Inc()
 			}
-			return fmt.Errorf("updating status: %w", err)
+			return sj, err
 		}
-		*sj = *after
-		r.remember(sj)
-		r.createdJobs.forgetRecorded(sj)
-		countEndedSteps(&before.Status, &sj.Status)
-		if sequentialjob.HasArchiveEnded(before.Status.Archive, sj.Status.Archive) {
-			archivesTotal.WithLabelValues(archiveResults[sj.Status.Archive.State]).Inc()
+		r.createdJobs.forgetRecorded(stored)
+		countEndedSteps(&sj.Status, &stored.Status)
+		if sequentialjob.HasArchiveEnded(sj.Status.Archive, stored.Status.Archive) {
+			archivesTotal.WithLabelValues(archiveResults[stored.Status.Archive.State]).Inc()
 		}
+		sj = stored
 	}
 	for _, event := range decision.Events {
 		r.emit(sj, event)
 	}
-	return nil
+	return sj, nil
 }
 
 func (r *Reconciler) emit(sj *v1alpha1.SequentialJob, event decision.Event) {

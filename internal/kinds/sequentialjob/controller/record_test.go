@@ -34,7 +34,7 @@ func TestManyStepsThatOnlyStartedToRunAreStoredLater(t *testing.T) {
 	report := func(phase v1alpha1.StepPhase, message string) *sequentialjob.Decision {
 		decision := &sequentialjob.Decision{StatusChanged: true, RequeueAfter: time.Hour}
 		decision.Status.Steps = []v1alpha1.StepStatus{{Name: "build", Phase: phase, Message: message}}
-		if err := r.record(t.Context(), sj.DeepCopy(), decision); err != nil {
+		if _, err := r.Record(t.Context(), sj.DeepCopy(), nil, decision); err != nil {
 			t.Fatal(err)
 		}
 		return decision

@@ -62,7 +62,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Policy{}, kube.NewNamespaceHandler(r.policies.Invalidate, blockedByPolicies), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Kind[client.Object](r.options.Pods, &corev1.Pod{}, r.podHandler())).
 		WithOptions(kube.ControllerOptions(r.options.Concurrency)).
-		Complete(kube.RequeueOnConflict(r))
+		Complete(kube.RequeueOnConflict(&kube.Loop[*v1alpha1.SequentialJob, sequentialjob.Observation, sequentialjob.Decision]{
+			Clients: r.Clients, Kind: r, Written: r.writeCache, New: func() *v1alpha1.SequentialJob { return &v1alpha1.SequentialJob{} },
+			Finalizer: v1alpha1.SequentialJobFinalizer,
+		}))
 }
 
 // approvalChanged matches updates that approve a step. Annotations do not change the generation.

@@ -18,7 +18,6 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
@@ -29,11 +28,20 @@ import (
 // lowestDeletionCost makes a ReplicaSet remove a Pod before all others that are as ready.
 const lowestDeletionCost = "-2147483647"
 
-// act executes a decision whose status is recorded. It stops at the first object that the API
-// server refuses, and returns the refusal.
+// Act implements kube.Kind. A refusal that differs from the one of the pass before needs another decision.
+func (r *Reconciler) Act(ctx context.Context, wp *v1alpha1.WorkerPool, observed *observation, d *workerpool.Decision) (bool, error) {
+	refusal, err := r.act(ctx, wp, observed, d)
+	if err != nil || ptr.Equal(observed.Refusal, refusal) {
+		return false, err
+	}
+	observed.Pool, observed.Memory, observed.Refusal = wp.DeepCopy(), d.Memory, refusal
+	return true, nil
+}
+
+// act stops at the first object that the API server refuses, and returns the refusal.
 func (r *Reconciler) act(ctx context.Context, wp *v1alpha1.WorkerPool, observed *observation, d *workerpool.Decision) (*decision.Refusal, error) {
 	if d.KeepFinalizer {
-		if err := r.patchFinalizer(ctx, wp, controllerutil.AddFinalizer); err != nil {
+		if err := r.writeCache.SetFinalizer(ctx, r.Client, wp, v1alpha1.WorkerPoolFinalizer, true); err != nil {
 			return nil, err
 		}
 	}
@@ -59,18 +67,7 @@ func (r *Reconciler) act(ctx context.Context, wp *v1alpha1.WorkerPool, observed 
 	if d.KeepFinalizer {
 		return nil, r.writeProtections(ctx, wp, observed, d.Protections)
 	}
-	return nil, r.patchFinalizer(ctx, wp, controllerutil.RemoveFinalizer)
-}
-
-func (r *Reconciler) patchFinalizer(ctx context.Context, wp *v1alpha1.WorkerPool, change func(client.Object, string) bool) error {
-	version := wp.ResourceVersion
-	if err := kube.PatchMetadata(ctx, r.Client, wp, func(o client.Object) { change(o, v1alpha1.WorkerPoolFinalizer) }); err != nil {
-		return fmt.Errorf("patching the finalizer: %w", err)
-	}
-	if wp.ResourceVersion != version && controllerutil.ContainsFinalizer(wp, v1alpha1.WorkerPoolFinalizer) {
-		r.writeCache.Record(wp)
-	}
-	return nil
+	return nil, r.writeCache.SetFinalizer(ctx, r.Client, wp, v1alpha1.WorkerPoolFinalizer, false)
 }
 
 // refusalOf returns the refusal of an object, as kube.AsRefusal does. In a terminating namespace there

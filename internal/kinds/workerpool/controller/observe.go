@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
@@ -39,8 +40,11 @@ type observation struct {
 	namespacePolicies policy.Set
 }
 
-// observe reads the objects that a decision depends on.
-func (r *Reconciler) observe(ctx context.Context, wp *v1alpha1.WorkerPool) (*observation, error) {
+// Observe implements kube.Kind.
+func (r *Reconciler) Observe(ctx context.Context, wp *v1alpha1.WorkerPool) (*observation, error) {
+	if !wp.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(wp, v1alpha1.WorkerPoolFinalizer) {
+		return nil, nil // the garbage collector deletes its objects
+	}
 	remembered, _ := r.memory.Get(wp)
 	observed := &observation{
 		Observation: workerpool.Observation{
@@ -65,6 +69,7 @@ func (r *Reconciler) observe(ctx context.Context, wp *v1alpha1.WorkerPool) (*obs
 		r.observeRevisions,
 		r.observePods,
 		r.observeQueues,
+		r.observePeers,
 	} {
 		if err := read(ctx, observed); err != nil {
 			return nil, err
@@ -85,21 +90,6 @@ func (r *Reconciler) observePolicies(ctx context.Context, observed *observation)
 	observed.namespacePolicies, err = r.policies.Get(ctx, wp.Namespace)
 	observed.Policies = observed.namespacePolicies.Select(wp.Labels)
 	return err
-}
-
-// observeBudget reads the pools with which the pool shares a replica budget.
-func (r *Reconciler) observeBudget(ctx context.Context, observed *observation) error {
-	if len(observed.Policies.TotalLimits()) == 0 {
-		return nil
-	}
-	var pools v1alpha1.WorkerPoolList
-	if err := r.Client.List(ctx, &pools, client.InNamespace(observed.Pool.Namespace)); err != nil {
-		return fmt.Errorf("listing WorkerPools: %w", err)
-	}
-	for i := range pools.Items {
-		observed.NamespacePools = append(observed.NamespacePools, *r.writeCache.Newest(&pools.Items[i]))
-	}
-	return nil
 }
 
 // observeRevisions reads the pool's Deployments and StatefulSets.

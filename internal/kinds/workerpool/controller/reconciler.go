@@ -12,6 +12,7 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"slices"
 	"strconv"
@@ -20,13 +21,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker/brokerconn"
@@ -125,67 +123,47 @@ func podAddress(worker *corev1.Pod) string {
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Reconcile brings one WorkerPool closer to its spec.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	wp := &v1alpha1.WorkerPool{}
-	if err := r.Client.Get(ctx, req.NamespacedName, wp); err != nil {
-		if apierrors.IsNotFound(err) {
-			r.writeCache.Forget(req.NamespacedName)
-			r.memory.Forget(req.NamespacedName)
-			r.peers.Forget(req.NamespacedName)
-			forgetMetrics(req.NamespacedName)
-		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	wp = r.writeCache.Newest(wp)
-	if !wp.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(wp, v1alpha1.WorkerPoolFinalizer) {
-		return ctrl.Result{}, nil // the garbage collector deletes its objects
-	}
-	result, err := r.reconcileOnce(ctx, wp)
-	if err != nil {
-		err = kube.RemoveFinalizerIfTerminating(ctx, r.Live, r.Client, wp, v1alpha1.WorkerPoolFinalizer, err)
-	}
-	return result, err
+// Decide implements kube.Kind.
+func (*Reconciler) Decide(observed *observation) workerpool.Decision {
+	return workerpool.Decide(observed.Observation)
 }
 
-func (r *Reconciler) reconcileOnce(ctx context.Context, wp *v1alpha1.WorkerPool) (ctrl.Result, error) {
-	observed, err := r.observe(ctx, wp)
-	if err != nil {
-		return ctrl.Result{}, err
+// Answer implements kube.Kind. Decisions about WorkerPools ask for nothing.
+func (*Reconciler) Answer(context.Context, *observation, *workerpool.Decision) (bool, error) {
+	return false, nil
+}
+
+// Lock implements kube.Locker. Pools of a namespace that share a replica budget are decided one after another: each must see
+// the decisions that the others have recorded.
+func (r *Reconciler) Lock(ctx context.Context, observed *observation) (unlock func(), err error) {
+	if len(observed.Policies.TotalLimits()) == 0 {
+		return func() {}, nil
 	}
-	if err := r.observePeers(ctx, observed); err != nil {
-		return ctrl.Result{}, err
+	stored, _ := r.budgetLocks.LoadOrStore(observed.Pool.Namespace, &sync.Mutex{})
+	lock := stored.(*sync.Mutex) //nolint:forcetypeassert // only mutexes are stored
+	lock.Lock()
+	var pools v1alpha1.WorkerPoolList
+	if err := r.Client.List(ctx, &pools, client.InNamespace(observed.Pool.Namespace)); err != nil {
+		lock.Unlock()
+		return nil, fmt.Errorf("listing WorkerPools: %w", err)
 	}
-	var decision workerpool.Decision
-	err = r.withBudgetLock(observed, func() error {
-		if err := r.observeBudget(ctx, observed); err != nil {
-			return err
+	observed.NamespacePools = nil
+	for i := range pools.Items {
+		observed.NamespacePools = append(observed.NamespacePools, *r.writeCache.Newest(&pools.Items[i]))
+	}
+	return lock.Unlock, nil
+}
+
+// Finish implements kube.Kind. Drain requests are sent before the next decision, and so at once, unless they are repeated or their
+// worker does not answer.
+func (r *Reconciler) Finish(wp *v1alpha1.WorkerPool, observed *observation, decision *workerpool.Decision) time.Duration {
+	r.memory.Update(wp, func(memory *poolMemory) {
+		memory.refusal, memory.drainRequests = observed.Refusal, decision.DrainRequests
+		if observed.queues != nil {
+			memory.broker, memory.queues = observed.queues.conn.Key, observed.queues.names()
 		}
-		decision = workerpool.Decide(observed.Observation)
-		return r.record(ctx, wp, &decision)
 	})
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	refusal, err := r.act(ctx, wp, observed, &decision)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	if !ptr.Equal(observed.Refusal, refusal) {
-		observed.Pool, observed.Memory, observed.Refusal = wp.DeepCopy(), decision.Memory, refusal
-		decision = workerpool.Decide(observed.Observation)
-		if err := r.record(ctx, wp, &decision); err != nil {
-			return ctrl.Result{}, err
-		}
-	}
-	r.remember(wp, observed, &decision)
-	r.notifyOnFirstMessage(wp, observed, &decision) //nolint:contextcheck // the wait outlives this reconciliation
-	return ctrl.Result{RequeueAfter: requeueAfter(observed, &decision)}, nil
-}
-
-// requeueAfter returns the time until the next decision. Drain requests are sent before that, and so
-// at once, unless they are repeated or their worker does not answer.
-func requeueAfter(observed *observation, decision *workerpool.Decision) time.Duration {
+	r.notifyOnFirstMessage(wp, observed, decision)
 	isUrgent := func(request workerpool.DrainRequest) bool {
 		return observed.answers(request) && !slices.Contains(observed.lastDrainRequests, request)
 	}
@@ -195,14 +173,10 @@ func requeueAfter(observed *observation, decision *workerpool.Decision) time.Dur
 	return decision.RequeueAfter
 }
 
-// withBudgetLock calls do. Pools of a namespace that share a replica budget do so one after
-// another: each must see the decisions that the others have recorded.
-func (r *Reconciler) withBudgetLock(observed *observation, do func() error) error {
-	if len(observed.Policies.TotalLimits()) > 0 {
-		stored, _ := r.budgetLocks.LoadOrStore(observed.Pool.Namespace, &sync.Mutex{})
-		lock := stored.(*sync.Mutex) //nolint:forcetypeassert // only mutexes are stored
-		lock.Lock()
-		defer lock.Unlock()
-	}
-	return do()
+// Forget implements kube.Kind.
+func (r *Reconciler) Forget(_ context.Context, key types.NamespacedName) error {
+	r.memory.Forget(key)
+	r.peers.Forget(key)
+	forgetMetrics(key)
+	return nil
 }

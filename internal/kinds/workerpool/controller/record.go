@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -20,39 +19,26 @@ import (
 // statsInterval is the time between two writes of a status that differs in stats only.
 const statsInterval = 5 * time.Second
 
-// record stores the decision's status, emits its events, and remembers its scaling memory.
-func (r *Reconciler) record(ctx context.Context, wp *v1alpha1.WorkerPool, decision *workerpool.Decision) error {
-	if err := r.storeStatus(ctx, wp, decision); err != nil {
-		return err
+// Record implements kube.Kind. It remembers the scaling memory of the decision also if it does not store the status.
+func (r *Reconciler) Record(ctx context.Context, wp *v1alpha1.WorkerPool, _ *observation, decision *workerpool.Decision) (*v1alpha1.WorkerPool, error) {
+	isLeaving := !wp.DeletionTimestamp.IsZero() && !decision.KeepFinalizer // the permission to write may be deleted already
+	isDeferred := decision.StatusDeferrable && r.Clock.Since(wp.Status.LastDecision.Time.Time) < statsInterval
+	if !isLeaving && !isDeferred {
+		stored, err := r.writeCache.UpdateStatus(ctx, r.Client, wp, func(after *v1alpha1.WorkerPool) { after.Status = decision.Status })
+		if err != nil {
+			return wp, err
+		}
+		for _, event := range decision.Events {
+			kube.EmitEvent(r.Recorder, stored, event)
+		}
+		countChanges(stored, &wp.Status, &stored.Status)
+		wp = stored
 	}
 	scalingMemory := decision.Memory
 	r.memory.Update(wp, func(memory *poolMemory) {
 		memory.scaling, memory.rollout, memory.busyTimes = &scalingMemory, decision.Rollout, decision.BusyTimes
 	})
-	return nil
-}
-
-func (r *Reconciler) storeStatus(ctx context.Context, wp *v1alpha1.WorkerPool, decision *workerpool.Decision) error {
-	if !wp.DeletionTimestamp.IsZero() && !decision.KeepFinalizer {
-		return nil // the pool is about to be deleted, and the permission to write may be deleted already
-	}
-	if decision.StatusDeferrable && r.Clock.Since(wp.Status.LastDecision.Time.Time) < statsInterval {
-		return nil
-	}
-	before, after := wp.DeepCopy(), wp.DeepCopy()
-	after.Status = decision.Status
-	if err := kube.UpdateStatus(ctx, r.Client, before, after); err != nil {
-		return fmt.Errorf("updating status: %w", err)
-	}
-	if after.ResourceVersion != before.ResourceVersion {
-		*wp = *after
-		r.writeCache.Record(wp)
-	}
-	for _, event := range decision.Events {
-		kube.EmitEvent(r.Recorder, wp, event)
-	}
-	countChanges(wp, &before.Status, &wp.Status)
-	return nil
+	return wp, nil
 }
 
 // poolMemory is what this process remembers of a pool.
@@ -84,16 +70,6 @@ func (r *Reconciler) scalingMemory(wp *v1alpha1.WorkerPool) scaling.Memory {
 		return *memory.scaling
 	}
 	return scaling.RestoreMemory(wp.Status.Scaling)
-}
-
-// remember stores what the next reconciliation and the broker's notifications need.
-func (r *Reconciler) remember(wp *v1alpha1.WorkerPool, observed *observation, decision *workerpool.Decision) {
-	r.memory.Update(wp, func(memory *poolMemory) {
-		memory.refusal, memory.drainRequests = observed.Refusal, decision.DrainRequests
-		if observed.queues != nil {
-			memory.broker, memory.queues = observed.queues.conn.Key, observed.queues.names()
-		}
-	})
 }
 
 // poolsAffected returns the pools that a broker's notification is about.

@@ -4,11 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
@@ -26,40 +26,39 @@ const (
 	moveBatchSize = 200
 )
 
-// brokerDecision is a final decision, and the observation that it is based on.
-type brokerDecision struct {
-	queue.Decision
-
-	observation queue.Observation
-}
-
-// decide returns the final decision on the observation, and kube.ErrPending if the actions before it have
-// yet to be executed.
-func (r *Reconciler) decide(ctx context.Context, o *queue.Observation) (*brokerDecision, error) {
+// Observe implements kube.Kind. It returns the observation after all actions that come before the final decision. They are
+// executed in the background: until they have ended, Observe returns kube.ErrPending.
+func (r *Reconciler) Observe(ctx context.Context, q *v1alpha1.Queue) (*queue.Observation, error) {
+	if !q.DeletionTimestamp.IsZero() && !slices.Contains(q.Finalizers, v1alpha1.QueueFinalizer) {
+		return nil, nil // a finalizer of someone else keeps it
+	}
+	o, err := r.observe(ctx, q)
+	if err != nil {
+		return nil, err
+	}
 	// Everything that a decision depends on and that is known before the first action.
-	q := o.Queue
 	subject, err := json.Marshal([]any{
 		q.UID, q.Generation, q.DeletionTimestamp, q.Annotations, o.ClusterID, o.Effective, o.Connection, o.Deletion,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encoding what a decision depends on: %w", err)
 	}
-	execute := func(ctx context.Context) (*brokerDecision, error) { return r.executeActions(ctx, *o) }
-	decided, found, err := r.decisions.Observe(ctx, client.ObjectKeyFromObject(q), string(subject), o.Connection.BrokerID, execute)
+	execute := func(ctx context.Context) (*queue.Observation, error) { return r.executeActions(ctx, o) }
+	final, found, err := r.answers.Observe(ctx, client.ObjectKeyFromObject(q), string(subject), o.Connection.BrokerID, execute)
 	if err == nil && !found {
 		return nil, kube.ErrPending
 	}
-	return decided, err
+	return final, err
 }
 
 // executeActions executes the actions that the core returns until its decision is final.
-func (r *Reconciler) executeActions(ctx context.Context, o queue.Observation) (*brokerDecision, error) {
+func (r *Reconciler) executeActions(ctx context.Context, o queue.Observation) (*queue.Observation, error) {
 	executing, cancel := context.WithTimeout(ctx, decideTimeout)
 	defer cancel()
 	for {
 		decision := queue.Decide(o)
 		if decision.Action == queue.ActionNone {
-			return &brokerDecision{Decision: decision, observation: o}, nil
+			return &o, nil
 		}
 		result, err := r.execute(executing, &o, &decision)
 		if err != nil {
@@ -78,9 +77,7 @@ func (r *Reconciler) execute(ctx context.Context, o *queue.Observation, d *queue
 	defer cancel()
 	switch d.Action {
 	case queue.ActionAddFinalizer:
-		return queue.ActionResult{}, r.patchMetadata(ctx, o.Queue, "adding the finalizer", func(object client.Object) {
-			controllerutil.AddFinalizer(object, v1alpha1.QueueFinalizer)
-		})
+		return queue.ActionResult{}, r.writeCache.SetFinalizer(ctx, r.Client, o.Queue, v1alpha1.QueueFinalizer, true)
 	case queue.ActionAssertFresh:
 		return queue.ActionResult{}, kube.AssertFresh(ctx, r.Live, r.Client, o.Queue)
 	case queue.ActionLookUpOwner:

@@ -1,0 +1,117 @@
+package kube
+
+import (
+	"context"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Kind is the part of a controller that differs from kind to kind. A Loop calls the methods in the order in which they are
+// listed. O is the observation of an object, and D the decision that the core of the kind makes on it.
+type Kind[T client.Object, O, D any] interface {
+	// Observe returns what caches know. It returns nil if there is nothing to decide.
+	Observe(ctx context.Context, object T) (*O, error)
+	// Decide returns the decision on an observation. It has no effect.
+	Decide(observation *O) D
+	// Answer adds to the observation what a decision asks for. It returns false if the decision asks for nothing.
+	Answer(ctx context.Context, observation *O, decision *D) (bool, error)
+	// Record stores the status of a decision, then emits its events. It returns the stored object.
+	Record(ctx context.Context, object T, observation *O, decision *D) (T, error)
+	// Act carries out a decision that is recorded. It returns true if the result needs another decision, for example because
+	// the API server refused an object, after it has added the object and the result to the observation.
+	Act(ctx context.Context, object T, observation *O, decision *D) (again bool, err error)
+	// Finish remembers the last decision, and returns the time until the next one; 0 is never.
+	Finish(object T, observation *O, decision *D) time.Duration
+	// Forget drops what the controller remembers of an object that no longer exists.
+	Forget(ctx context.Context, key types.NamespacedName) error
+}
+
+// Locker is a Kind whose decisions depend on each other. Lock observes what the other decisions have recorded, and none of them
+// is recorded until unlock.
+type Locker[O any] interface {
+	Lock(ctx context.Context, observation *O) (unlock func(), err error)
+}
+
+// FailureReporter is a Kind that reports passes that failed.
+type FailureReporter[T client.Object] interface {
+	ReportFailure(ctx context.Context, object T, failure error)
+}
+
+// Loop reconciles the objects of one kind: it observes, decides, answers questions, records and acts. It acts only on what is
+// recorded, so that any pass may be the first one after a crash.
+type Loop[T client.Object, O, D any] struct {
+	Clients
+
+	Kind Kind[T, O, D]
+	// New returns an empty object.
+	New func() T
+	// Written has the objects that Kind wrote.
+	Written *WriteCache[T]
+	// Finalizer of the kind; empty if it has none.
+	Finalizer string
+}
+
+// Reconcile makes one pass, with a second decision if the result of the first one needs it. The next pass acts on the second
+// decision.
+func (l *Loop[T, O, D]) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	object := l.New()
+	if err := l.Client.Get(ctx, request.NamespacedName, object); err != nil {
+		if !apierrors.IsNotFound(err) {
+			return ctrl.Result{}, err
+		}
+		l.Written.Forget(request.NamespacedName)
+		return ctrl.Result{}, l.Kind.Forget(ctx, request.NamespacedName)
+	}
+	object = l.Written.Newest(object)
+	wait, err := l.pass(ctx, object)
+	if err != nil && l.Finalizer != "" {
+		err = RemoveFinalizerIfTerminating(ctx, l.Live, l.Client, object, l.Finalizer, err)
+	}
+	if kind, reports := l.Kind.(FailureReporter[T]); reports && err != nil {
+		kind.ReportFailure(ctx, object, err)
+	}
+	return ctrl.Result{RequeueAfter: wait}, err
+}
+
+func (l *Loop[T, O, D]) pass(ctx context.Context, object T) (time.Duration, error) {
+	observation, err := l.Kind.Observe(ctx, object)
+	if err != nil || observation == nil {
+		return 0, err
+	}
+	object, decision, err := l.decide(ctx, object, observation)
+	if err != nil {
+		return 0, err
+	}
+	again, err := l.Kind.Act(ctx, object, observation, &decision)
+	if err == nil && again {
+		object, decision, err = l.decide(ctx, object, observation)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return l.Kind.Finish(object, observation, &decision), nil
+}
+
+// decide decides until the decision asks for nothing, and records it.
+func (l *Loop[T, O, D]) decide(ctx context.Context, object T, observation *O) (stored T, decision D, err error) {
+	if kind, locks := l.Kind.(Locker[O]); locks {
+		unlock, err := kind.Lock(ctx, observation)
+		if err != nil {
+			return object, decision, err
+		}
+		defer unlock()
+	}
+	for asks := true; asks && err == nil; {
+		decision = l.Kind.Decide(observation)
+		asks, err = l.Kind.Answer(ctx, observation, &decision)
+	}
+	if err != nil {
+		return object, decision, err
+	}
+	stored, err = l.Kind.Record(ctx, object, observation, &decision)
+	return stored, decision, err
+}

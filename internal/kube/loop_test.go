@@ -1,0 +1,145 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+// scriptedKind decides on the number of answers that it has given, and logs the calls.
+type scriptedKind struct {
+	calls []string
+	// fails is the call that fails, and failure its error.
+	fails   string
+	failure error
+	// questions is how many answers the first decision needs, and refusals how often Act asks for another decision.
+	questions, refusals int
+	ignores             bool
+}
+
+type scriptedObservation struct{ answers, refusals int }
+
+func (k *scriptedKind) call(name string) error {
+	k.calls = append(k.calls, name)
+	if name == k.fails {
+		return k.failure
+	}
+	return nil
+}
+
+func (k *scriptedKind) Observe(context.Context, *corev1.ConfigMap) (*scriptedObservation, error) {
+	if err := k.call("observe"); err != nil || k.ignores {
+		return nil, err
+	}
+	return &scriptedObservation{}, nil
+}
+
+func (k *scriptedKind) Lock(context.Context, *scriptedObservation) (func(), error) {
+	return func() { k.calls = append(k.calls, "unlock") }, k.call("lock")
+}
+
+func (*scriptedKind) Decide(o *scriptedObservation) scriptedObservation { return *o }
+
+func (k *scriptedKind) Answer(_ context.Context, o *scriptedObservation, d *scriptedObservation) (bool, error) {
+	if d.answers == k.questions {
+		return false, nil
+	}
+	o.answers++
+	return true, k.call("answer")
+}
+
+func (k *scriptedKind) Record(_ context.Context, object *corev1.ConfigMap, _, d *scriptedObservation) (*corev1.ConfigMap, error) {
+	stored := object.DeepCopy()
+	stored.Data = map[string]string{"refusals": string(rune('0' + d.refusals))}
+	return stored, k.call("record")
+}
+
+func (k *scriptedKind) Act(_ context.Context, object *corev1.ConfigMap, o, d *scriptedObservation) (bool, error) {
+	if object.Data == nil {
+		return false, errors.New("acts on an object that is not recorded")
+	}
+	o.refusals = min(d.refusals+1, k.refusals)
+	return o.refusals > d.refusals, k.call("act")
+}
+
+func (k *scriptedKind) Finish(object *corev1.ConfigMap, _, d *scriptedObservation) time.Duration {
+	k.calls = append(k.calls, "finish "+object.Data["refusals"])
+	return time.Duration(d.refusals+1) * time.Second
+}
+
+func (k *scriptedKind) Forget(context.Context, types.NamespacedName) error { return k.call("forget") }
+
+func (k *scriptedKind) ReportFailure(context.Context, *corev1.ConfigMap, error) {
+	k.calls = append(k.calls, "report")
+}
+
+func TestALoopActsOnlyOnARecordedDecisionAndDecidesOnceMoreAfterARefusal(t *testing.T) {
+	refused := errors.New("no")
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "jobs"}, "a", refused)
+	stored := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}}
+	deleted := stored.DeepCopy()
+	deleted.Finalizers, deleted.DeletionTimestamp = []string{"yardmaster.dev/x"}, new(metav1.Now())
+	for name, row := range map[string]struct {
+		object    *corev1.ConfigMap
+		kind      scriptedKind
+		want      []string
+		wait      time.Duration
+		wantError error
+	}{
+		"a decision": {object: stored, want: []string{"observe", "lock", "record", "unlock", "act", "finish 0"}, wait: time.Second},
+		"a decision with questions": {
+			object: stored, kind: scriptedKind{questions: 2}, wait: time.Second,
+			want: []string{"observe", "lock", "answer", "answer", "record", "unlock", "act", "finish 0"},
+		},
+		"a refusal, on which the next pass acts": {
+			object: stored, kind: scriptedKind{refusals: 2}, wait: 2 * time.Second,
+			want: []string{"observe", "lock", "record", "unlock", "act", "lock", "record", "unlock", "finish 1"},
+		},
+		"nothing to decide":          {object: stored, kind: scriptedKind{ignores: true}, want: []string{"observe"}},
+		"an object that is gone":     {want: []string{"forget"}},
+		"a failure to forget":        {kind: scriptedKind{fails: "forget", failure: refused}, want: []string{"forget"}, wantError: refused},
+		"a failure to observe":       {object: stored, kind: scriptedKind{fails: "observe", failure: refused}, want: []string{"observe", "report"}, wantError: refused},
+		"a failure to lock":          {object: stored, kind: scriptedKind{fails: "lock", failure: refused}, want: []string{"observe", "lock", "report"}, wantError: refused},
+		"a failure to answer":        {object: stored, kind: scriptedKind{questions: 2, fails: "answer", failure: refused}, want: []string{"observe", "lock", "answer", "unlock", "report"}, wantError: refused},
+		"a failure to record":        {object: stored, kind: scriptedKind{fails: "record", failure: refused}, want: []string{"observe", "lock", "record", "unlock", "report"}, wantError: refused},
+		"a failure to act":           {object: stored, kind: scriptedKind{fails: "act", failure: refused}, want: []string{"observe", "lock", "record", "unlock", "act", "report"}, wantError: refused},
+		"a failure beside a refusal": {object: stored, kind: scriptedKind{refusals: 1, fails: "act", failure: refused}, want: []string{"observe", "lock", "record", "unlock", "act", "report"}, wantError: refused},
+		"permissions that are gone with the namespace": {
+			object: deleted, kind: scriptedKind{fails: "record", failure: forbidden}, want: []string{"observe", "lock", "record", "unlock"},
+		},
+		"permissions that are missing": {
+			object: stored, kind: scriptedKind{fails: "record", failure: forbidden}, wantError: forbidden,
+			want: []string{"observe", "lock", "record", "unlock", "report"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			builder := fake.NewClientBuilder()
+			if row.object != nil {
+				builder = builder.WithObjects(row.object.DeepCopy())
+			}
+			api := builder.Build() // without the namespace, as when it was deleted
+			loop := &Loop[*corev1.ConfigMap, scriptedObservation, scriptedObservation]{
+				Clients: Clients{Client: api, Live: api}, Kind: &row.kind, Written: NewWriteCache[*corev1.ConfigMap](),
+				New: func() *corev1.ConfigMap { return &corev1.ConfigMap{} }, Finalizer: "yardmaster.dev/x",
+			}
+			result, err := loop.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)})
+			if !errors.Is(err, row.wantError) || result.RequeueAfter != row.wait {
+				t.Errorf("requeued after %v with the error %v, want %v and %v", result.RequeueAfter, err, row.wait, row.wantError)
+			}
+			if !slices.Equal(row.kind.calls, row.want) {
+				t.Errorf("called %q, want %q", row.kind.calls, row.want)
+			}
+		})
+	}
+}
