@@ -48,15 +48,9 @@ func newReconciler(mgr ctrl.Manager, secret types.NamespacedName, configurations
 	for _, c := range configurations {
 		byObject[c] = cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", c.GetName())}
 	}
-	objects, err := cache.New(mgr.GetConfig(), cache.Options{
-		HTTPClient:  mgr.GetHTTPClient(),
-		Scheme:      mgr.GetScheme(),
-		Mapper:      mgr.GetRESTMapper(),
-		NewInformer: informer.NewInformer,
-		ByObject:    byObject,
-	})
+	objects, err := informer.NewCache(mgr, "Secret "+secret.String()+" and the webhook configurations", cache.Options{ByObject: byObject})
 	if err != nil {
-		return nil, fmt.Errorf("creating a cache for Secret %s and the webhook configurations: %w", secret, err)
+		return nil, err
 	}
 	return &reconciler{
 		writer: mgr.GetClient(), cache: objects, secret: secret,

@@ -9,9 +9,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -93,7 +90,7 @@ func (r *Reconciler) changeJobs(ctx context.Context, decision *agenticsession.De
 // create for the session: anyone may have deleted the inputs and reused their name.
 func (r *Reconciler) cleanup(ctx context.Context, s *v1alpha1.AgenticSession, d *agenticsession.Decision) error {
 	if d.DeleteSecret != "" {
-		secret, err := r.getMetadata(ctx, s.Namespace, d.DeleteSecret, corev1.SchemeGroupVersion.WithKind("Secret"))
+		secret, err := kube.ReadMetadata(ctx, r.Live, corev1.SchemeGroupVersion.WithKind("Secret"), s.Namespace, d.DeleteSecret)
 		if err == nil && secret != nil && decision.WasCreatedFor(s, secret, agenticsession.LabelSessionUID) {
 			err = kube.DeleteVersion(ctx, r.Client, secret, metav1.DeletePropagationBackground)
 		}
@@ -115,19 +112,8 @@ func (r *Reconciler) createJob(ctx context.Context, s *v1alpha1.AgenticSession, 
 		return refusal, err
 	}
 	job := d.CreateJob.DeepCopy()
-	err = r.Client.Create(ctx, job, fieldOwner)
-	if apierrors.IsAlreadyExists(err) {
-		existing, err := kube.GetIfExists(ctx, r.Live, job.Namespace, job.Name, &batchv1.Job{})
-		switch {
-		case err != nil:
-			return nil, err
-		case existing == nil:
-			return nil, kube.ErrStale
-		case !metav1.IsControlledBy(existing, s):
-			return decision.NameTaken(decision.Refusal{Kind: "Job", Name: job.Name}, "AgenticSession"), nil
-		}
-		job = existing
-	} else if refusal, err := kube.AsRefusal(err, decision.Refusal{Kind: "Job", Name: job.Name}); refusal != nil || err != nil {
+	_, refusal, err := r.CreateOwned(ctx, job, s, "AgenticSession", decision.Refusal{Kind: "Job", Name: job.Name}, fieldOwner)
+	if refusal != nil || err != nil {
 		return refusal, err
 	}
 	r.createdJobs.Set(s, createdJob{job.Name, job.UID})
@@ -155,7 +141,7 @@ func (r *Reconciler) applyObject(ctx context.Context, s *v1alpha1.AgenticSession
 	if policy, ok := object.(*networkingv1.NetworkPolicy); ok && r.isNetworkPolicyCurrent(ctx, policy) {
 		return nil, nil
 	}
-	u, err := applyConfigurationOf(object)
+	u, err := kube.ApplyConfiguration(object)
 	if err != nil {
 		return nil, err
 	}
@@ -165,19 +151,19 @@ func (r *Reconciler) applyObject(ctx context.Context, s *v1alpha1.AgenticSession
 			return nil, nil
 		}
 	}
-	existing, err := r.getMetadata(ctx, s.Namespace, u.GetName(), u.GroupVersionKind())
+	existing, err := kube.ReadMetadata(ctx, r.Live, u.GroupVersionKind(), s.Namespace, u.GetName())
+	isOwn := func(object metav1.Object) bool {
+		return object.GetName() == agenticsession.DefaultDenyPolicyName || decision.WasCreatedFor(s, object, agenticsession.LabelSessionUID)
+	}
 	switch {
 	case err != nil:
 		return nil, err
-	case existing != nil && u.GetName() != agenticsession.DefaultDenyPolicyName && !decision.WasCreatedFor(s, existing, agenticsession.LabelSessionUID):
-		return decision.NameTaken(decision.Refusal{Kind: u.GetKind(), Name: u.GetName()}, "AgenticSession"), nil
-	case existing != nil && u.GetKind() == "Lease": // the runner writes its spec
-		return nil, nil
 	case existing == nil && createError != nil:
 		return kube.AsRefusal(createError, decision.Refusal{Kind: u.GetKind(), Name: u.GetName()})
+	case existing != nil && u.GetKind() == "Lease" && isOwn(existing): // the runner writes its spec
+		return nil, nil
 	}
-	err = r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), fieldOwner, client.ForceOwnership)
-	return kube.AsRefusal(err, decision.Refusal{Kind: u.GetKind(), Name: u.GetName()})
+	return r.ApplyOwned(ctx, u, existing, isOwn, "AgenticSession", fieldOwner)
 }
 
 // canCreateFirst reports whether an object can be created without a read before, which is one
@@ -199,26 +185,6 @@ func (r *Reconciler) isNetworkPolicyCurrent(ctx context.Context, policy *network
 	return err == nil && agenticsession.IsNetworkPolicyCurrent(cached, policy)
 }
 
-// applyConfigurationOf returns the fields of an object that the operator applies. A NetworkPolicy without rules in a
-// direction has none explicitly: otherwise an apply would keep rules that somebody else added.
-func applyConfigurationOf(object decision.Object) (*unstructured.Unstructured, error) {
-	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		return nil, fmt.Errorf("encoding %s: %w", object.GetName(), err)
-	}
-	u := &unstructured.Unstructured{Object: raw}
-	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
-	unstructured.RemoveNestedField(u.Object, "status")
-	if spec, ok := raw["spec"].(map[string]any); ok && u.GetKind() == "NetworkPolicy" {
-		for _, direction := range []string{"ingress", "egress"} {
-			if spec[direction] == nil {
-				spec[direction] = []any{}
-			}
-		}
-	}
-	return u, nil
-}
-
 // restoreDefaultDeny restores the NetworkPolicy of a namespace that denies sessions all connections, for the Pods of
 // a session that does not exist any more.
 func (r *Reconciler) restoreDefaultDeny(ctx context.Context, key types.NamespacedName) error {
@@ -238,11 +204,4 @@ func (r *Reconciler) restoreDefaultDeny(ctx context.Context, key types.Namespace
 		return fmt.Errorf("restoring NetworkPolicy %s: %s", policy.Name, refusal.Message)
 	}
 	return err
-}
-
-// getMetadata reads the metadata of an object from the API server; nil if it does not exist.
-func (r *Reconciler) getMetadata(ctx context.Context, namespace, name string, kind schema.GroupVersionKind) (*metav1.PartialObjectMetadata, error) {
-	into := &metav1.PartialObjectMetadata{}
-	into.SetGroupVersionKind(kind)
-	return kube.GetIfExists(ctx, r.Live, namespace, name, into)
 }

@@ -210,7 +210,7 @@ func (r *Reconciler) answer(ctx context.Context, observation *agenticsession.Obs
 	case question.OpenSessions:
 		return r.verifyCapacity(ctx, observation)
 	case question.Claim != "":
-		claim, err := r.getMetadata(ctx, observation.Session.Namespace, question.Claim, claimKind)
+		claim, err := kube.ReadMetadata(ctx, r.Live, claimKind, observation.Session.Namespace, question.Claim)
 		observation.Answers.Claims[question.Claim] = claim
 		return err
 	case question.Mounts != "":
@@ -218,7 +218,7 @@ func (r *Reconciler) answer(ctx context.Context, observation *agenticsession.Obs
 		observation.Answers.Mounts[question.Mounts] = pods
 		return err
 	case question.Secret != "":
-		secret, err := r.getMetadata(ctx, observation.Session.Namespace, question.Secret, corev1.SchemeGroupVersion.WithKind("Secret"))
+		secret, err := kube.ReadMetadata(ctx, r.Live, corev1.SchemeGroupVersion.WithKind("Secret"), observation.Session.Namespace, question.Secret)
 		observation.Answers.Secrets[question.Secret] = secret != nil
 		return err
 	case question.AllJobs:

@@ -54,9 +54,7 @@ func NewCache(mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache
 	if err != nil {
 		return nil, err
 	}
-	children, err := cache.New(mgr.GetConfig(), cache.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		NewInformer:          informer.NewInformer,
+	children, err := informer.NewCache(mgr, "the objects of sessions", cache.Options{
 		DefaultNamespaces:    namespaces,
 		DefaultLabelSelector: labels.NewSelector().Add(*hasSession),
 		DefaultTransform:     kube.TrimObject,
@@ -66,7 +64,7 @@ func NewCache(mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache
 		},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("creating the cache of the objects of sessions: %w", err)
+		return nil, err
 	}
 	return children, mgr.Add(children)
 }

@@ -7,7 +7,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -89,7 +88,7 @@ func (r *Reconciler) createObjects(ctx context.Context, sj *v1alpha1.SequentialJ
 		}
 	}
 	if d.CreateArchive != nil {
-		_, refusal, err := r.createOwnedJob(ctx, sj, d.CreateArchive)
+		_, refusal, err := r.CreateOwned(ctx, d.CreateArchive, sj, "SequentialJob", decision.Refusal{Kind: "Job", Name: d.CreateArchive.Name})
 		return refusal, err
 	}
 	return nil, nil
@@ -115,7 +114,8 @@ func (r *Reconciler) ensureChild(ctx context.Context, sj *v1alpha1.SequentialJob
 }
 
 func (r *Reconciler) createJob(ctx context.Context, sj *v1alpha1.SequentialJob, job *batchv1.Job) (*decision.Refusal, error) {
-	isNew, refusal, err := r.createOwnedJob(ctx, sj, job)
+	refused := decision.Refusal{Kind: "Job", Name: job.Name, Step: job.Labels[v1alpha1.LabelStep]}
+	isNew, refusal, err := r.CreateOwned(ctx, job, sj, "SequentialJob", refused)
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
@@ -128,21 +128,6 @@ func (r *Reconciler) createJob(ctx context.Context, sj *v1alpha1.SequentialJob, 
 		r.stepEnds.Delete(sj)
 	}
 	return nil, nil
-}
-
-// createOwnedJob creates a Job, or reads the one that an earlier reconciliation created.
-func (r *Reconciler) createOwnedJob(ctx context.Context, sj *v1alpha1.SequentialJob, job *batchv1.Job) (isNew bool, _ *decision.Refusal, _ error) {
-	refused := decision.Refusal{Kind: "Job", Name: job.Name, Step: job.Labels[v1alpha1.LabelStep]}
-	err := r.Client.Create(ctx, job)
-	isNew = err == nil
-	if apierrors.IsAlreadyExists(err) {
-		err = r.Live.Get(ctx, client.ObjectKey{Namespace: sj.Namespace, Name: refused.Name}, job)
-		if err == nil && !metav1.IsControlledBy(job, sj) {
-			return false, decision.NameTaken(refused, "SequentialJob"), nil
-		}
-	}
-	refusal, err := kube.AsRefusal(err, refused)
-	return isNew, refusal, err
 }
 
 // suspendOrResume suspends or resumes Jobs, and marks those that the operator suspended.

@@ -105,9 +105,7 @@ func (r *Reconciler) readJob(ctx context.Context, observation *sequentialjob.Obs
 
 // readClaim reads the metadata of a PersistentVolumeClaim from the API server.
 func (r *Reconciler) readClaim(ctx context.Context, observation *sequentialjob.Observation, name string) error {
-	into := &metav1.PartialObjectMetadata{}
-	into.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
-	claim, err := kube.GetIfExists(ctx, r.Live, observation.SequentialJob.Namespace, name, into)
+	claim, err := kube.ReadMetadata(ctx, r.Live, corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), observation.SequentialJob.Namespace, name)
 	if err != nil {
 		return err
 	}

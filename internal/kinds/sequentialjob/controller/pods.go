@@ -44,9 +44,7 @@ func NewCache(mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache
 	if err != nil {
 		return nil, err
 	}
-	pods, err := cache.New(mgr.GetConfig(), cache.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		NewInformer:       informer.NewInformer,
+	pods, err := informer.NewCache(mgr, "the Pods of SequentialJobs", cache.Options{
 		DefaultNamespaces: namespaces,
 		ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: {
 			Label: labels.NewSelector().Add(*ofSequentialJobs),
@@ -58,7 +56,7 @@ func NewCache(mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache
 		}},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("creating the cache of the Pods of SequentialJobs: %w", err)
+		return nil, err
 	}
 	if err := pods.IndexField(context.Background(), &corev1.Pod{}, controllerIndex, controllerUID); err != nil {
 		return nil, fmt.Errorf("indexing Pods by controller: %w", err)

@@ -152,26 +152,16 @@ func (r *Reconciler) applyProxy(ctx context.Context, proxy *workload.Proxy) (sta
 
 // apply applies an object, unless another one has its name, and decodes the result.
 func (r *Reconciler) apply(ctx context.Context, object decision.Object, result any) (*decision.Refusal, error) {
-	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	u, err := kube.ApplyConfiguration(object)
 	if err != nil {
-		return nil, fmt.Errorf("encoding %s: %w", object.GetName(), err)
-	}
-	u := &unstructured.Unstructured{Object: raw}
-	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
-	unstructured.RemoveNestedField(u.Object, "status")
-	refused := decision.Refusal{Kind: u.GetKind(), Name: u.GetName()}
-	existing := &metav1.PartialObjectMetadata{}
-	existing.SetGroupVersionKind(u.GroupVersionKind())
-	existing, err = kube.GetIfExists(ctx, r.Live, u.GetNamespace(), u.GetName(), existing)
-	switch {
-	case err != nil:
 		return nil, err
-	case existing != nil && !workload.IsOwn(existing):
-		refused.Message = "an object with this name exists that the operator did not create; delete or rename it"
-		return &refused, nil
 	}
-	if err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), fieldOwner, client.ForceOwnership); err != nil {
-		return kube.AsRefusal(err, refused)
+	existing, err := kube.ReadMetadata(ctx, r.Live, u.GroupVersionKind(), u.GetNamespace(), u.GetName())
+	if err != nil {
+		return nil, err
+	}
+	if refusal, err := r.ApplyOwned(ctx, u, existing, workload.IsOwn, "egress proxy", fieldOwner); refusal != nil || err != nil {
+		return refusal, err
 	}
 	if into, is := result.(*unstructured.Unstructured); is {
 		*into = *u

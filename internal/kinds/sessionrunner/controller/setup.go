@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -28,15 +27,13 @@ import (
 
 // NewCache returns a cache of the objects of proxies in these namespaces, or in all namespaces if the map is empty.
 func NewCache(mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache, error) {
-	objects, err := cache.New(mgr.GetConfig(), cache.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		NewInformer:          informer.NewInformer,
+	objects, err := informer.NewCache(mgr, "the objects of egress proxies", cache.Options{
 		DefaultNamespaces:    namespaces,
 		DefaultLabelSelector: labels.SelectorFromSet(workload.Selector().MatchLabels),
 		DefaultTransform:     kube.TrimObject,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("creating the cache of the objects of egress proxies: %w", err)
+		return nil, err
 	}
 	return objects, mgr.Add(objects)
 }

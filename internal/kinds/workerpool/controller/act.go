@@ -9,11 +9,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -70,14 +67,13 @@ func (r *Reconciler) act(ctx context.Context, wp *v1alpha1.WorkerPool, observed 
 	return nil, r.writeCache.SetFinalizer(ctx, r.Client, wp, v1alpha1.WorkerPoolFinalizer, false)
 }
 
-// refusalOf returns the refusal of an object, as kube.AsRefusal does. In a terminating namespace there
-// is neither a refusal nor an error, so that a deleted pool is drained although objects are missing.
-func refusalOf(err error, object client.Object) (*decision.Refusal, error) {
-	refusal, err := kube.AsRefusal(err, refusedObject(object))
+// ignoreTerminating drops the error with which kube.AsRefusal reports a terminating namespace, so that a deleted pool is drained
+// although objects are missing.
+func ignoreTerminating(err error) error {
 	if errors.Is(err, kube.ErrStale) {
-		return nil, nil //nolint:nilnil // no refusal
+		return nil
 	}
-	return refusal, err
+	return err
 }
 
 func refusedObject(object client.Object) decision.Refusal {
@@ -135,7 +131,9 @@ func (r *Reconciler) resizeRevision(ctx context.Context, wp *v1alpha1.WorkerPool
 	}
 	*replicas = &size.Replicas
 	annotateHistory(after, size.History)
-	return refusalOf(r.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})), after)
+	err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	refusal, err := kube.AsRefusal(err, refusedObject(after))
+	return refusal, ignoreTerminating(err)
 }
 
 // replicasField returns a pointer to the field spec.replicas of a workload.
@@ -183,24 +181,17 @@ func (r *Reconciler) createRevision(ctx context.Context, wp *v1alpha1.WorkerPool
 	workload := size.NewWorkload.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of its original
 	*replicasField(workload) = &size.Replicas
 	annotateHistory(workload, size.History)
-	err := r.Client.Create(ctx, workload)
-	if !apierrors.IsAlreadyExists(err) {
-		return refusalOf(err, size.NewWorkload)
+	isNew, refusal, err := r.CreateOwned(ctx, workload, wp, "WorkerPool", refusedObject(size.NewWorkload))
+	if isNew || refusal != nil || err != nil {
+		return refusal, ignoreTerminating(err)
 	}
-	// The pool may own it: the cache is outdated, or an earlier request succeeded without an
-	// answer.
-	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(workload), workload); err != nil {
-		return nil, fmt.Errorf("reading %s: %w", size.Name, err)
-	}
-	if !metav1.IsControlledBy(workload, wp) {
-		return decision.NameTaken(refusedObject(size.NewWorkload), "WorkerPool"), nil
-	}
+	// The cache is outdated, or an earlier request succeeded without an answer.
 	if workerpool.HasDrifted(size.NewWorkload, workload) { // without its labels it is not in the cache
 		desired, err := applyConfigurationOf(size.NewWorkload)
 		if err != nil {
 			return nil, err
 		}
-		if refusal, err := r.applyObject(ctx, wp, desired, workload); refusal != nil || err != nil {
+		if refusal, err := r.applyObject(ctx, wp, desired, nil); refusal != nil || err != nil {
 			return refusal, err
 		}
 	}
@@ -217,15 +208,15 @@ func (r *Reconciler) applySharedObjects(ctx context.Context, wp *v1alpha1.Worker
 		return nil, nil //nolint:nilnil // no refusal
 	}
 	for _, object := range d.SharedObjects {
-		desired, err := applyConfigurationOf(object)
+		desired, err := kube.ApplyConfiguration(object)
 		if err != nil {
 			return nil, err
 		}
-		found, err := findMetadata(ctx, r.Client, desired)
+		found, err := kube.ReadMetadata(ctx, r.Client, desired.GroupVersionKind(), desired.GetNamespace(), desired.GetName())
 		if err != nil {
 			return nil, err
 		}
-		if r.lastApplied(wp, desired.GetKind()).isUnchanged(workerpool.HashJSON(desired.Object), found) {
+		if found != nil && r.lastApplied(wp, desired.GetKind()).isUnchanged(workerpool.HashJSON(desired.Object), found) {
 			continue
 		}
 		if refusal, err := r.applyObject(ctx, wp, desired, found); refusal != nil || err != nil {
@@ -254,60 +245,38 @@ func (r *Reconciler) restoreWorkload(ctx context.Context, wp *v1alpha1.WorkerPoo
 	if r.lastApplied(wp, desired.GetKind()).isUnchanged(workerpool.HashJSON(desired.Object), found) {
 		return nil, nil //nolint:nilnil // no refusal
 	}
-	return r.applyObject(ctx, wp, desired, found)
+	return r.applyObject(ctx, wp, desired, nil)
 }
 
-// applyConfigurationOf returns the fields of an object that the operator applies.
-func applyConfigurationOf(object decision.Object) (*unstructured.Unstructured, error) {
-	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		return nil, fmt.Errorf("converting %s: %w", object.GetName(), err)
+// applyConfigurationOf returns the fields of a workload that the operator applies: all but its replicas, which are patched.
+func applyConfigurationOf(workload decision.Object) (*unstructured.Unstructured, error) {
+	u, err := kube.ApplyConfiguration(workload)
+	if err == nil {
+		unstructured.RemoveNestedField(u.Object, "spec", "replicas")
 	}
-	for _, path := range [][]string{
-		{"metadata", "creationTimestamp"}, {"status"}, {"spec", "replicas"}, {"spec", "template", "metadata", "creationTimestamp"},
-	} {
-		unstructured.RemoveNestedField(raw, path...)
-	}
-	return &unstructured.Unstructured{Object: raw}, nil
+	return u, err
 }
 
-// findMetadata reads the metadata of an object; nil if the object or its kind does not exist.
-func findMetadata(ctx context.Context, reader client.Reader, object client.Object) (metav1.Object, error) {
-	found := &metav1.PartialObjectMetadata{}
-	found.SetGroupVersionKind(object.GetObjectKind().GroupVersionKind())
-	err := reader.Get(ctx, client.ObjectKeyFromObject(object), found)
-	if isNotFoundOrNoKind(err) {
-		return nil, nil //nolint:nilnil // it does not exist
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading %s %s: %w", found.Kind, object.GetName(), err)
-	}
-	return found, nil
-}
-
-func isNotFoundOrNoKind(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }
-
-// applyObject applies an object and remembers the result. It refuses to change an object of
-// another owner. The cache contains only objects with a pool's label, so others are read from
-// the API server.
-func (r *Reconciler) applyObject(ctx context.Context, wp *v1alpha1.WorkerPool, desired *unstructured.Unstructured, found metav1.Object) (*decision.Refusal, error) {
+// applyObject applies an object and remembers the result. If the object was not found in the cache, which contains only objects
+// with a pool's label, it is read from the API server.
+func (r *Reconciler) applyObject(
+	ctx context.Context, wp *v1alpha1.WorkerPool, desired *unstructured.Unstructured, found *metav1.PartialObjectMetadata,
+) (*decision.Refusal, error) {
 	if found == nil {
 		var err error
-		if found, err = findMetadata(ctx, r.Live, desired); err != nil {
+		if found, err = kube.ReadMetadata(ctx, r.Live, desired.GroupVersionKind(), desired.GetNamespace(), desired.GetName()); err != nil {
 			return nil, err
 		}
 	}
-	if found != nil && !metav1.IsControlledBy(found, wp) {
-		return decision.NameTaken(refusedObject(desired), "WorkerPool"), nil
-	}
 	hash, kind := workerpool.HashJSON(desired.Object), desired.GetKind()
-	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), fieldOwner, client.ForceOwnership)
-	if isNotFoundOrNoKind(err) && isPodMonitor(desired) {
+	isOwn := func(object metav1.Object) bool { return metav1.IsControlledBy(object, wp) }
+	refusal, err := r.ApplyOwned(ctx, desired, found, isOwn, "WorkerPool", fieldOwner)
+	switch {
+	case kube.IsNotFoundOrNoKind(err) && isPodMonitor(desired):
 		r.podMonitors.Store(false) // the CRD was deleted, and may be created again
 		return nil, nil            //nolint:nilnil // no refusal
-	}
-	if err != nil {
-		return refusalOf(err, desired)
+	case refusal != nil || err != nil:
+		return refusal, ignoreTerminating(err)
 	}
 	r.memory.Update(wp, func(memory *poolMemory) {
 		if memory.applied == nil {
@@ -334,7 +303,7 @@ func (r *Reconciler) lastApplied(wp *v1alpha1.WorkerPool, kind string) appliedOb
 // isUnchanged reports whether the object is still the result of applying the same configuration.
 // An object that is older in the cache counts as unchanged.
 func (a appliedObject) isUnchanged(hash string, found metav1.Object) bool {
-	if found == nil || a.hash != hash {
+	if a.hash != hash {
 		return false
 	}
 	if a.contentVersion == contentVersion(found) {

@@ -1,0 +1,85 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/internal/decision"
+)
+
+// ApplyConfiguration returns the fields of an object that the operator applies. A NetworkPolicy without rules in a direction has
+// none explicitly: otherwise an apply would keep rules that somebody else added.
+func ApplyConfiguration(object decision.Object) (*unstructured.Unstructured, error) {
+	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %s: %w", object.GetName(), err)
+	}
+	u := &unstructured.Unstructured{Object: raw}
+	for _, path := range [][]string{{"metadata", "creationTimestamp"}, {"status"}, {"spec", "template", "metadata", "creationTimestamp"}} {
+		unstructured.RemoveNestedField(raw, path...)
+	}
+	if spec, ok := raw["spec"].(map[string]any); ok && u.GetKind() == "NetworkPolicy" {
+		for _, direction := range []string{"ingress", "egress"} {
+			if spec[direction] == nil {
+				spec[direction] = []any{}
+			}
+		}
+	}
+	return u, nil
+}
+
+// ApplyOwned applies an object for an owner of this kind. found is the object of the same name, nil if there is none: if isOwn
+// denies it, it is not changed. On success desired is the stored object.
+func (c *Clients) ApplyOwned(
+	ctx context.Context, desired *unstructured.Unstructured, found *metav1.PartialObjectMetadata, isOwn func(metav1.Object) bool, ownerKind string, manager client.FieldOwner,
+) (*decision.Refusal, error) {
+	refused := decision.Refusal{Kind: desired.GetKind(), Name: desired.GetName()}
+	if found != nil && !isOwn(found) {
+		return decision.NameTaken(refused, ownerKind), nil
+	}
+	return AsRefusal(c.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), manager, client.ForceOwnership), refused)
+}
+
+// CreateOwned creates an object for its owner, or reads the one that an earlier reconciliation created. It refuses the name of
+// an object of another owner. On success object is the stored object.
+func (c *Clients) CreateOwned(
+	ctx context.Context, object client.Object, owner metav1.Object, ownerKind string, refused decision.Refusal, options ...client.CreateOption,
+) (isNew bool, _ *decision.Refusal, _ error) {
+	err := c.Client.Create(ctx, object, options...)
+	isNew = err == nil
+	if apierrors.IsAlreadyExists(err) {
+		err = c.Live.Get(ctx, client.ObjectKeyFromObject(object), object)
+		if err == nil && !metav1.IsControlledBy(object, owner) {
+			return false, decision.NameTaken(refused, ownerKind), nil
+		}
+	}
+	refusal, err := AsRefusal(err, refused)
+	return isNew, refusal, err
+}
+
+// ReadMetadata reads the metadata of an object; nil if the object or its kind does not exist.
+func ReadMetadata(
+	ctx context.Context, reader client.Reader, kind schema.GroupVersionKind, namespace, name string,
+) (*metav1.PartialObjectMetadata, error) {
+	found := &metav1.PartialObjectMetadata{}
+	found.SetGroupVersionKind(kind)
+	err := reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, found)
+	switch {
+	case IsNotFoundOrNoKind(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading %s %s: %w", kind.Kind, name, err)
+	}
+	return found, nil
+}
+
+// IsNotFoundOrNoKind reports whether an error says that an object or its kind does not exist.
+func IsNotFoundOrNoKind(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }
