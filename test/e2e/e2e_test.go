@@ -204,7 +204,6 @@ func TestSessions(t *testing.T) {
 		{"an evicted session continues in its workspace and does not use a retry", testSessionEvicted},
 		{"an interactive session is Running once its port accepts connections of allowed Pods, until it is stopped", testSessionInteractive},
 		{"a session continues in the workspace of another session, which is deleted with the last of both", testSessionContinued},
-		{"the plugin follows a session across attempts, and prints its result", testPluginFollowsASession},
 		{"an agent opens a pull request, its cost is in the status, and credentials are only where they belong", testAgentOpensAPullRequest},
 		{"an agent answers the plugin", testAgentAnswersThePlugin},
 	})
@@ -223,6 +222,7 @@ func TestMoreSessions(t *testing.T) {
 		{"never do two runners use a workspace at the same time, whatever happens to the sessions that share it", testWorkspaceHolders},
 		{"a session belongs to the user who creates it, whatever its userContext claims, and other users cannot continue it", testSessionOwner},
 		{"the plugin stops and restarts a session", testPluginStopsASession},
+		{"the plugin follows a session across attempts, and prints its result", testPluginFollowsASession},
 	})
 }
 
@@ -285,13 +285,20 @@ func TestUpgrade(t *testing.T) {
 	})
 }
 
-// TestLifecycle tests uninstalling the operator, and deleting namespaces.
+// TestLifecycle tests deleting namespaces, and components that an installation adds.
 func TestLifecycle(t *testing.T) {
 	runOneByOne(t, []scenario{
 		{"a namespace is deleted with its queues, workers and sequences, even if the operator's permissions are deleted first", testNamespaceIsDeleted},
-		{"after uninstalling, only running sequences keep a finalizer, until it is removed manually or the operator is installed again", testUninstall},
 		{"components for the webhook: a NetworkPolicy admits only the API server, and an admission policy records the creator of sessions", testComponents},
 		{"the webhook accepts only an API server with a client certificate, if one is required", testWebhookClientCertificate},
+	})
+}
+
+// TestUninstallation tests what an uninstalled operator leaves, as test/integration/chart does with simulated nodes.
+func TestUninstallation(t *testing.T) {
+	skipUnlessSoaking(t)
+	runOneByOne(t, []scenario{
+		{"after uninstalling, only running sequences keep a finalizer, until it is removed manually or the operator is installed again", testUninstall},
 	})
 }
 
