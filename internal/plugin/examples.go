@@ -24,25 +24,13 @@ seq list
 # Their names and phases, the oldest first
 seq list --sort-by .metadata.creationTimestamp -o custom-columns=NAME:.metadata.name,PHASE:.status.phase`,
 	"seq create": `# A sequence of two steps
-seq create etl --image busybox:1.37 --step extract=./extract --step load=./load
-# A manifest to edit
-seq create etl --image busybox:1.37 --step load=./load --dry-run=client -o yaml
-# From a file
-seq create -f etl.yaml`,
-	"queue create": `# From a file
-queue create -f orders.yaml`,
+seq create etl --image busybox:1.37 --step extract=./extract --step load=./load`,
 	"queue send": `# A job with a text as its payload
 queue send orders --data '{"order":7}'
 # A file, which a worker may start in five minutes, once only
 queue send orders -f order.json --kind invoice --id order-7 --delay 5m`,
-	"pool create": `# From standard input
-pool create -f -`,
 	"schedule list": `# Schedules of all namespaces
 schedule list -A`,
-	"schedule create": `# From a file
-schedule create -f nightly.yaml`,
-	"schedule describe": `# State, conditions and events of nightly
-schedule describe nightly`,
 	"schedule next": `# The next ten times of nightly
 schedule next nightly --count 10`,
 	"schedule trigger": `# Start a run now
@@ -51,12 +39,8 @@ schedule trigger nightly`,
 schedule suspend nightly`,
 	"schedule resume": `# Resume it
 schedule resume nightly`,
-	"schedule delete": `# Delete it, with its runs
-schedule delete nightly`,
 	"session create": `# With a prompt from a file
 session create fix-tests --prompt-file prompt.md`,
-	"seq describe": `# State, conditions and events of etl
-seq describe etl`,
 	"seq watch": `# Watch until the run of etl finishes
 seq watch etl
 # Watch all, and exit when all runs have finished
@@ -75,19 +59,13 @@ seq approve deploy --step apply`,
 seq suspend etl report`,
 	"seq resume": `# Resume it
 seq resume etl`,
-	"seq delete": `# Delete it, with its Jobs
-seq delete etl`,
 
 	"queue list": `# Queues with their message counts
 queue list`,
-	"queue describe": `# State, conditions and events of orders
-queue describe orders`,
 	"queue pause": `# Workers receive no more messages
 queue pause orders`,
 	"queue resume": `# Workers receive messages again
 queue resume orders`,
-	"queue delete": `# Delete the Queue
-queue delete orders`,
 	"queue jobs": `# Jobs that have failed for good, of a queue with spec.results
 queue jobs orders --state dead`,
 	"queue job": `# State, attempts, progress and result of a job
@@ -110,8 +88,6 @@ queue dead purge orders --all`,
 
 	"pool list": `# WorkerPools in all namespaces
 pool list -A`,
-	"pool describe": `# State, conditions and events of resizers
-pool describe resizers`,
 	"pool watch": `# Watch the backlog and workers
 pool watch resizers`,
 	"pool explain": `# Why the pool has this number of workers
@@ -129,13 +105,9 @@ pool restart resizers --watch`,
 pool pause-scaling resizers --for 2h`,
 	"pool resume-scaling": `# Let the autoscaler change it again
 pool resume-scaling resizers`,
-	"pool delete": `# Delete the pool after its workers have drained
-pool delete resizers`,
 
 	"session list": `# Sessions with the time and cost they have used
 session list`,
-	"session describe": `# State, conditions and events of fix-tests
-session describe fix-tests`,
 	"session watch": `# Watch until the session finishes
 session watch fix-tests`,
 	"session attach": `# Talk to the agent of an interactive session, line by line
@@ -148,8 +120,6 @@ session result fix-tests -o json`,
 session stop fix-tests`,
 	"session restart": `# Restart it, and watch
 session restart fix-tests --watch`,
-	"session delete": `# Delete the session with all its objects
-session delete fix-tests`,
 
 	"ui": `# Show the objects of the current namespace in a browser
 ui

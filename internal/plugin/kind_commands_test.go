@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"context"
 	"errors"
 	"net"
 	"net/url"
@@ -9,76 +8,22 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/follow"
 )
 
-// describedQueue is a Queue with a condition and an event.
-func describedQueue() []client.Object {
+func queueWithoutConnection() *v1alpha1.Queue {
 	q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "orders", UID: "q"}}
 	q.Status.Conditions = []metav1.Condition{{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: "ConnectionFailed", Message: "connection refused",
 		LastTransitionTime: metav1.NewTime(testTime.Add(-time.Hour)),
 	}}
-	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "e"}, Type: "Warning", Reason: "BrokerUnreachable", Message: "no route", Count: 3}
-	event.InvolvedObject.UID, event.LastTimestamp = "q", metav1.NewTime(testTime.Add(-time.Minute))
-	return []client.Object{q, event}
-}
-
-func TestDescribeShowsConditionsAndEvents(t *testing.T) {
-	code, out, errOut := runPlugin(t, "queue describe orders", describedQueue()...)
-	if code != exitSuccess || errOut != "" {
-		t.Errorf("exit code %d, stderr %q", code, errOut)
-	}
-	for _, want := range []string{"orders", "Ready       False    60m   ConnectionFailed   connection refused", "Warning   60s (3 times)   BrokerUnreachable   no route"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("missing %q:\n%s", want, out)
-		}
-	}
-}
-
-func TestEveryKindCanBeDescribed(t *testing.T) {
-	meta := metav1.ObjectMeta{Namespace: "a", Name: "x"}
-	objects := []client.Object{
-		&v1alpha1.SequentialJob{ObjectMeta: meta}, &v1alpha1.Queue{ObjectMeta: meta}, &v1alpha1.WorkerPool{ObjectMeta: meta}, &v1alpha1.AgenticSession{ObjectMeta: meta}, &v1alpha1.Schedule{ObjectMeta: meta},
-	}
-	for _, kind := range []string{"seq", "queue", "pool", "session", "schedule"} {
-		code, out, errOut := runPlugin(t, kind+" describe x", objects...)
-		if code != exitSuccess || errOut != "" || !strings.Contains(out, "x") {
-			t.Errorf("%s: exit code %d, stdout %q, stderr %q", kind, code, out, errOut)
-		}
-	}
-}
-
-func TestDescribeWithoutPermissionForEventsOmitsThem(t *testing.T) {
-	forbidden := interceptor.NewClient(newFakeClient(t, describedQueue()...), interceptor.Funcs{
-		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
-			return apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", errors.New("no RBAC policy matched"))
-		},
-	})
-	code, out, errOut := runPluginWith(t, "queue describe orders", forbidden)
-	if code != exitSuccess || !strings.Contains(out, "ConnectionFailed") || !strings.HasPrefix(errOut, "warning: events are unknown: ") {
-		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errOut)
-	}
-}
-
-func TestDeleteReportsEachObject(t *testing.T) {
-	c := newFakeClient(t, describedQueue()...)
-	code, out, errOut := runPluginWith(t, "queue delete orders missing", c)
-	if code != exitError || out != "queue.yardmaster.dev/orders deleted\n" || errOut != "error: queues.yardmaster.dev \"missing\" not found\n" {
-		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errOut)
-	}
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: "orders"}, &v1alpha1.Queue{}); !apierrors.IsNotFound(err) {
-		t.Errorf("after the deletion: %v", err)
-	}
+	return q
 }
 
 func TestListWatchPrintsARowForEachChange(t *testing.T) {
@@ -87,10 +32,7 @@ func TestListWatchPrintsARowForEachChange(t *testing.T) {
 		objects:     map[client.ObjectKey]*v1alpha1.Queue{}, printed: map[client.ObjectKey]string{},
 	}
 	view.format = outputWide
-	q, isQueue := describedQueue()[0].(*v1alpha1.Queue)
-	if !isQueue {
-		t.Fatal("the object is no Queue")
-	}
+	q := queueWithoutConnection()
 	first := view.applyUpdate(follow.ObjectUpdate[*v1alpha1.Queue]{Object: q})
 	if len(first) != 1 || !strings.HasSuffix(first[0].Text, "False   connection refused") {
 		t.Errorf("a new object is printed as %v", first)

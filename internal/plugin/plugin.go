@@ -15,10 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
@@ -86,29 +83,13 @@ func newRootCommand(env *environment) *cobra.Command {
 	root.SetErr(env.errOut)
 	env.clientConfig = addConnectionFlags(root.PersistentFlags())
 	root.PersistentFlags().StringVar(&env.colorMode, "color", terminal.ColorAuto, "When to use colors: auto (on a terminal), always or never.")
-	root.AddCommand(newReportCommand(env), newUICommand(env), newOptionsCommand(env), newVersionCommand(env))
-	queueDetail := func(style terminal.Style, q *v1alpha1.Queue, now time.Time) []string {
-		return render.QueueTable(style, []*v1alpha1.Queue{q}, now).Lines(false)
-	}
-	root.AddCommand(
-		withKindCommands(env, newSequenceCommand(env), sequentialJobKind, watchableSequentialJobs.renderDetail, newCreateSequenceCommand(env)),
-		withKindCommands(env, newQueueCommand(env), queueKind, queueDetail, newCreateCommand(env, queueKind, nil, nil)),
-		withKindCommands(env, newPoolCommand(env), workerPoolKind, render.PoolExplanation, newCreateCommand(env, workerPoolKind, nil, nil)),
-		withKindCommands(env, newSessionCommand(env), agenticSessionKind, watchableSessions.renderDetail, newCreateSessionCommand(env)),
-		withKindCommands(env, newScheduleCommand(env), scheduleKind, render.ScheduleDetail, newCreateCommand(env, scheduleKind, nil, nil)))
+	root.AddCommand(newSequenceCommand(env), newQueueCommand(env), newPoolCommand(env), newSessionCommand(env), newScheduleCommand(env),
+		newReportCommand(env), newUICommand(env), newOptionsCommand(env), newVersionCommand(env))
 	root.SetUsageFunc(printUsage)
 	completeGlobalFlags(env, root)
 	addExamples(root)
 	completeRemainingFlags(root)
 	return root
-}
-
-// withKindCommands adds the commands that all kinds have to those of one kind.
-func withKindCommands[T client.Object](
-	env *environment, parent *cobra.Command, kind *resourceKind[T], detail func(terminal.Style, T, time.Time) []string, create *cobra.Command,
-) *cobra.Command {
-	parent.AddCommand(newDescribeCommand(env, kind, detail), newDeleteCommand(env, kind), create)
-	return parent
 }
 
 // newParentCommand returns a command that only groups others and prints their help.

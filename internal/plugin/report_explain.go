@@ -69,12 +69,12 @@ func (e *explainJobCommand) readDetails(ctx context.Context, cluster *clusterCon
 	}
 	var events []corev1.Event
 	for _, uid := range uids {
-		found, err := eventsOf(ctx, cluster, job.Namespace, uid)
-		if err != nil {
+		list := &corev1.EventList{}
+		if err := cluster.List(ctx, list, client.InNamespace(job.Namespace), client.MatchingFields{"involvedObject.uid": string(uid)}); err != nil {
 			e.warnUnknown("events", err)
 			break
 		}
-		events = append(events, found...)
+		events = append(events, list.Items...)
 	}
 	return pods.Items, events
 }

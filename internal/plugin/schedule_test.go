@@ -13,15 +13,13 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// nightlySchedule returns a Schedule in namespace a with an active run and a missed time.
+// nightlySchedule returns a Schedule in namespace a with an active run and missed times.
 func nightlySchedule(changes ...func(*v1alpha1.Schedule)) *v1alpha1.Schedule {
 	s := &v1alpha1.Schedule{ObjectMeta: metav1.ObjectMeta{Name: "nightly", Namespace: "a", UID: "uid-of-nightly"}}
 	s.Spec.Schedule, s.Spec.TimeZone = "30 2 * * *", "Europe/Berlin"
 	s.Spec.SequentialJob = &v1alpha1.ScheduleTemplate{Spec: runtime.RawExtension{Raw: []byte(`{"containers":[{"name":"load","image":"etl"}]}`)}}
 	last, next := metav1.NewTime(testTime.Add(-time.Hour)), metav1.NewTime(testTime.Add(23*time.Hour))
 	s.Status.LastScheduleTime, s.Status.NextScheduleTime, s.Status.Missed, s.Status.Active = &last, &next, 2, 1
-	s.Status.ActiveRuns = []v1alpha1.ActiveRun{{Name: "nightly-1", ScheduledTime: &last}}
-	s.Status.LastMissed = &v1alpha1.MissedTime{Time: last, Reason: v1alpha1.MissedTooLate}
 	s.Status.Conditions = []metav1.Condition{
 		{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonScheduled},
 		{Type: v1alpha1.ConditionLastRunSucceeded, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonRunFailed},
@@ -44,9 +42,6 @@ func TestSchedules(t *testing.T) {
 		"a list has the last and next times": {
 			"schedule list", nightlySchedule(), exitSuccess,
 			[]string{"nightly   30 2 * * *   Europe/Berlin   Scheduled   1", "60m    failed   23h    2"},
-		},
-		"the description has the active runs and the last missed time": {
-			"schedule describe nightly", nightlySchedule(), exitSuccess, []string{"active   nightly-1", "missed   ", "TooLate"},
 		},
 		"the next times are in the time zone of the Schedule": {
 			"schedule next nightly --count 2", nightlySchedule(), exitSuccess, []string{"02:30 CET", "01:30"},

@@ -28,7 +28,7 @@ func pluginCommands(t *testing.T) []string {
 		for _, output := range []string{"table", "wide", "name", "json", "yaml", "jsonpath={.items}", "custom-columns=NAME:.metadata.name"} {
 			commands = append(commands, kind+" list -o "+output, kind+" get X -o "+output)
 		}
-		commands = append(commands, kind+" list --watch", kind+" describe X", kind+" delete X")
+		commands = append(commands, kind+" list --watch")
 	}
 	return commands
 }

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kinds/schedule"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
@@ -68,21 +67,4 @@ func NextTimes(s terminal.Style, sched *v1alpha1.Schedule, count int, now time.T
 			start.In(timetable.Location()).Format(time.TimeOnly), duration.HumanDuration(start.Sub(now)))
 	}
 	return table.Lines(false), nil
-}
-
-// ScheduleDetail renders one Schedule with its active runs and the last time that it missed.
-func ScheduleDetail(s terminal.Style, sched *v1alpha1.Schedule, now time.Time) []string {
-	lines := ScheduleTable(s, []*v1alpha1.Schedule{sched}, now).Lines(false)
-	var rows [][]string
-	for i := range sched.Status.ActiveRuns {
-		run, due := &sched.Status.ActiveRuns[i], "triggered"
-		if run.ScheduledTime != nil {
-			due = "due " + run.ScheduledTime.UTC().Format(time.RFC3339)
-		}
-		rows = append(rows, []string{"active", terminal.Sanitize(run.Name), due})
-	}
-	if missed := sched.Status.LastMissed; missed != nil {
-		rows = append(rows, []string{"missed", missed.Time.UTC().Format(time.RFC3339), terminal.Sanitize(decision.FormatReason(missed.Reason, missed.Message))})
-	}
-	return append(lines, indentedColumns(rows)...)
 }
