@@ -14,7 +14,6 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/logs"
-	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
 // completionTimeout limits how long a shell waits for the API server. After it, nothing is
@@ -67,9 +66,8 @@ var fileFlags = []string{
 	clientcmd.RecommendedConfigPathFlag, clientcmd.FlagCertFile, clientcmd.FlagKeyFile, clientcmd.FlagCAFile, "filename", "prompt-file",
 }
 
-// completeGlobalFlags completes the flags that select a cluster, a namespace and colors.
+// completeGlobalFlags completes the flags that select a cluster and a namespace.
 func completeGlobalFlags(env *environment, root *cobra.Command) {
-	completeValues(root, "color", terminal.ColorAuto, terminal.ColorAlways, terminal.ColorNever)
 	for flag, names := range map[string]func(*clientcmdapi.Config) []string{
 		clientcmd.FlagContext:     func(config *clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(config.Contexts)) },
 		clientcmd.FlagClusterName: func(config *clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(config.Clusters)) },

@@ -21,8 +21,8 @@ report explain train -n team-a`,
 
 	"seq list": `# SequentialJobs of the current namespace
 seq list
-# Their names and phases, the oldest first
-seq list --sort-by .metadata.creationTimestamp -o custom-columns=NAME:.metadata.name,PHASE:.status.phase`,
+# Those of a team in all namespaces, with the condition Ready
+seq list -A -l team=data -o wide`,
 	"seq create": `# A sequence of two steps
 seq create etl --image busybox:1.37 --step extract=./extract --step load=./load`,
 	"queue send": `# A job with a text as its payload

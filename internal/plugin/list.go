@@ -8,22 +8,23 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// listCommand is `kubectl yardmaster seq list`, `queue list`, `pool list` and `session list`.
+// listCommand is `kubectl yardmaster seq list` and the same for the other kinds.
 type listCommand[T client.Object] struct {
 	*environment
 	objectSelection
-	outputOptions
 
-	kind  *resourceKind[T]
-	watch bool
+	kind   *resourceKind[T]
+	format string
 }
 
 func newListCommand[T client.Object](env *environment, kind *resourceKind[T], short string) *cobra.Command {
@@ -36,23 +37,11 @@ func newListCommand[T client.Object](env *environment, kind *resourceKind[T], sh
 		RunE:              func(command *cobra.Command, names []string) error { return l.runList(command.Context(), names) },
 	}
 	l.addSelectionFlags(command)
-	l.addOutputFlags(command, outputTable, outputWide, outputJSON, outputYAML, outputName)
-	command.Flags().StringVar(&l.sortBy, "sort-by", "", "Sort by the value of this JSONPath expression, such as .metadata.creationTimestamp.")
-	completeValues(command, "sort-by", ".metadata.name", ".metadata.creationTimestamp")
-	command.Flags().BoolVarP(&l.watch, "watch", "w", false, "Keep showing changes until interrupted.")
+	addOutputFlag(command, &l.format, outputTable, outputWide, outputJSON, outputYAML, outputName)
 	return command
 }
 
 func (l *listCommand[T]) runList(ctx context.Context, names []string) error {
-	if err := l.validateOutput(); err != nil {
-		return err
-	}
-	if len(names) > 0 && (l.allNamespaces || l.selector != "") {
-		return errors.New("a NAME cannot be combined with --all-namespaces or --selector")
-	}
-	if l.watch {
-		return l.watchRows(ctx, names)
-	}
 	if len(names) > 0 {
 		return l.printNamed(ctx, names)
 	}
@@ -65,11 +54,14 @@ func (l *listCommand[T]) runList(ctx context.Context, names []string) error {
 	if err != nil {
 		return err
 	}
-	return l.printSelected(items, false, cluster.namespace)
+	return l.printItems(items, false, cluster.namespace)
 }
 
 // printNamed prints the objects that exist, and returns an error for each that cannot be read.
 func (l *listCommand[T]) printNamed(ctx context.Context, names []string) error {
+	if l.allNamespaces || l.selector != "" {
+		return errors.New("a NAME cannot be combined with --all-namespaces or --selector")
+	}
 	cluster, err := l.connect(l.clientConfig)
 	if err != nil {
 		return err
@@ -85,33 +77,65 @@ func (l *listCommand[T]) printNamed(ctx context.Context, names []string) error {
 		items = append(items, object)
 	}
 	if len(items) > 0 {
-		failures = append(failures, l.printSelected(items, len(names) == 1, cluster.namespace))
+		failures = append(failures, l.printItems(items, len(names) == 1, cluster.namespace))
 	}
 	return errors.Join(failures...)
 }
 
-// printSelected prints objects. A single one that was named is not printed as a list.
-func (l *listCommand[T]) printSelected(items []T, single bool, namespace string) error {
-	if err := sortObjects(&l.outputOptions, items); err != nil {
-		return err
-	}
-	switch {
-	case l.format == outputName:
+// printItems prints objects. A single one that was named is not printed as a list.
+func (l *listCommand[T]) printItems(items []T, single bool, namespace string) error {
+	switch l.format {
+	case outputName:
 		for _, item := range items {
 			fmt.Fprintln(l.out, l.kind.qualifiedName(item))
 		}
 		return nil
-	case !l.isTable():
+	case outputJSON, outputYAML:
 		return l.printEncodedItems(items, single)
-	case len(items) == 0:
+	}
+	if len(items) == 0 {
 		place := " in namespace " + namespace
 		if l.allNamespaces {
 			place = ""
 		}
 		fmt.Fprintf(l.errOut, "No %ss found%s.\n", l.kind.kindName, place)
 		return nil
+	}
+	table := l.kind.renderTable(l.outputStyle(), items, l.now())
+	if l.format == outputWide {
+		addWideColumns(table, items)
+	}
+	return terminal.WriteLines(l.out, table.Lines(l.allNamespaces))
+}
+
+// addWideColumns adds the state of the condition Ready, which every kind has.
+func addWideColumns[T client.Object](table *render.Table, items []T) {
+	var ready, messages []string
+	for _, item := range items {
+		status, message := "-", "-"
+		if condition := meta.FindStatusCondition(conditionsOf(item), v1alpha1.ConditionReady); condition != nil {
+			status = string(condition.Status)
+			message = orDash(terminal.Sanitize(condition.Message))
+		}
+		ready, messages = append(ready, status), append(messages, message)
+	}
+	table.AddColumn("READY", ready)
+	table.AddColumn("MESSAGE", messages)
+}
+
+// conditionsOf returns the conditions in the status of an object of any of our kinds.
+func conditionsOf(object client.Object) []metav1.Condition {
+	switch object := object.(type) {
+	case *v1alpha1.SequentialJob:
+		return object.Status.Conditions
+	case *v1alpha1.Queue:
+		return object.Status.Conditions
+	case *v1alpha1.WorkerPool:
+		return object.Status.Conditions
+	case *v1alpha1.AgenticSession:
+		return object.Status.Conditions
 	default:
-		return terminal.WriteLines(l.out, l.tableLines(items))
+		return nil
 	}
 }
 
@@ -121,14 +145,14 @@ func (l *listCommand[T]) printEncodedItems(items []T, single bool) error {
 		item.SetManagedFields(nil) // kubectl omits them too
 	}
 	if single {
-		return l.printObject(l.out, items[0])
+		return printEncoded(l.out, l.format, items[0])
 	}
 	list := deepCopy(l.kind.emptyList)
 	if err := setItems(list, items); err != nil {
 		return err
 	}
 	list.GetObjectKind().SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(l.kind.kindName + "List"))
-	return l.printObject(l.out, list)
+	return printEncoded(l.out, l.format, list)
 }
 
 // setItems replaces the items of a list.
@@ -141,18 +165,6 @@ func setItems[T client.Object](list client.ObjectList, items []T) error {
 		objects[i] = item
 	}
 	return meta.SetList(list, objects)
-}
-
-func (l *listCommand[T]) tableLines(items []T) []string {
-	table := l.kind.renderTable(l.outputStyle(), items, l.now())
-	if l.format == outputWide {
-		addWideColumns(table, items)
-	}
-	lines := table.Lines(l.allNamespaces)
-	if l.noHeaders {
-		return lines[1:]
-	}
-	return lines
 }
 
 // objectSelection holds the flags that select objects when none is named.

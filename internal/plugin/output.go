@@ -2,101 +2,59 @@ package plugin
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 )
 
-// The values of --output. Those of outputJSONPath and outputColumns are followed by = and an
-// expression.
+// The values of --output.
 const (
-	outputTable    = "table"
-	outputWide     = "wide"
-	outputText     = "text"
-	outputJSON     = "json"
-	outputYAML     = "yaml"
-	outputName     = "name"
-	outputJSONPath = "jsonpath"
-	outputColumns  = "custom-columns"
+	outputTable = "table"
+	outputWide  = "wide"
+	outputText  = "text"
+	outputJSON  = "json"
+	outputYAML  = "yaml"
+	outputName  = "name"
 )
 
-// outputOptions hold the flags that select how objects are printed.
-type outputOptions struct {
-	format    string
-	noHeaders bool
-	sortBy    string
-
-	// formats are the valid formats without an expression.
-	formats []string
-	// expression of the format, if it has one.
-	expression string
+// addOutputFlag adds --output. The first format is the default.
+func addOutputFlag(command *cobra.Command, format *string, formats ...string) {
+	last := len(formats) - 1
+	usage := fmt.Sprintf("Output format: %s or %s.", strings.Join(formats[:last], ", "), formats[last])
+	addChoiceFlag(command, command.Flags(), format, "output", "o", usage, formats...)
 }
 
-// addOutputFlags adds --output and --no-headers. The first format is the default.
-func (o *outputOptions) addOutputFlags(command *cobra.Command, formats ...string) {
-	o.formats = formats
-	usage := fmt.Sprintf("Output format: %s, jsonpath=TEMPLATE or custom-columns=HEADER:PATH,….", strings.Join(formats, ", "))
-	command.Flags().StringVarP(&o.format, "output", "o", formats[0], usage)
-	command.Flags().BoolVar(&o.noHeaders, "no-headers", false, "Print tables without the header.")
-	completeValues(command, "output", append(slices.Clone(formats), outputJSONPath+"=", outputColumns+"=")...)
+// annotationChoices is the annotation of a flag that has the values which the flag accepts.
+const annotationChoices = "choices"
+
+// addChoiceFlag adds a flag that accepts only the choices, of which the first is the default.
+func addChoiceFlag(command *cobra.Command, flags *pflag.FlagSet, value *string, name, shorthand, usage string, choices ...string) {
+	flags.StringVarP(value, name, shorthand, choices[0], usage)
+	panicOnError(flags.SetAnnotation(name, annotationChoices, choices))
+	completeValues(command, name, choices...)
 }
 
-func (o *outputOptions) isTable() bool { return o.format == outputTable || o.format == outputWide }
-
-// validateOutput checks the flags before anything is read.
-func (o *outputOptions) validateOutput() error {
-	if format, expression, found := strings.Cut(o.format, "="); found && (format == outputJSONPath || format == outputColumns) {
-		if expression == "" {
-			return fmt.Errorf("invalid --output %q: the expression is missing, such as %s", o.format, exampleExpressions[format])
+// validateChoices returns an error for a flag whose value is not among its choices.
+func validateChoices(command *cobra.Command) (err error) {
+	command.Flags().VisitAll(func(flag *pflag.Flag) {
+		if choices := flag.Annotations[annotationChoices]; err == nil && choices != nil {
+			err = validateChoice(flag.Name, flag.Value.String(), choices...)
 		}
-		o.format, o.expression = format, expression
-	}
-	if !slices.Contains(append(slices.Clone(o.formats), outputJSONPath, outputColumns), o.format) {
-		return fmt.Errorf("invalid --output %q: must be one of %s, %s=… or %s=…", o.format, strings.Join(o.formats, ", "), outputJSONPath, outputColumns)
-	}
-	if o.expression == "" && (o.format == outputJSONPath || o.format == outputColumns) {
-		return fmt.Errorf("invalid --output %q: the expression is missing, such as %s", o.format, exampleExpressions[o.format])
-	}
-	return o.validateExpressions()
+	})
+	return err
 }
 
-var exampleExpressions = map[string]string{
-	outputJSONPath: "jsonpath='{.items[*].metadata.name}'",
-	outputColumns:  "custom-columns=NAME:.metadata.name",
-}
-
-func (o *outputOptions) validateExpressions() error {
-	var errs []error
-	switch o.format {
-	case outputJSONPath:
-		_, err := parseTemplate(o.expression)
-		errs = append(errs, err)
-	case outputColumns:
-		_, err := parseColumns(o.expression)
-		errs = append(errs, err)
+// validateChoice returns an error if a flag's value is not one of the choices.
+func validateChoice(flag, value string, choices ...string) error {
+	if !slices.Contains(choices, value) {
+		return fmt.Errorf("invalid --%s %q: must be one of %s", flag, value, strings.Join(choices, ", "))
 	}
-	if o.sortBy != "" {
-		_, err := parsePath(o.sortBy)
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
-}
-
-// printObject prints an object or a list in a format that is not a table.
-func (o *outputOptions) printObject(out io.Writer, object any) error {
-	switch o.format {
-	case outputJSONPath:
-		return printTemplate(out, o.expression, object)
-	case outputColumns:
-		return o.printColumns(out, object)
-	default:
-		return printEncoded(out, o.format, object)
-	}
+	return nil
 }
 
 // printEncoded prints a value as JSON or YAML.

@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -68,21 +66,20 @@ func runCommand(ctx context.Context, args []string, env *environment) int {
 
 func newRootCommand(env *environment) *cobra.Command {
 	root := &cobra.Command{
-		Use:           "kubectl-yardmaster",
-		Short:         "Inspect and control Yardmaster workloads",
-		Args:          rejectArguments,
-		RunE:          func(command *cobra.Command, _ []string) error { return command.Help() },
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl yardmaster"},
-		PersistentPreRunE: func(*cobra.Command, []string) error {
-			return validateChoice("color", env.colorMode, terminal.ColorAuto, terminal.ColorAlways, terminal.ColorNever)
-		},
+		Use:               "kubectl-yardmaster",
+		Short:             "Inspect and control Yardmaster workloads",
+		Args:              rejectArguments,
+		RunE:              func(command *cobra.Command, _ []string) error { return command.Help() },
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl yardmaster"},
+		PersistentPreRunE: func(command *cobra.Command, _ []string) error { return validateChoices(command) },
 	}
 	root.SetOut(env.out)
 	root.SetErr(env.errOut)
 	env.clientConfig = addConnectionFlags(root.PersistentFlags())
-	root.PersistentFlags().StringVar(&env.colorMode, "color", terminal.ColorAuto, "When to use colors: auto (on a terminal), always or never.")
+	addChoiceFlag(root, root.PersistentFlags(), &env.colorMode, "color", "", "When to use colors: auto (on a terminal), always or never.",
+		terminal.ColorAuto, terminal.ColorAlways, terminal.ColorNever)
 	root.AddCommand(newSequenceCommand(env), newQueueCommand(env), newPoolCommand(env), newSessionCommand(env), newScheduleCommand(env),
 		newReportCommand(env), newUICommand(env), newOptionsCommand(env), newVersionCommand(env))
 	root.SetUsageFunc(printUsage)
@@ -106,11 +103,3 @@ func newParentCommand(name string, aliases []string, short string, children ...*
 }
 
 func (e *environment) outputStyle() terminal.Style { return terminal.NewStyle(e.colorMode, e.out) }
-
-// validateChoice returns an error if a flag's value is not one of the choices.
-func validateChoice(flag, value string, choices ...string) error {
-	if !slices.Contains(choices, value) {
-		return fmt.Errorf("invalid --%s %q: must be one of %s", flag, value, strings.Join(choices, ", "))
-	}
-	return nil
-}

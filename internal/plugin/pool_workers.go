@@ -34,11 +34,7 @@ func newPoolWorkersCommand(env *environment) *cobra.Command {
 			}
 			return env.printWorkers(wp, workers, format)
 		})
-	command.PreRunE = func(*cobra.Command, []string) error {
-		return validateChoice("output", format, outputTable, outputJSON, outputYAML)
-	}
-	command.Flags().StringVarP(&format, "output", "o", outputTable, "Output format: table, json or yaml.")
-	completeValues(command, "output", outputTable, outputJSON, outputYAML)
+	addOutputFlag(command, &format, outputTable, outputJSON, outputYAML)
 	return command
 }
 

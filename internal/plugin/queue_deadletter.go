@@ -78,11 +78,7 @@ func (d *deadLetterCommand) newShowCommand() *cobra.Command {
 			}
 			return terminal.WriteLines(d.out, d.renderDeadLetter(letter))
 		})
-	command.PreRunE = func(*cobra.Command, []string) error {
-		return validateChoice("output", d.outputFormat, outputTable, outputJSON, outputYAML)
-	}
-	command.Flags().StringVarP(&d.outputFormat, "output", "o", outputTable, "Output format: table, json or yaml.")
-	completeValues(command, "output", outputTable, outputJSON, outputYAML)
+	addOutputFlag(command, &d.outputFormat, outputTable, outputJSON, outputYAML)
 	return command
 }
 

@@ -52,18 +52,18 @@ func (d *deadLetterCommand) newSubcommand(verb, short, long string, run func(ctx
 }
 
 func (d *deadLetterCommand) newListCommand() *cobra.Command {
-	command := d.newSubcommand("list", "List dead letters, the oldest first", "", d.listDeadLetters, func() error {
-		if d.limit < 0 {
-			return fmt.Errorf("invalid --limit %d: must be 0 (no limit) or greater", d.limit)
-		}
-		return validateChoice("output", d.outputFormat, outputTable, outputJSON, outputYAML)
-	})
+	command := d.newSubcommand("list", "List dead letters, the oldest first",
+		"List dead letters, the oldest first. Only the output formats json and yaml contain the payload.", d.listDeadLetters, func() error {
+			if d.limit < 0 {
+				return fmt.Errorf("invalid --limit %d: must be 0 (no limit) or greater", d.limit)
+			}
+			return nil
+		})
 	command.Aliases = []string{"ls"}
 	const defaultLimit = 100
 	command.Flags().StringVar(&d.filter, "filter", "", "List only dead letters that have this text in their error, kind or priority.")
 	command.Flags().IntVar(&d.limit, "limit", defaultLimit, "Maximum number of dead letters to list; 0 lists all.")
-	command.Flags().StringVarP(&d.outputFormat, "output", "o", outputTable, "Output format: table, json or yaml. Only json and yaml contain the payload.")
-	completeValues(command, "output", outputTable, outputJSON, outputYAML)
+	addOutputFlag(command, &d.outputFormat, outputTable, outputJSON, outputYAML)
 	return command
 }
 

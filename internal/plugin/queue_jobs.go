@@ -54,7 +54,7 @@ func newJobsCommand(env *environment) *cobra.Command {
 				return err
 			}
 		}
-		return validateChoice("output", j.outputFormat, outputTable, outputJSON, outputYAML)
+		return nil
 	}
 	const defaultLimit = 100
 	flags := command.Flags()
@@ -67,8 +67,7 @@ func newJobsCommand(env *environment) *cobra.Command {
 
 func (j *jobCommand) addCommonFlags(command *cobra.Command) {
 	command.Flags().StringVar(&j.brokerURL, "broker-url", "", brokerURLHelp)
-	command.Flags().StringVarP(&j.outputFormat, "output", "o", outputTable, "Output format: table, json or yaml.")
-	completeValues(command, "output", outputTable, outputJSON, outputYAML)
+	addOutputFlag(command, &j.outputFormat, outputTable, outputJSON, outputYAML)
 }
 
 // newShowJobCommand is `kubectl yardmaster queue job`.
@@ -77,9 +76,6 @@ func newShowJobCommand(env *environment) *cobra.Command {
 	command := newJobObjectCommand(env, "job", "Show a job of a Queue",
 		"Show the state of one job of a Queue: attempts, progress, error and result. What the broker cannot confirm is Unknown."+jobsHelp, &j.brokerURL, j.showJob)
 	j.addCommonFlags(command)
-	command.PreRunE = func(*cobra.Command, []string) error {
-		return validateChoice("output", j.outputFormat, outputTable, outputJSON, outputYAML)
-	}
 	return command
 }
 

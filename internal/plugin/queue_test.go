@@ -68,7 +68,7 @@ func TestQueueAndPoolLists(t *testing.T) {
 
 func TestQueueAndPoolCommandsRejectInvalidArguments(t *testing.T) {
 	for args, want := range map[string]string{
-		"queue list -o xml":                      `invalid --output "xml": must be one of table, wide, json, yaml, name, jsonpath=… or custom-columns=…`,
+		"queue list -o xml":                      `invalid --output "xml": must be one of table, wide, json, yaml, name`,
 		"queue pause":                            "requires at least 1 arg(s)",
 		"queue dead list mail --limit=-1":        "invalid --limit -1: must be 0 (no limit) or greater",
 		"queue dead list mail -o name":           `invalid --output "name": must be one of table, json, yaml`,

@@ -34,14 +34,13 @@ const groupByOwner = "owner"
 // reportCommand is `kubectl yardmaster report`.
 type reportCommand struct {
 	*environment
-	outputOptions
 
-	allNamespaces   bool
-	selector        string
-	failOn, groupBy string
-	top             int
-	fromCluster     bool
-	thresholds      jobreport.Thresholds
+	allNamespaces           bool
+	selector                string
+	failOn, groupBy, format string
+	top                     int
+	fromCluster             bool
+	thresholds              jobreport.Thresholds
 }
 
 func newReportCommand(env *environment) *cobra.Command {
@@ -59,15 +58,15 @@ func newReportCommand(env *environment) *cobra.Command {
 	f := command.Flags()
 	f.BoolVarP(&r.allNamespaces, "all-namespaces", "A", false, "Report the Jobs of all namespaces.")
 	f.StringVarP(&r.selector, "selector", "l", "", "Report only Jobs with these labels, such as team=data.")
-	r.addOutputFlags(command, outputTable, outputWide, outputName, outputJSON, outputYAML)
-	f.StringVar(&r.failOn, "fail-on", failOnZombie, "Findings for which the exit code is 1: zombie, suspicious (includes zombies) or never.")
+	addOutputFlag(command, &r.format, outputTable, outputWide, outputName, outputJSON, outputYAML)
+	addChoiceFlag(command, f, &r.failOn, "fail-on", "", "Findings for which the exit code is 1: zombie, suspicious (includes zombies) or never.",
+		failOnZombie, failOnSuspicious, failOnNever)
 	f.StringVar(&r.groupBy, "group-by", "", "Show one line for the findings of the same owner and reason: owner.")
 	f.BoolVar(&r.fromCluster, "from-cluster", false, "Show the JobReports that the operator stored, instead of classifying the Jobs.")
 	f.IntVar(&r.top, "top", jobreport.MaxFindings, fmt.Sprintf("Number of stale Jobs to list per namespace, at most %d.", jobreport.MaxFindings))
 	for _, setting := range r.thresholds.Settings() {
 		addDurationFlag(command, setting.Value, setting.Name, setting.Usage)
 	}
-	completeValues(command, "fail-on", failOnZombie, failOnSuspicious, failOnNever)
 	completeValues(command, "group-by", groupByOwner)
 	command.AddCommand(newExplainJobCommand(env))
 	return command
@@ -160,12 +159,6 @@ func (r *reportCommand) checkNamespaceExists(ctx context.Context, cluster *clust
 }
 
 func (r *reportCommand) validateFlags(command *cobra.Command) error {
-	if err := r.validateOutput(); err != nil {
-		return err
-	}
-	if err := validateChoice("fail-on", r.failOn, failOnZombie, failOnSuspicious, failOnNever); err != nil {
-		return err
-	}
 	if err := validateChoice("group-by", r.groupBy, "", groupByOwner); err != nil {
 		return err
 	}

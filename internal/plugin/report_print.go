@@ -13,10 +13,10 @@ import (
 )
 
 func (r *reportCommand) printReports(reports []namespaceReport) error {
-	if r.isTable() {
+	switch r.format {
+	case outputTable, outputWide:
 		return r.printReportTable(reports)
-	}
-	if r.format == outputName {
+	case outputName:
 		return r.printJobNames(reports)
 	}
 	list := v1alpha1.JobReportList{Items: []v1alpha1.JobReport{}}
@@ -28,7 +28,7 @@ func (r *reportCommand) printReports(reports []namespaceReport) error {
 	if !r.allNamespaces && len(reports) == 1 {
 		printed = reports[0].JobReport
 	}
-	return r.printObject(r.out, printed)
+	return printEncoded(r.out, r.format, printed)
 }
 
 // printJobNames prints the stale Jobs as arguments for kubectl.
@@ -65,13 +65,8 @@ func (r *reportCommand) printReportTable(reports []namespaceReport) error {
 	}
 	var lines []string
 	if len(rows) > 0 {
-		if !r.noHeaders {
-			rows = append([][]string{r.tableHeader()}, rows...)
-		}
+		rows = append([][]string{r.tableHeader()}, rows...)
 		lines = append(terminal.AlignColumns(rows), "")
-	}
-	if r.noHeaders {
-		return terminal.WriteLines(r.out, lines[:max(0, len(lines)-1)])
 	}
 	return terminal.WriteLines(r.out, append(lines, summaryLine(&total, omitted)))
 }

@@ -88,8 +88,6 @@ func TestReportExitCode(t *testing.T) {
 		"report -n c --fail-on=suspicious":        exitSuccess,
 		"report --fail-on=always":                 exitError,
 		"report -o wide":                          exitUnsuccessful,
-		"report -o jsonpath={.status.omitted}":    exitUnsuccessful,
-		"report -o jsonpath={.status":             exitError,
 		"report -o xml":                           exitError,
 		"report --group-by=owner":                 exitUnsuccessful,
 		"report --group-by=reason":                exitError,

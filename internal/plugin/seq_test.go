@@ -76,7 +76,7 @@ func TestSequenceList(t *testing.T) {
 
 func TestSequenceCommandsRejectInvalidArguments(t *testing.T) {
 	for args, want := range map[string]string{
-		"seq list -o xml":             `invalid --output "xml": must be one of table, wide, json, yaml, name, jsonpath=… or custom-columns=…`,
+		"seq list -o xml":             `invalid --output "xml": must be one of table, wide, json, yaml, name`,
 		"seq list -l a==b==c":         "--selector: ",
 		"seq list etl":                `sequentialjobs.yardmaster.dev "etl" not found`,
 		"seq watch etl --all":         "a NAME cannot be combined with --all",

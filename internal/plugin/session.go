@@ -87,11 +87,7 @@ func newSessionResultCommand(env *environment) *cobra.Command {
 		func(_ context.Context, _ *clusterConnection, s *v1alpha1.AgenticSession) error {
 			return env.printResult(s, format)
 		})
-	command.Flags().StringVarP(&format, "output", "o", outputText, "Output format: text, json or yaml.")
-	completeValues(command, "output", outputText, outputJSON, outputYAML)
-	command.PreRunE = func(*cobra.Command, []string) error {
-		return validateChoice("output", format, outputText, outputJSON, outputYAML)
-	}
+	addOutputFlag(command, &format, outputText, outputJSON, outputYAML)
 	return command
 }
 

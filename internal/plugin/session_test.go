@@ -65,7 +65,7 @@ func TestSessionList(t *testing.T) {
 
 func TestSessionCommandsRejectInvalidArguments(t *testing.T) {
 	for args, want := range map[string]string{
-		"session list -o xml":           `invalid --output "xml": must be one of table, wide, json, yaml, name, jsonpath=… or custom-columns=…`,
+		"session list -o xml":           `invalid --output "xml": must be one of table, wide, json, yaml, name`,
 		"session watch tidy -A":         "a NAME cannot be combined with --all, --all-namespaces or --selector",
 		"session watch tidy":            `agenticsessions.yardmaster.dev "tidy" not found`,
 		"session logs tidy --tail=-2":   "invalid --tail -2: must be -1 (all lines) or greater",

@@ -16,3 +16,10 @@ func TestVersionNeedsNoCluster(t *testing.T) {
 		t.Errorf("printed %q", out.String())
 	}
 }
+
+func TestVersionPrintsOneLine(t *testing.T) {
+	code, out, errOut := runPlugin(t, "version")
+	if code != exitSuccess || strings.Count(out, "\n") != 1 || strings.TrimSpace(out) == "" || errOut != "" {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errOut)
+	}
+}

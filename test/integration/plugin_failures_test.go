@@ -25,10 +25,9 @@ func pluginCommands(t *testing.T) []string {
 		"session create new --prompt-file " + prompt, "session watch", "session watch X", "session logs X", "session result X", "session stop X", "session restart X",
 	}
 	for _, kind := range []string{"seq", "queue", "pool", "session"} {
-		for _, output := range []string{"table", "wide", "name", "json", "yaml", "jsonpath={.items}", "custom-columns=NAME:.metadata.name"} {
+		for _, output := range []string{"table", "wide", "name", "json", "yaml"} {
 			commands = append(commands, kind+" list -o "+output, kind+" get X -o "+output)
 		}
-		commands = append(commands, kind+" list --watch")
 	}
 	return commands
 }
