@@ -32,30 +32,22 @@ func newChangeCommand[T client.Object](env *environment, change specChange[T]) *
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: change.kind.completeNames(env, anyNumberOfNames),
 		RunE: func(command *cobra.Command, names []string) error {
-			return env.forEachName(names, func(cluster *clusterConnection, name string) (string, error) {
-				return change.applyToObject(command.Context(), cluster, name)
-			})
+			cluster, err := env.connect(env.clientConfig)
+			if err != nil {
+				return err
+			}
+			var failures []error
+			for _, name := range names {
+				message, err := change.applyToObject(command.Context(), cluster, name)
+				if err != nil {
+					failures = append(failures, err)
+					continue
+				}
+				fmt.Fprintln(env.out, message)
+			}
+			return errors.Join(failures...)
 		},
 	}
-}
-
-// forEachName prints the message that do returns for each name. Its errors are joined, and do not keep the other names
-// from being processed.
-func (e *environment) forEachName(names []string, do func(cluster *clusterConnection, name string) (message string, err error)) error {
-	cluster, err := e.connect(e.clientConfig)
-	if err != nil {
-		return err
-	}
-	var failures []error
-	for _, name := range names {
-		message, err := do(cluster, name)
-		if err != nil {
-			failures = append(failures, err)
-			continue
-		}
-		fmt.Fprintln(e.out, message)
-	}
-	return errors.Join(failures...)
 }
 
 func (c *specChange[T]) applyToObject(ctx context.Context, cluster *clusterConnection, name string) (string, error) {

@@ -8,13 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
@@ -42,6 +40,9 @@ func newListCommand[T client.Object](env *environment, kind *resourceKind[T], sh
 }
 
 func (l *listCommand[T]) runList(ctx context.Context, names []string) error {
+	if err := l.rejectWith(names); err != nil {
+		return err
+	}
 	if len(names) > 0 {
 		return l.printNamed(ctx, names)
 	}
@@ -59,9 +60,6 @@ func (l *listCommand[T]) runList(ctx context.Context, names []string) error {
 
 // printNamed prints the objects that exist, and returns an error for each that cannot be read.
 func (l *listCommand[T]) printNamed(ctx context.Context, names []string) error {
-	if l.allNamespaces || l.selector != "" {
-		return errors.New("a NAME cannot be combined with --all-namespaces or --selector")
-	}
 	cluster, err := l.connect(l.clientConfig)
 	if err != nil {
 		return err
@@ -103,40 +101,18 @@ func (l *listCommand[T]) printItems(items []T, single bool, namespace string) er
 	}
 	table := l.kind.renderTable(l.outputStyle(), items, l.now())
 	if l.format == outputWide {
-		addWideColumns(table, items)
+		var ready, messages []string
+		for _, item := range items {
+			status, message := "-", "-"
+			if condition := meta.FindStatusCondition(l.kind.conditions(item), v1alpha1.ConditionReady); condition != nil {
+				status, message = string(condition.Status), orDash(terminal.Sanitize(condition.Message))
+			}
+			ready, messages = append(ready, status), append(messages, message)
+		}
+		table.AddColumn("READY", ready)
+		table.AddColumn("MESSAGE", messages)
 	}
 	return terminal.WriteLines(l.out, table.Lines(l.allNamespaces))
-}
-
-// addWideColumns adds the state of the condition Ready, which every kind has.
-func addWideColumns[T client.Object](table *render.Table, items []T) {
-	var ready, messages []string
-	for _, item := range items {
-		status, message := "-", "-"
-		if condition := meta.FindStatusCondition(conditionsOf(item), v1alpha1.ConditionReady); condition != nil {
-			status = string(condition.Status)
-			message = orDash(terminal.Sanitize(condition.Message))
-		}
-		ready, messages = append(ready, status), append(messages, message)
-	}
-	table.AddColumn("READY", ready)
-	table.AddColumn("MESSAGE", messages)
-}
-
-// conditionsOf returns the conditions in the status of an object of any of our kinds.
-func conditionsOf(object client.Object) []metav1.Condition {
-	switch object := object.(type) {
-	case *v1alpha1.SequentialJob:
-		return object.Status.Conditions
-	case *v1alpha1.Queue:
-		return object.Status.Conditions
-	case *v1alpha1.WorkerPool:
-		return object.Status.Conditions
-	case *v1alpha1.AgenticSession:
-		return object.Status.Conditions
-	default:
-		return nil
-	}
 }
 
 func (l *listCommand[T]) printEncodedItems(items []T, single bool) error {
@@ -176,6 +152,14 @@ type objectSelection struct {
 func (s *objectSelection) addSelectionFlags(command *cobra.Command) {
 	command.Flags().BoolVarP(&s.allNamespaces, "all-namespaces", "A", false, "Select objects in all namespaces.")
 	command.Flags().StringVarP(&s.selector, "selector", "l", "", "Select objects by label, such as team=data.")
+}
+
+// rejectWith returns an error if names are combined with the flags.
+func (s *objectSelection) rejectWith(names []string) error {
+	if len(names) > 0 && (s.allNamespaces || s.selector != "") {
+		return errors.New("a NAME cannot be combined with --all-namespaces or --selector")
+	}
+	return nil
 }
 
 // parseSelector parses the value of --selector.

@@ -30,7 +30,7 @@ type logStreamer[T client.Object] interface {
 type logsCommand[T client.Object] struct {
 	*environment
 
-	kind *watchableKind[T]
+	kind *resourceKind[T]
 	// podLabel is the label of the object's Pods whose value is the object's UID.
 	podLabel    string
 	newStreamer func(context.Context, logs.PodClient, T, logs.StreamOptions) (logStreamer[T], error)

@@ -44,6 +44,13 @@ func TestWideTablesHaveTheConditionReady(t *testing.T) {
 	}
 }
 
+func TestWideTablesOfSchedulesHaveTheConditionReady(t *testing.T) {
+	_, out, _ := runPlugin(t, "schedule list -o wide", nightlySchedule(func(s *v1alpha1.Schedule) { s.Status.Conditions[0].Message = "the next run is tomorrow" }))
+	if !strings.Contains(out, "True    the next run is tomorrow") {
+		t.Errorf("table:\n%s", out)
+	}
+}
+
 func TestInvalidOutputIsAnErrorBeforeAnythingIsRead(t *testing.T) {
 	for args, want := range map[string]string{
 		"queue list -o xml":            `error: invalid --output "xml": must be one of table, wide, json, yaml, name`,

@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,54 +19,23 @@ import (
 func newPoolCommand(env *environment) *cobra.Command {
 	return newParentCommand("pool", []string{"pools", "workerpool", "wp"}, "Inspect WorkerPools, and drain or restart their workers",
 		newListCommand(env, workerPoolKind, "List WorkerPools with their workers and backlog"),
-		newPoolWatchCommand(env), newPoolWorkersCommand(env), newDrainPoolCommand(env), newRestartPoolCommand(env), newPauseScalingCommand(env), newResumeScalingCommand(env),
+		newWatchCommand(env, workerPoolKind, "Watch the backlog and workers of WorkerPools",
+			"Watch the backlog and workers of a WorkerPool until interrupted. Without a NAME, watch all WorkerPools in the namespace.\n\n"+watchOutputHelp,
+			func(ctx context.Context, cluster *clusterConnection, wp *v1alpha1.WorkerPool) error {
+				return env.watchSinglePool(ctx, cluster, wp, nil)
+			},
+			func(showNamespaces bool) watchView[*v1alpha1.WorkerPool] {
+				view := newPoolListView(env)
+				view.showNamespaces = showNamespaces
+				return view
+			}),
+		newPoolWorkersCommand(env), newDrainPoolCommand(env), newRestartPoolCommand(env), newPauseScalingCommand(env), newResumeScalingCommand(env),
 		workerPoolKind.newObjectCommand(env, "explain", "Explain the number of workers of a WorkerPool",
 			"Explain the number of workers of a WorkerPool: the last scaling decision, its inputs, and the result of "+
 				"each term of the scaling formula.",
 			func(_ context.Context, _ *clusterConnection, wp *v1alpha1.WorkerPool) error {
 				return terminal.WriteLines(env.out, render.PoolExplanation(env.outputStyle(), wp, env.now()))
 			}))
-}
-
-// poolWatchCommand is `kubectl yardmaster pool watch`.
-type poolWatchCommand struct {
-	*environment
-	objectSelection
-}
-
-func newPoolWatchCommand(env *environment) *cobra.Command {
-	w := &poolWatchCommand{environment: env}
-	command := &cobra.Command{
-		Use:   "watch [NAME]",
-		Short: "Watch the backlog and workers of WorkerPools",
-		Long: "Watch the backlog and workers of a WorkerPool until interrupted. Without a NAME, watch all WorkerPools in the namespace.\n\n" +
-			watchOutputHelp,
-		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: workerPoolKind.completeNames(env, 1),
-		RunE:              func(command *cobra.Command, args []string) error { return w.runWatch(command.Context(), args) },
-	}
-	w.addSelectionFlags(command)
-	return command
-}
-
-func (w *poolWatchCommand) runWatch(ctx context.Context, args []string) error {
-	if len(args) > 0 {
-		if w.allNamespaces || w.selector != "" {
-			return errors.New("a NAME cannot be combined with --all-namespaces or --selector")
-		}
-		cluster, wp, err := workerPoolKind.connectAndGet(ctx, w.environment, args[0])
-		if err != nil {
-			return err
-		}
-		return w.watchSinglePool(ctx, cluster, wp, nil)
-	}
-	cluster, options, err := w.connectAndList(ctx, w.environment, &v1alpha1.WorkerPoolList{}, 1)
-	if err != nil {
-		return err
-	}
-	view := newPoolListView(w.environment)
-	view.showNamespaces = w.allNamespaces
-	return watchObjects(ctx, w.environment, cluster, view, workerPoolKind, options...)
 }
 
 // watchSinglePool watches one WorkerPool until the condition is met. With a nil condition it

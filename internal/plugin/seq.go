@@ -17,7 +17,7 @@ import (
 func newSequenceCommand(env *environment) *cobra.Command {
 	return newParentCommand("seq", []string{"sequentialjob", "sj"}, "Inspect and control SequentialJobs",
 		newListCommand(env, sequentialJobKind, "List SequentialJobs with a symbol for each step"),
-		newWatchCommand(env, watchableSequentialJobs, "Watch SequentialJobs",
+		newWatchUntilFinishedCommand(env, sequentialJobKind, "Watch SequentialJobs",
 			"Watch the steps of a SequentialJob until its run finishes. Without a NAME, watch all SequentialJobs in the namespace until interrupted.\n\n"+
 				watchOutputHelp+"The exit code is 0 if all completed, 1 if one failed, and 2 if watching failed.",
 			"Exit when all runs have finished."),
@@ -45,7 +45,7 @@ func newSequenceCommand(env *environment) *cobra.Command {
 // newSequenceLogsCommand is `kubectl yardmaster seq logs`.
 func newSequenceLogsCommand(env *environment) *cobra.Command {
 	l := &logsCommand[*v1alpha1.SequentialJob]{
-		environment: env, kind: watchableSequentialJobs, podLabel: v1alpha1.LabelSequentialJobUID,
+		environment: env, kind: sequentialJobKind, podLabel: v1alpha1.LabelSequentialJobUID,
 		newStreamer: func(
 			ctx context.Context, pods logs.PodClient, sj *v1alpha1.SequentialJob, options logs.StreamOptions,
 		) (logStreamer[*v1alpha1.SequentialJob], error) {

@@ -58,7 +58,7 @@ func (r *rerunCommand) requestRerun(ctx context.Context, cluster *clusterConnect
 		fmt.Fprintf(r.errOut, "%s is suspended: the rerun starts when it is resumed\n", qualifiedName)
 	}
 	if r.watch {
-		return watchableSequentialJobs.watchObject(ctx, r.environment, cluster, sj, true)
+		return sequentialJobKind.watchObject(ctx, r.environment, cluster, sj, true)
 	}
 	return nil
 }

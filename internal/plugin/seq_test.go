@@ -79,7 +79,7 @@ func TestSequenceCommandsRejectInvalidArguments(t *testing.T) {
 		"seq list -o xml":             `invalid --output "xml": must be one of table, wide, json, yaml, name`,
 		"seq list -l a==b==c":         "--selector: ",
 		"seq list etl":                `sequentialjobs.yardmaster.dev "etl" not found`,
-		"seq watch etl --all":         "a NAME cannot be combined with --all",
+		"seq watch etl -l x":          "a NAME cannot be combined with --all-namespaces or --selector",
 		"seq logs etl --tail=-2":      "invalid --tail -2: must be -1 (all lines) or greater",
 		"seq logs etl --since=-1m":    `invalid argument "-1m" for "--since" flag: invalid duration "-1m"`,
 		"seq logs":                    "accepts 1 arg(s), received 0",

@@ -20,7 +20,7 @@ import (
 func newSessionCommand(env *environment) *cobra.Command {
 	return newParentCommand("session", []string{"sessions", "agenticsession", "as"}, "Inspect, stop and restart AgenticSessions",
 		newListCommand(env, agenticSessionKind, "List AgenticSessions with the time and cost they have used"),
-		newWatchCommand(env, watchableSessions, "Watch AgenticSessions",
+		newWatchUntilFinishedCommand(env, agenticSessionKind, "Watch AgenticSessions",
 			"Watch the attempts of an AgenticSession until it finishes or is stopped. Without a NAME, watch all AgenticSessions in the namespace "+
 				"until interrupted.\n\n"+watchOutputHelp+
 				"The exit code is 0 if all completed, 1 if one failed or is stopped, and 2 if watching failed.",
@@ -46,7 +46,7 @@ func newSessionCommand(env *environment) *cobra.Command {
 func newSessionLogsCommand(env *environment) *cobra.Command {
 	raw, full := false, false
 	l := &logsCommand[*v1alpha1.AgenticSession]{
-		environment: env, kind: watchableSessions, podLabel: agenticsession.LabelSessionUID,
+		environment: env, kind: agenticSessionKind, podLabel: agenticsession.LabelSessionUID,
 		newStreamer: func(ctx context.Context, pods logs.PodClient, s *v1alpha1.AgenticSession, options logs.StreamOptions) (logStreamer[*v1alpha1.AgenticSession], error) {
 			if !raw && options.Container == v1alpha1.RunnerContainer {
 				options.Render = (&render.SessionEvents{Style: options.Style, Full: full}).Lines

@@ -48,7 +48,7 @@ func (r *restartSessionCommand) restartSession(ctx context.Context, cluster *clu
 	if !r.watch {
 		return nil
 	}
-	return watchableSessions.watchObject(ctx, r.environment, cluster, s, true)
+	return agenticSessionKind.watchObject(ctx, r.environment, cluster, s, true)
 }
 
 // needsNewRun reports whether the session cannot continue its current run: the run has

@@ -66,7 +66,7 @@ func TestSessionList(t *testing.T) {
 func TestSessionCommandsRejectInvalidArguments(t *testing.T) {
 	for args, want := range map[string]string{
 		"session list -o xml":           `invalid --output "xml": must be one of table, wide, json, yaml, name`,
-		"session watch tidy -A":         "a NAME cannot be combined with --all, --all-namespaces or --selector",
+		"session watch tidy -A":         "a NAME cannot be combined with --all-namespaces or --selector",
 		"session watch tidy":            `agenticsessions.yardmaster.dev "tidy" not found`,
 		"session logs tidy --tail=-2":   "invalid --tail -2: must be -1 (all lines) or greater",
 		"session logs tidy --since=-1m": `invalid argument "-1m" for "--since" flag: invalid duration "-1m"`,
@@ -248,7 +248,7 @@ func TestWatchingOneSessionEnds(t *testing.T) {
 		"ends when it was deleted before the watch started": {of(v1alpha1.SessionRunning), nil, true, errDeleted},
 	} {
 		t.Run(title, func(t *testing.T) {
-			v := &objectView[*v1alpha1.AgenticSession]{environment: newTestEnvironment(), kind: watchableSessions, latest: row.latest}
+			v := &objectView[*v1alpha1.AgenticSession]{environment: newTestEnvironment(), kind: agenticSessionKind, latest: row.latest}
 			for _, s := range row.updates {
 				v.applyUpdate(s)
 			}
@@ -278,7 +278,7 @@ func TestWatchingSeveralSessionsEnds(t *testing.T) {
 		"ends when there is no session":           {false, nil, true, errors.New("no AgenticSession to wait for")},
 	} {
 		t.Run(title, func(t *testing.T) {
-			v := newListView(newTestEnvironment(), watchableSessions)
+			v := newListView(newTestEnvironment(), agenticSessionKind)
 			v.endless = row.endless
 			for _, s := range row.updates {
 				v.applyUpdate(s)
@@ -292,7 +292,7 @@ func TestWatchingSeveralSessionsEnds(t *testing.T) {
 }
 
 func TestSessionTableIsOrderedByNamespaceAndName(t *testing.T) {
-	v := newListView(newTestEnvironment(), watchableSessions)
+	v := newListView(newTestEnvironment(), agenticSessionKind)
 	v.showNamespaces = true
 	var changes []string
 	for _, name := range []string{"tidy", "audit", "tidy"} {

@@ -64,7 +64,7 @@ func TestWatchingOneSequenceEnds(t *testing.T) {
 		"ends when it was deleted before the watch started": {runningSequence("etl"), nil, true, errors.New("sequentialjob.yardmaster.dev/etl was deleted")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := &objectView[*v1alpha1.SequentialJob]{environment: newTestEnvironment(), kind: watchableSequentialJobs, latest: row.latest}
+			v := &objectView[*v1alpha1.SequentialJob]{environment: newTestEnvironment(), kind: sequentialJobKind, latest: row.latest}
 			for _, s := range row.updates {
 				v.applyUpdate(s)
 			}
@@ -94,7 +94,7 @@ func TestWatchingSeveralSequencesEnds(t *testing.T) {
 		"ends when there is no SequentialJob":         {false, nil, true, errors.New("no SequentialJob to wait for")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := newListView(newTestEnvironment(), watchableSequentialJobs)
+			v := newListView(newTestEnvironment(), sequentialJobKind)
 			v.endless = row.endless
 			for _, s := range row.updates {
 				v.applyUpdate(s)
@@ -108,8 +108,8 @@ func TestWatchingSeveralSequencesEnds(t *testing.T) {
 }
 
 func TestEachChangeIsPrintedOnce(t *testing.T) {
-	one := &objectView[*v1alpha1.SequentialJob]{environment: newTestEnvironment(), kind: watchableSequentialJobs, latest: runningSequence("etl")}
-	many := newListView(newTestEnvironment(), watchableSequentialJobs)
+	one := &objectView[*v1alpha1.SequentialJob]{environment: newTestEnvironment(), kind: sequentialJobKind, latest: runningSequence("etl")}
+	many := newListView(newTestEnvironment(), sequentialJobKind)
 	many.showNamespaces = true
 	var fromObject, fromList []string
 	for _, s := range []sequenceUpdate{{Object: runningSequence("etl")}, {Object: runningSequence("etl")}, {Object: failedSequence("etl")}, {Object: failedSequence("etl"), Deleted: true}} {
@@ -129,7 +129,7 @@ func TestEachChangeIsPrintedOnce(t *testing.T) {
 }
 
 func TestSequenceTableIsOrderedByNamespaceAndName(t *testing.T) {
-	v := newListView(newTestEnvironment(), watchableSequentialJobs)
+	v := newListView(newTestEnvironment(), sequentialJobKind)
 	for _, name := range []string{"etl", "backup"} {
 		v.applyUpdate(sequenceUpdate{Object: completedSequence(name)})
 	}
@@ -146,7 +146,7 @@ func TestSequenceTableIsOrderedByNamespaceAndName(t *testing.T) {
 }
 
 func TestSequencesThatNeedAttentionAreFirst(t *testing.T) {
-	v := newListView(newTestEnvironment(), watchableSequentialJobs)
+	v := newListView(newTestEnvironment(), sequentialJobKind)
 	for _, sj := range []*v1alpha1.SequentialJob{completedSequence("backup"), failedSequence("etl")} {
 		v.applyUpdate(sequenceUpdate{Object: sj})
 	}

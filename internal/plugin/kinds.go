@@ -26,44 +26,80 @@ type resourceKind[T client.Object] struct {
 	// are printed as [].
 	emptyObject T
 	emptyList   client.ObjectList
+	conditions  func(T) []metav1.Condition
 	renderTable func(terminal.Style, []T, time.Time) *render.Table
-	// completionHint is shown next to a completed name.
-	completionHint func(T) string
+
+	// The fields below are nil for kinds whose objects do not finish.
+
+	// phase is the state of an object. For kinds without it, the reason of the condition Ready is.
+	phase func(T) string
+	// isFinished reports whether no further change is expected unless a user requests one.
+	isFinished func(T) bool
+	// isSuccessful reports whether a finished object has succeeded: it decides the exit code.
+	isSuccessful func(T) bool
+	// needsAttention reports whether the object has failed or cannot continue. A table has such objects first.
+	needsAttention func(T) bool
+	// describeChanges returns a line for each change. A nil before describes everything.
+	describeChanges func(before, after T) []render.Change
+	// renderDetail renders one object.
+	renderDetail func(terminal.Style, T, time.Time) []string
+	// renderLegend renders the line below a table. It is optional.
+	renderLegend func(terminal.Style) string
 }
 
 var (
 	sequentialJobKind = &resourceKind[*v1alpha1.SequentialJob]{
-		"SequentialJob", &v1alpha1.SequentialJob{}, &v1alpha1.SequentialJobList{Items: []v1alpha1.SequentialJob{}}, render.SequenceTable,
-		func(sj *v1alpha1.SequentialJob) string { return string(sj.Status.Phase) },
-	}
-	queueKind = &resourceKind[*v1alpha1.Queue]{
-		"Queue", &v1alpha1.Queue{}, &v1alpha1.QueueList{Items: []v1alpha1.Queue{}}, render.QueueTable,
-		func(q *v1alpha1.Queue) string { return readyReason(q.Status.Conditions) },
-	}
-	workerPoolKind = &resourceKind[*v1alpha1.WorkerPool]{
-		"WorkerPool", &v1alpha1.WorkerPool{}, &v1alpha1.WorkerPoolList{Items: []v1alpha1.WorkerPool{}}, render.PoolTable,
-		func(wp *v1alpha1.WorkerPool) string { return readyReason(wp.Status.Conditions) },
-	}
-	scheduleKind = &resourceKind[*v1alpha1.Schedule]{
-		"Schedule", &v1alpha1.Schedule{}, &v1alpha1.ScheduleList{Items: []v1alpha1.Schedule{}}, render.ScheduleTable,
-		func(s *v1alpha1.Schedule) string { return readyReason(s.Status.Conditions) },
+		kindName: "SequentialJob", emptyObject: &v1alpha1.SequentialJob{}, emptyList: &v1alpha1.SequentialJobList{Items: []v1alpha1.SequentialJob{}},
+		conditions:  func(sj *v1alpha1.SequentialJob) []metav1.Condition { return sj.Status.Conditions },
+		renderTable: render.SequenceTable,
+		phase:       func(sj *v1alpha1.SequentialJob) string { return string(sj.Status.Phase) },
+		isFinished:  isRunFinished, describeChanges: render.SequenceChanges, renderDetail: render.SequenceDetail, renderLegend: render.StepLegend,
+		isSuccessful: func(sj *v1alpha1.SequentialJob) bool { return sj.Status.Phase != v1alpha1.PhaseFailed },
+		needsAttention: func(sj *v1alpha1.SequentialJob) bool {
+			return sj.Status.Phase == v1alpha1.PhaseFailed || meta.IsStatusConditionTrue(sj.Status.Conditions, v1alpha1.ConditionBlocked)
+		},
 	}
 	agenticSessionKind = &resourceKind[*v1alpha1.AgenticSession]{
-		"AgenticSession", &v1alpha1.AgenticSession{}, &v1alpha1.AgenticSessionList{Items: []v1alpha1.AgenticSession{}}, render.SessionTable,
-		func(s *v1alpha1.AgenticSession) string { return string(s.Status.Phase) },
+		kindName: "AgenticSession", emptyObject: &v1alpha1.AgenticSession{}, emptyList: &v1alpha1.AgenticSessionList{Items: []v1alpha1.AgenticSession{}},
+		conditions:  func(s *v1alpha1.AgenticSession) []metav1.Condition { return s.Status.Conditions },
+		renderTable: render.SessionTable,
+		phase:       func(s *v1alpha1.AgenticSession) string { return string(s.Status.Phase) },
+		isFinished:  isSessionInactive, describeChanges: render.SessionChanges, renderDetail: render.SessionDetail,
+		isSuccessful: func(s *v1alpha1.AgenticSession) bool { return s.Status.Phase == v1alpha1.SessionCompleted },
+		needsAttention: func(s *v1alpha1.AgenticSession) bool {
+			return s.Status.Phase == v1alpha1.SessionFailed || meta.IsStatusConditionTrue(s.Status.Conditions, v1alpha1.ConditionStalled)
+		},
+	}
+	queueKind = &resourceKind[*v1alpha1.Queue]{
+		kindName: "Queue", emptyObject: &v1alpha1.Queue{}, emptyList: &v1alpha1.QueueList{Items: []v1alpha1.Queue{}},
+		conditions:  func(q *v1alpha1.Queue) []metav1.Condition { return q.Status.Conditions },
+		renderTable: render.QueueTable,
+	}
+	workerPoolKind = &resourceKind[*v1alpha1.WorkerPool]{
+		kindName: "WorkerPool", emptyObject: &v1alpha1.WorkerPool{}, emptyList: &v1alpha1.WorkerPoolList{Items: []v1alpha1.WorkerPool{}},
+		conditions:  func(wp *v1alpha1.WorkerPool) []metav1.Condition { return wp.Status.Conditions },
+		renderTable: render.PoolTable,
+	}
+	scheduleKind = &resourceKind[*v1alpha1.Schedule]{
+		kindName: "Schedule", emptyObject: &v1alpha1.Schedule{}, emptyList: &v1alpha1.ScheduleList{Items: []v1alpha1.Schedule{}},
+		conditions:  func(s *v1alpha1.Schedule) []metav1.Condition { return s.Status.Conditions },
+		renderTable: render.ScheduleTable,
 	}
 )
 
-// readyReason returns the reason of the condition Ready, or "" without one.
-func readyReason(conditions []metav1.Condition) string {
-	if ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); ready != nil {
+func deepCopy[T runtime.Object](object T) T {
+	return object.DeepCopyObject().(T) //nolint:forcetypeassert // a copy is of the same type
+}
+
+// state returns the phase of an object, or the reason of its condition Ready; "" without either.
+func (k *resourceKind[T]) state(object T) string {
+	if k.phase != nil {
+		return k.phase(object)
+	}
+	if ready := meta.FindStatusCondition(k.conditions(object), v1alpha1.ConditionReady); ready != nil {
 		return terminal.Sanitize(ready.Reason)
 	}
 	return ""
-}
-
-func deepCopy[T runtime.Object](object T) T {
-	return object.DeepCopyObject().(T) //nolint:forcetypeassert // a copy is of the same type
 }
 
 // qualifiedName returns the object's name as kubectl prints it, such as
@@ -148,7 +184,7 @@ func (k *resourceKind[T]) completeNames(env *environment, maxNames int) cobra.Co
 		var names []cobra.Completion
 		for _, item := range items {
 			if !slices.Contains(given, item.GetName()) {
-				names = append(names, cobra.CompletionWithDesc(item.GetName(), k.completionHint(item)))
+				names = append(names, cobra.CompletionWithDesc(item.GetName(), k.state(item)))
 			}
 		}
 		return names, noFileCompletion
