@@ -105,7 +105,5 @@ func (e *environment) printWorkers(wp *v1alpha1.WorkerPool, workers []render.Wor
 		}
 		rows = append(rows, []string{w.Name, w.State, terminal.Sanitize(w.Revision), cmp.Or(terminal.Sanitize(w.Node), "<none>"), age(w.Created)})
 	}
-	lines := terminal.AlignColumns(rows)
-	lines[0] = e.outputStyle().Colorize(terminal.Dim, lines[0])
-	return terminal.WriteLines(e.out, lines)
+	return terminal.WriteLines(e.out, e.outputStyle().Table(rows))
 }

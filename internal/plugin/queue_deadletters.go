@@ -2,20 +2,23 @@ package plugin
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
-	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
-	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
@@ -25,96 +28,66 @@ import (
 type deadLetterCommand struct {
 	*environment
 
-	brokerURL, outputFormat string
-	all, yes                bool
-	limit, oldest           int
-	filter                  string
+	format        string
+	all, yes      bool
+	limit, oldest int
+	// ids and filter select dead letters.
+	ids    []uint64
+	filter string
 }
 
 func newDeadLetterCommand(env *environment) *cobra.Command {
 	d := &deadLetterCommand{environment: env}
-	command := newParentCommand("dead", nil, "Manage the dead letters of a Queue", d.newListCommand(), d.newShowCommand(), d.newEditCommand(), d.newRequeueCommand(), d.newDeleteCommand(), d.newPurgeCommand())
+	command := newParentCommand("dead", nil, "Manage the dead letters of a Queue",
+		d.newListCommand(), d.newShowCommand(), d.newEditCommand(), d.newRequeueCommand(), d.newDeleteCommand(), d.newPurgeCommand())
 	command.Long = "Manage the dead letters of a Queue: messages that workers could not process.\n\n" +
 		"They are stored on the broker. The plugin reads the broker's Secrets with your permissions. If the broker's address is a Service " +
 		"in the cluster, the plugin forwards a port to a Pod behind it."
-	command.PersistentFlags().StringVar(&d.brokerURL, "broker-url", "", brokerURLHelp)
 	return command
 }
 
-// newSubcommand returns a command that checks its flags and runs with a connection to the
-// broker.
-func (d *deadLetterCommand) newSubcommand(verb, short, long string, run func(ctx context.Context, q *connectedQueue) error, check func() error) *cobra.Command {
-	command := queueKind.newObjectCommand(d.environment, verb, short, long, func(ctx context.Context, cluster *clusterConnection, object *v1alpha1.Queue) error {
-		return runOnBroker(ctx, cluster, object, d.brokerURL, run)
-	})
-	command.PreRunE = func(*cobra.Command, []string) error { return check() }
-	return command
+func (d *deadLetterCommand) addFilterFlag(command *cobra.Command) {
+	command.Flags().StringVar(&d.filter, "filter", "", "Select the dead letters that have this text in their error, kind or priority.")
+}
+
+// matches reports whether the IDs, or without IDs the filter, select a dead letter.
+func (d *deadLetterCommand) matches(l *broker.DeadLetter) bool {
+	if len(d.ids) > 0 {
+		return slices.Contains(d.ids, l.ID)
+	}
+	kind := broker.HeaderValue(l.Headers, broker.KindHeader)
+	return slices.ContainsFunc([]string{l.Error, l.Priority, kind}, func(text string) bool { return strings.Contains(text, d.filter) })
+}
+
+func (d *deadLetterCommand) parseIDs(texts []string) error {
+	for _, text := range texts {
+		id, err := strconv.ParseUint(text, 10, 64)
+		if err != nil || id == 0 {
+			return fmt.Errorf("invalid ID %q: must be that of a dead letter, as in queue dead list", terminal.Sanitize(text))
+		}
+		d.ids = append(d.ids, id)
+	}
+	return nil
 }
 
 func (d *deadLetterCommand) newListCommand() *cobra.Command {
-	command := d.newSubcommand("list", "List dead letters, the oldest first",
-		"List dead letters, the oldest first. Only the output formats json and yaml contain the payload.", d.listDeadLetters, func() error {
-			if d.limit < 0 {
-				return fmt.Errorf("invalid --limit %d: must be 0 (no limit) or greater", d.limit)
-			}
-			return nil
-		})
-	command.Aliases = []string{"ls"}
-	const defaultLimit = 100
-	command.Flags().StringVar(&d.filter, "filter", "", "List only dead letters that have this text in their error, kind or priority.")
-	command.Flags().IntVar(&d.limit, "limit", defaultLimit, "Maximum number of dead letters to list; 0 lists all.")
-	addOutputFlag(command, &d.outputFormat, outputTable, outputJSON, outputYAML)
-	return command
-}
-
-func (d *deadLetterCommand) newRequeueCommand() *cobra.Command {
-	var ids []uint64
-	command := d.newSubcommand("requeue", "Requeue dead letters",
-		"Requeue dead letters as new messages, without their earlier attempts. They go to the end of the queue. Select them by ID, "+
-			"by a text in their error, kind or priority, or all.",
-		func(ctx context.Context, q *connectedQueue) error { return d.requeueDeadLetters(ctx, q, ids) }, nil)
-	command.Use, command.Args = "requeue NAME [ID...]", cobra.MinimumNArgs(1)
-	command.PreRunE = func(_ *cobra.Command, args []string) (err error) {
-		if ids, err = parseDeadLetterIDs(args[1:]); err != nil {
-			return err
-		}
-		selections := 0
-		for _, isSet := range []bool{d.all, d.oldest != 0, d.filter != "", len(ids) > 0} {
-			if isSet {
-				selections++
-			}
-		}
-		switch {
-		case selections == 0 || selections > 1 && len(ids) == 0 && d.filter == "":
-			return errors.New("set either --all or --oldest")
-		case selections > 1:
-			return errors.New("set only one of IDs, --filter, --all and --oldest")
-		case d.oldest < 0:
-			return fmt.Errorf("invalid --oldest %d: must be at least 1", d.oldest)
+	command := newBrokerCommand(d.environment, "list NAME", "List dead letters, the oldest first",
+		"List dead letters, the oldest first. Only the output formats json and yaml contain the payload.", d.listDeadLetters)
+	command.PreRunE = func(*cobra.Command, []string) error {
+		if d.limit < 0 {
+			return fmt.Errorf("invalid --limit %d: must be 0 (no limit) or greater", d.limit)
 		}
 		return nil
 	}
-	command.Flags().BoolVar(&d.all, "all", false, "Requeue all dead letters that exist when the command starts.")
-	command.Flags().IntVar(&d.oldest, "oldest", 0, "Requeue this many dead letters, the oldest first.")
-	command.Flags().StringVar(&d.filter, "filter", "", "Requeue the dead letters that have this text in their error, kind or priority.")
+	command.Aliases = []string{"ls"}
+	d.addFilterFlag(command)
+	const defaultLimit = 100
+	command.Flags().IntVar(&d.limit, "limit", defaultLimit, "Maximum number of dead letters to list; 0 lists all.")
+	addOutputFlag(command, &d.format, outputTable, outputJSON, outputYAML)
 	return command
 }
 
-func (d *deadLetterCommand) newPurgeCommand() *cobra.Command {
-	command := d.newSubcommand("purge", "Delete all dead letters",
-		"Delete all dead letters. This cannot be undone. Without --yes, the command asks for confirmation, for which it needs a terminal.",
-		d.purgeDeadLetters, func() error {
-			if !d.all {
-				return errors.New("set --all: a broker can only delete all dead letters of a queue")
-			}
-			return nil
-		})
-	command.Flags().BoolVar(&d.all, "all", false, "Delete all dead letters. Required.")
-	command.Flags().BoolVar(&d.yes, "yes", false, "Do not ask for confirmation.")
-	return command
-}
-
-func (d *deadLetterCommand) listDeadLetters(ctx context.Context, q *connectedQueue) error {
+func (d *deadLetterCommand) listDeadLetters(ctx context.Context, q *connectedQueue, _ []string) error {
 	stats, err := q.Stats(ctx, q.brokerName)
 	if err != nil {
 		return err
@@ -123,14 +96,26 @@ func (d *deadLetterCommand) listDeadLetters(ctx context.Context, q *connectedQue
 	if err != nil {
 		return err
 	}
-	if d.outputFormat != outputTable {
-		return printEncoded(d.out, d.outputFormat, deadLetterOutputs(letters))
+	if d.format != outputTable {
+		outputs := []render.DeadLetter{}
+		for i := range letters {
+			outputs = append(outputs, deadLetterOutput(&letters[i]))
+		}
+		return printEncoded(d.out, d.format, outputs)
 	}
 	if len(letters) == 0 {
 		fmt.Fprintf(d.errOut, "%s has no dead letters.\n", queueKind.qualifiedName(q.Queue))
 		return nil
 	}
-	lines := renderDeadLetters(d.outputStyle(), letters, d.now())
+	rows := [][]string{{"ID", "DIED", "PRIORITY", "ATTEMPTS", "BYTES", "ERROR"}}
+	for i := range letters {
+		l := &letters[i]
+		rows = append(rows, []string{
+			strconv.FormatUint(l.ID, 10), formatAge(l.DeadLetteredTime, d.now()), terminal.Sanitize(l.Priority), strconv.Itoa(l.Attempts),
+			strconv.Itoa(len(l.Payload)), terminal.Sanitize(l.Error),
+		})
+	}
+	lines := d.outputStyle().Table(rows)
 	if more := stats.DeadLetters - int64(len(letters)); more > 0 && d.filter == "" {
 		lines = append(lines, "", fmt.Sprintf("showing %d of %d; --limit=0 lists all", len(letters), stats.DeadLetters))
 	}
@@ -150,7 +135,7 @@ func (d *deadLetterCommand) readDeadLetters(ctx context.Context, q *connectedQue
 			return matching, err
 		}
 		for i := range page {
-			if matchesFilter(&page[i], d.filter) {
+			if d.matches(&page[i]) {
 				matching = append(matching, page[i])
 			}
 			if d.limit > 0 && len(matching) == d.limit {
@@ -161,60 +146,232 @@ func (d *deadLetterCommand) readDeadLetters(ctx context.Context, q *connectedQue
 	}
 }
 
-func renderDeadLetters(s terminal.Style, letters []broker.DeadLetter, now time.Time) []string {
-	rows := [][]string{{"ID", "DIED", "PRIORITY", "ATTEMPTS", "BYTES", "ERROR"}}
-	for i := range letters {
-		l := &letters[i]
-		rows = append(rows, []string{
-			strconv.FormatUint(l.ID, 10), duration.HumanDuration(max(0, now.Sub(l.DeadLetteredTime))), terminal.Sanitize(l.Priority), strconv.Itoa(l.Attempts),
-			strconv.Itoa(len(l.Payload)), terminal.Sanitize(l.Error),
-		})
+func deadLetterOutput(l *broker.DeadLetter) render.DeadLetter {
+	return render.DeadLetter{
+		ID: l.ID, Priority: l.Priority, Error: l.Error, Attempts: l.Attempts, Origin: l.MessageID,
+		Sent: l.SentTime, Died: l.DeadLetteredTime, Headers: l.Headers, Payload: l.Payload,
 	}
-	lines := terminal.AlignColumns(rows)
-	lines[0] = s.Colorize(terminal.Dim, lines[0])
+}
+
+// newSingleCommand returns a command with the arguments NAME and ID of a dead letter.
+func (d *deadLetterCommand) newSingleCommand(
+	verb, short, long string, run func(ctx context.Context, q *connectedQueue, letter *broker.DeadLetter) error,
+) *cobra.Command {
+	command := newBrokerCommand(d.environment, verb+" NAME ID", short, long, func(ctx context.Context, q *connectedQueue, _ []string) error {
+		letters, err := q.DeadLetters(q.brokerName).List(ctx, d.ids[0]-1, 1)
+		if err != nil {
+			return err
+		}
+		if len(letters) == 0 || letters[0].ID != d.ids[0] {
+			return fmt.Errorf("it has no dead letter %d", d.ids[0])
+		}
+		return run(ctx, q, &letters[0])
+	})
+	command.PreRunE = func(_ *cobra.Command, args []string) error { return d.parseIDs(args[1:]) }
+	return command
+}
+
+func (d *deadLetterCommand) newShowCommand() *cobra.Command {
+	command := d.newSingleCommand("show", "Show a dead letter with its payload",
+		"Show a dead letter with its payload. Control characters are escaped; at most 4 KiB are shown, unless the output is json or yaml.",
+		func(_ context.Context, _ *connectedQueue, letter *broker.DeadLetter) error {
+			if d.format != outputTable {
+				return printEncoded(d.out, d.format, deadLetterOutput(letter))
+			}
+			return terminal.WriteLines(d.out, d.renderDeadLetter(letter))
+		})
+	addOutputFlag(command, &d.format, outputTable, outputJSON, outputYAML)
+	return command
+}
+
+// maxShownBytes is how much of a payload is shown. All of it is in the output formats json and yaml.
+const maxShownBytes = 4096
+
+func (d *deadLetterCommand) renderDeadLetter(l *broker.DeadLetter) []string {
+	rows := [][]string{
+		{"ID:", strconv.FormatUint(l.ID, 10)},
+		{"Died:", formatAge(l.DeadLetteredTime, d.now()) + " ago"},
+		{"Priority:", terminal.Sanitize(l.Priority)},
+		{"Attempts:", strconv.Itoa(l.Attempts)},
+		{"Origin:", terminal.Sanitize(l.MessageID)},
+		{"Error:", terminal.Sanitize(l.Error)},
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.Headers)) {
+		rows = append(rows, []string{"Header:", terminal.Sanitize(name + ": " + strings.Join(l.Headers[name], ", "))})
+	}
+	lines := append(terminal.AlignColumns(rows), fmt.Sprintf("Payload (%d bytes):", len(l.Payload)))
+	lines = append(lines, escapedLines(l.Payload[:min(len(l.Payload), maxShownBytes)])...)
+	if more := len(l.Payload) - maxShownBytes; more > 0 {
+		lines = append(lines, fmt.Sprintf("… %d bytes more; -o json has all", more))
+	}
 	return lines
 }
 
-func deadLetterOutputs(letters []broker.DeadLetter) []render.DeadLetter {
-	all := []render.DeadLetter{}
-	for i := range letters {
-		l := &letters[i]
-		all = append(all, render.DeadLetter{
-			ID: l.ID, Priority: l.Priority, Error: l.Error, Attempts: l.Attempts, Origin: l.MessageID,
-			Sent: l.SentTime, Died: l.DeadLetteredTime, Headers: l.Headers, Payload: l.Payload,
-		})
+// escapedLines returns a payload as lines without control characters.
+func escapedLines(payload []byte) []string {
+	var lines []string
+	for line := range bytes.SplitSeq(payload, []byte("\n")) {
+		if utf8.Valid(line) {
+			line = bytes.TrimSuffix(line, []byte("\r"))
+		}
+		quoted := strconv.Quote(string(line))
+		lines = append(lines, "  "+strings.NewReplacer(`\"`, `"`, `\\`, `\`, `\t`, "    ").Replace(quoted[1:len(quoted)-1]))
 	}
-	return all
+	return lines
 }
 
-func (d *deadLetterCommand) requeueDeadLetters(ctx context.Context, q *connectedQueue, ids []uint64) (err error) {
-	letters, number := q.DeadLetters(q.brokerName), 0
-	switch {
-	case len(ids) > 0:
-		number, err = letters.RequeueSelected(ctx, d.selector(ids), nil)
-	case d.filter != "":
-		number, err = letters.RequeueSelected(ctx, d.selector(nil), nil)
-	default:
-		number, err = letters.Requeue(ctx, d.oldest)
+func (d *deadLetterCommand) newEditCommand() *cobra.Command {
+	return d.newSingleCommand("edit", "Edit the payload of a dead letter, and requeue it",
+		"Open the payload of a dead letter in the editor of $KUBE_EDITOR, $VISUAL or $EDITOR. If you change and save it, the dead letter is "+
+			"requeued with the new payload; otherwise, nothing happens.",
+		func(ctx context.Context, q *connectedQueue, letter *broker.DeadLetter) error {
+			edited, err := d.editPayload(ctx, letter.Payload)
+			if err != nil {
+				return err
+			}
+			if bytes.Equal(edited, letter.Payload) {
+				fmt.Fprintf(d.out, "%s: dead letter %d is unchanged\n", queueKind.qualifiedName(q.Queue), letter.ID)
+				return nil
+			}
+			number, err := q.DeadLetters(q.brokerName).RequeueSelected(ctx, d.matches, &edited)
+			if err == nil && number == 0 {
+				err = fmt.Errorf("the dead letter %d does not exist any more", letter.ID)
+			}
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(d.out, "%s: requeued dead letter %d with %d bytes\n", queueKind.qualifiedName(q.Queue), letter.ID, len(edited))
+			return nil
+		})
+}
+
+// editPayload returns what the user made of a payload. The file is readable by the user only.
+func (d *deadLetterCommand) editPayload(ctx context.Context, payload []byte) ([]byte, error) {
+	var editor []string
+	for _, name := range []string{"KUBE_EDITOR", "VISUAL", "EDITOR"} {
+		if editor = strings.Fields(os.Getenv(name)); len(editor) > 0 {
+			break
+		}
 	}
+	if len(editor) == 0 {
+		return nil, errors.New("no editor: set $KUBE_EDITOR, $VISUAL or $EDITOR")
+	}
+	dir, err := os.MkdirTemp("", "yardmaster-edit-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	file := filepath.Join(dir, "payload")
+	if err := os.WriteFile(file, payload, 0o600); err != nil {
+		return nil, err
+	}
+	command := exec.CommandContext(ctx, editor[0], append(editor[1:], file)...) //nolint:gosec // the user chooses the editor
+	command.Stdin, command.Stdout, command.Stderr = d.in, d.out, d.errOut
+	if err := command.Run(); err != nil {
+		return nil, fmt.Errorf("running the editor %s: %w", editor[0], err)
+	}
+	edited, err := os.ReadFile(file)
+	if err == nil && len(edited) > maxPayloadBytes {
+		err = fmt.Errorf("the payload has more than %d bytes", maxPayloadBytes)
+	}
+	return edited, err
+}
+
+func (d *deadLetterCommand) newRequeueCommand() *cobra.Command {
+	command := newBrokerCommand(d.environment, "requeue NAME [ID...]", "Requeue dead letters",
+		"Requeue dead letters as new messages, without their earlier attempts. They go to the end of the queue. Select them by ID, "+
+			"by a text in their error, kind or priority, or all.",
+		func(ctx context.Context, q *connectedQueue, _ []string) (err error) {
+			letters, number := q.DeadLetters(q.brokerName), 0
+			if len(d.ids) > 0 || d.filter != "" {
+				number, err = letters.RequeueSelected(ctx, d.matches, nil)
+			} else {
+				number, err = letters.Requeue(ctx, d.oldest)
+			}
+			return d.printOutcome(q, "requeued", number, err)
+		})
+	command.Args = cobra.MinimumNArgs(1)
+	command.PreRunE = func(_ *cobra.Command, args []string) error {
+		if err := d.parseIDs(args[1:]); err != nil {
+			return err
+		}
+		selections := 0
+		for _, isSet := range []bool{d.all, d.oldest != 0, d.filter != "", len(d.ids) > 0} {
+			if isSet {
+				selections++
+			}
+		}
+		switch {
+		case selections == 0 || selections > 1 && len(d.ids) == 0 && d.filter == "":
+			return errors.New("set either --all or --oldest")
+		case selections > 1:
+			return errors.New("set only one of IDs, --filter, --all and --oldest")
+		case d.oldest < 0:
+			return fmt.Errorf("invalid --oldest %d: must be at least 1", d.oldest)
+		}
+		return nil
+	}
+	command.Flags().BoolVar(&d.all, "all", false, "Requeue all dead letters that exist when the command starts.")
+	command.Flags().IntVar(&d.oldest, "oldest", 0, "Requeue this many dead letters, the oldest first.")
+	d.addFilterFlag(command)
+	return command
+}
+
+func (d *deadLetterCommand) newDeleteCommand() *cobra.Command {
+	command := newBrokerCommand(d.environment, "delete NAME [ID...]", "Delete some dead letters",
+		"Delete dead letters, selected by ID, or by a text in their error, kind or priority. This cannot be undone. Without --yes, the command "+
+			"asks for confirmation, for which it needs a terminal. `queue dead purge` deletes all.",
+		func(ctx context.Context, q *connectedQueue, _ []string) error {
+			selected := formatDeadLetters(int64(len(d.ids)))
+			if len(d.ids) == 0 {
+				selected = fmt.Sprintf("the dead letters with %q", d.filter)
+			}
+			if err := d.confirmDeletion(q, selected); err != nil {
+				return err
+			}
+			number, err := q.DeadLetters(q.brokerName).DeleteSelected(ctx, d.matches)
+			return d.printOutcome(q, "deleted", number, err)
+		})
+	command.Args = cobra.MinimumNArgs(1)
+	command.PreRunE = func(_ *cobra.Command, args []string) error {
+		err := d.parseIDs(args[1:])
+		if err == nil && (len(d.ids) > 0) == (d.filter != "") {
+			err = errors.New("set either IDs or --filter")
+		}
+		return err
+	}
+	d.addFilterFlag(command)
+	command.Flags().BoolVar(&d.yes, "yes", false, "Do not ask for confirmation.")
+	return command
+}
+
+// printOutcome prints how many dead letters were processed, and returns an error if some of the IDs do not exist.
+func (d *deadLetterCommand) printOutcome(q *connectedQueue, verb string, number int, err error) error {
 	if err == nil || number > 0 {
-		fmt.Fprintf(d.out, "%s: requeued %s\n", queueKind.qualifiedName(q.Queue), formatDeadLetters(int64(number)))
+		fmt.Fprintf(d.out, "%s: %s %s\n", queueKind.qualifiedName(q.Queue), verb, formatDeadLetters(int64(number)))
 	}
-	if err == nil {
-		err = checkAllExisted(number, ids)
+	if err == nil && number < len(d.ids) {
+		return fmt.Errorf("%d of the %d dead letters do not exist", len(d.ids)-number, len(d.ids))
 	}
 	return err
 }
 
-// checkAllExisted returns an error if fewer dead letters were found than the user named.
-func checkAllExisted(found int, ids []uint64) error {
-	if found >= len(ids) {
+func (d *deadLetterCommand) newPurgeCommand() *cobra.Command {
+	command := newBrokerCommand(d.environment, "purge NAME", "Delete all dead letters",
+		"Delete all dead letters. This cannot be undone. Without --yes, the command asks for confirmation, for which it needs a terminal.",
+		d.purgeDeadLetters)
+	command.PreRunE = func(*cobra.Command, []string) error {
+		if !d.all {
+			return errors.New("set --all: a broker can only delete all dead letters of a queue")
+		}
 		return nil
 	}
-	return fmt.Errorf("%d of the %d dead letters do not exist", len(ids)-found, len(ids))
+	command.Flags().BoolVar(&d.all, "all", false, "Delete all dead letters. Required.")
+	command.Flags().BoolVar(&d.yes, "yes", false, "Do not ask for confirmation.")
+	return command
 }
 
-func (d *deadLetterCommand) purgeDeadLetters(ctx context.Context, q *connectedQueue) error {
+func (d *deadLetterCommand) purgeDeadLetters(ctx context.Context, q *connectedQueue, _ []string) error {
 	stats, err := q.Stats(ctx, q.brokerName)
 	if err != nil {
 		return err
@@ -223,55 +380,14 @@ func (d *deadLetterCommand) purgeDeadLetters(ctx context.Context, q *connectedQu
 		fmt.Fprintf(d.out, "%s has no dead letters\n", queueKind.qualifiedName(q.Queue))
 		return nil
 	}
-	if !d.yes {
-		if err := d.confirmIrreversible(fmt.Sprintf("delete %s of %s", formatDeadLetters(stats.DeadLetters), queueKind.qualifiedName(q.Queue)), q.Name); err != nil {
-			return err
-		}
+	if err := d.confirmDeletion(q, formatDeadLetters(stats.DeadLetters)); err != nil {
+		return err
 	}
 	if err := q.DeadLetters(q.brokerName).Purge(ctx); err != nil {
 		return err
 	}
 	fmt.Fprintf(d.out, "%s: deleted %s\n", queueKind.qualifiedName(q.Queue), formatDeadLetters(stats.DeadLetters))
 	return nil
-}
-
-func (d *deadLetterCommand) newDeleteCommand() *cobra.Command {
-	var ids []uint64
-	command := d.newSubcommand("delete", "Delete some dead letters",
-		"Delete dead letters, selected by ID, or by a text in their error, kind or priority. This cannot be undone. Without --yes, the command "+
-			"asks for confirmation, for which it needs a terminal. `queue dead purge` deletes all.",
-		func(ctx context.Context, q *connectedQueue) error { return d.deleteDeadLetters(ctx, q, ids) }, nil)
-	command.Use, command.Args = "delete NAME [ID...]", cobra.MinimumNArgs(1)
-	command.PreRunE = func(_ *cobra.Command, args []string) (err error) {
-		ids, err = parseDeadLetterIDs(args[1:])
-		if err == nil && (len(ids) > 0) == (d.filter != "") {
-			err = errors.New("set either IDs or --filter")
-		}
-		return err
-	}
-	command.Flags().StringVar(&d.filter, "filter", "", "Delete the dead letters that have this text in their error, kind or priority.")
-	command.Flags().BoolVar(&d.yes, "yes", false, "Do not ask for confirmation.")
-	return command
-}
-
-func (d *deadLetterCommand) deleteDeadLetters(ctx context.Context, q *connectedQueue, ids []uint64) error {
-	if !d.yes {
-		selected := formatDeadLetters(int64(len(ids)))
-		if len(ids) == 0 {
-			selected = fmt.Sprintf("the dead letters with %q", d.filter)
-		}
-		if err := d.confirmIrreversible(fmt.Sprintf("delete %s of %s", selected, queueKind.qualifiedName(q.Queue)), q.Name); err != nil {
-			return err
-		}
-	}
-	number, err := q.DeadLetters(q.brokerName).DeleteSelected(ctx, d.selector(ids))
-	if err == nil || number > 0 {
-		fmt.Fprintf(d.out, "%s: deleted %s\n", queueKind.qualifiedName(q.Queue), formatDeadLetters(int64(number)))
-	}
-	if err == nil {
-		err = checkAllExisted(number, ids)
-	}
-	return err
 }
 
 func formatDeadLetters(number int64) string {
@@ -281,14 +397,17 @@ func formatDeadLetters(number int64) string {
 	return fmt.Sprintf("%d dead letters", number)
 }
 
-// confirmIrreversible asks the user to confirm an action that cannot be undone. Without a
-// terminal it returns an error, and the user has to set --yes.
-func (e *environment) confirmIrreversible(action, word string) error {
-	if !isInteractive(e.in) {
+// confirmDeletion asks the user to type the name of the Queue, unless --yes is set. Without a terminal, it returns an error.
+func (d *deadLetterCommand) confirmDeletion(q *connectedQueue, selected string) error {
+	if d.yes {
+		return nil
+	}
+	action := fmt.Sprintf("delete %s of %s", selected, queueKind.qualifiedName(q.Queue))
+	if !isInteractive(d.in) {
 		return fmt.Errorf("cannot %s without confirmation: set --yes, or run on a terminal", action)
 	}
-	fmt.Fprintf(e.errOut, "About to %s. This cannot be undone. Type %s to continue: ", action, word)
-	return checkConfirmation(e.in, action, word)
+	fmt.Fprintf(d.errOut, "About to %s. This cannot be undone. Type %s to continue: ", action, q.Name)
+	return checkConfirmation(d.in, action, q.Name)
 }
 
 // checkConfirmation returns an error unless the answer is the word.

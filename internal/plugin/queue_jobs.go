@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/jobstate"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
@@ -22,9 +21,9 @@ import (
 type jobCommand struct {
 	*environment
 
-	brokerURL, outputFormat string
-	states                  []string
-	limit                   int
+	format string
+	states []string
+	limit  int
 }
 
 // activeStates are those that `queue jobs` lists by default.
@@ -38,12 +37,9 @@ const jobsHelp = " Its Queue must have spec.results. The plugin reads the broker
 // newJobsCommand is `kubectl yardmaster queue jobs`.
 func newJobsCommand(env *environment) *cobra.Command {
 	j := &jobCommand{environment: env}
-	command := queueKind.newObjectCommand(env, "jobs", "List the jobs that workers of a Queue have reported",
+	command := newBrokerCommand(env, "jobs NAME", "List the jobs that workers of a Queue have reported",
 		"List the jobs that workers of a Queue have reported, the last change first. Jobs that wait for their first attempt are not "+
-			"among them, unless they are tracked."+jobsHelp,
-		func(ctx context.Context, cluster *clusterConnection, object *v1alpha1.Queue) error {
-			return runOnBroker(ctx, cluster, object, j.brokerURL, j.listJobs)
-		})
+			"among them, unless they are tracked."+jobsHelp, j.listJobs)
 	command.PreRunE = func(*cobra.Command, []string) error {
 		const maxLimit = 10_000
 		if j.limit < 1 || j.limit > maxLimit {
@@ -57,55 +53,20 @@ func newJobsCommand(env *environment) *cobra.Command {
 		return nil
 	}
 	const defaultLimit = 100
-	flags := command.Flags()
-	flags.StringSliceVar(&j.states, "state", activeStates, "States of the jobs to list: "+strings.Join(listableStates, ", ")+".")
-	flags.IntVar(&j.limit, "limit", defaultLimit, "Maximum number of jobs to list.")
-	j.addCommonFlags(command)
+	command.Flags().StringSliceVar(&j.states, "state", activeStates, "States of the jobs to list: "+strings.Join(listableStates, ", ")+".")
+	command.Flags().IntVar(&j.limit, "limit", defaultLimit, "Maximum number of jobs to list.")
+	addOutputFlag(command, &j.format, outputTable, outputJSON, outputYAML)
 	completeValues(command, "state", listableStates...)
 	return command
-}
-
-func (j *jobCommand) addCommonFlags(command *cobra.Command) {
-	command.Flags().StringVar(&j.brokerURL, "broker-url", "", brokerURLHelp)
-	addOutputFlag(command, &j.outputFormat, outputTable, outputJSON, outputYAML)
 }
 
 // newShowJobCommand is `kubectl yardmaster queue job`.
 func newShowJobCommand(env *environment) *cobra.Command {
 	j := &jobCommand{environment: env}
-	command := newJobObjectCommand(env, "job", "Show a job of a Queue",
-		"Show the state of one job of a Queue: attempts, progress, error and result. What the broker cannot confirm is Unknown."+jobsHelp, &j.brokerURL, j.showJob)
-	j.addCommonFlags(command)
+	command := newBrokerCommand(env, "job NAME ID", "Show a job of a Queue",
+		"Show the state of one job of a Queue: attempts, progress, error and result. What the broker cannot confirm is Unknown."+jobsHelp, j.showJob)
+	addOutputFlag(command, &j.format, outputTable, outputJSON, outputYAML)
 	return command
-}
-
-// newCancelJobCommand is `kubectl yardmaster queue cancel`.
-func newCancelJobCommand(env *environment) *cobra.Command {
-	j := &jobCommand{environment: env}
-	command := newJobObjectCommand(env, "cancel", "Cancel a job of a Queue",
-		"Cancel a job of a Queue. A job that waits does not run. The context of the handler of a running job ends; the job may be done before."+jobsHelp,
-		&j.brokerURL, j.cancelJob)
-	command.Flags().StringVar(&j.brokerURL, "broker-url", "", brokerURLHelp)
-	return command
-}
-
-// newJobObjectCommand returns a command with the arguments NAME and ID.
-func newJobObjectCommand(
-	env *environment, verb, short, long string, brokerURL *string, run func(ctx context.Context, q *connectedQueue, id string) error,
-) *cobra.Command {
-	const arguments = 2
-	return &cobra.Command{
-		Use: verb + " NAME ID", Short: short, Long: long, Args: cobra.ExactArgs(arguments), ValidArgsFunction: queueKind.completeNames(env, 1),
-		RunE: func(command *cobra.Command, args []string) error {
-			cluster, object, err := queueKind.connectAndGet(command.Context(), env, args[0])
-			if err != nil {
-				return err
-			}
-			return runOnBroker(command.Context(), cluster, object, *brokerURL, func(ctx context.Context, q *connectedQueue) error {
-				return run(ctx, q, args[1])
-			})
-		},
-	}
 }
 
 // jobStore returns the store of the states of jobs.
@@ -126,7 +87,7 @@ func (q *connectedQueue) storeOf(id string) (broker.JobStore, error) {
 	return store, broker.ValidateStoredJob(q.brokerName, id)
 }
 
-func (j *jobCommand) listJobs(ctx context.Context, q *connectedQueue) error {
+func (j *jobCommand) listJobs(ctx context.Context, q *connectedQueue, _ []string) error {
 	store, err := q.jobStore()
 	if err != nil {
 		return err
@@ -139,36 +100,30 @@ func (j *jobCommand) listJobs(ctx context.Context, q *connectedQueue) error {
 	if err != nil {
 		return err
 	}
-	if j.outputFormat != outputTable {
+	if j.format != outputTable {
 		all := []jobOutput{}
 		for i := range list.Jobs {
 			all = append(all, newJobOutput(&list.Jobs[i]))
 		}
-		return printEncoded(j.out, j.outputFormat, all)
+		return printEncoded(j.out, j.format, all)
 	}
 	if len(list.Jobs) == 0 {
 		fmt.Fprintf(j.errOut, "%s has no such jobs.\n", queueKind.qualifiedName(q.Queue))
 		return nil
 	}
-	lines := renderJobs(j.outputStyle(), list.Jobs, j.now())
+	rows := [][]string{{"ID", "STATE", "KIND", "ATTEMPT", "STARTED", "NEXT", "PROGRESS", "ERROR"}}
+	for i := range list.Jobs {
+		job := &list.Jobs[i]
+		rows = append(rows, []string{
+			terminal.Sanitize(job.ID), string(job.State), orDash(terminal.Sanitize(job.Kind)), formatAttempt(job), formatAge(job.StartTime, j.now()),
+			formatWait(job.NextTime, j.now()), orDash(formatProgress(job.Progress)), terminal.Truncate(terminal.Sanitize(job.Error), maxErrorColumns),
+		})
+	}
+	lines := j.outputStyle().Table(rows)
 	if list.Omitted {
 		lines = append(lines, "", fmt.Sprintf("showing the last %d; there may be more", len(list.Jobs)))
 	}
 	return terminal.WriteLines(j.out, lines)
-}
-
-func renderJobs(s terminal.Style, jobs []jobstate.Info, now time.Time) []string {
-	rows := [][]string{{"ID", "STATE", "KIND", "ATTEMPT", "STARTED", "NEXT", "PROGRESS", "ERROR"}}
-	for i := range jobs {
-		job := &jobs[i]
-		rows = append(rows, []string{
-			terminal.Sanitize(job.ID), string(job.State), orDash(terminal.Sanitize(job.Kind)), formatAttempt(job), formatAge(job.StartTime, now),
-			formatWait(job.NextTime, now), orDash(formatProgress(job.Progress)), terminal.Truncate(terminal.Sanitize(job.Error), maxErrorColumns),
-		})
-	}
-	lines := terminal.AlignColumns(rows)
-	lines[0] = s.Colorize(terminal.Dim, lines[0])
-	return lines
 }
 
 // maxErrorColumns is the width of an error in a table.
@@ -220,17 +175,17 @@ func newJobOutput(job *jobstate.Info) jobOutput {
 	}
 }
 
-func (j *jobCommand) showJob(ctx context.Context, q *connectedQueue, id string) error {
-	store, err := q.storeOf(id)
+func (j *jobCommand) showJob(ctx context.Context, q *connectedQueue, args []string) error {
+	store, err := q.storeOf(args[0])
 	if err != nil {
 		return err
 	}
-	job, err := store.Job(ctx, q.brokerName, id)
+	job, err := store.Job(ctx, q.brokerName, args[0])
 	if err != nil {
 		return err
 	}
-	if j.outputFormat != outputTable {
-		return printEncoded(j.out, j.outputFormat, newJobOutput(&job))
+	if j.format != outputTable {
+		return printEncoded(j.out, j.format, newJobOutput(&job))
 	}
 	return terminal.WriteLines(j.out, renderJob(&job, j.now()))
 }
@@ -265,23 +220,28 @@ func renderJob(job *jobstate.Info, now time.Time) []string {
 	return terminal.AlignColumns(rows)
 }
 
-func (j *jobCommand) cancelJob(ctx context.Context, q *connectedQueue, id string) error {
-	store, err := q.storeOf(id)
-	if err != nil {
-		return err
-	}
-	canceled, err := broker.CancelStoredJob(ctx, store, q.brokerName, id)
-	if err != nil {
-		return err
-	}
-	id, name := terminal.Sanitize(id), queueKind.qualifiedName(q.Queue)
-	switch {
-	case canceled.Removed:
-		fmt.Fprintf(j.out, "job %s of %s canceled\n", id, name)
-	case canceled.Ended:
-		fmt.Fprintf(j.out, "job %s of %s has ended: it is %s\n", id, name, canceled.State)
-	default:
-		fmt.Fprintf(j.out, "job %s of %s: cancellation requested, it is %s\n", id, name, canceled.State)
-	}
-	return nil
+// newCancelJobCommand is `kubectl yardmaster queue cancel`.
+func newCancelJobCommand(env *environment) *cobra.Command {
+	return newBrokerCommand(env, "cancel NAME ID", "Cancel a job of a Queue",
+		"Cancel a job of a Queue. A job that waits does not run. The context of the handler of a running job ends; the job may be done before."+jobsHelp,
+		func(ctx context.Context, q *connectedQueue, args []string) error {
+			store, err := q.storeOf(args[0])
+			if err != nil {
+				return err
+			}
+			canceled, err := broker.CancelStoredJob(ctx, store, q.brokerName, args[0])
+			if err != nil {
+				return err
+			}
+			id, name := terminal.Sanitize(args[0]), queueKind.qualifiedName(q.Queue)
+			switch {
+			case canceled.Removed:
+				fmt.Fprintf(env.out, "job %s of %s canceled\n", id, name)
+			case canceled.Ended:
+				fmt.Fprintf(env.out, "job %s of %s has ended: it is %s\n", id, name, canceled.State)
+			default:
+				fmt.Fprintf(env.out, "job %s of %s: cancellation requested, it is %s\n", id, name, canceled.State)
+			}
+			return nil
+		})
 }

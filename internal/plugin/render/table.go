@@ -39,9 +39,7 @@ func (t *Table) Lines(showNamespaces bool) []string {
 			rows[i] = append([]string{namespace}, rows[i]...)
 		}
 	}
-	lines := terminal.AlignColumns(rows)
-	lines[0] = t.style.Colorize(terminal.Dim, lines[0])
-	return lines
+	return t.style.Table(rows)
 }
 
 // minNameWidth is the number of columns to which names are shortened at most.

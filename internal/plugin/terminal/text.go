@@ -73,3 +73,10 @@ func AlignColumns(rows [][]string) []string {
 	}
 	return lines
 }
+
+// Table aligns rows, of which the first is the header.
+func (s Style) Table(rows [][]string) []string {
+	lines := AlignColumns(rows)
+	lines[0] = s.Colorize(Dim, lines[0])
+	return lines
+}
