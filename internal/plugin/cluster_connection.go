@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -17,6 +18,7 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/portforward"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -98,4 +100,54 @@ func explainConflict(qualifiedName string, err error) error {
 // permission.
 func isPermissionError(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
+}
+
+// podPort is a port of a Pod.
+type podPort struct {
+	namespace, podName string
+	port               int32
+}
+
+// forwardPort forwards a local port to a port of a Pod, through WebSockets, as kubectl does.
+func (c *clusterConnection) forwardPort(ctx context.Context, to *podPort) (local uint16, stop func(), err error) {
+	core, err := typedcorev1.NewForConfig(c.restConfig)
+	if err != nil {
+		return 0, nil, err
+	}
+	address := core.RESTClient().Post().Resource("pods").Namespace(to.namespace).Name(to.podName).SubResource("portforward").URL()
+	dialer, err := portforward.NewSPDYOverWebsocketDialerForStreaming(address, c.restConfig)
+	if err != nil {
+		return 0, nil, err
+	}
+	stopped, ready, failed, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1), make(chan struct{})
+	forwarder, err := portforward.NewOnAddressesForStreaming(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf(":%d", to.port)},
+		stopped, ready, io.Discard, io.Discard)
+	if err != nil {
+		return 0, nil, err
+	}
+	go func() {
+		defer close(ended)
+		failed <- forwarder.ForwardPorts()
+	}()
+	stop = func() {
+		close(stopped)
+		<-ended
+	}
+	select {
+	case <-ready:
+	case err := <-failed:
+		return 0, nil, err
+	case <-ctx.Done():
+		close(stopped) // without waiting, because the API server may never answer
+		return 0, nil, ctx.Err()
+	}
+	ports, err := forwarder.GetPorts()
+	if err == nil && len(ports) != 1 {
+		err = errors.New("the API server forwarded no port")
+	}
+	if err != nil {
+		stop()
+		return 0, nil, err
+	}
+	return ports[0].Local, stop, nil
 }

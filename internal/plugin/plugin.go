@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
+	"github.com/yardmaster/yardmaster/internal/version"
 )
 
 // The exit codes.
@@ -103,3 +104,17 @@ func newParentCommand(name string, aliases []string, short string, children ...*
 }
 
 func (e *environment) outputStyle() terminal.Style { return terminal.NewStyle(e.colorMode, e.out) }
+
+// newVersionCommand is `kubectl yardmaster version`.
+func newVersionCommand(env *environment) *cobra.Command {
+	return &cobra.Command{
+		Use:               "version",
+		Short:             "Print the version of the plugin",
+		Args:              rejectArguments,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(env.out, version.Describe("kubectl-yardmaster"))
+			return err
+		},
+	}
+}

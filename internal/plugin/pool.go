@@ -5,8 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -122,4 +126,90 @@ func (v *poolListView) isFinished() (bool, error) {
 	default:
 		return false, nil
 	}
+}
+
+// annotationRestartedAt is the annotation of `kubectl rollout restart`: each new value is a new revision.
+const annotationRestartedAt = "kubectl.kubernetes.io/restartedAt"
+
+// restartPoolCommand is `kubectl yardmaster pool restart`.
+type restartPoolCommand struct {
+	*environment
+
+	watch bool
+}
+
+func newRestartPoolCommand(env *environment) *cobra.Command {
+	r := &restartPoolCommand{environment: env}
+	command := workerPoolKind.newObjectCommand(env, "restart", "Replace all workers of a WorkerPool by new ones",
+		"Replace all workers of a WorkerPool by new ones, with a rollout of the same version: old workers finish their "+
+			"messages in flight, and keep working until new ones have proven to work.\n\n"+
+			"The command sets the annotation "+annotationRestartedAt+" of spec.template, as kubectl rollout restart does.",
+		r.restartPool)
+	command.Flags().BoolVarP(&r.watch, "watch", "w", false, "Watch until the rollout is complete.")
+	return command
+}
+
+func (r *restartPoolCommand) restartPool(ctx context.Context, cluster *clusterConnection, wp *v1alpha1.WorkerPool) error {
+	qualifiedName := workerPoolKind.qualifiedName(wp)
+	if !wp.DeletionTimestamp.IsZero() {
+		return fmt.Errorf("%s: cannot restart: it is being deleted", qualifiedName)
+	}
+	// Without spec.template.spec, which a patch of the decoded object would add without its required containers.
+	patch := fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"annotations":{%q:%q}}}}}`, annotationRestartedAt, r.now().UTC().Format(time.RFC3339))
+	if err := cluster.Patch(ctx, wp, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return err
+	}
+	fmt.Fprintln(r.out, qualifiedName, "restarts: its workers are replaced by new ones")
+	if !r.watch {
+		return nil
+	}
+	return r.watchSinglePool(ctx, cluster, wp, func(now *v1alpha1.WorkerPool) bool {
+		progressing := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionProgressing)
+		return progressing != nil && progressing.ObservedGeneration >= wp.Generation && progressing.Reason == v1alpha1.ReasonRolledOut
+	})
+}
+
+// newPauseScalingCommand is `kubectl yardmaster pool pause-scaling`.
+func newPauseScalingCommand(env *environment) *cobra.Command {
+	pause := time.Hour
+	until := func() time.Time { return env.now().Add(pause).Truncate(time.Second) }
+	command := newChangeCommand(env, specChange[*v1alpha1.WorkerPool]{
+		kind: workerPoolKind, verb: "pause-scaling", short: "Pause the autoscaling of WorkerPools",
+		long: "Pause the autoscaling of WorkerPools for a time, by setting spec.autoscaling.pausedUntil: the number of workers stays as it is. " +
+			"It has no effect on a WorkerPool that is not autoscaled.",
+		changeSpec: func(wp *v1alpha1.WorkerPool) {
+			if wp.Spec.Autoscaling != nil {
+				wp.Spec.Autoscaling.PausedUntil = &metav1.Time{Time: until()}
+			}
+		},
+		changedMessage: "does not scale", unchangedMessage: "is not autoscaled",
+		remark: func(wp *v1alpha1.WorkerPool) string {
+			if wp.Spec.Autoscaling == nil {
+				return ""
+			}
+			return " until " + wp.Spec.Autoscaling.PausedUntil.UTC().Format(time.RFC3339)
+		},
+	})
+	addDurationFlag(command, &pause, "for", "How long the number of workers stays as it is, such as 30m or 2h.")
+	command.PreRunE = func(*cobra.Command, []string) error {
+		if pause <= 0 {
+			return fmt.Errorf("invalid --for %s: must be greater than 0", pause)
+		}
+		return nil
+	}
+	return command
+}
+
+// newResumeScalingCommand is `kubectl yardmaster pool resume-scaling`.
+func newResumeScalingCommand(env *environment) *cobra.Command {
+	return newChangeCommand(env, specChange[*v1alpha1.WorkerPool]{
+		kind: workerPoolKind, verb: "resume-scaling", short: "Resume the autoscaling of WorkerPools",
+		long: "Resume the autoscaling of WorkerPools, by removing spec.autoscaling.pausedUntil.",
+		changeSpec: func(wp *v1alpha1.WorkerPool) {
+			if wp.Spec.Autoscaling != nil {
+				wp.Spec.Autoscaling.PausedUntil = nil
+			}
+		},
+		changedMessage: "scales again", unchangedMessage: "is not paused",
+	})
 }

@@ -3,12 +3,17 @@ package plugin
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -106,4 +111,170 @@ func (e *environment) printWorkers(wp *v1alpha1.WorkerPool, workers []render.Wor
 		rows = append(rows, []string{w.Name, w.State, terminal.Sanitize(w.Revision), cmp.Or(terminal.Sanitize(w.Node), "<none>"), age(w.Created)})
 	}
 	return terminal.WriteLines(e.out, e.outputStyle().Table(rows))
+}
+
+// drainPoolCommand is `kubectl yardmaster pool drain`.
+type drainPoolCommand struct {
+	*environment
+
+	replicas      int32
+	dryRun, watch bool
+}
+
+func newDrainPoolCommand(env *environment) *cobra.Command {
+	d := &drainPoolCommand{environment: env}
+	worker := ""
+	command := workerPoolKind.newObjectCommand(env, "drain", "Drain a worker, or workers of a WorkerPool that is not autoscaled",
+		"Drain a worker, or workers of a WorkerPool that is not autoscaled.\n\n"+
+			"With a WORKER, which is the name of a Pod, that worker is evicted: it finishes its messages in flight within its grace period, and the pool "+
+			"replaces it. The disruption budget of the pool limits how many are evicted at once.\n\n"+
+			"Without a WORKER, the command sets fewer replicas through the scale subresource. The operator removes idle workers first, then the youngest. "+
+			"Each finishes its messages in flight before it is removed. For an autoscaled pool, lower maxReplicas instead: the autoscaler would replace "+
+			"drained workers.",
+		func(ctx context.Context, cluster *clusterConnection, wp *v1alpha1.WorkerPool) error {
+			if worker != "" {
+				return d.drainWorker(ctx, cluster, wp, worker)
+			}
+			return d.drainPool(ctx, cluster, wp)
+		})
+	const maxArgs = 2
+	command.Use, command.Args = "drain NAME [WORKER]", cobra.RangeArgs(1, maxArgs)
+	command.PreRunE = func(_ *cobra.Command, args []string) error {
+		if len(args) == maxArgs {
+			worker = args[1]
+		}
+		if worker != "" && (command.Flags().Changed("replicas") || d.watch) {
+			return errors.New("a WORKER cannot be combined with --replicas or --watch")
+		}
+		return d.validateFlags()
+	}
+	f := command.Flags()
+	f.Int32Var(&d.replicas, "replicas", 0, "Number of workers to keep.")
+	f.BoolVar(&d.dryRun, "dry-run", false, "Print what would happen without changing anything.")
+	f.BoolVarP(&d.watch, "watch", "w", false, "Watch until the workers are removed.")
+	return command
+}
+
+func (d *drainPoolCommand) validateFlags() error {
+	if d.replicas < 0 {
+		return fmt.Errorf("invalid --replicas %d: must not be negative", d.replicas)
+	}
+	if d.dryRun && d.watch {
+		return errors.New("--watch cannot be combined with --dry-run")
+	}
+	return nil
+}
+
+func (d *drainPoolCommand) drainPool(ctx context.Context, cluster *clusterConnection, wp *v1alpha1.WorkerPool) error {
+	qualifiedName := workerPoolKind.qualifiedName(wp)
+	if err := d.checkDrainable(wp); err != nil {
+		return fmt.Errorf("%s: cannot drain: %w", qualifiedName, err)
+	}
+	if d.dryRun {
+		fmt.Fprintf(d.out, "%s would be scaled from %d to %d: %s\n", qualifiedName, *wp.Spec.Replicas, d.replicas, describeDrain(wp))
+		return nil
+	}
+	// With the resource version, the API server refuses the request if the pool has changed
+	// since the check.
+	scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: d.replicas}}
+	scale.Namespace, scale.Name, scale.ResourceVersion = wp.Namespace, wp.Name, wp.ResourceVersion
+	if err := cluster.SubResource("scale").Update(ctx, wp.DeepCopy(), client.WithSubResourceBody(scale)); err != nil {
+		return explainConflict(qualifiedName, err)
+	}
+	fmt.Fprintf(d.out, "%s scaled from %d to %d: %s\n", qualifiedName, *wp.Spec.Replicas, d.replicas, describeDrain(wp))
+	if !d.watch {
+		return nil
+	}
+	return d.watchSinglePool(ctx, cluster, wp, func(now *v1alpha1.WorkerPool) bool { return now.Generation > wp.Generation && d.isDrained(now) })
+}
+
+// checkDrainable returns an error that says why setting the replicas would not drain workers.
+func (d *drainPoolCommand) checkDrainable(wp *v1alpha1.WorkerPool) error {
+	switch a := wp.Spec.Autoscaling; {
+	case !wp.DeletionTimestamp.IsZero():
+		return errors.New("it is being deleted, which drains all workers")
+	case a != nil:
+		return fmt.Errorf("it is autoscaled between %d and %d workers; lower spec.autoscaling.maxReplicas instead", a.MinReplicas, a.MaxReplicas)
+	case wp.Spec.Replicas == nil:
+		return errors.New("spec.replicas is not set")
+	case *wp.Spec.Replicas <= d.replicas:
+		return fmt.Errorf("spec.replicas is already %d; --replicas must be lower", *wp.Spec.Replicas)
+	default:
+		return nil
+	}
+}
+
+// isDrained reports whether the operator has observed the request and removed the workers.
+func (d *drainPoolCommand) isDrained(wp *v1alpha1.WorkerPool) bool {
+	status := &wp.Status
+	return status.ObservedGeneration >= wp.Generation && status.Desired <= d.replicas && status.Replicas <= d.replicas && status.Draining == 0
+}
+
+// describeDrain says how workers are removed.
+func describeDrain(wp *v1alpha1.WorkerPool) string {
+	drain := wp.Spec.Drain
+	if e := wp.Status.Effective; e != nil && e.Drain != nil {
+		drain = e.Drain
+	}
+	text := "removed workers first finish their messages in flight"
+	if drain == nil || drain.Timeout == nil {
+		return text
+	}
+	afterTimeout := "after that they keep draining, and DrainTimedOut is set"
+	if drain.OnTimeout == v1alpha1.DrainRequeue {
+		afterTimeout = "after that the broker redelivers their messages"
+	}
+	return fmt.Sprintf("%s (%s, for up to %s); %s", text, cmp.Or(drain.Mode, v1alpha1.DrainHTTP), drain.Timeout.Duration.Duration, afterTimeout)
+}
+
+// drainWorker evicts a worker, as the drain of its node does: its preStop hook drains it within its grace period, the
+// disruption budget of the pool limits how many workers are drained at once, and the pool replaces it.
+func (d *drainPoolCommand) drainWorker(ctx context.Context, cluster *clusterConnection, wp *v1alpha1.WorkerPool, name string) error {
+	pod := &corev1.Pod{}
+	err := cluster.Get(ctx, client.ObjectKey{Namespace: wp.Namespace, Name: name}, pod)
+	if err == nil {
+		err = checkEvictable(pod, wp)
+	}
+	if err == nil {
+		err = cluster.SubResource("eviction").Create(ctx, pod, d.eviction(pod))
+	}
+	switch {
+	case apierrors.IsTooManyRequests(err):
+		return fmt.Errorf("%s: cannot drain worker %s now: another worker is not available, and "+
+			"spec.disruption.maxUnavailable does not allow more: %w", workerPoolKind.qualifiedName(wp), name, err)
+	case err != nil:
+		return fmt.Errorf("%s: cannot drain worker %s: %w", workerPoolKind.qualifiedName(wp), name, err)
+	}
+	verb := "drains"
+	if d.dryRun {
+		verb = "would drain"
+	}
+	fmt.Fprintf(d.out, "%s: worker %s %s: it finishes its messages in flight, for up to %s, and is replaced\n",
+		workerPoolKind.qualifiedName(wp), name, verb, time.Duration(gracePeriodOf(pod))*time.Second)
+	return nil
+}
+
+func checkEvictable(pod *corev1.Pod, wp *v1alpha1.WorkerPool) error {
+	switch {
+	case !isWorkerOf(pod, wp):
+		return errors.New("it is no worker of this pool: see pool workers")
+	case !pod.DeletionTimestamp.IsZero():
+		return errors.New("it already drains, because it was deleted or evicted")
+	case isEnded(pod):
+		return errors.New("it has ended")
+	default:
+		return nil
+	}
+}
+
+// eviction is refused if another Pod has the name by then.
+func (d *drainPoolCommand) eviction(pod *corev1.Pod) *policyv1.Eviction {
+	e := &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))},
+	}
+	if d.dryRun {
+		e.DeleteOptions.DryRun = []string{metav1.DryRunAll}
+	}
+	return e
 }

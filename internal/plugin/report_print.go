@@ -1,11 +1,16 @@
 package plugin
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
@@ -121,3 +126,128 @@ func summaryLine(total *v1alpha1.JobSummary, omitted int32) string {
 }
 
 var categoryColors = map[string]terminal.Color{string(jobreport.CategoryZombie): terminal.Red, string(jobreport.CategorySuspicious): terminal.Yellow}
+
+// reportLine is a finding, or a group of findings, as the table shows it.
+type reportLine struct {
+	name, uid, owner, category, severity, reason, message string
+	since                                                 time.Time
+	count                                                 int32
+}
+
+func entryLines(entries []jobreport.Entry) []reportLine {
+	var lines []reportLine
+	for i := range entries {
+		finding := &entries[i].Finding
+		lines = append(lines, reportLine{
+			name: entries[i].Name, uid: string(entries[i].UID), owner: entries[i].Owner.String(), category: string(finding.Category), severity: string(finding.Severity),
+			reason: string(finding.Reason), message: finding.Message, since: finding.Since, count: 1,
+		})
+	}
+	return lines
+}
+
+// groupLines returns a line for each group. Jobs without an owner have lines of their own.
+func groupLines(tally *jobreport.Aggregator) []reportLine {
+	var lines []reportLine
+	for _, group := range tally.Groups() {
+		lines = append(lines, reportLine{
+			name: group.Owner.String(), category: string(group.Category), severity: string(group.Severity),
+			reason: string(group.Reason), message: group.Message, since: group.Newest, count: group.Count,
+		})
+	}
+	return appendOwnerless(lines, entryLines(tally.TopEntries()))
+}
+
+func appendOwnerless(groups, findings []reportLine) []reportLine {
+	for _, line := range findings {
+		if line.owner == "" {
+			line.name = "Job/" + line.name
+			groups = append(groups, line)
+		}
+	}
+	sortLines(groups)
+	return groups
+}
+
+// sortLines orders lines as a scan orders findings: severe ones first, then new ones.
+func sortLines(lines []reportLine) {
+	rank := func(severity string) int {
+		return slices.Index([]string{string(jobreport.SeverityHigh), string(jobreport.SeverityMedium), string(jobreport.SeverityLow)}, severity)
+	}
+	slices.SortStableFunc(lines, func(a, b reportLine) int {
+		return cmp.Or(
+			cmp.Compare(rank(a.severity), rank(b.severity)), b.since.Compare(a.since),
+			cmp.Compare(b.count, a.count), cmp.Compare(a.uid, b.uid), cmp.Compare(a.name, b.name),
+		)
+	})
+}
+
+// storedLines returns the lines of a stored report. It lists some of the groups' findings, so a group
+// is one line only if the report counts it.
+func storedLines(status *v1alpha1.JobReportStatus) (findings, groups []reportLine) {
+	newest := map[string]reportLine{}
+	counted := map[string]bool{}
+	for i := range status.Groups {
+		group := &status.Groups[i]
+		counted[groupName(&group.Owner, group.Category, group.Reason)] = true
+	}
+	for i := range status.Findings {
+		finding := &status.Findings[i]
+		line := reportLine{
+			name: finding.Name, uid: string(finding.UID), category: string(finding.Category), severity: string(finding.Severity), reason: finding.Reason,
+			message: finding.Message, since: timeOrZero(finding.Since), count: 1,
+		}
+		if finding.Owner != nil {
+			line.owner = finding.Owner.Kind + "/" + finding.Owner.Name
+			key := groupName(finding.Owner, finding.Category, finding.Reason)
+			if known, found := newest[key]; !found || line.since.After(known.since) {
+				newest[key] = line
+			}
+			if !counted[key] {
+				single := line
+				single.name = line.owner
+				groups = append(groups, single)
+			}
+		}
+		findings = append(findings, line)
+	}
+	for i := range status.Groups {
+		group := &status.Groups[i]
+		groups = append(groups, reportLine{
+			name: group.Owner.Kind + "/" + group.Owner.Name, category: string(group.Category), severity: string(group.Severity), reason: group.Reason,
+			message: newest[groupName(&group.Owner, group.Category, group.Reason)].message, since: timeOrZero(group.Newest), count: group.Count,
+		})
+	}
+	sortLines(findings)
+	return findings, appendOwnerless(groups, findings)
+}
+
+func groupName(owner *v1alpha1.JobOwner, category v1alpha1.JobCategory, reason string) string {
+	return fmt.Sprintf("%s/%s/%s/%s", owner.Kind, owner.Name, category, reason)
+}
+
+func timeOrZero(t *metav1.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.Time
+}
+
+// scanWarning returns what is wrong with a stored report, or "".
+func scanWarning(stored *v1alpha1.JobReport) string {
+	failed := meta.FindStatusCondition(stored.Status.Conditions, v1alpha1.ConditionScanFailed)
+	switch {
+	case failed != nil && failed.Status == metav1.ConditionTrue:
+		return fmt.Sprintf("the last scan of namespace %s failed (%s): %s", stored.Namespace, failed.Reason, terminal.Sanitize(failed.Message))
+	case stored.Status.LastScanTime == nil:
+		return fmt.Sprintf("namespace %s has not been scanned yet", stored.Namespace)
+	}
+	return ""
+}
+
+func formatAge(since, now time.Time) string {
+	if since.IsZero() {
+		return "-"
+	}
+	return duration.HumanDuration(max(0, now.Sub(since)))
+}

@@ -2,15 +2,21 @@ package plugin
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 	"github.com/yardmaster/yardmaster/internal/plugin/logs"
+	"github.com/yardmaster/yardmaster/internal/plugin/render"
 )
 
 // newSequenceCommand is `kubectl yardmaster seq`, the parent of commands for SequentialJobs.
@@ -75,4 +81,151 @@ func isRunFinished(sj *v1alpha1.SequentialJob) bool {
 // started.
 func isRerunPending(sj *v1alpha1.SequentialJob) bool {
 	return sequentialjob.IsRerunRequested(&sj.Spec, &sj.Status) && sequentialjob.CheckRerun(&sj.Spec, &sj.Status) == nil
+}
+
+// approveCommand is `kubectl yardmaster seq approve`.
+type approveCommand struct {
+	*environment
+
+	step string
+}
+
+func newApproveCommand(env *environment) *cobra.Command {
+	a := &approveCommand{environment: env}
+	command := sequentialJobKind.newObjectCommand(env, "approve", "Approve the step that a SequentialJob waits with",
+		"Approve the start of the step that waits because of step.suspendBefore. The status records your user name.\n\n"+
+			"If no step waits, or not the one that --step names, the command says so and writes nothing.",
+		a.approve)
+	command.Flags().StringVar(&a.step, "step", "", "Approve only if this step waits.")
+	panicOnError(command.RegisterFlagCompletionFunc("step", env.completeStepName))
+	return command
+}
+
+func (a *approveCommand) approve(ctx context.Context, cluster *clusterConnection, sj *v1alpha1.SequentialJob) error {
+	qualifiedName := sequentialJobKind.qualifiedName(sj)
+	step := sequentialjob.AwaitingApproval(sj)
+	switch {
+	case step == "":
+		return fmt.Errorf("%s: cannot approve: no step waits for an approval", qualifiedName)
+	case a.step != "" && a.step != step:
+		return fmt.Errorf("%s: cannot approve step %q: step %q waits for an approval", qualifiedName, a.step, step)
+	}
+	user, err := cluster.userName(ctx)
+	if err != nil {
+		return err
+	}
+	approval, err := json.Marshal(sequentialjob.Approval{Run: sj.Status.Run, Step: step, By: user})
+	if err != nil {
+		return err
+	}
+	before := sj.DeepCopy()
+	metav1.SetMetaDataAnnotation(&sj.ObjectMeta, v1alpha1.AnnotationApproval, string(approval))
+	if err := cluster.patchIfUnchanged(ctx, qualifiedName, before, sj); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.out, "%s: step %s of run %d approved by %s\n", qualifiedName, step, sj.Status.Run, user)
+	return nil
+}
+
+// userName returns the name of the user of the connection.
+func (c *clusterConnection) userName(ctx context.Context) (string, error) {
+	review := &authenticationv1.SelfSubjectReview{}
+	if err := c.Create(ctx, review); err != nil {
+		return "", fmt.Errorf("reading your user name: %w", err)
+	}
+	if review.Status.UserInfo.Username == "" {
+		return "", errors.New("reading your user name: the API server returned none")
+	}
+	return review.Status.UserInfo.Username, nil
+}
+
+// rerunCommand is `kubectl yardmaster seq rerun`.
+type rerunCommand struct {
+	*environment
+
+	from, id   string
+	parameters []string
+	watch      bool
+}
+
+func newRerunCommand(env *environment) *cobra.Command {
+	r := &rerunCommand{environment: env}
+	command := sequentialJobKind.newObjectCommand(env, "rerun", "Rerun a finished SequentialJob",
+		"Rerun a finished SequentialJob with its current spec.\n\n"+
+			"If the rerun is not possible, the command says why and writes nothing. With --watch, the exit code is that of `seq watch`.",
+		r.requestRerun)
+	f := command.Flags()
+	f.StringVar(&r.from, "from", v1alpha1.RerunFromFailed, "Where to start: Failed, Start or the name of a step. Earlier steps keep their outcome.")
+	f.StringVar(&r.id, "id", "", "ID of the request, at most 63 characters. The default is generated from the time and a random suffix.")
+	f.StringArrayVarP(&r.parameters, "parameter", "p", nil, "NAME=VALUE: value of a parameter in the rerun. Can be repeated.")
+	f.BoolVarP(&r.watch, "watch", "w", false, "Watch the rerun until it finishes.")
+	panicOnError(command.RegisterFlagCompletionFunc("from", env.completeRerunStart))
+	return command
+}
+
+func (r *rerunCommand) requestRerun(ctx context.Context, cluster *clusterConnection, sj *v1alpha1.SequentialJob) error {
+	qualifiedName := sequentialJobKind.qualifiedName(sj)
+	before := sj.DeepCopy()
+	parameters, err := parseParameters(&sj.Spec, r.parameters)
+	if err != nil {
+		return fmt.Errorf("%s: %w", qualifiedName, err)
+	}
+	sj.Spec.Rerun = &v1alpha1.Rerun{ID: r.newRequestID(), From: r.from, Parameters: parameters}
+	if err := checkRerunnable(before, sj.Spec.Rerun); err != nil {
+		return fmt.Errorf("%s: %w", qualifiedName, err)
+	}
+	if err := cluster.patchIfUnchanged(ctx, qualifiedName, before, sj); err != nil {
+		return err
+	}
+	fmt.Fprintf(r.out, "%s reruns from %s: run %d, id %s\n", qualifiedName, r.from, sj.Status.Run+1, sj.Spec.Rerun.ID)
+	if sj.Spec.Suspend {
+		fmt.Fprintf(r.errOut, "%s is suspended: the rerun starts when it is resumed\n", qualifiedName)
+	}
+	if r.watch {
+		return sequentialJobKind.watchObject(ctx, r.environment, cluster, sj, true)
+	}
+	return nil
+}
+
+// parseParameters parses NAME=VALUE. The names must be those of spec.parameters.
+func parseParameters(spec *v1alpha1.SequentialJobSpec, assignments []string) ([]v1alpha1.Parameter, error) {
+	var parameters []v1alpha1.Parameter
+	for _, assignment := range assignments {
+		name, value, found := strings.Cut(assignment, "=")
+		switch {
+		case !found:
+			return nil, fmt.Errorf("invalid --parameter %q: must be NAME=VALUE", assignment)
+		case !slices.ContainsFunc(spec.Parameters, func(p v1alpha1.Parameter) bool { return p.Name == name }):
+			return nil, fmt.Errorf("invalid --parameter %q: spec.parameters has no %q", assignment, name)
+		}
+		parameters = append(parameters, v1alpha1.Parameter{Name: name, Value: value})
+	}
+	return parameters, nil
+}
+
+// newRequestID returns the ID of the flag, or generates a unique one.
+func (r *rerunCommand) newRequestID() string {
+	if r.id != "" {
+		return r.id
+	}
+	const randomLength = 5
+	return r.now().UTC().Format("20060102-150405-") + rand.String(randomLength)
+}
+
+// checkRerunnable returns an error that says why the operator would not carry out the
+// request, or not as intended.
+func checkRerunnable(sj *v1alpha1.SequentialJob, request *v1alpha1.Rerun) error {
+	switch {
+	case !sj.DeletionTimestamp.IsZero():
+		return errors.New("cannot rerun: it is being deleted")
+	case sj.Status.CompletionTime == nil:
+		return fmt.Errorf("cannot rerun: its run has not finished, it is %s", render.SequencePhase(sj))
+	case isRerunPending(sj):
+		return fmt.Errorf("cannot rerun: rerun %q is already requested", sj.Spec.Rerun.ID)
+	case request.ID == sj.Status.RerunID:
+		return fmt.Errorf("cannot rerun: the last rerun had the id %q; choose another with --id", request.ID)
+	}
+	spec := sj.Spec.DeepCopy()
+	spec.Rerun = request
+	return sequentialjob.CheckRerun(spec, &sj.Status)
 }
