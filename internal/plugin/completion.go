@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/logs"
@@ -88,19 +89,28 @@ func completeGlobalFlags(env *environment, root *cobra.Command) {
 
 // completeNamespaces completes the names of the cluster's namespaces.
 func (e *environment) completeNamespaces(command *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return completeObjects(command, e, nil, &objectSelection{allNamespaces: true}, &corev1.NamespaceList{}, func(*corev1.Namespace) string { return "" })
+}
+
+// completeObjects completes the names of the selected objects that are not given yet, each with a hint. The shell filters them by what
+// the user typed.
+func completeObjects[T client.Object](
+	command *cobra.Command, env *environment, given []string, selection *objectSelection, list client.ObjectList, hint func(T) string,
+) ([]cobra.Completion, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(command.Context(), completionTimeout)
 	defer cancel()
-	cluster, err := e.connect(e.clientConfig)
+	if _, _, err := selection.connectAndList(ctx, env, list, 0); err != nil {
+		return nil, noFileCompletion
+	}
+	items, err := extractItems[T](list)
 	if err != nil {
 		return nil, noFileCompletion
 	}
-	list := &corev1.NamespaceList{}
-	if err := cluster.List(ctx, list); err != nil {
-		return nil, noFileCompletion
-	}
 	var names []cobra.Completion
-	for i := range list.Items {
-		names = append(names, list.Items[i].Name)
+	for _, item := range items {
+		if !slices.Contains(given, item.GetName()) {
+			names = append(names, cobra.CompletionWithDesc(item.GetName(), hint(item)))
+		}
 	}
 	return names, noFileCompletion
 }

@@ -3,7 +3,6 @@ package plugin
 import (
 	"context"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -164,29 +163,12 @@ func extractItems[T client.Object](list client.ObjectList) ([]T, error) {
 // anyNumberOfNames is the maxNames of commands that take several names.
 const anyNumberOfNames = math.MaxInt
 
-// completeNames completes up to maxNames names that are not on the command line yet. The
-// shell filters them by what the user typed.
+// completeNames completes up to maxNames names.
 func (k *resourceKind[T]) completeNames(env *environment, maxNames int) cobra.CompletionFunc {
 	return func(command *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(given) >= maxNames {
 			return nil, noFileCompletion
 		}
-		ctx, cancel := context.WithTimeout(command.Context(), completionTimeout)
-		defer cancel()
-		list := deepCopy(k.emptyList)
-		if _, _, err := (&objectSelection{}).connectAndList(ctx, env, list, 0); err != nil {
-			return nil, noFileCompletion
-		}
-		items, err := extractItems[T](list)
-		if err != nil {
-			return nil, noFileCompletion
-		}
-		var names []cobra.Completion
-		for _, item := range items {
-			if !slices.Contains(given, item.GetName()) {
-				names = append(names, cobra.CompletionWithDesc(item.GetName(), k.state(item)))
-			}
-		}
-		return names, noFileCompletion
+		return completeObjects(command, env, given, &objectSelection{}, deepCopy(k.emptyList), k.state)
 	}
 }

@@ -90,20 +90,7 @@ func (e *explainJobCommand) completeJobs(command *cobra.Command, given []string,
 	if len(given) > 0 {
 		return nil, noFileCompletion
 	}
-	ctx, cancel := context.WithTimeout(command.Context(), completionTimeout)
-	defer cancel()
-	cluster, err := e.connect(e.clientConfig)
-	if err != nil {
-		return nil, noFileCompletion
-	}
-	list := &batchv1.JobList{}
-	if err := cluster.List(ctx, list, client.InNamespace(cluster.namespace)); err != nil {
-		return nil, noFileCompletion
-	}
-	var names []cobra.Completion
-	for i := range list.Items {
-		finding := jobreport.Classify(&list.Items[i], e.now(), jobreport.DefaultThresholds())
-		names = append(names, cobra.CompletionWithDesc(list.Items[i].Name, string(finding.Category)))
-	}
-	return names, noFileCompletion
+	return completeObjects(command, e.environment, nil, &objectSelection{}, &batchv1.JobList{}, func(job *batchv1.Job) string {
+		return string(jobreport.Classify(job, e.now(), jobreport.DefaultThresholds()).Category)
+	})
 }
