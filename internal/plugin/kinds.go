@@ -21,8 +21,7 @@ import (
 type resourceKind[T client.Object] struct {
 	// kindName is the CamelCase name, such as SequentialJob.
 	kindName string
-	// emptyObject and emptyList are never changed. The list's items are not nil, so that they
-	// are printed as [].
+	// emptyObject and emptyList are never changed.
 	emptyObject T
 	emptyList   client.ObjectList
 	conditions  func(T) []metav1.Condition
@@ -48,7 +47,7 @@ type resourceKind[T client.Object] struct {
 
 var (
 	sequentialJobKind = &resourceKind[*v1alpha1.SequentialJob]{
-		kindName: "SequentialJob", emptyObject: &v1alpha1.SequentialJob{}, emptyList: &v1alpha1.SequentialJobList{Items: []v1alpha1.SequentialJob{}},
+		kindName: "SequentialJob", emptyObject: &v1alpha1.SequentialJob{}, emptyList: &v1alpha1.SequentialJobList{},
 		conditions:  func(sj *v1alpha1.SequentialJob) []metav1.Condition { return sj.Status.Conditions },
 		renderTable: render.SequenceTable,
 		phase:       func(sj *v1alpha1.SequentialJob) string { return string(sj.Status.Phase) },
@@ -59,7 +58,7 @@ var (
 		},
 	}
 	agenticSessionKind = &resourceKind[*v1alpha1.AgenticSession]{
-		kindName: "AgenticSession", emptyObject: &v1alpha1.AgenticSession{}, emptyList: &v1alpha1.AgenticSessionList{Items: []v1alpha1.AgenticSession{}},
+		kindName: "AgenticSession", emptyObject: &v1alpha1.AgenticSession{}, emptyList: &v1alpha1.AgenticSessionList{},
 		conditions:  func(s *v1alpha1.AgenticSession) []metav1.Condition { return s.Status.Conditions },
 		renderTable: render.SessionTable,
 		phase:       func(s *v1alpha1.AgenticSession) string { return string(s.Status.Phase) },
@@ -70,17 +69,17 @@ var (
 		},
 	}
 	queueKind = &resourceKind[*v1alpha1.Queue]{
-		kindName: "Queue", emptyObject: &v1alpha1.Queue{}, emptyList: &v1alpha1.QueueList{Items: []v1alpha1.Queue{}},
+		kindName: "Queue", emptyObject: &v1alpha1.Queue{}, emptyList: &v1alpha1.QueueList{},
 		conditions:  func(q *v1alpha1.Queue) []metav1.Condition { return q.Status.Conditions },
 		renderTable: render.QueueTable,
 	}
 	workerPoolKind = &resourceKind[*v1alpha1.WorkerPool]{
-		kindName: "WorkerPool", emptyObject: &v1alpha1.WorkerPool{}, emptyList: &v1alpha1.WorkerPoolList{Items: []v1alpha1.WorkerPool{}},
+		kindName: "WorkerPool", emptyObject: &v1alpha1.WorkerPool{}, emptyList: &v1alpha1.WorkerPoolList{},
 		conditions:  func(wp *v1alpha1.WorkerPool) []metav1.Condition { return wp.Status.Conditions },
 		renderTable: render.PoolTable,
 	}
 	scheduleKind = &resourceKind[*v1alpha1.Schedule]{
-		kindName: "Schedule", emptyObject: &v1alpha1.Schedule{}, emptyList: &v1alpha1.ScheduleList{Items: []v1alpha1.Schedule{}},
+		kindName: "Schedule", emptyObject: &v1alpha1.Schedule{}, emptyList: &v1alpha1.ScheduleList{},
 		conditions:  func(s *v1alpha1.Schedule) []metav1.Condition { return s.Status.Conditions },
 		renderTable: render.ScheduleTable,
 	}

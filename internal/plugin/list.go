@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -123,24 +123,15 @@ func (l *listCommand[T]) printEncodedItems(items []T, single bool) error {
 	if single {
 		return printEncoded(l.out, l.format, items[0])
 	}
-	list := deepCopy(l.kind.emptyList)
-	if err := setItems(list, items); err != nil {
-		return err
-	}
-	list.GetObjectKind().SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(l.kind.kindName + "List"))
-	return printEncoded(l.out, l.format, list)
-}
+	return printEncoded(l.out, l.format, struct {
+		metav1.TypeMeta `json:",inline"`
+		metav1.ListMeta `json:"metadata"`
 
-// setItems replaces the items of a list.
-func setItems[T client.Object](list client.ObjectList, items []T) error {
-	if len(items) == 0 {
-		return nil // the items of an empty list are not nil
-	}
-	objects := make([]runtime.Object, len(items))
-	for i, item := range items {
-		objects[i] = item
-	}
-	return meta.SetList(list, objects)
+		Items []T `json:"items"`
+	}{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: l.kind.kindName + "List"},
+		Items:    append([]T{}, items...), // an empty list is printed as []
+	})
 }
 
 // objectSelection holds the flags that select objects when none is named.

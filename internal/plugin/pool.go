@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/plugin/follow"
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
@@ -94,23 +96,17 @@ func (v *poolListView) applyUpdate(update follow.ObjectUpdate[*v1alpha1.WorkerPo
 }
 
 func (v *poolListView) renderLines(columns int) []string {
-	var (
-		troubled, others []*render.PoolLoad
-		problems         []string
-	)
-	for _, load := range slices.SortedFunc(maps.Values(v.loads), func(a, b *render.PoolLoad) int { return compareNames(a.Pool, b.Pool) }) {
-		found := render.PoolProblems(load.Pool)
-		for _, problem := range found {
-			problems = append(problems, v.outputStyle().Colorize(terminal.Yellow, load.Pool.Name+" "+problem.String()))
-		}
-		if len(found) > 0 {
-			troubled = append(troubled, load)
-		} else {
-			others = append(others, load)
+	hasProblems := func(load *render.PoolLoad) bool { return len(render.PoolProblems(load.Pool)) > 0 }
+	loads := slices.SortedFunc(maps.Values(v.loads), func(a, b *render.PoolLoad) int {
+		return cmp.Or(decision.CompareTrueFirst(hasProblems(a), hasProblems(b)), compareNames(a.Pool, b.Pool))
+	})
+	var lines []string
+	for _, load := range loads {
+		for _, problem := range render.PoolProblems(load.Pool) {
+			lines = append(lines, v.outputStyle().Colorize(terminal.Yellow, load.Pool.Name+" "+problem.String()))
 		}
 	}
-	loads := slices.Concat(troubled, others)
-	return append(problems, render.PoolLoadTable(v.outputStyle(), loads).LinesWithin(columns, v.showNamespaces)...)
+	return append(lines, render.PoolLoadTable(v.outputStyle(), loads).LinesWithin(columns, v.showNamespaces)...)
 }
 
 func (v *poolListView) isFinished() (bool, error) {
@@ -131,42 +127,34 @@ func (v *poolListView) isFinished() (bool, error) {
 // annotationRestartedAt is the annotation of `kubectl rollout restart`: each new value is a new revision.
 const annotationRestartedAt = "kubectl.kubernetes.io/restartedAt"
 
-// restartPoolCommand is `kubectl yardmaster pool restart`.
-type restartPoolCommand struct {
-	*environment
-
-	watch bool
-}
-
+// newRestartPoolCommand is `kubectl yardmaster pool restart`.
 func newRestartPoolCommand(env *environment) *cobra.Command {
-	r := &restartPoolCommand{environment: env}
+	watch := false
 	command := workerPoolKind.newObjectCommand(env, "restart", "Replace all workers of a WorkerPool by new ones",
 		"Replace all workers of a WorkerPool by new ones, with a rollout of the same version: old workers finish their "+
 			"messages in flight, and keep working until new ones have proven to work.\n\n"+
 			"The command sets the annotation "+annotationRestartedAt+" of spec.template, as kubectl rollout restart does.",
-		r.restartPool)
-	command.Flags().BoolVarP(&r.watch, "watch", "w", false, "Watch until the rollout is complete.")
+		func(ctx context.Context, cluster *clusterConnection, wp *v1alpha1.WorkerPool) error {
+			qualifiedName := workerPoolKind.qualifiedName(wp)
+			if !wp.DeletionTimestamp.IsZero() {
+				return fmt.Errorf("%s: cannot restart: it is being deleted", qualifiedName)
+			}
+			// Without spec.template.spec, which a patch of the decoded object would add without its required containers.
+			patch := fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"annotations":{%q:%q}}}}}`, annotationRestartedAt, env.now().UTC().Format(time.RFC3339))
+			if err := cluster.Patch(ctx, wp, client.RawPatch(types.MergePatchType, patch)); err != nil {
+				return err
+			}
+			fmt.Fprintln(env.out, qualifiedName, "restarts: its workers are replaced by new ones")
+			if !watch {
+				return nil
+			}
+			return env.watchSinglePool(ctx, cluster, wp, func(now *v1alpha1.WorkerPool) bool {
+				progressing := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionProgressing)
+				return progressing != nil && progressing.ObservedGeneration >= wp.Generation && progressing.Reason == v1alpha1.ReasonRolledOut
+			})
+		})
+	command.Flags().BoolVarP(&watch, "watch", "w", false, "Watch until the rollout is complete.")
 	return command
-}
-
-func (r *restartPoolCommand) restartPool(ctx context.Context, cluster *clusterConnection, wp *v1alpha1.WorkerPool) error {
-	qualifiedName := workerPoolKind.qualifiedName(wp)
-	if !wp.DeletionTimestamp.IsZero() {
-		return fmt.Errorf("%s: cannot restart: it is being deleted", qualifiedName)
-	}
-	// Without spec.template.spec, which a patch of the decoded object would add without its required containers.
-	patch := fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"annotations":{%q:%q}}}}}`, annotationRestartedAt, r.now().UTC().Format(time.RFC3339))
-	if err := cluster.Patch(ctx, wp, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		return err
-	}
-	fmt.Fprintln(r.out, qualifiedName, "restarts: its workers are replaced by new ones")
-	if !r.watch {
-		return nil
-	}
-	return r.watchSinglePool(ctx, cluster, wp, func(now *v1alpha1.WorkerPool) bool {
-		progressing := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionProgressing)
-		return progressing != nil && progressing.ObservedGeneration >= wp.Generation && progressing.Reason == v1alpha1.ReasonRolledOut
-	})
 }
 
 // newPauseScalingCommand is `kubectl yardmaster pool pause-scaling`.

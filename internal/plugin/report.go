@@ -34,9 +34,8 @@ const groupByOwner = "owner"
 // reportCommand is `kubectl yardmaster report`.
 type reportCommand struct {
 	*environment
+	objectSelection
 
-	allNamespaces           bool
-	selector                string
 	failOn, groupBy, format string
 	top                     int
 	fromCluster             bool
@@ -56,8 +55,7 @@ func newReportCommand(env *environment) *cobra.Command {
 		RunE:              func(command *cobra.Command, _ []string) error { return r.runReport(command) },
 	}
 	f := command.Flags()
-	f.BoolVarP(&r.allNamespaces, "all-namespaces", "A", false, "Report the Jobs of all namespaces.")
-	f.StringVarP(&r.selector, "selector", "l", "", "Report only Jobs with these labels, such as team=data.")
+	r.addSelectionFlags(command)
 	addOutputFlag(command, &r.format, outputTable, outputWide, outputName, outputJSON, outputYAML)
 	addChoiceFlag(command, f, &r.failOn, "fail-on", "", "Findings for which the exit code is 1: zombie, suspicious (includes zombies) or never.",
 		failOnZombie, failOnSuspicious, failOnNever)
@@ -165,20 +163,12 @@ func (r *reportCommand) validateFlags(command *cobra.Command) error {
 	if r.top < 0 || r.top > jobreport.MaxFindings {
 		return fmt.Errorf("invalid --top %d: must be between 0 and %d", r.top, jobreport.MaxFindings)
 	}
-	if r.fromCluster {
-		return r.rejectClassificationFlags(command)
-	}
-	return nil
-}
-
-// rejectClassificationFlags returns an error for flags that cannot affect a stored report.
-func (r *reportCommand) rejectClassificationFlags(command *cobra.Command) error {
 	names := []string{"selector", "top"}
 	for _, setting := range r.thresholds.Settings() {
 		names = append(names, setting.Name)
 	}
 	for _, name := range names {
-		if command.Flags().Changed(name) {
+		if r.fromCluster && command.Flags().Changed(name) {
 			return fmt.Errorf("--%s cannot be combined with --from-cluster: the operator's flags apply to stored reports", name)
 		}
 	}

@@ -83,48 +83,40 @@ func isRerunPending(sj *v1alpha1.SequentialJob) bool {
 	return sequentialjob.IsRerunRequested(&sj.Spec, &sj.Status) && sequentialjob.CheckRerun(&sj.Spec, &sj.Status) == nil
 }
 
-// approveCommand is `kubectl yardmaster seq approve`.
-type approveCommand struct {
-	*environment
-
-	step string
-}
-
+// newApproveCommand is `kubectl yardmaster seq approve`.
 func newApproveCommand(env *environment) *cobra.Command {
-	a := &approveCommand{environment: env}
+	expected := ""
 	command := sequentialJobKind.newObjectCommand(env, "approve", "Approve the step that a SequentialJob waits with",
 		"Approve the start of the step that waits because of step.suspendBefore. The status records your user name.\n\n"+
 			"If no step waits, or not the one that --step names, the command says so and writes nothing.",
-		a.approve)
-	command.Flags().StringVar(&a.step, "step", "", "Approve only if this step waits.")
+		func(ctx context.Context, cluster *clusterConnection, sj *v1alpha1.SequentialJob) error {
+			qualifiedName := sequentialJobKind.qualifiedName(sj)
+			step := sequentialjob.AwaitingApproval(sj)
+			switch {
+			case step == "":
+				return fmt.Errorf("%s: cannot approve: no step waits for an approval", qualifiedName)
+			case expected != "" && expected != step:
+				return fmt.Errorf("%s: cannot approve step %q: step %q waits for an approval", qualifiedName, expected, step)
+			}
+			user, err := cluster.userName(ctx)
+			if err != nil {
+				return err
+			}
+			approval, err := json.Marshal(sequentialjob.Approval{Run: sj.Status.Run, Step: step, By: user})
+			if err != nil {
+				return err
+			}
+			before := sj.DeepCopy()
+			metav1.SetMetaDataAnnotation(&sj.ObjectMeta, v1alpha1.AnnotationApproval, string(approval))
+			if err := cluster.patchIfUnchanged(ctx, qualifiedName, before, sj); err != nil {
+				return err
+			}
+			fmt.Fprintf(env.out, "%s: step %s of run %d approved by %s\n", qualifiedName, step, sj.Status.Run, user)
+			return nil
+		})
+	command.Flags().StringVar(&expected, "step", "", "Approve only if this step waits.")
 	panicOnError(command.RegisterFlagCompletionFunc("step", env.completeStepName))
 	return command
-}
-
-func (a *approveCommand) approve(ctx context.Context, cluster *clusterConnection, sj *v1alpha1.SequentialJob) error {
-	qualifiedName := sequentialJobKind.qualifiedName(sj)
-	step := sequentialjob.AwaitingApproval(sj)
-	switch {
-	case step == "":
-		return fmt.Errorf("%s: cannot approve: no step waits for an approval", qualifiedName)
-	case a.step != "" && a.step != step:
-		return fmt.Errorf("%s: cannot approve step %q: step %q waits for an approval", qualifiedName, a.step, step)
-	}
-	user, err := cluster.userName(ctx)
-	if err != nil {
-		return err
-	}
-	approval, err := json.Marshal(sequentialjob.Approval{Run: sj.Status.Run, Step: step, By: user})
-	if err != nil {
-		return err
-	}
-	before := sj.DeepCopy()
-	metav1.SetMetaDataAnnotation(&sj.ObjectMeta, v1alpha1.AnnotationApproval, string(approval))
-	if err := cluster.patchIfUnchanged(ctx, qualifiedName, before, sj); err != nil {
-		return err
-	}
-	fmt.Fprintf(a.out, "%s: step %s of run %d approved by %s\n", qualifiedName, step, sj.Status.Run, user)
-	return nil
 }
 
 // userName returns the name of the user of the connection.

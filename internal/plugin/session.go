@@ -106,44 +106,36 @@ func (e *environment) printResult(s *v1alpha1.AgenticSession, format string) err
 	}
 }
 
-// restartSessionCommand is `kubectl yardmaster session restart`.
-type restartSessionCommand struct {
-	*environment
-
-	watch bool
-}
-
+// newRestartSessionCommand is `kubectl yardmaster session restart`.
 func newRestartSessionCommand(env *environment) *cobra.Command {
-	r := &restartSessionCommand{environment: env}
+	watch := false
 	command := agenticSessionKind.newObjectCommand(env, "restart", "Restart an AgenticSession that is stopped or has finished",
 		"Restart an AgenticSession. A session that its user stopped continues its run. A session that has finished, or that Yardmaster "+
 			"stopped, starts its next run. Both keep a persistent workspace.\n\n"+
 			"If the session cannot be restarted, the command says why and writes nothing. With --watch, the exit code is that of `session watch`.",
-		r.restartSession)
-	command.Flags().BoolVarP(&r.watch, "watch", "w", false, "Watch the session until it finishes or is stopped.")
+		func(ctx context.Context, cluster *clusterConnection, s *v1alpha1.AgenticSession) error {
+			qualifiedName := agenticSessionKind.qualifiedName(s)
+			if err := checkRestartable(s); err != nil {
+				return fmt.Errorf("%s: cannot restart: %w", qualifiedName, err)
+			}
+			before := s.DeepCopy()
+			message := fmt.Sprintf("continues run %d", max(s.Status.Run, 1))
+			s.Spec.OperatingMode = v1alpha1.ModeRunning
+			if needsNewRun(before) {
+				s.Spec.RunRequest = max(s.Spec.RunRequest, s.Status.Run+1)
+				message = fmt.Sprintf("starts run %d", s.Spec.RunRequest)
+			}
+			if err := cluster.patchIfUnchanged(ctx, qualifiedName, before, s); err != nil {
+				return err
+			}
+			fmt.Fprintln(env.out, qualifiedName, message)
+			if !watch {
+				return nil
+			}
+			return agenticSessionKind.watchObject(ctx, env, cluster, s, true)
+		})
+	command.Flags().BoolVarP(&watch, "watch", "w", false, "Watch the session until it finishes or is stopped.")
 	return command
-}
-
-func (r *restartSessionCommand) restartSession(ctx context.Context, cluster *clusterConnection, s *v1alpha1.AgenticSession) error {
-	qualifiedName := agenticSessionKind.qualifiedName(s)
-	if err := checkRestartable(s); err != nil {
-		return fmt.Errorf("%s: cannot restart: %w", qualifiedName, err)
-	}
-	before := s.DeepCopy()
-	message := fmt.Sprintf("continues run %d", max(s.Status.Run, 1))
-	s.Spec.OperatingMode = v1alpha1.ModeRunning
-	if needsNewRun(before) {
-		s.Spec.RunRequest = max(s.Spec.RunRequest, s.Status.Run+1)
-		message = fmt.Sprintf("starts run %d", s.Spec.RunRequest)
-	}
-	if err := cluster.patchIfUnchanged(ctx, qualifiedName, before, s); err != nil {
-		return err
-	}
-	fmt.Fprintln(r.out, qualifiedName, message)
-	if !r.watch {
-		return nil
-	}
-	return agenticSessionKind.watchObject(ctx, r.environment, cluster, s, true)
 }
 
 // needsNewRun reports whether the session cannot continue its current run: the run has
