@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"bytes"
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -68,4 +69,21 @@ func writeKubeconfig(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+func TestVersionNeedsNoCluster(t *testing.T) {
+	var out bytes.Buffer
+	if code := Run(t.Context(), []string{"version", "--kubeconfig", "missing"}, &out, io.Discard); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if !strings.HasPrefix(out.String(), "kubectl-yardmaster ") {
+		t.Errorf("printed %q", out.String())
+	}
+}
+
+func TestVersionPrintsOneLine(t *testing.T) {
+	code, out, errOut := runPlugin(t, "version")
+	if code != exitSuccess || strings.Count(out, "\n") != 1 || strings.TrimSpace(out) == "" || errOut != "" {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errOut)
+	}
 }

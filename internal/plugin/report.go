@@ -180,11 +180,13 @@ func (r *reportCommand) buildReports(tallies map[string]*jobreport.Aggregator, s
 	var reports []namespaceReport
 	for _, namespace := range slices.Sorted(maps.Keys(tallies)) {
 		tally := tallies[namespace]
-		one := namespaceReport{findings: entryLines(tally.TopEntries()), groups: groupLines(tally)}
+		one := namespaceReport{}
 		one.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "JobReport"}
 		one.Namespace, one.Name = namespace, v1alpha1.JobReportName
 		scan := jobreport.Scan{Jobs: tally, StartTime: startTime, Duration: r.now().Sub(startTime)}
 		one.Status = jobreport.Decide(jobreport.Observation{Report: &one.JobReport, Scan: scan, Now: startTime, Unstored: true}).Status
+		one.findings, _ = storedLines(&one.Status)
+		one.groups = groupLines(tally, one.findings)
 		reports = append(reports, one)
 	}
 	return reports

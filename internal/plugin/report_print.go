@@ -59,7 +59,11 @@ func (r *reportCommand) printReportTable(reports []namespaceReport) error {
 		}
 		omitted += summary.Suspicious + summary.Zombie
 		for _, line := range lines {
-			rows = append(rows, r.tableRow(reports[i].Namespace, &line))
+			header, row := r.tableRow(reports[i].Namespace, &line)
+			if len(rows) == 0 {
+				rows = append(rows, header)
+			}
+			rows = append(rows, row)
 			omitted -= line.count
 		}
 		total.Total += summary.Total
@@ -70,40 +74,38 @@ func (r *reportCommand) printReportTable(reports []namespaceReport) error {
 	}
 	var lines []string
 	if len(rows) > 0 {
-		rows = append([][]string{r.tableHeader()}, rows...)
 		lines = append(terminal.AlignColumns(rows), "")
 	}
 	return terminal.WriteLines(r.out, append(lines, summaryLine(&total, omitted)))
 }
 
-func (r *reportCommand) tableHeader() []string {
-	header := []string{"NAMESPACE", "JOB", "CATEGORY", "REASON", "FOR", "MESSAGE"}
-	if r.groupBy == groupByOwner {
-		header = []string{"NAMESPACE", "OWNER", "JOBS", "CATEGORY", "REASON", "NEWEST", "MESSAGE"}
+// tableRow returns the row of a line, and the header above it.
+func (r *reportCommand) tableRow(namespace string, line *reportLine) (header, row []string) {
+	add := func(title, cell string) { header, row = append(header, title), append(row, cell) }
+	name, age := terminal.Sanitize(line.name), formatAge(line.since, r.now())
+	isGrouped, isWide := r.groupBy == groupByOwner, r.format == outputWide
+	add("NAMESPACE", namespace)
+	if isGrouped {
+		add("OWNER", name)
+		add("JOBS", strconv.Itoa(int(line.count)))
+	} else {
+		add("JOB", name)
 	}
-	if r.format == outputWide {
-		header = append(header[:len(header)-1], "OWNER", "MESSAGE", "NEXT")
-		if r.groupBy == groupByOwner {
-			header = []string{"NAMESPACE", "OWNER", "JOBS", "CATEGORY", "REASON", "NEWEST", "MESSAGE", "NEXT"}
-		}
+	add("CATEGORY", r.outputStyle().Colorize(categoryColors[line.category], line.category))
+	add("REASON", line.reason)
+	if isGrouped {
+		add("NEWEST", age)
+	} else {
+		add("FOR", age)
 	}
-	return header
-}
-
-func (r *reportCommand) tableRow(namespace string, line *reportLine) []string {
-	row := []string{namespace, terminal.Sanitize(line.name)}
-	if r.groupBy == groupByOwner {
-		row = append(row, strconv.Itoa(int(line.count)))
+	if isWide && !isGrouped {
+		add("OWNER", orDash(terminal.Sanitize(line.owner)))
 	}
-	row = append(row, r.outputStyle().Colorize(categoryColors[line.category], line.category), line.reason, formatAge(line.since, r.now()))
-	if r.format == outputWide && r.groupBy != groupByOwner {
-		row = append(row, orDash(terminal.Sanitize(line.owner)))
+	add("MESSAGE", terminal.Sanitize(line.message))
+	if isWide {
+		add("NEXT", jobreport.NextStep(jobreport.Reason(line.reason)))
 	}
-	row = append(row, terminal.Sanitize(line.message))
-	if r.format == outputWide {
-		row = append(row, jobreport.NextStep(jobreport.Reason(line.reason)))
-	}
-	return row
+	return header, row
 }
 
 func orDash(text string) string {
@@ -134,20 +136,8 @@ type reportLine struct {
 	count                                                 int32
 }
 
-func entryLines(entries []jobreport.Entry) []reportLine {
-	var lines []reportLine
-	for i := range entries {
-		finding := &entries[i].Finding
-		lines = append(lines, reportLine{
-			name: entries[i].Name, uid: string(entries[i].UID), owner: entries[i].Owner.String(), category: string(finding.Category), severity: string(finding.Severity),
-			reason: string(finding.Reason), message: finding.Message, since: finding.Since, count: 1,
-		})
-	}
-	return lines
-}
-
 // groupLines returns a line for each group. Jobs without an owner have lines of their own.
-func groupLines(tally *jobreport.Aggregator) []reportLine {
+func groupLines(tally *jobreport.Aggregator, findings []reportLine) []reportLine {
 	var lines []reportLine
 	for _, group := range tally.Groups() {
 		lines = append(lines, reportLine{
@@ -155,7 +145,7 @@ func groupLines(tally *jobreport.Aggregator) []reportLine {
 			reason: string(group.Reason), message: group.Message, since: group.Newest, count: group.Count,
 		})
 	}
-	return appendOwnerless(lines, entryLines(tally.TopEntries()))
+	return appendOwnerless(lines, findings)
 }
 
 func appendOwnerless(groups, findings []reportLine) []reportLine {
