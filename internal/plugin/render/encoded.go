@@ -1,8 +1,6 @@
 package render
 
-import (
-	"time"
-)
+import "time"
 
 // DeadLetter is the JSON and YAML form of a dead letter.
 type DeadLetter struct {
