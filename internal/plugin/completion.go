@@ -89,7 +89,8 @@ func completeGlobalFlags(env *environment, root *cobra.Command) {
 
 // completeNamespaces completes the names of the cluster's namespaces.
 func (e *environment) completeNamespaces(command *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return completeObjects(command, e, nil, &objectSelection{allNamespaces: true}, &corev1.NamespaceList{}, func(*corev1.Namespace) string { return "" })
+	noHint := func(*corev1.Namespace) string { return "" }
+	return completeObjects(command, e, nil, &objectSelection{allNamespaces: true}, &corev1.NamespaceList{}, noHint)
 }
 
 // completeObjects completes the names of the selected objects that are not given yet, each with a hint. The shell filters them by what

@@ -45,7 +45,8 @@ func newCreateCommand[T client.Object](env *environment, kind *resourceKind[T], 
 func newCreateSequenceCommand(env *environment) *cobra.Command {
 	var image string
 	var steps []string
-	command := newCreateCommand(env, sequentialJobKind, "Create a SequentialJob of scripts that run in one image", func() (*v1alpha1.SequentialJob, error) {
+	const short = "Create a SequentialJob of scripts that run in one image"
+	command := newCreateCommand(env, sequentialJobKind, short, func() (*v1alpha1.SequentialJob, error) {
 		if image == "" || len(steps) == 0 {
 			return nil, errors.New("set --image and at least one --step")
 		}

@@ -26,7 +26,8 @@ func newPoolCommand(env *environment) *cobra.Command {
 	return newParentCommand("pool", []string{"pools", "workerpool", "wp"}, "Inspect WorkerPools, and drain or restart their workers",
 		newListCommand(env, workerPoolKind, "List WorkerPools with their workers and backlog"),
 		newWatchCommand(env, workerPoolKind, "Watch the backlog and workers of WorkerPools",
-			"Watch the backlog and workers of a WorkerPool until interrupted. Without a NAME, watch all WorkerPools in the namespace.\n\n"+watchOutputHelp,
+			"Watch the backlog and workers of a WorkerPool until interrupted. Without a NAME, watch all WorkerPools in the namespace.\n\n"+
+				watchOutputHelp,
 			func(ctx context.Context, cluster *clusterConnection, wp *v1alpha1.WorkerPool) error {
 				return env.watchSinglePool(ctx, cluster, wp, nil)
 			},
@@ -140,7 +141,8 @@ func newRestartPoolCommand(env *environment) *cobra.Command {
 				return fmt.Errorf("%s: cannot restart: it is being deleted", qualifiedName)
 			}
 			// Without spec.template.spec, which a patch of the decoded object would add without its required containers.
-			patch := fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"annotations":{%q:%q}}}}}`, annotationRestartedAt, env.now().UTC().Format(time.RFC3339))
+			patch := fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"annotations":{%q:%q}}}}}`,
+				annotationRestartedAt, env.now().UTC().Format(time.RFC3339))
 			if err := cluster.Patch(ctx, wp, client.RawPatch(types.MergePatchType, patch)); err != nil {
 				return err
 			}

@@ -34,7 +34,9 @@ func newQueueCommand(env *environment) *cobra.Command {
 
 // newBrokerCommand returns a command that passes a connection to the broker of the Queue with the NAME, which is the first argument,
 // and the other arguments to run.
-func newBrokerCommand(env *environment, use, short, long string, run func(ctx context.Context, q *connectedQueue, args []string) error) *cobra.Command {
+func newBrokerCommand(
+	env *environment, use, short, long string, run func(ctx context.Context, q *connectedQueue, args []string) error,
+) *cobra.Command {
 	brokerURL := ""
 	command := &cobra.Command{
 		Use:               use,
@@ -52,7 +54,8 @@ func newBrokerCommand(env *environment, use, short, long string, run func(ctx co
 			})
 		},
 	}
-	command.Flags().StringVar(&brokerURL, "broker-url", "", "URL at which this machine reaches the broker. The default is the URL in the Queue's Secret.")
+	command.Flags().StringVar(&brokerURL, "broker-url", "",
+		"URL at which this machine reaches the broker. The default is the URL in the Queue's Secret.")
 	return command
 }
 
