@@ -76,7 +76,7 @@ func (e *evaluation) summary() decision.Summary {
 	case e.isBlockedByRun:
 		return with(ready, v1alpha1.ReasonWaitingForRun, fmt.Sprintf("a time is due, and waits for run %s to end", e.activeRuns()[0].Name))
 	case e.status.NextScheduleTime == nil:
-		return with(ready, v1alpha1.ReasonScheduled, "no time within five years")
+		return with(ready, v1alpha1.ReasonScheduled, "no time within 40 years")
 	default:
 		return with(ready, v1alpha1.ReasonScheduled, "next at "+formatTime(e.status.NextScheduleTime.Time))
 	}

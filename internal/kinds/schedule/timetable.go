@@ -14,16 +14,19 @@ import (
 
 // A Timetable computes the times at which a Schedule is due.
 type Timetable struct {
-	cron     cron.Schedule
+	cron     *cron.SpecSchedule
 	location *time.Location
 }
 
-// referenceTime begins the five years in which an expression must be due once. They include a leap day.
+// referenceTime begins the years in which an expression must be due once.
 var referenceTime = time.Date(2024, time.January, 1, 0, 0, 0, 0, time.UTC)
+
+// maxYears limits the search for the next time. The days of the week of 29 February repeat after 28 years, or 40 years around 2100.
+const maxYears = 40
 
 // ParseExpression parses a cron expression as the API server does for CronJobs, without @every: its times
 // would depend on when it is evaluated.
-func ParseExpression(expression string) (cron.Schedule, error) {
+func ParseExpression(expression string) (*cron.SpecSchedule, error) {
 	switch {
 	case strings.Contains(expression, "TZ"):
 		return nil, errors.New("cannot contain TZ or CRON_TZ: use timeZone")
@@ -34,10 +37,14 @@ func ParseExpression(expression string) (cron.Schedule, error) {
 	if err != nil {
 		return nil, err
 	}
-	if parsed.Next(referenceTime).IsZero() {
+	spec, ok := parsed.(*cron.SpecSchedule)
+	if !ok {
+		return nil, fmt.Errorf("has times of the unknown form %T", parsed)
+	}
+	if nextOnClock(spec, referenceTime).IsZero() {
 		return nil, errors.New("is never due: no month has this day")
 	}
-	return parsed, nil
+	return spec, nil
 }
 
 // LoadTimeZone returns the location of a time zone by its name in the IANA database. Local is not a time zone:
@@ -69,15 +76,68 @@ func NewTimetable(expression, timeZone string) (*Timetable, error) {
 // Location returns the time zone.
 func (t *Timetable) Location() *time.Location { return t.location }
 
-// Next returns the first time after another one, in UTC. It returns the zero time if no time comes within five
-// years. The times that a change to daylight saving time skips are left out, and those that the change
-// back repeats are returned twice, because they are different times.
+// Next returns the first time after another one, in UTC. It returns the zero time if no time comes within 40 years. The times
+// that a change to daylight saving time skips are left out, and the times that the change back repeats are returned twice,
+// because they are different times.
+//
+// Between two changes of its clocks a zone is a constant distance from UTC, so each of these periods is searched on a clock
+// without changes. The library's own search steps through days by local midnights, of which some do not exist.
 func (t *Timetable) Next(after time.Time) time.Time {
-	next := t.cron.Next(after.In(t.location))
-	if next.IsZero() {
-		return time.Time{}
+	last := after.Year() + maxYears
+	for from := after.Add(1).In(t.location); from.Year() <= last; {
+		_, offset := from.Zone()
+		end := endOfPeriod(from)
+		distance := time.Duration(offset) * time.Second
+		onClock := nextOnClock(t.cron, from.UTC().Add(distance))
+		if onClock.IsZero() {
+			return time.Time{}
+		}
+		if next := onClock.Add(-distance); end.IsZero() || next.Before(end) {
+			return next
+		}
+		from = end
 	}
-	return next.UTC()
+	return time.Time{} // each selected time is skipped by a change of the clocks
+}
+
+// endOfPeriod returns a time until which the clocks of a zone do not change; zero if they never change again. ZoneBounds ends the
+// years after those that tzdata lists, which are computed from a rule, after 365 days: on the last day of a leap year its end is
+// past.
+func endOfPeriod(from time.Time) time.Time {
+	_, end := from.ZoneBounds()
+	if !end.IsZero() && !end.After(from) {
+		return from.Add(time.Hour)
+	}
+	return end
+}
+
+// nextOnClock returns the first full minute at or after a time that an expression selects, on a clock without changes, as that of
+// UTC is; zero without one.
+func nextOnClock(spec *cron.SpecSchedule, from time.Time) time.Time {
+	selects := func(field uint64, value int) bool { return field&(1<<value) != 0 }
+	const isWildcard = 1 << 63 // of the library
+	at := from.Add(time.Minute - 1).Truncate(time.Minute)
+	for last := at.Year() + maxYears; at.Year() <= last; {
+		year, month, day := at.Date()
+		inMonth, inWeek := selects(spec.Dom, day), selects(spec.Dow, int(at.Weekday()))
+		selectsDay := inMonth || inWeek
+		if (spec.Dom|spec.Dow)&isWildcard != 0 {
+			selectsDay = inMonth && inWeek
+		}
+		switch {
+		case !selects(spec.Month, int(month)):
+			at = time.Date(year, month+1, 1, 0, 0, 0, 0, time.UTC)
+		case !selectsDay:
+			at = time.Date(year, month, day+1, 0, 0, 0, 0, time.UTC)
+		case !selects(spec.Hour, at.Hour()):
+			at = time.Date(year, month, day, at.Hour()+1, 0, 0, 0, time.UTC)
+		case !selects(spec.Minute, at.Minute()):
+			at = at.Add(time.Minute)
+		default:
+			return at
+		}
+	}
+	return time.Time{}
 }
 
 // StartTime returns when the run of a due time starts: later by a part of the jitter, which depends only on the
