@@ -88,7 +88,7 @@ func TestTheFinalJobOfABatchRunsOnceAfterAllOthersHaveEnded(t *testing.T) {
 		receipt := env.enqueueBatch(batchOf("a", "dead", "b"), NewJob([]byte("final")))
 		env.requireBatch(receipt.ID, BatchInfo{State: BatchRunning, Total: 3})
 		log := &jobLog{}
-		env.runJobs(log.mux())
+		env.runWorker(log.mux())
 		env.waitForBatch(receipt.ID, BatchDone)
 		env.requireBatch(receipt.ID, BatchInfo{State: BatchDone, Total: 3, Ended: 3, Failed: 1})
 		ran := log.payloads()
@@ -116,13 +116,12 @@ func TestTheFinalJobWaitsForAJobThatIsRetried(t *testing.T) {
 		if receipt.ID != "import-7" {
 			t.Errorf("%+v", receipt)
 		}
-		env.runJobs(mux)
+		env.runWorker(mux)
 		poll.Until(t, "the job to fail", func() bool { return slices.Contains(log.payloads(), "failed") })
 		if slices.Contains(log.payloads(), "final") {
 			t.Errorf("%v ran", log.payloads())
 		}
 		close(proceed)
-		env.advance(time.Minute)
 		env.requireState("import-7", StateDone)
 		env.requireBatch("import-7", BatchInfo{State: BatchDone, Total: 2, Ended: 2})
 		if ran := log.payloads(); ran[len(ran)-1] != "final" {
@@ -138,7 +137,7 @@ func TestACanceledJobOfABatchHasEnded(t *testing.T) {
 			t.Fatal(err)
 		}
 		log := &jobLog{}
-		env.runJobs(log.mux())
+		env.runWorker(log.mux())
 		env.waitForBatch("x", BatchDone)
 		env.requireBatch("x", BatchInfo{State: BatchDone, Total: 2, Ended: 2, Failed: 1})
 		if diff := cmp.Diff([]string{"b", "final"}, log.payloads()); diff != "" {
@@ -162,7 +161,7 @@ func TestABatchWhoseProducerDiedIsIncompleteUntilItIsSentAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		log := &jobLog{}
-		env.runJobs(log.mux())
+		env.runWorker(log.mux())
 		poll.Until(t, "two jobs to end", func() bool {
 			info, err := env.Batch(t.Context(), "orders", "x")
 			return err == nil && info.Ended == 2
@@ -192,7 +191,7 @@ func TestOfTwoMessagesWithAFinalJobOneRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 		log := &jobLog{}
-		env.runJobs(log.mux())
+		env.runWorker(log.mux())
 		env.waitForBatch("x", BatchDone)
 		poll.Until(t, "the queue to be empty", func() bool { s := env.stats(); return s.Ready+s.InFlight+s.Delayed == 0 })
 		if ran := log.payloads(); len(ran) != 2 || slices.Contains(ran, "final") == slices.Contains(ran, "again") {
@@ -216,7 +215,7 @@ func TestTwoProducersOfABatchSendItOnce(t *testing.T) {
 			}
 		}
 		log := &jobLog{}
-		env.runJobs(log.mux())
+		env.runWorker(log.mux())
 		env.waitForBatch("x", BatchDone)
 		if ran := log.payloads(); len(ran) != 4 || ran[3] != "final" {
 			t.Errorf("%v ran", ran)
@@ -238,15 +237,12 @@ func TestTheFinalJobOfABatchThatHasExpiredIsADeadLetter(t *testing.T) {
 		}
 		env.requireBatch("x", BatchInfo{State: BatchUnknown})
 		log := &jobLog{}
-		env.runJobs(log.mux())
+		env.runWorker(log.mux())
 		poll.Until(t, "the final job to be a dead letter", func() bool { return env.stats().DeadLetters == 1 })
 		if diff := cmp.Diff([]string{"a"}, log.payloads()); diff != "" {
 			t.Errorf("(-want, +got):\n%s", diff)
 		}
-		if env.messages == nil {
-			return
-		}
-		if _, err := env.messages.DeadLetters("orders").Requeue(t.Context(), 0); err != nil {
+		if _, err := env.admin.DeadLetters("orders").Requeue(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
 		poll.Until(t, "the final job to run after it was requeued", func() bool { return slices.Contains(log.payloads(), "final") })
@@ -288,7 +284,7 @@ func TestTheLargestBatchEnds(t *testing.T) {
 		receipt := env.enqueueBatch(batchOf(slices.Repeat([]string{"a"}, MaxBatchJobs)...), NewJob([]byte("final")))
 		log := &jobLog{}
 		started := time.Now()
-		env.runJobs(log.mux())
+		env.runWorker(log.mux())
 		env.waitForBatch(receipt.ID, BatchDone)
 		t.Logf("%d jobs in %s", MaxBatchJobs, time.Since(started))
 		env.requireBatch(receipt.ID, BatchInfo{State: BatchDone, Total: MaxBatchJobs, Ended: MaxBatchJobs})

@@ -12,8 +12,8 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/yardmaster/yardmaster/client/internal/construct"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/construct"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 )
 
@@ -44,6 +44,8 @@ type Client struct {
 	codec    Codec
 	tracer   sendTracer
 	now      func() time.Time
+	// check returns an error if calls must fail. Only tests set it.
+	check func() error
 
 	mu       sync.Mutex
 	isClosed bool
@@ -88,13 +90,13 @@ func (o *Options) validateTimeout() error {
 }
 
 func init() {
-	construct.Client = func(given any, producer broker.Producer, engine string, now func() time.Time) (any, error) {
+	construct.Client = func(given any, producer broker.Producer, now func() time.Time, check func() error) (any, error) {
 		options, _ := given.(Options)
 		if err := options.validateTimeout(); err != nil {
 			return nil, err
 		}
-		c := newClient(&options, producer, dial.EngineName(engine))
-		c.now = now
+		c := newClient(&options, producer, dial.NATSEngine)
+		c.now, c.check = now, check
 		return c, nil
 	}
 }
@@ -112,6 +114,11 @@ func (c *Client) begin(ctx context.Context) (context.Context, func(), error) {
 	defer c.mu.Unlock()
 	if c.isClosed {
 		return nil, nil, &broker.SendError{Failure: broker.ErrClosed, Err: errors.New("the client is closed")}
+	}
+	if c.check != nil {
+		if err := c.check(); err != nil {
+			return nil, nil, &broker.SendError{Failure: broker.ErrUnavailable, Err: err}
+		}
 	}
 	c.running++
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errTimeout)

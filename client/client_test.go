@@ -37,19 +37,15 @@ func TestAJobArrivesWithWhatItsProducerSet(t *testing.T) {
 }
 
 func TestJobsAreSentToTheirPriority(t *testing.T) {
-	for _, engine := range []dial.EngineName{dial.NATSEngine, memoryEngine} { // asynq has no priorities
-		t.Run(string(engine), func(t *testing.T) {
-			t.Parallel()
-			env := newTestEnv(t, engine, withPriorities("high", "default"))
-			env.enqueue("2")
-			env.enqueue("1", Priority("high"))
-			if message := env.consume("high")(); string(message.Payload) != "1" || message.Priority != "high" {
-				t.Errorf("%q has the priority %s", message.Payload, message.Priority)
-			}
-			if message := env.consume("default")(); string(message.Payload) != "2" {
-				t.Errorf("%q has the priority default", message.Payload)
-			}
-		})
+	t.Parallel()
+	env := newTestEnv(t, dial.NATSEngine, withPriorities("high", "default")) // asynq has no priorities
+	env.enqueue("2")
+	env.enqueue("1", Priority("high"))
+	if message := env.consume("high")(); string(message.Payload) != "1" || message.Priority != "high" {
+		t.Errorf("%q has the priority %s", message.Payload, message.Priority)
+	}
+	if message := env.consume("default")(); string(message.Payload) != "2" {
+		t.Errorf("%q has the priority default", message.Payload)
 	}
 }
 
@@ -322,10 +318,9 @@ func TestAnOutageOfTheBrokerIsRetryableAndTheClientReconnects(t *testing.T) {
 		for _, result := range results {
 			requireError(t, result.Err, ErrUnavailable, "")
 		}
-		if short.Timeout = 200 * time.Millisecond; env.memory == nil {
-			_, err = New(t.Context(), short)
-			requireError(t, err, ErrUnavailable, "")
-		}
+		short.Timeout = 200 * time.Millisecond
+		_, err = New(t.Context(), short)
+		requireError(t, err, ErrUnavailable, "")
 
 		env.restart()
 		poll.Until(t, "the client to reconnect", func() bool {

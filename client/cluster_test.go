@@ -9,7 +9,6 @@ import (
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
-	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
@@ -19,12 +18,7 @@ func TestRetriedJobsAreStoredOnceWhileTheLeaderOfTheStreamIsLost(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)
 	env := &testEnv{t: t, engine: dial.NATSEngine, options: Options{Broker: BrokerConfig{URL: cluster.URL()}, Timeout: 2 * time.Second}}
-	var err error
-	if env.messages, err = dial.Connect(t.Context(), dial.NATSEngine, broker.Credentials{URL: cluster.URL(), Name: "test"}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(env.messages.Disconnect)
-	env.admin = env.messages
+	env.connectAdmin(cluster.URL())
 	env.ensureQueue("orders")
 	c := env.connect(env.options)
 	const jobs = 600

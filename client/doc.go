@@ -15,5 +15,5 @@
 // same call may succeed later. If a call fails with ErrUnavailable, the job may be stored nevertheless: with an ID
 // that you choose, the queue keeps one of the jobs of all attempts.
 //
-// Package clienttest has queues in memory, for tests.
+// Package clienttest has queues for tests.
 package client

@@ -9,7 +9,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
-	"github.com/yardmaster/yardmaster/internal/broker/memory"
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
 	"github.com/yardmaster/yardmaster/test/poll"
 )
@@ -24,11 +23,8 @@ type testEnv struct {
 	t       testing.TB
 	options Options
 	engine  dial.EngineName
-	// admin creates queues; messages receives what they have.
-	admin    admin
-	messages broker.Engine
-	// memory is nil on real engines.
-	memory *memory.Broker
+	// admin creates queues, and receives what they have.
+	admin broker.Engine
 	// server of NATS; nil on other engines.
 	server *natstest.Server
 	// redis is nil on other engines than asynq.
@@ -41,16 +37,6 @@ type testEnv struct {
 
 var owner = broker.QueueOwner{UID: "1", Name: "ns/orders", Cluster: "c"}
 
-// admin is what broker.Engine and memory.Broker have.
-type admin interface {
-	EnsureQueue(ctx context.Context, queue broker.QueueConfig) (broker.EnsureResult, error)
-	RejectNewMessages(ctx context.Context, queue string, owner broker.QueueOwner) error
-	Stats(ctx context.Context, queue string) (broker.QueueStats, error)
-}
-
-// memoryEngine is that of package clienttest.
-const memoryEngine dial.EngineName = memory.EngineName
-
 // engines start a broker of each engine.
 var engines = map[dial.EngineName]func(testing.TB) *testEnv{
 	dial.NATSEngine: func(t testing.TB) *testEnv {
@@ -60,13 +46,6 @@ var engines = map[dial.EngineName]func(testing.TB) *testEnv{
 	dial.AsynqEngine: func(t testing.TB) *testEnv {
 		s := redistest.Start(t)
 		return &testEnv{redis: s, engine: dial.AsynqEngine, options: Options{Broker: BrokerConfig{URL: s.URL()}}, stop: s.Stop, restart: s.Restart}
-	},
-	memoryEngine: func(testing.TB) *testEnv {
-		b := memory.New()
-		return &testEnv{
-			engine: memoryEngine, memory: b, admin: b,
-			stop: func() { b.SetUnavailable(true) }, restart: func() { b.SetUnavailable(false) },
-		}
 	},
 }
 
@@ -85,24 +64,23 @@ func newTestEnv(t testing.TB, engine dial.EngineName, changes ...func(*broker.Qu
 	t.Helper()
 	env := engines[engine](t)
 	env.t, env.options.Timeout = t, testTimeout
-	if env.memory == nil {
-		var err error
-		if env.messages, err = dial.Connect(t.Context(), engine, broker.Credentials{URL: env.options.Broker.URL, Name: "test"}); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(env.messages.Disconnect)
-		env.admin = env.messages
-	}
+	env.connectAdmin(env.options.Broker.URL)
 	env.ensureQueue("orders", changes...)
 	env.Client = env.connect(env.options)
 	return env
 }
 
+func (env *testEnv) connectAdmin(url string) {
+	env.t.Helper()
+	var err error
+	if env.admin, err = dial.Connect(env.t.Context(), env.engine, broker.Credentials{URL: url, Name: "test"}); err != nil {
+		env.t.Fatal(err)
+	}
+	env.t.Cleanup(env.admin.Disconnect)
+}
+
 func (env *testEnv) connect(options Options) *Client {
 	env.t.Helper()
-	if env.memory != nil {
-		return newClient(&options, env.memory.Connect(), memoryEngine)
-	}
 	c, err := New(env.t.Context(), options)
 	if err != nil {
 		env.t.Fatal(err)
@@ -124,13 +102,6 @@ func (env *testEnv) ensureQueue(name string, changes ...func(*broker.QueueConfig
 	}
 }
 
-// advance waits for a time by the clock of the broker, which it can set ahead in memory only.
-func (env *testEnv) advance(by time.Duration) {
-	if env.memory != nil {
-		env.memory.Advance(by)
-	}
-}
-
 // enqueue sends a job to the queue "orders".
 func (env *testEnv) enqueue(payload string, options ...Option) Receipt {
 	env.t.Helper()
@@ -145,10 +116,7 @@ func (env *testEnv) enqueue(payload string, options ...Option) Receipt {
 // waits for.
 func (env *testEnv) consume(priority string) (next func() *broker.Message) {
 	env.t.Helper()
-	if env.memory != nil {
-		return func() *broker.Message { return env.consumeFromMemory(priority) }
-	}
-	subscription, err := env.messages.Subscribe(env.t.Context(), "orders")
+	subscription, err := env.admin.Subscribe(env.t.Context(), "orders")
 	if err != nil {
 		env.t.Fatal(err)
 	}
@@ -172,23 +140,6 @@ func (env *testEnv) consume(priority string) (next func() *broker.Message) {
 		})
 		return message
 	}
-}
-
-// consumeFromMemory returns the next message, which must have the priority.
-func (env *testEnv) consumeFromMemory(priority string) (message *broker.Message) {
-	env.t.Helper()
-	poll.Until(env.t, "the queue to have a job that is due", func() bool {
-		taken, found := env.memory.Take("orders", env.memory.Now())
-		if !found {
-			return false
-		}
-		if taken.Priority != priority {
-			env.t.Fatalf("the next job has the priority %s", taken.Priority)
-		}
-		message = &taken.Message
-		return true
-	})
-	return message
 }
 
 // stats of the queue "orders".

@@ -48,17 +48,10 @@ func (env *testEnv) requireState(id string, state State) (info JobInfo) {
 	return info
 }
 
-// holdRetries makes jobs that fail wait until the queue is ensured again, in memory also until the clock is set ahead. A
-// busy machine could otherwise miss that a job waits.
+// holdRetries makes jobs that fail wait until the queue is ensured again. A busy machine could otherwise miss that a job waits.
 func (env *testEnv) holdRetries() {
 	env.t.Helper()
-	env.ensureQueue("orders", withResults, func(q *broker.QueueConfig) {
-		if env.memory == nil {
-			q.Paused = true
-		} else {
-			q.Retry.InitialDelay = q.Retry.MaxDelay
-		}
-	})
+	env.ensureQueue("orders", withResults, func(q *broker.QueueConfig) { q.Paused = true })
 }
 
 func (env *testEnv) requireCancel(id string, want Cancellation) {
@@ -83,7 +76,7 @@ func TestTheStateOfAJobIsReportedUntilItIsDone(t *testing.T) {
 			isRunning <- struct{}{}
 			return map[string]int{"attempt": job.Attempt}, <-proceed
 		})
-		env.runJobs(mux)
+		env.runWorker(mux)
 		<-isRunning
 		if info := env.requireState("a.b", StateRunning); info.Attempt != 1 || info.Kind != "sum" {
 			t.Errorf("running: %+v", info)
@@ -96,7 +89,6 @@ func TestTheStateOfAJobIsReportedUntilItIsDone(t *testing.T) {
 		if _, err := Result[map[string]int](t.Context(), env.Client, "orders", "a.b"); !errors.Is(err, ErrNoResult) {
 			t.Errorf("the result of a job that is not done: %v", err)
 		}
-		env.advance(env.config.Retry.InitialDelay)
 		env.ensureQueue("orders", withResults)
 		<-isRunning
 		proceed <- nil
@@ -136,13 +128,13 @@ func TestADeadJobHasItsErrorAndCanBeRequeued(t *testing.T) {
 		return worker.DeadLetter("bad\x00\n")
 	})
 	env.enqueue("1", ID("a"))
-	env.runJobs(mux)
+	env.runWorker(mux)
 	if info := env.requireState("a", StateDead); info.Error != "bad\x00\n" || info.Attempt != 1 {
 		t.Errorf("%+v", info)
 	}
 	poll.Until(t, "the job to be a dead letter", func() bool { return env.stats().DeadLetters == 1 })
 	isGood.Store(true)
-	if _, err := env.messages.DeadLetters("orders").Requeue(t.Context(), 0); err != nil {
+	if _, err := env.admin.DeadLetters("orders").Requeue(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
 	env.requireState("a", StateDone)
@@ -162,7 +154,7 @@ func TestARequeuedDeadLetterWaits(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	if _, err := env.messages.DeadLetters("orders").Requeue(t.Context(), 0); err != nil {
+	if _, err := env.admin.DeadLetters("orders").Requeue(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
 	env.requireState("a", StateWaiting)
@@ -179,7 +171,7 @@ func TestProgressIsReadableWhileAJobRuns(t *testing.T) {
 		return nil
 	})
 	id := env.enqueue("1").ID
-	env.runJobs(mux)
+	env.runWorker(mux)
 	var info JobInfo
 	poll.Until(t, "the progress to be stored", func() bool {
 		info = env.requireState(id, StateRunning)
@@ -194,20 +186,15 @@ func TestProgressIsReadableWhileAJobRuns(t *testing.T) {
 
 func TestAQueueThatKeepsNoStatesSaysSo(t *testing.T) {
 	t.Parallel()
-	for _, engine := range []dial.EngineName{dial.NATSEngine, memoryEngine} {
-		t.Run(string(engine), func(t *testing.T) {
-			t.Parallel()
-			env := newTestEnv(t, engine)
-			_, err := env.Job(t.Context(), "orders", "1")
-			requireError(t, err, ErrUnsupported, "queue")
-			_, err = env.Cancel(t.Context(), "orders", "1")
-			requireError(t, err, ErrUnsupported, "queue")
-			_, err = env.Job(t.Context(), "nobody", "1")
-			requireError(t, err, ErrUnknownQueue, "queue")
-			_, err = env.Job(t.Context(), "orders", "\n")
-			requireError(t, err, ErrInvalid, "id")
-		})
-	}
+	env := newTestEnv(t, dial.NATSEngine)
+	_, err := env.Job(t.Context(), "orders", "1")
+	requireError(t, err, ErrUnsupported, "queue")
+	_, err = env.Cancel(t.Context(), "orders", "1")
+	requireError(t, err, ErrUnsupported, "queue")
+	_, err = env.Job(t.Context(), "nobody", "1")
+	requireError(t, err, ErrUnknownQueue, "queue")
+	_, err = env.Job(t.Context(), "orders", "\n")
+	requireError(t, err, ErrInvalid, "id")
 }
 
 func TestARunningJobIsCanceled(t *testing.T) {
@@ -222,7 +209,7 @@ func TestARunningJobIsCanceled(t *testing.T) {
 			return ctx.Err()
 		})
 		env.enqueue("1", ID("a"))
-		env.runJobs(mux)
+		env.runWorker(mux)
 		<-isRunning
 		env.requireState("a", StateRunning)
 		env.requireCancel("a", CancelRequested)
@@ -257,7 +244,7 @@ func TestAWaitingJobThatIsCanceledNeverRuns(t *testing.T) {
 			ran = append(ran, job.ID)
 			return nil
 		})
-		env.runJobs(mux)
+		env.runWorker(mux)
 		env.requireState("c", StateDone)
 		env.requireState("a", StateCanceled)
 		env.requireState("b", StateCanceled)
@@ -276,7 +263,7 @@ func TestACanceledIDCanBeSentAgain(t *testing.T) {
 	env.enqueue("1", ID("a"))
 	mux := worker.NewMux()
 	mux.HandleUnknown(func(context.Context, *worker.Job) error { return nil })
-	env.runJobs(mux)
+	env.runWorker(mux)
 	env.requireState("a", StateDone)
 }
 

@@ -45,7 +45,7 @@ func TestAUniqueJobKeepsItsKeyUntilItIsDone(t *testing.T) {
 			}
 			return nil
 		})
-		env.runJobs(mux)
+		env.runWorker(mux)
 		env.requireTaken(first.ID, Unique("invoice/7"))
 		close(proceed)
 		var second Receipt
@@ -72,11 +72,10 @@ func TestADeadJobReleasesItsKeyAndOneThatIsRetriedDoesNot(t *testing.T) {
 			}
 			return worker.Retry(time.Second)
 		})
-		env.runJobs(mux)
+		env.runWorker(mux)
 		poll.Until(t, "the job to be tried", isTried.Load)
 		env.requireTaken(first.ID, Unique("k"))
 		isDead.Store(true)
-		env.advance(time.Minute)
 		poll.Until(t, "the key to be free", func() bool {
 			_, err := env.Enqueue(t.Context(), "orders", nil, Unique("k"))
 			return err == nil
@@ -103,7 +102,7 @@ func TestACanceledDelayedJobReleasesItsKey(t *testing.T) {
 func TestAWindowKeepsAKeyAlsoAfterTheJobIsDone(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, env *testEnv) {
 		log := &jobLog{}
-		env.runJobs(log.mux())
+		env.runWorker(log.mux())
 		for window := 3 * time.Second; ; window *= 2 {
 			key, startTime := window.String(), time.Now()
 			first := env.enqueue(key, UniqueFor(key, window))
@@ -115,7 +114,6 @@ func TestAWindowKeepsAKeyAlsoAfterTheJobIsDone(t *testing.T) {
 			}
 			env.requireHolder(errWindow, first.ID)
 			env.requireHolder(errUntilDone, first.ID)
-			env.advance(window)
 			poll.Until(t, "the window to be over", func() bool {
 				_, err := env.Enqueue(t.Context(), "orders", nil, UniqueFor(key, window))
 				return err == nil
@@ -228,7 +226,7 @@ func TestAJobWhoseKeyWasTakenMeanwhileRunsAfterTheOther(t *testing.T) {
 			done.Add(1)
 			return nil
 		})
-		env.runJobs(mux)
+		env.runWorker(mux)
 		poll.Until(t, "both jobs to be done", func() bool { return done.Load() == 2 })
 		if most.Load() != 1 {
 			t.Error("both ran at the same time")
@@ -302,7 +300,6 @@ func TestTheKeyStoreOfEachEngineComparesRevisionsAndExpires(t *testing.T) {
 		if third <= second {
 			t.Errorf("the revision %d follows %d", third, second)
 		}
-		env.advance(time.Second)
 		poll.Until(t, "the key to expire", func() bool { value, revision = read(); return value == "" })
 		write("4", time.Minute, revision)
 	})

@@ -9,9 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/yardmaster/yardmaster/client/internal/runner"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
-	"github.com/yardmaster/yardmaster/internal/clock"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/worker"
 )
@@ -55,7 +53,7 @@ func TestAWorkerHandlesWhatTheClientSendsAndTheIDSurvivesRequeueing(t *testing.T
 			receive("at first")
 			poll.Until(t, "all jobs to be dead letters", func() bool { return env.stats().DeadLetters == int64(len(sent)) })
 			isGood.Store(true)
-			if number, err := env.messages.DeadLetters("orders").Requeue(t.Context(), 0); number != len(sent) || err != nil {
+			if number, err := env.admin.DeadLetters("orders").Requeue(t.Context(), 0); number != len(sent) || err != nil {
 				t.Fatalf("requeued %d: %v", number, err)
 			}
 			receive("after requeueing")
@@ -97,26 +95,4 @@ func (env *testEnv) startWorker(ctx context.Context, mux *worker.Mux, changes ..
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
 	return ended
-}
-
-// runJobs runs the jobs of the queue "orders" until the test ends, also those of a queue in memory.
-func (env *testEnv) runJobs(mux *worker.Mux, changes ...func(*worker.QueueConfig)) {
-	env.t.Helper()
-	if env.memory == nil {
-		env.runWorker(mux, changes...)
-		return
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for ctx.Err() == nil {
-			runner.Run(ctx, env.memory, "orders", mux.HandleJob)
-			_ = clock.SleepContext(ctx, time.Millisecond)
-		}
-	}()
-	env.t.Cleanup(func() {
-		cancel()
-		<-ended
-	})
 }

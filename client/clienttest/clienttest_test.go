@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -22,7 +23,7 @@ func enqueue(t *testing.T, c *client.Client, payload string, options ...client.O
 }
 
 func TestJobsHaveWhatTheProducerSet(t *testing.T) {
-	queues := clienttest.New(clienttest.Queue{Name: "orders", Priorities: []string{"high", "default"}})
+	queues := clienttest.New(t, clienttest.Queue{Name: "orders", Priorities: []string{"high", "default"}})
 	c := queues.Connect(client.Options{})
 	enqueue(t, c, "1", client.Header("Tenant", "a"), client.Kind("charge"), client.Timeout(time.Minute))
 	enqueue(t, c, "2", client.ID("order-7"), client.Priority("high"), client.Delay(time.Hour))
@@ -49,7 +50,7 @@ func TestJobsHaveWhatTheProducerSet(t *testing.T) {
 }
 
 func TestRunRunsJobsThatAreDueInOrderOfPriority(t *testing.T) {
-	queues := clienttest.New(clienttest.Queue{Name: "orders", Priorities: []string{"high", "default"}})
+	queues := clienttest.New(t, clienttest.Queue{Name: "orders", Priorities: []string{"high", "default"}})
 	c := queues.Connect(client.Options{})
 	enqueue(t, c, "later", client.Delay(time.Hour))
 	enqueue(t, c, "second", client.Kind("my-"))
@@ -110,7 +111,7 @@ func TestResultsOfHandlersHaveTheSameEffectAsInAWorker(t *testing.T) {
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
-			queues := clienttest.New(clienttest.Queue{Name: "orders", MaxAttempts: 3})
+			queues := clienttest.New(t, clienttest.Queue{Name: "orders", MaxAttempts: 3})
 			enqueue(t, queues.Connect(client.Options{}), "x")
 			run := func() int {
 				return queues.Run(t.Context(), "orders", func(_ context.Context, job *worker.Job) error { return row.handler(job) })
@@ -135,22 +136,62 @@ func TestResultsOfHandlersHaveTheSameEffectAsInAWorker(t *testing.T) {
 	}
 }
 
-func TestTheClockMovesTheWindowOfIDs(t *testing.T) {
-	queues := clienttest.New(clienttest.Queue{Name: "orders"})
+func TestAJobThatWaitsForOthersRunsInALaterCall(t *testing.T) {
+	queues := clienttest.New(t, clienttest.Queue{Name: "orders"})
 	c := queues.Connect(client.Options{})
-	for _, wantDuplicate := range []bool{false, true, false} {
-		receipt, err := c.Enqueue(t.Context(), "orders", nil, client.ID("a"))
-		if err != nil || receipt.Duplicate != wantDuplicate {
-			t.Errorf("%+v, %v, want duplicate: %t", receipt, err, wantDuplicate)
+	final := client.NewJob([]byte("final"), client.ID("x"))
+	if _, err := c.EnqueueBatch(t.Context(), "orders", []client.Job{client.NewJob([]byte("a")), client.NewJob([]byte("b"))}, final); err != nil {
+		t.Fatal(err)
+	}
+	enqueue(t, c, "unique", client.Unique("k"))
+	if _, err := c.Enqueue(t.Context(), "orders", nil, client.Unique("k")); !errors.Is(err, client.ErrKeyTaken) {
+		t.Error(err)
+	}
+	var ran []string
+	for range 2 {
+		queues.Run(t.Context(), "orders", func(_ context.Context, job *worker.Job) error {
+			ran = append(ran, string(job.Payload))
+			return nil
+		})
+	}
+	if len(ran) != 4 || !slices.Contains(ran, "final") {
+		t.Errorf("%v ran", ran)
+	}
+	enqueue(t, c, "unique", client.Unique("k"))
+}
+
+func TestTheStatesOfJobsAreKept(t *testing.T) {
+	queues := clienttest.New(t, clienttest.Queue{Name: "orders", Results: time.Hour})
+	c := queues.Connect(client.Options{})
+	for _, id := range []string{"done", "failed", "canceled"} {
+		enqueue(t, c, id, client.ID(id), client.Track())
+	}
+	if outcome, err := c.Cancel(t.Context(), "orders", "canceled"); outcome != client.CancelRequested || err != nil {
+		t.Errorf("%q, %v", outcome, err)
+	}
+	run := func() {
+		queues.Run(t.Context(), "orders", func(_ context.Context, job *worker.Job) error {
+			if job.ID == "failed" && job.Attempt == 1 {
+				return errors.New("not yet")
+			}
+			return job.SetResult(job.Attempt)
+		})
+	}
+	run()
+	for id, want := range map[string]client.State{"done": client.StateDone, "failed": client.StateRetrying, "canceled": client.StateCanceled} {
+		if info, err := c.Job(t.Context(), "orders", id); info.State != want || err != nil {
+			t.Errorf("%s: %+v, %v, want %s", id, info, err, want)
 		}
-		if wantDuplicate {
-			queues.Advance(2 * time.Minute)
-		}
+	}
+	queues.Advance(time.Minute)
+	run()
+	if result, err := client.Result[int](t.Context(), c, "orders", "failed"); result != 2 || err != nil {
+		t.Errorf("result %d, %v", result, err)
 	}
 }
 
 func TestFailuresOfTheBrokerCanBeTested(t *testing.T) {
-	queues := clienttest.New(clienttest.Queue{Name: "orders", MaxBacklog: 1})
+	queues := clienttest.New(t, clienttest.Queue{Name: "orders", MaxBacklog: 1})
 	c := queues.Connect(client.Options{})
 	send := func() error {
 		_, err := c.Enqueue(t.Context(), "orders", nil)

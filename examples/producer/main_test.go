@@ -12,7 +12,7 @@ import (
 )
 
 func TestTheExampleSendsEachOrderOnce(t *testing.T) {
-	queues := clienttest.New(clienttest.Queue{Name: "orders"})
+	queues := clienttest.New(t, clienttest.Queue{Name: "orders"})
 	c := queues.Connect(client.Options{})
 	input := `{"id": "7", "cents": 1999}` + "\n" + `{"id": "8", "cents": 5}` + "\n" + `{"id": "7", "cents": 1999}` + "\n"
 	if err := sendOrders(t.Context(), c, "orders", strings.NewReader(input)); err != nil {
@@ -30,7 +30,7 @@ func TestTheExampleSendsEachOrderOnce(t *testing.T) {
 }
 
 func TestTheExampleReportsWhatARetryDoesNotSolve(t *testing.T) {
-	queues := clienttest.New(clienttest.Queue{Name: "orders"})
+	queues := clienttest.New(t, clienttest.Queue{Name: "orders"})
 	c := queues.Connect(client.Options{})
 	if err := sendOrders(t.Context(), c, "unknown", strings.NewReader(`{"id": "7"}`)); !errors.Is(err, client.ErrUnknownQueue) {
 		t.Errorf("error %v", err)

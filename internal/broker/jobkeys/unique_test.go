@@ -7,8 +7,9 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/jetstream"
+	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
 	"github.com/yardmaster/yardmaster/internal/broker/jobkeys"
-	"github.com/yardmaster/yardmaster/internal/broker/memory"
 )
 
 // producerOutOfTime has no more time when it reads a key again.
@@ -29,19 +30,25 @@ func (p *producerOutOfTime) ReadKey(ctx context.Context, queue string, key broke
 }
 
 func TestAProducerWhoseTimeEndsWhileItReadsAReservedKeyNamesTheKey(t *testing.T) {
-	engine, config := memory.New(), broker.DefaultQueueConfig("orders")
+	engine, err := jetstream.Connect(t.Context(), broker.Credentials{URL: "nats://" + natstest.Start(t).Address()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Disconnect()
+	config := broker.DefaultQueueConfig("orders")
 	config.Owner = broker.QueueOwner{UID: "test", Name: "test/orders"}
 	if _, err := engine.EnsureQueue(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
+	store := engine.(broker.KeyStore) //nolint:forcetypeassert // the engine implements it
 	key := broker.Key{Kind: broker.UniqueKey, Name: "k"}
-	if _, err := engine.WriteKey(t.Context(), "orders", key, []byte(`{"id":"lost","holder":"h"}`), time.Minute, 0); err != nil {
+	if _, err := store.WriteKey(t.Context(), "orders", key, []byte(`{"id":"lost","holder":"h"}`), time.Minute, 0); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	producer := &producerOutOfTime{Producer: engine.Connect(), KeyStore: engine, end: cancel}
-	_, err := jobkeys.Send(ctx, producer, &broker.OutgoingJob{Queue: "orders", IsUnique: true, UniqueKey: "k"})
+	producer := &producerOutOfTime{KeyStore: store, end: cancel}
+	_, err = jobkeys.Send(ctx, producer, &broker.OutgoingJob{Queue: "orders", IsUnique: true, UniqueKey: "k"})
 	failure := (*broker.SendError)(nil)
 	if !errors.As(err, &failure) || !errors.Is(failure.Failure, broker.ErrUnavailable) || failure.Field != "unique" || producer.reads != 2 {
 		t.Errorf("after %d reads: %v (%+v), want the broker has not confirmed the job of the field unique", producer.reads, err, failure)
