@@ -15,6 +15,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/construct"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
+	"github.com/yardmaster/yardmaster/internal/broker/login"
 )
 
 // defaultTimeout bounds calls by default.
@@ -57,8 +58,7 @@ type Client struct {
 // New connects to the broker. The connection reconnects by itself until Close. New fails with ErrInvalid,
 // ErrUnauthorized or, if the broker does not respond in time, ErrUnavailable.
 func New(ctx context.Context, options Options) (*Client, error) {
-	files := options.Broker.files()
-	if err := files.Validate(); err != nil {
+	if err := login.Validate(&options.Broker); err != nil {
 		return nil, &Error{Reason: ErrInvalid, Field: "broker", Err: err}
 	}
 	if err := options.validateTimeout(); err != nil {
@@ -70,7 +70,7 @@ func New(ctx context.Context, options Options) (*Client, error) {
 	if name == "" && len(os.Args) > 0 {
 		name = strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")
 	}
-	engine, engineName, err := files.Connect(ctx, name)
+	engine, engineName, err := login.Connect(ctx, &options.Broker, name)
 	if err != nil {
 		return nil, newError("", "", broker.SendErrorOf(err))
 	}

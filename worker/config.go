@@ -2,7 +2,6 @@ package worker
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,8 +9,8 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/yardmaster/yardmaster/connection"
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/internal/broker/login"
 	"github.com/yardmaster/yardmaster/worker/internal/breaker"
 	"github.com/yardmaster/yardmaster/worker/internal/scheduler"
@@ -42,57 +41,14 @@ type Config struct {
 	MetricsAddress string `json:"metricsAddress,omitempty"`
 }
 
-// BrokerConfig defines how to connect to the broker. Secrets are read from files. Each new
-// connection reads the files again.
-type BrokerConfig struct {
-	// URL of a NATS server, or of a Redis or Valkey with asynq queues (redis://, rediss://).
-	// Set either URL or URLFile, the path of a file that contains the URL.
-	URL     string `json:"url,omitempty"`
-	URLFile string `json:"urlFile,omitempty"`
-	// UsernameFile, PasswordFile and TokenFile are paths of files with the login. They take
-	// precedence over a login in the URL. Line breaks at the end of a file are ignored.
-	UsernameFile string `json:"usernameFile,omitempty"`
-	PasswordFile string `json:"passwordFile,omitempty"`
-	TokenFile    string `json:"tokenFile,omitempty"`
-	// CredentialsFile is the path of a NATS credentials file.
-	CredentialsFile string `json:"credentialsFile,omitempty"`
-	// NKeyFile is the path of a file with the seed of a NATS user.
-	NKeyFile string `json:"nkeyFile,omitempty"`
-	// JetStreamDomain is the JetStream domain that has the queues. The default is the domain of the
-	// server that the URL names.
-	JetStreamDomain string `json:"jetStreamDomain,omitempty"`
-	// InboxPrefix is the prefix of the subjects on which a NATS server answers. The default is
-	// _INBOX.
-	InboxPrefix string `json:"inboxPrefix,omitempty"`
-	// Sentinel finds a Redis server through Sentinels, whose addresses the URL has.
-	Sentinel SentinelConfig `json:"sentinel,omitzero"`
-	// TLS settings of the connection.
-	TLS TLSConfig `json:"tls,omitzero"`
-}
+// BrokerConfig defines how to connect to the broker.
+type BrokerConfig = connection.Config
 
-// SentinelConfig defines which server the Sentinels monitor, and how to log in to them.
-type SentinelConfig struct {
-	// MasterName is the name under which the Sentinels monitor the server.
-	MasterName string `json:"masterName,omitempty"`
-	// UsernameFile and PasswordFile are paths of files with the login at the Sentinels. The default is
-	// no login.
-	UsernameFile string `json:"usernameFile,omitempty"`
-	PasswordFile string `json:"passwordFile,omitempty"`
-}
+// SentinelConfig is a part of a BrokerConfig.
+type SentinelConfig = connection.SentinelConfig
 
-// TLSConfig defines how the broker's certificate is verified and which client certificate is
-// presented.
-type TLSConfig struct {
-	// CAFile is the path of the certificate authorities that may sign the broker's
-	// certificate. By default those of the system are used.
-	CAFile string `json:"caFile,omitempty"`
-	// CertificateFile and KeyFile are the paths of the client certificate and its key.
-	CertificateFile string `json:"certificateFile,omitempty"`
-	KeyFile         string `json:"keyFile,omitempty"`
-	// ServerName is the host name expected in the broker's certificate. The default is the
-	// host of the URL.
-	ServerName string `json:"serverName,omitempty"`
-}
+// TLSConfig is a part of a BrokerConfig.
+type TLSConfig = connection.TLSConfig
 
 // QueueConfig is the configuration of one queue. In a WorkerPool it follows the Queue.
 type QueueConfig struct {
@@ -235,7 +191,7 @@ func (c *Config) validatedSettings() (*workerSettings, error) {
 	if s.drainTimeout < 0 {
 		addError("drainTimeout is %s, must not be negative", s.drainTimeout)
 	}
-	errs = append(errs, c.Broker.files().Validate())
+	errs = append(errs, login.Validate(&c.Broker))
 	if len(c.Queues) < 1 || len(c.Queues) > maxQueueCount {
 		addError("queues has %d items, must have 1 to %d", len(c.Queues), maxQueueCount)
 	}
@@ -323,22 +279,6 @@ func boolToInt(condition bool) int {
 		return 1
 	}
 	return 0
-}
-
-// connectEngine reads the broker's credentials from their files and connects.
-func (b *BrokerConfig) connectEngine(ctx context.Context, name string) (broker.Engine, dial.EngineName, error) {
-	return b.files().Connect(ctx, name)
-}
-
-func (b *BrokerConfig) files() *login.Files {
-	return &login.Files{
-		URL: b.URL, URLFile: b.URLFile,
-		UsernameFile: b.UsernameFile, PasswordFile: b.PasswordFile, TokenFile: b.TokenFile,
-		CredentialsFile: b.CredentialsFile, NKeyFile: b.NKeyFile,
-		JetStreamDomain: b.JetStreamDomain, InboxPrefix: b.InboxPrefix,
-		SentinelMaster: b.Sentinel.MasterName, SentinelUsernameFile: b.Sentinel.UsernameFile, SentinelPasswordFile: b.Sentinel.PasswordFile,
-		CAFile: b.TLS.CAFile, CertificateFile: b.TLS.CertificateFile, KeyFile: b.TLS.KeyFile, ServerName: b.TLS.ServerName,
-	}
 }
 
 // Duration is a time.Duration that is written as text in YAML and JSON, such as 30s or

@@ -10,6 +10,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+	"github.com/yardmaster/yardmaster/internal/broker/login"
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
 	"github.com/yardmaster/yardmaster/test/poll"
 )
@@ -65,7 +66,7 @@ func TestWorkerLogsInWithTheCredentialsInItsFiles(t *testing.T) {
 		"Redis username":             {broker: BrokerConfig{URL: redis.URL(), UsernameFile: writeFile("default", "default"), PasswordFile: password}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			engine, _, err := row.broker.connectEngine(t.Context(), "test")
+			engine, _, err := login.Connect(t.Context(), &row.broker, "test")
 			if err == nil {
 				engine.Disconnect()
 			}
@@ -141,7 +142,7 @@ func TestReconnectUsesTheCurrentContentOfTheFiles(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			engine, _, err := row.broker.connectEngine(t.Context(), "test")
+			engine, _, err := login.Connect(t.Context(), &row.broker, "test")
 			if err != nil {
 				t.Fatal(err)
 			}

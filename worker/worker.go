@@ -14,6 +14,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/jobkeys"
+	"github.com/yardmaster/yardmaster/internal/broker/login"
 	"github.com/yardmaster/yardmaster/internal/clock"
 	"github.com/yardmaster/yardmaster/worker/internal/scheduler"
 )
@@ -188,7 +189,7 @@ func (w *Worker) connectWithRetry(ctx context.Context) (broker.Engine, error) {
 	name := cmp.Or(w.options.Pod, "yardmaster worker")
 	settings := w.currentSettings()
 	for failures := 1; ; failures++ {
-		engine, engineName, err := settings.broker.connectEngine(ctx, name)
+		engine, engineName, err := login.Connect(ctx, &settings.broker, name)
 		if err == nil {
 			w.tracer.setEngine(engineName)
 			w.log.Info("Connected to the broker")

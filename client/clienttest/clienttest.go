@@ -117,7 +117,8 @@ func (q *Queues) connect() broker.Engine {
 func (q *Queues) add(ctx context.Context, from Queue) (err error) {
 	config := broker.DefaultQueueConfig(from.Name)
 	config.Owner = broker.QueueOwner{UID: "test", Name: "test/" + from.Name}
-	config.MaxBacklog, config.Storage.Type, config.Lease, config.Retry.JitterPercent = from.MaxBacklog, broker.StorageMemory, broker.MaxLease, 0
+	config.MaxBacklog, config.Storage.Type = from.MaxBacklog, broker.StorageMemory
+	config.Lease, config.Retry.JitterPercent = broker.MaxLease, 0
 	if from.Results != 0 {
 		config.Results = broker.ResultsConfig{Retention: from.Results, MaxBytes: broker.DefaultResultsBytes}
 		config.Lease = min(config.Lease, max(from.Results, broker.MinResultsRetention))

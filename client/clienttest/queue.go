@@ -142,7 +142,8 @@ func (q *queue) run(ctx context.Context, handler worker.Handler) (attempts int, 
 		}
 		return err
 	}
-	runMessage, stop, err := construct.Runner(ctx, q.engine.(broker.KeyStore), q, q.config, counted, q.Now) //nolint:forcetypeassert // it is one
+	store := q.engine.(broker.KeyStore) //nolint:forcetypeassert // the engine implements it
+	runMessage, stop, err := construct.Runner(ctx, store, q, q.config, counted, q.Now)
 	if err != nil {
 		return 0, err
 	}

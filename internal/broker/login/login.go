@@ -8,32 +8,19 @@ import (
 	"os"
 	"strings"
 
+	"github.com/yardmaster/yardmaster/connection"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 )
 
-// Files defines how to connect to a broker. Paths are empty if there is no such file.
-type Files struct {
-	// URL of the broker, or URLFile, which contains it.
-	URL, URLFile string
-	// UsernameFile and PasswordFile, TokenFile, CredentialsFile (of NATS) or NKeyFile contain the login.
-	UsernameFile, PasswordFile, TokenFile, CredentialsFile, NKeyFile string
-	// JetStreamDomain and InboxPrefix are settings of NATS.
-	JetStreamDomain, InboxPrefix string
-	// SentinelMaster is the name of the server that Redis Sentinels monitor; the files contain the login there.
-	SentinelMaster, SentinelUsernameFile, SentinelPasswordFile string
-	// CAFile, CertificateFile, KeyFile and ServerName are the settings of TLS.
-	CAFile, CertificateFile, KeyFile, ServerName string
-}
-
 // Validate returns an error that names every conflict between fields.
-func (f *Files) Validate() error {
+func Validate(c *connection.Config) error {
 	var errs []error
-	if (f.URL == "") == (f.URLFile == "") {
+	if (c.URL == "") == (c.URLFile == "") {
 		errs = append(errs, errors.New("broker must have exactly one of url and urlFile"))
 	}
 	logins := 0
-	for _, path := range []string{f.UsernameFile, f.TokenFile, f.CredentialsFile, f.NKeyFile} {
+	for _, path := range []string{c.UsernameFile, c.TokenFile, c.CredentialsFile, c.NKeyFile} {
 		if path != "" {
 			logins++
 		}
@@ -41,10 +28,10 @@ func (f *Files) Validate() error {
 	if logins > 1 {
 		errs = append(errs, errors.New("broker must have at most one of usernameFile, tokenFile, credentialsFile and nkeyFile"))
 	}
-	if f.PasswordFile != "" && f.UsernameFile == "" {
+	if c.PasswordFile != "" && c.UsernameFile == "" {
 		errs = append(errs, errors.New("broker has passwordFile, which requires usernameFile"))
 	}
-	if (f.SentinelUsernameFile == "") != (f.SentinelPasswordFile == "") || f.SentinelUsernameFile != "" && f.SentinelMaster == "" {
+	if (c.Sentinel.UsernameFile == "") != (c.Sentinel.PasswordFile == "") || c.Sentinel.UsernameFile != "" && c.Sentinel.MasterName == "" {
 		errs = append(errs, errors.New("broker.sentinel must have masterName, and both or none of usernameFile and passwordFile"))
 	}
 	return errors.Join(errs...)
@@ -52,8 +39,8 @@ func (f *Files) Validate() error {
 
 // Connect reads the credentials and connects. Each reconnect reads the files again: to rotate a password, change
 // the file first and then the broker. The name identifies the connection at the broker.
-func (f *Files) Connect(ctx context.Context, name string) (broker.Engine, dial.EngineName, error) {
-	refresh := func() (broker.Credentials, error) { return f.read(name) }
+func Connect(ctx context.Context, c *connection.Config, name string) (broker.Engine, dial.EngineName, error) {
+	refresh := func() (broker.Credentials, error) { return read(c, name) }
 	credentials, err := refresh()
 	if err != nil {
 		return nil, "", err
@@ -64,29 +51,29 @@ func (f *Files) Connect(ctx context.Context, name string) (broker.Engine, dial.E
 	return engine, engineName, err
 }
 
-func (f *Files) read(name string) (broker.Credentials, error) {
+func read(c *connection.Config, name string) (broker.Credentials, error) {
 	var files reader
 	credentials := broker.Credentials{
-		URL:             f.URL,
-		Username:        files.readLogin("usernameFile", f.UsernameFile),
-		Password:        files.readLogin("passwordFile", f.PasswordFile),
-		Token:           files.readLogin("tokenFile", f.TokenFile),
-		NATSCredentials: files.readFile(f.CredentialsFile),
-		NKeySeed:        []byte(files.readLogin("nkeyFile", f.NKeyFile)),
-		JetStreamDomain: f.JetStreamDomain,
-		InboxPrefix:     f.InboxPrefix,
-		TLS:             broker.NewTLS(files.readFile(f.CAFile), files.readFile(f.CertificateFile), files.readFile(f.KeyFile), f.ServerName),
+		URL:             c.URL,
+		Username:        files.readLogin("usernameFile", c.UsernameFile),
+		Password:        files.readLogin("passwordFile", c.PasswordFile),
+		Token:           files.readLogin("tokenFile", c.TokenFile),
+		NATSCredentials: files.readFile(c.CredentialsFile),
+		NKeySeed:        []byte(files.readLogin("nkeyFile", c.NKeyFile)),
+		JetStreamDomain: c.JetStreamDomain,
+		InboxPrefix:     c.InboxPrefix,
+		TLS:             broker.NewTLS(files.readFile(c.TLS.CAFile), files.readFile(c.TLS.CertificateFile), files.readFile(c.TLS.KeyFile), c.TLS.ServerName),
 		Name:            name,
 	}
-	if f.SentinelMaster != "" {
+	if c.Sentinel.MasterName != "" {
 		credentials.Sentinel = &broker.Sentinel{
-			MasterName: f.SentinelMaster,
-			Username:   files.readLogin("sentinel.usernameFile", f.SentinelUsernameFile),
-			Password:   files.readLogin("sentinel.passwordFile", f.SentinelPasswordFile),
+			MasterName: c.Sentinel.MasterName,
+			Username:   files.readLogin("sentinel.usernameFile", c.Sentinel.UsernameFile),
+			Password:   files.readLogin("sentinel.passwordFile", c.Sentinel.PasswordFile),
 		}
 	}
-	if f.URLFile != "" {
-		credentials.URL = strings.TrimSpace(string(files.readFile(f.URLFile)))
+	if c.URLFile != "" {
+		credentials.URL = strings.TrimSpace(string(files.readFile(c.URLFile)))
 	}
 	if files.err != nil {
 		return broker.Credentials{}, broker.Errorf(broker.ClassInvalid, "reading the broker credentials: %w", files.err)
