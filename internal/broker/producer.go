@@ -319,6 +319,16 @@ func FieldFailure(failure error, field, format string, values ...any) error {
 	return &SendError{Failure: failure, Field: field, Err: fmt.Errorf(format, values...)}
 }
 
+// UnknownQueue returns the error of a queue that the broker does not have.
+func UnknownQueue(queue string) error {
+	return FieldFailure(ErrUnknownQueue, "queue", "is unknown: the broker has no queue %s", queue)
+}
+
+// DrainingQueue returns the error of a queue that rejects new jobs.
+func DrainingQueue(queue string) error {
+	return FieldFailure(ErrDraining, "queue", "is draining: the queue %s is being deleted and rejects new jobs", queue)
+}
+
 // SendErrorOf returns a classified error as a SendError. An error that is one already stays as it is.
 func SendErrorOf(err error) error {
 	if err == nil || errors.As(err, new(*SendError)) {

@@ -6,18 +6,13 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/jobkeys"
 )
 
 // CancelDelayed implements broker.Producer. asynq refuses to delete a task that a worker has received.
 func (e *Engine) CancelDelayed(ctx context.Context, queue, id string) (bool, error) {
-	known, err := e.client.SIsMember(ctx, queuesKey, queue).Result()
-	if err != nil {
-		return false, sendError(queue, err)
-	}
-	if !known {
-		return false, broker.FieldFailure(broker.ErrUnknownQueue, "queue", "is unknown: the broker has no queue %s", queue)
+	if err := e.requireQueue(ctx, queue); err != nil {
+		return false, err
 	}
 	task, err := e.inspector.GetTaskInfo(queue, id)
 	if isTaskGone(err) || err == nil && task.State != asynq.TaskStateScheduled {

@@ -52,7 +52,7 @@ func (e *Engine) Job(ctx context.Context, queue, id string) (jobstate.Info, erro
 func (e *Engine) requireQueue(ctx context.Context, queue string) error {
 	known, err := e.client.SIsMember(ctx, queuesKey, queue).Result()
 	if err == nil && !known {
-		return broker.FieldFailure(broker.ErrUnknownQueue, "queue", "is unknown: the broker has no queue %s", queue)
+		return broker.UnknownQueue(queue)
 	}
 	return sendError(queue, err)
 }

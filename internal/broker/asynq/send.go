@@ -78,9 +78,9 @@ func (e *Engine) checkSendable(ctx context.Context, queue string) (time.Duration
 	seconds, _ := record.Val()[1].(string)
 	switch {
 	case !isKnown.Val():
-		return 0, broker.FieldFailure(broker.ErrUnknownQueue, "queue", "is unknown: the broker has no queue %s", queue)
+		return 0, broker.UnknownQueue(queue)
 	case closed != "":
-		return 0, broker.FieldFailure(broker.ErrDraining, "queue", "is draining: the queue %s is being deleted and rejects new jobs", queue)
+		return 0, broker.DrainingQueue(queue)
 	}
 	retention, err := strconv.ParseInt(seconds, 10, 64)
 	if err != nil {

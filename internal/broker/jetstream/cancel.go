@@ -32,7 +32,7 @@ func (e *Engine) CancelDelayed(ctx context.Context, queue, id string) (bool, err
 func (e *Engine) cancelDelayed(ctx context.Context, queue, id string) (uint64, error) {
 	stream, err := e.js.Stream(ctx, streamName(queue))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return 0, broker.FieldFailure(broker.ErrUnknownQueue, "queue", "is unknown: the broker has no queue %s", queue)
+		return 0, broker.UnknownQueue(queue)
 	}
 	if err != nil {
 		return 0, err

@@ -16,9 +16,7 @@ import (
 // jobRecorder implements broker.JobRecorder.
 type jobRecorder struct {
 	*queueSubscription
-	watcher jetstream.KeyWatcher
-	stop    context.CancelFunc
-	done    chan struct{}
+	*keyWatch
 }
 
 // JobRecorder implements broker.Subscription. Requests to cancel jobs are watched, so that they take effect at once.
@@ -28,45 +26,14 @@ func (s *queueSubscription) JobRecorder(ctx context.Context, onCancel func(id st
 	if err != nil {
 		return nil, s.classifyError(operation, err)
 	}
-	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
-	watcher, err := bucket.Watch(watching, cancelKeyPrefix+"*", jetstream.IgnoreDeletes())
-	if err != nil {
-		stop()
-		return nil, s.classifyError(operation, err)
-	}
-	r := &jobRecorder{queueSubscription: s, watcher: watcher, stop: stop, done: make(chan struct{})}
-	known := make(chan struct{})
-	go r.watchCancels(known, onCancel)
-	select {
-	case <-known:
-		return r, nil
-	case <-ctx.Done():
-		r.Stop()
-		return nil, s.classifyError(operation, ctx.Err())
-	}
-}
-
-// watchCancels closes known after the requests that exist already.
-func (r *jobRecorder) watchCancels(known chan<- struct{}, onCancel func(id string, request jobstate.Cancel)) {
-	defer close(r.done)
-	for entry := range r.watcher.Updates() {
-		if entry == nil {
-			close(known)
-			continue
-		}
+	watch, err := s.watchKeys(ctx, operation, bucket, cancelKeyPrefix+"*", func(entry jetstream.KeyValueEntry) {
 		request := jobstate.Cancel{}
 		id, valid := idFromToken(strings.TrimPrefix(entry.Key(), cancelKeyPrefix))
 		if valid && json.Unmarshal(entry.Value(), &request) == nil {
 			onCancel(id, request)
 		}
-	}
-}
-
-// Stop implements broker.JobRecorder.
-func (r *jobRecorder) Stop() {
-	_ = r.watcher.Stop()
-	r.stop()
-	<-r.done
+	}, jetstream.IgnoreDeletes())
+	return &jobRecorder{s, watch}, err
 }
 
 // Record implements broker.JobRecorder.
@@ -86,9 +53,6 @@ func (r *jobRecorder) Record(ctx context.Context, d broker.Delivery, entry *jobs
 // EndCancel implements broker.JobRecorder.
 func (r *jobRecorder) EndCancel(ctx context.Context, id string) error {
 	message := &nats.Msg{Subject: r.writableSubject(jobsSubject(r.queue, cancelKey(id))), Header: nats.Header{keyOperationHeader: {"DEL"}}}
-	a, err := r.store(ctx, message)
-	if err == nil && a.Error != nil {
-		err = a.Error
-	}
+	_, err := r.store(ctx, message)
 	return r.classifyError("recording a job of the queue "+r.queue, err)
 }

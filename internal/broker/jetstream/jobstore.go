@@ -45,7 +45,7 @@ func (e *Engine) recordEntry(ctx context.Context, queue string, entry *jobstate.
 			Subject: e.writableSubject(jobsSubject(queue, key)), Data: raw, Header: nats.Header{stateHeader: {string(entry.State)}},
 		}
 		stored, err := e.writeLast(ctx, jobsStreamName(queue), message, last)
-		if !errors.Is(err, errChanged) {
+		if !errors.Is(err, broker.ErrKeyChanged) {
 			return stored, err
 		}
 		found, err := e.readLast(ctx, jobsStreamName(queue), jobsSubject(queue, key))
@@ -72,12 +72,20 @@ func (e *Engine) jobStoreError(ctx context.Context, operation, queue string, err
 		return err
 	}
 	if isStreamMissing(err) {
-		if _, missing := e.js.Stream(ctx, streamName(queue)); isNotFound(missing) {
-			return broker.FieldFailure(broker.ErrUnknownQueue, "queue", "is unknown: the broker has no queue %s", queue)
+		if unknown := e.requireQueue(ctx, queue); unknown != nil {
+			return unknown
 		}
 		return broker.UnsupportedField("queue", "keeps no state of jobs: set spec.results of the Queue of %s", queue)
 	}
 	return broker.SendErrorOf(e.classifyError(operation+" the queue "+queue, err))
+}
+
+// requireQueue returns an error if the server says that it has no such queue.
+func (e *Engine) requireQueue(ctx context.Context, queue string) error {
+	if _, missing := e.js.Stream(ctx, streamName(queue)); isNotFound(missing) {
+		return broker.UnknownQueue(queue)
+	}
+	return nil
 }
 
 // isStreamMissing reports that the stream of a request does not exist. A request to store something has no
@@ -213,10 +221,7 @@ func (e *Engine) requestCancel(ctx context.Context, queue, id string) error {
 	if err != nil {
 		return err
 	}
-	a, err := e.store(ctx, &nats.Msg{Subject: e.writableSubject(jobsSubject(queue, cancelKey(id))), Data: raw})
-	if err == nil && a.Error != nil {
-		return a.Error
-	}
+	_, err = e.store(ctx, &nats.Msg{Subject: e.writableSubject(jobsSubject(queue, cancelKey(id))), Data: raw})
 	return err
 }
 

@@ -54,8 +54,8 @@ func (e *Engine) changeKey(
 	message.Subject = e.keySubject(queue, keyName(key))
 	message.Header.Set(jetstream.MsgTTLHeader, expiry.Round(time.Second).String())
 	written, err := e.writeLast(ctx, bucketStreamName(queue), message, revision)
-	if errors.Is(err, errChanged) {
-		return 0, broker.ErrKeyChanged
+	if errors.Is(err, broker.ErrKeyChanged) {
+		return 0, err
 	}
 	return written, e.keyError(ctx, "writing", queue, key, err)
 }
@@ -82,8 +82,8 @@ func (e *Engine) keyError(ctx context.Context, operation, queue string, key brok
 		return nil
 	}
 	if isStreamMissing(err) {
-		if _, missing := e.js.Stream(ctx, streamName(queue)); isNotFound(missing) {
-			return broker.FieldFailure(broker.ErrUnknownQueue, "queue", "is unknown: the broker has no queue %s", queue)
+		if unknown := e.requireQueue(ctx, queue); unknown != nil {
+			return unknown
 		}
 	}
 	if failure := (*jetstream.APIError)(nil); errors.As(err, &failure) && failure.ErrorCode == errorCodeTTLDisabled {

@@ -21,10 +21,8 @@ import (
 // that do not know each other. Workers watch the bucket for changes of the limit.
 type rateLimiter struct {
 	*queueSubscription
-	watcher      jetstream.KeyWatcher
+	*keyWatch
 	currentLimit atomic.Pointer[rateLimitRecord]
-	done         chan struct{}
-	stop         context.CancelFunc
 
 	// mu serializes calls of Reserve.
 	mu sync.Mutex
@@ -35,48 +33,18 @@ type rateLimiter struct {
 }
 
 // RateLimiter implements broker.Subscription.
-func (s *queueSubscription) RateLimiter(ctx context.Context) (broker.RateLimiter, error) {
-	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
-	watcher, err := s.bucket.Watch(watching, rateLimitKey)
-	if err != nil {
-		stop()
-		return nil, s.classifyError("watching the rate limit of the queue "+s.queue, err)
-	}
-	l := &rateLimiter{queueSubscription: s, watcher: watcher, done: make(chan struct{}), stop: stop}
-	known := make(chan struct{})
-	go l.watchRateLimit(known)
-	select {
-	case <-known:
-		return l, nil
-	case <-ctx.Done():
-		l.Stop()
-		return nil, s.classifyError("watching the rate limit of the queue "+s.queue, ctx.Err())
-	}
-}
-
-// watchRateLimit follows changes of the limit. It closes known after the initial value.
-func (l *rateLimiter) watchRateLimit(known chan<- struct{}) {
-	defer close(l.done)
-	for entry := range l.watcher.Updates() {
-		if entry == nil { // all initial values were received
-			close(known)
-			continue
-		}
+func (s *queueSubscription) RateLimiter(ctx context.Context) (_ broker.RateLimiter, err error) {
+	l := &rateLimiter{queueSubscription: s}
+	l.keyWatch, err = s.watchKeys(ctx, "watching the rate limit of the queue "+s.queue, s.bucket, rateLimitKey, func(entry jetstream.KeyValueEntry) {
 		var now rateLimitRecord
 		if entry.Operation() == jetstream.KeyValuePut {
 			if err := json.Unmarshal(entry.Value(), &now); err != nil || now.Limit < 0 || now.Limit > 0 && now.Per <= 0 {
-				continue // invalid: keep the previous limit
+				return // invalid: keep the previous limit
 			}
 		}
 		l.currentLimit.Store(&now)
-	}
-}
-
-// Stop implements broker.RateLimiter.
-func (l *rateLimiter) Stop() {
-	_ = l.watcher.Stop()
-	l.stop()
-	<-l.done
+	})
+	return l, err
 }
 
 // IsLimited implements broker.RateLimiter.

@@ -303,7 +303,7 @@ func (e *Engine) explainRejection(ctx context.Context, job *broker.OutgoingJob) 
 	subject := readySubject(job.Queue, job.PriorityName())
 	switch {
 	case slices.Contains(config.Subjects, placeholderSubject(job.Queue)), config.Sealed:
-		return broker.FieldFailure(broker.ErrDraining, "queue", "is draining: the queue %s is being deleted and rejects new jobs", job.Queue)
+		return broker.DrainingQueue(job.Queue)
 	case !slices.Contains(config.Subjects, subject):
 		var priorities []string
 		for _, known := range config.Subjects {
@@ -328,7 +328,7 @@ func (e *Engine) sendableStream(ctx context.Context, job *broker.OutgoingJob) (*
 	case err == nil:
 		return &stream.CachedInfo().Config, nil
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		return nil, broker.FieldFailure(broker.ErrUnknownQueue, "queue", "is unknown: the broker has no queue %s", job.Queue)
+		return nil, broker.UnknownQueue(job.Queue)
 	case ctx.Err() != nil, errorClassOf(err) != broker.ClassUnreachable:
 		return nil, e.sendError(ctx, job, err)
 	}

@@ -80,36 +80,37 @@ func (e *Engine) readMessage(ctx context.Context, stream string, request map[str
 	return nil, answer.Error
 }
 
-// store sends a message to a stream, and returns the server's answer, which may be an error.
+// store sends a message to a stream, and returns the server's answer.
 func (e *Engine) store(ctx context.Context, message *nats.Msg) (answer, error) {
 	reply, err := e.nc.RequestMsgWithContext(ctx, message)
 	if err != nil {
 		return answer{}, err
 	}
-	return decodeAnswer(reply)
+	a, err := decodeAnswer(reply)
+	if err == nil && a.Error != nil {
+		return answer{}, a.Error
+	}
+	return a, err
 }
 
-// errChanged: the key has another revision.
-var errChanged = errors.New("the key has changed")
-
-// writeLast stores a message, unless the last one with its subject has another number. 0: there must be none.
+// writeLast stores a message, unless the last one with its subject has another number. 0: there must be none. It fails with
+// broker.ErrKeyChanged then.
 func (e *Engine) writeLast(ctx context.Context, stream string, message *nats.Msg, last uint64) (sequence uint64, err error) {
 	if message.Header == nil {
 		message.Header = nats.Header{}
 	}
 	message.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(last, 10))
 	a, err := e.store(ctx, message)
+	refused := (*jetstream.APIError)(nil)
 	switch {
+	case errors.As(err, &refused) && isSubjectTaken(refused):
+		return 0, broker.ErrKeyChanged
 	case err != nil:
 		return 0, err
-	case a.Error == nil && a.Stream != stream:
+	case a.Stream != stream:
 		return 0, broker.Errorf(broker.ClassInvalid, "the stream %s received the entry, should be %s", broker.TruncateText(a.Stream), stream)
-	case a.Error == nil:
-		return a.Sequence, nil
-	case isSubjectTaken(a.Error):
-		return 0, errChanged
 	}
-	return 0, a.Error
+	return a.Sequence, nil
 }
 
 // keyToken returns an ID as a token of a key. An ID that cannot be one is encoded, after a character that no other

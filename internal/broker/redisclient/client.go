@@ -164,11 +164,10 @@ var errorPrefixesByClass = map[broker.ErrorClass][]string{
 
 // ClassifyError adds the operation and a class to an error.
 func ClassifyError(operation string, err error) error {
-	if err == nil || broker.ClassOf(err) != broker.ClassUnknown {
-		return broker.ClassifyNetworkError(operation, err) // it keeps the class
-	}
-	if class := classOf(err); class != broker.ClassUnknown {
-		return broker.Errorf(class, "%s: %w", operation, err)
+	if err != nil && broker.ClassOf(err) == broker.ClassUnknown {
+		if class := classOf(err); class != broker.ClassUnknown {
+			return broker.Errorf(class, "%s: %w", operation, err)
+		}
 	}
 	return broker.ClassifyNetworkError(operation, err)
 }
