@@ -13,7 +13,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/backlog"
-	"github.com/yardmaster/yardmaster/internal/broker/backlog/jetstream"
+	"github.com/yardmaster/yardmaster/internal/broker/jetstream"
 	"github.com/yardmaster/yardmaster/internal/broker/backlog/kedascaler"
 	"github.com/yardmaster/yardmaster/internal/broker/backlog/prometheus"
 	"github.com/yardmaster/yardmaster/internal/broker/backlog/rabbitmq"

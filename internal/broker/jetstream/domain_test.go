@@ -90,16 +90,16 @@ func TestAConsumerOfTheHubIsReadThroughALeafNodeWithRestrictedInboxes(t *testing
 	}
 	publish(t, atHub, "orders.new", "x")
 	for domain, want := range map[string]string{natstest.HubDomain: "", "nowhere": "the JetStream domain nowhere does not respond"} {
-		reader, err := NewConsumerReader(t.Context(), broker.Credentials{
+		source, err := NewConsumerSource(t.Context(), broker.Credentials{
 			URL: "nats://" + leaf.Address(), NKeySeed: seed, JetStreamDomain: domain, InboxPrefix: "_INBOX_operator", Dial: boundedDial,
-		})
+		}, ConsumerOptions{Stream: "orders", Consumer: "billing"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(reader.Disconnect)
-		state, err := reader.ReadConsumer(t.Context(), "orders", "billing")
-		if want == "" && (err != nil || state.Pending != 1) || want != "" && !strings.Contains(fmt.Sprint(err), want) {
-			t.Errorf("domain %s: %+v, %v", domain, state, err)
+		t.Cleanup(source.Disconnect)
+		reading, err := source.Read(t.Context())
+		if want == "" && (err != nil || reading.Backlog != 1) || want != "" && !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("domain %s: %+v, %v", domain, reading, err)
 		}
 	}
 }

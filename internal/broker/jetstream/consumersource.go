@@ -1,0 +1,101 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/backlog"
+)
+
+// ConsumerOptions select a consumer and the targets of its pool.
+type ConsumerOptions struct {
+	Stream, Consumer string
+	// LagThreshold is the number of messages per worker; 0 for no target.
+	LagThreshold int32
+	// ActivationLagThreshold is the number of messages up to which the pool needs no workers.
+	ActivationLagThreshold int32
+}
+
+// consumerSource reads one consumer that another application manages. Its requests change nothing on the server.
+type consumerSource struct {
+	*Engine
+	options ConsumerOptions
+}
+
+// NewConsumerSource connects to a NATS server of any version that has JetStream. The consumer need not exist yet. The
+// connection reconnects until Disconnect.
+func NewConsumerSource(ctx context.Context, credentials broker.Credentials, o ConsumerOptions) (backlog.Source, error) {
+	engine, err := connect(ctx, credentials)
+	if err != nil {
+		return nil, err
+	}
+	return &consumerSource{engine, o}, nil
+}
+
+// Read implements backlog.Source. Messages that the consumer has not delivered are the backlog; those that are not
+// acknowledged are in flight, also while they wait for another delivery. The server may report any numbers.
+func (s *consumerSource) Read(ctx context.Context) (backlog.Reading, error) {
+	info, arrivals, err := s.readState(ctx)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		err = broker.Errorf(broker.ClassNotFound, "the stream does not exist")
+	case errors.Is(err, jetstream.ErrConsumerNotFound):
+		err = broker.Errorf(broker.ClassNotFound, "the consumer does not exist")
+	case errors.Is(err, nats.ErrNoResponders) && s.domain != "":
+		err = s.silentDomainError()
+	case errors.Is(err, nats.ErrNoResponders):
+		err = broker.Errorf(broker.ClassUnreachable, "the server has no JetStream for the account of the login")
+	}
+	if err != nil {
+		return backlog.Reading{}, s.classifyError(fmt.Sprintf("reading the consumer %q of the stream %q", s.options.Consumer, s.options.Stream), err)
+	}
+	waiting, err := backlog.MessageCount("num_pending of the consumer", float64(info.NumPending))
+	if err != nil {
+		return backlog.Reading{}, err
+	}
+	inFlight, err := backlog.MessageCount("num_ack_pending of the consumer", float64(info.NumAckPending))
+	if err != nil {
+		return backlog.Reading{}, err
+	}
+	return backlog.Reading{
+		Backlog: waiting, InFlight: &inFlight, InFlightMayWait: true, TotalArrivals: arrivals,
+		BacklogPerReplica: float64(s.options.LagThreshold), ActivationThreshold: int64(s.options.ActivationLagThreshold),
+		MeasuredTime: time.Now(),
+	}, nil
+}
+
+// readState returns a pull or push consumer, and the number of messages that its stream ever received: nil if the consumer
+// has a filter, because then only some of them are for it.
+func (s *consumerSource) readState(ctx context.Context) (info *jetstream.ConsumerInfo, arrivals *uint64, err error) {
+	info, err = s.readInfo(ctx)
+	if err != nil || info.Config.FilterSubject != "" || len(info.Config.FilterSubjects) > 0 {
+		return info, nil, err
+	}
+	found, err := s.js.Stream(ctx, s.options.Stream)
+	if err != nil {
+		return nil, nil, err
+	}
+	return info, &found.CachedInfo().State.LastSeq, nil
+}
+
+// readInfo sends another request for a push consumer, because the client library rejects it as a pull consumer.
+func (s *consumerSource) readInfo(ctx context.Context) (*jetstream.ConsumerInfo, error) {
+	pull, err := s.js.Consumer(ctx, s.options.Stream, s.options.Consumer)
+	if err == nil {
+		return pull.CachedInfo(), nil
+	}
+	if !errors.Is(err, jetstream.ErrNotPullConsumer) {
+		return nil, err
+	}
+	push, err := s.js.PushConsumer(ctx, s.options.Stream, s.options.Consumer)
+	if err != nil {
+		return nil, err
+	}
+	return push.CachedInfo(), nil
+}
