@@ -13,16 +13,16 @@ import (
 const (
 	// activityPrecision limits how often lastActivityTime is written.
 	activityPrecision = time.Minute
-	// activityChecks is how often activity is recorded within inactivityTimeout, if that is not more often than
-	// activityPrecision allows. After a restart of the operator, at most the time since then counts again.
+	// activityChecks is how often activity is recorded within inactivityTimeout, within the limit of activityPrecision.
+	// After a restart of the operator, only the time since the last record counts again.
 	activityChecks = 10
 )
 
 // Activity is the report of a runner in its Lease.
 type Activity struct {
-	// RenewTime is the time that the runner wrote as that of its last activity; zero if it wrote none. It may be any time.
+	// RenewTime is the time of the last activity, as the runner wrote it; zero if it wrote none. It may be any time.
 	RenewTime time.Time
-	// ObservedTime is when this process first observed that RenewTime.
+	// ObservedTime is when this process first observed RenewTime.
 	ObservedTime time.Time
 	// CreationTime is when the Lease was created.
 	CreationTime time.Time
@@ -32,8 +32,8 @@ type Activity struct {
 	Cost CostReport
 }
 
-// hasActivityLease reports whether the runner of the open attempt has a Lease. Its SessionRunner may have changed since
-// the attempt was created.
+// hasActivityLease reports whether the runner of the open attempt has a Lease. The SessionRunner may have changed
+// since.
 func hasActivityLease(status *v1alpha1.AgenticSessionStatus, settings *runnerSettings) bool {
 	if status.ActivityLease != nil {
 		return *status.ActivityLease
@@ -41,8 +41,8 @@ func hasActivityLease(status *v1alpha1.AgenticSessionStatus, settings *runnerSet
 	return settings != nil && settings.runner.Spec.ActivityLease // an earlier version of the operator created it
 }
 
-// followActivity records the runner's activity, and returns since when it is idle; zero if that is not known: the runner
-// has not renewed its Lease, or the Lease does not exist.
+// followActivity records the runner's activity, and returns since when it is idle; zero if the runner has not renewed
+// its Lease, or the Lease does not exist.
 func (e *evaluation) followActivity() (idleSince time.Time) {
 	activity, s := e.observation.Activity, &e.status
 	if activity == nil {
@@ -81,7 +81,6 @@ func (e *evaluation) setActivityCondition() {
 	e.setCondition(v1alpha1.ConditionActivityReported, state)
 }
 
-// isIdleTooLong reports whether the runner has been idle for inactivityTimeout.
 func (e *evaluation) isIdleTooLong(idleSince time.Time) bool {
 	limit := time.Duration(ptr.Deref(e.spec.InactivityTimeout, 0)) * time.Second
 	if limit == 0 {

@@ -22,8 +22,8 @@ const (
 	archiveCredentialsPath   = "/etc/agentic-archive" //nolint:gosec // the path of credentials, not credentials
 )
 
-// newArchiveContainers returns the container that archives the transcript: a native sidecar, which ends after the runner.
-// It alone mounts the archive, and the runner reaches it through a socket in a volume.
+// newArchiveContainers returns the container that archives the transcript: a native sidecar, which ends after the
+// runner. Only this container mounts the archive; the runner connects to it through a socket in a volume.
 func (b *objectBuilder) newArchiveContainers(inputs string) []corev1.Container {
 	spec := &b.settings.runner.Spec
 	archive := spec.Archive
@@ -85,7 +85,7 @@ func validateArchive(spec *v1alpha1.SessionRunnerSpec) []string {
 	if slices.ContainsFunc(spec.Sidecars, func(s v1alpha1.SessionSidecar) bool { return s.Name == ArchiveContainer }) {
 		problems = append(problems, "sidecar must not be named "+ArchiveContainer+", because archive has a container of this name")
 	}
-	if (archive.ClaimName == "") == (archive.S3 == nil) { // the CRD rejects it too, but an older CRD may not
+	if (archive.ClaimName == "") == (archive.S3 == nil) { // an older CRD may not reject it
 		return append(problems, "archive: set exactly one of claimName and s3")
 	}
 	if archive.S3 != nil {

@@ -24,7 +24,6 @@ const (
 	maxPodLag = 10 * time.Second
 )
 
-// followAttempt determines what became of the open attempt, given the Job with its name.
 func (e *evaluation) followAttempt(job *batchv1.Job) *Question {
 	wasCreated := e.status.JobUID != "" || e.observation.CreatedJobs[e.status.Job] != ""
 	switch {
@@ -45,7 +44,6 @@ func (e *evaluation) followAttempt(job *batchv1.Job) *Question {
 	return nil
 }
 
-// followJob observes the progress of the open attempt's Job.
 func (e *evaluation) followJob(job *batchv1.Job) *Question {
 	e.job, e.pod = job, newestPod(e.observation.Pods, job.UID)
 	e.status.JobUID = job.UID
@@ -90,7 +88,7 @@ func (e *evaluation) followJob(job *batchv1.Job) *Question {
 	return nil
 }
 
-// followRunner keeps what the Job's Pod needs, and lets the Pod run when its workspace is free.
+// followRunner keeps the objects that the Job's Pod needs, and lets the Pod run when its workspace is free.
 func (e *evaluation) followRunner() *Question {
 	if deadline := e.deadline(); !ptr.Equal(deadline, e.job.Spec.ActiveDeadlineSeconds) {
 		e.decision.SetDeadline = &JobDeadline{e.job, deadline}
@@ -107,9 +105,8 @@ func (e *evaluation) followRunner() *Question {
 	return e.restoreObjects()
 }
 
-// endedBeforeDeletion reports whether a Job's end counts. It does not if the Job was deleted
-// before: a runner that fails in the second in which it is terminated may fail because of
-// that.
+// endedBeforeDeletion reports whether a Job ended before it was deleted. A runner that fails in the second of the
+// deletion may fail because it is terminated.
 func endedBeforeDeletion(job *batchv1.Job, end *batchv1.JobCondition) bool {
 	if job.DeletionTimestamp.IsZero() {
 		return true
@@ -118,8 +115,8 @@ func endedBeforeDeletion(job *batchv1.Job, end *batchv1.JobCondition) bool {
 	return ended.Before(deleted) || end.Type == batchv1.JobComplete && ended.Equal(deleted)
 }
 
-// runnerStartTime returns when the runner started, nil if it has not. An interactive runner has
-// started when it is ready.
+// runnerStartTime returns when the runner started; nil if it has not. An interactive runner has started when it is
+// ready.
 func runnerStartTime(pod *corev1.Pod, interactive bool, now metav1.Time) *metav1.Time {
 	c := runnerStatus(pod)
 	if c == nil {
@@ -140,7 +137,7 @@ func runnerStartTime(pod *corev1.Pod, interactive bool, now metav1.Time) *metav1
 	return &start
 }
 
-// stopReason returns why the session has to stop; empty if it does not.
+// stopReason returns why the session must stop; empty if it need not.
 func (e *evaluation) stopReason() v1alpha1.StopReason {
 	if e.spec.OperatingMode == v1alpha1.ModeStopped {
 		return v1alpha1.StopUser
@@ -170,8 +167,8 @@ func stuckTime(status *v1alpha1.AgenticSessionStatus) time.Time {
 	return status.StopTime.Add(gracePeriod + stuckPodDelay)
 }
 
-// closeLostAttempt closes an attempt whose Job was deleted. Its Pod may be remembered. However
-// late the deletion is noticed, only time in which the Pod can have run counts.
+// closeLostAttempt closes an attempt whose Job was deleted. Its Pod may be remembered. Only time in which the Pod can
+// have run counts, however late the deletion is noticed.
 func (e *evaluation) closeLostAttempt() {
 	e.pod = newestPod(e.observation.Pods, e.status.JobUID)
 	e.recordActiveSince()
@@ -211,8 +208,8 @@ func (e *evaluation) failStuckStart() {
 	e.failRun(*problem)
 }
 
-// startupBegin returns since when the attempt could have started. Time in which the Pod waits
-// for a node does not count: that is not a mistake of the session.
+// startupBegin returns since when the runner could have started. Time in which the Pod waits for a node does not count,
+// because it is not the session's fault.
 func startupBegin(status *v1alpha1.AgenticSessionStatus, job *batchv1.Job, pod *corev1.Pod) time.Time {
 	if c := findPodCondition(pod, corev1.PodScheduled, corev1.ConditionTrue); c != nil && !c.LastTransitionTime.IsZero() {
 		return c.LastTransitionTime.Time

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// newSessionAllowance is how long a session that was never reconciled is waited for, so that sessions that are created
-	// together start in the order of their creation.
+	// newSessionAllowance is how long other sessions wait for a session that was never reconciled, so that sessions
+	// that are created together start in the order of their creation.
 	newSessionAllowance = time.Minute
-	// queueRefreshInterval is after how long a queued session updates its position, which nothing else reconciles.
+	// queueRefreshInterval is the interval at which a queued session updates its position: no event causes that.
 	queueRefreshInterval = time.Minute
 )
 
@@ -24,20 +24,20 @@ type Contender struct {
 	Name string
 	UID  types.UID
 	User string
-	// IsOpen means that an attempt is open. Other contenders wait, since Since.
+	// IsOpen means that an attempt is open. Otherwise the contender has waited since Since.
 	IsOpen bool
 	Since  time.Time
 }
 
-// Capacity has the sessions of a SessionRunner that has a maximum.
+// Capacity has the sessions of a SessionRunner with a maximum.
 type Capacity struct {
 	// Contenders may be stale, but contain all sessions that this process started.
 	Contenders []Contender
-	// Verified means that they contain the sessions of earlier processes too.
+	// Verified means that Contenders also contain the sessions that earlier processes started.
 	Verified bool
 }
 
-// RunnerOf returns the name of the SessionRunner that a session uses: of its open attempt, or of the next attempt.
+// RunnerOf returns the name of the SessionRunner of the session's open attempt, or else of its next attempt.
 func RunnerOf(s *v1alpha1.AgenticSession) string { return cmp.Or(s.Status.Runner, s.Spec.Runner) }
 
 // HasCapacityLimit reports whether a SessionRunner limits how many of its sessions run at a time.
@@ -61,8 +61,8 @@ func NewContender(s *v1alpha1.AgenticSession, isOpen bool, now time.Time) (Conte
 	return c, s.Status.Phase == "" && now.Sub(c.Since) < newSessionAllowance
 }
 
-// queuePosition returns the time by which waiting sessions are ordered: before the first attempt, the time of the creation. Later
-// attempts go to the end, so that a session that is run again and again does not keep newer sessions waiting.
+// queuePosition returns the time by which waiting sessions are ordered: before the first attempt, the time of the
+// creation. Later attempts queue at the end, so that a session that is often rerun does not delay newer sessions.
 func queuePosition(s *v1alpha1.AgenticSession, queuedSince time.Time) time.Time {
 	if hasAttempted(&s.Status) {
 		return queuedSince
@@ -70,7 +70,6 @@ func queuePosition(s *v1alpha1.AgenticSession, queuedSince time.Time) time.Time 
 	return s.CreationTimestamp.Time
 }
 
-// places counts the places of a SessionRunner.
 type places struct {
 	runner *v1alpha1.SessionRunner
 	open   int
@@ -108,15 +107,14 @@ func HasPlace(runner *v1alpha1.SessionRunner, contenders []Contender, user strin
 	return !p.isFull() && !p.isFullFor(user)
 }
 
-// inOrder returns the waiting sessions in the order in which they start.
 func inOrder(contenders []Contender) []Contender {
 	waiting := slices.DeleteFunc(slices.Clone(contenders), func(c Contender) bool { return c.IsOpen })
 	slices.SortFunc(waiting, func(a, b Contender) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Name, b.Name)) })
 	return waiting
 }
 
-// NextSessions returns the names of the waiting sessions that can start now. A session whose user has enough others does not
-// keep sessions of other users waiting.
+// NextSessions returns the names of the waiting sessions that can start now. A session that waits for the maximum of
+// its user does not delay sessions of other users.
 func NextSessions(runner *v1alpha1.SessionRunner, contenders []Contender) []string {
 	p := countPlaces(runner, contenders)
 	var next []string

@@ -19,7 +19,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/pod/adminauth"
 )
 
-// objectBuilder builds the objects of an attempt. Their content depends only on its fields.
+// objectBuilder builds the objects of an attempt from nothing but its fields.
 type objectBuilder struct {
 	session  *v1alpha1.AgenticSession
 	settings *runnerSettings
@@ -31,9 +31,9 @@ type objectBuilder struct {
 	keys *adminauth.Keys
 }
 
-// newChildObjects returns the objects that the attempt's Job needs, in the order in which they
-// are created: the network is restricted before anything of a session runs. A claim that exists is
-// not among them: it does not change, and an empty claim must not replace it.
+// newChildObjects returns the objects that the attempt's Job needs, in the order of their creation: the network is
+// restricted before any container of a session runs. A claim that exists is not among them: an empty claim must not
+// replace it.
 func (b *objectBuilder) newChildObjects(inputs *corev1.Secret) []decision.Object {
 	s, runner := b.session, b.settings.runner
 	account := &corev1.ServiceAccount{
@@ -51,8 +51,8 @@ func (b *objectBuilder) newChildObjects(inputs *corev1.Secret) []decision.Object
 	return append(objects, b.newLeaseObjects()...)
 }
 
-// newLeaseObjects returns the Lease through which the runner reports activity, if the attempt has one, and the permission to
-// renew this Lease, and nothing else. The operator does not write the spec of the Lease.
+// newLeaseObjects returns the Lease through which the runner reports activity, if the attempt has a Lease, and the
+// permission to renew only this Lease. The operator does not write the spec of the Lease.
 func (b *objectBuilder) newLeaseObjects() []decision.Object {
 	if !hasActivityLease(b.status, b.settings) {
 		return nil
@@ -79,8 +79,8 @@ func (b *objectBuilder) newLeaseObjects() []decision.Object {
 	return []decision.Object{lease, role, binding}
 }
 
-// newClaim returns the claim of the session's workspace. A retained claim has no owner, so that
-// the garbage collector does not delete it; its label names the session.
+// newClaim returns the claim of the session's workspace. A retained claim has no owner, so that the garbage collector
+// does not delete it.
 func (b *objectBuilder) newClaim() decision.Object {
 	s := b.session
 	claim := &corev1.PersistentVolumeClaim{
@@ -113,7 +113,8 @@ func (b *objectBuilder) newService() decision.Object {
 	}
 }
 
-// newJob returns the attempt's Job, without a deadline. It has the metadata of the SessionRunner, completed by the operator's.
+// newJob returns the attempt's Job, without a deadline. The operator's metadata takes precedence over the
+// SessionRunner's.
 func (b *objectBuilder) newJob(template *corev1.PodTemplateSpec) *batchv1.Job {
 	metadata := childMetadata(b.session, b.status.Job)
 	labels, annotations := map[string]string{}, map[string]string{}
@@ -140,10 +141,10 @@ func (b *objectBuilder) newJob(template *corev1.PodTemplateSpec) *batchv1.Job {
 }
 
 const (
-	// promptKey and keySession are the files of a session's inputs.
+	// promptKey and sessionFileKey are the files of a session's inputs.
 	promptKey      = "prompt"
 	sessionFileKey = "session.json"
-	// variableKeyPrefix begins the keys of environment variables, which are not mounted.
+	// variableKeyPrefix is the prefix of the keys of environment variables, which are not mounted.
 	variableKeyPrefix = "env."
 )
 
@@ -168,12 +169,12 @@ type RunnerInputs struct {
 type RunnerRepo struct {
 	v1alpha1.SessionRepo `json:",inline"`
 
-	// Directory is the name of a directory in the workspace.
+	// Directory in the workspace.
 	Directory string `json:"directory"`
 }
 
-// newInputsSecret returns the Secret with the runner's inputs. It is immutable, and its name
-// contains a hash of its content: changed inputs are another Secret.
+// newInputsSecret returns the Secret with the runner's inputs. It is immutable, and its name contains a hash of its
+// content, so changed inputs are another Secret.
 func (b *objectBuilder) newInputsSecret() *corev1.Secret {
 	spec := &b.session.Spec
 	data := map[string][]byte{promptKey: []byte(cmp.Or(spec.Prompt, spec.InitialPrompt)), sessionFileKey: b.marshalSessionFile()}

@@ -48,7 +48,6 @@ func (e *evaluation) setConditions() {
 	decision.Set(&e.status.Conditions, e.observation.Session.Generation, e.now, summaryOf(e.status.Phase, problem))
 }
 
-// setAttemptConditions sets the conditions of the open attempt.
 func (e *evaluation) setAttemptConditions() {
 	e.setCondition(v1alpha1.ConditionJobCreated, jobCreated(&e.status, e.obstacle, e.decision.CreateJob != nil))
 	e.setCondition(v1alpha1.ConditionPodScheduled, podScheduled(&e.status, e.job, e.pod))
@@ -62,7 +61,7 @@ func (e *evaluation) setAttemptConditions() {
 	e.setCondition(v1alpha1.ConditionRunnerStarted, started)
 }
 
-// unchanged is the state of a condition that stays as it is.
+// unchanged, as the new state of a condition, keeps the condition.
 var unchanged decision.State
 
 func (e *evaluation) setCondition(conditionType string, state decision.State) {
@@ -89,7 +88,6 @@ func phaseOf(status *v1alpha1.AgenticSessionStatus) v1alpha1.SessionPhase {
 	}
 }
 
-// phaseOfAttempt derives the phase from the open attempt's Job.
 func phaseOfAttempt(status *v1alpha1.AgenticSessionStatus) v1alpha1.SessionPhase {
 	switch {
 	case status.StopTime != nil:
@@ -104,7 +102,7 @@ func phaseOfAttempt(status *v1alpha1.AgenticSessionStatus) v1alpha1.SessionPhase
 	return v1alpha1.SessionPending
 }
 
-// workspaceReasons are the reasons for which a session waits for its workspace without a time limit.
+// workspaceReasons are reasons for which a session may wait for its workspace without a time limit.
 var workspaceReasons = []string{v1alpha1.ReasonWorkspaceInUse, v1alpha1.ReasonWorkspaceLost, v1alpha1.ReasonWorkspaceNotFound}
 
 // dependenciesReady keeps the condition of a session that has ended.
@@ -120,7 +118,7 @@ func dependenciesReady(status *v1alpha1.AgenticSessionStatus, o *obstacle) decis
 	return unchanged
 }
 
-// networkRestricted reports whether the NetworkPolicies of the namespace allow the session's Pods only what the
+// networkRestricted reports whether the NetworkPolicies of the namespace allow the session's Pods no more than the
 // SessionRunner does, and whether they are enforced.
 func networkRestricted(o *Observation, pod *corev1.Pod, previous *metav1.Condition) decision.State {
 	s, policies, name := o.Session, o.NetworkPolicies, NetworkPolicyName(o.Session.Name)
@@ -183,7 +181,7 @@ func podScheduled(status *v1alpha1.AgenticSessionStatus, job *batchv1.Job, pod *
 	return decision.False(v1alpha1.ReasonPodNotCreated, "")
 }
 
-// stopStuck sets the condition only once it has been True.
+// stopStuck leaves the condition absent until it is True for the first time.
 func stopStuck(status *v1alpha1.AgenticSessionStatus, pod *corev1.Pod, now time.Time) decision.State {
 	switch {
 	case status.StopTime != nil && !now.Before(stuckTime(status)):
@@ -218,7 +216,6 @@ func summaryOf(phase v1alpha1.SessionPhase, problem decision.Problem) decision.S
 	return s
 }
 
-// phaseReason returns why the session is in its phase.
 func phaseReason(status *v1alpha1.AgenticSessionStatus, pod *corev1.Pod, o *obstacle) decision.Problem {
 	switch status.Phase {
 	case v1alpha1.SessionCompleted, v1alpha1.SessionFailed:

@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// AnnotationCost of a Lease contains the cost of the attempt until now, as the runner reports it: the name of its Job, an
-	// equals sign, and a decimal number of dollars.
+	// AnnotationCost of a Lease contains the cost of the attempt so far, as the runner reports it: the name of its Job,
+	// an equals sign, and a decimal number of dollars.
 	AnnotationCost = v1alpha1.Prefix + "cost-usd"
-	// CostRecordInterval limits how often a cost is recorded that does not reach the limit.
+	// CostRecordInterval limits how often a cost below the limit is recorded.
 	CostRecordInterval = time.Minute
-	// maxTotalMicros, 9 billion dollars, is small enough for a float64 to represent each millionth.
+	// maxTotalMicros is 9 billion dollars: a float64 represents each millionth of it.
 	maxTotalMicros = 9e9 * microsPerDollar
 	// maxCostReportBytes is the maximum length of AnnotationCost.
 	maxCostReportBytes = 128
@@ -34,12 +34,11 @@ type CostReport struct {
 	Job string
 	// USD is the highest cost that this runner reported.
 	USD v1alpha1.Number
-	// Problem says why the last report is not valid; empty if it is.
+	// Problem is why the last report is not valid; empty if it is valid.
 	Problem string
 }
 
-// Next returns the report after a value of AnnotationCost was observed. A runner that reports less than before gets nothing
-// back.
+// Next returns the report after a value of AnnotationCost was observed. The cost of a runner never decreases.
 func (r CostReport) Next(annotation string) CostReport {
 	if annotation == "" {
 		return r
@@ -87,8 +86,8 @@ type costLimit struct {
 	owner string
 }
 
-// findCostLimit returns the maximum cost of a session; nil if it is not limited. A running attempt keeps the limit of its
-// SessionRunner with which it was created.
+// findCostLimit returns the maximum cost of a session; nil if it is not limited. An open attempt keeps the limit that
+// its SessionRunner had when it was created.
 func findCostLimit(o *Observation, status *v1alpha1.AgenticSessionStatus) *costLimit {
 	var limit *costLimit
 	lower := func(cost *v1alpha1.Number, owner string) {
@@ -108,8 +107,8 @@ func findCostLimit(o *Observation, status *v1alpha1.AgenticSessionStatus) *costL
 	return limit
 }
 
-// costProblem returns why no attempt may run; nil if the cost of the session is below its limit. An unknown cost is not
-// counted.
+// costProblem returns why no attempt may run; nil if the cost of the session is below its limit. An unknown cost does
+// not count.
 func costProblem(o *Observation, status *v1alpha1.AgenticSessionStatus) *decision.Problem {
 	limit, total := findCostLimit(o, status), microsOf(status.TotalCostUSD)
 	if limit == nil || total < limit.micros {
@@ -160,8 +159,8 @@ func (e *evaluation) attemptCost() v1alpha1.Number {
 	return cost
 }
 
-// followCost records the cost of the open attempt: its first report and a report that reaches the limit at once, other reports at
-// most once in CostRecordInterval.
+// followCost records the cost of the open attempt: at once for its first report and for a report that reaches the
+// limit, and otherwise at most once in CostRecordInterval.
 func (e *evaluation) followCost() {
 	cost, s := e.attemptCost(), &e.status
 	if cost == "" || s.AttemptCostUSD != nil && microsOf(&cost) == microsOf(s.AttemptCostUSD) {
@@ -175,7 +174,6 @@ func (e *evaluation) followCost() {
 	}
 }
 
-// recordCost records the cost of the open attempt, and adds the difference to the total.
 func (e *evaluation) recordCost(cost v1alpha1.Number) {
 	s := &e.status
 	added := microsOf(&cost) - microsOf(s.AttemptCostUSD)

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// startupAllowance is the time that a Job has beyond the session's remaining time until its runner starts. While
-	// its Pod waits, the operator renews the allowance when half of it is over. It limits how long a runner runs too
-	// long if no operator runs when it starts.
+	// startupAllowance is the time that a Job has, beyond the session's remaining time, until its runner starts. While
+	// its Pod waits, the operator renews the allowance when half of it has passed. If no operator runs when the runner
+	// starts, the runner exceeds the session's time by at most this allowance.
 	startupAllowance = time.Hour
 	// maxDeadlineSeconds (10 years) fits into a time.Duration.
 	maxDeadlineSeconds = 10 * 365 * 24 * 60 * 60
@@ -26,8 +26,8 @@ type JobDeadline struct {
 	Seconds *int64
 }
 
-// remainingSeconds returns how long the session may still run; false if its time is not
-// limited. A running attempt keeps the limit of its SessionRunner with which it was created.
+// remainingSeconds returns how long the session may still run; false if its time is not limited. An open attempt keeps
+// the limit that its SessionRunner had when it was created.
 func remainingSeconds(o *Observation, status *v1alpha1.AgenticSessionStatus) (seconds int64, limited bool) {
 	allowed := int64(ptr.Deref(o.Session.Spec.Timeout, defaultTimeoutSeconds))
 	most := status.MaxActiveSeconds
@@ -40,7 +40,8 @@ func remainingSeconds(o *Observation, status *v1alpha1.AgenticSessionStatus) (se
 	return max(min(allowed, maxDeadlineSeconds)-status.ActiveSeconds, 0), allowed != 0
 }
 
-// deadline returns the deadline that the Job should have now: the session's remaining time, from the start of its runner.
+// deadline returns the activeDeadlineSeconds that the Job should have: the session's remaining time, from the start of
+// its runner; nil for none.
 func (e *evaluation) deadline() *int64 {
 	left, limited := remainingSeconds(&e.observation, &e.status)
 	if !limited {
@@ -63,13 +64,13 @@ func (e *evaluation) deadline() *int64 {
 	return new(waited + left + allowance)
 }
 
-// recordActiveSince records when the runner's container started, on the clock of its node.
+// recordActiveSince records when the runner's container started, by the clock of its node.
 func (e *evaluation) recordActiveSince() {
 	c, earliest := runnerStatus(e.pod), e.status.JobStartTime
 	if e.status.ActiveSince != nil || c == nil || earliest == nil {
 		return
 	}
-	start := *earliest // of a container whose start is not known
+	start := *earliest // if the container's start is not known
 	switch {
 	case c.State.Running != nil && !c.State.Running.StartedAt.IsZero():
 		start = c.State.Running.StartedAt
@@ -81,8 +82,9 @@ func (e *evaluation) recordActiveSince() {
 	e.status.ActiveSince = new(metav1.NewTime(laterTime(earlierTime(start.Time, e.now.Time), earliest.Time)))
 }
 
-// activeStart returns since when the time of the open attempt counts; nil if its runner did not run. If nobody observed
-// its Pod, it may have run since its Job started, or, if it had not when it was stopped, since then.
+// activeStart returns since when the time of the open attempt counts; nil if its runner did not run. A Pod that was not
+// observed may have run since its Job started, or, if the session was stopped before the runner was observed, since the
+// stop.
 func (e *evaluation) activeStart() *metav1.Time {
 	switch {
 	case e.status.ActiveSince != nil:
@@ -95,7 +97,6 @@ func (e *evaluation) activeStart() *metav1.Time {
 	return e.status.JobStartTime
 }
 
-// hasRun reports whether the runner's container has started.
 func hasRun(pod *corev1.Pod) bool {
 	c := runnerStatus(pod)
 	return c != nil && (c.State.Running != nil || c.State.Terminated != nil)

@@ -40,7 +40,7 @@ type evaluation struct {
 	timer       decision.Timer
 	decision    Decision
 
-	// settings that the session runs with; nil if they are refused or not known.
+	// settings of the session; nil if they are refused or not known.
 	settings *runnerSettings
 	// obstacle that keeps the session from creating a Job; nil if it can.
 	obstacle *obstacle
@@ -68,8 +68,6 @@ func newEvaluation(observation Observation) *evaluation {
 	return e
 }
 
-// advance follows the open attempt, and starts an attempt if none is open. It returns a question if
-// it has to know more.
 func (e *evaluation) advance() *Question {
 	if e.status.Job != "" {
 		job, question := findJob(&e.observation, e.status.Job)
@@ -86,8 +84,8 @@ func (e *evaluation) advance() *Question {
 	return nil
 }
 
-// findJob returns the session's Job with this name; nil if it does not exist. The cache may
-// be behind, so a Job that it does not contain is a question.
+// findJob returns the session's Job with this name; nil if it does not exist. A Job that the cache does not contain is
+// a question, because the cache may be stale.
 func findJob(o *Observation, name string) (*batchv1.Job, *Question) {
 	if job, answered := o.Answers.Jobs[name]; answered {
 		return job, nil
@@ -103,8 +101,8 @@ func findJob(o *Observation, name string) (*batchv1.Job, *Question) {
 	return nil, &Question{JobName: name}
 }
 
-// betweenAttempts decides about a session without an open attempt. It resumes a stopped session
-// when its user requests it: a session that was stopped for inactivity would otherwise restart at once.
+// betweenAttempts decides about a session without an open attempt. It resumes a stopped session only if its user
+// stopped it: otherwise, a session that was stopped for inactivity would restart at once.
 func (e *evaluation) betweenAttempts() *Question {
 	last := lastRun(&e.status)
 	isStopped := last != nil && last.Outcome == v1alpha1.RunStopped
@@ -153,9 +151,9 @@ func lastRun(status *v1alpha1.AgenticSessionStatus) *v1alpha1.SessionRun {
 	return last
 }
 
-// deleteOrphanJobs deletes active Jobs of the session that do not belong to the open attempt,
-// which a stale decision may have created. It also deletes ended Jobs whose attempts are no
-// longer recorded: without that, a session that is restarted often would leave a Job each time.
+// deleteOrphanJobs deletes active Jobs that do not belong to the open attempt, which a stale decision may have created.
+// It also deletes ended Jobs whose attempts are no longer recorded, so that Jobs of a session that is restarted often
+// do not accumulate.
 func (e *evaluation) deleteOrphanJobs() {
 	for _, job := range e.observation.Jobs {
 		if job.Name == e.status.Job || !metav1.IsControlledBy(job, e.observation.Session) {
@@ -168,7 +166,6 @@ func (e *evaluation) deleteOrphanJobs() {
 	}
 }
 
-// deleteJob deletes a Job, unless it is being deleted already.
 func (e *evaluation) deleteJob(job *batchv1.Job) {
 	isPlanned := slices.ContainsFunc(e.decision.DeleteJobs, func(other *batchv1.Job) bool { return other.UID == job.UID })
 	if job.DeletionTimestamp.IsZero() && !isPlanned {

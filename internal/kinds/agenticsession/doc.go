@@ -1,8 +1,8 @@
 // Package agenticsession decides what an AgenticSession does next.
 //
-// It is pure: Decide takes the session, its SessionRunner, the observed Jobs and Pods, and the
-// time, and returns the status to record and the actions to take. It never guesses: before it
-// treats a Job as deleted because the cache does not contain it, it requests a live read.
+// It is pure: Decide takes the session, its SessionRunner, the observed Jobs and Pods, and the time, and returns the
+// status to record and the actions to take. Before it treats a Job that the cache does not contain as deleted, it
+// requests a live read.
 //
 //	             Job created             runner starts
 //	Pending ─────────────────▶ Creating ────────────────▶ Running
@@ -18,9 +18,8 @@
 // A queue, or another client, may suspend the Job of Creating and Running sessions, which are Pending until it is
 // resumed, in the same attempt.
 //
-// The status records only how attempts ended. The phase is derived each time from those
-// records, the spec, and the Job of the open attempt, which status.job names. At most one
-// attempt is open, and status.job names its Job before the Job is created.
+// The status records how attempts ended. The phase is derived each time from these records, the spec, and the Job of
+// the open attempt. At most one attempt is open, and status.job names its Job before the Job is created.
 //
 // A session cannot change what its Pod is allowed to do: this package builds the containers
 // from a few fields, and the SessionRunner sets the limits.

@@ -32,7 +32,7 @@ const (
 // operatorLabels are the labels of the operator's Pods.
 var operatorLabels = map[string]string{"app.kubernetes.io/name": "yardmaster", "app.kubernetes.io/component": "operator"}
 
-// NetworkCheck describes the operator's side of the network check; the zero value means that sessions have none.
+// NetworkCheck describes the operator's side of the network check; with the zero value, sessions have no check.
 type NetworkCheck struct {
 	// Image contains the program for the check.
 	Image string
@@ -42,8 +42,8 @@ type NetworkCheck struct {
 	Addresses []netip.Addr
 }
 
-// appliesTo reports whether the Pods of a SessionRunner check their network. They do not if the SessionRunner itself may
-// allow what must fail.
+// appliesTo reports whether the Pods of a SessionRunner check their network. They do not if the SessionRunner itself
+// may allow the connection that must fail.
 func (c *NetworkCheck) appliesTo(runner *v1alpha1.SessionRunner) bool {
 	if c.Image == "" || runner == nil {
 		return false
@@ -56,8 +56,8 @@ func (c *NetworkCheck) appliesTo(runner *v1alpha1.SessionRunner) bool {
 	return true
 }
 
-// mayAllowDenied reports whether a rule may allow connections to the denied port of the operator's Pods. Their addresses are not
-// known, but they are no public IPv4 addresses.
+// mayAllowDenied reports whether a rule may allow connections to the denied port of the operator's Pods. Their
+// addresses are not known, but are not public IPv4 addresses.
 func mayAllowDenied(rule *v1alpha1.SessionEgress) bool {
 	if !allowsPort(rule.Ports, networkcheck.DeniedPort) {
 		return false
@@ -121,7 +121,6 @@ func (b *objectBuilder) newCheckContainers() []corev1.Container {
 	}}
 }
 
-// waitForAddresses reports whether the session has to wait for the addresses of the operator.
 func (e *evaluation) waitForAddresses() bool {
 	check, runner := &e.observation.NetworkCheck, e.observation.Runner
 	if !check.appliesTo(runner) || len(check.Addresses) > 0 || runner.Spec.NetworkIsolation == v1alpha1.NetworkIsolationPreferred {
@@ -141,8 +140,8 @@ func checkStatus(pod *corev1.Pod) *corev1.ContainerStatus {
 	return findContainer(pod.Status.InitContainerStatuses, checkContainer)
 }
 
-// networkEnforced reports whether the network enforces the policies of the session's Pods, as far as their check shows it.
-// After its Pod was deleted, the session keeps the last result.
+// networkEnforced reports whether the network enforces NetworkPolicies, according to the check in the session's Pod.
+// After the Pod was deleted, the session keeps the last result.
 func networkEnforced(pod *corev1.Pod, previous *metav1.Condition) decision.State {
 	c := checkStatus(pod)
 	switch {
@@ -179,7 +178,7 @@ func enforcementProblem(t *corev1.ContainerStateTerminated) decision.Problem {
 	return problem
 }
 
-// checkProblem returns why a Pod's network check kept its runner from starting; nil if it did not.
+// checkProblem returns why a Pod's network check keeps its runner from starting; nil if it does not.
 func checkProblem(pod *corev1.Pod) *decision.Problem {
 	c := checkStatus(pod)
 	if c == nil || c.State.Terminated == nil || c.State.Terminated.ExitCode == 0 {

@@ -47,14 +47,13 @@ func eventsBetween(before, after *v1alpha1.AgenticSessionStatus) []decision.Even
 			events = append(events, event)
 		}
 	}
-	if before.WorkspaceUID != "" && after.WorkspaceUID == "" { // the session accepts an empty workspace instead of a lost one
+	if before.WorkspaceUID != "" && after.WorkspaceUID == "" { // the session accepts an empty workspace
 		add(corev1.EventTypeWarning, v1alpha1.EventWorkspaceLost, actionRun,
 			"PersistentVolumeClaim %s was lost: the next attempt starts with an empty workspace", after.WorkspaceClaim)
 	}
 	return events
 }
 
-// addJobEvents adds the events of the open attempt's Job.
 func addJobEvents(before, after *v1alpha1.AgenticSessionStatus, add func(kind, reason, action, format string, values ...any)) {
 	if after.JobUID != "" && before.JobUID != after.JobUID {
 		add(corev1.EventTypeNormal, v1alpha1.EventJobCreated, actionRun, "Created Job %s", after.Job)
@@ -72,7 +71,7 @@ func isNameTaken(status *v1alpha1.AgenticSessionStatus) bool {
 	return c != nil && c.Reason == v1alpha1.ReasonNameTaken
 }
 
-// addedRun returns the record that was added; nil if none was. A decision adds at most one.
+// addedRun returns the added record; nil without one. A decision adds at most one record.
 func addedRun(before, after *v1alpha1.AgenticSessionStatus) *v1alpha1.SessionRun {
 	if len(after.Runs) == 0 {
 		return nil
@@ -87,8 +86,8 @@ func addedRun(before, after *v1alpha1.AgenticSessionStatus) *v1alpha1.SessionRun
 	return last
 }
 
-// eventOfRun returns the event for the end of an attempt. A stopped attempt has none: the
-// session's phase already has one.
+// eventOfRun returns the event for the end of an attempt. A stopped attempt has none, because EventStopped reports the
+// new phase.
 func eventOfRun(run *v1alpha1.SessionRun) (event decision.Event, found bool) {
 	event = decision.Event{
 		Type: corev1.EventTypeWarning, Reason: v1alpha1.EventFailed, Action: actionRun,

@@ -26,8 +26,9 @@ func (b *objectBuilder) usesGit() bool {
 	return b.settings.runner.Spec.Git != nil && (len(b.session.Spec.Repos) > 0 || b.session.Spec.ActiveWorkflow != nil)
 }
 
-// newGitContainers returns the container that clones and pushes: a native sidecar, which ends after the runner. It alone
-// mounts the credentials, and not the workspace: programs that the agent writes there must not run with the credentials.
+// newGitContainers returns the container that clones and pushes: a native sidecar, which ends after the runner. Only
+// this container mounts the credentials. It does not mount the workspace, because programs that the agent writes there
+// must not run with the credentials.
 func (b *objectBuilder) newGitContainers(inputs string) []corev1.Container {
 	if !b.usesGit() {
 		return nil
@@ -89,15 +90,15 @@ func validateGit(spec *v1alpha1.SessionRunnerSpec) []string {
 	if secret == "" {
 		return problems
 	}
-	if len(spec.Git.Hosts) == 0 { // the CRD rejects it too, but an older CRD may not
+	if len(spec.Git.Hosts) == 0 { // an older CRD may not reject it
 		problems = append(problems, "git: secretName requires hosts")
 	}
 	keys := []string{"password", "ssh-privatekey"}
 	return append(problems, secretProblems(spec, secret, keys, ", so its agent could read the credentials of git")...)
 }
 
-// secretProblems returns how an agent could read the credentials in a Secret that only another container may read. keys are
-// the credentials: other keys of the Secret may be for the agent.
+// secretProblems returns how an agent could read the credentials in a Secret that only another container may read. keys
+// has the keys of the credentials; other keys of the Secret may be for the agent.
 func secretProblems(spec *v1alpha1.SessionRunnerSpec, secret string, keys []string, detail string) []string {
 	var problems []string
 	isCredential := func(key string) bool { return slices.Contains(keys, key) }

@@ -15,9 +15,8 @@ import (
 const (
 	// LabelSession contains the session's name, for selectors of users.
 	LabelSession = v1alpha1.Prefix + "session"
-	// LabelSessionUID contains the session's UID. It limits what the operator caches and
-	// selects the Pods of the NetworkPolicy. Ownership is always determined by the controller
-	// reference.
+	// LabelSessionUID contains the session's UID. It selects the objects that the operator caches, and the Pods of the
+	// NetworkPolicy. Ownership is always determined by the controller reference.
 	LabelSessionUID = v1alpha1.Prefix + "session-uid"
 
 	// AnnotationRun and AnnotationAttempt of a Job contain the numbers of its run and attempt.
@@ -28,15 +27,14 @@ const (
 )
 
 const (
-	// maxNameLength is the maximum length of a label value: Pods are labeled with their Job's
-	// name.
+	// maxNameLength is the maximum length of a label value: Pods have a label with the name of their Job.
 	maxNameLength    = 63
 	inputsHashLength = 10
 	nameHashLength   = 6
 )
 
-// childObjectName returns "<owner>-<part>". If that is too long the owner's name is cut and
-// followed by its hash, so that the names of different owners stay different.
+// childObjectName returns "<owner>-<part>". If the result is too long, the owner's name is truncated and followed by
+// its hash, so that the names of different owners stay different.
 func childObjectName(owner, part string) string {
 	if len(owner)+1+len(part) <= maxNameLength {
 		return owner + "-" + part
@@ -72,17 +70,14 @@ func LeaseName(owner string) string { return owner }
 // NetworkPolicyName returns the name of a session's NetworkPolicy.
 func NetworkPolicyName(owner string) string { return sharedName(owner) }
 
-// childLabels returns the labels of all objects of a session.
 func childLabels(s *v1alpha1.AgenticSession) map[string]string {
 	return map[string]string{
 		v1alpha1.LabelManagedBy: v1alpha1.ManagedByValue,
-		LabelSession:            s.Name, // never longer than a label's value
+		LabelSession:            s.Name, // never longer than a label value
 		LabelSessionUID:         string(s.UID),
 	}
 }
 
-// childMetadata returns the metadata of an object of a session, with the session as its
-// controller.
 func childMetadata(s *v1alpha1.AgenticSession, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: name, Namespace: s.Namespace, Labels: childLabels(s),

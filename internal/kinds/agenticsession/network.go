@@ -21,13 +21,12 @@ import (
 // NetworkSettings are the properties of the cluster's network.
 type NetworkSettings = sessionrunner.Network
 
-// DefaultDenyPolicyName is the name of the NetworkPolicy that denies the Pods of all sessions of a namespace every
-// connection.
+// DefaultDenyPolicyName is the name of the NetworkPolicy that denies all connections of the Pods of sessions in a
+// namespace.
 const DefaultDenyPolicyName = "yardmaster-sessions-default-deny"
 
-// NewDefaultDenyPolicy returns that policy. The policies of sessions only add to it. No session owns it, and it is
-// never deleted: the garbage collector deletes the policy of a deleted session at once, but the session's Pod lives
-// on until it has ended.
+// NewDefaultDenyPolicy returns the NetworkPolicy with DefaultDenyPolicyName. It has no owner and is never deleted,
+// because the garbage collector deletes the policy of a deleted session while the session's Pod may still run.
 func NewDefaultDenyPolicy(namespace string) *networkingv1.NetworkPolicy {
 	return &networkingv1.NetworkPolicy{
 		TypeMeta: metav1.TypeMeta{APIVersion: networkingv1.SchemeGroupVersion.String(), Kind: "NetworkPolicy"},
@@ -41,8 +40,8 @@ func NewDefaultDenyPolicy(namespace string) *networkingv1.NetworkPolicy {
 	}
 }
 
-// buildNetworkPolicy returns the NetworkPolicy of the session's Pods: it allows what the
-// SessionRunner names; the cluster's DNS, unless it names only hosts, which the egress proxy resolves; and the API
+// buildNetworkPolicy returns the NetworkPolicy of the session's Pods. It allows the connections that the SessionRunner
+// names; the cluster's DNS, unless the SessionRunner names only hosts, which the egress proxy resolves; and the API
 // server if the runner has a Lease.
 func buildNetworkPolicy(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner, settings *NetworkSettings) *networkingv1.NetworkPolicy {
 	policy := &networkingv1.NetworkPolicy{
@@ -97,7 +96,8 @@ func egressRule(rule *v1alpha1.SessionEgress, settings *NetworkSettings) network
 	return allowed
 }
 
-// IsNetworkPolicyCurrent reports whether a NetworkPolicy exists, and is as the operator creates it.
+// IsNetworkPolicyCurrent reports whether a NetworkPolicy exists, with the spec and the controller that the operator
+// sets.
 func IsNetworkPolicyCurrent(found, want *networkingv1.NetworkPolicy) bool {
 	if found == nil || !equality.Semantic.DeepEqual(found.Spec, want.Spec) {
 		return false
@@ -118,9 +118,9 @@ func findNetworkPolicy(policies []networkingv1.NetworkPolicy, name string) *netw
 	return nil
 }
 
-// findWideningPolicy returns the first NetworkPolicy that selects a Pod and allows connections that the wanted one
-// does not, nil if none does. Each rule of a policy has to be contained in a single rule
-// of the wanted policy: that can be decided without knowing the Pods and namespaces that selectors select.
+// findWideningPolicy returns the first NetworkPolicy that selects a Pod and allows connections that the wanted policy
+// does not; nil without one. Each peer of a rule must be contained in a single rule of the wanted policy, which can be
+// decided without knowing the Pods and namespaces that selectors select.
 func findWideningPolicy(policies []networkingv1.NetworkPolicy, pod map[string]string, wanted *networkingv1.NetworkPolicy) *networkingv1.NetworkPolicy {
 	wantedEgress, wantedIngress := rulesOf(wanted)
 	for i := range policies {
@@ -170,7 +170,6 @@ type networkRule struct {
 	ports []networkingv1.NetworkPolicyPort
 }
 
-// rulesOf returns the rules of a NetworkPolicy.
 func rulesOf(policy *networkingv1.NetworkPolicy) (egress, ingress []networkRule) {
 	for i := range policy.Spec.Egress {
 		egress = append(egress, networkRule{policy.Spec.Egress[i].To, policy.Spec.Egress[i].Ports})
@@ -218,7 +217,7 @@ func containsPeer(outer, inner *networkingv1.NetworkPolicyPeer) bool {
 	return true
 }
 
-// containsPorts reports whether all inner ports are among the outer ports. No ports means all ports.
+// containsPorts reports whether all inner ports are among the outer ports. An empty list means all ports.
 func containsPorts(outer, inner []networkingv1.NetworkPolicyPort) bool {
 	if len(outer) == 0 {
 		return true

@@ -16,10 +16,9 @@ import (
 	"github.com/yardmaster/yardmaster/internal/pod/adminauth"
 )
 
-// Observation is everything that a decision is based on. Decide does not change it.
+// Observation is everything that a decision depends on. Decide does not change it.
 type Observation struct {
-	// Session as last read. It may be stale: the decision's status is written over exactly
-	// this version or not at all.
+	// Session as last read. It may be stale: the decision's status is written only over this version.
 	Session *v1alpha1.AgenticSession
 	// Runner that the session names; nil if it does not exist.
 	Runner *v1alpha1.SessionRunner
@@ -29,21 +28,19 @@ type Observation struct {
 	Network NetworkSettings
 	// NetworkCheck has the image and the addresses that the network check of the session's Pod needs.
 	NetworkCheck NetworkCheck
-	// Keys sign the session's token for the egress proxy; nil if the operator has none, or it is not needed.
+	// Keys sign the session's token for the egress proxy; nil if the operator has no key or the session needs no token.
 	Keys *adminauth.Keys
-	// Parent is the session that spec.continueFrom names; nil if it names none or the session
-	// does not exist.
+	// Parent is the session that spec.continueFrom names; nil without one, or if it does not exist.
 	Parent *v1alpha1.AgenticSession
 	// WorkspaceUser is the name of another session that has a Job in the same workspace.
 	WorkspaceUser string
-	// Jobs that the session controls, and their Pods. They may be stale, and a Job that is
-	// missing here may exist.
+	// Jobs that the session controls, and their Pods. The cache may be stale: other Jobs may exist.
 	Jobs []*batchv1.Job
 	Pods []corev1.Pod
-	// DeletedPod is the UID of the Pod among Pods that does not exist any more, but is remembered; empty if all exist.
+	// DeletedPod is the UID of the Pod in Pods that was deleted, but is remembered; empty if all exist.
 	DeletedPod types.UID
-	// Children are the other objects of the session that the cache contains, if an attempt is open. It contains no
-	// Secrets and no claims.
+	// Children are the other objects of the session that the cache contains, if an attempt is open. Secrets and claims
+	// are not among them.
 	Children map[ChildKey]bool
 	// NetworkPolicies of the namespace, at least all that select the session's Pods.
 	NetworkPolicies []networkingv1.NetworkPolicy
@@ -57,15 +54,15 @@ type Observation struct {
 	Now time.Time
 	// Answers to the questions of earlier calls with this observation.
 	Answers Answers
-	// Refusal is the object that the API server refused when this observation's decision was
-	// executed; nil if it refused none.
+	// Refusal is the object that the API server refused when the last decision on this observation was executed; nil
+	// without one.
 	Refusal *decision.Refusal
 }
 
 // ChildKey identifies an object in the session's namespace.
 type ChildKey struct{ Kind, Name string }
 
-// Question is a fact that Decide has to know before it can decide. Exactly one field is set.
+// Question is a fact that Decide needs. Exactly one field is set.
 type Question struct {
 	// JobName requests a live read of the Job with this name.
 	JobName string
@@ -75,8 +72,8 @@ type Question struct {
 	OpenSessions bool
 	// Claim requests a live read of the metadata of the PersistentVolumeClaim with this name.
 	Claim string
-	// Mounts requests a live list of all Pods that mount the claim with this name and have not ended. The claim is read
-	// before.
+	// Mounts requests a live list of all Pods that mount the claim with this name and have not ended. Claim is
+	// requested before.
 	Mounts string
 	// Secret requests a live read of the metadata of the session's Secret with this name.
 	Secret string
@@ -84,10 +81,9 @@ type Question struct {
 
 // Answers to questions.
 type Answers struct {
-	// Jobs of the session that live reads returned, by name; nil for a Job that does not
-	// exist.
+	// Jobs of the session that live reads returned, by name; nil if the Job does not exist.
 	Jobs map[string]*batchv1.Job
-	// Claims that live reads returned, by name; nil for a claim that does not exist.
+	// Claims that live reads returned, by name; nil if the claim does not exist.
 	Claims map[string]*metav1.PartialObjectMetadata
 	// Mounts are the Pods that mount a claim, by the claim's name.
 	Mounts map[string][]corev1.Pod
@@ -103,19 +99,19 @@ type Decision struct {
 	// Question, if set, must be answered first. The other fields are then not valid.
 	Question *Question
 
-	// Status to record. If that fails, nothing else of the decision may be executed.
+	// Status to record. If the write fails, nothing else of the decision may be executed.
 	Status v1alpha1.AgenticSessionStatus
 	// Events to emit after the status is stored.
 	Events []decision.Event
-	// DeleteJobs are Jobs to delete in the foreground, so that a Job exists until its Pods are
-	// deleted. Each is deleted only in the observed version.
+	// DeleteJobs are Jobs to delete in the foreground, so that each exists until its Pods are deleted, and only in the
+	// observed version.
 	DeleteJobs []*batchv1.Job
 	// SetDeadline changes the deadline of the open attempt's Job.
 	SetDeadline *JobDeadline
 	// ApplyObjects are applied in this order, unless an object of another owner has its name.
 	ApplyObjects []decision.Object
-	// ShareClaim is a claim of another session. The session becomes a further owner, so that
-	// the claim exists as long as one of its owners.
+	// ShareClaim is a claim of another session. The session becomes an owner too, so that the claim exists as long as
+	// any of its owners.
 	ShareClaim *metav1.PartialObjectMetadata
 	// ReserveWorkspace lets the open attempt's Pod run in its workspace.
 	ReserveWorkspace *WorkspaceReservation
@@ -125,7 +121,7 @@ type Decision struct {
 	CreateJob *batchv1.Job
 	// DeleteSecret is the name of an inputs Secret that nothing uses any more.
 	DeleteSecret string
-	// DeleteSession means that the session's time to live is over.
+	// DeleteSession means that the session's time to live has passed.
 	DeleteSession bool
 	// RequeueAfter is when to decide again if nothing else happens before; 0 means never.
 	RequeueAfter time.Duration

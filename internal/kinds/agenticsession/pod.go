@@ -42,7 +42,7 @@ const (
 	// gracePeriodSeconds is how long a Pod has to end. The Pods of a deleted session must be deleted within 30 s,
 	// and the kubelet needs up to 15 s more if 20 of them ignore SIGTERM at the same time on 2 cores.
 	gracePeriodSeconds = 10
-	// defaultFSGroup owns the volumes if the SessionRunner names no group.
+	// defaultFSGroup owns the volumes if the SessionRunner sets no runAsGroup.
 	defaultFSGroup = 65532
 	// tokenExpirationSeconds is the lifetime of the Lease's token. The kubelet rotates it.
 	tokenExpirationSeconds = 3600
@@ -51,11 +51,10 @@ const (
 	sessionPortName    = "session"
 )
 
-// operatorVariables are environment variables without the operator's prefix that it sets.
+// operatorVariables are the operator's environment variables that do not have its prefix.
 var operatorVariables = []string{homeVariable, tempVariable}
 
-// newPodTemplate returns the template of the attempt's Pod. Every part is built here: users
-// cannot supply a part as a whole.
+// newPodTemplate returns the template of the attempt's Pod. It copies no part of a Pod from users as a whole.
 func (b *objectBuilder) newPodTemplate(inputs string) corev1.PodTemplateSpec {
 	s := b.session
 	pod := corev1.PodSpec{
@@ -165,9 +164,9 @@ func sessionPort(runner *v1alpha1.SessionRunner) int32 {
 	return cmp.Or(runner.Spec.Port, defaultSessionPort)
 }
 
-// newEnvironment returns the runner's variables: the operator's, the SessionRunner's, then the
-// session's, at last those of its envFrom. A variable can refer only to earlier variables, so a session
-// cannot change the value of another variable. No name occurs twice: the first one counts.
+// newEnvironment returns the runner's variables: of the operator, the SessionRunner, the session, then its envFrom. A
+// variable can refer only to earlier variables, so a session cannot change the value of another variable. Of variables
+// with the same name, the first counts.
 func (b *objectBuilder) newEnvironment(inputs string) []corev1.EnvVar {
 	s := b.session
 	env := []corev1.EnvVar{
@@ -229,7 +228,6 @@ func (b *objectBuilder) newEnvironment(inputs string) []corev1.EnvVar {
 	return env
 }
 
-// newVolumes returns the volumes of the runner.
 func (b *objectBuilder) newVolumes(inputs string) []corev1.Volume {
 	s := b.session
 	limits := b.settings.resources.Limits
@@ -258,7 +256,7 @@ func (b *objectBuilder) newVolumes(inputs string) []corev1.Volume {
 	return volumes
 }
 
-// allowedItems returns the files of a Secret that the SessionRunner allows; nil means all.
+// allowedItems returns the files of a Secret that the SessionRunner allows; nil for all.
 func (b *objectBuilder) allowedItems(secret string) []corev1.KeyToPath {
 	var items []corev1.KeyToPath
 	if allowed := findSource(b.settings.runner.Spec.AllowedSecrets, secret); allowed != nil {
@@ -280,7 +278,7 @@ func (b *objectBuilder) newWorkspaceVolume() corev1.Volume {
 	return volume
 }
 
-// emptyDirVolume returns a volume that is limited to the container's ephemeral storage.
+// emptyDirVolume returns a volume with the limit of the container's ephemeral storage.
 func emptyDirVolume(name string, limits corev1.ResourceList) corev1.Volume {
 	source := &corev1.EmptyDirVolumeSource{}
 	if limit, limited := limits[corev1.ResourceEphemeralStorage]; limited {
@@ -307,8 +305,8 @@ func leaseTokenVolume() corev1.Volume {
 	}}}
 }
 
-// audienceTokensVolume returns the volume with the SessionRunner's tokens. Each names its audience: a token
-// without an audience is for the API server.
+// audienceTokensVolume returns the volume with the SessionRunner's tokens, each with an audience: a token without an
+// audience is for the API server.
 func audienceTokensVolume(tokens []v1alpha1.SessionToken) corev1.Volume {
 	source := &corev1.ProjectedVolumeSource{DefaultMode: new(int32(0o440))}
 	for i := range tokens {
@@ -320,7 +318,7 @@ func audienceTokensVolume(tokens []v1alpha1.SessionToken) corev1.Volume {
 	return corev1.Volume{Name: tokensVolume, VolumeSource: corev1.VolumeSource{Projected: source}}
 }
 
-// newSidecars returns native sidecars: containers that start before the runner and end after it.
+// newSidecars returns the SessionRunner's sidecars as native sidecars, which start before the runner and end after it.
 func (b *objectBuilder) newSidecars(inputs string) []corev1.Container {
 	var containers []corev1.Container
 	for i := range b.settings.runner.Spec.Sidecars {
@@ -347,8 +345,8 @@ func (b *objectBuilder) newSidecars(inputs string) []corev1.Container {
 	return containers
 }
 
-// restrictProbe lets a probe connect only to the Pod itself. The kubelet sends probes, so a
-// NetworkPolicy would not stop a probe of another host.
+// restrictProbe lets a probe connect only to the Pod itself: the kubelet sends probes, so no NetworkPolicy stops a
+// probe of another host.
 func restrictProbe(probe *corev1.Probe) *corev1.Probe {
 	if probe == nil {
 		return nil
@@ -367,7 +365,6 @@ func secretVolumeName(index int) string { return fmt.Sprintf("secret-%d", index)
 
 func sidecarTempVolume(index int) string { return fmt.Sprintf("sidecar-%d-tmp", index) }
 
-// secretMountPath returns the directory of a Secret's files.
 func secretMountPath(mount *v1alpha1.SecretMount) string {
 	if mount.MountPath != "" {
 		return mount.MountPath

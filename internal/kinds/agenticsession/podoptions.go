@@ -27,15 +27,14 @@ const (
 var caBundleVariables = []string{"SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO"}
 
 var (
-	// reservedMetadataPrefixes and reservedMetadataKeys are labels and annotations that a SessionRunner cannot set, because
-	// the operator and the Job controller use them, or because they change the isolation of containers.
+	// reservedMetadataPrefixes and reservedMetadataKeys are labels and annotations that a SessionRunner cannot set,
+	// because the operator and the Job controller use them, or because they change the isolation of containers.
 	reservedMetadataPrefixes = []string{v1alpha1.Prefix, "batch.kubernetes.io/", "container.apparmor.security.beta.kubernetes.io/", "seccomp.security.alpha.kubernetes.io/"}
 	reservedMetadataKeys     = []string{v1alpha1.LabelManagedBy, "job-name", "controller-uid"}
 	// reservedPaths are the directories of the operator, and directories without which no container works.
 	reservedPaths = []string{inputsPath, workspacePath, secretsPath, homePath, tempPath, gitPath, archivePath, "/var/run/secrets", caBundlePath, "/dev", "/proc", "/sys"}
 )
 
-// podLabels returns the labels of a session's Pods.
 func podLabels(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) map[string]string {
 	labels := map[string]string{}
 	if runner != nil && runner.Spec.PodMetadata != nil {
@@ -45,7 +44,6 @@ func podLabels(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) map[s
 	return labels
 }
 
-// applyPodOptions sets the options that the SessionRunner defines for all Pods.
 func (b *objectBuilder) applyPodOptions(template *corev1.PodTemplateSpec) {
 	spec, pod := &b.settings.runner.Spec, &template.Spec
 	template.Labels = podLabels(b.session, b.settings.runner)
@@ -88,7 +86,7 @@ func volumeSource(volume *v1alpha1.SessionVolume) corev1.VolumeSource {
 }
 
 // applyContainerOptions sets the pull policy and the certificate authorities of a container. Variables that the
-// SessionRunner sets itself take precedence.
+// SessionRunner sets take precedence.
 func applyContainerOptions(c *corev1.Container, spec *v1alpha1.SessionRunnerSpec) {
 	c.ImagePullPolicy = spec.ImagePullPolicy
 	if spec.CABundle == nil {

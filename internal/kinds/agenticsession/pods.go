@@ -28,8 +28,7 @@ func newestPod(pods []corev1.Pod, job types.UID) *corev1.Pod {
 	return newest
 }
 
-// runnerStatus returns the status of the runner's container; nil if it has none yet. The Pod
-// may be nil, here and below.
+// runnerStatus returns the status of the runner's container; nil without one. The Pod may be nil, here and below.
 func runnerStatus(pod *corev1.Pod) *corev1.ContainerStatus {
 	if pod == nil {
 		return nil
@@ -37,7 +36,6 @@ func runnerStatus(pod *corev1.Pod) *corev1.ContainerStatus {
 	return findContainer(pod.Status.ContainerStatuses, v1alpha1.RunnerContainer)
 }
 
-// findContainer returns the status of the container with this name; nil if none has it.
 func findContainer(statuses []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
 	for i := range statuses {
 		if statuses[i].Name == name {
@@ -94,9 +92,9 @@ func podDisruption(pod *corev1.Pod) *decision.Problem {
 	return &decision.Problem{Reason: reason, Message: decision.FormatReason(c.Reason, c.Message)}
 }
 
-// podDeletion returns a problem if somebody deleted the Pod before its runner ended. The operator stops a session by
-// deleting its Job, and the Job controller deletes the Pod of a Job that exceeded its deadline: callers check both
-// before. A runner that ends in the second in which its Pod is deleted may have been terminated by that.
+// podDeletion returns a problem if the Pod was deleted before its runner ended. Callers have excluded that the operator
+// stopped the session by deleting its Job, and that the Job exceeded its deadline. A runner that ends in the second of
+// the deletion may have been terminated by it.
 func podDeletion(pod *corev1.Pod) *decision.Problem {
 	if pod.DeletionTimestamp == nil {
 		return nil
@@ -107,8 +105,8 @@ func podDeletion(pod *corev1.Pod) *decision.Problem {
 	return &decision.Problem{Reason: v1alpha1.ReasonPodDeleted, Message: "Pod " + pod.Name + " was deleted before its runner ended"}
 }
 
-// startFailureReasons are the waiting reasons with which a container does not start until
-// someone changes something, and the reasons that the session reports for them.
+// startFailureReasons maps the reasons of waiting containers that do not start by themselves to the reasons that the
+// session reports.
 var startFailureReasons = map[string]string{
 	"ErrImagePull":               v1alpha1.ReasonImagePull,
 	"ImagePullBackOff":           v1alpha1.ReasonImagePull,
@@ -142,10 +140,9 @@ func containerStartProblem(pod *corev1.Pod) *decision.Problem {
 	return nil
 }
 
-// podSandboxProblem returns a problem if the node has not yet prepared the Pod: a Secret, a
-// volume or the network is missing. Every Pod is in this state for a moment, so it is a
-// failure only if it lasts. While an image is pulled the Pod is past it. Only the kubelet's
-// events name the cause.
+// podSandboxProblem returns a problem while the node prepares the Pod's Secrets, volumes and network. Every Pod is in
+// this state for a moment, so it is a failure only if it lasts. Images are pulled later. Only the kubelet's events name
+// the cause.
 func podSandboxProblem(pod *corev1.Pod) *decision.Problem {
 	if findPodCondition(pod, corev1.PodReadyToStartContainers, corev1.ConditionFalse) == nil {
 		return nil
@@ -157,7 +154,7 @@ func podSandboxProblem(pod *corev1.Pod) *decision.Problem {
 	}
 }
 
-// InteractivePort returns the port on which the runner in a Pod accepts messages; 0 if it does not.
+// InteractivePort returns the port on which the runner in a Pod accepts messages; 0 if it accepts none.
 func InteractivePort(pod *corev1.Pod) int32 {
 	if !pod.DeletionTimestamp.IsZero() || findPodCondition(pod, corev1.PodReady, corev1.ConditionTrue) == nil {
 		return 0

@@ -17,11 +17,12 @@ import (
 )
 
 const (
-	// proxyURLKey is the key of the URL of the egress proxy, which contains the session's token, in the inputs.
+	// proxyURLKey is the key, in the inputs, of the URL of the egress proxy, which contains the session's token.
 	proxyURLKey = "egress-proxy-url"
 	// proxyTokenMargin is how much longer a token is valid than the session may run: its Pod may wait for a node.
 	proxyTokenMargin = 24 * time.Hour
-	// unlimitedTokenLifetime is the lifetime of the token of a session whose time is not limited, or whose Job may wait in a queue.
+	// unlimitedTokenLifetime is the lifetime of a token if the session's time is not limited, or its Job may wait in a
+	// queue.
 	unlimitedTokenLifetime = 365 * 24 * time.Hour
 )
 
@@ -60,7 +61,7 @@ func (e *evaluation) extendProxyToken() {
 		return
 	}
 	lifetime := unlimitedTokenLifetime
-	// A Job may wait in a queue for any time, and its Pod then reads the token that was made before.
+	// A Job may wait in a queue for any time, and its Pod then reads this token.
 	jobMetadata := e.observation.Runner.Spec.JobMetadata
 	isQueued := jobMetadata != nil && jobMetadata.Labels[queueLabel] != ""
 	if left, limited := remainingSeconds(&e.observation, &e.status); limited && !isQueued {
@@ -77,8 +78,8 @@ func (b *objectBuilder) usesProxy() bool {
 	return sessionrunner.UsesProxy(runner) && runner.Status.EgressProxyAddress != "" && b.keys != nil && b.status.EgressTokenExpires != nil
 }
 
-// proxyURL returns the URL of the egress proxy with the name and the token of the session. It is the same for each
-// call with the same status.
+// proxyURL returns the URL of the egress proxy with the name and the token of the session. It depends only on the
+// status, so that the inputs do not change with each call.
 func (b *objectBuilder) proxyURL() string {
 	s := b.session
 	token, err := b.keys.SignSession(adminauth.Session{
@@ -90,8 +91,8 @@ func (b *objectBuilder) proxyURL() string {
 	return fmt.Sprintf("http://%s:%s@%s", s.Name, token, b.settings.runner.Status.EgressProxyAddress)
 }
 
-// newProxyVariables returns the variables that make programs use the egress proxy. The Pod's spec does not contain
-// the token, because more users may read Pods than Secrets.
+// newProxyVariables returns the variables that make programs use the egress proxy. They refer to the token in the
+// inputs, because more users may read Pods than Secrets.
 func (b *objectBuilder) newProxyVariables(inputs string) []corev1.EnvVar {
 	if !b.usesProxy() {
 		return nil
@@ -102,7 +103,7 @@ func (b *objectBuilder) newProxyVariables(inputs string) []corev1.EnvVar {
 			LocalObjectReference: corev1.LocalObjectReference{Name: inputs}, Key: proxyURLKey,
 		}}})
 	}
-	direct := []string{"localhost", "127.0.0.1", "::1", "$(KUBERNETES_SERVICE_HOST)"} // the kubelet sets that variable
+	direct := []string{"localhost", "127.0.0.1", "::1", "$(KUBERNETES_SERVICE_HOST)"} // the kubelet sets KUBERNETES_SERVICE_HOST
 	for i := range b.settings.runner.Spec.Egress {
 		if cidr := b.settings.runner.Spec.Egress[i].CIDR; cidr != "" {
 			direct = append(direct, cidr)

@@ -17,12 +17,9 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner"
 )
 
-// defaultWorkspaceSize is the size of a workspace if neither the session nor the SessionRunner
-// sets one.
 var defaultWorkspaceSize = resource.MustParse("10Gi")
 
-// runnerSettings are the settings that a session runs with, within the limits of its
-// SessionRunner.
+// runnerSettings are the settings of a session, within the limits of its SessionRunner.
 type runnerSettings struct {
 	runner    *v1alpha1.SessionRunner
 	image     string
@@ -36,8 +33,7 @@ type runnerSettings struct {
 	envFrom []corev1.EnvVar
 }
 
-// acceptance returns the settings that a session runs with, nil if it is not accepted, and its
-// condition Accepted.
+// acceptance returns the settings of a session, nil if it is not accepted, and its condition Accepted.
 func acceptance(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) (*runnerSettings, decision.State) {
 	errs := Validate(s)
 	reason := v1alpha1.ReasonInvalid
@@ -60,8 +56,7 @@ func acceptance(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) (*ru
 	return settings, decision.True(v1alpha1.ReasonAccepted, "")
 }
 
-// runnerChecks compare a session with the limits of its SessionRunner. They resolve the
-// settings too.
+// runnerChecks compare a session with the limits of its SessionRunner, and resolve the settings.
 var runnerChecks = []func(*runnerSettings, *v1alpha1.AgenticSession) field.ErrorList{
 	(*runnerSettings).validateRunner,
 	(*runnerSettings).resolveImage,
@@ -74,8 +69,8 @@ var runnerChecks = []func(*runnerSettings, *v1alpha1.AgenticSession) field.Error
 	(*runnerSettings).checkProxyUse,
 }
 
-// resolveSettings returns the settings that a session runs with, and an error for each field
-// that exceeds the limits of its SessionRunner.
+// resolveSettings returns the settings of a session, and an error for each field that exceeds the limits of its
+// SessionRunner.
 func resolveSettings(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) (*runnerSettings, field.ErrorList) {
 	settings := &runnerSettings{runner: runner}
 	var errs field.ErrorList
@@ -92,8 +87,8 @@ func ValidateWithRunner(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunn
 	return errs
 }
 
-// validateRunner validates a SessionRunner. It reports errors for spec.runner, since all that a
-// session can change is the SessionRunner that it names.
+// validateRunner validates a SessionRunner. It reports errors for spec.runner, the only field with which a session can
+// avoid them.
 func (r *runnerSettings) validateRunner(*v1alpha1.AgenticSession) field.ErrorList {
 	runner := r.runner
 	at := field.NewPath("spec", "runner")
@@ -114,11 +109,11 @@ func (r *runnerSettings) validateRunner(*v1alpha1.AgenticSession) field.ErrorLis
 	for _, problem := range slices.Concat(sessionrunner.ValidateRunner(runner), validateProxyVariables(runner), validateSidecars(runner.Spec.Sidecars), validateGit(&runner.Spec), validateArchive(&runner.Spec), validatePodOptions(&runner.Spec)) {
 		addError(problem)
 	}
-	if runner.Spec.ServiceAccountName != "" && runner.Spec.ActivityLease { // the token for the Lease would have all permissions of that account
+	if runner.Spec.ServiceAccountName != "" && runner.Spec.ActivityLease { // the Lease's token would have all permissions of this account
 		addError("activityLease needs a ServiceAccount for each session, so it cannot set serviceAccountName")
 	}
 	for i := range runner.Spec.Tokens {
-		if runner.Spec.Tokens[i].Audience == "" { // the CRD rejects it too, but an older CRD may not
+		if runner.Spec.Tokens[i].Audience == "" { // an older CRD may not reject it
 			addError("token " + runner.Spec.Tokens[i].Path + " names no audience, so it would be for the API server")
 		}
 	}
@@ -143,8 +138,7 @@ func validateSidecars(sidecars []v1alpha1.SessionSidecar) []string {
 	return problems
 }
 
-// resolveImage accepts the session's image only if the SessionRunner names exactly this image:
-// a pattern could match an image that its author did not intend.
+// resolveImage accepts only images that the SessionRunner names exactly: a pattern could match unintended images.
 func (r *runnerSettings) resolveImage(s *v1alpha1.AgenticSession) field.ErrorList {
 	spec := &r.runner.Spec
 	r.image = cmp.Or(s.Spec.Image, spec.Image)
@@ -223,9 +217,8 @@ func (r *runnerSettings) checkActivityFields(s *v1alpha1.AgenticSession) field.E
 	return errs
 }
 
-// isExpandedInCommand reports whether Kubernetes replaces $(name) in the SessionRunner's command or args by
-// the value of a variable that a session sets. In a shell script, such as `echo $(date)`, that value would be
-// executed.
+// isExpandedInCommand reports whether Kubernetes replaces $(name) in the SessionRunner's command or args by the value
+// of a variable that a session sets. In a shell script, such as `echo $(date)`, the value would be executed.
 func (r *runnerSettings) isExpandedInCommand(name string) bool {
 	if slices.ContainsFunc(r.runner.Spec.Env, func(variable corev1.EnvVar) bool { return variable.Name == name }) {
 		return false // a session cannot change a variable of its SessionRunner

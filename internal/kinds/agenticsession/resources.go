@@ -12,8 +12,8 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// The default resources of containers. All have requests and limits of all three resources: a
-// quota of the namespace may require them, and they protect the node.
+// The default resources of containers. They set all requests and limits, because a quota of the namespace may require
+// them, and because they protect the node.
 var (
 	runnerDefaults = v1alpha1.SessionResources{
 		Requests: resourceAmounts("100m", "256Mi", "1Gi"), Limits: resourceAmounts("1", "2Gi", "4Gi"),
@@ -31,7 +31,7 @@ func resourceAmounts(cpu, memory, storage string) corev1.ResourceList {
 	}
 }
 
-// validateResources validates amounts without the SessionRunner's limits.
+// validateResources validates amounts, apart from the SessionRunner's limits.
 func validateResources(r *v1alpha1.SessionResources, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for part, list := range map[string]corev1.ResourceList{"requests": r.Requests, "limits": r.Limits} {
@@ -108,7 +108,6 @@ func (r *runnerSettings) resolveResources(s *v1alpha1.AgenticSession) field.Erro
 	return errs
 }
 
-// capResources lowers each amount to its maximum.
 func capResources(r v1alpha1.SessionResources, maxAmounts corev1.ResourceList) v1alpha1.SessionResources {
 	lower := func(list corev1.ResourceList) corev1.ResourceList {
 		list = maps.Clone(list)

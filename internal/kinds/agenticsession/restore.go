@@ -13,8 +13,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// inputsCheckInterval is how long after its Pod got a node, and then how often, the operator checks whether the inputs of
-// a runner that does not start exist. It may not watch Secrets.
+// inputsCheckInterval is how long after its Pod got a node, and then how often, the operator checks whether the inputs
+// of a runner that does not start exist, because it has no permission to watch Secrets.
 const inputsCheckInterval = 30 * time.Second
 
 // restoreObjects applies the objects of a running attempt that somebody deleted, and NetworkPolicies that somebody
@@ -35,8 +35,8 @@ func (e *evaluation) restoreObjects() *Question {
 	return nil
 }
 
-// attemptObjects returns the objects of a running attempt that can be built. Without a SessionRunner its NetworkPolicy
-// stays as it is, and while the session exceeds the limits of the SessionRunner, so do the other objects.
+// attemptObjects returns the objects of a running attempt that can be built: without a SessionRunner not its
+// NetworkPolicy, and while the session exceeds the limits of the SessionRunner no objects that depend on its settings.
 func (e *evaluation) attemptObjects() []decision.Object {
 	o := &e.observation
 	if e.settings != nil {
@@ -50,8 +50,8 @@ func (e *evaluation) attemptObjects() []decision.Object {
 	return append(objects, e.newObjectBuilder().newLeaseObjects()...)
 }
 
-// isCurrent reports whether an object of a running attempt exists, or is not needed any more. Only the content of
-// NetworkPolicies is compared.
+// isCurrent reports whether an object of a running attempt exists, or is no longer needed. Only of NetworkPolicies, the
+// content is compared.
 func (e *evaluation) isCurrent(object decision.Object) (bool, *Question) {
 	switch object := object.(type) {
 	case *networkingv1.NetworkPolicy:
@@ -65,8 +65,8 @@ func (e *evaluation) isCurrent(object decision.Object) (bool, *Question) {
 	return e.observation.Children[ChildKey{object.GetObjectKind().GroupVersionKind().Kind, object.GetName()}], nil
 }
 
-// areInputsCurrent reports whether the Secret with the inputs exists, as far as a runner still has to read it. If the
-// spec was changed since the attempt began, its inputs cannot be built again.
+// areInputsCurrent reports whether the Secret with the inputs exists, or need not exist because the runner has started.
+// If the spec was changed since the attempt began, its inputs cannot be built again.
 func (e *evaluation) areInputsCurrent(name string) (bool, *Question) {
 	isScheduled := findPodCondition(e.pod, corev1.PodScheduled, corev1.ConditionTrue) != nil
 	if e.status.RunnerStartTime != nil || name != e.status.Inputs || !isScheduled ||
@@ -81,7 +81,7 @@ func (e *evaluation) areInputsCurrent(name string) (bool, *Question) {
 	return exists, nil
 }
 
-// reportRestoration reports an object that cannot be restored until it is restored.
+// reportRestoration reports an object that the API server refused until it is restored.
 func (e *evaluation) reportRestoration() {
 	reasons := map[decision.Class]string{decision.AlreadyExists: v1alpha1.ReasonNameTaken, decision.QuotaExceeded: v1alpha1.ReasonQuotaExceeded}
 	c := meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionDependenciesReady)

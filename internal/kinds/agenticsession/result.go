@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// maxResultBytes is the length to which the kubelet cuts a termination message, and maxPodResultBytes the one
-	// that all containers of a Pod share: see MaxPodTerminationMessageLogLength in the kubelet.
+	// maxResultBytes is the length to which the kubelet truncates a termination message, and maxPodResultBytes the
+	// total length for all containers of a Pod: see MaxPodTerminationMessageLogLength in the kubelet.
 	maxResultBytes        = 4096
 	maxPodResultBytes     = 12288
 	maxSDKSessionIDLength = 256
@@ -30,8 +30,8 @@ const (
 	microsPerDollar = 1e6
 )
 
-// readResult stores the result of a runner that ended. A malformed result sets a condition and
-// does not change the outcome.
+// readResult stores the result of a runner that ended. A malformed result sets a condition, but does not change the
+// outcome.
 func (e *evaluation) readResult() {
 	termination := runnerTermination(e.pod)
 	if termination == nil || strings.TrimSpace(termination.Message) == "" {
@@ -107,10 +107,9 @@ func ParseResult(message string) (*v1alpha1.SessionResult, error) {
 	return result, nil
 }
 
-// maxResultRepositories is the number of repositories that a session has at most.
 const maxResultRepositories = 16
 
-// validateRepositories returns an error for values that the API server would reject. The length of a result bounds the texts.
+// validateRepositories returns an error for values that the API server would reject.
 func validateRepositories(repositories []v1alpha1.SessionRepositoryResult) error {
 	const maxName, maxBranch, maxCommit, maxURL = 253, 512, 64, 2048
 	if len(repositories) > maxResultRepositories {
@@ -141,8 +140,8 @@ func parseCost(text string) (v1alpha1.Number, error) {
 	return formatDollars(int64(math.Round(cost * microsPerDollar))), nil
 }
 
-// parseMicroDollars is the inverse of formatDollars. It returns 0 for a value that is not a cost,
-// which only an edited status can contain.
+// parseMicroDollars is the inverse of formatDollars. It returns 0 for an invalid cost, which only an edited status can
+// contain.
 func parseMicroDollars(n v1alpha1.Number) int64 {
 	cost, err := strconv.ParseFloat(string(n), 64)
 	if err != nil || math.IsNaN(cost) || math.Abs(cost) > math.MaxInt64/microsPerDollar/2 {

@@ -10,10 +10,10 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// maxVariableNameLength limits the names that prefixes and keys of envFrom result in.
+// maxVariableNameLength limits the names of variables from envFrom: a prefix and a key.
 const maxVariableNameLength = 256
 
-// findSource returns the entry of a Secret or ConfigMap in a list of a SessionRunner, nil if it has none.
+// findSource returns the entry of a Secret or ConfigMap in a list of a SessionRunner; nil without one.
 func findSource(allowed []v1alpha1.SessionSource, name string) *v1alpha1.SessionSource {
 	i := slices.IndexFunc(allowed, func(source v1alpha1.SessionSource) bool { return source.Name == name })
 	if i < 0 {
@@ -35,9 +35,9 @@ func (r *runnerSettings) checkSecretMounts(s *v1alpha1.AgenticSession) field.Err
 	return errs
 }
 
-// resolveEnvFrom expands the session's envFrom into a variable for each key that the SessionRunner lists,
-// and rejects all others. The envFrom of Kubernetes takes every key of an object, also those that set
-// reserved variables, and the operator does not read the Secrets and ConfigMaps of tenants.
+// resolveEnvFrom expands the session's envFrom into a variable for each key that the SessionRunner lists, and rejects
+// sources without listed keys. The envFrom of Kubernetes would also take keys that set reserved variables, and the
+// operator does not read the Secrets and ConfigMaps of tenants.
 func (r *runnerSettings) resolveEnvFrom(s *v1alpha1.AgenticSession) field.ErrorList {
 	var errs field.ErrorList
 	variables := map[string]corev1.EnvVar{}
@@ -72,7 +72,7 @@ func (r *runnerSettings) resolveEnvFrom(s *v1alpha1.AgenticSession) field.ErrorL
 	return errs
 }
 
-// validateVariableName returns why a session cannot set a variable with this name, or "".
+// validateVariableName returns why a session cannot set a variable with this name; empty if it can.
 func (r *runnerSettings) validateVariableName(name string) string {
 	switch {
 	case isReservedVariable(name):
@@ -85,12 +85,11 @@ func (r *runnerSettings) validateVariableName(name string) string {
 	return ""
 }
 
-// variableSource is an entry of envFrom.
 type variableSource struct {
 	kind, name, prefix string
-	// field of the entry that contains the name, and list of the SessionRunner with the keys that it allows.
+	// field is the entry's field that contains the name, and list the SessionRunner's list of allowed keys.
 	field, list string
-	// allowed is the entry of that list; nil if it has none.
+	// allowed is the object's entry in the list; nil without one.
 	allowed   *v1alpha1.SessionSource
 	valueFrom func(key string) *corev1.EnvVarSource
 }

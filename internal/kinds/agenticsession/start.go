@@ -17,17 +17,15 @@ import (
 )
 
 const (
-	// firstRetryDelay is the delay before the first retry of a run. It doubles each time, up
-	// to maxRetryDoublings times.
+	// firstRetryDelay is the delay before the first retry of a run. It doubles up to maxRetryDoublings times.
 	firstRetryDelay   = 10 * time.Second
 	maxRetryDoublings = 4
-	// An object that was refused for a quota or a taken name is tried again after as long as it
-	// has been refused, within these limits.
+	// Limits of the interval after which a refused object is tried again: see retryInterval.
 	minRetryInterval = time.Second
 	maxRetryInterval = time.Minute
 )
 
-// Values of fields that the API server does not default, as in an object of an older CRD.
+// Defaults of fields that the API server does not default, as in an object of an older CRD.
 const (
 	defaultTimeoutSeconds        = 14400
 	defaultStartupTimeoutSeconds = 600
@@ -67,7 +65,7 @@ func (e *evaluation) startAttempt() *Question {
 	if isWaiting, question := e.waitForPlace(); isWaiting || question != nil {
 		return question
 	}
-	// Before its very first attempt the session cannot have a Job.
+	// Before its first attempt the session cannot have a Job.
 	isFirst := e.status.Attempt == 0 && len(e.status.Runs) == 0
 	if !isFirst && !e.observation.Answers.Listed {
 		return &Question{AllJobs: true}
@@ -95,8 +93,8 @@ func budgetProblem(o *Observation, status *v1alpha1.AgenticSessionStatus) *decis
 	return costProblem(o, status)
 }
 
-// waitForDependencies reports whether the session has to wait for something that others change. Of several obstacles, it
-// reports the first.
+// waitForDependencies reports whether the session has to wait for changes of other objects. It reports the first
+// obstacle.
 func (e *evaluation) waitForDependencies() bool {
 	o, status := &e.observation, &e.status
 	if accepted := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAccepted); accepted.Status != metav1.ConditionTrue {
@@ -133,8 +131,8 @@ func (e *evaluation) newObjectBuilder() *objectBuilder {
 	return &objectBuilder{session: e.observation.Session, settings: e.settings, status: &e.status, network: &e.observation.Network, check: &e.observation.NetworkCheck, keys: e.observation.Keys}
 }
 
-// isParentUnusable reports why the session cannot continue in its parent's workspace. Once it owns the workspace too, it
-// needs its parent no more; but before its first attempt it waits for the parent, if that exists, to finish.
+// isParentUnusable reports why the session cannot continue in its parent's workspace. After it became an owner of the
+// workspace, the parent need not exist, but if it does, the first attempt waits until the parent has finished.
 func isParentUnusable(o *Observation, status *v1alpha1.AgenticSessionStatus) (reason, message string, found bool) {
 	parent, isOwner := o.Parent, status.WorkspaceUID != ""
 	if o.Session.Spec.ContinueFrom == nil || hasAttempted(status) && status.WorkspaceClaim != "" {
@@ -157,7 +155,7 @@ func isParentUnusable(o *Observation, status *v1alpha1.AgenticSessionStatus) (re
 }
 
 // isNetworkWidened reports a NetworkPolicy that allows the session more than its SessionRunner does, unless the
-// SessionRunner accepts that.
+// SessionRunner only prefers isolation.
 func isNetworkWidened(o *Observation, _ *v1alpha1.AgenticSessionStatus) (reason, message string, found bool) {
 	if o.Runner.Spec.NetworkIsolation == v1alpha1.NetworkIsolationPreferred {
 		return "", "", false
@@ -169,8 +167,8 @@ func isNetworkWidened(o *Observation, _ *v1alpha1.AgenticSessionStatus) (reason,
 	return v1alpha1.ReasonNetworkWidened, wideningMessage(widening, o.Runner.Name), true
 }
 
-// retryDelay returns how long after its last attempt a failed run is retried, and the end of that
-// delay; zero if there is no failed attempt.
+// retryDelay returns the delay between the last attempt of a run and its retry, and when the delay ends; zero if the
+// run is not retried.
 func retryDelay(status *v1alpha1.AgenticSessionStatus) (delay time.Duration, end time.Time) {
 	last := lastRun(status)
 	if last == nil || last.Outcome != v1alpha1.RunRetried || last.End == nil {
@@ -180,14 +178,14 @@ func retryDelay(status *v1alpha1.AgenticSessionStatus) (delay time.Duration, end
 	return delay, last.End.Add(delay)
 }
 
-// UserOf returns the user that a session belongs to; empty if that is not known.
+// UserOf returns the user that a session belongs to; empty if not known.
 func UserOf(s *v1alpha1.AgenticSession) string { return userIDOf(s) }
 
 func userIDOf(s *v1alpha1.AgenticSession) string {
 	return ptr.Deref(s.Spec.UserContext, v1alpha1.UserContext{}).UserID
 }
 
-// waitFor reports the obstacle, and fails the run if an obstacle with a time limit lasts too long.
+// waitFor reports an obstacle, and fails the run if an obstacle with a time limit lasts too long.
 func (e *evaluation) waitFor(reason, message string, timeLimited bool) {
 	e.obstacle = &obstacle{decision.Problem{Reason: reason, Message: message}, timeLimited}
 	if !timeLimited {
@@ -203,7 +201,7 @@ func (e *evaluation) waitFor(reason, message string, timeLimited bool) {
 	}
 }
 
-// openAttempt opens an attempt. From now on its Job may exist.
+// openAttempt opens an attempt. From here on, its Job may exist.
 func (e *evaluation) openAttempt() {
 	e.status.WaitingSince = nil
 	e.status.Attempt++
@@ -231,7 +229,7 @@ func (e *evaluation) createAttemptObjects() {
 		e.status.MaxCostUSD = new(*most)
 	}
 	e.status.LastActivityTime = nil
-	if activity := e.observation.Activity; activity != nil && !activity.RenewTime.IsZero() { // what the Lease contains already
+	if activity := e.observation.Activity; activity != nil && !activity.RenewTime.IsZero() { // of an earlier attempt
 		e.status.LeaseRenewTime = new(metav1.NewMicroTime(activity.RenewTime))
 	}
 	b := e.newObjectBuilder()
@@ -257,15 +255,14 @@ func (e *evaluation) createAttemptObjects() {
 	if left, limited := remainingSeconds(&e.observation, &e.status); limited {
 		e.decision.CreateJob.Spec.ActiveDeadlineSeconds = new(left + int64(startupAllowance/time.Second))
 	}
-	// A refusal stays reported until the API server has accepted what it refused.
+	// A refusal stays reported until the API server has accepted the refused object.
 	refusals := []string{v1alpha1.ReasonNameTaken, v1alpha1.ReasonWorkspaceNotFound, v1alpha1.ReasonServiceAccountNotFound}
 	if c := meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionDependenciesReady); c != nil && slices.Contains(refusals, c.Reason) {
 		e.obstacle = &obstacle{decision.Problem{Reason: c.Reason, Message: c.Message}, true}
 	}
 }
 
-// handleRefusal fails the run after the API server refused an object of the attempt, or waits and
-// then tries again after as long as the condition that reports it has been False.
+// handleRefusal fails the run after the API server refused an object of the attempt, or waits to try again.
 func (e *evaluation) handleRefusal(refusal *decision.Refusal) {
 	conditionType := v1alpha1.ConditionDependenciesReady
 	switch refusal.Class {

@@ -17,9 +17,9 @@ import (
 // queueLabel is the label with which Kueue manages a Job.
 const queueLabel = "kueue.x-k8s.io/queue-name"
 
-// followSuspension observes that the open attempt's Job started, or that a queue, or another client, suspended or resumed it. A Job that is
-// suspended loses its Pod, and starts another one when it is resumed: it is still the same attempt. The time of each Pod counts,
-// the time between them does not.
+// followSuspension observes that the open attempt's Job started, or that a queue or another client suspended or resumed
+// it. A suspended Job loses its Pod, and gets another Pod when it is resumed, in the same attempt. Time without a Pod
+// does not count.
 func (e *evaluation) followSuspension() {
 	job := e.job
 	var change *batchv1.JobCondition // whether and since when the Job is suspended; nil if it never was
@@ -71,7 +71,7 @@ func (e *evaluation) isPodOfEarlierPart(change *batchv1.JobCondition) bool {
 	return !deleted.After(change.LastTransitionTime.Time)
 }
 
-// stoppedPodEnd returns when the last Pod before a suspension ended, or at the latest can have ended.
+// stoppedPodEnd returns when the last Pod before a suspension ended, or the latest time at which it can have ended.
 func (e *evaluation) stoppedPodEnd(change *batchv1.JobCondition) time.Time {
 	end := e.observation.Now
 	if change == nil {
@@ -83,11 +83,11 @@ func (e *evaluation) stoppedPodEnd(change *batchv1.JobCondition) time.Time {
 	if change.Status == corev1.ConditionTrue {
 		return earlierTime(end, change.LastTransitionTime.Add(gracePeriod))
 	}
-	return earlierTime(end, change.LastTransitionTime.Time) // nobody observed when it was suspended
+	return earlierTime(end, change.LastTransitionTime.Time) // the suspension was not observed
 }
 
-// closePart adds the time of a Pod that was stopped because its Job was suspended, and forgets the Pod. Activity that it
-// reported is not the activity of the next Pod.
+// closePart adds the time of a Pod that was stopped because its Job was suspended, and resets the status for the next
+// Pod, for which the activity of this Pod does not count.
 func (e *evaluation) closePart(end time.Time) {
 	s := &e.status
 	if start := e.activeStart(); start != nil {

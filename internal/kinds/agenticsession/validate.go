@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// maxEnvironmentBytes is the maximum size of a session's variables, names and values
-	// together: they must fit into a Secret and into a process's environment.
+	// maxEnvironmentBytes is the maximum size of the names and values of a session's variables, which must fit into a
+	// Secret and into a process's environment.
 	maxEnvironmentBytes = 256 << 10
 	// maxMCPServersBytes is the maximum size of mcpServers as JSON.
 	maxMCPServersBytes = 64 << 10
@@ -50,7 +50,7 @@ func validateEnvironment(spec *v1alpha1.AgenticSessionSpec, at *field.Path) fiel
 	for _, name := range sortedKeys(spec.EnvironmentVariables) {
 		value := spec.EnvironmentVariables[name]
 		size += len(name) + len(value)
-		if isReservedVariable(name) { // the CRD rejects it too, but an older CRD may not
+		if isReservedVariable(name) { // an older CRD may not reject it
 			errs = append(errs, field.Forbidden(at.Child("environmentVariables").Key(name), "the name is reserved"))
 		}
 		if strings.ContainsRune(string(value), 0) {
@@ -130,7 +130,6 @@ func validateName(name string, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateRepos rejects repositories with the same directory.
 func validateRepos(repos []v1alpha1.SessionRepo, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	seen := map[string]bool{}

@@ -33,8 +33,8 @@ type verdict struct {
 
 var problemTimeUsedUp = decision.Problem{Reason: v1alpha1.ReasonDeadlineExceeded, Message: "the session used all of its time; increase timeout to run it again"}
 
-// verdictOfJob returns the verdict of a Job that ended. Only the runner's exit counts, never a
-// sidecar's, and if the runner was terminated its exit code does not count either.
+// verdictOfJob returns the verdict of a Job that ended. Exit codes of sidecars do not count, nor does the runner's exit
+// code if the runner was terminated.
 func verdictOfJob(job *batchv1.Job, pod *corev1.Pod, end *batchv1.JobCondition, hasResult bool) verdict {
 	v := verdict{outcome: v1alpha1.RunFailed, exitCode: runnerExitCode(pod), endTime: end.LastTransitionTime.Time}
 	if job.Status.CompletionTime != nil {
@@ -78,8 +78,8 @@ func (e *evaluation) failRun(problem decision.Problem) {
 	e.closeAttempt(verdict{outcome: v1alpha1.RunFailed, Problem: problem, endTime: e.now.Time})
 }
 
-// closeAttempt records how the open attempt ended, and whether its run is retried. From now on
-// its Job does not matter.
+// closeAttempt records how the open attempt ended, and whether its run is retried. From here on, its Job does not
+// matter.
 func (e *evaluation) closeAttempt(v verdict) {
 	s := &e.status
 	end := metav1.NewTime(v.endTime.Truncate(time.Second)) // the API server's precision

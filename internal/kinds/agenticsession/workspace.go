@@ -14,19 +14,20 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// WorkspaceGate is the scheduling gate of Pods with a persistent workspace. A Pod of which the Job controller
-// learns too late that its Job was deleted never runs: nothing removes its gate.
+// WorkspaceGate is the scheduling gate of Pods with a persistent workspace. A Pod that the Job controller creates on
+// stale data after its Job was deleted never runs, because nothing removes its gate.
 const WorkspaceGate = v1alpha1.Prefix + "workspace"
 
-// AnnotationWorkspacePod of a claim is the UID of the Pod that it is reserved for. It is written only over the version
-// of the claim that was read before a list of all Pods that mount it, and before that Pod's gate is removed.
+// AnnotationWorkspacePod of a claim is the UID of the Pod that the claim is reserved for. It is written before this
+// Pod's gate is removed, and only over the version of the claim that was read before all Pods that mount it were
+// listed.
 const AnnotationWorkspacePod = v1alpha1.Prefix + "workspace-pod"
 
 // WorkspaceReservation lets a Pod run in a workspace.
 type WorkspaceReservation struct {
 	// Claim is reserved for the Pod only if it still has this version.
 	Claim *metav1.PartialObjectMetadata
-	// Pod whose gate is removed after that.
+	// Pod whose gate is removed after the reservation.
 	Pod *corev1.Pod
 }
 
@@ -48,7 +49,7 @@ func isGated(pod *corev1.Pod) bool {
 
 // workspaceState is whether an attempt can use its workspace.
 type workspaceState struct {
-	// question to answer first; nil if nothing is to be answered.
+	// question to answer first; nil without one.
 	question *Question
 	// usable means that the attempt can use the workspace. Otherwise its run failed, or obstacle says why it waits.
 	usable bool
@@ -56,8 +57,8 @@ type workspaceState struct {
 
 var workspaceUsable = workspaceState{usable: true}
 
-// resolveWorkspace finds the claim of the session's workspace and verifies that it is the claim that the session used
-// before. The claim of a session without any attempt does not exist yet.
+// resolveWorkspace finds the claim of the session's workspace and verifies that the session's earlier attempts used it.
+// The claim of a session without any attempt does not exist yet.
 func (e *evaluation) resolveWorkspace() workspaceState {
 	name, isFirst := e.claimName(), e.status.Attempt == 0 && len(e.status.Runs) == 0
 	if name == "" || e.spec.ContinueFrom == nil && isFirst {
@@ -73,8 +74,8 @@ func (e *evaluation) resolveWorkspace() workspaceState {
 	return e.resolveOwnClaim(name, claim)
 }
 
-// claimName returns the name of the claim that the next attempt uses; empty if it uses none, or if the session may not
-// use the claim of its parent.
+// claimName returns the name of the claim that the next attempt uses; empty without one, or if the session may not use
+// its parent's claim.
 func (e *evaluation) claimName() string {
 	o := &e.observation
 	switch {
@@ -88,8 +89,8 @@ func (e *evaluation) claimName() string {
 	return ""
 }
 
-// resolveSharedClaim verifies the claim of a continued session. From the moment at which it is found, this session owns
-// it too, even while it waits: if the continued session is deleted, the workspace is not.
+// resolveSharedClaim verifies the claim of the parent. As soon as the claim is found, this session becomes an owner
+// too, even while it waits, so that the workspace is not deleted with the parent.
 func (e *evaluation) resolveSharedClaim(name string, claim *metav1.PartialObjectMetadata) workspaceState {
 	s, parent, recorded := e.observation.Session, e.observation.Parent, e.status.WorkspaceUID
 	isGone := claim == nil || !claim.DeletionTimestamp.IsZero()
@@ -98,7 +99,7 @@ func (e *evaluation) resolveSharedClaim(name string, claim *metav1.PartialObject
 		return e.loseWorkspace(name, claim)
 	case recorded != "":
 	case isGone && e.status.WorkspaceClaim == "" && !isSessionFinished(parent):
-		return workspaceUsable // it may be created later: the parent is reported as not finished
+		return workspaceUsable // the claim may be created later: the parent is reported as not finished
 	case isGone:
 		return e.waitForContinuedClaim(name, "no longer exists")
 	case !ownsClaim(s, claim) && !ownsClaim(parent, claim):
@@ -114,8 +115,8 @@ func (e *evaluation) resolveSharedClaim(name string, claim *metav1.PartialObject
 	return workspaceUsable
 }
 
-// isParentOf reports whether the session with the name in continueFrom is the one whose claim the status records, and not
-// a session that was created with that name later. An older operator did not record the UID of the claim.
+// isParentOf reports whether the session that continueFrom names has the claim that the status records. A session that
+// was created later with the same name does not. An older operator did not record the UID of the claim.
 func isParentOf(o *Observation, status *v1alpha1.AgenticSessionStatus) bool {
 	parent := o.Parent
 	switch {
@@ -133,8 +134,8 @@ func (e *evaluation) waitForContinuedClaim(name, problem string) workspaceState 
 	return workspaceState{}
 }
 
-// resolveOwnClaim verifies the claim that the session created. A claim of another owner with its name is reported when
-// the session creates its own.
+// resolveOwnClaim verifies the claim that the session created. If a claim of another owner has its name, the conflict
+// is reported when the session creates its claim.
 func (e *evaluation) resolveOwnClaim(name string, claim *metav1.PartialObjectMetadata) workspaceState {
 	recorded := e.status.WorkspaceUID
 	wasUsed := recorded != "" || slices.ContainsFunc(e.status.Runs, func(run v1alpha1.SessionRun) bool { return run.Start != nil })
@@ -154,8 +155,8 @@ func (e *evaluation) resolveOwnClaim(name string, claim *metav1.PartialObjectMet
 	return workspaceUsable
 }
 
-// loseWorkspace fails the run, unless the session accepts an empty workspace. The empty workspace can be created when the old
-// claim is gone.
+// loseWorkspace fails the run, unless the session accepts an empty workspace, which can be created when the old claim
+// no longer exists.
 func (e *evaluation) loseWorkspace(name string, claim *metav1.PartialObjectMetadata) workspaceState {
 	what := "no longer exists"
 	switch {
@@ -179,8 +180,8 @@ func (e *evaluation) loseWorkspace(name string, claim *metav1.PartialObjectMetad
 	return workspaceUsable
 }
 
-// ownsClaim reports whether a session created a claim or is one of its owners. A retained claim has no owner,
-// only the label of the session that created it.
+// ownsClaim reports whether a session created a claim or is one of its owners. A retained claim has only the label of
+// the session that created it.
 func ownsClaim(s *v1alpha1.AgenticSession, claim metav1.Object) bool {
 	return s != nil && (claim.GetLabels()[LabelSessionUID] == string(s.UID) || isClaimOwner(s.UID, claim))
 }
@@ -215,9 +216,9 @@ func (e *evaluation) checkWorkspaceFree() workspaceState {
 	return workspaceUsable
 }
 
-// reserveWorkspace lets the open attempt's Pod run once its workspace is free. Of Pods that wait at their gates, the
-// first that is reserved for runs: a reservation succeeds only if the claim has not changed since before the list, and
-// the Pod that it names counts as running until it has ended.
+// reserveWorkspace lets the open attempt's Pod run once its workspace is free. Of several gated Pods, the first with a
+// reservation runs: a reservation succeeds only if the claim has not changed since before the list of Pods, and the Pod
+// that the claim names counts as running until it has ended.
 func (e *evaluation) reserveWorkspace() workspaceState {
 	if !isGated(e.pod) || !e.pod.DeletionTimestamp.IsZero() || HasPodEnded(e.pod) {
 		return workspaceUsable
@@ -275,8 +276,8 @@ func (e *evaluation) waitForWorkspace(problem decision.Problem) {
 	e.waitFor(problem.Reason, problem.Message, false)
 }
 
-// retryInterval returns after how long to try again what a condition reports: after as long as it has been False,
-// within limits.
+// retryInterval returns the time until the operator tries again to remove the cause of a condition: as long as the
+// condition has been False, from minRetryInterval to maxRetryInterval.
 func (e *evaluation) retryInterval(conditionType string) time.Duration {
 	age := time.Duration(0)
 	if c := meta.FindStatusCondition(e.status.Conditions, conditionType); c != nil && c.Status == metav1.ConditionFalse {

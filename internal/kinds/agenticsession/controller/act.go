@@ -39,7 +39,7 @@ func (r *Reconciler) Act(
 // act executes a decision that is based on the version readVersion. It returns the object that the API server refused, if any.
 func (r *Reconciler) act(ctx context.Context, s *v1alpha1.AgenticSession, d *agenticsession.Decision, readVersion string) (*decision.Refusal, error) {
 	changesJobs := len(d.DeleteJobs) > 0 || d.CreateJob != nil || d.SetDeadline != nil || d.DeleteSession
-	if changesJobs && s.ResourceVersion == readVersion { // no status write has proved that s is current
+	if changesJobs && s.ResourceVersion == readVersion { // no status write has verified that s is current
 		if err := kube.AssertFresh(ctx, r.Live, r.Client, s); err != nil {
 			return nil, err
 		}
@@ -63,8 +63,7 @@ func (r *Reconciler) act(ctx context.Context, s *v1alpha1.AgenticSession, d *age
 	return nil, r.cleanup(ctx, s, d)
 }
 
-// changeJobs deletes Jobs, and changes the deadline of the open attempt's Job, unless the Job was deleted or another one has its
-// name.
+// changeJobs deletes Jobs, and changes the deadline of the open attempt's Job, unless it was deleted or replaced.
 func (r *Reconciler) changeJobs(ctx context.Context, decision *agenticsession.Decision) error {
 	for _, job := range decision.DeleteJobs { // a Job that ended since it was observed has an outcome
 		if err := kube.DeleteVersion(ctx, r.Client, job, metav1.DeletePropagationForeground); err != nil {
@@ -86,8 +85,8 @@ func (r *Reconciler) changeJobs(ctx context.Context, decision *agenticsession.De
 	return nil
 }
 
-// cleanup deletes the old inputs, and the session at the end of its time to live. It keeps a Secret that the operator did not
-// create for the session: anyone may have deleted the inputs and reused their name.
+// cleanup deletes the old inputs, and the session at the end of its time to live. It keeps a Secret that was not
+// created for the session: another user may have deleted the inputs and reused their name.
 func (r *Reconciler) cleanup(ctx context.Context, s *v1alpha1.AgenticSession, d *agenticsession.Decision) error {
 	if d.DeleteSecret != "" {
 		secret, err := kube.ReadMetadata(ctx, r.Live, corev1.SchemeGroupVersion.WithKind("Secret"), s.Namespace, d.DeleteSecret)
@@ -104,8 +103,8 @@ func (r *Reconciler) cleanup(ctx context.Context, s *v1alpha1.AgenticSession, d 
 	return nil
 }
 
-// createJob creates the Job after a dry run of its Pod. The Job already exists if a reconciliation
-// created it without receiving the answer, or if the cache is behind.
+// createJob creates the Job after a dry run of its Pod. The Job already exists if an earlier request succeeded without
+// a response, or if the cache is stale.
 func (r *Reconciler) createJob(ctx context.Context, s *v1alpha1.AgenticSession, d *agenticsession.Decision) (*decision.Refusal, error) {
 	err := r.Client.Create(ctx, d.DryRunPod.DeepCopy(), client.DryRunAll, fieldOwner)
 	if refusal, err := kube.AsRefusal(err, decision.Refusal{Kind: "Pod", Name: d.DryRunPod.GenerateName}); refusal != nil || err != nil {
@@ -120,11 +119,10 @@ func (r *Reconciler) createJob(ctx context.Context, s *v1alpha1.AgenticSession, 
 	return nil, nil
 }
 
-// fieldOwner of a session's objects. A claim that several sessions own has a further field owner
-// for each of them, so that none removes another's owner reference.
+// fieldOwner of a session's objects. A shared claim has a field owner for each session, so that no session removes
+// another's owner reference.
 const fieldOwner = client.FieldOwner("yardmaster-session")
 
-// applyObjects applies the decision's objects in their order.
 func (r *Reconciler) applyObjects(ctx context.Context, s *v1alpha1.AgenticSession, d *agenticsession.Decision) (*decision.Refusal, error) {
 	for _, object := range d.ApplyObjects {
 		if refusal, err := r.applyObject(ctx, s, object); refusal != nil || err != nil {
@@ -166,10 +164,10 @@ func (r *Reconciler) applyObject(ctx context.Context, s *v1alpha1.AgenticSession
 	return r.ApplyOwned(ctx, u, existing, isOwn, "AgenticSession", fieldOwner)
 }
 
-// canCreateFirst reports whether an object can be created without a read before, which is one
-// request instead of two. If that fails, the object exists, or a quota is exceeded, which an
-// existing object does not need. An object from which a later apply removes fields cannot: apply
-// removes only fields that an earlier apply set.
+// canCreateFirst reports whether an object can be created without a read before, which saves a request. If the creation
+// fails, the object is read: it may exist, or exceed a quota that does not matter if it exists. Objects from which a
+// later apply may remove fields must be applied from the start, because apply removes only fields that an earlier apply
+// set.
 func canCreateFirst(object decision.Object) bool {
 	switch object.(type) {
 	case *networkingv1.NetworkPolicy, *corev1.Service:
@@ -179,14 +177,14 @@ func canCreateFirst(object decision.Object) bool {
 	}
 }
 
-// isNetworkPolicyCurrent reports whether the cache contains the NetworkPolicy as it should be.
+// isNetworkPolicyCurrent reports whether the cache contains the NetworkPolicy unchanged.
 func (r *Reconciler) isNetworkPolicyCurrent(ctx context.Context, policy *networkingv1.NetworkPolicy) bool {
 	cached, err := kube.GetIfExists(ctx, r.Client, policy.Namespace, policy.Name, &networkingv1.NetworkPolicy{})
 	return err == nil && agenticsession.IsNetworkPolicyCurrent(cached, policy)
 }
 
-// restoreDefaultDeny restores the NetworkPolicy of a namespace that denies sessions all connections, for the Pods of
-// a session that does not exist any more.
+// restoreDefaultDeny restores the NetworkPolicy that denies sessions all connections, for the Pods of a deleted
+// session.
 func (r *Reconciler) restoreDefaultDeny(ctx context.Context, key types.NamespacedName) error {
 	policy := agenticsession.NewDefaultDenyPolicy(key.Namespace)
 	if r.isNetworkPolicyCurrent(ctx, policy) {

@@ -24,13 +24,13 @@ import (
 )
 
 // apiServerInterval is the time between two reads of the API server's addresses, which change when control planes are
-// replaced. A watch of two objects would cost more, and would need a permission for all objects of their kinds.
+// replaced. Watches would cost more, and would need a permission for all objects of their kinds.
 const apiServerInterval = time.Minute
 
 // apiServerName is the name of the API server's Service, and of the EndpointSlice that the API server itself maintains.
 var apiServerName = types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}
 
-// apiServer knows the addresses of the API server, to which runners renew their Leases.
+// apiServer has the addresses of the API server, at which runners renew their Leases.
 type apiServer struct {
 	reader client.Reader
 	// changes receives an event when the addresses have changed.
@@ -45,8 +45,8 @@ func newAPIServer(reader client.Reader) *apiServer {
 	return &apiServer{reader: reader, changes: make(chan event.GenericEvent, 1)}
 }
 
-// rules returns the rules that allow connections to the API server. The first call reads them, so that no policy loses
-// them when the operator starts.
+// rules returns the rules that allow connections to the API server. The first call reads the addresses, so that no
+// policy loses them when the operator starts.
 func (a *apiServer) rules(ctx context.Context) ([]networkingv1.NetworkPolicyEgressRule, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -58,7 +58,7 @@ func (a *apiServer) rules(ctx context.Context) ([]networkingv1.NetworkPolicyEgre
 	return a.known, nil
 }
 
-// Start reads the addresses again and again until ctx ends. It implements manager.Runnable.
+// Start reads the addresses regularly until ctx ends. It implements manager.Runnable.
 func (a *apiServer) Start(ctx context.Context) error {
 	ticker := time.NewTicker(apiServerInterval)
 	defer ticker.Stop()
@@ -83,8 +83,9 @@ func (a *apiServer) Start(ctx context.Context) error {
 	}
 }
 
-// refresh requires the lock. It reports whether known addresses changed. At first, objects that do not exist or that the
-// operator may not read have no addresses. Later, that is an error, and the known addresses remain.
+// refresh requires the lock. It reports whether known addresses changed. At first, objects that do not exist or that
+// the operator may not read count as objects without addresses. Later, they are an error, and the known addresses
+// remain.
 func (a *apiServer) refresh(ctx context.Context) (changed bool, err error) {
 	service, endpoints := &corev1.Service{}, &discoveryv1.EndpointSlice{}
 	for _, object := range []client.Object{service, endpoints} {

@@ -22,17 +22,18 @@ const sessionsPerPage = 50
 // capacity remembers which sessions this process started, until the cache shows it: otherwise several sessions would
 // find the same place of their SessionRunner free.
 //
-// A SessionRunner is verified once the cache contains all sessions that earlier processes started. It is not, at first and
-// after a write whose outcome is not known.
+// A SessionRunner is verified once the cache contains all sessions that earlier processes started, until a write has an
+// unknown outcome.
 type capacity struct {
 	mu       sync.Mutex
 	admitted map[types.NamespacedName]admission
 	verified map[types.NamespacedName]bool
-	// doubts is how often a SessionRunner became unverified: sessions that were read before the last time prove nothing.
+	// doubts is how often a SessionRunner became unverified: a verification that began before does not count.
 	doubts int
 }
 
-// admission of a session. version is the version of the session with its open attempt; empty while it is being written.
+// admission of a session. version is its resourceVersion with the open attempt; empty while the status is being
+// written.
 type admission struct {
 	uid     types.UID
 	version string
@@ -42,7 +43,6 @@ func newCapacity() *capacity {
 	return &capacity{admitted: map[types.NamespacedName]admission{}, verified: map[types.NamespacedName]bool{}}
 }
 
-// isOpen reports whether a session has an open attempt, given the session in the cache.
 func (a *capacity) isOpen(cached *v1alpha1.AgenticSession) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -62,14 +62,14 @@ func (a *capacity) isOpenLocked(cached *v1alpha1.AgenticSession) bool {
 	return cached.Status.Job != ""
 }
 
-// isOlder reports whether one version of an object is, or may be, older than another version.
+// isOlder reports whether a version of an object is, or may be, older than another version.
 func isOlder(version, other string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, other)
 	return err != nil || order < 0
 }
 
-// reserve takes a place of a SessionRunner for a session, before its attempt is recorded. hasPlace is called with a
-// function that reports which sessions are open, while no other session can be admitted; nil means that there is no limit.
+// reserve takes a place of a SessionRunner for a session, before its attempt is recorded. hasPlace is called while no
+// other session can be admitted, with a function that reports which sessions are open; a nil hasPlace means no limit.
 func (a *capacity) reserve(s *v1alpha1.AgenticSession, hasPlace func(isOpen func(*v1alpha1.AgenticSession) bool) (bool, error)) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -88,8 +88,8 @@ func (a *capacity) reserve(s *v1alpha1.AgenticSession, hasPlace func(isOpen func
 	return nil
 }
 
-// settle records the outcome of the write of an admission. s is the session as it was stored. Unless the API server
-// refused the write, it may have been stored.
+// settle records the outcome of the write of an admission. s is the session as it was stored. If the write failed for
+// another reason than a refusal, the status may have been stored.
 func (a *capacity) settle(s *v1alpha1.AgenticSession, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -111,7 +111,7 @@ func (a *capacity) doubt(runner types.NamespacedName) {
 	a.doubts++
 }
 
-// startVerification returns a token for verify, which has no effect if a SessionRunner became doubtful since.
+// startVerification returns a token for verify, which has no effect if a SessionRunner became unverified since.
 func (a *capacity) startVerification() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -138,14 +138,13 @@ func (a *capacity) forget(key types.NamespacedName) {
 	delete(a.admitted, key)
 }
 
-// forgetRunner forgets a SessionRunner that does not exist. A SessionRunner that is created with its name is verified again.
+// forgetRunner forgets a deleted SessionRunner. A new SessionRunner with its name is verified again.
 func (a *capacity) forgetRunner(runner types.NamespacedName) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.doubt(runner)
 }
 
-// runnerKey identifies the SessionRunner that a session uses.
 func runnerKey(s *v1alpha1.AgenticSession) types.NamespacedName {
 	return types.NamespacedName{Namespace: s.Namespace, Name: agenticsession.RunnerOf(s)}
 }
@@ -178,8 +177,8 @@ func (r *Reconciler) observeCapacity(ctx context.Context, o *agenticsession.Obse
 	return err
 }
 
-// verifyCapacity reads all sessions of the namespace from the API server. The cache must contain those that use the
-// SessionRunner; from then on, it is ahead of all sessions that earlier processes started.
+// verifyCapacity reads all sessions of the namespace from the API server. The cache must contain, at least in the same
+// version, the sessions that use the SessionRunner: it then contains all sessions that earlier processes started.
 func (r *Reconciler) verifyCapacity(ctx context.Context, o *agenticsession.Observation) error {
 	key := runnerKey(o.Session)
 	token := r.capacity.startVerification()
@@ -209,7 +208,6 @@ func (r *Reconciler) verifyCapacity(ctx context.Context, o *agenticsession.Obser
 	return r.observeCapacity(ctx, o)
 }
 
-// reservePlace takes a place of its SessionRunner for a session that opens an attempt.
 func (r *Reconciler) reservePlace(ctx context.Context, runner *v1alpha1.SessionRunner, after *v1alpha1.AgenticSession) error {
 	if !agenticsession.HasCapacityLimit(runner) {
 		return r.capacity.reserve(after, nil)
@@ -220,7 +218,7 @@ func (r *Reconciler) reservePlace(ctx context.Context, runner *v1alpha1.SessionR
 	})
 }
 
-// nextSessions maps a session that changed to the queued sessions that can start because of that.
+// nextSessions maps a session that changed to the queued sessions that can start.
 func (r *Reconciler) nextSessions(ctx context.Context, object client.Object) []reconcile.Request {
 	s, ok := object.(*v1alpha1.AgenticSession)
 	if !ok {

@@ -22,13 +22,12 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// deletedPods remembers the last deleted Pod of each session as it was last observed. A Pod can end
-// and be deleted before a reconciliation observes it, and the runner's result with it.
+// deletedPods remembers the last deleted Pod of each session as it was last observed, because a Pod can end and be
+// deleted, with the runner's result, before a reconciliation observes it.
 type deletedPods struct{ *kube.Store[*corev1.Pod] }
 
 func newDeletedPods() *deletedPods { return &deletedPods{kube.NewStore[*corev1.Pod]()} }
 
-// eventHandler requeues the session of a Pod, and remembers the Pod if it was deleted.
 func (d *deletedPods) eventHandler() handler.EventHandler {
 	enqueue := handler.EnqueueRequestsFromMapFunc(childToSession)
 	return handler.Funcs{
@@ -43,7 +42,7 @@ func (d *deletedPods) eventHandler() handler.EventHandler {
 	}
 }
 
-// withDeletedPod adds the session's deleted Pod to the Pods that exist, and returns its UID; empty if the session has none.
+// withDeletedPod adds the session's deleted Pod to the Pods that exist, and returns its UID; empty without one.
 func (d *deletedPods) withDeletedPod(pods []corev1.Pod, s *v1alpha1.AgenticSession) ([]corev1.Pod, types.UID) {
 	deleted, found := d.Get(s)
 	if !found || slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return pod.UID == deleted.UID }) {
@@ -52,8 +51,8 @@ func (d *deletedPods) withDeletedPod(pods []corev1.Pod, s *v1alpha1.AgenticSessi
 	return append(pods, *deleted), deleted.UID
 }
 
-// deletionTracker measures how long the Jobs and Pods of deleted sessions exist. The garbage
-// collector deletes them, so this metric is the only sign that it does not.
+// deletionTracker measures how long the Jobs and Pods of deleted sessions exist. Only this metric shows whether the
+// garbage collector deletes them.
 type deletionTracker struct {
 	children client.Reader
 	clock    clock.PassiveClock
@@ -82,8 +81,8 @@ func deleteHandler(onDelete func(context.Context, client.Object)) handler.EventH
 	}
 }
 
-// sessionDeleted starts the measurement. A session deleted in the foreground is deleted after its
-// children, and its measurement ends at once.
+// sessionDeleted starts the measurement. A session that is deleted in the foreground disappears after its children, so
+// its measurement ends at once.
 func (d *deletionTracker) sessionDeleted(ctx context.Context, s client.Object) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -112,7 +111,6 @@ func (d *deletionTracker) childDeleted(ctx context.Context, child client.Object)
 	d.observeDuration(d.clock.Since(since))
 }
 
-// hasChildren reports whether Jobs or Pods of a session exist.
 func (d *deletionTracker) hasChildren(ctx context.Context, namespace string, uid types.UID) bool {
 	var jobs batchv1.JobList
 	var pods corev1.PodList

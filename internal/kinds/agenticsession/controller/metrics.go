@@ -47,7 +47,6 @@ func countStatusUpdate(err error) {
 	statusUpdateTotal.WithLabelValues(result).Inc()
 }
 
-// countTransition counts the changes between two stored statuses.
 func countTransition(s *v1alpha1.AgenticSession, before *v1alpha1.AgenticSessionStatus, now time.Time) {
 	after := &s.Status
 	if before.Phase != after.Phase {
@@ -70,8 +69,8 @@ func countTransition(s *v1alpha1.AgenticSession, before *v1alpha1.AgenticSession
 	}
 }
 
-// countCost counts the increase of the cost of a session. The counter exists before the first cost: a rate would not
-// contain the value with which it begins.
+// countCost counts the increase of the cost of a session. The counter exists before the first cost, because a rate does
+// not include the initial value of a counter.
 func countCost(s *v1alpha1.AgenticSession, before *v1alpha1.AgenticSessionStatus) {
 	runner := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: cmp.Or(before.Runner, agenticsession.RunnerOf(s))}}
 	if added := agenticsession.AddedCost(before, &s.Status); added > 0 || before.JobUID == "" && s.Status.JobUID != "" {
@@ -79,7 +78,7 @@ func countCost(s *v1alpha1.AgenticSession, before *v1alpha1.AgenticSessionStatus
 	}
 }
 
-// countPhases reports every phase, with 0 for a phase without sessions.
+// countPhases also reports phases without sessions, with 0.
 func countPhases(sums metric.Sums, list *v1alpha1.AgenticSessionList) {
 	for _, phase := range []v1alpha1.SessionPhase{
 		v1alpha1.SessionPending, v1alpha1.SessionCreating, v1alpha1.SessionRunning, v1alpha1.SessionStopping,

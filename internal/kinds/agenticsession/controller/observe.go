@@ -72,7 +72,7 @@ func (r *Reconciler) Observe(ctx context.Context, s *v1alpha1.AgenticSession) (*
 	return observation, r.observeActivity(ctx, observation)
 }
 
-// observeNetworkPolicies reads the NetworkPolicies that may select the session's Pods. They are only read.
+// observeNetworkPolicies reads the NetworkPolicies that may select the session's Pods. They belong to the cache.
 func (r *Reconciler) observeNetworkPolicies(ctx context.Context, observation *agenticsession.Observation) error {
 	s := observation.Session
 	for _, selected := range []string{string(s.UID), agenticsession.AllSessions} {
@@ -85,7 +85,6 @@ func (r *Reconciler) observeNetworkPolicies(ctx context.Context, observation *ag
 	return nil
 }
 
-// observeJobs lists the session's Jobs and their Pods.
 func (r *Reconciler) observeJobs(ctx context.Context, reader client.Reader, observation *agenticsession.Observation, which client.ListOption) error {
 	var jobs batchv1.JobList
 	if err := reader.List(ctx, &jobs, client.InNamespace(observation.Session.Namespace), which); err != nil {
@@ -105,8 +104,7 @@ func (r *Reconciler) observeJobs(ctx context.Context, reader client.Reader, obse
 	return nil
 }
 
-// observeWorkspace reads the session that this session continues, and finds another session that runs
-// in the same workspace.
+// observeWorkspace reads the session's parent, and finds another session that runs in the same workspace.
 func (r *Reconciler) observeWorkspace(ctx context.Context, observation *agenticsession.Observation) error {
 	s := observation.Session
 	claim := s.Status.WorkspaceClaim
@@ -138,8 +136,8 @@ func (r *Reconciler) observeWorkspace(ctx context.Context, observation *agentics
 	return nil
 }
 
-// reservingSession returns the name of another session that reserved a claim; empty if none did. The reservation of a
-// session that was deleted does not count: it may be dropped after the last event that requeues this session.
+// reservingSession returns the name of another session that reserved a claim; empty without one. The reservation of a
+// deleted session does not count: it may be released after the last event that requeues this session.
 func (r *Reconciler) reservingSession(ctx context.Context, s *v1alpha1.AgenticSession, claim string) (string, error) {
 	name, uid := r.workspaces.otherUser(s, claim)
 	if name == "" {
@@ -180,7 +178,6 @@ func (r *Reconciler) observeChildren(ctx context.Context, observation *agenticse
 	return nil
 }
 
-// observeActivity reads the runner's Lease.
 func (r *Reconciler) observeActivity(ctx context.Context, observation *agenticsession.Observation) error {
 	name := agenticsession.LeaseName(observation.Session.Name)
 	lease, err := kube.GetIfExists(ctx, r.options.Children, observation.Session.Namespace, name, &coordinationv1.Lease{})
@@ -204,7 +201,6 @@ func (r *Reconciler) Answer(ctx context.Context, observation *agenticsession.Obs
 	return true, r.answer(ctx, observation, decision.Question)
 }
 
-// answer reads from the API server.
 func (r *Reconciler) answer(ctx context.Context, observation *agenticsession.Observation, question *agenticsession.Question) error {
 	switch {
 	case question.OpenSessions:

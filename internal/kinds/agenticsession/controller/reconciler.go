@@ -1,8 +1,8 @@
 // Package controller executes the decisions of package agenticsession: it observes an AgenticSession, its
 // SessionRunner, its Jobs and their Pods, records the decision in the status, and acts.
 //
-// It adds no finalizer to sessions and lists no Secrets: the garbage collector deletes a session's
-// objects with it, even while no operator runs.
+// It adds no finalizer to sessions, so that the garbage collector deletes a session's objects even while no operator
+// runs. It lists no Secrets.
 package controller
 
 import (
@@ -31,9 +31,9 @@ type Options struct {
 	// Network has the properties of the cluster's network.
 	Network agenticsession.NetworkSettings
 	// NetworkCheck has the image of the network check and the operator's namespace; without an image, sessions have no
-	// check.
+	// network check.
 	NetworkCheck agenticsession.NetworkCheck
-	// OperatorAddresses returns the operator's addresses for the check; none if they are not known.
+	// OperatorAddresses returns the operator's addresses for the network check; none if they are not known.
 	OperatorAddresses func(context.Context) []netip.Addr
 	// KeySecret has the key with which the operator signs the tokens of sessions for egress proxies.
 	KeySecret types.NamespacedName
@@ -77,9 +77,8 @@ func New(mgr ctrl.Manager, o Options) *Reconciler {
 	}
 }
 
-// Admission policies let the operator change only the workspace gate of a session's Pod and the deadline of its Job.
-// A dry run of a Pod needs the permission to create Pods, and the operator can grant a runner only
-// permissions that it has itself.
+// Admission policies let the operator change only the workspace gate of a session's Pod and the deadline of its Job. A
+// dry run of a Pod needs the permission to create Pods, and the operator can grant only permissions that it has itself.
 //
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=agenticsessions,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=agenticsessions/status,verbs=update

@@ -20,7 +20,8 @@ func (r *Reconciler) Record(
 	after := s.DeepCopy()
 	after.Status = decision.Status
 	opens := s.Status.Job == "" && after.Status.Job != ""
-	// Before the status is written, because waiting sessions check the reservation when they observe that status.
+	// Reserve before the status is written, because waiting sessions check the reservation when they observe the
+	// status.
 	if !opens || after.Status.WorkspaceClaim == "" {
 		r.workspaces.releaseUnused(after)
 	} else if !r.workspaces.reserve(after) {

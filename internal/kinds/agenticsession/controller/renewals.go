@@ -19,16 +19,16 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// renewal is the last renewal of a session's Lease, when this process observed it, and the cost of its runners.
+// renewal is the last renewal of a session's Lease, and the reported cost.
 type renewal struct {
 	renewTime, observedTime time.Time
 	cost                    agenticsession.CostReport
-	// remainingCost is the cost of the open attempt at which the session is to be stopped; 0 if that is not known.
+	// remainingCost is the cost of the open attempt at which the session must be stopped; 0 if not known.
 	remainingCost int64
 }
 
-// renewals remembers the last renewal of each session's Lease. It keeps the renewal of a deleted Lease: the time in which a
-// runner is idle counts on when the Lease is created again.
+// renewals remembers the last renewal of each session's Lease, even if it was deleted: the idle time of a runner
+// continues when the Lease is created again.
 type renewals struct {
 	*kube.Store[renewal]
 
@@ -78,7 +78,7 @@ func renewTimeOf(object client.Object) time.Time {
 func (r *renewals) remember(lease client.Object) (costChanged, reachesLimit bool) {
 	renewTime, now := renewTimeOf(lease), r.clock.Now()
 	annotation := lease.GetAnnotations()[agenticsession.AnnotationCost]
-	if renewTime.IsZero() && annotation == "" { // it was created again
+	if renewTime.IsZero() && annotation == "" { // the Lease was created again
 		return false, false
 	}
 	r.Update(sessionOf(lease), func(last *renewal) {
@@ -93,8 +93,7 @@ func (r *renewals) remember(lease client.Object) (costChanged, reachesLimit bool
 	return costChanged, reachesLimit
 }
 
-// newest returns the last renewal of a session's Lease, given the Lease in the cache. The cache may be a moment ahead of
-// the events.
+// newest returns the last renewal of a session's Lease, given the Lease in the cache, which may be ahead of the events.
 func (r *renewals) newest(lease client.Object) renewal {
 	last, found := r.Get(sessionOf(lease))
 	last.cost = last.cost.Next(lease.GetAnnotations()[agenticsession.AnnotationCost])
@@ -104,7 +103,7 @@ func (r *renewals) newest(lease client.Object) renewal {
 	return last
 }
 
-// setRemainingCost remembers at which cost of the open attempt its session is to be reconciled at once.
+// setRemainingCost remembers at which cost of the open attempt its session must be reconciled at once.
 func (r *renewals) setRemainingCost(o *agenticsession.Observation) {
 	remaining, limited := agenticsession.RemainingCost(o)
 	if !limited {

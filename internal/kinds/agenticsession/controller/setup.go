@@ -47,8 +47,8 @@ const (
 	selectedIndex = "selected-sessions"
 )
 
-// NewCache returns a cache of the objects of sessions in these namespaces, or in all namespaces
-// if the map is empty. It is separate from the manager's cache, which selects Jobs and Pods by other labels.
+// NewCache returns a cache of the objects of sessions in these namespaces, or in all if the map is empty. It is
+// separate from the manager's cache, which selects Jobs and Pods by other labels.
 func NewCache(mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache, error) {
 	hasSession, err := labels.NewRequirement(agenticsession.LabelSessionUID, apiselection.Exists, nil)
 	if err != nil {
@@ -84,8 +84,8 @@ func dropPodSpec(object any) (any, error) {
 	return kube.TrimObject(object)
 }
 
-// restoredKinds are the kinds of objects that are created again if somebody deletes them while an attempt is open,
-// besides NetworkPolicies, Leases, Secrets and claims. Only their metadata is cached.
+// restoredKinds are kinds of objects that are created again if they are deleted while an attempt is open, and of which
+// only the metadata is cached. NetworkPolicies, Leases, Secrets and claims are restored too.
 var restoredKinds = []schema.GroupVersionKind{
 	corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
 	corev1.SchemeGroupVersion.WithKind("Service"),
@@ -197,8 +197,7 @@ func (r *Reconciler) indexFields(mgr ctrl.Manager) error {
 	return nil
 }
 
-// contendedRunner returns the SessionRunner that a session uses or waits for; empty if it has ended or was stopped. A session
-// that is about to open an attempt has no outcome of its run yet.
+// contendedRunner returns the SessionRunner that a session uses or waits for; empty if the session is at rest.
 func contendedRunner(s *v1alpha1.AgenticSession) string {
 	if agenticsession.IsAtRest(s) {
 		return ""
@@ -206,7 +205,6 @@ func contendedRunner(s *v1alpha1.AgenticSession) string {
 	return agenticsession.RunnerOf(s)
 }
 
-// selectedSessions returns which sessions a NetworkPolicy selects.
 func selectedSessions(object client.Object) string {
 	policy, ok := object.(*networkingv1.NetworkPolicy)
 	if !ok {
@@ -216,12 +214,12 @@ func selectedSessions(object client.Object) string {
 }
 
 var (
-	// ofOneSession selects the NetworkPolicies with the name and the label of a session's own.
+	// ofOneSession selects NetworkPolicies that the operator creates for single sessions, by name and label.
 	ofOneSession = predicate.NewPredicateFuncs(func(object client.Object) bool {
 		name := object.GetLabels()[agenticsession.LabelSession]
 		return name != "" && object.GetName() == agenticsession.NetworkPolicyName(name)
 	})
-	// selectsSessions selects NetworkPolicies that select Pods of sessions, or did before an update.
+	// selectsSessions selects NetworkPolicies that select Pods of sessions, before or after an update.
 	selectsSessions = predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return selectedSessions(e.Object) != "" },
 		DeleteFunc: func(e event.DeleteEvent) bool { return selectedSessions(e.Object) != "" },
@@ -232,12 +230,11 @@ var (
 )
 
 var (
-	// deleted selects deleted objects.
 	deleted = predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
 		UpdateFunc: func(event.UpdateEvent) bool { return false },
 	}
-	// workspaceReleased selects Pods that stopped using a persistent workspace.
+	// workspaceReleased selects Pods that ended or were deleted, and so no longer use a workspace.
 	workspaceReleased = predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -248,8 +245,8 @@ var (
 	}
 )
 
-// podToWaitingSessions maps a Pod to the sessions that share its workspace. A session that waits for a workspace is one
-// of them: it records the claim first.
+// podToWaitingSessions maps a Pod to the sessions that share its workspace. A session records the claim before it waits
+// for the workspace.
 func (r *Reconciler) podToWaitingSessions(ctx context.Context, object client.Object) []reconcile.Request {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -264,8 +261,8 @@ func (r *Reconciler) podToWaitingSessions(ctx context.Context, object client.Obj
 	return requests
 }
 
-// childToSession maps an object to the session that its label names. For a Pod the controller is a
-// Job, so the controller reference is no help.
+// childToSession maps an object to the session that its label names. The controller reference does not help: a Pod's
+// controller is a Job.
 func childToSession(_ context.Context, object client.Object) []reconcile.Request {
 	name := object.GetLabels()[agenticsession.LabelSession]
 	if name == "" {
@@ -274,7 +271,7 @@ func childToSession(_ context.Context, object client.Object) []reconcile.Request
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}}}
 }
 
-// egressProxyChanged selects SessionRunners whose egress proxy became ready, or is ready no longer.
+// egressProxyChanged selects SessionRunners whose status changed, which reports whether the egress proxy is ready.
 var egressProxyChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, oldOK := e.ObjectOld.(*v1alpha1.SessionRunner)
@@ -283,7 +280,7 @@ var egressProxyChanged = predicate.Funcs{
 	},
 }
 
-// phaseOrJobChanged selects sessions whose phase or Job changed: other sessions may wait for that.
+// phaseOrJobChanged selects sessions whose phase or Job changed, because other sessions may wait for the change.
 var phaseOrJobChanged = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return true },
 	UpdateFunc: func(e event.UpdateEvent) bool {
@@ -311,7 +308,7 @@ func (r *Reconciler) affectedSessions(ctx context.Context, object client.Object)
 	self := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)}
 	sharers := []reconcile.Request{self}
 	if s, ok := object.(*v1alpha1.AgenticSession); ok {
-		r.capacity.isOpen(s) // forgets an admission that the cache shows
+		r.capacity.isOpen(s) // as a side effect, forgets an admission that the cache shows
 		if s.Status.WorkspaceClaim != "" {
 			sharers = append(sharers, r.sessionRequests(ctx, s.Namespace, client.MatchingFields{claimIndex: s.Status.WorkspaceClaim})...)
 		}

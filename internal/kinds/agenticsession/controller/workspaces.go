@@ -18,7 +18,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// podsPerPage limits the memory that a list of all Pods of a namespace takes.
+// podsPerPage limits the memory of a list of all Pods of a namespace.
 const podsPerPage = 500
 
 var (
@@ -50,8 +50,8 @@ func (r *Reconciler) listMountingPods(ctx context.Context, namespace, claim stri
 	}
 }
 
-// reserveWorkspace reserves a claim for a Pod and removes the Pod's gate. The claim is changed only in the version that
-// was read, the gate is removed only after that, and both can be repeated.
+// reserveWorkspace reserves a claim for a Pod, only in the version that was read, and then removes the Pod's gate. Both
+// can be repeated.
 func (r *Reconciler) reserveWorkspace(ctx context.Context, reservation *agenticsession.WorkspaceReservation) error {
 	claim, pod := reservation.Claim, reservation.Pod
 	if claim.Annotations[agenticsession.AnnotationWorkspacePod] != string(pod.UID) {
@@ -81,7 +81,7 @@ func (r *Reconciler) patchObject(ctx context.Context, object *metav1.PartialObje
 	return r.Client.Patch(ctx, object.DeepCopy(), client.RawPatch(kind, raw), fieldOwner)
 }
 
-// addClaimOwner makes the session an owner, but not the controller, of the continued session's claim.
+// addClaimOwner makes the session an owner, but not the controller, of its parent's claim.
 func (r *Reconciler) addClaimOwner(ctx context.Context, s *v1alpha1.AgenticSession, claim *metav1.PartialObjectMetadata) error {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(claimKind)
@@ -97,13 +97,12 @@ func (r *Reconciler) addClaimOwner(ctx context.Context, s *v1alpha1.AgenticSessi
 	return nil
 }
 
-// workspaceReservations remembers which sessions this process started in a workspace. The cache
-// shows them a moment later, and until then two sessions that continue the same session would both
-// find its workspace free.
+// workspaceReservations remembers which sessions this process started in a workspace. Until the cache shows them, two
+// sessions with the same parent would both find its workspace free.
 type workspaceReservations struct {
 	// mu is held from the check for another user to the reservation.
 	mu sync.Mutex
-	// claims that sessions reserved, by session.
+	// claims are the names of reserved claims, by session.
 	claims *kube.Store[string]
 }
 
@@ -111,7 +110,7 @@ func newWorkspaceReservations() *workspaceReservations {
 	return &workspaceReservations{claims: kube.NewStore[string]()}
 }
 
-// reserve reserves the workspace of the session's status, unless another session did.
+// reserve reserves the workspace of the session's status, unless another session has reserved it.
 func (w *workspaceReservations) reserve(s *v1alpha1.AgenticSession) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,7 +121,7 @@ func (w *workspaceReservations) reserve(s *v1alpha1.AgenticSession) bool {
 	return true
 }
 
-// otherUser returns another session that reserved the claim; an empty name if none did.
+// otherUser returns another session that reserved the claim; an empty name without one.
 func (w *workspaceReservations) otherUser(s *v1alpha1.AgenticSession, claim string) (name string, uid types.UID) {
 	w.claims.Each(func(key types.NamespacedName, other types.UID, reserved string) bool {
 		if key.Namespace == s.Namespace && reserved == claim && other != s.UID {
