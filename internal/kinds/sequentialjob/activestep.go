@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// uidRecordDelay is the age of a Job at which its UID is recorded in the status. For a step
-	// that ends earlier, the UID is recorded with its outcome, which saves a write for each
-	// short step. docs/decisions/0007-lost-or-never-created.md describes what depends on it.
+	// uidRecordDelay is the age of a Job at which its UID is recorded in the status. If a step ends earlier, the UID is
+	// recorded with its outcome, which saves a write. docs/decisions/0007-lost-or-never-created.md has the
+	// consequences.
 	uidRecordDelay = time.Minute
-	// createdRecheck is the wait until a created Job is observed. A Job that was deleted before
-	// the cache showed it is found to be lost a few seconds later.
+	// createdRecheck is the delay until a created Job is observed, so that a Job that was deleted before the cache
+	// showed it is found to be lost within seconds.
 	createdRecheck = time.Second
 )
 
@@ -29,25 +29,23 @@ const (
 	deadlineMessage = "the run exceeded its activeDeadlineSeconds"
 )
 
-// stepVerdict is how an attempt at a step ended. The zero value means that it has not, or that a
-// question must be answered first.
+// stepVerdict is how an attempt at a step ended. The zero value means that it has not ended, or that a question must be
+// answered first.
 type stepVerdict struct {
-	// phase is Pending if the run was suspended before the step's Job was created, Interrupted
-	// if suspension deleted the Job, Lost if the Job disappeared, and Retrying if it failed and the
-	// step is tried again; the last three get a new attempt.
+	// phase is Pending if the run was suspended before the step's Job was created. A new attempt follows after
+	// Interrupted (suspension deleted the Job), Lost (the Job disappeared) and Retrying (the Job failed).
 	phase           v1alpha1.StepPhase
 	reason, message string
 	// tolerated is true for a failure that does not fail the run.
 	tolerated bool
-	// output of a step that succeeded.
+	// output of the step.
 	output string
-	// finishTime of the Job, zero if no Job reports it.
+	// finishTime of the Job; zero if no Job reports it.
 	finishTime metav1.Time
-	// nextAttempt is when the next attempt of a step that is Retrying starts.
+	// nextAttempt is when a step that is Retrying starts its next attempt.
 	nextAttempt *metav1.Time
 }
 
-// applyTo records the verdict on a step whose attempt ended.
 func (v stepVerdict) applyTo(step *v1alpha1.StepStatus, now metav1.Time) {
 	switch v.phase {
 	case v1alpha1.StepPending: // its Job was not created: the same attempt starts on resumption
@@ -98,7 +96,6 @@ func (e *evaluation) evaluateStep(step *v1alpha1.StepStatus) stepVerdict {
 	return stepVerdict{}
 }
 
-// jobPresence is what is known about the existence of a Job.
 type jobPresence string
 
 const (
@@ -107,9 +104,8 @@ const (
 	jobUnknown jobPresence = "Unknown"
 )
 
-// findJob returns the active step's Job. A cache that does not show the Job, or shows one of
-// its name with another UID than expected, may be behind: then its presence is unknown, unless
-// this decision starts the step.
+// findJob returns the active step's Job. If the cache does not show the Job, or shows another UID under its name, the
+// cache may be stale, and the presence is unknown unless this decision starts the step.
 func findJob(o *Observation, step *v1alpha1.StepStatus, isStartedNow bool) (*batchv1.Job, jobPresence) {
 	uid := step.JobUID
 	if uid == "" {
@@ -134,7 +130,6 @@ func findJob(o *Observation, step *v1alpha1.StepStatus, isStartedNow bool) (*bat
 	return nil, jobUnknown
 }
 
-// evaluateAbsentJob evaluates a step whose Job does not exist.
 func (e *evaluation) evaluateAbsentJob(step *v1alpha1.StepStatus) stepVerdict {
 	_, wasCreated := e.CreatedJobs[step.JobName]
 	switch {
@@ -151,8 +146,8 @@ func (e *evaluation) evaluateAbsentJob(step *v1alpha1.StepStatus) stepVerdict {
 	}
 }
 
-// failedWithoutJob returns the verdict of a failure that the Job does not report. The run's
-// deadline is not a failure of the step that the step's options could tolerate.
+// failedWithoutJob returns the verdict of a failure that the Job does not report. The step's options cannot tolerate
+// that the run exceeded its deadline.
 func (e *evaluation) failedWithoutJob(step *v1alpha1.StepStatus, reason, message string) stepVerdict {
 	verdict := stepVerdict{phase: v1alpha1.StepFailed, reason: reason, message: message}
 	if stepSpec := findStepSpec(e.spec, step.Name); stepSpec != nil {
@@ -162,7 +157,7 @@ func (e *evaluation) failedWithoutJob(step *v1alpha1.StepStatus, reason, message
 	return verdict
 }
 
-// createJob decides to create the Job of a started step, unless the step ends before.
+// createJob decides to create the Job of a started step, unless the step ends without a Job.
 func (e *evaluation) createJob(step *v1alpha1.StepStatus) stepVerdict {
 	stepSpec, refusal := findStepSpec(e.spec, step.Name), e.Refusal
 	if refusal != nil && refusal.Step != "" && refusal.Step != step.Name {
@@ -197,8 +192,8 @@ func (e *evaluation) createJob(step *v1alpha1.StepStatus) stepVerdict {
 	return stepVerdict{}
 }
 
-// canRetry reports whether the object may be accepted later as it is: once a quota has room, once
-// another object no longer has its name, or, for a Pod, once the namespace allows it.
+// canRetry reports whether the unchanged object may be accepted later: once a quota has room, its name is free, or, for
+// a Pod, the namespace allows it.
 func canRetry(refusal *decision.Refusal) bool {
 	return refusal.Class == decision.QuotaExceeded || refusal.Class == decision.AlreadyExists ||
 		refusal.Kind == podKind && refusal.Class != decision.Invalid
@@ -224,7 +219,7 @@ func (e *evaluation) evaluateTerminalJob(step *v1alpha1.StepStatus, job *batchv1
 	case failed:
 		verdict.phase, verdict.reason = v1alpha1.StepFailed, condition.Reason
 		if condition.Reason == batchv1.JobReasonDeadlineExceeded {
-			verdict.reason = v1alpha1.ReasonStepDeadlineExceeded // the same word is the reason of a run's failure
+			verdict.reason = v1alpha1.ReasonStepDeadlineExceeded // DeadlineExceeded is the reason of a run's failure
 		}
 		verdict.message = cmp.Or(failureMessage(pods, step.Name), condition.Message)
 		verdict.tolerated = options.OnFailure == v1alpha1.OnFailureContinue
@@ -239,8 +234,8 @@ func (e *evaluation) evaluateTerminalJob(step *v1alpha1.StepStatus, job *batchv1
 	return verdict
 }
 
-// recordJob records the step's Job, when it started, and the spec it was created from. That is
-// not always the current spec, if the decision that created the Job was not recorded.
+// recordJob records the step's Job, when it started, and the spec that it was created from, which may not be the
+// current spec if the decision that created the Job was not recorded.
 func (e *evaluation) recordJob(step *v1alpha1.StepStatus, job *batchv1.Job) {
 	step.JobUID = job.UID
 	if generation, err := strconv.ParseInt(job.Annotations[v1alpha1.AnnotationGeneration], 10, 64); err == nil {
@@ -255,8 +250,8 @@ func (e *evaluation) recordJob(step *v1alpha1.StepStatus, job *batchv1.Job) {
 	}
 }
 
-// observeUnfinishedJob records a Job that has not ended, and that Pods of it failed. It may set a question instead: the
-// exit code is in the Pod. Steps with several Pods can have many that fail; their Pods are not listed each time.
+// observeUnfinishedJob records a Job that has not ended, and failures of its Pods. It may set a question instead,
+// because the exit code is in the Pod. Pods of a step with several Pods are not listed, because many may fail.
 func (e *evaluation) observeUnfinishedJob(step *v1alpha1.StepStatus, job *batchv1.Job) {
 	if step.Phase != v1alpha1.StepRunning && step.Phase != v1alpha1.StepStarting {
 		return
@@ -277,8 +272,8 @@ func (e *evaluation) observeUnfinishedJob(step *v1alpha1.StepStatus, job *batchv
 	step.FailedPods, step.LastExitCode = job.Status.Failed, exitCode(pods, step.Name)
 }
 
-// stopProblem returns why the step's Job is deleted and the step fails, nil if it continues. It
-// may set a question instead.
+// stopProblem returns why the step's Job must be deleted and the step fails; nil if it continues. It may set a question
+// instead.
 func (e *evaluation) stopProblem(step *v1alpha1.StepStatus, job *batchv1.Job) *decision.Problem {
 	if !step.Finally && !isSuspendedBySpec(step) && e.exceedsDeadline() {
 		return &decision.Problem{Reason: v1alpha1.ReasonDeadlineExceeded, Message: deadlineMessage}
@@ -307,8 +302,8 @@ func (e *evaluation) stopStep(step *v1alpha1.StepStatus, job *batchv1.Job, phase
 	e.deleteJob(job)
 }
 
-// suspendOrResume suspends a running Job if spec.suspendPolicy is Immediate. It resumes a Job that
-// this operator suspended, but not one that another client suspended.
+// suspendOrResume suspends a running Job if spec.suspendPolicy is Immediate, and resumes a Job that this operator, not
+// another client, suspended.
 func (e *evaluation) suspendOrResume(step *v1alpha1.StepStatus, job *batchv1.Job) {
 	switch {
 	case !e.spec.Suspend:
@@ -332,8 +327,8 @@ func (e *evaluation) suspendOrResume(step *v1alpha1.StepStatus, job *batchv1.Job
 	}
 }
 
-// resume resumes a Job that this operator suspended. A Job whose workspace was lost meanwhile is
-// deleted instead; its next attempt, which is not created, fails or restarts the run.
+// resume resumes a Job that this operator suspended. A Job whose workspace was lost meanwhile is deleted instead, and
+// the next attempt fails or restarts the run before its Job is created.
 func (e *evaluation) resume(step *v1alpha1.StepStatus, job *batchv1.Job) {
 	mustResume := isSuspended(job) && job.Annotations[v1alpha1.AnnotationSuspended] != "" && !isQueueManaged(job)
 	if mustResume && e.spec.Workspace != nil {

@@ -9,14 +9,14 @@ import (
 
 // Approval is the content of the annotation with which a user lets a step with suspendBefore start.
 type Approval struct {
-	// Run and Step name the step that is approved. An approval of another run or step has no effect.
+	// Run and Step of the approved step. An approval of another run or step has no effect.
 	Run  int32  `json:"run"`
 	Step string `json:"step"`
-	// By is the user. The webhook refuses the name of another user.
+	// By is the user who approves. The webhook rejects the name of another user.
 	By string `json:"by"`
 }
 
-// ReadApproval returns the approval in the annotations of a SequentialJob, nil without a valid one.
+// ReadApproval returns the approval in the annotations of a SequentialJob; nil without a valid approval.
 func ReadApproval(sj *v1alpha1.SequentialJob) *Approval {
 	raw := sj.Annotations[v1alpha1.AnnotationApproval]
 	approval := &Approval{}
@@ -26,7 +26,7 @@ func ReadApproval(sj *v1alpha1.SequentialJob) *Approval {
 	return approval
 }
 
-// AwaitingApproval returns the step that starts as soon as a user approves it, empty without one.
+// AwaitingApproval returns the name of the step that starts as soon as a user approves it; empty without one.
 func AwaitingApproval(sj *v1alpha1.SequentialJob) string {
 	steps := sj.Status.Steps
 	if next := nextStep(steps); activeStep(steps) == nil && needsApproval(next) && !IsFinished(&sj.Status) {
@@ -52,7 +52,7 @@ func (e *evaluation) approve(step *v1alpha1.StepStatus) (approvedBy string, mayS
 		return "", false
 	}
 	if needsApproval(step) && e.status.StartTime != nil {
-		e.status.StartTime = e.now.DeepCopy() // the run's deadline counts from now, as in batch/v1 when a Job is resumed
+		e.status.StartTime = e.now.DeepCopy() // restarts the run's deadline, as batch/v1 does when a Job is resumed
 	}
 	return decision.TruncateMessage(approval.By, maxMessageBytes), true
 }

@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// archiveDeadline bounds an archive, from the decision to create its Job. Nothing waits for it longer.
+	// archiveDeadline is the maximum time from the decision to archive logs to the outcome.
 	archiveDeadline = 20 * time.Minute
-	// archiveActiveSeconds bounds the Job itself, which may start later because of a quota.
+	// archiveActiveSeconds is the deadline of the Job, which may start later because of a quota.
 	archiveActiveSeconds = 15 * 60
 )
 
@@ -46,19 +46,18 @@ func (e *evaluation) separateArchiveJobs() {
 	}
 }
 
-// isArchiveJob reports whether an owned Job archives logs. Other clients can change its labels, but not its name.
+// isArchiveJob reports whether an owned Job archives logs, by its name: other clients can change its labels.
 func isArchiveJob(sj *v1alpha1.SequentialJob, job *batchv1.Job) bool {
 	run, known := runOf(job)
 	return known && strings.Contains(job.Name, "-"+archivePart+"-") && job.Name == archiveJobName(sj, run)
 }
 
-// runOf returns the number of the run that a Job belongs to.
 func runOf(job *batchv1.Job) (run int32, known bool) {
 	parsed, err := strconv.ParseInt(job.Annotations[v1alpha1.AnnotationRun], 10, 32)
 	return int32(parsed), err == nil
 }
 
-// advanceArchive decides about the logs of the runs that have ended, one run after another. It may set a question instead.
+// advanceArchive decides about the logs of ended runs, one run after another. It may set a question instead.
 func (e *evaluation) advanceArchive() {
 	if e.decision.Question != nil {
 		return
@@ -76,15 +75,15 @@ func (e *evaluation) advanceArchive() {
 		}
 		e.createArchiveJob(e.status.Archive)
 	}
-	for _, job := range e.archiveJobs { // each run would add one that has ended
+	for _, job := range e.archiveJobs { // otherwise they would accumulate
 		if IsTerminal(job) && e.status.Archive != nil && job.Name != e.status.Archive.JobName {
 			e.deleteJob(job)
 		}
 	}
 }
 
-// nextArchivedRun returns the number of the first run that has ended, is not archived and has Jobs; 0 for none. A run that
-// a lost workspace ended counts too.
+// nextArchivedRun returns the number of the first run that has ended, is not archived and has Jobs; 0 for none. Runs
+// that ended with the loss of the workspace count too.
 func (e *evaluation) nextArchivedRun() int32 {
 	if e.spec.Archive == nil {
 		return 0
@@ -105,7 +104,7 @@ func (e *evaluation) nextArchivedRun() int32 {
 	if next > 0 || last <= archived || last < e.status.Run || !hasCreatedJob(&e.status) {
 		return next
 	}
-	// The steps had Jobs, which the cache does not show any more, or not yet.
+	// The steps had Jobs, which the cache does not show now.
 	if !e.Answers.HasAllJobs {
 		e.decision.Question = &Question{AllJobs: true}
 		return 0
@@ -118,7 +117,7 @@ func hasCreatedJob(status *v1alpha1.SequentialJobStatus) bool {
 	return slices.ContainsFunc(status.Steps, func(step v1alpha1.StepStatus) bool { return step.Run == status.Run && step.JobUID != "" })
 }
 
-// createArchiveJob decides to create the Job, unless it could not archive anything.
+// createArchiveJob decides to create the Job, or ends an archive that is impossible.
 func (e *evaluation) createArchiveJob(archive *v1alpha1.SequenceArchiveStatus) {
 	jobs := e.archivedJobs(archive.Run)
 	switch {
@@ -136,7 +135,7 @@ func (e *evaluation) createArchiveJob(archive *v1alpha1.SequenceArchiveStatus) {
 	}
 }
 
-// endArchive records the outcome of an archive. Without a reason it succeeded.
+// endArchive records the outcome of an archive. An empty reason means success.
 func (e *evaluation) endArchive(archive *v1alpha1.SequenceArchiveStatus, reason, message string) {
 	archive.State, archive.FinishTime = v1alpha1.ArchiveArchived, e.now.DeepCopy()
 	if reason != "" {
@@ -145,10 +144,10 @@ func (e *evaluation) endArchive(archive *v1alpha1.SequenceArchiveStatus, reason,
 	archive.Reason, archive.Message = reason, decision.TruncateMessage(message, maxMessageBytes)
 }
 
-// observeArchive records what happened to the Job that archives logs, or decides to create it. Creating it again does no
-// harm: it writes the same files.
+// observeArchive records the state of the Job that archives logs, or decides to create it, perhaps again: it writes the
+// same files.
 func (e *evaluation) observeArchive(archive *v1alpha1.SequenceArchiveStatus) {
-	archive.JobName = archiveJobName(e.SequentialJob, archive.Run) // others may write the status
+	archive.JobName = archiveJobName(e.SequentialJob, archive.Run) // other clients may change the status
 	isOverdue := e.timer.HasReached(ptr.Deref(archive.StartTime, metav1.Time{}).Add(archiveDeadline))
 	job, presence := e.findArchiveJob(archive.JobName)
 	switch {
@@ -172,7 +171,6 @@ func (e *evaluation) observeArchive(archive *v1alpha1.SequenceArchiveStatus) {
 	}
 }
 
-// findArchiveJob returns the Job that archives logs.
 func (e *evaluation) findArchiveJob(name string) (*batchv1.Job, jobPresence) {
 	if job, read := e.Answers.JobsByName[name]; read {
 		if job == nil {
@@ -188,7 +186,7 @@ func (e *evaluation) findArchiveJob(name string) (*batchv1.Job, jobPresence) {
 	return nil, jobUnknown
 }
 
-// retryArchiveJob decides to create the Job, which may have been refused a moment ago.
+// retryArchiveJob decides to create the Job, now or some time after it was refused.
 func (e *evaluation) retryArchiveJob(archive *v1alpha1.SequenceArchiveStatus) {
 	refusal := e.archiveRefusal
 	if refusal == nil {
@@ -203,7 +201,7 @@ func (e *evaluation) retryArchiveJob(archive *v1alpha1.SequenceArchiveStatus) {
 	e.timer.RequeueWithin(min(max(e.Now.Sub(archive.StartTime.Time), minBlockedRetry), maxBlockedRetry))
 }
 
-// reportArchiveProblem records what keeps the Pod of the Job from running. It may set a question instead.
+// reportArchiveProblem records the problem that keeps the Job's Pod from running. It may set a question instead.
 func (e *evaluation) reportArchiveProblem(archive *v1alpha1.SequenceArchiveStatus, job *batchv1.Job) {
 	pods := podsOf(e.Pods, job.UID)
 	if !job.DeletionTimestamp.IsZero() {
@@ -239,12 +237,12 @@ func (e *evaluation) evaluateArchiveJob(archive *v1alpha1.SequenceArchiveStatus,
 	if failure := failureMessage(pods, archiveContainer); failure != "" {
 		message = failure
 	} else if archive.Message != "" {
-		message = decision.FormatReason(message, archive.Message) // why its Pod did not start
+		message = decision.FormatReason(message, archive.Message) // the message is why its Pod did not start
 	}
 	e.endArchive(archive, v1alpha1.ReasonArchiveJobFailed, message)
 }
 
-// archiveSummary returns what the Pod reports to have archived, empty if that is unknown.
+// archiveSummary returns the report of the Pod; empty if unknown.
 func archiveSummary(pods []corev1.Pod) string {
 	pod := newestPod(pods, corev1.PodSucceeded)
 	if pod == nil {

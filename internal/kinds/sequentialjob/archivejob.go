@@ -21,12 +21,11 @@ import (
 const (
 	archivePart      = "archive"
 	archiveContainer = "archive"
-	// archiveBackoffLimit is how many Pods of the Job may fail before the last one: a store or a node can be unavailable for
-	// a moment.
+	// archiveBackoffLimit is the backoffLimit of the Job: a store or a node can be unavailable for a moment.
 	archiveBackoffLimit = 3
-	// maxArchivedJobs bounds the Jobs of a run whose logs are archived, and with it the arguments of the container.
+	// maxArchivedJobs limits the Jobs of a run whose logs are archived, because each is an argument of the container.
 	maxArchivedJobs = 1000
-	// maxArchivedAttempts bounds the attempts of a step that are distinguished.
+	// maxArchivedAttempts is the highest attempt of a step that is distinguished.
 	maxArchivedAttempts = 1000
 
 	archiveStoreVolume     = "store"
@@ -36,29 +35,26 @@ const (
 	archiveTempPath        = "/tmp"
 )
 
-// archiveJobName returns the name of the Job that archives the logs of a run.
 func archiveJobName(sj *v1alpha1.SequentialJob, run int32) string {
 	return childName(sj.Name, archivePart, fmt.Sprintf("%s/%d/%s", sj.UID, run, archivePart))
 }
 
-// archivePath returns the directory of a run. The UID distinguishes SequentialJobs that had the same name.
+// archivePath returns the directory of a run. The UID distinguishes SequentialJobs with the same name.
 func archivePath(sj *v1alpha1.SequentialJob, run int32) string {
 	return path.Join(sj.Namespace, sj.Name, string(sj.UID), fmt.Sprintf("run-%d", run))
 }
 
-// archivedJob is a Job of a step whose logs are archived.
 type archivedJob struct {
 	step string
-	// attempt is 0 if it is unknown.
+	// attempt is 0 if unknown.
 	attempt int32
 	uid     types.UID
 }
 
-// String returns the argument of the container.
 func (j archivedJob) String() string { return fmt.Sprintf("%s/%d/%s", j.step, j.attempt, j.uid) }
 
-// archivedJobs returns the Jobs of a run in their order: Jobs that exist, and Jobs that only the status has, so that the
-// archive says that their logs are lost.
+// archivedJobs returns the Jobs of a run, by creation, then Jobs that only the status has, so that the archive shows
+// that their logs are lost. It returns nil if no Job exists.
 func (e *evaluation) archivedJobs(run int32) []archivedJob {
 	observed := slices.DeleteFunc(slices.Clone(e.Jobs), func(job *batchv1.Job) bool {
 		of, known := runOf(job)
@@ -85,16 +81,16 @@ func (e *evaluation) archivedJobs(run int32) []archivedJob {
 	return jobs
 }
 
-// attemptNumbers finds the attempts of Jobs by their names.
+// attemptNumbers finds the attempts of Jobs by name, which is a hash.
 type attemptNumbers struct {
 	sj     *v1alpha1.SequentialJob
 	run    int32
 	byName map[string]int32
-	// next is the first attempt of each step that byName does not have.
+	// next is the last attempt of each step in byName.
 	next map[string]int32
 }
 
-// of returns the attempt whose Job has this name, 0 if none of the first ones has it.
+// of returns the attempt whose Job has this name; 0 if it is none of the first maxArchivedAttempts.
 func (a *attemptNumbers) of(step, name string) int32 {
 	for a.byName[name] == 0 && a.next[step] < maxArchivedAttempts {
 		a.next[step]++
@@ -103,8 +99,8 @@ func (a *attemptNumbers) of(step, name string) int32 {
 	return a.byName[name]
 }
 
-// newArchiveJob returns the Job that archives the logs of a run. It has the permissions of a ServiceAccount of the user: the
-// operator itself can read neither logs nor the credentials of the store.
+// newArchiveJob returns the Job that archives the logs of a run. It has the permissions of a user's ServiceAccount,
+// because the operator can read neither logs nor the credentials of the store.
 func newArchiveJob(sj *v1alpha1.SequentialJob, run int32, image string, jobs []archivedJob) *batchv1.Job {
 	labels := childLabels(sj, archivePart)
 	labels[v1alpha1.LabelArchive] = "true"
@@ -130,7 +126,6 @@ func newArchiveJob(sj *v1alpha1.SequentialJob, run int32, image string, jobs []a
 	}
 }
 
-// archiveArguments returns the arguments of the container.
 func archiveArguments(sj *v1alpha1.SequentialJob, run int32, jobs []archivedJob) []string {
 	archive := sj.Spec.Archive
 	args := []string{"archive-logs", "--namespace=" + sj.Namespace, "--sequence-uid=" + string(sj.UID), "--path=" + archivePath(sj, run)}

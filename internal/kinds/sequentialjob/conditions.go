@@ -13,8 +13,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// The wait before another attempt to create a Job that a quota or a taken name blocks is as long
-// as it has been blocked already, within these bounds.
+// Limits of the delay before another attempt to create a blocked Job, which is as long as it has been blocked.
 const (
 	minBlockedRetry = time.Second
 	maxBlockedRetry = time.Minute
@@ -61,7 +60,7 @@ func (e *evaluation) summarize() {
 	decision.Set(&e.status.Conditions, e.SequentialJob.Generation, e.now, summaryOf(&e.status, e.spec.Suspend))
 }
 
-// shortReason returns why the run failed or does not continue, empty if its phase says it all.
+// shortReason returns why the run failed or does not continue; empty if the phase is enough.
 func shortReason(status *v1alpha1.SequentialJobStatus) string {
 	if IsFinished(status) {
 		return status.Progress.FailureReason
@@ -135,7 +134,6 @@ func countSucceeded(steps []v1alpha1.StepStatus, finally bool) string {
 	return fmt.Sprintf("%d/%d", succeeded, all)
 }
 
-// runFailure returns why a finished run failed.
 func runFailure(status *v1alpha1.SequentialJobStatus) (reason, message string) {
 	failed := firstFailedStep(status.Steps)
 	if failed == nil {
@@ -158,9 +156,9 @@ func runFailure(status *v1alpha1.SequentialJobStatus) (reason, message string) {
 	}
 }
 
-// setBlockedCondition sets a condition that is absent until it was True once, and schedules the
-// next attempt. While an attempt is due and not made yet, the condition remains as it is. Without a
-// message nothing blocks.
+// setBlockedCondition sets a condition that is absent until it is True for the first time, and schedules the next
+// attempt. While this decision makes an attempt, the condition does not change. An empty message means that nothing
+// blocks.
 func (e *evaluation) setBlockedCondition(conditionType, reason, clearedReason, message string) {
 	switch {
 	case message != "":
@@ -172,8 +170,8 @@ func (e *evaluation) setBlockedCondition(conditionType, reason, clearedReason, m
 	}
 }
 
-// refusalProblem returns what keeps the next step's Job from being created, or the run from starting because a Pod
-// was refused in a dry run, and writes it into the message of the step. It returns nil if nothing does.
+// refusalProblem returns why the next step's Job cannot be created, or why the run cannot start because a Pod was
+// refused in a dry run; nil if nothing blocks. It also writes the problem into the step's status.
 func (e *evaluation) refusalProblem() *decision.Problem {
 	var problem decision.Problem
 	switch {
@@ -201,8 +199,7 @@ func (e *evaluation) refusalProblem() *decision.Problem {
 	return &problem
 }
 
-// refusalMessage returns the message of the refusal that delays the next step's Job, if it has this
-// class.
+// refusalMessage returns the message of blockedBy if it has this class and is not about a Pod.
 func (e *evaluation) refusalMessage(class decision.Class) string {
 	if e.blockedBy == nil || e.blockedBy.Class != class || e.blockedBy.Kind == podKind {
 		return ""
@@ -226,8 +223,7 @@ func suspendedState(sj *v1alpha1.SequentialJob) decision.State {
 	}
 }
 
-// phaseOf returns the phase, and the reason and message of the conditions Progressing, Available and
-// Failed, of which at most one is True.
+// phaseOf returns the phase, and the reason and message of the conditions that depend on it.
 func phaseOf(status *v1alpha1.SequentialJobStatus) (phase v1alpha1.SequentialJobPhase, reason, message string) {
 	switch step := activeStep(status.Steps); {
 	case isCompleted(status):
@@ -253,8 +249,8 @@ func phaseOf(status *v1alpha1.SequentialJobStatus) (phase v1alpha1.SequentialJob
 	}
 }
 
-// summaryOf returns Ready, Reconciling and Stalled, with the reason and message of another
-// condition: the first state of docs/conditions.md that applies.
+// summaryOf returns Ready, Reconciling and Stalled, with the reason and message of another condition: the first state
+// in docs/conditions.md that applies.
 func summaryOf(status *v1alpha1.SequentialJobStatus, suspend bool) decision.Summary {
 	isTrue := func(kind string) bool { return meta.IsStatusConditionTrue(status.Conditions, kind) }
 	ready, progress, cause := metav1.ConditionFalse, decision.InProgress, v1alpha1.ConditionProgressing

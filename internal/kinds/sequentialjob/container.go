@@ -10,8 +10,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// templateContainer is the name of the container in spec.template that has the defaults of all
-// steps.
+// templateContainer is the container in spec.template with the defaults of all steps.
 const templateContainer = "step"
 
 // mergeContainer merges a step's container into the template's defaults.
@@ -54,8 +53,8 @@ func overlayFields(base, overlay any) {
 	}
 }
 
-// mergeByKey replaces entries of base that overlay has too, in place, and appends the remaining
-// entries of overlay in their order.
+// mergeByKey replaces entries of base with entries of overlay that have the same key, and appends the other entries of
+// overlay.
 func mergeByKey[T any, K comparable](base, overlay []T, key func(T) K) []T {
 	merged := append([]T(nil), base...)
 	at := make(map[K]int, len(base)+len(overlay))
@@ -95,7 +94,7 @@ func mergeSecurityContext(base, overlay *corev1.SecurityContext) *corev1.Securit
 	return merged
 }
 
-// containerDefaults returns the template's container with the defaults, or an empty one.
+// containerDefaults returns the templateContainer of spec.template, or an empty container.
 func containerDefaults(sj *v1alpha1.SequentialJob) *corev1.Container {
 	if sj.Spec.Template != nil {
 		for i := range sj.Spec.Template.Spec.Containers {

@@ -52,15 +52,15 @@ type evaluation struct {
 	now      metav1.Time
 	timer    decision.Timer
 	decision Decision
-	// startedStep is the step that this decision starts. Its Job can exist only if the record
-	// of an earlier decision was lost, and then it has the same name.
+	// startedStep is the step that this decision starts. Its Job exists, with the same name, only if the record of an
+	// earlier decision was lost.
 	startedStep string
 	// blockedBy is the refusal that delays the next step's Job.
 	blockedBy *decision.Refusal
-	// blocked is what keeps the active step from starting or continuing, nil for nothing.
+	// blocked is the problem that keeps the active step from starting or continuing; nil for none.
 	blocked *decision.Problem
-	// archiveJobs are the observed Jobs that archive logs, and archiveRefusal is a refusal of one. Observation.Jobs and
-	// Observation.Refusal do not have them.
+	// archiveJobs are the observed Jobs that archive logs, and archiveRefusal is the refusal of such a Job.
+	// Observation.Jobs and Observation.Refusal do not contain them.
 	archiveJobs    []*batchv1.Job
 	archiveRefusal *decision.Refusal
 	// forbiddenImages is why Policies do not allow the next step's Job; empty if they do.
@@ -74,7 +74,6 @@ func (e *evaluation) current() *v1alpha1.SequentialJob {
 	return &current
 }
 
-// decideProgress decides about a SequentialJob that is not being deleted.
 func (e *evaluation) decideProgress() {
 	e.observeSpec()
 	e.startRequestedRerun()
@@ -123,8 +122,7 @@ func (e *evaluation) advanceSteps() {
 	}
 }
 
-// startNextStep starts or skips the next step, or finishes the run. It reports whether the run may continue
-// with this or another step.
+// startNextStep starts or skips the next step, or finishes the run. It reports whether advanceSteps continues.
 func (e *evaluation) startNextStep() bool {
 	e.skipUnreachableSteps()
 	next := nextStep(e.status.Steps)
@@ -148,8 +146,8 @@ func (e *evaluation) startNextStep() bool {
 	return mayStart
 }
 
-// skipUnwantedStep skips a step whose expression is false, and fails one whose expression cannot be evaluated. It
-// reports whether it did.
+// skipUnwantedStep skips a step whose expression is false, and fails a step whose expression cannot be evaluated. It
+// reports whether the step ended.
 func (e *evaluation) skipUnwantedStep(step *v1alpha1.StepStatus) bool {
 	stepSpec := findStepSpec(e.spec, step.Name)
 	if stepSpec == nil {
@@ -168,8 +166,7 @@ func (e *evaluation) skipUnwantedStep(step *v1alpha1.StepStatus) bool {
 	return true
 }
 
-// skipUnreachableSteps skips the steps that cannot run after a failure or the run's deadline. Steps
-// of finally run regardless.
+// skipUnreachableSteps skips the steps of containers that cannot run after a failure or the run's deadline.
 func (e *evaluation) skipUnreachableSteps() {
 	switch next := nextStep(e.status.Steps); {
 	case next == nil || next.Finally:
@@ -180,7 +177,7 @@ func (e *evaluation) skipUnreachableSteps() {
 	}
 }
 
-// startStep records that the step starts. Its Job is created once it is known not to exist.
+// startStep records that the step starts. Its Job is created once the Job is known not to exist.
 func (e *evaluation) startStep(step *v1alpha1.StepStatus, approvedBy string) {
 	stepSpec := findStepSpec(e.spec, step.Name)
 	if stepSpec == nil { // removed from the spec while its next attempt was due
@@ -189,7 +186,7 @@ func (e *evaluation) startStep(step *v1alpha1.StepStatus, approvedBy string) {
 	}
 	attempt, failedAttempts, reason := int32(1), int32(0), ""
 	if step.Run == e.status.Run {
-		attempt, failedAttempts, reason = step.Attempt+1, step.FailedAttempts, step.Reason // why there is another attempt
+		attempt, failedAttempts, reason = step.Attempt+1, step.FailedAttempts, step.Reason // the reason is why there is another attempt
 	}
 	*step = v1alpha1.StepStatus{
 		Name:           step.Name,
@@ -212,9 +209,8 @@ func (e *evaluation) startStep(step *v1alpha1.StepStatus, approvedBy string) {
 	}
 }
 
-// deleteOrphans deletes owned Jobs that may be running but belong to no step, for example
-// because the status that recorded them was lost. It reports whether such a Job exists; until
-// all are deleted, no step starts.
+// deleteOrphans deletes owned Jobs that may be running but belong to no step, for example because the status that
+// recorded them was lost. It reports whether such a Job exists: until all are deleted, no step starts.
 func (e *evaluation) deleteOrphans() bool {
 	next := nextStep(e.status.Steps)
 	found := false
@@ -245,8 +241,8 @@ func runDeadline(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJo
 	return status.StartTime.Add(time.Duration(*spec.ActiveDeadlineSeconds) * time.Second), true
 }
 
-// exceedsDeadline reports whether the run has exceeded its activeDeadlineSeconds, and records
-// when that was first observed.
+// exceedsDeadline reports whether the run has exceeded its activeDeadlineSeconds, and records when the excess was first
+// observed.
 func (e *evaluation) exceedsDeadline() bool {
 	deadline, found := runDeadline(e.spec, &e.status)
 	if !found || e.Now.Before(deadline) {
@@ -258,8 +254,8 @@ func (e *evaluation) exceedsDeadline() bool {
 	return true
 }
 
-// decideDeletion stops what runs of a SequentialJob that is being deleted. The finalizer is
-// removed once a live list shows that nothing runs; the garbage collector does the rest.
+// decideDeletion deletes the running Jobs of a SequentialJob that is being deleted. The finalizer is removed once a
+// live list shows that no Job runs; the garbage collector deletes the other objects.
 func (e *evaluation) decideDeletion() {
 	finalizers := e.SequentialJob.Finalizers
 	if !slices.Contains(finalizers, v1alpha1.SequentialJobFinalizer) || slices.Contains(finalizers, metav1.FinalizerOrphanDependents) {

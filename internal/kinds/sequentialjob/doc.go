@@ -1,9 +1,8 @@
 // Package sequentialjob decides what a SequentialJob does next.
 //
-// It is pure: from the object, its observed Jobs and the time, Decide computes the status to
-// record and the actions to take. It has no client and no clock, and it does not guess: what it
-// needs to know and was not given, it requests with a Question. A Job that a cache does not show
-// may still exist, so Decide never treats it as deleted without an answer.
+// It is pure: from the object, its observed Jobs and the time, Decide computes the status to record and the actions to
+// take. Facts that the observation does not contain, Decide requests with a Question. For example, it never treats a
+// Job that the cache does not show as deleted without a live read.
 //
 // A step has one of these phases:
 //
@@ -18,8 +17,7 @@
 //	   ▼                                     ├─────▶ Suspending ─▶ Interrupted ─┐
 //	Skipped                       Job lost   └─────▶ Lost ──────────────────────┴─▶ Starting (next attempt)
 //
-// What leads away from Running also leads away from Starting and Queued. At most one step is
-// Starting, Queued, Running, Suspending, Suspended or Stopping. The next step starts
-// in the same decision that records the outcome of the step before it, and that record is
-// written under an optimistic lock before the Job is created.
+// Transitions from Running are also possible from Starting and Queued. At most one step is Starting, Queued, Running,
+// Suspending, Suspended or Stopping. The next step starts in the decision that records the outcome of the step before
+// it, and the record is written under an optimistic lock before the Job is created.
 package sequentialjob

@@ -13,15 +13,14 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// podKind is the kind of a refusal of a Pod.
 const podKind = "Pod"
 
-// admitRun decides whether steps of the run may be evaluated now. Before its first step, every Job
-// is created in a dry run, and so is its Pod: a mistake in the last step is reported now, not in an
-// hour. After a change of the spec during the run, or while it is suspended, the Jobs of the waiting
-// steps are; a step that would be refused is reported, and the run continues until this step.
+// admitRun decides whether steps of the run may be evaluated now. Before the first step, all Jobs and their Pods are
+// created in a dry run, so that a mistake in the last step is reported at once. The same happens with waiting steps
+// after a change of the spec during the run or while it is suspended: a step that would be refused is reported, and the
+// run continues until this step.
 func (e *evaluation) admitRun() bool {
-	for i := range e.status.Steps { // the last decision wrote the refusals of their Pods into the steps
+	for i := range e.status.Steps { // the last decision wrote refusals of Pods into the steps
 		if step := &e.status.Steps[i]; step.Phase == v1alpha1.StepPending && step.Reason == v1alpha1.ReasonPodNotCreated {
 			step.Reason, step.Message = "", ""
 		}
@@ -50,7 +49,6 @@ func (e *evaluation) admitRun() bool {
 	return e.admitAfterDryRun(mayStart)
 }
 
-// admitAfterDryRun decides with the result of the dry run, as admitRun does.
 func (e *evaluation) admitAfterDryRun(mayStart bool) bool {
 	refusals := e.Answers.DryRun.Refusals
 	if at := slices.IndexFunc(refusals, func(r decision.Refusal) bool { return !canRetry(&r) }); at >= 0 {
@@ -66,8 +64,9 @@ func (e *evaluation) admitAfterDryRun(mayStart bool) bool {
 		warning = fmt.Sprintf("step %q: %s", refusals[at].Step, podProblemMessage(&refusals[at]))
 	}
 	e.setCondition(v1alpha1.ConditionSpecAccepted, decision.True(v1alpha1.ReasonAccepted, warning))
-	// A refusal keeps the run from starting if it concerns the next step, or if a policy refuses the Pod of any step, which is
-	// not expected to change by itself. A quota may have room for a later step, and an earlier step may create its ServiceAccount.
+	// A refusal keeps the run from starting if it is of the next step, or if a policy refuses the Pod of any step,
+	// which does not change by itself. A quota may have room for a later step, and an earlier step may create its
+	// ServiceAccount.
 	next := nextStep(e.status.Steps)
 	for i := range refusals {
 		isOfNext := next != nil && refusals[i].Step == next.Name
@@ -96,7 +95,7 @@ func waitingJobs(sj *v1alpha1.SequentialJob) []*batchv1.Job {
 }
 
 // PodOf returns the Pod that the Job controller would create for a Job that the API server returned, with the label and
-// the owner of what the operator itself may create: see the policy yardmaster-own-objects.
+// the owner without which the operator may not create it: see the policy yardmaster-own-objects.
 func PodOf(job *batchv1.Job) *corev1.Pod {
 	template := job.Spec.Template.DeepCopy()
 	metav1.SetMetaDataLabel(&template.ObjectMeta, v1alpha1.LabelManagedBy, v1alpha1.ManagedByValue)
@@ -109,13 +108,13 @@ func PodOf(job *batchv1.Job) *corev1.Pod {
 	}
 }
 
-// IsHeldByQueue reports whether a Job was suspended when it was created, as queues such as Kueue do, or is
-// carried out by another controller.
+// IsHeldByQueue reports whether a Job was suspended when it was created, as queues such as Kueue do, or a queue manages
+// it.
 func IsHeldByQueue(job *batchv1.Job) bool { return isSuspended(job) || isQueueManaged(job) }
 
-// Fingerprint identifies what the API server decides about when it admits a Job, without the Job's name and owner.
-// If it accepts a Job, it accepts others with the same fingerprint. Content and metadata are identified
-// separately, because the metadata of all steps of a SequentialJob is usually the same.
+// Fingerprint identifies a Job without its name and owner: if the API server accepts a Job, it accepts others with the
+// same fingerprint. Content and Metadata are separate, because the metadata of all steps of a SequentialJob is usually
+// the same.
 type Fingerprint struct {
 	// Content of the Job and of its Pods.
 	Content string
@@ -123,7 +122,6 @@ type Fingerprint struct {
 	Metadata string
 }
 
-// FingerprintOf returns the fingerprint of a step's Job.
 func FingerprintOf(job *batchv1.Job) Fingerprint {
 	spec := job.Spec.DeepCopy()
 	spec.Template.ObjectMeta = metav1.ObjectMeta{}
@@ -137,7 +135,7 @@ func FingerprintOf(job *batchv1.Job) Fingerprint {
 	}
 }
 
-// userLabels returns labels without the labels that the operator derives from the names of the SequentialJob and the step.
+// userLabels returns labels without those that the operator derives from the names of the SequentialJob and the step.
 func userLabels(labels map[string]string) map[string]string {
 	labels = maps.Clone(labels)
 	for key, derivedFrom := range map[string]string{
@@ -153,7 +151,6 @@ func userLabels(labels map[string]string) map[string]string {
 	return labels
 }
 
-// userAnnotations returns annotations without the annotations of the operator.
 func userAnnotations(annotations map[string]string) map[string]string {
 	annotations = maps.Clone(annotations)
 	for _, key := range []string{

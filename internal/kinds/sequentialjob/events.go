@@ -11,7 +11,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// The actions that events report.
 const (
 	actionRun         = "Run"
 	actionObserveSpec = "ObserveSpec"
@@ -19,8 +18,7 @@ const (
 	actionArchive     = "Archive"
 )
 
-// statusEvents returns events for the changes between two statuses. The creation of a Job is not
-// among them: JobCreatedEvent reports it at once.
+// statusEvents returns events for the changes between two statuses. JobCreatedEvent reports the creation of a Job.
 func statusEvents(before, after *v1alpha1.SequentialJobStatus) []decision.Event {
 	events := specEvents(before, after)
 	for i := range after.Steps {
@@ -35,7 +33,6 @@ func HasArchiveEnded(before, after *v1alpha1.SequenceArchiveStatus) bool {
 	return after != nil && after.State != v1alpha1.ArchiveArchiving && (before == nil || before.Run != after.Run || before.State != after.State)
 }
 
-// archiveEvents returns an event for an archive of logs that ended.
 func archiveEvents(before, after *v1alpha1.SequenceArchiveStatus) []decision.Event {
 	if !HasArchiveEnded(before, after) {
 		return nil
@@ -63,8 +60,7 @@ func specEvents(before, after *v1alpha1.SequentialJobStatus) []decision.Event {
 	return events
 }
 
-// stepEvents returns events for one step, which may have passed several phases since the status
-// was last stored.
+// stepEvents returns events for a step, which may have passed several phases since the status was last stored.
 func stepEvents(before, after *v1alpha1.StepStatus) []decision.Event {
 	if before == nil {
 		before = &v1alpha1.StepStatus{Phase: v1alpha1.StepPending}
@@ -129,7 +125,6 @@ func JobCreatedEvent(job *batchv1.Job) decision.Event {
 	return routineEvent(v1alpha1.EventJobStarted, fmt.Sprintf("Created Job %s for step %s", job.Name, job.Labels[v1alpha1.LabelStep]))
 }
 
-// isNewlyFalse reports whether a condition became False.
 func isNewlyFalse(before, after *v1alpha1.SequentialJobStatus, condition string) bool {
 	return meta.IsStatusConditionFalse(after.Conditions, condition) && !meta.IsStatusConditionFalse(before.Conditions, condition)
 }

@@ -36,8 +36,8 @@ func (e *evaluation) deleteOldJobs() {
 	}
 }
 
-// isOutcomeRecorded reports whether nothing more is read from an ended Job: the status has its outcome, or it belongs
-// to an earlier run or an earlier attempt.
+// isOutcomeRecorded reports whether an ended Job is no longer read: the status has its outcome, or it belongs to an
+// earlier run or an earlier attempt.
 func isOutcomeRecorded(sj *v1alpha1.SequentialJob, job *batchv1.Job) bool {
 	status := &sj.Status
 	for i := range status.Steps {
@@ -55,8 +55,7 @@ func isOutcomeRecorded(sj *v1alpha1.SequentialJob, job *batchv1.Job) bool {
 	return err == nil && run < int(status.Run)
 }
 
-// explainQuota adds to the message of an exhausted quota of Jobs how many finished Jobs of the SequentialJob itself
-// count.
+// explainQuota adds to the message about an exhausted quota of Jobs how many finished Jobs of this SequentialJob count.
 func (e *evaluation) explainQuota() {
 	if e.blockedBy == nil || e.blockedBy.Class != decision.QuotaExceeded || !strings.Contains(e.blockedBy.Message, "jobs.batch") {
 		return

@@ -15,7 +15,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// workspaceVolume is the name of the workspace's volume in a step's Pod.
 const workspaceVolume = "workspace"
 
 // Labels that Kubernetes recommends. Users may set them.
@@ -26,7 +25,6 @@ const (
 	labelAppPartOf    = "app.kubernetes.io/part-of"
 )
 
-// stepJob returns the Job for one attempt at a step.
 func stepJob(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run, attempt int32) *batchv1.Job {
 	options := step.Options()
 	template := podTemplate(sj, step)
@@ -52,16 +50,15 @@ func stepJob(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run, attempt int32
 			SuccessPolicy:         options.SuccessPolicy.DeepCopy(),
 			ActiveDeadlineSeconds: options.ActiveDeadlineSeconds,
 			PodFailurePolicy:      podFailurePolicy(options, template.Spec.RestartPolicy),
-			// A failed Pod is replaced only once it has stopped, so that a step never runs
-			// twice at a time.
+			// A failed Pod is replaced only after it has stopped, so that a step never runs twice at a time.
 			PodReplacementPolicy: new(batchv1.Failed),
 			Template:             template,
 		},
 	}
 }
 
-// podFailurePolicy returns the policy of the step's Job. By default, a Pod that was evicted or preempted is
-// replaced: its container did not fail. Jobs have no such policy for Pods that restart their containers.
+// podFailurePolicy returns the policy of the step's Job. By default, evicted or preempted Pods are replaced: their
+// containers did not fail. Jobs have no such policy for Pods that restart their containers.
 func podFailurePolicy(options *v1alpha1.StepOptions, restartPolicy corev1.RestartPolicy) *batchv1.PodFailurePolicy {
 	if options.PodFailurePolicy != nil || restartPolicy != corev1.RestartPolicyNever {
 		return options.PodFailurePolicy.DeepCopy()
@@ -111,8 +108,7 @@ func mountWorkspace(pod *corev1.PodSpec, container *corev1.Container, claim, pat
 	)
 }
 
-// outputEnvVars returns the environment variables with the outputs of earlier steps. They come
-// first in a step's environment, so that the step's variables can refer to them.
+// outputEnvVars returns the environment variables with the outputs of earlier steps.
 func outputEnvVars(sj *v1alpha1.SequentialJob, step string) []corev1.EnvVar {
 	var variables []corev1.EnvVar
 	for _, earlier := range allStepSpecs(&sj.Spec) {
@@ -134,7 +130,7 @@ func outputEnvVars(sj *v1alpha1.SequentialJob, step string) []corev1.EnvVar {
 	return variables
 }
 
-// jobLabels returns the labels from spec.jobMetadata, completed by the labels of the operator.
+// jobLabels returns the labels from spec.jobMetadata and of the operator.
 func jobLabels(sj *v1alpha1.SequentialJob, step string) map[string]string {
 	var labels map[string]string
 	if sj.Spec.JobMetadata != nil {
@@ -142,7 +138,7 @@ func jobLabels(sj *v1alpha1.SequentialJob, step string) map[string]string {
 	}
 	labels = addStepLabels(labels, sj, step)
 	decision.SetScheduleLabel(labels, sj)
-	labels[v1alpha1.LabelManagedBy] = v1alpha1.ManagedByValue // the operator may only manage such Jobs
+	labels[v1alpha1.LabelManagedBy] = v1alpha1.ManagedByValue // the operator may manage only Jobs with this label
 	return labels
 }
 
@@ -165,7 +161,6 @@ func jobAnnotations(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run int32, 
 	return annotations
 }
 
-// jobOptions returns the step options that the Job was created with.
 func jobOptions(job *batchv1.Job) *v1alpha1.StepOptions {
 	options := &v1alpha1.StepOptions{}
 	if raw := job.Annotations[v1alpha1.AnnotationStepOptions]; raw != "" {
@@ -176,8 +171,8 @@ func jobOptions(job *batchv1.Job) *v1alpha1.StepOptions {
 	return options
 }
 
-// addStepLabels adds the labels of the operator to the labels of a step's Job or Pod. It replaces only labels
-// with the operator's own prefix.
+// addStepLabels adds the operator's labels to the labels of a step's Job or Pod. It replaces only labels with the
+// operator's prefix.
 func addStepLabels(labels map[string]string, sj *v1alpha1.SequentialJob, step string) map[string]string {
 	if labels == nil {
 		labels = map[string]string{}
@@ -193,7 +188,7 @@ func addStepLabels(labels map[string]string, sj *v1alpha1.SequentialJob, step st
 	return labels
 }
 
-// childLabels returns the labels of an object that is created for all steps of a SequentialJob.
+// childLabels returns the labels of an object for all steps of a SequentialJob.
 func childLabels(sj *v1alpha1.SequentialJob, component string) map[string]string {
 	labels := applicationLabels(sj, component)
 	labels[v1alpha1.LabelSequentialJob] = labelValue(sj.Name)
@@ -201,8 +196,7 @@ func childLabels(sj *v1alpha1.SequentialJob, component string) map[string]string
 	return labels
 }
 
-// applicationLabels returns the labels that Kubernetes recommends. The labels of the SequentialJob name the
-// application.
+// applicationLabels returns the labels that Kubernetes recommends, with values from the labels of the SequentialJob.
 func applicationLabels(sj *v1alpha1.SequentialJob, component string) map[string]string {
 	name := labelValue(sj.Name)
 	return map[string]string{

@@ -16,8 +16,8 @@ const queueLabel = "kueue.x-k8s.io/queue-name"
 // IsTerminal reports whether the Job ended and all its Pods have stopped.
 func IsTerminal(job *batchv1.Job) bool { return decision.FindEndCondition(job) != nil }
 
-// IsRelevantUpdate reports whether a change of a Job can affect its SequentialJob. Most of what
-// a Job reports while it runs does not.
+// IsRelevantUpdate reports whether a change of a Job can affect its SequentialJob. Most reports of a running Job do
+// not.
 func IsRelevantUpdate(before, after *batchv1.Job) bool {
 	switch {
 	case IsTerminal(after) != IsTerminal(before),
@@ -33,14 +33,14 @@ func IsRelevantUpdate(before, after *batchv1.Job) bool {
 
 func isSuspended(job *batchv1.Job) bool { return ptr.Deref(job.Spec.Suspend, false) }
 
-// isQueueManaged reports whether a queue such as Kueue decides when the Job may run.
+// isQueueManaged reports whether a queue such as Kueue, or another controller, decides when the Job may run.
 func isQueueManaged(job *batchv1.Job) bool {
 	return job.Labels[queueLabel] != "" ||
 		ptr.Deref(job.Spec.ManagedBy, batchv1.JobControllerName) != batchv1.JobControllerName
 }
 
-// hasStartedPod reports whether the Job's counters prove that a Pod started. If it returns false,
-// a Pod may still have started: one with a readiness probe is not ready at once.
+// hasStartedPod reports whether the Job's counters prove that a Pod started. A started Pod with a readiness probe is
+// not ready at once, so a false result proves nothing.
 func hasStartedPod(job *batchv1.Job) bool {
 	return job.Status.Succeeded > 0 || job.Status.Failed > 0 || ptr.Deref(job.Status.Ready, 0) > 0
 }

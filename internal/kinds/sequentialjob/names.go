@@ -9,16 +9,15 @@ import (
 )
 
 const (
-	// maxNameLength leaves room for the "-<index>" that Indexed Jobs append to their names in
-	// Pod host names, which are DNS labels of at most 63 characters.
+	// maxNameLength leaves room for the "-<index>" that Indexed Jobs append in the host names of Pods, which are DNS
+	// labels of at most 63 characters.
 	maxNameLength     = 52
 	nameHashLength    = 10
 	contentHashLength = 16
 )
 
-// jobName returns the name of the Job for one attempt at a step. It depends on nothing that
-// changes, so that an operator that does not observe its own Job yet finds the name taken instead
-// of creating a second Job.
+// jobName returns the name of the Job for an attempt at a step. The name is deterministic, so that a reconciliation
+// with a stale cache gets AlreadyExists instead of creating a second Job.
 func jobName(sj *v1alpha1.SequentialJob, run int32, step string, attempt int32) string {
 	return childName(sj.Name, step, fmt.Sprintf("%s/%d/%s/%d", sj.UID, run, step, attempt))
 }
@@ -44,7 +43,6 @@ func childName(owner, part, identity string) string {
 	return prefix + suffix
 }
 
-// labelValue truncates a name to the length of a label value.
 func labelValue(name string) string {
 	const maxLabelValue = 63
 	if len(name) > maxLabelValue {
@@ -55,7 +53,6 @@ func labelValue(name string) string {
 
 func contentHash(value any) string { return decision.ContentHash(value, contentHashLength) }
 
-// outputEnvName returns the name of the environment variable with a step's output.
 func outputEnvName(step string) string {
 	return "STEP_" + strings.ToUpper(strings.ReplaceAll(step, "-", "_")) + "_OUTPUT"
 }

@@ -15,11 +15,9 @@ import (
 
 // Observation is the input of a decision. Decide does not change it.
 type Observation struct {
-	// SequentialJob as last read. It may be stale: the decision's status is written over
-	// exactly this version or not at all.
+	// SequentialJob as last read. It may be stale: the decision's status is written only over this version.
 	SequentialJob *v1alpha1.SequentialJob
-	// Jobs whose controller is the SequentialJob, as last read. They may be stale, and a Job
-	// that is missing may exist.
+	// Jobs whose controller is the SequentialJob, as last read. The cache may be stale: other Jobs may exist.
 	Jobs []*batchv1.Job
 	// Pods of these Jobs that have not ended, as last read.
 	Pods []*corev1.Pod
@@ -30,24 +28,24 @@ type Observation struct {
 	Policies policy.Selection
 	// Now is the time of the decision.
 	Now time.Time
-	// Failure is why earlier reconciliations have failed for several seconds, empty if they have not.
+	// Failure is why reconciliations have failed for several seconds; empty if they have not.
 	Failure string
-	// ArchiveImage is the image of Jobs that archive logs, empty if it is unknown.
+	// ArchiveImage is the image of Jobs that archive logs, empty if unknown.
 	ArchiveImage string
 	// Answers to the questions of earlier decisions on this observation.
 	Answers Answers
-	// Refusal is the object that the API server refused when the decision on this observation
-	// was carried out.
+	// Refusal is the object that the API server refused when the last decision on this observation was executed; nil
+	// without one.
 	Refusal *decision.Refusal
 }
 
-// Question is what Decide must know before it can decide. Exactly one field is set, except FirstFollows.
+// Question is a fact that Decide needs. Exactly one field is set, besides FirstFollows.
 type Question struct {
 	// JobNamed requests a live read of the Job with this name.
 	JobNamed string
 	// PodsOf requests the Job's Pods.
 	PodsOf *batchv1.Job
-	// WarningsOf requests the newest event of type Warning about the Job or Pod with this UID.
+	// WarningsOf requests the newest event of type Warning for the Job or Pod with this UID.
 	WarningsOf types.UID
 	// AllJobs requests a live list of the Jobs that the SequentialJob controls.
 	AllJobs bool
@@ -55,25 +53,24 @@ type Question struct {
 	Claim string
 	// DryRun requests a dry-run creation of these Jobs and of a Pod of each.
 	DryRun []*batchv1.Job
-	// FirstFollows is true if the first of these Jobs is created as soon as all are accepted: that a Job with its labels
-	// and annotations is accepted need not be tried before.
+	// FirstFollows is true if the first Job of DryRun is created as soon as all are accepted: its labels and
+	// annotations need no dry run.
 	FirstFollows bool
 }
 
 // Answers are the answers to questions.
 type Answers struct {
-	// JobsByName are the owned Jobs that live reads found; nil for a name without one.
+	// JobsByName are the results of live reads; nil if no owned Job has the name.
 	JobsByName map[string]*batchv1.Job
 	// PodsByJob are the Pods by the UID of their Job.
 	PodsByJob map[types.UID][]corev1.Pod
-	// Warnings are the messages of events by the UID of the object that they are about, empty without
-	// an event.
+	// Warnings are the messages of events by the UID of their object; empty without an event.
 	Warnings map[types.UID]string
-	// Claims that live reads returned, by name; nil for one that does not exist.
+	// Claims that live reads returned, by name; nil if the claim does not exist.
 	Claims map[string]*metav1.PartialObjectMetadata
 	// HasAllJobs is true if Observation.Jobs came from a live list.
 	HasAllJobs bool
-	// DryRun is the result of the dry run, nil if none was made.
+	// DryRun is the result of the dry run; nil without one.
 	DryRun *DryRunResult
 }
 
@@ -82,18 +79,16 @@ type DryRunResult struct {
 	Refusals []decision.Refusal
 }
 
-// Decision is what to do: first record Status, then emit Events, then act in the order of the
-// remaining fields.
+// Decision has the next actions: record Status, emit Events, then act in the order of the remaining fields.
 type Decision struct {
-	// Question, if set, must be answered before anything is done.
+	// Question, if set, must be answered first. The other fields are then not valid.
 	Question *Question
 
-	// Status to record. If that fails, no action may follow.
+	// Status to record. If the write fails, no action may follow.
 	Status v1alpha1.SequentialJobStatus
 	// StatusChanged is true if Status differs from the stored status.
 	StatusChanged bool
-	// Events report what Status changes.
-	Events []decision.Event
+	Events        []decision.Event
 
 	// NeedsFinalizer is true if the SequentialJob must have its finalizer. It is added before
 	// all other actions, and removed after them.
@@ -101,18 +96,17 @@ type Decision struct {
 	// DeleteJobs are Jobs to delete in the foreground, so that each exists until its Pods are
 	// deleted.
 	DeleteJobs []*batchv1.Job
-	// Workspace is the claim to create, nil for none. A Job that uses it is created by a later
-	// decision, which records the claim's UID.
+	// Workspace is the claim to create; nil for none. A later decision records the claim's UID and creates the Job.
 	Workspace *corev1.PersistentVolumeClaim
-	// Outputs must exist, if set, before CreateJob.
+	// Outputs is the ConfigMap that CreateJob needs; nil for none.
 	Outputs *corev1.ConfigMap
-	// CreateJob is the Job to create, nil for none.
+	// CreateJob is the Job to create; nil for none.
 	CreateJob *batchv1.Job
-	// CreateArchive is the Job that archives logs to create, nil for none.
+	// CreateArchive is the Job to create that archives logs; nil for none.
 	CreateArchive *batchv1.Job
-	// SuspendJob and ResumeJob are the Jobs to suspend and to resume, nil for none.
+	// SuspendJob and ResumeJob are Jobs to suspend and to resume; nil for none.
 	SuspendJob, ResumeJob *batchv1.Job
-	// DeleteExpired is true if the SequentialJob's time to live is over.
+	// DeleteExpired is true if the SequentialJob's time to live has passed.
 	DeleteExpired bool
 
 	// RequeueAfter is the time until the next decision if nothing happens before; 0 is never.

@@ -12,9 +12,9 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// readOutput returns the output of a step that succeeded: the termination message of its newest
-// successful Pod, without trailing newlines, as a shell's $(command) removes them. It returns a
-// problem if the output is not known exactly, or if no environment variable can have this value.
+// readOutput returns the output of a step that succeeded: the termination message of its newest successful Pod, without
+// trailing newlines, as in a shell's $(command). It returns a problem if the output is not known exactly, or cannot be
+// the value of an environment variable.
 func readOutput(pods []corev1.Pod, step string) (output string, problem *decision.Problem) {
 	pod := newestPod(pods, corev1.PodSucceeded)
 	if pod == nil {
@@ -30,8 +30,8 @@ func readOutput(pods []corev1.Pod, step string) (output string, problem *decisio
 	return strings.TrimRight(terminated.Message, "\n"), nil
 }
 
-// checkOutput returns why an output cannot be passed on, nil if it can. The API server and its
-// clients replace bytes that are not UTF-8, so that it cannot be known what they were.
+// checkOutput returns why an output cannot be passed on; nil if it can. The API server and its clients replace invalid
+// UTF-8, so the original bytes are lost.
 func checkOutput(message string, pod *corev1.PodSpec) *decision.Problem {
 	limit := decision.TerminationMessageLimit(max(1, decision.CountContainers(pod)))
 	mayBeCut := len(message) >= limit
@@ -51,8 +51,9 @@ func checkOutput(message string, pod *corev1.PodSpec) *decision.Problem {
 	return nil
 }
 
-// outputsConfigMap returns the ConfigMap with the outputs recorded in the status. It is nil if no
-// step has had an output in any run: a later run removes the outputs of the run before.
+// outputsConfigMap returns the ConfigMap with the outputs recorded in the status; nil if no step of the spec has
+// outputs, or none is recorded in the first run. A later run may need an empty ConfigMap, to remove the outputs of the
+// run before.
 func outputsConfigMap(sj *v1alpha1.SequentialJob, status *v1alpha1.SequentialJobStatus) *corev1.ConfigMap {
 	hasOutputs := false
 	data := map[string]string{}

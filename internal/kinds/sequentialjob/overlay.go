@@ -45,8 +45,8 @@ func overlayError(sj *v1alpha1.SequentialJob, step *v1alpha1.Step) error {
 	return err
 }
 
-// checkOverlay returns an error if the patch has fields that a Pod template does not have, or containers. The
-// schema of the CustomResourceDefinition cannot check a patch.
+// checkOverlay returns an error if the patch has fields that a Pod template does not have, or containers: the CRD's
+// schema cannot check a patch.
 func checkOverlay(raw []byte) error {
 	var parsed map[string]any
 	if err := json.Unmarshal(raw, &parsed); err != nil {
@@ -86,7 +86,7 @@ func withoutDirectives(value any) any {
 	return value
 }
 
-// validateOverlay checks a step's merged Pod template as validateTemplate checks the template of all steps.
+// validateOverlay checks a step's podTemplate as validateTemplate checks spec.template.
 func validateOverlay(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, merged *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
 	if step.Options().PodTemplate == nil {
 		return nil

@@ -11,7 +11,6 @@ import (
 
 const maxMessageBytes = 256
 
-// hasStartedContainer reports whether a container of any Pod is running or has terminated.
 func hasStartedContainer(pods []corev1.Pod) bool {
 	for i := range pods {
 		for _, status := range containerStatuses(&pods[i]) {
@@ -27,7 +26,7 @@ func containerStatuses(pod *corev1.Pod) []corev1.ContainerStatus {
 	return append(append([]corev1.ContainerStatus(nil), pod.Status.InitContainerStatuses...), pod.Status.ContainerStatuses...)
 }
 
-// waitingMessage returns why the Pods have not started, empty if that is unknown.
+// waitingMessage returns why the Pods have not started; empty if unknown.
 func waitingMessage(pods []corev1.Pod) string {
 	for i := range pods {
 		for _, status := range containerStatuses(&pods[i]) {
@@ -44,7 +43,7 @@ func waitingMessage(pods []corev1.Pod) string {
 	return ""
 }
 
-// failureMessage returns why the newest failed Pod failed, empty if that is unknown.
+// failureMessage returns why the newest failed Pod failed; empty if unknown.
 func failureMessage(pods []corev1.Pod, step string) string {
 	pod := newestPod(pods, corev1.PodFailed)
 	if pod == nil {
@@ -61,7 +60,7 @@ func failureMessage(pods []corev1.Pod, step string) string {
 	return decision.FormatReason(pod.Status.Reason, pod.Status.Message) // evicted, preempted, or its node was lost
 }
 
-// exitCode returns the exit code of the step's container in its newest failed Pod, nil if it is unknown.
+// exitCode returns the exit code of the step's container in its newest failed Pod; nil if unknown.
 func exitCode(pods []corev1.Pod, step string) *int32 {
 	pod := newestPod(pods, corev1.PodFailed)
 	if pod == nil {

@@ -21,11 +21,11 @@ var podSecurityChecks = sync.OnceValues(func() (podsecuritypolicy.Evaluator, err
 	return podsecuritypolicy.NewEvaluator(podsecuritypolicy.DefaultChecks(), nil)
 })
 
-// PodSecurityWarnings returns a warning for each set of violations of the Pod Security Standard that a namespace
-// with these labels enforces. A default of the cluster for namespaces without labels is unknown and ignored.
+// PodSecurityWarnings returns a warning for each set of violations of the Pod Security Standard that a namespace with
+// these labels enforces. It ignores the cluster's default for namespaces without labels, which it cannot read.
 func PodSecurityWarnings(sj *v1alpha1.SequentialJob, namespaceLabels map[string]string) []string {
 	privileged := podsecurity.LevelVersion{Level: podsecurity.LevelPrivileged, Version: podsecurity.LatestVersion()}
-	// For labels that are invalid, the policy is what the API server enforces.
+	// With invalid labels, the returned policy is still the one that the API server enforces.
 	enforced, _ := podsecurity.PolicyToEvaluate(namespaceLabels, podsecurity.Policy{Enforce: privileged, Audit: privileged, Warn: privileged})
 	checks, err := podSecurityChecks()
 	if err != nil || enforced.Enforce.Level == podsecurity.LevelPrivileged {
@@ -51,7 +51,7 @@ func PodSecurityWarnings(sj *v1alpha1.SequentialJob, namespaceLabels map[string]
 // restrictedUser is the user and group of Pods with the security profile Restricted, as in distroless images.
 const restrictedUser = 65532
 
-// restrictPod sets what the Pod Security Standard "restricted" requires, as far as the Pod does not say otherwise.
+// restrictPod sets the fields that the Pod Security Standard "restricted" requires, unless the Pod sets them.
 func restrictPod(pod *corev1.PodSpec) {
 	if pod.SecurityContext == nil {
 		pod.SecurityContext = &corev1.PodSecurityContext{}

@@ -9,7 +9,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// startRequestedRerun starts a finished run again when a new id requests it.
 func (e *evaluation) startRequestedRerun() {
 	if !IsFinished(&e.status) || !IsRerunRequested(e.spec, &e.status) {
 		return
@@ -42,8 +41,8 @@ func CheckRerun(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJob
 	return err
 }
 
-// rerunStart returns the index in containers of the rerun's first step. The steps before it keep
-// their outcomes, so each must have succeeded, or failed with onFailure: Continue.
+// rerunStart returns the index in containers of the rerun's first step. Earlier steps keep their outcomes, so isDone
+// must be true for each.
 func rerunStart(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus) (int, error) {
 	from, err := requestedStart(spec, status)
 	if err != nil {
@@ -72,9 +71,8 @@ func requestedStart(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.Sequentia
 	return at, nil
 }
 
-// firstFailureIndex returns the index of the step at which a run stopped: the step that failed
-// it, else the first that did not run, else the first whose failure was tolerated, else, if only
-// finally failed, the index after the last step.
+// firstFailureIndex returns the index of the first step that failed the run or did not run; else of the first step with
+// a tolerated failure; else, if only finally failed, the index after the last step.
 func firstFailureIndex(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus) (int, error) {
 	isUnfinished := func(s v1alpha1.Step) bool { return !isDone(findStep(status.Steps, s.Name)) }
 	if at := slices.IndexFunc(spec.Containers, isUnfinished); at >= 0 {

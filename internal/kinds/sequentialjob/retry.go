@@ -12,14 +12,14 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// The defaults of step.retry, in seconds: those of a Job's Pods.
+// The defaults of step.retry, in seconds, as for the Pods of a Job.
 const (
 	defaultBackoffSeconds    = 10
 	defaultMaxBackoffSeconds = 600
 )
 
-// retriedReasons are the failures of a Job after which another Job may succeed. After other failures, it would fail in
-// the same way, or a podFailurePolicy says so.
+// retriedReasons are the failures of a Job after which another Job may succeed. After other failures, another Job would
+// fail too, or a podFailurePolicy forbids it.
 var retriedReasons = map[string]bool{
 	batchv1.JobReasonBackoffLimitExceeded:     true,
 	batchv1.JobReasonFailedIndexes:            true,
@@ -28,8 +28,8 @@ var retriedReasons = map[string]bool{
 	v1alpha1.ReasonStartDeadlineExceeded:      true,
 }
 
-// withRetry returns the verdict of an attempt: for a failure, that the next attempt follows if the step has one left
-// and the run's deadline allows it.
+// withRetry changes the verdict of a failed attempt to Retrying if the step has another attempt left and the run's
+// deadline allows it.
 func (e *evaluation) withRetry(step *v1alpha1.StepStatus, verdict stepVerdict) stepVerdict {
 	stepSpec := findStepSpec(e.spec, step.Name)
 	if verdict.phase != v1alpha1.StepFailed || !retriedReasons[verdict.reason] || stepSpec == nil {
@@ -47,7 +47,7 @@ func (e *evaluation) withRetry(step *v1alpha1.StepStatus, verdict stepVerdict) s
 	return verdict
 }
 
-// retryBackoff returns the time before the next attempt, after failed attempts that were followed by another one.
+// retryBackoff returns the delay before the next attempt, after a number of earlier retries.
 func retryBackoff(retry *v1alpha1.StepRetry, failed int32) time.Duration {
 	backoff := time.Duration(ptr.Deref(retry.BackoffSeconds, defaultBackoffSeconds)) * time.Second
 	longest := time.Duration(ptr.Deref(retry.MaxBackoffSeconds, defaultMaxBackoffSeconds)) * time.Second
@@ -60,12 +60,11 @@ func retryBackoff(retry *v1alpha1.StepRetry, failed int32) time.Duration {
 	return min(backoff, longest)
 }
 
-// retryingStep returns the step that waits for its next attempt after a failure, or nil.
+// retryingStep returns the step that waits for its next attempt after a failure; nil without one.
 func retryingStep(steps []v1alpha1.StepStatus) *v1alpha1.StepStatus {
 	return findStepWhere(steps, func(step *v1alpha1.StepStatus) bool { return step.Phase == v1alpha1.StepRetrying })
 }
 
-// retryMessage says when a step that failed is tried again.
 func retryMessage(step *v1alpha1.StepStatus) string {
 	at := ""
 	if step.NextAttemptTime != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// The environment variables of a step of finally that say how the steps of containers ended.
+// The environment variables of steps of finally that report how the steps of containers ended.
 const (
 	envStatus        = "SEQUENCE_STATUS"
 	envFailedStep    = "SEQUENCE_FAILED_STEP"
@@ -21,12 +21,11 @@ const (
 type outcome struct {
 	// status is Completed, Failed or, before they ended, Running.
 	status string
-	// The first step whose failure fails the run, and why. The step is empty if the run exceeded its deadline
-	// between two steps.
+	// failedStep is the first step whose failure fails the run; empty if the run exceeded its deadline between two
+	// steps.
 	failedStep, failedReason, failedMessage string
 }
 
-// containersOutcome returns how the steps of containers ended. Steps of finally do not change it.
 func containersOutcome(status *v1alpha1.SequentialJobStatus) outcome {
 	if failed := findFailedStep(status.Steps, false); failed != nil {
 		return outcome{string(v1alpha1.PhaseFailed), failed.Name, failed.Reason, failed.Message}
@@ -47,9 +46,8 @@ func containersOutcome(status *v1alpha1.SequentialJobStatus) outcome {
 	}
 }
 
-// runEnvVars returns the environment variables with the parameters of the run and, for a step of finally, how
-// the steps of containers ended. They come first in a step's environment, so that its variables, command and
-// args can refer to them.
+// runEnvVars returns the environment variables with the parameters of the run and, for a step of finally, how the steps
+// of containers ended. They come first in a step's environment, so that its variables can refer to them.
 func runEnvVars(sj *v1alpha1.SequentialJob, step string) []corev1.EnvVar {
 	var variables []corev1.EnvVar
 	for _, parameter := range sj.Status.Parameters {
@@ -68,12 +66,12 @@ func runEnvVars(sj *v1alpha1.SequentialJob, step string) []corev1.EnvVar {
 	)
 }
 
-// literalEnvVar returns a variable with exactly this value: Kubernetes would replace $(NAME) in it.
+// literalEnvVar returns a variable with this value, escaped because Kubernetes replaces $(NAME).
 func literalEnvVar(name, value string) corev1.EnvVar {
 	return corev1.EnvVar{Name: name, Value: strings.ReplaceAll(value, "$", "$$")}
 }
 
-// runParameters returns the parameters of a run: those of the spec, of which a rerun can replace values.
+// runParameters returns the parameters of the spec, with the values that a rerun replaces.
 func runParameters(spec *v1alpha1.SequentialJobSpec, rerun *v1alpha1.Rerun) []v1alpha1.Parameter {
 	parameters := slices.Clone(spec.Parameters)
 	if rerun == nil {

@@ -14,14 +14,14 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kinds/policy"
 )
 
-// observeSpec updates the status's steps from a spec that is new or has changed during the run:
-// started steps are immutable, the others follow the new spec.
+// observeSpec updates the status's steps from a new or changed spec: started steps are immutable, the others follow the
+// spec.
 func (e *evaluation) observeSpec() {
 	switch {
 	case e.status.Run == 0:
 		e.status.Run = 1
 		if e.spec.Rerun != nil {
-			e.status.RerunID = e.spec.Rerun.ID // set at creation: it requests nothing
+			e.status.RerunID = e.spec.Rerun.ID // an id that is set at creation requests nothing
 		}
 	case e.SequentialJob.Generation == e.status.ObservedGeneration:
 		return
@@ -41,7 +41,7 @@ func (e *evaluation) observeSpec() {
 	e.setCondition(v1alpha1.ConditionSpecAccepted, accepted)
 }
 
-// specValidity returns the condition SpecAccepted of a spec that may be used from its first step.
+// specValidity returns the condition SpecAccepted of a spec of which no step has started.
 func specValidity(sj *v1alpha1.SequentialJob) decision.State {
 	if errs := Validate(sj); len(errs) > 0 {
 		return decision.False(v1alpha1.ReasonInvalid, errs.ToAggregate().Error())
@@ -49,8 +49,8 @@ func specValidity(sj *v1alpha1.SequentialJob) decision.State {
 	return decision.True(v1alpha1.ReasonAccepted, "")
 }
 
-// hasForbiddenImage reports whether a Policy does not allow an image of a step's Job. The step then
-// waits: a Policy may change, and running steps are not affected by it.
+// hasForbiddenImage reports whether a Policy does not allow an image of a step's Job. The step then waits, because a
+// Policy may change.
 func (e *evaluation) hasForbiddenImage(job *batchv1.Job) bool {
 	err := policy.CheckImages(&job.Spec.Template.Spec, &e.Policies)
 	if err != nil {
@@ -59,8 +59,8 @@ func (e *evaluation) hasForbiddenImage(job *batchv1.Job) bool {
 	return err != nil
 }
 
-// rejectRun finishes a run before its first step. Its finally steps are skipped as well: there
-// is nothing to clean up.
+// rejectRun finishes a run before its first step. Steps of finally are skipped too, because there is nothing to clean
+// up.
 func rejectRun(status *v1alpha1.SequentialJobStatus, now metav1.Time) {
 	skipWaitingSteps(status.Steps, v1alpha1.ReasonInvalid, true)
 	status.CompletionTime = now.DeepCopy()
@@ -70,13 +70,13 @@ func isSpecRejected(status *v1alpha1.SequentialJobStatus) bool {
 	return meta.IsStatusConditionFalse(status.Conditions, v1alpha1.ConditionSpecAccepted)
 }
 
-// mergeSteps returns the run's steps: the recorded steps that have started, in their order, then
-// the spec's steps after the last of them; first of containers, then of finally.
+// mergeSteps returns the run's steps, of containers and then of finally: the recorded steps that have started, then the
+// steps of the spec that follow the last started step.
 func mergeSteps(spec *v1alpha1.SequentialJobSpec, recorded []v1alpha1.StepStatus) []v1alpha1.StepStatus {
 	steps := make([]v1alpha1.StepStatus, 0, len(spec.Containers)+len(spec.Finally))
 	containers := spec.Containers
 	if hasFinallyStarted(recorded) {
-		containers = nil // too late for more steps: only the recorded ones remain
+		containers = nil // too late for more steps: only recorded steps remain
 	}
 	steps = mergeSection(steps, containers, recorded, false)
 	return mergeSection(steps, spec.Finally, recorded, true)
@@ -100,16 +100,15 @@ func mergeSection(steps []v1alpha1.StepStatus, section []v1alpha1.Step, recorded
 		}
 		waiting := v1alpha1.StepStatus{Name: name, Finally: finally, Phase: v1alpha1.StepPending}
 		if record := findStep(recorded, name); record != nil && record.Finally == finally {
-			waiting = *record // it may wait for its next attempt
+			waiting = *record // the step may wait for its next attempt
 		}
 		steps = append(steps, waiting)
 	}
 	return steps
 }
 
-// ImmutabilityViolations returns an error for each step that started in the current run and
-// that the spec changes, removes, renames or moves. before is the spec before the change, nil if it is
-// unknown.
+// ImmutabilityViolations returns an error for each step that started in the current run and that the spec changes,
+// removes, renames or moves. before is the spec before the change; nil if unknown.
 func ImmutabilityViolations(before, spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus) field.ErrorList {
 	if status.Run == 0 || IsFinished(status) {
 		return nil

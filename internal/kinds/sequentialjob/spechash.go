@@ -7,13 +7,13 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// specHashVersion precedes each hash of a step. It must change whenever the same step would get another
-// hash: hashes of different versions are not compared, so that another release of the operator never takes
-// a started step for a changed one. TestHashOfAStepIsStable fails if it has to change.
+// specHashVersion is the prefix of each hash of a step. It must change whenever the same step would get another hash:
+// hashes of different versions are not compared, so that a new release of the operator never considers a started step
+// changed. TestHashOfAStepIsStable fails if it has to change.
 const specHashVersion = "v2:"
 
-// stepHash returns a hash of a step in the spec. Steps that mean the same have the same hash: defaults and
-// empty fields do not count.
+// stepHash returns a hash of a step in the spec, without defaults and empty fields, so that equivalent steps have the
+// same hash.
 func stepHash(step *v1alpha1.Step) string {
 	canonical := step.DeepCopy()
 	if options := canonical.Step; options != nil {
@@ -27,9 +27,8 @@ func stepHash(step *v1alpha1.Step) string {
 	return specHashVersion + contentHash(withoutEmptyFields(canonical))
 }
 
-// hasStepChanged reports whether a started step differs from the spec that it was started with. before is
-// the step before the change, nil if that is unknown: then a step whose hash has another version counts
-// as unchanged.
+// hasStepChanged reports whether a step differs from the spec that it was started with. If its hash has another
+// version, before is compared: the step before the change; nil if unknown, which counts as unchanged.
 func hasStepChanged(record *v1alpha1.StepStatus, before, after *v1alpha1.Step) bool {
 	if strings.HasPrefix(record.SpecHash, specHashVersion) {
 		return stepHash(after) != record.SpecHash
@@ -37,8 +36,8 @@ func hasStepChanged(record *v1alpha1.StepStatus, before, after *v1alpha1.Step) b
 	return before != nil && stepHash(before) != stepHash(after)
 }
 
-// withoutEmptyFields returns the JSON form of a value without fields that are null, "", {} or []. Whether Go
-// writes such a field depends on its declaration, which changes between releases of Kubernetes.
+// withoutEmptyFields returns the JSON form of a value without fields that are null, "", {} or []: whether Go writes
+// them depends on declarations, which change between releases of Kubernetes.
 func withoutEmptyFields(value any) any {
 	raw, err := json.Marshal(value)
 	if err != nil { // API types always marshal
@@ -51,7 +50,7 @@ func withoutEmptyFields(value any) any {
 	return pruned(parsed)
 }
 
-// pruned removes empty fields, and those that are empty without their own empty fields.
+// pruned removes empty fields, innermost first.
 func pruned(value any) any {
 	switch value := value.(type) {
 	case map[string]any:

@@ -17,25 +17,24 @@ import (
 )
 
 const (
-	// startReportDelay is the age of a Job, and of a running container, at which the step's phase
-	// is recorded. A step that ends sooner costs no further write.
+	// startReportDelay is the age of a Job, and of a running container, at which the step's phase is recorded, so that
+	// a shorter step costs no further write.
 	startReportDelay = time.Second
-	// eventsDelay is the age of a Job without Pods, or of a Pod that its node prepares, at which
-	// the events that name the cause are read. They are read again after a quarter of the
-	// age, within these bounds.
+	// eventsDelay is the age of a Job without Pods, or of a Pod that its node prepares, at which the events that name
+	// the cause are read. They are read again after a quarter of the age, within the limits below.
 	eventsDelay    = 3 * time.Second
 	minEventsRetry = 2 * time.Second
 	maxEventsRetry = time.Minute
 )
 
-// startProblem is what keeps a step's Pod from running.
+// startProblem is a problem that keeps a step's Pod from running.
 type startProblem struct {
 	decision.Problem
-	// advice is what to do about it.
+	// advice tells the user how to solve it.
 	advice string
 }
 
-// waitingReasons maps the reasons of waiting containers that do not start by themselves.
+// waitingReasons has the reasons of waiting containers that do not start by themselves.
 var waitingReasons = map[string]struct{ reason, advice string }{
 	"ErrImagePull":               {v1alpha1.ReasonImagePull, imageAdvice},
 	"ImagePullBackOff":           {v1alpha1.ReasonImagePull, imageAdvice},
@@ -55,8 +54,8 @@ const (
 	configAdvice = "create what is missing, or delete the Job, correct the step and rerun"
 )
 
-// observeStart records whether the Pods of an unfinished Job run and, if not, what keeps them from
-// running. It may set a question instead.
+// observeStart records whether the Pods of an unfinished Job run, and the problem if they do not. It may set a question
+// instead.
 func (e *evaluation) observeStart(step *v1alpha1.StepStatus, job *batchv1.Job) {
 	if !e.timer.HasReached(job.CreationTimestamp.Add(startReportDelay)) {
 		return
@@ -79,7 +78,7 @@ func (e *evaluation) observeStart(step *v1alpha1.StepStatus, job *batchv1.Job) {
 	}
 }
 
-// observeSuspendedJob records that a queue, or another client, suspended the step's Job.
+// observeSuspendedJob records that a queue or another client suspended the step's Job.
 func (e *evaluation) observeSuspendedJob(step *v1alpha1.StepStatus, job *batchv1.Job) {
 	switch queue := job.Labels[queueLabel]; {
 	case job.Annotations[v1alpha1.AnnotationSuspended] != "":
@@ -100,7 +99,7 @@ func (e *evaluation) observeSuspendedJob(step *v1alpha1.StepStatus, job *batchv1
 	e.recordJob(step, job)
 }
 
-// reportBlocked records the phase of a step, and what keeps its Pods from running; nil for nothing.
+// reportBlocked records the phase of a step, and the problem that keeps its Pods from running; nil for none.
 func (e *evaluation) reportBlocked(step *v1alpha1.StepStatus, phase v1alpha1.StepPhase, problem *startProblem) {
 	step.Phase = phase
 	switch {
@@ -111,21 +110,21 @@ func (e *evaluation) reportBlocked(step *v1alpha1.StepStatus, phase v1alpha1.Ste
 		return // a reason without a message is why there is another attempt
 	}
 	message := decision.TruncateMessage(problem.Message, maxMessageBytes)
-	// An image that cannot be pulled alternates between two messages, of which the first has the cause.
+	// The messages about an image that cannot be pulled alternate, and the first has the cause.
 	if step.Reason != problem.Reason || !isRepeated(step.Message, message) {
 		step.Reason, step.Message = problem.Reason, message
 	}
 	e.blocked = &decision.Problem{Reason: step.Reason, Message: fmt.Sprintf("step %q: %s; %s", step.Name, step.Message, problem.advice)}
 }
 
-// isRepeated reports whether two messages are about the same container, which waits in back-off.
+// isRepeated reports whether the second message is about the same container, which waits in back-off.
 func isRepeated(before, after string) bool {
 	container, _, found := strings.Cut(after, ": ImagePullBackOff")
 	return found && strings.HasPrefix(before, container+": ")
 }
 
-// findStartProblem returns what keeps the Pods of a Job from running, nil if nothing is known. It
-// may set a question instead.
+// findStartProblem returns the problem that keeps the Pods of a Job from running; nil if none is known. It may set a
+// question instead.
 func (e *evaluation) findStartProblem(step *v1alpha1.StepStatus, job *batchv1.Job, pods []*corev1.Pod) *startProblem {
 	for _, pod := range pods {
 		if problem := podProblem(pod); problem != nil {
@@ -145,8 +144,8 @@ func (e *evaluation) findStartProblem(step *v1alpha1.StepStatus, job *batchv1.Jo
 		"Job "+job.Name+" cannot create its Pod: ", "remove the cause, or delete the Job, correct the step and rerun")
 }
 
-// problemFromEvents returns a problem that only an event names. The events are read after a while,
-// and again after longer and longer times.
+// problemFromEvents returns a problem that only an event names. Events are read after eventsDelay, then less and less
+// often.
 func (e *evaluation) problemFromEvents(step *v1alpha1.StepStatus, uid types.UID, since time.Time, reason, prefix, advice string) *startProblem {
 	if !e.timer.HasReached(since.Add(eventsDelay)) {
 		return nil
@@ -168,7 +167,7 @@ func (e *evaluation) problemFromEvents(step *v1alpha1.StepStatus, uid types.UID,
 	return &startProblem{decision.Problem{Reason: reason, Message: message}, advice}
 }
 
-// podProblem returns what keeps a Pod from running, nil if it reports nothing.
+// podProblem returns the problem that keeps a Pod from running; nil if it reports none.
 func podProblem(pod *corev1.Pod) *startProblem {
 	for _, status := range containerStatuses(pod) {
 		waiting := status.State.Waiting
@@ -189,8 +188,8 @@ func podProblem(pod *corev1.Pod) *startProblem {
 	return nil
 }
 
-// isBeingPrepared reports whether a node prepares the Pod's volumes and network. That takes a moment
-// for every Pod; while an image is pulled, it is over.
+// isBeingPrepared reports whether a node prepares the Pod's volumes and network, which takes a moment for every Pod.
+// Images are pulled later.
 func isBeingPrepared(pod *corev1.Pod) bool {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReadyToStartContainers {
@@ -200,8 +199,8 @@ func isBeingPrepared(pod *corev1.Pod) bool {
 	return false
 }
 
-// runningSince returns when the first container of a Pod that runs started; nil if no Pod runs. A
-// Pod with a container that cannot start does not run, whatever its sidecars do.
+// runningSince returns when the first container of a running Pod started; nil if no Pod runs. A Pod with a container
+// that cannot start does not count, even if its sidecars run.
 func runningSince(pods []*corev1.Pod) *metav1.Time {
 	for _, pod := range pods {
 		if podProblem(pod) != nil {
@@ -216,13 +215,12 @@ func runningSince(pods []*corev1.Pod) *metav1.Time {
 	return nil
 }
 
-// withoutDeleted returns the Pods that are not being deleted. A Pod that is being deleted does not show that its Job was
-// resumed: it may stop because the Job was suspended before.
+// withoutDeleted returns the Pods that are not being deleted. A Pod that is being deleted does not prove that its Job
+// runs: the Job may have been suspended.
 func withoutDeleted(pods []*corev1.Pod) []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
 }
 
-// podsOf returns the Pods that a Job controls.
 func podsOf(pods []*corev1.Pod, uid types.UID) []*corev1.Pod {
 	var owned []*corev1.Pod
 	for _, pod := range pods {
@@ -233,8 +231,8 @@ func podsOf(pods []*corev1.Pod, uid types.UID) []*corev1.Pod {
 	return owned
 }
 
-// IsRelevantPodUpdate reports whether a change of a Pod can affect the phase or the message of its
-// step. before is nil for a Pod that was not observed yet.
+// IsRelevantPodUpdate reports whether a change of a Pod can affect the phase or the message of its step. before is nil
+// for a new Pod.
 func IsRelevantPodUpdate(before, after *corev1.Pod) bool {
 	summarize := func(pod *corev1.Pod) [3]string {
 		if pod == nil {

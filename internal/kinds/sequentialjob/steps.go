@@ -21,7 +21,7 @@ func isActive(phase v1alpha1.StepPhase) bool {
 	}
 }
 
-// canStart reports whether a step with this phase waits for its first or its next attempt.
+// canStart reports whether a step with this phase waits for its first or next attempt.
 func canStart(phase v1alpha1.StepPhase) bool {
 	switch phase {
 	case v1alpha1.StepPending, v1alpha1.StepLost, v1alpha1.StepInterrupted, v1alpha1.StepRetrying:
@@ -31,25 +31,23 @@ func canStart(phase v1alpha1.StepPhase) bool {
 	}
 }
 
-// activeStep returns the active step, or nil.
 func activeStep(steps []v1alpha1.StepStatus) *v1alpha1.StepStatus {
 	return findStepWhere(steps, func(step *v1alpha1.StepStatus) bool { return isActive(step.Phase) })
 }
 
-// nextStep returns the first step that waits to start, or nil.
+// nextStep returns the first step that waits to start; nil without one.
 func nextStep(steps []v1alpha1.StepStatus) *v1alpha1.StepStatus {
 	return findStepWhere(steps, func(step *v1alpha1.StepStatus) bool { return canStart(step.Phase) })
 }
 
-// findFailedStep returns the first step of containers, or of finally, whose failure fails the
-// run.
+// findFailedStep returns the first step of containers, or of finally, whose failure fails the run; nil without one.
 func findFailedStep(steps []v1alpha1.StepStatus, finally bool) *v1alpha1.StepStatus {
 	return findStepWhere(steps, func(step *v1alpha1.StepStatus) bool {
 		return step.Finally == finally && step.Phase == v1alpha1.StepFailed && !step.Tolerated
 	})
 }
 
-// firstFailedStep returns the first step whose failure fails the run, or nil.
+// firstFailedStep returns the first step whose failure fails the run; nil without one.
 func firstFailedStep(steps []v1alpha1.StepStatus) *v1alpha1.StepStatus {
 	if step := findFailedStep(steps, false); step != nil {
 		return step
@@ -70,7 +68,7 @@ func findStepWhere(steps []v1alpha1.StepStatus, matches func(*v1alpha1.StepStatu
 	return nil
 }
 
-// findStepSpec returns the step of that name in the spec, nil if it was removed.
+// findStepSpec returns the step with this name in the spec; nil if it was removed.
 func findStepSpec(spec *v1alpha1.SequentialJobSpec, name string) *v1alpha1.Step {
 	for _, step := range allStepSpecs(spec) {
 		if step.Name == name {
@@ -80,8 +78,7 @@ func findStepSpec(spec *v1alpha1.SequentialJobSpec, name string) *v1alpha1.Step 
 	return nil
 }
 
-// skipWaitingSteps skips the steps of containers that wait to start, and also the steps of finally if
-// they are included. A step that waits for its next attempt fails.
+// skipWaitingSteps skips the steps that wait to start. A step that waits for its next attempt fails.
 func skipWaitingSteps(steps []v1alpha1.StepStatus, reason string, includeFinally bool) {
 	for i := range steps {
 		switch step := &steps[i]; {
@@ -94,19 +91,18 @@ func skipWaitingSteps(steps []v1alpha1.StepStatus, reason string, includeFinally
 	}
 }
 
-// isSuspendedBySpec reports whether the step's Job was suspended because of spec.suspend, and not
-// by another client, which can resume it at any time.
+// isSuspendedBySpec reports whether the step's Job was suspended because of spec.suspend, and not by another client,
+// which could resume it at any time.
 func isSuspendedBySpec(step *v1alpha1.StepStatus) bool {
 	return step.Phase == v1alpha1.StepSuspended && step.Reason != v1alpha1.ReasonJobSuspended
 }
 
-// hasRunStarted reports whether a step of the current run has started.
 func hasRunStarted(status *v1alpha1.SequentialJobStatus) bool {
 	return slices.ContainsFunc(status.Steps, func(step v1alpha1.StepStatus) bool { return step.Run == status.Run })
 }
 
-// OnlyReportsRunning reports whether two statuses differ only in that steps whose Pods are starting are Running. Such a
-// change may be stored later.
+// OnlyReportsRunning reports whether the only difference between two statuses is that starting steps are Running. Such
+// a change may be stored later.
 func OnlyReportsRunning(before, after *v1alpha1.SequentialJobStatus) bool {
 	if len(before.Steps) != len(after.Steps) {
 		return false
@@ -126,12 +122,12 @@ func hasFinallyStarted(steps []v1alpha1.StepStatus) bool {
 	})
 }
 
-// isDone reports whether a later step may run after this one, so that a rerun can keep its outcome.
+// isDone reports whether a later step may run after this step, so that a rerun can keep its outcome.
 func isDone(step *v1alpha1.StepStatus) bool {
 	return step != nil && (step.Phase == v1alpha1.StepSucceeded || step.Tolerated || isUnwanted(step))
 }
 
-// isCompleted reports whether the run finished, every wanted step ran, and none failed it.
+// isCompleted reports whether the run finished, every wanted step ran, and no failure failed the run.
 func isCompleted(status *v1alpha1.SequentialJobStatus) bool {
 	skipped := func(step v1alpha1.StepStatus) bool { return step.Phase == v1alpha1.StepSkipped && !isUnwanted(&step) }
 	return IsFinished(status) && firstFailedStep(status.Steps) == nil && !slices.ContainsFunc(status.Steps, skipped)

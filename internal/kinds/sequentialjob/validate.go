@@ -14,8 +14,8 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// reservedPrefixes are the key prefixes that users cannot set: the prefix of the operator, and the prefix
-// of the labels by which the Job controller finds its Pods.
+// reservedPrefixes are the prefixes of keys that users cannot set: of the operator, and of the labels by which the Job
+// controller finds its Pods.
 var reservedPrefixes = []string{v1alpha1.Prefix, "batch.kubernetes.io/"}
 
 // reservedLabels are the Job controller's labels without a prefix.
@@ -24,8 +24,7 @@ var reservedLabels = []string{"job-name", "controller-uid"}
 // reportAnnotations have a reserved prefix, but users can set them on their Jobs.
 var reportAnnotations = []string{v1alpha1.AnnotationReportIgnore, v1alpha1.AnnotationReportRunningTooLong}
 
-// Validate checks what the CRD's rules cannot express: the template, and each step merged into
-// it. Each error names the field and uses the API server's error types.
+// Validate checks what the CRD's rules cannot: the template, and each step merged into it.
 func Validate(sj *v1alpha1.SequentialJob) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := validateJobMetadata(sj.Spec.JobMetadata, spec.Child("jobMetadata"))
@@ -75,7 +74,6 @@ func validateAnnotations(annotations map[string]string, path *field.Path) field.
 	return append(apivalidation.ValidateAnnotations(annotations, path), validateKeys(annotations, path)...)
 }
 
-// validateKeys returns an error for each key that users cannot set.
 func validateKeys(set map[string]string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for key := range set {
@@ -105,7 +103,7 @@ func validateTemplate(sj *v1alpha1.SequentialJob, path *field.Path) field.ErrorL
 	return append(errs, validatePod(sj, &template.Spec, template.Spec.RestartPolicy, pod)...)
 }
 
-// validatePod checks the Pod of spec.template or of a step's overlay, which has the effective restartPolicy.
+// validatePod checks the Pod of spec.template or of a step's overlay, with the effective restartPolicy.
 func validatePod(sj *v1alpha1.SequentialJob, pod *corev1.PodSpec, policy corev1.RestartPolicy, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range pod.InitContainers {

@@ -16,26 +16,26 @@ import (
 )
 
 // maxWhenCost limits the evaluation of an expression, so that an expression over many steps cannot delay other
-// SequentialJobs. A rule in a CustomResourceDefinition has the same limit.
+// SequentialJobs. Rules in CRDs have the same limit.
 const maxWhenCost = 1_000_000
 
-// StepResult is what an expression can read of a step.
+// StepResult is the part of a step's status that an expression can read.
 type StepResult struct {
 	// Phase is the phase of the step.
 	Phase string `cel:"phase"`
 	// Reason is the reason of the phase.
 	Reason string `cel:"reason"`
-	// Output is the step's output, empty without one.
+	// Output is the step's output; empty without one.
 	Output string `cel:"output"`
 }
 
-// RunResult is what an expression can read of the run.
+// RunResult is the part of the run's status that an expression can read.
 type RunResult struct {
 	// Status is the outcome of the steps of containers: Running, Completed or Failed.
 	Status string `cel:"status"`
 	// FailedStep is the step whose failure fails the run.
 	FailedStep string `cel:"failedStep"`
-	// FailedReason is why it failed.
+	// FailedReason is why FailedStep failed.
 	FailedReason string `cel:"failedReason"`
 }
 
@@ -82,7 +82,7 @@ func keysOf(compiled *cel.Ast, variable string) []string {
 	var keys []string
 	isVariable := func(e ast.Expr) bool { return e.Kind() == ast.IdentKind && e.AsIdent() == variable }
 	visitor := ast.NewExprVisitor(func(e ast.Expr) {
-		switch e.Kind() { // only these two select
+		switch e.Kind() { // only these two kinds select a key
 		case ast.SelectKind:
 			if isVariable(e.AsSelect().Operand()) && !e.AsSelect().IsTestOnly() {
 				keys = append(keys, e.AsSelect().FieldName())
@@ -120,7 +120,6 @@ func checkWhen(spec *v1alpha1.SequentialJobSpec, step *v1alpha1.Step) error {
 	return err
 }
 
-// isWanted evaluates the step's expression.
 func isWanted(status *v1alpha1.SequentialJobStatus, step *v1alpha1.Step) (bool, error) {
 	if step.Options().When == "" {
 		return true, nil
@@ -162,7 +161,7 @@ func isWanted(status *v1alpha1.SequentialJobStatus, step *v1alpha1.Step) (bool, 
 	return wanted, nil
 }
 
-// isUnwanted reports whether the step was skipped because of its own expression, which is not a failure.
+// isUnwanted reports whether the step was skipped because of its expression, which is not a failure.
 func isUnwanted(step *v1alpha1.StepStatus) bool {
 	return step.Phase == v1alpha1.StepSkipped && step.Reason == v1alpha1.ReasonWhenFalse
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// prepareWorkspace reports whether a Job of the step can be created now. If not, the workspace is
-// created first, or the step waits for it, or the verdict is that it is lost. A Job is only created
-// for a claim whose UID is recorded and that is not being deleted.
+// prepareWorkspace reports whether a Job of the step can be created now. If not, the workspace is created first, or the
+// step waits for it, or the verdict is that it is lost. A Job is created only if the claim's UID is recorded and the
+// claim is not being deleted.
 func (e *evaluation) prepareWorkspace(step *v1alpha1.StepStatus, refusal *decision.Refusal) (canUse bool, verdict stepVerdict) {
 	name := WorkspaceName(e.SequentialJob)
 	claim, read := e.Answers.Claims[name]
@@ -24,7 +24,8 @@ func (e *evaluation) prepareWorkspace(step *v1alpha1.StepStatus, refusal *decisi
 		return false, stepVerdict{}
 	}
 	loss := workspaceLoss(e.SequentialJob, e.status.WorkspaceUID, claim)
-	// A Job used the workspace: that of an earlier attempt, or of another step, also in a run whose outcomes are kept.
+	// A Job of an earlier attempt or of another step used the workspace, perhaps in an earlier run whose outcomes are
+	// kept.
 	isUsed := step.Attempt > 1 || findStepWhere(e.status.Steps, func(other *v1alpha1.StepStatus) bool {
 		return other.Name != step.Name && other.JobUID != ""
 	}) != nil
@@ -53,9 +54,9 @@ func (e *evaluation) prepareWorkspace(step *v1alpha1.StepStatus, refusal *decisi
 	return true, stepVerdict{}
 }
 
-// waitForDeletedWorkspace waits until a claim that is being deleted no longer exists. It exists as
-// long as a Pod that uses it, also one that has ended. If the spec allows a restart, the operator
-// deletes the Jobs of earlier runs, with their Pods.
+// waitForDeletedWorkspace waits until a claim that is being deleted no longer exists. It exists as long as any Pod that
+// uses it, even if the Pod has ended. If the spec allows a restart, the operator deletes the Jobs of earlier runs, with
+// their Pods.
 func (e *evaluation) waitForDeletedWorkspace(step *v1alpha1.StepStatus, name string) {
 	e.reportBlocked(step, v1alpha1.StepStarting, &startProblem{decision.Problem{
 		Reason:  v1alpha1.ReasonWorkspaceTerminating,
@@ -71,8 +72,8 @@ func (e *evaluation) waitForDeletedWorkspace(step *v1alpha1.StepStatus, name str
 	}
 }
 
-// replaceWorkspace records the UID of the claim that the run starts with. A rerun from the first
-// step that does not find the workspace of the run before starts with an empty one.
+// replaceWorkspace records the UID of the claim that the run starts with. A rerun from the first step starts with an
+// empty workspace if the previous run's was lost.
 func (e *evaluation) replaceWorkspace(uid types.UID, loss string) {
 	if e.status.WorkspaceUID != "" && loss != "" {
 		e.decision.Events = append(e.decision.Events, decision.WarningEvent(v1alpha1.EventWorkspaceLost, actionRun,
@@ -81,8 +82,7 @@ func (e *evaluation) replaceWorkspace(uid types.UID, loss string) {
 	e.status.WorkspaceUID = uid
 }
 
-// loseWorkspace fails the step, or restarts the run if the spec allows it. A workspace that is lost
-// when only steps of finally remain fails the run: the other steps have their outcomes.
+// loseWorkspace fails the step, or restarts the run if the spec allows it and steps of containers remain.
 func (e *evaluation) loseWorkspace(step *v1alpha1.StepStatus, loss string) stepVerdict {
 	if e.spec.OnLostWorkspace != v1alpha1.LostWorkspaceRestart || step.Finally {
 		return stepVerdict{
@@ -101,8 +101,8 @@ func (e *evaluation) loseWorkspace(step *v1alpha1.StepStatus, loss string) stepV
 	return stepVerdict{}
 }
 
-// workspaceLoss returns why the workspace is not, or will not be, the one that earlier steps used;
-// empty if it is. An older operator did not record the UID of the claim.
+// workspaceLoss returns why the workspace of earlier steps is lost; empty if it is not. An older operator did not
+// record the UID of the claim.
 func workspaceLoss(sj *v1alpha1.SequentialJob, recorded types.UID, claim *metav1.PartialObjectMetadata) string {
 	loss := ""
 	switch {
@@ -119,7 +119,7 @@ func workspaceLoss(sj *v1alpha1.SequentialJob, recorded types.UID, claim *metav1
 	return fmt.Sprintf("PersistentVolumeClaim %s with the workspace %s", WorkspaceName(sj), loss)
 }
 
-// workspaceClaim returns the claim for spec.workspace, nil without one.
+// workspaceClaim returns the claim for spec.workspace; nil without one.
 //
 // A retained claim has no owner reference, so that the garbage collector keeps it; a label
 // identifies its SequentialJob.

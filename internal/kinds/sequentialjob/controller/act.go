@@ -26,7 +26,7 @@ func (r *Reconciler) Act(ctx context.Context, sj *v1alpha1.SequentialJob, observ
 	return true, nil
 }
 
-// act carries out a decision that is based on this resourceVersion. A refusal is not an error: the core decides about it.
+// act executes a decision that is based on observedVersion. A refusal is not an error: the core decides about it.
 func (r *Reconciler) act(ctx context.Context, sj *v1alpha1.SequentialJob, d *sequentialjob.Decision, observedVersion string) (*decision.Refusal, error) {
 	if d.NeedsFinalizer {
 		if err := r.writeCache.SetFinalizer(ctx, r.Client, sj, v1alpha1.SequentialJobFinalizer, true); err != nil {
@@ -38,8 +38,9 @@ func (r *Reconciler) act(ctx context.Context, sj *v1alpha1.SequentialJob, d *seq
 			return nil, err
 		}
 	}
-	// First, because they may exhaust the quota of the Job to create. In the foreground, so that each exists until its
-	// Pods are deleted. Only the version that was observed: a Job that has ended since has an outcome and a log.
+	// Jobs are deleted first, because they may exhaust the quota of the Job to create; in the foreground, so that each
+	// exists until its Pods are deleted; and only in the observed version, because a Job that has ended since has an
+	// outcome and a log.
 	for _, job := range d.DeleteJobs {
 		if err := kube.DeleteVersion(ctx, r.Client, job, metav1.DeletePropagationForeground); err != nil {
 			return nil, err
@@ -63,7 +64,7 @@ func (r *Reconciler) act(ctx context.Context, sj *v1alpha1.SequentialJob, d *seq
 	return nil, nil
 }
 
-// createObjects creates the workspace, the outputs, the step's Job and the one that archives logs, in this order.
+// createObjects creates the workspace, the outputs, the step's Job and the Job that archives logs, in this order.
 func (r *Reconciler) createObjects(ctx context.Context, sj *v1alpha1.SequentialJob, d *sequentialjob.Decision) (*decision.Refusal, error) {
 	if d.Workspace != nil {
 		if refusal, err := r.ensureChild(ctx, sj, d.Workspace, &corev1.PersistentVolumeClaim{}); refusal != nil || err != nil {
@@ -123,14 +124,14 @@ func (r *Reconciler) createJob(ctx context.Context, sj *v1alpha1.SequentialJob, 
 		r.emit(sj, sequentialjob.JobCreatedEvent(job))
 	}
 	r.createdJobs.add(sj, job, r.Clock.Now())
-	if ended, found := r.stepEnds.Get(sj); found { // when the Job of the step before was observed to end
+	if ended, found := r.stepEnds.Get(sj); found { // when the previous step's Job was observed to end
 		transitionSeconds.Observe(r.Clock.Now().Sub(ended).Seconds())
 		r.stepEnds.Delete(sj)
 	}
 	return nil, nil
 }
 
-// suspendOrResume suspends or resumes Jobs, and marks those that the operator suspended.
+// suspendOrResume suspends or resumes Jobs, and marks Jobs that the operator suspended.
 func (r *Reconciler) suspendOrResume(ctx context.Context, decision *sequentialjob.Decision) error {
 	if job := decision.SuspendJob; job != nil {
 		if err := r.setSuspend(ctx, job, true); err != nil {

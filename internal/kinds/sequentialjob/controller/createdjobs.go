@@ -14,13 +14,12 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// maxCacheLag is how long a created Job is assumed to exist while the cache does not show it.
-// After that, the API server is queried.
+// maxCacheLag is how long a created Job that the cache does not show is assumed to exist, before a live read.
 const maxCacheLag = 5 * time.Second
 
-// createdJobs remembers the Jobs of each SequentialJob that exist according to the API server and
-// whose UIDs are not recorded in its status. A Job that is deleted before its UID is recorded is
-// then known to be lost, and is not created again.
+// createdJobs remembers the Jobs of each SequentialJob that the API server created or returned and whose UIDs the
+// status does not record. A Job that is deleted before its UID is recorded is then known to be lost, and is not created
+// again.
 type createdJobs struct {
 	*kube.Store[map[string]createdJob]
 }
@@ -35,7 +34,6 @@ func newCreatedJobs() *createdJobs {
 	return &createdJobs{kube.NewStore[map[string]createdJob]()}
 }
 
-// add remembers a Job that exists.
 func (c *createdJobs) add(sj *v1alpha1.SequentialJob, job *batchv1.Job, now time.Time) {
 	c.Update(sj, func(jobs *map[string]createdJob) {
 		if *jobs == nil {
@@ -50,8 +48,8 @@ func (c *createdJobs) add(sj *v1alpha1.SequentialJob, job *batchv1.Job, now time
 	})
 }
 
-// merge returns the cached Jobs and those that the cache does not show yet, and the UIDs by name
-// of all remembered Jobs.
+// merge returns the cached Jobs and recently created Jobs that the cache does not show yet, and the UIDs of all
+// remembered Jobs, by name.
 func (c *createdJobs) merge(sj *v1alpha1.SequentialJob, cached []*batchv1.Job, now time.Time) (merged []*batchv1.Job, uids map[string]types.UID) {
 	merged, uids = cached, map[string]types.UID{}
 	c.Update(sj, func(jobs *map[string]createdJob) {
@@ -85,7 +83,7 @@ func (c *createdJobs) markObserved(job *batchv1.Job) {
 	})
 }
 
-// ownerOf returns the key of the SequentialJob that controls the Job, nil for another Job.
+// ownerOf returns the identity of the SequentialJob that controls the Job; nil for other Jobs.
 func ownerOf(job *batchv1.Job) *metav1.PartialObjectMetadata {
 	owner := metav1.GetControllerOf(job)
 	if owner == nil || owner.Kind != "SequentialJob" || owner.APIVersion != v1alpha1.GroupVersion.String() {
@@ -94,8 +92,7 @@ func ownerOf(job *batchv1.Job) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: owner.Name, UID: owner.UID}}
 }
 
-// forgetRecorded forgets all Jobs but the Job of an active step whose UID the stored status does not
-// have.
+// forgetRecorded forgets all Jobs except those of running steps for which the stored status has no UID.
 func (c *createdJobs) forgetRecorded(sj *v1alpha1.SequentialJob) {
 	c.Update(sj, func(jobs *map[string]createdJob) {
 		maps.DeleteFunc(*jobs, func(name string, _ createdJob) bool {

@@ -19,20 +19,19 @@ import (
 const (
 	// maxConcurrentDryRuns is the number of Jobs of one SequentialJob that are tried at the same time.
 	maxConcurrentDryRuns = 4
-	// What the API server accepted is not tried again within acceptedFor: a burst of
-	// SequentialJobs from one template costs one dry run of each step. Up to maxAccepted
-	// fingerprints are remembered.
+	// An accepted Job is not tried again within acceptedFor, so that a burst of SequentialJobs from one template costs
+	// one dry run of each step. Up to maxAccepted fingerprints are remembered.
 	acceptedFor = time.Minute
 	maxAccepted = 4096
 )
 
-// dryRun creates the Jobs and their Pods in a dry run, which includes admission and quotas. The first Job is
-// tried alone: if only its metadata is new, the others are not tried.
+// dryRun creates the Jobs and their Pods in a dry run, which includes admission and quotas. The first Job is tried
+// before the others: once its metadata is accepted, other Jobs of which only the same metadata is new are not tried.
 func (r *Reconciler) dryRun(ctx context.Context, observation *sequentialjob.Observation, question *sequentialjob.Question) error {
 	jobs := question.DryRun
 	refusals := make([]*decision.Refusal, len(jobs))
 	first := sequentialjob.FingerprintOf(jobs[0])
-	metadata := "" // that is tried by creating the first Job
+	metadata := "" // metadata that the creation of the first Job tries
 	if question.FirstFollows && r.isAccepted(first.Content) {
 		metadata = first.Metadata
 	}
@@ -40,7 +39,7 @@ func (r *Reconciler) dryRun(ctx context.Context, observation *sequentialjob.Obse
 	if refusals[0], err = r.dryRunStep(ctx, jobs[0], metadata); err != nil {
 		return err
 	}
-	// The first error does not cancel the requests of others, because client-go logs each of those.
+	// The first error does not cancel other requests, because client-go logs each canceled request.
 	var group errgroup.Group
 	var failed atomic.Bool
 	group.SetLimit(maxConcurrentDryRuns)
@@ -70,9 +69,9 @@ func (r *Reconciler) isAccepted(fingerprint string) bool {
 	return found
 }
 
-// dryRunStep tries the Job of a step, and the Pod that the Job controller would create for it, unless equal ones
-// were accepted. It does not try metadata with the fingerprint ignoredMetadata. If only the metadata differs from that of
-// accepted ones, it does not try the Pod: admission of Pods that is part of Kubernetes does not depend on metadata.
+// dryRunStep tries the Job of a step, and the Pod that the Job controller would create for it, unless their fingerprint
+// was accepted. It does not try metadata with the fingerprint ignoredMetadata. If only the metadata is new, it does not
+// try the Pod, because the admission of Pods in Kubernetes itself does not depend on metadata.
 func (r *Reconciler) dryRunStep(ctx context.Context, job *batchv1.Job, ignoredMetadata string) (*decision.Refusal, error) {
 	fingerprint := sequentialjob.FingerprintOf(job)
 	contentAccepted := r.isAccepted(fingerprint.Content)
@@ -97,8 +96,7 @@ func (r *Reconciler) dryRunStep(ctx context.Context, job *batchv1.Job, ignoredMe
 	return nil, nil
 }
 
-// dryRunPod tries the Pod of a Job as the API server returned it. Without the permission to create Pods, Pods
-// are not tried.
+// dryRunPod tries the Pod of a Job that the API server returned. Without the permission to create Pods, it accepts all.
 func (r *Reconciler) dryRunPod(ctx context.Context, job *batchv1.Job) (*decision.Refusal, error) {
 	pod := sequentialjob.PodOf(job)
 	refused := decision.Refusal{Kind: "Pod", Name: pod.GenerateName, Step: job.Labels[v1alpha1.LabelStep]}

@@ -13,21 +13,20 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// failureReportDelay is how long reconciliations fail before the status says so. A retry usually succeeds sooner.
+// failureReportDelay is how long reconciliations fail before the status reports it. A retry usually succeeds sooner.
 const failureReportDelay = 3 * time.Second
 
 // maxFailureBytes limits the message of a failure in the status.
 const maxFailureBytes = 1024
 
-// failure is a series of failed reconciliations of one SequentialJob.
 type failure struct {
 	since time.Time
-	// reported is the message in the status, empty before it is reported.
+	// reported is the message in the status; empty if not reported.
 	reported string
 }
 
-// ReportFailure implements kube.FailureReporter. If the failures last, it reports them in the status and as an event. If even
-// that fails, the event remains. A SequentialJob that could not be read whole is not written.
+// ReportFailure implements kube.FailureReporter. It reports failures that last in an event, which remains even if the
+// write fails, and in the status. It does not write a trimmed SequentialJob.
 func (r *Reconciler) ReportFailure(ctx context.Context, sj *v1alpha1.SequentialJob, err error) {
 	if isTrimmed(sj) || apierrors.IsConflict(err) || errors.Is(err, kube.ErrStale) || errors.Is(err, context.Canceled) {
 		return
@@ -48,10 +47,10 @@ func (r *Reconciler) ReportFailure(ctx context.Context, sj *v1alpha1.SequentialJ
 	_, _ = r.writeCache.UpdateStatus(ctx, r.Client, sj, func(after *v1alpha1.SequentialJob) {
 		decision.SetState(&after.Status.Conditions, sj.Generation, metav1.NewTime(now), v1alpha1.ConditionReconcileFailed,
 			decision.True(v1alpha1.ReasonRequestFailed, message))
-	}) // if that fails, the next decision that can be recorded has the condition
+	}) // if the write fails, the next recorded decision has the condition
 }
 
-// reportedFailure returns the message of the failures that the status reports, empty without any.
+// reportedFailure returns the message that the status reports; empty without one.
 func (r *Reconciler) reportedFailure(sj *v1alpha1.SequentialJob) string {
 	f, _ := r.failures.Get(sj)
 	return f.reported

@@ -7,16 +7,15 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// maxCachedBytes is the size of a SequentialJob above which the cache keeps only what Kubernetes limits to a
-// few KiB. A namespace can hold any number of SequentialJobs of more than 1 MB: without a limit, 150 of them
-// would fill the operator's memory.
+// maxCachedBytes is the size of a SequentialJob above which the cache keeps only a few KiB of it. A namespace can hold
+// any number of SequentialJobs of more than 1 MB, and 150 of them would fill the operator's memory.
 const maxCachedBytes = 16 << 10
 
-// maxAnnotationBytes is more than an annotation that controllers read has.
+// maxAnnotationBytes exceeds the size of valid annotations that controllers read.
 const maxAnnotationBytes = 1 << 10
 
-// TrimSequentialJob is a cache transform that removes what no decision reads from a SequentialJob, and most of a
-// large one. The reconciler reads large objects from the API server.
+// TrimSequentialJob is a cache transform that removes the parts of a SequentialJob that no decision reads, and most of
+// a large SequentialJob, which the reconciler reads from the API server.
 func TrimSequentialJob(object any) (any, error) {
 	sj, ok := object.(*v1alpha1.SequentialJob)
 	if !ok {
@@ -31,7 +30,7 @@ func TrimSequentialJob(object any) (any, error) {
 	return kube.TrimObject(sj)
 }
 
-// trimAnnotations keeps what controllers observe: the approval of a step, and the time of a run of a Schedule.
+// trimAnnotations keeps the annotations that controllers observe.
 func trimAnnotations(annotations map[string]string) map[string]string {
 	var kept map[string]string
 	for _, key := range []string{v1alpha1.AnnotationApproval, v1alpha1.AnnotationScheduledTime} {
@@ -50,8 +49,8 @@ func trimAnnotations(annotations map[string]string) map[string]string {
 // isTrimmed reports whether the cache removed most of the object: a SequentialJob has at least one step.
 func isTrimmed(sj *v1alpha1.SequentialJob) bool { return len(sj.Spec.Containers) == 0 }
 
-// isLarge reports whether a SequentialJob is too large for the cache. Its size is that of its variable parts in
-// the encoding of Kubernetes, which is fast to compute and about as long as JSON.
+// isLarge reports whether a SequentialJob is too large for the cache. It adds the sizes of variable parts in the
+// protobuf encoding, which are fast to compute and about as large as JSON.
 func isLarge(sj *v1alpha1.SequentialJob) bool {
 	size := 0
 	for _, steps := range [][]v1alpha1.Step{sj.Spec.Containers, sj.Spec.Finally} {

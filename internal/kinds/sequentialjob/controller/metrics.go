@@ -32,7 +32,6 @@ var stepResults = map[v1alpha1.StepPhase]string{
 	v1alpha1.StepRetrying:  "retried",
 }
 
-// countEndedSteps counts the steps that ended between two stored statuses.
 func countEndedSteps(before, after *v1alpha1.SequentialJobStatus) {
 	ended := make(map[string]v1alpha1.StepPhase, len(before.Steps))
 	for i := range before.Steps {
@@ -49,7 +48,6 @@ func countEndedSteps(before, after *v1alpha1.SequentialJobStatus) {
 	}
 }
 
-// countActive counts the SequentialJobs with an active step.
 func countActive(sums metric.Sums, list *v1alpha1.SequentialJobList) {
 	sums.Add(activeGauge, 0)
 	for i := range list.Items {

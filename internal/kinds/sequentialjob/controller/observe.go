@@ -29,7 +29,7 @@ func (r *Reconciler) Observe(ctx context.Context, sj *v1alpha1.SequentialJob) (*
 		return nil, nil
 	}
 	var cached batchv1.JobList
-	// The objects belong to the cache: they are read, never changed.
+	// The objects belong to the cache and are never changed.
 	if err := r.Client.List(ctx, &cached, client.InNamespace(sj.Namespace), client.MatchingFields{controllerIndex: string(sj.UID)}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing owned Jobs: %w", err)
 	}
@@ -86,8 +86,8 @@ func (r *Reconciler) answer(ctx context.Context, observation *sequentialjob.Obse
 	}
 }
 
-// readJob reads one Job from the API server. A Job of another owner counts as none: creating ours
-// then reports the conflict.
+// readJob reads a Job from the API server. A Job of another owner counts as absent: creating our Job then reports the
+// conflict.
 func (r *Reconciler) readJob(ctx context.Context, observation *sequentialjob.Observation, name string) error {
 	job, err := kube.GetIfExists(ctx, r.Live, observation.SequentialJob.Namespace, name, &batchv1.Job{})
 	if err != nil {
@@ -103,7 +103,6 @@ func (r *Reconciler) readJob(ctx context.Context, observation *sequentialjob.Obs
 	return nil
 }
 
-// readClaim reads the metadata of a PersistentVolumeClaim from the API server.
 func (r *Reconciler) readClaim(ctx context.Context, observation *sequentialjob.Observation, name string) error {
 	claim, err := kube.ReadMetadata(ctx, r.Live, corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), observation.SequentialJob.Namespace, name)
 	if err != nil {

@@ -29,16 +29,16 @@ import (
 )
 
 const (
-	// Events are listed for one object at a time, at this rate per second: the API server reads all
-	// events of the namespace for that.
+	// Events are listed for one object at a time, at this rate per second, because the API server reads all events of
+	// the namespace each time.
 	eventListRate  = 2
 	eventListBurst = 20
-	// maxReportedBytes limits the messages of Pods that are cached.
+	// maxReportedBytes limits each message in a cached Pod.
 	maxReportedBytes = 512
 )
 
-// NewCache returns a cache of the Pods of SequentialJobs that have not ended, in these namespaces or,
-// if the map is empty, in all. It is separate from the manager's cache, which selects other Pods.
+// NewCache returns a cache of the Pods of SequentialJobs that have not ended, in these namespaces, or in all if the map
+// is empty. It is separate from the manager's cache, which selects other Pods.
 func NewCache(mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache, error) {
 	ofSequentialJobs, err := labels.NewRequirement(v1alpha1.LabelSequentialJobUID, selection.Exists, nil)
 	if err != nil {
@@ -64,7 +64,7 @@ func NewCache(mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache
 	return pods, mgr.Add(pods)
 }
 
-// trimPod removes all of a Pod but what says whether it runs, to save memory.
+// trimPod keeps only the fields that show whether a Pod runs, to save memory.
 func trimPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -86,7 +86,7 @@ func trimPod(object any) (any, error) {
 	return trimmed, nil
 }
 
-// trimStatuses keeps why containers wait, and since when they run.
+// trimStatuses keeps why containers wait and since when they run.
 func trimStatuses(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 	var trimmed []corev1.ContainerStatus
 	for i := range statuses {
@@ -99,7 +99,7 @@ func trimStatuses(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 	return trimmed
 }
 
-// observePods returns the cached Pods of Jobs that have not ended. They belong to the cache.
+// observePods returns the Pods of Jobs that have not ended. They belong to the cache.
 func (r *Reconciler) observePods(ctx context.Context, jobs []*batchv1.Job) ([]*corev1.Pod, error) {
 	var observed []*corev1.Pod
 	for _, job := range jobs {
@@ -117,8 +117,8 @@ func (r *Reconciler) observePods(ctx context.Context, jobs []*batchv1.Job) ([]*c
 	return observed, nil
 }
 
-// readWarning reads the newest warning about an object. If too many objects need that, the answer is
-// empty; the core asks again later.
+// readWarning reads the newest warning about an object. Beyond the rate limit, the answer is empty; the core asks again
+// later.
 func (r *Reconciler) readWarning(ctx context.Context, observation *sequentialjob.Observation, uid types.UID) error {
 	if observation.Answers.Warnings[uid] = ""; !r.eventLists.Allow() {
 		return nil
@@ -146,7 +146,6 @@ func lastObserved(e *eventsv1.Event) time.Time {
 	}
 }
 
-// podHandler enqueues the owner of the Job of a Pod with a relevant change.
 func (r *Reconciler) podHandler() handler.EventHandler {
 	enqueue := func(ctx context.Context, before, after *corev1.Pod, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 		owner := metav1.GetControllerOf(after)

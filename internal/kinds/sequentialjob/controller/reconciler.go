@@ -1,8 +1,8 @@
-// Package controller carries out the decisions of package sequentialjob: it observes a
-// SequentialJob and its Jobs, records the decision in the status, and acts.
+// Package controller executes the decisions of package sequentialjob: it observes a SequentialJob and its Jobs, records
+// the decision in the status, and acts.
 //
-// It acts only on what it has recorded: before it creates or deletes anything, it has written or
-// re-read exactly the version of the object that the decision is based on.
+// Before it creates or deletes anything, it has recorded the decision, or has read again that the version on which the
+// decision is based is current.
 package controller
 
 import (
@@ -21,15 +21,15 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// Routine events of a namespace are limited to this rate per second: each costs the API server about as much as
-// the Job of a step. Omitted events are counted. Warnings are never omitted.
+// Routine events of a namespace are limited to this rate per second, because each costs the API server about as much as
+// the Job of a step. Omitted events are counted.
 const (
 	routineEventRate  = 2
 	routineEventBurst = 20
 )
 
-// Statuses that only say that a step runs are limited to this rate per second in a namespace: a control plane that is
-// busy, and therefore reports Pods late, would be made busier by them.
+// Status writes that only report that a step runs are limited to this rate per second in a namespace, because they
+// would add to the load of a busy control plane, which reports Pods late.
 const (
 	runningReportRate  = 5
 	runningReportBurst = 50
@@ -41,7 +41,7 @@ type Options struct {
 	Concurrency int
 	// Pods is the cache that NewCache returns.
 	Pods cache.Cache
-	// ArchiveImage is the image of Jobs that archive logs: the operator's own. If it is empty, no logs are archived.
+	// ArchiveImage is the operator's image, for Jobs that archive logs. If it is empty, no logs are archived.
 	ArchiveImage string
 }
 
@@ -58,9 +58,9 @@ type Reconciler struct {
 	createdJobs    *createdJobs
 	// stepEnds is when the last Job of each SequentialJob was observed to end.
 	stepEnds *kube.Store[time.Time]
-	// failures are the failures since the last successful reconciliation of each SequentialJob.
+	// failures of each SequentialJob since its last successful reconciliation.
 	failures *kube.Store[failure]
-	// accepted has the fingerprints of what the API server accepted in a dry run.
+	// accepted has the fingerprints that the API server accepted in a dry run.
 	accepted   *utilcache.LRUExpireCache
 	eventLists *rate.Limiter
 }

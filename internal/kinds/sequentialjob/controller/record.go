@@ -12,11 +12,11 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// postponedFor is the time after which a status that was not stored because of the limit is decided again.
+// postponedFor is the delay until the next decision if the status was not stored because of the rate limit.
 const postponedFor = time.Second
 
-// Record implements kube.Kind. When many steps of a namespace start, that they run is stored later or together with their
-// outcome.
+// Record implements kube.Kind. When many steps of a namespace start, the phase Running is stored later, or not before
+// the outcome.
 func (r *Reconciler) Record(
 	ctx context.Context, sj *v1alpha1.SequentialJob, _ *sequentialjob.Observation, decision *sequentialjob.Decision,
 ) (*v1alpha1.SequentialJob, error) {

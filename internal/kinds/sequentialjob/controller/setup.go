@@ -33,7 +33,7 @@ const (
 	policyViolated      = "true"
 )
 
-// changedJobPriority is the priority of a SequentialJob with a changed Job; others have 0.
+// changedJobPriority is the priority of a SequentialJob with a changed Job; other requests have 0.
 const changedJobPriority = 1
 
 // SetupWithManager registers the reconciler with the manager.
@@ -50,7 +50,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err := metric.Register(metric.NewSumCollector(mgr.GetCache(), &v1alpha1.SequentialJobList{}, countActive, activeGauge)); err != nil {
 		return err
 	}
-	// The other SequentialJobs observe the Policies when they start their next step.
+	// Other SequentialJobs observe Policies when they start their next step.
 	blockedByPolicies := func(ctx context.Context, namespace string) []reconcile.Request {
 		return kube.RequestsForList(ctx, r.Client, &v1alpha1.SequentialJobList{},
 			client.InNamespace(namespace), client.MatchingFields{policyViolatedIndex: policyViolated})
@@ -94,12 +94,10 @@ func controllerUID(object client.Object) []string {
 	return []string{string(controller.UID)}
 }
 
-// jobHandler enqueues the owner of a Job with a relevant change.
 func (r *Reconciler) jobHandler() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			// This controller created the Job. One that has already ended did so while the
-			// operator was not watching.
+			// This controller created the Job. If it has already ended, it ended while the operator did not watch.
 			if job, isJob := e.Object.(*batchv1.Job); isJob && sequentialjob.IsTerminal(job) {
 				enqueueOwner(job, queue)
 			}
@@ -130,6 +128,6 @@ func enqueueOwner(job *batchv1.Job, queue workqueue.TypedRateLimitingInterface[r
 	if owner == nil {
 		return
 	}
-	// Running sequences take precedence over those that have not started.
+	// Running SequentialJobs take precedence over others.
 	kube.AddWithPriority(queue, changedJobPriority, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(owner)})
 }
