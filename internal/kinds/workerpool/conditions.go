@@ -13,7 +13,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool/scaling"
 )
 
-// setConditions sets all conditions of the pool.
 func (r *report) setConditions() {
 	r.setWorkerConditions()
 	r.setScalingConditions()
@@ -27,7 +26,7 @@ func (r *report) setCondition(kind string, state decision.State) {
 	decision.SetState(&r.status.Conditions, r.Pool.Generation, metav1.NewTime(r.now), kind, state)
 }
 
-// availability reports whether as many workers are ready as the pool needs to be available.
+// availability reports whether enough workers are ready.
 func (r *report) availability() (available bool, message string) {
 	minimum := r.demand.desired
 	if autoscaling := r.Pool.Spec.Autoscaling; autoscaling != nil {
@@ -37,7 +36,6 @@ func (r *report) availability() (available bool, message string) {
 		fmt.Sprintf("%d of %d workers are ready; the minimum is %d", r.status.Ready, r.demand.desired, minimum)
 }
 
-// setRolloutConditions sets the conditions of a rollout that was evaluated.
 func (r *report) setRolloutConditions() {
 	name, ready, desired := r.updated.Name, r.status.Ready, r.demand.desired
 	failure, stalled, start := r.rollout.history.FailureMessage, r.stalledProgress(), r.updated.startFailure()
@@ -67,8 +65,8 @@ func (r *report) setRolloutConditions() {
 	r.setCondition(v1alpha1.ConditionProgressing, progressing)
 }
 
-// stalledProgress returns the problem of a rollout that exceeded its progress deadline; nil if it
-// did not. A rollout of a pool without workers, or one that waits in a canary step, does not.
+// stalledProgress returns the problem of a rollout that exceeded its progress deadline; nil if it did not. A pool that
+// needs no workers, and a rollout that waits in a canary step, have no deadline.
 func (r *report) stalledProgress() *decision.Problem {
 	deadline := defaultProgressDeadline
 	if r.rolloutSpec.ProgressDeadline != nil {
@@ -93,7 +91,7 @@ func (r *report) progressMessage() string {
 	return text
 }
 
-// shortGraceMessage warns if an evicted worker of the updated revision has less time than a drained one.
+// shortGraceMessage warns if an evicted worker of the updated revision has less time than a drained worker.
 func (r *report) shortGraceMessage() string {
 	grace, timeout := TerminationGraceOf(PodSpecOf(r.updated.workload)), r.drain.Timeout.Duration.Duration
 	switch {
@@ -106,7 +104,7 @@ func (r *report) shortGraceMessage() string {
 	}
 }
 
-// Reasons of scaling decisions: inactiveReasons of those that do not follow the metrics, and limitingReasons of those after which a
+// Reasons of scaling decisions: with inactiveReasons, a decision does not follow the metrics; with limitingReasons, a
 // pool may have fewer workers than recommended.
 var (
 	inactiveReasons = []scaling.Reason{scaling.ReasonPaused, scaling.ReasonDryRun, scaling.ReasonStatsUnavailable, scaling.ReasonFallback}
@@ -115,7 +113,7 @@ var (
 	}
 )
 
-// setScalingConditions sets the conditions of metrics and scaling, but none of scaling if it was not evaluated.
+// setScalingConditions sets the conditions of metrics and, if it was evaluated, of scaling.
 func (r *report) setScalingConditions() {
 	fresh := decision.True(v1alpha1.ReasonMetricsFresh, "")
 	if r.Stats == nil {
@@ -145,7 +143,7 @@ func (r *report) setScalingConditions() {
 	r.setCondition(v1alpha1.ConditionScalingLimited, limited)
 }
 
-// setWorkerConditions sets whether enough workers are ready, and whether some drain, drain too long, or do not start.
+// setWorkerConditions sets the conditions Available, Draining, DrainTimedOut and Degraded.
 func (r *report) setWorkerConditions() {
 	available := decision.False(v1alpha1.ReasonMinimumUnavailable, "")
 	isAvailable, message := r.availability()
@@ -194,14 +192,13 @@ func summarizeNames(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// waitingReasons are the reasons of problems that can disappear without a change of the pool,
-// such as a missing object that is created later, or a quota that has room again.
+// waitingReasons are the reasons of problems that can end without a change of the pool, such as a missing object or an
+// exhausted quota.
 var waitingReasons = []string{
 	v1alpha1.ReasonQueueNotFound, v1alpha1.ReasonQueueNotReady, v1alpha1.ReasonSecretNotFound, v1alpha1.ReasonNoBroker,
 	v1alpha1.ReasonConnectionFailed, v1alpha1.ReasonPending, v1alpha1.ReasonQuotaExceeded,
 }
 
-// problemSummary returns the summary of a pool with a problem.
 func problemSummary(ready metav1.ConditionStatus, problem *decision.Problem) decision.Summary {
 	summary := decision.Summary{Ready: ready, Reason: problem.Reason, Message: problem.Message, Progress: decision.Stuck}
 	if slices.Contains(waitingReasons, problem.Reason) {

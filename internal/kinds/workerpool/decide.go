@@ -8,11 +8,11 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool/scaling"
 )
 
-// Decision is what to do about a WorkerPool: record Status, then act.
+// Decision has the next actions: record Status, then act.
 type Decision struct {
-	// Status to record. If that fails, the operator must not act.
+	// Status to record. If the write fails, the operator must not act.
 	Status v1alpha1.WorkerPoolStatus
-	// StatusDeferrable is true if Status differs from the stored status in stats only.
+	// StatusDeferrable is true if Status differs from the stored status only in stats.
 	StatusDeferrable bool
 	// Memory for the next scaling decision.
 	Memory scaling.Memory
@@ -23,35 +23,33 @@ type Decision struct {
 	Actions
 	// Events to emit once Status is stored.
 	Events []decision.Event
-	// RequeueAfter is the time until the next decision if nothing else triggers one; 0 means
-	// never.
+	// RequeueAfter is the time until the next decision if no event triggers it; 0 means never.
 	RequeueAfter time.Duration
 }
 
 // Actions on the objects of a pool, in the order of the fields.
 type Actions struct {
-	// KeepFinalizer is true until all workers of a deleted pool have stopped. Adding the
-	// finalizer comes before all other actions, removing it comes last.
+	// KeepFinalizer is true until all workers of a deleted pool have stopped. The finalizer is added first, and removed
+	// last.
 	KeepFinalizer bool
-	// DrainStates to write on Pods, each only over the version that was read.
+	// DrainStates to write on Pods, only over the versions that were read.
 	DrainStates []DrainState
-	// DrainRequests to send to workers.
+	// DrainRequests to send to workers, before they are observed again.
 	DrainRequests []DrainRequest
-	// SharedObjects to apply: those that all revisions use.
+	// SharedObjects of all revisions to apply.
 	SharedObjects []decision.Object
-	// CurrentWorkload to restore if it has drifted, except for its replicas: the workload of
-	// the updated revision; nil if it does not exist yet.
+	// CurrentWorkload of the updated revision, to restore if it has drifted, except for its replicas; nil if it does
+	// not exist yet.
 	CurrentWorkload decision.Object
 	// Resizes of revisions. A revision that does not exist yet is created.
 	Resizes []RevisionSize
 	// DeleteRevisions without workers, by name.
 	DeleteRevisions []string
-	// Protections to write on Pods that get no drain state, each only over the version that was read.
+	// Protections to write on Pods that get no drain state, only over the versions that were read.
 	Protections []ProtectionChange
 }
 
-// DrainState is the state of a worker that stops; a zero time means that the worker has not
-// reached the state.
+// DrainState is the state of a worker that stops; a zero time is of a state that the worker has not reached.
 type DrainState struct {
 	Worker                                   string
 	DrainingSince, IdleSince, RemovableSince time.Time
@@ -60,9 +58,9 @@ type DrainState struct {
 // DrainRequest is a request to a worker.
 type DrainRequest struct {
 	Worker string
-	// Drain asks the worker to drain; false asks it to undrain.
+	// Drain requests to drain; false requests to undrain.
 	Drain bool
-	// Stop asks it to end its process once it is drained.
+	// Stop requests to end the process once it is drained.
 	Stop bool
 }
 
@@ -73,13 +71,13 @@ type RevisionSize struct {
 	History  History
 	// NewWorkload is the object to create; nil if the revision exists.
 	NewWorkload decision.Object
-	// Removable workers, and Unstarted ones among them whose container did not run.
+	// Removable workers, and those among them whose container did not run.
 	Removable, Unstarted []string
-	// Ordered is true if workers are removed by their ordinals, the highest first.
+	// Ordered is true if workers are removed by ordinal, the highest first.
 	Ordered bool
 }
 
-// Decide returns what to do about a WorkerPool.
+// Decide returns the next actions of a WorkerPool.
 func Decide(observation Observation) Decision {
 	f := newFleet(observation)
 	d := decideDemand(f)

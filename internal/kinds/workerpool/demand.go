@@ -14,9 +14,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool/scaling"
 )
 
-// minDefaultBacklogPerReplica is the lower bound of the default target of a source, which is otherwise the
-// concurrency: one worker for fewer messages would mostly wait for Pods to start. KEDA has the same default
-// for a Redis list.
+// minDefaultBacklogPerReplica is the lower bound of the default target of a source, which is otherwise the concurrency:
+// fewer messages are mostly handled before another Pod has started. KEDA has the same default for a Redis list.
 const minDefaultBacklogPerReplica = 5
 
 // demand is how many workers a pool should have, and why.
@@ -28,11 +27,11 @@ type demand struct {
 	explanation *v1alpha1.ScaleDecision
 	stored      *v1alpha1.ScaleMemory
 	memory      scaling.Memory
-	// limit of spec.replicas that Policies set.
+	// limit of spec.replicas by Policies.
 	limit int32
 }
 
-// decideDemand decides how many workers the pool should have. A pool with a problem keeps what it has.
+// decideDemand decides how many workers the pool should have. With a problem, the number does not change.
 func decideDemand(f *fleet) demand {
 	wp := f.Pool
 	d := demand{desired: wp.Status.Desired, explanation: wp.Status.LastDecision, stored: wp.Status.Scaling, memory: f.Memory}
@@ -70,7 +69,7 @@ func decideDemand(f *fleet) demand {
 		observation.Stats = &f.Stats.BacklogStats
 	}
 	decision := scaling.Decide(observation)
-	// A budget applies to busy workers too: they are drained like all others.
+	// A budget applies to busy workers too, which are drained.
 	if budget != nil && observation.Stats != nil && decision.Applied > *budget {
 		decision.Applied, decision.Reason = max(*budget, 0), scaling.ReasonBudget
 	}
@@ -80,8 +79,8 @@ func decideDemand(f *fleet) demand {
 	}
 }
 
-// podStartTime returns the median time from the creation of a worker until it is ready. If no
-// worker is ready, it returns the time of the last decision; 0 if it is unknown too.
+// podStartTime returns the median time from the creation of a worker until it is ready. If no worker is ready, it
+// returns the time of the last decision; 0 if unknown.
 func podStartTime(revisions []*revisionState, last *v1alpha1.ScaleDecision) time.Duration {
 	var times []time.Duration
 	for _, r := range revisions {
@@ -101,8 +100,7 @@ func podStartTime(revisions []*revisionState, last *v1alpha1.ScaleDecision) time
 	return ptr.Deref(last.Inputs.PodStart, metav1.Duration{}).Duration
 }
 
-// replicaBudget returns how many workers the pool may have of the budgets that it shares with
-// others; nil if it shares none.
+// replicaBudget returns how many workers the pool may have of the budgets that it shares; nil if it shares none.
 func replicaBudget(wp *v1alpha1.WorkerPool, limits []policy.TotalLimit, pools []v1alpha1.WorkerPool) *int32 {
 	var budget *int32
 	for _, limit := range limits {
@@ -119,21 +117,20 @@ func replicaBudget(wp *v1alpha1.WorkerPool, limits []policy.TotalLimit, pools []
 	return budget
 }
 
-// BudgetClaim is what one pool has, and needs, of a budget that several pools share.
+// BudgetClaim is the share of a pool in a budget that several pools share.
 type BudgetClaim struct {
 	// Name of the pool.
 	Name string
-	// Priority of the pool, and whether it preempts workers of pools with a lower one.
+	// Priority of the pool, and whether it preempts workers of pools with lower priority.
 	Priority int32
 	Preempts bool
-	// Replicas is the number of workers that exist, including draining ones. Desired is the
-	// number it decided on, Recommended the number it needs, and MinReplicas the number that
-	// others do not preempt.
+	// Replicas is the number of existing workers, including draining workers; Desired the number after limits,
+	// Recommended the number that the pool needs, and MinReplicas the number that other pools do not preempt.
 	Replicas, Desired, Recommended, MinReplicas int32
 }
 
-// claimOf returns the claim of a pool. The recommendation for the pool that is being decided is
-// not known yet, so it claims its maximum.
+// claimOf returns the claim of a pool. The pool that is being decided has no recommendation yet, so it claims its
+// maximum.
 func claimOf(wp *v1alpha1.WorkerPool, isDeciding bool) BudgetClaim {
 	c := BudgetClaim{
 		Name: wp.Name, Priority: wp.Spec.Priority, Preempts: wp.Spec.Preemption == v1alpha1.PreemptDrainLower,
@@ -157,10 +154,9 @@ func claimOf(wp *v1alpha1.WorkerPool, isDeciding bool) BudgetClaim {
 	return c
 }
 
-// AllocateBudget returns how many workers the named pool may have of a total. All pools compute
-// the same allocation from the same claims. Free workers go to the pools with the highest
-// priority. Pools that preempt take workers above their minimum from the pools with the lowest
-// priority, and get them once they are drained.
+// AllocateBudget returns how many workers the named pool may have of a total. All pools compute the same allocation
+// from the same claims. Free workers go to the pools with the highest priority. Pools that preempt take workers above
+// the minimum of the pools with the lowest priority, and get them once they are drained.
 func AllocateBudget(claims []BudgetClaim, name string, total int32) int32 {
 	order := slices.Clone(claims)
 	slices.SortStableFunc(order, func(a, b BudgetClaim) int {
@@ -170,7 +166,7 @@ func AllocateBudget(claims []BudgetClaim, name string, total int32) int32 {
 	for _, c := range order {
 		free -= max(c.Replicas, c.Desired)
 	}
-	// If the total has shrunk, the pools with the lowest priority give up the excess.
+	// If the total has decreased, the pools with the lowest priority give up the excess.
 	excess := max(0, -free)
 	free = max(0, free)
 	allocated := make([]int32, len(order))
@@ -189,7 +185,7 @@ func AllocateBudget(claims []BudgetClaim, name string, total int32) int32 {
 	return 0
 }
 
-// drainingReplicas counts the workers that exist but are not desired: they will be free.
+// drainingReplicas counts the workers that will be free: they exist but are not desired.
 func drainingReplicas(claims []BudgetClaim) int32 {
 	count := int32(0)
 	for _, c := range claims {
@@ -198,8 +194,7 @@ func drainingReplicas(claims []BudgetClaim) int32 {
 	return count
 }
 
-// preemptLowerPools takes workers from pools with a lower priority for pools that preempt and
-// have too few.
+// preemptLowerPools takes workers from pools with lower priority for pools that preempt and have too few.
 func preemptLowerPools(order []BudgetClaim, allocated []int32) {
 	draining := drainingReplicas(order)
 	for i, c := range order {
@@ -211,15 +206,15 @@ func preemptLowerPools(order []BudgetClaim, allocated []int32) {
 		draining -= freed
 		takeFromLowest(order, allocated, missing-freed, func(victim BudgetClaim) int32 {
 			if victim.Priority >= c.Priority {
-				return victim.Desired + victim.Recommended // above any allocation: take nothing
+				return victim.Desired + victim.Recommended // above any allocation, so nothing is taken
 			}
 			return victim.MinReplicas
 		})
 	}
 }
 
-// takeFromLowest lowers the allocations, starting with the lowest priority, each down to its
-// floor. It returns the count that could not be taken.
+// takeFromLowest lowers allocations, each down to its floor, starting with the lowest priority. It returns the count
+// that could not be taken.
 func takeFromLowest(order []BudgetClaim, allocated []int32, count int32, floor func(BudgetClaim) int32) int32 {
 	for i := len(order) - 1; i >= 0 && count > 0; i-- {
 		taken := min(count, max(0, allocated[i]-floor(order[i])))

@@ -17,7 +17,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kinds/policy"
 )
 
-// fleet is what exists of a pool, and the rules that apply to it. Stats include what the workers report.
+// fleet is the observed state of a pool, and the rules that apply to it. Stats include the reports of workers.
 type fleet struct {
 	Observation
 	now         time.Time
@@ -26,10 +26,9 @@ type fleet struct {
 	drain       drainRules
 	rolloutSpec v1alpha1.Rollout
 	builder     *workloadBuilder
-	// problem that prevents the pool from doing what its spec says; nil if none exists. A pool that is being
-	// deleted has none: nobody is expected to fix its spec.
+	// problem that prevents the pool from doing what its spec says; nil without one, and if the pool is being deleted.
 	problem *decision.Problem
-	// revisions that exist, and updated, the one that the spec asks for, newest first.
+	// revisions, newest first. updated is the revision that the spec describes, which may not exist yet.
 	revisions []*revisionState
 	updated   *revisionState
 }
@@ -40,15 +39,15 @@ type revisionState struct {
 	exists bool
 	// workload to create or restore, if this is the updated revision.
 	workload decision.Object
-	// workers that are not terminating, and the number of those that are.
+	// workers that are not terminating, and the number of terminating workers.
 	workers     []*workerState
 	terminating int32
-	// newReplicas and newHistory to write: the present ones until workers are planned.
+	// newReplicas and newHistory to write; the current values until workers are planned.
 	newReplicas int32
 	newHistory  History
 }
 
-// workerState is a worker with its drain state: the present one until workers are planned.
+// workerState is a worker with its planned drain state; the current state until workers are planned.
 type workerState struct {
 	*Worker
 	targetDraining, targetIdle, targetRemovable time.Time
@@ -80,8 +79,8 @@ func newFleet(observation Observation) *fleet {
 	return f
 }
 
-// newRevisionStates returns the revisions with their workers, newest first, and the revision that
-// the spec asks for, which is added if it does not exist.
+// newRevisionStates returns the revisions with their workers, newest first, including the updated revision, even if it
+// does not exist yet.
 func newRevisionStates(observation *Observation, builder *workloadBuilder, now time.Time) (all []*revisionState, updated *revisionState) {
 	byHash := map[string]*revisionState{}
 	for _, r := range observation.Revisions {
@@ -96,7 +95,7 @@ func newRevisionStates(observation *Observation, builder *workloadBuilder, now t
 		}}
 		byHash[hash] = updated
 	}
-	// The hash covers neither the image of the sidecar nor the grace period: an existing revision keeps both.
+	// The hash does not cover the sidecar's image and the grace period: an existing revision keeps both.
 	if sidecar := sidecarOf(PodSpecOf(workload)); sidecar != nil && updated.SidecarImage != "" {
 		sidecar.Image = updated.SidecarImage
 	}
@@ -108,7 +107,7 @@ func newRevisionStates(observation *Observation, builder *workloadBuilder, now t
 	updated.workload = workload
 	for i := range observation.Workers {
 		w := &observation.Workers[i]
-		// A worker whose revision was deleted is ignored: the garbage collector deletes it.
+		// The garbage collector deletes a worker whose revision was deleted.
 		switch r := byHash[w.Revision]; {
 		case r == nil:
 		case w.Terminating:
@@ -122,7 +121,6 @@ func newRevisionStates(observation *Observation, builder *workloadBuilder, now t
 	}), updated
 }
 
-// sumOf adds up a count of each revision.
 func sumOf(revisions []*revisionState, count func(*revisionState) int32) int32 {
 	total := int32(0)
 	for _, r := range revisions {
@@ -135,14 +133,14 @@ func (w *workerState) isServing() bool {
 	return w.targetDraining.IsZero() && w.targetRemovable.IsZero()
 }
 
-// isUndrainable reports whether the worker drains, and can take messages again.
+// isUndrainable reports whether the worker drains and can be undrained.
 func (w *workerState) isUndrainable() bool {
 	return !w.targetDraining.IsZero() && w.targetRemovable.IsZero()
 }
 
 func (w *workerState) undrain() { w.targetDraining, w.targetIdle = time.Time{}, time.Time{} }
 
-// hasWorkers reports whether workers exist, including terminating ones and those not created yet.
+// hasWorkers reports whether workers exist, including terminating workers and those not created yet.
 func (r *revisionState) hasWorkers() bool { return r.totalWorkers()+r.terminating > 0 }
 
 // totalWorkers counts the workers that are not terminating, and those not created yet.
@@ -164,7 +162,7 @@ func (r *revisionState) countWorkers(matches func(*workerState) bool) int32 {
 	return count
 }
 
-// servingWorkers counts the workers that take messages, or will once they are ready.
+// servingWorkers counts the workers that take messages now or once they are ready.
 func (r *revisionState) servingWorkers() int32 {
 	return r.countWorkers((*workerState).isServing) + r.uncreatedWorkers()
 }
@@ -179,8 +177,8 @@ func (r *revisionState) drainingWorkers() int32 {
 	return r.terminating + r.countWorkers(func(w *workerState) bool { return !w.isServing() })
 }
 
-// lowestRemovableOrdinal returns the lowest ordinal of a removable worker of a StatefulSet. All
-// workers from that ordinal on must stop before the StatefulSet can grow.
+// lowestRemovableOrdinal returns the lowest ordinal of a removable worker of a StatefulSet, which can grow only after
+// all workers from this ordinal on have stopped.
 func (r *revisionState) lowestRemovableOrdinal() int32 {
 	lowest := int32(math.MaxInt32)
 	for _, w := range r.workers {
@@ -191,8 +189,7 @@ func (r *revisionState) lowestRemovableOrdinal() int32 {
 	return lowest
 }
 
-// startFailureReasons maps the waiting reasons of containers that cannot start without a
-// change to the reasons of conditions.
+// startFailureReasons maps the reasons of waiting containers that do not start by themselves to reasons of conditions.
 var startFailureReasons = map[string]string{
 	"ErrImagePull":               v1alpha1.ReasonImagePull,
 	"ImagePullBackOff":           v1alpha1.ReasonImagePull,
@@ -204,7 +201,7 @@ var startFailureReasons = map[string]string{
 	"RunContainerError":          v1alpha1.ReasonCrashLoop,
 }
 
-// startFailure returns the reason why workers of the revision do not start; nil if they do.
+// startFailure returns why workers of the revision do not start; nil if they start.
 func (r *revisionState) startFailure() *decision.Problem {
 	for _, w := range r.workers {
 		if reason := startFailureReasons[w.WaitingReason]; reason != "" {
@@ -221,7 +218,7 @@ func (r *revisionState) startFailure() *decision.Problem {
 	return &decision.Problem{Reason: reason, Message: "revision " + r.Name + ": its Pods cannot be created: " + r.CreationFailure}
 }
 
-// findProblem returns the first problem that prevents the pool from doing what its spec says; nil if it has none.
+// findProblem returns the first problem that prevents the pool from doing what its spec says; nil without one.
 func findProblem(observation *Observation, mode v1alpha1.DrainMode) *decision.Problem {
 	if errs := ValidateSpec(observation.Pool); len(errs) > 0 {
 		return &decision.Problem{Reason: v1alpha1.ReasonSpecInvalid, Message: errs.ToAggregate().Error()}

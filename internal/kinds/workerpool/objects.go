@@ -22,7 +22,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// PodMonitorKind is the kind of the Prometheus operator.
+// PodMonitorKind is the kind PodMonitor of the Prometheus operator.
 var PodMonitorKind = schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "PodMonitor"}
 
 // workloadBuilder builds the objects of a pool.
@@ -35,8 +35,8 @@ type workloadBuilder struct {
 	operator     OperatorSettings
 }
 
-// sharedObjects returns the objects that all revisions use, in the order in which workers need
-// them. networkPolicies are those of the namespace.
+// sharedObjects returns the objects that all revisions use, in the order in which workers need them. networkPolicies
+// are all NetworkPolicies of the namespace.
 func (b *workloadBuilder) sharedObjects(updated *revisionState, networkPolicies []networkingv1.NetworkPolicy) []decision.Object {
 	objects := []decision.Object{b.buildServiceAccount(), b.buildConfigMap(), b.buildService(), b.buildDisruptionBudget()}
 	if b.operator.Namespace != "" {
@@ -127,8 +127,7 @@ func (b *workloadBuilder) buildPodMonitor(port string) decision.Object {
 	return monitor
 }
 
-// buildWorkload returns the Deployment or StatefulSet of the revision that the spec asks for, and
-// the revision's hash.
+// buildWorkload returns the Deployment or StatefulSet of the updated revision, and the revision's hash.
 func (b *workloadBuilder) buildWorkload() (workload decision.Object, hash string) {
 	wp := b.pool
 	template := b.buildTemplate()
@@ -169,10 +168,9 @@ func (b *workloadBuilder) buildWorkload() (workload decision.Object, hash string
 	}, hash
 }
 
-// templateHash identifies a revision. It covers the Pod template and the kind of workload, but
-// not the settings that workers read from their configuration file. It does not cover the image of the
-// sidecar, the protection of the admin API, or a default of the grace period, so that an upgrade of the
-// operator or another drain.timeout does not restart workers.
+// templateHash identifies a revision by its Pod template and kind of workload, without the settings in the
+// configuration file. It does not cover the image of the sidecar, the protection of the admin API, or a default of the
+// grace period, so that an upgrade of the operator or another drain.timeout does not restart workers.
 func (b *workloadBuilder) templateHash(t *corev1.PodTemplateSpec) string {
 	if grace := b.terminationGrace(); grace != b.hashedGrace() {
 		setTerminationGrace(&t.Spec, b.hashedGrace())
@@ -197,14 +195,14 @@ func workerConcurrency(wp *v1alpha1.WorkerPool) int32 { return max(wp.Spec.Concu
 
 // Labels and annotations of the objects of a pool.
 const (
-	// LabelWorkerPool is the pool's name, truncated to the length of a label. It selects the
-	// workers. Ownership is always read from the controller reference.
+	// LabelWorkerPool is the pool's name, truncated to the length of a label value. It selects the workers. Ownership
+	// is always determined by the controller reference.
 	LabelWorkerPool = v1alpha1.Prefix + "workerpool"
 	// LabelRevision is the hash of a worker's revision.
 	LabelRevision = v1alpha1.Prefix + "revision"
 	// AnnotationWorkerPool on a worker's Pod is the pool's full name.
 	AnnotationWorkerPool = v1alpha1.Prefix + "workerpool"
-	// annotationConnection on a worker's Pod has settings of its connection to the broker, if there are any.
+	// annotationConnection on a worker's Pod has settings of its connection to the broker, if any.
 	annotationConnection = v1alpha1.Prefix + "broker-connection"
 	// LabelAppVersion is the recommended label for the version.
 	LabelAppVersion = "app.kubernetes.io/version"
@@ -213,26 +211,24 @@ const (
 	AnnotationRolloutHistory = v1alpha1.Prefix + "rollout-history"
 	// AnnotationImage on a revision is the image of its worker container, for display.
 	AnnotationImage = v1alpha1.Prefix + "image"
-	// AnnotationDraining, AnnotationIdle and AnnotationRemovable on a Pod are the times at which
-	// its worker reached these drain states.
+	// AnnotationDraining, AnnotationIdle and AnnotationRemovable on a Pod are the times of its worker's drain states.
 	AnnotationDraining  = v1alpha1.Prefix + "draining"
 	AnnotationIdle      = v1alpha1.Prefix + "idle"
 	AnnotationRemovable = v1alpha1.Prefix + "removable"
-	// AnnotationAbandon on a WorkerPool that is being deleted skips draining: for a broker
-	// that no longer exists.
+	// AnnotationAbandon on a WorkerPool that is being deleted skips draining, for example if its broker no longer
+	// exists.
 	AnnotationAbandon = v1alpha1.Prefix + "abandon"
 )
 
 const (
 	// maxNameLength leaves room for the hash that the StatefulSet controller appends in labels.
-	maxNameLength = 52
-	hashLength    = 10
-	// maxLabelLength is the maximum length of a label's value.
+	maxNameLength  = 52
+	hashLength     = 10
 	maxLabelLength = 63
 )
 
-// childObjectName returns "<owner>-<part>" as a DNS label. If the owner's name has to be changed
-// for that, a hash of it is added, so that different owners get different names.
+// childObjectName returns "<owner>-<part>" as a DNS label. If the owner's name must be changed, its hash is added, so
+// that different owners get different names.
 func childObjectName(owner, part string) string {
 	prefix := strings.ReplaceAll(owner, ".", "-")
 	room := maxNameLength - len(part) - 1
@@ -256,7 +252,6 @@ func RevisionName(owner, hash string) string { return childObjectName(owner, has
 // sharedObjectName returns the name of the objects that all revisions use.
 func sharedObjectName(owner string) string { return childObjectName(owner, "workers") }
 
-// poolLabelValue is the value of LabelWorkerPool.
 func poolLabelValue(owner string) string {
 	if len(owner) <= maxLabelLength {
 		return owner
@@ -273,13 +268,12 @@ func WorkerSelector(owner string) map[string]string {
 // HashJSON returns a short hash of a value's JSON form.
 func HashJSON(value any) string { return decision.ContentHash(value, hashLength) }
 
-// objectLabels returns the labels of all objects of a pool.
 func objectLabels(owner string) map[string]string {
 	return map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByValue, LabelWorkerPool: poolLabelValue(owner)}
 }
 
-// childMetadata returns the metadata of an object that the pool controls. The object does not
-// block the pool's deletion, because the finalizer ensures the order.
+// childMetadata returns the metadata of an object that the pool controls. It does not block the pool's deletion,
+// because the finalizer ensures the order.
 func childMetadata(wp *v1alpha1.WorkerPool, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: name, Namespace: wp.Namespace, Labels: objectLabels(wp.Name),
@@ -287,8 +281,8 @@ func childMetadata(wp *v1alpha1.WorkerPool, name string) metav1.ObjectMeta {
 	}
 }
 
-// HasDrifted reports whether someone changed what the operator set on a revision. Fields that
-// others added are ignored. Replicas and history are written separately and are ignored too.
+// HasDrifted reports whether fields that the operator set on a revision were changed. It ignores added fields, and
+// replicas and history, which are written separately.
 func HasDrifted(desired, found decision.Object) bool {
 	if !equality.Semantic.DeepDerivative(desired.GetLabels(), found.GetLabels()) ||
 		desired.GetAnnotations()[AnnotationImage] != found.GetAnnotations()[AnnotationImage] {
@@ -297,14 +291,14 @@ func HasDrifted(desired, found decision.Object) bool {
 	return !isContained(jsonOf(templateOf(desired)), jsonOf(templateOf(found)))
 }
 
-// jsonOf returns the JSON form of an object, which has no fields that are not set: the API server sets many of them.
+// jsonOf returns the JSON form of an object, without unset fields, of which the API server sets many.
 func jsonOf(object any) map[string]any {
-	// A Pod template has no value without a JSON form.
+	// A Pod template always has a JSON form.
 	fields, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	return fields
 }
 
-// isContained reports whether all that is set in a desired value is set in the one that was found.
+// isContained reports whether a value has all fields of the desired value.
 func isContained(desired, found any) bool {
 	switch desired := desired.(type) {
 	case nil:
@@ -319,7 +313,7 @@ func isContained(desired, found any) bool {
 		return true
 	case []any:
 		found, _ := found.([]any)
-		if len(found) < len(desired) { // others may have appended items
+		if len(found) < len(desired) { // other clients may have appended items
 			return false
 		}
 		for i := range desired {
@@ -339,11 +333,11 @@ var operatorLabels = map[string]string{
 
 const firstPort, lastPort int32 = 1, 65535
 
-// buildNetworkPolicy returns the NetworkPolicy of the pool's workers, which closes the admin port to
-// all Pods but the operator's. Requests from a node, such as those of the kubelet, are always allowed.
+// buildNetworkPolicy returns the NetworkPolicy of the pool's workers, which closes the admin port to all Pods but the
+// operator's. Kubernetes always allows requests from the node, such as the kubelet's.
 //
-// NetworkPolicies only allow. If another one restricts the workers, this one must not open their
-// ports, so it allows nothing but what the operator needs. The labels are those of the workers.
+// NetworkPolicies only allow. If another NetworkPolicy restricts the workers, this NetworkPolicy must not open their
+// other ports, so it allows only the operator. workers are the labels of the workers.
 func (b *workloadBuilder) buildNetworkPolicy(workers map[string]string, others []networkingv1.NetworkPolicy) decision.Object {
 	policy := &networkingv1.NetworkPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: networkingv1.SchemeGroupVersion.String(), Kind: "NetworkPolicy"},
@@ -359,7 +353,7 @@ func (b *workloadBuilder) buildNetworkPolicy(workers map[string]string, others [
 	}
 	switch {
 	case b.pool.Spec.NetworkPolicy == v1alpha1.PoolNetworkPolicyNone:
-		// It selects no Pods. The operator is not permitted to delete NetworkPolicies.
+		// It selects no Pods, because the operator is not permitted to delete NetworkPolicies.
 		policy.Spec.PodSelector.MatchExpressions = []metav1.LabelSelectorRequirement{
 			{Key: LabelWorkerPool, Operator: metav1.LabelSelectorOpDoesNotExist},
 		}
@@ -369,8 +363,7 @@ func (b *workloadBuilder) buildNetworkPolicy(workers map[string]string, others [
 	return policy
 }
 
-// restrictsIngress reports whether a NetworkPolicy selects Pods with these labels, and restricts
-// what may connect to them.
+// restrictsIngress reports whether a NetworkPolicy selects Pods with these labels, and restricts connections to them.
 func restrictsIngress(policy *networkingv1.NetworkPolicy, pod map[string]string) bool {
 	types := policy.Spec.PolicyTypes
 	if len(types) > 0 && !slices.Contains(types, networkingv1.PolicyTypeIngress) {
@@ -390,7 +383,6 @@ func allowOperator(namespace string) networkingv1.NetworkPolicyIngressRule {
 	}
 }
 
-// allowAllPortsExcept allows all peers to connect to all ports but one TCP port.
 func allowAllPortsExcept(port int32) networkingv1.NetworkPolicyIngressRule {
 	return networkingv1.NetworkPolicyIngressRule{Ports: []networkingv1.NetworkPolicyPort{
 		portRange(corev1.ProtocolTCP, firstPort, port-1),

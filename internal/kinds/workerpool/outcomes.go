@@ -19,9 +19,8 @@ const (
 	defaultMinSamples      = 20
 )
 
-// significanceLevel is the probability with which a revision that is as good as the others fails the
-// comparison by chance. The comparison is repeated, so each doubling of the number of messages gets half
-// of what the ones before have left.
+// significanceLevel is the probability that a revision that is as good as the others fails the comparison by chance.
+// Because the comparison is repeated, each doubling of the number of messages gets half of the remaining probability.
 const significanceLevel = 0.05
 
 // Outcomes counts the messages that workers handled.
@@ -45,29 +44,29 @@ func (o Outcomes) failureRatio() float64 {
 	return float64(o.Failed) / float64(o.total())
 }
 
-// RolloutMemory is what decisions about a rollout remember. It is not stored: after a restart of the
-// operator, it begins again. So the workers of the updated revision are compared with all others over
-// the same time, which begins when the first worker of the updated revision reports counts.
+// RolloutMemory is the memory of decisions about a rollout. It is not stored, and begins again after a restart of the
+// operator. The workers of the updated revision are compared with all others over the same time, which begins when the
+// first worker of the updated revision reports counts.
 type RolloutMemory struct {
 	// Revision is the name of the updated revision.
 	Revision string
-	// QueueEmptySince is the time since when no message has waited in the queues; zero if some wait.
+	// QueueEmptySince is since when no message has waited in the queues; zero if messages wait.
 	QueueEmptySince time.Time
-	// Start of the comparison; zero before that.
+	// Start of the comparison; zero if it has not begun.
 	Start time.Time
 	// Workers by Pod, including those that have stopped.
 	Workers map[string]WorkerOutcomes
 }
 
-// WorkerOutcomes are what one worker has counted.
+// WorkerOutcomes are the counts of a worker.
 type WorkerOutcomes struct {
 	Updated bool
-	// Before was counted before the start, and Latest is the last report. Earlier was counted since the
-	// start, before the worker restarted.
+	// Before was counted before the start of the comparison, and Latest is the last report. Earlier was counted between
+	// the start and a restart of the worker.
 	Before, Latest, Earlier Outcomes
 }
 
-// observe returns the memory after the stats of the queues and of all workers. The memory of another rollout ends.
+// observe returns the memory after an observation. It discards the memory of another rollout.
 func (m RolloutMemory) observe(f *fleet) RolloutMemory {
 	if m.Revision != f.updated.Name {
 		m = RolloutMemory{Revision: f.updated.Name}
@@ -101,7 +100,7 @@ func (w *workerState) reportsCounts() bool {
 	return w.Stats != nil && w.Stats.Succeeded != nil && w.Stats.Failed != nil
 }
 
-// reportedOutcomes returns what the worker has counted since it started.
+// reportedOutcomes returns the worker's counts since it started.
 func (w *workerState) reportedOutcomes() Outcomes {
 	if !w.reportsCounts() {
 		return Outcomes{}
@@ -109,7 +108,6 @@ func (w *workerState) reportedOutcomes() Outcomes {
 	return Outcomes{max(*w.Stats.Succeeded, 0), max(*w.Stats.Failed, 0)}
 }
 
-// reportedOutcomes adds up what the revision's workers have counted since they started.
 func (r *revisionState) reportedOutcomes() Outcomes {
 	var sum Outcomes
 	for _, w := range r.workers {
@@ -133,7 +131,7 @@ func (m *RolloutMemory) add(w *workerState, updated bool) {
 
 func (w WorkerOutcomes) sinceStart() Outcomes { return w.Earlier.plus(w.Latest.minus(w.Before)) }
 
-// sumOutcomes returns what the updated revision and all others handled since the start.
+// sumOutcomes returns the outcomes of the updated revision and of all others since the start.
 func (m *RolloutMemory) sumOutcomes() (updated, others Outcomes) {
 	for _, w := range m.Workers {
 		if w.Updated {
@@ -145,8 +143,8 @@ func (m *RolloutMemory) sumOutcomes() (updated, others Outcomes) {
 	return updated, others
 }
 
-// isSignificantlyWorse reports whether more messages of updated failed than by chance, if both had the
-// same failure ratio: Fisher's exact test, one-sided. The failure ratio of updated must be the higher one.
+// isSignificantlyWorse reports whether more messages of updated failed than chance explains: Fisher's exact test,
+// one-sided. The failure ratio of updated must be higher.
 func isSignificantlyWorse(updated, others Outcomes, level float64) bool {
 	failed, total := updated.Failed+others.Failed, updated.total()+others.total()
 	probability := 0.0
@@ -160,7 +158,6 @@ func isSignificantlyWorse(updated, others Outcomes, level float64) bool {
 	return probability < level
 }
 
-// logChoose returns the logarithm of the binomial coefficient.
 func logChoose(n, k int64) float64 {
 	if k < 0 || k > n {
 		return math.Inf(-1)
@@ -179,12 +176,12 @@ type analysisRules struct {
 	maxIncrease float64
 }
 
-// comparison of the failures of the updated revision with those of the others, since the start.
+// comparison of the failures of the updated revision with the failures of the others, since the start.
 type comparison struct {
 	updated, others Outcomes
-	// isWorse is true if the updated revision fails more often, by more than the analysis allows and
-	// than chance explains. isAlike is true if both have failed, and the updated revision is not worse.
-	// Both are false while there are too few messages.
+	// isWorse is true if the updated revision fails more often than the analysis allows and than chance explains.
+	// isAlike is true if the other revisions have failures too, and the updated revision is not worse. Both are false
+	// while there are too few messages.
 	isWorse, isAlike bool
 }
 
@@ -209,22 +206,22 @@ func (r *analysisRules) compare(updated, others Outcomes) comparison {
 	return c
 }
 
-// History is the progress of a revision's rollout. It is stored as an annotation of the
-// revision itself, so it survives a restart of the operator and is deleted with the revision.
+// History is the progress of a revision's rollout. It is an annotation of the revision, so it survives a restart of the
+// operator and is deleted with the revision.
 type History struct {
-	// CanaryStep is the index of the present canary step, and StepReached the time since when
-	// it has enough workers; zero if it does not have them.
+	// CanaryStep is the index of the current canary step, and StepReached since when it has enough workers; zero if it
+	// has too few.
 	CanaryStep  int       `json:"step,omitempty"`
 	StepReached time.Time `json:"stepReached,omitzero"`
-	// ProvenWorkers is the highest number of proven workers so far, LastProgress the time of its
-	// last increase.
+	// ProvenWorkers is the highest number of proven workers so far, and LastProgress the time of its last increase or
+	// of a reached step.
 	ProvenWorkers int32     `json:"provenWorkers,omitempty"`
 	LastProgress  time.Time `json:"lastProgress,omitzero"`
-	// FailureMessage explains why the rollout of the revision failed; empty if it did not.
+	// FailureMessage is why the rollout of the revision failed; empty if it did not.
 	FailureMessage string `json:"failure,omitempty"`
 }
 
-// ParseHistory parses the annotation. An invalid annotation counts as none.
+// ParseHistory parses the annotation. It returns an empty history for an invalid annotation.
 func ParseHistory(annotation string) History {
 	var history History
 	if json.Unmarshal([]byte(annotation), &history) != nil {
@@ -233,13 +230,13 @@ func ParseHistory(annotation string) History {
 	return history
 }
 
-// String returns the annotation; empty if the history is.
+// String returns the annotation; empty for an empty history.
 func (h History) String() string {
 	if h == (History{}) {
 		return ""
 	}
 	raw, err := json.Marshal(h)
-	if err != nil { // impossible: times and strings can always be marshaled
+	if err != nil { // times and strings always marshal
 		return ""
 	}
 	return string(raw)

@@ -15,7 +15,7 @@ import (
 // defaultRevisionHistory is the default of rollout.revisionHistory.
 const defaultRevisionHistory = 3
 
-// plan is which workers start, drain and stop.
+// plan has the workers that start, drain and stop.
 type plan struct {
 	Actions
 	// revisions as planned, newest first, and updated among them.
@@ -24,7 +24,7 @@ type plan struct {
 	busyTimes BusyTimes
 }
 
-// planWorkers plans the actions after which each revision has its number of serving workers.
+// planWorkers plans the actions that lead to the number of serving workers of each revision.
 func planWorkers(f *fleet, r *rollout) plan {
 	p := plan{revisions: f.revisions, updated: f.updated, Actions: Actions{KeepFinalizer: true}}
 	if f.problem == nil {
@@ -41,9 +41,9 @@ func planWorkers(f *fleet, r *rollout) plan {
 		keep := ptr.Deref(f.rolloutSpec.RevisionHistory, defaultRevisionHistory)
 		p.DeleteRevisions = unusedRevisions(p.revisions, keep, f.updated.Name, r.currentRevision)
 	}
-	// A worker whose Pod is terminating, but that still takes messages, has missed the preStop hook and the signal, which the
-	// kernel discards if the first process of a container has not started to handle signals. Kubernetes sends neither again
-	// until the termination grace period has passed.
+	// A worker that still takes messages while its Pod is terminating has missed the preStop hook and the signal, which
+	// the kernel discards if the first process of a container does not handle signals yet. Kubernetes repeats neither
+	// before the end of the termination grace period.
 	for i := range f.Workers {
 		if w := &f.Workers[i]; w.Terminating && w.Stats != nil && !w.Stats.Draining && f.drain.Mode != v1alpha1.DrainSignal {
 			p.DrainRequests = append(p.DrainRequests, DrainRequest{Worker: w.Name, Drain: true, Stop: true})
@@ -62,7 +62,7 @@ func (p *plan) planRevisions(f *fleet, r *rollout) {
 		for _, w := range before.workers {
 			after.workers = append(after.workers, new(*w))
 		}
-		after.newHistory = History{} // only the updated revision has one: a later rollout to another starts from the beginning
+		after.newHistory = History{} // only the updated revision keeps a history: a later rollout starts anew
 		if before == f.updated {
 			after.newHistory = r.history
 			p.updated = &after
@@ -73,7 +73,7 @@ func (p *plan) planRevisions(f *fleet, r *rollout) {
 			p.addDrainActions(w, f.drain.Mode)
 		}
 	}
-	// Revisions that shrink come first, so that their capacity is free when others grow.
+	// Shrinking revisions come first, so that their capacity is free when others grow.
 	for _, r := range slices.SortedStableFunc(slices.Values(p.revisions), func(a, b *revisionState) int {
 		return cmp.Compare(a.newReplicas-a.Replicas, b.newReplicas-b.Replicas)
 	}) {
@@ -83,7 +83,7 @@ func (p *plan) planRevisions(f *fleet, r *rollout) {
 	}
 }
 
-// addDrainActions adds the drain state to write, and a request to a worker whose behavior differs from its state.
+// addDrainActions adds the drain state to write, and a request if the worker's behavior differs from its state.
 func (p *plan) addDrainActions(w *workerState, mode v1alpha1.DrainMode) {
 	if !w.targetDraining.Equal(w.DrainingSince) || !w.targetIdle.Equal(w.IdleSince) || !w.targetRemovable.Equal(w.RemovableSince) {
 		p.DrainStates = append(p.DrainStates, DrainState{w.Name, w.targetDraining, w.targetIdle, w.targetRemovable})
@@ -97,13 +97,13 @@ func (p *plan) addDrainActions(w *workerState, mode v1alpha1.DrainMode) {
 	}
 }
 
-// changesCluster reports whether the actions change anything but Pods' protection and shared objects.
+// changesCluster reports whether the actions change more than the protection of Pods and shared objects.
 func (a *Actions) changesCluster() bool {
 	return len(a.DrainStates)+len(a.DrainRequests)+len(a.Resizes)+len(a.DeleteRevisions) > 0 || !a.KeepFinalizer
 }
 
-// unusedRevisions returns the names of the empty revisions that are not in use, except for the
-// newest ones, which rollout.revisionHistory keeps. The revisions are sorted, newest first.
+// unusedRevisions returns the names of the empty revisions that are not in use, except the newest, which
+// rollout.revisionHistory keeps. The revisions are sorted, newest first.
 func unusedRevisions(revisions []*revisionState, keep int32, inUse ...string) []string {
 	var names []string
 	for _, r := range revisions {
@@ -115,8 +115,8 @@ func unusedRevisions(revisions []*revisionState, keep int32, inUse ...string) []
 	return names[min(int(keep), len(names)):]
 }
 
-// planReplicas plans the replicas of a revision, and the drain states of its workers, so that the target number of workers
-// serves.
+// planReplicas plans the replicas of a revision, and the drain states of its workers, for a target number of serving
+// workers.
 func (r *revisionState) planReplicas(target int32, rules *drainRules) {
 	if r.Ordered {
 		r.drainHighestOrdinals(rules.now)
@@ -125,7 +125,7 @@ func (r *revisionState) planReplicas(target int32, rules *drainRules) {
 	removed := r.removableWorkers(rules)
 	switch surplus := r.servingWorkers() - target; {
 	case removed > 0:
-		// The revision grows only after they are removed: otherwise it would keep them.
+		// The revision grows only after the removable workers are removed: otherwise it would keep them.
 		r.newReplicas = min(r.Replicas, r.liveWorkers()-removed)
 	case surplus < 0:
 		surplus += r.undrain(-surplus)
@@ -136,8 +136,8 @@ func (r *revisionState) planReplicas(target int32, rules *drainRules) {
 	case surplus > 0 && r.CreationFailure != "" && r.uncreatedWorkers() > 0:
 		r.newReplicas = r.Replicas - min(r.uncreatedWorkers(), surplus)
 	default:
-		// Workers that are not created yet are not drained. If they turn out to be too many,
-		// they are removed after their creation, before they take messages.
+		// Workers that are not created yet are not drained: surplus workers are removed after their creation, before
+		// they take messages.
 		candidates := r.workersThat((*workerState).isServing)
 		slices.SortStableFunc(candidates, ordinalOrderOr(r.Ordered, compareDrainCost))
 		for _, w := range candidates[:min(max(int(surplus-r.uncreatedWorkers()), 0), len(candidates))] {
@@ -151,9 +151,8 @@ func (r *revisionState) workersThat(matches func(*workerState) bool) []*workerSt
 	return slices.DeleteFunc(slices.Clone(r.workers), func(w *workerState) bool { return !matches(w) })
 }
 
-// updateIdleTimes records which draining workers report that they have nothing in flight. A
-// worker that reported it and does not answer now keeps its idle time: it takes no messages, and
-// a late answer must not restart the wait for its lease.
+// updateIdleTimes records which draining workers report that they have no messages in flight. A worker that does not
+// answer now keeps its idle time: it takes no messages, and a late answer must not restart the wait for its lease.
 func (r *revisionState) updateIdleTimes(now time.Time) {
 	for _, w := range r.workers {
 		switch {
@@ -165,8 +164,7 @@ func (r *revisionState) updateIdleTimes(now time.Time) {
 	}
 }
 
-// undrain undrains up to count workers, those that started draining last first. It returns how
-// many it undrained.
+// undrain undrains up to count workers, the last drained first, and returns their number.
 func (r *revisionState) undrain(count int32) int32 {
 	lowest := r.lowestRemovableOrdinal()
 	candidates := r.workersThat(func(w *workerState) bool { return w.isUndrainable() && w.Ordinal <= lowest })
@@ -183,9 +181,8 @@ func (r *revisionState) undrain(count int32) int32 {
 	return int32(len(undrained)) //nolint:gosec // at most count
 }
 
-// markRemovable marks the workers that have finished. They are removed in a later
-// reconciliation that has read the mark from their Pods: the ReplicaSet controller removes the
-// Pods that carry it first.
+// markRemovable marks the workers that have finished. They are removed by a later reconciliation that has read the mark
+// from their Pods, because the ReplicaSet controller removes marked Pods first.
 func (r *revisionState) markRemovable(rules *drainRules) {
 	for _, w := range r.workers {
 		if w.isUndrainable() && rules.canRemove(w) {
@@ -194,8 +191,8 @@ func (r *revisionState) markRemovable(rules *drainRules) {
 	}
 }
 
-// removableWorkers returns how many workers can be removed now: all of them are marked as
-// removable, have finished, and are the first that the workload controller would remove.
+// removableWorkers returns how many workers can be removed now: they are marked as removable, have finished, and are
+// the first that the workload controller would remove.
 func (r *revisionState) removableWorkers(rules *drainRules) int32 {
 	order, compare := slices.Clone(r.workers), ordinalOrderOr(r.Ordered, compareRemovalOrder)
 	slices.SortStableFunc(order, compare)
@@ -205,7 +202,7 @@ func (r *revisionState) removableWorkers(rules *drainRules) int32 {
 			break
 		}
 		examined++
-		// The controller may remove either of two workers that compare as equal.
+		// The controller may remove either of two equal workers.
 		if i+1 == len(order) || compare(w, order[i+1]) < 0 {
 			removable = examined
 		}
@@ -213,9 +210,8 @@ func (r *revisionState) removableWorkers(rules *drainRules) int32 {
 	return removable
 }
 
-// drainHighestOrdinals makes the highest ordinals of a StatefulSet drain, because it removes
-// those first. A worker that was recreated after its node failed may have a higher ordinal than
-// workers that drain: then it drains instead of one of those.
+// drainHighestOrdinals drains the highest ordinals of a StatefulSet, which it removes first. A worker that was
+// recreated after its node failed may have a higher ordinal than a draining worker: then they change roles.
 func (r *revisionState) drainHighestOrdinals(now time.Time) {
 	slices.SortFunc(r.workers, func(a, b *workerState) int { return cmp.Compare(b.Ordinal, a.Ordinal) })
 	lowest := r.lowestRemovableOrdinal()
@@ -254,9 +250,8 @@ func (r *revisionState) newSize(rules *drainRules) RevisionSize {
 	return size
 }
 
-// WouldInterrupt reports whether setting the replicas of a revision with these workers might
-// remove a worker other than the removable ones. The caller lists the workers from the API
-// server before a revision shrinks, because the cache may be outdated.
+// WouldInterrupt reports whether setting the replicas of a revision with these workers might remove a worker that is
+// not removable. The caller lists the workers from the API server, because the cache may be stale.
 func (s *RevisionSize) WouldInterrupt(workers []Worker) bool {
 	var live []*workerState
 	for i := range workers {
@@ -272,7 +267,7 @@ func (s *RevisionSize) WouldInterrupt(workers []Worker) bool {
 	slices.SortStableFunc(live, compare)
 	for _, w := range live {
 		if compare(live[removed-1], w) < 0 {
-			return false // it comes after all workers that will be removed
+			return false // this worker and the next ones come after all workers that will be removed
 		}
 		removable := slices.Contains(s.Removable, w.Name)
 		started := w.Running && slices.Contains(s.Unstarted, w.Name)
@@ -283,8 +278,7 @@ func (s *RevisionSize) WouldInterrupt(workers []Worker) bool {
 	return false
 }
 
-// ordinalOrderOr returns the order of a StatefulSet, highest ordinal first, or else the given
-// order.
+// ordinalOrderOr returns the order of a StatefulSet, highest ordinal first, or else compare.
 func ordinalOrderOr(ordered bool, compare func(a, b *workerState) int) func(a, b *workerState) int {
 	if ordered {
 		return func(a, b *workerState) int { return cmp.Compare(b.Ordinal, a.Ordinal) }
@@ -292,9 +286,8 @@ func ordinalOrderOr(ordered bool, compare func(a, b *workerState) int) func(a, b
 	return compare
 }
 
-// compareRemovalOrder is the order in which a ReplicaSet removes Pods, as far as it matters
-// here: unassigned, pending and unready Pods first, then by deletion cost, which is lowest for
-// removable workers.
+// compareRemovalOrder is the relevant part of the order in which a ReplicaSet removes Pods: unassigned, pending and
+// unready Pods first, then by deletion cost, which is lowest for removable workers.
 func compareRemovalOrder(a, b *workerState) int {
 	return cmp.Or(
 		decision.CompareTrueFirst(!a.Assigned, !b.Assigned),
@@ -304,8 +297,8 @@ func compareRemovalOrder(a, b *workerState) int {
 	)
 }
 
-// compareDrainCost is the order in which workers are selected for draining: those that a
-// ReplicaSet removes first anyway, then idle ones, then the youngest.
+// compareDrainCost is the order in which workers are selected for draining: those that a ReplicaSet removes first, then
+// idle workers, then the youngest.
 func compareDrainCost(a, b *workerState) int {
 	return cmp.Or(
 		decision.CompareTrueFirst(!a.Assigned, !b.Assigned),
@@ -321,7 +314,7 @@ func compareDrainCost(a, b *workerState) int {
 // defaultLease is the lease of messages if the broker does not report one.
 const defaultLease = 30 * time.Second
 
-// drainRules determine which workers have finished and can be removed.
+// drainRules determine which workers can be removed.
 type drainRules struct {
 	v1alpha1.Drain
 	now time.Time
@@ -340,29 +333,28 @@ func (r *drainRules) canRemove(w *workerState) bool {
 		return true
 	case r.stats == nil:
 		return false
-	case r.Mode == v1alpha1.DrainSignal, // the removal itself asks the worker to drain
+	case r.Mode == v1alpha1.DrainSignal, // SIGTERM drains the worker
 		r.OnTimeout == v1alpha1.DrainRequeue && r.hasTimedOut(w):
 		return true
 	case w.Stats == nil:
-		// Without an answer only the broker's count is known. After a lease it has redelivered
-		// the messages of a worker that no longer runs.
+		// Without an answer, only the broker's count is known. After a lease, the broker has redelivered the messages
+		// of a worker that no longer runs.
 		return r.stats.InFlightKnown && r.othersHoldAllInFlight(w) && r.isLeaseOver(w.targetDraining)
 	case !w.Stats.Drained || w.Stats.InFlight > 0:
 		return false
 	default:
-		// If the broker's count includes retries, only the worker can say that it has no messages.
+		// If the broker's count includes retries, only the worker's report shows that it has no messages.
 		return r.stats.RetriesInFlight || r.othersHoldAllInFlight(w) || !w.targetIdle.IsZero() && r.isLeaseOver(w.targetIdle)
 	}
 }
 
-// isLeaseOver reports whether the broker has redelivered all messages that were leased then.
+// isLeaseOver reports whether the broker has redelivered all messages that were leased at a time.
 func (r *drainRules) isLeaseOver(since time.Time) bool {
 	return r.now.Sub(since) >= cmp.Or(max(r.stats.Lease, 0), defaultLease)
 }
 
-// othersHoldAllInFlight reports whether the other workers report, including prefetched messages,
-// all messages that the broker counts as in flight. The broker may also count messages of workers that no
-// longer exist, so the caller accepts a false result only for one lease.
+// othersHoldAllInFlight reports whether the other workers report all messages that the broker counts as in flight. The
+// broker may also count messages of workers that no longer exist, so a false result counts only for one lease.
 func (r *drainRules) othersHoldAllInFlight(w *workerState) bool {
 	others := int64(0)
 	for i := range r.workers {
@@ -382,7 +374,7 @@ const (
 	AnnotationSafeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 	// AnnotationDoNotDisrupt on a Pod keeps Karpenter from removing its node if it is "true".
 	AnnotationDoNotDisrupt = "karpenter.sh/do-not-disrupt"
-	// AnnotationProtection on a Pod is the time at which its protection was written last.
+	// AnnotationProtection on a Pod is the time of the last write of its protection.
 	AnnotationProtection = v1alpha1.Prefix + "protection"
 )
 
@@ -393,12 +385,12 @@ const (
 	unprotectDelay = 30 * time.Second
 )
 
-// Protection is the protection of a worker's Pod from the removal of its node. It is written on the Pod.
+// Protection of a worker's Pod from the removal of its node, as written on the Pod.
 type Protection struct {
-	// Foreign is true if someone else set the annotations. Then they are not changed.
+	// Foreign is true if another client set the annotations, which are then not changed.
 	Foreign bool
 	Active  bool
-	// Written is when the protection was written last; zero if never.
+	// Written is the time of the last write; zero if never.
 	Written time.Time
 }
 
@@ -409,12 +401,12 @@ type ProtectionChange struct {
 	Time   time.Time
 }
 
-// BusyTimes are the times at which workers were last seen busy, by Pod. They are not stored: after a restart
-// of the operator, protected workers count as busy until then.
+// BusyTimes are the times at which workers were last observed busy, by Pod. They are not stored: when the operator
+// restarts, protected workers count as busy.
 type BusyTimes map[string]time.Time
 
-// planProtections returns which Pods gain or lose their protection, and when workers were busy. A Pod whose
-// drain state is written has another version afterwards, so the next decision protects it.
+// planProtections returns the changes of protections, and when workers were busy. A Pod whose drain state is written
+// gets another version, so the next decision changes its protection.
 func planProtections(in *Observation, drainStates []DrainState) ([]ProtectionChange, BusyTimes) {
 	var changes []ProtectionChange
 	busyTimes := BusyTimes{}
@@ -424,8 +416,8 @@ func planProtections(in *Observation, drainStates []DrainState) ([]ProtectionCha
 		if w.Terminating || w.Protection.Foreign {
 			continue
 		}
-		// Handlers run. A worker that does not answer is busy if messages that no worker reports may exist, but not before it
-		// was ready: until then, it takes none.
+		// A worker is busy if it has messages in flight. A worker that does not answer and was ready before is busy if
+		// messages that no worker reports may exist.
 		hasServed := !w.ReadySince.IsZero() || !w.DrainingSince.IsZero() || w.Protection.Active
 		busy := w.Stats == nil && w.Running && hasServed && mayBeBusy || w.Stats != nil && w.Stats.InFlight > 0
 		lastBusy, known := in.BusyTimes[w.Name]
@@ -437,7 +429,7 @@ func planProtections(in *Observation, drainStates []DrainState) ([]ProtectionCha
 		}
 		active := busy || w.Protection.Active && in.Now.Sub(lastBusy) < unprotectDelay
 		changesDrain := slices.ContainsFunc(drainStates, func(s DrainState) bool { return s.Worker == w.Name })
-		mayWrite := in.Now.Sub(w.Protection.Written).Abs() >= protectionInterval // a time in the future is of another clock
+		mayWrite := in.Now.Sub(w.Protection.Written).Abs() >= protectionInterval // a time in the future is from another clock
 		if active != w.Protection.Active && mayWrite && !changesDrain {
 			changes = append(changes, ProtectionChange{w.Name, active, in.Now})
 		}
@@ -445,8 +437,7 @@ func planProtections(in *Observation, drainStates []DrainState) ([]ProtectionCha
 	return changes, busyTimes
 }
 
-// silentWorkersMayBeBusy reports whether the broker counts messages, or may have some, that no worker
-// reports.
+// silentWorkersMayBeBusy reports whether the broker has, or may have, messages in flight that no worker reports.
 func silentWorkersMayBeBusy(in *Observation) bool {
 	if in.Stats == nil || !in.Stats.InFlightKnown {
 		return true

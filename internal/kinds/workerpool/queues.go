@@ -11,8 +11,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// QueueProblem returns why a pool cannot use a Queue, the one with this index in spec.queues; nil if
-// it can. A pool must not see the stats and messages of a queue that another Queue owns.
+// QueueProblem returns why a pool cannot use the Queue with this index in spec.queues; nil if it can. A pool must not
+// see the stats and messages of a queue that another Queue owns.
 func QueueProblem(index int, q *v1alpha1.Queue) *decision.Problem {
 	switch {
 	case q.Status.Name == "":
@@ -25,13 +25,13 @@ func QueueProblem(index int, q *v1alpha1.Queue) *decision.Problem {
 	return nil
 }
 
-// QueueReading is what was read of one queue of the pool.
+// QueueReading is the observed state of a queue of the pool.
 type QueueReading struct {
 	// Queue as it is configured on the broker.
 	Queue broker.QueueConfig
 	// Stats of the queue.
 	Stats broker.QueueStats
-	// WaitP95 is the 95th percentile of recent waiting times; nil if it is unknown.
+	// WaitP95 is the 95th percentile of recent waiting times; nil if unknown.
 	WaitP95 *time.Duration
 }
 
@@ -65,8 +65,7 @@ func CombineReadings(readings []QueueReading) *QueueStats {
 	return total
 }
 
-// CombineLimits returns the limits of all queues together. The pool is limited only if each of
-// its queues is.
+// CombineLimits returns the limits of all queues together. A limit applies only if each queue has it.
 func CombineLimits(queues []broker.QueueConfig) QueueLimits {
 	var total QueueLimits
 	rateLimited, inFlightLimited := true, true

@@ -16,7 +16,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool/scaling"
 )
 
-// report says what was observed and decided. Its methods read the other stages.
+// report has the results of the other stages, and the status.
 type report struct {
 	*fleet
 	demand  *demand
@@ -25,10 +25,9 @@ type report struct {
 	status  *v1alpha1.WorkerPoolStatus
 }
 
-// maxStatusRevisions is the number of revisions that a status lists at most.
+// maxStatusRevisions is the maximum number of revisions in a status.
 const maxStatusRevisions = 16
 
-// newReport returns the report with the complete status.
 func newReport(f *fleet, d *demand, r *rollout, p *plan) *report {
 	s := f.Pool.Status.DeepCopy()
 	s.ObservedGeneration = f.Pool.Generation
@@ -67,7 +66,7 @@ func newReport(f *fleet, d *demand, r *rollout, p *plan) *report {
 	return report
 }
 
-// busyWorkers counts the workers with running handlers; nil if a ready worker did not answer.
+// busyWorkers counts the workers with running handlers; nil if a ready worker does not answer.
 func busyWorkers(revisions []*revisionState) *int32 {
 	count := int32(0)
 	for _, r := range revisions {
@@ -83,7 +82,7 @@ func busyWorkers(revisions []*revisionState) *int32 {
 	return &count
 }
 
-// objectiveStatus compares the measured waiting time with the objective; nil without one.
+// objectiveStatus compares the measured waiting time with the objective; nil without an objective.
 func objectiveStatus(autoscaling *v1alpha1.Autoscaling, stats *QueueStats) *v1alpha1.ObjectiveStatus {
 	if autoscaling == nil || autoscaling.SLO == nil || autoscaling.SLO.WaitP95 == nil {
 		return nil
@@ -105,8 +104,7 @@ func objectiveStatus(autoscaling *v1alpha1.Autoscaling, stats *QueueStats) *v1al
 	return status
 }
 
-// differsInStatsOnly reports whether two statuses differ only in stats, which are soon outdated
-// anyway.
+// differsInStatsOnly reports whether two statuses differ only in stats, which are soon outdated.
 func differsInStatsOnly(before, after *v1alpha1.WorkerPoolStatus) bool {
 	if before.LastDecision == nil || before.LastDecision.Time == nil || after.LastDecision == nil {
 		return false
@@ -129,16 +127,15 @@ func differsInStatsOnly(before, after *v1alpha1.WorkerPoolStatus) bool {
 }
 
 const (
-	// idleInterval is the time between decisions about a pool without workers that does not change.
+	// idleInterval is the time between decisions about a pool without workers.
 	idleInterval = 15 * time.Second
-	// queueInterval is the time between decisions about a pool without workers whose Queues cannot be used.
-	// When one can be used, it triggers a decision earlier.
+	// queueInterval is the time between decisions about a pool without workers whose Queues cannot be used. A change of
+	// a Queue or a Policy triggers a decision earlier.
 	queueInterval = time.Minute
-	// sourceInterval is the time between reads of the source of a pool without workers. A
-	// source sends no notification of its first message.
+	// sourceInterval is the time between reads of the source of a pool without workers, because sources send no
+	// notifications.
 	sourceInterval = 5 * time.Second
-	// refusalInterval is the time after which the operator retries an object that the API
-	// server refused.
+	// refusalInterval is the time until the operator retries an object that the API server refused.
 	refusalInterval = 30 * time.Second
 )
 
@@ -147,9 +144,9 @@ var queueReasons = []string{
 	v1alpha1.ReasonQueueNotFound, v1alpha1.ReasonQueueNotReady, v1alpha1.ReasonOwnedByOtherQueue, v1alpha1.ReasonQueuesOnSeveralBrokers,
 }
 
-// requeueAfter returns the time until the next decision. Brokers and workers send no
-// notification when their stats change, so a pool with workers is polled, also to protect busy ones. The queues of a pool
-// without workers send a notification of their first message.
+// requeueAfter returns the time until the next decision. A pool with workers is polled, because neither brokers nor
+// workers send notifications when their stats change. Without workers, the broker sends a notification of the first
+// message.
 func (r *report) requeueAfter() time.Duration {
 	isAutoscaled := r.Pool.Spec.Autoscaling != nil
 	switch {
@@ -160,7 +157,7 @@ func (r *report) requeueAfter() time.Duration {
 	case r.isDeleting:
 		return scaling.DecisionInterval
 	case r.demand.desired > 0 || slices.ContainsFunc(r.plan.revisions, (*revisionState).hasWorkers):
-		// Workers start, stop, or have yet to prove themselves.
+		// Workers start, stop, or are not proven yet.
 		isChanging := !r.rollout.isComplete || r.plan.changesCluster() || r.status.Draining > 0 ||
 			r.status.Ready < r.demand.desired || sumOf(r.plan.revisions, (*revisionState).servingWorkers) != r.demand.desired
 		if r.problem == nil && (isAutoscaled || isChanging) {
@@ -171,7 +168,7 @@ func (r *report) requeueAfter() time.Duration {
 		return queueInterval
 	case r.problem != nil, isAutoscaled && r.Stats == nil:
 		return idleInterval
-	case isAutoscaled && r.Stats.Backlog+r.Stats.InFlight+r.Stats.Delayed > 0: // no notification announces these messages again
+	case isAutoscaled && r.Stats.Backlog+r.Stats.InFlight+r.Stats.Delayed > 0: // no notification announces these messages
 		return idleInterval
 	case isAutoscaled && r.Pool.Spec.Source != nil:
 		return sourceInterval
@@ -188,13 +185,13 @@ const (
 	actionReadStats = "ReadMetrics"
 )
 
-// conditionEventRules are the events about a condition that got a status.
+// conditionEventRules are the events for conditions that change to a status.
 var conditionEventRules = []struct {
 	condition         string
 	status            metav1.ConditionStatus
 	eventType, reason string
 	action            string
-	// from is the status that the condition must have had before; empty for any other.
+	// from is the required status before; empty for any other status.
 	from metav1.ConditionStatus
 }{
 	{v1alpha1.ConditionScalingLimited, metav1.ConditionTrue, corev1.EventTypeWarning, v1alpha1.EventScalingLimited, actionScale, ""},
@@ -205,7 +202,7 @@ var conditionEventRules = []struct {
 	{v1alpha1.ConditionMetricsFresh, metav1.ConditionTrue, corev1.EventTypeNormal, v1alpha1.EventMetricsRecovered, actionReadStats, metav1.ConditionFalse},
 }
 
-// events returns the events for all changes since the stored status.
+// events returns the events for the changes since the stored status.
 func (r *report) events() []decision.Event {
 	before := &r.Pool.Status
 	var events []decision.Event

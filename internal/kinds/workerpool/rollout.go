@@ -18,25 +18,25 @@ const (
 	defaultProgressDeadline = 30 * time.Minute
 )
 
-// rollout is how many workers of each revision should serve, and why.
+// rollout has the number of workers of each revision that should serve, and why.
 type rollout struct {
 	// isEvaluated is false for a pool that has a problem or is being deleted.
 	isEvaluated bool
-	// isComplete is true if the updated revision is the only one that should serve.
+	// isComplete is true if only the updated revision should serve.
 	isComplete bool
-	// currentRevision for the status: the last one whose rollout was complete.
+	// currentRevision for the status: the last revision whose rollout was complete.
 	currentRevision string
 	memory          RolloutMemory
 	// history of the updated revision.
 	history History
 	proof   proof
-	// proven is the number of workers of the updated revision that have proven to work.
+	// proven is the number of proven workers of the updated revision.
 	proven int32
-	// serving is the number of workers that should take messages, by revision; 0 for all others.
+	// serving is the number of workers that should take messages, by revision; 0 for missing revisions.
 	serving map[*revisionState]int32
 }
 
-// decideRollout decides how many workers of each revision should serve, so that desired workers do.
+// decideRollout decides how many workers of each revision should serve, of desired workers in total.
 func decideRollout(f *fleet, desired int32) rollout {
 	current := f.Pool.Status.CurrentRevision
 	r := rollout{currentRevision: current, history: f.updated.History, isComplete: f.isDeleting, isEvaluated: !f.isDeleting && f.problem == nil}
@@ -66,12 +66,12 @@ func decideRollout(f *fleet, desired int32) rollout {
 	switch {
 	case stable == nil, isFullyReplaced(f, &r, desired):
 		r.isComplete, r.currentRevision = true, f.updated.Name
-		// Set here, the history needs no second write after the revision is created.
+		// Set here, so that the history needs no second write after the revision is created.
 		r.history.ProvenWorkers = max(1, r.history.ProvenWorkers)
 		r.serving = map[*revisionState]int32{f.updated: desired}
 	case r.history.FailureMessage != "":
 		r.serving = replaceWorkers(f, &r, stable, desired, 0)
-	case f.rolloutSpec.Strategy == v1alpha1.RolloutRecreate: // new workers start once no others are left
+	case f.rolloutSpec.Strategy == v1alpha1.RolloutRecreate: // new workers start after all others have stopped
 		r.serving = map[*revisionState]int32{f.updated: min(f.updated.servingWorkers(), desired)}
 	case f.rolloutSpec.Strategy == v1alpha1.RolloutCanary && !r.proof.servedBefore:
 		r.history = advanceCanary(f, &r, desired)
@@ -82,21 +82,21 @@ func decideRollout(f *fleet, desired int32) rollout {
 	return r
 }
 
-// findFailure returns why the rollout failed; empty if it did not. The status is stored before the revision's
-// history, so a failure in the stored status counts even if the workers that failed have stopped since.
+// findFailure returns why the rollout failed; empty if it did not. The status is stored before the revision's history,
+// so a failure in the stored status counts even if the failed workers have stopped since.
 func findFailure(f *fleet, p *proof) string {
 	if failure := recordedFailure(&f.Pool.Status, f.updated.Name); failure != "" {
 		return failure
 	}
 	c := &p.comparison
-	if !c.isWorse || p.servedBefore || f.rolloutSpec.Strategy == v1alpha1.RolloutRecreate { // which has nothing to return to
+	if !c.isWorse || p.servedBefore || f.rolloutSpec.Strategy == v1alpha1.RolloutRecreate { // Recreate cannot roll back
 		return ""
 	}
 	return fmt.Sprintf("%s: %.1f %% of its %d messages failed, compared to %.1f %% of %d before",
 		v1alpha1.ReasonAnalysisFailed, 100*c.updated.failureRatio(), c.updated.total(), 100*c.others.failureRatio(), c.others.total())
 }
 
-// recordedFailure returns the failure of the revision that the stored status reports; empty if none exists.
+// recordedFailure returns the failure of the revision in the stored status; empty without one.
 func recordedFailure(stored *v1alpha1.WorkerPoolStatus, revision string) string {
 	c := meta.FindStatusCondition(stored.Conditions, v1alpha1.ConditionProgressing)
 	if c == nil || c.Reason != v1alpha1.ReasonAnalysisFailed || stored.UpdatedRevision != revision {
@@ -105,8 +105,8 @@ func recordedFailure(stored *v1alpha1.WorkerPoolStatus, revision string) string 
 	return c.Message
 }
 
-// stableRevision returns the revision that served before the rollout, or else any other
-// revision with workers; nil if none exists.
+// stableRevision returns the revision that served before the rollout, or else another revision with workers; nil
+// without one.
 func stableRevision(f *fleet) *revisionState {
 	var found *revisionState
 	for _, r := range f.revisions {
@@ -121,8 +121,8 @@ func stableRevision(f *fleet) *revisionState {
 	return found
 }
 
-// isFullyReplaced reports whether the updated revision is proven and has replaced all others.
-// Strategy Recreate needs no proof, as the old revision has no workers to return to.
+// isFullyReplaced reports whether the updated revision is proven and has replaced all others. Strategy Recreate needs
+// no proof, because it cannot roll back.
 func isFullyReplaced(f *fleet, rolledOut *rollout, desired int32) bool {
 	recreate := f.rolloutSpec.Strategy == v1alpha1.RolloutRecreate
 	for _, r := range f.revisions {
@@ -134,8 +134,8 @@ func isFullyReplaced(f *fleet, rolledOut *rollout, desired int32) bool {
 	return recreate || history.ProvenWorkers > 0 && history.FailureMessage == "" && rolledOut.proven >= desired
 }
 
-// advanceCanary returns the history after the updated revision has moved through the canary steps. A step is over after its
-// pause, or without a pause once the analysis has enough samples.
+// advanceCanary records in the history when the updated revision reaches a canary step, and when the step ends: after
+// its pause, or without a pause once the analysis has enough samples.
 func advanceCanary(f *fleet, r *rollout, desired int32) History {
 	history := r.history
 	if history.CanaryStep >= len(f.rolloutSpec.Steps) {
@@ -163,9 +163,9 @@ func canaryTarget(desired int32, steps []v1alpha1.RolloutStep, step int) int32 {
 	return min(desired, max(1, int32(math.Ceil(float64(desired)*float64(steps[step].Percent)/100))))
 }
 
-// replaceWorkers moves towards the target number of workers of the updated revision, within
-// maxSurge and maxUnavailable. Until the updated revision is proven, it gets only a first batch
-// of workers, and the old revision grows if more workers are needed.
+// replaceWorkers moves towards the target number of workers of the updated revision, within maxSurge and
+// maxUnavailable. Until the updated revision has a proven worker, it gets only a first batch, and the old revision
+// grows if more workers are needed.
 func replaceWorkers(f *fleet, r *rollout, stable *revisionState, desired, target int32) map[*revisionState]int32 {
 	maxSurge := countOrPercent(f.rolloutSpec.MaxSurge, defaultMaxSurge, desired, true)
 	maxUnavailable := countOrPercent(f.rolloutSpec.MaxUnavailable, "0", desired, false)
@@ -206,8 +206,7 @@ func replaceWorkers(f *fleet, r *rollout, stable *revisionState, desired, target
 	return targets
 }
 
-// countOrPercent returns a number, or a percentage of the total, rounded up or down. A value that
-// the API server should have refused counts as 0.
+// countOrPercent returns a number, or a percentage of the total, rounded up or down; 0 for an invalid value.
 func countOrPercent(value *intstr.IntOrString, fallback string, total int32, roundUp bool) int32 {
 	count, err := intstr.GetScaledValueFromIntOrPercent(intstr.ValueOrDefault(value, intstr.Parse(fallback)), int(total), roundUp)
 	if err != nil {
@@ -216,32 +215,29 @@ func countOrPercent(value *intstr.IntOrString, fallback string, total int32, rou
 	return int32(min(max(count, 0), math.MaxInt32))
 }
 
-// minProvenIdleTime is how long a worker must be attached without messages, while none waits, before it
-// counts as proven.
+// minProvenIdleTime is how long a worker must be attached while no message waits before it counts as proven.
 const minProvenIdleTime = 30 * time.Second
 
-// proof is by what a worker of the updated revision proves that it works.
+// proof has the criteria by which workers of the updated revision are proven to work.
 type proof struct {
 	now  time.Time
 	mode v1alpha1.DrainMode
-	// queueEmptySince is the time since when no message has waited in the queues; zero if some wait.
+	// queueEmptySince is since when no message has waited in the queues; zero if messages wait.
 	queueEmptySince time.Time
-	// servedBefore is true if the updated revision is the current one: after a rollback.
+	// servedBefore is true if the updated revision is the current revision, as after a rollback.
 	servedBefore bool
 	// hasProvenWorker is true if the updated revision has, or had, a proven worker.
 	hasProvenWorker bool
 	minSamples      int64
-	// comparison of the failures of the updated revision with those of the others.
+	// comparison of the failures of the updated revision with the failures of the others.
 	comparison comparison
 }
 
-// isProven reports whether a worker of the updated revision has proven to work. It is ready, and so
-// attached to each queue. The first ones must also have handled a message successfully, or have been
-// idle for a while with nothing waiting and no failure. Once the revision has such a worker, the others
-// must only not have failed alone.
+// isProven reports whether a worker of the updated revision is proven to work. It must be ready, and so attached to
+// each queue. Until the revision has a proven worker, it must also have handled a message successfully, or have been
+// idle for a while with no message waiting and no failure. Later workers must only not have failures without successes.
 //
-// A worker that reports nothing proves nothing, except in drain mode Signal, where workers need no
-// admin API.
+// A worker without stats is not proven, except in drain mode Signal, where workers need no admin API.
 func (p *proof) isProven(w *workerState) bool {
 	switch {
 	case !w.isServing() || !w.IsReady():
@@ -251,7 +247,7 @@ func (p *proof) isProven(w *workerState) bool {
 	case w.Stats == nil:
 		return p.mode == v1alpha1.DrainSignal && p.now.Sub(w.ReadySince) >= minProvenIdleTime
 	}
-	// Nothing has waited for a while since the worker was ready.
+	// No message has waited for a while since the worker was ready.
 	idleSince := p.queueEmptySince
 	if !idleSince.IsZero() && w.ReadySince.After(idleSince) {
 		idleSince = w.ReadySince
@@ -262,10 +258,10 @@ func (p *proof) isProven(w *workerState) bool {
 	case failed > 0 && succeeded == 0:
 		return p.comparison.isAlike
 	case p.comparison.updated.Failed > 0 && p.comparison.updated.total() < p.minSamples && !isIdle:
-		return false // too few messages to decide, and more to come
+		return false // too few messages to decide, and more wait
 	case succeeded > 0, p.hasProvenWorker:
 		return true
-	case w.Stats.Succeeded == nil && w.Stats.InFlight > 0: // it does not count, but takes messages
+	case w.Stats.Succeeded == nil && w.Stats.InFlight > 0: // a worker without counters that takes messages
 		return true
 	}
 	return w.Stats.InFlight+w.Stats.Prefetched == 0 && isIdle

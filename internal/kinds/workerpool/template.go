@@ -23,17 +23,15 @@ import (
 )
 
 const (
-	// SidecarContainer is the name of the container with the operator's worker runtime, in
-	// drain mode Sidecar.
+	// SidecarContainer is the container with the operator's worker runtime, in drain mode Sidecar.
 	SidecarContainer = "yardmaster"
 	// AdminPort is the port of a worker's admin API, adminPortName its name.
 	AdminPort     = 8081
 	adminPortName = "admin"
-	// preStopPath drains the worker, and answers once nothing is in flight. It accepts GET
-	// requests, the only ones that a preStop hook can send.
+	// preStopPath drains the worker, and responds once no message is in flight. It accepts GET requests, because a
+	// preStop hook can send no others.
 	preStopPath = "/prestop"
-	// defaultHandlerPort is the port that the sidecar forwards messages to if the worker
-	// container declares none.
+	// defaultHandlerPort is the port to which the sidecar forwards messages if the worker container declares none.
 	defaultHandlerPort = 8080
 
 	configFileName = "config.yaml"
@@ -44,8 +42,7 @@ const (
 	configKeyQueues      = "queues"
 )
 
-// buildTemplate returns the template of the workers' Pods, without the fields that depend on its
-// hash.
+// buildTemplate returns the template of the workers' Pods, without the fields that setRevisionHash sets.
 func (b *workloadBuilder) buildTemplate() corev1.PodTemplateSpec {
 	wp := b.pool
 	t := *cmp.Or(wp.Spec.Template, &corev1.PodTemplateSpec{}).DeepCopy()
@@ -93,8 +90,7 @@ func setRevisionHash(t *corev1.PodTemplateSpec, hash string) {
 	}
 }
 
-// workerContainer returns the worker container of a Pod, and applies spec.image, spec.resources
-// and spec.env to it.
+// workerContainer returns the worker container of a Pod, with spec.image, spec.resources and spec.env.
 func (b *workloadBuilder) workerContainer(pod *corev1.PodSpec) *corev1.Container {
 	spec := &b.pool.Spec
 	i := slices.IndexFunc(pod.Containers, isWorkerContainer)
@@ -120,7 +116,6 @@ func (b *workloadBuilder) workerContainer(pod *corev1.PodSpec) *corev1.Container
 
 func isWorkerContainer(c corev1.Container) bool { return c.Name == v1alpha1.WorkerContainer }
 
-// buildSidecar returns the sidecar, which forwards each message to the worker container.
 func (b *workloadBuilder) buildSidecar(worker *corev1.Container) corev1.Container {
 	port := int32(defaultHandlerPort)
 	if len(worker.Ports) > 0 {
@@ -140,8 +135,8 @@ func (b *workloadBuilder) buildSidecar(worker *corev1.Container) corev1.Containe
 	}
 }
 
-// defaultSidecarResources satisfy a ResourceQuota, which may require requests and limits of each container.
-// The limit of memory is enough for the largest number of prefetched messages with 64 KiB each.
+// defaultSidecarResources satisfy a ResourceQuota, which may require requests and limits of each container. The memory
+// limit is enough for the largest number of prefetched messages with 64 KiB each.
 func defaultSidecarResources() *corev1.ResourceRequirements {
 	return &corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("20m"), corev1.ResourceMemory: resource.MustParse("32Mi")},
@@ -149,7 +144,7 @@ func defaultSidecarResources() *corev1.ResourceRequirements {
 	}
 }
 
-// sidecarOf returns the sidecar of a Pod; nil if it has none.
+// sidecarOf returns the sidecar of a Pod; nil without one.
 func sidecarOf(pod *corev1.PodSpec) *corev1.Container {
 	for i := range pod.InitContainers {
 		if pod.InitContainers[i].Name == SidecarContainer {
@@ -159,7 +154,7 @@ func sidecarOf(pod *corev1.PodSpec) *corev1.Container {
 	return nil
 }
 
-// SidecarImage returns the image of the sidecar of a revision's Pods; empty if they have none.
+// SidecarImage returns the image of a Pod's sidecar; empty without one.
 func SidecarImage(pod *corev1.PodSpec) string {
 	if sidecar := sidecarOf(pod); sidecar != nil {
 		return sidecar.Image
@@ -182,12 +177,12 @@ func templateOf(workload decision.Object) *corev1.PodTemplateSpec {
 	return &corev1.PodTemplateSpec{}
 }
 
-// readinessProbe succeeds while the worker is attached to all of its queues, and does not drain.
+// readinessProbe succeeds while the worker is attached to all its queues and does not drain.
 func readinessProbe() *corev1.Probe {
 	return &corev1.Probe{ProbeHandler: httpGetAction("/readyz"), PeriodSeconds: 2}
 }
 
-// addPort declares a port of the worker, unless the user has declared it or another one with its name.
+// addPort declares a port of the worker, unless the user has declared the port or another port with its name.
 func addPort(worker *corev1.Container, name string, port int32) {
 	taken := func(p corev1.ContainerPort) bool { return p.ContainerPort == port || p.Name == name }
 	if !slices.ContainsFunc(worker.Ports, taken) {
@@ -199,16 +194,15 @@ func httpGetAction(path string) corev1.ProbeHandler {
 	return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(AdminPort)}}
 }
 
-// addPreStopHook drains the worker when its Pod is deleted, for example by a node drain or an
-// eviction. A hook that the user set is kept.
+// addPreStopHook adds a hook that drains the worker when its Pod is deleted, for example by a node drain or an
+// eviction. It keeps a hook of the user.
 func addPreStopHook(worker *corev1.Container) {
 	hook := &corev1.LifecycleHandler{HTTPGet: httpGetAction(preStopPath).HTTPGet}
 	worker.Lifecycle = cmp.Or(worker.Lifecycle, &corev1.Lifecycle{})
 	worker.Lifecycle.PreStop = cmp.Or(worker.Lifecycle.PreStop, hook)
 }
 
-// addBrokerAccess adds the configuration and the Secrets that a container needs to consume
-// messages from the broker.
+// addBrokerAccess adds the configuration and the Secrets with which a container consumes messages from the broker.
 func (b *workloadBuilder) addBrokerAccess(pod *corev1.PodSpec, c *corev1.Container) {
 	shared := sharedObjectName(b.pool.Name)
 	fixed := []corev1.EnvVar{
@@ -253,7 +247,6 @@ func configMapKeyRef(name, key string) *corev1.EnvVarSource {
 	}}
 }
 
-// mountVolume adds a volume to the Pod and mounts it into the container.
 func mountVolume(pod *corev1.PodSpec, c *corev1.Container, name string, source corev1.VolumeSource) {
 	volume := SidecarContainer + "-" + name
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: volume, VolumeSource: source})
@@ -280,12 +273,12 @@ func restrictContainer(c *corev1.Container) {
 	context.Capabilities = cmp.Or(context.Capabilities, &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}})
 }
 
-// shutdownMargin is how long before the end of its grace period a worker stops handling
-// messages, so that it can still release them.
+// shutdownMargin is how long before the end of its grace period a worker stops handling messages, to release them in
+// time.
 const shutdownMargin = 5 * time.Second
 
-// terminationGrace is the grace period of a worker's Pod. In mode Signal, SIGTERM is what starts
-// draining, so the grace period includes the drain timeout.
+// terminationGrace is the grace period of a worker's Pod. In mode Signal, it includes the drain timeout, because
+// SIGTERM starts draining.
 func (b *workloadBuilder) terminationGrace() time.Duration {
 	grace := b.drain.TerminationGrace.Duration.Duration
 	if b.drain.Mode == v1alpha1.DrainSignal {
@@ -294,7 +287,8 @@ func (b *workloadBuilder) terminationGrace() time.Duration {
 	return grace
 }
 
-// hashedGrace is the grace period in the hash of a template: a default counts as the smallest one.
+// hashedGrace is the grace period in the hash of a template: for a default, except in mode Signal,
+// policy.MinTerminationGrace.
 func (b *workloadBuilder) hashedGrace() time.Duration {
 	if b.defaultGrace && b.drain.Mode != v1alpha1.DrainSignal {
 		return policy.MinTerminationGrace
@@ -302,7 +296,7 @@ func (b *workloadBuilder) hashedGrace() time.Duration {
 	return b.terminationGrace()
 }
 
-// setTerminationGrace sets the grace period of a Pod, and how long its worker may take to drain.
+// setTerminationGrace sets the grace period of a Pod, and the time in which its worker must drain.
 func setTerminationGrace(pod *corev1.PodSpec, grace time.Duration) {
 	pod.TerminationGracePeriodSeconds = new(wholeSeconds(grace))
 	for _, containers := range [][]corev1.Container{pod.Containers, pod.InitContainers} {
@@ -324,31 +318,31 @@ func TerminationGraceOf(pod *corev1.PodSpec) time.Duration {
 func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
 const (
-	// MetricsPort is the port of a worker's metrics, metricsPortName its name. It is not one of the
-	// numbers that are usual for servers, because the containers of a Pod share its ports.
+	// MetricsPort is the port of a worker's metrics, metricsPortName its name. Servers rarely use this number, which
+	// matters because the containers of a Pod share its ports.
 	MetricsPort     = 18081
 	metricsPortName = "worker-metrics"
-	// AdminKeyFileName is the key of the operator's public key in the ConfigMap of a pool.
+	// AdminKeyFileName is the key, in the ConfigMap of a pool, of the operator's public key.
 	AdminKeyFileName = "operator.pem"
 
 	adminVolume      = "admin"
 	envPreStopSecret = v1alpha1.WorkerEnvPrefix + "PRESTOP_SECRET"
-	// configKeyOmitObjectNames is not in the configuration file, because runtimes that do not know a field
-	// of it refuse the file.
+	// configKeyOmitObjectNames is not in the configuration file, because older runtimes refuse a file with unknown
+	// fields.
 	configKeyOmitObjectNames = "metrics-omit-object-names"
 )
 
-// AdminAccess is how the workers of a pool recognize the operator and the kubelet.
+// AdminAccess has the keys with which the workers of a pool authenticate the operator and the kubelet.
 type AdminAccess struct {
 	// PublicKey of the operator in PEM form.
 	PublicKey string
-	// PreStopKey is the key from which the secrets of the pool's revisions are derived.
+	// PreStopKey is the key from which the preStop secrets of the pool's revisions are derived.
 	PreStopKey []byte
 }
 
-// preStopSecret returns the secret of the preStop hook of the updated revision; empty if its admin
-// API has no protection. An existing revision keeps what it has, because every change of its template
-// restarts its workers: an upgrade of the operator or a new key must not.
+// preStopSecret returns the secret of the preStop hook of the updated revision; empty if its admin API has no
+// protection. An existing revision keeps its secret, so that an upgrade of the operator or a new key does not change
+// its template, which would restart its workers.
 func (r *revisionState) preStopSecret(access *AdminAccess) string {
 	if r.exists || access == nil {
 		return r.PreStopSecret
@@ -356,7 +350,6 @@ func (r *revisionState) preStopSecret(access *AdminAccess) string {
 	return adminauth.PreStopSecret(access.PreStopKey, r.Hash)
 }
 
-// metricsPort returns the name of the port at which the revision's workers serve metrics.
 func (r *revisionState) metricsPort() string {
 	if r.PreStopSecret == "" {
 		return adminPortName
@@ -364,8 +357,8 @@ func (r *revisionState) metricsPort() string {
 	return metricsPortName
 }
 
-// protectAdminAPI adds what the workers of a revision need to recognize the operator and the
-// kubelet, and gives the metrics a port of their own. The revision's hash does not cover it.
+// protectAdminAPI lets the workers of a revision authenticate the operator and the kubelet, and serves the metrics on a
+// separate port. The revision's hash does not cover it.
 func protectAdminAPI(pod *corev1.PodSpec, sharedName, preStopSecret string) {
 	if preStopSecret == "" {
 		return
@@ -383,7 +376,7 @@ func protectAdminAPI(pod *corev1.PodSpec, sharedName, preStopSecret string) {
 	mountVolume(pod, consumer, adminVolume, corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 		LocalObjectReference: corev1.LocalObjectReference{Name: sharedName},
 		Items:                []corev1.KeyToPath{{Key: AdminKeyFileName, Path: AdminKeyFileName}},
-		Optional:             new(true), // workers also start while the operator has no key, and refuse its requests
+		Optional:             new(true), // without a key, workers start, and refuse requests
 	}})
 	addPort(consumer, metricsPortName, MetricsPort)
 	for i := range pod.Containers {
@@ -391,9 +384,8 @@ func protectAdminAPI(pod *corev1.PodSpec, sharedName, preStopSecret string) {
 	}
 }
 
-// authorizePreStopHook adds the secret to a hook that requests /prestop of the admin API. It is a
-// header, because the kubelet writes paths into events and logs, and workers without the Go runtime
-// ignore it.
+// authorizePreStopHook adds the secret to a hook that requests preStopPath of the admin API. The secret is a header,
+// because the kubelet writes paths into events and logs, and other runtimes ignore headers.
 func authorizePreStopHook(lifecycle *corev1.Lifecycle, secret string) {
 	if lifecycle == nil || lifecycle.PreStop == nil || lifecycle.PreStop.HTTPGet == nil {
 		return
@@ -404,7 +396,7 @@ func authorizePreStopHook(lifecycle *corev1.Lifecycle, secret string) {
 	}
 }
 
-// consumerOf returns the container of a Pod that takes messages.
+// consumerOf returns the container that takes messages.
 func consumerOf(pod *corev1.PodSpec) *corev1.Container {
 	if sidecar := sidecarOf(pod); sidecar != nil {
 		return sidecar
@@ -412,7 +404,7 @@ func consumerOf(pod *corev1.PodSpec) *corev1.Container {
 	return &pod.Containers[slices.IndexFunc(pod.Containers, isWorkerContainer)]
 }
 
-// PreStopSecretOf returns the secret of the preStop hook of a Pod; empty if it has none.
+// PreStopSecretOf returns the secret of the preStop hook of a Pod; empty without one.
 func PreStopSecretOf(pod *corev1.PodSpec) string {
 	for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
 		for i := range containers {

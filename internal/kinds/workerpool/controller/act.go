@@ -22,10 +22,10 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// lowestDeletionCost makes a ReplicaSet remove a Pod before all others that are as ready.
+// lowestDeletionCost makes a ReplicaSet remove a Pod before other Pods that are as ready.
 const lowestDeletionCost = "-2147483647"
 
-// Act implements kube.Kind. A refusal that differs from the one of the pass before needs another decision.
+// Act implements kube.Kind. A refusal that differs from the previous pass's needs another decision.
 func (r *Reconciler) Act(ctx context.Context, wp *v1alpha1.WorkerPool, observed *observation, d *workerpool.Decision) (bool, error) {
 	refusal, err := r.act(ctx, wp, observed, d)
 	if err != nil || ptr.Equal(observed.Refusal, refusal) {
@@ -35,7 +35,7 @@ func (r *Reconciler) Act(ctx context.Context, wp *v1alpha1.WorkerPool, observed 
 	return true, nil
 }
 
-// act stops at the first object that the API server refuses, and returns the refusal.
+// act stops at the first refusal, and returns it.
 func (r *Reconciler) act(ctx context.Context, wp *v1alpha1.WorkerPool, observed *observation, d *workerpool.Decision) (*decision.Refusal, error) {
 	if d.KeepFinalizer {
 		if err := r.writeCache.SetFinalizer(ctx, r.Client, wp, v1alpha1.WorkerPoolFinalizer, true); err != nil {
@@ -67,8 +67,8 @@ func (r *Reconciler) act(ctx context.Context, wp *v1alpha1.WorkerPool, observed 
 	return nil, r.writeCache.SetFinalizer(ctx, r.Client, wp, v1alpha1.WorkerPoolFinalizer, false)
 }
 
-// ignoreTerminating drops the error with which kube.AsRefusal reports a terminating namespace, so that a deleted pool is drained
-// although objects are missing.
+// ignoreTerminating drops the error with which kube.AsRefusal reports a terminating namespace, so that a pool without
+// some of its objects is drained.
 func ignoreTerminating(err error) error {
 	if errors.Is(err, kube.ErrStale) {
 		return nil
@@ -83,8 +83,7 @@ func refusedObject(object client.Object) decision.Refusal {
 // maxConcurrentPatches is the number of Pods that are patched at the same time.
 const maxConcurrentPatches = 8
 
-// writeDrainStates writes drain states on Pods. If a Pod has changed in the meantime, the others
-// are written nevertheless.
+// writeDrainStates writes drain states on Pods. A conflict on a Pod does not affect other Pods.
 func (r *Reconciler) writeDrainStates(ctx context.Context, observed *observation, states []workerpool.DrainState) error {
 	var group errgroup.Group
 	group.SetLimit(maxConcurrentPatches)
@@ -136,7 +135,6 @@ func (r *Reconciler) resizeRevision(ctx context.Context, wp *v1alpha1.WorkerPool
 	return refusal, ignoreTerminating(err)
 }
 
-// replicasField returns a pointer to the field spec.replicas of a workload.
 func replicasField(workload client.Object) **int32 {
 	switch w := workload.(type) {
 	case *appsv1.Deployment:
@@ -160,8 +158,8 @@ func annotateHistory(workload client.Object, history workerpool.History) {
 	workload.SetAnnotations(annotations)
 }
 
-// assertNoInterruption lists the workers of a revision from the API server. It returns
-// kube.ErrStale if the new size might remove another worker than those that have finished.
+// assertNoInterruption lists the workers of a revision from the API server. It returns kube.ErrStale if the new size
+// might remove a worker that is not removable.
 func (r *Reconciler) assertNoInterruption(ctx context.Context, observed *observation, size *workerpool.RevisionSize) error {
 	workload := observed.workloads[size.Name]
 	selector := workerpool.WorkerSelector(observed.Pool.Name)
@@ -185,8 +183,8 @@ func (r *Reconciler) createRevision(ctx context.Context, wp *v1alpha1.WorkerPool
 	if isNew || refusal != nil || err != nil {
 		return refusal, ignoreTerminating(err)
 	}
-	// The cache is outdated, or an earlier request succeeded without an answer.
-	if workerpool.HasDrifted(size.NewWorkload, workload) { // without its labels it is not in the cache
+	// The cache is stale, or an earlier request succeeded without a response.
+	if workerpool.HasDrifted(size.NewWorkload, workload) { // without its labels, the workload is not in the cache
 		desired, err := applyConfigurationOf(size.NewWorkload)
 		if err != nil {
 			return nil, err
@@ -201,8 +199,8 @@ func (r *Reconciler) createRevision(ctx context.Context, wp *v1alpha1.WorkerPool
 // fieldOwner is the field manager of applied objects.
 const fieldOwner = client.FieldOwner("yardmaster")
 
-// applySharedObjects applies the objects that all revisions use, unless they are unchanged
-// since this process applied them. A pool without workers needs none.
+// applySharedObjects applies the objects that all revisions use, unless they are unchanged since this process applied
+// them. A pool without workers needs none.
 func (r *Reconciler) applySharedObjects(ctx context.Context, wp *v1alpha1.WorkerPool, observed *observation, d *workerpool.Decision) (*decision.Refusal, error) {
 	if d.Status.Desired == 0 && len(observed.Workers) == 0 {
 		return nil, nil //nolint:nilnil // no refusal
@@ -226,8 +224,8 @@ func (r *Reconciler) applySharedObjects(ctx context.Context, wp *v1alpha1.Worker
 	return nil, nil //nolint:nilnil // no refusal
 }
 
-// restoreWorkload restores the workload of the updated revision if someone changed it, except
-// for its replicas and history, which are patched by resizeRevision.
+// restoreWorkload restores the workload of the updated revision if it has drifted, except for its replicas and history,
+// which resizeRevision patches.
 func (r *Reconciler) restoreWorkload(ctx context.Context, wp *v1alpha1.WorkerPool, observed *observation, d *workerpool.Decision) (*decision.Refusal, error) {
 	if d.CurrentWorkload == nil {
 		return nil, nil //nolint:nilnil // no refusal
@@ -240,15 +238,14 @@ func (r *Reconciler) restoreWorkload(ctx context.Context, wp *v1alpha1.WorkerPoo
 	if err != nil {
 		return nil, err
 	}
-	// Without this check, a change by the API server or a webhook would be reverted again and
-	// again.
+	// Without this check, a change by the API server or a webhook would be reverted repeatedly.
 	if r.lastApplied(wp, desired.GetKind()).isUnchanged(workerpool.HashJSON(desired.Object), found) {
 		return nil, nil //nolint:nilnil // no refusal
 	}
 	return r.applyObject(ctx, wp, desired, nil)
 }
 
-// applyConfigurationOf returns the fields of a workload that the operator applies: all but its replicas, which are patched.
+// applyConfigurationOf returns the apply configuration of a workload, without its replicas, which are patched.
 func applyConfigurationOf(workload decision.Object) (*unstructured.Unstructured, error) {
 	u, err := kube.ApplyConfiguration(workload)
 	if err == nil {
@@ -257,7 +254,7 @@ func applyConfigurationOf(workload decision.Object) (*unstructured.Unstructured,
 	return u, err
 }
 
-// applyObject applies an object and remembers the result. If the object was not found in the cache, which contains only objects
+// applyObject applies an object and remembers the result. If it was not found in the cache, which contains only objects
 // with a pool's label, it is read from the API server.
 func (r *Reconciler) applyObject(
 	ctx context.Context, wp *v1alpha1.WorkerPool, desired *unstructured.Unstructured, found *metav1.PartialObjectMetadata,
@@ -273,7 +270,7 @@ func (r *Reconciler) applyObject(
 	refusal, err := r.ApplyOwned(ctx, desired, found, isOwn, "WorkerPool", fieldOwner)
 	switch {
 	case kube.IsNotFoundOrNoKind(err) && isPodMonitor(desired):
-		r.podMonitors.Store(false) // the CRD was deleted, and may be created again
+		r.podMonitors.Store(false) // the CRD was deleted
 		return nil, nil            //nolint:nilnil // no refusal
 	case refusal != nil || err != nil:
 		return refusal, ignoreTerminating(err)
@@ -300,8 +297,8 @@ func (r *Reconciler) lastApplied(wp *v1alpha1.WorkerPool, kind string) appliedOb
 	return memory.applied[kind]
 }
 
-// isUnchanged reports whether the object is still the result of applying the same configuration.
-// An object that is older in the cache counts as unchanged.
+// isUnchanged reports whether the object is still the result of applying the same configuration. An older object in the
+// cache counts as unchanged.
 func (a appliedObject) isUnchanged(hash string, found metav1.Object) bool {
 	if a.hash != hash {
 		return false
@@ -313,8 +310,8 @@ func (a appliedObject) isUnchanged(hash string, found metav1.Object) bool {
 	return err == nil && order < 0
 }
 
-// contentVersion changes when anyone edits the object. If the kind has generations, it does not
-// change when a controller writes the status.
+// contentVersion changes when any client edits the object, but, if the kind has generations, not when a controller
+// writes the status.
 func contentVersion(object metav1.Object) string {
 	if object.GetGeneration() == 0 {
 		return object.GetResourceVersion()
@@ -322,12 +319,11 @@ func contentVersion(object metav1.Object) string {
 	return workerpool.HashJSON([]any{object.GetUID(), object.GetGeneration(), object.GetLabels(), object.GetOwnerReferences()})
 }
 
-// protectionRefusalInterval is the time after which protections are written again if the API server
-// refused one.
+// protectionRefusalInterval is the time until protections are written again after a refusal.
 const protectionRefusalInterval = time.Minute
 
-// writeProtections writes protections on Pods. An admission policy may refuse the annotations of other
-// projects: that must delay nothing else, so it is only logged.
+// writeProtections writes protections on Pods. A refusal, for example by an admission policy for annotations of other
+// projects, is only logged, so that it delays nothing else.
 func (r *Reconciler) writeProtections(ctx context.Context, wp *v1alpha1.WorkerPool, observed *observation, changes []workerpool.ProtectionChange) error {
 	if memory, _ := r.memory.Get(wp); observed.Now.Before(memory.protectionRetry) {
 		return nil

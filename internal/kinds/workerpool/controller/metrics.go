@@ -23,7 +23,6 @@ var (
 		"Times that workers of a WorkerPool exceeded drain.timeout.", poolLabel)
 )
 
-// countChanges counts what has changed between two stored statuses.
 func countChanges(wp *v1alpha1.WorkerPool, before, after *v1alpha1.WorkerPoolStatus) {
 	if before.Desired != after.Desired {
 		direction, reason := "up", v1alpha1.ReasonManual
@@ -44,7 +43,7 @@ func countChanges(wp *v1alpha1.WorkerPool, before, after *v1alpha1.WorkerPoolSta
 	}
 }
 
-// forgetMetrics removes the counters of a WorkerPool that does not exist.
+// forgetMetrics removes the counters of a deleted WorkerPool.
 func forgetMetrics(key types.NamespacedName) {
 	scalingsTotal.Forget(key)
 	rolloutsTotal.Forget(key)
@@ -65,7 +64,7 @@ var (
 		"Messages of a WorkerPool by state: backlog or in_flight.", "namespace", poolLabel, "state")
 )
 
-// RegisterMetrics registers the gauges. It must be called once for a process, unlike New.
+// RegisterMetrics registers the gauges. Unlike New, it must be called only once in a process.
 func RegisterMetrics(cache client.Reader) error {
 	return metric.Register(statusCollector(cache))
 }

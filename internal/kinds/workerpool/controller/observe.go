@@ -25,16 +25,16 @@ import (
 	"github.com/yardmaster/yardmaster/internal/pod/adminauth"
 )
 
-// observation is the input of the decision, and the objects that it was made from.
+// observation is the input of the decision, with the observed objects.
 type observation struct {
 	workerpool.Observation
-	// workloads and pods by name: they are changed only over the versions that were read.
+	// workloads and pods by name, which are changed only over the versions that were read.
 	workloads map[string]client.Object
 	pods      map[string]*corev1.Pod
 	queues    *observedQueues
-	// lastDrainRequests are those that are sent before workers are observed.
+	// lastDrainRequests are the drain requests of the last decision, sent before workers are observed.
 	lastDrainRequests []workerpool.DrainRequest
-	// adminKeys sign requests to workers; nil if the operator has none.
+	// adminKeys sign requests to workers; nil without a key.
 	adminKeys *adminauth.Keys
 	// namespacePolicies are all Policies of the namespace.
 	namespacePolicies policy.Set
@@ -78,7 +78,6 @@ func (r *Reconciler) Observe(ctx context.Context, wp *v1alpha1.WorkerPool) (*obs
 	return observed, nil
 }
 
-// setProblem sets the problem, unless an earlier one was found.
 func (o *observation) setProblem(reason, message string) {
 	if o.Problem == nil {
 		o.Problem = &decision.Problem{Reason: reason, Message: message}
@@ -92,7 +91,6 @@ func (r *Reconciler) observePolicies(ctx context.Context, observed *observation)
 	return err
 }
 
-// observeRevisions reads the pool's Deployments and StatefulSets.
 func (r *Reconciler) observeRevisions(ctx context.Context, observed *observation) error {
 	wp := observed.Pool
 	for _, list := range []client.ObjectList{&appsv1.DeploymentList{}, &appsv1.StatefulSetList{}} {
@@ -140,8 +138,8 @@ func newRevision(workload client.Object) workerpool.Revision {
 	return revision
 }
 
-// revisionHash returns the hash of a revision, from the selector of its Pods. Unlike the label
-// of the revision itself, the selector is immutable.
+// revisionHash returns the hash of a revision from the selector of its Pods, which is immutable, unlike the revision's
+// labels.
 func revisionHash(workload client.Object) string {
 	selector := &metav1.LabelSelector{}
 	switch w := workload.(type) {
@@ -153,7 +151,6 @@ func revisionHash(workload client.Object) string {
 	return selector.MatchLabels[workerpool.LabelRevision]
 }
 
-// observePods reads the pool's Pods.
 func (r *Reconciler) observePods(ctx context.Context, observed *observation) error {
 	wp := observed.Pool
 	var pods corev1.PodList
@@ -177,8 +174,8 @@ func (o *observation) addPods(pods []corev1.Pod) []workerpool.Worker {
 	return workers
 }
 
-// belongsToRevision reports whether a revision created the Pod, directly or through a
-// ReplicaSet, whose name begins with the revision's name.
+// belongsToRevision reports whether a revision controls the Pod, directly or through a ReplicaSet, whose name begins
+// with the revision's name.
 func (o *observation) belongsToRevision(pod *corev1.Pod) bool {
 	controller := metav1.GetControllerOf(pod)
 	if controller == nil {
@@ -193,7 +190,7 @@ func (o *observation) belongsToRevision(pod *corev1.Pod) bool {
 }
 
 func workerOfPod(pod *corev1.Pod) workerpool.Worker {
-	ordinal, _ := strconv.ParseInt(pod.Labels[appsv1.PodIndexLabel], 10, 32) // 0 for a Deployment's Pod, which has no ordinal
+	ordinal, _ := strconv.ParseInt(pod.Labels[appsv1.PodIndexLabel], 10, 32) // 0 for a Deployment's Pod
 	w := workerpool.Worker{
 		Name: pod.Name, Revision: pod.Labels[workerpool.LabelRevision], Created: pod.CreationTimestamp.Time,
 		Ordinal:        int32(ordinal),
@@ -222,7 +219,7 @@ func workerOfPod(pod *corev1.Pod) workerpool.Worker {
 	return w
 }
 
-// protectionOf returns the protection that is written on a Pod.
+// protectionOf reads the protection from a Pod's annotations.
 func protectionOf(pod *corev1.Pod) workerpool.Protection {
 	_, safeToEvict := pod.Annotations[workerpool.AnnotationSafeToEvict]
 	_, doNotDisrupt := pod.Annotations[workerpool.AnnotationDoNotDisrupt]
@@ -245,7 +242,7 @@ func annotatedTime(pod *corev1.Pod, annotation string) time.Time {
 	return at
 }
 
-// observeAdminAccess reads the operator's key, and derives what the workers of the pool need.
+// observeAdminAccess reads the operator's key, and derives the keys for the workers of the pool.
 func (r *Reconciler) observeAdminAccess(ctx context.Context, observed *observation) error {
 	keys, err := r.keys.Get(ctx)
 	if keys == nil || err != nil {
@@ -262,7 +259,7 @@ func (r *Reconciler) observeNetworkPolicies(ctx context.Context, observed *obser
 		return nil
 	}
 	var policies networkingv1.NetworkPolicyList
-	// A namespace may have one for each of thousands of sessions. They are only read.
+	// Not copied, because a namespace may have thousands, for sessions. They are only read.
 	if err := r.Client.List(ctx, &policies, client.InNamespace(observed.Pool.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing NetworkPolicies: %w", err)
 	}
@@ -270,7 +267,7 @@ func (r *Reconciler) observeNetworkPolicies(ctx context.Context, observed *obser
 	return nil
 }
 
-// signRequest returns a token for a request to a worker; empty if the operator has no key.
+// signRequest returns a token for a request to a worker; empty without a key.
 func (r *Reconciler) signRequest(keys *adminauth.Keys, worker *corev1.Pod, action string) (string, error) {
 	if keys == nil {
 		return "", nil

@@ -18,7 +18,7 @@ import (
 	"github.com/yardmaster/yardmaster/worker"
 )
 
-// Directories that Secrets are mounted in, and their keys.
+// Directories in which Secrets are mounted, and keys of Secrets.
 const (
 	dirURL, dirTLS, dirCredentials, dirSentinel = "url", "tls", "credentials", "sentinel"
 
@@ -28,7 +28,6 @@ const (
 	keyNKey  = "nkey"
 )
 
-// observeConfig builds the configuration that the workers read.
 func (r *Reconciler) observeConfig(ctx context.Context, observed *observation) error {
 	key := observed.queues.conn.Key
 	if key.URLSecret == "" {
@@ -53,7 +52,7 @@ func (r *Reconciler) observeConfig(ctx context.Context, observed *observation) e
 	return nil
 }
 
-// configureBroker sets how workers connect. It returns the Secrets with the files that they read.
+// configureBroker sets how workers connect. It returns the Secrets that they mount.
 func (r *Reconciler) configureBroker(
 	ctx context.Context, namespace string, key brokeraccess.Key, b *worker.BrokerConfig,
 ) (map[string]workerpool.MountedSecret, error) {
@@ -81,8 +80,8 @@ func (r *Reconciler) configureBroker(
 		if len(used) == 0 {
 			return nil, brokeraccess.InvalidSecret("the Secret %q has none of the keys username, token, creds, nkey", key.CredentialsSecret)
 		}
-		// The mounted keys are part of the revision: another login method needs new workers, new
-		// credentials for the same method do not.
+		// The mounted keys are part of the revision: another login method needs new workers, but new credentials do
+		// not.
 		secrets[dirCredentials] = workerpool.MountedSecret{Secret: key.CredentialsSecret, Keys: used}
 	}
 	if key.SentinelSecret != "" {
@@ -100,7 +99,7 @@ func (r *Reconciler) configureBroker(
 	return secrets, nil
 }
 
-// setConnectionProblem sets a problem that only a user can fix. It returns all other errors.
+// setConnectionProblem sets a problem that only a user can fix, and returns other errors.
 func (o *observation) setConnectionProblem(err error) error {
 	problem := (*brokeraccess.ConnectionError)(nil)
 	if !errors.As(err, &problem) {
@@ -112,8 +111,7 @@ func (o *observation) setConnectionProblem(err error) error {
 
 func mountedFile(dir, key string) string { return workerpool.ConfigMountPath + "/" + dir + "/" + key }
 
-// addToConfig adds the queues to the workers' configuration. It returns the value of the
-// environment variable YARDMASTER_QUEUES.
+// addToConfig adds the queues to the workers' configuration. It returns the value of YARDMASTER_QUEUES.
 func (qs *observedQueues) addToConfig(c *worker.Config, breaker *v1alpha1.CircuitBreaker) string {
 	var weights []string
 	for i := range qs.all {
@@ -170,7 +168,7 @@ func workerDuration(d *v1alpha1.Duration) *worker.Duration {
 	return new(worker.Duration(d.Duration.Duration))
 }
 
-// secretKeysAge is how long the names of a Secret's keys are remembered. Their values are not.
+// secretKeysAge is how long the keys of a Secret are remembered, without their values.
 const secretKeysAge = 30 * time.Second
 
 // secretKeys are the keys of a Secret that have a value.
@@ -183,8 +181,8 @@ func (k secretKeys) mountedFile(dir, key string) string {
 	return mountedFile(dir, key)
 }
 
-// configureLogin configures one login method that the Secret has keys for. It returns the keys
-// that the method uses, none if the Secret has no login.
+// configureLogin configures the first login method for which the Secret has keys, and returns these keys; nil without
+// one.
 func (k secretKeys) configureLogin(b *worker.BrokerConfig) (used []string) {
 	const name, password = corev1.BasicAuthUsernameKey, corev1.BasicAuthPasswordKey
 	switch {

@@ -32,18 +32,17 @@ import (
 const (
 	// workerTimeout is the time in which all workers of a pool must answer.
 	workerTimeout = 1500 * time.Millisecond
-	// queuesTimeout is the time in which all queues of a pool must be read. A request that has
-	// started has its own timeout.
+	// queuesTimeout is the time in which all queues of a pool must be read. A started request has its own timeout.
 	queuesTimeout = 3 * time.Second
-	// maxStatsAge is the maximum age of stats that were read for another object.
+	// maxStatsAge is the maximum age of stats that were read for other objects.
 	maxStatsAge = time.Second
 )
 
-// peerObservation is what the workers and queues of a pool answered.
+// peerObservation has the answers of the workers and queues of a pool.
 type peerObservation struct {
-	// workers are the stats by Pod; nil where a worker did not answer.
+	// workers are the stats by Pod; nil if a worker did not answer.
 	workers map[string]*workerpool.WorkerStats
-	// stats of the queues or of the source; nil with the reason in statsError.
+	// stats of the queues or of the source; if nil, statsError is why.
 	stats      *workerpool.QueueStats
 	statsError string
 }
@@ -62,8 +61,8 @@ type observedQueue struct {
 	weight int32
 }
 
-// observePeers adds what the workers and queues answered. It returns kube.ErrPending if they have not
-// answered since the last reconciliation.
+// observePeers adds the answers of the workers and queues. It returns kube.ErrPending if they have not answered since
+// the last reconciliation.
 func (r *Reconciler) observePeers(ctx context.Context, observed *observation) error {
 	subject, err := observed.peerSubject()
 	if err != nil {
@@ -115,9 +114,9 @@ func (o *observation) peerName() string {
 	return ""
 }
 
-// askPeers sends the drain requests of the last reconciliation, and then asks the workers and the
-// queues. Only in this order, a worker that resumes is not seen as drained, and the broker
-// counts all messages that the workers report.
+// askPeers sends the drain requests of the last reconciliation, then reads the workers, then the queues. The order
+// ensures that a worker that resumes is not observed as drained, and that the broker counts all messages that the
+// workers report.
 func (r *Reconciler) askPeers(ctx context.Context, observed *observation) *peerObservation {
 	r.sendDrainRequests(ctx, observed, observed.lastDrainRequests)
 	peers := &peerObservation{workers: r.readWorkers(ctx, observed)}
@@ -134,8 +133,7 @@ func (r *Reconciler) askPeers(ctx context.Context, observed *observation) *peerO
 	return peers
 }
 
-// sendDrainRequests asks workers to drain or undrain. If a worker cannot be reached, the next
-// reconciliation repeats the request.
+// sendDrainRequests requests workers to drain, undrain or stop. If a request fails, the next reconciliation repeats it.
 func (r *Reconciler) sendDrainRequests(ctx context.Context, observed *observation, requests []workerpool.DrainRequest) {
 	ctx, cancel := context.WithTimeout(ctx, workerTimeout)
 	defer cancel()
@@ -171,7 +169,7 @@ func (r *Reconciler) sendDrainRequest(ctx context.Context, observed *observation
 	return send(ctx, r.options.Address(pod), token)
 }
 
-// preStopSecret returns the secret of the preStop hook of a worker; empty if it has none.
+// preStopSecret returns the secret of the preStop hook of a worker; empty without one.
 func (o *observation) preStopSecret(pod *corev1.Pod) string {
 	for i := range o.Revisions {
 		if o.Revisions[i].Hash == pod.Labels[workerpool.LabelRevision] {
@@ -181,15 +179,13 @@ func (o *observation) preStopSecret(pod *corev1.Pod) string {
 	return ""
 }
 
-// readWorkers reads the stats of each worker.
 func (r *Reconciler) readWorkers(ctx context.Context, observed *observation) map[string]*workerpool.WorkerStats {
 	ctx, cancel := context.WithTimeout(ctx, workerTimeout)
 	defer cancel()
 	stats := make([]*workerpool.WorkerStats, len(observed.Workers))
 	var group errgroup.Group
 	group.SetLimit(workerclient.MaxConcurrentRequestsPerPool)
-	// In random order, so that workers that do not answer cannot always keep the same others from
-	// being asked in time.
+	// The order is random, so that workers that do not answer do not always delay the same other workers.
 	for _, i := range rand.Perm(len(observed.Workers)) { //nolint:gosec // no secret depends on it
 		group.Go(func() error {
 			stats[i] = r.readWorkerStats(ctx, observed.pods[observed.Workers[i].Name], len(observed.Pool.Spec.Queues))
@@ -204,8 +200,7 @@ func (r *Reconciler) readWorkers(ctx context.Context, observed *observation) map
 	return workers
 }
 
-// readWorkerStats returns nil if the worker does not answer. That is no error: it may be
-// starting or stopping.
+// readWorkerStats returns nil if the worker does not answer, because it may be starting or stopping.
 func (r *Reconciler) readWorkerStats(ctx context.Context, worker *corev1.Pod, queues int) *workerpool.WorkerStats {
 	if worker.Status.PodIP == "" {
 		return nil
@@ -221,8 +216,7 @@ func (r *Reconciler) readWorkerStats(ctx context.Context, worker *corev1.Pod, qu
 	}
 }
 
-// readStats reads the stats of all queues. If those of one queue cannot be read, those of all are
-// unknown.
+// readStats reads the stats of all queues. If one queue cannot be read, all stats are unknown.
 func (qs *observedQueues) readStats(ctx context.Context) (*workerpool.QueueStats, error) {
 	ctx, cancel := context.WithTimeout(ctx, queuesTimeout)
 	defer cancel()
@@ -245,7 +239,7 @@ func (qs *observedQueues) readStats(ctx context.Context) (*workerpool.QueueStats
 	return workerpool.CombineReadings(readings), nil
 }
 
-// answers reports whether the worker of a request answered when it was asked for its stats.
+// answers reports whether the worker of a request reported its stats.
 func (o *observation) answers(request workerpool.DrainRequest) bool {
 	return slices.ContainsFunc(o.Workers, func(w workerpool.Worker) bool { return w.Name == request.Worker && w.Stats != nil })
 }
@@ -267,7 +261,6 @@ func (qs *observedQueues) configs() []broker.QueueConfig {
 	return configs
 }
 
-// observeQueues reads the pool's queues and their limits.
 func (r *Reconciler) observeQueues(ctx context.Context, observed *observation) error {
 	if observed.Pool.Spec.Source != nil {
 		if r.options.Sources == nil {
@@ -294,8 +287,8 @@ func (r *Reconciler) observeQueues(ctx context.Context, observed *observation) e
 	return nil
 }
 
-// checkOwnership makes sure that the pool reads and consumes only queues that its Queues own. A
-// problem with the broker explains more, and was found before.
+// checkOwnership ensures that the pool reads and consumes only queues that its Queues own. A problem with the broker
+// takes precedence.
 func (o *observation) checkOwnership() {
 	for i, q := range o.queues.all {
 		if !queue.OwnsQueue(q.object, q.broker) {
@@ -339,8 +332,8 @@ func (r *Reconciler) findQueues(ctx context.Context, observed *observation) (*ob
 	return found, nil, nil
 }
 
-// notifyOnFirstMessage requests a notification of the first message if the pool has no workers.
-// If messages are waiting already, a notification would trigger reconciliations without end.
+// notifyOnFirstMessage requests a notification of the first message if the pool needs no workers. While messages wait,
+// notifications would trigger endless reconciliations.
 func (*Reconciler) notifyOnFirstMessage(wp *v1alpha1.WorkerPool, observed *observation, decision *workerpool.Decision) {
 	if observed.queues == nil || wp.Spec.Autoscaling == nil || decision.Status.Desired > 0 ||
 		observed.Stats == nil || observed.Stats.Backlog > 0 {

@@ -1,13 +1,12 @@
-// Package controller reconciles WorkerPools: it observes a pool, its revisions, its workers and
-// their queues, records the decision of package pool in the status, and acts on it. Workers and
-// queues are observed outside the reconciliation, because they may not answer.
+// Package controller executes the decisions of package workerpool: it observes a pool, its revisions, its workers and
+// their queues, records the decision in the status, and acts. Workers and queues are observed in the background,
+// because they may not answer.
 //
 // A pool with workers is reconciled every two seconds, because neither brokers nor workers send
 // notifications when their stats change. A pool without workers is reconciled when its broker
 // announces the first message.
 //
-// Before a revision shrinks, the reconciler lists its Pods from the API server, to check that
-// only removable workers stop.
+// Before a revision shrinks, its Pods are listed from the API server, to verify that only removable workers stop.
 package controller
 
 import (
@@ -48,7 +47,7 @@ type SourceReader interface {
 type Options struct {
 	// Concurrency is the number of pools that are reconciled at the same time.
 	Concurrency int
-	// Image of the operator, for drain mode Sidecar. If it is empty, that mode is refused.
+	// Image of the operator, for drain mode Sidecar. If it is empty, this mode is refused.
 	Image string
 	// Address returns the address of a worker's admin API; nil means its Pod IP.
 	Address func(worker *corev1.Pod) string
@@ -57,10 +56,10 @@ type Options struct {
 	// AdminSecret has the key with which the operator signs requests to workers. If its name is
 	// empty, requests are not signed, and workers have no protection from other clients.
 	AdminSecret types.NamespacedName
-	// OperatorNamespace has the operator's Pods, which NetworkPolicies of pools admit. If it is
-	// empty, pools get none.
+	// OperatorNamespace has the operator's Pods, which NetworkPolicies of pools allow. If it is empty, pools get no
+	// NetworkPolicy.
 	OperatorNamespace string
-	// PodMonitors is the time between two checks for the PodMonitor kind; 0 means two minutes.
+	// PodMonitors is the time between two checks for the kind PodMonitor; 0 means two minutes.
 	PodMonitors time.Duration
 }
 
@@ -72,7 +71,7 @@ type Reconciler struct {
 	workers *workerclient.Client
 	keys    *adminkeys.Store
 	options Options
-	// podMonitors is true while the cluster has the PodMonitor kind.
+	// podMonitors is true while the cluster has the kind PodMonitor.
 	podMonitors atomic.Bool
 
 	peers *bulkhead.Observer[*peerObservation]
@@ -128,13 +127,13 @@ func (*Reconciler) Decide(observed *observation) workerpool.Decision {
 	return workerpool.Decide(observed.Observation)
 }
 
-// Answer implements kube.Kind. Decisions about WorkerPools ask for nothing.
+// Answer implements kube.Kind. Decisions about WorkerPools have no questions.
 func (*Reconciler) Answer(context.Context, *observation, *workerpool.Decision) (bool, error) {
 	return false, nil
 }
 
-// Lock implements kube.Locker. Pools of a namespace that share a replica budget are decided one after another: each must see
-// the decisions that the others have recorded.
+// Lock implements kube.Locker. Pools of a namespace that share a replica budget are decided one after another, because
+// each decision depends on the recorded decisions about the other pools.
 func (r *Reconciler) Lock(ctx context.Context, observed *observation) (unlock func(), err error) {
 	if len(observed.Policies.TotalLimits()) == 0 {
 		return func() {}, nil
@@ -154,8 +153,8 @@ func (r *Reconciler) Lock(ctx context.Context, observed *observation) (unlock fu
 	return lock.Unlock, nil
 }
 
-// Finish implements kube.Kind. Drain requests are sent before the next decision, and so at once, unless they are repeated or their
-// worker does not answer.
+// Finish implements kube.Kind. Drain requests are sent before the next decision, which is therefore made at once,
+// unless the requests are repeated or their workers do not answer.
 func (r *Reconciler) Finish(wp *v1alpha1.WorkerPool, observed *observation, decision *workerpool.Decision) time.Duration {
 	r.memory.Update(wp, func(memory *poolMemory) {
 		memory.refusal, memory.drainRequests = observed.Refusal, decision.DrainRequests

@@ -16,12 +16,12 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// statsInterval is the time between two writes of a status that differs in stats only.
+// statsInterval is the time between two writes of a status that differs only in stats.
 const statsInterval = 5 * time.Second
 
-// Record implements kube.Kind. It remembers the scaling memory of the decision also if it does not store the status.
+// Record implements kube.Kind. It remembers the memory of the decision even if it does not store the status.
 func (r *Reconciler) Record(ctx context.Context, wp *v1alpha1.WorkerPool, _ *observation, decision *workerpool.Decision) (*v1alpha1.WorkerPool, error) {
-	isLeaving := !wp.DeletionTimestamp.IsZero() && !decision.KeepFinalizer // the permission to write may be deleted already
+	isLeaving := !wp.DeletionTimestamp.IsZero() && !decision.KeepFinalizer // the permission to write may have been deleted
 	isDeferred := decision.StatusDeferrable && r.Clock.Since(wp.Status.LastDecision.Time.Time) < statsInterval
 	if !isLeaving && !isDeferred {
 		stored, err := r.writeCache.UpdateStatus(ctx, r.Client, wp, func(after *v1alpha1.WorkerPool) { after.Status = decision.Status })
@@ -41,16 +41,15 @@ func (r *Reconciler) Record(ctx context.Context, wp *v1alpha1.WorkerPool, _ *obs
 	return wp, nil
 }
 
-// poolMemory is what this process remembers of a pool.
+// poolMemory is this process's memory of a pool.
 type poolMemory struct {
-	// scaling is the memory of the last decision. The status has it too, but is written less
-	// often.
+	// scaling is the memory of the last decision, which the status has too, but is written less often.
 	scaling *scaling.Memory
 	// rollout is the memory of the last decision about a rollout.
 	rollout workerpool.RolloutMemory
 	// busyTimes of the last decision.
 	busyTimes workerpool.BusyTimes
-	// protectionRetry is when protections are written again after the API server refused one.
+	// protectionRetry is when protections are written again after a refusal.
 	protectionRetry time.Time
 	// broker and queues that the pool consumes.
 	broker brokeraccess.Key
@@ -59,12 +58,11 @@ type poolMemory struct {
 	applied map[string]appliedObject
 	// refusal of the last reconciliation.
 	refusal *decision.Refusal
-	// drainRequests of the last reconciliation, which are sent before workers are observed again.
+	// drainRequests of the last decision, which are sent before workers are observed again.
 	drainRequests []workerpool.DrainRequest
 }
 
-// scalingMemory returns the memory of the last decision, from the status if this process has
-// made none.
+// scalingMemory returns the memory of the last decision, from the status if this process has made no decision.
 func (r *Reconciler) scalingMemory(wp *v1alpha1.WorkerPool) scaling.Memory {
 	if memory, _ := r.memory.Get(wp); memory.scaling != nil {
 		return *memory.scaling
@@ -72,7 +70,7 @@ func (r *Reconciler) scalingMemory(wp *v1alpha1.WorkerPool) scaling.Memory {
 	return scaling.RestoreMemory(wp.Status.Scaling)
 }
 
-// poolsAffected returns the pools that a broker's notification is about.
+// poolsAffected returns the pools that a broker's notification concerns.
 func (r *Reconciler) poolsAffected(n brokerconn.Notification) []types.NamespacedName {
 	var pools []types.NamespacedName
 	r.memory.Each(func(key types.NamespacedName, _ types.UID, memory poolMemory) bool {

@@ -47,7 +47,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err := mgr.Add(r.peers); err != nil {
 		return err
 	}
-	// Policies select pools by their labels, and an annotation abandons draining.
+	// Policies select pools by labels, and an annotation abandons draining.
 	changed := predicate.Or[client.Object](
 		predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 	spec := builder.WithPredicates(predicate.GenerationChangedPredicate{})
@@ -79,25 +79,23 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return r.detectPodMonitors(ctx, mgr, c) }))
 }
 
-// indexedByPool returns an object of each kind that is found by the label of its pool.
 func indexedByPool() []client.Object {
 	return []client.Object{&appsv1.Deployment{}, &appsv1.StatefulSet{}, &corev1.Pod{}}
 }
 
-// labelIndexer returns the value of a label, so that objects are found by it without reading all others.
+// labelIndexer indexes objects by the value of a label.
 func labelIndexer(label string) client.IndexerFunc {
 	return func(object client.Object) []string { return []string{object.GetLabels()[label]} }
 }
 
-// externalChange passes changes of shared objects that someone else may have made. Their
-// creation is not passed, because the reconciler itself creates them.
+// externalChange selects changes of shared objects that other clients may have made, but no creations, which the
+// reconciler makes itself.
 var externalChange = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool { return contentVersion(e.ObjectOld) != contentVersion(e.ObjectNew) },
 }
 
-// forwardNotifications enqueues the pools whose broker was connected or disconnected, or whose
-// queue has a message.
+// forwardNotifications enqueues the pools whose broker was connected or disconnected, or whose queue has a message.
 func (r *Reconciler) forwardNotifications(_ context.Context, requests workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	r.brokers.AddListener(func(n brokerconn.Notification) {
 		for _, key := range r.poolsAffected(n) {
@@ -107,8 +105,7 @@ func (r *Reconciler) forwardNotifications(_ context.Context, requests workqueue.
 	return nil
 }
 
-// podToPool returns the pool of a worker's Pod. The annotation has the pool's full name; the
-// label may be truncated.
+// podToPool returns the pool of a worker's Pod, from the annotation, because the label may be truncated.
 func podToPool(_ context.Context, object client.Object) []reconcile.Request {
 	name := object.GetAnnotations()[workerpool.AnnotationWorkerPool]
 	if name == "" || metav1.GetControllerOf(object) == nil {
@@ -117,14 +114,13 @@ func podToPool(_ context.Context, object client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}}}
 }
 
-// poolsOfNamespace returns all pools of a namespace, because a Policy may have selected other pools before
-// its change.
+// poolsOfNamespace returns all pools of a namespace, because a changed Policy may have selected other pools before.
 func (r *Reconciler) poolsOfNamespace(ctx context.Context, namespace string) []reconcile.Request {
 	return kube.RequestsForList(ctx, r.Client, &v1alpha1.WorkerPoolList{}, client.InNamespace(namespace))
 }
 
-// becomesUsable passes a Queue that has become ready, or owns its queue now. A pool that was
-// reconciled before has no stats, and would otherwise wait for its next reconciliation.
+// becomesUsable selects Queues that became ready, or that became the owner of their queue. Without it, their pools
+// would have no stats until their next reconciliation.
 var becomesUsable = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, _ := e.ObjectOld.(*v1alpha1.Queue)
 	after, _ := e.ObjectNew.(*v1alpha1.Queue)
@@ -157,16 +153,15 @@ func indexedQueueNames(object client.Object) []string {
 	return names
 }
 
-// queueToPools returns the pools that consume a Queue. To return all pools of the namespace
-// instead would reconcile a thousand pools a thousand times when the operator starts.
+// queueToPools returns only the pools that consume a Queue. With all pools of the namespace, a thousand pools would be
+// reconciled a thousand times when the operator starts.
 func (r *Reconciler) queueToPools(ctx context.Context, object client.Object) []reconcile.Request {
 	return kube.RequestsForList(ctx, r.Client, &v1alpha1.WorkerPoolList{}, client.InNamespace(object.GetNamespace()), client.MatchingFields{queueIndex: object.GetName()})
 }
 
-// detectPodMonitors checks periodically whether the cluster has the PodMonitor kind: the
-// Prometheus operator may be installed later. A watch of CustomResourceDefinitions would need
-// the permission to watch all of them. Pools with workers are reconciled often enough to get
-// their PodMonitor soon after.
+// detectPodMonitors checks periodically whether the cluster has the kind PodMonitor, because the Prometheus operator
+// may be installed later. A watch would need the permission to watch all CustomResourceDefinitions. Pools with workers
+// are reconciled often enough to get their PodMonitor soon after.
 func (r *Reconciler) detectPodMonitors(ctx context.Context, mgr ctrl.Manager, c controller.Controller) error {
 	watched := false
 	err := wait.PollUntilContextCancel(ctx, r.options.PodMonitors, true, func(ctx context.Context) (done bool, _ error) {

@@ -11,8 +11,8 @@ const (
 	// not scale, because arrivals fluctuate.
 	scaleUpTolerance   = 0.22
 	scaleDownTolerance = 0.2
-	// startingTolerance replaces scaleUpTolerance while workers start: more are added only if
-	// twice as many are needed.
+	// startingTolerance replaces scaleUpTolerance while workers start: the pool scales up only if twice as many are
+	// needed.
 	startingTolerance = 1
 )
 
@@ -33,8 +33,8 @@ func (n *replicaTarget) scaleUp(in Observation, memory *Memory) {
 	n.raiseTo(effectiveMin(in.Settings), ReasonMinReplicas)
 }
 
-// worthwhileReplicas returns the number of workers from which on scaling up is worthwhile. At
-// the upper bound, waiting gains nothing.
+// worthwhileReplicas returns the number of workers from which scaling up is worthwhile: at most the upper bound, where
+// waiting gains nothing.
 func worthwhileReplicas(in Observation) float64 {
 	part := 1.0 + scaleUpTolerance
 	if in.Ready < in.Replicas {
@@ -43,9 +43,8 @@ func worthwhileReplicas(in Observation) float64 {
 	return min(float64(in.Replicas)*part, float64(effectiveMax(in.Settings)))
 }
 
-// scaleDown scales down to the highest recommendation of the window, limited by the step, and not
-// below the number of busy workers unless a bound is lower. A pool that was idle for idleAfter
-// scales to zero at once.
+// scaleDown scales down to the highest recommendation of the window, limited by the step, and not below the number of
+// busy workers unless a bound is lower. An idle pool scales to zero at once.
 func (n *replicaTarget) scaleDown(in Observation, memory *Memory) {
 	if n.reason == ReasonIdle {
 		return
@@ -68,19 +67,19 @@ func (n *replicaTarget) scaleDown(in Observation, memory *Memory) {
 
 // ScaleRamp is a change in one direction that takes more than one decision.
 type ScaleRamp struct {
-	// StartReplicas is the number of workers at its start, PeriodReplicas the one at the start of the last period.
+	// StartReplicas is the number of workers at the start of the ramp, PeriodReplicas at the start of the last period.
 	StartReplicas, PeriodReplicas int32
 	// PeriodStart is the time of the first change in the last period.
 	PeriodStart time.Time
 }
 
-// secondChangeDivisor is the part of a step up to which a change may be followed by another one in the same period.
+// secondChangeDivisor limits a change that may be followed by another change in the same period to a part of the step.
 const secondChangeDivisor = 3
 
-// allowedChange returns by how much the number of workers may change now, so that the changes of a period together
-// are at most one step. There is one change in a period, because each one moves messages between workers. If it used
-// only a small part of the step, another one may use the rest: a pool must not keep workers because it stopped one
-// just before its load ended. A change within two periods of the start of the last one belongs to the same ramp.
+// allowedChange returns by how much the number of workers may change now, so that the changes of a period together are
+// at most one step. A period has one change, because each change moves messages between workers. If it used only a
+// small part of the step, a second change may use the rest: a pool must not keep workers because it stopped one just
+// before its load ended. A change within two periods of the start of the last period belongs to the same ramp.
 func (r *ScaleRamp) allowedChange(in Observation, rule ScaleRule, wanted int32) int32 {
 	if rule.Step == nil {
 		return maxReplicas
@@ -104,7 +103,7 @@ func (r *ScaleRamp) allowedChange(in Observation, rule ScaleRule, wanted int32) 
 // stepOf returns the largest change of a period, at least 1.
 func stepOf(rule ScaleRule, startReplicas int32) int32 {
 	count, err := intstr.GetScaledValueFromIntOrPercent(rule.Step, int(startReplicas), true)
-	if err != nil { // the API server should have refused it
+	if err != nil { // the API server should have rejected it
 		return maxReplicas
 	}
 	return int32(min(max(count, 1), maxReplicas))

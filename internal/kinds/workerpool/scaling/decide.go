@@ -54,26 +54,23 @@ func decideActive(in Observation) Decision {
 	return d
 }
 
-// setMeasuredRates sets the rates of the decision from its memory.
 func (d *Decision) setMeasuredRates() {
 	d.ArrivalRate = d.Memory.Rates.ArrivalRate
 	d.ServiceTime = d.Memory.Rates.serviceTime()
 }
 
-// replicaTarget is the number of workers while the rules are applied, and the last reason.
+// replicaTarget is the number of workers after the rules so far, and the reason.
 type replicaTarget struct {
 	value  int32
 	reason Reason
 }
 
-// lowerTo applies an upper bound.
 func (n *replicaTarget) lowerTo(bound int32, reason Reason) {
 	if n.value > bound {
 		n.value, n.reason = bound, reason
 	}
 }
 
-// raiseTo applies a lower bound.
 func (n *replicaTarget) raiseTo(bound int32, reason Reason) {
 	if n.value < bound {
 		n.value, n.reason = bound, reason
@@ -88,8 +85,7 @@ const (
 	maxMessages = 1_000_000_000_000
 )
 
-// sanitizeObservation returns the observation with impossible values corrected, because neither
-// user input nor brokers can be trusted.
+// sanitizeObservation corrects impossible values, because neither user input nor brokers can be trusted.
 func sanitizeObservation(in Observation) Observation {
 	p := &in.Settings
 	p.Concurrency = max(p.Concurrency, 1)
@@ -112,7 +108,7 @@ func sanitizeObservation(in Observation) Observation {
 		}
 		if f.BacklogPerReplica > 0 {
 			f.BacklogPerReplica = min(max(f.BacklogPerReplica, minBacklogPerReplica), maxMessages)
-		} else { // also if it is no number
+		} else { // also if it is NaN
 			f.BacklogPerReplica = 0
 		}
 		f.OldestAge, f.ServiceTime = max(f.OldestAge, 0), max(f.ServiceTime, 0)
@@ -121,7 +117,6 @@ func sanitizeObservation(in Observation) Observation {
 	return in
 }
 
-// roundUpReplicas rounds a computed number of workers up.
 func roundUpReplicas(n float64) int32 {
 	if math.IsNaN(n) || n <= 0 {
 		return 0

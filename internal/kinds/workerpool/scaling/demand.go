@@ -4,15 +4,14 @@ import (
 	"time"
 )
 
-// minClearingTime is the shortest time in which a backlog should be cleared, even if it already
-// misses the objective.
+// minClearingTime is the shortest time in which a backlog should be cleared, even if it misses the objective.
 const minClearingTime = 4 * time.Second
 
-// defaultServiceTime is the assumed service time until messages have been finished.
+// defaultServiceTime is the assumed service time until it is known.
 const defaultServiceTime = time.Second
 
-// dueRetriesGrowth is how many handlers are recommended for each that runs while retries are due. It is
-// above scaleUpTolerance.
+// dueRetriesGrowth is the number of recommended handlers per running handler while retries are due. It exceeds
+// scaleUpTolerance.
 const dueRetriesGrowth = 1.25
 
 // demandedReplicas returns the recommendation: enough workers to keep up with arrivals at the
@@ -20,8 +19,8 @@ const dueRetriesGrowth = 1.25
 // the objective. The larger number is sufficient for both, because the capacity that the
 // utilization leaves free also serves the backlog. Messages that workers return arrive again.
 //
-// The broker does not count the retries that are due. While there are some, the pool grows from what runs:
-// if handlers are free, they take them at once.
+// The broker does not count the retries that are due. While there are any, the pool grows from the running handlers:
+// free handlers would take the retries at once.
 //
 // The target of messages per worker is another lower bound.
 func demandedReplicas(in Observation, memory *Memory) (int32, Target) {
@@ -47,8 +46,8 @@ func demandedReplicas(in Observation, memory *Memory) (int32, Target) {
 	return max(recommended, byTarget), target
 }
 
-// targetOf returns what the recommendation follows. The messages of a source may take milliseconds or hours,
-// so no service time is assumed for them.
+// targetOf returns the target of the recommendation. No service time is assumed for the messages of a source, which may
+// take milliseconds or hours.
 func targetOf(in Observation, rates *Rates) Target {
 	switch p := in.Settings; {
 	case p.BacklogPerReplica > 0:
@@ -64,20 +63,18 @@ func targetOf(in Observation, rates *Rates) Target {
 	}
 }
 
-// expectedBacklog returns the backlog at the time when a Pod that is created now becomes ready.
-// It grows if more messages arrive than the present workers can handle.
+// expectedBacklog returns the backlog at the time when a Pod that is created now becomes ready. It grows if more
+// messages arrive than the current workers can handle.
 func expectedBacklog(in Observation, rates *Rates) float64 {
 	can := float64(in.Replicas) * float64(in.Settings.Concurrency) / rates.serviceTimeOrDefault().Seconds()
 	excess := max(0, rates.LatestRate+in.Stats.ReturnRate-can)
 	return float64(in.Stats.Backlog) + excess*in.PodStart.Seconds()
 }
 
-// clearingTime returns the time in which the backlog should be cleared.
 func clearingTime(in Observation) time.Duration {
 	return max(in.Settings.WaitP95-in.Stats.OldestAge-in.PodStart, minClearingTime)
 }
 
-// busyReplicas returns the number of workers that the running handlers occupy.
 func busyReplicas(in Observation) int32 {
 	return roundUpReplicas(float64(in.Stats.Running) / float64(in.Settings.Concurrency))
 }

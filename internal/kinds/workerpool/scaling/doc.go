@@ -1,16 +1,14 @@
 // Package scaling decides how many workers a WorkerPool needs.
 //
-// Decide is a pure function of stats, settings, memory and time. It is called every two seconds
-// and applies its rules in this order. Each rule may change the number of workers; the last one
-// that did is the reason of the decision:
+// Decide is a pure function of stats, settings, memory and time. It is called every two seconds and applies its rules
+// in this order. Each rule may change the number of workers; the last rule that did is the reason of the decision:
 //
 //	paused ▸ no stats ▸ demand ▸ queue limits ▸ idle ▸ bounds ▸ saturation ▸ up or down ▸ dry run
 //
-// What a decision needs of earlier ones is in its Memory. It is small, bounded, and stored in
-// the status, so that another process can continue after a crash. An outdated or missing Memory
-// delays scaling down; it never causes a wrong decision.
+// The Memory of earlier decisions is small, bounded, and stored in the status, so that another process can continue
+// after a crash. An outdated or missing Memory delays scaling down; it never causes a wrong decision.
 //
-// Work is what is due and what runs. Messages that wait for a retry are neither until they are due.
+// Work is messages that are due or being handled. Messages that wait for a retry count once they are due.
 //
 // Unknown is never treated as zero, and a pool does not scale below its busy workers unless its
 // bounds require it.

@@ -47,7 +47,6 @@ func decisionInputs(in Observation, d Decision) v1alpha1.ScaleInputs {
 	return known
 }
 
-// decisionMessage explains a decision in one sentence.
 func decisionMessage(in Observation, d Decision) string {
 	p := in.Settings
 	explanation := map[Reason]string{
@@ -105,10 +104,9 @@ func roundedDuration(d time.Duration) *metav1.Duration {
 	return &metav1.Duration{Duration: d.Round(time.Millisecond)}
 }
 
-// maxReportedValue is the largest value that is reported. No broker has as many messages.
+// maxReportedValue is the largest reported value. No broker has as many messages.
 const maxReportedValue = 1e12
 
-// milliQuantity returns a value with three decimal places.
 func milliQuantity(value float64) *resource.Quantity {
 	return resource.NewMilliQuantity(int64(math.Round(min(max(value, 0), maxReportedValue)*1000)), resource.DecimalSI)
 }

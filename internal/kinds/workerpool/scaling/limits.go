@@ -16,7 +16,6 @@ func (n *replicaTarget) applyQueueLimits(in Observation, service time.Duration) 
 	}
 }
 
-// applyBounds applies minReplicas, maxReplicas and the budget.
 func (n *replicaTarget) applyBounds(in Observation) {
 	n.raiseTo(in.Settings.MinReplicas, ReasonMinReplicas)
 	n.lowerTo(in.Settings.MaxReplicas, ReasonMaxReplicas)
@@ -25,10 +24,9 @@ func (n *replicaTarget) applyBounds(in Observation) {
 	}
 }
 
-// effectiveMin returns the lower bound. Upper bounds take precedence over it.
+// effectiveMin returns the lower bound. Upper bounds take precedence.
 func effectiveMin(p Settings) int32 { return min(p.MinReplicas, effectiveMax(p)) }
 
-// effectiveMax returns the upper bound.
 func effectiveMax(p Settings) int32 {
 	if p.Budget != nil {
 		return min(p.MaxReplicas, max(*p.Budget, 0))
@@ -36,9 +34,9 @@ func effectiveMax(p Settings) int32 {
 	return p.MaxReplicas
 }
 
-// applyIdleRule keeps one worker while it has work, and until it had none for idleAfter. A pool without
-// workers stays at zero until a message is due, regardless of earlier arrivals. Messages that wait for a
-// retry are no work until they are due: they count as backlog then, and scale the pool from zero.
+// applyIdleRule keeps one worker until the pool had no work for idleAfter. A pool without workers stays at zero until a
+// message is due, regardless of earlier arrivals. Messages that wait for a retry count as backlog when they are due,
+// and then scale the pool from zero.
 func (n *replicaTarget) applyIdleRule(in Observation, memory *Memory) {
 	if !in.needsNoWorker() {
 		memory.IdleSince = time.Time{}
@@ -55,15 +53,15 @@ func (n *replicaTarget) applyIdleRule(in Observation, memory *Memory) {
 	n.raiseTo(1, ReasonIdleAfter)
 }
 
-// needsNoWorker reports whether the pool has no work, or so little that it does not activate the pool. A pool
-// with minReplicas is always active.
+// needsNoWorker reports whether the pool has no work, or not more than the activation threshold. A pool with
+// minReplicas is always active.
 func (in *Observation) needsNoWorker() bool {
 	s := in.Stats
 	return s.IsIdle() || in.Settings.MinReplicas == 0 && s.Running == 0 && s.Backlog+s.Unaccounted <= s.ActivationThreshold
 }
 
-// replicasWithoutStats keeps the number of workers, because an unknown backlog is not an empty
-// one. After fallback.after it applies the fallback as a lower bound.
+// replicasWithoutStats keeps the number of workers, because an unknown backlog is not zero. After fallback.after, it
+// applies the fallback as a lower bound.
 func replicasWithoutStats(in Observation) replicaTarget {
 	n := replicaTarget{in.Replicas, ReasonStatsUnavailable}
 	since := in.Memory.MissingSince

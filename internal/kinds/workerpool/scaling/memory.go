@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Memory is what a decision needs of earlier decisions.
+// Memory is the part of earlier decisions that a decision needs.
 type Memory struct {
 	Rates Rates
 	// Recommendations of the last decisions.
@@ -24,8 +24,7 @@ func (m Memory) cloneMemory() Memory {
 	return m
 }
 
-// resetCounters discards the counters while stats are unavailable: changes in that time are
-// unknown.
+// resetCounters discards the counters while stats are unavailable, because changes in this time are unknown.
 func (m *Memory) resetCounters(now time.Time) {
 	m.Rates.MeasuredAt = time.Time{}
 	m.IdleSince = time.Time{}

@@ -6,18 +6,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// DecisionInterval is the time between two calls of Decide that the thresholds are tuned for.
+// DecisionInterval is the time between two calls of Decide, for which the thresholds are tuned.
 const DecisionInterval = 2 * time.Second
 
 // Observation is the input of a decision.
 type Observation struct {
 	Now      time.Time
 	Settings Settings
-	// Replicas that exist or are being created, without draining ones.
+	// Replicas that exist or are being created, without draining replicas.
 	Replicas int32
 	// Ready replicas, which take messages.
 	Ready int32
-	// PodStart is the time from the creation of a Pod until it is ready; 0 if it is unknown.
+	// PodStart is the time from the creation of a Pod until it is ready; 0 if unknown.
 	PodStart time.Duration
 	// Stats of the queues; nil if they could not be read.
 	Stats  *BacklogStats
@@ -26,27 +26,27 @@ type Observation struct {
 
 // BacklogStats are the stats of all queues of a pool together.
 type BacklogStats struct {
-	// Backlog is the number of messages waiting that are due. If RetriesDue is true, more may wait whose
-	// retry is due, and the broker does not count them.
+	// Backlog is the number of waiting messages that are due. If RetriesDue is true, retries may be due that the broker
+	// does not count.
 	Backlog    int64
 	RetriesDue bool
-	// Running is the number of handlers that run now.
+	// Running is the number of running handlers.
 	Running int64
-	// Unaccounted is the number of messages that were delivered, and that no worker reports. They need a
-	// worker, because nothing announces them when they are due.
+	// Unaccounted is the number of delivered messages that no worker reports. They need a worker, because no
+	// notification announces when they are due.
 	Unaccounted int64
 	// OldestAge is the age of the oldest message of the backlog.
 	OldestAge time.Duration
 	// Arrived and Finished are cumulative counts of messages; nil if the engine does not count
 	// them. A decrease means that the counter was reset.
 	Arrived, Finished *int64
-	// ServiceTime is the time of one attempt at a message, if workers report it; 0 if they do not. Then
-	// it is derived from Finished, and is that of all attempts together.
+	// ServiceTime is the time of one attempt, if workers report it. If it is 0, the service time of all attempts at a
+	// message together is derived from Finished.
 	ServiceTime time.Duration
-	// ReturnRate is the number of messages per second that workers return to the queue for another
-	// attempt; 0 if they report no ServiceTime.
+	// ReturnRate is the number of messages per second that workers return to the queue for another attempt; 0 without
+	// ServiceTime.
 	ReturnRate float64
-	// BacklogPerReplica is the number of messages per worker that a source asks for; 0 if it names none.
+	// BacklogPerReplica is the target of a source in messages per worker; 0 without one.
 	BacklogPerReplica float64
 	// ActivationThreshold is the number of messages up to which a source lets the pool scale to zero;
 	// usually 0.
@@ -60,7 +60,7 @@ func (s *BacklogStats) IsIdle() bool { return s.Backlog+s.Running+s.Unaccounted 
 // disable a setting, but Concurrency, Utilization, WaitP95 and MaxReplicas must be positive.
 type Settings struct {
 	MinReplicas, MaxReplicas int32
-	// Budget is the upper bound that a shared replica budget sets; nil if none exists.
+	// Budget is the upper bound of a shared replica budget; nil without one.
 	Budget *int32
 	// Concurrency is the number of messages that a worker handles at the same time.
 	Concurrency int32
@@ -68,8 +68,8 @@ type Settings struct {
 	WaitP95 time.Duration
 	// BacklogPerReplica is the number of messages per worker; 0 to scale by waiting time only.
 	BacklogPerReplica int32
-	// DefaultBacklogPerReplica replaces BacklogPerReplica while neither that, nor a target of the source, nor
-	// the service time is known; 0 to assume a service time of one second instead.
+	// DefaultBacklogPerReplica replaces BacklogPerReplica if it is 0 and neither a target of the source nor the service
+	// time is known; 0 to assume defaultServiceTime instead.
 	DefaultBacklogPerReplica int32
 	// Utilization is the target utilization of workers under steady load, from 0 to 1.
 	Utilization float64
@@ -77,7 +77,7 @@ type Settings struct {
 	IdleAfter          time.Duration
 	ScaleUp, ScaleDown ScaleRule
 	Fallback           *Fallback
-	// PausedUntil is the time until which the number of workers does not change.
+	// PausedUntil is until when the number of workers does not change.
 	PausedUntil time.Time
 	DryRun      bool
 	// RatePerSecond is the rate limit of the queues; 0 means unlimited.
@@ -90,8 +90,8 @@ type Settings struct {
 type ScaleRule struct {
 	// Window is the time during which all recommendations must agree with a change.
 	Window time.Duration
-	// Step is the largest change within one Period: a number of workers, or a percentage of the
-	// number when scaling in this direction began. nil means unlimited.
+	// Step is the largest change within one Period: a number of workers, or a percentage of the number at the start of
+	// the ramp; nil means unlimited.
 	Step   *intstr.IntOrString
 	Period time.Duration
 }
@@ -105,8 +105,7 @@ type Fallback struct {
 
 // Decision is the desired number of workers and the reason for it.
 type Decision struct {
-	// Recommended is the number computed from metrics, before limits. Without stats it is the
-	// present number.
+	// Recommended is the number computed from metrics, before limits; without stats, the current number.
 	Recommended int32
 	// Target that Recommended follows; zero without stats.
 	Target Target
@@ -115,18 +114,16 @@ type Decision struct {
 	// WouldApply is the number that Applied would be without a dry run or a pause.
 	WouldApply int32
 	Reason     Reason
-	// ArrivalRate in messages per second, including those that workers return, and ServiceTime of a
-	// message; 0 if they are unknown.
+	// ArrivalRate in messages per second, including returned messages, and ServiceTime of a message; 0 if unknown.
 	ArrivalRate float64
 	ServiceTime time.Duration
 	// Memory for the next decision.
 	Memory Memory
 }
 
-// Target is what a recommendation follows.
+// Target of a recommendation.
 type Target struct {
-	// BacklogPerReplica is the number of messages per worker; 0 if the recommendation follows the service
-	// time.
+	// BacklogPerReplica is the number of messages per worker; 0 to follow the service time.
 	BacklogPerReplica float64
 	Source            TargetSource
 }

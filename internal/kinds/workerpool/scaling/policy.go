@@ -10,7 +10,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// Defaults of autoscaling: those that the API server sets, and those that it does not.
+// Defaults of autoscaling, whether the API server sets them or not.
 const (
 	defaultWaitP95     = 30 * time.Second
 	defaultUtilization = 80
@@ -18,8 +18,7 @@ const (
 	defaultFallback    = time.Minute
 )
 
-// defaultScaleDown removes up to 60 % of the workers every 30 seconds: 20 % per 10 s, in few
-// changes.
+// defaultScaleDown removes up to 60 % of the workers every 30 s: 20 % per 10 s, in few changes.
 var defaultScaleDown = ScaleRule{Window: 15 * time.Second, Step: new(intstr.FromString("60%")), Period: 30 * time.Second}
 
 // defaultPeriod is the period of a rule that sets only a step.
@@ -46,8 +45,7 @@ func NewSettings(a *v1alpha1.Autoscaling, concurrency int32) Settings {
 	return p
 }
 
-// newScaleRule returns a rule, with omitted fields taken from the default. A step without a period
-// gets the default period.
+// newScaleRule returns a rule, with omitted fields from def. A step without a period gets defaultPeriod.
 func newScaleRule(given *v1alpha1.ScaleRule, def ScaleRule) ScaleRule {
 	if given == nil {
 		return def

@@ -13,16 +13,15 @@ const (
 	trendTimeConstant = 40 * time.Second
 	// maxBurstFactor limits how much a single measurement can raise the arrival rate.
 	maxBurstFactor = 4
-	// serviceTimeConstant is the time constant of the service time. Only time with running handlers
-	// counts.
+	// serviceTimeConstant is the time constant of the service time. Only time in which handlers run counts.
 	serviceTimeConstant = 2 * time.Minute
-	// minFinishedSamples is the number of finished messages from which on the service time is known.
+	// minFinishedSamples is the number of finished messages from which the service time is known.
 	minFinishedSamples = 5
 )
 
 // Rates are smoothed arrival and finish rates.
 type Rates struct {
-	// MeasuredAt is when the counters were read; zero if they are unknown.
+	// MeasuredAt is when the counters were read; zero if unknown.
 	MeasuredAt        time.Time
 	Arrived, Finished *int64
 	// Outstanding is the number of messages waiting and running.
@@ -33,12 +32,10 @@ type Rates struct {
 	// BusySeconds is the time that handlers ran, BusyFinished the number of messages
 	// finished in that time. Both decay.
 	BusySeconds, BusyFinished float64
-	// ReportedServiceSeconds is the last service time that workers reported, in seconds; 0 if they
-	// report none.
+	// ReportedServiceSeconds is the last service time that workers reported, in seconds; 0 without one.
 	ReportedServiceSeconds float64
 }
 
-// updateRates updates the rates from the counters.
 func (m *Memory) updateRates(in Observation) {
 	r, f := &m.Rates, in.Stats
 	if f.ServiceTime > 0 {
@@ -60,8 +57,8 @@ func (m *Memory) updateRates(in Observation) {
 	r.Arrived, r.Finished = f.Arrived, f.Finished
 }
 
-// arrivedSinceLast returns the messages that arrived since the last measurement: as counted by the
-// broker, or else the increase of outstanding messages plus those finished.
+// arrivedSinceLast returns the messages that arrived since the last measurement: as counted by the broker, or else the
+// increase of outstanding messages plus finished messages.
 func arrivedSinceLast(f *BacklogStats, r *Rates, held, finished int64, finishedKnown bool) (int64, bool) {
 	if f.Arrived != nil {
 		return counterIncrease(f.Arrived, r.Arrived)
@@ -77,22 +74,21 @@ func counterIncrease(now, before *int64) (int64, bool) {
 	return *now - *before, true
 }
 
-// addArrivals updates the arrival rate. A sudden burst is treated as backlog instead of a rate, so
-// a measurement counts only up to a multiple of the known rate and of what one worker can handle.
+// addArrivals updates the arrival rate. A sudden burst counts as backlog instead, so a measurement counts only up to
+// maxBurstFactor times the known rate plus the rate of one worker.
 func (r *Rates) addArrivals(rate, elapsed float64, concurrency int32) {
 	r.LatestRate = min(rate, maxBurstFactor*(r.ArrivalRate+float64(concurrency)/r.serviceTimeOrDefault().Seconds()))
 	r.ArrivalRate = exponentialAverage(r.ArrivalRate, r.LatestRate, elapsed, rateTimeConstant)
 	r.TrendRate = exponentialAverage(r.TrendRate, r.LatestRate, elapsed, trendTimeConstant)
 }
 
-// forecastRate returns the arrival rate after the given time if it continues to grow. It predicts
-// no decrease, and at most 25 % of growth, because apparent growth may be chance.
+// forecastRate returns the arrival rate after the given time if it continues to grow. It predicts no decrease, and at
+// most 25 % growth, because the growth may be chance.
 func (r *Rates) forecastRate(lead time.Duration) float64 {
 	growth := max(0, r.ArrivalRate-r.TrendRate) / (trendTimeConstant - rateTimeConstant).Seconds()
 	return r.ArrivalRate + min(growth*(rateTimeConstant+lead).Seconds(), r.ArrivalRate/4)
 }
 
-// exponentialAverage updates an average with a value measured over some seconds.
 func exponentialAverage(average, seen, seconds float64, memory time.Duration) float64 {
 	return average + (seen-average)*(1-math.Exp(-seconds/memory.Seconds()))
 }
@@ -106,8 +102,8 @@ func (r *Rates) addWork(worked, ended, elapsed float64) {
 	r.BusySeconds, r.BusyFinished = r.BusySeconds*kept+worked, r.BusyFinished*kept+ended
 }
 
-// serviceTime returns the service time of a message; 0 if it is unknown. By Little's law it is the
-// time that handlers ran, divided by the number of finished messages, which includes all attempts.
+// serviceTime returns the service time of a message; 0 if unknown. If workers do not report it, it is, by Little's law,
+// the time that handlers ran divided by the number of finished messages, and includes all attempts.
 func (r *Rates) serviceTime() time.Duration {
 	seconds := r.ReportedServiceSeconds
 	if seconds == 0 && r.BusyFinished >= minFinishedSamples {
@@ -116,7 +112,6 @@ func (r *Rates) serviceTime() time.Duration {
 	return time.Duration(min(seconds, (24*time.Hour).Seconds()) * float64(time.Second))
 }
 
-// serviceTimeOrDefault returns a default while the service time is unknown.
 func (r *Rates) serviceTimeOrDefault() time.Duration {
 	if service := r.serviceTime(); service > 0 {
 		return service

@@ -5,41 +5,38 @@ import (
 )
 
 const (
-	// growthFactor is by how much the number of workers must grow before throughput is expected to
-	// grow.
+	// growthFactor is the growth of the number of workers from which throughput is expected to grow.
 	growthFactor = 2
-	// requiredGain is the part of that growth that throughput must show.
+	// requiredGain is the part of the workers' growth by which throughput must grow.
 	requiredGain = 0.25
-	// settlingTime is how long workers must be ready before their throughput counts, in addition
-	// to the time in which they handle some messages.
+	// settlingTime is how long workers must be ready before their throughput counts, in addition to the time for
+	// settlingMessages.
 	settlingTime = 10 * time.Second
-	// minSaturatedRate is the smallest throughput that differs from none.
+	// minSaturatedRate is the smallest throughput that differs from zero.
 	minSaturatedRate = 0.001
-	// settlingMessages is the number of messages that each worker handles in that time.
+	// settlingMessages is the number of messages that each worker must have had time to handle.
 	settlingMessages = 3
 )
 
-// Saturation detects whether more workers increase throughput. If a dependency of all workers,
-// such as a database, is at its limit, more workers only make each message take longer, which
-// looks as if even more workers were needed. So after scaling up, throughput must grow before the
-// pool scales up again. If it does not, the pool stops scaling up until throughput grows or the
-// backlog is empty.
+// Saturation detects whether more workers increase throughput. If a dependency of all workers, such as a database, is
+// at its limit, more workers only make each message take longer, which seems to call for even more workers. So after
+// scaling up, throughput must grow before the pool scales up again. If it does not, the pool stops scaling up until
+// throughput grows or the backlog is empty.
 type Saturation struct {
 	// BaselineReady workers had the throughput BaselineRate, in messages per second, before the
 	// last scale-up.
 	BaselineReady int32
 	BaselineRate  float64
-	// Ready workers exist since ReadySince. ActiveSince is when the pool last had no workers
-	// before.
+	// Ready is the number of ready workers since ReadySince. ActiveSince is when the pool last got its first ready
+	// worker.
 	Ready                   int32
 	ReadySince, ActiveSince time.Time
-	// SaturatedRate is the throughput at which scaling up was found to be useless; 0 if it was
-	// not.
+	// SaturatedRate is the throughput at which scaling up was found useless; 0 if it was not.
 	SaturatedRate float64
 }
 
-// applySaturation prevents a useless scale-up. It uses the state before these stats, so that a
-// larger backlog never leads to fewer workers.
+// applySaturation prevents a useless scale-up. It uses the state before the current stats, so that a larger backlog
+// never leads to fewer workers.
 func (n *replicaTarget) applySaturation(in Observation, before Saturation, rates *Rates) {
 	if in.Ready == 0 || n.value <= in.Replicas || in.Replicas < effectiveMin(in.Settings) || in.Stats.Finished == nil {
 		return
@@ -70,13 +67,11 @@ func (s *Saturation) isWarmingUp(in Observation, rates *Rates) bool {
 	return s.BaselineReady == 0 && isTooRecent(in, s.ActiveSince, rates) && rates.FinishRate < requiredGain*could
 }
 
-// isTooRecent reports whether workers that are ready since then cannot have handled enough
-// messages.
+// isTooRecent reports whether workers that became ready at a time cannot have handled enough messages.
 func isTooRecent(in Observation, since time.Time, rates *Rates) bool {
 	return !since.IsZero() && in.Now.Sub(since) < settlingTime+settlingMessages*rates.serviceTimeOrDefault()
 }
 
-// updateSaturation updates the state with the present throughput.
 func (s *Saturation) updateSaturation(in Observation, rates *Rates, grows bool) {
 	s.updateReady(in)
 	if in.Stats.Finished == nil || in.Stats.Backlog == 0 {
@@ -87,7 +82,6 @@ func (s *Saturation) updateSaturation(in Observation, rates *Rates, grows bool) 
 	}
 }
 
-// compareThroughput compares the throughput with the baseline.
 func (s *Saturation) compareThroughput(in Observation, rates *Rates, grows bool) {
 	settled := !isTooRecent(in, s.ReadySince, rates)
 	atLimit := settled && in.Ready == in.Replicas && busyReplicas(in) >= in.Ready
@@ -109,7 +103,6 @@ func (s *Saturation) compareThroughput(in Observation, rates *Rates, grows bool)
 	}
 }
 
-// updateReady updates the number of ready workers.
 func (s *Saturation) updateReady(in Observation) {
 	if in.Ready > 0 && s.Ready == 0 && !s.ReadySince.IsZero() {
 		s.ActiveSince = in.Now

@@ -37,7 +37,7 @@ func StoreMemory(m Memory) *v1alpha1.ScaleMemory {
 	return stored
 }
 
-// RestoreMemory returns the memory that a WorkerPool's status contains; empty if it contains none.
+// RestoreMemory returns the memory in a WorkerPool's status; empty without one.
 func RestoreMemory(stored *v1alpha1.ScaleMemory) Memory {
 	if stored == nil {
 		return Memory{}
@@ -80,7 +80,7 @@ func storeRamp(r ScaleRamp) *v1alpha1.ScaleRamp {
 	return &v1alpha1.ScaleRamp{From: r.StartReplicas, PeriodFrom: &r.PeriodReplicas, Time: metav1.NewTime(r.PeriodStart.Truncate(time.Second))}
 }
 
-// restoreRamp restores a ramp. Memory of v0.1.0 has no number for the start of the period.
+// restoreRamp restores a ramp. Memory of v0.1.0 has no PeriodFrom.
 func restoreRamp(r *v1alpha1.ScaleRamp) ScaleRamp {
 	if r == nil {
 		return ScaleRamp{}

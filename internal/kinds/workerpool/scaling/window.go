@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// spansPerWindow is the number of spans into which the longer window is divided. It makes a window
-// longer by at most one span.
+// spansPerWindow is the number of spans into which the longer window is divided. A window becomes longer by at most one
+// span.
 const spansPerWindow = 8
 
 // RecommendationSpan is the range of recommendations in a part of a window.
@@ -18,7 +18,6 @@ type RecommendationSpan struct {
 // Recommendations are recent recommendations, oldest first.
 type Recommendations []RecommendationSpan
 
-// longestWindow returns the longer of the two windows.
 func longestWindow(p Settings) time.Duration { return max(p.ScaleUp.Window, p.ScaleDown.Window) }
 
 // addRecommendation adds a recommendation to the last span or starts a new one, and drops spans
@@ -37,8 +36,8 @@ func (w *Recommendations) addRecommendation(now time.Time, recommended int32, wi
 	*w = slices.Delete(*w, 0, max(over, len(*w)-spansPerWindow-2))
 }
 
-// replicasToKeep returns the number of workers that the recommendations of the window justify. It
-// is the present number while the beginning of the window is unknown.
+// replicasToKeep returns the number of workers that the recommendations of the window justify; the current number while
+// the beginning of the window is unknown.
 func (w Recommendations) replicasToKeep(in Observation, window time.Duration) int32 {
 	if len(w) == 0 || w[0].Start.After(in.Now.Add(-window)) {
 		return in.Replicas
@@ -58,8 +57,7 @@ func (w Recommendations) rangeSince(now time.Time, window time.Duration) (lowest
 	return lowest, highest
 }
 
-// overlapsWindow reports whether a span overlaps the window. A span ends where the next one
-// begins.
+// overlapsWindow reports whether a span overlaps the window. A span ends where the next span begins.
 func (w Recommendations) overlapsWindow(i int, now time.Time, window time.Duration) bool {
 	return i == len(w)-1 || w[i+1].Start.After(now.Add(-window))
 }
