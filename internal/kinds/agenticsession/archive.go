@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// ArchiveContainer is the name of the container that archives transcripts.
+	// ArchiveContainer archives transcripts.
 	ArchiveContainer = "archive"
 
 	archiveVolume            = "archive"
@@ -58,7 +58,7 @@ func (b *objectBuilder) newArchiveContainers(inputs string) []corev1.Container {
 	}}
 }
 
-// newArchiveVolumes returns the volume with the socket, and the volume with the transcripts or with the credentials.
+// newArchiveVolumes returns the volumes with the socket, and with the transcripts or the credentials.
 func (b *objectBuilder) newArchiveVolumes() []corev1.Volume {
 	archive := b.settings.runner.Spec.Archive
 	if archive == nil {
@@ -75,7 +75,6 @@ func (b *objectBuilder) newArchiveVolumes() []corev1.Volume {
 	}}})
 }
 
-// validateArchive returns the problems of the container that archives transcripts.
 func validateArchive(spec *v1alpha1.SessionRunnerSpec) []string {
 	archive := spec.Archive
 	if archive == nil {

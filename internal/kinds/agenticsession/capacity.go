@@ -130,7 +130,6 @@ func NextSessions(runner *v1alpha1.SessionRunner, contenders []Contender) []stri
 	return next
 }
 
-// waitForPlace reports whether the session has to wait until other sessions of its SessionRunner end.
 func (e *evaluation) waitForPlace() (isWaiting bool, question *Question) {
 	o := &e.observation
 	if !HasCapacityLimit(o.Runner) {

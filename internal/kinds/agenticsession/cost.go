@@ -79,10 +79,9 @@ func higherCost(a, b *v1alpha1.Number) v1alpha1.Number {
 	return *b
 }
 
-// costLimit is the maximum cost of a session.
 type costLimit struct {
 	micros int64
-	// owner is the object that sets it.
+	// owner is the object that sets the limit.
 	owner string
 }
 
@@ -140,7 +139,7 @@ func microsOf(cost *v1alpha1.Number) int64 {
 	return parseMicroDollars(*cost)
 }
 
-// attemptCost returns the highest cost of the open attempt that its runner reported; empty if it reported none.
+// attemptCost returns the highest cost that the runner of the open attempt reported; empty without one.
 func (e *evaluation) attemptCost() v1alpha1.Number {
 	s := &e.status
 	cost := v1alpha1.Number("")
@@ -181,7 +180,7 @@ func (e *evaluation) recordCost(cost v1alpha1.Number) {
 	s.AttemptCostUSD, s.CostRecordTime = &cost, &e.now
 }
 
-// closeCost records the cost of the attempt that ends, and returns it; nil if the cost is not known.
+// closeCost records and returns the cost of the attempt that ends; nil if not known.
 func (e *evaluation) closeCost() *v1alpha1.Number {
 	s := &e.status
 	if cost := e.attemptCost(); cost != "" {
@@ -195,7 +194,7 @@ func (e *evaluation) closeCost() *v1alpha1.Number {
 	return cost
 }
 
-// setCostCondition reports whether the cost of the open attempt is known: maxCostUSD does not limit an unknown cost.
+// setCostCondition reports whether the cost is known, because maxCostUSD does not limit an unknown cost.
 func (e *evaluation) setCostCondition() {
 	if findCostLimit(&e.observation, &e.status) == nil {
 		meta.RemoveStatusCondition(&e.status.Conditions, v1alpha1.ConditionCostReported)

@@ -31,7 +31,6 @@ func Decide(observation Observation) Decision {
 	return e.decision
 }
 
-// evaluation is the state of one call of Decide.
 type evaluation struct {
 	observation Observation
 	now         metav1.Time
@@ -139,7 +138,7 @@ func IsAtRest(s *v1alpha1.AgenticSession) bool {
 	return s.Spec.OperatingMode == v1alpha1.ModeStopped || !isStoppedByUser
 }
 
-// lastRun returns how the last attempt of the current run ended; nil if none has ended.
+// lastRun returns the record of the last attempt of the current run; nil if none has ended.
 func lastRun(status *v1alpha1.AgenticSessionStatus) *v1alpha1.SessionRun {
 	if len(status.Runs) == 0 {
 		return nil
@@ -173,5 +172,4 @@ func (e *evaluation) deleteJob(job *batchv1.Job) {
 	}
 }
 
-// isJobActive reports whether Pods of a Job may still run.
 func isJobActive(job *batchv1.Job) bool { return decision.FindEndCondition(job) == nil }

@@ -19,7 +19,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/pod/networkcheck"
 )
 
-// checkContainer is the init container that checks whether NetworkPolicies are enforced.
+// checkContainer checks whether NetworkPolicies are enforced.
 const checkContainer = "yardmaster-network-check"
 
 const (
@@ -29,7 +29,6 @@ const (
 	unlimitedCheck = 7 * 24 * time.Hour
 )
 
-// operatorLabels are the labels of the operator's Pods.
 var operatorLabels = map[string]string{"app.kubernetes.io/name": "yardmaster", "app.kubernetes.io/component": "operator"}
 
 // NetworkCheck describes the operator's side of the network check; with the zero value, sessions have no check.
@@ -100,7 +99,8 @@ func newSessionNetworkPolicy(s *v1alpha1.AgenticSession, runner *v1alpha1.Sessio
 	return policy
 }
 
-// newCheckContainers returns the init container that runs before all others, if the session has one.
+// newCheckContainers returns the init container with the network check, which runs before all others, if the session
+// has one.
 func (b *objectBuilder) newCheckContainers() []corev1.Container {
 	runner := b.settings.runner
 	if b.check == nil || !b.check.appliesTo(runner) || len(b.check.Addresses) == 0 {
@@ -132,7 +132,6 @@ func (e *evaluation) waitForAddresses() bool {
 	return true
 }
 
-// checkStatus returns the status of the Pod's network check; nil if it has none.
 func checkStatus(pod *corev1.Pod) *corev1.ContainerStatus {
 	if pod == nil {
 		return nil
@@ -163,7 +162,7 @@ func networkEnforced(pod *corev1.Pod, previous *metav1.Condition) decision.State
 	return decision.State{Status: metav1.ConditionUnknown, Reason: problem.Reason, Message: problem.Message}
 }
 
-// enforcementProblem returns the problem of a network check that did not find NetworkPolicies enforced.
+// enforcementProblem returns the problem of a network check without the result Enforced.
 func enforcementProblem(t *corev1.ContainerStateTerminated) decision.Problem {
 	problem := decision.Problem{Reason: v1alpha1.ReasonNetworkEnforcementUnknown}
 	switch {

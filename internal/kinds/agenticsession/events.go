@@ -18,7 +18,6 @@ const (
 	actionStop = "Stop"
 )
 
-// eventsBetween returns the events for the changes from one stored status to the next.
 func eventsBetween(before, after *v1alpha1.AgenticSessionStatus) []decision.Event {
 	var events []decision.Event
 	add := func(kind, reason, action, format string, values ...any) {

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// GitContainer is the name of the container that clones and pushes.
+	// GitContainer clones and pushes.
 	GitContainer = "git"
 
 	gitVolume            = "git"
@@ -21,7 +21,7 @@ const (
 	gitCredentialsPath   = "/etc/agentic-git" //nolint:gosec // the path of credentials, not credentials
 )
 
-// usesGit reports whether the session has repositories that the container clones.
+// usesGit reports whether the session has a container that clones repositories.
 func (b *objectBuilder) usesGit() bool {
 	return b.settings.runner.Spec.Git != nil && (len(b.session.Spec.Repos) > 0 || b.session.Spec.ActiveWorkflow != nil)
 }
@@ -62,7 +62,7 @@ func (b *objectBuilder) newGitContainers(inputs string) []corev1.Container {
 	}}
 }
 
-// newGitVolumes returns the volume with the clones, which the runner reads, and the volume with the credentials.
+// newGitVolumes returns the volumes with the clones, which the runner reads, and with the credentials.
 func (b *objectBuilder) newGitVolumes() []corev1.Volume {
 	if !b.usesGit() {
 		return nil
@@ -77,7 +77,6 @@ func (b *objectBuilder) newGitVolumes() []corev1.Volume {
 	return volumes
 }
 
-// validateGit returns the problems of the container that clones and pushes.
 func validateGit(spec *v1alpha1.SessionRunnerSpec) []string {
 	if spec.Git == nil {
 		return nil

@@ -164,7 +164,6 @@ func SelectedSessions(policy *networkingv1.NetworkPolicy) string {
 	return AllSessions
 }
 
-// networkRule is a rule of either direction.
 type networkRule struct {
 	peers []networkingv1.NetworkPolicyPeer
 	ports []networkingv1.NetworkPolicyPort

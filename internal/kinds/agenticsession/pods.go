@@ -11,8 +11,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// newestPod returns the newest Pod of the Job with this UID; nil if it has none. A Job of an
-// earlier run may have had the same name.
+// newestPod returns the newest Pod of the Job with this UID; nil without one. A Job of an earlier run may have had the
+// same name.
 func newestPod(pods []corev1.Pod, job types.UID) *corev1.Pod {
 	var newest *corev1.Pod
 	for i := range pods {
@@ -45,7 +45,6 @@ func findContainer(statuses []corev1.ContainerStatus, name string) *corev1.Conta
 	return nil
 }
 
-// runnerTermination returns how the runner ended; nil if that is not known.
 func runnerTermination(pod *corev1.Pod) *corev1.ContainerStateTerminated {
 	if c := runnerStatus(pod); c != nil {
 		return c.State.Terminated
@@ -60,7 +59,6 @@ func runnerExitCode(pod *corev1.Pod) *int32 {
 	return nil
 }
 
-// findPodCondition returns the Pod's condition of this type if it has this status.
 func findPodCondition(pod *corev1.Pod, kind corev1.PodConditionType, status corev1.ConditionStatus) *corev1.PodCondition {
 	if pod == nil {
 		return nil
@@ -120,8 +118,8 @@ var startFailureReasons = map[string]string{
 	"CrashLoopBackOff":           v1alpha1.ReasonConfigError,
 }
 
-// containerStartProblem returns why a container of the Pod cannot start; nil if none fails.
-// Sidecars count too: the runner starts after them.
+// containerStartProblem returns why a container of the Pod cannot start; nil if none fails. Sidecars count too, because
+// the runner starts after them.
 func containerStartProblem(pod *corev1.Pod) *decision.Problem {
 	if pod == nil {
 		return nil

@@ -22,7 +22,6 @@ func findSource(allowed []v1alpha1.SessionSource, name string) *v1alpha1.Session
 	return &allowed[i]
 }
 
-// checkSecretMounts rejects Secrets that the SessionRunner does not allow.
 func (r *runnerSettings) checkSecretMounts(s *v1alpha1.AgenticSession) field.ErrorList {
 	var errs field.ErrorList
 	for i := range s.Spec.SecretMounts {

@@ -31,7 +31,7 @@ const (
 	defaultStartupTimeoutSeconds = 600
 )
 
-// obstacle is a problem that keeps a session from creating a Job.
+// obstacle keeps a session from creating a Job.
 type obstacle struct {
 	decision.Problem
 
@@ -39,7 +39,6 @@ type obstacle struct {
 	timeLimited bool
 }
 
-// startAttempt opens an attempt and creates its Job, unless an obstacle exists.
 func (e *evaluation) startAttempt() *Question {
 	if e.spec.OperatingMode == v1alpha1.ModeStopped {
 		e.status.StoppedReason, e.status.WaitingSince = v1alpha1.StopUser, nil
@@ -85,7 +84,7 @@ func (e *evaluation) startAttempt() *Question {
 	return nil
 }
 
-// budgetProblem returns why no attempt may start; nil if the session has time and budget left.
+// budgetProblem returns why no attempt may start: no time or budget is left; else nil.
 func budgetProblem(o *Observation, status *v1alpha1.AgenticSessionStatus) *decision.Problem {
 	if left, limited := remainingSeconds(o, status); limited && left == 0 {
 		return &problemTimeUsedUp
@@ -212,7 +211,6 @@ func (e *evaluation) openAttempt() {
 	}
 }
 
-// createAttemptObjects creates the Job of the open attempt and the objects that it needs.
 func (e *evaluation) createAttemptObjects() {
 	if e.observation.Refusal != nil {
 		e.handleRefusal(e.observation.Refusal)

@@ -143,7 +143,6 @@ func validateRepos(repos []v1alpha1.SessionRepo, at *field.Path) field.ErrorList
 	return errs
 }
 
-// repoDirectory returns the name of a repository's directory in the workspace.
 func repoDirectory(repo *v1alpha1.SessionRepo) string {
 	if repo.Name != "" {
 		return repo.Name

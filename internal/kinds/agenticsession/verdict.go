@@ -21,7 +21,6 @@ const (
 	maxDisruptions = 5
 )
 
-// verdict is how an attempt ended, and why.
 type verdict struct {
 	outcome v1alpha1.RunOutcome
 	decision.Problem
@@ -73,7 +72,7 @@ func hasResult(status *v1alpha1.AgenticSessionStatus) bool {
 	return result != nil && result.Run == status.Run && result.Attempt == status.Attempt
 }
 
-// failRun fails the run now, with the open attempt or without one.
+// failRun fails the run now, with or without an open attempt.
 func (e *evaluation) failRun(problem decision.Problem) {
 	e.closeAttempt(verdict{outcome: v1alpha1.RunFailed, Problem: problem, endTime: e.now.Time})
 }
@@ -111,7 +110,7 @@ func (e *evaluation) closeAttempt(v verdict) {
 	}
 }
 
-// takeRetry counts and allows a retry after a failure with this reason, if one is left.
+// takeRetry counts and allows a retry after a failure with this reason, if a retry is left.
 func takeRetry(status *v1alpha1.AgenticSessionStatus, retry *v1alpha1.SessionRetry, reason string) bool {
 	if retry == nil {
 		return false

@@ -47,7 +47,7 @@ func isGated(pod *corev1.Pod) bool {
 	return pod != nil && slices.ContainsFunc(pod.Spec.SchedulingGates, func(gate corev1.PodSchedulingGate) bool { return gate.Name == WorkspaceGate })
 }
 
-// workspaceState is whether an attempt can use its workspace.
+// workspaceState reports whether an attempt can use its workspace.
 type workspaceState struct {
 	// question to answer first; nil without one.
 	question *Question
@@ -190,7 +190,6 @@ func isClaimOwner(uid types.UID, claim metav1.Object) bool {
 	return slices.ContainsFunc(claim.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return owner.UID == uid })
 }
 
-// hasAttempted reports whether the session has or had a Job.
 func hasAttempted(status *v1alpha1.AgenticSessionStatus) bool {
 	return status.Attempt > 0 || slices.ContainsFunc(status.Runs, func(run v1alpha1.SessionRun) bool { return run.Job != "" })
 }
@@ -250,7 +249,6 @@ func (e *evaluation) reserveWorkspace() workspaceState {
 	return workspaceUsable
 }
 
-// findPod returns the first Pod that has not ended and satisfies the condition; nil if no Pod does.
 func findPod(pods []corev1.Pod, condition func(pod *corev1.Pod) bool) *corev1.Pod {
 	for i := range pods {
 		if !HasPodEnded(&pods[i]) && condition(&pods[i]) {

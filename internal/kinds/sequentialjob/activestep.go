@@ -199,7 +199,6 @@ func canRetry(refusal *decision.Refusal) bool {
 		refusal.Kind == podKind && refusal.Class != decision.Invalid
 }
 
-// evaluateTerminalJob returns the verdict of a Job that ended.
 func (e *evaluation) evaluateTerminalJob(step *v1alpha1.StepStatus, job *batchv1.Job) stepVerdict {
 	options := jobOptions(job)
 	condition := decision.FindEndCondition(job)

@@ -24,7 +24,6 @@ const (
 	archiveActiveSeconds = 15 * 60
 )
 
-// isArchiving reports whether the logs of a run are being archived.
 func isArchiving(status *v1alpha1.SequentialJobStatus) bool {
 	return status.Archive != nil && status.Archive.State == v1alpha1.ArchiveArchiving
 }
@@ -112,7 +111,6 @@ func (e *evaluation) nextArchivedRun() int32 {
 	return last
 }
 
-// hasCreatedJob reports whether a step of the current run ended with a Job.
 func hasCreatedJob(status *v1alpha1.SequentialJobStatus) bool {
 	return slices.ContainsFunc(status.Steps, func(step v1alpha1.StepStatus) bool { return step.Run == status.Run && step.JobUID != "" })
 }

@@ -44,7 +44,6 @@ func Decide(observation Observation) Decision {
 	return e.decision
 }
 
-// evaluation is the working state of one call of Decide.
 type evaluation struct {
 	Observation
 	spec     *v1alpha1.SequentialJobSpec

@@ -86,7 +86,6 @@ func stepEvents(before, after *v1alpha1.StepStatus) []decision.Event {
 	return events
 }
 
-// conditionEvents are the events for conditions that become True, in order.
 var conditionEvents = []struct {
 	condition, reason, action string
 	newEvent                  func(reason, action, message string) decision.Event

@@ -69,7 +69,6 @@ func podFailurePolicy(options *v1alpha1.StepOptions, restartPolicy corev1.Restar
 	}}}
 }
 
-// podTemplate returns spec.template with the step's overlay and container, and the environment of the run.
 func podTemplate(sj *v1alpha1.SequentialJob, step *v1alpha1.Step) corev1.PodTemplateSpec {
 	template, err := overlaidTemplate(sj, step)
 	if err != nil {
@@ -108,7 +107,6 @@ func mountWorkspace(pod *corev1.PodSpec, container *corev1.Container, claim, pat
 	)
 }
 
-// outputEnvVars returns the environment variables with the outputs of earlier steps.
 func outputEnvVars(sj *v1alpha1.SequentialJob, step string) []corev1.EnvVar {
 	var variables []corev1.EnvVar
 	for _, earlier := range allStepSpecs(&sj.Spec) {
@@ -130,7 +128,6 @@ func outputEnvVars(sj *v1alpha1.SequentialJob, step string) []corev1.EnvVar {
 	return variables
 }
 
-// jobLabels returns the labels from spec.jobMetadata and of the operator.
 func jobLabels(sj *v1alpha1.SequentialJob, step string) map[string]string {
 	var labels map[string]string
 	if sj.Spec.JobMetadata != nil {
@@ -188,7 +185,6 @@ func addStepLabels(labels map[string]string, sj *v1alpha1.SequentialJob, step st
 	return labels
 }
 
-// childLabels returns the labels of an object for all steps of a SequentialJob.
 func childLabels(sj *v1alpha1.SequentialJob, component string) map[string]string {
 	labels := applicationLabels(sj, component)
 	labels[v1alpha1.LabelSequentialJob] = labelValue(sj.Name)

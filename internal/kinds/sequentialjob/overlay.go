@@ -14,7 +14,6 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// overlaidTemplate returns a copy of spec.template, patched by the step's podTemplate.
 func overlaidTemplate(sj *v1alpha1.SequentialJob, step *v1alpha1.Step) (corev1.PodTemplateSpec, error) {
 	template := corev1.PodTemplateSpec{}
 	if sj.Spec.Template != nil {

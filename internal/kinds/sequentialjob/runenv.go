@@ -17,7 +17,6 @@ const (
 	envFailedMessage = "SEQUENCE_FAILED_MESSAGE"
 )
 
-// outcome is how the steps of containers ended.
 type outcome struct {
 	// status is Completed, Failed or, before they ended, Running.
 	status string

@@ -39,7 +39,6 @@ type RunResult struct {
 	FailedReason string `cel:"failedReason"`
 }
 
-// whenEnvironment declares the variables of expressions.
 var whenEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	return cel.NewEnv(
 		ext.NativeTypes(reflect.TypeFor[StepResult](), reflect.TypeFor[RunResult](), ext.ParseStructTags(true)),

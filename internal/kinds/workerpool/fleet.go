@@ -33,7 +33,6 @@ type fleet struct {
 	updated   *revisionState
 }
 
-// revisionState is a revision with its workers.
 type revisionState struct {
 	Revision
 	exists bool
@@ -143,10 +142,9 @@ func (w *workerState) undrain() { w.targetDraining, w.targetIdle = time.Time{}, 
 // hasWorkers reports whether workers exist, including terminating workers and those not created yet.
 func (r *revisionState) hasWorkers() bool { return r.totalWorkers()+r.terminating > 0 }
 
-// totalWorkers counts the workers that are not terminating, and those not created yet.
+// totalWorkers counts the workers that are not terminating, including those not created yet.
 func (r *revisionState) totalWorkers() int32 { return max(r.Replicas, r.liveWorkers()) }
 
-// liveWorkers counts the workers that are not terminating.
 func (r *revisionState) liveWorkers() int32 { return int32(len(r.workers)) } //nolint:gosec // far fewer than 2^31
 
 // uncreatedWorkers counts the replicas whose Pods do not exist yet.

@@ -25,7 +25,6 @@ import (
 // PodMonitorKind is the kind PodMonitor of the Prometheus operator.
 var PodMonitorKind = schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "PodMonitor"}
 
-// workloadBuilder builds the objects of a pool.
 type workloadBuilder struct {
 	pool  *v1alpha1.WorkerPool
 	drain v1alpha1.Drain
@@ -249,7 +248,6 @@ func childObjectName(owner, part string) string {
 // RevisionName returns the name of a revision's Deployment or StatefulSet.
 func RevisionName(owner, hash string) string { return childObjectName(owner, hash) }
 
-// sharedObjectName returns the name of the objects that all revisions use.
 func sharedObjectName(owner string) string { return childObjectName(owner, "workers") }
 
 func poolLabelValue(owner string) string {
@@ -272,8 +270,6 @@ func objectLabels(owner string) map[string]string {
 	return map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByValue, LabelWorkerPool: poolLabelValue(owner)}
 }
 
-// childMetadata returns the metadata of an object that the pool controls. It does not block the pool's deletion,
-// because the finalizer ensures the order.
 func childMetadata(wp *v1alpha1.WorkerPool, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: name, Namespace: wp.Namespace, Labels: objectLabels(wp.Name),
@@ -326,7 +322,6 @@ func isContained(desired, found any) bool {
 	return desired == found
 }
 
-// operatorLabels are the labels of the operator's Pods.
 var operatorLabels = map[string]string{
 	"app.kubernetes.io/name": "yardmaster", "app.kubernetes.io/component": "operator",
 }

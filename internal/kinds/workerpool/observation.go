@@ -27,7 +27,7 @@ type Observation struct {
 	Config WorkerConfig
 	// Operator settings that the workers depend on.
 	Operator OperatorSettings
-	// NetworkPolicies of the namespace, without their rules.
+	// NetworkPolicies of the namespace. Their rules are not read.
 	NetworkPolicies []networkingv1.NetworkPolicy
 	// Revisions that exist, in any order.
 	Revisions []Revision
@@ -76,7 +76,7 @@ type OperatorSettings struct {
 	PodMonitors bool
 	// Namespace of the operator; empty if unknown, for example outside a cluster.
 	Namespace string
-	// Admin is how workers recognize the operator and the kubelet; nil if the operator has no key.
+	// Admin has the keys with which workers authenticate the operator and the kubelet; nil without a key.
 	Admin *AdminAccess
 	// OmitObjectNames omits the names of the pool and its queues in the workers' metrics.
 	OmitObjectNames bool

@@ -12,10 +12,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// defaultRevisionHistory is the default of rollout.revisionHistory.
 const defaultRevisionHistory = 3
 
-// plan has the workers that start, drain and stop.
 type plan struct {
 	Actions
 	// revisions as planned, newest first, and updated among them.
@@ -53,7 +51,6 @@ func planWorkers(f *fleet, r *rollout) plan {
 	return p
 }
 
-// planRevisions plans the replicas of all revisions, and the drain states of their workers.
 func (p *plan) planRevisions(f *fleet, r *rollout) {
 	p.revisions = nil
 	for _, before := range f.revisions {
@@ -232,7 +229,6 @@ func (r *revisionState) drainHighestOrdinals(now time.Time) {
 	}
 }
 
-// newSize returns the replicas and the history to write.
 func (r *revisionState) newSize(rules *drainRules) RevisionSize {
 	size := RevisionSize{Name: r.Name, Replicas: r.newReplicas, History: r.newHistory, Ordered: r.Ordered}
 	if !r.exists {

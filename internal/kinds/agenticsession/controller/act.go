@@ -18,7 +18,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// createdJob identifies a Job that this process created.
 type createdJob struct {
 	name string
 	uid  types.UID

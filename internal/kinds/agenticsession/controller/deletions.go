@@ -98,7 +98,6 @@ func (d *deletionTracker) sessionDeleted(ctx context.Context, s client.Object) {
 	}
 }
 
-// childDeleted ends the measurement with the last child.
 func (d *deletionTracker) childDeleted(ctx context.Context, child client.Object) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -150,7 +150,6 @@ func (r *Reconciler) reservingSession(ctx context.Context, s *v1alpha1.AgenticSe
 	return name, nil
 }
 
-// observeChildren finds which objects of an open attempt exist.
 func (r *Reconciler) observeChildren(ctx context.Context, observation *agenticsession.Observation) error {
 	s := observation.Session
 	if s.Status.Job == "" {

@@ -19,7 +19,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// renewal is the last renewal of a session's Lease, and the reported cost.
 type renewal struct {
 	renewTime, observedTime time.Time
 	cost                    agenticsession.CostReport

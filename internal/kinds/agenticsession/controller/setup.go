@@ -36,12 +36,11 @@ import (
 const (
 	// uidIndex indexes the objects of sessions by the session's UID.
 	uidIndex = "session-uid"
-	// claimIndex indexes sessions by the claim of their workspace, runnerIndex by their
-	// SessionRunner, and parentIndex by the session that they continue.
-	claimIndex  = "status.workspaceClaim"
-	runnerIndex = "spec.runner"
-	parentIndex = "spec.continueFrom.name"
-	// contenderIndex indexes sessions that have an open attempt, or may start one, by their SessionRunner.
+	// claimIndex indexes sessions by the claim of their workspace, runnerIndex by their SessionRunner, parentIndex by
+	// the session that they continue, and contenderIndex open and waiting sessions by their SessionRunner.
+	claimIndex     = "status.workspaceClaim"
+	runnerIndex    = "spec.runner"
+	parentIndex    = "spec.continueFrom.name"
 	contenderIndex = "contender-of"
 	// selectedIndex indexes NetworkPolicies by the sessions that they select.
 	selectedIndex = "selected-sessions"

@@ -23,8 +23,7 @@ const podsPerPage = 500
 
 var (
 	claimKind = corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim")
-	// notEnded selects Pods whose containers run or may run.
-	notEnded = fields.AndSelectors(
+	notEnded  = fields.AndSelectors(
 		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
 		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
 	)

@@ -67,7 +67,6 @@ func (c *createdJobs) merge(sj *v1alpha1.SequentialJob, cached []*batchv1.Job, n
 	return merged, uids
 }
 
-// markObserved records that the cache has shown a Job.
 func (c *createdJobs) markObserved(job *batchv1.Job) {
 	owner := ownerOf(job)
 	if owner == nil {

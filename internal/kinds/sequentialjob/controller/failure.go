@@ -16,7 +16,6 @@ import (
 // failureReportDelay is how long reconciliations fail before the status reports it. A retry usually succeeds sooner.
 const failureReportDelay = 3 * time.Second
 
-// maxFailureBytes limits the message of a failure in the status.
 const maxFailureBytes = 1024
 
 type failure struct {

@@ -21,10 +21,8 @@ var (
 		"Number of SequentialJobs with an active step.")
 )
 
-// archiveResults maps the states in which an archive has ended to the label result.
 var archiveResults = map[v1alpha1.ArchiveState]string{v1alpha1.ArchiveArchived: "archived", v1alpha1.ArchiveFailed: "failed"}
 
-// stepResults maps the final phases of a step to the label result.
 var stepResults = map[v1alpha1.StepPhase]string{
 	v1alpha1.StepSucceeded: "succeeded",
 	v1alpha1.StepFailed:    "failed",

@@ -124,7 +124,6 @@ func (r *Reconciler) listPods(ctx context.Context, observation *sequentialjob.Ob
 	return nil
 }
 
-// listJobs replaces the observed Jobs with a live list.
 func (r *Reconciler) listJobs(ctx context.Context, observation *sequentialjob.Observation) error {
 	var jobs batchv1.JobList
 	selector := client.MatchingLabels{v1alpha1.LabelSequentialJobUID: string(observation.SequentialJob.UID)}

@@ -24,7 +24,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube/metric"
 )
 
-// controllerIndex indexes Jobs by the UID of their controller.
 const controllerIndex = ".metadata.controller.uid"
 
 // policyViolatedIndex has the value policyViolated for each SequentialJob that a Policy blocks.

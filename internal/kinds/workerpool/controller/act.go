@@ -80,7 +80,6 @@ func refusedObject(object client.Object) decision.Refusal {
 	return decision.Refusal{Kind: object.GetObjectKind().GroupVersionKind().Kind, Name: object.GetName()}
 }
 
-// maxConcurrentPatches is the number of Pods that are patched at the same time.
 const maxConcurrentPatches = 8
 
 // writeDrainStates writes drain states on Pods. A conflict on a Pod does not affect other Pods.
@@ -115,7 +114,6 @@ func annotateTime(pod *corev1.Pod, annotation string, at time.Time) {
 	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, annotation, at.UTC().Format(time.RFC3339))
 }
 
-// resizeRevision creates a revision, or sets its replicas.
 func (r *Reconciler) resizeRevision(ctx context.Context, wp *v1alpha1.WorkerPool, observed *observation, size *workerpool.RevisionSize) (*decision.Refusal, error) {
 	if size.NewWorkload != nil {
 		return r.createRevision(ctx, wp, size)
@@ -196,7 +194,6 @@ func (r *Reconciler) createRevision(ctx context.Context, wp *v1alpha1.WorkerPool
 	return nil, kube.ErrStale
 }
 
-// fieldOwner is the field manager of applied objects.
 const fieldOwner = client.FieldOwner("yardmaster")
 
 // applySharedObjects applies the objects that all revisions use, unless they are unchanged since this process applied
@@ -284,7 +281,6 @@ func (r *Reconciler) applyObject(
 	return nil, nil //nolint:nilnil // no refusal
 }
 
-// appliedObject is an object as it was last applied.
 type appliedObject struct {
 	// hash of the apply configuration.
 	hash string

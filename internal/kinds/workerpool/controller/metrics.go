@@ -11,7 +11,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube/metric"
 )
 
-// poolLabel is the label with the name of a WorkerPool.
 const poolLabel = "pool"
 
 var (

@@ -162,7 +162,6 @@ func (r *Reconciler) observePods(ctx context.Context, observed *observation) err
 	return nil
 }
 
-// addPods adds the Pods that belong to a revision, and returns the workers in them.
 func (o *observation) addPods(pods []corev1.Pod) []workerpool.Worker {
 	var workers []workerpool.Worker
 	for i := range pods {
@@ -219,7 +218,6 @@ func workerOfPod(pod *corev1.Pod) workerpool.Worker {
 	return w
 }
 
-// protectionOf reads the protection from a Pod's annotations.
 func protectionOf(pod *corev1.Pod) workerpool.Protection {
 	_, safeToEvict := pod.Annotations[workerpool.AnnotationSafeToEvict]
 	_, doNotDisrupt := pod.Annotations[workerpool.AnnotationDoNotDisrupt]
@@ -233,7 +231,6 @@ func consumesMessages(container string) bool {
 	return container == v1alpha1.WorkerContainer || container == workerpool.SidecarContainer
 }
 
-// annotatedTime returns the time in an annotation; zero if it is missing or invalid.
 func annotatedTime(pod *corev1.Pod, annotation string) time.Time {
 	at, err := time.Parse(time.RFC3339, pod.Annotations[annotation])
 	if err != nil {

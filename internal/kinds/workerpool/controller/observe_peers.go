@@ -30,7 +30,7 @@ import (
 )
 
 const (
-	// workerTimeout is the time in which all workers of a pool must answer.
+	// workerTimeout is the time in which all workers of a pool together must answer.
 	workerTimeout = 1500 * time.Millisecond
 	// queuesTimeout is the time in which all queues of a pool must be read. A started request has its own timeout.
 	queuesTimeout = 3 * time.Second
@@ -47,7 +47,6 @@ type peerObservation struct {
 	statsError string
 }
 
-// observedQueues are the queues of a pool, all on one broker.
 type observedQueues struct {
 	conn *brokerconn.Conn
 	all  []observedQueue
@@ -87,7 +86,6 @@ func (r *Reconciler) observePeers(ctx context.Context, observed *observation) er
 	return nil
 }
 
-// peerSubject identifies the workers and queues to observe.
 func (o *observation) peerSubject() (string, error) {
 	source, err := json.Marshal(o.Pool.Spec.Source)
 	if err != nil {
@@ -244,7 +242,6 @@ func (o *observation) answers(request workerpool.DrainRequest) bool {
 	return slices.ContainsFunc(o.Workers, func(w workerpool.Worker) bool { return w.Name == request.Worker && w.Stats != nil })
 }
 
-// names of the queues on the broker.
 func (qs *observedQueues) names() []string {
 	var names []string
 	for i := range qs.all {
@@ -300,7 +297,6 @@ func (o *observation) checkOwnership() {
 	}
 }
 
-// findQueues returns the pool's queues, or the problem with them.
 func (r *Reconciler) findQueues(ctx context.Context, observed *observation) (*observedQueues, *decision.Problem, error) {
 	wp := observed.Pool
 	found := &observedQueues{}

@@ -35,7 +35,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/pod/workerclient"
 )
 
-// secretKeyCacheSize is the number of Secrets whose keys are remembered.
 const secretKeyCacheSize = 1024
 
 // SourceReader reads the stats of pools that have a source instead of queues.

@@ -41,7 +41,6 @@ func (r *Reconciler) Record(ctx context.Context, wp *v1alpha1.WorkerPool, _ *obs
 	return wp, nil
 }
 
-// poolMemory is this process's memory of a pool.
 type poolMemory struct {
 	// scaling is the memory of the last decision, which the status has too, but is written less often.
 	scaling *scaling.Memory

@@ -83,7 +83,6 @@ func indexedByPool() []client.Object {
 	return []client.Object{&appsv1.Deployment{}, &appsv1.StatefulSet{}, &corev1.Pod{}}
 }
 
-// labelIndexer indexes objects by the value of a label.
 func labelIndexer(label string) client.IndexerFunc {
 	return func(object client.Object) []string { return []string{object.GetLabels()[label]} }
 }
@@ -138,7 +137,6 @@ func isQueueReady(q *v1alpha1.Queue) bool {
 	return meta.IsStatusConditionTrue(q.Status.Conditions, v1alpha1.ConditionReady)
 }
 
-// queueIndex indexes WorkerPools by the names of their Queues.
 const queueIndex = "spec.queues.name"
 
 func indexedQueueNames(object client.Object) []string {

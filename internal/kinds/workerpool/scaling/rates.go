@@ -6,7 +6,6 @@ import (
 )
 
 const (
-	// rateTimeConstant is the time constant of the smoothed arrival and finish rates.
 	rateTimeConstant = 10 * time.Second
 	// trendTimeConstant is the time constant of the slower average that shows whether the arrival
 	// rate grows.

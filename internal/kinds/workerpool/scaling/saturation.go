@@ -54,7 +54,6 @@ func (s *Saturation) hasGrown(in Observation) bool {
 	return s.BaselineReady > 0 && float64(in.Ready) >= float64(s.BaselineReady)*growthFactor
 }
 
-// finishesMore reports whether throughput has grown with the workers.
 func (s *Saturation) finishesMore(in Observation, rates *Rates) bool {
 	more := float64(in.Ready)/float64(max(s.BaselineReady, 1)) - 1
 	return rates.FinishRate >= s.BaselineRate*(1+requiredGain*more)

@@ -88,7 +88,6 @@ func restoreRamp(r *v1alpha1.ScaleRamp) ScaleRamp {
 	return ScaleRamp{StartReplicas: r.From, PeriodReplicas: ptr.Deref(r.PeriodFrom, r.From), PeriodStart: r.Time.Time}
 }
 
-// quantityValue returns the value of a stored quantity; 0 if it is missing or negative.
 func quantityValue(q *resource.Quantity) float64 {
 	if q == nil || q.Sign() < 0 {
 		return 0

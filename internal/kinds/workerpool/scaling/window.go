@@ -46,7 +46,6 @@ func (w Recommendations) replicasToKeep(in Observation, window time.Duration) in
 	return min(highest, in.Replicas, effectiveMax(in.Settings))
 }
 
-// rangeSince returns the lowest and the highest recommendation of the window.
 func (w Recommendations) rangeSince(now time.Time, window time.Duration) (lowest, highest int32) {
 	lowest = maxReplicas
 	for i, span := range w {
