@@ -65,7 +65,8 @@ func (e *evaluation) followJob(job *batchv1.Job) *Question {
 	e.setAttemptConditions()
 	end := decision.FindEndCondition(job)
 	if end != nil && endedBeforeDeletion(job, end) {
-		// The end of the Pod says how the runner ended. Kubernetes ends Jobs after their Pods, but a cache receives both separately.
+		// The end of the Pod shows how the runner ended. Kubernetes ends Jobs after their Pods, but a cache receives
+		// both separately.
 		if e.pod != nil && !HasPodEnded(e.pod) && !e.timer.HasReached(end.LastTransitionTime.Add(maxPodLag)) {
 			return nil
 		}

@@ -101,7 +101,7 @@ func (p *places) isFullFor(user string) bool {
 	return most != nil && p.byUser[user] >= int(*most)
 }
 
-// HasPlace reports whether a SessionRunner allows one more session of this user, whatever the order.
+// HasPlace reports whether a SessionRunner allows one more session of this user, regardless of the order.
 func HasPlace(runner *v1alpha1.SessionRunner, contenders []Contender, user string) bool {
 	p := countPlaces(runner, contenders)
 	return !p.isFull() && !p.isFullFor(user)
@@ -155,7 +155,7 @@ func (e *evaluation) waitForPlace() (isWaiting bool, question *Question) {
 	return true, nil
 }
 
-// queueMessage says why a session waits, without names of other sessions, which may belong to other users.
+// queueMessage returns why a session waits, without names of other sessions, which may belong to other users.
 func queueMessage(runner *v1alpha1.SessionRunner, contenders []Contender, self *Contender) string {
 	p := countPlaces(runner, contenders)
 	before := slices.IndexFunc(inOrder(contenders), func(c Contender) bool { return c.UID == self.UID })

@@ -19,7 +19,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/pod/adminauth"
 )
 
-// objectBuilder builds the objects of an attempt from nothing but its fields.
+// objectBuilder builds the objects of an attempt only from its fields.
 type objectBuilder struct {
 	session  *v1alpha1.AgenticSession
 	settings *runnerSettings

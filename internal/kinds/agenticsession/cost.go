@@ -139,7 +139,7 @@ func microsOf(cost *v1alpha1.Number) int64 {
 	return parseMicroDollars(*cost)
 }
 
-// attemptCost returns the highest cost that the runner of the open attempt reported; empty without one.
+// attemptCost returns the highest cost that the runner of the open attempt reported; empty if it reported none.
 func (e *evaluation) attemptCost() v1alpha1.Number {
 	s := &e.status
 	cost := v1alpha1.Number("")

@@ -99,8 +99,8 @@ func newSessionNetworkPolicy(s *v1alpha1.AgenticSession, runner *v1alpha1.Sessio
 	return policy
 }
 
-// newCheckContainers returns the init container with the network check, which runs before all others, if the session
-// has one.
+// newCheckContainers returns the init container with the network check, which runs before all others, if the check
+// applies to the session.
 func (b *objectBuilder) newCheckContainers() []corev1.Container {
 	runner := b.settings.runner
 	if b.check == nil || !b.check.appliesTo(runner) || len(b.check.Addresses) == 0 {

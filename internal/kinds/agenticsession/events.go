@@ -70,7 +70,7 @@ func isNameTaken(status *v1alpha1.AgenticSessionStatus) bool {
 	return c != nil && c.Reason == v1alpha1.ReasonNameTaken
 }
 
-// addedRun returns the added record; nil without one. A decision adds at most one record.
+// addedRun returns the added record, or nil. A decision adds at most one record.
 func addedRun(before, after *v1alpha1.AgenticSessionStatus) *v1alpha1.SessionRun {
 	if len(after.Runs) == 0 {
 		return nil

@@ -21,7 +21,7 @@ const (
 	gitCredentialsPath   = "/etc/agentic-git" //nolint:gosec // the path of credentials, not credentials
 )
 
-// usesGit reports whether the session has a container that clones repositories.
+// usesGit reports whether the Pod has the GitContainer.
 func (b *objectBuilder) usesGit() bool {
 	return b.settings.runner.Spec.Git != nil && (len(b.session.Spec.Repos) > 0 || b.session.Spec.ActiveWorkflow != nil)
 }

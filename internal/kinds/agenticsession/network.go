@@ -119,8 +119,8 @@ func findNetworkPolicy(policies []networkingv1.NetworkPolicy, name string) *netw
 }
 
 // findWideningPolicy returns the first NetworkPolicy that selects a Pod and allows connections that the wanted policy
-// does not; nil without one. Each peer of a rule must be contained in a single rule of the wanted policy, which can be
-// decided without knowing the Pods and namespaces that selectors select.
+// does not, or nil. Each peer of a rule must be contained in a single rule of the wanted policy, which can be decided
+// without knowing the Pods and namespaces that selectors select.
 func findWideningPolicy(policies []networkingv1.NetworkPolicy, pod map[string]string, wanted *networkingv1.NetworkPolicy) *networkingv1.NetworkPolicy {
 	wantedEgress, wantedIngress := rulesOf(wanted)
 	for i := range policies {
@@ -141,8 +141,8 @@ func findWideningPolicy(policies []networkingv1.NetworkPolicy, pod map[string]st
 // AllSessions is the SelectedSessions of a NetworkPolicy that may select the Pods of more than one session.
 const AllSessions = "*"
 
-// SelectedSessions returns the UID of the session whose Pods a NetworkPolicy selects, AllSessions, or nothing if it
-// selects no Pod of any session, whatever labels SessionRunners define.
+// SelectedSessions returns the UID of the session whose Pods a NetworkPolicy selects, AllSessions, or "" if it cannot
+// select Pods of sessions, with any labels of SessionRunners.
 func SelectedSessions(policy *networkingv1.NetworkPolicy) string {
 	isNever := func(key string) bool {
 		return strings.HasPrefix(key, v1alpha1.Prefix) && key != LabelSession && key != LabelSessionUID

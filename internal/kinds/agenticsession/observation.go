@@ -30,7 +30,7 @@ type Observation struct {
 	NetworkCheck NetworkCheck
 	// Keys sign the session's token for the egress proxy; nil if the operator has no key or the session needs no token.
 	Keys *adminauth.Keys
-	// Parent is the session that spec.continueFrom names; nil without one, or if it does not exist.
+	// Parent is the session that spec.continueFrom names; nil if it does not exist.
 	Parent *v1alpha1.AgenticSession
 	// WorkspaceUser is the name of another session that has a Job in the same workspace.
 	WorkspaceUser string
@@ -54,8 +54,8 @@ type Observation struct {
 	Now time.Time
 	// Answers to the questions of earlier calls with this observation.
 	Answers Answers
-	// Refusal is the object that the API server refused when the last decision on this observation was executed; nil
-	// without one.
+	// Refusal is the object that the API server refused when the last decision on this observation was executed, or
+	// nil.
 	Refusal *decision.Refusal
 }
 
@@ -119,7 +119,7 @@ type Decision struct {
 	DryRunPod *corev1.Pod
 	// CreateJob is the Job to create.
 	CreateJob *batchv1.Job
-	// DeleteSecret is the name of an inputs Secret that nothing uses any more.
+	// DeleteSecret is the name of an inputs Secret that is no longer used.
 	DeleteSecret string
 	// DeleteSession means that the session's time to live has passed.
 	DeleteSession bool
@@ -127,7 +127,7 @@ type Decision struct {
 	RequeueAfter time.Duration
 }
 
-// ChangesStatus reports whether the decision's status differs from the stored one.
+// ChangesStatus reports whether the decision's status differs from the stored status.
 func (d *Decision) ChangesStatus(s *v1alpha1.AgenticSession) bool {
 	return !equality.Semantic.DeepEqual(s.Status, d.Status)
 }

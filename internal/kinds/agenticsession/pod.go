@@ -54,7 +54,8 @@ const (
 // operatorVariables are the operator's environment variables that do not have its prefix.
 var operatorVariables = []string{homeVariable, tempVariable}
 
-// newPodTemplate returns the template of the attempt's Pod. It copies no part of a Pod from users as a whole.
+// newPodTemplate returns the template of the attempt's Pod. Every part is built here: users cannot supply a part as a
+// whole.
 func (b *objectBuilder) newPodTemplate(inputs string) corev1.PodTemplateSpec {
 	s := b.session
 	pod := corev1.PodSpec{
@@ -102,7 +103,7 @@ func (b *objectBuilder) newPodSecurityContext() *corev1.PodSecurityContext {
 	}
 }
 
-// hardenContainers replaces the security context of each container with a restricted one.
+// hardenContainers replaces the security context of each container with a restricted security context.
 func hardenContainers(containers []corev1.Container) {
 	for i := range containers {
 		containers[i].SecurityContext = &corev1.SecurityContext{
@@ -186,7 +187,7 @@ func (b *objectBuilder) newEnvironment(inputs string) []corev1.EnvVar {
 	set("WORKSPACE", workspacePath)
 	set("RESULT_FILE", resultPath)
 	others := len(b.newCheckContainers()) + len(b.settings.runner.Spec.Sidecars) + len(b.newGitContainers(inputs)) + len(b.newArchiveContainers(inputs))
-	// The kubelet divides what a Pod may report equally among all its containers.
+	// The kubelet divides the length of a Pod's results equally among all its containers.
 	set("RESULT_MAX_BYTES", strconv.Itoa(min(maxResultBytes, maxPodResultBytes/(1+others))))
 	set("SDK_SESSION_ID", b.status.SDKSessionID)
 	if b.settings.runner.Spec.ActivityLease {

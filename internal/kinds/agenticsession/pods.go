@@ -11,8 +11,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// newestPod returns the newest Pod of the Job with this UID; nil without one. A Job of an earlier run may have had the
-// same name.
+// newestPod returns the newest Pod of the Job with this UID, or nil. A Job of an earlier run may have had the same
+// name.
 func newestPod(pods []corev1.Pod, job types.UID) *corev1.Pod {
 	var newest *corev1.Pod
 	for i := range pods {
@@ -28,7 +28,7 @@ func newestPod(pods []corev1.Pod, job types.UID) *corev1.Pod {
 	return newest
 }
 
-// runnerStatus returns the status of the runner's container; nil without one. The Pod may be nil, here and below.
+// runnerStatus returns the status of the runner's container, or nil. The Pod may be nil, here and below.
 func runnerStatus(pod *corev1.Pod) *corev1.ContainerStatus {
 	if pod == nil {
 		return nil

@@ -17,8 +17,7 @@ import (
 // of a runner that does not start exist, because it has no permission to watch Secrets.
 const inputsCheckInterval = 30 * time.Second
 
-// restoreObjects applies the objects of a running attempt that somebody deleted, and NetworkPolicies that somebody
-// changed.
+// restoreObjects applies the objects of a running attempt that were deleted, and NetworkPolicies that were changed.
 func (e *evaluation) restoreObjects() *Question {
 	for _, object := range e.attemptObjects() {
 		isCurrent, question := e.isCurrent(object)
@@ -50,8 +49,8 @@ func (e *evaluation) attemptObjects() []decision.Object {
 	return append(objects, e.newObjectBuilder().newLeaseObjects()...)
 }
 
-// isCurrent reports whether an object of a running attempt exists, or is no longer needed. Only of NetworkPolicies, the
-// content is compared.
+// isCurrent reports whether an object of a running attempt exists, or is no longer needed. The content is compared only
+// for NetworkPolicies.
 func (e *evaluation) isCurrent(object decision.Object) (bool, *Question) {
 	switch object := object.(type) {
 	case *networkingv1.NetworkPolicy:
@@ -81,7 +80,7 @@ func (e *evaluation) areInputsCurrent(name string) (bool, *Question) {
 	return exists, nil
 }
 
-// reportRestoration reports an object that the API server refused until it is restored.
+// reportRestoration reports that the API server refused an object, until the object is restored.
 func (e *evaluation) reportRestoration() {
 	reasons := map[decision.Class]string{decision.AlreadyExists: v1alpha1.ReasonNameTaken, decision.QuotaExceeded: v1alpha1.ReasonQuotaExceeded}
 	c := meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionDependenciesReady)

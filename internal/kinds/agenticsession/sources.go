@@ -13,7 +13,7 @@ import (
 // maxVariableNameLength limits the names of variables from envFrom: a prefix and a key.
 const maxVariableNameLength = 256
 
-// findSource returns the entry of a Secret or ConfigMap in a list of a SessionRunner; nil without one.
+// findSource returns the entry of a Secret or ConfigMap in a list of a SessionRunner, or nil.
 func findSource(allowed []v1alpha1.SessionSource, name string) *v1alpha1.SessionSource {
 	i := slices.IndexFunc(allowed, func(source v1alpha1.SessionSource) bool { return source.Name == name })
 	if i < 0 {
@@ -88,7 +88,7 @@ type variableSource struct {
 	kind, name, prefix string
 	// field is the entry's field that contains the name, and list the SessionRunner's list of allowed keys.
 	field, list string
-	// allowed is the object's entry in the list; nil without one.
+	// allowed is the object's entry in the list, or nil.
 	allowed   *v1alpha1.SessionSource
 	valueFrom func(key string) *corev1.EnvVarSource
 }

@@ -84,7 +84,7 @@ func (e *evaluation) startAttempt() *Question {
 	return nil
 }
 
-// budgetProblem returns why no attempt may start: no time or budget is left; else nil.
+// budgetProblem returns why no attempt may start; nil if time and budget are left.
 func budgetProblem(o *Observation, status *v1alpha1.AgenticSessionStatus) *decision.Problem {
 	if left, limited := remainingSeconds(o, status); limited && left == 0 {
 		return &problemTimeUsedUp

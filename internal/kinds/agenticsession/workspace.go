@@ -49,7 +49,7 @@ func isGated(pod *corev1.Pod) bool {
 
 // workspaceState reports whether an attempt can use its workspace.
 type workspaceState struct {
-	// question to answer first; nil without one.
+	// question to answer first, or nil.
 	question *Question
 	// usable means that the attempt can use the workspace. Otherwise its run failed, or obstacle says why it waits.
 	usable bool
@@ -74,8 +74,8 @@ func (e *evaluation) resolveWorkspace() workspaceState {
 	return e.resolveOwnClaim(name, claim)
 }
 
-// claimName returns the name of the claim that the next attempt uses; empty without one, or if the session may not use
-// its parent's claim.
+// claimName returns the name of the claim that the next attempt uses; empty if it uses none, or if the session may not
+// use its parent's claim.
 func (e *evaluation) claimName() string {
 	o := &e.observation
 	switch {

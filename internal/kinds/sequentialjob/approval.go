@@ -26,7 +26,7 @@ func ReadApproval(sj *v1alpha1.SequentialJob) *Approval {
 	return approval
 }
 
-// AwaitingApproval returns the name of the step that starts as soon as a user approves it; empty without one.
+// AwaitingApproval returns the name of the step that starts as soon as a user approves it, or "".
 func AwaitingApproval(sj *v1alpha1.SequentialJob) string {
 	steps := sj.Status.Steps
 	if next := nextStep(steps); activeStep(steps) == nil && needsApproval(next) && !IsFinished(&sj.Status) {

@@ -115,7 +115,7 @@ func hasCreatedJob(status *v1alpha1.SequentialJobStatus) bool {
 	return slices.ContainsFunc(status.Steps, func(step v1alpha1.StepStatus) bool { return step.Run == status.Run && step.JobUID != "" })
 }
 
-// createArchiveJob decides to create the Job, or ends an archive that is impossible.
+// createArchiveJob decides to create the Job, or ends the archive if no logs can be archived.
 func (e *evaluation) createArchiveJob(archive *v1alpha1.SequenceArchiveStatus) {
 	jobs := e.archivedJobs(archive.Run)
 	switch {

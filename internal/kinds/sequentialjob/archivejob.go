@@ -90,7 +90,7 @@ type attemptNumbers struct {
 	next map[string]int32
 }
 
-// of returns the attempt whose Job has this name; 0 if it is none of the first maxArchivedAttempts.
+// of returns the attempt whose Job has this name; 0 if it is not among the first maxArchivedAttempts.
 func (a *attemptNumbers) of(step, name string) int32 {
 	for a.byName[name] == 0 && a.next[step] < maxArchivedAttempts {
 		a.next[step]++

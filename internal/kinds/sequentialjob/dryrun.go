@@ -135,7 +135,7 @@ func FingerprintOf(job *batchv1.Job) Fingerprint {
 	}
 }
 
-// userLabels returns labels without those that the operator derives from the names of the SequentialJob and the step.
+// userLabels removes the labels that the operator derives from the names of the SequentialJob and the step.
 func userLabels(labels map[string]string) map[string]string {
 	labels = maps.Clone(labels)
 	for key, derivedFrom := range map[string]string{

@@ -204,7 +204,7 @@ func applicationLabels(sj *v1alpha1.SequentialJob, component string) map[string]
 	}
 }
 
-// allStepSpecs returns the steps of containers, then those of finally.
+// allStepSpecs returns the steps of containers, then of finally.
 func allStepSpecs(spec *v1alpha1.SequentialJobSpec) []*v1alpha1.Step {
 	steps := make([]*v1alpha1.Step, 0, len(spec.Containers)+len(spec.Finally))
 	for i := range spec.Containers {

@@ -34,8 +34,8 @@ type Observation struct {
 	ArchiveImage string
 	// Answers to the questions of earlier decisions on this observation.
 	Answers Answers
-	// Refusal is the object that the API server refused when the last decision on this observation was executed; nil
-	// without one.
+	// Refusal is the object that the API server refused when the last decision on this observation was executed, or
+	// nil.
 	Refusal *decision.Refusal
 }
 
@@ -70,7 +70,7 @@ type Answers struct {
 	Claims map[string]*metav1.PartialObjectMetadata
 	// HasAllJobs is true if Observation.Jobs came from a live list.
 	HasAllJobs bool
-	// DryRun is the result of the dry run; nil without one.
+	// DryRun is the result of the dry run; nil if none was made.
 	DryRun *DryRunResult
 }
 

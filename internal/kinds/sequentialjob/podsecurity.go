@@ -25,7 +25,7 @@ var podSecurityChecks = sync.OnceValues(func() (podsecuritypolicy.Evaluator, err
 // these labels enforces. It ignores the cluster's default for namespaces without labels, which it cannot read.
 func PodSecurityWarnings(sj *v1alpha1.SequentialJob, namespaceLabels map[string]string) []string {
 	privileged := podsecurity.LevelVersion{Level: podsecurity.LevelPrivileged, Version: podsecurity.LatestVersion()}
-	// With invalid labels, the returned policy is still the one that the API server enforces.
+	// With invalid labels, the API server enforces the returned policy too.
 	enforced, _ := podsecurity.PolicyToEvaluate(namespaceLabels, podsecurity.Policy{Enforce: privileged, Audit: privileged, Warn: privileged})
 	checks, err := podSecurityChecks()
 	if err != nil || enforced.Enforce.Level == podsecurity.LevelPrivileged {

@@ -60,7 +60,7 @@ func retryBackoff(retry *v1alpha1.StepRetry, failed int32) time.Duration {
 	return min(backoff, longest)
 }
 
-// retryingStep returns the step that waits for its next attempt after a failure; nil without one.
+// retryingStep returns the step that waits for its next attempt after a failure, or nil.
 func retryingStep(steps []v1alpha1.StepStatus) *v1alpha1.StepStatus {
 	return findStepWhere(steps, func(step *v1alpha1.StepStatus) bool { return step.Phase == v1alpha1.StepRetrying })
 }

@@ -30,7 +30,7 @@ const (
 // startProblem is a problem that keeps a step's Pod from running.
 type startProblem struct {
 	decision.Problem
-	// advice tells the user how to solve it.
+	// advice is how to solve the problem.
 	advice string
 }
 

@@ -35,19 +35,19 @@ func activeStep(steps []v1alpha1.StepStatus) *v1alpha1.StepStatus {
 	return findStepWhere(steps, func(step *v1alpha1.StepStatus) bool { return isActive(step.Phase) })
 }
 
-// nextStep returns the first step that waits to start; nil without one.
+// nextStep returns the first step that waits to start, or nil.
 func nextStep(steps []v1alpha1.StepStatus) *v1alpha1.StepStatus {
 	return findStepWhere(steps, func(step *v1alpha1.StepStatus) bool { return canStart(step.Phase) })
 }
 
-// findFailedStep returns the first step of containers, or of finally, whose failure fails the run; nil without one.
+// findFailedStep returns the first step of containers, or of finally, whose failure fails the run, or nil.
 func findFailedStep(steps []v1alpha1.StepStatus, finally bool) *v1alpha1.StepStatus {
 	return findStepWhere(steps, func(step *v1alpha1.StepStatus) bool {
 		return step.Finally == finally && step.Phase == v1alpha1.StepFailed && !step.Tolerated
 	})
 }
 
-// firstFailedStep returns the first step whose failure fails the run; nil without one.
+// firstFailedStep returns the first step whose failure fails the run, or nil.
 func firstFailedStep(steps []v1alpha1.StepStatus) *v1alpha1.StepStatus {
 	if step := findFailedStep(steps, false); step != nil {
 		return step

@@ -24,7 +24,7 @@ var reservedLabels = []string{"job-name", "controller-uid"}
 // reportAnnotations have a reserved prefix, but users can set them on their Jobs.
 var reportAnnotations = []string{v1alpha1.AnnotationReportIgnore, v1alpha1.AnnotationReportRunningTooLong}
 
-// Validate checks what the CRD's rules cannot: the template, and each step merged into it.
+// Validate checks the template, and each step merged into it, beyond the CRD's rules.
 func Validate(sj *v1alpha1.SequentialJob) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := validateJobMetadata(sj.Spec.JobMetadata, spec.Child("jobMetadata"))
@@ -35,7 +35,7 @@ func Validate(sj *v1alpha1.SequentialJob) field.ErrorList {
 	return errs
 }
 
-// StepFields returns the steps of containers, then those of finally, each with its field.
+// StepFields returns the steps of containers, then of finally, each with its field.
 func StepFields(sj *v1alpha1.SequentialJob) iter.Seq2[*field.Path, *v1alpha1.Step] {
 	spec := field.NewPath("spec")
 	return func(yield func(*field.Path, *v1alpha1.Step) bool) {

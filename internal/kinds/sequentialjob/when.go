@@ -25,7 +25,7 @@ type StepResult struct {
 	Phase string `cel:"phase"`
 	// Reason is the reason of the phase.
 	Reason string `cel:"reason"`
-	// Output is the step's output; empty without one.
+	// Output is the step's output, or "".
 	Output string `cel:"output"`
 }
 

@@ -119,7 +119,7 @@ func workspaceLoss(sj *v1alpha1.SequentialJob, recorded types.UID, claim *metav1
 	return fmt.Sprintf("PersistentVolumeClaim %s with the workspace %s", WorkspaceName(sj), loss)
 }
 
-// workspaceClaim returns the claim for spec.workspace; nil without one.
+// workspaceClaim returns the claim for spec.workspace, or nil.
 //
 // A retained claim has no owner reference, so that the garbage collector keeps it; a label
 // identifies its SequentialJob.

@@ -58,9 +58,9 @@ type DrainState struct {
 // DrainRequest is a request to a worker.
 type DrainRequest struct {
 	Worker string
-	// Drain requests to drain; false requests to undrain.
+	// Drain is true to drain, false to undrain.
 	Drain bool
-	// Stop requests to end the process once it is drained.
+	// Stop is true to end the process once the worker is drained.
 	Stop bool
 }
 
@@ -71,7 +71,7 @@ type RevisionSize struct {
 	History  History
 	// NewWorkload is the object to create; nil if the revision exists.
 	NewWorkload decision.Object
-	// Removable workers, and those among them whose container did not run.
+	// Removable workers, and Unstarted workers among them, whose container did not run.
 	Removable, Unstarted []string
 	// Ordered is true if workers are removed by ordinal, the highest first.
 	Ordered bool

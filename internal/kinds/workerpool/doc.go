@@ -10,7 +10,7 @@
 //	plan     which workers start, drain and stop
 //	report   status, conditions, events, and when to decide again
 //
-// A worker that may have messages in flight is never removed. A worker that is not needed passes these states:
+// A worker that may have messages in flight is never removed. A worker that is not needed passes through these states:
 //
 //	          not needed             nothing in flight,
 //	serving ─────────────▶ draining ────────────────────▶ removable ─────▶ replicas − 1

@@ -26,7 +26,7 @@ type fleet struct {
 	drain       drainRules
 	rolloutSpec v1alpha1.Rollout
 	builder     *workloadBuilder
-	// problem that prevents the pool from doing what its spec says; nil without one, and if the pool is being deleted.
+	// problem that prevents the pool from following its spec; nil if none exists, or if the pool is being deleted.
 	problem *decision.Problem
 	// revisions, newest first. updated is the revision that the spec describes, which may not exist yet.
 	revisions []*revisionState
@@ -139,10 +139,10 @@ func (w *workerState) isUndrainable() bool {
 
 func (w *workerState) undrain() { w.targetDraining, w.targetIdle = time.Time{}, time.Time{} }
 
-// hasWorkers reports whether workers exist, including terminating workers and those not created yet.
+// hasWorkers reports whether workers exist, including workers that terminate or are not created yet.
 func (r *revisionState) hasWorkers() bool { return r.totalWorkers()+r.terminating > 0 }
 
-// totalWorkers counts the workers that are not terminating, including those not created yet.
+// totalWorkers counts the workers that are not terminating, including workers that are not created yet.
 func (r *revisionState) totalWorkers() int32 { return max(r.Replicas, r.liveWorkers()) }
 
 func (r *revisionState) liveWorkers() int32 { return int32(len(r.workers)) } //nolint:gosec // far fewer than 2^31
@@ -216,7 +216,7 @@ func (r *revisionState) startFailure() *decision.Problem {
 	return &decision.Problem{Reason: reason, Message: "revision " + r.Name + ": its Pods cannot be created: " + r.CreationFailure}
 }
 
-// findProblem returns the first problem that prevents the pool from doing what its spec says; nil without one.
+// findProblem returns the first problem that prevents the pool from following its spec, or nil.
 func findProblem(observation *Observation, mode v1alpha1.DrainMode) *decision.Problem {
 	if errs := ValidateSpec(observation.Pool); len(errs) > 0 {
 		return &decision.Problem{Reason: v1alpha1.ReasonSpecInvalid, Message: errs.ToAggregate().Error()}

@@ -21,7 +21,7 @@ type Observation struct {
 	NamespacePools []v1alpha1.WorkerPool
 	// Problem that prevents scaling, such as a missing Queue; nil if none exists.
 	Problem *decision.Problem
-	// Refusal by the API server when the operator last acted; nil without one.
+	// Refusal by the API server when the operator last acted, or nil.
 	Refusal *decision.Refusal
 	// Config of the workers.
 	Config WorkerConfig
@@ -90,7 +90,7 @@ type QueueLimits struct {
 
 // QueueStats are the stats of all queues of a pool together.
 type QueueStats struct {
-	// BacklogStats of the broker. Decide adds what the workers report.
+	// BacklogStats of the broker. Decide adds the reports of workers.
 	scaling.BacklogStats
 	// InFlight is the number of messages that the broker delivered to any client and that are not acknowledged. It is
 	// unknown if InFlightKnown is false.
@@ -114,7 +114,7 @@ type QueueStats struct {
 type Revision struct {
 	Name, Hash     string
 	Version, Image string
-	// SidecarImage is the image of its sidecar; empty without one.
+	// SidecarImage is the image of its sidecar; empty if it has none.
 	SidecarImage string
 	// PreStopSecret of its Pods; empty if their admin API has no protection.
 	PreStopSecret string
@@ -125,7 +125,7 @@ type Revision struct {
 	Ordered bool
 	// Replicas in the spec of the Deployment or StatefulSet.
 	Replicas int32
-	// CreationFailure is the error that prevents the creation of its Pods; empty without one.
+	// CreationFailure is the error that prevents the creation of its Pods; empty if none does.
 	CreationFailure string
 	// History of its rollout.
 	History History
@@ -150,14 +150,15 @@ type Worker struct {
 	// Terminating is true once the Pod is deleted.
 	Terminating bool
 	// DrainingSince, IdleSince and RemovableSince are the times, written on the Pod, when the worker was selected for
-	// draining, reported nothing in flight, and became removable.
+	// draining, reported no messages in flight, and became removable.
 	DrainingSince, IdleSince, RemovableSince time.Time
 	Protection                               Protection
 	// Stats that the worker reports; nil if it did not answer.
 	Stats *WorkerStats
 }
 
-// IsReady reports whether the worker's readiness probe succeeds, and the worker does not report that it lacks a queue.
+// IsReady reports whether the worker's readiness probe succeeds, and the worker does not report that it is detached
+// from a queue.
 func (w *Worker) IsReady() bool {
 	return !w.ReadySince.IsZero() && (w.Stats == nil || w.Stats.Attached == nil || *w.Stats.Attached)
 }
@@ -249,7 +250,7 @@ func (s *QueueStats) addRecentAttempts(workers []Worker) {
 			sum.Returned += w.Recent.Returned
 		}
 	}
-	if !(sum.Count >= 1 && sum.Seconds > 0) { // also if one is NaN
+	if !(sum.Count >= 1 && sum.Seconds > 0) { // also if any is NaN
 		return
 	}
 	seconds := min(sum.Seconds/sum.Count, maxServiceTime.Seconds())

@@ -52,9 +52,9 @@ type RolloutMemory struct {
 	Revision string
 	// QueueEmptySince is since when no message has waited in the queues; zero if messages wait.
 	QueueEmptySince time.Time
-	// Start of the comparison; zero if it has not begun.
+	// Start of the comparison; zero before the start.
 	Start time.Time
-	// Workers by Pod, including those that have stopped.
+	// Workers by Pod, including stopped workers.
 	Workers map[string]WorkerOutcomes
 }
 

@@ -59,7 +59,7 @@ func (p *plan) planRevisions(f *fleet, r *rollout) {
 		for _, w := range before.workers {
 			after.workers = append(after.workers, new(*w))
 		}
-		after.newHistory = History{} // only the updated revision keeps a history: a later rollout starts anew
+		after.newHistory = History{} // only the updated revision keeps a history: later rollouts begin again
 		if before == f.updated {
 			after.newHistory = r.history
 			p.updated = &after
@@ -263,7 +263,7 @@ func (s *RevisionSize) WouldInterrupt(workers []Worker) bool {
 	slices.SortStableFunc(live, compare)
 	for _, w := range live {
 		if compare(live[removed-1], w) < 0 {
-			return false // this worker and the next ones come after all workers that will be removed
+			return false // this worker comes after all workers that will be removed
 		}
 		removable := slices.Contains(s.Removable, w.Name)
 		started := w.Running && slices.Contains(s.Unstarted, w.Name)
@@ -293,8 +293,8 @@ func compareRemovalOrder(a, b *workerState) int {
 	)
 }
 
-// compareDrainCost is the order in which workers are selected for draining: those that a ReplicaSet removes first, then
-// idle workers, then the youngest.
+// compareDrainCost is the order in which workers are selected for draining: in the order of a ReplicaSet, then idle
+// workers, then the youngest.
 func compareDrainCost(a, b *workerState) int {
 	return cmp.Or(
 		decision.CompareTrueFirst(!a.Assigned, !b.Assigned),

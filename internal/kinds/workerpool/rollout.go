@@ -96,7 +96,7 @@ func findFailure(f *fleet, p *proof) string {
 		v1alpha1.ReasonAnalysisFailed, 100*c.updated.failureRatio(), c.updated.total(), 100*c.others.failureRatio(), c.others.total())
 }
 
-// recordedFailure returns the failure of the revision in the stored status; empty without one.
+// recordedFailure returns the failure of the revision in the stored status, or "".
 func recordedFailure(stored *v1alpha1.WorkerPoolStatus, revision string) string {
 	c := meta.FindStatusCondition(stored.Conditions, v1alpha1.ConditionProgressing)
 	if c == nil || c.Reason != v1alpha1.ReasonAnalysisFailed || stored.UpdatedRevision != revision {
@@ -105,8 +105,7 @@ func recordedFailure(stored *v1alpha1.WorkerPoolStatus, revision string) string 
 	return c.Message
 }
 
-// stableRevision returns the revision that served before the rollout, or else another revision with workers; nil
-// without one.
+// stableRevision returns the revision that served before the rollout, or else another revision with workers, or nil.
 func stableRevision(f *fleet) *revisionState {
 	var found *revisionState
 	for _, r := range f.revisions {

@@ -144,7 +144,7 @@ func defaultSidecarResources() *corev1.ResourceRequirements {
 	}
 }
 
-// sidecarOf returns the sidecar of a Pod; nil without one.
+// sidecarOf returns the sidecar of a Pod, or nil.
 func sidecarOf(pod *corev1.PodSpec) *corev1.Container {
 	for i := range pod.InitContainers {
 		if pod.InitContainers[i].Name == SidecarContainer {
@@ -154,7 +154,7 @@ func sidecarOf(pod *corev1.PodSpec) *corev1.Container {
 	return nil
 }
 
-// SidecarImage returns the image of a Pod's sidecar; empty without one.
+// SidecarImage returns the image of a Pod's sidecar, or "".
 func SidecarImage(pod *corev1.PodSpec) string {
 	if sidecar := sidecarOf(pod); sidecar != nil {
 		return sidecar.Image
@@ -385,7 +385,7 @@ func protectAdminAPI(pod *corev1.PodSpec, sharedName, preStopSecret string) {
 }
 
 // authorizePreStopHook adds the secret to a hook that requests preStopPath of the admin API. The secret is a header,
-// because the kubelet writes paths into events and logs, and other runtimes ignore headers.
+// because the kubelet writes paths into events and logs, and other runtimes ignore it.
 func authorizePreStopHook(lifecycle *corev1.Lifecycle, secret string) {
 	if lifecycle == nil || lifecycle.PreStop == nil || lifecycle.PreStop.HTTPGet == nil {
 		return
@@ -404,7 +404,7 @@ func consumerOf(pod *corev1.PodSpec) *corev1.Container {
 	return &pod.Containers[slices.IndexFunc(pod.Containers, isWorkerContainer)]
 }
 
-// PreStopSecretOf returns the secret of the preStop hook of a Pod; empty without one.
+// PreStopSecretOf returns the secret of the preStop hook of a Pod, or "".
 func PreStopSecretOf(pod *corev1.PodSpec) string {
 	for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
 		for i := range containers {

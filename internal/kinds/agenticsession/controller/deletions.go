@@ -42,7 +42,7 @@ func (d *deletedPods) eventHandler() handler.EventHandler {
 	}
 }
 
-// withDeletedPod adds the session's deleted Pod to the Pods that exist, and returns its UID; empty without one.
+// withDeletedPod adds the session's deleted Pod to the Pods that exist, and returns its UID; empty if none was deleted.
 func (d *deletedPods) withDeletedPod(pods []corev1.Pod, s *v1alpha1.AgenticSession) ([]corev1.Pod, types.UID) {
 	deleted, found := d.Get(s)
 	if !found || slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return pod.UID == deleted.UID }) {
@@ -72,7 +72,7 @@ func newDeletionTracker(children client.Reader, c clock.PassiveClock) *deletionT
 	}
 }
 
-// deleteHandler calls a function for each deleted object, and requeues nothing.
+// deleteHandler calls a function for each deleted object, without requeuing.
 func deleteHandler(onDelete func(context.Context, client.Object)) handler.EventHandler {
 	return handler.Funcs{
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {

@@ -136,7 +136,7 @@ func (r *Reconciler) observeWorkspace(ctx context.Context, observation *agentics
 	return nil
 }
 
-// reservingSession returns the name of another session that reserved a claim; empty without one. The reservation of a
+// reservingSession returns the name of another session that reserved a claim; empty if none did. The reservation of a
 // deleted session does not count: it may be released after the last event that requeues this session.
 func (r *Reconciler) reservingSession(ctx context.Context, s *v1alpha1.AgenticSession, claim string) (string, error) {
 	name, uid := r.workspaces.otherUser(s, claim)

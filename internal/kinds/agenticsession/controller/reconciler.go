@@ -26,7 +26,7 @@ import (
 type Options struct {
 	// Concurrency is the number of sessions that are reconciled at the same time.
 	Concurrency int
-	// Children is a cache of the objects of sessions, and of nothing else.
+	// Children is a cache of only the objects of sessions.
 	Children cache.Cache
 	// Network has the properties of the cluster's network.
 	Network agenticsession.NetworkSettings

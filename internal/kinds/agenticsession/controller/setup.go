@@ -301,8 +301,8 @@ var placeChanged = predicate.Funcs{
 	},
 }
 
-// affectedSessions maps a session to the sessions that continue it or share its workspace, and to
-// sessions that wait to continue one of these.
+// affectedSessions maps a session to the sessions that continue it or share its workspace, and to sessions that wait to
+// continue any of them.
 func (r *Reconciler) affectedSessions(ctx context.Context, object client.Object) []reconcile.Request {
 	self := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)}
 	sharers := []reconcile.Request{self}

@@ -120,7 +120,7 @@ func (w *workspaceReservations) reserve(s *v1alpha1.AgenticSession) bool {
 	return true
 }
 
-// otherUser returns another session that reserved the claim; an empty name without one.
+// otherUser returns another session that reserved the claim; an empty name if none did.
 func (w *workspaceReservations) otherUser(s *v1alpha1.AgenticSession, claim string) (name string, uid types.UID) {
 	w.claims.Each(func(key types.NamespacedName, other types.UID, reserved string) bool {
 		if key.Namespace == s.Namespace && reserved == claim && other != s.UID {

@@ -91,7 +91,7 @@ func ownerOf(job *batchv1.Job) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: owner.Name, UID: owner.UID}}
 }
 
-// forgetRecorded forgets all Jobs except those of running steps for which the stored status has no UID.
+// forgetRecorded forgets all Jobs except Jobs of running steps for which the stored status has no UID.
 func (c *createdJobs) forgetRecorded(sj *v1alpha1.SequentialJob) {
 	c.Update(sj, func(jobs *map[string]createdJob) {
 		maps.DeleteFunc(*jobs, func(name string, _ createdJob) bool {

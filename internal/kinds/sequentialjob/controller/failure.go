@@ -49,7 +49,7 @@ func (r *Reconciler) ReportFailure(ctx context.Context, sj *v1alpha1.SequentialJ
 	}) // if the write fails, the next recorded decision has the condition
 }
 
-// reportedFailure returns the message that the status reports; empty without one.
+// reportedFailure returns the message that the status reports, or "".
 func (r *Reconciler) reportedFailure(sj *v1alpha1.SequentialJob) string {
 	f, _ := r.failures.Get(sj)
 	return f.reported

@@ -107,7 +107,7 @@ func (r *Reconciler) Finish(sj *v1alpha1.SequentialJob, observation *sequentialj
 	case isReported:
 		return time.Millisecond // clears the condition
 	case observation.Refusal != nil && decision.CreateJob == nil && decision.RequeueAfter == 0:
-		return time.Millisecond // the step failed; start the next one
+		return time.Millisecond // the step failed; start the next step
 	}
 	return decision.RequeueAfter
 }

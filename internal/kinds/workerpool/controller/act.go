@@ -67,8 +67,8 @@ func (r *Reconciler) act(ctx context.Context, wp *v1alpha1.WorkerPool, observed 
 	return nil, r.writeCache.SetFinalizer(ctx, r.Client, wp, v1alpha1.WorkerPoolFinalizer, false)
 }
 
-// ignoreTerminating drops the error with which kube.AsRefusal reports a terminating namespace, so that a pool without
-// some of its objects is drained.
+// ignoreTerminating drops the error with which kube.AsRefusal reports a terminating namespace, so that a deleted pool
+// is drained even if objects are missing.
 func ignoreTerminating(err error) error {
 	if errors.Is(err, kube.ErrStale) {
 		return nil
@@ -319,7 +319,7 @@ func contentVersion(object metav1.Object) string {
 const protectionRefusalInterval = time.Minute
 
 // writeProtections writes protections on Pods. A refusal, for example by an admission policy for annotations of other
-// projects, is only logged, so that it delays nothing else.
+// projects, is only logged, so that it does not delay other actions.
 func (r *Reconciler) writeProtections(ctx context.Context, wp *v1alpha1.WorkerPool, observed *observation, changes []workerpool.ProtectionChange) error {
 	if memory, _ := r.memory.Get(wp); observed.Now.Before(memory.protectionRetry) {
 		return nil

@@ -256,7 +256,7 @@ func (r *Reconciler) observeNetworkPolicies(ctx context.Context, observed *obser
 		return nil
 	}
 	var policies networkingv1.NetworkPolicyList
-	// Not copied, because a namespace may have thousands, for sessions. They are only read.
+	// Not copied: a namespace may have NetworkPolicies of thousands of sessions, and they are only read.
 	if err := r.Client.List(ctx, &policies, client.InNamespace(observed.Pool.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing NetworkPolicies: %w", err)
 	}

@@ -181,8 +181,8 @@ func (k secretKeys) mountedFile(dir, key string) string {
 	return mountedFile(dir, key)
 }
 
-// configureLogin configures the first login method for which the Secret has keys, and returns these keys; nil without
-// one.
+// configureLogin configures the first login method for which the Secret has keys, and returns these keys; nil if it has
+// none.
 func (k secretKeys) configureLogin(b *worker.BrokerConfig) (used []string) {
 	const name, password = corev1.BasicAuthUsernameKey, corev1.BasicAuthPasswordKey
 	switch {

@@ -167,7 +167,7 @@ func (r *Reconciler) sendDrainRequest(ctx context.Context, observed *observation
 	return send(ctx, r.options.Address(pod), token)
 }
 
-// preStopSecret returns the secret of the preStop hook of a worker; empty without one.
+// preStopSecret returns the secret of the preStop hook of a worker, or "".
 func (o *observation) preStopSecret(pod *corev1.Pod) string {
 	for i := range o.Revisions {
 		if o.Revisions[i].Hash == pod.Labels[workerpool.LabelRevision] {

@@ -78,8 +78,8 @@ const secondChangeDivisor = 3
 
 // allowedChange returns by how much the number of workers may change now, so that the changes of a period together are
 // at most one step. A period has one change, because each change moves messages between workers. If it used only a
-// small part of the step, a second change may use the rest: a pool must not keep workers because it stopped one just
-// before its load ended. A change within two periods of the start of the last period belongs to the same ramp.
+// small part of the step, a second change may use the rest: a pool must not keep workers because it stopped a worker
+// just before its load ended. A change within two periods of the start of the last period belongs to the same ramp.
 func (r *ScaleRamp) allowedChange(in Observation, rule ScaleRule, wanted int32) int32 {
 	if rule.Step == nil {
 		return maxReplicas

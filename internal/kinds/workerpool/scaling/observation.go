@@ -46,7 +46,7 @@ type BacklogStats struct {
 	// ReturnRate is the number of messages per second that workers return to the queue for another attempt; 0 without
 	// ServiceTime.
 	ReturnRate float64
-	// BacklogPerReplica is the target of a source in messages per worker; 0 without one.
+	// BacklogPerReplica is the target of a source in messages per worker; 0 if it has none.
 	BacklogPerReplica float64
 	// ActivationThreshold is the number of messages up to which a source lets the pool scale to zero;
 	// usually 0.
@@ -60,7 +60,7 @@ func (s *BacklogStats) IsIdle() bool { return s.Backlog+s.Running+s.Unaccounted 
 // disable a setting, but Concurrency, Utilization, WaitP95 and MaxReplicas must be positive.
 type Settings struct {
 	MinReplicas, MaxReplicas int32
-	// Budget is the upper bound of a shared replica budget; nil without one.
+	// Budget is the upper bound of a shared replica budget, or nil.
 	Budget *int32
 	// Concurrency is the number of messages that a worker handles at the same time.
 	Concurrency int32

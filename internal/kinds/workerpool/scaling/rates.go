@@ -31,7 +31,7 @@ type Rates struct {
 	// BusySeconds is the time that handlers ran, BusyFinished the number of messages
 	// finished in that time. Both decay.
 	BusySeconds, BusyFinished float64
-	// ReportedServiceSeconds is the last service time that workers reported, in seconds; 0 without one.
+	// ReportedServiceSeconds is the last service time that workers reported, in seconds; 0 if they report none.
 	ReportedServiceSeconds float64
 }
 
@@ -74,7 +74,7 @@ func counterIncrease(now, before *int64) (int64, bool) {
 }
 
 // addArrivals updates the arrival rate. A sudden burst counts as backlog instead, so a measurement counts only up to
-// maxBurstFactor times the known rate plus the rate of one worker.
+// maxBurstFactor times the sum of the known rate and the rate that one worker can handle.
 func (r *Rates) addArrivals(rate, elapsed float64, concurrency int32) {
 	r.LatestRate = min(rate, maxBurstFactor*(r.ArrivalRate+float64(concurrency)/r.serviceTimeOrDefault().Seconds()))
 	r.ArrivalRate = exponentialAverage(r.ArrivalRate, r.LatestRate, elapsed, rateTimeConstant)
@@ -82,7 +82,7 @@ func (r *Rates) addArrivals(rate, elapsed float64, concurrency int32) {
 }
 
 // forecastRate returns the arrival rate after the given time if it continues to grow. It predicts no decrease, and at
-// most 25 % growth, because the growth may be chance.
+// most 25 % growth, because the growth may be due to chance.
 func (r *Rates) forecastRate(lead time.Duration) float64 {
 	growth := max(0, r.ArrivalRate-r.TrendRate) / (trendTimeConstant - rateTimeConstant).Seconds()
 	return r.ArrivalRate + min(growth*(rateTimeConstant+lead).Seconds(), r.ArrivalRate/4)

@@ -37,7 +37,7 @@ func StoreMemory(m Memory) *v1alpha1.ScaleMemory {
 	return stored
 }
 
-// RestoreMemory returns the memory in a WorkerPool's status; empty without one.
+// RestoreMemory returns the memory in a WorkerPool's status, or an empty memory.
 func RestoreMemory(stored *v1alpha1.ScaleMemory) Memory {
 	if stored == nil {
 		return Memory{}

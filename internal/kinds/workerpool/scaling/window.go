@@ -20,8 +20,7 @@ type Recommendations []RecommendationSpan
 
 func longestWindow(p Settings) time.Duration { return max(p.ScaleUp.Window, p.ScaleDown.Window) }
 
-// addRecommendation adds a recommendation to the last span or starts a new one, and drops spans
-// older than the window.
+// addRecommendation adds a recommendation to the last span or starts a new span, and drops spans older than the window.
 func (w *Recommendations) addRecommendation(now time.Time, recommended int32, window time.Duration) {
 	*w = slices.DeleteFunc(*w, func(s RecommendationSpan) bool { return s.Start.After(now) })
 	if last := len(*w) - 1; last >= 0 && now.Sub((*w)[last].Start) < window/spansPerWindow {
