@@ -16,7 +16,6 @@ import (
 )
 
 const (
-	// gracePeriod is how long a Pod has to end.
 	gracePeriod = gracePeriodSeconds * time.Second
 	// stuckPodDelay is how long after its grace period a Pod is reported as stuck.
 	stuckPodDelay = 30 * time.Second
@@ -80,7 +79,6 @@ func (e *evaluation) followJob(job *batchv1.Job) *Question {
 	}
 	switch {
 	case e.status.StopTime != nil:
-		// In the foreground: the Job exists until its Pod has ended.
 		e.deleteJob(job)
 		e.timer.HasReached(stuckTime(&e.status))
 	case end == nil:

@@ -27,8 +27,7 @@ type objectBuilder struct {
 	status  *v1alpha1.AgenticSessionStatus
 	network *NetworkSettings
 	check   *NetworkCheck
-	// keys sign the session's token for the egress proxy; nil if the operator has none.
-	keys *adminauth.Keys
+	keys    *adminauth.Keys
 }
 
 // newChildObjects returns the objects that the attempt's Job needs, in the order of their creation: the network is

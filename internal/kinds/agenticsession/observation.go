@@ -68,7 +68,7 @@ type Question struct {
 	JobName string
 	// AllJobs requests a live list of the Jobs that the session controls, and their Pods.
 	AllJobs bool
-	// OpenSessions requests Capacity with all open sessions, also of earlier processes.
+	// OpenSessions requests Capacity with all open sessions, including those that earlier processes started.
 	OpenSessions bool
 	// Claim requests a live read of the metadata of the PersistentVolumeClaim with this name.
 	Claim string

@@ -46,9 +46,8 @@ const (
 	defaultFSGroup = 65532
 	// tokenExpirationSeconds is the lifetime of the Lease's token. The kubelet rotates it.
 	tokenExpirationSeconds = 3600
-	// defaultSessionPort is the port of an interactive session.
-	defaultSessionPort = 8080
-	sessionPortName    = "session"
+	defaultSessionPort     = 8080
+	sessionPortName        = "session"
 )
 
 // operatorVariables are the operator's environment variables that do not have its prefix.

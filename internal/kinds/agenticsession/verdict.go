@@ -25,7 +25,7 @@ type verdict struct {
 	outcome v1alpha1.RunOutcome
 	decision.Problem
 
-	// exitCode of the runner; nil if it is not known.
+	// exitCode of the runner; nil if not known.
 	exitCode *int32
 	endTime  time.Time
 }

@@ -88,7 +88,8 @@ type Decision struct {
 	Status v1alpha1.SequentialJobStatus
 	// StatusChanged is true if Status differs from the stored status.
 	StatusChanged bool
-	Events        []decision.Event
+	// Events to emit after the status is stored.
+	Events []decision.Event
 
 	// NeedsFinalizer is true if the SequentialJob must have its finalizer. It is added before
 	// all other actions, and removed after them.

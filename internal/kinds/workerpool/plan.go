@@ -293,8 +293,8 @@ func compareRemovalOrder(a, b *workerState) int {
 	)
 }
 
-// compareDrainCost is the order in which workers are selected for draining: in the order of a ReplicaSet, then idle
-// workers, then the youngest.
+// compareDrainCost is the order in which workers are selected for draining: first as a ReplicaSet removes Pods, then
+// idle workers, then the youngest.
 func compareDrainCost(a, b *workerState) int {
 	return cmp.Or(
 		decision.CompareTrueFirst(!a.Assigned, !b.Assigned),
