@@ -30,17 +30,16 @@ func ContentHash(value any, length int) string {
 	return HexDigest(raw, length)
 }
 
-// ControllerReferences makes an object of this API the controller of a child. The reference does
-// not block the owner's deletion: that requires a permission on finalizers, and the finalizers of
-// the kinds that need an order ensure it.
+// ControllerReferences makes an object of this API the controller of a child. The reference does not block the owner's
+// deletion, which requires a permission on finalizers: kinds that need an order of deletion have their own finalizers.
 func ControllerReferences(kind string, owner metav1.Object) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{
 		APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Name: owner.GetName(), UID: owner.GetUID(), Controller: new(true),
 	}}
 }
 
-// SetScheduleLabel adds the label with the name of the Schedule that controls a run to the labels of its Jobs, so that
-// reports can group the Jobs of all runs of a Schedule.
+// SetScheduleLabel adds the label with the name of the Schedule that controls a run to the labels of its Jobs, so that reports
+// can group the Jobs of all runs of a Schedule.
 func SetScheduleLabel(labels map[string]string, run metav1.Object) {
 	controller := metav1.GetControllerOf(run)
 	if controller != nil && controller.Kind == "Schedule" && controller.APIVersion == v1alpha1.GroupVersion.String() {
@@ -48,8 +47,8 @@ func SetScheduleLabel(labels map[string]string, run metav1.Object) {
 	}
 }
 
-// WasCreatedFor reports whether the operator created the child for this owner. A child that the
-// garbage collector must not delete has no controller; the label uidLabel identifies its owner.
+// WasCreatedFor reports whether the operator created the child for this owner. A child that the garbage collector must not
+// delete has no controller; the label uidLabel identifies its owner.
 func WasCreatedFor(owner, child metav1.Object, uidLabel string) bool {
 	if metav1.GetControllerOf(child) != nil {
 		return metav1.IsControlledBy(child, owner)
@@ -57,9 +56,8 @@ func WasCreatedFor(owner, child metav1.Object, uidLabel string) bool {
 	return child.GetLabels()[uidLabel] == string(owner.GetUID())
 }
 
-// FindEndCondition returns the condition with which a Job ended; nil if it has not ended. Only
-// Complete and Failed count: with FailureTarget, SuccessCriteriaMet, or a counted failure, Pods may
-// still run.
+// FindEndCondition returns the condition with which a Job ended; nil if it has not ended. Only Complete and Failed count: with
+// FailureTarget, SuccessCriteriaMet, or a counted failure, Pods may still run.
 func FindEndCondition(job *batchv1.Job) *batchv1.JobCondition {
 	for i := range job.Status.Conditions {
 		c := &job.Status.Conditions[i]
@@ -70,10 +68,10 @@ func FindEndCondition(job *batchv1.Job) *batchv1.JobCondition {
 	return nil
 }
 
-// defaultRegion is the region of a bucket that names none.
+// defaultRegion is the region of a bucket without a region.
 const defaultRegion = "us-east-1"
 
-// BucketFlags returns the flags with which session-runner stores files in a bucket. The directory has the credentials.
+// BucketFlags returns the flags with which session-runner stores files in a bucket. directory has the credentials.
 func BucketFlags(s3 *v1alpha1.ArchiveS3, directory string) []string {
 	return []string{
 		"--endpoint=" + LiteralValue(s3.Endpoint), "--bucket=" + s3.Bucket, "--prefix=" + s3.Prefix,
@@ -81,22 +79,20 @@ func BucketFlags(s3 *v1alpha1.ArchiveS3, directory string) []string {
 	}
 }
 
-// LiteralValue returns the value of a variable, or an argument, that Kubernetes does not expand: $(NAME) in it would become
-// the value of another variable.
+// LiteralValue escapes a variable or an argument, so that Kubernetes does not replace $(NAME) in it by the value of another
+// variable.
 func LiteralValue(text string) string { return strings.ReplaceAll(text, "$", "$$") }
 
 const (
-	// maxTerminationMessage is how much the kubelet reads of a container's termination message, from
-	// its end, and maxPodTerminationMessages is what it divides equally among all containers of a
-	// Pod, to cut each message at its end: MaxContainerTerminationMessageLength and
-	// MaxPodTerminationMessageLogLength in the kubelet.
+	// maxTerminationMessage is how much the kubelet reads of a container's termination message, from its end. It divides
+	// maxPodTerminationMessages equally among all containers of a Pod, to cut each message at its end:
+	// MaxContainerTerminationMessageLength and MaxPodTerminationMessageLogLength in the kubelet.
 	maxTerminationMessage     = 4096
 	maxPodTerminationMessages = 12288
 )
 
-// TerminationMessageLimit returns the length in bytes of the longest termination message that the
-// kubelet reports for a Pod with this number of containers of all types, at least one. A message of
-// this length may have been cut.
+// TerminationMessageLimit returns the length in bytes of the longest termination message that the kubelet reports for a Pod
+// with this number of containers of all types, at least one. A message of this length may have been cut.
 func TerminationMessageLimit(containers int) int {
 	return min(maxTerminationMessage, maxPodTerminationMessages/containers)
 }

@@ -1,6 +1,5 @@
-// Package decision contains what the packages that decide have in common: events, problems and refusals, the three
-// conditions of every kind, the classes of errors of the API server, and rules about children. It has no client, no
-// clock and no I/O.
+// Package decision contains what the packages that decide share: events, problems and refusals, the three conditions of every
+// kind, the classes of errors of the API server, and rules about children. It has no client, no clock and no I/O.
 package decision
 
 import (
@@ -21,8 +20,7 @@ type Object interface {
 	runtime.Object
 }
 
-// Event is an event to emit about the object that a decision is about, once the status that
-// it reports is stored.
+// Event is an event to emit about the object of a decision, once the reported status is stored.
 type Event struct {
 	// Type is corev1.EventTypeNormal or corev1.EventTypeWarning.
 	Type    string
@@ -50,7 +48,7 @@ func WarningEvent(reason, action, message string) Event {
 	return Event{Type: corev1.EventTypeWarning, Reason: reason, Action: action, Message: message}
 }
 
-// Problem is what keeps an object from doing what its spec says, as its conditions report it.
+// Problem keeps an object from fulfilling its spec, as its conditions report it.
 type Problem struct {
 	Reason, Message string
 }
@@ -60,14 +58,14 @@ type Refusal struct {
 	Class Class
 	// Kind and Name of the refused object.
 	Kind, Name string
-	// Step of a SequentialJob that the object is for; empty for objects of the whole run.
+	// Step of a SequentialJob to which the object belongs; empty for objects of the whole run.
 	Step string
 	// Message of the API server.
 	Message string
 }
 
-// AsRefusal completes the refusal of an object with the class and the message of an error. It
-// returns nil if the error is nil, or is no refusal but has to be handled or retried.
+// AsRefusal completes the refusal of an object with the class and the message of an error. It returns nil without an error, or
+// if the error is no refusal but has to be handled or retried.
 func AsRefusal(err error, refused Refusal) *Refusal {
 	switch refused.Class = ClassOf(err); refused.Class {
 	case Invalid, PolicyDenied, QuotaExceeded, ServiceAccountMissing:
@@ -86,8 +84,8 @@ func FormatReason(reason, message string) string {
 	return reason + ": " + message
 }
 
-// TruncateMessage returns a message as valid UTF-8 of at most maxBytes bytes. It marks the
-// truncation, and never splits a character.
+// TruncateMessage returns a message as valid UTF-8 of at most maxBytes bytes. It marks the truncation, and never splits a
+// character.
 func TruncateMessage(message string, maxBytes int) string {
 	const ellipsis = "…"
 	message = strings.ToValidUTF8(message, string(utf8.RuneError))
@@ -115,7 +113,7 @@ func NameTaken(refused Refusal, ownerKind string) *Refusal {
 	return &refused
 }
 
-// Earliest returns the shortest of the waits, of which 0 means never.
+// Earliest returns the shortest wait. A wait of 0 means never.
 func Earliest(waits ...time.Duration) time.Duration {
 	earliest := time.Duration(0)
 	for _, wait := range waits {
@@ -126,11 +124,11 @@ func Earliest(waits ...time.Duration) time.Duration {
 	return earliest
 }
 
-// Timer is when to decide again.
+// Timer computes when to decide again.
 type Timer struct {
 	// Now is the time of the decision.
 	Now time.Time
-	// RequeueAfter is the time until the next decision; 0 is never.
+	// RequeueAfter is the time until the next decision; 0: never.
 	RequeueAfter time.Duration
 }
 
@@ -139,7 +137,7 @@ func (t *Timer) RequeueWithin(wait time.Duration) {
 	t.RequeueAfter = Earliest(t.RequeueAfter, max(wait, time.Millisecond))
 }
 
-// HasReached reports whether it is at least this time. If not, it schedules a decision for then.
+// HasReached reports whether the due time has come. Otherwise it schedules a decision at that time.
 func (t *Timer) HasReached(due time.Time) bool {
 	left := due.Sub(t.Now)
 	if left > 0 {

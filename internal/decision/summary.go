@@ -7,18 +7,17 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// Progress is what an object is doing about its spec.
+// Progress is the state of an object's work on its spec.
 type Progress int
 
 // The kinds of progress.
 const (
-	// Settled objects have nothing more to do for their spec: the work is done, suspended or
-	// stopped.
+	// Settled objects have nothing more to do for their spec: the work is done, suspended or stopped.
 	Settled Progress = iota
-	// InProgress objects are being worked on, or wait for something that can happen by itself:
-	// a Job that ends, a quota with room, an object that is created later.
+	// InProgress objects are being worked on, or wait for an event that can happen by itself: a Job ends, a quota has room, an
+	// object is created later.
 	InProgress
-	// Stuck objects cannot get on until someone changes them or what they depend on.
+	// Stuck objects make no progress until someone changes them or their dependencies.
 	Stuck
 )
 
@@ -30,8 +29,8 @@ type Summary struct {
 	Progress        Progress
 }
 
-// Set sets the three conditions that every kind has, as kstatus reads them: Ready, Reconciling and Stalled.
-// docs/conditions.md lists the result for each state.
+// Set sets the three conditions of every kind, as kstatus reads them: Ready, Reconciling and Stalled. docs/conditions.md lists
+// the result for each state.
 func Set(conditions *[]metav1.Condition, generation int64, now metav1.Time, s Summary) {
 	SetState(conditions, generation, now, v1alpha1.ConditionReady, State{s.Ready, s.Reason, s.Message})
 	SetState(conditions, generation, now, v1alpha1.ConditionReconciling, StateOf(s.Progress == InProgress, s.Reason, s.Message))

@@ -15,8 +15,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// ApplyConfiguration returns the fields of an object that the operator applies. A NetworkPolicy without rules in a direction has
-// none explicitly: otherwise an apply would keep rules that somebody else added.
+// ApplyConfiguration returns the fields of an object that the operator applies. Missing rules of a NetworkPolicy become an
+// explicit empty list: otherwise an apply would keep rules that somebody else added.
 func ApplyConfiguration(object decision.Object) (*unstructured.Unstructured, error) {
 	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
@@ -36,8 +36,8 @@ func ApplyConfiguration(object decision.Object) (*unstructured.Unstructured, err
 	return u, nil
 }
 
-// ApplyOwned applies an object for an owner of this kind. found is the object of the same name, nil if there is none: if isOwn
-// denies it, it is not changed. On success desired is the stored object.
+// ApplyOwned applies an object for an owner of this kind. found is the object of the same name, nil if it does not exist: if
+// isOwn rejects it, it is not changed. On success desired is the stored object.
 func (c *Clients) ApplyOwned(
 	ctx context.Context, desired *unstructured.Unstructured, found *metav1.PartialObjectMetadata, isOwn func(metav1.Object) bool, ownerKind string, manager client.FieldOwner,
 ) (*decision.Refusal, error) {
@@ -48,8 +48,8 @@ func (c *Clients) ApplyOwned(
 	return AsRefusal(c.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), manager, client.ForceOwnership), refused)
 }
 
-// CreateOwned creates an object for its owner, or reads the one that an earlier reconciliation created. It refuses the name of
-// an object of another owner. On success object is the stored object.
+// CreateOwned creates an object for its owner, or reads the object that an earlier reconciliation created. It refuses the name
+// of an object of another owner. On success object is the stored object.
 func (c *Clients) CreateOwned(
 	ctx context.Context, object client.Object, owner metav1.Object, ownerKind string, refused decision.Refusal, options ...client.CreateOption,
 ) (isNew bool, _ *decision.Refusal, _ error) {

@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Clients are what every reconciler observes and acts with.
+// Clients are the clients of every reconciler.
 type Clients struct {
 	// Client reads from the cache.
 	Client client.Client

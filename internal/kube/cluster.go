@@ -12,8 +12,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// ClusterID identifies the cluster on brokers that it shares with other clusters. It is derived from
-// the UID of the namespace kube-system, which exists as long as its cluster.
+// ClusterID identifies the cluster on brokers that it shares with other clusters. It is derived from the UID of the namespace
+// kube-system, which exists as long as its cluster.
 type ClusterID struct {
 	mu sync.Mutex
 	id string

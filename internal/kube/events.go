@@ -7,11 +7,10 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// maxEventNoteBytes is the longest note of an event that the API server accepts. The recorder
-// drops a rejected event.
+// maxEventNoteBytes is the longest note of an event that the API server accepts. The recorder drops a rejected event.
 const maxEventNoteBytes = 1024
 
-// EmitEvent emits an event about an object. It truncates the message to what the API server accepts.
+// EmitEvent emits an event about an object. It truncates the message to maxEventNoteBytes.
 func EmitEvent(recorder events.EventRecorder, about runtime.Object, event decision.Event) {
 	recorder.Eventf(about, nil, event.Type, event.Reason, event.Action, "%s", decision.TruncateMessage(event.Message, maxEventNoteBytes))
 }

@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// newFairQueue returns a controller's queue that takes objects from all namespaces in turn, so that
-// many objects of one tenant do not delay those of another. Within a namespace, it returns the
-// object with the highest priority, as controller-runtime's own queue does for all namespaces.
+// newFairQueue returns a controller's queue that takes objects from all namespaces in turn, so that many objects of one tenant
+// do not delay the objects of another. Within a namespace, it returns the object with the highest priority, as
+// controller-runtime's own queue does for all namespaces.
 func newFairQueue(
 	controllerName string, limiter workqueue.TypedRateLimiter[reconcile.Request],
 ) workqueue.TypedRateLimitingInterface[reconcile.Request] {
@@ -41,7 +41,7 @@ type fairQueue struct {
 
 var _ priorityqueue.PriorityQueue[reconcile.Request] = &fairQueue{}
 
-// AddWithOpts adds requests. A request that waits already keeps the higher of both priorities.
+// AddWithOpts adds requests. A waiting request keeps the higher of both priorities.
 func (q *fairQueue) AddWithOpts(options priorityqueue.AddOpts, requests ...reconcile.Request) {
 	for _, request := range requests {
 		after := options.After
@@ -69,8 +69,8 @@ func (q *fairQueue) AddRateLimited(request reconcile.Request) {
 	q.AddWithOpts(priorityqueue.AddOpts{RateLimited: true}, request)
 }
 
-// KeepBackoff makes the next call of Forget for the request have no effect. A reconciliation that has not
-// decided yet calls it: it ends without an error, after which the controller forgets its failures.
+// KeepBackoff makes the next call of Forget for the request have no effect. A reconciliation that has not decided yet calls it:
+// it ends without an error, after which the controller would reset the backoff.
 func (q *fairQueue) KeepBackoff(request reconcile.Request) { q.keptBackoff.Store(request, true) }
 
 // Forget resets the backoff of a request.
@@ -86,8 +86,8 @@ func (q *fairQueue) Get() (request reconcile.Request, shutdown bool) {
 	return request, shutdown
 }
 
-// GetWithPriority returns no request after ShutDown. Otherwise the operator would, when it stops,
-// reconcile all waiting objects with a context that has ended.
+// GetWithPriority returns no request after ShutDown. Otherwise a stopping operator would reconcile all waiting objects with a
+// context that has ended.
 func (q *fairQueue) GetWithPriority() (request reconcile.Request, priority int, shutdown bool) {
 	request, shutdown = q.TypedRateLimitingInterface.Get()
 	if shutdown {
@@ -100,15 +100,14 @@ func (q *fairQueue) GetWithPriority() (request reconcile.Request, priority int, 
 	return request, q.priorities.takenWith(request), false
 }
 
-// requestPriorities stores the priority of each request from when it is added, also with a delay,
-// until a worker gets it.
+// requestPriorities stores the priority of each request from when it is added, also with a delay, until a worker gets it.
 type requestPriorities struct {
 	mutex     sync.Mutex
 	requested map[reconcile.Request]int // of requests that wait or are delayed
 	taken     map[reconcile.Request]int // of requests that a worker is about to get
 }
 
-// raise records a priority unless the request has a higher one.
+// raise records a priority unless the request has a higher priority.
 func (p *requestPriorities) raise(request reconcile.Request, priority int) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -138,8 +137,8 @@ func (p *requestPriorities) takenWith(request reconcile.Request) int {
 	return priority
 }
 
-// namespaceTurns stores the waiting requests and returns one of each namespace after the other. It
-// is the storage of a workqueue, which calls its methods one at a time.
+// namespaceTurns stores the waiting requests and returns a request of each namespace in turn. It is the storage of a workqueue,
+// which calls its methods one at a time.
 type namespaceTurns struct {
 	priorities *requestPriorities
 	namespaces map[string]*prioritizedRequests
@@ -154,8 +153,8 @@ func newNamespaceTurns(priorities *requestPriorities) *namespaceTurns {
 	}
 }
 
-// Touch moves a waiting request whose priority was raised behind the others with that priority. With
-// the same priority it keeps its place.
+// Touch moves a waiting request whose priority was raised behind the others with this priority. With the same priority it keeps
+// its place.
 func (q *namespaceTurns) Touch(request reconcile.Request) {
 	waiting, found := q.waiting[request]
 	if priority := q.priorities.of(request); found && priority > waiting.priority {
@@ -182,7 +181,7 @@ func (q *namespaceTurns) Push(request reconcile.Request) {
 // Len returns the number of waiting requests.
 func (q *namespaceTurns) Len() int { return len(q.waiting) }
 
-// Pop removes and returns the first request of the namespace whose turn it is.
+// Pop removes and returns the first request of the next namespace.
 func (q *namespaceTurns) Pop() reconcile.Request {
 	namespace := q.turns[0]
 	q.turns = q.turns[1:]
@@ -201,7 +200,7 @@ func (q *namespaceTurns) Pop() reconcile.Request {
 type waitingRequest struct {
 	request  reconcile.Request
 	priority int
-	added    int // lower ones were added earlier
+	added    int // a lower number was added earlier
 	position int // in the heap
 }
 

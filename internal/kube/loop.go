@@ -10,39 +10,39 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Kind is the part of a controller that differs from kind to kind. A Loop calls the methods in the order in which they are
-// listed. O is the observation of an object, and D the decision that the core of the kind makes on it.
+// Kind is the part of a controller that differs from kind to kind. A Loop calls the methods in their order here. O is the
+// observation of an object, and D the decision on it.
 type Kind[T client.Object, O, D any] interface {
-	// Observe returns what caches know. It returns nil if there is nothing to decide.
+	// Observe returns the observation of an object; nil if there is nothing to decide.
 	Observe(ctx context.Context, object T) (*O, error)
 	// Decide returns the decision on an observation. It has no effect.
 	Decide(observation *O) D
-	// Answer adds to the observation what a decision asks for. It returns false if the decision asks for nothing.
+	// Answer adds the answer to a decision's question to the observation. It returns false if the decision has no question.
 	Answer(ctx context.Context, observation *O, decision *D) (bool, error)
 	// Record stores the status of a decision, then emits its events. It returns the stored object.
 	Record(ctx context.Context, object T, observation *O, decision *D) (T, error)
-	// Act carries out a decision that is recorded. It returns true if the result needs another decision, for example because
-	// the API server refused an object, after it has added the object and the result to the observation.
+	// Act carries out a recorded decision. It returns true if the result needs another decision, for example because the API
+	// server refused an object. It has then added the stored object and the result to the observation.
 	Act(ctx context.Context, object T, observation *O, decision *D) (again bool, err error)
-	// Finish remembers the last decision, and returns the time until the next one; 0 is never.
+	// Finish remembers the last decision, and returns the time until the next; 0: never.
 	Finish(object T, observation *O, decision *D) time.Duration
-	// Forget drops what the controller remembers of an object that no longer exists.
+	// Forget drops all memory of an object that no longer exists.
 	Forget(ctx context.Context, key types.NamespacedName) error
 }
 
-// Locker is a Kind whose decisions depend on each other. Lock observes what the other decisions have recorded, and none of them
-// is recorded until unlock.
+// Locker is a Kind whose decisions depend on each other. Lock observes what other decisions have recorded; no other decision is
+// recorded until unlock.
 type Locker[O any] interface {
 	Lock(ctx context.Context, observation *O) (unlock func(), err error)
 }
 
-// FailureReporter is a Kind that reports passes that failed.
+// FailureReporter is a Kind that reports failed passes.
 type FailureReporter[T client.Object] interface {
 	ReportFailure(ctx context.Context, object T, failure error)
 }
 
-// Loop reconciles the objects of one kind: it observes, decides, answers questions, records and acts. It acts only on what is
-// recorded, so that any pass may be the first one after a crash.
+// Loop reconciles the objects of one kind: it observes, decides, answers questions, records and acts. It acts only on recorded
+// decisions, so that any pass may be the first after a crash.
 type Loop[T client.Object, O, D any] struct {
 	Clients
 
@@ -51,12 +51,12 @@ type Loop[T client.Object, O, D any] struct {
 	New func() T
 	// Written has the objects that Kind wrote.
 	Written *WriteCache[T]
-	// Finalizer of the kind; empty if it has none.
+	// Finalizer of the kind; empty without a finalizer.
 	Finalizer string
 }
 
-// Reconcile makes one pass, with a second decision if the result of the first one needs it. The next pass acts on the second
-// decision.
+// Reconcile makes one pass, with a second decision if the result of the first decision needs it. The next pass acts on the
+// second decision.
 func (l *Loop[T, O, D]) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	object := l.New()
 	if err := l.Client.Get(ctx, request.NamespacedName, object); err != nil {
@@ -96,7 +96,7 @@ func (l *Loop[T, O, D]) pass(ctx context.Context, object T) (time.Duration, erro
 	return l.Kind.Finish(object, observation, &decision), nil
 }
 
-// decide decides until the decision asks for nothing, and records it.
+// decide decides until the decision has no question, and records it.
 func (l *Loop[T, O, D]) decide(ctx context.Context, object T, observation *O) (stored T, decision D, err error) {
 	if kind, locks := l.Kind.(Locker[O]); locks {
 		unlock, err := kind.Lock(ctx, observation)

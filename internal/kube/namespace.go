@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// NamespaceTerminating reports whether a namespace is being deleted or was deleted. Without
-// permission to read the namespace, it returns false.
+// NamespaceTerminating reports whether a namespace is being deleted or was deleted. Without permission to read the namespace,
+// it returns false.
 func NamespaceTerminating(ctx context.Context, live client.Reader, name string) (bool, error) {
 	ns := &metav1.PartialObjectMetadata{}
 	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
@@ -30,11 +30,10 @@ func NamespaceTerminating(ctx context.Context, live client.Reader, name string) 
 	return !ns.DeletionTimestamp.IsZero(), nil
 }
 
-// RemoveFinalizerIfTerminating removes the finalizer of a deleted object if its reconciliation failed
-// for a missing permission while its namespace is being deleted. A namespace's content is deleted in
-// no particular order, so that the operator's Role may disappear first. The operator can then do
-// nothing in the namespace, and the objects that the finalizer protects are deleted too. It returns
-// any other failure unchanged.
+// RemoveFinalizerIfTerminating removes the finalizer of a deleted object if its reconciliation failed for a missing permission
+// while its namespace is being deleted. A namespace's content is deleted in no particular order, so the operator's Role may
+// disappear first. The operator can then do nothing in the namespace, and the objects that the finalizer protects are deleted
+// too. It returns any other failure unchanged.
 func RemoveFinalizerIfTerminating(ctx context.Context, live client.Reader, c client.Client, object client.Object, finalizer string, failure error) error {
 	if object.GetDeletionTimestamp().IsZero() || !apierrors.IsForbidden(failure) {
 		return failure

@@ -8,15 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 )
 
-// Results for more namespaces, or older ones, are dropped and computed again.
+// Results beyond cachedNamespaces, or older than namespaceCacheTTL, are dropped and computed again.
 const (
 	cachedNamespaces  = 1024
 	namespaceCacheTTL = 10 * time.Minute
 )
 
-// NamespaceCache stores what was computed from the objects of a namespace until Invalidate. Otherwise, with
-// thousands of objects, each reconciliation would list and sort the same ones. Its methods are safe for
-// concurrent use.
+// NamespaceCache stores a result that was computed from the objects of a namespace until Invalidate. Otherwise, with thousands
+// of objects, each reconciliation would list and sort the same objects. Its methods are safe for concurrent use.
 type NamespaceCache[T any] struct {
 	compute func(ctx context.Context, namespace string) (T, error)
 
@@ -24,16 +23,15 @@ type NamespaceCache[T any] struct {
 	results *cache.LRUExpireCache
 }
 
-// namespaceResult computes its value when it is first read. One that was removed from the cache while it
-// was computed is returned only to those who read it before.
+// namespaceResult computes its value when it is first read. If Invalidate removes it during the computation, only earlier
+// readers get the value.
 type namespaceResult[T any] struct {
 	mutex    sync.Mutex
 	computed bool
 	value    T
 }
 
-// NewNamespaceCache returns an empty cache. The function must not change after an object of the namespace
-// does, without a call of Invalidate.
+// NewNamespaceCache returns an empty cache. Call Invalidate after each change that affects the result of the function.
 func NewNamespaceCache[T any](compute func(ctx context.Context, namespace string) (T, error)) *NamespaceCache[T] {
 	return &NamespaceCache[T]{compute: compute, results: cache.NewLRUExpireCache(cachedNamespaces)}
 }
@@ -67,8 +65,8 @@ func (c *NamespaceCache[T]) resultOf(namespace string) *namespaceResult[T] {
 	return result
 }
 
-// Invalidate makes the next Get compute the result again. Call it after an object of the namespace changed,
-// and before objects are reconciled because of that.
+// Invalidate makes the next Get compute the result again. Call it after an object of the namespace changed, and before objects
+// are reconciled because of the change.
 func (c *NamespaceCache[T]) Invalidate(namespace string) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()

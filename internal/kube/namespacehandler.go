@@ -13,13 +13,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// delayPerRequest is the delay that each enqueued object adds to the next time: 0.5 s for 100 objects.
+// delayPerRequest is the delay of the next time for each enqueued object: 0.5 s for 100 objects.
 const delayPerRequest = 5 * time.Millisecond
 
-// NamespaceHandler enqueues all objects that a change in their namespace may affect, such as the Queues of a
-// namespace when a Policy changes. The first change enqueues them at once. Further changes are combined: the
-// more objects were enqueued, the later they are enqueued again. Otherwise a tenant with 10,000 Policies
-// and as many Queues would cause 10⁸ reconciliations when it creates them.
+// NamespaceHandler enqueues all objects that a change in their namespace may affect, such as the Queues of a namespace when a
+// Policy changes. The first change enqueues them at once. Further changes are combined: the more objects were enqueued, the
+// later they are enqueued again. Otherwise a tenant that creates 10,000 Policies and as many Queues would cause 10⁸
+// reconciliations.
 type NamespaceHandler struct {
 	changed  func(namespace string)
 	affected func(ctx context.Context, namespace string) []reconcile.Request
@@ -33,8 +33,8 @@ type NamespaceHandler struct {
 
 var _ handler.EventHandler = &NamespaceHandler{}
 
-// NewNamespaceHandler returns a handler that calls changed at once for each change, and then enqueues the
-// objects that affected returns.
+// NewNamespaceHandler returns a handler that calls changed at once for each change, and then enqueues the objects that affected
+// returns.
 func NewNamespaceHandler(changed func(namespace string), affected func(ctx context.Context, namespace string) []reconcile.Request) *NamespaceHandler {
 	return &NamespaceHandler{changed: changed, affected: affected, next: map[string]time.Time{}, pending: map[string]int{}}
 }
@@ -79,7 +79,7 @@ func (h *NamespaceHandler) handle(ctx context.Context, object client.Object, pri
 	time.AfterFunc(time.Until(h.next[namespace]), func() { h.enqueue(ctx, namespace, queue) })
 }
 
-// enqueue enqueues the objects of a namespace. A change from now on enqueues them again.
+// enqueue enqueues the objects of a namespace. A later change enqueues them again.
 func (h *NamespaceHandler) enqueue(ctx context.Context, namespace string, queue requestQueue) {
 	h.mutex.Lock()
 	priority := h.pending[namespace]

@@ -14,7 +14,7 @@ const (
 	limiterMaxAge        = time.Hour
 )
 
-// NamespaceLimiter limits how often something is done for each namespace, so that one tenant takes nothing from the others.
+// NamespaceLimiter limits the rate of an activity in each namespace, so that one tenant takes nothing from the others.
 type NamespaceLimiter struct {
 	rate  rate.Limit
 	burst int
@@ -28,7 +28,7 @@ func NewNamespaceLimiter(perSecond rate.Limit, burst int) *NamespaceLimiter {
 	return &NamespaceLimiter{rate: perSecond, burst: burst, namespaces: cache.NewLRUExpireCache(maxLimitedNamespaces)}
 }
 
-// Allow reports whether it may be done now for a namespace, and counts it.
+// Allow reports whether the activity is allowed now in a namespace, and counts it.
 func (l *NamespaceLimiter) Allow(namespace string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package kube contains the small helpers that all controllers share for talking to the API
-// server: updating a status under an optimistic lock, remembering what this process wrote,
-// listing many Jobs without caching them, and turning errors into refusals and retries.
+// Package kube contains what all controllers share for talking to the API server: the loop of a reconciliation, writes under an
+// optimistic lock, memory of this process's writes, queues in which namespaces take turns, and conversion of errors to refusals
+// and retries.
 package kube
 
 import (
@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// GetIfExists reads an object into the given one and returns it; nil if it does not exist.
+// GetIfExists reads an object into a given object and returns it; nil if it does not exist.
 func GetIfExists[T client.Object](ctx context.Context, reader client.Reader, namespace, name string, into T) (T, error) {
 	err := reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, into)
 	if apierrors.IsNotFound(err) {
@@ -25,8 +25,8 @@ func GetIfExists[T client.Object](ctx context.Context, reader client.Reader, nam
 	return into, nil
 }
 
-// DeleteVersion deletes exactly this version of an object; another version is a conflict. It is not
-// an error if the object no longer exists.
+// DeleteVersion deletes exactly this version of an object; another version is a conflict. It is not an error if the object no
+// longer exists.
 func DeleteVersion(ctx context.Context, c client.Client, object client.Object, propagation metav1.DeletionPropagation) error {
 	uid, version := object.GetUID(), object.GetResourceVersion()
 	err := c.Delete(ctx, object, client.PropagationPolicy(propagation), client.Preconditions{UID: &uid, ResourceVersion: &version})
@@ -36,8 +36,8 @@ func DeleteVersion(ctx context.Context, c client.Client, object client.Object, p
 	return nil
 }
 
-// UpdateStatus writes the status if it differs, and only if the object still has the version that was read. On success
-// after is the stored object. It replaces the whole status, with half of the API server's work of a patch
+// UpdateStatus writes the status if it differs, and only if the object still has the version that was read. On success after is
+// the stored object. It replaces the whole status, with half of the API server's work of a patch
 // (docs/decisions/0129-the-status-is-one-field.md), so the object must not come from a cache that drops parts of the status.
 func UpdateStatus(ctx context.Context, c client.Client, before, after client.Object) error {
 	if equality.Semantic.DeepEqual(before, after) {
@@ -46,9 +46,9 @@ func UpdateStatus(ctx context.Context, c client.Client, before, after client.Obj
 	return c.Status().Update(ctx, after)
 }
 
-// PatchMetadata changes an object's metadata, such as its finalizers, only if the object still has
-// the version that was read. Without a difference it does nothing. On success object is the stored
-// object. A deleted object may disappear in the meantime, which is not an error.
+// PatchMetadata changes an object's metadata, such as its finalizers, only if the object still has the version that was read.
+// Without a difference it does nothing. On success object is the stored object. It is not an error if a deleted object
+// disappears in the meantime.
 func PatchMetadata(ctx context.Context, c client.Client, object client.Object, change func(client.Object)) error {
 	before := object.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has its original's type
 	change(object)

@@ -6,9 +6,9 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// AsRefusal returns the refusal that an error of writing an object means, or the error if the write
-// may succeed later without another decision. Both are nil without an error. In a terminating
-// namespace the error is ErrStale: nothing can be created there, and the owner is about to be deleted.
+// AsRefusal converts an error of writing an object to a refusal, or returns the error if the write may succeed later without
+// another decision. Both are nil without an error. In a terminating namespace the error is ErrStale: nothing can be created
+// there, and the owner is about to be deleted.
 func AsRefusal(err error, refused decision.Refusal) (*decision.Refusal, error) {
 	if refusal := decision.AsRefusal(err, refused); refusal != nil || err == nil {
 		return refusal, nil

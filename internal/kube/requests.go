@@ -24,8 +24,8 @@ func AddWithPriority(queue workqueue.TypedRateLimitingInterface[reconcile.Reques
 	}
 }
 
-// RequestsForList returns a request for each object in the cache that the options select. It logs an
-// error and returns nothing, because an event handler cannot return errors.
+// RequestsForList returns a request for each object in the cache that the options select. It logs an error and returns nothing,
+// because an event handler cannot return errors.
 func RequestsForList(ctx context.Context, cache client.Reader, list client.ObjectList, which ...client.ListOption) []reconcile.Request {
 	if err := cache.List(ctx, list, append(which, client.UnsafeDisableDeepCopy)...); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Could not list the objects that a change affects", "list", fmt.Sprintf("%T", list))

@@ -16,17 +16,15 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// A failed reconciliation is retried after minBackoff, then twice as long each time up to
-// maxBackoff. controller-runtime's own limit of 16 minutes would keep objects waiting long
-// after the API server is available again.
+// A failed reconciliation is retried after minBackoff, then twice as long each time up to maxBackoff. controller-runtime's own
+// limit of 16 minutes would keep objects waiting long after the API server is available again.
 const (
 	minBackoff = 5 * time.Millisecond
 	maxBackoff = 30 * time.Second
 )
 
-// After a conflict the cache needs a moment to catch up: the first wait is minConflictBackoff.
-// Every maxConsecutiveConflicts in a row, which take more than a minute, one fails like any other
-// error and is logged.
+// After a conflict the cache needs a moment to catch up: the first wait is minConflictBackoff. After maxConsecutiveConflicts in
+// a row, which take more than a minute, the reconciliation fails with an error, which is logged.
 const (
 	minConflictBackoff      = 20 * time.Millisecond
 	maxConflictBackoff      = 5 * time.Second
@@ -36,13 +34,12 @@ const (
 // ErrStale ends a reconciliation whose decision was based on an outdated object.
 var ErrStale = errors.New("the object changed or was deleted after it was read")
 
-// ErrPending ends a reconciliation that has not decided yet: its object is enqueued again when what it
-// waits for is observed. It is neither a failure nor a success.
+// ErrPending ends a reconciliation that has not decided yet: its object is enqueued again when the observation ends. It is
+// neither a failure nor a success.
 var ErrPending = errors.New("the observation has not ended")
 
-// AssertFresh returns ErrStale unless the API server has exactly this version of the object. A
-// reconciliation that acts without having written the status calls it first: without that, a
-// stale cache could make it act twice.
+// AssertFresh returns ErrStale unless the API server has exactly this version of the object. A reconciliation that acts without
+// having written the status calls it first: otherwise a stale cache could make it act twice.
 func AssertFresh(ctx context.Context, live client.Reader, c client.Client, object client.Object) error {
 	kind, err := c.GroupVersionKindFor(object)
 	if err != nil {
@@ -59,9 +56,8 @@ func AssertFresh(ctx context.Context, live client.Reader, c client.Client, objec
 	return nil
 }
 
-// RequeueOnConflict retries a reconciliation that ended with ErrStale, or whose object changed
-// or disappeared in the meantime, after a short and growing wait. That is expected, and so
-// neither logged nor counted as an error.
+// RequeueOnConflict retries a reconciliation that ended with ErrStale, or whose object changed or disappeared in the meantime,
+// after a short and growing wait. Such an end is expected, and so neither logged nor counted as an error.
 func RequeueOnConflict(r reconcile.Reconciler) reconcile.Reconciler {
 	conflicts := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minConflictBackoff, maxConflictBackoff)
 	return reconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -90,7 +86,7 @@ func isStaleError(err error) bool {
 	return class == decision.Conflict || class == decision.NotFound
 }
 
-// ControllerOptions returns a controller's options for this many concurrent reconciliations.
+// ControllerOptions returns a controller's options for this number of concurrent reconciliations.
 func ControllerOptions(concurrency int) controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: concurrency,

@@ -8,10 +8,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Store remembers a value for each object of one kind, in this process only. Its expiry rule:
-// a value belongs to one UID, and is dropped when another object takes the name, or when
-// Forget is called because the object no longer exists. Values are shortcuts, never a source
-// of truth: after a restart the store is empty. All methods are safe for concurrent use.
+// Store remembers a value for each object of one kind, in this process only. A value belongs to one UID: it is dropped when
+// another object takes the name, or when Forget is called because the object no longer exists. Values are shortcuts, never a
+// source of truth: after a restart the store is empty. All methods are safe for concurrent use.
 type Store[V any] struct {
 	mu      sync.Mutex
 	entries map[types.NamespacedName]storeEntry[V]
@@ -43,8 +42,8 @@ func (s *Store[V]) Set(object client.Object, value V) {
 	s.Update(object, func(v *V) { *v = value })
 }
 
-// Update changes the value of an object, starting from the zero value if it has none. The change
-// is made under the store's lock and must not call the store.
+// Update changes the value of an object, starting from the zero value if it has none. change is called under the store's lock
+// and must not call the store.
 func (s *Store[V]) Update(object client.Object, change func(*V)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,13 +56,13 @@ func (s *Store[V]) Update(object client.Object, change func(*V)) {
 	s.entries[key] = entry
 }
 
-// Delete drops the value of an object, if it has one.
+// Delete drops the value of an object.
 func (s *Store[V]) Delete(object client.Object) {
 	s.DeleteObjectIf(object, func(V) bool { return true })
 }
 
-// DeleteObjectIf drops the value of an object, if it has one that satisfies a condition. The condition is called under the
-// store's lock and must not call the store.
+// DeleteObjectIf drops the value of an object if it satisfies a condition. The condition is called under the store's lock and
+// must not call the store.
 func (s *Store[V]) DeleteObjectIf(object client.Object, condition func(value V) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +72,7 @@ func (s *Store[V]) DeleteObjectIf(object client.Object, condition func(value V) 
 	}
 }
 
-// Forget drops the value of whatever object had the name, and returns it.
+// Forget drops the value of any object of this name, and returns it.
 func (s *Store[V]) Forget(key types.NamespacedName) (V, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,8 +81,8 @@ func (s *Store[V]) Forget(key types.NamespacedName) (V, bool) {
 	return entry.value, found
 }
 
-// DeleteIf drops the values that satisfy a condition, and returns how many are left. The condition is called under the
-// store's lock and must not call the store.
+// DeleteIf drops the values that satisfy a condition, and returns the number of remaining values. The condition is called under
+// the store's lock and must not call the store.
 func (s *Store[V]) DeleteIf(condition func(value V) bool) (left int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,8 +90,7 @@ func (s *Store[V]) DeleteIf(condition func(value V) bool) (left int) {
 	return len(s.entries)
 }
 
-// Each calls do for every value, under the store's lock, until do returns false. It must not
-// call the store.
+// Each calls do for every value, under the store's lock, until do returns false. do must not call the store.
 func (s *Store[V]) Each(do func(key types.NamespacedName, uid types.UID, value V) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,14 +14,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// WriteCache remembers the last version of each object that this process wrote, until the cache
-// has it. Without that, the next reconciliation would decide on an outdated object and cause a
-// conflict.
+// WriteCache remembers the last version of each object that this process wrote, until the cache has it. Without it, the next
+// reconciliation would decide on an outdated object and cause a conflict.
 //
-// It is a shortcut, not a source of truth: its objects may be as stale as those of any cache, and
-// writes are still guarded by their resourceVersion.
+// It is a shortcut, not a source of truth: its objects may be as stale as the objects of any cache, and writes are still
+// guarded by their resourceVersion.
 //
-// controller-runtime's EnableReadYourWritesConsistency does the same, but does not support a cache
+// controller-runtime's EnableReadYourWritesConsistency does the same, but does not support a cache limited to several
+// namespaces. WriteCache can be deleted when it does.
 // limited to several namespaces. WriteCache can be deleted when it does.
 type WriteCache[T client.Object] struct {
 	// Omit reports objects that are not remembered, because each reconciliation reads them from the API server. It may be nil.
@@ -40,9 +40,8 @@ type writtenObject[T client.Object] struct {
 	at     time.Time
 }
 
-// maxWriteAge is how long a written object is used. The cache has it long before, unless etcd was
-// restored from a backup: then the cache never has it, and its resourceVersion may be higher than
-// that of every version to come.
+// maxWriteAge is how long a written object is used. The cache has it long before, unless etcd was restored from a backup: then
+// the cache never has it, and its resourceVersion may be higher than that of every later version.
 const maxWriteAge = 10 * time.Second
 
 // NewWriteCache returns an empty WriteCache.
@@ -50,7 +49,7 @@ func NewWriteCache[T client.Object]() *WriteCache[T] {
 	return &WriteCache[T]{written: NewStore[writtenObject[T]](), now: time.Now}
 }
 
-// Record remembers the object as the API server returned it.
+// Record remembers an object as returned by the API server.
 func (c *WriteCache[T]) Record(object T) {
 	if c.Omit != nil && c.Omit(object) {
 		return
@@ -61,7 +60,7 @@ func (c *WriteCache[T]) Record(object T) {
 	c.expireLater()
 }
 
-// UpdateStatus stores a changed status as the function UpdateStatus does, and remembers the stored object, which it returns.
+// UpdateStatus stores a changed status as the function UpdateStatus does, and remembers and returns the stored object.
 func (c *WriteCache[T]) UpdateStatus(ctx context.Context, writer client.Client, object T, change func(T)) (T, error) {
 	after := object.DeepCopyObject().(T) //nolint:forcetypeassert // a copy has its original's type
 	change(after)
@@ -86,8 +85,8 @@ func (c *WriteCache[T]) SetFinalizer(ctx context.Context, writer client.Client, 
 	return nil
 }
 
-// PatchMetadata changes the metadata of an object as the function PatchMetadata does, and remembers the stored object, unless it
-// is about to disappear.
+// PatchMetadata changes the metadata of an object as the function PatchMetadata does, and remembers the stored object, unless
+// it is about to disappear.
 func (c *WriteCache[T]) PatchMetadata(ctx context.Context, writer client.Client, object T, change func(client.Object)) error {
 	version := object.GetResourceVersion()
 	if err := PatchMetadata(ctx, writer, object, change); err != nil {
@@ -110,7 +109,7 @@ func (c *WriteCache[T]) expireLater() {
 	time.AfterFunc(maxWriteAge, c.expire)
 }
 
-// expire forgets the objects of which Newest would not use the written version: objects at rest are not reconciled.
+// expire forgets the objects whose written version Newest would no longer use: objects at rest are not reconciled.
 func (c *WriteCache[T]) expire() {
 	c.mu.Lock()
 	c.isExpiring = false
@@ -122,8 +121,8 @@ func (c *WriteCache[T]) expire() {
 }
 
 // Follow forgets each written version when the cache has it. Otherwise the versions of objects at rest, which are not
-// reconciled again, are kept for maxWriteAge. A reconciliation that has just read the older version from the cache may decide on
-// it, as with any cache: its writes fail.
+// reconciled again, are kept for maxWriteAge. A reconciliation that has just read the older version from the cache may decide
+// on it, as with any cache: its writes fail.
 func (c *WriteCache[T]) Follow(ctx context.Context, informers cache.Informers, kind T) error {
 	informer, err := informers.GetInformer(ctx, kind)
 	if err != nil {
@@ -141,14 +140,14 @@ func (c *WriteCache[T]) forgetCached(cached any) {
 	c.written.DeleteObjectIf(object, func(w writtenObject[T]) bool { return !isNewer(w.object, object) })
 }
 
-// isNewer reports whether a version is newer than another one. Versions that cannot be compared are not.
+// isNewer reports whether a version is newer than another version. It returns false for versions that cannot be compared.
 func isNewer(version, other client.Object) bool {
 	order, err := resourceversion.CompareResourceVersion(version.GetResourceVersion(), other.GetResourceVersion())
 	return err == nil && order > 0
 }
 
-// Newest returns the newer one of the cached object and the written object, which it forgets once the
-// cache has caught up. The caller may change the result.
+// Newest returns the newer of the cached object and the written object, which it forgets once the cache has caught up. The
+// caller may change the result.
 func (c *WriteCache[T]) Newest(cached T) T {
 	written, found := c.written.Get(cached)
 	if !found {

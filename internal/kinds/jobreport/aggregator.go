@@ -20,7 +20,7 @@ type Entry struct {
 	UID     types.UID
 	Finding Finding
 	Owner   Owner
-	// Series is the Job's place among those that supersede each other.
+	// Series is the Job's place among the Jobs that supersede each other.
 	Series Series
 }
 
@@ -34,9 +34,8 @@ func NewEntry(job *batchv1.Job, now time.Time, thresholds Thresholds) Entry {
 	}
 }
 
-// Aggregator counts Jobs and keeps the most important entries. However many Jobs are added, it
-// keeps at most twice as many entries as the report shows, and those of failed Jobs that a Job
-// which is added later may supersede.
+// Aggregator counts Jobs and keeps the most important entries. However many Jobs are added, it keeps at most twice as many
+// entries as the report shows, and the entries of failed Jobs that a later Job may supersede.
 type Aggregator struct {
 	maxEntries int
 	total      int32
@@ -48,7 +47,7 @@ type Aggregator struct {
 	entries    []Entry
 }
 
-// findingKind is what findings are counted by.
+// findingKind is the key by which findings are counted.
 type findingKind struct {
 	category Category
 	reason   Reason
@@ -74,7 +73,6 @@ func (a *Aggregator) Add(entry Entry) {
 	}
 }
 
-// addFinding counts a Job whose category is known.
 func (a *Aggregator) addFinding(entry Entry) {
 	a.byCategory[entry.Finding.Category]++
 	if entry.Finding.Reason == "" {
@@ -99,13 +97,13 @@ func (a *Aggregator) TopEntries() []Entry {
 	return slices.Clone(a.entries)
 }
 
-// discardExcess puts severe findings first, then new findings: new trouble is more important than trouble that has been
-// known for long. UID and name make the order deterministic.
+// discardExcess puts severe findings first, then new findings: new trouble is more important than old trouble. UID and name
+// make the order deterministic.
 func (a *Aggregator) discardExcess() {
 	slices.SortFunc(a.entries, func(a, b Entry) int {
 		return cmp.Or(
 			cmp.Compare(severityRank(a.Finding.Severity), severityRank(b.Finding.Severity)),
-			b.Finding.Since.Compare(a.Finding.Since), // the zero time, which is unknown, is last
+			b.Finding.Since.Compare(a.Finding.Since), // the zero time, which means unknown, is last
 			cmp.Compare(a.UID, b.UID),
 			cmp.Compare(a.Name, b.Name),
 		)
@@ -151,31 +149,30 @@ var severityOrder = []Severity{SeverityHigh, SeverityMedium, SeverityLow}
 
 func severityRank(severity Severity) int { return slices.Index(severityOrder, severity) }
 
-// OldestFinding returns the earliest time from which a finding of a category with this reason counts
-// its age; zero without such a finding, or if no time is known.
+// OldestFinding returns the earliest time from which a finding of a category with this reason counts its age; zero without such
+// a finding, or if no time is known.
 func (a *Aggregator) OldestFinding(category Category, reason Reason) time.Time {
 	a.settleSeries()
 	return a.oldest[findingKind{category, reason}]
 }
 
-// seriesState is what is known about the Jobs of one series. Jobs are listed by name, not by time,
-// so a failed Job may be listed before the one that supersedes it.
+// seriesState is the state of one series. Jobs are listed by name, not by time, so a failed Job may be listed before the Job
+// that supersedes it.
 type seriesState struct {
 	// latest position of a Job that supersedes earlier failures.
 	latest int64
-	// superseding is false until there is such a Job.
+	// superseding is false until such a Job is added.
 	superseding bool
 	// failed Jobs that no Job has superseded yet.
 	failed []Entry
 }
 
-// isSuperseded reports whether a Job of a later position supersedes this one.
 func (s *seriesState) isSuperseded(entry *Entry) bool {
 	return s.superseding && entry.Series.Position < s.latest
 }
 
-// addToSeries records a Job in its series. It returns true if it keeps the entry until all Jobs are
-// known, or has counted it, because a later Job supersedes its failure.
+// addToSeries records a Job in its series. It returns true if it keeps the entry until all Jobs are known, or has counted it
+// because a later Job supersedes its failure.
 func (a *Aggregator) addToSeries(entry *Entry) bool {
 	place := &entry.Series
 	canBeSuperseded := place.Failed && entry.Finding.Reason.IsFailure()

@@ -14,8 +14,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// setSuccessConditions sets the conditions after a scan of all Jobs. The report is too big if
-// fewer findings fit than were to be shown.
+// setSuccessConditions sets the conditions after a scan of all Jobs. The report is too big if not all findings fit that it has
+// to show.
 func setSuccessConditions(after *v1alpha1.JobReportStatus, tooBig bool, now time.Time) {
 	setCondition(after, v1alpha1.ConditionReportReady, metav1.ConditionTrue, v1alpha1.ReasonScanned, scannedMessage, now)
 	setCondition(after, v1alpha1.ConditionScanFailed, metav1.ConditionFalse, v1alpha1.ReasonScanned, scannedMessage, now)
@@ -33,8 +33,7 @@ func setSuccessConditions(after *v1alpha1.JobReportStatus, tooBig bool, now time
 
 const scannedMessage = "all Jobs were scanned"
 
-// setExportCondition sets OpenReportsReady after the Report was written, and removes it when the
-// export is disabled.
+// setExportCondition sets OpenReportsReady after the Report was written, and removes it when the export is disabled.
 func setExportCondition(after, before *v1alpha1.JobReportStatus, o *Observation) {
 	switch {
 	case !o.ExportEnabled:
@@ -50,8 +49,8 @@ func setExportCondition(after, before *v1alpha1.JobReportStatus, o *Observation)
 	}
 }
 
-// setSummaryConditions sets Ready, Reconciling and Stalled. A scan is retried after every interval
-// but cannot succeed before somebody grants the permission or creates the namespace.
+// setSummaryConditions sets Ready, Reconciling and Stalled. A scan is retried after every interval but cannot succeed before
+// somebody grants the permission or creates the namespace.
 func setSummaryConditions(after *v1alpha1.JobReportStatus, o *Observation) {
 	summary := decision.Summary{Ready: metav1.ConditionTrue, Reason: v1alpha1.ReasonScanned, Message: scannedMessage}
 	if failure := o.Scan.Failure; failure != nil {
@@ -66,14 +65,14 @@ func setSummaryConditions(after *v1alpha1.JobReportStatus, o *Observation) {
 
 func setCondition(status *v1alpha1.JobReportStatus, kind string, value metav1.ConditionStatus, reason, message string, now time.Time) {
 	state := decision.State{Status: value, Reason: reason, Message: message}
-	decision.SetState(&status.Conditions, 0, metav1.NewTime(now.Truncate(time.Second)), kind, state) // of no generation: it describes Jobs
+	decision.SetState(&status.Conditions, 0, metav1.NewTime(now.Truncate(time.Second)), kind, state) // no generation: it describes Jobs
 }
 
-// Failure has the reason and message of the condition about a failed scan or export.
+// Failure is the reason and message of the condition about a failed scan or export.
 type Failure struct{ Reason, Message string }
 
-// stableMessage returns the condition's present message if it differs only in numbers. An error
-// may contain a port or a time that differs for each attempt, and each would cause a write.
+// stableMessage returns the condition's present message if it differs only in numbers. An error may contain a port or a time
+// that differs for each attempt, and each difference would cause a write.
 func (f *Failure) stableMessage(before *v1alpha1.JobReportStatus, kind string) string {
 	message := TruncateText(f.Message, MaxMessageBytes)
 	if was := conditionOrEmpty(before, kind); was.Reason == f.Reason && slices.Equal(wordsWithoutDigits(was.Message), wordsWithoutDigits(message)) {

@@ -12,7 +12,7 @@ import (
 
 // Observation is the input of Decide.
 type Observation struct {
-	// Report as it is stored; without a resourceVersion if it does not exist.
+	// Report as stored; without a resourceVersion if it does not exist.
 	Report *v1alpha1.JobReport
 	// Scan is the result of listing the namespace's Jobs.
 	Scan Scan
@@ -20,7 +20,7 @@ type Observation struct {
 	ExportEnabled bool
 	// Unstored is true for a report that is only printed, so that no bound applies to its size.
 	Unstored bool
-	// Export is the result of writing that Report; nil before it was attempted.
+	// Export is the result of writing the Report; nil before it was attempted.
 	Export *ExportResult
 	Now    time.Time
 }
@@ -68,11 +68,11 @@ func Decide(o Observation) Decision {
 	}
 }
 
-// HeartbeatInterval is the time after which an unchanged status is written again, plus or minus
-// a tenth, so that lastScanTime proves that the namespace is still scanned.
+// HeartbeatInterval is the time after which an unchanged status is written again, plus or minus a tenth, so that lastScanTime
+// proves that the namespace is still scanned.
 const HeartbeatInterval = time.Hour
 
-// WriteReason says whether a status needs a write, and why. Its values label a metric.
+// WriteReason is whether a status needs a write, and why. Its values label a metric.
 type WriteReason string
 
 // The reasons for a write.
@@ -96,8 +96,7 @@ func compareStatus(namespace string, before, after *v1alpha1.JobReportStatus) Wr
 	return WriteUnchanged
 }
 
-// heartbeatInterval is constant for a namespace and differs between namespaces, so that not all
-// reports are written at the same time.
+// heartbeatInterval differs between namespaces, so that not all reports are written at the same time.
 func heartbeatInterval(namespace string) time.Duration {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(namespace)) // never fails

@@ -10,8 +10,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// transitions are the changes of conditions that cause events. The event about a failure has the
-// condition's reason, and is repeated when the reason changes.
+// transitions are the changes of conditions that cause events. The event about a failure has the condition's reason, and is
+// repeated when the reason changes.
 var transitions = []struct {
 	conditionType         string
 	badStatus, goodStatus metav1.ConditionStatus
@@ -23,8 +23,7 @@ var transitions = []struct {
 	{v1alpha1.ConditionOpenReportsReady, metav1.ConditionFalse, metav1.ConditionTrue, true, v1alpha1.EventOpenReportsFailed, v1alpha1.EventOpenReportsRecovered},
 }
 
-// transitionEvents returns the events about changed conditions. No event reports findings, which
-// change all the time.
+// transitionEvents returns the events about changed conditions. Findings change all the time, so no event reports them.
 func transitionEvents(before, after *v1alpha1.JobReportStatus) []decision.Event {
 	var events []decision.Event
 	for _, t := range transitions {

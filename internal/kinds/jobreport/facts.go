@@ -19,8 +19,7 @@ import (
 type jobFacts struct {
 	*batchv1.Job
 
-	now time.Time
-	// threshold of the rule.
+	now       time.Time
 	threshold Threshold
 }
 
@@ -40,7 +39,6 @@ func (f *jobFacts) findingByAge(since time.Time, reason Reason, cause, message s
 	}
 }
 
-// suspiciousFinding returns a finding that does not depend on age.
 func suspiciousFinding(since time.Time, reason Reason, cause, message string, arguments ...any) (Finding, bool) {
 	return newFinding(CategorySuspicious, SeverityMedium, since, reason, cause, message, arguments...), true
 }
@@ -56,7 +54,7 @@ func newFinding(category Category, severity Severity, since time.Time, reason Re
 	}
 }
 
-// trueCondition returns the condition of that type if it is True, or nil.
+// trueCondition returns the condition of this type if it is True, or nil.
 func (f *jobFacts) trueCondition(kind batchv1.JobConditionType) *batchv1.JobCondition {
 	for i := range f.Status.Conditions {
 		c := &f.Status.Conditions[i]
@@ -84,7 +82,7 @@ func (f *jobFacts) isUnfinished() bool {
 	return !finished && !f.isDeleted()
 }
 
-// externalManager returns the controller in spec.managedBy unless it is the Job controller.
+// externalManager returns spec.managedBy, and whether it names another controller than the Job controller.
 func (f *jobFacts) externalManager() (manager string, external bool) {
 	by := ptr.Deref(f.Spec.ManagedBy, batchv1.JobControllerName)
 	return by, by != batchv1.JobControllerName
@@ -124,14 +122,14 @@ func (f *jobFacts) firstKnownTime(times ...time.Time) time.Time {
 	return f.creationTime()
 }
 
-// lastEditTime returns when metadata or spec were last changed according to managedFields, or
-// the creation time: their current values are at least that old.
+// lastEditTime returns when metadata or spec were last changed according to managedFields, or the creation time: their current
+// values are at least that old.
 func (f *jobFacts) lastEditTime() time.Time {
 	return laterTime(f.creationTime(), f.lastWriteTime(""))
 }
 
-// lastWriteTime returns when the subresource was last changed according to managedFields: its current values are at
-// least that old.
+// lastWriteTime returns when the subresource was last changed according to managedFields: its current values are at least that
+// old.
 func (f *jobFacts) lastWriteTime(subresource string) time.Time {
 	var last time.Time
 	for i := range f.ManagedFields {
@@ -151,7 +149,7 @@ func laterTime(a, b time.Time) time.Time {
 
 func timeOrZero(t *metav1.Time) time.Time { return ptr.Deref(t, metav1.Time{}).Time }
 
-// addSeconds limits the seconds to what a time.Duration can represent.
+// addSeconds limits the seconds to the range of a time.Duration.
 func addSeconds(t time.Time, seconds int64) time.Time {
 	const limit = int64(math.MaxInt64 / time.Second)
 	return t.Add(time.Duration(min(max(seconds, -limit), limit)) * time.Second)

@@ -11,10 +11,9 @@ const (
 	CategoryHealthy Category = "Healthy"
 	// CategorySuspicious means that somebody should examine the Job.
 	CategorySuspicious Category = "Suspicious"
-	// CategoryZombie means that the Job will not make progress without intervention, or has
-	// been useless for a long time.
+	// CategoryZombie means that the Job will not make progress without intervention, or has been useless for a long time.
 	CategoryZombie Category = "Zombie"
-	// CategoryIgnored means that an annotation of the Job exempts it from a rule, or from all.
+	// CategoryIgnored means that an annotation of the Job exempts it from a rule, or from all rules.
 	CategoryIgnored Category = "Ignored"
 )
 
@@ -68,17 +67,17 @@ const (
 	MaxCauseBytes   = 128
 )
 
-// Finding is the category of a Job and the reason for it. It contains times, never ages: the
-// finding of an unchanged Job stays the same until the Job's category changes.
+// Finding is the category of a Job and the reason for it. It contains times, never ages: the finding of an unchanged Job stays
+// the same until the Job's category changes.
 type Finding struct {
 	Category Category
 	// Reason and the fields below are empty for a healthy or ignored Job.
 	Reason   Reason
 	Severity Severity
-	// Cause is the cause that the Job itself states, for programs: the reason of the
-	// condition concerned, a finalizer, another controller. It may be empty.
+	// Cause is the cause that the Job states, for programs: the reason of the condition concerned, a finalizer, another
+	// controller. It may be empty.
 	Cause string
-	// Since is the time from which the age counts; zero if the Job does not state it.
+	// Since is the time from which the age counts; zero if unknown.
 	Since time.Time
 	// Message describes the finding for humans.
 	Message string

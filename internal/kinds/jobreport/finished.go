@@ -21,8 +21,8 @@ func checkTTLNotEnforced(f *jobFacts) (Finding, bool) {
 		"finished at %s and was not deleted after its TTL of %d s", formatTime(at), *ttl)
 }
 
-// checkFailedLongAgo finds failed Jobs that nobody deletes. A controller deletes its Jobs itself, as
-// a CronJob does by failedJobsHistoryLimit, and a TTL deletes the Job later.
+// checkFailedLongAgo finds failed Jobs that nobody deletes. A controller deletes its Jobs itself, as a CronJob does by
+// failedJobsHistoryLimit, and a TTL deletes the Job later.
 func checkFailedLongAgo(f *jobFacts) (Finding, bool) {
 	condition := f.trueCondition(batchv1.JobFailed)
 	if condition == nil || f.hasController() || f.Spec.TTLSecondsAfterFinished != nil {
@@ -41,8 +41,7 @@ var jobControllerFailures = []Reason{
 	ReasonBackoffLimitExceeded, ReasonDeadlineExceeded, ReasonPodFailurePolicy, ReasonMaxFailedIndexesExceeded, ReasonFailedIndexes,
 }
 
-// IsFailure reports whether the reason says only that the Job failed, which a later success of the
-// same work makes irrelevant.
+// IsFailure reports whether the reason only means that the Job failed, which a later success of the same work makes irrelevant.
 func (r Reason) IsFailure() bool {
 	return r == ReasonFailedLongAgo || r == ReasonFailedOther || slices.Contains(jobControllerFailures, r)
 }
@@ -80,7 +79,7 @@ func conditionExplanation(condition *batchv1.JobCondition) string {
 // checkFinishedNotCleaned finds succeeded Jobs that nothing will ever delete.
 func checkFinishedNotCleaned(f *jobFacts) (Finding, bool) {
 	if f.trueCondition(batchv1.JobComplete) == nil || f.Spec.TTLSecondsAfterFinished != nil || f.hasController() || f.isOrphan() {
-		return Finding{}, false // an orphan is reported as such, however old it is
+		return Finding{}, false // an orphan is reported as Orphaned at any age
 	}
 	at, _ := f.finishTime()
 	finding, found := f.findingByAge(at, ReasonFinishedNotCleaned, "",
@@ -103,7 +102,6 @@ func checkStuckTerminating(f *jobFacts) (Finding, bool) {
 	return f.findingByAge(since, ReasonStuckTerminating, cause, "deleted at %s, %s", formatTime(since), describeFinalizers(f.Finalizers))
 }
 
-// describeFinalizers says what a deleted Job waits for.
 func describeFinalizers(finalizers []string) string {
 	if len(finalizers) == 0 {
 		return "but still exists without a finalizer"
@@ -120,8 +118,7 @@ func describeFinalizers(finalizers []string) string {
 	return text
 }
 
-// checkOrphaned finds Jobs whose CronJob was deleted or disowned them: no history limit applies
-// to them any more.
+// checkOrphaned finds Jobs whose CronJob was deleted or disowned them: no history limit applies to them any more.
 func checkOrphaned(f *jobFacts) (Finding, bool) {
 	if !f.isOrphan() || f.isDeleted() {
 		return Finding{}, false

@@ -28,7 +28,7 @@ type Group struct {
 	Severity Severity
 	Reason   Reason
 	Count    int32
-	// Oldest and Newest are the extremes of the findings' times; zero if none is known.
+	// Oldest and Newest are the extremes of the findings' times; zero if no time is known.
 	Oldest, Newest time.Time
 	// Message of the newest finding.
 	Message string
@@ -85,8 +85,7 @@ func compareGroupKeys(a, b *Group) int {
 	)
 }
 
-// statusGroups returns the most important groups with several findings, sorted by owner, so that a
-// report changes little.
+// statusGroups returns the most important groups with several findings, sorted by owner, so that a report changes little.
 func (a *Aggregator) statusGroups() []v1alpha1.JobFindingGroup {
 	groups := slices.DeleteFunc(a.Groups(), func(group Group) bool { return group.Count < 2 })
 	groups = groups[:min(len(groups), MaxGroups)]

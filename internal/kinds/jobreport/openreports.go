@@ -15,7 +15,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// ReportName is the name of the one Report that Yardmaster writes in a namespace.
+// ReportName is the name of Yardmaster's Report in a namespace.
 const ReportName = "yardmaster-jobs"
 
 // reportSource names Yardmaster as the origin of a Report and as its manager.
@@ -24,9 +24,8 @@ const reportSource = "yardmaster"
 // managedByLabel distinguishes Yardmaster's Report from another of the same name.
 const managedByLabel = "app.kubernetes.io/managed-by"
 
-// FromJobReport returns the Report of a stored JobReport, which owns it: the garbage collector
-// deletes both. The owner reference does not block the owner's deletion, because that needs
-// permission for the finalizers of JobReports.
+// FromJobReport returns the Report of a stored JobReport, which owns it: the garbage collector deletes both. The owner
+// reference does not block the owner's deletion, because that needs permission for the finalizers of JobReports.
 func FromJobReport(report *v1alpha1.JobReport) *openreportsv1alpha1.Report {
 	var results []openreportsv1alpha1.ReportResult
 	for i := range report.Status.Findings {
@@ -70,7 +69,7 @@ func newResult(namespace string, finding *v1alpha1.JobFinding) openreportsv1alph
 	return result
 }
 
-// properties returns what else a finding states, or nil.
+// properties returns further statements of a finding; nil without any.
 func properties(finding *v1alpha1.JobFinding) map[string]string {
 	stated := map[string]string{"cause": finding.Cause, "next": finding.Next}
 	if finding.Owner != nil {
@@ -94,8 +93,8 @@ var severityByJobSeverity = map[v1alpha1.JobSeverity]openreportsv1alpha1.ResultS
 	v1alpha1.SeverityHigh:   "high",
 }
 
-// ApplyConfiguration returns a Report as it is applied: without the fields that are not set. The
-// Go type cannot omit them, and a result of unknown time would get a time in 1970.
+// ApplyConfiguration returns a Report without the fields that are not set. The Go type cannot omit them, and a result of
+// unknown time would get a time in 1970.
 func ApplyConfiguration(report *openreportsv1alpha1.Report) (*unstructured.Unstructured, error) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(report)
 	if err != nil {
@@ -120,8 +119,8 @@ func IsManagedByYardmaster(stored *openreportsv1alpha1.Report) bool {
 	return stored.Labels[managedByLabel] == reportSource
 }
 
-// HasSameContent reports whether applying next would not change the stored Report. Labels and
-// annotations that others added do not matter.
+// HasSameContent reports whether applying next would not change the stored Report. Foreign labels and annotations do not
+// matter.
 func HasSameContent(stored, next *openreportsv1alpha1.Report) bool {
 	for i := range next.OwnerReferences {
 		isSameOwner := func(owner metav1.OwnerReference) bool { return owner.UID == next.OwnerReferences[i].UID }

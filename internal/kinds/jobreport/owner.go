@@ -7,7 +7,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// Owner is what created a Job, as far as the Job states it.
+// Owner is the creator of a Job, as far as the Job states it.
 type Owner struct {
 	// Kind is the owner's kind, or HelmRelease.
 	Kind string
@@ -25,17 +25,16 @@ func (o Owner) String() string {
 	return o.Kind + "/" + o.Name
 }
 
-// ownerLabels are labels that name an owner, and its kind. They count only for Jobs without a
-// controller, whose reference is more reliable.
+// ownerLabels are labels that name an owner, and its kind. They count only for Jobs without a controller reference, which is
+// more reliable.
 var ownerLabels = []struct{ label, kind string }{
 	{"jobset.sigs.k8s.io/jobset-name", "JobSet"},
 	{"workflows.argoproj.io/cron-workflow", "CronWorkflow"},
 	{"workflows.argoproj.io/workflow", "Workflow"},
 }
 
-// OwnerOf returns the Job's owner: its controller, such as a CronJob, or what its labels and
-// annotations name. The owner of a scheduled run's Job is the Schedule, as a CronJob is of its Jobs. The queue of Kueue is
-// the owner only of a Job that nothing else owns.
+// OwnerOf returns the Job's owner: its controller, such as a CronJob, or the owner in its labels and annotations. The owner of
+// a scheduled run's Job is the Schedule. The queue of Kueue is the owner only of a Job without another owner.
 func OwnerOf(job *batchv1.Job) Owner {
 	if controller := metav1.GetControllerOfNoCopy(job); controller != nil {
 		isRun := controller.APIVersion == v1alpha1.GroupVersion.String() &&
@@ -63,7 +62,7 @@ func OwnerOf(job *batchv1.Job) Owner {
 	return Owner{}
 }
 
-// newOwner bounds what others wrote: a report has a maximum size.
+// newOwner truncates texts that others wrote: a report has a maximum size.
 func newOwner(kind, name string) Owner {
 	return Owner{Kind: TruncateText(kind, maxOwnerKindBytes), Name: TruncateText(name, maxOwnerNameBytes)}
 }

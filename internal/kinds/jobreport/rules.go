@@ -16,8 +16,7 @@ type staleRule struct {
 	check func(*jobFacts) (Finding, bool)
 	// description completes the sentence "A Job that …".
 	description string
-	// ageFrom is the time from which the Job's age counts; empty if the rule matches
-	// regardless of age.
+	// ageFrom is the time from which the Job's age counts; empty if the rule matches regardless of age.
 	ageFrom string
 	// flag is the prefix of the rule's threshold flags; empty if the rule has no thresholds.
 	flag string
@@ -25,27 +24,25 @@ type staleRule struct {
 	defaults Threshold
 }
 
-// reasonText is a reason and what to do about a Job that has it.
+// reasonText is a reason and the next step for a Job with this reason.
 type reasonText struct {
 	reason Reason
 	// next is a sentence that begins with a verb.
 	next string
 }
 
-// key returns the reason that identifies the rule.
 func (r *staleRule) key() Reason { return r.reasons[0].reason }
 
 const oneDay = 24 * time.Hour
 
-// The texts of several reasons.
 const (
 	nextFailedIndexes = "Read the logs of the Pods whose indexes are in status.failedIndexes."
 	nextCleanup       = "Delete the Job, and set ttlSecondsAfterFinished in the manifest that creates it."
 	nextTermination   = "Find the Pods that do not terminate, and check whether their nodes still exist."
 )
 
-// rules are in order of precedence: the first rule that matches a Job wins. Flags, documentation,
-// alerts and the texts of findings are generated from this table.
+// rules are in order of precedence: the first rule that matches a Job wins. Flags, documentation, alerts and the texts of
+// findings are generated from this table.
 var rules = []staleRule{{
 	reasons: []reasonText{{
 		ReasonUnknown,
@@ -150,8 +147,7 @@ var rules = []staleRule{{
 	description: "was created by a CronJob and has no controller",
 }}
 
-// Classify returns the finding of the first rule that matches the Job now, or CategoryHealthy. It
-// does not change the Job.
+// Classify returns the finding of the first rule that matches the Job now, or CategoryHealthy.
 func Classify(job *batchv1.Job, now time.Time, thresholds Thresholds) Finding {
 	if job.Annotations[v1alpha1.AnnotationReportIgnore] == "true" {
 		return Finding{Category: CategoryIgnored}
@@ -177,7 +173,7 @@ func AllReasons() []Reason {
 	return reasons
 }
 
-// NextStep returns what to do about a Job with this reason, or "" for an unknown reason.
+// NextStep returns the next step for a Job with this reason; empty for an unknown reason.
 func NextStep(reason Reason) string {
 	for i := range rules {
 		for _, text := range rules[i].reasons {

@@ -17,13 +17,12 @@ const (
 	labelJobSetRestartAttempt = "jobset.sigs.k8s.io/restart-attempt"
 )
 
-// Series is a Job's place among the Jobs of the same controller of which a later one replaces an
-// earlier one: the runs of a CronJob, or the attempts of a JobSet. It is derived from the Job
-// alone, so a Job whose relation to others is unknown belongs to no series.
+// Series is a Job's place among Jobs of the same controller that supersede each other: the runs of a CronJob, or the attempts
+// of a JobSet. It is derived from the Job alone, so a Job whose relation to others is unknown belongs to no series.
 type Series struct {
-	// Key identifies the series. It is empty for a Job that belongs to none.
+	// Key identifies the series; empty without a series.
 	Key string
-	// Position orders the Jobs of a series. Jobs of the same position do not replace each other.
+	// Position orders the Jobs of a series. Jobs of the same position do not supersede each other.
 	Position int64
 	// Supersedes is true if earlier failures no longer matter because of this Job.
 	Supersedes bool
@@ -33,8 +32,8 @@ type Series struct {
 
 // SeriesOf returns the Job's place in its series.
 //
-// The Jobs of a run that was repeated matter no longer, whatever the next run does: it has Jobs of
-// its own. Where it is not known which Job repeats which, only a success is evidence.
+// The Jobs of a repeated run no longer matter, whatever the next run does: it has its own Jobs. If it is unknown which Job
+// repeats which, only a success is evidence.
 func SeriesOf(job *batchv1.Job) Series {
 	controller := metav1.GetControllerOfNoCopy(job)
 	if controller == nil || controller.UID == "" {
@@ -64,8 +63,7 @@ func SeriesOf(job *batchv1.Job) Series {
 	}
 }
 
-// atPosition returns the series of a Job whose controller numbers its runs. Without the number the
-// Job's place is unknown.
+// atPosition returns the series of a Job whose controller numbers its runs. Without a number the Job's place is unknown.
 func (s Series) atPosition(number string) Series {
 	position, err := strconv.ParseInt(number, 10, 32)
 	if err != nil {
@@ -75,8 +73,7 @@ func (s Series) atPosition(number string) Series {
 	return s
 }
 
-// isTolerated reports whether the Job is a step of a SequentialJob that continues after a failure
-// of this step.
+// isTolerated reports whether the Job is a step of a SequentialJob that continues after a failure of this step.
 func (f *jobFacts) isTolerated() bool {
 	controller := metav1.GetControllerOfNoCopy(f.Job)
 	if controller == nil || controller.Kind != "SequentialJob" {

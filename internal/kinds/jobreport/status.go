@@ -19,12 +19,12 @@ import (
 // MaxStatusBytes bounds the size of a status in JSON.
 const MaxStatusBytes = 64 << 10
 
-// maxFindingsBytes bounds the size of the findings and groups. The rest is for the conditions and
-// the summary, which have a bounded size.
+// maxFindingsBytes bounds the size of the findings and groups. The rest is for the conditions and the summary, which have a
+// bounded size.
 const maxFindingsBytes = MaxStatusBytes - 12<<10
 
-// statusAfterScan returns the status without the conditions that do not depend on the scan. A
-// failed scan keeps the previous findings: Jobs that were not listed may still exist.
+// statusAfterScan returns the status without the conditions that do not depend on the scan. A failed scan keeps the previous
+// findings: Jobs that were not listed may still exist.
 func statusAfterScan(before *v1alpha1.JobReportStatus, o *Observation) v1alpha1.JobReportStatus {
 	if o.Scan.Failure != nil {
 		after := *before.DeepCopy()
@@ -98,7 +98,7 @@ func findingOf(entry Entry) v1alpha1.JobFinding {
 	return finding
 }
 
-// contentHash hashes the result of a scan, without its time and the conditions.
+// contentHash hashes the result of a scan without its time and the conditions.
 func contentHash(status *v1alpha1.JobReportStatus) string {
 	sum := sha256.Sum256(encodeJSON(struct {
 		Summary  v1alpha1.JobSummary

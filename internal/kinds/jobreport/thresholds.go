@@ -16,8 +16,7 @@ type Threshold struct {
 	Zombie time.Duration
 }
 
-// Thresholds has the thresholds of each rule that depends on age, by the first of the rule's
-// reasons. A rule that is missing never matches.
+// Thresholds has the thresholds of each rule that depends on age, by the rule's first reason. A missing rule never matches.
 type Thresholds map[Reason]*Threshold
 
 // DefaultThresholds returns the defaults, which the caller may change.
@@ -38,7 +37,7 @@ func (t Thresholds) ofRule(rule *staleRule) Threshold {
 	return Threshold{}
 }
 
-// ThresholdSetting is one duration in Thresholds, from which callers make a flag.
+// ThresholdSetting is one duration in Thresholds, for a flag.
 type ThresholdSetting struct {
 	// Name of the flag, such as never-started-zombie-after.
 	Name string
@@ -86,8 +85,7 @@ func (t Thresholds) Validate() error {
 	return errors.Join(errs...)
 }
 
-// ParseDuration parses a duration that is not negative, such as 90m, 12h or 7d. A number of days
-// may precede the rest, as in 1d12h. A day has 24 hours.
+// ParseDuration parses a duration that is not negative, such as 90m, 12h, 7d or 1d12h. A day has 24 hours.
 func ParseDuration(value string) (time.Duration, error) {
 	invalid := fmt.Errorf("invalid duration %q: use a value such as 90m, 12h or 7d", TruncateText(value, MaxCauseBytes/2))
 	days, rest, found := strings.Cut(value, "d")

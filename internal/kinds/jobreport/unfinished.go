@@ -34,8 +34,7 @@ func checkContradictions(f *jobFacts) (Finding, bool) {
 	return Finding{}, false
 }
 
-// checkInterimConditions finds Jobs that are about to fail or to complete, but whose Pods do not
-// terminate.
+// checkInterimConditions finds Jobs that are about to fail or to complete, but whose Pods do not terminate.
 func checkInterimConditions(f *jobFacts) (Finding, bool) {
 	for _, interim := range []struct {
 		kind   batchv1.JobConditionType
@@ -55,8 +54,8 @@ func checkInterimConditions(f *jobFacts) (Finding, bool) {
 	return Finding{}, false
 }
 
-// checkExternallyManaged finds unfinished Jobs of another controller. The meaning of their status
-// is unknown here, so the later rules about progress do not apply to them.
+// checkExternallyManaged finds unfinished Jobs of another controller. The meaning of their status is unknown here, so the later
+// rules about progress do not apply to them.
 func checkExternallyManaged(f *jobFacts) (Finding, bool) {
 	manager, external := f.externalManager()
 	if !external || !f.isUnfinished() {
@@ -82,9 +81,8 @@ func checkSuspendedTooLong(f *jobFacts) (Finding, bool) {
 	return f.findingByAge(since, ReasonSuspendedTooLong, "", "suspended since %s", formatTime(since))
 }
 
-// suspensionChangeTime returns the time since when the Job is suspended, or not, according to
-// the condition that the Job controller maintains. Without that condition found is false. A
-// condition with another status is outdated: the Job was edited after it.
+// suspensionChangeTime returns since when the Job is suspended, or not suspended, according to the Job controller's condition.
+// Without the condition found is false. A condition with another status is outdated: the Job was edited after it.
 func (f *jobFacts) suspensionChangeTime(want corev1.ConditionStatus) (at time.Time, found bool) {
 	for i := range f.Status.Conditions {
 		if c := &f.Status.Conditions[i]; c.Type == batchv1.JobSuspended {
@@ -119,7 +117,7 @@ func checkPausedByParallelism(f *jobFacts) (Finding, bool) {
 		"parallelism is 0 since %s or earlier", formatTime(since))
 }
 
-// checkDeadlineNotEnforced finds Jobs that their activeDeadlineSeconds should have failed.
+// checkDeadlineNotEnforced finds Jobs that should have failed because of their activeDeadlineSeconds.
 func checkDeadlineNotEnforced(f *jobFacts) (Finding, bool) {
 	deadline := f.Spec.ActiveDeadlineSeconds
 	if !f.isExpectedToProgress() || !f.isStarted() || deadline == nil {
@@ -135,28 +133,27 @@ func checkNoActivePods(f *jobFacts) (Finding, bool) {
 	if !f.isExpectedToHavePods() || s.Active != 0 || (s.Terminating != nil && *s.Terminating != 0) {
 		return Finding{}, false
 	}
-	// A Job between two Pods has none either, however long ago it started.
+	// A Job between two Pods has no active Pods either, however long ago it started.
 	since := f.podCountsSince()
 	return f.findingByAge(since, ReasonNoActivePods, "",
 		"no Pods since %s; %d succeeded, %d failed", formatTime(since), s.Succeeded, s.Failed)
 }
 
-// checkNoReadyPods finds Jobs whose Pods do not become ready: their image cannot be pulled, they
-// cannot be scheduled, or they crash repeatedly.
+// checkNoReadyPods finds Jobs whose Pods do not become ready: their image cannot be pulled, they cannot be scheduled, or they
+// crash repeatedly.
 func checkNoReadyPods(f *jobFacts) (Finding, bool) {
 	s := &f.Status
 	if !f.isExpectedToHavePods() || s.Active <= 0 || s.Ready == nil || *s.Ready != 0 {
 		return Finding{}, false
 	}
-	// A Job whose Pod was evicted or whose container restarts has none either, however long ago
-	// it started.
+	// A Job whose Pod was evicted or whose container restarts has no ready Pods either, however long ago it started.
 	since := f.podCountsSince()
 	return f.findingByAge(since, ReasonNoReadyPods, "",
 		"none of %d active Pods is ready since %s; %d succeeded, %d failed", s.Active, formatTime(since), s.Succeeded, s.Failed)
 }
 
-// podCountsSince returns the time since which the numbers of Pods in the status are what they are.
-// It is zero, which means unknown, if managedFields do not state the last change of the status.
+// podCountsSince returns since when the status has its present numbers of Pods; zero, which means unknown, if managedFields do
+// not state the last change of the status.
 func (f *jobFacts) podCountsSince() time.Time {
 	changed := f.lastWriteTime("status")
 	if changed.IsZero() {
@@ -182,8 +179,8 @@ func checkRunningTooLong(f *jobFacts) (Finding, bool) {
 		"running since %s without activeDeadlineSeconds%s", formatTime(f.startTime()), remark)
 }
 
-// checkStatedRunningLimit checks a Job that states how long it may run. After that time somebody
-// should examine it, but the Job is known to run long, so it is never a zombie.
+// checkStatedRunningLimit checks a Job that states how long it may run. After that time somebody should examine it, but a Job
+// that is known to run long is never a zombie.
 func (f *jobFacts) checkStatedRunningLimit(limit time.Duration) (Finding, bool) {
 	at := *f
 	at.threshold = Threshold{Suspicious: limit}

@@ -12,15 +12,15 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// Secrets are not watched, because that needs the permission to list all Secrets. Valid Secrets
-// are read again after validSecretInterval, missing or invalid ones after invalidSecretInterval.
+// Secrets are not watched, because a watch needs the permission to list all Secrets. Valid Secrets are read again after
+// validSecretInterval, missing or invalid Secrets after invalidSecretInterval.
 const (
 	validSecretInterval   = 5 * time.Minute
 	invalidSecretInterval = 15 * time.Second
 )
 
-// SecretInterval returns the time until the Secrets of a default broker are read again, given
-// the problem that was found with them; nil if none exists.
+// SecretInterval returns the time until the Secrets of a default broker are read again, given the problem with them; nil
+// without a problem.
 func SecretInterval(problem *decision.Problem) time.Duration {
 	if problem != nil {
 		return invalidSecretInterval
@@ -28,21 +28,21 @@ func SecretInterval(problem *decision.Problem) time.Duration {
 	return validSecretInterval
 }
 
-// Observation is the input of a decision about a Policy. Decide does not change it.
+// Observation is the input of Decide, which does not change it.
 type Observation struct {
 	Policy *v1alpha1.Policy
 	// Objects of the namespace.
 	Objects SelectableObjects
-	// BrokerProblem is the problem with the Secrets of the default broker; nil if none exists.
+	// BrokerProblem is the problem with the Secrets of the default broker; nil without a problem.
 	BrokerProblem *decision.Problem
 	// Now is the time of the decision.
 	Now time.Time
 }
 
-// SelectableObjects are the objects of a namespace that Policies can select. It is small, because it is
-// stored for each namespace.
+// SelectableObjects are the objects of a namespace that Policies can select. It is small, because it is stored for each
+// namespace.
 type SelectableObjects struct {
-	// Queues are their labels.
+	// Queues are the labels of each Queue.
 	Queues      []labels.Set
 	WorkerPools []SelectablePool
 }
@@ -66,14 +66,13 @@ func NewSelectableObjects(queues []v1alpha1.Queue, pools []v1alpha1.WorkerPool) 
 	return objects
 }
 
-// Decision is what to do about a Policy.
+// Decision is the result of Decide.
 type Decision struct {
 	// Status to record.
 	Status v1alpha1.PolicyStatus
 	// Events to emit once Status is stored.
 	Events []decision.Event
-	// RequeueAfter is the time until the next decision if nothing else triggers one; 0 means
-	// never.
+	// RequeueAfter is the time until the next decision if nothing else triggers it; 0: never.
 	RequeueAfter time.Duration
 }
 
@@ -113,7 +112,7 @@ func countSelected(observation *Observation, status *v1alpha1.PolicyStatus) {
 	}
 }
 
-// summarize reports the first problem that prevents the Policy from being applied, or else what it selects.
+// summarize reports the first problem that prevents the Policy from being applied, or else the number of selected objects.
 func summarize(observation *Observation, status *v1alpha1.PolicyStatus) decision.Summary {
 	problem := observation.BrokerProblem
 	if _, err := SelectorOf(observation.Policy); err != nil {
@@ -135,7 +134,6 @@ func summarize(observation *Observation, status *v1alpha1.PolicyStatus) decision
 	return summary
 }
 
-// selectionMessage describes what a Policy selects.
 func selectionMessage(p *v1alpha1.Policy, s *v1alpha1.PolicyStatus) string {
 	if s.Queues+s.WorkerPools == 0 {
 		return "selects no Queue and no WorkerPool of the namespace"

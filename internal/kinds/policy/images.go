@@ -9,9 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// CheckImages returns an error for each image of a Pod that a Policy does not allow, with the
-// container and the Policy. Every Policy with a list must allow every image, including those of
-// init containers and volumes.
+// CheckImages returns an error for each image of a Pod that a Policy does not allow, with the container and the Policy. Every
+// Policy with a list must allow every image, including the images of init containers and volumes.
 func CheckImages(pod *corev1.PodSpec, selected *Selection) error {
 	var errs []error
 	for _, rule := range selected.images {
@@ -25,13 +24,11 @@ func CheckImages(pod *corev1.PodSpec, selected *Selection) error {
 	return errors.Join(errs...)
 }
 
-// imageRule is the list of patterns of a Policy.
 type imageRule struct {
 	allowed []string
 	policy  string
 }
 
-// imageUse is an image and what uses it.
 type imageUse struct{ user, image string }
 
 func usedImages(pod *corev1.PodSpec) []imageUse {

@@ -13,7 +13,7 @@ import (
 // valueSources are the sources of the settings computed so far.
 type valueSources []v1alpha1.FieldSource
 
-// sourceOf returns the source of a field, which is added if it is not known yet.
+// sourceOf returns the source of a field. It adds a missing source.
 func (s *valueSources) sourceOf(field string) *v1alpha1.FieldSource {
 	i := slices.IndexFunc(*s, func(source v1alpha1.FieldSource) bool { return source.Field == field })
 	if i < 0 {
@@ -28,13 +28,13 @@ func (s *valueSources) setSource(field string, from v1alpha1.ValueSource, policy
 	source.From, source.Policy = from, policy
 }
 
-// policyLayer is what a Policy specifies.
+// policyLayer contains the settings of a Policy for one field.
 type policyLayer[S any] struct {
 	settings *S
 	policy   string
 }
 
-// appendLayer adds what the Policy specifies, if it does.
+// appendLayer adds the settings of a Policy, if it has any.
 func appendLayer[S any](layers []policyLayer[S], p *v1alpha1.Policy, settings *S) []policyLayer[S] {
 	if settings == nil {
 		return layers
@@ -42,14 +42,13 @@ func appendLayer[S any](layers []policyLayer[S], p *v1alpha1.Policy, settings *S
 	return append(layers, policyLayer[S]{settings, p.Name})
 }
 
-// layers are what the object itself specifies, which may be nil, and what the Policies do, in order of
-// precedence.
+// layers are the object's own settings, which may be nil, and the settings of Policies in order of precedence.
 type layers[S any] struct {
 	own      *S
 	policies []policyLayer[S]
 }
 
-// firstSpecified returns the value of the first layer that sets one; nil if none does.
+// firstSpecified returns the value of the first layer that sets it; nil if no layer does.
 func firstSpecified[S, T any](s *valueSources, field string, l layers[S], value func(*S) *T) *T {
 	if l.own != nil {
 		if found := value(l.own); found != nil {
@@ -66,7 +65,7 @@ func firstSpecified[S, T any](s *valueSources, field string, l layers[S], value 
 	return nil
 }
 
-// specifiedOrDefault returns the value of the first layer that sets one, or else the default.
+// specifiedOrDefault returns the value of the first layer that sets it, or else the default.
 func specifiedOrDefault[S, T any](s *valueSources, field string, l layers[S], value func(*S) *T, def T) *T {
 	if found := firstSpecified(s, field, l, value); found != nil {
 		return found
@@ -75,12 +74,12 @@ func specifiedOrDefault[S, T any](s *valueSources, field string, l layers[S], va
 	return &def
 }
 
-// policyDefaults returns the defaults of a Policy; empty if it sets none.
+// policyDefaults returns the defaults of a Policy; empty without any.
 func policyDefaults(p *v1alpha1.Policy) v1alpha1.PolicyDefaults {
 	return ptr.Deref(p.Spec.Defaults, v1alpha1.PolicyDefaults{})
 }
 
-// policyLimits returns the limits of a Policy; empty if it sets none.
+// policyLimits returns the limits of a Policy; empty without any.
 func policyLimits(p *v1alpha1.Policy) v1alpha1.PolicyLimits {
 	return ptr.Deref(p.Spec.Limits, v1alpha1.PolicyLimits{})
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// EffectiveQueue returns the settings in use for a Queue, as a copy: the Policies may be those of a
-// cache. Without a broker, the operator's default broker applies.
+// EffectiveQueue returns the settings in use for a Queue, as a copy: the Policies may belong to a cache. Without a broker, the
+// operator's default broker applies.
 func EffectiveQueue(q *v1alpha1.Queue, selected *Selection) *v1alpha1.QueueEffective {
 	s := &valueSources{}
 	brokers := layers[v1alpha1.Broker]{q.Spec.Broker, selected.brokers}
@@ -25,8 +25,8 @@ func EffectiveQueue(q *v1alpha1.Queue, selected *Selection) *v1alpha1.QueueEffec
 	return effective.DeepCopy()
 }
 
-// effectiveRateLimit takes the rate limit as a whole, because its fields only make sense together,
-// and then applies the limits of Policies.
+// effectiveRateLimit takes the rate limit as a whole, because its fields only make sense together, and then applies the limits
+// of Policies.
 func effectiveRateLimit(s *valueSources, own *v1alpha1.RateLimit, selected *Selection) *v1alpha1.RateLimit {
 	const field = "rateLimit"
 	l := layers[v1alpha1.RateLimit]{own, selected.rateLimits}
@@ -59,8 +59,7 @@ func effectiveRetry(s *valueSources, own *v1alpha1.Retry, selected *Selection) *
 			func(r *v1alpha1.Retry) *int32 { return r.JitterPercent }, 20),
 	}
 	if effective.InitialDelay.Duration.Duration > effective.MaxDelay.Duration.Duration {
-		// The two values come from different sources. maxDelay yields, because initialDelay must
-		// not exceed it.
+		// The two values come from different sources. maxDelay yields, because initialDelay must not exceed it.
 		from := s.sourceOf(initialDelay)
 		effective.MaxDelay = effective.InitialDelay
 		s.setSource(maxDelay, from.From, from.Policy)
@@ -80,8 +79,7 @@ func effectiveDeadLetter(s *valueSources, q *v1alpha1.Queue, selected *Selection
 		AlertThreshold: specifiedOrDefault(s, "deadLetter.alertThreshold", l,
 			func(d *v1alpha1.DeadLetter) *int64 { return d.AlertThreshold }, 1),
 	}
-	// onDelete and moveTo come from the same layer. A Policy that moves dead letters to this very
-	// Queue does not apply to it.
+	// onDelete and moveTo come from the same layer. A Policy that moves dead letters to this very Queue does not apply to it.
 	deletion := specifiedOrDefault(s, "deadLetter.onDelete", l, func(d *v1alpha1.DeadLetter) *v1alpha1.DeadLetter {
 		if d.OnDelete == "" || d.MoveTo == q.Name {
 			return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// Selection is what the Policies that select an object specify, in order of precedence. A decision reads
-// only what is specified, however many Policies there are.
+// Selection contains the settings of the Policies that select an object, in order of precedence. A decision reads only the
+// specified settings, however many Policies there are.
 type Selection struct {
 	brokers         []policyLayer[v1alpha1.Broker]
 	rateLimits      []policyLayer[v1alpha1.RateLimit]
@@ -27,7 +27,6 @@ type Selection struct {
 	totals               []TotalLimit
 }
 
-// limit is a limit and the Policy that sets it.
 type limit struct {
 	value  int32
 	policy string
@@ -39,7 +38,7 @@ type TotalLimit struct {
 	MaxReplicas int32
 }
 
-// TotalLimits returns the limits that the selected object shares with others. The result must not be changed.
+// TotalLimits returns the limits that the selected object shares with other objects. The result must not be changed.
 func (s *Selection) TotalLimits() []TotalLimit { return s.totals }
 
 // add adds the Policy with the next lower precedence.
@@ -77,7 +76,6 @@ type Set struct {
 	all *Selection
 }
 
-// selectivePolicy is a Policy and its selector.
 type selectivePolicy struct {
 	*v1alpha1.Policy
 
@@ -85,8 +83,8 @@ type selectivePolicy struct {
 	invalid  error // the selector selects nothing
 }
 
-// NewSet returns the set of Policies, to which it refers. A Policy with an invalid selector selects nothing,
-// and is part of the error.
+// NewSet returns the set of Policies, to which it refers. A Policy with an invalid selector selects nothing, and is part of the
+// error.
 func NewSet(policies []v1alpha1.Policy) (Set, error) {
 	set := Set{policies: make([]selectivePolicy, len(policies))}
 	selective := false
@@ -110,7 +108,7 @@ func NewSet(policies []v1alpha1.Policy) (Set, error) {
 	return set, errors.Join(errs...)
 }
 
-// Select returns what the Policies that select an object with these labels specify.
+// Select returns the settings of the Policies that select an object with these labels.
 func (s Set) Select(object map[string]string) Selection {
 	if s.all != nil {
 		return *s.all
@@ -124,7 +122,7 @@ func (s Set) Select(object map[string]string) Selection {
 	return selection
 }
 
-// SelectorOf returns the selector of a Policy. A Policy without one selects all objects. An invalid one selects
+// SelectorOf returns the selector of a Policy. A Policy without a selector selects all objects. An invalid selector selects
 // nothing, and is an error.
 func SelectorOf(p *v1alpha1.Policy) (labels.Selector, error) {
 	if p.Spec.Selector == nil {

@@ -8,8 +8,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// EffectiveWorkerPool returns the settings in use for a WorkerPool, as a copy: the Policies may be
-// those of a cache.
+// EffectiveWorkerPool returns the settings in use for a WorkerPool, as a copy: the Policies may belong to a cache.
 func EffectiveWorkerPool(pool *v1alpha1.WorkerPool, selected *Selection) *v1alpha1.WorkerPoolEffective {
 	s := &valueSources{}
 	effective := &v1alpha1.WorkerPoolEffective{
@@ -31,8 +30,9 @@ func effectiveDrain(s *valueSources, own *v1alpha1.Drain, selected *Selection) *
 		OnTimeout: *specifiedOrDefault(s, "drain.onTimeout", l,
 			func(d *v1alpha1.Drain) *v1alpha1.DrainTimeoutAction { return nilIfZero(d.OnTimeout) }, v1alpha1.DrainWait),
 	}
-	// By default, an evicted worker can finish as it could when it is drained. In mode Signal, the grace period of the Pod
-	// includes the timeout anyway. With Requeue, a worker is stopped after the timeout, and would otherwise have that time twice.
+	// By default, an evicted worker has as much time to finish as a drained worker. In mode Signal, the grace period of the Pod
+	// includes the timeout anyway. With Requeue, a worker is stopped after the timeout, and would otherwise have the timeout
+	// twice.
 	grace := min(effective.Timeout.Duration.Duration+MinTerminationGrace, maxTerminationGrace)
 	if effective.Mode == v1alpha1.DrainSignal || effective.OnTimeout == v1alpha1.DrainRequeue {
 		grace = MinTerminationGrace
@@ -72,8 +72,7 @@ func effectiveCircuitBreaker(s *valueSources, selected *Selection) *v1alpha1.Cir
 	return effective.DeepCopy()
 }
 
-// effectiveMaxReplicas returns the number of workers that the pool asks for, or the strictest
-// limit.
+// effectiveMaxReplicas returns the pool's own maximum of workers, or the strictest limit if it is lower.
 func effectiveMaxReplicas(s *valueSources, pool *v1alpha1.WorkerPool, selected *Selection) *int32 {
 	const field = "maxReplicas"
 	maximum := ptr.Deref(pool.Spec.Replicas, 0)

@@ -19,7 +19,7 @@ import (
 // maxMessageBytes bounds the message of a condition.
 const maxMessageBytes = 1024
 
-// conditionInput is what the conditions of a Queue are derived from.
+// conditionInput is the input of all conditions of a Queue.
 type conditionInput struct {
 	*Observation
 	// result of the last comparison with the spec; nil if unknown.
@@ -34,7 +34,7 @@ func isUnknown(p decision.Problem) decision.State {
 
 var notObserved = decision.Problem{Reason: v1alpha1.ReasonPending, Message: "Not observed yet"}
 
-// setConditions sets the conditions, and keeps the conditions about which nothing new is known.
+// setConditions sets the conditions, and keeps conditions without new information.
 func setConditions(status *v1alpha1.QueueStatus, in *conditionInput) {
 	set := func(kind string, state decision.State) {
 		state.Message = decision.TruncateMessage(state.Message, maxMessageBytes)
@@ -160,7 +160,6 @@ func formatDrift(drift []broker.SettingDifference) string {
 	return joinSome(texts, "; ")
 }
 
-// joinSome joins at most five texts.
 func joinSome(texts []string, separator string) string {
 	const maxTexts = 5
 	joined := strings.Join(texts[:min(maxTexts, len(texts))], separator)
@@ -184,8 +183,8 @@ func ownerConflict(in *conditionInput) decision.State {
 	return isUnknown(decision.Problem{Reason: v1alpha1.ReasonRefusedByBroker, Message: in.BrokerError.Error()})
 }
 
-// OwnsQueue reports whether the status of a Queue proves that it owns the queue status.name on this
-// broker: the broker confirmed it when it last answered.
+// OwnsQueue reports whether the status of a Queue proves that it owns the queue status.name on this broker: the broker
+// confirmed it in its last answer.
 func OwnsQueue(q *v1alpha1.Queue, on *v1alpha1.Broker) bool {
 	return q.Status.Name != "" && meta.IsStatusConditionFalse(q.Status.Conditions, v1alpha1.ConditionConflict) &&
 		q.Status.Effective != nil && equality.Semantic.DeepEqual(q.Status.Effective.Broker, on)
@@ -204,7 +203,7 @@ func conflictMessage(o *Observation, conflict *broker.OwnerConflictError) string
 	return fmt.Sprintf("The queue %s on the broker belongs to a Queue of another namespace or cluster%s", conflict.Queue, hint)
 }
 
-// deadLettersPresent returns True from deadLetter.alertThreshold on, which is 1 by default.
+// deadLettersPresent returns True from deadLetter.alertThreshold on; the default is 1.
 func deadLettersPresent(deadLetters int64, spec *v1alpha1.DeadLetter) decision.State {
 	threshold := int64(1)
 	if spec != nil {

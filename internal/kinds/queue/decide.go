@@ -50,10 +50,9 @@ type Decision struct {
 
 	// Status to store.
 	Status v1alpha1.QueueStatus
-	// StatusUnchanged is true if the status is known to be the stored one.
+	// StatusUnchanged is true if Status equals the stored status.
 	StatusUnchanged bool
-	// StatsOnly is true if nothing but stats changes in the status, so that it can be stored
-	// later; see PostponeStatus.
+	// StatsOnly is true if only stats change in the status, so that it can be stored later; see PostponeStatus.
 	StatsOnly bool
 	// StatusOptional is true if a missing permission to store the status is no error.
 	StatusOptional bool
@@ -125,7 +124,6 @@ func (d *Decision) PostponeStatus() {
 	d.RequeueAfter = decision.Earliest(d.RequeueAfter, retryInterval)
 }
 
-// nextAction returns the next action on a Queue that is not deleted.
 func nextAction(o *Observation) Action {
 	switch request := DeadLetterRequest(o.Queue); {
 	case o.Connection.Connecting, o.hasFailed():
@@ -150,8 +148,8 @@ func nextAction(o *Observation) Action {
 	}
 }
 
-// AnnotationDeadLetters requests one operation on the current dead letters. The operator
-// removes the annotation when the operation is complete.
+// AnnotationDeadLetters requests one operation on the current dead letters. The operator removes it when the operation is
+// complete.
 const AnnotationDeadLetters = v1alpha1.Prefix + "dead-letters"
 
 // The values of AnnotationDeadLetters.
@@ -162,7 +160,6 @@ const (
 	RequestPurge = "Purge"
 )
 
-// deadLetterActions carry out the requests.
 var deadLetterActions = map[string]Action{
 	RequestRequeue: ActionRequeueDeadLetters, RequestPurge: ActionPurgeDeadLetters,
 }
@@ -184,9 +181,8 @@ type Comparison struct {
 	Expires time.Time
 }
 
-// mustCompare reports whether the queue has to be compared with its spec again. A new
-// connection to the same broker is no reason: if the broker lost the queue, reading its stats
-// fails.
+// mustCompare reports whether the queue has to be compared with its spec again. A new connection to the same broker is no
+// reason: if the broker lost the queue, reading its stats fails.
 func mustCompare(o *Observation) bool {
 	last := &o.History.Comparison
 	return last.BrokerID != o.Connection.BrokerID || !o.Now.Before(last.Expires) || len(last.Result.RetiringPriorities) > 0 ||

@@ -11,15 +11,15 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// AnnotationAbandon with the value "true" removes a deleted Queue without its broker, for a
-// broker that does not come back. Whatever is on the broker stays there.
+// AnnotationAbandon with the value "true" removes a deleted Queue without its broker, for a broker that does not come back. The
+// queue on the broker stays unchanged.
 const AnnotationAbandon = v1alpha1.Prefix + "abandon"
 
 // IsAbandoned reports whether a Queue is to be removed without its broker.
 func IsAbandoned(q *v1alpha1.Queue) bool { return q.Annotations[AnnotationAbandon] == "true" }
 
-// deletionVerdict is what the deletion of a Queue does next: an action, or nothing while it is
-// blocked. Without either, the deletion is complete.
+// deletionVerdict is either the next action of the deletion of a Queue or the problem that blocks it. Without both, the
+// deletion is complete.
 type deletionVerdict struct {
 	action  Action
 	blocked *decision.Problem
@@ -47,9 +47,9 @@ func decideDeletion(o *Observation) Decision {
 	return d
 }
 
-// deletionVerdictOf also covers a terminating namespace. There the deletion waits only for
-// WorkerPools, which are deleted too. Nothing else that could unblock it can be created in the
-// namespace, so the queue stays on the broker with its content, for another Queue to take over.
+// deletionVerdictOf also covers a terminating namespace. There the deletion waits only for WorkerPools, which are deleted too.
+// No other object that could unblock it can be created in the namespace, so the queue stays on the broker with its content, for
+// another Queue to take over.
 func deletionVerdictOf(o *Observation) deletionVerdict {
 	verdict := regularVerdict(o)
 	switch {
@@ -75,8 +75,8 @@ func regularVerdict(o *Observation) deletionVerdict {
 			problem.Message, AnnotationAbandon)
 	case policy == v1alpha1.DeletionPurge && len(o.Deletion.WorkerPools) > 0:
 		return workerPoolsBlock(o.Deletion.WorkerPools)
-	// Both actions confirm the owner of the queue. A missing queue is not created only to be released: its Queue was not
-	// confirmed by the API server.
+	// Both actions confirm the owner of the queue. Ensuring does not create a missing queue here, because the API server has
+	// not confirmed the Queue.
 	case !o.IsOwner && policy == v1alpha1.DeletionRetain:
 		return deletionVerdict{action: ActionEnsureQueue}
 	case !o.IsOwner:
@@ -131,13 +131,13 @@ func workerPoolsBlock(pools []string) deletionVerdict {
 	return blockedBy(v1alpha1.ReasonStillReferenced, "WorkerPools still refer to the Queue: %s", joinSome(pools, ", "))
 }
 
-// MoveProblem says that dead letters cannot be moved to the Queue of that name.
+// MoveProblem explains why dead letters cannot be moved to the Queue name.
 func MoveProblem(name, why string) *decision.Problem {
 	return &decision.Problem{Reason: v1alpha1.ReasonDeadLetters, Message: fmt.Sprintf("deadLetter.moveTo: Queue %q %s", name, why)}
 }
 
-// MoveTargetProblem returns why a Queue cannot receive dead letters of another, nil if it can.
-// It has to own its queue; otherwise the dead letters would go to the owner.
+// MoveTargetProblem returns why a Queue cannot receive dead letters of another Queue; nil if it can. It has to own its queue,
+// because the dead letters would otherwise go to the owner.
 func MoveTargetProblem(target *v1alpha1.Queue) *decision.Problem {
 	switch {
 	case !target.DeletionTimestamp.IsZero():
@@ -148,7 +148,6 @@ func MoveTargetProblem(target *v1alpha1.Queue) *decision.Problem {
 	return nil
 }
 
-// removedEvent reports what happened to the queue on the broker.
 func removedEvent(o *Observation) decision.Event {
 	e := decision.Event{Type: corev1.EventTypeNormal, Reason: v1alpha1.EventQueueDeleted, Action: "Delete"}
 	switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// BrokerQueueName returns the name of a Queue on its broker. The name stays as it is recorded.
+// BrokerQueueName returns the name of a Queue on its broker. A name that the status records never changes.
 func BrokerQueueName(q *v1alpha1.Queue, clusterID string) string {
 	return cmp.Or(q.Status.Name, q.Spec.Name, broker.ScopedQueueName(q.Namespace, q.Name, clusterID))
 }
@@ -19,7 +19,7 @@ func BrokerQueueOwner(q *v1alpha1.Queue, clusterID string) broker.QueueOwner {
 	return broker.QueueOwner{UID: string(q.UID), Name: q.Namespace + "/" + q.Name, Cluster: clusterID}
 }
 
-// DesiredQueue returns the configuration that a queue has to have on its broker.
+// DesiredQueue returns the configuration of a queue on its broker.
 func DesiredQueue(q *v1alpha1.Queue, e *v1alpha1.QueueEffective, clusterID string) broker.QueueConfig {
 	desired := broker.DefaultQueueConfig(BrokerQueueName(q, clusterID))
 	desired.Owner = BrokerQueueOwner(q, clusterID)
@@ -99,17 +99,17 @@ func desiredStorage(s *v1alpha1.QueueStorage) broker.StorageConfig {
 	return storage
 }
 
-// isEnabled reports whether dead letters are kept, as they are by default.
+// isEnabled reports whether dead letters are kept, which is the default.
 func isEnabled(d *v1alpha1.DeadLetter) bool { return d == nil || d.Enabled == nil || *d.Enabled }
 
-// setInt replaces a default by the value that a spec gives, if it gives one.
+// setInt replaces a default by the value of a spec, if it is set.
 func setInt[T int | int64, G int32 | int64](value *T, given *G) {
 	if given != nil {
 		*value = T(*given)
 	}
 }
 
-// setDuration replaces a default by the value that a spec gives, if it gives one.
+// setDuration replaces a default by the value of a spec, if it is set.
 func setDuration(value *time.Duration, given *v1alpha1.Duration) {
 	if given != nil {
 		*value = given.Duration.Duration

@@ -10,9 +10,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// reportedTransitions are the changes of conditions that become events: when the condition gets
-// this status, or gets another reason. An empty conditionReason matches any reason. Events about
-// a broker concern all its Queues at once, so they are routine.
+// reportedTransitions are the changes of conditions that become events: a condition gets this status, or another reason with
+// it. An empty conditionReason matches any reason. Events about a broker concern all its Queues at once, so they are routine.
 var reportedTransitions = []struct {
 	condition       string
 	status          metav1.ConditionStatus
@@ -38,7 +37,6 @@ var reportedRecoveries = []struct{ condition, reason, message string }{
 	{v1alpha1.ConditionReplicated, v1alpha1.ReasonFullyReplicated, "All replicas of the queue have all messages"},
 }
 
-// transitionEvents returns the events of the change from one status to the next.
 func transitionEvents(before, after *v1alpha1.QueueStatus) []decision.Event {
 	var events []decision.Event
 	for _, t := range reportedTransitions {
@@ -65,8 +63,8 @@ func transitionEvents(before, after *v1alpha1.QueueStatus) []decision.Event {
 	return events
 }
 
-// comparisonEvents returns the events of comparing the queue with its spec. Drift that is not
-// corrected is reported once, when the status does not show it yet.
+// comparisonEvents returns the events of comparing the queue with its spec. Drift that is not corrected is reported once, when
+// the status does not show it yet.
 func comparisonEvents(result *broker.EnsureResult, before, after *v1alpha1.QueueStatus) []decision.Event {
 	switch {
 	case result == nil:
@@ -90,7 +88,6 @@ func ensureEvent(kind, reason, message string) []decision.Event {
 	return []decision.Event{{Type: kind, Reason: reason, Action: "Ensure", Message: message}}
 }
 
-// requestEvent reports a completed request.
 func requestEvent(request string, number int64) decision.Event {
 	verb := "Purged "
 	if request == RequestRequeue {

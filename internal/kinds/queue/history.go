@@ -13,19 +13,20 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// History is what the next reconciliation of a Queue has to know. It is kept in memory only:
-// after a restart of the operator it is empty.
+// History is the state that the next reconciliation of a Queue needs. It is kept in memory only: after a restart of the
+// operator it is empty.
 type History struct {
 	Stats      StatsHistory
 	Comparison Comparison
 	Stranded   StrandedMessages
 }
 
-// StrandedMessages are the messages that no worker receives and that are not dead, after the last sweep.
+// StrandedMessages are the messages that no worker receives and that are no dead letters, after the last sweep.
 type StrandedMessages struct {
 	// Number of messages; nil if unknown.
 	Number *int64
-	// Since is when a sweep first left some; zero if the last one left nothing. It stays while the number is unknown.
+	// Since is when a sweep first left stranded messages; zero if the last sweep left none. It stays while the number is
+	// unknown.
 	Since time.Time
 }
 
@@ -40,13 +41,12 @@ func (s StrandedMessages) add(number *int64, now time.Time) StrandedMessages {
 	return s
 }
 
-// StatsHistory derives rates and latencies from successive stats. They are unknown until stats
-// were read twice.
+// StatsHistory derives rates and latencies from successive stats. They are unknown until stats have been read twice.
 type StatsHistory struct {
 	Last    *broker.QueueStats
 	Rates   Rates
 	Latency LatencySamples
-	// EmptySince is since when the queue is empty; zero while it is not.
+	// EmptySince is when the queue became empty; zero while it is not.
 	EmptySince time.Time
 }
 
@@ -68,20 +68,19 @@ func (h StatsHistory) add(stats *broker.QueueStats) StatsHistory {
 	return h
 }
 
-// messageCount returns the number of messages in the queue, dead letters aside.
+// messageCount returns the number of messages in the queue without dead letters.
 func messageCount(stats *broker.QueueStats) int64 {
 	return stats.Ready + stats.InFlight + stats.Delayed
 }
 
-// The intervals between two reads of the stats. An empty queue is read less and less often,
-// because the broker reports its next message.
+// The intervals between two reads of the stats. An empty queue is read less and less often, because the broker reports its next
+// message.
 const (
 	busyInterval    = 5 * time.Second
 	delayedInterval = 15 * time.Second
 	idleInterval    = time.Minute
 )
 
-// interval returns when to read the stats again.
 func (h StatsHistory) interval() time.Duration {
 	switch {
 	case h.Last == nil || h.Last.Ready+h.Last.InFlight > 0:
@@ -101,8 +100,8 @@ const rateTimeConstant = 30 * time.Second
 // minRate in messages per second; a lower rate counts as 0.
 const minRate = 0.05
 
-// Rates are exponentially decaying sums of observed seconds and of the messages in them. They
-// are correct from the second read of the stats on.
+// Rates are exponentially decaying sums of observed seconds and of the messages in them. They are correct from the second read
+// of the stats on.
 type Rates struct {
 	Seconds, Arrived, Finished float64
 }
@@ -151,7 +150,7 @@ func rateQuantity(rate float64) *resource.Quantity {
 	return resource.NewMilliQuantity(int64(roundToTwoDigits(rate*1000)), resource.DecimalSI)
 }
 
-// roundToTwoDigits rounds to two significant digits, but not to fractions.
+// roundToTwoDigits rounds to two significant digits, but never to fractions.
 func roundToTwoDigits(value float64) float64 {
 	if value == 0 {
 		return 0
@@ -167,14 +166,13 @@ const (
 	samplesPerRead = 4
 )
 
-// LatencySamples estimate how long messages waited until a worker took them, the oldest sample
-// first. Brokers do not report that. But workers take messages from the head of the queue, so a
-// message waits as long as the oldest message is old when it is taken. Between two reads that
-// age changes evenly. With several priorities the estimate is an upper bound, because the
-// oldest message is not always the next.
+// LatencySamples estimate how long messages waited until a worker took them, the oldest sample first. Brokers do not report
+// this time. But workers take messages from the head of the queue, so the age of the oldest message is how long the next
+// message has waited. Between two reads, this age changes evenly. With several priorities the estimate is an upper bound,
+// because the oldest message is not always the next.
 type LatencySamples []LatencySample
 
-// LatencySample says that Weight messages waited for Wait.
+// LatencySample records that Weight messages waited for Wait.
 type LatencySample struct {
 	Time   time.Time
 	Wait   time.Duration
@@ -198,7 +196,7 @@ func (l LatencySamples) add(before, now *broker.QueueStats) LatencySamples {
 	return samples
 }
 
-// takenTotal returns how many messages workers have taken so far.
+// takenTotal returns how many messages workers have taken since the queue was created.
 func takenTotal(stats *broker.QueueStats) int64 {
 	return int64(stats.TotalArrivals) - stats.Ready - stats.Delayed //nolint:gosec // a count of messages
 }
@@ -210,7 +208,7 @@ func oldestAge(stats *broker.QueueStats) time.Duration {
 	return max(0, stats.MeasuredTime.Sub(stats.OldestReadyTime))
 }
 
-// waitTimes returns the quantiles; nil if workers took no message.
+// waitTimes returns nil if workers took no message.
 func (l LatencySamples) waitTimes() *v1alpha1.WaitTimes {
 	if len(l) == 0 {
 		return nil
@@ -235,7 +233,7 @@ func (l LatencySamples) quantile(part float64) *metav1.Duration {
 	return &metav1.Duration{Duration: roundDuration(l[len(l)-1].Wait)}
 }
 
-// roundDuration rounds to two digits, and not below tenths of a second.
+// roundDuration rounds to two digits, at least to tenths of a second.
 func roundDuration(d time.Duration) time.Duration {
 	const unit = 100 * time.Millisecond
 	return time.Duration(roundToTwoDigits(float64(d)/float64(unit))) * unit

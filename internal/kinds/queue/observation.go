@@ -9,7 +9,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// Observation is everything that one reconciliation knows about a Queue.
+// Observation contains everything that one reconciliation has observed about a Queue.
 type Observation struct {
 	Queue *v1alpha1.Queue
 	// ClusterID identifies the cluster on brokers.
@@ -20,7 +20,7 @@ type Observation struct {
 	Now time.Time
 	// SweepInterval is the mean time between two comparisons of an unchanged queue with its spec.
 	SweepInterval time.Duration
-	// Jitter is a random number from 0 to 1 that spreads these comparisons over time.
+	// Jitter is a random number from 0 to 1 that spreads the comparisons over time.
 	Jitter     float64
 	Connection Connection
 	// Deletion is set only for a deleted Queue.
@@ -36,14 +36,13 @@ type Connection struct {
 	BrokerID string
 	// Engine of the broker; empty without a broker.
 	Engine v1alpha1.Engine
-	// Connecting is true until the first attempt to connect ends. The end triggers a
-	// reconciliation.
+	// Connecting is true until the first attempt to connect ends, which triggers a reconciliation.
 	Connecting bool
 	// Problem is why the connection cannot be used; nil if it can.
 	Problem *decision.Problem
 }
 
-// DeletionContext is what the deletion of a Queue depends on, apart from its broker.
+// DeletionContext contains the conditions for the deletion of a Queue apart from its broker.
 type DeletionContext struct {
 	NamespaceTerminating bool
 	// WorkerPools that still refer to the Queue, by name.
@@ -60,27 +59,25 @@ type BrokerAnswers struct {
 	NotFound bool
 	// IsFresh is true if the API server confirmed that Queue is the latest version.
 	IsFresh bool
-	// EnsureResult of comparing the queue with its spec; nil if they were not compared.
+	// EnsureResult is the result of comparing the queue with its spec; nil if they were not compared.
 	EnsureResult *broker.EnsureResult
-	// Rescued is true if the messages that the broker gave up on are dead letters now.
+	// Rescued is true if the messages that the broker gave up on are now dead letters.
 	Rescued bool
-	// ProcessedDeadLetters is the number of dead letters that the requested operation
-	// processed; nil before it succeeds.
+	// ProcessedDeadLetters is the number of dead letters that the requested operation processed; nil before it succeeds.
 	ProcessedDeadLetters *int64
-	// Conflict means that the queue belongs to another owner, whose existence is not known yet; nil
-	// without one.
+	// Conflict means that the queue belongs to another owner, which may no longer exist; nil without a conflict.
 	Conflict *broker.OwnerConflictError
-	// GoneOwnerUID is the UID of the owner that was found to exist no longer.
+	// GoneOwnerUID is the UID of an owner that no longer exists.
 	GoneOwnerUID string
 	// Unreachable is why the broker gave no answer; nil if it answered.
 	Unreachable *decision.Problem
 	// BrokerError is the error with which the broker refused an action.
 	BrokerError error
 
-	// IsOwner is true if the broker confirmed that the deleted Queue owns the queue, and
-	// NotOwner if the queue does not exist or belongs to another Queue.
+	// IsOwner is true if the broker confirmed that the deleted Queue owns the queue, NotOwner if the queue does not exist or
+	// belongs to another Queue.
 	IsOwner, NotOwner bool
-	// Released and Deleted are true if that was done on the broker.
+	// Released and Deleted are true if the broker released or deleted the queue.
 	Released, Deleted bool
 }
 
@@ -172,9 +169,9 @@ func (o *Observation) applyEnsured(result broker.EnsureResult) {
 func (o *Observation) applyError(action Action, err error) {
 	class := broker.ClassOf(err)
 	refused := class == broker.ClassInvalid || class == broker.ClassConflict || class == broker.ClassNotFound
-	// The connection reports some errors by itself, rather than the broker behind it.
+	// The connection itself reports some errors, not the broker behind it.
 	connectionError := interface{ Problem() decision.Problem }(nil)
-	// Once the API server has confirmed the Queue, a queue that the action did not find may be created.
+	// Once the API server has confirmed the Queue, a queue that was not found may be created.
 	mayCreate := o.EnsureResult == nil && (action == ActionReadStats || action == ActionEnsureQueue && !o.IsFresh)
 	// This cluster can look up the owner of the queue, and has not done so yet.
 	conflict := conflictIn(err)
@@ -197,12 +194,12 @@ func (o *Observation) applyError(action Action, err error) {
 		o.Unreachable = &decision.Problem{Reason: ReasonForClass(class), Message: err.Error()}
 	}
 	if action != ActionRequeueDeadLetters && action != ActionPurgeDeadLetters {
-		o.Stats = nil // they may be those of another owner's queue
+		o.Stats = nil // they may belong to another owner's queue
 	}
 }
 
-// applyNoQueue applies that a deleted Queue has no queue on the broker, or that a part of it is missing although its
-// owner was confirmed. A deletion that was interrupted leaves the owner for last, and continues from there.
+// applyNoQueue records that a deleted Queue has no queue on the broker, or that a part of the queue is missing although its
+// owner was confirmed. An interrupted deletion leaves the owner for last, and continues from there.
 func (o *Observation) applyNoQueue(action Action, class broker.ErrorClass, err error) {
 	o.Stats = nil
 	switch isIncomplete := o.IsOwner && class == broker.ClassNotFound; {
@@ -211,13 +208,13 @@ func (o *Observation) applyNoQueue(action Action, class broker.ErrorClass, err e
 	case isIncomplete && action == ActionReadStats:
 		o.Stats = &broker.QueueStats{}
 	case isIncomplete && (action == ActionMoveDeadLetters || action == ActionPurgeDeadLetters):
-		o.BrokerError = err // what is missing may be the target of the move
+		o.BrokerError = err // the target of the move may be missing
 	default:
 		o.NotOwner = true
 	}
 }
 
-// conflictIn returns the conflict that an error reports; nil if it reports none.
+// conflictIn returns the conflict that an error reports; nil without one.
 func conflictIn(err error) *broker.OwnerConflictError {
 	conflict := (*broker.OwnerConflictError)(nil)
 	errors.As(err, &conflict)
@@ -240,7 +237,7 @@ func ReasonForClass(class broker.ErrorClass) string {
 
 func (o *Observation) isDeleted() bool { return !o.Queue.DeletionTimestamp.IsZero() }
 
-// unreachable returns why the broker cannot be asked; nil if it can.
+// unreachable returns why no request can be sent to the broker; nil if one can.
 func (o *Observation) unreachable() *decision.Problem {
 	if o.Connection.Problem != nil {
 		return o.Connection.Problem

@@ -9,15 +9,15 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// unfinishedInterval is when to compare a queue again whose replicas catch up or are offline.
+// unfinishedInterval is when to compare a queue again while its replicas catch up or are offline.
 const unfinishedInterval = 15 * time.Second
 
-// refusesStorage reports whether the broker refuses to store the queue as the spec says.
+// refusesStorage reports whether the broker refuses to store the queue as specified.
 func refusesStorage(result *broker.EnsureResult) bool {
 	return result != nil && result.Storage != nil && result.Storage.RefusesConfig
 }
 
-// storageStatus returns what is known about the storage; nil if nothing is.
+// storageStatus returns nil if nothing is known about the storage.
 func storageStatus(result *broker.EnsureResult) *v1alpha1.QueueStorageStatus {
 	if result == nil || result.Storage == nil || result.Storage.Replicas == 0 {
 		return nil

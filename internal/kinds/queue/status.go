@@ -9,8 +9,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// conclude computes the status, its events and the history of a reconciliation that has no
-// further action. blocked is what blocks the deletion of the Queue, nil if nothing does.
+// conclude computes the status, its events and the history of a reconciliation that has no further action. blocked is the
+// problem that blocks the deletion of the Queue; nil if it is not blocked.
 func conclude(o *Observation, blocked *decision.Problem) Decision {
 	before := &o.Queue.Status
 	history := o.History
@@ -21,8 +21,8 @@ func conclude(o *Observation, blocked *decision.Problem) Decision {
 	}
 	status := before.DeepCopy()
 	if o.Connection.Connecting {
-		// Reported only on a Queue without conditions: every restart of the operator would otherwise change the status of
-		// each Queue twice.
+		// Only a Queue without conditions reports it: every restart of the operator would otherwise change the status of each
+		// Queue twice.
 		if len(status.Conditions) == 0 {
 			status.ObservedGeneration = o.Queue.Generation
 			setSummary(status, o, decision.Summary{
@@ -44,7 +44,7 @@ func conclude(o *Observation, blocked *decision.Problem) Decision {
 	status.Storage = storageStatus(result)
 	setStats(status, history.Stats, history.Stranded.Number)
 	setConditions(status, &conditionInput{Observation: o, result: result, blocked: blocked, history: history.Stats})
-	// A newer time of the same stats is not worth a write: the status of an idle queue would change with every read.
+	// A newer time of unchanged stats is not stored: the status of an idle queue would change with every read.
 	measured := status.MeasuredTime
 	status.MeasuredTime = before.MeasuredTime
 	unchanged := equality.Semantic.DeepEqual(before, status)
@@ -58,8 +58,8 @@ func conclude(o *Observation, blocked *decision.Problem) Decision {
 	}
 }
 
-// latestComparison returns the result of comparing the queue with its spec, nil if it is
-// unknown. A result of an earlier reconciliation is still valid, but its changes are complete.
+// latestComparison returns the result of comparing the queue with its spec; nil if unknown. The result of an earlier
+// reconciliation is still valid, but its changes are complete.
 func latestComparison(o *Observation) *broker.EnsureResult {
 	if o.EnsureResult != nil || o.isDeleted() || o.hasFailed() {
 		return o.EnsureResult
@@ -72,7 +72,7 @@ func latestComparison(o *Observation) *broker.EnsureResult {
 	return &result
 }
 
-// setStats sets the stats that are known and clears the others.
+// setStats sets the known stats and clears the others.
 func setStats(status *v1alpha1.QueueStatus, history StatsHistory, stranded *int64) {
 	copyStats(status, &v1alpha1.QueueStatus{})
 	stats := history.Last
@@ -93,7 +93,7 @@ func setStats(status *v1alpha1.QueueStatus, history StatsHistory, stranded *int6
 	status.MeasuredTime = new(metav1.NewTime(stats.MeasuredTime).Rfc3339Copy())
 }
 
-// copyStats replaces all stats of a status by those of another.
+// copyStats copies all stats of a status.
 func copyStats(to, from *v1alpha1.QueueStatus) {
 	to.Ready, to.InFlight, to.Delayed, to.Dead = from.Ready, from.InFlight, from.Delayed, from.Dead
 	to.Stranded = from.Stranded
@@ -101,8 +101,7 @@ func copyStats(to, from *v1alpha1.QueueStatus) {
 	to.ArrivalRate, to.ServiceRate = from.ArrivalRate, from.ServiceRate
 }
 
-// differsInStatsOnly reports whether nothing but the stats changed. Stats that become known or unknown are more than a
-// changed number.
+// differsInStatsOnly reports whether only numbers changed. Stats that become known or unknown are more than a changed number.
 func differsInStatsOnly(before, after *v1alpha1.QueueStatus) bool {
 	if (before.MeasuredTime == nil) != (after.MeasuredTime == nil) {
 		return false

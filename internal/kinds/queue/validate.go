@@ -13,8 +13,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// Validate returns the errors of a spec that no rule of the CRD finds. It leaves out what a
-// Policy may complete, such as retry, because only the effective values can be checked.
+// Validate returns the errors of a spec that no rule of the CRD finds. It leaves out fields that a Policy may complete, such as
+// retry, because only their effective values can be checked.
 func Validate(q *v1alpha1.Queue) field.ErrorList {
 	desired := DesiredQueue(q, &v1alpha1.QueueEffective{RateLimit: q.Spec.RateLimit}, broker.ClusterID("any"))
 	if desired.Owner.UID == "" {
@@ -23,8 +23,7 @@ func Validate(q *v1alpha1.Queue) field.ErrorList {
 	return toFieldErrors(desired.Validate())
 }
 
-// toFieldErrors converts the joined errors of a broker.QueueConfig, whose fields are named as in
-// the spec.
+// toFieldErrors converts the joined errors of a broker.QueueConfig, whose fields have the names of the spec's fields.
 func toFieldErrors(err error) field.ErrorList {
 	var all field.ErrorList
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
@@ -36,7 +35,6 @@ func toFieldErrors(err error) field.ErrorList {
 	return all
 }
 
-// asynqWarning explains to users why the engine is experimental.
 const asynqWarning = "Asynq is experimental: it depends on how asynq stores its tasks, which asynq may change"
 
 // Warnings returns warnings about valid fields whose effect may surprise the author.
@@ -66,8 +64,8 @@ func Warnings(q *v1alpha1.Queue) []string {
 	return warnings
 }
 
-// UnenforcedFieldWarnings returns warnings about the fields that nothing enforces, as far as
-// the capabilities of the engine show before the queue is created.
+// UnenforcedFieldWarnings returns warnings about the fields that nothing enforces, as far as the engine's capabilities show it
+// before the queue is created.
 func UnenforcedFieldWarnings(q *v1alpha1.Queue, capabilities broker.Capabilities) []string {
 	var warnings []string
 	effective := &v1alpha1.QueueEffective{RateLimit: q.Spec.RateLimit, DeadLetter: q.Spec.DeadLetter}
@@ -106,7 +104,7 @@ func UpdateWarnings(before, after *v1alpha1.Queue) []string {
 	return warnings
 }
 
-// enforcementOf returns what enforces each field that a Queue uses.
+// enforcementOf returns how each field that a Queue uses is enforced.
 func enforcementOf(q *v1alpha1.Queue, e *v1alpha1.QueueEffective, capabilities broker.Capabilities) map[string]v1alpha1.Enforcement {
 	enforcement := map[string]v1alpha1.Enforcement{}
 	for field, isUsed := range fieldsInUse(q, e) {
@@ -117,8 +115,8 @@ func enforcementOf(q *v1alpha1.Queue, e *v1alpha1.QueueEffective, capabilities b
 	return enforcement
 }
 
-// policyFullyEnforced reports whether every field of the spec is enforced. What an engine lacks
-// apart from the spec, such as delayed messages, is only in status.enforcement.
+// policyFullyEnforced reports whether every field of the spec is enforced. Missing capabilities that no field requests, such as
+// delayed messages, are only in status.enforcement.
 func policyFullyEnforced(enforcement map[string]v1alpha1.Enforcement, result *broker.EnsureResult) decision.State {
 	var missing []string
 	for field, by := range enforcement {
@@ -137,7 +135,7 @@ func policyFullyEnforced(enforcement map[string]v1alpha1.Enforcement, result *br
 	return decision.False(v1alpha1.ReasonUnsupported, "Not enforced: "+strings.Join(missing, ", "))
 }
 
-// fieldsInUse has all fields that engines differ in, and whether a Queue uses them.
+// fieldsInUse returns all fields that not all engines enforce, and whether a Queue uses them.
 func fieldsInUse(q *v1alpha1.Queue, e *v1alpha1.QueueEffective) map[broker.QueueField]bool {
 	storage := cmp.Or(q.Spec.Storage, &v1alpha1.QueueStorage{})
 	return map[broker.QueueField]bool{

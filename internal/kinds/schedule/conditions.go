@@ -20,7 +20,6 @@ const (
 	maxClockDifference = 5 * time.Minute
 )
 
-// summarizeRuns records the active runs, and the result of the last finished run.
 func (e *evaluation) summarizeRuns() {
 	active := e.activeRuns()
 	e.status.Active, e.status.ActiveRuns = int32(min(len(active), math.MaxInt32)), nil
@@ -89,7 +88,7 @@ func with(summary decision.Summary, reason, message string) decision.Summary {
 
 func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// isReady reports whether the status has the condition Ready.
+// isReady reports whether the condition Ready is not False.
 func isReady(status *v1alpha1.ScheduleStatus) bool {
 	return !meta.IsStatusConditionFalse(status.Conditions, v1alpha1.ConditionReady)
 }

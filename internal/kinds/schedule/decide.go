@@ -16,11 +16,11 @@ import (
 const (
 	// maxRequeue is the longest wait until the next decision: timers do not notice that the clock was set.
 	maxRequeue = time.Minute
-	// minRefusedRetry and maxRefusedRetry bound the wait before a refused run is tried again, which is as long as it
-	// is late already.
+	// minRefusedRetry and maxRefusedRetry bound the wait before a refused run is tried again. The wait is as long as the run is
+	// late.
 	minRefusedRetry = time.Second
 	maxRefusedRetry = time.Minute
-	// maxActiveRuns is the number of runs in the status.
+	// maxActiveRuns is the number of active runs that the status lists.
 	maxActiveRuns = 50
 )
 
@@ -54,16 +54,14 @@ type evaluation struct {
 	now      metav1.Time
 	timer    decision.Timer
 	decision Decision
-	// timetable has the times that are due, and wanted is the timetable of the spec. They differ until a change of the
-	// spec applies.
+	// timetable has the due times, and wanted is the timetable of the spec. They differ until a change of the spec applies.
 	timetable, wanted *Timetable
-	// problem is what keeps times from being started, nil for nothing.
+	// problem keeps times from being started; nil without a problem.
 	problem *decision.Problem
 	// isBlockedByRun is true if a due time waits for an active run to end.
 	isBlockedByRun bool
 }
 
-// decideRuns decides about a Schedule that is not being deleted.
 func (e *evaluation) decideRuns() {
 	e.Runs = slices.Clone(e.Runs)
 	slices.SortFunc(e.Runs, func(a, b Run) int {
@@ -84,7 +82,7 @@ func (e *evaluation) decideRuns() {
 	}
 }
 
-// findRun returns nil if no run with this name was observed.
+// findRun returns nil if no run of this name was observed.
 func (e *evaluation) findRun(name string) *Run {
 	i := slices.IndexFunc(e.Runs, func(run Run) bool { return run.Name == name })
 	if i < 0 {
@@ -115,20 +113,20 @@ func (e *evaluation) loadTimetable() bool {
 	return true
 }
 
-// applyWanted makes the times of the spec due from then on.
+// applyWanted makes the times of the spec due from since on.
 func (e *evaluation) applyWanted(since metav1.Time) {
 	e.timetable = e.wanted
 	e.status.Timetable = &v1alpha1.ScheduleTimetable{Schedule: e.spec.Schedule, TimeZone: e.spec.TimeZone, Since: since}
 }
 
-// isReplaced reports whether the spec has another timetable than the times that are due.
+// isReplaced reports whether the spec has another timetable than the due times.
 func (e *evaluation) isReplaced() bool { return e.timetable != e.wanted }
 
 // decideTimes decides about the pending time and the due times.
 //
-// The run of the time that the status names as the next time is created before the status records it: the name of the run and
-// the recorded next time make sure that it runs once, and each due time costs a write less. So until the next time is decided,
-// its run may exist. A job may not: the queue does not recognize it forever.
+// The run of the next time in the status is created before the status records it as started: the name of the run and the
+// recorded next time ensure that it runs once, and each due time costs a write less. So until the next time is decided, its run
+// may exist. A job is recorded before it is sent, because its queue recognizes a repeated job only for a limited time.
 func (e *evaluation) decideTimes() {
 	next := e.status.NextScheduleTime
 	mayHaveStarted := e.spec.Job == nil && next != nil && next.After(e.decidedUntil())
@@ -144,7 +142,7 @@ func (e *evaluation) decideTimes() {
 		e.passSuspended(due)
 		return
 	}
-	if due.hasMore { // all are missed but the last times, which catchUp may run
+	if due.hasMore { // only the last times are not missed, because catchUp may run them
 		oldest := due.times[:len(due.times)-maxCatchUp]
 		e.miss(e.missTooLate(oldest), v1alpha1.MissedSuperseded)
 		e.timer.RequeueWithin(time.Millisecond)
@@ -163,7 +161,7 @@ func (e *evaluation) decideTimes() {
 	e.expectNext(&due)
 }
 
-// expectNext records the next time, and decides again when it is due.
+// expectNext records the next time, and requeues when it is due.
 func (e *evaluation) expectNext(due *dueTimes) {
 	if due.next.IsZero() {
 		return
@@ -183,7 +181,7 @@ func (e *evaluation) replaceTimetable() {
 	e.expectNext(&due)
 }
 
-// passSuspended counts the times that came while the Schedule was suspended, once it is resumed.
+// passSuspended counts the times during a suspension as missed, once the Schedule is resumed.
 func (e *evaluation) passSuspended(due dueTimes) {
 	if e.spec.Suspend {
 		e.status.Suspended = true
@@ -194,7 +192,7 @@ func (e *evaluation) passSuspended(due dueTimes) {
 	e.timer.RequeueWithin(time.Millisecond)
 }
 
-// startTimes starts one of the times that may start, unless an active run prevents it.
+// startTimes starts one of the startable times, unless an active run prevents it.
 func (e *evaluation) startTimes(startable []time.Time) {
 	active := e.activeRuns()
 	switch {
@@ -216,12 +214,12 @@ func (e *evaluation) startTimes(startable []time.Time) {
 	}
 }
 
-// mayStartBeside reports whether a run may start while these are active.
+// mayStartBeside reports whether a run may start while other runs are active.
 func (e *evaluation) mayStartBeside(active []Run) bool {
 	return len(active) == 0 || e.spec.ConcurrencyPolicy == v1alpha1.ConcurrencyAllow || e.spec.ConcurrencyPolicy == ""
 }
 
-// startOneOf records that one of these times starts, and counts the times before it as missed.
+// startOneOf records that one of the times starts, and counts the times before it as missed.
 func (e *evaluation) startOneOf(startable []time.Time) {
 	skipped := len(startable) - 1
 	if e.spec.CatchUp == v1alpha1.CatchUpAll {
@@ -277,12 +275,12 @@ func (e *evaluation) resolvePending() bool {
 	return false
 }
 
-// retryLater tries a refused time again after as long as it is late already.
+// retryLater tries a refused time again. The wait is as long as the time is late.
 func (e *evaluation) retryLater(due time.Time) {
 	e.timer.RequeueWithin(min(max(e.Now.Sub(e.startTime(due)), minRefusedRetry), maxRefusedRetry))
 }
 
-// missPending counts the pending time as missed. It reports true: further times can be decided.
+// missPending counts the pending time as missed. It returns true: further times can be decided.
 func (e *evaluation) missPending(reason, message string) bool {
 	due := e.status.Pending.ScheduledTime.Time
 	e.status.Pending = nil
@@ -290,7 +288,6 @@ func (e *evaluation) missPending(reason, message string) bool {
 	return true
 }
 
-// countStarted counts the pending time as started.
 func (e *evaluation) countStarted(created time.Time) {
 	due := e.status.Pending.ScheduledTime.Time
 	e.decision.Started = &StartedRun{Name: e.status.Pending.Name, Due: e.startTime(due), Created: created}
@@ -298,7 +295,7 @@ func (e *evaluation) countStarted(created time.Time) {
 	e.status.Runs++
 }
 
-// activeRuns returns the runs that have not finished, or still exist although they are deleted.
+// activeRuns returns the runs that have not finished, including deleted runs that still exist.
 func (e *evaluation) activeRuns() []Run {
 	var active []Run
 	for _, run := range e.Runs {
@@ -309,7 +306,7 @@ func (e *evaluation) activeRuns() []Run {
 	return active
 }
 
-// deleteOldRuns deletes the oldest finished runs that history does not keep.
+// deleteOldRuns deletes the oldest finished runs beyond spec.history.
 func (e *evaluation) deleteOldRuns() {
 	succeeded, failed := ptr.Deref(e.spec.History.Successful, 3), ptr.Deref(e.spec.History.Failed, 1)
 	for _, run := range slices.Backward(e.Runs) {

@@ -7,29 +7,29 @@ import (
 )
 
 const (
-	// maxDueTimes is the number of times that one decision reads. With more, it decides the oldest, and is followed
-	// by another decision.
+	// maxDueTimes is the number of due times in one decision. If there are more, the oldest are decided first, and another
+	// decision follows.
 	maxDueTimes = 10_000
-	// maxCatchUp is the number of times that catchUp: All runs.
+	// maxCatchUp is the number of times that run with catchUp: All.
 	maxCatchUp = 100
-	// onTime is how late catchUp: None starts a time, unless the deadline is shorter. A change of the leader takes
+	// onTime is how late a time may start with catchUp: None, unless the deadline is shorter. A change of the leader takes
 	// less.
 	onTime = time.Minute
 )
 
-// dueTimes are the times of a timetable that are due and not decided.
+// dueTimes are the due times of a timetable that are not decided.
 type dueTimes struct {
 	// times in order, at most maxDueTimes.
 	times []time.Time
-	// next is the time after them; zero without one.
+	// next is the time after times; zero without one.
 	next time.Time
-	// nextStart is when it is due, jitter included.
+	// nextStart is when next starts, jitter included.
 	nextStart time.Time
 	// hasMore is true if next is due too.
 	hasMore bool
 }
 
-// findDueTimes returns the times after the last that was decided.
+// findDueTimes returns the times after the last decided time.
 func (e *evaluation) findDueTimes() dueTimes {
 	var due dueTimes
 	next := e.timetable.Next(e.decidedUntil())
@@ -94,7 +94,6 @@ func (e *evaluation) missTooLate(times []time.Time) []time.Time {
 	return times[late:]
 }
 
-// miss counts consecutive due times as missed.
 func (e *evaluation) miss(times []time.Time, reason string) {
 	if len(times) == 0 {
 		return
@@ -104,7 +103,7 @@ func (e *evaluation) miss(times []time.Time, reason string) {
 	e.decide(last)
 }
 
-// countMissed counts decided times as missed.
+// countMissed counts times as missed that are recorded as decided elsewhere.
 func (e *evaluation) countMissed(last time.Time, count int64, reason, message string) {
 	e.status.Missed += count
 	e.status.LastMissed = &v1alpha1.MissedTime{Time: *apiTime(last), Reason: reason, Message: message, Generation: e.Schedule.Generation}
@@ -114,11 +113,11 @@ func (e *evaluation) countMissed(last time.Time, count int64, reason, message st
 	e.decision.Missed[reason] += count
 }
 
-// decide records that all times until this one are decided.
+// decide records that all times until this time are decided.
 func (e *evaluation) decide(until time.Time) { e.status.LastScheduleTime = apiTime(until) }
 
-// resolveExpected decides about the next time as far as its run exists, or can be created at once. It reports whether
-// times can be decided as usual: then its run does not exist, or is pending.
+// resolveExpected decides about the next time if its run exists or can be created at once. It returns true if the remaining
+// times can be decided as usual: the run does not exist, or its time is pending.
 func (e *evaluation) resolveExpected() bool {
 	next := e.status.NextScheduleTime
 	name := RunName(e.Schedule, next.Time)
@@ -128,9 +127,9 @@ func (e *evaluation) resolveExpected() bool {
 	case e.findRun(name) != nil, e.Refusal != nil:
 		e.expectedIsPending(name)
 	case isDue && e.isOnlyStart():
-		e.decision.CreateRun = &v1alpha1.PendingRun{ScheduledTime: *next, Name: name} // if it exists, creating it finds that
+		e.decision.CreateRun = &v1alpha1.PendingRun{ScheduledTime: *next, Name: name} // if the run exists, creating it shows that
 		return false
-	case !isDue && !e.isReplaced(): // it was not due, unless the clock was set back
+	case !isDue && !e.isReplaced(): // not due, unless the clock was set back
 	case !isAnswered:
 		e.decision.Question = &Question{RunNamed: name}
 		return false
@@ -141,14 +140,13 @@ func (e *evaluation) resolveExpected() bool {
 	return true
 }
 
-// expectedIsPending makes the next time the pending time.
 func (e *evaluation) expectedIsPending(name string) {
 	next := e.status.NextScheduleTime
 	e.status.Pending = &v1alpha1.PendingRun{ScheduledTime: *next, Name: name}
 	e.decide(next.Time)
 }
 
-// isOnlyStart reports whether the next time is the only due one, and nothing prevents its start.
+// isOnlyStart reports whether only the next time is due, and nothing prevents its start.
 func (e *evaluation) isOnlyStart() bool {
 	if e.spec.Suspend || e.status.Suspended || e.isReplaced() || e.NotReady != nil {
 		return false

@@ -12,17 +12,16 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// The actions that events report.
 const (
 	actionStart   = "Start"
 	actionObserve = "Observe"
 	actionReplace = "Replace"
 )
 
-// lateEvent is how late a run is before its event says so.
+// lateEvent is how late a run is before its event mentions the delay.
 const lateEvent = 10 * time.Second
 
-// events returns events for what the decision records.
+// events returns the events about the changes that the decision records.
 func (e *evaluation) events(before *v1alpha1.ScheduleStatus) []decision.Event {
 	var events []decision.Event
 	for _, reason := range slices.Sorted(maps.Keys(e.decision.Missed)) {
@@ -61,7 +60,6 @@ func (e *evaluation) missedEvent(reason string) decision.Event {
 	return decision.WarningEvent(v1alpha1.EventTimesMissed, actionStart, message)
 }
 
-// missedTexts explain the reasons for which a time is missed.
 var missedTexts = map[string]string{
 	v1alpha1.MissedSuspended:       "the Schedule was suspended",
 	v1alpha1.MissedTooLate:         "too late to start",
@@ -82,7 +80,7 @@ func (e *evaluation) startedEvent(started *StartedRun) decision.Event {
 	return decision.RoutineEvent(v1alpha1.EventRunCreated, actionStart, message)
 }
 
-// finishedEvents returns an event about a run that was active, if it has finished.
+// finishedEvents returns an event about a previously active run if it has finished.
 func (e *evaluation) finishedEvents(name string) []decision.Event {
 	run := e.findRun(name)
 	switch {

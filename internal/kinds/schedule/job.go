@@ -8,19 +8,19 @@ import (
 )
 
 const (
-	// ScheduledTimeHeader is the header with the time of a job, in RFC 3339 and UTC.
+	// ScheduledTimeHeader is the header with the scheduled time of a job, in RFC 3339 and UTC.
 	ScheduledTimeHeader = "Scheduled-Time"
-	// deduplicateFor is the time for which the broker must recognize that a job was sent before.
+	// deduplicateFor is how long the broker must recognize a repeated job.
 	deduplicateFor = 2 * time.Minute
-	// resendWindow is the time after its first attempt in which a job may be sent again. It is shorter than
-	// deduplicateFor, because the clocks of the operator and the broker differ, and requests take time.
+	// resendWindow is how long after its first attempt a job may be sent again. It is shorter than deduplicateFor, because the
+	// clocks of the operator and the broker differ, and requests take time.
 	resendWindow = time.Minute
-	// maxSetBack is by how much the clock may have been set back since a job was first sent. With more, it is not known how
-	// long ago that was.
+	// maxSetBack is how far the clock may have been set back since a job was first sent. Beyond it, the time of the first
+	// attempt is unknown.
 	maxSetBack = 10 * time.Second
 )
 
-// NewJob returns the job of a time. queue is the name of the queue on the broker.
+// NewJob returns the job of a due time. queue is the name of the queue on the broker.
 func NewJob(s *v1alpha1.Schedule, queue, id string, due time.Time) *broker.OutgoingJob {
 	spec := s.Spec.Job
 	job := &broker.OutgoingJob{
@@ -43,8 +43,8 @@ func NewJob(s *v1alpha1.Schedule, queue, id string, due time.Time) *broker.Outgo
 	return job
 }
 
-// resolveJob decides about a time whose job is being sent. It reports whether further times can be decided. A job is sent
-// again only while the broker certainly recognizes it: afterwards, whether it was sent remains unknown.
+// resolveJob decides about a time whose job is being sent. It reports whether further times can be decided. A job is sent again
+// only while the broker certainly recognizes it: afterwards, it remains unknown whether the job was sent.
 func (e *evaluation) resolveJob(pending *v1alpha1.PendingRun) bool {
 	due := pending.ScheduledTime.Time
 	switch {
@@ -72,7 +72,6 @@ func (e *evaluation) resolveJob(pending *v1alpha1.PendingRun) bool {
 	return false
 }
 
-// startSending records that the pending job may be in its queue from now on.
 func (e *evaluation) startSending() {
 	e.status.Pending.Since = e.now.DeepCopy()
 	e.decision.IsFirstAttempt = true

@@ -12,34 +12,34 @@ import (
 
 // Observation is the input of a decision. Decide does not change it.
 type Observation struct {
-	// Schedule as last read. It may be stale: the decision's status is written over exactly this version or
-	// not at all.
+	// Schedule as last read. It may be stale: the decision's status is written only over exactly this version.
 	Schedule *v1alpha1.Schedule
-	// Runs whose controller is the Schedule, as last read. They may be stale, and a run that is missing may exist.
+	// Runs whose controller is the Schedule, as last read. They may be stale, and a run that is missing here may exist.
 	Runs []Run
 	// KindDisabled is true if the controller of the runs' kind does not run.
 	KindDisabled bool
-	// NotReady is why jobs cannot be sent to the Queue now, nil if they can.
+	// NotReady is why jobs cannot be sent to the Queue now; nil if they can.
 	NotReady *decision.Problem
-	// Sent is true if the broker has confirmed the pending job, and NotSent is why it is known not to be in its queue: the
-	// first attempt to send it failed before the broker could store it. Both are results of the decision on this observation.
+	// Sent is true if the broker has confirmed the pending job. NotSent is why the job is certainly not in its queue: the first
+	// attempt to send it failed before the broker could store it. Both are results of carrying out the decision on this
+	// observation.
 	Sent    bool
 	NotSent *decision.Problem
 	// Now is the time of the decision.
 	Now time.Time
-	// Refusal is the run that the API server refused when the decision on this observation was carried out.
+	// Refusal of the run by the API server when the decision on this observation was carried out.
 	Refusal *decision.Refusal
 	// Answers to the questions of earlier decisions on this observation.
 	Answers Answers
 }
 
-// Answers are the answers to questions.
+// Answers contains the answers to questions.
 type Answers struct {
-	// Runs that live reads found, by name; nil for a name without one.
+	// Runs by name, as read from the API server; nil if no such run exists.
 	Runs map[string]*Run
 }
 
-// Question is what Decide must know before it can decide.
+// Question is a question that Decide needs answered first.
 type Question struct {
 	// RunNamed requests a live read of the run with this name.
 	RunNamed string
@@ -62,11 +62,11 @@ type Run struct {
 	IsArchiving bool
 	// IsDeleted is true if the deletion of the object was requested.
 	IsDeleted bool
-	// Object is what to delete.
+	// Object to delete.
 	Object decision.Object
 }
 
-// orderTime orders runs: when they were due, or were triggered.
+// orderTime is when a run was due or was triggered.
 func (r *Run) orderTime() time.Time {
 	if r.ScheduledTime.IsZero() {
 		return r.CreationTime
@@ -74,8 +74,8 @@ func (r *Run) orderTime() time.Time {
 	return r.ScheduledTime
 }
 
-// Decision is what to do: first record Status if it has changed, then emit Events, then act in the order of the remaining
-// fields, but only if the Schedule is still the one that was observed.
+// Decision contains the actions in their order: record Status if it has changed, emit Events, then act on the remaining fields,
+// but only if the Schedule is still the observed version.
 type Decision struct {
 	// Question, if set, must be answered before anything is done.
 	Question *Question
@@ -84,23 +84,23 @@ type Decision struct {
 	Status v1alpha1.ScheduleStatus
 	// StatusChanged is true if Status differs from the stored status.
 	StatusChanged bool
-	// Events report what Status changes.
+	// Events about the changes of Status.
 	Events []decision.Event
 	// Missed are the times that this decision counts as missed, by reason.
 	Missed map[string]int64
-	// Finished is the number of runs that were active before and have ended, by result: succeeded or failed.
+	// Finished is the number of previously active runs that have ended, by result: succeeded or failed.
 	Finished map[string]int64
-	// Started is the run that this decision counts as started, nil for none.
+	// Started is the run that this decision counts as started; nil without one.
 	Started *StartedRun
 
-	// DeleteRuns are the runs to delete: those that are replaced, and old ones.
+	// DeleteRuns are replaced runs and old runs.
 	DeleteRuns []Run
-	// CreateRun is the run to create, or the job to send, nil for none.
+	// CreateRun is the run to create, or the job to send; nil without one.
 	CreateRun *v1alpha1.PendingRun
 	// IsFirstAttempt is true if the job to send was certainly not sent before.
 	IsFirstAttempt bool
 
-	// RequeueAfter is the time until the next decision if nothing happens before; 0 is never.
+	// RequeueAfter is the time until the next decision if nothing happens before; 0: never.
 	RequeueAfter time.Duration
 }
 
@@ -108,9 +108,9 @@ type Decision struct {
 type StartedRun struct {
 	// Name of the run.
 	Name string
-	// Due is when it had to start, jitter included.
+	// Due is when the run had to start, jitter included.
 	Due time.Time
-	// Created is when it was created.
+	// Created is the creation time of the run.
 	Created time.Time
 }
 
@@ -119,7 +119,7 @@ func (d *Decision) HasActions() bool { return len(d.DeleteRuns) > 0 || d.CreateR
 
 func apiTime(t time.Time) *metav1.Time { return new(metav1.NewTime(t)) }
 
-// RunOfSequentialJob returns what a Schedule needs to know of a SequentialJob that it started.
+// RunOfSequentialJob returns the Run of a SequentialJob.
 func RunOfSequentialJob(sj *v1alpha1.SequentialJob) Run {
 	run := newRun(sj, sj.Status.CompletionTime, sj.Status.Phase == v1alpha1.PhaseCompleted)
 	run.Failure = sj.Status.Reason
@@ -127,8 +127,7 @@ func RunOfSequentialJob(sj *v1alpha1.SequentialJob) Run {
 	return run
 }
 
-// RunOfSession returns what a Schedule needs to know of an AgenticSession that it started. A stopped session has ended:
-// only a user can continue it.
+// RunOfSession returns the Run of an AgenticSession. A stopped session has ended: only a user can continue it.
 func RunOfSession(s *v1alpha1.AgenticSession) Run {
 	completed := s.Status.CompletionTime
 	switch s.Status.Phase {
@@ -153,7 +152,7 @@ func RunOfSession(s *v1alpha1.AgenticSession) Run {
 	return run
 }
 
-// newRun returns a run that ended if completed is set.
+// newRun returns a run that has ended if completed is set.
 func newRun(object decision.Object, completed *metav1.Time, succeeded bool) Run {
 	run := Run{
 		Name: object.GetName(), UID: object.GetUID(), CreationTime: object.GetCreationTimestamp().Time,

@@ -17,13 +17,13 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// ScheduledTimeVariable is the environment variable with the time of a run, in RFC 3339 and UTC.
+// ScheduledTimeVariable is the environment variable with the scheduled time of a run, in RFC 3339 and UTC.
 const ScheduledTimeVariable = "SCHEDULED_TIME"
 
-// minTTL is the shortest time to live of a finished run: the operator must observe that it exists, also after a crash.
+// minTTL is the shortest TTL of a finished run in seconds: the operator must observe that the run exists, also after a crash.
 const minTTL = 60
 
-// RunName returns the name of the run of a time, with the minutes since 1970 as that of a CronJob's Job has.
+// RunName returns the name of the run of a due time. It ends with the minutes since 1970, as the name of a CronJob's Job does.
 func RunName(s *v1alpha1.Schedule, due time.Time) string {
 	return fmt.Sprintf("%s-%d", s.Name, due.Unix()/60)
 }
@@ -48,7 +48,7 @@ func TemplateField(spec *v1alpha1.ScheduleSpec) string {
 	return "sequentialJob"
 }
 
-// templateOf returns the template of a Schedule's runs, and its path. A Schedule without one is invalid.
+// templateOf returns the template of a Schedule's runs and its path. A Schedule without a template is invalid.
 func templateOf(spec *v1alpha1.ScheduleSpec) (*v1alpha1.ScheduleTemplate, *field.Path) {
 	template := spec.SequentialJob
 	if spec.AgenticSession != nil {
@@ -60,8 +60,8 @@ func templateOf(spec *v1alpha1.ScheduleSpec) (*v1alpha1.ScheduleTemplate, *field
 	return template, field.NewPath("spec", TemplateField(spec))
 }
 
-// NewRun returns the object of a run. due is its time; zero if it is triggered. It is not converted to the Go type of
-// its kind, so that the API server reports fields that do not exist.
+// NewRun returns the object of a run. due is its scheduled time; zero if it is triggered. It is not converted to the Go type of
+// its kind, so that the API server reports unknown fields.
 func NewRun(s *v1alpha1.Schedule, name string, due time.Time) (*unstructured.Unstructured, error) {
 	template, path := templateOf(&s.Spec)
 	spec := map[string]any{}
@@ -91,7 +91,7 @@ func NewRun(s *v1alpha1.Schedule, name string, due time.Time) (*unstructured.Uns
 	return run, nil
 }
 
-// setScheduledTime adds the variable with the time of a run, unless the template has one of that name.
+// setScheduledTime adds the variable with the time of a run, unless the template has a variable of that name.
 func setScheduledTime(spec map[string]any, kind, value string) {
 	if kind == "AgenticSession" {
 		variables, _ := spec["environmentVariables"].(map[string]any)
@@ -113,8 +113,7 @@ func setScheduledTime(spec map[string]any, kind, value string) {
 	spec["parameters"] = append(parameters, map[string]any{"name": ScheduledTimeVariable, "value": value})
 }
 
-// Validate returns what is invalid in a Schedule that the CustomResourceDefinition does not check. Whether its runs are
-// accepted is found by a dry run.
+// Validate returns the errors that the CustomResourceDefinition does not find. A dry run finds out whether runs are accepted.
 func Validate(s *v1alpha1.Schedule) field.ErrorList {
 	var errs field.ErrorList
 	spec := field.NewPath("spec")
@@ -130,7 +129,7 @@ func Validate(s *v1alpha1.Schedule) field.ErrorList {
 	return append(errs, validateTemplate(&s.Spec)...)
 }
 
-// validateJob returns what is invalid in the job of each time, whatever its queue allows.
+// validateJob validates the job of each time, regardless of the limits of its queue.
 func validateJob(s *v1alpha1.Schedule) field.ErrorList {
 	path := field.NewPath("spec", "job")
 	job := NewJob(s, "queue", "id", time.Time{}.Add(time.Hour))
@@ -163,7 +162,6 @@ func validateTemplate(spec *v1alpha1.ScheduleSpec) field.ErrorList {
 	return errs
 }
 
-// validateKeys returns the keys that are reserved for the operator.
 func validateKeys(path *field.Path, values map[string]string) field.ErrorList {
 	var errs field.ErrorList
 	for key := range values {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A Timetable computes the times at which a Schedule is due.
+// Timetable computes the times at which a Schedule is due.
 type Timetable struct {
 	cron     *cron.SpecSchedule
 	location *time.Location
@@ -47,8 +47,8 @@ func ParseExpression(expression string) (*cron.SpecSchedule, error) {
 	return spec, nil
 }
 
-// LoadTimeZone returns the location of a time zone by its name in the IANA database. Local is not a time zone:
-// it depends on where the operator runs. Without a name, it returns UTC.
+// LoadTimeZone returns the location of a time zone by its name in the IANA database; UTC without a name. Local is no time zone
+// here: it depends on where the operator runs.
 func LoadTimeZone(name string) (*time.Location, error) {
 	if strings.EqualFold(name, "Local") {
 		return nil, errors.New("must be the name of a time zone such as Europe/Berlin")
@@ -140,8 +140,8 @@ func nextOnClock(spec *cron.SpecSchedule, from time.Time) time.Time {
 	return time.Time{}
 }
 
-// StartTime returns when the run of a due time starts: later by a part of the jitter, which depends only on the
-// Schedule and the time, and before the next time is due.
+// StartTime returns when the run of a due time starts: later by a part of the jitter, which depends only on the Schedule and
+// the time, and before the next time is due.
 func (t *Timetable) StartTime(uid types.UID, due time.Time, jitter time.Duration) time.Time {
 	if jitter <= 0 {
 		return due

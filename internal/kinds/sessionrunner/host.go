@@ -1,8 +1,8 @@
-// Package sessionrunner decides what sessions may reach by host name through the egress proxy: it parses and matches
-// host rules, and says which addresses a name may resolve to.
+// Package sessionrunner decides which hosts sessions can reach by name through the egress proxy: it parses and matches host
+// rules, and decides which addresses a name may resolve to.
 //
-// It is pure. The operator and the proxy share it: the operator validates SessionRunners and writes the proxy's
-// configuration, and the proxy enforces it.
+// It is pure. The operator and the proxy share it: the operator validates SessionRunners and writes the proxy's configuration,
+// and the proxy enforces it.
 package sessionrunner
 
 import (
@@ -21,7 +21,7 @@ import (
 const (
 	// DefaultPort is the port of a host rule without one.
 	DefaultPort = 443
-	// MaxHostBytes is the length of a host rule: of a DNS name, a wildcard and a port.
+	// MaxHostBytes is the length of a host rule: a DNS name, a wildcard and a port.
 	MaxHostBytes = 261
 	// maxNameBytes is the length of a DNS name.
 	maxNameBytes = 253
@@ -29,15 +29,15 @@ const (
 	wildcard = "*."
 )
 
-// namePattern matches a DNS name of two or more labels. Its last label begins with a letter, so no form of an
-// IP address matches: not 10.0.0.1, and not 0xa000001 or 10.1 either.
+// namePattern matches a DNS name of two or more labels. Its last label begins with a letter, so no form of an IP address
+// matches: neither 10.0.0.1 nor 0xa000001 nor 10.1.
 var namePattern = regexp.MustCompile(`^([a-z0-9_]([-a-z0-9_]{0,61}[a-z0-9_])?\.)+[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
 // HostRule allows connections to a port of a host, or of all subdomains of a domain.
 type HostRule struct {
 	// Name of the host, or of the domain whose subdomains are allowed, in lower case.
 	Name string
-	// Subdomains means that all subdomains of Name are allowed, and Name itself is not.
+	// Subdomains means that all subdomains of Name are allowed, but not Name itself.
 	Subdomains bool
 	Port       uint16
 }
@@ -88,15 +88,14 @@ func (r HostRule) Matches(host string, port uint16) bool {
 	return host == r.Name
 }
 
-// NormalizeHost returns the name of a host in the form in which rules are compared: in lower case and without the
-// dot at its end. It returns an error for addresses, and for everything else that is not a DNS name.
+// NormalizeHost returns the name of a host in the form in which rules are compared: in lower case and without the dot at its
+// end. It returns an error for everything that is not a DNS name, such as an address.
 func NormalizeHost(host string) (string, error) {
 	name := strings.ToLower(strings.TrimSuffix(host, "."))
 	return name, checkName(name)
 }
 
-// MaxHosts is the number of host rules of a SessionRunner: those of all runners of a namespace must fit into a
-// ConfigMap.
+// MaxHosts is the number of host rules of a SessionRunner: the rules of all runners of a namespace must fit into a ConfigMap.
 const MaxHosts = 256
 
 // UsesProxy reports whether a SessionRunner allows hosts by name.
@@ -104,8 +103,7 @@ func UsesProxy(runner *v1alpha1.SessionRunner) bool {
 	return slices.ContainsFunc(runner.Spec.Egress, hasHosts)
 }
 
-// UsesOnlyProxy reports whether a SessionRunner allows hosts by name and nothing else, so that its sessions need no
-// DNS.
+// UsesOnlyProxy reports whether a SessionRunner allows hosts by name and nothing else, so that its sessions need no DNS.
 func UsesOnlyProxy(runner *v1alpha1.SessionRunner) bool {
 	return len(runner.Spec.Egress) > 0 &&
 		!slices.ContainsFunc(runner.Spec.Egress, func(rule v1alpha1.SessionEgress) bool { return !hasHosts(rule) })
@@ -113,7 +111,7 @@ func UsesOnlyProxy(runner *v1alpha1.SessionRunner) bool {
 
 func hasHosts(rule v1alpha1.SessionEgress) bool { return len(rule.Hosts) > 0 }
 
-// HostRules returns the host rules of a SessionRunner, sorted and without duplicates. Invalid ones are left out.
+// HostRules returns the valid host rules of a SessionRunner, sorted and without duplicates.
 func HostRules(runner *v1alpha1.SessionRunner) []string {
 	var rules []string
 	for i := range runner.Spec.Egress {
@@ -127,8 +125,8 @@ func HostRules(runner *v1alpha1.SessionRunner) []string {
 	return slices.Compact(rules)
 }
 
-// ValidateRunner returns the problems with a SessionRunner's host rules. The CRD rejects most of them, but an older
-// CRD may not.
+// ValidateRunner returns the problems with a SessionRunner's host rules. The CRD rejects most of them, but an older CRD may
+// not.
 func ValidateRunner(runner *v1alpha1.SessionRunner) []string {
 	var problems []string
 	total := 0
@@ -150,15 +148,15 @@ func ValidateRunner(runner *v1alpha1.SessionRunner) []string {
 	return problems
 }
 
-// Config is the configuration of the egress proxy of a namespace, in its file.
+// Config is the configuration file of the egress proxy of a namespace.
 type Config struct {
 	// Namespace of the proxy and its sessions.
 	Namespace string `json:"namespace"`
-	// PublicKeys of the operator in PEM form. They verify the tokens of sessions.
+	// PublicKeys of the operator in PEM form, which verify the tokens of sessions.
 	PublicKeys string `json:"publicKeys"`
 	// Runners has the host rules of each SessionRunner.
 	Runners map[string][]string `json:"runners"`
-	// ClusterNetworks and ProxyNetworks are those of Network.
+	// ClusterNetworks and ProxyNetworks are the fields of Network.
 	ClusterNetworks []netip.Prefix `json:"clusterNetworks,omitempty"`
 	ProxyNetworks   []netip.Prefix `json:"proxyNetworks,omitempty"`
 }

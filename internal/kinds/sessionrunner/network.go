@@ -18,8 +18,8 @@ var MetadataNetworks = parsePrefixes("169.254.0.0/16", "fe80::/10", "fd00:ec2::/
 
 var allIPv4 = netip.MustParsePrefix("0.0.0.0/0")
 
-// publicNetworks are the networks with public addresses, by the registries of special addresses of IANA. They
-// contain networks that are not public, such as private and shared ones, and those that translate to others.
+// publicNetworks are the networks with public addresses, and the networks in them that are not public, by IANA's registries of
+// special addresses. Networks that translate to other addresses are not public.
 var publicNetworks = map[netip.Prefix][]netip.Prefix{
 	allIPv4: parsePrefixes("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "168.63.129.16/32", "169.254.0.0/16",
 		"172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
@@ -44,17 +44,17 @@ type Network struct {
 	// DNSNamespace and DNSSelector select the Pods that resolve names. Default: k8s-app=kube-dns in kube-system.
 	DNSNamespace string
 	DNSSelector  *metav1.LabelSelector
-	// DNSNetworks are further addresses that resolve names, such as that of NodeLocal DNSCache.
+	// DNSNetworks are further addresses that resolve names, such as the address of NodeLocal DNSCache.
 	DNSNetworks []netip.Prefix
-	// DNSPort is the port on which they do. Default: 53.
+	// DNSPort is the port of the DNS. Default: 53.
 	DNSPort int32
-	// APIServer are the rules that allow connections to the API server; none if its addresses are not known.
+	// APIServer are the rules that allow connections to the API server; none if its addresses are unknown.
 	APIServer []networkingv1.NetworkPolicyEgressRule
 }
 
-// AllowsProxy reports whether an egress proxy may connect to an address: to a public one outside the cluster, or
-// to one in ProxyNetworks. Addresses that IPv6 networks translate to IPv4 are not public, and those at which
-// clouds serve credentials are never allowed.
+// AllowsProxy reports whether an egress proxy may connect to an address: to a public address outside the cluster, or to an
+// address in ProxyNetworks. IPv6 addresses that translate to IPv4 are not public, and addresses at which clouds serve
+// credentials are never allowed.
 func (n *Network) AllowsProxy(address netip.Addr) bool {
 	if address.Zone() != "" {
 		return false
@@ -115,7 +115,7 @@ func (n *Network) AllowDNS() networkingv1.NetworkPolicyEgressRule {
 	}
 }
 
-// BlockWithout returns a network without exceptions and without those of the denied networks that are a part of it.
+// BlockWithout returns a network without the exceptions and without the denied networks that are a part of it.
 func BlockWithout(cidr string, except []string, denied []netip.Prefix) networkingv1.NetworkPolicyPeer {
 	block := &networkingv1.IPBlock{CIDR: cidr, Except: slices.Clone(except)}
 	for _, network := range denied {
@@ -156,11 +156,11 @@ func PolicyPort(port int32, end *int32, protocol corev1.Protocol) networkingv1.N
 	return networkingv1.NetworkPolicyPort{Port: new(intstr.FromInt32(port)), EndPort: end, Protocol: new(cmp.Or(protocol, corev1.ProtocolTCP))}
 }
 
-// maxAPIServerAddresses bounds what a NetworkPolicy allows. No cluster has nearly as many API servers.
+// maxAPIServerAddresses bounds the size of a NetworkPolicy. No cluster has nearly as many API servers.
 const maxAPIServerAddresses = 64
 
-// AllowAPIServer returns the rules that allow connections to the API server: to its Service, and to its endpoints,
-// because some network plugins enforce policies before the Service's address is translated, and others after.
+// AllowAPIServer returns the rules that allow connections to the API server: to its Service, and to its endpoints, because some
+// network plugins enforce policies before the Service's address is translated, and others after.
 func AllowAPIServer(service *corev1.Service, endpoints *discoveryv1.EndpointSlice) []networkingv1.NetworkPolicyEgressRule {
 	var servicePorts, endpointPorts []networkingv1.NetworkPolicyPort
 	for _, port := range service.Spec.Ports {
@@ -178,7 +178,7 @@ func AllowAPIServer(service *corev1.Service, endpoints *discoveryv1.EndpointSlic
 	return appendRule(appendRule(nil, service.Spec.ClusterIPs, servicePorts), addresses, endpointPorts)
 }
 
-// appendRule adds a rule for the addresses, in order. Without addresses or without ports it would allow all of them.
+// appendRule adds a rule for the addresses, in order. A rule without addresses or without ports would allow all of them.
 func appendRule(rules []networkingv1.NetworkPolicyEgressRule, texts []string, ports []networkingv1.NetworkPolicyPort) []networkingv1.NetworkPolicyEgressRule {
 	var addresses []netip.Addr
 	for _, text := range texts {

@@ -1,5 +1,5 @@
-// Package adminkeys reads the key with which the operator signs: requests to workers, and the tokens with which
-// sessions use the egress proxy.
+// Package adminkeys reads the key with which the operator signs requests to workers, and the tokens with which sessions use the
+// egress proxy.
 package adminkeys
 
 import (
@@ -26,7 +26,7 @@ const (
 	maxAge = time.Minute
 )
 
-// Store remembers the operator's key. A nil Store has none.
+// Store remembers the operator's key. A nil Store has no key.
 type Store struct {
 	kube.Clients
 
@@ -64,7 +64,7 @@ func (s *Store) Get(ctx context.Context) (*adminauth.Keys, error) {
 	case s.keys == nil:
 		return nil, err
 	default:
-		return s.keys, nil // it is read again at the next reconciliation
+		return s.keys, nil // the next reconciliation reads it again
 	}
 	s.keys, s.readAt = keys, now
 	return keys, nil

@@ -8,11 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// slowAfter is the duration from which work counts as slow. A peer that is well answers within
-// milliseconds.
+// slowAfter is the duration from which work counts as slow. A healthy peer answers within milliseconds.
 const slowAfter = time.Second
 
-// Limits of what runs at the same time.
+// Limits of concurrent work.
 type Limits struct {
 	// PerPeer limits the work for one peer of a namespace.
 	PerPeer int
@@ -20,15 +19,14 @@ type Limits struct {
 	PerNamespace int
 	// Slow limits the work that was slow the last time.
 	Slow int
-	// Total limits all work that was not. Together with Slow, it bounds memory.
+	// Total limits all other work. Together with Slow, it bounds memory.
 	Total int
 }
 
 // DefaultLimits suit one controller.
 func DefaultLimits() Limits { return Limits{PerPeer: 16, PerNamespace: 32, Slow: 64, Total: 128} }
 
-// Executor runs work for objects, at most one at a time for each. Its methods are safe for
-// concurrent use.
+// Executor runs work for objects, at most one at a time for each. Its methods are safe for concurrent use.
 type Executor struct {
 	now func() time.Time
 
@@ -58,8 +56,8 @@ func (e *Executor) Start(ctx context.Context) error {
 	return nil
 }
 
-// Go runs work for an object when its turn has come, and calls ended after that. It does nothing while
-// other work for the object waits or runs.
+// Go runs work for an object when its turn has come, and then calls ended. It does nothing while other work for the object
+// waits or runs.
 func (e *Executor) Go(object types.NamespacedName, peer string, work, ended func()) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
@@ -76,7 +74,7 @@ func (e *Executor) Go(object types.NamespacedName, peer string, work, ended func
 	e.startNext(chosen)
 }
 
-// Forget drops what is remembered of an object that no longer exists.
+// Forget drops the state of an object that no longer exists.
 func (e *Executor) Forget(object types.NamespacedName) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()

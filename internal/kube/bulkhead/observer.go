@@ -11,10 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Observer observes peers in the background. A reconciliation calls Observe: it gets the result of
-// the observation that an earlier one started, or starts one, and the object is enqueued when that
-// ends. Each result is used once. So a reconciliation decides on peers that were observed after
-// everything that earlier ones did.
+// Observer observes peers in the background. A reconciliation calls Observe: it gets the result of the observation that an
+// earlier reconciliation started, or starts an observation, whose end enqueues the object. Each result is used once. So a
+// reconciliation decides on peers that were observed after all actions of earlier reconciliations.
 type Observer[T any] struct {
 	executor *Executor
 
@@ -37,8 +36,7 @@ type result[T any] struct {
 	panicked    string // the reason and the stack
 }
 
-// NewObserver returns an Observer that runs observations within the limits. It is a Runnable of the
-// manager.
+// NewObserver returns an Observer that runs observations within the limits. It is a Runnable of the manager.
 func NewObserver[T any](limits Limits) *Observer[T] {
 	return &Observer[T]{executor: NewExecutor(limits), results: map[types.NamespacedName]result[T]{}}
 }
@@ -46,8 +44,8 @@ func NewObserver[T any](limits Limits) *Observer[T] {
 // Start waits until all observations have ended when ctx ends. It implements manager.Runnable.
 func (o *Observer[T]) Start(ctx context.Context) error { return o.executor.Start(ctx) }
 
-// EnqueueTo sets the controller's queue, to which objects are added when their observation has
-// ended, and which must be a Queue. It is a source.Func of that controller.
+// EnqueueTo sets the controller's queue, which must be a Queue and receives objects when their observation has ended. It is a
+// source.Func of that controller.
 func (o *Observer[T]) EnqueueTo(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	kept, ok := queue.(Queue)
 	if !ok {
@@ -59,9 +57,9 @@ func (o *Observer[T]) EnqueueTo(_ context.Context, queue workqueue.TypedRateLimi
 	return nil
 }
 
-// Observe returns the result of an observation with the same subject, which identifies everything
-// that observe depends on. Without one it starts one, and found is false. The peer is what may
-// not answer. observe may run after Observe has returned, and must limit its own time.
+// Observe returns the result of an observation with the same subject, which identifies everything that observe depends on.
+// Without a result it starts an observation, and found is false. The peer may not answer. observe may run after Observe has
+// returned, and must limit its own time.
 func (o *Observer[T]) Observe(
 	ctx context.Context, object types.NamespacedName, subject, peer string, observe func(context.Context) (T, error),
 ) (observation T, found bool, err error) {
@@ -71,8 +69,8 @@ func (o *Observer[T]) Observe(
 		}
 		return last.observation, true, last.err
 	}
-	// Ending the reconciliation without an error must not count as a success, which would reset the
-	// backoff of an object that fails each time.
+	// A reconciliation that ends without an error must not count as a success, which would reset the backoff of an object that
+	// fails each time.
 	o.queue.KeepBackoff(reconcile.Request{NamespacedName: object})
 	next := result[T]{subject: subject}
 	o.executor.Go(object, peer,

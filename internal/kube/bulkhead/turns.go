@@ -6,7 +6,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// task is work for one object.
 type task struct {
 	object types.NamespacedName
 	peer   string
@@ -14,8 +13,8 @@ type task struct {
 	ended  func()
 }
 
-// turns stores waiting tasks, and counts those that run. Namespaces take turns, and so do the peers
-// within a namespace; the tasks of a peer run in the order in which they were added.
+// turns stores waiting tasks, and counts running tasks. Namespaces take turns, and so do the peers within a namespace; the
+// tasks of a peer run in the order in which they were added.
 type turns struct {
 	limits     Limits
 	running    int
@@ -58,8 +57,7 @@ func (t *turns) push(added task) {
 	peer.waiting = append(peer.waiting, added)
 }
 
-// pop returns the task whose turn it is and counts it as running, unless limits keep all from
-// running.
+// pop returns the next task and counts it as running, unless the limits keep all tasks from running.
 func (t *turns) pop() (task, bool) {
 	if t.running >= t.limits.Total {
 		return task{}, false
@@ -102,7 +100,6 @@ func (n *namespaceTasks) pop(perPeer int) (task, bool) {
 	return task{}, false
 }
 
-// done counts a task as no longer running.
 func (t *turns) done(finished task) {
 	namespace := t.namespaces[finished.object.Namespace]
 	peer := namespace.peers[finished.peer]

@@ -1,4 +1,4 @@
-// Package flagenv sets flags from environment variables: --kube-api-qps from YARDMASTER_KUBE_API_QPS.
+// Package flagenv sets flags from environment variables, such as --kube-api-qps from YARDMASTER_KUBE_API_QPS, and parses lists.
 package flagenv
 
 import (
@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// Lookup looks up an environment variable, as os.LookupEnv does.
+// Lookup returns an environment variable, as os.LookupEnv does.
 type Lookup func(name string) (value string, found bool)
 
-// Set sets the flags that are not in the arguments, after these were parsed.
+// Set sets the flags that are not in the parsed arguments.
 func Set(flags *flag.FlagSet, environment Lookup) error {
 	given := map[string]bool{}
 	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })

@@ -1,5 +1,5 @@
-// Package informer provides a client-go informer that reconnects to the API server within
-// about a second after an outage, instead of after client-go's back-off of up to a minute.
+// Package informer provides a client-go informer that reconnects to the API server within about a second after an outage,
+// instead of after client-go's backoff of up to a minute.
 package informer
 
 import (
@@ -11,18 +11,17 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// watchRetryInterval is the minimum wait before an informer retries; the maximum is twice that. It does
-// not grow: client-go's backoff grows to a minute, so that the operator would miss events for most of
-// a minute after the API server is available again. Two waits follow each other if a watch must start
-// with a new list.
+// watchRetryInterval is the minimum wait before an informer retries; the maximum is twice as long. It does not grow:
+// client-go's backoff grows to a minute, so that the operator would miss events for most of a minute after the API server is
+// available again. Two waits follow each other if a watch must start with a new list.
 const watchRetryInterval = 300 * time.Millisecond
 
-// NewInformer returns an informer that recovers about a second after an outage of the API server,
-// however long the outage was. It is for cache.Options.NewInformer.
+// NewInformer returns an informer that recovers about a second after an outage of the API server, however long the outage was.
+// It is for cache.Options.NewInformer.
 //
-// The backoff of a client-go Reflector is configurable, that of an informer is not. Therefore a
-// separate Reflector watches the API server and relays its events to a client-go informer, which sees
-// a watch that never ends. This package can be deleted when informers accept the backoff as an option:
+// The backoff of a client-go Reflector is configurable, the backoff of an informer is not. Therefore a separate Reflector
+// watches the API server and relays its events to a client-go informer, which sees a watch that never ends. Delete this package
+// when informers accept the backoff as an option: kubernetes/kubernetes#136943.
 // kubernetes/kubernetes#136943.
 func NewInformer(watched cache.ListerWatcher, object runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 	return newInformer(watched, object, resync, indexers, nil)
@@ -65,8 +64,8 @@ func (i *recoveringInformer) RunWithContext(ctx context.Context) {
 	i.SharedIndexInformer.RunWithContext(ctx)
 }
 
-// listAndWatchUntilDone lists and watches until ctx ends. It reports only the first of consecutive
-// failures: each informer fails several times a second.
+// listAndWatchUntilDone lists and watches until ctx ends. It reports only the first of consecutive failures: each informer
+// fails several times a second.
 func (i *recoveringInformer) listAndWatchUntilDone(ctx context.Context) {
 	const jitter = 1
 	report := true
@@ -86,8 +85,8 @@ func (i *recoveringInformer) LastSyncResourceVersion() string {
 	return i.reflector.LastSyncResourceVersion()
 }
 
-// SetTransform implements cache.SharedIndexInformer. Objects are transformed before they are relayed,
-// so that none is kept in two forms.
+// SetTransform implements cache.SharedIndexInformer. Objects are transformed before they are relayed, so that no object is kept
+// in two forms.
 func (i *recoveringInformer) SetTransform(transform cache.TransformFunc) error {
 	i.relay.transform = transform
 	return nil

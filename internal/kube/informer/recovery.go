@@ -19,14 +19,14 @@ var recoveryDuration = metric.NewHistogram("yardmaster_watch_recovery_seconds",
 	"Time from the first failure to watch a kind until the watch was established again. Most of it is the duration of the API server's outage.",
 	.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800)
 
-// recoveryListerWatcher lists and watches, and measures how long that failed.
+// recoveryListerWatcher lists and watches, and measures the duration of failures.
 type recoveryListerWatcher struct {
 	cache.ListerWatcher
 
 	delegate             cache.ListerWatcherWithContext
 	watchListUnsupported bool
 	onRecovery           func(time.Duration)
-	// onRestore is called if etcd was restored from a backup. Without it, that is not checked.
+	// onRestore is called if etcd was restored from a backup. Without onRestore, restores are not detected.
 	onRestore func(error)
 
 	mu sync.Mutex
@@ -47,8 +47,8 @@ func newRecoveryListerWatcher(watched cache.ListerWatcher, onRecovery func(time.
 // IsWatchListSemanticsUnSupported returns the answer of the delegate.
 func (r *recoveryListerWatcher) IsWatchListSemanticsUnSupported() bool { return r.watchListUnsupported }
 
-// ListWithContext implements cache.ListerWatcherWithContext. A successful list does not end the
-// failure; only the watch after it does.
+// ListWithContext implements cache.ListerWatcherWithContext. A successful list does not end the failure; only the watch after
+// it does.
 func (r *recoveryListerWatcher) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	if err := r.checkHistory(ctx, options.ResourceVersion); err != nil {
 		r.recordFailure(ctx)
@@ -89,9 +89,9 @@ func (r *recoveryListerWatcher) recordFailure(ctx context.Context) {
 	}
 }
 
-// drainingWatch reads the remaining events of a watch after Stop. A watch that forwards the events of
-// another one, such as a metadata-only watch, otherwise blocks forever on an event that nobody receives
-// and leaks its goroutine. A watch whose connection was cut often has such an event.
+// drainingWatch reads the remaining events of a watch after Stop. A watch that forwards the events of another watch, such as a
+// metadata-only watch, otherwise blocks forever on an event that nobody receives and leaks its goroutine. A watch whose
+// connection was cut often has such an event.
 type drainingWatch struct{ watch.Interface }
 
 // Stop implements watch.Interface.

@@ -13,9 +13,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// eventRelay is the store of a Reflector and the source of an informer, which lists and watches it. It
-// relays a new list of the Reflector as the differences from the known objects, so that the informer's
-// watch never ends.
+// eventRelay is the store of a Reflector and the source of an informer, which lists and watches it. It relays a new list of the
+// Reflector as the differences from the known objects, so that the informer's watch never ends.
 type eventRelay struct {
 	transform cache.TransformFunc
 	// done is closed when nobody receives events any more.
@@ -28,8 +27,7 @@ type eventRelay struct {
 	listCount int
 
 	mu sync.Mutex
-	// knownObjects are the relayed objects by key. version is the resourceVersion of the last
-	// list.
+	// knownObjects are the relayed objects by key. version is the resourceVersion of the last list.
 	knownObjects map[string]runtime.Object
 	version      string
 }
@@ -130,7 +128,7 @@ func (r *eventRelay) Replace(list []any, resourceVersion string) error {
 	return nil
 }
 
-// replaceKnownObjects replaces the known objects with those of a new list and returns the differences.
+// replaceKnownObjects replaces the known objects with a new list and returns the differences.
 func (r *eventRelay) replaceKnownObjects(now map[string]runtime.Object, version string) []watch.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,8 +170,8 @@ func (r *eventRelay) List(options metav1.ListOptions) (runtime.Object, error) {
 	return r.ListWithContext(context.Background(), options)
 }
 
-// ListWithContext implements cache.ListerWatcherWithContext. The informer calls it only once, because
-// its watch never ends. A change during the call is in the list and is relayed again.
+// ListWithContext implements cache.ListerWatcherWithContext. The informer calls it only once, because its watch never ends. A
+// change during the call is in the list and is relayed again.
 func (r *eventRelay) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 	select {
 	case <-r.firstListDone:

@@ -12,13 +12,11 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// RestoreDetector is a runnable of a manager that fails, and so stops the process, when etcd was
-// restored from a backup.
+// RestoreDetector is a runnable of a manager that fails, and so stops the process, when etcd was restored from a backup.
 //
-// After a restore, the API server does not reject a watch from a resourceVersion that it has not
-// reached yet: it sends nothing until then. The caches would show objects that do not exist any
-// more, and everything else that the process remembers may not have happened either. A new process
-// starts from what there is.
+// After a restore, the API server does not reject a watch from a resourceVersion that it has not reached yet: it sends nothing
+// until then. The caches would show objects that no longer exist, and all other memory of the process may be wrong too. A new
+// process reads the present state.
 type RestoreDetector struct {
 	detected chan error
 }
@@ -28,12 +26,11 @@ func NewRestoreDetector() *RestoreDetector {
 	return &RestoreDetector{detected: make(chan error, 1)}
 }
 
-// NewInformer is like the function NewInformer. Its informers detect restores.
+// NewInformer returns an informer as the function NewInformer does, which also detects restores.
 func (d *RestoreDetector) NewInformer(watched cache.ListerWatcher, object runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 	return newInformer(watched, object, resync, indexers, d.report)
 }
 
-// report records the first detection.
 func (d *RestoreDetector) report(err error) {
 	select {
 	case d.detected <- err:
@@ -54,9 +51,9 @@ func (d *RestoreDetector) Start(ctx context.Context) error {
 // NeedLeaderElection implements manager.LeaderElectionRunnable: all replicas have caches.
 func (*RestoreDetector) NeedLeaderElection() bool { return false }
 
-// checkHistory returns an error if the API server has not reached the resourceVersion from which a
-// request continues. The API server reads the current one from etcd. It can exceed the known one after
-// a restore too, but only if the cluster has written as much since the restore as the restore undid.
+// checkHistory returns an error if the API server has not reached the resourceVersion from which a request continues. The API
+// server reads the current resourceVersion from etcd. After a restore, it exceeds the known resourceVersion only if the cluster
+// has written as much since the restore as the restore undid.
 func (r *recoveryListerWatcher) checkHistory(ctx context.Context, known string) error {
 	if r.onRestore == nil || known == "" || known == "0" {
 		return nil

@@ -1,4 +1,4 @@
-// Package joblist lists Jobs in pages, so that any number of them needs little memory.
+// Package joblist lists Jobs in pages, so that any number of Jobs needs little memory.
 package joblist
 
 import (
@@ -10,10 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// jobsPerPage is the number of Jobs in a page.
 const jobsPerPage = 500
 
-// maxListRestarts is the number of times that an expired list is restarted.
+// maxListRestarts is how often an expired list is restarted.
 const maxListRestarts = 1
 
 // Error means that not all Jobs could be listed.
@@ -30,11 +29,10 @@ func (e *Error) Error() string { return fmt.Sprintf("listing Jobs, page %d: %v",
 // Unwrap returns the error of the page.
 func (e *Error) Unwrap() error { return e.Err }
 
-// ForEach calls do for every Job of the namespace, or of all namespaces if that is empty. It
-// keeps at most one page of Jobs in memory, and all pages belong to one resourceVersion. It calls
-// begin before the first page. If the list expires it restarts once and calls begin again: its
-// remaining pages would belong to another resourceVersion, so that Jobs could be missing or appear
-// twice. An error is a *Error.
+// ForEach calls do for every Job of the namespace, or of all namespaces if it is empty. It keeps at most one page of Jobs in
+// memory, and all pages belong to one resourceVersion. It calls begin before the first page. If the list expires it restarts
+// once and calls begin again: its remaining pages would belong to another resourceVersion, so that Jobs could be missing or
+// appear twice. An error is a *Error.
 //
 // The reader must not be a cache.
 func ForEach(ctx context.Context, live client.Reader, namespace string, begin func(), do func(*batchv1.Job)) error {

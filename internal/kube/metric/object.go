@@ -11,15 +11,14 @@ import (
 // namesOmitted is global, as is the registry.
 var namesOmitted atomic.Bool
 
-// OmitObjectNames chooses whether labels with names of objects are empty, so that a metric has the sum of
-// all objects with the same other labels. Call it before metrics are counted.
+// OmitObjectNames decides whether labels with names of objects are empty, so that a metric has the sum of all objects with the
+// same other labels. Call it before metrics are counted.
 func OmitObjectNames(omit bool) { namesOmitted.Store(omit) }
 
-// ObjectNamesOmitted reports what OmitObjectNames chose.
+// ObjectNamesOmitted returns the decision of OmitObjectNames.
 func ObjectNamesOmitted() bool { return namesOmitted.Load() }
 
-// ObjectName is the value of a label with the name of an object. Only kinds of which a namespace has few
-// objects may be labels.
+// ObjectName returns the value of a label with the name of an object. Use it only for kinds with few objects in a namespace.
 func ObjectName(object client.Object) string {
 	if ObjectNamesOmitted() {
 		return ""
@@ -27,8 +26,8 @@ func ObjectName(object client.Object) string {
 	return object.GetName()
 }
 
-// ObjectCounter counts what happens to objects of a kind, by namespace and name. If names are omitted, it
-// counts what happens to all of them.
+// ObjectCounter counts for each object of a kind, by namespace and name. If names are omitted, it counts for all objects
+// together.
 type ObjectCounter struct {
 	*prometheus.CounterVec
 	nameLabel string
@@ -50,7 +49,7 @@ func (c ObjectCounter) Of(object client.Object, values ...string) prometheus.Cou
 	return c.WithLabelValues(append([]string{namespace, ObjectName(object)}, values...)...)
 }
 
-// Forget removes the counters of an object that does not exist.
+// Forget removes the counters of an object that no longer exists.
 func (c ObjectCounter) Forget(object types.NamespacedName) {
 	c.DeletePartialMatch(prometheus.Labels{namespaceLabel: object.Namespace, c.nameLabel: object.Name})
 }

@@ -29,7 +29,7 @@ type Gauge struct {
 	sorted []int
 }
 
-// NewSum describes a gauge with at most five labels.
+// NewSum describes a gauge with at most maxLabels labels.
 func NewSum(name, help string, labels ...string) *Gauge {
 	sorted := make([]int, len(labels))
 	for i := range sorted {
@@ -54,7 +54,7 @@ func (s Sums) Add(gauge *Gauge, amount int64, labels ...string) {
 	s[key] += amount
 }
 
-// AddCondition counts an object by the status and reason of one of its conditions, after these labels.
+// AddCondition counts an object by these labels, and the status and reason of one of its conditions.
 func (s Sums) AddCondition(gauge *Gauge, conditions []metav1.Condition, kind string, labels ...string) {
 	found := meta.FindStatusCondition(conditions, kind)
 	if found == nil {
@@ -63,8 +63,8 @@ func (s Sums) AddCondition(gauge *Gauge, conditions []metav1.Condition, kind str
 	s.Add(gauge, 1, append(labels, string(found.Status), found.Reason)...)
 }
 
-// collect sends the sums. A fleet has ten for each WorkerPool: to create labels for each of them, as constant
-// metrics of the client library do, takes 10 MB for 1,000 WorkerPools, in every scrape.
+// collect sends the sums. A fleet has ten sums for each WorkerPool: separate labels for each sum, as in constant metrics of the
+// client library, take 10 MB for 1,000 WorkerPools, in every scrape.
 func (s Sums) collect(collected chan<- prometheus.Metric) {
 	pairs := map[[2]string]*dto.LabelPair{}
 	for key, value := range s {
@@ -80,7 +80,6 @@ func (s Sums) collect(collected chan<- prometheus.Metric) {
 	}
 }
 
-// sum is the value of a gauge in one scrape.
 type sum struct {
 	description *prometheus.Desc
 	value       float64
@@ -102,12 +101,12 @@ type sumCollector[L client.ObjectList] struct {
 	empty  L
 	add    func(Sums, L)
 	gauges []*Gauge
-	// size is the number of sums in the scrape before.
+	// size is the number of sums in the previous scrape.
 	size *atomic.Int64
 }
 
-// NewSumCollector returns a collector of gauges that add computes from the objects in the cache.
-// list is an empty list of their kind.
+// NewSumCollector returns a collector of gauges that add computes from the objects in the cache. list is an empty list of their
+// kind.
 func NewSumCollector[L client.ObjectList](cache client.Reader, list L, add func(Sums, L), gauges ...*Gauge) prometheus.Collector {
 	return sumCollector[L]{cache, list, add, gauges, &atomic.Int64{}}
 }
@@ -119,8 +118,8 @@ func (c sumCollector[L]) Describe(descriptions chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. If the objects cannot be listed it collects no gauges, so
-// that the other collectors' metrics are still served.
+// Collect implements prometheus.Collector. If the objects cannot be listed it collects no gauges, so that the other collectors'
+// metrics are still served.
 func (c sumCollector[L]) Collect(collected chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

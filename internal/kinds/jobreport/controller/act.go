@@ -19,13 +19,13 @@ import (
 // fieldManager applies OpenReports Reports.
 const fieldManager = client.FieldOwner("yardmaster-jobreport")
 
-// maxExportDuration bounds the write of a Report, and separately that of its result.
+// maxExportDuration bounds the write of a Report, and separately the write of its result.
 const maxExportDuration = 10 * time.Second
 
 var errReportNameTaken = errors.New("a Report named " + jobreport.ReportName + " exists that the operator did not create; delete or rename it")
 
-// act writes the findings as an OpenReports Report. A failure is reported in the JobReport and in
-// metrics; it does not fail the scan.
+// act writes the findings as an OpenReports Report. A failure is reported in the JobReport and in metrics; it does not fail the
+// scan.
 func (r *Reconciler) act(ctx context.Context, stored *v1alpha1.JobReport) *jobreport.ExportResult {
 	written, err := r.applyReport(ctx, stored)
 	if err == nil {
@@ -40,7 +40,7 @@ func (r *Reconciler) act(ctx context.Context, stored *v1alpha1.JobReport) *jobre
 	return &jobreport.ExportResult{Failure: &failure}
 }
 
-// applyReport applies the Report unless the stored one has the same content.
+// applyReport applies the Report unless the stored Report has the same content.
 func (r *Reconciler) applyReport(ctx context.Context, stored *v1alpha1.JobReport) (jobreport.WriteReason, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxExportDuration)
 	defer cancel()
@@ -64,8 +64,8 @@ func (r *Reconciler) applyReport(ctx context.Context, stored *v1alpha1.JobReport
 	return jobreport.WriteChanged, nil
 }
 
-// getStoredReport returns nil if the Report does not exist. It reads an unstructured object, because
-// the kind is not registered: its CustomResourceDefinition is optional.
+// getStoredReport returns nil if the Report does not exist. It reads an unstructured object, because the kind is not
+// registered: its CustomResourceDefinition is optional.
 func (r *Reconciler) getStoredReport(ctx context.Context, like *openreportsv1alpha1.Report) (*openreportsv1alpha1.Report, error) {
 	raw := &unstructured.Unstructured{}
 	raw.SetGroupVersionKind(like.GroupVersionKind())
@@ -82,7 +82,7 @@ func (r *Reconciler) getStoredReport(ctx context.Context, like *openreportsv1alp
 	return stored, nil
 }
 
-// recordExport records the result of act. If that fails, the next scan records it.
+// recordExport records the result of act. If it fails, the next scan records the result.
 func (r *Reconciler) recordExport(ctx context.Context, observation *jobreport.Observation, decision *jobreport.Decision) {
 	if ctx.Err() != nil || decision.Write == jobreport.WriteUnchanged {
 		return

@@ -22,8 +22,8 @@ type scanError struct {
 	reason string
 }
 
-// newScanError returns nil if there is no cause. The reason is that of the cause: a scan that
-// failed counts once, also if the failure could not be recorded.
+// newScanError returns nil without a cause. Its reason is the reason of the cause: a failed scan counts once, also if the
+// failure could not be recorded.
 func newScanError(cause, recordErr error) error {
 	if cause == nil {
 		return nil
@@ -38,8 +38,7 @@ func newScanError(cause, recordErr error) error {
 // Unwrap returns the error of the API server.
 func (e *scanError) Unwrap() error { return e.error }
 
-// scanFailure returns the same Failure for the same cause, because each change of the message
-// would cause a write.
+// scanFailure returns the same Failure for the same cause, because each change of the message would cause a write.
 func scanFailure(err error) jobreport.Failure {
 	switch decision.ClassOf(err) {
 	case decision.NamespaceTerminating:
@@ -61,7 +60,6 @@ func scanFailure(err error) jobreport.Failure {
 	return jobreport.Failure{Reason: v1alpha1.ReasonListFailed, Message: stableErrorText(err)}
 }
 
-// exportFailure is the failure to write an OpenReports Report.
 func exportFailure(err error) jobreport.Failure {
 	switch {
 	case isKindNotServed(err):
@@ -77,8 +75,8 @@ func exportFailure(err error) jobreport.Failure {
 	}
 }
 
-// isNamespaceNotFound distinguishes a missing namespace from a missing kind or object, for which
-// the API server answers NotFound too.
+// isNamespaceNotFound distinguishes a missing namespace from a missing kind or object, for which the API server also answers
+// NotFound.
 func isNamespaceNotFound(err error) bool {
 	status := apierrors.APIStatus(nil)
 	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
@@ -88,8 +86,8 @@ func isNamespaceNotFound(err error) bool {
 	return details != nil && details.Kind == "namespaces"
 }
 
-// isKindNotServed reports whether the API server does not serve the kind: discovery does not list
-// it, or its path does not exist.
+// isKindNotServed reports whether the API server does not serve the kind: discovery does not list it, or its path does not
+// exist.
 func isKindNotServed(err error) bool {
 	return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
@@ -99,8 +97,8 @@ func isAPIStatus(err error) bool { return errors.As(err, new(apierrors.APIStatus
 
 func isForbidden(err error) bool { return decision.ClassOf(err) == decision.PermissionMissing }
 
-// stableErrorText returns the text of an error without the parts that differ for each attempt: the
-// page number, and the URL, which contains the continue token.
+// stableErrorText returns the text of an error without the parts that differ for each attempt: the page number, and the URL,
+// which contains the continue token.
 func stableErrorText(err error) string {
 	if list := (*joblist.Error)(nil); errors.As(err, &list) {
 		err = list.Err
@@ -111,8 +109,8 @@ func stableErrorText(err error) string {
 	return err.Error()
 }
 
-// isInaccessible reports whether the report cannot be read or written because the namespace or the
-// permission is gone. The state of the namespace's Jobs is then unknown.
+// isInaccessible reports whether the report cannot be read or written because the namespace or the permission is gone. The
+// state of the namespace's Jobs is then unknown.
 func isInaccessible(err error) bool {
 	return isNamespaceNotFound(err) || isForbidden(err) || decision.ClassOf(err) == decision.NamespaceTerminating
 }

@@ -44,8 +44,8 @@ var exportFailureReasons = []string{
 	v1alpha1.ReasonCRDMissing, v1alpha1.ReasonForbidden, v1alpha1.ReasonNameTaken, v1alpha1.ReasonTimeout, v1alpha1.ReasonWriteFailed,
 }
 
-// initializeMetrics runs before the first scan, so that a scan that never succeeds is visible as
-// overdue. Counters start at 0: Prometheus does not see an increase from nothing to 1.
+// initializeMetrics runs before the first scan, so that a scan that never succeeds is visible as overdue. Counters start at 0:
+// Prometheus does not see an increase from nothing to 1.
 func initializeMetrics(options Options) {
 	intervalGauge.Set(options.Interval.Seconds())
 	for _, namespace := range options.Namespaces {

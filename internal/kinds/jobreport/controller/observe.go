@@ -33,7 +33,6 @@ func (r *Reconciler) scanJobs(ctx context.Context, namespace string) (jobreport.
 	return scan, nil
 }
 
-// observe reads the stored report.
 func (r *Reconciler) observe(ctx context.Context, namespace string, scan jobreport.Scan) (jobreport.Observation, error) {
 	stored := &v1alpha1.JobReport{}
 	stored.Namespace, stored.Name = namespace, v1alpha1.JobReportName

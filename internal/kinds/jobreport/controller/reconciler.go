@@ -1,10 +1,9 @@
-// Package controller periodically scans all Jobs of the configured namespaces and records the stale
-// Jobs in one JobReport per namespace.
+// Package controller periodically scans all Jobs of the configured namespaces and records the stale Jobs in one JobReport per
+// namespace.
 //
-// It only reads Jobs: it has neither the code nor the permission to change or delete a Job. Package
-// jobreport decides which Jobs are stale, and what a report contains. A failed scan is
-// recorded in the namespace's own report, which keeps its previous findings, and does not delay
-// other namespaces.
+// It has neither the code nor the permission to change or delete a Job. Package jobreport decides which Jobs are stale, and the
+// content of a report. A failed scan is recorded in the namespace's own report, which keeps its previous findings, and does not
+// delay other namespaces.
 package controller
 
 import (
@@ -58,8 +57,8 @@ func New(c client.Client, live client.Reader, recorder events.EventRecorder, log
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=jobreports/status,verbs=update
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Reconcile scans one namespace and records the result in its JobReport. It returns a scanError
-// if the scan failed or could not be recorded.
+// Reconcile scans one namespace and records the result in its JobReport. It returns a scanError if the scan failed or could not
+// be recorded.
 func (r *Reconciler) Reconcile(ctx context.Context, namespace string) error {
 	scan, scanErr := r.scanJobs(ctx, namespace)
 	if ctx.Err() != nil {
@@ -112,14 +111,13 @@ func (r *Reconciler) reconcileAndLog(ctx context.Context, namespace string) {
 	r.logResult(namespace, failed)
 }
 
-// loggedResults has the reason of the last failure that was logged, by namespace. A namespace whose
-// last scan succeeded has none.
+// loggedResults has the reason of the last result by namespace; empty after a successful scan.
 type loggedResults struct {
 	mu                sync.Mutex
 	reasonByNamespace map[string]string
 }
 
-// swap records a namespace's result and returns the previous one.
+// swap records a namespace's result and returns the previous result.
 func (l *loggedResults) swap(namespace, reason string) (previous string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,8 +129,8 @@ func (l *loggedResults) swap(namespace, reason string) (previous string) {
 	return previous
 }
 
-// logResult logs the result of a scan if it differs from that of the scan before. A namespace that
-// does not exist would otherwise fill the log. A stack trace would say nothing about the cause.
+// logResult logs the result of a scan if it differs from the previous result. A namespace that does not exist would otherwise
+// fill the log. A stack trace would not show the cause.
 func (r *Reconciler) logResult(namespace string, failed *scanError) {
 	reason := ""
 	if failed != nil {

@@ -17,8 +17,8 @@ const maxRecordDuration = 30 * time.Second
 // recordRetryInterval is the wait after a failed attempt.
 const recordRetryInterval = time.Second
 
-// record stores the decision's status, if a write is due, and emits its events. The report is
-// created first if it does not exist. On success observation.Report is the stored report.
+// record stores the decision's status, if a write is due, and emits its events. It creates a missing report first. On success
+// observation.Report is the stored report.
 func (r *Reconciler) record(ctx context.Context, observation *jobreport.Observation, decision *jobreport.Decision) error {
 	before := observation.Report
 	missing := before.ResourceVersion == ""
@@ -43,9 +43,9 @@ func (r *Reconciler) record(ctx context.Context, observation *jobreport.Observat
 	return nil
 }
 
-// retryWhileUnavailable repeats the attempt while it can still succeed. The cause is the error of
-// the scan: if it came from an unavailable API server, a missing permission is retried too,
-// because a starting API server denies requests until it has read all Roles.
+// retryWhileUnavailable repeats the attempt while it can still succeed. The cause is the error of the scan: if the API server
+// was unavailable, a missing permission is retried too, because a starting API server denies requests until it has read all
+// Roles.
 func (r *Reconciler) retryWhileUnavailable(ctx context.Context, cause error, attempt func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, maxRecordDuration)
 	defer cancel()
@@ -56,7 +56,7 @@ func (r *Reconciler) retryWhileUnavailable(ctx context.Context, cause error, att
 			return nil
 		}
 		wasUnavailable = wasUnavailable || !isAPIStatus(err)
-		// The API server is overloaded or does not answer, or the report changed: that is probably over soon.
+		// The API server is overloaded or does not answer, or the report changed: the problem is probably over soon.
 		isRetriable := !isAPIStatus(err) || apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err)
 		if !isRetriable && (!wasUnavailable || !isForbidden(err)) {
 			return err

@@ -7,8 +7,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// concurrentNamespaces bounds the namespaces that are scanned at the same time. Each scan has one
-// page of Jobs in memory.
+// concurrentNamespaces bounds the namespaces that are scanned at the same time. Each scan has one page of Jobs in memory.
 const concurrentNamespaces = 4
 
 // SetupWithManager adds the reconciler to the manager if there are namespaces to scan.
@@ -23,8 +22,8 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 // NeedLeaderElection implements manager.LeaderElectionRunnable: only the leader scans.
 func (*Reconciler) NeedLeaderElection() bool { return true }
 
-// Start implements manager.Runnable. It reconciles all namespaces immediately and then every
-// interval, until ctx ends. Jobs are not watched, because a watch would keep all of them in memory.
+// Start implements manager.Runnable. It reconciles all namespaces immediately and then every interval, until ctx ends. Jobs are
+// not watched, because a watch would keep all of them in memory.
 func (r *Reconciler) Start(ctx context.Context) error {
 	initializeMetrics(r.options)
 	ticker := r.clock.NewTicker(r.options.Interval)

@@ -39,8 +39,7 @@ func (r *Reconciler) readObjects(ctx context.Context, namespace string) (policy.
 	return policy.NewSelectableObjects(queues.Items, pools.Items), nil
 }
 
-// findBrokerProblem returns the problem with the Secrets of a default broker; nil if there is
-// none.
+// findBrokerProblem returns the problem with the Secrets of a default broker; nil without a problem.
 func (r *Reconciler) findBrokerProblem(ctx context.Context, namespace string, b *v1alpha1.Broker) (*decision.Problem, error) {
 	key := brokeraccess.KeyOf(namespace, b)
 	if known, found := r.brokerProblems.Get(key); found {

@@ -1,5 +1,5 @@
-// Package controller reconciles Policies: it reports in the status of each Policy which objects it
-// selects, and whether it can be applied. The controllers of Queues and WorkerPools apply it.
+// Package controller reconciles Policies: it reports in the status of each Policy which objects the Policy selects, and whether
+// it can be applied. The controllers of Queues and WorkerPools apply it.
 package controller
 
 import (
@@ -22,9 +22,8 @@ type Reconciler struct {
 
 	// objects that Policies can select.
 	objects *kube.NamespaceCache[policy.SelectableObjects]
-	// brokerProblems are the problems found with the Secrets of default brokers, by
-	// brokeraccess.Key. A Policy is reconciled whenever replicas change, which is far more
-	// often than its Secrets change.
+	// brokerProblems are the problems with the Secrets of default brokers, by brokeraccess.Key. A Policy is reconciled whenever
+	// replicas change, far more often than its Secrets change.
 	brokerProblems *cache.LRUExpireCache
 }
 
@@ -43,7 +42,7 @@ func New(mgr ctrl.Manager) *Reconciler {
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Reconcile updates the status of one Policy. There is nothing else to act on.
+// Reconcile updates the status of one Policy. It has no other effect.
 func (r *Reconciler) Reconcile(ctx context.Context, p *v1alpha1.Policy) (ctrl.Result, error) {
 	if !p.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil

@@ -44,8 +44,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 		Complete(kube.RequeueOnConflict(reconcile.AsReconciler(mgr.GetClient(), r)))
 }
 
-// replicasChanged passes a WorkerPool whose replicas have changed. The other fields of its status,
-// which change every few seconds, do not matter to a Policy.
+// replicasChanged passes a WorkerPool whose replicas have changed. The other fields of its status, which change every few
+// seconds, do not matter to a Policy.
 var replicasChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool { return statusReplicas(e.ObjectOld) != statusReplicas(e.ObjectNew) },
 }

@@ -20,7 +20,7 @@ func (r *Reconciler) Act(ctx context.Context, q *v1alpha1.Queue, o *queue.Observ
 		conn.ForgetQueue(name)
 	}
 	if d.RemoveDeadLetterRequest {
-		// A request that stays is processed again.
+		// A request whose annotation stays is processed again.
 		err := r.writeCache.PatchMetadata(ctx, r.Client, q, func(object client.Object) { delete(object.GetAnnotations(), queue.AnnotationDeadLetters) })
 		if err != nil {
 			return false, fmt.Errorf("removing the annotation %s: %w", queue.AnnotationDeadLetters, err)

@@ -17,8 +17,7 @@ import (
 )
 
 const (
-	// decideTimeout limits all actions before one decision, so that other Queues of the broker get
-	// their turn.
+	// decideTimeout limits all actions before one decision, so that other Queues of the broker get their turn.
 	decideTimeout = 20 * time.Second
 	// actionTimeout limits one action.
 	actionTimeout = 10 * time.Second
@@ -30,13 +29,13 @@ const (
 // executed in the background: until they have ended, Observe returns kube.ErrPending.
 func (r *Reconciler) Observe(ctx context.Context, q *v1alpha1.Queue) (*queue.Observation, error) {
 	if !q.DeletionTimestamp.IsZero() && !slices.Contains(q.Finalizers, v1alpha1.QueueFinalizer) {
-		return nil, nil // a finalizer of someone else keeps it
+		return nil, nil // another finalizer keeps the Queue
 	}
 	o, err := r.observe(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	// Everything that a decision depends on and that is known before the first action.
+	// The subject contains everything that the decisions depend on before the first action.
 	subject, err := json.Marshal([]any{
 		q.UID, q.Generation, q.DeletionTimestamp, q.Annotations, o.ClusterID, o.Effective, o.Connection, o.Deletion,
 	})
@@ -51,7 +50,6 @@ func (r *Reconciler) Observe(ctx context.Context, q *v1alpha1.Queue) (*queue.Obs
 	return final, err
 }
 
-// executeActions executes the actions that the core returns until its decision is final.
 func (r *Reconciler) executeActions(ctx context.Context, o queue.Observation) (*queue.Observation, error) {
 	executing, cancel := context.WithTimeout(ctx, decideTimeout)
 	defer cancel()

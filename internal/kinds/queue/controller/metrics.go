@@ -5,7 +5,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube/metric"
 )
 
-// queueLabel is the label with the name of a Queue.
 const queueLabel = "queue"
 
 var (

@@ -22,7 +22,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// observe gathers what is known about a Queue before the first request to the broker.
+// observe returns the observation before the first request to the broker.
 func (r *Reconciler) observe(ctx context.Context, q *v1alpha1.Queue) (queue.Observation, error) {
 	effective, err := r.effectiveConfig(ctx, q)
 	if err != nil {
@@ -37,7 +37,7 @@ func (r *Reconciler) observe(ctx context.Context, q *v1alpha1.Queue) (queue.Obse
 		Jitter: rand.Float64(), //nolint:gosec // no secret depends on it
 	}
 	conn := r.connOf(&o)
-	// Notifications must find the Queue before the connection is checked, or one could be lost.
+	// Notifications must find the Queue before the connection is checked; otherwise a notification could be lost.
 	r.tracked.Update(q, func(t *trackedQueue) {
 		t.broker, t.name = conn.Key, queue.BrokerQueueName(q, clusterID)
 		o.History = t.history
@@ -49,7 +49,6 @@ func (r *Reconciler) observe(ctx context.Context, q *v1alpha1.Queue) (queue.Obse
 	return o, err
 }
 
-// effectiveConfig returns the configuration of a Queue after the Policies of its namespace.
 func (r *Reconciler) effectiveConfig(ctx context.Context, q *v1alpha1.Queue) (*v1alpha1.QueueEffective, error) {
 	policies, err := r.policies.Get(ctx, q.Namespace)
 	if err != nil {
@@ -76,8 +75,7 @@ func observeConnection(conn *brokerconn.Conn, o *queue.Observation) queue.Connec
 	return state
 }
 
-// engineOf returns the connection's engine. A deleted Queue can also use a connection whose
-// Secret was deleted first.
+// engineOf returns the connection's engine. A deleted Queue can also use a connection whose Secret was deleted first.
 func engineOf(conn *brokerconn.Conn, o *queue.Observation) (broker.Engine, error) {
 	engine, err := conn.Engine()
 	if err != nil && !o.Queue.DeletionTimestamp.IsZero() {
@@ -88,8 +86,8 @@ func engineOf(conn *brokerconn.Conn, o *queue.Observation) (broker.Engine, error
 	return engine, err
 }
 
-// observeDeletion reads what only the deletion of a Queue depends on. In a terminating namespace
-// the operator may have lost the permission to read it; then it does not block the deletion.
+// observeDeletion reads the objects on which only the deletion of a Queue depends. In a terminating namespace the operator may
+// have lost the permission to read them; they then do not block the deletion.
 func (r *Reconciler) observeDeletion(ctx context.Context, o *queue.Observation) (err error) {
 	d := &o.Deletion
 	if d.NamespaceTerminating, err = kube.NamespaceTerminating(ctx, r.Live, o.Queue.Namespace); err != nil {
@@ -111,9 +109,8 @@ func (r *Reconciler) observeDeletion(ctx context.Context, o *queue.Observation) 
 	return err
 }
 
-// workerPoolsOf returns the WorkerPools that refer to the Queue, also those that are being
-// deleted, because they still drain. It bypasses the cache: no other controller needs
-// WorkerPools of all namespaces in it.
+// workerPoolsOf returns the WorkerPools that refer to the Queue. WorkerPools that are being deleted still drain, so they count.
+// It bypasses the cache: no other controller needs WorkerPools of all namespaces in it.
 func (r *Reconciler) workerPoolsOf(ctx context.Context, q *v1alpha1.Queue) ([]string, error) {
 	var pools v1alpha1.WorkerPoolList
 	err := r.Live.List(ctx, &pools, client.InNamespace(q.Namespace))
@@ -134,8 +131,7 @@ func (r *Reconciler) workerPoolsOf(ctx context.Context, q *v1alpha1.Queue) ([]st
 	return names, nil
 }
 
-// moveTarget returns the broker's name of the queue that dead letters move to, or why they
-// cannot be moved.
+// moveTarget returns the broker's name of the queue that dead letters move to, or why they cannot be moved.
 func (r *Reconciler) moveTarget(ctx context.Context, o *queue.Observation) (string, *decision.Problem, error) {
 	target := &v1alpha1.Queue{}
 	key := types.NamespacedName{Namespace: o.Queue.Namespace, Name: o.Effective.DeadLetter.MoveTo}

@@ -1,10 +1,9 @@
-// Package controller reconciles Queues: it creates each queue on its broker, keeps it as the spec
-// says, and reports its state. Package internal/kinds/queue makes the decisions. Requests to brokers are
-// sent outside the reconciliation, because a broker may not answer.
+// Package controller reconciles Queues: it creates each queue on its broker, keeps it as specified, and reports its state.
+// Package internal/kinds/queue makes the decisions. Requests to brokers are sent outside the reconciliation, because a broker
+// may not answer.
 //
-// A busy queue is read every few seconds and an empty one once a minute, because the broker
-// reports its next message. Package brokerconn checks once for all queues whether a broker
-// answers.
+// A busy queue is read every few seconds and an empty queue once a minute, because the broker reports its next message. Package
+// brokerconn checks once for all queues whether a broker answers.
 package controller
 
 import (
@@ -24,9 +23,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube/bulkhead"
 )
 
-// Limits over all Queues, per second. Beyond statsWriteRate, a status in which only stats
-// changed is stored later. Beyond routineEventRate, events that all Queues of a broker have at
-// once are left out: the conditions show the same.
+// Limits over all Queues, per second. Beyond statsWriteRate, a status in which only stats changed is stored later. Beyond
+// routineEventRate, events that all Queues of a broker have at once are left out: the conditions show the same.
 const (
 	statsWriteRate    = 20
 	statsWriteBurst   = 50
@@ -40,8 +38,7 @@ const defaultSweepInterval = 2 * time.Minute
 type Options struct {
 	// Concurrency is the number of Queues that are reconciled at the same time.
 	Concurrency int
-	// SweepInterval is the mean time between two comparisons of an unchanged queue with its
-	// spec; 0: two minutes.
+	// SweepInterval is the mean time between two comparisons of an unchanged queue with its spec; 0: two minutes.
 	SweepInterval time.Duration
 }
 
@@ -62,7 +59,6 @@ type Reconciler struct {
 	clusterID     kube.ClusterID
 }
 
-// trackedQueue is what the controller remembers of a Queue.
 type trackedQueue struct {
 	history queue.History
 	// broker and name identify the queue in notifications of the broker.
@@ -70,8 +66,7 @@ type trackedQueue struct {
 	name   string
 }
 
-// New returns a Reconciler that uses the clients of the manager and reaches brokers through
-// their connections.
+// New returns a Reconciler that uses the clients of the manager and the connections of brokers.
 func New(mgr ctrl.Manager, brokers *brokerconn.Manager, o Options) *Reconciler {
 	if o.SweepInterval == 0 {
 		o.SweepInterval = defaultSweepInterval
@@ -101,7 +96,7 @@ func (*Reconciler) Decide(observation *queue.Observation) queue.Decision {
 	return queue.Decide(*observation)
 }
 
-// Answer implements kube.Kind. Observe has executed all actions that a decision asks for.
+// Answer implements kube.Kind. Observe has executed all actions.
 func (*Reconciler) Answer(context.Context, *queue.Observation, *queue.Decision) (bool, error) {
 	return false, nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// Record implements kube.Kind. Actions may have changed the observed Queue since it was read.
+// Record implements kube.Kind. It uses the Queue of the observation, which actions may have changed since it was read.
 func (r *Reconciler) Record(ctx context.Context, _ *v1alpha1.Queue, o *queue.Observation, d *queue.Decision) (*v1alpha1.Queue, error) {
 	q := o.Queue
 	r.tracked.Update(q, func(t *trackedQueue) { t.history = d.History })

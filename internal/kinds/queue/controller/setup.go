@@ -51,8 +51,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		}))
 }
 
-// watchBrokers enqueues the Queues of a broker whose connection changed, and a Queue that has a
-// message.
+// watchBrokers enqueues the Queues of a broker whose connection changed, and a Queue that has a message.
 func (r *Reconciler) watchBrokers(_ context.Context, requests workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	r.brokers.AddListener(func(notification brokerconn.Notification) {
 		r.tracked.Each(func(key types.NamespacedName, _ types.UID, t trackedQueue) bool {

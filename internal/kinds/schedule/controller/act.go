@@ -26,7 +26,7 @@ func (r *Reconciler) Act(ctx context.Context, s *v1alpha1.Schedule, observation 
 			continue
 		}
 		var err error
-		if run.IsFinished { // only the version that was observed: a user may have run it again since
+		if run.IsFinished { // only the observed version: a user may have run it again since
 			err = kube.DeleteVersion(ctx, r.Client, object, metav1.DeletePropagationBackground)
 		} else {
 			err = client.IgnoreNotFound(r.Client.Delete(ctx, object,
@@ -54,8 +54,8 @@ func (r *Reconciler) Act(ctx context.Context, s *v1alpha1.Schedule, observation 
 	return true, nil
 }
 
-// createRun creates a run. If it exists and belongs to the Schedule, an earlier reconciliation created it. A refusal is not
-// an error: the core decides about it.
+// createRun creates a run. A run that exists and belongs to the Schedule was created by an earlier reconciliation. A refusal is
+// not an error: package schedule decides about it.
 func (r *Reconciler) createRun(ctx context.Context, s *v1alpha1.Schedule, pending *v1alpha1.PendingRun) (*decision.Refusal, error) {
 	refused := decision.Refusal{Kind: schedule.KindOf(&s.Spec), Name: pending.Name}
 	object, err := schedule.NewRun(s, pending.Name, pending.ScheduledTime.Time)

@@ -22,7 +22,7 @@ var (
 		"Number of Schedules by state: scheduled, suspended or stalled.", "state")
 )
 
-// count counts what a stored decision records.
+// count updates the counters after a decision is stored.
 func count(s *v1alpha1.Schedule, decision *schedule.Decision) {
 	if decision.Started != nil {
 		startedTotal.Of(s).Inc()
@@ -35,14 +35,12 @@ func count(s *v1alpha1.Schedule, decision *schedule.Decision) {
 	}
 }
 
-// The states of Schedules in metrics.
 const (
 	stateScheduled = "scheduled"
 	stateSuspended = "suspended"
 	stateStalled   = "stalled"
 )
 
-// sumSchedules counts Schedules by their state.
 func sumSchedules(sums metric.Sums, list *v1alpha1.ScheduleList) {
 	for _, state := range []string{stateScheduled, stateSuspended, stateStalled} {
 		sums.Add(schedulesGauge, 0, state)

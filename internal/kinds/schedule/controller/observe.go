@@ -79,7 +79,7 @@ func (r *Reconciler) listRuns(ctx context.Context, s *v1alpha1.Schedule) ([]sche
 	return runs, nil
 }
 
-// readRun reads a run from the API server. It returns nil without one that belongs to the Schedule.
+// readRun reads a run from the API server. It returns nil if no run of this name belongs to the Schedule.
 func (r *Reconciler) readRun(ctx context.Context, s *v1alpha1.Schedule, name string) (*schedule.Run, error) {
 	var object client.Object = &v1alpha1.SequentialJob{}
 	if s.Spec.AgenticSession != nil {

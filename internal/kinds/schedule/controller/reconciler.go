@@ -16,8 +16,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube/bulkhead"
 )
 
-// createdRequeue is when a run that was created is counted at the latest. The watch of runs usually triggers that sooner:
-// when many Schedules are due at once, after all have created their runs.
+// createdRequeue is when a created run is counted at the latest. The watch of runs usually triggers the count sooner, but when
+// many Schedules are due at once, only after all have created their runs.
 const createdRequeue = time.Second
 
 // Routine events of a namespace are limited to this rate per second. Warnings are never omitted.
@@ -30,8 +30,8 @@ const (
 type Options struct {
 	// Concurrency is the maximum number of concurrent reconciliations.
 	Concurrency int
-	// SequentialJobs and AgenticSessions are true if the controllers of these kinds run. Other kinds are neither read
-	// nor created.
+	// SequentialJobs and AgenticSessions are true if the controllers of these kinds run. Other kinds are neither read nor
+	// created.
 	SequentialJobs, AgenticSessions bool
 	// Brokers are the connections to the brokers of Queues; nil if the controller of Queues does not run.
 	Brokers *brokerconn.Manager

@@ -8,7 +8,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// Record implements kube.Kind. It counts what the decision records.
+// Record implements kube.Kind. It also updates the counters.
 func (r *Reconciler) Record(ctx context.Context, s *v1alpha1.Schedule, _ *schedule.Observation, decision *schedule.Decision) (*v1alpha1.Schedule, error) {
 	if !decision.StatusChanged {
 		return s, nil

@@ -23,22 +23,22 @@ const sendTimeout = 10 * time.Second
 
 // outcome is the result of starting a run. At most one field is set.
 type outcome struct {
-	// refusal says that the run, or the job, is never accepted as it is.
+	// refusal is set if the run, or the job, is never accepted without a change.
 	refusal *decision.Refusal
 	// sent is true if the broker has confirmed the job.
 	sent bool
-	// notSent is why the job is known not to be in its queue.
+	// notSent is why the job is certainly not in its queue.
 	notSent *decision.Problem
 }
 
-// answer is what a broker answered to an attempt to send a job.
+// answer is a broker's answer to an attempt to send a job.
 type answer struct {
 	// isFirst is true if the job was certainly not sent before.
 	isFirst bool
 	failure error
 }
 
-// notSent is the outcome of an attempt after which the job is not in its queue, unless an earlier attempt has sent it.
+// notSent returns the outcome of an attempt that did not store the job. An earlier attempt may have stored it.
 func notSent(problem *decision.Problem, isFirst bool) (outcome, error) {
 	if !isFirst {
 		return outcome{}, errors.New("an earlier attempt to send the job was not confirmed, and another one failed: " + problem.Message)
@@ -69,8 +69,8 @@ func (r *Reconciler) queueOf(ctx context.Context, s *v1alpha1.Schedule) (*v1alph
 	return q, nil, nil
 }
 
-// sendJob sends the job of a pending time in the background, because the broker may not answer: until it has, sendJob
-// returns kube.ErrPending.
+// sendJob sends the job of a pending time in the background, because the broker may not answer. Until it does, sendJob returns
+// kube.ErrPending.
 func (r *Reconciler) sendJob(ctx context.Context, s *v1alpha1.Schedule, d *schedule.Decision) (outcome, error) {
 	pending := d.CreateRun
 	q, problem, err := r.queueOf(ctx, s)
@@ -118,8 +118,8 @@ func (r *Reconciler) sendJob(ctx context.Context, s *v1alpha1.Schedule, d *sched
 	}
 }
 
-// sendOutcome classifies the answer of a broker. A failure after which the job may be in its queue is an error: it is sent
-// again soon, or given up by the core.
+// sendOutcome classifies the answer of a broker. After a failure that may have stored the job, it returns an error: the job is
+// sent again soon, or package schedule gives it up.
 func (r *Reconciler) sendOutcome(s *v1alpha1.Schedule, pending *v1alpha1.PendingRun, answer answer) (outcome, error) {
 	switch failure := answer.failure; {
 	case failure == nil:

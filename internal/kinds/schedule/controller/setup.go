@@ -27,8 +27,8 @@ const (
 	queueIndex    = "spec.job.queue"
 )
 
-// concurrencyFactor is how many times more Schedules are reconciled concurrently than objects of other kinds. Runs that are
-// due at the same time would otherwise wait for the API server as long as the work of those that exist already.
+// concurrencyFactor is how many times more Schedules than objects of other kinds are reconciled concurrently. Runs that are due
+// at the same time would otherwise wait for the API server as long as the work of existing runs takes.
 const concurrencyFactor = 5
 
 // SetupWithManager registers the reconciler with the manager.
@@ -67,7 +67,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	}))
 }
 
-// watchQueues enqueues the Schedules of a Queue whose readiness changes, and the Schedules whose job was answered.
+// watchQueues enqueues the Schedules of a Queue whose readiness changes, and Schedules whose broker answered.
 func (r *Reconciler) watchQueues(mgr ctrl.Manager, controller *builder.Builder) error {
 	if err := mgr.Add(r.sends); err != nil {
 		return err
@@ -92,7 +92,7 @@ func queueName(object client.Object) []string {
 	return []string{s.Spec.Job.Queue}
 }
 
-// readinessChanged matches changes of a Queue after which jobs can be sent to it, or no longer.
+// readinessChanged matches changes of a Queue that decide whether jobs can be sent to it.
 var readinessChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		return isReady(e.ObjectOld) != isReady(e.ObjectNew) || e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
@@ -105,10 +105,9 @@ func isReady(object client.Object) bool {
 	return isQueue && meta.IsStatusConditionTrue(q.Status.Conditions, v1alpha1.ConditionReady)
 }
 
-// runChanged matches changes of a run that a decision depends on. This controller created the run, so its creation is
-// none of them.
+// runChanged matches changes of a run that a decision depends on.
 var runChanged = predicate.Funcs{
-	CreateFunc: func(e event.CreateEvent) bool { // also one that a user triggered, or that ended while the operator was away
+	CreateFunc: func(e event.CreateEvent) bool { // also a run that a user triggered, or that ended while the operator was away
 		return scheduleUID(e.Object) != nil
 	},
 	UpdateFunc: func(e event.UpdateEvent) bool {
@@ -130,7 +129,6 @@ func runOf(object client.Object) schedule.Run {
 	}
 }
 
-// scheduleUID returns the UID of the Schedule that controls an object.
 func scheduleUID(object client.Object) []string {
 	controller := metav1.GetControllerOf(object)
 	if controller == nil || controller.Kind != "Schedule" || controller.APIVersion != v1alpha1.GroupVersion.String() {

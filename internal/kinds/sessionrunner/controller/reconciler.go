@@ -1,5 +1,5 @@
-// Package controller runs a proxy in each namespace in which a SessionRunner allows hosts by name, and reports in
-// the status of these SessionRunners whether it is ready.
+// Package controller runs a proxy in each namespace in which a SessionRunner allows hosts by name, and reports in the status of
+// these SessionRunners whether the proxy is ready.
 package controller
 
 import (
@@ -32,7 +32,7 @@ import (
 type Options struct {
 	// Concurrency is the number of namespaces that are reconciled at the same time.
 	Concurrency int
-	// Objects is a cache of the objects of proxies, and of nothing else.
+	// Objects is a cache of only the objects of proxies.
 	Objects cache.Cache
 	// Image has the program yardmaster. If it is empty, no proxy can run.
 	Image string
@@ -56,7 +56,7 @@ func New(mgr ctrl.Manager, o Options) *Reconciler {
 	return &Reconciler{Clients: clients, options: o, keys: adminkeys.New(clients, o.KeySecret)}
 }
 
-// The Deployment owns the other objects, so that only it is deleted.
+// The Deployment owns the other objects, so only Deployments are deleted.
 //
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=sessionrunners;agenticsessions,verbs=list;watch
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=sessionrunners/status,verbs=update
@@ -67,10 +67,9 @@ func New(mgr ctrl.Manager, o Options) *Reconciler {
 // keyInterval is the time after which a replaced key of the operator reaches the proxies.
 const keyInterval = 5 * time.Minute
 
-// refusedInterval is the time after which an object that was refused is tried again.
+// refusedInterval is the time after which a refused object is tried again.
 const refusedInterval = 30 * time.Second
 
-// fieldOwner of the objects of proxies.
 const fieldOwner = client.FieldOwner("yardmaster-egress-proxy")
 
 // Reconcile applies or deletes the proxy of one namespace.
@@ -120,7 +119,7 @@ func (r *Reconciler) reconcileProxy(ctx context.Context, namespace string, runne
 	return r.applyProxy(ctx, proxy)
 }
 
-// applyProxy applies all objects of a proxy. Its Deployment is first, as the owner of the others.
+// applyProxy applies all objects of a proxy. Its Deployment is first, because it owns the others.
 func (r *Reconciler) applyProxy(ctx context.Context, proxy *workload.Proxy) (state decision.State, address string, err error) {
 	refused := func(refusal *decision.Refusal) (decision.State, string, error) {
 		return decision.False(v1alpha1.ReasonEgressProxyRefused, refusal.Kind+" "+refusal.Name+": "+refusal.Message), "", nil
@@ -150,7 +149,7 @@ func (r *Reconciler) applyProxy(ctx context.Context, proxy *workload.Proxy) (sta
 	return workload.StateOf(deployment, service), workload.Address(service), nil
 }
 
-// apply applies an object, unless another one has its name, and decodes the result.
+// apply applies an object, unless another object has its name, and decodes the result.
 func (r *Reconciler) apply(ctx context.Context, object decision.Object, result any) (*decision.Refusal, error) {
 	u, err := kube.ApplyConfiguration(object)
 	if err != nil {
@@ -170,8 +169,8 @@ func (r *Reconciler) apply(ctx context.Context, object decision.Object, result a
 	return nil, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, result)
 }
 
-// deleteUnused deletes the proxy when no SessionRunner allows hosts, and no session runs that may still use it. The
-// garbage collector deletes what the Deployment owns.
+// deleteUnused deletes the proxy when no SessionRunner allows hosts, and no running session may still use the proxy. The
+// garbage collector deletes the objects that the Deployment owns.
 func (r *Reconciler) deleteUnused(ctx context.Context, namespace string) error {
 	deployment, err := kube.GetIfExists(ctx, r.options.Objects, namespace, workload.Name, &appsv1.Deployment{})
 	if err != nil || deployment == nil || !workload.IsOwn(deployment) || !deployment.DeletionTimestamp.IsZero() {
@@ -189,7 +188,6 @@ func (r *Reconciler) deleteUnused(ctx context.Context, namespace string) error {
 	return kube.DeleteVersion(ctx, r.Client, deployment, metav1.DeletePropagationBackground)
 }
 
-// record stores the state of the proxy in the status of a SessionRunner.
 func (r *Reconciler) record(ctx context.Context, runner *v1alpha1.SessionRunner, state decision.State, address string) error {
 	before := runner.DeepCopy()
 	switch problems := sessionrunner.ValidateRunner(runner); {

@@ -54,7 +54,7 @@ func toNamespace(_ context.Context, object client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace()}}}
 }
 
-// toUnusedProxy maps a session that has ended to its namespace if the proxy there may be unused.
+// toUnusedProxy maps an ended session to its namespace if the proxy there may be unused.
 func (r *Reconciler) toUnusedProxy(ctx context.Context, object client.Object) []reconcile.Request {
 	deployment, err := kube.GetIfExists(ctx, r.options.Objects, object.GetNamespace(), workload.Name, &appsv1.Deployment{})
 	if err != nil || deployment == nil {
@@ -72,7 +72,7 @@ func (r *Reconciler) toUnusedProxy(ctx context.Context, object client.Object) []
 	return toNamespace(ctx, object)
 }
 
-// hasEnded selects sessions whose Job has ended, and deleted ones.
+// hasEnded selects deleted sessions, and sessions whose Job has ended.
 var hasEnded = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {

@@ -1,7 +1,7 @@
 // Package workload builds the objects of the egress proxy of a namespace. It is pure.
 //
 // The Deployment is the owner of the others, so that deleting it deletes all. Its template contains the hash of the
-// configuration: a change of any SessionRunner's hosts is a rollout, and when that is complete, all Pods enforce it.
+// configuration: a change of any SessionRunner's hosts is a rollout, and when it is complete, all Pods enforce the change.
 package workload
 
 import (
@@ -46,7 +46,7 @@ const (
 	hashLength = 64
 )
 
-// Proxy is what determines the objects of the proxy of a namespace.
+// Proxy is the input for the objects of the proxy of a namespace.
 type Proxy struct {
 	Namespace string
 	// Image has the program yardmaster.
@@ -54,7 +54,7 @@ type Proxy struct {
 	// PublicKeys verify the tokens of sessions, in PEM form.
 	PublicKeys string
 	Network    *sessionrunner.Network
-	// Runners are those of the namespace that allow hosts, and are valid.
+	// Runners are the valid SessionRunners of the namespace that allow hosts.
 	Runners []v1alpha1.SessionRunner
 }
 
@@ -73,7 +73,7 @@ func (p *Proxy) metadata() metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: Name, Namespace: p.Namespace, Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByValue, Label: labelValue}}
 }
 
-// config returns the configuration of the proxy in its file.
+// config returns the configuration file of the proxy.
 func (p *Proxy) config() []byte {
 	config := sessionrunner.Config{
 		Namespace: p.Namespace, PublicKeys: p.PublicKeys, Runners: map[string][]string{},
@@ -89,7 +89,7 @@ func (p *Proxy) config() []byte {
 	return raw
 }
 
-// Deployment returns the owner of the other objects.
+// Deployment returns the Deployment, which owns the other objects.
 func (p *Proxy) Deployment() *appsv1.Deployment {
 	labels := p.metadata().Labels
 	return &appsv1.Deployment{
@@ -188,8 +188,8 @@ func (p *Proxy) Dependents(deployment *appsv1.Deployment) []decision.Object {
 	}
 }
 
-// networkPolicy admits the sessions of the namespace, and readers of metrics. The proxy reaches DNS, and the ports of
-// the hosts at the addresses that it may connect to.
+// networkPolicy admits the sessions of the namespace, and readers of metrics. The proxy reaches DNS, and the ports of all hosts
+// at the addresses that it may connect to.
 func (p *Proxy) networkPolicy() networkingv1.NetworkPolicySpec {
 	sessions := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: sessionLabel, Operator: metav1.LabelSelectorOpExists}}}
 	hosts := networkingv1.NetworkPolicyEgressRule{To: p.Network.ProxyPeers()}
@@ -210,7 +210,6 @@ func (p *Proxy) networkPolicy() networkingv1.NetworkPolicySpec {
 	}
 }
 
-// ports returns the ports of all hosts.
 func (p *Proxy) ports() []int32 {
 	var ports []int32
 	for i := range p.Runners {
@@ -224,7 +223,7 @@ func (p *Proxy) ports() []int32 {
 	return slices.Compact(ports)
 }
 
-// StateOf returns the condition EgressProxyReady, given the objects of the proxy as they are.
+// StateOf returns the condition EgressProxyReady, given the stored objects of the proxy.
 func StateOf(deployment *appsv1.Deployment, service *corev1.Service) decision.State {
 	status := &deployment.Status
 	switch {
@@ -237,7 +236,7 @@ func StateOf(deployment *appsv1.Deployment, service *corev1.Service) decision.St
 	return decision.True(v1alpha1.ReasonEgressProxyReady, "")
 }
 
-// Address returns the address of the proxy's Service; empty if it has none. Sessions have no DNS.
+// Address returns the address of the proxy's Service, because sessions have no DNS; empty without an address.
 func Address(service *corev1.Service) string {
 	if service == nil {
 		return ""
