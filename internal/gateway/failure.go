@@ -11,7 +11,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/brokerconn"
 )
 
-// The reasons of failures that are not those of a Queue's broker.
+// The reasons of failures other than failed connections to a Queue's broker.
 const (
 	reasonInvalidRequest    = "InvalidRequest"
 	reasonInvalidJob        = "InvalidJob"
@@ -40,9 +40,9 @@ const retrySeconds = 1
 // failure is why a request, or one of its jobs, was not accepted.
 type failure struct {
 	status int
-	// Reason is a word for programs.
+	// Reason is for programs.
 	Reason string `json:"reason"`
-	// Field of the job or parameter of the request that caused it; otherwise empty.
+	// Field of the job or parameter of the request that caused the failure; otherwise empty.
 	Field string `json:"field,omitempty"`
 	// KeyHolder is the ID of the job that has the unique key, if the reason is reasonKeyTaken.
 	KeyHolder string `json:"keyHolder,omitempty"`
@@ -64,7 +64,7 @@ func tooLarge(message string) *failure {
 	return fail(http.StatusRequestEntityTooLarge, reasonTooLarge, message)
 }
 
-// asFailure returns what a client learns about an error.
+// asFailure converts an error to a failure for the client.
 func asFailure(err error) *failure {
 	if known := (*failure)(nil); errors.As(err, &known) {
 		return known
@@ -92,7 +92,7 @@ func asFailure(err error) *failure {
 	return fail(http.StatusServiceUnavailable, reasonBrokerUnavailable, err.Error())
 }
 
-// sendFailures are the answers to the failures of a broker.
+// sendFailures are the responses to failures of a broker.
 var sendFailures = []struct {
 	err    error
 	status int
@@ -109,7 +109,6 @@ var sendFailures = []struct {
 	{broker.ErrUnknownQueue, http.StatusServiceUnavailable, reasonQueueNotReady},
 }
 
-// writeFailure responds with a failure.
 func writeFailure(w http.ResponseWriter, f *failure) {
 	if f.status == http.StatusTooManyRequests || f.status == http.StatusServiceUnavailable { // the same request may succeed later
 		w.Header().Set("Retry-After", strconv.Itoa(retrySeconds))

@@ -19,25 +19,25 @@ import (
 )
 
 const (
-	// handleTimeout bounds the handling of a request, sendTimeout what the broker may take of it.
+	// handleTimeout bounds the handling of a request, and sendTimeout the broker's part of it.
 	handleTimeout = 20 * time.Second
 	sendTimeout   = 10 * time.Second
-	// manyFactor is how much longer the body of a request with many jobs may be.
+	// manyFactor is how much larger the body of a request with many jobs may be.
 	manyFactor = 4
-	// memoryFactor is how many bytes a request occupies for each byte of its body: the body, the jobs that were decoded
-	// from it, and the messages to the broker.
+	// memoryFactor is how many bytes a request occupies for each byte of its body: the body, the jobs that were decoded from it, and
+	// the messages to the broker.
 	memoryFactor = 3
-	// requestBytes is what a request occupies without its body.
+	// requestBytes is the memory of a request without its body.
 	requestBytes = 32 << 10
 )
 
-// Limits of the memory and the requests of one namespace, and of all.
+// Limits of the memory and the requests of one namespace, and of all namespaces.
 var (
 	eachNamespace = amount{requests: 32, bytes: 32 << 20}
 	allNamespaces = amount{requests: 256, bytes: 96 << 20}
 )
 
-// newRequestShares returns limits that admit at least one request of the maximum size of a namespace, and of three.
+// newRequestShares returns limits that admit at least one request of the maximum size of one namespace, and of three namespaces.
 func newRequestShares(maxBody int64) *shares {
 	each, all := eachNamespace, allNamespaces
 	each.bytes = max(each.bytes, requestBytes+memoryFactor*manyFactor*maxBody)
@@ -65,13 +65,11 @@ type call struct {
 	maxBody          int64
 }
 
-// response of a call that succeeded.
 type response struct {
 	status int
 	body   any
 }
 
-// routes returns the API.
 func (h *handler) routes() http.Handler {
 	mux := http.NewServeMux()
 	for _, prefix := range []string{"/namespaces/{namespace}", ""} {
@@ -123,7 +121,7 @@ func (h *handler) serve(verb string, maxBody int64, handle func(*call, context.C
 	}
 }
 
-// run handles a call after it has checked who sends it, and whether they may.
+// run handles a call after it has checked who sends it, and whether the sender is authorized.
 func (c *call) run(ctx context.Context, verb string, handle func(*call, context.Context) (response, error)) (response, error) {
 	host, _, _ := net.SplitHostPort(c.request.RemoteAddr)
 	who, err := c.reviewer.authenticate(ctx, host, c.request.Header.Get("Authorization"))
@@ -171,7 +169,7 @@ func (c *call) bytes() (int64, error) {
 // receipt describes a job that the broker stores.
 type receipt struct {
 	ID string `json:"id"`
-	// Duplicate: the queue has a job with this ID already, and did not store this one.
+	// Duplicate is true if the queue already has a job with this ID, and did not store the new job.
 	Duplicate bool `json:"duplicate"`
 }
 
@@ -209,7 +207,7 @@ func (c *call) send(ctx context.Context) (response, error) {
 	return response{status, receipt{result.ID, result.Duplicate}}, nil
 }
 
-// count counts what happened to a job. Failures of the connection are a reason to check it.
+// count counts a job by its result. A failure triggers a check of the connection.
 func (c *call) count(conn *brokerconn.Conn, result broker.SendResult, err error) {
 	switch {
 	case err != nil:
@@ -222,7 +220,7 @@ func (c *call) count(conn *brokerconn.Conn, result broker.SendResult, err error)
 	}
 }
 
-// outcome is what happened to one of many jobs: a receipt or an error.
+// outcome is the result of one of many jobs: a receipt or an error.
 type outcome struct {
 	*receipt
 

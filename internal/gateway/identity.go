@@ -16,17 +16,17 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// reviewsLast is how long a token or a permission is used after it was reviewed.
+// reviewsLast is how long the result of a review is used.
 const reviewsLast = 10 * time.Second
 
-// maxTokenBytes bounds tokens. Those of ServiceAccounts have about a kilobyte.
+// maxTokenBytes bounds tokens. Tokens of ServiceAccounts have about a kilobyte.
 const maxTokenBytes = 8 << 10
 
-// identity is who sends a request.
+// identity is the sender of a request.
 type identity struct {
 	isAuthenticated bool
 	user            authenticationv1.UserInfo
-	// token is the digest of the token. Two tokens of one user may differ in what an authorizer considers.
+	// token is the digest of the token. Two tokens of one user may differ for an authorizer.
 	token string
 }
 
@@ -40,20 +40,20 @@ func (i *identity) namespace() string {
 	return namespace
 }
 
-// reviewer asks the API server who sends requests, and what they may do.
+// reviewer asks the API server who sends requests, and whether the sender is authorized.
 type reviewer struct {
 	client   client.Client
 	audience string
 	metrics  *metrics
 	tokens   *lookup[identity]
 	accesses *lookup[bool]
-	// known are the users of tokens that were valid. They have shares of their own, so that clients which send
-	// invalid tokens from many hosts do not delay them.
+	// known are the users of tokens that were valid. They have their own shares, so that clients that send invalid tokens from many
+	// hosts do not delay them.
 	known                           *cache.LRUExpireCache
 	ofHosts, ofKnown, ofPermissions *shares
 }
 
-// knownLasts is how long a token that was valid is preferred to unknown ones. It is still reviewed.
+// knownLasts is how long a token that was valid is preferred to unknown tokens. It is still reviewed.
 const knownLasts = time.Hour
 
 func newReviewer(c client.Client, audience string, m *metrics) *reviewer {
@@ -64,7 +64,7 @@ func newReviewer(c client.Client, audience string, m *metrics) *reviewer {
 	}
 }
 
-// authenticate returns who sends a request from a host.
+// authenticate returns the sender of a request from a host.
 func (r *reviewer) authenticate(ctx context.Context, host, authorization string) (*identity, error) {
 	scheme, token, _ := strings.Cut(authorization, " ")
 	if !strings.EqualFold(scheme, "Bearer") || token == "" {
@@ -98,12 +98,12 @@ func (r *reviewer) reviewToken(ctx context.Context, token string) (identity, err
 	if err := r.create(ctx, "token", review); err != nil {
 		return identity{}, err
 	}
-	// An authenticator that does not know audiences returns none: its tokens are for the API server.
+	// An authenticator that does not support audiences returns none: its tokens are for the API server.
 	valid := review.Status.Authenticated && slices.Contains(review.Status.Audiences, r.audience)
 	return identity{isAuthenticated: valid, user: review.Status.User}, nil
 }
 
-// resource is what producers need permission for.
+// resource and subresource are the object of the permission of producers.
 const (
 	resource    = "queues"
 	subresource = "jobs"
@@ -143,7 +143,6 @@ func (r *reviewer) reviewAccess(ctx context.Context, who *identity, verb, namesp
 	return review.Status.Allowed && !review.Status.Denied, nil
 }
 
-// create creates a review, and counts it.
 func (r *reviewer) create(ctx context.Context, kind string, review client.Object) error {
 	r.metrics.reviews.WithLabelValues(kind).Inc()
 	if err := r.client.Create(ctx, review); err != nil {
@@ -152,12 +151,11 @@ func (r *reviewer) create(ctx context.Context, kind string, review client.Object
 	return nil
 }
 
-// apiFailure says that the API server did not answer a question. The cause is for the administrator, in the log.
+// apiFailure reports that the API server did not answer a question. The cause is for the administrator, in the log.
 func apiFailure(what string, err error) error {
 	return &apiError{fail(http.StatusServiceUnavailable, reasonAPIUnavailable, what+" failed: the API server did not answer the gateway"), err}
 }
 
-// apiError is a failure with its cause.
 type apiError struct {
 	*failure
 

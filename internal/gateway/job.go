@@ -15,8 +15,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// jobParameters are the properties of a job other than its payload and headers, as texts. They are query parameters of
-// a request with one job, and fields of each line of a request with many.
+// jobParameters are the properties of a job other than its payload and headers, as texts. They are query parameters of a request with
+// one job, and fields of each line of a request with many jobs.
 type jobParameters struct {
 	ID             *string `json:"id"`
 	Priority       string  `json:"priority"`
@@ -32,7 +32,7 @@ type jobParameters struct {
 // headerPrefix begins the names of request headers that become headers of the job.
 const headerPrefix = "Job-Header-"
 
-// passedHeaders are request headers that become headers of the job under this name, which producers in Go use too.
+// passedHeaders are request headers that become headers of the job with the same name, which producers in Go use too.
 var passedHeaders = []string{"Content-Type", "traceparent", "tracestate"}
 
 // parseQuery reads the query parameters of a request with one job.
@@ -63,7 +63,7 @@ func parseQuery(query url.Values) (jobParameters, error) {
 	return p, nil
 }
 
-// parseHeaders returns the headers of the job in a request.
+// parseHeaders returns the job's headers in a request.
 func parseHeaders(given http.Header) map[string][]string {
 	headers := map[string][]string{}
 	for name, values := range given {
@@ -139,7 +139,7 @@ func (p *jobParameters) setDueTime(job *broker.OutgoingJob, delay time.Duration,
 type jobLine struct {
 	jobParameters
 
-	// Payload is any JSON value; PayloadBase64 is bytes. A line has one of them.
+	// Payload is any JSON value; PayloadBase64 is bytes. A line has exactly one of them.
 	Payload       json.RawMessage   `json:"payload"`
 	PayloadBase64 *[]byte           `json:"payloadBase64"`
 	Headers       map[string]string `json:"headers"`
@@ -148,7 +148,7 @@ type jobLine struct {
 // maxJobs is the maximum number of jobs in a request.
 const maxJobs = 1000
 
-// parseLines reads the jobs of a request, one JSON object a line. If one is invalid, all are refused.
+// parseLines reads the jobs of a request, one JSON object a line. If one job is invalid, all jobs are refused.
 func parseLines(body io.Reader, queue string, now time.Time) ([]*broker.OutgoingJob, error) {
 	lines := json.NewDecoder(body)
 	lines.DisallowUnknownFields()
@@ -206,7 +206,7 @@ func (l *jobLine) job(queue string, now time.Time) (*broker.OutgoingJob, error) 
 	return newJob(queue, l.jobParameters, headers, payload, now)
 }
 
-// shorten limits a text of a client in an answer.
+// shorten limits a client's text in a response.
 func shorten(text string) string {
 	const most = 100
 	if len(text) > most {

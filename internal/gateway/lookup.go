@@ -14,28 +14,28 @@ import (
 // apiTimeout bounds a request to the API server.
 const apiTimeout = 5 * time.Second
 
-// lookup answers questions with the API server, and keeps a bounded number of answers for a short time. Errors are not
-// kept. Of concurrent calls with the same question, one asks.
+// lookup answers questions with the API server, and keeps a bounded number of answers for a short time. Errors are not kept.
+// Concurrent calls with the same question send one request.
 type lookup[T any] struct {
 	answers *cache.LRUExpireCache
 	lasts   time.Duration
 	asking  singleflight.Group
 }
 
-// maxAnswers bounds what a lookup keeps. An answer has less than a kilobyte.
+// maxAnswers bounds the answers of a lookup. An answer has less than a kilobyte.
 const maxAnswers = 4096
 
 func newLookup[T any](lasts time.Duration) *lookup[T] {
 	return &lookup[T]{answers: cache.NewLRUExpireCache(maxAnswers), lasts: lasts}
 }
 
-// asker is who asks, and the shares of all that ask.
+// asker is a tenant that asks, and the shares of all tenants.
 type asker struct {
 	shares *shares
 	tenant string
 }
 
-// newAskShares limits the concurrent requests to the API server about something.
+// newAskShares limits the concurrent requests to the API server about a subject.
 func newAskShares(about string) *shares {
 	return newShares("requests to the API server about "+about, amount{requests: 16}, amount{requests: 64})
 }
@@ -53,7 +53,7 @@ func (l *lookup[T]) find(ctx context.Context, by asker, question string, ask fun
 	}
 	defer release()
 	result := l.asking.DoChan(question, func() (any, error) {
-		// The call may end before the answer is there, for which others wait.
+		// The call may end before the answer arrives, for which other calls wait.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), apiTimeout)
 		defer cancel()
 		answer, err := ask(ctx)
@@ -71,7 +71,7 @@ func (l *lookup[T]) find(ctx context.Context, by asker, question string, ask fun
 	}
 }
 
-// amount is what requests occupy.
+// amount is the resources that requests occupy.
 type amount struct {
 	requests int
 	bytes    int64
@@ -83,7 +83,7 @@ func (a amount) exceeds(limit amount) bool {
 	return a.requests > limit.requests || a.bytes > limit.bytes
 }
 
-// shares limit what the requests of one tenant and of all occupy, so that no tenant keeps the others from being served.
+// shares limit the resources of one tenant and of all tenants, so that no tenant keeps the others from being served.
 type shares struct {
 	what       string
 	each, all  amount
@@ -96,7 +96,7 @@ func newShares(what string, each, all amount) *shares {
 	return &shares{what: what, each: each, all: all, occupiedBy: map[string]amount{}}
 }
 
-// take occupies an amount until release is called. It fails if the tenant, or all, have what they may have.
+// take occupies an amount until release is called. It fails if the tenant, or all tenants, would exceed their limit.
 func (s *shares) take(tenant string, a amount) (release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,12 +22,12 @@ import (
 // queuesLast is how long a Queue is used after it was read.
 const queuesLast = 2 * time.Second
 
-// target is where the jobs of a Queue are sent.
+// target is the destination of the jobs of a Queue.
 type target struct {
 	// name of the queue on the broker.
 	name   string
 	broker *v1alpha1.Broker
-	// refused is why the Queue accepts no jobs.
+	// refused is why the Queue accepts no jobs; nil if it does.
 	refused *failure
 }
 
@@ -49,8 +49,8 @@ func newQueues(reader client.Reader, brokers *brokerconn.Manager) *queues {
 	return q
 }
 
-// producer returns the connection to the broker of a Queue, and the name of the queue there. It waits while the
-// connection is being established.
+// producer returns the connection to the broker of a Queue, and the name of the queue there. It waits while the connection is being
+// established.
 func (q *queues) producer(ctx context.Context, namespace, name string) (conn *brokerconn.Conn, producer broker.Producer, queue string, err error) {
 	found, err := q.targets.find(ctx, asker{q.shares, namespace}, namespace+"/"+name, func(ctx context.Context) (target, error) { return q.read(ctx, namespace, name) })
 	if err != nil {
@@ -71,7 +71,7 @@ func (q *queues) producer(ctx context.Context, namespace, name string) (conn *br
 	return conn, producer, found.name, nil
 }
 
-// read returns the target of a Queue as it is now.
+// read returns the current target of a Queue.
 func (q *queues) read(ctx context.Context, namespace, name string) (target, error) {
 	object := &v1alpha1.Queue{}
 	err := q.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
@@ -99,8 +99,8 @@ func (q *queues) targetOf(ctx context.Context, object *v1alpha1.Queue) (target, 
 	return target{name: object.Status.Name, broker: policy.EffectiveQueue(object, &selected).Broker}, nil
 }
 
-// refusal returns why a Queue accepts no jobs; no message if it does. The operator must have confirmed the current spec: it checks that the
-// queue on the broker belongs to this Queue and not to one of another namespace.
+// refusal returns why a Queue accepts no jobs; without a message if it does. The operator must have confirmed the current spec: it
+// checks that the queue on the broker belongs to this Queue and not to a Queue of another namespace.
 func refusal(q *v1alpha1.Queue) (status int, reason, message string) {
 	ready := meta.FindStatusCondition(q.Status.Conditions, v1alpha1.ConditionReady)
 	switch {
@@ -117,7 +117,7 @@ func refusal(q *v1alpha1.Queue) (status int, reason, message string) {
 // connectTimeout is how long a request waits for the first connection to a broker.
 const connectTimeout = 5 * time.Second
 
-// engine waits until a connection that is being established works or has a problem.
+// engine waits until a new connection works or has a problem.
 func (q *queues) engine(ctx context.Context, conn *brokerconn.Conn) (broker.Engine, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -135,7 +135,7 @@ func (q *queues) engine(ctx context.Context, conn *brokerconn.Conn) (broker.Engi
 	}
 }
 
-// notifier wakes all that wait for the next change.
+// notifier wakes all waiting calls at the next change.
 type notifier struct {
 	mu      sync.Mutex
 	changed chan struct{}

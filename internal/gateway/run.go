@@ -38,7 +38,7 @@ type Options struct {
 	Address, HealthAddress, MetricsAddress string
 	// CertificateDirectory has tls.crt and tls.key, which may change. If empty, the API is served without TLS.
 	CertificateDirectory string
-	// Audience that tokens must be for.
+	// Audience that tokens must have.
 	Audience string
 	// MaxBodyBytes bounds the payload of a job.
 	MaxBodyBytes int64
@@ -54,13 +54,13 @@ type Options struct {
 // DefaultAudience is the audience of tokens for the gateway.
 const DefaultAudience = "yardmaster-gateway"
 
-// The bounds of --max-body-bytes. NATS accepts a megabyte by default, and never more than 64.
+// The bounds of --max-body-bytes. NATS accepts a megabyte by default, and at most 64.
 const (
 	defaultMaxBody = 1 << 20
 	largestMaxBody = 8 << 20
 )
 
-// ParseFlags reads the flags in args, and others from the environment: --max-body-bytes from YARDMASTER_MAX_BODY_BYTES.
+// ParseFlags reads the flags in args, and other flags from the environment: --max-body-bytes from YARDMASTER_MAX_BODY_BYTES.
 func ParseFlags(args []string, environment flagenv.Lookup, output io.Writer) (Options, error) {
 	o := Options{}
 	f := flag.NewFlagSet("yardmaster gateway", flag.ContinueOnError)
@@ -101,7 +101,7 @@ func (o *Options) validate() error {
 	return o.Broker.Validate()
 }
 
-// Main runs the program until SIGTERM, and then until its requests have ended.
+// Main runs the program until SIGTERM or SIGINT, and then until its requests have ended.
 func Main(args []string, environment flagenv.Lookup, output io.Writer) error {
 	o, err := ParseFlags(args, environment, output)
 	if err != nil {
@@ -152,7 +152,7 @@ func Run(ctx context.Context, config *rest.Config, o Options, log *slog.Logger) 
 	return serveUntil(ctx, newServer(h.routes()), bounded, func() { admin.setReady(false) }, o.DrainTimeout)
 }
 
-// newHandler returns the API, and the connections that it uses.
+// newHandler returns the API and its connections.
 func newHandler(config *rest.Config, o Options, registry *prometheus.Registry, log *slog.Logger) (*handler, *brokerconn.Manager, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {

@@ -20,11 +20,11 @@ import (
 const (
 	// maxRequestHeader bounds the header of a request: a token, and the headers of a job.
 	maxRequestHeader = 48 << 10
-	// headerTimeout and bodyTimeout are the times in which a request must arrive, idleTimeout that between two.
+	// headerTimeout and bodyTimeout bound the time in which a request must arrive, and idleTimeout the time between two requests.
 	headerTimeout = 5 * time.Second
 	bodyTimeout   = 15 * time.Second
 	idleTimeout   = time.Minute
-	// certificateInterval is the time between two attempts to read a certificate that does not exist yet.
+	// certificateInterval is the time between two attempts to read a missing certificate.
 	certificateInterval = time.Second
 )
 
@@ -45,8 +45,8 @@ func newServer(handler http.Handler) *http.Server {
 	}
 }
 
-// waitForCertificate returns the configuration of TLS once the certificate exists: the Secret may be created after the
-// Pod. It returns nil without a directory.
+// waitForCertificate returns the TLS configuration once the certificate exists: the Secret may be created after the Pod. It returns
+// nil without a directory.
 func waitForCertificate(ctx context.Context, directory string, log *slog.Logger) (*tls.Config, error) {
 	if directory == "" {
 		log.Warn("Serving without TLS: tokens of clients are readable on the network")

@@ -89,7 +89,7 @@ func setupWorkerPool(mgr ctrl.Manager, o Options) error {
 	return workerpoolcontroller.New(mgr, brokers, options).SetupWithManager(mgr)
 }
 
-// keySecret returns the Secret with the operator's key; without a name if it has none.
+// keySecret returns the Secret with the operator's key; without a name if the operator has no key.
 func (o *Options) keySecret() types.NamespacedName {
 	if o.OperatorNamespace == "" || o.WorkerAdminSecret == "" {
 		return types.NamespacedName{}
@@ -123,7 +123,7 @@ func setupEgressProxy(mgr ctrl.Manager, o Options) error {
 	}).SetupWithManager(mgr)
 }
 
-// setupSchedule starts only runs of kinds whose controllers run too.
+// setupSchedule enables only kinds of runs whose controllers run too.
 func setupSchedule(mgr ctrl.Manager, o Options) error {
 	isEnabled := func(name string) bool {
 		return slices.ContainsFunc(o.Controllers, func(c Controller) bool { return c.Name == name })
@@ -138,14 +138,13 @@ func setupSchedule(mgr ctrl.Manager, o Options) error {
 	return schedulecontroller.New(mgr, options).SetupWithManager(mgr)
 }
 
-// brokerManagerOnce makes the brokers for the first controller that asks, and all others get the
-// same brokers. Without such a controller, no brokers are made.
+// brokerManagerOnce creates the Manager for the first controller that needs it, and returns the same Manager to all others. Without
+// such a controller, it is not created.
 func brokerManagerOnce(mgr ctrl.Manager, o Options) func() (*brokerconn.Manager, error) {
 	return sync.OnceValues(func() (*brokerconn.Manager, error) { return newBrokerManager(mgr, o) })
 }
 
-// newBrokerManager keeps the connections of all controllers that have to do with brokers. The
-// manager ends them.
+// newBrokerManager creates the connections of all controllers that use brokers. The manager closes them.
 func newBrokerManager(mgr ctrl.Manager, o Options) (*brokerconn.Manager, error) {
 	if o.Broker.URLSecret != "" && o.OperatorNamespace == "" {
 		return nil, errors.New("--broker-url-secret is a Secret in the operator's namespace: outside a cluster, --operator-namespace must be given")

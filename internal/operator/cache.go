@@ -18,8 +18,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube/informer"
 )
 
-// cacheOptions keep the cache small: only Jobs of a SequentialJob, only Pods and other objects of a
-// WorkerPool, and no managed fields.
+// cacheOptions keeps the cache small: only Jobs of a SequentialJob, only Pods and other objects of a WorkerPool, and no managed
+// fields.
 func cacheOptions(namespaces []string, restores *informer.RestoreDetector) (cache.Options, error) {
 	ofSequentialJobs, err := labels.NewRequirement(v1alpha1.LabelSequentialJobUID, selection.Exists, nil)
 	if err != nil {
@@ -52,7 +52,7 @@ func cacheOptions(namespaces []string, restores *informer.RestoreDetector) (cach
 	return options, nil
 }
 
-// namespaceConfigs limits a cache to these namespaces; nil means all.
+// namespaceConfigs limits a cache to these namespaces; without any, it returns nil, which means all.
 func namespaceConfigs(namespaces []string) map[string]cache.Config {
 	var limited map[string]cache.Config
 	for _, namespace := range namespaces {

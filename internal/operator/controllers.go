@@ -12,8 +12,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// Controller is a part of the operator that can be disabled. A disabled controller needs neither its
-// CustomResourceDefinition nor its permissions.
+// Controller is a part of the operator that can be disabled. A disabled controller needs neither its CustomResourceDefinition nor its
+// permissions.
 type Controller struct {
 	// Name in --controllers.
 	Name string
@@ -23,7 +23,7 @@ type Controller struct {
 	Needs []schema.GroupVersionKind
 	// Setup adds the controller to the manager.
 	Setup func(mgr ctrl.Manager, o Options) error
-	// Webhook adds the webhook of its kind to the manager; nil if the kind has none.
+	// Webhook adds the webhook of Kind to the manager; nil without a webhook.
 	Webhook func(mgr ctrl.Manager) error
 	// Mutates is true if the webhook changes objects.
 	Mutates bool
@@ -31,8 +31,8 @@ type Controller struct {
 	Flag string
 }
 
-// SelectControllers returns the controllers that the selectors enable, as kube-controller-manager does:
-// a name enables a controller and -name disables it, with precedence over *, which enables all others.
+// SelectControllers returns the controllers that the selectors enable, as kube-controller-manager does: a name enables a controller
+// and -name disables it, with precedence over *, which enables all others.
 func SelectControllers(known []Controller, selectors []string) ([]Controller, error) {
 	for _, selector := range selectors {
 		name := strings.TrimPrefix(selector, "-")
@@ -54,8 +54,7 @@ func SelectControllers(known []Controller, selectors []string) ([]Controller, er
 	return selected, nil
 }
 
-// requireFlags drops the controllers whose flag is not set. It returns an error for a controller that
-// was selected by name.
+// requireFlags drops the controllers whose flag is not set. It returns an error for a controller that was selected by name.
 func requireFlags(selected []Controller, selectors []string, given map[string]bool) ([]Controller, error) {
 	var ready []Controller
 	for _, c := range selected {
@@ -91,8 +90,8 @@ func controllerNames(controllers []Controller) []string {
 	return all
 }
 
-// checkInstalled returns an error with the kinds whose CustomResourceDefinition is not installed.
-// Otherwise their caches would wait for the kind until the start times out.
+// checkInstalled returns an error with the kinds whose CustomResourceDefinition is not installed. Otherwise their caches would wait
+// for the kind until the start times out.
 func checkInstalled(mapper meta.RESTMapper, controllers []Controller) error {
 	var errs []error
 	for _, c := range controllers {
@@ -113,10 +112,10 @@ func checkInstalled(mapper meta.RESTMapper, controllers []Controller) error {
 
 func mutates(c Controller) bool { return c.Mutates }
 
-// mutatingAdmissionPolicy is the kind in the component admission-policy. API servers serve this version from Kubernetes 1.36 on.
+// mutatingAdmissionPolicy is the kind in the component admission-policy. API servers serve this version since Kubernetes 1.36.
 var mutatingAdmissionPolicy = admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicy")
 
-// checkCreatorsAreRecorded returns an error if the operator would serve its webhooks without the one that records the creators of
+// checkCreatorsAreRecorded returns an error if the operator would serve its webhooks without the webhook that records the creators of
 // sessions, in a cluster that cannot have the policy instead: anybody could create sessions in the name of others.
 func checkCreatorsAreRecorded(mapper meta.RESTMapper, o Options) error {
 	if !o.Webhook.Enabled || o.Webhook.Mutating || !slices.ContainsFunc(o.Controllers, mutates) {

@@ -21,7 +21,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/operator/webhook"
 )
 
-// leaderElectionLeaseName is the name of the leader election Lease.
 const leaderElectionLeaseName = "yardmaster.yardmaster.dev"
 
 // New returns a manager with the selected controllers.
@@ -106,7 +105,7 @@ func managerOptions(o Options, restores *informer.RestoreDetector) (ctrl.Options
 	return options, nil
 }
 
-// setupWebhooks registers the webhooks, and adds what they need to be ready.
+// setupWebhooks registers the webhooks, and adds their certificate and readiness checks.
 func setupWebhooks(mgr ctrl.Manager, o Options, checks map[string]healthz.Checker) error {
 	for _, c := range o.Controllers {
 		if c.Webhook == nil {

@@ -53,19 +53,18 @@ type Options struct {
 	Broker brokeraccess.DefaultBroker
 	// BrokerNetwork restricts the addresses of brokers and backlog sources.
 	BrokerNetwork bounded.Options
-	// WorkerImage is the image of the sidecar for drain mode Sidecar, and of egress proxies, with the
-	// program yardmaster. If empty, both are refused.
+	// WorkerImage is the image of the sidecar for drain mode Sidecar, of egress proxies, network checks and archives of logs, with
+	// the program yardmaster. If empty, they are refused or left out.
 	WorkerImage string
-	// WorkerAdminSecret is the name of the Secret with the key with which the operator signs
-	// requests to workers, and the tokens of sessions. If empty, they are not signed.
+	// WorkerAdminSecret is the name of the Secret with the key with which the operator signs requests to workers, and the tokens of
+	// sessions. If empty, they are not signed.
 	WorkerAdminSecret string
 	// SessionNetwork has the properties of the cluster's network, for the NetworkPolicies of sessions.
 	SessionNetwork agenticsession.NetworkSettings
-	// NetworkCheckService is the Service of the operator through which sessions check whether NetworkPolicies are
-	// enforced. If it or WorkerImage is empty, they do not.
+	// NetworkCheckService is the Service of the operator through which sessions check whether NetworkPolicies are enforced. Without
+	// it or WorkerImage, sessions do not check.
 	NetworkCheckService string
-	// QueueSweep is the time between two comparisons of an unchanged Queue with its broker.
-	// 0 means the controller's default.
+	// QueueSweep is the time between two comparisons of an unchanged Queue with its broker; 0: the controller's default.
 	QueueSweep    time.Duration
 	brokerManager func() (*brokerconn.Manager, error)
 	dialer        *bounded.Dialer
@@ -95,12 +94,10 @@ type MetricsOptions struct {
 // CertManagement selects who issues the webhook's certificate.
 type CertManagement string
 
-// The ways to manage certificates.
 const (
-	// CertManagementSelf means that the operator issues and rotates it.
+	// CertManagementSelf means that the operator issues and rotates the certificate.
 	CertManagementSelf CertManagement = "self"
-	// CertManagementExternal means that another tool, such as cert-manager, provides it in
-	// the directory.
+	// CertManagementExternal means that another tool, such as cert-manager, provides the certificate in the directory.
 	CertManagementExternal CertManagement = "external"
 )
 
@@ -120,11 +117,10 @@ type WebhookOptions struct {
 	Configuration string
 }
 
-// ErrVersionRequested is returned after the version was printed for --version.
+// ErrVersionRequested is returned after --version has printed the version.
 var ErrVersionRequested = errors.New("version requested")
 
-// ParseFlags reads the flags in args. Other flags are read from the environment:
-// --kube-api-qps from YARDMASTER_KUBE_API_QPS.
+// ParseFlags reads the flags in args. Other flags are read from the environment: --kube-api-qps from YARDMASTER_KUBE_API_QPS.
 func ParseFlags(args []string, environment flagenv.Lookup, output io.Writer) (Options, error) {
 	p := newFlagParser(output)
 	if err := p.flags.Parse(args); err != nil {
@@ -143,7 +139,7 @@ func ParseFlags(args []string, environment flagenv.Lookup, output io.Writer) (Op
 	return p.buildOptions()
 }
 
-// flagParser has the flags, and the values that are not converted to Options yet.
+// flagParser has the flags, and their values before the conversion to Options.
 type flagParser struct {
 	flags            *flag.FlagSet
 	values           Options
@@ -154,7 +150,7 @@ type flagParser struct {
 	version          bool
 }
 
-// reportNamespacesFlag is the flag that enables the controller jobreport.
+// reportNamespacesFlag enables the controller jobreport.
 const reportNamespacesFlag = "report-namespaces"
 
 func newFlagParser(output io.Writer) *flagParser {
@@ -334,7 +330,6 @@ func validateReport(r jobreportcontroller.Options) error {
 	return nil
 }
 
-// sortedSet returns the items sorted and without duplicates.
 func sortedSet(text string) []string {
 	items := flagenv.SplitList(text)
 	slices.Sort(items)

@@ -1,5 +1,5 @@
-// Package operator assembles the operator's process: flags, cache, health checks, metrics,
-// certificates, and the controllers to run. It contains no logic of a controller.
+// Package operator assembles the operator's process: flags, cache, health checks, metrics, certificates, and the controllers to run.
+// It contains no logic of a controller.
 package operator
 
 import (
@@ -29,8 +29,8 @@ var buildInfo = metric.NewGaugeVec("yardmaster_build_info",
 	"Always 1. The labels have the version and the commit of the operator, and the release of Go that built it.",
 	"version", "revision", "goversion")
 
-// Run runs the operator until ctx ends. It then waits for running reconciliations and releases the
-// Lease. The process must exit after Run returns.
+// Run runs the operator until ctx ends. It then waits for running reconciliations and releases the Lease. The process must exit after
+// Run returns.
 func Run(ctx context.Context, config *rest.Config, o Options) error {
 	logger := zap.New(zap.UseFlagOptions(&o.Log))
 	ctrl.SetLogger(logger)
@@ -58,14 +58,14 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	return nil
 }
 
-// garbageCollectorPercent makes the garbage collector keep the heap at 1.25 times the live
-// data instead of twice: the operator mostly consists of caches, and memory is scarcer than CPU.
+// garbageCollectorPercent makes the garbage collector keep the heap at 1.25 times the live data instead of twice: the operator mostly
+// consists of caches, and memory is scarcer than CPU.
 const garbageCollectorPercent = 25
 
 // serviceAccountNamespace is the file with the name of a Pod's namespace.
 const serviceAccountNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// detectNamespaces sets the namespaces of the operator and its Lease if no flag does.
+// detectNamespaces sets the namespaces of the operator and its Lease if no flag sets them.
 func (o *Options) detectNamespaces() error {
 	if o.OperatorNamespace == "" {
 		namespace, err := os.ReadFile(serviceAccountNamespace)
@@ -90,8 +90,8 @@ func (o *Options) detectNamespaces() error {
 // operatorContainer is the container of the operator's Pod that runs this program.
 const operatorContainer = "yardmaster"
 
-// detectWorkerImage sets the image for sidecars, egress proxies and network checks if no flag does: they run the same
-// program, so the manifests name the image once.
+// detectWorkerImage sets WorkerImage if no flag sets it: workers' sidecars run the operator's own program, so the manifests name the
+// image once.
 func (o *Options) detectWorkerImage(ctx context.Context, config *rest.Config) error {
 	if o.WorkerImage != "" || o.OperatorPod == "" || o.OperatorNamespace == "" {
 		return nil
@@ -104,7 +104,6 @@ func (o *Options) detectWorkerImage(ctx context.Context, config *rest.Config) er
 	return err
 }
 
-// imageOfPod returns the image of the operator in its Pod.
 func imageOfPod(ctx context.Context, reader client.Reader, key client.ObjectKey) (string, error) {
 	pod := &corev1.Pod{}
 	if err := reader.Get(ctx, key, pod); err != nil {

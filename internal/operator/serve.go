@@ -21,16 +21,16 @@ import (
 	"github.com/yardmaster/yardmaster/internal/pod/listener"
 )
 
-// Any Pod can connect to the ports of health and metrics, as to that of the webhook. The servers of
-// controller-runtime do not limit connections, so these replace them.
+// Any Pod can connect to the ports of health and metrics, and of the webhook. The servers of controller-runtime do not limit
+// connections, so these servers replace them.
 const (
-	// maxHealthConnections is large, because the kubelet opens a connection for each probe, which
-	// must be served before others replace it.
+	// maxHealthConnections is large, because the kubelet opens a connection for each probe, which must be served before others
+	// replace it.
 	maxHealthConnections = 256
 	// maxMetricsConnections are for connections with TLS, which occupy more memory.
 	maxMetricsConnections, maxUnprovenMetricsConnections = 96, 64
-	// maxMetricsRequests bounds concurrent requests, each of which may cost a request to the API
-	// server, and a page of metrics. Others wait, at most for metricsTimeout.
+	// maxMetricsRequests bounds concurrent requests, each of which may cost a request to the API server, and a page of metrics.
+	// Others wait, at most for metricsTimeout.
 	maxMetricsRequests = 2
 	metricsTimeout     = 10 * time.Second
 	// maxRequestHeader bounds the header of a request. A token has about a kilobyte.
@@ -57,7 +57,6 @@ func (p *probes) serve(mgr ctrl.Manager, address string) error {
 	return addServer(mgr, "health", address, oneRequest(mux), listener.Limits{Total: maxHealthConnections, Unproven: maxHealthConnections}, nil)
 }
 
-// serveMetrics serves /metrics.
 func serveMetrics(mgr ctrl.Manager, o MetricsOptions) error {
 	if o.Address == disabledAddress {
 		return nil
@@ -79,8 +78,8 @@ func serveMetrics(mgr ctrl.Manager, o MetricsOptions) error {
 	return addServer(mgr, "metrics", o.Address, oneRequest(mux), listener.Limits{Total: maxMetricsConnections, Unproven: maxUnprovenMetricsConnections}, encryption)
 }
 
-// authorizedOnly asks the API server who sends a request, and whether they may. It logs no refusals,
-// because any Pod can cause them.
+// authorizedOnly asks the API server who sends a request, and whether the sender is authorized. It logs no refusals, because any Pod
+// can cause them.
 func authorizedOnly(mgr ctrl.Manager, handler http.Handler) (http.Handler, error) {
 	filter, err := filters.WithAuthenticationAndAuthorization(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
@@ -93,8 +92,8 @@ func authorizedOnly(mgr ctrl.Manager, handler http.Handler) (http.Handler, error
 	}))
 }
 
-// selfSigned returns the configuration of a server with a new certificate. Readers of metrics prove
-// who they are with a token, and do not verify the certificate.
+// selfSigned returns the configuration of a server with a new certificate. Readers of metrics authenticate with a token, and do not
+// verify the certificate.
 func selfSigned() (*tls.Config, error) {
 	certificate, key, err := certutil.GenerateSelfSignedCertKey("localhost", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
 	if err != nil {
@@ -109,9 +108,8 @@ func selfSigned() (*tls.Config, error) {
 
 const connectionHeader = "Connection"
 
-// oneRequest closes connections after a response, unless the handler deletes the header. So each request
-// costs a peer as much as the operator, and bodies are not read. The kubelet opens a connection for each
-// probe anyway.
+// oneRequest closes connections after a response, unless the handler deletes the header. So each request costs a peer as much as the
+// operator, and bodies are not read. The kubelet opens a connection for each probe anyway.
 func oneRequest(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(connectionHeader, "close")

@@ -11,9 +11,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/operator/webhook"
 )
 
-// secretPathsAnnotation on a webhook configuration allows the operator to change its paths. Manifests of
-// an earlier version, which serves fixed paths, do not have it: while a downgrade is rolled out, the
-// newer replicas must leave these paths in place.
+// secretPathsAnnotation on a webhook configuration allows the operator to change its paths. Manifests of an earlier version, which
+// serves fixed paths, lack it: while a downgrade is rolled out, the newer replicas must not change these paths.
 const secretPathsAnnotation = v1alpha1.Prefix + "secret-paths"
 
 // webhookClient is one webhook of a configuration.
@@ -22,7 +21,7 @@ type webhookClient struct {
 	path   string
 }
 
-// webhookClients returns the webhooks that the API server calls through the operator's Service.
+// webhookClients returns the webhooks of a configuration.
 func webhookClients(configuration client.Object) []webhookClient {
 	var clients []webhookClient
 	switch c := configuration.(type) {
@@ -38,7 +37,7 @@ func webhookClients(configuration client.Object) []webhookClient {
 	return clients
 }
 
-// withPaths returns a copy of a configuration in which every path begins with the segment.
+// withPaths returns a copy of a configuration in which every path to a Service begins with the segment.
 func withPaths(configuration client.Object, segment string) client.Object {
 	changed, _ := configuration.DeepCopyObject().(client.Object)
 	for _, c := range webhookClients(changed) {

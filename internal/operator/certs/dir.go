@@ -19,9 +19,9 @@ const (
 	nextLink      = "..next"
 )
 
-// certificateDir is a directory whose files change atomically, as in a volume that the kubelet
-// projects: each set of files has its own directory, and a symbolic link, which a rename replaces,
-// points to the current set. A reader never gets the certificate of one set with the key of another.
+// certificateDir is a directory whose files change atomically, as in a volume that the kubelet projects: each set of files has its
+// own directory, and a symbolic link, which a rename replaces, points to the current set. So a reader never gets the certificate of
+// one set with the key of another.
 type certificateDir string
 
 // writeFiles replaces the content of the directory. Writing the same files again changes nothing.
@@ -64,7 +64,7 @@ func (d certificateDir) writeVersionDir(version string, files map[string][]byte)
 }
 
 func (d certificateDir) switchCurrentLink(version string) error {
-	// A process that was killed here left a link behind.
+	// A process that was killed here left a link.
 	if err := os.Remove(d.pathOf(nextLink)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -74,7 +74,6 @@ func (d certificateDir) switchCurrentLink(version string) error {
 	return os.Rename(d.pathOf(nextLink), d.pathOf(currentLink))
 }
 
-// linkFiles creates a link for each file in the directory itself.
 func (d certificateDir) linkFiles(files map[string][]byte) error {
 	for name := range files {
 		err := os.Symlink(filepath.Join(currentLink, name), d.pathOf(name))

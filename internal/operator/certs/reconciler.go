@@ -29,18 +29,18 @@ import (
 // caFile is the key of the certificate authority in the Secret.
 const caFile = "ca.crt"
 
-// reconciler adds the secret path to the Secret of the certificate, copies both into the directory of
-// the webhook server, and writes the path into the webhook configurations. Every replica runs it.
+// reconciler adds the secret path to the Secret of the certificate, copies both into the directory of the webhook server, and writes
+// the path into the webhook configurations. Every replica runs it.
 type reconciler struct {
 	writer client.Writer
-	// cache has the Secret and the configurations, and no other objects.
+	// cache has only the Secret and the configurations.
 	cache          cache.Cache
 	secret         types.NamespacedName
 	configurations []client.Object
 	dir            certificateDir
 }
 
-// newReconciler returns a reconciler of these configurations, which are empty apart from their name.
+// newReconciler returns a reconciler of these configurations, of which only the name is set.
 func newReconciler(mgr ctrl.Manager, secret types.NamespacedName, configurations []client.Object, directory string) (*reconciler, error) {
 	byObject := map[client.Object]cache.ByObject{&corev1.Secret{}: {
 		Namespaces: map[string]cache.Config{secret.Namespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", secret.Name)}},
@@ -64,7 +64,6 @@ type cacheRunner struct{ cache.Cache }
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (cacheRunner) NeedLeaderElection() bool { return false }
 
-// setupWithManager adds the reconciler and its cache to the manager.
 func (r *reconciler) setupWithManager(mgr ctrl.Manager) error {
 	if err := mgr.Add(cacheRunner{r.cache}); err != nil {
 		return err
@@ -109,7 +108,7 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	return ctrl.Result{RequeueAfter: changesIn}, nil
 }
 
-// rotatePath adds a new path segment to the Secret when it is time for one.
+// rotatePath adds a new path segment to the Secret when it is due.
 func (r *reconciler) rotatePath(ctx context.Context, secret *corev1.Secret, now time.Time) (pathSegments, error) {
 	stored := secret.Data[webhook.PathFile]
 	segments := parsePathSegments(stored).rotate(now, rand.Text())
@@ -122,7 +121,6 @@ func (r *reconciler) rotatePath(ctx context.Context, secret *corev1.Secret, now 
 	return segments, r.writer.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-// writePaths writes the path into the configurations that exist.
 func (r *reconciler) writePaths(ctx context.Context, segment string) error {
 	return r.forEachConfiguration(ctx, func(configuration client.Object) error {
 		changed := withPaths(configuration, segment)
@@ -168,7 +166,7 @@ func (r *reconciler) ready(request *http.Request) error {
 	})
 }
 
-// webhookConfigurations returns empty configurations with this name.
+// webhookConfigurations returns configurations with only this name.
 func webhookConfigurations(name string, mutating bool) []client.Object {
 	validates := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	validates.Name = name
@@ -180,8 +178,7 @@ func webhookConfigurations(name string, mutating bool) []client.Object {
 	return []client.Object{validates, mutates}
 }
 
-// certificateFiles returns the files that the server needs, or nil if the Secret lacks one. The CA's
-// private key, which the Secret has too, is not copied.
+// certificateFiles returns the files of the server, or nil if the Secret lacks one of them. It leaves out the CA's private key.
 func certificateFiles(secret *corev1.Secret) map[string][]byte {
 	files := map[string][]byte{}
 	for _, name := range []string{webhook.CertFile, webhook.KeyFile, caFile, webhook.PathFile} {

@@ -1,14 +1,13 @@
 // Package certs provides the certificate of the webhook server.
 //
-// With self-managed certificates, a Secret in the operator's namespace has a CA, a server certificate
-// and the path segment with which the API server proves its identity to the webhook. Each replica runs
-// the rotator, which renews both certificates in time and writes the CA into the webhook
-// configurations, and a reconciler, which renews the path, writes it into the configurations, and
-// copies the server's files into a local directory. Mounting the Secret is not sufficient: a kubelet
-// takes up to a minute to update a volume, and until then the API server refuses every SequentialJob.
+// With self-managed certificates, a Secret in the operator's namespace has a CA, a server certificate and the path segment with which
+// the API server proves its identity to the webhook. Each replica runs the rotator, which renews both certificates in time and writes
+// the CA into the webhook configurations, and a reconciler, which renews the path, writes it into the configurations, and copies the
+// server's files into a local directory. Mounting the Secret is not sufficient: a kubelet takes up to a minute to update a volume,
+// and until then the API server refuses every object that a webhook validates.
 //
-// The package neither issues certificates itself nor creates the Secret, which is part of the
-// installation, so that the operator needs no permission to create Secrets.
+// The package neither issues certificates itself nor creates the Secret, which is part of the installation, so that the operator
+// needs no permission to create Secrets.
 package certs
 
 import (
@@ -26,19 +25,19 @@ type Rotation struct {
 	Secret types.NamespacedName
 	// Service that the API server calls, in the namespace of the Secret.
 	Service string
-	// Webhooks is the name of the ValidatingWebhookConfiguration that gets the CA and the path
-	// and, if Mutating is true, of the MutatingWebhookConfiguration.
+	// Webhooks is the name of the ValidatingWebhookConfiguration that gets the CA and the path and, if Mutating is true, of the
+	// MutatingWebhookConfiguration.
 	Webhooks string
 	Mutating bool
 	// Directory for the server certificate and the path.
 	Directory string
 }
 
-// fieldOwner is the owner of the fields that the operator writes into webhook configurations.
+// fieldOwner of the operator's fields in webhook configurations.
 const fieldOwner = "yardmaster-cert-rotator"
 
-// SetupWithManager adds the rotator and the reconciler. The returned check succeeds while the webhook
-// configurations have the CA and the path in the Secret.
+// SetupWithManager adds the rotator and the reconciler. The returned check succeeds while the webhook configurations have the CA and
+// the path in the Secret.
 func (r Rotation) SetupWithManager(mgr ctrl.Manager) (healthz.Checker, error) {
 	paths, err := newReconciler(mgr, r.Secret, webhookConfigurations(r.Webhooks, r.Mutating), r.Directory)
 	if err != nil {
@@ -58,8 +57,8 @@ func (r Rotation) SetupWithManager(mgr ctrl.Manager) (healthz.Checker, error) {
 		IsReady:        make(chan struct{}), // the returned check replaces it
 		Webhooks:       r.webhookInfos(),
 		FieldOwner:     fieldOwner,
-		// Every replica rotates, so that none is ready before the API server trusts it.
-		// Concurrent writes conflict and are retried.
+		// Every replica rotates, so that no replica is ready before the API server trusts it. Concurrent writes conflict and are
+		// retried.
 		RequireLeaderElection: false,
 	})
 	if err != nil {
@@ -68,8 +67,8 @@ func (r Rotation) SetupWithManager(mgr ctrl.Manager) (healthz.Checker, error) {
 	return paths.ready, nil
 }
 
-// webhookInfos returns the configurations that get the CA. Without a mutating webhook, the operator may
-// lack the permission to write its configuration.
+// webhookInfos returns the configurations that get the CA. Without a mutating webhook, the operator may lack the permission to write
+// the MutatingWebhookConfiguration.
 func (r Rotation) webhookInfos() []rotator.WebhookInfo {
 	all := []rotator.WebhookInfo{{Name: r.Webhooks, Type: rotator.Validating}}
 	if r.Mutating {

@@ -21,7 +21,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/operator/webhook"
 )
 
-// maxUserGroups is the number of a user's groups that are recorded.
+// maxUserGroups is how many of a user's groups are recorded.
 const maxUserGroups = 256
 
 // agenticSessionsWebhook is the name of the webhooks in their configurations.
@@ -33,15 +33,15 @@ func SetupAgenticSession(mgr ctrl.Manager) error {
 	return agenticSessionValidator(mgr.GetClient(), mgr.GetClient()).Setup(mgr)
 }
 
-// sessionCreatorHandler records a session's creator. It decodes only spec.userContext: the API server
-// has not validated the object yet, which may be large and of any shape.
+// sessionCreatorHandler records a session's creator. It decodes only spec.userContext: the API server has not validated the object
+// yet, which may be large and of any shape.
 type sessionCreatorHandler struct {
 	operator *operatorUser
 }
 
-// Handle sets userContext to the requesting user when a session is created. It overwrites what
-// the user set, except displayName. An update without userContext keeps the stored value. A session that the operator
-// creates for a Schedule belongs to the user that the Schedule names.
+// Handle sets userContext to the requesting user when a session is created. It overwrites the given values, except displayName. An
+// update without userContext keeps the stored value. A session that the operator creates for a Schedule belongs to the user in the
+// Schedule's template.
 func (h sessionCreatorHandler) Handle(ctx context.Context, request admission.Request) admission.Response {
 	given, found, err := readUserContext(request.Object.Raw)
 	switch {
@@ -66,8 +66,7 @@ func (h sessionCreatorHandler) Handle(ctx context.Context, request admission.Req
 	return setUserContext(stored)
 }
 
-// readUserContext returns the JSON of spec.userContext in a session, nil if it is not set, and whether
-// the session has a spec.
+// readUserContext returns the JSON of spec.userContext in a session, nil if it is not set, and whether the session has a spec.
 func readUserContext(session []byte) (userContext json.RawMessage, found bool, err error) {
 	var object struct {
 		Spec json.RawMessage `json:"spec"`
@@ -89,20 +88,20 @@ func setUserContext(userContext any) admission.Response {
 	return admission.Patched("", jsonpatch.NewOperation("add", "/spec/userContext", userContext))
 }
 
-// creatorContext returns the userContext of the requesting user, with the displayName that is given.
+// creatorContext returns the userContext of the requesting user, with the given displayName.
 func creatorContext(user *authenticationv1.UserInfo, given json.RawMessage) *v1alpha1.UserContext {
 	creator := &v1alpha1.UserContext{UserID: user.Username, Groups: user.Groups[:min(len(user.Groups), maxUserGroups)]}
 	var claimed struct {
 		DisplayName string `json:"displayName"`
 	}
-	if given != nil && utiljson.Unmarshal(given, &claimed) == nil { // the API server reports what is invalid
+	if given != nil && utiljson.Unmarshal(given, &claimed) == nil { // the API server reports invalid values
 		creator.DisplayName = claimed.DisplayName
 	}
 	return creator
 }
 
-// agenticSessionValidator validates sessions. For what the SessionRunner does not allow it only
-// warns: the SessionRunner may change before the session starts, and the reconciler decides.
+// agenticSessionValidator validates sessions. It only warns of refusals by the SessionRunner, which may change before the session
+// starts: the reconciler decides.
 func agenticSessionValidator(reader client.Reader, writer client.Writer) *specValidator[*v1alpha1.AgenticSession] {
 	return &specValidator[*v1alpha1.AgenticSession]{
 		kind:     "AgenticSession",
@@ -141,7 +140,7 @@ func agenticSessionWarnings(ctx context.Context, reader client.Reader, s *v1alph
 	return warnings
 }
 
-// operatorUser is the user that the API server knows the operator as.
+// operatorUser is the operator's own user in the API server.
 type operatorUser struct {
 	client client.Writer
 
@@ -165,7 +164,6 @@ func (o *operatorUser) is(ctx context.Context, user string) bool {
 	return o.name != "" && o.name == user
 }
 
-// isOfSchedule reports whether the controller of an object is a Schedule.
 func isOfSchedule(raw []byte) bool {
 	var object struct {
 		Metadata struct {

@@ -20,21 +20,20 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// accessReviewTimeout is shorter than the webhook's timeout of 5 s, so that a user learns why the change
-// is refused.
+// accessReviewTimeout is shorter than the webhook's timeout of 5 s, so that a user learns why the change is refused.
 const accessReviewTimeout = 3 * time.Second
 
 var agenticSessions = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "agenticsessions"}
 
-// ownerRule refuses changes of a session's spec by other users than its owner: the session runs in the
-// owner's workspace and under the owner's name.
+// ownerRule refuses changes of a session's spec by other users than its owner: the session runs in the owner's workspace and under
+// the owner's name.
 type ownerRule struct {
 	// reviews creates SubjectAccessReviews.
 	reviews client.Writer
 }
 
-// authorizeChange returns an error if the requesting user is neither the owner of the stored session nor
-// has the verb administer. A session without an owner can only be changed with the verb.
+// authorizeChange returns an error if the requesting user neither owns the stored session nor has the verb administer. A session
+// without an owner can only be changed with the verb.
 func (r *ownerRule) authorizeChange(ctx context.Context, before, after *v1alpha1.AgenticSession) error {
 	request, err := admission.RequestFromContext(ctx)
 	if err != nil {
@@ -63,7 +62,7 @@ func (r *ownerRule) authorizeChange(ctx context.Context, before, after *v1alpha1
 	}
 }
 
-// newAccessReview returns the question whether a user has the verb administer on a session.
+// newAccessReview asks whether a user has the verb administer on a session.
 func newAccessReview(s *v1alpha1.AgenticSession, user *authenticationv1.UserInfo) *authorizationv1.SubjectAccessReview {
 	extra := map[string]authorizationv1.ExtraValue{}
 	for key, value := range user.Extra {
@@ -78,7 +77,7 @@ func newAccessReview(s *v1alpha1.AgenticSession, user *authenticationv1.UserInfo
 	}}
 }
 
-// changedFields returns the paths of the spec's fields that differ, sorted.
+// changedFields returns the sorted paths of the spec's fields that differ.
 func changedFields(before, after *v1alpha1.AgenticSessionSpec) []string {
 	old, changed := fieldsOf(before), fieldsOf(after)
 	var paths []string
@@ -88,7 +87,7 @@ func changedFields(before, after *v1alpha1.AgenticSessionSpec) []string {
 		}
 		delete(old, name)
 	}
-	for name := range old { // that the change removes
+	for name := range old { // removed fields
 		paths = append(paths, "spec."+name)
 	}
 	slices.Sort(paths)

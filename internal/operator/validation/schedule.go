@@ -37,8 +37,8 @@ func SetupSchedule(mgr ctrl.Manager) error {
 	return scheduleValidator(mgr.GetClient()).Setup(mgr)
 }
 
-// scheduleValidator validates Schedules. What they would create is tried with the operator's permissions, and with the
-// checks of fields that kubectl makes by default.
+// scheduleValidator validates Schedules. It tries to create a run with the operator's permissions, and with the checks of fields that
+// kubectl makes by default.
 func scheduleValidator(c client.Client) *specValidator[*v1alpha1.Schedule] {
 	strict := client.WithFieldValidation(c, metav1.FieldValidationStrict)
 	return &specValidator[*v1alpha1.Schedule]{
@@ -57,15 +57,15 @@ func scheduleValidator(c client.Client) *specValidator[*v1alpha1.Schedule] {
 	}
 }
 
-// tryRun creates a run of the Schedule in a dry run. It returns an error if the API server would refuse it, and a warning
-// if that is unknown.
+// tryRun creates a run of the Schedule in a dry run. It returns an error if the API server would refuse it, and a warning if its
+// acceptance is unknown.
 func tryRun(ctx context.Context, c client.Client, s *v1alpha1.Schedule) (admission.Warnings, field.ErrorList) {
 	if s.Spec.Job != nil {
 		return nil, nil // jobs are sent to brokers, which do not try them
 	}
 	path := field.NewPath("spec", schedule.TemplateField(&s.Spec))
 	if s = s.DeepCopy(); s.UID == "" {
-		s.UID = "dry-run" // one that is being created may have none yet
+		s.UID = "dry-run" // a new Schedule may have no UID yet
 	}
 	run, err := schedule.NewRun(s, s.Name+"-dry-run", time.Now())
 	if err != nil {
@@ -86,12 +86,12 @@ func tryRun(ctx context.Context, c client.Client, s *v1alpha1.Schedule) (admissi
 	}
 }
 
-// scheduleOwnerHandler records in the template of sessions the user who created or last changed it: the sessions act for
-// this user. It decodes only the template: the API server has not validated the object yet.
+// scheduleOwnerHandler records in the template of sessions the user who created or last changed it: the sessions act for this user.
+// It decodes only the template: the API server has not validated the object yet.
 type scheduleOwnerHandler struct{}
 
-// Handle sets userContext of the template to the requesting user, except displayName, if the template is new or differs
-// from the stored one. Otherwise it keeps the stored value.
+// Handle sets userContext of the template to the requesting user, except displayName, if the template is new or differs from the
+// stored template. Otherwise it keeps the stored value.
 func (scheduleOwnerHandler) Handle(_ context.Context, request admission.Request) admission.Response {
 	template, err := readSessionTemplate(request.Object.Raw)
 	switch {
@@ -125,7 +125,7 @@ func (scheduleOwnerHandler) Handle(_ context.Context, request admission.Request)
 
 const userContextField = "userContext"
 
-// readSessionTemplate returns spec.agenticSession.spec of a Schedule, nil if it is not an object.
+// readSessionTemplate returns spec.agenticSession.spec of a Schedule; nil if it is not an object.
 func readSessionTemplate(raw []byte) (map[string]any, error) {
 	var object struct {
 		Spec struct {

@@ -26,7 +26,6 @@ func SetupSequentialJob(mgr ctrl.Manager) error {
 	return sequentialJobValidator(newNamespaceLabels(mgr.GetAPIReader())).Setup(mgr)
 }
 
-// sequentialJobValidator validates SequentialJobs.
 func sequentialJobValidator(namespaces *namespaceLabels) *specValidator[*v1alpha1.SequentialJob] {
 	return &specValidator[*v1alpha1.SequentialJob]{
 		kind:    "SequentialJob",
@@ -60,11 +59,11 @@ func sequentialJobValidator(namespaces *namespaceLabels) *specValidator[*v1alpha
 	}
 }
 
-// maxObjectBytes is the size of a SequentialJob without its status. etcd limits objects to 1.5 MiB, and a status with
-// 110 outputs needs up to 550 kB.
+// maxObjectBytes is the size of a SequentialJob without its status. etcd limits objects to 1.5 MiB, and a status with 110 outputs
+// needs up to 550 kB.
 const maxObjectBytes = 1_000_000
 
-// validateSize refuses an object to which the operator could not write its status.
+// validateSize refuses an object whose status the operator could not write.
 func validateSize(sj *v1alpha1.SequentialJob) field.ErrorList {
 	withoutStatus := *sj
 	withoutStatus.Status = v1alpha1.SequentialJobStatus{}
@@ -77,8 +76,8 @@ func validateSize(sj *v1alpha1.SequentialJob) field.ErrorList {
 			"which does not store the manifest a second time", len(raw), maxObjectBytes))}
 }
 
-// validateRerun refuses to request a rerun of a finished run that is not possible. A rerun that
-// was requested earlier does not prevent other changes.
+// validateRerun refuses to request an impossible rerun of a finished run. A rerun that was requested earlier does not prevent other
+// changes.
 func validateRerun(before, after *v1alpha1.SequentialJob) field.ErrorList {
 	if !sequentialjob.IsFinished(&before.Status) || !requestsRerun(before, after) {
 		return nil
@@ -90,13 +89,11 @@ func validateRerun(before, after *v1alpha1.SequentialJob) field.ErrorList {
 	return nil
 }
 
-// requestsRerun reports whether this change requests another run.
 func requestsRerun(before, after *v1alpha1.SequentialJob) bool {
 	return sequentialjob.IsRerunRequested(&after.Spec, &before.Status) &&
 		!equality.Semantic.DeepEqual(before.Spec.Rerun, after.Spec.Rerun)
 }
 
-// sequentialJobWarnings warns of settings that are valid but rarely intended.
 func sequentialJobWarnings(ctx context.Context, namespaces *namespaceLabels, sj *v1alpha1.SequentialJob) admission.Warnings {
 	if !sequentialjob.IsManaged(sj) {
 		return nil
@@ -131,7 +128,6 @@ func stepWarnings(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, path string) 
 	return warnings
 }
 
-// sequentialJobChangeWarnings warns of changes that have no effect yet.
 func sequentialJobChangeWarnings(before, after *v1alpha1.SequentialJob) admission.Warnings {
 	if !sequentialjob.IsManaged(after) {
 		return nil
@@ -194,7 +190,7 @@ func newNamespaceLabels(reader client.Reader) *namespaceLabels {
 	return &namespaceLabels{reader, cache.NewLRUExpireCache(maxNamespaces)}
 }
 
-// get returns the labels of a namespace, nil if they are unknown.
+// get returns the labels of a namespace; nil if they are unknown.
 func (n *namespaceLabels) get(ctx context.Context, name string) map[string]string {
 	if labels, found := n.recent.Get(name); found {
 		return labels.(map[string]string) //nolint:forcetypeassert // the only type that is stored

@@ -1,8 +1,8 @@
-// Package validation validates objects in webhooks where the CRD's rules cannot: rules that need
-// the previous version of the object, or a step merged into its template.
+// Package validation validates objects in webhooks where the CRD's rules cannot: rules that need the previous version of the object,
+// or a step merged into its template.
 //
-// It defines no rules. They are in the pure packages that the controllers use too: a cluster
-// without webhooks reports the same errors in conditions.
+// It defines no rules. They are in the pure packages that the controllers use too: a cluster without webhooks reports the same errors
+// in conditions.
 package validation
 
 import (
@@ -29,17 +29,15 @@ type specValidator[T client.Object] struct {
 	// validate and warn check a spec. warn is optional.
 	validate func(T) field.ErrorList
 	warn     func(context.Context, T) admission.Warnings
-	// try checks a spec that validate accepts with requests to the API server, if it is new or needsTry says so of a
+	// try checks a spec that validate accepts with requests to the API server, if the object is new or needsTry returns true for a
 	// change. Both are optional.
 	try      func(context.Context, T) (admission.Warnings, field.ErrorList)
 	needsTry func(before, after T) bool
 	// authorizeCreate returns an error if the requesting user may not create the object. It is optional.
 	authorizeCreate func(context.Context, T) error
-	// authorizeChange returns an error if the requesting user may not change the spec. It is
-	// optional.
+	// authorizeChange returns an error if the requesting user may not change the spec. It is optional.
 	authorizeChange func(ctx context.Context, before, after T) error
-	// validateChange and warnChange check what changes from one spec to the next. Both are
-	// optional.
+	// validateChange and warnChange check the change from one spec to the next. Both are optional.
 	validateChange func(before, after T) field.ErrorList
 	warnChange     func(before, after T) admission.Warnings
 }
@@ -71,10 +69,9 @@ func (v *specValidator[T]) tried(ctx context.Context, object T, warnings admissi
 	return append(warnings, more...), refusals
 }
 
-// ValidateUpdate implements admission.Validator. It accepts every update that does not change
-// the spec: the controllers must be able to write the metadata and status of an object that was
-// created with an earlier version of the rules. An object that is being deleted is not validated,
-// because its finalizers must be removable; only the stored object proves that it is.
+// ValidateUpdate implements admission.Validator. It accepts every update that does not change the spec: the controllers must be able
+// to write the metadata and status of an object that was created with an earlier version of the rules. An object that is being
+// deleted is not validated, because its finalizers must be removable; only the stored object proves the deletion.
 func (v *specValidator[T]) ValidateUpdate(ctx context.Context, before, after T) (admission.Warnings, error) {
 	if !before.GetDeletionTimestamp().IsZero() || equality.Semantic.DeepEqual(v.specOf(before), v.specOf(after)) {
 		return nil, nil
@@ -109,7 +106,6 @@ func (v *specValidator[T]) warnings(ctx context.Context, object T) admission.War
 	return v.warn(ctx, object)
 }
 
-// invalid returns an error that lists the invalid fields, or nil.
 func (v *specValidator[T]) invalid(object T, errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil

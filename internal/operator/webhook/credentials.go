@@ -20,22 +20,21 @@ import (
 const (
 	CertFile = "tls.crt"
 	KeyFile  = "tls.key"
-	// PathFile has the accepted path segments, separated by spaces. Each request must begin
-	// with one of them.
+	// PathFile has the accepted path segments, separated by spaces. Each request must begin with one of them.
 	PathFile = "path"
 )
 
 // reloadInterval is the time after which the files are read again.
 const reloadInterval = time.Second
 
-// credentials prove the server's identity, and verify that of callers.
+// credentials prove the server's identity, and verify the identity of callers.
 type credentials struct {
 	tls *tls.Config
 	// segments are the accepted first segments of a path. If empty, paths are fixed.
 	segments []string
 }
 
-// route returns the path without the secret segment, and whether the caller has sent one.
+// route returns the path without the secret segment, and whether the segment is valid.
 func (c *credentials) route(path string) (rest string, valid bool) {
 	if len(c.segments) == 0 {
 		return path, true
@@ -61,8 +60,8 @@ type credentialFiles struct {
 	failure  string
 }
 
-// current returns the newest valid credentials. It fails only if there have never been any: files
-// that become invalid later are logged, and the previous credentials remain in use.
+// current returns the newest valid credentials. It fails only if there have never been any: files that become invalid later are
+// logged, and the previous credentials remain in use.
 func (f *credentialFiles) current() (*credentials, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -101,8 +100,7 @@ func (f *credentialFiles) load() error {
 	return nil
 }
 
-// readFiles returns the certificate, the key, the path segments and the client CA. The last two are
-// nil if they are not configured.
+// readFiles returns the certificate, the key, the path segments and the client CA. The last two are nil if they are not configured.
 func (f *credentialFiles) readFiles() ([][]byte, error) {
 	content := make([][]byte, 0, 4)
 	for _, name := range []string{CertFile, KeyFile, PathFile} {
@@ -122,7 +120,7 @@ func (f *credentialFiles) readFiles() ([][]byte, error) {
 	return append(content, authorities), nil
 }
 
-// parseCredentials refuses files that are present and empty, which could admit every caller.
+// parseCredentials refuses empty files, which could admit every caller.
 func parseCredentials(certificate, key, path, clientCA []byte) (*credentials, error) {
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {

@@ -18,15 +18,13 @@ import (
 )
 
 const (
-	// maxReviewBytes is the maximum size of a review. etcd stores objects of up to 1.5 MiB, and a
-	// review of an update contains two.
+	// maxReviewBytes is the maximum size of a review. etcd stores objects of up to 1.5 MiB, and a review of an update contains two.
 	maxReviewBytes = 4 << 20
-	// smallReviewBytes is the maximum size of a review that never waits for larger ones.
+	// smallReviewBytes is the maximum size of a review that never waits for larger reviews.
 	smallReviewBytes = 128 << 10
 	// maxReviewMemory is the maximum of memoryToDecode of a review.
 	maxReviewMemory = 100 << 20
-	// smallReviewMemory is the maximum of memoryToDecode for reviews that never wait for larger
-	// ones.
+	// smallReviewMemory is the maximum of memoryToDecode for reviews that never wait for larger reviews.
 	smallReviewMemory = 4 << 20
 )
 
@@ -129,9 +127,8 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, err
 }
 
-// memoryToDecode returns an upper bound on the memory that a review occupies while it is decoded. A
-// short JSON object such as {} can become a large Go value, such as a container, and an empty string
-// needs 16 bytes. Lists are copied while they grow.
+// memoryToDecode returns an upper bound on the memory that a review occupies while it is decoded. A short JSON object such as {} can
+// become a large Go value, such as a container, and an empty string needs 16 bytes. Lists are copied while they grow.
 func memoryToDecode(body []byte) int64 {
 	const perByte, perObject = 24, 3 << 10
 	return perByte*int64(len(body)) + perObject*int64(bytes.Count(body, []byte("{")))
@@ -148,15 +145,14 @@ func refuse(w http.ResponseWriter, reason string, status int, message string) {
 	http.Error(w, message, status)
 }
 
-// budget bounds the memory that is in use at the same time. Small requests have a share of their
-// own, so that they do not wait for large requests.
+// budget bounds the memory that is in use at the same time. Small requests have their own share, so that they do not wait for large
+// requests.
 type budget struct {
 	smallLimit, largeTotal int64
 	small, large           *semaphore.Weighted
 }
 
-// newBudget returns a budget in which requests of up to smallLimit bytes share smallTotal bytes, and
-// all others largeTotal bytes.
+// newBudget returns a budget in which requests of up to smallLimit bytes share smallTotal bytes, and all others largeTotal bytes.
 func newBudget(smallLimit, smallTotal, largeTotal int64) budget {
 	return budget{
 		smallLimit: smallLimit, largeTotal: largeTotal,
@@ -164,7 +160,7 @@ func newBudget(smallLimit, smallTotal, largeTotal int64) budget {
 	}
 }
 
-// acquire waits until there is memory for size bytes, until ctx ends. The caller must call release.
+// acquire waits for memory for size bytes, until ctx ends. The caller must call release.
 func (b budget) acquire(ctx context.Context, size int64) (release func(), err error) {
 	share := b.large
 	if size <= b.smallLimit {

@@ -1,8 +1,8 @@
 // Package webhook serves admission webhooks to the API server, and to nobody else as far as possible.
 //
-// Every peer may be hostile: any Pod of the cluster can connect. The memory that a request can
-// occupy is therefore bounded before the request is read, and a request that lacks the secret path
-// segment is refused before its body is read. The package does not decide what a review contains.
+// Every peer may be hostile: any Pod of the cluster can connect. The memory that a request can occupy is therefore bounded before the
+// request is read, and a request that lacks the secret path segment is refused before its body is read. The package does not decide
+// the content of a review.
 package webhook
 
 import (
@@ -31,13 +31,11 @@ var log = ctrl.Log.WithName("webhook")
 // Options configure a Server.
 type Options struct {
 	Port int
-	// Directory has CertFile, KeyFile and PathFile. The server waits until they exist, and
-	// applies changes within a second.
+	// Directory has CertFile, KeyFile and PathFile. The server waits until they exist, and applies changes within a second.
 	Directory string
 	// PathOptional serves fixed paths while the directory has no PathFile.
 	PathOptional bool
-	// ClientCAFile has the authorities that sign client certificates. If empty, callers need no
-	// certificate.
+	// ClientCAFile has the authorities that sign client certificates. If empty, callers need no certificate.
 	ClientCAFile string
 }
 
@@ -45,7 +43,7 @@ type Options struct {
 type limits struct {
 	// connections are proven once the peer has sent a valid path.
 	connections listener.Limits
-	// header and body bound the time to read them; idle, the time between two requests.
+	// header and body bound the time to read them; idle bounds the time between two requests.
 	header, body, idle time.Duration
 	// review is the longest time that a review can take, including the wait for memory.
 	review time.Duration
@@ -57,14 +55,14 @@ var defaultLimits = limits{
 	connections: listener.Limits{Total: 512, Unproven: 128}, // each may occupy 40 KiB
 	header:      5 * time.Second,
 	body:        15 * time.Second,
-	// Longer than the 90 s after which the API server closes an idle connection. A server that
-	// closes first may do so while a request is on its way.
+	// Longer than the 90 s after which the API server closes an idle connection. A server that closes first may do so while a request
+	// is on its way.
 	idle:   3 * time.Minute,
 	review: 10 * time.Second,
 	leave:  time.Second,
 }
 
-// maxHeaderBytes bounds the header of a request. The API server's has a few hundred bytes.
+// maxHeaderBytes bounds the header of a request. The API server's header has a few hundred bytes.
 const maxHeaderBytes = 16 << 10
 
 // Server is a webhook server with bounds. It implements controller-runtime's webhook.Server.
@@ -95,8 +93,8 @@ func New(o Options) *Server {
 	}
 }
 
-// ValidatingPath returns the path of a validating webhook, by its name in the configuration. The
-// API server sends it after a path segment of PathFile.
+// ValidatingPath returns the path of a validating webhook, by its name in the configuration. The API server sends it after a path
+// segment of PathFile.
 func ValidatingPath(webhookName string) string { return "/validate/" + webhookName }
 
 // MutatingPath returns the path of a mutating webhook, as ValidatingPath does.
@@ -143,8 +141,8 @@ func (s *Server) serve(ctx context.Context, tcp net.Listener) error {
 	return nil
 }
 
-// leave lets clients change to another replica. A client repeats no request that was on its way when
-// the server closed an idle connection, so connections in use are closed with a response instead.
+// leave lets clients change to another replica. A client does not repeat a request that was on its way when the server closed an idle
+// connection, so connections in use are closed with a response instead.
 func (s *Server) leave() {
 	s.leaving.Store(true)
 	time.Sleep(s.limits.leave)
@@ -168,8 +166,8 @@ func (s *Server) httpServer() *http.Server {
 	}
 }
 
-// StartedChecker returns a check that succeeds while the server accepts connections. It opens none
-// itself: a peer that occupies all connections must not make the Pod unready.
+// StartedChecker returns a check that succeeds while the server accepts connections. It opens no connection: a peer that occupies all
+// connections must not make the Pod unready.
 func (s *Server) StartedChecker() healthz.Checker {
 	return func(*http.Request) error {
 		if !s.serving.Load() {

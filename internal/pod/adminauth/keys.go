@@ -1,9 +1,9 @@
-// Package adminauth proves to a worker that a request to its admin API is from the operator.
+// Package adminauth proves to a worker that a request to its admin API is from the operator, and to an egress proxy that a session
+// may use it.
 //
-// The operator signs a token for each request with its private key. Workers have the public key
-// only, so no worker, and nobody who can read a worker's configuration, can create a token. A
-// token names the worker, the action and its end, so a hostile worker that receives a token can use
-// it nowhere else.
+// The operator signs tokens with its private key. Workers and proxies have only the public key, so nobody who can read their
+// configuration can create a token. A token for a worker names the worker, the action and its end, so a hostile worker cannot use it
+// anywhere else.
 package adminauth
 
 import (
@@ -20,8 +20,7 @@ import (
 
 const (
 	privateKeyType, publicKeyType = "PRIVATE KEY", "PUBLIC KEY"
-	// maxPublicKeys bounds the signatures that are verified for a request. Two are needed while
-	// a key is replaced.
+	// maxPublicKeys bounds the signatures that are verified for a request. Two keys are needed while a key is replaced.
 	maxPublicKeys = 4
 )
 
@@ -47,7 +46,7 @@ type Keys struct {
 	public  string
 }
 
-// ParsePrivateKey parses a key in the form of NewPrivateKey, which is that of OpenSSL too.
+// ParsePrivateKey parses a key in the form of NewPrivateKey, which OpenSSL uses too.
 func ParsePrivateKey(text []byte) (*Keys, error) {
 	block, _ := pem.Decode(text)
 	if block == nil || block.Type != privateKeyType {
@@ -71,7 +70,7 @@ func ParsePrivateKey(text []byte) (*Keys, error) {
 // PublicKey returns the public key in PEM form.
 func (k *Keys) PublicKey() string { return k.public }
 
-// ParsePublicKeys parses up to four public keys in PEM form, and ignores everything else.
+// ParsePublicKeys parses up to maxPublicKeys public keys in PEM form, and ignores everything else.
 func ParsePublicKeys(text []byte) []ed25519.PublicKey {
 	var keys []ed25519.PublicKey
 	for len(keys) < maxPublicKeys {
@@ -92,8 +91,7 @@ func (k *Keys) PreStopKey(poolUID string) []byte {
 	return deriveKey(k.private.Seed(), "prestop "+poolUID)
 }
 
-// PreStopSecret returns the secret of a revision, with which the kubelet proves that it calls the
-// preStop hook.
+// PreStopSecret returns the secret of a revision, with which the kubelet proves that it calls the preStop hook.
 func PreStopSecret(preStopKey []byte, revision string) string {
 	return hex.EncodeToString(deriveKey(preStopKey, revision)[:sha256.Size/2])
 }

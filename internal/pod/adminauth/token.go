@@ -11,15 +11,13 @@ import (
 )
 
 const (
-	// tokenLifetime is longer than a request may take.
+	// tokenLifetime is longer than a request takes.
 	tokenLifetime = time.Minute
 	// maxClockDifference is how far the clocks of a worker and the operator may differ.
 	maxClockDifference = time.Minute
-	// maxTokenBytes bounds what is decoded and verified. The names of a namespace and a Pod have at
-	// most 316 characters.
+	// maxTokenBytes bounds the input of decoding and verification. The names of a namespace and a Pod have at most 316 characters.
 	maxTokenBytes = 1024
-	// tokenHeader is the only accepted header of a token: {"alg":"EdDSA","typ":"JWT"}. A token
-	// cannot choose its algorithm.
+	// tokenHeader is the only accepted header of a token: {"alg":"EdDSA","typ":"JWT"}. A token cannot choose its algorithm.
 	tokenHeader = "eyJhbGciOiJFZERTQSIsInR5cCI6IkpXVCJ9." //nolint:gosec // it is not secret
 )
 
@@ -29,9 +27,9 @@ const (
 	ActionResume = "resume"
 )
 
-// Request is what a token permits.
+// Request is the action that a token permits.
 type Request struct {
-	// Worker that the request is for: the namespace and the name of its Pod, as in namespace/pod.
+	// Worker is the namespace and the name of the worker's Pod, as in namespace/pod.
 	Worker string `json:"aud"`
 	Action string `json:"sub"`
 }
@@ -43,12 +41,11 @@ type claims struct {
 	Expires int64 `json:"exp"`
 }
 
-// Sign returns a token for a request, which expires after a minute.
+// Sign returns a token for a request, which expires after tokenLifetime.
 func (k *Keys) Sign(request Request, now time.Time) (string, error) {
 	return k.sign(tokenHeader, claims{request, now.Add(tokenLifetime).Unix()})
 }
 
-// sign returns a token with this header and payload.
 func (k *Keys) sign(header string, payload any) (string, error) {
 	raw, err := json.Marshal(payload)
 	if err != nil {
@@ -58,8 +55,7 @@ func (k *Keys) sign(header string, payload any) (string, error) {
 	return signed + "." + base64.RawURLEncoding.EncodeToString(ed25519.Sign(k.private, []byte(signed))), nil
 }
 
-// Verify returns an error unless one of the keys signed the token for the request, and it has not
-// expired.
+// Verify returns an error unless one of the keys signed the token for the request, and the token has not expired.
 func Verify(token string, keys []ed25519.PublicKey, want Request, now time.Time) error {
 	var c claims
 	if err := decodeSigned(token, tokenHeader, keys, "worker", &c); err != nil {
@@ -77,8 +73,8 @@ func Verify(token string, keys []ed25519.PublicKey, want Request, now time.Time)
 	return nil
 }
 
-// decodeSigned decodes the payload of a token with this header that one of the keys signed. The recipient is named in the
-// error about a wrong signature.
+// decodeSigned decodes the payload of a token with this header that one of the keys signed. The error about a wrong signature names
+// the recipient.
 func decodeSigned(token, header string, keys []ed25519.PublicKey, recipient string, payload any) error {
 	signed, signature, err := splitToken(token, header)
 	if err != nil {
@@ -111,16 +107,16 @@ func splitToken(token, header string) (signed string, signature []byte, err erro
 	return token[:i], signature, nil
 }
 
-// sessionTokenHeader is the only accepted header of a session's token: {"alg":"EdDSA","typ":"egress+jwt"}. It
-// differs from tokenHeader, so that no worker accepts the token of a session, and no egress proxy that of a request.
+// sessionTokenHeader is the only accepted header of a session's token: {"alg":"EdDSA","typ":"egress+jwt"}. It differs from
+// tokenHeader, so that no worker accepts the token of a session, and no egress proxy accepts the token of a request.
 const sessionTokenHeader = "eyJhbGciOiJFZERTQSIsInR5cCI6ImVncmVzcytqd3QifQ." //nolint:gosec // it is not secret
 
-// Session is what the token of a session proves to the egress proxy of its namespace.
+// Session is the identity that a session's token proves to the egress proxy of its namespace.
 type Session struct {
 	Namespace string `json:"aud"`
 	Name      string `json:"sub"`
 	UID       string `json:"uid"`
-	// Runner is the name of its SessionRunner, which determines what the session may reach.
+	// Runner is the name of the session's SessionRunner, which determines the allowed hosts.
 	Runner string `json:"run"`
 }
 
@@ -135,8 +131,8 @@ func (k *Keys) SignSession(s Session, expires time.Time) (string, error) {
 	return k.sign(sessionTokenHeader, sessionClaims{s, expires.Unix()})
 }
 
-// VerifySession returns the session of a token that one of the keys signed for this namespace, and when the token
-// expires. It returns an error if it has expired.
+// VerifySession returns the session of a token that one of the keys signed for this namespace, and when the token expires. An expired
+// token is an error.
 func VerifySession(token string, keys []ed25519.PublicKey, namespace string, now time.Time) (s Session, expires time.Time, err error) {
 	var c sessionClaims
 	if err := decodeSigned(token, sessionTokenHeader, keys, "proxy", &c); err != nil {

@@ -73,8 +73,8 @@ func (p *claudeParser) Parse(line []byte) ([]Event, error) {
 		return l.systemEvents(), nil
 	case "assistant":
 		events := l.Message.events()
-		// The usage of a message is repeated in each of its parts, and its output tokens are those at its start: the result has
-		// the final numbers.
+		// The usage of a message is repeated in each of its parts, and counts output tokens only at the start of the message: the
+		// result has the final numbers.
 		if usage := l.Message.Usage; usage != nil && l.Message.ID != p.lastMessage {
 			p.lastMessage = l.Message.ID
 			events = append(events, Event{Type: EventUsage, Model: l.Message.Model, Usage: new(usage.usage())})
@@ -100,8 +100,8 @@ func (l *claudeLine) systemEvents() []Event {
 		if l.ErrorStatus != nil {
 			text += fmt.Sprintf(", status %d", *l.ErrorStatus)
 		}
-		// Without a status, the connection failed, maybe in the middle of an answer. Then the agent's sums contain an estimate of
-		// its tokens.
+		// Without a status, the connection failed, maybe in the middle of an answer. The agent's sums then contain an estimate of its
+		// tokens.
 		return []Event{{Type: EventRetry, Text: text + ": " + textOf(l.Error), Interrupted: l.ErrorStatus == nil}}
 	}
 	return nil
@@ -132,7 +132,7 @@ func (m *claudeMessage) events() []Event {
 func (l *claudeLine) resultEvents() []Event {
 	usage := Event{Type: EventUsage, CostUSD: l.TotalCostUSD, Total: true}
 	switch {
-	case l.ModelUsage != nil: // of all models, also those of sub-agents
+	case l.ModelUsage != nil: // of all models, including models of sub-agents
 		sum := Usage{}
 		for _, u := range l.ModelUsage {
 			sum = sum.Add(Usage{

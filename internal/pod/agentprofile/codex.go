@@ -66,7 +66,7 @@ func (p *codexParser) Parse(line []byte) ([]Event, error) {
 	case "item.completed":
 		return p.itemEvents(&l.Item), nil
 	case "turn.completed":
-		u := l.Usage // whose input includes what was cached
+		u := l.Usage // its input includes cached tokens
 		fresh := max(0, u.InputTokens-u.CachedInputTokens-u.CacheWriteInputTokens)
 		return []Event{
 			{Type: EventUsage, Total: true, Usage: &Usage{
@@ -78,7 +78,7 @@ func (p *codexParser) Parse(line []byte) ([]Event, error) {
 		return []Event{{Type: EventResult, Failed: true, Text: l.Error.Message}}, nil
 	case "error":
 		if strings.HasPrefix(l.Message, "Reconnecting") {
-			// The sums at the end do not contain the tokens of an answer that was cut off.
+			// The sums at the end lack the tokens of an interrupted answer.
 			return []Event{{Type: EventRetry, Text: l.Message, Interrupted: strings.Contains(l.Message, "stream disconnected")}}, nil
 		}
 		return []Event{{Type: EventError, Text: l.Message}}, nil

@@ -14,21 +14,22 @@ type Inputs struct {
 	Prompt, SystemPrompt, Model, MaxTokens, Temperature string
 	// Conversation to resume; empty to start a new one.
 	Conversation string
-	// State is the directory in the workspace for the agent's state, Config one outside of it that is deleted with the Pod.
+	// State is the directory in the workspace for the agent's state. Config is a directory outside of it that is deleted with the
+	// Pod.
 	State, Config    string
 	WorkingDirectory string
 	PermissionMode   string
-	// Servers and Disabled are the session's MCP servers, and names of the profile's that it does not use.
+	// Servers are the session's MCP servers, and Disabled the names of the profile's servers that it does not use.
 	Servers  map[string]MCPServer
 	Disabled []string
-	// Arguments are further arguments of the agent, or for the profile exec the command.
+	// Arguments are further arguments of the agent; with the profile exec, they are the command.
 	Arguments []string
 }
 
-// Command is how an agent is started.
+// Command is the command line of an agent, with its environment and files.
 type Command struct {
 	Arguments []string
-	// Env are variables in addition to those of the runner.
+	// Env are variables in addition to the runner's variables.
 	Env   map[string]string
 	Stdin string
 	Files []File
@@ -44,7 +45,6 @@ const (
 // placeholder is {name}, or {name|json} for the value as a JSON string, which TOML can read too.
 var placeholder = regexp.MustCompile(`\{([a-zA-Z]+)(\|json)?\}`)
 
-// values returns the value of each placeholder.
 func (in *Inputs) values(mcp string) map[string]string {
 	return map[string]string{
 		"prompt": in.Prompt, "systemPrompt": in.SystemPrompt, "model": in.Model, "maxTokens": in.MaxTokens, "temperature": in.Temperature,
@@ -62,7 +62,7 @@ func checkPlaceholders(text string) error {
 	return nil
 }
 
-// NewCommand returns how to start the agent with these inputs.
+// NewCommand returns the command that starts the agent with these inputs.
 func (p *Profile) NewCommand(in *Inputs) (*Command, error) {
 	mcp, err := p.encodeServers(in)
 	if err != nil {
@@ -102,13 +102,12 @@ func (p *Profile) NewCommand(in *Inputs) (*Command, error) {
 	return c, nil
 }
 
-// expander replaces placeholders.
 type expander struct {
 	values map[string]string
 	used   map[string]bool
 }
 
-// expand returns a text with the values of its placeholders, and whether none of them is empty.
+// expand returns a text with the values of its placeholders, and whether all values are set.
 func (x *expander) expand(template string) (text string, complete bool) {
 	complete = true
 	text = placeholder.ReplaceAllStringFunc(template, func(found string) string {
@@ -124,7 +123,7 @@ func (x *expander) expand(template string) (text string, complete bool) {
 	return strings.TrimLeft(text, "\n"), complete
 }
 
-// group returns a group of arguments, or nothing if a value in it is empty.
+// group returns a group of arguments; nil if a value in it is empty.
 func (x *expander) group(templates []string) []string {
 	var arguments []string
 	for _, template := range templates {

@@ -9,26 +9,26 @@ type EventType string
 const (
 	// EventStarted has the conversation and the model.
 	EventStarted EventType = "started"
-	// EventText is a part of an answer, and EventThinking what the model thinks before it answers.
+	// EventText is a part of an answer, and EventThinking the model's reasoning before its answer.
 	EventText     EventType = "text"
 	EventThinking EventType = "thinking"
-	// EventToolCall and EventToolResult are a call of a tool, and what it returned.
+	// EventToolCall and EventToolResult are a call of a tool and its result.
 	EventToolCall   EventType = "toolCall"
 	EventToolResult EventType = "toolResult"
 	// EventUsage has tokens and cost.
 	EventUsage EventType = "usage"
 	// EventRetry is a failed request to the model that the agent repeats.
 	EventRetry EventType = "retry"
-	// EventError is an error that the agent reports and that need not end it.
+	// EventError is an error that need not end the agent.
 	EventError EventType = "error"
 	// EventResult is the end of the agent's work: the answer, or the reason of its failure.
 	EventResult EventType = "result"
-	// EventOutput is a line that is not an event of the agent, and EventRunner what the runner itself reports.
+	// EventOutput is a line of output that is no event of the agent, and EventRunner a report of the runner itself.
 	EventOutput EventType = "output"
 	EventRunner EventType = "runner"
 )
 
-// Event is one thing that an agent reports, in the same form for all agents.
+// Event is a report of an agent, in the same form for all agents.
 type Event struct {
 	Type EventType `json:"type"`
 	// Conversation is the agent's identifier of its conversation.
@@ -37,15 +37,15 @@ type Event struct {
 	Text         string `json:"text,omitempty"`
 	Tool         *Tool  `json:"tool,omitempty"`
 	Usage        *Usage `json:"usage,omitempty"`
-	// CostUSD is what the agent says that it cost. Nil means that the agent does not say.
+	// CostUSD is the cost that the agent reports; nil if it reports none.
 	CostUSD *float64 `json:"costUSD,omitempty"`
-	// Total means that Usage and CostUSD are sums, and replace earlier ones.
+	// Total means that Usage and CostUSD are sums, and replace earlier values.
 	Total bool `json:"total,omitempty"`
 	// Failed means that the agent's work, or a call of a tool, failed.
 	Failed bool `json:"failed,omitempty"`
-	// Interrupted means that an answer of the model was cut off. The model's server counts its tokens, but does not say how many.
+	// Interrupted means that an answer of the model was cut off. The model's server counts its tokens, but does not report them.
 	Interrupted bool `json:"interrupted,omitempty"`
-	// Omitted is the number of bytes that were left out because the event would be too long.
+	// Omitted is the number of bytes that were left out of a too long event.
 	Omitted int64 `json:"omitted,omitempty"`
 }
 
@@ -56,7 +56,7 @@ type Tool struct {
 	Input json.RawMessage `json:"input,omitempty"`
 }
 
-// Usage are numbers of tokens. InputTokens do not include those that were read from a cache or written into it.
+// Usage contains numbers of tokens. InputTokens does not include tokens that were read from a cache or written into it.
 type Usage struct {
 	InputTokens      int64 `json:"inputTokens"`
 	CacheReadTokens  int64 `json:"cacheReadTokens,omitempty"`
@@ -80,7 +80,7 @@ func (u Usage) minus(other Usage) Usage {
 	}
 }
 
-// maxTokens is a number of tokens that no session uses, and of which many can be added.
+// maxTokens is more than any session uses, and small enough that sums do not overflow.
 const maxTokens = 1 << 48
 
 // isValid reports whether all numbers can be numbers of tokens.

@@ -7,12 +7,12 @@ import (
 
 // geminiParser reads the format stream-json of Gemini CLI.
 type geminiParser struct {
-	// text is the current message, which arrives in parts, and answer the last one.
+	// text is the current message, which arrives in parts, and answer the last complete message.
 	text   strings.Builder
 	answer string
 }
 
-// maxMessageBytes is the length of a message from which on it is reported in parts.
+// maxMessageBytes is the length from which a message is reported in parts.
 const maxMessageBytes = 32 << 10
 
 type geminiLine struct {

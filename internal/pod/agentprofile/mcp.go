@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// MCPServer is a server of tools: a program that is started with Command, or a URL.
+// MCPServer is a server of tools: a program that Command starts, or a URL.
 type MCPServer struct {
 	// Type is http or sse, for a URL. Default: http.
 	Type    string            `json:"type,omitempty"`

@@ -12,23 +12,22 @@ import (
 // ParserName is the name of a parser.
 type ParserName string
 
-// The parsers.
 const (
 	ParserClaudeCode ParserName = "claude-code"
 	ParserCodex      ParserName = "codex"
 	ParserGemini     ParserName = "gemini"
 	ParserOpenCode   ParserName = "opencode"
-	// ParserEvents reads Events as they are, and ParserText takes each line as a part of the answer.
+	// ParserEvents reads Events in the runner's own form, and ParserText takes each line as a part of the answer.
 	ParserEvents ParserName = "events"
 	ParserText   ParserName = "text"
 )
 
 // Parser turns the output of an agent into events.
 type Parser interface {
-	// Parse returns the events of a line. Lines of an unknown type have none, because a newer agent may write them. An
-	// error means that the line is not in the agent's format.
+	// Parse returns the events of a line; none for a line of an unknown type, because a newer agent may write it. An error means that
+	// the line is not in the agent's format.
 	Parse(line []byte) ([]Event, error)
-	// End returns the events that remain at the end of the output.
+	// End returns the remaining events at the end of the output.
 	End() []Event
 }
 
@@ -47,7 +46,6 @@ func ParserNames() []ParserName { return slices.Sorted(maps.Keys(parsers)) }
 // NewParser returns a parser for the output of one process.
 func (p *Profile) NewParser() Parser { return parsers[p.Parser]() }
 
-// decodeLine decodes a line that must be a JSON object.
 func decodeLine(line []byte, into any) error {
 	if trimmed := strings.TrimLeft(string(line[:min(len(line), 16)]), " \t"); !strings.HasPrefix(trimmed, "{") {
 		return errors.New("the line is not a JSON object")
@@ -58,7 +56,7 @@ func decodeLine(line []byte, into any) error {
 	return nil
 }
 
-// eventsParser reads events that are in the runner's own form.
+// eventsParser reads events in the runner's own form.
 type eventsParser struct{}
 
 // Parse implements Parser.
@@ -76,10 +74,9 @@ func (eventsParser) Parse(line []byte) ([]Event, error) {
 // End implements Parser.
 func (eventsParser) End() []Event { return nil }
 
-// maxTextAnswer is how much of the end of a text is the answer.
+// maxTextAnswer is the length of the end of a text that is the answer, in bytes.
 const maxTextAnswer = 4096
 
-// textParser takes the end of the output as the answer.
 type textParser struct{ tail []byte }
 
 // Parse implements Parser.

@@ -37,11 +37,11 @@ type Profile struct {
 	MCPFormat MCPFormat `json:"mcpFormat,omitempty"`
 	// MCPServers are servers that each session uses unless it disables them.
 	MCPServers map[string]MCPServer `json:"mcpServers,omitempty"`
-	// Totals says what the sums of tokens and cost that the agent reports are of.
+	// Totals is the scope of the sums of tokens and cost that the agent reports.
 	Totals Totals `json:"totals,omitempty"`
-	// ZeroCostIsUnknown means that the agent reports a cost of zero for models whose prices it does not know.
+	// ZeroCostIsUnknown means that the agent reports a cost of zero for models with unknown prices.
 	ZeroCostIsUnknown bool `json:"zeroCostIsUnknown,omitempty"`
-	// Prices of models. They take precedence over what the agent reports.
+	// Prices of models. They take precedence over the agent's cost.
 	Prices map[string]Price `json:"prices,omitempty"`
 }
 
@@ -51,14 +51,14 @@ type File struct {
 	Content string `json:"content"`
 }
 
-// Totals says what an agent's sums are of.
+// Totals is the scope of an agent's sums.
 type Totals string
 
-// What sums are of.
+// The scopes of sums.
 const (
 	// TotalsOfProcess are sums since the agent's process started.
 	TotalsOfProcess Totals = "process"
-	// TotalsOfConversation are sums since the conversation started, also in earlier processes.
+	// TotalsOfConversation are sums since the conversation started, including earlier processes.
 	TotalsOfConversation Totals = "conversation"
 )
 
@@ -70,7 +70,6 @@ type Price struct {
 	Output     float64 `json:"output"`
 }
 
-// cost returns what these tokens cost.
 func (p Price) cost(u Usage) float64 {
 	const million = 1e6
 	return (float64(u.InputTokens)*p.Input + float64(u.CacheReadTokens)*p.CacheRead +
@@ -118,7 +117,7 @@ func Parse(raw []byte) (*Profile, error) {
 	return p, p.validate()
 }
 
-// applyBase fills in fields that are not set. Variables, modes, servers and prices are added to those of the base.
+// applyBase fills in fields that are not set. It adds the base's variables, modes, servers and prices.
 func (p *Profile) applyBase(base *Profile) {
 	setDefault(&p.Name, base.Name)
 	setDefault(&p.Parser, base.Parser)
@@ -183,7 +182,6 @@ func (p *Profile) validate() error {
 	return errors.Join(errs...)
 }
 
-// templates returns all texts with placeholders.
 func (p *Profile) templates() []string {
 	texts := slices.Concat(p.Command, []string{p.Stdin})
 	for _, group := range p.Arguments {

@@ -8,11 +8,11 @@ type Sums struct {
 	CostUSD *float64 `json:"costUSD,omitempty"`
 }
 
-// Tally adds up what an agent reports.
+// Tally adds up the events of an agent.
 type Tally struct {
 	profile *Profile
 	model   string
-	// baseline returns the sums of earlier processes in a conversation; nil if they are not known.
+	// baseline returns the sums of earlier processes in a conversation; nil if unknown.
 	baseline func(conversation string) *Sums
 
 	report  Report
@@ -21,11 +21,11 @@ type Tally struct {
 	invalid bool
 }
 
-// Report is what a process of an agent did.
+// Report is the result of a process of an agent.
 type Report struct {
 	Conversation, Model string
-	// Finished means that the agent reported the end of its work, and Failed that this is a failure. Answer is its answer,
-	// or the reason of the failure.
+	// Finished means that the agent reported the end of its work, and Failed that it failed. Answer is its answer, or the reason of
+	// the failure.
 	Finished, Failed bool
 	Answer           string
 	ToolCalls        int
@@ -34,14 +34,13 @@ type Report struct {
 	// Usage is nil if no tokens were reported. It is a lower bound unless it is complete.
 	Usage         *Usage
 	UsageComplete bool
-	// CostUSD is nil if the cost is not known. It is a lower bound unless the agent finished and was not interrupted.
+	// CostUSD is nil if unknown. It is a lower bound unless the agent finished and was not interrupted.
 	CostUSD *float64
-	// Sums of the conversation, for later processes; nil if they are not known.
+	// Sums of the conversation, for later processes; nil if unknown.
 	Sums *Sums
 }
 
-// NewTally returns the tally of a process that was started with this model. resumed is the conversation that it
-// continues; empty for a new one.
+// NewTally returns the tally of a process that was started with this model. If resumed, the process continues a conversation.
 func (p *Profile) NewTally(model string, resumed bool, baseline func(conversation string) *Sums) *Tally {
 	t := &Tally{profile: p, model: model, baseline: baseline}
 	if !resumed || p.Totals != TotalsOfConversation {
@@ -99,7 +98,7 @@ func (t *Tally) addUsage(e *Event) {
 	}
 }
 
-// Report returns what is known so far.
+// Report returns the report of the events so far.
 func (t *Tally) Report() Report {
 	r := t.report
 	r.Model = t.model
@@ -109,7 +108,7 @@ func (t *Tally) Report() Report {
 		r.Sums = t.totals
 		base := t.baseline(r.Conversation)
 		if base == nil {
-			break // what earlier processes of the conversation used is not known
+			break // the usage of earlier processes is unknown
 		}
 		r.Usage, r.UsageComplete = new(t.totals.Usage.minus(base.Usage)), r.Finished
 		if agentCost = nil; t.totals.CostUSD != nil && base.CostUSD != nil {
@@ -124,7 +123,7 @@ func (t *Tally) Report() Report {
 	return r
 }
 
-// cost returns the cost by configured prices, or what the agent reports.
+// cost returns the cost by configured prices, or else the agent's cost.
 func (t *Tally) cost(r *Report, agentCost *float64) *float64 {
 	if t.invalid {
 		return nil

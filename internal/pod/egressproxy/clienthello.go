@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// maxHelloBytes bounds a ClientHello with the headers of its records. Those with keys for post-quantum
-	// cryptography have about two kilobytes.
+	// maxHelloBytes bounds a ClientHello with the headers of its records. A ClientHello with keys for post-quantum cryptography has
+	// about two kilobytes.
 	maxHelloBytes = 32 << 10
 
 	recordHeader, maxRecord      = 5, 1 << 14
@@ -26,8 +26,8 @@ var (
 	errHelloMalformed = errors.New("the TLS ClientHello is malformed")
 )
 
-// isHelloComplete reports whether data begins with all records of a ClientHello. It returns an error if it cannot
-// begin with one.
+// isHelloComplete reports whether data begins with all records of a ClientHello. It returns an error if data cannot begin with a
+// ClientHello.
 func isHelloComplete(data []byte) (bool, error) {
 	var message []byte
 	for {
@@ -43,8 +43,7 @@ func isHelloComplete(data []byte) (bool, error) {
 	}
 }
 
-// nextRecord returns what data has of the payload of its first record, and the data after that; nil if the record is
-// not complete.
+// nextRecord returns the available payload of the first record in data, and the data after it; nil if the record is not complete.
 func nextRecord(data []byte) (payload, rest []byte, err error) {
 	if len(data) > 0 && data[0] != recordHandshake || len(data) > 1 && data[1] != 3 {
 		return nil, nil, errNoTLS
@@ -77,9 +76,8 @@ func isMessageComplete(message []byte) (bool, error) {
 	return len(message) >= length, nil
 }
 
-// parseServerName returns the server name of a complete ClientHello. That of an encrypted ClientHello is the outer
-// one, which the server of the encrypted name must be able to decrypt. The standard library parses it, which accepts
-// only one name and no extension twice.
+// parseServerName returns the server name of a complete ClientHello. An encrypted ClientHello has the name of the outer ClientHello,
+// whose server must be able to decrypt the inner name. The standard library accepts only one name and no extension twice.
 func parseServerName(data []byte) (string, error) {
 	name := ""
 	server := tls.Server(helloConn{bytes.NewReader(data)}, &tls.Config{
@@ -95,10 +93,10 @@ func parseServerName(data []byte) (string, error) {
 	return name, nil
 }
 
-// helloConn is a connection from which a ClientHello can be read, and nothing else.
+// helloConn is a connection from which only a ClientHello can be read.
 type helloConn struct{ io.Reader }
 
-// Write drops the alert with which the handshake ends.
+// Write drops the alert at the end of the handshake.
 func (helloConn) Write(p []byte) (int, error) { return len(p), nil }
 
 // Close implements net.Conn.

@@ -12,19 +12,19 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner"
 )
 
-// maxAddresses is the number of addresses of a host that are tried.
+// maxAddresses is how many addresses of a host are tried.
 const maxAddresses = 4
 
 // Resolver returns the addresses of a host.
 type Resolver func(ctx context.Context, host string) ([]netip.Addr, error)
 
-// resolve asks the Pod's DNS servers. The dot at the end excludes the search domains of the Pod, in which other
-// tenants could create the name.
+// resolve asks the Pod's DNS servers. The dot at the end excludes the search domains of the Pod, in which other tenants could create
+// the name.
 func resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 	return (&net.Resolver{PreferGo: true}).LookupNetIP(ctx, "ip", host+".")
 }
 
-// dialer connects to hosts by name, at addresses that are allowed.
+// dialer connects to hosts by name, at allowed addresses.
 type dialer struct {
 	network sessionrunner.Network
 	resolve Resolver
@@ -32,8 +32,8 @@ type dialer struct {
 
 var errAddress = errors.New("the address is not allowed")
 
-// dial resolves a host and connects to the first of its allowed addresses that accepts. The name is resolved once:
-// what is checked is what the socket connects to.
+// dial resolves a host and connects to the first of its allowed addresses that accepts. The name is resolved once: the socket
+// connects to the checked address.
 func (d *dialer) dial(ctx context.Context, host string, port uint16) (*net.TCPConn, error) {
 	addresses, err := d.resolve(ctx, host)
 	if err != nil {

@@ -96,10 +96,10 @@ func New(o Options) *Proxy {
 // silentLogger drops the log of the library: sessions could fill it.
 type silentLogger struct{}
 
-// Printf drops a line.
+// Printf implements goproxy.Logger.
 func (silentLogger) Printf(string, ...any) {}
 
-// ServeHTTP accepts CONNECT only, so that the library never sends a request itself.
+// ServeHTTP accepts only CONNECT, so that the library never sends a request itself.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodConnect {
 		p.refusals.record(p.options.Namespace, &adminauth.Session{}, "", refusalf(http.StatusMethodNotAllowed, reasonMethodNotAllowed, "method %.16q", r.Method))
@@ -115,7 +115,7 @@ func (p *Proxy) handleConnect(host string, ctx *goproxy.ProxyCtx) (*goproxy.Conn
 	request, refused := p.authorize(ctx.Req)
 	if refused != nil {
 		requested := ctx.Req.URL.Host
-		requested = requested[:min(len(requested), sessionrunner.MaxHostBytes)] // limits what a session can write into the log
+		requested = requested[:min(len(requested), sessionrunner.MaxHostBytes)] // bounds a session's text in the log
 		p.refusals.record(p.options.Namespace, &request.session, requested, refused)
 		ctx.Resp = refused.response(ctx.Req) //nolint:bodyclose // the library writes it
 		return &goproxy.ConnectAction{Action: goproxy.ConnectReject}, host
@@ -159,8 +159,7 @@ func (p *Proxy) authorize(r *http.Request) (*connectRequest, *refusal) {
 
 var errNotAuthorized = errors.New("the request was not authorized")
 
-// dial connects to the host of an authorized request. The library calls it, and forwards what is sent in both
-// directions.
+// dial connects to the host of an authorized request. The library calls it, and forwards data in both directions.
 func (p *Proxy) dial(r *http.Request, _, _ string) (net.Conn, error) {
 	c, authorized := r.Context().Value(connectRequestKey{}).(*connectRequest)
 	if !authorized {
@@ -208,7 +207,7 @@ func (p *Proxy) removeTunnel(t *tunnel) {
 	p.changed = make(chan struct{})
 }
 
-// Drain waits until all tunnels have ended or ctx does, and then closes the others.
+// Drain waits until all tunnels have ended or ctx ends, and then closes the remaining tunnels.
 func (p *Proxy) Drain(ctx context.Context) {
 	for {
 		p.mu.Lock()
@@ -238,9 +237,9 @@ func (p *Proxy) closeTunnels() {
 	}
 }
 
-// Limits bound what sessions can occupy.
+// Limits bound the resources that sessions can occupy.
 type Limits struct {
-	// Session and Total are the numbers of tunnels of one session and of all.
+	// Session and Total are the numbers of tunnels of one session and of all sessions.
 	Session, Total int
 	// Hello is the time from the start of a tunnel to its complete ClientHello.
 	Hello time.Duration
@@ -255,7 +254,7 @@ type Limits struct {
 // DefaultLimits are the limits of the program. A tunnel needs about 100 KiB.
 var DefaultLimits = Limits{Session: 64, Total: 512, Hello: 10 * time.Second, Idle: 15 * time.Minute, Lifetime: 4 * time.Hour, Dial: 10 * time.Second}
 
-// slots are the tunnels that sessions occupy.
+// slots count the tunnels of sessions.
 type slots struct {
 	mu       sync.Mutex
 	limits   Limits
@@ -263,7 +262,7 @@ type slots struct {
 	sessions map[string]int // by UID
 }
 
-// take occupies a slot for a session, unless it has all that it may have.
+// take occupies a slot for a session, unless the session or all sessions are at their limit.
 func (s *slots) take(session string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -28,7 +28,7 @@ const (
 	reasonHelloTimeout       = "HelloTimeout"
 )
 
-// refusal is a request that the proxy does not execute, and why.
+// refusal is a request that the proxy refuses, and the reason.
 type refusal struct {
 	status  int
 	reason  string
@@ -41,7 +41,6 @@ func refusalf(status int, reason, format string, args ...any) *refusal {
 	return &refusal{status, reason, fmt.Sprintf(format, args...)}
 }
 
-// response returns the HTTP response of a refusal.
 func (r *refusal) response(request *http.Request) *http.Response {
 	text := "egress proxy: " + r.message + "\n"
 	response := &http.Response{
@@ -62,7 +61,7 @@ const (
 	logBurst = 10
 )
 
-// refusals counts refusals, and logs some of them: a session can cause any number.
+// refusals counts refusals, and logs some of them: a session can cause any number of refusals.
 type refusals struct {
 	log     *slog.Logger
 	total   *prometheus.CounterVec
@@ -85,7 +84,6 @@ func newRefusals(log *slog.Logger, registry prometheus.Registerer) *refusals {
 	return &refusals{log: log, total: total, limiter: lru.New(loggedSessions)}
 }
 
-// record counts and logs a refusal.
 func (r *refusals) record(namespace string, session *adminauth.Session, host string, refused *refusal) {
 	r.total.WithLabelValues(namespace, session.Runner, refused.reason).Inc()
 	suppressed, logged := r.admit(session.UID)
@@ -96,7 +94,7 @@ func (r *refusals) record(namespace string, session *adminauth.Session, host str
 		"namespace", namespace, "session", session.Name, "uid", session.UID, "runner", session.Runner, "suppressed", suppressed)
 }
 
-// admit reports whether a refusal of a session is logged, and how many were not logged before it.
+// admit reports whether a refusal of a session is logged, and how many refusals were suppressed before it.
 func (r *refusals) admit(uid string) (suppressed int, logged bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

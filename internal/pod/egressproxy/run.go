@@ -30,13 +30,13 @@ const (
 	HashLength = 64
 	// maxRequestHeader bounds the header of a request. A token has up to a kilobyte.
 	maxRequestHeader = 8 << 10
-	// configInterval is the time between two reads of a configuration that is not the expected one yet.
+	// configInterval is the time between two reads while the configuration is not the expected one.
 	configInterval = 250 * time.Millisecond
 	// requestTimeout is the time in which a request must arrive.
 	requestTimeout = 10 * time.Second
 )
 
-// Connections that are not authenticated yet have the lower limit: see package listener.
+// Unauthenticated connections have the lower limit: see package listener.
 var (
 	proxyConnections = listener.Limits{Total: 2 * DefaultLimits.Total, Unproven: 256}
 	adminConnections = listener.Limits{Total: 64, Unproven: 64}
@@ -49,7 +49,7 @@ type settings struct {
 	drain                  time.Duration
 }
 
-// Run runs the program until SIGTERM, and then until its tunnels have ended.
+// Run runs the program until SIGTERM or SIGINT, and then until its tunnels have ended.
 func Run(ctx context.Context, args []string, errOut io.Writer) error {
 	s := settings{}
 	flags := flag.NewFlagSet("yardmaster egress-proxy", flag.ContinueOnError)
@@ -104,7 +104,7 @@ func (s *settings) run(ctx context.Context, log *slog.Logger) error {
 	log.Info("Stopping", "drainTimeout", s.drain.String())
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.drain)
 	defer cancel()
-	_ = tcp.Close() // no further connections; those that are open end by themselves
+	_ = tcp.Close() // no further connections; open connections end by themselves
 	proxy.Drain(drain)
 	return server.Close()
 }
@@ -113,8 +113,7 @@ func boundedListener(tcp net.Listener) net.Listener {
 	return listener.New(tcp, proxyConnections, func() {})
 }
 
-// waitForConfig reads the configuration when its file has the content with this hash: the kubelet may first mount
-// an earlier version.
+// waitForConfig reads the configuration when its file has the content with this hash: the kubelet may first mount an earlier version.
 func waitForConfig(ctx context.Context, path, hash string, log *slog.Logger) (Options, error) {
 	ticker := time.NewTicker(configInterval)
 	defer ticker.Stop()
@@ -160,7 +159,6 @@ func newServer(handler http.Handler) *http.Server {
 	}
 }
 
-// serveAdmin serves health and metrics.
 func (s *settings) serveAdmin(registry *prometheus.Registry, ready *atomic.Bool) (stop func(), err error) {
 	health := http.NewServeMux()
 	health.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })

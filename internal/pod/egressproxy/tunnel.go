@@ -13,8 +13,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/pod/adminauth"
 )
 
-// tunnel is a connection to a host. It forwards nothing in either direction before the session has sent a
-// ClientHello for that host.
+// tunnel is a connection to a host. It forwards nothing in either direction before the session has sent a ClientHello for the host.
 //
 // It does not embed a *net.TCPConn: io.Copy would find its method ReadFrom, and bypass Write.
 type tunnel struct {
@@ -25,7 +24,7 @@ type tunnel struct {
 	session adminauth.Session
 	host    string
 
-	// hello is what the session sent before its ClientHello is verified. Only Write uses it.
+	// hello is the data of the session before its ClientHello is verified. Only Write uses it.
 	hello    bytes.Buffer
 	verified chan struct{}
 
@@ -47,7 +46,7 @@ func (p *Proxy) newTunnel(connection *net.TCPConn, c *connectRequest) *tunnel {
 
 func (t *tunnel) touch() { t.lastActive.Store(time.Now().UnixNano()) }
 
-// enforceTimes closes the tunnel without a ClientHello, without data for some time, and at the end of its lifetime.
+// enforceTimes closes the tunnel without a ClientHello, after an idle time, and at the end of its lifetime.
 func (t *tunnel) enforceTimes(limits *Limits) {
 	hello, idle, lifetime := time.NewTimer(limits.Hello), time.NewTimer(limits.Idle), time.NewTimer(limits.Lifetime)
 	defer func() { hello.Stop(); idle.Stop(); lifetime.Stop() }()
@@ -92,7 +91,7 @@ func (t *tunnel) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write forwards data after the ClientHello, and keeps data before.
+// Write forwards data after the ClientHello, and buffers earlier data.
 func (t *tunnel) Write(p []byte) (int, error) {
 	t.touch()
 	if t.hasHello() {

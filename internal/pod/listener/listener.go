@@ -1,7 +1,6 @@
-// Package listener limits the open connections of a server to which any Pod can connect. Connections
-// whose peer has not proved that it is entitled to one have a lower limit. There, a new connection replaces
-// the oldest one of the host with the most, so that idle or slow peers exclude nobody else, such as
-// the API server or the kubelet.
+// Package listener limits the open connections of a server to which any Pod can connect. Unproven connections, whose peer has not
+// proved that it is entitled to connect, have a lower limit. At this limit, a new connection replaces the oldest connection of the
+// host with the most connections, so that idle or slow peers do not exclude others, such as the API server or the kubelet.
 package listener
 
 import (
@@ -13,13 +12,13 @@ import (
 	"sync"
 )
 
-// readBuffer is the kernel's buffer for received bytes of a connection. By default it grows to several
-// megabytes, which peers that flood a connection would fill at the expense of the node.
+// readBuffer is the kernel's receive buffer of a connection. By default it grows to several megabytes, which peers that flood a
+// connection would fill at the expense of the node.
 const readBuffer = 64 << 10
 
 // Limits are the maximum numbers of open connections.
 type Limits struct {
-	// Total is for all connections, Unproven for those that are not proven.
+	// Total is for all connections, Unproven for unproven connections.
 	Total, Unproven int
 }
 
@@ -40,7 +39,6 @@ func New(listener net.Listener, limits Limits, refused func()) *Listener {
 	return &Listener{Listener: listener, limits: limits, refused: refused, unproven: map[string]*list.List{}}
 }
 
-// connection is an open connection of a Listener.
 type connection struct {
 	net.Conn
 
@@ -160,8 +158,7 @@ func (c *connection) CloseRead() error {
 
 type connectionKey struct{}
 
-// WithConnection makes the connection of a request available to Prove. It is the ConnContext of an
-// http.Server.
+// WithConnection makes the connection of a request available to Prove. It is the ConnContext of an http.Server.
 func WithConnection(ctx context.Context, c net.Conn) context.Context {
 	if encrypted, ok := c.(*tls.Conn); ok {
 		c = encrypted.NetConn()
@@ -169,8 +166,7 @@ func WithConnection(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, c)
 }
 
-// Prove records that the peer has proved with a request, on its connection, that it is entitled to
-// send it. The connection is then never replaced.
+// Prove records that a request has proved that its peer is entitled to connect. The connection is then never replaced.
 func Prove(ctx context.Context) {
 	if c, ok := ctx.Value(connectionKey{}).(*connection); ok {
 		c.listener.mu.Lock()

@@ -2,9 +2,9 @@ package networkcheck
 
 // The ports of the operator's Pods.
 const (
-	// ControlPort is the one that the NetworkPolicies of sessions allow.
+	// ControlPort is the port that the NetworkPolicies of sessions allow.
 	ControlPort = 9446
-	// DeniedPort is the one that they do not allow.
+	// DeniedPort is the port that they do not allow.
 	DeniedPort = 9447
 )
 
@@ -14,7 +14,7 @@ const (
 	ExitUnknown     = 11
 )
 
-// Result says whether NetworkPolicies are enforced.
+// Result is whether NetworkPolicies are enforced.
 type Result int
 
 // Results of a check.

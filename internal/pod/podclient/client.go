@@ -1,5 +1,5 @@
-// Package podclient sends requests to the API server with the token of the Pod it runs in. It is for programs that need few
-// requests, for which client-go would need more memory than the rest of the program.
+// Package podclient sends requests to the API server with the token of its Pod. It is for programs that need few requests, for which
+// client-go would need more memory than the rest of the program.
 package podclient
 
 import (
@@ -22,7 +22,7 @@ import (
 const TokenDirectory = "/var/run/secrets/kubernetes.io/serviceaccount" //nolint:gosec // the path of a credential, not a credential
 
 const (
-	// maxStatusBytes bounds what is read of an error, and maxErrorBytes what is reported of it.
+	// maxStatusBytes bounds the part of an error that is read, and maxErrorBytes the part that is reported.
 	maxStatusBytes = 64 << 10
 	maxErrorBytes  = 1024
 )
@@ -56,7 +56,7 @@ func New(getenv func(string) string, directory string) (*Client, error) {
 	}, nil
 }
 
-// StatusError is an answer that is not 200 OK.
+// StatusError is a response other than 200 OK.
 type StatusError struct {
 	Code         int
 	Status, Body string
@@ -67,8 +67,8 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("the API server returned %s: %s", e.Status, e.Body)
 }
 
-// Do returns the answer to a request, which the caller closes, or a StatusError. It reads the token for each request: the
-// kubelet replaces it before it expires.
+// Do returns the response to a request, which the caller closes, or a StatusError. It reads the token for each request: the kubelet
+// replaces the token before it expires.
 func (c *Client) Do(ctx context.Context, method, path string, header map[string]string, body []byte) (*http.Response, error) {
 	token, err := os.ReadFile(c.token)
 	if err != nil {
@@ -90,7 +90,7 @@ func (c *Client) Do(ctx context.Context, method, path string, header map[string]
 	return nil, &StatusError{response.StatusCode, response.Status, readMessage(response.Body)}
 }
 
-// readMessage returns the message of a Status, or the beginning of another answer.
+// readMessage returns the message of a Status, or the beginning of another response.
 func readMessage(body io.Reader) string {
 	raw, _ := io.ReadAll(io.LimitReader(body, maxStatusBytes))
 	var status struct {

@@ -19,10 +19,9 @@ import (
 )
 
 const (
-	// outputDelay is how long output of an agent that ended is still read: a process that it left behind may have its
-	// output open.
+	// outputDelay is how long output of an ended agent is still read: a remaining child process may have the output open.
 	outputDelay = 2 * time.Second
-	// maxMalformedEvents is how many malformed lines are reported as such. Further ones are only counted.
+	// maxMalformedEvents is how many malformed lines are reported. Further lines are only counted.
 	maxMalformedEvents = 100
 )
 
@@ -33,7 +32,7 @@ type agent struct {
 	// grace is the time between SIGTERM and SIGKILL.
 	grace  time.Duration
 	events *emitter
-	// observe is called for each event, and after each output of the agent with an empty one. It must not wait.
+	// observe is called for each event, and after each line of output with an empty event. It must not wait.
 	observe func(*agentprofile.Event)
 
 	mutex     sync.Mutex
@@ -41,15 +40,14 @@ type agent struct {
 	malformed int
 }
 
-// agentEnd is how a process ended.
 type agentEnd struct {
 	exitCode int
-	// terminated means that the runner terminated it.
+	// terminated means that the runner terminated the process.
 	terminated bool
 }
 
-// run starts the agent and waits for its end. When ctx ends, it sends SIGTERM to the agent and its child processes, and
-// after the grace period SIGKILL.
+// run starts the agent and waits for its end. When ctx ends, it sends SIGTERM to the agent and its child processes, and SIGKILL after
+// the grace period.
 func (a *agent) run(ctx context.Context, environment []string) (agentEnd, error) {
 	for _, file := range a.command.Files {
 		if err := writeFile(file); err != nil {
@@ -67,7 +65,7 @@ func (a *agent) run(ctx context.Context, environment []string) (agentEnd, error)
 		command.Env = append(command.Env, name+"="+value)
 	}
 	command.Stdin = strings.NewReader(a.command.Stdin)
-	// Its child processes are in its group: they are terminated with it.
+	// Its child processes are in its group, and are terminated with it.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stdout, stopStdout := a.pipe(a.handleLine)
 	stderr, stopStderr := a.pipe(func(line []byte, omitted int64) {
@@ -82,7 +80,7 @@ func (a *agent) run(ctx context.Context, environment []string) (agentEnd, error)
 	stop := terminateWith(ctx, command.Process.Pid, a.grace, &terminated)
 	err = command.Wait()
 	stop()
-	// Processes that the agent left behind must not change the workspace while it is committed.
+	// Remaining child processes must not change the workspace while it is committed.
 	_ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL)
 	stopStdout()
 	stopStderr()
@@ -121,7 +119,7 @@ func terminateWith(ctx context.Context, group int, grace time.Duration, terminat
 	return func() { close(ended); done.Wait() }
 }
 
-// pipe returns a writer whose lines are handled, and a function that waits until all are.
+// pipe returns a writer that passes its lines to handle, and a function that waits until all lines are handled.
 func (*agent) pipe(handle func([]byte, int64)) (io.Writer, func()) {
 	reader, writer := io.Pipe()
 	var done sync.WaitGroup
@@ -131,7 +129,6 @@ func (*agent) pipe(handle func([]byte, int64)) (io.Writer, func()) {
 	return writer, func() { _ = writer.Close(); done.Wait() }
 }
 
-// handleLine handles a line of standard output.
 func (a *agent) handleLine(line []byte, omitted int64) {
 	if omitted > 0 {
 		a.handleEvent(agentprofile.Event{Type: agentprofile.EventOutput, Omitted: omitted})
@@ -169,12 +166,12 @@ func writeFile(file agentprofile.File) error {
 }
 
 const (
-	// maxLineBytes bounds the memory for a line of an agent. Results are shorter; longer lines are those of tools.
+	// maxLineBytes bounds the memory for a line of an agent. Results are shorter; longer lines come from tools.
 	maxLineBytes = 1 << 20
 	readBytes    = 64 << 10
 )
 
-// readLines calls handle for each line. A line that is too long is omitted, and handle gets its length instead.
+// readLines calls handle for each line. It omits a line that is too long, and passes its length instead.
 func readLines(from io.Reader, handle func(line []byte, omitted int64)) error {
 	reader := bufio.NewReaderSize(from, readBytes)
 	var line []byte
@@ -185,7 +182,7 @@ func readLines(from io.Reader, handle func(line []byte, omitted int64)) error {
 		case omitted > 0:
 			omitted += int64(len(part))
 		case len(line)+len(part) > maxLineBytes:
-			omitted, line = int64(len(line)+len(part)), nil // its memory is not needed for the usual lines
+			omitted, line = int64(len(line)+len(part)), nil // usual lines do not need its memory
 		default:
 			line = append(line, part...)
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/pod/agentprofile"
 )
 
-// maxTextBytes bounds the text, and the input of a tool, in an event: the log of a container is read by people, and
-// programs split lines that are too long.
+// maxTextBytes bounds the text, and the input of a tool, in an event: people read the log of a container, and programs split lines
+// that are too long.
 const maxTextBytes = 16 << 10
 
 // emitter writes events, one JSON object a line.
@@ -24,11 +24,10 @@ type emitter struct {
 	now    func() time.Time
 	// copy also gets the events, if it is set: a client of an interactive session.
 	copy io.Writer
-	// transcript also gets them, if the SessionRunner has an archive.
+	// transcript also gets the events, if the SessionRunner has an archive.
 	transcript io.Writer
 }
 
-// timedEvent is an event as it is written.
 type timedEvent struct {
 	Time string `json:"time"`
 	*agentprofile.Event
@@ -37,7 +36,7 @@ type timedEvent struct {
 func (e *emitter) emit(event agentprofile.Event) {
 	shorten(&event)
 	raw, err := json.Marshal(timedEvent{Time: e.now().UTC().Format(time.RFC3339Nano), Event: &event})
-	if err != nil { // the input of a tool is malformed, which only an agent's own events can be
+	if err != nil { // the input of a tool is malformed, which is only possible in an agent's own events
 		raw = fmt.Appendf(nil, `{"type":%q,"text":%q}`, agentprofile.EventError, err.Error())
 	}
 	raw = append(e.redact.bytes(raw), '\n')
@@ -52,26 +51,25 @@ func (e *emitter) emit(event agentprofile.Event) {
 	}
 }
 
-// report emits what the runner itself has to say.
+// report emits a message of the runner itself.
 func (e *emitter) report(format string, arguments ...any) {
 	e.emit(agentprofile.Event{Type: agentprofile.EventRunner, Text: fmt.Sprintf(format, arguments...)})
 }
 
-// setCopy makes events go to a second writer; nil ends that.
+// setCopy also sends events to a second writer; nil stops it.
 func (e *emitter) setCopy(to io.Writer) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	e.copy = to
 }
 
-// setTranscript makes events go to the archive; nil ends that.
+// setTranscript also sends events to the archive; nil stops it.
 func (e *emitter) setTranscript(to io.Writer) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	e.transcript = to
 }
 
-// shorten bounds the length of an event.
 func shorten(event *agentprofile.Event) {
 	text := cut(event.Text, maxTextBytes)
 	event.Omitted += int64(len(event.Text) - len(text))
@@ -85,7 +83,7 @@ func shorten(event *agentprofile.Event) {
 	}
 }
 
-// cut returns at most this many bytes of a text, and only whole characters.
+// cut returns at most this many bytes of a text, without splitting a character.
 func cut(text string, bytes int) string {
 	if len(text) <= bytes {
 		return text

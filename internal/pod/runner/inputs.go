@@ -18,7 +18,7 @@ const (
 	stateDirectory = ".agentic"
 )
 
-// inputs are what the operator gives a runner.
+// inputs are the operator's inputs to a runner.
 type inputs struct {
 	name, namespace, job string
 	run, attempt         int
@@ -95,7 +95,7 @@ func readInputs(getenv func(string) string) (*inputs, error) {
 	return in, nil
 }
 
-// workingDirectory is that of the only repository, or the workspace.
+// workingDirectory is the directory of the only repository, or else the workspace.
 func (in *inputs) workingDirectory() string {
 	if len(in.file.Repos) == 1 {
 		return filepath.Join(in.workspace, in.file.Repos[0].Directory)

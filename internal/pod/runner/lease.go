@@ -23,10 +23,9 @@ const (
 	costAnnotation        = "yardmaster.dev/cost-usd"
 )
 
-// lease reports activity and cost through the session's Lease. Without a Lease it does nothing. It needs only two
-// requests, for which client-go would need more memory than the whole runner.
+// lease reports activity and cost through the session's Lease. Without a Lease it does nothing.
 type lease struct {
-	// path of the Lease, empty without one.
+	// path of the Lease; empty without a Lease.
 	path, job string
 	client    *podclient.Client
 	interval  time.Duration
@@ -34,9 +33,9 @@ type lease struct {
 
 	activity chan struct{}
 	mutex    sync.Mutex
-	// cost of this process until now; nil if it is not known.
+	// cost of this process until now; nil if unknown.
 	cost *float64
-	// earlierCost is what earlier processes of the same attempt reported.
+	// earlierCost is the cost that earlier processes of the same attempt reported.
 	earlierCost float64
 	runFinished bool
 }
@@ -56,8 +55,8 @@ func newLease(getenv func(string) string, job, directory string, logf func(strin
 	return l, nil
 }
 
-// start reads what earlier processes of the attempt cost, and renews the Lease once: without that, the operator does not
-// know the activity of the runner.
+// start reads the cost of earlier processes of the attempt, and renews the Lease once, so that the operator sees the activity of the
+// runner.
 func (l *lease) start(ctx context.Context) {
 	if l.path == "" {
 		return
@@ -87,7 +86,7 @@ func (l *lease) run(ctx context.Context) {
 	}
 }
 
-// reportActivity reports that the agent did something, and what it cost until now. It never waits.
+// reportActivity reports activity of the agent, and its cost until now. It never waits.
 func (l *lease) reportActivity(cost *float64) {
 	l.mutex.Lock()
 	l.cost = cost
@@ -98,7 +97,6 @@ func (l *lease) reportActivity(cost *float64) {
 	}
 }
 
-// finishRun reports that the run of an interactive session is finished.
 func (l *lease) finishRun(ctx context.Context) {
 	l.mutex.Lock()
 	l.runFinished = true
@@ -138,7 +136,7 @@ func (l *lease) renewal(now time.Time) map[string]any {
 	return change
 }
 
-// restoreCost continues the cost of an attempt whose runner was interrupted, as by the preemption of a queue.
+// restoreCost continues the cost of an attempt whose runner was interrupted, as by preemption.
 func (l *lease) restoreCost(ctx context.Context) error {
 	answer, err := l.send(ctx, http.MethodGet, nil)
 	if err != nil {
@@ -159,7 +157,7 @@ func (l *lease) restoreCost(ctx context.Context) error {
 	return nil
 }
 
-// send returns what the API server answers, unless that is an error.
+// send returns the response of the API server.
 func (l *lease) send(ctx context.Context, method string, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -9,7 +9,7 @@ import (
 
 const (
 	redactedText = "[redacted]"
-	// minSecretBytes keeps short values, such as a number, from being replaced everywhere.
+	// minSecretBytes prevents the replacement of short values, such as a number, everywhere.
 	minSecretBytes = 8
 )
 
@@ -35,12 +35,11 @@ func newRedactor(environment []string) *redactor {
 			}
 		}
 	}
-	// The longest first: one secret may contain another one.
+	// The longest first: a secret may contain another secret.
 	slices.SortFunc(r.secrets, func(a, b []byte) int { return len(b) - len(a) })
 	return r
 }
 
-// bytes returns a text without secrets.
 func (r *redactor) bytes(text []byte) []byte {
 	for _, secret := range r.secrets {
 		if bytes.Contains(text, secret) {

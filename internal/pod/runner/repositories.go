@@ -15,7 +15,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/pod/sessiongit"
 )
 
-// pushTimeout is the time that pushing may take, unless the runner gets SIGTERM: servers scan what they accept.
+// pushTimeout bounds a push before SIGTERM: servers scan pushed commits.
 const pushTimeout = 5 * time.Minute
 
 // repositories are the session's repositories in the workspace. Git runs here without credentials.
@@ -23,11 +23,11 @@ type repositories struct {
 	inputs *inputs
 	client *sessiongit.Client
 	logf   func(format string, arguments ...any)
-	// grace is the time that pushing may take after SIGTERM.
+	// grace bounds a push after SIGTERM.
 	grace time.Duration
 }
 
-// prepare creates working trees of the clones. Those of earlier attempts stay as they are: they contain work.
+// prepare creates working trees of the clones. Working trees of earlier attempts stay unchanged: they contain work.
 func (r *repositories) prepare(ctx context.Context) error {
 	clones, err := r.client.Clones(ctx)
 	if err != nil {
@@ -84,7 +84,7 @@ func (r *repositories) checkOut(ctx context.Context, clone, target string, repo 
 	return err
 }
 
-// push commits what the agent changed, and pushes all commits.
+// push commits the agent's changes, and pushes all commits.
 func (r *repositories) push(ctx context.Context, summary string) []repositoryResult {
 	// The runner's context ends with SIGTERM. Pushing may take longer, by the grace period.
 	pushing, cancel := context.WithTimeout(context.WithoutCancel(ctx), pushTimeout)
@@ -151,7 +151,7 @@ func (r *repositories) commit(ctx context.Context, directory, summary string) er
 	return err
 }
 
-// commitMessage is the first line of the agent's answer.
+// commitMessage returns a message whose subject is the first line of the agent's answer, if it is short enough.
 func commitMessage(session, summary string) string {
 	const maxSubject, maxBody = 72, 2000
 	subject, _, _ := strings.Cut(strings.TrimSpace(summary), "\n")
@@ -179,7 +179,7 @@ func (r *repositories) sendBundle(ctx context.Context, directory string, repo *s
 	return push, err
 }
 
-// command returns a git command in the container of the agent. Its identity can be set in the SessionRunner's env.
+// command returns a git command in the container of the agent. The SessionRunner's env can set its identity.
 func (r *repositories) command(ctx context.Context, directory string, args ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, "git", append([]string{"-c", "core.hooksPath=/dev/null", "-c", "safe.directory=*", "-c", "gc.auto=0"}, args...)...)
 	command.Dir = directory

@@ -9,14 +9,14 @@ import (
 	"github.com/yardmaster/yardmaster/internal/pod/sessionarchive"
 )
 
-// result is what the runner writes at the end, as docs/runner.md says.
+// result is the runner's result in docs/runner.md.
 type result struct {
 	Summary      string             `json:"summary,omitempty"`
 	Usage        *resultUsage       `json:"usage,omitempty"`
 	CostUSD      *float64           `json:"costUSD,omitempty"`
 	SDKSessionID string             `json:"sdkSessionId,omitempty"` //nolint:tagliatelle // the operator's spelling
 	Repositories []repositoryResult `json:"repositories,omitempty"`
-	// Transcript is where the transcript is archived; nil without an archive.
+	// Transcript is the location of the archived transcript; nil without an archive.
 	Transcript *sessionarchive.Stored `json:"transcript,omitempty"`
 }
 
@@ -26,11 +26,11 @@ type resultUsage struct {
 
 	Model     string `json:"model,omitempty"`
 	ToolCalls int    `json:"toolCalls,omitempty"`
-	// Complete means that the numbers are not only a lower bound.
+	// Complete is false if the numbers are only a lower bound.
 	Complete bool `json:"complete"`
 }
 
-// repositoryResult is what became of a repository.
+// repositoryResult is the outcome of a repository.
 type repositoryResult struct {
 	Name           string `json:"name"`
 	Branch         string `json:"branch,omitempty"`
@@ -42,7 +42,7 @@ type repositoryResult struct {
 
 const maxSDKSessionIDBytes = 256
 
-// newResult returns the result of a process. A cost that may be incomplete is left out: it would be taken for the whole.
+// newResult returns the result of a process. It leaves out a cost that may be incomplete, which would be taken for the whole cost.
 func newResult(report *agentprofile.Report, earlierCost float64) *result {
 	r := &result{Summary: report.Answer}
 	if len(report.Conversation) <= maxSDKSessionIDBytes {
@@ -57,10 +57,10 @@ func newResult(report *agentprofile.Report, earlierCost float64) *result {
 	return r
 }
 
-// encode returns the result as JSON of at most this many bytes. It shortens texts until everything fits: the kubelet
-// would cut it off, which would leave invalid JSON.
+// encode returns the result as JSON of at most this many bytes. It shortens texts until everything fits: the kubelet would cut it
+// off, which would leave invalid JSON.
 func (r *result) encode(maxBytes int) string {
-	const escaped = 6 // JSON may need up to six bytes for one
+	const escaped = 6 // JSON may need up to six bytes for one byte
 	for {
 		raw, err := json.Marshal(r)
 		if err != nil {
@@ -73,7 +73,7 @@ func (r *result) encode(maxBytes int) string {
 	}
 }
 
-// shorten removes at least this many bytes of the longest text. It reports whether there was one.
+// shorten removes at least this many bytes of the longest text, or the last repository. It reports whether it removed anything.
 func (r *result) shorten(bytes int) bool {
 	longest := &r.Summary
 	for i := range r.Repositories {

@@ -22,7 +22,7 @@ import (
 const (
 	// memoryLimit makes the garbage collector work more instead of using more memory.
 	memoryLimit = 16 << 20
-	// A Pod has 10 seconds to end: half of them for the agent, the most of the others for its commits.
+	// A Pod has 10 seconds to end: half of them for the agent, and most of the rest for its commits.
 	defaultGracePeriod     = 5 * time.Second
 	defaultPushGracePeriod = 4 * time.Second
 	maxProfileBytes        = 1 << 20
@@ -35,12 +35,12 @@ type options struct {
 	permissionMode string
 	systemPrompt   string
 	gracePeriod    time.Duration
-	// pushGracePeriod follows the agent's.
+	// pushGracePeriod follows gracePeriod.
 	pushGracePeriod time.Duration
 	arguments       []string
 }
 
-// Run runs a session and returns the exit code. It writes a result for every outcome.
+// Run runs a session and returns the exit code. Once the inputs are read, it writes a result for every outcome.
 func Run(ctx context.Context, args []string, getenv func(string) string, out, errOut io.Writer) (int, error) {
 	debug.SetMemoryLimit(memoryLimit)
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
@@ -76,7 +76,7 @@ func Run(ctx context.Context, args []string, getenv func(string) string, out, er
 	return code, writeResult(in.resultFile, final.encode(in.maxResultBytes))
 }
 
-// runSession runs the session. It returns nil instead of a session if that could not start.
+// runSession runs the session. It returns a nil session if the session could not start.
 func (o *options) runSession(ctx context.Context, in *inputs, events *emitter, getenv func(string) string) (int, *session, error) {
 	profile, err := o.loadProfile()
 	if err != nil {
@@ -110,7 +110,7 @@ func (o *options) runSession(ctx context.Context, in *inputs, events *emitter, g
 	return code, s, err
 }
 
-// agentEnvironment returns the environment of the agent. It does not need the variables with which a runner reports.
+// agentEnvironment returns the environment of the agent, without the variables with which a runner reports.
 func agentEnvironment(environment []string) []string {
 	var own []string
 	for _, variable := range environment {

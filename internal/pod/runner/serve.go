@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// maxMessageBytes bounds a message to an interactive session, as the API does a prompt.
+	// maxMessageBytes bounds a message to an interactive session, as the API bounds a prompt.
 	maxMessageBytes   = 64 << 10
 	headerTimeout     = 10 * time.Second
 	messagePath       = "/messages"
@@ -23,7 +23,7 @@ const (
 type server struct {
 	session *session
 	ctx     context.Context //nolint:containedctx // that of the session, which outlives each request
-	// busy is held while a turn runs: there is never more than one process of the agent.
+	// busy is held while a turn runs: only one process of the agent may run.
 	busy sync.Mutex
 }
 

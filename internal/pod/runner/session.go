@@ -20,10 +20,10 @@ const (
 	exitSuccess = 0
 	exitFailure = 1
 	exitInvalid = 2
-	// exitTerminated is the code that a shell reports for a program that SIGTERM ended. A terminated runner must not
-	// exit with 0, because its work is incomplete.
+	// exitTerminated is the code that a shell reports for a program that SIGTERM ended. A terminated runner must not exit with 0,
+	// because its work is incomplete.
 	exitTerminated = 128 + int(syscall.SIGTERM)
-	// maxAgentCode is the last code that does not look like that of a signal.
+	// maxAgentCode is the highest code that does not look like a signal's code.
 	maxAgentCode = 127
 )
 
@@ -37,13 +37,13 @@ type session struct {
 	state        *state
 	environment  []string
 	systemPrompt string
-	// repositories is nil if the SessionRunner has no container that clones; then they are as the image's own.
+	// repositories is nil if the SessionRunner has no container that clones; the image then provides them.
 	repositories *repositories
 	pushed       []repositoryResult
 
 	mutex sync.Mutex
 	tally *agentprofile.Tally
-	// earlier are the reports of processes of this attempt that ended: an interactive session has several.
+	// earlier are the reports of ended processes of this attempt: an interactive session has several.
 	earlier     []agentprofile.Report
 	recordedFor string
 }
@@ -71,7 +71,7 @@ func (s *session) execute(ctx context.Context) (int, error) {
 	return s.serve(ctx)
 }
 
-// firstPrompt is the session's prompt. An agent that continues its own interrupted conversation has it already.
+// firstPrompt returns the session's prompt, or a request to continue if the agent resumes its own interrupted conversation.
 func (s *session) firstPrompt() (string, error) {
 	prompt := s.inputs.prompt
 	if workflow := s.inputs.file.ActiveWorkflow; prompt == "" && workflow != nil {
@@ -92,8 +92,8 @@ func (s *session) stateDirectory() string {
 	return filepath.Join(s.inputs.workspace, stateDirectory, s.profile.Name)
 }
 
-// resumable returns the conversation to resume: the session's own latest one in this workspace, or that of the session that
-// it continues. It is empty without the agent's state, as in an ephemeral workspace.
+// resumable returns the conversation to resume: the session's own latest conversation in this workspace, or the conversation of the
+// session that it continues. It is empty without the agent's state, as in an ephemeral workspace.
 func (s *session) resumable() string {
 	last, found := s.state.Sessions[s.inputs.name]
 	if found {
@@ -114,7 +114,6 @@ func (s *session) isResumable(last *sessionState) bool {
 	return last.Profile == s.profile.Name && last.Directory == s.inputs.workingDirectory()
 }
 
-// runAgent runs one process of the agent.
 func (s *session) runAgent(ctx context.Context, prompt string) (int, error) {
 	conversation := s.resumable()
 	if conversation == "" && s.inputs.sdkSessionID != "" && len(s.earlier) == 0 {
@@ -147,7 +146,7 @@ func (s *session) runAgent(ctx context.Context, prompt string) (int, error) {
 	return s.finish(end)
 }
 
-// observe adds an event to the tally, and reports activity. The agent's output is its activity, not that it lives.
+// observe adds an event to the tally, and reports activity. Only the agent's output counts as activity, not a running process.
 func (s *session) observe(event *agentprofile.Event) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -160,7 +159,7 @@ func (s *session) observe(event *agentprofile.Event) {
 	}
 }
 
-// record keeps the conversation in the workspace. A failure costs only the resumption.
+// record stores the conversation in the workspace. A failure only prevents resuming.
 func (s *session) record(report *agentprofile.Report, finished bool) {
 	s.state.Sessions[s.inputs.name] = sessionState{
 		Profile: s.profile.Name, Conversation: report.Conversation, Run: s.inputs.run, Finished: finished,
@@ -211,7 +210,7 @@ func (s *session) total() agentprofile.Report {
 	return sumReports(reports)
 }
 
-// sumReports returns the last report, with the sums of all. What is not known of one is not known of all.
+// sumReports returns the last report, with the sums of all reports. An unknown cost in one report makes the sum a lower bound.
 func sumReports(reports []agentprofile.Report) agentprofile.Report {
 	if len(reports) == 0 {
 		return agentprofile.Report{}
@@ -228,7 +227,7 @@ func sumReports(reports []agentprofile.Report) agentprofile.Report {
 		}
 		switch {
 		case r.CostUSD == nil:
-			total.Finished = false // so that the cost, which is a lower bound, is not taken for the whole
+			total.Finished = false // so that the cost, which is a lower bound, is not taken for the whole cost
 		case total.CostUSD == nil:
 			total.CostUSD, total.Finished = r.CostUSD, false
 		default:
@@ -238,7 +237,6 @@ func sumReports(reports []agentprofile.Report) agentprofile.Report {
 	return total
 }
 
-// result returns the result of the attempt until now.
 func (s *session) result(failure error) *result {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

@@ -15,31 +15,31 @@ const (
 	stateFileName  = "runner.json"
 	maxStateBytes  = 1 << 20
 	directoryMode  = 0o750
-	maxStateLength = 1000 // sessions and conversations that the state may have
+	maxStateLength = 1000 // maximum number of sessions and of conversations in the state
 )
 
-// state is what the runner keeps in the workspace. It is written as soon as the agent reports its conversation, because a
-// runner that is killed writes no result.
+// state is the runner's state in the workspace. It is written as soon as the agent reports its conversation, because a runner that is
+// killed writes no result.
 type state struct {
 	path string
-	// Sessions are those that used the workspace, by name: with continueFrom several do.
+	// Sessions are the sessions that used the workspace, by name: continueFrom shares a workspace.
 	Sessions map[string]sessionState `json:"sessions"`
-	// Conversations are the sums of the conversations of agents that report those.
+	// Conversations are the sums of conversations, for agents with TotalsOfConversation.
 	Conversations map[string]agentprofile.Sums `json:"conversations,omitempty"`
 }
 
-// sessionState is the latest conversation of a session, and the run that it belongs to.
+// sessionState is the latest conversation of a session, and its run.
 type sessionState struct {
 	Profile      string `json:"profile"`
 	Conversation string `json:"conversation"`
-	// Directory is the working directory. Some agents find their conversations only in the same one.
+	// Directory is the working directory. Some agents find their conversations only in the same directory.
 	Directory string `json:"directory"`
 	Run       int    `json:"run"`
-	// Finished means that the agent finished its work in that run.
+	// Finished means that the agent finished its work in this run.
 	Finished bool `json:"finished,omitempty"`
 }
 
-// readState reads the state in a workspace. A new workspace has none.
+// readState reads the state in a workspace; empty in a new workspace.
 func readState(workspace string) (*state, error) {
 	s := &state{path: filepath.Join(workspace, stateDirectory, stateFileName)}
 	raw, err := readBounded(s.path, maxStateBytes)
@@ -69,7 +69,7 @@ func readBounded(path string, maxBytes int64) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// write replaces the file at once, because the runner can be killed at any moment.
+// write replaces the file atomically, because the runner can be killed at any moment.
 func (s *state) write() error {
 	raw, err := json.Marshal(s)
 	if err != nil {
@@ -83,7 +83,7 @@ func (s *state) write() error {
 	return os.Rename(next, s.path)
 }
 
-// baseline returns the sums of a conversation; nil if they are not known.
+// baseline returns the sums of a conversation; nil if unknown.
 func (s *state) baseline(conversation string) *agentprofile.Sums {
 	if sums, found := s.Conversations[conversation]; found {
 		return &sums

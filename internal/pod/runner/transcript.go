@@ -10,18 +10,19 @@ import (
 const (
 	// archiveTimeout is how long the runner waits until its transcript is stored.
 	archiveTimeout = 30 * time.Second
-	// terminatedArchiveTimeout is the same after SIGTERM. The container that stores it ends later than the runner.
+	// terminatedArchiveTimeout replaces archiveTimeout after SIGTERM. The container that stores the transcript ends later than the
+	// runner.
 	terminatedArchiveTimeout = 500 * time.Millisecond
 )
 
-// transcript are the events of an attempt in the archive.
+// transcript sends the events of an attempt to the archive.
 type transcript struct {
 	writer *sessionarchive.Writer
-	// err is why there is no writer.
+	// err is the reason for a missing writer.
 	err error
 }
 
-// openTranscript returns nil if the SessionRunner has no archive. A session does not fail with its archive.
+// openTranscript returns nil if the SessionRunner has no archive. A failed archive does not fail the session.
 func openTranscript(ctx context.Context, getenv func(string) string, events *emitter) *transcript {
 	directory := getenv("AGENTIC_ARCHIVE")
 	if directory == "" {
@@ -36,7 +37,7 @@ func openTranscript(ctx context.Context, getenv func(string) string, events *emi
 	return &transcript{writer: writer}
 }
 
-// close ends the transcript, and returns where it is.
+// close ends the transcript, and returns its location.
 func (t *transcript) close(ctx context.Context, events *emitter) sessionarchive.Stored {
 	if t.writer == nil {
 		return sessionarchive.Stored{Error: t.err.Error()}

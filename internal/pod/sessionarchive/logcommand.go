@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// maxLogBytes bounds the log of a container. Nodes keep less than that by default.
+	// maxLogBytes bounds the log of a container. Nodes keep less by default.
 	maxLogBytes = 64 << 20
 	// maxRunBytes bounds the logs of a run.
 	maxRunBytes = 1 << 30
-	// logsTimeout is shorter than the deadline of the Job, so that the container can say what happened.
+	// logsTimeout is shorter than the deadline of the Job, so that the container can report a result.
 	logsTimeout = 14 * time.Minute
-	// maxResultBytes bounds what the container reports, of which Kubernetes keeps 4096 bytes.
+	// maxResultBytes bounds the result, of which Kubernetes keeps 4096 bytes.
 	maxResultBytes = 1024
 	resultMode     = 0o600
 )
@@ -73,7 +73,7 @@ func RunLogs(ctx context.Context, args []string, getenv func(string) string, err
 	return err
 }
 
-// archiveRun returns what is archived.
+// archiveRun archives the logs and returns a summary.
 func (s *logSettings) archiveRun(ctx context.Context, getenv func(string) string, log *slog.Logger) (string, error) {
 	if s.namespace == "" || s.sequenceUID == "" || s.path == "" || len(s.jobs) == 0 {
 		return "", errors.New("--namespace, --sequence-uid, --path and --job are required")
@@ -90,14 +90,12 @@ func (s *logSettings) archiveRun(ctx context.Context, getenv func(string) string
 	return a.run(ctx)
 }
 
-// stepJob is a Job of a step.
 type stepJob struct {
 	step    string
 	attempt int
 	uid     string
 }
 
-// jobList is a flag.
 type jobList []stepJob
 
 // String implements flag.Value.

@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// podsPerPage bounds an answer with the metadata of Pods, each of which may have annotations of 256 KiB.
+	// podsPerPage bounds a response with the metadata of Pods, each of which may have annotations of 256 KiB.
 	podsPerPage    = 20
 	maxAnswerSize  = 16 << 20
 	requestTimeout = 30 * time.Second
-	// logTimeout bounds the reading of a log: a node that does not answer must not prevent the other logs from being read.
+	// logTimeout bounds the reading of a log: a node that does not answer must not prevent the reading of other logs.
 	logTimeout = 3 * time.Minute
 	// maxRunPods bounds the Pods of a run.
 	maxRunPods = 5000
-	// labelSequenceUID is on the Pods of a SequentialJob. Whether they belong to it is determined by their controller.
+	// labelSequenceUID is on the Pods of a SequentialJob. Only their controller proves that they belong to it.
 	labelSequenceUID = "yardmaster.dev/sequentialjob-uid"
 )
 
@@ -36,7 +36,7 @@ type podReader struct {
 	maxPods int
 }
 
-// pod has what is read of a Pod.
+// pod has the fields of a Pod that are read.
 type pod struct {
 	Metadata podMetadata `json:"metadata"`
 	Spec     struct {
@@ -76,7 +76,7 @@ type containerStatus struct {
 	} `json:"state"`
 }
 
-// jobUID returns the UID of the Job that controls the Pod, empty for another Pod.
+// jobUID returns the UID of the Job that controls the Pod; empty for another Pod.
 func (m *podMetadata) jobUID() string {
 	for _, owner := range m.OwnerReferences {
 		if owner.Controller && owner.Kind == "Job" && owner.APIVersion == "batch/v1" {
@@ -86,7 +86,7 @@ func (m *podMetadata) jobUID() string {
 	return ""
 }
 
-// status returns the status of a container, nil if it has none.
+// status returns the status of a container; nil without a status.
 func (p *pod) status(container string) *containerStatus {
 	for _, statuses := range [][]containerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses} {
 		for i := range statuses {
@@ -98,8 +98,8 @@ func (p *pod) status(container string) *containerStatus {
 	return nil
 }
 
-// list returns the metadata of the Pods of a SequentialJob by the UID of the Job that controls them, which is one of these,
-// and whether there are more.
+// list returns the metadata of the Pods of a SequentialJob by the UID of their controlling Job, for these Jobs, and whether there are
+// more Pods.
 func (r *podReader) list(ctx context.Context, sequenceUID string, jobs []stepJob) (byJob map[string][]podMetadata, more bool, err error) {
 	byJob = map[string][]podMetadata{}
 	for _, job := range jobs {
@@ -131,7 +131,7 @@ func (r *podReader) list(ctx context.Context, sequenceUID string, jobs []stepJob
 	}
 }
 
-// log returns up to limit bytes of a container's log, and the same of the container before its last restart.
+// log returns up to limit bytes of a container's log, or, if previous, of the log before its last restart.
 func (r *podReader) log(ctx context.Context, pod, container string, previous bool, limit int64) (io.ReadCloser, error) {
 	query := url.Values{"container": {container}, "limitBytes": {strconv.FormatInt(limit, 10)}}
 	if previous {
@@ -152,7 +152,6 @@ func (r *podReader) path(elements ...string) string {
 	return strings.Join(escaped, "/")
 }
 
-// read reads an answer in JSON.
 func (r *podReader) read(ctx context.Context, path, accept string, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -164,7 +163,7 @@ func (r *podReader) read(ctx context.Context, path, accept string, into any) err
 	return json.NewDecoder(io.LimitReader(response.Body, maxAnswerSize)).Decode(into)
 }
 
-// isMissing reports whether an error says that something does not exist, so that another attempt would not find it.
+// isMissing reports whether an object or log does not exist, so that another attempt would not find it.
 func isMissing(err error) bool {
 	status := (*podclient.StatusError)(nil)
 	return errors.As(err, &status) && (status.Code == http.StatusNotFound || status.Code == http.StatusBadRequest)

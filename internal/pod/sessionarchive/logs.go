@@ -27,21 +27,21 @@ type logArchive struct {
 	settings *logSettings
 	pods     *podReader
 	store    store
-	// temp is the directory for a log until it is complete.
+	// temp is the directory for incomplete logs.
 	temp string
 	log  *slog.Logger
 	// left is how many bytes of logs may still be stored.
 	left    int64
 	summary logSummary
-	// failure is the first error that another attempt may not have.
+	// failure is the first error that another attempt might not have.
 	failure error
 }
 
-// logSummary is the last file that is stored, in the directory of the run.
+// logSummary is the last stored file, in the directory of the run.
 type logSummary struct {
 	// Logs are the stored files.
 	Logs []archivedLog `json:"logs"`
-	// Problems say which logs are not stored, and why.
+	// Problems explain which logs are not stored.
 	Problems []logProblem `json:"problems"`
 	// OmittedProblems is the number of further problems.
 	OmittedProblems int   `json:"omittedProblems,omitempty"`
@@ -67,7 +67,7 @@ type logProblem struct {
 	Problem   string `json:"problem"`
 }
 
-// run archives all logs and then the summary. Without an error, it returns what is archived.
+// run archives all logs and then the summary. It returns a description of the archived logs.
 func (a *logArchive) run(ctx context.Context) (string, error) {
 	pods, more, err := a.pods.list(ctx, a.settings.sequenceUID, a.settings.jobs)
 	if err != nil {
@@ -108,7 +108,7 @@ func (a *logArchive) run(ctx context.Context) (string, error) {
 	return a.describe(), nil
 }
 
-// describe says in a sentence what is archived.
+// describe summarizes the archived logs in a sentence.
 func (a *logArchive) describe() string {
 	truncated := 0
 	for i := range a.summary.Logs {
@@ -135,7 +135,7 @@ func (a *logArchive) report(problem logProblem) {
 	a.summary.Problems = append(a.summary.Problems, problem)
 }
 
-// fail reports a problem that another attempt may not have, unless nothing is left to read.
+// fail reports a problem that another attempt might not have, unless nothing is left to read.
 func (a *logArchive) fail(problem logProblem, err error) {
 	problem.Problem = err.Error()
 	a.report(problem)
@@ -144,7 +144,7 @@ func (a *logArchive) fail(problem logProblem, err error) {
 	}
 }
 
-// archivePod archives the logs of a Pod's containers. An error is one of the store or the end of the time.
+// archivePod archives the logs of a Pod's containers. Only errors of the store and of ctx are returned.
 func (a *logArchive) archivePod(ctx context.Context, job stepJob, listed *podMetadata) error {
 	problem := logProblem{Step: job.step, Attempt: job.attempt, Pod: listed.Name}
 	if !a.checkNames(problem, job.step, listed.Name) {
@@ -163,7 +163,7 @@ func (a *logArchive) archivePod(ctx context.Context, job stepJob, listed *podMet
 		a.report(problem)
 		return nil
 	}
-	// Those that run first are at the beginning.
+	// Containers that run first are at the beginning.
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers, p.Spec.EphemeralContainers) {
 		status := p.status(c.Name)
 		hasRun := status != nil && (status.State.Waiting == nil || status.RestartCount > 0)
@@ -176,7 +176,7 @@ func (a *logArchive) archivePod(ctx context.Context, job stepJob, listed *podMet
 			}
 		}
 		if status.State.Waiting != nil {
-			continue // its last log is that of the container before
+			continue // only the previous container has a log
 		}
 		if err := a.archiveLog(ctx, problem, c.Name, false); err != nil {
 			return err
@@ -185,8 +185,8 @@ func (a *logArchive) archivePod(ctx context.Context, job stepJob, listed *podMet
 	return nil
 }
 
-// checkNames reports whether these can be names of files and directories, and otherwise the problem. The API server accepts
-// no others.
+// checkNames reports whether the names can be names of files and directories, and records a problem otherwise. The API server accepts
+// no other names.
 func (a *logArchive) checkNames(of logProblem, names ...string) bool {
 	for _, name := range names {
 		if !safeName.MatchString(name) {
@@ -198,7 +198,6 @@ func (a *logArchive) checkNames(of logProblem, names ...string) bool {
 	return true
 }
 
-// archiveLog archives one log.
 func (a *logArchive) archiveLog(ctx context.Context, of logProblem, container string, previous bool) error {
 	of.Container = container
 	if !a.checkNames(of, container) {
@@ -239,12 +238,12 @@ func (a *logArchive) archiveLog(ctx context.Context, of logProblem, container st
 	return nil
 }
 
-// copyLog copies a log, and marks what is left out.
+// copyLog copies a log, and marks omitted parts.
 func (a *logArchive) copyLog(ctx context.Context, to io.Writer, pod, container string, previous bool) (written int64, truncated bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
 	limit := min(a.settings.maxLogBytes, a.left)
-	body, err := a.pods.log(ctx, pod, container, previous, limit+1) // one byte more shows that there is more
+	body, err := a.pods.log(ctx, pod, container, previous, limit+1) // one more byte shows that the log is longer
 	if err != nil {
 		return 0, false, err
 	}
@@ -264,7 +263,7 @@ func (a *logArchive) copyLog(ctx context.Context, to io.Writer, pod, container s
 	return written, true, err
 }
 
-// storeFile stores a file below the directory of the run, if it is wanted after it was written.
+// storeFile stores a file below the directory of the run, unless isWanted returns false after it was written.
 func (a *logArchive) storeFile(ctx context.Context, name string, write func(io.Writer) error, isWanted func() bool) error {
 	file, err := os.CreateTemp(a.temp, ".log-")
 	if err != nil {

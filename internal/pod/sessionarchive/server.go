@@ -63,20 +63,19 @@ func Run(ctx context.Context, args []string, getenv func(string) string, errOut 
 	if err := a.serve(ctx, terminated); err != nil {
 		return err
 	}
-	<-terminated.Done() // a container that exits is restarted, and then it would serve the agent
+	<-terminated.Done() // an exited container is restarted, and would then serve the agent
 	return nil
 }
 
-// archive stores one transcript.
 type archive struct {
 	settings *settings
 	store    store
-	// temp is the directory for the transcript until it is complete. The agent's container does not mount it.
+	// temp is the directory for the incomplete transcript. The agent's container does not mount it.
 	temp string
 	log  *slog.Logger
 }
 
-// serve accepts one connection, the runner's: it connects before it starts the agent.
+// serve accepts only the connection of the runner, which connects before it starts the agent.
 func (a *archive) serve(ctx, terminated context.Context) error {
 	listener, err := sessionsocket.Listen(ctx, filepath.Join(a.settings.directory, socketName))
 	if err != nil {
@@ -93,7 +92,7 @@ func (a *archive) serve(ctx, terminated context.Context) error {
 	}
 	defer connection.Close()
 	_, _ = io.WriteString(connection, greeting)
-	// The kubelet sends SIGTERM when the runner has ended, so what it wrote is read to the end nevertheless.
+	// The kubelet sends SIGTERM when the runner has ended, so its transcript is read to the end nevertheless.
 	stored := a.receive(ctx, connection)
 	raw, err := json.Marshal(stored)
 	if err != nil {
@@ -129,21 +128,21 @@ func (a *archive) storeTranscript(ctx context.Context, from io.Reader, stored *S
 	if stored.Truncated, err = copyTranscript(file, from, a.settings.maxBytes); err != nil {
 		return err
 	}
-	// A session can be deleted and created again, so the name has the time too.
+	// A session can be deleted and created again, so the name also has the time.
 	name := path.Join(a.settings.prefix, a.settings.namespace, a.settings.session, start.Format("20060102T150405.000Z")+"-"+a.settings.job+".ndjson")
 	stored.Location, err = a.store.put(ctx, file, name)
 	return err
 }
 
-// copyTranscript copies lines of up to this many bytes in total, and reports whether it left out the rest. A runner that was
-// killed ends the transcript where it was.
+// copyTranscript copies lines of up to this many bytes in total, and reports whether it left out the rest. A runner that is killed
+// ends the transcript at that point.
 func copyTranscript(to io.Writer, from io.Reader, maxBytes int64) (truncated bool, err error) {
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, maxLineBytes)
 	for lines.Scan() {
 		line := append(lines.Bytes(), '\n')
 		if maxBytes -= int64(len(line)); maxBytes < 0 {
-			truncated = true // and the rest is read, because the runner writes it
+			truncated = true // the rest is read, because the runner writes it
 			continue
 		}
 		if _, err := to.Write(line); err != nil {

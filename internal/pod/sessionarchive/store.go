@@ -16,7 +16,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// storeSettings are the flags that name a store.
+// storeSettings are the flags of a store.
 type storeSettings struct {
 	claim                                         string
 	endpoint, bucket, prefix, region, credentials string
@@ -31,7 +31,7 @@ func (s *storeSettings) register(f *flag.FlagSet) {
 	f.StringVar(&s.credentials, "credentials", "", "Directory with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and maybe AWS_SESSION_TOKEN.")
 }
 
-// open returns the store, and the directory for a file until it is complete.
+// open returns the store, and the directory for incomplete files.
 func (s *storeSettings) open() (opened store, temp string, err error) {
 	switch {
 	case (s.claim == "") == (s.endpoint == ""):
@@ -45,13 +45,12 @@ func (s *storeSettings) open() (opened store, temp string, err error) {
 	return bucket, os.TempDir(), err
 }
 
-// store keeps files.
 type store interface {
-	// put stores a file under a name, which has slashes, and returns its location.
+	// put stores a file under a name with slashes, and returns its location.
 	put(ctx context.Context, file *os.File, name string) (location string, err error)
 }
 
-// claimStore moves files within a PersistentVolumeClaim, in which they were written.
+// claimStore moves files within the PersistentVolumeClaim in which they were written.
 type claimStore struct{ directory string }
 
 const (
@@ -75,7 +74,6 @@ func (s claimStore) put(_ context.Context, file *os.File, name string) (string, 
 	return name, root.Rename(filepath.Base(file.Name()), target)
 }
 
-// bucketStore uploads files.
 type bucketStore struct {
 	client *minio.Client
 	bucket string
@@ -108,7 +106,7 @@ func (s *bucketStore) put(ctx context.Context, file *os.File, name string) (stri
 	if _, err := file.Seek(0, 0); err != nil {
 		return "", err
 	}
-	// One part needs no memory for parts, and the length is far below the limit of one.
+	// A single part needs no memory for parts, and the length is far below the limit of a part.
 	_, err = s.client.PutObject(ctx, s.bucket, name, file, info.Size(), minio.PutObjectOptions{ContentType: contentType(name), DisableMultipart: true})
 	if err != nil {
 		return "", err
@@ -116,7 +114,7 @@ func (s *bucketStore) put(ctx context.Context, file *os.File, name string) (stri
 	return "s3://" + path.Join(s.bucket, name), nil
 }
 
-// contentType returns the type of a file, with which browsers show it.
+// contentType returns the type with which browsers show a file.
 func contentType(name string) string {
 	switch path.Ext(name) {
 	case ".ndjson":
@@ -128,7 +126,7 @@ func contentType(name string) string {
 	}
 }
 
-// mountedCredentials are those in the files of a Secret, which the kubelet replaces.
+// mountedCredentials are the credentials in the files of a Secret, which the kubelet replaces.
 type mountedCredentials struct{ directory string }
 
 // RetrieveWithCredContext implements credentials.Provider.

@@ -17,13 +17,12 @@ const (
 	// socketName is the socket in the directory that both containers mount.
 	socketName = "archive.sock"
 	greeting   = "\n"
-	// writeTimeout is how long a write may take. An archive that does not read must not stop the agent.
-	writeTimeout = 10 * time.Second
-	// maxAnswerBytes bounds the answer of the container.
+	// writeTimeout bounds a write. An archive that does not read must not stop the agent.
+	writeTimeout   = 10 * time.Second
 	maxAnswerBytes = 16 << 10
 )
 
-// Stored is where a transcript is, or why it is not stored.
+// Stored is the location of a transcript, or the reason why it is not stored.
 type Stored struct {
 	Location  string `json:"location,omitempty"`
 	Truncated bool   `json:"truncated,omitempty"`
@@ -37,13 +36,13 @@ type Writer struct {
 	err error
 }
 
-// Open connects to the container. It accepts only one connection, so nothing that the agent starts later can write.
+// Open connects to the container, which accepts only one connection, so no process that the agent starts later can write.
 func Open(ctx context.Context, directory string) (*Writer, error) {
 	connection, err := sessionsocket.Dial(ctx, filepath.Join(directory, socketName))
 	if err != nil {
 		return nil, err
 	}
-	// The container greets the connection that it accepts. An agent may have taken it after a restart of the runner.
+	// The container greets the connection that it accepts. After a restart of the runner, an agent may have taken it.
 	_ = connection.SetReadDeadline(time.Now().Add(writeTimeout))
 	if _, err := io.ReadFull(connection, make([]byte, len(greeting))); err != nil {
 		return nil, errors.Join(fmt.Errorf("the archive did not accept the connection: %w", err), connection.Close())
@@ -51,7 +50,7 @@ func Open(ctx context.Context, directory string) (*Writer, error) {
 	return &Writer{connection: connection}, connection.SetReadDeadline(time.Time{})
 }
 
-// Write implements io.Writer. After an error it discards what it gets: the session must not fail with its archive.
+// Write implements io.Writer. After an error it discards its input: a failed archive must not fail the session.
 func (w *Writer) Write(p []byte) (int, error) {
 	if w.err == nil {
 		_ = w.connection.SetWriteDeadline(time.Now().Add(writeTimeout))
@@ -60,7 +59,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close ends the transcript and waits until it is stored, or until ctx ends: then the container continues.
+// Close ends the transcript and waits until it is stored. If ctx ends first, the container continues.
 func (w *Writer) Close(ctx context.Context) Stored {
 	defer w.connection.Close()
 	stored, err := w.finish(ctx)

@@ -25,13 +25,13 @@ const forgeTimeout = 20 * time.Second
 
 // forge opens pull requests.
 type forge interface {
-	// open opens a pull request, or finds the one that is open, and returns its URL.
+	// open opens a pull request, or finds the open pull request, and returns its URL.
 	open(ctx context.Context, p *pullRequest) (string, error)
 }
 
 type pullRequest struct{ url, title, body, head, base string }
 
-// newForge returns nil if the settings name no forge.
+// newForge returns nil without a forge.
 func newForge(s *settings, hosts []string) (forge, error) {
 	client := &forgeClient{api: s.forgeURL, credentials: s.credentials, hosts: hosts}
 	var err error
@@ -49,7 +49,7 @@ func newForge(s *settings, hosts []string) (forge, error) {
 	return nil, fmt.Errorf("--forge is %q, must be %s or %s", s.forge, GitHub, GitLab)
 }
 
-// newHTTPClient returns a client that trusts the authorities in a file, as git does; without a file, those of the system.
+// newHTTPClient returns a client that trusts the authorities in a file, as git does; without a file, the system's authorities.
 func newHTTPClient(caFile string) (*http.Client, error) {
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment}
 	if caFile != "" {
@@ -69,9 +69,8 @@ func newHTTPClient(caFile string) (*http.Client, error) {
 	}, nil
 }
 
-// forgeClient sends requests to the API of a forge.
 type forgeClient struct {
-	// api is the URL of the API; empty for that of the repository's host.
+	// api is the URL of the API; if empty, the repository's host determines it.
 	api, credentials string
 	hosts            []string
 	http             *http.Client
@@ -89,7 +88,7 @@ func (c *forgeClient) baseURL(p *pullRequest, byHost func(host string) string) (
 	return byHost(host), nil
 }
 
-// send sends a request, and decodes the answer if it has one of these statuses. It returns the status.
+// send sends a request and decodes a successful response. It returns the status.
 func (c *forgeClient) send(ctx context.Context, method, url, header, prefix string, body, answer any) (int, error) {
 	token, err := readCredential(c.credentials, false)
 	if err != nil {
@@ -160,7 +159,7 @@ func (f *gitHub) open(ctx context.Context, p *pullRequest) (string, error) {
 	if status != http.StatusUnprocessableEntity {
 		return created.URL, err
 	}
-	// One is open already, or GitHub has another reason.
+	// A pull request is open already, or GitHub has another reason.
 	owner, _, _ := strings.Cut(projectOf(p.url), "/")
 	var open []pull
 	query := url.Values{"state": {"open"}, "head": {owner + ":" + p.head}, "base": {p.base}}

@@ -22,18 +22,17 @@ const (
 
 const (
 	maxErrorBytes = 1024
-	// stopDelay is the time that git has to end after SIGTERM.
+	// stopDelay is how long git has to end after SIGTERM.
 	stopDelay = 2 * time.Second
 )
 
-// git runs git with the credentials.
 type git struct {
 	// credentials is the directory of the Secret; empty without credentials. Only hosts get them.
 	credentials string
 	hosts       []string
 	// home is an empty directory.
 	home string
-	// environment are further variables, such as those of the proxy.
+	// environment are further variables, such as proxy variables.
 	environment []string
 }
 
@@ -74,7 +73,7 @@ func (g *git) sshCommand(url string) string {
 	return options + " -i " + filepath.Join(g.credentials, "ssh-privatekey") + " -o UserKnownHostsFile=" + filepath.Join(g.credentials, "known_hosts")
 }
 
-// isHostIn reports whether a list contains a host, with its port if it is not the usual one.
+// isHostIn reports whether a list contains a host, with its port unless it is 443.
 func isHostIn(host string, hosts []string) bool {
 	for _, allowed := range hosts {
 		if host != "" && strings.EqualFold(host, strings.TrimSuffix(allowed, ":443")) {
@@ -100,8 +99,8 @@ func hostOf(url string) string {
 // IsAskpass reports whether git started this program to ask for credentials.
 func IsAskpass() bool { return os.Getenv(askpassVariable) != "" }
 
-// Askpass answers git's question for a user name or a password, such as "Password for 'https://user@host': ". Git asks with
-// the host that it is connected to, also after a redirection.
+// Askpass answers git's question for a user name or a password, such as "Password for 'https://user@host': ". The question has the
+// host of the connection, also after a redirection.
 func Askpass(args []string, getenv func(string) string) (string, error) {
 	if len(args) != 1 {
 		return "", errors.New("git must ask one question")
@@ -112,9 +111,9 @@ func Askpass(args []string, getenv func(string) string) (string, error) {
 	return readCredential(getenv(credentialsVariable), strings.HasPrefix(args[0], "Username"))
 }
 
-// askedHost returns the host in git's question, empty if it is not https. A redirection chooses the user name, which git
-// before 2.48 prints without escaping it. So the host is what follows the last @: a user name may contain quotes and
-// slashes, and a host contains neither. Git asks without a path (credential.useHttpPath).
+// askedHost returns the host in git's question; empty if it is not https. A redirection chooses the user name, which git before 2.48
+// does not escape. So the host is the text after the last @: a user name may contain quotes and slashes, and a host contains neither.
+// Git asks without a path (credential.useHttpPath).
 func askedHost(question string) string {
 	_, rest, _ := strings.Cut(question, " for '")
 	url, found := strings.CutSuffix(strings.TrimRight(rest, " "), "':")
@@ -126,8 +125,8 @@ func askedHost(question string) string {
 	return strings.TrimSuffix(host, ":443")
 }
 
-// readCredential reads the user name or the password of a Secret of the type kubernetes.io/basic-auth. Forges accept any user
-// name with a token.
+// readCredential reads the user name or the password of a Secret of the type kubernetes.io/basic-auth. Forges accept any user name
+// with a token.
 func readCredential(directory string, isUsername bool) (string, error) {
 	name := "password"
 	if isUsername {

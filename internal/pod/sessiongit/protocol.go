@@ -16,8 +16,7 @@ import (
 
 const (
 	// socketName is the socket in the directory that both containers mount.
-	socketName = "git.sock"
-	// maxAnswerBytes bounds an answer of the server.
+	socketName     = "git.sock"
 	maxAnswerBytes = 1 << 20
 )
 
@@ -46,7 +45,7 @@ type Push struct {
 	Pushed         bool   `json:"pushed"`
 	PullRequestURL string `json:"pullRequestURL,omitempty"`
 	Error          string `json:"error,omitempty"`
-	// Incomplete means that the bundle needs commits that the server does not have: send one that has all.
+	// Incomplete means that the bundle needs commits that the server lacks: send a bundle with all commits.
 	Incomplete bool `json:"incomplete,omitempty"`
 }
 
@@ -67,7 +66,7 @@ func NewClient(directory string) *Client {
 	}}}
 }
 
-// Clones waits until all repositories are cloned, or have failed.
+// Clones waits until all repositories are cloned or have failed.
 func (c *Client) Clones(ctx context.Context) ([]Clone, error) {
 	var clones []Clone
 	return clones, c.send(ctx, http.MethodGet, "/clones", nil, &clones)

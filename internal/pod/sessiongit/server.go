@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// maxBundleBytes bounds what an agent can send. The volume is bounded too.
+	// maxBundleBytes bounds an agent's bundle. The volume is bounded too.
 	maxBundleBytes = 4 << 30
 	headerTimeout  = 10 * time.Second
 	directoryMode  = 0o755 // the agent's container reads it, and may have another user
@@ -33,7 +33,7 @@ const (
 type settings struct {
 	directory, credentials, hosts, forge, forgeURL string
 	session                                        string
-	// caFile has the authorities that git trusts; empty for those of the system.
+	// caFile has the authorities that git trusts; empty for the system's authorities.
 	caFile       string
 	repositories []Repository
 }
@@ -104,7 +104,6 @@ func (s *settings) readSession(path string) error {
 	return nil
 }
 
-// server clones repositories and pushes commits.
 type server struct {
 	settings *settings
 	git      *git
@@ -112,7 +111,7 @@ type server struct {
 	log      *slog.Logger
 	temp     string
 
-	// clones are valid when cloned is closed.
+	// clones are valid once cloned is closed.
 	clones []Clone
 	cloned chan struct{}
 	// pushing is held while commits are pushed.
@@ -202,7 +201,6 @@ func (v *server) handlePush(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, "the session does not push this repository", http.StatusForbidden)
 }
 
-// receive pushes the commits in a bundle.
 func (v *server) receive(ctx context.Context, r *Repository, bundle io.Reader) Push {
 	v.pushing.Lock()
 	defer v.pushing.Unlock()

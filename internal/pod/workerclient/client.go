@@ -1,9 +1,8 @@
 // Package workerclient is a client for the admin API of workers.
 //
-// Workers are programs of the user: they may hang, return anything, or redirect requests.
-// Therefore each request has a timeout and each response a size limit, and redirects are not
-// followed. The stats are what the worker claims; whether a message is done is decided by the
-// broker.
+// Workers are programs of the user: they may hang, return anything, or redirect requests. Therefore each request has a timeout and
+// each response a size limit, and redirects are not followed. The stats are only the worker's claim; the broker decides whether a
+// message is done.
 package workerclient
 
 import (
@@ -22,21 +21,19 @@ import (
 )
 
 const (
-	// requestTimeout bounds each request. The admin API does nothing that takes time.
+	// requestTimeout bounds each request. No request of the admin API takes long.
 	requestTimeout = time.Second
-	// maxResponseBytes bounds the header and the body of a response. The longest response is that
-	// of a worker with 16 queues.
+	// maxResponseBytes bounds the header and the body of a response. The longest response is the stats of a worker with 16 queues.
 	maxResponseBytes = 1 << 14
 	// maxConcurrentRequests bounds the requests of one Client to all workers.
 	maxConcurrentRequests = 512
-	// MaxConcurrentRequestsPerPool is how many workers of a pool should be asked at the same time.
-	// If ten pools are, they cannot take all slots, and no pool waits for workers of others.
+	// MaxConcurrentRequestsPerPool is the number of a pool's workers that should be asked at the same time. Even ten pools then leave
+	// slots free, so that no pool waits for workers of others.
 	MaxConcurrentRequestsPerPool = 32
-	// maxJobs bounds a number of jobs in a worker, and maxAttempts the attempts since it started.
-	// No worker can reach them, and their sum over all workers of a pool does not overflow.
+	// maxJobs bounds a number of jobs in a worker, and maxAttempts the attempts since it started. No worker reaches them, and their
+	// sum over all workers of a pool does not overflow.
 	maxJobs, maxAttempts = 1 << 24, 1 << 48
-	// idleConnectionTimeout is longer than the interval at which the operator requests stats,
-	// so that connections are reused.
+	// idleConnectionTimeout is longer than the interval at which the operator requests stats, so that connections are reused.
 	idleConnectionTimeout = 10 * time.Second
 )
 
@@ -48,36 +45,33 @@ const (
 
 // Stats are the stats that a worker reports.
 type Stats struct {
-	// State is Running, Draining, Drained, or a state that only the worker knows.
+	// State is Running, Draining, Drained, or a state of the worker's own.
 	State string `json:"state"`
-	// Attached is true if the worker takes messages from each of its queues; nil if it does not
-	// report that.
+	// Attached is true if the worker takes messages from each of its queues; nil if not reported.
 	Attached *bool `json:"attached,omitempty"`
-	// Queues that the worker takes messages from; nil if it does not report them.
+	// Queues from which the worker takes messages; nil if not reported.
 	Queues []struct{} `json:"queues,omitempty"`
 	// InFlight is the number of running jobs.
 	InFlight int64 `json:"inFlight"`
-	// Prefetched is the number of prefetched messages; 0 if the worker does not report it.
+	// Prefetched is the number of prefetched messages; 0 if not reported.
 	Prefetched int64 `json:"prefetched"`
-	// Succeeded and Failed are the numbers of attempts since the worker started; nil if the
-	// worker does not report them.
+	// Succeeded and Failed are the numbers of attempts since the worker started; nil if not reported.
 	Succeeded *int64 `json:"succeeded,omitempty"`
 	Failed    *int64 `json:"failed,omitempty"`
-	// Recent attempts; nil if the worker does not report them.
+	// Recent attempts; nil if not reported.
 	Recent *RecentAttempts `json:"recent,omitempty"`
 }
 
-// RecentAttempts are the attempts that ended in the last minutes, decaying with a time constant of two
-// minutes: their number, the time that they took together, and the number of those whose message returned to
-// its queue.
+// RecentAttempts are the attempts that ended in the last minutes, decaying with a time constant of two minutes: their number, their
+// total duration, and the number of attempts whose message returned to its queue.
 type RecentAttempts struct {
 	Count    float64 `json:"count"`
 	Seconds  float64 `json:"seconds"`
 	Returned float64 `json:"returned"`
 }
 
-// IsAttached reports whether the worker takes messages from each of its queues; nil if that is
-// unknown. Workers with a runtime of an earlier version report only the queues that they found.
+// IsAttached reports whether the worker takes messages from each of its queues; nil if unknown. Workers with a runtime of an earlier
+// version report only the queues that they found.
 func (s *Stats) IsAttached(queues int) *bool {
 	if s.Attached == nil && s.Queues != nil {
 		return new(len(s.Queues) >= queues)
@@ -118,8 +112,7 @@ func New() *Client {
 	}
 }
 
-// FetchStats returns the stats of the worker at the address, host:port. Stats that are impossible,
-// such as negative numbers, are an error.
+// FetchStats returns the stats of the worker at the address, host:port. Impossible stats, such as negative numbers, are an error.
 func (c *Client) FetchStats(ctx context.Context, address string) (*Stats, error) {
 	body, err := c.sendRequest(ctx, http.MethodGet, address, "/stats", "", "")
 	if err != nil {
@@ -151,15 +144,15 @@ func (c *Client) FetchStats(ctx context.Context, address string) (*Stats, error)
 	return s, nil
 }
 
-// Drain makes the worker at the address stop taking messages. The token proves to it that the
-// request is from the operator; workers with a runtime of an earlier version need none.
+// Drain makes the worker at the address stop taking messages. The token proves that the request is from the operator; workers with a
+// runtime of an earlier version need no token.
 func (c *Client) Drain(ctx context.Context, address, token string) error {
 	_, err := c.sendRequest(ctx, http.MethodPost, address, "/drain", authorization, bearer+token)
 	return err
 }
 
-// Stop makes the worker at the address drain and end its process, as its preStop hook does. The secret is that of the
-// hook. The response arrives once the worker is drained: an error because it takes longer does not mean that it continues.
+// Stop makes the worker at the address drain and end its process, as its preStop hook does, with the secret of the hook. The response
+// arrives once the worker is drained: a worker that takes longer than the timeout drains nevertheless.
 func (c *Client) Stop(ctx context.Context, address, secret string) error {
 	_, err := c.sendRequest(ctx, http.MethodGet, address, "/prestop", adminauth.PreStopHeader, secret)
 	return err
@@ -171,14 +164,14 @@ func (c *Client) Resume(ctx context.Context, address, token string) error {
 	return err
 }
 
-// authorization is the header with the token of a request, and bearer is before it.
+// authorization is the header with the token of a request, and bearer its prefix.
 const (
 	authorization = "Authorization"
 	bearer        = "Bearer "
 )
 
-// sendRequest waits for one of the client's slots, and returns the body of the response. A header proves that the request
-// is from the operator, unless it has only an empty proof.
+// sendRequest waits for a slot of the client, and returns the body of the response. The header proves that the request is from the
+// operator; an empty proof is not sent.
 func (c *Client) sendRequest(ctx context.Context, method, address, path, header, proof string) (body []byte, err error) {
 	select {
 	case c.requestSlots <- struct{}{}:

@@ -1,8 +1,8 @@
-// Package workercommand implements `yardmaster worker`, which runs the jobs of queues with
-// programs that do not use the Go package worker.
+// Package workercommand implements `yardmaster worker`, which runs the jobs of queues with programs that do not use the Go package
+// worker.
 //
-// With --forward it sends each job to an HTTP server, usually in the same Pod. With --exec it
-// starts a command for each job. The response or exit code decides what happens to the job:
+// With --forward it sends each job to an HTTP server, usually in the same Pod. With --exec it starts a command for each job. The
+// response or exit code decides what happens to the job:
 //
 //	HTTP status                 exit code        the job
 //	2xx                         0                is done

@@ -17,26 +17,26 @@ import (
 	"github.com/yardmaster/yardmaster/worker"
 )
 
-// exitDataError is EX_DATAERR of sysexits.h: the job itself is invalid, so no retry can
-// succeed. Every other code leads to a retry; EX_TEMPFAIL, 75, exists to say so explicitly.
+// exitDataError is EX_DATAERR of sysexits.h: the job itself is invalid, so no retry can succeed. Every other code leads to a retry;
+// EX_TEMPFAIL, 75, requests a retry explicitly.
 const exitDataError = 65
 
 const (
-	// errorTailBytes is the length of the end of standard error that an error contains.
+	// errorTailBytes is the length of the end of standard error in an error.
 	errorTailBytes = 512
 	// terminationGracePeriod is the time between SIGTERM and SIGKILL.
 	terminationGracePeriod = 3 * time.Second
-	// maxHeaderBytes is a size that fits into an environment variable on every platform.
+	// maxHeaderBytes fits into an environment variable on every platform.
 	maxHeaderBytes = 64 << 10
 	// startFailureDelay is the time until redelivery of a job whose command did not start.
 	startFailureDelay = 2 * time.Second
 )
 
-// commandRunner runs a command for each job, with the payload on standard input. It uses no
-// shell, and no argument depends on the job, so that payloads cannot inject commands.
+// commandRunner runs a command for each job, with the payload on standard input. It uses no shell, and no argument depends on the
+// job, so that payloads cannot inject commands.
 type commandRunner struct {
 	command []string
-	// timeout of the command. 0 means no limit.
+	// timeout of the command; 0: no limit.
 	timeout     time.Duration
 	out, errOut io.Writer
 }
@@ -57,8 +57,8 @@ func (r *commandRunner) handle(ctx context.Context, job *worker.Job) error {
 	command.Env = append(append(os.Environ(), environment...), traceEnvironment(ctx)...)
 	command.Stdin = bytes.NewReader(job.Payload)
 	command.Stdout, command.Stderr = r.out, io.MultiWriter(r.errOut, errorTail)
-	// The command gets a process group of its own: a signal to the worker's group does not
-	// reach it, and its child processes can be terminated together with it.
+	// The command gets its own process group: a signal to the worker's group does not reach it, and its child processes can be
+	// terminated together with it.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGTERM) }
 	command.WaitDelay = terminationGracePeriod
@@ -67,7 +67,7 @@ func (r *commandRunner) handle(ctx context.Context, job *worker.Job) error {
 	}
 	err = command.Wait()
 	if commandContext.Err() != nil {
-		// Kill processes of the group that ignored SIGTERM. This fails if none is left.
+		// Kill processes of the group that ignored SIGTERM. This fails if no process is left.
 		_ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL)
 	}
 	return classifyExit(ctx, commandContext, err, errorTail.String())
@@ -76,7 +76,7 @@ func (r *commandRunner) handle(ctx context.Context, job *worker.Job) error {
 // classifyExit turns the end of a command into the result of its job.
 func classifyExit(ctx, commandContext context.Context, err error, errorTail string) error {
 	switch {
-	case err == nil, errors.Is(err, exec.ErrWaitDelay): // it succeeded, but a child process still has its output open
+	case err == nil, errors.Is(err, exec.ErrWaitDelay): // a child process still has its output open
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -90,8 +90,8 @@ func classifyExit(ctx, commandContext context.Context, err error, errorTail stri
 	return errors.New(reason)
 }
 
-// jobEnvironment returns the environment variables that describe a job. All headers are JSON
-// in one variable, because producers could choose names such as PATH.
+// jobEnvironment returns the environment variables that describe a job. All headers are JSON in one variable, because producers could
+// choose names such as PATH.
 func jobEnvironment(job *worker.Job) ([]string, error) {
 	headers, err := json.Marshal(job.Headers)
 	if err != nil {
@@ -112,7 +112,7 @@ func jobEnvironment(job *worker.Job) ([]string, error) {
 	}, nil
 }
 
-// tailBuffer keeps the last errorTailBytes that are written to it.
+// tailBuffer keeps the last errorTailBytes.
 type tailBuffer struct{ tail []byte }
 
 // Write implements io.Writer.

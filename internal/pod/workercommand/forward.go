@@ -29,21 +29,18 @@ const (
 	headerAttempt     = "Yardmaster-Job-Attempt"
 	headerMaxAttempts = "Yardmaster-Job-Max-Attempts"
 	headerSentTime    = "Yardmaster-Job-Sent"
-	// producerHeaderPrefix is put before the names of the producer's headers, so that they
-	// cannot be mistaken for headers of the worker.
+	// producerHeaderPrefix is the prefix of the producer's headers, so that they cannot be mistaken for headers of the worker.
 	producerHeaderPrefix = "Yardmaster-Header-"
 )
 
 const (
-	// errorBodyBytes is the length of a response body that an error contains.
+	// errorBodyBytes is the length of a response body in an error.
 	errorBodyBytes = 512
-	// maxBodyBytes is the length up to which a response body is read, so that the connection
-	// can be reused.
+	// maxBodyBytes is the length up to which a response body is read, so that the connection can be reused.
 	maxBodyBytes = 64 << 10
 	// maxRetryAfter bounds the Retry-After of a response.
 	maxRetryAfter = 24 * time.Hour
-	// unreachableDelay is the time until redelivery of a job whose server accepts no
-	// connections.
+	// unreachableDelay is the time until redelivery of a job whose server accepts no connections.
 	unreachableDelay   = 2 * time.Second
 	dialTimeout        = 5 * time.Second
 	idleTimeout        = time.Minute
@@ -100,8 +97,7 @@ func (f *forwarder) handle(ctx context.Context, job *worker.Job) error {
 	return classifyResponse(response, string(body[:min(len(body), errorBodyBytes)]), time.Now())
 }
 
-// setJobHeaders sets the headers that describe the job. Producer headers that are invalid in
-// HTTP are dropped.
+// setJobHeaders sets the headers that describe the job. Producer headers that are invalid in HTTP are dropped.
 func setJobHeaders(header http.Header, job *worker.Job) {
 	header.Set("Content-Type", "application/octet-stream")
 	for name, values := range job.Headers {
@@ -126,7 +122,7 @@ func setJobHeaders(header http.Header, job *worker.Job) {
 	header.Set(headerSentTime, job.SentTime.UTC().Format(time.RFC3339Nano))
 }
 
-// kindOf returns the kind of a job; empty if neither a header nor an environment variable could have it.
+// kindOf returns the kind of a job; empty if the kind is no valid identifier for headers and environment variables.
 func kindOf(job *worker.Job) string {
 	if broker.IsIdentifier(job.Kind) {
 		return job.Kind
@@ -134,7 +130,6 @@ func kindOf(job *worker.Job) string {
 	return ""
 }
 
-// classifyResponse turns a response into the result of the job.
 func classifyResponse(response *http.Response, body string, now time.Time) error {
 	status := response.StatusCode
 	reason := strings.TrimSpace("the server responded " + response.Status + " " + body)

@@ -17,11 +17,11 @@ import (
 	"github.com/yardmaster/yardmaster/worker"
 )
 
-// defaultForwardTimeout is the time that the server has to respond to a job.
+// defaultForwardTimeout is how long the server has to respond to a job.
 const defaultForwardTimeout = 10 * time.Minute
 
-// Run runs `yardmaster worker` with the given arguments until ctx ends or the process
-// receives SIGTERM or SIGINT. It returns after the worker has drained.
+// Run runs `yardmaster worker` with the given arguments until ctx ends or the process receives SIGTERM or SIGINT. It returns after
+// the worker has drained.
 func Run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	c, err := parseArguments(args, errOut)
 	if err != nil {
@@ -36,7 +36,6 @@ func Run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	return worker.Run(ctx, c.options, runner.handle)
 }
 
-// commandOptions are the parsed arguments of `yardmaster worker`.
 type commandOptions struct {
 	options  worker.Options
 	logLevel slog.Level

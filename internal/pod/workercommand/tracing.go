@@ -26,7 +26,7 @@ const (
 	tracingStopTimeout = 3 * time.Second
 	// exportErrorInterval is the shortest time between two logged errors of the exporter.
 	exportErrorInterval = 30 * time.Second
-	// maxExportErrorBytes bounds a logged error, which can contain what the collector responds.
+	// maxExportErrorBytes bounds a logged error, which can contain the collector's response.
 	maxExportErrorBytes = 512
 	defaultServiceName  = "yardmaster-worker"
 
@@ -34,8 +34,8 @@ const (
 	protocolHTTP = "http/protobuf"
 )
 
-// startTracing makes the worker export spans if the OTEL_* environment variables set an endpoint. Jobs do not
-// depend on it: an error is logged. Call stop after the last job.
+// startTracing makes the worker export spans if the OTEL_* environment variables set an endpoint. Jobs do not depend on it: an error
+// is logged. Call stop after the last job.
 func startTracing(ctx context.Context, getenv func(string) string, o *worker.Options) (stop func()) {
 	endpoint := cmp.Or(getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), getenv("OTEL_EXPORTER_OTLP_ENDPOINT"))
 	if endpoint == "" || strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true") || getenv("OTEL_TRACES_EXPORTER") == "none" {
@@ -57,8 +57,8 @@ func startTracing(ctx context.Context, getenv func(string) string, o *worker.Opt
 	}
 }
 
-// newTracerProvider returns a provider whose queue of spans is bounded: while the collector is slow, spans are
-// dropped. The exporter, the processor and the sampler read the other OTEL_* variables themselves.
+// newTracerProvider returns a provider whose queue of spans is bounded: while the collector is slow, spans are dropped. The exporter,
+// the processor and the sampler read the other OTEL_* variables themselves.
 func newTracerProvider(ctx context.Context, getenv func(string) string, o *worker.Options) (*sdktrace.TracerProvider, error) {
 	if name := cmp.Or(getenv("OTEL_TRACES_EXPORTER"), "otlp"); name != "otlp" {
 		return nil, fmt.Errorf("OTEL_TRACES_EXPORTER is %q, must be otlp or none", name)
@@ -87,7 +87,7 @@ func newTracerProvider(ctx context.Context, getenv func(string) string, o *worke
 	return sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(identity)), nil
 }
 
-// logErrors logs the errors of exports, which can be as frequent as exports.
+// logErrors logs the errors of exports, at most every exportErrorInterval.
 func logErrors(log *slog.Logger) {
 	sometimes := rate.Sometimes{Interval: exportErrorInterval}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {

@@ -14,11 +14,12 @@ import (
 const (
 	// connectTimeout limits an attempt to reach the control port.
 	connectTimeout = 2 * time.Second
-	// minDeniedTimeout is how long the denied port has at least to reply, and deniedTimeoutFactor how long relative
-	// to the control port's reply.
+	// minDeniedTimeout is the shortest time that the denied port has to reply. deniedTimeoutFactor is this time relative to the
+	// control port's reply.
 	minDeniedTimeout    = 400 * time.Millisecond
 	deniedTimeoutFactor = 10
-	// deniedAttempts is how many connections to the denied port are open at the same time, so that a lost packet does not look like a policy.
+	// deniedAttempts is how many connections to the denied port are open at the same time, so that a lost packet does not look like a
+	// policy.
 	deniedAttempts = 3
 	// deniedInterval is the pause after a refused connection to the denied port.
 	deniedInterval = 50 * time.Millisecond
@@ -28,20 +29,20 @@ const (
 
 // Options of a check.
 type Options struct {
-	// Addresses of the operator. Those that the Pod cannot reach at all, such as IPv6 addresses in a Pod without
-	// IPv6, do not count.
+	// Addresses of the operator. Addresses that the Pod cannot reach at all, such as IPv6 addresses in a Pod without IPv6, do not
+	// count.
 	Addresses []netip.Addr
 	// ControlPort and DeniedPort are ports of these addresses.
 	ControlPort, DeniedPort uint16
 	// EnforceTimeout is how long the network may take to enforce the policies of a new Pod.
 	EnforceTimeout time.Duration
 
-	// deniedTimeout replaces shorter times that the denied port has to reply. Tests set it for a busy machine.
+	// deniedTimeout is a longer minDeniedTimeout, for tests on a busy machine.
 	deniedTimeout time.Duration
 }
 
-// Check connects to the operator until the result is Enforced, until it was NotEnforced for EnforceTimeout, or until ctx
-// ends. It then returns the last result.
+// Check connects to the operator until the result is Enforced, until it was NotEnforced for EnforceTimeout, or until ctx ends. It
+// then returns the last result.
 func Check(ctx context.Context, o Options) networkcheck.Result {
 	enforceDeadline := time.Time{}
 	for {
@@ -60,7 +61,8 @@ func Check(ctx context.Context, o Options) networkcheck.Result {
 	}
 }
 
-// attempt checks all addresses at the same time. Policies are enforced if they are for each address that has a result.
+// attempt checks all addresses at the same time. It returns Enforced only if policies are enforced for each address that has a
+// result.
 func attempt(ctx context.Context, o *Options) networkcheck.Result {
 	results := make(chan networkcheck.Result, len(o.Addresses))
 	for _, address := range o.Addresses {
@@ -73,8 +75,8 @@ func attempt(ctx context.Context, o *Options) networkcheck.Result {
 	return worst
 }
 
-// attemptAddress connects to both ports of an address at the same time. The denied port has to stay without a reply for a
-// while, and the control port has to reply before and after it, because an operator may start or stop meanwhile.
+// attemptAddress connects to both ports of an address at the same time. The denied port must not reply for a while, and the control
+// port has to reply before and after this time, because an operator may start or stop meanwhile.
 func attemptAddress(ctx context.Context, o *Options, address netip.Addr) networkcheck.Result {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -97,7 +99,7 @@ func attemptAddress(ctx context.Context, o *Options, address netip.Addr) network
 	return networkcheck.Enforced
 }
 
-// tryUntilGreeted connects to a port again and again, because what refuses a connection may be an operator that starts.
+// tryUntilGreeted connects to a port again and again, because an operator that starts may refuse connections.
 func tryUntilGreeted(ctx context.Context, address netip.Addr, port uint16, greeted chan<- struct{}) {
 	for !isGreeted(ctx, address, port) {
 		select {

@@ -1,2 +1,2 @@
-// Package prober connects, and is connected to, to find out whether NetworkPolicies are enforced: see package networkcheck.
+// Package prober has both ends of the connections that check whether NetworkPolicies are enforced: see package networkcheck.
 package prober

@@ -12,9 +12,9 @@ import (
 const (
 	// maxAddresses bounds the addresses that a Pod tries. A Service has at most two.
 	maxAddresses = 4
-	// lookupTimeout limits a lookup, which a reconciliation waits for.
+	// lookupTimeout limits a lookup, for which a reconciliation waits.
 	lookupTimeout = 2 * time.Second
-	// addressesAge is how long addresses are used, and failureAge how long after a failure the next lookup is.
+	// addressesAge is how long addresses are used, and failureAge the wait after a failed lookup.
 	addressesAge, failureAge = time.Minute, 5 * time.Second
 )
 
@@ -34,8 +34,8 @@ func NewResolver(host string) *Resolver {
 	return &Resolver{host: host, lookup: net.DefaultResolver.LookupNetIP, now: time.Now}
 }
 
-// Addresses returns the addresses, sorted; none if they are not known. While lookups fail, the last ones are used: the
-// address of a Service does not change.
+// Addresses returns the sorted addresses; none if unknown. While lookups fail, it returns the last known addresses: the address of a
+// Service does not change.
 func (r *Resolver) Addresses(ctx context.Context) []netip.Addr {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

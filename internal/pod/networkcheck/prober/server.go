@@ -11,18 +11,18 @@ import (
 	"github.com/yardmaster/yardmaster/internal/pod/networkcheck"
 )
 
-// greeting is what the server sends. A service mesh may accept a connection on behalf of a server that it does not
-// reach, so only the greeting shows that the server was reached.
+// greeting is the text that the server sends. A service mesh may accept a connection for a server that it does not reach, so only the
+// greeting shows that the server was reached.
 const greeting = "yardmaster network check\n"
 
 const (
 	// greetTimeout limits a connection. The greeting fits into the kernel's buffer.
 	greetTimeout = 5 * time.Second
-	// maxConnections are those that one port has at the same time.
+	// maxConnections bounds the concurrent connections of one port.
 	maxConnections = 256
 )
 
-// Server greets everyone who connects to one of its addresses. It reads nothing.
+// Server greets each peer that connects to one of its addresses. It reads nothing.
 type Server struct {
 	// ControlAddress and DeniedAddress are the addresses to listen on, such as ":9446".
 	ControlAddress, DeniedAddress string
@@ -36,8 +36,8 @@ func NewServer() *Server {
 // NeedLeaderElection implements manager.LeaderElectionRunnable: all replicas greet.
 func (*Server) NeedLeaderElection() bool { return false }
 
-// Start greets until ctx ends. It implements manager.Runnable. A check that reaches the control port only shows that
-// something else denies the other port, so the control port is the first to stop and the last to start.
+// Start greets until ctx ends. It implements manager.Runnable. A check that reaches only the control port takes the denied port for
+// denied by a policy, so the control port is the first to stop and the last to start.
 func (s *Server) Start(ctx context.Context) error {
 	denied, err := listen(ctx, s.DeniedAddress)
 	if err != nil {
@@ -91,5 +91,5 @@ const acceptDelay = 100 * time.Millisecond
 func greet(connection net.Conn) {
 	defer connection.Close()
 	_ = connection.SetDeadline(time.Now().Add(greetTimeout))
-	_, _ = connection.Write([]byte(greeting)) // the client notices what is missing
+	_, _ = connection.Write([]byte(greeting)) // the client notices an incomplete greeting
 }
