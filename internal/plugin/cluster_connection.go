@@ -24,21 +24,19 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// clusterConnection is a client for one cluster.
 type clusterConnection struct {
 	client.WithWatch
 
-	// restConfig is for port forwarding, which client.Client does not offer.
+	// restConfig is for port forwarding, which client.Client lacks.
 	restConfig *rest.Config
-	// podsGetter is for the logs of Pods, which client.Client does not offer.
+	// podsGetter is for the logs of Pods, which client.Client lacks.
 	podsGetter typedcorev1.PodsGetter
 	// namespace is the namespace of the flags or the kubeconfig.
 	namespace string
 }
 
-// addConnectionFlags adds kubectl's connection flags and returns the configuration that they
-// select. The flags of cli-runtime differ little, but that module brings ten others,
-// kustomize among them, and doubles the size of the binary.
+// addConnectionFlags adds kubectl's connection flags and returns the selected configuration. The flags of cli-runtime differ little,
+// but its module brings ten others, kustomize among them, and doubles the size of the binary.
 func addConnectionFlags(flags *pflag.FlagSet) clientcmd.ClientConfig {
 	rules, overrides := clientcmd.NewDefaultClientConfigLoadingRules(), &clientcmd.ConfigOverrides{}
 	flags.StringVar(&rules.ExplicitPath, clientcmd.RecommendedConfigPathFlag, "", "Path to the kubeconfig file.")
@@ -48,8 +46,8 @@ func addConnectionFlags(flags *pflag.FlagSet) clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
 }
 
-// newConnector returns a function that connects to the cluster of a client configuration.
-// Warnings from the API server are printed to errOut, as kubectl does.
+// newConnector returns a function that connects to the cluster of a client configuration. Warnings from the API server are printed to
+// errOut, as kubectl does.
 func newConnector(errOut io.Writer) func(clientcmd.ClientConfig) (*clusterConnection, error) {
 	return func(loading clientcmd.ClientConfig) (*clusterConnection, error) {
 		namespace, _, err := loading.Namespace()
@@ -74,15 +72,14 @@ func newConnector(errOut io.Writer) func(clientcmd.ClientConfig) (*clusterConnec
 	}
 }
 
-// newClientScheme registers the kinds that the plugin reads and writes.
 func newClientScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	builder := runtime.NewSchemeBuilder(authenticationv1.AddToScheme, autoscalingv1.AddToScheme, batchv1.AddToScheme, corev1.AddToScheme, discoveryv1.AddToScheme, policyv1.AddToScheme, v1alpha1.AddToScheme)
 	return scheme, builder.AddToScheme(scheme)
 }
 
-// patchIfUnchanged writes the difference between before and after. If the object changed
-// since before was read, it writes nothing and returns an error.
+// patchIfUnchanged writes the difference between before and after. If the object changed since before was read, it writes nothing and
+// returns an error.
 func (c *clusterConnection) patchIfUnchanged(ctx context.Context, qualifiedName string, before, after client.Object) error {
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	return explainConflict(qualifiedName, c.Patch(ctx, after, patch))
@@ -96,13 +93,11 @@ func explainConflict(qualifiedName string, err error) error {
 	return err
 }
 
-// isPermissionError reports whether a retry cannot succeed because the caller lacks
-// permission.
+// isPermissionError reports whether a retry cannot succeed because the caller lacks permission.
 func isPermissionError(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
 }
 
-// podPort is a port of a Pod.
 type podPort struct {
 	namespace, podName string
 	port               int32

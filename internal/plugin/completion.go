@@ -17,8 +17,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/logs"
 )
 
-// completionTimeout limits how long a shell waits for the API server. After it, nothing is
-// completed.
+// completionTimeout limits how long a shell waits for the API server.
 const completionTimeout = 3 * time.Second
 
 const noFileCompletion = cobra.ShellCompDirectiveNoFileComp
@@ -34,7 +33,6 @@ func (e *environment) completeRerunStart(command *cobra.Command, given []string,
 	return starts, noFileCompletion
 }
 
-// completeStepName completes the name of a step.
 func (e *environment) completeStepName(command *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if sj := e.completionTarget(command, given); sj != nil {
 		return logs.StepNames(sj), noFileCompletion
@@ -42,8 +40,8 @@ func (e *environment) completeStepName(command *cobra.Command, given []string, _
 	return nil, noFileCompletion
 }
 
-// completionTarget reads the SequentialJob named on the command line. It returns nil if
-// there is no name yet or the object cannot be read.
+// completionTarget reads the SequentialJob named on the command line. It returns nil if there is no name yet or the object cannot be
+// read.
 func (e *environment) completionTarget(command *cobra.Command, given []string) *v1alpha1.SequentialJob {
 	if len(given) == 0 {
 		return nil
@@ -57,7 +55,6 @@ func (e *environment) completionTarget(command *cobra.Command, given []string) *
 	return sj
 }
 
-// completeValues completes a flag that has fixed values.
 func completeValues(command *cobra.Command, flag string, values ...string) {
 	panicOnError(command.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, noFileCompletion|cobra.ShellCompDirectiveKeepOrder)))
 }
@@ -87,14 +84,13 @@ func completeGlobalFlags(env *environment, root *cobra.Command) {
 	panicOnError(root.RegisterFlagCompletionFunc(clientcmd.FlagNamespace, env.completeNamespaces))
 }
 
-// completeNamespaces completes the names of the cluster's namespaces.
 func (e *environment) completeNamespaces(command *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	noHint := func(*corev1.Namespace) string { return "" }
 	return completeObjects(command, e, nil, &objectSelection{allNamespaces: true}, &corev1.NamespaceList{}, noHint)
 }
 
-// completeObjects completes the names of the selected objects that are not given yet, each with a hint. The shell filters them by what
-// the user typed.
+// completeObjects completes the names of the selected objects that are not given yet, each with a hint. The shell filters them by the
+// user's input.
 func completeObjects[T client.Object](
 	command *cobra.Command, env *environment, given []string, selection *objectSelection, list client.ObjectList, hint func(T) string,
 ) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -116,8 +112,7 @@ func completeObjects[T client.Object](
 	return names, noFileCompletion
 }
 
-// completeRemainingFlags makes all other flags complete nothing. Without a function, cobra completes
-// names of files.
+// completeRemainingFlags makes all other flags complete nothing. Without a function, cobra completes names of files.
 func completeRemainingFlags(command *cobra.Command) {
 	complete := func(flag *pflag.Flag) {
 		if _, registered := command.GetFlagCompletionFunc(flag.Name); registered || slices.Contains(fileFlags, flag.Name) {
@@ -132,8 +127,7 @@ func completeRemainingFlags(command *cobra.Command) {
 	}
 }
 
-// panicOnError is for errors that only a programming mistake can cause, such as completion
-// for a flag that does not exist.
+// panicOnError is for errors that only a programming mistake can cause, such as completion for a missing flag.
 func panicOnError(err error) {
 	if err != nil {
 		panic(err)

@@ -14,7 +14,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// newCreateCommand returns a command that creates the object that build makes from flags.
+// newCreateCommand returns a command that creates the object that build returns.
 func newCreateCommand[T client.Object](env *environment, kind *resourceKind[T], short string, build func() (T, error)) *cobra.Command {
 	return &cobra.Command{
 		Use:               "create NAME",
@@ -41,7 +41,6 @@ func newCreateCommand[T client.Object](env *environment, kind *resourceKind[T], 
 	}
 }
 
-// newCreateSequenceCommand is `kubectl yardmaster seq create`.
 func newCreateSequenceCommand(env *environment) *cobra.Command {
 	var image string
 	var steps []string
@@ -72,7 +71,6 @@ func newCreateSequenceCommand(env *environment) *cobra.Command {
 // maxPromptBytes is more than the API server accepts in a request.
 const maxPromptBytes = 16 << 20
 
-// newCreateSessionCommand is `kubectl yardmaster session create`.
 func newCreateSessionCommand(env *environment) *cobra.Command {
 	var promptFile string
 	spec := v1alpha1.AgenticSessionSpec{}

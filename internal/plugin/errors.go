@@ -38,8 +38,8 @@ func describeError(err error) []string {
 	return []string{terminal.Sanitize(describeConnectionError(err))}
 }
 
-// describeConnectionError says what to do if there is no connection to a cluster. The texts of
-// client-go name the request that failed first, which the user did not make.
+// describeConnectionError returns advice if there is no connection to a cluster. The texts of client-go name the request that failed
+// first, which the user did not make.
 func describeConnectionError(err error) string {
 	var network *net.OpError
 	var lookup *net.DNSError
@@ -61,7 +61,6 @@ func describeConnectionError(err error) string {
 	}
 }
 
-// rootCause returns the innermost error.
 func rootCause(err error) error {
 	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
 		err = inner
@@ -69,8 +68,8 @@ func rootCause(err error) error {
 	return err
 }
 
-// rejectArguments is the Args of commands without arguments and of those that only group others. If
-// the argument is similar to the name of a subcommand, the error suggests it.
+// rejectArguments is the Args of commands without arguments and of parent commands. If the argument is similar to the name of a
+// subcommand, the error suggests this name.
 func rejectArguments(command *cobra.Command, arguments []string) error {
 	if len(arguments) == 0 {
 		return nil

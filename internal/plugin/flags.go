@@ -32,17 +32,16 @@ func addOutputFlag(command *cobra.Command, format *string, formats ...string) {
 	addChoiceFlag(command, command.Flags(), format, "output", "o", usage, formats...)
 }
 
-// annotationChoices is the annotation of a flag that has the values which the flag accepts.
+// annotationChoices is the annotation of a flag with the accepted values.
 const annotationChoices = "choices"
 
-// addChoiceFlag adds a flag that accepts only the choices, of which the first is the default.
+// addChoiceFlag adds a flag that accepts only the choices. The first choice is the default.
 func addChoiceFlag(command *cobra.Command, flags *pflag.FlagSet, value *string, name, shorthand, usage string, choices ...string) {
 	flags.StringVarP(value, name, shorthand, choices[0], usage)
 	panicOnError(flags.SetAnnotation(name, annotationChoices, choices))
 	completeValues(command, name, choices...)
 }
 
-// validateChoices returns an error for a flag whose value is not among its choices.
 func validateChoices(command *cobra.Command) (err error) {
 	command.Flags().VisitAll(func(flag *pflag.Flag) {
 		if choices := flag.Annotations[annotationChoices]; err == nil && choices != nil {
@@ -52,7 +51,6 @@ func validateChoices(command *cobra.Command) (err error) {
 	return err
 }
 
-// validateChoice returns an error if a flag's value is not one of the choices.
 func validateChoice(flag, value string, choices ...string) error {
 	if !slices.Contains(choices, value) {
 		return fmt.Errorf("invalid --%s %q: must be one of %s", flag, value, strings.Join(choices, ", "))
@@ -60,7 +58,6 @@ func validateChoice(flag, value string, choices ...string) error {
 	return nil
 }
 
-// printEncoded prints a value as JSON or YAML.
 func printEncoded(out io.Writer, format string, v any) error {
 	if format == outputYAML {
 		raw, err := yaml.Marshal(v)
@@ -83,7 +80,7 @@ func addDurationFlag(command *cobra.Command, value *time.Duration, name, usage s
 	command.Flags().Var(durationValue{value}, name, usage)
 }
 
-// String implements pflag.Value. 0 is empty: help texts then state no default.
+// String implements pflag.Value. 0 is empty: help texts then have no default.
 func (d durationValue) String() string {
 	if d.value == nil || *d.value == 0 {
 		return ""

@@ -9,7 +9,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// newOptionsCommand is `kubectl yardmaster options`.
 func newOptionsCommand(env *environment) *cobra.Command {
 	return &cobra.Command{
 		Use:               "options",
@@ -25,9 +24,9 @@ func newOptionsCommand(env *environment) *cobra.Command {
 
 const globalFlagsHint = `Use "kubectl yardmaster options" for the flags that apply to all commands.`
 
-// printUsage prints the usage of a command. Other than cobra, it replaces the twenty flags that select
-// a cluster by a hint, as kubectl does. They are not marked as hidden, so that shells complete their
-// names. A template would link the package text/template, with which the linker keeps more code.
+// printUsage prints the usage of a command. Unlike cobra, it replaces the twenty flags that select a cluster by a hint, as kubectl
+// does. They are not marked as hidden, so that shells complete their names. A template would link the package text/template, with
+// which the linker keeps more code.
 func printUsage(command *cobra.Command) error {
 	usage := command.UseLine()
 	if command.HasAvailableSubCommands() {
@@ -153,7 +152,6 @@ resizers resizers-5c9f7d-x2k4p`,
 	"version": "",
 }
 
-// addExamples adds the examples to a command and those below it.
 func addExamples(command *cobra.Command) {
 	path := strings.TrimPrefix(command.CommandPath(), command.Root().CommandPath()+" ")
 	if text, exist := examples[path]; exist {

@@ -17,7 +17,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// resourceKind describes one of the kinds that commands work on.
+// resourceKind describes a kind with commands.
 type resourceKind[T client.Object] struct {
 	// kindName is the CamelCase name, such as SequentialJob.
 	kindName string
@@ -29,15 +29,15 @@ type resourceKind[T client.Object] struct {
 
 	// The fields below are nil for kinds whose objects do not finish.
 
-	// phase is the state of an object. For kinds without it, the reason of the condition Ready is.
+	// phase is the state of an object. Kinds without a phase have the reason of the condition Ready instead.
 	phase func(T) string
-	// isFinished reports whether no further change is expected unless a user requests one.
+	// isFinished reports whether no further change is expected unless a user requests it.
 	isFinished func(T) bool
-	// isSuccessful reports whether a finished object has succeeded: it decides the exit code.
+	// isSuccessful reports whether a finished object has succeeded, for the exit code.
 	isSuccessful func(T) bool
-	// needsAttention reports whether the object has failed or cannot continue. A table has such objects first.
+	// needsAttention reports whether the object has failed or cannot continue. A table lists such objects first.
 	needsAttention func(T) bool
-	// describeChanges returns a line for each change. A nil before describes everything.
+	// describeChanges returns a line for each change. A nil before describes the whole state.
 	describeChanges func(before, after T) []render.Change
 	// renderDetail renders one object.
 	renderDetail func(terminal.Style, T, time.Time) []string
@@ -89,7 +89,7 @@ func deepCopy[T runtime.Object](object T) T {
 	return object.DeepCopyObject().(T) //nolint:forcetypeassert // a copy is of the same type
 }
 
-// state returns the phase of an object, or the reason of its condition Ready; "" without either.
+// state returns the phase of an object, or the reason of its condition Ready; empty without either.
 func (k *resourceKind[T]) state(object T) string {
 	if k.phase != nil {
 		return k.phase(object)
@@ -100,8 +100,7 @@ func (k *resourceKind[T]) state(object T) string {
 	return ""
 }
 
-// qualifiedName returns the object's name as kubectl prints it, such as
-// sequentialjob.yardmaster.dev/etl.
+// qualifiedName returns the object's name as kubectl prints it, such as sequentialjob.yardmaster.dev/etl.
 func (k *resourceKind[T]) qualifiedName(object T) string {
 	return strings.ToLower(k.kindName) + ".yardmaster.dev/" + object.GetName()
 }
@@ -112,7 +111,6 @@ func (k *resourceKind[T]) getObject(ctx context.Context, cluster *clusterConnect
 	return object, cluster.Get(ctx, client.ObjectKey{Namespace: cluster.namespace, Name: name}, object)
 }
 
-// connectAndGet connects to the cluster and reads the named object.
 func (k *resourceKind[T]) connectAndGet(ctx context.Context, env *environment, name string) (*clusterConnection, T, error) {
 	cluster, err := env.connect(env.clientConfig)
 	if err != nil {
@@ -122,7 +120,7 @@ func (k *resourceKind[T]) connectAndGet(ctx context.Context, env *environment, n
 	return cluster, object, err
 }
 
-// newObjectCommand returns a command that reads the object with the NAME and passes it to run.
+// newObjectCommand returns a command that reads the object NAME and passes it to run.
 func (k *resourceKind[T]) newObjectCommand(
 	env *environment, verb, short, long string, run func(ctx context.Context, cluster *clusterConnection, object T) error,
 ) *cobra.Command {
@@ -142,12 +140,10 @@ func (k *resourceKind[T]) newObjectCommand(
 	}
 }
 
-// selectSingleObject returns list options that match only this object.
 func selectSingleObject(object client.Object) []client.ListOption {
 	return []client.ListOption{client.InNamespace(object.GetNamespace()), client.MatchingFields{"metadata.name": object.GetName()}}
 }
 
-// extractItems returns the items of a list as typed objects.
 func extractItems[T client.Object](list client.ObjectList) ([]T, error) {
 	var items []T
 	err := meta.EachListItem(list, func(object runtime.Object) error {
@@ -159,10 +155,9 @@ func extractItems[T client.Object](list client.ObjectList) ([]T, error) {
 	return items, err
 }
 
-// anyNumberOfNames is the maxNames of commands that take several names.
+// anyNumberOfNames is maxNames of commands with any number of names.
 const anyNumberOfNames = math.MaxInt
 
-// completeNames completes up to maxNames names.
 func (k *resourceKind[T]) completeNames(env *environment, maxNames int) cobra.CompletionFunc {
 	return func(command *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(given) >= maxNames {

@@ -16,7 +16,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// listCommand is `kubectl yardmaster seq list` and the same for the other kinds.
+// listCommand is `kubectl yardmaster seq list`, and the list command of other kinds.
 type listCommand[T client.Object] struct {
 	*environment
 	objectSelection
@@ -58,7 +58,7 @@ func (l *listCommand[T]) runList(ctx context.Context, names []string) error {
 	return l.printItems(items, false, cluster.namespace)
 }
 
-// printNamed prints the objects that exist, and returns an error for each that cannot be read.
+// printNamed prints the existing objects, and returns an error for each object that cannot be read.
 func (l *listCommand[T]) printNamed(ctx context.Context, names []string) error {
 	cluster, err := l.connect(l.clientConfig)
 	if err != nil {
@@ -80,7 +80,7 @@ func (l *listCommand[T]) printNamed(ctx context.Context, names []string) error {
 	return errors.Join(failures...)
 }
 
-// printItems prints objects. A single one that was named is not printed as a list.
+// printItems prints objects. A single named object is not printed as a list.
 func (l *listCommand[T]) printItems(items []T, single bool, namespace string) error {
 	switch l.format {
 	case outputName:
@@ -134,7 +134,7 @@ func (l *listCommand[T]) printEncodedItems(items []T, single bool) error {
 	})
 }
 
-// objectSelection holds the flags that select objects when none is named.
+// objectSelection has the flags that select objects without names.
 type objectSelection struct {
 	allNamespaces bool
 	selector      string
@@ -153,7 +153,6 @@ func (s *objectSelection) rejectWith(names []string) error {
 	return nil
 }
 
-// parseSelector parses the value of --selector.
 func parseSelector(text string) (labels.Selector, error) {
 	selector, err := labels.Parse(text)
 	if err != nil {
@@ -162,7 +161,6 @@ func parseSelector(text string) (labels.Selector, error) {
 	return selector, nil
 }
 
-// listOptions returns the options of a request for the selected objects.
 func (s *objectSelection) listOptions(cluster *clusterConnection) ([]client.ListOption, error) {
 	selector, err := parseSelector(s.selector)
 	if err != nil {
@@ -175,10 +173,9 @@ func (s *objectSelection) listOptions(cluster *clusterConnection) ([]client.List
 	return options, nil
 }
 
-// connectAndList connects to the cluster and lists the selected objects, or up to a limit that
-// is not zero. It also returns the options of the request. A watch first lists one object, so
-// that a missing permission or kind ends the command: the watch would report it as a temporary
-// failure and retry.
+// connectAndList connects to the cluster and lists the selected objects, up to a limit that is not zero. It also returns the options
+// of the request. A watch first lists one object, so that a missing permission or kind ends the command: the watch would report it as
+// a temporary failure and retry.
 func (s *objectSelection) connectAndList(ctx context.Context, env *environment, list client.ObjectList, limit client.Limit) (*clusterConnection, []client.ListOption, error) {
 	cluster, err := env.connect(env.clientConfig)
 	if err != nil {

@@ -31,7 +31,7 @@ type logsCommand[T client.Object] struct {
 	*environment
 
 	kind *resourceKind[T]
-	// podLabel is the label of the object's Pods whose value is the object's UID.
+	// podLabel is the label of the object's Pods with the object's UID.
 	podLabel    string
 	newStreamer func(context.Context, logs.PodClient, T, logs.StreamOptions) (logStreamer[T], error)
 
@@ -91,7 +91,6 @@ func (l *logsCommand[T]) printLogs(ctx context.Context, cluster *clusterConnecti
 	return streamer.Follow(ctx, object, l.kind.isFinished, logs.Changes[T]{Objects: objects.Updates, Pods: pods.Updates, Errors: permissionErrors})
 }
 
-// forwardPermissionError forwards the first error for which a retry cannot succeed.
 func forwardPermissionError(ctx context.Context, to chan<- error, a, b <-chan error) {
 	var err error
 	for !isPermissionError(err) {

@@ -1,6 +1,5 @@
-// Package plugin is the kubectl plugin. It works from a laptop with the permissions of its
-// user. Of the operator it needs only the kinds; to report stale Jobs it does not need even
-// those, because it classifies the Jobs itself with the operator's rules.
+// Package plugin is the kubectl plugin. It runs with the permissions of its user. It needs only the operator's kinds; to report stale
+// Jobs it does not need even these, because it classifies the Jobs itself with the operator's rules.
 package plugin
 
 import (
@@ -21,16 +20,15 @@ import (
 // The exit codes.
 const (
 	exitSuccess      = 0
-	exitUnsuccessful = 1 // watched work failed, or a report found what --fail-on names
+	exitUnsuccessful = 1 // watched work failed, or a report has findings of --fail-on
 	exitError        = 2
 	exitInterrupted  = 130
 )
 
-// errUnsuccessful makes the exit code 1. The output already shows the reason, so no message
-// is printed for it.
+// errUnsuccessful makes the exit code 1. The output already shows the reason, so no message is printed for it.
 var errUnsuccessful = errors.New("unsuccessful")
 
-// environment is what all commands share.
+// environment is shared by all commands.
 type environment struct {
 	in          io.Reader
 	out, errOut io.Writer
@@ -105,7 +103,6 @@ func newParentCommand(name string, aliases []string, short string, children ...*
 
 func (e *environment) outputStyle() terminal.Style { return terminal.NewStyle(e.colorMode, e.out) }
 
-// newVersionCommand is `kubectl yardmaster version`.
 func newVersionCommand(env *environment) *cobra.Command {
 	return &cobra.Command{
 		Use:               "version",

@@ -21,7 +21,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// newPoolCommand is `kubectl yardmaster pool`, the parent of commands for WorkerPools.
 func newPoolCommand(env *environment) *cobra.Command {
 	return newParentCommand("pool", []string{"pools", "workerpool", "wp"}, "Inspect WorkerPools, and drain or restart their workers",
 		newListCommand(env, workerPoolKind, "List WorkerPools with their workers and backlog"),
@@ -45,8 +44,7 @@ func newPoolCommand(env *environment) *cobra.Command {
 			}))
 }
 
-// watchSinglePool watches one WorkerPool until the condition is met. With a nil condition it
-// watches until interrupted.
+// watchSinglePool watches one WorkerPool until the condition is met; with a nil condition, until interrupted.
 func (e *environment) watchSinglePool(ctx context.Context, cluster *clusterConnection, wp *v1alpha1.WorkerPool, until func(*v1alpha1.WorkerPool) bool) error {
 	view := newPoolListView(e)
 	view.singlePool, view.until = wp, until
@@ -56,14 +54,12 @@ func (e *environment) watchSinglePool(ctx context.Context, cluster *clusterConne
 // backlogHistoryLength is the number of samples in a sparkline.
 const backlogHistoryLength = 24
 
-// poolListView shows the backlogs and workers of WorkerPools.
 type poolListView struct {
 	*environment
 
 	showNamespaces bool
 	loads          map[client.ObjectKey]*render.PoolLoad
-	// singlePool is set if the view is about one pool, and until is the condition that ends
-	// the watch. A nil until never ends it.
+	// singlePool is set if the view is about one pool, and until is the condition that ends the watch; a nil until never ends it.
 	singlePool *v1alpha1.WorkerPool
 	until      func(*v1alpha1.WorkerPool) bool
 }
@@ -128,7 +124,6 @@ func (v *poolListView) isFinished() (bool, error) {
 // annotationRestartedAt is the annotation of `kubectl rollout restart`: each new value is a new revision.
 const annotationRestartedAt = "kubectl.kubernetes.io/restartedAt"
 
-// newRestartPoolCommand is `kubectl yardmaster pool restart`.
 func newRestartPoolCommand(env *environment) *cobra.Command {
 	watch := false
 	command := workerPoolKind.newObjectCommand(env, "restart", "Replace all workers of a WorkerPool by new ones",
@@ -140,7 +135,7 @@ func newRestartPoolCommand(env *environment) *cobra.Command {
 			if !wp.DeletionTimestamp.IsZero() {
 				return fmt.Errorf("%s: cannot restart: it is being deleted", qualifiedName)
 			}
-			// Without spec.template.spec, which a patch of the decoded object would add without its required containers.
+			// The decoded object has a spec.template.spec without its required containers, which a patch must not add.
 			patch := fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"annotations":{%q:%q}}}}}`,
 				annotationRestartedAt, env.now().UTC().Format(time.RFC3339))
 			if err := cluster.Patch(ctx, wp, client.RawPatch(types.MergePatchType, patch)); err != nil {
@@ -159,7 +154,6 @@ func newRestartPoolCommand(env *environment) *cobra.Command {
 	return command
 }
 
-// newPauseScalingCommand is `kubectl yardmaster pool pause-scaling`.
 func newPauseScalingCommand(env *environment) *cobra.Command {
 	pause := time.Hour
 	until := func() time.Time { return env.now().Add(pause).Truncate(time.Second) }
@@ -190,7 +184,6 @@ func newPauseScalingCommand(env *environment) *cobra.Command {
 	return command
 }
 
-// newResumeScalingCommand is `kubectl yardmaster pool resume-scaling`.
 func newResumeScalingCommand(env *environment) *cobra.Command {
 	return newChangeCommand(env, specChange[*v1alpha1.WorkerPool]{
 		kind: workerPoolKind, verb: "resume-scaling", short: "Resume the autoscaling of WorkerPools",

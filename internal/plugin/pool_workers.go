@@ -23,7 +23,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// newPoolWorkersCommand is `kubectl yardmaster pool workers`.
 func newPoolWorkersCommand(env *environment) *cobra.Command {
 	var format string
 	command := workerPoolKind.newObjectCommand(env, "workers", "List the workers of a WorkerPool",
@@ -54,7 +53,6 @@ func listWorkers(ctx context.Context, cluster *clusterConnection, wp *v1alpha1.W
 	return pods, nil
 }
 
-// isWorkerOf reports whether a Pod is a worker of the pool.
 func isWorkerOf(pod *corev1.Pod, wp *v1alpha1.WorkerPool) bool {
 	return pod.Annotations[workerpool.AnnotationWorkerPool] == wp.Name && pod.Labels[workerpool.LabelWorkerPool] == workerpool.WorkerSelector(wp.Name)[workerpool.LabelWorkerPool]
 }
@@ -82,7 +80,7 @@ func workerOutput(pod *corev1.Pod) render.Worker {
 	return w
 }
 
-// gracePeriodOf returns the seconds that a terminating Pod has, else those that it would have.
+// gracePeriodOf returns the grace period of a terminating Pod in seconds, or else the grace period in its spec.
 func gracePeriodOf(pod *corev1.Pod) int64 {
 	switch {
 	case pod.DeletionGracePeriodSeconds != nil:
@@ -113,7 +111,6 @@ func (e *environment) printWorkers(wp *v1alpha1.WorkerPool, workers []render.Wor
 	return terminal.WriteLines(e.out, e.outputStyle().Table(rows))
 }
 
-// drainPoolCommand is `kubectl yardmaster pool drain`.
 type drainPoolCommand struct {
 	*environment
 
@@ -174,8 +171,7 @@ func (d *drainPoolCommand) drainPool(ctx context.Context, cluster *clusterConnec
 		fmt.Fprintf(d.out, "%s would be scaled from %d to %d: %s\n", qualifiedName, *wp.Spec.Replicas, d.replicas, describeDrain(wp))
 		return nil
 	}
-	// With the resource version, the API server refuses the request if the pool has changed
-	// since the check.
+	// With the resource version, the API server refuses the request if the pool has changed since the check.
 	scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: d.replicas}}
 	scale.Namespace, scale.Name, scale.ResourceVersion = wp.Namespace, wp.Name, wp.ResourceVersion
 	if err := cluster.SubResource("scale").Update(ctx, wp.DeepCopy(), client.WithSubResourceBody(scale)); err != nil {
@@ -188,7 +184,7 @@ func (d *drainPoolCommand) drainPool(ctx context.Context, cluster *clusterConnec
 	return d.watchSinglePool(ctx, cluster, wp, func(now *v1alpha1.WorkerPool) bool { return now.Generation > wp.Generation && d.isDrained(now) })
 }
 
-// checkDrainable returns an error that says why setting the replicas would not drain workers.
+// checkDrainable returns an error if setting the replicas would not drain workers.
 func (d *drainPoolCommand) checkDrainable(wp *v1alpha1.WorkerPool) error {
 	switch a := wp.Spec.Autoscaling; {
 	case !wp.DeletionTimestamp.IsZero():
@@ -210,7 +206,6 @@ func (d *drainPoolCommand) isDrained(wp *v1alpha1.WorkerPool) bool {
 	return status.ObservedGeneration >= wp.Generation && status.Desired <= d.replicas && status.Replicas <= d.replicas && status.Draining == 0
 }
 
-// describeDrain says how workers are removed.
 func describeDrain(wp *v1alpha1.WorkerPool) string {
 	drain := wp.Spec.Drain
 	if e := wp.Status.Effective; e != nil && e.Drain != nil {
@@ -227,8 +222,8 @@ func describeDrain(wp *v1alpha1.WorkerPool) string {
 	return fmt.Sprintf("%s (%s, for up to %s); %s", text, cmp.Or(drain.Mode, v1alpha1.DrainHTTP), drain.Timeout.Duration.Duration, afterTimeout)
 }
 
-// drainWorker evicts a worker, as the drain of its node does: its preStop hook drains it within its grace period, the
-// disruption budget of the pool limits how many workers are drained at once, and the pool replaces it.
+// drainWorker evicts a worker, as the drain of its node does: its preStop hook drains it within its grace period, the disruption
+// budget of the pool limits how many workers are drained at once, and the pool replaces it.
 func (d *drainPoolCommand) drainWorker(ctx context.Context, cluster *clusterConnection, wp *v1alpha1.WorkerPool, name string) error {
 	pod := &corev1.Pod{}
 	err := cluster.Get(ctx, client.ObjectKey{Namespace: wp.Namespace, Name: name}, pod)
@@ -267,7 +262,7 @@ func checkEvictable(pod *corev1.Pod, wp *v1alpha1.WorkerPool) error {
 	}
 }
 
-// eviction is refused if another Pod has the name by then.
+// eviction returns an eviction that is refused if another Pod has taken the name.
 func (d *drainPoolCommand) eviction(pod *corev1.Pod) *policyv1.Eviction {
 	e := &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace},

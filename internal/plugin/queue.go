@@ -14,7 +14,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/jobkeys"
 )
 
-// newQueueCommand is `kubectl yardmaster queue`, the parent of commands for Queues.
 func newQueueCommand(env *environment) *cobra.Command {
 	return newParentCommand("queue", []string{"queues", "wq"}, "Inspect and pause Queues, send, follow and cancel jobs, and manage dead letters",
 		newListCommand(env, queueKind, "List Queues with their message counts"),
@@ -32,8 +31,8 @@ func newQueueCommand(env *environment) *cobra.Command {
 		newSendCommand(env), newJobsCommand(env), newShowJobCommand(env), newCancelJobCommand(env), newDeadLetterCommand(env))
 }
 
-// newBrokerCommand returns a command that passes a connection to the broker of the Queue with the NAME, which is the first argument,
-// and the other arguments to run.
+// newBrokerCommand returns a command that connects to the broker of the Queue NAME, and passes the connection and the further
+// arguments to run.
 func newBrokerCommand(
 	env *environment, use, short, long string, run func(ctx context.Context, q *connectedQueue, args []string) error,
 ) *cobra.Command {
@@ -66,7 +65,6 @@ const (
 	sendTimeout = 10 * time.Second
 )
 
-// sendCommand is `kubectl yardmaster queue send`.
 type sendCommand struct {
 	*environment
 
@@ -106,7 +104,6 @@ func newSendCommand(env *environment) *cobra.Command {
 	return command
 }
 
-// prepareJob makes the job of the flags.
 func (s *sendCommand) prepareJob() (err error) {
 	if (s.filename == "") == (s.data == "") {
 		return errors.New("set either --filename or --data")
@@ -132,7 +129,6 @@ func (s *sendCommand) prepareJob() (err error) {
 	return err
 }
 
-// sendJob sends a job, and prints its ID.
 func sendJob(ctx context.Context, env *environment, q *connectedQueue, job *broker.OutgoingJob) error {
 	producer, isProducer := q.Engine.(broker.Producer)
 	if !isProducer {

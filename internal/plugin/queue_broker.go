@@ -25,7 +25,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kinds/policy"
 )
 
-// brokerDialTimeout limits how long connecting to a broker takes.
+// brokerDialTimeout limits connecting to a broker.
 const brokerDialTimeout = 15 * time.Second
 
 // connectedQueue is a Queue with a connection to its broker.
@@ -52,8 +52,8 @@ func runOnBroker(ctx context.Context, cluster *clusterConnection, object *v1alph
 	return nil
 }
 
-// connectToBroker connects to the broker of the Queue with the user's permissions. An empty
-// address selects the address in the Queue's Secret.
+// connectToBroker connects to the broker of the Queue with the user's permissions. An empty address selects the address in the
+// Queue's Secret.
 func connectToBroker(ctx context.Context, cluster *clusterConnection, q *v1alpha1.Queue, address string) (*connectedQueue, error) {
 	switch {
 	case q.Status.Name == "":
@@ -90,8 +90,7 @@ func connectToBroker(ctx context.Context, cluster *clusterConnection, q *v1alpha
 	return &connectedQueue{q, connected, q.Status.Name, stopForwarding}, nil
 }
 
-// detectEngine returns the engine of the broker reference, else the one in the Queue's status,
-// else the one that the scheme of the URL suggests.
+// detectEngine returns the engine of the broker reference, or else of the Queue's status, or else of the scheme of the URL.
 func detectEngine(q *v1alpha1.Queue, b *v1alpha1.Broker, address string) dial.EngineName {
 	switch {
 	case b != nil:
@@ -102,8 +101,8 @@ func detectEngine(q *v1alpha1.Queue, b *v1alpha1.Broker, address string) dial.En
 	return dial.EngineOf(address)
 }
 
-// resolveBroker returns the broker of a Queue as the operator resolves it: from the Queue, or
-// from a Policy. It returns nil for the operator's default broker.
+// resolveBroker returns the broker of a Queue as the operator resolves it: from the Queue, or from a Policy; nil for the operator's
+// default broker.
 func resolveBroker(ctx context.Context, c *clusterConnection, q *v1alpha1.Queue) (*v1alpha1.Broker, error) {
 	if q.Spec.Broker != nil {
 		return q.Spec.Broker, nil
@@ -122,7 +121,7 @@ func resolveBroker(ctx context.Context, c *clusterConnection, q *v1alpha1.Queue)
 
 var errOperatorBroker = errors.New("it uses the operator's default broker, whose address users cannot read: set --broker-url")
 
-// brokerAccess reads the broker's Secrets. A given address replaces theirs.
+// brokerAccess reads the broker's Secrets. A given address replaces their address.
 func brokerAccess(ctx context.Context, c *clusterConnection, b *v1alpha1.Broker, address string) (*broker.Credentials, error) {
 	if b == nil {
 		if address == "" {
@@ -140,8 +139,8 @@ func brokerAccess(ctx context.Context, c *clusterConnection, b *v1alpha1.Broker,
 	return access, nil
 }
 
-// callerErrorReader hides the type of permission errors. Otherwise package brokeraccess would
-// describe them as missing permissions of the operator.
+// callerErrorReader hides the type of permission errors. Otherwise package brokeraccess would describe them as missing permissions of
+// the operator.
 type callerErrorReader struct{ client.Reader }
 
 // Get implements client.Reader.
@@ -156,10 +155,10 @@ func (w callerErrorReader) Get(ctx context.Context, key client.ObjectKey, object
 var errForwardedSentinel = errors.New("Redis Sentinels in the cluster name servers that only Pods reach: " + //nolint:staticcheck // a name
 	"run kubectl port-forward to the Pod of the master, and set --broker-url=redis://127.0.0.1:PORT")
 
-// forwardToBroker forwards a port through the API server and points the access to it, if the
-// broker's address is a Service of the cluster. The returned function stops forwarding.
+// forwardToBroker forwards a port through the API server and points the access to it, if the broker's address is a Service of the
+// cluster. The returned function stops forwarding.
 func (c *clusterConnection) forwardToBroker(ctx context.Context, access *broker.Credentials) (func(), error) {
-	// Of several servers, any one can serve all requests.
+	// Each of several servers can serve all requests.
 	first, _, _ := strings.Cut(access.URL, ",")
 	if first = strings.TrimSpace(first); !strings.Contains(first, "://") {
 		first = "nats://" + first
@@ -183,8 +182,7 @@ func (c *clusterConnection) forwardToBroker(ctx context.Context, access *broker.
 	return stop, nil
 }
 
-// redirectToLocalPort points the access to a local port. The server's certificate is still
-// checked against the original host name.
+// redirectToLocalPort points the access to a local port. The server's certificate is still checked against the original host name.
 func redirectToLocalPort(access *broker.Credentials, address *url.URL, local uint16) {
 	secure := slices.Contains([]string{"tls", "rediss"}, address.Scheme)
 	if access.TLS != nil {
@@ -202,8 +200,8 @@ func redirectToLocalPort(access *broker.Credentials, address *url.URL, local uin
 // serviceHost is a host name of the cluster: a Service, or one Pod of a headless Service.
 type serviceHost struct{ pod, service, namespace string }
 
-// parseServiceHost parses a host name as a Pod in the namespace would resolve it. A name with
-// two parts is ambiguous: the caller has to check whether the Service exists.
+// parseServiceHost parses a host name as a Pod in the namespace would resolve it. A name with two parts is ambiguous: the caller has
+// to check whether the Service exists.
 func parseServiceHost(host, namespace string) (serviceHost, bool) {
 	if net.ParseIP(host) != nil {
 		return serviceHost{}, false
@@ -220,7 +218,7 @@ func parseServiceHost(host, namespace string) (serviceHost, bool) {
 	}
 }
 
-// defaultBrokerPorts are the ports of URLs without one, by scheme.
+// defaultBrokerPorts are the ports of URLs without a port, by scheme.
 var defaultBrokerPorts = map[string]int32{"nats": 4222, "tls": 4222, "redis": 6379, "rediss": 6379}
 
 // errInvalidBrokerPort does not contain the URL, which can contain a password.
@@ -237,8 +235,7 @@ func brokerPort(address *url.URL) (int32, error) {
 	return int32(port), nil
 }
 
-// findReadyPod returns a ready Pod behind the host of a broker's URL, or nil if the host is not
-// a Service of this cluster.
+// findReadyPod returns a ready Pod behind the host of a broker's URL; nil if the host is not a Service of this cluster.
 func (c *clusterConnection) findReadyPod(ctx context.Context, address *url.URL) (*podPort, error) {
 	host, isPossible := parseServiceHost(address.Hostname(), c.namespace)
 	if !isPossible {
@@ -277,8 +274,8 @@ func (c *clusterConnection) findReadyPod(ctx context.Context, address *url.URL) 
 	return nil, fmt.Errorf("the broker's Service %s/%s has no ready Pod", host.namespace, host.service)
 }
 
-// podTargetPort returns the Pod's port behind a port of the Service. For a port that the
-// Service does not define it returns the same number, as a headless Service would.
+// podTargetPort returns the Pod's port behind a port of the Service. For a port that the Service does not define it returns the same
+// number, as a headless Service would.
 func podTargetPort(slice *discoveryv1.EndpointSlice, name *string, port int32) int32 {
 	for i := range slice.Ports {
 		p := &slice.Ports[i]
@@ -289,8 +286,7 @@ func podTargetPort(slice *discoveryv1.EndpointSlice, name *string, port int32) i
 	return port
 }
 
-// readyPodName returns the name of a ready Pod, or "". A non-empty pod restricts the search to
-// that Pod.
+// readyPodName returns the name of a ready Pod, or of pod if it is set and ready; empty without a ready Pod.
 func readyPodName(slice *discoveryv1.EndpointSlice, pod string) string {
 	for i := range slice.Endpoints {
 		e := &slice.Endpoints[i]

@@ -122,7 +122,7 @@ func (d *deadLetterCommand) listDeadLetters(ctx context.Context, q *connectedQue
 	return terminal.WriteLines(d.out, lines)
 }
 
-// readDeadLetters returns those that match the filter.
+// readDeadLetters returns the dead letters that match the filter.
 func (d *deadLetterCommand) readDeadLetters(ctx context.Context, q *connectedQueue) ([]broker.DeadLetter, error) {
 	if d.filter == "" {
 		return q.DeadLetters(q.brokerName).List(ctx, 0, d.limit)
@@ -184,7 +184,7 @@ func (d *deadLetterCommand) newShowCommand() *cobra.Command {
 	return command
 }
 
-// maxShownBytes is how much of a payload is shown. All of it is in the output formats json and yaml.
+// maxShownBytes is how much of a payload is shown. The output formats json and yaml have all of it.
 const maxShownBytes = 4096
 
 func (d *deadLetterCommand) renderDeadLetter(l *broker.DeadLetter) []string {
@@ -245,7 +245,7 @@ func (d *deadLetterCommand) newEditCommand() *cobra.Command {
 		})
 }
 
-// editPayload returns what the user made of a payload. The file is readable by the user only.
+// editPayload returns the payload after editing. Only the user can read the file.
 func (d *deadLetterCommand) editPayload(ctx context.Context, payload []byte) ([]byte, error) {
 	var editor []string
 	for _, name := range []string{"KUBE_EDITOR", "VISUAL", "EDITOR"} {
@@ -410,7 +410,6 @@ func (d *deadLetterCommand) confirmDeletion(q *connectedQueue, selected string) 
 	return checkConfirmation(d.in, action, q.Name)
 }
 
-// checkConfirmation returns an error unless the answer is the word.
 func checkConfirmation(in io.Reader, action, word string) error {
 	answer, err := bufio.NewReader(in).ReadString('\n')
 	if err != nil || strings.TrimSpace(answer) != word {

@@ -17,7 +17,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// jobCommand has the flags of the commands about single jobs.
 type jobCommand struct {
 	*environment
 
@@ -26,15 +25,14 @@ type jobCommand struct {
 	limit  int
 }
 
-// activeStates are those that `queue jobs` lists by default.
+// activeStates are the states that `queue jobs` lists by default.
 var activeStates = []string{string(jobstate.Running), string(jobstate.Retrying), string(jobstate.Waiting)}
 
-// listableStates are those that a state flag can have.
+// listableStates are the values of --state.
 var listableStates = append(activeStates, string(jobstate.Dead), string(jobstate.Done), string(jobstate.Canceled))
 
 const jobsHelp = " Its Queue must have spec.results. The plugin reads the broker's Secrets with your permissions."
 
-// newJobsCommand is `kubectl yardmaster queue jobs`.
 func newJobsCommand(env *environment) *cobra.Command {
 	j := &jobCommand{environment: env}
 	command := newBrokerCommand(env, "jobs NAME", "List the jobs that workers of a Queue have reported",
@@ -60,7 +58,6 @@ func newJobsCommand(env *environment) *cobra.Command {
 	return command
 }
 
-// newShowJobCommand is `kubectl yardmaster queue job`.
 func newShowJobCommand(env *environment) *cobra.Command {
 	j := &jobCommand{environment: env}
 	command := newBrokerCommand(env, "job NAME ID", "Show a job of a Queue",
@@ -69,7 +66,7 @@ func newShowJobCommand(env *environment) *cobra.Command {
 	return command
 }
 
-// jobStore returns the store of the states of jobs.
+// jobStore returns the broker's store of the states of jobs.
 func (q *connectedQueue) jobStore() (broker.JobStore, error) {
 	store, isStore := q.Engine.(broker.JobStore)
 	if !isStore {
@@ -78,7 +75,7 @@ func (q *connectedQueue) jobStore() (broker.JobStore, error) {
 	return store, nil
 }
 
-// storeOf returns the store of the states of jobs for a job with a valid ID.
+// storeOf validates the ID of a job, and returns the store of its state.
 func (q *connectedQueue) storeOf(id string) (broker.JobStore, error) {
 	store, err := q.jobStore()
 	if err != nil {
@@ -220,7 +217,6 @@ func renderJob(job *jobstate.Info, now time.Time) []string {
 	return terminal.AlignColumns(rows)
 }
 
-// newCancelJobCommand is `kubectl yardmaster queue cancel`.
 func newCancelJobCommand(env *environment) *cobra.Command {
 	return newBrokerCommand(env, "cancel NAME ID", "Cancel a job of a Queue",
 		"Cancel a job of a Queue. A job that waits does not run. The context of the handler of a running job ends; the job may be done before."+jobsHelp,

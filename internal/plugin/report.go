@@ -31,7 +31,6 @@ const (
 // groupByOwner is the value of --group-by that shows one line for the findings of an owner.
 const groupByOwner = "owner"
 
-// reportCommand is `kubectl yardmaster report`.
 type reportCommand struct {
 	*environment
 	objectSelection
@@ -103,7 +102,7 @@ func (r *reportCommand) runReport(command *cobra.Command) error {
 	return nil
 }
 
-// namespaceReport is the JobReport of a namespace and the lines that the table shows.
+// namespaceReport is the JobReport of a namespace and its lines in the table.
 type namespaceReport struct {
 	v1alpha1.JobReport
 
@@ -111,7 +110,7 @@ type namespaceReport struct {
 	groups   []reportLine
 }
 
-// classifyJobs lists and classifies the Jobs of a namespace, or of all if that is empty.
+// classifyJobs lists and classifies the Jobs of a namespace, or of all namespaces if it is empty.
 func (r *reportCommand) classifyJobs(ctx context.Context, cluster *clusterConnection, namespace string) ([]namespaceReport, error) {
 	selector, err := parseSelector(r.selector)
 	if err != nil {
@@ -142,8 +141,8 @@ func (r *reportCommand) classifyJobs(ctx context.Context, cluster *clusterConnec
 	return r.buildReports(tallies, startTime), nil
 }
 
-// checkNamespaceExists returns an error if the namespace does not exist: a list of its Jobs succeeds
-// and is empty. A user who may not read namespaces gets a warning if that remains unknown.
+// checkNamespaceExists returns an error if the namespace does not exist: a list of its Jobs succeeds and is empty. A user who may not
+// read namespaces gets a warning.
 func (r *reportCommand) checkNamespaceExists(ctx context.Context, cluster *clusterConnection) error {
 	err := cluster.Get(ctx, client.ObjectKey{Name: cluster.namespace}, &corev1.Namespace{})
 	switch {
@@ -192,11 +191,10 @@ func (r *reportCommand) buildReports(tallies map[string]*jobreport.Aggregator, s
 	return reports
 }
 
-// errNoStoredReport explains why --from-cluster shows nothing.
 var errNoStoredReport = errors.New("no JobReport exists: the operator reports only on the namespaces of its flag --report-namespaces")
 
-// readStoredReports reads the JobReports of a namespace, or of all if that is empty. A report whose
-// last scan failed is shown with a warning.
+// readStoredReports reads the JobReports of a namespace, or of all namespaces if it is empty. A report whose last scan failed is
+// shown with a warning.
 func (r *reportCommand) readStoredReports(ctx context.Context, cluster *clusterConnection, namespace string) ([]namespaceReport, error) {
 	list := &v1alpha1.JobReportList{}
 	if err := cluster.List(ctx, list, client.InNamespace(namespace)); err != nil {

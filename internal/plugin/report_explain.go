@@ -18,7 +18,6 @@ import (
 // maxExplainedPods limits the Pods whose events are read: one request each.
 const maxExplainedPods = 20
 
-// explainJobCommand is `kubectl yardmaster report explain`.
 type explainJobCommand struct {
 	*environment
 }
@@ -57,7 +56,7 @@ func (e *explainJobCommand) explainJob(ctx context.Context, name string) error {
 	}, e.now()))
 }
 
-// readDetails reads the Job's Pods and events. What cannot be read is reported, and unknown.
+// readDetails reads the Job's Pods and events. It reports unreadable objects as unknown.
 func (e *explainJobCommand) readDetails(ctx context.Context, cluster *clusterConnection, job *batchv1.Job) ([]corev1.Pod, []corev1.Event) {
 	pods := &corev1.PodList{}
 	if err := cluster.List(ctx, pods, client.InNamespace(job.Namespace), client.MatchingLabels{batchv1.ControllerUidLabel: string(job.UID)}); err != nil {
@@ -85,7 +84,6 @@ func (e *explainJobCommand) warnUnknown(what string, err error) {
 	}
 }
 
-// completeJobs completes the names of the Jobs in the namespace.
 func (e *explainJobCommand) completeJobs(command *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(given) > 0 {
 		return nil, noFileCompletion

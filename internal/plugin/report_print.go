@@ -36,7 +36,6 @@ func (r *reportCommand) printReports(reports []namespaceReport) error {
 	return printEncoded(r.out, r.format, printed)
 }
 
-// printJobNames prints the stale Jobs as arguments for kubectl.
 func (r *reportCommand) printJobNames(reports []namespaceReport) error {
 	var lines []string
 	for i := range reports {
@@ -47,8 +46,7 @@ func (r *reportCommand) printJobNames(reports []namespaceReport) error {
 	return terminal.WriteLines(r.out, lines)
 }
 
-// printReportTable prints the stale Jobs of each namespace, the most important first, and the number
-// of Jobs in each category.
+// printReportTable prints the stale Jobs of each namespace, the most important first, and the number of Jobs in each category.
 func (r *reportCommand) printReportTable(reports []namespaceReport) error {
 	var rows [][]string
 	total, omitted := v1alpha1.JobSummary{}, int32(0)
@@ -129,14 +127,14 @@ func summaryLine(total *v1alpha1.JobSummary, omitted int32) string {
 
 var categoryColors = map[string]terminal.Color{string(jobreport.CategoryZombie): terminal.Red, string(jobreport.CategorySuspicious): terminal.Yellow}
 
-// reportLine is a finding, or a group of findings, as the table shows it.
+// reportLine is a finding, or a group of findings, in the table.
 type reportLine struct {
 	name, uid, owner, category, severity, reason, message string
 	since                                                 time.Time
 	count                                                 int32
 }
 
-// groupLines returns a line for each group. Jobs without an owner have lines of their own.
+// groupLines returns a line for each group. Each Job without an owner has its own line.
 func groupLines(tally *jobreport.Aggregator, findings []reportLine) []reportLine {
 	var lines []reportLine
 	for _, group := range tally.Groups() {
@@ -159,7 +157,7 @@ func appendOwnerless(groups, findings []reportLine) []reportLine {
 	return groups
 }
 
-// sortLines orders lines as a scan orders findings: severe ones first, then new ones.
+// sortLines orders lines as a scan orders findings: severe findings first, then new findings.
 func sortLines(lines []reportLine) {
 	rank := func(severity string) int {
 		return slices.Index([]string{string(jobreport.SeverityHigh), string(jobreport.SeverityMedium), string(jobreport.SeverityLow)}, severity)
@@ -172,8 +170,8 @@ func sortLines(lines []reportLine) {
 	})
 }
 
-// storedLines returns the lines of a stored report. It lists some of the groups' findings, so a group
-// is one line only if the report counts it.
+// storedLines returns the lines of a stored report. It lists only some of the groups' findings, so a group is one line only if the
+// report counts it.
 func storedLines(status *v1alpha1.JobReportStatus) (findings, groups []reportLine) {
 	newest := map[string]reportLine{}
 	counted := map[string]bool{}
@@ -223,7 +221,7 @@ func timeOrZero(t *metav1.Time) time.Time {
 	return t.Time
 }
 
-// scanWarning returns what is wrong with a stored report, or "".
+// scanWarning returns the problem of a stored report; empty without a problem.
 func scanWarning(stored *v1alpha1.JobReport) string {
 	failed := meta.FindStatusCondition(stored.Status.Conditions, v1alpha1.ConditionScanFailed)
 	switch {

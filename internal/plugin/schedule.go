@@ -15,7 +15,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// newScheduleCommand is `kubectl yardmaster schedule`, the parent of commands for Schedules.
 func newScheduleCommand(env *environment) *cobra.Command {
 	return newParentCommand("schedule", []string{"schedules", "sched"}, "Inspect, trigger and suspend Schedules",
 		newListCommand(env, scheduleKind, "List Schedules with their last and next times"),
@@ -67,7 +66,6 @@ func triggerRun(ctx context.Context, env *environment, cluster *clusterConnectio
 // maxNextTimes bounds the output of schedule next.
 const maxNextTimes = 1000
 
-// newNextCommand is `kubectl yardmaster schedule next`.
 func newNextCommand(env *environment) *cobra.Command {
 	count := 5
 	command := scheduleKind.newObjectCommand(env, "next", "Show the next times of a Schedule",

@@ -19,7 +19,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 )
 
-// newSequenceCommand is `kubectl yardmaster seq`, the parent of commands for SequentialJobs.
 func newSequenceCommand(env *environment) *cobra.Command {
 	return newParentCommand("seq", []string{"sequentialjob", "sj"}, "Inspect and control SequentialJobs",
 		newListCommand(env, sequentialJobKind, "List SequentialJobs with a symbol for each step"),
@@ -48,7 +47,6 @@ func newSequenceCommand(env *environment) *cobra.Command {
 		}))
 }
 
-// newSequenceLogsCommand is `kubectl yardmaster seq logs`.
 func newSequenceLogsCommand(env *environment) *cobra.Command {
 	l := &logsCommand[*v1alpha1.SequentialJob]{
 		environment: env, kind: sequentialJobKind, podLabel: v1alpha1.LabelSequentialJobUID,
@@ -71,19 +69,16 @@ func newSequenceLogsCommand(env *environment) *cobra.Command {
 	return command
 }
 
-// isRunFinished reports whether no further change is expected: the run has finished, and no
-// rerun is pending.
+// isRunFinished reports whether no further change is expected: the run has finished, and no rerun is pending.
 func isRunFinished(sj *v1alpha1.SequentialJob) bool {
 	return sj.Status.CompletionTime != nil && !isRerunPending(sj)
 }
 
-// isRerunPending reports whether a valid rerun is requested that the operator has not
-// started.
+// isRerunPending reports whether a valid rerun is requested that the operator has not started.
 func isRerunPending(sj *v1alpha1.SequentialJob) bool {
 	return sequentialjob.IsRerunRequested(&sj.Spec, &sj.Status) && sequentialjob.CheckRerun(&sj.Spec, &sj.Status) == nil
 }
 
-// newApproveCommand is `kubectl yardmaster seq approve`.
 func newApproveCommand(env *environment) *cobra.Command {
 	expected := ""
 	command := sequentialJobKind.newObjectCommand(env, "approve", "Approve the step that a SequentialJob waits with",
@@ -119,7 +114,6 @@ func newApproveCommand(env *environment) *cobra.Command {
 	return command
 }
 
-// userName returns the name of the user of the connection.
 func (c *clusterConnection) userName(ctx context.Context) (string, error) {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := c.Create(ctx, review); err != nil {
@@ -131,7 +125,6 @@ func (c *clusterConnection) userName(ctx context.Context) (string, error) {
 	return review.Status.UserInfo.Username, nil
 }
 
-// rerunCommand is `kubectl yardmaster seq rerun`.
 type rerunCommand struct {
 	*environment
 
@@ -179,7 +172,7 @@ func (r *rerunCommand) requestRerun(ctx context.Context, cluster *clusterConnect
 	return nil
 }
 
-// parseParameters parses NAME=VALUE. The names must be those of spec.parameters.
+// parseParameters parses NAME=VALUE. The names must be in spec.parameters.
 func parseParameters(spec *v1alpha1.SequentialJobSpec, assignments []string) ([]v1alpha1.Parameter, error) {
 	var parameters []v1alpha1.Parameter
 	for _, assignment := range assignments {
@@ -195,7 +188,6 @@ func parseParameters(spec *v1alpha1.SequentialJobSpec, assignments []string) ([]
 	return parameters, nil
 }
 
-// newRequestID returns the ID of the flag, or generates a unique one.
 func (r *rerunCommand) newRequestID() string {
 	if r.id != "" {
 		return r.id
@@ -204,8 +196,7 @@ func (r *rerunCommand) newRequestID() string {
 	return r.now().UTC().Format("20060102-150405-") + rand.String(randomLength)
 }
 
-// checkRerunnable returns an error that says why the operator would not carry out the
-// request, or not as intended.
+// checkRerunnable returns an error if the operator would not carry out the request, or not as intended.
 func checkRerunnable(sj *v1alpha1.SequentialJob, request *v1alpha1.Rerun) error {
 	switch {
 	case !sj.DeletionTimestamp.IsZero():

@@ -16,8 +16,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// newSessionCommand is `kubectl yardmaster session`, the parent of commands for
-// AgenticSessions.
 func newSessionCommand(env *environment) *cobra.Command {
 	return newParentCommand("session", []string{"sessions", "agenticsession", "as"}, "Inspect, stop and restart AgenticSessions",
 		newListCommand(env, agenticSessionKind, "List AgenticSessions with the time and cost they have used"),
@@ -43,7 +41,6 @@ func newSessionCommand(env *environment) *cobra.Command {
 		newRestartSessionCommand(env), newSessionResultCommand(env))
 }
 
-// newSessionLogsCommand is `kubectl yardmaster session logs`.
 func newSessionLogsCommand(env *environment) *cobra.Command {
 	raw, full := false, false
 	l := &logsCommand[*v1alpha1.AgenticSession]{
@@ -66,8 +63,8 @@ func newSessionLogsCommand(env *environment) *cobra.Command {
 	return command
 }
 
-// isSessionInactive reports whether no further change is expected unless a user requests
-// one: the session has finished or is stopped, and the operator has observed its spec.
+// isSessionInactive reports whether no further change is expected unless a user requests it: the session has finished or is stopped,
+// and the operator has observed its spec.
 func isSessionInactive(s *v1alpha1.AgenticSession) bool {
 	if s.Status.ObservedGeneration < s.Generation {
 		return false
@@ -80,7 +77,6 @@ func isSessionInactive(s *v1alpha1.AgenticSession) bool {
 	}
 }
 
-// newSessionResultCommand is `kubectl yardmaster session result`.
 func newSessionResultCommand(env *environment) *cobra.Command {
 	var format string
 	command := agenticSessionKind.newObjectCommand(env, "result", "Print the result of an AgenticSession",
@@ -106,7 +102,6 @@ func (e *environment) printResult(s *v1alpha1.AgenticSession, format string) err
 	}
 }
 
-// newRestartSessionCommand is `kubectl yardmaster session restart`.
 func newRestartSessionCommand(env *environment) *cobra.Command {
 	watch := false
 	command := agenticSessionKind.newObjectCommand(env, "restart", "Restart an AgenticSession that is stopped or has finished",
@@ -138,8 +133,7 @@ func newRestartSessionCommand(env *environment) *cobra.Command {
 	return command
 }
 
-// needsNewRun reports whether the session cannot continue its current run: the run has
-// finished, or something other than the user stopped it.
+// needsNewRun reports whether the session cannot continue its current run: the run has finished, or was not stopped by the user.
 func needsNewRun(s *v1alpha1.AgenticSession) bool {
 	switch s.Status.Phase {
 	case v1alpha1.SessionCompleted, v1alpha1.SessionFailed:
@@ -151,7 +145,7 @@ func needsNewRun(s *v1alpha1.AgenticSession) bool {
 	}
 }
 
-// checkRestartable returns an error that says why the session would not start again.
+// checkRestartable returns an error if the session would not start again.
 func checkRestartable(s *v1alpha1.AgenticSession) error {
 	status := &s.Status
 	timeout := s.Spec.Timeout

@@ -20,7 +20,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 )
 
-// attachCommand is `kubectl yardmaster session attach`.
 type attachCommand struct {
 	*environment
 
@@ -75,7 +74,7 @@ func (a *attachCommand) attach(ctx context.Context, cluster *clusterConnection, 
 	return attached.Talk(ctx)
 }
 
-// findInteractivePod returns the port of a session on which its runner accepts messages.
+// findInteractivePod returns the Pod and port on which a session's runner accepts messages.
 func (c *clusterConnection) findInteractivePod(ctx context.Context, s *v1alpha1.AgenticSession) (*podPort, error) {
 	name := agenticSessionKind.qualifiedName(s)
 	if !s.Spec.Interactive {

@@ -28,7 +28,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/ui/watch"
 )
 
-// uiCommand is `kubectl yardmaster ui`.
 type uiCommand struct {
 	*environment
 
@@ -38,8 +37,7 @@ type uiCommand struct {
 	prometheus               string
 	history                  time.Duration
 	port                     uint16
-	// openBrowser opens an address.
-	openBrowser func(ctx context.Context, address string) error
+	openBrowser              func(ctx context.Context, address string) error
 }
 
 func newUICommand(env *environment) *cobra.Command {
@@ -54,7 +52,7 @@ func newUICommand(env *environment) *cobra.Command {
 		RunE:              func(command *cobra.Command, _ []string) error { return u.runUI(command) },
 	}
 	command.Flags().BoolVarP(&u.allNamespaces, "all-namespaces", "A", false, "Show objects in all namespaces.")
-	// It replaces the flag of all commands, which is one namespace.
+	// It replaces the global flag for a single namespace.
 	command.Flags().StringSliceVarP(&u.namespaces, "namespace", "n", nil, "Show objects in these namespaces, up to 20. Repeat the flag, or separate them with commas.")
 	panicOnError(command.RegisterFlagCompletionFunc(clientcmd.FlagNamespace, env.completeNamespaces))
 	command.Flags().StringVarP(&u.selector, "selector", "l", "", "Show objects with these labels, such as team=data.")
@@ -95,7 +93,7 @@ func (u *uiCommand) newHistory() (*ui.History, error) {
 	return &ui.History{Client: c, Window: u.history}, nil
 }
 
-// uiMemoryLimit makes the garbage collector work harder, before the process needs more.
+// uiMemoryLimit makes the garbage collector work harder before the process needs more memory.
 const uiMemoryLimit = 120 << 20
 
 func (u *uiCommand) runUI(command *cobra.Command) error {
@@ -144,7 +142,7 @@ func (u *uiCommand) runUI(command *cobra.Command) error {
 // maxNamespaces limits the watches: each namespace has five.
 const maxNamespaces = 20
 
-// newScope returns what the pages show.
+// newScope returns the scope of the pages.
 func (u *uiCommand) newScope(cluster *clusterConnection) (view.Scope, error) {
 	selector, err := parseSelector(u.selector)
 	scope := view.Scope{Namespaces: slices.Compact(slices.Sorted(slices.Values(u.namespaces))), Selector: selector}
@@ -166,8 +164,7 @@ func (u *uiCommand) newScope(cluster *clusterConnection) (view.Scope, error) {
 	return scope, nil
 }
 
-// checkConnection returns an error if the API server does not answer. What the user may not read is not an error: the
-// pages say so.
+// checkConnection returns an error if the API server does not answer. A missing permission is not an error: the pages show it.
 func checkConnection(ctx context.Context, cluster *clusterConnection) error {
 	err := cluster.List(ctx, &v1alpha1.SequentialJobList{}, client.InNamespace(cluster.namespace), client.Limit(1))
 	if isPermissionError(err) && !apierrors.IsUnauthorized(err) {
@@ -192,7 +189,7 @@ func (u *uiCommand) runInProcess(ctx context.Context, cluster *clusterConnection
 // shownFlags are the flags that select a connection and are no secret.
 var shownFlags = []string{clientcmd.RecommendedConfigPathFlag, clientcmd.FlagContext, clientcmd.FlagClusterName, clientcmd.FlagAuthInfoName, clientcmd.FlagImpersonate, clientcmd.FlagAPIServer}
 
-// selectedConnection returns the flags with which the user selected the cluster: the commands that pages show need them too.
+// selectedConnection returns the flags with which the user selected the cluster: the commands on pages need them too.
 func selectedConnection(flags *pflag.FlagSet) []string {
 	var selected []string
 	flags.Visit(func(flag *pflag.Flag) {

@@ -17,8 +17,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// newWatchCommand returns a command that watches the named object with watchOne, or else the selected objects in the view that newView
-// returns.
+// newWatchCommand returns a command that watches the named object with watchOne, or else the selected objects in the view of newView.
 func newWatchCommand[T client.Object](
 	env *environment, kind *resourceKind[T], short, long string,
 	watchOne func(ctx context.Context, cluster *clusterConnection, object T) error, newView func(showNamespaces bool) watchView[T],
@@ -74,18 +73,17 @@ const redrawInterval = time.Second
 
 const watchOutputHelp = "On a terminal, the output is redrawn in place. Otherwise, a line is printed for each change.\n"
 
-// watchView is what a watch shows.
+// watchView is the output of a watch.
 type watchView[T client.Object] interface {
 	// applyUpdate records the new state of an object and returns its changes.
 	applyUpdate(update follow.ObjectUpdate[T]) []render.Change
-	// renderLines renders the current state for a terminal with this number of columns, or 0 if it is unknown. What
-	// needs attention comes first: a small terminal shows only the first lines.
+	// renderLines renders the current state for a terminal with this number of columns, or 0 if unknown. Objects that need attention
+	// come first: a small terminal shows only the first lines.
 	renderLines(columns int) []string
 	// isFinished reports whether the watch can end, and with which error.
 	isFinished() (bool, error)
 }
 
-// watchLoop is a running watch.
 type watchLoop[T client.Object] struct {
 	*environment
 	watchView[T]
@@ -95,7 +93,7 @@ type watchLoop[T client.Object] struct {
 	connectionErr error
 }
 
-// watchObjects shows the objects that the options select until the view is finished.
+// watchObjects shows the selected objects until the view is finished.
 func watchObjects[T client.Object](
 	ctx context.Context, e *environment, cluster *clusterConnection, view watchView[T], kind *resourceKind[T], options ...client.ListOption,
 ) error {
@@ -144,7 +142,6 @@ func (w *watchLoop[T]) runUntilFinished(ctx context.Context) error {
 	}
 }
 
-// recordConnectionError prints when the connection is lost and when it is restored.
 func (w *watchLoop[T]) recordConnectionError(err error) {
 	if err != nil && w.connectionErr == nil {
 		w.printChanges([]render.Change{{Text: "connection lost: " + terminal.Sanitize(err.Error())}})
@@ -155,8 +152,7 @@ func (w *watchLoop[T]) recordConnectionError(err error) {
 	w.connectionErr = err
 }
 
-// printChanges prints a line for each change, unless the output is a terminal: it shows the
-// current state instead.
+// printChanges prints a line for each change, unless the output is a terminal, which shows the current state instead.
 func (w *watchLoop[T]) printChanges(changes []render.Change) {
 	if w.screen.IsTerminal() {
 		return
@@ -166,7 +162,7 @@ func (w *watchLoop[T]) printChanges(changes []render.Change) {
 	}
 }
 
-// formatTime returns the local time of day, and the date if it is not today's. For the zero time, it returns now.
+// formatTime returns the local time of day, and the date if it is not today. The zero time stands for now.
 func formatTime(t, now time.Time) string {
 	if t.IsZero() {
 		t = now
@@ -178,8 +174,8 @@ func formatTime(t, now time.Time) string {
 	return t.Format(time.TimeOnly)
 }
 
-// watchObject watches one object, starting from its latest known state. latestPrinted means
-// that the user has already seen that state.
+// watchObject watches one object, starting from its latest known state. latestPrinted means that the user has already seen this
+// state.
 func (k *resourceKind[T]) watchObject(ctx context.Context, e *environment, cluster *clusterConnection, latest T, latestPrinted bool) error {
 	view := &objectView[T]{environment: e, kind: k, latest: latest, latestPrinted: latestPrinted}
 	return watchObjects(ctx, e, cluster, view, k, selectSingleObject(latest)...)
@@ -193,16 +189,15 @@ type objectView[T client.Object] struct {
 	// latest is the latest known state, and latestPrinted whether the user has seen it.
 	latest        T
 	latestPrinted bool
-	// exists is whether the watch has seen the object and not seen its deletion.
+	// exists is whether the watch has seen the object and not its deletion.
 	exists bool
 }
 
 func (v *objectView[T]) applyUpdate(update follow.ObjectUpdate[T]) []render.Change {
 	sameObject := update.Object.GetUID() == v.latest.GetUID() // not a new object with the same name
 	v.exists = sameObject && !update.Deleted
-	// The API server may serve a list from a cache that is older than the latest known state.
-	// The status does not show this, but the generation shows whether the state includes the
-	// request that this watch waits for.
+	// The API server may serve a list from a cache that is older than the latest known state. The status does not show this, but the
+	// generation shows whether the state includes the request that this watch waits for.
 	if !sameObject || update.Object.GetGeneration() < v.latest.GetGeneration() {
 		return nil
 	}
@@ -292,7 +287,6 @@ func (v *listView[T]) isFinished() (bool, error) {
 	return true, nil
 }
 
-// compareNames orders objects by namespace and name.
 func compareNames(a, b client.Object) int {
 	return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
 }
@@ -304,7 +298,6 @@ func displayName(key client.ObjectKey, showNamespace bool) string {
 	return key.Name
 }
 
-// prefixChanges puts the name of the object before the text of each change.
 func prefixChanges(name string, changes []render.Change) []render.Change {
 	for i := range changes {
 		changes[i].Text = name + " " + changes[i].Text

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// maxMessageBytes is what a session accepts.
+	// maxMessageBytes is the limit of a session.
 	maxMessageBytes = 64 << 10
 	// maxEventBytes bounds a line of the answer, and maxErrorBytes the text of an error.
 	maxEventBytes = 1 << 20
@@ -26,10 +26,10 @@ const (
 	prompt        = "> "
 )
 
-// ErrFailed means that the agent did not finish its work on a message. The output shows why.
+// ErrFailed means that the agent did not finish its work on a message. The output shows the reason.
 var ErrFailed = errors.New("the agent failed")
 
-// statusError is an answer other than a stream of events.
+// statusError is a response other than a stream of events.
 type statusError struct{ text string }
 
 func (e *statusError) Error() string { return e.text }
@@ -44,7 +44,7 @@ type Session struct {
 	Out, ErrOut io.Writer
 	// Render returns the lines to print for an event in JSON.
 	Render func(line []byte) []string
-	// Interrupts ends the display of an answer. Nil means that nothing does.
+	// Interrupts ends the display of an answer; may be nil.
 	Interrupts <-chan os.Signal
 }
 
@@ -60,7 +60,7 @@ func (s *Session) SendAll(ctx context.Context) error {
 	return s.send(ctx, string(message))
 }
 
-// Talk sends each line of the input as a message, until its end.
+// Talk sends each line of the input as a message, until the end of the input.
 func (s *Session) Talk(ctx context.Context) error {
 	fmt.Fprintln(s.ErrOut, "Each line is a message. Ctrl-C ends the display of an answer, Ctrl-D leaves. The session continues.")
 	lines, failed := readLines(ctx, s.In)
@@ -83,7 +83,6 @@ func (s *Session) Talk(ctx context.Context) error {
 	}
 }
 
-// readLines sends the lines of an input, and then its error.
 func readLines(ctx context.Context, in io.Reader) (lines <-chan string, failed <-chan error) {
 	out, end := make(chan string), make(chan error, 1)
 	go func() {
@@ -102,7 +101,7 @@ func readLines(ctx context.Context, in io.Reader) (lines <-chan string, failed <
 	return out, end
 }
 
-// answer sends one line. It returns an error if the session does not answer anymore.
+// answer sends one line. It returns an error if the session no longer answers.
 func (s *Session) answer(ctx context.Context, line string) error {
 	if strings.TrimSpace(line) == "" {
 		return nil
@@ -129,7 +128,6 @@ func (s *Session) answer(ctx context.Context, line string) error {
 	}
 }
 
-// send sends a message and prints the events of the answer.
 func (s *Session) send(ctx context.Context, message string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL, strings.NewReader(message))
 	if err != nil {
@@ -148,7 +146,6 @@ func (s *Session) send(ctx context.Context, message string) error {
 	return s.print(response.Body)
 }
 
-// print prints the events of an answer until its end.
 func (s *Session) print(answer io.Reader) error {
 	end := ErrFailed // unless there is a result
 	scanner := bufio.NewScanner(answer)

@@ -1,8 +1,7 @@
 // Package follow reports the state of objects, and reports it again whenever it changes.
 //
-// It reports states, not events: what happens while a watch or the API server is interrupted
-// appears as one change. It also reports interruptions, so that a user knows why a screen
-// does not change.
+// It reports states, not events: changes during an interruption of a watch or the API server appear as one change. It also reports
+// interruptions, so that a user understands why a screen does not change.
 package follow
 
 import (
@@ -16,14 +15,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ObjectUpdate is the current state of an object, or the last state of a deleted one.
+// ObjectUpdate is the current state of an object, or the last state of a deleted object.
 type ObjectUpdate[T client.Object] struct {
 	Object  T
 	Deleted bool
 }
 
-// ObjectFeed reports objects until its context ends. Its channels are not buffered: while a
-// value waits for its receiver, no further change is read.
+// ObjectFeed reports objects until its context ends. Its channels are not buffered: while a value waits for its receiver, no further
+// change is read.
 type ObjectFeed[T client.Object] struct {
 	Updates <-chan ObjectUpdate[T]
 	// Synced is closed after all objects of the first list have been sent to Updates.
@@ -32,8 +31,7 @@ type ObjectFeed[T client.Object] struct {
 	Errors <-chan error
 }
 
-// StartFeed starts to follow the objects that the options select. list is an empty list of
-// their kind, and object an empty object.
+// StartFeed starts to follow the objects that the options select. list is an empty list of their kind, and object an empty object.
 func StartFeed[T client.Object](ctx context.Context, c client.WithWatch, list client.ObjectList, object T, options ...client.ListOption) (*ObjectFeed[T], error) {
 	updates, errs := make(chan ObjectUpdate[T]), make(chan error)
 	report := func(ctx context.Context, err error) { sendOrDone(ctx, errs, err) }
@@ -62,7 +60,7 @@ func StartFeed[T client.Object](ctx context.Context, c client.WithWatch, list cl
 	return &ObjectFeed[T]{Updates: updates, Synced: registration.HasSyncedChecker().Done(), Errors: errs}, nil
 }
 
-// NewListWatch lists and watches through the client, and reports each error, and nil after the last.
+// NewListWatch lists and watches through the client. It reports each error, and nil after the last error.
 func NewListWatch(c client.WithWatch, list client.ObjectList, options []client.ListOption, reportError func(context.Context, error)) *cache.ListWatch {
 	failing := false
 	report := func(ctx context.Context, err error) {
@@ -90,7 +88,6 @@ func NewListWatch(c client.WithWatch, list client.ObjectList, options []client.L
 	}
 }
 
-// sendOrDone sends the value unless the context ends first.
 func sendOrDone[V any](ctx context.Context, to chan<- V, value V) {
 	select {
 	case to <- value:

@@ -17,7 +17,6 @@ type Changes[T client.Object] struct {
 	Errors <-chan error
 }
 
-// changeTracker holds the latest state of an object and its Pods.
 type changeTracker[T client.Object] struct {
 	changes Changes[T]
 	object  T
@@ -29,7 +28,6 @@ func newChangeTracker[T client.Object](object T, changes Changes[T]) *changeTrac
 	return &changeTracker[T]{object: object, changes: changes, pods: map[string]corev1.Pod{}}
 }
 
-// waitForChange waits until something changes and records it.
 func (t *changeTracker[T]) waitForChange(ctx context.Context) error {
 	select {
 	case <-ctx.Done():

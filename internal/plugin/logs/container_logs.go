@@ -22,8 +22,7 @@ type containerLog struct {
 	restartCount int32
 	// previous selects the start before the last.
 	previous bool
-	// label is printed before each line.
-	label string
+	label    string
 }
 
 // withoutLabel identifies the log: the label changes when a step gets a second Pod.
@@ -32,8 +31,7 @@ func (l containerLog) withoutLabel() containerLog {
 	return l
 }
 
-// podsOfStep returns the Pods of a step's Job, the oldest first. With allAttempts it returns
-// those of earlier attempts and runs too.
+// podsOfStep returns the Pods of a step's Job, the oldest first. With allAttempts it includes Pods of earlier attempts and runs.
 func podsOfStep(sj *v1alpha1.SequentialJob, step string, pods []corev1.Pod, allAttempts bool) []*corev1.Pod {
 	status := findStepStatus(sj, step)
 	var found []*corev1.Pod
@@ -47,13 +45,12 @@ func podsOfStep(sj *v1alpha1.SequentialJob, step string, pods []corev1.Pod, allA
 	return found
 }
 
-// compareByAge orders Pods, the oldest first.
 func compareByAge(a, b *corev1.Pod) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }
 
-// belongsToStepJob reports whether the Pod's Job is the one in the step's status. The first
-// step of the first run can have Pods before there is a status.
+// belongsToStepJob reports whether the Pod's Job is the Job in the step's status. The first step of the first run can have Pods
+// before it has a status.
 func belongsToStepJob(sj *v1alpha1.SequentialJob, status *v1alpha1.StepStatus, pod *corev1.Pod) bool {
 	job := metav1.GetControllerOf(pod)
 	switch {
@@ -68,8 +65,8 @@ func belongsToStepJob(sj *v1alpha1.SequentialJob, status *v1alpha1.StepStatus, p
 	}
 }
 
-// containerLogsOf returns the logs of a step's Pods in the order in which they started. If
-// the step can have several Pods, the labels contain the end of the Pod's name.
+// containerLogsOf returns the logs of a step's Pods in the order in which they started. If the step can have several Pods, the labels
+// contain the end of the Pod's name.
 func containerLogsOf(sj *v1alpha1.SequentialJob, step string, pods []*corev1.Pod, allAttempts bool) []containerLog {
 	labelPods := len(pods) > 1 || mayHaveMultiplePods(sj, step)
 	var found []containerLog
@@ -98,8 +95,8 @@ func containerLogsOf(sj *v1alpha1.SequentialJob, step string, pods []*corev1.Pod
 	return found
 }
 
-// mayHaveMultiplePods reports whether the step's Job can create several Pods. The labels of
-// such a step do not change when the second Pod appears.
+// mayHaveMultiplePods reports whether the step's Job can create several Pods, so that the labels do not change when the second Pod
+// appears.
 func mayHaveMultiplePods(sj *v1alpha1.SequentialJob, name string) bool {
 	steps := slices.Concat(sj.Spec.Containers, sj.Spec.Finally)
 	index := slices.IndexFunc(steps, func(s v1alpha1.Step) bool { return s.Name == name })
@@ -122,8 +119,7 @@ func hasContainerLog(status corev1.ContainerStatus) bool {
 	return status.State.Running != nil || status.State.Terminated != nil || status.LastTerminationState.Terminated != nil
 }
 
-// missingLogReason says why a started step has no log. It is empty for a step that has not
-// started.
+// missingLogReason explains why a started step has no log; empty for a step that has not started.
 func missingLogReason(sj *v1alpha1.SequentialJob, step string, pods []*corev1.Pod) string {
 	status := findStepStatus(sj, step)
 	if len(pods) > 0 {
@@ -140,7 +136,7 @@ func missingLogReason(sj *v1alpha1.SequentialJob, step string, pods []*corev1.Po
 	}
 }
 
-// waitingReason is the reason why a container of the Pod waits, if the Pod reports one.
+// waitingReason returns the reason why a container of the Pod waits; empty without a reason.
 func waitingReason(pod *corev1.Pod) string {
 	for _, status := range containerStatuses(pod) {
 		if status.State.Waiting != nil && status.State.Waiting.Reason != "" {
@@ -150,7 +146,7 @@ func waitingReason(pod *corev1.Pod) string {
 	return ""
 }
 
-// findStepStatus returns the status of a step. A step without one is pending.
+// findStepStatus returns the status of a step; pending without a status.
 func findStepStatus(sj *v1alpha1.SequentialJob, step string) *v1alpha1.StepStatus {
 	for i := range sj.Status.Steps {
 		if sj.Status.Steps[i].Name == step {

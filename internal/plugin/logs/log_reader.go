@@ -26,12 +26,10 @@ type logReader struct {
 	podClient PodClient
 	printer   *linePrinter
 	options   StreamOptions
-	// startedLater is set if the log started after the command. Tail and Since do not apply
-	// to it.
+	// startedLater is set if the log started after the command. Tail and Since do not apply to it.
 	startedLater bool
 
-	// lastLineTime is the time of the last printed line, and printedUntil its value when the
-	// connection was opened.
+	// lastLineTime is the time of the last printed line, and printedUntil its value when the connection was opened.
 	lastLineTime time.Time
 	printedUntil time.Time
 }
@@ -49,8 +47,8 @@ func (r *logReader) readToEnd(ctx context.Context, l containerLog) error {
 	}
 }
 
-// isReadDone reports whether to stop reading, and with which error. The API server may end
-// the stream before the container ends, and the Pod's status shows the end a little later.
+// isReadDone reports whether to stop reading, and with which error. The API server may end the stream before the container ends, and
+// the Pod's status shows the end a little later.
 func (r *logReader) isReadDone(ctx context.Context, l containerLog, err error, isRetry bool) (bool, error) {
 	switch {
 	case ctx.Err() != nil:
@@ -102,7 +100,7 @@ func (r *logReader) isLogComplete(ctx context.Context, l containerLog) (bool, er
 	return true, nil
 }
 
-// copyNewLines prints the lines after the last printed one until the stream ends.
+// copyNewLines prints the lines after the last printed line until the stream ends.
 func (r *logReader) copyNewLines(ctx context.Context, l containerLog) error {
 	r.printedUntil = r.lastLineTime
 	stream, err := r.podClient.OpenLog(ctx, l.podName, r.podLogOptions(l))
@@ -150,8 +148,7 @@ func (r *logReader) podLogOptions(l containerLog) *corev1.PodLogOptions {
 	return options
 }
 
-// acceptLine returns the line to print, and whether it is new. A line without a timestamp is
-// always new.
+// acceptLine returns the line to print, and whether it is new. A line without a timestamp is always new.
 func (r *logReader) acceptLine(line []byte) (printed []byte, isNew bool) {
 	stamp, rest, _ := bytes.Cut(line, []byte(" "))
 	at, err := time.Parse(time.RFC3339Nano, string(stamp))

@@ -15,15 +15,15 @@ import (
 
 // PodClient reads the Pods of one object and their logs.
 type PodClient interface {
-	// ListPods lists the Pods that have the object's label.
+	// ListPods lists the Pods with the object's label.
 	ListPods(ctx context.Context) ([]corev1.Pod, error)
 	GetPod(ctx context.Context, name string) (*corev1.Pod, error)
 	OpenLog(ctx context.Context, pod string, options *corev1.PodLogOptions) (io.ReadCloser, error)
 }
 
-// StreamOptions select logs and say how to print them.
+// StreamOptions select logs and their output.
 type StreamOptions struct {
-	// Step selects the logs of one step of a SequentialJob. Empty selects all.
+	// Step selects the logs of one step of a SequentialJob; empty for all steps.
 	Step string
 	// Container selects the logs of one container of an AgenticSession's Pods.
 	Container string
@@ -32,8 +32,8 @@ type StreamOptions struct {
 	// AllAttempts includes earlier attempts and runs.
 	AllAttempts bool
 	Timestamps  bool
-	// Tail is the number of lines to print of each log, and Since the time of the first. They
-	// apply to logs that exist at the start. A nil Tail and a zero Since print all lines.
+	// Tail is the number of lines to print of each log, and Since the time of the first line. They apply to logs that exist at the
+	// start. A nil Tail and a zero Since print all lines.
 	Tail  *int64
 	Since time.Time
 	// Retry is the wait before an interrupted log is requested again.
@@ -41,11 +41,11 @@ type StreamOptions struct {
 
 	Out, ErrOut io.Writer
 	Style       terminal.Style
-	// Render returns the lines to print for a line of a log. Nil prints each line unchanged.
+	// Render returns the lines to print for a line of a log; nil prints each line unchanged.
 	Render func(line []byte) []string
 }
 
-// logSource is what the streamers of all kinds share.
+// logSource is the common part of all streamers.
 type logSource struct {
 	podClient PodClient
 	options   StreamOptions
@@ -61,7 +61,6 @@ func newLogSource(podClient PodClient, options StreamOptions) logSource {
 	}
 }
 
-// listPods lists the Pods once.
 func (s *logSource) listPods(ctx context.Context) ([]corev1.Pod, error) {
 	pods, err := s.podClient.ListPods(ctx)
 	if err != nil {
@@ -70,7 +69,7 @@ func (s *logSource) listPods(ctx context.Context) ([]corev1.Pod, error) {
 	return pods, nil
 }
 
-// listPodsWithRetry lists the Pods and retries until the API server answers.
+// listPodsWithRetry retries until the API server answers.
 func (s *logSource) listPodsWithRetry(ctx context.Context) ([]corev1.Pod, error) {
 	for isRetry := false; ; isRetry = true {
 		pods, err := s.podClient.ListPods(ctx)
@@ -86,7 +85,6 @@ func (s *logSource) listPodsWithRetry(ctx context.Context) ([]corev1.Pod, error)
 	}
 }
 
-// printLog prints one log to its end.
 func (s *logSource) printLog(ctx context.Context, l containerLog) error {
 	r := &logReader{podClient: s.podClient, printer: s.printer, options: s.options, startedLater: !s.existing[l.withoutLabel()]}
 	return r.readToEnd(ctx, l)

@@ -15,7 +15,7 @@ import (
 // SequenceStreamer prints the logs of a SequentialJob's steps.
 type SequenceStreamer struct{ logSource }
 
-// NewSequenceStreamer returns a streamer that knows which logs exist now.
+// NewSequenceStreamer returns a streamer that remembers which logs exist now.
 func NewSequenceStreamer(ctx context.Context, podClient PodClient, sj *v1alpha1.SequentialJob, options StreamOptions) (*SequenceStreamer, error) {
 	s := &SequenceStreamer{newLogSource(podClient, options)}
 	pods, err := s.listPods(ctx)
@@ -58,8 +58,7 @@ func (s *SequenceStreamer) stepLogs(sj *v1alpha1.SequentialJob, step string, pod
 	return containerLogsOf(sj, step, podsOfStep(sj, step, pods, s.options.AllAttempts), s.options.AllAttempts)
 }
 
-// reportMissingLog prints why a started step has no log. It reports whether the step has
-// started.
+// reportMissingLog prints why a started step has no log. It reports whether the step has started.
 func (s *SequenceStreamer) reportMissingLog(sj *v1alpha1.SequentialJob, step string, pods []corev1.Pod) bool {
 	reason := missingLogReason(sj, step, podsOfStep(sj, step, pods, s.options.AllAttempts))
 	if reason != "" {
@@ -88,9 +87,8 @@ func (s *SequenceStreamer) selectedSteps(sj *v1alpha1.SequentialJob) []string {
 
 // sequenceFollower prints the logs of one step after another while the sequence runs.
 //
-// It opens a step's logs as soon as their containers start and reads them from the first
-// line. It prints the next step only after they have all ended, so that the output is in the
-// order of the steps even if a last line arrives late.
+// It opens a step's logs as soon as their containers start and reads them from the first line. It prints the next step only after
+// they have all ended, so that the output is in the order of the steps even if a last line arrives late.
 type sequenceFollower struct {
 	*SequenceStreamer
 	*changeTracker[*v1alpha1.SequentialJob]

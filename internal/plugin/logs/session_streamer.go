@@ -20,12 +20,12 @@ import (
 type SessionStreamer struct {
 	logSource
 
-	// firstAttempt is the first attempt whose log is printed, unless all are.
+	// firstAttempt is the first attempt whose log is printed without AllAttempts.
 	firstAttempt attemptNumber
 	opened       map[containerLog]bool
 }
 
-// NewSessionStreamer returns a streamer that knows which logs exist now.
+// NewSessionStreamer returns a streamer that remembers which logs exist now.
 func NewSessionStreamer(ctx context.Context, podClient PodClient, s *v1alpha1.AgenticSession, options StreamOptions) (*SessionStreamer, error) {
 	t := &SessionStreamer{
 		logSource: newLogSource(podClient, options), firstAttempt: parseAttemptNumber(lastJobName(s)), opened: map[containerLog]bool{},
@@ -51,8 +51,7 @@ func (t *SessionStreamer) PrintCurrent(ctx context.Context, s *v1alpha1.AgenticS
 	return err
 }
 
-// Follow prints the logs until isInactive reports that the session has ended and all logs are
-// printed.
+// Follow prints the logs until isInactive reports that the session has ended and all logs are printed.
 func (t *SessionStreamer) Follow(
 	ctx context.Context, s *v1alpha1.AgenticSession, isInactive func(*v1alpha1.AgenticSession) bool, changes Changes[*v1alpha1.AgenticSession],
 ) error {
@@ -75,7 +74,6 @@ func (t *SessionStreamer) Follow(
 	return errors.Join(append(failures, ctx.Err())...)
 }
 
-// printUnopened prints the logs that are not printed yet.
 func (t *SessionStreamer) printUnopened(ctx context.Context, s *v1alpha1.AgenticSession, pods []corev1.Pod) error {
 	var failures []error
 	for _, l := range t.runnerLogs(s, pods) {
@@ -102,8 +100,8 @@ func parseAttemptNumber(job string) attemptNumber {
 	return n
 }
 
-// runnerLogs returns the logs of the session's Pods, the oldest first: with AllAttempts all,
-// otherwise from the attempt that was the last at the start.
+// runnerLogs returns the logs of the session's Pods, the oldest first: all logs with AllAttempts, otherwise from the last attempt at
+// the start.
 func (t *SessionStreamer) runnerLogs(s *v1alpha1.AgenticSession, pods []corev1.Pod) []containerLog {
 	pods = slices.Clone(pods)
 	slices.SortStableFunc(pods, func(a, b corev1.Pod) int { return compareByAge(&a, &b) })
@@ -129,8 +127,7 @@ func (t *SessionStreamer) runnerLogs(s *v1alpha1.AgenticSession, pods []corev1.P
 	return found
 }
 
-// sessionJobName returns the name of the session's Job that created the Pod, or "" for
-// another Pod.
+// sessionJobName returns the name of the session's Job that created the Pod; empty for another Pod.
 func sessionJobName(s *v1alpha1.AgenticSession, pod *corev1.Pod) string {
 	job := metav1.GetControllerOf(pod)
 	if job == nil || pod.Labels[agenticsession.LabelSessionUID] != string(s.UID) {
@@ -139,7 +136,7 @@ func sessionJobName(s *v1alpha1.AgenticSession, pod *corev1.Pod) string {
 	return job.Name
 }
 
-// lastJobName returns the Job of the current attempt, or of the last one.
+// lastJobName returns the Job of the current attempt, or of the last attempt.
 func lastJobName(s *v1alpha1.AgenticSession) string {
 	if s.Status.Job != "" {
 		return s.Status.Job

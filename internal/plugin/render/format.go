@@ -24,7 +24,7 @@ func formatCount[N int32 | int64](n *N) string {
 	return strconv.FormatInt(int64(*n), 10)
 }
 
-// formatOrdinal formats the number of a run or attempt. 0 means that none has started.
+// formatOrdinal formats the number of a run or attempt. 0 means that it has not started.
 func formatOrdinal(n int32) string {
 	if n == 0 {
 		return unknownValue
@@ -84,7 +84,7 @@ func formatAge(created metav1.Time, now time.Time) string {
 	return duration.HumanDuration(max(0, now.Sub(created.Time)))
 }
 
-// formatAgeIfKnown formats the time since then, and nil as unknown.
+// formatAgeIfKnown formats the time since then; nil is unknown.
 func formatAgeIfKnown(then *metav1.Time, now time.Time) string {
 	if then == nil {
 		return unknownValue
@@ -92,8 +92,8 @@ func formatAgeIfKnown(then *metav1.Time, now time.Time) string {
 	return formatAge(*then, now)
 }
 
-// statusCell is the reason of the condition Ready, or Pending before the operator has set it. What a user has paused or
-// suspended is not green.
+// statusCell is the reason of the condition Ready, or Pending before the operator has set it. Paused and suspended objects are not
+// green.
 func statusCell(s terminal.Style, object metav1.Object, conditions []metav1.Condition) string {
 	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
 	switch {
@@ -110,7 +110,6 @@ func statusCell(s terminal.Style, object metav1.Object, conditions []metav1.Cond
 	}
 }
 
-// indentedColumns aligns the cells of rows and indents the lines.
 func indentedColumns(rows [][]string) []string {
 	lines := terminal.AlignColumns(rows)
 	for i := range lines {

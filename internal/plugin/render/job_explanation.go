@@ -17,17 +17,17 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// JobDetails is what JobExplanation explains a Job by.
+// JobDetails is the input of JobExplanation.
 type JobDetails struct {
 	Job     *batchv1.Job
 	Finding jobreport.Finding
-	// Pods and Events are empty if the Job has no Pods or events, or they are unknown.
+	// Pods and Events are empty if the Job has none, or if they are unknown.
 	Pods   []corev1.Pod
 	Events []corev1.Event
 }
 
-// JobExplanation renders a Job's finding, the causes that its Pods and events reveal, and the next
-// step, unless that is to read this explanation.
+// JobExplanation renders a Job's finding, the causes that its Pods and events reveal, and the next step, unless it is to read this
+// explanation.
 func JobExplanation(s terminal.Style, d JobDetails, now time.Time) []string {
 	header := []string{s.Bold("job.batch/" + d.Job.Name), string(d.Finding.Category), string(d.Finding.Reason)}
 	if !d.Finding.Since.IsZero() {
@@ -73,8 +73,8 @@ func (c *causeCounter) add(text string) {
 	}
 }
 
-// jobCauses returns a line for each cause: those of Pods, with the number of Pods, then warnings about
-// the Job itself, such as a refused Pod.
+// jobCauses returns a line for each cause: causes of Pods, with the number of Pods, then warnings about the Job itself, such as a
+// refused Pod.
 func jobCauses(d *JobDetails) []string {
 	pods := causeCounter{counts: map[string]int{}}
 	explained := map[string]bool{}
@@ -94,7 +94,7 @@ func jobCauses(d *JobDetails) []string {
 	return append(causes, warningTexts(d.Events, explained)...)
 }
 
-// podCause returns why a Pod makes no progress, or "" if it does, or the Pod does not state it.
+// podCause returns why a Pod makes no progress; empty if it does, or if the reason is unknown.
 func podCause(pod *corev1.Pod) string {
 	if pod.DeletionTimestamp != nil {
 		return fmt.Sprintf("terminating on node %s since %s", cmp.Or(pod.Spec.NodeName, "none"), decision.DeletionRequestTime(pod).UTC().Format(time.RFC3339))
@@ -118,7 +118,7 @@ func podCause(pod *corev1.Pod) string {
 	return ""
 }
 
-// usualWaitingReasons are those of a container that starts as expected.
+// usualWaitingReasons are the reasons of a container that starts as expected.
 var usualWaitingReasons = []string{"", "ContainerCreating", "PodInitializing"}
 
 func containerCause(container *corev1.ContainerStatus) string {
@@ -140,7 +140,7 @@ func containerCause(container *corev1.ContainerStatus) string {
 	return fmt.Sprintf("with container %s %s", container.Name, text)
 }
 
-// withMessage joins a text, or the reason if it is empty, and the message.
+// withMessage joins a text, or else the reason, and the message.
 func withMessage(text, reason, message string) string {
 	text = cmp.Or(text, reason)
 	if message == "" {
@@ -149,14 +149,13 @@ func withMessage(text, reason, message string) string {
 	return text + ": " + generalize(message)
 }
 
-// podName matches the name of a Pod in a message, and what the kubelet adds to it. Both differ for each Pod.
+// podName matches the name of a Pod in a message, and the kubelet's addition to it. Both differ for each Pod.
 var podName = regexp.MustCompile(`(\b[Pp]ods?) "[^"]*"| pod=[^ ]*\([^ )]*\)`)
 
-// generalize removes the names of Pods from a message, so that the same cause of several Pods is one.
+// generalize removes the names of Pods from a message, so that several Pods with the same cause give one cause.
 func generalize(message string) string { return podName.ReplaceAllString(message, "$1") }
 
-// warningTexts returns the different warnings about the Job, and about Pods whose status states no
-// cause, the latest first.
+// warningTexts returns the different warnings about the Job, and about Pods whose status states no cause, the latest first.
 func warningTexts(events []corev1.Event, explained map[string]bool) []string {
 	sorted := slices.Clone(events)
 	slices.SortStableFunc(sorted, func(a, b corev1.Event) int { return eventTime(&b).Compare(eventTime(&a)) })

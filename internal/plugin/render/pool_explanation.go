@@ -16,8 +16,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// PoolExplanation renders why a pool has its number of workers: the last decision, its inputs
-// and the result of each term of the scaling formula.
+// PoolExplanation renders why a pool has its number of workers: the last decision, its inputs and the result of each term of the
+// scaling formula.
 func PoolExplanation(s terminal.Style, wp *v1alpha1.WorkerPool, now time.Time) []string {
 	status, d := &wp.Status, wp.Status.LastDecision
 	title := fmt.Sprintf("%s   %d workers, %d ready", s.Bold(wp.Name), status.Desired, status.Ready)
@@ -49,9 +49,8 @@ func PoolExplanation(s terminal.Style, wp *v1alpha1.WorkerPool, now time.Time) [
 	return lines
 }
 
-// scalingFormula computes the terms of package scaling's formula from the inputs of a
-// decision. It leaves out the growth expected while a Pod starts: a status does not have all
-// inputs for that, so the decision can be higher than the terms.
+// scalingFormula computes the terms of package scaling's formula from the inputs of a decision. It leaves out the growth expected
+// while a Pod starts, because a status lacks some of its inputs, so the decision can be higher than the terms.
 type scalingFormula struct {
 	inputs      *v1alpha1.ScaleInputs
 	decision    *v1alpha1.ScaleDecision
@@ -67,8 +66,8 @@ func newScalingFormula(wp *v1alpha1.WorkerPool) *scalingFormula {
 	}
 }
 
-// The service time while none is measured, and the shortest time in which a backlog is to be
-// cleared. They must equal those of package scaling.
+// The service time before it is measured, and the shortest time in which to clear a backlog. They must equal the constants of package
+// scaling.
 const (
 	assumedServiceTime = time.Second
 	minClearingTime    = 4 * time.Second
@@ -83,7 +82,7 @@ func (f *scalingFormula) arrivalRate() float64 {
 	return rate.AsApproximateFloat64()
 }
 
-// clearingTime is the time in which the backlog is to be cleared.
+// clearingTime is the time in which to clear the backlog.
 func (f *scalingFormula) clearingTime() time.Duration {
 	return max(f.settings.WaitP95-durationOrZero(f.inputs.OldestAge)-durationOrZero(f.inputs.PodStart), minClearingTime)
 }
@@ -103,8 +102,7 @@ func (f *scalingFormula) messagesPerWorker() float64 {
 	return float64(f.settings.BacklogPerReplica)
 }
 
-// usesBacklogOnly reports whether the messages per worker are the only term, because no service time
-// is known.
+// usesBacklogOnly reports whether the messages per worker are the only term, because the service time is unknown.
 func (f *scalingFormula) usesBacklogOnly() bool {
 	return f.messagesPerWorker() > 0 && f.inputs.ServiceTime == nil
 }
@@ -185,7 +183,7 @@ func (f *scalingFormula) termRows() [][]string {
 	return append(rows, []string{"workers", "largest term / c, rounded up", strconv.Itoa(int(f.computedReplicas()))})
 }
 
-// targetName is where the messages per worker come from.
+// targetName names the source of the messages per worker.
 func (f *scalingFormula) targetName() string {
 	switch scaling.TargetSource(f.inputs.TargetSource) {
 	case scaling.TargetFromSource:
@@ -197,7 +195,6 @@ func (f *scalingFormula) targetName() string {
 	}
 }
 
-// outcomeLine compares the recommendation with the desired number.
 func (f *scalingFormula) outcomeLine() string {
 	d := f.decision
 	text := fmt.Sprintf("%d recommended, %d desired", d.Recommendation, d.Applied)

@@ -10,7 +10,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// Problem is what keeps an object from doing what its spec says, as a condition reports it.
+// Problem keeps an object from fulfilling its spec, as a condition reports it.
 type Problem struct {
 	Reason, Message string
 	// Since is when the condition got its status.
@@ -25,8 +25,8 @@ type problemCondition struct {
 	badStatus     metav1.ConditionStatus
 }
 
-// findProblems returns a Problem for each of the conditions that has its bad status, in the
-// order of checks. Conditions with the same reason give one Problem.
+// findProblems returns a Problem for each condition with its bad status, in the order of checks. Conditions with the same reason give
+// one Problem.
 func findProblems(conditions []metav1.Condition, checks []problemCondition, isIgnored func(*metav1.Condition) bool) []Problem {
 	var problems []Problem
 	for _, check := range checks {
@@ -49,12 +49,11 @@ func containsReason(problems []Problem, problem Problem) bool {
 
 // Change is a line about a change of an object.
 type Change struct {
-	// Time is when it happened, as the object's status says; zero if it does not say.
+	// Time is when the change happened, according to the object's status; zero if unknown.
 	Time time.Time
 	Text string
 }
 
-// timeOf returns the zero time for nil.
 func timeOf(t *metav1.Time) time.Time {
 	if t == nil {
 		return time.Time{}

@@ -34,7 +34,6 @@ func PoolTable(s terminal.Style, pools []*v1alpha1.WorkerPool, now time.Time) *T
 	return table
 }
 
-// waitObjective is the measured wait and its objective.
 func waitObjective(s terminal.Style, slo *v1alpha1.ObjectiveStatus) string {
 	if slo == nil {
 		return unknownValue
@@ -45,7 +44,7 @@ func waitObjective(s terminal.Style, slo *v1alpha1.ObjectiveStatus) string {
 	return s.Colorize(color, formatDuration(slo.MeasuredP95)+"/"+formatDuration(slo.WaitP95))
 }
 
-// revisionLabel is the version of a revision. Without one it is its hash.
+// revisionLabel is the version of a revision, or else its hash.
 func revisionLabel(status *v1alpha1.WorkerPoolStatus, name string) string {
 	for i := range status.Revisions {
 		if r := &status.Revisions[i]; r.Name == name {
@@ -67,7 +66,6 @@ func decisionReason(wp *v1alpha1.WorkerPool) string {
 	}
 }
 
-// replicaLimit is the largest number of workers that the pool may have.
 func replicaLimit(wp *v1alpha1.WorkerPool) int32 {
 	limit := wp.Status.Desired
 	switch {
@@ -105,8 +103,8 @@ func PoolLoadTable(s terminal.Style, loads []*PoolLoad) *Table {
 	return table
 }
 
-// PoolChanges returns a line for each difference between before and after, for output that is
-// not a terminal. A nil before stands for an object without a status.
+// PoolChanges returns a line for each difference between before and after, for output that is not a terminal. A nil before is an
+// object without a status.
 func PoolChanges(before, after *v1alpha1.WorkerPool) []Change {
 	var changes []Change
 	if summary := poolSummary(after); before == nil || poolSummary(before) != summary {
@@ -144,10 +142,10 @@ var poolProblemConditions = []problemCondition{
 	{v1alpha1.ConditionDegraded, metav1.ConditionTrue},
 }
 
-// expectedReasons are reasons of conditions that only repeat what the spec says.
+// expectedReasons are reasons of conditions that only repeat the spec.
 var expectedReasons = map[string]bool{v1alpha1.ReasonManual: true, string(scaling.ReasonMinReplicas): true}
 
-// PoolProblems returns what keeps a pool from doing what its spec says.
+// PoolProblems returns the problems that keep a pool from fulfilling its spec.
 func PoolProblems(wp *v1alpha1.WorkerPool) []Problem {
 	return findProblems(wp.Status.Conditions, poolProblemConditions, func(c *metav1.Condition) bool { return expectedReasons[c.Reason] })
 }
@@ -155,8 +153,8 @@ func PoolProblems(wp *v1alpha1.WorkerPool) []Problem {
 // sparklineLevels are the characters of a sparkline, the lowest first.
 var sparklineLevels = []rune("▁▂▃▄▅▆▇█")
 
-// Sparkline returns one character per value, scaled to the largest value. Only zero has the
-// lowest level: a small value never looks like zero.
+// Sparkline returns one character per value, scaled to the largest value. Only zero has the lowest level: a small value never looks
+// like zero.
 func Sparkline(values []int64) string {
 	largest := slices.Max(append(slices.Clone(values), 1))
 	var line strings.Builder

@@ -27,7 +27,7 @@ func ScheduleTable(s terminal.Style, schedules []*v1alpha1.Schedule, now time.Ti
 	return table
 }
 
-// lastResult is how the newest finished run ended.
+// lastResult is the result of the newest finished run.
 func lastResult(s terminal.Style, status *v1alpha1.ScheduleStatus) string {
 	switch last := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionLastRunSucceeded); {
 	case last == nil:
@@ -49,8 +49,7 @@ func untilNext(status *v1alpha1.ScheduleStatus, now time.Time) string {
 	return "due"
 }
 
-// NextTimes renders the next times of a Schedule, whether or not it is suspended. The error names the invalid field of the
-// spec.
+// NextTimes renders the next times of a Schedule, whether or not it is suspended. The error names the invalid field of the spec.
 func NextTimes(s terminal.Style, sched *v1alpha1.Schedule, count int, now time.Time) ([]string, error) {
 	timetable, err := schedule.NewTimetable(sched.Spec.Schedule, sched.Spec.TimeZone)
 	if err != nil {

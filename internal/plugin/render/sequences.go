@@ -13,14 +13,14 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// maxStepSymbols is the number of steps up to which each step has a symbol. Above it, the
-// table shows the count of completed steps.
+// maxStepSymbols is the number of steps up to which each step has a symbol. With more steps, the table shows the count of completed
+// steps.
 const maxStepSymbols = 24
 
 // SequenceTable renders SequentialJobs with a symbol for each step.
 func SequenceTable(s terminal.Style, sjs []*v1alpha1.SequentialJob, now time.Time) *Table {
-	// The column of the current step is as wide as the longest name of any step, so that it
-	// keeps its width while a watch redraws the table.
+	// The column of the current step is as wide as the longest name of any step, so that it keeps its width while a watch redraws the
+	// table.
 	widest := 0
 	for _, sj := range sjs {
 		for i := range sj.Status.Steps {
@@ -148,7 +148,6 @@ func SequenceDetail(s terminal.Style, sj *v1alpha1.SequentialJob, now time.Time)
 	return lines
 }
 
-// archiveLine says where the logs of a run are archived.
 func archiveLine(s terminal.Style, archive *v1alpha1.SequenceArchiveStatus) string {
 	text := fmt.Sprintf("logs of run %d: ", archive.Run)
 	cause := strings.Join(slices.DeleteFunc([]string{archive.Reason, terminal.Sanitize(archive.Message)}, isEmpty), ": ")
@@ -172,13 +171,12 @@ var sequenceProblemConditions = []problemCondition{
 	{v1alpha1.ConditionBlocked, metav1.ConditionTrue},
 }
 
-// SequenceProblems returns what keeps a sequence from making progress.
+// SequenceProblems returns the problems that keep a sequence from making progress.
 func SequenceProblems(sj *v1alpha1.SequentialJob) []Problem {
 	return findProblems(sj.Status.Conditions, sequenceProblemConditions, func(*metav1.Condition) bool { return false })
 }
 
-// stepRemark is what else is worth showing about a step: an earlier run or a repeated
-// attempt, the cause of a failure, and the output.
+// stepRemark shows further facts about a step: an earlier run or a repeated attempt, the cause of a failure, and the output.
 func stepRemark(sj *v1alpha1.SequentialJob, step *v1alpha1.StepStatus) string {
 	var parts []string
 	if isFromEarlierRun(sj, step) {
@@ -200,8 +198,8 @@ func stepRemark(sj *v1alpha1.SequentialJob, step *v1alpha1.StepStatus) string {
 	return strings.Join(parts, ", ")
 }
 
-// SequenceChanges returns a line for each difference between before and after, for output
-// that is not a terminal. A nil before stands for an object without a status.
+// SequenceChanges returns a line for each difference between before and after, for output that is not a terminal. A nil before is an
+// object without a status.
 func SequenceChanges(before, after *v1alpha1.SequentialJob) []Change {
 	if before == nil || before.Status.Run != after.Status.Run {
 		before = &v1alpha1.SequentialJob{}
@@ -233,7 +231,7 @@ func SequenceChanges(before, after *v1alpha1.SequentialJob) []Change {
 	return changes
 }
 
-// stepTime returns when the step got its phase; zero if that is unknown.
+// stepTime returns when the step got its phase; zero if unknown.
 func stepTime(status *v1alpha1.SequentialJobStatus, step *v1alpha1.StepStatus) time.Time {
 	switch step.Phase {
 	case v1alpha1.StepRunning:
@@ -247,7 +245,7 @@ func stepTime(status *v1alpha1.SequentialJobStatus, step *v1alpha1.StepStatus) t
 	}
 }
 
-// runTime returns when the run got its phase.
+// runTime returns when the run got its phase; zero if unknown.
 func runTime(status *v1alpha1.SequentialJobStatus) time.Time {
 	switch status.Phase {
 	case v1alpha1.PhaseRunning:
@@ -259,8 +257,7 @@ func runTime(status *v1alpha1.SequentialJobStatus) time.Time {
 	}
 }
 
-// isFromEarlierRun reports whether the current run kept the step's outcome from an earlier
-// run.
+// isFromEarlierRun reports whether the current run kept the step's outcome from an earlier run.
 func isFromEarlierRun(sj *v1alpha1.SequentialJob, step *v1alpha1.StepStatus) bool {
 	return step.Run != 0 && step.Run != sj.Status.Run
 }

@@ -12,7 +12,7 @@ import (
 const (
 	// foldedLines is how many lines of a tool's result are shown.
 	foldedLines = 5
-	// maxCallColumns is the length to which the input of a tool is shortened.
+	// maxCallColumns is the width to which the input of a tool is shortened.
 	maxCallColumns = 120
 	maxTabColumns  = 4
 )
@@ -24,8 +24,8 @@ type SessionEvents struct {
 	Full bool
 }
 
-// Lines returns the lines to print for a line of a log. A line that is no event is returned without its control
-// characters, because the agent can write any.
+// Lines returns the lines to print for a line of a log. A line that is no event loses its control characters, because the agent can
+// write any.
 func (r *SessionEvents) Lines(line []byte) []string {
 	prefix, rest := "", string(line)
 	if time, after, found := strings.Cut(rest, " "); found && !strings.HasPrefix(rest, "{") && strings.HasPrefix(after, "{") {
@@ -63,7 +63,7 @@ func (r *SessionEvents) event(e *agentprofile.Event) []string {
 		if e.Failed {
 			return r.lines(terminal.Red, "failed: ", e.Text)
 		}
-		return []string{r.Style.Success("finished")} // its text is the last one of the agent
+		return []string{r.Style.Success("finished")} // its text repeats the agent's last text
 	case agentprofile.EventStarted:
 		return r.lines(terminal.Dim, "", strings.TrimSpace("started "+e.Model+" in conversation "+e.Conversation))
 	case agentprofile.EventUsage:
@@ -73,7 +73,7 @@ func (r *SessionEvents) event(e *agentprofile.Event) []string {
 	}
 }
 
-// lines returns the lines of a text in a color, the first one with a mark and the others indented.
+// lines returns the lines of a text in a color, the first line with a mark and the others indented.
 func (r *SessionEvents) lines(color terminal.Color, mark, text string) []string {
 	var lines []string
 	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
@@ -85,7 +85,7 @@ func (r *SessionEvents) lines(color terminal.Color, mark, text string) []string 
 
 func (r *SessionEvents) usage(e *agentprofile.Event) []string {
 	if e.Usage == nil || !e.Total {
-		return nil // that of single requests would be more lines than the work
+		return nil // the usage of single requests would be more lines than the work
 	}
 	text := fmt.Sprintf("%d tokens in, %d from the cache, %d out", e.Usage.InputTokens+e.Usage.CacheWriteTokens, e.Usage.CacheReadTokens, e.Usage.OutputTokens)
 	if e.CostUSD != nil {
@@ -109,7 +109,7 @@ func (r *SessionEvents) toolResult(e *agentprofile.Event) []string {
 	return lines
 }
 
-// toolInput are the fields that show what a tool does, in the spellings of the agents.
+// toolInput has the fields that show the work of a tool, in the spellings of the agents.
 type toolInput struct {
 	Command    any    `json:"command"`
 	Cmd        string `json:"cmd"`
@@ -128,7 +128,7 @@ func (r *SessionEvents) toolCall(tool *agentprofile.Tool) []string {
 		return nil
 	}
 	in := toolInput{}
-	_ = json.Unmarshal(tool.Input, &in) // other inputs are shown as they are
+	_ = json.Unmarshal(tool.Input, &in) // other inputs are shown unchanged
 	head := r.Style.Colorize(terminal.Cyan, "▸ "+printable(tool.Name))
 	edit, isEdit := in.edit()
 	path, removed, added := edit.Path, edit.Removed, edit.Added
@@ -158,7 +158,7 @@ func (r *SessionEvents) toolCall(tool *agentprofile.Tool) []string {
 // Edit is a change of a file by an agent.
 type Edit struct{ Path, Removed, Added string }
 
-// EditOf returns the change of a file that a call of a tool makes, if it is one.
+// EditOf returns the change of a file that a call of a tool makes, if any.
 func EditOf(tool *agentprofile.Tool) (Edit, bool) {
 	in := toolInput{}
 	if tool == nil || json.Unmarshal(tool.Input, &in) != nil {
@@ -190,7 +190,6 @@ func countLines(text string) int {
 	return strings.Count(strings.TrimRight(text, "\n"), "\n") + 1
 }
 
-// first returns the first text that is not empty.
 func first(texts ...string) string {
 	for _, text := range texts {
 		if text != "" {

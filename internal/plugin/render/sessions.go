@@ -14,7 +14,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// SessionTable renders AgenticSessions with the time and cost they have used.
+// SessionTable renders AgenticSessions with their used time and cost.
 func SessionTable(s terminal.Style, sessions []*v1alpha1.AgenticSession, now time.Time) *Table {
 	table := newTable(s, nameHeader, "STATUS", "REASON", "RUN", "ATTEMPT", "TIME", "COST", "RUNNER", "AGE")
 	for _, session := range sessions {
@@ -46,7 +46,6 @@ var sessionPhaseColors = map[v1alpha1.SessionPhase]terminal.Color{
 	v1alpha1.SessionStopping: terminal.Yellow, v1alpha1.SessionStopped: terminal.Yellow,
 }
 
-// sessionReason is the reason of the phase, unless it only repeats the phase.
 func sessionReason(session *v1alpha1.AgenticSession) string {
 	if stopped := session.Status.StoppedReason; stopped != "" {
 		return terminal.Sanitize(string(stopped))
@@ -58,7 +57,7 @@ func sessionReason(session *v1alpha1.AgenticSession) string {
 	return terminal.Sanitize(ready.Reason)
 }
 
-// usedTime is the time that the session has used, and its limit if it has one.
+// usedTime is the time that the session has used, and its limit, if any.
 func usedTime(session *v1alpha1.AgenticSession, now time.Time) string {
 	used := time.Duration(session.Status.ActiveSeconds) * time.Second
 	if start := session.Status.ActiveSince; start != nil {
@@ -71,8 +70,7 @@ func usedTime(session *v1alpha1.AgenticSession, now time.Time) string {
 	return text
 }
 
-// SessionDetail renders one session: its finished attempts, the current attempt, its problems
-// and the summary of its result.
+// SessionDetail renders one session: its finished attempts, the current attempt, its problems and the summary of its result.
 func SessionDetail(s terminal.Style, session *v1alpha1.AgenticSession, now time.Time) []string {
 	status := &session.Status
 	lines := []string{strings.Join([]string{
@@ -99,7 +97,6 @@ func SessionDetail(s terminal.Style, session *v1alpha1.AgenticSession, now time.
 
 func attemptLabel(run, attempt int32) string { return fmt.Sprintf("run %d, attempt %d", run, attempt) }
 
-// attemptRow renders a finished attempt.
 func attemptRow(s terminal.Style, run *v1alpha1.SessionRun) []string {
 	symbol, color := outcomeSymbol(run.Outcome)
 	duration := ""
@@ -124,7 +121,7 @@ func outcomeSymbol(outcome v1alpha1.RunOutcome) (symbol string, color terminal.C
 	}
 }
 
-// attemptEndReason says why an attempt ended, unless its outcome already says it.
+// attemptEndReason explains why an attempt ended, unless its outcome already does.
 func attemptEndReason(run *v1alpha1.SessionRun) string {
 	reason, message := terminal.Sanitize(run.Reason), terminal.Sanitize(run.Message)
 	switch {
@@ -137,8 +134,8 @@ func attemptEndReason(run *v1alpha1.SessionRun) string {
 	}
 }
 
-// SessionChanges returns a line for each difference between before and after, for output that
-// is not a terminal. A nil before stands for an object without a status.
+// SessionChanges returns a line for each difference between before and after, for output that is not a terminal. A nil before is an
+// object without a status.
 func SessionChanges(before, after *v1alpha1.AgenticSession) []Change {
 	if before == nil {
 		before = &v1alpha1.AgenticSession{}
@@ -173,7 +170,7 @@ func SessionChanges(before, after *v1alpha1.AgenticSession) []Change {
 	return changes
 }
 
-// sessionTime returns when the session got its phase.
+// sessionTime returns when the session got its phase; zero if unknown.
 func sessionTime(status *v1alpha1.AgenticSessionStatus) time.Time {
 	switch status.Phase {
 	case v1alpha1.SessionRunning:
@@ -186,8 +183,7 @@ func sessionTime(status *v1alpha1.AgenticSessionStatus) time.Time {
 }
 
 var (
-	// waitingSessionConditions report problems only while the session waits to run. Later,
-	// what ended an attempt is shown with the attempt.
+	// waitingSessionConditions report problems only while the session waits to run. Later, the attempt shows why it ended.
 	waitingSessionConditions = []problemCondition{
 		{v1alpha1.ConditionReady, metav1.ConditionFalse},
 		{v1alpha1.ConditionPodScheduled, metav1.ConditionFalse},
@@ -198,7 +194,7 @@ var (
 	}
 )
 
-// SessionProblems returns what keeps a session from making progress.
+// SessionProblems returns the problems that keep a session from making progress.
 func SessionProblems(session *v1alpha1.AgenticSession) []Problem {
 	checks := sessionProblemConditions
 	if phase := SessionPhase(session); phase == v1alpha1.SessionPending || phase == v1alpha1.SessionCreating {

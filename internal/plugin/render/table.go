@@ -4,7 +4,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// nameHeader is the header above names.
 const nameHeader = "NAME"
 
 // Table is a header and one row per object.
@@ -42,11 +41,11 @@ func (t *Table) Lines(showNamespaces bool) []string {
 	return t.style.Table(rows)
 }
 
-// minNameWidth is the number of columns to which names are shortened at most.
+// minNameWidth is the smallest width to which names are shortened, in columns.
 const minNameWidth = 16
 
-// LinesWithin renders the table like Lines. If it is wider than the number of columns, it shortens names in their
-// middle. Zero columns mean any width.
+// LinesWithin renders the table as Lines does. If it is wider than the number of columns, it shortens names in their middle. Zero
+// columns mean any width.
 func (t *Table) LinesWithin(columns int, showNamespaces bool) []string {
 	lines := t.Lines(showNamespaces)
 	excess := widest(lines) - columns

@@ -10,15 +10,14 @@ import (
 	"golang.org/x/term"
 )
 
-// Screen redraws lines in place on a terminal, and prints line after line anywhere else.
+// Screen redraws lines in place on a terminal, and otherwise prints line after line.
 type Screen struct {
 	Style
 
 	out        io.Writer
 	isTerminal bool
 	size       func() (columns, rows int)
-	// drawn are the widths of the lines on the terminal. If the terminal has become narrower
-	// since, a line can occupy several rows.
+	// drawn are the widths of the lines on the terminal. If the terminal has become narrower since, a line can occupy several rows.
 	drawn []int
 }
 
@@ -37,14 +36,14 @@ func NewScreen(out io.Writer, style Style) *Screen {
 	return s
 }
 
-// Columns returns the width of the terminal; 0 if it is unknown.
+// Columns returns the width of the terminal; 0 if unknown.
 func (s *Screen) Columns() int {
 	columns, _ := s.size()
 	return columns
 }
 
-// maxLines returns how many lines can be drawn; 0 if it is unknown. One row is for the cursor, and one remains above:
-// some terminals keep a screen that is erased from its first row in their history, at each redraw.
+// maxLines returns how many lines can be drawn; 0 if unknown. One row is for the cursor, and one row remains above: some terminals
+// keep a screen that is erased from its first row in their history, at each redraw.
 func (s *Screen) maxLines() int {
 	const reserved = 2
 	_, rows := s.size()
@@ -63,8 +62,8 @@ func (s *Screen) Fits(lines []string) bool {
 // IsTerminal reports whether DrawLines has an effect.
 func (s *Screen) IsTerminal() bool { return s.isTerminal }
 
-// DrawLines replaces the lines drawn before. It truncates lines that are too wide and omits
-// lines that do not fit: only what is visible can be replaced later.
+// DrawLines replaces the lines drawn before. It truncates lines that are too wide and omits lines that do not fit: only visible lines
+// can be replaced later.
 func (s *Screen) DrawLines(lines []string) {
 	if !s.isTerminal {
 		return
@@ -93,7 +92,6 @@ func (s *Screen) PrintLine(format string, args ...any) {
 // KeepLines makes the drawn lines permanent. Later output goes below them.
 func (s *Screen) KeepLines() { s.drawn = nil }
 
-// eraseSequence returns the escape sequence that erases the drawn lines.
 func (s *Screen) eraseSequence(columns int) string {
 	rows := 0
 	for _, drawn := range s.drawn {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/term"
 )
 
-// Color is the parameter of an escape sequence that changes how text looks.
+// Color is the parameter of an escape sequence for the look of text.
 type Color string
 
 // The terminal colors, and two other attributes of text.
@@ -29,13 +29,13 @@ const (
 	ColorNever  = "never"
 )
 
-// Style decides how text looks.
+// Style decides whether text has colors.
 type Style struct {
 	ColorEnabled bool
 }
 
-// NewStyle returns the style of a mode. ColorAuto enables colors on a terminal, unless the
-// environment variable NO_COLOR is set (https://no-color.org).
+// NewStyle returns the style of a mode. ColorAuto enables colors on a terminal, unless the environment variable NO_COLOR is set
+// (https://no-color.org).
 func NewStyle(mode string, out io.Writer) Style {
 	if mode == ColorAuto {
 		return Style{ColorEnabled: isTerminalWriter(out) && os.Getenv("NO_COLOR") == ""}

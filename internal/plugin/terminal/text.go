@@ -10,8 +10,8 @@ import (
 // columnGap separates columns, as in kubectl's tables.
 const columnGap = "   "
 
-// Sanitize returns text from an untrusted source as one harmless line. The last message of a
-// container, for example, could otherwise move the cursor or rename the window.
+// Sanitize returns text from an untrusted source as one harmless line. The last message of a container, for example, could otherwise
+// move the cursor or rename the window.
 func Sanitize(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -25,13 +25,12 @@ func Sanitize(text string) string {
 	}, strings.TrimSpace(text))
 }
 
-// DisplayWidth returns the number of terminal columns that the text occupies. Escape sequences
-// occupy none.
+// DisplayWidth returns the number of terminal columns that the text occupies, without escape sequences.
 func DisplayWidth(text string) int { return ansi.StringWidth(text) }
 
-// Truncate shortens the text to a number of columns and marks the end with an ellipsis.
-// Escape sequences after the end are kept, so that a color does not leak. With zero columns
-// it returns the text as it is. A line that the terminal wraps would break the next redraw.
+// Truncate shortens the text to a number of columns and marks the end with an ellipsis. Escape sequences after the end are kept, so
+// that a color does not leak. With zero columns it returns the text unchanged. A line that the terminal wraps would break the next
+// redraw.
 func Truncate(text string, columns int) string {
 	if columns <= 0 {
 		return text
@@ -39,8 +38,8 @@ func Truncate(text string, columns int) string {
 	return ansi.Truncate(text, columns, "…")
 }
 
-// ShortenMiddle shortens the text, which has no escape sequences, to a number of columns, and puts an ellipsis in its
-// middle: names of similar objects often differ only at the end.
+// ShortenMiddle shortens the text, which has no escape sequences, to a number of columns, and puts an ellipsis in its middle: names
+// of similar objects often differ only at the end.
 func ShortenMiddle(text string, columns int) string {
 	width := DisplayWidth(text)
 	if width <= columns {
@@ -50,8 +49,7 @@ func ShortenMiddle(text string, columns int) string {
 	return ansi.Truncate(text, columns-1-end, "") + "…" + ansi.TruncateLeft(text, width-end, "")
 }
 
-// AlignColumns pads the cells of rows so that they form columns. Lines have no trailing
-// spaces.
+// AlignColumns pads the cells of rows so that they form columns. Lines have no trailing spaces.
 func AlignColumns(rows [][]string) []string {
 	var widths []int
 	for _, row := range rows {
@@ -74,7 +72,7 @@ func AlignColumns(rows [][]string) []string {
 	return lines
 }
 
-// Table aligns rows, of which the first is the header.
+// Table aligns rows. The first row is the header.
 func (s Style) Table(rows [][]string) []string {
 	lines := AlignColumns(rows)
 	lines[0] = s.Colorize(Dim, lines[0])

@@ -12,7 +12,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/ui/view"
 )
 
-// actionsOf returns what a user can do with an object now.
+// actionsOf returns the actions that are possible now for an object.
 func actionsOf(entry *view.Entry, now time.Time) []view.Action {
 	var actions []view.Action
 	switch object := entry.Object.(type) {
@@ -34,7 +34,6 @@ func actionsOf(entry *view.Entry, now time.Time) []view.Action {
 	return actions
 }
 
-// serveAction asks for the confirmation of an action, and runs it.
 func (s *Server) serveAction(w http.ResponseWriter, r *http.Request, path string) {
 	place := parseLocation(path, nil)
 	if place == nil || place.view != viewObject {
@@ -60,7 +59,7 @@ func (s *Server) serveAction(w http.ResponseWriter, r *http.Request, path string
 	}
 }
 
-// findAction returns the action that a query selects, if it is possible now, or nil.
+// findAction returns the action that a query selects; nil if it is not possible now.
 func findAction(entry *view.Entry, query url.Values, now time.Time) *view.Action {
 	id, argument := query.Get("do"), query.Get("arg")
 	if action := view.FindAction(actionsOf(entry, now), id, argument); action != nil {
@@ -94,7 +93,6 @@ func (s *Server) runAction(w http.ResponseWriter, r *http.Request, entry *view.E
 	s.writeDialog(w, r, http.StatusOK, action.Label, page.Outcome(s.links, action.Label, action.Args, result.code == 0, text, back))
 }
 
-// serveExplanation explains why a Job is stale.
 func (s *Server) serveExplanation(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	namespace, name := query.Get("namespace"), query.Get("name")
@@ -108,7 +106,7 @@ func (s *Server) serveExplanation(w http.ResponseWriter, r *http.Request) {
 	s.writeDialog(w, r, http.StatusOK, "Explanation", page.Outcome(s.links, "Why Job "+name+" is stale", args, result.problem() == "", text, s.links.Stale()))
 }
 
-// isName reports whether the text can be the name of an object: it is no flag.
+// isName reports whether the text can be the name of an object, and is no flag.
 func isName(text string) bool {
 	const maxLength = 253
 	if text == "" || len(text) > maxLength || text[0] == '-' {

@@ -17,13 +17,12 @@ const (
 	maxOutputBytes = 32 << 20
 )
 
-// commandResult is what a command printed.
 type commandResult struct {
 	output, errors []byte
 	code           int
 }
 
-// problem is what the command printed on standard error if it failed.
+// problem is the command's standard error if it failed.
 func (r *commandResult) problem() string {
 	const exitError = 2
 	if r.code < exitError {
@@ -32,7 +31,6 @@ func (r *commandResult) problem() string {
 	return strings.TrimSpace(cleanLines(r.errors))
 }
 
-// cleanLines returns text without control characters.
 func cleanLines(text []byte) string {
 	var lines []string
 	for line := range strings.SplitSeq(string(text), "\n") {
@@ -41,7 +39,6 @@ func cleanLines(text []byte) string {
 	return strings.Join(lines, "\n")
 }
 
-// runCommand runs a command of the plugin.
 func (s *Server) runCommand(ctx context.Context, args []string) *commandResult {
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
@@ -50,7 +47,6 @@ func (s *Server) runCommand(ctx context.Context, args []string) *commandResult {
 	return &commandResult{output: out.Bytes(), errors: errOut.Bytes(), code: code}
 }
 
-// boundedBuffer is a buffer of limited size.
 type boundedBuffer struct{ bytes.Buffer }
 
 var errOutputTooLarge = errors.New("the output is too large for a page: use the command")

@@ -9,13 +9,12 @@ import (
 	"sync"
 )
 
-// guard decides which requests are those of the user's page.
+// guard decides which requests come from the user's page.
 type guard struct {
-	// host is the value of the header Host, with the port. Another name that resolves to this machine is an attack (DNS
-	// rebinding).
+	// host is the value of the header Host, with the port. Another name that resolves to this machine is an attack (DNS rebinding).
 	host string
-	// base is a path that others cannot guess. Browsers send a cookie to all ports of a host, but only below its path: so
-	// other servers on this machine do not receive it.
+	// base is a secret path. Browsers send a cookie to all ports of a host, but only below its path: so other servers on this machine
+	// do not receive the cookie.
 	base string
 	// session is the value of the cookie.
 	session string
@@ -33,17 +32,16 @@ func newGuard(host string) *guard {
 
 func (g *guard) origin() string { return "http://" + g.host }
 
-// loginURL is the address that the user opens.
 func (g *guard) loginURL() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.origin() + g.base + "/login?token=" + g.token
 }
 
-// check returns why a request is refused, or the empty string. The login has no cookie yet.
+// check returns why a request is refused; empty if it is not. The login has no cookie yet.
 func (g *guard) check(r *http.Request) (status int, reason string) {
 	isLogin := r.URL.Path == g.base+"/login"
-	// Only what the user opened, and what our own page requests. Browsers since 2023 send the header; without it, cookie and
+	// Only addresses that the user opened, and requests of our own page. Browsers since 2023 send the header; without it, cookie and
 	// Origin protect alone.
 	isSameOrigin := slices.Contains([]string{"", "same-origin", "none"}, r.Header.Get("Sec-Fetch-Site"))
 	switch {

@@ -8,14 +8,14 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/ui/view"
 )
 
-// location is a page: that of an object, a list, or another view.
+// location is a page: an object, a list, or another view.
 type location struct {
-	// view is overview, stale, list, object, dead, workers or changes.
+	// view is one of the constants below.
 	view            string
 	kind            *view.Kind
 	namespace, name string
 	query           view.Query
-	// log is the step whose log is shown; nil without one, and empty for a session.
+	// log is the step whose log is shown; nil without a log, and empty for a session.
 	log *string
 }
 
@@ -29,7 +29,7 @@ const (
 	viewChanges  = "changes"
 )
 
-// parseLocation returns the page of a path, or nil.
+// parseLocation returns the page of a path; nil if it does not exist.
 func parseLocation(path string, query url.Values) *location {
 	switch path {
 	case "/":
@@ -51,7 +51,7 @@ func parseLocation(path string, query url.Values) *location {
 	return parseObjectLocation(kind, words[list:], query)
 }
 
-// partKinds are the pages about a part of an object, with the kind that has them.
+// partKinds are the pages about a part of an object, with the kind of the object.
 var partKinds = map[string]*view.Kind{viewDead: view.Queues, viewWorkers: view.Pools, viewChanges: view.Sessions}
 
 // parseObjectLocation returns the page of an object, or of a part of it.
@@ -73,10 +73,9 @@ func parseObjectLocation(kind *view.Kind, words []string, query url.Values) *loc
 	return place
 }
 
-// isReadOnce reports whether the page shows what it read when it was opened, without a stream.
+// isReadOnce reports whether the page shows data that was read when it was opened, without a stream.
 func (l *location) isReadOnce() bool { return partKinds[l.view] != nil }
 
-// truncate limits the text of a filter.
 func truncate(text string) string {
 	const maxBytes = 200
 	if len(text) <= maxBytes {

@@ -34,7 +34,7 @@ func newLineBatcher(ctx context.Context) *lineBatcher {
 	return b
 }
 
-// run sends what a function writes until it returns, and then that the log has ended.
+// run sends the output of a function until it returns, and then that the log has ended.
 func (b *lineBatcher) run(write func()) {
 	ended := make(chan struct{})
 	go func() {
@@ -84,7 +84,7 @@ func (b *lineBatcher) add(line string) {
 	b.lines = append(b.lines, line)
 }
 
-// writer returns a writer whose lines are added, each after a prefix.
+// writer returns a writer that adds its lines, each after a prefix.
 func (b *lineBatcher) writer(prefix string) io.Writer { return &lineWriter{batcher: b, prefix: prefix} }
 
 type lineWriter struct {

@@ -11,7 +11,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/ui/view"
 )
 
-// The bounds of a message: that of the session, and the form that contains it, encoded.
+// The limits of a message, which are the session's, and of the encoded form that contains it.
 const (
 	maxMessageBytes     = 64 << 10
 	maxMessageFormBytes = 3*maxMessageBytes + 1<<10
@@ -29,7 +29,6 @@ func (s *Server) talkEntry(place *location) *view.Entry {
 	return entry
 }
 
-// serveMessage sends a message to an interactive session.
 func (s *Server) serveMessage(w http.ResponseWriter, r *http.Request, path string) {
 	place := parseLocation(path, nil)
 	if place == nil || place.view != viewObject || r.Method != http.MethodPost {
@@ -53,8 +52,8 @@ func (s *Server) serveMessage(w http.ResponseWriter, r *http.Request, path strin
 	s.writeDialog(w, r, status, "Message", page.MessageOutcome(s.links, entry, problem))
 }
 
-// sendMessage returns once the agent works on the message, which is when the command prints something: the agent continues
-// without a client, and the log shows its work. It returns why the message was not sent, or the empty string.
+// sendMessage returns once the agent works on the message, which is when the command prints something: the agent continues without a
+// client, and the log shows its work. It returns why the message was not sent; empty if it was.
 func (s *Server) sendMessage(ctx context.Context, entry *view.Entry, message string) string {
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
@@ -70,7 +69,6 @@ func (s *Server) sendMessage(ctx context.Context, entry *view.Entry, message str
 	}
 }
 
-// firstWrite calls a function when something is written.
 type firstWrite struct {
 	started func()
 	once    sync.Once

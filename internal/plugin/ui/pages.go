@@ -37,7 +37,6 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request, path string) 
 	s.write(w, http.StatusOK, shell.Document(content))
 }
 
-// describe returns the title of a page and its entry of the navigation.
 func describe(place *location) (title, current string) {
 	switch place.view {
 	case viewStale:
@@ -51,7 +50,6 @@ func describe(place *location) (title, current string) {
 	}
 }
 
-// objectContent is the content of the page of an object.
 func (s *Server) objectContent(ctx context.Context, place *location) g.Node {
 	entry, state := s.entry(place)
 	if entry == nil {
@@ -74,7 +72,7 @@ func (s *Server) objectContent(ctx context.Context, place *location) g.Node {
 	}
 }
 
-// readOnce is the content of a page that shows what a command reads when it is opened.
+// readOnce is the content of a page that shows the output of a command when it is opened.
 func (s *Server) readOnce(ctx context.Context, place *location) g.Node {
 	entry, state := s.entry(place)
 	switch {
@@ -91,7 +89,6 @@ func (s *Server) readOnce(ctx context.Context, place *location) g.Node {
 	}
 }
 
-// deadLetters reads the dead letters of a Queue with the command.
 func (s *Server) deadLetters(ctx context.Context, entry *view.Entry, filter string) g.Node {
 	result := s.runCommand(ctx, view.DeadLetterList(entry, filter))
 	var letters []view.DeadLetter
@@ -104,7 +101,7 @@ func (s *Server) deadLetters(ctx context.Context, entry *view.Entry, filter stri
 	return page.DeadLetters(s.links, entry, letters, filter, problem)
 }
 
-// content is what a page shows now.
+// content is the current content of a page with a stream.
 func (s *Server) content(ctx context.Context, place *location) g.Node {
 	switch place.view {
 	case viewStale:

@@ -9,7 +9,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/ui/view"
 )
 
-// The bounds of what is read from Prometheus.
+// The limits of the history from Prometheus.
 const (
 	pastInterval = 30 * time.Second
 	pastPoints   = 360
@@ -25,7 +25,7 @@ type History struct {
 	Window time.Duration
 }
 
-// pasts holds what was read from Prometheus, which all pages share.
+// pasts holds the history from Prometheus, which all pages share.
 type pasts struct {
 	mu      sync.Mutex
 	objects map[string]*pastOfObject
@@ -38,8 +38,8 @@ type pastOfObject struct {
 	isReading bool
 }
 
-// past returns the history of an object as it was read last. It never waits for Prometheus: when the answer comes, all pages are
-// computed again.
+// past returns the last known history of an object. It never waits for Prometheus: when the response arrives, all pages are computed
+// again.
 func (s *Server) past(ctx context.Context, entry *view.Entry) *view.Past {
 	if s.History == nil {
 		return &view.Past{}

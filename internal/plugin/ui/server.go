@@ -24,15 +24,15 @@ import (
 //go:embed static
 var static embed.FS
 
-// Config is what a server needs.
+// Config contains the dependencies of a server.
 type Config struct {
 	Store *watch.Store
 	// Run runs a command of the plugin and returns its exit code.
 	Run func(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int
 	Now func() time.Time
-	// Place says which cluster and namespaces the pages show.
+	// Place describes the cluster and namespaces of the pages.
 	Place string
-	// History is where charts begin before the command has started; nil without Prometheus.
+	// History is the source of charts before the start of the command; nil without Prometheus.
 	History *History
 	// CommandFlags are flags that the shown commands need, such as --context.
 	CommandFlags []string
@@ -49,7 +49,7 @@ type Server struct {
 	pasts   pasts
 }
 
-// The bounds of what peers can occupy.
+// The limits of peers.
 const (
 	maxConnections = 128
 	maxStreams     = 32
@@ -61,7 +61,6 @@ const (
 	stopTimeout    = time.Second
 )
 
-// NewServer returns a server for a listener with this address.
 func NewServer(config Config, address net.Addr) *Server {
 	guard := newGuard(address.String())
 	return &Server{Config: config, guard: guard, links: page.Links{Base: guard.base, CommandFlags: config.CommandFlags}, streams: make(chan struct{}, maxStreams)}
@@ -115,8 +114,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveLogin exchanges the token. It answers with a page instead of a redirect: a browser does not send the new cookie if
-// a page of another site, such as a terminal in the browser, started the navigation that is redirected.
+// serveLogin exchanges the token. It responds with a page instead of a redirect: a browser does not send the new cookie if a page of
+// another site, such as a terminal in the browser, started the redirected navigation.
 func (s *Server) serveLogin(w http.ResponseWriter, r *http.Request) {
 	cookie := s.guard.exchange(r.URL.Query().Get("token"))
 	if cookie == nil && !s.guard.hasCookie(r) {
@@ -130,8 +129,8 @@ func (s *Server) serveLogin(w http.ResponseWriter, r *http.Request) {
 		h.Meta(g.Attr("http-equiv", "refresh"), h.Content("0;url="+s.links.Home()))), h.Body(h.A(h.Href(s.links.Home()), g.Text("Continue"))))))
 }
 
-// staticFiles are the files that pages use, each of one or more files. htmx and its extension are one file: htmx starts as
-// soon as its script has run, and does not open the stream if the extension is loaded only afterwards.
+// staticFiles are the static files of pages, each made of one or more files. htmx and its extension are one file: htmx starts as soon
+// as its script has run, and does not open the stream if the extension is loaded only afterwards.
 var staticFiles = map[string][]string{
 	"htmx.js": {"static/htmx/htmx.min.js", "static/htmx/hx-sse.min.js"}, "ui.js": {"static/ui.js"}, "ui.css": {"static/ui.css"}, "icon.svg": {"static/icon.svg"},
 }
@@ -155,7 +154,6 @@ func (*Server) serveStatic(w http.ResponseWriter, name string) {
 	_, _ = w.Write(content)                                  // the client has gone
 }
 
-// write sends a page.
 func (*Server) write(w http.ResponseWriter, status int, node g.Node) {
 	html, err := page.Render(node)
 	if err != nil {
@@ -176,7 +174,6 @@ func (s *Server) writeDialog(w http.ResponseWriter, r *http.Request, status int,
 	s.write(w, status, (&page.Shell{Links: s.links, Title: title, Place: s.Place}).Document(node))
 }
 
-// entry returns the object of a path such as /k/seq/NAMESPACE/NAME.
 func (s *Server) entry(place *location) (*view.Entry, view.WatchState) {
 	return s.Store.Get(place.kind, place.namespace, place.name)
 }

@@ -16,24 +16,23 @@ import (
 const (
 	// minRenderInterval is the time between two changes of a page. The first change is sent at once.
 	minRenderInterval = 100 * time.Millisecond
-	// maxRenderShare is the part of the time, one out of so many, in which a page is computed and sent. More objects, and slower
-	// browsers, get fewer changes a second instead of all of a core.
+	// maxRenderShare is how many times as long as computing and sending a page the pause after it is. More objects, and slower
+	// browsers, get fewer changes a second instead of a whole core.
 	maxRenderShare = 10
 	// clockInterval is the time after which a page is computed again without a change: it may show times.
 	clockInterval = 5 * time.Second
-	// keepAliveInterval is the time after which a stream without changes sends a comment, which shows both sides that the
-	// other one is there.
+	// keepAliveInterval is the time after which a stream without changes sends a comment, which shows both sides that the connection
+	// works.
 	keepAliveInterval = 15 * time.Second
 )
 
-// stream is the stream of events of one page.
 type stream struct {
 	*Server
 
 	place      *location
 	writer     http.ResponseWriter
 	controller *http.ResponseController
-	// last is what the page shows.
+	// last is the present content of the page.
 	last     []byte
 	lastSent time.Time
 }
@@ -96,7 +95,6 @@ func (s *stream) send(ctx context.Context) {
 	}
 }
 
-// sendContent sends the page if it has changed.
 func (s *stream) sendContent(ctx context.Context) error {
 	html, err := page.Render(s.content(ctx, s.place))
 	if err != nil {
@@ -138,8 +136,8 @@ func (s *stream) write(event []byte) error {
 	return s.controller.Flush()
 }
 
-// followLog follows the log of the page, if it shows one. The channel has no buffer: a log is read only as fast as the
-// page shows it.
+// followLog follows the log of the page, if it shows a log. The channel has no buffer: a log is read only as fast as the page shows
+// it.
 func (s *stream) followLog(ctx context.Context) <-chan []string {
 	if s.place.log == nil {
 		return nil

@@ -26,7 +26,7 @@ func Confirmation(l Links, e *view.Entry, action *view.Action, problem string) g
 	}
 }
 
-// Outcome shows what a command printed.
+// Outcome shows the output of a command.
 func Outcome(l Links, title string, args []string, succeeded bool, output, back string) g.Node {
 	class, text := "note", "The command succeeded."
 	if !succeeded {
@@ -46,8 +46,7 @@ func closeLink(address, text string) g.Node {
 	return h.A(h.Class("button"), h.Href(address), g.Attr("data-close", ""), g.Text(text))
 }
 
-// messageBox sends messages to an interactive session. It is not part of the content that changes, which would lose what the
-// user types.
+// messageBox sends messages to an interactive session. It is not part of the content that changes, which would lose the user's input.
 func (l Links) messageBox(e *view.Entry) g.Node {
 	address := l.Message(e)
 	return h.Section(h.ID("message"), h.Aria("labelledby", "message-title"),
@@ -61,7 +60,7 @@ func (l Links) messageBox(e *view.Entry) g.Node {
 		l.command(view.AttachCommand(e)))
 }
 
-// MessageOutcome says what became of a message.
+// MessageOutcome shows whether a message was sent.
 func MessageOutcome(l Links, e *view.Entry, problem string) g.Node {
 	back := h.P(h.A(h.Href(l.Logs(e, "")), g.Text("Show the agent's log")))
 	if problem != "" {

@@ -1,5 +1,5 @@
-// Package page writes the HTML of `kubectl yardmaster ui`. All text is escaped: the package never uses gomponents.Raw, and
-// builds the address of each link from parts that it escapes.
+// Package page writes the HTML of `kubectl yardmaster ui`. All text is escaped: the package never uses gomponents.Raw, and builds the
+// address of each link from parts that it escapes.
 package page
 
 import (
@@ -52,7 +52,7 @@ func (l Links) Object(kind *view.Kind, namespace, name string) string {
 	return l.List(kind) + "/" + url.PathEscape(namespace) + "/" + url.PathEscape(name)
 }
 
-// Logs is the address of the page of an object with a log. Of a sequence, it is that of a step.
+// Logs is the address of the page of an object with a log; for a sequence, the log of a step.
 func (l Links) Logs(e *view.Entry, step string) string {
 	return join(l.Object(e.Kind, e.Namespace, e.Name), url.Values{"log": {step}}) + "#log"
 }
@@ -124,7 +124,7 @@ func elapsed(start, end time.Time) g.Node {
 	return h.Time(g.Attr("datetime", text), g.Attr("data-since", ""), h.Title("since "+text), g.Text("since "+text))
 }
 
-// badge shows a status. Its text says what its color says.
+// badge shows a status. Its text has the same meaning as its color.
 func badge(level view.Level, text string) g.Node {
 	return h.Span(h.Class("badge "+level.String()), g.Text(text))
 }
@@ -140,14 +140,13 @@ func factValue(f *view.Fact) g.Node {
 	}
 }
 
-// facts shows values as a list of terms.
 func facts(all []view.Fact) g.Node {
 	return h.Dl(h.Class("facts"), g.Map(all, func(f view.Fact) g.Node {
 		return h.Div(h.Dt(g.Text(f.Name)), h.Dd(factValue(&f)))
 	}))
 }
 
-// table is a table that scrolls sideways if it does not fit, for which it has to be focusable.
+// table is a table that scrolls sideways if it does not fit, and so has to be focusable.
 func table(caption string, headers []string, rows ...g.Node) g.Node {
 	return h.Div(h.Class("scroll"), h.TabIndex("0"), h.Role("group"), h.Aria("label", caption),
 		h.Table(h.Caption(h.Class("hidden"), g.Text(caption)),
@@ -159,15 +158,13 @@ func section(id, title string, content ...g.Node) g.Node {
 	return h.Section(h.ID(id), h.Aria("labelledby", id+"-title"), h.H2(h.ID(id+"-title"), g.Text(title)), g.Group(content))
 }
 
-// command shows a command with a button that copies it.
 func (l Links) command(args []string) g.Node {
 	return h.Div(h.Class("command"), h.Code(g.Text(view.CommandLine(l.CommandFlags, args))), h.Button(h.Type("button"), g.Attr("data-copy", ""), g.Text("Copy")))
 }
 
-// preformatted shows text of several lines.
 func preformatted(label, text string) g.Node {
 	return h.Pre(h.TabIndex("0"), h.Role("group"), h.Aria("label", label), g.Text(text))
 }
 
-// percent is a number of an SVG.
+// percent formats a percentage for an SVG.
 func percent(n float64) string { return strings.TrimSuffix(fmt.Sprintf("%.2f", n), ".00") + "%" }

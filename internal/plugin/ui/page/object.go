@@ -21,7 +21,7 @@ func (l Links) objectHead(e *view.Entry, actions []view.Action, problems []rende
 	}
 }
 
-// buttons are links to the confirmation of each action: without a script, it is a page, and otherwise a dialog.
+// buttons are links to the confirmation of each action: a page without a script, and otherwise a dialog.
 func (l Links) buttons(e *view.Entry, actions []view.Action) g.Node {
 	if len(actions) == 0 {
 		return nil
@@ -51,7 +51,7 @@ func conditions(all []view.Condition) g.Node {
 	})))
 }
 
-// chart draws lines as an SVG. Its text says the same.
+// chart draws lines as an SVG, with a text for people who cannot see it.
 func chart(c *view.Chart) g.Node {
 	if len(c.Lines) == 0 {
 		return h.P(h.Class("note"), g.Text(c.Title+": the page collects values while it is open."))
@@ -69,7 +69,7 @@ func chart(c *view.Chart) g.Node {
 		h.SVG(svg...), h.Ul(h.Class("legend"), g.Group(legend)))
 }
 
-// past says what Prometheus adds to charts.
+// past shows the state of the history from Prometheus.
 func past(p *view.Past) g.Node {
 	switch {
 	case p.Window == 0:
@@ -87,7 +87,6 @@ func past(p *view.Past) g.Node {
 
 func lineClass(i int) string { return [...]string{"line-a", "line-b", "line-c"}[i%3] }
 
-// bar is a bar between two percentages.
 func bar(class, label string, offset, length float64) g.Node {
 	return h.SVG(h.Class("bar-chart"), g.Attr("width", "100%"), g.Attr("height", "14"), h.Role("img"), h.Aria("label", label),
 		g.El("rect", h.Class("track"), g.Attr("x", "0"), g.Attr("y", "5"), g.Attr("width", "100%"), g.Attr("height", "4")),

@@ -38,7 +38,6 @@ func (l Links) worker(e *view.Entry, w *view.Worker) g.Node {
 		})))
 }
 
-// partHead is the top of a page about a part of an object.
 func (l Links) partHead(e *view.Entry, title string) g.Node {
 	return g.Group{
 		h.Nav(h.Class("path"), h.Aria("label", "Path"), h.A(h.Href(l.List(e.Kind)), g.Text(e.Kind.Title)), g.Text(" / "+e.Namespace+" / "), l.link(e)),
@@ -46,12 +45,12 @@ func (l Links) partHead(e *view.Entry, title string) g.Node {
 	}
 }
 
-// problemNote says why something cannot be shown. An empty text is no problem.
+// problemNote shows a problem; nothing for an empty text.
 func problemNote(text string) g.Node {
 	return g.If(text != "", h.P(h.Class("problem"), g.Text(text)))
 }
 
-// DeadLetters is the content of the page of the dead letters of a Queue. The filter is the text that all of them have.
+// DeadLetters is the content of the page of the dead letters of a Queue. All of them contain the text of the filter.
 func DeadLetters(l Links, e *view.Entry, letters []view.DeadLetter, filter, problem string) g.Node {
 	none := "There are no dead letters."
 	if filter != "" {
@@ -75,7 +74,7 @@ func DeadLetters(l Links, e *view.Entry, letters []view.DeadLetter, filter, prob
 	}
 }
 
-// letterForm lists dead letters with boxes, and buttons for the checked ones: a form, so that it needs no script.
+// letterForm lists dead letters with boxes, and buttons for the checked dead letters: a form, so that it needs no script.
 func (l Links) letterForm(e *view.Entry, letters []view.DeadLetter) g.Node {
 	address := l.Object(e.Kind, e.Namespace, e.Name) + "/action"
 	button := func(id, class, text string) g.Node {

@@ -7,8 +7,8 @@ import (
 	g "maragu.dev/gomponents"
 )
 
-// Render returns the HTML of a page. Whatever the page shows, it has no control and format characters, which could hide or
-// reorder text, or end an event of a stream.
+// Render returns the HTML of a page, without control and format characters, which could hide or reorder text, or end an event of a
+// stream.
 func Render(node g.Node) ([]byte, error) {
 	var out bytes.Buffer
 	if err := node.Render(&out); err != nil {

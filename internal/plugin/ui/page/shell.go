@@ -7,20 +7,20 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/ui/view"
 )
 
-// Shell is what all pages share.
+// Shell is the common part of all pages.
 type Shell struct {
 	Links
 
 	Title string
-	// Place says which cluster and namespaces the page shows.
+	// Place describes the cluster and namespaces of the page.
 	Place string
 	// Current is the path of the entry of the navigation; empty for the overview.
 	Current string
-	// Events is the address of the stream of the page; empty without one.
+	// Events is the address of the stream of the page; empty without a stream.
 	Events string
 	// Log is set if the page shows a log.
 	Log bool
-	// Talk is the session to which the page can send messages; nil without one.
+	// Talk is the session to which the page can send messages; nil without a session.
 	Talk *view.Entry
 }
 
@@ -69,7 +69,7 @@ func (s *Shell) navigation() g.Node {
 	))
 }
 
-// logPanel shows the lines that the stream of the page sends. The script appends them as text.
+// logPanel shows the log lines of the page's stream. The script appends them as text.
 func logPanel() g.Node {
 	return h.Section(h.ID("log"), h.Aria("labelledby", "log-title"),
 		h.Div(h.Class("bar"), h.H2(h.ID("log-title"), g.Text("Log")),
@@ -82,7 +82,7 @@ func Message(title, text string) g.Node {
 	return g.Group{h.H1(h.ID("dialog-title"), g.Text(title)), h.P(g.Text(text))}
 }
 
-// watchProblem says why the objects of a kind are not shown, or may be old.
+// watchProblem explains why the objects of a kind are not shown, or may be old.
 func watchProblem(state view.WatchState) g.Node {
 	switch {
 	case state.Problem == "" && !state.Synced:

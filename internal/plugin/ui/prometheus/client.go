@@ -1,5 +1,5 @@
-// Package prometheus reads the history of charts from a Prometheus server: with requests of bounded time and size, to that
-// server only.
+// Package prometheus reads the history of charts from a Prometheus server, with requests of bounded time and size, and only to this
+// server.
 package prometheus
 
 import (
@@ -52,7 +52,7 @@ var (
 	errTooLarge = fmt.Errorf("the answer has more than %d bytes", maxResponseBytes)
 )
 
-// Range evaluates a query at regular times until end, whose result has one series for each value of the label state.
+// Range evaluates a query at regular times until end. The result has a series for each value of the label state.
 func (c *Client) Range(ctx context.Context, query string, end time.Time, window, step time.Duration) (map[string][]view.Point, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -77,7 +77,6 @@ func (c *Client) Range(ctx context.Context, query string, end time.Time, window,
 	return all, nil
 }
 
-// boundedTransport fails when an answer is too large.
 type boundedTransport struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.

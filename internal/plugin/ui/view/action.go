@@ -6,9 +6,9 @@ import (
 
 // Action is a command of the plugin that a page offers for an object.
 type Action struct {
-	// ID is its part of the URL; Argument chooses among several with the same ID, such as a step.
+	// ID is part of the URL; Argument distinguishes several actions with the same ID, such as by step.
 	ID, Argument string
-	// Label is the text of the button, and Effect says what the command does.
+	// Label is the text of the button, and Effect describes the effect of the command.
 	Label, Effect string
 	// Args are the arguments of the plugin.
 	Args []string
@@ -17,13 +17,13 @@ type Action struct {
 	Confirm  string
 }
 
-// objectArgs returns the arguments of a command for an object. The name comes last, after the flags: it cannot be
-// mistaken for one.
+// objectArgs returns the arguments of a command for an object. The name comes last, after the flags, so that it cannot be mistaken
+// for a flag.
 func objectArgs(e *Entry, verb ...string) []string {
 	return append(append([]string{e.Kind.Path}, verb...), "--namespace="+e.Namespace, "--", e.Name)
 }
 
-// CommandLine returns the command that a user could type instead. The flags select the cluster.
+// CommandLine returns the equivalent command for a user to type. The flags select the cluster.
 func CommandLine(flags, args []string) string {
 	words := []string{"kubectl", "yardmaster"}
 	for _, flag := range flags {
@@ -42,7 +42,6 @@ func CommandLine(flags, args []string) string {
 	return strings.Join(words, " ")
 }
 
-// quote quotes a word for a shell, if necessary.
 func quote(word string) string {
 	isPlain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./=:,@%+", r)
@@ -53,7 +52,7 @@ func quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// FindAction returns the action of an object with the ID and argument, or nil.
+// FindAction returns the action with the ID and argument, or nil.
 func FindAction(actions []Action, id, argument string) *Action {
 	for i := range actions {
 		if actions[i].ID == id && actions[i].Argument == argument {

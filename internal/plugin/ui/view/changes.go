@@ -9,7 +9,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/pod/agentprofile"
 )
 
-// The bounds of the changes of files that a page shows.
+// The limits of the changes on a page.
 const (
 	maxChangedFiles = 100
 	maxChangeBytes  = 1 << 20
@@ -21,7 +21,7 @@ type DiffLine struct {
 	Text           string
 }
 
-// FileChange is what an agent changed in a file.
+// FileChange is an agent's change of a file.
 type FileChange struct {
 	Path           string
 	Added, Removed int
@@ -37,12 +37,12 @@ type Changes struct {
 	Files []FileChange
 	// More is the number of changes of files that are not shown.
 	More int
-	// Problem says what the log does not contain.
+	// Problem describes what is missing in the log.
 	Problem string
 	Command []string
 }
 
-// ChangesCommand is the arguments of the command that reads the events of the agent.
+// ChangesCommand is the arguments of the command that reads the agent's events.
 func ChangesCommand(e *Entry) []string {
 	return objectArgs(e, "logs", "--raw", "--tail=20000", "--color=never")
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 )
 
-// Sample is the load of a Queue or WorkerPool at a time. Values that are not known are nil.
+// Sample is the load of a Queue or WorkerPool at a time. Unknown values are nil.
 type Sample struct {
 	Time                                  time.Time
 	Backlog, InFlight, Arrivals, Finished *float64
@@ -63,7 +63,7 @@ type Chart struct {
 	Lines      []Line
 	Max        string
 	Begin, End time.Time
-	// Text describes the chart for people who do not see it.
+	// Text describes the chart for people who cannot see it.
 	Text string
 }
 
@@ -82,7 +82,7 @@ const (
 	ChartHeight = 120
 )
 
-// newChart draws what the page has seen. A chart of fewer than two samples is empty.
+// newChart draws the samples. With fewer than two samples it is empty.
 func newChart(title string, samples []Sample, series ...Series) Chart {
 	chart := Chart{Title: title}
 	const minSamples = 2
@@ -112,7 +112,7 @@ func newChart(title string, samples []Sample, series ...Series) Chart {
 	return chart
 }
 
-// path draws a line with a step at each change, and a gap where the value is not known.
+// path draws a line with a step at each change, and a gap where the value is unknown.
 func (c *Chart) path(samples []Sample, series Series, largest float64) string {
 	total := max(c.End.Sub(c.Begin).Seconds(), 1)
 	var path strings.Builder

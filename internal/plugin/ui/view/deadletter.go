@@ -11,7 +11,7 @@ import (
 // MaxDeadLetters is how many dead letters a page shows.
 const MaxDeadLetters = 50
 
-// DeadLetterList is the arguments of the command that reads dead letters: those with a text, if filter is not empty.
+// DeadLetterList is the arguments of the command that reads dead letters, which contain the text of the filter.
 func DeadLetterList(e *Entry, filter string) []string {
 	flags := []string{"dead", "list", "--output=json", fmt.Sprintf("--limit=%d", MaxDeadLetters)}
 	if filter != "" {
@@ -20,10 +20,10 @@ func DeadLetterList(e *Entry, filter string) []string {
 	return objectArgs(e, flags...)
 }
 
-// DeadLetter is what the command prints of a dead letter.
+// DeadLetter is a dead letter in the output of the command.
 type DeadLetter render.DeadLetter
 
-// Clean returns the letter as a page shows it: text without control characters.
+// Clean returns the dead letter without control characters.
 func (l *DeadLetter) Clean() *DeadLetter {
 	clean := *l
 	clean.Priority, clean.Error, clean.Origin, clean.Headers = cleanLine(l.Priority), cleanLine(l.Error), cleanLine(l.Origin), map[string][]string{}
@@ -57,8 +57,8 @@ const (
 	deleteMatching  = "delete-matching"
 )
 
-// DeadLetterSelection returns the action for the dead letters that a user selected, or nil. The argument is a list of their
-// IDs with commas, or a text in their error, kind or priority.
+// DeadLetterSelection returns the action for the selected dead letters, or nil. The argument is a list of their IDs with commas, or a
+// text in their error, kind or priority.
 func DeadLetterSelection(e *Entry, id, argument string) *Action {
 	switch id {
 	case RequeueLetters, DeleteLetters:
@@ -106,8 +106,8 @@ func MatchingLetterActions(e *Entry, filter string) []Action {
 	return actions
 }
 
-// matchingLetters returns the action that requeues or deletes the dead letters with a text, or nil if the text does not
-// look like what it is: the user could not see what the command does.
+// matchingLetters returns the action that requeues or deletes the dead letters with a text; nil if the text has characters that a
+// page cannot show, because the user could not see the effect of the command.
 func matchingLetters(e *Entry, filter string, which int) *Action {
 	if filter == "" || cleanLine(filter) != filter {
 		return nil

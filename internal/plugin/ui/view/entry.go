@@ -13,7 +13,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 )
 
-// Level says how much attention an object or a step needs.
+// Level is how much attention an object or a step needs.
 type Level int
 
 // The levels.
@@ -34,25 +34,25 @@ func (l Level) String() string {
 type Entry struct {
 	Kind            *Kind
 	Namespace, Name string
-	// Object is the object without what no page shows (Slim).
+	// Object is the object without the fields that Slim removes.
 	Object any
 
 	// Status is one word, such as Running.
 	Status string
 	Level  Level
-	// Reason and Message say what is wrong, or why the object waits.
+	// Reason and Message describe the problem, or why the object waits.
 	Reason, Message string
 	// Since is when the status or problem began; zero if unknown.
 	Since time.Time
-	// Finished is when the last run ended; zero if none has.
+	// Finished is when the last run ended; zero without an ended run.
 	Finished time.Time
 	// Asks is set if the object waits for a decision of a user.
 	Asks bool
-	// NeedsAttention is set if a user has to do something about it.
+	// NeedsAttention is set if a user has to act.
 	NeedsAttention bool
 }
 
-// NewEntry summarizes an object of one of the kinds. It returns nil for other objects.
+// NewEntry summarizes an object. It returns nil for objects of other kinds.
 func NewEntry(object any) *Entry {
 	switch object := object.(type) {
 	case *v1alpha1.SequentialJob:
@@ -112,7 +112,7 @@ func (e *Entry) Matches(text string) bool {
 	return false
 }
 
-// CompareEntries orders what needs attention first, then by namespace and name.
+// CompareEntries orders entries that need attention first, then by namespace and name.
 func CompareEntries(a, b *Entry) int {
 	return cmp.Or(decision.CompareTrueFirst(a.NeedsAttention, b.NeedsAttention), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
@@ -132,9 +132,9 @@ func newConditions(conditions []metav1.Condition) []Condition {
 	return all
 }
 
-// Kind is a kind of object that has pages.
+// Kind is a kind of object with pages.
 type Kind struct {
-	// Path is its part of the URL and the name of its command, such as seq.
+	// Path is part of the URL and the name of the command, such as seq.
 	Path string
 	// Title is the title of its list, such as Sequences.
 	Title string

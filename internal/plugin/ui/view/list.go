@@ -36,7 +36,7 @@ type List struct {
 	ShowNamespaces bool
 	Headers        []string
 	Rows           []Row
-	// Total is the number of objects that match, of All.
+	// Total is the number of matching objects, and All the number of all objects.
 	Total, All, Pages int
 }
 
@@ -66,7 +66,6 @@ var emptyObjects = map[*Kind]any{
 	Sequences: &v1alpha1.SequentialJob{}, Sessions: &v1alpha1.AgenticSession{}, Queues: &v1alpha1.Queue{}, Pools: &v1alpha1.WorkerPool{}, Schedules: &v1alpha1.Schedule{},
 }
 
-// rowFacts returns the columns of a row that depend on the kind.
 func rowFacts(e *Entry) []Fact {
 	switch object := e.Object.(type) {
 	case *v1alpha1.SequentialJob:

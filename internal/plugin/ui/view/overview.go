@@ -9,19 +9,19 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// WatchState says whether the objects of a kind are known.
+// WatchState is whether the objects of a kind are known.
 type WatchState struct {
 	// Synced is set once all objects have been read.
 	Synced bool
-	// Problem says why they cannot be read now; empty without a problem.
+	// Problem is why they cannot be read now; empty without a problem.
 	Problem string
 	// Lost is when the connection was lost; zero while it works.
 	Lost time.Time
-	// Denied is set if the user may not read them.
+	// Denied is set if they cannot be listed without a change: the permission or the kind is missing.
 	Denied bool
 }
 
-// State is all that is known of the cluster.
+// State is all that is known about the cluster.
 type State struct {
 	Scope   Scope
 	Entries map[*Kind][]*Entry
@@ -51,13 +51,13 @@ type NamespaceCount struct {
 type Overview struct {
 	Kinds      []KindCount
 	Namespaces []NamespaceCount
-	// Attention lists what needs attention, what waits for a decision first, then the latest.
+	// Attention lists objects that need attention: objects that wait for a decision first, then the latest.
 	Attention     []*Entry
 	MoreAttention int
 	// Finished lists the latest runs that ended today.
 	Finished          []*Entry
 	Completed, Failed int
-	// Loading is set until everything that may be read has been read.
+	// Loading is set until all permitted objects have been read.
 	Loading bool
 }
 

@@ -16,11 +16,11 @@ type Point struct {
 
 // Past is the history of an object from Prometheus.
 type Past struct {
-	// Window is the time that it covers; 0 without Prometheus.
+	// Window is the covered time; 0 without Prometheus.
 	Window time.Duration
 	// Samples are in the order of their times.
 	Samples []Sample
-	// Problem says why it cannot be read.
+	// Problem is why the history cannot be read.
 	Problem string
 	// Loading is set until it has been read for the first time.
 	Loading bool
@@ -41,7 +41,7 @@ func PastQuery(e *Entry) string {
 	}
 }
 
-// NewPast makes samples of the series of PastQuery, by state. After a time without values, the charts have a gap.
+// NewPast converts the series of PastQuery to samples. After a time without values, the charts have a gap.
 func NewPast(e *Entry, series map[string][]Point, window, step time.Duration) *Past {
 	samples := map[time.Time]*Sample{}
 	for state, points := range series {
@@ -66,7 +66,6 @@ func NewPast(e *Entry, series map[string][]Point, window, step time.Duration) *P
 	return p
 }
 
-// field returns the field of a state.
 func (s *Sample) field(kind *Kind, state string) **float64 {
 	switch {
 	case kind == Queues && state == "ready", kind == Pools && state == "backlog":
@@ -84,7 +83,7 @@ func (s *Sample) field(kind *Kind, state string) **float64 {
 	}
 }
 
-// before returns the samples of Prometheus, and then what the page has seen since.
+// before returns the samples of Prometheus, and then the samples that the page has collected since.
 func (p *Past) before(seen []Sample) []Sample {
 	if len(p.Samples) == 0 {
 		return seen

@@ -20,7 +20,7 @@ func poolEntry(wp *v1alpha1.WorkerPool) *Entry {
 	return e
 }
 
-// Revision is a lane of a pool: the workers of one version.
+// Revision is the workers of one version of a pool.
 type Revision struct {
 	Name, Version, Image      string
 	Role                      string // serves, rolling out, or kept for a rollback

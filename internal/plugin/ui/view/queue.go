@@ -30,7 +30,7 @@ func countOf(n int64, noun string) string {
 type Fact struct {
 	Name, Value string
 	Level       Level
-	// Time is shown as an age instead of the value, if it is set.
+	// Time, if set, is shown as an age instead of the value.
 	Time time.Time
 }
 
@@ -47,7 +47,7 @@ type Queue struct {
 	Past       *Past
 }
 
-// NewQueue computes the page of a Queue: the history is what the page has seen, and the past what Prometheus knows.
+// NewQueue computes the page of a Queue. history is the samples that the page has collected, and past the history from Prometheus.
 func NewQueue(e *Entry, q *v1alpha1.Queue, history []Sample, past *Past) *Queue {
 	status := &q.Status
 	action := Action{

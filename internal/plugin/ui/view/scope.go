@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Scope is what the pages show.
+// Scope selects the objects of the pages.
 type Scope struct {
 	// Namespaces; empty for all.
 	Namespaces []string
@@ -39,7 +39,8 @@ func (s *Scope) String() string {
 	return text
 }
 
-// flags returns the flags with which a command reads the scope: one list for each namespace, because commands read one or all.
+// flags returns the flags with which a command reads the scope: a list for each namespace, because a command reads one namespace or
+// all.
 func (s *Scope) flags() [][]string {
 	var all [][]string
 	for _, namespace := range s.Namespaces {
@@ -56,7 +57,7 @@ func (s *Scope) flags() [][]string {
 	return all
 }
 
-// MergeStates returns the state of a kind of which each namespace has its own.
+// MergeStates returns the state of a kind from its states in each namespace.
 func MergeStates(states []WatchState) WatchState {
 	if len(states) == 1 {
 		return states[0]

@@ -170,7 +170,7 @@ func (s *Sequence) placeBars(now time.Time) {
 	}
 	for i := range s.Steps {
 		if start := s.Steps[i].Start; !start.IsZero() && start.Before(begin) && s.Steps[i].isOfRun() {
-			begin = start // the start of a run that was resumed is that of the resumption
+			begin = start // a resumed run starts with its resumption
 		}
 	}
 	total := end.Sub(begin).Seconds()

@@ -47,7 +47,7 @@ type Attempt struct {
 	Start, End                   time.Time
 }
 
-// Budget is what a session used of a limit.
+// Budget is the used part of a session's limit.
 type Budget struct {
 	Name, Used, Limit string
 	// Share is the used part in percent; 0 without a limit.
@@ -199,11 +199,11 @@ func sessionActions(e *Entry, s *v1alpha1.AgenticSession) []Action {
 	}
 }
 
-// Repository is what became of a repository of a session.
+// Repository is the outcome of a session's repository.
 type Repository struct {
 	Name, Branch, Commit, State, Error string
 	Level                              Level
-	// PullRequest is the address of its pull request as text, and Link the same if a browser can open it safely.
+	// PullRequest is the address of its pull request as text, and Link the same address if a browser can open it safely.
 	PullRequest, Link string
 }
 
@@ -224,8 +224,8 @@ func newRepository(r *v1alpha1.SessionRepositoryResult) Repository {
 	return v
 }
 
-// webLink returns the address if it is one of the web that looks like what it is, and otherwise nothing. The runner wrote it:
-// it can be any text.
+// webLink returns the text if it is a web address without hidden parts, and otherwise an empty text. The runner wrote it, so it can
+// be any text.
 func webLink(text string) string {
 	address, err := url.Parse(text)
 	if err != nil || address.Scheme != "https" && address.Scheme != "http" || address.Host == "" || address.User != nil || cleanLine(text) != text {

@@ -10,10 +10,10 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// maxPromptBytes limits the prompt of a session that is kept in memory.
+// maxPromptBytes limits a session's prompt in memory.
 const maxPromptBytes = 16 << 10
 
-// Slim removes what no page shows from an object that nobody else uses, so that thousands fit into memory.
+// Slim removes the fields that no page shows from an object without other users, so that thousands of objects fit into memory.
 func Slim(object any) {
 	if accessor, ok := object.(metav1.Object); ok {
 		slimMetadata(accessor)

@@ -17,7 +17,7 @@ const maxStaleGroups = 200
 type StaleJob struct {
 	Namespace, Name, Message, Cause, Next string
 	Since                                 time.Time
-	// Explain is the command that explains why it is stale.
+	// Explain is the command that explains why the Job is stale.
 	Explain []string
 }
 
@@ -34,14 +34,14 @@ type Stale struct {
 	Summary string
 	Groups  []StaleGroup
 	More    int
-	// Problem says why the report could not be computed.
+	// Problem is why the report could not be computed.
 	Problem string
 	Read    time.Time
 	// Commands compute the same report.
 	Commands [][]string
 }
 
-// StaleCommands are the commands that compute the report: one for each namespace, or one for all.
+// StaleCommands are the commands that compute the report: one for each namespace, or one for all namespaces.
 func StaleCommands(scope *Scope) [][]string {
 	return reportCommands(scope, "report", "--output=json", "--fail-on=never")
 }
@@ -54,7 +54,7 @@ func reportCommands(scope *Scope, words ...string) [][]string {
 	return commands
 }
 
-// readReports reads the report of a namespace, or those of all.
+// readReports reads the report of a namespace, or the reports of all namespaces.
 func readReports(output []byte) (*v1alpha1.JobReportList, error) {
 	list, single := &v1alpha1.JobReportList{}, v1alpha1.JobReport{}
 	if err := json.Unmarshal(output, &single); err != nil {
@@ -67,7 +67,7 @@ func readReports(output []byte) (*v1alpha1.JobReportList, error) {
 	return list, json.Unmarshal(output, list)
 }
 
-// NewStale reads the outputs of StaleCommands. The problem of a command is shown beside the others' outputs.
+// NewStale reads the outputs of StaleCommands. The problem of a command is shown beside the outputs of other commands.
 func NewStale(scope *Scope, outputs [][]byte, problem string, now time.Time) *Stale {
 	s := &Stale{Read: now, Commands: reportCommands(scope, "report", "--output=wide"), Problem: problem}
 	list := &v1alpha1.JobReportList{}
@@ -104,7 +104,6 @@ func NewStale(scope *Scope, outputs [][]byte, problem string, now time.Time) *St
 	return s
 }
 
-// groupKey identifies a group.
 type groupKey struct{ namespace, owner, category, reason string }
 
 func addFinding(groups map[groupKey]*StaleGroup, namespace string, f *v1alpha1.JobFinding) {

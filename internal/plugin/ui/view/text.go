@@ -15,7 +15,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// Unknown is shown for a value that is not known. It never means 0.
+// Unknown is shown for an unknown value. It never means 0.
 const Unknown = "–"
 
 // maxTextBytes limits a text of several lines, such as a payload.
@@ -24,7 +24,7 @@ const maxTextBytes = 64 << 10
 // cleanLine returns text of users as one line without control and format characters.
 func cleanLine(text string) string { return terminal.Sanitize(text) }
 
-// cleanText is cleanLine for text of several lines. It shortens long text and says so.
+// cleanText is cleanLine for text of several lines. It shortens long text and marks the end.
 func cleanText(text string) string {
 	rest := 0
 	if len(text) > maxTextBytes {
@@ -41,13 +41,13 @@ func cleanText(text string) string {
 	return text
 }
 
-// cleanSpaces is cleanLine without the loss of the indentation.
+// cleanSpaces is cleanLine, but keeps the indentation.
 func cleanSpaces(line string) string {
 	trimmed := strings.TrimLeft(line, " \t")
 	return strings.ReplaceAll(line[:len(line)-len(trimmed)], "\t", "    ") + cleanLine(trimmed)
 }
 
-// CleanLogLine returns a line of a log as a page shows it: without the colors of terminals.
+// CleanLogLine returns a line of a log for a page, without the colors of terminals.
 func CleanLogLine(line string) string {
 	return cleanSpaces(strings.TrimRight(ansi.Strip(line), " \t\r"))
 }
@@ -61,7 +61,7 @@ func count[N int32 | int64](n *N) string {
 
 func number(n int32) string { return strconv.Itoa(int(n)) }
 
-// ordinal is the number of a run or attempt. 0 means that there was none.
+// ordinal is the number of a run or attempt. 0 means that it has not started.
 func ordinal(n int32) string {
 	if n == 0 {
 		return Unknown

@@ -17,7 +17,7 @@ type Worker struct {
 	Name, State, Revision, Node string
 	Level                       Level
 	Created, Since              time.Time
-	// Drain is the action that drains it; nil if it drains already.
+	// Drain is the action that drains the worker; nil if it already drains.
 	Drain *Action
 }
 
@@ -27,7 +27,7 @@ type Workers struct {
 
 	Workers []Worker
 	More    int
-	// Problem says why they cannot be shown.
+	// Problem is why the workers cannot be shown.
 	Problem string
 	Command []string
 }
@@ -35,7 +35,7 @@ type Workers struct {
 // WorkerList is the arguments of the command that lists the workers of a pool.
 func WorkerList(e *Entry) []string { return objectArgs(e, "workers", "--output=json") }
 
-// NewWorkers reads the output of WorkerList. A problem of the command replaces it.
+// NewWorkers reads the output of WorkerList, unless the command has a problem.
 func NewWorkers(e *Entry, output []byte, problem string) *Workers {
 	v := &Workers{Entry: e, Problem: problem, Command: objectArgs(e, "workers")}
 	var all []render.Worker
@@ -63,8 +63,8 @@ var workerLevels = map[string]Level{"Ready": LevelGood, "NotReady": LevelProblem
 // DrainWorkerID is the ID of DrainWorker.
 const DrainWorkerID = "drain-worker"
 
-// DrainWorker is the action that drains a worker; nil if a Pod cannot have this name. The command checks that it is a worker
-// of this pool.
+// DrainWorker is the action that drains a worker; nil if a Pod cannot have this name. The command checks that it is a worker of this
+// pool.
 func DrainWorker(e *Entry, worker string) *Action {
 	if len(validation.IsDNS1123Subdomain(worker)) > 0 {
 		return nil

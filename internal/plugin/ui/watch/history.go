@@ -9,7 +9,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/ui/view"
 )
 
-// The bounds of the history, which is at most 10 MB.
+// The limits of the history, which is at most 10 MB.
 const (
 	maxHistories   = 300
 	maxSamples     = 360
@@ -21,10 +21,10 @@ type historyKey struct {
 	types.NamespacedName
 }
 
-// history holds the load of Queues and WorkerPools since the command started: of the first maxHistories of them.
+// history holds the load of the first maxHistories Queues and WorkerPools since the command started.
 type history map[historyKey][]view.Sample
 
-// add records the load of an object. Within sampleInterval, the last value replaces the one before.
+// add records the load of an object. Within sampleInterval, the new value replaces the previous value.
 func (h history) add(kind *view.Kind, name types.NamespacedName, object any, now time.Time) {
 	sample := view.NewSample(object, now)
 	key := historyKey{kind, name}
@@ -42,7 +42,7 @@ func (h history) add(kind *view.Kind, name types.NamespacedName, object any, now
 	h[key] = append(samples, *sample)
 }
 
-// History returns the load of a Queue or WorkerPool, and its load now.
+// History returns the load of a Queue or WorkerPool until now.
 func (s *Store) History(entry *view.Entry) []view.Sample {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

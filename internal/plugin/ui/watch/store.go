@@ -1,5 +1,4 @@
-// Package watch keeps what the pages show up to date: the objects of all kinds of one namespace, or of all, as far as the
-// user may read them.
+// Package watch keeps the objects of the pages up to date: all kinds in some or all namespaces, as far as the user may read them.
 package watch
 
 import (
@@ -33,7 +32,7 @@ type Store struct {
 	changed map[chan struct{}]bool
 }
 
-// watchedPlace is what one watch is about: a kind in a namespace, or in all namespaces if that is empty.
+// watchedPlace is the subject of a watch: a kind in a namespace, or in all namespaces if it is empty.
 type watchedPlace struct {
 	kind      *view.Kind
 	namespace string
@@ -51,7 +50,6 @@ func NewStore(scope view.Scope, now func() time.Time) *Store {
 	return s
 }
 
-// watched are the types of the kinds.
 var watched = map[*view.Kind]struct {
 	object client.Object
 	list   client.ObjectList
@@ -63,8 +61,8 @@ var watched = map[*view.Kind]struct {
 	view.Schedules: {&v1alpha1.Schedule{}, &v1alpha1.ScheduleList{}},
 }
 
-// The wait before a watch that failed is tried again; it does not grow, because a user waits for it. What the user may
-// not read, or is not installed, changes rarely.
+// The wait before a failed watch is tried again; it does not grow, because a user waits for it. A missing permission or kind changes
+// rarely.
 const (
 	retryInterval       = 500 * time.Millisecond
 	deniedRetryInterval = 30 * time.Second
@@ -81,7 +79,7 @@ func (s *Store) Run(ctx context.Context, c client.WithWatch) {
 	watches.Wait()
 }
 
-// placesOf returns what is watched of a kind.
+// placesOf returns the watched places of a kind.
 func (s *Store) placesOf(kind *view.Kind) []watchedPlace {
 	if len(s.scope.Namespaces) == 0 {
 		return []watchedPlace{{kind, ""}}
@@ -126,7 +124,7 @@ func (s *Store) forget(place watchedPlace) {
 	})
 }
 
-// setError records why a kind cannot be read, or nil when it can be read again.
+// setError records why a kind cannot be read; nil when it can be read again.
 func (s *Store) setError(place watchedPlace, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,7 +153,7 @@ func (s *Store) setError(place watchedPlace, err error) {
 	s.notify()
 }
 
-// Snapshot returns all that is known.
+// Snapshot returns all that is known about the cluster.
 func (s *Store) Snapshot() *view.State {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -194,7 +192,7 @@ func (s *Store) stateOf(kind *view.Kind) view.WatchState {
 	return view.MergeStates(states)
 }
 
-// Scope returns what the store contains.
+// Scope returns the scope of the store.
 func (s *Store) Scope() *view.Scope { return &s.scope }
 
 // Subscribe returns a channel that has a value after a change, until stop is called.
@@ -210,7 +208,7 @@ func (s *Store) Subscribe() (changed <-chan struct{}, stop func()) {
 	}
 }
 
-// Notify wakes all subscribers: what a page shows beside the objects has changed.
+// Notify wakes all subscribers after a change of other data than the objects.
 func (s *Store) Notify() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -227,7 +225,6 @@ func (s *Store) notify() {
 	}
 }
 
-// kindStore receives the objects of a kind in a place.
 type kindStore struct {
 	*Store
 	watchedPlace

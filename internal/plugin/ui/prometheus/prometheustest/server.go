@@ -15,8 +15,8 @@ import (
 	"github.com/yardmaster/yardmaster/test/ports"
 )
 
-// Start starts a Prometheus server that has samples in the format OpenMetrics, and returns its address. Debian's package
-// prometheus has the server and promtool.
+// Start starts a Prometheus server that has samples in the format OpenMetrics, and returns its address. Debian's package prometheus
+// has the server and promtool.
 func Start(t *testing.T, samples string) string {
 	t.Helper()
 	dir := t.TempDir()
