@@ -45,7 +45,6 @@ func newRequestShares(maxBody int64) *shares {
 	return newShares("requests", each, all)
 }
 
-// handler serves the API.
 type handler struct {
 	reviewer *reviewer
 	queues   *queues

@@ -22,7 +22,6 @@ const reviewsLast = 10 * time.Second
 // maxTokenBytes bounds tokens. Tokens of ServiceAccounts have about a kilobyte.
 const maxTokenBytes = 8 << 10
 
-// identity is the sender of a request.
 type identity struct {
 	isAuthenticated bool
 	user            authenticationv1.UserInfo

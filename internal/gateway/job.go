@@ -35,7 +35,6 @@ const headerPrefix = "Job-Header-"
 // passedHeaders are request headers that become headers of the job with the same name, which producers in Go use too.
 var passedHeaders = []string{"Content-Type", "traceparent", "tracestate"}
 
-// parseQuery reads the query parameters of a request with one job.
 func parseQuery(query url.Values) (jobParameters, error) {
 	var p jobParameters
 	fields := map[string]*string{
@@ -63,7 +62,6 @@ func parseQuery(query url.Values) (jobParameters, error) {
 	return p, nil
 }
 
-// parseHeaders returns the job's headers in a request.
 func parseHeaders(given http.Header) map[string][]string {
 	headers := map[string][]string{}
 	for name, values := range given {
@@ -135,7 +133,6 @@ func (p *jobParameters) setDueTime(job *broker.OutgoingJob, delay time.Duration,
 	return nil
 }
 
-// jobLine is one line of a request with many jobs.
 type jobLine struct {
 	jobParameters
 
@@ -145,7 +142,6 @@ type jobLine struct {
 	Headers       map[string]string `json:"headers"`
 }
 
-// maxJobs is the maximum number of jobs in a request.
 const maxJobs = 1000
 
 // parseLines reads the jobs of a request, one JSON object a line. If one job is invalid, all jobs are refused.

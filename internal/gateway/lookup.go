@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 )
 
-// apiTimeout bounds a request to the API server.
 const apiTimeout = 5 * time.Second
 
 // lookup answers questions with the API server, and keeps a bounded number of answers for a short time. Errors are not kept.

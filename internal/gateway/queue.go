@@ -71,7 +71,6 @@ func (q *queues) producer(ctx context.Context, namespace, name string) (conn *br
 	return conn, producer, found.name, nil
 }
 
-// read returns the current target of a Queue.
 func (q *queues) read(ctx context.Context, namespace, name string) (target, error) {
 	object := &v1alpha1.Queue{}
 	err := q.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)

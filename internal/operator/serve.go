@@ -39,7 +39,6 @@ const (
 	disabledAddress = "0"
 )
 
-// probes are the checks of /healthz and /readyz.
 type probes struct{ live, ready healthz.Handler }
 
 func newProbes() *probes {

@@ -64,7 +64,6 @@ var fileFlags = []string{
 	clientcmd.RecommendedConfigPathFlag, clientcmd.FlagCertFile, clientcmd.FlagKeyFile, clientcmd.FlagCAFile, "filename", "prompt-file",
 }
 
-// completeGlobalFlags completes the flags that select a cluster and a namespace.
 func completeGlobalFlags(env *environment, root *cobra.Command) {
 	for flag, names := range map[string]func(*clientcmdapi.Config) []string{
 		clientcmd.FlagContext:     func(config *clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(config.Contexts)) },

@@ -17,7 +17,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// resourceKind describes a kind with commands.
 type resourceKind[T client.Object] struct {
 	// kindName is the CamelCase name, such as SequentialJob.
 	kindName string
@@ -39,8 +38,7 @@ type resourceKind[T client.Object] struct {
 	needsAttention func(T) bool
 	// describeChanges returns a line for each change. A nil before describes the whole state.
 	describeChanges func(before, after T) []render.Change
-	// renderDetail renders one object.
-	renderDetail func(terminal.Style, T, time.Time) []string
+	renderDetail    func(terminal.Style, T, time.Time) []string
 	// renderLegend renders the line below a table. It is optional.
 	renderLegend func(terminal.Style) string
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// listCommand is `kubectl yardmaster seq list`, and the list command of other kinds.
 type listCommand[T client.Object] struct {
 	*environment
 	objectSelection

@@ -14,19 +14,16 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/logs"
 )
 
-// logRetryInterval is the wait before an interrupted log is requested again.
 const logRetryInterval = time.Second
 
 // tailAllLines is the value of --tail that prints whole logs.
 const tailAllLines = -1
 
-// logStreamer prints the logs of an object's Pods.
 type logStreamer[T client.Object] interface {
 	PrintCurrent(ctx context.Context, object T) error
 	Follow(ctx context.Context, object T, isFinished func(T) bool, changes logs.Changes[T]) error
 }
 
-// logsCommand is `kubectl yardmaster seq logs` and `session logs`.
 type logsCommand[T client.Object] struct {
 	*environment
 
@@ -104,7 +101,6 @@ func forwardPermissionError(ctx context.Context, to chan<- error, a, b <-chan er
 	to <- err
 }
 
-// podLogClient reads the selected Pods and their logs.
 type podLogClient struct {
 	cluster     *clusterConnection
 	namespace   string

@@ -25,15 +25,12 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kinds/policy"
 )
 
-// brokerDialTimeout limits connecting to a broker.
 const brokerDialTimeout = 15 * time.Second
 
-// connectedQueue is a Queue with a connection to its broker.
 type connectedQueue struct {
 	*v1alpha1.Queue
 	broker.Engine
 
-	// brokerName is the queue's name on the broker.
 	brokerName     string
 	stopForwarding func()
 }

@@ -24,16 +24,14 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// deadLetterCommand is `kubectl yardmaster queue dead` with its subcommands.
 type deadLetterCommand struct {
 	*environment
 
 	format        string
 	all, yes      bool
 	limit, oldest int
-	// ids and filter select dead letters.
-	ids    []uint64
-	filter string
+	ids           []uint64
+	filter        string
 }
 
 func newDeadLetterCommand(env *environment) *cobra.Command {

@@ -66,7 +66,6 @@ func newShowJobCommand(env *environment) *cobra.Command {
 	return command
 }
 
-// jobStore returns the broker's store of the states of jobs.
 func (q *connectedQueue) jobStore() (broker.JobStore, error) {
 	store, isStore := q.Engine.(broker.JobStore)
 	if !isStore {
@@ -148,7 +147,6 @@ func formatProgress(p *jobstate.Progress) string {
 	return strings.TrimSpace(fmt.Sprintf("%.0f%% %s", p.Fraction*percent, terminal.Sanitize(p.Text)))
 }
 
-// jobOutput is the JSON and YAML form of a job.
 type jobOutput struct {
 	ID              string             `json:"id"`
 	State           jobstate.State     `json:"state"`

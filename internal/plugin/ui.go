@@ -142,7 +142,6 @@ func (u *uiCommand) runUI(command *cobra.Command) error {
 // maxNamespaces limits the watches: each namespace has five.
 const maxNamespaces = 20
 
-// newScope returns the scope of the pages.
 func (u *uiCommand) newScope(cluster *clusterConnection) (view.Scope, error) {
 	selector, err := parseSelector(u.selector)
 	scope := view.Scope{Namespaces: slices.Compact(slices.Sorted(slices.Values(u.namespaces))), Selector: selector}

@@ -73,7 +73,6 @@ const redrawInterval = time.Second
 
 const watchOutputHelp = "On a terminal, the output is redrawn in place. Otherwise, a line is printed for each change.\n"
 
-// watchView is the output of a watch.
 type watchView[T client.Object] interface {
 	// applyUpdate records the new state of an object and returns its changes.
 	applyUpdate(update follow.ObjectUpdate[T]) []render.Change
@@ -226,7 +225,6 @@ func (v *objectView[T]) isFinished() (bool, error) {
 	}
 }
 
-// listView shows objects as the rows of a table.
 type listView[T client.Object] struct {
 	*environment
 

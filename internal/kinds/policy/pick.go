@@ -34,7 +34,6 @@ type policyLayer[S any] struct {
 	policy   string
 }
 
-// appendLayer adds the settings of a Policy, if it has any.
 func appendLayer[S any](layers []policyLayer[S], p *v1alpha1.Policy, settings *S) []policyLayer[S] {
 	if settings == nil {
 		return layers
@@ -74,12 +73,10 @@ func specifiedOrDefault[S, T any](s *valueSources, field string, l layers[S], va
 	return &def
 }
 
-// policyDefaults returns the defaults of a Policy; empty without any.
 func policyDefaults(p *v1alpha1.Policy) v1alpha1.PolicyDefaults {
 	return ptr.Deref(p.Spec.Defaults, v1alpha1.PolicyDefaults{})
 }
 
-// policyLimits returns the limits of a Policy; empty without any.
 func policyLimits(p *v1alpha1.Policy) v1alpha1.PolicyLimits {
 	return ptr.Deref(p.Spec.Limits, v1alpha1.PolicyLimits{})
 }

@@ -19,7 +19,6 @@ import (
 // maxMessageBytes bounds the message of a condition.
 const maxMessageBytes = 1024
 
-// conditionInput is the input of all conditions of a Queue.
 type conditionInput struct {
 	*Observation
 	// result of the last comparison with the spec; nil if unknown.
@@ -125,7 +124,6 @@ func summaryOf(in *conditionInput) decision.Summary {
 	return decision.Summary{Ready: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: message}
 }
 
-// configSynced reports whether the queue on the broker matches the spec.
 func configSynced(in *conditionInput) decision.State {
 	problem := in.unreachable()
 	switch {

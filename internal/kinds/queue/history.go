@@ -91,7 +91,6 @@ func (h StatsHistory) interval() time.Duration {
 	return min(max(h.Last.MeasuredTime.Sub(h.EmptySince), busyInterval), idleInterval)
 }
 
-// isIdle reports whether no message is ready or in flight.
 func (h StatsHistory) isIdle() bool { return h.Last != nil && h.Last.Ready+h.Last.InFlight == 0 }
 
 // rateTimeConstant is the age at which a message counts by 1/e in a rate.

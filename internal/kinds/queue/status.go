@@ -93,7 +93,6 @@ func setStats(status *v1alpha1.QueueStatus, history StatsHistory, stranded *int6
 	status.MeasuredTime = new(metav1.NewTime(stats.MeasuredTime).Rfc3339Copy())
 }
 
-// copyStats copies all stats of a status.
 func copyStats(to, from *v1alpha1.QueueStatus) {
 	to.Ready, to.InFlight, to.Delayed, to.Dead = from.Ready, from.InFlight, from.Delayed, from.Dead
 	to.Stranded = from.Stranded

@@ -78,7 +78,6 @@ func maxLateness(spec *v1alpha1.ScheduleSpec) (limit time.Duration, found bool) 
 	return limit, found
 }
 
-// isTooLate reports whether a due time may no longer start.
 func (e *evaluation) isTooLate(due time.Time) bool {
 	limit, found := maxLateness(e.spec)
 	return found && e.Now.Sub(e.startTime(due)) > limit

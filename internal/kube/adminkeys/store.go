@@ -20,7 +20,6 @@ import (
 )
 
 const (
-	// keyName is the name of the private key in the Secret.
 	keyName = "private.pem"
 	// maxAge is the time after which the Secret is read again, so that a key can be replaced.
 	maxAge = time.Minute
@@ -30,7 +29,6 @@ const (
 type Store struct {
 	kube.Clients
 
-	// secret with the key.
 	secret types.NamespacedName
 
 	mu     sync.Mutex

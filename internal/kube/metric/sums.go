@@ -18,7 +18,6 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// maxLabels is the maximum number of labels of a Gauge.
 const maxLabels = 5
 
 // Gauge is computed from cached objects during each scrape.

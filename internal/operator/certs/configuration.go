@@ -15,13 +15,11 @@ import (
 // serves fixed paths, lack it: while a downgrade is rolled out, the newer replicas must not change these paths.
 const secretPathsAnnotation = v1alpha1.Prefix + "secret-paths"
 
-// webhookClient is one webhook of a configuration.
 type webhookClient struct {
 	config *admissionregistrationv1.WebhookClientConfig
 	path   string
 }
 
-// webhookClients returns the webhooks of a configuration.
 func webhookClients(configuration client.Object) []webhookClient {
 	var clients []webhookClient
 	switch c := configuration.(type) {

@@ -24,7 +24,6 @@ import (
 // maxUserGroups is how many of a user's groups are recorded.
 const maxUserGroups = 256
 
-// agenticSessionsWebhook is the name of the webhooks in their configurations.
 const agenticSessionsWebhook = "agenticsessions.yardmaster.dev"
 
 // SetupAgenticSession adds the webhooks for AgenticSessions to the manager.

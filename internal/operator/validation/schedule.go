@@ -25,7 +25,6 @@ import (
 )
 
 const (
-	// schedulesWebhook is the name of the webhooks in their configurations.
 	schedulesWebhook = "schedules.yardmaster.dev"
 	// dryRunTimeout is shorter than the webhook's timeout of 5 s.
 	dryRunTimeout = 3 * time.Second

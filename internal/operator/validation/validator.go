@@ -21,8 +21,7 @@ import (
 
 // specValidator validates the objects of one kind when their spec is created or changed.
 type specValidator[T client.Object] struct {
-	kind string
-	// webhook is the name of the webhook in its ValidatingWebhookConfiguration.
+	kind    string
 	webhook string
 	// specOf returns the part of an object that is validated.
 	specOf func(T) any

@@ -24,7 +24,6 @@ const (
 	PathFile = "path"
 )
 
-// reloadInterval is the time after which the files are read again.
 const reloadInterval = time.Second
 
 // credentials prove the server's identity, and verify the identity of callers.

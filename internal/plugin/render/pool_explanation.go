@@ -91,7 +91,6 @@ func durationOrZero(d *metav1.Duration) time.Duration {
 	return ptr.Deref(d, metav1.Duration{}).Duration
 }
 
-// hasInputs reports whether the decision had message counts.
 func (f *scalingFormula) hasInputs() bool { return f.inputs.Backlog != nil && f.inputs.InFlight != nil }
 
 // messagesPerWorker is the target of the decision, or else backlogPerReplica; 0 without either.
@@ -120,7 +119,6 @@ func (f *scalingFormula) workersByBacklog() int32 {
 	return roundUp(float64(*f.inputs.Backlog+*f.inputs.InFlight) / f.messagesPerWorker())
 }
 
-// computedReplicas is the result of all terms.
 func (f *scalingFormula) computedReplicas() int32 {
 	handlers := float64(*f.inputs.InFlight)
 	if !f.usesBacklogOnly() {

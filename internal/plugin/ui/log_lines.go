@@ -84,7 +84,6 @@ func (b *lineBatcher) add(line string) {
 	b.lines = append(b.lines, line)
 }
 
-// writer returns a writer that adds its lines, each after a prefix.
 func (b *lineBatcher) writer(prefix string) io.Writer { return &lineWriter{batcher: b, prefix: prefix} }
 
 type lineWriter struct {

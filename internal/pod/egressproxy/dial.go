@@ -12,7 +12,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner"
 )
 
-// maxAddresses is how many addresses of a host are tried.
 const maxAddresses = 4
 
 // Resolver returns the addresses of a host.

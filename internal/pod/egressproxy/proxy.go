@@ -254,7 +254,6 @@ type Limits struct {
 // DefaultLimits are the limits of the program. A tunnel needs about 100 KiB.
 var DefaultLimits = Limits{Session: 64, Total: 512, Hello: 10 * time.Second, Idle: 15 * time.Minute, Lifetime: 4 * time.Hour, Dial: 10 * time.Second}
 
-// slots count the tunnels of sessions.
 type slots struct {
 	mu       sync.Mutex
 	limits   Limits

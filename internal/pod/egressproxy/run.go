@@ -42,7 +42,6 @@ var (
 	adminConnections = listener.Limits{Total: 64, Unproven: 64}
 )
 
-// settings are the values of the flags.
 type settings struct {
 	config, hash           string
 	proxy, health, metrics string

@@ -51,7 +51,6 @@ func (e *emitter) emit(event agentprofile.Event) {
 	}
 }
 
-// report emits a message of the runner itself.
 func (e *emitter) report(format string, arguments ...any) {
 	e.emit(agentprofile.Event{Type: agentprofile.EventRunner, Text: fmt.Sprintf(format, arguments...)})
 }

@@ -18,7 +18,6 @@ const (
 	stateDirectory = ".agentic"
 )
 
-// inputs are the operator's inputs to a runner.
 type inputs struct {
 	name, namespace, job string
 	run, attempt         int

@@ -40,7 +40,6 @@ type lease struct {
 	runFinished bool
 }
 
-// newLease returns a client for the Lease in the environment.
 func newLease(getenv func(string) string, job, directory string, logf func(string, ...any)) (*lease, error) {
 	l := &lease{job: job, interval: renewInterval, activity: make(chan struct{}, 1), logf: logf}
 	name := getenv("AGENTIC_LEASE")

@@ -19,7 +19,6 @@ var secretNameParts = []string{"KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL
 // redactor replaces the values of secret variables, which an agent can print.
 type redactor struct{ secrets [][]byte }
 
-// newRedactor returns a redactor for the secret variables of an environment.
 func newRedactor(environment []string) *redactor {
 	r := &redactor{}
 	for _, variable := range environment {

@@ -30,7 +30,6 @@ type resultUsage struct {
 	Complete bool `json:"complete"`
 }
 
-// repositoryResult is the outcome of a repository.
 type repositoryResult struct {
 	Name           string `json:"name"`
 	Branch         string `json:"branch,omitempty"`

@@ -28,7 +28,6 @@ const (
 	maxProfileBytes        = 1 << 20
 )
 
-// options are the flags of the runner.
 type options struct {
 	profile        string
 	profileFile    string

@@ -20,7 +20,6 @@ import (
 const (
 	// maxLogBytes bounds the log of a container. Nodes keep less by default.
 	maxLogBytes = 64 << 20
-	// maxRunBytes bounds the logs of a run.
 	maxRunBytes = 1 << 30
 	// logsTimeout is shorter than the deadline of the Job, so that the container can report a result.
 	logsTimeout = 14 * time.Minute
@@ -29,7 +28,6 @@ const (
 	resultMode     = 0o600
 )
 
-// logSettings are the flags of the container that archives logs.
 type logSettings struct {
 	storeSettings
 

@@ -22,13 +22,11 @@ const (
 	requestTimeout = 30 * time.Second
 	// logTimeout bounds the reading of a log: a node that does not answer must not prevent the reading of other logs.
 	logTimeout = 3 * time.Minute
-	// maxRunPods bounds the Pods of a run.
 	maxRunPods = 5000
 	// labelSequenceUID is on the Pods of a SequentialJob. Only their controller proves that they belong to it.
 	labelSequenceUID = "yardmaster.dev/sequentialjob-uid"
 )
 
-// podReader reads Pods and their logs.
 type podReader struct {
 	client    *podclient.Client
 	namespace string

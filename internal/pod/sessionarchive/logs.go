@@ -15,14 +15,12 @@ import (
 
 const (
 	summaryName = "summary.json"
-	// maxProblems bounds the problems in the summary.
 	maxProblems = 1000
 )
 
 // safeName matches the names of steps, Pods and containers: one element of a path.
 var safeName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
 
-// logArchive archives the logs of a run.
 type logArchive struct {
 	settings *logSettings
 	pods     *podReader

@@ -16,7 +16,6 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// storeSettings are the flags of a store.
 type storeSettings struct {
 	claim                                         string
 	endpoint, bucket, prefix, region, credentials string

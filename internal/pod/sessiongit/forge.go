@@ -23,7 +23,6 @@ const (
 
 const forgeTimeout = 20 * time.Second
 
-// forge opens pull requests.
 type forge interface {
 	// open opens a pull request, or finds the open pull request, and returns its URL.
 	open(ctx context.Context, p *pullRequest) (string, error)

@@ -14,7 +14,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kinds/policy"
 )
 
-// observe reads the objects of the Policy's namespace, and the Secrets of its default broker.
 func (r *Reconciler) observe(ctx context.Context, p *v1alpha1.Policy) (policy.Observation, error) {
 	observation := policy.Observation{Policy: p.DeepCopy(), Now: r.Clock.Now()}
 	var err error

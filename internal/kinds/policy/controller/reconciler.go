@@ -20,7 +20,6 @@ const brokerCacheSize = 1024
 type Reconciler struct {
 	kube.Clients
 
-	// objects that Policies can select.
 	objects *kube.NamespaceCache[policy.SelectableObjects]
 	// brokerProblems are the problems with the Secrets of default brokers, by brokeraccess.Key. A Policy is reconciled whenever
 	// replicas change, far more often than its Secrets change.

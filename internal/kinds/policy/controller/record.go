@@ -9,7 +9,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// record stores the decision's status, then emits its events.
 func (r *Reconciler) record(ctx context.Context, p *v1alpha1.Policy, decision *policy.Decision) error {
 	before, after := p.DeepCopy(), p.DeepCopy()
 	after.Status = decision.Status

@@ -19,7 +19,6 @@ import (
 const (
 	// decideTimeout limits all actions before one decision, so that other Queues of the broker get their turn.
 	decideTimeout = 20 * time.Second
-	// actionTimeout limits one action.
 	actionTimeout = 10 * time.Second
 	// moveBatchSize is the number of dead letters that one action moves.
 	moveBatchSize = 200

@@ -25,8 +25,7 @@ const sendTimeout = 10 * time.Second
 type outcome struct {
 	// refusal is set if the run, or the job, is never accepted without a change.
 	refusal *decision.Refusal
-	// sent is true if the broker has confirmed the job.
-	sent bool
+	sent    bool
 	// notSent is why the job is certainly not in its queue.
 	notSent *decision.Problem
 }

@@ -73,7 +73,6 @@ func (p *Proxy) metadata() metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: Name, Namespace: p.Namespace, Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByValue, Label: labelValue}}
 }
 
-// config returns the configuration file of the proxy.
 func (p *Proxy) config() []byte {
 	config := sessionrunner.Config{
 		Namespace: p.Namespace, PublicKeys: p.PublicKeys, Runners: map[string][]string{},

@@ -69,7 +69,6 @@ func chart(c *view.Chart) g.Node {
 		h.SVG(svg...), h.Ul(h.Class("legend"), g.Group(legend)))
 }
 
-// past shows the state of the history from Prometheus.
 func past(p *view.Past) g.Node {
 	switch {
 	case p.Window == 0:

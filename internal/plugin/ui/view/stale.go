@@ -10,7 +10,6 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// maxStaleGroups limits the groups of a report that a page shows.
 const maxStaleGroups = 200
 
 // StaleJob is a stale Job of a group.

@@ -9,7 +9,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 )
 
-// maxWorkers is how many workers a page shows.
 const maxWorkers = 200
 
 // Worker is a worker of a pool.

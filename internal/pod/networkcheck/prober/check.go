@@ -23,8 +23,7 @@ const (
 	deniedAttempts = 3
 	// deniedInterval is the pause after a refused connection to the denied port.
 	deniedInterval = 50 * time.Millisecond
-	// retryInterval is the pause between two attempts.
-	retryInterval = 500 * time.Millisecond
+	retryInterval  = 500 * time.Millisecond
 )
 
 // Options of a check.
