@@ -13,12 +13,12 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/backlog"
-	"github.com/yardmaster/yardmaster/internal/broker/jetstream"
 	"github.com/yardmaster/yardmaster/internal/broker/backlog/kedascaler"
 	"github.com/yardmaster/yardmaster/internal/broker/backlog/prometheus"
 	"github.com/yardmaster/yardmaster/internal/broker/backlog/rabbitmq"
 	"github.com/yardmaster/yardmaster/internal/broker/backlog/redis"
 	"github.com/yardmaster/yardmaster/internal/broker/brokeraccess"
+	"github.com/yardmaster/yardmaster/internal/broker/jetstream"
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool/scaling"
 )
