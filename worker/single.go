@@ -38,7 +38,7 @@ func newRunner(
 	w.scheduler.SetQueues([]*scheduler.ScheduledQueue{scheduled}, scheduler.MessageLimits{Concurrency: 1, MaxInFlight: 1})
 	var last *scheduler.LeasedMessage
 	var outcome scheduler.JobOutcome
-	return func(d broker.Delivery) {
+	return func(d broker.Delivery) { //nolint:contextcheck // the contexts of the worker are set above
 		w.scheduler.AddMessage(scheduled.Buffers[0], scheduler.FetchRequest{Poll: true}, d)
 		last = w.scheduler.NextMessage(last, outcome)
 		outcome = w.runMessage(last)

@@ -107,7 +107,7 @@ func (r recorder) Record(ctx context.Context, d broker.Delivery, entry *jobstate
 }
 
 // receive receives all messages that are ready. A request for messages that exist could return none, because the server
-// tells its consumers about a message after it has confirmed it. The caller holds the lock.
+// confirms a message before its consumers know of it. The caller holds the lock.
 func (q *queue) receive(ctx context.Context) error {
 	for priority, consumer := range q.consumers {
 		last, err := q.stream.GetLastMsgForSubject(ctx, readySubject(q.config.Name, priority))

@@ -51,7 +51,7 @@ func (k *scriptedKind) Lock(context.Context, *scriptedObservation) (func(), erro
 
 func (*scriptedKind) Decide(o *scriptedObservation) scriptedObservation { return *o }
 
-func (k *scriptedKind) Answer(_ context.Context, o *scriptedObservation, d *scriptedObservation) (bool, error) {
+func (k *scriptedKind) Answer(_ context.Context, o, d *scriptedObservation) (bool, error) {
 	if d.answers == k.questions {
 		return false, nil
 	}

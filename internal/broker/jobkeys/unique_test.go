@@ -40,7 +40,7 @@ func TestAProducerWhoseTimeEndsWhileItReadsAReservedKeyNamesTheKey(t *testing.T)
 	if _, err := engine.EnsureQueue(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	store := engine.(broker.KeyStore) //nolint:forcetypeassert // the engine implements it
+	store := engine.(broker.KeyStore)
 	key := broker.Key{Kind: broker.UniqueKey, Name: "k"}
 	if _, err := store.WriteKey(t.Context(), "orders", key, []byte(`{"id":"lost","holder":"h"}`), time.Minute, 0); err != nil {
 		t.Fatal(err)

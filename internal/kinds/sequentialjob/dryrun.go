@@ -122,6 +122,7 @@ type Fingerprint struct {
 	Metadata string
 }
 
+// FingerprintOf returns the fingerprint of the Job of a step.
 func FingerprintOf(job *batchv1.Job) Fingerprint {
 	spec := job.Spec.DeepCopy()
 	spec.Template.ObjectMeta = metav1.ObjectMeta{}

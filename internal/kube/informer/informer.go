@@ -22,7 +22,6 @@ const watchRetryInterval = 300 * time.Millisecond
 // The backoff of a client-go Reflector is configurable, the backoff of an informer is not. Therefore a separate Reflector
 // watches the API server and relays its events to a client-go informer, which sees a watch that never ends. Delete this package
 // when informers accept the backoff as an option: kubernetes/kubernetes#136943.
-// kubernetes/kubernetes#136943.
 func NewInformer(watched cache.ListerWatcher, object runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 	return newInformer(watched, object, resync, indexers, nil)
 }

@@ -61,6 +61,7 @@ const (
 	stopTimeout    = time.Second
 )
 
+// NewServer returns a server for a listener with this address.
 func NewServer(config Config, address net.Addr) *Server {
 	guard := newGuard(address.String())
 	return &Server{Config: config, guard: guard, links: page.Links{Base: guard.base, CommandFlags: config.CommandFlags}, streams: make(chan struct{}, maxStreams)}

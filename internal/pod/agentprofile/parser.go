@@ -12,6 +12,7 @@ import (
 // ParserName is the name of a parser.
 type ParserName string
 
+// The parsers.
 const (
 	ParserClaudeCode ParserName = "claude-code"
 	ParserCodex      ParserName = "codex"

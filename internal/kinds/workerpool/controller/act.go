@@ -26,7 +26,7 @@ import (
 const lowestDeletionCost = "-2147483647"
 
 // Act implements kube.Kind. A refusal that differs from the previous pass's needs another decision.
-func (r *Reconciler) Act(ctx context.Context, wp *v1alpha1.WorkerPool, observed *observation, d *workerpool.Decision) (bool, error) {
+func (r *Reconciler) Act(ctx context.Context, wp *v1alpha1.WorkerPool, observed *Observed, d *workerpool.Decision) (bool, error) {
 	refusal, err := r.act(ctx, wp, observed, d)
 	if err != nil || ptr.Equal(observed.Refusal, refusal) {
 		return false, err
@@ -36,7 +36,7 @@ func (r *Reconciler) Act(ctx context.Context, wp *v1alpha1.WorkerPool, observed 
 }
 
 // act stops at the first refusal, and returns it.
-func (r *Reconciler) act(ctx context.Context, wp *v1alpha1.WorkerPool, observed *observation, d *workerpool.Decision) (*decision.Refusal, error) {
+func (r *Reconciler) act(ctx context.Context, wp *v1alpha1.WorkerPool, observed *Observed, d *workerpool.Decision) (*decision.Refusal, error) {
 	if d.KeepFinalizer {
 		if err := r.writeCache.SetFinalizer(ctx, r.Client, wp, v1alpha1.WorkerPoolFinalizer, true); err != nil {
 			return nil, err
@@ -83,7 +83,7 @@ func refusedObject(object client.Object) decision.Refusal {
 const maxConcurrentPatches = 8
 
 // writeDrainStates writes drain states on Pods. A conflict on a Pod does not affect other Pods.
-func (r *Reconciler) writeDrainStates(ctx context.Context, observed *observation, states []workerpool.DrainState) error {
+func (r *Reconciler) writeDrainStates(ctx context.Context, observed *Observed, states []workerpool.DrainState) error {
 	var group errgroup.Group
 	group.SetLimit(maxConcurrentPatches)
 	for _, state := range states {
@@ -114,7 +114,7 @@ func annotateTime(pod *corev1.Pod, annotation string, at time.Time) {
 	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, annotation, at.UTC().Format(time.RFC3339))
 }
 
-func (r *Reconciler) resizeRevision(ctx context.Context, wp *v1alpha1.WorkerPool, observed *observation, size *workerpool.RevisionSize) (*decision.Refusal, error) {
+func (r *Reconciler) resizeRevision(ctx context.Context, wp *v1alpha1.WorkerPool, observed *Observed, size *workerpool.RevisionSize) (*decision.Refusal, error) {
 	if size.NewWorkload != nil {
 		return r.createRevision(ctx, wp, size)
 	}
@@ -158,7 +158,7 @@ func annotateHistory(workload client.Object, history workerpool.History) {
 
 // assertNoInterruption lists the workers of a revision from the API server. It returns kube.ErrStale if the new size
 // might remove a worker that is not removable.
-func (r *Reconciler) assertNoInterruption(ctx context.Context, observed *observation, size *workerpool.RevisionSize) error {
+func (r *Reconciler) assertNoInterruption(ctx context.Context, observed *Observed, size *workerpool.RevisionSize) error {
 	workload := observed.workloads[size.Name]
 	selector := workerpool.WorkerSelector(observed.Pool.Name)
 	selector[workerpool.LabelRevision] = revisionHash(workload)
@@ -166,7 +166,7 @@ func (r *Reconciler) assertNoInterruption(ctx context.Context, observed *observa
 	if err := r.Live.List(ctx, &pods, client.InNamespace(workload.GetNamespace()), client.MatchingLabels(selector)); err != nil {
 		return fmt.Errorf("listing the Pods of %s: %w", size.Name, err)
 	}
-	current := &observation{workloads: observed.workloads, pods: map[string]*corev1.Pod{}}
+	current := &Observed{workloads: observed.workloads, pods: map[string]*corev1.Pod{}}
 	if size.WouldInterrupt(current.addPods(pods.Items)) {
 		return kube.ErrStale
 	}
@@ -198,7 +198,7 @@ const fieldOwner = client.FieldOwner("yardmaster")
 
 // applySharedObjects applies the objects that all revisions use, unless they are unchanged since this process applied
 // them. A pool without workers needs none.
-func (r *Reconciler) applySharedObjects(ctx context.Context, wp *v1alpha1.WorkerPool, observed *observation, d *workerpool.Decision) (*decision.Refusal, error) {
+func (r *Reconciler) applySharedObjects(ctx context.Context, wp *v1alpha1.WorkerPool, observed *Observed, d *workerpool.Decision) (*decision.Refusal, error) {
 	if d.Status.Desired == 0 && len(observed.Workers) == 0 {
 		return nil, nil //nolint:nilnil // no refusal
 	}
@@ -223,7 +223,7 @@ func (r *Reconciler) applySharedObjects(ctx context.Context, wp *v1alpha1.Worker
 
 // restoreWorkload restores the workload of the updated revision if it has drifted, except for its replicas and history,
 // which resizeRevision patches.
-func (r *Reconciler) restoreWorkload(ctx context.Context, wp *v1alpha1.WorkerPool, observed *observation, d *workerpool.Decision) (*decision.Refusal, error) {
+func (r *Reconciler) restoreWorkload(ctx context.Context, wp *v1alpha1.WorkerPool, observed *Observed, d *workerpool.Decision) (*decision.Refusal, error) {
 	if d.CurrentWorkload == nil {
 		return nil, nil //nolint:nilnil // no refusal
 	}
@@ -320,7 +320,7 @@ const protectionRefusalInterval = time.Minute
 
 // writeProtections writes protections on Pods. A refusal, for example by an admission policy for annotations of other
 // projects, is only logged, so that it does not delay other actions.
-func (r *Reconciler) writeProtections(ctx context.Context, wp *v1alpha1.WorkerPool, observed *observation, changes []workerpool.ProtectionChange) error {
+func (r *Reconciler) writeProtections(ctx context.Context, wp *v1alpha1.WorkerPool, observed *Observed, changes []workerpool.ProtectionChange) error {
 	if memory, _ := r.memory.Get(wp); observed.Now.Before(memory.protectionRetry) {
 		return nil
 	}

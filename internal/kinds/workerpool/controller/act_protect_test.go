@@ -41,7 +41,7 @@ func TestARefusedProtectionIsNoErrorAndIsRepeatedAfterAMinute(t *testing.T) {
 				},
 			}).Build()}}
 			wp := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mail", UID: "u"}}
-			observed := &observation{pods: map[string]*corev1.Pod{"worker-0": {ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "worker-0", ResourceVersion: "1"}}}}
+			observed := &Observed{pods: map[string]*corev1.Pod{"worker-0": {ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "worker-0", ResourceVersion: "1"}}}}
 			start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 			write := func(after time.Duration) {
 				observed.Now = start.Add(after)

@@ -21,7 +21,7 @@ import (
 func TestAConflictOnOnePodDoesNotPreventTheDrainStatesOfOthers(t *testing.T) {
 	const changed, number = "worker-0", 3 * maxConcurrentPatches
 	var objects []client.Object
-	observed := &observation{pods: map[string]*corev1.Pod{}}
+	observed := &Observed{pods: map[string]*corev1.Pod{}}
 	var states []workerpool.DrainState
 	for i := range number {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("worker-%d", i), ResourceVersion: "1"}}

@@ -25,8 +25,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/pod/adminauth"
 )
 
-// observation is the input of the decision, with the observed objects.
-type observation struct {
+// Observed is the input of the decision, with the observed objects.
+type Observed struct {
 	workerpool.Observation
 	// workloads and pods by name, which are changed only over the versions that were read.
 	workloads map[string]client.Object
@@ -41,12 +41,12 @@ type observation struct {
 }
 
 // Observe implements kube.Kind.
-func (r *Reconciler) Observe(ctx context.Context, wp *v1alpha1.WorkerPool) (*observation, error) {
+func (r *Reconciler) Observe(ctx context.Context, wp *v1alpha1.WorkerPool) (*Observed, error) {
 	if !wp.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(wp, v1alpha1.WorkerPoolFinalizer) {
 		return nil, nil // the garbage collector deletes its objects
 	}
 	remembered, _ := r.memory.Get(wp)
-	observed := &observation{
+	observed := &Observed{
 		Observation: workerpool.Observation{
 			Pool: wp.DeepCopy(),
 			Operator: workerpool.OperatorSettings{
@@ -62,7 +62,7 @@ func (r *Reconciler) Observe(ctx context.Context, wp *v1alpha1.WorkerPool) (*obs
 		workloads: map[string]client.Object{}, pods: map[string]*corev1.Pod{},
 		lastDrainRequests: remembered.drainRequests,
 	}
-	for _, read := range []func(context.Context, *observation) error{
+	for _, read := range []func(context.Context, *Observed) error{
 		r.observeAdminAccess,
 		r.observeNetworkPolicies,
 		r.observePolicies,
@@ -78,20 +78,20 @@ func (r *Reconciler) Observe(ctx context.Context, wp *v1alpha1.WorkerPool) (*obs
 	return observed, nil
 }
 
-func (o *observation) setProblem(reason, message string) {
+func (o *Observed) setProblem(reason, message string) {
 	if o.Problem == nil {
 		o.Problem = &decision.Problem{Reason: reason, Message: message}
 	}
 }
 
-func (r *Reconciler) observePolicies(ctx context.Context, observed *observation) (err error) {
+func (r *Reconciler) observePolicies(ctx context.Context, observed *Observed) (err error) {
 	wp := observed.Pool
 	observed.namespacePolicies, err = r.policies.Get(ctx, wp.Namespace)
 	observed.Policies = observed.namespacePolicies.Select(wp.Labels)
 	return err
 }
 
-func (r *Reconciler) observeRevisions(ctx context.Context, observed *observation) error {
+func (r *Reconciler) observeRevisions(ctx context.Context, observed *Observed) error {
 	wp := observed.Pool
 	for _, list := range []client.ObjectList{&appsv1.DeploymentList{}, &appsv1.StatefulSetList{}} {
 		if err := r.Client.List(ctx, list, client.InNamespace(wp.Namespace), client.MatchingFields(workerpool.WorkerSelector(wp.Name))); err != nil {
@@ -151,7 +151,7 @@ func revisionHash(workload client.Object) string {
 	return selector.MatchLabels[workerpool.LabelRevision]
 }
 
-func (r *Reconciler) observePods(ctx context.Context, observed *observation) error {
+func (r *Reconciler) observePods(ctx context.Context, observed *Observed) error {
 	wp := observed.Pool
 	var pods corev1.PodList
 	err := r.Client.List(ctx, &pods, client.InNamespace(wp.Namespace), client.MatchingFields(workerpool.WorkerSelector(wp.Name)))
@@ -162,7 +162,7 @@ func (r *Reconciler) observePods(ctx context.Context, observed *observation) err
 	return nil
 }
 
-func (o *observation) addPods(pods []corev1.Pod) []workerpool.Worker {
+func (o *Observed) addPods(pods []corev1.Pod) []workerpool.Worker {
 	var workers []workerpool.Worker
 	for i := range pods {
 		if pod := &pods[i]; o.belongsToRevision(pod) && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
@@ -175,7 +175,7 @@ func (o *observation) addPods(pods []corev1.Pod) []workerpool.Worker {
 
 // belongsToRevision reports whether a revision controls the Pod, directly or through a ReplicaSet, whose name begins
 // with the revision's name.
-func (o *observation) belongsToRevision(pod *corev1.Pod) bool {
+func (o *Observed) belongsToRevision(pod *corev1.Pod) bool {
 	controller := metav1.GetControllerOf(pod)
 	if controller == nil {
 		return false
@@ -240,7 +240,7 @@ func annotatedTime(pod *corev1.Pod, annotation string) time.Time {
 }
 
 // observeAdminAccess reads the operator's key, and derives the keys for the workers of the pool.
-func (r *Reconciler) observeAdminAccess(ctx context.Context, observed *observation) error {
+func (r *Reconciler) observeAdminAccess(ctx context.Context, observed *Observed) error {
 	keys, err := r.keys.Get(ctx)
 	if keys == nil || err != nil {
 		return err
@@ -251,7 +251,7 @@ func (r *Reconciler) observeAdminAccess(ctx context.Context, observed *observati
 }
 
 // observeNetworkPolicies reads the NetworkPolicies that may select the pool's workers.
-func (r *Reconciler) observeNetworkPolicies(ctx context.Context, observed *observation) error {
+func (r *Reconciler) observeNetworkPolicies(ctx context.Context, observed *Observed) error {
 	if r.options.OperatorNamespace == "" {
 		return nil
 	}

@@ -28,7 +28,7 @@ const (
 	keyNKey  = "nkey"
 )
 
-func (r *Reconciler) observeConfig(ctx context.Context, observed *observation) error {
+func (r *Reconciler) observeConfig(ctx context.Context, observed *Observed) error {
 	key := observed.queues.conn.Key
 	if key.URLSecret == "" {
 		_, err := observed.queues.conn.Engine()
@@ -100,7 +100,7 @@ func (r *Reconciler) configureBroker(
 }
 
 // setConnectionProblem sets a problem that only a user can fix, and returns other errors.
-func (o *observation) setConnectionProblem(err error) error {
+func (o *Observed) setConnectionProblem(err error) error {
 	problem := (*brokeraccess.ConnectionError)(nil)
 	if !errors.As(err, &problem) {
 		return err

@@ -109,7 +109,7 @@ func TestWorkersLogInToTheSentinels(t *testing.T) {
 }
 
 // observeWithSecret observes a pool whose workers log in with the Secret.
-func observeWithSecret(t *testing.T, secret map[string]string, changes ...func(*brokeraccess.Key)) *observation {
+func observeWithSecret(t *testing.T, secret map[string]string, changes ...func(*brokeraccess.Key)) *Observed {
 	t.Helper()
 	login := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "login", Labels: map[string]string{v1alpha1.LabelBroker: "true"}}, Data: map[string][]byte{}}
 	for key, value := range secret {
@@ -120,7 +120,7 @@ func observeWithSecret(t *testing.T, secret map[string]string, changes ...func(*
 	for _, change := range changes {
 		change(&key)
 	}
-	observed := &observation{
+	observed := &Observed{
 		Observation: workerpool.Observation{Pool: &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "mail"}}},
 		queues: &observedQueues{
 			conn: &brokerconn.Conn{Key: key}, all: []observedQueue{{object: &v1alpha1.Queue{}, config: broker.DefaultQueueConfig("orders"), weight: 1}},

@@ -62,7 +62,7 @@ type observedQueue struct {
 
 // observePeers adds the answers of the workers and queues. It returns kube.ErrPending if they have not answered since
 // the last reconciliation.
-func (r *Reconciler) observePeers(ctx context.Context, observed *observation) error {
+func (r *Reconciler) observePeers(ctx context.Context, observed *Observed) error {
 	subject, err := observed.peerSubject()
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func (r *Reconciler) observePeers(ctx context.Context, observed *observation) er
 	return nil
 }
 
-func (o *observation) peerSubject() (string, error) {
+func (o *Observed) peerSubject() (string, error) {
 	source, err := json.Marshal(o.Pool.Spec.Source)
 	if err != nil {
 		return "", fmt.Errorf("encoding spec.source: %w", err)
@@ -102,7 +102,7 @@ func (o *observation) peerSubject() (string, error) {
 }
 
 // peerName identifies the broker or source that the pool depends on, within its namespace.
-func (o *observation) peerName() string {
+func (o *Observed) peerName() string {
 	switch {
 	case o.Pool.Spec.Source != nil:
 		return brokerconn.SourceName(o.Pool.Namespace, o.Pool.Spec.Source)
@@ -115,7 +115,7 @@ func (o *observation) peerName() string {
 // askPeers sends the drain requests of the last reconciliation, then reads the workers, then the queues. The order
 // ensures that a worker that resumes is not observed as drained, and that the broker counts all messages that the
 // workers report.
-func (r *Reconciler) askPeers(ctx context.Context, observed *observation) *peerObservation {
+func (r *Reconciler) askPeers(ctx context.Context, observed *Observed) *peerObservation {
 	r.sendDrainRequests(ctx, observed, observed.lastDrainRequests)
 	peers := &peerObservation{workers: r.readWorkers(ctx, observed)}
 	var err error
@@ -132,7 +132,7 @@ func (r *Reconciler) askPeers(ctx context.Context, observed *observation) *peerO
 }
 
 // sendDrainRequests requests workers to drain, undrain or stop. If a request fails, the next reconciliation repeats it.
-func (r *Reconciler) sendDrainRequests(ctx context.Context, observed *observation, requests []workerpool.DrainRequest) {
+func (r *Reconciler) sendDrainRequests(ctx context.Context, observed *Observed, requests []workerpool.DrainRequest) {
 	ctx, cancel := context.WithTimeout(ctx, workerTimeout)
 	defer cancel()
 	var group errgroup.Group
@@ -152,7 +152,7 @@ func (r *Reconciler) sendDrainRequests(ctx context.Context, observed *observatio
 	_ = group.Wait() // no request returns an error
 }
 
-func (r *Reconciler) sendDrainRequest(ctx context.Context, observed *observation, pod *corev1.Pod, request workerpool.DrainRequest) error {
+func (r *Reconciler) sendDrainRequest(ctx context.Context, observed *Observed, pod *corev1.Pod, request workerpool.DrainRequest) error {
 	if request.Stop {
 		return r.workers.Stop(ctx, r.options.Address(pod), observed.preStopSecret(pod))
 	}
@@ -168,7 +168,7 @@ func (r *Reconciler) sendDrainRequest(ctx context.Context, observed *observation
 }
 
 // preStopSecret returns the secret of the preStop hook of a worker, or "".
-func (o *observation) preStopSecret(pod *corev1.Pod) string {
+func (o *Observed) preStopSecret(pod *corev1.Pod) string {
 	for i := range o.Revisions {
 		if o.Revisions[i].Hash == pod.Labels[workerpool.LabelRevision] {
 			return o.Revisions[i].PreStopSecret
@@ -177,7 +177,7 @@ func (o *observation) preStopSecret(pod *corev1.Pod) string {
 	return ""
 }
 
-func (r *Reconciler) readWorkers(ctx context.Context, observed *observation) map[string]*workerpool.WorkerStats {
+func (r *Reconciler) readWorkers(ctx context.Context, observed *Observed) map[string]*workerpool.WorkerStats {
 	ctx, cancel := context.WithTimeout(ctx, workerTimeout)
 	defer cancel()
 	stats := make([]*workerpool.WorkerStats, len(observed.Workers))
@@ -238,7 +238,7 @@ func (qs *observedQueues) readStats(ctx context.Context) (*workerpool.QueueStats
 }
 
 // answers reports whether the worker of a request reported its stats.
-func (o *observation) answers(request workerpool.DrainRequest) bool {
+func (o *Observed) answers(request workerpool.DrainRequest) bool {
 	return slices.ContainsFunc(o.Workers, func(w workerpool.Worker) bool { return w.Name == request.Worker && w.Stats != nil })
 }
 
@@ -258,7 +258,7 @@ func (qs *observedQueues) configs() []broker.QueueConfig {
 	return configs
 }
 
-func (r *Reconciler) observeQueues(ctx context.Context, observed *observation) error {
+func (r *Reconciler) observeQueues(ctx context.Context, observed *Observed) error {
 	if observed.Pool.Spec.Source != nil {
 		if r.options.Sources == nil {
 			observed.StatsError = "this operator reads no sources"
@@ -286,7 +286,7 @@ func (r *Reconciler) observeQueues(ctx context.Context, observed *observation) e
 
 // checkOwnership ensures that the pool reads and consumes only queues that its Queues own. A problem with the broker
 // takes precedence.
-func (o *observation) checkOwnership() {
+func (o *Observed) checkOwnership() {
 	for i, q := range o.queues.all {
 		if !queue.OwnsQueue(q.object, q.broker) {
 			o.StatsError = fmt.Sprintf("spec.queues[%d]: Queue %q does not own a queue on its broker yet; see its conditions", i, q.object.Name)
@@ -297,7 +297,7 @@ func (o *observation) checkOwnership() {
 	}
 }
 
-func (r *Reconciler) findQueues(ctx context.Context, observed *observation) (*observedQueues, *decision.Problem, error) {
+func (r *Reconciler) findQueues(ctx context.Context, observed *Observed) (*observedQueues, *decision.Problem, error) {
 	wp := observed.Pool
 	found := &observedQueues{}
 	for i, ref := range wp.Spec.Queues {
@@ -330,7 +330,7 @@ func (r *Reconciler) findQueues(ctx context.Context, observed *observation) (*ob
 
 // notifyOnFirstMessage requests a notification of the first message if the pool needs no workers. While messages wait,
 // notifications would trigger endless reconciliations.
-func (*Reconciler) notifyOnFirstMessage(wp *v1alpha1.WorkerPool, observed *observation, decision *workerpool.Decision) {
+func (*Reconciler) notifyOnFirstMessage(wp *v1alpha1.WorkerPool, observed *Observed, decision *workerpool.Decision) {
 	if observed.queues == nil || wp.Spec.Autoscaling == nil || decision.Status.Desired > 0 ||
 		observed.Stats == nil || observed.Stats.Backlog > 0 {
 		return

@@ -16,8 +16,8 @@ func TestAPoolWaitsUntilItsQueueIsProvenToOwnTheQueueOnItsBroker(t *testing.T) {
 	q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "mail"}}
 	q.Status.Name, q.Status.Effective = "shared", &v1alpha1.QueueEffective{Broker: own}
 	q.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionConflict, Status: metav1.ConditionFalse}}
-	observe := func(on *v1alpha1.Broker) *observation {
-		o := &observation{queues: &observedQueues{all: []observedQueue{{object: q, broker: on}}}}
+	observe := func(on *v1alpha1.Broker) *Observed {
+		o := &Observed{queues: &observedQueues{all: []observedQueue{{object: q, broker: on}}}}
 		o.checkOwnership()
 		return o
 	}

@@ -39,7 +39,7 @@ func TestRevisionsAreTheDeploymentsAndStatefulSetsOfThePool(t *testing.T) {
 		&appsv1.StatefulSet{ObjectMeta: metadata("mail-b", wp), Spec: appsv1.StatefulSetSpec{Replicas: new(int32(2)), Selector: selector("b")}},
 		&appsv1.Deployment{ObjectMeta: metadata("mail-c", other), Spec: appsv1.DeploymentSpec{Selector: selector("c")}},
 	).Build()}}
-	observed := &observation{Observation: workerpool.Observation{Pool: wp}, workloads: map[string]client.Object{}}
+	observed := &Observed{Observation: workerpool.Observation{Pool: wp}, workloads: map[string]client.Object{}}
 	if err := r.observeRevisions(t.Context(), observed); err != nil {
 		t.Fatal(err)
 	}

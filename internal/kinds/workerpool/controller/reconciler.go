@@ -122,18 +122,18 @@ func podAddress(worker *corev1.Pod) string {
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Decide implements kube.Kind.
-func (*Reconciler) Decide(observed *observation) workerpool.Decision {
+func (*Reconciler) Decide(observed *Observed) workerpool.Decision {
 	return workerpool.Decide(observed.Observation)
 }
 
 // Answer implements kube.Kind. Decisions about WorkerPools have no questions.
-func (*Reconciler) Answer(context.Context, *observation, *workerpool.Decision) (bool, error) {
+func (*Reconciler) Answer(context.Context, *Observed, *workerpool.Decision) (bool, error) {
 	return false, nil
 }
 
 // Lock implements kube.Locker. Pools of a namespace that share a replica budget are decided one after another, because
 // each decision depends on the recorded decisions about the other pools.
-func (r *Reconciler) Lock(ctx context.Context, observed *observation) (unlock func(), err error) {
+func (r *Reconciler) Lock(ctx context.Context, observed *Observed) (unlock func(), err error) {
 	if len(observed.Policies.TotalLimits()) == 0 {
 		return func() {}, nil
 	}
@@ -154,7 +154,7 @@ func (r *Reconciler) Lock(ctx context.Context, observed *observation) (unlock fu
 
 // Finish implements kube.Kind. Drain requests are sent before the next decision, which is therefore made at once,
 // unless the requests are repeated or their workers do not answer.
-func (r *Reconciler) Finish(wp *v1alpha1.WorkerPool, observed *observation, decision *workerpool.Decision) time.Duration {
+func (r *Reconciler) Finish(wp *v1alpha1.WorkerPool, observed *Observed, decision *workerpool.Decision) time.Duration {
 	r.memory.Update(wp, func(memory *poolMemory) {
 		memory.refusal, memory.drainRequests = observed.Refusal, decision.DrainRequests
 		if observed.queues != nil {

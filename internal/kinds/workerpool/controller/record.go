@@ -20,7 +20,7 @@ import (
 const statsInterval = 5 * time.Second
 
 // Record implements kube.Kind. It remembers the memory of the decision even if it does not store the status.
-func (r *Reconciler) Record(ctx context.Context, wp *v1alpha1.WorkerPool, _ *observation, decision *workerpool.Decision) (*v1alpha1.WorkerPool, error) {
+func (r *Reconciler) Record(ctx context.Context, wp *v1alpha1.WorkerPool, _ *Observed, decision *workerpool.Decision) (*v1alpha1.WorkerPool, error) {
 	isLeaving := !wp.DeletionTimestamp.IsZero() && !decision.KeepFinalizer // the permission to write may have been deleted
 	isDeferred := decision.StatusDeferrable && r.Clock.Since(wp.Status.LastDecision.Time.Time) < statsInterval
 	if !isLeaving && !isDeferred {

@@ -69,7 +69,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(source.Func(r.forwardNotifications)).
 		WatchesRawSource(source.Func(r.peers.EnqueueTo)).
 		WithOptions(kube.ControllerOptions(r.options.Concurrency)).
-		Build(kube.RequeueOnConflict(&kube.Loop[*v1alpha1.WorkerPool, observation, workerpool.Decision]{
+		Build(kube.RequeueOnConflict(&kube.Loop[*v1alpha1.WorkerPool, Observed, workerpool.Decision]{
 			Clients: r.Clients, Kind: r, Written: r.writeCache, New: func() *v1alpha1.WorkerPool { return &v1alpha1.WorkerPool{} },
 			Finalizer: v1alpha1.WorkerPoolFinalizer,
 		}))
