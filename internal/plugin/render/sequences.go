@@ -85,7 +85,7 @@ func stepSymbol(step *v1alpha1.StepStatus) (symbol string, color terminal.Color)
 		return "✘", terminal.Red
 	case v1alpha1.StepStarting, v1alpha1.StepRunning:
 		return "▶", terminal.Cyan
-	case v1alpha1.StepQueued, v1alpha1.StepSuspended, v1alpha1.StepInterrupted, v1alpha1.StepRetrying:
+	case v1alpha1.StepQueued, v1alpha1.StepSuspended, v1alpha1.StepInterrupted, v1alpha1.StepLost, v1alpha1.StepRetrying:
 		return "‖", terminal.Yellow
 	case v1alpha1.StepStopping, v1alpha1.StepSuspending:
 		return "■", terminal.Yellow
