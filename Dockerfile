@@ -8,6 +8,7 @@ COPY go.mod go.sum ./
 RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY api/ api/
 COPY cmd/ cmd/
+COPY connection/ connection/
 COPY internal/ internal/
 COPY worker/ worker/
 ARG TARGETOS
