@@ -110,9 +110,7 @@ verify: manifests generate chart lint prose govulncheck ## Check that generated 
 
 ##@ Test
 
-# Integration tests mostly wait for the control plane, unit tests compute.
-test: test-tools ## Run unit and integration tests.
-	$(MAKE) --jobs=4 test-integration test-packages test-pure test-modules
+test: test-unit test-integration ## Run unit and integration tests.
 
 test-busy: test-tools ## Run make test beside two endless loops (BUSY_RUNS times).
 	for run in $$(seq $(BUSY_RUNS)); do echo "==> run $$run of $(BUSY_RUNS)"; hack/beside-loops $(MAKE) test TEST_FLAGS=-count=1; done
