@@ -83,22 +83,31 @@ func (s *rabbitMQServer) startProcess() {
 		names.Env = s.environment
 		_ = names.Run()
 	})
+	// The management API may answer before the server accepts clients.
 	err := poll.UntilNil(s.t.Context(), func() error {
 		response, err := http.Get(s.api)
-		if err == nil {
-			_ = response.Body.Close()
+		if err != nil {
+			return err
 		}
-		return err
+		_ = response.Body.Close()
+		connection, err := amqp.Dial(s.address())
+		if err != nil {
+			return err
+		}
+		return connection.Close()
 	})
 	if err != nil {
 		s.t.Fatalf("RabbitMQ does not start: %v: %s", err, output)
 	}
 }
 
+// address returns the URL for clients.
+func (s *rabbitMQServer) address() string { return "amqp://guest:guest@127.0.0.1:" + s.amqp }
+
 // openChannel declares the queue and returns the channel.
 func (s *rabbitMQServer) openChannel(queue string) *amqp.Channel {
 	s.t.Helper()
-	connection, err := amqp.Dial("amqp://guest:guest@127.0.0.1:" + s.amqp)
+	connection, err := amqp.Dial(s.address())
 	if err != nil {
 		s.t.Fatal(err)
 	}
