@@ -64,11 +64,20 @@ func startEngine(t *testing.T) *Engine {
 
 func ensureQueue(t *testing.T, e *Engine, q broker.QueueConfig) broker.EnsureResult {
 	t.Helper()
-	outcome, err := e.EnsureQueue(t.Context(), q)
+	outcome, err := e.EnsureQueue(withinAMinute(t), q)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return outcome
+}
+
+// withinAMinute returns a context for requests to servers on a busy machine. Without a deadline the client gives them five
+// seconds.
+func withinAMinute(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 func publish(t *testing.T, e *Engine, subject, payload string, options ...jetstream.PublishOpt) {

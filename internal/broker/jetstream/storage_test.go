@@ -53,7 +53,7 @@ func setReplicas(t *testing.T, e *Engine, replicas int) {
 	for _, stream := range ordersStreams {
 		c := streamConfigOf(t, e, stream)
 		c.Replicas = replicas
-		if _, err := e.js.UpdateStream(t.Context(), c); err != nil {
+		if _, err := e.js.UpdateStream(withinAMinute(t), c); err != nil {
 			t.Fatal(err)
 		}
 	}
