@@ -1,6 +1,7 @@
 package clienttest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -14,6 +15,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/construct"
 	"github.com/yardmaster/yardmaster/internal/broker/jobstate"
+	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/worker"
 )
 
@@ -239,6 +241,8 @@ func (q *queue) delayed(ctx context.Context, visit func(message *jetstream.RawSt
 // serverTime is how long before its time the server may already be about to make a message ready.
 const serverTime = time.Second
 
+var errDelayed = errors.New("the server has not made the job ready")
+
 // makeReady makes the delayed jobs ready that are due by the clock of the test. The caller holds the lock.
 func (q *queue) makeReady(ctx context.Context) error {
 	return q.delayed(ctx, func(message *jetstream.RawStreamMsg, due time.Time) error {
@@ -246,12 +250,13 @@ func (q *queue) makeReady(ctx context.Context) error {
 			return nil
 		}
 		if time.Until(due) < serverTime {
-			for {
-				if _, err := q.stream.GetMsg(ctx, message.Sequence); err != nil {
-					return nil //nolint:nilerr // the server has made it ready
+			return poll.UntilNil(ctx, func() error {
+				_, err := q.stream.GetMsg(ctx, message.Sequence)
+				if errors.Is(err, jetstream.ErrMsgNotFound) {
+					return nil // the server has made it ready
 				}
-				time.Sleep(time.Millisecond)
-			}
+				return cmp.Or(err, errDelayed)
+			})
 		}
 		ready := &nats.Msg{Subject: message.Header.Get(jetstream.ScheduleTargetHeader), Data: message.Data}
 		ready.Header = withoutServerHeaders(message.Header)
