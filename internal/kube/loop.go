@@ -53,6 +53,10 @@ type Loop[T client.Object, O, D any] struct {
 	Written *WriteCache[T]
 	// Finalizer of the kind; empty without a finalizer.
 	Finalizer string
+	// NeedsFresh reports whether a decision on an outdated object could act twice. Loop then reads the object again, unless the
+	// status that it wrote has proved that the object is current. It is nil for kinds whose requests name the versions of the
+	// objects that they change.
+	NeedsFresh func(*D) bool
 }
 
 // Reconcile makes one pass, with a second decision if the result of the first decision needs it. The next pass acts on the
@@ -82,9 +86,15 @@ func (l *Loop[T, O, D]) pass(ctx context.Context, object T) (time.Duration, erro
 	if err != nil || observation == nil {
 		return 0, err
 	}
+	observed := object.GetResourceVersion()
 	object, decision, err := l.decide(ctx, object, observation)
 	if err != nil {
 		return 0, err
+	}
+	if l.NeedsFresh != nil && l.NeedsFresh(&decision) && object.GetResourceVersion() == observed {
+		if err := AssertFresh(ctx, l.Live, l.Client, object); err != nil {
+			return 0, err
+		}
 	}
 	again, err := l.Kind.Act(ctx, object, observation, &decision)
 	if err == nil && again {

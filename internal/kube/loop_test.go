@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -26,6 +27,11 @@ type scriptedKind struct {
 	// questions is how many answers the first decision needs, and refusals how often Act asks for another decision.
 	questions, refusals int
 	ignores             bool
+	// needsFresh is the answer of Loop.NeedsFresh, and wrote the version of the status that Record stores, if any.
+	needsFresh bool
+	wrote      string
+	// outdated means that the cache has another version than the API server.
+	outdated bool
 }
 
 type scriptedObservation struct{ answers, refusals int }
@@ -62,6 +68,7 @@ func (k *scriptedKind) Answer(_ context.Context, o, d *scriptedObservation) (boo
 func (k *scriptedKind) Record(_ context.Context, object *corev1.ConfigMap, _, d *scriptedObservation) (*corev1.ConfigMap, error) {
 	stored := object.DeepCopy()
 	stored.Data = map[string]string{"refusals": string(rune('0' + d.refusals))}
+	stored.ResourceVersion = cmp.Or(k.wrote, stored.ResourceVersion)
 	return stored, k.call("record")
 }
 
@@ -118,6 +125,19 @@ func TestALoopActsOnlyOnARecordedDecisionAndDecidesOnceMoreAfterARefusal(t *test
 		"permissions that are gone with the namespace": {
 			object: deleted, kind: scriptedKind{fails: "record", failure: forbidden}, want: []string{"observe", "lock", "record", "unlock"},
 		},
+		"a current object that was not written": {
+			object: stored, kind: scriptedKind{needsFresh: true}, want: []string{"observe", "lock", "record", "unlock", "act", "finish 0"}, wait: time.Second,
+		},
+		"an outdated object that was not written": {
+			object: stored, kind: scriptedKind{needsFresh: true, outdated: true}, want: []string{"observe", "lock", "record", "unlock", "report"}, wantError: ErrStale,
+		},
+		"an object that was written": {
+			object: stored, kind: scriptedKind{needsFresh: true, outdated: true, wrote: "8"}, wait: time.Second,
+			want: []string{"observe", "lock", "record", "unlock", "act", "finish 0"},
+		},
+		"an outdated object whose requests name versions": {
+			object: stored, kind: scriptedKind{outdated: true}, want: []string{"observe", "lock", "record", "unlock", "act", "finish 0"}, wait: time.Second,
+		},
 		"permissions that are missing": {
 			object: stored, kind: scriptedKind{fails: "record", failure: forbidden}, wantError: forbidden,
 			want: []string{"observe", "lock", "record", "unlock", "report"},
@@ -129,9 +149,19 @@ func TestALoopActsOnlyOnARecordedDecisionAndDecidesOnceMoreAfterARefusal(t *test
 				builder = builder.WithObjects(row.object.DeepCopy())
 			}
 			api := builder.Build() // without the namespace, as when it was deleted
+			cached := api
+			if row.kind.outdated {
+				old := row.object.DeepCopy()
+				old.Labels = map[string]string{"is": "old"}
+				cached = fake.NewClientBuilder().WithObjects(old).Build()
+				if err := api.Update(t.Context(), row.object.DeepCopy()); err != nil {
+					t.Fatal(err)
+				}
+			}
 			loop := &Loop[*corev1.ConfigMap, scriptedObservation, scriptedObservation]{
-				Clients: Clients{Client: api, Live: api}, Kind: &row.kind, Written: NewWriteCache[*corev1.ConfigMap](),
+				Clients: Clients{Client: cached, Live: api}, Kind: &row.kind, Written: NewWriteCache[*corev1.ConfigMap](),
 				New: func() *corev1.ConfigMap { return &corev1.ConfigMap{} }, Finalizer: "yardmaster.dev/x",
+				NeedsFresh: func(*scriptedObservation) bool { return row.kind.needsFresh },
 			}
 			result, err := loop.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)})
 			if !errors.Is(err, row.wantError) || result.RequeueAfter != row.wait {

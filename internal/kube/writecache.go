@@ -22,7 +22,6 @@ import (
 //
 // controller-runtime's EnableReadYourWritesConsistency does the same, but does not support a cache limited to several
 // namespaces. WriteCache can be deleted when it does.
-// limited to several namespaces. WriteCache can be deleted when it does.
 type WriteCache[T client.Object] struct {
 	// Omit reports objects that are not remembered, because each reconciliation reads them from the API server. It may be nil.
 	Omit func(T) bool

@@ -127,6 +127,11 @@ type Decision struct {
 	RequeueAfter time.Duration
 }
 
+// ChangesJobs reports whether the decision creates, changes or deletes a Job, or deletes the session.
+func (d *Decision) ChangesJobs() bool {
+	return len(d.DeleteJobs) > 0 || d.CreateJob != nil || d.SetDeadline != nil || d.DeleteSession
+}
+
 // ChangesStatus reports whether the decision's status differs from the stored status.
 func (d *Decision) ChangesStatus(s *v1alpha1.AgenticSession) bool {
 	return !equality.Semantic.DeepEqual(s.Status, d.Status)

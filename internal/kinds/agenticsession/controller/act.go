@@ -27,7 +27,7 @@ type createdJob struct {
 func (r *Reconciler) Act(
 	ctx context.Context, s *v1alpha1.AgenticSession, observation *agenticsession.Observation, d *agenticsession.Decision,
 ) (bool, error) {
-	refusal, err := r.act(ctx, s, d, observation.Session.ResourceVersion)
+	refusal, err := r.act(ctx, s, d)
 	if refusal == nil || err != nil {
 		return false, err
 	}
@@ -35,14 +35,8 @@ func (r *Reconciler) Act(
 	return true, nil
 }
 
-// act executes a decision that is based on the version readVersion. It returns the object that the API server refused, if any.
-func (r *Reconciler) act(ctx context.Context, s *v1alpha1.AgenticSession, d *agenticsession.Decision, readVersion string) (*decision.Refusal, error) {
-	changesJobs := len(d.DeleteJobs) > 0 || d.CreateJob != nil || d.SetDeadline != nil || d.DeleteSession
-	if changesJobs && s.ResourceVersion == readVersion { // no status write has verified that s is current
-		if err := kube.AssertFresh(ctx, r.Live, r.Client, s); err != nil {
-			return nil, err
-		}
-	}
+// act executes a decision. It returns the object that the API server refused, if any.
+func (r *Reconciler) act(ctx context.Context, s *v1alpha1.AgenticSession, d *agenticsession.Decision) (*decision.Refusal, error) {
 	if err := r.changeJobs(ctx, d); err != nil {
 		return nil, err
 	}

@@ -15,11 +15,6 @@ import (
 
 // Act implements kube.Kind.
 func (r *Reconciler) Act(ctx context.Context, s *v1alpha1.Schedule, observation *schedule.Observation, decision *schedule.Decision) (bool, error) {
-	if decision.HasActions() && s.ResourceVersion == observation.Schedule.ResourceVersion {
-		if err := kube.AssertFresh(ctx, r.Live, r.Client, s); err != nil {
-			return false, err
-		}
-	}
 	for _, run := range decision.DeleteRuns {
 		object, isObject := run.Object.(client.Object)
 		if !isObject {

@@ -18,7 +18,7 @@ import (
 
 // Act implements kube.Kind.
 func (r *Reconciler) Act(ctx context.Context, sj *v1alpha1.SequentialJob, observation *sequentialjob.Observation, d *sequentialjob.Decision) (bool, error) {
-	refusal, err := r.act(ctx, sj, d, observation.SequentialJob.ResourceVersion)
+	refusal, err := r.act(ctx, sj, d)
 	if refusal == nil || err != nil {
 		return false, err
 	}
@@ -26,15 +26,10 @@ func (r *Reconciler) Act(ctx context.Context, sj *v1alpha1.SequentialJob, observ
 	return true, nil
 }
 
-// act executes a decision that is based on observedVersion. A refusal is not an error: the core decides about it.
-func (r *Reconciler) act(ctx context.Context, sj *v1alpha1.SequentialJob, d *sequentialjob.Decision, observedVersion string) (*decision.Refusal, error) {
+// act executes a decision. A refusal is not an error: the core decides about it.
+func (r *Reconciler) act(ctx context.Context, sj *v1alpha1.SequentialJob, d *sequentialjob.Decision) (*decision.Refusal, error) {
 	if d.NeedsFinalizer {
 		if err := r.writeCache.SetFinalizer(ctx, r.Client, sj, v1alpha1.SequentialJobFinalizer, true); err != nil {
-			return nil, err
-		}
-	}
-	if d.HasActions() && sj.ResourceVersion == observedVersion {
-		if err := kube.AssertFresh(ctx, r.Live, r.Client, sj); err != nil {
 			return nil, err
 		}
 	}
