@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/decision/decisiontest"
+	"github.com/yardmaster/yardmaster/test/kstatustest"
 )
 
 var setTime = metav1.NewTime(time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC))
@@ -59,8 +59,8 @@ func TestConditionsAreReadByKstatus(t *testing.T) {
 			var conditions []metav1.Condition
 			test.summary.Reason, test.summary.Message = "SomeReason", "some message"
 			Set(&conditions, 3, setTime, test.summary)
-			decisiontest.AssertKstatus(t, objectWithConditions(3, 3, conditions), test.want)
-			decisiontest.AssertKstatus(t, objectWithConditions(4, 3, conditions), status.InProgressStatus)
+			kstatustest.AssertKstatus(t, objectWithConditions(3, 3, conditions), test.want)
+			kstatustest.AssertKstatus(t, objectWithConditions(4, 3, conditions), status.InProgressStatus)
 			for kind, want := range map[string]metav1.ConditionStatus{
 				v1alpha1.ConditionReady:       test.summary.Ready,
 				v1alpha1.ConditionReconciling: test.wantReconciling,
@@ -76,7 +76,7 @@ func TestConditionsAreReadByKstatus(t *testing.T) {
 }
 
 func TestAnObjectWithoutAStatusIsInProgress(t *testing.T) {
-	decisiontest.AssertKstatus(t, objectWithConditions(1, -1, nil), status.InProgressStatus)
+	kstatustest.AssertKstatus(t, objectWithConditions(1, -1, nil), status.InProgressStatus)
 }
 
 func TestADeletedObjectIsTerminating(t *testing.T) {
@@ -84,7 +84,7 @@ func TestADeletedObjectIsTerminating(t *testing.T) {
 	Set(&conditions, 1, setTime, Summary{Ready: metav1.ConditionTrue, Reason: "Ready"})
 	object := objectWithConditions(1, 1, conditions)
 	object.DeletionTimestamp = &setTime
-	decisiontest.AssertKstatus(t, object, status.TerminatingStatus)
+	kstatustest.AssertKstatus(t, object, status.TerminatingStatus)
 }
 
 func TestTheTransitionTimeChangesOnlyWithTheStatus(t *testing.T) {

@@ -39,8 +39,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/internal/broker/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
-	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
 	"github.com/yardmaster/yardmaster/internal/pod/listener"
+	"github.com/yardmaster/yardmaster/test/natstest"
 )
 
 const (

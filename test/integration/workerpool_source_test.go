@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool/scaling"
+	"github.com/yardmaster/yardmaster/test/redistest"
 )
 
 // prometheusServer answers each query with the number 0, and records when it was asked.

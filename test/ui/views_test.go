@@ -14,8 +14,8 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/plugin/ui/prometheus/prometheustest"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/prometheustest"
 )
 
 func TestOverviewShowsWhatNeedsAttentionAndFollowsChanges(t *testing.T) {

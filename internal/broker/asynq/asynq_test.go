@@ -14,8 +14,8 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/bounded"
-	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/redistest"
 )
 
 // testEnv is a Redis server with an engine and with asynq's own client and inspector.

@@ -9,8 +9,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	engine "github.com/yardmaster/yardmaster/internal/broker/asynq"
 	"github.com/yardmaster/yardmaster/internal/broker/bounded"
-	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/redistest"
 	"github.com/yardmaster/yardmaster/worker"
 )
 

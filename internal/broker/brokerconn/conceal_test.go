@@ -26,9 +26,9 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/internal/broker/brokeraccess"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
-	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
-	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
 	"github.com/yardmaster/yardmaster/test/hostile"
+	"github.com/yardmaster/yardmaster/test/natstest"
+	"github.com/yardmaster/yardmaster/test/redistest"
 )
 
 // concealedAccess is an access of each kind, with the Secrets url, tls and login.

@@ -18,9 +18,9 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/internal/broker/brokeraccess"
-	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
-	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
+	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/redistest"
 )
 
 const ns = "team"

@@ -20,9 +20,9 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/backlog/kedascaler/externalscaler"
 	"github.com/yardmaster/yardmaster/internal/broker/brokeraccess"
-	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
-	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
+	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
+	"github.com/yardmaster/yardmaster/test/redistest"
 )
 
 var shortIntervals = Options{Dialer: localDialer, RequestTimeout: time.Minute, MaxRetryInterval: 10 * time.Millisecond, SecretReadInterval: time.Millisecond}

@@ -7,8 +7,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/asynq"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream"
-	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
-	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
+	"github.com/yardmaster/yardmaster/test/natstest"
+	"github.com/yardmaster/yardmaster/test/redistest"
 )
 
 func TestURLSelectsEngine(t *testing.T) {

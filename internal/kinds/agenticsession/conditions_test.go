@@ -11,7 +11,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
-	"github.com/yardmaster/yardmaster/internal/decision/decisiontest"
+	"github.com/yardmaster/yardmaster/test/kstatustest"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -151,7 +151,7 @@ func TestSummaryConditionsAreReadByKstatus(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			s := test.prepare(t)
 			s.decideAndRecord()
-			decisiontest.AssertKstatus(t, s.Session, test.want)
+			kstatustest.AssertKstatus(t, s.Session, test.want)
 			for conditionType, want := range map[string]metav1.ConditionStatus{
 				v1alpha1.ConditionReady: test.ready, v1alpha1.ConditionReconciling: test.reconciling, v1alpha1.ConditionStalled: test.stalled,
 			} {
@@ -167,5 +167,5 @@ func TestSummaryConditionsAreReadByKstatus(t *testing.T) {
 func TestSessionWithoutStatusIsInProgress(t *testing.T) {
 	s := newScenario(t)
 	s.Session.Status.ObservedGeneration = -1 // the CRD's default
-	decisiontest.AssertKstatus(t, s.Session, status.InProgressStatus)
+	kstatustest.AssertKstatus(t, s.Session, status.InProgressStatus)
 }

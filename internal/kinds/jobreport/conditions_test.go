@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/decision/decisiontest"
+	"github.com/yardmaster/yardmaster/test/kstatustest"
 )
 
 // The rows of docs/conditions.md for JobReport.
@@ -38,7 +38,7 @@ func TestConditionsOfAJobReportAreReadByKstatus(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			report := &v1alpha1.JobReport{Status: test.status}
 			report.Generation = 1
-			decisiontest.AssertKstatus(t, report, test.want)
+			kstatustest.AssertKstatus(t, report, test.want)
 			for kind, want := range map[string]metav1.ConditionStatus{
 				v1alpha1.ConditionReady: test.ready, v1alpha1.ConditionReconciling: test.reconciling, v1alpha1.ConditionStalled: test.stalled,
 			} {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
-	"github.com/yardmaster/yardmaster/internal/decision/decisiontest"
+	"github.com/yardmaster/yardmaster/test/kstatustest"
 )
 
 var testTime = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -107,7 +107,7 @@ func TestStatusReportsTheSelectionOfThePolicy(t *testing.T) {
 				t.Errorf("condition Ready differs (-want, +got):\n%s", diff)
 			}
 			test.policy.Status = got
-			decisiontest.AssertKstatus(t, &test.policy, test.wantKstatus)
+			kstatustest.AssertKstatus(t, &test.policy, test.wantKstatus)
 		})
 	}
 }

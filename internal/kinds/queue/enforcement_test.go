@@ -11,7 +11,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/asynq"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream"
-	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+	"github.com/yardmaster/yardmaster/test/natstest"
 )
 
 // engineIndependent are the fields of a spec in which engines cannot differ, and why.

@@ -16,7 +16,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/decision"
-	"github.com/yardmaster/yardmaster/internal/decision/decisiontest"
+	"github.com/yardmaster/yardmaster/test/kstatustest"
 )
 
 // observed returns an observation of an empty queue that matches its spec, with no action left.
@@ -114,7 +114,7 @@ func TestConditionsAsKstatusReadsThem(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
 			}
-			decisiontest.AssertKstatus(t, o.Queue, row.want)
+			kstatustest.AssertKstatus(t, o.Queue, row.want)
 		})
 	}
 }

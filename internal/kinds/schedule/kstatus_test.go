@@ -9,7 +9,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
-	"github.com/yardmaster/yardmaster/internal/decision/decisiontest"
+	"github.com/yardmaster/yardmaster/test/kstatustest"
 )
 
 // The rows are those of docs/conditions.md.
@@ -53,7 +53,7 @@ func TestConditionsOfEachState(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			s := test.state(t).wantReady(test.ready, test.reason, "")
 			s.schedule.APIVersion, s.schedule.Kind = v1alpha1.GroupVersion.String(), "Schedule"
-			decisiontest.AssertKstatus(t, s.schedule, test.want)
+			kstatustest.AssertKstatus(t, s.schedule, test.want)
 		})
 	}
 }

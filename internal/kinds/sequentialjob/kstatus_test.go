@@ -11,7 +11,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
-	"github.com/yardmaster/yardmaster/internal/decision/decisiontest"
+	"github.com/yardmaster/yardmaster/test/kstatustest"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -96,7 +96,7 @@ func TestConditionsOfEachState(t *testing.T) {
 				}
 			}
 			s.sj.APIVersion, s.sj.Kind = v1alpha1.GroupVersion.String(), "SequentialJob"
-			decisiontest.AssertKstatus(t, s.sj, test.want)
+			kstatustest.AssertKstatus(t, s.sj, test.want)
 		})
 	}
 }
@@ -105,5 +105,5 @@ func TestNewSequentialJobIsInProgress(t *testing.T) {
 	sj := testbuilder.SequentialJob("a", "ns").Step("build").Obj()
 	sj.APIVersion, sj.Kind = v1alpha1.GroupVersion.String(), "SequentialJob"
 	sj.Status.ObservedGeneration = -1 // the default of the CRD
-	decisiontest.AssertKstatus(t, sj, status.InProgressStatus)
+	kstatustest.AssertKstatus(t, sj, status.InProgressStatus)
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
-	"github.com/yardmaster/yardmaster/internal/decision/decisiontest"
+	"github.com/yardmaster/yardmaster/test/kstatustest"
 )
 
 const quotaMessage = `pods "mail-0" is forbidden: exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1`
@@ -75,7 +75,7 @@ func TestReadyReconcilingAndStalledOfEachState(t *testing.T) {
 			}
 			wp := test.pool.Pool.DeepCopy()
 			wp.Status = d.Status
-			decisiontest.AssertKstatus(t, wp, test.wantKstatus)
+			kstatustest.AssertKstatus(t, wp, test.wantKstatus)
 		})
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/backlog"
 	"github.com/yardmaster/yardmaster/internal/broker/backlog/kedascaler/externalscaler"
-	"github.com/yardmaster/yardmaster/internal/broker/certtest"
+	"github.com/yardmaster/yardmaster/test/certtest"
 )
 
 // fakeScaler is a gRPC server that implements KEDA's external scaler protocol.

@@ -10,9 +10,9 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/backlog"
 	"github.com/yardmaster/yardmaster/internal/broker/bounded"
-	"github.com/yardmaster/yardmaster/internal/broker/certtest"
-	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
+	"github.com/yardmaster/yardmaster/test/certtest"
 	"github.com/yardmaster/yardmaster/test/ports"
+	"github.com/yardmaster/yardmaster/test/redistest"
 )
 
 func readList(t *testing.T, access broker.Credentials, key string) (backlog.Reading, error) {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/yardmaster/yardmaster/internal/plugin/ui/prometheus/prometheustest"
 	"github.com/yardmaster/yardmaster/internal/plugin/ui/view"
+	"github.com/yardmaster/yardmaster/test/prometheustest"
 )
 
 func newTestClient(t *testing.T, address string) *Client {

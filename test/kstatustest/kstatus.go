@@ -1,6 +1,6 @@
-// Package decisiontest checks in tests how kstatus reads an object's status. Flux, Argo CD and
+// Package kstatustest checks in tests how kstatus reads an object's status. Flux, Argo CD and
 // other tools use kstatus to determine whether an applied object is ready.
-package decisiontest
+package kstatustest
 
 import (
 	"testing"
