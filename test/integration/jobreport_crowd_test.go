@@ -18,7 +18,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
 	jobreportcontroller "github.com/yardmaster/yardmaster/internal/kinds/jobreport/controller"
-	"github.com/yardmaster/yardmaster/test/testbuilder"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 // crowdSize is the number of zombies. They fill ten pages.
@@ -188,7 +188,7 @@ func readsOnePageAtATime(t *testing.T, c *zombieCrowd) {
 }
 
 func isNotWrittenAgain(t *testing.T, c *zombieCrowd) {
-	first, unchanged := reportOf(t, c.namespace), testbuilder.MetricValue(t, "yardmaster_jobreport_writes_total", "unchanged")
+	first, unchanged := reportOf(t, c.namespace), testenv.MetricValue(t, "yardmaster_jobreport_writes_total", "unchanged")
 	c.wire.reset(nil)
 	c.scanner.ReconcileAll(t.Context())
 	c.scanner.ReconcileAll(t.Context())
@@ -198,13 +198,13 @@ func isNotWrittenAgain(t *testing.T, c *zombieCrowd) {
 	if c.wire.writes != 0 {
 		t.Errorf("%d writes were attempted", c.wire.writes)
 	}
-	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_writes_total", "unchanged") - unchanged; got != 4 {
+	if got := testenv.MetricValue(t, "yardmaster_jobreport_writes_total", "unchanged") - unchanged; got != 4 {
 		t.Errorf("%v reports counted as unchanged, want 4", got)
 	}
 }
 
 func changesByOneFinding(t *testing.T, c *zombieCrowd) {
-	before, changed := reportOf(t, c.namespace), testbuilder.MetricValue(t, "yardmaster_jobreport_writes_total", "changed")
+	before, changed := reportOf(t, c.namespace), testenv.MetricValue(t, "yardmaster_jobreport_writes_total", "changed")
 	deleted := &batchv1.Job{}
 	deleted.Namespace, deleted.Name = c.namespace, before.Status.Findings[0].Name
 	if err := cluster.Delete(t.Context(), deleted, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
@@ -212,7 +212,7 @@ func changesByOneFinding(t *testing.T, c *zombieCrowd) {
 	}
 	c.wire.reset(nil)
 	c.scanner.ReconcileAll(t.Context())
-	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_writes_total", "changed") - changed; got != 1 || c.wire.writes != 1 {
+	if got := testenv.MetricValue(t, "yardmaster_jobreport_writes_total", "changed") - changed; got != 1 || c.wire.writes != 1 {
 		t.Errorf("%v reports changed in %d writes, want one each", got, c.wire.writes)
 	}
 	c.wantBounded(t, crowdSize-1, v1alpha1.ReasonTooBig)
@@ -270,11 +270,11 @@ func restartsTheList(t *testing.T, c *zombieCrowd) {
 
 func reportsAnExpiredList(t *testing.T, c *zombieCrowd) {
 	local, good := requireLocalCluster(t), reportOf(t, c.namespace)
-	expired := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", c.namespace, v1alpha1.ReasonExpired)
+	expired := testenv.MetricValue(t, "yardmaster_jobreport_scan_errors_total", c.namespace, v1alpha1.ReasonExpired)
 	c.wire.reset(c.onPage(2, 2, local.compactEtcd))
 	c.scanner.ReconcileAll(t.Context())
 	c.wantFailed(t, v1alpha1.ReasonExpired, good)
-	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", c.namespace, v1alpha1.ReasonExpired) - expired; got != 1 {
+	if got := testenv.MetricValue(t, "yardmaster_jobreport_scan_errors_total", c.namespace, v1alpha1.ReasonExpired) - expired; got != 1 {
 		t.Errorf("counted %v times, want once", got)
 	}
 	c.wantRecovered(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
 	"github.com/yardmaster/yardmaster/test/poll"
-	"github.com/yardmaster/yardmaster/test/testbuilder"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 // While one of three namespaces cannot be scanned, its report has the reason and keeps its findings,
@@ -99,10 +99,10 @@ func abandonOneMore(t *testing.T, ns string) {
 func TestJobReportOfANamespaceThatIsCreatedLater(t *testing.T) {
 	late, other := "test-late-"+rand.String(5), namespace(t)
 	s := newScanner(t, newReporterConfig(t, other), late, other)
-	forbidden := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", late, v1alpha1.ReasonForbidden)
+	forbidden := testenv.MetricValue(t, "yardmaster_jobreport_scan_errors_total", late, v1alpha1.ReasonForbidden)
 	s.ReconcileAll(t.Context())
 	wantReady(t, other)
-	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", late, v1alpha1.ReasonForbidden) - forbidden; got != 1 {
+	if got := testenv.MetricValue(t, "yardmaster_jobreport_scan_errors_total", late, v1alpha1.ReasonForbidden) - forbidden; got != 1 {
 		t.Errorf("counted %v times, want once", got)
 	}
 
@@ -140,9 +140,9 @@ func TestMissingOrTerminatingNamespaceIsReported(t *testing.T) {
 			other := namespace(t)
 			broken := row.namespace(t)
 			s := newScanner(t, config, broken, other)
-			before := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", broken, row.want)
+			before := testenv.MetricValue(t, "yardmaster_jobreport_scan_errors_total", broken, row.want)
 			s.ReconcileAll(t.Context())
-			if got := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", broken, row.want) - before; got != 1 {
+			if got := testenv.MetricValue(t, "yardmaster_jobreport_scan_errors_total", broken, row.want) - before; got != 1 {
 				t.Errorf("counted %v times, want once", got)
 			}
 			wantReady(t, other)
@@ -185,7 +185,7 @@ func TestJobsOfADeletedNamespaceAreNoLongerCounted(t *testing.T) {
 	suspendedJobs(t, ns, 2)
 	s := newScanner(t, newReporterConfig(t, ns), ns)
 	s.ReconcileAll(t.Context())
-	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_jobs", "Suspicious", ns); got != 2 {
+	if got := testenv.MetricValue(t, "yardmaster_jobreport_jobs", "Suspicious", ns); got != 2 {
 		t.Fatalf("%v Jobs counted, want 2", got)
 	}
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "yardmaster-jobreport"}}
@@ -194,9 +194,9 @@ func TestJobsOfADeletedNamespaceAreNoLongerCounted(t *testing.T) {
 	}
 	poll.Until(t, "the Jobs to be removed from the metric", func() bool {
 		s.ReconcileAll(t.Context())
-		return testbuilder.MetricValue(t, "yardmaster_jobreport_jobs", "Suspicious", ns) == 0
+		return testenv.MetricValue(t, "yardmaster_jobreport_jobs", "Suspicious", ns) == 0
 	})
-	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_last_success_timestamp_seconds", ns); got == 0 {
+	if got := testenv.MetricValue(t, "yardmaster_jobreport_last_success_timestamp_seconds", ns); got == 0 {
 		t.Error("the time of the last successful scan was lost")
 	}
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
 	jobreportcontroller "github.com/yardmaster/yardmaster/internal/kinds/jobreport/controller"
 	"github.com/yardmaster/yardmaster/test/poll"
-	"github.com/yardmaster/yardmaster/test/testbuilder"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 // exportTest is a namespace with all permissions for reports, and one without the Role for
@@ -234,7 +234,7 @@ func testReportsAreNotWrittenUnlessEnabled(t *testing.T, m *exportTest) {
 
 func areNotInstalled(t *testing.T, m *exportTest) {
 	m.turn(t, true)
-	missing := testbuilder.MetricValue(t, "yardmaster_jobreport_openreports_errors_total", v1alpha1.ReasonCRDMissing)
+	missing := testenv.MetricValue(t, "yardmaster_jobreport_openreports_errors_total", v1alpha1.ReasonCRDMissing)
 	events := m.scan(t)
 	if len(events) != 2 || !strings.Contains(events[0], "Warning OpenReportsFailed CRDMissing: ") {
 		t.Errorf("events %q, want one of each namespace", events)
@@ -242,7 +242,7 @@ func areNotInstalled(t *testing.T, m *exportTest) {
 	wantMirrored(t, m.namespace, metav1.ConditionFalse, v1alpha1.ReasonCRDMissing)
 	wantMirrored(t, m.bare, metav1.ConditionFalse, v1alpha1.ReasonCRDMissing)
 	m.wantUnwritten(t)
-	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_openreports_errors_total", v1alpha1.ReasonCRDMissing) - missing; got != 4 {
+	if got := testenv.MetricValue(t, "yardmaster_jobreport_openreports_errors_total", v1alpha1.ReasonCRDMissing) - missing; got != 4 {
 		t.Errorf("counted %v times, want 4: two scans of two namespaces", got)
 	}
 }
@@ -276,13 +276,13 @@ func areWrittenOnceInstalled(t *testing.T, m *exportTest) {
 }
 
 func areNotWrittenAgain(t *testing.T, m *exportTest) {
-	first, unchanged := openReport(t, m.namespace), testbuilder.MetricValue(t, "yardmaster_jobreport_openreports_writes_total", "unchanged")
+	first, unchanged := openReport(t, m.namespace), testenv.MetricValue(t, "yardmaster_jobreport_openreports_writes_total", "unchanged")
 	m.wantUnwritten(t)
 	m.wantUnwritten(t)
 	if got := openReport(t, m.namespace); got.ResourceVersion != first.ResourceVersion {
 		t.Errorf("it was written although nothing changed:\n%s", cmp.Diff(first, got))
 	}
-	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_openreports_writes_total", "unchanged") - unchanged; got != 2 {
+	if got := testenv.MetricValue(t, "yardmaster_jobreport_openreports_writes_total", "unchanged") - unchanged; got != 2 {
 		t.Errorf("counted as unchanged %v times, want twice", got)
 	}
 }

@@ -3,7 +3,7 @@ package bounded
 import (
 	"errors"
 
-	"github.com/yardmaster/yardmaster/internal/kube/metric"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Budget is a budget of a connection, as a label of the metric.
@@ -16,11 +16,15 @@ const (
 	BudgetMemory Budget = "memory"
 )
 
-var closed = metric.NewCounterVec("yardmaster_broker_closed_connections_total",
-	"Connections to brokers and backlog sources that were closed because the server exceeded a budget, by budget: bytes, time or memory.", "budget")
+// ClosedConnections counts the closed connections of this process. It is in no registry, because programs of others use this
+// package too.
+var ClosedConnections = prometheus.NewCounterVec(prometheus.CounterOpts{
+	Name: "yardmaster_broker_closed_connections_total",
+	Help: "Connections to brokers and backlog sources that were closed because the server exceeded a budget, by budget: bytes, time or memory.",
+}, []string{"budget"})
 
 // CountClosed counts a connection that was closed because the server exceeded a budget.
-func CountClosed(b Budget) { closed.WithLabelValues(string(b)).Inc() }
+func CountClosed(b Budget) { ClosedConnections.WithLabelValues(string(b)).Inc() }
 
 // closeFor closes the connection because of an error, and counts it if that is an exceeded budget.
 func (c *Conn) closeFor(err error) {

@@ -12,7 +12,7 @@ import (
 func closedFor(t *testing.T, b Budget) float64 {
 	t.Helper()
 	var m dto.Metric
-	if err := closed.WithLabelValues(string(b)).Write(&m); err != nil {
+	if err := ClosedConnections.WithLabelValues(string(b)).Write(&m); err != nil {
 		t.Fatal(err)
 	}
 	return m.GetCounter().GetValue()

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/internal/kube/metric"
 )
 
@@ -27,10 +28,14 @@ func recordRead(start time.Time, err error) {
 }
 
 // Describe implements prometheus.Collector.
-func (*Manager) Describe(descriptions chan<- *prometheus.Desc) { descriptions <- connections }
+func (*Manager) Describe(descriptions chan<- *prometheus.Desc) {
+	descriptions <- connections
+	bounded.ClosedConnections.Describe(descriptions)
+}
 
 // Collect implements prometheus.Collector.
 func (m *Manager) Collect(collected chan<- prometheus.Metric) {
+	bounded.ClosedConnections.Collect(collected)
 	states := map[string]int{}
 	m.mu.Lock()
 	for _, conn := range m.conns {

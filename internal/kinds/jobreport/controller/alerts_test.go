@@ -10,7 +10,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/yardmaster/yardmaster/test/testbuilder"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 const alertsDirectory = "../../../../config/components/jobreport-alerts"
@@ -95,7 +95,7 @@ func TestEachAlertHasARunbookSection(t *testing.T) {
 
 func TestCountersStartAtZero(t *testing.T) {
 	initializeMetrics(Options{Namespaces: []string{"fresh"}, OpenReports: true})
-	names := testbuilder.MetricLabels(t, "yardmaster_jobreport_scan_errors_total")
+	names := testenv.MetricLabels(t, "yardmaster_jobreport_scan_errors_total")
 	for _, reason := range scanFailureReasons {
 		if !names["fresh,"+reason] {
 			t.Errorf("the counter of %s does not exist before the first error", reason)
@@ -104,7 +104,7 @@ func TestCountersStartAtZero(t *testing.T) {
 	for name, label := range map[string]string{
 		"yardmaster_jobreport_writes_total": "failed", "yardmaster_jobreport_openreports_writes_total": "failed", "yardmaster_jobreport_openreports_errors_total": "Forbidden",
 	} {
-		if !testbuilder.MetricLabels(t, name)[label] {
+		if !testenv.MetricLabels(t, name)[label] {
 			t.Errorf("%s has no value for %s", name, label)
 		}
 	}

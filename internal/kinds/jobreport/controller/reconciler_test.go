@@ -32,7 +32,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
-	"github.com/yardmaster/yardmaster/test/testbuilder"
+	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
 var testTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -202,14 +202,14 @@ func TestAScanWritesOneReportPerNamespace(t *testing.T) {
 		t.Errorf("summary of a namespace without Jobs:\n%s", diff)
 	}
 	for category, want := range map[string]float64{"Zombie": 2, "Suspicious": 1} {
-		if got := testbuilder.MetricValue(t, "yardmaster_jobreport_findings", category, "a", "NeverStarted"); got != want {
+		if got := testenv.MetricValue(t, "yardmaster_jobreport_findings", category, "a", "NeverStarted"); got != want {
 			t.Errorf("metric of %s: %v, want %v", category, got, want)
 		}
 	}
-	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_last_success_timestamp_seconds", "a"); got != float64(testTime.Unix()) {
+	if got := testenv.MetricValue(t, "yardmaster_jobreport_last_success_timestamp_seconds", "a"); got != float64(testTime.Unix()) {
 		t.Errorf("last success %v", got)
 	}
-	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_oldest_finding_timestamp_seconds", "Zombie", "a", "NeverStarted"); got != float64(testTime.Add(-48*time.Hour).Unix()) {
+	if got := testenv.MetricValue(t, "yardmaster_jobreport_oldest_finding_timestamp_seconds", "Zombie", "a", "NeverStarted"); got != float64(testTime.Add(-48*time.Hour).Unix()) {
 		t.Errorf("the oldest zombie is from %v", got)
 	}
 }
@@ -363,11 +363,11 @@ func TestAScanOfAMissingNamespaceIsCountedByReason(t *testing.T) {
 		t.Run(reason, func(t *testing.T) {
 			cluster := newFakeCluster(t, "a")
 			cluster.refusedWrites["create"] = refusal
-			before := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", reason)
+			before := testenv.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", reason)
 			if got := cluster.reconcileAll(); !cmp.Equal(got, []string{"create a"}) {
 				t.Errorf("writes %v", got)
 			}
-			if got := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", reason) - before; got != 1 {
+			if got := testenv.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", reason) - before; got != 1 {
 				t.Errorf("counted %v times", got)
 			}
 		})
@@ -385,22 +385,22 @@ func TestMetricsOmitTheJobsOfAnInaccessibleNamespace(t *testing.T) {
 			cluster := newFakeCluster(t, "a")
 			cluster.addJobs("a", 2, 48*time.Hour)
 			cluster.reconcileAll()
-			if got := testbuilder.MetricValue(t, "yardmaster_jobreport_jobs", "Zombie", "a"); got != 2 {
+			if got := testenv.MetricValue(t, "yardmaster_jobreport_jobs", "Zombie", "a"); got != 2 {
 				t.Fatalf("%v zombies counted, want 2", got)
 			}
 			cluster.failures["a"] = failFromPage(0, errForbidden)
 			cluster.clock.Step(5 * time.Minute)
 			cluster.reconcileAll()
-			if got := testbuilder.MetricValue(t, "yardmaster_jobreport_jobs", "Zombie", "a"); got != 2 {
+			if got := testenv.MetricValue(t, "yardmaster_jobreport_jobs", "Zombie", "a"); got != 2 {
 				t.Errorf("%v zombies counted, although the report lists 2", got)
 			}
 			cluster.failures["a"] = failFromPage(0, errExpired) // another reason, so that a write is due
 			cluster.refusedWrites["update"] = refusal
 			cluster.reconcileAll()
-			if testbuilder.MetricValue(t, "yardmaster_jobreport_jobs", "Zombie", "a") != 0 || testbuilder.MetricValue(t, "yardmaster_jobreport_findings", "Zombie", "a", "NeverStarted") != 0 {
+			if testenv.MetricValue(t, "yardmaster_jobreport_jobs", "Zombie", "a") != 0 || testenv.MetricValue(t, "yardmaster_jobreport_findings", "Zombie", "a", "NeverStarted") != 0 {
 				t.Error("the deleted namespace is still counted")
 			}
-			if got := testbuilder.MetricValue(t, "yardmaster_jobreport_last_success_timestamp_seconds", "a"); got != float64(testTime.Unix()) {
+			if got := testenv.MetricValue(t, "yardmaster_jobreport_last_success_timestamp_seconds", "a"); got != float64(testTime.Unix()) {
 				t.Errorf("last success %v, want it kept", got)
 			}
 		})
@@ -410,9 +410,9 @@ func TestMetricsOmitTheJobsOfAnInaccessibleNamespace(t *testing.T) {
 func TestAMissingKindIsNotAMissingNamespace(t *testing.T) {
 	cluster := newFakeCluster(t, "a")
 	cluster.refusedWrites["create"] = apierrors.NewGenericServerResponse(404, "POST", schema.GroupResource{Resource: "jobreports"}, "jobs", "404 page not found", 0, true)
-	before := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "NamespaceNotFound")
+	before := testenv.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "NamespaceNotFound")
 	cluster.reconcileAll()
-	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "NamespaceNotFound") - before; got != 0 {
+	if got := testenv.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "NamespaceNotFound") - before; got != 0 {
 		t.Error("counted as a missing namespace")
 	}
 }
@@ -483,10 +483,10 @@ func TestAForbiddenWriteIsRetriedAfterTheAPIServerWasUnavailable(t *testing.T) {
 			defer cluster.mu.Unlock()
 			delete(cluster.refusedWrites, "update")
 		})
-		before := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "PartialList")
+		before := testenv.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "PartialList")
 		cluster.reconcileAll()
 		cluster.assertScanFailed("a", "PartialList")
-		if got := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "PartialList") - before; got != 1 {
+		if got := testenv.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "PartialList") - before; got != 1 {
 			t.Errorf("counted %v times", got)
 		}
 	})
@@ -496,12 +496,12 @@ func TestAFailedScanIsCountedByItsOwnReason(t *testing.T) {
 	cluster := newFakeCluster(t, "a")
 	cluster.failures["a"] = failFromPage(0, apierrors.NewInternalError(errors.New("etcd")))
 	cluster.refusedWrites["create"] = errForbidden
-	failed, forbidden := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "ListFailed"), testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "Forbidden")
+	failed, forbidden := testenv.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "ListFailed"), testenv.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "Forbidden")
 	cluster.reconcileAll()
-	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "ListFailed") - failed; got != 1 {
+	if got := testenv.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "ListFailed") - failed; got != 1 {
 		t.Errorf("counted %v times", got)
 	}
-	if testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "Forbidden") != forbidden {
+	if testenv.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "a", "Forbidden") != forbidden {
 		t.Error("counted by the reason why it could not be recorded")
 	}
 }
