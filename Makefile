@@ -172,7 +172,7 @@ docker-buildx: ## Build and push the operator's image for several platforms (PLA
 build-installer: manifests overlay ## Write all manifests to dist/install.yaml.
 	{ kustomize build config/crd; echo ---; kustomize build dist/overlay; } > dist/install.yaml
 
-release: kustomize localcluster ## Write the files of a release to dist/release (VERSION, RELEASE_…).
+release: kustomize localcluster bin/cyclonedx-gomod ## Write a release to dist/release (VERSION, RELEASE_…).
 	RELEASE_KEY='$(RELEASE_KEY)' hack/release '$(VERSION)' '$(RELEASE_REPOSITORY)' $(RELEASE_PLATFORMS)
 
 release-snapshot: ## Write and verify a signed release of the current commit for SNAPSHOT_PLATFORMS.
