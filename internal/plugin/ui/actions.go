@@ -88,7 +88,7 @@ func (s *Server) runAction(w http.ResponseWriter, r *http.Request, entry *view.E
 		return
 	}
 	result := s.runCommand(r.Context(), action.Args)
-	back := s.links.Object(entry.Kind, entry.Namespace, entry.Name)
+	back := s.links.Object(entry, "")
 	text := cleanLines(append(result.output, result.errors...))
 	s.writeDialog(w, r, http.StatusOK, action.Label, page.Outcome(s.links, action.Label, action.Args, result.code == 0, text, back))
 }
@@ -103,7 +103,7 @@ func (s *Server) serveExplanation(w http.ResponseWriter, r *http.Request) {
 	args := view.ExplainCommand(namespace, name)
 	result := s.runCommand(r.Context(), args)
 	text := cleanLines(append(result.output, result.errors...))
-	s.writeDialog(w, r, http.StatusOK, "Explanation", page.Outcome(s.links, "Why Job "+name+" is stale", args, result.problem() == "", text, s.links.Stale()))
+	s.writeDialog(w, r, http.StatusOK, "Explanation", page.Outcome(s.links, "Why Job "+name+" is stale", args, result.problem() == "", text, s.links.Base+"/stale"))
 }
 
 // isName reports whether the text can be the name of an object, and is no flag.

@@ -127,7 +127,7 @@ func (s *Server) serveLogin(w http.ResponseWriter, r *http.Request) {
 		http.SetCookie(w, cookie)
 	}
 	s.write(w, http.StatusOK, h.Doctype(h.HTML(h.Lang("en"), h.Head(h.Meta(h.Charset("utf-8")), h.TitleEl(g.Text("Yardmaster")), h.Link(h.Rel("icon"), h.Href(s.links.Static("icon.svg"))),
-		h.Meta(g.Attr("http-equiv", "refresh"), h.Content("0;url="+s.links.Home()))), h.Body(h.A(h.Href(s.links.Home()), g.Text("Continue"))))))
+		h.Meta(g.Attr("http-equiv", "refresh"), h.Content("0;url="+s.links.Base+"/"))), h.Body(h.A(h.Href(s.links.Base+"/"), g.Text("Continue"))))))
 }
 
 // staticFiles are the static files of pages, each made of one or more files. htmx and its extension are one file: htmx starts as soon

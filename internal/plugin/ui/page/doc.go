@@ -3,10 +3,7 @@
 package page
 
 import (
-	"fmt"
 	"net/url"
-	"strconv"
-	"strings"
 	"time"
 
 	g "maragu.dev/gomponents"
@@ -23,58 +20,20 @@ type Links struct {
 	CommandFlags []string
 }
 
-// Home is the address of the overview.
-func (l Links) Home() string { return l.Base + "/" }
-
 // Static is the address of a file.
 func (l Links) Static(name string) string { return l.Base + "/static/" + name }
-
-// Stale is the address of the stale Jobs.
-func (l Links) Stale() string { return l.Base + "/stale" }
 
 // List is the address of the list of a kind.
 func (l Links) List(kind *view.Kind) string { return l.Base + "/k/" + kind.Path }
 
-// ListPage is the address of a page of a list.
-func (l Links) ListPage(kind *view.Kind, query view.Query) string {
-	values := url.Values{}
-	if query.Text != "" {
-		values.Set("q", query.Text)
-	}
-	if query.Page > 1 {
-		values.Set("page", strconv.Itoa(query.Page))
-	}
-	return join(l.List(kind), values)
-}
-
-// Object is the address of the page of an object.
-func (l Links) Object(kind *view.Kind, namespace, name string) string {
-	return l.List(kind) + "/" + url.PathEscape(namespace) + "/" + url.PathEscape(name)
+// Object is the address of the page of an object, or of a part of it, such as /dead.
+func (l Links) Object(e *view.Entry, part string) string {
+	return l.List(e.Kind) + "/" + url.PathEscape(e.Namespace) + "/" + url.PathEscape(e.Name) + part
 }
 
 // Logs is the address of the page of an object with a log; for a sequence, the log of a step.
 func (l Links) Logs(e *view.Entry, step string) string {
-	return join(l.Object(e.Kind, e.Namespace, e.Name), url.Values{"log": {step}}) + "#log"
-}
-
-// DeadLetters is the address of the page of a Queue with its dead letters.
-func (l Links) DeadLetters(e *view.Entry) string {
-	return l.Object(e.Kind, e.Namespace, e.Name) + "/dead"
-}
-
-// Workers is the address of the page of a WorkerPool with its workers.
-func (l Links) Workers(e *view.Entry) string {
-	return l.Object(e.Kind, e.Namespace, e.Name) + "/workers"
-}
-
-// Changes is the address of the page of an AgenticSession with the files that its agent changed.
-func (l Links) Changes(e *view.Entry) string {
-	return l.Object(e.Kind, e.Namespace, e.Name) + "/changes"
-}
-
-// Message is the address that accepts messages to an AgenticSession.
-func (l Links) Message(e *view.Entry) string {
-	return l.Object(e.Kind, e.Namespace, e.Name) + "/message"
+	return l.Object(e, "?") + url.Values{"log": {step}}.Encode() + "#log"
 }
 
 // Action is the address at which an action is confirmed.
@@ -83,24 +42,49 @@ func (l Links) Action(e *view.Entry, action *view.Action) string {
 	if action.Argument != "" {
 		values.Set("arg", action.Argument)
 	}
-	return join(l.Object(e.Kind, e.Namespace, e.Name)+"/action", values)
-}
-
-// Explain is the address at which a stale Job is explained.
-func (l Links) Explain(namespace, name string) string {
-	return join(l.Base+"/explain", url.Values{"namespace": {namespace}, "name": {name}})
+	return l.Object(e, "/action?") + values.Encode()
 }
 
 // Events is the address of the events of a page, whose path begins after Base.
 func (l Links) Events(path, query string) string {
-	return join(l.Base+"/events", url.Values{"page": {path}, "query": {query}})
+	return l.Base + "/events?" + url.Values{"page": {path}, "query": {query}}.Encode()
 }
 
-func join(path string, values url.Values) string {
-	if len(values) == 0 {
-		return path
-	}
-	return path + "?" + values.Encode()
+// link is a link to the page of an object.
+func (l Links) link(e *view.Entry) g.Node { return h.A(h.Href(l.Object(e, "")), g.Text(e.Name)) }
+
+func (l Links) command(args []string) g.Node {
+	return copiedCode(view.CommandLine(l.CommandFlags, args))
+}
+
+func copiedCode(text string) g.Node {
+	return h.Div(h.Class("command"), h.Code(g.Text(text)), h.Button(h.Type("button"), g.Attr("data-copy", ""), g.Text("Copy")))
+}
+
+// buttons are links to the confirmation of each action: a page without a script, and otherwise a dialog.
+func (l Links) buttons(e *view.Entry, actions []view.Action) g.Node {
+	return g.Map(actions, func(action view.Action) g.Node {
+		class := "button"
+		if action.Destroys {
+			class += " destroys"
+		}
+		return dialogLink(l.Action(e, &action), class, action.Label)
+	})
+}
+
+// dialogLink is a link whose page opens as a dialog.
+func dialogLink(address, class, text string) g.Node {
+	return h.A(h.Class(class), h.Href(address), g.Attr("hx-get", address), g.Attr("hx-target", "#dialog-content"), g.Attr("hx-swap", "innerHTML"),
+		g.Attr("data-dialog", ""), g.Text(text))
+}
+
+func linkButton(address, text string, attributes ...g.Node) g.Node {
+	return h.A(h.Class("button"), h.Href(address), g.Text(text), g.Group(attributes))
+}
+
+// form is a form whose response replaces the content of the target; without a script, it is a page.
+func form(method, address, target string, content ...g.Node) g.Node {
+	return h.Form(h.Method(method), h.Action(address), g.Attr("hx-"+method, address), g.Attr("hx-target", target), g.Attr("hx-swap", "innerHTML"), g.Group(content))
 }
 
 // age shows a time as an age, which the script of the page keeps up to date.
@@ -129,7 +113,19 @@ func badge(level view.Level, text string) g.Node {
 	return h.Span(h.Class("badge "+level.String()), g.Text(text))
 }
 
-func factValue(f *view.Fact) g.Node {
+// reason shows why an object needs attention.
+func reason(e *view.Entry) g.Node {
+	switch {
+	case e.Reason == "":
+		return g.Text(e.Message)
+	case e.Message == "":
+		return g.Text(e.Reason)
+	default:
+		return g.Group{h.Strong(g.Text(e.Reason)), g.Text(": " + e.Message)}
+	}
+}
+
+func factValue(f view.Fact) g.Node {
 	switch {
 	case !f.Time.IsZero():
 		return age(f.Time)
@@ -140,10 +136,11 @@ func factValue(f *view.Fact) g.Node {
 	}
 }
 
-func facts(all []view.Fact) g.Node {
-	return h.Dl(h.Class("facts"), g.Map(all, func(f view.Fact) g.Node {
-		return h.Div(h.Dt(g.Text(f.Name)), h.Dd(factValue(&f)))
-	}))
+func note(text string) g.Node { return h.P(h.Class("note"), g.Text(text)) }
+
+// problemNote shows a problem; nothing for an empty text.
+func problemNote(text string) g.Node {
+	return g.If(text != "", h.P(h.Class("problem"), g.Text(text)))
 }
 
 // table is a table that scrolls sideways if it does not fit, and so has to be focusable.
@@ -154,17 +151,16 @@ func table(caption string, headers []string, rows ...g.Node) g.Node {
 			h.TBody(g.Group(rows))))
 }
 
+func rowHead(content ...g.Node) g.Node { return h.Th(h.Scope("row"), g.Group(content)) }
+
+func cell(text string) g.Node { return h.Td(g.Text(text)) }
+
+func wideCell(content ...g.Node) g.Node { return h.Td(h.Class("wide"), g.Group(content)) }
+
 func section(id, title string, content ...g.Node) g.Node {
 	return h.Section(h.ID(id), h.Aria("labelledby", id+"-title"), h.H2(h.ID(id+"-title"), g.Text(title)), g.Group(content))
-}
-
-func (l Links) command(args []string) g.Node {
-	return h.Div(h.Class("command"), h.Code(g.Text(view.CommandLine(l.CommandFlags, args))), h.Button(h.Type("button"), g.Attr("data-copy", ""), g.Text("Copy")))
 }
 
 func preformatted(label, text string) g.Node {
 	return h.Pre(h.TabIndex("0"), h.Role("group"), h.Aria("label", label), g.Text(text))
 }
-
-// percent formats a percentage for an SVG.
-func percent(n float64) string { return strings.TrimSuffix(fmt.Sprintf("%.2f", n), ".00") + "%" }

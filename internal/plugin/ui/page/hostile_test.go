@@ -99,7 +99,7 @@ func hostilePages(text string) map[string]g.Node {
 		"no workers":   Workers(l, view.NewWorkers(entries[view.Pools], []byte(text), text)),
 		"stale Jobs":   Stale(l, view.NewStale(&view.Scope{}, [][]byte{hostileReport(text)}, text, testTime)),
 		"bad report":   Stale(l, view.NewStale(&view.Scope{Namespaces: []string{text, "b"}}, [][]byte{[]byte(text)}, "", testTime)),
-		"outcome":      Outcome(l, text, []string{"seq", text}, false, text, l.Home()),
+		"outcome":      Outcome(l, text, []string{"seq", text}, false, text, l.Base+"/"),
 		"missing":      Missing(view.Queues, text, text, view.WatchState{Problem: text}),
 		"confirmation": Confirmation(Links{Base: "/base", CommandFlags: []string{"--context=" + text}}, entries[view.Sequences], &view.Action{ID: text, Argument: text, Label: text, Effect: text, Args: []string{text}, Destroys: true, Confirm: text}, text),
 		"shell":        (&Shell{Links: l, Title: text, Place: text, Events: l.Events(text, text), Log: true}).Document(Message(text, text)),

@@ -17,25 +17,17 @@ import (
 func Workers(l Links, w *view.Workers) g.Node {
 	return g.Group{
 		l.partHead(w.Entry, "Workers of "+w.Name),
-		h.P(h.Class("note"), g.Text("They are read with your permissions, when the page opens.")),
+		note("They are read with your permissions, when the page opens."),
 		l.command(w.Command),
 		problemNote(w.Problem),
-		g.If(w.Problem == "" && len(w.Workers) == 0, h.P(h.Class("note"), g.Text("There are no workers."))),
-		g.Iff(len(w.Workers) > 0, func() g.Node {
-			return table("Workers", []string{"Name", "State", "Since", "Revision", "Node", "Age", "Actions"}, g.Map(w.Workers, func(worker view.Worker) g.Node {
-				return l.worker(w.Entry, &worker)
-			}))
-		}),
-		g.If(w.More > 0, h.P(h.Class("note"), g.Text(fmt.Sprintf("%d more workers: use the command.", w.More)))),
+		g.If(w.Problem == "" && len(w.Workers) == 0, note("There are no workers.")),
+		g.If(len(w.Workers) > 0, table("Workers", []string{"Name", "State", "Since", "Revision", "Node", "Age", "Actions"}, g.Map(w.Workers, func(worker view.Worker) g.Node {
+			return h.Tr(h.ID("worker-"+worker.Name),
+				rowHead(g.Text(worker.Name)), h.Td(badge(worker.Level, worker.State)), h.Td(age(worker.Since)), cell(worker.Revision), cell(worker.Node), h.Td(age(worker.Created)),
+				h.Td(h.Class("row-actions"), g.Iff(worker.Drain != nil, func() g.Node { return dialogLink(l.Action(w.Entry, worker.Drain), "button destroys", "Drain") })))
+		}))),
+		g.If(w.More > 0, note(fmt.Sprintf("%d more workers: use the command.", w.More))),
 	}
-}
-
-func (l Links) worker(e *view.Entry, w *view.Worker) g.Node {
-	return h.Tr(h.ID("worker-"+w.Name),
-		h.Th(h.Scope("row"), g.Text(w.Name)), h.Td(badge(w.Level, w.State)), h.Td(age(w.Since)), h.Td(g.Text(w.Revision)), h.Td(g.Text(w.Node)), h.Td(age(w.Created)),
-		h.Td(h.Class("row-actions"), g.Iff(w.Drain != nil, func() g.Node {
-			return dialogLink(l.Action(e, w.Drain), "button destroys", "Drain")
-		})))
 }
 
 func (l Links) partHead(e *view.Entry, title string) g.Node {
@@ -45,48 +37,32 @@ func (l Links) partHead(e *view.Entry, title string) g.Node {
 	}
 }
 
-// problemNote shows a problem; nothing for an empty text.
-func problemNote(text string) g.Node {
-	return g.If(text != "", h.P(h.Class("problem"), g.Text(text)))
-}
-
 // DeadLetters is the content of the page of the dead letters of a Queue. All of them contain the text of the filter.
 func DeadLetters(l Links, e *view.Entry, letters []view.DeadLetter, filter, problem string) g.Node {
-	none := "There are no dead letters."
+	none, actions := "There are no dead letters.", view.DeadLetterActions(e)
 	if filter != "" {
-		none = fmt.Sprintf("No dead letter has %q.", filter)
+		none, actions = fmt.Sprintf("No dead letter has %q.", filter), view.MatchingLetterActions(e, filter)
 	}
 	return g.Group{
 		l.partHead(e, "Dead letters of "+e.Name),
-		h.P(h.Class("note"), g.Text(fmt.Sprintf("The oldest first, at most %d. They are read from the broker with your permissions, "+
-			"when the page opens.", view.MaxDeadLetters))),
+		note(fmt.Sprintf("The oldest first, at most %d. They are read from the broker with your permissions, when the page opens.", view.MaxDeadLetters)),
 		l.command(view.DeadLetterList(e, filter)),
-		filterForm(l.DeadLetters(e), "Filter by error, kind or priority", filter),
+		filterForm(l.Object(e, "/dead"), "Filter by error, kind or priority", filter),
 		problemNote(problem),
-		g.If(problem == "" && len(letters) == 0, h.P(h.Class("note"), g.Text(none))),
-		g.Iff(len(letters) > 0, func() g.Node {
-			actions := view.DeadLetterActions(e)
-			if filter != "" {
-				actions = view.MatchingLetterActions(e, filter)
-			}
-			return g.Group{l.buttons(e, actions), l.letterForm(e, letters)}
+		g.If(problem == "" && len(letters) == 0, note(none)),
+		g.If(len(letters) > 0, g.Group{
+			g.If(len(actions) > 0, h.Div(h.Class("actions"), l.buttons(e, actions))),
+			// A form, so that the buttons for the checked dead letters need no script.
+			form("get", l.Object(e, "/action"), "#dialog-content",
+				table("Dead letters", []string{"Select", "ID", "Died", "Attempts", "Priority", "Error", "Payload"}, g.Map(letters, deadLetter)),
+				h.Div(h.Class("actions"),
+					h.Button(h.Type("submit"), h.Name("do"), h.Value(view.RequeueLetters), h.Class(""), g.Text("Requeue selected")),
+					h.Button(h.Type("submit"), h.Name("do"), h.Value(view.DeleteLetters), h.Class("destroys"), g.Text("Delete selected")))),
 		}),
 	}
 }
 
-// letterForm lists dead letters with boxes, and buttons for the checked dead letters: a form, so that it needs no script.
-func (l Links) letterForm(e *view.Entry, letters []view.DeadLetter) g.Node {
-	address := l.Object(e.Kind, e.Namespace, e.Name) + "/action"
-	button := func(id, class, text string) g.Node {
-		return h.Button(h.Type("submit"), h.Name("do"), h.Value(id), h.Class(class), g.Text(text))
-	}
-	return h.Form(h.Method("get"), h.Action(address), g.Attr("hx-get", address), g.Attr("hx-target", "#dialog-content"), g.Attr("hx-swap", "innerHTML"),
-		table("Dead letters", []string{"Select", "ID", "Died", "Attempts", "Priority", "Error", "Payload"},
-			g.Map(letters, func(letter view.DeadLetter) g.Node { return deadLetter(&letter) })),
-		h.Div(h.Class("actions"), button(view.RequeueLetters, "", "Requeue selected"), button(view.DeleteLetters, "destroys", "Delete selected")))
-}
-
-func deadLetter(letter *view.DeadLetter) g.Node {
+func deadLetter(letter view.DeadLetter) g.Node {
 	clean := letter.Clean()
 	var headers []string
 	for _, name := range slices.Sorted(maps.Keys(clean.Headers)) {
@@ -95,7 +71,7 @@ func deadLetter(letter *view.DeadLetter) g.Node {
 	id := strconv.FormatUint(letter.ID, 10)
 	return h.Tr(h.ID("letter-"+id),
 		h.Td(h.Input(h.Type("checkbox"), h.Name("id"), h.Value(id), h.Aria("label", "Select "+id))),
-		h.Th(h.Scope("row"), g.Text(id)), h.Td(age(clean.Died)), h.Td(g.Text(strconv.Itoa(clean.Attempts))), h.Td(g.Text(clean.Priority)), h.Td(h.Class("wide"), g.Text(clean.Error)),
+		rowHead(g.Text(id)), h.Td(age(clean.Died)), cell(strconv.Itoa(clean.Attempts)), cell(clean.Priority), wideCell(g.Text(clean.Error)),
 		h.Td(h.Details(h.Summary(g.Text(fmt.Sprintf("%d bytes", len(letter.Payload)))),
 			preformatted("Payload of "+id, string(clean.Payload)), g.If(len(headers) > 0, preformatted("Headers of "+id, strings.Join(headers, "\n"))))))
 }
@@ -103,27 +79,24 @@ func deadLetter(letter *view.DeadLetter) g.Node {
 // Changes is the content of the page of the files that the agent of a session changed.
 func Changes(l Links, c *view.Changes) g.Node {
 	var files g.Group
-	for i := range c.Files {
-		f := &c.Files[i]
+	for i, f := range c.Files {
 		files = append(files, h.Details(h.ID("file-"+strconv.Itoa(i+1)), g.Attr("open"),
 			h.Summary(h.Code(g.Text(f.Path)), g.Text(fmt.Sprintf(" +%d −%d", f.Added, f.Removed))),
-			h.Pre(h.TabIndex("0"), h.Role("group"), h.Aria("label", "Changes of "+f.Path),
-				g.Map(f.Lines, func(line view.DiffLine) g.Node { return diffLine(&line) })),
-			g.If(f.More > 0, h.P(h.Class("note"), g.Text(fmt.Sprintf("%d more changes of this file: use the command.", f.More))))))
+			h.Pre(h.TabIndex("0"), h.Role("group"), h.Aria("label", "Changes of "+f.Path), g.Map(f.Lines, diffLine)),
+			g.If(f.More > 0, note(fmt.Sprintf("%d more changes of this file: use the command.", f.More)))))
 	}
 	return g.Group{
 		l.partHead(c.Entry, "Changes of "+c.Name),
-		h.P(h.Class("note"), g.Text("What the agent's tools wrote into files, from the log of the latest attempt when the page opens. "+
-			"Commands that the agent ran may have changed more.")),
+		note("What the agent's tools wrote into files, from the log of the latest attempt when the page opens. Commands that the agent ran may have changed more."),
 		l.command(c.Command),
 		problemNote(c.Problem),
-		g.If(len(c.Files) == 0, h.P(h.Class("note"), g.Text("The log shows no changed files."))),
+		g.If(len(c.Files) == 0, note("The log shows no changed files.")),
 		files,
-		g.If(c.More > 0, h.P(h.Class("note"), g.Text(fmt.Sprintf("%d more changes of other files: use the command.", c.More)))),
+		g.If(c.More > 0, note(fmt.Sprintf("%d more changes of other files: use the command.", c.More))),
 	}
 }
 
-func diffLine(line *view.DiffLine) g.Node {
+func diffLine(line view.DiffLine) g.Node {
 	switch {
 	case line.Removed:
 		return h.Span(h.Class("removed"), g.Text("- "+line.Text+"\n"))
@@ -132,4 +105,62 @@ func diffLine(line *view.DiffLine) g.Node {
 	default:
 		return g.Text("  " + line.Text + "\n")
 	}
+}
+
+// Confirmation asks before an action runs.
+func Confirmation(l Links, e *view.Entry, action *view.Action, problem string) g.Node {
+	return g.Group{
+		h.H1(h.ID("dialog-title"), g.Text(action.Label)),
+		h.P(g.Text(e.Kind.Name+" "), h.Strong(g.Text(e.Namespace+"/"+e.Name))),
+		h.P(g.Text(action.Effect)),
+		note("The same with kubectl:"),
+		l.command(action.Args),
+		g.If(problem != "", h.P(h.Class("problem"), h.Role("alert"), g.Text(problem))),
+		form("post", l.Action(e, action), "#dialog-content",
+			g.If(action.Destroys, h.P(h.Label(h.For("confirm"), g.Text("Type "), h.Strong(g.Text(action.Confirm)), g.Text(" to continue")),
+				h.Input(h.ID("confirm"), h.Name("confirm"), h.AutoComplete("off"), h.Required()))),
+			h.Div(h.Class("actions"), h.Button(h.Type("submit"), g.If(action.Destroys, h.Class("destroys")), g.Text(action.Label)), closeLink(l.Object(e, ""), "Cancel"))),
+	}
+}
+
+// Outcome shows the output of a command.
+func Outcome(l Links, title string, args []string, succeeded bool, output, back string) g.Node {
+	class, text := "note", "The command succeeded."
+	if !succeeded {
+		class, text = "problem", "The command failed."
+	}
+	return g.Group{
+		h.H1(h.ID("dialog-title"), g.Text(title)),
+		h.P(h.Class(class), h.Role("status"), g.Text(text)),
+		l.command(args),
+		g.If(output != "", preformatted("Output", output)),
+		h.Div(h.Class("actions"), closeLink(back, "Close")),
+	}
+}
+
+// closeLink closes the dialog; without a script, it is a link.
+func closeLink(address, text string) g.Node {
+	return linkButton(address, text, g.Attr("data-close", ""))
+}
+
+// messageBox sends messages to an interactive session. It is not part of the content that changes, which would lose the user's input.
+func (l Links) messageBox(e *view.Entry) g.Node {
+	return h.Section(h.ID("message"), h.Aria("labelledby", "message-title"),
+		h.H2(h.ID("message-title"), g.Text("Message")),
+		form("post", l.Object(e, "/message"), "#message-status",
+			h.Label(h.For("message-text"), g.Text("Message to the agent. Its work on it appears in the log.")),
+			h.Textarea(h.ID("message-text"), h.Name("message"), h.Rows("3"), h.Required(), h.MaxLength("65536")),
+			h.Div(h.Class("actions"), h.Button(h.Type("submit"), g.Text("Send")))),
+		h.Div(h.ID("message-status"), h.Role("status"), h.Aria("live", "polite")),
+		note("The same with kubectl, which sends its standard input as one message:"),
+		l.command(view.AttachCommand(e)))
+}
+
+// MessageOutcome shows whether a message was sent.
+func MessageOutcome(l Links, e *view.Entry, problem string) g.Node {
+	outcome := problemNote(problem)
+	if problem == "" {
+		outcome = h.P(h.Class("note"), g.Attr("data-sent", ""), g.Text("Sent: the agent works on it."))
+	}
+	return g.Group{outcome, h.P(h.A(h.Href(l.Logs(e, "")), g.Text("Show the agent's log")))}
 }

@@ -1,6 +1,9 @@
 package page
 
 import (
+	"bytes"
+	"unicode"
+
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 
@@ -26,6 +29,9 @@ type Shell struct {
 
 // Document is a whole page.
 func (s *Shell) Document(content g.Node) g.Node {
+	entry := func(path, address, title string) g.Node {
+		return h.Li(h.A(h.Href(address), g.If(s.Current == path, h.Aria("current", "page")), g.Text(title)))
+	}
 	return h.Doctype(h.HTML(h.Lang("en"),
 		h.Head(
 			h.Meta(h.Charset("utf-8")), h.Meta(h.Name("viewport"), h.Content("width=device-width, initial-scale=1")),
@@ -34,47 +40,32 @@ func (s *Shell) Document(content g.Node) g.Node {
 			h.TitleEl(g.Text(s.Title+" · Yardmaster")),
 			h.Link(h.Rel("icon"), h.Href(s.Static("icon.svg")), h.Type("image/svg+xml")),
 			h.Link(h.Rel("stylesheet"), h.Href(s.Static("ui.css"))),
-			script(s.Static("htmx.js")), script(s.Static("ui.js")),
+			h.Script(h.Src(s.Static("htmx.js")), h.Defer()), h.Script(h.Src(s.Static("ui.js")), h.Defer()),
 		),
 		h.Body(
 			h.A(h.Class("skip"), h.Href("#main"), g.Text("Skip to the content")),
 			h.Header(
-				h.A(h.Class("home"), h.Href(s.Home()), g.Text("Yardmaster")),
-				s.navigation(),
+				h.A(h.Class("home"), h.Href(s.Base+"/"), g.Text("Yardmaster")),
+				h.Nav(h.Aria("label", "Views"), h.Ul(
+					entry("", s.Base+"/", "Overview"),
+					g.Map(view.Kinds, func(kind *view.Kind) g.Node { return entry(kind.Path, s.List(kind), kind.Title) }),
+					entry("stale", s.Base+"/stale", "Stale Jobs"),
+				)),
 				h.P(h.Class("place"), g.Text(s.Place)),
 			),
 			h.Div(h.ID("connection"), h.Role("status"), h.Aria("live", "polite")),
 			h.Main(h.ID("main"), h.TabIndex("-1"), content),
-			g.Iff(s.Log, logPanel),
+			// The script appends the log lines of the stream as text.
+			g.If(s.Log, h.Section(h.ID("log"), h.Aria("labelledby", "log-title"),
+				h.Div(h.Class("bar"), h.H2(h.ID("log-title"), g.Text("Log")),
+					h.Label(h.Input(h.Type("checkbox"), h.ID("log-follow"), h.Checked()), g.Text(" Follow"))),
+				h.Pre(h.ID("log-lines"), h.TabIndex("0"), h.Role("log"), h.Aria("label", "Log")))),
 			g.Iff(s.Talk != nil, func() g.Node { return s.messageBox(s.Talk) }),
-			g.Iff(s.Events != "", func() g.Node {
-				return h.Div(h.ID("events"), g.Attr("hx-sse:connect", s.Events), g.Attr("hx-target", "#main"), g.Attr("hx-swap", "innerMorph"),
-					g.Attr("hx-config", `{"sse":{"reconnectMaxDelay":5000}}`))
-			}),
+			g.If(s.Events != "", h.Div(h.ID("events"), g.Attr("hx-sse:connect", s.Events), g.Attr("hx-target", "#main"), g.Attr("hx-swap", "innerMorph"),
+				g.Attr("hx-config", `{"sse":{"reconnectMaxDelay":5000}}`))),
 			h.Dialog(h.ID("dialog"), h.Aria("labelledby", "dialog-title"), h.Div(h.ID("dialog-content"))),
 		),
 	))
-}
-
-func script(address string) g.Node { return h.Script(h.Src(address), h.Defer()) }
-
-func (s *Shell) navigation() g.Node {
-	entry := func(path, address, title string) g.Node {
-		return h.Li(h.A(h.Href(address), g.If(s.Current == path, h.Aria("current", "page")), g.Text(title)))
-	}
-	return h.Nav(h.Aria("label", "Views"), h.Ul(
-		entry("", s.Home(), "Overview"),
-		g.Map(view.Kinds, func(kind *view.Kind) g.Node { return entry(kind.Path, s.List(kind), kind.Title) }),
-		entry("stale", s.Stale(), "Stale Jobs"),
-	))
-}
-
-// logPanel shows the log lines of the page's stream. The script appends them as text.
-func logPanel() g.Node {
-	return h.Section(h.ID("log"), h.Aria("labelledby", "log-title"),
-		h.Div(h.Class("bar"), h.H2(h.ID("log-title"), g.Text("Log")),
-			h.Label(h.Input(h.Type("checkbox"), h.ID("log-follow"), h.Checked()), g.Text(" Follow"))),
-		h.Pre(h.ID("log-lines"), h.TabIndex("0"), h.Role("log"), h.Aria("label", "Log")))
 }
 
 // Message is a page, or a dialog, with a message.
@@ -86,7 +77,7 @@ func Message(title, text string) g.Node {
 func watchProblem(state view.WatchState) g.Node {
 	switch {
 	case state.Problem == "" && !state.Synced:
-		return h.P(h.Class("note"), g.Text("Loading…"))
+		return note("Loading…")
 	case state.Problem == "":
 		return nil
 	case state.Denied || state.Lost.IsZero():
@@ -94,4 +85,23 @@ func watchProblem(state view.WatchState) g.Node {
 	default:
 		return h.P(h.Class("note lost"), g.Text("What is shown may be old, since "), age(state.Lost), g.Text(": "), g.Text(state.Problem))
 	}
+}
+
+// Render returns the HTML of a page, without control and format characters, which could hide or reorder text, or end an event of a
+// stream.
+func Render(node g.Node) ([]byte, error) {
+	var out bytes.Buffer
+	if err := node.Render(&out); err != nil {
+		return nil, err
+	}
+	return bytes.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || unicode.IsPrint(r):
+			return r
+		case unicode.IsSpace(r):
+			return ' '
+		default:
+			return unicode.ReplacementChar
+		}
+	}, out.Bytes()), nil
 }
