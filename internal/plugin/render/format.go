@@ -3,7 +3,9 @@ package render
 import (
 	"cmp"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -64,16 +66,12 @@ func FormatRounded(d time.Duration) string {
 	}
 }
 
-func formatElapsed(start, end time.Time) string {
-	return max(0, end.Sub(start)).Round(time.Second).String()
-}
-
 // elapsedSince is empty without a start.
 func elapsedSince(start *metav1.Time, now time.Time) string {
 	if start == nil {
 		return ""
 	}
-	return formatElapsed(start.Time, now)
+	return max(0, now.Sub(start.Time)).Round(time.Second).String()
 }
 
 // formatAge formats the time since an object's creation as kubectl does.
@@ -108,6 +106,10 @@ func statusCell(s terminal.Style, object metav1.Object, conditions []metav1.Cond
 	default:
 		return s.Colorize(terminal.Red, cmp.Or(terminal.Sanitize(ready.Reason), string(ready.Status)))
 	}
+}
+
+func joinNonEmpty(separator string, texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), separator)
 }
 
 func indentedColumns(rows [][]string) []string {

@@ -33,7 +33,7 @@ func JobExplanation(s terminal.Style, d JobDetails, now time.Time) []string {
 	if !d.Finding.Since.IsZero() {
 		header = append(header, "for "+duration.HumanDuration(max(0, now.Sub(d.Finding.Since))))
 	}
-	lines := []string{strings.Join(slices.DeleteFunc(header, isEmpty), "   ")}
+	lines := []string{joinNonEmpty("   ", header...)}
 	var rows [][]string
 	addRow := func(title, text string) {
 		if text != "" {
@@ -57,39 +57,27 @@ func JobExplanation(s terminal.Style, d JobDetails, now time.Time) []string {
 	return append(lines, indentedColumns(rows)...)
 }
 
-// causeCounter counts equal causes, in the order of their first appearance.
-type causeCounter struct {
-	texts  []string
-	counts map[string]int
-}
-
-func (c *causeCounter) add(text string) {
-	if text == "" {
-		return
-	}
-	c.counts[text]++
-	if c.counts[text] == 1 {
-		c.texts = append(c.texts, text)
-	}
-}
-
 // jobCauses returns a line for each cause: causes of Pods, with the number of Pods, then warnings about the Job itself, such as a
 // refused Pod.
 func jobCauses(d *JobDetails) []string {
-	pods := causeCounter{counts: map[string]int{}}
-	explained := map[string]bool{}
+	var texts []string // in the order of their first appearance
+	counts, explained := map[string]int{}, map[string]bool{}
 	for i := range d.Pods {
-		text := podCause(&d.Pods[i])
-		explained[string(d.Pods[i].UID)] = text != ""
-		pods.add(text)
+		if text := podCause(&d.Pods[i]); text != "" {
+			explained[string(d.Pods[i].UID)] = true
+			counts[text]++
+			if counts[text] == 1 {
+				texts = append(texts, text)
+			}
+		}
 	}
 	var causes []string
-	for _, text := range pods.texts {
+	for _, text := range texts {
 		noun := "Pods"
-		if pods.counts[text] == 1 {
+		if counts[text] == 1 {
 			noun = "Pod"
 		}
-		causes = append(causes, fmt.Sprintf("%d %s %s", pods.counts[text], noun, text))
+		causes = append(causes, fmt.Sprintf("%d %s %s", counts[text], noun, text))
 	}
 	return append(causes, warningTexts(d.Events, explained)...)
 }
@@ -102,7 +90,7 @@ func podCause(pod *corev1.Pod) string {
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return withMessage(map[string]string{corev1.PodReasonUnschedulable: "unschedulable"}[c.Reason], c.Reason, c.Message)
+			return withMessage(cmp.Or(map[string]string{corev1.PodReasonUnschedulable: "unschedulable"}[c.Reason], c.Reason), c.Message)
 		}
 	}
 	for _, containers := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
@@ -113,7 +101,7 @@ func podCause(pod *corev1.Pod) string {
 		}
 	}
 	if pod.Status.Phase == corev1.PodFailed {
-		return withMessage("failed", pod.Status.Reason, pod.Status.Message)
+		return withMessage("failed", pod.Status.Message)
 	}
 	return ""
 }
@@ -124,7 +112,7 @@ var usualWaitingReasons = []string{"", "ContainerCreating", "PodInitializing"}
 func containerCause(container *corev1.ContainerStatus) string {
 	text := ""
 	if waiting := container.State.Waiting; waiting != nil && !slices.Contains(usualWaitingReasons, waiting.Reason) {
-		text = withMessage("in "+waiting.Reason, "", waiting.Message)
+		text = withMessage("in "+waiting.Reason, waiting.Message)
 	}
 	ended := cmp.Or(container.State.Terminated, container.LastTerminationState.Terminated)
 	if ended != nil && ended.ExitCode != 0 {
@@ -132,7 +120,7 @@ func containerCause(container *corev1.ContainerStatus) string {
 		if ended.Reason != "" && ended.Reason != "Error" {
 			exit += " (" + ended.Reason + ")"
 		}
-		text = strings.Join(slices.DeleteFunc([]string{text, exit}, isEmpty), ", last ")
+		text = joinNonEmpty(", last ", text, exit)
 	}
 	if text == "" {
 		return ""
@@ -140,20 +128,17 @@ func containerCause(container *corev1.ContainerStatus) string {
 	return fmt.Sprintf("with container %s %s", container.Name, text)
 }
 
-// withMessage joins a text, or else the reason, and the message.
-func withMessage(text, reason, message string) string {
-	text = cmp.Or(text, reason)
+// withMessage joins a text and a message.
+func withMessage(text, message string) string {
 	if message == "" {
 		return text
 	}
-	return text + ": " + generalize(message)
+	return text + ": " + podName.ReplaceAllString(message, "$1")
 }
 
-// podName matches the name of a Pod in a message, and the kubelet's addition to it. Both differ for each Pod.
+// podName matches the name of a Pod in a message, and the kubelet's addition to it. Both differ for each Pod: without them, several
+// Pods with the same cause give one cause.
 var podName = regexp.MustCompile(`(\b[Pp]ods?) "[^"]*"| pod=[^ ]*\([^ )]*\)`)
-
-// generalize removes the names of Pods from a message, so that several Pods with the same cause give one cause.
-func generalize(message string) string { return podName.ReplaceAllString(message, "$1") }
 
 // warningTexts returns the different warnings about the Job, and about Pods whose status states no cause, the latest first.
 func warningTexts(events []corev1.Event, explained map[string]bool) []string {
@@ -162,7 +147,7 @@ func warningTexts(events []corev1.Event, explained map[string]bool) []string {
 	var texts []string
 	for i := range sorted {
 		event := &sorted[i]
-		text := event.Reason + ": " + generalize(strings.TrimPrefix(event.Message, "Error creating: "))
+		text := event.Reason + ": " + podName.ReplaceAllString(strings.TrimPrefix(event.Message, "Error creating: "), "$1")
 		if event.Type == corev1.EventTypeWarning && !explained[string(event.InvolvedObject.UID)] && !slices.Contains(texts, text) {
 			texts = append(texts, text)
 		}

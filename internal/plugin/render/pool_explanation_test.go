@@ -144,7 +144,7 @@ func TestExplainedTermsMatchTheDecision(t *testing.T) {
 			wp := mailersPool(func(wp *v1alpha1.WorkerPool) {
 				wp.Spec.Autoscaling, wp.Status.LastDecision = a, scaling.ExplainDecision(in, d)
 			})
-			if got := newScalingFormula(wp).computedReplicas(); got != d.Recommended {
+			if got := newScalingFormula(wp).workers; got != d.Recommended {
 				t.Errorf("the terms give %d workers, the decision recommends %d", got, d.Recommended)
 			}
 		})

@@ -47,6 +47,14 @@ func containsReason(problems []Problem, problem Problem) bool {
 	return slices.ContainsFunc(problems, func(p Problem) bool { return p.Reason == problem.Reason })
 }
 
+func problemLines(s terminal.Style, problems []Problem) []string {
+	var lines []string
+	for _, problem := range problems {
+		lines = append(lines, "  "+s.Colorize(terminal.Yellow, problem.Reason+": "+problem.Message))
+	}
+	return lines
+}
+
 // Change is a line about a change of an object.
 type Change struct {
 	// Time is when the change happened, according to the object's status; zero if unknown.

@@ -18,35 +18,25 @@ import (
 func ScheduleTable(s terminal.Style, schedules []*v1alpha1.Schedule, now time.Time) *Table {
 	table := newTable(s, nameHeader, "SCHEDULE", "TIMEZONE", "STATUS", "ACTIVE", "LAST", "RESULT", "NEXT", "MISSED", "AGE")
 	for _, sched := range schedules {
-		status := &sched.Status
+		status, result, next := &sched.Status, unknownValue, unknownValue
+		if last := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionLastRunSucceeded); last != nil {
+			result = s.Colorize(terminal.Red, "failed")
+			if last.Status == metav1.ConditionTrue {
+				result = s.Colorize(terminal.Green, "succeeded")
+			}
+		}
+		if status.NextScheduleTime != nil {
+			next = "due"
+			if left := status.NextScheduleTime.Sub(now); left > 0 {
+				next = duration.HumanDuration(left)
+			}
+		}
 		table.addRow(sched.Namespace,
 			sched.Name, terminal.Sanitize(sched.Spec.Schedule), cmp.Or(terminal.Sanitize(sched.Spec.TimeZone), "UTC"), statusCell(s, sched, sched.Status.Conditions),
-			strconv.Itoa(int(status.Active)), formatAgeIfKnown(status.LastScheduleTime, now), lastResult(s, status), untilNext(status, now),
+			strconv.Itoa(int(status.Active)), formatAgeIfKnown(status.LastScheduleTime, now), result, next,
 			strconv.FormatInt(status.Missed, 10), formatAge(sched.CreationTimestamp, now))
 	}
 	return table
-}
-
-// lastResult is the result of the newest finished run.
-func lastResult(s terminal.Style, status *v1alpha1.ScheduleStatus) string {
-	switch last := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionLastRunSucceeded); {
-	case last == nil:
-		return unknownValue
-	case last.Status == metav1.ConditionTrue:
-		return s.Colorize(terminal.Green, "succeeded")
-	default:
-		return s.Colorize(terminal.Red, "failed")
-	}
-}
-
-func untilNext(status *v1alpha1.ScheduleStatus, now time.Time) string {
-	if status.NextScheduleTime == nil {
-		return unknownValue
-	}
-	if left := status.NextScheduleTime.Sub(now); left > 0 {
-		return duration.HumanDuration(left)
-	}
-	return "due"
 }
 
 // NextTimes renders the next times of a Schedule, whether or not it is suspended. The error names the invalid field of the spec.

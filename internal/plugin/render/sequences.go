@@ -121,10 +121,7 @@ func SequenceDetail(s terminal.Style, sj *v1alpha1.SequentialJob, now time.Time)
 		header = append(header, fmt.Sprintf("run %d", sj.Status.Run))
 	}
 	header = append(header, sj.Status.Progress.Display, runDuration(&sj.Status, now))
-	lines := []string{strings.Join(slices.DeleteFunc(header, isEmpty), "   ")}
-	for _, problem := range SequenceProblems(sj) {
-		lines = append(lines, "  "+s.Colorize(terminal.Yellow, problem.String()))
-	}
+	lines := append([]string{joinNonEmpty("   ", header...)}, problemLines(s, SequenceProblems(sj))...)
 	var rows [][]string
 	for i := range sj.Status.Steps {
 		step := &sj.Status.Steps[i]
@@ -136,9 +133,9 @@ func SequenceDetail(s terminal.Style, sj *v1alpha1.SequentialJob, now time.Time)
 		if step.FinishTime != nil {
 			end = step.FinishTime.Time
 		}
-		_, color := stepSymbol(step)
+		symbol, color := stepSymbol(step)
 		rows = append(rows, []string{
-			coloredSymbol(s, step) + " " + name, s.Colorize(color, string(step.Phase)), elapsedSince(step.StartTime, end), stepRemark(sj, step),
+			s.Colorize(color, symbol) + " " + name, s.Colorize(color, string(step.Phase)), elapsedSince(step.StartTime, end), stepRemark(sj, step),
 		})
 	}
 	lines = append(lines, indentedColumns(rows)...)
@@ -150,18 +147,16 @@ func SequenceDetail(s terminal.Style, sj *v1alpha1.SequentialJob, now time.Time)
 
 func archiveLine(s terminal.Style, archive *v1alpha1.SequenceArchiveStatus) string {
 	text := fmt.Sprintf("logs of run %d: ", archive.Run)
-	cause := strings.Join(slices.DeleteFunc([]string{archive.Reason, terminal.Sanitize(archive.Message)}, isEmpty), ": ")
+	cause := joinNonEmpty(": ", archive.Reason, terminal.Sanitize(archive.Message))
 	switch archive.State {
 	case v1alpha1.ArchiveArchived:
 		return text + terminal.Sanitize(archive.Location)
 	case v1alpha1.ArchiveFailed:
 		return s.Colorize(terminal.Yellow, text+"not archived: "+cause)
 	default:
-		return text + strings.Join(slices.DeleteFunc([]string{"being archived", cause}, isEmpty), ": ")
+		return text + joinNonEmpty(": ", "being archived", cause)
 	}
 }
-
-func isEmpty(text string) bool { return text == "" }
 
 var sequenceProblemConditions = []problemCondition{
 	{v1alpha1.ConditionSpecAccepted, metav1.ConditionFalse},
@@ -188,14 +183,11 @@ func stepRemark(sj *v1alpha1.SequentialJob, step *v1alpha1.StepStatus) string {
 	if step.Tolerated {
 		parts = append(parts, "tolerated")
 	}
-	cause := slices.DeleteFunc([]string{step.Reason, terminal.Sanitize(step.Message)}, isEmpty)
-	if len(cause) > 0 {
-		parts = append(parts, strings.Join(cause, ": "))
-	}
+	parts = append(parts, joinNonEmpty(": ", step.Reason, terminal.Sanitize(step.Message)))
 	if step.Output != "" {
 		parts = append(parts, "output: "+terminal.Sanitize(step.Output))
 	}
-	return strings.Join(parts, ", ")
+	return joinNonEmpty(", ", parts...)
 }
 
 // SequenceChanges returns a line for each difference between before and after, for output that is not a terminal. A nil before is an
@@ -214,10 +206,7 @@ func SequenceChanges(before, after *v1alpha1.SequentialJob) []Change {
 		if phases[step.Name] == step.Phase || step.Phase == v1alpha1.StepPending || isFromEarlierRun(after, step) {
 			continue
 		}
-		line := fmt.Sprintf("step %s: %s", step.Name, step.Phase)
-		if remark := stepRemark(after, step); remark != "" {
-			line += ": " + remark
-		}
+		line := joinNonEmpty(": ", "step "+step.Name, string(step.Phase), stepRemark(after, step))
 		changes = append(changes, Change{stepTime(&after.Status, step), line})
 	}
 	for _, problem := range SequenceProblems(after) {
@@ -226,7 +215,14 @@ func SequenceChanges(before, after *v1alpha1.SequentialJob) []Change {
 		}
 	}
 	if before.Status.Phase != after.Status.Phase && after.Status.Phase != "" {
-		changes = append(changes, Change{runTime(&after.Status), fmt.Sprintf("%s, %s steps", after.Status.Phase, after.Status.Progress.Display)})
+		change := Change{Text: fmt.Sprintf("%s, %s steps", after.Status.Phase, after.Status.Progress.Display)}
+		switch after.Status.Phase {
+		case v1alpha1.PhaseRunning:
+			change.Time = timeOf(after.Status.StartTime)
+		case v1alpha1.PhaseCompleted, v1alpha1.PhaseFailed:
+			change.Time = timeOf(after.Status.CompletionTime)
+		}
+		changes = append(changes, change)
 	}
 	return changes
 }
@@ -240,18 +236,6 @@ func stepTime(status *v1alpha1.SequentialJobStatus, step *v1alpha1.StepStatus) t
 		return timeOf(step.FinishTime)
 	case v1alpha1.StepSkipped: // at the latest with the end of the run
 		return timeOf(cmp.Or(step.FinishTime, status.CompletionTime))
-	default:
-		return time.Time{}
-	}
-}
-
-// runTime returns when the run got its phase; zero if unknown.
-func runTime(status *v1alpha1.SequentialJobStatus) time.Time {
-	switch status.Phase {
-	case v1alpha1.PhaseRunning:
-		return timeOf(status.StartTime)
-	case v1alpha1.PhaseCompleted, v1alpha1.PhaseFailed:
-		return timeOf(status.CompletionTime)
 	default:
 		return time.Time{}
 	}

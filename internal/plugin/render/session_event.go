@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -131,26 +132,22 @@ func (r *SessionEvents) toolCall(tool *agentprofile.Tool) []string {
 	_ = json.Unmarshal(tool.Input, &in) // other inputs are shown unchanged
 	head := r.Style.Colorize(terminal.Cyan, "▸ "+printable(tool.Name))
 	edit, isEdit := in.edit()
-	path, removed, added := edit.Path, edit.Removed, edit.Added
 	if !isEdit {
-		text := first(in.Cmd, path)
+		text := cmp.Or(in.Cmd, edit.Path)
 		if command, isText := in.Command.(string); isText {
 			text = command
 		}
-		text = terminal.Sanitize(first(text, string(tool.Input)))
+		text = terminal.Sanitize(cmp.Or(text, string(tool.Input)))
 		if !r.Full {
 			text = terminal.Truncate(text, maxCallColumns)
 		}
 		return []string{head + " " + text}
 	}
-	lines := []string{fmt.Sprintf("%s %s (+%d -%d)", head, printable(path), countLines(added), countLines(removed))}
+	added, removed := edit.Lines()
+	lines := []string{fmt.Sprintf("%s %s (+%d -%d)", head, printable(edit.Path), added, removed)}
 	if r.Full {
-		if removed != "" {
-			lines = append(lines, r.diff(terminal.Red, "  - ", removed)...)
-		}
-		if added != "" {
-			lines = append(lines, r.diff(terminal.Green, "  + ", added)...)
-		}
+		lines = append(lines, r.diff(terminal.Red, "  - ", edit.Removed)...)
+		lines = append(lines, r.diff(terminal.Green, "  + ", edit.Added)...)
 	}
 	return lines
 }
@@ -168,7 +165,7 @@ func EditOf(tool *agentprofile.Tool) (Edit, bool) {
 }
 
 func (in *toolInput) edit() (Edit, bool) {
-	e := Edit{Path: first(in.FilePath, in.FilePathOC, in.Path), Removed: first(in.OldString, in.OldOC), Added: first(in.NewString, in.NewOC, in.Content)}
+	e := Edit{Path: cmp.Or(in.FilePath, in.FilePathOC, in.Path), Removed: cmp.Or(in.OldString, in.OldOC), Added: cmp.Or(in.NewString, in.NewOC, in.Content)}
 	return e, e.Path != "" && (e.Removed != "" || e.Added != "")
 }
 
@@ -176,6 +173,9 @@ func (in *toolInput) edit() (Edit, bool) {
 func (e *Edit) Lines() (added, removed int) { return countLines(e.Added), countLines(e.Removed) }
 
 func (r *SessionEvents) diff(color terminal.Color, mark, text string) []string {
+	if text == "" {
+		return nil
+	}
 	var lines []string
 	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
 		lines = append(lines, r.Style.Colorize(color, mark+printable(line)))
@@ -188,15 +188,6 @@ func countLines(text string) int {
 		return 0
 	}
 	return strings.Count(strings.TrimRight(text, "\n"), "\n") + 1
-}
-
-func first(texts ...string) string {
-	for _, text := range texts {
-		if text != "" {
-			return text
-		}
-	}
-	return ""
 }
 
 // printable returns a line without control characters, and with its indentation.

@@ -78,7 +78,14 @@ func SessionDetail(s terminal.Style, session *v1alpha1.AgenticSession, now time.
 	}, "   ")}
 	var rows [][]string
 	for i := range status.Runs {
-		rows = append(rows, attemptRow(s, &status.Runs[i]))
+		run, duration := &status.Runs[i], ""
+		if run.End != nil {
+			duration = elapsedSince(run.Start, run.End.Time)
+		}
+		symbol, color := outcomeSymbol(run.Outcome)
+		rows = append(rows, []string{
+			s.Colorize(color, symbol) + " " + attemptLabel(run.Run, run.Attempt), string(run.Outcome), duration, formatDollars(run.CostUSD), attemptEndReason(run),
+		})
 	}
 	if status.Job != "" {
 		rows = append(rows, []string{
@@ -86,9 +93,7 @@ func SessionDetail(s terminal.Style, session *v1alpha1.AgenticSession, now time.
 		})
 	}
 	lines = append(lines, indentedColumns(rows)...)
-	for _, problem := range SessionProblems(session) {
-		lines = append(lines, "  "+s.Colorize(terminal.Yellow, problem.String()))
-	}
+	lines = append(lines, problemLines(s, SessionProblems(session))...)
 	if result := status.Result; result != nil && result.Summary != "" {
 		lines = append(lines, "  "+terminal.Sanitize(result.Summary))
 	}
@@ -96,17 +101,6 @@ func SessionDetail(s terminal.Style, session *v1alpha1.AgenticSession, now time.
 }
 
 func attemptLabel(run, attempt int32) string { return fmt.Sprintf("run %d, attempt %d", run, attempt) }
-
-func attemptRow(s terminal.Style, run *v1alpha1.SessionRun) []string {
-	symbol, color := outcomeSymbol(run.Outcome)
-	duration := ""
-	if run.End != nil {
-		duration = elapsedSince(run.Start, run.End.Time)
-	}
-	return []string{
-		s.Colorize(color, symbol) + " " + attemptLabel(run.Run, run.Attempt), string(run.Outcome), duration, formatDollars(run.CostUSD), attemptEndReason(run),
-	}
-}
 
 func outcomeSymbol(outcome v1alpha1.RunOutcome) (symbol string, color terminal.Color) {
 	switch outcome {
@@ -147,10 +141,7 @@ func SessionChanges(before, after *v1alpha1.AgenticSession) []Change {
 			return known.Run == run.Run && known.Attempt == run.Attempt && known.Outcome == run.Outcome && known.Job == run.Job
 		})
 		if !isKnown {
-			line := attemptLabel(run.Run, run.Attempt) + ": " + string(run.Outcome)
-			if reason := attemptEndReason(run); reason != "" {
-				line += ": " + reason
-			}
+			line := joinNonEmpty(": ", attemptLabel(run.Run, run.Attempt), string(run.Outcome), attemptEndReason(run))
 			changes = append(changes, Change{timeOf(run.End), line})
 		}
 	}
@@ -161,25 +152,19 @@ func SessionChanges(before, after *v1alpha1.AgenticSession) []Change {
 	}
 	was, is := &before.Status, &after.Status
 	if is.Phase != "" && (was.Phase != is.Phase || was.Run != is.Run || was.Attempt != is.Attempt) {
-		line := string(is.Phase)
+		change := Change{Text: string(is.Phase)}
 		if is.Attempt > 0 {
-			line += ", " + attemptLabel(is.Run, is.Attempt)
+			change.Text += ", " + attemptLabel(is.Run, is.Attempt)
 		}
-		changes = append(changes, Change{sessionTime(is), line})
+		switch is.Phase {
+		case v1alpha1.SessionRunning:
+			change.Time = timeOf(is.RunnerStartTime)
+		case v1alpha1.SessionCompleted, v1alpha1.SessionFailed:
+			change.Time = timeOf(is.CompletionTime)
+		}
+		changes = append(changes, change)
 	}
 	return changes
-}
-
-// sessionTime returns when the session got its phase; zero if unknown.
-func sessionTime(status *v1alpha1.AgenticSessionStatus) time.Time {
-	switch status.Phase {
-	case v1alpha1.SessionRunning:
-		return timeOf(status.RunnerStartTime)
-	case v1alpha1.SessionCompleted, v1alpha1.SessionFailed:
-		return timeOf(status.CompletionTime)
-	default:
-		return time.Time{}
-	}
 }
 
 var (
@@ -220,7 +205,7 @@ func SessionResult(s terminal.Style, session *v1alpha1.AgenticSession) []string 
 		rows = append(rows, []string{"sdkSessionId", terminal.Sanitize(result.SDKSessionID)})
 	}
 	if t := result.Transcript; t != nil {
-		rows = append(rows, []string{"transcript", terminal.Sanitize(first(t.Location, "not archived: "+t.Error))})
+		rows = append(rows, []string{"transcript", terminal.Sanitize(cmp.Or(t.Location, "not archived: "+t.Error))})
 	}
 	for i := range rows {
 		rows[i][0] = s.Colorize(terminal.Dim, rows[i][0])

@@ -54,12 +54,13 @@ func (t *Table) LinesWithin(columns int, showNamespaces bool) []string {
 	}
 	shortened := *t
 	shortened.rows = nil
-	names := terminal.DisplayWidth(t.header[0])
+	names := []string{t.header[0]}
 	for _, row := range t.rows {
-		names = max(names, terminal.DisplayWidth(row[0]))
+		names = append(names, row[0])
 	}
+	width := max(minNameWidth, widest(names)-excess)
 	for _, row := range t.rows {
-		name := terminal.ShortenMiddle(row[0], max(minNameWidth, names-excess))
+		name := terminal.ShortenMiddle(row[0], width)
 		shortened.rows = append(shortened.rows, append([]string{name}, row[1:]...))
 	}
 	return shortened.Lines(showNamespaces)
