@@ -52,20 +52,15 @@ func describeConnectionError(err error) string {
 		if parsed, parseErr := url.Parse(server); parseErr == nil && parsed.Host != "" {
 			server = parsed.Scheme + "://" + parsed.Host
 		}
-		return fmt.Sprintf("cannot connect to the API server %s: %v; check the context with kubectl config current-context",
-			server, rootCause(err))
+		for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
+			err = inner
+		}
+		return fmt.Sprintf("cannot connect to the API server %s: %v; check the context with kubectl config current-context", server, err)
 	case apierrors.IsUnauthorized(err):
 		return "the API server does not accept your credentials: log in again, or check the user of the context with kubectl config view --minify"
 	default:
 		return err.Error()
 	}
-}
-
-func rootCause(err error) error {
-	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
-		err = inner
-	}
-	return err
 }
 
 // rejectArguments is the Args of commands without arguments and of parent commands. If the argument is similar to the name of a

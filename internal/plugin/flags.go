@@ -42,15 +42,6 @@ func addChoiceFlag(command *cobra.Command, flags *pflag.FlagSet, value *string, 
 	completeValues(command, name, choices...)
 }
 
-func validateChoices(command *cobra.Command) (err error) {
-	command.Flags().VisitAll(func(flag *pflag.Flag) {
-		if choices := flag.Annotations[annotationChoices]; err == nil && choices != nil {
-			err = validateChoice(flag.Name, flag.Value.String(), choices...)
-		}
-	})
-	return err
-}
-
 func validateChoice(flag, value string, choices ...string) error {
 	if !slices.Contains(choices, value) {
 		return fmt.Errorf("invalid --%s %q: must be one of %s", flag, value, strings.Join(choices, ", "))

@@ -40,7 +40,13 @@ func printUsage(command *cobra.Command) error {
 		sections = append(sections, "Examples:\n"+command.Example)
 	}
 	if command.HasAvailableSubCommands() {
-		sections = append(sections, "Commands:\n"+strings.Join(describeSubcommands(command), "\n"))
+		var rows [][]string
+		for _, child := range command.Commands() {
+			if child.IsAvailableCommand() {
+				rows = append(rows, []string{"  " + child.Name(), child.Short})
+			}
+		}
+		sections = append(sections, "Commands:\n"+strings.Join(terminal.AlignColumns(rows), "\n"))
 	}
 	if command.HasParent() && command.HasAvailableLocalFlags() {
 		sections = append(sections, "Flags:\n"+strings.TrimRight(command.LocalFlags().FlagUsages(), " \n"))
@@ -50,16 +56,6 @@ func printUsage(command *cobra.Command) error {
 	}
 	fmt.Fprint(command.OutOrStdout(), strings.Join(append(sections, globalFlagsHint), "\n\n")+"\n")
 	return nil
-}
-
-func describeSubcommands(command *cobra.Command) []string {
-	var rows [][]string
-	for _, child := range command.Commands() {
-		if child.IsAvailableCommand() {
-			rows = append(rows, []string{"  " + child.Name(), child.Short})
-		}
-	}
-	return terminal.AlignColumns(rows)
 }
 
 // examples are the arguments of each command, by its path without kubectl yardmaster. A line with # is a comment.

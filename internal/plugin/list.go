@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -104,7 +105,7 @@ func (l *listCommand[T]) printItems(items []T, single bool, namespace string) er
 		for _, item := range items {
 			status, message := "-", "-"
 			if condition := meta.FindStatusCondition(l.kind.conditions(item), v1alpha1.ConditionReady); condition != nil {
-				status, message = string(condition.Status), orDash(terminal.Sanitize(condition.Message))
+				status, message = string(condition.Status), cmp.Or(terminal.Sanitize(condition.Message), "-")
 			}
 			ready, messages = append(ready, status), append(messages, message)
 		}
@@ -160,18 +161,6 @@ func parseSelector(text string) (labels.Selector, error) {
 	return selector, nil
 }
 
-func (s *objectSelection) listOptions(cluster *clusterConnection) ([]client.ListOption, error) {
-	selector, err := parseSelector(s.selector)
-	if err != nil {
-		return nil, err
-	}
-	options := []client.ListOption{client.MatchingLabelsSelector{Selector: selector}}
-	if !s.allNamespaces {
-		options = append(options, client.InNamespace(cluster.namespace))
-	}
-	return options, nil
-}
-
 // connectAndList connects to the cluster and lists the selected objects, up to a limit that is not zero. It also returns the options
 // of the request. A watch first lists one object, so that a missing permission or kind ends the command: the watch would report it as
 // a temporary failure and retry.
@@ -180,9 +169,13 @@ func (s *objectSelection) connectAndList(ctx context.Context, env *environment, 
 	if err != nil {
 		return nil, nil, err
 	}
-	options, err := s.listOptions(cluster)
+	selector, err := parseSelector(s.selector)
 	if err != nil {
 		return nil, nil, err
+	}
+	options := []client.ListOption{client.MatchingLabelsSelector{Selector: selector}}
+	if !s.allNamespaces {
+		options = append(options, client.InNamespace(cluster.namespace))
 	}
 	return cluster, options, cluster.List(ctx, list, append(slices.Clip(options), limit)...)
 }

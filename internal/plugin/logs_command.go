@@ -39,7 +39,12 @@ type logsCommand[T client.Object] struct {
 
 func (l *logsCommand[T]) newCommand(short, long, followUsage string) *cobra.Command {
 	command := l.kind.newObjectCommand(l.environment, "logs", short, long+" Missing logs are reported on standard error.", l.printLogs)
-	command.PreRunE = func(*cobra.Command, []string) error { return l.validateFlags() }
+	command.PreRunE = func(*cobra.Command, []string) error {
+		if l.tail < tailAllLines {
+			return fmt.Errorf("invalid --tail %d: must be -1 (all lines) or greater", l.tail)
+		}
+		return nil
+	}
 	f := command.Flags()
 	f.BoolVarP(&l.options.Follow, "follow", "f", false, followUsage)
 	f.Int64Var(&l.tail, "tail", tailAllLines, "Number of lines to print from the end of each existing log; -1 prints all.")
@@ -47,13 +52,6 @@ func (l *logsCommand[T]) newCommand(short, long, followUsage string) *cobra.Comm
 	f.BoolVar(&l.options.Timestamps, "timestamps", false, "Print the time of each line.")
 	f.BoolVar(&l.options.AllAttempts, "all-attempts", false, "Print the logs of earlier attempts and runs too.")
 	return command
-}
-
-func (l *logsCommand[T]) validateFlags() error {
-	if l.tail < tailAllLines {
-		return fmt.Errorf("invalid --tail %d: must be -1 (all lines) or greater", l.tail)
-	}
-	return nil
 }
 
 func (l *logsCommand[T]) printLogs(ctx context.Context, cluster *clusterConnection, object T) error {

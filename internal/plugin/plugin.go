@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
@@ -65,14 +66,21 @@ func runCommand(ctx context.Context, args []string, env *environment) int {
 
 func newRootCommand(env *environment) *cobra.Command {
 	root := &cobra.Command{
-		Use:               "kubectl-yardmaster",
-		Short:             "Inspect and control Yardmaster workloads",
-		Args:              rejectArguments,
-		RunE:              func(command *cobra.Command, _ []string) error { return command.Help() },
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl yardmaster"},
-		PersistentPreRunE: func(command *cobra.Command, _ []string) error { return validateChoices(command) },
+		Use:           "kubectl-yardmaster",
+		Short:         "Inspect and control Yardmaster workloads",
+		Args:          rejectArguments,
+		RunE:          func(command *cobra.Command, _ []string) error { return command.Help() },
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl yardmaster"},
+		PersistentPreRunE: func(command *cobra.Command, _ []string) (err error) {
+			command.Flags().VisitAll(func(flag *pflag.Flag) {
+				if choices := flag.Annotations[annotationChoices]; err == nil && choices != nil {
+					err = validateChoice(flag.Name, flag.Value.String(), choices...)
+				}
+			})
+			return err
+		},
 	}
 	root.SetOut(env.out)
 	root.SetErr(env.errOut)

@@ -28,29 +28,36 @@ func newPoolWorkersCommand(env *environment) *cobra.Command {
 	command := workerPoolKind.newObjectCommand(env, "workers", "List the workers of a WorkerPool",
 		"List the workers of a WorkerPool, which are its Pods, with their revision, state and node. `pool drain NAME WORKER` drains one of them.",
 		func(ctx context.Context, cluster *clusterConnection, wp *v1alpha1.WorkerPool) error {
-			pods, err := listWorkers(ctx, cluster, wp)
-			if err != nil {
+			var pods corev1.PodList
+			if err := cluster.List(ctx, &pods, client.InNamespace(wp.Namespace), client.MatchingLabels(workerpool.WorkerSelector(wp.Name))); err != nil {
 				return err
 			}
+			slices.SortFunc(pods.Items, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 			workers := []render.Worker{}
-			for i := range pods {
-				workers = append(workers, workerOutput(&pods[i]))
+			for i := range pods.Items {
+				if pod := &pods.Items[i]; isWorkerOf(pod, wp) && !isEnded(pod) {
+					workers = append(workers, workerOutput(pod))
+				}
 			}
-			return env.printWorkers(wp, workers, format)
+			if format != outputTable {
+				return printEncoded(env.out, format, workers)
+			}
+			if len(workers) == 0 {
+				fmt.Fprintf(env.errOut, "%s has no workers.\n", workerPoolKind.qualifiedName(wp))
+				return nil
+			}
+			age := func(t time.Time) string { return duration.HumanDuration(max(0, env.now().Sub(t))) }
+			rows := [][]string{{"NAME", "STATE", "REVISION", "NODE", "AGE"}}
+			for _, w := range workers {
+				if !w.Since.IsZero() {
+					w.State += " for " + age(w.Since)
+				}
+				rows = append(rows, []string{w.Name, w.State, terminal.Sanitize(w.Revision), cmp.Or(terminal.Sanitize(w.Node), "<none>"), age(w.Created)})
+			}
+			return terminal.WriteLines(env.out, env.outputStyle().Table(rows))
 		})
 	addOutputFlag(command, &format, outputTable, outputJSON, outputYAML)
 	return command
-}
-
-// listWorkers returns the Pods of a pool that have not ended, by name.
-func listWorkers(ctx context.Context, cluster *clusterConnection, wp *v1alpha1.WorkerPool) ([]corev1.Pod, error) {
-	var list corev1.PodList
-	if err := cluster.List(ctx, &list, client.InNamespace(wp.Namespace), client.MatchingLabels(workerpool.WorkerSelector(wp.Name))); err != nil {
-		return nil, err
-	}
-	pods := slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return !isWorkerOf(&p, wp) || isEnded(&p) })
-	slices.SortFunc(pods, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
-	return pods, nil
 }
 
 func isWorkerOf(pod *corev1.Pod, wp *v1alpha1.WorkerPool) bool {
@@ -92,25 +99,6 @@ func gracePeriodOf(pod *corev1.Pod) int64 {
 	}
 }
 
-func (e *environment) printWorkers(wp *v1alpha1.WorkerPool, workers []render.Worker, format string) error {
-	if format != outputTable {
-		return printEncoded(e.out, format, workers)
-	}
-	if len(workers) == 0 {
-		fmt.Fprintf(e.errOut, "%s has no workers.\n", workerPoolKind.qualifiedName(wp))
-		return nil
-	}
-	age := func(t time.Time) string { return duration.HumanDuration(max(0, e.now().Sub(t))) }
-	rows := [][]string{{"NAME", "STATE", "REVISION", "NODE", "AGE"}}
-	for _, w := range workers {
-		if !w.Since.IsZero() {
-			w.State += " for " + age(w.Since)
-		}
-		rows = append(rows, []string{w.Name, w.State, terminal.Sanitize(w.Revision), cmp.Or(terminal.Sanitize(w.Node), "<none>"), age(w.Created)})
-	}
-	return terminal.WriteLines(e.out, e.outputStyle().Table(rows))
-}
-
 type drainPoolCommand struct {
 	*environment
 
@@ -140,26 +128,21 @@ func newDrainPoolCommand(env *environment) *cobra.Command {
 		if len(args) == maxArgs {
 			worker = args[1]
 		}
-		if worker != "" && (command.Flags().Changed("replicas") || d.watch) {
+		switch {
+		case worker != "" && (command.Flags().Changed("replicas") || d.watch):
 			return errors.New("a WORKER cannot be combined with --replicas or --watch")
+		case d.replicas < 0:
+			return fmt.Errorf("invalid --replicas %d: must not be negative", d.replicas)
+		case d.dryRun && d.watch:
+			return errors.New("--watch cannot be combined with --dry-run")
 		}
-		return d.validateFlags()
+		return nil
 	}
 	f := command.Flags()
 	f.Int32Var(&d.replicas, "replicas", 0, "Number of workers to keep.")
 	f.BoolVar(&d.dryRun, "dry-run", false, "Print what would happen without changing anything.")
 	f.BoolVarP(&d.watch, "watch", "w", false, "Watch until the workers are removed.")
 	return command
-}
-
-func (d *drainPoolCommand) validateFlags() error {
-	if d.replicas < 0 {
-		return fmt.Errorf("invalid --replicas %d: must not be negative", d.replicas)
-	}
-	if d.dryRun && d.watch {
-		return errors.New("--watch cannot be combined with --dry-run")
-	}
-	return nil
 }
 
 func (d *drainPoolCommand) drainPool(ctx context.Context, cluster *clusterConnection, wp *v1alpha1.WorkerPool) error {
@@ -231,7 +214,15 @@ func (d *drainPoolCommand) drainWorker(ctx context.Context, cluster *clusterConn
 		err = checkEvictable(pod, wp)
 	}
 	if err == nil {
-		err = cluster.SubResource("eviction").Create(ctx, pod, d.eviction(pod))
+		eviction := &policyv1.Eviction{
+			ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace},
+			// It is refused if another Pod has taken the name.
+			DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))},
+		}
+		if d.dryRun {
+			eviction.DeleteOptions.DryRun = []string{metav1.DryRunAll}
+		}
+		err = cluster.SubResource("eviction").Create(ctx, pod, eviction)
 	}
 	switch {
 	case apierrors.IsTooManyRequests(err):
@@ -260,16 +251,4 @@ func checkEvictable(pod *corev1.Pod, wp *v1alpha1.WorkerPool) error {
 	default:
 		return nil
 	}
-}
-
-// eviction returns an eviction that is refused if another Pod has taken the name.
-func (d *drainPoolCommand) eviction(pod *corev1.Pod) *policyv1.Eviction {
-	e := &policyv1.Eviction{
-		ObjectMeta:    metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace},
-		DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))},
-	}
-	if d.dryRun {
-		e.DeleteOptions.DryRun = []string{metav1.DryRunAll}
-	}
-	return e
 }

@@ -221,17 +221,6 @@ var defaultBrokerPorts = map[string]int32{"nats": 4222, "tls": 4222, "redis": 63
 // errInvalidBrokerPort does not contain the URL, which can contain a password.
 var errInvalidBrokerPort = errors.New("the broker's URL has an invalid port")
 
-func brokerPort(address *url.URL) (int32, error) {
-	if address.Port() == "" {
-		return defaultBrokerPorts[address.Scheme], nil
-	}
-	port, err := strconv.ParseInt(address.Port(), 10, 32)
-	if err != nil || port < 1 || port > 65535 {
-		return 0, errInvalidBrokerPort
-	}
-	return int32(port), nil
-}
-
 // findReadyPod returns a ready Pod behind the host of a broker's URL; nil if the host is not a Service of this cluster.
 func (c *clusterConnection) findReadyPod(ctx context.Context, address *url.URL) (*podPort, error) {
 	host, isPossible := parseServiceHost(address.Hostname(), c.namespace)
@@ -246,9 +235,13 @@ func (c *clusterConnection) findReadyPod(ctx context.Context, address *url.URL) 
 	case err != nil:
 		return nil, err
 	}
-	port, err := brokerPort(address)
-	if err != nil {
-		return nil, err
+	port := defaultBrokerPorts[address.Scheme]
+	if text := address.Port(); text != "" {
+		number, err := strconv.ParseUint(text, 10, 16)
+		if err != nil || number == 0 {
+			return nil, errInvalidBrokerPort
+		}
+		port = int32(number)
 	}
 	var endpointSlices discoveryv1.EndpointSliceList
 	err = c.List(ctx, &endpointSlices, client.InNamespace(host.namespace), client.MatchingLabels{discoveryv1.LabelServiceName: host.service})

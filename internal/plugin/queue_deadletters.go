@@ -176,7 +176,23 @@ func (d *deadLetterCommand) newShowCommand() *cobra.Command {
 			if d.format != outputTable {
 				return printEncoded(d.out, d.format, deadLetterOutput(letter))
 			}
-			return terminal.WriteLines(d.out, d.renderDeadLetter(letter))
+			rows := [][]string{
+				{"ID:", strconv.FormatUint(letter.ID, 10)},
+				{"Died:", formatAge(letter.DeadLetteredTime, d.now()) + " ago"},
+				{"Priority:", terminal.Sanitize(letter.Priority)},
+				{"Attempts:", strconv.Itoa(letter.Attempts)},
+				{"Origin:", terminal.Sanitize(letter.MessageID)},
+				{"Error:", terminal.Sanitize(letter.Error)},
+			}
+			for _, name := range slices.Sorted(maps.Keys(letter.Headers)) {
+				rows = append(rows, []string{"Header:", terminal.Sanitize(name + ": " + strings.Join(letter.Headers[name], ", "))})
+			}
+			lines := append(terminal.AlignColumns(rows), fmt.Sprintf("Payload (%d bytes):", len(letter.Payload)))
+			lines = append(lines, escapedLines(letter.Payload[:min(len(letter.Payload), maxShownBytes)])...)
+			if more := len(letter.Payload) - maxShownBytes; more > 0 {
+				lines = append(lines, fmt.Sprintf("… %d bytes more; -o json has all", more))
+			}
+			return terminal.WriteLines(d.out, lines)
 		})
 	addOutputFlag(command, &d.format, outputTable, outputJSON, outputYAML)
 	return command
@@ -184,26 +200,6 @@ func (d *deadLetterCommand) newShowCommand() *cobra.Command {
 
 // maxShownBytes is how much of a payload is shown. The output formats json and yaml have all of it.
 const maxShownBytes = 4096
-
-func (d *deadLetterCommand) renderDeadLetter(l *broker.DeadLetter) []string {
-	rows := [][]string{
-		{"ID:", strconv.FormatUint(l.ID, 10)},
-		{"Died:", formatAge(l.DeadLetteredTime, d.now()) + " ago"},
-		{"Priority:", terminal.Sanitize(l.Priority)},
-		{"Attempts:", strconv.Itoa(l.Attempts)},
-		{"Origin:", terminal.Sanitize(l.MessageID)},
-		{"Error:", terminal.Sanitize(l.Error)},
-	}
-	for _, name := range slices.Sorted(maps.Keys(l.Headers)) {
-		rows = append(rows, []string{"Header:", terminal.Sanitize(name + ": " + strings.Join(l.Headers[name], ", "))})
-	}
-	lines := append(terminal.AlignColumns(rows), fmt.Sprintf("Payload (%d bytes):", len(l.Payload)))
-	lines = append(lines, escapedLines(l.Payload[:min(len(l.Payload), maxShownBytes)])...)
-	if more := len(l.Payload) - maxShownBytes; more > 0 {
-		lines = append(lines, fmt.Sprintf("… %d bytes more; -o json has all", more))
-	}
-	return lines
-}
 
 // escapedLines returns a payload as lines without control characters.
 func escapedLines(payload []byte) []string {
@@ -357,7 +353,24 @@ func (d *deadLetterCommand) printOutcome(q *connectedQueue, verb string, number 
 func (d *deadLetterCommand) newPurgeCommand() *cobra.Command {
 	command := newBrokerCommand(d.environment, "purge NAME", "Delete all dead letters",
 		"Delete all dead letters. This cannot be undone. Without --yes, the command asks for confirmation, for which it needs a terminal.",
-		d.purgeDeadLetters)
+		func(ctx context.Context, q *connectedQueue, _ []string) error {
+			stats, err := q.Stats(ctx, q.brokerName)
+			if err != nil {
+				return err
+			}
+			if stats.DeadLetters == 0 {
+				fmt.Fprintf(d.out, "%s has no dead letters\n", queueKind.qualifiedName(q.Queue))
+				return nil
+			}
+			if err := d.confirmDeletion(q, formatDeadLetters(stats.DeadLetters)); err != nil {
+				return err
+			}
+			if err := q.DeadLetters(q.brokerName).Purge(ctx); err != nil {
+				return err
+			}
+			fmt.Fprintf(d.out, "%s: deleted %s\n", queueKind.qualifiedName(q.Queue), formatDeadLetters(stats.DeadLetters))
+			return nil
+		})
 	command.PreRunE = func(*cobra.Command, []string) error {
 		if !d.all {
 			return errors.New("set --all: a broker can only delete all dead letters of a queue")
@@ -367,25 +380,6 @@ func (d *deadLetterCommand) newPurgeCommand() *cobra.Command {
 	command.Flags().BoolVar(&d.all, "all", false, "Delete all dead letters. Required.")
 	command.Flags().BoolVar(&d.yes, "yes", false, "Do not ask for confirmation.")
 	return command
-}
-
-func (d *deadLetterCommand) purgeDeadLetters(ctx context.Context, q *connectedQueue, _ []string) error {
-	stats, err := q.Stats(ctx, q.brokerName)
-	if err != nil {
-		return err
-	}
-	if stats.DeadLetters == 0 {
-		fmt.Fprintf(d.out, "%s has no dead letters\n", queueKind.qualifiedName(q.Queue))
-		return nil
-	}
-	if err := d.confirmDeletion(q, formatDeadLetters(stats.DeadLetters)); err != nil {
-		return err
-	}
-	if err := q.DeadLetters(q.brokerName).Purge(ctx); err != nil {
-		return err
-	}
-	fmt.Fprintf(d.out, "%s: deleted %s\n", queueKind.qualifiedName(q.Queue), formatDeadLetters(stats.DeadLetters))
-	return nil
 }
 
 func formatDeadLetters(number int64) string {

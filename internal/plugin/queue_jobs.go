@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -111,8 +112,8 @@ func (j *jobCommand) listJobs(ctx context.Context, q *connectedQueue, _ []string
 	for i := range list.Jobs {
 		job := &list.Jobs[i]
 		rows = append(rows, []string{
-			terminal.Sanitize(job.ID), string(job.State), orDash(terminal.Sanitize(job.Kind)), formatAttempt(job), formatAge(job.StartTime, j.now()),
-			formatWait(job.NextTime, j.now()), orDash(formatProgress(job.Progress)), terminal.Truncate(terminal.Sanitize(job.Error), maxErrorColumns),
+			terminal.Sanitize(job.ID), string(job.State), cmp.Or(terminal.Sanitize(job.Kind), "-"), formatAttempt(job), formatAge(job.StartTime, j.now()),
+			formatWait(job.NextTime, j.now()), cmp.Or(formatProgress(job.Progress), "-"), terminal.Truncate(terminal.Sanitize(job.Error), maxErrorColumns),
 		})
 	}
 	lines := j.outputStyle().Table(rows)
@@ -182,10 +183,6 @@ func (j *jobCommand) showJob(ctx context.Context, q *connectedQueue, args []stri
 	if j.format != outputTable {
 		return printEncoded(j.out, j.format, newJobOutput(&job))
 	}
-	return terminal.WriteLines(j.out, renderJob(&job, j.now()))
-}
-
-func renderJob(job *jobstate.Info, now time.Time) []string {
 	rows := [][]string{{"ID:", terminal.Sanitize(job.ID)}, {"State:", string(job.State)}}
 	add := func(name, value string) {
 		if value != "" && value != "-" {
@@ -198,21 +195,21 @@ func renderJob(job *jobstate.Info, now time.Time) []string {
 	add("Kind:", terminal.Sanitize(job.Kind))
 	add("Priority:", terminal.Sanitize(job.Priority))
 	if job.Attempt > 0 {
-		add("Attempt:", formatAttempt(job))
+		add("Attempt:", formatAttempt(&job))
 	}
 	for _, t := range []struct {
 		name string
 		time time.Time
 	}{{"Started:", job.StartTime}, {"Updated:", job.UpdateTime}} {
 		if !t.time.IsZero() {
-			add(t.name, formatAge(t.time, now)+" ago")
+			add(t.name, formatAge(t.time, j.now())+" ago")
 		}
 	}
-	add("Next:", formatWait(job.NextTime, now))
+	add("Next:", formatWait(job.NextTime, j.now()))
 	add("Progress:", formatProgress(job.Progress))
 	add("Error:", terminal.Sanitize(job.Error))
 	add("Result:", terminal.Sanitize(string(job.Result)))
-	return terminal.AlignColumns(rows)
+	return terminal.WriteLines(j.out, terminal.AlignColumns(rows))
 }
 
 func newCancelJobCommand(env *environment) *cobra.Command {

@@ -12,6 +12,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +20,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
 	"github.com/yardmaster/yardmaster/internal/kube/joblist"
+	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
 // The values of --fail-on.
@@ -185,7 +187,13 @@ func (r *reportCommand) buildReports(tallies map[string]*jobreport.Aggregator, s
 		scan := jobreport.Scan{Jobs: tally, StartTime: startTime, Duration: r.now().Sub(startTime)}
 		one.Status = jobreport.Decide(jobreport.Observation{Report: &one.JobReport, Scan: scan, Now: startTime, Unstored: true}).Status
 		one.findings, _ = storedLines(&one.Status)
-		one.groups = groupLines(tally, one.findings)
+		for _, group := range tally.Groups() {
+			one.groups = append(one.groups, reportLine{
+				name: group.Owner.String(), category: string(group.Category), severity: string(group.Severity),
+				reason: string(group.Reason), message: group.Message, since: group.Newest, count: group.Count,
+			})
+		}
+		one.groups = appendOwnerless(one.groups, one.findings)
 		reports = append(reports, one)
 	}
 	return reports
@@ -209,8 +217,12 @@ func (r *reportCommand) readStoredReports(ctx context.Context, cluster *clusterC
 		one.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "JobReport"}
 		one.ManagedFields = nil
 		one.findings, one.groups = storedLines(&one.Status)
-		if warning := scanWarning(&one.JobReport); warning != "" {
-			fmt.Fprintln(r.errOut, "warning:", warning)
+		failed := meta.FindStatusCondition(one.Status.Conditions, v1alpha1.ConditionScanFailed)
+		switch {
+		case failed != nil && failed.Status == metav1.ConditionTrue:
+			fmt.Fprintf(r.errOut, "warning: the last scan of namespace %s failed (%s): %s\n", one.Namespace, failed.Reason, terminal.Sanitize(failed.Message))
+		case one.Status.LastScanTime == nil:
+			fmt.Fprintf(r.errOut, "warning: namespace %s has not been scanned yet\n", one.Namespace)
 		}
 		reports = append(reports, one)
 	}

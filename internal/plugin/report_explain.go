@@ -18,12 +18,10 @@ import (
 // maxExplainedPods limits the Pods whose events are read: one request each.
 const maxExplainedPods = 20
 
-type explainJobCommand struct {
-	*environment
-}
-
 func newExplainJobCommand(env *environment) *cobra.Command {
-	e := &explainJobCommand{env}
+	classify := func(job *batchv1.Job) jobreport.Finding {
+		return jobreport.Classify(job, env.now(), jobreport.DefaultThresholds())
+	}
 	return &cobra.Command{
 		Use:   "explain JOB",
 		Short: "Explain why a Job is stale, from its Pods and events",
@@ -36,28 +34,30 @@ func newExplainJobCommand(env *environment) *cobra.Command {
 			}
 			return nil
 		},
-		ValidArgsFunction: e.completeJobs,
-		RunE:              func(command *cobra.Command, args []string) error { return e.explainJob(command.Context(), args[0]) },
+		ValidArgsFunction: func(command *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			if len(given) > 0 {
+				return nil, noFileCompletion
+			}
+			return completeObjects(command, env, nil, &objectSelection{}, &batchv1.JobList{}, func(job *batchv1.Job) string { return string(classify(job).Category) })
+		},
+		RunE: func(command *cobra.Command, args []string) error {
+			cluster, err := env.connect(env.clientConfig)
+			if err != nil {
+				return err
+			}
+			job := &batchv1.Job{}
+			if err := cluster.Get(command.Context(), client.ObjectKey{Namespace: cluster.namespace, Name: args[0]}, job); err != nil {
+				return err
+			}
+			details := render.JobDetails{Job: job, Finding: classify(job)}
+			details.Pods, details.Events = env.readJobDetails(command.Context(), cluster, job)
+			return terminal.WriteLines(env.out, render.JobExplanation(env.outputStyle(), details, env.now()))
+		},
 	}
 }
 
-func (e *explainJobCommand) explainJob(ctx context.Context, name string) error {
-	cluster, err := e.connect(e.clientConfig)
-	if err != nil {
-		return err
-	}
-	job := &batchv1.Job{}
-	if err := cluster.Get(ctx, client.ObjectKey{Namespace: cluster.namespace, Name: name}, job); err != nil {
-		return err
-	}
-	pods, events := e.readDetails(ctx, cluster, job)
-	return terminal.WriteLines(e.out, render.JobExplanation(e.outputStyle(), render.JobDetails{
-		Job: job, Finding: jobreport.Classify(job, e.now(), jobreport.DefaultThresholds()), Pods: pods, Events: events,
-	}, e.now()))
-}
-
-// readDetails reads the Job's Pods and events. It reports unreadable objects as unknown.
-func (e *explainJobCommand) readDetails(ctx context.Context, cluster *clusterConnection, job *batchv1.Job) ([]corev1.Pod, []corev1.Event) {
+// readJobDetails reads the Job's Pods and events. It reports unreadable objects as unknown.
+func (e *environment) readJobDetails(ctx context.Context, cluster *clusterConnection, job *batchv1.Job) ([]corev1.Pod, []corev1.Event) {
 	pods := &corev1.PodList{}
 	if err := cluster.List(ctx, pods, client.InNamespace(job.Namespace), client.MatchingLabels{batchv1.ControllerUidLabel: string(job.UID)}); err != nil {
 		e.warnUnknown("Pods", err)
@@ -78,17 +78,8 @@ func (e *explainJobCommand) readDetails(ctx context.Context, cluster *clusterCon
 	return pods.Items, events
 }
 
-func (e *explainJobCommand) warnUnknown(what string, err error) {
+func (e *environment) warnUnknown(what string, err error) {
 	for _, line := range describeError(err) {
 		fmt.Fprintf(e.errOut, "warning: the Job's %s are unknown: %s\n", what, line)
 	}
-}
-
-func (e *explainJobCommand) completeJobs(command *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(given) > 0 {
-		return nil, noFileCompletion
-	}
-	return completeObjects(command, e.environment, nil, &objectSelection{}, &batchv1.JobList{}, func(job *batchv1.Job) string {
-		return string(jobreport.Classify(job, e.now(), jobreport.DefaultThresholds()).Category)
-	})
 }

@@ -5,12 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
@@ -22,7 +21,13 @@ func (r *reportCommand) printReports(reports []namespaceReport) error {
 	case outputTable, outputWide:
 		return r.printReportTable(reports)
 	case outputName:
-		return r.printJobNames(reports)
+		var lines []string
+		for i := range reports {
+			for _, line := range reports[i].findings {
+				lines = append(lines, "job.batch/"+line.name)
+			}
+		}
+		return terminal.WriteLines(r.out, lines)
 	}
 	list := v1alpha1.JobReportList{Items: []v1alpha1.JobReport{}}
 	list.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "JobReportList"}
@@ -34,16 +39,6 @@ func (r *reportCommand) printReports(reports []namespaceReport) error {
 		printed = reports[0].JobReport
 	}
 	return printEncoded(r.out, r.format, printed)
-}
-
-func (r *reportCommand) printJobNames(reports []namespaceReport) error {
-	var lines []string
-	for i := range reports {
-		for _, line := range reports[i].findings {
-			lines = append(lines, "job.batch/"+line.name)
-		}
-	}
-	return terminal.WriteLines(r.out, lines)
 }
 
 // printReportTable prints the stale Jobs of each namespace, the most important first, and the number of Jobs in each category.
@@ -74,7 +69,14 @@ func (r *reportCommand) printReportTable(reports []namespaceReport) error {
 	if len(rows) > 0 {
 		lines = append(terminal.AlignColumns(rows), "")
 	}
-	return terminal.WriteLines(r.out, append(lines, summaryLine(&total, omitted)))
+	summary := fmt.Sprintf("%d Jobs: %d healthy, %d suspicious, %d zombie", total.Total, total.Healthy, total.Suspicious, total.Zombie)
+	if total.Ignored > 0 {
+		summary += fmt.Sprintf(", %d ignored", total.Ignored)
+	}
+	if omitted > 0 {
+		summary += fmt.Sprintf("; %d not shown", omitted)
+	}
+	return terminal.WriteLines(r.out, append(lines, summary))
 }
 
 // tableRow returns the row of a line, and the header above it.
@@ -97,32 +99,13 @@ func (r *reportCommand) tableRow(namespace string, line *reportLine) (header, ro
 		add("FOR", age)
 	}
 	if isWide && !isGrouped {
-		add("OWNER", orDash(terminal.Sanitize(line.owner)))
+		add("OWNER", cmp.Or(terminal.Sanitize(line.owner), "-"))
 	}
 	add("MESSAGE", terminal.Sanitize(line.message))
 	if isWide {
 		add("NEXT", jobreport.NextStep(jobreport.Reason(line.reason)))
 	}
 	return header, row
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
-
-func summaryLine(total *v1alpha1.JobSummary, omitted int32) string {
-	var line strings.Builder
-	fmt.Fprintf(&line, "%d Jobs: %d healthy, %d suspicious, %d zombie", total.Total, total.Healthy, total.Suspicious, total.Zombie)
-	if total.Ignored > 0 {
-		fmt.Fprintf(&line, ", %d ignored", total.Ignored)
-	}
-	if omitted > 0 {
-		fmt.Fprintf(&line, "; %d not shown", omitted)
-	}
-	return line.String()
 }
 
 var categoryColors = map[string]terminal.Color{string(jobreport.CategoryZombie): terminal.Red, string(jobreport.CategorySuspicious): terminal.Yellow}
@@ -134,18 +117,7 @@ type reportLine struct {
 	count                                                 int32
 }
 
-// groupLines returns a line for each group. Each Job without an owner has its own line.
-func groupLines(tally *jobreport.Aggregator, findings []reportLine) []reportLine {
-	var lines []reportLine
-	for _, group := range tally.Groups() {
-		lines = append(lines, reportLine{
-			name: group.Owner.String(), category: string(group.Category), severity: string(group.Severity),
-			reason: string(group.Reason), message: group.Message, since: group.Newest, count: group.Count,
-		})
-	}
-	return appendOwnerless(lines, findings)
-}
-
+// appendOwnerless appends a line for each Job without an owner, and orders the lines.
 func appendOwnerless(groups, findings []reportLine) []reportLine {
 	for _, line := range findings {
 		if line.owner == "" {
@@ -183,7 +155,7 @@ func storedLines(status *v1alpha1.JobReportStatus) (findings, groups []reportLin
 		finding := &status.Findings[i]
 		line := reportLine{
 			name: finding.Name, uid: string(finding.UID), category: string(finding.Category), severity: string(finding.Severity), reason: finding.Reason,
-			message: finding.Message, since: timeOrZero(finding.Since), count: 1,
+			message: finding.Message, since: ptr.Deref(finding.Since, metav1.Time{}).Time, count: 1,
 		}
 		if finding.Owner != nil {
 			line.owner = finding.Owner.Kind + "/" + finding.Owner.Name
@@ -203,7 +175,8 @@ func storedLines(status *v1alpha1.JobReportStatus) (findings, groups []reportLin
 		group := &status.Groups[i]
 		groups = append(groups, reportLine{
 			name: group.Owner.Kind + "/" + group.Owner.Name, category: string(group.Category), severity: string(group.Severity), reason: group.Reason,
-			message: newest[groupName(&group.Owner, group.Category, group.Reason)].message, since: timeOrZero(group.Newest), count: group.Count,
+			message: newest[groupName(&group.Owner, group.Category, group.Reason)].message,
+			since:   ptr.Deref(group.Newest, metav1.Time{}).Time, count: group.Count,
 		})
 	}
 	sortLines(findings)
@@ -212,25 +185,6 @@ func storedLines(status *v1alpha1.JobReportStatus) (findings, groups []reportLin
 
 func groupName(owner *v1alpha1.JobOwner, category v1alpha1.JobCategory, reason string) string {
 	return fmt.Sprintf("%s/%s/%s/%s", owner.Kind, owner.Name, category, reason)
-}
-
-func timeOrZero(t *metav1.Time) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return t.Time
-}
-
-// scanWarning returns the problem of a stored report; empty without a problem.
-func scanWarning(stored *v1alpha1.JobReport) string {
-	failed := meta.FindStatusCondition(stored.Status.Conditions, v1alpha1.ConditionScanFailed)
-	switch {
-	case failed != nil && failed.Status == metav1.ConditionTrue:
-		return fmt.Sprintf("the last scan of namespace %s failed (%s): %s", stored.Namespace, failed.Reason, terminal.Sanitize(failed.Message))
-	case stored.Status.LastScanTime == nil:
-		return fmt.Sprintf("namespace %s has not been scanned yet", stored.Namespace)
-	}
-	return ""
 }
 
 func formatAge(since, now time.Time) string {

@@ -82,24 +82,20 @@ func newSessionResultCommand(env *environment) *cobra.Command {
 	command := agenticSessionKind.newObjectCommand(env, "result", "Print the result of an AgenticSession",
 		"Print the latest result of an AgenticSession: its summary, usage and cost.\n\nA missing or unreadable result is an error.",
 		func(_ context.Context, _ *clusterConnection, s *v1alpha1.AgenticSession) error {
-			return env.printResult(s, format)
+			valid := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionResultValid)
+			switch {
+			case valid != nil && valid.Status == metav1.ConditionFalse:
+				return fmt.Errorf("%s: the result cannot be read: %s", agenticSessionKind.qualifiedName(s), valid.Message)
+			case s.Status.Result == nil:
+				return fmt.Errorf("%s: no result yet: the session is %s", agenticSessionKind.qualifiedName(s), render.SessionPhase(s))
+			case format != outputText:
+				return printEncoded(env.out, format, s.Status.Result)
+			default:
+				return terminal.WriteLines(env.out, render.SessionResult(env.outputStyle(), s))
+			}
 		})
 	addOutputFlag(command, &format, outputText, outputJSON, outputYAML)
 	return command
-}
-
-func (e *environment) printResult(s *v1alpha1.AgenticSession, format string) error {
-	valid := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionResultValid)
-	switch {
-	case valid != nil && valid.Status == metav1.ConditionFalse:
-		return fmt.Errorf("%s: the result cannot be read: %s", agenticSessionKind.qualifiedName(s), valid.Message)
-	case s.Status.Result == nil:
-		return fmt.Errorf("%s: no result yet: the session is %s", agenticSessionKind.qualifiedName(s), render.SessionPhase(s))
-	case format != outputText:
-		return printEncoded(e.out, format, s.Status.Result)
-	default:
-		return terminal.WriteLines(e.out, render.SessionResult(e.outputStyle(), s))
-	}
 }
 
 func newRestartSessionCommand(env *environment) *cobra.Command {

@@ -60,7 +60,15 @@ func newUICommand(env *environment) *cobra.Command {
 	command.Flags().BoolVar(&u.noBrowser, "no-browser", false, "Print the address without opening it.")
 	command.Flags().StringVar(&u.prometheus, "prometheus", "", "Address of a Prometheus server, such as http://127.0.0.1:9090, from which charts get their history.")
 	addDurationFlag(command, &u.history, "history", "Time that the charts show from Prometheus, such as 6h or 7d.")
-	command.PreRunE = func(*cobra.Command, []string) error { return u.validateHistory(command.Flags().Changed("history")) }
+	command.PreRunE = func(*cobra.Command, []string) error {
+		switch {
+		case command.Flags().Changed("history") && u.prometheus == "":
+			return errors.New("--history needs --prometheus")
+		case u.history < minHistory || u.history > maxHistory:
+			return fmt.Errorf("invalid --history %s: must be between 10m and 90d", u.history)
+		}
+		return nil
+	}
 	return command
 }
 
@@ -70,16 +78,6 @@ const (
 	minHistory     = 10 * time.Minute
 	maxHistory     = 90 * 24 * time.Hour
 )
-
-func (u *uiCommand) validateHistory(isSet bool) error {
-	switch {
-	case isSet && u.prometheus == "":
-		return errors.New("--history needs --prometheus")
-	case u.history < minHistory || u.history > maxHistory:
-		return fmt.Errorf("invalid --history %s: must be between 10m and 90d", u.history)
-	}
-	return nil
-}
 
 // newHistory returns nil without --prometheus.
 func (u *uiCommand) newHistory() (*ui.History, error) {
@@ -132,7 +130,12 @@ func (u *uiCommand) runUI(command *cobra.Command) error {
 		},
 	}, listener.Addr())
 	go store.Run(ctx, cluster.WithWatch)
-	u.announce(ctx, server.URL())
+	fmt.Fprintf(u.out, "Open this address; it works once:\n%s\nPress Ctrl+C to stop.\n", server.URL())
+	if !u.noBrowser {
+		if err := u.openBrowser(ctx, server.URL()); err != nil {
+			fmt.Fprintln(u.errOut, "no browser was opened:", err)
+		}
+	}
 	if err := server.Serve(ctx, listener); err != nil {
 		return err
 	}
@@ -197,16 +200,6 @@ func selectedConnection(flags *pflag.FlagSet) []string {
 		}
 	})
 	return selected
-}
-
-func (u *uiCommand) announce(ctx context.Context, address string) {
-	fmt.Fprintf(u.out, "Open this address; it works once:\n%s\nPress Ctrl+C to stop.\n", address)
-	if u.noBrowser {
-		return
-	}
-	if err := u.openBrowser(ctx, address); err != nil {
-		fmt.Fprintln(u.errOut, "no browser was opened:", err)
-	}
 }
 
 var errNoBrowser = errors.New("found no program that opens addresses")

@@ -122,7 +122,13 @@ func (w *watchLoop[T]) runUntilFinished(ctx context.Context) error {
 			if isPermissionError(err) {
 				return err // a retry cannot succeed
 			}
-			w.recordConnectionError(err)
+			switch {
+			case err != nil && w.connectionErr == nil:
+				w.printChanges([]render.Change{{Text: "connection lost: " + terminal.Sanitize(err.Error())}})
+			case err == nil && w.connectionErr != nil:
+				w.printChanges([]render.Change{{Text: "connection restored"}})
+			}
+			w.connectionErr = err
 		case <-synced:
 			synced = nil // all existing objects have been received
 		case <-ticker.C:
@@ -139,16 +145,6 @@ func (w *watchLoop[T]) runUntilFinished(ctx context.Context) error {
 			return err
 		}
 	}
-}
-
-func (w *watchLoop[T]) recordConnectionError(err error) {
-	if err != nil && w.connectionErr == nil {
-		w.printChanges([]render.Change{{Text: "connection lost: " + terminal.Sanitize(err.Error())}})
-	}
-	if err == nil && w.connectionErr != nil {
-		w.printChanges([]render.Change{{Text: "connection restored"}})
-	}
-	w.connectionErr = err
 }
 
 // printChanges prints a line for each change, unless the output is a terminal, which shows the current state instead.
