@@ -12,8 +12,42 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/ui/view"
 )
 
-// actionsOf returns the actions that are possible now for an object.
-func actionsOf(entry *view.Entry, now time.Time) []view.Action {
+func (s *Server) serveAction(w http.ResponseWriter, r *http.Request, path string) {
+	place := parseLocation(path, nil)
+	if place == nil || place.view != viewObject {
+		s.writeDialog(w, r, http.StatusNotFound, "Not found", page.Message("Not found", "There is no such action."))
+		return
+	}
+	entry, _ := s.entry(place)
+	var action *view.Action
+	if entry != nil {
+		action = findAction(entry, r.URL.Query(), s.Now())
+	}
+	if action == nil {
+		text := "This is not possible now: the object has changed, or was deleted."
+		if id := r.URL.Query().Get("do"); id == view.RequeueLetters || id == view.DeleteLetters {
+			text = "Select at least one dead letter of the list."
+		}
+		s.writeDialog(w, r, http.StatusConflict, "Not possible", page.Message("Not possible", text))
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxFormBytes)
+	switch {
+	case r.Method != http.MethodPost:
+		s.writeDialog(w, r, http.StatusOK, action.Label, page.Confirmation(s.links, entry, action, ""))
+	case r.ParseForm() != nil:
+		s.writeDialog(w, r, http.StatusBadRequest, action.Label, page.Message(action.Label, "The form cannot be read."))
+	case action.Destroys && r.PostForm.Get("confirm") != action.Confirm:
+		s.writeDialog(w, r, http.StatusBadRequest, action.Label, page.Confirmation(s.links, entry, action, "Nothing was done: type "+action.Confirm+" to continue."))
+	default:
+		result := s.runCommand(r.Context(), action.Args)
+		text := cleanLines(append(result.output, result.errors...))
+		s.writeDialog(w, r, http.StatusOK, action.Label, page.Outcome(s.links, action.Label, action.Args, result.code == 0, text, s.links.Object(entry, "")))
+	}
+}
+
+// findAction returns the action that a query selects; nil if it is not possible now.
+func findAction(entry *view.Entry, query url.Values, now time.Time) *view.Action {
 	var actions []view.Action
 	switch object := entry.Object.(type) {
 	case *v1alpha1.SequentialJob:
@@ -31,38 +65,8 @@ func actionsOf(entry *view.Entry, now time.Time) []view.Action {
 	case *v1alpha1.Schedule:
 		actions = view.NewSchedule(entry, object, now).Actions
 	}
-	return actions
-}
-
-func (s *Server) serveAction(w http.ResponseWriter, r *http.Request, path string) {
-	place := parseLocation(path, nil)
-	if place == nil || place.view != viewObject {
-		s.writeDialog(w, r, http.StatusNotFound, "Not found", page.Message("Not found", "There is no such action."))
-		return
-	}
-	entry, _ := s.entry(place)
-	var action *view.Action
-	if entry != nil {
-		action = findAction(entry, r.URL.Query(), s.Now())
-	}
-	switch {
-	case action == nil:
-		text := "This is not possible now: the object has changed, or was deleted."
-		if id := r.URL.Query().Get("do"); id == view.RequeueLetters || id == view.DeleteLetters {
-			text = "Select at least one dead letter of the list."
-		}
-		s.writeDialog(w, r, http.StatusConflict, "Not possible", page.Message("Not possible", text))
-	case r.Method != http.MethodPost:
-		s.writeDialog(w, r, http.StatusOK, action.Label, page.Confirmation(s.links, entry, action, ""))
-	default:
-		s.runAction(w, r, entry, action)
-	}
-}
-
-// findAction returns the action that a query selects; nil if it is not possible now.
-func findAction(entry *view.Entry, query url.Values, now time.Time) *view.Action {
 	id, argument := query.Get("do"), query.Get("arg")
-	if action := view.FindAction(actionsOf(entry, now), id, argument); action != nil {
+	if action := view.FindAction(actions, id, argument); action != nil {
 		return action
 	}
 	switch {
@@ -75,22 +79,6 @@ func findAction(entry *view.Entry, query url.Values, now time.Time) *view.Action
 		argument = strings.Join(ids, ",")
 	}
 	return view.DeadLetterSelection(entry, id, argument)
-}
-
-func (s *Server) runAction(w http.ResponseWriter, r *http.Request, entry *view.Entry, action *view.Action) {
-	r.Body = http.MaxBytesReader(w, r.Body, maxFormBytes)
-	if err := r.ParseForm(); err != nil {
-		s.writeDialog(w, r, http.StatusBadRequest, action.Label, page.Message(action.Label, "The form cannot be read."))
-		return
-	}
-	if action.Destroys && r.PostForm.Get("confirm") != action.Confirm {
-		s.writeDialog(w, r, http.StatusBadRequest, action.Label, page.Confirmation(s.links, entry, action, "Nothing was done: type "+action.Confirm+" to continue."))
-		return
-	}
-	result := s.runCommand(r.Context(), action.Args)
-	back := s.links.Object(entry, "")
-	text := cleanLines(append(result.output, result.errors...))
-	s.writeDialog(w, r, http.StatusOK, action.Label, page.Outcome(s.links, action.Label, action.Args, result.code == 0, text, back))
 }
 
 func (s *Server) serveExplanation(w http.ResponseWriter, r *http.Request) {

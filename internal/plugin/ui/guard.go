@@ -32,12 +32,6 @@ func newGuard(host string) *guard {
 
 func (g *guard) origin() string { return "http://" + g.host }
 
-func (g *guard) loginURL() string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.origin() + g.base + "/login?token=" + g.token
-}
-
 // check returns why a request is refused; empty if it is not. The login has no cookie yet.
 func (g *guard) check(r *http.Request) (status int, reason string) {
 	isLogin := r.URL.Path == g.base+"/login"
@@ -53,22 +47,12 @@ func (g *guard) check(r *http.Request) (status int, reason string) {
 		return http.StatusForbidden, "the request comes from another page"
 	case !isLogin && !g.hasCookie(r):
 		return http.StatusUnauthorized, "open the address that kubectl yardmaster ui printed; it works once, so start the command again if you used it in another browser"
-	}
-	return g.checkMethod(r)
-}
-
-// checkMethod refuses changes that another page of the same machine could request.
-func (g *guard) checkMethod(r *http.Request) (status int, reason string) {
-	switch r.Method {
-	case http.MethodGet, http.MethodHead:
-		return 0, ""
-	case http.MethodPost:
-		if r.Header.Get("Origin") != g.origin() {
-			return http.StatusForbidden, "the header Origin is not " + g.origin()
-		}
-		return 0, ""
-	default:
+	case r.Method == http.MethodPost && r.Header.Get("Origin") != g.origin(): // another page of the same machine could request a change
+		return http.StatusForbidden, "the header Origin is not " + g.origin()
+	case r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost:
 		return http.StatusMethodNotAllowed, "the method must be GET or POST"
+	default:
+		return 0, ""
 	}
 }
 

@@ -37,41 +37,33 @@ func parseLocation(path string, query url.Values) *location {
 	case "/stale":
 		return &location{view: viewStale}
 	}
-	const maxWords = 6
+	const list, object, part, maxWords = 2, 4, 5, 6 // words
 	words := strings.SplitN(strings.TrimPrefix(path, "/"), "/", maxWords)
-	const list = 2 // words
 	if len(words) < list || words[0] != "k" || view.KindOf(words[1]) == nil {
 		return nil
 	}
-	kind := view.KindOf(words[1])
-	if len(words) == list {
-		page, _ := strconv.Atoi(query.Get("page")) // another value is the first page
-		return &location{view: viewList, kind: kind, query: view.Query{Text: truncate(query.Get("q")), Page: page}}
+	place := &location{view: viewList, kind: view.KindOf(words[1]), query: view.Query{Text: truncate(query.Get("q"))}}
+	switch len(words) {
+	case list:
+		place.query.Page, _ = strconv.Atoi(query.Get("page")) // another value is the first page
+		return place
+	case object:
+		if place.view = viewObject; query.Has("log") {
+			place.log = new(query.Get("log"))
+		}
+	case part:
+		if place.view = words[object]; partKinds[place.view] != place.kind {
+			return nil
+		}
+	default:
+		return nil
 	}
-	return parseObjectLocation(kind, words[list:], query)
+	place.namespace, place.name = words[list], words[list+1]
+	return place
 }
 
 // partKinds are the pages about a part of an object, with the kind of the object.
 var partKinds = map[string]*view.Kind{viewDead: view.Queues, viewWorkers: view.Pools, viewChanges: view.Sessions}
-
-// parseObjectLocation returns the page of an object, or of a part of it.
-func parseObjectLocation(kind *view.Kind, words []string, query url.Values) *location {
-	const object, part = 2, 3 // words
-	if len(words) < object {
-		return nil
-	}
-	place := &location{view: viewObject, kind: kind, namespace: words[0], name: words[1]}
-	switch {
-	case len(words) == object && query.Has("log"):
-		place.log = new(query.Get("log"))
-	case len(words) == object:
-	case len(words) == part && partKinds[words[object]] == kind:
-		place.view, place.query = words[object], view.Query{Text: truncate(query.Get("q"))}
-	default:
-		return nil
-	}
-	return place
-}
 
 // isReadOnce reports whether the page shows data that was read when it was opened, without a stream.
 func (l *location) isReadOnce() bool { return partKinds[l.view] != nil }

@@ -3,7 +3,6 @@ package ui
 import (
 	"bytes"
 	"context"
-	"io"
 	"sync"
 	"time"
 
@@ -84,11 +83,9 @@ func (b *lineBatcher) add(line string) {
 	b.lines = append(b.lines, line)
 }
 
-func (b *lineBatcher) writer(prefix string) io.Writer { return &lineWriter{batcher: b, prefix: prefix} }
-
+// lineWriter adds the lines of a stream.
 type lineWriter struct {
 	batcher *lineBatcher
-	prefix  string
 	rest    []byte
 }
 
@@ -106,7 +103,7 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 		if len(line) > maxLineBytes {
 			line, rest = w.rest[:maxLineBytes], w.rest[maxLineBytes:]
 		}
-		w.batcher.add(w.prefix + view.CleanLogLine(string(line)))
+		w.batcher.add(view.CleanLogLine(string(line)))
 		w.rest = rest
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
-	"sync"
+	"sync/atomic"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/ui/page"
@@ -60,7 +60,7 @@ func (s *Server) sendMessage(ctx context.Context, entry *view.Entry, message str
 	out, errOut := &firstWrite{started: cancel}, &boundedBuffer{}
 	code := s.Run(ctx, view.AttachCommand(entry), strings.NewReader(message), out, errOut)
 	switch {
-	case out.hasStarted() || code == 0:
+	case out.has.Load() || code == 0:
 		return ""
 	case ctx.Err() != nil:
 		return "The agent did not start to work on the message within a minute. The log shows whether it does."
@@ -69,26 +69,18 @@ func (s *Server) sendMessage(ctx context.Context, entry *view.Entry, message str
 	}
 }
 
+// firstWrite reports whether something was written.
 type firstWrite struct {
+	// started is called at each write.
 	started func()
-	once    sync.Once
-	mu      sync.Mutex
-	has     bool
+	has     atomic.Bool
 }
 
 // Write implements io.Writer.
 func (f *firstWrite) Write(p []byte) (int, error) {
-	f.mu.Lock()
-	f.has = f.has || len(p) > 0
-	f.mu.Unlock()
 	if len(p) > 0 {
-		f.once.Do(f.started)
+		f.has.Store(true)
+		f.started()
 	}
 	return len(p), nil
-}
-
-func (f *firstWrite) hasStarted() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.has
 }

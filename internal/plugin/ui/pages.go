@@ -85,20 +85,16 @@ func (s *Server) readOnce(ctx context.Context, place *location) g.Node {
 		result := s.runCommand(ctx, view.ChangesCommand(entry))
 		return page.Changes(s.links, view.NewChanges(entry, result.output, strings.TrimSpace(cleanLines(result.errors))))
 	default:
-		return s.deadLetters(ctx, entry, place.query.Text)
-	}
-}
-
-func (s *Server) deadLetters(ctx context.Context, entry *view.Entry, filter string) g.Node {
-	result := s.runCommand(ctx, view.DeadLetterList(entry, filter))
-	var letters []view.DeadLetter
-	problem := result.problem()
-	if problem == "" && len(result.output) > 0 {
-		if err := json.Unmarshal(result.output, &letters); err != nil {
-			problem = "The dead letters cannot be read: " + err.Error()
+		result := s.runCommand(ctx, view.DeadLetterList(entry, place.query.Text))
+		var letters []view.DeadLetter
+		problem := result.problem()
+		if problem == "" && len(result.output) > 0 {
+			if err := json.Unmarshal(result.output, &letters); err != nil {
+				problem = "The dead letters cannot be read: " + err.Error()
+			}
 		}
+		return page.DeadLetters(s.links, entry, letters, place.query.Text, problem)
 	}
-	return page.DeadLetters(s.links, entry, letters, filter, problem)
 }
 
 // content is the current content of a page with a stream.

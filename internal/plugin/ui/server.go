@@ -68,7 +68,11 @@ func NewServer(config Config, address net.Addr) *Server {
 }
 
 // URL is the address that the user opens. It works once.
-func (s *Server) URL() string { return s.guard.loginURL() }
+func (s *Server) URL() string {
+	s.guard.mu.Lock()
+	defer s.guard.mu.Unlock()
+	return s.guard.origin() + s.guard.base + "/login?token=" + s.guard.token
+}
 
 // Serve serves until ctx ends.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {

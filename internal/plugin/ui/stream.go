@@ -151,6 +151,6 @@ func (s *stream) followLog(ctx context.Context) <-chan []string {
 		return nil
 	}
 	lines := newLineBatcher(ctx)
-	go lines.run(func() { s.Run(ctx, args, http.NoBody, lines.writer(""), lines.writer("")) })
+	go lines.run(func() { s.Run(ctx, args, http.NoBody, &lineWriter{batcher: lines}, &lineWriter{batcher: lines}) })
 	return lines.batches
 }

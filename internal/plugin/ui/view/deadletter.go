@@ -49,30 +49,18 @@ func DeadLetterActions(e *Entry) []Action {
 	}
 }
 
-// The IDs of actions for some dead letters. Their argument is a list of IDs, or a text.
+// The IDs of actions for some dead letters. Their argument is a list of IDs.
 const (
-	RequeueLetters  = "requeue-selected"
-	DeleteLetters   = "delete-selected"
-	requeueMatching = "requeue-matching"
-	deleteMatching  = "delete-matching"
+	RequeueLetters = "requeue-selected"
+	DeleteLetters  = "delete-selected"
 )
 
 // DeadLetterSelection returns the action for the selected dead letters, or nil. The argument is a list of their IDs with commas, or a
 // text in their error, kind or priority.
 func DeadLetterSelection(e *Entry, id, argument string) *Action {
-	switch id {
-	case RequeueLetters, DeleteLetters:
-		return selectedLetters(e, id, argument)
-	case requeueMatching:
-		return matchingLetters(e, argument, 0)
-	case deleteMatching:
-		return matchingLetters(e, argument, 1)
-	default:
-		return nil
+	if id != RequeueLetters && id != DeleteLetters {
+		return FindAction(MatchingLetterActions(e, argument), id, argument)
 	}
-}
-
-func selectedLetters(e *Entry, id, argument string) *Action {
 	ids := strings.Split(argument, ",")
 	if len(ids) > MaxDeadLetters {
 		return nil
@@ -95,28 +83,17 @@ func selectedLetters(e *Entry, id, argument string) *Action {
 	}
 }
 
-// MatchingLetterActions are the actions for all dead letters with a text, which may be more than a page shows.
+// MatchingLetterActions are the actions for all dead letters with a text, which may be more than a page shows. There are none if the
+// text has characters that a page cannot show, because the user could not see the effect of the command.
 func MatchingLetterActions(e *Entry, filter string) []Action {
-	var actions []Action
-	for i := range 2 {
-		if action := matchingLetters(e, filter, i); action != nil {
-			actions = append(actions, *action)
-		}
-	}
-	return actions
-}
-
-// matchingLetters returns the action that requeues or deletes the dead letters with a text; nil if the text has characters that a
-// page cannot show, because the user could not see the effect of the command.
-func matchingLetters(e *Entry, filter string, which int) *Action {
 	if filter == "" || cleanLine(filter) != filter {
 		return nil
 	}
 	effect := fmt.Sprintf(" all dead letters with %q in their error, kind or priority, also those that this page does not show.", filter)
-	return []*Action{{
-		ID: requeueMatching, Argument: filter, Label: "Requeue all that match", Effect: "Requeues" + effect, Args: objectArgs(e, "dead", "requeue", "--filter="+filter),
+	return []Action{{
+		ID: "requeue-matching", Argument: filter, Label: "Requeue all that match", Effect: "Requeues" + effect, Args: objectArgs(e, "dead", "requeue", "--filter="+filter),
 	}, {
-		ID: deleteMatching, Argument: filter, Label: "Delete all that match", Effect: "Deletes" + effect + " This cannot be undone.",
+		ID: "delete-matching", Argument: filter, Label: "Delete all that match", Effect: "Deletes" + effect + " This cannot be undone.",
 		Args: objectArgs(e, "dead", "delete", "--filter="+filter, "--yes"), Destroys: true, Confirm: e.Name,
-	}}[which]
+	}}
 }

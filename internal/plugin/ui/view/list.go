@@ -43,7 +43,7 @@ type List struct {
 // NewList computes the page of a list that the query selects.
 func NewList(state *State, kind *Kind, query Query) *List {
 	entries := state.Entries[kind]
-	l := &List{Kind: kind, State: state.Watches[kind], Query: query, ShowNamespaces: state.Scope.ShowsNamespaces(), All: len(entries)}
+	l := &List{Kind: kind, State: state.Watches[kind], Query: query, ShowNamespaces: len(state.Scope.Namespaces) != 1, All: len(entries)}
 	if query.Text != "" {
 		entries = slices.DeleteFunc(slices.Clone(entries), func(e *Entry) bool { return !e.Matches(query.Text) })
 	} else {

@@ -28,10 +28,11 @@ type State struct {
 	Watches map[*Kind]WatchState
 }
 
-// The number of objects that the overview lists.
+// The number of objects and namespaces that the overview lists.
 const (
-	maxAttention = 50
-	maxFinished  = 20
+	maxAttention  = 50
+	maxFinished   = 20
+	maxNamespaces = 20
 )
 
 // KindCount counts the objects of a kind by level.
@@ -49,7 +50,8 @@ type NamespaceCount struct {
 
 // Overview is the first page.
 type Overview struct {
-	Kinds      []KindCount
+	Kinds []KindCount
+	// Namespaces lists the namespaces with the most objects that need attention.
 	Namespaces []NamespaceCount
 	// Attention lists objects that need attention: objects that wait for a decision first, then the latest.
 	Attention     []*Entry
@@ -71,8 +73,14 @@ func NewOverview(state *State, now time.Time) *Overview {
 		o.Loading = o.Loading || !total.State.Synced && total.State.Problem == ""
 		for _, e := range state.Entries[kind] {
 			total.add(e)
-			addToNamespace(namespaces, e)
+			n := namespaces[e.Namespace]
+			if n == nil {
+				n = &NamespaceCount{Namespace: e.Namespace}
+				namespaces[e.Namespace] = n
+			}
+			n.Total++
 			if e.NeedsAttention {
+				n.Attention++
 				o.Attention = append(o.Attention, e)
 			}
 			if !e.Finished.Before(midnight) && !e.Finished.IsZero() {
@@ -93,7 +101,12 @@ func NewOverview(state *State, now time.Time) *Overview {
 	o.Attention = o.Attention[:len(o.Attention)-o.MoreAttention]
 	slices.SortFunc(o.Finished, func(a, b *Entry) int { return cmp.Or(b.Finished.Compare(a.Finished), CompareEntries(a, b)) })
 	o.Finished = o.Finished[:min(len(o.Finished), maxFinished)]
-	o.setNamespaces(namespaces)
+	counts := slices.SortedFunc(maps.Values(namespaces), func(a, b *NamespaceCount) int {
+		return cmp.Or(cmp.Compare(b.Attention, a.Attention), cmp.Compare(a.Namespace, b.Namespace))
+	})
+	for _, n := range counts[:min(len(counts), maxNamespaces)] {
+		o.Namespaces = append(o.Namespaces, *n)
+	}
 	return o
 }
 
@@ -110,28 +123,5 @@ func (c *KindCount) add(e *Entry) {
 	}
 	if e.NeedsAttention {
 		c.Attention++
-	}
-}
-
-func addToNamespace(namespaces map[string]*NamespaceCount, e *Entry) {
-	n := namespaces[e.Namespace]
-	if n == nil {
-		n = &NamespaceCount{Namespace: e.Namespace}
-		namespaces[e.Namespace] = n
-	}
-	n.Total++
-	if e.NeedsAttention {
-		n.Attention++
-	}
-}
-
-// setNamespaces lists the namespaces with the most objects that need attention.
-func (o *Overview) setNamespaces(namespaces map[string]*NamespaceCount) {
-	const maxNamespaces = 20
-	sorted := slices.SortedFunc(maps.Values(namespaces), func(a, b *NamespaceCount) int {
-		return cmp.Or(cmp.Compare(b.Attention, a.Attention), cmp.Compare(a.Namespace, b.Namespace))
-	})
-	for _, n := range sorted[:min(len(sorted), maxNamespaces)] {
-		o.Namespaces = append(o.Namespaces, *n)
 	}
 }

@@ -27,7 +27,7 @@ type Revision struct {
 	Replicas, Ready, Draining int32
 	Succeeded, Failed         string
 	Created                   time.Time
-	ReadyShare, DrainingShare float64 // in percent of the workers of the pool
+	ReadyShare                float64 // in percent of the workers of the pool
 }
 
 // Pool is the page of a WorkerPool.
@@ -93,11 +93,10 @@ func newRevision(status *v1alpha1.WorkerPoolStatus, r *v1alpha1.RevisionStatus) 
 		role = "being replaced"
 	}
 	const percent = 100
-	total := float64(max(status.Replicas, 1))
 	return Revision{
 		Name: cleanLine(r.Name), Version: cleanLine(r.Version), Image: cleanLine(r.Image), Role: role,
 		Replicas: r.Replicas, Ready: r.Ready, Draining: r.Draining, Succeeded: count(r.Succeeded), Failed: count(r.Failed), Created: timeOf(r.CreatedTime),
-		ReadyShare: min(percent, float64(r.Ready)/total*percent), DrainingShare: min(percent, float64(r.Draining)/total*percent),
+		ReadyShare: min(percent, float64(r.Ready)/float64(max(status.Replicas, 1))*percent),
 	}
 }
 

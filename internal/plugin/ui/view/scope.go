@@ -15,9 +15,6 @@ type Scope struct {
 	Selector labels.Selector
 }
 
-// ShowsNamespaces reports whether objects of several namespaces are shown.
-func (s *Scope) ShowsNamespaces() bool { return len(s.Namespaces) != 1 }
-
 // Contains reports whether objects of a namespace are shown.
 func (s *Scope) Contains(namespace string) bool {
 	return len(s.Namespaces) == 0 || slices.Contains(s.Namespaces, namespace)
@@ -39,20 +36,22 @@ func (s *Scope) String() string {
 	return text
 }
 
-// flags returns the flags with which a command reads the scope: a list for each namespace, because a command reads one namespace or
-// all.
-func (s *Scope) flags() [][]string {
-	var all [][]string
+// commands returns the command for each namespace, because a command reads one namespace or all.
+func (s *Scope) commands(command ...string) [][]string {
+	places := []string{"--all-namespaces"}
+	if len(s.Namespaces) > 0 {
+		places = nil
+	}
 	for _, namespace := range s.Namespaces {
-		all = append(all, []string{"--namespace=" + namespace})
+		places = append(places, "--namespace="+namespace)
 	}
-	if len(all) == 0 {
-		all = [][]string{{"--all-namespaces"}}
-	}
-	if s.Selector != nil && !s.Selector.Empty() {
-		for i := range all {
-			all[i] = append(all[i], "--selector="+s.Selector.String())
+	var all [][]string
+	for _, place := range places {
+		words := append(slices.Clip(command), place)
+		if s.Selector != nil && !s.Selector.Empty() {
+			words = append(words, "--selector="+s.Selector.String())
 		}
+		all = append(all, words)
 	}
 	return all
 }

@@ -73,7 +73,6 @@ type Session struct {
 	Conditions   []Condition
 	// AcceptsMessages is set if the session is interactive and runs.
 	AcceptsMessages bool
-	ActiveSince     time.Time
 }
 
 // NewSession computes the page of an AgenticSession.
@@ -81,7 +80,7 @@ func NewSession(e *Entry, s *v1alpha1.AgenticSession, now time.Time) *Session {
 	status := &s.Status
 	v := &Session{
 		Entry: e, Title: cleanLine(s.Spec.DisplayName), Prompt: cleanText(s.Spec.Prompt), Runner: cleanLine(s.Spec.Runner), Problems: render.SessionProblems(s),
-		HasLog: status.Run > 0, Actions: sessionActions(e, s), Conditions: newConditions(status.Conditions), ActiveSince: timeOf(status.ActiveSince),
+		HasLog: status.Run > 0, Actions: sessionActions(e, s), Conditions: newConditions(status.Conditions),
 		Budgets: []Budget{timeBudget(s, now), costBudget(s)}, AcceptsMessages: AcceptsMessages(s),
 	}
 	if v.Prompt == "" {

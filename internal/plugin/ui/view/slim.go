@@ -1,6 +1,7 @@
 package view
 
 import (
+	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,8 +16,15 @@ const maxPromptBytes = 16 << 10
 
 // Slim removes the fields that no page shows from an object without other users, so that thousands of objects fit into memory.
 func Slim(object any) {
-	if accessor, ok := object.(metav1.Object); ok {
-		slimMetadata(accessor)
+	if metadata, ok := object.(metav1.Object); ok {
+		metadata.SetManagedFields(nil)
+		metadata.SetLabels(nil)
+		metadata.SetFinalizers(nil)
+		kept := maps.Clone(metadata.GetAnnotations())
+		maps.DeleteFunc(kept, func(key, value string) bool {
+			return !strings.HasPrefix(key, v1alpha1.GroupVersion.Group+"/") || len(value) >= maxPromptBytes
+		})
+		metadata.SetAnnotations(kept)
 	}
 	switch object := object.(type) {
 	case *v1alpha1.SequentialJob:
@@ -42,19 +50,6 @@ func Slim(object any) {
 			object.Spec.Job.Payload, object.Spec.Job.Headers = nil, nil
 		}
 	}
-}
-
-func slimMetadata(object metav1.Object) {
-	object.SetManagedFields(nil)
-	object.SetLabels(nil)
-	object.SetFinalizers(nil)
-	kept := map[string]string{}
-	for key, value := range object.GetAnnotations() {
-		if strings.HasPrefix(key, v1alpha1.GroupVersion.Group+"/") && len(value) < maxPromptBytes {
-			kept[key] = value
-		}
-	}
-	object.SetAnnotations(kept)
 }
 
 func slimSteps(steps []v1alpha1.Step) {

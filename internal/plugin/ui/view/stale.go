@@ -16,8 +16,6 @@ const maxStaleGroups = 200
 type StaleJob struct {
 	Namespace, Name, Message, Cause, Next string
 	Since                                 time.Time
-	// Explain is the command that explains why the Job is stale.
-	Explain []string
 }
 
 // StaleGroup are the stale Jobs of an owner for the same reason.
@@ -42,15 +40,7 @@ type Stale struct {
 
 // StaleCommands are the commands that compute the report: one for each namespace, or one for all namespaces.
 func StaleCommands(scope *Scope) [][]string {
-	return reportCommands(scope, "report", "--output=json", "--fail-on=never")
-}
-
-func reportCommands(scope *Scope, words ...string) [][]string {
-	var commands [][]string
-	for _, flags := range scope.flags() {
-		commands = append(commands, slices.Concat(words, flags))
-	}
-	return commands
+	return scope.commands("report", "--output=json", "--fail-on=never")
 }
 
 // readReports reads the report of a namespace, or the reports of all namespaces.
@@ -68,7 +58,7 @@ func readReports(output []byte) (*v1alpha1.JobReportList, error) {
 
 // NewStale reads the outputs of StaleCommands. The problem of a command is shown beside the outputs of other commands.
 func NewStale(scope *Scope, outputs [][]byte, problem string, now time.Time) *Stale {
-	s := &Stale{Read: now, Commands: reportCommands(scope, "report", "--output=wide"), Problem: problem}
+	s := &Stale{Read: now, Commands: scope.commands("report", "--output=wide"), Problem: problem}
 	list := &v1alpha1.JobReportList{}
 	for _, output := range outputs {
 		reports, err := readReports(output)
@@ -126,7 +116,6 @@ func addFinding(groups map[groupKey]*StaleGroup, namespace string, f *v1alpha1.J
 	}
 	group.Jobs = append(group.Jobs, StaleJob{
 		Namespace: namespace, Name: f.Name, Message: cleanLine(f.Message), Cause: cleanLine(f.Cause), Next: cleanLine(f.Next), Since: timeOf(f.Since),
-		Explain: ExplainCommand(namespace, f.Name),
 	})
 }
 

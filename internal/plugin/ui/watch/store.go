@@ -4,6 +4,7 @@ package watch
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -159,11 +160,7 @@ func (s *Store) Snapshot() *view.State {
 	defer s.mu.RUnlock()
 	state := &view.State{Scope: s.scope, Entries: map[*view.Kind][]*view.Entry{}, Watches: map[*view.Kind]view.WatchState{}}
 	for kind, objects := range s.objects {
-		entries := make([]*view.Entry, 0, len(objects))
-		for _, entry := range objects {
-			entries = append(entries, entry)
-		}
-		state.Entries[kind], state.Watches[kind] = entries, s.stateOf(kind)
+		state.Entries[kind], state.Watches[kind] = slices.Collect(maps.Values(objects)), s.stateOf(kind)
 	}
 	return state
 }
