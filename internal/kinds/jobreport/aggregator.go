@@ -186,10 +186,16 @@ func (a *Aggregator) addToSeries(entry *Entry) bool {
 	}
 	if place.Supersedes && (!state.superseding || place.Position > state.latest) {
 		state.superseding, state.latest = true, place.Position
-		a.dropSuperseded(state)
+		state.failed = slices.DeleteFunc(state.failed, func(failed Entry) bool {
+			if !state.isSuperseded(&failed) {
+				return false
+			}
+			a.byCategory[CategoryHealthy]++
+			return true
+		})
 	}
 	if canBeSuperseded && state.isSuperseded(entry) {
-		a.countSuperseded()
+		a.byCategory[CategoryHealthy]++ // a failure that no longer matters
 		return true
 	}
 	if canBeSuperseded {
@@ -197,21 +203,6 @@ func (a *Aggregator) addToSeries(entry *Entry) bool {
 	}
 	return canBeSuperseded
 }
-
-func (a *Aggregator) dropSuperseded(state *seriesState) {
-	var kept []Entry
-	for i := range state.failed {
-		if state.isSuperseded(&state.failed[i]) {
-			a.countSuperseded()
-		} else {
-			kept = append(kept, state.failed[i])
-		}
-	}
-	state.failed = kept
-}
-
-// countSuperseded counts a failed Job as healthy.
-func (a *Aggregator) countSuperseded() { a.byCategory[CategoryHealthy]++ }
 
 // settleSeries turns the failures that no Job supersedes into findings.
 func (a *Aggregator) settleSeries() {

@@ -74,12 +74,10 @@ func (f *jobFacts) finishTime() (at time.Time, finished bool) {
 	return time.Time{}, false
 }
 
-func (f *jobFacts) isDeleted() bool { return f.DeletionTimestamp != nil }
-
 // isUnfinished is false for a deleted Job, which is not expected to make progress.
 func (f *jobFacts) isUnfinished() bool {
 	_, finished := f.finishTime()
-	return !finished && !f.isDeleted()
+	return !finished && f.DeletionTimestamp == nil
 }
 
 // externalManager returns spec.managedBy, and whether it names another controller than the Job controller.
@@ -98,17 +96,13 @@ func (f *jobFacts) isExpectedToProgress() bool {
 	return f.isUnfinished() && !isEnding && !external && !f.isSuspended()
 }
 
-func (f *jobFacts) isStarted() bool { return f.Status.StartTime != nil }
-
 func (f *jobFacts) hasZeroParallelism() bool { return ptr.Deref(f.Spec.Parallelism, 1) == 0 }
 
 func (f *jobFacts) isExpectedToHavePods() bool {
-	return f.isExpectedToProgress() && f.isStarted() && !f.hasZeroParallelism()
+	return f.isExpectedToProgress() && f.Status.StartTime != nil && !f.hasZeroParallelism()
 }
 
 func (f *jobFacts) hasController() bool { return metav1.GetControllerOfNoCopy(f.Job) != nil }
-
-func (f *jobFacts) creationTime() time.Time { return f.CreationTimestamp.Time }
 
 func (f *jobFacts) startTime() time.Time { return timeOrZero(f.Status.StartTime) }
 
@@ -119,13 +113,13 @@ func (f *jobFacts) firstKnownTime(times ...time.Time) time.Time {
 			return t
 		}
 	}
-	return f.creationTime()
+	return f.CreationTimestamp.Time
 }
 
 // lastEditTime returns when metadata or spec were last changed according to managedFields, or the creation time: their current
 // values are at least that old.
 func (f *jobFacts) lastEditTime() time.Time {
-	return laterTime(f.creationTime(), f.lastWriteTime(""))
+	return laterTime(f.CreationTimestamp.Time, f.lastWriteTime(""))
 }
 
 // lastWriteTime returns when the subresource was last changed according to managedFields: its current values are at least that

@@ -14,7 +14,7 @@ import (
 func checkTTLNotEnforced(f *jobFacts) (Finding, bool) {
 	at, finished := f.finishTime()
 	ttl := f.Spec.TTLSecondsAfterFinished
-	if !finished || at.IsZero() || ttl == nil || f.isDeleted() {
+	if !finished || at.IsZero() || ttl == nil || f.DeletionTimestamp != nil {
 		return Finding{}, false
 	}
 	return f.findingByAge(addSeconds(at, int64(*ttl)), ReasonTTLNotEnforced, "",
@@ -92,39 +92,31 @@ func checkFinishedNotCleaned(f *jobFacts) (Finding, bool) {
 
 // checkStuckTerminating finds deleted Jobs that a finalizer keeps.
 func checkStuckTerminating(f *jobFacts) (Finding, bool) {
-	if !f.isDeleted() {
+	if f.DeletionTimestamp == nil {
 		return Finding{}, false
 	}
-	since, cause := f.DeletionTimestamp.Time, ""
+	since, cause, text := f.DeletionTimestamp.Time, "", "but still exists without a finalizer"
 	if len(f.Finalizers) > 0 {
-		cause = f.Finalizers[0]
+		cause, text = f.Finalizers[0], "waiting for finalizer "+strings.Join(f.Finalizers, ", ")
+		switch cause {
+		case metav1.FinalizerDeleteDependents:
+			text += ": its Pods are not terminating"
+		case metav1.FinalizerOrphanDependents:
+			text += ": its Pods still refer to it"
+		default:
+			text += ": its controller has not removed it"
+		}
 	}
-	return f.findingByAge(since, ReasonStuckTerminating, cause, "deleted at %s, %s", formatTime(since), describeFinalizers(f.Finalizers))
-}
-
-func describeFinalizers(finalizers []string) string {
-	if len(finalizers) == 0 {
-		return "but still exists without a finalizer"
-	}
-	text := "waiting for finalizer " + strings.Join(finalizers, ", ")
-	switch finalizers[0] {
-	case metav1.FinalizerDeleteDependents:
-		text += ": its Pods are not terminating"
-	case metav1.FinalizerOrphanDependents:
-		text += ": its Pods still refer to it"
-	default:
-		text += ": its controller has not removed it"
-	}
-	return text
+	return f.findingByAge(since, ReasonStuckTerminating, cause, "deleted at %s, %s", formatTime(since), text)
 }
 
 // checkOrphaned finds Jobs whose CronJob was deleted or disowned them: no history limit applies to them any more.
 func checkOrphaned(f *jobFacts) (Finding, bool) {
-	if !f.isOrphan() || f.isDeleted() {
+	if !f.isOrphan() || f.DeletionTimestamp != nil {
 		return Finding{}, false
 	}
 	scheduled := cmp.Or(f.Annotations[batchv1.CronJobScheduledTimestampAnnotation], "an unknown time")
-	return suspiciousFinding(f.creationTime(), ReasonOrphaned, "CronJob", "created by a CronJob for %s, but has no controller", scheduled)
+	return suspiciousFinding(f.CreationTimestamp.Time, ReasonOrphaned, "CronJob", "created by a CronJob for %s, but has no controller", scheduled)
 }
 
 // isOrphan reports whether a CronJob created the Job and no longer controls it.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/utils/ptr"
 )
 
 // traitsByReason are the traits of a Job that is classified with the reason after 100 days.
@@ -121,7 +122,7 @@ func TestTheFirstRuleThatMatchesWins(t *testing.T) {
 func matchingReasons(job *batchv1.Job) []Reason {
 	var found []Reason
 	for i := range rules {
-		if finding, ok := rules[i].check(&jobFacts{Job: job, now: testTimePlus(100 * oneDay), threshold: DefaultThresholds().ofRule(&rules[i])}); ok {
+		if finding, ok := rules[i].check(&jobFacts{Job: job, now: testTimePlus(100 * oneDay), threshold: ptr.Deref(DefaultThresholds()[rules[i].key()], Threshold{})}); ok {
 			found = append(found, finding.Reason)
 		}
 	}

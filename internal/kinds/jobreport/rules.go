@@ -4,6 +4,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
@@ -154,7 +155,7 @@ func Classify(job *batchv1.Job, now time.Time, thresholds Thresholds) Finding {
 	}
 	facts := &jobFacts{Job: job, now: now}
 	for i := range rules {
-		facts.threshold = thresholds.ofRule(&rules[i])
+		facts.threshold = ptr.Deref(thresholds[rules[i].key()], Threshold{})
 		if finding, found := rules[i].check(facts); found {
 			return finding
 		}

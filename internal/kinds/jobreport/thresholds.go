@@ -30,13 +30,6 @@ func DefaultThresholds() Thresholds {
 	return thresholds
 }
 
-func (t Thresholds) ofRule(rule *staleRule) Threshold {
-	if threshold := t[rule.key()]; threshold != nil {
-		return *threshold
-	}
-	return Threshold{}
-}
-
 // ThresholdSetting is one duration in Thresholds, for a flag.
 type ThresholdSetting struct {
 	// Name of the flag, such as never-started-zombie-after.

@@ -29,7 +29,7 @@ func checkContradictions(f *jobFacts) (Finding, bool) {
 			"the conditions %s and %s are both True", pair[0], pair[1])
 	}
 	if mode := f.Spec.CompletionMode; mode != nil && *mode != batchv1.NonIndexedCompletion && *mode != batchv1.IndexedCompletion {
-		return suspiciousFinding(f.creationTime(), ReasonUnknown, "UnknownCompletionMode", "unknown completion mode %q", *mode)
+		return suspiciousFinding(f.CreationTimestamp.Time, ReasonUnknown, "UnknownCompletionMode", "unknown completion mode %q", *mode)
 	}
 	return Finding{}, false
 }
@@ -61,8 +61,8 @@ func checkExternallyManaged(f *jobFacts) (Finding, bool) {
 	if !external || !f.isUnfinished() {
 		return Finding{}, false
 	}
-	return f.findingByAge(f.creationTime(), ReasonExternallyManaged, manager,
-		"managed by %s and unfinished since its creation at %s", manager, formatTime(f.creationTime()))
+	return f.findingByAge(f.CreationTimestamp.Time, ReasonExternallyManaged, manager,
+		"managed by %s and unfinished since its creation at %s", manager, formatTime(f.CreationTimestamp.Time))
 }
 
 // checkSuspendedTooLong finds Jobs that somebody must resume.
@@ -97,12 +97,12 @@ func (f *jobFacts) suspensionChangeTime(want corev1.ConditionStatus) (at time.Ti
 
 // checkNeverStarted finds Jobs that the Job controller has not started.
 func checkNeverStarted(f *jobFacts) (Finding, bool) {
-	if !f.isExpectedToProgress() || f.isStarted() {
+	if !f.isExpectedToProgress() || f.Status.StartTime != nil {
 		return Finding{}, false
 	}
 	since, found := f.suspensionChangeTime(corev1.ConditionFalse)
 	if !found {
-		since = f.creationTime()
+		since = f.CreationTimestamp.Time
 	}
 	return f.findingByAge(since, ReasonNeverStarted, "", "waiting to be started since %s; no startTime", formatTime(since))
 }
@@ -120,7 +120,7 @@ func checkPausedByParallelism(f *jobFacts) (Finding, bool) {
 // checkDeadlineNotEnforced finds Jobs that should have failed because of their activeDeadlineSeconds.
 func checkDeadlineNotEnforced(f *jobFacts) (Finding, bool) {
 	deadline := f.Spec.ActiveDeadlineSeconds
-	if !f.isExpectedToProgress() || !f.isStarted() || deadline == nil {
+	if !f.isExpectedToProgress() || f.Status.StartTime == nil || deadline == nil {
 		return Finding{}, false
 	}
 	return f.findingByAge(addSeconds(f.startTime(), *deadline), ReasonDeadlineNotEnforced, "",

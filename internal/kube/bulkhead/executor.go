@@ -45,7 +45,8 @@ func NewExecutor(limits Limits) *Executor {
 	return &Executor{
 		now:    time.Now,
 		active: map[types.NamespacedName]bool{}, slow: map[types.NamespacedName]bool{},
-		quickTurns: newTurns(limits), slowTurns: newTurns(slowest),
+		quickTurns: &turns{limits: limits, namespaces: map[string]*namespaceTasks{}},
+		slowTurns:  &turns{limits: slowest, namespaces: map[string]*namespaceTasks{}},
 	}
 }
 
@@ -96,19 +97,15 @@ func (e *Executor) run(chosen *turns, t task) {
 	defer e.finished.Done()
 	start := e.now()
 	t.work()
-	e.end(chosen, t, e.now().Sub(start))
-	t.ended()
-}
-
-func (e *Executor) end(chosen *turns, t task, took time.Duration) {
+	took := e.now().Sub(start)
 	e.mutex.Lock()
-	defer e.mutex.Unlock()
 	delete(e.active, t.object)
+	delete(e.slow, t.object)
 	if took > slowAfter {
 		e.slow[t.object] = true
-	} else {
-		delete(e.slow, t.object)
 	}
 	chosen.done(t)
 	e.startNext(chosen)
+	e.mutex.Unlock()
+	t.ended()
 }

@@ -72,14 +72,19 @@ func (o *Observer[T]) Observe(
 	// A reconciliation that ends without an error must not count as a success, which would reset the backoff of an object that
 	// fails each time.
 	o.queue.KeepBackoff(reconcile.Request{NamespacedName: object})
-	next := result[T]{subject: subject}
-	o.executor.Go(object, peer,
-		func() {
-			next.run(ctx, observe)
-			o.store(object, next)
-		},
-		func() { o.queue.Add(reconcile.Request{NamespacedName: object}) },
-	)
+	work := func() {
+		next := result[T]{subject: subject}
+		defer func() {
+			if reason := recover(); reason != nil {
+				next.panicked = fmt.Sprintf("%v\n%s", reason, debug.Stack())
+			}
+			o.mutex.Lock()
+			defer o.mutex.Unlock()
+			o.results[object] = next
+		}()
+		next.observation, next.err = observe(ctx)
+	}
+	o.executor.Go(object, peer, work, func() { o.queue.Add(reconcile.Request{NamespacedName: object}) })
 	return observation, false, nil
 }
 
@@ -95,19 +100,4 @@ func (o *Observer[T]) take(object types.NamespacedName) (result[T], bool) {
 	last, found := o.results[object]
 	delete(o.results, object)
 	return last, found
-}
-
-func (o *Observer[T]) store(object types.NamespacedName, r result[T]) {
-	o.mutex.Lock()
-	defer o.mutex.Unlock()
-	o.results[object] = r
-}
-
-func (r *result[T]) run(ctx context.Context, observe func(context.Context) (T, error)) {
-	defer func() {
-		if reason := recover(); reason != nil {
-			r.panicked = fmt.Sprintf("%v\n%s", reason, debug.Stack())
-		}
-	}()
-	r.observation, r.err = observe(ctx)
 }

@@ -33,10 +33,6 @@ type peerTasks struct {
 	waiting []task
 }
 
-func newTurns(limits Limits) *turns {
-	return &turns{limits: limits, namespaces: map[string]*namespaceTasks{}}
-}
-
 func (t *turns) push(added task) {
 	namespace := t.namespaces[added.object.Namespace]
 	if namespace == nil {

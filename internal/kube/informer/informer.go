@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -27,7 +28,8 @@ func NewInformer(watched cache.ListerWatcher, object runtime.Object, resync time
 }
 
 func newInformer(watched cache.ListerWatcher, object runtime.Object, resync time.Duration, indexers cache.Indexers, onRestore func(error)) cache.SharedIndexInformer {
-	relay := newEventRelay()
+	relay := &eventRelay{firstListDone: make(chan struct{}), events: make(chan watch.Event), knownObjects: map[string]runtime.Object{}}
+	recordRecovery := func(took time.Duration) { recoveryDuration.Observe(took.Seconds()) }
 	return &recoveringInformer{
 		SharedIndexInformer: cache.NewSharedIndexInformer(relay, object, resync, indexers),
 		relay:               relay,
@@ -37,8 +39,6 @@ func newInformer(watched cache.ListerWatcher, object runtime.Object, resync time
 		handleWatchError: cache.DefaultWatchErrorHandler,
 	}
 }
-
-func recordRecovery(took time.Duration) { recoveryDuration.Observe(took.Seconds()) }
 
 type recoveringInformer struct {
 	cache.SharedIndexInformer

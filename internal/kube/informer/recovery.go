@@ -23,9 +23,8 @@ var recoveryDuration = metric.NewHistogram("yardmaster_watch_recovery_seconds",
 type recoveryListerWatcher struct {
 	cache.ListerWatcher
 
-	delegate             cache.ListerWatcherWithContext
-	watchListUnsupported bool
-	onRecovery           func(time.Duration)
+	delegate   cache.ListerWatcherWithContext
+	onRecovery func(time.Duration)
 	// onRestore is called if etcd was restored from a backup. Without onRestore, restores are not detected.
 	onRestore func(error)
 
@@ -35,17 +34,13 @@ type recoveryListerWatcher struct {
 }
 
 func newRecoveryListerWatcher(watched cache.ListerWatcher, onRecovery func(time.Duration), onRestore func(error)) *recoveryListerWatcher {
-	return &recoveryListerWatcher{
-		ListerWatcher:        watched,
-		delegate:             cache.ToListerWatcherWithContext(watched),
-		watchListUnsupported: watchlist.DoesClientNotSupportWatchListSemantics(watched),
-		onRecovery:           onRecovery,
-		onRestore:            onRestore,
-	}
+	return &recoveryListerWatcher{ListerWatcher: watched, delegate: cache.ToListerWatcherWithContext(watched), onRecovery: onRecovery, onRestore: onRestore}
 }
 
 // IsWatchListSemanticsUnSupported returns the answer of the delegate.
-func (r *recoveryListerWatcher) IsWatchListSemanticsUnSupported() bool { return r.watchListUnsupported }
+func (r *recoveryListerWatcher) IsWatchListSemanticsUnSupported() bool {
+	return watchlist.DoesClientNotSupportWatchListSemantics(r.ListerWatcher)
+}
 
 // ListWithContext implements cache.ListerWatcherWithContext. A successful list does not end the failure; only the watch after
 // it does.

@@ -37,10 +37,6 @@ var (
 	_ cache.ListerWatcherWithContext = &eventRelay{}
 )
 
-func newEventRelay() *eventRelay {
-	return &eventRelay{firstListDone: make(chan struct{}), events: make(chan watch.Event), knownObjects: map[string]runtime.Object{}}
-}
-
 // errStopped ends calls after the informer was stopped.
 var errStopped = errors.New("the informer is stopped")
 
@@ -64,23 +60,18 @@ func (r *eventRelay) relayEvent(kind watch.EventType, raw any) error {
 	if err != nil {
 		return err
 	}
-	r.updateKnownObject(kind, key, object)
-	return r.sendEvent(kind, object)
-}
-
-func (r *eventRelay) updateKnownObject(kind watch.EventType, key string, object runtime.Object) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.knownObjects[key] = object
 	if kind == watch.Deleted {
 		delete(r.knownObjects, key)
-		return
 	}
-	r.knownObjects[key] = object
+	r.mu.Unlock()
+	return r.sendEvent(watch.Event{Type: kind, Object: object})
 }
 
-func (r *eventRelay) sendEvent(kind watch.EventType, object runtime.Object) error {
+func (r *eventRelay) sendEvent(event watch.Event) error {
 	select {
-	case r.events <- watch.Event{Type: kind, Object: object}:
+	case r.events <- event:
 		return nil
 	case <-r.done:
 		return errStopped
@@ -121,7 +112,7 @@ func (r *eventRelay) Replace(list []any, resourceVersion string) error {
 		return nil
 	}
 	for _, change := range changes {
-		if err := r.sendEvent(change.Type, change.Object); err != nil {
+		if err := r.sendEvent(change); err != nil {
 			return err
 		}
 	}

@@ -62,23 +62,6 @@ func (s Sums) AddCondition(gauge *Gauge, conditions []metav1.Condition, kind str
 	s.Add(gauge, 1, append(labels, string(found.Status), found.Reason)...)
 }
 
-// collect sends the sums. A fleet has ten sums for each WorkerPool: separate labels for each sum, as in constant metrics of the
-// client library, take 10 MB for 1,000 WorkerPools, in every scrape.
-func (s Sums) collect(collected chan<- prometheus.Metric) {
-	pairs := map[[2]string]*dto.LabelPair{}
-	for key, value := range s {
-		labels := make([]*dto.LabelPair, len(key.gauge.sorted))
-		for i, index := range key.gauge.sorted {
-			pair := [2]string{key.gauge.labels[index], key.labels[index]}
-			if pairs[pair] == nil {
-				pairs[pair] = &dto.LabelPair{Name: new(pair[0]), Value: new(pair[1])}
-			}
-			labels[i] = pairs[pair]
-		}
-		collected <- &sum{key.gauge.description, float64(value), labels}
-	}
-}
-
 type sum struct {
 	description *prometheus.Desc
 	value       float64
@@ -130,5 +113,18 @@ func (c sumCollector[L]) Collect(collected chan<- prometheus.Metric) {
 	sums := make(Sums, c.size.Load())
 	c.add(sums, list)
 	c.size.Store(int64(len(sums)))
-	sums.collect(collected)
+	// A fleet has ten sums for each WorkerPool: separate labels for each sum, as in constant metrics of the client library, take
+	// 10 MB for 1,000 WorkerPools, in every scrape.
+	pairs := map[[2]string]*dto.LabelPair{}
+	for key, value := range sums {
+		labels := make([]*dto.LabelPair, len(key.gauge.sorted))
+		for i, index := range key.gauge.sorted {
+			pair := [2]string{key.gauge.labels[index], key.labels[index]}
+			if pairs[pair] == nil {
+				pairs[pair] = &dto.LabelPair{Name: new(pair[0]), Value: new(pair[1])}
+			}
+			labels[i] = pairs[pair]
+		}
+		collected <- &sum{key.gauge.description, float64(value), labels}
+	}
 }

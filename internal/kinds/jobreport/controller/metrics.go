@@ -74,21 +74,17 @@ func recordScanMetrics(namespace string, scan *jobreport.Scan) {
 	}
 	for _, category := range []jobreport.Category{jobreport.CategorySuspicious, jobreport.CategoryZombie} {
 		for _, reason := range jobreport.AllReasons() {
-			setFindingMetrics(namespace, category, reason, scan.Jobs)
+			labels := []string{namespace, string(category), string(reason)}
+			if count := scan.Jobs.CountFindings(category, reason); count > 0 {
+				findingsGauge.WithLabelValues(labels...).Set(float64(count))
+			} else {
+				findingsGauge.DeleteLabelValues(labels...)
+			}
+			if oldest := scan.Jobs.OldestFinding(category, reason); !oldest.IsZero() {
+				oldestGauge.WithLabelValues(labels...).Set(float64(oldest.Unix()))
+			} else {
+				oldestGauge.DeleteLabelValues(labels...)
+			}
 		}
-	}
-}
-
-func setFindingMetrics(namespace string, category jobreport.Category, reason jobreport.Reason, jobs *jobreport.Aggregator) {
-	labels := []string{namespace, string(category), string(reason)}
-	if count := jobs.CountFindings(category, reason); count > 0 {
-		findingsGauge.WithLabelValues(labels...).Set(float64(count))
-	} else {
-		findingsGauge.DeleteLabelValues(labels...)
-	}
-	if oldest := jobs.OldestFinding(category, reason); !oldest.IsZero() {
-		oldestGauge.WithLabelValues(labels...).Set(float64(oldest.Unix()))
-	} else {
-		oldestGauge.DeleteLabelValues(labels...)
 	}
 }
