@@ -25,13 +25,28 @@ func DesiredQueue(q *v1alpha1.Queue, e *v1alpha1.QueueEffective, clusterID strin
 	desired.Owner = BrokerQueueOwner(q, clusterID)
 	desired.AdoptsUnowned = e.Broker != nil || desired.Name == broker.ScopedQueueName(q.Namespace, q.Name, clusterID)
 	desired.Paused = q.Spec.Paused
-	desired.Priorities = desiredPriorities(&q.Spec, desired.Priorities)
+	if len(q.Spec.Priorities) > 0 {
+		desired.Priorities = nil
+	}
+	for _, p := range q.Spec.Priorities {
+		desired.Priorities = append(desired.Priorities, broker.Priority{Name: p.Name, Weight: int(max(p.Weight, 1))})
+	}
+	if q.Spec.StrictPriority { // the most urgent first
+		slices.SortStableFunc(desired.Priorities, func(a, b broker.Priority) int { return cmp.Compare(b.Weight, a.Weight) })
+	}
 	desired.RateLimit = desiredRateLimit(e.RateLimit)
 	setInt(&desired.MaxInFlight, q.Spec.MaxInFlight)
 	setInt(&desired.MaxBacklog, q.Spec.MaxBacklog)
 	setDuration(&desired.Lease, q.Spec.Lease)
 	setDuration(&desired.JobTimeout, q.Spec.JobTimeout)
-	desired.Retry = desiredRetry(e.Retry, desired.Retry)
+	if retry := e.Retry; retry != nil {
+		setInt(&desired.Retry.MaxAttempts, retry.MaxAttempts)
+		setDuration(&desired.Retry.InitialDelay, retry.InitialDelay)
+		desired.Retry.MaxDelay = max(desired.Retry.MaxDelay, desired.Retry.InitialDelay)
+		setDuration(&desired.Retry.MaxDelay, retry.MaxDelay)
+		setInt(&desired.Retry.MultiplierPercent, retry.MultiplierPercent)
+		setInt(&desired.Retry.JitterPercent, retry.JitterPercent)
+	}
 	if deadLetter := e.DeadLetter; deadLetter != nil {
 		desired.DeadLetter.Enabled = isEnabled(deadLetter)
 		setInt(&desired.DeadLetter.MaxEntries, deadLetter.MaxEntries)
@@ -49,21 +64,6 @@ func DesiredQueue(q *v1alpha1.Queue, e *v1alpha1.QueueEffective, clusterID strin
 	return desired
 }
 
-// desiredPriorities sorts strict priorities by weight, the most urgent first.
-func desiredPriorities(spec *v1alpha1.QueueSpec, defaults []broker.Priority) []broker.Priority {
-	if len(spec.Priorities) == 0 {
-		return defaults
-	}
-	var priorities []broker.Priority
-	for _, p := range spec.Priorities {
-		priorities = append(priorities, broker.Priority{Name: p.Name, Weight: int(max(p.Weight, 1))})
-	}
-	if spec.StrictPriority {
-		slices.SortStableFunc(priorities, func(a, b broker.Priority) int { return cmp.Compare(b.Weight, a.Weight) })
-	}
-	return priorities
-}
-
 func desiredRateLimit(r *v1alpha1.RateLimit) *broker.RateLimit {
 	if r == nil {
 		return nil
@@ -72,19 +72,6 @@ func desiredRateLimit(r *v1alpha1.RateLimit) *broker.RateLimit {
 	setDuration(&limit.Per, r.Per)
 	setInt(&limit.Burst, r.Burst)
 	return limit
-}
-
-func desiredRetry(r *v1alpha1.Retry, retry broker.RetryPolicy) broker.RetryPolicy {
-	if r == nil {
-		return retry
-	}
-	setInt(&retry.MaxAttempts, r.MaxAttempts)
-	setDuration(&retry.InitialDelay, r.InitialDelay)
-	retry.MaxDelay = max(retry.MaxDelay, retry.InitialDelay)
-	setDuration(&retry.MaxDelay, r.MaxDelay)
-	setInt(&retry.MultiplierPercent, r.MultiplierPercent)
-	setInt(&retry.JitterPercent, r.JitterPercent)
-	return retry
 }
 
 func desiredStorage(s *v1alpha1.QueueStorage) broker.StorageConfig {

@@ -29,7 +29,11 @@ func storageStatus(result *broker.EnsureResult) *v1alpha1.QueueStorageStatus {
 	return status
 }
 
-// replicated reports whether several servers have all messages of the queue.
+var unreportedReplicas = decision.Problem{
+	Reason: v1alpha1.ReasonPending, Message: "The broker does not report which replicas have all messages",
+}
+
+// replicated returns False if losing one server can lose messages of the queue.
 func replicated(in *conditionInput) decision.State {
 	problem := in.unreachable()
 	switch {
@@ -43,16 +47,7 @@ func replicated(in *conditionInput) decision.State {
 	case in.result.Storage == nil:
 		return isUnknown(decision.Problem{Reason: v1alpha1.ReasonUnsupported, Message: "The engine does not report replicas"})
 	}
-	return replicatedState(in.result.Storage, desiredStorage(in.Queue.Spec.Storage))
-}
-
-var unreportedReplicas = decision.Problem{
-	Reason: v1alpha1.ReasonPending, Message: "The broker does not report which replicas have all messages",
-}
-
-// replicatedState returns False if losing one server can lose messages.
-func replicatedState(state *broker.StorageState, config broker.StorageConfig) decision.State {
-	wanted := config.WantedReplicas()
+	state, wanted := in.result.Storage, desiredStorage(in.Queue.Spec.Storage).WantedReplicas()
 	found := fmt.Sprintf("%d of %d replicas", state.Replicas, wanted)
 	switch {
 	case state.Replicas == 0:

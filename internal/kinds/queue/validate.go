@@ -20,13 +20,9 @@ func Validate(q *v1alpha1.Queue) field.ErrorList {
 	if desired.Owner.UID == "" {
 		desired.Owner.UID = "unassigned" // the API server assigns it after admission
 	}
-	return toFieldErrors(desired.Validate())
-}
-
-// toFieldErrors converts the joined errors of a broker.QueueConfig, whose fields have the names of the spec's fields.
-func toFieldErrors(err error) field.ErrorList {
+	// The fields of the joined errors have the names of the spec's fields.
 	var all field.ErrorList
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+	if joined, ok := desired.Validate().(interface{ Unwrap() []error }); ok {
 		for _, problem := range joined.Unwrap() {
 			path, detail, _ := strings.Cut(problem.Error(), " ")
 			all = append(all, field.Invalid(field.NewPath("spec", strings.Split(path, ".")...), field.OmitValueType{}, detail))

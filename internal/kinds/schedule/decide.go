@@ -138,11 +138,16 @@ func (e *evaluation) decideTimes() {
 	}
 	e.status.NextScheduleTime = nil
 	due := e.findDueTimes()
-	if e.spec.Suspend || e.status.Suspended {
-		e.passSuspended(due)
+	switch {
+	case e.spec.Suspend:
+		e.status.Suspended = true
 		return
-	}
-	if due.hasMore { // only the last times are not missed, because catchUp may run them
+	case e.status.Suspended: // it is resumed
+		e.miss(due.times, v1alpha1.MissedSuspended)
+		e.status.Suspended = due.hasMore
+		e.timer.RequeueWithin(time.Millisecond)
+		return
+	case due.hasMore: // only the last times are not missed, because catchUp may run them
 		oldest := due.times[:len(due.times)-maxCatchUp]
 		e.miss(e.missTooLate(oldest), v1alpha1.MissedSuperseded)
 		e.timer.RequeueWithin(time.Millisecond)
@@ -154,42 +159,18 @@ func (e *evaluation) decideTimes() {
 	case len(startable) > 0 && e.NotReady != nil: // the times remain due
 	case len(startable) > 0:
 		e.startTimes(startable)
-	case e.isReplaced():
-		e.replaceTimetable()
-		return
+	case e.isReplaced(): // the timetable of the spec applies from now on
+		since := e.now
+		if decided := e.decidedUntil(); decided.After(since.Time) { // the clock was set back
+			since = *apiTime(decided)
+		}
+		e.applyWanted(since)
+		due = e.findDueTimes()
 	}
-	e.expectNext(&due)
-}
-
-// expectNext records the next time, and requeues when it is due.
-func (e *evaluation) expectNext(due *dueTimes) {
-	if due.next.IsZero() {
-		return
+	if !due.next.IsZero() {
+		e.status.NextScheduleTime = apiTime(due.next)
+		e.timer.HasReached(due.nextStart)
 	}
-	e.status.NextScheduleTime = apiTime(due.next)
-	e.timer.HasReached(due.nextStart)
-}
-
-// replaceTimetable makes the timetable of the spec apply from now on.
-func (e *evaluation) replaceTimetable() {
-	since := e.now
-	if decided := e.decidedUntil(); decided.After(since.Time) { // the clock was set back
-		since = *apiTime(decided)
-	}
-	e.applyWanted(since)
-	due := e.findDueTimes()
-	e.expectNext(&due)
-}
-
-// passSuspended counts the times during a suspension as missed, once the Schedule is resumed.
-func (e *evaluation) passSuspended(due dueTimes) {
-	if e.spec.Suspend {
-		e.status.Suspended = true
-		return
-	}
-	e.miss(due.times, v1alpha1.MissedSuspended)
-	e.status.Suspended = due.hasMore
-	e.timer.RequeueWithin(time.Millisecond)
 }
 
 // startTimes starts one of the startable times, unless an active run prevents it.
@@ -205,7 +186,9 @@ func (e *evaluation) startTimes(startable []time.Time) {
 		return
 	case e.spec.ConcurrencyPolicy == v1alpha1.ConcurrencyReplace:
 		for _, run := range active {
-			e.deleteRun(run)
+			if !run.IsDeleted {
+				e.decision.DeleteRuns = append(e.decision.DeleteRuns, run)
+			}
 		}
 	}
 	e.isBlockedByRun = true
@@ -227,7 +210,7 @@ func (e *evaluation) startOneOf(startable []time.Time) {
 	}
 	e.miss(startable[:skipped], v1alpha1.MissedSuperseded)
 	chosen := startable[skipped]
-	e.decide(chosen)
+	e.status.LastScheduleTime = apiTime(chosen)
 	e.status.Pending = &v1alpha1.PendingRun{ScheduledTime: *apiTime(chosen), Name: RunName(e.Schedule, chosen)}
 	if e.spec.Job != nil {
 		e.startSending()
@@ -297,13 +280,7 @@ func (e *evaluation) countStarted(created time.Time) {
 
 // activeRuns returns the runs that have not finished, including deleted runs that still exist.
 func (e *evaluation) activeRuns() []Run {
-	var active []Run
-	for _, run := range e.Runs {
-		if !run.IsFinished {
-			active = append(active, run)
-		}
-	}
-	return active
+	return slices.DeleteFunc(slices.Clone(e.Runs), func(run Run) bool { return run.IsFinished })
 }
 
 // deleteOldRuns deletes the oldest finished runs beyond spec.history.
@@ -320,13 +297,7 @@ func (e *evaluation) deleteOldRuns() {
 			*left--
 		case run.IsArchiving: // its logs would be lost
 		default:
-			e.deleteRun(run)
+			e.decision.DeleteRuns = append(e.decision.DeleteRuns, run)
 		}
-	}
-}
-
-func (e *evaluation) deleteRun(run Run) {
-	if !run.IsDeleted {
-		e.decision.DeleteRuns = append(e.decision.DeleteRuns, run)
 	}
 }

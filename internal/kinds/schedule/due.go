@@ -3,6 +3,8 @@ package schedule
 import (
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
@@ -61,10 +63,7 @@ func (e *evaluation) startTime(due time.Time) time.Time {
 
 // Jitter returns the upper bound of the delay of each run.
 func Jitter(spec *v1alpha1.ScheduleSpec) time.Duration {
-	if spec.Jitter == nil {
-		return 0
-	}
-	return spec.Jitter.Duration.Duration
+	return ptr.Deref(spec.Jitter, v1alpha1.Duration{}).Duration.Duration
 }
 
 // maxLateness returns how late a time may start. Found is false if there is no limit.
@@ -99,7 +98,7 @@ func (e *evaluation) miss(times []time.Time, reason string) {
 	}
 	last := times[len(times)-1]
 	e.countMissed(last, int64(len(times)), reason, "")
-	e.decide(last)
+	e.status.LastScheduleTime = apiTime(last) // all times until then are decided
 }
 
 // countMissed counts times as missed that are recorded as decided elsewhere.
@@ -111,9 +110,6 @@ func (e *evaluation) countMissed(last time.Time, count int64, reason, message st
 	}
 	e.decision.Missed[reason] += count
 }
-
-// decide records that all times until this time are decided.
-func (e *evaluation) decide(until time.Time) { e.status.LastScheduleTime = apiTime(until) }
 
 // resolveExpected decides about the next time if its run exists or can be created at once. It returns true if the remaining
 // times can be decided as usual: the run does not exist, or its time is pending.
@@ -142,7 +138,7 @@ func (e *evaluation) resolveExpected() bool {
 func (e *evaluation) expectedIsPending(name string) {
 	next := e.status.NextScheduleTime
 	e.status.Pending = &v1alpha1.PendingRun{ScheduledTime: *next, Name: name}
-	e.decide(next.Time)
+	e.status.LastScheduleTime = next
 }
 
 // isOnlyStart reports whether only the next time is due, and nothing prevents its start.

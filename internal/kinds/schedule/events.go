@@ -27,11 +27,31 @@ func (e *evaluation) events(before *v1alpha1.ScheduleStatus) []decision.Event {
 	for _, reason := range slices.Sorted(maps.Keys(e.decision.Missed)) {
 		events = append(events, e.missedEvent(reason))
 	}
-	if e.decision.Started != nil {
-		events = append(events, e.startedEvent(e.decision.Started))
+	if started := e.decision.Started; started != nil {
+		message := fmt.Sprintf("Created %s %s", KindOf(e.spec), started.Name)
+		if e.spec.Job != nil {
+			message = fmt.Sprintf("Sent job %s to Queue %s", started.Name, e.spec.Job.Queue)
+		}
+		if late := started.Created.Sub(started.Due); late > lateEvent {
+			message += fmt.Sprintf(", %s late", late.Truncate(time.Second))
+		}
+		events = append(events, decision.RoutineEvent(v1alpha1.EventRunCreated, actionStart, message))
 	}
 	for i := range before.ActiveRuns {
-		events = append(events, e.finishedEvents(before.ActiveRuns[i].Name)...)
+		run := e.findRun(before.ActiveRuns[i].Name)
+		if run == nil || !run.IsFinished {
+			continue
+		}
+		if e.decision.Finished == nil {
+			e.decision.Finished = map[string]int64{}
+		}
+		if run.HasSucceeded {
+			e.decision.Finished["succeeded"]++
+			events = append(events, decision.RoutineEvent(v1alpha1.EventRunSucceeded, actionObserve, fmt.Sprintf("Run %s succeeded", run.Name)))
+		} else {
+			e.decision.Finished["failed"]++
+			events = append(events, decision.WarningEvent(v1alpha1.EventRunFailed, actionObserve, fmt.Sprintf("Run %s failed: %s", run.Name, run.Failure)))
+		}
 	}
 	for _, run := range e.decision.DeleteRuns {
 		if !run.IsFinished {
@@ -67,37 +87,4 @@ var missedTexts = map[string]string{
 	v1alpha1.MissedScheduleChanged: "the schedule was changed while another run was active",
 	v1alpha1.MissedRefused:         "the run was refused",
 	v1alpha1.MissedOutcomeUnknown:  "the broker did not confirm the job, which may be in its queue",
-}
-
-func (e *evaluation) startedEvent(started *StartedRun) decision.Event {
-	message := fmt.Sprintf("Created %s %s", KindOf(e.spec), started.Name)
-	if e.spec.Job != nil {
-		message = fmt.Sprintf("Sent job %s to Queue %s", started.Name, e.spec.Job.Queue)
-	}
-	if late := started.Created.Sub(started.Due); late > lateEvent {
-		message += fmt.Sprintf(", %s late", late.Truncate(time.Second))
-	}
-	return decision.RoutineEvent(v1alpha1.EventRunCreated, actionStart, message)
-}
-
-// finishedEvents returns an event about a previously active run if it has finished.
-func (e *evaluation) finishedEvents(name string) []decision.Event {
-	run := e.findRun(name)
-	switch {
-	case run == nil || !run.IsFinished:
-		return nil
-	case run.HasSucceeded:
-		e.countFinished("succeeded")
-		return []decision.Event{decision.RoutineEvent(v1alpha1.EventRunSucceeded, actionObserve, fmt.Sprintf("Run %s succeeded", name))}
-	default:
-		e.countFinished("failed")
-		return []decision.Event{decision.WarningEvent(v1alpha1.EventRunFailed, actionObserve, fmt.Sprintf("Run %s failed: %s", name, run.Failure))}
-	}
-}
-
-func (e *evaluation) countFinished(result string) {
-	if e.decision.Finished == nil {
-		e.decision.Finished = map[string]int64{}
-	}
-	e.decision.Finished[result]++
 }

@@ -123,24 +123,18 @@ func Validate(s *v1alpha1.Schedule) field.ErrorList {
 	if _, err := LoadTimeZone(s.Spec.TimeZone); err != nil {
 		errs = append(errs, field.Invalid(spec.Child("timeZone"), s.Spec.TimeZone, err.Error()))
 	}
-	if s.Spec.Job != nil {
-		return append(errs, validateJob(s)...)
+	if s.Spec.Job == nil {
+		return append(errs, validateTemplate(&s.Spec)...)
 	}
-	return append(errs, validateTemplate(&s.Spec)...)
-}
-
-// validateJob validates the job of each time, regardless of the limits of its queue.
-func validateJob(s *v1alpha1.Schedule) field.ErrorList {
-	path := field.NewPath("spec", "job")
-	job := NewJob(s, "queue", "id", time.Time{}.Add(time.Hour))
-	err := job.Validate()
-	if err == nil {
-		return nil
-	}
+	// The job of any time, regardless of the limits of its queue.
+	err := NewJob(s, "queue", "id", time.Time{}.Add(time.Hour)).Validate()
 	if failure := (*broker.SendError)(nil); errors.As(err, &failure) && failure.Field != "" {
-		return field.ErrorList{field.Invalid(path.Child(failure.Field), field.OmitValueType{}, failure.Err.Error())}
+		return append(errs, field.Invalid(spec.Child("job", failure.Field), field.OmitValueType{}, failure.Err.Error()))
 	}
-	return field.ErrorList{field.Invalid(path, field.OmitValueType{}, err.Error())}
+	if err != nil {
+		return append(errs, field.Invalid(spec.Child("job"), field.OmitValueType{}, err.Error()))
+	}
+	return errs
 }
 
 func validateTemplate(spec *v1alpha1.ScheduleSpec) field.ErrorList {

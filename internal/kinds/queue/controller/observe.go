@@ -42,7 +42,13 @@ func (r *Reconciler) observe(ctx context.Context, q *v1alpha1.Queue) (queue.Obse
 		t.broker, t.name = conn.Key, queue.BrokerQueueName(q, clusterID)
 		o.History = t.history
 	})
-	o.Connection = observeConnection(conn, &o)
+	o.Connection = queue.Connection{BrokerID: conn.Key.String(), Engine: conn.Key.Engine}
+	problem := (*brokeraccess.ConnectionError)(nil)
+	if _, err := engineOf(conn, &o); errors.As(err, &problem) {
+		o.Connection.Problem = new(problem.Problem())
+	} else {
+		o.Connection.Connecting = err != nil
+	}
 	if !q.DeletionTimestamp.IsZero() {
 		err = r.observeDeletion(ctx, &o)
 	}
@@ -60,19 +66,6 @@ func (r *Reconciler) effectiveConfig(ctx context.Context, q *v1alpha1.Queue) (*v
 
 func (r *Reconciler) connOf(o *queue.Observation) *brokerconn.Conn {
 	return r.brokers.Conn(o.Queue.Namespace, o.Effective.Broker)
-}
-
-func observeConnection(conn *brokerconn.Conn, o *queue.Observation) queue.Connection {
-	state := queue.Connection{BrokerID: conn.Key.String(), Engine: conn.Key.Engine}
-	_, err := engineOf(conn, o)
-	problem := (*brokeraccess.ConnectionError)(nil)
-	switch {
-	case errors.As(err, &problem):
-		state.Problem = new(problem.Problem())
-	case err != nil:
-		state.Connecting = true
-	}
-	return state
 }
 
 // engineOf returns the connection's engine. A deleted Queue can also use a connection whose Secret was deleted first.

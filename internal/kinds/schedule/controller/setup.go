@@ -73,7 +73,13 @@ func (r *Reconciler) watchQueues(mgr ctrl.Manager, controller *builder.Builder) 
 	if err := mgr.Add(r.sends); err != nil {
 		return err
 	}
-	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.Schedule{}, queueIndex, queueName); err != nil {
+	queueOf := func(object client.Object) []string {
+		if s, isSchedule := object.(*v1alpha1.Schedule); isSchedule && s.Spec.Job != nil {
+			return []string{s.Spec.Job.Queue}
+		}
+		return nil
+	}
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.Schedule{}, queueIndex, queueOf); err != nil {
 		return fmt.Errorf("indexing Schedules by their Queue: %w", err)
 	}
 	schedulesOfQueue := func(ctx context.Context, q client.Object) []reconcile.Request {
@@ -83,14 +89,6 @@ func (r *Reconciler) watchQueues(mgr ctrl.Manager, controller *builder.Builder) 
 	controller.WatchesRawSource(source.Func(r.sends.EnqueueTo)).
 		Watches(&v1alpha1.Queue{}, handler.EnqueueRequestsFromMapFunc(schedulesOfQueue), builder.WithPredicates(readinessChanged))
 	return nil
-}
-
-func queueName(object client.Object) []string {
-	s, isSchedule := object.(*v1alpha1.Schedule)
-	if !isSchedule || s.Spec.Job == nil {
-		return nil
-	}
-	return []string{s.Spec.Job.Queue}
 }
 
 // readinessChanged matches changes of a Queue that decide whether jobs can be sent to it.

@@ -90,7 +90,6 @@ func (p *Proxy) config() []byte {
 
 // Deployment returns the Deployment, which owns the other objects.
 func (p *Proxy) Deployment() *appsv1.Deployment {
-	labels := p.metadata().Labels
 	return &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment"},
 		ObjectMeta: p.metadata(),
@@ -102,28 +101,24 @@ func (p *Proxy) Deployment() *appsv1.Deployment {
 				RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: new(intstr.FromInt32(0)), MaxSurge: new(intstr.FromInt32(1))},
 			},
 			RevisionHistoryLimit: new(int32(1)),
-			Template:             corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: p.podSpec()},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: p.metadata().Labels}, Spec: corev1.PodSpec{
+				AutomountServiceAccountToken:  new(false),
+				EnableServiceLinks:            new(false),
+				TerminationGracePeriodSeconds: new(int64(graceSeconds)),
+				SecurityContext: &corev1.PodSecurityContext{
+					RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), RunAsGroup: new(int64(65532)),
+					SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+				},
+				TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{
+					MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: Selector(),
+					MatchLabelKeys: []string{appsv1.DefaultDeploymentUniqueLabelKey},
+				}},
+				Containers: []corev1.Container{p.container()},
+				Volumes: []corev1.Volume{{Name: configVolume, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+					LocalObjectReference: corev1.LocalObjectReference{Name: Name},
+				}}}},
+			}},
 		},
-	}
-}
-
-func (p *Proxy) podSpec() corev1.PodSpec {
-	return corev1.PodSpec{
-		AutomountServiceAccountToken:  new(false),
-		EnableServiceLinks:            new(false),
-		TerminationGracePeriodSeconds: new(int64(graceSeconds)),
-		SecurityContext: &corev1.PodSecurityContext{
-			RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), RunAsGroup: new(int64(65532)),
-			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		},
-		TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{
-			MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: Selector(),
-			MatchLabelKeys: []string{appsv1.DefaultDeploymentUniqueLabelKey},
-		}},
-		Containers: []corev1.Container{p.container()},
-		Volumes: []corev1.Volume{{Name: configVolume, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-			LocalObjectReference: corev1.LocalObjectReference{Name: Name},
-		}}}},
 	}
 }
 
@@ -192,7 +187,16 @@ func (p *Proxy) Dependents(deployment *appsv1.Deployment) []decision.Object {
 func (p *Proxy) networkPolicy() networkingv1.NetworkPolicySpec {
 	sessions := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: sessionLabel, Operator: metav1.LabelSelectorOpExists}}}
 	hosts := networkingv1.NetworkPolicyEgressRule{To: p.Network.ProxyPeers()}
-	for _, port := range p.ports() {
+	var ports []int32
+	for i := range p.Runners {
+		for _, text := range sessionrunner.HostRules(&p.Runners[i]) {
+			if rule, err := sessionrunner.ParseHostRule(text); err == nil {
+				ports = append(ports, int32(rule.Port))
+			}
+		}
+	}
+	slices.Sort(ports)
+	for _, port := range slices.Compact(ports) {
 		hosts.Ports = append(hosts.Ports, sessionrunner.PolicyPort(port, nil, corev1.ProtocolTCP))
 	}
 	return networkingv1.NetworkPolicySpec{
@@ -207,19 +211,6 @@ func (p *Proxy) networkPolicy() networkingv1.NetworkPolicySpec {
 		}},
 		Egress: []networkingv1.NetworkPolicyEgressRule{p.Network.AllowDNS(), hosts},
 	}
-}
-
-func (p *Proxy) ports() []int32 {
-	var ports []int32
-	for i := range p.Runners {
-		for _, text := range sessionrunner.HostRules(&p.Runners[i]) {
-			if rule, err := sessionrunner.ParseHostRule(text); err == nil {
-				ports = append(ports, int32(rule.Port))
-			}
-		}
-	}
-	slices.Sort(ports)
-	return slices.Compact(ports)
 }
 
 // StateOf returns the condition EgressProxyReady, given the stored objects of the proxy.
