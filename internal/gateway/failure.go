@@ -60,17 +60,13 @@ func invalid(field, message string) *failure {
 	return &failure{status: http.StatusBadRequest, Reason: reasonInvalidRequest, Field: field, Message: field + " " + message}
 }
 
-func tooLarge(message string) *failure {
-	return fail(http.StatusRequestEntityTooLarge, reasonTooLarge, message)
-}
-
 // asFailure converts an error to a failure for the client.
 func asFailure(err error) *failure {
 	if known := (*failure)(nil); errors.As(err, &known) {
 		return known
 	}
 	if size := (*http.MaxBytesError)(nil); errors.As(err, &size) {
-		return tooLarge("the body has more than " + strconv.FormatInt(size.Limit, 10) + " bytes")
+		return fail(http.StatusRequestEntityTooLarge, reasonTooLarge, "the body has more than "+strconv.FormatInt(size.Limit, 10)+" bytes")
 	}
 	if sending := (*broker.SendError)(nil); errors.As(err, &sending) {
 		for _, known := range sendFailures {
@@ -107,16 +103,6 @@ var sendFailures = []struct {
 	{broker.ErrQueueFull, http.StatusTooManyRequests, reasonQueueFull},
 	// The Queue exists and was ready, so its queue is being created again or removed.
 	{broker.ErrUnknownQueue, http.StatusServiceUnavailable, reasonQueueNotReady},
-}
-
-func writeFailure(w http.ResponseWriter, f *failure) {
-	if f.status == http.StatusTooManyRequests || f.status == http.StatusServiceUnavailable { // the same request may succeed later
-		w.Header().Set("Retry-After", strconv.Itoa(retrySeconds))
-	}
-	if f.status == http.StatusUnauthorized {
-		w.Header().Set("WWW-Authenticate", "Bearer")
-	}
-	writeJSON(w, f.status, f)
 }
 
 func writeJSON(w http.ResponseWriter, status int, body any) {

@@ -94,7 +94,13 @@ func (h *handler) wrongMethod(allowed string) http.HandlerFunc {
 
 func (h *handler) refuse(w http.ResponseWriter, f *failure) {
 	h.metrics.requests.WithLabelValues(strconv.Itoa(f.status), f.Reason).Inc()
-	writeFailure(w, f)
+	if f.status == http.StatusTooManyRequests || f.status == http.StatusServiceUnavailable { // the same request may succeed later
+		w.Header().Set("Retry-After", strconv.Itoa(retrySeconds))
+	}
+	if f.status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	writeJSON(w, f.status, f)
 }
 
 // serve returns a handler of calls that need a verb.
@@ -141,28 +147,19 @@ func (c *call) run(ctx context.Context, verb string, handle func(*call, context.
 	if err := c.reviewer.authorize(ctx, who, verb, c.namespace, c.queue); err != nil {
 		return response{}, err
 	}
-	bytes, err := c.bytes()
-	if err != nil {
-		return response{}, err
+	length := c.request.ContentLength
+	switch {
+	case length > c.maxBody:
+		return response{}, &http.MaxBytesError{Limit: c.maxBody}
+	case length < 0:
+		length = c.maxBody
 	}
-	release, err := c.shares.take(c.namespace, amount{1, bytes})
+	release, err := c.shares.take(c.namespace, amount{1, requestBytes + memoryFactor*length})
 	if err != nil {
 		return response{}, err
 	}
 	defer release()
 	return handle(c, ctx)
-}
-
-// bytes returns how much memory the request may occupy.
-func (c *call) bytes() (int64, error) {
-	length := c.request.ContentLength
-	if length > c.maxBody {
-		return 0, &http.MaxBytesError{Limit: c.maxBody}
-	}
-	if length < 0 {
-		length = c.maxBody
-	}
-	return requestBytes + memoryFactor*length, nil
 }
 
 // receipt describes a job that the broker stores.

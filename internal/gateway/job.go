@@ -109,28 +109,21 @@ func newJob(queue string, p jobParameters, headers map[string][]string, payload 
 		}
 		*duration.value = value
 	}
-	if err := p.setDueTime(job, delay, now); err != nil {
-		return nil, err
-	}
-	return job, job.Validate()
-}
-
-func (p *jobParameters) setDueTime(job *broker.OutgoingJob, delay time.Duration, now time.Time) error {
 	switch {
 	case delay < 0:
-		return broker.InvalidField("delay", "is %s, must not be negative", delay)
+		return nil, broker.InvalidField("delay", "is %s, must not be negative", delay)
 	case p.At != "" && p.Delay != "":
-		return broker.InvalidField("at", "cannot be set together with delay")
+		return nil, broker.InvalidField("at", "cannot be set together with delay")
 	case p.At != "":
 		due, err := time.Parse(time.RFC3339, p.At)
 		if err != nil {
-			return broker.InvalidField("at", "is %q, must be a time such as 2026-01-31T08:00:00Z", shorten(p.At))
+			return nil, broker.InvalidField("at", "is %q, must be a time such as 2026-01-31T08:00:00Z", shorten(p.At))
 		}
 		job.DueTime = due
 	case delay > 0:
 		job.DueTime = now.Add(delay)
 	}
-	return nil
+	return job, job.Validate()
 }
 
 type jobLine struct {
@@ -162,7 +155,7 @@ func parseLines(body io.Reader, queue string, now time.Time) ([]*broker.Outgoing
 		case err != nil:
 			return nil, invalid(field, "is not a valid JSON object of a job: "+shorten(err.Error()))
 		case len(jobs) == maxJobs:
-			return nil, tooLarge(fmt.Sprintf("the request has more than %d jobs", maxJobs))
+			return nil, fail(http.StatusRequestEntityTooLarge, reasonTooLarge, fmt.Sprintf("the request has more than %d jobs", maxJobs))
 		}
 		job, err := line.job(queue, now)
 		if sending := (*broker.SendError)(nil); errors.As(err, &sending) {

@@ -86,9 +86,18 @@ func (q *queues) read(ctx context.Context, namespace, name string) (target, erro
 	}
 }
 
+// targetOf returns the destination of the jobs of a Queue. The operator must have confirmed the current spec: it checks that the queue on
+// the broker belongs to this Queue and not to a Queue of another namespace.
 func (q *queues) targetOf(ctx context.Context, object *v1alpha1.Queue) (target, error) {
-	if status, reason, message := refusal(object); message != "" {
-		return target{refused: fail(status, reason, fmt.Sprintf("Queue %s %s", object.Name, message))}, nil
+	ready := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionReady)
+	text := "Queue " + object.Name + " is "
+	switch {
+	case !object.DeletionTimestamp.IsZero():
+		return target{refused: fail(http.StatusConflict, reasonQueueDraining, text+"being deleted")}, nil
+	case ready == nil || ready.ObservedGeneration != object.Generation || object.Status.Name == "":
+		return target{refused: fail(http.StatusServiceUnavailable, reasonQueueNotReady, text+"not ready: the operator has not processed its current version")}, nil
+	case ready.Status != metav1.ConditionTrue:
+		return target{refused: fail(http.StatusServiceUnavailable, reasonQueueNotReady, text+"not ready: "+decision.FormatReason(ready.Reason, ready.Message))}, nil
 	}
 	policies, err := kube.ReadPolicies(ctx, q.reader, object.Namespace)
 	if err != nil {
@@ -96,21 +105,6 @@ func (q *queues) targetOf(ctx context.Context, object *v1alpha1.Queue) (target, 
 	}
 	selected := policies.Select(object.Labels)
 	return target{name: object.Status.Name, broker: policy.EffectiveQueue(object, &selected).Broker}, nil
-}
-
-// refusal returns why a Queue accepts no jobs; without a message if it does. The operator must have confirmed the current spec: it
-// checks that the queue on the broker belongs to this Queue and not to a Queue of another namespace.
-func refusal(q *v1alpha1.Queue) (status int, reason, message string) {
-	ready := meta.FindStatusCondition(q.Status.Conditions, v1alpha1.ConditionReady)
-	switch {
-	case !q.DeletionTimestamp.IsZero():
-		return http.StatusConflict, reasonQueueDraining, "is being deleted"
-	case ready == nil || ready.ObservedGeneration != q.Generation || q.Status.Name == "":
-		return http.StatusServiceUnavailable, reasonQueueNotReady, "is not ready: the operator has not processed its current version"
-	case ready.Status != metav1.ConditionTrue:
-		return http.StatusServiceUnavailable, reasonQueueNotReady, "is not ready: " + decision.FormatReason(ready.Reason, ready.Message)
-	}
-	return 0, "", ""
 }
 
 // connectTimeout is how long a request waits for the first connection to a broker.

@@ -86,19 +86,15 @@ func ParseFlags(args []string, environment flagenv.Lookup, output io.Writer) (Op
 	if err := flagenv.Set(f, environment); err != nil {
 		return Options{}, err
 	}
-	return o, o.validate()
-}
-
-func (o *Options) validate() error {
 	switch {
 	case o.Audience == "":
-		return errors.New("--audience is empty: tokens for the API server would be accepted")
+		return Options{}, errors.New("--audience is empty: tokens for the API server would be accepted")
 	case o.MaxBodyBytes < 1 || o.MaxBodyBytes > largestMaxBody:
-		return fmt.Errorf("--max-body-bytes is %d, must be between 1 and %d", o.MaxBodyBytes, largestMaxBody)
+		return Options{}, fmt.Errorf("--max-body-bytes is %d, must be between 1 and %d", o.MaxBodyBytes, largestMaxBody)
 	case o.Broker.URLSecret != "" && o.Namespace == "":
-		return errors.New("--broker-url-secret needs --operator-namespace")
+		return Options{}, errors.New("--broker-url-secret needs --operator-namespace")
 	}
-	return o.Broker.Validate()
+	return o, o.Broker.Validate()
 }
 
 // Main runs the program until SIGTERM or SIGINT, and then until its requests have ended.
@@ -148,8 +144,8 @@ func Run(ctx context.Context, config *rest.Config, o Options, log *slog.Logger) 
 		bounded = tls.NewListener(bounded, encryption)
 	}
 	log.Info("Started", "address", tcp.Addr().String(), "audience", o.Audience)
-	admin.setReady(true)
-	return serveUntil(ctx, newServer(h.routes()), bounded, func() { admin.setReady(false) }, o.DrainTimeout)
+	admin.ready.Store(true)
+	return serveUntil(ctx, newServer(h.routes()), bounded, func() { admin.ready.Store(false) }, o.DrainTimeout)
 }
 
 // newHandler returns the API and its connections.

@@ -103,8 +103,6 @@ func newAdmin(o Options, registry *prometheus.Registry) (*admin, error) {
 	return a, nil
 }
 
-func (a *admin) setReady(ready bool) { a.ready.Store(ready) }
-
 func (a *admin) close() {
 	for _, server := range a.servers {
 		_ = server.Close()

@@ -9,6 +9,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
@@ -104,10 +105,8 @@ func mayHaveMultiplePods(sj *v1alpha1.SequentialJob, name string) bool {
 		return false
 	}
 	options := steps[index].Options()
-	return exceedsLimit(0, options.BackoffLimit) || exceedsLimit(1, options.Parallelism) || exceedsLimit(1, options.Completions)
+	return ptr.Deref(options.BackoffLimit, 0) > 0 || ptr.Deref(options.Parallelism, 1) > 1 || ptr.Deref(options.Completions, 1) > 1
 }
-
-func exceedsLimit(limit int32, number *int32) bool { return number != nil && *number > limit }
 
 // containerStatuses returns the statuses of the Pod's containers in starting order.
 func containerStatuses(pod *corev1.Pod) []corev1.ContainerStatus {
