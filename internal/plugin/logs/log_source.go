@@ -8,8 +8,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/internal/clock"
+	"github.com/yardmaster/yardmaster/internal/plugin/follow"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
@@ -88,4 +90,45 @@ func (s *logSource) listPodsWithRetry(ctx context.Context) ([]corev1.Pod, error)
 func (s *logSource) printLog(ctx context.Context, l containerLog) error {
 	r := &logReader{podClient: s.podClient, printer: s.printer, options: s.options, startedLater: !s.existing[l.withoutLabel()]}
 	return r.readToEnd(ctx, l)
+}
+
+// Changes are the changes of an object and its Pods.
+type Changes[T client.Object] struct {
+	Objects <-chan follow.ObjectUpdate[T]
+	Pods    <-chan follow.ObjectUpdate[*corev1.Pod]
+	// Errors receives only errors for which a retry cannot succeed.
+	Errors <-chan error
+}
+
+type changeTracker[T client.Object] struct {
+	changes Changes[T]
+	object  T
+	deleted bool
+	pods    map[string]corev1.Pod
+}
+
+func newChangeTracker[T client.Object](object T, changes Changes[T]) *changeTracker[T] {
+	return &changeTracker[T]{object: object, changes: changes, pods: map[string]corev1.Pod{}}
+}
+
+func (t *changeTracker[T]) waitForChange(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case err := <-t.changes.Errors:
+		return err
+	case update := <-t.changes.Objects:
+		sameObject := update.Object.GetUID() == t.object.GetUID() // not a new object with the same name
+		t.deleted = update.Deleted || !sameObject
+		if sameObject && update.Object.GetGeneration() >= t.object.GetGeneration() {
+			t.object = update.Object
+		}
+	case update := <-t.changes.Pods:
+		if update.Deleted {
+			delete(t.pods, update.Object.Name)
+		} else {
+			t.pods[update.Object.Name] = *update.Object
+		}
+	}
+	return nil
 }

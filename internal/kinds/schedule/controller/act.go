@@ -2,13 +2,20 @@ package controller
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/brokeraccess"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/kinds/policy"
 	"github.com/yardmaster/yardmaster/internal/kinds/schedule"
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
@@ -71,4 +78,119 @@ func (r *Reconciler) createRun(ctx context.Context, s *v1alpha1.Schedule, pendin
 	}
 	startDelay.Observe(max(r.Clock.Now().Sub(pending.ScheduledTime.Time), 0).Seconds())
 	return nil, nil
+}
+
+// sendTimeout limits how long a broker takes to confirm a job.
+const sendTimeout = 10 * time.Second
+
+// outcome is the result of starting a run. At most one field is set.
+type outcome struct {
+	// refusal is set if the run, or the job, is never accepted without a change.
+	refusal *decision.Refusal
+	sent    bool
+	// notSent is why the job is certainly not in its queue.
+	notSent *decision.Problem
+}
+
+// answer is a broker's answer to an attempt to send a job.
+type answer struct {
+	// isFirst is true if the job was certainly not sent before.
+	isFirst bool
+	failure error
+}
+
+// notSent returns the outcome of an attempt that did not store the job. An earlier attempt may have stored it.
+func notSent(problem *decision.Problem, isFirst bool) (outcome, error) {
+	if !isFirst {
+		return outcome{}, errors.New("an earlier attempt to send the job was not confirmed, and another one failed: " + problem.Message)
+	}
+	return outcome{notSent: problem}, nil
+}
+
+// queueOf returns the Queue of a Schedule's jobs, and why jobs cannot be sent to it now.
+func (r *Reconciler) queueOf(ctx context.Context, s *v1alpha1.Schedule) (*v1alpha1.Queue, *decision.Problem, error) {
+	name := s.Spec.Job.Queue
+	q, err := kube.GetIfExists(ctx, r.Client, s.Namespace, name, &v1alpha1.Queue{})
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case q == nil:
+		return nil, &decision.Problem{Reason: v1alpha1.ReasonQueueNotFound, Message: fmt.Sprintf("Queue %s does not exist", name)}, nil
+	case !q.DeletionTimestamp.IsZero():
+		return nil, &decision.Problem{Reason: v1alpha1.ReasonQueueNotReady, Message: fmt.Sprintf("Queue %s is being deleted", name)}, nil
+	}
+	ready := meta.FindStatusCondition(q.Status.Conditions, v1alpha1.ConditionReady)
+	if ready == nil || ready.Status != "True" || q.Status.Name == "" {
+		message := "it was not reconciled yet"
+		if ready != nil {
+			message = decision.FormatReason(ready.Reason, ready.Message)
+		}
+		return nil, &decision.Problem{Reason: v1alpha1.ReasonQueueNotReady, Message: fmt.Sprintf("Queue %s is not ready: %s", name, message)}, nil
+	}
+	return q, nil, nil
+}
+
+// sendJob sends the job of a pending time in the background, because the broker may not answer. Until it does, sendJob returns
+// kube.ErrPending.
+func (r *Reconciler) sendJob(ctx context.Context, s *v1alpha1.Schedule, d *schedule.Decision) (outcome, error) {
+	pending := d.CreateRun
+	q, problem, err := r.queueOf(ctx, s)
+	switch {
+	case err != nil:
+		return outcome{}, err
+	case problem != nil:
+		return notSent(problem, d.IsFirstAttempt)
+	}
+	policies, err := kube.ReadPolicies(ctx, r.Client, q.Namespace)
+	if err != nil {
+		return outcome{}, err
+	}
+	selected := policies.Select(q.Labels)
+	conn := r.options.Brokers.Conn(q.Namespace, policy.EffectiveQueue(q, &selected).Broker)
+	engine, err := conn.Engine()
+	if err != nil {
+		problem = &decision.Problem{Reason: v1alpha1.ReasonConnectionFailed, Message: err.Error()}
+		if known := (*brokeraccess.ConnectionError)(nil); errors.As(err, &known) {
+			problem = new(known.Problem())
+		}
+		return notSent(problem, d.IsFirstAttempt)
+	}
+	producer, isProducer := engine.(broker.Producer)
+	if !isProducer {
+		return outcome{refusal: &decision.Refusal{Class: decision.Invalid, Kind: "job", Name: pending.Name, Message: "the engine of the Queue cannot send jobs"}}, nil
+	}
+	job := schedule.NewJob(s, q.Status.Name, pending.Name, pending.ScheduledTime.Time)
+	subject := fmt.Sprintf("%s/%s/%d/%s", s.UID, pending.Name, s.Generation, pending.Since)
+	isFirst := d.IsFirstAttempt
+	answer, answered, err := r.sends.Observe(ctx, client.ObjectKeyFromObject(s), subject, conn.Key.String(), func(ctx context.Context) (answer, error) {
+		ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+		defer cancel()
+		_, failure := producer.Send(ctx, job)
+		conn.CheckHealth(failure)
+		return answer{isFirst, failure}, nil
+	})
+	switch {
+	case err != nil:
+		return outcome{}, err
+	case !answered:
+		return outcome{}, kube.ErrPending
+	default:
+		return r.sendOutcome(s, pending, answer)
+	}
+}
+
+// sendOutcome classifies the answer of a broker. After a failure that may have stored the job, it returns an error: the job is
+// sent again soon, or package schedule gives it up.
+func (r *Reconciler) sendOutcome(s *v1alpha1.Schedule, pending *v1alpha1.PendingRun, answer answer) (outcome, error) {
+	switch failure := answer.failure; {
+	case failure == nil:
+		startDelay.Observe(max(r.Clock.Now().Sub(pending.ScheduledTime.Time), 0).Seconds())
+		return outcome{sent: true}, nil
+	case errors.Is(failure, broker.ErrUnavailable), errors.Is(failure, broker.ErrClosed):
+		return outcome{}, fmt.Errorf("sending job %s to Queue %s: %w", pending.Name, s.Spec.Job.Queue, failure)
+	case errors.Is(failure, broker.ErrQueueFull), errors.Is(failure, broker.ErrUnauthorized), errors.Is(failure, broker.ErrDraining), errors.Is(failure, broker.ErrUnknownQueue):
+		return notSent(&decision.Problem{Reason: v1alpha1.ReasonQueueNotReady, Message: failure.Error()}, answer.isFirst)
+	default:
+		return outcome{refusal: &decision.Refusal{Class: decision.Invalid, Kind: "job", Name: pending.Name, Message: failure.Error()}}, nil
+	}
 }
