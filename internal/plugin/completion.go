@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -65,19 +66,17 @@ var fileFlags = []string{
 }
 
 func completeGlobalFlags(env *environment, root *cobra.Command) {
-	for flag, names := range map[string]func(*clientcmdapi.Config) []string{
-		clientcmd.FlagContext:     func(config *clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(config.Contexts)) },
-		clientcmd.FlagClusterName: func(config *clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(config.Clusters)) },
-		clientcmd.FlagAuthInfoName: func(config *clientcmdapi.Config) []string {
-			return slices.Sorted(maps.Keys(config.AuthInfos))
-		},
+	for flag, names := range map[string]func(*clientcmdapi.Config) iter.Seq[string]{
+		clientcmd.FlagContext:      func(config *clientcmdapi.Config) iter.Seq[string] { return maps.Keys(config.Contexts) },
+		clientcmd.FlagClusterName:  func(config *clientcmdapi.Config) iter.Seq[string] { return maps.Keys(config.Clusters) },
+		clientcmd.FlagAuthInfoName: func(config *clientcmdapi.Config) iter.Seq[string] { return maps.Keys(config.AuthInfos) },
 	} {
 		panicOnError(root.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			config, err := env.clientConfig.RawConfig()
 			if err != nil {
 				return nil, noFileCompletion
 			}
-			return names(&config), noFileCompletion
+			return slices.Sorted(names(&config)), noFileCompletion
 		}))
 	}
 	panicOnError(root.RegisterFlagCompletionFunc(clientcmd.FlagNamespace, env.completeNamespaces))

@@ -23,28 +23,28 @@ type jobFacts struct {
 	threshold Threshold
 }
 
-// findingByAge returns a finding if the time since then exceeds the rule's threshold.
-func (f *jobFacts) findingByAge(since time.Time, reason Reason, cause, message string, arguments ...any) (Finding, bool) {
+// findingByAge returns a finding if the time since then exceeds the rule's threshold, and nil otherwise.
+func (f *jobFacts) findingByAge(since time.Time, reason Reason, cause, message string, arguments ...any) *Finding {
 	if since.IsZero() {
-		return Finding{}, false // the age is unknown
+		return nil // the age is unknown
 	}
 	age := f.now.Sub(since)
 	switch {
 	case f.threshold.Zombie > 0 && age >= f.threshold.Zombie:
-		return newFinding(CategoryZombie, SeverityHigh, since, reason, cause, message, arguments...), true
+		return newFinding(CategoryZombie, SeverityHigh, since, reason, cause, message, arguments...)
 	case f.threshold.Suspicious > 0 && age >= f.threshold.Suspicious:
 		return suspiciousFinding(since, reason, cause, message, arguments...)
 	default:
-		return Finding{}, false
+		return nil
 	}
 }
 
-func suspiciousFinding(since time.Time, reason Reason, cause, message string, arguments ...any) (Finding, bool) {
-	return newFinding(CategorySuspicious, SeverityMedium, since, reason, cause, message, arguments...), true
+func suspiciousFinding(since time.Time, reason Reason, cause, message string, arguments ...any) *Finding {
+	return newFinding(CategorySuspicious, SeverityMedium, since, reason, cause, message, arguments...)
 }
 
-func newFinding(category Category, severity Severity, since time.Time, reason Reason, cause, message string, arguments ...any) Finding {
-	return Finding{
+func newFinding(category Category, severity Severity, since time.Time, reason Reason, cause, message string, arguments ...any) *Finding {
+	return &Finding{
 		Category: category,
 		Severity: severity,
 		Reason:   reason,

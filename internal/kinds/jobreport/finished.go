@@ -11,11 +11,11 @@ import (
 )
 
 // checkTTLNotEnforced finds Jobs that their ttlSecondsAfterFinished should have deleted.
-func checkTTLNotEnforced(f *jobFacts) (Finding, bool) {
+func checkTTLNotEnforced(f *jobFacts) *Finding {
 	at, finished := f.finishTime()
 	ttl := f.Spec.TTLSecondsAfterFinished
 	if !finished || at.IsZero() || ttl == nil || f.DeletionTimestamp != nil {
-		return Finding{}, false
+		return nil
 	}
 	return f.findingByAge(addSeconds(at, int64(*ttl)), ReasonTTLNotEnforced, "",
 		"finished at %s and was not deleted after its TTL of %d s", formatTime(at), *ttl)
@@ -23,17 +23,17 @@ func checkTTLNotEnforced(f *jobFacts) (Finding, bool) {
 
 // checkFailedLongAgo finds failed Jobs that nobody deletes. A controller deletes its Jobs itself, as a CronJob does by
 // failedJobsHistoryLimit, and a TTL deletes the Job later.
-func checkFailedLongAgo(f *jobFacts) (Finding, bool) {
+func checkFailedLongAgo(f *jobFacts) *Finding {
 	condition := f.trueCondition(batchv1.JobFailed)
 	if condition == nil || f.hasController() || f.Spec.TTLSecondsAfterFinished != nil {
-		return Finding{}, false
+		return nil
 	}
 	at, _ := f.finishTime()
-	finding, found := f.findingByAge(at, ReasonFailedLongAgo, condition.Reason, "failed at %s: %s", formatTime(at), f.failureExplanation(condition))
-	if found && !f.isOrphan() {
+	finding := f.findingByAge(at, ReasonFailedLongAgo, condition.Reason, "failed at %s: %s", formatTime(at), f.failureExplanation(condition))
+	if finding != nil && !f.isOrphan() {
 		finding.Severity = SeverityLow // it takes up space and does no harm
 	}
-	return finding, found
+	return finding
 }
 
 // jobControllerFailures lists the Job controller's reasons that are also reasons of findings.
@@ -47,10 +47,10 @@ func (r Reason) IsFailure() bool {
 }
 
 // checkFailed finds all other failed Jobs.
-func checkFailed(f *jobFacts) (Finding, bool) {
+func checkFailed(f *jobFacts) *Finding {
 	condition := f.trueCondition(batchv1.JobFailed)
 	if condition == nil || f.isTolerated() {
-		return Finding{}, false
+		return nil
 	}
 	reason := ReasonFailedOther
 	if slices.Contains(jobControllerFailures, Reason(condition.Reason)) {
@@ -77,23 +77,23 @@ func conditionExplanation(condition *batchv1.JobCondition) string {
 }
 
 // checkFinishedNotCleaned finds succeeded Jobs that nothing will ever delete.
-func checkFinishedNotCleaned(f *jobFacts) (Finding, bool) {
+func checkFinishedNotCleaned(f *jobFacts) *Finding {
 	if f.trueCondition(batchv1.JobComplete) == nil || f.Spec.TTLSecondsAfterFinished != nil || f.hasController() || f.isOrphan() {
-		return Finding{}, false // an orphan is reported as Orphaned at any age
+		return nil // an orphan is reported as Orphaned at any age
 	}
 	at, _ := f.finishTime()
-	finding, found := f.findingByAge(at, ReasonFinishedNotCleaned, "",
+	finding := f.findingByAge(at, ReasonFinishedNotCleaned, "",
 		"completed at %s; no ttlSecondsAfterFinished or controller deletes it", formatTime(at))
-	if found {
+	if finding != nil {
 		finding.Severity = SeverityLow
 	}
-	return finding, found
+	return finding
 }
 
 // checkStuckTerminating finds deleted Jobs that a finalizer keeps.
-func checkStuckTerminating(f *jobFacts) (Finding, bool) {
+func checkStuckTerminating(f *jobFacts) *Finding {
 	if f.DeletionTimestamp == nil {
-		return Finding{}, false
+		return nil
 	}
 	since, cause, text := f.DeletionTimestamp.Time, "", "but still exists without a finalizer"
 	if len(f.Finalizers) > 0 {
@@ -111,9 +111,9 @@ func checkStuckTerminating(f *jobFacts) (Finding, bool) {
 }
 
 // checkOrphaned finds Jobs whose CronJob was deleted or disowned them: no history limit applies to them any more.
-func checkOrphaned(f *jobFacts) (Finding, bool) {
+func checkOrphaned(f *jobFacts) *Finding {
 	if !f.isOrphan() || f.DeletionTimestamp != nil {
-		return Finding{}, false
+		return nil
 	}
 	scheduled := cmp.Or(f.Annotations[batchv1.CronJobScheduledTimestampAnnotation], "an unknown time")
 	return suspiciousFinding(f.CreationTimestamp.Time, ReasonOrphaned, "CronJob", "created by a CronJob for %s, but has no controller", scheduled)

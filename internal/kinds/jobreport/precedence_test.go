@@ -122,7 +122,7 @@ func TestTheFirstRuleThatMatchesWins(t *testing.T) {
 func matchingReasons(job *batchv1.Job) []Reason {
 	var found []Reason
 	for i := range rules {
-		if finding, ok := rules[i].check(&jobFacts{Job: job, now: testTimePlus(100 * oneDay), threshold: ptr.Deref(DefaultThresholds()[rules[i].key()], Threshold{})}); ok {
+		if finding := rules[i].check(&jobFacts{Job: job, now: testTimePlus(100 * oneDay), threshold: ptr.Deref(DefaultThresholds()[rules[i].key()], Threshold{})}); finding != nil {
 			found = append(found, finding.Reason)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 type staleRule struct {
 	// reasons of the rule's findings. The first one is the rule's key in Thresholds.
 	reasons []reasonText
-	// check returns the finding if the Job matches.
-	check func(*jobFacts) (Finding, bool)
+	// check returns the finding; nil if the Job does not match.
+	check func(*jobFacts) *Finding
 	// description completes the sentence "A Job that …".
 	description string
 	// ageFrom is the time from which the Job's age counts; empty if the rule matches regardless of age.
@@ -156,8 +156,8 @@ func Classify(job *batchv1.Job, now time.Time, thresholds Thresholds) Finding {
 	facts := &jobFacts{Job: job, now: now}
 	for i := range rules {
 		facts.threshold = ptr.Deref(thresholds[rules[i].key()], Threshold{})
-		if finding, found := rules[i].check(facts); found {
-			return finding
+		if finding := rules[i].check(facts); finding != nil {
+			return *finding
 		}
 	}
 	return Finding{Category: CategoryHealthy}

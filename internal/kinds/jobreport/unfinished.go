@@ -18,7 +18,7 @@ var contradictoryConditions = [][2]batchv1.JobConditionType{
 }
 
 // checkContradictions finds Jobs about which every other rule would have to guess.
-func checkContradictions(f *jobFacts) (Finding, bool) {
+func checkContradictions(f *jobFacts) *Finding {
 	for _, pair := range contradictoryConditions {
 		one, other := f.trueCondition(pair[0]), f.trueCondition(pair[1])
 		if one == nil || other == nil {
@@ -31,11 +31,11 @@ func checkContradictions(f *jobFacts) (Finding, bool) {
 	if mode := f.Spec.CompletionMode; mode != nil && *mode != batchv1.NonIndexedCompletion && *mode != batchv1.IndexedCompletion {
 		return suspiciousFinding(f.CreationTimestamp.Time, ReasonUnknown, "UnknownCompletionMode", "unknown completion mode %q", *mode)
 	}
-	return Finding{}, false
+	return nil
 }
 
 // checkInterimConditions finds Jobs that are about to fail or to complete, but whose Pods do not terminate.
-func checkInterimConditions(f *jobFacts) (Finding, bool) {
+func checkInterimConditions(f *jobFacts) *Finding {
 	for _, interim := range []struct {
 		kind   batchv1.JobConditionType
 		reason Reason
@@ -45,31 +45,31 @@ func checkInterimConditions(f *jobFacts) (Finding, bool) {
 			continue
 		}
 		since := f.firstKnownTime(condition.LastTransitionTime.Time)
-		finding, found := f.findingByAge(since, interim.reason, condition.Reason,
+		finding := f.findingByAge(since, interim.reason, condition.Reason,
 			"condition %s is True since %s, but the Job has not finished: %s", interim.kind, formatTime(since), conditionExplanation(condition))
-		if found {
-			return finding, true
+		if finding != nil {
+			return finding
 		}
 	}
-	return Finding{}, false
+	return nil
 }
 
 // checkExternallyManaged finds unfinished Jobs of another controller. The meaning of their status is unknown here, so the later
 // rules about progress do not apply to them.
-func checkExternallyManaged(f *jobFacts) (Finding, bool) {
+func checkExternallyManaged(f *jobFacts) *Finding {
 	manager, external := f.externalManager()
 	if !external || !f.isUnfinished() {
-		return Finding{}, false
+		return nil
 	}
 	return f.findingByAge(f.CreationTimestamp.Time, ReasonExternallyManaged, manager,
 		"managed by %s and unfinished since its creation at %s", manager, formatTime(f.CreationTimestamp.Time))
 }
 
 // checkSuspendedTooLong finds Jobs that somebody must resume.
-func checkSuspendedTooLong(f *jobFacts) (Finding, bool) {
+func checkSuspendedTooLong(f *jobFacts) *Finding {
 	_, external := f.externalManager()
 	if !f.isSuspended() || !f.isUnfinished() || external {
-		return Finding{}, false
+		return nil
 	}
 	since, found := f.suspensionChangeTime(corev1.ConditionTrue)
 	if !found {
@@ -96,9 +96,9 @@ func (f *jobFacts) suspensionChangeTime(want corev1.ConditionStatus) (at time.Ti
 }
 
 // checkNeverStarted finds Jobs that the Job controller has not started.
-func checkNeverStarted(f *jobFacts) (Finding, bool) {
+func checkNeverStarted(f *jobFacts) *Finding {
 	if !f.isExpectedToProgress() || f.Status.StartTime != nil {
-		return Finding{}, false
+		return nil
 	}
 	since, found := f.suspensionChangeTime(corev1.ConditionFalse)
 	if !found {
@@ -108,9 +108,9 @@ func checkNeverStarted(f *jobFacts) (Finding, bool) {
 }
 
 // checkPausedByParallelism finds Jobs that wait until somebody raises their parallelism.
-func checkPausedByParallelism(f *jobFacts) (Finding, bool) {
+func checkPausedByParallelism(f *jobFacts) *Finding {
 	if !f.isExpectedToProgress() || !f.hasZeroParallelism() {
-		return Finding{}, false
+		return nil
 	}
 	since := laterTime(f.startTime(), f.lastEditTime())
 	return f.findingByAge(since, ReasonPausedByParallelism, "",
@@ -118,20 +118,20 @@ func checkPausedByParallelism(f *jobFacts) (Finding, bool) {
 }
 
 // checkDeadlineNotEnforced finds Jobs that should have failed because of their activeDeadlineSeconds.
-func checkDeadlineNotEnforced(f *jobFacts) (Finding, bool) {
+func checkDeadlineNotEnforced(f *jobFacts) *Finding {
 	deadline := f.Spec.ActiveDeadlineSeconds
 	if !f.isExpectedToProgress() || f.Status.StartTime == nil || deadline == nil {
-		return Finding{}, false
+		return nil
 	}
 	return f.findingByAge(addSeconds(f.startTime(), *deadline), ReasonDeadlineNotEnforced, "",
 		"started at %s and did not fail after its deadline of %d s", formatTime(f.startTime()), *deadline)
 }
 
 // checkNoActivePods finds Jobs whose Pods disappeared and are not recreated.
-func checkNoActivePods(f *jobFacts) (Finding, bool) {
+func checkNoActivePods(f *jobFacts) *Finding {
 	s := &f.Status
 	if !f.isExpectedToHavePods() || s.Active != 0 || (s.Terminating != nil && *s.Terminating != 0) {
-		return Finding{}, false
+		return nil
 	}
 	// A Job between two Pods has no active Pods either, however long ago it started.
 	since := f.podCountsSince()
@@ -141,10 +141,10 @@ func checkNoActivePods(f *jobFacts) (Finding, bool) {
 
 // checkNoReadyPods finds Jobs whose Pods do not become ready: their image cannot be pulled, they cannot be scheduled, or they
 // crash repeatedly.
-func checkNoReadyPods(f *jobFacts) (Finding, bool) {
+func checkNoReadyPods(f *jobFacts) *Finding {
 	s := &f.Status
 	if !f.isExpectedToHavePods() || s.Active <= 0 || s.Ready == nil || *s.Ready != 0 {
-		return Finding{}, false
+		return nil
 	}
 	// A Job whose Pod was evicted or whose container restarts has no ready Pods either, however long ago it started.
 	since := f.podCountsSince()
@@ -163,9 +163,9 @@ func (f *jobFacts) podCountsSince() time.Time {
 }
 
 // checkRunningTooLong finds Jobs that run forever if they hang.
-func checkRunningTooLong(f *jobFacts) (Finding, bool) {
+func checkRunningTooLong(f *jobFacts) *Finding {
 	if !f.isExpectedToHavePods() || f.Spec.ActiveDeadlineSeconds != nil {
-		return Finding{}, false
+		return nil
 	}
 	remark := ""
 	if stated, isStated := f.Annotations[v1alpha1.AnnotationReportRunningTooLong]; isStated {
@@ -181,16 +181,13 @@ func checkRunningTooLong(f *jobFacts) (Finding, bool) {
 
 // checkStatedRunningLimit checks a Job that states how long it may run. After that time somebody should examine it, but a Job
 // that is known to run long is never a zombie.
-func (f *jobFacts) checkStatedRunningLimit(limit time.Duration) (Finding, bool) {
+func (f *jobFacts) checkStatedRunningLimit(limit time.Duration) *Finding {
 	at := *f
 	at.threshold = Threshold{Suspicious: limit}
-	finding, found := at.findingByAge(f.startTime(), ReasonRunningTooLong, "", "running since %s, longer than the %s of its annotation %s",
+	finding := at.findingByAge(f.startTime(), ReasonRunningTooLong, "", "running since %s, longer than the %s of its annotation %s",
 		formatTime(f.startTime()), FormatDuration(limit), v1alpha1.AnnotationReportRunningTooLong)
-	if found {
-		return finding, true
+	if finding == nil && f.findingByAge(f.startTime(), ReasonRunningTooLong, "", "") != nil {
+		return &Finding{Category: CategoryIgnored}
 	}
-	if _, found := f.findingByAge(f.startTime(), ReasonRunningTooLong, "", ""); found {
-		return Finding{Category: CategoryIgnored}, true
-	}
-	return Finding{}, false
+	return finding
 }

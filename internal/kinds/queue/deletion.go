@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -18,54 +17,46 @@ const AnnotationAbandon = v1alpha1.Prefix + "abandon"
 // IsAbandoned reports whether a Queue is to be removed without its broker.
 func IsAbandoned(q *v1alpha1.Queue) bool { return q.Annotations[AnnotationAbandon] == "true" }
 
-// deletionVerdict is either the next action of the deletion of a Queue or the problem that blocks it. Without both, the
-// deletion is complete.
-type deletionVerdict struct {
-	action  Action
-	blocked *decision.Problem
-}
-
-var deletionComplete = deletionVerdict{}
-
-func blockedBy(reason, format string, values ...any) deletionVerdict {
-	return deletionVerdict{blocked: &decision.Problem{Reason: reason, Message: fmt.Sprintf(format, values...)}}
-}
-
 func decideDeletion(o *Observation) Decision {
 	if o.Connection.Connecting && !IsAbandoned(o.Queue) {
 		return Decision{Status: o.Queue.Status, History: o.History} // the connection triggers the next reconciliation
 	}
-	verdict := deletionVerdictOf(o)
+	action, blocked := nextDeletionAction(o)
 	switch {
-	case verdict.action != ActionNone:
-		return Decision{Action: verdict.action}
-	case verdict == deletionComplete:
+	case action != ActionNone:
+		return Decision{Action: action}
+	case blocked == nil:
 		return Decision{Status: o.Queue.Status, History: o.History, RemoveFinalizer: true, CompletionEvent: new(removedEvent(o))}
 	}
-	d := conclude(o, verdict.blocked)
+	d := conclude(o, blocked)
 	d.RequeueAfter, d.StatusOptional = blockedInterval, o.Deletion.NamespaceTerminating
 	return d
 }
 
-// deletionVerdictOf also covers a terminating namespace. There the deletion waits only for WorkerPools, which are deleted too.
-// No other object that could unblock it can be created in the namespace, so the queue stays on the broker with its content, for
-// another Queue to take over.
-func deletionVerdictOf(o *Observation) deletionVerdict {
-	verdict := regularVerdict(o)
+// nextDeletionAction returns the next action of a deletion, or the problem that blocks it. Without both, the deletion is complete.
+//
+// In a terminating namespace, the deletion waits only for WorkerPools, which are deleted too. No other object that could unblock it can
+// be created there, so the queue stays on the broker with its content, for another Queue to take over.
+func nextDeletionAction(o *Observation) (Action, *decision.Problem) {
+	action, blocked := regularDeletionAction(o)
 	switch {
-	case verdict.blocked == nil || !o.Deletion.NamespaceTerminating || len(o.Deletion.WorkerPools) > 0:
-		return verdict
+	case blocked == nil || !o.Deletion.NamespaceTerminating || len(o.Deletion.WorkerPools) > 0:
+		return action, blocked
 	case o.hasFailed():
-		return deletionComplete
+		return ActionNone, nil
 	}
-	return deletionVerdict{action: ActionReleaseQueue}
+	return ActionReleaseQueue, nil
 }
 
-func regularVerdict(o *Observation) deletionVerdict {
+func blockedBy(reason, format string, values ...any) (Action, *decision.Problem) {
+	return ActionNone, &decision.Problem{Reason: reason, Message: fmt.Sprintf(format, values...)}
+}
+
+func regularDeletionAction(o *Observation) (Action, *decision.Problem) {
 	policy := cmp.Or(o.Queue.Spec.DeletionPolicy, v1alpha1.DeletionRetain)
 	switch {
 	case IsAbandoned(o.Queue), o.NotOwner, o.Released, o.Deleted:
-		return deletionComplete
+		return ActionNone, nil
 	case o.hasFailed():
 		problem := o.unreachable()
 		if problem == nil {
@@ -78,13 +69,13 @@ func regularVerdict(o *Observation) deletionVerdict {
 	// Both actions confirm the owner of the queue. Ensuring does not create a missing queue here, because the API server has
 	// not confirmed the Queue.
 	case !o.IsOwner && policy == v1alpha1.DeletionRetain:
-		return deletionVerdict{action: ActionEnsureQueue}
+		return ActionEnsureQueue, nil
 	case !o.IsOwner:
-		return deletionVerdict{action: ActionRejectMessages}
+		return ActionRejectMessages, nil
 	case !o.Rescued:
-		return deletionVerdict{action: ActionRescueMessages}
+		return ActionRescueMessages, nil
 	case o.Stats == nil:
-		return deletionVerdict{action: ActionReadStats}
+		return ActionReadStats, nil
 	case policy == v1alpha1.DeletionDrain && messageCount(o.Stats) > 0:
 		hint := ""
 		if o.Queue.Spec.Paused {
@@ -95,11 +86,11 @@ func regularVerdict(o *Observation) deletionVerdict {
 	case len(o.Deletion.WorkerPools) > 0:
 		return workerPoolsBlock(o.Deletion.WorkerPools)
 	case o.Stats.DeadLetters > 0:
-		return deadLetterVerdict(o)
+		return deadLetterDeletionAction(o)
 	case policy == v1alpha1.DeletionRetain:
-		return deletionVerdict{action: ActionReleaseQueue}
+		return ActionReleaseQueue, nil
 	}
-	return deletionVerdict{action: ActionDeleteQueue}
+	return ActionDeleteQueue, nil
 }
 
 // DeadLetterActionOnDelete returns what happens to the dead letters of a deleted Queue. A
@@ -114,20 +105,20 @@ func DeadLetterActionOnDelete(q *v1alpha1.Queue, e *v1alpha1.QueueEffective) v1a
 	return cmp.Or(e.DeadLetter.OnDelete, v1alpha1.DeadLetterBlock)
 }
 
-func deadLetterVerdict(o *Observation) deletionVerdict {
+func deadLetterDeletionAction(o *Observation) (Action, *decision.Problem) {
 	switch action := DeadLetterActionOnDelete(o.Queue, &o.Effective); {
 	case action == v1alpha1.DeadLetterPurge:
-		return deletionVerdict{action: ActionPurgeDeadLetters}
+		return ActionPurgeDeadLetters, nil
 	case action == v1alpha1.DeadLetterMove && o.Deletion.MoveProblem == nil:
-		return deletionVerdict{action: ActionMoveDeadLetters}
+		return ActionMoveDeadLetters, nil
 	case action == v1alpha1.DeadLetterMove:
-		return deletionVerdict{blocked: o.Deletion.MoveProblem}
+		return ActionNone, o.Deletion.MoveProblem
 	}
 	return blockedBy(v1alpha1.ReasonDeadLetters, "the queue has %s and deadLetter.onDelete is Block: set it to Move or Purge",
 		countNoun(o.Stats.DeadLetters, "dead letter"))
 }
 
-func workerPoolsBlock(pools []string) deletionVerdict {
+func workerPoolsBlock(pools []string) (Action, *decision.Problem) {
 	return blockedBy(v1alpha1.ReasonStillReferenced, "WorkerPools still refer to the Queue: %s", joinSome(pools, ", "))
 }
 
@@ -149,10 +140,10 @@ func MoveTargetProblem(target *v1alpha1.Queue) *decision.Problem {
 }
 
 func removedEvent(o *Observation) decision.Event {
-	e := decision.Event{Type: corev1.EventTypeNormal, Reason: v1alpha1.EventQueueDeleted, Action: "Delete"}
+	e := decision.NormalEvent(v1alpha1.EventQueueDeleted, "Delete", "")
 	switch {
 	case IsAbandoned(o.Queue):
-		e.Type, e.Message = corev1.EventTypeWarning, "Removed the Queue without its broker, as annotated: the queue on the broker is unchanged"
+		e.Type, e.Message = warning, "Removed the Queue without its broker, as annotated: the queue on the broker is unchanged"
 	case o.NotOwner:
 		e.Message = "The Queue has no queue on the broker"
 	case o.Deleted:
@@ -160,7 +151,7 @@ func removedEvent(o *Observation) decision.Event {
 	case o.Released:
 		e.Message = "Released the queue on the broker: another Queue can take it over"
 	default:
-		e.Type, e.Message = corev1.EventTypeWarning, "The namespace is terminating and the broker does not answer: the queue on the broker is unchanged"
+		e.Type, e.Message = warning, "The namespace is terminating and the broker does not answer: the queue on the broker is unchanged"
 	}
 	return e
 }

@@ -10,25 +10,27 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
+const warning, normal = corev1.EventTypeWarning, corev1.EventTypeNormal
+
 // reportedTransitions are the changes of conditions that become events: a condition gets this status, or another reason with
 // it. An empty conditionReason matches any reason. Events about a broker concern all its Queues at once, so they are routine.
 var reportedTransitions = []struct {
-	condition       string
-	status          metav1.ConditionStatus
-	conditionReason string
-	event           decision.Event
+	condition                               string
+	status                                  metav1.ConditionStatus
+	conditionReason, eventType, eventReason string
+	isRoutine                               bool
 }{
-	{v1alpha1.ConditionBrokerReachable, metav1.ConditionFalse, "", decision.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.EventBrokerUnreachable, Routine: true}},
-	{v1alpha1.ConditionConflict, metav1.ConditionTrue, "", decision.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonOwnedByOtherQueue}},
-	{v1alpha1.ConditionDeadLettersPresent, metav1.ConditionTrue, "", decision.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.EventDeadLetters}},
-	{v1alpha1.ConditionPolicyFullyEnforced, metav1.ConditionFalse, "", decision.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonUnsupported}},
-	{v1alpha1.ConditionReplicated, metav1.ConditionFalse, v1alpha1.ReasonReplicasRefused, decision.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonReplicasRefused, Routine: true}},
-	{v1alpha1.ConditionReplicated, metav1.ConditionFalse, v1alpha1.ReasonReplicasMissing, decision.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonReplicasMissing, Routine: true}},
-	{v1alpha1.ConditionReplicated, metav1.ConditionFalse, v1alpha1.ReasonReplicasOffline, decision.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonReplicasOffline, Routine: true}},
-	{v1alpha1.ConditionDeletionBlocked, metav1.ConditionTrue, "", decision.Event{Type: corev1.EventTypeNormal, Reason: v1alpha1.EventDeletionBlocked}},
-	{v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonRateBelowArrivals, decision.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonRateBelowArrivals}},
-	{v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonMessagesStranded, decision.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonMessagesStranded}},
-	{v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonRefusedByBroker, decision.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonRefusedByBroker}},
+	{v1alpha1.ConditionBrokerReachable, metav1.ConditionFalse, "", warning, v1alpha1.EventBrokerUnreachable, true},
+	{v1alpha1.ConditionConflict, metav1.ConditionTrue, "", warning, v1alpha1.ReasonOwnedByOtherQueue, false},
+	{v1alpha1.ConditionDeadLettersPresent, metav1.ConditionTrue, "", warning, v1alpha1.EventDeadLetters, false},
+	{v1alpha1.ConditionPolicyFullyEnforced, metav1.ConditionFalse, "", warning, v1alpha1.ReasonUnsupported, false},
+	{v1alpha1.ConditionReplicated, metav1.ConditionFalse, v1alpha1.ReasonReplicasRefused, warning, v1alpha1.ReasonReplicasRefused, true},
+	{v1alpha1.ConditionReplicated, metav1.ConditionFalse, v1alpha1.ReasonReplicasMissing, warning, v1alpha1.ReasonReplicasMissing, true},
+	{v1alpha1.ConditionReplicated, metav1.ConditionFalse, v1alpha1.ReasonReplicasOffline, warning, v1alpha1.ReasonReplicasOffline, true},
+	{v1alpha1.ConditionDeletionBlocked, metav1.ConditionTrue, "", normal, v1alpha1.EventDeletionBlocked, false},
+	{v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonRateBelowArrivals, warning, v1alpha1.ReasonRateBelowArrivals, false},
+	{v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonMessagesStranded, warning, v1alpha1.ReasonMessagesStranded, false},
+	{v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonRefusedByBroker, warning, v1alpha1.ReasonRefusedByBroker, false},
 }
 
 // reportedRecoveries are the conditions whose change from False to True becomes an event.
@@ -45,20 +47,16 @@ func transitionEvents(before, after *v1alpha1.QueueStatus) []decision.Event {
 			continue
 		}
 		if old == nil || old.Status != current.Status || old.Reason != current.Reason {
-			event := t.event
-			event.Action, event.Message = "Observe", current.Message
-			events = append(events, event)
+			events = append(events, decision.Event{Type: t.eventType, Reason: t.eventReason, Action: "Observe", Message: current.Message, Routine: t.isRoutine})
 		}
 	}
 	for _, r := range reportedRecoveries {
 		if meta.IsStatusConditionFalse(before.Conditions, r.condition) && meta.IsStatusConditionTrue(after.Conditions, r.condition) {
-			events = append(events, decision.Event{Type: corev1.EventTypeNormal, Reason: r.reason, Action: "Observe", Message: r.message, Routine: true})
+			events = append(events, decision.RoutineEvent(r.reason, "Observe", r.message))
 		}
 	}
 	if after.Engine == v1alpha1.EngineAsynq && before.Engine != after.Engine {
-		events = append(events, decision.Event{
-			Type: corev1.EventTypeWarning, Reason: v1alpha1.EventExperimentalEngine, Action: "Observe", Message: asynqWarning, Routine: true,
-		})
+		events = append(events, decision.Event{Type: warning, Reason: v1alpha1.EventExperimentalEngine, Action: "Observe", Message: asynqWarning, Routine: true})
 	}
 	return events
 }
@@ -70,18 +68,18 @@ func comparisonEvents(result *broker.EnsureResult, before, after *v1alpha1.Queue
 	case result == nil:
 		return nil
 	case result.Created:
-		return ensureEvent(corev1.EventTypeNormal, v1alpha1.EventQueueCreated, "Created the queue on the broker")
+		return ensureEvent(normal, v1alpha1.EventQueueCreated, "Created the queue on the broker")
 	case len(result.Drift) == 0:
 		return nil
 	case result.Corrected:
-		return ensureEvent(corev1.EventTypeWarning, v1alpha1.EventDriftCorrected, "Changed back to the spec: "+formatDrift(result.Drift))
+		return ensureEvent(warning, v1alpha1.EventDriftCorrected, "Changed back to the spec: "+formatDrift(result.Drift))
 	}
 	old, current := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionConfigSynced),
 		meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionConfigSynced)
 	if old != nil && current != nil && old.Message == current.Message {
 		return nil
 	}
-	return ensureEvent(corev1.EventTypeWarning, v1alpha1.EventDriftFound, "Changed by someone else: "+formatDrift(result.Drift))
+	return ensureEvent(warning, v1alpha1.EventDriftFound, "Changed by someone else: "+formatDrift(result.Drift))
 }
 
 func ensureEvent(kind, reason, message string) []decision.Event {
@@ -93,7 +91,5 @@ func requestEvent(request string, number int64) decision.Event {
 	if request == RequestRequeue {
 		verb = "Requeued "
 	}
-	return decision.Event{
-		Type: corev1.EventTypeNormal, Reason: "DeadLetters" + request + "d", Action: request, Message: verb + countNoun(number, "dead letter"),
-	}
+	return decision.NormalEvent("DeadLetters"+request+"d", request, verb+countNoun(number, "dead letter"))
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -57,26 +59,19 @@ func (r *Reconciler) isEnabled(spec *v1alpha1.ScheduleSpec) bool {
 
 // listRuns returns the runs of a Schedule in the cache.
 func (r *Reconciler) listRuns(ctx context.Context, s *v1alpha1.Schedule) ([]schedule.Run, error) {
-	selection := []client.ListOption{client.InNamespace(s.Namespace), client.MatchingFields{scheduleIndex: string(s.UID)}, client.UnsafeDisableDeepCopy}
-	var runs []schedule.Run
+	var list client.ObjectList = &v1alpha1.SequentialJobList{}
 	if s.Spec.AgenticSession != nil {
-		var sessions v1alpha1.AgenticSessionList
-		if err := r.Client.List(ctx, &sessions, selection...); err != nil {
-			return nil, fmt.Errorf("listing AgenticSessions of the Schedule: %w", err)
-		}
-		for i := range sessions.Items {
-			runs = append(runs, schedule.RunOfSession(&sessions.Items[i]))
-		}
-		return runs, nil
+		list = &v1alpha1.AgenticSessionList{}
 	}
-	var sequences v1alpha1.SequentialJobList
-	if err := r.Client.List(ctx, &sequences, selection...); err != nil {
-		return nil, fmt.Errorf("listing SequentialJobs of the Schedule: %w", err)
+	if err := r.Client.List(ctx, list, client.InNamespace(s.Namespace), client.MatchingFields{scheduleIndex: string(s.UID)}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing %ss of the Schedule: %w", schedule.KindOf(&s.Spec), err)
 	}
-	for i := range sequences.Items {
-		runs = append(runs, schedule.RunOfSequentialJob(&sequences.Items[i]))
-	}
-	return runs, nil
+	var runs []schedule.Run
+	err := meta.EachListItem(list, func(object runtime.Object) error {
+		runs = append(runs, runOf(object))
+		return nil
+	})
+	return runs, err
 }
 
 // readRun reads a run from the API server. It returns nil if no run of this name belongs to the Schedule.

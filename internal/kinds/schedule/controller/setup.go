@@ -117,7 +117,7 @@ var runChanged = predicate.Funcs{
 	GenericFunc: func(event.GenericEvent) bool { return false },
 }
 
-func runOf(object client.Object) schedule.Run {
+func runOf(object any) schedule.Run {
 	switch run := object.(type) {
 	case *v1alpha1.SequentialJob:
 		return schedule.RunOfSequentialJob(run)
