@@ -17,6 +17,17 @@ type Action struct {
 	Confirm  string
 }
 
+// newAction returns the action of the command with these words, of which the first is its ID.
+func newAction(e *Entry, label, effect string, words ...string) Action {
+	return Action{ID: words[0], Label: label, Effect: effect, Args: objectArgs(e, words...)}
+}
+
+// destroying returns the action of a command that deletes something or stops work of the object.
+func (a Action) destroying(e *Entry) Action {
+	a.Destroys, a.Confirm = true, e.Name
+	return a
+}
+
 // objectArgs returns the arguments of a command for an object. The name comes last, after the flags, so that it cannot be mistaken
 // for a flag.
 func objectArgs(e *Entry, verb ...string) []string {

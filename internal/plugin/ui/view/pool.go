@@ -109,26 +109,19 @@ func pausedUntil(wp *v1alpha1.WorkerPool, now time.Time) time.Time {
 }
 
 func poolActions(e *Entry, wp *v1alpha1.WorkerPool, now time.Time) []Action {
-	var actions []Action
+	restart := newAction(e, "Restart workers", "Replaces all workers by new ones with a rollout. Old workers finish their messages first.", "restart").destroying(e)
 	switch replicas := ptr.Deref(wp.Spec.Replicas, 0); {
 	case wp.Spec.Autoscaling != nil && !pausedUntil(wp, now).IsZero():
-		actions = append(actions, Action{ID: "resume-scaling", Label: "Resume scaling", Effect: "The autoscaler changes the number of workers again.", Args: objectArgs(e, "resume-scaling")})
+		return []Action{newAction(e, "Resume scaling", "The autoscaler changes the number of workers again.", "resume-scaling"), restart}
 	case wp.Spec.Autoscaling != nil:
-		actions = append(actions, Action{
-			ID: "pause-scaling", Label: "Pause scaling for 1 h", Effect: "The autoscaler keeps the number of workers for an hour.",
-			Args: objectArgs(e, "pause-scaling", "--for=1h"),
-		})
+		return []Action{newAction(e, "Pause scaling for 1 h", "The autoscaler keeps the number of workers for an hour.", "pause-scaling", "--for=1h"), restart}
 	case replicas > 0:
-		actions = append(actions, Action{
-			ID: "drain", Argument: number(replicas - 1), Label: "Drain a worker", Destroys: true, Confirm: e.Name,
-			Effect: fmt.Sprintf("Keeps %d of %d workers. The operator drains an idle worker, or else the youngest: it finishes its messages first.", replicas-1, replicas),
-			Args:   objectArgs(e, "drain", fmt.Sprintf("--replicas=%d", replicas-1)),
-		})
+		effect := fmt.Sprintf("Keeps %d of %d workers. The operator drains an idle worker, or else the youngest: it finishes its messages first.", replicas-1, replicas)
+		drain := newAction(e, "Drain a worker", effect, "drain", fmt.Sprintf("--replicas=%d", replicas-1)).destroying(e)
+		drain.Argument = number(replicas - 1)
+		return []Action{drain, restart}
 	}
-	return append(actions, Action{
-		ID: "restart", Label: "Restart workers", Destroys: true, Confirm: e.Name,
-		Effect: "Replaces all workers by new ones with a rollout. Old workers finish their messages first.", Args: objectArgs(e, "restart"),
-	})
+	return []Action{restart}
 }
 
 const maxWorkers = 200

@@ -50,12 +50,9 @@ type Queue struct {
 // NewQueue computes the page of a Queue. history is the samples that the page has collected, and past the history from Prometheus.
 func NewQueue(e *Entry, q *v1alpha1.Queue, history []Sample, past *Past) *Queue {
 	status := &q.Status
-	action := Action{
-		ID: "pause", Label: "Pause", Effect: "Workers receive no more messages, and finish those in flight. Producers can still send.",
-		Args: objectArgs(e, "pause"),
-	}
+	action := newAction(e, "Pause", "Workers receive no more messages, and finish those in flight. Producers can still send.", "pause")
 	if q.Spec.Paused {
-		action = Action{ID: "resume", Label: "Resume", Effect: "Workers receive messages again.", Args: objectArgs(e, "resume")}
+		action = newAction(e, "Resume", "Workers receive messages again.", "resume")
 	}
 	v := &Queue{
 		Entry: e, Conditions: newConditions(status.Conditions),

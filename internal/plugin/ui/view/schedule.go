@@ -56,25 +56,14 @@ type ActiveRun struct {
 func NewSchedule(e *Entry, s *v1alpha1.Schedule, now time.Time) *Schedule {
 	status := &s.Status
 	kind, starts := scheduledKind(s)
-	suspend := Action{
-		ID: "suspend", Label: "Suspend", Effect: "Starts no further run. Active runs continue, and times that come meanwhile are missed.",
-		Args: objectArgs(e, "suspend"),
-	}
+	trigger := newAction(e, "Trigger a run now", "Starts a run now, from the template and with your permissions.", "trigger")
+	suspend := newAction(e, "Suspend", "Starts no further run. Active runs continue, and times that come meanwhile are missed.", "suspend")
 	if s.Spec.Suspend {
-		suspend = Action{
-			ID: "resume", Label: "Resume", Effect: "Resumes at the next time. Times that came meanwhile do not run.",
-			Args: objectArgs(e, "resume"),
-		}
+		suspend = newAction(e, "Resume", "Resumes at the next time. Times that came meanwhile do not run.", "resume")
 	}
 	v := &Schedule{
 		Entry: e, Expression: cleanLine(s.Spec.Schedule), TimeZone: cleanLine(s.Spec.TimeZone), Starts: starts, Conditions: newConditions(status.Conditions),
-		Actions: []Action{
-			{
-				ID: "trigger", Label: "Trigger a run now", Effect: "Starts a run now, from the template and with your permissions.",
-				Args: objectArgs(e, "trigger"),
-			},
-			suspend,
-		},
+		Actions: []Action{trigger, suspend},
 		Facts: []Fact{
 			{Name: "Last time", Value: Unknown, Time: timeOf(status.LastScheduleTime)},
 			{Name: "Last success", Value: Unknown, Time: timeOf(status.LastSuccessfulTime)},

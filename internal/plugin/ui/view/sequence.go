@@ -209,25 +209,25 @@ func sequenceActions(e *Entry, sj *v1alpha1.SequentialJob) []Action {
 		actions = append(actions, rerunAction(e, v1alpha1.RerunFromStart, "Rerun all steps", "Starts the next run at the first step."))
 	}
 	if sj.Spec.Suspend {
-		return append(actions, Action{ID: "resume", Label: "Resume", Effect: "Resumes the run.", Args: objectArgs(e, "resume")})
+		return append(actions, newAction(e, "Resume", "Resumes the run.", "resume"))
 	}
-	suspend := Action{ID: "suspend", Label: "Suspend", Effect: "Starts no further step until it is resumed. The running step finishes first.", Args: objectArgs(e, "suspend")}
+	suspend := newAction(e, "Suspend", "Starts no further step until it is resumed. The running step finishes first.", "suspend")
 	if sj.Spec.SuspendPolicy == v1alpha1.SuspendImmediate && sj.Status.CompletionTime == nil {
-		suspend.Effect = "Stops the running step. It starts over when the run is resumed."
-		suspend.Destroys, suspend.Confirm = true, e.Name
+		suspend = newAction(e, "Suspend", "Stops the running step. It starts over when the run is resumed.", "suspend").destroying(e)
 	}
 	return append(actions, suspend)
 }
 
 func approveAction(e *Entry, step string) Action {
-	return Action{
-		ID: "approve", Argument: step, Label: "Approve " + step, Effect: "Lets step " + step + " start. The status records your user name.",
-		Args: objectArgs(e, "approve", "--step="+step),
-	}
+	action := newAction(e, "Approve "+step, "Lets step "+step+" start. The status records your user name.", "approve", "--step="+step)
+	action.Argument = step
+	return action
 }
 
 func rerunAction(e *Entry, from, label, effect string) Action {
-	return Action{ID: "rerun", Argument: from, Label: label, Effect: effect, Args: objectArgs(e, "rerun", "--from="+from)}
+	action := newAction(e, label, effect, "rerun", "--from="+from)
+	action.Argument = from
+	return action
 }
 
 // canRerun reports whether a rerun from a step is possible now. The command checks it again.

@@ -179,22 +179,16 @@ func share(used, limit float64) float64 {
 }
 
 func sessionActions(e *Entry, s *v1alpha1.AgenticSession) []Action {
-	restart := Action{ID: "restart", Label: "Restart", Effect: "Continues the run if you stopped it; otherwise starts the next one. A persistent workspace is kept.", Args: objectArgs(e, "restart")}
-	stop := Action{
-		ID: "stop", Label: "Stop", Effect: "The runner has 20 seconds to exit. Its logs are deleted with its Pod; a persistent workspace is kept.", Destroys: true, Confirm: e.Name,
-		Args: objectArgs(e, "stop"),
-	}
+	phase := s.Status.Phase
 	switch {
 	case !s.DeletionTimestamp.IsZero():
 		return nil
-	case s.Spec.OperatingMode == v1alpha1.ModeStopped:
-		return []Action{restart}
-	}
-	switch s.Status.Phase {
-	case v1alpha1.SessionCompleted, v1alpha1.SessionFailed, v1alpha1.SessionStopped:
-		return []Action{restart}
+	case s.Spec.OperatingMode == v1alpha1.ModeStopped || phase == v1alpha1.SessionCompleted || phase == v1alpha1.SessionFailed || phase == v1alpha1.SessionStopped:
+		return []Action{newAction(e, "Restart", "Continues the run if you stopped it; otherwise starts the next one. A persistent workspace is kept.", "restart")}
 	default:
-		return []Action{stop}
+		return []Action{
+			newAction(e, "Stop", "The runner has 20 seconds to exit. Its logs are deleted with its Pod; a persistent workspace is kept.", "stop").destroying(e),
+		}
 	}
 }
 
