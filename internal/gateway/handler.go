@@ -62,6 +62,11 @@ type call struct {
 	request          *http.Request
 	namespace, queue string
 	maxBody          int64
+
+	// The fields below are set for an authorized call: the connection to the broker of the Queue, and the name of the queue there.
+	conn        *brokerconn.Conn
+	producer    broker.Producer
+	brokerQueue string
 }
 
 type response struct {
@@ -159,6 +164,9 @@ func (c *call) run(ctx context.Context, verb string, handle func(*call, context.
 		return response{}, err
 	}
 	defer release()
+	if c.conn, c.producer, c.brokerQueue, err = c.queues.producer(ctx, c.namespace, c.queue); err != nil {
+		return response{}, err
+	}
 	return handle(c, ctx)
 }
 
@@ -170,10 +178,6 @@ type receipt struct {
 }
 
 func (c *call) send(ctx context.Context) (response, error) {
-	conn, producer, queue, err := c.queues.producer(ctx, c.namespace, c.queue)
-	if err != nil {
-		return response{}, err
-	}
 	parameters, err := parseQuery(c.request.URL.Query())
 	if err != nil {
 		return response{}, err
@@ -185,14 +189,14 @@ func (c *call) send(ctx context.Context) (response, error) {
 	case err != nil:
 		return response{}, fail(http.StatusBadRequest, reasonInvalidRequest, "the body did not arrive completely, or not in time")
 	}
-	job, err := newJob(queue, parameters, parseHeaders(c.request.Header), payload, c.now())
+	job, err := newJob(c.brokerQueue, parameters, parseHeaders(c.request.Header), payload, c.now())
 	if err != nil {
 		return response{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
-	result, err := jobkeys.Send(ctx, producer, job)
-	c.count(conn, result, err)
+	result, err := jobkeys.Send(ctx, c.producer, job)
+	c.count(result, err)
 	if err != nil {
 		return response{}, err
 	}
@@ -204,10 +208,10 @@ func (c *call) send(ctx context.Context) (response, error) {
 }
 
 // count counts a job by its result. A failure triggers a check of the connection.
-func (c *call) count(conn *brokerconn.Conn, result broker.SendResult, err error) {
+func (c *call) count(result broker.SendResult, err error) {
 	switch {
 	case err != nil:
-		conn.CheckHealth(err)
+		c.conn.CheckHealth(err)
 		c.metrics.jobs.WithLabelValues(resultFailed).Inc()
 	case result.Duplicate:
 		c.metrics.jobs.WithLabelValues(resultDuplicate).Inc()
@@ -230,22 +234,18 @@ type outcomes struct {
 }
 
 func (c *call) sendMany(ctx context.Context) (response, error) {
-	conn, producer, queue, err := c.queues.producer(ctx, c.namespace, c.queue)
-	if err != nil {
-		return response{}, err
-	}
 	for name := range c.request.URL.Query() {
 		return response{}, invalid(shorten(name), "is not a parameter: each job has its own")
 	}
-	jobs, err := parseLines(c.request.Body, queue, c.now())
+	jobs, err := parseLines(c.request.Body, c.brokerQueue, c.now())
 	if err != nil {
 		return response{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	answer := outcomes{Jobs: make([]outcome, 0, len(jobs))}
-	for _, result := range jobkeys.SendMany(ctx, producer, queue, jobs) {
-		c.count(conn, result, result.Err)
+	for _, result := range jobkeys.SendMany(ctx, c.producer, c.brokerQueue, jobs) {
+		c.count(result, result.Err)
 		if result.Err != nil {
 			answer.Failed++
 			answer.Jobs = append(answer.Jobs, outcome{Error: asFailure(result.Err)})
@@ -266,20 +266,16 @@ type cancellation struct {
 }
 
 func (c *call) cancel(ctx context.Context) (response, error) {
-	conn, producer, queue, err := c.queues.producer(ctx, c.namespace, c.queue)
-	if err != nil {
-		return response{}, err
-	}
 	id := c.request.PathValue("id")
-	if err := broker.ValidateJobReference(queue, id); err != nil {
+	if err := broker.ValidateJobReference(c.brokerQueue, id); err != nil {
 		return response{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
-	canceled, err := producer.CancelDelayed(ctx, queue, id)
+	canceled, err := c.producer.CancelDelayed(ctx, c.brokerQueue, id)
 	switch {
 	case err != nil:
-		conn.CheckHealth(err)
+		c.conn.CheckHealth(err)
 		return response{}, err
 	case !canceled:
 		return response{}, fail(http.StatusNotFound, reasonJobNotDelayed, "the queue has no delayed job with this ID: it is due, running, done, dead or unknown")

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -89,14 +90,7 @@ func workerOutput(pod *corev1.Pod) render.Worker {
 
 // gracePeriodOf returns the grace period of a terminating Pod in seconds, or else the grace period in its spec.
 func gracePeriodOf(pod *corev1.Pod) int64 {
-	switch {
-	case pod.DeletionGracePeriodSeconds != nil:
-		return *pod.DeletionGracePeriodSeconds
-	case pod.Spec.TerminationGracePeriodSeconds != nil:
-		return *pod.Spec.TerminationGracePeriodSeconds
-	default:
-		return corev1.DefaultTerminationGracePeriodSeconds
-	}
+	return ptr.Deref(cmp.Or(pod.DeletionGracePeriodSeconds, pod.Spec.TerminationGracePeriodSeconds), corev1.DefaultTerminationGracePeriodSeconds)
 }
 
 type drainPoolCommand struct {

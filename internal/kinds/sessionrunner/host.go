@@ -79,13 +79,11 @@ func (r HostRule) String() string {
 
 // Matches reports whether the rule allows a connection to a port of a host, whose name is normalized.
 func (r HostRule) Matches(host string, port uint16) bool {
-	if port != r.Port {
-		return false
-	}
+	isHost := host == r.Name
 	if r.Subdomains {
-		return strings.HasSuffix(host, "."+r.Name)
+		isHost = strings.HasSuffix(host, "."+r.Name)
 	}
-	return host == r.Name
+	return isHost && port == r.Port
 }
 
 // NormalizeHost returns the name of a host in the form in which rules are compared: in lower case and without the dot at its

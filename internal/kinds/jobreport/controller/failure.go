@@ -40,39 +40,40 @@ func (e *scanError) Unwrap() error { return e.error }
 
 // scanFailure returns the same Failure for the same cause, because each change of the message would cause a write.
 func scanFailure(err error) jobreport.Failure {
+	reason, message := v1alpha1.ReasonListFailed, stableErrorText(err)
+	if list := (*joblist.Error)(nil); errors.As(err, &list) && list.Pages > 0 {
+		reason, message = v1alpha1.ReasonPartialList, "only some of the Jobs could be listed: "+message
+	}
 	switch decision.ClassOf(err) {
 	case decision.NamespaceTerminating:
-		return jobreport.Failure{Reason: v1alpha1.ReasonNamespaceTerminating, Message: "the namespace is being deleted"}
+		reason, message = v1alpha1.ReasonNamespaceTerminating, "the namespace is being deleted"
 	case decision.NotFound:
 		if isNamespaceNotFound(err) {
-			return jobreport.Failure{Reason: v1alpha1.ReasonNamespaceNotFound, Message: "the namespace does not exist; create it or remove it from --report-namespaces"}
+			reason, message = v1alpha1.ReasonNamespaceNotFound, "the namespace does not exist; create it or remove it from --report-namespaces"
 		}
 	case decision.PermissionMissing:
-		return jobreport.Failure{Reason: v1alpha1.ReasonForbidden, Message: stableErrorText(err)}
+		reason, message = v1alpha1.ReasonForbidden, stableErrorText(err)
 	case decision.Expired:
-		return jobreport.Failure{Reason: v1alpha1.ReasonExpired, Message: "the list of Jobs expired before its last page was read"}
+		reason, message = v1alpha1.ReasonExpired, "the list of Jobs expired before its last page was read"
 	case decision.Timeout:
-		return jobreport.Failure{Reason: v1alpha1.ReasonTimeout, Message: "listing the Jobs took too long"}
+		reason, message = v1alpha1.ReasonTimeout, "listing the Jobs took too long"
 	}
-	if list := (*joblist.Error)(nil); errors.As(err, &list) && list.Pages > 0 {
-		return jobreport.Failure{Reason: v1alpha1.ReasonPartialList, Message: "only some of the Jobs could be listed: " + stableErrorText(err)}
-	}
-	return jobreport.Failure{Reason: v1alpha1.ReasonListFailed, Message: stableErrorText(err)}
+	return jobreport.Failure{Reason: reason, Message: message}
 }
 
 func exportFailure(err error) jobreport.Failure {
-	switch {
+	reason, message := v1alpha1.ReasonWriteFailed, stableErrorText(err)
+	switch class := decision.ClassOf(err); {
 	case isKindNotServed(err):
-		return jobreport.Failure{Reason: v1alpha1.ReasonCRDMissing, Message: "the CustomResourceDefinition reports.openreports.io is not installed"}
+		reason, message = v1alpha1.ReasonCRDMissing, "the CustomResourceDefinition reports.openreports.io is not installed"
 	case errors.Is(err, errReportNameTaken):
-		return jobreport.Failure{Reason: v1alpha1.ReasonNameTaken, Message: err.Error()}
-	case decision.ClassOf(err) == decision.PermissionMissing:
-		return jobreport.Failure{Reason: v1alpha1.ReasonForbidden, Message: stableErrorText(err)}
-	case decision.ClassOf(err) == decision.Timeout:
-		return jobreport.Failure{Reason: v1alpha1.ReasonTimeout, Message: "writing the Report took too long"}
-	default:
-		return jobreport.Failure{Reason: v1alpha1.ReasonWriteFailed, Message: stableErrorText(err)}
+		reason, message = v1alpha1.ReasonNameTaken, err.Error()
+	case class == decision.PermissionMissing:
+		reason = v1alpha1.ReasonForbidden
+	case class == decision.Timeout:
+		reason, message = v1alpha1.ReasonTimeout, "writing the Report took too long"
 	}
+	return jobreport.Failure{Reason: reason, Message: message}
 }
 
 // isNamespaceNotFound distinguishes a missing namespace from a missing kind or object, for which the API server also answers

@@ -2,6 +2,7 @@ package view
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"time"
 
@@ -104,12 +105,9 @@ func (e *Entry) setProblem(problems []render.Problem) {
 // Matches reports whether the name, namespace, status or reason contain the text.
 func (e *Entry) Matches(text string) bool {
 	text = strings.ToLower(text)
-	for _, field := range []string{e.Name, e.Namespace, e.Status, e.Reason} {
-		if strings.Contains(strings.ToLower(field), text) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{e.Name, e.Namespace, e.Status, e.Reason}, func(field string) bool {
+		return strings.Contains(strings.ToLower(field), text)
+	})
 }
 
 // CompareEntries orders entries that need attention first, then by namespace and name.
