@@ -79,7 +79,13 @@ func (r *reviewer) authenticate(ctx context.Context, host, authorization string)
 		name, _ := user.(string)
 		by = asker{r.ofKnown, name}
 	}
-	found, err := r.tokens.find(ctx, by, digest, func(ctx context.Context) (identity, error) { return r.reviewToken(ctx, token) })
+	found, err := r.tokens.find(ctx, by, digest, func(ctx context.Context) (identity, error) {
+		review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{r.audience}}}
+		err := r.create(ctx, "token", review)
+		// An authenticator that does not support audiences returns none: its tokens are for the API server.
+		valid := review.Status.Authenticated && slices.Contains(review.Status.Audiences, r.audience)
+		return identity{isAuthenticated: valid, user: review.Status.User}, err
+	})
 	switch {
 	case err != nil:
 		return nil, err
@@ -92,16 +98,6 @@ func (r *reviewer) authenticate(ctx context.Context, host, authorization string)
 	return &found, nil
 }
 
-func (r *reviewer) reviewToken(ctx context.Context, token string) (identity, error) {
-	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{r.audience}}}
-	if err := r.create(ctx, "token", review); err != nil {
-		return identity{}, err
-	}
-	// An authenticator that does not support audiences returns none: its tokens are for the API server.
-	valid := review.Status.Authenticated && slices.Contains(review.Status.Audiences, r.audience)
-	return identity{isAuthenticated: valid, user: review.Status.User}, nil
-}
-
 // resource and subresource are the object of the permission of producers.
 const (
 	resource    = "queues"
@@ -112,7 +108,18 @@ const (
 func (r *reviewer) authorize(ctx context.Context, who *identity, verb, namespace, queue string) error {
 	question := strings.Join([]string{who.token, verb, namespace, queue}, "/") // names have no slash
 	allowed, err := r.accesses.find(ctx, asker{r.ofPermissions, who.user.Username}, question, func(ctx context.Context) (bool, error) {
-		return r.reviewAccess(ctx, who, verb, namespace, queue)
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: who.user.Username, Groups: who.user.Groups, UID: who.user.UID, Extra: map[string]authorizationv1.ExtraValue{},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version, Resource: resource, Subresource: subresource,
+				Verb: verb, Namespace: namespace, Name: queue,
+			},
+		}}
+		for key, values := range who.user.Extra {
+			review.Spec.Extra[key] = authorizationv1.ExtraValue(values)
+		}
+		err := r.create(ctx, "access", review)
+		return review.Status.Allowed && !review.Status.Denied, err
 	})
 	switch {
 	case err != nil:
@@ -122,24 +129,6 @@ func (r *reviewer) authorize(ctx context.Context, who *identity, verb, namespace
 			v1alpha1.GroupVersion.Group+" for Queue "+queue+" in namespace "+namespace)
 	}
 	return nil
-}
-
-func (r *reviewer) reviewAccess(ctx context.Context, who *identity, verb, namespace, queue string) (bool, error) {
-	extra := map[string]authorizationv1.ExtraValue{}
-	for key, values := range who.user.Extra {
-		extra[key] = authorizationv1.ExtraValue(values)
-	}
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: who.user.Username, Groups: who.user.Groups, UID: who.user.UID, Extra: extra,
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version, Resource: resource, Subresource: subresource,
-			Verb: verb, Namespace: namespace, Name: queue,
-		},
-	}}
-	if err := r.create(ctx, "access", review); err != nil {
-		return false, err
-	}
-	return review.Status.Allowed && !review.Status.Denied, nil
 }
 
 func (r *reviewer) create(ctx context.Context, kind string, review client.Object) error {

@@ -37,15 +37,20 @@ type queues struct {
 	brokers *brokerconn.Manager
 	targets *lookup[target]
 	shares  *shares
-	changes *notifier
+
+	mu sync.Mutex
+	// changed is closed at the next change of a connection.
+	changed chan struct{}
 }
 
 func newQueues(reader client.Reader, brokers *brokerconn.Manager) *queues {
-	q := &queues{
-		reader: reader, brokers: brokers, changes: &notifier{changed: make(chan struct{})},
-		targets: newLookup[target](queuesLast), shares: newAskShares("Queues"),
-	}
-	brokers.AddListener(func(brokerconn.Notification) { q.changes.notify() })
+	q := &queues{reader: reader, brokers: brokers, targets: newLookup[target](queuesLast), shares: newAskShares("Queues"), changed: make(chan struct{})}
+	brokers.AddListener(func(brokerconn.Notification) {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		close(q.changed)
+		q.changed = make(chan struct{})
+	})
 	return q
 }
 
@@ -71,26 +76,21 @@ func (q *queues) producer(ctx context.Context, namespace, name string) (conn *br
 	return conn, producer, found.name, nil
 }
 
+// read returns the destination of the jobs of a Queue. The operator must have confirmed the current spec: it checks that the queue on the
+// broker belongs to this Queue and not to a Queue of another namespace.
 func (q *queues) read(ctx context.Context, namespace, name string) (target, error) {
 	object := &v1alpha1.Queue{}
 	err := q.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
-	switch decision.ClassOf(err) {
-	case decision.None:
-		return q.targetOf(ctx, object)
-	case decision.NotFound:
+	switch class := decision.ClassOf(err); {
+	case class == decision.NotFound:
 		return target{refused: fail(http.StatusNotFound, reasonQueueNotFound, fmt.Sprintf("Queue %s does not exist in namespace %s", name, namespace))}, nil
-	case decision.PermissionMissing:
+	case class == decision.PermissionMissing:
 		return target{refused: fail(http.StatusNotFound, reasonNamespaceNotFound, "the gateway does not serve namespace "+namespace)}, nil
-	default:
+	case err != nil:
 		return target{}, apiFailure("reading the Queue", err)
 	}
-}
-
-// targetOf returns the destination of the jobs of a Queue. The operator must have confirmed the current spec: it checks that the queue on
-// the broker belongs to this Queue and not to a Queue of another namespace.
-func (q *queues) targetOf(ctx context.Context, object *v1alpha1.Queue) (target, error) {
 	ready := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionReady)
-	text := "Queue " + object.Name + " is "
+	text := "Queue " + name + " is "
 	switch {
 	case !object.DeletionTimestamp.IsZero():
 		return target{refused: fail(http.StatusConflict, reasonQueueDraining, text+"being deleted")}, nil
@@ -99,7 +99,7 @@ func (q *queues) targetOf(ctx context.Context, object *v1alpha1.Queue) (target, 
 	case ready.Status != metav1.ConditionTrue:
 		return target{refused: fail(http.StatusServiceUnavailable, reasonQueueNotReady, text+"not ready: "+decision.FormatReason(ready.Reason, ready.Message))}, nil
 	}
-	policies, err := kube.ReadPolicies(ctx, q.reader, object.Namespace)
+	policies, err := kube.ReadPolicies(ctx, q.reader, namespace)
 	if err != nil {
 		return target{}, apiFailure("reading the Policies of the Queue", err)
 	}
@@ -115,7 +115,9 @@ func (q *queues) engine(ctx context.Context, conn *brokerconn.Conn) (broker.Engi
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	for {
-		changed := q.changes.next()
+		q.mu.Lock()
+		changed := q.changed
+		q.mu.Unlock()
 		engine, err := conn.Engine()
 		if err != brokerconn.ErrConnecting { //nolint:errorlint // it is returned as it is
 			return engine, err
@@ -126,23 +128,4 @@ func (q *queues) engine(ctx context.Context, conn *brokerconn.Conn) (broker.Engi
 			return nil, err
 		}
 	}
-}
-
-// notifier wakes all waiting calls at the next change.
-type notifier struct {
-	mu      sync.Mutex
-	changed chan struct{}
-}
-
-func (n *notifier) next() <-chan struct{} {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.changed
-}
-
-func (n *notifier) notify() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	close(n.changed)
-	n.changed = make(chan struct{})
 }

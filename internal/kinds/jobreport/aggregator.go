@@ -44,8 +44,7 @@ type Aggregator struct {
 	total      int32
 	series     map[string]*seriesState
 	byCategory map[Category]int32
-	byFinding  map[findingKind]int32
-	oldest     map[findingKind]time.Time
+	byFinding  map[findingKind]findingStats
 	groups     map[groupKey]*Group
 	entries    []Entry
 }
@@ -56,13 +55,18 @@ type findingKind struct {
 	reason   Reason
 }
 
+// findingStats has the number of the findings of a kind, and the earliest time from which a finding counts its age; zero if unknown.
+type findingStats struct {
+	count  int32
+	oldest time.Time
+}
+
 // NewAggregator returns an empty Aggregator that keeps maxEntries entries, at most MaxFindings.
 func NewAggregator(maxEntries int) *Aggregator {
 	return &Aggregator{
 		maxEntries: min(max(maxEntries, 0), MaxFindings),
 		byCategory: map[Category]int32{},
-		byFinding:  map[findingKind]int32{},
-		oldest:     map[findingKind]time.Time{},
+		byFinding:  map[findingKind]findingStats{},
 		groups:     map[groupKey]*Group{},
 		series:     map[string]*seriesState{},
 	}
@@ -82,10 +86,12 @@ func (a *Aggregator) addFinding(entry Entry) {
 		return
 	}
 	kind := findingKind{entry.Finding.Category, entry.Finding.Reason}
-	a.byFinding[kind]++
-	if since, oldest := entry.Finding.Since, a.oldest[kind]; oldest.IsZero() || !since.IsZero() && since.Before(oldest) {
-		a.oldest[kind] = since
+	stats, since := a.byFinding[kind], entry.Finding.Since
+	stats.count++
+	if stats.oldest.IsZero() || !since.IsZero() && since.Before(stats.oldest) {
+		stats.oldest = since
 	}
+	a.byFinding[kind] = stats
 	a.addToGroup(&entry)
 	a.entries = append(a.entries, entry)
 	if len(a.entries) >= 2*a.maxEntries+1 {
@@ -126,11 +132,11 @@ func (a *Aggregator) summary() v1alpha1.JobSummary {
 		Zombie:     a.byCategory[CategoryZombie],
 		Ignored:    a.byCategory[CategoryIgnored],
 	}
-	for kind, count := range a.byFinding {
+	for kind, stats := range a.byFinding {
 		if summary.ByReason == nil {
 			summary.ByReason = map[string]int32{}
 		}
-		summary.ByReason[string(kind.reason)] += count
+		summary.ByReason[string(kind.reason)] += stats.count
 	}
 	return summary
 }
@@ -141,23 +147,18 @@ func (a *Aggregator) Count(category Category) int32 {
 	return a.byCategory[category]
 }
 
-// CountFindings returns the number of Jobs of a category with this reason.
-func (a *Aggregator) CountFindings(category Category, reason Reason) int32 {
+// Findings returns the number of Jobs of a category with this reason, and the earliest time from which such a finding counts its age;
+// zero without such a finding, or if no time is known.
+func (a *Aggregator) Findings(category Category, reason Reason) (count int32, oldest time.Time) {
 	a.settleSeries()
-	return a.byFinding[findingKind{category, reason}]
+	stats := a.byFinding[findingKind{category, reason}]
+	return stats.count, stats.oldest
 }
 
 // severityOrder lists the severities from the most to the least important.
 var severityOrder = []Severity{SeverityHigh, SeverityMedium, SeverityLow}
 
 func severityRank(severity Severity) int { return slices.Index(severityOrder, severity) }
-
-// OldestFinding returns the earliest time from which a finding of a category with this reason counts its age; zero without such
-// a finding, or if no time is known.
-func (a *Aggregator) OldestFinding(category Category, reason Reason) time.Time {
-	a.settleSeries()
-	return a.oldest[findingKind{category, reason}]
-}
 
 // seriesState is the state of one series. Jobs are listed by name, not by time, so a failed Job may be listed before the Job
 // that supersedes it.

@@ -1,7 +1,6 @@
 package jobreport
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -13,23 +12,6 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
-
-// setSuccessConditions sets the conditions after a scan of all Jobs. The report is too big if not all findings fit that it has
-// to show.
-func setSuccessConditions(after *v1alpha1.JobReportStatus, tooBig bool, now time.Time) {
-	setCondition(after, v1alpha1.ConditionReportReady, metav1.ConditionTrue, v1alpha1.ReasonScanned, scannedMessage, now)
-	setCondition(after, v1alpha1.ConditionScanFailed, metav1.ConditionFalse, v1alpha1.ReasonScanned, scannedMessage, now)
-
-	truncated, reason, message := metav1.ConditionTrue, v1alpha1.ReasonTooManyFindings,
-		fmt.Sprintf("findings lists %d of %d Jobs that are not healthy", len(after.Findings), after.Summary.Suspicious+after.Summary.Zombie)
-	switch {
-	case tooBig:
-		reason = v1alpha1.ReasonTooBig
-	case after.Omitted <= 0:
-		truncated, reason, message = metav1.ConditionFalse, v1alpha1.ReasonAllFindings, "findings lists all Jobs that are not healthy"
-	}
-	setCondition(after, v1alpha1.ConditionTruncated, truncated, reason, message, now)
-}
 
 const scannedMessage = "all Jobs were scanned"
 

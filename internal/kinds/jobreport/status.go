@@ -42,9 +42,19 @@ func statusAfterScan(before *v1alpha1.JobReportStatus, o *Observation) v1alpha1.
 		maxBytes = math.MaxInt
 	}
 	after := newStatus(&o.Scan, maxBytes)
-	tooBig := len(after.Findings) < len(o.Scan.Jobs.TopEntries())
 	after.Conditions = slices.Clone(before.Conditions)
-	setSuccessConditions(&after, tooBig, o.Scan.StartTime)
+	now := o.Scan.StartTime
+	setCondition(&after, v1alpha1.ConditionReportReady, metav1.ConditionTrue, v1alpha1.ReasonScanned, scannedMessage, now)
+	setCondition(&after, v1alpha1.ConditionScanFailed, metav1.ConditionFalse, v1alpha1.ReasonScanned, scannedMessage, now)
+	truncated, reason, message := metav1.ConditionTrue, v1alpha1.ReasonTooManyFindings,
+		fmt.Sprintf("findings lists %d of %d Jobs that are not healthy", len(after.Findings), after.Summary.Suspicious+after.Summary.Zombie)
+	switch {
+	case len(after.Findings) < len(o.Scan.Jobs.TopEntries()): // not all findings fit that the report has to show
+		reason = v1alpha1.ReasonTooBig
+	case after.Omitted <= 0:
+		truncated, reason, message = metav1.ConditionFalse, v1alpha1.ReasonAllFindings, "findings lists all Jobs that are not healthy"
+	}
+	setCondition(&after, v1alpha1.ConditionTruncated, truncated, reason, message, now)
 	return after
 }
 

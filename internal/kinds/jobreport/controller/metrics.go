@@ -75,12 +75,13 @@ func recordScanMetrics(namespace string, scan *jobreport.Scan) {
 	for _, category := range []jobreport.Category{jobreport.CategorySuspicious, jobreport.CategoryZombie} {
 		for _, reason := range jobreport.AllReasons() {
 			labels := []string{namespace, string(category), string(reason)}
-			if count := scan.Jobs.CountFindings(category, reason); count > 0 {
+			count, oldest := scan.Jobs.Findings(category, reason)
+			if count > 0 {
 				findingsGauge.WithLabelValues(labels...).Set(float64(count))
 			} else {
 				findingsGauge.DeleteLabelValues(labels...)
 			}
-			if oldest := scan.Jobs.OldestFinding(category, reason); !oldest.IsZero() {
+			if !oldest.IsZero() {
 				oldestGauge.WithLabelValues(labels...).Set(float64(oldest.Unix()))
 			} else {
 				oldestGauge.DeleteLabelValues(labels...)
