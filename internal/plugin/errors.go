@@ -35,18 +35,14 @@ func describeError(err error) []string {
 	if kind != nil || errors.As(err, &resource) {
 		return []string{notInstalledMessage}
 	}
-	return []string{terminal.Sanitize(describeConnectionError(err))}
-}
-
-// describeConnectionError returns advice if there is no connection to a cluster. The texts of client-go name the request that failed
-// first, which the user did not make.
-func describeConnectionError(err error) string {
+	// The texts of client-go about a missing connection name the request that failed first, which the user did not make.
 	var network *net.OpError
 	var lookup *net.DNSError
 	var request *url.Error
+	text := err.Error()
 	switch {
 	case clientcmd.IsEmptyConfig(err):
-		return "no cluster is configured: set --kubeconfig, or the environment variable KUBECONFIG"
+		text = "no cluster is configured: set --kubeconfig, or the environment variable KUBECONFIG"
 	case errors.As(err, &request) && (errors.As(err, &network) || errors.As(err, &lookup)):
 		server := request.URL
 		if parsed, parseErr := url.Parse(server); parseErr == nil && parsed.Host != "" {
@@ -55,12 +51,11 @@ func describeConnectionError(err error) string {
 		for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
 			err = inner
 		}
-		return fmt.Sprintf("cannot connect to the API server %s: %v; check the context with kubectl config current-context", server, err)
+		text = fmt.Sprintf("cannot connect to the API server %s: %v; check the context with kubectl config current-context", server, err)
 	case apierrors.IsUnauthorized(err):
-		return "the API server does not accept your credentials: log in again, or check the user of the context with kubectl config view --minify"
-	default:
-		return err.Error()
+		text = "the API server does not accept your credentials: log in again, or check the user of the context with kubectl config view --minify"
 	}
+	return []string{terminal.Sanitize(text)}
 }
 
 // rejectArguments is the Args of commands without arguments and of parent commands. If the argument is similar to the name of a

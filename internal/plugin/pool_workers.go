@@ -202,7 +202,7 @@ func describeDrain(wp *v1alpha1.WorkerPool) string {
 // drainWorker evicts a worker, as the drain of its node does: its preStop hook drains it within its grace period, the disruption
 // budget of the pool limits how many workers are drained at once, and the pool replaces it.
 func (d *drainPoolCommand) drainWorker(ctx context.Context, cluster *clusterConnection, wp *v1alpha1.WorkerPool, name string) error {
-	pod := &corev1.Pod{}
+	pod, qualifiedName := &corev1.Pod{}, workerPoolKind.qualifiedName(wp)
 	err := cluster.Get(ctx, client.ObjectKey{Namespace: wp.Namespace, Name: name}, pod)
 	if err == nil {
 		err = checkEvictable(pod, wp)
@@ -221,16 +221,15 @@ func (d *drainPoolCommand) drainWorker(ctx context.Context, cluster *clusterConn
 	switch {
 	case apierrors.IsTooManyRequests(err):
 		return fmt.Errorf("%s: cannot drain worker %s now: another worker is not available, and "+
-			"spec.disruption.maxUnavailable does not allow more: %w", workerPoolKind.qualifiedName(wp), name, err)
+			"spec.disruption.maxUnavailable does not allow more: %w", qualifiedName, name, err)
 	case err != nil:
-		return fmt.Errorf("%s: cannot drain worker %s: %w", workerPoolKind.qualifiedName(wp), name, err)
+		return fmt.Errorf("%s: cannot drain worker %s: %w", qualifiedName, name, err)
 	}
 	verb := "drains"
 	if d.dryRun {
 		verb = "would drain"
 	}
-	fmt.Fprintf(d.out, "%s: worker %s %s: it finishes its messages in flight, for up to %s, and is replaced\n",
-		workerPoolKind.qualifiedName(wp), name, verb, time.Duration(gracePeriodOf(pod))*time.Second)
+	fmt.Fprintf(d.out, "%s: worker %s %s: it finishes its messages in flight, for up to %s, and is replaced\n", qualifiedName, name, verb, time.Duration(gracePeriodOf(pod))*time.Second)
 	return nil
 }
 

@@ -116,6 +116,8 @@ type namespaceReport struct {
 	groups   []reportLine
 }
 
+var jobReportType = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "JobReport"}
+
 // classifyJobs lists and classifies the Jobs of a namespace, or of all namespaces if it is empty.
 func (r *reportCommand) classifyJobs(ctx context.Context, cluster *clusterConnection, namespace string) ([]namespaceReport, error) {
 	selector, err := parseSelector(r.selector)
@@ -185,8 +187,7 @@ func (r *reportCommand) buildReports(tallies map[string]*jobreport.Aggregator, s
 	var reports []namespaceReport
 	for _, namespace := range slices.Sorted(maps.Keys(tallies)) {
 		tally := tallies[namespace]
-		one := namespaceReport{}
-		one.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "JobReport"}
+		one := namespaceReport{JobReport: v1alpha1.JobReport{TypeMeta: jobReportType}}
 		one.Namespace, one.Name = namespace, v1alpha1.JobReportName
 		scan := jobreport.Scan{Jobs: tally, StartTime: startTime, Duration: r.now().Sub(startTime)}
 		one.Status = jobreport.Decide(jobreport.Observation{Report: &one.JobReport, Scan: scan, Now: startTime, Unstored: true}).Status
@@ -218,8 +219,7 @@ func (r *reportCommand) readStoredReports(ctx context.Context, cluster *clusterC
 	var reports []namespaceReport
 	for i := range list.Items {
 		one := namespaceReport{JobReport: list.Items[i]}
-		one.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "JobReport"}
-		one.ManagedFields = nil
+		one.TypeMeta, one.ManagedFields = jobReportType, nil
 		one.findings, one.groups = storedLines(&one.Status)
 		failed := meta.FindStatusCondition(one.Status.Conditions, v1alpha1.ConditionScanFailed)
 		switch {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -66,15 +67,8 @@ func newSessionLogsCommand(env *environment) *cobra.Command {
 // isSessionInactive reports whether no further change is expected unless a user requests it: the session has finished or is stopped,
 // and the operator has observed its spec.
 func isSessionInactive(s *v1alpha1.AgenticSession) bool {
-	if s.Status.ObservedGeneration < s.Generation {
-		return false
-	}
-	switch s.Status.Phase {
-	case v1alpha1.SessionCompleted, v1alpha1.SessionFailed, v1alpha1.SessionStopped:
-		return true
-	default:
-		return false
-	}
+	inactive := []v1alpha1.SessionPhase{v1alpha1.SessionCompleted, v1alpha1.SessionFailed, v1alpha1.SessionStopped}
+	return s.Status.ObservedGeneration >= s.Generation && slices.Contains(inactive, s.Status.Phase)
 }
 
 func newSessionResultCommand(env *environment) *cobra.Command {

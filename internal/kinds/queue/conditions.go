@@ -79,6 +79,9 @@ func summaryOf(in *conditionInput) decision.Summary {
 	notReady := func(progress decision.Progress, reason, message string) decision.Summary {
 		return decision.Summary{Ready: metav1.ConditionFalse, Progress: progress, Reason: reason, Message: message}
 	}
+	ready := func(reason, message string) decision.Summary {
+		return decision.Summary{Ready: metav1.ConditionTrue, Reason: reason, Message: message}
+	}
 	problem, stranded := in.unreachable(), in.History.Stranded
 	limit, arriving, isBelow := rateBelowArrivals(in.Effective.RateLimit, in.history)
 	switch {
@@ -109,19 +112,16 @@ func summaryOf(in *conditionInput) decision.Summary {
 				"They become dead letters when inFlight is 0",
 			stranded.Since.UTC().Format(time.RFC3339), number))
 	case in.Queue.Spec.Paused:
-		return decision.Summary{
-			Ready: metav1.ConditionTrue, Reason: v1alpha1.ReasonPaused, Message: "The queue is paused: workers get no messages",
-		}
+		return ready(v1alpha1.ReasonPaused, "The queue is paused: workers get no messages")
 	case isBelow:
-		return decision.Summary{Ready: metav1.ConditionTrue, Reason: v1alpha1.ReasonRateBelowArrivals, Message: fmt.Sprintf(
-			"The backlog grows by %s messages per second: %s arrive, and rateLimit lets workers start %s",
-			rateQuantity(arriving-limit), rateQuantity(arriving), rateQuantity(limit))}
+		return ready(v1alpha1.ReasonRateBelowArrivals, fmt.Sprintf("The backlog grows by %s messages per second: %s arrive, and rateLimit lets workers start %s",
+			rateQuantity(arriving-limit), rateQuantity(arriving), rateQuantity(limit)))
 	}
 	message := "The queue accepts messages and delivers them to workers"
 	if replicated(in).Status == metav1.ConditionFalse {
 		message += ", but is not fully replicated: see the condition Replicated"
 	}
-	return decision.Summary{Ready: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: message}
+	return ready(v1alpha1.ReasonReady, message)
 }
 
 func configSynced(in *conditionInput) decision.State {

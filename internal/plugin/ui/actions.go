@@ -15,7 +15,7 @@ import (
 func (s *Server) serveAction(w http.ResponseWriter, r *http.Request, path string) {
 	place := parseLocation(path, nil)
 	if place == nil || place.view != viewObject {
-		s.writeDialog(w, r, http.StatusNotFound, "Not found", page.Message("Not found", "There is no such action."))
+		s.writeMessage(w, r, http.StatusNotFound, "Not found", "There is no such action.")
 		return
 	}
 	entry, _ := s.entry(place)
@@ -28,7 +28,7 @@ func (s *Server) serveAction(w http.ResponseWriter, r *http.Request, path string
 		if id := r.URL.Query().Get("do"); id == view.RequeueLetters || id == view.DeleteLetters {
 			text = "Select at least one dead letter of the list."
 		}
-		s.writeDialog(w, r, http.StatusConflict, "Not possible", page.Message("Not possible", text))
+		s.writeMessage(w, r, http.StatusConflict, "Not possible", text)
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxFormBytes)
@@ -36,7 +36,7 @@ func (s *Server) serveAction(w http.ResponseWriter, r *http.Request, path string
 	case r.Method != http.MethodPost:
 		s.writeDialog(w, r, http.StatusOK, action.Label, page.Confirmation(s.links, entry, action, ""))
 	case r.ParseForm() != nil:
-		s.writeDialog(w, r, http.StatusBadRequest, action.Label, page.Message(action.Label, "The form cannot be read."))
+		s.writeMessage(w, r, http.StatusBadRequest, action.Label, "The form cannot be read.")
 	case action.Destroys && r.PostForm.Get("confirm") != action.Confirm:
 		s.writeDialog(w, r, http.StatusBadRequest, action.Label, page.Confirmation(s.links, entry, action, "Nothing was done: type "+action.Confirm+" to continue."))
 	default:
@@ -85,7 +85,7 @@ func (s *Server) serveExplanation(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	namespace, name := query.Get("namespace"), query.Get("name")
 	if !isName(namespace) || !isName(name) || !s.Store.Scope().Contains(namespace) {
-		s.writeDialog(w, r, http.StatusNotFound, "Not found", page.Message("Not found", "There is no such Job."))
+		s.writeMessage(w, r, http.StatusNotFound, "Not found", "There is no such Job.")
 		return
 	}
 	args := view.ExplainCommand(namespace, name)

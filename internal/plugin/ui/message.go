@@ -32,12 +32,12 @@ func (s *Server) talkEntry(place *location) *view.Entry {
 func (s *Server) serveMessage(w http.ResponseWriter, r *http.Request, path string) {
 	place := parseLocation(path, nil)
 	if place == nil || place.view != viewObject || r.Method != http.MethodPost {
-		s.writeDialog(w, r, http.StatusNotFound, "Not found", page.Message("Not found", "There is no such page."))
+		s.writeMessage(w, r, http.StatusNotFound, "Not found", "There is no such page.")
 		return
 	}
 	entry := s.talkEntry(place)
 	if entry == nil {
-		s.writeDialog(w, r, http.StatusConflict, "Not possible", page.Message("Not possible", "The session is not interactive, or does not run."))
+		s.writeMessage(w, r, http.StatusConflict, "Not possible", "The session is not interactive, or does not run.")
 		return
 	}
 	status, problem := http.StatusBadRequest, "The message is empty, or longer than 64 KiB."

@@ -179,6 +179,10 @@ func (s *Server) writeDialog(w http.ResponseWriter, r *http.Request, status int,
 	s.write(w, status, (&page.Shell{Links: s.links, Title: title, Place: s.Place}).Document(node))
 }
 
+func (s *Server) writeMessage(w http.ResponseWriter, r *http.Request, status int, title, text string) {
+	s.writeDialog(w, r, status, title, page.Message(title, text))
+}
+
 func (s *Server) entry(place *location) (*view.Entry, view.WatchState) {
 	return s.Store.Get(place.kind, place.namespace, place.name)
 }
