@@ -35,7 +35,17 @@ func newPoolCommand(env *environment) *cobra.Command {
 				view.showNamespaces = showNamespaces
 				return view
 			}),
-		newPoolWorkersCommand(env), newDrainPoolCommand(env), newRestartPoolCommand(env), newPauseScalingCommand(env), newResumeScalingCommand(env),
+		newPoolWorkersCommand(env), newDrainPoolCommand(env), newRestartPoolCommand(env), newPauseScalingCommand(env),
+		newChangeCommand(env, specChange[*v1alpha1.WorkerPool]{
+			kind: workerPoolKind, verb: "resume-scaling", short: "Resume the autoscaling of WorkerPools",
+			long: "Resume the autoscaling of WorkerPools, by removing spec.autoscaling.pausedUntil.",
+			changeSpec: func(wp *v1alpha1.WorkerPool) {
+				if wp.Spec.Autoscaling != nil {
+					wp.Spec.Autoscaling.PausedUntil = nil
+				}
+			},
+			changedMessage: "scales again", unchangedMessage: "is not paused",
+		}),
 		workerPoolKind.newObjectCommand(env, "explain", "Explain the number of workers of a WorkerPool",
 			"Explain the number of workers of a WorkerPool: the last scaling decision, its inputs, and the result of "+
 				"each term of the scaling formula.",
@@ -182,17 +192,4 @@ func newPauseScalingCommand(env *environment) *cobra.Command {
 		return nil
 	}
 	return command
-}
-
-func newResumeScalingCommand(env *environment) *cobra.Command {
-	return newChangeCommand(env, specChange[*v1alpha1.WorkerPool]{
-		kind: workerPoolKind, verb: "resume-scaling", short: "Resume the autoscaling of WorkerPools",
-		long: "Resume the autoscaling of WorkerPools, by removing spec.autoscaling.pausedUntil.",
-		changeSpec: func(wp *v1alpha1.WorkerPool) {
-			if wp.Spec.Autoscaling != nil {
-				wp.Spec.Autoscaling.PausedUntil = nil
-			}
-		},
-		changedMessage: "scales again", unchangedMessage: "is not paused",
-	})
 }

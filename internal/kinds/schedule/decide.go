@@ -38,7 +38,7 @@ func Decide(observation Observation) Decision {
 	}
 	e.decideRuns()
 	e.decision.Status, e.decision.RequeueAfter = e.status, e.timer.RequeueAfter
-	if e.decision.Question == nil {
+	if e.decision.Question == "" {
 		stored := &e.Schedule.Status
 		e.decision.StatusChanged = !equality.Semantic.DeepEqual(stored, &e.status)
 		e.decision.Events = e.events(stored)
@@ -70,7 +70,7 @@ func (e *evaluation) decideRuns() {
 	if e.loadTimetable() && !e.KindDisabled { // otherwise the times remain due
 		e.decideTimes()
 	}
-	if e.decision.Question != nil {
+	if e.decision.Question != "" {
 		return
 	}
 	e.deleteOldRuns()
@@ -234,10 +234,10 @@ func (e *evaluation) resolvePending() bool {
 		return e.missPending(v1alpha1.MissedRefused, e.Refusal.Message)
 	}
 	if e.spec.Suspend || e.isTooLate(due) {
-		answer, known := e.Answers.Runs[pending.Name]
+		answer, known := e.Answers[pending.Name]
 		switch {
 		case !known:
-			e.decision.Question = &Question{RunNamed: pending.Name}
+			e.decision.Question = pending.Name
 			return false
 		case answer != nil:
 			e.Runs = append(e.Runs, *answer)

@@ -54,8 +54,8 @@ func (s *scenario) at(since time.Duration) *scenario {
 	now := created.Add(since)
 	for range 500 {
 		decision := Decide(Observation{Schedule: s.schedule, Runs: s.runs, Now: now})
-		for decision.Question != nil {
-			decision = Decide(Observation{Schedule: s.schedule, Runs: s.runs, Now: now, Answers: Answers{Runs: map[string]*Run{decision.Question.RunNamed: s.find(decision.Question.RunNamed)}}})
+		for decision.Question != "" {
+			decision = Decide(Observation{Schedule: s.schedule, Runs: s.runs, Now: now, Answers: map[string]*Run{decision.Question: s.find(decision.Question)}})
 		}
 		s.store(&decision)
 		s.delete(&decision)

@@ -117,7 +117,7 @@ func (e *evaluation) resolveExpected() bool {
 	next := e.status.NextScheduleTime
 	name := RunName(e.Schedule, next.Time)
 	isDue := !e.startTime(next.Time).After(e.Now)
-	answer, isAnswered := e.Answers.Runs[name]
+	answer, isAnswered := e.Answers[name]
 	switch {
 	case e.findRun(name) != nil, e.Refusal != nil:
 		e.expectedIsPending(name)
@@ -126,7 +126,7 @@ func (e *evaluation) resolveExpected() bool {
 		return false
 	case !isDue && !e.isReplaced(): // not due, unless the clock was set back
 	case !isAnswered:
-		e.decision.Question = &Question{RunNamed: name}
+		e.decision.Question = name
 		return false
 	case answer != nil:
 		e.Runs = append(e.Runs, *answer)

@@ -44,10 +44,10 @@ func TestARunThatIsNotRecordedIsCountedWhateverChanged(t *testing.T) {
 			if creates := decision.CreateRun != nil && decision.CreateRun.Name == run.Name && !decision.StatusChanged; creates {
 				s.runs = append(s.runs, run)
 				decision = Decide(Observation{Schedule: s.schedule, Runs: s.runs, Now: created.Add(since)})
-			} else if decision.Question == nil || decision.Question.RunNamed != run.Name {
+			} else if decision.Question != run.Name {
 				t.Fatalf("decision %+v, want a question", decision)
 			} else {
-				decision = Decide(Observation{Schedule: s.schedule, Now: created.Add(since), Answers: Answers{Runs: map[string]*Run{run.Name: &run}}})
+				decision = Decide(Observation{Schedule: s.schedule, Now: created.Add(since), Answers: map[string]*Run{run.Name: &run}})
 			}
 			if decision.Status.Runs != 1 || decision.Status.Missed != 0 || decision.Started == nil {
 				t.Errorf("%d runs, %d missed", decision.Status.Runs, decision.Status.Missed)

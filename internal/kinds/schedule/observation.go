@@ -29,20 +29,9 @@ type Observation struct {
 	Now time.Time
 	// Refusal of the run by the API server when the decision on this observation was carried out.
 	Refusal *decision.Refusal
-	// Answers to the questions of earlier decisions on this observation.
-	Answers Answers
-}
-
-// Answers contains the answers to questions.
-type Answers struct {
-	// Runs by name, as read from the API server; nil if no such run exists.
-	Runs map[string]*Run
-}
-
-// Question is a question that Decide needs answered first.
-type Question struct {
-	// RunNamed requests a live read of the run with this name.
-	RunNamed string
+	// Answers are the runs about which earlier decisions on this observation asked, by name, as read from the API server; nil if no such
+	// run exists.
+	Answers map[string]*Run
 }
 
 // Run is an object that a Schedule started.
@@ -77,8 +66,8 @@ func (r *Run) orderTime() time.Time {
 // Decision contains the actions in their order: record Status if it has changed, emit Events, then act on the remaining fields,
 // but only if the Schedule is still the observed version.
 type Decision struct {
-	// Question, if set, must be answered before anything is done.
-	Question *Question
+	// Question is the name of a run that must be read from the API server before anything is done; empty without one.
+	Question string
 
 	// Status to record. If that fails, no action may follow.
 	Status v1alpha1.ScheduleStatus

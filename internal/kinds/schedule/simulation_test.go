@@ -167,11 +167,11 @@ func (s *simulation) reconcileUndisturbed() {
 }
 
 func (s *simulation) pass(read *v1alpha1.Schedule, crash func() bool) (wait time.Duration, crashed bool) {
-	observation := Observation{Schedule: read, Runs: s.observedRuns(), Now: s.now, Answers: Answers{Runs: map[string]*Run{}}}
+	observation := Observation{Schedule: read, Runs: s.observedRuns(), Now: s.now, Answers: map[string]*Run{}}
 	for range 5 {
 		decision := Decide(observation)
-		for decision.Question != nil {
-			observation.Answers.Runs[decision.Question.RunNamed] = s.find(decision.Question.RunNamed)
+		for decision.Question != "" {
+			observation.Answers[decision.Question] = s.find(decision.Question)
 			decision = Decide(observation)
 		}
 		if read.ResourceVersion != s.stored.ResourceVersion {
@@ -187,7 +187,7 @@ func (s *simulation) pass(read *v1alpha1.Schedule, crash func() bool) (wait time
 		if decision.CreateRun == nil {
 			return decision.RequeueAfter, false
 		}
-		observation = Observation{Schedule: s.stored.DeepCopy(), Runs: s.observedRuns(), Now: s.now, Answers: Answers{Runs: map[string]*Run{}}}
+		observation = Observation{Schedule: s.stored.DeepCopy(), Runs: s.observedRuns(), Now: s.now, Answers: map[string]*Run{}}
 		if s.stored.Spec.Job != nil {
 			s.send(&decision, &observation)
 			read = observation.Schedule

@@ -21,7 +21,7 @@ func (r *Reconciler) Observe(ctx context.Context, s *v1alpha1.Schedule) (*schedu
 	}
 	observation := &schedule.Observation{
 		Schedule: s.DeepCopy(), Now: r.Clock.Now(), KindDisabled: !r.isEnabled(&s.Spec),
-		Answers: schedule.Answers{Runs: map[string]*schedule.Run{}},
+		Answers: map[string]*schedule.Run{},
 	}
 	if observation.KindDisabled {
 		return observation, nil
@@ -37,11 +37,11 @@ func (r *Reconciler) Observe(ctx context.Context, s *v1alpha1.Schedule) (*schedu
 
 // Answer implements kube.Kind.
 func (r *Reconciler) Answer(ctx context.Context, observation *schedule.Observation, decision *schedule.Decision) (bool, error) {
-	if decision.Question == nil {
+	if decision.Question == "" {
 		return false, nil
 	}
-	run, err := r.readRun(ctx, observation.Schedule, decision.Question.RunNamed)
-	observation.Answers.Runs[decision.Question.RunNamed] = run
+	run, err := r.readRun(ctx, observation.Schedule, decision.Question)
+	observation.Answers[decision.Question] = run
 	return true, err
 }
 
