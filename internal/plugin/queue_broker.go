@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,13 +90,10 @@ func connectToBroker(ctx context.Context, cluster *clusterConnection, q *v1alpha
 
 // detectEngine returns the engine of the broker reference, or else of the Queue's status, or else of the scheme of the URL.
 func detectEngine(q *v1alpha1.Queue, b *v1alpha1.Broker, address string) dial.EngineName {
-	switch {
-	case b != nil:
+	if b != nil {
 		return dial.EngineName(b.Engine)
-	case q.Status.Engine != "":
-		return dial.EngineName(q.Status.Engine)
 	}
-	return dial.EngineOf(address)
+	return cmp.Or(dial.EngineName(q.Status.Engine), dial.EngineOf(address))
 }
 
 // resolveBroker returns the broker of a Queue as the operator resolves it: from the Queue, or from a Policy; nil for the operator's

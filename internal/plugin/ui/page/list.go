@@ -78,7 +78,7 @@ func List(l Links, list *view.List) g.Node {
 			note(counts),
 			table(list.Kind.Title, headers, g.Map(list.Rows, func(row view.Row) g.Node {
 				return h.Tr(h.ID("row-"+rowID(row.Entry)), rowHead(l.link(row.Entry)), g.If(list.ShowNamespaces, cell(row.Namespace)), h.Td(badge(row.Level, row.Status)),
-					g.Map(row.Facts, func(f view.Fact) g.Node { return h.Td(factValue(f)) }), h.Td(age(row.Begin())), wideCell(reason(row.Entry)))
+					g.Map(row.Facts, func(f view.Fact) g.Node { return h.Td(factValue(f)) }), h.Td(age(row.Created)), wideCell(reason(row.Entry)))
 			})),
 			g.If(list.Pages > 1, h.Nav(h.Class("pager"), h.Aria("label", "Pages"),
 				l.pageLink(list, list.Query.Page-1, "Previous"), h.Span(g.Text(fmt.Sprintf("Page %d of %d", list.Query.Page, list.Pages))),

@@ -36,7 +36,8 @@ type Entry struct {
 	Kind            *Kind
 	Namespace, Name string
 	// Object is the object without the fields that Slim removes.
-	Object any
+	Object  any
+	Created time.Time
 
 	// Status is one word, such as Running.
 	Status string
@@ -72,7 +73,7 @@ func NewEntry(object any) *Entry {
 }
 
 func newEntry(kind *Kind, object metav1.Object) *Entry {
-	return &Entry{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName(), Object: object}
+	return &Entry{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName(), Object: object, Created: object.GetCreationTimestamp().Time}
 }
 
 // setReady sets the state from the condition Ready, which every kind has.

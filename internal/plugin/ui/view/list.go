@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
@@ -113,12 +110,4 @@ func rowFacts(e *Entry) []Fact {
 	default:
 		return nil
 	}
-}
-
-// Begin returns when the object was created.
-func (e *Entry) Begin() time.Time {
-	if object, ok := e.Object.(interface{ GetCreationTimestamp() metav1.Time }); ok {
-		return object.GetCreationTimestamp().Time
-	}
-	return time.Time{}
 }

@@ -55,7 +55,15 @@ type ActiveRun struct {
 // NewSchedule computes the page of a Schedule.
 func NewSchedule(e *Entry, s *v1alpha1.Schedule, now time.Time) *Schedule {
 	status := &s.Status
-	kind, starts := scheduledKind(s)
+	kind, starts := (*Kind)(nil), Unknown
+	switch {
+	case s.Spec.SequentialJob != nil:
+		kind, starts = Sequences, "a SequentialJob"
+	case s.Spec.AgenticSession != nil:
+		kind, starts = Sessions, "an AgenticSession"
+	case s.Spec.Job != nil:
+		starts = "a job of Queue " + cleanLine(s.Spec.Job.Queue)
+	}
 	trigger := newAction(e, "Trigger a run now", "Starts a run now, from the template and with your permissions.", "trigger")
 	suspend := newAction(e, "Suspend", "Starts no further run. Active runs continue, and times that come meanwhile are missed.", "suspend")
 	if s.Spec.Suspend {
@@ -82,19 +90,6 @@ func NewSchedule(e *Entry, s *v1alpha1.Schedule, now time.Time) *Schedule {
 		v.LastMissed, v.LastMissedTime = joinReason(missed.Reason, missed.Message), missed.Time.Time
 	}
 	return v
-}
-
-func scheduledKind(s *v1alpha1.Schedule) (*Kind, string) {
-	switch {
-	case s.Spec.SequentialJob != nil:
-		return Sequences, "a SequentialJob"
-	case s.Spec.AgenticSession != nil:
-		return Sessions, "an AgenticSession"
-	case s.Spec.Job != nil:
-		return nil, "a job of Queue " + cleanLine(s.Spec.Job.Queue)
-	default:
-		return nil, Unknown
-	}
 }
 
 func lastResult(status *v1alpha1.ScheduleStatus) Fact {
