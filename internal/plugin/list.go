@@ -43,29 +43,24 @@ func (l *listCommand[T]) runList(ctx context.Context, names []string) error {
 	if err := l.rejectWith(names); err != nil {
 		return err
 	}
-	if len(names) > 0 {
-		return l.printNamed(ctx, names)
+	if len(names) == 0 {
+		list := deepCopy(l.kind.emptyList)
+		cluster, _, err := l.connectAndList(ctx, l.environment, list, 0)
+		if err != nil {
+			return err
+		}
+		items, err := extractItems[T](list)
+		if err != nil {
+			return err
+		}
+		return l.printItems(items, false, cluster.namespace)
 	}
-	list := deepCopy(l.kind.emptyList)
-	cluster, _, err := l.connectAndList(ctx, l.environment, list, 0)
-	if err != nil {
-		return err
-	}
-	items, err := extractItems[T](list)
-	if err != nil {
-		return err
-	}
-	return l.printItems(items, false, cluster.namespace)
-}
-
-// printNamed prints the existing objects, and returns an error for each object that cannot be read.
-func (l *listCommand[T]) printNamed(ctx context.Context, names []string) error {
 	cluster, err := l.connect(l.clientConfig)
 	if err != nil {
 		return err
 	}
 	var items []T
-	var failures []error
+	var failures []error // the objects that can be read are printed nevertheless
 	for _, name := range names {
 		object, err := l.kind.getObject(ctx, cluster, name)
 		if err != nil {

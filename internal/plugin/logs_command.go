@@ -82,21 +82,19 @@ func (l *logsCommand[T]) printLogs(ctx context.Context, cluster *clusterConnecti
 		return err
 	}
 	permissionErrors := make(chan error, 1)
-	go forwardPermissionError(ctx, permissionErrors, objects.Errors, pods.Errors)
-	return streamer.Follow(ctx, object, l.kind.isFinished, logs.Changes[T]{Objects: objects.Updates, Pods: pods.Updates, Errors: permissionErrors})
-}
-
-func forwardPermissionError(ctx context.Context, to chan<- error, a, b <-chan error) {
-	var err error
-	for !isPermissionError(err) {
-		select {
-		case <-ctx.Done():
-			return
-		case err = <-a:
-		case err = <-b:
+	go func() {
+		var err error
+		for !isPermissionError(err) {
+			select {
+			case <-ctx.Done():
+				return
+			case err = <-objects.Errors:
+			case err = <-pods.Errors:
+			}
 		}
-	}
-	to <- err
+		permissionErrors <- err
+	}()
+	return streamer.Follow(ctx, object, l.kind.isFinished, logs.Changes[T]{Objects: objects.Updates, Pods: pods.Updates, Errors: permissionErrors})
 }
 
 type podLogClient struct {

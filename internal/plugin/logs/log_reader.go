@@ -189,11 +189,11 @@ func (p *linePrinter) printLine(l containerLog, line []byte) error {
 		p.ownerColors[l.owner] = color
 	}
 	label := p.style.Colorize(color, l.label+" |")
-	if p.render == nil {
-		_, err := fmt.Fprintf(p.out, "%s %s\n", label, line)
-		return err
+	lines := []string{string(line)}
+	if p.render != nil {
+		lines = p.render(line)
 	}
-	for _, rendered := range p.render(line) {
+	for _, rendered := range lines {
 		if _, err := fmt.Fprintf(p.out, "%s %s\n", label, rendered); err != nil {
 			return err
 		}

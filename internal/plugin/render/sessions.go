@@ -84,12 +84,12 @@ func SessionDetail(s terminal.Style, session *v1alpha1.AgenticSession, now time.
 		}
 		symbol, color := outcomeSymbol(run.Outcome)
 		rows = append(rows, []string{
-			s.Colorize(color, symbol) + " " + attemptLabel(run.Run, run.Attempt), string(run.Outcome), duration, formatDollars(run.CostUSD), attemptEndReason(run),
+			s.Colorize(color, symbol) + " " + AttemptLabel(run.Run, run.Attempt), string(run.Outcome), duration, formatDollars(run.CostUSD), attemptEndReason(run),
 		})
 	}
 	if status.Job != "" {
 		rows = append(rows, []string{
-			s.Colorize(terminal.Cyan, "▶") + " " + attemptLabel(status.Run, status.Attempt), string(status.Phase), elapsedSince(status.JobStartTime, now),
+			s.Colorize(terminal.Cyan, "▶") + " " + AttemptLabel(status.Run, status.Attempt), string(status.Phase), elapsedSince(status.JobStartTime, now),
 		})
 	}
 	lines = append(lines, indentedColumns(rows)...)
@@ -100,7 +100,8 @@ func SessionDetail(s terminal.Style, session *v1alpha1.AgenticSession, now time.
 	return lines
 }
 
-func attemptLabel(run, attempt int32) string { return fmt.Sprintf("run %d, attempt %d", run, attempt) }
+// AttemptLabel names an attempt of a run.
+func AttemptLabel(run, attempt int32) string { return fmt.Sprintf("run %d, attempt %d", run, attempt) }
 
 func outcomeSymbol(outcome v1alpha1.RunOutcome) (symbol string, color terminal.Color) {
 	switch outcome {
@@ -141,7 +142,7 @@ func SessionChanges(before, after *v1alpha1.AgenticSession) []Change {
 			return known.Run == run.Run && known.Attempt == run.Attempt && known.Outcome == run.Outcome && known.Job == run.Job
 		})
 		if !isKnown {
-			line := joinNonEmpty(": ", attemptLabel(run.Run, run.Attempt), string(run.Outcome), attemptEndReason(run))
+			line := joinNonEmpty(": ", AttemptLabel(run.Run, run.Attempt), string(run.Outcome), attemptEndReason(run))
 			changes = append(changes, Change{timeOf(run.End), line})
 		}
 	}
@@ -154,7 +155,7 @@ func SessionChanges(before, after *v1alpha1.AgenticSession) []Change {
 	if is.Phase != "" && (was.Phase != is.Phase || was.Run != is.Run || was.Attempt != is.Attempt) {
 		change := Change{Text: string(is.Phase)}
 		if is.Attempt > 0 {
-			change.Text += ", " + attemptLabel(is.Run, is.Attempt)
+			change.Text += ", " + AttemptLabel(is.Run, is.Attempt)
 		}
 		switch is.Phase {
 		case v1alpha1.SessionRunning:
@@ -191,7 +192,7 @@ func SessionProblems(session *v1alpha1.AgenticSession) []Problem {
 // SessionResult renders the result of a session. status.result must not be nil.
 func SessionResult(s terminal.Style, session *v1alpha1.AgenticSession) []string {
 	result := session.Status.Result
-	rows := [][]string{{"attempt", attemptLabel(result.Run, result.Attempt)}}
+	rows := [][]string{{"attempt", AttemptLabel(result.Run, result.Attempt)}}
 	if result.CostUSD != nil {
 		rows = append(rows, []string{"cost", formatDollars(result.CostUSD)})
 	}

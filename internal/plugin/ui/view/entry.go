@@ -64,7 +64,10 @@ func NewEntry(object any) *Entry {
 	case *v1alpha1.Queue:
 		return queueEntry(object)
 	case *v1alpha1.WorkerPool:
-		return poolEntry(object)
+		e := newEntry(Pools, object)
+		e.setReady(object, object.Status.Conditions)
+		e.setProblem(render.PoolProblems(object))
+		return e
 	case *v1alpha1.Schedule:
 		return scheduleEntry(object)
 	default:

@@ -14,13 +14,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-func poolEntry(wp *v1alpha1.WorkerPool) *Entry {
-	e := newEntry(Pools, wp)
-	e.setReady(wp, wp.Status.Conditions)
-	e.setProblem(render.PoolProblems(wp))
-	return e
-}
-
 // Revision is the workers of one version of a pool.
 type Revision struct {
 	Name, Version, Image      string

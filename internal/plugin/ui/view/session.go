@@ -1,7 +1,6 @@
 package view
 
 import (
-	"fmt"
 	"net/url"
 	"strconv"
 	"time"
@@ -98,7 +97,7 @@ func NewSession(e *Entry, s *v1alpha1.AgenticSession, now time.Time) *Session {
 	}
 	if status.Job != "" {
 		v.Attempts = append(v.Attempts, Attempt{
-			Label: attemptLabel(status.Run, status.Attempt), Outcome: string(status.Phase), Level: e.Level, Cost: dollars(status.AttemptCostUSD), Start: timeOf(status.JobStartTime),
+			Label: render.AttemptLabel(status.Run, status.Attempt), Outcome: string(status.Phase), Level: e.Level, Cost: dollars(status.AttemptCostUSD), Start: timeOf(status.JobStartTime),
 		})
 	}
 	if result := status.Result; result != nil {
@@ -121,8 +120,6 @@ func AcceptsMessages(s *v1alpha1.AgenticSession) bool {
 // AttachCommand is the arguments of the command that sends its standard input to an interactive session.
 func AttachCommand(e *Entry) []string { return objectArgs(e, "attach") }
 
-func attemptLabel(run, attempt int32) string { return fmt.Sprintf("run %d, attempt %d", run, attempt) }
-
 func finishedAttempt(run *v1alpha1.SessionRun) Attempt {
 	level := LevelProblem
 	switch run.Outcome {
@@ -132,7 +129,7 @@ func finishedAttempt(run *v1alpha1.SessionRun) Attempt {
 		level = LevelWaiting
 	}
 	return Attempt{
-		Label: attemptLabel(run.Run, run.Attempt), Outcome: cleanLine(string(run.Outcome)), Reason: joinReason(run.Reason, run.Message), Cost: dollars(run.CostUSD),
+		Label: render.AttemptLabel(run.Run, run.Attempt), Outcome: cleanLine(string(run.Outcome)), Reason: joinReason(run.Reason, run.Message), Cost: dollars(run.CostUSD),
 		Level: level, Start: timeOf(run.Start), End: timeOf(run.End),
 	}
 }
