@@ -10,16 +10,14 @@ import (
 )
 
 const (
-	// consumersPerPriority is the number of concurrent requests for one priority. While one
-	// request completes, the next one already returns messages.
+	// consumersPerPriority is the number of concurrent requests for one priority. While a request completes, the next one
+	// already returns messages.
 	consumersPerPriority = 2
-	// pollTimeout is the time that a request waits for a first message. Requests are never
-	// cancelled, so this is also the time that draining may wait for one.
+	// pollTimeout is how long a request waits for a first message. Requests are never canceled, so draining may wait as long.
 	pollTimeout = time.Second
 )
 
-// detachQueue stops consuming a queue, and appends it to the retired ones. It requires the
-// lock.
+// detachQueue stops consuming a queue, and appends it to retired. It requires the lock.
 func (w *Worker) detachQueue(name string, retired []*scheduler.ScheduledQueue) []*scheduler.ScheduledQueue {
 	q := w.queues[name]
 	delete(w.queues, name)
@@ -30,8 +28,7 @@ func (w *Worker) detachQueue(name string, retired []*scheduler.ScheduledQueue) [
 	return retired
 }
 
-// consumeWithRetry waits until the queue exists on the broker, and consumes it until ctx
-// ends.
+// consumeWithRetry waits until the queue exists on the broker, and consumes it until ctx ends.
 func (w *Worker) consumeWithRetry(ctx context.Context, q *attachedQueue) {
 	for failures := 1; ctx.Err() == nil; failures++ {
 		consumers, limiter, err := w.openConsumers(ctx, q)
@@ -46,8 +43,8 @@ func (w *Worker) consumeWithRetry(ctx context.Context, q *attachedQueue) {
 	}
 }
 
-// openConsumers returns consumersPerPriority consumers for each priority, in order, and the
-// queue's rate limiter. It sets the recorder of a queue that keeps the states of its jobs.
+// openConsumers returns consumersPerPriority consumers for each priority, in order, and the rate limiter of the queue. It sets the
+// recorder of a queue that keeps the states of its jobs.
 func (w *Worker) openConsumers(ctx context.Context, q *attachedQueue) ([]broker.Consumer, broker.RateLimiter, error) {
 	config := &q.config
 	subscription, err := w.engine.Subscribe(ctx, config.Name)
@@ -88,7 +85,9 @@ func stopConsumers(consumers []broker.Consumer) {
 
 // consumeQueue fetches messages and reserves slots until ctx ends.
 func (w *Worker) consumeQueue(ctx context.Context, q *attachedQueue, consumers []broker.Consumer, limiter broker.RateLimiter) {
-	defer limiter.Stop()
+	if limiter != nil {
+		defer limiter.Stop()
+	}
 	defer q.recorder.stop()
 	w.mu.Lock()
 	if ctx.Err() != nil { // the queue was detached in the meantime
@@ -105,7 +104,9 @@ func (w *Worker) consumeQueue(ctx context.Context, q *attachedQueue, consumers [
 	for i, consumer := range consumers {
 		w.background.Go(func() { w.fetchMessages(ctx, q, q.scheduled.Buffers[i/consumersPerPriority], consumer) })
 	}
-	w.reserveSlots(ctx, q.scheduled, limiter)
+	if limiter != nil {
+		w.reserveSlots(ctx, q.scheduled, limiter)
+	}
 	<-ctx.Done()
 }
 
@@ -155,8 +156,7 @@ func (w *Worker) reserveSlots(ctx context.Context, q *scheduler.ScheduledQueue, 
 		}
 		failures = 0
 		w.scheduler.SlotsReserved(q, len(slots), slots[0].Sub(requestedAt))
-		// The next slots are reserved before these are due. Otherwise every reservation would
-		// leave a gap of one round trip.
+		// The next slots are reserved before these are due, because each reservation would otherwise leave a gap of a round trip.
 		w.background.Go(func() { w.openSlotsWhenDue(ctx, q, slots) })
 	}
 }
@@ -180,8 +180,11 @@ func (w *Worker) openSlotsWhenDue(ctx context.Context, q *scheduler.ScheduledQue
 	}
 }
 
-// maintainLeases extends leases that are due, and lets the scheduler give back messages that
-// wait in vain.
+// extendTimeoutDivisor leaves time for another extension before the lease expires.
+const extendTimeoutDivisor = 6
+
+// maintainLeases extends leases, and makes the scheduler give back messages that wait for too long. The lease of a message that
+// could not be extended is due again at the next update.
 func (w *Worker) maintainLeases(ctx context.Context) {
 	ticker := time.NewTicker(scheduler.UpdateInterval)
 	defer ticker.Stop()
@@ -192,22 +195,15 @@ func (w *Worker) maintainLeases(ctx context.Context) {
 		case <-ticker.C:
 			w.scheduler.UpdatePrefetch()
 			for _, m := range w.scheduler.LeasesToExtend() {
-				w.background.Go(func() { w.extendLease(ctx, m) })
+				w.background.Go(func() {
+					ctx, cancel := context.WithTimeout(ctx, m.QueueConfig().Lease/extendTimeoutDivisor)
+					defer cancel()
+					sentAt := w.now()
+					err := m.ExtendLease(ctx)
+					w.metrics.extensions.WithLabelValues(successLabel(err == nil)).Inc()
+					w.scheduler.LeaseExtended(m, sentAt, err == nil)
+				})
 			}
 		}
 	}
-}
-
-// extendTimeoutDivisor leaves time for another extension before the lease expires.
-const extendTimeoutDivisor = 6
-
-// extendLease extends the lease of a message. If that fails, the lease is due again at the
-// next update.
-func (w *Worker) extendLease(ctx context.Context, m *scheduler.LeasedMessage) {
-	ctx, cancel := context.WithTimeout(ctx, m.QueueConfig().Lease/extendTimeoutDivisor)
-	defer cancel()
-	sentAt := w.now()
-	err := m.ExtendLease(ctx)
-	w.metrics.extensions.WithLabelValues(successLabel(err == nil)).Inc()
-	w.scheduler.LeaseExtended(m, sentAt, err == nil)
 }

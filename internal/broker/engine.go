@@ -189,7 +189,7 @@ type DeadLetter struct {
 type Subscription interface {
 	// Consumer returns the messages of one priority.
 	Consumer(ctx context.Context, priority string) (Consumer, error)
-	// RateLimiter returns the rate limiter that all workers of the queue share.
+	// RateLimiter returns the rate limiter that all workers of the queue share; nil if the engine has none.
 	RateLimiter(ctx context.Context) (RateLimiter, error)
 	// JobRecorder stores the states of jobs of a queue that keeps them. It calls onCancel for each request to cancel a
 	// job, also for those that exist already.

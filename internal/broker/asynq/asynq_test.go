@@ -441,12 +441,10 @@ func TestInterruptedRequeueDoesNotDuplicateTask(t *testing.T) {
 	id := b.enqueueTask("x")
 	b.requireSuccess(b.inspector.ArchiveTask("orders", id))
 	a := b.DeadLetters("orders").(*archivedTasks)
-	archived, err := a.listArchived(t.Context())
-	b.requireSuccess(err)
-	letter, err := b.inspector.GetTaskInfo("orders", id)
-	b.requireSuccess(err)
 	// An earlier attempt enqueued the copy and was interrupted.
-	b.requireSuccess(a.enqueueCopy(t.Context(), asynq.NewTask("bill", []byte("x")), "orders", copyTaskID(&archived[0]), letter))
+	b.requireSuccess(a.forEachDeadLetter(t.Context(), 0, 0, func(archived *archivedTask, letter *asynq.TaskInfo) error {
+		return a.enqueueCopy(t.Context(), asynq.NewTask("bill", []byte("x")), "orders", copyTaskID(archived), letter)
+	}))
 	n, err := a.Requeue(t.Context(), 0)
 	b.requireSuccess(err)
 	if f := b.readStats(); n != 1 || f.Ready != 1 || f.DeadLetters != 0 {

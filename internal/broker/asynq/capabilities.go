@@ -7,7 +7,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// Limits that asynq does not let anyone configure.
+// Limits of asynq that are not configurable.
 const (
 	leaseDuration    = 30 * time.Second
 	archiveMaxTasks  = 10_000
@@ -49,8 +49,7 @@ func (*Engine) Capabilities() broker.Capabilities {
 	}
 }
 
-// capabilitiesFor returns who enforces the fields of one queue: some values are those that
-// asynq always has.
+// capabilitiesFor returns who enforces the fields of one queue, which may have values that are fixed in asynq.
 func (e *Engine) capabilitiesFor(q *broker.QueueConfig) broker.Capabilities {
 	c := e.Capabilities()
 	if q.Lease == leaseDuration {

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// requestPoolSize are for requests, waitingConnections for those that wait for a
-	// queue's next task: each of these has one for as long as it waits.
+	// requestPoolSize and blockingPoolSize are numbers of connections. A request that waits for the next task of a queue
+	// occupies a connection for as long as it waits.
 	requestPoolSize  = 20
 	blockingPoolSize = 1000
-	// minServerVersion can wait for a task without taking it.
+	// minServerVersion is the first version in which a client can wait for a task without taking it.
 	minServerVersion = "6.2"
 )
 
@@ -28,7 +28,7 @@ type Engine struct {
 	inspector      *asynq.Inspector
 	producer       *asynq.Client
 
-	// disconnecting is closed when the connection is to end; background is what must end first.
+	// disconnecting is closed by Disconnect, which then waits for the goroutines of background.
 	disconnecting  chan struct{}
 	disconnectOnce sync.Once
 	background     sync.WaitGroup
@@ -68,7 +68,6 @@ func Connect(ctx context.Context, access broker.Credentials) (broker.Engine, err
 	return e, nil
 }
 
-// checkServer checks the version of the server.
 func (e *Engine) checkServer(ctx context.Context) error {
 	info, err := e.client.Info(ctx, "server").Result()
 	if err != nil {
@@ -101,7 +100,7 @@ func (e *Engine) checkQueueExists(ctx context.Context, queue string) error {
 	return err
 }
 
-// queueError adds the operation on a queue and a class to an error.
+// queueError adds the operation, the queue and a class to an error.
 func queueError(operation, queue string, err error) error {
 	return redisclient.ClassifyError(operation+" the queue "+queue, err)
 }
@@ -109,21 +108,3 @@ func queueError(operation, queue string, err error) error {
 func queueNotFound(queue string) error {
 	return broker.Errorf(broker.ClassNotFound, "asynq has no queue %s", queue)
 }
-
-// discardLogger discards log messages of asynq. Their errors are returned to callers.
-type discardLogger struct{}
-
-// Debug discards the message.
-func (discardLogger) Debug(...any) {}
-
-// Info discards the message.
-func (discardLogger) Info(...any) {}
-
-// Warn discards the message.
-func (discardLogger) Warn(...any) {}
-
-// Error discards the message.
-func (discardLogger) Error(...any) {}
-
-// Fatal discards the message and does not exit.
-func (discardLogger) Fatal(...any) {}

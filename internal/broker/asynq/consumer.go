@@ -3,6 +3,9 @@ package asynq
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,17 +16,19 @@ import (
 )
 
 const (
-	// maxServerConcurrency is more than a worker holds.
+	// maxServerConcurrency is more tasks than a worker holds.
 	maxServerConcurrency = 1 << 14
 	// delayedTaskInterval is how often each worker moves due tasks to the pending list.
 	delayedTaskInterval = time.Second
 	// shutdownTimeout is how long unsettled tasks delay a disconnect.
 	shutdownTimeout = time.Second
-	// retryInterval is the delay after a task was pending but could not be dequeued, because
-	// the queue is paused or another worker was faster.
+	// retryInterval is the delay after a pending task could not be dequeued, because the queue is paused or another worker was
+	// faster.
 	retryInterval = 100 * time.Millisecond
 	// responseGracePeriod is how long after its deadline a request may end.
 	responseGracePeriod = 2 * time.Second
+	// serverResponseTimeout is the response timeout of the Redis client.
+	serverResponseTimeout = 5 * time.Second
 )
 
 // taskConsumer implements broker.Consumer with its own asynq server.
@@ -41,19 +46,18 @@ type taskConsumer struct {
 	stopped        bool
 	// drained is closed when the consumer is stopped and all tasks are settled.
 	drained chan struct{}
-	// isAbandoning: tasks that are not settled are released.
+	// isAbandoning: unsettled tasks are released.
 	isAbandoning bool
-	// dequeued tasks were not passed to the handler yet; leasedTasks were, and are not settled.
+	// dequeued has the tasks that asynq has not passed to the handler yet, leasedTasks those with the handler.
 	dequeued    map[string]dequeuedTask
 	leasedTasks map[string]*leasedTask
 }
 
 // fetchRequest is one call of Fetch or Next.
 type fetchRequest struct {
-	// wanted tasks are still to be dequeued; tasks inTransit were dequeued and not received
-	// yet.
+	// wanted is the number of tasks to dequeue, inTransit that of tasks between dequeueing and receive.
 	wanted, inTransit, received int
-	// deadline for the first task; zero: do not wait.
+	// deadline of the wait for a task; zero: do not wait.
 	deadline time.Time
 	// sawTask: a task was pending, but could not be dequeued.
 	sawTask bool
@@ -80,14 +84,29 @@ func (e *Engine) newTaskConsumer(queue, priority string) (*taskConsumer, error) 
 		TaskCheckInterval:        retryInterval,
 		DelayedTaskCheckInterval: delayedTaskInterval,
 		ShutdownTimeout:          shutdownTimeout,
-		RetryDelayFunc:           retryDelay,
-		// Callers receive its errors.
-		Logger: discardLogger{},
+		RetryDelayFunc: func(attempts int, err error, task *asynq.Task) time.Duration {
+			if v := (*taskVerdict)(nil); errors.As(err, &v) {
+				return roundUpToSeconds(v.delay)
+			}
+			return asynq.DefaultRetryDelayFunc(attempts, err, task) // its worker is lost
+		},
+		// Callers receive the errors.
+		LogLevel: asynq.FatalLevel,
 	})
 	if err := l.server.Start(asynq.HandlerFunc(l.handleTask)); err != nil {
 		return nil, err
 	}
-	e.background.Go(l.shutDownServer)
+	e.background.Go(func() {
+		select {
+		case <-l.drained:
+		case <-l.disconnecting:
+			l.Stop()
+			l.mu.Lock()
+			l.isAbandoning = true
+			l.mu.Unlock()
+		}
+		l.server.Shutdown()
+	})
 	return l, nil
 }
 
@@ -122,36 +141,24 @@ func (l *taskConsumer) executeRequest(r *fetchRequest, wait time.Duration, recei
 	return r.received, queueError("fetching from", l.queue, r.err)
 }
 
-// serverResponseTimeout is the response timeout of the Redis client.
-const serverResponseTimeout = 5 * time.Second
-
-// waitForRequest returns a request that wants a task; nil after the stop.
-func (l *taskConsumer) waitForRequest() *fetchRequest {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for !l.stopped && (l.currentRequest == nil || l.currentRequest.wanted == 0) {
-		l.requestChanged.Wait()
-	}
-	if l.stopped {
-		return nil
-	}
-	return l.currentRequest
-}
-
-// dequeueOnRequest runs the dequeue script of asynq when a request wants a task, until it
-// returns one.
+// dequeueOnRequest runs the dequeue script of asynq when a request wants a task, until the script returns a task.
 func (l *taskConsumer) dequeueOnRequest(ctx context.Context, script scriptRunner) *goredis.Cmd {
 	for {
-		r := l.waitForRequest()
-		if r == nil {
-			return localReply(ctx, nil, goredis.Nil)
+		l.mu.Lock()
+		for !l.stopped && (l.currentRequest == nil || l.currentRequest.wanted == 0) {
+			l.requestChanged.Wait()
 		}
-		cmd, id, p := l.dequeueTask(ctx, script)
+		r, stopped := l.currentRequest, l.stopped
+		l.mu.Unlock()
+		if stopped {
+			return localReply(ctx, goredis.Nil)
+		}
+		cmd, id, state := l.dequeueTask(ctx, script)
 		err := cmd.Err()
 		switch {
 		case err == nil:
 			l.mu.Lock()
-			l.dequeued[id] = p
+			l.dequeued[id] = state
 			r.wanted--
 			r.inTransit++
 			l.mu.Unlock()
@@ -159,12 +166,15 @@ func (l *taskConsumer) dequeueOnRequest(ctx context.Context, script scriptRunner
 		case isUnknownScript(err):
 			return cmd
 		case errors.Is(err, goredis.Nil):
-			if more, err := l.waitForTask(ctx, r); !more {
-				l.endRequest(r, err)
+			var tryAgain bool
+			if tryAgain, err = l.waitForTask(ctx, r); tryAgain {
+				continue
 			}
-		default:
-			l.endRequest(r, err)
 		}
+		l.mu.Lock()
+		r.wanted, r.err = 0, err
+		r.finishIfComplete()
+		l.mu.Unlock()
 	}
 }
 
@@ -175,23 +185,28 @@ if not id then return {"", "", 0} end
 return {id, redis.call("HGET", ARGV[1] .. id, "pending_since") or "", redis.call("LLEN", KEYS[1])}`
 
 // dequeueTask runs the dequeue script, and returns the task with its state before.
-func (l *taskConsumer) dequeueTask(ctx context.Context, script scriptRunner) (cmd *goredis.Cmd, id string, p dequeuedTask) {
+func (l *taskConsumer) dequeueTask(ctx context.Context, script scriptRunner) (cmd *goredis.Cmd, id string, state dequeuedTask) {
 	var reply *goredis.Cmd
 	// Each command has its own error.
 	_, _ = l.client.TxPipelined(ctx, func(pipe goredis.Pipeliner) error {
-		reply = pipe.Eval(ctx, peekScript, []string{pendingKey(l.queue)}, taskKey(l.queue, ""))
+		reply = pipe.Eval(ctx, peekScript, []string{queueKey(l.queue, pendingList)}, taskKey(l.queue, ""))
 		cmd = script(ctx, pipe)
 		return nil
 	})
 	values, err := reply.Slice()
 	if err != nil || len(values) != 3 || cmd.Err() != nil {
-		return cmd, "", dequeuedTask{}
+		return cmd, "", state
 	}
-	id, p = parseDequeued(values)
-	return cmd, id, p
+	if since, err := strconv.ParseInt(fmt.Sprint(values[1]), 10, 64); err == nil {
+		state.pendingSince = time.Unix(0, since)
+	}
+	if length, isNumber := values[2].(int64); isNumber && length > 0 {
+		state.pendingCount = uint64(length) - 1
+	}
+	return cmd, fmt.Sprint(values[0]), state
 }
 
-// waitForTask waits for a pending task until the deadline. It reports whether to try again.
+// waitForTask waits for a pending task until the deadline of the request. It reports whether to try again.
 func (l *taskConsumer) waitForTask(ctx context.Context, r *fetchRequest) (bool, error) {
 	left := time.Until(r.deadline)
 	if r.deadline.IsZero() || left <= 0 {
@@ -205,14 +220,6 @@ func (l *taskConsumer) waitForTask(ctx context.Context, r *fetchRequest) (bool, 
 	return err == nil, err
 }
 
-// endRequest ends dequeueing for the request.
-func (l *taskConsumer) endRequest(r *fetchRequest, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	r.wanted, r.err = 0, err
-	r.finishIfComplete()
-}
-
 // finishIfComplete completes a request when all its tasks are received.
 func (r *fetchRequest) finishIfComplete() {
 	if r.wanted == 0 && r.inTransit == 0 && !r.isDone {
@@ -221,22 +228,33 @@ func (r *fetchRequest) finishIfComplete() {
 	}
 }
 
-// handleTask is the asynq handler. It passes the task to the requester, and returns the
-// verdict.
+// handleTask is the asynq handler. It passes the task to the requester, and returns the verdict.
 func (l *taskConsumer) handleTask(ctx context.Context, task *asynq.Task) error {
-	d := newLeasedTask(ctx, l, task)
+	id, _ := asynq.GetTaskID(ctx)
+	retried, _ := asynq.GetRetryCount(ctx)
+	d := &leasedTask{
+		taskConsumer: l, ctx: ctx, task: task, id: id, retryCount: retried, verdicts: make(chan *taskVerdict, 1), settledSignal: make(chan struct{}),
+	}
+	context.AfterFunc(ctx, func() {
+		delay := time.Duration(0)
+		d.mu.Lock()
+		if d.settleError != nil {
+			delay = leaseDuration // until then, asynq tries again to store the verdict
+		}
+		d.mu.Unlock()
+		time.AfterFunc(delay, func() { d.finishTask(true) })
+	})
 	if !l.handOverTask(d) {
 		d.giveVerdict(&taskVerdict{release: true})
 	}
 	select {
 	case v := <-d.verdicts:
 		if v.reason == "" {
-			return nil // it is done, or settleTask releases it
+			return nil // the task is done, or settleTask releases it
 		}
-		return (*verdictError)(v)
+		return v
 	case <-ctx.Done():
-		// It timed out or was cancelled: asynq retries it.
-		return ctx.Err()
+		return ctx.Err() // the task timed out or was canceled: asynq retries it
 	}
 }
 
@@ -260,24 +278,12 @@ func (l *taskConsumer) handOverTask(d *leasedTask) bool {
 	return true
 }
 
-// recordArrival counts a task that was received, or that will not be. The caller holds the
-// lock.
-func (l *taskConsumer) recordArrival(got int) {
+// recordArrival ends the transit of a task, and adds it to the received ones. The caller holds the lock.
+func (l *taskConsumer) recordArrival(received int) {
 	if r := l.currentRequest; r != nil && r.inTransit > 0 {
 		r.inTransit--
-		r.received += got
+		r.received += received
 		r.finishIfComplete()
-	}
-}
-
-// recordMissed removes a task that asynq settles without a delivery.
-func (l *taskConsumer) recordMissed(id string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if _, known := l.dequeued[id]; known {
-		delete(l.dequeued, id)
-		l.recordArrival(0)
-		l.closeIfDrained()
 	}
 }
 
@@ -285,43 +291,46 @@ func (l *taskConsumer) recordMissed(id string) {
 func (l *taskConsumer) settleTask(ctx context.Context, id string, script scriptRunner) *goredis.Cmd {
 	l.mu.Lock()
 	d, abandoning := l.leasedTasks[id], l.isAbandoning
+	if _, isDequeued := l.dequeued[id]; isDequeued && d == nil {
+		// The task timed out before its delivery.
+		delete(l.dequeued, id)
+		l.recordArrival(0)
+		l.closeIfDrained()
+	}
 	l.mu.Unlock()
 	if d == nil {
-		// It recovers a task of another worker, or one that timed out before delivery.
-		l.recordMissed(id)
-		return script(ctx, l.client)
+		return script(ctx, l.client) // it may also recover a task of another worker
 	}
-	v := d.currentVerdict()
+	d.mu.Lock()
+	v := d.givenVerdict
+	d.mu.Unlock()
 	if v == nil && d.ctx.Err() == nil && !abandoning {
-		// A late result of an earlier delivery of the same task.
-		return localReply(ctx, nil, errTaskNotActive)
+		// This is a late result of an earlier delivery of the same task.
+		return localReply(ctx, errTaskNotActive)
 	}
 	cmd := (*goredis.Cmd)(nil)
 	if v != nil && v.release {
 		cmd = d.releaseTask(ctx, v.delay)
 	} else {
 		if v != nil && v.bury {
-			// asynq counts deliveries: it has one more if the last attempt ended with its worker, and the worker that buries the
-			// task has not tried it. If this fails, so does the script that buries the task, or the dead letter has the number
-			// of asynq.
+			// asynq counts deliveries: one more than attempts if the last attempt ended with its worker, and the worker that
+			// buries the task has not tried it. If this request fails, so does the script that buries the task, or the dead
+			// letter has the number of asynq.
 			_ = d.client.Eval(ctx, attemptsScript, []string{taskKey(d.queue, d.id)}, fieldAttempts, v.attempts).Err()
 		}
 		cmd = script(ctx, l.client)
 	}
-	if err := cmd.Err(); !isUnknownScript(err) {
-		d.recordSettleResult(err)
+	err := cmd.Err()
+	if isUnknownScript(err) {
+		return cmd
+	}
+	d.mu.Lock()
+	d.settleError = err
+	d.mu.Unlock()
+	if isNotActive := err != nil && strings.HasPrefix(err.Error(), errTaskNotActive.Error()); err == nil || isNotActive {
+		d.finishTask(isNotActive || v == nil)
 	}
 	return cmd
-}
-
-// removeTask removes a task that needs nothing more.
-func (l *taskConsumer) removeTask(d *leasedTask) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.leasedTasks[d.id] == d {
-		delete(l.leasedTasks, d.id)
-	}
-	l.closeIfDrained()
 }
 
 // closeIfDrained signals that a stopped consumer is drained. The caller holds the lock.
@@ -343,18 +352,4 @@ func (l *taskConsumer) Stop() {
 	l.closeIfDrained()
 	l.mu.Unlock()
 	l.server.Stop()
-}
-
-// shutDownServer stops the asynq server when the consumer is drained. On disconnect it
-// releases tasks that are not settled.
-func (l *taskConsumer) shutDownServer() {
-	select {
-	case <-l.drained:
-	case <-l.disconnecting:
-		l.Stop()
-		l.mu.Lock()
-		l.isAbandoning = true
-		l.mu.Unlock()
-	}
-	l.server.Shutdown()
 }

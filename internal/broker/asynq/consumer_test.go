@@ -3,6 +3,7 @@ package asynq
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -271,8 +272,8 @@ func TestLateResultOfAnEarlierDeliveryIsIgnored(t *testing.T) {
 	b.requireSuccess(nextTask(t, l, time.Minute).Release(t.Context(), 0))
 	d := nextTask(t, l, time.Minute)
 	late := &gatedClient{b.Engine.client, l}
-	done := late.Eval(t.Context(), `return redis.call("LREM", KEYS[1], 0, ARGV[1])`, []string{activeKey("orders"), leaseKey("orders"), taskKey("orders", id)}, id)
-	if !isTaskNotActive(done.Err()) {
+	done := late.Eval(t.Context(), `return redis.call("LREM", KEYS[1], 0, ARGV[1])`, []string{queueKey("orders", activeList), queueKey("orders", leaseSet), taskKey("orders", id)}, id)
+	if err := done.Err(); err == nil || !strings.HasPrefix(err.Error(), errTaskNotActive.Error()) {
 		t.Errorf("got %v, %v, want an error that the task is not active", done.Val(), done.Err())
 	}
 	b.requireSuccess(d.ExtendLease(t.Context()))
@@ -299,9 +300,7 @@ func TestSecondPriorityHasNoMessages(t *testing.T) {
 	}
 	limiter, err := from.RateLimiter(t.Context())
 	b.requireSuccess(err)
-	defer limiter.Stop()
-	times, err := limiter.Reserve(t.Context(), 3)
-	if limiter.IsLimited() || err != nil || len(times) != 3 || time.Until(times[2]) > 0 {
-		t.Errorf("%v: %v", times, err)
+	if limiter != nil {
+		t.Errorf("asynq has a rate limiter: %v", limiter)
 	}
 }

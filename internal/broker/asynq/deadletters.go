@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,36 +27,13 @@ type archivedTasks struct {
 // DeadLetters implements broker.Engine.
 func (e *Engine) DeadLetters(queue string) broker.DeadLetterQueue { return &archivedTasks{e, queue} }
 
-// archivedTask is an entry of the archive.
+// archivedTask is an entry of the archive. Its ID increases: task IDs do not, and the archive stores times in seconds. Within a
+// second, the order is arbitrary but stable.
 type archivedTask struct {
 	id           uint64
 	taskID       string
 	archivedTime time.Time
 	attempts     int
-}
-
-// deadLetterID derives an increasing ID: task IDs do not increase, and the archive stores
-// times in seconds. Within a second, the order is arbitrary but stable.
-func deadLetterID(died int64, task string) uint64 {
-	return uint64(died)<<32 | uint64(crc32.ChecksumIEEE([]byte(task))) //nolint:gosec // a time since 1970
-}
-
-// listArchived returns the archived tasks, oldest first. asynq keeps at most 10,000.
-func (a *archivedTasks) listArchived(ctx context.Context) ([]archivedTask, error) {
-	if err := a.checkQueueExists(ctx, a.queue); err != nil {
-		return nil, err
-	}
-	archived, err := a.client.ZRangeWithScores(ctx, archivedKey(a.queue), 0, -1).Result()
-	if err != nil {
-		return nil, err
-	}
-	var all []archivedTask
-	for _, one := range archived {
-		task := fmt.Sprint(one.Member)
-		all = append(all, archivedTask{id: deadLetterID(int64(one.Score), task), taskID: task, archivedTime: time.Unix(int64(one.Score), 0)})
-	}
-	slices.SortFunc(all, func(a, b archivedTask) int { return cmp.Compare(a.id, b.id) })
-	return all, nil
 }
 
 // List implements broker.DeadLetterQueue.
@@ -72,10 +48,20 @@ func (a *archivedTasks) List(ctx context.Context, after uint64, limit int) ([]br
 
 // forEachDeadLetter calls show for the existing dead letters, oldest first.
 func (a *archivedTasks) forEachDeadLetter(ctx context.Context, after uint64, limit int, show func(*archivedTask, *asynq.TaskInfo) error) error {
-	graves, err := a.listArchived(ctx)
+	if err := a.checkQueueExists(ctx, a.queue); err != nil {
+		return err
+	}
+	archived, err := a.client.ZRangeWithScores(ctx, queueKey(a.queue, archivedSet), 0, -1).Result() // asynq keeps at most 10,000
 	if err != nil {
 		return err
 	}
+	var graves []archivedTask
+	for _, entry := range archived {
+		taskID, seconds := fmt.Sprint(entry.Member), int64(entry.Score)
+		id := uint64(seconds)<<32 | uint64(crc32.ChecksumIEEE([]byte(taskID))) //nolint:gosec // a time since 1970
+		graves = append(graves, archivedTask{id: id, taskID: taskID, archivedTime: time.Unix(seconds, 0)})
+	}
+	slices.SortFunc(graves, func(a, b archivedTask) int { return cmp.Compare(a.id, b.id) })
 	shown := 0
 	for i := range graves {
 		if graves[i].id <= after {
@@ -84,12 +70,12 @@ func (a *archivedTasks) forEachDeadLetter(ctx context.Context, after uint64, lim
 		if limit > 0 && shown == limit {
 			break
 		}
-		if ctx.Err() != nil { // asynq's own calls know none
+		if ctx.Err() != nil { // calls of the Inspector have no context
 			return ctx.Err()
 		}
 		task, err := a.inspector.GetTaskInfo(a.queue, graves[i].taskID)
 		if errors.Is(err, asynq.ErrTaskNotFound) || err == nil && task.State != asynq.TaskStateArchived {
-			continue // gone meanwhile
+			continue // someone removed it meanwhile
 		}
 		if err != nil {
 			return err
@@ -109,7 +95,7 @@ func (a *archivedTasks) forEachDeadLetter(ctx context.Context, after uint64, lim
 	return nil
 }
 
-// Headers of a dead letter that was moved: the archive has no fields for them.
+// Headers of a moved dead letter, for which the archive has no fields.
 const (
 	headerError    = broker.HeaderPrefix + "Error"
 	headerAttempts = broker.HeaderPrefix + "Attempts"
@@ -132,28 +118,23 @@ func deadLetterFromTask(g *archivedTask, task *asynq.TaskInfo) broker.DeadLetter
 
 func messageHeaders(kind string, headers map[string]string) map[string][]string {
 	all := map[string][]string{headerType: {kind}}
-	for name, value := range producerHeaders(headers) {
-		all[name] = []string{value}
+	for name, value := range headers {
+		if broker.IsProducerHeader(name) {
+			all[name] = []string{value}
+		}
 	}
 	return all
 }
 
-// producerHeaders returns the headers set by the producer.
-func producerHeaders(headers map[string]string) map[string]string {
-	own := map[string]string{}
-	for name, value := range headers {
-		if broker.IsProducerHeader(name) {
-			own[name] = value
+// copiedHeaders returns the headers of a copy of a task: those of its producer, and the ID of the job, because the copy has
+// another task ID.
+func copiedHeaders(task *asynq.TaskInfo) map[string]string {
+	headers := map[string]string{}
+	for name, value := range task.Headers {
+		if broker.IsProducerHeader(name) && !broker.IsBatchHeader(name) {
+			headers[name] = value
 		}
 	}
-	return own
-}
-
-// copiedHeaders returns the headers of a copy of a task: those of its producer, and the ID of the job, which the copy
-// cannot have itself.
-func copiedHeaders(task *asynq.TaskInfo) map[string]string {
-	headers := producerHeaders(task.Headers)
-	maps.DeleteFunc(headers, func(name, _ string) bool { return broker.IsBatchHeader(name) })
 	headers[broker.JobIDHeader] = jobID(task.Headers, task.ID)
 	return headers
 }
@@ -166,8 +147,7 @@ func jobID(headers map[string]string, taskID string) string {
 	return taskID
 }
 
-// Requeue implements broker.DeadLetterQueue. The tasks are new ones, because asynq's own
-// requeue keeps their attempts.
+// Requeue implements broker.DeadLetterQueue. It enqueues new tasks, because asynq's own requeue keeps the attempts.
 func (a *archivedTasks) Requeue(ctx context.Context, number int) (int, error) {
 	return a.requeue(ctx, number, nil, nil)
 }
@@ -177,9 +157,9 @@ func (a *archivedTasks) RequeueSelected(ctx context.Context, selects func(*broke
 	return a.requeue(ctx, 0, selects, payload)
 }
 
-// requeue returns the first dead letters that are selected to the queue; a nil function selects all.
+// requeue returns the first selected dead letters to the queue; a nil function selects all.
 func (a *archivedTasks) requeue(ctx context.Context, number int, selects func(*broker.DeadLetter) bool, payload *[]byte) (int, error) {
-	n, err := a.resendDeadLetters(ctx, number, selects, func(g *archivedTask, letter *asynq.TaskInfo) error {
+	n, err := a.deleteDeadLetters(ctx, number, selects, func(g *archivedTask, letter *asynq.TaskInfo) error {
 		content := letter.Payload
 		if payload != nil {
 			content = *payload
@@ -199,12 +179,12 @@ func (a *archivedTasks) Move(ctx context.Context, to string, number int) (int, e
 	if err := a.checkQueueExists(ctx, to); err != nil {
 		return 0, redisclient.ClassifyError(doing, err)
 	}
-	n, err := a.resendDeadLetters(ctx, number, nil, func(g *archivedTask, letter *asynq.TaskInfo) error {
+	n, err := a.deleteDeadLetters(ctx, number, nil, func(g *archivedTask, letter *asynq.TaskInfo) error {
 		was := deadLetterFromTask(g, letter)
 		headers := copiedHeaders(letter)
 		headers[headerOrigin], headers[headerError], headers[headerAttempts] = was.MessageID, was.Error, strconv.Itoa(was.Attempts)
 		task := asynq.NewTaskWithHeaders(letter.Type, letter.Payload, headers)
-		// Nobody may take it before it is archived.
+		// No worker may receive the task before it is archived.
 		if err := a.enqueueCopy(ctx, task, to, copyTaskID(g), letter, asynq.ProcessIn(farFuture)); err != nil {
 			return err
 		}
@@ -225,7 +205,7 @@ const farFuture = 10 * 365 * 24 * time.Hour
 func copyTaskID(g *archivedTask) string {
 	original, _, _ := strings.Cut(g.taskID, "~")
 	id := original + "~" + strconv.FormatInt(g.archivedTime.Unix(), 36)
-	if id == g.taskID { // it was requeued in the second in which it was archived again
+	if id == g.taskID { // it was archived again in the second in which it was requeued
 		id += "~"
 	}
 	return id
@@ -249,45 +229,37 @@ func (a *archivedTasks) enqueueCopy(
 	return err
 }
 
-// resendDeadLetters deletes each selected dead letter after its copy exists.
-func (a *archivedTasks) resendDeadLetters(
-	ctx context.Context, number int, selects func(*broker.DeadLetter) bool, again func(*archivedTask, *asynq.TaskInfo) error,
+// deleteDeadLetters deletes the first selected dead letters, each after resend, if it is not nil, has made a copy. It returns the
+// number of copies, or without resend that of the deleted dead letters. A nil selects selects all.
+func (a *archivedTasks) deleteDeadLetters(
+	ctx context.Context, number int, selects func(*broker.DeadLetter) bool, resend func(*archivedTask, *asynq.TaskInfo) error,
 ) (int, error) {
-	resent := 0
+	done := 0
 	err := a.forEachDeadLetter(ctx, 0, number, func(g *archivedTask, letter *asynq.TaskInfo) error {
 		if decoded := deadLetterFromTask(g, letter); selects != nil && !selects(&decoded) {
 			return nil
 		}
-		if err := again(g, letter); err != nil {
-			return err
+		if resend != nil {
+			if err := resend(g, letter); err != nil {
+				return err
+			}
 		}
-		if err := a.inspector.DeleteTask(a.queue, letter.ID); err != nil && !errors.Is(err, asynq.ErrTaskNotFound) {
-			return err
+		err := a.inspector.DeleteTask(a.queue, letter.ID)
+		isGone := errors.Is(err, asynq.ErrTaskNotFound) // another client deleted it
+		if err == nil || isGone && resend != nil {
+			done++
 		}
-		resent++
-		return nil
+		if isGone {
+			return nil
+		}
+		return err
 	})
-	return resent, err
+	return done, err
 }
 
 // DeleteSelected implements broker.DeadLetterQueue.
 func (a *archivedTasks) DeleteSelected(ctx context.Context, selects func(*broker.DeadLetter) bool) (int, error) {
-	deleted := 0
-	err := a.forEachDeadLetter(ctx, 0, 0, func(g *archivedTask, letter *asynq.TaskInfo) error {
-		if decoded := deadLetterFromTask(g, letter); !selects(&decoded) {
-			return nil
-		}
-		err := a.inspector.DeleteTask(a.queue, letter.ID)
-		switch {
-		case err == nil:
-			deleted++
-			return nil
-		case errors.Is(err, asynq.ErrTaskNotFound):
-			return nil
-		default:
-			return err
-		}
-	})
+	deleted, err := a.deleteDeadLetters(ctx, 0, selects, nil)
 	return deleted, queueError("deleting dead letters of", a.queue, err)
 }
 
@@ -300,7 +272,8 @@ func (a *archivedTasks) Purge(ctx context.Context) error {
 	return queueError("purging the dead letters of", a.queue, err)
 }
 
-// Rescue has nothing to do: a task that asynq gives up on, it archives. It looks for no stranded tasks.
+// Rescue implements broker.Engine. It has nothing to do, because asynq archives the tasks that it gives up. It looks for no
+// stranded tasks.
 func (e *Engine) Rescue(ctx context.Context, queue string) (broker.RescueResult, error) {
 	return broker.RescueResult{}, queueError("rescuing messages of", queue, e.checkQueueExists(ctx, queue))
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// RejectNewMessages records that the queue drains. asynq cannot reject messages; DeleteQueue
-// then deletes the queue only if it is empty.
+// RejectNewMessages implements broker.Engine. It records that the queue drains, because asynq cannot reject messages.
+// DeleteQueue then deletes the queue only if it is empty.
 func (e *Engine) RejectNewMessages(ctx context.Context, queue string, owner broker.QueueOwner) error {
 	err := e.updateRecord(ctx, queue, func(record map[string]string, _ bool) (func(goredis.Pipeliner), error) {
 		if len(record) == 0 {
@@ -34,8 +34,8 @@ func (e *Engine) ReleaseOwnership(ctx context.Context, queue string, owner broke
 	return queueError("releasing", queue, err)
 }
 
-// dropExpiredScript deletes tasks of lost workers: asynq does not delete a queue with active
-// tasks, and without a worker nothing would recover them.
+// dropExpiredScript deletes the tasks of lost workers, because asynq does not delete a queue with active tasks, and without a
+// worker nothing recovers them.
 const dropExpiredScript = `
 local ids = redis.call("ZRANGE", KEYS[2], "-inf", ARGV[1], "BYSCORE")
 for _, id in ipairs(ids) do
@@ -45,13 +45,10 @@ for _, id in ipairs(ids) do
 end
 return #ids`
 
-// DeleteQueue implements broker.Engine. It deletes the record of the owner last, so that an
-// interrupted deletion can continue.
-func (e *Engine) DeleteQueue(ctx context.Context, queue string, owner broker.QueueOwner) error {
-	return queueError("deleting", queue, e.deleteQueue(ctx, queue, owner))
-}
-
-func (e *Engine) deleteQueue(ctx context.Context, queue string, owner broker.QueueOwner) error {
+// DeleteQueue implements broker.Engine. It deletes the record with the owner last, so that an interrupted deletion can
+// continue.
+func (e *Engine) DeleteQueue(ctx context.Context, queue string, owner broker.QueueOwner) (err error) {
+	defer func() { err = queueError("deleting", queue, err) }()
 	record, err := e.client.HGetAll(ctx, recordKey(queue)).Result()
 	if err != nil {
 		return err
@@ -63,33 +60,26 @@ func (e *Engine) deleteQueue(ctx context.Context, queue string, owner broker.Que
 	if err := broker.CheckOwner(queue, ownerFromRecord(record), owner); err != nil {
 		return err
 	}
-	if known { // an interrupted deletion has left the record only
-		if err := e.deleteTasks(ctx, queue, record[fieldClosed] != ""); err != nil {
-			return err
-		}
+	isDraining := record[fieldClosed] != ""
+	switch {
+	case !known: // an interrupted deletion has left the record only
+	case isDraining:
+		// The caller has handled the dead letters; they would count as tasks of the queue.
+		_, err = e.inspector.DeleteAllArchivedTasks(queue)
+	default:
+		keys := []string{queueKey(queue, activeList), queueKey(queue, leaseSet)}
+		err = e.client.Eval(ctx, dropExpiredScript, keys, time.Now().Add(-leaseDuration).Unix(), taskKey(queue, "")).Err()
+	}
+	if err == nil && known {
+		// A queue that drains is deleted only without tasks.
+		err = e.inspector.DeleteQueue(queue, !isDraining)
+	}
+	if err != nil && !errors.Is(err, asynq.ErrQueueNotFound) { // another operator may have deleted the queue
+		return err
 	}
 	e.mu.Lock()
 	delete(e.arrivalCounters, queue)
 	e.mu.Unlock()
-	return e.client.Del(ctx, pausedKey(queue), processedKey(queue), failedKey(queue), cancelsKey(queue), revisionKey(queue), recordKey(queue)).Err()
-}
-
-// deleteTasks deletes the queue in asynq, a closed one only without tasks other than dead letters.
-func (e *Engine) deleteTasks(ctx context.Context, queue string, closed bool) error {
-	if closed {
-		// The caller has handled the dead letters; they would count as tasks of the queue.
-		if _, err := e.inspector.DeleteAllArchivedTasks(queue); err != nil {
-			return err
-		}
-	} else {
-		keys := []string{activeKey(queue), leaseKey(queue)}
-		if err := e.client.Eval(ctx, dropExpiredScript, keys, time.Now().Add(-leaseDuration).Unix(), taskKey(queue, "")).Err(); err != nil {
-			return err
-		}
-	}
-	err := e.inspector.DeleteQueue(queue, !closed)
-	if errors.Is(err, asynq.ErrQueueNotFound) {
-		return nil // another operator deleted it
-	}
-	return err
+	return e.client.Del(ctx, queueKey(queue, pausedFlag), queueKey(queue, processedCount), queueKey(queue, failedCount),
+		recordKey(queue, cancelsPart), recordKey(queue, revisionPart), recordKey(queue)).Err()
 }

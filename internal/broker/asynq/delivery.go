@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -18,12 +17,11 @@ import (
 // leasedTask implements broker.Delivery.
 type leasedTask struct {
 	*taskConsumer
-	// ctx is asynq's for the task: it ends when the task is settled, or asynq has taken it
-	// away.
+	// ctx is the context of asynq for the task: it ends when the task is settled, or asynq has taken the task away.
 	ctx  context.Context //nolint:containedctx // the life of the delivery, not of a call
 	task *asynq.Task
 	id   string
-	// retryCount is how often it was tried before.
+	// retryCount is the number of earlier attempts.
 	retryCount   int
 	pendingSince time.Time
 	pendingCount uint64
@@ -31,11 +29,10 @@ type leasedTask struct {
 	verdicts chan *taskVerdict
 
 	mu sync.Mutex
-	// givenVerdict is the verdict that was given, failure what came of the last try to carry it out.
+	// givenVerdict is nil until the worker has decided. settleError is the error of the last request to store it.
 	givenVerdict *taskVerdict
 	settleError  error
-	// settledSignal is closed when asynq has stored the verdict, or can no longer store it;
-	// then wasLost is true in the second case.
+	// settledSignal is closed when asynq has stored the verdict, or, if wasLost, can no longer store it.
 	settledSignal chan struct{}
 	wasLost       bool
 	// reportedError is why the attempt failed, if the queue keeps the state of its jobs.
@@ -43,35 +40,25 @@ type leasedTask struct {
 	isFinished    bool
 }
 
-// taskVerdict is the result of a task.
+// taskVerdict is the result of a task. With a reason, it is the error for which asynq retries or archives the task.
 type taskVerdict struct {
-	// release: as if it had never been here.
+	// release: this delivery does not count.
 	release bool
-	// reason why it failed; empty: it is done.
+	// reason of the failure; empty: the task is done or released.
 	reason string
-	// bury: it is not tried again, after that many attempts. Otherwise, and if it is back, it is after that delay.
+	// bury: the task becomes a dead letter, after a number of attempts.
 	bury     bool
 	attempts int
-	delay    time.Duration
+	// delay before the next attempt of a task that failed or is released.
+	delay time.Duration
 }
 
-// verdictError is a verdict for which asynq keeps the reason.
-type verdictError taskVerdict
-
-func (f *verdictError) Error() string { return f.reason }
+func (v *taskVerdict) Error() string { return v.reason }
 
 // Is makes asynq archive the task if the verdict buries it.
-func (f *verdictError) Is(target error) bool { return f.bury && target == asynq.SkipRetry }
+func (v *taskVerdict) Is(target error) bool { return v.bury && target == asynq.SkipRetry }
 
-// retryDelay is the delay that the worker chose, or the default of asynq for a task of a
-// lost worker. asynq stores whole seconds; rounding up prevents an early attempt.
-func retryDelay(attempts int, err error, task *asynq.Task) time.Duration {
-	if f := (*verdictError)(nil); errors.As(err, &f) {
-		return roundUpToSeconds(f.delay)
-	}
-	return asynq.DefaultRetryDelayFunc(attempts, err, task)
-}
-
+// roundUpToSeconds prevents an early attempt, because asynq stores whole seconds.
 func roundUpToSeconds(delay time.Duration) time.Duration {
 	if delay <= 0 {
 		return 0
@@ -79,29 +66,8 @@ func roundUpToSeconds(delay time.Duration) time.Duration {
 	return delay + time.Second - time.Nanosecond
 }
 
-func newLeasedTask(ctx context.Context, l *taskConsumer, task *asynq.Task) *leasedTask {
-	id, _ := asynq.GetTaskID(ctx)
-	retried, _ := asynq.GetRetryCount(ctx)
-	d := &leasedTask{
-		taskConsumer: l, ctx: ctx, task: task, id: id, retryCount: retried, verdicts: make(chan *taskVerdict, 1), settledSignal: make(chan struct{}),
-	}
-	context.AfterFunc(ctx, d.handleContextEnd)
-	return d
-}
-
-func parseDequeued(values []any) (id string, p dequeuedTask) {
-	id = fmt.Sprint(values[0])
-	if since, err := strconv.ParseInt(fmt.Sprint(values[1]), 10, 64); err == nil {
-		p.pendingSince = time.Unix(0, since)
-	}
-	if length, is := values[2].(int64); is && length > 0 {
-		p.pendingCount = uint64(length) - 1
-	}
-	return id, p
-}
-
-// Message implements broker.Delivery. asynq does not store when a task was sent: SentTime is
-// when it became pending for this attempt.
+// Message implements broker.Delivery. asynq does not store when a task was sent: SentTime is the time at which the task became
+// pending for this attempt.
 func (d *leasedTask) Message() *broker.Message {
 	return &broker.Message{
 		ID: jobID(d.task.Headers(), d.id), Kind: d.task.Type(), Payload: d.task.Payload(),
@@ -112,13 +78,12 @@ func (d *leasedTask) Message() *broker.Message {
 // PendingCount implements broker.Delivery.
 func (d *leasedTask) PendingCount() uint64 { return d.pendingCount }
 
-// ExtendLease implements broker.Delivery. The asynq server extends the lease; this checks
-// that it holds.
+// ExtendLease implements broker.Delivery. The asynq server extends the lease; ExtendLease checks that this worker has it.
 func (d *leasedTask) ExtendLease(ctx context.Context) error {
 	return d.deliveryError("extending the lease of", d.checkLease(ctx))
 }
 
-// errLeaseLost: the task timed out, was cancelled, or its lease expired.
+// errLeaseLost: the task timed out or was canceled, or its lease expired.
 var errLeaseLost = broker.Errorf(broker.ClassInvalid, "the lease is lost")
 
 // checkLease returns an error unless this worker holds the task.
@@ -126,7 +91,7 @@ func (d *leasedTask) checkLease(ctx context.Context) error {
 	if d.ctx.Err() != nil {
 		return errLeaseLost
 	}
-	err := d.client.ZScore(ctx, leaseKey(d.queue), d.id).Err()
+	err := d.client.ZScore(ctx, queueKey(d.queue, leaseSet), d.id).Err()
 	if errors.Is(err, goredis.Nil) {
 		return errLeaseLost
 	}
@@ -135,11 +100,11 @@ func (d *leasedTask) checkLease(ctx context.Context) error {
 
 // Ack implements broker.Delivery.
 func (d *leasedTask) Ack(ctx context.Context, confirmed bool) error {
-	d.giveVerdict(&taskVerdict{})
-	if !confirmed {
-		return nil
+	if confirmed {
+		return d.settle(ctx, "acknowledging", &taskVerdict{})
 	}
-	return d.deliveryError("acknowledging", d.waitUntilSettled(ctx))
+	d.giveVerdict(&taskVerdict{})
+	return nil
 }
 
 // Retry implements broker.Delivery. If the producer allows no further attempt, asynq
@@ -148,23 +113,17 @@ func (d *leasedTask) Retry(ctx context.Context, delay time.Duration) error {
 	d.mu.Lock()
 	reason := cmp.Or(d.reportedError, "the attempt failed")
 	d.mu.Unlock()
-	d.giveVerdict(&taskVerdict{reason: reason, delay: delay})
-	return d.deliveryError("retrying", d.waitUntilSettled(ctx))
+	return d.settle(ctx, "retrying", &taskVerdict{reason: reason, delay: delay})
 }
 
 // Release implements broker.Delivery.
 func (d *leasedTask) Release(ctx context.Context, delay time.Duration) error {
-	d.giveVerdict(&taskVerdict{release: true, delay: delay})
-	return d.deliveryError("releasing", d.waitUntilSettled(ctx))
+	return d.settle(ctx, "releasing", &taskVerdict{release: true, delay: delay})
 }
 
 // Bury implements broker.Delivery.
 func (d *leasedTask) Bury(ctx context.Context, reason string, attempts int) error {
-	if reason == "" {
-		reason = "no reason given"
-	}
-	d.giveVerdict(&taskVerdict{reason: reason, bury: true, attempts: attempts})
-	return d.deliveryError("burying", d.waitUntilSettled(ctx))
+	return d.settle(ctx, "burying", &taskVerdict{reason: cmp.Or(reason, "no reason given"), bury: true, attempts: attempts})
 }
 
 // attemptsScript stores a field of a task that exists.
@@ -205,20 +164,15 @@ func (d *leasedTask) giveVerdict(v *taskVerdict) {
 	}
 }
 
-func (d *leasedTask) currentVerdict() *taskVerdict {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.givenVerdict
-}
-
-// waitUntilSettled waits until asynq has stored the verdict. After a failed attempt asynq
-// retries while the lease lasts, and so may the caller.
-func (d *leasedTask) waitUntilSettled(ctx context.Context) error {
+// settle gives the verdict, and waits until asynq has stored it. If that fails, asynq tries again while the lease lasts, and so
+// may the caller.
+func (d *leasedTask) settle(ctx context.Context, operation string, v *taskVerdict) error {
+	d.giveVerdict(v)
 	select {
 	case <-d.settledSignal:
 	case <-d.ctx.Done():
 	case <-ctx.Done():
-		return ctx.Err()
+		return d.deliveryError(operation, ctx.Err())
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -226,46 +180,30 @@ func (d *leasedTask) waitUntilSettled(ctx context.Context) error {
 	case d.isFinished && !d.wasLost:
 		return nil
 	case !d.isFinished && d.settleError != nil:
-		return d.settleError
+		return d.deliveryError(operation, d.settleError)
 	}
-	return errLeaseLost
+	return d.deliveryError(operation, errLeaseLost)
 }
 
-// recordSettleResult records the result of an attempt to settle the task.
-func (d *leasedTask) recordSettleResult(err error) {
-	d.mu.Lock()
-	d.settleError = err
-	d.mu.Unlock()
-	if err == nil || isTaskNotActive(err) {
-		d.finishTask(err != nil || d.currentVerdict() == nil)
-	}
-}
-
-// handleContextEnd runs when asynq ends the task. If storing the verdict failed, asynq
-// retries until the lease expires.
-func (d *leasedTask) handleContextEnd() {
-	d.mu.Lock()
-	failed := d.settleError != nil
-	d.mu.Unlock()
-	if failed {
-		time.AfterFunc(leaseDuration, func() { d.finishTask(true) })
-		return
-	}
-	d.finishTask(true)
-}
-
-// finishTask runs once, when nothing is left to do.
+// finishTask ends the delivery; only its first call has an effect.
 func (d *leasedTask) finishTask(lost bool) {
 	d.mu.Lock()
-	first := !d.isFinished
-	if first {
+	isFirst := !d.isFinished
+	if isFirst {
 		d.isFinished, d.wasLost = true, lost
 		close(d.settledSignal)
 	}
 	d.mu.Unlock()
-	if first {
-		d.removeTask(d)
+	if !isFirst {
+		return
 	}
+	l := d.taskConsumer
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.leasedTasks[d.id] == d {
+		delete(l.leasedTasks, d.id)
+	}
+	l.closeIfDrained()
 }
 
 // releaseScript returns a task to the pending list, or schedules it.
@@ -283,14 +221,16 @@ else
 end
 return redis.status_reply("OK")`
 
-// releaseTask keeps the attempts of the task. asynq itself would count one, or archive a
-// task that has none left.
+// releaseTask keeps the attempts of the task. asynq would count an attempt, or archive a task without attempts left.
 func (d *leasedTask) releaseTask(ctx context.Context, delay time.Duration) *goredis.Cmd {
 	due := ""
 	if delay > 0 {
 		due = strconv.FormatInt(time.Now().Add(roundUpToSeconds(delay)).Unix(), 10)
 	}
-	keys := []string{activeKey(d.queue), leaseKey(d.queue), pendingKey(d.queue), scheduledKey(d.queue), taskKey(d.queue, d.id)}
+	keys := []string{
+		queueKey(d.queue, activeList), queueKey(d.queue, leaseSet), queueKey(d.queue, pendingList), queueKey(d.queue, scheduledSet),
+		taskKey(d.queue, d.id),
+	}
 	return d.client.Eval(ctx, releaseScript, keys, d.id, due, d.pendingSince.UnixNano())
 }
 

@@ -13,7 +13,7 @@ import (
 // cancelPollInterval is how often a worker looks for tasks to cancel.
 const cancelPollInterval = time.Second
 
-// jobRecorder implements broker.JobRecorder. asynq stores the states itself.
+// jobRecorder implements broker.JobRecorder. asynq itself stores the states.
 type jobRecorder struct {
 	*Engine
 	queue string
@@ -25,21 +25,19 @@ type jobRecorder struct {
 func (o *queueSubscription) JobRecorder(ctx context.Context, onCancel func(id string, request jobstate.Cancel)) (broker.JobRecorder, error) {
 	polling, stop := context.WithCancel(context.WithoutCancel(ctx))
 	r := &jobRecorder{Engine: o.Engine, queue: o.queue, stop: stop, done: make(chan struct{})}
-	go r.pollCancels(polling, onCancel)
-	return r, nil
-}
-
-func (r *jobRecorder) pollCancels(ctx context.Context, onCancel func(id string, request jobstate.Cancel)) {
-	defer close(r.done)
-	for ctx.Err() == nil {
-		ids, err := r.client.HKeys(ctx, cancelsKey(r.queue)).Result()
-		if err == nil {
-			for _, id := range ids {
-				onCancel(id, jobstate.Cancel{})
+	go func() {
+		defer close(r.done)
+		for polling.Err() == nil {
+			ids, err := r.client.HKeys(polling, recordKey(r.queue, cancelsPart)).Result()
+			if err == nil {
+				for _, id := range ids {
+					onCancel(id, jobstate.Cancel{})
+				}
 			}
+			_ = clock.SleepContext(polling, cancelPollInterval)
 		}
-		_ = clock.SleepContext(ctx, cancelPollInterval)
-	}
+	}()
+	return r, nil
 }
 
 // Stop implements broker.JobRecorder.
@@ -73,5 +71,5 @@ func (r *jobRecorder) Record(ctx context.Context, d broker.Delivery, entry *jobs
 
 // EndCancel implements broker.JobRecorder.
 func (r *jobRecorder) EndCancel(ctx context.Context, id string) error {
-	return queueError("recording a job of", r.queue, r.client.HDel(ctx, cancelsKey(r.queue), id).Err())
+	return queueError("recording a job of", r.queue, r.client.HDel(ctx, recordKey(r.queue, cancelsPart), id).Err())
 }

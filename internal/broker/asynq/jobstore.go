@@ -11,17 +11,18 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/jobkeys"
 	"github.com/yardmaster/yardmaster/internal/broker/jobstate"
 )
 
 const (
-	// cancelRetention is how long it is known that a task was canceled.
+	// cancelRetention is how long the cancellation of a task is recorded.
 	cancelRetention = time.Hour
-	// maxCancelTries bounds how often a task is looked up that changes its state meanwhile.
+	// maxCancelTries bounds how often CancelJob looks up a task that changes its state meanwhile.
 	maxCancelTries = 10
 )
 
-// Job implements broker.JobStore. asynq keeps the state of each task itself.
+// Job implements broker.JobStore. asynq itself keeps the state of each task.
 func (e *Engine) Job(ctx context.Context, queue, id string) (jobstate.Info, error) {
 	if err := e.requireQueue(ctx, queue); err != nil {
 		return jobstate.Info{}, err
@@ -32,7 +33,7 @@ func (e *Engine) Job(ctx context.Context, queue, id string) (jobstate.Info, erro
 		return jobstate.Info{}, sendError(queue, err)
 	}
 	if isGone || task.State == asynq.TaskStateCompleted {
-		canceled, lookUp := e.client.Exists(ctx, canceledKey(queue, id)).Result()
+		canceled, lookUp := e.client.Exists(ctx, recordKey(queue, canceledPart, id)).Result()
 		switch {
 		case lookUp != nil:
 			return jobstate.Info{}, sendError(queue, lookUp)
@@ -44,7 +45,7 @@ func (e *Engine) Job(ctx context.Context, queue, id string) (jobstate.Info, erro
 	}
 	info := infoOf(task)
 	if !info.State.IsFinal() {
-		info.CancelRequested, err = e.client.HExists(ctx, cancelsKey(queue), id).Result()
+		info.CancelRequested, err = e.client.HExists(ctx, recordKey(queue, cancelsPart), id).Result()
 	}
 	return info, sendError(queue, err)
 }
@@ -57,7 +58,6 @@ func (e *Engine) requireQueue(ctx context.Context, queue string) error {
 	return sendError(queue, err)
 }
 
-// infoOf returns the state of a task.
 func infoOf(task *asynq.TaskInfo) jobstate.Info {
 	info := jobstate.Info{
 		ID: jobID(task.Headers, task.ID), State: jobstate.Unknown, Kind: task.Type, Priority: broker.DefaultPriority,
@@ -107,9 +107,10 @@ func (e *Engine) CancelJob(ctx context.Context, queue, id string) (removed bool,
 		case err != nil:
 			return false, sendError(queue, err)
 		case task.State == asynq.TaskStateActive:
-			err := e.client.HSet(ctx, cancelsKey(queue), id, time.Now().UnixMilli()).Err()
+			cancels := recordKey(queue, cancelsPart)
+			err := e.client.HSet(ctx, cancels, id, time.Now().UnixMilli()).Err()
 			if err == nil {
-				err = e.client.Expire(ctx, cancelsKey(queue), cancelRetention).Err()
+				err = e.client.Expire(ctx, cancels, cancelRetention).Err()
 			}
 			return false, sendError(queue, err)
 		}
@@ -124,26 +125,37 @@ func (e *Engine) CancelJob(ctx context.Context, queue, id string) (removed bool,
 }
 
 func (e *Engine) recordCanceled(ctx context.Context, queue, id string) error {
-	return e.client.Set(ctx, canceledKey(queue, id), "1", cancelRetention).Err()
+	return e.client.Set(ctx, recordKey(queue, canceledPart, id), "1", cancelRetention).Err()
 }
 
-// listerOf returns how asynq lists the tasks in a state.
-func (e *Engine) listersOf(state jobstate.State) []func(string, ...asynq.ListOption) ([]*asynq.TaskInfo, error) {
-	i := e.inspector
-	switch state {
-	case jobstate.Running:
-		return []func(string, ...asynq.ListOption) ([]*asynq.TaskInfo, error){i.ListActiveTasks}
-	case jobstate.Waiting:
-		return []func(string, ...asynq.ListOption) ([]*asynq.TaskInfo, error){i.ListPendingTasks, i.ListScheduledTasks}
-	case jobstate.Retrying:
-		return []func(string, ...asynq.ListOption) ([]*asynq.TaskInfo, error){i.ListPendingTasks, i.ListRetryTasks}
-	case jobstate.Dead:
-		return []func(string, ...asynq.ListOption) ([]*asynq.TaskInfo, error){i.ListArchivedTasks}
-	case jobstate.Done:
-		return []func(string, ...asynq.ListOption) ([]*asynq.TaskInfo, error){i.ListCompletedTasks}
-	case jobstate.Canceled, jobstate.Unknown:
+// CancelDelayed implements broker.Producer. asynq refuses to delete a task that a worker has received.
+func (e *Engine) CancelDelayed(ctx context.Context, queue, id string) (bool, error) {
+	if err := e.requireQueue(ctx, queue); err != nil {
+		return false, err
 	}
-	return nil
+	task, err := e.inspector.GetTaskInfo(queue, id)
+	if isTaskGone(err) || err == nil && task.State != asynq.TaskStateScheduled {
+		return false, nil
+	}
+	if err == nil {
+		err = e.inspector.DeleteTask(queue, id)
+	}
+	if isTaskGone(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, sendError(queue, err)
+	}
+	return true, e.endKeys(ctx, queue, task)
+}
+
+// endKeys releases the keys of a task that was canceled before a worker received it.
+func (e *Engine) endKeys(ctx context.Context, queue string, task *asynq.TaskInfo) error {
+	return jobkeys.EndCanceled(ctx, e, queue, jobID(task.Headers, task.ID), messageHeaders(task.Type, task.Headers))
+}
+
+func isTaskGone(err error) bool {
+	return errors.Is(err, asynq.ErrTaskNotFound) || errors.Is(err, asynq.ErrQueueNotFound)
 }
 
 // ListJobs implements broker.JobStore.
@@ -151,10 +163,19 @@ func (e *Engine) ListJobs(ctx context.Context, queue string, states []jobstate.S
 	if err := e.requireQueue(ctx, queue); err != nil {
 		return list, err
 	}
+	type lister = func(queue string, options ...asynq.ListOption) ([]*asynq.TaskInfo, error)
+	i := e.inspector
+	listers := map[jobstate.State][]lister{
+		jobstate.Running:  {i.ListActiveTasks},
+		jobstate.Waiting:  {i.ListPendingTasks, i.ListScheduledTasks},
+		jobstate.Retrying: {i.ListPendingTasks, i.ListRetryTasks},
+		jobstate.Dead:     {i.ListArchivedTasks},
+		jobstate.Done:     {i.ListCompletedTasks},
+	}
 	seen := map[string]bool{}
 	for _, state := range states {
-		for _, tasks := range e.listersOf(state) {
-			page, err := tasks(queue, asynq.PageSize(limit+1))
+		for _, listTasks := range listers[state] {
+			page, err := listTasks(queue, asynq.PageSize(limit+1))
 			if err != nil && !errors.Is(err, asynq.ErrQueueNotFound) {
 				return list, sendError(queue, err)
 			}

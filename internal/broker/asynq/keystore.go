@@ -10,14 +10,11 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// storedKey has a value and its revision. asynq's own lock of unique tasks depends on their type and payload, and a task
-// cannot be given another one, so it cannot have a key that its producer chooses.
+// storedKey returns the key of a value and its revision. asynq's own lock of unique tasks depends on their type and payload, and
+// a task cannot be given another lock, so it cannot have a key that its producer chooses.
 func storedKey(queue string, key broker.Key) string {
-	return recordKey(queue) + ":" + string(key.Kind) + ":" + key.Name
+	return recordKey(queue, string(key.Kind), key.Name)
 }
-
-// revisionKey counts changes of keys, so that a key that was deleted or has expired does not get an old revision again.
-func revisionKey(queue string) string { return recordKey(queue) + ":revision" }
 
 const (
 	keyValueField    = "value"
@@ -39,8 +36,8 @@ func (e *Engine) ReadKey(ctx context.Context, queue string, key broker.Key) ([]b
 	return []byte(value), revision, nil
 }
 
-// changeKeyScript stores or deletes a key that has the expected revision. It returns the new one, 0 if it was deleted, and
-// -1 if the key has another revision.
+// changeKeyScript stores or deletes a key that has the expected revision. It returns the new revision, 0 if it deleted the key,
+// and -1 if the key has another revision.
 const changeKeyScript = `
 if (redis.call("HGET", KEYS[1], "revision") or "0") ~= ARGV[1] then
 	return -1
@@ -70,7 +67,7 @@ func (e *Engine) DeleteKey(ctx context.Context, queue string, key broker.Key, re
 func (e *Engine) changeKey(
 	ctx context.Context, queue string, key broker.Key, value []byte, expiry time.Duration, revision uint64,
 ) (uint64, error) {
-	keys := []string{storedKey(queue, key), revisionKey(queue)}
+	keys := []string{storedKey(queue, key), recordKey(queue, revisionPart)}
 	written, err := e.client.Eval(ctx, changeKeyScript, keys, revision, expiry.Milliseconds(), value).Int64()
 	switch {
 	case err != nil:

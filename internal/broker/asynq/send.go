@@ -22,7 +22,7 @@ const (
 	untypedTask = "job"
 	// concurrentSends is the number of tasks that SendMany sends at a time, each with a connection.
 	concurrentSends = requestPoolSize / 2
-	// taskTimeoutReserve is how much later than the worker asynq ends an attempt. asynq would not report it.
+	// taskTimeoutReserve is how much later than the worker asynq ends an attempt: only the worker reports a timeout.
 	taskTimeoutReserve = time.Minute
 	// maxTaskBytes is the default limit of a Redis server for one value.
 	maxTaskBytes = 512<<20 - broker.MaxHeaderBytes - 4096
@@ -62,7 +62,7 @@ func (e *Engine) SendMany(ctx context.Context, queue string, jobs []*broker.Outg
 	return results
 }
 
-// checkSendable returns an error if the queue accepts no jobs, and how long it keeps those that are done.
+// checkSendable returns an error if the queue accepts no jobs, and how long it keeps jobs that are done.
 func (e *Engine) checkSendable(ctx context.Context, queue string) (time.Duration, error) {
 	var isKnown *goredis.BoolCmd
 	var record *goredis.SliceCmd
@@ -113,8 +113,8 @@ func (e *Engine) enqueueJob(ctx context.Context, job *broker.OutgoingJob, retent
 // minBulkLimit is the smallest limit that a server can have for the size of a value.
 const minBulkLimit = 1 << 20
 
-// exceededLimit returns the limit of the server that a job exceeds, or 0. The server closes the connection of a client
-// that sends more, which often fails before the client reads the reason. It may not permit the question.
+// exceededLimit returns the limit of the server that a job exceeds, or 0 if it exceeds none or the server does not return the
+// limit. The server closes the connection of a client that sends more, often before the client reads the reason.
 func (e *Engine) exceededLimit(ctx context.Context, job *broker.OutgoingJob, err error) int64 {
 	if err == nil || len(job.Payload) < minBulkLimit-broker.MaxHeaderBytes {
 		return 0
@@ -149,15 +149,14 @@ func taskOf(job *broker.OutgoingJob, now time.Time, retention time.Duration) (*a
 		asynq.MaxRetry(broker.MaxAttempts - 1),
 	}
 	if job.IsDelayed(now) {
-		// asynq stores whole seconds. Rounding up prevents an early start.
-		options = append(options, asynq.ProcessAt(job.DueTime.Add(time.Second-time.Nanosecond).Truncate(time.Second)))
+		options = append(options, asynq.ProcessAt(job.DueTime.Add(time.Second-time.Nanosecond).Truncate(time.Second))) // see roundUpToSeconds
 	}
 	if job.Timeout > 0 {
 		options = append(options, asynq.Timeout(job.Timeout+taskTimeoutReserve))
 	}
 	// asynq recognizes the ID of a task as long as it stores the task.
 	if kept := max(retention, job.DeduplicateFor); kept > 0 {
-		options = append(options, asynq.Retention(kept+time.Second-time.Nanosecond))
+		options = append(options, asynq.Retention(roundUpToSeconds(kept)))
 	}
 	return asynq.NewTaskWithHeaders(cmp.Or(job.Kind, untypedTask), job.Payload, headers), options, nil
 }

@@ -11,8 +11,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// countScript reads all counts atomically. The producer computes when a delayed task is due,
-// so the time comes from a client, not from the server.
+// countScript reads all counts atomically. The producer computes when a delayed task is due, so ARGV has the time of a client.
 const countScript = `
 local oldest = redis.call("LINDEX", KEYS[1], -1)
 local since = oldest and redis.call("HGET", ARGV[2] .. oldest, "pending_since")
@@ -29,21 +28,20 @@ return {
 	since or "", first(KEYS[3]), first(KEYS[4]),
 }`
 
-// queueCounts is the reply of countScript, in that order.
+// queueCounts is the reply of countScript, in the same order.
 type queueCounts struct {
 	seconds, micros                            int64
 	pending, active                            int64
 	scheduled, dueScheduled, retried, dueRetry int64
 	archived                                   int64
 	processed, failed                          int64
-	// since is when the oldest pending task became pending, in nanoseconds; nextScheduled and
-	// nextRetry are when the first of each is due, in seconds. 0: no such task.
+	// since is when the oldest pending task became pending, in nanoseconds; nextScheduled and nextRetry are when the first
+	// scheduled task and the first retry are due, in seconds. 0: no such task.
 	since, nextScheduled, nextRetry int64
 }
 
-// Stats implements broker.Engine with one request. A due task counts as ready, because only
-// workers move it to the pending list. A task that waits for a retry counts as delayed,
-// because no worker holds it.
+// Stats implements broker.Engine with one request. A due task counts as ready, because only workers move it to the pending
+// list. A task that waits for a retry counts as delayed, because no worker holds it.
 func (e *Engine) Stats(ctx context.Context, queue string) (broker.QueueStats, error) {
 	c, err := e.readCounts(ctx, queue)
 	if err != nil {
@@ -55,19 +53,21 @@ func (e *Engine) Stats(ctx context.Context, queue string) (broker.QueueStats, er
 		Delayed:         c.scheduled + c.retried - c.dueScheduled - c.dueRetry,
 		DeadLetters:     c.archived,
 		OldestReadyTime: c.oldestReadyTime(),
-		TotalArrivals:   e.countArrivals(queue, c.knownTotal()),
+		TotalArrivals:   e.countArrivals(queue, c),
 		MeasuredTime:    time.Unix(c.seconds, c.micros*int64(time.Microsecond)),
 	}, nil
 }
 
 func (e *Engine) readCounts(ctx context.Context, queue string) (*queueCounts, error) {
+	var keys []string
+	for _, key := range []string{pendingList, activeList, scheduledSet, retrySet, archivedSet, processedCount, failedCount} {
+		keys = append(keys, queueKey(queue, key))
+	}
 	var known *goredis.BoolCmd
-	var told *goredis.Cmd
+	var reply *goredis.Cmd
 	_, err := e.client.Pipelined(ctx, func(p goredis.Pipeliner) error {
 		known = p.SIsMember(ctx, queuesKey, queue)
-		told = p.Eval(ctx, countScript, []string{
-			pendingKey(queue), activeKey(queue), scheduledKey(queue), retryKey(queue), archivedKey(queue), processedKey(queue), failedKey(queue),
-		}, time.Now().Unix(), taskKey(queue, ""))
+		reply = p.Eval(ctx, countScript, keys, time.Now().Unix(), taskKey(queue, ""))
 		return nil
 	})
 	if err != nil {
@@ -76,14 +76,10 @@ func (e *Engine) readCounts(ctx context.Context, queue string) (*queueCounts, er
 	if !known.Val() {
 		return nil, queueNotFound(queue)
 	}
-	values, err := told.Slice()
+	values, err := reply.Slice()
 	if err != nil {
 		return nil, err
 	}
-	return parseQueueCounts(values)
-}
-
-func parseQueueCounts(values []any) (*queueCounts, error) {
 	c := &queueCounts{}
 	into := []*int64{
 		&c.seconds, &c.micros, &c.pending, &c.active, &c.scheduled, &c.dueScheduled, &c.retried, &c.dueRetry, &c.archived,
@@ -97,11 +93,9 @@ func parseQueueCounts(values []any) (*queueCounts, error) {
 		if text == "" {
 			continue
 		}
-		number, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
+		if *into[i], err = strconv.ParseInt(text, 10, 64); err != nil {
 			return nil, fmt.Errorf("the server returned %q, which is not a number", text)
 		}
-		*into[i] = number
 	}
 	return c, nil
 }
@@ -111,8 +105,8 @@ func (c *queueCounts) readyCount() int64 { return c.pending + c.dueScheduled + c
 // oldestReadyTime returns when the oldest ready task became ready.
 func (c *queueCounts) oldestReadyTime() time.Time {
 	var oldest time.Time
-	consider := func(is bool, at time.Time) {
-		if is && (oldest.IsZero() || at.Before(oldest)) {
+	consider := func(exists bool, at time.Time) {
+		if exists && (oldest.IsZero() || at.Before(oldest)) {
 			oldest = at
 		}
 	}
@@ -122,31 +116,16 @@ func (c *queueCounts) oldestReadyTime() time.Time {
 	return oldest
 }
 
-// nextDueTime returns when the next delayed task is due; zero if none exists.
-func (c *queueCounts) nextDueTime() time.Time {
-	next := c.nextScheduled
-	if next == 0 || c.nextRetry > 0 && c.nextRetry < next {
-		next = c.nextRetry
-	}
-	if next == 0 {
-		return time.Time{}
-	}
-	return time.Unix(next, 0)
-}
-
-// knownTotal returns the number of existing and completed tasks. asynq counts a failure as
-// processed too. The number decreases when someone deletes tasks.
-func (c *queueCounts) knownTotal() int64 {
-	return c.processed - c.failed + c.pending + c.active + c.scheduled + c.retried + c.archived
-}
-
 // arrivalCounter turns a number that may decrease into one that does not.
 type arrivalCounter struct {
 	lastKnownTotal int64
 	totalArrivals  uint64
 }
 
-func (e *Engine) countArrivals(queue string, knownTotal int64) uint64 {
+func (e *Engine) countArrivals(queue string, c *queueCounts) uint64 {
+	// knownTotal is the number of existing and completed tasks. asynq counts a failure as processed too. The number decreases
+	// when someone deletes tasks.
+	knownTotal := c.processed - c.failed + c.pending + c.active + c.scheduled + c.retried + c.archived
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	counter, found := e.arrivalCounters[queue]
@@ -162,50 +141,49 @@ func (e *Engine) countArrivals(queue string, knownTotal int64) uint64 {
 }
 
 const (
-	// pollInterval is how long Wait relies on being woken: a task that is sent to be taken a
-	// little later wakes nobody.
+	// pollInterval bounds a wait for a pending task, because a delayed task that is sent meanwhile does not end the wait when it
+	// is due.
 	pollInterval = 4 * time.Second
-	// minWait time to wait for: a delayed task may become due by the second only.
+	// minWait is the minimum wait for a delayed task, which can be due in the second that has begun.
 	minWait = 100 * time.Millisecond
 )
 
 // WaitForMessage implements broker.Engine.
 func (e *Engine) WaitForMessage(ctx context.Context, queue string) error {
-	woken := make(chan error, 1)
-	go func() { woken <- e.waitForReadyTask(ctx, queue) }()
-	select {
-	case err := <-woken:
-		return err
-	case <-ctx.Done():
-		// The request in progress ends by itself.
-		return ctx.Err()
-	}
-}
-
-func (e *Engine) waitForReadyTask(ctx context.Context, queue string) error {
-	// Requests end soon by themselves, and would report the end of ctx as a failure.
-	asking := context.WithoutCancel(ctx)
-	for ctx.Err() == nil {
-		c, err := e.readCounts(asking, queue)
-		if err == nil && c.readyCount() == 0 {
-			wait := pollInterval
-			if next := c.nextDueTime(); !next.IsZero() {
-				wait = min(wait, max(time.Until(next), minWait))
+	ready := make(chan error, 1)
+	go func() {
+		// Requests end soon by themselves, and would report the end of ctx as a failure.
+		requests := context.WithoutCancel(ctx)
+		for ctx.Err() == nil {
+			c, err := e.readCounts(requests, queue)
+			isReady := err != nil || c.readyCount() > 0
+			if !isReady {
+				wait := pollInterval
+				for _, due := range []int64{c.nextScheduled, c.nextRetry} {
+					if due > 0 {
+						wait = min(wait, max(time.Until(time.Unix(due, 0)), minWait))
+					}
+				}
+				isReady, err = e.waitForPending(requests, queue, wait)
 			}
-			var there bool
-			if there, err = e.waitForPending(asking, queue, wait); err == nil && !there {
-				continue
+			if isReady || err != nil {
+				ready <- queueError("waiting for", queue, err)
+				return
 			}
 		}
-		return queueError("waiting for", queue, err)
+	}()
+	select {
+	case err := <-ready:
+		return err
+	case <-ctx.Done():
+		return ctx.Err() // the request in progress ends by itself
 	}
-	return ctx.Err()
 }
 
-// waitForPending waits for a pending task, without taking it: it moves the oldest task to
-// the same end of the list.
+// waitForPending waits for a pending task without taking it: it moves the oldest task to the same end of the list.
 func (e *Engine) waitForPending(ctx context.Context, queue string, wait time.Duration) (bool, error) {
-	err := e.blockingClient.Do(ctx, "blmove", pendingKey(queue), pendingKey(queue), "right", "right", wait.Seconds()).Err()
+	pending := queueKey(queue, pendingList)
+	err := e.blockingClient.Do(ctx, "blmove", pending, pending, "right", "right", wait.Seconds()).Err()
 	if err == goredis.Nil { //nolint:errorlint // it is never wrapped
 		return false, nil
 	}

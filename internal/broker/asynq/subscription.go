@@ -27,8 +27,8 @@ func (e *Engine) Subscribe(ctx context.Context, queue string) (broker.Subscripti
 	return &queueSubscription{Engine: e, queue: queue}, nil
 }
 
-// Consumer implements broker.Subscription. asynq has no priorities: the first one requested,
-// the most urgent, has all messages.
+// Consumer implements broker.Subscription. asynq has no priorities: the first priority requested, the most urgent, has all
+// messages.
 func (o *queueSubscription) Consumer(_ context.Context, priority string) (broker.Consumer, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -41,9 +41,9 @@ func (o *queueSubscription) Consumer(_ context.Context, priority string) (broker
 	return o.newTaskConsumer(o.queue, priority)
 }
 
-// RateLimiter implements broker.Subscription. asynq has no rate limit.
+// RateLimiter implements broker.Subscription.
 func (*queueSubscription) RateLimiter(context.Context) (broker.RateLimiter, error) {
-	return noRateLimit{}, nil
+	return nil, nil //nolint:nilnil // nil means that asynq has no rate limit
 }
 
 // emptyConsumer never has messages.
@@ -58,19 +58,5 @@ func (emptyConsumer) Next(ctx context.Context, wait time.Duration, _ func(broker
 	return 0, nil
 }
 
-// Stop has no effect.
+// Stop implements broker.Consumer.
 func (emptyConsumer) Stop() {}
-
-// noRateLimit lets jobs start at any time.
-type noRateLimit struct{}
-
-// IsLimited implements broker.RateLimiter.
-func (noRateLimit) IsLimited() bool { return false }
-
-// Reserve implements broker.RateLimiter.
-func (noRateLimit) Reserve(_ context.Context, number int) ([]time.Time, error) {
-	return make([]time.Time, number), nil
-}
-
-// Stop ends it.
-func (noRateLimit) Stop() {}
