@@ -226,15 +226,7 @@ func TestTwoProducersOfABatchSendItOnce(t *testing.T) {
 func TestTheFinalJobOfABatchThatHasExpiredIsADeadLetter(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, env *testEnv) {
 		env.enqueueBatch(batchOf("a"), NewJob([]byte("final"), ID("x")))
-		store := env.producer.(broker.KeyStore)
-		key := broker.Key{Kind: broker.BatchKey, Name: "x"}
-		_, revision, err := store.ReadKey(t.Context(), "orders", key)
-		if err == nil {
-			err = store.DeleteKey(t.Context(), "orders", key, revision)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.expireKey(broker.Key{Kind: broker.BatchKey, Name: "x"})
 		env.requireBatch("x", BatchInfo{State: BatchUnknown})
 		log := &jobLog{}
 		env.runWorker(log.mux())

@@ -203,19 +203,28 @@ func TestEnqueueManyReturnsWhichKeysAreTaken(t *testing.T) {
 	})
 }
 
+// expireKey makes a key of the queue expire.
+func (e *testEnv) expireKey(key broker.Key) {
+	e.t.Helper()
+	store := e.producer.(broker.KeyStore)
+	_, revision, err := store.ReadKey(e.t.Context(), "orders", key)
+	if err == nil {
+		_, err = store.WriteKey(e.t.Context(), "orders", key, []byte("{}"), time.Second, revision)
+	}
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	poll.Until(e.t, "the key to expire", func() bool {
+		value, _, err := store.ReadKey(e.t.Context(), "orders", key)
+		return err == nil && value == nil
+	})
+}
+
 // TestAJobWhoseKeyWasTakenMeanwhileRunsAfterTheOther deletes the lock of a job that waits, as if its 24 hours were over.
 func TestAJobWhoseKeyWasTakenMeanwhileRunsAfterTheOther(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, env *testEnv) {
 		env.enqueue("1", Unique("k"))
-		store := env.producer.(broker.KeyStore)
-		key := broker.Key{Kind: broker.UniqueKey, Name: "k"}
-		_, revision, err := store.ReadKey(t.Context(), "orders", key)
-		if err == nil {
-			err = store.DeleteKey(t.Context(), "orders", key, revision)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.expireKey(broker.Key{Kind: broker.UniqueKey, Name: "k"})
 		env.enqueue("2", Unique("k"))
 		var running, most, done atomic.Int32
 		mux := worker.NewMux()
@@ -250,7 +259,9 @@ func TestAKeyWithAReservationThatIsNotConfirmedIsWaitedFor(t *testing.T) {
 			return !errors.As(err, &failure) || failure.Field != ""
 		})
 		requireError(t, err, ErrUnavailable, "unique")
-		time.AfterFunc(100*time.Millisecond, func() { _ = store.DeleteKey(context.Background(), "orders", key, revision) })
+		time.AfterFunc(100*time.Millisecond, func() {
+			_, _ = store.WriteKey(context.Background(), "orders", key, []byte("{}"), time.Second, revision)
+		})
 		env.enqueue("1", Unique("k"))
 	})
 }
@@ -286,20 +297,12 @@ func TestTheKeyStoreOfEachEngineComparesRevisionsAndExpires(t *testing.T) {
 		if value, revision := read(); value != "2" || revision != second {
 			t.Errorf("%q, %d", value, revision)
 		}
-		if err := store.DeleteKey(t.Context(), "orders", key, first); !errors.Is(err, broker.ErrKeyChanged) {
-			t.Errorf("%v", err)
-		}
-		if err := store.DeleteKey(t.Context(), "orders", key, second); err != nil {
-			t.Error(err)
-		}
-		value, revision := read()
-		if value != "" {
-			t.Errorf("%q after the deletion", value)
-		}
-		third := write("3", time.Second, revision)
+		third := write("3", time.Second, second)
 		if third <= second {
 			t.Errorf("the revision %d follows %d", third, second)
 		}
+		var value string
+		var revision uint64
 		poll.Until(t, "the key to expire", func() bool { value, revision = read(); return value == "" })
 		write("4", time.Minute, revision)
 	})

@@ -15,8 +15,6 @@ type KeyStore interface {
 	// WriteKey stores a value, which expires after a time of at least a second, and returns its revision. It fails with
 	// ErrKeyChanged if the key has another revision than the given one.
 	WriteKey(ctx context.Context, queue string, key Key, value []byte, expiry time.Duration, revision uint64) (uint64, error)
-	// DeleteKey deletes a key. It fails with ErrKeyChanged if the key has another revision.
-	DeleteKey(ctx context.Context, queue string, key Key, revision uint64) error
 	// StoredHolder returns the holder of the message that made a sent job a duplicate; empty if the broker does not store it
 	// any more, or it has another unique key.
 	StoredHolder(ctx context.Context, job *OutgoingJob, duplicate SendResult) (string, error)

@@ -36,15 +36,10 @@ func (e *Engine) ReadKey(ctx context.Context, queue string, key broker.Key) ([]b
 	return []byte(value), revision, nil
 }
 
-// changeKeyScript stores or deletes a key that has the expected revision. It returns the new revision, 0 if it deleted the key,
-// and -1 if the key has another revision.
-const changeKeyScript = `
+// writeKeyScript stores a key that has the expected revision. It returns the new revision, or -1 if the key has another revision.
+const writeKeyScript = `
 if (redis.call("HGET", KEYS[1], "revision") or "0") ~= ARGV[1] then
 	return -1
-end
-if ARGV[2] == "0" then
-	redis.call("DEL", KEYS[1])
-	return 0
 end
 local revision = redis.call("INCR", KEYS[2])
 redis.call("HSET", KEYS[1], "revision", revision, "value", ARGV[3])
@@ -55,20 +50,8 @@ return revision`
 func (e *Engine) WriteKey(
 	ctx context.Context, queue string, key broker.Key, value []byte, expiry time.Duration, revision uint64,
 ) (uint64, error) {
-	return e.changeKey(ctx, queue, key, value, max(expiry, time.Second), revision)
-}
-
-// DeleteKey implements broker.KeyStore.
-func (e *Engine) DeleteKey(ctx context.Context, queue string, key broker.Key, revision uint64) error {
-	_, err := e.changeKey(ctx, queue, key, nil, 0, revision)
-	return err
-}
-
-func (e *Engine) changeKey(
-	ctx context.Context, queue string, key broker.Key, value []byte, expiry time.Duration, revision uint64,
-) (uint64, error) {
 	keys := []string{storedKey(queue, key), recordKey(queue, revisionPart)}
-	written, err := e.client.Eval(ctx, changeKeyScript, keys, revision, expiry.Milliseconds(), value).Int64()
+	written, err := e.client.Eval(ctx, writeKeyScript, keys, revision, max(expiry, time.Second).Milliseconds(), value).Int64()
 	switch {
 	case err != nil:
 		return 0, queueError("writing a key of", queue, err)

@@ -23,12 +23,12 @@ const (
 	maxHeaderBytes = 64 << 10
 )
 
-// API is what an HTTPClient expects of a server.
+// API describes the responses that an HTTPClient expects from a server.
 type API struct {
 	// MaxResponse is the maximum length of a response, in bytes.
 	MaxResponse int64
-	// IsField reports whether the servers of this API, and few others, have a field with this
-	// value in their responses, which are JSON objects.
+	// IsField reports whether the servers of this API, and few others, have a field with this value in their responses, which are JSON
+	// objects.
 	IsField func(name string, value json.RawMessage) bool
 }
 
@@ -44,16 +44,15 @@ func (a *API) isAnswer(body []byte) bool {
 		if err != nil || document.Decode(&value) != nil {
 			return false
 		}
-		if text, is := name.(string); is && a.IsField(text, value) {
+		if text, isText := name.(string); isText && a.IsField(text, value) {
 			return true
 		}
 	}
 	return false
 }
 
-// HTTPClient sends requests to a source that has an HTTP API. It bounds the time and the
-// size of each response, and does not follow redirects, which would send the credentials
-// to another server. It uses no proxy, which would connect to addresses that are denied.
+// HTTPClient sends requests to a source with an HTTP API. It bounds the time and the size of each response. It does not follow
+// redirects, which would send the credentials to another server, and uses no proxy, which would connect to denied addresses.
 type HTTPClient struct {
 	*http.Client
 	// BaseURL contains no credentials and no query.
@@ -61,7 +60,7 @@ type HTTPClient struct {
 	credentials *broker.Credentials
 }
 
-// NewHTTPClient does not connect yet.
+// NewHTTPClient returns a client that connects with the first request.
 func NewHTTPClient(credentials broker.Credentials, served API) (*HTTPClient, error) {
 	parsed, err := broker.ParseURL(credentials.URL, "http", "https")
 	if err != nil {
@@ -71,20 +70,6 @@ func NewHTTPClient(credentials broker.Credentials, served API) (*HTTPClient, err
 	if err != nil {
 		return nil, err
 	}
-	return &HTTPClient{
-		Client: &http.Client{Timeout: httpTimeout, Transport: &httpTransport{
-			Transport: &http.Transport{
-				DialContext: credentials.Dial, TLSClientConfig: tls, MaxResponseHeaderBytes: maxHeaderBytes,
-				MaxIdleConns: 2, IdleConnTimeout: time.Minute,
-			},
-			api: served, header: requestHeader(&credentials, parsed), credentials: &credentials,
-		}},
-		BaseURL:     &url.URL{Scheme: parsed.Scheme, Host: parsed.Host, Path: parsed.Path, RawPath: parsed.RawPath},
-		credentials: &credentials,
-	}, nil
-}
-
-func requestHeader(credentials *broker.Credentials, parsed *url.URL) http.Header {
 	header := http.Header{"Accept": {"application/json"}}
 	username, password := credentials.UserOf(parsed)
 	switch {
@@ -96,14 +81,24 @@ func requestHeader(credentials *broker.Credentials, parsed *url.URL) http.Header
 	if credentials.Name != "" {
 		header.Set("User-Agent", credentials.Name)
 	}
-	return header
+	return &HTTPClient{
+		Client: &http.Client{Timeout: httpTimeout, Transport: &httpTransport{
+			Transport: &http.Transport{
+				DialContext: credentials.Dial, TLSClientConfig: tls, MaxResponseHeaderBytes: maxHeaderBytes,
+				MaxIdleConns: 2, IdleConnTimeout: time.Minute,
+			},
+			api: served, header: header, credentials: &credentials,
+		}},
+		BaseURL:     &url.URL{Scheme: parsed.Scheme, Host: parsed.Host, Path: parsed.Path, RawPath: parsed.RawPath},
+		credentials: &credentials,
+	}, nil
 }
 
 // Conceal removes secrets from an error of a server that has answered.
 func (c *HTTPClient) Conceal(err error) error { return c.credentials.Conceal(err, true) }
 
-// httpTransport adds the header to requests, reads responses within their bounds, and returns an
-// error for a status that concerns the client or the server rather than the request.
+// httpTransport adds the header to requests, reads responses within their bounds, and returns an error for a status that concerns the
+// client or the server rather than the request.
 type httpTransport struct {
 	*http.Transport
 	api         API
@@ -150,8 +145,7 @@ func statusError(status int) error {
 	return nil
 }
 
-// GetJSON requests an escaped path below the base URL, and decodes the response whatever
-// its status.
+// GetJSON requests an escaped path below the base URL, and decodes the response with any status.
 func (c *HTTPClient) GetJSON(ctx context.Context, escapedPath string, into any) (status int, err error) {
 	const operation = "GET"
 	target, err := url.Parse(c.BaseURL.JoinPath("/").String() + escapedPath)
@@ -171,7 +165,7 @@ func (c *HTTPClient) GetJSON(ctx context.Context, escapedPath string, into any) 
 	if err := json.Unmarshal(body, into); err != nil {
 		class := broker.ClassInvalid
 		if response.StatusCode == http.StatusServiceUnavailable {
-			class = broker.ClassUnreachable // of a proxy whose backend is down
+			class = broker.ClassUnreachable // the backend of a proxy is down
 		}
 		return response.StatusCode, broker.Errorf(class, "the response is %d %s, and is not JSON",
 			response.StatusCode, http.StatusText(response.StatusCode))

@@ -8,8 +8,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// Source reads the backlog of a queue that Yardmaster does not manage. Its methods are safe
-// for concurrent use, and its errors have a class.
+// Source reads the backlog of a queue that Yardmaster does not manage. Its methods are safe for concurrent use, and its errors have a
+// class.
 type Source interface {
 	Read(ctx context.Context) (Reading, error)
 	Disconnect()
@@ -21,13 +21,12 @@ type Reading struct {
 	Backlog int64
 	// InFlight is the number of messages delivered and not yet acknowledged; nil if unknown.
 	InFlight *int64
-	// InFlightMayWait is true if some of InFlight may wait: in a worker that received them before it can
-	// handle them, or for another delivery.
+	// InFlightMayWait is true if messages of InFlight may wait: in a worker that received them before it can handle them, or for another
+	// delivery.
 	InFlightMayWait bool
-	// TotalArrivals is the number of messages ever received; nil if unknown. A decrease means
-	// that the source restarted its counter.
+	// TotalArrivals is the number of messages ever received; nil if unknown. It decreases when the source restarts its counter.
 	TotalArrivals *uint64
-	// BacklogPerReplica is the number of messages per worker that the source asks for; 0 if it names none.
+	// BacklogPerReplica is the target of the source, in messages per worker; 0 if the source has no target.
 	BacklogPerReplica float64
 	// ActivationThreshold is the number of messages up to which a pool may have no workers; usually 0.
 	ActivationThreshold int64
@@ -37,8 +36,7 @@ type Reading struct {
 // maxMessageCount is more than any queue contains, and far from an overflow.
 const maxMessageCount = 1 << 53
 
-// MessageCount converts a number reported by a source, and rounds fractions up. The
-// description of the number appears in errors.
+// MessageCount converts a number reported by a source, and rounds fractions up. The description of the number appears in errors.
 func MessageCount(description string, value float64) (int64, error) {
 	switch {
 	case math.IsNaN(value):

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// localNetworks are the networks whose addresses mean something else on each host, and the
-// addresses of cloud providers that serve credentials to a host.
+// localNetworks are the networks whose addresses differ in meaning on each host, and the addresses of cloud providers that serve
+// credentials to a host.
 var localNetworks = parsePrefixes(
 	"0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "255.255.255.255/32",
 	"100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32",
@@ -35,27 +35,17 @@ func parsePrefixes(texts ...string) []netip.Prefix {
 	return all
 }
 
-// isDenied reports whether one of the networks contains the address, in any of its forms.
+// isDenied reports whether one of the networks contains the address, or an IPv4 address to which a gateway may translate it.
 func isDenied(address netip.Addr, networks []netip.Prefix) bool {
 	address = address.Unmap().WithZone("")
-	for _, form := range append(embeddedAddresses(address), address) {
-		if slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(form) }) {
-			return true
-		}
-	}
-	return false
-}
-
-// embeddedAddresses returns the IPv4 addresses to which a gateway may translate an IPv6 address.
-func embeddedAddresses(address netip.Addr) []netip.Addr {
-	var all []netip.Addr
+	forms := []netip.Addr{address}
 	for _, e := range embeddings {
 		if e.network.Contains(address) {
 			bytes := address.As16()
-			all = append(all, netip.AddrFrom4([4]byte(bytes[e.offset:e.offset+4])))
+			forms = append(forms, netip.AddrFrom4([4]byte(bytes[e.offset:e.offset+4])))
 		}
 	}
-	return all
+	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return slices.ContainsFunc(forms, n.Contains) })
 }
 
 // ownAddresses returns the addresses of this host as networks.
@@ -63,7 +53,7 @@ func ownAddresses() []netip.Prefix {
 	var own []netip.Prefix
 	found, _ := net.InterfaceAddrs() // without them, the other networks are still denied
 	for _, address := range found {
-		if network, is := address.(*net.IPNet); is {
+		if network, isNetwork := address.(*net.IPNet); isNetwork {
 			if ip, valid := netip.AddrFromSlice(network.IP); valid {
 				ip = ip.Unmap()
 				own = append(own, netip.PrefixFrom(ip, ip.BitLen()))

@@ -13,12 +13,11 @@ import (
 )
 
 const (
-	// maxReply is the maximum number of bytes that a server sends for one request, and the
-	// maximum memory for one message.
+	// maxReply is the maximum number of bytes that a server sends for a request, and the maximum memory for a message.
 	maxReply = 8 << 20
 	// messageTimeout is the maximum time between the first and the last byte of a message.
 	messageTimeout = 5 * time.Second
-	// freeMemory is what each connection has without a reservation.
+	// freeMemory is the memory of each connection without a reservation, in bytes.
 	freeMemory = 64 << 10
 )
 
@@ -31,8 +30,7 @@ var (
 
 // A framing follows the messages in the bytes that a server sends.
 type framing interface {
-	// read consumes bytes. It returns the memory that the last message needs if these bytes end
-	// within it, else 0.
+	// read consumes bytes. It returns the memory that the last message needs if these bytes end within the message, else 0.
 	read(data []byte) (needed int64, err error)
 	// isRequest reports whether the client sends more than replies that the server can provoke.
 	isRequest(data []byte) bool
@@ -44,9 +42,9 @@ type Conn struct {
 	tenant  string
 	memory  *memory
 	framing framing // nil for a protocol whose client library bounds messages
-	// isWrapped: another Conn around this one has the budgets.
+	// isWrapped: another Conn around this Conn has the budgets.
 	isWrapped bool
-	// manualBudget replaces maxReply if Renew is the only start of a request; 0 if each write is.
+	// manualBudget replaces maxReply if only Renew starts a request; 0 if each write starts a request.
 	manualBudget int64
 
 	mu              sync.Mutex
@@ -57,8 +55,7 @@ type Conn struct {
 	isClosed        bool
 }
 
-// rawConn is a Conn without TLS. Redis clients check with a system call whether an idle one has
-// ended.
+// rawConn is a Conn without TLS. Redis clients check with a system call whether an idle connection has ended.
 type rawConn struct {
 	*Conn
 	socket syscall.Conn
@@ -67,16 +64,16 @@ type rawConn struct {
 // SyscallConn implements syscall.Conn.
 func (c rawConn) SyscallConn() (syscall.RawConn, error) { return c.socket.SyscallConn() }
 
-// guard returns a stream that checks the framing: raw, or TLS over raw. If raw has no budgets, it
-// returns the stream.
+// guard returns a connection that checks the framing of the stream, which is raw, or TLS over raw. If raw has no budgets, it returns
+// the stream.
 func guard(raw, stream net.Conn, f framing) net.Conn {
-	budgeted, is := raw.(*Conn)
-	if !is {
+	budgeted, hasBudgets := raw.(*Conn)
+	if !hasBudgets {
 		return stream
 	}
 	budgeted.isWrapped = true
 	guarded := &Conn{Conn: stream, tenant: budgeted.tenant, memory: budgeted.memory, framing: f}
-	if socket, is := budgeted.Conn.(syscall.Conn); is && stream == raw {
+	if socket, isSocket := budgeted.Conn.(syscall.Conn); isSocket && stream == raw {
 		return rawConn{guarded, socket}
 	}
 	return guarded
@@ -127,22 +124,18 @@ func (c *Conn) account(data []byte) error {
 		}
 		c.reserved = reserved
 	}
-	return c.setMessageDeadline(needed > 0)
-}
-
-func (c *Conn) setMessageDeadline(isPending bool) error {
-	switch {
-	case !isPending && !c.messageDeadline.IsZero():
-		c.messageDeadline = time.Time{}
-	case isPending && c.messageDeadline.IsZero():
+	isPending := needed > 0
+	if isPending != c.messageDeadline.IsZero() {
+		return nil // the deadline does not change
+	}
+	c.messageDeadline = time.Time{}
+	if isPending {
 		c.messageDeadline = time.Now().Add(messageTimeout)
-	default:
-		return nil
 	}
 	return c.Conn.SetReadDeadline(c.effectiveDeadline())
 }
 
-// effectiveDeadline returns the earlier one of both deadlines.
+// effectiveDeadline returns the earlier deadline of both.
 func (c *Conn) effectiveDeadline() time.Time {
 	if c.readDeadline.IsZero() || !c.messageDeadline.IsZero() && c.messageDeadline.Before(c.readDeadline) {
 		return c.messageDeadline
@@ -180,15 +173,15 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// Renew starts a request, which has the whole budget for its reply.
+// Renew starts a request, whose reply can use the whole budget.
 func (c *Conn) Renew() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.received = 0
 }
 
-// RenewManually makes Renew the only start of a request, and sets the budget for its reply, in bytes.
-// Otherwise, each write is a start, which a server can provoke in some protocols.
+// RenewManually sets the budget for the reply of a request, in bytes, and makes each request start with Renew. Otherwise, each write
+// starts a request, and a server can provoke writes in some protocols.
 func (c *Conn) RenewManually(budget int64) { c.manualBudget = budget }
 
 // Close implements net.Conn.
@@ -201,9 +194,9 @@ func (c *Conn) Close() error {
 }
 
 const (
-	// totalMemory is for messages that are arriving, over all connections.
+	// totalMemory is the memory for messages that are arriving on all connections, in bytes.
 	totalMemory = 16 << 20
-	// tenantMemory is the part of it that one tenant can use.
+	// tenantMemory is the part of totalMemory that a tenant can use.
 	tenantMemory = 8 << 20
 )
 

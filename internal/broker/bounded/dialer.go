@@ -18,7 +18,7 @@ const dialTimeout = 5 * time.Second
 
 // Options of a Dialer.
 type Options struct {
-	// AllowLocal allows loopback, link-local and metadata addresses, and those of this host.
+	// AllowLocal allows loopback, link-local and metadata addresses, and the addresses of this host.
 	AllowLocal bool
 	// Deny are networks to which the Dialer does not connect.
 	Deny []netip.Prefix
@@ -43,8 +43,7 @@ func NewDialer(o Options) *Dialer {
 // errResolvedAddressDenied is returned for a name that resolves to a denied address.
 var errResolvedAddressDenied = errors.New("the name resolves to an address to which the operator does not connect")
 
-// For returns a function that opens connections for a tenant. One tenant can use only a part of
-// the memory that all share.
+// For returns a function that opens connections for a tenant, which can use only a part of the shared memory.
 func (d *Dialer) For(tenant string) broker.DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		if d.deniesLiteral(address) {
@@ -74,11 +73,11 @@ func (d *Dialer) deniesLiteral(address string) bool {
 	return !d.allowLocal && isLocal
 }
 
-// checkResolved checks the address of a socket immediately before it connects, so that a name
-// cannot resolve to another address after the check.
+// checkResolved checks the address of a socket immediately before it connects, so that a name cannot resolve to another address
+// after the check.
 func (d *Dialer) checkResolved(_ context.Context, _, address string, _ syscall.RawConn) error {
 	if strings.HasPrefix(address, ":") {
-		address = netip.IPv4Unspecified().String() + address // an empty host is this one
+		address = netip.IPv4Unspecified().String() + address // an empty host is this host
 	}
 	resolved, err := netip.ParseAddrPort(address)
 	if err != nil || isDenied(resolved.Addr(), d.denied) {

@@ -26,7 +26,7 @@ var ClosedConnections = prometheus.NewCounterVec(prometheus.CounterOpts{
 // CountClosed counts a connection that was closed because the server exceeded a budget.
 func CountClosed(b Budget) { ClosedConnections.WithLabelValues(string(b)).Inc() }
 
-// closeFor closes the connection because of an error, and counts it if that is an exceeded budget.
+// closeFor closes the connection because of an error, and counts it if the error is an exceeded budget.
 func (c *Conn) closeFor(err error) {
 	switch {
 	case errors.Is(err, errReplyTooLong):

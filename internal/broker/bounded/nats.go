@@ -12,31 +12,29 @@ import (
 )
 
 const (
-	// maxNATSLine bounds a line of the NATS protocol. The longest is INFO, with the addresses of
-	// all servers of a cluster.
+	// maxNATSLine bounds a line of the NATS protocol, in bytes. The longest line is INFO, with the addresses of all servers of a cluster.
 	maxNATSLine = 32 << 10
-	// maxNATSInfos bounds how many INFO lines a server sends at once. It sends one when the cluster
-	// changes, and each is a JSON document.
+	// maxNATSInfos bounds how many INFO lines, which are JSON documents, a server sends at once. It sends one when the cluster changes.
 	maxNATSInfos = 32
-	// maxNATSHeader bounds the header of a message, whose lines need much more memory decoded.
+	// maxNATSHeader bounds the header of a message, in bytes: its lines need much more memory when they are decoded.
 	maxNATSHeader = 64 << 10
-	// jsonElementMemory is what an element of a JSON document may need decoded.
+	// jsonElementMemory is the memory that a decoded element of a JSON document may need, in bytes.
 	jsonElementMemory = 128
 )
 
 var errNotNATS = broker.Errorf(broker.ClassUnreachable, "the connection was closed: the server does not follow the NATS protocol")
 
-// GuardNATS checks what a NATS server sends. The stream is raw, or TLS over raw. A raw connection
-// that no Dialer opened is not checked.
+// GuardNATS checks the messages of a NATS server. The stream is raw, or TLS over raw. A raw connection that no Dialer opened is not
+// checked.
 func GuardNATS(raw, stream net.Conn) net.Conn { return guard(raw, stream, newNATSFraming()) }
 
-// natsFraming follows the control lines and payloads of the NATS protocol. It is stricter than the
-// client library, so that both always agree on where a payload starts.
+// natsFraming follows the control lines and payloads of the NATS protocol. It is stricter than the client library, so that both always
+// agree on the start of a payload.
 type natsFraming struct {
 	line []byte // the received part of a control line
-	// payload is the number of bytes of the payload that are missing.
+	// payload is the number of missing bytes of the payload.
 	payload int64
-	// isPayloadEnd: the next line is the empty one after a payload.
+	// isPayloadEnd: the next line is the empty line after a payload.
 	isPayloadEnd bool
 	// needed is the memory for the message.
 	needed int64
@@ -137,7 +135,7 @@ func (f *natsFraming) startPayload(header, size []byte) error {
 	return nil
 }
 
-// announcedSize returns the maximum for what is not a number. The client library rejects it too.
+// announcedSize returns the maximum for a text that is not a number, which the client library rejects too.
 func announcedSize(text []byte) int64 {
 	size, err := strconv.ParseUint(string(text), 10, 62)
 	if err != nil {

@@ -9,18 +9,18 @@ import (
 )
 
 const (
-	// maxRedisLine bounds a line of the Redis protocol, for example an error.
+	// maxRedisLine bounds a line of the Redis protocol, for example an error, in bytes.
 	maxRedisLine = 64 << 10
 	// maxRedisDepth bounds nested arrays, which the client library decodes recursively.
 	maxRedisDepth = 32
-	// redisElementMemory is what an element of an array may need decoded.
+	// redisElementMemory is the memory that a decoded element of an array may need, in bytes.
 	redisElementMemory = 64
 )
 
 var errNotRedis = broker.Errorf(broker.ClassUnreachable, "the connection was closed: the server does not follow the Redis protocol")
 
-// GuardRedis checks what a Redis server sends, and calls answered after the first reply. The stream is
-// raw, or TLS over raw. A raw connection that no Dialer opened is not checked.
+// GuardRedis checks the replies of a Redis server, and calls answered after the first reply. The stream is raw, or TLS over raw. A raw
+// connection that no Dialer opened is not checked.
 func GuardRedis(raw, stream net.Conn, answered func()) net.Conn {
 	return guard(raw, stream, &redisFraming{answered: answered})
 }
@@ -29,9 +29,9 @@ func GuardRedis(raw, stream net.Conn, answered func()) net.Conn {
 type redisFraming struct {
 	answered func()
 	line     []byte // the received part of a line
-	// bulk is the number of bytes of a string that are missing.
+	// bulk is the number of missing bytes of a string.
 	bulk int64
-	// open are the numbers of missing elements of the arrays that contain the next element.
+	// open has the number of missing elements of each array that contains the next element.
 	open []int64
 	// needed is the memory for the reply.
 	needed int64
@@ -75,30 +75,26 @@ func (f *redisFraming) endLine() error {
 		f.endElement()
 		return nil
 	case '$', '=', '!':
-		return f.startBulk(line[1:])
+		size, err := announcedLength(line[1:])
+		switch {
+		case err != nil:
+			return err
+		case size < 0:
+			f.endElement()
+			return nil
+		}
+		f.bulk, f.needed = size+2, f.needed+size
+		return f.checkNeeded()
 	case '*', '~':
 		return f.startArray(line[1:], 1)
 	case '%':
 		return f.startArray(line[1:], 2)
 	}
-	return errNotRedis // among others the push messages, to which nobody subscribes
-}
-
-func (f *redisFraming) startBulk(announced []byte) error {
-	size, err := announcedLength(announced, maxReply)
-	switch {
-	case err != nil:
-		return err
-	case size < 0:
-		f.endElement()
-		return nil
-	}
-	f.bulk, f.needed = size+2, f.needed+size
-	return f.checkNeeded()
+	return errNotRedis // for example a push message, to which nobody subscribes
 }
 
 func (f *redisFraming) startArray(announced []byte, elementsPerEntry int64) error {
-	entries, err := announcedLength(announced, maxReply)
+	entries, err := announcedLength(announced)
 	switch {
 	case err != nil:
 		return err
@@ -121,18 +117,18 @@ func (f *redisFraming) checkNeeded() error {
 }
 
 // announcedLength returns -1 for a null value.
-func announcedLength(text []byte, most int64) (int64, error) {
+func announcedLength(text []byte) (int64, error) {
 	switch length, err := strconv.ParseInt(string(text), 10, 64); {
 	case err != nil || length < -1:
 		return 0, errNotRedis
-	case length > most:
+	case length > maxReply:
 		return 0, errReplyTooLong
 	default:
 		return length, nil
 	}
 }
 
-// endElement ends an element, and the arrays of which it was the last.
+// endElement ends an element, and the arrays of which it was the last element.
 func (f *redisFraming) endElement() {
 	for len(f.open) > 0 {
 		last := len(f.open) - 1

@@ -22,7 +22,8 @@ type DefaultBroker struct {
 	CredentialsSecret string
 	// NATS has settings of the connection. Only for the engine NATS.
 	NATS v1alpha1.NATSConnection
-	// SentinelMaster and SentinelSecret, for the login at the Sentinels. Only for the engine Asynq.
+	// SentinelMaster is the name of the master at Redis Sentinels, SentinelSecret has the login at the Sentinels. Only for the engine
+	// Asynq.
 	SentinelMaster, SentinelSecret string
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// Key identifies a broker by the Secrets and settings of its reference. Objects of one namespace
-// with equal references have equal keys and share a connection.
+// Key identifies a broker by the Secrets and settings of its reference. Objects of a namespace with equal references have equal keys
+// and share a connection.
 type Key struct {
 	Namespace                    string
 	Engine                       v1alpha1.Engine
@@ -26,7 +26,7 @@ func (k Key) String() string {
 	return fmt.Sprintf("%s/%s/%s/%s/%s/%s/%s/%s", k.Namespace, k.Engine, k.URLSecret, k.URLKey, k.TLSSecret, k.CredentialsSecret, k.SentinelSecret, k.Settings())
 }
 
-// Settings describes the settings of the connection other than its Secrets; empty without any.
+// Settings describes the settings of the connection other than its Secrets; empty if it has no such settings.
 func (k Key) Settings() string {
 	var settings []string
 	for _, setting := range []struct{ name, value string }{

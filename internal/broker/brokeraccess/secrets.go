@@ -18,9 +18,8 @@ import (
 // ClientName is the name of the operator's connections, as the broker shows it.
 const ClientName = "yardmaster"
 
-// ReadCredentials reads the Secrets that the key identifies. The reader must not be a cache, which
-// would list and keep all Secrets of the namespace. Its error is a ConnectionError unless the API
-// server did not answer.
+// ReadCredentials reads the Secrets that the key identifies. The reader must not be a cache, which would list and keep all Secrets of
+// the namespace. Its error is a ConnectionError unless the API server did not answer.
 func ReadCredentials(ctx context.Context, liveReader client.Reader, key Key) (*broker.Credentials, error) {
 	credentials := &broker.Credentials{Name: ClientName, JetStreamDomain: key.JetStreamDomain, InboxPrefix: key.InboxPrefix}
 	data, err := ReadSecret(ctx, liveReader, key.Namespace, key.URLSecret)
@@ -36,43 +35,31 @@ func ReadCredentials(ctx context.Context, liveReader client.Reader, key Key) (*b
 		}
 	}
 	if key.CredentialsSecret != "" {
-		if err := readLogin(ctx, liveReader, key, credentials); err != nil {
+		if data, err = ReadSecret(ctx, liveReader, key.Namespace, key.CredentialsSecret); err != nil {
 			return nil, err
 		}
+		credentials.Username, credentials.Password = string(data[corev1.BasicAuthUsernameKey]), string(data[corev1.BasicAuthPasswordKey])
+		credentials.Token, credentials.NATSCredentials, credentials.NKeySeed = string(data["token"]), data["creds"], data["nkey"]
+		if credentials.Username == "" && credentials.Token == "" && len(credentials.NATSCredentials)+len(credentials.NKeySeed) == 0 {
+			return nil, InvalidSecret("Secret %q has none of the keys username, token, creds, nkey", key.CredentialsSecret)
+		}
 	}
-	if key.SentinelMaster != "" {
-		credentials.Sentinel, err = readSentinelLogin(ctx, liveReader, key)
+	if key.SentinelMaster == "" {
+		return credentials, nil
 	}
-	return credentials, err
-}
-
-func readSentinelLogin(ctx context.Context, liveReader client.Reader, key Key) (*broker.Sentinel, error) {
-	sentinel := &broker.Sentinel{MasterName: key.SentinelMaster}
+	credentials.Sentinel = &broker.Sentinel{MasterName: key.SentinelMaster}
 	if key.SentinelSecret == "" {
-		return sentinel, nil
+		return credentials, nil
 	}
-	data, err := ReadSecret(ctx, liveReader, key.Namespace, key.SentinelSecret)
-	if err != nil {
+	if data, err = ReadSecret(ctx, liveReader, key.Namespace, key.SentinelSecret); err != nil {
 		return nil, err
 	}
-	sentinel.Username, sentinel.Password = string(data[corev1.BasicAuthUsernameKey]), string(data[corev1.BasicAuthPasswordKey])
-	if sentinel.Username == "" || sentinel.Password == "" {
+	username, password := string(data[corev1.BasicAuthUsernameKey]), string(data[corev1.BasicAuthPasswordKey])
+	if username == "" || password == "" {
 		return nil, InvalidSecret("Secret %q must have the keys username and password; the user of Sentinels with only a password is default", key.SentinelSecret)
 	}
-	return sentinel, nil
-}
-
-func readLogin(ctx context.Context, liveReader client.Reader, key Key, credentials *broker.Credentials) error {
-	data, err := ReadSecret(ctx, liveReader, key.Namespace, key.CredentialsSecret)
-	if err != nil {
-		return err
-	}
-	credentials.Username, credentials.Password = string(data[corev1.BasicAuthUsernameKey]), string(data[corev1.BasicAuthPasswordKey])
-	credentials.Token, credentials.NATSCredentials, credentials.NKeySeed = string(data["token"]), data["creds"], data["nkey"]
-	if credentials.Username == "" && credentials.Token == "" && len(credentials.NATSCredentials)+len(credentials.NKeySeed) == 0 {
-		return InvalidSecret("Secret %q has none of the keys username, token, creds, nkey", key.CredentialsSecret)
-	}
-	return nil
+	credentials.Sentinel.Username, credentials.Sentinel.Password = username, password
+	return credentials, nil
 }
 
 // ReadTLS reads a Secret with a CA certificate, a client certificate, or both.
@@ -88,12 +75,12 @@ func ReadTLS(ctx context.Context, liveReader client.Reader, namespace, name stri
 	return tls, nil
 }
 
-// ReadSecret returns the content of a Secret with the label v1alpha1.LabelBroker. Without it, those
-// who may create a Queue but not read Secrets could have the content of any Secret of the namespace
-// sent to their own server. Its error is a ConnectionError unless the API server did not answer.
+// ReadSecret returns the content of a Secret with the label v1alpha1.LabelBroker. Without the label, users who may create a Queue but
+// not read Secrets could have the content of any Secret of the namespace sent to their own server. Its error is a ConnectionError
+// unless the API server did not answer.
 func ReadSecret(ctx context.Context, liveReader client.Reader, namespace, name string) (map[string][]byte, error) {
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-		// Objects stored before the schema had a pattern can have one.
+		// Objects that were stored before the schema had a pattern can have an invalid name.
 		return nil, InvalidSecret("%q is not a valid name of a Secret: use lowercase letters, digits, '-' and '.'", name)
 	}
 	secret := &corev1.Secret{}
@@ -113,7 +100,7 @@ func ReadSecret(ctx context.Context, liveReader client.Reader, namespace, name s
 	return nil, fmt.Errorf("reading Secret %q: %w", name, err)
 }
 
-// InvalidSecret returns the ConnectionError of a Secret without what is needed to connect.
+// InvalidSecret returns the ConnectionError of a Secret that lacks values for a connection.
 func InvalidSecret(format string, values ...any) error {
 	return &ConnectionError{v1alpha1.ReasonSecretInvalid, fmt.Errorf(format, values...)}
 }

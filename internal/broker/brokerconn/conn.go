@@ -23,19 +23,19 @@ type Conn struct {
 	lastUsed     time.Time // guarded by the Manager
 
 	mu         sync.Mutex
-	session    *session // nil before the first connection and after the last
+	session    *session // nil before the first connection and after the close
 	problem    *brokeraccess.ConnectionError
 	problemSet time.Time
 }
 
-// session is one established connection, and what is shared while it lasts. The Conn guards it.
+// session is an established connection with the reads and waits that callers share. The Conn guards it.
 type session struct {
 	engine broker.Engine
 	ctx    context.Context //nolint:containedctx // ends with the session, not with a call
 	cancel context.CancelFunc
 	reads  singleflight.Group
 	stats  map[string]timedStats
-	// waits are the requests for the next message of a queue.
+	// waits has the cancel functions of waits for the next message, by queue.
 	waits map[string]context.CancelFunc
 }
 
@@ -60,9 +60,8 @@ func (c *Conn) currentSession() (*session, error) {
 	return c.session, nil
 }
 
-// EngineForCleanup returns an engine that is still connected although its Secret was deleted, so
-// that Queues deleted together with the Secret can be removed from the broker; nil if there is
-// none.
+// EngineForCleanup returns an engine that is still connected although its Secret was deleted, so that Queues that were deleted together
+// with the Secret can be removed from the broker; nil if no engine is connected.
 func (c *Conn) EngineForCleanup() broker.Engine {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,8 +71,7 @@ func (c *Conn) EngineForCleanup() broker.Engine {
 	return c.session.engine
 }
 
-// CheckHealth probes the broker at once if an error says that it cannot be reached. Errors of the
-// connection itself are no news.
+// CheckHealth probes the broker at once if an error says that it cannot be reached. It ignores ConnectionErrors, which a probe has found.
 func (c *Conn) CheckHealth(err error) {
 	class := broker.ClassOf(err)
 	if errors.As(err, new(*brokeraccess.ConnectionError)) || class != broker.ClassUnreachable && class != broker.ClassUnauthorized {
@@ -113,8 +111,7 @@ func (c *Conn) close() {
 	c.endSession(s)
 }
 
-// problemStableTime is how long the message of a problem is kept if only its details change, such
-// as a port number.
+// problemStableTime is how long the message of a problem is kept if only its details change, such as a port number.
 const problemStableTime = time.Minute
 
 // reportProblem stores why the connection cannot be used, and notifies listeners of a change.
@@ -133,7 +130,7 @@ func (c *Conn) reportProblem(err error) {
 	}
 }
 
-// ErrConnecting is returned until the first attempt to connect ends. Listeners are notified then.
+// ErrConnecting is returned until the first attempt to connect ends, and listeners are notified.
 var ErrConnecting = errors.New("connecting to the broker")
 
 var errNoBroker = errors.New("the object has no broker: set spec.broker, a Policy with defaults.broker, or the operator's flag --broker-url-secret")

@@ -1,10 +1,9 @@
 // Package brokerconn maintains the connections to brokers for all controllers.
 //
-// The Manager has one Conn for each broker that objects refer to. A Conn reads the Secrets of
-// its reference by name, bypassing the cache, and connects. It then probes the broker every few
-// seconds, so that the queues on it do not have to. It reconnects when the broker is lost or a
-// Secret changes, and it is closed when it is no longer used. Callers never wait for a
-// connection: they get its current state, and listeners are notified of every change.
+// The Manager has a Conn for each broker that objects refer to. A Conn reads the Secrets of its reference by name, bypassing the cache,
+// and connects. It then probes the broker every few seconds, for all its queues. It reconnects when the broker is lost or a Secret
+// changes, and is closed when it is no longer used. Callers never wait for a connection: they get its current state, and listeners are
+// notified of every change.
 //
 //	            ┌── Secret missing or invalid ◂──┐
 //	            ▾                                │
@@ -12,6 +11,6 @@
 //	                   ▴                         │
 //	                   └───────── retry ─────────┘
 //
-// Controllers share what they read: the stats of a queue are read once for all of them, and one
-// request waits for its next message. SourceReader does the same for backlog sources.
+// All controllers share a read of the stats of a queue, and a request that waits for its next message. SourceReader does the same for
+// backlog sources.
 package brokerconn

@@ -32,7 +32,7 @@ func (c *Conn) maintain(ctx context.Context) {
 
 // maintenance is the state between two rounds of maintaining a connection.
 type maintenance struct {
-	// credentials that the Secrets contain; nil if they cannot be used.
+	// credentials in the Secrets; nil if they cannot be used.
 	credentials *broker.Credentials
 	// connectedWith are the credentials of the last connection.
 	connectedWith *broker.Credentials
@@ -83,8 +83,8 @@ func (m *maintenance) readSecrets(ctx context.Context, c *Conn) {
 	}
 }
 
-// reconnect replaces the connection. After a failure it schedules the next attempt, and an earlier
-// read of the Secrets, which may be corrected by then.
+// reconnect replaces the connection. After a failure it schedules the next attempt, and an earlier read of the Secrets, which somebody
+// may correct.
 func (m *maintenance) reconnect(ctx context.Context, c *Conn) error {
 	engine, err := c.connect(ctx, m.credentials)
 	if err == nil {
@@ -122,7 +122,7 @@ func (c *Conn) connect(ctx context.Context, credentials *broker.Credentials) (br
 	return engine, nil
 }
 
-// probedQueue cannot exist: Queues cannot have a name with this prefix.
+// probedQueue does not exist, because names of Queues cannot have this prefix.
 const probedQueue = "yardmaster-nowhere"
 
 // probe checks whether the broker answers, with the permissions that reading any queue needs.

@@ -20,8 +20,7 @@ import (
 type Notification struct {
 	// Key of the connection.
 	Key brokeraccess.Key
-	// Queue that has a message; empty if the connection was established, lost, or has another
-	// problem.
+	// Queue that has a message; empty if the connection was established, was lost, or has another problem.
 	Queue string
 }
 
@@ -30,18 +29,16 @@ type Options struct {
 	// DefaultBroker is the operator's broker, with Secrets in DefaultNamespace. Optional.
 	DefaultBroker    *v1alpha1.Broker
 	DefaultNamespace string
-	// Dialer opens all connections. Default: one that denies local addresses.
+	// Dialer opens all connections. Default: a Dialer that denies local addresses.
 	Dialer *bounded.Dialer
 
 	// ProbeInterval is the time between two checks whether a broker answers. Default 3s.
 	ProbeInterval time.Duration
 	// RequestTimeout is how long a broker may take to answer. Default 3s.
 	RequestTimeout time.Duration
-	// MaxRetryInterval is the longest time between two attempts to reach a broker that does not
-	// answer. Default 5s.
+	// MaxRetryInterval is the longest time between two attempts to reach a broker that does not answer. Default 5s.
 	MaxRetryInterval time.Duration
-	// SecretReadInterval is the time between two reads of the Secrets of a connection. Default
-	// 30s.
+	// SecretReadInterval is the time between two reads of the Secrets of a connection. Default 30s.
 	SecretReadInterval time.Duration
 	// IdleTimeout is when an unused connection is closed. Default 10m.
 	IdleTimeout time.Duration
@@ -65,8 +62,7 @@ func (o *Options) through(credentials *broker.Credentials, namespace string) bro
 	return dialed
 }
 
-// Manager owns the connections to brokers. All its methods, and those of its connections, are
-// safe for concurrent use.
+// Manager owns the connections to brokers. Its methods, and the methods of its connections, are safe for concurrent use.
 type Manager struct {
 	liveReader client.Reader
 	options    Options
@@ -95,8 +91,7 @@ func (m *Manager) Start(ctx context.Context) error {
 	return nil
 }
 
-// AddListener registers a function for all notifications. It must return quickly and must not
-// call the Manager.
+// AddListener registers a function for all notifications. The function must return quickly and must not call the Manager.
 func (m *Manager) AddListener(listener func(Notification)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -112,9 +107,8 @@ func (m *Manager) notifyListeners(notification Notification) {
 	}
 }
 
-// Conn returns the connection to a broker that an object of the namespace refers to; without a
-// broker, the one to the operator's broker. If no connection exists yet, it starts to connect in the
-// background.
+// Conn returns the connection to a broker that an object of the namespace refers to; for a nil broker, the connection to the operator's
+// broker. If no connection exists, it starts to connect in the background.
 func (m *Manager) Conn(namespace string, b *v1alpha1.Broker) *Conn {
 	if b == nil {
 		b, namespace = m.options.DefaultBroker, m.options.DefaultNamespace
@@ -140,7 +134,7 @@ func (m *Manager) Conn(namespace string, b *v1alpha1.Broker) *Conn {
 	return conn
 }
 
-// removeIfIdle removes a connection that is unused for the IdleTimeout. It reports whether it did.
+// removeIfIdle removes a connection that was unused for the IdleTimeout, and reports whether it did.
 func (m *Manager) removeIfIdle(conn *Conn) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,12 +1,14 @@
 package brokerconn
 
 import (
+	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/bounded"
+	"github.com/yardmaster/yardmaster/internal/broker/brokeraccess"
 	"github.com/yardmaster/yardmaster/internal/kube/metric"
 )
 
@@ -39,22 +41,17 @@ func (m *Manager) Collect(collected chan<- prometheus.Metric) {
 	states := map[string]int{}
 	m.mu.Lock()
 	for _, conn := range m.conns {
-		states[conn.connectionState()]++
+		state := "Connected"
+		if _, err := conn.currentSession(); err != nil {
+			state = "Connecting"
+			if problem := (*brokeraccess.ConnectionError)(nil); errors.As(err, &problem) {
+				state = problem.Reason
+			}
+		}
+		states[state]++
 	}
 	m.mu.Unlock()
 	for state, number := range states {
 		collected <- prometheus.MustNewConstMetric(connections, prometheus.GaugeValue, float64(number), state)
 	}
-}
-
-func (c *Conn) connectionState() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.problem != nil:
-		return c.problem.Reason
-	case c.session == nil:
-		return "Connecting"
-	}
-	return "Connected"
 }

@@ -23,8 +23,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool/scaling"
 )
 
-// SourceReader reads the backlog of sources that the operator does not manage. Concurrent readers
-// of one source share one request, and a source that fails is not asked again for a while.
+// SourceReader reads the backlog of sources that the operator does not manage. Concurrent readers of a source share a request. After a
+// failure, the source is not read again for a while.
 type SourceReader struct {
 	liveReader client.Reader
 	options    Options
@@ -34,8 +34,7 @@ type SourceReader struct {
 	conns map[string]*sourceConn
 }
 
-// NewSourceReader returns a SourceReader that reads Secrets with the reader, which must not be a
-// cache.
+// NewSourceReader returns a SourceReader that reads Secrets with the reader, which must not be a cache.
 func NewSourceReader(liveReader client.Reader, o Options) *SourceReader {
 	o.setDefaults()
 	return &SourceReader{liveReader: liveReader, options: o, conns: map[string]*sourceConn{}}
@@ -58,7 +57,7 @@ func (r *SourceReader) ReadBacklog(ctx context.Context, namespace string, source
 	key := namespace + "/" + string(raw)
 	conn := r.connOf(key, namespace, source)
 	result, err, _ := r.reads.Do(key, func() (any, error) {
-		return conn.read(context.WithoutCancel(ctx)) // other callers wait for it too
+		return conn.read(context.WithoutCancel(ctx)) // other callers may wait for the read too
 	})
 	if err != nil {
 		return nil, err
@@ -144,36 +143,28 @@ func (c *sourceConn) readOnce(ctx context.Context) (backlog.Reading, error) {
 	if c.source != nil && time.Now().Before(c.nextSecretRead) {
 		return c.source.Read(ctx)
 	}
-	var credentials *broker.Credentials
+	credentials := &broker.Credentials{Name: brokeraccess.ClientName}
 	var err error
 	if server := serverOf(c.spec); server != nil {
 		credentials, err = brokeraccess.ReadCredentials(ctx, c.liveReader, brokeraccess.KeyOf(c.namespace, server))
-	} else {
-		credentials, err = readScalerCredentials(ctx, c.liveReader, c.namespace, c.spec.External)
+	} else if external := c.spec.External; external != nil && external.TLSSecretRef != nil {
+		credentials.TLS, err = brokeraccess.ReadTLS(ctx, c.liveReader, c.namespace, external.TLSSecretRef.Name)
 	}
 	if err != nil {
 		return backlog.Reading{}, err
 	}
 	c.nextSecretRead = time.Now().Add(c.options.SecretReadInterval)
 	if c.source == nil || !credentials.Equal(c.credentials) {
-		if err := c.connect(ctx, credentials); err != nil {
+		source, err := connectSource(ctx, c.options.through(credentials, c.namespace), c.namespace, c.spec)
+		if err != nil {
 			return backlog.Reading{}, err
 		}
+		if c.source != nil {
+			c.source.Disconnect()
+		}
+		c.source, c.credentials = source, credentials
 	}
 	return c.source.Read(ctx)
-}
-
-// connect replaces the connection by one with new credentials.
-func (c *sourceConn) connect(ctx context.Context, credentials *broker.Credentials) error {
-	source, err := connectSource(ctx, c.options.through(credentials, c.namespace), c.namespace, c.spec)
-	if err != nil {
-		return err
-	}
-	if c.source != nil {
-		c.source.Disconnect()
-	}
-	c.source, c.credentials = source, credentials
-	return nil
 }
 
 func (c *sourceConn) close() {
@@ -239,18 +230,4 @@ func serverOf(source *v1alpha1.Source) *v1alpha1.Broker {
 		return &v1alpha1.Broker{BrokerAccess: source.Prometheus.BrokerAccess}
 	}
 	return nil
-}
-
-// readScalerCredentials reads the TLS Secret of an external scaler, the only Secret it has.
-func readScalerCredentials(ctx context.Context, liveReader client.Reader, namespace string, external *v1alpha1.ExternalSource) (*broker.Credentials, error) {
-	credentials := &broker.Credentials{Name: brokeraccess.ClientName}
-	if external == nil || external.TLSSecretRef == nil {
-		return credentials, nil
-	}
-	tls, err := brokeraccess.ReadTLS(ctx, liveReader, namespace, external.TLSSecretRef.Name)
-	if err != nil {
-		return nil, err
-	}
-	credentials.TLS = tls
-	return credentials, nil
 }

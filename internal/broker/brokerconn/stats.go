@@ -13,8 +13,8 @@ type timedStats struct {
 	readTime time.Time
 }
 
-// Stats returns the stats of a queue, at most maxAge old. All callers share one read, except
-// that a maxAge of 0 starts a new one: a read in progress may not show the caller's own change.
+// Stats returns the stats of a queue, at most maxAge old. All callers share a read, except that a maxAge of 0 starts a new read,
+// because a read in progress may not show the caller's own change.
 func (c *Conn) Stats(ctx context.Context, queue string, maxAge time.Duration) (broker.QueueStats, error) {
 	s, err := c.currentSession()
 	if err != nil {
@@ -30,7 +30,7 @@ func (c *Conn) Stats(ctx context.Context, queue string, maxAge time.Duration) (b
 		return cached.QueueStats, nil
 	}
 	stats, err, _ := s.reads.Do(queue, func() (any, error) {
-		return c.readStats(context.WithoutCancel(ctx), s, queue) // other callers wait for it too
+		return c.readStats(context.WithoutCancel(ctx), s, queue) // other callers may wait for the read too
 	})
 	if err != nil {
 		return broker.QueueStats{}, err
@@ -60,8 +60,8 @@ func (c *Conn) readStats(ctx context.Context, s *session, queue string) (broker.
 	return stats, nil
 }
 
-// NotifyWhenReady notifies listeners once when the queue has a message for workers. It does not
-// wait. A second call has no effect until the notification is sent.
+// NotifyWhenReady notifies listeners once when the queue has a message for workers. It does not wait. A second call has no effect until
+// the notification is sent.
 func (c *Conn) NotifyWhenReady(queue string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,7 +73,14 @@ func (c *Conn) NotifyWhenReady(queue string) {
 	s.waits[queue] = cancel
 	c.manager.background.Go(func() {
 		err := s.engine.WaitForMessage(ctx, queue)
-		if !c.finishWait(ctx, s, queue) {
+		c.mu.Lock()
+		isForgotten := ctx.Err() != nil // the entry of the queue may belong to a newer wait
+		if !isForgotten {
+			delete(s.waits, queue)
+			delete(s.stats, queue) // they were read before the message arrived
+		}
+		c.mu.Unlock()
+		if isForgotten {
 			return
 		}
 		cancel()
@@ -85,20 +92,7 @@ func (c *Conn) NotifyWhenReady(queue string) {
 	})
 }
 
-// finishWait reports whether the wait was still wanted. If so, it also drops the stats that were
-// read before the message arrived.
-func (c *Conn) finishWait(ctx context.Context, s *session, queue string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if ctx.Err() != nil {
-		return false // the queue was forgotten, and the entry may belong to a newer wait
-	}
-	delete(s.waits, queue)
-	delete(s.stats, queue)
-	return true
-}
-
-// ForgetQueue drops everything about a queue that no longer exists.
+// ForgetQueue drops the stats of a queue that no longer exists, and the wait for its next message.
 func (c *Conn) ForgetQueue(queue string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -50,22 +50,7 @@ type buriedMessage struct {
 	attempts        int
 }
 
-// deadLetterMessage returns the message to store, and a message ID that makes burying
-// idempotent.
-func (g *buriedMessage) deadLetterMessage() (*nats.Msg, string) {
-	origin := originOf(g.queue, strconv.FormatUint(g.sequence, 10))
-	message := nats.NewMsg(deadLetterSubject(g.queue, g.priority))
-	message.Data = g.payload
-	maps.Copy(message.Header, copiedHeaders(g.headers))
-	message.Header.Set(headerError, headerText(g.reason))
-	message.Header.Set(headerAttempts, strconv.Itoa(g.attempts))
-	message.Header.Set(headerOrigin, origin)
-	message.Header.Set(headerSent, g.sent.UTC().Format(time.RFC3339Nano))
-	return message, origin + "@" + strconv.FormatInt(g.sent.UnixNano(), 10)
-}
-
-// deadLetterFromMessage decodes a dead letter. Anyone may have written it: values that
-// cannot be decoded stay empty.
+// deadLetterFromMessage decodes a dead letter, which anyone may have written: invalid values stay empty.
 func deadLetterFromMessage(message *jetstream.RawStreamMsg) broker.DeadLetter {
 	sent, _ := time.Parse(time.RFC3339Nano, message.Header.Get(headerSent))
 	attempts, _ := strconv.Atoi(message.Header.Get(headerAttempts))
@@ -82,9 +67,16 @@ func deadLetterFromMessage(message *jetstream.RawStreamMsg) broker.DeadLetter {
 	}
 }
 
-// storeDeadLetter publishes a dead letter.
+// storeDeadLetter publishes a dead letter. Its message ID makes burying idempotent.
 func (e *Engine) storeDeadLetter(ctx context.Context, g *buriedMessage) (*jetstream.PubAck, error) {
-	letter, id := g.deadLetterMessage()
-	stored, err := e.js.PublishMsg(ctx, letter, jetstream.WithMsgID(id))
+	origin := streamName(g.queue) + "/" + strconv.FormatUint(g.sequence, 10)
+	letter := nats.NewMsg(deadLetterSubject(g.queue, g.priority))
+	letter.Data = g.payload
+	maps.Copy(letter.Header, copiedHeaders(g.headers))
+	letter.Header.Set(headerError, headerText(g.reason))
+	letter.Header.Set(headerAttempts, strconv.Itoa(g.attempts))
+	letter.Header.Set(headerOrigin, origin)
+	letter.Header.Set(headerSent, g.sent.UTC().Format(time.RFC3339Nano))
+	stored, err := e.js.PublishMsg(ctx, letter, jetstream.WithMsgID(origin+"@"+strconv.FormatInt(g.sent.UnixNano(), 10)))
 	return stored, e.classifyError("storing a dead letter of the queue "+g.queue, err)
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
@@ -17,8 +16,8 @@ import (
 // clockMargin is how much the clocks of the servers of a cluster may differ.
 const clockMargin = time.Second
 
-// CancelDelayed implements broker.Producer. While a server makes a message ready, clients can still delete its
-// schedule. So the message is canceled only if the server's clock had not reached its time after the deletion.
+// CancelDelayed implements broker.Producer. While a server makes a message ready, clients can still delete its schedule. So the
+// message is canceled only if, after the deletion, the server's clock has not reached the time of the message.
 func (e *Engine) CancelDelayed(ctx context.Context, queue, id string) (bool, error) {
 	sequence, err := e.cancelDelayed(ctx, queue, id)
 	canceled := sequence > 0
@@ -28,7 +27,7 @@ func (e *Engine) CancelDelayed(ctx context.Context, queue, id string) (bool, err
 	return canceled, broker.SendErrorOf(e.classifyError("canceling a job of the queue "+queue, err))
 }
 
-// cancelDelayed returns the number of the message that it removed; 0: none.
+// cancelDelayed returns the sequence number of the removed message; 0: none was removed.
 func (e *Engine) cancelDelayed(ctx context.Context, queue, id string) (uint64, error) {
 	stream, err := e.js.Stream(ctx, streamName(queue))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -66,7 +65,7 @@ func isReached(due time.Time, info *jetstream.StreamInfo) bool {
 	return !info.TimeStamp.Add(clockMargin).Before(due)
 }
 
-// findDelayed asks the leader of the stream: a replica could not have the message yet.
+// findDelayed asks the leader of the stream, because a replica may not have the message yet.
 func (e *Engine) findDelayed(ctx context.Context, queue, id string) (found *storedMessage, due time.Time, err error) {
 	found, err = e.readLast(ctx, streamName(queue), delayedSubject(queue, id))
 	if err != nil {
@@ -75,19 +74,12 @@ func (e *Engine) findDelayed(ctx context.Context, queue, id string) (found *stor
 	if found == nil {
 		return nil, time.Time{}, jetstream.ErrMsgNotFound
 	}
-	due, err = scheduledTime(found.headers())
-	return found, due, err
-}
-
-// scheduledTime reads the schedule in the headers of a message.
-func scheduledTime(headers nats.Header) (time.Time, error) {
-	schedule := broker.HeaderValue(headers, jetstream.ScheduleHeader)
+	schedule := broker.HeaderValue(found.headers(), jetstream.ScheduleHeader)
 	if schedule == "" {
-		return time.Time{}, errors.New("the delayed message has no time")
+		return found, time.Time{}, errors.New("the delayed message has no time")
 	}
-	due, err := time.Parse(time.RFC3339, strings.TrimPrefix(schedule, scheduleAt))
-	if err != nil {
-		return time.Time{}, fmt.Errorf("the delayed message has no valid time: %w", err)
+	if due, err = time.Parse(time.RFC3339, strings.TrimPrefix(schedule, scheduleAt)); err != nil {
+		err = fmt.Errorf("the delayed message has no valid time: %w", err)
 	}
-	return due, nil
+	return found, due, err
 }

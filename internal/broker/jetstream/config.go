@@ -16,19 +16,18 @@ const (
 	metaOwner        = "yardmaster.dev/owner"
 	metaOwnerUID     = "yardmaster.dev/owner-uid"
 	metaOwnerCluster = "yardmaster.dev/owner-cluster"
-	// metaApplied is the hash of the configuration that was last applied. A setting that
-	// differs while the hash matches is drift.
+	// metaApplied is the hash of the configuration that was last applied. A setting that differs while the hash matches is drift.
 	metaApplied = "yardmaster.dev/applied"
 	// metaWeight marks a consumer as one of the priorities of a queue.
 	metaWeight = "yardmaster.dev/weight"
 )
 
 const (
-	// unlimitedDeliveries: workers count attempts. A server that counts deliveries would forget a message
-	// that has too many of them, and keep it in the stream without end.
+	// unlimitedDeliveries: workers count attempts. A server with a limit would stop delivering a message that reaches it, and
+	// keep the message in the stream without end.
 	unlimitedDeliveries = -1
-	// maxPullRequests is the maximum number of waiting pull requests of a consumer, one per
-	// worker. The server does not allow changes of it.
+	// maxPullRequests is the maximum number of waiting pull requests of a consumer, one per worker. The server does not allow
+	// changes of this setting.
 	maxPullRequests = 4096
 )
 
@@ -39,7 +38,7 @@ type desiredQueue struct {
 	allowSchedules bool
 }
 
-// configVersion changes when other settings on the server follow from the same configuration.
+// configVersion changes when a new version derives other settings from the same configuration.
 const configVersion = 2
 
 // configHash changes when the configuration changes.
@@ -51,9 +50,9 @@ func (w *desiredQueue) configHash() string {
 	}{w.WithoutOwner(), w.allowSchedules, configVersion})
 }
 
-// streamConfig returns the found configuration with the desired settings. Other settings stay as
-// they are, also those of the storage, which ensureStorage changes.
-func (w *desiredQueue) streamConfig(found jetstream.StreamConfig, applied string) jetstream.StreamConfig {
+// streamConfig returns the found configuration with the desired settings. Other settings do not change, nor does the storage,
+// which ensureStorage changes.
+func (w *desiredQueue) streamConfig(found jetstream.StreamConfig) jetstream.StreamConfig {
 	c := found
 	c.Subjects = nil
 	for _, p := range w.Priorities {
@@ -71,15 +70,14 @@ func (w *desiredQueue) streamConfig(found jetstream.StreamConfig, applied string
 	c.RePublish = &jetstream.RePublish{
 		Source: readySubject(w.Name, "*"), Destination: arrivedSubject(w.Name, "{{wildcard(1)}}"), HeadersOnly: true,
 	}
-	c.Metadata = w.ownerMetadata(found.Metadata, applied)
+	c.Metadata = withOwner(found.Metadata, w.Owner)
 	return c
 }
 
 // duplicateWindow is how long the server detects duplicate messages.
 const duplicateWindow = 2 * time.Minute
 
-// setMaxAge sets the maximum age of messages. The server requires a duplicate window that is
-// not longer.
+// setMaxAge sets the maximum age of messages. The server requires that the duplicate window is not longer.
 func setMaxAge(c *jetstream.StreamConfig, age time.Duration) {
 	c.MaxAge, c.Duplicates = age, duplicateWindow
 	if age > 0 {
@@ -99,12 +97,16 @@ func (w *desiredQueue) deadStreamConfig(found jetstream.StreamConfig) jetstream.
 	return c
 }
 
-func (w *desiredQueue) ownerMetadata(found map[string]string, applied string) map[string]string {
-	all := withOwner(found, w.Owner)
-	if applied != "" {
-		all[metaApplied] = applied
-	}
-	return all
+// jobsStreamConfig returns the found configuration with the settings of the bucket with the states of jobs.
+func (w *desiredQueue) jobsStreamConfig(found jetstream.StreamConfig) jetstream.StreamConfig {
+	c := found
+	c.Subjects = []string{"$KV." + jobsBucketName(w.Name) + ".>"}
+	c.MaxMsgsPerSubject = 1
+	c.MaxAge, c.Duplicates = w.Results.Retention, min(w.Results.Retention, duplicateWindow)
+	// Clients of buckets expect DiscardNew, with which a full bucket would keep the states of old jobs only.
+	c.Discard, c.MaxBytes = jetstream.DiscardOld, w.Results.MaxBytes
+	c.AllowDirect, c.AllowRollup, c.DenyDelete = true, true, true
+	return c
 }
 
 // withOwner returns a copy of the metadata of a stream with this owner.
@@ -121,7 +123,14 @@ func ownerFromMetadata(metadata map[string]string) broker.QueueOwner {
 
 // consumerConfigs returns the found consumers of the priorities with the desired settings.
 func (w *desiredQueue) consumerConfigs(found map[string]*jetstream.ConsumerInfo) []jetstream.ConsumerConfig {
-	parts := w.maxAckPendingByPriority()
+	maxAckPending := slices.Repeat([]int{-1}, len(w.Priorities)) // no limit
+	if w.MaxInFlight > 0 {
+		var weights []int
+		for _, p := range w.Priorities {
+			weights = append(weights, p.Weight)
+		}
+		maxAckPending = splitByWeight(w.MaxInFlight, weights)
+	}
 	all := make([]jetstream.ConsumerConfig, 0, len(w.Priorities))
 	for i, p := range w.Priorities {
 		c := jetstream.ConsumerConfig{Name: p.Name, Durable: p.Name, MaxWaiting: maxPullRequests}
@@ -133,7 +142,7 @@ func (w *desiredQueue) consumerConfigs(found map[string]*jetstream.ConsumerInfo)
 		c.AckWait = w.Lease
 		c.BackOff = nil
 		c.MaxDeliver = unlimitedDeliveries
-		c.MaxAckPending = parts[i]
+		c.MaxAckPending = maxAckPending[i]
 		metadata := map[string]string{}
 		maps.Copy(metadata, c.Metadata)
 		metadata[metaWeight] = strconv.Itoa(p.Weight)
@@ -143,21 +152,8 @@ func (w *desiredQueue) consumerConfigs(found map[string]*jetstream.ConsumerInfo)
 	return all
 }
 
-// maxAckPendingByPriority divides maxInFlight among the priorities; -1: no limit.
-func (w *desiredQueue) maxAckPendingByPriority() []int {
-	if w.MaxInFlight == 0 {
-		return slices.Repeat([]int{-1}, len(w.Priorities))
-	}
-	var weights []int
-	for _, p := range w.Priorities {
-		weights = append(weights, p.Weight)
-	}
-	return splitByWeight(w.MaxInFlight, weights)
-}
-
-// splitByWeight divides total by weight. Each share is at least 1, the shares add up to
-// total, and each is as close to its exact share as integers allow. Total must be at least
-// the number of weights.
+// splitByWeight divides total by weight into parts of at least 1 that are as close to the exact shares as integers allow. Total
+// must be at least the number of weights.
 func splitByWeight(total int, weights []int) []int {
 	sum := 0
 	for _, weight := range weights {
@@ -165,7 +161,7 @@ func splitByWeight(total int, weights []int) []int {
 	}
 	parts := slices.Repeat([]int{1}, len(weights))
 	for range total - len(weights) {
-		// The one that is furthest below its share; of two, the more urgent.
+		// The part that is furthest below its share grows; of two, that of the more urgent priority.
 		most, furthest := 0, total*weights[0]-parts[0]*sum
 		for i, weight := range weights {
 			if below := total*weight - parts[i]*sum; below > furthest {
@@ -185,11 +181,4 @@ type rateLimitRecord struct {
 	Limit int           `json:"limit"`
 	Per   time.Duration `json:"per"`
 	Burst int           `json:"burst"`
-}
-
-func (w *desiredQueue) rateLimitRecord() rateLimitRecord {
-	if w.RateLimit == nil {
-		return rateLimitRecord{}
-	}
-	return rateLimitRecord{w.RateLimit.Limit, w.RateLimit.Per, w.RateLimit.Burst}
 }

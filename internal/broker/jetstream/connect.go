@@ -22,9 +22,9 @@ const (
 	defaultPort  = "4222"
 	dialTimeout  = 5 * time.Second
 	pingInterval = 10 * time.Second
-	// minServerVersion can pause consumers.
+	// minServerVersion is the first version that can pause consumers.
 	minServerVersion = "2.11"
-	// schedulingServerVersion supports delayed messages.
+	// schedulingServerVersion is the first version that supports delayed messages.
 	schedulingServerVersion = "2.12"
 	// minAPILevel and schedulingAPILevel are the levels of the JetStream API in those versions.
 	minAPILevel, schedulingAPILevel = 1, 2
@@ -34,15 +34,14 @@ const (
 type Engine struct {
 	nc *nats.Conn
 	js jetstream.JetStream
-	// domain of JetStream; empty for that of the server.
+	// domain of JetStream; empty for the domain of the server.
 	domain string
 	// domainLevel is the level of the JetStream API in the domain.
 	domainLevel int
 	// credentials conceal errors.
 	credentials *broker.Credentials
-	// lastServerError is the last asynchronous error from the server, or why the connection was
-	// closed. A request without permission, or with a response beyond a limit, fails with a timeout,
-	// and the reason arrives only here.
+	// lastServerError is the last asynchronous error from the server, or why the connection was closed. A request without
+	// permission, or with a response beyond a limit, fails with a timeout; only this error has the reason.
 	lastServerError atomic.Pointer[serverError]
 }
 
@@ -69,6 +68,9 @@ func connect(ctx context.Context, c broker.Credentials) (*Engine, error) {
 	if c.Sentinel != nil {
 		return nil, broker.Errorf(broker.ClassInvalid, "sentinel is a setting of Redis; NATS has none")
 	}
+	if c.JetStreamDomain != "" && !isName(c.JetStreamDomain) {
+		return nil, broker.Errorf(broker.ClassInvalid, "jetStreamDomain must consist of letters, digits, '-' and '_'")
+	}
 	if c.Refresh != nil {
 		takeUserFromURL(&c)
 	}
@@ -85,7 +87,8 @@ func connect(ctx context.Context, c broker.Credentials) (*Engine, error) {
 	var dialer *serverDialer
 	if c.Dial != nil {
 		dialer = newServerDialer(ctx, &c, current)
-		options = append(options, dialer.options()...)
+		options = append(options, nats.SetCustomDialer(dialer), nats.SkipHostLookup(),
+			nats.FlusherTimeout(dialTimeout)) // a server that does not read makes the client library wait with its lock held
 	}
 	options = append(options, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		e.lastServerError.Store(&serverError{err, time.Now()})
@@ -104,15 +107,20 @@ func connect(ctx context.Context, c broker.Credentials) (*Engine, error) {
 		dialer.connectBy.Store(nil)
 	}
 	current.conn.Store(e.nc)
-	if e.js, err = newJetStream(e.nc, e.domain); err != nil {
+	if e.domain == "" {
+		e.js, err = jetstream.New(e.nc)
+	} else {
+		e.js, err = jetstream.NewWithDomain(e.nc, e.domain)
+	}
+	if err != nil {
 		e.nc.Close()
 		return nil, err
 	}
 	return e, nil
 }
 
-// addDialError adds the reason why a server cannot be reached, which the client library does not
-// return. Without a dialer, it dials the first server once more.
+// addDialError adds the reason why a server cannot be reached, because the client library does not return it. Without a dialer,
+// it dials the first server once more.
 func addDialError(ctx context.Context, err error, servers string, last *serverDialer) error {
 	switch {
 	case broker.ClassOf(err) != broker.ClassUnreachable:
@@ -161,8 +169,7 @@ func connectionOptions(c *broker.Credentials, current *currentCredentials) ([]na
 		nats.Timeout(dialTimeout),
 		nats.PingInterval(pingInterval),
 		nats.MaxReconnects(-1),
-		// Keep reconnecting after authorization errors, because credentials may be corrected.
-		nats.IgnoreAuthErrorAbort(),
+		nats.IgnoreAuthErrorAbort(), // reconnect after authorization errors, because credentials may be corrected
 		nats.CustomReconnectDelay(broker.ReconnectDelay),
 	}
 	if c.InboxPrefix != "" {
@@ -194,8 +201,8 @@ func splitURLs(list string) []string {
 	return urls
 }
 
-// serverURLs returns the servers to connect to. It removes the users from the URLs if the
-// credentials name a user or a token, because the client library prefers those in URLs.
+// serverURLs returns the servers to connect to. It removes the users from the URLs if the credentials have a user, a token or an
+// nkey, because the client library prefers the users in URLs.
 func serverURLs(c *broker.Credentials) (string, error) {
 	urls, schemes := splitURLs(c.URL), []string{"nats", "tls"}
 	if c.Dial == nil { // over WebSockets, the messages would have no budgets
@@ -216,13 +223,12 @@ func serverURLs(c *broker.Credentials) (string, error) {
 
 // Disconnect sends buffered messages and closes the connection.
 func (e *Engine) Disconnect() {
-	// Do not wait longer for a server that does not respond.
-	_ = e.nc.FlushTimeout(time.Second)
+	_ = e.nc.FlushTimeout(time.Second) // the server may not respond
 	e.nc.Close()
 }
 
-// supportsSchedules reports whether the server supports delayed messages. The servers of a domain may
-// have another version than the server of the connection.
+// supportsSchedules reports whether the server supports delayed messages. The servers of a domain may have another version than
+// the server of the connection.
 func (e *Engine) supportsSchedules() bool {
 	if e.domain != "" {
 		return e.domainLevel >= schedulingAPILevel

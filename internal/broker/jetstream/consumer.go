@@ -50,18 +50,15 @@ func (s *queueSubscription) Consumer(ctx context.Context, priority string) (brok
 	if l.inboxSubscription, err = s.nc.Subscribe(l.inboxPrefix+".*", l.handleMessage); err != nil {
 		return nil, s.classifyError(operation, err)
 	}
-	// Pull requests bound the messages. A dropped message would be redelivered only after its
-	// lease.
+	// Pull requests bound the messages. A dropped message would be redelivered only after its lease.
 	if err := l.inboxSubscription.SetPendingLimits(-1, -1); err != nil {
 		return nil, s.classifyError(operation, err)
 	}
 	return l, nil
 }
 
-// pullConsumer receives messages of one priority.
-//
-// It uses one inbox for its lifetime, not one for each request, and passes messages on in
-// the callback of the subscription. So a worker is almost as fast as the client library.
+// pullConsumer receives messages of one priority. It uses the same inbox for all requests, and passes messages on in the callback
+// of the subscription, so that a worker is almost as fast as the client library.
 type pullConsumer struct {
 	*queueSubscription
 	priority          string
@@ -84,7 +81,7 @@ type pullOperation struct {
 	isDone    bool
 }
 
-// finish completes the request. Later calls have no effect.
+// finish completes the request, unless it is complete.
 func (p *pullOperation) finish(err error) {
 	if !p.isDone {
 		p.isDone, p.err = true, err
@@ -97,8 +94,8 @@ func (l *pullConsumer) Fetch(ctx context.Context, number int, receive func(broke
 	return l.pullMessages(ctx, &pullRequest{Batch: number, NoWait: true}, receive)
 }
 
-// Next implements broker.Consumer. It requests one message only, because a second could
-// arrive when the worker has no capacity left.
+// Next implements broker.Consumer. It requests only one message, because a second message could arrive when the worker has no
+// capacity left.
 func (l *pullConsumer) Next(ctx context.Context, wait time.Duration, receive func(broker.Delivery)) (int, error) {
 	return l.pullMessages(ctx, &pullRequest{Batch: 1, Expires: wait}, receive)
 }
@@ -116,9 +113,10 @@ type pullRequest struct {
 // responseGracePeriod is how long after its expiry the response to a request may arrive.
 const responseGracePeriod = 2 * time.Second
 
-// pullMessages waits until the request is complete, even if ctx ends: a message that arrives
-// after that would be redelivered only after its lease.
+// pullMessages waits until the request is complete, even if ctx ends: a message that arrives later would be redelivered only after
+// its lease.
 func (l *pullConsumer) pullMessages(ctx context.Context, r *pullRequest, receive func(broker.Delivery)) (int, error) {
+	operation := "fetching from the queue " + l.queue + ", priority " + l.priority
 	body, err := json.Marshal(r)
 	if err != nil {
 		return 0, err
@@ -130,7 +128,7 @@ func (l *pullConsumer) pullMessages(ctx context.Context, r *pullRequest, receive
 	l.mu.Unlock()
 
 	if err := l.nc.PublishRequest(l.pullSubject, p.inbox, body); err != nil {
-		return 0, l.fetchError(err)
+		return 0, l.classifyError(operation, err)
 	}
 	select {
 	case <-p.done:
@@ -138,11 +136,9 @@ func (l *pullConsumer) pullMessages(ctx context.Context, r *pullRequest, receive
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !p.isDone {
-		p.finish(nats.ErrTimeout)
-	}
+	p.finish(nats.ErrTimeout)
 	if p.err != nil && ctx.Err() == nil {
-		return p.got, l.fetchError(p.err)
+		return p.got, l.classifyError(operation, p.err)
 	}
 	return p.got, nil
 }
@@ -153,11 +149,17 @@ func (l *pullConsumer) handleMessage(message *nats.Msg) {
 	defer l.mu.Unlock()
 	p := l.currentPull
 	if p == nil {
-		return // a server that sends what nobody requested
+		return // nobody requested the message
 	}
 	if status := message.Header.Get("Status"); status != "" && len(message.Data) == 0 {
-		if message.Subject == p.inbox {
-			l.handleStatus(p, status, message.Header.Get("Description"))
+		switch {
+		case message.Subject != p.inbox, status == "100": // an earlier request, or a heartbeat
+		case status == "404", status == "408": // no messages, or the request expired
+			p.finish(nil)
+		case status == noRespondersStatus:
+			p.finish(nats.ErrNoResponders)
+		default:
+			p.finish(fmt.Errorf("the server responded %s %s", status, message.Header.Get("Description")))
 		}
 		return
 	}
@@ -165,27 +167,10 @@ func (l *pullConsumer) handleMessage(message *nats.Msg) {
 	if err != nil {
 		return // not from the server
 	}
-	// It may belong to an earlier request. It counts all the same.
+	// A message for an earlier request counts too.
 	p.receive(&leasedMessage{pullConsumer: l, message: message, metadata: facts})
 	p.got++
 	if p.got == p.want {
 		p.finish(nil)
 	}
-}
-
-// handleStatus completes a request with the status from the server.
-func (*pullConsumer) handleStatus(p *pullOperation, status, description string) {
-	switch status {
-	case "100": // heartbeat
-	case "404", "408": // no messages, or the request expired
-		p.finish(nil)
-	case "503":
-		p.finish(nats.ErrNoResponders)
-	default:
-		p.finish(fmt.Errorf("the server responded %s %s", status, description))
-	}
-}
-
-func (l *pullConsumer) fetchError(err error) error {
-	return l.classifyError("fetching from the queue "+l.queue+", priority "+l.priority, err)
 }

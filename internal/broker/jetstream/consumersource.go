@@ -38,7 +38,7 @@ func NewConsumerSource(ctx context.Context, credentials broker.Credentials, o Co
 	return &consumerSource{engine, o}, nil
 }
 
-// Read implements backlog.Source. Messages that the consumer has not delivered are the backlog; those that are not
+// Read implements backlog.Source. Messages that the consumer has not delivered are the backlog. Messages that are not
 // acknowledged are in flight, also while they wait for another delivery. The server may report any numbers.
 func (s *consumerSource) Read(ctx context.Context) (backlog.Reading, error) {
 	info, arrivals, err := s.readState(ctx)
@@ -70,32 +70,25 @@ func (s *consumerSource) Read(ctx context.Context) (backlog.Reading, error) {
 	}, nil
 }
 
-// readState returns a pull or push consumer, and the number of messages that its stream ever received: nil if the consumer
-// has a filter, because then only some of them are for it.
+// readState returns a pull or push consumer, and the number of messages that its stream ever received; nil if the consumer has a
+// filter, because then some of the messages are not for it.
 func (s *consumerSource) readState(ctx context.Context) (info *jetstream.ConsumerInfo, arrivals *uint64, err error) {
-	info, err = s.readInfo(ctx)
-	if err != nil || info.Config.FilterSubject != "" || len(info.Config.FilterSubjects) > 0 {
-		return info, nil, err
+	var consumer interface {
+		CachedInfo() *jetstream.ConsumerInfo
+	}
+	consumer, err = s.js.Consumer(ctx, s.options.Stream, s.options.Consumer)
+	if errors.Is(err, jetstream.ErrNotPullConsumer) {
+		consumer, err = s.js.PushConsumer(ctx, s.options.Stream, s.options.Consumer)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if info = consumer.CachedInfo(); info.Config.FilterSubject != "" || len(info.Config.FilterSubjects) > 0 {
+		return info, nil, nil
 	}
 	found, err := s.js.Stream(ctx, s.options.Stream)
 	if err != nil {
 		return nil, nil, err
 	}
 	return info, &found.CachedInfo().State.LastSeq, nil
-}
-
-// readInfo sends another request for a push consumer, because the client library rejects it as a pull consumer.
-func (s *consumerSource) readInfo(ctx context.Context) (*jetstream.ConsumerInfo, error) {
-	pull, err := s.js.Consumer(ctx, s.options.Stream, s.options.Consumer)
-	if err == nil {
-		return pull.CachedInfo(), nil
-	}
-	if !errors.Is(err, jetstream.ErrNotPullConsumer) {
-		return nil, err
-	}
-	push, err := s.js.PushConsumer(ctx, s.options.Stream, s.options.Consumer)
-	if err != nil {
-		return nil, err
-	}
-	return push.CachedInfo(), nil
 }

@@ -44,7 +44,7 @@ func (c *deadLetterStream) RequeueSelected(ctx context.Context, selects func(*br
 	return c.requeue(ctx, 0, selects, payload)
 }
 
-// requeue returns the first dead letters that are selected to the queue; a nil function selects all.
+// requeue returns the first selected dead letters to the queue; a nil function selects all.
 func (c *deadLetterStream) requeue(ctx context.Context, number int, selects func(*broker.DeadLetter) bool, payload *[]byte) (int, error) {
 	doing := "requeueing the dead letters of the queue " + c.queue
 	target, err := c.js.Stream(ctx, streamName(c.queue))
@@ -52,11 +52,12 @@ func (c *deadLetterStream) requeue(ctx context.Context, number int, selects func
 		return 0, c.classifyError(doing, err)
 	}
 	taken := target.CachedInfo().Config.Subjects
-	keepsStates, err := c.keepsStates(ctx)
-	if err != nil {
+	_, err = c.js.Stream(ctx, jobsStreamName(c.queue))
+	keepsStates := !isNotFound(err)
+	if keepsStates && err != nil {
 		return 0, c.classifyError(doing, err)
 	}
-	n, err := c.resendDeadLetters(ctx, number, selects, func(letter *jetstream.RawStreamMsg, message *nats.Msg) {
+	n, err := c.deleteDeadLetters(ctx, number, selects, func(letter *jetstream.RawStreamMsg, message *nats.Msg) {
 		if payload != nil {
 			message.Data = *payload
 		}
@@ -87,7 +88,7 @@ func (c *deadLetterStream) Move(ctx context.Context, to string, number int) (int
 	if _, err := c.js.Stream(ctx, deadStreamName(to)); err != nil {
 		return 0, c.classifyError(doing, err)
 	}
-	n, err := c.resendDeadLetters(ctx, number, nil, func(letter *jetstream.RawStreamMsg, message *nats.Msg) {
+	n, err := c.deleteDeadLetters(ctx, number, nil, func(letter *jetstream.RawStreamMsg, message *nats.Msg) {
 		message.Subject = deadLetterSubject(to, priorityFromSubject(letter.Subject))
 		for _, name := range []string{headerError, headerAttempts, headerOrigin, headerSent} {
 			message.Header.Set(name, letter.Header.Get(name))
@@ -96,18 +97,10 @@ func (c *deadLetterStream) Move(ctx context.Context, to string, number int) (int
 	return n, c.classifyError(doing, err)
 }
 
-// keepsStates reports whether the queue keeps the states of its jobs.
-func (c *deadLetterStream) keepsStates(ctx context.Context) (bool, error) {
-	_, err := c.js.Stream(ctx, jobsStreamName(c.queue))
-	if isNotFound(err) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// resendDeadLetters publishes each dead letter as readdress completes it, calls stored with its number, and deletes it after
-// the confirmation.
-func (c *deadLetterStream) resendDeadLetters(
+// deleteDeadLetters deletes the first selected dead letters; a nil selects selects all. If readdress is not nil, it first
+// publishes a copy of each, which readdress completes, and calls stored with its number. It returns the number of copies, or
+// without readdress that of the deleted dead letters.
+func (c *deadLetterStream) deleteDeadLetters(
 	ctx context.Context, number int, selects func(*broker.DeadLetter) bool, readdress func(letter *jetstream.RawStreamMsg, message *nats.Msg),
 	stored func(message *nats.Msg, sequence uint64) error,
 ) (int, error) {
@@ -115,36 +108,37 @@ func (c *deadLetterStream) resendDeadLetters(
 	if err != nil {
 		return 0, err
 	}
-	resent := 0
+	done := 0
 	err = c.forEachDeadLetter(ctx, 0, number, func(letter *jetstream.RawStreamMsg) error {
 		if decoded := deadLetterFromMessage(letter); selects != nil && !selects(&decoded) {
 			return nil
 		}
-		message := nats.NewMsg("")
-		message.Data = letter.Data
-		maps.Copy(message.Header, copiedHeaders(letter.Header))
-		place := deadStreamName(c.queue) + "/" + strconv.FormatUint(letter.Sequence, 10)
-		message.Header.Set(headerFirstOrigin, cmp.Or(letter.Header.Get(headerFirstOrigin), letter.Header.Get(headerOrigin), place))
-		readdress(letter, message)
-		// The message ID makes the server drop the duplicate of an interrupted call.
-		id := place + "@" + strconv.FormatInt(letter.Time.UnixNano(), 10)
-		confirmed, err := c.js.PublishMsg(ctx, message, jetstream.WithMsgID(id))
-		if err != nil {
-			return err
+		if readdress != nil {
+			message := nats.NewMsg("")
+			message.Data = letter.Data
+			maps.Copy(message.Header, copiedHeaders(letter.Header))
+			place := deadStreamName(c.queue) + "/" + strconv.FormatUint(letter.Sequence, 10)
+			message.Header.Set(headerFirstOrigin, cmp.Or(letter.Header.Get(headerFirstOrigin), letter.Header.Get(headerOrigin), place))
+			readdress(letter, message)
+			// The message ID makes the server drop the duplicate of an interrupted call.
+			confirmed, err := c.js.PublishMsg(ctx, message, jetstream.WithMsgID(place+"@"+strconv.FormatInt(letter.Time.UnixNano(), 10)))
+			if err != nil {
+				return err
+			}
+			if err := stored(message, confirmed.Sequence); err != nil {
+				return err
+			}
 		}
-		if err := stored(message, confirmed.Sequence); err != nil {
-			return err
-		}
-		if _, err = deleteMessage(ctx, stream, letter.Sequence); err == nil {
-			resent++
+		existed, err := deleteMessage(ctx, stream, letter.Sequence)
+		if err == nil && (existed || readdress != nil) {
+			done++
 		}
 		return err
 	})
-	return resent, err
+	return done, err
 }
 
-// forEachDeadLetter calls show for dead letters that exist at the start of the call, oldest
-// first.
+// forEachDeadLetter calls show for the dead letters that exist at the start of the call, oldest first.
 func (c *deadLetterStream) forEachDeadLetter(ctx context.Context, after uint64, limit int, show func(*jetstream.RawStreamMsg) error) error {
 	stream, err := c.js.Stream(ctx, deadStreamName(c.queue))
 	if err != nil {
@@ -170,23 +164,8 @@ func (c *deadLetterStream) forEachDeadLetter(ctx context.Context, after uint64, 
 
 // DeleteSelected implements broker.DeadLetterQueue.
 func (c *deadLetterStream) DeleteSelected(ctx context.Context, selects func(*broker.DeadLetter) bool) (int, error) {
-	doing := "deleting dead letters of the queue " + c.queue
-	stream, err := c.js.Stream(ctx, deadStreamName(c.queue))
-	if err != nil {
-		return 0, c.classifyError(doing, err)
-	}
-	deleted := 0
-	err = c.forEachDeadLetter(ctx, 0, 0, func(letter *jetstream.RawStreamMsg) error {
-		if decoded := deadLetterFromMessage(letter); !selects(&decoded) {
-			return nil
-		}
-		existed, err := deleteMessage(ctx, stream, letter.Sequence)
-		if existed {
-			deleted++
-		}
-		return err
-	})
-	return deleted, c.classifyError(doing, err)
+	deleted, err := c.deleteDeadLetters(ctx, 0, selects, nil, nil)
+	return deleted, c.classifyError("deleting dead letters of the queue "+c.queue, err)
 }
 
 // Purge implements broker.DeadLetterQueue.

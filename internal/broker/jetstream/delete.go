@@ -30,46 +30,41 @@ func (e *Engine) ReleaseOwnership(ctx context.Context, queue string, owner broke
 // updateOwnedStream updates the stream of a queue that belongs to owner.
 func (e *Engine) updateOwnedStream(
 	ctx context.Context, doing, queue string, owner broker.QueueOwner, change func(*jetstream.StreamConfig),
-) error {
-	err := func() error {
-		stream, err := e.js.Stream(ctx, streamName(queue))
-		if err != nil {
-			return err
-		}
-		config := stream.CachedInfo().Config
-		if err := broker.CheckOwner(queue, ownerFromMetadata(config.Metadata), owner); err != nil {
-			return err
-		}
-		change(&config)
-		_, err = e.js.UpdateStream(ctx, config)
+) (err error) {
+	defer func() { err = e.classifyError(doing+" the queue "+queue, err) }()
+	stream, err := e.js.Stream(ctx, streamName(queue))
+	if err != nil {
 		return err
-	}()
-	return e.classifyError(doing+" the queue "+queue, err)
+	}
+	config := stream.CachedInfo().Config
+	if err := broker.CheckOwner(queue, ownerFromMetadata(config.Metadata), owner); err != nil {
+		return err
+	}
+	change(&config)
+	_, err = e.js.UpdateStream(ctx, config)
+	return err
 }
 
-// DeleteQueue implements broker.Engine. It deletes the stream that contains the owner last,
-// so that an interrupted deletion can continue.
-func (e *Engine) DeleteQueue(ctx context.Context, queue string, owner broker.QueueOwner) error {
-	err := func() error {
-		stream, err := e.js.Stream(ctx, streamName(queue))
-		if isNotFound(err) {
-			return nil
-		}
-		if err == nil {
-			err = broker.CheckOwner(queue, ownerFromMetadata(stream.CachedInfo().Config.Metadata), owner)
-		}
-		if err != nil {
-			return err
-		}
-		if err := e.js.DeleteKeyValue(ctx, bucketName(queue)); err != nil && !isNotFound(err) {
-			return err
-		}
-		for _, name := range []string{jobsStreamName(queue), deadStreamName(queue), streamName(queue)} {
-			if err := e.js.DeleteStream(ctx, name); err != nil && !isNotFound(err) {
-				return err
-			}
-		}
+// DeleteQueue implements broker.Engine. It deletes the stream with the owner last, so that an interrupted deletion can continue.
+func (e *Engine) DeleteQueue(ctx context.Context, queue string, owner broker.QueueOwner) (err error) {
+	defer func() { err = e.classifyError("deleting the queue "+queue, err) }()
+	stream, err := e.js.Stream(ctx, streamName(queue))
+	if isNotFound(err) {
 		return nil
-	}()
-	return e.classifyError("deleting the queue "+queue, err)
+	}
+	if err == nil {
+		err = broker.CheckOwner(queue, ownerFromMetadata(stream.CachedInfo().Config.Metadata), owner)
+	}
+	if err != nil {
+		return err
+	}
+	if err := e.js.DeleteKeyValue(ctx, bucketName(queue)); err != nil && !isNotFound(err) {
+		return err
+	}
+	for _, name := range []string{jobsStreamName(queue), deadStreamName(queue), streamName(queue)} {
+		if err := e.js.DeleteStream(ctx, name); err != nil && !isNotFound(err) {
+			return err
+		}
+	}
+	return nil
 }

@@ -17,7 +17,7 @@ type leasedMessage struct {
 	*pullConsumer
 	message  *nats.Msg
 	metadata *nats.MsgMetadata
-	// lastEntry is the number of the entry that was last recorded about this delivery; 0: none was.
+	// lastEntry is the number of the entry that was last recorded about this delivery; 0: no entry was recorded.
 	lastEntry uint64
 }
 
@@ -36,10 +36,9 @@ func (d *leasedMessage) Message() *broker.Message {
 // PendingCount implements broker.Delivery.
 func (d *leasedMessage) PendingCount() uint64 { return d.metadata.NumPending }
 
-// messageID is that of the message in its stream, not that of its job.
+// messageID is the sequence number of the message, which is not always the ID of its job.
 func (d *leasedMessage) messageID() string { return strconv.FormatUint(d.metadata.Sequence.Stream, 10) }
 
-// inProgressAck extends the lease.
 var inProgressAck = []byte("+WPI")
 
 // ExtendLease implements broker.Delivery.
@@ -64,17 +63,16 @@ func (d *leasedMessage) Retry(_ context.Context, delay time.Duration) error {
 	return d.deliveryError("retrying", d.message.NakWithDelay(delay))
 }
 
-// releaseCount returns how many earlier deliveries were not attempts.
+// releaseCountTTL is how long the number of releases of a message is stored.
 const releaseCountTTL = 7 * 24 * time.Hour
 
-// Release implements broker.Delivery. The server counts each delivery, so Release first
-// stores how many of them were not attempts.
+// Release implements broker.Delivery. The server counts each delivery, so Release first stores how many deliveries were no attempts.
 func (d *leasedMessage) Release(ctx context.Context, delay time.Duration) error {
 	returns, err := d.releaseCount(ctx)
 	if err != nil {
 		return d.deliveryError("releasing", err)
 	}
-	note := nats.NewMsg(d.keySubject(d.queue, d.releaseCountKey()))
+	note := nats.NewMsg(d.writableSubject(storedKeySubject(d.queue, releaseCountPrefix+d.messageID())))
 	note.Data = strconv.AppendInt(nil, int64(returns)+1, 10)
 	if _, err := d.js.PublishMsg(ctx, note, jetstream.WithMsgTTL(releaseCountTTL)); err != nil {
 		return d.deliveryError("releasing", err)
@@ -82,14 +80,15 @@ func (d *leasedMessage) Release(ctx context.Context, delay time.Duration) error 
 	return d.Retry(ctx, delay)
 }
 
-func (d *leasedMessage) releaseCountKey() string { return "returned." + d.messageID() }
+// releaseCountPrefix precedes the ID of a message in the key of its number of releases.
+const releaseCountPrefix = "returned."
 
-// releaseCount is how many of the deliveries before were no attempts.
+// releaseCount returns how many earlier deliveries were no attempts.
 func (d *leasedMessage) releaseCount(ctx context.Context) (int, error) {
 	if d.metadata.NumDelivered <= 1 {
 		return 0, nil
 	}
-	entry, err := d.bucket.Get(ctx, d.releaseCountKey())
+	entry, err := d.bucket.Get(ctx, releaseCountPrefix+d.messageID())
 	if isNotFound(err) {
 		return 0, nil
 	}
@@ -108,8 +107,7 @@ func (d *leasedMessage) AttemptNumber(ctx context.Context) (int, error) {
 	return max(1, int(d.metadata.NumDelivered)-returns), nil //nolint:gosec // a count of deliveries
 }
 
-// Bury implements broker.Delivery. It stores the dead letter before it acknowledges the
-// message.
+// Bury implements broker.Delivery. It stores the dead letter before it acknowledges the message.
 func (d *leasedMessage) Bury(ctx context.Context, reason string, attempts int) error {
 	_, err := d.storeDeadLetter(ctx, &buriedMessage{
 		queue: d.queue, priority: d.priority, sequence: d.metadata.Sequence.Stream,

@@ -10,12 +10,11 @@
 //	  subjects yardmaster.orders.dead.>
 //	bucket   yardmaster_orders        the rate limit and its state; releases of messages
 //
-// The server republishes each stored message without its payload on
-// yardmaster.orders.arrived.>, for WaitForMessage. It does so only for subscribers.
+// For WaitForMessage, the server republishes each stored message without its payload on yardmaster.orders.arrived.>, if there is a
+// subscriber.
 //
-// The server enforces the lease, the pause, maxInFlight and maxBacklog. Workers enforce the
-// delay between attempts, and write dead letters: the backoff of a JetStream consumer
-// replaces its lease, and MaxDeliver counts released messages too. So the server delivers a
-// message without a limit, until a worker acknowledges or buries it. Messages that a server
-// stopped delivering all the same, because someone set a limit, are rescued.
+// The server enforces the lease, the pause, maxInFlight and maxBacklog. Workers enforce the delay between attempts, and write dead
+// letters: the backoff of a JetStream consumer replaces its lease, and MaxDeliver counts released messages too. So the server
+// delivers a message without a limit, until a worker acknowledges or buries it. Messages that a server stops delivering, because
+// someone set a limit, are rescued.
 package jetstream

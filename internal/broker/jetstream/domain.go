@@ -4,7 +4,6 @@ import (
 	"regexp"
 	"slices"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
@@ -12,19 +11,9 @@ import (
 
 var namePattern = regexp.MustCompile(`^[-_A-Za-z0-9]+$`)
 
-// isName reports whether all texts can be tokens of a subject, and no wildcards.
+// isName reports whether all texts can be tokens of a subject without wildcards.
 func isName(texts ...string) bool {
 	return !slices.ContainsFunc(texts, func(text string) bool { return !namePattern.MatchString(text) })
-}
-
-func newJetStream(nc *nats.Conn, domain string) (jetstream.JetStream, error) {
-	switch {
-	case domain == "":
-		return jetstream.New(nc)
-	case !isName(domain):
-		return nil, broker.Errorf(broker.ClassInvalid, "jetStreamDomain must consist of letters, digits, '-' and '_'")
-	}
-	return jetstream.NewWithDomain(nc, domain)
 }
 
 func (e *Engine) silentDomainError() error {
@@ -32,7 +21,7 @@ func (e *Engine) silentDomainError() error {
 		"the JetStream domain %s does not respond: it does not exist, or the leaf node of the connection is not connected to it", e.domain)
 }
 
-// apiPrefix returns what precedes the name of a request to JetStream in its subject.
+// apiPrefix returns the prefix of the subjects of requests to JetStream.
 func (e *Engine) apiPrefix() string {
 	if e.domain == "" {
 		return jetstream.DefaultAPIPrefix
@@ -40,7 +29,7 @@ func (e *Engine) apiPrefix() string {
 	return "$JS." + e.domain + ".API."
 }
 
-// nextMessageSubject receives pull requests.
+// nextMessageSubject is the subject of pull requests.
 func (e *Engine) nextMessageSubject(queue, priority string) string {
 	return e.apiPrefix() + "CONSUMER.MSG.NEXT." + streamName(queue) + "." + priority
 }
@@ -48,13 +37,8 @@ func (e *Engine) nextMessageSubject(queue, priority string) string {
 // storedKeySubject is the subject of a key in the stream of the queue's bucket.
 func storedKeySubject(queue, key string) string { return "$KV." + bucketName(queue) + "." + key }
 
-// keySubject stores a key of the queue's bucket.
-func (e *Engine) keySubject(queue, key string) string {
-	return e.writableSubject(storedKeySubject(queue, key))
-}
-
-// writableSubject stores a key of a bucket with this subject. Between domains, servers forward keys only with the prefix of
-// the API.
+// writableSubject returns the subject to which a key of a bucket with this subject is published. Between domains, servers forward
+// keys only with the prefix of the API.
 func (e *Engine) writableSubject(subject string) string {
 	if e.domain == "" {
 		return subject

@@ -1,7 +1,6 @@
 package jetstream
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,13 +23,15 @@ func (c *settingComparison) compareSetting(name string, want, found any) {
 	}
 }
 
-// streamDrift compares the settings that the configuration determines.
+// streamDrift compares the settings that the configuration determines in one of the streams.
 func streamDrift(want, found *jetstream.StreamConfig) []broker.SettingDifference {
 	c := &settingComparison{object: "stream " + want.Name}
 	c.compareSetting("subjects", sortedSubjects(want.Subjects), sortedSubjects(found.Subjects))
 	c.compareSetting("discard", want.Discard, found.Discard)
 	c.compareSetting("max_msgs", want.MaxMsgs, found.MaxMsgs)
+	c.compareSetting("max_msgs_per_subject", want.MaxMsgsPerSubject, found.MaxMsgsPerSubject)
 	c.compareSetting("max_age", want.MaxAge, found.MaxAge)
+	c.compareSetting("max_bytes", want.MaxBytes, found.MaxBytes)
 	c.compareSetting("allow_msg_schedules", want.AllowMsgSchedules, found.AllowMsgSchedules)
 	c.compareSetting("allow_direct", want.AllowDirect, found.AllowDirect)
 	c.compareSetting("republish", formatRePublish(want.RePublish), formatRePublish(found.RePublish))
@@ -56,21 +57,6 @@ func consumerDrift(queue string, want, found *jetstream.ConsumerConfig) []broker
 	c.compareSetting("max_deliver", want.MaxDeliver, found.MaxDeliver)
 	c.compareSetting("max_ack_pending", want.MaxAckPending, found.MaxAckPending)
 	c.compareSetting("weight", want.Metadata[metaWeight], found.Metadata[metaWeight])
-	return c.differences
-}
-
-// rateLimitDrift compares the stored rate limit. Content that cannot be decoded differs from
-// every limit.
-func rateLimitDrift(queue string, want rateLimitRecord, raw []byte) []broker.SettingDifference {
-	c := &settingComparison{object: "key " + rateLimitKey + " of bucket " + bucketName(queue)}
-	var found rateLimitRecord
-	if len(raw) > 0 {
-		if err := json.Unmarshal(raw, &found); err != nil {
-			c.compareSetting("limit", want, "not a limit")
-			return c.differences
-		}
-	}
-	c.compareSetting("limit", want, found)
 	return c.differences
 }
 

@@ -32,10 +32,10 @@ type ensureOperation struct {
 	applyChanges bool
 	// isApplied: the stream has the hash of this configuration, and this owner.
 	isApplied bool
-	// streams are those of the queue that are known to exist, the one with the messages first.
+	// streams of the queue that are known to exist. The first stream has the messages.
 	streams []*jetstream.StreamInfo
 	storage broker.StorageState
-	// bucket is the stream of the bucket; nil if it was not read yet.
+	// bucket is the stream of the bucket; nil if it was not read.
 	bucket jetstream.Stream
 	// isUnanswered: the server did not answer a change of the storage in time.
 	isUnanswered bool
@@ -53,8 +53,13 @@ func (n *ensureOperation) run(ctx context.Context) error {
 	n.applyChanges = n.result.Created || n.result.Updated || n.Drift == broker.DriftCorrect
 	n.result.Enforcement = n.enforcement(n.QueueConfig, n.allowSchedules)
 
+	want := n.streamConfig(config)
+	if n.reportDrift(streamDrift(&want, &config)) {
+		if err := n.updateStream(ctx, 0, want); err != nil {
+			return err
+		}
+	}
 	for _, part := range []func(context.Context) error{
-		n.ensureStream,
 		n.ensureDeadStream,
 		n.ensureRateLimit,
 		func(ctx context.Context) error { return n.ensureConsumers(ctx, stream) },
@@ -78,10 +83,10 @@ func (n *ensureOperation) getOrCreateStream(ctx context.Context) (jetstream.Stre
 	stream, err := n.js.Stream(ctx, streamName(n.Name))
 	if isNotFound(err) && !n.MustExist {
 		n.result.Created = true
-		created := n.streamConfig(jetstream.StreamConfig{Name: streamName(n.Name), Retention: jetstream.WorkQueuePolicy}, "")
+		created := n.streamConfig(jetstream.StreamConfig{Name: streamName(n.Name), Retention: jetstream.WorkQueuePolicy})
 		stream, err = n.createStream(ctx, created)
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-			// Another client created it at the same time, and may be its owner.
+			// Another client created the stream at the same time, and may be its owner.
 			n.result.Created = false
 			stream, err = n.js.Stream(ctx, streamName(n.Name))
 		}
@@ -91,7 +96,7 @@ func (n *ensureOperation) getOrCreateStream(ctx context.Context) (jetstream.Stre
 	}
 	config := stream.CachedInfo().Config
 	if err := n.CheckOwnership(ownerFromMetadata(config.Metadata)); err != nil {
-		return nil, err // its settings are another owner's
+		return nil, err
 	}
 	if config.Retention != jetstream.WorkQueuePolicy {
 		return nil, immutableSettingError("the stream "+config.Name, "retention", jetstream.WorkQueuePolicy, config.Retention)
@@ -107,15 +112,6 @@ func (n *ensureOperation) reportDrift(drift []broker.SettingDifference) bool {
 	return len(drift) > 0 && n.applyChanges
 }
 
-func (n *ensureOperation) ensureStream(ctx context.Context) error {
-	found := n.streams[0].Config
-	want := n.streamConfig(found, "")
-	if !n.reportDrift(streamDrift(&want, &found)) {
-		return nil
-	}
-	return n.updateStream(ctx, 0, want)
-}
-
 // updateStream updates one of the streams.
 func (n *ensureOperation) updateStream(ctx context.Context, number int, config jetstream.StreamConfig) error {
 	updated, err := n.js.UpdateStream(ctx, config)
@@ -125,60 +121,85 @@ func (n *ensureOperation) updateStream(ctx context.Context, number int, config j
 	return err
 }
 
-// addStream adds a stream other than that of the jobs, and returns its configuration, whose retention must be by limits.
-func (n *ensureOperation) addStream(stream jetstream.Stream) (jetstream.StreamConfig, error) {
+// ensureLimitsStream creates or corrects a stream other than that of the jobs. Object is what is missing if it does not exist,
+// initial has the settings that never change.
+func (n *ensureOperation) ensureLimitsStream(
+	ctx context.Context, object string, initial jetstream.StreamConfig, configure func(jetstream.StreamConfig) jetstream.StreamConfig,
+) (jetstream.Stream, error) {
+	stream, err := n.js.Stream(ctx, initial.Name)
+	if isNotFound(err) {
+		n.reportMissingObject(object)
+		stream, err = n.createStream(ctx, configure(initial))
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+			stream, err = n.js.Stream(ctx, initial.Name)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
 	n.streams = append(n.streams, stream.CachedInfo())
 	found := stream.CachedInfo().Config
 	if found.Retention != jetstream.LimitsPolicy {
-		return found, immutableSettingError("the stream "+found.Name, "retention", jetstream.LimitsPolicy, found.Retention)
+		return nil, immutableSettingError("the stream "+found.Name, "retention", jetstream.LimitsPolicy, found.Retention)
 	}
-	return found, nil
+	want := configure(found)
+	if n.reportDrift(streamDrift(&want, &found)) {
+		err = n.updateStream(ctx, len(n.streams)-1, want)
+	}
+	return stream, err
 }
 
 func (n *ensureOperation) ensureDeadStream(ctx context.Context) error {
-	stream, err := n.js.Stream(ctx, deadStreamName(n.Name))
-	if isNotFound(err) {
-		n.reportMissingObject("stream " + deadStreamName(n.Name))
-		created := n.deadStreamConfig(jetstream.StreamConfig{Name: deadStreamName(n.Name), Retention: jetstream.LimitsPolicy})
-		stream, err = n.createStream(ctx, created)
-	}
-	if err != nil {
+	name := deadStreamName(n.Name)
+	stream, err := n.ensureLimitsStream(ctx, "stream "+name, jetstream.StreamConfig{Name: name}, n.deadStreamConfig)
+	if err != nil || !n.result.Updated {
 		return err
 	}
-	found, err := n.addStream(stream)
-	if err != nil {
-		return err
-	}
-	want := n.deadStreamConfig(found)
-	if n.reportDrift(streamDrift(&want, &found)) {
-		if err := n.updateStream(ctx, len(n.streams)-1, want); err != nil {
-			return err
-		}
-	}
-	if !n.result.Updated {
-		return nil
-	}
-	// Versions before v0.2 stored advisories here, which would count as dead letters.
+	// Versions before v0.2 stored advisories in this stream, which would count as dead letters.
 	return stream.Purge(ctx, jetstream.WithPurgeSubject(maxDeliveriesSubject(n.Name)))
 }
 
-// reportMissingObject reports an object that someone deleted. It is created again even with
-// drift policy Warn: the queue does not work without it.
+// ensureResults creates, corrects or deletes the bucket with the states of jobs. A queue without this bucket costs no request,
+// unless its configuration has changed.
+func (n *ensureOperation) ensureResults(ctx context.Context) error {
+	if n.Results.IsEnabled() {
+		initial := jetstream.StreamConfig{Name: jobsStreamName(n.Name)}
+		_, err := n.ensureLimitsStream(ctx, "bucket "+jobsBucketName(n.Name), initial, n.jobsStreamConfig)
+		return err
+	}
+	if n.isApplied || n.result.Created {
+		return nil
+	}
+	err := n.js.DeleteStream(ctx, jobsStreamName(n.Name))
+	if isNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// reportMissingObject reports an object that someone deleted. The object is created again even with the drift policy Warn, because
+// the queue does not work without it.
 func (n *ensureOperation) reportMissingObject(object string) {
 	n.result.Drift = append(n.result.Drift, broker.SettingDifference{Object: object, Setting: "exists", Want: "true", Found: "false"})
 }
 
 func (n *ensureOperation) ensureRateLimit(ctx context.Context) error {
 	var (
-		created jetstream.KeyValue
-		raw     []byte
+		opened jetstream.KeyValue // nil until it is created or needed
+		raw    []byte
 	)
 	bucket, err := n.js.Stream(ctx, bucketStreamName(n.Name))
 	switch {
 	case isNotFound(err):
 		n.reportMissingObject("bucket " + bucketName(n.Name))
-		// Do not read a new bucket: other servers may not know yet where it is.
-		created, err = n.createBucket(ctx, jetstream.KeyValueConfig{Bucket: bucketName(n.Name), History: 1, LimitMarkerTTL: time.Minute})
+		// Do not read a new bucket, which other servers may not have yet.
+		err = n.createWithReplicas(func(replicas int) error {
+			opened, err = n.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+				Bucket: bucketName(n.Name), History: 1, LimitMarkerTTL: time.Minute,
+				Storage: n.storageType(), Placement: n.placement(), Replicas: replicas,
+			})
+			return err
+		})
 	case err == nil:
 		n.bucket = bucket
 		raw, err = readRateLimit(ctx, bucket, n.Name)
@@ -186,14 +207,31 @@ func (n *ensureOperation) ensureRateLimit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !n.reportDrift(rateLimitDrift(n.Name, n.rateLimitRecord(), raw)) {
+	want, found := rateLimitRecord{}, rateLimitRecord{}
+	if r := n.RateLimit; r != nil {
+		want = rateLimitRecord{r.Limit, r.Per, r.Burst}
+	}
+	c := &settingComparison{object: "key " + rateLimitKey + " of bucket " + bucketName(n.Name)}
+	if len(raw) > 0 && json.Unmarshal(raw, &found) != nil {
+		c.compareSetting("limit", want, "not a limit")
+	} else {
+		c.compareSetting("limit", want, found)
+	}
+	if !n.reportDrift(c.differences) {
 		return nil
 	}
-	return n.putRateLimit(ctx, created)
+	value, err := json.Marshal(want)
+	if err == nil && opened == nil {
+		opened, err = n.js.KeyValue(ctx, bucketName(n.Name))
+	}
+	if err == nil {
+		_, err = opened.Put(ctx, rateLimitKey, value)
+	}
+	return err
 }
 
-// readRateLimit returns nil if the bucket has no rate limit. It reads the stream of the bucket, because to open the
-// bucket would be one more request of each comparison.
+// readRateLimit returns nil if the bucket has no rate limit. It reads the stream of the bucket, because opening the bucket would add
+// a request to each comparison.
 func readRateLimit(ctx context.Context, bucket jetstream.Stream, queue string) ([]byte, error) {
 	message, err := bucket.GetLastMsgForSubject(ctx, storedKeySubject(queue, rateLimitKey))
 	if isNotFound(err) {
@@ -202,25 +240,10 @@ func readRateLimit(ctx context.Context, bucket jetstream.Stream, queue string) (
 	if err != nil {
 		return nil, err
 	}
-	if message.Header.Get("KV-Operation") != "" || message.Header.Get(jetstream.MarkerReasonHeader) != "" {
+	if message.Header.Get(keyOperationHeader) != "" || message.Header.Get(jetstream.MarkerReasonHeader) != "" {
 		return nil, nil // deleted
 	}
 	return message.Data, nil
-}
-
-// putRateLimit stores the rate limit in the bucket, which it opens if it was not created.
-func (n *ensureOperation) putRateLimit(ctx context.Context, bucket jetstream.KeyValue) (err error) {
-	if bucket == nil {
-		if bucket, err = n.js.KeyValue(ctx, bucketName(n.Name)); err != nil {
-			return err
-		}
-	}
-	value, err := json.Marshal(n.rateLimitRecord())
-	if err != nil {
-		return err
-	}
-	_, err = bucket.Put(ctx, rateLimitKey, value)
-	return err
 }
 
 func (n *ensureOperation) ensureConsumers(ctx context.Context, stream jetstream.Stream) error {
@@ -233,7 +256,22 @@ func (n *ensureOperation) ensureConsumers(ctx context.Context, stream jetstream.
 			return err
 		}
 	}
-	return n.removeRetiredConsumers(ctx, stream, infos)
+	// Consumers of priorities that are no longer configured are deleted once they are empty.
+	for name, info := range infos {
+		isConfigured := slices.ContainsFunc(n.Priorities, func(p broker.Priority) bool { return p.Name == name })
+		if isConfigured || info.Config.Metadata[metaWeight] == "" {
+			continue
+		}
+		if info.NumPending > 0 || info.NumAckPending > 0 || !n.applyChanges {
+			n.result.RetiringPriorities = append(n.result.RetiringPriorities, name)
+			continue
+		}
+		if err := stream.DeleteConsumer(ctx, name); err != nil && !isNotFound(err) {
+			return err
+		}
+	}
+	slices.Sort(n.result.RetiringPriorities)
+	return nil
 }
 
 // ensureConsumer creates the consumer if found is nil.
@@ -269,26 +307,6 @@ func (n *ensureOperation) ensureConsumer(
 		_, err = stream.ResumeConsumer(ctx, want.Name)
 	}
 	return err
-}
-
-// removeRetiredConsumers deletes consumers of priorities that are no longer configured, once
-// they are empty.
-func (n *ensureOperation) removeRetiredConsumers(ctx context.Context, stream jetstream.Stream, infos map[string]*jetstream.ConsumerInfo) error {
-	for name, info := range infos {
-		still := slices.ContainsFunc(n.Priorities, func(p broker.Priority) bool { return p.Name == name })
-		if still || info.Config.Metadata[metaWeight] == "" {
-			continue
-		}
-		if info.NumPending > 0 || info.NumAckPending > 0 || !n.applyChanges {
-			n.result.RetiringPriorities = append(n.result.RetiringPriorities, name)
-			continue
-		}
-		if err := stream.DeleteConsumer(ctx, name); err != nil && !isNotFound(err) {
-			return err
-		}
-	}
-	slices.Sort(n.result.RetiringPriorities)
-	return nil
 }
 
 // listConsumers returns the consumers of a stream by name.

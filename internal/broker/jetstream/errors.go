@@ -13,17 +13,14 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// classifyError adds the operation and a class to an error, and conceals what its readers may not
-// see. The server has answered: errors before that are concealed by the serverDialer.
-func (e *Engine) classifyError(operation string, err error) error {
-	return e.credentials.Conceal(e.classify(operation, err), true)
-}
-
-func (e *Engine) classify(operation string, err error) error {
+// classifyError adds the operation and a class to an error, and conceals the parts that readers of the error may not see. The server
+// has answered, because the serverDialer conceals earlier errors.
+func (e *Engine) classifyError(operation string, err error) (classified error) {
 	if err == nil {
 		return nil
 	}
-	if classed := broker.ClassOf(err); classed != broker.ClassUnknown {
+	defer func() { classified = e.credentials.Conceal(classified, true) }()
+	if broker.ClassOf(err) != broker.ClassUnknown {
 		return fmt.Errorf("%s: %w", operation, err)
 	}
 	class := errorClassOf(err)
@@ -46,7 +43,7 @@ func (e *Engine) classify(operation string, err error) error {
 	return broker.Errorf(class, "%s: %w", operation, err)
 }
 
-// errorsByClass are errors of the client library; those of the server have a code.
+// errorsByClass are errors of the client library; errors of the server have a code.
 var errorsByClass = []struct {
 	class broker.ErrorClass
 	errs  []error

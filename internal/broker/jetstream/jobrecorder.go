@@ -19,7 +19,7 @@ type jobRecorder struct {
 	*keyWatch
 }
 
-// JobRecorder implements broker.Subscription. Requests to cancel jobs are watched, so that they take effect at once.
+// JobRecorder implements broker.Subscription. It watches requests to cancel jobs, so that they take effect at once.
 func (s *queueSubscription) JobRecorder(ctx context.Context, onCancel func(id string, request jobstate.Cancel)) (broker.JobRecorder, error) {
 	operation := "watching for canceled jobs of the queue " + s.queue
 	bucket, err := s.js.KeyValue(ctx, jobsBucketName(s.queue))
@@ -52,7 +52,7 @@ func (r *jobRecorder) Record(ctx context.Context, d broker.Delivery, entry *jobs
 
 // EndCancel implements broker.JobRecorder.
 func (r *jobRecorder) EndCancel(ctx context.Context, id string) error {
-	message := &nats.Msg{Subject: r.writableSubject(jobsSubject(r.queue, cancelKey(id))), Header: nats.Header{keyOperationHeader: {"DEL"}}}
+	message := &nats.Msg{Subject: r.writableSubject(jobsSubject(r.queue, cancelKeyPrefix, id)), Header: nats.Header{keyOperationHeader: {"DEL"}}}
 	_, err := r.store(ctx, message)
 	return r.classifyError("recording a job of the queue "+r.queue, err)
 }

@@ -16,39 +16,35 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/jobstate"
 )
 
-// stateHeader has the state of an entry, so that a list of entries can be read without their results.
+// stateHeader has the state of an entry, so that entries can be listed without their content.
 const stateHeader = broker.HeaderPrefix + "State"
 
-// The keys of the bucket with the states of jobs.
+// The prefixes of keys in the bucket with the states of jobs.
 const (
 	jobKeyPrefix    = "job."
 	cancelKeyPrefix = "cancel."
 )
 
-func jobKey(id string) string { return jobKeyPrefix + keyToken(id) }
+// jobsSubject returns the subject of a key about a job in the stream of the bucket with the states of jobs.
+func jobsSubject(queue, keyPrefix, id string) string {
+	return "$KV." + jobsBucketName(queue) + "." + keyPrefix + keyToken(id)
+}
 
-func cancelKey(id string) string { return cancelKeyPrefix + keyToken(id) }
-
-// jobsSubject is the subject of a key in the stream of the bucket with the states of jobs.
-func jobsSubject(queue, key string) string { return "$KV." + jobsBucketName(queue) + "." + key }
-
-// recordEntry stores an entry unless a later one is stored. Last is the number of the entry that it probably replaces; 0:
-// none. It returns the number of the stored entry.
+// recordEntry stores an entry unless a later entry is stored, and returns the number of the stored entry. Last is the number of the
+// entry that it probably replaces; 0: no entry.
 func (e *Engine) recordEntry(ctx context.Context, queue string, entry *jobstate.Entry, last uint64) (stored uint64, err error) {
 	raw, err := entry.Encode()
 	if err != nil {
 		return 0, err
 	}
-	key := jobKey(entry.ID)
+	subject := jobsSubject(queue, jobKeyPrefix, entry.ID)
 	for {
-		message := &nats.Msg{
-			Subject: e.writableSubject(jobsSubject(queue, key)), Data: raw, Header: nats.Header{stateHeader: {string(entry.State)}},
-		}
+		message := &nats.Msg{Subject: e.writableSubject(subject), Data: raw, Header: nats.Header{stateHeader: {string(entry.State)}}}
 		stored, err := e.writeLast(ctx, jobsStreamName(queue), message, last)
 		if !errors.Is(err, broker.ErrKeyChanged) {
 			return stored, err
 		}
-		found, err := e.readLast(ctx, jobsStreamName(queue), jobsSubject(queue, key))
+		found, err := e.readLast(ctx, jobsStreamName(queue), subject)
 		if err != nil {
 			return 0, err
 		}
@@ -61,9 +57,35 @@ func (e *Engine) recordEntry(ctx context.Context, queue string, entry *jobstate.
 }
 
 // Job implements broker.JobStore.
-func (e *Engine) Job(ctx context.Context, queue, id string) (jobstate.Info, error) {
-	info, err := e.findJob(ctx, queue, id)
-	return info, e.jobStoreError(ctx, "looking up a job of", queue, err)
+func (e *Engine) Job(ctx context.Context, queue, id string) (info jobstate.Info, err error) {
+	defer func() { err = e.jobStoreError(ctx, "looking up a job of", queue, err) }()
+	evidence := &jobstate.Evidence{ID: id}
+	found, err := e.readLast(ctx, jobsStreamName(queue), jobsSubject(queue, jobKeyPrefix, id))
+	if err != nil {
+		return info, err
+	}
+	if found != nil && !found.isDeletedKey() {
+		evidence.Entry, evidence.EntryTime = jobstate.Decode(found.Data), found.Time
+	}
+	if sequence, err := strconv.ParseUint(id, 10, 64); err == nil {
+		evidence.Sequence = sequence
+	}
+	for {
+		var question jobstate.Question
+		info, question = jobstate.Decide(evidence)
+		if question == jobstate.Answered {
+			if info.State.IsFinal() {
+				return info, nil
+			}
+			request, err := e.readLast(ctx, jobsStreamName(queue), jobsSubject(queue, cancelKeyPrefix, id))
+			info.CancelRequested = err == nil && request != nil && !request.isDeletedKey()
+			return info, err
+		}
+		if err := e.answer(ctx, queue, evidence, question); err != nil {
+			return info, err
+		}
+		evidence.Answer(question)
+	}
 }
 
 // jobStoreError adds the operation to an error, and explains a missing bucket.
@@ -88,44 +110,13 @@ func (e *Engine) requireQueue(ctx context.Context, queue string) error {
 	return nil
 }
 
-// isStreamMissing reports that the stream of a request does not exist. A request to store something has no
-// responders then.
+// isStreamMissing reports that the stream of a request does not exist. A request to store a message then has no responders.
 func isStreamMissing(err error) bool {
 	api := (*jetstream.APIError)(nil)
 	return errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamNotFound || errors.Is(err, nats.ErrNoResponders) ||
 		errors.Is(err, jetstream.ErrStreamNotFound)
 }
 
-func (e *Engine) findJob(ctx context.Context, queue, id string) (jobstate.Info, error) {
-	evidence := &jobstate.Evidence{ID: id}
-	found, err := e.readLast(ctx, jobsStreamName(queue), jobsSubject(queue, jobKey(id)))
-	if err != nil {
-		return jobstate.Info{}, err
-	}
-	if found != nil && !found.isDeletedKey() {
-		evidence.Entry, evidence.EntryTime = jobstate.Decode(found.Data), found.Time
-	}
-	if sequence, err := strconv.ParseUint(id, 10, 64); err == nil {
-		evidence.Sequence = sequence
-	}
-	for {
-		info, question := jobstate.Decide(evidence)
-		if question == jobstate.Answered {
-			if info.State.IsFinal() {
-				return info, nil
-			}
-			request, err := e.readLast(ctx, jobsStreamName(queue), jobsSubject(queue, cancelKey(id)))
-			info.CancelRequested = err == nil && request != nil && !request.isDeletedKey()
-			return info, err
-		}
-		if err := e.answer(ctx, queue, evidence, question); err != nil {
-			return info, err
-		}
-		evidence.Answer(question)
-	}
-}
-
-// answer answers a question about a job.
 func (e *Engine) answer(ctx context.Context, queue string, evidence *jobstate.Evidence, question jobstate.Question) (err error) {
 	switch question {
 	case jobstate.AskDelayed:
@@ -148,7 +139,7 @@ func (e *Engine) answer(ctx context.Context, queue string, evidence *jobstate.Ev
 	return err
 }
 
-// findMessage returns the message of a job. A message of another job may have the number.
+// findMessage returns the message of a job, unless a message of another job has its number.
 func (e *Engine) findMessage(ctx context.Context, queue string, evidence *jobstate.Evidence) (*jobstate.Message, error) {
 	sequence := evidence.MessageSequence()
 	found, err := e.readSequence(ctx, streamName(queue), sequence)
@@ -164,8 +155,8 @@ func (e *Engine) findMessage(ctx context.Context, queue string, evidence *jobsta
 	}, nil
 }
 
-// entriesCompleteSince returns the time of the server, and since when all entries still exist. Once half of the bucket's
-// space is used, entries that are older than the first one may have been discarded.
+// entriesCompleteSince returns the time of the server, and the time since which all entries still exist. Once half of the bucket's
+// space is used, entries that are older than the first existing entry may have been discarded.
 func (e *Engine) entriesCompleteSince(ctx context.Context, queue string) (now, since time.Time, err error) {
 	stream, err := e.js.Stream(ctx, jobsStreamName(queue))
 	if err != nil {
@@ -197,45 +188,37 @@ func (e *Engine) RecordWaiting(ctx context.Context, job *broker.OutgoingJob, sen
 
 // CancelJob implements broker.JobStore.
 func (e *Engine) CancelJob(ctx context.Context, queue, id string) (removed bool, err error) {
+	defer func() { err = e.jobStoreError(ctx, "canceling a job of", queue, err) }()
 	sequence, err := e.cancelDelayed(ctx, queue, id)
-	switch {
-	case err != nil:
-	case sequence > 0:
-		_, err = e.recordEntry(ctx, queue, &jobstate.Entry{ID: id, State: jobstate.Canceled, Sequence: sequence}, 0)
-	default:
-		err = e.requestCancel(ctx, queue, id)
+	if err != nil {
+		return sequence > 0, err
 	}
-	return sequence > 0, e.jobStoreError(ctx, "canceling a job of", queue, err)
-}
-
-func (e *Engine) requestCancel(ctx context.Context, queue, id string) error {
+	if sequence > 0 {
+		_, err = e.recordEntry(ctx, queue, &jobstate.Entry{ID: id, State: jobstate.Canceled, Sequence: sequence}, 0)
+		return true, err
+	}
 	stream, err := e.js.Stream(ctx, streamName(queue))
 	if err != nil {
-		return err
+		return false, err
 	}
 	request := jobstate.Cancel{SentBefore: stream.CachedInfo().TimeStamp}
 	if _, due, err := e.findDelayed(ctx, queue, id); err == nil {
-		request.SentBefore = due.Add(clockMargin) // it is about to become ready
+		request.SentBefore = due.Add(clockMargin) // the job is about to become ready
 	}
 	raw, err := json.Marshal(request)
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = e.store(ctx, &nats.Msg{Subject: e.writableSubject(jobsSubject(queue, cancelKeyPrefix, id)), Data: raw})
 	}
-	_, err = e.store(ctx, &nats.Msg{Subject: e.writableSubject(jobsSubject(queue, cancelKey(id))), Data: raw})
-	return err
-}
-
-// ListJobs implements broker.JobStore. It reads the states of the last entries without their content, and then those
-// that are listed.
-func (e *Engine) ListJobs(ctx context.Context, queue string, states []jobstate.State, limit int) (broker.JobList, error) {
-	list, err := e.listJobs(ctx, queue, states, limit)
-	return list, e.jobStoreError(ctx, "listing jobs of", queue, err)
+	return false, err
 }
 
 // listPageSize is the number of entries that are requested at a time.
 const listPageSize = 1000
 
-func (e *Engine) listJobs(ctx context.Context, queue string, states []jobstate.State, limit int) (list broker.JobList, err error) {
+// ListJobs implements broker.JobStore. It reads the states of the last entries without their content, and then the entries that it
+// returns.
+func (e *Engine) ListJobs(ctx context.Context, queue string, states []jobstate.State, limit int) (list broker.JobList, err error) {
+	defer func() { err = e.jobStoreError(ctx, "listing jobs of", queue, err) }()
 	stream, err := e.js.Stream(ctx, jobsStreamName(queue))
 	if err != nil {
 		return list, err
@@ -262,7 +245,7 @@ func (e *Engine) listJobs(ctx context.Context, queue string, states []jobstate.S
 			return list, err
 		}
 		if message == nil {
-			continue // it was replaced meanwhile
+			continue // another entry has replaced it
 		}
 		if entry := jobstate.Decode(message.Data); entry != nil {
 			list.Jobs = append(list.Jobs, entry.Info(message.Time))
@@ -274,7 +257,7 @@ func (e *Engine) listJobs(ctx context.Context, queue string, states []jobstate.S
 // scanStates returns the numbers of the entries in one of the states.
 func (e *Engine) scanStates(ctx context.Context, queue string, first uint64, states []jobstate.State) (found []uint64, err error) {
 	consumer, err := e.js.OrderedConsumer(ctx, jobsStreamName(queue), jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{jobsSubject(queue, jobKeyPrefix+">")}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
+		FilterSubjects: []string{"$KV." + jobsBucketName(queue) + "." + jobKeyPrefix + ">"}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
 		OptStartSeq: first, HeadersOnly: true, InactiveThreshold: time.Minute,
 	})
 	if err != nil {

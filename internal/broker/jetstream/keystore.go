@@ -11,11 +11,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// deletedKeyTTL is how long the server keeps the mark of a deleted key.
-const deletedKeyTTL = time.Minute
-
-// keyName is the name of a key in the bucket of the queue. It is apart from the bucket with the states of jobs, which
-// discards its oldest entries when it is full.
+// keyName returns the name of a key in the bucket of the queue. The bucket with the states of jobs discards its oldest entries when
+// it is full.
 func keyName(key broker.Key) string { return string(key.Kind) + "." + keyToken(key.Name) }
 
 // ReadKey implements broker.KeyStore.
@@ -36,22 +33,7 @@ func (e *Engine) ReadKey(ctx context.Context, queue string, key broker.Key) ([]b
 func (e *Engine) WriteKey(
 	ctx context.Context, queue string, key broker.Key, value []byte, expiry time.Duration, revision uint64,
 ) (uint64, error) {
-	message := &nats.Msg{Data: value, Header: nats.Header{}}
-	return e.changeKey(ctx, queue, key, message, expiry, revision)
-}
-
-// DeleteKey implements broker.KeyStore.
-func (e *Engine) DeleteKey(ctx context.Context, queue string, key broker.Key, revision uint64) error {
-	// The server writes no other mark when one of a purge expires.
-	message := &nats.Msg{Header: nats.Header{keyOperationHeader: {"PURGE"}}}
-	_, err := e.changeKey(ctx, queue, key, message, deletedKeyTTL, revision)
-	return err
-}
-
-func (e *Engine) changeKey(
-	ctx context.Context, queue string, key broker.Key, message *nats.Msg, expiry time.Duration, revision uint64,
-) (uint64, error) {
-	message.Subject = e.keySubject(queue, keyName(key))
+	message := &nats.Msg{Subject: e.writableSubject(storedKeySubject(queue, keyName(key))), Data: value, Header: nats.Header{}}
 	message.Header.Set(jetstream.MsgTTLHeader, expiry.Round(time.Second).String())
 	written, err := e.writeLast(ctx, bucketStreamName(queue), message, revision)
 	if errors.Is(err, broker.ErrKeyChanged) {
@@ -60,8 +42,8 @@ func (e *Engine) changeKey(
 	return written, e.keyError(ctx, "writing", queue, key, err)
 }
 
-// StoredHolder implements broker.KeyStore. The server names the message of which another one is a duplicate, unless that one
-// is delayed.
+// StoredHolder implements broker.KeyStore. The server returns the number of the message that made the job a duplicate, unless that
+// message is delayed.
 func (e *Engine) StoredHolder(ctx context.Context, job *broker.OutgoingJob, duplicate broker.SendResult) (string, error) {
 	var found *storedMessage
 	var err error

@@ -13,7 +13,7 @@ type keyWatch struct {
 	done    chan struct{}
 }
 
-// watchKeys calls handle for each value that a key has or receives, and returns after the values that exist.
+// watchKeys calls handle for each current and later value of the keys, and returns after the current values.
 func (s *queueSubscription) watchKeys(
 	ctx context.Context, operation string, bucket jetstream.KeyValue, keys string, handle func(jetstream.KeyValueEntry), options ...jetstream.WatchOpt,
 ) (*keyWatch, error) {
@@ -27,7 +27,7 @@ func (s *queueSubscription) watchKeys(
 	go func() {
 		defer close(w.done)
 		for entry := range watcher.Updates() {
-			if entry == nil { // all initial values were received
+			if entry == nil { // the current values were received
 				close(known)
 				continue
 			}
@@ -43,7 +43,7 @@ func (s *queueSubscription) watchKeys(
 	}
 }
 
-// Stop ends it.
+// Stop ends the watch.
 func (w *keyWatch) Stop() {
 	_ = w.watcher.Stop()
 	w.stop()

@@ -23,8 +23,7 @@ type currentCredentials struct {
 	conn atomic.Pointer[nats.Conn]
 }
 
-// get returns the current credentials, or the last ones if reading fails, as it can while
-// files are replaced.
+// get returns the current credentials, or the last credentials if reading fails, as it can while files are replaced.
 func (c *currentCredentials) get() broker.Credentials {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,8 +39,8 @@ func (c *currentCredentials) get() broker.Credentials {
 	return c.credentials
 }
 
-// takeUserFromURL moves the user in the URL to the credentials, if all servers have the
-// same: the client library would use a user in the URL for the life of the connection.
+// takeUserFromURL moves the user in the URLs to the credentials, if all servers have the same user, because the client library uses
+// a user in a URL for the life of the connection.
 func takeUserFromURL(c *broker.Credentials) {
 	if c.Username != "" || c.Token != "" || len(c.NATSCredentials) > 0 || len(c.NKeySeed) > 0 {
 		return
@@ -88,8 +87,8 @@ func loginOptions(c *broker.Credentials, current *currentCredentials) ([]nats.Op
 	)), nil
 }
 
-// nkeyOptions make each new connection log in with the current seed. The client library has no handler for
-// the public key. It calls the handler that selects a server with its lock held, before it reconnects.
+// nkeyOptions make each new connection log in with the current seed. The client library has no handler for the public key, so the
+// handler that selects a server sets it: the library calls this handler with its lock held, before it reconnects.
 func nkeyOptions(seed []byte, current *currentCredentials) ([]nats.Option, error) {
 	public, err := publicNKey(seed)
 	if err != nil {
@@ -117,7 +116,7 @@ func publicNKey(seed []byte) (string, error) {
 	return key.PublicKey()
 }
 
-// signNonce signs with the seed of a user, or the one in a credentials file.
+// signNonce signs with the seed of a user, or the seed in a credentials file.
 func signNonce(seed, nonce []byte) ([]byte, error) {
 	key, err := nkeys.ParseDecoratedUserNKey(seed)
 	if err != nil {

@@ -16,8 +16,15 @@ func deadStreamName(queue string) string { return streamPrefix + queue + deadStr
 
 func bucketName(queue string) string { return streamPrefix + queue }
 
-// bucketStreamName is the stream that contains the bucket.
+// bucketStreamName returns the name of the stream of the bucket.
 func bucketStreamName(queue string) string { return "KV_" + bucketName(queue) }
+
+// The bucket with the states of jobs is apart from the bucket of the queue, because its entries are discarded when they are old or
+// take too much space.
+
+func jobsBucketName(queue string) string { return bucketName(queue) + "_jobs" }
+
+func jobsStreamName(queue string) string { return "KV_" + jobsBucketName(queue) }
 
 func readySubject(queue, priority string) string { return subjectPrefix + queue + ".ready." + priority }
 
@@ -27,16 +34,15 @@ func arrivedSubject(queue, priority string) string {
 
 func delayedSubjectFilter(queue string) string { return subjectPrefix + queue + ".delayed.>" }
 
-// placeholderSubject replaces the subjects of a queue that rejects messages: a stream must
-// have a subject.
+// placeholderSubject replaces the subjects of a queue that rejects messages, because a stream must have a subject.
 func placeholderSubject(queue string) string { return subjectPrefix + queue + ".closed" }
 
 func deadLetterSubject(queue, priority string) string {
 	return subjectPrefix + queue + ".dead." + priority
 }
 
-// maxDeliveriesSubject receives an advisory when the server stops delivering a message. Versions before
-// v0.2 stored them with the dead letters.
+// maxDeliveriesSubject is the subject of advisories about messages that the server stops delivering. Versions before v0.2 stored
+// them with the dead letters.
 func maxDeliveriesSubject(queue string) string {
 	return "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES." + streamName(queue) + ".*"
 }

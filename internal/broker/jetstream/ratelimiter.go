@@ -16,9 +16,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/clock"
 )
 
-// rateLimiter enforces the rate limit of a queue. The bucket contains the next free slot; a
-// worker takes slots with a compare-and-set. So the limit holds for any number of workers
-// that do not know each other. Workers watch the bucket for changes of the limit.
+// rateLimiter enforces the rate limit of a queue for any number of workers. The bucket contains the next free slot, and a worker
+// takes slots with a compare-and-set. Workers watch the bucket for changes of the limit.
 type rateLimiter struct {
 	*queueSubscription
 	*keyWatch
@@ -26,8 +25,7 @@ type rateLimiter struct {
 
 	// mu serializes calls of Reserve.
 	mu sync.Mutex
-	// clockOffset is how far the clock of the server is ahead of this machine, at
-	// clockMeasuredTime.
+	// clockOffset is how far the clock of the server was ahead of this machine at clockMeasuredTime.
 	clockOffset       time.Duration
 	clockMeasuredTime time.Time
 }
@@ -54,14 +52,10 @@ func (l *rateLimiter) IsLimited() bool {
 }
 
 // Reserve implements broker.RateLimiter.
-func (l *rateLimiter) Reserve(ctx context.Context, number int) ([]time.Time, error) {
+func (l *rateLimiter) Reserve(ctx context.Context, number int) (_ []time.Time, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	slots, err := l.reserveSlots(ctx, number)
-	return slots, l.classifyError("reserving a slot of the rate limit of the queue "+l.queue, err)
-}
-
-func (l *rateLimiter) reserveSlots(ctx context.Context, number int) ([]time.Time, error) {
+	defer func() { err = l.classifyError("reserving a slot of the rate limit of the queue "+l.queue, err) }()
 	for {
 		asked := l.currentLimit.Load()
 		if asked == nil || asked.Limit == 0 {
@@ -128,8 +122,8 @@ func (l *rateLimiter) takeSlots(ctx context.Context, line rate.Limit, number int
 // clockOffsetMaxAge is how long a measured offset is used.
 const clockOffsetMaxAge = 30 * time.Second
 
-// measureClockOffset measures the offset to the clock of the server, so that workers with
-// different clocks agree on the times of slots.
+// measureClockOffset measures the offset to the clock of the server, so that workers with different clocks agree on the times of
+// slots.
 func (l *rateLimiter) measureClockOffset(ctx context.Context) error {
 	sent := time.Now()
 	if !l.clockMeasuredTime.IsZero() && sent.Sub(l.clockMeasuredTime) < clockOffsetMaxAge {

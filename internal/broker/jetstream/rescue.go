@@ -12,10 +12,11 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/jobkeys"
+	"github.com/yardmaster/yardmaster/internal/clock"
 )
 
-// confirmDelay is the time between two reads that both have to find a message stranded. A server removes an
-// acknowledged message from its stream shortly after the consumer no longer counts it.
+// confirmDelay is the time between two reads that must both find a message stranded, because a server removes an acknowledged message
+// from its stream shortly after the consumer no longer counts it.
 const confirmDelay = 2 * time.Second
 
 // The errors in dead letters of stranded messages.
@@ -24,14 +25,10 @@ const (
 	reasonRetired = "the priority of the message was removed before the message was due"
 )
 
-// Rescue implements broker.Engine. It depends on no advisory of the server, which could be lost: it
-// compares the stream with the positions of its consumers.
-func (e *Engine) Rescue(ctx context.Context, queue string) (broker.RescueResult, error) {
-	result, err := e.rescueMessages(ctx, queue)
-	return result, e.classifyError("rescuing messages of the queue "+queue, err)
-}
-
-func (e *Engine) rescueMessages(ctx context.Context, queue string) (result broker.RescueResult, err error) {
+// Rescue implements broker.Engine. It depends on no advisory of the server, which could be lost: it compares the stream with the
+// positions of its consumers.
+func (e *Engine) Rescue(ctx context.Context, queue string) (result broker.RescueResult, err error) {
+	defer func() { err = e.classifyError("rescuing messages of the queue "+queue, err) }()
 	stream, err := e.js.Stream(ctx, streamName(queue))
 	if err != nil {
 		return result, err
@@ -40,7 +37,15 @@ func (e *Engine) rescueMessages(ctx context.Context, queue string) (result broke
 		result.Stranded = new(int64(0))
 		return result, nil
 	}
-	stranded, err := confirmStranded(ctx, stream, queue)
+	stranded, err := findStranded(ctx, stream, queue)
+	if err == nil && len(stranded) > 0 {
+		seen := stranded
+		if err := clock.SleepContext(ctx, confirmDelay); err != nil {
+			return result, err
+		}
+		stranded, err = findStranded(ctx, stream, queue)
+		maps.DeleteFunc(stranded, func(sequence uint64, reason string) bool { return seen[sequence] != reason })
+	}
 	if err != nil {
 		return result, err
 	}
@@ -55,27 +60,11 @@ func (e *Engine) rescueMessages(ctx context.Context, queue string) (result broke
 	return result, err
 }
 
-// confirmStranded returns what findStranded finds twice.
-func confirmStranded(ctx context.Context, stream jetstream.Stream, queue string) (map[uint64]string, error) {
-	seen, err := findStranded(ctx, stream, queue)
-	if err != nil || len(seen) == 0 {
-		return nil, err
-	}
-	select {
-	case <-time.After(confirmDelay):
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	again, err := findStranded(ctx, stream, queue)
-	maps.DeleteFunc(again, func(sequence uint64, reason string) bool { return seen[sequence] != reason })
-	return again, err
-}
-
-// countAttempts is how often the messages are counted before their number is unknown.
+// countAttempts is how often countStranded counts the messages.
 const countAttempts = 10
 
-// countStranded returns how many messages the stream has for its consumers beyond those that they count. The
-// answers of the server are comparable only if no message arrives or leaves in between.
+// countStranded returns the number of messages in the stream that its consumers do not count; nil if it is unknown. The answers of
+// the server are comparable only if no message arrives or leaves in between.
 func countStranded(ctx context.Context, stream jetstream.Stream, queue string) (*int64, error) {
 	before, err := stream.Info(ctx, jetstream.WithSubjectFilter(readySubject(queue, "*")))
 	if err != nil {
@@ -98,8 +87,7 @@ func countStranded(ctx context.Context, stream jetstream.Stream, queue string) (
 	return nil, nil
 }
 
-// surplus compares the number of messages on each subject with that of its consumer. Nil: a consumer is
-// missing.
+// surplus compares the number of messages on each subject with the number that its consumer counts. Nil: a consumer is missing.
 func surplus(
 	ctx context.Context, stream jetstream.Stream, subjects map[string]uint64, consumers map[string]*jetstream.ConsumerInfo,
 ) *int64 {
@@ -116,10 +104,9 @@ func surplus(
 	return &all
 }
 
-// findStranded returns the sequence numbers of at most broker.MaxRescued messages that no worker can
-// receive, with the reason.
+// findStranded returns the sequence numbers of at most broker.MaxRescued messages that no worker can receive, with the reason.
 func findStranded(ctx context.Context, stream jetstream.Stream, queue string) (map[uint64]string, error) {
-	// Read the consumers before the messages: a message that is in the stream afterwards was in it then.
+	// Read the consumers before the messages: a message that is in the stream afterwards was in it before.
 	consumers, err := listConsumers(ctx, stream)
 	if err != nil {
 		return nil, err
@@ -150,21 +137,21 @@ func findStranded(ctx context.Context, stream jetstream.Stream, queue string) (m
 	return stranded, nil
 }
 
-// lastGivenUp returns a sequence number: the consumer neither holds the messages of the subject up to it
-// for a worker, nor delivers them later. The server does not say which of the later messages it holds. After
-// a restart, its floor can be lower than before.
+// lastGivenUp returns the sequence number up to which the consumer neither holds messages of the subject for a worker, nor will
+// deliver them. The server does not report which later messages the consumer holds. After a restart, the floor can be lower than
+// before.
 func lastGivenUp(consumer *jetstream.ConsumerInfo, subject string) uint64 {
 	switch {
 	case consumer.Config.FilterSubject != subject:
-		return 0 // someone changed it, and its position is one among other messages
+		return 0 // someone changed the filter, and the position may be that of a message with another subject
 	case consumer.NumAckPending == 0:
 		return consumer.Delivered.Stream
 	}
 	return consumer.AckFloor.Stream
 }
 
-// isRetired reports whether a subject is that of a removed priority, without a consumer. A delayed message
-// can become ready in it. A consumer that is not listed is no proof: a server with it may be offline.
+// isRetired reports whether a subject belongs to a removed priority without a consumer. A delayed message can become ready on such a
+// subject. A consumer that is not listed may exist, because its server may be offline.
 func isRetired(ctx context.Context, stream jetstream.Stream, subject string) bool {
 	if slices.Contains(stream.CachedInfo().Config.Subjects, subject) {
 		return false
@@ -210,8 +197,7 @@ func (e *Engine) buryStranded(ctx context.Context, stream jetstream.Stream, queu
 	return 0, err
 }
 
-// deleteMessage reports whether the message existed. The server has no error code of its own for one that
-// does not.
+// deleteMessage reports whether the message existed. The server has no specific error code for a message that does not exist.
 func deleteMessage(ctx context.Context, stream jetstream.Stream, sequence uint64) (bool, error) {
 	err := stream.DeleteMsg(ctx, sequence)
 	if err == nil {

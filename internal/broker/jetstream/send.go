@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -17,10 +18,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/clock"
 )
 
-// Send implements broker.Producer. A stream without a leader has no responder for a moment, so Send repeats the
-// request as long as the stream exists.
+// Send implements broker.Producer. A stream without a leader has no responder for a moment, so Send repeats the request while the
+// stream exists.
 func (e *Engine) Send(ctx context.Context, job *broker.OutgoingJob) (broker.SendResult, error) {
 	if err := e.checkSupport(ctx, job); err != nil {
 		return broker.SendResult{}, err
@@ -29,16 +31,14 @@ func (e *Engine) Send(ctx context.Context, job *broker.OutgoingJob) (broker.Send
 	for {
 		reply, err := e.nc.RequestMsgWithContext(ctx, message)
 		result, err := confirmation(job, id, reply, err)
-		if !isRejectedSubject(err) {
+		if !errors.Is(err, errRejectedSubject) {
 			return result, e.sendError(ctx, job, err)
 		}
 		if err := e.explainRejection(ctx, job); err != nil {
 			return broker.SendResult{}, err
 		}
-		select {
-		case <-ctx.Done():
-			return broker.SendResult{}, e.sendError(ctx, job, ctx.Err())
-		case <-time.After(leaderRetryInterval):
+		if err := clock.SleepContext(ctx, leaderRetryInterval); err != nil {
+			return broker.SendResult{}, e.sendError(ctx, job, err)
 		}
 	}
 }
@@ -46,10 +46,13 @@ func (e *Engine) Send(ctx context.Context, job *broker.OutgoingJob) (broker.Send
 // leaderRetryInterval is the time between two requests to a stream without a leader.
 const leaderRetryInterval = 250 * time.Millisecond
 
-// SendMany implements broker.Producer. It sends all jobs before it waits, so the caller limits their number. It
-// does not repeat requests.
+// SendMany implements broker.Producer. It sends all jobs before it waits, so the caller limits their number. It does not repeat
+// requests.
 func (e *Engine) SendMany(ctx context.Context, queue string, jobs []*broker.OutgoingJob) []broker.SendResult {
-	b := &batch{Engine: e, ctx: ctx, queue: queue, jobs: jobs, results: make([]broker.SendResult, len(jobs)), isDone: make([]bool, len(jobs))}
+	b := &batch{
+		Engine: e, ctx: ctx, queue: queue, jobs: jobs, results: make([]broker.SendResult, len(jobs)), isDone: make([]bool, len(jobs)),
+		explanations: map[string]error{},
+	}
 	replies := make(chan *nats.Msg, len(jobs))
 	inbox := e.nc.NewInbox()
 	subscription, err := e.nc.ChanSubscribe(inbox+".*", replies)
@@ -58,7 +61,19 @@ func (e *Engine) SendMany(ctx context.Context, queue string, jobs []*broker.Outg
 		return b.results
 	}
 	defer func() { _ = subscription.Unsubscribe() }()
-	b.sendAll(inbox)
+	now := time.Now()
+	for i, job := range jobs {
+		if err := e.checkSupport(ctx, job); err != nil {
+			b.finish(i, broker.SendResult{}, err)
+			continue
+		}
+		message, id := outgoingMessage(job, now)
+		b.results[i].ID = id
+		message.Reply = inbox + "." + strconv.Itoa(i)
+		if err := e.nc.PublishMsg(message); err != nil {
+			b.finish(i, broker.SendResult{}, e.sendError(ctx, job, err))
+		}
+	}
 	for b.doneCount < len(jobs) {
 		select {
 		case reply := <-replies:
@@ -79,52 +94,27 @@ type batch struct {
 	results   []broker.SendResult
 	isDone    []bool
 	doneCount int
-	// explanations are why the queue rejects a subject, so that each is found once.
+	// explanations has why the queue rejects jobs, by their priority and whether they are delayed.
 	explanations map[string]error
-}
-
-func (b *batch) sendAll(inbox string) {
-	now := time.Now()
-	for i, job := range b.jobs {
-		if err := b.checkSupport(b.ctx, job); err != nil {
-			b.finish(i, broker.SendResult{}, err)
-			continue
-		}
-		message, id := outgoingMessage(job, now)
-		b.results[i].ID = id
-		message.Reply = inbox + "." + strconv.Itoa(i)
-		if err := b.nc.PublishMsg(message); err != nil {
-			b.finish(i, broker.SendResult{}, b.sendError(b.ctx, job, err))
-		}
-	}
 }
 
 func (b *batch) handleReply(reply *nats.Msg) {
 	i, err := strconv.Atoi(priorityFromSubject(reply.Subject))
 	if err != nil || i < 0 || i >= len(b.jobs) || b.isDone[i] {
-		return // a server that sends what nobody requested
+		return // nobody requested the message
 	}
 	job := b.jobs[i]
 	result, err := confirmation(job, b.results[i].ID, reply, nil)
-	if isRejectedSubject(err) {
-		err = b.explainOnce(job, err)
+	if errors.Is(err, errRejectedSubject) {
+		key := job.PriorityName() + "/" + strconv.FormatBool(job.IsDelayed(time.Now()))
+		explanation, found := b.explanations[key]
+		if !found {
+			explanation = cmp.Or(b.explainRejection(b.ctx, job), err)
+			b.explanations[key] = explanation
+		}
+		err = explanation
 	}
 	b.finish(i, result, b.sendError(b.ctx, job, err))
-}
-
-func (b *batch) explainOnce(job *broker.OutgoingJob, unexplained error) error {
-	key := job.PriorityName() + "/" + strconv.FormatBool(job.IsDelayed(time.Now()))
-	explanation, found := b.explanations[key]
-	if !found {
-		if explanation = b.explainRejection(b.ctx, job); explanation == nil {
-			explanation = unexplained
-		}
-		if b.explanations == nil {
-			b.explanations = map[string]error{}
-		}
-		b.explanations[key] = explanation
-	}
-	return explanation
 }
 
 func (b *batch) finish(i int, result broker.SendResult, err error) {
@@ -142,8 +132,8 @@ func (b *batch) failRest(err error) {
 	}
 }
 
-// outgoingMessage encodes a job. docs/wire-contract.md describes the result. The ID is empty if the server assigns
-// it: a message without headers is cheaper.
+// outgoingMessage encodes a job, as docs/wire-contract.md describes. The ID is empty if the server assigns it, because a message
+// without headers is cheaper.
 func outgoingMessage(job *broker.OutgoingJob, now time.Time) (message *nats.Msg, id string) {
 	headers, isDelayed := nats.Header(job.CommonHeaders()), job.IsDelayed(now)
 	if headers == nil && (job.Kind != "" || job.HasChosenID || isDelayed) {
@@ -162,7 +152,7 @@ func outgoingMessage(job *broker.OutgoingJob, now time.Time) (message *nats.Msg,
 		headers.Set(broker.JobIDHeader, id) // the server removes its own header from a delayed message
 		headers.Set(jetstream.ScheduleHeader, scheduleAt+job.DueTime.UTC().Format(time.RFC3339Nano))
 		headers.Set(jetstream.ScheduleTargetHeader, message.Subject)
-		// Otherwise the message would replace one with the same subject, which is not due yet.
+		// Without this header, the message would replace a delayed message with the same subject.
 		headers.Set(jetstream.ExpectedLastSubjSeqHeader, "0")
 		message.Subject = delayedSubject(job.Queue, id)
 	}
@@ -172,8 +162,8 @@ func outgoingMessage(job *broker.OutgoingJob, now time.Time) (message *nats.Msg,
 // scheduleAt precedes the time in a schedule.
 const scheduleAt = "@at "
 
-// delayedSubject is the subject on which a job waits until it is due. An ID that cannot be a token of a
-// subject is encoded, after a character that no other ID begins with.
+// delayedSubject is the subject on which a job waits until it is due. An ID that cannot be a token of a subject is encoded, after a
+// character with which no other ID begins.
 func delayedSubject(queue, id string) string {
 	token := id
 	if !isName(id) {
@@ -184,8 +174,6 @@ func delayedSubject(queue, id string) string {
 
 // errRejectedSubject: no stream accepts the subject, or the target of a delayed message.
 var errRejectedSubject = errors.New("no stream accepts the job")
-
-func isRejectedSubject(err error) bool { return errors.Is(err, errRejectedSubject) }
 
 // answer is the server's answer to a message.
 type answer struct {
@@ -202,7 +190,7 @@ func decodeAnswer(reply *nats.Msg) (a answer, err error) {
 	return a, err
 }
 
-// confirmation reads the server's answer to a message. Without an ID, that of the job is the sequence number.
+// confirmation reads the server's answer to a message. Without an ID, the sequence number is the ID of the job.
 func confirmation(job *broker.OutgoingJob, id string, reply *nats.Msg, err error) (broker.SendResult, error) {
 	switch {
 	case errors.Is(err, nats.ErrNoResponders), err == nil && len(reply.Data) == 0 && reply.Header.Get("Status") == noRespondersStatus:
@@ -249,11 +237,11 @@ func isSubjectTaken(err *jetstream.APIError) bool {
 	return err.ErrorCode == errorCodeWrongSequence || err.ErrorCode == errorCodeWrongSequenceConst
 }
 
-// limitTexts are how a server describes the limits of a stream: it has one error code for everything that
-// prevents storing a message.
+// limitTexts are a server's descriptions of the limits of a stream, because it has the same error code for all reasons not to store
+// a message.
 var limitTexts = []string{"maximum messages exceeded", "maximum bytes exceeded", "maximum messages per subject exceeded"}
 
-// refusal is why the server did not store a message.
+// refusal returns the SendError for an error with which the server refused a message.
 func refusal(err *jetstream.APIError) error {
 	text := broker.TruncateText(err.Description)
 	switch err.ErrorCode {
@@ -282,7 +270,7 @@ func (e *Engine) sendError(ctx context.Context, job *broker.OutgoingJob, err err
 			len(job.Payload), e.nc.MaxPayload())
 	case errors.Is(err, nats.ErrConnectionClosed) && e.nc.IsClosed():
 		return &broker.SendError{Failure: broker.ErrClosed, Err: err}
-	case isRejectedSubject(err):
+	case errors.Is(err, errRejectedSubject):
 		return &broker.SendError{Failure: broker.ErrUnavailable, Err: errors.New("no server leads the stream of the queue " + job.Queue)}
 	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
@@ -294,7 +282,7 @@ func (e *Engine) sendError(ctx context.Context, job *broker.OutgoingJob, err err
 // lookUpTimeout bounds the request for the reason of a rejection.
 const lookUpTimeout = 2 * time.Second
 
-// explainRejection returns why no stream accepts a job; nil if the stream should, but has no leader.
+// explainRejection returns why no stream accepts a job; nil if the stream should accept it, but has no leader.
 func (e *Engine) explainRejection(ctx context.Context, job *broker.OutgoingJob) error {
 	config, err := e.sendableStream(ctx, job)
 	if err != nil {
@@ -337,8 +325,8 @@ func (e *Engine) sendableStream(ctx context.Context, job *broker.OutgoingJob) (*
 		"or rejects new jobs: the broker did not answer which of them", job.Queue, job.PriorityName())
 }
 
-// lastDueTime is the last one that the server can wait for, because it counts nanoseconds since 1970. It would deliver a
-// job that is due later at once.
+// lastDueTime is the last time for which the server can wait, because it counts nanoseconds since 1970. It would deliver a job that
+// is due later at once.
 var lastDueTime = time.Unix(0, math.MaxInt64)
 
 // checkSupport returns an error if the server cannot wait until the job is due, or forgets IDs before the job requires.

@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"golang.org/x/time/rate"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
@@ -25,14 +24,13 @@ import (
 const (
 	// maxInfoLength bounds the first line of a server, in bytes.
 	maxInfoLength = 32 << 10
-	// maxDialRate is the number of dials per second. A server can announce many others, and the
-	// client library tries them without a pause.
+	// maxDialRate is the number of dials per second, because a server can announce many other servers, and the client library tries
+	// them without a pause.
 	maxDialRate = 10
 )
 
-// serverDialer connects for the client library with the Dial function of the credentials. It reads
-// the server's first line and performs the TLS handshake itself, so that budgets apply to what the
-// server sends, and not to its encrypted form.
+// serverDialer connects for the client library with the Dial function of the credentials. It reads the server's first line and
+// performs the TLS handshake itself, so that budgets apply to the messages of the server, and not to their encrypted form.
 type serverDialer struct {
 	current *currentCredentials
 	// names are the hosts of the configured URLs.
@@ -56,14 +54,6 @@ func newServerDialer(ctx context.Context, c *broker.Credentials, current *curren
 		d.connectBy.Store(&deadline)
 	}
 	return d
-}
-
-func (d *serverDialer) options() []nats.Option {
-	return []nats.Option{
-		nats.SetCustomDialer(d), nats.SkipHostLookup(),
-		// A server that does not read makes the client library wait with its lock held.
-		nats.FlusherTimeout(dialTimeout),
-	}
 }
 
 // SkipTLSHandshake makes the client library leave TLS to the dialer.
@@ -133,7 +123,7 @@ type serverInfo struct {
 
 var errNoInfo = errors.New("the server did not send the INFO line of a NATS server")
 
-// readInfo returns also all bytes that it received.
+// readInfo also returns all bytes that it received.
 func readInfo(raw net.Conn) (*serverInfo, []byte, error) {
 	reader := bufio.NewReaderSize(raw, maxInfoLength)
 	line, err := reader.ReadSlice('\n')
@@ -164,8 +154,8 @@ func (d *serverDialer) isConfigured(address string) bool {
 	return slices.Contains(d.names, host)
 }
 
-// serverName returns the host of the address. For the address of a discovered server, which is
-// often an IP address, it returns the first configured name, as the client library does.
+// serverName returns the host of the address. For the address of a discovered server, which is often an IP address, it returns the
+// first configured name, as the client library does.
 func (d *serverDialer) serverName(address string) string {
 	host, _, _ := net.SplitHostPort(address)
 	if net.ParseIP(host) != nil && !d.isConfigured(address) {
@@ -176,7 +166,7 @@ func (d *serverDialer) serverName(address string) string {
 	return host
 }
 
-// replayedConn returns first the bytes that were already received.
+// replayedConn first returns the bytes that were already received.
 type replayedConn struct {
 	net.Conn
 	received []byte

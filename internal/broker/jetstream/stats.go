@@ -14,60 +14,47 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// Stats implements broker.Engine. It needs three requests, and one more per priority to find
-// the oldest ready message, or a retry that is due.
-func (e *Engine) Stats(ctx context.Context, queue string) (broker.QueueStats, error) {
-	stats, err := e.readStats(ctx, queue)
-	return stats, e.classifyError("reading the stats of the queue "+queue, err)
-}
-
-func (e *Engine) readStats(ctx context.Context, queue string) (broker.QueueStats, error) {
-	// Read the stream before the consumers: a message acknowledged in between counts as delayed
-	// for a moment, and is not missing.
+// Stats implements broker.Engine. It needs three requests, and another request for each priority to find the oldest ready message, or
+// a retry that is due.
+func (e *Engine) Stats(ctx context.Context, queue string) (f broker.QueueStats, err error) {
+	defer func() { err = e.classifyError("reading the stats of the queue "+queue, err) }()
+	// Read the stream before the consumers: a message that is acknowledged in between counts as delayed for a moment, and is not
+	// missing.
 	stream, err := e.js.Stream(ctx, streamName(queue))
 	if err != nil {
-		return broker.QueueStats{}, err
+		return f, err
 	}
 	infos, err := listConsumers(ctx, stream)
 	if err != nil {
-		return broker.QueueStats{}, err
+		return f, err
 	}
 	info := stream.CachedInfo()
-	f := broker.QueueStats{TotalArrivals: info.State.LastSeq, MeasuredTime: info.TimeStamp, RetriesInFlight: true}
+	f = broker.QueueStats{TotalArrivals: info.State.LastSeq, MeasuredTime: info.TimeStamp, RetriesInFlight: true}
 	for _, consumer := range infos {
 		f.Ready += int64(consumer.NumPending) //nolint:gosec // counts of messages
 		f.InFlight += int64(consumer.NumAckPending)
 	}
 	f.Delayed = max(0, int64(info.State.Msgs)-f.Ready-f.InFlight) //nolint:gosec // counts of messages
 	if err := readOldestReadyTime(ctx, stream, infos, &f); err != nil {
-		return broker.QueueStats{}, err
+		return f, err
 	}
 	if f.RetryDue, err = e.isRetryDue(ctx, queue, infos, &f); err != nil {
-		return broker.QueueStats{}, err
+		return f, err
 	}
-	f.DeadLetters, err = e.countDeadLetters(ctx, queue)
+	dead, err := e.js.Stream(ctx, deadStreamName(queue))
+	switch {
+	case err == nil:
+		f.DeadLetters = int64(dead.CachedInfo().State.Msgs) //nolint:gosec // a count of messages
+	case isNotFound(err):
+		err = nil // an interrupted deletion, or someone else, has deleted the stream; EnsureQueue creates it again
+	}
 	return f, err
 }
 
-// countDeadLetters returns 0 without their stream, which a deletion that was interrupted has deleted, or someone
-// else. EnsureQueue creates it again.
-func (e *Engine) countDeadLetters(ctx context.Context, queue string) (int64, error) {
-	dead, err := e.js.Stream(ctx, deadStreamName(queue))
-	if isNotFound(err) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	return int64(dead.CachedInfo().State.Msgs), nil //nolint:gosec // a count of messages
-}
-
-// readOldestReadyTime reads when the oldest ready message was sent, if the state of the
-// stream does not contain it.
+// readOldestReadyTime reads when the oldest ready message was sent, if the state of the stream does not contain it.
 //
-// A consumer registers a message shortly after the stream has stored and announced it. In
-// between, the message appears delayed. It is found here; otherwise a pool that was
-// activated for it would scale down again.
+// A consumer registers a message shortly after the stream has stored and announced it. In between, the message appears delayed.
+// readOldestReadyTime counts it as ready, because a pool that was activated for the message would otherwise scale down again.
 func readOldestReadyTime(ctx context.Context, stream jetstream.Stream, infos map[string]*jetstream.ConsumerInfo, f *broker.QueueStats) error {
 	if f.Ready > 0 && f.InFlight == 0 && f.Delayed == 0 {
 		f.OldestReadyTime = stream.CachedInfo().State.FirstTime
@@ -83,7 +70,7 @@ func readOldestReadyTime(ctx context.Context, stream jetstream.Stream, infos map
 		}
 		message, err := stream.GetMsg(ctx, info.Delivered.Stream+1, jetstream.WithGetMsgSubject(info.Config.FilterSubject))
 		if isNotFound(err) {
-			continue // another client received it, or none exists
+			continue // another client received the message, or no message exists
 		}
 		if err != nil {
 			return err
@@ -98,9 +85,8 @@ func readOldestReadyTime(ctx context.Context, stream jetstream.Stream, infos map
 	return nil
 }
 
-// isRetryDue reports whether a message is due again after a retry or a lost lease. The server counts it among
-// those that are delivered and not acknowledged until a worker receives it again. If other messages are
-// ready, it makes no difference.
+// isRetryDue reports whether a message is due again after a retry or a lost lease. Until a worker receives it again, the server counts
+// it as delivered and not acknowledged. It returns false if other messages are ready, because then a retry makes no difference.
 func (e *Engine) isRetryDue(ctx context.Context, queue string, infos map[string]*jetstream.ConsumerInfo, f *broker.QueueStats) (bool, error) {
 	if f.Ready > 0 {
 		return false, nil
@@ -116,8 +102,8 @@ func (e *Engine) isRetryDue(ctx context.Context, queue string, infos map[string]
 	return false, nil
 }
 
-// probeRequest is a pull request for a message of at most one byte. No message is that short, because its
-// subject counts. So the server keeps the message, and answers that it is too long.
+// probeRequest is a pull request for a message of at most one byte. Every message is longer, because its subject counts. So the
+// server keeps the message, and answers that it is too long.
 type probeRequest struct {
 	pullRequest
 	MaxBytes int `json:"max_bytes"`
@@ -139,22 +125,30 @@ func (e *Engine) probe(ctx context.Context, queue, priority string, wait time.Du
 	return reply.Header.Get("Status") == "409" && strings.HasPrefix(reply.Header.Get("Description"), "Message Size Exceeds"), nil
 }
 
-// WaitForMessage implements broker.Engine. It subscribes before it checks the queue, so that
-// it misses no message, and checks again after each reconnect.
+// WaitForMessage implements broker.Engine. It subscribes before it checks the queue, so that it misses no message, and checks again
+// after each reconnect.
 func (e *Engine) WaitForMessage(ctx context.Context, queue string) error {
+	subscribing := "subscribing to the queue " + queue
 	arrived := make(chan *nats.Msg, 1)
 	subscription, err := e.nc.ChanSubscribe(arrivedSubject(queue, "*"), arrived)
 	if err != nil {
-		return e.classifyError("subscribing to the queue "+queue, err)
+		return e.classifyError(subscribing, err)
 	}
 	defer func() { _ = subscription.Unsubscribe() }()
 	back := e.nc.StatusChanged(nats.CONNECTED)
 	defer e.nc.RemoveStatusListener(back)
 	for {
-		// In another goroutine, whose stack grows and is freed: this one often waits for days.
+		// Another goroutine reads the stats, because its stack grows and is freed, and this goroutine often waits for days.
 		var stats broker.QueueStats
 		var reading sync.WaitGroup
-		reading.Go(func() { stats, err = e.statsSinceSubscription(ctx, queue) })
+		reading.Go(func() {
+			// Flush, so that the server has the subscription before the check.
+			soon, cancel := context.WithTimeout(ctx, dialTimeout)
+			defer cancel()
+			if err = e.classifyError(subscribing, e.nc.FlushWithContext(soon)); err == nil {
+				stats, err = e.Stats(ctx, queue)
+			}
+		})
 		reading.Wait()
 		if err != nil || stats.Ready > 0 || stats.RetryDue {
 			return err
@@ -165,8 +159,7 @@ func (e *Engine) WaitForMessage(ctx context.Context, queue string) error {
 	}
 }
 
-// waitForChange returns true when a message arrives or a retry is due, and false when the queue has to be checked
-// again.
+// waitForChange returns true when a message arrives or a retry is due, and false when the queue has to be checked again.
 func (e *Engine) waitForChange(
 	ctx context.Context, queue string, hasRetries bool, arrived <-chan *nats.Msg, back <-chan nats.Status,
 ) (found bool, err error) {
@@ -191,8 +184,8 @@ func (e *Engine) waitForChange(
 // retryCheckInterval is the time between two checks for retries, in case a request to the server is lost.
 const retryCheckInterval = 15 * time.Second
 
-// watchRetries sends to due when a retry is due in one of the priorities, until ctx ends. The server announces
-// no retry, as it announces a new message, but it answers a waiting pull request then.
+// watchRetries sends to due when a retry is due in one of the priorities, until ctx ends. The server does not announce retries as it
+// announces new messages, but it answers a waiting pull request when a retry is due.
 func (e *Engine) watchRetries(ctx context.Context, queue string, due chan<- struct{}) {
 	stream, err := e.js.Stream(ctx, streamName(queue))
 	if err != nil {
@@ -209,14 +202,4 @@ func (e *Engine) watchRetries(ctx context.Context, queue string, due chan<- stru
 			}
 		}()
 	}
-}
-
-func (e *Engine) statsSinceSubscription(ctx context.Context, queue string) (broker.QueueStats, error) {
-	// Flush, so that the server has the subscription before the check.
-	soon, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	if err := e.nc.FlushWithContext(soon); err != nil {
-		return broker.QueueStats{}, e.classifyError("subscribing to the queue "+queue, err)
-	}
-	return e.Stats(ctx, queue)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// refusalCodes are the errors of a server that cannot store a stream as requested. A retry succeeds
-// only after someone changed the servers or the limits of the account.
+// refusalCodes are the errors of a server that cannot store a stream as requested. A retry succeeds only after someone has changed
+// the servers or the limits of the account.
 var refusalCodes = []jetstream.ErrorCode{
 	10002, // resource limits exceeded for account
 	10005, // no suitable peers for placement
@@ -28,8 +28,7 @@ var refusalCodes = []jetstream.ErrorCode{
 	10120, // no JetStream default or applicable tiered limit present
 }
 
-// movingCodes are the errors of a server that still carries out an earlier change of the servers of a
-// stream.
+// movingCodes are the errors of a server that still carries out an earlier change of the servers of a stream.
 var movingCodes = []jetstream.ErrorCode{
 	10124, // stream move already in progress
 	10226, // stream reconfiguration already in progress
@@ -47,7 +46,7 @@ func (w *desiredQueue) storageType() jetstream.StorageType {
 	return jetstream.FileStorage
 }
 
-// placement returns nil for no placement: the server does not store an empty one.
+// placement returns nil instead of an empty placement, which the server does not store.
 func (w *desiredQueue) placement() *jetstream.Placement {
 	p := w.Storage.Placement
 	if p == nil || p.Cluster == "" && len(p.Tags) == 0 {
@@ -67,23 +66,18 @@ func (n *ensureOperation) createStream(ctx context.Context, config jetstream.Str
 	return created, err
 }
 
-// createBucket creates a bucket with the storage of the queue.
-func (n *ensureOperation) createBucket(ctx context.Context, config jetstream.KeyValueConfig) (created jetstream.KeyValue, err error) {
-	config.Storage, config.Placement = n.storageType(), n.placement()
-	err = n.createWithReplicas(func(replicas int) error {
-		config.Replicas = replicas
-		created, err = n.js.CreateKeyValue(ctx, config)
-		return err
-	})
-	return created, err
-}
-
-// createWithReplicas calls create with the number of replicas that the queue should have. If the
-// server refuses it, createWithReplicas calls create with the number that the queue has instead.
+// createWithReplicas calls create with the wanted number of replicas. If the server refuses it, createWithReplicas calls create with
+// the number of replicas that the queue has meanwhile.
 func (n *ensureOperation) createWithReplicas(create func(replicas int) error) error {
-	wanted, instead := n.Storage.WantedReplicas(), n.replicasInstead()
+	wanted, instead := n.Storage.WantedReplicas(), 0 // 0: the queue is not created
+	switch {
+	case !n.Storage.IsRequired():
+		instead = 1
+	case len(n.streams) > 0:
+		instead = n.streams[0].Config.Replicas
+	}
 	if n.storage.Refusal != "" && instead > 0 {
-		wanted = instead // the server refused the other number for a stream of this queue just now
+		wanted = instead // this call of EnsureQueue has met the refusal of the wanted number
 	}
 	err := create(wanted)
 	if !hasCode(err, refusalCodes) {
@@ -103,20 +97,8 @@ func (n *ensureOperation) createWithReplicas(create func(replicas int) error) er
 	return nil
 }
 
-// replicasInstead is the number of replicas of new streams while the server refuses the wanted number:
-// 1 for a default, else that of the queue's first stream. 0: the queue is not created.
-func (n *ensureOperation) replicasInstead() int {
-	switch {
-	case !n.Storage.IsRequired():
-		return 1
-	case len(n.streams) > 0:
-		return n.streams[0].Config.Replicas
-	}
-	return 0
-}
-
-// refusal returns the error about a server that does not store a stream as requested. It does not name the stream:
-// the server refuses it for one when the queue is created, and for another later, and the message must not change.
+// refusal returns the error about a server that does not store a stream as requested. It does not name the stream, because the
+// message must not change if the server later refuses the same for another stream.
 func (n *ensureOperation) refusal(replicas int, err error) error {
 	return broker.Errorf(broker.ClassInvalid, "the server refuses %d replicas; add servers to its cluster, or change spec.storage: %w",
 		replicas, n.credentials.Conceal(err, true))
@@ -126,13 +108,11 @@ func (n *ensureOperation) recordRefusal(refused error, isRequired bool) {
 	n.storage.Refusal, n.storage.RefusesConfig = broker.TruncateText(refused.Error()), isRequired
 }
 
-// storageTimeout bounds a change of the storage of a stream. The server carries it out even if it answers
-// later.
+// storageTimeout bounds a change of the storage of a stream. The server carries out the change even if it answers later.
 const storageTimeout = 3 * time.Second
 
-// ensureStorage corrects the storage of all streams of the queue, of the one with the messages last. Only
-// required settings can be drift: streams with fewer replicas than by default may have them because the
-// server refused more.
+// ensureStorage corrects the storage of all streams of the queue, the stream with the messages last. Only required settings can be
+// drift: a stream may have fewer replicas than the default because the server refused more.
 func (n *ensureOperation) ensureStorage(ctx context.Context) error {
 	if n.bucket == nil {
 		var err error
@@ -149,13 +129,21 @@ func (n *ensureOperation) ensureStorage(ctx context.Context) error {
 			return err
 		}
 	}
-	n.readReplicas()
+	state := &n.storage // with the replicas of the worst stream
+	for number, stream := range n.streams {
+		configured, current, offline := replicasOf(stream)
+		if number == 0 {
+			state.Replicas, state.CurrentReplicas = configured, current
+		}
+		state.Replicas, state.CurrentReplicas = min(state.Replicas, configured), min(state.CurrentReplicas, current)
+		state.OfflineReplicas = max(state.OfflineReplicas, offline)
+	}
 	n.result.Storage = new(n.storage) // a copy: callers keep it, and must not keep the streams
 	return nil
 }
 
-// ensureStreamStorage corrects the storage of a stream, and stores the metadata of the first stream in the
-// same request: after a change of the storage, the server may not answer another update for seconds.
+// ensureStreamStorage corrects the storage of a stream, and stores the metadata of the first stream in the same request: after a
+// change of the storage, the server may not answer another update for seconds.
 func (n *ensureOperation) ensureStreamStorage(ctx context.Context, number int) error {
 	config := n.streams[number].Config
 	change, isRequired := n.changeStorage(&config)
@@ -164,7 +152,7 @@ func (n *ensureOperation) ensureStreamStorage(ctx context.Context, number int) e
 	case isRequired && !n.applyChanges:
 		n.result.Drift = append(n.result.Drift, *change)
 	case isRequired, n.Drift == broker.DriftCorrect: // a default is no change of the configuration
-		// The server does not accept a change of the placement and one of the replicas at once.
+		// The server does not accept changes of the placement and of the replicas at once.
 		n.storage.IsMoving = n.storage.IsMoving || !n.Storage.AcceptsReplicas(config.Replicas)
 		config.Metadata = n.finalMetadata(number)
 		if changed, err := n.requestChange(ctx, number, config, isRequired); changed || err != nil {
@@ -179,8 +167,8 @@ func (n *ensureOperation) ensureStreamStorage(ctx context.Context, number int) e
 	return n.updateStream(ctx, number, config)
 }
 
-// requestChange reports whether the server accepted a change of the storage. What it refuses for one
-// stream of a queue is not requested for the others.
+// requestChange reports whether the server accepted a change of the storage. A change that it refuses for one stream of a queue is
+// not requested for the other streams.
 func (n *ensureOperation) requestChange(ctx context.Context, number int, config jetstream.StreamConfig, isRequired bool) (bool, error) {
 	requesting, cancel := context.WithTimeout(ctx, storageTimeout)
 	defer cancel()
@@ -199,23 +187,24 @@ func (n *ensureOperation) requestChange(ctx context.Context, number int, config 
 	return false, nil
 }
 
-// finalMetadata returns the metadata of a stream after all its settings were applied. The first stream has
-// the hash of the configuration, unless something is left to do: without the hash, the next call applies
-// the configuration again, and what remains is not drift.
+// finalMetadata returns the metadata of a stream after all its settings were applied. The first stream has the hash of the
+// configuration, unless changes are left to do: without the hash, the next call applies the configuration again, and the remaining
+// differences are not drift.
 func (n *ensureOperation) finalMetadata(number int) map[string]string {
 	found := n.streams[number].Config.Metadata
 	if number > 0 || n.isApplied {
 		return found
 	}
-	metadata := n.ownerMetadata(found, n.configHash())
+	metadata := withOwner(found, n.Owner)
+	metadata[metaApplied] = n.configHash()
 	if n.storage.RefusesConfig || n.storage.IsMoving {
 		delete(metadata, metaApplied)
 	}
 	return metadata
 }
 
-// changeStorage corrects the placement in the configuration of a stream; if that is correct, the replicas,
-// whose servers depend on it. It returns nil if both are correct, and whether the setting is required.
+// changeStorage corrects the placement in the configuration of a stream, or else the replicas, whose servers depend on the placement.
+// It returns nil if both are correct, and whether the setting is required.
 func (n *ensureOperation) changeStorage(config *jetstream.StreamConfig) (change *broker.SettingDifference, isRequired bool) {
 	object := "stream " + config.Name
 	if want, found := formatPlacement(n.placement()), formatPlacement(config.Placement); n.Storage.Placement != nil && want != found {
@@ -239,8 +228,8 @@ func formatPlacement(p *jetstream.Placement) string {
 	return fmt.Sprintf("cluster %q, tags %q", p.Cluster, strings.Join(slices.Sorted(slices.Values(p.Tags)), " "))
 }
 
-// replicasOf returns the number of configured, current and offline replicas of a stream. The numbers are
-// bounded, because the server may be hostile.
+// replicasOf returns the number of configured, current and offline replicas of a stream. The numbers are bounded, because the server
+// may be hostile.
 func replicasOf(stream *jetstream.StreamInfo) (configured, current, offline int) {
 	configured = min(max(stream.Config.Replicas, 0), broker.MaxReplicas)
 	if c := stream.Cluster; c != nil {
@@ -258,17 +247,4 @@ func replicasOf(stream *jetstream.StreamInfo) (configured, current, offline int)
 		}
 	}
 	return configured, min(current, configured), min(offline, configured)
-}
-
-// readReplicas sets the numbers of replicas of the queue: those of its worst stream.
-func (n *ensureOperation) readReplicas() {
-	s := &n.storage
-	for number, stream := range n.streams {
-		configured, current, offline := replicasOf(stream)
-		if number == 0 {
-			s.Replicas, s.CurrentReplicas = configured, current
-		}
-		s.Replicas, s.CurrentReplicas = min(s.Replicas, configured), min(s.CurrentReplicas, current)
-		s.OfflineReplicas = max(s.OfflineReplicas, offline)
-	}
 }

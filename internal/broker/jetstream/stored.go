@@ -25,7 +25,7 @@ type storedMessage struct {
 	Time     time.Time `json:"time"`
 }
 
-// header returns the value of a header, in the spelling of the server.
+// headers returns the headers in the spelling of the producer or the server.
 func (m *storedMessage) headers() nats.Header {
 	headers := nats.Header{}
 	for line := range strings.SplitSeq(string(m.Headers), "\r\n") {
@@ -44,8 +44,8 @@ func (m *storedMessage) isDeletedKey() bool {
 
 const keyOperationHeader = "KV-Operation"
 
-// readLast returns the last message with a subject, as the leader of the stream has it: a replica could be late. It
-// returns nil if there is no such message.
+// readLast returns the last message with a subject, as the leader of the stream has it, because a replica may be late. It returns nil
+// if there is no such message.
 func (e *Engine) readLast(ctx context.Context, stream, subject string) (*storedMessage, error) {
 	return e.readMessage(ctx, stream, map[string]any{"last_by_subj": subject})
 }
@@ -93,8 +93,8 @@ func (e *Engine) store(ctx context.Context, message *nats.Msg) (answer, error) {
 	return a, err
 }
 
-// writeLast stores a message, unless the last one with its subject has another number. 0: there must be none. It fails with
-// broker.ErrKeyChanged then.
+// writeLast stores a message. It fails with broker.ErrKeyChanged if the last message with the same subject has another number; 0:
+// there must be no such message.
 func (e *Engine) writeLast(ctx context.Context, stream string, message *nats.Msg, last uint64) (sequence uint64, err error) {
 	if message.Header == nil {
 		message.Header = nats.Header{}
@@ -113,8 +113,8 @@ func (e *Engine) writeLast(ctx context.Context, stream string, message *nats.Msg
 	return a.Sequence, nil
 }
 
-// keyToken returns an ID as a token of a key. An ID that cannot be one is encoded, after a character that no other
-// token begins with.
+// keyToken returns an ID as a token of a key. An ID that cannot be a token is encoded, after a character with which no other token
+// begins.
 func keyToken(id string) string {
 	if isName(id) {
 		return id

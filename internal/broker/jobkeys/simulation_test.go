@@ -171,16 +171,6 @@ func (p *process) WriteKey(
 	return written, err
 }
 
-func (p *process) DeleteKey(ctx context.Context, _ string, key broker.Key, revision uint64) error {
-	return p.request(ctx, func() error {
-		if p.stored(key).revision != revision {
-			return broker.ErrKeyChanged
-		}
-		delete(p.keys, key)
-		return nil
-	})
-}
-
 func (p *process) Send(ctx context.Context, job *broker.OutgoingJob) (result broker.SendResult, err error) {
 	if p.intN(20) == 0 {
 		return result, &broker.SendError{Failure: broker.ErrQueueFull, Err: errors.New("full")}

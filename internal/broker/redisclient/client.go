@@ -1,5 +1,4 @@
-// Package redisclient connects to Redis and Valkey, for the asynq engine and the Redis backlog
-// source, and classifies their errors.
+// Package redisclient connects to Redis and Valkey, for the asynq engine and the Redis backlog source, and classifies their errors.
 package redisclient
 
 import (
@@ -24,17 +23,16 @@ import (
 const (
 	defaultPort = "6379"
 	dialTimeout = 5 * time.Second
-	// responseTimeout is the maximum time for a response, not counting the time for which a
-	// blocking command waits.
+	// responseTimeout is the maximum time for a response, without the time for which a blocking command waits.
 	responseTimeout = 5 * time.Second
 )
 
-// The library would log errors that callers also receive.
+// The library logs errors that callers also receive.
 func init() { logging.Disable() }
 
-// NewClient connects to a server, or, with several URLs separated by commas, to a cluster. With a Sentinel
-// in the credentials, the URLs are those of Sentinels, and it connects to the master that they name.
-// The client reconnects by itself. It opens at most poolSize connections.
+// NewClient connects to a server, or, with several URLs separated by commas, to a cluster. If the credentials have a Sentinel, the
+// URLs are the addresses of Sentinels, and the client connects to the master that they name. The client reconnects by itself. It opens
+// at most poolSize connections.
 func NewClient(ctx context.Context, credentials broker.Credentials, poolSize int) (redis.UniversalClient, error) {
 	options, err := clientOptions(&credentials)
 	if err != nil {
@@ -55,7 +53,7 @@ func NewClient(ctx context.Context, credentials broker.Credentials, poolSize int
 		client = redis.NewUniversalClient(options)
 	}
 	if credentials.ConcealCauses {
-		client.AddHook(&concealingHook{&credentials, answered})
+		client.AddHook(errorHook(func(_ context.Context, err error) error { return conceal(&credentials, err, answered.Load()) }))
 	}
 	if err := client.Ping(ctx).Err(); err != nil {
 		_ = client.Close()
@@ -64,8 +62,8 @@ func NewClient(ctx context.Context, credentials broker.Credentials, poolSize int
 	return client, nil
 }
 
-// refreshedLogin returns the current username and password. If reading them fails, as it can
-// while files are replaced, it returns the previous ones.
+// refreshedLogin returns the current username and password, or the previous ones if reading fails, as it can while files are
+// replaced.
 func refreshedLogin(credentials *broker.Credentials, name, password string) func() (name, password string) {
 	var mu sync.Mutex
 	return func() (string, string) {
@@ -84,7 +82,7 @@ func refreshedLogin(credentials *broker.Credentials, name, password string) func
 }
 
 func clientOptions(credentials *broker.Credentials) (*redis.UniversalOptions, error) {
-	// The server accepts no other characters in a name.
+	// The server accepts only these characters in a name.
 	name := strings.Map(func(r rune) rune {
 		if r > ' ' && r <= '~' {
 			return r
@@ -97,7 +95,7 @@ func clientOptions(credentials *broker.Credentials) (*redis.UniversalOptions, er
 		ReadTimeout:           responseTimeout,
 		WriteTimeout:          responseTimeout,
 		ContextTimeoutEnabled: true,
-		// Retrying a command that may have succeeded is not safe in general. Callers decide.
+		// Callers decide, because retrying a command that may have succeeded is not safe in general.
 		MaxRetries:               -1,
 		DialerRetries:            1,
 		DisableIdentity:          true,

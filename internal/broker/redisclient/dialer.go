@@ -14,10 +14,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 )
 
-// boundedDialer returns a dialer for the client library that connects with the Dial function of
-// the credentials, also to the servers of a cluster to which others redirect, and to those that
-// Sentinels name. Answered is whether
-// the last server to which it connected has replied.
+// boundedDialer returns a dialer for the client library that connects with the Dial function of the credentials, also to servers to
+// which a cluster redirects or that Sentinels name. Answered reports whether the last server to which it connected has replied.
 func boundedDialer(credentials *broker.Credentials, o *redis.UniversalOptions, answered *atomic.Bool) broker.DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		answered.Store(false)
@@ -47,14 +45,8 @@ func boundedDialer(credentials *broker.Credentials, o *redis.UniversalOptions, a
 	}
 }
 
-// concealingHook conceals the errors of all commands.
-type concealingHook struct {
-	credentials *broker.Credentials
-	answered    *atomic.Bool
-}
-
 // conceal keeps the type of an error that it does not change.
-func (h *concealingHook) conceal(err error) error {
+func conceal(credentials *broker.Credentials, err error, answered bool) error {
 	if err == nil || errors.Is(err, redis.Nil) || errors.As(err, new(*lookupError)) {
 		return err
 	}
@@ -62,19 +54,22 @@ func (h *concealingHook) conceal(err error) error {
 	if broker.ClassOf(err) != broker.ClassUnknown {
 		classified = err
 	}
-	if concealed := h.credentials.Conceal(classified, h.answered.Load()); concealed != classified { //nolint:errorlint // Conceal returns the same error
+	if concealed := credentials.Conceal(classified, answered); concealed != classified { //nolint:errorlint // Conceal returns the same error
 		return concealed
 	}
 	return err
 }
 
+// errorHook replaces the errors of all commands.
+type errorHook func(ctx context.Context, err error) error
+
 // DialHook implements redis.Hook.
-func (*concealingHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (errorHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 // ProcessHook implements redis.Hook.
-func (h *concealingHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (h errorHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, command redis.Cmder) error {
-		err := h.conceal(next(ctx, command))
+		err := h(ctx, next(ctx, command))
 		if err != nil {
 			command.SetErr(err)
 		}
@@ -83,11 +78,11 @@ func (h *concealingHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 
 // ProcessPipelineHook implements redis.Hook.
-func (h *concealingHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (h errorHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, commands []redis.Cmder) error {
-		err := h.conceal(next(ctx, commands))
+		err := h(ctx, next(ctx, commands))
 		for _, command := range commands {
-			command.SetErr(h.conceal(command.Err()))
+			command.SetErr(h(ctx, command.Err()))
 		}
 		return err
 	}

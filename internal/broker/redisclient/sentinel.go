@@ -19,21 +19,21 @@ import (
 
 const (
 	defaultSentinelPort = "26379"
-	// sentinelTimeout is how long one Sentinel may take to answer, before the next one gets the request.
+	// sentinelTimeout is how long a Sentinel may take to answer, before the next Sentinel is asked.
 	sentinelTimeout = time.Second
 	// lookupAge is how long an answer is used.
 	lookupAge = 500 * time.Millisecond
-	// maxHostLength bounds what a Sentinel may name.
+	// maxHostLength bounds the host that a Sentinel names, in bytes.
 	maxHostLength = 253
 )
 
 var errMasterChanged = broker.Errorf(broker.ClassUnreachable, "another server became the master")
 
-// sentinelDialer connects to the server that Sentinels name as the master. When they name another one,
-// it closes the connections to the previous one.
+// sentinelDialer connects to the server that Sentinels name as the master. When they name another server, it closes the connections to
+// the previous master.
 //
-// The failover client of the client library is not used: it ends the process if a Sentinel answers with
-// fewer values than expected, and connects to all addresses that a Sentinel calls Sentinels.
+// The failover client of the client library is not used: it ends the process if a Sentinel answers with fewer values than expected,
+// and connects to all addresses that a Sentinel calls Sentinels.
 type sentinelDialer struct {
 	credentials *broker.Credentials
 	// options have the addresses of the Sentinels.
@@ -60,11 +60,11 @@ func newSentinelClient(credentials *broker.Credentials, o *redis.UniversalOption
 	}
 	o.Dialer = d.dial
 	client := redis.NewClient(o.Simple())
-	client.AddHook(d)
+	client.AddHook(errorHook(d.checkMaster))
 	return client
 }
 
-// lookupError is why the Sentinels name no master. It is concealed already, with what the Sentinel has answered.
+// lookupError is why the Sentinels name no master. It is concealed already, because the Sentinel and not the master has answered.
 type lookupError struct{ error }
 
 func (e *lookupError) Unwrap() error { return e.error }
@@ -78,7 +78,21 @@ func (d *sentinelDialer) dial(ctx context.Context, network, _ string) (net.Conn,
 	if err != nil {
 		return nil, err
 	}
-	return d.track(conn, master)
+	tracked := &masterConn{Conn: conn, master: master, dialer: d}
+	d.mu.Lock()
+	isCurrent := d.master == master
+	if isCurrent {
+		d.conns[tracked] = struct{}{}
+	}
+	d.mu.Unlock()
+	if !isCurrent {
+		_ = conn.Close()
+		return nil, errMasterChanged
+	}
+	if raw, isSocket := conn.(syscall.Conn); isSocket {
+		return &checkableConn{tracked, raw}, nil
+	}
+	return tracked, nil
 }
 
 // findMaster returns the address of the master. Concurrent callers share an answer.
@@ -103,7 +117,7 @@ func (d *sentinelDialer) findMaster(ctx context.Context) (string, error) {
 	}
 }
 
-// setMaster closes the connections to another server.
+// setMaster stores the answer of the Sentinels, and closes the connections to another server.
 func (d *sentinelDialer) setMaster(master string, err error) {
 	var old []*masterConn
 	d.mu.Lock()
@@ -149,7 +163,7 @@ func (d *sentinelDialer) askSentinels(ctx context.Context) (string, error) {
 func (d *sentinelDialer) askSentinel(ctx context.Context, address string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, sentinelTimeout)
 	defer cancel()
-	login := d.credentials.Sentinel // also if reading the current login fails, as it can while files are replaced
+	login := d.credentials.Sentinel // reading the current login can fail while files are replaced
 	if d.credentials.Refresh != nil {
 		if now, err := d.credentials.Refresh(); err == nil && now.Sentinel != nil {
 			login = now.Sentinel
@@ -184,36 +198,13 @@ func masterAddress(answer []string) (string, error) {
 	return "", broker.Errorf(broker.ClassUnreachable, "a Sentinel did not answer with the host and the port of the master")
 }
 
-// checkMaster looks for another master after an error, because each connection to a server that no
-// longer responds would cause an error of its own, after a timeout.
-func (d *sentinelDialer) checkMaster(ctx context.Context, err error) {
-	if err == nil || ctx.Err() != nil || errors.Is(err, redis.ErrClosed) {
-		return
-	}
-	if broker.ClassOf(ClassifyError("", err)) == broker.ClassUnreachable {
+// checkMaster looks for another master after an error, because each connection to a server that no longer responds would otherwise
+// cause another error, after a timeout.
+func (d *sentinelDialer) checkMaster(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() == nil && !errors.Is(err, redis.ErrClosed) && broker.ClassOf(ClassifyError("", err)) == broker.ClassUnreachable {
 		_, _ = d.findMaster(ctx) // the next request reports an error
 	}
-}
-
-// DialHook implements redis.Hook.
-func (*sentinelDialer) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-// ProcessHook implements redis.Hook.
-func (d *sentinelDialer) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, command redis.Cmder) error {
-		err := next(ctx, command)
-		d.checkMaster(ctx, err)
-		return err
-	}
-}
-
-// ProcessPipelineHook implements redis.Hook.
-func (d *sentinelDialer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, commands []redis.Cmder) error {
-		err := next(ctx, commands)
-		d.checkMaster(ctx, err)
-		return err
-	}
+	return err
 }
 
 // masterConn is a connection that ends when another server becomes the master.
@@ -231,26 +222,8 @@ func (c *masterConn) Close() error {
 	return c.Conn.Close()
 }
 
-// checkableConn keeps the method with which the client library notices that an idle connection ended.
+// checkableConn keeps the method with which the client library detects that an idle connection ended.
 type checkableConn struct {
 	*masterConn
 	syscall.Conn
-}
-
-func (d *sentinelDialer) track(conn net.Conn, master string) (net.Conn, error) {
-	tracked := &masterConn{Conn: conn, master: master, dialer: d}
-	d.mu.Lock()
-	isCurrent := d.master == master
-	if isCurrent {
-		d.conns[tracked] = struct{}{}
-	}
-	d.mu.Unlock()
-	if !isCurrent {
-		_ = conn.Close()
-		return nil, errMasterChanged
-	}
-	if raw, is := conn.(syscall.Conn); is {
-		return &checkableConn{tracked, raw}, nil
-	}
-	return tracked, nil
 }

@@ -17,10 +17,9 @@ import (
 const (
 	// maxHeaderBytes bounds the headers of a response.
 	maxHeaderBytes = 64 << 10
-	// windowBytes is what the scaler may send ahead of its reader.
+	// windowBytes bounds the bytes that the scaler may send before they are read.
 	windowBytes = 64 << 10
-	// replyBudget is for all that the scaler sends for one reading, in bytes. Real responses have
-	// less than a kilobyte each.
+	// replyBudget bounds the bytes that the scaler sends for a reading. Real responses have less than a kilobyte each.
 	replyBudget = 256 << 10
 )
 
@@ -48,15 +47,14 @@ func (d *scalerDialer) options() []grpc.DialOption {
 func (d *scalerDialer) dial(ctx context.Context, address string) (net.Conn, error) {
 	conn, err := d.credentials.Dial(ctx, "tcp", address)
 	d.isDenied.Store(errors.Is(err, broker.ErrAddressDenied))
-	if budgeted, is := conn.(*bounded.Conn); is {
+	if budgeted, hasBudgets := conn.(*bounded.Conn); hasBudgets {
 		budgeted.RenewManually(replyBudget) // gRPC responds to pings, and each response is a write
 		d.conn.Store(budgeted)
 	}
 	return conn, err
 }
 
-// intercept implements grpc.UnaryClientInterceptor. gRPC describes errors of the connection only as
-// text.
+// intercept implements grpc.UnaryClientInterceptor. gRPC describes errors of the connection only as text.
 func (d *scalerDialer) intercept(
 	ctx context.Context, method string, request, reply any, connection *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption,
 ) error {

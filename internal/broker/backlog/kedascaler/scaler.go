@@ -1,5 +1,4 @@
-// Package kedascaler reads the backlog from a program that implements the external scaler
-// protocol of KEDA.
+// Package kedascaler reads the backlog from a program that implements the external scaler protocol of KEDA.
 package kedascaler
 
 import (
@@ -26,19 +25,18 @@ const (
 	responseTimeout = 5 * time.Second
 	// maxResponseBytes is far more than a response needs.
 	maxResponseBytes = 1 << 16
-	// maxMetrics is more than a scaler has.
+	// maxMetrics is more metrics than a scaler has.
 	maxMetrics = 32
 )
 
-// ScalerOptions select a scaler and what to scale.
+// ScalerOptions select a scaler and its scaled object.
 type ScalerOptions struct {
 	// Address is host:port.
 	Address string
 	// Namespace and Name of the scaled object, and the Metadata of its trigger.
 	Namespace, Name string
 	Metadata        map[string]string
-	// Credentials for the connection: TLS, which is nil for a connection without TLS, and how to
-	// dial.
+	// Credentials for the connection: TLS, which is nil for a connection without TLS, and Dial.
 	Credentials broker.Credentials
 }
 
@@ -52,7 +50,7 @@ type ScalerSource struct {
 
 var _ backlog.Source = (*ScalerSource)(nil)
 
-// New does not connect yet.
+// New returns a source that connects with the first reading.
 func New(o ScalerOptions) (backlog.Source, error) {
 	security := insecure.NewCredentials()
 	if o.Credentials.TLS != nil {
@@ -72,16 +70,12 @@ func New(o ScalerOptions) (backlog.Source, error) {
 	}, dialer}, nil
 }
 
-// Read implements backlog.Source. Of several metrics, it uses the one that needs the most
-// replicas, as KEDA does, and its target.
-func (s *ScalerSource) Read(ctx context.Context) (backlog.Reading, error) {
+// Read implements backlog.Source. Of several metrics, it uses the value and the target of the metric that needs the most replicas, as
+// KEDA does.
+func (s *ScalerSource) Read(ctx context.Context) (_ backlog.Reading, err error) {
+	defer func() { err = s.dialer.credentials.Conceal(err, true) }()
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
-	reading, err := s.readOnce(ctx)
-	return reading, s.dialer.credentials.Conceal(err, true)
-}
-
-func (s *ScalerSource) readOnce(ctx context.Context) (backlog.Reading, error) {
 	if conn := s.dialer.conn.Load(); conn != nil {
 		conn.Renew()
 	}
@@ -118,8 +112,8 @@ func (s *ScalerSource) readOnce(ctx context.Context) (backlog.Reading, error) {
 // readMetric returns the value of a metric, and its target for one replica.
 func (s *ScalerSource) readMetric(ctx context.Context, spec *externalscaler.MetricSpec) (waiting int64, target float64, err error) {
 	name := broker.TruncateText(spec.GetMetricName())
-	target = integerOrFloat(spec.GetTargetSize(), spec.GetTargetSizeFloat())
-	if !(target > 0) { // nor is it NaN
+	target = cmp.Or(spec.GetTargetSizeFloat(), float64(spec.GetTargetSize())) // older scalers set only the integer
+	if !(target > 0) {                                                        // nor is it NaN
 		return 0, 0, broker.Errorf(broker.ClassInvalid, "GetMetricSpec: the target of the metric %q is %g, must be more than 0", name, target)
 	}
 	answer, err := s.client.GetMetrics(ctx, &externalscaler.GetMetricsRequest{ScaledObjectRef: s.object, MetricName: spec.GetMetricName()})
@@ -130,17 +124,9 @@ func (s *ScalerSource) readMetric(ctx context.Context, spec *externalscaler.Metr
 	if len(values) != 1 {
 		return 0, 0, broker.Errorf(broker.ClassInvalid, "GetMetrics: the metric %q has %d values, must have 1", name, len(values))
 	}
-	value := integerOrFloat(values[0].GetMetricValue(), values[0].GetMetricValueFloat())
+	value := cmp.Or(values[0].GetMetricValueFloat(), float64(values[0].GetMetricValue()))
 	waiting, err = backlog.MessageCount(fmt.Sprintf("GetMetrics: the metric %q", name), value)
 	return waiting, target, err
-}
-
-// integerOrFloat returns the field that is set. Older scalers know only the integer field.
-func integerOrFloat(whole int64, anyNumber float64) float64 {
-	if anyNumber != 0 {
-		return anyNumber
-	}
-	return float64(whole)
 }
 
 // Disconnect closes the connection.

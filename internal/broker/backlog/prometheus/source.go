@@ -1,5 +1,4 @@
-// Package prometheus reads a backlog with queries to a server that has the Prometheus HTTP
-// API.
+// Package prometheus reads a backlog with queries to a server that has the Prometheus HTTP API.
 package prometheus
 
 import (
@@ -34,7 +33,7 @@ type QuerySource struct {
 	queries Queries
 }
 
-// NewQuerySource does not connect yet. The URL is that of the API, without /api.
+// NewQuerySource returns a source that connects with the first reading. The URL is that of the API, without /api.
 func NewQuerySource(credentials broker.Credentials, queries Queries) (backlog.Source, error) {
 	if strings.TrimSpace(queries.Backlog) == "" {
 		return nil, broker.Errorf(broker.ClassInvalid, "query is empty")
@@ -56,12 +55,12 @@ func NewQuerySource(credentials broker.Credentials, queries Queries) (backlog.So
 	return &QuerySource{client, v1.NewAPI(prometheus), queries}, nil
 }
 
-// maxResponseBytes is far more than a response with one number needs. Each series of a larger one
-// would take a multiple of its length in memory.
+// maxResponseBytes is far more than a response with one number needs. Each series of a larger response would take a multiple of its
+// length in memory.
 const maxResponseBytes = 256 << 10
 
-// getOnlyTransport makes the API client fall back to GET. It prefers POST, which proxies
-// that authorize by method map to a permission to create.
+// getOnlyTransport makes the API client fall back to GET, because proxies that authorize by method map its POST to a permission to
+// create.
 type getOnlyTransport struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -73,14 +72,9 @@ func (t getOnlyTransport) RoundTrip(request *http.Request) (*http.Response, erro
 }
 
 // Read implements backlog.Source.
-func (s *QuerySource) Read(ctx context.Context) (backlog.Reading, error) {
-	reading, err := s.runQueries(ctx)
-	return reading, s.client.Conceal(err)
-}
-
-func (s *QuerySource) runQueries(ctx context.Context) (backlog.Reading, error) {
-	reading := backlog.Reading{MeasuredTime: time.Now()}
-	var err error
+func (s *QuerySource) Read(ctx context.Context) (reading backlog.Reading, err error) {
+	defer func() { err = s.client.Conceal(err) }()
+	reading.MeasuredTime = time.Now()
 	if reading.Backlog, err = s.queryCount(ctx, "query", s.queries.Backlog); err != nil {
 		return backlog.Reading{}, err
 	}
@@ -101,8 +95,7 @@ func (s *QuerySource) runQueries(ctx context.Context) (backlog.Reading, error) {
 	return reading, nil
 }
 
-// queryTimeout is shorter than the timeout of the HTTP request, so that a slow query fails
-// with the server's error.
+// queryTimeout is shorter than the timeout of the HTTP request, so that a slow query fails with the server's error.
 const queryTimeout = 4 * time.Second
 
 // queryCount runs the query in the field of that name.
@@ -142,7 +135,7 @@ func classifyQueryError(operation string, err error) error {
 	return broker.Errorf(class, "%s: %s", operation, broker.TruncateText(strings.TrimSpace(failure.Msg+" "+failure.Detail)))
 }
 
-// singleValue returns the number in a result that has exactly one.
+// singleValue returns the number in a result that has exactly one number.
 func singleValue(result model.Value) (float64, error) {
 	var value model.SampleValue
 	switch r := result.(type) {

@@ -1,7 +1,6 @@
 // Package rabbitmq reads the backlog of a RabbitMQ queue from the management API.
 //
-// RabbitMQ collects these statistics every 5 seconds by default, and does not report their
-// age.
+// RabbitMQ collects these statistics every 5 seconds by default, and does not report their age.
 package rabbitmq
 
 import (
@@ -23,7 +22,7 @@ type QueueSource struct {
 	vhost, queue string
 }
 
-// NewQueueSource does not connect yet. The URL is that of the management API, without /api.
+// NewQueueSource returns a source that connects with the first reading. The URL is that of the management API, without /api.
 func NewQueueSource(credentials broker.Credentials, vhost, queue string) (backlog.Source, error) {
 	// The management API has these fields in the description of a queue or in an error.
 	isField := func(name string, _ json.RawMessage) bool {
@@ -49,12 +48,10 @@ type queueResponse struct {
 }
 
 // Read implements backlog.Source.
-func (s *QueueSource) Read(ctx context.Context) (backlog.Reading, error) {
-	reading, err := s.readQueue(ctx)
-	return reading, s.Conceal(broker.ClassifyNetworkError(fmt.Sprintf("reading the queue %q of the virtual host %q", s.queue, s.vhost), err))
-}
-
-func (s *QueueSource) readQueue(ctx context.Context) (backlog.Reading, error) {
+func (s *QueueSource) Read(ctx context.Context) (_ backlog.Reading, err error) {
+	defer func() {
+		err = s.Conceal(broker.ClassifyNetworkError(fmt.Sprintf("reading the queue %q of the virtual host %q", s.queue, s.vhost), err))
+	}()
 	var response queueResponse
 	status, err := s.GetJSON(ctx, "api/queues/"+url.PathEscape(s.vhost)+"/"+url.PathEscape(s.queue), &response)
 	switch {

@@ -14,17 +14,16 @@ import (
 )
 
 const (
-	// connectionPoolSize allows a second request while one is slow.
+	// connectionPoolSize allows a second request while the first is slow.
 	connectionPoolSize = 2
-	// maxCountedEntries bounds how many entries are counted one by one. A larger backlog is
-	// reported as this number.
+	// maxCountedEntries bounds how many entries are counted one by one. A larger backlog is reported as this number.
 	maxCountedEntries = 10_000
 )
 
 // keySource reads the backlog under one key.
 type keySource struct {
 	client redis.UniversalClient
-	// description of what is read, for errors.
+	// description of the backlog, for errors.
 	description string
 	read        func(context.Context, redis.UniversalClient) (backlog.Reading, error)
 }
@@ -50,8 +49,7 @@ func (s *keySource) Read(ctx context.Context) (backlog.Reading, error) {
 // Disconnect closes the connection.
 func (s *keySource) Disconnect() { _ = s.client.Close() }
 
-// NewListSource connects to a source that reads the length of a list. Redis does not distinguish a
-// missing list from an empty one.
+// NewListSource connects to a source that reads the length of a list. Redis does not distinguish missing and empty lists.
 func NewListSource(ctx context.Context, credentials broker.Credentials, key string) (backlog.Source, error) {
 	return (&keySource{
 		description: fmt.Sprintf("the length of the list %q", key),
@@ -62,8 +60,8 @@ func NewListSource(ctx context.Context, credentials broker.Credentials, key stri
 	}).connect(ctx, credentials)
 }
 
-// NewStreamSource connects to a source that reads the backlog of a consumer group. Entries that the
-// group has not read are the backlog; entries read and not acknowledged are in flight.
+// NewStreamSource connects to a source that reads the backlog of a consumer group. Entries that the group has not read are the backlog;
+// entries that are read and not acknowledged are in flight.
 func NewStreamSource(ctx context.Context, credentials broker.Credentials, key, group string) (backlog.Source, error) {
 	return (&keySource{
 		description: fmt.Sprintf("the group %q of the stream %q", group, key),
@@ -85,9 +83,8 @@ func NewStreamSource(ctx context.Context, credentials broker.Credentials, key, g
 // countAfterScript counts on the server, because entries may be large.
 var countAfterScript = redis.NewScript(`return #redis.call("XRANGE", KEYS[1], ARGV[1], "+", "COUNT", ARGV[2])`)
 
-// readGroup uses the lag that the server reports. Redis cannot report it after deletions or for a
-// group created in the middle of the stream, and not before version 7. Then the entries after the
-// last delivered one are counted.
+// readGroup uses the lag that the server reports. Otherwise, it counts the entries after the last delivered entry: Redis reports no lag
+// after deletions, for a group that was created in the middle of the stream, and before version 7.
 func readGroup(ctx context.Context, client redis.UniversalClient, key string, group *redis.XInfoGroup) (backlog.Reading, error) {
 	reading := backlog.Reading{Backlog: group.Lag, InFlight: &group.Pending}
 	if group.Lag >= 0 && group.EntriesRead > 0 {
