@@ -13,47 +13,46 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/jobstate"
 )
 
-// MaxBatchJobs is the number of jobs that a batch can have, without the final one.
+// MaxBatchJobs is the maximum number of jobs in a batch, without the final job.
 const MaxBatchJobs = jobstate.MaxBatchJobs
 
-// BatchState is how far a batch is.
+// BatchState is the state of a batch.
 type BatchState string
 
 // The states of a batch.
 const (
-	// BatchIncomplete: the queue does not have all of its jobs yet. If its producer has failed, call EnqueueBatch again with
-	// the same ID and the same jobs; otherwise the jobs that are stored run, and the final one does not.
+	// BatchIncomplete: the queue does not have all jobs. If the producer has failed, call EnqueueBatch again with the same ID and the same
+	// jobs; otherwise the stored jobs run, and the final job does not.
 	BatchIncomplete BatchState = "incomplete"
-	// BatchRunning: some jobs have not ended, or the final one has not.
+	// BatchRunning: the final job, or another job, has not ended.
 	BatchRunning BatchState = "running"
-	// BatchDone: the final job has ended: it is done, dead or canceled.
+	// BatchDone: the final job is done, dead or canceled.
 	BatchDone BatchState = "done"
-	// BatchUnknown: there is no such batch, or nothing of it has changed for 7 days.
+	// BatchUnknown: the batch does not exist, or has not changed for 7 days.
 	BatchUnknown BatchState = "unknown"
 )
 
-// BatchInfo is what is known about a batch.
+// BatchInfo describes a batch.
 type BatchInfo struct {
 	// ID of the batch, and of its final job.
 	ID    string
 	State BatchState
-	// Total is the number of jobs without the final one. Ended is how many of them are done, dead or canceled, and Failed
-	// how many are dead or canceled. A dead letter that is requeued later changes neither.
+	// Total is the number of jobs without the final job. Ended is the number of jobs that are done, dead or canceled, Failed that of dead or
+	// canceled jobs. Requeueing a dead letter changes neither.
 	Total, Ended, Failed int
 	// SentTime is when EnqueueBatch was first called.
 	SentTime time.Time
 }
 
-// EnqueueBatch sends 1 to MaxBatchJobs jobs, and a final job, which runs when all others have ended: when they are done, dead
-// or canceled. The ID of the batch is that of the final job: choose it with ID, or else it is assigned, and the receipt has
-// it. Of the options for jobs, Delay, At, ID, Unique, UniqueFor and Track are ErrInvalid for the others, and all but ID and
-// Track for the final one.
+// EnqueueBatch sends 1 to MaxBatchJobs jobs, and a final job, which runs when all other jobs are done, dead or canceled. The ID of the
+// batch is the ID of the final job: choose it with ID, or else it is assigned; the receipt has it. Delay, At, Unique, UniqueFor and
+// DeduplicateFor are ErrInvalid for all jobs, and ID and Track for all but the final job.
 //
-// If EnqueueBatch fails, or its program ends before it returns, some jobs may be stored: the batch is incomplete. Then call it
-// again with the same ID and the same jobs. Jobs that the queue has already are not stored again for as long as it recognizes
-// their IDs, and the final job runs for one of the calls. If the batch is complete already, the receipt is that of a duplicate.
+// If EnqueueBatch fails, or its program ends before it returns, some jobs may be stored: the batch is incomplete. Then call it again with
+// the same ID and the same jobs. Stored jobs are not stored again while the queue recognizes their IDs, and the final job runs once. If
+// the batch is complete, the receipt is that of a duplicate.
 //
-// A batch is kept for 7 days after its last job has ended. If none ends for that long, its final job becomes a dead letter.
+// A batch is kept for 7 days after its last job has ended. If no job ends for 7 days, the final job becomes a dead letter.
 func (c *Client) EnqueueBatch(ctx context.Context, queue string, jobs []Job, final Job) (Receipt, error) {
 	b, err := c.newBatch(queue, jobs, final)
 	if err != nil {
@@ -79,15 +78,14 @@ func (c *Client) EnqueueBatch(ctx context.Context, queue string, jobs []Job, fin
 type batch struct {
 	queue, id string
 	total     int
-	// jobs are those that have to be sent.
-	jobs  []Job
-	final Job
+	jobs      []Job // without jobs that have ended
+	final     Job
 }
 
 // maxBatchIDBytes leaves space for the numbers of jobs in their IDs.
 const maxBatchIDBytes = broker.MaxChosenIDBytes - 8
 
-// newBatch validates all jobs before the first one is sent.
+// newBatch validates all jobs before the first job is sent.
 func (c *Client) newBatch(queue string, jobs []Job, final Job) (*batch, error) {
 	if err := broker.ValidateStoredJob(queue, broker.FinalMember); err != nil {
 		return nil, err
@@ -126,7 +124,7 @@ func (c *Client) newBatch(queue string, jobs []Job, final Job) (*batch, error) {
 	return b, nil
 }
 
-// inField returns an error about a field of a job as one about a field of the batch.
+// inField returns an error about a field of a job as an error about a field of the batch.
 func inField(job string, err error) error {
 	failure := (*broker.SendError)(nil)
 	if !errors.As(err, &failure) {
@@ -137,7 +135,7 @@ func inField(job string, err error) error {
 	return &inner
 }
 
-// checkMember refuses what could keep a job of a batch from ever being stored or ending.
+// checkMember refuses options that could prevent that a job of a batch is stored or ends.
 func checkMember(job *broker.OutgoingJob) error {
 	switch {
 	case job.IsUnique:
@@ -160,7 +158,7 @@ func inBatch(job Job, batchID, member, id string) Job {
 	return job
 }
 
-// openBatch stores the batch, and removes the jobs that have ended already. It reports whether the batch is complete.
+// openBatch stores the batch, and removes the jobs that have ended. It reports whether the batch is complete.
 func (c *Client) openBatch(ctx context.Context, b *batch) (isComplete bool, err error) {
 	err = c.withKeys(ctx, func(ctx context.Context, store broker.KeyStore) error {
 		stored, err := jobkeys.OpenBatch(ctx, store, b.queue, b.id, b.total, c.now())
@@ -180,7 +178,7 @@ func (c *Client) openBatch(ctx context.Context, b *batch) (isComplete bool, err 
 	return isComplete, err
 }
 
-// Batch returns what is known about a batch. The error is an *Error.
+// Batch returns the state of a batch. The error is an *Error.
 func (c *Client) Batch(ctx context.Context, queue, id string) (BatchInfo, error) {
 	info := BatchInfo{ID: id, State: BatchUnknown}
 	err := broker.ValidateJobReference(queue, id)
@@ -188,25 +186,20 @@ func (c *Client) Batch(ctx context.Context, queue, id string) (BatchInfo, error)
 		err = c.withKeys(ctx, func(ctx context.Context, store broker.KeyStore) error {
 			stored, err := jobkeys.ReadBatch(ctx, store, queue, id)
 			if err == nil && stored != nil {
-				info = batchInfo(id, stored)
+				info = BatchInfo{
+					ID: id, State: BatchIncomplete, Total: stored.Total, Ended: stored.EndedCount(), Failed: stored.Failed, SentTime: stored.SentTime,
+				}
+				switch {
+				case stored.Done:
+					info.State = BatchDone
+				case stored.Complete:
+					info.State = BatchRunning
+				}
 			}
 			return broker.SendErrorOf(err)
 		})
 	}
 	return info, newOperationError("looking up a batch of", queue, id, err)
-}
-
-func batchInfo(id string, stored *jobstate.Batch) BatchInfo {
-	info := BatchInfo{
-		ID: id, State: BatchIncomplete, Total: stored.Total, Ended: stored.EndedCount(), Failed: stored.Failed, SentTime: stored.SentTime,
-	}
-	switch {
-	case stored.Done:
-		info.State = BatchDone
-	case stored.Complete:
-		info.State = BatchRunning
-	}
-	return info
 }
 
 // withKeys calls a function with the key store.

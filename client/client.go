@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
@@ -27,14 +28,12 @@ type Options struct {
 	Broker BrokerConfig
 	// Name identifies the connection to people who inspect the broker. The default is the name of the program.
 	Name string
-	// Timeout bounds each call, and each thousand jobs of EnqueueMany, also if the context of the call ends later.
-	// The default is 10 seconds.
+	// Timeout bounds each call, and each thousand jobs of EnqueueMany, even if the context of the call ends later. The default is 10 seconds.
 	Timeout time.Duration
 	// Codec encodes the values of Enqueue[T]. The default is JSON.
 	Codec Codec
-	// TracerProvider makes a span of each call. By default there are no spans; jobs then have the trace context
-	// of the span in the context of the call. For the global provider of OpenTelemetry, set
-	// otel.GetTracerProvider().
+	// TracerProvider makes a span of each call. By default there are no spans; jobs then have the trace context of the span in the context
+	// of the call. For the global provider of OpenTelemetry, set otel.GetTracerProvider().
 	TracerProvider trace.TracerProvider
 }
 
@@ -55,8 +54,8 @@ type Client struct {
 	idle    chan struct{}
 }
 
-// New connects to the broker. The connection reconnects by itself until Close. New fails with ErrInvalid,
-// ErrUnauthorized or, if the broker does not respond in time, ErrUnavailable.
+// New connects to the broker. The connection reconnects by itself until Close. New fails with ErrInvalid, ErrUnauthorized or, if the broker
+// does not respond in time, ErrUnavailable.
 func New(ctx context.Context, options Options) (*Client, error) {
 	if err := login.Validate(&options.Broker); err != nil {
 		return nil, &Error{Reason: ErrInvalid, Field: "broker", Err: err}
@@ -102,13 +101,20 @@ func init() {
 }
 
 func newClient(options *Options, producer broker.Producer, engine dial.EngineName) *Client {
-	return &Client{
+	c := &Client{
 		producer: producer, timeout: cmp.Or(options.Timeout, defaultTimeout), codec: cmp.Or[Codec](options.Codec, JSON{}),
-		tracer: newSendTracer(options.TracerProvider, engine), now: time.Now, idle: make(chan struct{}),
+		now: time.Now, idle: make(chan struct{}),
 	}
+	if provider := options.TracerProvider; provider != nil {
+		c.tracer = sendTracer{
+			Tracer: provider.Tracer(tracerName, trace.WithSchemaURL(semconv.SchemaURL)),
+			system: semconv.MessagingSystemKey.String(strings.ToLower(string(engine))),
+		}
+	}
+	return c
 }
 
-// begin returns the context of a call, and what ends it.
+// begin returns the context of a call, and a function that ends the call.
 func (c *Client) begin(ctx context.Context) (context.Context, func(), error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -122,23 +128,22 @@ func (c *Client) begin(ctx context.Context) (context.Context, func(), error) {
 	}
 	c.running++
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errTimeout)
-	return ctx, func() { cancel(); c.end() }, nil
-}
-
-func (c *Client) end() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.running--
-	if c.running == 0 && c.isClosed {
-		close(c.idle)
-	}
+	return ctx, func() {
+		cancel()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.running--
+		if c.running == 0 && c.isClosed {
+			close(c.idle)
+		}
+	}, nil
 }
 
 // errTimeout is the cause of the end of a call's context.
 var errTimeout = errors.New("the broker did not respond within the timeout of the client")
 
-// Close waits until calls have ended, and closes the connection. Calls that begin afterwards fail with ErrClosed.
-// If ctx ends first, it closes the connection at once and returns the cause of the end.
+// Close waits until calls have ended, and closes the connection. Later calls fail with ErrClosed. If ctx ends first, Close closes the
+// connection at once and returns the cause of the end.
 func (c *Client) Close(ctx context.Context) error {
 	c.mu.Lock()
 	if !c.isClosed {
@@ -157,12 +162,11 @@ func (c *Client) Close(ctx context.Context) error {
 	}
 }
 
-// CancelDelayed removes a job that was sent with Delay or At and is not due yet, so that it never runs. It returns
-// false if the queue has no such job: it is due, running, done or dead, or was never sent. On JetStream, also one that is
-// due within a second is not canceled, and the queue still recognizes the ID of a canceled job for two minutes after it
-// was sent.
+// CancelDelayed removes a job that was sent with Delay or At and is not due yet, so that it never runs. It returns false if the queue has
+// no such job: it is due, running, done or dead, or was never sent. JetStream does not cancel a job that is due within a second, and
+// recognizes the ID of a canceled job for two minutes after it was sent.
 //
-// The error is an *Error. If its reason is ErrUnavailable, the job may be canceled or not.
+// The error is an *Error. With ErrUnavailable, the job may be canceled.
 func (c *Client) CancelDelayed(ctx context.Context, queue, id string) (canceled bool, err error) {
 	if err := broker.ValidateJobReference(queue, id); err != nil {
 		return false, newOperationError("canceling a job of", queue, id, err)

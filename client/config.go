@@ -25,9 +25,8 @@ const (
 	envBrokerURL  = "YARDMASTER_BROKER_URL"
 )
 
-// FromEnvironment returns options with the broker of the file that YARDMASTER_CONFIG_FILE names, the configuration
-// of a worker, of which it reads broker only; or else with the URL in YARDMASTER_BROKER_URL. So a handler in a
-// WorkerPool reaches the broker of its own queues.
+// FromEnvironment returns options with the field broker of the configuration of a worker in the file that YARDMASTER_CONFIG_FILE names, or
+// else with the URL in YARDMASTER_BROKER_URL. So a handler in a WorkerPool reaches the broker of its own queues.
 func FromEnvironment() (Options, error) { return parseEnvironment(os.Getenv) }
 
 func parseEnvironment(getenv func(string) string) (Options, error) {
@@ -39,27 +38,20 @@ func parseEnvironment(getenv func(string) string) (Options, error) {
 	if err != nil {
 		return Options{}, err
 	}
-	config, err := parseWorkerConfig(raw)
-	if err != nil {
+	var file struct {
+		Broker json.RawMessage `json:"broker"`
+	}
+	if err := yaml.Unmarshal(raw, &file); err != nil {
 		return Options{}, fmt.Errorf("%s: %w", path, err)
+	}
+	var config BrokerConfig
+	if len(file.Broker) > 0 {
+		if err := yaml.UnmarshalStrict(file.Broker, &config); err != nil {
+			return Options{}, fmt.Errorf("%s: broker: %w", path, err)
+		}
 	}
 	if config == (BrokerConfig{}) {
 		config.URL = getenv(envBrokerURL)
 	}
 	return Options{Broker: config}, nil
-}
-
-// parseWorkerConfig reads the field broker of the configuration of a worker. Unknown fields in it are an error.
-func parseWorkerConfig(raw []byte) (BrokerConfig, error) {
-	var file struct {
-		Broker json.RawMessage `json:"broker"`
-	}
-	if err := yaml.Unmarshal(raw, &file); err != nil || len(file.Broker) == 0 {
-		return BrokerConfig{}, err
-	}
-	var config BrokerConfig
-	if err := yaml.UnmarshalStrict(file.Broker, &config); err != nil {
-		return BrokerConfig{}, fmt.Errorf("broker: %w", err)
-	}
-	return config, nil
 }

@@ -12,9 +12,9 @@ import (
 
 // Receipt identifies a job that the broker stores.
 type Receipt struct {
-	// ID of the job: the one that was chosen, or else one that identifies the job in its queue. Handlers receive it.
+	// ID of the job in its queue: the ID that was chosen, or else an assigned ID. Handlers receive it.
 	ID string
-	// Duplicate: the queue has a job with this ID already, and did not store this one.
+	// Duplicate: the queue has another job with this ID, and did not store this job.
 	Duplicate bool
 }
 
@@ -29,16 +29,15 @@ type Job struct {
 // NewJob returns a job for EnqueueMany.
 func NewJob(payload []byte, options ...Option) Job { return Job{payload: payload, options: options} }
 
-// EnqueueResult is what happened to one job of EnqueueMany. If Err is not nil, the job was not enqueued, or that is
-// unknown.
+// EnqueueResult is the result for a job of EnqueueMany. If Err is not nil, it may be unknown whether the job was enqueued.
 type EnqueueResult struct {
 	Receipt
 
 	Err error
 }
 
-// Enqueue sends a job to a queue, and returns after the broker has confirmed that it stores the job. The queue is
-// named as in status.name of its Queue. The error is an *Error.
+// Enqueue sends a job to a queue, and returns after the broker has confirmed that it stores the job. The name of the queue is that in
+// status.name of its Queue. The error is an *Error.
 func (c *Client) Enqueue(ctx context.Context, queue string, payload []byte, options ...Option) (Receipt, error) {
 	return c.enqueue(ctx, queue, Job{payload: payload, options: options})
 }
@@ -64,7 +63,7 @@ func (c *Client) enqueue(ctx context.Context, queue string, request Job) (Receip
 	return Receipt{ID: result.ID, Duplicate: result.Duplicate}, newError(queue, result.ID, c.track(ctx, job, result))
 }
 
-// track records that a job waits, if it is to be tracked.
+// track records that a job with the option Track waits.
 func (c *Client) track(ctx context.Context, job *broker.OutgoingJob, sent broker.SendResult) error {
 	store, isStore := c.producer.(broker.JobStore)
 	switch {
@@ -77,14 +76,14 @@ func (c *Client) track(ctx context.Context, job *broker.OutgoingJob, sent broker
 }
 
 const (
-	// maxChunkJobs and maxChunkBytes limit what is sent before the first confirmation is read.
+	// maxChunkJobs and maxChunkBytes limit the jobs that are sent before the first confirmation is read.
 	maxChunkJobs  = 1000
 	maxChunkBytes = 8 << 20
 )
 
-// EnqueueMany sends jobs to a queue without waiting for the confirmation of each before it sends the next. Jobs
-// are not a transaction: some may be enqueued and others not. It returns a result for each job, in the same order,
-// and an error if a result has one.
+// EnqueueMany sends jobs to a queue without waiting for the confirmation of each job before it sends the next. The jobs are not a
+// transaction: some may be enqueued and others not. It returns a result for each job, in the same order, and an error if a result has an
+// error.
 func (c *Client) EnqueueMany(ctx context.Context, queue string, jobs []Job) ([]EnqueueResult, error) {
 	results := make([]EnqueueResult, len(jobs))
 	for start := 0; start < len(jobs); {
@@ -106,7 +105,7 @@ func (c *Client) EnqueueMany(ctx context.Context, queue string, jobs []Job) ([]E
 	return results, nil
 }
 
-// chunkEnd returns the index after the last job that is sent together with that at start.
+// chunkEnd returns the index after the last job of the chunk that begins at start.
 func chunkEnd(jobs []Job, start int) int {
 	size, end := 0, start
 	for end < len(jobs) && end-start < maxChunkJobs {
@@ -118,7 +117,6 @@ func chunkEnd(jobs []Job, start int) int {
 	return end
 }
 
-// enqueueChunk stores the results.
 func (c *Client) enqueueChunk(ctx context.Context, queue string, jobs []Job, results []EnqueueResult) {
 	var outgoing []*broker.OutgoingJob
 	var indexes []int
@@ -159,7 +157,7 @@ func (c *Client) enqueueChunk(ctx context.Context, queue string, jobs []Job, res
 	c.tracer.end(span, "", first)
 }
 
-// outgoing returns the job to send, also with an error.
+// outgoing returns the job to send, even with an error.
 func (c *Client) outgoing(queue string, request Job) (*broker.OutgoingJob, error) {
 	o := jobOptions{job: broker.OutgoingJob{Queue: queue, Payload: request.payload}}
 	for _, option := range request.options {
@@ -194,23 +192,21 @@ func (JSON) Encode(value any) ([]byte, error) { return json.Marshal(value) }
 // ContentType implements Codec.
 func (JSON) ContentType() string { return "application/json" }
 
-// contentTypeHeader is the header with the media type of a payload.
 const contentTypeHeader = "Content-Type"
 
 // Kinder is a value whose type selects the handler of the job.
 type Kinder interface {
-	// Kind of the job. The option Kind takes precedence.
+	// Kind of the job. The option Kind has precedence.
 	Kind() string
 }
 
-// Enqueue encodes a value with the codec of the client, and sends it to a queue as the method Enqueue does. A value
-// that is a Kinder sets the kind.
+// Enqueue encodes a value with the codec of the client, and sends it to a queue as the method Enqueue does. A Kinder sets the kind.
 func Enqueue[T any](ctx context.Context, c *Client, queue string, value T, options ...Option) (Receipt, error) {
 	return c.enqueue(ctx, queue, Encode(c, value, options...))
 }
 
-// Encode returns a job for EnqueueMany with a value, as Enqueue[T] sends it. If the value cannot be encoded, the
-// result of the job has the error.
+// Encode returns a job for EnqueueMany with a value, as Enqueue[T] sends it. If the value cannot be encoded, the result of the job has the
+// error.
 func Encode[T any](c *Client, value T, options ...Option) Job {
 	payload, err := c.codec.Encode(value)
 	if err != nil {

@@ -26,9 +26,8 @@ var (
 	ErrKeyTaken = broker.ErrKeyTaken
 	// ErrUnauthorized: the broker rejects the login, or does not permit the request.
 	ErrUnauthorized = broker.ErrUnauthorized
-	// ErrUnavailable: the broker has not confirmed the job in time, because it is unreachable, overloaded or out of
-	// storage, or because the context ended. The job may be stored nevertheless. It is retryable: with an ID that
-	// you choose, the queue keeps one of the jobs of all attempts.
+	// ErrUnavailable: the broker has not confirmed the job in time, because it is unreachable, overloaded or out of storage, or because the
+	// context ended. The job may be stored. It is retryable: with an ID that you choose, the queue keeps one of the jobs of all attempts.
 	ErrUnavailable = broker.ErrUnavailable
 	// ErrClosed: the client is closed.
 	ErrClosed = broker.ErrClosed
@@ -38,9 +37,9 @@ var (
 type Error struct {
 	// Reason is one of the variables above.
 	Reason error
-	// Queue is the name of the queue; empty if the error is not about one.
+	// Queue is the name of the queue; empty if the error is not about a queue.
 	Queue string
-	// JobID is the ID that was chosen for the job; empty if none was.
+	// JobID is the ID that was chosen for the job; empty if no ID was chosen.
 	JobID string
 	// KeyHolder is the ID of the job that has the unique key, if the reason is ErrKeyTaken; otherwise empty.
 	KeyHolder string
@@ -49,8 +48,7 @@ type Error struct {
 	// Err is the cause. Its text begins with Field.
 	Err error
 
-	// operation is what failed.
-	operation string
+	operation string // that failed
 }
 
 func (e *Error) Error() string {
@@ -63,8 +61,7 @@ func (e *Error) Error() string {
 // Unwrap returns the reason and the cause.
 func (e *Error) Unwrap() []error { return []error{e.Reason, e.Err} }
 
-// IsRetryable reports whether the same call may succeed later without a change of the job, of the queue or of the
-// login.
+// IsRetryable reports whether the same call may succeed later without a change of the job, of the queue or of the login.
 func IsRetryable(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrQueueFull)
 }

@@ -16,7 +16,7 @@ type State string
 
 // The states of a job.
 const (
-	// StateWaiting: the broker stores the job, and no worker has reported an attempt that it has not given back.
+	// StateWaiting: the broker stores the job, and no worker runs it or has reported a failed attempt.
 	StateWaiting State = State(jobstate.Waiting)
 	// StateRunning: the worker that runs the job has reported it within its lease.
 	StateRunning State = State(jobstate.Running)
@@ -28,32 +28,32 @@ const (
 	StateDone State = State(jobstate.Done)
 	// StateCanceled: the job was canceled before it was done.
 	StateCanceled State = State(jobstate.Canceled)
-	// StateUnknown: none of the above is known. The job may wait under an ID that was sent without Track, its worker may be
-	// lost, it may have ended longer ago than the retention of the queue, or it may never have been sent.
+	// StateUnknown: the job may wait under an ID that was sent without Track, its worker may be lost, it may have ended longer ago than the
+	// retention of the queue, or it may never have been sent.
 	StateUnknown State = State(jobstate.Unknown)
 )
 
 // IsFinal reports whether no attempt follows, unless somebody sends the job or requeues its dead letter.
 func (s State) IsFinal() bool { return jobstate.State(s).IsFinal() }
 
-// JobInfo is what is known about a job. Fields that are not known are zero.
+// JobInfo describes a job. Unknown fields are zero.
 type JobInfo struct {
 	ID    string
 	State State
-	// Kind and Priority are those of the job.
+	// Kind and Priority of the job.
 	Kind, Priority string
-	// Attempt is the number of the last attempt that was reported, from 1, and MaxAttempts that of the last one possible.
+	// Attempt is the number of the last reported attempt, from 1, and MaxAttempts that of the last possible attempt.
 	Attempt, MaxAttempts int
-	// StartTime is when the last attempt started. NextTime is when the next one is due at the earliest, and UpdateTime
-	// when the state was stored.
+	// StartTime is when the last attempt started, NextTime when the next attempt is due at the earliest, and UpdateTime when the state was
+	// stored.
 	StartTime, NextTime, UpdateTime time.Time
 	// Error is why the last attempt failed, in at most 1 KiB.
 	Error string
-	// Progress is what the handler of a running job has reported last; nil if it has reported nothing.
+	// Progress that the handler of a running job reported last; nil if it has not reported any.
 	Progress *Progress
-	// Result of the handler, as JSON; nil if it has none.
+	// Result of the handler, as JSON; nil without a result.
 	Result json.RawMessage
-	// CancelRequested: a worker cancels the job, unless it ends before.
+	// CancelRequested: a worker cancels the job, unless the job ends before.
 	CancelRequested bool
 }
 
@@ -64,13 +64,13 @@ type Progress struct {
 	Text     string
 }
 
-// Track makes Enqueue record that the job waits, so that Job finds it by the ID that was chosen, at the cost of a second
-// request. Without it, Job finds a waiting job by an ID that NATS has assigned only, or while it is delayed. On asynq, Job
-// finds each job. If the queue keeps no states, Enqueue sends the job and returns ErrUnsupported.
+// Track makes Enqueue record that the job waits, so that Job finds it by the ID that was chosen, at the cost of a second request. Without
+// Track, Job finds a waiting job on NATS only by an assigned ID, or while it is delayed. On asynq, Job finds each job. If the queue keeps
+// no states, Enqueue sends the job and returns ErrUnsupported.
 func Track() Option { return func(o *jobOptions) { o.job.IsTracked = true } }
 
-// Job returns what is known about a job of a queue that keeps the states of its jobs, with spec.results of its Queue. The
-// error is an *Error; ErrUnsupported: the queue keeps no states.
+// Job returns the state of a job in a queue that keeps states, with spec.results of its Queue. The error is an *Error; ErrUnsupported: the
+// queue keeps no states.
 func (c *Client) Job(ctx context.Context, queue, id string) (JobInfo, error) {
 	var info jobstate.Info
 	err := c.withStore(ctx, "looking up a job of", queue, id, func(ctx context.Context, store broker.JobStore) (err error) {
@@ -80,10 +80,6 @@ func (c *Client) Job(ctx context.Context, queue, id string) (JobInfo, error) {
 	if err != nil {
 		return JobInfo{}, err
 	}
-	return jobInfo(&info), nil
-}
-
-func jobInfo(info *jobstate.Info) JobInfo {
 	all := JobInfo{
 		ID: info.ID, State: State(info.State), Kind: info.Kind, Priority: info.Priority, Attempt: info.Attempt, MaxAttempts: info.MaxAttempts,
 		StartTime: info.StartTime, NextTime: info.NextTime, UpdateTime: info.UpdateTime, Error: info.Error, Result: info.Result,
@@ -92,15 +88,14 @@ func jobInfo(info *jobstate.Info) JobInfo {
 	if info.Progress != nil {
 		all.Progress = &Progress{info.Progress.Fraction, info.Progress.Text}
 	}
-	return all
+	return all, nil
 }
 
-// ErrNoResult means that a job has no result: it is not done, its handler returned none, or the result is not kept any
-// more. The state in the message is that of the job.
+// ErrNoResult means that a job has no result: it is not done, its handler returned no result, or the result is no longer kept. The message
+// has the state of the job.
 var ErrNoResult = errors.New("the job has no result")
 
-// Result returns the result of a job that is done, as its handler has returned it. The error is ErrNoResult while the job
-// has none.
+// Result returns the result of a job that is done, as its handler has returned it. Without a result, the error is ErrNoResult.
 func Result[T any](ctx context.Context, c *Client, queue, id string) (T, error) {
 	var value T
 	info, err := c.Job(ctx, queue, id)
@@ -116,25 +111,25 @@ func Result[T any](ctx context.Context, c *Client, queue, id string) (T, error) 
 	return value, nil
 }
 
-// Cancellation is what Cancel has done.
+// Cancellation is the outcome of Cancel.
 type Cancellation string
 
 // The outcomes of Cancel.
 const (
 	// CancelDone: the job was removed from its queue, and does not run.
 	CancelDone Cancellation = "done"
-	// CancelRequested: the worker that has the job ends the context of its handler, and a worker that receives it
-	// removes it. The job may be done before.
+	// CancelRequested: a worker that runs the job ends the context of its handler, and a worker that receives the job removes it. The job may
+	// be done before.
 	CancelRequested Cancellation = "requested"
 	// CancelTooLate: the job has ended.
 	CancelTooLate Cancellation = "tooLate"
 )
 
-// Cancel cancels a job of a queue that keeps the states of its jobs. A running handler sees the end of its context, with
-// the cause worker.ErrCanceled; a job that waits is removed when a worker receives it. Jobs that are sent later with the
-// same ID are not canceled. The request is kept as long as the states of jobs. Job reports what became of it.
+// Cancel cancels a job of a queue that keeps the states of its jobs. The context of a running handler ends with the cause
+// worker.ErrCanceled; a job that waits is removed when a worker receives it. Jobs that are sent later with the same ID are not canceled.
+// The request is kept as long as the states of jobs. Job returns its outcome.
 //
-// The error is an *Error; ErrUnsupported: the queue keeps no states. If it is ErrUnavailable, call Cancel again.
+// The error is an *Error; ErrUnsupported: the queue keeps no states. After ErrUnavailable, call Cancel again.
 func (c *Client) Cancel(ctx context.Context, queue, id string) (Cancellation, error) {
 	var canceled broker.CanceledJob
 	err := c.withStore(ctx, "canceling a job of", queue, id, func(ctx context.Context, store broker.JobStore) (err error) {

@@ -13,7 +13,6 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/broker/dial"
 )
 
 const (
@@ -26,16 +25,6 @@ type sendTracer struct {
 	trace.Tracer
 
 	system attribute.KeyValue
-}
-
-func newSendTracer(provider trace.TracerProvider, engine dial.EngineName) sendTracer {
-	if provider == nil {
-		return sendTracer{}
-	}
-	return sendTracer{
-		Tracer: provider.Tracer(tracerName, trace.WithSchemaURL(semconv.SchemaURL)),
-		system: semconv.MessagingSystemKey.String(strings.ToLower(string(engine))),
-	}
 }
 
 // start starts the span of a call that sends a number of jobs.
@@ -84,28 +73,9 @@ func injectTraceContext(ctx context.Context, job *broker.OutgoingJob) {
 	if job.Headers == nil {
 		job.Headers = map[string][]string{}
 	}
-	propagation.TraceContext{}.Inject(ctx, headerCarrier(job.Headers))
-}
-
-// headerCarrier sets headers without changing the spelling of their names.
-type headerCarrier map[string][]string
-
-// Get returns the first value of a header.
-func (h headerCarrier) Get(name string) string {
-	if values := h[name]; len(values) > 0 {
-		return values[0]
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, carrier)
+	for name, value := range carrier {
+		job.Headers[name] = []string{value}
 	}
-	return ""
-}
-
-// Set sets a header.
-func (h headerCarrier) Set(name, value string) { h[name] = []string{value} }
-
-// Keys returns the names of all headers.
-func (h headerCarrier) Keys() []string {
-	names := make([]string, 0, len(h))
-	for name := range h {
-		names = append(names, name)
-	}
-	return names
 }

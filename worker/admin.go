@@ -70,10 +70,10 @@ func (w *Worker) metricsHandler() http.Handler {
 	return promhttp.HandlerFor(w.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxMetricsRequests})
 }
 
-// handlePreStop serves the preStop hook of a Pod. The hook can only send GET requests, and
-// ends when it receives the response. The worker shuts down even if the client disconnects.
+// handlePreStop serves the preStop hook of a Pod. The hook can only send GET requests, and ends when it receives the response. The worker
+// shuts down even if the client disconnects.
 func (w *Worker) handlePreStop(response http.ResponseWriter, request *http.Request) {
-	// Without this, the server would cancel the request's context at its read deadline.
+	// The server would otherwise cancel the request's context at its read deadline.
 	err := http.NewResponseController(response).SetReadDeadline(time.Time{})
 	if err != nil && !errors.Is(err, http.ErrNotSupported) {
 		w.log.Debug("Failed to disable the read deadline; the preStop request may end early", "error", err)

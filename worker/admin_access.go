@@ -32,9 +32,8 @@ func (w *Worker) requireToken(action string, handle func(http.ResponseWriter)) h
 	}
 }
 
-// authorize returns an error unless the request has a token of the operator. Without a key of an
-// operator, it returns an error unless the request is from this host, whose processes could also send
-// a signal.
+// authorize returns an error unless the request has a token of the operator. Without a key of an operator, it returns an error unless the
+// request is from this host, whose processes could also send a signal.
 func (w *Worker) authorize(request *http.Request, action string) error {
 	if w.options.AdminKeyFile == "" {
 		host, _, err := net.SplitHostPort(request.RemoteAddr)
@@ -45,8 +44,8 @@ func (w *Worker) authorize(request *http.Request, action string) error {
 	}
 	keys, err := readBounded(w.options.AdminKeyFile, maxAdminKeyFileBytes)
 	if errors.Is(err, fs.ErrNotExist) {
-		// The operator publishes no key: it has none, or it was downgraded to a version without keys.
-		// Only those who may write in the namespace, and so may stop the worker anyway, can remove the file.
+		// The operator has no key, or was downgraded to a version without keys. Users who can remove the file may write in the namespace,
+		// and so may stop the worker anyway.
 		return nil
 	}
 	if err != nil {
@@ -61,7 +60,7 @@ func (w *Worker) authorize(request *http.Request, action string) error {
 	return adminauth.Verify(token, adminauth.ParsePublicKeys(keys), want, time.Now())
 }
 
-// readBounded reads a file. It is read for each token, so that a new key applies without a restart.
+// readBounded reads a file. authorize calls it for each token, so that a new key applies without a restart.
 func readBounded(path string, limit int64) (content []byte, err error) {
 	file, err := os.Open(path)
 	if err != nil {

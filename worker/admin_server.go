@@ -19,23 +19,22 @@ const (
 	defaultAdminShutdownTimeout = time.Second
 	// addressDisabled is the AdminAddress or MetricsAddress that disables the server.
 	addressDisabled = "0"
-	// maxAdminConnections bounds the open connections of a server. Another connection replaces
-	// the oldest one of the host with the most, so that no host excludes the kubelet.
+	// maxAdminConnections bounds the open connections of a server. Another connection replaces the oldest connection of the host with the
+	// most connections, so that no host excludes the kubelet.
 	maxAdminConnections = 256
 )
 
-// newServer returns a server with bounds on what peers can occupy. Responses have no time limit,
-// because a preStop hook waits for its response until the worker is drained.
+// newServer returns a server with bounds on what peers can occupy. Responses have no time limit, because a preStop hook waits for its
+// response until the worker is drained.
 func (w *Worker) newServer(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler: handler, ReadHeaderTimeout: adminHeaderTimeout, ReadTimeout: adminReadTimeout, MaxHeaderBytes: adminMaxHeaderBytes,
 		ConnContext: listener.WithConnection,
-		// Peers cause these errors at will.
-		ErrorLog: slog.NewLogLogger(w.log.Handler(), slog.LevelDebug),
+		ErrorLog:    slog.NewLogLogger(w.log.Handler(), slog.LevelDebug), // peers cause errors at will
 	}
 }
 
-// startServers serves the admin API and the metrics. Call stop to end it.
+// startServers serves the admin API and the metrics. Call stop to end the servers.
 func (w *Worker) startServers(ctx context.Context) (stop func(), err error) {
 	settings := w.currentSettings()
 	stopAdmin, err := w.startServer(ctx, settings.adminAddress, w.AdminHandler())
@@ -56,7 +55,7 @@ func (w *Worker) startServers(ctx context.Context) (stop func(), err error) {
 	return func() { stopMetrics(); stopAdmin() }, nil
 }
 
-// startServer serves requests at the address. Call stop to end it.
+// startServer serves requests at the address. Call stop to end the server.
 func (w *Worker) startServer(ctx context.Context, address string, handler http.Handler) (stop func(), err error) {
 	if address == addressDisabled {
 		return func() {}, nil
@@ -75,8 +74,7 @@ func (w *Worker) startServer(ctx context.Context, address string, handler http.H
 		}
 	}()
 	return func() {
-		// Current requests can still be answered, so that clients see that the worker is
-		// drained.
+		// Current requests can still be answered, so that clients see that the worker is drained.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.adminShutdownTimeout)
 		defer cancel()
 		if err := server.Shutdown(ctx); err != nil {

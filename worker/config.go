@@ -25,19 +25,14 @@ type Config struct {
 	Queues []QueueConfig `json:"queues"`
 	// Concurrency is the number of jobs that run at a time, 1 to 10,000. The default is 10.
 	Concurrency int `json:"concurrency,omitempty"`
-	// MaxInFlight is the number of messages that the worker has at a time: those whose jobs
-	// run and those that are prefetched. It must not be less than Concurrency. By default
-	// the worker prefetches what it will start within a tenth of a second, and at most 2,048
-	// messages.
+	// MaxInFlight is the number of running and prefetched messages that the worker has at a time, at least Concurrency. By default the
+	// worker prefetches the messages that it will start within a tenth of a second, at most 2,048.
 	MaxInFlight int `json:"maxInFlight,omitempty"`
-	// DrainTimeout is the time that running jobs have to finish before the worker exits. The
-	// default is 10 minutes.
+	// DrainTimeout is the time that running jobs have to finish before the worker exits. The default is 10 minutes.
 	DrainTimeout Duration `json:"drainTimeout,omitempty"`
-	// AdminAddress is the address of the admin API. The default is ":8081"; "0" disables the
-	// API.
+	// AdminAddress is the address of the admin API. The default is ":8081"; "0" disables the API.
 	AdminAddress string `json:"adminAddress,omitempty"`
-	// MetricsAddress is the address of /metrics. "0" disables the metrics. By default they are a
-	// part of the admin API.
+	// MetricsAddress is the address of /metrics. "0" disables the metrics. By default they are a part of the admin API.
 	MetricsAddress string `json:"metricsAddress,omitempty"`
 }
 
@@ -54,21 +49,16 @@ type TLSConfig = connection.TLSConfig
 type QueueConfig struct {
 	// Name of the queue on the broker.
 	Name string `json:"name"`
-	// Weight is the queue's share of the worker relative to the worker's other queues, 1 to
-	// 100. The default is 1.
+	// Weight is the queue's share of the worker relative to the worker's other queues, 1 to 100. The default is 1.
 	Weight int `json:"weight,omitempty"`
-	// Priorities in descending order of urgency. The default is one priority named
-	// "default".
+	// Priorities in descending order of urgency. The default is one priority named "default".
 	Priorities []PriorityConfig `json:"priorities,omitempty"`
-	// StrictPriority makes jobs wait while jobs of a more urgent priority are waiting. By
-	// default, priorities share the worker by weight.
+	// StrictPriority makes jobs wait while jobs of a more urgent priority are waiting. By default, priorities share the worker by weight.
 	StrictPriority bool `json:"strictPriority,omitempty"`
-	// Lease is the time after which the broker redelivers a message if the worker does not
-	// extend its lease. The default is 30 seconds.
+	// Lease is the time after which the broker redelivers a message whose lease was not extended. The default is 30 seconds.
 	Lease Duration `json:"lease,omitempty"`
-	// JobTimeout is the time that a handler has for a job, 1 second to 24 hours. Then its context ends, and soon
-	// after that the lease is no longer extended. The header Yardmaster-Timeout of a message replaces it. By
-	// default there is no limit.
+	// JobTimeout is the time that a handler has for a job, 1 second to 24 hours. Then its context ends, and soon after that the lease is no
+	// longer extended. The header Yardmaster-Timeout of a message replaces it. By default there is no limit.
 	JobTimeout Duration `json:"jobTimeout,omitempty"`
 	// Retry defines when failed jobs are retried.
 	Retry *RetryPolicy `json:"retry,omitempty"`
@@ -76,23 +66,21 @@ type QueueConfig struct {
 	DeadLetter *DeadLetterPolicy `json:"deadLetter,omitempty"`
 	// Results makes the worker store the state of each job, and cancel jobs on request. By default it does neither.
 	Results *ResultsConfig `json:"results,omitempty"`
-	// CircuitBreaker stops the worker from taking jobs while most of them fail. By default
-	// it never does.
+	// CircuitBreaker stops the worker from taking jobs while most of them fail. By default there is none.
 	CircuitBreaker *CircuitBreaker `json:"circuitBreaker,omitempty"`
 }
 
-// ResultsConfig is that of a queue that keeps the states of its jobs.
+// ResultsConfig configures a queue that keeps the states of its jobs.
 type ResultsConfig struct {
-	// Retention is how long a state is kept after its last change, and a request to cancel a job: at least a minute, and
-	// the lease. It is required.
+	// Retention is how long states after their last change, and requests to cancel jobs, are kept: at least a minute, and the lease. It is
+	// required.
 	Retention Duration `json:"retention"`
 }
 
 // PriorityConfig is one priority of a queue.
 type PriorityConfig struct {
 	Name string `json:"name"`
-	// Weight is the priority's share of the queue relative to its other priorities. The
-	// default is 1.
+	// Weight is the priority's share of the queue relative to its other priorities. The default is 1.
 	Weight int `json:"weight,omitempty"`
 }
 
@@ -104,37 +92,31 @@ type RetryPolicy struct {
 	InitialDelay *Duration `json:"initialDelay,omitempty"`
 	// MaxDelay is the upper bound of all delays. The default is 10 minutes.
 	MaxDelay *Duration `json:"maxDelay,omitempty"`
-	// MultiplierPercent is the ratio of each delay to the previous one, in percent. The
-	// default is 200.
+	// MultiplierPercent is the ratio of each delay to the previous delay, in percent. The default is 200.
 	MultiplierPercent *int `json:"multiplierPercent,omitempty"`
-	// JitterPercent is the random part of each delay, in percent of the delay. The default
-	// is 20.
+	// JitterPercent is the random part of each delay, in percent of the delay. The default is 20.
 	JitterPercent *int `json:"jitterPercent,omitempty"`
 }
 
 // DeadLetterPolicy defines what happens to jobs that are not retried.
 type DeadLetterPolicy struct {
-	// Enabled keeps the jobs as dead letters. Otherwise they are dropped. The default is
-	// true.
+	// Enabled keeps the jobs as dead letters. Otherwise they are dropped. The default is true.
 	Enabled *bool `json:"enabled,omitempty"`
 }
 
-// CircuitBreaker defines when a worker stops taking jobs of a queue because most of them
-// fail. Each worker has its own breaker for each queue.
+// CircuitBreaker defines when a worker stops taking jobs of a queue because most of them fail. Each worker has its own breaker for each
+// queue.
 type CircuitBreaker struct {
-	// FailureThresholdPercent is the percentage of failed jobs within Window at which the
-	// breaker opens. The default is 50; 0 disables the breaker.
+	// FailureThresholdPercent is the percentage of failed jobs within Window at which the breaker opens. The default is 50; 0 disables the
+	// breaker.
 	FailureThresholdPercent *int `json:"failureThresholdPercent,omitempty"`
-	// Window is the period over which jobs are counted. The default is 1 minute, the minimum
-	// 1 second.
+	// Window is the period over which jobs are counted. The default is 1 minute, the minimum 1 second.
 	Window *Duration `json:"window,omitempty"`
-	// MinSamples is the number of jobs within Window below which the breaker stays closed.
-	// The default is 20.
+	// MinSamples is the number of jobs within Window below which the breaker stays closed. The default is 20.
 	MinSamples *int `json:"minSamples,omitempty"`
 	// Cooldown is the time that the breaker stays open. The default is 30 seconds.
 	Cooldown *Duration `json:"cooldown,omitempty"`
-	// HalfOpenProbes is the number of jobs that run after the cooldown. If all of them
-	// succeed, the breaker closes. The default is 1.
+	// HalfOpenProbes is the number of jobs that run after the cooldown. If all of them succeed, the breaker closes. The default is 1.
 	HalfOpenProbes *int `json:"halfOpenProbes,omitempty"`
 }
 
@@ -224,8 +206,8 @@ func (q *QueueConfig) withDefaults() (scheduler.QueueConfig, error) {
 	}
 	if r := q.Retry; r != nil {
 		setIfPresent(&c.Retry.MaxAttempts, r.MaxAttempts)
-		setDurationIfPresent(&c.Retry.InitialDelay, r.InitialDelay)
-		setDurationIfPresent(&c.Retry.MaxDelay, r.MaxDelay)
+		setIfPresent(&c.Retry.InitialDelay, (*time.Duration)(r.InitialDelay))
+		setIfPresent(&c.Retry.MaxDelay, (*time.Duration)(r.MaxDelay))
 		setIfPresent(&c.Retry.MultiplierPercent, r.MultiplierPercent)
 		setIfPresent(&c.Retry.JitterPercent, r.JitterPercent)
 	}
@@ -255,9 +237,9 @@ func (c *CircuitBreaker) withDefaults() breaker.Settings {
 		FailureThresholdPercent: 50, Window: time.Minute, MinSamples: 20, Cooldown: 30 * time.Second, HalfOpenProbes: 1,
 	}
 	setIfPresent(&s.FailureThresholdPercent, c.FailureThresholdPercent)
-	setDurationIfPresent(&s.Window, c.Window)
+	setIfPresent(&s.Window, (*time.Duration)(c.Window))
 	setIfPresent(&s.MinSamples, c.MinSamples)
-	setDurationIfPresent(&s.Cooldown, c.Cooldown)
+	setIfPresent(&s.Cooldown, (*time.Duration)(c.Cooldown))
 	setIfPresent(&s.HalfOpenProbes, c.HalfOpenProbes)
 	return s
 }
@@ -268,12 +250,6 @@ func setIfPresent[T any](target, value *T) {
 	}
 }
 
-func setDurationIfPresent(target *time.Duration, value *Duration) {
-	if value != nil {
-		*target = time.Duration(*value)
-	}
-}
-
 func boolToInt(condition bool) int {
 	if condition {
 		return 1
@@ -281,8 +257,7 @@ func boolToInt(condition bool) int {
 	return 0
 }
 
-// Duration is a time.Duration that is written as text in YAML and JSON, such as 30s or
-// 1m30s.
+// Duration is a time.Duration that is written as text in YAML and JSON, such as 30s or 1m30s.
 type Duration time.Duration
 
 // UnmarshalJSON implements json.Unmarshaler.

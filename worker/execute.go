@@ -17,21 +17,12 @@ import (
 const (
 	// settleTimeout bounds one attempt to settle a message.
 	settleTimeout = 5 * time.Second
-	// unknownAttemptDelay is the time until redelivery of a message whose attempts could not
-	// be counted.
+	// unknownAttemptDelay is the time until redelivery of a message whose attempts could not be counted.
 	unknownAttemptDelay = time.Second
 )
 
 // errShutdown is the cause of the end of a handler's context.
 var errShutdown = errors.New("the worker is shutting down")
-
-// runExecutor runs one job after the other.
-func (w *Worker) runExecutor() {
-	var outcome scheduler.JobOutcome
-	for m := w.scheduler.NextMessage(nil, outcome); m != nil; m = w.scheduler.NextMessage(m, outcome) {
-		outcome = w.runMessage(m)
-	}
-}
 
 // runMessage calls the handler for a message and settles the message.
 func (w *Worker) runMessage(m *scheduler.LeasedMessage) scheduler.JobOutcome {
@@ -48,7 +39,11 @@ func (w *Worker) runMessage(m *scheduler.LeasedMessage) scheduler.JobOutcome {
 		retry, kindTimeout = kind.retry.over(retry), kind.timeout
 	}
 	startedAt := w.now()
-	job := w.newJob(m.QueueConfig(), message, attempt, retry, startedAt)
+	job := &Job{
+		ID: message.ID, Kind: message.Kind, Queue: m.QueueConfig().Name, Priority: message.Priority, Payload: message.Payload,
+		Headers: message.Headers, Attempt: attempt, MaxAttempts: retry.MaxAttempts, SentTime: message.SentTime, retry: retry,
+	}
+	job.progress = &progressRecorder{board: &w.progress, job: job, startTime: startedAt}
 	job.report = w.newReport(m, job, startedAt)
 	if w.keys != nil {
 		job.keys = w.keys.Of(job.Queue, message.ID, message.Headers)
@@ -96,17 +91,6 @@ func (w *Worker) runJob(m *scheduler.LeasedMessage, job *Job, timeout time.Durat
 		w.attempts.record(finishedAt, finishedAt.Sub(startedAt), returnsToQueue(job, err) || staysInQueue(job, m.QueueConfig(), err))
 	}
 	return w.settleByResult(m, job, err, finishedAt)
-}
-
-func (w *Worker) newJob(
-	config *scheduler.QueueConfig, message *broker.Message, attempt int, retry broker.RetryPolicy, startedAt time.Time,
-) *Job {
-	job := &Job{
-		ID: message.ID, Kind: message.Kind, Queue: config.Name, Priority: message.Priority, Payload: message.Payload, Headers: message.Headers,
-		Attempt: attempt, MaxAttempts: retry.MaxAttempts, SentTime: message.SentTime, retry: retry,
-	}
-	job.progress = &progressRecorder{board: &w.progress, job: job, startTime: startedAt}
-	return job
 }
 
 // callHandler calls the handler, and turns a panic into an error.
@@ -179,8 +163,8 @@ func retryDelay(job *Job, err error) time.Duration {
 	return delay
 }
 
-// jobOutcome returns what a result says about the services that the job depends on. A job
-// that is dead-lettered on purpose is invalid itself and does not count as a failure.
+// jobOutcome returns what a result says about the services on which the job depends. A job that is dead-lettered on purpose is invalid
+// itself and does not count as a failure.
 func jobOutcome(err error) scheduler.JobOutcome {
 	switch {
 	case err == nil || IsDeadLetter(err):
@@ -191,9 +175,8 @@ func jobOutcome(err error) scheduler.JobOutcome {
 	return scheduler.OutcomeFailed
 }
 
-// isAlreadySettled handles a job that finished after its lease was lost. It returns false
-// if the job succeeded and no other worker has settled the message yet: only then does this
-// worker settle it. Otherwise it abandons the message.
+// isAlreadySettled handles a job that finished after its lease was lost. It returns false, so that this worker settles the message, only if
+// the job succeeded and no other worker has settled the message. Otherwise it abandons the message.
 func (w *Worker) isAlreadySettled(m *scheduler.LeasedMessage, err error) bool {
 	wasRemoved, checkError := m.WasRemoved(w.settleContext)
 	switch {
@@ -212,8 +195,8 @@ func (w *Worker) isAlreadySettled(m *scheduler.LeasedMessage, err error) bool {
 	return true
 }
 
-// acknowledge removes the message of a job that is done. It waits for the broker's
-// confirmation only while the worker drains, because the connection closes soon after.
+// acknowledge removes the message of a job that is done. It waits for the broker's confirmation only while the worker drains, because the
+// connection closes soon after.
 func (w *Worker) acknowledge(m *scheduler.LeasedMessage, job *Job) {
 	ack := func(ctx context.Context) error { return m.Ack(ctx, true) }
 	if job.report == nil && job.keys == nil {
@@ -251,16 +234,8 @@ func (w *Worker) releaseMessage(m *scheduler.LeasedMessage, after time.Duration)
 	w.settleWithRetry(m, resultReleased, func(ctx context.Context) error { return m.Release(ctx, after) })
 }
 
-// releaseUnused gives back a message that the scheduler will not start.
-func (w *Worker) releaseUnused(m *scheduler.LeasedMessage) {
-	w.background.Go(func() {
-		w.releaseMessage(m, m.ReleaseDelay())
-		w.scheduler.MarkReleased(m)
-	})
-}
-
-// settleWithRetry sends the result of a job to the broker. It retries until the lease expires: after
-// that the broker delivers the message again anyway.
+// settleWithRetry sends the result of a job to the broker. It retries until the lease expires, because the broker then delivers the message
+// again.
 func (w *Worker) settleWithRetry(m *scheduler.LeasedMessage, result string, send func(context.Context) error) {
 	for failures := 1; ; failures++ {
 		ctx, cancel := context.WithTimeout(w.settleContext, settleTimeout)

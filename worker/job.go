@@ -14,18 +14,17 @@ import (
 
 // Job is one message of a queue.
 type Job struct {
-	// ID identifies the job within its queue. It is that which the producer chose, or else one that the broker assigned.
-	// It is the same for every attempt, also after the job was a dead letter.
+	// ID identifies the job within its queue. The producer chose it, or else the broker assigned it. It is the same for every attempt, also
+	// after the job was a dead letter.
 	ID string
-	// Kind is what a Mux selects the handler by; empty if the producer did not set it.
+	// Kind is the kind by which a Mux selects the handler; empty if the producer did not set it.
 	Kind string
-	// Queue and Priority are the names of the queue and priority that the job was sent to.
+	// Queue and Priority are the names of the queue and the priority to which the job was sent.
 	Queue, Priority string
 	Payload         []byte
 	// Headers that the producer set.
 	Headers map[string][]string
-	// Attempt is the number of this attempt, counted from 1. MaxAttempts is the number of
-	// the last one.
+	// Attempt is the number of this attempt, counted from 1. MaxAttempts is the number of the last attempt.
 	Attempt, MaxAttempts int
 	// SentTime is when the producer sent the job.
 	SentTime time.Time
@@ -38,12 +37,12 @@ type Job struct {
 	report *attemptReport
 	// keys is nil if the job is not unique and in no batch.
 	keys *jobkeys.Held
-	// result is nil if the handler has set none.
+	// result is nil if the handler has set no result.
 	result json.RawMessage
 }
 
-// SetResult sets the result of the job, which is stored as JSON if the handler succeeds and the queue keeps results. It
-// must be called before the handler returns. It returns an error if the value cannot be encoded, or has more than 64 KiB.
+// SetResult sets the result of the job, which is stored as JSON if the handler succeeds and the queue keeps results. Call it before the
+// handler returns. It returns an error if the value cannot be encoded, or has more than 64 KiB.
 func (j *Job) SetResult(value any) error {
 	raw, err := json.Marshal(value)
 	if err == nil && len(raw) > jobstate.MaxResultBytes {
@@ -56,18 +55,16 @@ func (j *Job) SetResult(value any) error {
 	return nil
 }
 
-// Result returns the result that the handler has set, as JSON; nil if it has set none.
+// Result returns the result that the handler has set, as JSON; nil if it has set no result.
 func (j *Job) Result() json.RawMessage { return j.result }
 
-// Handler runs a job. If it returns nil, the job is done and is removed from its queue. If
-// it returns an error or panics, the job is retried later until its attempts are used up;
-// then it becomes a dead letter. Errors that wrap the result of Retry, DeadLetter or Snooze
-// change that.
+// Handler runs a job. If it returns nil, the job is done and is removed from its queue. If it returns an error or panics, the job is
+// retried until its attempts are used up, and then becomes a dead letter, unless the error wraps the result of Retry, DeadLetter or
+// Snooze.
 //
-// The context ends when the worker has to exit before the job is done. The job is then given
-// back to the queue, and this attempt does not count. It also ends at the timeout of the job,
-// and with the cause ErrCanceled when somebody cancels the job: if the handler then returns an
-// error, the job is not retried.
+// The context ends when the worker has to exit before the job is done. The job is then given back to the queue, and this attempt does not
+// count. The context also ends at the timeout of the job, and with the cause ErrCanceled when somebody cancels the job: if the handler then
+// returns an error, the job is not retried.
 type Handler func(ctx context.Context, job *Job) error
 
 // retryError requests a retry after a given time.
@@ -75,14 +72,13 @@ type retryError struct{ after time.Duration }
 
 func (e *retryError) Error() string { return fmt.Sprintf("retry after %s", e.after) }
 
-// Retry returns an error that makes the worker retry the job after the given time instead of
-// the delay of its retry policy. It counts as an attempt. Wrap it to give a reason:
+// Retry returns an error that makes the worker retry the job after the given time instead of the delay of its retry policy. It counts as an
+// attempt. Wrap it to give a reason:
 //
 //	return fmt.Errorf("the bank is closed: %w", worker.Retry(time.Hour))
 func Retry(after time.Duration) error { return &retryError{after: max(after, 0)} }
 
-// RetryAfter returns the time that a Retry error requests. Found is false if err does not
-// wrap one.
+// RetryAfter returns the time that a Retry error requests. Found is false if err wraps no Retry error.
 func RetryAfter(err error) (after time.Duration, found bool) {
 	retry := (*retryError)(nil)
 	if errors.As(err, &retry) {
@@ -96,12 +92,11 @@ type snoozeError struct{ after time.Duration }
 
 func (e *snoozeError) Error() string { return fmt.Sprintf("snooze for %s", e.after) }
 
-// Snooze returns an error that gives the job back to its queue, to be delivered again after
-// the given time. It does not count as an attempt. Use it if the job could not be tried at
-// all, for example because a service that it needs is not running.
+// Snooze returns an error that gives the job back to its queue, to be delivered again after the given time. It does not count as an
+// attempt. Use it if the job could not be tried at all, for example because a service that it needs is not running.
 func Snooze(after time.Duration) error { return &snoozeError{after: max(after, 0)} }
 
-// SnoozeAfter returns the time that a Snooze error requests. Found is false if err does not wrap one.
+// SnoozeAfter returns the time that a Snooze error requests. Found is false if err wraps no Snooze error.
 func SnoozeAfter(err error) (after time.Duration, found bool) {
 	snooze := (*snoozeError)(nil)
 	if errors.As(err, &snooze) {
@@ -118,8 +113,8 @@ type deadLetterError struct{ reason string }
 
 func (e *deadLetterError) Error() string { return e.reason }
 
-// DeadLetter returns an error that makes the job a dead letter without further attempts. Use
-// it if no attempt can succeed, for example because the payload is invalid.
+// DeadLetter returns an error that makes the job a dead letter without further attempts. Use it if no attempt can succeed, for example
+// because the payload is invalid.
 func DeadLetter(reason string) error { return &deadLetterError{reason: reason} }
 
 // IsDeadLetter reports whether err wraps a DeadLetter error.

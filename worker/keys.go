@@ -10,7 +10,7 @@ import (
 // unknownKeyDelay is the time until redelivery of a job whose key could not be read.
 const unknownKeyDelay = time.Second
 
-// startWithKeys reports whether a job may run now. Otherwise it settles its message.
+// startWithKeys reports whether a job may run now. If not, it settles the message.
 func (w *Worker) startWithKeys(m *scheduler.LeasedMessage, job *Job) bool {
 	if job.keys == nil {
 		return true
@@ -27,7 +27,7 @@ func (w *Worker) startWithKeys(m *scheduler.LeasedMessage, job *Job) bool {
 		w.releaseMessage(m, start.Postponed)
 	case start.Duplicate:
 		w.log.Info("Job is a duplicate", "queue", job.Queue, "job", job.ID)
-		job.keys = nil // those of the other message
+		job.keys = nil // the other message has the keys
 		w.settleWithRetry(m, resultDropped, func(ctx context.Context) error { return m.Ack(ctx, true) })
 	case start.Dead != "":
 		w.buryMessage(m, job, start.Dead, job.Attempt-1)
@@ -37,8 +37,8 @@ func (w *Worker) startWithKeys(m *scheduler.LeasedMessage, job *Job) bool {
 	return false
 }
 
-// endFirst returns a function that records the end of a job, and then settles its message: a worker that is lost in between
-// leaves a job that is delivered again, and no key that is taken for long.
+// endFirst returns a function that records the end of a job, and then settles its message: if the worker is lost in between, the job is
+// delivered again, and its key is not taken for long.
 func (j *Job) endFirst(failed bool, settle func(context.Context) error) func(context.Context) error {
 	if j.keys == nil {
 		return settle

@@ -20,19 +20,17 @@ const (
 	resultCanceled     = "canceled"
 	resultReleased     = "released"
 	resultPostponed    = "postponed"
-	// resultLate: the job was done after its lease was lost, before another worker settled
-	// the message. It is counted besides resultDone.
+	// resultLate, counted besides resultDone: the job was done after its lease was lost, before another worker settled the message.
 	resultLate = "late"
-	// resultStale: the job ended after its lease was lost, and another worker has the
-	// message.
+	// resultStale: the job ended after its lease was lost, and another worker has the message.
 	resultStale     = "stale"
 	resultUnsettled = "unsettled"
 )
 
-// queueLabel is the label with the name of a queue on its broker. A worker has few of them.
+// queueLabel is the label with the name of a queue on its broker. A worker has few queues.
 const queueLabel = "queue"
 
-// workerMetrics of a worker. Prometheus adds the labels of the Pod that it scrapes, such as its namespace.
+// workerMetrics are the metrics of a worker. Prometheus adds the labels of the Pod that it scrapes, such as its namespace.
 type workerMetrics struct {
 	registry *prometheus.Registry
 	// omitQueue leaves the label queue empty.
@@ -48,7 +46,7 @@ type workerMetrics struct {
 	reports     *prometheus.CounterVec
 }
 
-// newMetrics returns an error if the metrics of the options have the names of others, or are invalid.
+// newMetrics returns an error if metrics of the options have names of other metrics, or are invalid.
 func newMetrics(w *Worker) (*workerMetrics, error) {
 	m := &workerMetrics{
 		registry: prometheus.NewRegistry(), omitQueue: w.options.OmitObjectNames,
@@ -130,10 +128,6 @@ func (m *workerMetrics) observeWait(queue string, d time.Duration) {
 
 func (m *workerMetrics) recordFetchError(err error) {
 	m.fetchErrors.WithLabelValues(string(broker.ClassOf(err))).Inc()
-}
-
-func (m *workerMetrics) recordReload(succeeded bool) {
-	m.reloads.WithLabelValues(successLabel(succeeded)).Inc()
 }
 
 func successLabel(succeeded bool) string {

@@ -50,13 +50,13 @@ type kindHandler struct {
 	slots chan struct{}
 }
 
-// kindOptions are the options of a handler. The zero value has none.
+// kindOptions are the options of a handler.
 type kindOptions struct {
 	concurrency int
 	timeout     time.Duration
 	retry       RetryPolicy
 	decode      func(payload []byte, target any) error
-	// errs are why options are invalid.
+	// errs of invalid options.
 	errs []error
 }
 
@@ -78,8 +78,8 @@ func WithConcurrency(jobs int) HandlerOption {
 	}
 }
 
-// WithTimeout limits the time that the handler has for a job. If the queue or the message has a timeout too, the shorter
-// one applies. By default there is no other.
+// WithTimeout limits the time that the handler has for a job. If the queue or the message has a timeout too, the shorter timeout applies.
+// By default, only their timeout applies.
 func WithTimeout(timeout time.Duration) HandlerOption {
 	return func(o *kindOptions) {
 		o.require(timeout > 0, "the timeout is %s, must be more than 0", timeout)
@@ -178,9 +178,8 @@ func (m *Mux) HandleUnknown(handler Handler) {
 	m.change(func() { m.unknown = handler })
 }
 
-// Use appends middleware. The first one is the outermost: it is called first, and sees the result of the others. It
-// applies to all jobs, also to those whose kind is unknown or whose payload is invalid, and to handlers that were
-// registered before.
+// Use appends middleware. The first middleware is the outermost: it is called first, and sees the result of the others. Middleware
+// applies to all jobs, also if their kind is unknown or their payload is invalid, and to handlers that were registered before.
 func (m *Mux) Use(middleware ...Middleware) {
 	m.change(func() { m.middleware = append(m.middleware, middleware...) })
 }
@@ -264,7 +263,7 @@ func (m *Mux) dispatch(ctx context.Context, job *Job) error {
 	return m.unknownHandler(ctx, job)
 }
 
-// concurrencyByKind returns the limits of the kinds that have one.
+// concurrencyByKind returns the limits of the kinds that have a limit.
 func (m *Mux) concurrencyByKind() map[string]int {
 	limits := map[string]int{}
 	for kind, k := range m.kinds {
@@ -275,14 +274,14 @@ func (m *Mux) concurrencyByKind() map[string]int {
 	return limits
 }
 
-// over returns a policy whose unset fields are those of another.
+// over returns the base policy with the fields that are set in p.
 func (p *RetryPolicy) over(base broker.RetryPolicy) broker.RetryPolicy {
 	setIfPresent(&base.MaxAttempts, p.MaxAttempts)
-	setDurationIfPresent(&base.InitialDelay, p.InitialDelay)
-	setDurationIfPresent(&base.MaxDelay, p.MaxDelay)
+	setIfPresent(&base.InitialDelay, (*time.Duration)(p.InitialDelay))
+	setIfPresent(&base.MaxDelay, (*time.Duration)(p.MaxDelay))
 	setIfPresent(&base.MultiplierPercent, p.MultiplierPercent)
 	setIfPresent(&base.JitterPercent, p.JitterPercent)
-	switch { // a field that is set has precedence over one that is not
+	switch { // a field that is set has precedence over a field that is not
 	case p.MaxDelay == nil:
 		base.MaxDelay = max(base.MaxDelay, base.InitialDelay)
 	case p.InitialDelay == nil:
@@ -291,8 +290,8 @@ func (p *RetryPolicy) over(base broker.RetryPolicy) broker.RetryPolicy {
 	return base
 }
 
-// unknownKindDelay is the minimum delay of a job whose kind has no handler: a rollout takes longer than the delays between
-// other attempts.
+// unknownKindDelay is the minimum delay of a job whose kind has no handler, because a rollout takes longer than the delays between other
+// attempts.
 const unknownKindDelay = time.Minute
 
 // unknownKindError means that a Mux has no handler for a job.
@@ -308,8 +307,8 @@ func (e *unknownKindError) Error() string {
 // IsUnknownKind reports whether err is about a job whose kind has no handler in a Mux.
 func IsUnknownKind(err error) bool { return errors.As(err, new(*unknownKindError)) }
 
-// staysInQueue reports whether a job whose kind has no handler returns to its queue after its last attempt, because the
-// queue would drop it.
+// staysInQueue reports whether a job whose kind has no handler returns to its queue after its last attempt, because the queue would drop
+// it.
 func staysInQueue(job *Job, queue *scheduler.QueueConfig, err error) bool {
 	return IsUnknownKind(err) && job.Attempt >= job.MaxAttempts && !queue.DeadLetter.Enabled
 }

@@ -14,31 +14,28 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Options configure a worker. FromEnvironment reads them from the environment that a
-// WorkerPool sets in its Pods.
+// Options configure a worker. FromEnvironment reads them from the environment that a WorkerPool sets in its Pods.
 type Options struct {
 	// Config applies where ConfigFile does not set a field.
 	Config Config
-	// ConfigFile is the path of a Config as YAML or JSON. The worker reloads the file when
-	// it changes. If empty, only Config applies.
+	// ConfigFile is the path of a Config as YAML or JSON. The worker reloads the file when it changes. If empty, only Config applies.
 	ConfigFile string
 	// Pool, Namespace, Pod and Revision identify the worker in its stats.
 	Pool, Namespace, Pod, Revision string
-	// AdminKeyFile is the path of the operator's public key in PEM form. If set, the admin API
-	// accepts requests that change the worker only with a token that the operator signed for
-	// this Namespace and Pod, unless the file does not exist. If empty, it accepts them from the
-	// worker's own host only.
+	// AdminKeyFile is the path of the operator's public key in PEM form. If set, the admin API accepts requests that change the worker only
+	// with a token that the operator signed for this Namespace and Pod, unless the file does not exist. If empty, it accepts such requests
+	// only from the worker's own host.
 	AdminKeyFile string
-	// PreStopSecret is what the preStop hook must send in the header Yardmaster-Prestop-Secret.
-	// If empty, everyone who can connect to the admin API can end the worker.
+	// PreStopSecret is the value that the preStop hook must send in the header Yardmaster-Prestop-Secret. If empty, everyone who can connect
+	// to the admin API can end the worker.
 	PreStopSecret string
 	// Metrics of the program, which the worker serves with its own.
 	Metrics []prometheus.Collector
 	// OmitObjectNames leaves the label pool out of all metrics, and the label queue of the worker's own
 	// metrics empty.
 	OmitObjectNames bool
-	// TracerProvider makes a span of each attempt, which is in the context of the handler. By default
-	// there are no spans. For the global provider of OpenTelemetry, set otel.GetTracerProvider().
+	// TracerProvider makes a span of each attempt, which is in the context of the handler. By default there are no spans. For the global
+	// provider of OpenTelemetry, set otel.GetTracerProvider().
 	TracerProvider trace.TracerProvider
 	// Logger of the worker. The default is slog.Default.
 	Logger *slog.Logger
@@ -60,9 +57,8 @@ const (
 	envOmitNames      = "YARDMASTER_METRICS_OMIT_OBJECT_NAMES"
 )
 
-// FromEnvironment returns the options that the YARDMASTER_* environment variables define.
-// YARDMASTER_QUEUES is a comma-separated list of queue names, each with an optional weight:
-// orders=3,mail. The error names every invalid variable.
+// FromEnvironment returns the options that the YARDMASTER_* environment variables define. YARDMASTER_QUEUES is a comma-separated list of
+// queue names, each with an optional weight: orders=3,mail. The error names every invalid variable.
 func FromEnvironment() (Options, error) { return parseEnvironment(os.Getenv) }
 
 func parseEnvironment(getenv func(string) string) (Options, error) {

@@ -14,14 +14,14 @@ import (
 const (
 	// maxProgressTextBytes bounds each text of a JobProgress.
 	maxProgressTextBytes = 128
-	// maxReportedJobs bounds the number of jobs in the stats, which the operator reads every few seconds. With it and
-	// maxProgressTextBytes, the stats have less than 16 KiB, the most that the operator reads.
+	// maxReportedJobs bounds the number of jobs in the stats, which the operator reads every few seconds. Both bounds keep the stats below
+	// 16 KiB, the maximum that the operator reads.
 	maxReportedJobs = 10
 )
 
 // JobProgress is the progress of a running job.
 type JobProgress struct {
-	// Queue, ID, Kind and Attempt are those of the job. Texts have at most 128 bytes.
+	// Queue, ID, Kind and Attempt of the job. Texts have at most 128 bytes.
 	Queue   string `json:"queue"`
 	ID      string `json:"id"`
 	Kind    string `json:"kind,omitempty"`
@@ -45,7 +45,11 @@ func (j *Job) Progress(ctx context.Context, fraction float64, text string) {
 	if !(fraction >= 0) { // also not a number
 		fraction = 0
 	}
-	j.progress.update(min(fraction, 1), text)
+	r := j.progress
+	// The first update adds the job to the board. A job without progress costs nothing.
+	if r.latest.Swap(&progressUpdate{min(fraction, 1), truncateText(text), r.board.now()}) == nil {
+		r.board.add(r)
+	}
 }
 
 // progressUpdate is one call of Progress.
@@ -65,16 +69,9 @@ type progressRecorder struct {
 	hasEnded atomic.Bool
 }
 
-func (r *progressRecorder) update(fraction float64, text string) {
-	// The first update adds the recorder to the board. A job without progress costs nothing.
-	if r.latest.Swap(&progressUpdate{fraction, truncateText(text), r.board.now()}) == nil {
-		r.board.add(r)
-	}
-}
-
 // end removes the job from the board.
 func (r *progressRecorder) end() {
-	r.hasEnded.Store(true) // before it looks for an update, because add looks for the end after one
+	r.hasEnded.Store(true) // before the check for an update, because add checks for the end after an update
 	if r.latest.Load() != nil {
 		r.board.remove(r)
 	}

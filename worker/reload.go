@@ -9,13 +9,11 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// reloadDelay is the time between the last change of the config file and its reload. Several
-// changes in short succession cause one reload.
+// reloadDelay is the time between the last change of the config file and its reload, so that changes in short succession cause one reload.
 const reloadDelay = 100 * time.Millisecond
 
-// watchConfigFile returns a channel that receives a value after each change of the config
-// file, until ctx ends. It watches the directory of the file: in a ConfigMap volume the file
-// is a symbolic link that never changes, and a link next to it changes its target.
+// watchConfigFile returns a channel that receives a value after each change of the config file, until ctx ends. It watches the directory of
+// the file: in a ConfigMap volume the file is a symbolic link that never changes, and a link next to it changes its target.
 func (w *Worker) watchConfigFile(ctx context.Context) (<-chan struct{}, error) {
 	changed := make(chan struct{}, 1)
 	if w.options.ConfigFile == "" {
@@ -25,7 +23,7 @@ func (w *Worker) watchConfigFile(ctx context.Context) (<-chan struct{}, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watching %s: %w", w.options.ConfigFile, err)
 	}
-	file := newWatchedFile(w.options.ConfigFile) // before the watch, so that no change lies between
+	file := newWatchedFile(w.options.ConfigFile) // before the watch, so that no change is missed
 	if err := watcher.Add(filepath.Dir(w.options.ConfigFile)); err != nil {
 		_ = watcher.Close()
 		return nil, fmt.Errorf("watching %s: %w", w.options.ConfigFile, err)
@@ -59,16 +57,15 @@ func (w *Worker) watchConfigFile(ctx context.Context) (<-chan struct{}, error) {
 // watchedFile is a file in a directory whose other files may change at any time.
 type watchedFile struct {
 	path   string
-	target string // without symbolic links
+	target string // without symbolic links; empty while the file is missing
 }
 
 func newWatchedFile(path string) *watchedFile {
-	target, _ := filepath.EvalSymlinks(path) // empty while the file is missing
+	target, _ := filepath.EvalSymlinks(path)
 	return &watchedFile{path: filepath.Clean(path), target: target}
 }
 
-// isChangedBy reports whether the file, or what it links to, was changed by an event in its
-// directory.
+// isChangedBy reports whether an event in its directory changed the file, or the target of its link.
 func (f *watchedFile) isChangedBy(event fsnotify.Event) bool {
 	target, _ := filepath.EvalSymlinks(f.path)
 	moved := target != f.target
@@ -76,12 +73,11 @@ func (f *watchedFile) isChangedBy(event fsnotify.Event) bool {
 	return moved || filepath.Clean(event.Name) == f.path && event.Op != fsnotify.Chmod
 }
 
-// reloadConfig applies the current configuration. If it is invalid, the previous one stays
-// in effect.
+// reloadConfig applies the current configuration, or keeps the previous configuration if the current one is invalid.
 func (w *Worker) reloadConfig(ctx context.Context) {
 	s, err := w.options.loadSettings()
 	if err != nil {
-		w.metrics.recordReload(false)
+		w.metrics.reloads.WithLabelValues(successLabel(false)).Inc()
 		w.log.Error("Failed to reload the configuration; the previous one stays in effect", "error", err)
 		return
 	}
@@ -90,6 +86,6 @@ func (w *Worker) reloadConfig(ctx context.Context) {
 		s.broker, s.adminAddress = current.broker, current.adminAddress
 	}
 	w.applySettings(ctx, s)
-	w.metrics.recordReload(true)
+	w.metrics.reloads.WithLabelValues(successLabel(true)).Inc()
 	w.log.Info("Reloaded the configuration", "concurrency", s.concurrency, "queues", len(s.queues))
 }

@@ -12,14 +12,13 @@ import (
 )
 
 const (
-	// firstReportDelay is the time after which a running job is reported. Jobs that end earlier need one report only.
+	// firstReportDelay is the time after which a running job is reported. Jobs that end earlier need only one report.
 	firstReportDelay = 100 * time.Millisecond
 	// reportInterval is the shortest time between two reports about the progress of a job.
 	reportInterval = time.Second
-	// reportTimeout bounds one report.
-	reportTimeout = 5 * time.Second
-	// unhealthyTime is how long reports without a result are omitted after one failed, so that a store that does not
-	// respond does not hold up the queue.
+	reportTimeout  = 5 * time.Second
+	// unhealthyTime is how long reports without a result are omitted after a failure, so that a store that does not respond does not hold up
+	// the queue.
 	unhealthyTime = 5 * time.Second
 )
 
@@ -34,7 +33,7 @@ type attemptReport struct {
 	job       *Job
 	startTime time.Time
 
-	// ctx is that of the handler, and cancel ends it.
+	// ctx is the context of the handler, and cancel ends it.
 	ctx    context.Context //nolint:containedctx // the context of the attempt, whose cause is ErrCanceled if the job was canceled
 	cancel context.CancelCauseFunc
 
@@ -42,7 +41,7 @@ type attemptReport struct {
 	mu       sync.Mutex
 	timer    *time.Timer
 	hasEnded bool
-	// reportedTime is when a running job was last reported; zero: not yet. progress is what was reported.
+	// reportedTime is when a running job was last reported; zero: not yet. progress is the reported progress.
 	reportedTime time.Time
 	progress     *progressUpdate
 	// overdue expires when the handler ignored its cancellation for too long.
@@ -61,8 +60,7 @@ func (w *Worker) newReport(m *scheduler.LeasedMessage, job *Job, now time.Time) 
 	return &attemptReport{w: w, recorder: recorder, m: m, job: job, startTime: now}
 }
 
-// begin returns the context of the handler, and what ends the attempt. The context has ended already if the job was
-// canceled.
+// begin returns the context of the handler, which has ended if the job was canceled, and a function that ends the attempt.
 func (r *attemptReport) begin(ctx context.Context) (context.Context, func()) {
 	if r == nil {
 		return ctx, func() {}
@@ -139,13 +137,21 @@ func (r *attemptReport) entry(state jobstate.State) *jobstate.Entry {
 
 // record stores an entry. The caller holds the lock.
 func (r *attemptReport) record(ctx context.Context, entry *jobstate.Entry, isRequired bool) error {
-	if !isRequired && !r.recorder.isHealthy(r.w.now()) {
+	s := r.recorder
+	s.mu.Lock()
+	isUnhealthy := r.w.now().Sub(s.failedTime) < unhealthyTime
+	s.mu.Unlock()
+	if isUnhealthy && !isRequired {
 		return errUnhealthy
 	}
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	err := r.recorder.Record(ctx, r.m.Delivery, entry)
-	r.recorder.setHealth(r.w.now(), err)
+	err := s.Record(ctx, r.m.Delivery, entry)
+	s.mu.Lock()
+	if s.failedTime = (time.Time{}); err != nil {
+		s.failedTime = r.w.now()
+	}
+	s.mu.Unlock()
 	r.w.metrics.reports.WithLabelValues(successLabel(err == nil)).Inc()
 	if err != nil {
 		r.w.log.Warn("Failed to store the state of a job", "queue", r.job.Queue, "job", r.job.ID, "state", entry.State, "error", err)
@@ -155,9 +161,9 @@ func (r *attemptReport) record(ctx context.Context, entry *jobstate.Entry, isReq
 
 var errUnhealthy = errors.New("the store of states failed a moment ago")
 
-// recordFirst returns a function that stores the last state of a job and then settles its message, so that a worker that is
-// lost in between leaves a job that is delivered again, and no result is lost. Without a result, the message is settled
-// also if the state cannot be stored: the job is unknown then.
+// recordFirst returns a function that stores the last state of a job and then settles its message: if the worker is lost in between, the
+// job is delivered again, and no result is lost. Without a result, the message is settled even if the state cannot be stored; the job is
+// then unknown.
 func (r *attemptReport) recordFirst(change func(*jobstate.Entry), settle func(context.Context) error) func(context.Context) error {
 	if r == nil {
 		return settle
@@ -175,7 +181,7 @@ func (r *attemptReport) recordFirst(change func(*jobstate.Entry), settle func(co
 		if err := settle(ctx); err != nil {
 			return err
 		}
-		// Until here, the job could be delivered again, and the request to cancel it was still needed.
+		// Before it was settled, the job could be delivered again, and the request to cancel it was needed.
 		if r.w.reports.forgetCancel(r.job.Queue, r.job.ID) {
 			if err := r.recorder.EndCancel(ctx, r.job.ID); err != nil {
 				r.w.log.Warn("Failed to remove the request to cancel a job", "queue", r.job.Queue, "job", r.job.ID, "error", err)
@@ -218,7 +224,7 @@ func (r *attemptReport) putBack(ctx context.Context, delay time.Duration) {
 	_ = r.record(ctx, entry, false) // it is logged
 }
 
-// stateRecorder is the recorder of a queue, and whether its store responds.
+// stateRecorder is the recorder of a queue, and when its store last failed.
 type stateRecorder struct {
 	broker.JobRecorder
 
@@ -229,20 +235,6 @@ type stateRecorder struct {
 func (s *stateRecorder) stop() {
 	if s != nil {
 		s.Stop()
-	}
-}
-
-func (s *stateRecorder) isHealthy(now time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return now.Sub(s.failedTime) >= unhealthyTime
-}
-
-func (s *stateRecorder) setHealth(now time.Time, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.failedTime = (time.Time{}); err != nil {
-		s.failedTime = now
 	}
 }
 

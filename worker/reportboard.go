@@ -13,11 +13,11 @@ type reportBoard struct {
 	recorders map[string]*stateRecorder
 	running   map[jobName]map[*attemptReport]struct{}
 	requests  map[jobName]cancelRequest
-	// sweepTime is when requests that are too old were last removed.
+	// sweepTime is when expired requests were last removed.
 	sweepTime time.Time
 }
 
-// jobName identifies a job. Two workers, or two deliveries after a lost lease, may have the same.
+// jobName identifies a job. After a lost lease, two deliveries may have the same name.
 type jobName struct{ queue, id string }
 
 // cancelRequest is kept as long as its entry in the store.
@@ -42,7 +42,7 @@ func (b *reportBoard) recorderOf(queue string) *stateRecorder {
 	return b.recorders[queue]
 }
 
-// add makes the job cancelable, and cancels it if that was requested.
+// add makes the job cancelable, and cancels it if its cancellation was requested.
 func (b *reportBoard) add(r *attemptReport) {
 	b.mu.Lock()
 	name := jobName{r.job.Queue, r.job.ID}
@@ -70,7 +70,7 @@ func (b *reportBoard) remove(r *attemptReport) {
 	}
 }
 
-// sweepInterval is how often requests that are too old are removed.
+// sweepInterval is how often expired requests are removed.
 const sweepInterval = time.Minute
 
 // requestCancel cancels the job if it runs here, or else when it starts.

@@ -14,7 +14,7 @@ import (
 
 func init() { construct.Runner = newRunner }
 
-// newRunner returns a function that runs one message. It is a worker that does not receive messages itself.
+// newRunner returns a function that runs a message, as a worker does that does not receive messages itself.
 func newRunner(
 	ctx context.Context, store broker.KeyStore, subscription broker.Subscription, queue broker.QueueConfig, handler any, now func() time.Time,
 ) (run func(broker.Delivery), stop func(), err error) {

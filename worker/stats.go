@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/worker/internal/breaker"
-	"github.com/yardmaster/yardmaster/worker/internal/scheduler"
 )
 
 // State of a worker.
@@ -16,7 +15,7 @@ type State string
 const (
 	// StateRunning: the worker takes jobs.
 	StateRunning State = "Running"
-	// StateDraining: the worker takes no jobs, and some have not finished.
+	// StateDraining: the worker takes no jobs, and some jobs have not finished.
 	StateDraining State = "Draining"
 	// StateDrained: the worker takes no jobs and has none.
 	StateDrained State = "Drained"
@@ -32,11 +31,10 @@ type Stats struct {
 	// InFlight is the number of running jobs that are not overdue, and Capacity its maximum.
 	InFlight int `json:"inFlight"`
 	Capacity int `json:"capacity"`
-	// Prefetched is the number of messages that have not started. They are given back when
-	// the worker drains.
+	// Prefetched is the number of messages that have not started. They are given back when the worker drains.
 	Prefetched int `json:"prefetched"`
-	// Succeeded and Failed are the numbers of attempts since the worker started. Attempts
-	// that were snoozed or interrupted by a shutdown count as neither.
+	// Succeeded and Failed are the numbers of attempts since the worker started. Attempts that were snoozed or interrupted by a shutdown
+	// count as neither.
 	Succeeded int64 `json:"succeeded"`
 	Failed    int64 `json:"failed"`
 	// Overdue is the number of jobs whose handlers still run after the timeout, although their context has ended.
@@ -44,8 +42,8 @@ type Stats struct {
 	Overdue int `json:"overdue"`
 	// Recent attempts, from which the operator derives how long a job takes.
 	Recent RecentAttempts `json:"recent"`
-	// Progress of the running jobs that reported theirs: at most the 10 that have run for the longest. ProgressOmitted is
-	// the number of the others.
+	// Progress of running jobs that reported it: at most the 10 jobs that have run for the longest. ProgressOmitted is the number of other
+	// such jobs.
 	Progress        []JobProgress `json:"progress,omitempty"`
 	ProgressOmitted int           `json:"progressOmitted,omitempty"`
 	// Breaker is the worst state among the circuit breakers of all queues.
@@ -74,10 +72,16 @@ type QueueStats struct {
 func (w *Worker) Stats() Stats {
 	o, snapshot := &w.options, w.scheduler.Snapshot()
 	stats := Stats{
-		State: workerState(&snapshot), InFlight: snapshot.Running, Prefetched: snapshot.Prefetched,
+		State: StateRunning, InFlight: snapshot.Running, Prefetched: snapshot.Prefetched,
 		Succeeded: w.succeeded.Load(), Failed: w.failed.Load(), Overdue: snapshot.Overdue, Recent: w.attempts.recent(w.now()),
 		Breaker: breaker.Closed, Queues: []QueueStats{},
 		Pool: o.Pool, Namespace: o.Namespace, Pod: o.Pod, Revision: o.Revision, StartTime: w.startedAt,
+	}
+	switch {
+	case snapshot.Drained:
+		stats.State = StateDrained
+	case snapshot.Draining:
+		stats.State = StateDraining
 	}
 	stats.Progress, stats.ProgressOmitted = w.progress.longest()
 	for _, q := range snapshot.Queues {
@@ -98,26 +102,14 @@ func (w *Worker) Stats() Stats {
 	return stats
 }
 
-func workerState(snapshot *scheduler.Snapshot) State {
-	switch {
-	case snapshot.Drained:
-		return StateDrained
-	case snapshot.Draining:
-		return StateDraining
-	default:
-		return StateRunning
-	}
-}
-
-// Drain stops the worker from taking jobs and gives back those that have not started.
-// Running jobs continue. Drain returns immediately; Stats shows when the worker is drained.
+// Drain stops the worker from taking jobs and gives back jobs that have not started. Running jobs continue. Drain returns immediately;
+// Stats shows when the worker is drained.
 func (w *Worker) Drain() {
 	w.log.Info("Draining")
 	w.scheduler.Drain()
 }
 
-// Resume makes a drained worker take jobs again. It returns false if the worker is shutting
-// down; then it stays drained.
+// Resume makes a drained worker take jobs again. It returns false if the worker is shutting down and stays drained.
 func (w *Worker) Resume() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -132,15 +124,13 @@ func (w *Worker) Resume() bool {
 // recentTime is the time constant with which recent attempts decay.
 const recentTime = 2 * time.Minute
 
-// RecentAttempts are the attempts that ended in the last minutes. Each counts less the longer ago it ended: by
-// 1/e after two minutes.
+// RecentAttempts are the attempts that ended in the last minutes. The weight of an attempt decays to 1/e two minutes after its end.
 type RecentAttempts struct {
 	// Count of the attempts.
 	Count float64 `json:"count"`
-	// Seconds that their handlers took together.
+	// Seconds is the total time of their handlers.
 	Seconds float64 `json:"seconds"`
-	// Returned is the number of those after which the message returned to its queue: failed ones that are
-	// retried, and snoozed ones.
+	// Returned is the number of attempts after which the message returned to its queue, to be retried or because it was snoozed.
 	Returned float64 `json:"returned"`
 }
 

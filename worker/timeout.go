@@ -12,9 +12,8 @@ import (
 // errJobTimeout is the cause of the end of a handler's context.
 var errJobTimeout = errors.New("the job exceeded its timeout")
 
-// timeoutGracePeriod is the time that a handler has to return after its context has ended. After that the job is
-// overdue: its lease expires, and the broker delivers it again, whatever its handler does. A drain does not wait for
-// it.
+// timeoutGracePeriod is the time that a handler has to return after its context has ended. Then the job is overdue: its lease expires, the
+// broker delivers it again, and a drain does not wait for it.
 const timeoutGracePeriod = 5 * time.Second
 
 // shorterTimeout returns the shorter of two timeouts. 0 means no limit.

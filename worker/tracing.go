@@ -18,7 +18,7 @@ import (
 
 const (
 	tracerName = "github.com/yardmaster/yardmaster/worker"
-	// maxTraceHeaderBytes is the size of a tracestate that has to be accepted. A traceparent has 55 bytes.
+	// maxTraceHeaderBytes is the size of a tracestate that the standard requires to accept. A traceparent has 55 bytes.
 	maxTraceHeaderBytes = 512
 	// maxSpanTextBytes bounds text in a span that a handler or a producer chooses.
 	maxSpanTextBytes = 1024
@@ -52,8 +52,8 @@ func (t *jobTracer) setEngine(name dial.EngineName) {
 	t.system = semconv.MessagingSystemKey.String(strings.ToLower(string(name)))
 }
 
-// start starts the span of an attempt. Its parent is the span in which the producer sent the job. The
-// semantic conventions require a link to that span as well.
+// start starts the span of an attempt. Its parent is the span in which the producer sent the job, to which the semantic conventions also
+// require a link.
 func (t *jobTracer) start(ctx context.Context, job *Job) (context.Context, trace.Span) {
 	if t.Tracer == nil {
 		return ctx, noop.Span{}
@@ -62,7 +62,11 @@ func (t *jobTracer) start(ctx context.Context, job *Job) (context.Context, trace
 		t.system, semconv.MessagingDestinationName(job.Queue),
 		semconv.MessagingOperationName(operationProcess), semconv.MessagingOperationTypeProcess,
 	)}
-	parent := propagation.TraceContext{}.Extract(context.Background(), traceHeaders(job.Headers))
+	carrier := propagation.MapCarrier{}
+	for _, name := range (propagation.TraceContext{}).Fields() {
+		carrier[name] = traceHeader(job.Headers, name)
+	}
+	parent := propagation.TraceContext{}.Extract(context.Background(), carrier)
 	if producer := trace.SpanContextFromContext(parent); producer.IsValid() {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, producer)
 		options = append(options, trace.WithLinks(trace.Link{SpanContext: producer}))
@@ -116,20 +120,16 @@ func (w *Worker) expectedResult(m *scheduler.LeasedMessage, job *Job, err error)
 	return resultDropped
 }
 
-// spanText makes text valid for a span: one that is not UTF-8 prevents the export of all spans of its batch.
+// spanText makes text valid for a span: a text that is not UTF-8 prevents the export of all spans of its batch.
 func spanText(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), maxSpanTextBytes)], "")
 }
 
-// traceHeaders are the headers of a message, of which any producer can choose the names and values.
-type traceHeaders map[string][]string
-
-var _ propagation.TextMapCarrier = traceHeaders(nil)
-
-// Get returns the value of a header in any spelling; empty if it is too long or ambiguous.
-func (h traceHeaders) Get(name string) string {
+// traceHeader returns the value of a header in any spelling; empty if it is too long or ambiguous. Any producer can choose the names and
+// values of headers.
+func traceHeader(headers map[string][]string, name string) string {
 	var found []string
-	for key, values := range h {
+	for key, values := range headers {
 		if !strings.EqualFold(key, name) {
 			continue
 		}
@@ -146,9 +146,3 @@ func (h traceHeaders) Get(name string) string {
 	}
 	return strings.Join(found, ",")
 }
-
-// Set is not used: the worker changes no headers.
-func (traceHeaders) Set(string, string) {}
-
-// Keys is not used.
-func (traceHeaders) Keys() []string { return nil }

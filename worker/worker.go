@@ -19,19 +19,17 @@ import (
 	"github.com/yardmaster/yardmaster/worker/internal/scheduler"
 )
 
-// ErrDrainTimeout is returned by Run if jobs were still running at the end of the drain
-// timeout.
+// ErrDrainTimeout is returned by Run if jobs were still running at the end of the drain timeout.
 var ErrDrainTimeout = errors.New("jobs were still running at the end of the drain timeout")
 
-// handlerGracePeriod is the time that handlers have to return after their context is
-// cancelled.
+// handlerGracePeriod is the time that handlers have to return after their context is canceled.
 const handlerGracePeriod = 5 * time.Second
 
 // Worker runs the jobs of its queues. Create it with New.
 type Worker struct {
 	options Options
 	handler Handler
-	// mux is nil if the handler is not that of a Mux.
+	// mux is nil if the handler does not belong to a Mux.
 	mux       *Mux
 	log       *slog.Logger
 	metrics   *workerMetrics
@@ -46,7 +44,7 @@ type Worker struct {
 	attempts          attemptRecorder
 	progress          progressBoard
 	reports           reportBoard
-	// keys are those of unique jobs and batches. They are set before the first job starts.
+	// keys of unique jobs and batches, set before the first job starts.
 	keys *jobkeys.Keys
 
 	mu sync.Mutex
@@ -55,20 +53,19 @@ type Worker struct {
 	queues        map[string]*attachedQueue
 	executorCount int
 	engine        broker.Engine
-	// shutdown ends once the worker drains to exit, at drainDeadline at the latest.
+	// shutdown ends when the worker begins to drain to exit, which ends at drainDeadline at the latest.
 	shutdown        context.Context
 	requestShutdown context.CancelFunc
 	drainDeadline   time.Time
 
-	// handlerContext is passed to handlers. settleContext is used for requests that settle
-	// messages; it outlives handlerContext.
+	// handlerContext is passed to handlers. settleContext, for requests that settle messages, outlives it.
 	handlerContext, settleContext context.Context
 	cancelHandlers                context.CancelCauseFunc
 	background                    sync.WaitGroup
 	executors                     sync.WaitGroup
 }
 
-// attachedQueue is a queue that the worker takes messages from, or is about to.
+// attachedQueue is a queue from which the worker takes messages, or is about to take messages.
 type attachedQueue struct {
 	config scheduler.QueueConfig
 	// scheduled is nil until the queue is found on the broker.
@@ -78,8 +75,7 @@ type attachedQueue struct {
 	stop     context.CancelFunc
 }
 
-// Run creates a worker and runs it until ctx ends or the process receives SIGTERM or SIGINT.
-// It returns after the worker has drained.
+// Run creates a worker and runs it until ctx ends or the process receives SIGTERM or SIGINT. It returns after the worker has drained.
 func Run(ctx context.Context, options Options, handler Handler) error {
 	w, err := New(options, handler)
 	if err != nil {
@@ -94,8 +90,7 @@ func runUntilSignal(ctx context.Context, w *Worker) error {
 	return w.Run(ctx)
 }
 
-// New returns a worker. It reads and validates the configuration, but does not connect to
-// the broker.
+// New returns a worker. It reads and validates the configuration, but does not connect to the broker.
 func New(options Options, handler Handler) (*Worker, error) {
 	if handler == nil {
 		return nil, errors.New("handler must not be nil")
@@ -115,7 +110,12 @@ func newWorker(options Options, handler Handler, mux *Mux) (*Worker, error) {
 	}
 	w.shutdown, w.requestShutdown = context.WithCancel(context.Background())
 	w.progress.now = func() time.Time { return w.now() }
-	w.scheduler = scheduler.New(func() time.Time { return w.now() }, w.releaseUnused)
+	w.scheduler = scheduler.New(func() time.Time { return w.now() }, func(m *scheduler.LeasedMessage) {
+		w.background.Go(func() {
+			w.releaseMessage(m, m.ReleaseDelay())
+			w.scheduler.MarkReleased(m)
+		})
+	})
 	if mux != nil {
 		w.scheduler.SetKindLimits(mux.concurrencyByKind())
 	}
@@ -125,10 +125,9 @@ func newWorker(options Options, handler Handler, mux *Mux) (*Worker, error) {
 	return w, nil
 }
 
-// Run takes and runs jobs until ctx ends or the admin API receives /prestop. Then it drains:
-// it takes no more messages, gives back those that have not started, and waits for running
-// jobs, for the drain timeout at most. If jobs are still running after that, it cancels
-// their context and returns ErrDrainTimeout.
+// Run takes and runs jobs until ctx ends or the admin API receives /prestop. Then it drains: it takes no more messages, gives back messages
+// that have not started, and waits for running jobs, for the drain timeout at most. If jobs are still running then, it cancels their
+// context and returns ErrDrainTimeout.
 func (w *Worker) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -183,8 +182,7 @@ func (w *Worker) currentSettings() *workerSettings {
 	return w.settings
 }
 
-// connectWithRetry connects to the broker, and retries until ctx ends. It returns an error
-// at once if the configuration is invalid.
+// connectWithRetry connects to the broker, and retries until ctx ends. It returns an error at once if the configuration is invalid.
 func (w *Worker) connectWithRetry(ctx context.Context) (broker.Engine, error) {
 	name := cmp.Or(w.options.Pod, "yardmaster worker")
 	settings := w.currentSettings()
@@ -204,8 +202,7 @@ func (w *Worker) connectWithRetry(ctx context.Context) (broker.Engine, error) {
 	}
 }
 
-// beginShutdown makes the worker drain and exit. The drain timeout starts with the first
-// call.
+// beginShutdown makes the worker drain and exit. The drain timeout starts with the first call.
 func (w *Worker) beginShutdown() (deadline time.Time) {
 	w.mu.Lock()
 	if w.shutdown.Err() == nil {
@@ -247,21 +244,25 @@ func (w *Worker) drainAndStop(ctx context.Context, stopSettling func()) error {
 	return nil
 }
 
-// waitUntilDrained waits until no message is left, the deadline, or the end of ctx. It
-// reports whether the worker is drained.
+// waitUntilDrained waits until no message is left, the deadline, or the end of ctx. It reports whether the worker is drained.
 func (w *Worker) waitUntilDrained(ctx context.Context, deadline time.Time) bool {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	return w.scheduler.WaitUntilDrained(ctx)
 }
 
-// applySettings makes the settings take effect. Goroutines that it starts end with ctx.
+// applySettings makes the settings take effect. The queues that it attaches end with ctx.
 func (w *Worker) applySettings(ctx context.Context, s *workerSettings) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.settings = s
 	for ; w.executorCount < s.concurrency; w.executorCount++ {
-		w.executors.Go(w.runExecutor)
+		w.executors.Go(func() {
+			var outcome scheduler.JobOutcome
+			for m := w.scheduler.NextMessage(nil, outcome); m != nil; m = w.scheduler.NextMessage(m, outcome) {
+				outcome = w.runMessage(m)
+			}
+		})
 	}
 	configured := map[string]bool{}
 	var retired []*scheduler.ScheduledQueue
@@ -288,8 +289,7 @@ func (w *Worker) applySettings(ctx context.Context, s *workerSettings) {
 	w.configureScheduler()
 }
 
-// configureScheduler passes the queues that were found on the broker to the scheduler. It
-// requires the lock.
+// configureScheduler passes the queues that were found on the broker to the scheduler. It requires the lock.
 func (w *Worker) configureScheduler() {
 	var queues []*scheduler.ScheduledQueue
 	for i := range w.settings.queues {

@@ -6,8 +6,8 @@
 //	shop.Order(7)
 //	if jobs := queues.Jobs("mail"); len(jobs) != 1 { … }
 //
-// Nothing runs jobs by itself. Run runs those that are due with a handler of package worker, and Advance sets the clock
-// ahead, so that delayed jobs and retries are due.
+// Run runs the jobs that are due with a handler of package worker, and Advance sets the clock ahead, so that delayed jobs and retries are
+// due.
 package clienttest
 
 import (
@@ -36,8 +36,7 @@ type Queue struct {
 	Name string
 	// Priorities, the most urgent first. The default is one priority, "default".
 	Priorities []string
-	// MaxBacklog is the number of jobs from which on the queue rejects new ones. 0 means no limit. A queue with a limit
-	// delays no jobs.
+	// MaxBacklog is the number of jobs from which on the queue rejects new jobs. 0 means no limit. A queue with a limit delays no jobs.
 	MaxBacklog int64
 	// MaxAttempts is the number of attempts, including the first. The default is 5.
 	MaxAttempts int
@@ -45,8 +44,7 @@ type Queue struct {
 	Results time.Duration
 }
 
-// Queues are queues on a server of the test. Their methods are safe for concurrent use, and fail the test if they have
-// invalid arguments.
+// Queues are queues on a server of the test. Their methods are safe for concurrent use, and fail the test if their arguments are invalid.
 type Queues struct {
 	t      testing.TB
 	server *server.Server
@@ -61,7 +59,7 @@ type Queues struct {
 	mu sync.Mutex
 }
 
-// serverTimeout bounds the start of the server, and what it does for New.
+// serverTimeout bounds the start of the server, and the creation of queues.
 const serverTimeout = time.Minute
 
 // New starts a server with queues, which stops when the test ends.
@@ -113,7 +111,6 @@ func (q *Queues) connect() broker.Engine {
 	return connected
 }
 
-// add creates a queue.
 func (q *Queues) add(ctx context.Context, from Queue) (err error) {
 	config := broker.DefaultQueueConfig(from.Name)
 	config.Owner = broker.QueueOwner{UID: "test", Name: "test/" + from.Name}
@@ -151,7 +148,6 @@ func (q *Queues) add(ctx context.Context, from Queue) (err error) {
 	return nil
 }
 
-// queue returns the queue with a name.
 func (q *Queues) queue(name string) *queue {
 	q.t.Helper()
 	if q.queues[name] == nil {
@@ -177,11 +173,11 @@ func (q *Queues) Connect(options client.Options) *client.Client {
 // Now returns the time of the clock of the queues.
 func (q *Queues) Now() time.Time { return time.Now().Add(time.Duration(q.ahead.Load())) }
 
-// Advance sets the clock of the queues ahead: delayed jobs and retries are due earlier. It does not change how long the
-// server recognizes an ID, and keeps unique keys and the states of jobs.
+// Advance sets the clock of the queues ahead: delayed jobs and retries are due earlier. It does not change how long the server recognizes
+// an ID, and keeps unique keys and the states of jobs.
 func (q *Queues) Advance(by time.Duration) { q.ahead.Add(int64(by)) }
 
-// Drain makes a queue reject new jobs, as one whose Queue is being deleted.
+// Drain makes a queue reject new jobs, as while its Queue is being deleted.
 func (q *Queues) Drain(queue string) {
 	q.t.Helper()
 	q.require(q.engine.RejectNewMessages(context.Background(), queue, q.queue(queue).config.Owner))
@@ -192,11 +188,11 @@ func (q *Queues) SetUnavailable(unavailable bool) { q.isUnavailable.Store(unavai
 
 // Job is a job that is not done.
 type Job struct {
-	// ID, Kind, Priority, Payload and Headers are those that its handler receives.
+	// ID, Kind, Priority, Payload and Headers that the handler receives.
 	ID, Kind, Priority string
 	Payload            []byte
 	Headers            map[string][]string
-	// SentTime is when it was sent, DueTime when workers may start it; zero means at once.
+	// SentTime is when the job was sent, DueTime when workers may start it; zero means at once.
 	SentTime, DueTime time.Time
 	// Attempts is the number of attempts that have failed.
 	Attempts int
@@ -221,11 +217,11 @@ func (q *Queues) DeadLetters(queue string) []Job {
 	return slices.Clone(found.letters)
 }
 
-// Run runs the jobs of a queue that are due now, one after the other, the most urgent priority first, and returns the
-// number of attempts. Results of the handler have the same effect as in a worker: a job that fails is due again after
-// the delay of the default retry policy, without its random part, and is a dead letter after the last attempt. Call
-// Advance and Run again for the next attempt. A job that waits for others, because of its unique key or its batch, runs in a later
-// call. A job that is put back without a delay runs in the next call.
+// Run runs the jobs of a queue that are due now, one after the other, the most urgent priority first, and returns the number of attempts.
+// Results of the handler have the same effect as in a worker: a job that fails is due again after the delay of the default retry policy,
+// without its random part, and is a dead letter after the last attempt. Call Advance and Run again for the next attempt. A job that waits
+// for other jobs, because of its unique key or its batch, runs in a later call. A job that is put back without a delay runs in the next
+// call.
 func (q *Queues) Run(ctx context.Context, queue string, handler worker.Handler) (attempts int) {
 	q.t.Helper()
 	attempts, err := q.queue(queue).run(ctx, handler)

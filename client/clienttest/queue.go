@@ -19,8 +19,8 @@ import (
 	"github.com/yardmaster/yardmaster/worker"
 )
 
-// queue receives the messages of a queue as soon as they are ready, and keeps them under their lease until Run runs them.
-// So jobs that wait for a retry are due by the clock of the test.
+// queue receives the messages of a queue as soon as they are ready, and keeps them under their lease until Run runs them, so that retries
+// are due by the clock of the test.
 type queue struct {
 	*Queues
 	broker.Subscription
@@ -28,10 +28,9 @@ type queue struct {
 	config    broker.QueueConfig
 	stream    jetstream.Stream
 	consumers map[string]broker.Consumer
-	// jobs are those that were received and do not run, in the order in which they were sent or failed.
-	jobs []*delivery
-	// letters are the dead letters.
-	letters []Job
+	// jobs that were received and do not run, in the order in which they were sent or failed.
+	jobs    []*delivery
+	letters []Job // the dead letters
 }
 
 // delivery is a message under a lease.
@@ -84,7 +83,7 @@ func (d *delivery) Bury(ctx context.Context, reason string, attempts int) error 
 	return nil
 }
 
-// Abandon implements broker.Delivery. The broker would deliver the message again, as after a failure.
+// Abandon implements broker.Delivery. The broker delivers the message again, as after a failure.
 func (d *delivery) Abandon() { _ = d.Retry(context.Background(), 0) }
 
 func jobOf(m *broker.Message) Job {
@@ -108,8 +107,8 @@ func (r recorder) Record(ctx context.Context, d broker.Delivery, entry *jobstate
 	return r.JobRecorder.Record(ctx, d, entry)
 }
 
-// receive receives all messages that are ready. A request for messages that exist could return none, because the server
-// confirms a message before its consumers know of it. The caller holds the lock.
+// receive receives all messages that are ready. It may have to repeat a request, because the server confirms a message before its consumers
+// have it. The caller holds the lock.
 func (q *queue) receive(ctx context.Context) error {
 	for priority, consumer := range q.consumers {
 		last, err := q.stream.GetLastMsgForSubject(ctx, readySubject(q.config.Name, priority))
@@ -158,7 +157,7 @@ func (q *queue) run(ctx context.Context, handler worker.Handler) (attempts int, 
 	return attempts, nil
 }
 
-// take removes the next job that is due at a time, of the first priority that has one. It returns nil if none is due.
+// take removes the next job that is due at a time, of the most urgent priority. It returns nil if no job is due.
 func (q *queue) take(ctx context.Context, due time.Time) (*delivery, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -238,7 +237,7 @@ func (q *queue) delayed(ctx context.Context, visit func(message *jetstream.RawSt
 	}
 }
 
-// serverTime is how long before its time the server may already be about to make a message ready.
+// serverTime is how long before its due time the server may be making a message ready.
 const serverTime = time.Second
 
 var errDelayed = errors.New("the server has not made the job ready")
@@ -267,7 +266,7 @@ func (q *queue) makeReady(ctx context.Context) error {
 	})
 }
 
-// withoutServerHeaders returns the headers without those that the server interprets or sets.
+// withoutServerHeaders removes the headers that the server interprets or sets.
 func withoutServerHeaders(headers nats.Header) nats.Header {
 	maps.DeleteFunc(headers, func(name string, _ []string) bool { return broker.HasPrefixFold(name, "Nats-") })
 	return headers

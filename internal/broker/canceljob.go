@@ -6,9 +6,9 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/jobstate"
 )
 
-// CanceledJob is what became of the cancellation of a job.
+// CanceledJob is the outcome of CancelStoredJob.
 type CanceledJob struct {
-	// Removed: no worker has received the job, and none will.
+	// Removed: no worker has received or will receive the job.
 	Removed bool
 	// Ended: the job had ended before, in State.
 	Ended bool
@@ -16,8 +16,8 @@ type CanceledJob struct {
 	State jobstate.State
 }
 
-// CancelStoredJob cancels a job. A worker may end it before this function reads its state, so a canceled job has ended too
-// early only if it was canceled before the request.
+// CancelStoredJob cancels a job. A worker may cancel the job before this function reads its state again, so a canceled job had ended
+// only if it was canceled before the request.
 func CancelStoredJob(ctx context.Context, store JobStore, queue, id string) (CanceledJob, error) {
 	before, err := store.Job(ctx, queue, id)
 	if err != nil {

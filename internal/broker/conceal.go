@@ -13,26 +13,21 @@ import (
 // DialFunc opens a connection, as net.Dialer.DialContext does.
 type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// ErrAddressDenied means that the URL itself contains an address to which the operator does not
-// connect. It is not returned for a name that resolves to such an address.
+// ErrAddressDenied means that the URL itself, and not a name that it contains, has an address to which the operator does not connect.
 var ErrAddressDenied = Errorf(ClassInvalid, "the operator does not connect to this address: it is a loopback, link-local, "+
 	"metadata, multicast or unspecified address, an address of the operator, or denied by the operator's flag --deny-cidrs")
 
-// ErrUnreachable is the only error for everything that can happen before a server answers in the
-// expected protocol.
+// ErrUnreachable is the only error until a server answers in the expected protocol.
 var ErrUnreachable = Errorf(ClassUnreachable, "unreachable: no server answered in the expected protocol; "+
 	"check the address, the TLS settings and the network policies")
 
-// redacted replaces secret values in errors.
 const redacted = "[redacted]"
 
-// minRedactedLength is the length of the shortest value that is redacted, in bytes. A shorter one
-// occurs in too many words.
+// minRedactedLength is the minimum length of redacted values, in bytes. Shorter values occur in too many words.
 const minRedactedLength = 4
 
-// Conceal returns the error as the users who chose the URL may read it, if ConcealCauses is set.
-// Until the server has answered in its protocol, causes would reveal what listens at addresses
-// that those users cannot reach themselves. Afterwards, the error has no address and no secret.
+// Conceal returns the error that the users who chose the URL may read, if ConcealCauses is set. Until the server has answered in its
+// protocol, causes would reveal what listens at addresses that these users cannot reach. Then, the error has no address and no secret.
 func (c *Credentials) Conceal(err error, answered bool) error {
 	switch {
 	case err == nil || !c.ConcealCauses:
@@ -54,8 +49,7 @@ func (c *Credentials) Conceal(err error, answered bool) error {
 	return Errorf(class, "%s", text)
 }
 
-// withoutPeer returns the text of an error without the server's address, and without the names in
-// its certificate.
+// withoutPeer returns the text of an error without the server's address and the names in its certificate.
 func withoutPeer(err error) string {
 	text := err.Error()
 	if operation := (*net.OpError)(nil); errors.As(err, &operation) && operation.Err != nil {
@@ -73,8 +67,8 @@ func withoutPeer(err error) string {
 	return text
 }
 
-// redact replaces the secret values of the credentials, which some servers quote in their errors,
-// and some client libraries in lower case. The text may end within a value.
+// redact replaces the secret values of the credentials, which some servers quote in errors, and some client libraries in lower case.
+// The text may end within a value.
 func (c *Credentials) redact(text string) string {
 	for _, secret := range c.secretValues() {
 		if len(secret) < minRedactedLength {
@@ -99,8 +93,8 @@ func (c *Credentials) secretValues() []string {
 	if c.Sentinel != nil {
 		values = append(values, c.Sentinel.Username, c.Sentinel.Password)
 	}
-	for one := range strings.SplitSeq(c.URL, ",") {
-		parsed, err := url.Parse(strings.TrimSpace(one))
+	for text := range strings.SplitSeq(c.URL, ",") {
+		parsed, err := url.Parse(strings.TrimSpace(text))
 		if err != nil || parsed.User == nil {
 			continue
 		}
@@ -114,9 +108,9 @@ func (c *Credentials) secretValues() []string {
 const truncated = "…"
 
 const (
-	// maxTextLength bounds how much of a server's text an error contains, in bytes.
+	// maxTextLength bounds a server's text in an error, in bytes.
 	maxTextLength = 300
-	// maxErrorLength bounds an error that may contain several texts.
+	// maxErrorLength bounds an error with several texts.
 	maxErrorLength = 1000
 )
 

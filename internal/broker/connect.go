@@ -10,9 +10,8 @@ import (
 // MaxReconnectDelay is the maximum delay between two attempts to connect.
 const MaxReconnectDelay = time.Minute
 
-// ReconnectDelay returns the delay after a number of consecutive failed attempts: half a
-// second, doubled after each attempt, up to MaxReconnectDelay. A random part of up to half of
-// it is subtracted, so that clients of one broker do not reconnect all at once.
+// ReconnectDelay returns the delay after a number of consecutive failed attempts: half a second, doubled after each attempt, up to
+// MaxReconnectDelay, minus a random part of up to half, so that the clients of a broker do not reconnect all at once.
 func ReconnectDelay(failures int) time.Duration {
 	return reconnectDelay(failures, rand.Float64()) //nolint:gosec // it spreads requests and protects nothing
 }

@@ -10,11 +10,10 @@ import (
 	"strings"
 )
 
-// Credentials describe how to reach a broker or a backlog source, and how to log in. They
-// must not appear in an error or a log.
+// Credentials describe how to reach and log in to a broker or a backlog source. They must not appear in an error or a log.
 type Credentials struct {
-	// URL of a server. NATS and Redis Cluster accept several, separated by commas. It may
-	// contain a user and a password; Username, Password and Token override them.
+	// URL of a server, or of several servers of NATS or Redis Cluster, separated by commas. Username, Password and Token override its user
+	// and password.
 	URL                string
 	Username, Password string
 	// Token is a NATS token, or a bearer token for a source that speaks HTTP.
@@ -27,23 +26,21 @@ type Credentials struct {
 	JetStreamDomain string
 	// InboxPrefix is the prefix of the subjects on which NATS servers answer. Default: _INBOX.
 	InboxPrefix string
-	// Sentinel is set if the URL has the addresses of Redis Sentinels, not that of a server.
+	// Sentinel is set if the URL has the addresses of Redis Sentinels.
 	Sentinel *Sentinel
 	// TLS is nil for a server without TLS, or with a certificate that the system trusts.
 	TLS *TLS
 	// Name identifies the connection to people who inspect the server.
 	Name string
-	// Refresh returns the current credentials, for each connection made again after a loss:
-	// passwords and certificates rotate. Optional.
+	// Refresh returns the current credentials for each new connection, because passwords and certificates rotate. Optional.
 	Refresh func() (Credentials, error)
 	// Dial opens the connections. Default: a net.Dialer.
 	Dial DialFunc
-	// ConcealCauses makes errors say only that a server is unreachable until it has answered in
-	// its protocol. See Conceal.
+	// ConcealCauses makes Conceal remove causes from errors.
 	ConcealCauses bool
 }
 
-// Equal reports whether both lead to the same connection. It ignores the functions.
+// Equal reports whether both result in the same connection. It ignores the functions.
 func (c *Credentials) Equal(other *Credentials) bool {
 	if c == nil || other == nil {
 		return c == other
@@ -98,8 +95,7 @@ func (t *TLS) equal(other *TLS) bool {
 		t.ServerName == other.ServerName
 }
 
-// ClientConfig returns a configuration for clients. A nil TLS, or one without CA, trusts
-// the certificate authorities of the system.
+// ClientConfig returns a configuration for clients. Without a CA, it trusts the certificate authorities of the system.
 func (t *TLS) ClientConfig() (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if t == nil {
@@ -123,8 +119,8 @@ func (t *TLS) ClientConfig() (*tls.Config, error) {
 	return config, nil
 }
 
-// ParseURL parses a URL that must have a host and one of the schemes. Its error contains no part
-// of the URL: not even the scheme, because what was configured as a URL may be a password.
+// ParseURL parses a URL that must have a host and one of the schemes. Its error contains no part of the URL, not even the scheme, because
+// a password may be configured as URL by mistake.
 func ParseURL(text string, schemes ...string) (*url.URL, error) {
 	parsed, err := url.Parse(strings.TrimSpace(text))
 	if failure := (*url.Error)(nil); errors.As(err, &failure) {

@@ -7,8 +7,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/jobstate"
 )
 
-// Engine is a connection to a broker that holds queues. Its methods are safe for concurrent
-// use, and their errors have a class.
+// Engine is a connection to a broker that holds queues. Its methods are safe for concurrent use, and their errors have a class.
 type Engine interface {
 	// Capabilities returns who enforces which field of a QueueConfig.
 	Capabilities() Capabilities
@@ -17,9 +16,9 @@ type Engine interface {
 	EnsureQueue(ctx context.Context, queue QueueConfig) (EnsureResult, error)
 	// Stats returns the statistics of a queue, with few and cheap requests.
 	Stats(ctx context.Context, queue string) (QueueStats, error)
-	// WaitForMessage returns when the queue has a message for workers, or the retry of one is due, or ctx ends.
+	// WaitForMessage returns when the queue has a message for workers, a retry is due, or ctx ends.
 	WaitForMessage(ctx context.Context, queue string) error
-	// Rescue makes dead letters of messages that the broker stopped delivering.
+	// Rescue makes dead letters of messages that the broker no longer delivers.
 	Rescue(ctx context.Context, queue string) (RescueResult, error)
 	// DeadLetters returns the dead letters of a queue.
 	DeadLetters(queue string) DeadLetterQueue
@@ -31,27 +30,25 @@ type Engine interface {
 	RejectNewMessages(ctx context.Context, queue string, owner QueueOwner) error
 	// ReleaseOwnership leaves the queue as it is, for another owner in the same scope.
 	ReleaseOwnership(ctx context.Context, queue string, owner QueueOwner) error
-	// DeleteQueue deletes the queue with its messages and dead letters. Deleting a queue that
-	// does not exist succeeds.
+	// DeleteQueue deletes the queue with its messages and dead letters. It succeeds if the queue does not exist.
 	DeleteQueue(ctx context.Context, queue string, owner QueueOwner) error
 
 	// Disconnect closes the connection.
 	Disconnect()
 }
 
-// MaxRescued is the number of messages that one call of Rescue makes dead letters of.
+// MaxRescued bounds the number of messages that a call of Rescue makes dead letters.
 const MaxRescued = 100
 
 // RescueResult is what Rescue found.
 type RescueResult struct {
 	// Rescued is the number of messages that became dead letters, at most MaxRescued.
 	Rescued int
-	// Stranded is the number of messages that the broker stores and that are neither deliverable, delayed
-	// nor dead now. Nil: unknown.
+	// Stranded is the number of stored messages that are neither deliverable nor delayed nor dead. Nil: unknown.
 	Stranded *int64
 }
 
-// EnsureResult is what EnsureQueue found and changed.
+// EnsureResult is the result of EnsureQueue.
 type EnsureResult struct {
 	// Created: the queue did not exist.
 	Created bool
@@ -63,7 +60,7 @@ type EnsureResult struct {
 	Corrected bool
 	// Enforcement is who enforces which field of this queue.
 	Enforcement Capabilities
-	// Storage is how the broker stores the queue; nil if the engine does not know.
+	// Storage is how the broker stores the queue; nil if unknown.
 	Storage *StorageState
 	// RetiringPriorities are no longer in the configuration; they are deleted once empty.
 	RetiringPriorities []string
@@ -71,8 +68,7 @@ type EnsureResult struct {
 
 // SettingDifference is a setting on the broker that differs from the configuration.
 type SettingDifference struct {
-	// Object on the broker, and its setting.
-	Object, Setting string
+	Object, Setting string // on the broker
 	Want, Found     string
 }
 
@@ -84,14 +80,13 @@ func (d SettingDifference) String() string {
 type QueueStats struct {
 	// Ready is the number of messages that workers can receive.
 	Ready int64
-	// InFlight is the number of messages delivered to workers. If RetriesInFlight is true, it includes those
-	// that wait for a retry, also after they are due; RetryDue is true if one of them is due.
+	// InFlight is the number of messages delivered to workers. With RetriesInFlight, it includes messages that wait for a retry, also when
+	// they are due; RetryDue is true if such a message is due.
 	InFlight        int64
 	RetriesInFlight bool
 	RetryDue        bool
 	// Delayed is the number of messages that are not due yet, or stranded.
-	Delayed int64
-	// DeadLetters letters.
+	Delayed     int64
 	DeadLetters int64
 	// OldestReadyTime is when the oldest ready message was sent; zero if none is ready.
 	OldestReadyTime time.Time
@@ -143,24 +138,22 @@ type Enforcement struct {
 	Message string
 }
 
-// Capabilities is the enforcement of each field.
+// Capabilities has the enforcement of each field.
 type Capabilities map[QueueField]Enforcement
 
-// DeadLetterQueue contains the messages of a queue that are not retried. A number of 0 means
-// all dead letters that exist when the call starts.
+// DeadLetterQueue contains the messages of a queue that are not retried. A number of 0 means all dead letters that exist when the call
+// starts.
 type DeadLetterQueue interface {
 	// List returns at most limit dead letters with an ID greater than after, oldest first.
 	List(ctx context.Context, after uint64, limit int) ([]DeadLetter, error)
-	// Requeue returns the oldest dead letters to the queue, with their attempts reset. It
-	// returns how many. After an interruption, the next call does not requeue the same dead
-	// letter twice.
+	// Requeue returns the oldest dead letters to the queue, with their attempts reset, and returns their number. After an interruption, the
+	// next call does not requeue the same dead letter twice.
 	Requeue(ctx context.Context, number int) (int, error)
-	// RequeueSelected returns the selected ones among the dead letters to the queue, as Requeue does. A replacement of the
-	// payload is optional.
+	// RequeueSelected requeues the selected dead letters as Requeue does. A payload that is not nil replaces theirs.
 	RequeueSelected(ctx context.Context, selects func(*DeadLetter) bool, payload *[]byte) (int, error)
-	// Move makes the oldest dead letters those of another queue. It returns how many.
+	// Move moves the oldest dead letters to another queue, and returns their number.
 	Move(ctx context.Context, to string, number int) (int, error)
-	// DeleteSelected deletes the selected ones among the dead letters. It returns how many.
+	// DeleteSelected deletes the selected dead letters, and returns their number.
 	DeleteSelected(ctx context.Context, selects func(*DeadLetter) bool) (int, error)
 	// Purge deletes all dead letters.
 	Purge(ctx context.Context) error
@@ -177,11 +170,9 @@ type DeadLetter struct {
 	// Error is why the last attempt failed, in one line.
 	Error    string
 	Attempts int
-	// MessageID is the ID that the message had in its queue, with the name of that queue on the
-	// broker.
+	// MessageID is the ID of the original message, with the name of its queue on the broker.
 	MessageID string
-	// SentTime is when the producer sent the message, DeadLetteredTime when it became a dead
-	// letter.
+	// SentTime is when the producer sent the message, DeadLetteredTime when it became a dead letter.
 	SentTime, DeadLetteredTime time.Time
 }
 
@@ -191,64 +182,61 @@ type Subscription interface {
 	Consumer(ctx context.Context, priority string) (Consumer, error)
 	// RateLimiter returns the rate limiter that all workers of the queue share; nil if the engine has none.
 	RateLimiter(ctx context.Context) (RateLimiter, error)
-	// JobRecorder stores the states of jobs of a queue that keeps them. It calls onCancel for each request to cancel a
-	// job, also for those that exist already.
+	// JobRecorder returns the recorder of a queue that keeps the states of its jobs. It calls onCancel for each existing and later request
+	// to cancel a job.
 	JobRecorder(ctx context.Context, onCancel func(id string, request jobstate.Cancel)) (JobRecorder, error)
 }
 
 // JobRecorder stores the states of jobs that a worker has under a lease.
 type JobRecorder interface {
-	// Record stores the state of a job. It stores nothing if a later delivery of the job was recorded already.
+	// Record stores the state of a job, unless a later delivery of the job was recorded.
 	Record(ctx context.Context, d Delivery, entry *jobstate.Entry) error
 	// EndCancel removes the request to cancel a job that has ended.
 	EndCancel(ctx context.Context, id string) error
-	// Stop ends it.
+	// Stop ends calls of onCancel.
 	Stop()
 }
 
-// JobStore has the states of single jobs. The engines implement it for programs that send jobs. Its errors are
-// SendErrors.
+// JobStore has the states of single jobs, for programs that send jobs. The engines implement it. Its errors are SendErrors.
 type JobStore interface {
-	// Job returns what is known about a job.
+	// Job returns the state of a job.
 	Job(ctx context.Context, queue, id string) (jobstate.Info, error)
 	// ListJobs returns at most limit jobs in one of the states, the last changed first.
 	ListJobs(ctx context.Context, queue string, states []jobstate.State, limit int) (JobList, error)
-	// CancelJob removes a job that no worker has received, or else makes workers cancel it.
+	// CancelJob removes a job that no worker has received, or else requests that workers cancel it.
 	CancelJob(ctx context.Context, queue, id string) (removed bool, err error)
-	// RecordWaiting records that a job was sent, so that it can be found by the ID that its producer chose.
+	// RecordWaiting records that a job was sent, so that Job finds it by the ID that its producer chose.
 	RecordWaiting(ctx context.Context, job *OutgoingJob, sent SendResult) error
 }
 
 // JobList is a part of the jobs of a queue.
 type JobList struct {
 	Jobs []jobstate.Info
-	// Omitted: the queue may have more such jobs.
+	// Omitted: the queue may have more jobs in the states.
 	Omitted bool
 }
 
-// MaxScannedJobs is the number of states that ListJobs reads at most, the last changed first.
+// MaxScannedJobs bounds the number of states that ListJobs reads, the last changed first.
 const MaxScannedJobs = 100_000
 
-// Consumer receives messages of one priority. It is not safe for concurrent use.
+// Consumer receives messages of a priority. It is not safe for concurrent use.
 type Consumer interface {
-	// Fetch passes at most number ready messages to receive, and returns how many.
+	// Fetch passes at most number ready messages to receive, and returns their number.
 	Fetch(ctx context.Context, number int, receive func(Delivery)) (int, error)
-	// Next waits for one message, at most wait, passes it to receive, and returns how many.
+	// Next waits at most wait for a message, passes it to receive, and returns 1, or else 0.
 	Next(ctx context.Context, wait time.Duration, receive func(Delivery)) (int, error)
 	// Stop releases the resources. Leased messages can still be settled.
 	Stop()
 }
 
-// Delivery is a message that a worker holds under a lease. Exactly one of Ack, Retry,
-// Release, Bury and Abandon ends it.
+// Delivery is a message that a worker holds under a lease. Exactly one of Ack, Retry, Release, Bury and Abandon ends it.
 type Delivery interface {
 	Message() *Message
 	// PendingCount is the number of messages of the priority that waited at delivery.
 	PendingCount() uint64
 	// ExtendLease restarts the lease. It returns an error if the broker does not confirm.
 	ExtendLease(ctx context.Context) error
-	// Ack removes the message from its queue: the job is done. Confirmed waits for the
-	// confirmation of the broker, which takes a round trip.
+	// Ack removes the message from its queue: the job is done. Confirmed waits for the confirmation of the broker, a round trip.
 	Ack(ctx context.Context, confirmed bool) error
 	// Retry redelivers the message after the delay.
 	Retry(ctx context.Context, delay time.Duration) error
@@ -256,8 +244,8 @@ type Delivery interface {
 	Release(ctx context.Context, delay time.Duration) error
 	// Bury makes the message a dead letter, and removes it from its queue.
 	Bury(ctx context.Context, reason string, attempts int) error
-	// Abandon ends the delivery without a result, because the worker no longer extends the lease. Unless another
-	// worker has the message, the broker redelivers it, at the latest when the lease expires.
+	// Abandon ends the delivery without a result, because the worker no longer extends the lease. Unless another worker has the message, the
+	// broker redelivers it, at the latest when the lease expires.
 	Abandon()
 	// AttemptNumber returns the number of this attempt, starting at 1.
 	AttemptNumber(ctx context.Context) (int, error)
@@ -265,10 +253,9 @@ type Delivery interface {
 	WasRemoved(ctx context.Context) (bool, error)
 }
 
-// Message is what a producer sent.
+// Message of a producer.
 type Message struct {
-	// ID of the job: that of its producer, or one that the engine assigned when it was sent. It identifies the job in
-	// its queue, and does not change when a dead letter is requeued.
+	// ID of the job in its queue, which the producer chose or the engine assigned. It does not change when a dead letter is requeued.
 	ID string
 	// Kind of the job; empty if the producer did not set it.
 	Kind     string
@@ -282,10 +269,9 @@ type Message struct {
 type RateLimiter interface {
 	// IsLimited reports whether the queue has a rate limit now.
 	IsLimited() bool
-	// Reserve waits until at least one job may be scheduled, and returns start times for at
-	// most number jobs, by the clock of this machine. The times are consumed, used or not.
-	// Without a limit it returns number times in the past.
+	// Reserve waits until at least one job may be scheduled, and returns start times for at most number jobs, by the clock of this machine.
+	// The times are consumed, used or not. Without a limit it returns number times in the past.
 	Reserve(ctx context.Context, number int) ([]time.Time, error)
-	// Stop ends it.
+	// Stop releases the resources.
 	Stop()
 }

@@ -18,8 +18,7 @@ type ErrorClass string
 const (
 	// ClassUnreachable: the broker does not respond. A retry may succeed.
 	ClassUnreachable ErrorClass = "Unreachable"
-	// ClassUnauthorized: authentication, authorization or TLS verification failed. Someone
-	// has to change the credentials or the permissions.
+	// ClassUnauthorized: authentication, authorization or TLS verification failed. Someone has to change the credentials or the permissions.
 	ClassUnauthorized ErrorClass = "Unauthorized"
 	// ClassInvalid: the broker does not support the request. Someone has to change it.
 	ClassInvalid  ErrorClass = "Invalid"
@@ -54,8 +53,7 @@ func ClassOf(err error) ErrorClass {
 	return ClassUnknown
 }
 
-// ClassifyNetworkError adds the operation to an error's message, and the class of a
-// network or TLS error. An error that has a class keeps it.
+// ClassifyNetworkError adds the operation to an error's message, and the class of a network or TLS error, unless the error has a class.
 func ClassifyNetworkError(operation string, err error) error {
 	if err == nil {
 		return nil

@@ -9,14 +9,14 @@ import (
 // maxIdentifierBytes bounds the ID that a producer chose for a job.
 const maxIdentifierBytes = 256
 
-// IsIdentifier reports whether a text can be the ID or the kind of a job: it is not empty, has at most 256 bytes of UTF-8,
-// and no control characters, because it is written to logs, headers and environment variables. Another ID is ignored.
+// IsIdentifier reports whether a text can be the ID or the kind of a job: it has 1 to 256 bytes of UTF-8 and no control characters, because
+// it is written to logs, headers and environment variables. Other IDs are ignored.
 func IsIdentifier(id string) bool {
 	return id != "" && len(id) <= maxIdentifierBytes && utf8.ValidString(id) && !strings.ContainsFunc(id, unicode.IsControl)
 }
 
-// HeaderValue returns the first value of a header in any spelling; empty if none exists. Of several spellings, it
-// prefers that of name, then the first in the order of bytes.
+// HeaderValue returns the first value of a header in any spelling, or "". Of several spellings, it prefers the spelling of name, then the
+// first in the order of bytes.
 func HeaderValue(headers map[string][]string, name string) string {
 	if values := headers[name]; len(values) > 0 {
 		return values[0]

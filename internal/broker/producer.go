@@ -16,10 +16,10 @@ import (
 
 // Producer sends jobs to queues. The engines implement it. Its errors are SendErrors.
 type Producer interface {
-	// Send stores a valid job in its queue. It returns after the broker has confirmed that, or when ctx ends.
+	// Send stores a valid job in its queue. It returns after the confirmation of the broker, or when ctx ends.
 	Send(ctx context.Context, job *OutgoingJob) (SendResult, error)
-	// SendMany sends valid jobs of one queue without waiting for the confirmation of each before it sends the
-	// next. It returns a result for each job, in the same order.
+	// SendMany sends valid jobs of a queue without waiting for the confirmation of each job before it sends the next. It returns a result for
+	// each job, in the same order.
 	SendMany(ctx context.Context, queue string, jobs []*OutgoingJob) []SendResult
 	// CancelDelayed removes a job that is not due yet. It returns false if the queue has no such job.
 	CancelDelayed(ctx context.Context, queue, id string) (bool, error)
@@ -27,41 +27,39 @@ type Producer interface {
 	Disconnect()
 }
 
-// SendResult is what the broker answered.
+// SendResult is the answer of the broker.
 type SendResult struct {
-	// ID of the job: the one that its producer chose, or else the one that the engine assigned.
+	// ID of the job, which its producer chose or the engine assigned.
 	ID string
-	// Duplicate: the queue has a job with this ID already, and did not store this one.
+	// Duplicate: the queue has another job with this ID, and did not store this job.
 	Duplicate bool
-	// Sequence is the number of the message in its stream; 0: the engine has none.
+	// Sequence is the number of the message in its stream; 0: the engine has no such number.
 	Sequence uint64
-	// Err is set in the results of SendMany only.
-	Err error
+	Err      error // only in the results of SendMany
 }
 
 // OutgoingJob is a job that a producer sends.
 type OutgoingJob struct {
 	// Queue is the name of the queue on the broker.
 	Queue string
-	// ID identifies the job in its queue. HasChosenID: the producer chose it, so the broker deduplicates. Otherwise,
-	// the engine assigns one.
+	// ID identifies the job in its queue. HasChosenID: the producer chose it, so the broker deduplicates. Otherwise, the engine assigns an
+	// ID.
 	ID          string
 	HasChosenID bool
 	Payload     []byte
-	// Headers of the producer.
-	Headers map[string][]string
+	Headers     map[string][]string
 	// Priority is the name of a priority. Empty: DefaultPriority.
 	Priority string
 	// Kind selects the handler of the job. Optional.
 	Kind string
-	// Timeout replaces JobTimeout of the queue. 0: it does not.
+	// Timeout replaces JobTimeout of the queue. 0: JobTimeout applies.
 	Timeout time.Duration
 	// DueTime is when workers may start the job. Zero: at once.
 	DueTime time.Time
 	// IsTracked: the state of the job is recorded when it is sent.
 	IsTracked bool
-	// IsUnique: of the jobs with UniqueKey, the queue accepts one until it has ended, or for UniqueFor if IsUniqueFor.
-	// Package jobkeys reserves the key, and sets Holder.
+	// IsUnique: the queue accepts one job with UniqueKey until the job has ended, or for UniqueFor if IsUniqueFor. Package jobkeys reserves
+	// the key, and sets Holder.
 	IsUnique    bool
 	UniqueKey   string
 	IsUniqueFor bool
@@ -69,11 +67,11 @@ type OutgoingJob struct {
 	Holder      string
 	// BatchID is the batch of the job, and BatchMember its number in it, or FinalMember. Optional.
 	BatchID, BatchMember string
-	// DeduplicateFor is the minimum time for which the broker must recognize duplicates. 0: what the engine has.
+	// DeduplicateFor is the minimum time for which the broker must recognize duplicates. 0: the time of the engine.
 	DeduplicateFor time.Duration
 }
 
-// DefaultPriority is the priority of a queue that has no others.
+// DefaultPriority is the only priority of a queue that defines none.
 const DefaultPriority = "default"
 
 // Bounds of the fields of an OutgoingJob.
@@ -83,29 +81,40 @@ const (
 	MaxUniqueBytes   = 128
 	// MaxUniqueFor bounds UniqueFor.
 	MaxUniqueFor = 365 * 24 * time.Hour
-	// MaxHeaderBytes is half of what a NATS server accepts, because a dead letter has more headers.
+	// MaxHeaderBytes is half of the maximum of a NATS server, because a dead letter has more headers.
 	MaxHeaderBytes = 32 << 10
 )
 
 var (
-	// jobIDPattern excludes ~, which begins what the asynq engine appends to the ID of a requeued job.
+	// jobIDPattern excludes ~, because the asynq engine appends ~ and more to the ID of a requeued job.
 	jobIDPattern      = regexp.MustCompile(`^[\x21-\x7d]+$`)
 	kindPattern       = regexp.MustCompile(`^[\x21-\x7e]+$`)
 	headerNamePattern = regexp.MustCompile("^[-!#$%&'*+.^_`|~0-9A-Za-z]+$")
-	// reservedHeaderPrefixes are those of headers with a meaning for brokers and workers.
+	// reservedHeaderPrefixes are prefixes of headers with a meaning for brokers and workers.
 	reservedHeaderPrefixes = []string{HeaderPrefix, "Nats-", "Asynq-"}
 )
 
+// maxDueTime is the last time that RFC 3339 and the engines can express.
+var maxDueTime = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+
 // Validate returns a SendError that names the first invalid field.
 func (j *OutgoingJob) Validate() error {
-	for _, check := range []func() error{
-		j.validateQueue, j.validateID, j.validateUnique, j.validateKind, j.validateTimes, j.validateHeaders,
-	} {
-		if err := check(); err != nil {
-			return err
-		}
+	err := cmp.Or(j.validateQueue(), j.validateID())
+	switch {
+	case err != nil:
+		return err
+	case j.IsUnique && (len(j.UniqueKey) > MaxUniqueBytes || !kindPattern.MatchString(j.UniqueKey)):
+		return InvalidField("unique", "is %q, must be 1 to %d printable ASCII characters other than spaces", shorten(j.UniqueKey), MaxUniqueBytes)
+	case j.IsUniqueFor && (j.UniqueFor < time.Second || j.UniqueFor > MaxUniqueFor):
+		return InvalidField("uniqueFor", "is %s, must be %s to %s", j.UniqueFor, time.Second, MaxUniqueFor)
+	case j.Kind != "" && (len(j.Kind) > MaxKindBytes || !kindPattern.MatchString(j.Kind)):
+		return InvalidField("kind", "is %q, must be at most %d printable ASCII characters other than spaces", shorten(j.Kind), MaxKindBytes)
+	case j.Timeout != 0 && !isJobTimeout(j.Timeout):
+		return InvalidField("timeout", "is %s, must be %s to %s", j.Timeout, MinJobTimeout, MaxJobTimeout)
+	case j.DueTime.After(maxDueTime):
+		return InvalidField("at", "is after the year 9999")
 	}
-	return nil
+	return j.validateHeaders()
 }
 
 func (j *OutgoingJob) validateQueue() error {
@@ -121,14 +130,11 @@ func (j *OutgoingJob) validateQueue() error {
 // ValidateJobReference returns an error unless a job with this ID can be in this queue.
 func ValidateJobReference(queue, id string) error {
 	job := OutgoingJob{Queue: queue, ID: id, HasChosenID: true}
-	if err := job.validateQueue(); err != nil {
-		return err
-	}
-	return job.validateID()
+	return cmp.Or(job.validateQueue(), job.validateID())
 }
 
-// ValidateStoredJob returns an error unless a job with this ID can be in this queue. Producers in other languages can
-// choose more IDs than those of OutgoingJob.
+// ValidateStoredJob returns an error unless a job with this ID can be in this queue. Producers in other languages can choose IDs that are
+// invalid in an OutgoingJob.
 func ValidateStoredJob(queue, id string) error {
 	if err := (&OutgoingJob{Queue: queue}).validateQueue(); err != nil {
 		return err
@@ -151,36 +157,6 @@ func (j *OutgoingJob) validateID() error {
 	return nil
 }
 
-func (j *OutgoingJob) validateUnique() error {
-	switch {
-	case j.IsUnique && (len(j.UniqueKey) > MaxUniqueBytes || !kindPattern.MatchString(j.UniqueKey)):
-		return InvalidField("unique", "is %q, must be 1 to %d printable ASCII characters other than spaces", shorten(j.UniqueKey), MaxUniqueBytes)
-	case j.IsUniqueFor && (j.UniqueFor < time.Second || j.UniqueFor > MaxUniqueFor):
-		return InvalidField("uniqueFor", "is %s, must be %s to %s", j.UniqueFor, time.Second, MaxUniqueFor)
-	}
-	return nil
-}
-
-func (j *OutgoingJob) validateKind() error {
-	if j.Kind != "" && (len(j.Kind) > MaxKindBytes || !kindPattern.MatchString(j.Kind)) {
-		return InvalidField("kind", "is %q, must be at most %d printable ASCII characters other than spaces", shorten(j.Kind), MaxKindBytes)
-	}
-	return nil
-}
-
-// maxDueTime is the last time that RFC 3339 and the engines can express.
-var maxDueTime = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
-
-func (j *OutgoingJob) validateTimes() error {
-	if j.Timeout != 0 && !isJobTimeout(j.Timeout) {
-		return InvalidField("timeout", "is %s, must be %s to %s", j.Timeout, MinJobTimeout, MaxJobTimeout)
-	}
-	if j.DueTime.After(maxDueTime) {
-		return InvalidField("at", "is after the year 9999")
-	}
-	return nil
-}
-
 func (j *OutgoingJob) validateHeaders() error {
 	size := 0
 	for name, values := range j.Headers {
@@ -192,7 +168,7 @@ func (j *OutgoingJob) validateHeaders() error {
 			return InvalidField(field, "has a reserved prefix: use the options for the ID, the kind, the time and the timeout")
 		}
 		for _, value := range values {
-			// Encoders would change such values without an error.
+			// Encoders change such values without an error.
 			if !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl) || strings.TrimSpace(value) != value {
 				return InvalidField(field, "has a value that is not UTF-8, has a control character, or begins or ends with a space")
 			}
@@ -205,7 +181,7 @@ func (j *OutgoingJob) validateHeaders() error {
 	return nil
 }
 
-// ChosenOrRandomID returns the ID that the producer chose, or else a random one.
+// ChosenOrRandomID returns the ID that the producer chose, or else a random ID.
 func (j *OutgoingJob) ChosenOrRandomID() string {
 	if j.HasChosenID {
 		return j.ID
@@ -213,14 +189,14 @@ func (j *OutgoingJob) ChosenOrRandomID() string {
 	return rand.Text()
 }
 
-// PriorityName returns the name of the priority.
+// PriorityName returns Priority, or else DefaultPriority.
 func (j *OutgoingJob) PriorityName() string { return cmp.Or(j.Priority, DefaultPriority) }
 
 // IsDelayed reports whether workers may not start the job yet.
 func (j *OutgoingJob) IsDelayed(now time.Time) bool { return j.DueTime.After(now) }
 
-// CommonHeaders returns the headers that the job has on every engine: those of the producer, the timeout, and those of
-// unique jobs and batches. It is nil for a job without any, as most jobs are.
+// CommonHeaders returns the headers that the job has on every engine: the headers of the producer, the timeout, and the headers of unique
+// jobs and batches. It is nil without headers, as for most jobs.
 func (j *OutgoingJob) CommonHeaders() map[string][]string {
 	keepsKey := j.IsUnique && !j.IsUniqueFor
 	if len(j.Headers) == 0 && j.Timeout == 0 && !keepsKey && j.BatchID == "" {
@@ -247,7 +223,6 @@ func (j *OutgoingJob) CommonHeaders() map[string][]string {
 	return all
 }
 
-// shorten limits a text of a caller in an error.
 func shorten(text string) string {
 	const most = 64
 	if len(text) > most {
@@ -264,7 +239,7 @@ var (
 	ErrUnknownQueue = errors.New("unknown queue")
 	// ErrUnknownPriority: the queue has no such priority.
 	ErrUnknownPriority = errors.New("unknown priority")
-	// ErrDraining: the queue rejects new jobs, because it is being deleted.
+	// ErrDraining: the queue rejects new jobs, because it will be deleted.
 	ErrDraining = errors.New("the queue is draining")
 	// ErrQueueFull: the queue has maxBacklog jobs. A retry may succeed.
 	ErrQueueFull = errors.New("the queue is full")
@@ -286,12 +261,11 @@ var (
 type SendError struct {
 	// Failure is one of the variables above.
 	Failure error
-	// Field of the job that caused it; otherwise empty.
+	// Field of the job that caused the error; otherwise empty.
 	Field string
 	// KeyHolder is the ID of the job that has the unique key, if Failure is ErrKeyTaken.
 	KeyHolder string
-	// Err has the details.
-	Err error
+	Err       error
 }
 
 func (e *SendError) Error() string {
@@ -304,17 +278,17 @@ func (e *SendError) Error() string {
 // Unwrap returns the failure and the cause.
 func (e *SendError) Unwrap() []error { return []error{e.Failure, e.Err} }
 
-// InvalidField returns an error about a field. Its text begins with the field.
+// InvalidField returns an error about an invalid field.
 func InvalidField(field, format string, values ...any) error {
-	return &SendError{Failure: ErrInvalidJob, Field: field, Err: fmt.Errorf(format, values...)}
+	return FieldFailure(ErrInvalidJob, field, format, values...)
 }
 
 // UnsupportedField returns an error about a field that an engine does not support.
 func UnsupportedField(field, format string, values ...any) error {
-	return &SendError{Failure: ErrUnsupported, Field: field, Err: fmt.Errorf(format, values...)}
+	return FieldFailure(ErrUnsupported, field, format, values...)
 }
 
-// FieldFailure returns an error about a field.
+// FieldFailure returns an error about a field. Its text begins with the field.
 func FieldFailure(failure error, field, format string, values ...any) error {
 	return &SendError{Failure: failure, Field: field, Err: fmt.Errorf(format, values...)}
 }
@@ -329,7 +303,7 @@ func DrainingQueue(queue string) error {
 	return FieldFailure(ErrDraining, "queue", "is draining: the queue %s is being deleted and rejects new jobs", queue)
 }
 
-// SendErrorOf returns a classified error as a SendError. An error that is one already stays as it is.
+// SendErrorOf returns a classified error as a SendError. It returns a SendError unchanged.
 func SendErrorOf(err error) error {
 	if err == nil || errors.As(err, new(*SendError)) {
 		return err

@@ -13,15 +13,14 @@ import (
 // QueueConfig is the desired state of a queue on a broker.
 type QueueConfig struct {
 	// Name of the queue on the broker.
-	Name string
-	// Owner is the object that the queue belongs to.
+	Name  string
 	Owner QueueOwner
 	// ReplacesOwnerUID is the UID of an owner in the same scope that no longer exists.
 	ReplacesOwnerUID string
 	// MustExist: a queue that does not exist is not created, and the error has ClassNotFound.
 	MustExist bool `json:"-"`
-	// AdoptsUnowned: the owner may take over a queue that has no owner. It must not, unless its
-	// namespace brings the credentials of the broker: the queue may belong to another program.
+	// AdoptsUnowned: the owner may take over a queue without an owner, because the credentials of the broker are from its namespace. Otherwise
+	// the queue may belong to another program.
 	AdoptsUnowned bool
 
 	// Priorities from most to least urgent.
@@ -34,33 +33,27 @@ type QueueConfig struct {
 	RateLimit *RateLimit
 	// MaxInFlight is the maximum number of messages in flight. 0: no limit.
 	MaxInFlight int
-	// MaxBacklog is the number of messages from which on the queue rejects new ones. 0: no
-	// limit.
+	// MaxBacklog is the number of messages from which on the queue rejects new messages. 0: no limit.
 	MaxBacklog int64
 	// Lease is the time after which a message is redelivered if its worker does not extend it.
 	Lease time.Duration
 	// JobTimeout is the time that a handler has for a job. 0: no limit.
 	JobTimeout time.Duration
-	// Retry is when a failed job is retried.
-	Retry RetryPolicy
-	// DeadLetter is whether and how long dead letters are kept.
+	Retry      RetryPolicy
 	DeadLetter DeadLetterPolicy
 	// MaxAge is the age at which the broker deletes a waiting message. 0: never.
-	MaxAge time.Duration
-	// Drift is what happens to changes that others make on the broker.
-	Drift DriftPolicy
-	// Storage is how the broker stores the queue.
+	MaxAge  time.Duration
+	Drift   DriftPolicy
 	Storage StorageConfig
-	// Results is whether and how long the state of each job is kept. Queues without it have the hash that they had before
-	// the field existed.
+	// Results is omitted from JSON if it is zero, so that queues without it have the same hash as before the field existed.
 	Results ResultsConfig `json:",omitzero"`
 }
 
 // ResultsConfig is whether and how long the state and the result of each job are kept.
 type ResultsConfig struct {
-	// Retention is how long a state is kept after its last change. 0: not at all.
+	// Retention is how long a state is kept after its last change. 0: no states are kept.
 	Retention time.Duration
-	// MaxBytes is the size from which on the oldest states are discarded.
+	// MaxBytes is the size of all states from which on the oldest states are discarded.
 	MaxBytes int64
 }
 
@@ -88,9 +81,8 @@ type RateLimit struct {
 // Interval returns the time between two jobs at the limit.
 func (r RateLimit) Interval() time.Duration { return r.Per / time.Duration(r.Limit) }
 
-// RetryPolicy is how often a job is attempted, and the delay between attempts: InitialDelay
-// after the first attempt, then MultiplierPercent of the previous delay, up to MaxDelay.
-// JitterPercent is the maximum random change of each delay.
+// RetryPolicy is how often a job is attempted, and the delay between attempts: InitialDelay after the first attempt, then MultiplierPercent
+// of the previous delay, up to MaxDelay. JitterPercent is the maximum random change of each delay.
 type RetryPolicy struct {
 	MaxAttempts       int
 	InitialDelay      time.Duration
@@ -99,8 +91,7 @@ type RetryPolicy struct {
 	JitterPercent     int
 }
 
-// DelayAfter returns the delay between the given attempt, counted from 1, and the next one.
-// Spread, from 0 to 1, selects a point within the range of the jitter.
+// DelayAfter returns the delay after an attempt, counted from 1. Spread, from 0 to 1, selects a point within the range of the jitter.
 func (r *RetryPolicy) DelayAfter(attempt int, spread float64) time.Duration {
 	growth := math.Pow(float64(r.MultiplierPercent)/100, float64(max(attempt, 1)-1))
 	delay := min(float64(r.InitialDelay)*growth, float64(r.MaxDelay))
@@ -112,13 +103,13 @@ func (r *RetryPolicy) DelayAfter(attempt int, spread float64) time.Duration {
 type DeadLetterPolicy struct {
 	// Enabled keeps the message with its error, attempts and origin. Otherwise it is deleted.
 	Enabled bool
-	// MaxEntries is how many dead letters are kept before the oldest is deleted. 0: no limit.
+	// MaxEntries is the number of dead letters above which the oldest are deleted. 0: no limit.
 	MaxEntries int64
 	// Retention is how long a dead letter is kept. 0: until someone deletes it.
 	Retention time.Duration
 }
 
-// DriftPolicy is what happens to changes that others make on the broker.
+// DriftPolicy defines the reaction to changes that others make on the broker.
 type DriftPolicy string
 
 // The drift policies.
@@ -159,8 +150,7 @@ func HashConfig(config any) string {
 
 // QueueOwner is the object that a queue belongs to.
 type QueueOwner struct {
-	// UID is unique across clusters. A released queue has an owner without a UID: another object
-	// in the same scope may take it over.
+	// UID is unique across clusters. A released queue has an owner without a UID: another object in the same scope may take it over.
 	UID string
 	// Name is namespace/name.
 	Name string
@@ -174,8 +164,8 @@ func (o QueueOwner) Namespace() string {
 	return namespace
 }
 
-// SharesScope reports whether both owners are in the same namespace of the same cluster. A user
-// who may change one of them may change the other.
+// SharesScope reports whether both owners are in the same namespace of the same cluster. A user who may change one of them may change the
+// other.
 func (o QueueOwner) SharesScope(other QueueOwner) bool {
 	return o.Cluster != "" && o.Cluster == other.Cluster && o.Namespace() == other.Namespace()
 }
@@ -183,13 +173,11 @@ func (o QueueOwner) SharesScope(other QueueOwner) bool {
 // Released returns the owner that remains recorded after it releases its queue.
 func (o QueueOwner) Released() QueueOwner { return QueueOwner{Name: o.Name, Cluster: o.Cluster} }
 
-// OwnerConflictError means that a queue does not belong to the owner that uses it. Its message
-// does not name the other owner, which may be in a namespace that readers of the message may not
-// read.
+// OwnerConflictError means that a queue does not belong to the owner that uses it. Its message does not name the other owner, which may
+// be in a namespace that readers of the message may not read.
 type OwnerConflictError struct {
 	Queue string
-	// Owner of the queue; empty if it has none.
-	Owner QueueOwner
+	Owner QueueOwner // of the queue; empty for no owner
 }
 
 func (e *OwnerConflictError) Error() string {

@@ -4,18 +4,17 @@ package broker
 const (
 	// DefaultReplicas survive the loss of a server.
 	DefaultReplicas = 3
-	// MaxReplicas is the maximum of every engine.
+	// MaxReplicas is the maximum of all engines.
 	MaxReplicas = 5
 )
 
 // StorageConfig is how a broker stores a queue.
 type StorageConfig struct {
-	// Replicas is the number of servers that store each message: 1, 3 or 5. 0: at least
-	// DefaultReplicas, and 1 while the broker refuses that.
+	// Replicas is the number of servers that store each message: 1, 3 or 5. 0: at least DefaultReplicas, or 1 while the broker refuses them.
 	Replicas int
 	// Type is where a server stores messages. Empty: StorageFile.
 	Type StorageType
-	// Placement selects the servers. Nil: as it is on the broker.
+	// Placement selects the servers. Nil: the placement on the broker does not change.
 	Placement *Placement
 }
 
@@ -28,8 +27,8 @@ const (
 	StorageMemory StorageType = "Memory"
 )
 
-// Placement selects the servers that store a queue: those of the cluster that have all tags. A tag
-// that begins with ! excludes servers.
+// Placement selects the servers that store a queue: the servers of the cluster that have all tags. A tag that begins with ! excludes
+// servers.
 type Placement struct {
 	Cluster string
 	Tags    []string
@@ -46,13 +45,12 @@ func (s StorageConfig) WantedReplicas() int {
 	return DefaultReplicas
 }
 
-// AcceptsReplicas reports whether a queue that has this number of replicas needs no other.
+// AcceptsReplicas reports whether the number of replicas of a queue need not change.
 func (s StorageConfig) AcceptsReplicas(found int) bool {
 	return found == s.WantedReplicas() || !s.IsRequired() && found > DefaultReplicas
 }
 
-// StorageState is how a broker stores a queue. A queue consists of several streams: the numbers are
-// those of the worst.
+// StorageState is how a broker stores a queue. A queue consists of several streams: the numbers are those of the worst stream.
 type StorageState struct {
 	// Replicas is the configured number of replicas. 0: unknown.
 	Replicas int
@@ -60,12 +58,11 @@ type StorageState struct {
 	CurrentReplicas int
 	// OfflineReplicas is the number of replicas whose servers are offline.
 	OfflineReplicas int
-	// Refusal is why the broker does not store the queue as it should; empty if it refuses nothing.
+	// Refusal is why the broker refuses the wanted storage; empty if it does not.
 	Refusal string
 	// RefusesConfig: the refused setting is configured, rather than a default.
 	RefusesConfig bool
-	// IsMoving: the broker moves the queue to other servers. Until it is done, it accepts no other
-	// change of the replicas.
+	// IsMoving: the broker is moving the queue to other servers, and accepts no other change of the replicas.
 	IsMoving bool
 }
 

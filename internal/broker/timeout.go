@@ -8,19 +8,18 @@ import (
 )
 
 const (
-	// HeaderPrefix is the prefix of headers that describe a message. Producers set those below, and handlers see
-	// visibleHeaders.
+	// HeaderPrefix is the prefix of headers that describe a message. Producers set the headers below, and handlers see visibleHeaders.
 	HeaderPrefix = "Yardmaster-"
 	// TimeoutHeader replaces JobTimeout for one message: a duration such as 90s.
 	TimeoutHeader = HeaderPrefix + "Timeout"
 	// KindHeader is the kind of a job, by which workers select its handler. An asynq task has its type instead.
 	KindHeader = HeaderPrefix + "Kind"
-	// JobIDHeader is the ID of a job, which it keeps when its dead letter is requeued or moved. Without it, that is
-	// the Nats-Msg-Id or the sequence number of a NATS message, and the ID of an asynq task.
+	// JobIDHeader is the ID of a job, which does not change when its dead letter is requeued or moved. Without this header, the ID is the
+	// Nats-Msg-Id or the sequence number of a NATS message, or the ID of an asynq task.
 	JobIDHeader = HeaderPrefix + "Job-Id"
 	// UniqueHeader is the key of a job that is unique until it has ended.
 	UniqueHeader = HeaderPrefix + "Unique"
-	// HolderHeader identifies the message that has the key, or that of the final job of a batch.
+	// HolderHeader identifies the message that has the key, or the message of the final job of a batch.
 	HolderHeader = HeaderPrefix + "Holder"
 	// BatchHeader is the ID of the batch of a job.
 	BatchHeader = HeaderPrefix + "Batch"
@@ -30,7 +29,7 @@ const (
 	FinalMember = "final"
 )
 
-// visibleHeaders are those with HeaderPrefix that handlers see.
+// visibleHeaders are the headers with HeaderPrefix that handlers see.
 var visibleHeaders = []string{TimeoutHeader, KindHeader, UniqueHeader, HolderHeader, BatchHeader, MemberHeader}
 
 // IsProducerHeader reports whether handlers see a header of the producer, in any spelling.
@@ -38,8 +37,8 @@ func IsProducerHeader(name string) bool {
 	return !HasPrefixFold(name, HeaderPrefix) || slices.ContainsFunc(visibleHeaders, func(visible string) bool { return strings.EqualFold(name, visible) })
 }
 
-// IsBatchHeader reports whether a header is about a batch, in any spelling. Dead letters do not have it: their jobs have
-// ended, and run without the batch if they are requeued.
+// IsBatchHeader reports whether a header is about a batch, in any spelling. Dead letters do not have such headers: their jobs have ended,
+// and run without the batch if they are requeued.
 func IsBatchHeader(name string) bool {
 	return strings.EqualFold(name, BatchHeader) || strings.EqualFold(name, MemberHeader)
 }
@@ -49,8 +48,8 @@ func HasPrefixFold(s, prefix string) bool {
 	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
 }
 
-// TimeoutOf returns the time that a handler has for a message: that of its header, or else of its queue. 0 means
-// no limit. It returns an error if the header is invalid.
+// TimeoutOf returns the time that a handler has for a message, from the header of the message, or else of its queue. 0 means no limit. It
+// returns an error if the header is invalid.
 func (q *QueueConfig) TimeoutOf(headers map[string][]string) (time.Duration, error) {
 	for name, values := range headers {
 		if !strings.EqualFold(name, TimeoutHeader) || len(values) == 0 {

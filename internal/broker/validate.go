@@ -26,13 +26,13 @@ const (
 
 const (
 	name = `[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?`
-	// clusterIDLength distinguishes scoped names from names that engines build with underscores.
+	// clusterIDLength distinguishes scoped names from names that engines make with underscores.
 	clusterIDLength = 10
 )
 
 var (
-	// namePattern is the syntax of the names that users choose. It excludes dots and underscores,
-	// with which engines build names of their objects.
+	// namePattern is the syntax of names that users choose. It excludes dots and underscores, because engines make names of their objects with
+	// them.
 	namePattern      = regexp.MustCompile(`^` + name + `$`)
 	queueNamePattern = regexp.MustCompile(fmt.Sprintf(`^%[1]s(_%[1]s_[0-9a-f]{%[2]d})?$`, name, clusterIDLength))
 )
@@ -43,8 +43,8 @@ func ClusterID(uid string) string {
 	return hex.EncodeToString(sum[:])[:clusterIDLength]
 }
 
-// ScopedQueueName returns the name of a queue that no user of another namespace or cluster can choose:
-// a chosen name contains no underscore.
+// ScopedQueueName returns the name of a queue that no user of another namespace or cluster can choose, because chosen names contain no
+// underscore.
 func ScopedQueueName(namespace, name, clusterID string) string {
 	return namespace + "_" + name + "_" + clusterID
 }
@@ -107,7 +107,6 @@ func (r *RetryPolicy) validate(c *fieldErrors) {
 	c.require(r.JitterPercent >= 0 && r.JitterPercent <= 100, "retry.jitterPercent", "is %d, must be 0 to 100", r.JitterPercent)
 }
 
-// fieldErrors collects errors of fields.
 type fieldErrors []error
 
 func (c *fieldErrors) require(valid bool, field, format string, values ...any) {

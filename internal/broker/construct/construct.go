@@ -1,5 +1,5 @@
-// Package construct lets package clienttest create what packages client and worker have no public function for. They set
-// the variables.
+// Package construct lets package clienttest create values for which packages client and worker have no public function. These packages
+// set the variables.
 package construct
 
 import (
@@ -13,7 +13,7 @@ import (
 // returns an error.
 var Client func(options any, producer broker.Producer, now func() time.Time, check func() error) (any, error)
 
-// Runner returns a function that runs one message as a worker does, with a worker.Handler, and a function that ends it.
+// Runner returns a function that runs a message as a worker does, with a worker.Handler, and a function that ends the runner.
 var Runner func(
 	ctx context.Context, store broker.KeyStore, subscription broker.Subscription, queue broker.QueueConfig, handler any, now func() time.Time,
 ) (run func(broker.Delivery), stop func(), err error)

@@ -10,8 +10,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream"
 )
 
-// EngineName identifies an implementation of broker.Engine, as a Queue's broker.engine
-// does.
+// EngineName identifies an implementation of broker.Engine, as broker.engine of a Queue.
 type EngineName string
 
 // The names of the engines.
@@ -31,8 +30,7 @@ func IsSupported(name EngineName) bool {
 	return found
 }
 
-// EngineOf returns the engine for a URL: asynq for redis and rediss URLs, NATS for all
-// others, which may have no scheme.
+// EngineOf returns the engine for a URL: asynq for redis and rediss URLs, NATS for all others, which may have no scheme.
 func EngineOf(url string) EngineName {
 	switch scheme, _, _ := strings.Cut(strings.TrimSpace(url), "://"); scheme {
 	case "redis", "rediss":
@@ -41,8 +39,7 @@ func EngineOf(url string) EngineName {
 	return NATSEngine
 }
 
-// Connect connects to a broker of the engine. The connection reconnects by itself, until
-// Disconnect. Errors have a class.
+// Connect connects to a broker. The connection reconnects by itself, until Disconnect. Errors have a class.
 func Connect(ctx context.Context, name EngineName, credentials broker.Credentials) (broker.Engine, error) {
 	connect, found := engines[name]
 	if !found {

@@ -41,8 +41,7 @@ func writeBatch(ctx context.Context, store broker.KeyStore, queue, id string, ba
 	return err
 }
 
-// OpenBatch stores a batch before its jobs are sent. If it exists, it returns that one: an earlier call may have sent only
-// some of its jobs.
+// OpenBatch stores a batch before its jobs are sent, or returns the existing batch: an earlier call may have sent only some of its jobs.
 func OpenBatch(ctx context.Context, store broker.KeyStore, queue, id string, total int, now time.Time) (*jobstate.Batch, error) {
 	for {
 		found, revision, err := readBatch(ctx, store, queue, id)
@@ -71,11 +70,10 @@ func CompleteBatch(ctx context.Context, store broker.KeyStore, queue, id string)
 	return broker.SendErrorOf(err)
 }
 
-// maxConflictDelay bounds the random time before a change is repeated because of a change by another worker.
+// maxConflictDelay bounds the random delay before a change is repeated after a conflicting change.
 const maxConflictDelay = 20 * time.Millisecond
 
-// changeBatch changes a batch, unless the function reports that there is nothing to change, and returns it. It returns nil
-// if the batch does not exist any more.
+// changeBatch changes a batch, unless change reports that it has changed nothing, and returns the batch; nil if it no longer exists.
 func changeBatch(
 	ctx context.Context, store broker.KeyStore, queue, id string, change func(*jobstate.Batch) (changed bool),
 ) (*jobstate.Batch, error) {
@@ -125,24 +123,22 @@ func (h *Held) endInBatch(ctx context.Context, failed bool) error {
 	return err
 }
 
-// batchName identifies a batch.
 type batchName struct{ queue, id string }
 
-// batchCommits combines the ends of the jobs of one batch: while one write is under way, the next ones are collected.
-// Otherwise each worker would write as often as it runs jobs, and most writes would meet another one.
+// batchCommits combines the ends of the jobs of a batch: during a write, it collects the ends for the next write. Otherwise each worker
+// would write as often as it runs jobs, and most writes would conflict.
 type batchCommits struct {
 	// users is the number of calls. Keys.mu guards it, and next.
 	users int
 	next  *batchCommit
 
-	// writing has one place, that of the call that writes.
-	writing chan struct{}
+	writing chan struct{} // with a capacity of one, for the call that writes
 }
 
 // batchCommit is one write.
 type batchCommit struct {
 	ends []memberEnd
-	// isWritten and err belong to the call that has the place of batchCommits.writing.
+	// isWritten and err are guarded by batchCommits.writing.
 	isWritten bool
 	err       error
 }
@@ -155,7 +151,13 @@ type memberEnd struct {
 // endMember records that a job of a batch has ended.
 func (k *Keys) endMember(ctx context.Context, name batchName, member int, failed bool) error {
 	commits, commit := k.join(name, memberEnd{member, failed})
-	defer k.leave(name, commits)
+	defer func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if commits.users--; commits.users == 0 {
+			delete(k.commits, name)
+		}
+	}()
 	select {
 	case commits.writing <- struct{}{}:
 		defer func() { <-commits.writing }()
@@ -166,7 +168,7 @@ func (k *Keys) endMember(ctx context.Context, name batchName, member int, failed
 		return commit.err
 	}
 	k.mu.Lock()
-	commits.next = nil // this one is the oldest that is not written
+	commits.next = nil // commit is the oldest that is not written
 	k.mu.Unlock()
 	_, commit.err = changeBatch(ctx, k.store, name.queue, name.id, func(b *jobstate.Batch) (changed bool) {
 		for _, end := range commit.ends {
@@ -193,13 +195,4 @@ func (k *Keys) join(name batchName, end memberEnd) (*batchCommits, *batchCommit)
 	}
 	commits.next.ends = append(commits.next.ends, end)
 	return commits, commits.next
-}
-
-func (k *Keys) leave(name batchName, commits *batchCommits) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	commits.users--
-	if commits.users == 0 {
-		delete(k.commits, name)
-	}
 }

@@ -16,30 +16,29 @@ import (
 type Keys struct {
 	store broker.KeyStore
 
-	mu sync.Mutex
-	// commits are the ends of jobs that are about to be written, by their batch.
+	mu      sync.Mutex
 	commits map[batchName]*batchCommits
 }
 
-// New returns the keys in a store.
+// New returns Keys that use a store.
 func New(store broker.KeyStore) *Keys {
 	return &Keys{store: store, commits: map[batchName]*batchCommits{}}
 }
 
-// Held is what a job has in the key store: its unique key, its place in a batch, or both. Nil has nothing.
+// Held is the unique key of a job, its place in a batch, or both. Nil has neither.
 type Held struct {
 	keys  *Keys
 	queue string
 	id    string
-	// unique is its key; empty if it has none. holder identifies its message.
+	// unique is the key of the job; empty without a key. holder identifies its message.
 	unique, holder string
-	// batch is the ID of its batch; empty if it has none. member is its number.
+	// batch is the ID of the batch of the job; empty without a batch. member is the number of the job.
 	batch   string
 	member  int
 	isFinal bool
 
 	mu sync.Mutex
-	// lock is what this job has written, or found, and revision that of it; nil: nothing.
+	// lock is the lock that this job has written or found; nil: none. revision is its revision.
 	lock     *jobstate.Lock
 	revision uint64
 }
@@ -52,7 +51,7 @@ func (k *Keys) Of(queue, id string, headers map[string][]string) *Held {
 		batch: broker.HeaderValue(headers, broker.BatchHeader),
 	}
 	if h.holder == "" {
-		h.holder = id // a producer in another language may omit it
+		h.holder = id // producers in other languages may omit it
 	}
 	if !broker.IsIdentifier(h.unique) {
 		h.unique = ""
@@ -71,18 +70,17 @@ func (k *Keys) Of(queue, id string, headers map[string][]string) *Held {
 	return h
 }
 
-// Start is what a worker does with a job that it has received. Exactly one field is set, or none: the job runs.
+// Start is the decision about a job that a worker has received. At most one field is set; without a field, the job runs.
 type Start struct {
 	// Postponed is the time after which the job has to be delivered again, without an attempt.
 	Postponed time.Duration
-	// Duplicate: the job is not needed, because another message with the same final job exists.
+	// Duplicate: another message with the same final job exists.
 	Duplicate bool
-	// Dead is why the job cannot run any more.
+	// Dead is why the job can no longer run.
 	Dead string
 }
 
-// Start decides about a job that is about to run and was sent at a time, and takes its key. If it returns an error, the job
-// must not run.
+// Start decides about a job that is about to run, and takes its key. If it returns an error, the job must not run.
 func (h *Held) Start(ctx context.Context, sent, now time.Time) (Start, error) {
 	if h == nil {
 		return Start{}, nil
@@ -103,7 +101,7 @@ func (h *Held) Start(ctx context.Context, sent, now time.Time) (Start, error) {
 	return Start{}, err
 }
 
-// take reports whether the job has its key now. It writes the lock in any case, so that it is kept for the whole LockTime.
+// take reports whether the job has its key now. It always writes the lock, so that the lock is kept for the whole LockTime.
 func (h *Held) take(ctx context.Context) (bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -123,7 +121,6 @@ func (h *Held) take(ctx context.Context) (bool, error) {
 	}
 }
 
-// renewTimeout bounds one renewal of a key.
 const renewTimeout = 10 * time.Second
 
 // Keep renews the key of a job that runs until the returned function is called.
@@ -150,8 +147,8 @@ func (h *Held) Keep(ctx context.Context) (stop func()) {
 	return cancel
 }
 
-// End records that a job has ended, and releases its key. It must be called before the message is acknowledged. Calls for the
-// same job have the same effect as one. If it returns an error, it has to be called again.
+// End records that a job has ended, and releases its key. Call it before the message is acknowledged, and again after an error. Repeated
+// calls have the same effect as a single call.
 func (h *Held) End(ctx context.Context, failed bool) error {
 	if h == nil {
 		return nil
@@ -169,7 +166,7 @@ func (h *Held) End(ctx context.Context, failed bool) error {
 	return nil
 }
 
-// EndCanceled releases what a job holds that was canceled before a worker received it. The error is a SendError.
+// EndCanceled releases the keys of a job that was canceled before a worker received it. The error is a SendError.
 func EndCanceled(ctx context.Context, store broker.KeyStore, queue, id string, headers map[string][]string) error {
 	if err := New(store).Of(queue, id, headers).End(ctx, true); err != nil {
 		return &broker.SendError{Failure: broker.ErrUnavailable, Err: fmt.Errorf("the job was canceled, and its key is still taken: %w", err)}
@@ -177,7 +174,7 @@ func EndCanceled(ctx context.Context, store broker.KeyStore, queue, id string, h
 	return nil
 }
 
-// releaseLock records that the job has ended, unless another one has the key.
+// releaseLock records that the job has ended, unless another job has the key.
 func (h *Held) releaseLock(ctx context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// LockTime is how long a confirmed key is kept after its job was sent, its delay is over, or its last attempt has
-	// started. It bounds how long the key of a job is taken whose message is lost.
+	// LockTime is how long a confirmed key is kept after its job was sent, its delay is over, or its last attempt has started. It bounds how
+	// long a key is taken if the message of its job is lost.
 	LockTime = 24 * time.Hour
 	// reserveTime is how long a key stays reserved if its producer dies.
 	reserveTime = 30 * time.Second
-	// sendTime is less than reserveTime, so that no job is confirmed whose reservation has expired.
+	// sendTime is less than reserveTime, so that no expired reservation is confirmed.
 	sendTime = 20 * time.Second
-	// endedTime is how long it is known that a job has ended: longer than the broker recognizes its ID.
+	// endedTime is how long the end of a job is recorded: longer than the broker recognizes its ID.
 	endedTime = 150 * time.Second
 	// waitInterval is the time between two requests for a key that another producer has reserved.
 	waitInterval = 50 * time.Millisecond
@@ -31,7 +31,7 @@ const (
 	cleanupTime = 2 * time.Second
 )
 
-// Send sends a job, and reserves its key before if it is unique. The error is a SendError.
+// Send reserves the key of a unique job, and sends the job. The error is a SendError.
 func Send(ctx context.Context, producer broker.Producer, job *broker.OutgoingJob) (broker.SendResult, error) {
 	if !job.IsUnique {
 		return producer.Send(ctx, job)
@@ -64,7 +64,7 @@ type reservation struct {
 
 func uniqueKey(name string) broker.Key { return broker.Key{Kind: broker.UniqueKey, Name: name} }
 
-// reserve reports whether the job is stored already. It first assumes that the key was never used.
+// reserve reports whether the job is already stored. It first assumes that the key was never used.
 func (r *reservation) reserve(ctx context.Context) (isStored bool, err error) {
 	var found *jobstate.Lock
 	for {
@@ -99,7 +99,7 @@ func (r *reservation) reserve(ctx context.Context) (isStored bool, err error) {
 	}
 }
 
-// stillReserved returns the error of a producer that had no more time to wait for another.
+// stillReserved returns the error of a producer that had no more time to wait for another producer.
 func (r *reservation) stillReserved(other *jobstate.Lock) error {
 	return broker.FieldFailure(broker.ErrUnavailable, "unique",
 		"is %q: another producer has reserved this key for the job %s, and has not sent it", r.job.UniqueKey, other.ID)
@@ -130,7 +130,7 @@ func (r *reservation) send(ctx context.Context, producer broker.Producer) (broke
 	return result, r.confirm(ctx)
 }
 
-// settleDuplicate confirms the key for the message that an earlier call has sent, unless its job has ended.
+// settleDuplicate confirms the key for the message of an earlier call, unless its job has ended.
 func (r *reservation) settleDuplicate(ctx context.Context, result broker.SendResult) error {
 	stored, err := r.store.StoredHolder(ctx, r.job, result)
 	if err != nil {
@@ -143,7 +143,7 @@ func (r *reservation) settleDuplicate(ctx context.Context, result broker.SendRes
 	return r.confirm(ctx)
 }
 
-// release frees the key, unless it has changed. Otherwise the reservation expires.
+// release frees the key, unless it has changed. If that fails, the reservation expires.
 func (r *reservation) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	defer cancel()
@@ -195,7 +195,7 @@ func writeLock(
 // concurrentSends is the number of unique jobs that SendMany sends at a time.
 const concurrentSends = 10
 
-// SendMany sends jobs of one queue as SendMany of the producer does, and unique ones as Send.
+// SendMany sends jobs of a queue as SendMany of the producer does, and unique jobs as Send.
 func SendMany(ctx context.Context, producer broker.Producer, queue string, jobs []*broker.OutgoingJob) []broker.SendResult {
 	results := make([]broker.SendResult, len(jobs))
 	var others []*broker.OutgoingJob

@@ -9,18 +9,18 @@ import (
 // MaxBatchJobs bounds a batch, because each change stores which of its jobs have ended.
 const MaxBatchJobs = 10_000
 
-// Batch is what is stored about a batch: jobs, and the final job, which runs when they have ended.
+// Batch is the stored state of a batch: jobs, and a final job, which runs when they have ended.
 type Batch struct {
-	// Total is the number of jobs without the final one.
+	// Total is the number of jobs without the final job.
 	Total int `json:"total"`
 	// SentTime is when its producer began to send it, by the clock of the producer.
 	SentTime time.Time `json:"sentTime,omitzero"`
-	// Ended has a bit for each job that has ended, and Failed is how many of them were dead or canceled.
+	// Ended has a bit for each job that has ended, and Failed is the number of jobs that were dead or canceled.
 	Ended  []byte `json:"ended"`
 	Failed int    `json:"failed,omitempty"`
 	// Complete: the broker stores all jobs and the final one.
 	Complete bool `json:"complete,omitempty"`
-	// FinalHolder identifies the message of the final job. A producer that repeats its call can store a second one.
+	// FinalHolder identifies the message of the final job. A producer that repeats its call can store a second message.
 	FinalHolder string `json:"finalHolder,omitempty"`
 	// Done: the final job has ended.
 	Done bool `json:"done,omitempty"`
@@ -35,7 +35,7 @@ const bitsPerByte = 8
 
 func bitmapBytes(total int) int { return (total + bitsPerByte - 1) / bitsPerByte }
 
-// DecodeBatch returns nil for a batch that is not valid: anyone with the permission may have written it.
+// DecodeBatch returns nil for an invalid batch: anyone with the permission may have written it.
 func DecodeBatch(raw []byte) *Batch {
 	b := &Batch{}
 	if json.Unmarshal(raw, b) != nil || b.Total < 1 || b.Total > MaxBatchJobs || len(b.Ended) != bitmapBytes(b.Total) {
@@ -49,7 +49,7 @@ func (b *Batch) HasEnded(member int) bool {
 	return member >= 0 && member < b.Total && b.Ended[member/bitsPerByte]&(1<<(member%bitsPerByte)) != 0
 }
 
-// End records that a job has ended. It reports whether that was new.
+// End records that a job has ended. It returns false if that was already recorded.
 func (b *Batch) End(member int, failed bool) bool {
 	if member < 0 || member >= b.Total || b.HasEnded(member) {
 		return false
@@ -69,21 +69,21 @@ func (b *Batch) EndedCount() (ended int) {
 	return ended
 }
 
-// FinalStart is what a worker does with a final job that it has received.
+// FinalStart is the result of StartFinal.
 type FinalStart int
 
 // The results of StartFinal.
 const (
 	// FinalRuns: all other jobs have ended.
 	FinalRuns FinalStart = iota
-	// FinalWaits: not all of them have ended.
+	// FinalWaits: other jobs have not ended.
 	FinalWaits
 	// FinalIsDuplicate: the batch has another message with its final job.
 	FinalIsDuplicate
 )
 
-// StartFinal decides about a final job. A producer sends it after all others, so the batch is complete. Changed: the batch
-// has to be stored before the decision is carried out.
+// StartFinal decides about a final job that a worker has received. A producer sends it after all others, so the batch is complete.
+// Changed: the batch has to be stored before the decision is carried out.
 func (b *Batch) StartFinal(holder string) (start FinalStart, changed bool) {
 	if b.FinalHolder != "" && b.FinalHolder != holder {
 		return FinalIsDuplicate, false
@@ -104,7 +104,7 @@ const (
 	waitDelayDivisor = 10
 )
 
-// WaitDelay is the time until a job that has waited for others since a time is delivered again.
+// WaitDelay is the delay until the redelivery of a job that has waited for others since a time.
 func WaitDelay(since, now time.Time) time.Duration {
 	return min(max(now.Sub(since)/waitDelayDivisor, minWaitDelay), maxWaitDelay)
 }

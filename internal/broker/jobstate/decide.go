@@ -5,28 +5,27 @@ import (
 	"time"
 )
 
-// Info is what is known about a job.
+// Info describes a job.
 type Info struct {
 	ID       string
 	State    State
 	Kind     string
 	Priority string
-	// Attempt is the number of the last attempt that a worker has reported, MaxAttempts that of the last one.
+	// Attempt is the number of the last reported attempt, MaxAttempts that of the last possible attempt.
 	Attempt, MaxAttempts int
-	// StartTime is when the last attempt started. NextTime is when the next one is due at the earliest.
-	StartTime, NextTime time.Time
-	// UpdateTime is when the state was stored.
-	UpdateTime time.Time
+	// StartTime is when the last attempt started, NextTime when the next attempt is due at the earliest, and UpdateTime when the state was
+	// stored.
+	StartTime, NextTime, UpdateTime time.Time
 	// Error is why the last attempt failed.
 	Error    string
 	Progress *Progress
-	// Result of the handler, as JSON. Nil: it returned none, or the queue does not keep it.
+	// Result of the handler, as JSON. Nil: the handler returned no result, or the queue does not keep results.
 	Result json.RawMessage
-	// CancelRequested: a worker will cancel the job, unless it ends before.
+	// CancelRequested: a worker will cancel the job, unless the job ends before.
 	CancelRequested bool
 }
 
-// Question is what a decision needs to know in addition.
+// Question asks for more evidence.
 type Question int
 
 // The questions.
@@ -49,14 +48,13 @@ type Message struct {
 	StoredTime     time.Time
 }
 
-// Evidence is what was read about a job. Fields that answer a question are valid if it was asked.
+// Evidence contains the facts that were read about a job. Fields that answer a question are valid if it was asked.
 type Evidence struct {
 	ID string
 	// Entry is nil if the store has no entry, and EntryTime is when it was stored.
 	Entry     *Entry
 	EntryTime time.Time
-	// Sequence is the number of the message that the ID of the job names; 0: it names none. If there is an entry, that of
-	// the entry is meant.
+	// Sequence is the number of a message that is the ID of the job; 0: the ID is no number.
 	Sequence uint64
 
 	asked map[Question]bool
@@ -65,8 +63,8 @@ type Evidence struct {
 	DueTime time.Time
 	// Message is nil if the broker does not store it.
 	Message *Message
-	// Now is the time of the broker. Entries that were stored since CompleteSince still exist: none of them is too old, and
-	// none was discarded for lack of space.
+	// Now is the time of the broker. All entries that were stored since CompleteSince exist: they are not too old, and were not discarded for
+	// lack of space.
 	Now, CompleteSince time.Time
 	// Delivered: the message was delivered at least once.
 	Delivered bool
@@ -88,7 +86,7 @@ func (e *Evidence) MessageSequence() uint64 {
 	return e.Sequence
 }
 
-// Decide returns what is known, or the question that has to be answered first.
+// Decide returns the state of a job, or the question that has to be answered first.
 func Decide(e *Evidence) (Info, Question) {
 	if e.Entry == nil {
 		return e.withoutEntry()
@@ -148,7 +146,7 @@ func (e *Evidence) withoutEntry() (Info, Question) {
 	return info, Answered
 }
 
-// Info returns what an entry claims that was stored at a time.
+// Info returns the claims of an entry that was stored at a time.
 func (e *Entry) Info(stored time.Time) Info {
 	return Info{
 		ID: e.ID, State: e.State, Kind: e.Kind, Priority: e.Priority, Attempt: e.Attempt, MaxAttempts: e.MaxAttempts,
@@ -158,11 +156,11 @@ func (e *Entry) Info(stored time.Time) Info {
 
 // Cancel is a request to cancel the jobs with an ID.
 type Cancel struct {
-	// SentBefore excludes jobs that are sent later with the same ID, by the clock of the broker. Zero excludes none.
+	// SentBefore excludes jobs that are sent later with the same ID, by the clock of the broker. Zero excludes no jobs.
 	SentBefore time.Time `json:"sentBefore,omitzero"`
 }
 
-// Applies reports whether the request is about a job that the broker stored at a time.
+// Applies reports whether the request applies to a job that the broker stored at a time.
 func (c Cancel) Applies(sent time.Time) bool {
 	return c.SentBefore.IsZero() || !sent.After(c.SentBefore)
 }

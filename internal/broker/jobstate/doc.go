@@ -1,5 +1,4 @@
-// Package jobstate decides what can be said about a single job. It has no
-// client and no clock: the engines read and write what it decides.
+// Package jobstate decides about the state of a single job. It has no client and no clock: the engines read and write states.
 //
 //	        no worker has reported an attempt
 //	                    │
@@ -13,6 +12,6 @@
 //	    ▼               ▼           │
 //	canceled        done, dead ─────┘
 //
-// Each state is a claim of the worker that wrote it. Decide repeats a claim only as long as the broker confirms it: a running
-// job whose worker is silent for longer than its lease is unknown, and so is a waiting one whose message is gone.
+// Each state is a claim of the worker that wrote it. Decide repeats a claim only while the broker confirms it: the state of a running job
+// whose worker does not report for longer than its lease is unknown, as is the state of a waiting job whose message no longer exists.
 package jobstate

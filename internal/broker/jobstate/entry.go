@@ -16,7 +16,7 @@ const (
 	Waiting State = "waiting"
 	// Running: a worker that runs the job reported it within its lease.
 	Running State = "running"
-	// Retrying: an attempt failed, and the broker stores the job for another one.
+	// Retrying: an attempt failed, and the broker stores the job for the next attempt.
 	Retrying State = "retrying"
 	// Dead: the job is not attempted again. It is a dead letter, unless its queue keeps none.
 	Dead State = "dead"
@@ -24,14 +24,14 @@ const (
 	Done State = "done"
 	// Canceled: a worker removed the job, because its cancellation was requested, or because it was a duplicate.
 	Canceled State = "canceled"
-	// Unknown: nothing of the above can be said.
+	// Unknown: none of these states is known.
 	Unknown State = "unknown"
 )
 
 // IsFinal reports whether no attempt follows, unless somebody sends or requeues the job again.
 func (s State) IsFinal() bool { return s == Dead || s == Done || s == Canceled }
 
-// Bounds of what is stored.
+// Bounds of entries.
 const (
 	MaxErrorBytes  = 1 << 10
 	MaxResultBytes = 64 << 10
@@ -44,20 +44,19 @@ type Progress struct {
 	Text     string  `json:"text,omitempty"`
 }
 
-// Entry is what workers store about a job. docs/wire-contract.md describes its JSON.
+// Entry is the stored state of a job. docs/wire-contract.md describes its JSON.
 type Entry struct {
 	ID       string `json:"id"`
 	State    State  `json:"state"`
 	Kind     string `json:"kind,omitempty"`
 	Priority string `json:"priority,omitempty"`
-	// Attempt is the number of the last attempt; 0: there was none.
+	// Attempt is the number of the last attempt; 0: no attempt was made.
 	Attempt     int `json:"attempt"`
 	MaxAttempts int `json:"maxAttempts,omitempty"`
-	// StartTime is when the last attempt started, NextTime when the next one is due at the earliest, by the clock of
-	// the worker.
+	// StartTime is when the last attempt started, NextTime when the next attempt is due at the earliest, by the clock of the worker.
 	StartTime time.Time `json:"startTime,omitzero"`
 	NextTime  time.Time `json:"nextTime,omitzero"`
-	// LeaseSeconds is how long a running job is running without another report.
+	// LeaseSeconds is how long a job counts as running without another report.
 	LeaseSeconds float64 `json:"leaseSeconds,omitempty"`
 	// Error is why the last attempt failed, in at most MaxErrorBytes.
 	Error    string    `json:"error,omitempty"`
@@ -69,8 +68,8 @@ type Entry struct {
 	Delivery uint64 `json:"delivery,omitempty"`
 }
 
-// Replaces reports whether the entry may replace a stored one, which is nil if none is stored. A worker that has lost its
-// lease has an earlier delivery than the one that runs the job now, and a requeued job has a later message than before.
+// Replaces reports whether the entry may replace the stored entry, which may be nil. A worker that has lost its lease has an earlier
+// delivery than the worker that runs the job now, and a requeued job has a later message than before.
 func (e *Entry) Replaces(stored *Entry) bool {
 	switch {
 	case stored == nil || e.Sequence > stored.Sequence:
@@ -83,7 +82,7 @@ func (e *Entry) Replaces(stored *Entry) bool {
 	return e.State.IsFinal() || !stored.State.IsFinal()
 }
 
-// Decode returns nil for an entry that is not valid: anyone with the permission may have written it.
+// Decode returns nil for an invalid entry: anyone with the permission may have written it.
 func Decode(raw []byte) *Entry {
 	e := &Entry{}
 	if json.Unmarshal(raw, e) != nil {

@@ -1,4 +1,4 @@
-// Package login connects to a broker with credentials that files contain, as in the Pods of workers and producers.
+// Package login connects to a broker with credentials in files, as in the Pods of workers and producers.
 package login
 
 import (
@@ -37,8 +37,8 @@ func Validate(c *connection.Config) error {
 	return errors.Join(errs...)
 }
 
-// Connect reads the credentials and connects. Each reconnect reads the files again: to rotate a password, change
-// the file first and then the broker. The name identifies the connection at the broker.
+// Connect reads the credentials and connects. Each reconnect reads the files again: to rotate a password, change first the file and then
+// the broker. The name identifies the connection at the broker.
 func Connect(ctx context.Context, c *connection.Config, name string) (broker.Engine, dial.EngineName, error) {
 	refresh := func() (broker.Credentials, error) { return read(c, name) }
 	credentials, err := refresh()
@@ -93,8 +93,8 @@ func (r *reader) readFile(path string) []byte {
 	return raw
 }
 
-// readLogin reads a file that the named field refers to. An empty file is an error: the client would otherwise
-// log in anonymously, and the broker's error would not show why.
+// readLogin reads the file of a field. An empty file is an error, because the client would otherwise log in anonymously, and the broker's
+// error would not show why.
 func (r *reader) readLogin(field, path string) string {
 	text := strings.TrimRight(string(r.readFile(path)), "\r\n")
 	if path != "" && text == "" && r.err == nil {

@@ -1,5 +1,5 @@
-// Package breaker implements a circuit breaker: it stops work that keeps failing, and after
-// a cooldown admits a few probes to find out whether the cause is fixed.
+// Package breaker implements a circuit breaker: it stops work that keeps failing, and after a cooldown admits a few probes to find out
+// whether the cause is fixed.
 //
 //	         the failure threshold is reached
 //	Closed ────────────────────────────────────▶ Open
@@ -26,11 +26,9 @@ const (
 	HalfOpen State = "HalfOpen"
 )
 
-// Settings define when a breaker opens and when it closes again. The zero value is a
-// breaker that never opens.
+// Settings define when a breaker opens and when it closes again. With the zero value, a breaker never opens.
 type Settings struct {
-	// FailureThresholdPercent is the share of failed jobs within Window at which the breaker
-	// opens. 0 disables the breaker.
+	// FailureThresholdPercent is the share of failed jobs within Window at which the breaker opens. 0 disables the breaker.
 	FailureThresholdPercent int
 	// Window is the period over which results are counted.
 	Window time.Duration
@@ -38,8 +36,7 @@ type Settings struct {
 	MinSamples int
 	// Cooldown is the time that the breaker stays open.
 	Cooldown time.Duration
-	// HalfOpenProbes is the number of jobs that a half-open breaker admits. It closes after
-	// all of them succeeded.
+	// HalfOpenProbes is the number of jobs that a half-open breaker admits. It closes after all of them succeeded.
 	HalfOpenProbes int
 }
 
@@ -63,8 +60,7 @@ func (s Settings) Validate() error {
 }
 
 const (
-	// windowBuckets is the number of parts into which the window is divided. Results leave
-	// the window one bucket at a time.
+	// windowBuckets is the number of buckets of the window. Results leave the window with their bucket.
 	windowBuckets = 10
 	// unlimitedJobs is the admission limit of a closed breaker.
 	unlimitedJobs = 1 << 30
@@ -84,8 +80,8 @@ type Breaker struct {
 	bucketStart time.Time
 	// probesRunning and probesSucceeded count the probes of a half-open breaker.
 	probesRunning, probesSucceeded int
-	// generation increases each time the breaker opens. Jobs of an earlier generation are
-	// not counted: they do not show whether the cause is fixed.
+	// generation increases each time the breaker opens. Jobs of an earlier generation are not counted, because they do not show whether
+	// the cause is fixed.
 	generation int
 }
 
@@ -103,9 +99,8 @@ func (b *Breaker) State(now time.Time) State {
 	return b.state
 }
 
-// AdmissionLimit returns the number of jobs that may start now: 0 while the breaker is
-// open, the remaining probes while it is half-open, and effectively no limit while it is
-// closed.
+// AdmissionLimit returns the number of jobs that may start now: 0 while the breaker is open, the remaining probes while it is half-open,
+// and effectively no limit while it is closed.
 func (b *Breaker) AdmissionLimit(now time.Time) int {
 	switch b.State(now) {
 	case Open:
@@ -131,7 +126,14 @@ func (b *Breaker) RecordResult(ticket Ticket, failed bool, now time.Time) {
 		return
 	}
 	if b.State(now) == HalfOpen {
-		b.recordProbe(failed, now)
+		b.probesRunning--
+		b.probesSucceeded++
+		switch {
+		case failed:
+			b.openBreaker(now)
+		case b.probesSucceeded >= b.settings.HalfOpenProbes:
+			b.state, b.buckets = Closed, [windowBuckets]resultCount{}
+		}
 		return
 	}
 	b.rotateBuckets(now)
@@ -140,7 +142,11 @@ func (b *Breaker) RecordResult(ticket Ticket, failed bool, now time.Time) {
 	if failed {
 		latest.failed++
 	}
-	if b.isThresholdReached() {
+	sum := resultCount{}
+	for _, bucket := range b.buckets {
+		sum.finished, sum.failed = sum.finished+bucket.finished, sum.failed+bucket.failed
+	}
+	if sum.finished >= b.settings.MinSamples && 100*sum.failed >= b.settings.FailureThresholdPercent*sum.finished {
 		b.openBreaker(now)
 	}
 }
@@ -149,25 +155,6 @@ func (b *Breaker) RecordResult(ticket Ticket, failed bool, now time.Time) {
 func (b *Breaker) DiscardResult(ticket Ticket, now time.Time) {
 	if ticket.generation == b.generation && b.State(now) == HalfOpen && b.probesRunning > 0 {
 		b.probesRunning--
-	}
-}
-
-func (b *Breaker) isThresholdReached() bool {
-	sum := resultCount{}
-	for _, bucket := range b.buckets {
-		sum.finished, sum.failed = sum.finished+bucket.finished, sum.failed+bucket.failed
-	}
-	return sum.finished >= b.settings.MinSamples && 100*sum.failed >= b.settings.FailureThresholdPercent*sum.finished
-}
-
-func (b *Breaker) recordProbe(failed bool, now time.Time) {
-	b.probesRunning--
-	b.probesSucceeded++
-	switch {
-	case failed:
-		b.openBreaker(now)
-	case b.probesSucceeded >= b.settings.HalfOpenProbes:
-		b.state, b.buckets = Closed, [windowBuckets]resultCount{}
 	}
 }
 

@@ -6,12 +6,10 @@ import (
 	"github.com/yardmaster/yardmaster/worker/internal/breaker"
 )
 
-// extensionDivisor: a lease is extended once this part of it has passed. Two extensions may
-// then fail before the lease is lost.
+// extensionDivisor: a lease is extended after a third of it. Two extensions may then fail before the lease is lost.
 const extensionDivisor = 3
 
-// LeasesToExtend returns the messages whose lease has to be extended now, except those of jobs that exceeded their
-// time. Call LeaseExtended for each of them.
+// LeasesToExtend returns the messages whose lease has to be extended now, without overdue ones. Call LeaseExtended for each.
 func (s *Scheduler) LeasesToExtend() []*LeasedMessage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -26,8 +24,7 @@ func (s *Scheduler) LeasesToExtend() []*LeasedMessage {
 	return due
 }
 
-// LeaseExtended records whether a lease was extended. The new lease counts from when the
-// request was sent.
+// LeaseExtended records whether a lease was extended. The new lease starts when the request was sent.
 func (s *Scheduler) LeaseExtended(m *LeasedMessage, sentAt time.Time, succeeded bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,8 +34,8 @@ func (s *Scheduler) LeaseExtended(m *LeasedMessage, sentAt time.Time, succeeded 
 	}
 }
 
-// MarkOverdue records that a running job has exceeded its time. Its lease is no longer extended, so that the
-// message goes to another worker, and draining does not wait for it.
+// MarkOverdue records that a running job has exceeded its time. Its lease is no longer extended, so that another worker receives the
+// message, and draining does not wait for it.
 func (s *Scheduler) MarkOverdue(m *LeasedMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,8 +47,7 @@ func (s *Scheduler) MarkOverdue(m *LeasedMessage) {
 	s.capacityFreed.Broadcast()
 }
 
-// IsLeaseLost reports whether the lease had expired at the given time. The broker may have
-// delivered the message to another worker since.
+// IsLeaseLost reports whether the lease had expired at the given time. The broker may have delivered the message to another worker.
 func (m *LeasedMessage) IsLeaseLost(now time.Time) bool {
 	return m.leaseAge(now) >= m.QueueConfig().Lease
 }
@@ -67,21 +63,19 @@ func (m *LeasedMessage) leaseAge(now time.Time) time.Duration {
 const (
 	// UpdateInterval is the time between two calls of UpdatePrefetch.
 	UpdateInterval = 100 * time.Millisecond
-	// maxIdlePrefetch is how long a message stays prefetched without a prospect of starting.
-	// It then goes back to the broker, where another worker can take it.
+	// maxIdlePrefetch is how long a message that cannot start stays prefetched, before it returns to the broker for another worker.
 	maxIdlePrefetch = 2 * time.Second
 )
 
-// UpdatePrefetch sets the prefetch limit and gives back messages that wait in vain. Call it every
-// UpdateInterval.
+// UpdatePrefetch sets the prefetch limit and gives back messages that have waited for too long. Call it every UpdateInterval.
 func (s *Scheduler) UpdatePrefetch() {
 	s.mu.Lock()
 	s.prefetchLimit, s.startedSinceUpdate = min(s.startedSinceUpdate, s.limits.MaxInFlight-s.limits.Concurrency), 0
 	s.releaseAndUnlock(s.unusedMessages())
 }
 
-// unusedMessages returns the prefetched messages whose queue's breaker is open, and those
-// that have waited for long while nothing could start them, or for their kind.
+// unusedMessages returns the prefetched messages whose queue's breaker is open, and messages that have waited for too long for an
+// executor, for a more urgent priority or for their kind.
 func (s *Scheduler) unusedMessages() []*LeasedMessage {
 	var unused []*LeasedMessage
 	now := s.now()
@@ -130,7 +124,7 @@ func (s *Scheduler) MarkReleased(m *LeasedMessage) {
 	s.wakeAllWaiters()
 }
 
-// Drain stops taking messages and gives back the prefetched ones. Running jobs continue.
+// Drain stops taking messages and gives back prefetched messages. Running jobs continue.
 func (s *Scheduler) Drain() {
 	s.mu.Lock()
 	s.draining.Store(true)
@@ -145,8 +139,7 @@ func (s *Scheduler) Resume() {
 	s.wakeAllWaiters()
 }
 
-// RetireQueues stops taking messages of the queues and gives back their prefetched messages.
-// Running jobs continue.
+// RetireQueues stops taking messages of the queues and gives back their prefetched messages. Running jobs continue.
 func (s *Scheduler) RetireQueues(queues []*ScheduledQueue) {
 	s.mu.Lock()
 	for _, q := range queues {
@@ -165,7 +158,7 @@ func prefetchedMessages(queues []*ScheduledQueue) []*LeasedMessage {
 	return messages
 }
 
-// Close ends all waiting: NextMessage, NextRequest and NextReservation return from then on.
+// Close ends all waiting: NextMessage, NextRequest and NextReservation return.
 func (s *Scheduler) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -5,20 +5,18 @@ import "github.com/yardmaster/yardmaster/internal/broker"
 // MaxPrefetch bounds the number of prefetched messages if the configuration does not.
 const MaxPrefetch = 2048
 
-// minBatchDivisor: while a buffer still has messages, a request smaller than this part of
-// the target is not worth its round trip.
+// minBatchDivisor: while a buffer has messages, a request for less than a quarter of the target is not worth its round trip.
 const minBatchDivisor = 4
 
 // FetchRequest is a request for messages that a fetcher sends to the broker.
 type FetchRequest struct {
 	// Messages is the maximum number of messages to fetch.
 	Messages int
-	// Poll: the broker is not known to have messages, so the request waits for the first.
+	// Poll: the broker may have no messages, so the request waits for the first message.
 	Poll bool
 }
 
-// NextRequest waits until messages may be fetched into the buffer. It returns false when
-// fetching ends for good.
+// NextRequest waits until messages may be fetched into the buffer. It returns false when fetching ends for good.
 func (s *Scheduler) NextRequest(b *PriorityBuffer) (FetchRequest, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,8 +37,7 @@ func (s *Scheduler) NextRequest(b *PriorityBuffer) (FetchRequest, bool) {
 	}
 }
 
-// allowedRequest returns what may be requested for the buffer now. The zero Request means
-// nothing.
+// allowedRequest returns the request that may be sent for the buffer now; without Messages, no request.
 func (s *Scheduler) allowedRequest(b *PriorityBuffer) FetchRequest {
 	if s.draining.Load() || b.isOutranked() {
 		return FetchRequest{}
@@ -80,8 +77,8 @@ func (s *Scheduler) freeCapacity(b *PriorityBuffer) int {
 	return capacity
 }
 
-// waitingForSlots returns the number of prefetched messages that wait for their queue's rate
-// limit. Other queues may use the capacity in the meantime.
+// waitingForSlots returns the number of prefetched messages that wait for their queue's rate limit. Meanwhile, other queues may use the
+// capacity.
 func (s *Scheduler) waitingForSlots() int {
 	sum := 0
 	for _, q := range s.queues {
@@ -92,8 +89,8 @@ func (s *Scheduler) waitingForSlots() int {
 	return sum
 }
 
-// remainingShare returns the number of further messages that the buffer may have according
-// to its weight among the buffers that have messages or a backlog.
+// remainingShare returns the number of further messages that the buffer may have according to its weight among the buffers with
+// messages or a backlog.
 func (s *Scheduler) remainingShare(b *PriorityBuffer) int {
 	sum := 0.0
 	for _, q := range s.queues {
@@ -113,8 +110,7 @@ func (s *Scheduler) addRequested(b *PriorityBuffer, change int) {
 	s.requested += change
 }
 
-// AddMessage adds a message that the request returned. A message that can no longer be used is
-// given back.
+// AddMessage adds a message that the request returned, or gives it back if it can no longer be used.
 func (s *Scheduler) AddMessage(b *PriorityBuffer, request FetchRequest, delivery broker.Delivery) {
 	backlog := delivery.PendingCount()
 	var kind *kindLimit // nil if the kind of the message has no limit
@@ -149,8 +145,7 @@ func (s *Scheduler) AddMessage(b *PriorityBuffer, request FetchRequest, delivery
 	}
 }
 
-// CompleteRequest records the end of a request, after AddMessage was called for each of the
-// received messages.
+// CompleteRequest records the end of a request, after AddMessage was called for each received message.
 func (s *Scheduler) CompleteRequest(b *PriorityBuffer, request FetchRequest, received int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

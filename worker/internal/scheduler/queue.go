@@ -18,8 +18,7 @@ type QueueConfig struct {
 	Breaker breaker.Settings
 }
 
-// ScheduledQueue is one queue that a worker takes messages from. Its unexported fields are guarded by
-// the Scheduler's lock.
+// ScheduledQueue is a queue from which a worker takes messages. The Scheduler's lock guards its unexported fields.
 type ScheduledQueue struct {
 	Config QueueConfig
 	// Buffers hold the prefetched messages, one buffer for each priority of Config.
@@ -28,12 +27,10 @@ type ScheduledQueue struct {
 	priorityTurns *wrr.RoundRobin
 	breaker       *breaker.Breaker
 	limiter       broker.RateLimiter
-	// prefetched messages are in the buffers. requested is the number of messages that
-	// current requests may still return.
+	// prefetched is the number of messages in the buffers, requested that of messages that current requests may still return.
 	prefetched, requested int
-	// openSlots is the number of jobs that may start under the rate limit, pendingSlots the
-	// number of reserved slots that are not due yet. slotPrefetch is the number of messages
-	// to prefetch for future slots.
+	// openSlots is the number of jobs that may start under the rate limit, pendingSlots that of reserved slots that are not due yet, and
+	// slotPrefetch that of messages to prefetch for future slots.
 	openSlots, pendingSlots, slotPrefetch int
 	retired                               bool
 }
@@ -56,11 +53,10 @@ func NewScheduledQueue(config QueueConfig, limiter broker.RateLimiter) *Schedule
 // isRateLimited reports whether the queue's jobs need slots.
 func (q *ScheduledQueue) isRateLimited() bool { return q.limiter != nil && q.limiter.IsLimited() }
 
-// PriorityBuffer holds the prefetched messages of one priority of a queue. Its fields are guarded by
-// the Scheduler's lock.
+// PriorityBuffer holds the prefetched messages of a priority of a queue. The Scheduler's lock guards its fields.
 type PriorityBuffer struct {
 	queue *ScheduledQueue
-	// index of the priority. 0 is the most urgent one.
+	// index of the priority. 0 is the most urgent priority.
 	index int
 	// weight relative to all buffers of the worker.
 	weight   float64
@@ -77,13 +73,7 @@ type PriorityBuffer struct {
 	requestFailed bool
 }
 
-// canStart reports whether a message of the buffer may start.
-func (b *PriorityBuffer) canStart(now time.Time) bool {
-	q := b.queue
-	return b.startable() > 0 && !b.isOutranked() && (!q.isRateLimited() || q.openSlots > 0) && q.breaker.AdmissionLimit(now) > 0
-}
-
-// isOutranked reports whether strict priority makes the buffer wait for a more urgent one.
+// isOutranked reports whether strict priority makes the buffer wait for a more urgent priority.
 func (b *PriorityBuffer) isOutranked() bool {
 	if !b.queue.Config.StrictPriority {
 		return false
@@ -96,9 +86,8 @@ func (b *PriorityBuffer) isOutranked() bool {
 	return false
 }
 
-// outrankedMessages returns the number of prefetched messages that wait for this buffer
-// because of strict priority. They must not use up its capacity: each would wait for the
-// other.
+// outrankedMessages returns the number of prefetched messages that wait for this buffer because of strict priority. They must not use up
+// its capacity, because they would wait for each other.
 func (b *PriorityBuffer) outrankedMessages() int {
 	if !b.queue.Config.StrictPriority {
 		return 0
@@ -132,7 +121,7 @@ type LeasedMessage struct {
 	releaseDelay time.Duration
 }
 
-// ReleaseDelay returns the time after which the broker should deliver a message again that is given back.
+// ReleaseDelay returns the time after which the broker should redeliver a message that is given back.
 func (m *LeasedMessage) ReleaseDelay() time.Duration { return m.releaseDelay }
 
 // QueueConfig returns the configuration of the message's queue.

@@ -2,20 +2,18 @@ package scheduler
 
 import "time"
 
-// A slot is the permission to start one job of a queue under the queue's rate limit. The
-// broker assigns slots; each has a time at which it becomes open.
+// A slot is the permission to start a job of a queue under the queue's rate limit. The broker assigns slots, each with the time at which
+// it opens.
 
 const (
-	// shortSlotWait: if the next slot comes sooner, the rate limit allows more messages than
-	// are prefetched.
+	// shortSlotWait: if the next slot opens sooner, the queue prefetches too few messages for its rate limit.
 	shortSlotWait = 50 * time.Millisecond
-	// longSlotWait: if the next slot comes later, more messages are prefetched than the rate
-	// limit allows to start soon.
+	// longSlotWait: if the next slot opens later, the queue prefetches too many messages for its rate limit.
 	longSlotWait = 250 * time.Millisecond
 )
 
-// NextReservation waits until prefetched messages of the queue need slots, and returns the
-// number of slots to reserve. It returns false when the queue needs no more slots for good.
+// NextReservation waits until prefetched messages of the queue need slots, and returns the number of slots to reserve. It returns false
+// when the queue needs no more slots for good.
 func (s *Scheduler) NextReservation(q *ScheduledQueue) (slots int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -24,8 +22,7 @@ func (s *Scheduler) NextReservation(q *ScheduledQueue) (slots int, ok bool) {
 		case s.closed || q.retired:
 			return 0, false
 		case !q.isRateLimited() || q.startable() == 0:
-			// Slots are not kept for messages that arrive later: those could then start in a
-			// burst.
+			// Slots are not kept for messages that arrive later, because they could then start in a burst.
 			q.openSlots = 0
 		case q.startable() > q.openSlots+q.pendingSlots:
 			return q.startable() - q.openSlots - q.pendingSlots, true
@@ -34,8 +31,8 @@ func (s *Scheduler) NextReservation(q *ScheduledQueue) (slots int, ok bool) {
 	}
 }
 
-// SlotsReserved records slots that the broker assigned, the first of which opens after wait.
-// Depending on the wait, the queue prefetches more or fewer messages.
+// SlotsReserved records slots that the broker assigned, the first of which opens after wait. After a short wait, the queue prefetches
+// more messages, after a long wait fewer.
 func (s *Scheduler) SlotsReserved(q *ScheduledQueue, slots int, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,7 +46,7 @@ func (s *Scheduler) SlotsReserved(q *ScheduledQueue, slots int, wait time.Durati
 	s.capacityFreed.Broadcast()
 }
 
-// OpenSlots lets that many jobs of the queue start. The slots must have been reserved.
+// OpenSlots opens reserved slots, so that as many jobs of the queue may start.
 func (s *Scheduler) OpenSlots(q *ScheduledQueue, slots int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

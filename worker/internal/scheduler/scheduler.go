@@ -1,20 +1,16 @@
-// Package scheduler decides which messages a worker fetches, which one it runs next, and
-// which ones it gives back.
+// Package scheduler decides which messages a worker fetches, runs next and gives back.
 //
-// A Scheduler is shared by the goroutines that fetch messages, run jobs, reserve slots under
-// the rate limit and extend leases. Each of them waits in the Scheduler until there is
-// something to do: fetchers for capacity, executors for a message that may start.
+// The goroutines that fetch messages, run jobs, reserve slots under the rate limit and extend leases share a Scheduler. They wait in the
+// Scheduler: fetchers for capacity, executors for a message that may start.
 //
 //	NextRequest ─▶ AddMessage ─▶ buffer ─▶ NextMessage ─▶ the job runs ─▶ NextMessage(finished)
 //	(prefetch.go)                  │
 //	                               ├─ rate.go:    slots under the rate limit
 //	                               ├─ kinds.go:   limits of kinds of jobs
-//	                               ├─ leases.go:  leases to extend
-//	                               └─ release.go: messages to give back
+//	                               └─ leases.go:  leases to extend, messages to give back
 //
-// Besides the running jobs, a worker prefetches as many messages as it started within the
-// last update interval. With short jobs the next message is always at hand; with long jobs no message
-// waits here while another worker could run it.
+// Besides the running jobs, a worker prefetches as many messages as it started within the last update interval. With short jobs the next
+// message is always at hand; with long jobs no message waits here while another worker could run it.
 package scheduler
 
 import (
@@ -39,10 +35,9 @@ type MessageLimits struct {
 // Scheduler is safe for concurrent use.
 type Scheduler struct {
 	mu sync.Mutex
-	// messageAvailable wakes executors, capacityFreed fetchers and WaitUntilDrained, and
-	// slotsNeeded the goroutines that reserve slots.
+	// messageAvailable wakes executors, capacityFreed fetchers and WaitUntilDrained, and slotsNeeded the goroutines that reserve slots.
 	messageAvailable, capacityFreed, slotsNeeded *sync.Cond
-	// idleExecutors wait for a message. isWaking is set while one of them wakes up.
+	// idleExecutors is the number of executors that wait for a message. isWaking is set while an executor wakes up.
 	idleExecutors int
 	isWaking      bool
 
@@ -56,8 +51,8 @@ type Scheduler struct {
 	kinds map[string]*kindLimit
 	// leased contains every message under a lease: prefetched, running or being released.
 	leased map[*LeasedMessage]struct{}
-	// running, prefetched and releasing count messages, and overdue those among the running ones that
-	// exceeded their time. requested is the number of messages that current requests may still return.
+	// running, prefetched and releasing count messages; overdue is the part of running that exceeded their time. requested is the number
+	// of messages that current requests may still return.
 	running, overdue, prefetched, requested, releasing int
 	activeRequests                                     int
 	// startedSinceUpdate becomes prefetchLimit at the next update.
@@ -68,16 +63,14 @@ type Scheduler struct {
 	release func(*LeasedMessage)
 }
 
-// New returns a Scheduler without queues. It calls release for every message that has to be
-// given back; call MarkReleased once that is done.
+// New returns a Scheduler without queues. It calls release for every message that has to be given back; call MarkReleased afterwards.
 func New(now func() time.Time, release func(*LeasedMessage)) *Scheduler {
 	s := &Scheduler{leased: map[*LeasedMessage]struct{}{}, now: now, release: release}
 	s.messageAvailable, s.capacityFreed, s.slotsNeeded = sync.NewCond(&s.mu), sync.NewCond(&s.mu), sync.NewCond(&s.mu)
 	return s
 }
 
-// SetQueues sets the queues that messages are taken from, and the limits. Call RetireQueues for
-// queues that are no longer among them.
+// SetQueues sets the queues from which messages are taken, and the limits. Call RetireQueues for queues that are no longer among them.
 func (s *Scheduler) SetQueues(queues []*ScheduledQueue, limits MessageLimits) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,12 +96,12 @@ type JobOutcome int
 const (
 	OutcomeSucceeded JobOutcome = iota
 	OutcomeFailed
-	// OutcomeUnknown says nothing about the health of what the queue's jobs depend on.
+	// OutcomeUnknown says nothing about the services on which the queue's jobs depend.
 	OutcomeUnknown
 )
 
-// NextMessage waits for a message that may start, and returns it. It returns nil after Close.
-// Finished is the message that the caller has run and settled since its last call, if any.
+// NextMessage waits for a message that may start, and returns it; nil after Close. Finished is the message that the caller has run and
+// settled since its last call, if any.
 func (s *Scheduler) NextMessage(finished *LeasedMessage, outcome JobOutcome) *LeasedMessage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,9 +125,8 @@ func (s *Scheduler) NextMessage(finished *LeasedMessage, outcome JobOutcome) *Le
 	}
 }
 
-// wakeExecutor wakes one executor if there is a message to run, unless one is waking up
-// already: that one wakes the next. When many short jobs finish at once, few executors run
-// all of them instead of competing for the lock.
+// wakeExecutor wakes an executor if there is a message to run, unless another executor is waking up, which then wakes the next. When many
+// short jobs finish at once, few executors run all of them instead of competing for the lock.
 func (s *Scheduler) wakeExecutor() {
 	if s.prefetched > s.heldForKinds() && !s.isWaking && s.idleExecutors > 0 {
 		s.isWaking = true
@@ -142,19 +134,21 @@ func (s *Scheduler) wakeExecutor() {
 	}
 }
 
-// startNextMessage removes the message that starts next from its buffer. It returns nil if no
-// message may start.
+// startNextMessage removes the message that starts next from its buffer. It returns nil if no message may start.
 func (s *Scheduler) startNextMessage(now time.Time) *LeasedMessage {
 	if s.draining.Load() || s.running >= s.limits.Concurrency || s.prefetched == 0 {
 		return nil
 	}
-	queueIndex, b := s.selectBuffer(func(b *PriorityBuffer) bool { return b.canStart(now) })
+	queueIndex, b := s.selectBuffer(func(b *PriorityBuffer) bool {
+		q := b.queue
+		return b.startable() > 0 && !b.isOutranked() && (!q.isRateLimited() || q.openSlots > 0) && q.breaker.AdmissionLimit(now) > 0
+	})
 	if b == nil {
 		return nil
 	}
 	s.queueTurns.Advance(queueIndex)
 	b.queue.priorityTurns.Advance(b.index)
-	m := b.messages[slices.IndexFunc(b.messages, (*LeasedMessage).mayStart)] // canStart ensures that there is one
+	m := b.messages[slices.IndexFunc(b.messages, (*LeasedMessage).mayStart)]
 	s.removePrefetched(m)
 	m.startedAt = now
 	if m.kind != nil {
@@ -170,8 +164,7 @@ func (s *Scheduler) startNextMessage(now time.Time) *LeasedMessage {
 	return m
 }
 
-// selectBuffer selects among the eligible buffers: first a queue by weight, then one of its
-// priorities, by weight or strictly.
+// selectBuffer selects among the eligible buffers: first a queue by weight, then a priority of the queue, by weight or strictly.
 func (s *Scheduler) selectBuffer(isEligible func(*PriorityBuffer) bool) (queueIndex int, selected *PriorityBuffer) {
 	queueIndex = s.queueTurns.Next(func(i int) bool {
 		return slices.ContainsFunc(s.queues[i].Buffers, isEligible)
@@ -205,8 +198,8 @@ func (s *Scheduler) removePrefetched(m *LeasedMessage) {
 	b.queue.prefetched--
 }
 
-// finishMessage records the end of a job. It wakes no other executor, because the caller takes the
-// next message itself, and wakes fetchers only once a request is worth its round trip.
+// finishMessage records the end of a job. It wakes no other executor, because the caller takes the next message itself, and wakes
+// fetchers only once a request is worth its round trip.
 func (s *Scheduler) finishMessage(m *LeasedMessage, outcome JobOutcome, now time.Time) {
 	s.running--
 	if m.isOverdue {
@@ -214,8 +207,13 @@ func (s *Scheduler) finishMessage(m *LeasedMessage, outcome JobOutcome, now time
 	}
 	delete(s.leased, m)
 	if m.kind != nil {
-		m.kind.finish(now.Sub(m.startedAt))
-		s.slotsNeeded.Broadcast() // a message that waited for its kind needs one
+		m.kind.running--
+		if duration := now.Sub(m.startedAt); m.kind.meanDuration == 0 {
+			m.kind.meanDuration = duration
+		} else {
+			m.kind.meanDuration += (duration - m.kind.meanDuration) / durationWeight
+		}
+		s.slotsNeeded.Broadcast() // a message that waited for its kind needs a slot
 	}
 	b := m.buffer.queue.breaker
 	if outcome == OutcomeUnknown {
@@ -228,8 +226,7 @@ func (s *Scheduler) finishMessage(m *LeasedMessage, outcome JobOutcome, now time
 	}
 }
 
-// targetInFlight is the number of running and prefetched messages that keeps all executors
-// busy.
+// targetInFlight is the number of running and prefetched messages that keeps all executors busy.
 func (s *Scheduler) targetInFlight() int { return s.limits.Concurrency + s.prefetchLimit }
 
 // IsDraining reports whether the worker takes no messages.
@@ -240,8 +237,7 @@ func (s *Scheduler) isDrained() bool {
 	return s.draining.Load() && s.running-s.overdue+s.prefetched+s.releasing+s.activeRequests == 0
 }
 
-// WaitUntilDrained waits until the worker is draining and has no messages left, or ctx ends.
-// It reports whether the worker is drained.
+// WaitUntilDrained waits until the worker is draining and has no messages left, or ctx ends. It reports whether the worker is drained.
 func (s *Scheduler) WaitUntilDrained(ctx context.Context) bool {
 	stop := context.AfterFunc(ctx, func() {
 		s.mu.Lock()
@@ -259,10 +255,10 @@ func (s *Scheduler) WaitUntilDrained(ctx context.Context) bool {
 
 // Snapshot is the state of a Scheduler at one moment.
 type Snapshot struct {
-	// Draining: no messages are taken. Drained: none is left either.
+	// Draining: the worker takes no messages. Drained: it also has no messages left.
 	Draining, Drained bool
-	// Running, Overdue and Prefetched count messages. Those that are overdue do not count as running, and
-	// those that are being given back count as prefetched.
+	// Running, Overdue and Prefetched count messages. Overdue messages do not count as running; messages that are being given back count
+	// as prefetched.
 	Running, Overdue, Prefetched int
 	Queues                       []QueueSnapshot
 }
