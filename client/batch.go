@@ -74,7 +74,6 @@ func (c *Client) EnqueueBatch(ctx context.Context, queue string, jobs []Job, fin
 	return Receipt{ID: b.id}, newOperationError("enqueueing a batch to", queue, b.id, err)
 }
 
-// batch is one call of EnqueueBatch.
 type batch struct {
 	queue, id string
 	total     int
@@ -148,7 +147,6 @@ func checkMember(job *broker.OutgoingJob) error {
 	return nil
 }
 
-// inBatch returns a copy of a job with its place in a batch.
 func inBatch(job Job, batchID, member, id string) Job {
 	place := func(o *jobOptions) {
 		ID(id)(o)
@@ -202,7 +200,6 @@ func (c *Client) Batch(ctx context.Context, queue, id string) (BatchInfo, error)
 	return info, newOperationError("looking up a batch of", queue, id, err)
 }
 
-// withKeys calls a function with the key store.
 func (c *Client) withKeys(ctx context.Context, call func(context.Context, broker.KeyStore) error) error {
 	store, isStore := c.producer.(broker.KeyStore)
 	if !isStore {

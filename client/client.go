@@ -19,7 +19,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/login"
 )
 
-// defaultTimeout bounds calls by default.
 const defaultTimeout = 10 * time.Second
 
 // Options configure a Client.
@@ -139,7 +138,6 @@ func (c *Client) begin(ctx context.Context) (context.Context, func(), error) {
 	}, nil
 }
 
-// errTimeout is the cause of the end of a call's context.
 var errTimeout = errors.New("the broker did not respond within the timeout of the client")
 
 // Close waits until calls have ended, and closes the connection. Later calls fail with ErrClosed. If ctx ends first, Close closes the

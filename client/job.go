@@ -148,7 +148,6 @@ func (c *Client) Cancel(ctx context.Context, queue, id string) (Cancellation, er
 	}
 }
 
-// withStore calls a function with the store of the states of jobs.
 func (c *Client) withStore(ctx context.Context, operation, queue, id string, call func(context.Context, broker.JobStore) error) error {
 	if err := broker.ValidateStoredJob(queue, id); err != nil {
 		return newOperationError(operation, queue, id, err)

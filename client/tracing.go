@@ -27,7 +27,6 @@ type sendTracer struct {
 	system attribute.KeyValue
 }
 
-// start starts the span of a call that sends a number of jobs.
 func (t *sendTracer) start(ctx context.Context, queue string, number int) (context.Context, trace.Span) {
 	if t.Tracer == nil {
 		return ctx, noop.Span{}

@@ -16,7 +16,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/pod/listener"
 )
 
-// maxAdminKeyFileBytes bounds the file with the public keys of the operator.
 const maxAdminKeyFileBytes = 1 << 14
 
 // requireToken responds with 403 to requests that are not from the operator.

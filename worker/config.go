@@ -140,7 +140,6 @@ func ParseConfig(raw []byte) (Config, error) {
 	return c, nil
 }
 
-// workerSettings are a validated Config with all defaults applied.
 type workerSettings struct {
 	concurrency    int
 	maxInFlight    int

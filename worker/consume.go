@@ -83,7 +83,6 @@ func stopConsumers(consumers []broker.Consumer) {
 	}
 }
 
-// consumeQueue fetches messages and reserves slots until ctx ends.
 func (w *Worker) consumeQueue(ctx context.Context, q *attachedQueue, consumers []broker.Consumer, limiter broker.RateLimiter) {
 	if limiter != nil {
 		defer limiter.Stop()
@@ -139,7 +138,6 @@ func (w *Worker) fetchMessages(ctx context.Context, q *attachedQueue, buffer *sc
 	}
 }
 
-// reserveSlots reserves slots under the queue's rate limit for its prefetched messages.
 func (w *Worker) reserveSlots(ctx context.Context, q *scheduler.ScheduledQueue, limiter broker.RateLimiter) {
 	for failures := 0; ; {
 		count, ok := w.scheduler.NextReservation(q)

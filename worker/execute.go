@@ -21,10 +21,8 @@ const (
 	unknownAttemptDelay = time.Second
 )
 
-// errShutdown is the cause of the end of a handler's context.
 var errShutdown = errors.New("the worker is shutting down")
 
-// runMessage calls the handler for a message and settles the message.
 func (w *Worker) runMessage(m *scheduler.LeasedMessage) scheduler.JobOutcome {
 	attempt, err := m.AttemptNumber(w.settleContext)
 	if err != nil {
@@ -65,7 +63,6 @@ func (w *Worker) runMessage(m *scheduler.LeasedMessage) scheduler.JobOutcome {
 	return w.runJob(m, job, shorterTimeout(timeout, kindTimeout), startedAt)
 }
 
-// runJob calls the handler for a job and settles its message.
 func (w *Worker) runJob(m *scheduler.LeasedMessage, job *Job, timeout time.Duration, startedAt time.Time) scheduler.JobOutcome {
 	handlerContext, end := job.report.begin(w.handlerContext)
 	defer end()
@@ -93,7 +90,6 @@ func (w *Worker) runJob(m *scheduler.LeasedMessage, job *Job, timeout time.Durat
 	return w.settleByResult(m, job, err, finishedAt)
 }
 
-// callHandler calls the handler, and turns a panic into an error.
 func (w *Worker) callHandler(ctx context.Context, job *Job) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -114,7 +110,6 @@ func (w *Worker) wasInterrupted(err error) bool {
 	return errors.Is(context.Cause(w.handlerContext), errShutdown) && errors.Is(err, context.Canceled)
 }
 
-// settleByResult settles a message according to the handler's result.
 func (w *Worker) settleByResult(m *scheduler.LeasedMessage, job *Job, err error, finishedAt time.Time) scheduler.JobOutcome {
 	if m.IsLeaseLost(finishedAt) && w.isAlreadySettled(m, err) {
 		return jobOutcome(err)

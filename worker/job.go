@@ -67,7 +67,6 @@ func (j *Job) Result() json.RawMessage { return j.result }
 // returns an error, the job is not retried.
 type Handler func(ctx context.Context, job *Job) error
 
-// retryError requests a retry after a given time.
 type retryError struct{ after time.Duration }
 
 func (e *retryError) Error() string { return fmt.Sprintf("retry after %s", e.after) }
@@ -87,7 +86,6 @@ func RetryAfter(err error) (after time.Duration, found bool) {
 	return 0, false
 }
 
-// snoozeError gives a job back without counting an attempt.
 type snoozeError struct{ after time.Duration }
 
 func (e *snoozeError) Error() string { return fmt.Sprintf("snooze for %s", e.after) }
@@ -108,7 +106,6 @@ func SnoozeAfter(err error) (after time.Duration, found bool) {
 // IsSnooze reports whether err wraps a Snooze error.
 func IsSnooze(err error) bool { return errors.As(err, new(*snoozeError)) }
 
-// deadLetterError stops retries of a job.
 type deadLetterError struct{ reason string }
 
 func (e *deadLetterError) Error() string { return e.reason }

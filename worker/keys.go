@@ -7,7 +7,6 @@ import (
 	"github.com/yardmaster/yardmaster/worker/internal/scheduler"
 )
 
-// unknownKeyDelay is the time until redelivery of a job whose key could not be read.
 const unknownKeyDelay = time.Second
 
 // startWithKeys reports whether a job may run now. If not, it settles the message.

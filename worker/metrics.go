@@ -105,7 +105,6 @@ func newGaugeFunc(name, help string, value func() int) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) })
 }
 
-// queueName is the value of queueLabel.
 func (m *workerMetrics) queueName(queue string) string {
 	if m.omitQueue {
 		return ""

@@ -42,7 +42,6 @@ type Mux struct {
 	unknownHandler Handler
 }
 
-// kindHandler is a handler and its options.
 type kindHandler struct {
 	handler Handler
 	kindOptions
@@ -50,7 +49,6 @@ type kindHandler struct {
 	slots chan struct{}
 }
 
-// kindOptions are the options of a handler.
 type kindOptions struct {
 	concurrency int
 	timeout     time.Duration
@@ -184,7 +182,6 @@ func (m *Mux) Use(middleware ...Middleware) {
 	m.change(func() { m.middleware = append(m.middleware, middleware...) })
 }
 
-// change changes a Mux that is not in use.
 func (m *Mux) change(apply func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -263,7 +260,6 @@ func (m *Mux) dispatch(ctx context.Context, job *Job) error {
 	return m.unknownHandler(ctx, job)
 }
 
-// concurrencyByKind returns the limits of the kinds that have a limit.
 func (m *Mux) concurrencyByKind() map[string]int {
 	limits := map[string]int{}
 	for kind, k := range m.kinds {
@@ -294,7 +290,6 @@ func (p *RetryPolicy) over(base broker.RetryPolicy) broker.RetryPolicy {
 // attempts.
 const unknownKindDelay = time.Minute
 
-// unknownKindError means that a Mux has no handler for a job.
 type unknownKindError struct{ kind string }
 
 func (e *unknownKindError) Error() string {

@@ -130,7 +130,6 @@ func (o *Options) loadSettings() (*workerSettings, error) {
 	return s, err
 }
 
-// mergeConfig takes each field from the fallback if it is not set.
 func mergeConfig(c, fallback *Config) Config {
 	merged := Config{
 		Broker:         cmp.Or(c.Broker, fallback.Broker),

@@ -52,7 +52,6 @@ func (j *Job) Progress(ctx context.Context, fraction float64, text string) {
 	}
 }
 
-// progressUpdate is one call of Progress.
 type progressUpdate struct {
 	fraction float64
 	text     string
@@ -69,7 +68,6 @@ type progressRecorder struct {
 	hasEnded atomic.Bool
 }
 
-// end removes the job from the board.
 func (r *progressRecorder) end() {
 	r.hasEnded.Store(true) // before the check for an update, because add checks for the end after an update
 	if r.latest.Load() != nil {

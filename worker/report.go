@@ -77,7 +77,6 @@ func (r *attemptReport) begin(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// stop ends the reports about the running job.
 func (r *attemptReport) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,7 +88,6 @@ func (r *attemptReport) stop() {
 	}
 }
 
-// requestCancel ends the context of the handler.
 func (r *attemptReport) requestCancel() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -191,7 +189,6 @@ func (r *attemptReport) recordFirst(change func(*jobstate.Entry), settle func(co
 	}
 }
 
-// retry reports that an attempt failed.
 func (r *attemptReport) retry(ctx context.Context, reason string, delay time.Duration) {
 	if r == nil {
 		return

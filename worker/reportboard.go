@@ -70,7 +70,6 @@ func (b *reportBoard) remove(r *attemptReport) {
 	}
 }
 
-// sweepInterval is how often expired requests are removed.
 const sweepInterval = time.Minute
 
 // requestCancel cancels the job if it runs here, or else when it starts.

@@ -121,7 +121,6 @@ func (w *Worker) Resume() bool {
 	return true
 }
 
-// recentTime is the time constant with which recent attempts decay.
 const recentTime = 2 * time.Minute
 
 // RecentAttempts are the attempts that ended in the last minutes. The weight of an attempt decays to 1/e two minutes after its end.
@@ -134,7 +133,6 @@ type RecentAttempts struct {
 	Returned float64 `json:"returned"`
 }
 
-// decayedBy returns the attempts after some time.
 func (r RecentAttempts) decayedBy(elapsed time.Duration) RecentAttempts {
 	kept := math.Exp(-max(elapsed, 0).Seconds() / recentTime.Seconds())
 	return RecentAttempts{Count: r.Count * kept, Seconds: r.Seconds * kept, Returned: r.Returned * kept}
@@ -147,7 +145,6 @@ type attemptRecorder struct {
 	lastTime time.Time
 }
 
-// record adds an attempt that ended now.
 func (a *attemptRecorder) record(now time.Time, took time.Duration, returns bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -159,7 +156,6 @@ func (a *attemptRecorder) record(now time.Time, took time.Duration, returns bool
 	}
 }
 
-// recent returns the attempts as of now.
 func (a *attemptRecorder) recent(now time.Time) RecentAttempts {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -9,7 +9,6 @@ import (
 	"github.com/yardmaster/yardmaster/worker/internal/scheduler"
 )
 
-// errJobTimeout is the cause of the end of a handler's context.
 var errJobTimeout = errors.New("the job exceeded its timeout")
 
 // timeoutGracePeriod is the time that a handler has to return after its context has ended. Then the job is overdue: its lease expires, the
@@ -24,7 +23,6 @@ func shorterTimeout(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// callWithTimeout calls the handler with a context that ends after the timeout, if it is not 0.
 func (w *Worker) callWithTimeout(ctx context.Context, m *scheduler.LeasedMessage, job *Job, timeout time.Duration) error {
 	if timeout == 0 {
 		return w.callHandler(ctx, job)
@@ -41,7 +39,6 @@ func (w *Worker) callWithTimeout(ctx context.Context, m *scheduler.LeasedMessage
 	return fmt.Errorf("%w of %s: %w", errJobTimeout, timeout, err)
 }
 
-// markOverdue abandons a job whose handler ignores the end of its context.
 func (w *Worker) markOverdue(m *scheduler.LeasedMessage, details ...any) {
 	w.scheduler.MarkOverdue(m)
 	m.Abandon()

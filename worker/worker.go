@@ -216,7 +216,6 @@ func (w *Worker) beginShutdown() (deadline time.Time) {
 	return deadline
 }
 
-// drainAndStop drains the worker and stops its goroutines.
 func (w *Worker) drainAndStop(ctx context.Context, stopSettling func()) error {
 	drained := w.waitUntilDrained(ctx, w.beginShutdown())
 	if !drained {

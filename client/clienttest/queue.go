@@ -33,7 +33,6 @@ type queue struct {
 	letters []Job // the dead letters
 }
 
-// delivery is a message under a lease.
 type delivery struct {
 	broker.Delivery
 
@@ -131,7 +130,6 @@ func (q *queue) receive(ctx context.Context) error {
 	return nil
 }
 
-// run runs the jobs that are due now.
 func (q *queue) run(ctx context.Context, handler worker.Handler) (attempts int, err error) {
 	var current *delivery
 	var counted worker.Handler = func(ctx context.Context, job *worker.Job) error {
@@ -180,7 +178,6 @@ func (q *queue) take(ctx context.Context, due time.Time) (*delivery, error) {
 	return nil, nil //nolint:nilnil // nil means that no job is due
 }
 
-// list returns the jobs that are not done.
 func (q *queue) list(ctx context.Context) ([]Job, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -91,7 +91,6 @@ func (e *Engine) Disconnect() {
 	})
 }
 
-// checkQueueExists returns an error unless asynq has the queue.
 func (e *Engine) checkQueueExists(ctx context.Context, queue string) error {
 	known, err := e.client.SIsMember(ctx, queuesKey, queue).Result()
 	if err == nil && !known {
@@ -100,7 +99,6 @@ func (e *Engine) checkQueueExists(ctx context.Context, queue string) error {
 	return err
 }
 
-// queueError adds the operation, the queue and a class to an error.
 func queueError(operation, queue string, err error) error {
 	return redisclient.ClassifyError(operation+" the queue "+queue, err)
 }

@@ -66,7 +66,6 @@ type fetchRequest struct {
 	isDone  bool
 }
 
-// dequeuedTask is the state of a task at the time of dequeueing.
 type dequeuedTask struct {
 	pendingSince time.Time
 	pendingCount uint64
@@ -287,7 +286,6 @@ func (l *taskConsumer) recordArrival(received int) {
 	}
 }
 
-// settleTask runs a script that settles a task.
 func (l *taskConsumer) settleTask(ctx context.Context, id string, script scriptRunner) *goredis.Cmd {
 	l.mu.Lock()
 	d, abandoning := l.leasedTasks[id], l.isAbandoning

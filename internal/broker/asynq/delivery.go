@@ -86,7 +86,6 @@ func (d *leasedTask) ExtendLease(ctx context.Context) error {
 // errLeaseLost: the task timed out or was canceled, or its lease expired.
 var errLeaseLost = broker.Errorf(broker.ClassInvalid, "the lease is lost")
 
-// checkLease returns an error unless this worker holds the task.
 func (d *leasedTask) checkLease(ctx context.Context) error {
 	if d.ctx.Err() != nil {
 		return errLeaseLost
@@ -126,7 +125,6 @@ func (d *leasedTask) Bury(ctx context.Context, reason string, attempts int) erro
 	return d.settle(ctx, "burying", &taskVerdict{reason: cmp.Or(reason, "no reason given"), bury: true, attempts: attempts})
 }
 
-// attemptsScript stores a field of a task that exists.
 const attemptsScript = `
 if redis.call("EXISTS", KEYS[1]) == 1 then
 	redis.call("HSET", KEYS[1], ARGV[1], ARGV[2])

@@ -10,7 +10,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/clock"
 )
 
-// cancelPollInterval is how often a worker looks for tasks to cancel.
 const cancelPollInterval = time.Second
 
 // jobRecorder implements broker.JobRecorder. asynq itself stores the states.

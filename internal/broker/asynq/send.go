@@ -131,7 +131,6 @@ func (e *Engine) exceededLimit(ctx context.Context, job *broker.OutgoingJob, err
 	return limit
 }
 
-// taskOf encodes a job, without its ID.
 func taskOf(job *broker.OutgoingJob, now time.Time, retention time.Duration) (*asynq.Task, []asynq.Option, error) {
 	if job.PriorityName() != broker.DefaultPriority {
 		return nil, nil, broker.UnsupportedField("priority", "is %q; the engine asynq has no priorities within a queue: use a queue for each", job.Priority)

@@ -102,7 +102,6 @@ func (e *Engine) readCounts(ctx context.Context, queue string) (*queueCounts, er
 
 func (c *queueCounts) readyCount() int64 { return c.pending + c.dueScheduled + c.dueRetry }
 
-// oldestReadyTime returns when the oldest ready task became ready.
 func (c *queueCounts) oldestReadyTime() time.Time {
 	var oldest time.Time
 	consider := func(exists bool, at time.Time) {

@@ -9,7 +9,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/clock"
 )
 
-// queueSubscription gives a worker access to a queue.
 type queueSubscription struct {
 	*Engine
 	queue string
@@ -46,7 +45,6 @@ func (*queueSubscription) RateLimiter(context.Context) (broker.RateLimiter, erro
 	return nil, nil //nolint:nilnil // nil means that asynq has no rate limit
 }
 
-// emptyConsumer never has messages.
 type emptyConsumer struct{}
 
 // Fetch implements broker.Consumer.

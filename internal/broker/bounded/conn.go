@@ -135,7 +135,6 @@ func (c *Conn) account(data []byte) error {
 	return c.Conn.SetReadDeadline(c.effectiveDeadline())
 }
 
-// effectiveDeadline returns the earlier deadline of both.
 func (c *Conn) effectiveDeadline() time.Time {
 	if c.readDeadline.IsZero() || !c.messageDeadline.IsZero() && c.messageDeadline.Before(c.readDeadline) {
 		return c.messageDeadline
@@ -200,7 +199,6 @@ const (
 	tenantMemory = 8 << 20
 )
 
-// memory is a budget of bytes that connections share.
 type memory struct {
 	mu    sync.Mutex
 	total int64

@@ -13,7 +13,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// dialTimeout bounds the time for resolving a name and connecting to its addresses.
 const dialTimeout = 5 * time.Second
 
 // Options of a Dialer.
@@ -40,7 +39,6 @@ func NewDialer(o Options) *Dialer {
 	return d
 }
 
-// errResolvedAddressDenied is returned for a name that resolves to a denied address.
 var errResolvedAddressDenied = errors.New("the name resolves to an address to which the operator does not connect")
 
 // For returns a function that opens connections for a tenant, which can use only a part of the shared memory.

@@ -121,7 +121,6 @@ func cutLastField(line []byte) (rest, field []byte) {
 	return line[:i], line[i:]
 }
 
-// startPayload reads the sizes that the server announces.
 func (f *natsFraming) startPayload(header, size []byte) error {
 	headerSize, payload := int64(0), announcedSize(size)
 	if header != nil {

@@ -99,7 +99,6 @@ func (r *SourceReader) closeConns(isSelected func(*sourceConn) bool) {
 	}
 }
 
-// sourceConn is the connection to one source.
 type sourceConn struct {
 	liveReader client.Reader
 	options    *Options

@@ -22,7 +22,6 @@ const (
 	headerSent     = broker.HeaderPrefix + "Sent"
 )
 
-// maxErrorLength bounds the error in a header.
 const maxErrorLength = 1024
 
 // headerText makes text safe for a header: a line break would start another header.
@@ -39,7 +38,6 @@ func headerText(text string) string {
 	return strings.TrimSpace(text)
 }
 
-// buriedMessage is the content of a dead letter.
 type buriedMessage struct {
 	queue, priority string
 	sequence        uint64

@@ -31,7 +31,6 @@ func (e *Engine) Capabilities() broker.Capabilities {
 	return c
 }
 
-// enforcement returns who enforces the fields of one queue.
 func (e *Engine) enforcement(q *broker.QueueConfig, scheduling bool) broker.Capabilities {
 	c := e.Capabilities()
 	if q.MaxBacklog > 0 {

@@ -41,7 +41,6 @@ type desiredQueue struct {
 // configVersion changes when a new version derives other settings from the same configuration.
 const configVersion = 2
 
-// configHash changes when the configuration changes.
 func (w *desiredQueue) configHash() string {
 	return broker.HashConfig(struct {
 		Queue      broker.QueueConfig
@@ -74,7 +73,6 @@ func (w *desiredQueue) streamConfig(found jetstream.StreamConfig) jetstream.Stre
 	return c
 }
 
-// duplicateWindow is how long the server detects duplicate messages.
 const duplicateWindow = 2 * time.Minute
 
 // setMaxAge sets the maximum age of messages. The server requires that the duplicate window is not longer.
@@ -109,7 +107,6 @@ func (w *desiredQueue) jobsStreamConfig(found jetstream.StreamConfig) jetstream.
 	return c
 }
 
-// withOwner returns a copy of the metadata of a stream with this owner.
 func withOwner(metadata map[string]string, owner broker.QueueOwner) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, metadata)
@@ -176,7 +173,6 @@ func splitByWeight(total int, weights []int) []int {
 // indefinitePauseTime makes a pause last until it is removed.
 var indefinitePauseTime = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// rateLimitRecord is how the bucket stores the rate limit.
 type rateLimitRecord struct {
 	Limit int           `json:"limit"`
 	Per   time.Duration `json:"per"`

@@ -145,7 +145,6 @@ func addDialError(ctx context.Context, err error, servers string, last *serverDi
 	return err
 }
 
-// checkServer checks the version of the server, and that JetStream is enabled.
 func (e *Engine) checkServer(ctx context.Context) error {
 	if version := e.nc.ConnectedServerVersion(); !broker.IsVersionAtLeast(version, minServerVersion) {
 		return broker.Errorf(broker.ClassInvalid, "the server's version is %s, must be at least %s", version, minServerVersion)

@@ -14,7 +14,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// queueSubscription gives a worker access to a queue.
 type queueSubscription struct {
 	*Engine
 	queue  string
@@ -71,7 +70,6 @@ type pullConsumer struct {
 	currentPull *pullOperation
 }
 
-// pullOperation is a pull request in progress.
 type pullOperation struct {
 	inbox     string
 	want, got int
@@ -103,7 +101,6 @@ func (l *pullConsumer) Next(ctx context.Context, wait time.Duration, receive fun
 // Stop implements broker.Consumer. No request may be in progress.
 func (l *pullConsumer) Stop() { _ = l.inboxSubscription.Unsubscribe() }
 
-// pullRequest is the body of a pull request.
 type pullRequest struct {
 	Batch   int           `json:"batch"`
 	Expires time.Duration `json:"expires,omitempty"`
@@ -143,7 +140,6 @@ func (l *pullConsumer) pullMessages(ctx context.Context, r *pullRequest, receive
 	return p.got, nil
 }
 
-// handleMessage receives messages, and the status of requests.
 func (l *pullConsumer) handleMessage(message *nats.Msg) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

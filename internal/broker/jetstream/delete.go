@@ -27,7 +27,6 @@ func (e *Engine) ReleaseOwnership(ctx context.Context, queue string, owner broke
 	})
 }
 
-// updateOwnedStream updates the stream of a queue that belongs to owner.
 func (e *Engine) updateOwnedStream(
 	ctx context.Context, doing, queue string, owner broker.QueueOwner, change func(*jetstream.StreamConfig),
 ) (err error) {

@@ -63,7 +63,6 @@ func (d *leasedMessage) Retry(_ context.Context, delay time.Duration) error {
 	return d.deliveryError("retrying", d.message.NakWithDelay(delay))
 }
 
-// releaseCountTTL is how long the number of releases of a message is stored.
 const releaseCountTTL = 7 * 24 * time.Hour
 
 // Release implements broker.Delivery. The server counts each delivery, so Release first stores how many deliveries were no attempts.
@@ -80,7 +79,6 @@ func (d *leasedMessage) Release(ctx context.Context, delay time.Duration) error 
 	return d.Retry(ctx, delay)
 }
 
-// releaseCountPrefix precedes the ID of a message in the key of its number of releases.
 const releaseCountPrefix = "returned."
 
 // releaseCount returns how many earlier deliveries were no attempts.

@@ -29,7 +29,6 @@ func (e *Engine) apiPrefix() string {
 	return "$JS." + e.domain + ".API."
 }
 
-// nextMessageSubject is the subject of pull requests.
 func (e *Engine) nextMessageSubject(queue, priority string) string {
 	return e.apiPrefix() + "CONSUMER.MSG.NEXT." + streamName(queue) + "." + priority
 }

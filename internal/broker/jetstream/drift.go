@@ -10,7 +10,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// settingComparison collects settings that differ.
 type settingComparison struct {
 	object      string
 	differences []broker.SettingDifference

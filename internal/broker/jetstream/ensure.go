@@ -112,7 +112,6 @@ func (n *ensureOperation) reportDrift(drift []broker.SettingDifference) bool {
 	return len(drift) > 0 && n.applyChanges
 }
 
-// updateStream updates one of the streams.
 func (n *ensureOperation) updateStream(ctx context.Context, number int, config jetstream.StreamConfig) error {
 	updated, err := n.js.UpdateStream(ctx, config)
 	if err == nil {
@@ -309,7 +308,6 @@ func (n *ensureOperation) ensureConsumer(
 	return err
 }
 
-// listConsumers returns the consumers of a stream by name.
 func listConsumers(ctx context.Context, stream jetstream.Stream) (map[string]*jetstream.ConsumerInfo, error) {
 	all := map[string]*jetstream.ConsumerInfo{}
 	lister := stream.ListConsumers(ctx)

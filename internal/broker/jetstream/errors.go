@@ -83,5 +83,4 @@ func errorClassOf(err error) broker.ErrorClass {
 	return broker.ClassUnknown
 }
 
-// isNotFound reports that an object does not exist.
 func isNotFound(err error) bool { return err != nil && errorClassOf(err) == broker.ClassNotFound }

@@ -34,7 +34,6 @@ func isCopy(headers nats.Header) bool {
 	return headers.Get(headerFirstOrigin) != "" || headers.Get(headerOrigin) != ""
 }
 
-// producerHeaders returns the headers set by the producer.
 func producerHeaders(headers nats.Header) nats.Header {
 	if len(headers) == 0 {
 		return nil

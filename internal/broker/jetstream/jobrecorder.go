@@ -13,7 +13,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/jobstate"
 )
 
-// jobRecorder implements broker.JobRecorder.
 type jobRecorder struct {
 	*queueSubscription
 	*keyWatch

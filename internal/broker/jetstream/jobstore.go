@@ -212,7 +212,6 @@ func (e *Engine) CancelJob(ctx context.Context, queue, id string) (removed bool,
 	return false, err
 }
 
-// listPageSize is the number of entries that are requested at a time.
 const listPageSize = 1000
 
 // ListJobs implements broker.JobStore. It reads the states of the last entries without their content, and then the entries that it
@@ -254,7 +253,6 @@ func (e *Engine) ListJobs(ctx context.Context, queue string, states []jobstate.S
 	return list, nil
 }
 
-// scanStates returns the numbers of the entries in one of the states.
 func (e *Engine) scanStates(ctx context.Context, queue string, first uint64, states []jobstate.State) (found []uint64, err error) {
 	consumer, err := e.js.OrderedConsumer(ctx, jobsStreamName(queue), jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{"$KV." + jobsBucketName(queue) + "." + jobKeyPrefix + ">"}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy,

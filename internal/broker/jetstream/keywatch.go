@@ -6,7 +6,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// keyWatch follows keys of a bucket.
 type keyWatch struct {
 	watcher jetstream.KeyWatcher
 	stop    context.CancelFunc

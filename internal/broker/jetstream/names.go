@@ -16,7 +16,6 @@ func deadStreamName(queue string) string { return streamPrefix + queue + deadStr
 
 func bucketName(queue string) string { return streamPrefix + queue }
 
-// bucketStreamName returns the name of the stream of the bucket.
 func bucketStreamName(queue string) string { return "KV_" + bucketName(queue) }
 
 // The bucket with the states of jobs is apart from the bucket of the queue, because its entries are discarded when they are old or
@@ -47,7 +46,6 @@ func maxDeliveriesSubject(queue string) string {
 	return "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES." + streamName(queue) + ".*"
 }
 
-// priorityFromSubject returns the last token of a subject.
 func priorityFromSubject(subject string) string {
 	return subject[strings.LastIndexByte(subject, '.')+1:]
 }

@@ -119,7 +119,6 @@ func (l *rateLimiter) takeSlots(ctx context.Context, line rate.Limit, number int
 	}
 }
 
-// clockOffsetMaxAge is how long a measured offset is used.
 const clockOffsetMaxAge = 30 * time.Second
 
 // measureClockOffset measures the offset to the clock of the server, so that workers with different clocks agree on the times of

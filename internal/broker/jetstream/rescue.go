@@ -60,7 +60,6 @@ func (e *Engine) Rescue(ctx context.Context, queue string) (result broker.Rescue
 	return result, err
 }
 
-// countAttempts is how often countStranded counts the messages.
 const countAttempts = 10
 
 // countStranded returns the number of messages in the stream that its consumers do not count; nil if it is unknown. The answers of

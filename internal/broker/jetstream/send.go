@@ -43,7 +43,6 @@ func (e *Engine) Send(ctx context.Context, job *broker.OutgoingJob) (broker.Send
 	}
 }
 
-// leaderRetryInterval is the time between two requests to a stream without a leader.
 const leaderRetryInterval = 250 * time.Millisecond
 
 // SendMany implements broker.Producer. It sends all jobs before it waits, so the caller limits their number. It does not repeat
@@ -85,7 +84,6 @@ func (e *Engine) SendMany(ctx context.Context, queue string, jobs []*broker.Outg
 	return b.results
 }
 
-// batch is one call of SendMany.
 type batch struct {
 	*Engine
 	ctx       context.Context //nolint:containedctx // the batch exists during one call
@@ -123,7 +121,6 @@ func (b *batch) finish(i int, result broker.SendResult, err error) {
 	b.doneCount++
 }
 
-// failRest ends the batch.
 func (b *batch) failRest(err error) {
 	for i, job := range b.jobs {
 		if !b.isDone[i] {
@@ -159,7 +156,6 @@ func outgoingMessage(job *broker.OutgoingJob, now time.Time) (message *nats.Msg,
 	return message, id
 }
 
-// scheduleAt precedes the time in a schedule.
 const scheduleAt = "@at "
 
 // delayedSubject is the subject on which a job waits until it is due. An ID that cannot be a token of a subject is encoded, after a
@@ -175,7 +171,6 @@ func delayedSubject(queue, id string) string {
 // errRejectedSubject: no stream accepts the subject, or the target of a delayed message.
 var errRejectedSubject = errors.New("no stream accepts the job")
 
-// answer is the server's answer to a message.
 type answer struct {
 	Error     *jetstream.APIError `json:"error"`
 	Stream    string              `json:"stream"`
@@ -260,7 +255,6 @@ func refusal(err *jetstream.APIError) error {
 	return &broker.SendError{Failure: broker.ErrInvalidJob, Err: fmt.Errorf("the server refused the job: %s", text)}
 }
 
-// sendError adds the queue and the failure to an error of a request.
 func (e *Engine) sendError(ctx context.Context, job *broker.OutgoingJob, err error) error {
 	switch {
 	case err == nil, errors.As(err, new(*broker.SendError)):
@@ -279,7 +273,6 @@ func (e *Engine) sendError(ctx context.Context, job *broker.OutgoingJob, err err
 	return broker.SendErrorOf(e.classifyError("sending a job to the queue "+job.Queue, err))
 }
 
-// lookUpTimeout bounds the request for the reason of a rejection.
 const lookUpTimeout = 2 * time.Second
 
 // explainRejection returns why no stream accepts a job; nil if the stream should accept it, but has no leader.

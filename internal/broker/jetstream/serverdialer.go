@@ -114,7 +114,6 @@ func (d *serverDialer) connect(ctx context.Context, c *broker.Credentials, netwo
 	return bounded.GuardNATS(raw, &replayedConn{Conn: stream, received: received}), true, nil
 }
 
-// serverInfo is a part of the first line.
 type serverInfo struct {
 	ServerID     string `json:"server_id"`
 	TLSRequired  bool   `json:"tls_required"`

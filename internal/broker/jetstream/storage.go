@@ -55,7 +55,6 @@ func (w *desiredQueue) placement() *jetstream.Placement {
 	return &jetstream.Placement{Cluster: p.Cluster, Tags: p.Tags}
 }
 
-// createStream creates a stream with the storage of the queue.
 func (n *ensureOperation) createStream(ctx context.Context, config jetstream.StreamConfig) (created jetstream.Stream, err error) {
 	config.Storage, config.Placement = n.storageType(), n.placement()
 	err = n.createWithReplicas(func(replicas int) error {

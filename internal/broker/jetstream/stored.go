@@ -36,7 +36,6 @@ func (m *storedMessage) headers() nats.Header {
 	return headers
 }
 
-// isDeletedKey reports whether the message marks a key as deleted.
 func (m *storedMessage) isDeletedKey() bool {
 	headers := m.headers()
 	return headers.Get(keyOperationHeader) != "" || headers.Get(jetstream.MarkerReasonHeader) != ""
@@ -80,7 +79,6 @@ func (e *Engine) readMessage(ctx context.Context, stream string, request map[str
 	return nil, answer.Error
 }
 
-// store sends a message to a stream, and returns the server's answer.
 func (e *Engine) store(ctx context.Context, message *nats.Msg) (answer, error) {
 	reply, err := e.nc.RequestMsgWithContext(ctx, message)
 	if err != nil {
@@ -122,7 +120,6 @@ func keyToken(id string) string {
 	return "=" + base64.RawURLEncoding.EncodeToString([]byte(id))
 }
 
-// idFromToken reverses keyToken.
 func idFromToken(token string) (id string, valid bool) {
 	encoded, isEncoded := strings.CutPrefix(token, "=")
 	if !isEncoded {

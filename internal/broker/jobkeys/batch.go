@@ -91,7 +91,6 @@ func changeBatch(
 	}
 }
 
-// startFinal decides about the final job of a batch.
 func (h *Held) startFinal(ctx context.Context, now time.Time) (Start, error) {
 	var decision jobstate.FinalStart
 	batch, err := changeBatch(ctx, h.keys.store, h.queue, h.batch, func(b *jobstate.Batch) (changed bool) {
@@ -135,7 +134,6 @@ type batchCommits struct {
 	writing chan struct{} // with a capacity of one, for the call that writes
 }
 
-// batchCommit is one write.
 type batchCommit struct {
 	ends []memberEnd
 	// isWritten and err are guarded by batchCommits.writing.
@@ -148,7 +146,6 @@ type memberEnd struct {
 	failed bool
 }
 
-// endMember records that a job of a batch has ended.
 func (k *Keys) endMember(ctx context.Context, name batchName, member int, failed bool) error {
 	commits, commit := k.join(name, memberEnd{member, failed})
 	defer func() {
@@ -180,7 +177,6 @@ func (k *Keys) endMember(ctx context.Context, name batchName, member int, failed
 	return commit.err
 }
 
-// join adds an end to the next write.
 func (k *Keys) join(name batchName, end memberEnd) (*batchCommits, *batchCommit) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -52,7 +52,6 @@ func Send(ctx context.Context, producer broker.Producer, job *broker.OutgoingJob
 	return result, broker.SendErrorOf(err)
 }
 
-// reservation is a key that a producer has reserved.
 type reservation struct {
 	store    broker.KeyStore
 	job      *broker.OutgoingJob
@@ -192,7 +191,6 @@ func writeLock(
 	return written, nil
 }
 
-// concurrentSends is the number of unique jobs that SendMany sends at a time.
 const concurrentSends = 10
 
 // SendMany sends jobs of a queue as SendMany of the producer does, and unique jobs as Send.

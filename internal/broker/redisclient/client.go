@@ -152,7 +152,6 @@ func setDatabase(o *redis.UniversalOptions, parsed *url.URL) error {
 	return nil
 }
 
-// errorPrefixesByClass are prefixes of error messages of the server.
 var errorPrefixesByClass = map[broker.ErrorClass][]string{
 	broker.ClassUnauthorized: {"NOAUTH", "WRONGPASS", "NOPERM", "ERR AUTH", "ERR invalid password", "ERR Client sent AUTH"},
 	broker.ClassUnreachable:  {"LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "READONLY", "BUSY ", "ERR max number of clients"},

@@ -187,7 +187,6 @@ func (d *sentinelDialer) askSentinel(ctx context.Context, address string) (strin
 	return masterAddress(found)
 }
 
-// masterAddress checks the answer of a Sentinel.
 func masterAddress(answer []string) (string, error) {
 	if len(answer) == 2 {
 		port, err := strconv.ParseUint(answer[1], 10, 16)

@@ -44,10 +44,8 @@ func (s *Scheduler) SetKindLimits(limits map[string]int) {
 	}
 }
 
-// free is the number of jobs of the kind that may start.
 func (k *kindLimit) free() int { return max(0, k.limit-k.running) }
 
-// mayStart reports whether the limit of its kind lets the message start.
 func (m *LeasedMessage) mayStart() bool { return m.kind == nil || m.kind.free() > 0 }
 
 // heldForKinds is the number of messages of the buffer that wait for their kind.

@@ -50,7 +50,6 @@ func NewScheduledQueue(config QueueConfig, limiter broker.RateLimiter) *Schedule
 	return q
 }
 
-// isRateLimited reports whether the queue's jobs need slots.
 func (q *ScheduledQueue) isRateLimited() bool { return q.limiter != nil && q.limiter.IsLimited() }
 
 // PriorityBuffer holds the prefetched messages of a priority of a queue. The Scheduler's lock guards its fields.

@@ -183,7 +183,6 @@ func (s *Scheduler) selectBuffer(isEligible func(*PriorityBuffer) bool) (queueIn
 	return queueIndex, q.Buffers[q.priorityTurns.Next(func(i int) bool { return isEligible(q.Buffers[i]) })]
 }
 
-// removePrefetched takes a message out of its buffer.
 func (s *Scheduler) removePrefetched(m *LeasedMessage) {
 	b := m.buffer
 	if b.messages[0] == m {

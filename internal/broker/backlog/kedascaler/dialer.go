@@ -69,7 +69,6 @@ func (d *scalerDialer) intercept(
 	return d.credentials.Conceal(err, false)
 }
 
-// isFromServer reports whether a gRPC server sent the metadata.
 func isFromServer(received metadata.MD) bool {
 	contentType := received.Get("content-type")
 	return len(contentType) > 0 && strings.HasPrefix(contentType[0], "application/grpc")

@@ -150,7 +150,6 @@ var errorClassByCode = map[codes.Code]broker.ErrorClass{
 // handshakeFailure is in the message of gRPC when TLS verification fails.
 const handshakeFailure = "authentication handshake failed"
 
-// classifyError adds the operation and a class to an error.
 func classifyError(operation string, err error) error {
 	if broker.ClassOf(err) != broker.ClassUnknown { // concealed
 		return broker.ClassifyNetworkError(operation, err)

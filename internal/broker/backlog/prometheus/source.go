@@ -98,7 +98,6 @@ func (s *QuerySource) Read(ctx context.Context) (reading backlog.Reading, err er
 // queryTimeout is shorter than the timeout of the HTTP request, so that a slow query fails with the server's error.
 const queryTimeout = 4 * time.Second
 
-// queryCount runs the query in the field of that name.
 func (s *QuerySource) queryCount(ctx context.Context, field, query string) (int64, error) {
 	operation := "running " + field
 	result, _, err := s.api.Query(ctx, query, time.Time{}, v1.WithTimeout(queryTimeout))

@@ -20,7 +20,6 @@ const (
 	maxCountedEntries = 10_000
 )
 
-// keySource reads the backlog under one key.
 type keySource struct {
 	client redis.UniversalClient
 	// description of the backlog, for errors.
