@@ -166,14 +166,14 @@ func (c *Client) Close(ctx context.Context) error {
 //
 // The error is an *Error. With ErrUnavailable, the job may be canceled.
 func (c *Client) CancelDelayed(ctx context.Context, queue, id string) (canceled bool, err error) {
+	defer func() { err = newOperationError("canceling a job of", queue, id, err) }()
 	if err := broker.ValidateJobReference(queue, id); err != nil {
-		return false, newOperationError("canceling a job of", queue, id, err)
+		return false, err
 	}
 	ctx, end, err := c.begin(ctx)
 	if err != nil {
-		return false, newOperationError("canceling a job of", queue, id, err)
+		return false, err
 	}
 	defer end()
-	canceled, err = c.producer.CancelDelayed(ctx, queue, id)
-	return canceled, newOperationError("canceling a job of", queue, id, err)
+	return c.producer.CancelDelayed(ctx, queue, id)
 }

@@ -148,18 +148,19 @@ func (c *Client) Cancel(ctx context.Context, queue, id string) (Cancellation, er
 	}
 }
 
-func (c *Client) withStore(ctx context.Context, operation, queue, id string, call func(context.Context, broker.JobStore) error) error {
+func (c *Client) withStore(ctx context.Context, operation, queue, id string, call func(context.Context, broker.JobStore) error) (err error) {
+	defer func() { err = newOperationError(operation, queue, id, err) }()
 	if err := broker.ValidateStoredJob(queue, id); err != nil {
-		return newOperationError(operation, queue, id, err)
+		return err
 	}
 	store, isStore := c.producer.(broker.JobStore)
 	if !isStore {
-		return newOperationError(operation, queue, id, broker.UnsupportedField("queue", "is on an engine that keeps no states of jobs"))
+		return broker.UnsupportedField("queue", "is on an engine that keeps no states of jobs")
 	}
 	ctx, end, err := c.begin(ctx)
 	if err != nil {
-		return newOperationError(operation, queue, id, err)
+		return err
 	}
 	defer end()
-	return newOperationError(operation, queue, id, call(ctx, store))
+	return call(ctx, store)
 }

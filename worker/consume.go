@@ -79,7 +79,9 @@ func (w *Worker) openConsumers(ctx context.Context, q *attachedQueue) ([]broker.
 
 func stopConsumers(consumers []broker.Consumer) {
 	for _, consumer := range consumers {
-		consumer.Stop()
+		if consumer != nil {
+			consumer.Stop()
+		}
 	}
 }
 
@@ -101,7 +103,9 @@ func (w *Worker) consumeQueue(ctx context.Context, q *attachedQueue, consumers [
 	w.log.Info("Consuming a queue", "queue", q.config.Name)
 
 	for i, consumer := range consumers {
-		w.background.Go(func() { w.fetchMessages(ctx, q, q.scheduled.Buffers[i/consumersPerPriority], consumer) })
+		if consumer != nil {
+			w.background.Go(func() { w.fetchMessages(ctx, q, q.scheduled.Buffers[i/consumersPerPriority], consumer) })
+		}
 	}
 	if limiter != nil {
 		w.reserveSlots(ctx, q.scheduled, limiter)

@@ -15,7 +15,6 @@ import (
 )
 
 const (
-	// settleTimeout bounds one attempt to settle a message.
 	settleTimeout = 5 * time.Second
 	// unknownAttemptDelay is the time until redelivery of a message whose attempts could not be counted.
 	unknownAttemptDelay = time.Second

@@ -32,8 +32,7 @@ const queueLabel = "queue"
 
 // workerMetrics are the metrics of a worker. Prometheus adds the labels of the Pod that it scrapes, such as its namespace.
 type workerMetrics struct {
-	registry *prometheus.Registry
-	// omitQueue leaves the label queue empty.
+	registry  *prometheus.Registry
 	omitQueue bool
 
 	messages    *prometheus.CounterVec

@@ -54,8 +54,7 @@ type kindOptions struct {
 	timeout     time.Duration
 	retry       RetryPolicy
 	decode      func(payload []byte, target any) error
-	// errs of invalid options.
-	errs []error
+	errs        []error
 }
 
 func (o *kindOptions) require(valid bool, format string, values ...any) {

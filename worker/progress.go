@@ -12,7 +12,6 @@ import (
 )
 
 const (
-	// maxProgressTextBytes bounds each text of a JobProgress.
 	maxProgressTextBytes = 128
 	// maxReportedJobs bounds the number of jobs in the stats, which the operator reads every few seconds. Both bounds keep the stats below
 	// 16 KiB, the maximum that the operator reads.

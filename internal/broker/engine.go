@@ -178,7 +178,7 @@ type DeadLetter struct {
 
 // Subscription gives a worker the messages of one queue.
 type Subscription interface {
-	// Consumer returns the messages of one priority.
+	// Consumer returns the messages of a priority; nil if the engine has no messages of this priority.
 	Consumer(ctx context.Context, priority string) (Consumer, error)
 	// RateLimiter returns the rate limiter that all workers of the queue share; nil if the engine has none.
 	RateLimiter(ctx context.Context) (RateLimiter, error)

@@ -291,9 +291,8 @@ func TestSecondPriorityHasNoMessages(t *testing.T) {
 	defer high.Stop()
 	low, err := from.Consumer(t.Context(), "low")
 	b.requireSuccess(err)
-	defer low.Stop()
-	if _, got := collectInto(t, low, 1); got != 0 || nextTask(t, low, 10*time.Millisecond) != nil {
-		t.Error("the second priority has messages")
+	if low != nil {
+		t.Error("the second priority has a consumer")
 	}
 	if d := nextTask(t, high, time.Minute); d == nil || d.Message().Priority != "high" {
 		t.Error("the first priority has none")

@@ -18,10 +18,9 @@ import (
 type leasedTask struct {
 	*taskConsumer
 	// ctx is the context of asynq for the task: it ends when the task is settled, or asynq has taken the task away.
-	ctx  context.Context //nolint:containedctx // the life of the delivery, not of a call
-	task *asynq.Task
-	id   string
-	// retryCount is the number of earlier attempts.
+	ctx          context.Context //nolint:containedctx // the life of the delivery, not of a call
+	task         *asynq.Task
+	id           string
 	retryCount   int
 	pendingSince time.Time
 	pendingCount uint64

@@ -16,7 +16,6 @@ import (
 )
 
 const (
-	// cancelRetention is how long the cancellation of a task is recorded.
 	cancelRetention = time.Hour
 	// maxCancelTries bounds how often CancelJob looks up a task that changes its state meanwhile.
 	maxCancelTries = 10

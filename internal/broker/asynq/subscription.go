@@ -3,10 +3,8 @@ package asynq
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/clock"
 )
 
 type queueSubscription struct {
@@ -35,7 +33,7 @@ func (o *queueSubscription) Consumer(_ context.Context, priority string) (broker
 		o.servedPriority = priority
 	}
 	if o.servedPriority != priority {
-		return emptyConsumer{}, nil
+		return nil, nil //nolint:nilnil // nil means that the priority has no messages
 	}
 	return o.newTaskConsumer(o.queue, priority)
 }
@@ -44,17 +42,3 @@ func (o *queueSubscription) Consumer(_ context.Context, priority string) (broker
 func (*queueSubscription) RateLimiter(context.Context) (broker.RateLimiter, error) {
 	return nil, nil //nolint:nilnil // nil means that asynq has no rate limit
 }
-
-type emptyConsumer struct{}
-
-// Fetch implements broker.Consumer.
-func (emptyConsumer) Fetch(context.Context, int, func(broker.Delivery)) (int, error) { return 0, nil }
-
-// Next implements broker.Consumer.
-func (emptyConsumer) Next(ctx context.Context, wait time.Duration, _ func(broker.Delivery)) (int, error) {
-	_ = clock.SleepContext(ctx, wait)
-	return 0, nil
-}
-
-// Stop implements broker.Consumer.
-func (emptyConsumer) Stop() {}

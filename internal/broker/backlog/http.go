@@ -18,8 +18,7 @@ import (
 
 const (
 	// httpTimeout bounds a request, including the response body.
-	httpTimeout = 5 * time.Second
-	// maxHeaderBytes bounds the header of a response.
+	httpTimeout    = 5 * time.Second
 	maxHeaderBytes = 64 << 10
 )
 

@@ -36,9 +36,8 @@ type natsFraming struct {
 	payload int64
 	// isPayloadEnd: the next line is the empty line after a payload.
 	isPayloadEnd bool
-	// needed is the memory for the message.
-	needed int64
-	infos  *rate.Limiter
+	needed       int64
+	infos        *rate.Limiter
 	// canBeJSON: the payload is a response of JetStream if it starts with a brace.
 	canBeJSON, isJSON bool
 }

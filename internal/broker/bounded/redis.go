@@ -32,8 +32,7 @@ type redisFraming struct {
 	// bulk is the number of missing bytes of a string.
 	bulk int64
 	// open has the number of missing elements of each array that contains the next element.
-	open []int64
-	// needed is the memory for the reply.
+	open   []int64
 	needed int64
 }
 

@@ -18,7 +18,6 @@ import (
 
 // Notification is sent to listeners when a connection changes or a queue has a message.
 type Notification struct {
-	// Key of the connection.
 	Key brokeraccess.Key
 	// Queue that has a message; empty if the connection was established, was lost, or has another problem.
 	Queue string

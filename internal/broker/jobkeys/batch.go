@@ -2,7 +2,6 @@ package jobkeys
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -32,15 +31,6 @@ func readBatch(ctx context.Context, store broker.KeyStore, queue, id string) (*j
 	return jobstate.DecodeBatch(value), revision, nil
 }
 
-func writeBatch(ctx context.Context, store broker.KeyStore, queue, id string, batch *jobstate.Batch, revision uint64) error {
-	value, err := json.Marshal(batch)
-	if err != nil {
-		return err
-	}
-	_, err = store.WriteKey(ctx, queue, batchKey(id), value, BatchTime, revision)
-	return err
-}
-
 // OpenBatch stores a batch before its jobs are sent, or returns the existing batch: an earlier call may have sent only some of its jobs.
 func OpenBatch(ctx context.Context, store broker.KeyStore, queue, id string, total int, now time.Time) (*jobstate.Batch, error) {
 	for {
@@ -54,7 +44,7 @@ func OpenBatch(ctx context.Context, store broker.KeyStore, queue, id string, tot
 			return found, nil
 		}
 		batch := jobstate.NewBatch(total, now)
-		if err := writeBatch(ctx, store, queue, id, batch, revision); !errors.Is(err, broker.ErrKeyChanged) {
+		if _, err := write(ctx, store, queue, batchKey(id), batch, BatchTime, revision); !errors.Is(err, broker.ErrKeyChanged) {
 			return batch, broker.SendErrorOf(err)
 		}
 	}
@@ -82,7 +72,7 @@ func changeBatch(
 		if err != nil || batch == nil || !change(batch) {
 			return batch, err
 		}
-		if err = writeBatch(ctx, store, queue, id, batch, revision); !errors.Is(err, broker.ErrKeyChanged) {
+		if _, err = write(ctx, store, queue, batchKey(id), batch, BatchTime, revision); !errors.Is(err, broker.ErrKeyChanged) {
 			return batch, err
 		}
 		if err := clock.SleepContext(ctx, rand.N(maxConflictDelay)); err != nil { //nolint:gosec // it spreads requests and protects nothing

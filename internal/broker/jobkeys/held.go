@@ -111,7 +111,7 @@ func (h *Held) take(ctx context.Context) (bool, error) {
 			return false, err
 		}
 		lock := jobstate.Take(found, h.id, h.holder)
-		revision, err = writeLock(ctx, h.keys.store, h.queue, h.unique, lock, LockTime, revision)
+		revision, err = write(ctx, h.keys.store, h.queue, uniqueKey(h.unique), lock, LockTime, revision)
 		if err == nil {
 			h.lock, h.revision = lock, revision
 		}
@@ -180,7 +180,7 @@ func (h *Held) releaseLock(ctx context.Context) error {
 	defer h.mu.Unlock()
 	for {
 		if h.lock != nil {
-			_, err := writeLock(ctx, h.keys.store, h.queue, h.unique, h.lock.Release(), endedTime, h.revision)
+			_, err := write(ctx, h.keys.store, h.queue, uniqueKey(h.unique), h.lock.Release(), endedTime, h.revision)
 			if !errors.Is(err, broker.ErrKeyChanged) {
 				return err
 			}

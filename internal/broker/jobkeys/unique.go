@@ -105,7 +105,7 @@ func (r *reservation) stillReserved(other *jobstate.Lock) error {
 }
 
 func (r *reservation) write(ctx context.Context, expiry time.Duration) (err error) {
-	r.revision, err = writeLock(ctx, r.store, r.job.Queue, r.job.UniqueKey, r.lock, expiry, r.revision)
+	r.revision, err = write(ctx, r.store, r.job.Queue, uniqueKey(r.job.UniqueKey), r.lock, expiry, r.revision)
 	return err
 }
 
@@ -146,7 +146,7 @@ func (r *reservation) settleDuplicate(ctx context.Context, result broker.SendRes
 func (r *reservation) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	defer cancel()
-	_, _ = writeLock(ctx, r.store, r.job.Queue, r.job.UniqueKey, r.lock.Release(), endedTime, r.revision)
+	_, _ = write(ctx, r.store, r.job.Queue, uniqueKey(r.job.UniqueKey), r.lock.Release(), endedTime, r.revision)
 }
 
 // confirm keeps the key until the job has ended, or for its window.
@@ -177,14 +177,15 @@ func readLock(ctx context.Context, store broker.KeyStore, queue, key string) (*j
 	return jobstate.DecodeLock(value), revision, nil
 }
 
-func writeLock(
-	ctx context.Context, store broker.KeyStore, queue, key string, lock *jobstate.Lock, expiry time.Duration, revision uint64,
+// write stores a lock or a batch, and returns its revision; after an error, the given one.
+func write(
+	ctx context.Context, store broker.KeyStore, queue string, key broker.Key, content any, expiry time.Duration, revision uint64,
 ) (uint64, error) {
-	value, err := json.Marshal(lock)
+	value, err := json.Marshal(content)
 	if err != nil {
 		return revision, err
 	}
-	written, err := store.WriteKey(ctx, queue, uniqueKey(key), value, expiry, revision)
+	written, err := store.WriteKey(ctx, queue, key, value, expiry, revision)
 	if err != nil {
 		return revision, err
 	}

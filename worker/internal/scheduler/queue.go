@@ -13,8 +13,7 @@ import (
 type QueueConfig struct {
 	broker.QueueConfig
 	// Weight is the queue's share of the worker relative to the worker's other queues.
-	Weight int
-	// Breaker is the configuration of the queue's circuit breaker.
+	Weight  int
 	Breaker breaker.Settings
 }
 
@@ -114,9 +113,8 @@ type LeasedMessage struct {
 	isOverdue bool
 	ticket    breaker.Ticket
 	// kind of the job, if it has a limit.
-	kind      *kindLimit
-	startedAt time.Time
-	// releaseDelay is the delay with which the message is given back.
+	kind         *kindLimit
+	startedAt    time.Time
 	releaseDelay time.Duration
 }
 

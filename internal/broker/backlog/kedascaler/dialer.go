@@ -15,7 +15,6 @@ import (
 )
 
 const (
-	// maxHeaderBytes bounds the headers of a response.
 	maxHeaderBytes = 64 << 10
 	// windowBytes bounds the bytes that the scaler may send before they are read.
 	windowBytes = 64 << 10

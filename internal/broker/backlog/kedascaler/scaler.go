@@ -21,7 +21,6 @@ import (
 )
 
 const (
-	// responseTimeout bounds one reading.
 	responseTimeout = 5 * time.Second
 	// maxResponseBytes is far more than a response needs.
 	maxResponseBytes = 1 << 16
