@@ -234,7 +234,7 @@ func TestTheFinalJobOfABatchThatHasExpiredIsADeadLetter(t *testing.T) {
 		if diff := cmp.Diff([]string{"a"}, log.payloads()); diff != "" {
 			t.Errorf("(-want, +got):\n%s", diff)
 		}
-		if _, err := env.admin.DeadLetters("orders").Requeue(t.Context(), 0); err != nil {
+		if _, err := env.admin.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		poll.Until(t, "the final job to run after it was requeued", func() bool { return slices.Contains(log.payloads(), "final") })

@@ -134,7 +134,7 @@ func TestADeadJobHasItsErrorAndCanBeRequeued(t *testing.T) {
 	}
 	poll.Until(t, "the job to be a dead letter", func() bool { return env.stats().DeadLetters == 1 })
 	isGood.Store(true)
-	if _, err := env.admin.DeadLetters("orders").Requeue(t.Context(), 0); err != nil {
+	if _, err := env.admin.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	env.requireState("a", StateDone)
@@ -154,7 +154,7 @@ func TestARequeuedDeadLetterWaits(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	if _, err := env.admin.DeadLetters("orders").Requeue(t.Context(), 0); err != nil {
+	if _, err := env.admin.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	env.requireState("a", StateWaiting)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/worker"
@@ -53,7 +54,7 @@ func TestAWorkerHandlesWhatTheClientSendsAndTheIDSurvivesRequeueing(t *testing.T
 			receive("at first")
 			poll.Until(t, "all jobs to be dead letters", func() bool { return env.stats().DeadLetters == int64(len(sent)) })
 			isGood.Store(true)
-			if number, err := env.admin.DeadLetters("orders").Requeue(t.Context(), 0); number != len(sent) || err != nil {
+			if number, err := env.admin.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{}); number != len(sent) || err != nil {
 				t.Fatalf("requeued %d: %v", number, err)
 			}
 			receive("after requeueing")

@@ -141,22 +141,29 @@ type Enforcement struct {
 // Capabilities has the enforcement of each field.
 type Capabilities map[QueueField]Enforcement
 
-// DeadLetterQueue contains the messages of a queue that are not retried. A number of 0 means all dead letters that exist when the call
-// starts.
+// DeadLetterQueue contains the messages of a queue that are not retried.
 type DeadLetterQueue interface {
 	// List returns at most limit dead letters with an ID greater than after, oldest first.
 	List(ctx context.Context, after uint64, limit int) ([]DeadLetter, error)
-	// Requeue returns the oldest dead letters to the queue, with their attempts reset, and returns their number. After an interruption, the
-	// next call does not requeue the same dead letter twice.
-	Requeue(ctx context.Context, number int) (int, error)
-	// RequeueSelected requeues the selected dead letters as Requeue does. A payload that is not nil replaces theirs.
-	RequeueSelected(ctx context.Context, selects func(*DeadLetter) bool, payload *[]byte) (int, error)
-	// Move moves the oldest dead letters to another queue, and returns their number.
+	// Requeue returns dead letters to the queue, with their attempts reset, and returns their number. After an interruption, the next call
+	// does not requeue the same dead letter twice.
+	Requeue(ctx context.Context, options RequeueOptions) (int, error)
+	// Move moves the oldest dead letters to another queue, and returns their number. A number of 0 means all that exist when the call starts.
 	Move(ctx context.Context, to string, number int) (int, error)
 	// DeleteSelected deletes the selected dead letters, and returns their number.
 	DeleteSelected(ctx context.Context, selects func(*DeadLetter) bool) (int, error)
 	// Purge deletes all dead letters.
 	Purge(ctx context.Context) error
+}
+
+// RequeueOptions select the dead letters to requeue. The zero value selects all that exist when the call starts.
+type RequeueOptions struct {
+	// Number bounds the call to the oldest dead letters. 0: no bound.
+	Number int
+	// Selects selects among them. Nil: all.
+	Selects func(*DeadLetter) bool
+	// Payload replaces their payload. Nil: the payload does not change.
+	Payload *[]byte
 }
 
 // DeadLetter is a message that is not retried.

@@ -227,7 +227,7 @@ func (d *deadLetterCommand) newEditCommand() *cobra.Command {
 				fmt.Fprintf(d.out, "%s: dead letter %d is unchanged\n", queueKind.qualifiedName(q.Queue), letter.ID)
 				return nil
 			}
-			number, err := q.DeadLetters(q.brokerName).RequeueSelected(ctx, d.matches, &edited)
+			number, err := q.DeadLetters(q.brokerName).Requeue(ctx, broker.RequeueOptions{Selects: d.matches, Payload: &edited})
 			if err == nil && number == 0 {
 				err = fmt.Errorf("the dead letter %d does not exist any more", letter.ID)
 			}
@@ -275,13 +275,12 @@ func (d *deadLetterCommand) newRequeueCommand() *cobra.Command {
 	command := newBrokerCommand(d.environment, "requeue NAME [ID...]", "Requeue dead letters",
 		"Requeue dead letters as new messages, without their earlier attempts. They go to the end of the queue. Select them by ID, "+
 			"by a text in their error, kind or priority, or all.",
-		func(ctx context.Context, q *connectedQueue, _ []string) (err error) {
-			letters, number := q.DeadLetters(q.brokerName), 0
+		func(ctx context.Context, q *connectedQueue, _ []string) error {
+			options := broker.RequeueOptions{Number: d.oldest}
 			if len(d.ids) > 0 || d.filter != "" {
-				number, err = letters.RequeueSelected(ctx, d.matches, nil)
-			} else {
-				number, err = letters.Requeue(ctx, d.oldest)
+				options.Selects = d.matches
 			}
+			number, err := q.DeadLetters(q.brokerName).Requeue(ctx, options)
 			return d.printOutcome(q, "requeued", number, err)
 		})
 	command.Args = cobra.MinimumNArgs(1)

@@ -390,7 +390,7 @@ func TestListRequeueMoveAndPurgeDeadLetters(t *testing.T) {
 		t.Errorf("tasks (-sent +dead):\n%s", diff)
 	}
 
-	n, err := deadLetters.Requeue(t.Context(), 2)
+	n, err := deadLetters.Requeue(t.Context(), broker.RequeueOptions{Number: 2})
 	b.requireSuccess(err)
 	if f := b.readStats(); n != 2 || f.Ready != 2 || f.DeadLetters != 3 {
 		t.Errorf("%d requeued: %+v", n, f)
@@ -445,7 +445,7 @@ func TestInterruptedRequeueDoesNotDuplicateTask(t *testing.T) {
 	b.requireSuccess(a.forEachDeadLetter(t.Context(), 0, 0, func(archived *archivedTask, letter *asynq.TaskInfo) error {
 		return a.enqueueCopy(t.Context(), asynq.NewTask("bill", []byte("x")), "orders", copyTaskID(archived), letter)
 	}))
-	n, err := a.Requeue(t.Context(), 0)
+	n, err := a.Requeue(t.Context(), broker.RequeueOptions{})
 	b.requireSuccess(err)
 	if f := b.readStats(); n != 1 || f.Ready != 1 || f.DeadLetters != 0 {
 		t.Errorf("%d requeued: %+v", n, f)
@@ -645,7 +645,7 @@ func TestTheIDOfAJobSurvivesRequeueingAndIsThatOfItsTaskUnlessAHeaderHasAnother(
 				if when == "requeued twice" {
 					break
 				}
-				n, err := b.DeadLetters("orders").Requeue(t.Context(), 0)
+				n, err := b.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{})
 				b.requireSuccess(err)
 				if n != 1 {
 					t.Fatalf("%d requeued", n)
@@ -653,7 +653,7 @@ func TestTheIDOfAJobSurvivesRequeueingAndIsThatOfItsTaskUnlessAHeaderHasAnother(
 			}
 			_, err = b.DeadLetters("orders").Move(t.Context(), "other", 0)
 			b.requireSuccess(err)
-			_, err = b.DeadLetters("other").Requeue(t.Context(), 0)
+			_, err = b.DeadLetters("other").Requeue(t.Context(), broker.RequeueOptions{})
 			b.requireSuccess(err)
 			requeued, err := b.inspector.ListPendingTasks("other")
 			b.requireSuccess(err)

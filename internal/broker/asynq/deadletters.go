@@ -148,21 +148,11 @@ func jobID(headers map[string]string, taskID string) string {
 }
 
 // Requeue implements broker.DeadLetterQueue. It enqueues new tasks, because asynq's own requeue keeps the attempts.
-func (a *archivedTasks) Requeue(ctx context.Context, number int) (int, error) {
-	return a.requeue(ctx, number, nil, nil)
-}
-
-// RequeueSelected implements broker.DeadLetterQueue.
-func (a *archivedTasks) RequeueSelected(ctx context.Context, selects func(*broker.DeadLetter) bool, payload *[]byte) (int, error) {
-	return a.requeue(ctx, 0, selects, payload)
-}
-
-// requeue returns the first selected dead letters to the queue; a nil function selects all.
-func (a *archivedTasks) requeue(ctx context.Context, number int, selects func(*broker.DeadLetter) bool, payload *[]byte) (int, error) {
-	n, err := a.deleteDeadLetters(ctx, number, selects, func(g *archivedTask, letter *asynq.TaskInfo) error {
+func (a *archivedTasks) Requeue(ctx context.Context, o broker.RequeueOptions) (int, error) {
+	n, err := a.deleteDeadLetters(ctx, o.Number, o.Selects, func(g *archivedTask, letter *asynq.TaskInfo) error {
 		content := letter.Payload
-		if payload != nil {
-			content = *payload
+		if o.Payload != nil {
+			content = *o.Payload
 		}
 		task := asynq.NewTaskWithHeaders(letter.Type, content, copiedHeaders(letter))
 		return a.enqueueCopy(ctx, task, a.queue, copyTaskID(g), letter)

@@ -35,17 +35,7 @@ func (c *deadLetterStream) List(ctx context.Context, after uint64, limit int) ([
 }
 
 // Requeue implements broker.DeadLetterQueue.
-func (c *deadLetterStream) Requeue(ctx context.Context, number int) (int, error) {
-	return c.requeue(ctx, number, nil, nil)
-}
-
-// RequeueSelected implements broker.DeadLetterQueue.
-func (c *deadLetterStream) RequeueSelected(ctx context.Context, selects func(*broker.DeadLetter) bool, payload *[]byte) (int, error) {
-	return c.requeue(ctx, 0, selects, payload)
-}
-
-// requeue returns the first selected dead letters to the queue; a nil function selects all.
-func (c *deadLetterStream) requeue(ctx context.Context, number int, selects func(*broker.DeadLetter) bool, payload *[]byte) (int, error) {
+func (c *deadLetterStream) Requeue(ctx context.Context, o broker.RequeueOptions) (int, error) {
 	doing := "requeueing the dead letters of the queue " + c.queue
 	target, err := c.js.Stream(ctx, streamName(c.queue))
 	if err != nil {
@@ -57,9 +47,9 @@ func (c *deadLetterStream) requeue(ctx context.Context, number int, selects func
 	if keepsStates && err != nil {
 		return 0, c.classifyError(doing, err)
 	}
-	n, err := c.deleteDeadLetters(ctx, number, selects, func(letter *jetstream.RawStreamMsg, message *nats.Msg) {
-		if payload != nil {
-			message.Data = *payload
+	n, err := c.deleteDeadLetters(ctx, o.Number, o.Selects, func(letter *jetstream.RawStreamMsg, message *nats.Msg) {
+		if o.Payload != nil {
+			message.Data = *o.Payload
 		}
 		message.Subject = readySubject(c.queue, priorityFromSubject(letter.Subject))
 		if !slices.Contains(taken, message.Subject) {

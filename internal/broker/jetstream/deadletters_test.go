@@ -77,7 +77,7 @@ func TestDeadLetterKeepsMessageAndRequeuesAsNew(t *testing.T) {
 		t.Errorf("stats %+v", f)
 	}
 
-	if n, err := e.DeadLetters("orders").Requeue(t.Context(), 0); err != nil || n != 1 {
+	if n, err := e.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{}); err != nil || n != 1 {
 		t.Fatalf("requeued %d: %v", n, err)
 	}
 	again := fetchOne(t, e, "orders", "low")
@@ -138,7 +138,7 @@ func TestOnlyRequestedNumberOfDeadLettersIsHandled(t *testing.T) {
 	if err != nil || payloadsOf(page) != "b c" {
 		t.Errorf("after 1, at most 2: %s, %v", payloadsOf(page), err)
 	}
-	if n, err := dead.Requeue(t.Context(), 1); err != nil || n != 1 || payloadsOf(listDeadLetters(t, e, "orders")) != "b c d" {
+	if n, err := dead.Requeue(t.Context(), broker.RequeueOptions{Number: 1}); err != nil || n != 1 || payloadsOf(listDeadLetters(t, e, "orders")) != "b c d" {
 		t.Errorf("requeued %d (%v), left %s", n, err, payloadsOf(listDeadLetters(t, e, "orders")))
 	}
 	if n, err := dead.Move(t.Context(), "other", 2); err != nil || n != 2 {
@@ -170,7 +170,7 @@ func TestRequeueToFullQueueKeepsDeadLetters(t *testing.T) {
 	ensureQueue(t, e, ordersQueue(withMaxBacklog(1)))
 	buryNext(t, e, "a")
 	publish(t, e, "yardmaster.orders.ready.default", "x")
-	if n, err := e.DeadLetters("orders").Requeue(t.Context(), 0); err == nil || n != 0 || payloadsOf(listDeadLetters(t, e, "orders")) != "a" {
+	if n, err := e.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{}); err == nil || n != 0 || payloadsOf(listDeadLetters(t, e, "orders")) != "a" {
 		t.Errorf("requeued %d (%v), left %s", n, err, payloadsOf(listDeadLetters(t, e, "orders")))
 	}
 }
@@ -180,7 +180,7 @@ func TestDeadLetterOfRemovedPriorityIsRequeuedToAnother(t *testing.T) {
 	ensureQueue(t, e, ordersQueue(withPriorities("high", "default")))
 	buryNext(t, e, "a")
 	ensureQueue(t, e, ordersQueue(withPriorities("high")))
-	if n, err := e.DeadLetters("orders").Requeue(t.Context(), 0); err != nil || n != 1 {
+	if n, err := e.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{}); err != nil || n != 1 {
 		t.Fatalf("requeued %d: %v", n, err)
 	}
 	if got := fetchOne(t, e, "orders", "high").Message().Payload; string(got) != "a" {

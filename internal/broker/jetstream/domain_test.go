@@ -45,7 +45,7 @@ func TestAQueueOfTheHubIsManagedThroughALeafNodeWithRestrictedInboxes(t *testing
 	if result, err := e.Rescue(t.Context(), "orders"); err != nil || result.Rescued > 0 || result.Stranded == nil || *result.Stranded > 0 {
 		t.Errorf("rescued %+v: %v", result, err)
 	}
-	if n, err := e.DeadLetters("orders").Requeue(t.Context(), 10); n != 1 || err != nil {
+	if n, err := e.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{Number: 10}); n != 1 || err != nil {
 		t.Errorf("%d dead letters were requeued: %v", n, err)
 	}
 	if f := readStats(t, atHub, "orders"); f.Ready != 2 {

@@ -17,7 +17,7 @@ func buryAndRequeue(t *testing.T, e *Engine, d broker.Delivery) broker.Delivery 
 	if err := d.Bury(t.Context(), "bad", 1); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := e.DeadLetters("orders").Requeue(t.Context(), 0); err != nil || n != 1 {
+	if n, err := e.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{}); err != nil || n != 1 {
 		t.Fatalf("requeued %d: %v", n, err)
 	}
 	return fetchOne(t, e, "orders", "default")
@@ -91,7 +91,7 @@ func TestTheIDOfAMovedJobIsNotThatOfAnotherInItsNewQueue(t *testing.T) {
 			if n, err := e.DeadLetters("orders").Move(t.Context(), "other", 0); err != nil || n != 1 {
 				t.Fatalf("moved %d: %v", n, err)
 			}
-			if n, err := e.DeadLetters("other").Requeue(t.Context(), 0); err != nil || n != 1 {
+			if n, err := e.DeadLetters("other").Requeue(t.Context(), broker.RequeueOptions{}); err != nil || n != 1 {
 				t.Fatalf("requeued %d: %v", n, err)
 			}
 			if got := fetchOne(t, e, "other", "default").Message().ID; got != row.want {
@@ -125,7 +125,7 @@ func TestNatsHeadersOfTheProducerAreKeptAndInstructTheServerOnlyOnce(t *testing.
 	if diff := cmp.Diff(want, listDeadLetters(t, e, "orders")[0].Headers); diff != "" {
 		t.Errorf("headers of the dead letter (-want +got):\n%s", diff)
 	}
-	if n, err := e.DeadLetters("orders").Requeue(t.Context(), 0); err != nil || n != 1 {
+	if n, err := e.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{}); err != nil || n != 1 {
 		t.Fatalf("requeued %d: %v", n, err)
 	}
 	message := fetchOne(t, e, "orders", "default").Message()

@@ -120,7 +120,7 @@ func executeOnBroker(ctx context.Context, engine broker.Engine, o *queue.Observa
 		result.Rescue, result.Err = engine.Rescue(ctx, name)
 		rescuedMessages.Of(o.Queue).Add(float64(result.Rescue.Rescued))
 	case queue.ActionRequeueDeadLetters:
-		result.Requeued, result.Err = engine.DeadLetters(name).Requeue(ctx, 0)
+		result.Requeued, result.Err = engine.DeadLetters(name).Requeue(ctx, broker.RequeueOptions{})
 	case queue.ActionPurgeDeadLetters:
 		result.Err = engine.DeadLetters(name).Purge(ctx)
 	case queue.ActionRejectMessages:
