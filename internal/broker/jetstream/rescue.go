@@ -79,28 +79,21 @@ func countStranded(ctx context.Context, stream jetstream.Stream, queue string) (
 			return nil, err
 		}
 		if before.State.LastSeq == after.State.LastSeq && before.State.Msgs == after.State.Msgs {
-			return surplus(ctx, stream, after.State.Subjects, consumers), nil
+			all := int64(0)
+			for subject, stored := range after.State.Subjects {
+				counted := uint64(0)
+				if consumer := consumers[priorityFromSubject(subject)]; consumer != nil {
+					counted = consumer.NumPending + uint64(max(consumer.NumAckPending, 0))
+				} else if !isRetired(ctx, stream, subject) {
+					return nil, nil // a consumer is missing
+				}
+				all += max(0, int64(stored)-int64(counted)) //nolint:gosec // counts of messages
+			}
+			return &all, nil
 		}
 		before = after
 	}
 	return nil, nil
-}
-
-// surplus compares the number of messages on each subject with the number that its consumer counts. Nil: a consumer is missing.
-func surplus(
-	ctx context.Context, stream jetstream.Stream, subjects map[string]uint64, consumers map[string]*jetstream.ConsumerInfo,
-) *int64 {
-	all := int64(0)
-	for subject, stored := range subjects {
-		counted := uint64(0)
-		if consumer := consumers[priorityFromSubject(subject)]; consumer != nil {
-			counted = consumer.NumPending + uint64(max(consumer.NumAckPending, 0))
-		} else if !isRetired(ctx, stream, subject) {
-			return nil
-		}
-		all += max(0, int64(stored)-int64(counted)) //nolint:gosec // counts of messages
-	}
-	return &all
 }
 
 // findStranded returns the sequence numbers of at most broker.MaxRescued messages that no worker can receive, with the reason.

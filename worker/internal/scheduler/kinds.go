@@ -44,21 +44,16 @@ func (s *Scheduler) SetKindLimits(limits map[string]int) {
 	}
 }
 
-func (k *kindLimit) free() int { return max(0, k.limit-k.running) }
-
-func (m *LeasedMessage) mayStart() bool { return m.kind == nil || m.kind.free() > 0 }
-
-// heldForKinds is the number of messages of the buffer that wait for their kind.
-func (b *PriorityBuffer) heldForKinds() int {
-	sum := 0
-	for kind, messages := range b.byKind {
-		sum += max(0, messages-kind.free())
-	}
-	return sum
-}
+func (m *LeasedMessage) mayStart() bool { return m.kind == nil || m.kind.running < m.kind.limit }
 
 // startable is the number of messages of the buffer that do not wait for their kind.
-func (b *PriorityBuffer) startable() int { return len(b.messages) - b.heldForKinds() }
+func (b *PriorityBuffer) startable() int {
+	number := len(b.messages)
+	for kind, messages := range b.byKind {
+		number -= max(0, messages-max(0, kind.limit-kind.running))
+	}
+	return number
+}
 
 // startable is the number of prefetched messages of the queue that do not wait for their kind.
 func (q *ScheduledQueue) startable() int {
@@ -77,7 +72,7 @@ func (s *Scheduler) heldForKinds() int {
 	sum := 0
 	for _, q := range s.queues {
 		for _, b := range q.Buffers {
-			sum += b.heldForKinds()
+			sum += len(b.messages) - b.startable()
 		}
 	}
 	return sum
