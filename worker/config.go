@@ -66,7 +66,7 @@ type QueueConfig struct {
 	DeadLetter *DeadLetterPolicy `json:"deadLetter,omitempty"`
 	// Results makes the worker store the state of each job, and cancel jobs on request. By default it does neither.
 	Results *ResultsConfig `json:"results,omitempty"`
-	// CircuitBreaker stops the worker from taking jobs while most of them fail. By default there is none.
+	// CircuitBreaker stops the worker from taking jobs while most of them fail. By default it never does.
 	CircuitBreaker *CircuitBreaker `json:"circuitBreaker,omitempty"`
 }
 

@@ -220,7 +220,7 @@ func (a *archivedTasks) enqueueCopy(
 }
 
 // deleteDeadLetters deletes the first selected dead letters, each after resend, if it is not nil, has made a copy. It returns the
-// number of copies, or without resend that of the deleted dead letters. A nil selects selects all.
+// number of copies, or without resend that of the deleted dead letters. A nil function selects all.
 func (a *archivedTasks) deleteDeadLetters(
 	ctx context.Context, number int, selects func(*broker.DeadLetter) bool, resend func(*archivedTask, *asynq.TaskInfo) error,
 ) (int, error) {

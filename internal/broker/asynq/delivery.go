@@ -40,7 +40,7 @@ type leasedTask struct {
 }
 
 // taskVerdict is the result of a task. With a reason, it is the error for which asynq retries or archives the task.
-type taskVerdict struct {
+type taskVerdict struct { //nolint:errname // it is an error for asynq only
 	// release: this delivery does not count.
 	release bool
 	// reason of the failure; empty: the task is done or released.

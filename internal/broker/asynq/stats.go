@@ -143,7 +143,7 @@ const (
 	// pollInterval bounds a wait for a pending task, because a delayed task that is sent meanwhile does not end the wait when it
 	// is due.
 	pollInterval = 4 * time.Second
-	// minWait is the minimum wait for a delayed task, which can be due in the second that has begun.
+	// minWait is the minimum wait for a delayed task, which can be due in the current second.
 	minWait = 100 * time.Millisecond
 )
 

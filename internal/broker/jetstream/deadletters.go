@@ -87,7 +87,7 @@ func (c *deadLetterStream) Move(ctx context.Context, to string, number int) (int
 	return n, c.classifyError(doing, err)
 }
 
-// deleteDeadLetters deletes the first selected dead letters; a nil selects selects all. If readdress is not nil, it first
+// deleteDeadLetters deletes the first selected dead letters; a nil function selects all. If readdress is not nil, it first
 // publishes a copy of each, which readdress completes, and calls stored with its number. It returns the number of copies, or
 // without readdress that of the deleted dead letters.
 func (c *deadLetterStream) deleteDeadLetters(

@@ -78,20 +78,21 @@ func countStranded(ctx context.Context, stream jetstream.Stream, queue string) (
 		if err != nil {
 			return nil, err
 		}
-		if before.State.LastSeq == after.State.LastSeq && before.State.Msgs == after.State.Msgs {
-			all := int64(0)
-			for subject, stored := range after.State.Subjects {
-				counted := uint64(0)
-				if consumer := consumers[priorityFromSubject(subject)]; consumer != nil {
-					counted = consumer.NumPending + uint64(max(consumer.NumAckPending, 0))
-				} else if !isRetired(ctx, stream, subject) {
-					return nil, nil // a consumer is missing
-				}
-				all += max(0, int64(stored)-int64(counted)) //nolint:gosec // counts of messages
-			}
-			return &all, nil
+		if before.State.LastSeq != after.State.LastSeq || before.State.Msgs != after.State.Msgs {
+			before = after
+			continue
 		}
-		before = after
+		all := int64(0)
+		for subject, stored := range after.State.Subjects {
+			counted := uint64(0)
+			if consumer := consumers[priorityFromSubject(subject)]; consumer != nil {
+				counted = consumer.NumPending + uint64(max(consumer.NumAckPending, 0))
+			} else if !isRetired(ctx, stream, subject) {
+				return nil, nil // a consumer is missing
+			}
+			all += max(0, int64(stored)-int64(counted)) //nolint:gosec // counts of messages
+		}
+		return &all, nil
 	}
 	return nil, nil
 }

@@ -19,7 +19,7 @@ import (
 
 const (
 	defaultSentinelPort = "26379"
-	// sentinelTimeout is how long a Sentinel may take to answer, before the next Sentinel is asked.
+	// sentinelTimeout is how long a Sentinel may take to answer, before the next Sentinel receives the request.
 	sentinelTimeout = time.Second
 	// lookupAge is how long an answer is used.
 	lookupAge = 500 * time.Millisecond
