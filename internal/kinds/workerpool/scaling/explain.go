@@ -14,37 +14,28 @@ import (
 
 // ExplainDecision returns a decision in the form of a WorkerPool's status.
 func ExplainDecision(in Observation, d Decision) *v1alpha1.ScaleDecision {
-	return &v1alpha1.ScaleDecision{
-		Time:           new(metav1.NewTime(in.Now)),
-		Inputs:         decisionInputs(in, d),
-		Recommendation: d.Recommended,
-		Applied:        d.Applied,
-		Reason:         string(d.Reason),
-		Message:        decisionMessage(in, d),
-	}
-}
-
-func decisionInputs(in Observation, d Decision) v1alpha1.ScaleInputs {
 	known := v1alpha1.ScaleInputs{Replicas: in.Replicas, Concurrency: in.Settings.Concurrency}
 	if in.PodStart > 0 {
 		known.PodStart = roundedDuration(in.PodStart)
 	}
-	if in.Stats == nil {
-		return known
+	if in.Stats != nil {
+		known.Backlog, known.InFlight = new(in.Stats.Backlog), new(in.Stats.Running)
+		known.OldestAge = roundedDuration(in.Stats.OldestAge)
+		if d.ArrivalRate > 0 || in.Stats.Arrived != nil || in.Stats.Finished != nil {
+			known.ArrivalRate = milliQuantity(d.ArrivalRate)
+		}
+		known.TargetSource = string(d.Target.Source)
+		if d.Target.BacklogPerReplica > 0 {
+			known.Target = milliQuantity(d.Target.BacklogPerReplica)
+		}
+		if d.ServiceTime > 0 {
+			known.ServiceTime = roundedDuration(d.ServiceTime)
+		}
 	}
-	known.Backlog, known.InFlight = new(in.Stats.Backlog), new(in.Stats.Running)
-	known.OldestAge = roundedDuration(in.Stats.OldestAge)
-	if d.ArrivalRate > 0 || in.Stats.Arrived != nil || in.Stats.Finished != nil {
-		known.ArrivalRate = milliQuantity(d.ArrivalRate)
+	return &v1alpha1.ScaleDecision{
+		Time: new(metav1.NewTime(in.Now)), Inputs: known, Recommendation: d.Recommended, Applied: d.Applied,
+		Reason: string(d.Reason), Message: decisionMessage(in, d),
 	}
-	known.TargetSource = string(d.Target.Source)
-	if d.Target.BacklogPerReplica > 0 {
-		known.Target = milliQuantity(d.Target.BacklogPerReplica)
-	}
-	if d.ServiceTime > 0 {
-		known.ServiceTime = roundedDuration(d.ServiceTime)
-	}
-	return known
 }
 
 func decisionMessage(in Observation, d Decision) string {

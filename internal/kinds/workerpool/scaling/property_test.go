@@ -141,16 +141,17 @@ func randomRule(r *rand.Rand) ScaleRule {
 // findViolation returns the guarantee that a decision violates; or an empty string.
 func findViolation(r *rand.Rand, in Observation, d Decision) string {
 	p := in.Settings
+	lower, upper := p.bounds()
 	switch {
-	case d.Applied > in.Replicas && d.Applied > effectiveMax(p):
+	case d.Applied > in.Replicas && d.Applied > upper:
 		return "scales above the upper bound"
-	case d.Applied < effectiveMin(p):
+	case d.Applied < lower:
 		return "is below the lower bound"
 	case in.Stats == nil && d.Applied < in.Replicas:
 		return "scales down without stats"
-	case in.Stats != nil && d.Applied < min(in.Replicas, busyReplicas(in), effectiveMax(p)):
+	case in.Stats != nil && d.Applied < min(in.Replicas, busyReplicas(in), upper):
 		return "scales below the busy workers"
-	case in.Stats != nil && in.Stats.Backlog+in.Stats.Unaccounted > in.Stats.ActivationThreshold && d.Applied == 0 && effectiveMax(p) > 0:
+	case in.Stats != nil && in.Stats.Backlog+in.Stats.Unaccounted > in.Stats.ActivationThreshold && d.Applied == 0 && upper > 0:
 		return "stays at zero with a backlog, or with messages that nothing announces"
 	case len(d.Memory.Recommendations) > spansPerWindow+2:
 		return "the memory grows without bound"
