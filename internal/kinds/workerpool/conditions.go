@@ -98,7 +98,7 @@ func (r *report) shortGraceMessage() string {
 	case grace >= timeout || r.drain.OnTimeout == v1alpha1.DrainRequeue:
 		return ""
 	case r.builder.defaultGrace:
-		return fmt.Sprintf("; evicted workers have %s, less than drain.timeout: the next revision gives them %s", grace, r.builder.terminationGrace())
+		return fmt.Sprintf("; evicted workers have %s, less than drain.timeout: the next revision gives them %s", grace, r.builder.terminationGrace)
 	default:
 		return fmt.Sprintf("; evicted workers have %s, less than drain.timeout: increase drain.terminationGrace", grace)
 	}

@@ -62,10 +62,7 @@ func newFleet(observation Observation) *fleet {
 		isDeleting:  !wp.DeletionTimestamp.IsZero(),
 		effective:   effective,
 		rolloutSpec: ptr.Deref(wp.Spec.Rollout, v1alpha1.Rollout{}),
-		builder: &workloadBuilder{
-			pool: wp, drain: *effective.Drain, config: observation.Config, operator: observation.Operator,
-			defaultGrace: slices.Contains(effective.Sources, v1alpha1.FieldSource{Field: policy.DrainTerminationGrace, From: v1alpha1.FromDefault}),
-		},
+		builder:     newWorkloadBuilder(wp, effective, observation.Config, observation.Operator),
 	}
 	f.drain = drainRules{
 		Drain: *effective.Drain, now: f.now, stats: observation.Stats, workers: observation.Workers,
@@ -85,25 +82,23 @@ func newRevisionStates(observation *Observation, builder *workloadBuilder, now t
 	for _, r := range observation.Revisions {
 		byHash[r.Hash] = &revisionState{Revision: r, exists: true, newReplicas: r.Replicas}
 	}
-	workload, hash := builder.buildWorkload()
+	template := builder.buildTemplate()
+	hash := HashJSON(struct {
+		Template *corev1.PodTemplateSpec
+		Workload v1alpha1.Workload
+	}{&template, builder.pool.Spec.Workload})
 	if updated = byHash[hash]; updated == nil {
 		updated = &revisionState{Revision: Revision{
-			Name: workload.GetName(), Hash: hash, Created: now,
-			Version: builder.pool.Spec.Version, Image: workload.GetAnnotations()[AnnotationImage],
-			Ordered: builder.pool.Spec.Workload == v1alpha1.WorkloadStatefulSet,
+			Name: childObjectName(builder.pool.Name, hash), Hash: hash, Created: now,
+			Version: builder.pool.Spec.Version, Ordered: builder.pool.Spec.Workload == v1alpha1.WorkloadStatefulSet,
 		}}
 		byHash[hash] = updated
 	}
-	// The hash does not cover the sidecar's image and the grace period: an existing revision keeps both.
-	if sidecar := sidecarOf(PodSpecOf(workload)); sidecar != nil && updated.SidecarImage != "" {
-		sidecar.Image = updated.SidecarImage
+	builder.completeTemplate(&template, updated)
+	updated.workload = builder.buildWorkload(hash, template)
+	if !updated.exists {
+		updated.Image = updated.workload.GetAnnotations()[AnnotationImage]
 	}
-	if updated.TerminationGrace > 0 && builder.hashedGrace() == policy.MinTerminationGrace {
-		setTerminationGrace(PodSpecOf(workload), updated.TerminationGrace)
-	}
-	updated.PreStopSecret = updated.preStopSecret(observation.Operator.Admin)
-	protectAdminAPI(PodSpecOf(workload), sharedObjectName(builder.pool.Name), updated.PreStopSecret)
-	updated.workload = workload
 	for i := range observation.Workers {
 		w := &observation.Workers[i]
 		// The garbage collector deletes a worker whose revision was deleted.

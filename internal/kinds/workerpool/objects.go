@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -20,39 +21,86 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/kinds/policy"
 )
 
 // PodMonitorKind is the kind PodMonitor of the Prometheus operator.
 var PodMonitorKind = schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "PodMonitor"}
 
+// workloadBuilder builds the objects of a pool.
 type workloadBuilder struct {
-	pool  *v1alpha1.WorkerPool
-	drain v1alpha1.Drain
-	// defaultGrace is true if drain.terminationGrace is a default.
-	defaultGrace bool
-	config       WorkerConfig
-	operator     OperatorSettings
+	pool     *v1alpha1.WorkerPool
+	drain    v1alpha1.Drain
+	config   WorkerConfig
+	operator OperatorSettings
+	// terminationGrace is the grace period of a worker's Pod, and defaultGrace true if it is a default. hashedGrace is the
+	// grace period in the hash of a template: for a default, except in mode Signal, policy.MinTerminationGrace.
+	terminationGrace, hashedGrace time.Duration
+	defaultGrace                  bool
+}
+
+func newWorkloadBuilder(wp *v1alpha1.WorkerPool, effective *v1alpha1.WorkerPoolEffective, config WorkerConfig, operator OperatorSettings) *workloadBuilder {
+	drain := *effective.Drain
+	b := &workloadBuilder{
+		pool: wp, drain: drain, config: config, operator: operator, terminationGrace: drain.TerminationGrace.Duration.Duration,
+		defaultGrace: slices.Contains(effective.Sources, v1alpha1.FieldSource{Field: policy.DrainTerminationGrace, From: v1alpha1.FromDefault}),
+	}
+	if drain.Mode == v1alpha1.DrainSignal { // SIGTERM starts draining
+		b.terminationGrace += drain.Timeout.Duration.Duration
+	}
+	b.hashedGrace = b.terminationGrace
+	if b.defaultGrace && drain.Mode != v1alpha1.DrainSignal {
+		b.hashedGrace = policy.MinTerminationGrace
+	}
+	return b
 }
 
 // sharedObjects returns the objects that all revisions use, in the order in which workers need them. networkPolicies
 // are all NetworkPolicies of the namespace.
 func (b *workloadBuilder) sharedObjects(updated *revisionState, networkPolicies []networkingv1.NetworkPolicy) []decision.Object {
-	objects := []decision.Object{b.buildServiceAccount(), b.buildConfigMap(), b.buildService(), b.buildDisruptionBudget()}
+	selector := WorkerSelector(b.pool.Name)
+	maxUnavailable := ptr.Deref(b.pool.Spec.Disruption, v1alpha1.Disruption{}).MaxUnavailable
+	objects := []decision.Object{
+		&corev1.ServiceAccount{
+			TypeMeta:                     metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
+			ObjectMeta:                   b.sharedMetadata(),
+			AutomountServiceAccountToken: new(false),
+		},
+		b.buildConfigMap(),
+		&corev1.Service{ // headless: it gives each worker a DNS name
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+			ObjectMeta: b.sharedMetadata(),
+			Spec: corev1.ServiceSpec{
+				ClusterIP:                corev1.ClusterIPNone,
+				Selector:                 selector,
+				PublishNotReadyAddresses: true,
+				Ports: []corev1.ServicePort{{
+					Name: adminPortName, Port: AdminPort, TargetPort: intstr.FromInt32(AdminPort), Protocol: corev1.ProtocolTCP,
+				}},
+			},
+		},
+		&policyv1.PodDisruptionBudget{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"},
+			ObjectMeta: b.sharedMetadata(),
+			Spec: policyv1.PodDisruptionBudgetSpec{
+				MaxUnavailable: intstr.ValueOrDefault(maxUnavailable, intstr.FromInt32(1)),
+				Selector:       &metav1.LabelSelector{MatchLabels: selector},
+				// A worker that never becomes ready must not block the drain of its node.
+				UnhealthyPodEvictionPolicy: new(policyv1.AlwaysAllow),
+			},
+		},
+	}
 	if b.operator.Namespace != "" {
-		objects = append(objects, b.buildNetworkPolicy(podLabelsOf(updated.workload), networkPolicies))
+		objects = append(objects, b.buildNetworkPolicy(templateOf(updated.workload).Labels, networkPolicies))
 	}
 	if b.operator.PodMonitors {
-		objects = append(objects, b.buildPodMonitor(updated.metricsPort()))
+		port := metricsPortName
+		if updated.PreStopSecret == "" {
+			port = adminPortName
+		}
+		objects = append(objects, b.buildPodMonitor(port))
 	}
 	return objects
-}
-
-func (b *workloadBuilder) buildServiceAccount() decision.Object {
-	return &corev1.ServiceAccount{
-		TypeMeta:                     metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
-		ObjectMeta:                   b.sharedMetadata(),
-		AutomountServiceAccountToken: new(false),
-	}
 }
 
 func (b *workloadBuilder) buildConfigMap() decision.Object {
@@ -70,36 +118,6 @@ func (b *workloadBuilder) buildConfigMap() decision.Object {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		ObjectMeta: b.sharedMetadata(),
 		Data:       data,
-	}
-}
-
-// buildService returns the headless Service that gives each worker a DNS name.
-func (b *workloadBuilder) buildService() decision.Object {
-	return &corev1.Service{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
-		ObjectMeta: b.sharedMetadata(),
-		Spec: corev1.ServiceSpec{
-			ClusterIP:                corev1.ClusterIPNone,
-			Selector:                 WorkerSelector(b.pool.Name),
-			PublishNotReadyAddresses: true,
-			Ports: []corev1.ServicePort{{
-				Name: adminPortName, Port: AdminPort, TargetPort: intstr.FromInt32(AdminPort), Protocol: corev1.ProtocolTCP,
-			}},
-		},
-	}
-}
-
-func (b *workloadBuilder) buildDisruptionBudget() decision.Object {
-	disruption := ptr.Deref(b.pool.Spec.Disruption, v1alpha1.Disruption{})
-	return &policyv1.PodDisruptionBudget{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"},
-		ObjectMeta: b.sharedMetadata(),
-		Spec: policyv1.PodDisruptionBudgetSpec{
-			MaxUnavailable: intstr.ValueOrDefault(disruption.MaxUnavailable, intstr.FromInt32(1)),
-			Selector:       &metav1.LabelSelector{MatchLabels: WorkerSelector(b.pool.Name)},
-			// A worker that never becomes ready must not block the drain of its node.
-			UnhealthyPodEvictionPolicy: new(policyv1.AlwaysAllow),
-		},
 	}
 }
 
@@ -126,13 +144,10 @@ func (b *workloadBuilder) buildPodMonitor(port string) decision.Object {
 	return monitor
 }
 
-// buildWorkload returns the Deployment or StatefulSet of the updated revision, and the revision's hash.
-func (b *workloadBuilder) buildWorkload() (workload decision.Object, hash string) {
+// buildWorkload returns the Deployment or StatefulSet of the updated revision.
+func (b *workloadBuilder) buildWorkload(hash string, template corev1.PodTemplateSpec) decision.Object {
 	wp := b.pool
-	template := b.buildTemplate()
-	hash = b.templateHash(&template)
-	setRevisionHash(&template, hash)
-	meta := childMetadata(wp, RevisionName(wp.Name, hash))
+	meta := b.childMetadata(childObjectName(wp.Name, hash))
 	meta.Labels[LabelRevision] = hash
 	if wp.Spec.Version != "" {
 		meta.Labels[LabelAppVersion] = wp.Spec.Version
@@ -153,7 +168,7 @@ func (b *workloadBuilder) buildWorkload() (workload decision.Object, hash string
 				RevisionHistoryLimit: new(int32(0)),
 				PodManagementPolicy:  appsv1.ParallelPodManagement,
 			},
-		}, hash
+		}
 	}
 	return &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
@@ -164,30 +179,11 @@ func (b *workloadBuilder) buildWorkload() (workload decision.Object, hash string
 			Template:             template,
 			RevisionHistoryLimit: new(int32(0)),
 		},
-	}, hash
-}
-
-// templateHash identifies a revision by its Pod template and kind of workload, without the settings in the
-// configuration file. It does not cover the image of the sidecar, the protection of the admin API, or a default of the
-// grace period, so that an upgrade of the operator or another drain.timeout does not restart workers.
-func (b *workloadBuilder) templateHash(t *corev1.PodTemplateSpec) string {
-	if grace := b.terminationGrace(); grace != b.hashedGrace() {
-		setTerminationGrace(&t.Spec, b.hashedGrace())
-		defer setTerminationGrace(&t.Spec, grace)
 	}
-	if sidecar := sidecarOf(&t.Spec); sidecar != nil {
-		image := sidecar.Image
-		sidecar.Image = ""
-		defer func() { sidecar.Image = image }()
-	}
-	return HashJSON(struct {
-		Template *corev1.PodTemplateSpec
-		Workload v1alpha1.Workload
-	}{t, b.pool.Spec.Workload})
 }
 
 func (b *workloadBuilder) sharedMetadata() metav1.ObjectMeta {
-	return childMetadata(b.pool, sharedObjectName(b.pool.Name))
+	return b.childMetadata(sharedObjectName(b.pool.Name))
 }
 
 func workerConcurrency(wp *v1alpha1.WorkerPool) int32 { return max(wp.Spec.Concurrency, 1) }
@@ -245,35 +241,29 @@ func childObjectName(owner, part string) string {
 	return strings.TrimRight(prefix, "-") + suffix + "-" + part
 }
 
-// RevisionName returns the name of a revision's Deployment or StatefulSet.
-func RevisionName(owner, hash string) string { return childObjectName(owner, hash) }
-
 func sharedObjectName(owner string) string { return childObjectName(owner, "workers") }
-
-func poolLabelValue(owner string) string {
-	if len(owner) <= maxLabelLength {
-		return owner
-	}
-	suffix := "-" + decision.HexDigest([]byte(owner), hashLength)
-	return strings.TrimRight(owner[:maxLabelLength-len(suffix)], "-.") + suffix
-}
 
 // WorkerSelector returns the labels that select a pool's workers.
 func WorkerSelector(owner string) map[string]string {
-	return map[string]string{LabelWorkerPool: poolLabelValue(owner)}
+	value := owner
+	if len(owner) > maxLabelLength {
+		suffix := "-" + decision.HexDigest([]byte(owner), hashLength)
+		value = strings.TrimRight(owner[:maxLabelLength-len(suffix)], "-.") + suffix
+	}
+	return map[string]string{LabelWorkerPool: value}
 }
 
 // HashJSON returns a short hash of a value's JSON form.
 func HashJSON(value any) string { return decision.ContentHash(value, hashLength) }
 
 func objectLabels(owner string) map[string]string {
-	return map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByValue, LabelWorkerPool: poolLabelValue(owner)}
+	return labels.Merge(WorkerSelector(owner), labels.Set{v1alpha1.LabelManagedBy: v1alpha1.ManagedByValue})
 }
 
-func childMetadata(wp *v1alpha1.WorkerPool, name string) metav1.ObjectMeta {
+func (b *workloadBuilder) childMetadata(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
-		Name: name, Namespace: wp.Namespace, Labels: objectLabels(wp.Name),
-		OwnerReferences: decision.ControllerReferences("WorkerPool", wp),
+		Name: name, Namespace: b.pool.Namespace, Labels: objectLabels(b.pool.Name),
+		OwnerReferences: decision.ControllerReferences("WorkerPool", b.pool),
 	}
 }
 
@@ -284,14 +274,10 @@ func HasDrifted(desired, found decision.Object) bool {
 		desired.GetAnnotations()[AnnotationImage] != found.GetAnnotations()[AnnotationImage] {
 		return true
 	}
-	return !isContained(jsonOf(templateOf(desired)), jsonOf(templateOf(found)))
-}
-
-// jsonOf returns the JSON form of an object, without unset fields, of which the API server sets many.
-func jsonOf(object any) map[string]any {
-	// A Pod template always has a JSON form.
-	fields, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	return fields
+	// The JSON form of a Pod template, which always has one, is without unset fields, of which the API server sets many.
+	wanted, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(templateOf(desired))
+	existing, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(templateOf(found))
+	return !isContained(wanted, existing)
 }
 
 // isContained reports whether a value has all fields of the desired value.
@@ -340,11 +326,22 @@ func (b *workloadBuilder) buildNetworkPolicy(workers map[string]string, others [
 		Spec: networkingv1.NetworkPolicySpec{
 			PodSelector: metav1.LabelSelector{MatchLabels: WorkerSelector(b.pool.Name)},
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
-			Ingress:     []networkingv1.NetworkPolicyIngressRule{allowOperator(b.operator.Namespace)},
+			Ingress: []networkingv1.NetworkPolicyIngressRule{{
+				From: []networkingv1.NetworkPolicyPeer{{
+					NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: b.operator.Namespace}},
+					PodSelector:       &metav1.LabelSelector{MatchLabels: operatorLabels},
+				}},
+				Ports: []networkingv1.NetworkPolicyPort{portRange(corev1.ProtocolTCP, AdminPort, AdminPort)},
+			}},
 		},
 	}
 	restricts := func(other networkingv1.NetworkPolicy) bool {
-		return !metav1.IsControlledBy(&other, b.pool) && restrictsIngress(&other, workers)
+		types := other.Spec.PolicyTypes
+		if metav1.IsControlledBy(&other, b.pool) || len(types) > 0 && !slices.Contains(types, networkingv1.PolicyTypeIngress) {
+			return false
+		}
+		selector, err := metav1.LabelSelectorAsSelector(&other.Spec.PodSelector)
+		return err == nil && selector.Matches(labels.Set(workers))
 	}
 	switch {
 	case b.pool.Spec.NetworkPolicy == v1alpha1.PoolNetworkPolicyNone:
@@ -352,39 +349,15 @@ func (b *workloadBuilder) buildNetworkPolicy(workers map[string]string, others [
 		policy.Spec.PodSelector.MatchExpressions = []metav1.LabelSelectorRequirement{
 			{Key: LabelWorkerPool, Operator: metav1.LabelSelectorOpDoesNotExist},
 		}
-	case !slices.ContainsFunc(others, restricts):
-		policy.Spec.Ingress = append(policy.Spec.Ingress, allowAllPortsExcept(AdminPort))
+	case !slices.ContainsFunc(others, restricts): // all ports except the admin port
+		policy.Spec.Ingress = append(policy.Spec.Ingress, networkingv1.NetworkPolicyIngressRule{Ports: []networkingv1.NetworkPolicyPort{
+			portRange(corev1.ProtocolTCP, firstPort, AdminPort-1),
+			portRange(corev1.ProtocolTCP, AdminPort+1, lastPort),
+			portRange(corev1.ProtocolUDP, firstPort, lastPort),
+			portRange(corev1.ProtocolSCTP, firstPort, lastPort),
+		}})
 	}
 	return policy
-}
-
-// restrictsIngress reports whether a NetworkPolicy selects Pods with these labels, and restricts connections to them.
-func restrictsIngress(policy *networkingv1.NetworkPolicy, pod map[string]string) bool {
-	types := policy.Spec.PolicyTypes
-	if len(types) > 0 && !slices.Contains(types, networkingv1.PolicyTypeIngress) {
-		return false
-	}
-	selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
-	return err == nil && selector.Matches(labels.Set(pod))
-}
-
-func allowOperator(namespace string) networkingv1.NetworkPolicyIngressRule {
-	return networkingv1.NetworkPolicyIngressRule{
-		From: []networkingv1.NetworkPolicyPeer{{
-			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
-			PodSelector:       &metav1.LabelSelector{MatchLabels: operatorLabels},
-		}},
-		Ports: []networkingv1.NetworkPolicyPort{portRange(corev1.ProtocolTCP, AdminPort, AdminPort)},
-	}
-}
-
-func allowAllPortsExcept(port int32) networkingv1.NetworkPolicyIngressRule {
-	return networkingv1.NetworkPolicyIngressRule{Ports: []networkingv1.NetworkPolicyPort{
-		portRange(corev1.ProtocolTCP, firstPort, port-1),
-		portRange(corev1.ProtocolTCP, port+1, lastPort),
-		portRange(corev1.ProtocolUDP, firstPort, lastPort),
-		portRange(corev1.ProtocolSCTP, firstPort, lastPort),
-	}}
 }
 
 func portRange(protocol corev1.Protocol, first, last int32) networkingv1.NetworkPolicyPort {

@@ -210,7 +210,7 @@ func (w *simulator) isSettled() bool {
 		return false
 	}
 	for _, p := range w.pods {
-		if (RevisionName("sim", p.Revision) == s.UpdatedRevision) == rolledBack || !p.DrainingSince.IsZero() || p.isDraining || p.Terminating {
+		if (childObjectName("sim", p.Revision) == s.UpdatedRevision) == rolledBack || !p.DrainingSince.IsZero() || p.isDraining || p.Terminating {
 			return false
 		}
 	}

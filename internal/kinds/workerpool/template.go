@@ -42,7 +42,8 @@ const (
 	configKeyQueues      = "queues"
 )
 
-// buildTemplate returns the template of the workers' Pods, without the fields that setRevisionHash sets.
+// buildTemplate returns the template of the workers' Pods, of which the hash identifies the revision. completeTemplate
+// sets the fields that the hash does not cover.
 func (b *workloadBuilder) buildTemplate() corev1.PodTemplateSpec {
 	wp := b.pool
 	t := *cmp.Or(wp.Spec.Template, &corev1.PodTemplateSpec{}).DeepCopy()
@@ -50,20 +51,25 @@ func (b *workloadBuilder) buildTemplate() corev1.PodTemplateSpec {
 	t.Spec.RestartPolicy = corev1.RestartPolicyAlways
 	t.Spec.ServiceAccountName = cmp.Or(t.Spec.ServiceAccountName, sharedObjectName(wp.Name))
 	t.Spec.AutomountServiceAccountToken = cmp.Or(t.Spec.AutomountServiceAccountToken, new(false))
+	// It is ready while the worker is attached to all its queues and does not drain.
+	ready := &corev1.Probe{ProbeHandler: httpGetAction("/readyz"), PeriodSeconds: 2}
 	consumer := worker
-	if b.drain.Mode == v1alpha1.DrainSidecar {
-		t.Spec.InitContainers = append(t.Spec.InitContainers, b.buildSidecar(worker))
+	switch b.drain.Mode {
+	case v1alpha1.DrainSidecar:
+		t.Spec.InitContainers = append(t.Spec.InitContainers, b.buildSidecar(worker, ready))
 		consumer = &t.Spec.InitContainers[len(t.Spec.InitContainers)-1]
-	}
-	if b.drain.Mode == v1alpha1.DrainHTTP {
+	case v1alpha1.DrainHTTP:
 		addPort(worker, adminPortName, AdminPort)
-		worker.ReadinessProbe = cmp.Or(worker.ReadinessProbe, readinessProbe())
+		worker.ReadinessProbe = cmp.Or(worker.ReadinessProbe, ready)
 	}
 	b.addBrokerAccess(&t.Spec, consumer)
 	if b.drain.Mode != v1alpha1.DrainSignal {
-		addPreStopHook(worker)
+		// It drains the worker when its Pod is deleted, for example by a node drain or an eviction.
+		hook := &corev1.LifecycleHandler{HTTPGet: httpGetAction(preStopPath).HTTPGet}
+		worker.Lifecycle = cmp.Or(worker.Lifecycle, &corev1.Lifecycle{})
+		worker.Lifecycle.PreStop = cmp.Or(worker.Lifecycle.PreStop, hook)
 	}
-	setTerminationGrace(&t.Spec, b.terminationGrace())
+	setTerminationGrace(&t.Spec, b.hashedGrace)
 	restrictPod(&t.Spec)
 	metav1.SetMetaDataAnnotation(&t.ObjectMeta, AnnotationWorkerPool, wp.Name)
 	if b.config.Connection != "" {
@@ -76,18 +82,29 @@ func (b *workloadBuilder) buildTemplate() corev1.PodTemplateSpec {
 	return t
 }
 
-// setRevisionHash sets the fields of a template that depend on its hash.
-func setRevisionHash(t *corev1.PodTemplateSpec, hash string) {
-	t.Labels[LabelRevision] = hash
-	for _, containers := range [][]corev1.Container{t.Spec.Containers, t.Spec.InitContainers} {
-		for i := range containers {
-			for j := range containers[i].Env {
-				if containers[i].Env[j].Name == v1alpha1.WorkerEnvPrefix+"REVISION" {
-					containers[i].Env[j].Value = hash
-				}
-			}
+// completeTemplate sets the fields of a template that depend on its hash, and the fields that its hash does not cover: the
+// image of the sidecar, a default of the grace period, and the protection of the admin API. An existing revision keeps
+// these, so that an upgrade of the operator, another drain.timeout or a new key does not restart its workers.
+func (b *workloadBuilder) completeTemplate(t *corev1.PodTemplateSpec, r *revisionState) {
+	t.Labels[LabelRevision] = r.Hash
+	consumer := consumerOf(&t.Spec)
+	for i := range consumer.Env {
+		if consumer.Env[i].Name == v1alpha1.WorkerEnvPrefix+"REVISION" {
+			consumer.Env[i].Value = r.Hash
 		}
 	}
+	if consumer.Name == SidecarContainer {
+		consumer.Image = cmp.Or(r.SidecarImage, b.operator.Image)
+	}
+	grace := b.terminationGrace
+	if r.TerminationGrace > 0 && b.hashedGrace == policy.MinTerminationGrace {
+		grace = r.TerminationGrace
+	}
+	setTerminationGrace(&t.Spec, grace)
+	if access := b.operator.Admin; access != nil && !r.exists {
+		r.PreStopSecret = adminauth.PreStopSecret(access.PreStopKey, r.Hash)
+	}
+	protectAdminAPI(&t.Spec, sharedObjectName(b.pool.Name), r.PreStopSecret)
 }
 
 // workerContainer returns the worker container of a Pod, with spec.image, spec.resources and spec.env.
@@ -116,56 +133,42 @@ func (b *workloadBuilder) workerContainer(pod *corev1.PodSpec) *corev1.Container
 
 func isWorkerContainer(c corev1.Container) bool { return c.Name == v1alpha1.WorkerContainer }
 
-func (b *workloadBuilder) buildSidecar(worker *corev1.Container) corev1.Container {
+func (b *workloadBuilder) buildSidecar(worker *corev1.Container, ready *corev1.Probe) corev1.Container {
 	port := int32(defaultHandlerPort)
 	if len(worker.Ports) > 0 {
 		port = worker.Ports[0].ContainerPort
 	}
 	options := cmp.Or(b.pool.Spec.Sidecar, &v1alpha1.Sidecar{})
+	// The default satisfies a ResourceQuota, which may require requests and limits of each container. Its memory limit is
+	// enough for the largest number of prefetched messages with 64 KiB each.
+	resources := cmp.Or(options.Resources, &corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("20m"), corev1.ResourceMemory: resource.MustParse("32Mi")},
+		Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("256Mi")},
+	})
 	return corev1.Container{
 		Name:           SidecarContainer,
-		Image:          b.operator.Image,
 		Args:           []string{"worker", "--forward", fmt.Sprintf("http://127.0.0.1:%d%s", port, options.Path)},
 		Env:            slices.Clone(options.Env),
-		Resources:      *cmp.Or(options.Resources, defaultSidecarResources()),
+		Resources:      *resources,
 		RestartPolicy:  new(corev1.ContainerRestartPolicyAlways),
 		Ports:          []corev1.ContainerPort{{Name: adminPortName, ContainerPort: AdminPort, Protocol: corev1.ProtocolTCP}},
-		ReadinessProbe: readinessProbe(),
+		ReadinessProbe: ready,
 		LivenessProbe:  &corev1.Probe{ProbeHandler: httpGetAction("/livez"), PeriodSeconds: 10, FailureThreshold: 6},
 	}
 }
 
-// defaultSidecarResources satisfy a ResourceQuota, which may require requests and limits of each container. The memory
-// limit is enough for the largest number of prefetched messages with 64 KiB each.
-func defaultSidecarResources() *corev1.ResourceRequirements {
-	return &corev1.ResourceRequirements{
-		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("20m"), corev1.ResourceMemory: resource.MustParse("32Mi")},
-		Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("256Mi")},
-	}
-}
-
-// sidecarOf returns the sidecar of a Pod, or nil.
-func sidecarOf(pod *corev1.PodSpec) *corev1.Container {
-	for i := range pod.InitContainers {
-		if pod.InitContainers[i].Name == SidecarContainer {
-			return &pod.InitContainers[i]
-		}
-	}
-	return nil
-}
-
 // SidecarImage returns the image of a Pod's sidecar, or "".
 func SidecarImage(pod *corev1.PodSpec) string {
-	if sidecar := sidecarOf(pod); sidecar != nil {
-		return sidecar.Image
+	for i := range pod.InitContainers {
+		if pod.InitContainers[i].Name == SidecarContainer {
+			return pod.InitContainers[i].Image
+		}
 	}
 	return ""
 }
 
 // PodSpecOf returns the Pod of a Deployment or StatefulSet.
 func PodSpecOf(workload decision.Object) *corev1.PodSpec { return &templateOf(workload).Spec }
-
-func podLabelsOf(workload decision.Object) map[string]string { return templateOf(workload).Labels }
 
 func templateOf(workload decision.Object) *corev1.PodTemplateSpec {
 	switch w := workload.(type) {
@@ -175,11 +178,6 @@ func templateOf(workload decision.Object) *corev1.PodTemplateSpec {
 		return &w.Spec.Template
 	}
 	return &corev1.PodTemplateSpec{}
-}
-
-// readinessProbe succeeds while the worker is attached to all its queues and does not drain.
-func readinessProbe() *corev1.Probe {
-	return &corev1.Probe{ProbeHandler: httpGetAction("/readyz"), PeriodSeconds: 2}
 }
 
 // addPort declares a port of the worker, unless the user has declared the port or another port with its name.
@@ -192,14 +190,6 @@ func addPort(worker *corev1.Container, name string, port int32) {
 
 func httpGetAction(path string) corev1.ProbeHandler {
 	return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(AdminPort)}}
-}
-
-// addPreStopHook adds a hook that drains the worker when its Pod is deleted, for example by a node drain or an
-// eviction. It keeps a hook of the user.
-func addPreStopHook(worker *corev1.Container) {
-	hook := &corev1.LifecycleHandler{HTTPGet: httpGetAction(preStopPath).HTTPGet}
-	worker.Lifecycle = cmp.Or(worker.Lifecycle, &corev1.Lifecycle{})
-	worker.Lifecycle.PreStop = cmp.Or(worker.Lifecycle.PreStop, hook)
 }
 
 // addBrokerAccess adds the configuration and the Secrets with which a container consumes messages from the broker.
@@ -261,51 +251,26 @@ func restrictPod(pod *corev1.PodSpec) {
 		&corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault})
 	for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
 		for i := range containers {
-			restrictContainer(&containers[i])
+			c := &containers[i]
+			c.SecurityContext = cmp.Or(c.SecurityContext, &corev1.SecurityContext{})
+			context := c.SecurityContext
+			context.AllowPrivilegeEscalation = cmp.Or(context.AllowPrivilegeEscalation, new(false))
+			context.Capabilities = cmp.Or(context.Capabilities, &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}})
 		}
 	}
-}
-
-func restrictContainer(c *corev1.Container) {
-	c.SecurityContext = cmp.Or(c.SecurityContext, &corev1.SecurityContext{})
-	context := c.SecurityContext
-	context.AllowPrivilegeEscalation = cmp.Or(context.AllowPrivilegeEscalation, new(false))
-	context.Capabilities = cmp.Or(context.Capabilities, &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}})
 }
 
 // shutdownMargin is how long before the end of its grace period a worker stops handling messages, to release them in
 // time.
 const shutdownMargin = 5 * time.Second
 
-// terminationGrace is the grace period of a worker's Pod. In mode Signal, it includes the drain timeout, because
-// SIGTERM starts draining.
-func (b *workloadBuilder) terminationGrace() time.Duration {
-	grace := b.drain.TerminationGrace.Duration.Duration
-	if b.drain.Mode == v1alpha1.DrainSignal {
-		grace += b.drain.Timeout.Duration.Duration
-	}
-	return grace
-}
-
-// hashedGrace is the grace period in the hash of a template: for a default, except in mode Signal,
-// policy.MinTerminationGrace.
-func (b *workloadBuilder) hashedGrace() time.Duration {
-	if b.defaultGrace && b.drain.Mode != v1alpha1.DrainSignal {
-		return policy.MinTerminationGrace
-	}
-	return b.terminationGrace()
-}
-
 // setTerminationGrace sets the grace period of a Pod, and the time in which its worker must drain.
 func setTerminationGrace(pod *corev1.PodSpec, grace time.Duration) {
-	pod.TerminationGracePeriodSeconds = new(wholeSeconds(grace))
-	for _, containers := range [][]corev1.Container{pod.Containers, pod.InitContainers} {
-		for i := range containers {
-			for j := range containers[i].Env {
-				if containers[i].Env[j].Name == v1alpha1.WorkerEnvPrefix+"DRAIN_TIMEOUT" {
-					containers[i].Env[j].Value = max(grace-shutdownMargin, grace/2).String()
-				}
-			}
+	pod.TerminationGracePeriodSeconds = new(int64((grace + time.Second - 1) / time.Second))
+	consumer := consumerOf(pod)
+	for i := range consumer.Env {
+		if consumer.Env[i].Name == v1alpha1.WorkerEnvPrefix+"DRAIN_TIMEOUT" {
+			consumer.Env[i].Value = max(grace-shutdownMargin, grace/2).String()
 		}
 	}
 }
@@ -314,8 +279,6 @@ func setTerminationGrace(pod *corev1.PodSpec, grace time.Duration) {
 func TerminationGraceOf(pod *corev1.PodSpec) time.Duration {
 	return time.Duration(ptr.Deref(pod.TerminationGracePeriodSeconds, 0)) * time.Second
 }
-
-func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
 const (
 	// MetricsPort is the port of a worker's metrics, metricsPortName its name. Servers rarely use this number, which
@@ -340,25 +303,8 @@ type AdminAccess struct {
 	PreStopKey []byte
 }
 
-// preStopSecret returns the secret of the preStop hook of the updated revision; empty if its admin API has no
-// protection. An existing revision keeps its secret, so that an upgrade of the operator or a new key does not change
-// its template, which would restart its workers.
-func (r *revisionState) preStopSecret(access *AdminAccess) string {
-	if r.exists || access == nil {
-		return r.PreStopSecret
-	}
-	return adminauth.PreStopSecret(access.PreStopKey, r.Hash)
-}
-
-func (r *revisionState) metricsPort() string {
-	if r.PreStopSecret == "" {
-		return adminPortName
-	}
-	return metricsPortName
-}
-
 // protectAdminAPI lets the workers of a revision authenticate the operator and the kubelet, and serves the metrics on a
-// separate port. The revision's hash does not cover it.
+// separate port.
 func protectAdminAPI(pod *corev1.PodSpec, sharedName, preStopSecret string) {
 	if preStopSecret == "" {
 		return
@@ -380,26 +326,24 @@ func protectAdminAPI(pod *corev1.PodSpec, sharedName, preStopSecret string) {
 	}})
 	addPort(consumer, metricsPortName, MetricsPort)
 	for i := range pod.Containers {
-		authorizePreStopHook(pod.Containers[i].Lifecycle, preStopSecret)
-	}
-}
-
-// authorizePreStopHook adds the secret to a hook that requests preStopPath of the admin API. The secret is a header,
-// because the kubelet writes paths into events and logs, and other runtimes ignore it.
-func authorizePreStopHook(lifecycle *corev1.Lifecycle, secret string) {
-	if lifecycle == nil || lifecycle.PreStop == nil || lifecycle.PreStop.HTTPGet == nil {
-		return
-	}
-	hook := lifecycle.PreStop.HTTPGet
-	if hook.Path == preStopPath && (hook.Port == intstr.FromInt32(AdminPort) || hook.Port == intstr.FromString(adminPortName)) {
-		hook.HTTPHeaders = append(hook.HTTPHeaders, corev1.HTTPHeader{Name: adminauth.PreStopHeader, Value: secret})
+		lifecycle := pod.Containers[i].Lifecycle
+		if lifecycle == nil || lifecycle.PreStop == nil || lifecycle.PreStop.HTTPGet == nil {
+			continue
+		}
+		// A hook that requests preStopPath of the admin API gets the secret as a header, because the kubelet writes paths
+		// into events and logs, and other runtimes ignore it.
+		hook := lifecycle.PreStop.HTTPGet
+		if hook.Path == preStopPath && (hook.Port == intstr.FromInt32(AdminPort) || hook.Port == intstr.FromString(adminPortName)) {
+			hook.HTTPHeaders = append(hook.HTTPHeaders, corev1.HTTPHeader{Name: adminauth.PreStopHeader, Value: preStopSecret})
+		}
 	}
 }
 
 // consumerOf returns the container that takes messages.
 func consumerOf(pod *corev1.PodSpec) *corev1.Container {
-	if sidecar := sidecarOf(pod); sidecar != nil {
-		return sidecar
+	isSidecar := func(c corev1.Container) bool { return c.Name == SidecarContainer }
+	if i := slices.IndexFunc(pod.InitContainers, isSidecar); i >= 0 {
+		return &pod.InitContainers[i]
 	}
 	return &pod.Containers[slices.IndexFunc(pod.Containers, isWorkerContainer)]
 }

@@ -236,7 +236,7 @@ func TestNamesAreValidAndUnique(t *testing.T) {
 	long := strings.Repeat("a", 250)
 	seen := map[string]string{}
 	for _, owner := range []string{"mail", "a.b", "a-b", "1st", long, long + "b", "p1st"} {
-		for _, name := range []string{RevisionName(owner, "0123456789"), sharedObjectName(owner)} {
+		for _, name := range []string{childObjectName(owner, "0123456789"), sharedObjectName(owner)} {
 			if len(name) > maxNameLength || strings.Contains(name, ".") || name[0] < 'a' {
 				t.Errorf("%q is no valid name for an object of %q", name, owner)
 			}
@@ -245,7 +245,7 @@ func TestNamesAreValidAndUnique(t *testing.T) {
 			}
 			seen[name] = owner
 		}
-		if label := poolLabelValue(owner); len(label) > maxLabelLength {
+		if label := WorkerSelector(owner)[LabelWorkerPool]; len(label) > maxLabelLength {
 			t.Errorf("%q is no valid label", label)
 		}
 	}

@@ -31,7 +31,7 @@ func newTestPool(replicas int32) *testPool {
 func (s *testPool) revisionHash() string { return newFleet(s.Observation).updated.Hash }
 
 // revisionName returns the name of that revision.
-func (s *testPool) revisionName() string { return RevisionName("mail", s.revisionHash()) }
+func (s *testPool) revisionName() string { return childObjectName("mail", s.revisionHash()) }
 
 // withRevision adds the revision that the spec asks for, with ready and idle workers.
 func (s *testPool) withRevision(workers int) *testPool {
