@@ -1,8 +1,10 @@
 package workerpool
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,7 +49,11 @@ func newReport(f *fleet, d *demand, r *rollout, p *plan) *report {
 		if r.exists {
 			status.CreatedTime = new(metav1.NewTime(r.Created))
 		}
-		if outcomes := r.reportedOutcomes(); outcomes.total() > 0 {
+		var outcomes Outcomes
+		for _, w := range r.workers {
+			outcomes = outcomes.plus(w.reportedOutcomes())
+		}
+		if outcomes.total() > 0 {
 			status.Succeeded, status.Failed = new(outcomes.Succeeded), new(outcomes.Failed)
 		}
 		s.Revisions = append(s.Revisions, status)
@@ -62,7 +68,12 @@ func newReport(f *fleet, d *demand, r *rollout, p *plan) *report {
 	}
 	s.SLO = objectiveStatus(f.Pool.Spec.Autoscaling, f.Stats)
 	report := &report{fleet: f, demand: d, rollout: r, plan: p, status: s}
-	report.setConditions()
+	report.setWorkerConditions()
+	report.setScalingConditions()
+	if r.isEvaluated {
+		report.setRolloutConditions()
+	}
+	decision.Set(&s.Conditions, f.Pool.Generation, metav1.NewTime(f.now), report.summarize())
 	return report
 }
 
@@ -102,6 +113,231 @@ func objectiveStatus(autoscaling *v1alpha1.Autoscaling, stats *QueueStats) *v1al
 		status.Met = metav1.ConditionTrue
 	}
 	return status
+}
+
+func (r *report) setCondition(kind string, state decision.State) {
+	decision.SetState(&r.status.Conditions, r.Pool.Generation, metav1.NewTime(r.now), kind, state)
+}
+
+func (r *report) setRolloutConditions() {
+	name, ready, desired := r.updated.Name, r.status.Ready, r.demand.desired
+	failure, stalled, start := r.rollout.history.FailureMessage, r.stalledProgress(), r.updated.startFailure()
+
+	paused := decision.False(v1alpha1.ReasonRollingOut, "")
+	switch {
+	case failure != "":
+		paused = decision.True(v1alpha1.ReasonAnalysisFailed, fmt.Sprintf("revision %s failed and was rolled back: %s", name, failure))
+	case r.rollout.isComplete:
+		paused = decision.False(v1alpha1.ReasonRolledOut, "")
+	case start != nil:
+		paused = decision.True(start.Reason, start.Message)
+	}
+	r.setCondition(v1alpha1.ConditionRolloutPaused, paused)
+
+	proven, steps := r.plan.updated.countWorkers(r.rollout.proof.isProven), len(r.rolloutSpec.Steps)
+	progress := fmt.Sprintf("revision %s: %d of %d workers have proven to work", name, proven, desired)
+	if r.rolloutSpec.Strategy == v1alpha1.RolloutCanary && r.rollout.history.CanaryStep < steps {
+		progress += fmt.Sprintf(", step %d of %d", r.rollout.history.CanaryStep+1, steps)
+	}
+	progressing := decision.True(v1alpha1.ReasonRollingOut, progress)
+	switch {
+	case r.rollout.isComplete && ready >= desired:
+		progressing = decision.True(v1alpha1.ReasonRolledOut, fmt.Sprintf("all workers are of revision %s%s", name, r.shortGraceMessage()))
+	case r.rollout.isComplete:
+		progressing = decision.True(v1alpha1.ReasonWorkersStarting, fmt.Sprintf("%d of %d workers of revision %s are ready", ready, desired, name))
+	case failure != "":
+		progressing = decision.False(v1alpha1.ReasonAnalysisFailed, failure)
+	case stalled != nil:
+		progressing = decision.False(stalled.Reason, stalled.Message)
+	}
+	r.setCondition(v1alpha1.ConditionProgressing, progressing)
+}
+
+// stalledProgress returns the problem of a rollout that exceeded its progress deadline; nil if it did not. A pool that
+// needs no workers, and a rollout that waits in a canary step, have no deadline.
+func (r *report) stalledProgress() *decision.Problem {
+	deadline := defaultProgressDeadline
+	if r.rolloutSpec.ProgressDeadline != nil {
+		deadline = r.rolloutSpec.ProgressDeadline.Duration.Duration
+	}
+	last := r.updated.Created
+	if r.rollout.history.LastProgress.After(last) {
+		last = r.rollout.history.LastProgress
+	}
+	if r.demand.desired == 0 || !r.rollout.history.StepReached.IsZero() || r.now.Sub(last) <= deadline {
+		return nil
+	}
+	return &decision.Problem{Reason: v1alpha1.ReasonNoProgress, Message: fmt.Sprintf("revision %s has made no progress for %s", r.updated.Name, deadline)}
+}
+
+// shortGraceMessage warns if an evicted worker of the updated revision has less time than a drained worker.
+func (r *report) shortGraceMessage() string {
+	grace, timeout := TerminationGraceOf(PodSpecOf(r.updated.workload)), r.drain.Timeout.Duration.Duration
+	switch {
+	case grace >= timeout || r.drain.OnTimeout == v1alpha1.DrainRequeue:
+		return ""
+	case r.builder.defaultGrace:
+		return fmt.Sprintf("; evicted workers have %s, less than drain.timeout: the next revision gives them %s", grace, r.builder.terminationGrace)
+	default:
+		return fmt.Sprintf("; evicted workers have %s, less than drain.timeout: increase drain.terminationGrace", grace)
+	}
+}
+
+// Reasons of scaling decisions: with inactiveReasons, a decision does not follow the metrics; with limitingReasons, a
+// pool may have fewer workers than recommended.
+var (
+	inactiveReasons = []scaling.Reason{scaling.ReasonPaused, scaling.ReasonDryRun, scaling.ReasonStatsUnavailable, scaling.ReasonFallback}
+	limitingReasons = []scaling.Reason{
+		scaling.ReasonMaxReplicas, scaling.ReasonBudget, scaling.ReasonRateLimit, scaling.ReasonMaxInFlight, scaling.ReasonThroughputSaturated,
+	}
+)
+
+// setScalingConditions sets the conditions of metrics and, if it was evaluated, of scaling.
+func (r *report) setScalingConditions() {
+	fresh := decision.True(v1alpha1.ReasonMetricsFresh, "")
+	if r.Stats == nil {
+		fresh = decision.False(v1alpha1.ReasonMetricsStale, r.StatsError)
+	}
+	r.setCondition(v1alpha1.ConditionMetricsFresh, fresh)
+
+	active, limited := decision.True(v1alpha1.ReasonAutoscaled, ""), decision.False(v1alpha1.ReasonWithinBounds, "")
+	made, replicas := r.demand.decision, r.Pool.Spec.Replicas
+	switch {
+	case r.Pool.Spec.Autoscaling == nil:
+		active = decision.False(v1alpha1.ReasonManual, "spec.replicas sets the number of workers")
+		if replicas != nil && r.demand.desired < *replicas && !r.isDeleting {
+			limited = decision.True(string(scaling.ReasonBudget), fmt.Sprintf("spec.replicas is %d, Policies allow %d", *replicas, r.demand.limit))
+		}
+	case made == nil:
+		return
+	default:
+		if slices.Contains(inactiveReasons, made.Reason) {
+			active = decision.False(string(made.Reason), r.status.LastDecision.Message)
+		}
+		if made.Recommended != r.demand.desired && slices.Contains(limitingReasons, made.Reason) {
+			limited = decision.True(string(made.Reason), r.status.LastDecision.Message)
+		}
+	}
+	r.setCondition(v1alpha1.ConditionScalingActive, active)
+	r.setCondition(v1alpha1.ConditionScalingLimited, limited)
+}
+
+// maxListedNames is the number of names in a message.
+const maxListedNames = 3
+
+// setWorkerConditions sets the conditions Available, Draining, DrainTimedOut and Degraded.
+func (r *report) setWorkerConditions() {
+	minimum := r.demand.desired
+	if autoscaling := r.Pool.Spec.Autoscaling; autoscaling != nil {
+		minimum = min(autoscaling.MinReplicas, minimum)
+	}
+	message := fmt.Sprintf("%d of %d workers are ready; the minimum is %d", r.status.Ready, r.demand.desired, minimum)
+	available := decision.False(v1alpha1.ReasonMinimumUnavailable, message)
+	if r.status.Ready >= minimum {
+		available = decision.True(v1alpha1.ReasonMinimumAvailable, message)
+	}
+	r.setCondition(v1alpha1.ConditionAvailable, available)
+
+	draining := decision.False(v1alpha1.ReasonDrained, "")
+	if r.status.Draining > 0 {
+		draining = decision.True(v1alpha1.ReasonDrainsRunning, fmt.Sprintf("%d workers are draining", r.status.Draining))
+	}
+	r.setCondition(v1alpha1.ConditionDraining, draining)
+
+	var late []string
+	var failure *decision.Problem
+	for _, revision := range r.plan.revisions {
+		failure = cmp.Or(failure, revision.startFailure())
+		for _, w := range revision.workers {
+			if r.drain.hasTimedOut(w) {
+				late = append(late, w.Name)
+			}
+		}
+	}
+	timedOut := decision.False(v1alpha1.ReasonDrained, "")
+	if len(late) > 0 {
+		slices.Sort(late)
+		timedOut = decision.True(v1alpha1.ReasonDrainTimeout, fmt.Sprintf("%d workers still have messages in flight after %s: %s",
+			len(late), r.drain.Timeout.Duration.Duration, strings.Join(late[:min(len(late), maxListedNames)], ", ")))
+		if len(late) > maxListedNames {
+			timedOut.Message += fmt.Sprintf(" and %d more", len(late)-maxListedNames)
+		}
+	}
+	r.setCondition(v1alpha1.ConditionDrainTimedOut, timedOut)
+	degraded := decision.False(v1alpha1.ReasonReady, "")
+	if failure != nil {
+		degraded = decision.True(failure.Reason, failure.Message)
+	}
+	r.setCondition(v1alpha1.ConditionDegraded, degraded)
+}
+
+// waitingReasons are the reasons of problems that can end without a change of the pool, such as a missing object or an
+// exhausted quota.
+var waitingReasons = []string{
+	v1alpha1.ReasonQueueNotFound, v1alpha1.ReasonQueueNotReady, v1alpha1.ReasonSecretNotFound, v1alpha1.ReasonNoBroker,
+	v1alpha1.ReasonConnectionFailed, v1alpha1.ReasonPending, v1alpha1.ReasonQuotaExceeded,
+}
+
+// summarize determines Ready, Reconciling and Stalled. The other conditions are set before.
+func (r *report) summarize() decision.Summary {
+	available := meta.FindStatusCondition(r.status.Conditions, v1alpha1.ConditionAvailable)
+	isAvailable := available.Status == metav1.ConditionTrue
+	start := r.updated.startFailure()
+	stopped := cmp.Or(start, r.stalledProgress()) // a rollout that cannot continue
+	if failure := r.rollout.history.FailureMessage; failure != "" {
+		stopped = &decision.Problem{Reason: v1alpha1.ReasonAnalysisFailed, Message: failure}
+	}
+	isSleeping := r.demand.desired == 0 && r.status.Replicas == 0
+	ready, problem := metav1.ConditionFalse, r.problem
+	switch {
+	case r.isDeleting:
+		return decision.Summary{Ready: ready, Reason: v1alpha1.ReasonDeleting, Message: r.deletionMessage(), Progress: decision.InProgress}
+	case problem != nil:
+	case r.Refusal != nil:
+		problem = refusalProblem(r.Refusal)
+	case !r.rollout.isComplete && stopped != nil: // workers of the old revision may still serve
+		ready, problem = available.Status, stopped
+	case !isAvailable && start != nil && start.Reason == v1alpha1.ReasonQuotaExceeded:
+		problem = start
+	case !isAvailable:
+		return decision.Summary{Ready: ready, Reason: available.Reason, Message: available.Message, Progress: decision.InProgress}
+	case !r.rollout.isComplete && !isSleeping:
+		message := meta.FindStatusCondition(r.status.Conditions, v1alpha1.ConditionProgressing).Message
+		return decision.Summary{Ready: metav1.ConditionTrue, Reason: v1alpha1.ReasonRollingOut, Message: message, Progress: decision.InProgress}
+	default:
+		return decision.Summary{Ready: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Progress: decision.Settled}
+	}
+	summary := decision.Summary{Ready: ready, Reason: problem.Reason, Message: problem.Message, Progress: decision.Stuck}
+	if slices.Contains(waitingReasons, problem.Reason) {
+		summary.Progress = decision.InProgress
+	}
+	return summary
+}
+
+func (r *report) deletionMessage() string {
+	switch remaining := r.status.Replicas; {
+	case remaining == 0:
+		return "all workers are drained"
+	case r.Stats == nil:
+		return fmt.Sprintf("%d workers are draining, but the broker cannot confirm that they have finished (%s); "+
+			"to delete the WorkerPool anyway, annotate it with %s=true", remaining, r.StatsError, AnnotationAbandon)
+	default:
+		return fmt.Sprintf("waiting for %d workers to drain", remaining)
+	}
+}
+
+func refusalProblem(refusal *decision.Refusal) *decision.Problem {
+	object := refusal.Kind + " " + refusal.Name
+	switch refusal.Class {
+	case decision.QuotaExceeded:
+		return &decision.Problem{Reason: v1alpha1.ReasonQuotaExceeded, Message: fmt.Sprintf("waiting for quota for %s: %s", object, refusal.Message)}
+	case decision.PolicyDenied:
+		return &decision.Problem{Reason: v1alpha1.ReasonPolicyDenied, Message: fmt.Sprintf("%s was denied: %s", object, refusal.Message)}
+	case decision.AlreadyExists:
+		return &decision.Problem{Reason: v1alpha1.ReasonNameTaken, Message: refusal.Message}
+	default:
+		return &decision.Problem{Reason: v1alpha1.ReasonSpecInvalid, Message: fmt.Sprintf("%s was refused as invalid: %s", object, refusal.Message)}
+	}
 }
 
 // differsInStatsOnly reports whether two statuses differ only in stats, which are soon outdated.
