@@ -104,21 +104,21 @@ func podStartTime(revisions []*revisionState, last *v1alpha1.ScaleDecision) time
 func replicaBudget(wp *v1alpha1.WorkerPool, limits []policy.TotalLimit, pools []v1alpha1.WorkerPool) *int32 {
 	var budget *int32
 	for _, limit := range limits {
-		var claims []BudgetClaim
+		var claims []budgetClaim
 		for i := range pools {
 			if limit.Selector.Matches(labels.Set(pools[i].Labels)) {
 				claims = append(claims, claimOf(&pools[i], pools[i].UID == wp.UID))
 			}
 		}
-		if share := AllocateBudget(claims, wp.Name, limit.MaxReplicas); budget == nil || share < *budget {
+		if share := allocateBudget(claims, wp.Name, limit.MaxReplicas); budget == nil || share < *budget {
 			budget = &share
 		}
 	}
 	return budget
 }
 
-// BudgetClaim is the share of a pool in a budget that several pools share.
-type BudgetClaim struct {
+// budgetClaim is the share of a pool in a budget that several pools share.
+type budgetClaim struct {
 	// Name of the pool.
 	Name string
 	// Priority of the pool, and whether it preempts workers of pools with lower priority.
@@ -131,8 +131,8 @@ type BudgetClaim struct {
 
 // claimOf returns the claim of a pool. The pool that is being decided has no recommendation yet, so it claims its
 // maximum.
-func claimOf(wp *v1alpha1.WorkerPool, isDeciding bool) BudgetClaim {
-	c := BudgetClaim{
+func claimOf(wp *v1alpha1.WorkerPool, isDeciding bool) budgetClaim {
+	c := budgetClaim{
 		Name: wp.Name, Priority: wp.Spec.Priority, Preempts: wp.Spec.Preemption == v1alpha1.PreemptDrainLower,
 		Replicas: wp.Status.Replicas, Desired: wp.Status.Desired,
 	}
@@ -154,17 +154,18 @@ func claimOf(wp *v1alpha1.WorkerPool, isDeciding bool) BudgetClaim {
 	return c
 }
 
-// AllocateBudget returns how many workers the named pool may have of a total. All pools compute the same allocation
+// allocateBudget returns how many workers the named pool may have of a total. All pools compute the same allocation
 // from the same claims. Free workers go to the pools with the highest priority. Pools that preempt take workers above
 // the minimum of the pools with the lowest priority, and get them once they are drained.
-func AllocateBudget(claims []BudgetClaim, name string, total int32) int32 {
+func allocateBudget(claims []budgetClaim, name string, total int32) int32 {
 	order := slices.Clone(claims)
-	slices.SortStableFunc(order, func(a, b BudgetClaim) int {
+	slices.SortStableFunc(order, func(a, b budgetClaim) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Name, b.Name))
 	})
-	free := total
+	free, draining := total, int32(0) // draining workers will be free: they exist but are not desired
 	for _, c := range order {
 		free -= max(c.Replicas, c.Desired)
+		draining += max(0, c.Replicas-c.Desired)
 	}
 	// If the total has decreased, the pools with the lowest priority give up the excess.
 	excess := max(0, -free)
@@ -175,28 +176,9 @@ func AllocateBudget(claims []BudgetClaim, name string, total int32) int32 {
 		allocated[i] = c.Desired + more
 		free -= more
 	}
-	excess = max(0, excess-drainingReplicas(order))
-	excess = takeFromLowest(order, allocated, excess, func(c BudgetClaim) int32 { return c.MinReplicas })
-	takeFromLowest(order, allocated, excess, func(BudgetClaim) int32 { return 0 })
-	preemptLowerPools(order, allocated)
-	if i := slices.IndexFunc(order, func(c BudgetClaim) bool { return c.Name == name }); i >= 0 {
-		return allocated[i]
-	}
-	return 0
-}
-
-// drainingReplicas counts the workers that will be free: they exist but are not desired.
-func drainingReplicas(claims []BudgetClaim) int32 {
-	count := int32(0)
-	for _, c := range claims {
-		count += max(0, c.Replicas-c.Desired)
-	}
-	return count
-}
-
-// preemptLowerPools takes workers from pools with lower priority for pools that preempt and have too few.
-func preemptLowerPools(order []BudgetClaim, allocated []int32) {
-	draining := drainingReplicas(order)
+	excess = max(0, excess-draining)
+	excess = takeFromLowest(order, allocated, excess, func(c budgetClaim) int32 { return c.MinReplicas })
+	takeFromLowest(order, allocated, excess, func(budgetClaim) int32 { return 0 })
 	for i, c := range order {
 		if !c.Preempts {
 			continue
@@ -204,18 +186,22 @@ func preemptLowerPools(order []BudgetClaim, allocated []int32) {
 		missing := max(0, c.Recommended-allocated[i])
 		freed := min(missing, draining)
 		draining -= freed
-		takeFromLowest(order, allocated, missing-freed, func(victim BudgetClaim) int32 {
+		takeFromLowest(order, allocated, missing-freed, func(victim budgetClaim) int32 {
 			if victim.Priority >= c.Priority {
 				return victim.Desired + victim.Recommended // above any allocation, so nothing is taken
 			}
 			return victim.MinReplicas
 		})
 	}
+	if i := slices.IndexFunc(order, func(c budgetClaim) bool { return c.Name == name }); i >= 0 {
+		return allocated[i]
+	}
+	return 0
 }
 
 // takeFromLowest lowers allocations, each down to its floor, starting with the lowest priority. It returns the count
 // that could not be taken.
-func takeFromLowest(order []BudgetClaim, allocated []int32, count int32, floor func(BudgetClaim) int32) int32 {
+func takeFromLowest(order []budgetClaim, allocated []int32, count int32, floor func(budgetClaim) int32) int32 {
 	for i := len(order) - 1; i >= 0 && count > 0; i-- {
 		taken := min(count, max(0, allocated[i]-floor(order[i])))
 		allocated[i] -= taken

@@ -132,7 +132,11 @@ func (w *workerState) isUndrainable() bool {
 	return !w.targetDraining.IsZero() && w.targetRemovable.IsZero()
 }
 
-func (w *workerState) undrain() { w.targetDraining, w.targetIdle = time.Time{}, time.Time{} }
+// IsReady reports whether the worker's readiness probe succeeds, and the worker does not report that it is detached
+// from a queue.
+func (w *Worker) IsReady() bool {
+	return !w.ReadySince.IsZero() && (w.Stats == nil || w.Stats.Attached == nil || *w.Stats.Attached)
+}
 
 // hasWorkers reports whether workers exist, including workers that terminate or are not created yet.
 func (r *revisionState) hasWorkers() bool { return r.totalWorkers()+r.terminating > 0 }
@@ -236,9 +240,23 @@ func ValidateSpec(wp *v1alpha1.WorkerPool) field.ErrorList {
 	if spec.Template == nil {
 		return nil
 	}
-	path := field.NewPath("spec", "template", "spec")
-	errs := validateContainers(path.Child("initContainers"), spec.Template.Spec.InitContainers)
-	errs = append(errs, validateContainers(path.Child("containers"), spec.Template.Spec.Containers)...)
+	path, errs := field.NewPath("spec", "template", "spec"), field.ErrorList{}
+	validate := func(path *field.Path, containers []corev1.Container) {
+		for i := range containers {
+			c := &containers[i]
+			if c.Name == SidecarContainer {
+				errs = append(errs, field.Invalid(path.Index(i).Child("name"), c.Name, "is reserved"))
+			}
+			for j, variable := range c.Env {
+				if strings.HasPrefix(variable.Name, v1alpha1.WorkerEnvPrefix) {
+					errs = append(errs, field.Invalid(path.Index(i).Child("env").Index(j).Child("name"), variable.Name,
+						"names that begin with "+v1alpha1.WorkerEnvPrefix+" are reserved"))
+				}
+			}
+		}
+	}
+	validate(path.Child("initContainers"), spec.Template.Spec.InitContainers)
+	validate(path.Child("containers"), spec.Template.Spec.Containers)
 	for i, volume := range spec.Template.Spec.Volumes {
 		if strings.HasPrefix(volume.Name, SidecarContainer+"-") {
 			errs = append(errs, field.Invalid(path.Child("volumes").Index(i).Child("name"), volume.Name,
@@ -247,23 +265,6 @@ func ValidateSpec(wp *v1alpha1.WorkerPool) field.ErrorList {
 	}
 	if len(spec.Template.Spec.EphemeralContainers) > 0 {
 		errs = append(errs, field.Forbidden(path.Child("ephemeralContainers"), "a Pod cannot be created with ephemeral containers"))
-	}
-	return errs
-}
-
-func validateContainers(path *field.Path, containers []corev1.Container) field.ErrorList {
-	var errs field.ErrorList
-	for i := range containers {
-		c := &containers[i]
-		if c.Name == SidecarContainer {
-			errs = append(errs, field.Invalid(path.Index(i).Child("name"), c.Name, "is reserved"))
-		}
-		for j, variable := range c.Env {
-			if strings.HasPrefix(variable.Name, v1alpha1.WorkerEnvPrefix) {
-				errs = append(errs, field.Invalid(path.Index(i).Child("env").Index(j).Child("name"), variable.Name,
-					"names that begin with "+v1alpha1.WorkerEnvPrefix+" are reserved"))
-			}
-		}
 	}
 	return errs
 }

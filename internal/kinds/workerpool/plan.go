@@ -37,7 +37,13 @@ func planWorkers(f *fleet, r *rollout) plan {
 			p.CurrentWorkload = f.updated.workload
 		}
 		keep := ptr.Deref(f.rolloutSpec.RevisionHistory, defaultRevisionHistory)
-		p.DeleteRevisions = unusedRevisions(p.revisions, keep, f.updated.Name, r.currentRevision)
+		for _, revision := range p.revisions { // newest first
+			isUsed := revision.newReplicas > 0 || revision.hasWorkers() || revision.Name == f.updated.Name || revision.Name == r.currentRevision
+			if !isUsed {
+				p.DeleteRevisions = append(p.DeleteRevisions, revision.Name)
+			}
+		}
+		p.DeleteRevisions = p.DeleteRevisions[min(int(keep), len(p.DeleteRevisions)):]
 	}
 	// A worker that still takes messages while its Pod is terminating has missed the preStop hook and the signal, which
 	// the kernel discards if the first process of a container does not handle signals yet. Kubernetes repeats neither
@@ -67,7 +73,14 @@ func (p *plan) planRevisions(f *fleet, r *rollout) {
 		after.planReplicas(r.serving[before], &f.drain)
 		p.revisions = append(p.revisions, &after)
 		for _, w := range after.workers {
-			p.addDrainActions(w, f.drain.Mode)
+			if !w.targetDraining.Equal(w.DrainingSince) || !w.targetIdle.Equal(w.IdleSince) || !w.targetRemovable.Equal(w.RemovableSince) {
+				p.DrainStates = append(p.DrainStates, DrainState{w.Name, w.targetDraining, w.targetIdle, w.targetRemovable})
+			}
+			// A worker whose behavior differs from its state gets a request.
+			isDraining, shouldDrain := w.Stats != nil && w.Stats.Draining, !w.targetDraining.IsZero()
+			if (w.Running || w.Stats != nil) && f.drain.Mode != v1alpha1.DrainSignal && shouldDrain != isDraining {
+				p.DrainRequests = append(p.DrainRequests, DrainRequest{Worker: w.Name, Drain: shouldDrain})
+			}
 		}
 	}
 	// Shrinking revisions come first, so that their capacity is free when others grow.
@@ -80,36 +93,9 @@ func (p *plan) planRevisions(f *fleet, r *rollout) {
 	}
 }
 
-// addDrainActions adds the drain state to write, and a request if the worker's behavior differs from its state.
-func (p *plan) addDrainActions(w *workerState, mode v1alpha1.DrainMode) {
-	if !w.targetDraining.Equal(w.DrainingSince) || !w.targetIdle.Equal(w.IdleSince) || !w.targetRemovable.Equal(w.RemovableSince) {
-		p.DrainStates = append(p.DrainStates, DrainState{w.Name, w.targetDraining, w.targetIdle, w.targetRemovable})
-	}
-	if !w.Running && w.Stats == nil || mode == v1alpha1.DrainSignal {
-		return
-	}
-	isDraining := w.Stats != nil && w.Stats.Draining
-	if shouldDrain := !w.targetDraining.IsZero(); shouldDrain != isDraining {
-		p.DrainRequests = append(p.DrainRequests, DrainRequest{Worker: w.Name, Drain: shouldDrain})
-	}
-}
-
 // changesCluster reports whether the actions change more than the protection of Pods and shared objects.
 func (a *Actions) changesCluster() bool {
 	return len(a.DrainStates)+len(a.DrainRequests)+len(a.Resizes)+len(a.DeleteRevisions) > 0 || !a.KeepFinalizer
-}
-
-// unusedRevisions returns the names of the empty revisions that are not in use, except the newest, which
-// rollout.revisionHistory keeps. The revisions are sorted, newest first.
-func unusedRevisions(revisions []*revisionState, keep int32, inUse ...string) []string {
-	var names []string
-	for _, r := range revisions {
-		isEmpty := r.Replicas == 0 && r.newReplicas == 0 && len(r.workers) == 0 && r.terminating == 0
-		if isEmpty && !slices.Contains(inUse, r.Name) {
-			names = append(names, r.Name)
-		}
-	}
-	return names[min(int(keep), len(names)):]
 }
 
 // planReplicas plans the replicas of a revision, and the drain states of its workers, for a target number of serving
@@ -118,20 +104,30 @@ func (r *revisionState) planReplicas(target int32, rules *drainRules) {
 	if r.Ordered {
 		r.drainHighestOrdinals(rules.now)
 	}
-	r.updateIdleTimes(rules.now)
+	// A worker that does not answer now keeps its idle time: it takes no messages, and a late answer must not restart the
+	// wait for its lease.
+	for _, w := range r.workers {
+		switch {
+		case w.targetDraining.IsZero(), w.Stats != nil && (!w.Stats.Drained || w.Stats.InFlight > 0):
+			w.targetIdle = time.Time{}
+		case w.Stats != nil && w.targetIdle.IsZero():
+			w.targetIdle = rules.now
+		}
+	}
 	removed := r.removableWorkers(rules)
 	switch surplus := r.servingWorkers() - target; {
 	case removed > 0:
 		// The revision grows only after the removable workers are removed: otherwise it would keep them.
 		r.newReplicas = min(r.Replicas, r.liveWorkers()-removed)
+		return
 	case surplus < 0:
 		surplus += r.undrain(-surplus)
 		if r.lowestRemovableOrdinal() == math.MaxInt32 {
 			r.newReplicas = max(r.Replicas, r.totalWorkers()-surplus)
 		}
-		r.markRemovable(rules)
 	case surplus > 0 && r.CreationFailure != "" && r.uncreatedWorkers() > 0:
 		r.newReplicas = r.Replicas - min(r.uncreatedWorkers(), surplus)
+		return
 	default:
 		// Workers that are not created yet are not drained: surplus workers are removed after their creation, before
 		// they take messages.
@@ -140,25 +136,18 @@ func (r *revisionState) planReplicas(target int32, rules *drainRules) {
 		for _, w := range candidates[:min(max(int(surplus-r.uncreatedWorkers()), 0), len(candidates))] {
 			w.targetDraining = rules.now
 		}
-		r.markRemovable(rules)
+	}
+	// Workers that have finished are removed by a later reconciliation that has read the mark from their Pods, because the
+	// ReplicaSet controller removes marked Pods first.
+	for _, w := range r.workers {
+		if w.isUndrainable() && rules.canRemove(w) {
+			w.targetRemovable = rules.now
+		}
 	}
 }
 
 func (r *revisionState) workersThat(matches func(*workerState) bool) []*workerState {
 	return slices.DeleteFunc(slices.Clone(r.workers), func(w *workerState) bool { return !matches(w) })
-}
-
-// updateIdleTimes records which draining workers report that they have no messages in flight. A worker that does not
-// answer now keeps its idle time: it takes no messages, and a late answer must not restart the wait for its lease.
-func (r *revisionState) updateIdleTimes(now time.Time) {
-	for _, w := range r.workers {
-		switch {
-		case w.targetDraining.IsZero(), w.Stats != nil && (!w.Stats.Drained || w.Stats.InFlight > 0):
-			w.targetIdle = time.Time{}
-		case w.Stats != nil && w.targetIdle.IsZero():
-			w.targetIdle = now
-		}
-	}
 }
 
 // undrain undrains up to count workers, the last drained first, and returns their number.
@@ -173,19 +162,9 @@ func (r *revisionState) undrain(count int32) int32 {
 	})
 	undrained := candidates[:min(int(count), len(candidates))]
 	for _, w := range undrained {
-		w.undrain()
+		w.targetDraining, w.targetIdle = time.Time{}, time.Time{}
 	}
 	return int32(len(undrained)) //nolint:gosec // at most count
-}
-
-// markRemovable marks the workers that have finished. They are removed by a later reconciliation that has read the mark
-// from their Pods, because the ReplicaSet controller removes marked Pods first.
-func (r *revisionState) markRemovable(rules *drainRules) {
-	for _, w := range r.workers {
-		if w.isUndrainable() && rules.canRemove(w) {
-			w.targetRemovable = rules.now
-		}
-	}
 }
 
 // removableWorkers returns how many workers can be removed now: they are marked as removable, have finished, and are
@@ -225,7 +204,7 @@ func (r *revisionState) drainHighestOrdinals(now time.Time) {
 			return
 		}
 		w.targetDraining = now
-		r.workers[i+lower].undrain()
+		r.workers[i+lower].targetDraining, r.workers[i+lower].targetIdle = time.Time{}, time.Time{}
 	}
 }
 
@@ -332,16 +311,20 @@ func (r *drainRules) canRemove(w *workerState) bool {
 	case r.Mode == v1alpha1.DrainSignal, // SIGTERM drains the worker
 		r.OnTimeout == v1alpha1.DrainRequeue && r.hasTimedOut(w):
 		return true
-	case w.Stats == nil:
+	}
+	if w.Stats != nil && (!w.Stats.Drained || w.Stats.InFlight > 0) {
+		return false
+	}
+	// The broker may also count messages of workers that no longer exist, so only for one lease does it matter that the
+	// other workers do not report all messages in flight.
+	othersHoldAll := !r.stats.InFlightKnown || r.stats.InFlight <= reportedInFlight(r.workers, w.Name)
+	if w.Stats == nil {
 		// Without an answer, only the broker's count is known. After a lease, the broker has redelivered the messages
 		// of a worker that no longer runs.
-		return r.stats.InFlightKnown && r.othersHoldAllInFlight(w) && r.isLeaseOver(w.targetDraining)
-	case !w.Stats.Drained || w.Stats.InFlight > 0:
-		return false
-	default:
-		// If the broker's count includes retries, only the worker's report shows that it has no messages.
-		return r.stats.RetriesInFlight || r.othersHoldAllInFlight(w) || !w.targetIdle.IsZero() && r.isLeaseOver(w.targetIdle)
+		return r.stats.InFlightKnown && othersHoldAll && r.isLeaseOver(w.targetDraining)
 	}
+	// If the broker's count includes retries, only the worker's report shows that it has no messages.
+	return r.stats.RetriesInFlight || othersHoldAll || !w.targetIdle.IsZero() && r.isLeaseOver(w.targetIdle)
 }
 
 // isLeaseOver reports whether the broker has redelivered all messages that were leased at a time.
@@ -349,16 +332,15 @@ func (r *drainRules) isLeaseOver(since time.Time) bool {
 	return r.now.Sub(since) >= cmp.Or(max(r.stats.Lease, 0), defaultLease)
 }
 
-// othersHoldAllInFlight reports whether the other workers report all messages that the broker counts as in flight. The
-// broker may also count messages of workers that no longer exist, so a false result counts only for one lease.
-func (r *drainRules) othersHoldAllInFlight(w *workerState) bool {
-	others := int64(0)
-	for i := range r.workers {
-		if other := &r.workers[i]; other.Name != w.Name && other.Stats != nil {
-			others += max(other.Stats.InFlight, 0) + max(other.Stats.Prefetched, 0)
+// reportedInFlight returns how many messages the workers report that the broker counts as in flight, except one worker.
+func reportedInFlight(workers []Worker, except string) int64 {
+	reported := int64(0)
+	for i := range workers {
+		if stats := workers[i].Stats; stats != nil && workers[i].Name != except {
+			reported += max(stats.InFlight, 0) + max(stats.Prefetched, 0)
 		}
 	}
-	return !r.stats.InFlightKnown || r.stats.InFlight <= others
+	return reported
 }
 
 func (r *drainRules) hasTimedOut(w *workerState) bool {
@@ -406,7 +388,8 @@ type BusyTimes map[string]time.Time
 func planProtections(in *Observation, drainStates []DrainState) ([]ProtectionChange, BusyTimes) {
 	var changes []ProtectionChange
 	busyTimes := BusyTimes{}
-	mayBeBusy := silentWorkersMayBeBusy(in)
+	// The broker has, or may have, messages in flight that no worker reports.
+	mayBeBusy := in.Stats == nil || !in.Stats.InFlightKnown || in.Stats.InFlight > reportedInFlight(in.Workers, "")
 	for i := range in.Workers {
 		w := &in.Workers[i]
 		if w.Terminating || w.Protection.Foreign {
@@ -431,18 +414,4 @@ func planProtections(in *Observation, drainStates []DrainState) ([]ProtectionCha
 		}
 	}
 	return changes, busyTimes
-}
-
-// silentWorkersMayBeBusy reports whether the broker has, or may have, messages in flight that no worker reports.
-func silentWorkersMayBeBusy(in *Observation) bool {
-	if in.Stats == nil || !in.Stats.InFlightKnown {
-		return true
-	}
-	reported := int64(0)
-	for i := range in.Workers {
-		if stats := in.Workers[i].Stats; stats != nil {
-			reported += max(stats.InFlight, 0) + max(stats.Prefetched, 0)
-		}
-	}
-	return in.Stats.InFlight > reported
 }

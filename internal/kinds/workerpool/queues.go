@@ -85,3 +85,66 @@ func CombineLimits(queues []broker.QueueConfig) QueueLimits {
 	}
 	return total
 }
+
+// addWorkers returns the stats of the queues with the reports of workers: which of the delivered messages run, and how
+// long attempts take. Prefetched messages count as backlog.
+//
+// Other delivered messages wait for a retry, or belong to other clients.
+func (s *QueueStats) addWorkers(workers []Worker, concurrency int32) *QueueStats {
+	if s == nil {
+		return nil
+	}
+	stats := new(*s)
+	var silent, prefetched int64
+	for i := range workers {
+		switch w := &workers[i]; {
+		case w.Stats != nil:
+			stats.Running += max(w.Stats.InFlight, 0)
+			prefetched += max(w.Stats.Prefetched, 0)
+		case w.Running && !w.Terminating && w.RemovableSince.IsZero():
+			silent++ // the messages of a stopping worker need no other worker until their lease ends
+		}
+	}
+	if s.InFlightKnown {
+		stats.Running = min(stats.Running, s.InFlight)
+		prefetched = min(prefetched, s.InFlight-stats.Running)
+		// A worker that does not answer may run as many messages as its concurrency.
+		unreported := s.InFlight - stats.Running - prefetched
+		assumed := min(unreported, silent*int64(concurrency))
+		stats.Running += assumed
+		switch unaccounted := unreported - assumed; {
+		case s.RetriesInFlight: // they count as backlog when they are due
+		case s.InFlightMayWait && silent > 0:
+			// A worker that does not answer may hold any number of messages.
+			stats.Backlog += unaccounted
+		default:
+			stats.Unaccounted = unaccounted
+			// Some may be due. While all handlers are busy, only more handlers can show it.
+			stats.RetriesDue = s.RetriesDue || s.InFlightMayWait && unaccounted > 0
+		}
+	}
+	stats.Backlog += prefetched
+	stats.addRecentAttempts(workers)
+	return stats
+}
+
+// maxServiceTime is the maximum service time that is accepted from workers.
+const maxServiceTime = 24 * time.Hour
+
+func (s *QueueStats) addRecentAttempts(workers []Worker) {
+	var sum RecentAttempts
+	for i := range workers {
+		if w := workers[i].Stats; w != nil && w.Recent != nil {
+			sum.Count += w.Recent.Count
+			sum.Seconds += w.Recent.Seconds
+			sum.Returned += w.Recent.Returned
+		}
+	}
+	if !(sum.Count >= 1 && sum.Seconds > 0) { // also if any is NaN
+		return
+	}
+	seconds := min(sum.Seconds/sum.Count, maxServiceTime.Seconds())
+	s.ServiceTime = time.Duration(seconds * float64(time.Second))
+	// Only running messages can return: a burst of retries that are due much later needs no workers meanwhile.
+	s.ReturnRate = min(sum.Returned/RecentTime.Seconds(), float64(s.Running)/seconds)
+}
