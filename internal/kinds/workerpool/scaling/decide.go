@@ -207,6 +207,9 @@ func targetOf(in Observation, rates *Rates) Target {
 	}
 }
 
+// IsIdle reports whether no message is due or handled.
+func (s *BacklogStats) IsIdle() bool { return s.Backlog+s.Running+s.Unaccounted == 0 }
+
 // applyLimits removes workers for which the limits of the queues leave no messages, and then applies the idle rule and
 // the bounds.
 //
