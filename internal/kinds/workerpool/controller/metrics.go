@@ -75,44 +75,41 @@ func statusCollector(cache client.Reader) prometheus.Collector {
 
 func addPools(sums metric.Sums, list *v1alpha1.WorkerPoolList) {
 	for i := range list.Items {
-		addPool(sums, &list.Items[i])
-	}
-}
-
-func addPool(sums metric.Sums, wp *v1alpha1.WorkerPool) {
-	status, name := &wp.Status, metric.ObjectName(wp)
-	for i := range status.Conditions {
-		c := &status.Conditions[i]
-		sums.Add(conditionsGauge, 1, wp.Namespace, name, c.Type, string(c.Status), c.Reason)
-	}
-	if slo := status.SLO; slo != nil {
-		met := slo.Met
-		if met == "" {
-			met = metav1.ConditionUnknown
+		wp := &list.Items[i]
+		status, name := &wp.Status, metric.ObjectName(wp)
+		for i := range status.Conditions {
+			c := &status.Conditions[i]
+			sums.Add(conditionsGauge, 1, wp.Namespace, name, c.Type, string(c.Status), c.Reason)
 		}
-		sums.Add(objectivesGauge, 1, wp.Namespace, name, string(met))
-	}
-	recommended := status.Desired
-	if d := status.LastDecision; d != nil {
-		recommended = d.Recommendation
-		if d.Reason != "" {
-			sums.Add(decisionsGauge, 1, wp.Namespace, name, d.Reason)
+		if slo := status.SLO; slo != nil {
+			met := slo.Met
+			if met == "" {
+				met = metav1.ConditionUnknown
+			}
+			sums.Add(objectivesGauge, 1, wp.Namespace, name, string(met))
 		}
-	}
-	count := func(gauge *metric.Gauge, state string, number int64) {
-		sums.Add(gauge, number, wp.Namespace, name, state)
-	}
-	count(workersGauge, "recommended", int64(recommended))
-	count(workersGauge, "desired", int64(status.Desired))
-	count(workersGauge, "ready", int64(status.Ready))
-	count(workersGauge, "draining", int64(status.Draining))
-	if status.Busy != nil {
-		count(workersGauge, "busy", int64(*status.Busy))
-	}
-	if status.Backlog != nil {
-		count(messagesGauge, "backlog", *status.Backlog)
-	}
-	if status.InFlight != nil {
-		count(messagesGauge, "in_flight", *status.InFlight)
+		recommended := status.Desired
+		if d := status.LastDecision; d != nil {
+			recommended = d.Recommendation
+			if d.Reason != "" {
+				sums.Add(decisionsGauge, 1, wp.Namespace, name, d.Reason)
+			}
+		}
+		count := func(gauge *metric.Gauge, state string, number int64) {
+			sums.Add(gauge, number, wp.Namespace, name, state)
+		}
+		count(workersGauge, "recommended", int64(recommended))
+		count(workersGauge, "desired", int64(status.Desired))
+		count(workersGauge, "ready", int64(status.Ready))
+		count(workersGauge, "draining", int64(status.Draining))
+		if status.Busy != nil {
+			count(workersGauge, "busy", int64(*status.Busy))
+		}
+		if status.Backlog != nil {
+			count(messagesGauge, "backlog", *status.Backlog)
+		}
+		if status.InFlight != nil {
+			count(messagesGauge, "in_flight", *status.InFlight)
+		}
 	}
 }

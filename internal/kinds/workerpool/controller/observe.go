@@ -199,8 +199,12 @@ func workerOfPod(pod *corev1.Pod) workerpool.Worker {
 		DrainingSince:  annotatedTime(pod, workerpool.AnnotationDraining),
 		IdleSince:      annotatedTime(pod, workerpool.AnnotationIdle),
 		RemovableSince: annotatedTime(pod, workerpool.AnnotationRemovable),
-		Protection:     protectionOf(pod),
+		Protection:     workerpool.Protection{Written: annotatedTime(pod, workerpool.AnnotationProtection)},
 	}
+	_, safeToEvict := pod.Annotations[workerpool.AnnotationSafeToEvict]
+	_, doNotDisrupt := pod.Annotations[workerpool.AnnotationDoNotDisrupt]
+	w.Protection.Active = safeToEvict || doNotDisrupt
+	w.Protection.Foreign = w.Protection.Active && w.Protection.Written.IsZero()
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
 			w.ReadySince = c.LastTransitionTime.Time
@@ -209,26 +213,14 @@ func workerOfPod(pod *corev1.Pod) workerpool.Worker {
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range statuses {
 			c := &statuses[i]
-			w.Running = w.Running || c.State.Running != nil && consumesMessages(c.Name)
+			mayHaveMessages := c.Name == v1alpha1.WorkerContainer || c.Name == workerpool.SidecarContainer
+			w.Running = w.Running || c.State.Running != nil && mayHaveMessages
 			if c.State.Waiting != nil && w.WaitingReason == "" {
 				w.WaitingReason = c.State.Waiting.Reason
 			}
 		}
 	}
 	return w
-}
-
-func protectionOf(pod *corev1.Pod) workerpool.Protection {
-	_, safeToEvict := pod.Annotations[workerpool.AnnotationSafeToEvict]
-	_, doNotDisrupt := pod.Annotations[workerpool.AnnotationDoNotDisrupt]
-	written := annotatedTime(pod, workerpool.AnnotationProtection)
-	active := safeToEvict || doNotDisrupt
-	return workerpool.Protection{Foreign: active && written.IsZero(), Active: active, Written: written}
-}
-
-// consumesMessages reports whether a container may have messages in flight.
-func consumesMessages(container string) bool {
-	return container == v1alpha1.WorkerContainer || container == workerpool.SidecarContainer
 }
 
 func annotatedTime(pod *corev1.Pod, annotation string) time.Time {
@@ -262,12 +254,4 @@ func (r *Reconciler) observeNetworkPolicies(ctx context.Context, observed *Obser
 	}
 	observed.NetworkPolicies = policies.Items
 	return nil
-}
-
-// signRequest returns a token for a request to a worker; empty without a key.
-func (r *Reconciler) signRequest(keys *adminauth.Keys, worker *corev1.Pod, action string) (string, error) {
-	if keys == nil {
-		return "", nil
-	}
-	return keys.Sign(adminauth.Request{Worker: worker.Namespace + "/" + worker.Name, Action: action}, r.Clock.Now())
 }

@@ -113,6 +113,16 @@ func mountedFile(dir, key string) string { return workerpool.ConfigMountPath + "
 
 // addToConfig adds the queues to the workers' configuration. It returns the value of YARDMASTER_QUEUES.
 func (qs *observedQueues) addToConfig(c *worker.Config, breaker *v1alpha1.CircuitBreaker) string {
+	var circuitBreaker *worker.CircuitBreaker
+	if breaker != nil { // its fields have defaults
+		circuitBreaker = &worker.CircuitBreaker{
+			FailureThresholdPercent: new(int(*breaker.FailureThresholdPercent)),
+			Window:                  new(worker.Duration(breaker.Window.Duration.Duration)),
+			MinSamples:              new(int(*breaker.MinSamples)),
+			Cooldown:                new(worker.Duration(breaker.Cooldown.Duration.Duration)),
+			HalfOpenProbes:          new(int(*breaker.HalfOpenProbes)),
+		}
+	}
 	var weights []string
 	for i := range qs.all {
 		config := &qs.all[i].config
@@ -127,7 +137,7 @@ func (qs *observedQueues) addToConfig(c *worker.Config, breaker *v1alpha1.Circui
 				JitterPercent:     new(config.Retry.JitterPercent),
 			},
 			DeadLetter:     &worker.DeadLetterPolicy{Enabled: new(config.DeadLetter.Enabled)},
-			CircuitBreaker: workerCircuitBreaker(breaker),
+			CircuitBreaker: circuitBreaker,
 		}
 		if config.Results.IsEnabled() {
 			q.Results = &worker.ResultsConfig{Retention: worker.Duration(config.Results.Retention)}
@@ -139,33 +149,6 @@ func (qs *observedQueues) addToConfig(c *worker.Config, breaker *v1alpha1.Circui
 		weights = append(weights, fmt.Sprintf("%s=%d", q.Name, q.Weight))
 	}
 	return strings.Join(weights, ",")
-}
-
-func workerCircuitBreaker(breaker *v1alpha1.CircuitBreaker) *worker.CircuitBreaker {
-	if breaker == nil {
-		return nil
-	}
-	return &worker.CircuitBreaker{
-		FailureThresholdPercent: intPointer(breaker.FailureThresholdPercent),
-		Window:                  workerDuration(breaker.Window),
-		MinSamples:              intPointer(breaker.MinSamples),
-		Cooldown:                workerDuration(breaker.Cooldown),
-		HalfOpenProbes:          intPointer(breaker.HalfOpenProbes),
-	}
-}
-
-func intPointer(n *int32) *int {
-	if n == nil {
-		return nil
-	}
-	return new(int(*n))
-}
-
-func workerDuration(d *v1alpha1.Duration) *worker.Duration {
-	if d == nil {
-		return nil
-	}
-	return new(worker.Duration(d.Duration.Duration))
 }
 
 // secretKeysAge is how long the keys of a Secret are remembered, without their values.

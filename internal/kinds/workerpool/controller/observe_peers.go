@@ -154,27 +154,26 @@ func (r *Reconciler) sendDrainRequests(ctx context.Context, observed *Observed, 
 
 func (r *Reconciler) sendDrainRequest(ctx context.Context, observed *Observed, pod *corev1.Pod, request workerpool.DrainRequest) error {
 	if request.Stop {
-		return r.workers.Stop(ctx, r.options.Address(pod), observed.preStopSecret(pod))
+		secret := ""
+		for i := range observed.Revisions {
+			if observed.Revisions[i].Hash == pod.Labels[workerpool.LabelRevision] {
+				secret = observed.Revisions[i].PreStopSecret
+			}
+		}
+		return r.workers.Stop(ctx, r.options.Address(pod), secret)
 	}
 	send, action := r.workers.Resume, adminauth.ActionResume
 	if request.Drain {
 		send, action = r.workers.Drain, adminauth.ActionDrain
 	}
-	token, err := r.signRequest(observed.adminKeys, pod, action)
-	if err != nil {
-		return err
-	}
-	return send(ctx, r.options.Address(pod), token)
-}
-
-// preStopSecret returns the secret of the preStop hook of a worker, or "".
-func (o *Observed) preStopSecret(pod *corev1.Pod) string {
-	for i := range o.Revisions {
-		if o.Revisions[i].Hash == pod.Labels[workerpool.LabelRevision] {
-			return o.Revisions[i].PreStopSecret
+	token := ""
+	if observed.adminKeys != nil {
+		var err error
+		if token, err = observed.adminKeys.Sign(adminauth.Request{Worker: pod.Namespace + "/" + pod.Name, Action: action}, r.Clock.Now()); err != nil {
+			return err
 		}
 	}
-	return ""
+	return send(ctx, r.options.Address(pod), token)
 }
 
 func (r *Reconciler) readWorkers(ctx context.Context, observed *Observed) map[string]*workerpool.WorkerStats {
@@ -250,14 +249,6 @@ func (qs *observedQueues) names() []string {
 	return names
 }
 
-func (qs *observedQueues) configs() []broker.QueueConfig {
-	var configs []broker.QueueConfig
-	for i := range qs.all {
-		configs = append(configs, qs.all[i].config)
-	}
-	return configs
-}
-
 func (r *Reconciler) observeQueues(ctx context.Context, observed *Observed) error {
 	if observed.Pool.Spec.Source != nil {
 		if r.options.Sources == nil {
@@ -276,7 +267,11 @@ func (r *Reconciler) observeQueues(ctx context.Context, observed *Observed) erro
 		return nil
 	}
 	observed.queues = queues
-	observed.Limits = workerpool.CombineLimits(queues.configs())
+	var configs []broker.QueueConfig
+	for i := range queues.all {
+		configs = append(configs, queues.all[i].config)
+	}
+	observed.Limits = workerpool.CombineLimits(configs)
 	if err := r.observeConfig(ctx, observed); err != nil {
 		return err
 	}

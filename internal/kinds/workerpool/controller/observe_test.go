@@ -59,7 +59,7 @@ func TestRevisionsAreTheDeploymentsAndStatefulSetsOfThePool(t *testing.T) {
 func indexedClientBuilder() *fake.ClientBuilder {
 	b := fake.NewClientBuilder()
 	for _, object := range indexedByPool() {
-		b.WithIndex(object, workerpool.LabelWorkerPool, labelIndexer(workerpool.LabelWorkerPool))
+		b.WithIndex(object, workerpool.LabelWorkerPool, poolLabels)
 	}
 	return b
 }

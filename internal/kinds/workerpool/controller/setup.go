@@ -40,7 +40,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		return fmt.Errorf("indexing WorkerPools by their Queues: %w", err)
 	}
 	for _, object := range indexedByPool() {
-		if err := mgr.GetFieldIndexer().IndexField(context.Background(), object, workerpool.LabelWorkerPool, labelIndexer(workerpool.LabelWorkerPool)); err != nil {
+		if err := mgr.GetFieldIndexer().IndexField(context.Background(), object, workerpool.LabelWorkerPool, poolLabels); err != nil {
 			return fmt.Errorf("indexing the objects of WorkerPools: %w", err)
 		}
 	}
@@ -83,8 +83,8 @@ func indexedByPool() []client.Object {
 	return []client.Object{&appsv1.Deployment{}, &appsv1.StatefulSet{}, &corev1.Pod{}}
 }
 
-func labelIndexer(label string) client.IndexerFunc {
-	return func(object client.Object) []string { return []string{object.GetLabels()[label]} }
+func poolLabels(object client.Object) []string {
+	return []string{object.GetLabels()[workerpool.LabelWorkerPool]}
 }
 
 // externalChange selects changes of shared objects that other clients may have made, but no creations, which the
