@@ -88,7 +88,7 @@ func TestAnUpgradeOfTheOperatorRestartsNoWorkersToProtectThem(t *testing.T) {
 			observe := func() *fleet { return newFleet(s.Observation) }
 			existing := func(r *revisionState) []Revision {
 				return []Revision{{
-					Name: r.Name, Hash: r.Hash, SidecarImage: SidecarImage(PodSpecOf(r.workload)), PreStopSecret: PreStopSecretOf(PodSpecOf(r.workload)),
+					Name: r.Name, Hash: r.Hash, SidecarImage: SidecarImage(&TemplateOf(r.workload).Spec), PreStopSecret: PreStopSecretOf(&TemplateOf(r.workload).Spec),
 				}}
 			}
 			before := observe().updated

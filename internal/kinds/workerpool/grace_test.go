@@ -42,7 +42,7 @@ func TestAnotherDefaultOfTheGracePeriodRestartsNoWorkers(t *testing.T) {
 	s.Pool.Spec.Drain = &v1alpha1.Drain{TerminationGrace: durationSeconds(60)} // the default of version 0.1
 	s.withCurrentRevision(1)
 	old := newFleet(s.Observation).updated.workload
-	s.Revisions[0].TerminationGrace = TerminationGraceOf(PodSpecOf(old))
+	s.Revisions[0].TerminationGrace = TerminationGraceOf(&TemplateOf(old).Spec)
 
 	s.Pool.Spec.Drain = nil
 	decision := Decide(s.Observation)
@@ -54,8 +54,8 @@ func TestAnotherDefaultOfTheGracePeriodRestartsNoWorkers(t *testing.T) {
 		t.Errorf("message %q, want %q", progressing.Message, want)
 	}
 	s.Pool.Spec.Version = "2"
-	if next := newFleet(s.Observation).updated.workload; TerminationGraceOf(PodSpecOf(next)) != 11*time.Minute {
-		t.Errorf("the next revision has a grace period of %s", TerminationGraceOf(PodSpecOf(next)))
+	if next := newFleet(s.Observation).updated.workload; TerminationGraceOf(&TemplateOf(next).Spec) != 11*time.Minute {
+		t.Errorf("the next revision has a grace period of %s", TerminationGraceOf(&TemplateOf(next).Spec))
 	}
 }
 

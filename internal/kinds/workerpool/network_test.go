@@ -64,7 +64,7 @@ func TestOnlyTheOperatorCanConnectToTheAdminPort(t *testing.T) {
 	if !admits(policy, corev1.ProtocolUDP, 8081) {
 		t.Error("UDP port 8081 is closed")
 	}
-	pod := labels.Set(templateOf(newFleet(s.Observation).updated.workload).Labels)
+	pod := labels.Set(TemplateOf(newFleet(s.Observation).updated.workload).Labels)
 	selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
 	if err != nil || !selector.Matches(pod) || selector.Matches(labels.Set{LabelWorkerPool: "other"}) {
 		t.Errorf("selector %s, %v", selector, err)
@@ -115,7 +115,7 @@ func TestWithoutAManagedNetworkPolicyNoPodIsSelected(t *testing.T) {
 	s.Pool.Spec.NetworkPolicy = v1alpha1.PoolNetworkPolicyNone
 	decision := Decide(s.Observation)
 	selector, err := metav1.LabelSelectorAsSelector(&networkPolicyOf(&decision).Spec.PodSelector)
-	if err != nil || selector.Matches(labels.Set(templateOf(newFleet(s.Observation).updated.workload).Labels)) || selector.Matches(labels.Set{}) {
+	if err != nil || selector.Matches(labels.Set(TemplateOf(newFleet(s.Observation).updated.workload).Labels)) || selector.Matches(labels.Set{}) {
 		t.Errorf("selector %s, %v", selector, err)
 	}
 }

@@ -91,7 +91,7 @@ func (b *workloadBuilder) sharedObjects(updated *revisionState, networkPolicies 
 		},
 	}
 	if b.operator.Namespace != "" {
-		objects = append(objects, b.buildNetworkPolicy(templateOf(updated.workload).Labels, networkPolicies))
+		objects = append(objects, b.buildNetworkPolicy(TemplateOf(updated.workload).Labels, networkPolicies))
 	}
 	if b.operator.PodMonitors {
 		port := metricsPortName
@@ -275,8 +275,8 @@ func HasDrifted(desired, found decision.Object) bool {
 		return true
 	}
 	// The JSON form of a Pod template, which always has one, is without unset fields, of which the API server sets many.
-	wanted, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(templateOf(desired))
-	existing, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(templateOf(found))
+	wanted, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(TemplateOf(desired))
+	existing, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(TemplateOf(found))
 	return !isContained(wanted, existing)
 }
 

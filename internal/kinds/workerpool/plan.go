@@ -318,18 +318,15 @@ func (r *drainRules) canRemove(w *workerState) bool {
 	// The broker may also count messages of workers that no longer exist, so only for one lease does it matter that the
 	// other workers do not report all messages in flight.
 	othersHoldAll := !r.stats.InFlightKnown || r.stats.InFlight <= reportedInFlight(r.workers, w.Name)
+	// The broker has redelivered all messages that were leased before.
+	isLeaseOver := func(since time.Time) bool { return r.now.Sub(since) >= cmp.Or(max(r.stats.Lease, 0), defaultLease) }
 	if w.Stats == nil {
 		// Without an answer, only the broker's count is known. After a lease, the broker has redelivered the messages
 		// of a worker that no longer runs.
-		return r.stats.InFlightKnown && othersHoldAll && r.isLeaseOver(w.targetDraining)
+		return r.stats.InFlightKnown && othersHoldAll && isLeaseOver(w.targetDraining)
 	}
 	// If the broker's count includes retries, only the worker's report shows that it has no messages.
-	return r.stats.RetriesInFlight || othersHoldAll || !w.targetIdle.IsZero() && r.isLeaseOver(w.targetIdle)
-}
-
-// isLeaseOver reports whether the broker has redelivered all messages that were leased at a time.
-func (r *drainRules) isLeaseOver(since time.Time) bool {
-	return r.now.Sub(since) >= cmp.Or(max(r.stats.Lease, 0), defaultLease)
+	return r.stats.RetriesInFlight || othersHoldAll || !w.targetIdle.IsZero() && isLeaseOver(w.targetIdle)
 }
 
 // reportedInFlight returns how many messages the workers report that the broker counts as in flight, except one worker.

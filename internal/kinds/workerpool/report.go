@@ -51,7 +51,8 @@ func newReport(f *fleet, d *demand, r *rollout, p *plan) *report {
 		}
 		var outcomes Outcomes
 		for _, w := range r.workers {
-			outcomes = outcomes.plus(w.reportedOutcomes())
+			reported, _ := w.reportedOutcomes()
+			outcomes = outcomes.plus(reported)
 		}
 		if outcomes.total() > 0 {
 			status.Succeeded, status.Failed = new(outcomes.Succeeded), new(outcomes.Failed)
@@ -172,7 +173,7 @@ func (r *report) stalledProgress() *decision.Problem {
 
 // shortGraceMessage warns if an evicted worker of the updated revision has less time than a drained worker.
 func (r *report) shortGraceMessage() string {
-	grace, timeout := TerminationGraceOf(PodSpecOf(r.updated.workload)), r.drain.Timeout.Duration.Duration
+	grace, timeout := TerminationGraceOf(&TemplateOf(r.updated.workload).Spec), r.drain.Timeout.Duration.Duration
 	switch {
 	case grace >= timeout || r.drain.OnTimeout == v1alpha1.DrainRequeue:
 		return ""

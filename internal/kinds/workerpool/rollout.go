@@ -330,7 +330,11 @@ func (m RolloutMemory) observe(f *fleet) RolloutMemory {
 	case m.QueueEmptySince.IsZero():
 		m.QueueEmptySince = f.now
 	}
-	if m.Start.IsZero() && f.updated.countWorkers((*workerState).reportsCounts) > 0 {
+	reports := func(w *workerState) bool {
+		_, ok := w.reportedOutcomes()
+		return ok
+	}
+	if m.Start.IsZero() && f.updated.countWorkers(reports) > 0 {
 		m.Start = f.now
 	}
 	if m.Start.IsZero() {
@@ -340,10 +344,10 @@ func (m RolloutMemory) observe(f *fleet) RolloutMemory {
 	maps.Copy(workers, m.Workers) // the observation does not change
 	for _, r := range f.revisions {
 		for _, w := range r.workers {
-			if !w.reportsCounts() {
+			reported, ok := w.reportedOutcomes()
+			if !ok {
 				continue
 			}
-			reported := w.reportedOutcomes()
 			known, found := workers[w.Name]
 			switch {
 			case !found && w.Created.Before(m.Start):
@@ -359,16 +363,12 @@ func (m RolloutMemory) observe(f *fleet) RolloutMemory {
 	return m
 }
 
-func (w *workerState) reportsCounts() bool {
-	return w.Stats != nil && w.Stats.Succeeded != nil && w.Stats.Failed != nil
-}
-
-// reportedOutcomes returns the worker's counts since it started.
-func (w *workerState) reportedOutcomes() Outcomes {
-	if !w.reportsCounts() {
-		return Outcomes{}
+// reportedOutcomes returns the worker's counts since it started, and whether it reports them.
+func (w *workerState) reportedOutcomes() (outcomes Outcomes, ok bool) {
+	if w.Stats == nil || w.Stats.Succeeded == nil || w.Stats.Failed == nil {
+		return Outcomes{}, false
 	}
-	return Outcomes{max(*w.Stats.Succeeded, 0), max(*w.Stats.Failed, 0)}
+	return Outcomes{max(*w.Stats.Succeeded, 0), max(*w.Stats.Failed, 0)}, true
 }
 
 func (w WorkerOutcomes) sinceStart() Outcomes {

@@ -167,10 +167,8 @@ func SidecarImage(pod *corev1.PodSpec) string {
 	return ""
 }
 
-// PodSpecOf returns the Pod of a Deployment or StatefulSet.
-func PodSpecOf(workload decision.Object) *corev1.PodSpec { return &templateOf(workload).Spec }
-
-func templateOf(workload decision.Object) *corev1.PodTemplateSpec {
+// TemplateOf returns the Pod template of a Deployment or StatefulSet.
+func TemplateOf(workload decision.Object) *corev1.PodTemplateSpec {
 	switch w := workload.(type) {
 	case *appsv1.Deployment:
 		return &w.Spec.Template

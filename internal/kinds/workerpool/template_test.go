@@ -173,7 +173,7 @@ func TestAnUpgradeOfTheOperatorRestartsNoWorkersWithASidecar(t *testing.T) {
 	s.Operator.Image = "yardmaster:1"
 	s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSidecar}
 	before := newFleet(s.Observation).updated
-	s.Revisions = []Revision{{Name: before.Name, Hash: before.Hash, SidecarImage: SidecarImage(PodSpecOf(before.workload))}}
+	s.Revisions = []Revision{{Name: before.Name, Hash: before.Hash, SidecarImage: SidecarImage(&TemplateOf(before.workload).Spec)}}
 	s.Operator.Image = "yardmaster:2"
 	after := newFleet(s.Observation)
 	if diff := cmp.Diff(before.workload, after.updated.workload); diff != "" || len(after.revisions) != 1 {
@@ -181,7 +181,7 @@ func TestAnUpgradeOfTheOperatorRestartsNoWorkersWithASidecar(t *testing.T) {
 	}
 	s.Pool.Spec.Version = "2"
 	next := newFleet(s.Observation).updated
-	if image := SidecarImage(PodSpecOf(next.workload)); next.Hash == before.Hash || image != "yardmaster:2" {
+	if image := SidecarImage(&TemplateOf(next.workload).Spec); next.Hash == before.Hash || image != "yardmaster:2" {
 		t.Errorf("a new revision has the sidecar %s", image)
 	}
 }

@@ -90,9 +90,15 @@ func (r *Reconciler) writeDrainStates(ctx context.Context, observed *Observed, s
 		group.Go(func() error {
 			before := observed.pods[state.Worker]
 			after := before.DeepCopy()
-			annotateTime(after, workerpool.AnnotationDraining, state.DrainingSince)
-			annotateTime(after, workerpool.AnnotationIdle, state.IdleSince)
-			annotateTime(after, workerpool.AnnotationRemovable, state.RemovableSince)
+			for annotation, at := range map[string]time.Time{
+				workerpool.AnnotationDraining: state.DrainingSince, workerpool.AnnotationIdle: state.IdleSince,
+				workerpool.AnnotationRemovable: state.RemovableSince,
+			} {
+				delete(after.Annotations, annotation)
+				if !at.IsZero() {
+					metav1.SetMetaDataAnnotation(&after.ObjectMeta, annotation, at.UTC().Format(time.RFC3339))
+				}
+			}
 			if !state.RemovableSince.IsZero() {
 				metav1.SetMetaDataAnnotation(&after.ObjectMeta, corev1.PodDeletionCost, lowestDeletionCost)
 			}
@@ -104,14 +110,6 @@ func (r *Reconciler) writeDrainStates(ctx context.Context, observed *Observed, s
 		})
 	}
 	return group.Wait()
-}
-
-func annotateTime(pod *corev1.Pod, annotation string, at time.Time) {
-	if at.IsZero() {
-		delete(pod.Annotations, annotation)
-		return
-	}
-	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, annotation, at.UTC().Format(time.RFC3339))
 }
 
 func (r *Reconciler) resizeRevision(ctx context.Context, wp *v1alpha1.WorkerPool, observed *Observed, size *workerpool.RevisionSize) (*decision.Refusal, error) {
@@ -211,7 +209,7 @@ func (r *Reconciler) applySharedObjects(ctx context.Context, wp *v1alpha1.Worker
 		if err != nil {
 			return nil, err
 		}
-		if found != nil && r.lastApplied(wp, desired.GetKind()).isUnchanged(workerpool.HashJSON(desired.Object), found) {
+		if found != nil && r.isUnchanged(wp, desired, found) {
 			continue
 		}
 		if refusal, err := r.applyObject(ctx, wp, desired, found); refusal != nil || err != nil {
@@ -236,7 +234,7 @@ func (r *Reconciler) restoreWorkload(ctx context.Context, wp *v1alpha1.WorkerPoo
 		return nil, err
 	}
 	// Without this check, a change by the API server or a webhook would be reverted repeatedly.
-	if r.lastApplied(wp, desired.GetKind()).isUnchanged(workerpool.HashJSON(desired.Object), found) {
+	if r.isUnchanged(wp, desired, found) {
 		return nil, nil //nolint:nilnil // no refusal
 	}
 	return r.applyObject(ctx, wp, desired, nil)
@@ -266,7 +264,7 @@ func (r *Reconciler) applyObject(
 	isOwn := func(object metav1.Object) bool { return metav1.IsControlledBy(object, wp) }
 	refusal, err := r.ApplyOwned(ctx, desired, found, isOwn, "WorkerPool", fieldOwner)
 	switch {
-	case kube.IsNotFoundOrNoKind(err) && isPodMonitor(desired):
+	case kube.IsNotFoundOrNoKind(err) && desired.GroupVersionKind() == workerpool.PodMonitorKind:
 		r.podMonitors.Store(false) // the CRD was deleted
 		return nil, nil            //nolint:nilnil // no refusal
 	case refusal != nil || err != nil:
@@ -288,22 +286,16 @@ type appliedObject struct {
 	resourceVersion, contentVersion string
 }
 
-func (r *Reconciler) lastApplied(wp *v1alpha1.WorkerPool, kind string) appliedObject {
-	memory, _ := r.memory.Get(wp)
-	return memory.applied[kind]
-}
-
-// isUnchanged reports whether the object is still the result of applying the same configuration. An older object in the
+// isUnchanged reports whether an object is still the result of applying the same configuration. An older object in the
 // cache counts as unchanged.
-func (a appliedObject) isUnchanged(hash string, found metav1.Object) bool {
-	if a.hash != hash {
+func (r *Reconciler) isUnchanged(wp *v1alpha1.WorkerPool, desired *unstructured.Unstructured, found metav1.Object) bool {
+	memory, _ := r.memory.Get(wp)
+	last := memory.applied[desired.GetKind()]
+	if last.hash != workerpool.HashJSON(desired.Object) {
 		return false
 	}
-	if a.contentVersion == contentVersion(found) {
-		return true
-	}
-	order, err := resourceversion.CompareResourceVersion(found.GetResourceVersion(), a.resourceVersion)
-	return err == nil && order < 0
+	order, err := resourceversion.CompareResourceVersion(found.GetResourceVersion(), last.resourceVersion)
+	return last.contentVersion == contentVersion(found) || err == nil && order < 0
 }
 
 // contentVersion changes when any client edits the object, but, if the kind has generations, not when a controller
@@ -327,7 +319,22 @@ func (r *Reconciler) writeProtections(ctx context.Context, wp *v1alpha1.WorkerPo
 	var group errgroup.Group
 	group.SetLimit(maxConcurrentPatches)
 	for _, change := range changes {
-		group.Go(func() error { return r.writeProtection(ctx, observed.pods[change.Worker], change) })
+		group.Go(func() error {
+			before := observed.pods[change.Worker]
+			after := before.DeepCopy()
+			metav1.SetMetaDataAnnotation(&after.ObjectMeta, workerpool.AnnotationProtection, change.Time.UTC().Format(time.RFC3339Nano))
+			delete(after.Annotations, workerpool.AnnotationSafeToEvict)
+			delete(after.Annotations, workerpool.AnnotationDoNotDisrupt)
+			if change.Active {
+				metav1.SetMetaDataAnnotation(&after.ObjectMeta, workerpool.AnnotationSafeToEvict, "false")
+				metav1.SetMetaDataAnnotation(&after.ObjectMeta, workerpool.AnnotationDoNotDisrupt, "true")
+			}
+			err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+			if client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("writing the protection of Pod %s: %w", change.Worker, err)
+			}
+			return nil
+		})
 	}
 	err := group.Wait()
 	refusal := decision.AsRefusal(err, decision.Refusal{Kind: "Pod"})
@@ -336,22 +343,5 @@ func (r *Reconciler) writeProtections(ctx context.Context, wp *v1alpha1.WorkerPo
 	}
 	ctrl.LoggerFrom(ctx).Info("The API server refused the annotations that protect busy Pods from the removal of their node", "error", err.Error())
 	r.memory.Update(wp, func(memory *poolMemory) { memory.protectionRetry = observed.Now.Add(protectionRefusalInterval) })
-	return nil
-}
-
-func (r *Reconciler) writeProtection(ctx context.Context, before *corev1.Pod, change workerpool.ProtectionChange) error {
-	after := before.DeepCopy()
-	metav1.SetMetaDataAnnotation(&after.ObjectMeta, workerpool.AnnotationProtection, change.Time.UTC().Format(time.RFC3339Nano))
-	if change.Active {
-		metav1.SetMetaDataAnnotation(&after.ObjectMeta, workerpool.AnnotationSafeToEvict, "false")
-		metav1.SetMetaDataAnnotation(&after.ObjectMeta, workerpool.AnnotationDoNotDisrupt, "true")
-	} else {
-		delete(after.Annotations, workerpool.AnnotationSafeToEvict)
-		delete(after.Annotations, workerpool.AnnotationDoNotDisrupt)
-	}
-	err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("writing the protection of Pod %s: %w", before.Name, err)
-	}
 	return nil
 }

@@ -2,9 +2,7 @@ package controller
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -12,42 +10,6 @@ import (
 )
 
 const poolLabel = "pool"
-
-var (
-	scalingsTotal = metric.NewObjectCounter("yardmaster_workerpool_scalings_total",
-		"Changes of the desired number of workers, by direction (up or down) and reason.", poolLabel, "direction", "reason")
-	rolloutsTotal = metric.NewObjectCounter("yardmaster_workerpool_rollouts_total",
-		"Completed rollouts.", poolLabel)
-	drainTimeoutsTotal = metric.NewObjectCounter("yardmaster_workerpool_drain_timeouts_total",
-		"Times that workers of a WorkerPool exceeded drain.timeout.", poolLabel)
-)
-
-func countChanges(wp *v1alpha1.WorkerPool, before, after *v1alpha1.WorkerPoolStatus) {
-	if before.Desired != after.Desired {
-		direction, reason := "up", v1alpha1.ReasonManual
-		if after.Desired < before.Desired {
-			direction = "down"
-		}
-		if after.LastDecision != nil {
-			reason = after.LastDecision.Reason
-		}
-		scalingsTotal.Of(wp, direction, reason).Inc()
-	}
-	if before.CurrentRevision != "" && before.CurrentRevision != after.CurrentRevision {
-		rolloutsTotal.Of(wp).Inc()
-	}
-	timedOut := v1alpha1.ConditionDrainTimedOut
-	if meta.IsStatusConditionTrue(after.Conditions, timedOut) && !meta.IsStatusConditionTrue(before.Conditions, timedOut) {
-		drainTimeoutsTotal.Of(wp).Inc()
-	}
-}
-
-// forgetMetrics removes the counters of a deleted WorkerPool.
-func forgetMetrics(key types.NamespacedName) {
-	scalingsTotal.Forget(key)
-	rolloutsTotal.Forget(key)
-	drainTimeoutsTotal.Forget(key)
-}
 
 // Gauges of the statuses.
 var (

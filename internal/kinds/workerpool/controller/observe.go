@@ -21,6 +21,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kinds/policy"
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
+	"github.com/yardmaster/yardmaster/internal/kinds/workerpool/scaling"
 	"github.com/yardmaster/yardmaster/internal/kube/metric"
 	"github.com/yardmaster/yardmaster/internal/pod/adminauth"
 )
@@ -53,7 +54,7 @@ func (r *Reconciler) Observe(ctx context.Context, wp *v1alpha1.WorkerPool) (*Obs
 				Image: r.options.Image, PodMonitors: r.podMonitors.Load(), Namespace: r.options.OperatorNamespace,
 				OmitObjectNames: metric.ObjectNamesOmitted(),
 			},
-			Memory:  r.scalingMemory(wp),
+			Memory:  scaling.RestoreMemory(wp.Status.Scaling),
 			Rollout: remembered.rollout,
 			Refusal: remembered.refusal,
 
@@ -61,6 +62,9 @@ func (r *Reconciler) Observe(ctx context.Context, wp *v1alpha1.WorkerPool) (*Obs
 		},
 		workloads: map[string]client.Object{}, pods: map[string]*corev1.Pod{},
 		lastDrainRequests: remembered.drainRequests,
+	}
+	if remembered.scaling != nil {
+		observed.Memory = *remembered.scaling
 	}
 	for _, read := range []func(context.Context, *Observed) error{
 		r.observeAdminAccess,
@@ -112,7 +116,7 @@ func (r *Reconciler) observeRevisions(ctx context.Context, observed *Observed) e
 }
 
 func newRevision(workload client.Object) workerpool.Revision {
-	pod := workerpool.PodSpecOf(workload)
+	pod := &workerpool.TemplateOf(workload).Spec
 	revision := workerpool.Revision{
 		Name:             workload.GetName(),
 		Hash:             revisionHash(workload),

@@ -48,8 +48,9 @@ type peerObservation struct {
 }
 
 type observedQueues struct {
-	conn *brokerconn.Conn
-	all  []observedQueue
+	conn  *brokerconn.Conn
+	names []string
+	all   []observedQueue
 }
 
 type observedQueue struct {
@@ -93,7 +94,7 @@ func (o *Observed) peerSubject() (string, error) {
 	}
 	parts := []string{string(o.Pool.UID), o.peerName(), string(source)}
 	if o.queues != nil {
-		parts = append(parts, o.queues.names()...)
+		parts = append(parts, o.queues.names...)
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.pods)) {
 		parts = append(parts, name+"="+o.pods[name].Status.PodIP)
@@ -236,19 +237,6 @@ func (qs *observedQueues) readStats(ctx context.Context) (*workerpool.QueueStats
 	return workerpool.CombineReadings(readings), nil
 }
 
-// answers reports whether the worker of a request reported its stats.
-func (o *Observed) answers(request workerpool.DrainRequest) bool {
-	return slices.ContainsFunc(o.Workers, func(w workerpool.Worker) bool { return w.Name == request.Worker && w.Stats != nil })
-}
-
-func (qs *observedQueues) names() []string {
-	var names []string
-	for i := range qs.all {
-		names = append(names, qs.all[i].config.Name)
-	}
-	return names
-}
-
 func (r *Reconciler) observeQueues(ctx context.Context, observed *Observed) error {
 	if observed.Pool.Spec.Source != nil {
 		if r.options.Sources == nil {
@@ -318,21 +306,9 @@ func (r *Reconciler) findQueues(ctx context.Context, observed *Observed) (*obser
 			}, nil
 		}
 		found.conn = conn
-		found.all = append(found.all, observedQueue{q, effective.Broker, queue.DesiredQueue(q, effective, ""), max(ref.Weight, 1)})
+		config := queue.DesiredQueue(q, effective, "")
+		found.names = append(found.names, config.Name)
+		found.all = append(found.all, observedQueue{q, effective.Broker, config, max(ref.Weight, 1)})
 	}
 	return found, nil, nil
-}
-
-// notifyOnFirstMessage requests a notification of the first message if the pool needs no workers. While messages wait,
-// notifications would trigger endless reconciliations.
-func (*Reconciler) notifyOnFirstMessage(wp *v1alpha1.WorkerPool, observed *Observed, decision *workerpool.Decision) {
-	if observed.queues == nil || wp.Spec.Autoscaling == nil || decision.Status.Desired > 0 ||
-		observed.Stats == nil || observed.Stats.Backlog > 0 {
-		return
-	}
-	for i := range observed.queues.all {
-		if q := &observed.queues.all[i].config; !q.Paused {
-			observed.queues.conn.NotifyWhenReady(q.Name)
-		}
-	}
 }

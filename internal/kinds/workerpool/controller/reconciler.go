@@ -152,18 +152,28 @@ func (r *Reconciler) Lock(ctx context.Context, observed *Observed) (unlock func(
 	return lock.Unlock, nil
 }
 
-// Finish implements kube.Kind. Drain requests are sent before the next decision, which is therefore made at once,
-// unless the requests are repeated or their workers do not answer.
+// Finish implements kube.Kind. It requests a notification of the first message if the pool needs no workers: while
+// messages wait, notifications would trigger endless reconciliations. Drain requests are sent before the next decision,
+// which is therefore made at once, unless the requests are repeated or their workers do not answer.
 func (r *Reconciler) Finish(wp *v1alpha1.WorkerPool, observed *Observed, decision *workerpool.Decision) time.Duration {
+	queues := observed.queues
 	r.memory.Update(wp, func(memory *poolMemory) {
 		memory.refusal, memory.drainRequests = observed.Refusal, decision.DrainRequests
-		if observed.queues != nil {
-			memory.broker, memory.queues = observed.queues.conn.Key, observed.queues.names()
+		if queues != nil {
+			memory.broker, memory.queues = queues.conn.Key, queues.names
 		}
 	})
-	r.notifyOnFirstMessage(wp, observed, decision)
+	mayHaveMessages := observed.Stats == nil || observed.Stats.Backlog > 0
+	if queues != nil && wp.Spec.Autoscaling != nil && decision.Status.Desired <= 0 && !mayHaveMessages {
+		for i := range queues.all {
+			if q := &queues.all[i].config; !q.Paused {
+				queues.conn.NotifyWhenReady(q.Name)
+			}
+		}
+	}
 	isUrgent := func(request workerpool.DrainRequest) bool {
-		return observed.answers(request) && !slices.Contains(observed.lastDrainRequests, request)
+		answers := func(w workerpool.Worker) bool { return w.Name == request.Worker && w.Stats != nil }
+		return !slices.Contains(observed.lastDrainRequests, request) && slices.ContainsFunc(observed.Workers, answers)
 	}
 	if slices.ContainsFunc(decision.DrainRequests, isUrgent) {
 		return time.Nanosecond

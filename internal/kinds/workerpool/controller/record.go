@@ -2,18 +2,18 @@ package controller
 
 import (
 	"context"
-	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker/brokeraccess"
-	"github.com/yardmaster/yardmaster/internal/broker/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool/scaling"
 	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/kube/metric"
 )
 
 // statsInterval is the time between two writes of a status that differs only in stats.
@@ -41,6 +41,42 @@ func (r *Reconciler) Record(ctx context.Context, wp *v1alpha1.WorkerPool, _ *Obs
 	return wp, nil
 }
 
+var (
+	scalingsTotal = metric.NewObjectCounter("yardmaster_workerpool_scalings_total",
+		"Changes of the desired number of workers, by direction (up or down) and reason.", poolLabel, "direction", "reason")
+	rolloutsTotal = metric.NewObjectCounter("yardmaster_workerpool_rollouts_total",
+		"Completed rollouts.", poolLabel)
+	drainTimeoutsTotal = metric.NewObjectCounter("yardmaster_workerpool_drain_timeouts_total",
+		"Times that workers of a WorkerPool exceeded drain.timeout.", poolLabel)
+)
+
+func countChanges(wp *v1alpha1.WorkerPool, before, after *v1alpha1.WorkerPoolStatus) {
+	if before.Desired != after.Desired {
+		direction, reason := "up", v1alpha1.ReasonManual
+		if after.Desired < before.Desired {
+			direction = "down"
+		}
+		if after.LastDecision != nil {
+			reason = after.LastDecision.Reason
+		}
+		scalingsTotal.Of(wp, direction, reason).Inc()
+	}
+	if before.CurrentRevision != "" && before.CurrentRevision != after.CurrentRevision {
+		rolloutsTotal.Of(wp).Inc()
+	}
+	timedOut := v1alpha1.ConditionDrainTimedOut
+	if meta.IsStatusConditionTrue(after.Conditions, timedOut) && !meta.IsStatusConditionTrue(before.Conditions, timedOut) {
+		drainTimeoutsTotal.Of(wp).Inc()
+	}
+}
+
+// forgetMetrics removes the counters of a deleted WorkerPool.
+func forgetMetrics(key types.NamespacedName) {
+	scalingsTotal.Forget(key)
+	rolloutsTotal.Forget(key)
+	drainTimeoutsTotal.Forget(key)
+}
+
 type poolMemory struct {
 	// scaling is the memory of the last decision, which the status has too, but is written less often.
 	scaling *scaling.Memory
@@ -59,24 +95,4 @@ type poolMemory struct {
 	refusal *decision.Refusal
 	// drainRequests of the last decision, which are sent before workers are observed again.
 	drainRequests []workerpool.DrainRequest
-}
-
-// scalingMemory returns the memory of the last decision, from the status if this process has made no decision.
-func (r *Reconciler) scalingMemory(wp *v1alpha1.WorkerPool) scaling.Memory {
-	if memory, _ := r.memory.Get(wp); memory.scaling != nil {
-		return *memory.scaling
-	}
-	return scaling.RestoreMemory(wp.Status.Scaling)
-}
-
-// poolsAffected returns the pools that a broker's notification concerns.
-func (r *Reconciler) poolsAffected(n brokerconn.Notification) []types.NamespacedName {
-	var pools []types.NamespacedName
-	r.memory.Each(func(key types.NamespacedName, _ types.UID, memory poolMemory) bool {
-		if memory.broker == n.Key && (n.Queue == "" || slices.Contains(memory.queues, n.Queue)) {
-			pools = append(pools, key)
-		}
-		return true
-	})
-	return pools
 }

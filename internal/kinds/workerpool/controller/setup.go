@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -97,9 +98,12 @@ var externalChange = predicate.Funcs{
 // forwardNotifications enqueues the pools whose broker was connected or disconnected, or whose queue has a message.
 func (r *Reconciler) forwardNotifications(_ context.Context, requests workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	r.brokers.AddListener(func(n brokerconn.Notification) {
-		for _, key := range r.poolsAffected(n) {
-			requests.Add(reconcile.Request{NamespacedName: key})
-		}
+		r.memory.Each(func(key types.NamespacedName, _ types.UID, memory poolMemory) bool {
+			if memory.broker == n.Key && (n.Queue == "" || slices.Contains(memory.queues, n.Queue)) {
+				requests.Add(reconcile.Request{NamespacedName: key})
+			}
+			return true
+		})
 	})
 	return nil
 }
@@ -183,8 +187,4 @@ func (r *Reconciler) detectPodMonitors(ctx context.Context, mgr ctrl.Manager, c 
 		return nil
 	}
 	return err
-}
-
-func isPodMonitor(object client.Object) bool {
-	return object.GetObjectKind().GroupVersionKind() == workerpool.PodMonitorKind
 }
