@@ -73,8 +73,6 @@ type RevisionSize struct {
 	NewWorkload decision.Object
 	// Removable workers, and Unstarted workers among them, whose container did not run.
 	Removable, Unstarted []string
-	// Ordered is true if workers are removed by ordinal, the highest first.
-	Ordered bool
 }
 
 // Decide returns the next actions of a WorkerPool.

@@ -53,7 +53,7 @@ func decideDemand(f *fleet) demand {
 		}
 		return demand{desired: min(ptr.Deref(wp.Spec.Replicas, 0), limit), limit: limit}
 	}
-	settings := scaling.NewSettings(autoscaling, workerConcurrency(wp))
+	settings := scaling.NewSettings(autoscaling, wp.Spec.Concurrency)
 	settings.MaxReplicas = min(settings.MaxReplicas, *f.effective.MaxReplicas)
 	settings.Budget = budget
 	if wp.Spec.Source != nil {

@@ -54,7 +54,7 @@ type workerState struct {
 
 func newFleet(observation Observation) *fleet {
 	wp := observation.Pool
-	observation.Stats = observation.Stats.addWorkers(observation.Workers, workerConcurrency(wp))
+	observation.Stats = observation.Stats.addWorkers(observation.Workers, wp.Spec.Concurrency)
 	effective := policy.EffectiveWorkerPool(wp, &observation.Policies)
 	f := &fleet{
 		Observation: observation,

@@ -104,7 +104,7 @@ func (b *workloadBuilder) sharedObjects(updated *revisionState, networkPolicies 
 }
 
 func (b *workloadBuilder) buildConfigMap() decision.Object {
-	data := map[string]string{configKeyConcurrency: strconv.Itoa(int(workerConcurrency(b.pool)))}
+	data := map[string]string{configKeyConcurrency: strconv.Itoa(int(b.pool.Spec.Concurrency))}
 	if b.config.File != "" {
 		data[configFileName], data[configKeyQueues] = b.config.File, b.config.Queues
 	}
@@ -185,8 +185,6 @@ func (b *workloadBuilder) buildWorkload(hash string, template corev1.PodTemplate
 func (b *workloadBuilder) sharedMetadata() metav1.ObjectMeta {
 	return b.childMetadata(sharedObjectName(b.pool.Name))
 }
-
-func workerConcurrency(wp *v1alpha1.WorkerPool) int32 { return max(wp.Spec.Concurrency, 1) }
 
 // Labels and annotations of the objects of a pool.
 const (

@@ -132,7 +132,7 @@ func (r *revisionState) planReplicas(target int32, rules *drainRules) {
 		// Workers that are not created yet are not drained: surplus workers are removed after their creation, before
 		// they take messages.
 		candidates := r.workersThat((*workerState).isServing)
-		slices.SortStableFunc(candidates, ordinalOrderOr(r.Ordered, compareDrainCost))
+		slices.SortStableFunc(candidates, compareDrainCost)
 		for _, w := range candidates[:min(max(int(surplus-r.uncreatedWorkers()), 0), len(candidates))] {
 			w.targetDraining = rules.now
 		}
@@ -155,10 +155,7 @@ func (r *revisionState) undrain(count int32) int32 {
 	lowest := r.lowestRemovableOrdinal()
 	candidates := r.workersThat(func(w *workerState) bool { return w.isUndrainable() && w.Ordinal <= lowest })
 	slices.SortStableFunc(candidates, func(a, b *workerState) int {
-		if r.Ordered {
-			return cmp.Compare(a.Ordinal, b.Ordinal)
-		}
-		return cmp.Or(b.targetDraining.Compare(a.targetDraining), a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Ordinal, b.Ordinal), b.targetDraining.Compare(a.targetDraining), a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
 	})
 	undrained := candidates[:min(int(count), len(candidates))]
 	for _, w := range undrained {
@@ -170,8 +167,8 @@ func (r *revisionState) undrain(count int32) int32 {
 // removableWorkers returns how many workers can be removed now: they are marked as removable, have finished, and are
 // the first that the workload controller would remove.
 func (r *revisionState) removableWorkers(rules *drainRules) int32 {
-	order, compare := slices.Clone(r.workers), ordinalOrderOr(r.Ordered, compareRemovalOrder)
-	slices.SortStableFunc(order, compare)
+	order := slices.Clone(r.workers)
+	slices.SortStableFunc(order, compareRemovalOrder)
 	removable, examined := int32(0), int32(0)
 	for i, w := range order {
 		if w.RemovableSince.IsZero() || !rules.canRemove(w) {
@@ -179,7 +176,7 @@ func (r *revisionState) removableWorkers(rules *drainRules) int32 {
 		}
 		examined++
 		// The controller may remove either of two equal workers.
-		if i+1 == len(order) || compare(w, order[i+1]) < 0 {
+		if i+1 == len(order) || compareRemovalOrder(w, order[i+1]) < 0 {
 			removable = examined
 		}
 	}
@@ -209,7 +206,7 @@ func (r *revisionState) drainHighestOrdinals(now time.Time) {
 }
 
 func (r *revisionState) newSize(rules *drainRules) RevisionSize {
-	size := RevisionSize{Name: r.Name, Replicas: r.newReplicas, History: r.newHistory, Ordered: r.Ordered}
+	size := RevisionSize{Name: r.Name, Replicas: r.newReplicas, History: r.newHistory}
 	if !r.exists {
 		size.NewWorkload = r.workload
 	}
@@ -238,10 +235,9 @@ func (s *RevisionSize) WouldInterrupt(workers []Worker) bool {
 	if removed <= 0 {
 		return false
 	}
-	compare := ordinalOrderOr(s.Ordered, compareRemovalOrder)
-	slices.SortStableFunc(live, compare)
+	slices.SortStableFunc(live, compareRemovalOrder)
 	for _, w := range live {
-		if compare(live[removed-1], w) < 0 {
+		if compareRemovalOrder(live[removed-1], w) < 0 {
 			return false // this worker comes after all workers that will be removed
 		}
 		removable := slices.Contains(s.Removable, w.Name)
@@ -253,18 +249,12 @@ func (s *RevisionSize) WouldInterrupt(workers []Worker) bool {
 	return false
 }
 
-// ordinalOrderOr returns the order of a StatefulSet, highest ordinal first, or else compare.
-func ordinalOrderOr(ordered bool, compare func(a, b *workerState) int) func(a, b *workerState) int {
-	if ordered {
-		return func(a, b *workerState) int { return cmp.Compare(b.Ordinal, a.Ordinal) }
-	}
-	return compare
-}
-
-// compareRemovalOrder is the relevant part of the order in which a ReplicaSet removes Pods: unassigned, pending and
-// unready Pods first, then by deletion cost, which is lowest for removable workers.
+// compareRemovalOrder is the relevant part of the order in which workload controllers remove Pods. A StatefulSet removes
+// the highest ordinal first. A ReplicaSet, whose Pods all have the ordinal 0, removes unassigned, pending and unready Pods
+// first, then by deletion cost, which is lowest for removable workers.
 func compareRemovalOrder(a, b *workerState) int {
 	return cmp.Or(
+		cmp.Compare(b.Ordinal, a.Ordinal),
 		decision.CompareTrueFirst(!a.Assigned, !b.Assigned),
 		decision.CompareTrueFirst(a.Pending, b.Pending),
 		decision.CompareTrueFirst(!a.IsReady(), !b.IsReady()),
@@ -272,10 +262,11 @@ func compareRemovalOrder(a, b *workerState) int {
 	)
 }
 
-// compareDrainCost is the order in which workers are selected for draining: first as a ReplicaSet removes Pods, then
-// idle workers, then the youngest.
+// compareDrainCost is the order in which workers are selected for draining: first as the workload controller removes
+// Pods, then idle workers, then the youngest.
 func compareDrainCost(a, b *workerState) int {
 	return cmp.Or(
+		cmp.Compare(b.Ordinal, a.Ordinal),
 		decision.CompareTrueFirst(!a.Assigned, !b.Assigned),
 		decision.CompareTrueFirst(a.Pending, b.Pending),
 		decision.CompareTrueFirst(!a.Running, !b.Running),

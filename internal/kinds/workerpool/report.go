@@ -143,7 +143,16 @@ func (r *report) setRolloutConditions() {
 	progressing := decision.True(v1alpha1.ReasonRollingOut, progress)
 	switch {
 	case r.rollout.isComplete && ready >= desired:
-		progressing = decision.True(v1alpha1.ReasonRolledOut, fmt.Sprintf("all workers are of revision %s%s", name, r.shortGraceMessage()))
+		progressing = decision.True(v1alpha1.ReasonRolledOut, "all workers are of revision "+name)
+		// An evicted worker may have less time than a drained worker.
+		grace, timeout := TerminationGraceOf(&TemplateOf(r.updated.workload).Spec), r.drain.Timeout.Duration.Duration
+		switch {
+		case grace >= timeout || r.drain.OnTimeout == v1alpha1.DrainRequeue:
+		case r.builder.defaultGrace:
+			progressing.Message += fmt.Sprintf("; evicted workers have %s, less than drain.timeout: the next revision gives them %s", grace, r.builder.terminationGrace)
+		default:
+			progressing.Message += fmt.Sprintf("; evicted workers have %s, less than drain.timeout: increase drain.terminationGrace", grace)
+		}
 	case r.rollout.isComplete:
 		progressing = decision.True(v1alpha1.ReasonWorkersStarting, fmt.Sprintf("%d of %d workers of revision %s are ready", ready, desired, name))
 	case failure != "":
@@ -169,19 +178,6 @@ func (r *report) stalledProgress() *decision.Problem {
 		return nil
 	}
 	return &decision.Problem{Reason: v1alpha1.ReasonNoProgress, Message: fmt.Sprintf("revision %s has made no progress for %s", r.updated.Name, deadline)}
-}
-
-// shortGraceMessage warns if an evicted worker of the updated revision has less time than a drained worker.
-func (r *report) shortGraceMessage() string {
-	grace, timeout := TerminationGraceOf(&TemplateOf(r.updated.workload).Spec), r.drain.Timeout.Duration.Duration
-	switch {
-	case grace >= timeout || r.drain.OnTimeout == v1alpha1.DrainRequeue:
-		return ""
-	case r.builder.defaultGrace:
-		return fmt.Sprintf("; evicted workers have %s, less than drain.timeout: the next revision gives them %s", grace, r.builder.terminationGrace)
-	default:
-		return fmt.Sprintf("; evicted workers have %s, less than drain.timeout: increase drain.terminationGrace", grace)
-	}
 }
 
 // Reasons of scaling decisions: with inactiveReasons, a decision does not follow the metrics; with limitingReasons, a
@@ -292,7 +288,15 @@ func (r *report) summarize() decision.Summary {
 	ready, problem := metav1.ConditionFalse, r.problem
 	switch {
 	case r.isDeleting:
-		return decision.Summary{Ready: ready, Reason: v1alpha1.ReasonDeleting, Message: r.deletionMessage(), Progress: decision.InProgress}
+		message := fmt.Sprintf("waiting for %d workers to drain", r.status.Replicas)
+		switch {
+		case r.status.Replicas == 0:
+			message = "all workers are drained"
+		case r.Stats == nil:
+			message = fmt.Sprintf("%d workers are draining, but the broker cannot confirm that they have finished (%s); "+
+				"to delete the WorkerPool anyway, annotate it with %s=true", r.status.Replicas, r.StatsError, AnnotationAbandon)
+		}
+		return decision.Summary{Ready: ready, Reason: v1alpha1.ReasonDeleting, Message: message, Progress: decision.InProgress}
 	case problem != nil:
 	case r.Refusal != nil:
 		problem = refusalProblem(r.Refusal)
@@ -313,18 +317,6 @@ func (r *report) summarize() decision.Summary {
 		summary.Progress = decision.InProgress
 	}
 	return summary
-}
-
-func (r *report) deletionMessage() string {
-	switch remaining := r.status.Replicas; {
-	case remaining == 0:
-		return "all workers are drained"
-	case r.Stats == nil:
-		return fmt.Sprintf("%d workers are draining, but the broker cannot confirm that they have finished (%s); "+
-			"to delete the WorkerPool anyway, annotate it with %s=true", remaining, r.StatsError, AnnotationAbandon)
-	default:
-		return fmt.Sprintf("waiting for %d workers to drain", remaining)
-	}
 }
 
 func refusalProblem(refusal *decision.Refusal) *decision.Problem {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool/scaling"
 )
@@ -187,7 +189,8 @@ func (w *simulator) resizeRevision(s RevisionSize) bool {
 		if s.NewWorkload == nil {
 			return false // another client deleted it
 		}
-		d = &simulatedWorkload{Revision{Name: s.Name, Hash: s.NewWorkload.GetLabels()[LabelRevision], Created: w.now.Truncate(time.Second), Ordered: s.Ordered}}
+		_, isOrdered := s.NewWorkload.(*appsv1.StatefulSet)
+		d = &simulatedWorkload{Revision{Name: s.Name, Hash: s.NewWorkload.GetLabels()[LabelRevision], Created: w.now.Truncate(time.Second), Ordered: isOrdered}}
 		w.deployments[s.Name] = d
 	}
 	live, fewer := w.livePods(d.Hash), s.Replicas < d.Replicas

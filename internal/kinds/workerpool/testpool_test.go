@@ -42,11 +42,14 @@ func (s *testPool) withRevision(workers int) *testPool {
 	})
 	for i := range workers {
 		s.Workers = append(s.Workers, Worker{
-			Name: fmt.Sprintf("%s-%d", s.Pool.Spec.Image, i), Revision: hash, Ordinal: int32(i),
+			Name: fmt.Sprintf("%s-%d", s.Pool.Spec.Image, i), Revision: hash,
 			Created: testTime.Add(-time.Hour + time.Duration(i)*time.Minute), ReadySince: testTime.Add(-30 * time.Minute),
 			Assigned: true, Running: true,
 			Stats: &WorkerStats{Succeeded: new(int64(1)), Failed: new(int64(0))},
 		})
+		if s.Pool.Spec.Workload == v1alpha1.WorkloadStatefulSet {
+			s.Workers[len(s.Workers)-1].Ordinal = int32(i)
+		}
 	}
 	return s
 }
