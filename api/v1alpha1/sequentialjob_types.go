@@ -136,7 +136,7 @@ type SequentialJobSpec struct {
 	// +optional
 	Rerun *Rerun `json:"rerun,omitempty"`
 
-	// onLostJob is what happens when a step's Job was deleted before its outcome was recorded, so
+	// onLostJob is what happens when a step's Job, or its Pods, were deleted before the outcome was seen, so
 	// that it is unknown whether the step did its work. Fail fails the step; Rerun runs it
 	// again. Defaults to Fail.
 	// +optional

@@ -27,6 +27,7 @@ func TestSteps(t *testing.T) {
 		{"a sidecar does not keep a step from completing", testStepSidecar},
 		{"the next step can read the workspace and the output of a step", testWorkspaceAndOutput},
 		{"immediate suspension sends SIGTERM to the running step, and resuming runs it again", testImmediateSuspension},
+		{"a step whose Pod is evicted runs again before the next step starts, although its program exits with 0 on SIGTERM", testEvictionOfAGracefulStep},
 		{"the logs of a run are in the archive after the SequentialJob was deleted", testArchivedLogs},
 		{"deletion sends SIGTERM to the running step, and the SequentialJob is deleted only after its Pod", testSequenceDeletion},
 	})

@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/poll"
@@ -110,7 +112,7 @@ func testWorkspaceAndOutput(t *testing.T) {
 const eventLogScript = `
 cd /workspace
 trap 'echo ended >> history; exit 143' TERM
-echo started >> history
+echo started | tee -a history
 [ $(grep -c started history) = 2 ] && exit 0
 sleep 3600 & wait`
 
@@ -128,6 +130,22 @@ func testImmediateSuspension(t *testing.T) {
 	s.waitForPhase(v1alpha1.PhaseCompleted)
 	if diary := s.stepStatus("read").Output; diary != "started ended started " {
 		t.Errorf("history %q", diary)
+	}
+}
+
+func testEvictionOfAGracefulStep(t *testing.T) {
+	graceful := strings.ReplaceAll(eventLogScript, "exit 143", "exit 0")
+	s := createSequence(t, testbuilder.SequentialJob("drained", "").Workspace(v1alpha1.WorkspaceDelete).
+		Step("write", shellScript(graceful)).
+		Step("read", shellScript("tr '\\n' ' ' < /workspace/history > /dev/termination-log"), testbuilder.RecordOutput()).
+		Obj())
+	pod := s.waitForRunningPod("write")
+	poll.Until(t, "the program to handle SIGTERM", func() bool { return strings.Contains(s.readLogs(pod.Name, "write"), "started") })
+	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	requireNoError(t, clientset.PolicyV1().Evictions(pod.Namespace).Evict(t.Context(), eviction))
+	s.waitForPhase(v1alpha1.PhaseCompleted)
+	if history, attempt := s.stepStatus("read").Output, s.stepStatus("write").Attempt; history != "started ended started " || attempt != 2 {
+		t.Errorf("history %q after %d attempts", history, attempt)
 	}
 }
 

@@ -18,6 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 	"github.com/yardmaster/yardmaster/test/poll"
 )
 
@@ -154,6 +156,7 @@ func (s *sequenceTest) listJobs() []batchv1.Job {
 	slices.SortFunc(owned, func(a, b batchv1.Job) int {
 		return cmp.Or(
 			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+			decision.CompareTrueFirst(sequentialjob.IsTerminal(&a), sequentialjob.IsTerminal(&b)), // an attempt after an interrupted attempt
 			cmp.Compare(a.Annotations[v1alpha1.AnnotationRun], b.Annotations[v1alpha1.AnnotationRun]),
 		)
 	})

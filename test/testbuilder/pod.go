@@ -5,15 +5,18 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
 // PodBuilder builds a Pod with one container.
 type PodBuilder struct{ pod corev1.Pod }
 
-// Pod returns a builder for a Pod with a container that has no state yet.
+// Pod returns a builder for a Pod of the step with the name of its container, which has no state yet.
 func Pod(container string) *PodBuilder {
 	return &PodBuilder{corev1.Pod{
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: container}}},
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.LabelStep: container}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: container}}},
 		Status: corev1.PodStatus{
 			Phase:             corev1.PodPending,
 			ContainerStatuses: []corev1.ContainerStatus{{Name: container}},

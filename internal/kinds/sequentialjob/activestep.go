@@ -7,6 +7,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -203,8 +204,15 @@ func (e *evaluation) evaluateTerminalJob(step *v1alpha1.StepStatus, job *batchv1
 	options := jobOptions(job)
 	condition := decision.FindEndCondition(job)
 	failed := condition.Type == batchv1.JobFailed
+	evidence := e.evidenceOf(job)
+	runsElsewhere := ptr.Deref(job.Spec.ManagedBy, batchv1.JobControllerName) != batchv1.JobControllerName
+	if !failed && !runsElsewhere { // the Pods of another controller's Job may be in another cluster
+		if verdict, waits := e.doubtSuccess(step, job, &evidence); waits || verdict.phase != "" {
+			return verdict
+		}
+	}
 	pods, known := e.Answers.PodsByJob[job.UID]
-	if !known && (options.Outputs || (failed && job.Status.Failed > 0)) {
+	if !known && (options.Outputs && evidence.success == nil || failed && job.Status.Failed > 0) {
 		e.decision.Question = &Question{PodsOf: job}
 		return stepVerdict{}
 	}
@@ -223,7 +231,7 @@ func (e *evaluation) evaluateTerminalJob(step *v1alpha1.StepStatus, job *batchv1
 		verdict.message = cmp.Or(failureMessage(pods, step.Name), condition.Message)
 		verdict.tolerated = options.OnFailure == v1alpha1.OnFailureContinue
 	case options.Outputs:
-		output, problem := readOutput(pods, step.Name)
+		output, problem := readOutput(cmp.Or(evidence.success, newestPod(pods, corev1.PodSucceeded)), step.Name)
 		verdict.output = output
 		if problem != nil {
 			verdict.phase, verdict.reason, verdict.message = v1alpha1.StepFailed, problem.Reason, problem.Message

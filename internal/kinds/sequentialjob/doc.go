@@ -17,6 +17,9 @@
 //	   ▼                                     ├─────▶ Suspending ─▶ Interrupted ─┐
 //	Skipped                       Job lost   └─────▶ Lost ──────────────────────┴─▶ Starting (next attempt)
 //
+// A Job is complete also if its Pod was told to stop and its program exits with 0: Evidence decides whether the step is Succeeded
+// or Interrupted, or Lost because nobody saw its Pods end.
+//
 // Transitions from Running are also possible from Starting and Queued. At most one step is Starting, Queued, Running,
 // Suspending, Suspended or Stopping. The next step starts in the decision that records the outcome of the step before
 // it, and the record is written under an optimistic lock before the Job is created.

@@ -67,8 +67,12 @@ func stepEvents(before, after *v1alpha1.StepStatus) []decision.Event {
 	}
 	var events []decision.Event
 	sameAttempt := before.Run == after.Run && before.Attempt == after.Attempt
-	if !sameAttempt && after.Attempt > 1 && after.Reason == v1alpha1.ReasonJobLost {
-		message := fmt.Sprintf("The Job of step %s was deleted before its outcome was recorded; attempt %d starts", after.Name, after.Attempt)
+	if !sameAttempt && after.Attempt > 1 && (after.Reason == v1alpha1.ReasonJobLost || after.Reason == v1alpha1.ReasonOutcomeUnknown) {
+		lost := "Job"
+		if after.Reason == v1alpha1.ReasonOutcomeUnknown {
+			lost = "Pod"
+		}
+		message := fmt.Sprintf("The %s of step %s was deleted before its outcome was recorded; attempt %d starts", lost, after.Name, after.Attempt)
 		events = append(events, decision.WarningEvent(v1alpha1.EventJobLost, actionRun, message))
 	}
 	if sameAttempt && before.Phase == after.Phase {

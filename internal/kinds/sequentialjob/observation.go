@@ -21,6 +21,8 @@ type Observation struct {
 	Jobs []*batchv1.Job
 	// Pods of these Jobs that have not ended, as last read.
 	Pods []*corev1.Pod
+	// Evidence is what their Pods have shown, by the UID of the Job. It is needed for Jobs that NeedsEvidence reports.
+	Evidence map[types.UID]Evidence
 	// CreatedJobs are the UIDs, by name, of the Jobs that this process created or found by a
 	// live read.
 	CreatedJobs map[string]types.UID

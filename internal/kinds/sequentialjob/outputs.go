@@ -12,11 +12,10 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// readOutput returns the output of a step that succeeded: the termination message of its newest successful Pod, without
-// trailing newlines, as in a shell's $(command). It returns a problem if the output is not known exactly, or cannot be
+// readOutput returns the output of a step that succeeded: the termination message of its Pod, without trailing newlines, as in a
+// shell's $(command). The Pod is nil if it is not known. It returns a problem if the output is not known exactly, or cannot be
 // the value of an environment variable.
-func readOutput(pods []corev1.Pod, step string) (output string, problem *decision.Problem) {
-	pod := newestPod(pods, corev1.PodSucceeded)
+func readOutput(pod *corev1.Pod, step string) (output string, problem *decision.Problem) {
 	if pod == nil {
 		return "", &decision.Problem{Reason: v1alpha1.ReasonOutputLost, Message: "the step's Pod was deleted before its output was recorded"}
 	}

@@ -109,9 +109,8 @@ func TestOutputThatCannotBePassedOnFailsItsStep(t *testing.T) {
 		"three containers":               {withContainers(1, 1, 1, text(4096)), v1alpha1.ReasonOutputTooLong, "at most 4095,"},
 		"four containers":                {withContainers(2, 1, 1, text(3072)), v1alpha1.ReasonOutputTooLong, "at most 3071,"},
 		"only newlines beyond the limit": {withContainers(3, 2, 0, "x"+strings.Repeat("\n", 2456)), v1alpha1.ReasonOutputTooLong, "at most 2456,"},
-		"no Pod":                         {nil, v1alpha1.ReasonOutputLost, "was deleted"},
 		"a Pod without a status of the container": {
-			[]corev1.Pod{{Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}},
+			[]corev1.Pod{{ObjectMeta: metav1.ObjectMeta{UID: "pod"}, Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}},
 			v1alpha1.ReasonOutputLost,
 			"does not report",
 		},

@@ -130,7 +130,11 @@ func (w *simulator) answer(in *Observation, question *Question) {
 			w.rememberedJobs[job.Name] = job
 		}
 	case question.PodsOf != nil:
-		in.Answers.PodsByJob[question.PodsOf.UID] = []corev1.Pod{testbuilder.Pod(question.PodsOf.Labels[v1alpha1.LabelStep]).Exited(0, "output").Obj()}
+		pod := testbuilder.Pod(question.PodsOf.Labels[v1alpha1.LabelStep]).Exited(0, "output").Obj()
+		if w.disruptedJobs[question.PodsOf.UID] {
+			pod.DeletionTimestamp, pod.Status.ContainerStatuses[0].State.Terminated.FinishedAt = new(metav1.NewTime(w.now)), metav1.NewTime(w.now)
+		}
+		in.Answers.PodsByJob[question.PodsOf.UID] = []corev1.Pod{pod}
 	case question.WarningsOf != "":
 		if in.Answers.Warnings == nil {
 			in.Answers.Warnings = map[types.UID]string{}
@@ -461,7 +465,7 @@ func (w *simulator) checkStepOrder(job *batchv1.Job) {
 }
 
 // checkSingleExecution checks that the step has not run in this run, unless it was lost with
-// onLostJob: Rerun, or interrupted by suspension. One case cannot be distinguished: the operator
+// onLostJob: Rerun, or interrupted by a suspension or a disruption. One case cannot be distinguished: the operator
 // crashed before it recorded the Job, and another client deleted that Job before the restart.
 func (w *simulator) checkSingleExecution(job *batchv1.Job) {
 	for _, earlier := range w.jobHistory[stepKey(job)] {
@@ -471,7 +475,7 @@ func (w *simulator) checkSingleExecution(job *batchv1.Job) {
 		case w.retryTimes[earlier.UID].After(w.now):
 			w.reportViolation("%s is created %s too soon", job.Name, w.retryTimes[earlier.UID].Sub(w.now))
 		case !w.retryTimes[earlier.UID].IsZero() && outcome != nil && outcome.Type == batchv1.JobFailed:
-		case w.unrecordedJobs[earlier.UID] && w.jobs[earlier.Name] == nil:
+		case w.unrecordedJobs[earlier.UID] && (w.jobs[earlier.Name] == nil || w.jobs[earlier.Name].UID != earlier.UID):
 			w.ambiguous++
 		case outcome == nil && w.sj.Spec.OnLostJob == v1alpha1.LostJobRerun:
 		case outcome != nil && w.sj.Spec.OnLostJob == v1alpha1.LostJobRerun && w.jobs[earlier.Name] == nil && !w.isOutcomeRecorded(earlier):
@@ -484,7 +488,8 @@ func (w *simulator) checkSingleExecution(job *batchv1.Job) {
 
 func (w *simulator) isOutcomeRecorded(job *batchv1.Job) bool {
 	for _, step := range w.sj.Status.Steps {
-		if step.JobUID == job.UID && (step.Phase == v1alpha1.StepSucceeded || step.Phase == v1alpha1.StepFailed) {
+		isSkipped := step.Phase == v1alpha1.StepSkipped // after it was interrupted
+		if step.JobUID == job.UID && (step.Phase == v1alpha1.StepSucceeded || step.Phase == v1alpha1.StepFailed || isSkipped) {
 			return true
 		}
 	}

@@ -94,7 +94,8 @@ type simulator struct {
 	uid             int
 	jobHistory      map[string][]*batchv1.Job // by run and step
 	unrecordedJobs  map[types.UID]bool        // created, not recorded, and the operator crashed since
-	interruptedJobs map[types.UID]bool        // ended by suspension
+	interruptedJobs map[types.UID]bool        // ended by suspension, or by a disruption after which the program exited with 0
+	disruptedJobs   map[types.UID]bool        // ended by a disruption
 	retryTimes      map[types.UID]time.Time   // failed and stored as Retrying, until when
 	log             []string
 	violations      []string
@@ -112,6 +113,7 @@ func newSimulator(seed uint64) *simulator {
 		jobHistory:      map[string][]*batchv1.Job{},
 		unrecordedJobs:  map[types.UID]bool{},
 		interruptedJobs: map[types.UID]bool{},
+		disruptedJobs:   map[types.UID]bool{},
 		retryTimes:      map[types.UID]time.Time{},
 		claimOfJob:      map[types.UID]types.UID{},
 		approved:        map[string]bool{},
@@ -414,8 +416,10 @@ func (w *simulator) finishJob(job *batchv1.Job) {
 	outcome := batchv1.JobComplete
 	if w.happensWithChance(20) {
 		outcome = batchv1.JobFailed
+	} else if !w.noDisturbances && w.happensWithChance(10) {
+		w.disruptedJobs[job.UID], w.interruptedJobs[job.UID] = true, true
 	}
-	w.logEvent("%s: %s", outcome, job.Name)
+	w.logEvent("%s: %s, disrupted: %t", outcome, job.Name, w.disruptedJobs[job.UID])
 	w.changeJob(job, func(j *batchv1.Job) {
 		j.Status.Active = 0
 		j.Status.Conditions = []batchv1.JobCondition{{Type: outcome, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(w.now)}}
@@ -493,6 +497,6 @@ func (w *simulator) hasCompletedJob(step *v1alpha1.StepStatus) bool {
 	key := fmt.Sprintf("%d/%s", step.Run, step.Name)
 	return slices.ContainsFunc(w.jobHistory[key], func(job *batchv1.Job) bool {
 		outcome := decision.FindEndCondition(job)
-		return outcome != nil && outcome.Type == batchv1.JobComplete
+		return outcome != nil && outcome.Type == batchv1.JobComplete && !w.disruptedJobs[job.UID]
 	})
 }

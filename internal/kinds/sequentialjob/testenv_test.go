@@ -28,6 +28,7 @@ type testEnv struct {
 	sj          *v1alpha1.SequentialJob
 	jobs        []*batchv1.Job
 	pods        map[types.UID][]corev1.Pod
+	evidence    map[types.UID]Evidence
 	createdUIDs map[string]types.UID
 	now         time.Time
 	events      []decision.Event
@@ -57,6 +58,7 @@ func newTestEnv(t *testing.T, sj *v1alpha1.SequentialJob) *testEnv {
 	return &testEnv{
 		t: t, sj: sj, archiveImage: "yardmaster:test",
 		pods:           map[types.UID][]corev1.Pod{},
+		evidence:       map[types.UID]Evidence{},
 		createdUIDs:    map[string]types.UID{},
 		now:            time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC),
 		uncached:       map[string]bool{},
@@ -128,7 +130,7 @@ func (s *testEnv) checkSecondDecision(decision Decision) {
 // decide answers the questions of Decide until it has no more.
 func (s *testEnv) decide(refusal *decision.Refusal) Decision {
 	s.t.Helper()
-	in := Observation{SequentialJob: s.sj.DeepCopy(), CreatedJobs: s.createdUIDs, Policies: s.policies, Pods: s.unfinishedPods, Now: s.now, Refusal: refusal, ArchiveImage: s.archiveImage}
+	in := Observation{SequentialJob: s.sj.DeepCopy(), CreatedJobs: s.createdUIDs, Policies: s.policies, Pods: s.unfinishedPods, Evidence: s.evidence, Now: s.now, Refusal: refusal, ArchiveImage: s.archiveImage}
 	for _, job := range s.jobs {
 		if !s.uncached[job.Name] {
 			in.Jobs = append(in.Jobs, job.DeepCopy())
@@ -163,7 +165,11 @@ func (s *testEnv) answer(in *Observation, question *Question) {
 		if in.Answers.PodsByJob == nil {
 			in.Answers.PodsByJob = map[types.UID][]corev1.Pod{}
 		}
-		in.Answers.PodsByJob[question.PodsOf.UID] = s.pods[question.PodsOf.UID]
+		pods, changed := s.pods[question.PodsOf.UID]
+		if condition := decision.FindEndCondition(question.PodsOf); !changed && condition != nil && condition.Type == batchv1.JobComplete {
+			pods = []corev1.Pod{testbuilder.Pod(question.PodsOf.Labels[v1alpha1.LabelStep]).Exited(0, "").Obj()}
+		}
+		in.Answers.PodsByJob[question.PodsOf.UID] = pods
 	case question.Claim != "":
 		in.Answers.Claims = map[string]*metav1.PartialObjectMetadata{question.Claim: s.claim.DeepCopy()}
 	case question.WarningsOf != "":

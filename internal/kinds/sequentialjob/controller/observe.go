@@ -38,7 +38,7 @@ func (r *Reconciler) Observe(ctx context.Context, sj *v1alpha1.SequentialJob) (*
 		return nil, err
 	}
 	jobs, createdUIDs := r.createdJobs.merge(sj, jobPointers(cached.Items), r.Clock.Now())
-	pods, err := r.observePods(ctx, jobs)
+	pods, evidence, err := r.observePods(ctx, sj, jobs)
 	if err != nil {
 		return nil, err
 	}
@@ -46,6 +46,7 @@ func (r *Reconciler) Observe(ctx context.Context, sj *v1alpha1.SequentialJob) (*
 		SequentialJob: sj.DeepCopy(),
 		Jobs:          jobs,
 		Pods:          pods,
+		Evidence:      evidence,
 		CreatedJobs:   createdUIDs,
 		Policies:      policies.Select(sj.Labels),
 		Now:           r.Clock.Now(),

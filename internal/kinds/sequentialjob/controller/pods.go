@@ -4,17 +4,18 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/lru"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,8 +38,8 @@ const (
 	maxReportedBytes = 512
 )
 
-// NewCache returns a cache of the Pods of SequentialJobs that have not ended, in these namespaces, or in all if the map
-// is empty. It is separate from the manager's cache, which selects other Pods.
+// NewCache returns a cache of the Pods of SequentialJobs, in these namespaces, or in all if the map is empty. It is separate from
+// the manager's cache, which selects other Pods.
 func NewCache(mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache, error) {
 	ofSequentialJobs, err := labels.NewRequirement(v1alpha1.LabelSequentialJobUID, selection.Exists, nil)
 	if err != nil {
@@ -47,11 +48,7 @@ func NewCache(mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache
 	pods, err := informer.NewCache(mgr, "the Pods of SequentialJobs", cache.Options{
 		DefaultNamespaces: namespaces,
 		ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: {
-			Label: labels.NewSelector().Add(*ofSequentialJobs),
-			Field: fields.AndSelectors(
-				fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
-				fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
-			),
+			Label:     labels.NewSelector().Add(*ofSequentialJobs),
 			Transform: trimPod,
 		}},
 	})
@@ -64,7 +61,7 @@ func NewCache(mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache
 	return pods, mgr.Add(pods)
 }
 
-// trimPod keeps only the fields that show whether a Pod runs, to save memory.
+// trimPod keeps only the fields that show whether a Pod runs and how its step ended, to save memory.
 func trimPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -72,18 +69,46 @@ func trimPod(object any) (any, error) {
 	}
 	trimmed := &corev1.Pod{TypeMeta: pod.TypeMeta, ObjectMeta: metav1.ObjectMeta{
 		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
-		CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp, OwnerReferences: pod.OwnerReferences,
+		CreationTimestamp: pod.CreationTimestamp, OwnerReferences: pod.OwnerReferences,
+		DeletionTimestamp: pod.DeletionTimestamp, DeletionGracePeriodSeconds: pod.DeletionGracePeriodSeconds,
 	}}
+	if step, hasStep := pod.Labels[v1alpha1.LabelStep]; hasStep {
+		trimmed.Labels = map[string]string{v1alpha1.LabelStep: step}
+	}
 	trimmed.Status.Phase = pod.Status.Phase
 	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled || c.Type == corev1.PodReadyToStartContainers {
+		if c.Type == corev1.PodScheduled || c.Type == corev1.PodReadyToStartContainers || c.Type == corev1.DisruptionTarget {
 			c.Message = decision.TruncateMessage(c.Message, maxReportedBytes)
 			trimmed.Status.Conditions = append(trimmed.Status.Conditions, c)
 		}
 	}
-	trimmed.Status.InitContainerStatuses = trimStatuses(pod.Status.InitContainerStatuses)
-	trimmed.Status.ContainerStatuses = trimStatuses(pod.Status.ContainerStatuses)
+	if sequentialjob.HasEnded(pod) { // most cached Pods
+		trimmed.Status.Conditions = slices.DeleteFunc(trimmed.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type != corev1.DisruptionTarget })
+	} else {
+		trimmed.Status.InitContainerStatuses = trimStatuses(pod.Status.InitContainerStatuses)
+		trimmed.Status.ContainerStatuses = trimStatuses(pod.Status.ContainerStatuses)
+	}
+	keepStepEnd(trimmed, pod)
 	return trimmed, nil
+}
+
+// keepStepEnd keeps how the container of a step ended, and the number of containers if the container has an output, whose
+// maximum size depends on the number.
+func keepStepEnd(trimmed, pod *corev1.Pod) {
+	step := pod.Labels[v1alpha1.LabelStep]
+	for i := range pod.Status.ContainerStatuses {
+		c := &pod.Status.ContainerStatuses[i]
+		if c.Name != step || c.State.Terminated == nil {
+			continue
+		}
+		status := corev1.ContainerStatus{Name: step, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			ExitCode: c.State.Terminated.ExitCode, Reason: c.State.Terminated.Reason, Message: c.State.Terminated.Message, FinishedAt: c.State.Terminated.FinishedAt,
+		}}}
+		trimmed.Status.ContainerStatuses = append(slices.DeleteFunc(trimmed.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == step }), status)
+		if c.State.Terminated.Message != "" {
+			trimmed.Spec.Containers = make([]corev1.Container, decision.CountContainers(&pod.Spec))
+		}
+	}
 }
 
 // trimStatuses keeps why containers wait and since when they run.
@@ -99,22 +124,69 @@ func trimStatuses(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 	return trimmed
 }
 
-// observePods returns the Pods of Jobs that have not ended. They belong to the cache.
-func (r *Reconciler) observePods(ctx context.Context, jobs []*batchv1.Job) ([]*corev1.Pod, error) {
+// observePods returns the Pods that have not ended of Jobs that have not ended, and the evidence of the Job that just ended. The
+// Pods belong to the cache.
+func (r *Reconciler) observePods(ctx context.Context, sj *v1alpha1.SequentialJob, jobs []*batchv1.Job) ([]*corev1.Pod, map[types.UID]sequentialjob.Evidence, error) {
 	var observed []*corev1.Pod
+	ended := map[types.UID]sequentialjob.Evidence{}
 	for _, job := range jobs {
-		if sequentialjob.IsTerminal(job) {
+		needsEvidence := sequentialjob.NeedsEvidence(sj, job)
+		if sequentialjob.IsTerminal(job) && !needsEvidence {
 			continue
 		}
 		var pods corev1.PodList
 		if err := r.options.Pods.List(ctx, &pods, client.InNamespace(job.Namespace), client.MatchingFields{controllerIndex: string(job.UID)}, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, fmt.Errorf("listing Pods of Job %s: %w", job.Name, err)
+			return nil, nil, fmt.Errorf("listing Pods of Job %s: %w", job.Name, err)
 		}
+		evidence := r.evidence.of(job.UID)
 		for i := range pods.Items {
-			observed = append(observed, &pods.Items[i])
+			if pod := &pods.Items[i]; needsEvidence {
+				evidence.Observe(pod)
+			} else if !sequentialjob.HasEnded(pod) {
+				observed = append(observed, pod)
+			}
+		}
+		if needsEvidence {
+			ended[job.UID] = evidence
 		}
 	}
-	return observed, nil
+	return observed, ended, nil
+}
+
+// maxEvidence is the maximum number of Jobs whose Pods were told to stop that are remembered.
+const maxEvidence = 10_000
+
+// evidenceStore remembers what Pods have shown that were told to stop, because they are deleted when they have stopped. All other
+// Pods are in the cache.
+type evidenceStore struct {
+	mu    sync.Mutex
+	byJob *lru.Cache
+}
+
+func newEvidenceStore() *evidenceStore { return &evidenceStore{byJob: lru.New(maxEvidence)} }
+
+func (s *evidenceStore) observe(versions ...*corev1.Pod) {
+	owner := metav1.GetControllerOf(versions[0])
+	if owner == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	evidence := s.of(owner.UID)
+	for _, pod := range versions {
+		evidence.Observe(pod)
+	}
+	s.byJob.Add(owner.UID, evidence)
+}
+
+// of returns a copy.
+func (s *evidenceStore) of(job types.UID) sequentialjob.Evidence {
+	stored, found := s.byJob.Get(job)
+	if !found {
+		return sequentialjob.Evidence{}
+	}
+	evidence := stored.(sequentialjob.Evidence) //nolint:forcetypeassert // only evidence is stored
+	return evidence.Clone()
 }
 
 // readWarning reads the newest warning about an object. Beyond the rate limit, the answer is empty; the core asks again
@@ -149,7 +221,7 @@ func lastObserved(e *eventsv1.Event) time.Time {
 func (r *Reconciler) podHandler() handler.EventHandler {
 	enqueue := func(ctx context.Context, before, after *corev1.Pod, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 		owner := metav1.GetControllerOf(after)
-		if owner == nil || !sequentialjob.IsRelevantPodUpdate(before, after) {
+		if owner == nil || sequentialjob.HasEnded(after) || !sequentialjob.IsRelevantPodUpdate(before, after) { // the end of the Job follows
 			return
 		}
 		job := &batchv1.Job{}
@@ -166,8 +238,17 @@ func (r *Reconciler) podHandler() handler.EventHandler {
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			before, isPod := e.ObjectOld.(*corev1.Pod)
 			after, isPodToo := e.ObjectNew.(*corev1.Pod)
-			if isPod && isPodToo {
-				enqueue(ctx, before, after, queue)
+			if !isPod || !isPodToo {
+				return
+			}
+			if sequentialjob.IsStopping(after) {
+				r.evidence.observe(before, after)
+			}
+			enqueue(ctx, before, after, queue)
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			if pod, isPod := e.Object.(*corev1.Pod); isPod {
+				r.evidence.observe(pod)
 			}
 		},
 	}

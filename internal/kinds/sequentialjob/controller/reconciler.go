@@ -56,6 +56,7 @@ type Reconciler struct {
 	runningReports *kube.NamespaceLimiter
 	writeCache     *kube.WriteCache[*v1alpha1.SequentialJob]
 	createdJobs    *createdJobs
+	evidence       *evidenceStore
 	// stepEnds is when the last Job of each SequentialJob was observed to end.
 	stepEnds *kube.Store[time.Time]
 	// failures of each SequentialJob since its last successful reconciliation.
@@ -77,6 +78,7 @@ func New(mgr ctrl.Manager, options Options) *Reconciler {
 		runningReports: kube.NewNamespaceLimiter(runningReportRate, runningReportBurst),
 		writeCache:     written,
 		createdJobs:    newCreatedJobs(),
+		evidence:       newEvidenceStore(),
 		stepEnds:       kube.NewStore[time.Time](),
 		failures:       kube.NewStore[failure](),
 		eventLists:     rate.NewLimiter(eventListRate, eventListBurst),
