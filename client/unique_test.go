@@ -204,18 +204,18 @@ func TestEnqueueManyReturnsWhichKeysAreTaken(t *testing.T) {
 }
 
 // expireKey makes a key of the queue expire.
-func (e *testEnv) expireKey(key broker.Key) {
-	e.t.Helper()
-	store := e.producer.(broker.KeyStore)
-	_, revision, err := store.ReadKey(e.t.Context(), "orders", key)
+func (env *testEnv) expireKey(key broker.Key) {
+	env.t.Helper()
+	store := env.producer.(broker.KeyStore)
+	_, revision, err := store.ReadKey(env.t.Context(), "orders", key)
 	if err == nil {
-		_, err = store.WriteKey(e.t.Context(), "orders", key, []byte("{}"), time.Second, revision)
+		_, err = store.WriteKey(env.t.Context(), "orders", key, []byte("{}"), time.Second, revision)
 	}
 	if err != nil {
-		e.t.Fatal(err)
+		env.t.Fatal(err)
 	}
-	poll.Until(e.t, "the key to expire", func() bool {
-		value, _, err := store.ReadKey(e.t.Context(), "orders", key)
+	poll.Until(env.t, "the key to expire", func() bool {
+		value, _, err := store.ReadKey(env.t.Context(), "orders", key)
 		return err == nil && value == nil
 	})
 }

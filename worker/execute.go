@@ -228,6 +228,22 @@ func (w *Worker) releaseMessage(m *scheduler.LeasedMessage, after time.Duration)
 	w.settleWithRetry(m, resultReleased, func(ctx context.Context) error { return m.Release(ctx, after) })
 }
 
+// releaseUnused releases a message that no executor has started.
+func (w *Worker) releaseUnused(m *scheduler.LeasedMessage) {
+	w.background.Go(func() {
+		w.releaseMessage(m, m.ReleaseDelay())
+		w.scheduler.MarkReleased(m)
+	})
+}
+
+// runExecutor runs one message after another until the scheduler stops.
+func (w *Worker) runExecutor() {
+	var outcome scheduler.JobOutcome
+	for m := w.scheduler.NextMessage(nil, outcome); m != nil; m = w.scheduler.NextMessage(m, outcome) {
+		outcome = w.runMessage(m)
+	}
+}
+
 // settleWithRetry sends the result of a job to the broker. It retries until the lease expires, because the broker then delivers the message
 // again.
 func (w *Worker) settleWithRetry(m *scheduler.LeasedMessage, result string, send func(context.Context) error) {

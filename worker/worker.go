@@ -110,12 +110,7 @@ func newWorker(options Options, handler Handler, mux *Mux) (*Worker, error) {
 	}
 	w.shutdown, w.requestShutdown = context.WithCancel(context.Background())
 	w.progress.now = func() time.Time { return w.now() }
-	w.scheduler = scheduler.New(func() time.Time { return w.now() }, func(m *scheduler.LeasedMessage) {
-		w.background.Go(func() {
-			w.releaseMessage(m, m.ReleaseDelay())
-			w.scheduler.MarkReleased(m)
-		})
-	})
+	w.scheduler = scheduler.New(func() time.Time { return w.now() }, w.releaseUnused)
 	if mux != nil {
 		w.scheduler.SetKindLimits(mux.concurrencyByKind())
 	}
@@ -256,12 +251,7 @@ func (w *Worker) applySettings(ctx context.Context, s *workerSettings) {
 	defer w.mu.Unlock()
 	w.settings = s
 	for ; w.executorCount < s.concurrency; w.executorCount++ {
-		w.executors.Go(func() {
-			var outcome scheduler.JobOutcome
-			for m := w.scheduler.NextMessage(nil, outcome); m != nil; m = w.scheduler.NextMessage(m, outcome) {
-				outcome = w.runMessage(m)
-			}
-		})
+		w.executors.Go(w.runExecutor)
 	}
 	configured := map[string]bool{}
 	var retired []*scheduler.ScheduledQueue

@@ -48,7 +48,7 @@ type SequentialJobSpecApplyConfiguration struct {
 	Workspace *WorkspaceApplyConfiguration `json:"workspace,omitempty"`
 	// rerun starts another run of a finished SequentialJob when its id changes.
 	Rerun *RerunApplyConfiguration `json:"rerun,omitempty"`
-	// onLostJob is what happens when a step's Job was deleted before its outcome was recorded, so
+	// onLostJob is what happens when a step's Job, or its Pods, were deleted before the outcome was seen, so
 	// that it is unknown whether the step did its work. Fail fails the step; Rerun runs it
 	// again. Defaults to Fail.
 	OnLostJob *apiv1alpha1.LostJobPolicy `json:"onLostJob,omitempty"`

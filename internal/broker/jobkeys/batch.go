@@ -141,7 +141,8 @@ func (k *Keys) endMember(ctx context.Context, name batchName, member int, failed
 	defer func() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		if commits.users--; commits.users == 0 {
+		commits.users--
+		if commits.users == 0 {
 			delete(k.commits, name)
 		}
 	}()

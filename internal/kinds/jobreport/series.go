@@ -46,17 +46,17 @@ func SeriesOf(job *batchv1.Job) Series {
 	case group == v1alpha1.GroupVersion.Group && controller.Kind == "SequentialJob":
 		return series.atPosition(job.Annotations[v1alpha1.AnnotationRun])
 	case group == v1alpha1.GroupVersion.Group && controller.Kind == "AgenticSession":
-		series.Position, series.Supersedes = f.CreationTimestamp.Time.Unix(), true // its attempts follow each other
+		series.Position, series.Supersedes = f.CreationTimestamp.Unix(), true // its attempts follow each other
 		return series
 	case group == "jobset.x-k8s.io" && controller.Kind == "JobSet":
 		return series.atPosition(job.Labels[labelJobSetRestartAttempt])
 	case group == "batch" && controller.Kind == "CronJob":
-		series.Position, series.Supersedes = f.CreationTimestamp.Time.Unix(), succeeded
+		series.Position, series.Supersedes = f.CreationTimestamp.Unix(), succeeded
 		return series
 	case job.GenerateName != "":
 		// An Argo Workflow and many others name the retries of a Job by the same prefix.
 		series.Key += "/" + job.GenerateName
-		series.Position, series.Supersedes = f.CreationTimestamp.Time.Unix(), succeeded
+		series.Position, series.Supersedes = f.CreationTimestamp.Unix(), succeeded
 		return series
 	default:
 		return Series{}
