@@ -17,7 +17,7 @@
 //	   ▼                                     ├─────▶ Suspending ─▶ Interrupted ─┐
 //	Skipped                       Job lost   └─────▶ Lost ──────────────────────┴─▶ Starting (next attempt)
 //
-// A Job is complete also if its Pod was told to stop and its program exits with 0: Evidence decides whether the step is Succeeded
+// A Job is complete also if its Pod was requested to stop and its program exits with 0: Evidence decides whether the step is Succeeded
 // or Interrupted, or Lost because nobody saw its Pods end.
 //
 // Transitions from Running are also possible from Starting and Queued. At most one step is Starting, Queued, Running,

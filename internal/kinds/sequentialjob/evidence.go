@@ -15,15 +15,15 @@ import (
 const (
 	// maxPodLag is how long after the end of a Job the cache may still not show how the Job's Pods ended.
 	maxPodLag = 10 * time.Second
-	// evidenceRetry is when the next decision looks at the Pods again.
+	// evidenceRetry is when the next decision observes the Pods again.
 	evidenceRetry = time.Second
 )
 
 // Evidence is what the Pods of a step's Job have shown about its outcome. A Job that completed proves nothing by itself: a
-// program that exits with 0 when it is told to stop, because its Pod is evicted, preempted, suspended or deleted, counts for
+// program that exits with 0 on SIGTERM, because its Pod is evicted, preempted, suspended or deleted, counts for
 // the Job as a success. The zero value has seen no Pod.
 type Evidence struct {
-	// outcomes of the Pods that exited with 0 or were told to stop.
+	// outcomes of the Pods that exited with 0 or were requested to stop.
 	outcomes map[types.UID]podOutcome
 	// success is the newest Pod whose container exited with 0 by itself, without all fields that the cache omits.
 	success *corev1.Pod
@@ -32,7 +32,7 @@ type Evidence struct {
 type podOutcome string
 
 const (
-	// podStopping is the outcome of a Pod that was told to stop while the step's container ran.
+	// podStopping is the outcome of a Pod that was requested to stop while the step's container ran.
 	podStopping    podOutcome = "Stopping"
 	podInterrupted podOutcome = "Interrupted"
 	podSucceeded   podOutcome = "Succeeded"
@@ -49,15 +49,15 @@ func (e *Evidence) Observe(pod *corev1.Pod) {
 		return
 	}
 	terminated := terminatedState(pod, pod.Labels[v1alpha1.LabelStep])
-	told := stopTime(pod)
+	requested := stopTime(pod)
 	after := podSucceeded
 	switch {
 	case terminated != nil && terminated.ExitCode == 0: // final, also with restartPolicy OnFailure
-		if before == podStopping || !told.IsZero() && !terminated.FinishedAt.Time.Before(told) {
+		if before == podStopping || !requested.IsZero() && !terminated.FinishedAt.Time.Before(requested) {
 			after = podInterrupted
 		}
-	case terminated == nil && told.IsZero() && pod.Status.Phase == corev1.PodSucceeded: // without the status of the container
-	case terminated == nil && !told.IsZero() && !HasEnded(pod):
+	case terminated == nil && requested.IsZero() && pod.Status.Phase == corev1.PodSucceeded: // without the status of the container
+	case terminated == nil && !requested.IsZero() && !HasEnded(pod):
 		after = podStopping
 	default:
 		return
@@ -74,7 +74,7 @@ func (e *Evidence) Observe(pod *corev1.Pod) {
 // Clone returns a copy that can be changed.
 func (e *Evidence) Clone() Evidence { return Evidence{maps.Clone(e.outcomes), e.success} }
 
-// WasInterrupted reports whether a Pod that counts as succeeded was told to stop before its container ended.
+// WasInterrupted reports whether a Pod that counts as succeeded was requested to stop before its container ended.
 func (e *Evidence) WasInterrupted() bool {
 	for _, outcome := range e.outcomes {
 		if outcome == podInterrupted {
@@ -84,25 +84,25 @@ func (e *Evidence) WasInterrupted() bool {
 	return false
 }
 
-// IsStopping reports whether a Pod was told to stop.
+// IsStopping reports whether a Pod was requested to stop.
 func IsStopping(pod *corev1.Pod) bool { return !stopTime(pod).IsZero() }
 
-// stopTime returns when a Pod was first told to stop; zero if it was not.
+// stopTime returns when a Pod was first requested to stop; zero if it was not.
 func stopTime(pod *corev1.Pod) time.Time {
-	told := time.Time{}
+	requested := time.Time{}
 	if pod.DeletionTimestamp != nil {
 		grace := int64(0)
 		if pod.DeletionGracePeriodSeconds != nil {
 			grace = *pod.DeletionGracePeriodSeconds
 		}
-		told = pod.DeletionTimestamp.Add(-time.Duration(grace) * time.Second)
+		requested = pod.DeletionTimestamp.Add(-time.Duration(grace) * time.Second)
 	}
 	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && (told.IsZero() || c.LastTransitionTime.Time.Before(told)) {
-			told = c.LastTransitionTime.Time
+		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && (requested.IsZero() || c.LastTransitionTime.Time.Before(requested)) {
+			requested = c.LastTransitionTime.Time
 		}
 	}
-	return told
+	return requested
 }
 
 // HasEnded reports whether all containers of a Pod have ended for good.
@@ -135,7 +135,7 @@ func (e *evaluation) doubtSuccess(step *v1alpha1.StepStatus, job *batchv1.Job, e
 	case evidence.WasInterrupted():
 		e.recordJob(step, job)
 		e.decision.Events = append(e.decision.Events, decision.WarningEvent(v1alpha1.EventStepInterrupted, actionRun,
-			"A Pod of step "+step.Name+" was told to stop before its container ended, so that its exit code 0 proves nothing; the step runs again"))
+			"A Pod of step "+step.Name+" was requested to stop before its container ended, so that its exit code 0 proves nothing; the step runs again"))
 		return stepVerdict{phase: v1alpha1.StepInterrupted, reason: v1alpha1.ReasonInterrupted}, false
 	case evidence.success != nil:
 		return stepVerdict{}, false

@@ -14,7 +14,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
-// A stop is how a Pod is told to stop, and an end is when its program, which handles SIGTERM and exits with 0, ends.
+// A stop is how a Pod is requested to stop, and an end is when its program, which handles SIGTERM and exits with 0, ends.
 type (
 	stop string
 	end  time.Duration
@@ -56,14 +56,14 @@ func versionsOf(s stop, e end) []corev1.Pod {
 	pod := testbuilder.Pod("build").Running().Obj()
 	pod.UID = "pod"
 	tell := func(pod corev1.Pod) corev1.Pod {
-		told := *pod.DeepCopy()
+		requested := *pod.DeepCopy()
 		if s == evicted || s == preempted {
-			told.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, LastTransitionTime: noon}}
+			requested.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, LastTransitionTime: noon}}
 		}
 		if s == evicted || s == deleted {
-			told.DeletionTimestamp, told.DeletionGracePeriodSeconds = &metav1.Time{Time: noon.Add(30 * time.Second)}, new(int64(30))
+			requested.DeletionTimestamp, requested.DeletionGracePeriodSeconds = &metav1.Time{Time: noon.Add(30 * time.Second)}, new(int64(30))
 		}
-		return told
+		return requested
 	}
 	finish := func(pod corev1.Pod) corev1.Pod {
 		ended := *pod.DeepCopy()

@@ -153,10 +153,10 @@ func (r *Reconciler) observePods(ctx context.Context, sj *v1alpha1.SequentialJob
 	return observed, ended, nil
 }
 
-// maxEvidence is the maximum number of Jobs whose Pods were told to stop that are remembered.
+// maxEvidence is the maximum number of Jobs whose Pods were requested to stop that are remembered.
 const maxEvidence = 10_000
 
-// evidenceStore remembers what Pods have shown that were told to stop, because they are deleted when they have stopped. All other
+// evidenceStore remembers what Pods have shown that were requested to stop, because they are deleted when they have stopped. All other
 // Pods are in the cache.
 type evidenceStore struct {
 	mu    sync.Mutex

@@ -83,7 +83,7 @@ func DeadLetterSelection(e *Entry, id, argument string) *Action {
 	}
 }
 
-// MatchingLetterActions are the actions for all dead letters with a text, which may be more than a page shows. There are none if the
+// MatchingLetterActions are the actions for all dead letters with a text, which may be more than a page shows. There is no action if the
 // text has characters that a page cannot show, because the user could not see the effect of the command.
 func MatchingLetterActions(e *Entry, filter string) []Action {
 	if filter == "" || cleanLine(filter) != filter {
