@@ -68,6 +68,11 @@ func FindEndCondition(job *batchv1.Job) *batchv1.JobCondition {
 	return nil
 }
 
+// HasPodEnded reports whether no container of a Pod runs or will run.
+func HasPodEnded(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
 // defaultRegion is the region of a bucket without a region.
 const defaultRegion = "us-east-1"
 

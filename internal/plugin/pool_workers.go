@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
@@ -36,7 +37,7 @@ func newPoolWorkersCommand(env *environment) *cobra.Command {
 			slices.SortFunc(pods.Items, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 			workers := []render.Worker{}
 			for i := range pods.Items {
-				if pod := &pods.Items[i]; isWorkerOf(pod, wp) && !isEnded(pod) {
+				if pod := &pods.Items[i]; isWorkerOf(pod, wp) && !decision.HasPodEnded(pod) {
 					workers = append(workers, workerOutput(pod))
 				}
 			}
@@ -63,10 +64,6 @@ func newPoolWorkersCommand(env *environment) *cobra.Command {
 
 func isWorkerOf(pod *corev1.Pod, wp *v1alpha1.WorkerPool) bool {
 	return pod.Annotations[workerpool.AnnotationWorkerPool] == wp.Name && pod.Labels[workerpool.LabelWorkerPool] == workerpool.WorkerSelector(wp.Name)[workerpool.LabelWorkerPool]
-}
-
-func isEnded(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 func workerOutput(pod *corev1.Pod) render.Worker {
@@ -239,7 +236,7 @@ func checkEvictable(pod *corev1.Pod, wp *v1alpha1.WorkerPool) error {
 		return errors.New("it is no worker of this pool: see pool workers")
 	case !pod.DeletionTimestamp.IsZero():
 		return errors.New("it already drains, because it was deleted or evicted")
-	case isEnded(pod):
+	case decision.HasPodEnded(pod):
 		return errors.New("it has ended")
 	default:
 		return nil

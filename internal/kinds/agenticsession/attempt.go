@@ -66,7 +66,7 @@ func (e *evaluation) followJob(job *batchv1.Job) *Question {
 	if end != nil && endedBeforeDeletion(job, end) {
 		// The end of the Pod shows how the runner ended. Kubernetes ends Jobs after their Pods, but a cache receives
 		// both separately.
-		if e.pod != nil && !HasPodEnded(e.pod) && !e.timer.HasReached(end.LastTransitionTime.Add(maxPodLag)) {
+		if e.pod != nil && !decision.HasPodEnded(e.pod) && !e.timer.HasReached(end.LastTransitionTime.Add(maxPodLag)) {
 			return nil
 		}
 		e.closeAttempt(verdictOfJob(job, e.pod, end, hasResult(&e.status)))

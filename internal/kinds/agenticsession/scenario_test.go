@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
 // testStartTime is the time at which all scenarios start.
@@ -134,7 +135,7 @@ func (s *scenario) answerQuestion(ask *Question) {
 	case ask.Mounts != "":
 		s.Answers.Mounts = map[string][]corev1.Pod{ask.Mounts: nil}
 		for _, pod := range slices.Concat(s.Pods, s.otherPods) {
-			if MountsClaim(&pod, ask.Mounts) && !HasPodEnded(&pod) {
+			if MountsClaim(&pod, ask.Mounts) && !decision.HasPodEnded(&pod) {
 				s.Answers.Mounts[ask.Mounts] = append(s.Answers.Mounts[ask.Mounts], pod)
 			}
 		}

@@ -70,10 +70,10 @@ func observeJobs(in *Observation, jobs []*batchv1.Job, pods []corev1.Pod) {
 func (w *workspaceSimulation) decide(in *Observation) Decision {
 	in.Answers = Answers{Jobs: map[string]*batchv1.Job{}, Claims: map[string]*metav1.PartialObjectMetadata{}, Mounts: map[string][]corev1.Pod{}, Secrets: map[string]bool{}}
 	for range 8 {
-		decision := Decide(*in)
-		question := decision.Question
+		d := Decide(*in)
+		question := d.Question
 		if question == nil {
-			return decision
+			return d
 		}
 		jobs := slices.Collect(maps.Values(w.jobs))
 		for i := range jobs {
@@ -86,7 +86,7 @@ func (w *workspaceSimulation) decide(in *Observation) Decision {
 		case question.Claim != "":
 			in.Answers.Claims[question.Claim] = w.claim.DeepCopy()
 		case question.Mounts != "":
-			in.Answers.Mounts[question.Mounts] = slices.DeleteFunc(w.listPods(), func(pod corev1.Pod) bool { return HasPodEnded(&pod) })
+			in.Answers.Mounts[question.Mounts] = slices.DeleteFunc(w.listPods(), func(pod corev1.Pod) bool { return decision.HasPodEnded(&pod) })
 			if slices.ContainsFunc(in.Answers.Mounts[question.Mounts], func(pod corev1.Pod) bool { return pod.Labels[LabelSessionUID] != string(in.Session.UID) }) {
 				w.counts["waited for a Pod"]++
 			}

@@ -104,7 +104,7 @@ type workspacePod struct {
 }
 
 // canRun reports whether nothing keeps the Pod from running.
-func (p *workspacePod) canRun() bool { return !isGated(p.Pod) && !HasPodEnded(p.Pod) }
+func (p *workspacePod) canRun() bool { return !isGated(p.Pod) && !decision.HasPodEnded(p.Pod) }
 
 func newWorkspaceSimulation(seed uint64) *workspaceSimulation {
 	w := &workspaceSimulation{
@@ -250,7 +250,7 @@ func (w *workspaceSimulation) simulateEvent() {
 
 func (w *workspaceSimulation) terminateRandomPod() {
 	for _, uid := range slices.Sorted(maps.Keys(w.pods)) {
-		if pod := w.pods[uid]; w.chance(50) && !HasPodEnded(pod.Pod) {
+		if pod := w.pods[uid]; w.chance(50) && !decision.HasPodEnded(pod.Pod) {
 			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI"}}
 			w.terminate(pod)
 			return
@@ -319,7 +319,7 @@ func (w *workspaceSimulation) advanceJob(job *batchv1.Job) {
 	}
 	pod := w.podOf(job)
 	switch {
-	case !job.DeletionTimestamp.IsZero() && (pod == nil || HasPodEnded(pod.Pod)):
+	case !job.DeletionTimestamp.IsZero() && (pod == nil || decision.HasPodEnded(pod.Pod)):
 		delete(w.jobs, job.Name)
 	case !job.DeletionTimestamp.IsZero():
 		w.terminate(pod)
@@ -337,7 +337,7 @@ func (w *workspaceSimulation) advanceJob(job *batchv1.Job) {
 			return
 		}
 		w.addPod(created)
-	case job.Status.StartTime != nil && decision.FindEndCondition(job) == nil && (pod != nil && HasPodEnded(pod.Pod) || pod == nil && len(w.late) == 0):
+	case job.Status.StartTime != nil && decision.FindEndCondition(job) == nil && (pod != nil && decision.HasPodEnded(pod.Pod) || pod == nil && len(w.late) == 0):
 		kind := batchv1.JobFailed
 		if pod != nil && pod.Status.Phase == corev1.PodSucceeded {
 			kind = batchv1.JobComplete
@@ -361,11 +361,11 @@ func (w *workspaceSimulation) advancePod(pod *workspacePod) {
 	job := w.jobs[pod.Labels[batchv1.JobNameLabel]]
 	isOrphan := len(pod.OwnerReferences) > 0 && (job == nil || !metav1.IsControlledBy(pod, job))
 	switch {
-	case isOrphan && HasPodEnded(pod.Pod):
+	case isOrphan && decision.HasPodEnded(pod.Pod):
 		delete(w.pods, pod.UID)
 	case isOrphan && !pod.deleted && w.chance(50):
 		w.terminate(pod)
-	case HasPodEnded(pod.Pod):
+	case decision.HasPodEnded(pod.Pod):
 		if pod.deleted || len(pod.OwnerReferences) == 0 {
 			delete(w.pods, pod.UID)
 		}

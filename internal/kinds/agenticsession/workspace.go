@@ -38,11 +38,6 @@ func MountsClaim(pod *corev1.Pod, claim string) bool {
 	})
 }
 
-// HasPodEnded reports whether no container of a Pod runs or will run.
-func HasPodEnded(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
-
 func isGated(pod *corev1.Pod) bool {
 	return pod != nil && slices.ContainsFunc(pod.Spec.SchedulingGates, func(gate corev1.PodSchedulingGate) bool { return gate.Name == WorkspaceGate })
 }
@@ -219,7 +214,7 @@ func (e *evaluation) checkWorkspaceFree() workspaceState {
 // reservation runs: a reservation succeeds only if the claim has not changed since before the list of Pods, and the Pod
 // that the claim names counts as running until it has ended.
 func (e *evaluation) reserveWorkspace() workspaceState {
-	if !isGated(e.pod) || !e.pod.DeletionTimestamp.IsZero() || HasPodEnded(e.pod) {
+	if !isGated(e.pod) || !e.pod.DeletionTimestamp.IsZero() || decision.HasPodEnded(e.pod) {
 		return workspaceUsable
 	}
 	if state := e.resolveWorkspace(); !state.usable {
@@ -251,7 +246,7 @@ func (e *evaluation) reserveWorkspace() workspaceState {
 
 func findPod(pods []corev1.Pod, condition func(pod *corev1.Pod) bool) *corev1.Pod {
 	for i := range pods {
-		if !HasPodEnded(&pods[i]) && condition(&pods[i]) {
+		if !decision.HasPodEnded(&pods[i]) && condition(&pods[i]) {
 			return &pods[i]
 		}
 	}

@@ -205,8 +205,7 @@ func (e *evaluation) evaluateTerminalJob(step *v1alpha1.StepStatus, job *batchv1
 	condition := decision.FindEndCondition(job)
 	failed := condition.Type == batchv1.JobFailed
 	evidence := e.evidenceOf(job)
-	runsElsewhere := ptr.Deref(job.Spec.ManagedBy, batchv1.JobControllerName) != batchv1.JobControllerName
-	if !failed && !runsElsewhere { // the Pods of another controller's Job may be in another cluster
+	if !failed && !hasOtherController(job) { // the Pods of another controller's Job may be in another cluster
 		if verdict, waits := e.doubtSuccess(step, job, &evidence); waits || verdict.phase != "" {
 			return verdict
 		}

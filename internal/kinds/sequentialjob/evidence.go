@@ -7,6 +7,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
@@ -57,7 +58,7 @@ func (e *Evidence) Observe(pod *corev1.Pod) {
 			after = podInterrupted
 		}
 	case terminated == nil && requested.IsZero() && pod.Status.Phase == corev1.PodSucceeded: // without the status of the container
-	case terminated == nil && !requested.IsZero() && !HasEnded(pod):
+	case terminated == nil && !requested.IsZero() && !decision.HasPodEnded(pod):
 		after = podStopping
 	default:
 		return
@@ -74,8 +75,8 @@ func (e *Evidence) Observe(pod *corev1.Pod) {
 // Clone returns a copy that can be changed.
 func (e *Evidence) Clone() Evidence { return Evidence{maps.Clone(e.outcomes), e.success} }
 
-// WasInterrupted reports whether a Pod that counts as succeeded was requested to stop before its container ended.
-func (e *Evidence) WasInterrupted() bool {
+// wasInterrupted reports whether a Pod that counts as succeeded was requested to stop before its container ended.
+func (e *Evidence) wasInterrupted() bool {
 	for _, outcome := range e.outcomes {
 		if outcome == podInterrupted {
 			return true
@@ -91,11 +92,7 @@ func IsStopping(pod *corev1.Pod) bool { return !stopTime(pod).IsZero() }
 func stopTime(pod *corev1.Pod) time.Time {
 	requested := time.Time{}
 	if pod.DeletionTimestamp != nil {
-		grace := int64(0)
-		if pod.DeletionGracePeriodSeconds != nil {
-			grace = *pod.DeletionGracePeriodSeconds
-		}
-		requested = pod.DeletionTimestamp.Add(-time.Duration(grace) * time.Second)
+		requested = pod.DeletionTimestamp.Add(-time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second)
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && (requested.IsZero() || c.LastTransitionTime.Time.Before(requested)) {
@@ -103,11 +100,6 @@ func stopTime(pod *corev1.Pod) time.Time {
 		}
 	}
 	return requested
-}
-
-// HasEnded reports whether all containers of a Pod have ended for good.
-func HasEnded(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // NeedsEvidence reports whether the next decision depends on how the Pods of an ended Job ended.
@@ -132,7 +124,7 @@ func (e *evaluation) doubtSuccess(step *v1alpha1.StepStatus, job *batchv1.Job, e
 	_, listed := e.Answers.PodsByJob[job.UID]
 	end := decision.FindEndCondition(job).LastTransitionTime
 	switch {
-	case evidence.WasInterrupted():
+	case evidence.wasInterrupted():
 		e.recordJob(step, job)
 		e.decision.Events = append(e.decision.Events, decision.WarningEvent(v1alpha1.EventStepInterrupted, actionRun,
 			"A Pod of step "+step.Name+" was requested to stop before its container ended, so that its exit code 0 proves nothing; the step runs again"))

@@ -35,8 +35,12 @@ func isSuspended(job *batchv1.Job) bool { return ptr.Deref(job.Spec.Suspend, fal
 
 // isQueueManaged reports whether a queue such as Kueue, or another controller, decides when the Job may run.
 func isQueueManaged(job *batchv1.Job) bool {
-	return job.Labels[queueLabel] != "" ||
-		ptr.Deref(job.Spec.ManagedBy, batchv1.JobControllerName) != batchv1.JobControllerName
+	return job.Labels[queueLabel] != "" || hasOtherController(job)
+}
+
+// hasOtherController reports whether a controller other than that of Kubernetes runs the Job.
+func hasOtherController(job *batchv1.Job) bool {
+	return ptr.Deref(job.Spec.ManagedBy, batchv1.JobControllerName) != batchv1.JobControllerName
 }
 
 // hasStartedPod reports whether the Job's counters prove that a Pod started. A started Pod with a readiness probe is

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/kube/informer"
@@ -240,7 +241,7 @@ var (
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, oldOK := e.ObjectOld.(*corev1.Pod)
 			after, newOK := e.ObjectNew.(*corev1.Pod)
-			return oldOK && newOK && !agenticsession.HasPodEnded(before) && agenticsession.HasPodEnded(after)
+			return oldOK && newOK && !decision.HasPodEnded(before) && decision.HasPodEnded(after)
 		},
 	}
 )

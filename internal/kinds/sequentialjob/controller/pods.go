@@ -82,42 +82,33 @@ func trimPod(object any) (any, error) {
 			trimmed.Status.Conditions = append(trimmed.Status.Conditions, c)
 		}
 	}
-	if sequentialjob.HasEnded(pod) { // most cached Pods
+	step := pod.Labels[v1alpha1.LabelStep]
+	trimmed.Status.ContainerStatuses = trimStatuses(pod.Status.ContainerStatuses, step)
+	if decision.HasPodEnded(pod) { // most cached Pods
 		trimmed.Status.Conditions = slices.DeleteFunc(trimmed.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type != corev1.DisruptionTarget })
+		trimmed.Status.ContainerStatuses = slices.DeleteFunc(trimmed.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.Name != step })
 	} else {
-		trimmed.Status.InitContainerStatuses = trimStatuses(pod.Status.InitContainerStatuses)
-		trimmed.Status.ContainerStatuses = trimStatuses(pod.Status.ContainerStatuses)
+		trimmed.Status.InitContainerStatuses = trimStatuses(pod.Status.InitContainerStatuses, "")
 	}
-	keepStepEnd(trimmed, pod)
+	hasOutput := func(c corev1.ContainerStatus) bool {
+		return c.State.Terminated != nil && c.State.Terminated.Message != ""
+	}
+	if slices.ContainsFunc(trimmed.Status.ContainerStatuses, hasOutput) { // its maximum size depends on the number of containers
+		trimmed.Spec.Containers = make([]corev1.Container, decision.CountContainers(&pod.Spec))
+	}
 	return trimmed, nil
 }
 
-// keepStepEnd keeps how the container of a step ended, and the number of containers if the container has an output, whose
-// maximum size depends on the number.
-func keepStepEnd(trimmed, pod *corev1.Pod) {
-	step := pod.Labels[v1alpha1.LabelStep]
-	for i := range pod.Status.ContainerStatuses {
-		c := &pod.Status.ContainerStatuses[i]
-		if c.Name != step || c.State.Terminated == nil {
-			continue
-		}
-		status := corev1.ContainerStatus{Name: step, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-			ExitCode: c.State.Terminated.ExitCode, Reason: c.State.Terminated.Reason, Message: c.State.Terminated.Message, FinishedAt: c.State.Terminated.FinishedAt,
-		}}}
-		trimmed.Status.ContainerStatuses = append(slices.DeleteFunc(trimmed.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == step }), status)
-		if c.State.Terminated.Message != "" {
-			trimmed.Spec.Containers = make([]corev1.Container, decision.CountContainers(&pod.Spec))
-		}
-	}
-}
-
-// trimStatuses keeps why containers wait and since when they run.
-func trimStatuses(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
+// trimStatuses keeps why containers wait, since when they run, and how the container of the step ended.
+func trimStatuses(statuses []corev1.ContainerStatus, step string) []corev1.ContainerStatus {
 	var trimmed []corev1.ContainerStatus
 	for i := range statuses {
 		state := corev1.ContainerState{Running: statuses[i].State.Running}
 		if waiting := statuses[i].State.Waiting; waiting != nil {
 			state.Waiting = &corev1.ContainerStateWaiting{Reason: waiting.Reason, Message: decision.TruncateMessage(waiting.Message, maxReportedBytes)}
+		}
+		if ended := statuses[i].State.Terminated; ended != nil && statuses[i].Name == step {
+			state.Terminated = &corev1.ContainerStateTerminated{ExitCode: ended.ExitCode, Reason: ended.Reason, Message: ended.Message, FinishedAt: ended.FinishedAt}
 		}
 		trimmed = append(trimmed, corev1.ContainerStatus{Name: statuses[i].Name, State: state})
 	}
@@ -138,16 +129,18 @@ func (r *Reconciler) observePods(ctx context.Context, sj *v1alpha1.SequentialJob
 		if err := r.options.Pods.List(ctx, &pods, client.InNamespace(job.Namespace), client.MatchingFields{controllerIndex: string(job.UID)}, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, nil, fmt.Errorf("listing Pods of Job %s: %w", job.Name, err)
 		}
-		evidence := r.evidence.of(job.UID)
-		for i := range pods.Items {
-			if pod := &pods.Items[i]; needsEvidence {
-				evidence.Observe(pod)
-			} else if !sequentialjob.HasEnded(pod) {
-				observed = append(observed, pod)
-			}
-		}
 		if needsEvidence {
+			evidence := r.evidence.of(job.UID)
+			for i := range pods.Items {
+				evidence.Observe(&pods.Items[i])
+			}
 			ended[job.UID] = evidence
+			continue
+		}
+		for i := range pods.Items {
+			if !decision.HasPodEnded(&pods.Items[i]) {
+				observed = append(observed, &pods.Items[i])
+			}
 		}
 	}
 	return observed, ended, nil
@@ -221,7 +214,7 @@ func lastObserved(e *eventsv1.Event) time.Time {
 func (r *Reconciler) podHandler() handler.EventHandler {
 	enqueue := func(ctx context.Context, before, after *corev1.Pod, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 		owner := metav1.GetControllerOf(after)
-		if owner == nil || sequentialjob.HasEnded(after) || !sequentialjob.IsRelevantPodUpdate(before, after) { // the end of the Job follows
+		if owner == nil || decision.HasPodEnded(after) || !sequentialjob.IsRelevantPodUpdate(before, after) { // the end of the Job follows
 			return
 		}
 		job := &batchv1.Job{}
