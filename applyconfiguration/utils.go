@@ -64,8 +64,12 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.JobReportStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("JobSummary"):
 		return &apiv1alpha1.JobSummaryApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("KeyReference"):
+		return &apiv1alpha1.KeyReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("LLMSettings"):
 		return &apiv1alpha1.LLMSettingsApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("LocalReference"):
+		return &apiv1alpha1.LocalReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("MCPServers"):
 		return &apiv1alpha1.MCPServersApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("MissedTime"):
@@ -108,6 +112,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.QueuePlacementApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("QueuePriority"):
 		return &apiv1alpha1.QueuePriorityApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("QueueRetry"):
+		return &apiv1alpha1.QueueRetryApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("QueueSpec"):
 		return &apiv1alpha1.QueueSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("QueueStatus"):
@@ -134,8 +140,6 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.ResultsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Retention"):
 		return &apiv1alpha1.RetentionApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("Retry"):
-		return &apiv1alpha1.RetryApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RevisionStatus"):
 		return &apiv1alpha1.RevisionStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Rollout"):
@@ -172,12 +176,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.ScheduleTemplateMetadataApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ScheduleTimetable"):
 		return &apiv1alpha1.ScheduleTimetableApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("SecretKey"):
-		return &apiv1alpha1.SecretKeyApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SecretMount"):
 		return &apiv1alpha1.SecretMountApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("SecretRef"):
-		return &apiv1alpha1.SecretRefApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SequenceArchive"):
 		return &apiv1alpha1.SequenceArchiveApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SequenceArchiveStatus"):

@@ -37,7 +37,7 @@ type RedisSentinel struct {
 	// credentialsSecretRef refers to a Secret with username and password for the Sentinels. The login at
 	// the server is that of the broker or source. Default: no login.
 	// +optional
-	CredentialsSecretRef *SecretRef `json:"credentialsSecretRef,omitempty"`
+	CredentialsSecretRef *LocalReference `json:"credentialsSecretRef,omitempty"`
 }
 
 // NATSConnection has settings of connections to NATS.
@@ -64,44 +64,21 @@ type NATSConnection struct {
 // label yardmaster.dev/broker: "true".
 type BrokerAccess struct {
 	// urlSecretRef refers to the Secret that contains the URL of the broker, for example
-	// nats://nats.queues:4222 or rediss://redis:6379/0. Separate several URLs by commas.
+	// nats://nats.queues:4222 or rediss://redis:6379/0. Separate several URLs by commas. Its key defaults to url.
 	// +required
-	URLSecretRef SecretKey `json:"urlSecretRef"`
+	URLSecretRef KeyReference `json:"urlSecretRef"`
 
 	// tlsSecretRef refers to a Secret in the format of cert-manager: ca.crt to verify the
 	// certificate of the broker, and tls.crt with tls.key to authenticate the client. Each part is
 	// optional. Default: no TLS Secret; the certificate authorities of the system are trusted.
 	// +optional
-	TLSSecretRef *SecretRef `json:"tlsSecretRef,omitempty"`
+	TLSSecretRef *LocalReference `json:"tlsSecretRef,omitempty"`
 
 	// credentialsSecretRef refers to a Secret with username and password, or token, or creds (a
 	// NATS credentials file), or nkey (the seed of a NATS user). Default: the login in the URL, if it
 	// contains one.
 	// +optional
-	CredentialsSecretRef *SecretRef `json:"credentialsSecretRef,omitempty"`
-}
-
-// SecretRef refers to a Secret of the same namespace.
-type SecretRef struct {
-	// name of the Secret.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
-	Name string `json:"name"`
-}
-
-// SecretKey refers to a key of a Secret of the same namespace.
-type SecretKey struct {
-	SecretRef `json:",inline"`
-
-	// key in the Secret. Default: url.
-	// +optional
-	// +kubebuilder:default=url
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]+$`
-	Key string `json:"key,omitempty"`
+	CredentialsSecretRef *LocalReference `json:"credentialsSecretRef,omitempty"`
 }
 
 // Engine is a broker implementation.

@@ -84,7 +84,7 @@ type PolicyDefaults struct {
 	Broker *Broker `json:"broker,omitempty"`
 	// retry settings of Queues.
 	// +optional
-	Retry *Retry `json:"retry,omitempty"`
+	Retry *QueueRetry `json:"retry,omitempty"`
 	// rateLimit of Queues. It applies as a whole.
 	// +optional
 	RateLimit *RateLimit `json:"rateLimit,omitempty"`
@@ -108,7 +108,7 @@ type CircuitBreaker struct {
 
 	// window in which failures are counted, 1s to 1h. Default 1m.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="window must be a duration from 1s to 1h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="window must be a duration from 1s to 1h"
 	Window *Duration `json:"window,omitempty"`
 
 	// minSamples is the minimum number of messages in the window. Default 20.
@@ -119,7 +119,7 @@ type CircuitBreaker struct {
 
 	// cooldown before the worker tries again, 1s to 1h. Default 30s.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="cooldown must be a duration from 1s to 1h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="cooldown must be a duration from 1s to 1h"
 	Cooldown *Duration `json:"cooldown,omitempty"`
 
 	// halfOpenProbes is the number of messages to try after the cooldown, 1 to 1000. Default 1.

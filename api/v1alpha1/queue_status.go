@@ -115,7 +115,7 @@ type QueueEffective struct {
 	RateLimit *RateLimit `json:"rateLimit,omitempty"`
 	// retry in use.
 	// +optional
-	Retry *Retry `json:"retry,omitempty"`
+	Retry *QueueRetry `json:"retry,omitempty"`
 	// deadLetter in use.
 	// +optional
 	DeadLetter *DeadLetter `json:"deadLetter,omitempty"`

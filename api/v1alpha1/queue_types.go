@@ -128,7 +128,7 @@ type QueueSpec struct {
 	// messages of a worker that died go to other workers after this time. Default: 30s.
 	// +optional
 	// +kubebuilder:default="30s"
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) >= duration('5s') && duration(self) <= duration('1h')",message="lease must be a duration from 5s to 1h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('1h')",message="lease must be a duration from 5s to 1h"
 	Lease *Duration `json:"lease,omitempty"`
 
 	// jobTimeout is the time that a handler has for a job, 1s to 24h. Then its context ends, its command is
@@ -136,12 +136,12 @@ type QueueSpec struct {
 	// message goes to another worker within 5 seconds and a lease. The header Yardmaster-Timeout of a message
 	// replaces it. Default: no limit.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="jobTimeout must be a duration from 1s to 24h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="jobTimeout must be a duration from 1s to 24h"
 	JobTimeout *Duration `json:"jobTimeout,omitempty"`
 
 	// retry defines when a failed message is attempted again.
 	// +optional
-	Retry *Retry `json:"retry,omitempty"`
+	Retry *QueueRetry `json:"retry,omitempty"`
 
 	// deadLetter defines what happens to messages that exhaust their attempts.
 	// +optional
@@ -206,7 +206,7 @@ type RateLimit struct {
 	// per is the period, 1s to 24h. Default: 1s.
 	// +optional
 	// +kubebuilder:default="1s"
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="per must be a duration from 1s to 24h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="per must be a duration from 1s to 24h"
 	Per *Duration `json:"per,omitempty"`
 
 	// burst is the number of messages that can start at once after an idle time, 1 to 1000000.
@@ -217,11 +217,11 @@ type RateLimit struct {
 	Burst *int32 `json:"burst,omitempty"`
 }
 
-// Retry defines when a failed message is attempted again: after initialDelay. Each further failure
+// QueueRetry defines when a failed message is attempted again: after initialDelay. Each further failure
 // multiplies the delay, up to maxDelay.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.initialDelay) || !has(self.maxDelay) || duration(self.initialDelay) <= duration(self.maxDelay)",message="initialDelay must not be longer than maxDelay",fieldPath=".initialDelay"
-type Retry struct {
+type QueueRetry struct {
 	// maxAttempts is the maximum number of attempts, including the first, 1 to 1000. Default: 5.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -230,12 +230,12 @@ type Retry struct {
 
 	// initialDelay before the second attempt, 0s to 24h. Default: 1s.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) <= duration('24h')",message="initialDelay must be a duration from 0s to 24h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="initialDelay must be a duration from 0s to 24h"
 	InitialDelay *Duration `json:"initialDelay,omitempty"`
 
 	// maxDelay before any attempt, 0s to 24h. Default: 10m, or initialDelay if that is longer.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) <= duration('24h')",message="maxDelay must be a duration from 0s to 24h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="maxDelay must be a duration from 0s to 24h"
 	MaxDelay *Duration `json:"maxDelay,omitempty"`
 
 	// multiplierPercent is each delay as a percentage of the one before it, 100 to 1000. Default:
@@ -270,7 +270,7 @@ type DeadLetter struct {
 
 	// retention is the age at which dead letters are deleted, 0s to 87600h. Default: 0s, never.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) <= duration('87600h')",message="retention must be a duration from 0s to 87600h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('87600h')",message="retention must be a duration from 0s to 87600h"
 	Retention *Duration `json:"retention,omitempty"`
 
 	// alertThreshold is the number of dead letters from which the condition DeadLettersPresent is
@@ -297,7 +297,7 @@ type DeadLetter struct {
 type Retention struct {
 	// maxAge at which a message without any attempt is deleted, 1m to 87600h.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) >= duration('1m') && duration(self) <= duration('87600h')",message="maxAge must be a duration from 1m to 87600h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('87600h')",message="maxAge must be a duration from 1m to 87600h"
 	MaxAge Duration `json:"maxAge"`
 }
 
@@ -306,7 +306,7 @@ type Results struct {
 	// retention is how long the state of a job is kept after its last change, and so its result, 1m to
 	// 8760h. It must not be shorter than lease. With asynq, it applies to jobs that are sent later.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) >= duration('1m') && duration(self) <= duration('8760h')",message="retention must be a duration from 1m to 8760h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('8760h')",message="retention must be a duration from 1m to 8760h"
 	Retention Duration `json:"retention"`
 
 	// maxBytes is the size of all states on each server, from which on the oldest are discarded, 1048576

@@ -103,7 +103,7 @@ type SessionRunnerSpec struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
-	ImagePullSecrets []SecretRef `json:"imagePullSecrets,omitempty"`
+	ImagePullSecrets []LocalReference `json:"imagePullSecrets,omitempty"`
 
 	// command of the runner. Default: the image's.
 	// +optional

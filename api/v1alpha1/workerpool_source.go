@@ -164,5 +164,5 @@ type ExternalSource struct {
 	// tlsSecretRef names a Secret with ca.crt, and with tls.crt and tls.key if the program
 	// requires a client certificate. If it is omitted, the connection does not use TLS.
 	// +optional
-	TLSSecretRef *SecretRef `json:"tlsSecretRef,omitempty"`
+	TLSSecretRef *LocalReference `json:"tlsSecretRef,omitempty"`
 }

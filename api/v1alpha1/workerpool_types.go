@@ -258,7 +258,7 @@ type Autoscaling struct {
 	// applies only with minReplicas 0. Default 60s.
 	// +optional
 	// +kubebuilder:default="60s"
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) <= duration('24h')",message="idleAfter must be a duration from 0s to 24h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="idleAfter must be a duration from 0s to 24h"
 	IdleAfter *Duration `json:"idleAfter,omitempty"`
 
 	// scaleUp slows scaling up. If it is omitted, the pool scales up at once.
@@ -289,7 +289,7 @@ type WaitObjective struct {
 	// due until a worker starts it, 1s to 24h. Default 30s.
 	// +optional
 	// +kubebuilder:default="30s"
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="waitP95 must be a duration from 1s to 24h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="waitP95 must be a duration from 1s to 24h"
 	WaitP95 *Duration `json:"waitP95,omitempty"`
 }
 
@@ -298,7 +298,7 @@ type ScaleRule struct {
 	// window during which all recommendations must agree with a change, 0s to 1h. The pool scales
 	// up to the lowest recommendation of the window, and down to the highest.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) <= duration('1h')",message="window must be a duration from 0s to 1h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('1h')",message="window must be a duration from 0s to 1h"
 	Window *Duration `json:"window,omitempty"`
 
 	// maxStep is the largest change of the number of workers within one period: a number, or a
@@ -309,7 +309,7 @@ type ScaleRule struct {
 
 	// period of maxStep, 1s to 1h. Default 10s if maxStep is set.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="period must be a duration from 1s to 1h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="period must be a duration from 1s to 1h"
 	Period *Duration `json:"period,omitempty"`
 }
 
@@ -325,7 +325,7 @@ type Fallback struct {
 	// Default 60s.
 	// +optional
 	// +kubebuilder:default="60s"
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) <= duration('24h')",message="after must be a duration from 0s to 24h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="after must be a duration from 0s to 24h"
 	After *Duration `json:"after,omitempty"`
 }
 
@@ -389,7 +389,7 @@ type Drain struct {
 
 	// timeout is how long a worker may take to finish its messages, 1s to 24h. Default 10m.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="timeout must be a duration from 1s to 24h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="timeout must be a duration from 1s to 24h"
 	Timeout *Duration `json:"timeout,omitempty"`
 
 	// onTimeout configures what happens after the timeout. Wait reports the condition
@@ -403,7 +403,7 @@ type Drain struct {
 	// A change of the default creates no revision: it applies to the next one. Default: timeout plus 60s, at most 24h;
 	// 60s in mode Signal or with onTimeout Requeue.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) <= duration('24h')",message="terminationGrace must be a duration from 0s to 24h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="terminationGrace must be a duration from 0s to 24h"
 	TerminationGrace *Duration `json:"terminationGrace,omitempty"`
 }
 
@@ -452,7 +452,7 @@ type Rollout struct {
 	// becomes False, 1m to 24h. The rollout still continues. Default 30m.
 	// +optional
 	// +kubebuilder:default="30m"
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) >= duration('1m') && duration(self) <= duration('24h')",message="progressDeadline must be a duration from 1m to 24h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('24h')",message="progressDeadline must be a duration from 1m to 24h"
 	ProgressDeadline *Duration `json:"progressDeadline,omitempty"`
 
 	// revisionHistory is the number of old revisions to keep for rollbacks, 0 to 10. Default 3.
@@ -474,7 +474,7 @@ type RolloutStep struct {
 	// pause before the next step, 0s to 168h. If it is omitted, the step lasts until the analysis
 	// has minSamples.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) <= duration('168h')",message="pause must be a duration from 0s to 168h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('168h')",message="pause must be a duration from 0s to 168h"
 	Pause *Duration `json:"pause,omitempty"`
 }
 

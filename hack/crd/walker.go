@@ -11,6 +11,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
 // descriptionOrigin says who wrote a description, and so how much of it remains.
@@ -52,6 +54,9 @@ type schemaWalker struct {
 
 func (w *schemaWalker) walkSchema(path string, s *apiextensionsv1.JSONSchemaProps, t reflect.Type, origin descriptionOrigin) {
 	s.Description = origin.shorten(s.Description)
+	if t != nil && dereference(t) == reflect.TypeFor[v1alpha1.Duration]() {
+		mergeDurationRules(s)
+	}
 	origin = origin.nested()
 	switch {
 	case s.Items != nil && s.Items.Schema != nil:
@@ -60,6 +65,20 @@ func (w *schemaWalker) walkSchema(path string, s *apiextensionsv1.JSONSchemaProp
 		w.walkSchema(path+"{}", s.AdditionalProperties.Schema, elementType(t), originOfField(elementType(t), origin))
 	case len(s.Properties) > 0:
 		w.walkStructFields(path, s, dereference(t), originOfField(t, origin))
+	}
+}
+
+// mergeDurationRules puts the rule of the type Duration before the other rules of a field. Otherwise a text that is no duration
+// would get a second message from each: the evaluation of duration(self) fails.
+func mergeDurationRules(s *apiextensionsv1.JSONSchemaProps) {
+	last := len(s.XValidations) - 1 // controller-gen writes the rules of the type after those of the field
+	if last < 1 {
+		return
+	}
+	isDuration := s.XValidations[last].Rule
+	s.XValidations = s.XValidations[:last]
+	for i := range s.XValidations {
+		s.XValidations[i].Rule = isDuration + " && " + s.XValidations[i].Rule
 	}
 }
 

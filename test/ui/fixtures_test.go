@@ -118,7 +118,7 @@ func waitingSequence(t *testing.T, ns, name string) *v1alpha1.SequentialJob {
 func newQueue(t *testing.T, ns, name, message string, dead int64) *v1alpha1.Queue {
 	q := &v1alpha1.Queue{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns},
-		Spec:       v1alpha1.QueueSpec{Broker: &v1alpha1.Broker{Engine: v1alpha1.EngineNATS, BrokerAccess: v1alpha1.BrokerAccess{URLSecretRef: v1alpha1.SecretKey{SecretRef: v1alpha1.SecretRef{Name: "broker"}}}}},
+		Spec:       v1alpha1.QueueSpec{Broker: &v1alpha1.Broker{Engine: v1alpha1.EngineNATS, BrokerAccess: v1alpha1.BrokerAccess{URLSecretRef: v1alpha1.KeyReference{LocalReference: v1alpha1.LocalReference{Name: "broker"}}}}},
 	}
 	return create(t, q, func(q *v1alpha1.Queue) {
 		q.Status = v1alpha1.QueueStatus{

@@ -42,7 +42,7 @@ func (b *BrokerApplyConfiguration) WithEngine(value apiv1alpha1.Engine) *BrokerA
 // WithURLSecretRef sets the URLSecretRef field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the URLSecretRef field is set to the value of the last call.
-func (b *BrokerApplyConfiguration) WithURLSecretRef(value *SecretKeyApplyConfiguration) *BrokerApplyConfiguration {
+func (b *BrokerApplyConfiguration) WithURLSecretRef(value *KeyReferenceApplyConfiguration) *BrokerApplyConfiguration {
 	b.BrokerAccessApplyConfiguration.URLSecretRef = value
 	return b
 }
@@ -50,7 +50,7 @@ func (b *BrokerApplyConfiguration) WithURLSecretRef(value *SecretKeyApplyConfigu
 // WithTLSSecretRef sets the TLSSecretRef field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the TLSSecretRef field is set to the value of the last call.
-func (b *BrokerApplyConfiguration) WithTLSSecretRef(value *SecretRefApplyConfiguration) *BrokerApplyConfiguration {
+func (b *BrokerApplyConfiguration) WithTLSSecretRef(value *LocalReferenceApplyConfiguration) *BrokerApplyConfiguration {
 	b.BrokerAccessApplyConfiguration.TLSSecretRef = value
 	return b
 }
@@ -58,7 +58,7 @@ func (b *BrokerApplyConfiguration) WithTLSSecretRef(value *SecretRefApplyConfigu
 // WithCredentialsSecretRef sets the CredentialsSecretRef field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the CredentialsSecretRef field is set to the value of the last call.
-func (b *BrokerApplyConfiguration) WithCredentialsSecretRef(value *SecretRefApplyConfiguration) *BrokerApplyConfiguration {
+func (b *BrokerApplyConfiguration) WithCredentialsSecretRef(value *LocalReferenceApplyConfiguration) *BrokerApplyConfiguration {
 	b.BrokerAccessApplyConfiguration.CredentialsSecretRef = value
 	return b
 }

@@ -9,16 +9,16 @@ package v1alpha1
 // label yardmaster.dev/broker: "true".
 type BrokerAccessApplyConfiguration struct {
 	// urlSecretRef refers to the Secret that contains the URL of the broker, for example
-	// nats://nats.queues:4222 or rediss://redis:6379/0. Separate several URLs by commas.
-	URLSecretRef *SecretKeyApplyConfiguration `json:"urlSecretRef,omitempty"`
+	// nats://nats.queues:4222 or rediss://redis:6379/0. Separate several URLs by commas. Its key defaults to url.
+	URLSecretRef *KeyReferenceApplyConfiguration `json:"urlSecretRef,omitempty"`
 	// tlsSecretRef refers to a Secret in the format of cert-manager: ca.crt to verify the
 	// certificate of the broker, and tls.crt with tls.key to authenticate the client. Each part is
 	// optional. Default: no TLS Secret; the certificate authorities of the system are trusted.
-	TLSSecretRef *SecretRefApplyConfiguration `json:"tlsSecretRef,omitempty"`
+	TLSSecretRef *LocalReferenceApplyConfiguration `json:"tlsSecretRef,omitempty"`
 	// credentialsSecretRef refers to a Secret with username and password, or token, or creds (a
 	// NATS credentials file), or nkey (the seed of a NATS user). Default: the login in the URL, if it
 	// contains one.
-	CredentialsSecretRef *SecretRefApplyConfiguration `json:"credentialsSecretRef,omitempty"`
+	CredentialsSecretRef *LocalReferenceApplyConfiguration `json:"credentialsSecretRef,omitempty"`
 }
 
 // BrokerAccessApplyConfiguration constructs a declarative configuration of the BrokerAccess type for use with
@@ -30,7 +30,7 @@ func BrokerAccess() *BrokerAccessApplyConfiguration {
 // WithURLSecretRef sets the URLSecretRef field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the URLSecretRef field is set to the value of the last call.
-func (b *BrokerAccessApplyConfiguration) WithURLSecretRef(value *SecretKeyApplyConfiguration) *BrokerAccessApplyConfiguration {
+func (b *BrokerAccessApplyConfiguration) WithURLSecretRef(value *KeyReferenceApplyConfiguration) *BrokerAccessApplyConfiguration {
 	b.URLSecretRef = value
 	return b
 }
@@ -38,7 +38,7 @@ func (b *BrokerAccessApplyConfiguration) WithURLSecretRef(value *SecretKeyApplyC
 // WithTLSSecretRef sets the TLSSecretRef field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the TLSSecretRef field is set to the value of the last call.
-func (b *BrokerAccessApplyConfiguration) WithTLSSecretRef(value *SecretRefApplyConfiguration) *BrokerAccessApplyConfiguration {
+func (b *BrokerAccessApplyConfiguration) WithTLSSecretRef(value *LocalReferenceApplyConfiguration) *BrokerAccessApplyConfiguration {
 	b.TLSSecretRef = value
 	return b
 }
@@ -46,7 +46,7 @@ func (b *BrokerAccessApplyConfiguration) WithTLSSecretRef(value *SecretRefApplyC
 // WithCredentialsSecretRef sets the CredentialsSecretRef field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the CredentialsSecretRef field is set to the value of the last call.
-func (b *BrokerAccessApplyConfiguration) WithCredentialsSecretRef(value *SecretRefApplyConfiguration) *BrokerAccessApplyConfiguration {
+func (b *BrokerAccessApplyConfiguration) WithCredentialsSecretRef(value *LocalReferenceApplyConfiguration) *BrokerAccessApplyConfiguration {
 	b.CredentialsSecretRef = value
 	return b
 }

@@ -12,6 +12,9 @@ import (
 // Duration is a length of time as text with the units ms, s, m and h, for example 500ms, 30s or
 // 1h30m. It has at most 16 characters, because without a bound the API server would reject the
 // validation rules of durations as too expensive.
+//
+// hack/crd puts the rule below before those of each field, so that a text that is no duration gets one
+// message. A stored value must be readable: otherwise it would break the decoding of a whole list.
 type DurationApplyConfiguration struct {
 	v1.Duration `json:""`
 }

@@ -13,7 +13,7 @@ type ExternalSourceApplyConfiguration struct {
 	Metadata map[string]string `json:"metadata,omitempty"`
 	// tlsSecretRef names a Secret with ca.crt, and with tls.crt and tls.key if the program
 	// requires a client certificate. If it is omitted, the connection does not use TLS.
-	TLSSecretRef *SecretRefApplyConfiguration `json:"tlsSecretRef,omitempty"`
+	TLSSecretRef *LocalReferenceApplyConfiguration `json:"tlsSecretRef,omitempty"`
 }
 
 // ExternalSourceApplyConfiguration constructs a declarative configuration of the ExternalSource type for use with
@@ -47,7 +47,7 @@ func (b *ExternalSourceApplyConfiguration) WithMetadata(entries map[string]strin
 // WithTLSSecretRef sets the TLSSecretRef field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the TLSSecretRef field is set to the value of the last call.
-func (b *ExternalSourceApplyConfiguration) WithTLSSecretRef(value *SecretRefApplyConfiguration) *ExternalSourceApplyConfiguration {
+func (b *ExternalSourceApplyConfiguration) WithTLSSecretRef(value *LocalReferenceApplyConfiguration) *ExternalSourceApplyConfiguration {
 	b.TLSSecretRef = value
 	return b
 }

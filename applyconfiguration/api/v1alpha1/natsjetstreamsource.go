@@ -34,7 +34,7 @@ func NATSJetStreamSource() *NATSJetStreamSourceApplyConfiguration {
 // WithURLSecretRef sets the URLSecretRef field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the URLSecretRef field is set to the value of the last call.
-func (b *NATSJetStreamSourceApplyConfiguration) WithURLSecretRef(value *SecretKeyApplyConfiguration) *NATSJetStreamSourceApplyConfiguration {
+func (b *NATSJetStreamSourceApplyConfiguration) WithURLSecretRef(value *KeyReferenceApplyConfiguration) *NATSJetStreamSourceApplyConfiguration {
 	b.BrokerAccessApplyConfiguration.URLSecretRef = value
 	return b
 }
@@ -42,7 +42,7 @@ func (b *NATSJetStreamSourceApplyConfiguration) WithURLSecretRef(value *SecretKe
 // WithTLSSecretRef sets the TLSSecretRef field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the TLSSecretRef field is set to the value of the last call.
-func (b *NATSJetStreamSourceApplyConfiguration) WithTLSSecretRef(value *SecretRefApplyConfiguration) *NATSJetStreamSourceApplyConfiguration {
+func (b *NATSJetStreamSourceApplyConfiguration) WithTLSSecretRef(value *LocalReferenceApplyConfiguration) *NATSJetStreamSourceApplyConfiguration {
 	b.BrokerAccessApplyConfiguration.TLSSecretRef = value
 	return b
 }
@@ -50,7 +50,7 @@ func (b *NATSJetStreamSourceApplyConfiguration) WithTLSSecretRef(value *SecretRe
 // WithCredentialsSecretRef sets the CredentialsSecretRef field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the CredentialsSecretRef field is set to the value of the last call.
-func (b *NATSJetStreamSourceApplyConfiguration) WithCredentialsSecretRef(value *SecretRefApplyConfiguration) *NATSJetStreamSourceApplyConfiguration {
+func (b *NATSJetStreamSourceApplyConfiguration) WithCredentialsSecretRef(value *LocalReferenceApplyConfiguration) *NATSJetStreamSourceApplyConfiguration {
 	b.BrokerAccessApplyConfiguration.CredentialsSecretRef = value
 	return b
 }

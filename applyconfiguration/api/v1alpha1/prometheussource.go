@@ -28,7 +28,7 @@ func PrometheusSource() *PrometheusSourceApplyConfiguration {
 // WithURLSecretRef sets the URLSecretRef field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the URLSecretRef field is set to the value of the last call.
-func (b *PrometheusSourceApplyConfiguration) WithURLSecretRef(value *SecretKeyApplyConfiguration) *PrometheusSourceApplyConfiguration {
+func (b *PrometheusSourceApplyConfiguration) WithURLSecretRef(value *KeyReferenceApplyConfiguration) *PrometheusSourceApplyConfiguration {
 	b.BrokerAccessApplyConfiguration.URLSecretRef = value
 	return b
 }
@@ -36,7 +36,7 @@ func (b *PrometheusSourceApplyConfiguration) WithURLSecretRef(value *SecretKeyAp
 // WithTLSSecretRef sets the TLSSecretRef field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the TLSSecretRef field is set to the value of the last call.
-func (b *PrometheusSourceApplyConfiguration) WithTLSSecretRef(value *SecretRefApplyConfiguration) *PrometheusSourceApplyConfiguration {
+func (b *PrometheusSourceApplyConfiguration) WithTLSSecretRef(value *LocalReferenceApplyConfiguration) *PrometheusSourceApplyConfiguration {
 	b.BrokerAccessApplyConfiguration.TLSSecretRef = value
 	return b
 }
@@ -44,7 +44,7 @@ func (b *PrometheusSourceApplyConfiguration) WithTLSSecretRef(value *SecretRefAp
 // WithCredentialsSecretRef sets the CredentialsSecretRef field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the CredentialsSecretRef field is set to the value of the last call.
-func (b *PrometheusSourceApplyConfiguration) WithCredentialsSecretRef(value *SecretRefApplyConfiguration) *PrometheusSourceApplyConfiguration {
+func (b *PrometheusSourceApplyConfiguration) WithCredentialsSecretRef(value *LocalReferenceApplyConfiguration) *PrometheusSourceApplyConfiguration {
 	b.BrokerAccessApplyConfiguration.CredentialsSecretRef = value
 	return b
 }

@@ -52,7 +52,7 @@ type QueueSpecApplyConfiguration struct {
 	// replaces it. Default: no limit.
 	JobTimeout *DurationApplyConfiguration `json:"jobTimeout,omitempty"`
 	// retry defines when a failed message is attempted again.
-	Retry *RetryApplyConfiguration `json:"retry,omitempty"`
+	Retry *QueueRetryApplyConfiguration `json:"retry,omitempty"`
 	// deadLetter defines what happens to messages that exhaust their attempts.
 	DeadLetter *DeadLetterApplyConfiguration `json:"deadLetter,omitempty"`
 	// retention deletes messages that no worker takes. Default: messages are kept.
@@ -167,7 +167,7 @@ func (b *QueueSpecApplyConfiguration) WithJobTimeout(value *DurationApplyConfigu
 // WithRetry sets the Retry field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Retry field is set to the value of the last call.
-func (b *QueueSpecApplyConfiguration) WithRetry(value *RetryApplyConfiguration) *QueueSpecApplyConfiguration {
+func (b *QueueSpecApplyConfiguration) WithRetry(value *QueueRetryApplyConfiguration) *QueueSpecApplyConfiguration {
 	b.Retry = value
 	return b
 }

@@ -23,7 +23,7 @@ func RabbitMQSource() *RabbitMQSourceApplyConfiguration {
 // WithURLSecretRef sets the URLSecretRef field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the URLSecretRef field is set to the value of the last call.
-func (b *RabbitMQSourceApplyConfiguration) WithURLSecretRef(value *SecretKeyApplyConfiguration) *RabbitMQSourceApplyConfiguration {
+func (b *RabbitMQSourceApplyConfiguration) WithURLSecretRef(value *KeyReferenceApplyConfiguration) *RabbitMQSourceApplyConfiguration {
 	b.BrokerAccessApplyConfiguration.URLSecretRef = value
 	return b
 }
@@ -31,7 +31,7 @@ func (b *RabbitMQSourceApplyConfiguration) WithURLSecretRef(value *SecretKeyAppl
 // WithTLSSecretRef sets the TLSSecretRef field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the TLSSecretRef field is set to the value of the last call.
-func (b *RabbitMQSourceApplyConfiguration) WithTLSSecretRef(value *SecretRefApplyConfiguration) *RabbitMQSourceApplyConfiguration {
+func (b *RabbitMQSourceApplyConfiguration) WithTLSSecretRef(value *LocalReferenceApplyConfiguration) *RabbitMQSourceApplyConfiguration {
 	b.BrokerAccessApplyConfiguration.TLSSecretRef = value
 	return b
 }
@@ -39,7 +39,7 @@ func (b *RabbitMQSourceApplyConfiguration) WithTLSSecretRef(value *SecretRefAppl
 // WithCredentialsSecretRef sets the CredentialsSecretRef field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the CredentialsSecretRef field is set to the value of the last call.
-func (b *RabbitMQSourceApplyConfiguration) WithCredentialsSecretRef(value *SecretRefApplyConfiguration) *RabbitMQSourceApplyConfiguration {
+func (b *RabbitMQSourceApplyConfiguration) WithCredentialsSecretRef(value *LocalReferenceApplyConfiguration) *RabbitMQSourceApplyConfiguration {
 	b.BrokerAccessApplyConfiguration.CredentialsSecretRef = value
 	return b
 }

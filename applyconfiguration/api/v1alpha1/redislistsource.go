@@ -24,7 +24,7 @@ func RedisListSource() *RedisListSourceApplyConfiguration {
 // WithURLSecretRef sets the URLSecretRef field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the URLSecretRef field is set to the value of the last call.
-func (b *RedisListSourceApplyConfiguration) WithURLSecretRef(value *SecretKeyApplyConfiguration) *RedisListSourceApplyConfiguration {
+func (b *RedisListSourceApplyConfiguration) WithURLSecretRef(value *KeyReferenceApplyConfiguration) *RedisListSourceApplyConfiguration {
 	b.BrokerAccessApplyConfiguration.URLSecretRef = value
 	return b
 }
@@ -32,7 +32,7 @@ func (b *RedisListSourceApplyConfiguration) WithURLSecretRef(value *SecretKeyApp
 // WithTLSSecretRef sets the TLSSecretRef field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the TLSSecretRef field is set to the value of the last call.
-func (b *RedisListSourceApplyConfiguration) WithTLSSecretRef(value *SecretRefApplyConfiguration) *RedisListSourceApplyConfiguration {
+func (b *RedisListSourceApplyConfiguration) WithTLSSecretRef(value *LocalReferenceApplyConfiguration) *RedisListSourceApplyConfiguration {
 	b.BrokerAccessApplyConfiguration.TLSSecretRef = value
 	return b
 }
@@ -40,7 +40,7 @@ func (b *RedisListSourceApplyConfiguration) WithTLSSecretRef(value *SecretRefApp
 // WithCredentialsSecretRef sets the CredentialsSecretRef field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the CredentialsSecretRef field is set to the value of the last call.
-func (b *RedisListSourceApplyConfiguration) WithCredentialsSecretRef(value *SecretRefApplyConfiguration) *RedisListSourceApplyConfiguration {
+func (b *RedisListSourceApplyConfiguration) WithCredentialsSecretRef(value *LocalReferenceApplyConfiguration) *RedisListSourceApplyConfiguration {
 	b.BrokerAccessApplyConfiguration.CredentialsSecretRef = value
 	return b
 }

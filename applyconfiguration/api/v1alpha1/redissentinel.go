@@ -11,7 +11,7 @@ type RedisSentinelApplyConfiguration struct {
 	MasterName *string `json:"masterName,omitempty"`
 	// credentialsSecretRef refers to a Secret with username and password for the Sentinels. The login at
 	// the server is that of the broker or source. Default: no login.
-	CredentialsSecretRef *SecretRefApplyConfiguration `json:"credentialsSecretRef,omitempty"`
+	CredentialsSecretRef *LocalReferenceApplyConfiguration `json:"credentialsSecretRef,omitempty"`
 }
 
 // RedisSentinelApplyConfiguration constructs a declarative configuration of the RedisSentinel type for use with
@@ -31,7 +31,7 @@ func (b *RedisSentinelApplyConfiguration) WithMasterName(value string) *RedisSen
 // WithCredentialsSecretRef sets the CredentialsSecretRef field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the CredentialsSecretRef field is set to the value of the last call.
-func (b *RedisSentinelApplyConfiguration) WithCredentialsSecretRef(value *SecretRefApplyConfiguration) *RedisSentinelApplyConfiguration {
+func (b *RedisSentinelApplyConfiguration) WithCredentialsSecretRef(value *LocalReferenceApplyConfiguration) *RedisSentinelApplyConfiguration {
 	b.CredentialsSecretRef = value
 	return b
 }

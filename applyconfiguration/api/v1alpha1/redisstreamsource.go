@@ -26,7 +26,7 @@ func RedisStreamSource() *RedisStreamSourceApplyConfiguration {
 // WithURLSecretRef sets the URLSecretRef field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the URLSecretRef field is set to the value of the last call.
-func (b *RedisStreamSourceApplyConfiguration) WithURLSecretRef(value *SecretKeyApplyConfiguration) *RedisStreamSourceApplyConfiguration {
+func (b *RedisStreamSourceApplyConfiguration) WithURLSecretRef(value *KeyReferenceApplyConfiguration) *RedisStreamSourceApplyConfiguration {
 	b.BrokerAccessApplyConfiguration.URLSecretRef = value
 	return b
 }
@@ -34,7 +34,7 @@ func (b *RedisStreamSourceApplyConfiguration) WithURLSecretRef(value *SecretKeyA
 // WithTLSSecretRef sets the TLSSecretRef field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the TLSSecretRef field is set to the value of the last call.
-func (b *RedisStreamSourceApplyConfiguration) WithTLSSecretRef(value *SecretRefApplyConfiguration) *RedisStreamSourceApplyConfiguration {
+func (b *RedisStreamSourceApplyConfiguration) WithTLSSecretRef(value *LocalReferenceApplyConfiguration) *RedisStreamSourceApplyConfiguration {
 	b.BrokerAccessApplyConfiguration.TLSSecretRef = value
 	return b
 }
@@ -42,7 +42,7 @@ func (b *RedisStreamSourceApplyConfiguration) WithTLSSecretRef(value *SecretRefA
 // WithCredentialsSecretRef sets the CredentialsSecretRef field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the CredentialsSecretRef field is set to the value of the last call.
-func (b *RedisStreamSourceApplyConfiguration) WithCredentialsSecretRef(value *SecretRefApplyConfiguration) *RedisStreamSourceApplyConfiguration {
+func (b *RedisStreamSourceApplyConfiguration) WithCredentialsSecretRef(value *LocalReferenceApplyConfiguration) *RedisStreamSourceApplyConfiguration {
 	b.BrokerAccessApplyConfiguration.CredentialsSecretRef = value
 	return b
 }

@@ -25,7 +25,7 @@ type SessionRunnerSpecApplyConfiguration struct {
 	// Patterns are not supported. Default: none.
 	AllowedImages []string `json:"allowedImages,omitempty"`
 	// imagePullSecrets are up to 16 Secrets with credentials for the images' registries.
-	ImagePullSecrets []SecretRefApplyConfiguration `json:"imagePullSecrets,omitempty"`
+	ImagePullSecrets []LocalReferenceApplyConfiguration `json:"imagePullSecrets,omitempty"`
 	// command of the runner. Default: the image's.
 	Command []string `json:"command,omitempty"`
 	// args of the runner. Default: the image's.
@@ -155,7 +155,7 @@ func (b *SessionRunnerSpecApplyConfiguration) WithAllowedImages(values ...string
 // WithImagePullSecrets adds the given value to the ImagePullSecrets field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the ImagePullSecrets field.
-func (b *SessionRunnerSpecApplyConfiguration) WithImagePullSecrets(values ...*SecretRefApplyConfiguration) *SessionRunnerSpecApplyConfiguration {
+func (b *SessionRunnerSpecApplyConfiguration) WithImagePullSecrets(values ...*LocalReferenceApplyConfiguration) *SessionRunnerSpecApplyConfiguration {
 	for i := range values {
 		if values[i] == nil {
 			panic("nil value passed to WithImagePullSecrets")

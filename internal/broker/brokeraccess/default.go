@@ -63,10 +63,10 @@ func (b *DefaultBroker) Reference() *v1alpha1.Broker {
 	r := &v1alpha1.Broker{Engine: v1alpha1.Engine(b.Engine)}
 	r.URLSecretRef.Name, r.URLSecretRef.Key, _ = strings.Cut(b.URLSecret, "/")
 	if b.TLSSecret != "" {
-		r.TLSSecretRef = &v1alpha1.SecretRef{Name: b.TLSSecret}
+		r.TLSSecretRef = &v1alpha1.LocalReference{Name: b.TLSSecret}
 	}
 	if b.CredentialsSecret != "" {
-		r.CredentialsSecretRef = &v1alpha1.SecretRef{Name: b.CredentialsSecret}
+		r.CredentialsSecretRef = &v1alpha1.LocalReference{Name: b.CredentialsSecret}
 	}
 	if b.NATS != (v1alpha1.NATSConnection{}) {
 		r.NATS = new(b.NATS)
@@ -74,7 +74,7 @@ func (b *DefaultBroker) Reference() *v1alpha1.Broker {
 	if b.SentinelMaster != "" {
 		r.Sentinel = &v1alpha1.RedisSentinel{MasterName: b.SentinelMaster}
 		if b.SentinelSecret != "" {
-			r.Sentinel.CredentialsSecretRef = &v1alpha1.SecretRef{Name: b.SentinelSecret}
+			r.Sentinel.CredentialsSecretRef = &v1alpha1.LocalReference{Name: b.SentinelSecret}
 		}
 	}
 	return r

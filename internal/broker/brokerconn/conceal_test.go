@@ -33,8 +33,8 @@ import (
 
 // concealedAccess is an access of each kind, with the Secrets url, tls and login.
 var concealedAccess = v1alpha1.BrokerAccess{
-	URLSecretRef: v1alpha1.SecretKey{SecretRef: v1alpha1.SecretRef{Name: "url"}}, TLSSecretRef: &v1alpha1.SecretRef{Name: "tls"},
-	CredentialsSecretRef: &v1alpha1.SecretRef{Name: "login"},
+	URLSecretRef: v1alpha1.KeyReference{LocalReference: v1alpha1.LocalReference{Name: "url"}}, TLSSecretRef: &v1alpha1.LocalReference{Name: "tls"},
+	CredentialsSecretRef: &v1alpha1.LocalReference{Name: "login"},
 }
 
 // kinds are all engines and sources, with the scheme of their URLs. A kind with a Sentinel finds its server

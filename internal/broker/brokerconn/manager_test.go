@@ -133,7 +133,7 @@ func TestChangedCredentialsReplaceTheConnection(t *testing.T) {
 	old := &server.User{Username: "me", Password: "old"}
 	s := natstest.Start(t, func(o *server.Options) { o.Users = []*server.User{old} })
 	b := natsBroker("broker")
-	b.CredentialsSecretRef = &v1alpha1.SecretRef{Name: "login"}
+	b.CredentialsSecretRef = &v1alpha1.LocalReference{Name: "login"}
 	m := startManager(t, newSecret("broker", "url", "nats://"+s.Address()), newSecret("login", "username", "me", "password", "old"))
 	m.waitForReason(b, "")
 	if err := m.cluster.Update(t.Context(), newSecret("login", "username", "me", "password", "new")); err != nil {
@@ -157,7 +157,7 @@ func TestTheConnectionHasTheSettingsOfTheBroker(t *testing.T) {
 		}}}
 	})
 	b := natsBroker("broker")
-	b.CredentialsSecretRef = &v1alpha1.SecretRef{Name: "login"}
+	b.CredentialsSecretRef = &v1alpha1.LocalReference{Name: "login"}
 	// The server does not answer a request whose inbox is denied. Its error is to arrive before the end of the request.
 	m := startImpatientManager(t, newSecret("broker", "url", "nats://"+leaf.Address()), newSecret("login", "nkey", string(seed)), newSecret("hub", "url", hub.ClientURL()))
 	m.waitForReason(b, v1alpha1.ReasonUnauthorized)
@@ -185,17 +185,17 @@ func TestTheConnectionHasTheSettingsOfTheBroker(t *testing.T) {
 
 func TestAnInvalidBrokerIsReported(t *testing.T) {
 	tls := natsBroker("broker")
-	tls.TLSSecretRef = &v1alpha1.SecretRef{Name: "empty"}
+	tls.TLSSecretRef = &v1alpha1.LocalReference{Name: "empty"}
 	login := natsBroker("broker")
-	login.CredentialsSecretRef = &v1alpha1.SecretRef{Name: "empty"}
+	login.CredentialsSecretRef = &v1alpha1.LocalReference{Name: "empty"}
 	unsupported := natsBroker("broker")
 	unsupported.Engine = "Pigeon"
 	key := natsBroker("broker")
 	key.URLSecretRef.Key = "address"
 	privateTLS := natsBroker("broker")
-	privateTLS.TLSSecretRef = &v1alpha1.SecretRef{Name: "private"}
+	privateTLS.TLSSecretRef = &v1alpha1.LocalReference{Name: "private"}
 	privateLogin := natsBroker("broker")
-	privateLogin.CredentialsSecretRef = &v1alpha1.SecretRef{Name: "private"}
+	privateLogin.CredentialsSecretRef = &v1alpha1.LocalReference{Name: "private"}
 	const needsLabel = `Secret "private" is not labeled for use with a broker: kubectl label secret private -n team yardmaster.dev/broker=true`
 	for name, row := range map[string]struct {
 		broker              *v1alpha1.Broker

@@ -28,7 +28,7 @@ import (
 var shortIntervals = Options{Dialer: localDialer, RequestTimeout: time.Minute, MaxRetryInterval: 10 * time.Millisecond, SecretReadInterval: time.Millisecond}
 
 func accessWithURL(secret string) v1alpha1.BrokerAccess {
-	return v1alpha1.BrokerAccess{URLSecretRef: v1alpha1.SecretKey{SecretRef: v1alpha1.SecretRef{Name: secret}}}
+	return v1alpha1.BrokerAccess{URLSecretRef: v1alpha1.KeyReference{LocalReference: v1alpha1.LocalReference{Name: secret}}}
 }
 
 func TestEachTypeOfSourceIsRead(t *testing.T) {

@@ -13,11 +13,11 @@ import (
 
 func TestRetrySettingsAreMergedFieldByField(t *testing.T) {
 	minutes := func(n int) *v1alpha1.Duration { return new(apiDuration(time.Duration(n) * time.Minute)) }
-	retrying := func(r v1alpha1.Retry) func(s *v1alpha1.PolicySpec) {
+	retrying := func(r v1alpha1.QueueRetry) func(s *v1alpha1.PolicySpec) {
 		return fromDefault(v1alpha1.PolicyDefaults{Retry: &r})
 	}
 	for title, test := range map[string]struct {
-		own               *v1alpha1.Retry
+		own               *v1alpha1.QueueRetry
 		policies          []v1alpha1.Policy
 		attempts, longest sourcedValue
 	}{
@@ -25,21 +25,21 @@ func TestRetrySettingsAreMergedFieldByField(t *testing.T) {
 			attempts: sourcedValue{int32(5), v1alpha1.FromDefault, ""}, longest: sourcedValue{*minutes(10), v1alpha1.FromDefault, ""},
 		},
 		"the spec of the Queue takes precedence for each field": {
-			own:      &v1alpha1.Retry{MaxAttempts: new(int32(3))},
-			policies: []v1alpha1.Policy{newPolicy("team", 0, retrying(v1alpha1.Retry{MaxAttempts: new(int32(9)), MaxDelay: minutes(2)}))},
+			own:      &v1alpha1.QueueRetry{MaxAttempts: new(int32(3))},
+			policies: []v1alpha1.Policy{newPolicy("team", 0, retrying(v1alpha1.QueueRetry{MaxAttempts: new(int32(9)), MaxDelay: minutes(2)}))},
 			attempts: sourcedValue{int32(3), v1alpha1.FromSpec, ""}, longest: sourcedValue{*minutes(2), v1alpha1.FromPolicy, "team"},
 		},
 		"Policies set omitted fields in order of precedence": {
 			policies: []v1alpha1.Policy{
-				newPolicy("low", 0, retrying(v1alpha1.Retry{MaxAttempts: new(int32(9)), MaxDelay: minutes(2)})),
-				newPolicy("high", 1, retrying(v1alpha1.Retry{MaxAttempts: new(int32(7))})),
+				newPolicy("low", 0, retrying(v1alpha1.QueueRetry{MaxAttempts: new(int32(9)), MaxDelay: minutes(2)})),
+				newPolicy("high", 1, retrying(v1alpha1.QueueRetry{MaxAttempts: new(int32(7))})),
 				newPolicy("silent", 2),
 			},
 			attempts: sourcedValue{int32(7), v1alpha1.FromPolicy, "high"}, longest: sourcedValue{*minutes(2), v1alpha1.FromPolicy, "low"},
 		},
 		"maxDelay is raised to a longer initialDelay": {
-			own:      &v1alpha1.Retry{InitialDelay: minutes(20)},
-			policies: []v1alpha1.Policy{newPolicy("team", 0, retrying(v1alpha1.Retry{MaxDelay: minutes(2)}))},
+			own:      &v1alpha1.QueueRetry{InitialDelay: minutes(20)},
+			policies: []v1alpha1.Policy{newPolicy("team", 0, retrying(v1alpha1.QueueRetry{MaxDelay: minutes(2)}))},
 			attempts: sourcedValue{int32(5), v1alpha1.FromDefault, ""}, longest: sourcedValue{*minutes(20), v1alpha1.FromSpec, ""},
 		},
 	} {
@@ -173,8 +173,8 @@ func TestBrokerIsTakenFromTheFirstSource(t *testing.T) {
 func TestResultDoesNotDependOnTheOrderOfPolicies(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 0))
 	policies := []v1alpha1.Policy{
-		newPolicy("a", 0, fromDefault(v1alpha1.PolicyDefaults{Retry: &v1alpha1.Retry{MaxAttempts: new(int32(1))}})),
-		newPolicy("b", 0, fromDefault(v1alpha1.PolicyDefaults{Retry: &v1alpha1.Retry{MaxAttempts: new(int32(2)), JitterPercent: new(int32(2))}})),
+		newPolicy("a", 0, fromDefault(v1alpha1.PolicyDefaults{Retry: &v1alpha1.QueueRetry{MaxAttempts: new(int32(1))}})),
+		newPolicy("b", 0, fromDefault(v1alpha1.PolicyDefaults{Retry: &v1alpha1.QueueRetry{MaxAttempts: new(int32(2)), JitterPercent: new(int32(2))}})),
 		newPolicy("c", 5, withLimits(v1alpha1.PolicyLimits{MaxRatePerQueue: new(int32(3))})),
 		newPolicy("d", 5, withLimits(v1alpha1.PolicyLimits{MaxRatePerQueue: new(int32(3))})),
 	}
@@ -194,7 +194,7 @@ func TestEffectiveSettingsDoNotReferToPolicies(t *testing.T) {
 		p := v1alpha1.Policy{}
 		p.Spec.Defaults = &v1alpha1.PolicyDefaults{
 			Broker: &v1alpha1.Broker{Engine: v1alpha1.EngineNATS},
-			Retry:  &v1alpha1.Retry{MaxAttempts: new(int32(3))},
+			Retry:  &v1alpha1.QueueRetry{MaxAttempts: new(int32(3))},
 		}
 		return p
 	}

@@ -66,7 +66,7 @@ func TestDesiredQueue(t *testing.T) {
 			want:      func(w *broker.QueueConfig) { w.RateLimit = &broker.RateLimit{Limit: 10, Per: time.Second, Burst: 10} },
 		},
 		"an initial delay beyond the default maximum": {
-			effective: v1alpha1.QueueEffective{Retry: &v1alpha1.Retry{InitialDelay: durationOf(time.Hour)}},
+			effective: v1alpha1.QueueEffective{Retry: &v1alpha1.QueueRetry{InitialDelay: durationOf(time.Hour)}},
 			want:      func(w *broker.QueueConfig) { w.Retry.InitialDelay, w.Retry.MaxDelay = time.Hour, time.Hour },
 		},
 		"dead letters disabled": {

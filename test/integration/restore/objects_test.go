@@ -49,7 +49,7 @@ func (env *restoreTest) createObjects() *backupObjects {
 	}
 	o.session.Spec.Workspace = &v1alpha1.SessionWorkspace{Size: resource.NewQuantity(1<<20, resource.BinarySI)}
 	o.purged.Spec.DeletionPolicy, o.unnamed.Spec.Name = v1alpha1.DeletionPurge, ""
-	o.policy.Spec.Defaults = &v1alpha1.PolicyDefaults{Retry: &v1alpha1.Retry{MaxAttempts: new(int32(policyMaxAttempts))}}
+	o.policy.Spec.Defaults = &v1alpha1.PolicyDefaults{Retry: &v1alpha1.QueueRetry{MaxAttempts: new(int32(policyMaxAttempts))}}
 	for _, object := range []client.Object{o.completed, o.queue, o.purged, o.unnamed, o.pool, o.policy} {
 		env.require(env.Create(env.t.Context(), object))
 	}

@@ -2,12 +2,12 @@
 
 package v1alpha1
 
-// RetryApplyConfiguration represents a declarative configuration of the Retry type for use
+// QueueRetryApplyConfiguration represents a declarative configuration of the QueueRetry type for use
 // with apply.
 //
-// Retry defines when a failed message is attempted again: after initialDelay. Each further failure
+// QueueRetry defines when a failed message is attempted again: after initialDelay. Each further failure
 // multiplies the delay, up to maxDelay.
-type RetryApplyConfiguration struct {
+type QueueRetryApplyConfiguration struct {
 	// maxAttempts is the maximum number of attempts, including the first, 1 to 1000. Default: 5.
 	MaxAttempts *int32 `json:"maxAttempts,omitempty"`
 	// initialDelay before the second attempt, 0s to 24h. Default: 1s.
@@ -22,16 +22,16 @@ type RetryApplyConfiguration struct {
 	JitterPercent *int32 `json:"jitterPercent,omitempty"`
 }
 
-// RetryApplyConfiguration constructs a declarative configuration of the Retry type for use with
+// QueueRetryApplyConfiguration constructs a declarative configuration of the QueueRetry type for use with
 // apply.
-func Retry() *RetryApplyConfiguration {
-	return &RetryApplyConfiguration{}
+func QueueRetry() *QueueRetryApplyConfiguration {
+	return &QueueRetryApplyConfiguration{}
 }
 
 // WithMaxAttempts sets the MaxAttempts field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the MaxAttempts field is set to the value of the last call.
-func (b *RetryApplyConfiguration) WithMaxAttempts(value int32) *RetryApplyConfiguration {
+func (b *QueueRetryApplyConfiguration) WithMaxAttempts(value int32) *QueueRetryApplyConfiguration {
 	b.MaxAttempts = &value
 	return b
 }
@@ -39,7 +39,7 @@ func (b *RetryApplyConfiguration) WithMaxAttempts(value int32) *RetryApplyConfig
 // WithInitialDelay sets the InitialDelay field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the InitialDelay field is set to the value of the last call.
-func (b *RetryApplyConfiguration) WithInitialDelay(value *DurationApplyConfiguration) *RetryApplyConfiguration {
+func (b *QueueRetryApplyConfiguration) WithInitialDelay(value *DurationApplyConfiguration) *QueueRetryApplyConfiguration {
 	b.InitialDelay = value
 	return b
 }
@@ -47,7 +47,7 @@ func (b *RetryApplyConfiguration) WithInitialDelay(value *DurationApplyConfigura
 // WithMaxDelay sets the MaxDelay field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the MaxDelay field is set to the value of the last call.
-func (b *RetryApplyConfiguration) WithMaxDelay(value *DurationApplyConfiguration) *RetryApplyConfiguration {
+func (b *QueueRetryApplyConfiguration) WithMaxDelay(value *DurationApplyConfiguration) *QueueRetryApplyConfiguration {
 	b.MaxDelay = value
 	return b
 }
@@ -55,7 +55,7 @@ func (b *RetryApplyConfiguration) WithMaxDelay(value *DurationApplyConfiguration
 // WithMultiplierPercent sets the MultiplierPercent field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the MultiplierPercent field is set to the value of the last call.
-func (b *RetryApplyConfiguration) WithMultiplierPercent(value int32) *RetryApplyConfiguration {
+func (b *QueueRetryApplyConfiguration) WithMultiplierPercent(value int32) *QueueRetryApplyConfiguration {
 	b.MultiplierPercent = &value
 	return b
 }
@@ -63,7 +63,7 @@ func (b *RetryApplyConfiguration) WithMultiplierPercent(value int32) *RetryApply
 // WithJitterPercent sets the JitterPercent field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the JitterPercent field is set to the value of the last call.
-func (b *RetryApplyConfiguration) WithJitterPercent(value int32) *RetryApplyConfiguration {
+func (b *QueueRetryApplyConfiguration) WithJitterPercent(value int32) *QueueRetryApplyConfiguration {
 	b.JitterPercent = &value
 	return b
 }
