@@ -191,7 +191,7 @@ uninstall: kustomize $(KUBECTL_PROGRAM) ## Delete the CustomResourceDefinitions 
 
 deploy: install overlay ## Deploy the operator (IMG and what follows it above).
 	kustomize build dist/overlay | $(APPLY)
-	hack/prune-permissions dist/overlay '$(NAMESPACES)' $(KUBECTL)
+	hack/prune-permissions dist/overlay $(KUBECTL)
 
 undeploy: overlay $(KUBECTL_PROGRAM) ## Delete the operator; keep CustomResourceDefinitions and objects.
 	kustomize build dist/overlay | $(KUBECTL) delete --ignore-not-found -f -

@@ -63,10 +63,8 @@ type AgenticSessionList struct {
 // session's next Job, except that operatingMode, timeout, maxCostUSD, inactivityTimeout,
 // startupTimeout, stopOnRunFinished, retry and ttlSecondsAfterFinished apply immediately.
 //
-// +kubebuilder:validation:XValidation:rule="!(has(self.prompt) && has(self.initialPrompt))",message="set prompt or its alias initialPrompt, not both"
-// +kubebuilder:validation:XValidation:rule="has(self.prompt) || has(self.initialPrompt) || (has(self.interactive) && self.interactive) || has(self.activeWorkflow)",message="prompt is required, unless the session is interactive or has an activeWorkflow",fieldPath=".prompt",reason="FieldValueRequired"
+// +kubebuilder:validation:XValidation:rule="has(self.prompt) || (has(self.interactive) && self.interactive) || has(self.activeWorkflow)",message="prompt is required, unless the session is interactive or has an activeWorkflow",fieldPath=".prompt",reason="FieldValueRequired"
 // +kubebuilder:validation:XValidation:rule="has(self.prompt) == has(oldSelf.prompt) && (!has(self.prompt) || self.prompt == oldSelf.prompt)",message="prompt is immutable",fieldPath=".prompt"
-// +kubebuilder:validation:XValidation:rule="has(self.initialPrompt) == has(oldSelf.initialPrompt) && (!has(self.initialPrompt) || self.initialPrompt == oldSelf.initialPrompt)",message="initialPrompt is immutable",fieldPath=".initialPrompt"
 // +kubebuilder:validation:XValidation:rule="has(self.userContext) == has(oldSelf.userContext) && (!has(self.userContext) || self.userContext == oldSelf.userContext)",message="userContext is immutable",fieldPath=".userContext"
 // +kubebuilder:validation:XValidation:rule="has(self.workspace) == has(oldSelf.workspace) && (!has(self.workspace) || (has(self.workspace.persistence) == has(oldSelf.workspace.persistence) && (!has(self.workspace.persistence) || self.workspace.persistence == oldSelf.workspace.persistence) && has(self.workspace.size) == has(oldSelf.workspace.size) && (!has(self.workspace.size) || self.workspace.size == oldSelf.workspace.size) && has(self.workspace.storageClassName) == has(oldSelf.workspace.storageClassName) && (!has(self.workspace.storageClassName) || self.workspace.storageClassName == oldSelf.workspace.storageClassName) && has(self.workspace.retain) == has(oldSelf.workspace.retain) && (!has(self.workspace.retain) || self.workspace.retain == oldSelf.workspace.retain)))",message="workspace is immutable, except onLost",fieldPath=".workspace"
 // +kubebuilder:validation:XValidation:rule="has(self.continueFrom) == has(oldSelf.continueFrom) && (!has(self.continueFrom) || self.continueFrom == oldSelf.continueFrom)",message="continueFrom is immutable",fieldPath=".continueFrom"
@@ -80,13 +78,6 @@ type AgenticSessionSpec struct {
 	// +kubebuilder:validation:MaxLength=65536
 	// +kubebuilder:validation:XValidation:rule="size(bytes(self)) <= 65536",message="prompt must not have more than 65536 bytes"
 	Prompt string `json:"prompt,omitempty"`
-
-	// initialPrompt is an alias of prompt. Only one of the two can be set. Immutable.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=65536
-	// +kubebuilder:validation:XValidation:rule="size(bytes(self)) <= 65536",message="initialPrompt must not have more than 65536 bytes"
-	InitialPrompt string `json:"initialPrompt,omitempty"`
 
 	// displayName is a name of the session for people, at most 256 characters.
 	// +optional

@@ -1,8 +1,6 @@
 package v1alpha1
 
 import (
-	"encoding/json"
-
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -557,16 +555,6 @@ type SessionSource struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	// +kubebuilder:validation:items:Pattern=`^[-._a-zA-Z0-9]+$`
 	Keys []string `json:"keys,omitempty"`
-}
-
-// UnmarshalJSON also accepts a name, as version 0.1 stored it: otherwise one SessionRunner of that version
-// would keep the operator from reading all others.
-func (s *SessionSource) UnmarshalJSON(raw []byte) error {
-	if json.Unmarshal(raw, &s.Name) == nil {
-		return nil
-	}
-	type plain SessionSource // without this method
-	return json.Unmarshal(raw, (*plain)(s))
 }
 
 // SessionToken is a token of the Pod's ServiceAccount.

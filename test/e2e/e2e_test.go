@@ -278,14 +278,6 @@ func TestAttacks(t *testing.T) {
 	})
 }
 
-// TestUpgrade tests the upgrade from the release that upgrades start from.
-func TestUpgrade(t *testing.T) {
-	skipUnlessSoaking(t)
-	runOneByOne(t, []scenario{
-		{"an upgrade does not interrupt running steps and jobs, and the new operator continues the sequence, the queue and the pools", testUpgrade},
-	})
-}
-
 // TestLifecycle tests deleting namespaces, and components that an installation adds.
 func TestLifecycle(t *testing.T) {
 	runOneByOne(t, []scenario{

@@ -51,10 +51,6 @@ func TestAgenticSessionRules(t *testing.T) {
 			spec: `{prompt: ""}`,
 			want: `spec.prompt: Invalid value: "": spec.prompt in body should be at least 1 chars long`,
 		},
-		"prompt and initialPrompt": {
-			spec: `{prompt: a, initialPrompt: a}`,
-			want: "spec: Invalid value: set prompt or its alias initialPrompt, not both",
-		},
 		"a prompt of more than 64 KiB": {
 			spec: `{prompt: "` + strings.Repeat("é", 32769) + `"}`,
 			want: `spec.prompt: Invalid value: "` + strings.Repeat("é", 32769) + `": prompt must not have more than 65536 bytes`,
@@ -62,14 +58,6 @@ func TestAgenticSessionRules(t *testing.T) {
 		"a changed prompt": {
 			spec: `{prompt: a}`, changedTo: `{prompt: b}`,
 			want: "spec.prompt: Invalid value: prompt is immutable",
-		},
-		"a changed initialPrompt": {
-			spec: `{initialPrompt: a}`, changedTo: `{initialPrompt: b}`,
-			want: "spec.initialPrompt: Invalid value: initialPrompt is immutable",
-		},
-		"initialPrompt replaced by prompt": {
-			spec: `{initialPrompt: a}`, changedTo: `{prompt: a}`,
-			want: "[spec.prompt: Invalid value: prompt is immutable, spec.initialPrompt: Invalid value: initialPrompt is immutable]",
 		},
 		"a removed prompt": {
 			spec: `{interactive: true, prompt: a}`, changedTo: `{interactive: true}`,
@@ -414,7 +402,6 @@ func TestValidAgenticSessionsAreAccepted(t *testing.T) {
 	strict := strictClient(t, &warningList{})
 	for name, spec := range map[string]string{
 		"longest-prompt": `{prompt: "` + strings.Repeat("é", 32768) + `"}`,
-		"initial-prompt": `{initialPrompt: a}`,
 		"interactive":    `{interactive: true}`,
 		"workflow":       `{activeWorkflow: {gitUrl: "https://a/b", path: c/d}}`,
 		"no-timeout":     `{prompt: a, timeout: 0, inactivityTimeout: 2592000}`,
@@ -439,10 +426,11 @@ func TestManifestsOfTheAmbientCodePlatform(t *testing.T) {
 	ns := namespace(t)
 	strict := strictClient(t, &warningList{})
 	for spec, want := range map[string]string{
-		`{initialPrompt: Explain the tests, interactive: true, displayName: Tests, timeout: 300, inactivityTimeout: 300,
+		`{prompt: Explain the tests, interactive: true, displayName: Tests, timeout: 300, inactivityTimeout: 300,
 			repos: [{url: "https://git.example/shop.git", branch: main, autoPush: true}], llmSettings: {model: small, temperature: 0.7, maxTokens: 4000},
 			activeWorkflow: {gitUrl: "https://git.example/flows.git", branch: main, path: review}, environmentVariables: {LEVEL: debug}}`: "",
 		`{displayName: Chat}`:                   "prompt is required",
+		`{initialPrompt: a}`:                    "unknown field \"spec.initialPrompt\"",
 		`{prompt: a, model: small}`:             "unknown field \"spec.model\"",
 		`{prompt: a, runnerType: small}`:        "unknown field \"spec.runnerType\"",
 		`{prompt: a, autoPushOnComplete: true}`: "unknown field \"spec.autoPushOnComplete\"",

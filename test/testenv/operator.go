@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -115,8 +114,7 @@ func (o *Operator) addressOf(server string) (string, error) {
 	}
 	for lines := bufio.NewScanner(bytes.NewReader(log)); lines.Scan(); {
 		var line struct{ Msg, Name, Addr string }
-		// The server "health" is called "health probe" in v0.1.0.
-		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "starting server" && strings.HasPrefix(line.Name, server) {
+		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "starting server" && line.Name == server {
 			return line.Addr, nil
 		}
 	}

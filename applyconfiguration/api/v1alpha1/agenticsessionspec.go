@@ -17,8 +17,6 @@ type AgenticSessionSpecApplyConfiguration struct {
 	// prompt for the agent, at most 64 KiB. It is required unless the session is interactive or
 	// has an activeWorkflow. Immutable.
 	Prompt *string `json:"prompt,omitempty"`
-	// initialPrompt is an alias of prompt. Only one of the two can be set. Immutable.
-	InitialPrompt *string `json:"initialPrompt,omitempty"`
 	// displayName is a name of the session for people, at most 256 characters.
 	DisplayName *string `json:"displayName,omitempty"`
 	// userContext is the user that the session belongs to. If the operator's webhook is enabled,
@@ -110,14 +108,6 @@ func AgenticSessionSpec() *AgenticSessionSpecApplyConfiguration {
 // If called multiple times, the Prompt field is set to the value of the last call.
 func (b *AgenticSessionSpecApplyConfiguration) WithPrompt(value string) *AgenticSessionSpecApplyConfiguration {
 	b.Prompt = &value
-	return b
-}
-
-// WithInitialPrompt sets the InitialPrompt field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the InitialPrompt field is set to the value of the last call.
-func (b *AgenticSessionSpecApplyConfiguration) WithInitialPrompt(value string) *AgenticSessionSpecApplyConfiguration {
-	b.InitialPrompt = &value
 	return b
 }
 

@@ -1,7 +1,6 @@
 package agenticsession
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -176,7 +175,7 @@ type RunnerRepo struct {
 // content, so changed inputs are another Secret.
 func (b *objectBuilder) newInputsSecret() *corev1.Secret {
 	spec := &b.session.Spec
-	data := map[string][]byte{promptKey: []byte(cmp.Or(spec.Prompt, spec.InitialPrompt)), sessionFileKey: b.marshalSessionFile()}
+	data := map[string][]byte{promptKey: []byte(spec.Prompt), sessionFileKey: b.marshalSessionFile()}
 	for name, value := range spec.EnvironmentVariables {
 		data[variableKeyPrefix+name] = []byte(value)
 	}

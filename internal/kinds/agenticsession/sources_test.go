@@ -1,7 +1,6 @@
 package agenticsession
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
@@ -120,20 +119,5 @@ func TestARefusedSourceSaysWhatToAdd(t *testing.T) {
 				t.Errorf("message %q, want %q", message, row.want)
 			}
 		})
-	}
-}
-
-// Version 0.1 stored a list of names.
-func TestAllowedSecretsOfVersion01AreRead(t *testing.T) {
-	var spec v1alpha1.SessionRunnerSpec
-	if err := json.Unmarshal([]byte(`{"allowedSecrets": ["git", {"name": "model", "keys": ["token"]}]}`), &spec); err != nil {
-		t.Fatal(err)
-	}
-	want := []v1alpha1.SessionSource{{Name: "git"}, {Name: "model", Keys: []string{"token"}}}
-	if diff := cmp.Diff(want, spec.AllowedSecrets); diff != "" {
-		t.Errorf("allowedSecrets (-want, +got):\n%s", diff)
-	}
-	if err := json.Unmarshal([]byte(`{"allowedSecrets": [7]}`), &spec); err == nil {
-		t.Error("a number is accepted")
 	}
 }

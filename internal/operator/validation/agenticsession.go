@@ -122,9 +122,6 @@ func agenticSessionValidator(reader client.Reader, writer client.Writer) *specVa
 
 func agenticSessionWarnings(ctx context.Context, reader client.Reader, s *v1alpha1.AgenticSession) admission.Warnings {
 	var warnings admission.Warnings
-	if s.Spec.InitialPrompt != "" {
-		warnings = append(warnings, "spec.initialPrompt: this field is an alias of spec.prompt; use spec.prompt")
-	}
 	runner := &v1alpha1.SessionRunner{}
 	err := reader.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: s.Spec.Runner}, runner)
 	switch {

@@ -133,8 +133,6 @@ func TestAgenticSessionWarnings(t *testing.T) {
 	runner.Spec.Image = "runner:1"
 	other := agenticSession()
 	other.Spec.Image = "evil:1"
-	alias := agenticSession()
-	alias.Spec.Prompt, alias.Spec.InitialPrompt = "", "do it"
 	for title, row := range map[string]struct {
 		v    *specValidator[*v1alpha1.AgenticSession]
 		s    *v1alpha1.AgenticSession
@@ -142,7 +140,6 @@ func TestAgenticSessionWarnings(t *testing.T) {
 	}{
 		"an image that is not allowed": {validatorWithObjects(t, runner), other, "spec.image: "},
 		"no SessionRunner":             {validatorWithObjects(t), agenticSession(), "spec.runner: "},
-		"a deprecated alias":           {validatorWithObjects(t, runner), alias, "spec.initialPrompt: "},
 		"no warning":                   {validatorWithObjects(t, runner), agenticSession(), ""},
 	} {
 		t.Run(title, func(t *testing.T) {

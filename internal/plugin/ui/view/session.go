@@ -82,9 +82,6 @@ func NewSession(e *Entry, s *v1alpha1.AgenticSession, now time.Time) *Session {
 		HasLog: status.Run > 0, Actions: sessionActions(e, s), Conditions: newConditions(status.Conditions),
 		Budgets: []Budget{timeBudget(s, now), costBudget(s)}, AcceptsMessages: AcceptsMessages(s),
 	}
-	if v.Prompt == "" {
-		v.Prompt = cleanText(s.Spec.InitialPrompt)
-	}
 	for _, repo := range s.Spec.Repos {
 		text := cleanLine(string(repo.URL))
 		if repo.Branch != "" {

@@ -33,7 +33,7 @@ func Slim(object any) {
 		slimSteps(object.Spec.Finally)
 	case *v1alpha1.AgenticSession:
 		spec := &object.Spec
-		spec.Prompt, spec.InitialPrompt = shorten(spec.Prompt), shorten(spec.InitialPrompt)
+		spec.Prompt = shorten(spec.Prompt)
 		spec.EnvironmentVariables, spec.EnvFrom, spec.SecretMounts, spec.UserContext = nil, nil, nil, nil
 		if object.Status.Result != nil {
 			object.Status.Result.Summary = shorten(object.Status.Result.Summary)
