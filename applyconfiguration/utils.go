@@ -80,6 +80,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.NATSJetStreamSourceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ObjectiveStatus"):
 		return &apiv1alpha1.ObjectiveStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ObservedStatus"):
+		return &apiv1alpha1.ObservedStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Parameter"):
 		return &apiv1alpha1.ParameterApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PendingRun"):
@@ -126,8 +128,6 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.RabbitMQSourceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RateLimit"):
 		return &apiv1alpha1.RateLimitApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("RecommendationSpan"):
-		return &apiv1alpha1.RecommendationSpanApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisListSource"):
 		return &apiv1alpha1.RedisListSourceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisSentinel"):
@@ -148,16 +148,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.RolloutAnalysisApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RolloutStep"):
 		return &apiv1alpha1.RolloutStepApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("SaturationMemory"):
-		return &apiv1alpha1.SaturationMemoryApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ScaleDecision"):
 		return &apiv1alpha1.ScaleDecisionApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("ScaleInputs"):
-		return &apiv1alpha1.ScaleInputsApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("ScaleMemory"):
-		return &apiv1alpha1.ScaleMemoryApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("ScaleRamp"):
-		return &apiv1alpha1.ScaleRampApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ScaleRule"):
 		return &apiv1alpha1.ScaleRuleApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Schedule"):

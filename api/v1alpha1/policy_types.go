@@ -173,18 +173,7 @@ const (
 
 // PolicyStatus reports what a Policy selects.
 type PolicyStatus struct {
-	// conditions of the Policy: Ready, Reconciling and Stalled, which kstatus reads. Ready is
-	// False if the selector is invalid, or if a Secret of the default broker is missing or
-	// invalid.
-	// +optional
-	// +listType=map
-	// +listMapKey=type
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
-
-	// observedGeneration is the metadata.generation that the status was derived from; -1 before
-	// the first reconciliation.
-	// +optional
-	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	ObservedStatus `json:",inline"`
 
 	// queues is the number of selected Queues.
 	// +optional

@@ -8,17 +8,7 @@ import (
 // QueueStatus is the observed state of a queue. A number that could not be read, or that the
 // engine does not know, is absent; it is never 0 instead.
 type QueueStatus struct {
-	// conditions of the Queue: Ready, Reconciling, Stalled, BrokerReachable, ConfigSynced,
-	// PolicyFullyEnforced, Replicated, DeadLettersPresent, Conflict and DeletionBlocked.
-	// +optional
-	// +listType=map
-	// +listMapKey=type
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
-
-	// observedGeneration is the metadata.generation that the status reflects; -1 before the first
-	// reconciliation.
-	// +optional
-	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	ObservedStatus `json:",inline"`
 
 	// engine of the broker that holds the queue.
 	// +optional

@@ -1,25 +1,13 @@
 package v1alpha1
 
 import (
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // WorkerPoolStatus is the observed state of a WorkerPool. A value that could not be read is
 // omitted; it is never reported as 0.
 type WorkerPoolStatus struct {
-	// conditions of the pool: Ready, Reconciling and Stalled, which kstatus reads; Available,
-	// Progressing, ScalingActive, ScalingLimited, MetricsFresh, Draining, DrainTimedOut,
-	// RolloutPaused and Degraded.
-	// +optional
-	// +listType=map
-	// +listMapKey=type
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
-
-	// observedGeneration is the metadata.generation that the status was derived from; -1 before
-	// the first reconciliation.
-	// +optional
-	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	ObservedStatus `json:",inline"`
 
 	// desired is the number of workers that should take messages. Draining workers do not count.
 	// +optional
@@ -75,9 +63,9 @@ type WorkerPoolStatus struct {
 	// +optional
 	LastDecision *ScaleDecision `json:"lastDecision,omitempty"`
 
-	// scaling is the state of the autoscaler.
+	// idleSince is since when an autoscaled pool has no work.
 	// +optional
-	Scaling *ScaleMemory `json:"scaling,omitempty"`
+	IdleSince *metav1.Time `json:"idleSince,omitempty"`
 
 	// effective settings after Policies and defaults are applied.
 	// +optional
@@ -138,14 +126,11 @@ type ObjectiveStatus struct {
 	Met metav1.ConditionStatus `json:"met,omitempty"`
 }
 
-// ScaleDecision is a scaling decision and its inputs.
+// ScaleDecision is a scaling decision.
 type ScaleDecision struct {
 	// time of the decision.
 	// +optional
 	Time *metav1.Time `json:"time,omitempty"`
-	// inputs of the decision.
-	// +optional
-	Inputs ScaleInputs `json:"inputs,omitempty"`
 	// recommendation is the number of workers computed from metrics, before limits.
 	// +optional
 	// +kubebuilder:default=0
@@ -157,49 +142,10 @@ type ScaleDecision struct {
 	// reason for the applied number, in CamelCase.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// message explains the decision. At most 256 characters.
+	// message explains the decision, with the values of the formula. At most 1024 characters.
 	// +optional
-	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
-}
-
-// ScaleInputs are the inputs of a scaling decision. An unknown value is omitted.
-type ScaleInputs struct {
-	// replicas is the number of workers before the decision.
-	// +optional
-	// +kubebuilder:default=0
-	Replicas int32 `json:"replicas"`
-	// backlog is the number of messages waiting.
-	// +optional
-	Backlog *int64 `json:"backlog,omitempty"`
-	// inFlight is the number of messages that the workers handle now.
-	// +optional
-	InFlight *int64 `json:"inFlight,omitempty"`
-	// oldestAge is the age of the oldest message waiting.
-	// +optional
-	OldestAge *metav1.Duration `json:"oldestAge,omitempty"`
-	// arrivalRate in messages per second.
-	// +optional
-	ArrivalRate *resource.Quantity `json:"arrivalRate,omitempty"`
-	// serviceTime is the time to handle a message.
-	// +optional
-	ServiceTime *metav1.Duration `json:"serviceTime,omitempty"`
-	// target is the number of messages per worker that the recommendation follows. It is omitted if
-	// the recommendation follows the service time.
-	// +optional
-	Target *resource.Quantity `json:"target,omitempty"`
-	// targetSource is what the recommendation follows: BacklogPerReplica, the field of that name;
-	// Source, the target that the source names; ServiceTime; Default, while a source has neither; or
-	// AssumedServiceTime, 1 s until the workers of a Queue have finished messages.
-	// +optional
-	// +kubebuilder:validation:MaxLength=32
-	TargetSource string `json:"targetSource,omitempty"`
-	// concurrency is the number of messages that a worker handles at the same time.
-	// +optional
-	Concurrency int32 `json:"concurrency,omitempty"`
-	// podStart is the median time from the creation of a Pod until it is ready.
-	// +optional
-	PodStart *metav1.Duration `json:"podStart,omitempty"`
 }
 
 // WorkerPoolEffective contains the settings in use, and where they come from.

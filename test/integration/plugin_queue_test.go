@@ -132,11 +132,11 @@ func TestPluginExplainsAScalingDecision(t *testing.T) {
 	p := newAPIServerProxy(t)
 	c.waitForPool("autoscaled", "evaluated with 100 messages", func(wp *v1alpha1.WorkerPool) bool {
 		d := wp.Status.LastDecision
-		return d != nil && d.Inputs.Backlog != nil && *d.Inputs.Backlog == 100
+		return d != nil && strings.Contains(d.Message, "B = 100 waiting messages")
 	})
 	explain := p.runPlugin(t, c.ns, "pool", "explain", "autoscaled")
 	explain.wantExitCode(0)
-	wantTexts(t, explain.out.String(), "DryRun: ", "100 messages, oldest ", "s·(λ + B/T)", "Limits: 0 to 4 workers. The pool had 0")
+	wantTexts(t, explain.out.String(), "DryRun: ", "B = 100 waiting messages, the oldest for ", "s·(λ + B/T)", "Limits: 0 to 4 workers")
 	drain := p.runPlugin(t, c.ns, "pool", "drain", "autoscaled")
 	drain.wantExitCode(2)
 	wantTexts(t, drain.errOut.String(), "cannot drain: it is autoscaled between 0 and 4 workers; lower spec.autoscaling.maxReplicas instead")

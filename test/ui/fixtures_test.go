@@ -124,10 +124,10 @@ func newQueue(t *testing.T, ns, name, message string, dead int64) *v1alpha1.Queu
 		q.Status = v1alpha1.QueueStatus{
 			Name: "mail", Engine: v1alpha1.EngineNATS, Ready: new(int64(1280)), InFlight: new(int64(16)), Delayed: new(int64(4)), Dead: &dead, OldestTime: ago(90 * time.Second),
 			Wait: &v1alpha1.WaitTimes{P95: &metav1.Duration{Duration: 4200 * time.Millisecond}}, ArrivalRate: new(resource.MustParse("31500m")), ServiceRate: new(resource.MustParse("28")),
-			Conditions: []metav1.Condition{
+			ObservedStatus: v1alpha1.ObservedStatus{Conditions: []metav1.Condition{
 				condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, message),
 				condition(v1alpha1.ConditionDeadLettersPresent, metav1.ConditionTrue, v1alpha1.ReasonDeadLetters, message),
-			},
+			}},
 		}
 	})
 }
@@ -150,9 +150,8 @@ func newPool(t *testing.T, ns, name, message string) *v1alpha1.WorkerPool {
 			},
 			LastDecision: &v1alpha1.ScaleDecision{
 				Time: ago(20 * time.Second), Recommendation: 12, Applied: 12, Reason: "BacklogAboveObjective", Message: message,
-				Inputs: v1alpha1.ScaleInputs{Replicas: 10, Backlog: new(int64(1280)), InFlight: new(int64(16)), ArrivalRate: new(resource.MustParse("31500m")), ServiceTime: &metav1.Duration{Duration: 900 * time.Millisecond}, Concurrency: 4},
 			},
-			Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, message)},
+			ObservedStatus: v1alpha1.ObservedStatus{Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, message)}},
 		}
 	})
 }

@@ -11,13 +11,7 @@ import (
 //
 // PolicyStatus reports what a Policy selects.
 type PolicyStatusApplyConfiguration struct {
-	// conditions of the Policy: Ready, Reconciling and Stalled, which kstatus reads. Ready is
-	// False if the selector is invalid, or if a Secret of the default broker is missing or
-	// invalid.
-	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
-	// observedGeneration is the metadata.generation that the status was derived from; -1 before
-	// the first reconciliation.
-	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
+	ObservedStatusApplyConfiguration `json:""`
 	// queues is the number of selected Queues.
 	Queues *int32 `json:"queues,omitempty"`
 	// workerPools is the number of selected WorkerPools.
@@ -41,7 +35,7 @@ func (b *PolicyStatusApplyConfiguration) WithConditions(values ...*v1.ConditionA
 		if values[i] == nil {
 			panic("nil value passed to WithConditions")
 		}
-		b.Conditions = append(b.Conditions, *values[i])
+		b.ObservedStatusApplyConfiguration.Conditions = append(b.ObservedStatusApplyConfiguration.Conditions, *values[i])
 	}
 	return b
 }
@@ -50,7 +44,7 @@ func (b *PolicyStatusApplyConfiguration) WithConditions(values ...*v1.ConditionA
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the ObservedGeneration field is set to the value of the last call.
 func (b *PolicyStatusApplyConfiguration) WithObservedGeneration(value int64) *PolicyStatusApplyConfiguration {
-	b.ObservedGeneration = &value
+	b.ObservedStatusApplyConfiguration.ObservedGeneration = &value
 	return b
 }
 

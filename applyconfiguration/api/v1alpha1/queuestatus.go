@@ -5,8 +5,8 @@ package v1alpha1
 import (
 	apiv1alpha1 "github.com/yardmaster/yardmaster/api/v1alpha1"
 	resource "k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
 // QueueStatusApplyConfiguration represents a declarative configuration of the QueueStatus type for use
@@ -15,12 +15,7 @@ import (
 // QueueStatus is the observed state of a queue. A number that could not be read, or that the
 // engine does not know, is absent; it is never 0 instead.
 type QueueStatusApplyConfiguration struct {
-	// conditions of the Queue: Ready, Reconciling, Stalled, BrokerReachable, ConfigSynced,
-	// PolicyFullyEnforced, Replicated, DeadLettersPresent, Conflict and DeletionBlocked.
-	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
-	// observedGeneration is the metadata.generation that the status reflects; -1 before the first
-	// reconciliation.
-	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
+	ObservedStatusApplyConfiguration `json:""`
 	// engine of the broker that holds the queue.
 	Engine *apiv1alpha1.Engine `json:"engine,omitempty"`
 	// name of the queue on the broker.
@@ -40,7 +35,7 @@ type QueueStatusApplyConfiguration struct {
 	// worker holds them. It is absent if unknown, as it is with engine Asynq.
 	Stranded *int64 `json:"stranded,omitempty"`
 	// oldestTime is when the oldest ready message was sent.
-	OldestTime *metav1.Time `json:"oldestTime,omitempty"`
+	OldestTime *v1.Time `json:"oldestTime,omitempty"`
 	// wait is how long the messages that workers started in the last 5 minutes had waited. It is an
 	// estimate, and an upper bound with several priorities.
 	Wait *WaitTimesApplyConfiguration `json:"wait,omitempty"`
@@ -51,7 +46,7 @@ type QueueStatusApplyConfiguration struct {
 	ServiceRate *resource.Quantity `json:"serviceRate,omitempty"`
 	// measuredTime is when the broker reported these numbers, by its clock. While nothing in the status changes, it is not
 	// renewed.
-	MeasuredTime *metav1.Time `json:"measuredTime,omitempty"`
+	MeasuredTime *v1.Time `json:"measuredTime,omitempty"`
 	// storage is how the broker stores the queue, when the operator last compared it with the spec.
 	Storage *QueueStorageStatusApplyConfiguration `json:"storage,omitempty"`
 	// effective is the configuration after Policies and defaults.
@@ -69,12 +64,12 @@ func QueueStatus() *QueueStatusApplyConfiguration {
 // WithConditions adds the given value to the Conditions field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the Conditions field.
-func (b *QueueStatusApplyConfiguration) WithConditions(values ...*v1.ConditionApplyConfiguration) *QueueStatusApplyConfiguration {
+func (b *QueueStatusApplyConfiguration) WithConditions(values ...*metav1.ConditionApplyConfiguration) *QueueStatusApplyConfiguration {
 	for i := range values {
 		if values[i] == nil {
 			panic("nil value passed to WithConditions")
 		}
-		b.Conditions = append(b.Conditions, *values[i])
+		b.ObservedStatusApplyConfiguration.Conditions = append(b.ObservedStatusApplyConfiguration.Conditions, *values[i])
 	}
 	return b
 }
@@ -83,7 +78,7 @@ func (b *QueueStatusApplyConfiguration) WithConditions(values ...*v1.ConditionAp
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the ObservedGeneration field is set to the value of the last call.
 func (b *QueueStatusApplyConfiguration) WithObservedGeneration(value int64) *QueueStatusApplyConfiguration {
-	b.ObservedGeneration = &value
+	b.ObservedStatusApplyConfiguration.ObservedGeneration = &value
 	return b
 }
 
@@ -146,7 +141,7 @@ func (b *QueueStatusApplyConfiguration) WithStranded(value int64) *QueueStatusAp
 // WithOldestTime sets the OldestTime field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the OldestTime field is set to the value of the last call.
-func (b *QueueStatusApplyConfiguration) WithOldestTime(value metav1.Time) *QueueStatusApplyConfiguration {
+func (b *QueueStatusApplyConfiguration) WithOldestTime(value v1.Time) *QueueStatusApplyConfiguration {
 	b.OldestTime = &value
 	return b
 }
@@ -178,7 +173,7 @@ func (b *QueueStatusApplyConfiguration) WithServiceRate(value resource.Quantity)
 // WithMeasuredTime sets the MeasuredTime field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the MeasuredTime field is set to the value of the last call.
-func (b *QueueStatusApplyConfiguration) WithMeasuredTime(value metav1.Time) *QueueStatusApplyConfiguration {
+func (b *QueueStatusApplyConfiguration) WithMeasuredTime(value v1.Time) *QueueStatusApplyConfiguration {
 	b.MeasuredTime = &value
 	return b
 }

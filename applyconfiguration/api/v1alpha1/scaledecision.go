@@ -9,19 +9,17 @@ import (
 // ScaleDecisionApplyConfiguration represents a declarative configuration of the ScaleDecision type for use
 // with apply.
 //
-// ScaleDecision is a scaling decision and its inputs.
+// ScaleDecision is a scaling decision.
 type ScaleDecisionApplyConfiguration struct {
 	// time of the decision.
 	Time *v1.Time `json:"time,omitempty"`
-	// inputs of the decision.
-	Inputs *ScaleInputsApplyConfiguration `json:"inputs,omitempty"`
 	// recommendation is the number of workers computed from metrics, before limits.
 	Recommendation *int32 `json:"recommendation,omitempty"`
 	// applied is the number of workers after limits.
 	Applied *int32 `json:"applied,omitempty"`
 	// reason for the applied number, in CamelCase.
 	Reason *string `json:"reason,omitempty"`
-	// message explains the decision. At most 256 characters.
+	// message explains the decision, with the values of the formula. At most 1024 characters.
 	Message *string `json:"message,omitempty"`
 }
 
@@ -36,14 +34,6 @@ func ScaleDecision() *ScaleDecisionApplyConfiguration {
 // If called multiple times, the Time field is set to the value of the last call.
 func (b *ScaleDecisionApplyConfiguration) WithTime(value v1.Time) *ScaleDecisionApplyConfiguration {
 	b.Time = &value
-	return b
-}
-
-// WithInputs sets the Inputs field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Inputs field is set to the value of the last call.
-func (b *ScaleDecisionApplyConfiguration) WithInputs(value *ScaleInputsApplyConfiguration) *ScaleDecisionApplyConfiguration {
-	b.Inputs = value
 	return b
 }
 

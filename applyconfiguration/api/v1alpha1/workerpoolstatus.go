@@ -4,7 +4,8 @@ package v1alpha1
 
 import (
 	apiv1alpha1 "github.com/yardmaster/yardmaster/api/v1alpha1"
-	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
 // WorkerPoolStatusApplyConfiguration represents a declarative configuration of the WorkerPoolStatus type for use
@@ -13,13 +14,7 @@ import (
 // WorkerPoolStatus is the observed state of a WorkerPool. A value that could not be read is
 // omitted; it is never reported as 0.
 type WorkerPoolStatusApplyConfiguration struct {
-	// conditions of the pool: Ready, Reconciling and Stalled, which kstatus reads; Available,
-	// Progressing, ScalingActive, ScalingLimited, MetricsFresh, Draining, DrainTimedOut,
-	// RolloutPaused and Degraded.
-	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
-	// observedGeneration is the metadata.generation that the status was derived from; -1 before
-	// the first reconciliation.
-	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
+	ObservedStatusApplyConfiguration `json:""`
 	// desired is the number of workers that should take messages. Draining workers do not count.
 	Desired *int32 `json:"desired,omitempty"`
 	// replicas is the number of workers that exist, including draining ones.
@@ -49,8 +44,8 @@ type WorkerPoolStatusApplyConfiguration struct {
 	SLO *ObjectiveStatusApplyConfiguration `json:"slo,omitempty"`
 	// lastDecision is the last scaling decision.
 	LastDecision *ScaleDecisionApplyConfiguration `json:"lastDecision,omitempty"`
-	// scaling is the state of the autoscaler.
-	Scaling *ScaleMemoryApplyConfiguration `json:"scaling,omitempty"`
+	// idleSince is since when an autoscaled pool has no work.
+	IdleSince *v1.Time `json:"idleSince,omitempty"`
 	// effective settings after Policies and defaults are applied.
 	Effective *WorkerPoolEffectiveApplyConfiguration `json:"effective,omitempty"`
 	// enforcement reports who enforces each setting in use, by field name.
@@ -66,12 +61,12 @@ func WorkerPoolStatus() *WorkerPoolStatusApplyConfiguration {
 // WithConditions adds the given value to the Conditions field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the Conditions field.
-func (b *WorkerPoolStatusApplyConfiguration) WithConditions(values ...*v1.ConditionApplyConfiguration) *WorkerPoolStatusApplyConfiguration {
+func (b *WorkerPoolStatusApplyConfiguration) WithConditions(values ...*metav1.ConditionApplyConfiguration) *WorkerPoolStatusApplyConfiguration {
 	for i := range values {
 		if values[i] == nil {
 			panic("nil value passed to WithConditions")
 		}
-		b.Conditions = append(b.Conditions, *values[i])
+		b.ObservedStatusApplyConfiguration.Conditions = append(b.ObservedStatusApplyConfiguration.Conditions, *values[i])
 	}
 	return b
 }
@@ -80,7 +75,7 @@ func (b *WorkerPoolStatusApplyConfiguration) WithConditions(values ...*v1.Condit
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the ObservedGeneration field is set to the value of the last call.
 func (b *WorkerPoolStatusApplyConfiguration) WithObservedGeneration(value int64) *WorkerPoolStatusApplyConfiguration {
-	b.ObservedGeneration = &value
+	b.ObservedStatusApplyConfiguration.ObservedGeneration = &value
 	return b
 }
 
@@ -193,11 +188,11 @@ func (b *WorkerPoolStatusApplyConfiguration) WithLastDecision(value *ScaleDecisi
 	return b
 }
 
-// WithScaling sets the Scaling field in the declarative configuration to the given value
+// WithIdleSince sets the IdleSince field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Scaling field is set to the value of the last call.
-func (b *WorkerPoolStatusApplyConfiguration) WithScaling(value *ScaleMemoryApplyConfiguration) *WorkerPoolStatusApplyConfiguration {
-	b.Scaling = value
+// If called multiple times, the IdleSince field is set to the value of the last call.
+func (b *WorkerPoolStatusApplyConfiguration) WithIdleSince(value v1.Time) *WorkerPoolStatusApplyConfiguration {
+	b.IdleSince = &value
 	return b
 }
 

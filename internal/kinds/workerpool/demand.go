@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 
@@ -23,9 +22,9 @@ type demand struct {
 	desired int32
 	// decision of package scaling; nil without autoscaling, and while a problem or a deletion prevents it.
 	decision *scaling.Decision
-	// explanation of the last decision, and its memory in the form that the status stores.
+	// explanation of the last decision; summary is its message without the formula.
 	explanation *v1alpha1.ScaleDecision
-	stored      *v1alpha1.ScaleMemory
+	summary     string
 	memory      scaling.Memory
 	// limit of spec.replicas by Policies.
 	limit int32
@@ -34,7 +33,7 @@ type demand struct {
 // decideDemand decides how many workers the pool should have. With a problem, the number does not change.
 func decideDemand(f *fleet) demand {
 	wp := f.Pool
-	d := demand{desired: wp.Status.Desired, explanation: wp.Status.LastDecision, stored: wp.Status.Scaling, memory: f.Memory}
+	d := demand{desired: wp.Status.Desired, explanation: wp.Status.LastDecision, memory: f.Memory}
 	if wp.Status.ObservedGeneration <= 0 { // no status was stored yet, or it was lost
 		d.desired = sumOf(f.revisions, (*revisionState).servingWorkers)
 	}
@@ -62,7 +61,7 @@ func decideDemand(f *fleet) demand {
 	settings.RatePerSecond, settings.MaxInFlight = f.Limits.RatePerSecond, f.Limits.MaxInFlight
 	observation := scaling.Observation{
 		Now: f.Now, Settings: settings,
-		Replicas: d.desired, Ready: sumOf(f.revisions, (*revisionState).availableWorkers), PodStart: podStartTime(f.revisions, d.explanation),
+		Replicas: d.desired, Ready: sumOf(f.revisions, (*revisionState).availableWorkers), PodStart: podStartTime(f.revisions),
 		Memory: f.Memory,
 	}
 	if f.Stats != nil {
@@ -75,13 +74,12 @@ func decideDemand(f *fleet) demand {
 	}
 	return demand{
 		desired: decision.Applied, decision: &decision, memory: decision.Memory,
-		explanation: scaling.ExplainDecision(observation, decision), stored: scaling.StoreMemory(decision.Memory),
+		explanation: scaling.ExplainDecision(observation, decision), summary: scaling.Summarize(observation, decision),
 	}
 }
 
-// podStartTime returns the median time from the creation of a worker until it is ready. If no worker is ready, it
-// returns the time of the last decision; 0 if unknown.
-func podStartTime(revisions []*revisionState, last *v1alpha1.ScaleDecision) time.Duration {
+// podStartTime returns the median time from the creation of a worker until it is ready; 0 if no worker is ready.
+func podStartTime(revisions []*revisionState) time.Duration {
 	var times []time.Duration
 	for _, r := range revisions {
 		for _, w := range r.workers {
@@ -90,14 +88,11 @@ func podStartTime(revisions []*revisionState, last *v1alpha1.ScaleDecision) time
 			}
 		}
 	}
-	if len(times) > 0 {
-		slices.Sort(times)
-		return times[len(times)/2]
-	}
-	if last == nil {
+	if len(times) == 0 {
 		return 0
 	}
-	return ptr.Deref(last.Inputs.PodStart, metav1.Duration{}).Duration
+	slices.Sort(times)
+	return times[len(times)/2]
 }
 
 // replicaBudget returns how many workers the pool may have of the budgets that it shares; nil if it shares none.

@@ -26,9 +26,10 @@ func TestAPoolWithASourceAssumesNoServiceTime(t *testing.T) {
 			s.Pool.Spec.Autoscaling.MaxReplicas = 100
 			s.Stats.InFlightKnown, s.Stats.Backlog = false, 100
 			test.change(s)
-			d := Decide(s.Observation).Status.LastDecision
-			if d.Recommendation != test.want || d.Inputs.TargetSource != string(test.source) {
-				t.Errorf("%d recommended by %s, want %d by %s: %s", d.Recommendation, d.Inputs.TargetSource, test.want, test.source, d.Message)
+			f := newFleet(s.Observation)
+			d := decideDemand(f).decision
+			if d.Recommended != test.want || d.Target.Source != test.source {
+				t.Errorf("%d recommended by %s, want %d by %s: %s", d.Recommended, d.Target.Source, test.want, test.source, d.Formula)
 			}
 		})
 	}

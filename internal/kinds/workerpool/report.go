@@ -34,7 +34,10 @@ func newReport(f *fleet, d *demand, r *rollout, p *plan) *report {
 	s := f.Pool.Status.DeepCopy()
 	s.ObservedGeneration = f.Pool.Generation
 	s.Selector = k8slabels.SelectorFromSet(WorkerSelector(f.Pool.Name)).String()
-	s.Desired, s.LastDecision, s.Scaling = d.desired, d.explanation.DeepCopy(), d.stored.DeepCopy()
+	s.Desired, s.LastDecision, s.IdleSince = d.desired, d.explanation.DeepCopy(), nil
+	if idleSince := d.memory.IdleSince; !idleSince.IsZero() {
+		s.IdleSince = new(metav1.NewTime(idleSince.Truncate(time.Second)))
+	}
 	s.Replicas = sumOf(p.revisions, (*revisionState).liveWorkers)
 	s.Ready = sumOf(p.revisions, (*revisionState).availableWorkers)
 	s.Draining = sumOf(p.revisions, (*revisionState).drainingWorkers)
@@ -209,10 +212,10 @@ func (r *report) setScalingConditions() {
 		return
 	default:
 		if slices.Contains(inactiveReasons, made.Reason) {
-			active = decision.False(string(made.Reason), r.status.LastDecision.Message)
+			active = decision.False(string(made.Reason), r.demand.summary)
 		}
 		if made.Recommended != r.demand.desired && slices.Contains(limitingReasons, made.Reason) {
-			limited = decision.True(string(made.Reason), r.status.LastDecision.Message)
+			limited = decision.True(string(made.Reason), r.demand.summary)
 		}
 	}
 	r.setCondition(v1alpha1.ConditionScalingActive, active)
@@ -340,7 +343,7 @@ func differsInStatsOnly(before, after *v1alpha1.WorkerPoolStatus) bool {
 	}
 	a, b := before.DeepCopy(), after.DeepCopy()
 	for _, s := range []*v1alpha1.WorkerPoolStatus{a, b} {
-		s.Busy, s.Backlog, s.InFlight, s.Scaling = nil, nil, nil, nil
+		s.Busy, s.Backlog, s.InFlight, s.IdleSince = nil, nil, nil, nil
 		s.LastDecision = &v1alpha1.ScaleDecision{Applied: s.LastDecision.Applied, Reason: s.LastDecision.Reason}
 		if s.SLO != nil {
 			s.SLO.MeasuredP95 = nil
@@ -438,7 +441,7 @@ func (r *report) events() []decision.Event {
 	if desired := r.demand.desired; desired != before.Desired {
 		event := decision.NormalEvent(v1alpha1.EventScaled, actionScale, fmt.Sprintf("scaled from %d to %d workers", before.Desired, desired))
 		if made := r.demand.decision; made != nil {
-			event.Message += ": " + r.status.LastDecision.Message
+			event.Message += ": " + r.demand.summary
 			if made.Reason == scaling.ReasonBudget && desired < before.Desired {
 				event.Reason = v1alpha1.EventPreempted
 			}

@@ -29,7 +29,7 @@ func (w *simulator) reconcileOnce() Decision {
 func (w *simulator) observeCluster() Observation {
 	in := Observation{
 		Pool: w.pool.DeepCopy(), Now: w.now,
-		Memory: scaling.RestoreMemory(w.pool.Status.Scaling), Rollout: w.rolloutMemory,
+		Memory: w.scalingMemory, Rollout: w.rolloutMemory,
 		Config: WorkerConfig{File: "x"},
 	}
 	in.Revisions = slices.Clone(w.cache.revisions)
@@ -121,7 +121,7 @@ func (w *simulator) maybeCrash() bool {
 	}
 	w.logf("operator crashes")
 	w.crashes++
-	w.rolloutMemory = RolloutMemory{}
+	w.scalingMemory, w.rolloutMemory = scaling.RestoreMemory(&w.pool.Status), RolloutMemory{}
 	return true
 }
 
@@ -130,7 +130,7 @@ func (w *simulator) executeDecision(in *Observation, plan *Decision) error {
 		return errInterrupted
 	}
 	w.pool = w.pool.DeepCopy()
-	w.pool.Status, w.rolloutMemory = plan.Status, plan.Rollout
+	w.pool.Status, w.scalingMemory, w.rolloutMemory = plan.Status, plan.Memory, plan.Rollout
 	for _, m := range plan.DrainStates {
 		if w.maybeCrash() || !w.writeDrainState(in, m) {
 			return errInterrupted

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kinds/workerpool/scaling"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -83,8 +84,10 @@ type simulator struct {
 	violations     []string
 	removed        int64
 	crashes        int64
-	rolloutMemory  RolloutMemory // in the memory of the operator
 	rollouts       int64
+	// scalingMemory and rolloutMemory are in the memory of the operator.
+	scalingMemory scaling.Memory
+	rolloutMemory RolloutMemory
 }
 
 type cacheSnapshot struct {

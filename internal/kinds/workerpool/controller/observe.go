@@ -54,7 +54,7 @@ func (r *Reconciler) Observe(ctx context.Context, wp *v1alpha1.WorkerPool) (*Obs
 				Image: r.options.Image, PodMonitors: r.podMonitors.Load(), Namespace: r.options.OperatorNamespace,
 				OmitObjectNames: metric.ObjectNamesOmitted(),
 			},
-			Memory:  scaling.RestoreMemory(wp.Status.Scaling),
+			Memory:  scaling.RestoreMemory(&wp.Status),
 			Rollout: remembered.rollout,
 			Refusal: remembered.refusal,
 

@@ -78,7 +78,7 @@ func forgetMetrics(key types.NamespacedName) {
 }
 
 type poolMemory struct {
-	// scaling is the memory of the last decision, which the status has too, but is written less often.
+	// scaling is the memory of the last decision; nil before the first decision of this process.
 	scaling *scaling.Memory
 	// rollout is the memory of the last decision about a rollout.
 	rollout workerpool.RolloutMemory

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -75,118 +75,30 @@ func durationOr(given *v1alpha1.Duration, def time.Duration) time.Duration {
 	return given.Duration.Duration
 }
 
-// StoreMemory returns a memory in the form of a WorkerPool's status. Times are truncated to
-// seconds, values to three decimal places.
-func StoreMemory(m Memory) *v1alpha1.ScaleMemory {
-	r, s := m.Rates, m.Saturation
-	stored := &v1alpha1.ScaleMemory{
-		MeasuredTime: storeTime(r.MeasuredAt),
-		Arrived:      r.Arrived, Finished: r.Finished, Outstanding: r.Outstanding,
-		ArrivalRate: milliQuantity(r.ArrivalRate), TrendRate: milliQuantity(r.TrendRate), FinishRate: milliQuantity(r.FinishRate),
-		BusySeconds: milliQuantity(r.BusySeconds), BusyFinished: milliQuantity(r.BusyFinished), ServiceSeconds: milliQuantity(r.ReportedServiceSeconds),
-		ScaleUp: storeRamp(m.ScaleUp), ScaleDown: storeRamp(m.ScaleDown),
-		IdleTime: storeTime(m.IdleSince), MissingTime: storeTime(m.MissingSince),
-		Saturation: &v1alpha1.SaturationMemory{
-			Ready: s.Ready, Time: storeTime(s.ReadySince), ActiveSince: storeTime(s.ActiveSince),
-			BaselineReady: s.BaselineReady, BaselineRate: milliQuantity(s.BaselineRate), SaturatedRate: milliQuantity(s.SaturatedRate),
-		},
+// RestoreMemory returns the memory of an operator that has just started, from a WorkerPool's status. Everything else is measured again.
+func RestoreMemory(status *v1alpha1.WorkerPoolStatus) Memory {
+	memory := Memory{IdleSince: timeOf(status.IdleSince)}
+	if fresh := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionMetricsFresh); fresh != nil && fresh.Status == metav1.ConditionFalse {
+		memory.MissingSince = fresh.LastTransitionTime.Time
 	}
-	if s == (Saturation{}) {
-		stored.Saturation = nil
-	}
-	for _, span := range m.Recommendations {
-		stored.Recommendations = append(stored.Recommendations, v1alpha1.RecommendationSpan{
-			Time: metav1.NewTime(span.Start.Truncate(time.Second)), Min: span.Min, Max: span.Max,
-		})
-	}
-	return stored
-}
-
-// RestoreMemory returns the memory in a WorkerPool's status, or an empty memory.
-func RestoreMemory(stored *v1alpha1.ScaleMemory) Memory {
-	if stored == nil {
-		return Memory{}
-	}
-	m := Memory{
-		Rates: Rates{
-			MeasuredAt: timeOf(stored.MeasuredTime),
-			Arrived:    stored.Arrived, Finished: stored.Finished, Outstanding: stored.Outstanding,
-			ArrivalRate: quantityValue(stored.ArrivalRate), TrendRate: quantityValue(stored.TrendRate), FinishRate: quantityValue(stored.FinishRate),
-			BusySeconds: quantityValue(stored.BusySeconds), BusyFinished: quantityValue(stored.BusyFinished), ReportedServiceSeconds: quantityValue(stored.ServiceSeconds),
-		},
-		ScaleUp: restoreRamp(stored.ScaleUp), ScaleDown: restoreRamp(stored.ScaleDown),
-		IdleSince: timeOf(stored.IdleTime), MissingSince: timeOf(stored.MissingTime),
-	}
-	if s := stored.Saturation; s != nil {
-		m.Saturation = Saturation{
-			Ready: s.Ready, ReadySince: timeOf(s.Time), ActiveSince: timeOf(s.ActiveSince),
-			BaselineReady: s.BaselineReady, BaselineRate: quantityValue(s.BaselineRate), SaturatedRate: quantityValue(s.SaturatedRate),
-		}
-	}
-	for _, span := range stored.Recommendations {
-		m.Recommendations = append(m.Recommendations, RecommendationSpan{Start: span.Time.Time, Min: span.Min, Max: span.Max})
-	}
-	return m
-}
-
-func storeTime(t time.Time) *metav1.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return new(metav1.NewTime(t.Truncate(time.Second)))
+	return memory
 }
 
 func timeOf(t *metav1.Time) time.Time { return ptr.Deref(t, metav1.Time{}).Time }
 
-func storeRamp(r ScaleRamp) *v1alpha1.ScaleRamp {
-	if r.PeriodStart.IsZero() {
-		return nil
-	}
-	return &v1alpha1.ScaleRamp{From: r.StartReplicas, PeriodFrom: &r.PeriodReplicas, Time: metav1.NewTime(r.PeriodStart.Truncate(time.Second))}
-}
-
-// restoreRamp restores a ramp. Memory of v0.1.0 has no PeriodFrom.
-func restoreRamp(r *v1alpha1.ScaleRamp) ScaleRamp {
-	if r == nil {
-		return ScaleRamp{}
-	}
-	return ScaleRamp{StartReplicas: r.From, PeriodReplicas: ptr.Deref(r.PeriodFrom, r.From), PeriodStart: r.Time.Time}
-}
-
-func quantityValue(q *resource.Quantity) float64 {
-	if q == nil || q.Sign() < 0 {
-		return 0
-	}
-	return q.AsApproximateFloat64()
-}
-
-// ExplainDecision returns a decision in the form of a WorkerPool's status.
+// ExplainDecision returns a decision in the form of a WorkerPool's status. Its message also has the terms of the formula.
 func ExplainDecision(in Observation, d Decision) *v1alpha1.ScaleDecision {
-	known := v1alpha1.ScaleInputs{Replicas: in.Replicas, Concurrency: in.Settings.Concurrency}
-	if in.PodStart > 0 {
-		known.PodStart = roundedDuration(in.PodStart)
+	explained := &v1alpha1.ScaleDecision{
+		Time: new(metav1.NewTime(in.Now)), Recommendation: d.Recommended, Applied: d.Applied, Reason: string(d.Reason), Message: Summarize(in, d),
 	}
-	if in.Stats != nil {
-		known.Backlog, known.InFlight = new(in.Stats.Backlog), new(in.Stats.Running)
-		known.OldestAge = roundedDuration(in.Stats.OldestAge)
-		if d.ArrivalRate > 0 || in.Stats.Arrived != nil || in.Stats.Finished != nil {
-			known.ArrivalRate = milliQuantity(d.ArrivalRate)
-		}
-		known.TargetSource = string(d.Target.Source)
-		if d.Target.BacklogPerReplica > 0 {
-			known.Target = milliQuantity(d.Target.BacklogPerReplica)
-		}
-		if d.ServiceTime > 0 {
-			known.ServiceTime = roundedDuration(d.ServiceTime)
-		}
+	if d.Formula != "" {
+		explained.Message += "; " + d.Formula
 	}
-	return &v1alpha1.ScaleDecision{
-		Time: new(metav1.NewTime(in.Now)), Inputs: known, Recommendation: d.Recommended, Applied: d.Applied,
-		Reason: string(d.Reason), Message: decisionMessage(in, d),
-	}
+	return explained
 }
 
-func decisionMessage(in Observation, d Decision) string {
+// Summarize returns why a decision was made, without the terms of the formula, which differ in each decision.
+func Summarize(in Observation, d Decision) string {
 	p := in.Settings
 	explanation := map[Reason]string{
 		ReasonDemand:              "it follows the recommendation",
@@ -235,17 +147,10 @@ func (d *Decision) targetMessage() string {
 	case origin == "":
 		return ""
 	}
-	perReplica := strconv.FormatFloat(math.Round(d.Target.BacklogPerReplica*1000)/1000, 'f', -1, 64)
-	return fmt.Sprintf(" for %s messages per worker (%s)", perReplica, origin)
+	return fmt.Sprintf(" for %s messages per worker (%s)", formatNumber(d.Target.BacklogPerReplica), origin)
 }
 
-func roundedDuration(d time.Duration) *metav1.Duration {
-	return &metav1.Duration{Duration: d.Round(time.Millisecond)}
-}
-
-// maxReportedValue is the largest reported value. No broker has as many messages.
-const maxReportedValue = 1e12
-
-func milliQuantity(value float64) *resource.Quantity {
-	return resource.NewMilliQuantity(int64(math.Round(min(max(value, 0), maxReportedValue)*1000)), resource.DecimalSI)
+// formatNumber formats a number with at most three decimal places.
+func formatNumber(n float64) string {
+	return strconv.FormatFloat(math.Round(n*1000)/1000, 'f', -1, 64)
 }

@@ -1,6 +1,7 @@
 package scaling
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -14,6 +15,13 @@ func Decide(in Observation) Decision {
 	d := Decision{Recommended: in.Replicas, Memory: in.Memory}
 	memory := &d.Memory
 	memory.Recommendations = slices.Clone(memory.Recommendations)
+	if in.PodStart == 0 {
+		in.PodStart = memory.PodStart
+	}
+	memory.PodStart = in.PodStart
+	if len(memory.Recommendations) == 0 && in.Replicas > 0 {
+		memory.ResumedAt = in.Now
+	}
 	n := replicaTarget{value: in.Replicas, reason: ReasonDemand}
 	n.lower, n.upper = in.Settings.bounds()
 	if in.Stats == nil {
@@ -21,8 +29,8 @@ func Decide(in Observation) Decision {
 	} else {
 		memory.MissingSince = time.Time{}
 		memory.Rates.updateRates(in)
-		n.value, d.Target = demandedReplicas(in, &memory.Rates)
-		d.Recommended, d.ArrivalRate = n.value, in.Stats.ReturnRate
+		n.value, d.Target, d.Formula = demandedReplicas(in, &memory.Rates)
+		d.Recommended = n.value
 		n.applyLimits(in, memory)
 		memory.Recommendations.addRecommendation(in, n.value)
 		n.applySaturation(in, in.Memory.Saturation, &memory.Rates)
@@ -36,8 +44,6 @@ func Decide(in Observation) Decision {
 		}
 		memory.Saturation.updateSaturation(in, &memory.Rates, n.value > in.Replicas)
 	}
-	d.ArrivalRate += memory.Rates.ArrivalRate
-	d.ServiceTime = memory.Rates.serviceTime()
 	d.Applied, d.WouldApply, d.Reason = n.value, n.value, n.reason
 	switch {
 	case in.Now.Before(in.Settings.PausedUntil):
@@ -161,14 +167,18 @@ const (
 // free handlers would take the retries at once.
 //
 // The target of messages per worker is another lower bound.
-func demandedReplicas(in Observation, rates *Rates) (int32, Target) {
+//
+// The formula has the values of all terms, for users.
+func demandedReplicas(in Observation, rates *Rates) (recommended int32, target Target, formula string) {
 	f, p := in.Stats, in.Settings
 	slots := float64(f.Running)
 	if f.RetriesDue {
 		slots *= dueRetriesGrowth
 	}
-	target, service := targetOf(in, rates), rates.serviceTimeOrDefault().Seconds()
-	isMeasured := rates.serviceTime() > 0
+	service, isMeasured := rates.serviceTimeOrDefault().Seconds(), rates.serviceTime() > 0
+	target = targetOf(in, rates)
+	formula = fmt.Sprintf("B = %d waiting messages, the oldest for %s, F = %d running; ", f.Backlog, f.OldestAge.Round(time.Millisecond), f.Running)
+	terms := fmt.Sprintf("; F: %s handlers", formatNumber(slots))
 	if isMeasured || target.BacklogPerReplica == 0 {
 		keepUp := (rates.forecastRate(in.PodStart) + f.ReturnRate) / p.Utilization
 		// Until a Pod that is created now becomes ready, the backlog grows if more messages arrive than the current
@@ -178,16 +188,22 @@ func demandedReplicas(in Observation, rates *Rates) (int32, Target) {
 		clearingTime := max(p.WaitP95-f.OldestAge-in.PodStart, minClearingTime)
 		clearUp := rates.ArrivalRate + f.ReturnRate + backlog/clearingTime.Seconds()
 		slots = max(slots, service*max(keepUp, clearUp))
+		formula += fmt.Sprintf("λ = %s arriving messages per second, s = %ss service time, ρ = %s utilization, Pod start %s; ",
+			formatNumber(rates.ArrivalRate+f.ReturnRate), formatNumber(service), formatNumber(p.Utilization), in.PodStart.Round(time.Millisecond))
+		terms += fmt.Sprintf("; to keep up with arrivals, s·λ/ρ: %s handlers; to clear the backlog in T = %s, s·(λ + B/T): %s handlers",
+			formatNumber(service*keepUp), clearingTime.Round(time.Millisecond), formatNumber(service*clearUp))
 	}
-	recommended := roundUpReplicas(slots / float64(p.Concurrency))
+	recommended = roundUpReplicas(slots / float64(p.Concurrency))
+	formula += fmt.Sprintf("c = %d handlers per worker%s; largest / c: %d workers", p.Concurrency, terms, recommended)
 	if target.BacklogPerReplica == 0 {
-		return recommended, target
+		return recommended, target, formula
 	}
 	byTarget := roundUpReplicas(float64(f.Backlog+f.Running) / target.BacklogPerReplica)
+	formula += fmt.Sprintf("; (B + F)/%s: %d workers", formatNumber(target.BacklogPerReplica), byTarget)
 	if byTarget < recommended && isMeasured {
-		return recommended, Target{Source: TargetServiceTime}
+		target = Target{Source: TargetServiceTime}
 	}
-	return max(recommended, byTarget), target
+	return max(recommended, byTarget), target, formula
 }
 
 // targetOf returns the target of the recommendation. No service time is assumed for the messages of a source, which may
@@ -295,7 +311,8 @@ func (n *replicaTarget) scaleDown(in Observation, memory *Memory) {
 	for _, span := range memory.Recommendations.since(begin) {
 		highest = max(highest, span.Max)
 	}
-	if memory.Recommendations[0].Start.After(begin) { // the beginning of the window is unknown
+	// The beginning of the window is unknown, or the rates of an operator that has just started still grow.
+	if memory.Recommendations[0].Start.After(begin) || in.Now.Sub(memory.ResumedAt) < settledRates {
 		n.raiseTo(in.Replicas, ReasonStabilizationWindow)
 	}
 	n.raiseTo(min(highest, in.Replicas, n.upper), ReasonStabilizationWindow)

@@ -5,8 +5,9 @@
 //
 //	paused ▸ no stats ▸ demand ▸ queue limits ▸ idle ▸ bounds ▸ saturation ▸ up or down ▸ dry run
 //
-// The Memory of earlier decisions is small, bounded, and stored in the status, so that another process can continue
-// after a crash. An outdated or missing Memory delays scaling down; it never causes a wrong decision.
+// The Memory of earlier decisions is small, bounded, and lost with the process. A missing Memory delays scaling down until
+// rates and recommendations are measured again; it never causes a wrong decision. Only since when a pool is idle, or has no
+// stats, is restored from the status.
 //
 // Work is messages that are due or being handled. Messages that wait for a retry count once they are due.
 //

@@ -98,7 +98,7 @@ func TestScaleUpStopsWhenThroughputIsSaturated(t *testing.T) {
 		t.Errorf("%d workers, although 3 reach the maximum throughput", f.replicas)
 	}
 	if f.last.Reason != ReasonThroughputSaturated {
-		t.Errorf("the reason is %s, want %s: %s", f.last.Reason, ReasonThroughputSaturated, decisionMessage(Observation{Settings: f.policy}, f.last))
+		t.Errorf("the reason is %s, want %s: %s", f.last.Reason, ReasonThroughputSaturated, Summarize(Observation{Settings: f.policy}, f.last))
 	}
 	// When the limit is lifted, the pool scales up again.
 	f.limit = 1000

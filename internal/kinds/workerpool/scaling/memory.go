@@ -18,6 +18,10 @@ type Memory struct {
 	IdleSince time.Time
 	// MissingSince is since when stats are unavailable; zero if they are available.
 	MissingSince time.Time
+	// ResumedAt is when decisions about a pool with workers began without a memory.
+	ResumedAt time.Time
+	// PodStart is the last known time from the creation of a Pod until it is ready.
+	PodStart time.Duration
 	Saturation   Saturation
 }
 
@@ -36,6 +40,8 @@ const (
 	// trendTimeConstant is the time constant of the slower average that shows whether the arrival
 	// rate grows.
 	trendTimeConstant = 40 * time.Second
+	// settledRates is the time after which rates that began at zero are near the real rates.
+	settledRates = 3 * rateTimeConstant
 	// maxBurstFactor limits how much a single measurement can raise the arrival rate.
 	maxBurstFactor = 4
 	// serviceTimeConstant is the time constant of the service time. Only time in which handlers run counts.

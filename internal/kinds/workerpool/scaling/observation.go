@@ -17,7 +17,7 @@ type Observation struct {
 	Replicas int32
 	// Ready replicas, which take messages.
 	Ready int32
-	// PodStart is the time from the creation of a Pod until it is ready; 0 if unknown.
+	// PodStart is the time from the creation of a Pod until it is ready; 0 to use the last known time.
 	PodStart time.Duration
 	// Stats of the queues; nil if they could not be read.
 	Stats  *BacklogStats
@@ -111,9 +111,8 @@ type Decision struct {
 	// WouldApply is the number that Applied would be without a dry run or a pause.
 	WouldApply int32
 	Reason     Reason
-	// ArrivalRate in messages per second, including returned messages, and ServiceTime of a message; 0 if unknown.
-	ArrivalRate float64
-	ServiceTime time.Duration
+	// Formula has the values from which Recommended is computed; empty without stats.
+	Formula string
 	// Memory for the next decision.
 	Memory Memory
 }
@@ -140,7 +139,7 @@ const (
 // Reason of a decision.
 type Reason string
 
-// The reasons. decisionMessage explains each of them.
+// The reasons. Summarize explains each of them.
 const (
 	ReasonDemand              Reason = "Demand"
 	ReasonWithinTolerance     Reason = "WithinTolerance"

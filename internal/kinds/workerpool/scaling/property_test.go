@@ -37,8 +37,8 @@ func TestGuaranteesHoldForRandomObservations(t *testing.T) {
 	}
 }
 
-// nextObservation returns an observation some time later, with other stats or none, possibly with
-// the memory restored from a status, or with other settings.
+// nextObservation returns an observation some time later, with other stats or none, possibly without
+// a memory, or with other settings.
 func nextObservation(r *rand.Rand, in Observation) Observation {
 	in.Now = in.Now.Add(time.Duration(r.IntN(4000)) * time.Millisecond)
 	switch r.IntN(40) {
@@ -47,7 +47,7 @@ func nextObservation(r *rand.Rand, in Observation) Observation {
 	case 1:
 		in.Now = in.Now.Add(-time.Duration(r.IntN(60)) * time.Second)
 	case 2:
-		in.Memory = RestoreMemory(StoreMemory(in.Memory))
+		in.Memory = Memory{IdleSince: in.Memory.IdleSince, MissingSince: in.Memory.MissingSince} // another process
 	case 3:
 		in.Memory = Memory{}
 	case 4:
@@ -159,7 +159,9 @@ func findViolation(r *rand.Rand, in Observation, d Decision) string {
 		return "does not name its target"
 	case in.Stats != nil && p.DefaultBacklogPerReplica > 0 && d.Target.Source == TargetAssumedServiceTime:
 		return "assumes a service time of a source"
-	case d.Reason == "" || decisionMessage(in, d) == "":
+	case len(ExplainDecision(in, d).Message) > 1024:
+		return "explains the decision at a length that the API server refuses"
+	case d.Reason == "" || Summarize(in, d) == "":
 		return "has no reason or message"
 	}
 	if again := Decide(in); !cmp.Equal(d, again) {

@@ -4,6 +4,11 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
 // memoryMeasured returns a memory of counters that were read some time ago.
@@ -64,9 +69,9 @@ func TestRatesAreMeasuredFromCounters(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			d := Decide(test.in)
 			for rate, got := range map[string][2]float64{
-				"arriving":  {d.ArrivalRate, test.arriving},
+				"arriving":  {d.Memory.Rates.ArrivalRate, test.arriving},
 				"finishing": {d.Memory.Rates.FinishRate, test.finishing},
-				"service":   {d.ServiceTime.Seconds(), test.service},
+				"service":   {d.Memory.Rates.serviceTime().Seconds(), test.service},
 			} {
 				if math.Abs(got[0]-got[1]) > exact {
 					t.Errorf("%s is %.3f, want %.3f", rate, got[0], got[1])
@@ -86,8 +91,8 @@ func TestCountersAreMeasuredAgainAfterStatsWereUnavailable(t *testing.T) {
 	back := observationOf(1, &BacklogStats{Arrived: new(int64(90000))}, lost.Memory)
 	back.Now = testTime.Add(time.Second)
 	found := Decide(back)
-	if found.ArrivalRate != 10 || !found.Memory.MissingSince.IsZero() {
-		t.Errorf("%.1f messages arrive a second, want 10; missing since %s", found.ArrivalRate, found.Memory.MissingSince)
+	if found.Memory.Rates.ArrivalRate != 10 || !found.Memory.MissingSince.IsZero() {
+		t.Errorf("%.1f messages arrive a second, want 10; missing since %s", found.Memory.Rates.ArrivalRate, found.Memory.MissingSince)
 	}
 }
 
@@ -106,5 +111,51 @@ func TestArrivalRateIsForecast(t *testing.T) {
 				t.Errorf("%.2f in ten seconds, want %.2f", got, test.want)
 			}
 		})
+	}
+}
+
+func TestAfterARestartThePoolScalesUpAtOnceAndDownOnceRatesHaveSettled(t *testing.T) {
+	// 60 messages per second of one second keep 6 of 8 workers busy, which the target utilization calls for.
+	restarted := func() *fluidQueue {
+		f := &fluidQueue{policy: defaultSettings(), now: testTime, rate: 60, service: 1}
+		f.runFor(5 * time.Minute)
+		f.memory = RestoreMemory(&v1alpha1.WorkerPoolStatus{})
+		return f
+	}
+	t.Run("under the same load, the number does not change", func(t *testing.T) {
+		f := restarted()
+		before := f.changes
+		if f.runFor(5 * time.Minute); f.changes != before {
+			t.Errorf("%d changes: %s", f.changes-before, Summarize(Observation{Settings: f.policy}, f.last))
+		}
+	})
+	t.Run("under more load, it grows at once", func(t *testing.T) {
+		f := restarted()
+		before := f.replicas
+		f.waiting = 5000
+		if f.runFor(DecisionInterval); f.replicas <= before {
+			t.Errorf("%d workers, before %d", f.replicas, before)
+		}
+	})
+	t.Run("under less load, it shrinks when the rates have settled", func(t *testing.T) {
+		f := restarted()
+		before := f.replicas
+		f.rate = 10
+		if f.runFor(settledRates); f.replicas != before {
+			t.Errorf("%d workers after %s, before %d", f.replicas, settledRates, before)
+		}
+		if f.runFor(DecisionInterval); f.replicas >= before {
+			t.Errorf("%d workers, before %d", f.replicas, before)
+		}
+	})
+}
+
+func TestSinceWhenAPoolIsIdleOrHasNoMetricsIsRestored(t *testing.T) {
+	since := metav1.NewTime(testTime)
+	want := Memory{IdleSince: testTime, MissingSince: testTime}
+	if got := RestoreMemory(&v1alpha1.WorkerPoolStatus{IdleSince: &since, ObservedStatus: v1alpha1.ObservedStatus{Conditions: []metav1.Condition{
+		{Type: v1alpha1.ConditionMetricsFresh, Status: metav1.ConditionFalse, LastTransitionTime: since},
+	}}}); !cmp.Equal(want, got) {
+		t.Error(cmp.Diff(want, got))
 	}
 }

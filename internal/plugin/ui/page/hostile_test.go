@@ -66,9 +66,9 @@ func hostilePages(text string) map[string]g.Node {
 			},
 		},
 	}
-	queue := &v1alpha1.Queue{ObjectMeta: meta, Status: v1alpha1.QueueStatus{Conditions: conditions, Engine: v1alpha1.Engine(text)}}
+	queue := &v1alpha1.Queue{ObjectMeta: meta, Status: v1alpha1.QueueStatus{ObservedStatus: v1alpha1.ObservedStatus{Conditions: conditions}, Engine: v1alpha1.Engine(text)}}
 	pool := &v1alpha1.WorkerPool{ObjectMeta: meta, Spec: v1alpha1.WorkerPoolSpec{Autoscaling: &v1alpha1.Autoscaling{MaxReplicas: 3}}, Status: v1alpha1.WorkerPoolStatus{
-		Conditions: conditions, LastDecision: &v1alpha1.ScaleDecision{Reason: text, Message: text},
+		ObservedStatus: v1alpha1.ObservedStatus{Conditions: conditions}, LastDecision: &v1alpha1.ScaleDecision{Reason: text, Message: text},
 		Revisions: []v1alpha1.RevisionStatus{{Name: text, Version: text, Image: text}},
 	}}
 	schedule := &v1alpha1.Schedule{ObjectMeta: meta, Spec: v1alpha1.ScheduleSpec{Schedule: text, TimeZone: text, Job: &v1alpha1.ScheduledJob{Queue: text}}, Status: v1alpha1.ScheduleStatus{
