@@ -52,6 +52,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.FieldSourceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("JobFinding"):
 		return &apiv1alpha1.JobFindingApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("JobFindingClass"):
+		return &apiv1alpha1.JobFindingClassApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("JobFindingGroup"):
 		return &apiv1alpha1.JobFindingGroupApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("JobMetadata"):

@@ -43,18 +43,7 @@ type JobReportList struct {
 
 // JobReportStatus is the result of the last scans. It has at most 64 KiB.
 type JobReportStatus struct {
-	// observedGeneration is the metadata.generation that the status belongs to. It is -1
-	// before the first scan is recorded.
-	// +optional
-	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-
-	// conditions of the report: Ready, Reconciling and Stalled as kstatus defines them;
-	// ReportReady, ScanFailed and Truncated; and OpenReportsReady if the findings are also
-	// written as an OpenReports Report.
-	// +optional
-	// +listType=map
-	// +listMapKey=type
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	ObservedStatus `json:",inline"`
 
 	// summary counts all Jobs, including those that findings omits.
 	// +optional
@@ -82,18 +71,10 @@ type JobReportStatus struct {
 	// +kubebuilder:validation:MaxItems=20
 	Groups []JobFindingGroup `json:"groups,omitempty"`
 
-	// contentHash is a hash of summary, findings, groups and omitted.
-	// +optional
-	ContentHash string `json:"contentHash,omitempty"`
-
 	// lastScanTime is the start of the successful scan after which the report was last
 	// written. A scan without changes is recorded about once an hour.
 	// +optional
 	LastScanTime *metav1.Time `json:"lastScanTime,omitempty"`
-
-	// scanDuration is the duration of that scan.
-	// +optional
-	ScanDuration *metav1.Duration `json:"scanDuration,omitempty"`
 }
 
 // JobSummary counts Jobs.
@@ -126,23 +107,27 @@ type JobSummary struct {
 	ByReason map[string]int32 `json:"byReason,omitempty"`
 }
 
+// JobFindingClass is what a finding has in common with others. A group has the highest severity of its findings.
+type JobFindingClass struct {
+	// owner of the Job, if the Job states it.
+	// +optional
+	Owner *JobOwner `json:"owner,omitempty"`
+	// category of the Job.
+	Category JobCategory `json:"category"`
+	// severity is Low for a Job that only takes up space, High for another zombie, otherwise Medium.
+	Severity JobSeverity `json:"severity"`
+	// reason is the rule that matches, in CamelCase.
+	Reason string `json:"reason"`
+}
+
 // JobFinding explains why a Job is not healthy.
 type JobFinding struct {
 	// name of the Job.
 	Name string `json:"name"`
 	// uid of the Job.
 	// +optional
-	UID types.UID `json:"uid,omitempty"`
-	// category of the Job.
-	Category JobCategory `json:"category"`
-	// severity is the importance of the finding: Low for a Job that only takes up space, High
-	// for another zombie, otherwise Medium.
-	Severity JobSeverity `json:"severity"`
-	// owner of the Job, if the Job states it.
-	// +optional
-	Owner *JobOwner `json:"owner,omitempty"`
-	// reason is the rule that matches the Job, in CamelCase.
-	Reason string `json:"reason"`
+	UID             types.UID `json:"uid,omitempty"`
+	JobFindingClass `json:",inline"`
 	// cause is the cause that the Job itself states, if any: the reason of its condition, a
 	// finalizer, or another controller.
 	// +optional
@@ -176,14 +161,7 @@ type JobOwner struct {
 // JobFindingGroup counts the findings about Jobs of the same owner with the same category and
 // reason.
 type JobFindingGroup struct {
-	// owner of the Jobs.
-	Owner JobOwner `json:"owner"`
-	// category of the Jobs.
-	Category JobCategory `json:"category"`
-	// severity is the highest severity of the findings.
-	Severity JobSeverity `json:"severity"`
-	// reason of the findings.
-	Reason string `json:"reason"`
+	JobFindingClass `json:",inline"`
 	// count of the findings, at least 2.
 	// +kubebuilder:validation:Minimum=2
 	Count int32 `json:"count"`
@@ -217,13 +195,9 @@ const (
 	SeverityHigh   JobSeverity = "High"
 )
 
-// Condition types of a JobReport.
+// Condition types of a JobReport, in addition to those of every kind. Ready is False while the last scan failed: the report is
+// then the result of the last successful scan.
 const (
-	// ConditionReportReady is True when the report is the result of the last scan.
-	ConditionReportReady = "ReportReady"
-	// ConditionScanFailed is True when the last scan failed. The report is then the result
-	// of the last successful scan.
-	ConditionScanFailed = "ScanFailed"
 	// ConditionTruncated is True when findings were omitted.
 	ConditionTruncated = "Truncated"
 	// ConditionOpenReportsReady is True when an OpenReports Report has the findings too. It
@@ -233,8 +207,7 @@ const (
 
 // Reasons of a JobReport's conditions.
 const (
-	ReasonScanned    = "Scanned"
-	ReasonScanFailed = "ScanFailed"
+	ReasonScanned = "Scanned"
 
 	ReasonForbidden            = "Forbidden"
 	ReasonNamespaceNotFound    = "NamespaceNotFound"

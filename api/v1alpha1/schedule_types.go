@@ -268,17 +268,7 @@ const (
 
 // ScheduleStatus is the observed state of a Schedule.
 type ScheduleStatus struct {
-	// conditions of the Schedule: Ready, Reconciling and Stalled, which kstatus reads, and
-	// LastRunSucceeded.
-	// +optional
-	// +listType=map
-	// +listMapKey=type
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
-
-	// observedGeneration is the metadata.generation that the status was derived from; -1 before
-	// the first reconciliation.
-	// +optional
-	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	ObservedStatus `json:",inline"`
 
 	// timetable is what due times are computed from. A change of spec.schedule or spec.timeZone
 	// takes effect when the operator observes it.

@@ -8,6 +8,8 @@ import (
 // SequentialJobStatus is the observed state of a SequentialJob. It is derived from the Jobs of
 // its steps and from the outcomes that are recorded here.
 type SequentialJobStatus struct {
+	ObservedStatus `json:",inline"`
+
 	// phase summarizes the conditions: Pending, Running, Suspended, Completed, Failed or
 	// Terminating.
 	// +optional
@@ -17,18 +19,6 @@ type SequentialJobStatus struct {
 	// phase says it all.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-
-	// conditions: Ready, Reconciling, Stalled, Available, Progressing, Complete, Failed, Finished,
-	// Suspended, SpecAccepted, ResourcesUnavailable, NameConflict, PolicyViolated, Blocked, ReconcileFailed.
-	// +optional
-	// +listType=map
-	// +listMapKey=type
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
-
-	// observedGeneration is the metadata.generation that this status describes; -1 before the
-	// first reconciliation.
-	// +optional
-	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// run is the number of the current run: 1, increased by each rerun.
 	// +optional
@@ -299,10 +289,6 @@ const (
 	ConditionProgressing = "Progressing"
 	// ConditionFailed is True when the run failed.
 	ConditionFailed = "Failed"
-	// ConditionComplete is True when the run completed, as in batch/v1.
-	ConditionComplete = "Complete"
-	// ConditionFinished is True when the run completed or failed.
-	ConditionFinished = "Finished"
 	// ConditionSuspended is True while no step is running because spec.suspend is true or the next
 	// step needs an approval.
 	ConditionSuspended = "Suspended"
@@ -311,18 +297,9 @@ const (
 	// ConditionResourcesUnavailable is True while a ResourceQuota has no room for the next
 	// step's Job. The run waits; it does not fail.
 	ConditionResourcesUnavailable = "ResourcesUnavailable"
-	// ConditionNameConflict is True while an object that belongs to another owner has the name
-	// of the next step's Job, of the workspace or of the outputs.
-	ConditionNameConflict = "NameConflict"
-	// ConditionPolicyViolated is True while a Policy does not allow an image of the next step's
-	// Job, or of any step before the run starts. The run waits; it does not fail.
-	ConditionPolicyViolated = "PolicyViolated"
-	// ConditionBlocked is True while the active step cannot start or continue, whatever the cause.
-	// Its message says what blocks it and what to do.
+	// ConditionBlocked is True while the object cannot start, continue or be deleted. Its message says what blocks it and what
+	// to do.
 	ConditionBlocked = "Blocked"
-	// ConditionReconcileFailed is True while the operator cannot carry out its decisions, for example because it
-	// lacks a permission.
-	ConditionReconcileFailed = "ReconcileFailed"
 )
 
 // Reasons of conditions and of step phases.
@@ -336,8 +313,6 @@ const (
 	ReasonNotSuspended   = "NotSuspended"
 	ReasonTerminating    = "Terminating"
 	ReasonNotFailed      = "NotFailed"
-	ReasonNotComplete    = "NotComplete"
-	ReasonNotFinished    = "NotFinished"
 
 	ReasonStepFailed            = "StepFailed"
 	ReasonFinallyFailed         = "FinallyFailed"
@@ -364,11 +339,12 @@ const (
 
 	ReasonQuotaExceeded = "QuotaExceeded"
 	ReasonAvailable     = "Available"
-	ReasonNameTaken     = "NameTaken"
-	ReasonNoConflict    = "NoConflict"
 
+	// ReasonNameTaken is that another object has the name of the next step's Job, of the workspace or of the outputs.
+	ReasonNameTaken = "NameTaken"
+	// ReasonImageNotAllowed is that a Policy does not allow an image of the next step's Job, or of any step before the run starts.
+	// The run waits; it does not fail.
 	ReasonImageNotAllowed = "ImageNotAllowed"
-	ReasonNoViolation     = "NoViolation"
 
 	ReasonWorkspaceTerminating = "WorkspaceTerminating"
 	ReasonJobSuspended         = "JobSuspended"
@@ -376,8 +352,8 @@ const (
 	ReasonArchiveImageUnknown = "ImageUnknown"
 	ReasonArchiveJobFailed    = "JobFailed"
 
+	// ReasonRequestFailed is that the operator cannot carry out its decisions, for example because it lacks a permission.
 	ReasonRequestFailed = "RequestFailed"
-	ReasonReconciled    = "Reconciled"
 )
 
 // Reasons of events on a SequentialJob.

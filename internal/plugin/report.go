@@ -221,10 +221,10 @@ func (r *reportCommand) readStoredReports(ctx context.Context, cluster *clusterC
 		one := namespaceReport{JobReport: list.Items[i]}
 		one.TypeMeta, one.ManagedFields = jobReportType, nil
 		one.findings, one.groups = storedLines(&one.Status)
-		failed := meta.FindStatusCondition(one.Status.Conditions, v1alpha1.ConditionScanFailed)
+		ready := meta.FindStatusCondition(one.Status.Conditions, v1alpha1.ConditionReady)
 		switch {
-		case failed != nil && failed.Status == metav1.ConditionTrue:
-			fmt.Fprintf(r.errOut, "warning: the last scan of namespace %s failed (%s): %s\n", one.Namespace, failed.Reason, terminal.Sanitize(failed.Message))
+		case ready != nil && ready.Status == metav1.ConditionFalse:
+			fmt.Fprintf(r.errOut, "warning: the last scan of namespace %s failed (%s): %s\n", one.Namespace, ready.Reason, terminal.Sanitize(ready.Message))
 		case one.Status.LastScanTime == nil:
 			fmt.Fprintf(r.errOut, "warning: namespace %s has not been scanned yet\n", one.Namespace)
 		}
@@ -366,7 +366,7 @@ func storedLines(status *v1alpha1.JobReportStatus) (findings, groups []reportLin
 	counted := map[string]bool{}
 	for i := range status.Groups {
 		group := &status.Groups[i]
-		counted[groupName(&group.Owner, group.Category, group.Reason)] = true
+		counted[groupName(group.Owner, group.Category, group.Reason)] = true
 	}
 	for i := range status.Findings {
 		finding := &status.Findings[i]
@@ -392,7 +392,7 @@ func storedLines(status *v1alpha1.JobReportStatus) (findings, groups []reportLin
 		group := &status.Groups[i]
 		groups = append(groups, reportLine{
 			name: group.Owner.Kind + "/" + group.Owner.Name, category: string(group.Category), severity: string(group.Severity), reason: group.Reason,
-			message: newest[groupName(&group.Owner, group.Category, group.Reason)].message,
+			message: newest[groupName(group.Owner, group.Category, group.Reason)].message,
 			since:   ptr.Deref(group.Newest, metav1.Time{}).Time, count: group.Count,
 		})
 	}

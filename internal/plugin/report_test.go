@@ -232,7 +232,7 @@ func TestReportFromClusterShowsTheSameAsTheOperatorStored(t *testing.T) {
 func TestReportFromClusterWarnsOfAFailedScan(t *testing.T) {
 	stored := &v1alpha1.JobReport{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: v1alpha1.JobReportName}}
 	stored.Status.LastScanTime = new(metav1.NewTime(testTime))
-	stored.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionScanFailed, Status: metav1.ConditionTrue, Reason: "Forbidden", Message: "no Role"}}
+	stored.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: "Forbidden", Message: "no Role"}}
 	code, _, errOut := runPlugin(t, "report --from-cluster", stored)
 	if code != exitSuccess || errOut != "warning: the last scan of namespace a failed (Forbidden): no Role\n" {
 		t.Errorf("exit code %d, stderr %q", code, errOut)

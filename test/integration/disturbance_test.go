@@ -75,7 +75,7 @@ func TestNameConflictIsReportedAndTheOtherJobKept(t *testing.T) {
 	}
 	s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false })
 	s.waitUntil("the conflict", func(*v1alpha1.SequentialJob) bool {
-		status, reason := s.readCondition(v1alpha1.ConditionNameConflict)
+		status, reason := s.readCondition(v1alpha1.ConditionBlocked)
 		return status == metav1.ConditionTrue && reason == v1alpha1.ReasonNameTaken
 	})
 	s.wantEvent(v1alpha1.EventNameConflict)
@@ -86,7 +86,7 @@ func TestNameConflictIsReportedAndTheOtherJobKept(t *testing.T) {
 	s.deleteChildJob(other)
 	s.succeedStep("a")
 	s.waitForPhase(v1alpha1.PhaseCompleted)
-	s.wantCondition(v1alpha1.ConditionNameConflict, metav1.ConditionFalse, v1alpha1.ReasonNoConflict)
+	s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionFalse, v1alpha1.ReasonNotBlocked)
 }
 
 // plannedJob returns the Job that sequence.Decide would create next.

@@ -104,7 +104,7 @@ func (c *zombieCrowd) wantBounded(t *testing.T, zombies int, reason string) {
 func (c *zombieCrowd) wantFailed(t *testing.T, reason string, good *v1alpha1.JobReport) {
 	t.Helper()
 	wantFindingsKept(t, good, reason)
-	if got := reportOf(t, c.other).Status; !meta.IsStatusConditionTrue(got.Conditions, v1alpha1.ConditionReportReady) {
+	if got := reportOf(t, c.other).Status; !meta.IsStatusConditionTrue(got.Conditions, v1alpha1.ConditionReady) {
 		t.Errorf("the other namespace: %+v", got.Conditions)
 	}
 }
@@ -114,12 +114,9 @@ func (c *zombieCrowd) wantFailed(t *testing.T, reason string, good *v1alpha1.Job
 func wantFindingsKept(t *testing.T, good *v1alpha1.JobReport, reason string) {
 	t.Helper()
 	got := reportOf(t, good.Namespace).Status
-	failed := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionScanFailed)
-	if failed == nil || failed.Status != metav1.ConditionTrue || failed.Reason != reason {
-		t.Errorf("condition %+v, want %s", failed, reason)
-	}
-	if meta.IsStatusConditionTrue(got.Conditions, v1alpha1.ConditionReportReady) {
-		t.Error("ReportReady is True")
+	ready := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionReady)
+	if ready == nil || ready.Status != metav1.ConditionFalse || ready.Reason != reason {
+		t.Errorf("condition %+v, want %s", ready, reason)
 	}
 	got.Conditions = good.Status.Conditions
 	if diff := cmp.Diff(good.Status, got); diff != "" {
@@ -130,8 +127,7 @@ func wantFindingsKept(t *testing.T, good *v1alpha1.JobReport, reason string) {
 func wantReady(t *testing.T, ns string) {
 	t.Helper()
 	conditions := reportOf(t, ns).Status.Conditions
-	if !meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionReportReady) ||
-		!meta.IsStatusConditionFalse(conditions, v1alpha1.ConditionScanFailed) {
+	if !meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionReady) {
 		t.Errorf("%s: %+v", ns, conditions)
 	}
 }
@@ -290,7 +286,7 @@ func survivesARestartedAPIServer(t *testing.T, c *zombieCrowd) {
 	}
 	switch got := reportOf(t, c.namespace); {
 	case got.ResourceVersion == good.ResourceVersion: // the failure could not be written
-	case meta.FindStatusCondition(got.Status.Conditions, v1alpha1.ConditionScanFailed).Reason == v1alpha1.ReasonForbidden:
+	case meta.FindStatusCondition(got.Status.Conditions, v1alpha1.ConditionReady).Reason == v1alpha1.ReasonForbidden:
 		wantFindingsKept(t, good, v1alpha1.ReasonForbidden)
 	default:
 		wantFindingsKept(t, good, v1alpha1.ReasonPartialList)

@@ -121,7 +121,7 @@ func TestJobReportOfANamespaceThatIsCreatedLater(t *testing.T) {
 		report := &v1alpha1.JobReport{}
 		err := cluster.Get(t.Context(), client.ObjectKey{Namespace: late, Name: v1alpha1.JobReportName}, report)
 		// The API server learns of the Role and of its binding at different times.
-		return err == nil && meta.IsStatusConditionTrue(report.Status.Conditions, v1alpha1.ConditionReportReady)
+		return err == nil && meta.IsStatusConditionTrue(report.Status.Conditions, v1alpha1.ConditionReady)
 	})
 	wantReady(t, late)
 }

@@ -228,13 +228,13 @@ func TestJobReportKeepsItsFindingsWhenPermissionIsLost(t *testing.T) {
 	}
 	poll.Until(t, "the scan to be forbidden", func() bool {
 		s.ReconcileAll(t.Context())
-		failed := meta.FindStatusCondition(reportOf(t, forbidden).Status.Conditions, v1alpha1.ConditionScanFailed)
-		return failed.Status == metav1.ConditionTrue && failed.Reason == v1alpha1.ReasonForbidden
+		ready := meta.FindStatusCondition(reportOf(t, forbidden).Status.Conditions, v1alpha1.ConditionReady)
+		return ready.Status == metav1.ConditionFalse && ready.Reason == v1alpha1.ReasonForbidden
 	})
 	if got := reportOf(t, forbidden).Status; len(got.Findings) != 3 || got.Summary.Suspicious != 3 {
 		t.Errorf("%d findings are left of 3", len(got.Findings))
 	}
-	if got := reportOf(t, other).Status; !meta.IsStatusConditionTrue(got.Conditions, v1alpha1.ConditionReportReady) {
+	if got := reportOf(t, other).Status; !meta.IsStatusConditionTrue(got.Conditions, v1alpha1.ConditionReady) {
 		t.Errorf("the other namespace: %+v", got.Conditions)
 	}
 }

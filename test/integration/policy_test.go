@@ -190,7 +190,7 @@ func TestAPolicyDelaysASequentialJobUntilItsImagesAreAllowed(t *testing.T) {
 	waitUntilRefused := func() {
 		t.Helper()
 		s.waitUntil("the refusal", func(*v1alpha1.SequentialJob) bool {
-			status, reason := s.readCondition(v1alpha1.ConditionPolicyViolated)
+			status, reason := s.readCondition(v1alpha1.ConditionBlocked)
 			return status == metav1.ConditionTrue && reason == v1alpha1.ReasonImageNotAllowed
 		})
 	}

@@ -57,7 +57,7 @@ func TestFinishedSequenceIsDeletedAfterItsLogsAreArchived(t *testing.T) {
 		archive := sj.Status.Archive
 		return archive != nil && archive.State == v1alpha1.ArchiveArchiving && strings.Contains(archive.Message, `serviceaccount "logs" not found`)
 	})
-	if c := meta.FindStatusCondition(s.sj.Status.Conditions, v1alpha1.ConditionComplete); c.Status != metav1.ConditionTrue || !s.sj.DeletionTimestamp.IsZero() {
+	if c := meta.FindStatusCondition(s.sj.Status.Conditions, v1alpha1.ConditionAvailable); c.Status != metav1.ConditionTrue || !s.sj.DeletionTimestamp.IsZero() {
 		t.Errorf("the sequence is\n%s", describe(s.sj))
 	}
 	createAll(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "logs", Namespace: ns}})

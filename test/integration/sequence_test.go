@@ -77,17 +77,12 @@ func TestScriptsCanWaitForTheEndOfARun(t *testing.T) {
 	failed := createSequence(t, testbuilder.SequentialJob("failed", "").Step("a").Obj())
 	completed.succeedStep("a")
 	failed.endStep("a", 1, "")
-	isTrue := func(s *sequenceTest, kind string) func(*v1alpha1.SequentialJob) bool {
-		return func(*v1alpha1.SequentialJob) bool {
-			status, _ := s.readCondition(kind)
-			return status == metav1.ConditionTrue
-		}
-	}
-	completed.waitUntil("Complete", isTrue(completed, v1alpha1.ConditionComplete))
-	completed.waitUntil("Finished", isTrue(completed, v1alpha1.ConditionFinished))
-	failed.waitUntil("Finished", isTrue(failed, v1alpha1.ConditionFinished))
+	isFinished := func(sj *v1alpha1.SequentialJob) bool { return sj.Status.CompletionTime != nil }
+	completed.waitUntil("the end", isFinished)
+	completed.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionTrue, v1alpha1.ReasonCompleted)
+	failed.waitUntil("the end", isFinished)
 	failed.wantCondition(v1alpha1.ConditionFailed, metav1.ConditionTrue, v1alpha1.ReasonStepFailed)
-	failed.wantCondition(v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonNotComplete)
+	failed.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonStepFailed)
 }
 
 func TestRerunStartsAtTheFailedStepAndKeepsEarlierOutcomes(t *testing.T) {

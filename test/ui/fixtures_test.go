@@ -73,8 +73,8 @@ func failedSequence(t *testing.T, ns, name, message, output string) *v1alpha1.Se
 	return create(t, sj, func(sj *v1alpha1.SequentialJob) {
 		sj.Status = v1alpha1.SequentialJobStatus{
 			Phase: v1alpha1.PhaseFailed, Reason: "BackoffLimitExceeded", Run: 1, StartTime: ago(40 * time.Minute), CompletionTime: ago(12 * time.Minute),
-			Progress:   v1alpha1.Progress{Display: "1/4"},
-			Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionFalse, "Failed", "step migrate failed")},
+			Progress:       v1alpha1.Progress{Display: "1/4"},
+			ObservedStatus: v1alpha1.ObservedStatus{Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionFalse, "Failed", "step migrate failed")}},
 			Steps: []v1alpha1.StepStatus{
 				{Name: "backup", Phase: v1alpha1.StepSucceeded, Attempt: 1, Run: 1, JobName: name + "-backup", StartTime: ago(40 * time.Minute), FinishTime: ago(25 * time.Minute), Output: output},
 				{Name: "migrate", Phase: v1alpha1.StepFailed, Attempt: 3, FailedAttempts: 3, Run: 1, JobName: name + "-migrate", StartTime: ago(25 * time.Minute), FinishTime: ago(12 * time.Minute), LastExitCode: new(int32(3)), Reason: "BackoffLimitExceeded", Message: message},
@@ -90,7 +90,7 @@ func runningSequence(t *testing.T, ns, name string) *v1alpha1.SequentialJob {
 	return create(t, sj, func(sj *v1alpha1.SequentialJob) {
 		sj.Status = v1alpha1.SequentialJobStatus{
 			Phase: v1alpha1.PhaseRunning, Run: 1, StartTime: ago(9 * time.Minute), Progress: v1alpha1.Progress{Display: "1/3", CurrentStep: "transform"},
-			Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionFalse, "Running", "step transform runs")},
+			ObservedStatus: v1alpha1.ObservedStatus{Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionFalse, "Running", "step transform runs")}},
 			Steps: []v1alpha1.StepStatus{
 				{Name: "extract", Phase: v1alpha1.StepSucceeded, Attempt: 1, Run: 1, JobName: name + "-extract", StartTime: ago(9 * time.Minute), FinishTime: ago(5 * time.Minute)},
 				{Name: "transform", Phase: v1alpha1.StepRunning, Attempt: 1, Run: 1, JobName: name + "-transform", StartTime: ago(5 * time.Minute)},
@@ -195,8 +195,8 @@ func newSchedule(t *testing.T, ns, name, message string) *v1alpha1.Schedule {
 	return create(t, s, func(s *v1alpha1.Schedule) {
 		s.Status = v1alpha1.ScheduleStatus{
 			LastScheduleTime: ago(11 * time.Hour), NextScheduleTime: ago(-13 * time.Hour), LastSuccessfulTime: ago(11 * time.Hour), Runs: 31, Missed: 1,
-			LastMissed: &v1alpha1.MissedTime{Time: *ago(59 * time.Hour), Reason: v1alpha1.MissedTooLate, Message: message},
-			Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionTrue, "Scheduled", message), condition(v1alpha1.ConditionLastRunSucceeded, metav1.ConditionTrue, v1alpha1.ReasonRunSucceeded, "")},
+			LastMissed:     &v1alpha1.MissedTime{Time: *ago(59 * time.Hour), Reason: v1alpha1.MissedTooLate, Message: message},
+			ObservedStatus: v1alpha1.ObservedStatus{Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionTrue, "Scheduled", message), condition(v1alpha1.ConditionLastRunSucceeded, metav1.ConditionTrue, v1alpha1.ReasonRunSucceeded, "")}},
 		}
 	})
 }

@@ -16,16 +16,8 @@ type JobFindingApplyConfiguration struct {
 	// name of the Job.
 	Name *string `json:"name,omitempty"`
 	// uid of the Job.
-	UID *types.UID `json:"uid,omitempty"`
-	// category of the Job.
-	Category *apiv1alpha1.JobCategory `json:"category,omitempty"`
-	// severity is the importance of the finding: Low for a Job that only takes up space, High
-	// for another zombie, otherwise Medium.
-	Severity *apiv1alpha1.JobSeverity `json:"severity,omitempty"`
-	// owner of the Job, if the Job states it.
-	Owner *JobOwnerApplyConfiguration `json:"owner,omitempty"`
-	// reason is the rule that matches the Job, in CamelCase.
-	Reason *string `json:"reason,omitempty"`
+	UID                               *types.UID `json:"uid,omitempty"`
+	JobFindingClassApplyConfiguration `json:""`
 	// cause is the cause that the Job itself states, if any: the reason of its condition, a
 	// finalizer, or another controller.
 	Cause *string `json:"cause,omitempty"`
@@ -59,11 +51,19 @@ func (b *JobFindingApplyConfiguration) WithUID(value types.UID) *JobFindingApply
 	return b
 }
 
+// WithOwner sets the Owner field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Owner field is set to the value of the last call.
+func (b *JobFindingApplyConfiguration) WithOwner(value *JobOwnerApplyConfiguration) *JobFindingApplyConfiguration {
+	b.JobFindingClassApplyConfiguration.Owner = value
+	return b
+}
+
 // WithCategory sets the Category field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Category field is set to the value of the last call.
 func (b *JobFindingApplyConfiguration) WithCategory(value apiv1alpha1.JobCategory) *JobFindingApplyConfiguration {
-	b.Category = &value
+	b.JobFindingClassApplyConfiguration.Category = &value
 	return b
 }
 
@@ -71,15 +71,7 @@ func (b *JobFindingApplyConfiguration) WithCategory(value apiv1alpha1.JobCategor
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Severity field is set to the value of the last call.
 func (b *JobFindingApplyConfiguration) WithSeverity(value apiv1alpha1.JobSeverity) *JobFindingApplyConfiguration {
-	b.Severity = &value
-	return b
-}
-
-// WithOwner sets the Owner field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Owner field is set to the value of the last call.
-func (b *JobFindingApplyConfiguration) WithOwner(value *JobOwnerApplyConfiguration) *JobFindingApplyConfiguration {
-	b.Owner = value
+	b.JobFindingClassApplyConfiguration.Severity = &value
 	return b
 }
 
@@ -87,7 +79,7 @@ func (b *JobFindingApplyConfiguration) WithOwner(value *JobOwnerApplyConfigurati
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Reason field is set to the value of the last call.
 func (b *JobFindingApplyConfiguration) WithReason(value string) *JobFindingApplyConfiguration {
-	b.Reason = &value
+	b.JobFindingClassApplyConfiguration.Reason = &value
 	return b
 }
 

@@ -13,14 +13,7 @@ import (
 // JobFindingGroup counts the findings about Jobs of the same owner with the same category and
 // reason.
 type JobFindingGroupApplyConfiguration struct {
-	// owner of the Jobs.
-	Owner *JobOwnerApplyConfiguration `json:"owner,omitempty"`
-	// category of the Jobs.
-	Category *apiv1alpha1.JobCategory `json:"category,omitempty"`
-	// severity is the highest severity of the findings.
-	Severity *apiv1alpha1.JobSeverity `json:"severity,omitempty"`
-	// reason of the findings.
-	Reason *string `json:"reason,omitempty"`
+	JobFindingClassApplyConfiguration `json:""`
 	// count of the findings, at least 2.
 	Count *int32 `json:"count,omitempty"`
 	// oldest is the earliest of the times from which the findings count their age, if known.
@@ -39,7 +32,7 @@ func JobFindingGroup() *JobFindingGroupApplyConfiguration {
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Owner field is set to the value of the last call.
 func (b *JobFindingGroupApplyConfiguration) WithOwner(value *JobOwnerApplyConfiguration) *JobFindingGroupApplyConfiguration {
-	b.Owner = value
+	b.JobFindingClassApplyConfiguration.Owner = value
 	return b
 }
 
@@ -47,7 +40,7 @@ func (b *JobFindingGroupApplyConfiguration) WithOwner(value *JobOwnerApplyConfig
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Category field is set to the value of the last call.
 func (b *JobFindingGroupApplyConfiguration) WithCategory(value apiv1alpha1.JobCategory) *JobFindingGroupApplyConfiguration {
-	b.Category = &value
+	b.JobFindingClassApplyConfiguration.Category = &value
 	return b
 }
 
@@ -55,7 +48,7 @@ func (b *JobFindingGroupApplyConfiguration) WithCategory(value apiv1alpha1.JobCa
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Severity field is set to the value of the last call.
 func (b *JobFindingGroupApplyConfiguration) WithSeverity(value apiv1alpha1.JobSeverity) *JobFindingGroupApplyConfiguration {
-	b.Severity = &value
+	b.JobFindingClassApplyConfiguration.Severity = &value
 	return b
 }
 
@@ -63,7 +56,7 @@ func (b *JobFindingGroupApplyConfiguration) WithSeverity(value apiv1alpha1.JobSe
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Reason field is set to the value of the last call.
 func (b *JobFindingGroupApplyConfiguration) WithReason(value string) *JobFindingGroupApplyConfiguration {
-	b.Reason = &value
+	b.JobFindingClassApplyConfiguration.Reason = &value
 	return b
 }
 

@@ -3,8 +3,8 @@
 package v1alpha1
 
 import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
 // JobReportStatusApplyConfiguration represents a declarative configuration of the JobReportStatus type for use
@@ -12,13 +12,7 @@ import (
 //
 // JobReportStatus is the result of the last scans. It has at most 64 KiB.
 type JobReportStatusApplyConfiguration struct {
-	// observedGeneration is the metadata.generation that the status belongs to. It is -1
-	// before the first scan is recorded.
-	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// conditions of the report: Ready, Reconciling and Stalled as kstatus defines them;
-	// ReportReady, ScanFailed and Truncated; and OpenReportsReady if the findings are also
-	// written as an OpenReports Report.
-	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
+	ObservedStatusApplyConfiguration `json:""`
 	// summary counts all Jobs, including those that findings omits.
 	Summary *JobSummaryApplyConfiguration `json:"summary,omitempty"`
 	// findings about the most important Jobs that are not healthy, sorted by name: the most
@@ -31,13 +25,9 @@ type JobReportStatusApplyConfiguration struct {
 	// failed runs of a CronJob. It includes findings that are omitted. It has the 20 most
 	// important groups, sorted by owner and reason.
 	Groups []JobFindingGroupApplyConfiguration `json:"groups,omitempty"`
-	// contentHash is a hash of summary, findings, groups and omitted.
-	ContentHash *string `json:"contentHash,omitempty"`
 	// lastScanTime is the start of the successful scan after which the report was last
 	// written. A scan without changes is recorded about once an hour.
-	LastScanTime *metav1.Time `json:"lastScanTime,omitempty"`
-	// scanDuration is the duration of that scan.
-	ScanDuration *metav1.Duration `json:"scanDuration,omitempty"`
+	LastScanTime *v1.Time `json:"lastScanTime,omitempty"`
 }
 
 // JobReportStatusApplyConfiguration constructs a declarative configuration of the JobReportStatus type for use with
@@ -46,24 +36,24 @@ func JobReportStatus() *JobReportStatusApplyConfiguration {
 	return &JobReportStatusApplyConfiguration{}
 }
 
-// WithObservedGeneration sets the ObservedGeneration field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ObservedGeneration field is set to the value of the last call.
-func (b *JobReportStatusApplyConfiguration) WithObservedGeneration(value int64) *JobReportStatusApplyConfiguration {
-	b.ObservedGeneration = &value
-	return b
-}
-
 // WithConditions adds the given value to the Conditions field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the Conditions field.
-func (b *JobReportStatusApplyConfiguration) WithConditions(values ...*v1.ConditionApplyConfiguration) *JobReportStatusApplyConfiguration {
+func (b *JobReportStatusApplyConfiguration) WithConditions(values ...*metav1.ConditionApplyConfiguration) *JobReportStatusApplyConfiguration {
 	for i := range values {
 		if values[i] == nil {
 			panic("nil value passed to WithConditions")
 		}
-		b.Conditions = append(b.Conditions, *values[i])
+		b.ObservedStatusApplyConfiguration.Conditions = append(b.ObservedStatusApplyConfiguration.Conditions, *values[i])
 	}
+	return b
+}
+
+// WithObservedGeneration sets the ObservedGeneration field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ObservedGeneration field is set to the value of the last call.
+func (b *JobReportStatusApplyConfiguration) WithObservedGeneration(value int64) *JobReportStatusApplyConfiguration {
+	b.ObservedStatusApplyConfiguration.ObservedGeneration = &value
 	return b
 }
 
@@ -109,26 +99,10 @@ func (b *JobReportStatusApplyConfiguration) WithGroups(values ...*JobFindingGrou
 	return b
 }
 
-// WithContentHash sets the ContentHash field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ContentHash field is set to the value of the last call.
-func (b *JobReportStatusApplyConfiguration) WithContentHash(value string) *JobReportStatusApplyConfiguration {
-	b.ContentHash = &value
-	return b
-}
-
 // WithLastScanTime sets the LastScanTime field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the LastScanTime field is set to the value of the last call.
-func (b *JobReportStatusApplyConfiguration) WithLastScanTime(value metav1.Time) *JobReportStatusApplyConfiguration {
+func (b *JobReportStatusApplyConfiguration) WithLastScanTime(value v1.Time) *JobReportStatusApplyConfiguration {
 	b.LastScanTime = &value
-	return b
-}
-
-// WithScanDuration sets the ScanDuration field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ScanDuration field is set to the value of the last call.
-func (b *JobReportStatusApplyConfiguration) WithScanDuration(value metav1.Duration) *JobReportStatusApplyConfiguration {
-	b.ScanDuration = &value
 	return b
 }

@@ -3,8 +3,8 @@
 package v1alpha1
 
 import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
 // ScheduleStatusApplyConfiguration represents a declarative configuration of the ScheduleStatus type for use
@@ -12,12 +12,7 @@ import (
 //
 // ScheduleStatus is the observed state of a Schedule.
 type ScheduleStatusApplyConfiguration struct {
-	// conditions of the Schedule: Ready, Reconciling and Stalled, which kstatus reads, and
-	// LastRunSucceeded.
-	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
-	// observedGeneration is the metadata.generation that the status was derived from; -1 before
-	// the first reconciliation.
-	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
+	ObservedStatusApplyConfiguration `json:""`
 	// timetable is what due times are computed from. A change of spec.schedule or spec.timeZone
 	// takes effect when the operator observes it.
 	Timetable *ScheduleTimetableApplyConfiguration `json:"timetable,omitempty"`
@@ -25,11 +20,11 @@ type ScheduleStatusApplyConfiguration struct {
 	// meanwhile as missed.
 	Suspended *bool `json:"suspended,omitempty"`
 	// lastScheduleTime is the last time that was started or missed. It only moves forward.
-	LastScheduleTime *metav1.Time `json:"lastScheduleTime,omitempty"`
+	LastScheduleTime *v1.Time `json:"lastScheduleTime,omitempty"`
 	// nextScheduleTime is the next time, without jitter. Absent while the Schedule is suspended.
-	NextScheduleTime *metav1.Time `json:"nextScheduleTime,omitempty"`
+	NextScheduleTime *v1.Time `json:"nextScheduleTime,omitempty"`
 	// lastSuccessfulTime is when a run last succeeded.
-	LastSuccessfulTime *metav1.Time `json:"lastSuccessfulTime,omitempty"`
+	LastSuccessfulTime *v1.Time `json:"lastSuccessfulTime,omitempty"`
 	// pending is the time whose run is being created.
 	Pending *PendingRunApplyConfiguration `json:"pending,omitempty"`
 	// active is the number of runs that have not finished.
@@ -53,12 +48,12 @@ func ScheduleStatus() *ScheduleStatusApplyConfiguration {
 // WithConditions adds the given value to the Conditions field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the Conditions field.
-func (b *ScheduleStatusApplyConfiguration) WithConditions(values ...*v1.ConditionApplyConfiguration) *ScheduleStatusApplyConfiguration {
+func (b *ScheduleStatusApplyConfiguration) WithConditions(values ...*metav1.ConditionApplyConfiguration) *ScheduleStatusApplyConfiguration {
 	for i := range values {
 		if values[i] == nil {
 			panic("nil value passed to WithConditions")
 		}
-		b.Conditions = append(b.Conditions, *values[i])
+		b.ObservedStatusApplyConfiguration.Conditions = append(b.ObservedStatusApplyConfiguration.Conditions, *values[i])
 	}
 	return b
 }
@@ -67,7 +62,7 @@ func (b *ScheduleStatusApplyConfiguration) WithConditions(values ...*v1.Conditio
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the ObservedGeneration field is set to the value of the last call.
 func (b *ScheduleStatusApplyConfiguration) WithObservedGeneration(value int64) *ScheduleStatusApplyConfiguration {
-	b.ObservedGeneration = &value
+	b.ObservedStatusApplyConfiguration.ObservedGeneration = &value
 	return b
 }
 
@@ -90,7 +85,7 @@ func (b *ScheduleStatusApplyConfiguration) WithSuspended(value bool) *ScheduleSt
 // WithLastScheduleTime sets the LastScheduleTime field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the LastScheduleTime field is set to the value of the last call.
-func (b *ScheduleStatusApplyConfiguration) WithLastScheduleTime(value metav1.Time) *ScheduleStatusApplyConfiguration {
+func (b *ScheduleStatusApplyConfiguration) WithLastScheduleTime(value v1.Time) *ScheduleStatusApplyConfiguration {
 	b.LastScheduleTime = &value
 	return b
 }
@@ -98,7 +93,7 @@ func (b *ScheduleStatusApplyConfiguration) WithLastScheduleTime(value metav1.Tim
 // WithNextScheduleTime sets the NextScheduleTime field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the NextScheduleTime field is set to the value of the last call.
-func (b *ScheduleStatusApplyConfiguration) WithNextScheduleTime(value metav1.Time) *ScheduleStatusApplyConfiguration {
+func (b *ScheduleStatusApplyConfiguration) WithNextScheduleTime(value v1.Time) *ScheduleStatusApplyConfiguration {
 	b.NextScheduleTime = &value
 	return b
 }
@@ -106,7 +101,7 @@ func (b *ScheduleStatusApplyConfiguration) WithNextScheduleTime(value metav1.Tim
 // WithLastSuccessfulTime sets the LastSuccessfulTime field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the LastSuccessfulTime field is set to the value of the last call.
-func (b *ScheduleStatusApplyConfiguration) WithLastSuccessfulTime(value metav1.Time) *ScheduleStatusApplyConfiguration {
+func (b *ScheduleStatusApplyConfiguration) WithLastSuccessfulTime(value v1.Time) *ScheduleStatusApplyConfiguration {
 	b.LastSuccessfulTime = &value
 	return b
 }

@@ -4,9 +4,9 @@ package v1alpha1
 
 import (
 	apiv1alpha1 "github.com/yardmaster/yardmaster/api/v1alpha1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	types "k8s.io/apimachinery/pkg/types"
-	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
+	metav1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
 // SequentialJobStatusApplyConfiguration represents a declarative configuration of the SequentialJobStatus type for use
@@ -15,29 +15,24 @@ import (
 // SequentialJobStatus is the observed state of a SequentialJob. It is derived from the Jobs of
 // its steps and from the outcomes that are recorded here.
 type SequentialJobStatusApplyConfiguration struct {
+	ObservedStatusApplyConfiguration `json:""`
 	// phase summarizes the conditions: Pending, Running, Suspended, Completed, Failed or
 	// Terminating.
 	Phase *apiv1alpha1.SequentialJobPhase `json:"phase,omitempty"`
 	// reason is why the run failed or what blocks its active step, in CamelCase. It is empty if the
 	// phase says it all.
 	Reason *string `json:"reason,omitempty"`
-	// conditions: Ready, Reconciling, Stalled, Available, Progressing, Complete, Failed, Finished,
-	// Suspended, SpecAccepted, ResourcesUnavailable, NameConflict, PolicyViolated, Blocked, ReconcileFailed.
-	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
-	// observedGeneration is the metadata.generation that this status describes; -1 before the
-	// first reconciliation.
-	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// run is the number of the current run: 1, increased by each rerun.
 	Run *int32 `json:"run,omitempty"`
 	// rerunID is the last spec.rerun.id that started a rerun, or that was set at creation.
 	RerunID *string `json:"rerunID,omitempty"`
 	// startTime is when the run started or, as in batch/v1, was last resumed.
-	StartTime *metav1.Time `json:"startTime,omitempty"`
+	StartTime *v1.Time `json:"startTime,omitempty"`
 	// completionTime is when the run finished, whether it completed or failed.
-	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+	CompletionTime *v1.Time `json:"completionTime,omitempty"`
 	// deadlineExceededTime is when the run exceeded spec.activeDeadlineSeconds and the operator
 	// stopped or skipped its remaining steps.
-	DeadlineExceededTime *metav1.Time `json:"deadlineExceededTime,omitempty"`
+	DeadlineExceededTime *v1.Time `json:"deadlineExceededTime,omitempty"`
 	// workspaceUID is the UID of the PersistentVolumeClaim of the workspace. It is recorded before
 	// a step uses the claim: a claim with another UID is not the workspace of the steps before.
 	WorkspaceUID *types.UID `json:"workspaceUID,omitempty"`
@@ -59,6 +54,27 @@ func SequentialJobStatus() *SequentialJobStatusApplyConfiguration {
 	return &SequentialJobStatusApplyConfiguration{}
 }
 
+// WithConditions adds the given value to the Conditions field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Conditions field.
+func (b *SequentialJobStatusApplyConfiguration) WithConditions(values ...*metav1.ConditionApplyConfiguration) *SequentialJobStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithConditions")
+		}
+		b.ObservedStatusApplyConfiguration.Conditions = append(b.ObservedStatusApplyConfiguration.Conditions, *values[i])
+	}
+	return b
+}
+
+// WithObservedGeneration sets the ObservedGeneration field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ObservedGeneration field is set to the value of the last call.
+func (b *SequentialJobStatusApplyConfiguration) WithObservedGeneration(value int64) *SequentialJobStatusApplyConfiguration {
+	b.ObservedStatusApplyConfiguration.ObservedGeneration = &value
+	return b
+}
+
 // WithPhase sets the Phase field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Phase field is set to the value of the last call.
@@ -72,27 +88,6 @@ func (b *SequentialJobStatusApplyConfiguration) WithPhase(value apiv1alpha1.Sequ
 // If called multiple times, the Reason field is set to the value of the last call.
 func (b *SequentialJobStatusApplyConfiguration) WithReason(value string) *SequentialJobStatusApplyConfiguration {
 	b.Reason = &value
-	return b
-}
-
-// WithConditions adds the given value to the Conditions field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Conditions field.
-func (b *SequentialJobStatusApplyConfiguration) WithConditions(values ...*v1.ConditionApplyConfiguration) *SequentialJobStatusApplyConfiguration {
-	for i := range values {
-		if values[i] == nil {
-			panic("nil value passed to WithConditions")
-		}
-		b.Conditions = append(b.Conditions, *values[i])
-	}
-	return b
-}
-
-// WithObservedGeneration sets the ObservedGeneration field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ObservedGeneration field is set to the value of the last call.
-func (b *SequentialJobStatusApplyConfiguration) WithObservedGeneration(value int64) *SequentialJobStatusApplyConfiguration {
-	b.ObservedGeneration = &value
 	return b
 }
 
@@ -115,7 +110,7 @@ func (b *SequentialJobStatusApplyConfiguration) WithRerunID(value string) *Seque
 // WithStartTime sets the StartTime field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the StartTime field is set to the value of the last call.
-func (b *SequentialJobStatusApplyConfiguration) WithStartTime(value metav1.Time) *SequentialJobStatusApplyConfiguration {
+func (b *SequentialJobStatusApplyConfiguration) WithStartTime(value v1.Time) *SequentialJobStatusApplyConfiguration {
 	b.StartTime = &value
 	return b
 }
@@ -123,7 +118,7 @@ func (b *SequentialJobStatusApplyConfiguration) WithStartTime(value metav1.Time)
 // WithCompletionTime sets the CompletionTime field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the CompletionTime field is set to the value of the last call.
-func (b *SequentialJobStatusApplyConfiguration) WithCompletionTime(value metav1.Time) *SequentialJobStatusApplyConfiguration {
+func (b *SequentialJobStatusApplyConfiguration) WithCompletionTime(value v1.Time) *SequentialJobStatusApplyConfiguration {
 	b.CompletionTime = &value
 	return b
 }
@@ -131,7 +126,7 @@ func (b *SequentialJobStatusApplyConfiguration) WithCompletionTime(value metav1.
 // WithDeadlineExceededTime sets the DeadlineExceededTime field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the DeadlineExceededTime field is set to the value of the last call.
-func (b *SequentialJobStatusApplyConfiguration) WithDeadlineExceededTime(value metav1.Time) *SequentialJobStatusApplyConfiguration {
+func (b *SequentialJobStatusApplyConfiguration) WithDeadlineExceededTime(value v1.Time) *SequentialJobStatusApplyConfiguration {
 	b.DeadlineExceededTime = &value
 	return b
 }

@@ -303,13 +303,10 @@ func (a *Aggregator) statusGroups() []v1alpha1.JobFindingGroup {
 	for i := range groups {
 		group := &groups[i]
 		converted = append(converted, v1alpha1.JobFindingGroup{
-			Owner:    v1alpha1.JobOwner{Kind: group.Owner.Kind, Name: group.Owner.Name},
-			Category: v1alpha1.JobCategory(group.Category),
-			Severity: v1alpha1.JobSeverity(group.Severity),
-			Reason:   string(group.Reason),
-			Count:    group.Count,
-			Oldest:   timeOrNil(group.Oldest),
-			Newest:   timeOrNil(group.Newest),
+			JobFindingClass: findingClass(group.Owner, group.Category, group.Severity, group.Reason),
+			Count:           group.Count,
+			Oldest:          timeOrNil(group.Oldest),
+			Newest:          timeOrNil(group.Newest),
 		})
 	}
 	return converted

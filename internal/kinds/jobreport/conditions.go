@@ -13,8 +13,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-const scannedMessage = "all Jobs were scanned"
-
 // setExportCondition sets OpenReportsReady after the Report was written, and removes it when the export is disabled.
 func setExportCondition(after, before *v1alpha1.JobReportStatus, o *Observation) {
 	switch {
@@ -33,11 +31,11 @@ func setExportCondition(after, before *v1alpha1.JobReportStatus, o *Observation)
 
 // setSummaryConditions sets Ready, Reconciling and Stalled. A scan is retried after every interval but cannot succeed before
 // somebody grants the permission or creates the namespace.
-func setSummaryConditions(after *v1alpha1.JobReportStatus, o *Observation) {
-	summary := decision.Summary{Ready: metav1.ConditionTrue, Reason: v1alpha1.ReasonScanned, Message: scannedMessage}
+func setSummaryConditions(after, before *v1alpha1.JobReportStatus, o *Observation) {
+	summary := decision.Summary{Ready: metav1.ConditionTrue, Reason: v1alpha1.ReasonScanned, Message: "all Jobs were scanned"}
 	if failure := o.Scan.Failure; failure != nil {
-		failed := conditionOrEmpty(after, v1alpha1.ConditionScanFailed)
-		summary = decision.Summary{Ready: metav1.ConditionFalse, Reason: failed.Reason, Message: failed.Message, Progress: decision.InProgress}
+		message := failure.stableMessage(before, v1alpha1.ConditionReady)
+		summary = decision.Summary{Ready: metav1.ConditionFalse, Reason: failure.Reason, Message: message, Progress: decision.InProgress}
 		if slices.Contains([]string{v1alpha1.ReasonForbidden, v1alpha1.ReasonNamespaceNotFound}, failure.Reason) {
 			summary.Progress = decision.Stuck
 		}

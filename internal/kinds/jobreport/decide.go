@@ -1,10 +1,9 @@
 package jobreport
 
 import (
+	"bytes"
 	"hash/fnv"
 	"time"
-
-	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
@@ -59,7 +58,7 @@ func Decide(o Observation) Decision {
 	setExportCondition(&after, before, &o)
 	// The API server creates a JobReport with the generation 1, and it has no spec that would change it.
 	after.ObservedGeneration = max(o.Report.Generation, 1)
-	setSummaryConditions(&after, &o)
+	setSummaryConditions(&after, before, &o)
 	return Decision{
 		Status: after,
 		Write:  compareStatus(o.Report.Namespace, before, &after),
@@ -86,7 +85,11 @@ const (
 )
 
 func compareStatus(namespace string, before, after *v1alpha1.JobReportStatus) WriteReason {
-	if before.ContentHash != after.ContentHash || !equality.Semantic.DeepEqual(before.Conditions, after.Conditions) {
+	withoutScanTime := func(status v1alpha1.JobReportStatus) []byte {
+		status.LastScanTime = nil
+		return encodeJSON(status)
+	}
+	if !bytes.Equal(withoutScanTime(*before), withoutScanTime(*after)) {
 		return WriteChanged
 	}
 	scanned, recorded := after.LastScanTime, before.LastScanTime

@@ -18,7 +18,7 @@ var transitions = []struct {
 	isFailure             bool
 	badReason, goodReason string
 }{
-	{v1alpha1.ConditionScanFailed, metav1.ConditionTrue, metav1.ConditionFalse, true, v1alpha1.EventScanFailed, v1alpha1.EventScanRecovered},
+	{v1alpha1.ConditionReady, metav1.ConditionFalse, metav1.ConditionTrue, true, v1alpha1.EventScanFailed, v1alpha1.EventScanRecovered},
 	{v1alpha1.ConditionTruncated, metav1.ConditionTrue, metav1.ConditionFalse, false, v1alpha1.EventTruncated, v1alpha1.EventNotTruncated},
 	{v1alpha1.ConditionOpenReportsReady, metav1.ConditionFalse, metav1.ConditionTrue, true, v1alpha1.EventOpenReportsFailed, v1alpha1.EventOpenReportsRecovered},
 }

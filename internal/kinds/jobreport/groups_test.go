@@ -25,8 +25,11 @@ func TestSixtyFailuresOfACronJobAreOneGroup(t *testing.T) {
 	}
 	status := scanEntries(v1alpha1.JobReportStatus{}, testTime, 50, rows...)
 	want := []v1alpha1.JobFindingGroup{{
-		Owner:    v1alpha1.JobOwner{Kind: "CronJob", Name: "nightly"},
-		Category: v1alpha1.JobSuspicious, Severity: v1alpha1.SeverityMedium, Reason: "BackoffLimitExceeded", Count: 60,
+		JobFindingClass: v1alpha1.JobFindingClass{
+			Owner:    &v1alpha1.JobOwner{Kind: "CronJob", Name: "nightly"},
+			Category: v1alpha1.JobSuspicious, Severity: v1alpha1.SeverityMedium, Reason: "BackoffLimitExceeded",
+		},
+		Count:  60,
 		Oldest: new(metav1.NewTime(testTime)), Newest: new(metav1.NewTime(testTime.Add(59 * time.Hour))),
 	}}
 	if diff := cmp.Diff(want, status.Groups); diff != "" {

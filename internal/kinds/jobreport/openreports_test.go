@@ -29,8 +29,9 @@ func newJobReport(findings ...v1alpha1.JobFinding) *v1alpha1.JobReport {
 
 func zombieFinding(name string) v1alpha1.JobFinding {
 	return v1alpha1.JobFinding{
-		Name: name, UID: types.UID("uid-" + name), Category: "Zombie", Severity: "High",
-		Reason: "NeverStarted", Since: new(metav1.NewTime(viewTime)), Message: "never started",
+		Name: name, UID: types.UID("uid-" + name),
+		JobFindingClass: v1alpha1.JobFindingClass{Category: "Zombie", Severity: "High", Reason: "NeverStarted"},
+		Since:           new(metav1.NewTime(viewTime)), Message: "never started",
 	}
 }
 

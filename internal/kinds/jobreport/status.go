@@ -2,8 +2,6 @@ package jobreport
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -27,15 +25,7 @@ const maxFindingsBytes = MaxStatusBytes - 12<<10
 // findings: Jobs that were not listed may still exist.
 func statusAfterScan(before *v1alpha1.JobReportStatus, o *Observation) v1alpha1.JobReportStatus {
 	if o.Scan.Failure != nil {
-		after := *before.DeepCopy()
-		failure, outdated := o.Scan.Failure, "no scan has succeeded yet"
-		if before.LastScanTime != nil {
-			outdated = "the last scan failed; the findings are those of the last successful scan"
-		}
-		message := failure.stableMessage(before, v1alpha1.ConditionScanFailed)
-		setCondition(&after, v1alpha1.ConditionScanFailed, metav1.ConditionTrue, failure.Reason, message, o.Now)
-		setCondition(&after, v1alpha1.ConditionReportReady, metav1.ConditionFalse, v1alpha1.ReasonScanFailed, outdated, o.Now)
-		return after
+		return *before.DeepCopy()
 	}
 	maxBytes := maxFindingsBytes
 	if o.Unstored {
@@ -44,8 +34,6 @@ func statusAfterScan(before *v1alpha1.JobReportStatus, o *Observation) v1alpha1.
 	after := newStatus(&o.Scan, maxBytes)
 	after.Conditions = slices.Clone(before.Conditions)
 	now := o.Scan.StartTime
-	setCondition(&after, v1alpha1.ConditionReportReady, metav1.ConditionTrue, v1alpha1.ReasonScanned, scannedMessage, now)
-	setCondition(&after, v1alpha1.ConditionScanFailed, metav1.ConditionFalse, v1alpha1.ReasonScanned, scannedMessage, now)
 	truncated, reason, message := metav1.ConditionTrue, v1alpha1.ReasonTooManyFindings,
 		fmt.Sprintf("findings lists %d of %d Jobs that are not healthy", len(after.Findings), after.Summary.Suspicious+after.Summary.Zombie)
 	switch {
@@ -66,10 +54,8 @@ func newStatus(scan *Scan, maxBytes int) v1alpha1.JobReportStatus {
 		Findings:     findingsThatFit(scan.Jobs.TopEntries(), maxBytes-len(encodeJSON(groups))),
 		Groups:       groups,
 		LastScanTime: new(metav1.NewTime(scan.StartTime.Truncate(time.Second))),
-		ScanDuration: &metav1.Duration{Duration: scan.Duration.Round(time.Millisecond)},
 	}
 	status.Omitted = status.Summary.Suspicious + status.Summary.Zombie - int32(len(status.Findings)) //nolint:gosec // at most MaxFindings
-	status.ContentHash = contentHash(&status)
 	return status
 }
 
@@ -91,32 +77,27 @@ func findingsThatFit(entries []Entry, maxBytes int) []v1alpha1.JobFinding {
 }
 
 func findingOf(entry Entry) v1alpha1.JobFinding {
-	finding := v1alpha1.JobFinding{
-		Name:     entry.Name,
-		UID:      entry.UID,
-		Category: v1alpha1.JobCategory(entry.Finding.Category),
-		Severity: v1alpha1.JobSeverity(entry.Finding.Severity),
-		Reason:   string(entry.Finding.Reason),
-		Cause:    entry.Finding.Cause,
-		Message:  entry.Finding.Message,
-		Since:    timeOrNil(entry.Finding.Since),
-		Next:     NextStep(entry.Finding.Reason),
+	return v1alpha1.JobFinding{
+		Name:            entry.Name,
+		UID:             entry.UID,
+		JobFindingClass: findingClass(entry.Owner, entry.Finding.Category, entry.Finding.Severity, entry.Finding.Reason),
+		Cause:           entry.Finding.Cause,
+		Message:         entry.Finding.Message,
+		Since:           timeOrNil(entry.Finding.Since),
+		Next:            NextStep(entry.Finding.Reason),
 	}
-	if !entry.Owner.IsZero() {
-		finding.Owner = &v1alpha1.JobOwner{Kind: entry.Owner.Kind, Name: entry.Owner.Name}
-	}
-	return finding
 }
 
-// contentHash hashes the result of a scan without its time and the conditions.
-func contentHash(status *v1alpha1.JobReportStatus) string {
-	sum := sha256.Sum256(encodeJSON(struct {
-		Summary  v1alpha1.JobSummary
-		Findings []v1alpha1.JobFinding
-		Groups   []v1alpha1.JobFindingGroup
-		Omitted  int32
-	}{status.Summary, status.Findings, status.Groups, status.Omitted}))
-	return hex.EncodeToString(sum[:16])
+func findingClass(owner Owner, category Category, severity Severity, reason Reason) v1alpha1.JobFindingClass {
+	class := v1alpha1.JobFindingClass{
+		Category: v1alpha1.JobCategory(category),
+		Severity: v1alpha1.JobSeverity(severity),
+		Reason:   string(reason),
+	}
+	if !owner.IsZero() {
+		class.Owner = &v1alpha1.JobOwner{Kind: owner.Kind, Name: owner.Name}
+	}
+	return class
 }
 
 // encodeJSON encodes a type of the API, which cannot fail. Map keys are sorted.

@@ -117,7 +117,7 @@ func TestFailedArchiveDoesNotFailTheRun(t *testing.T) {
 	s.endArchive(1, "listing Pods: the API server returned 403 Forbidden")
 	s.wantArchive("1: Failed, JobFailed: container archive exited with code 1: listing Pods: the API server returned 403 Forbidden")
 	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
-	s.wantCondition(v1alpha1.ConditionComplete, "True Completed: 1/1 steps succeeded")
+	s.wantCondition(v1alpha1.ConditionAvailable, "True Completed: 1/1 steps succeeded")
 }
 
 func TestExpiredSequenceIsDeletedAfterItsLogsAreArchived(t *testing.T) {

@@ -26,38 +26,26 @@ func (e *evaluation) summarize() {
 	e.status.State = countSteps(e.status.Steps)
 	e.status.Progress = runProgress(&e.status)
 	e.explainQuota()
-	e.setBlockedCondition(v1alpha1.ConditionResourcesUnavailable, v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonAvailable, e.refusalMessage(decision.QuotaExceeded))
-	e.setBlockedCondition(v1alpha1.ConditionNameConflict, v1alpha1.ReasonNameTaken, v1alpha1.ReasonNoConflict, e.refusalMessage(decision.AlreadyExists))
-	e.setBlockedCondition(v1alpha1.ConditionPolicyViolated, v1alpha1.ReasonImageNotAllowed, v1alpha1.ReasonNoViolation, e.forbiddenImages)
-	blocked := cmp.Or(e.blocked, e.refusalProblem(), &decision.Problem{})
-	e.setBlockedCondition(v1alpha1.ConditionBlocked, blocked.Reason, v1alpha1.ReasonNotBlocked, blocked.Message)
-	if e.Failure != "" { // the condition is absent until reconciliations failed for several seconds
-		e.setCondition(v1alpha1.ConditionReconcileFailed, decision.True(v1alpha1.ReasonRequestFailed, e.Failure))
-	} else if meta.IsStatusConditionTrue(e.status.Conditions, v1alpha1.ConditionReconcileFailed) {
-		e.setCondition(v1alpha1.ConditionReconcileFailed, decision.False(v1alpha1.ReasonReconciled, ""))
+	refused := cmp.Or(e.refusalProblem(), &decision.Problem{})
+	shortage := ""
+	if refused.Reason == v1alpha1.ReasonQuotaExceeded {
+		shortage = refused.Message
 	}
+	e.setBlockedCondition(v1alpha1.ConditionResourcesUnavailable, v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonAvailable, shortage)
+	blocked := cmp.Or(e.blocked, refused)
+	e.setBlockedCondition(v1alpha1.ConditionBlocked, blocked.Reason, v1alpha1.ReasonNotBlocked, blocked.Message)
 	e.setCondition(v1alpha1.ConditionSuspended, suspendedState(e.current()))
 	phase, reason, message := phaseOf(&e.status)
 	e.status.Phase = phase
 	e.setCondition(v1alpha1.ConditionProgressing, decision.StateOf(phase == v1alpha1.PhaseRunning, reason, message))
 	e.setCondition(v1alpha1.ConditionAvailable, decision.StateOf(phase == v1alpha1.PhaseCompleted, reason, message))
-	// Scripts wait for Complete, as in batch/v1 next to Failed, and for Finished, which is True for both outcomes.
-	failed, complete := decision.False(v1alpha1.ReasonNotFailed, ""), decision.False(v1alpha1.ReasonNotComplete, "")
-	finished := decision.False(v1alpha1.ReasonNotFinished, "")
+	failed := decision.False(v1alpha1.ReasonNotFailed, "")
 	if phase == v1alpha1.PhaseFailed {
 		failed = decision.True(reason, message)
 	}
-	if phase == v1alpha1.PhaseCompleted {
-		complete = decision.True(reason, message)
-	}
-	if IsFinished(&e.status) {
-		finished = decision.True(reason, message)
-	}
 	e.setCondition(v1alpha1.ConditionFailed, failed)
-	e.setCondition(v1alpha1.ConditionComplete, complete)
-	e.setCondition(v1alpha1.ConditionFinished, finished)
 	e.status.Reason = shortReason(&e.status)
-	decision.Set(&e.status.Conditions, e.SequentialJob.Generation, e.now, summaryOf(&e.status, e.spec.Suspend))
+	decision.Set(&e.status.Conditions, e.SequentialJob.Generation, e.now, Summary(e.spec, &e.status, e.Failure))
 }
 
 // shortReason returns why the run failed or does not continue; empty if the phase is enough.
@@ -68,8 +56,8 @@ func shortReason(status *v1alpha1.SequentialJobStatus) string {
 	if needsApproval(nextStep(status.Steps)) && status.Phase == v1alpha1.PhaseSuspended {
 		return v1alpha1.ReasonApprovalRequired
 	}
-	if blocked := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionBlocked); blocked != nil && blocked.Status == metav1.ConditionTrue {
-		return blocked.Reason
+	if reason := blockedReason(status); reason != "" {
+		return reason
 	}
 	if status.Phase == v1alpha1.PhaseRunning && retryingStep(status.Steps) != nil && activeStep(status.Steps) == nil {
 		return v1alpha1.ReasonRetrying
@@ -199,12 +187,17 @@ func (e *evaluation) refusalProblem() *decision.Problem {
 	return &problem
 }
 
-// refusalMessage returns the message of blockedBy if it has this class and is not about a Pod.
-func (e *evaluation) refusalMessage(class decision.Class) string {
-	if e.blockedBy == nil || e.blockedBy.Class != class || e.blockedBy.Kind == podKind {
-		return ""
+// blockedReason returns why the run is blocked; empty if it is not.
+func blockedReason(status *v1alpha1.SequentialJobStatus) string {
+	if blocked := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionBlocked); blocked != nil && blocked.Status == metav1.ConditionTrue {
+		return blocked.Reason
 	}
-	return e.blockedBy.Message
+	return ""
+}
+
+// IsBlockedByPolicy reports whether a Policy does not allow an image, so that a change of a Policy may unblock the run.
+func IsBlockedByPolicy(status *v1alpha1.SequentialJobStatus) bool {
+	return blockedReason(status) == v1alpha1.ReasonImageNotAllowed
 }
 
 func suspendedState(sj *v1alpha1.SequentialJob) decision.State {
@@ -249,10 +242,9 @@ func phaseOf(status *v1alpha1.SequentialJobStatus) (phase v1alpha1.SequentialJob
 	}
 }
 
-// summaryOf returns Ready, Reconciling and Stalled, with the reason and message of another condition: the first state
-// in docs/conditions.md that applies.
-func summaryOf(status *v1alpha1.SequentialJobStatus, suspend bool) decision.Summary {
-	isTrue := func(kind string) bool { return meta.IsStatusConditionTrue(status.Conditions, kind) }
+// Summary returns Ready, Reconciling and Stalled: the first state in docs/conditions.md that applies, with the reason and
+// message of another condition. The failure is why reconciliations have failed for several seconds; empty if they have not.
+func Summary(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus, failure string) decision.Summary {
 	ready, progress, cause := metav1.ConditionFalse, decision.InProgress, v1alpha1.ConditionProgressing
 	switch {
 	case IsFinished(status) && isSpecRejected(status):
@@ -261,19 +253,15 @@ func summaryOf(status *v1alpha1.SequentialJobStatus, suspend bool) decision.Summ
 		ready, progress, cause = metav1.ConditionTrue, decision.Settled, v1alpha1.ConditionAvailable
 	case IsFinished(status):
 		progress, cause = decision.Stuck, v1alpha1.ConditionFailed
-	case isTrue(v1alpha1.ConditionSuspended):
+	case failure != "":
+		return decision.Summary{Ready: metav1.ConditionFalse, Reason: v1alpha1.ReasonRequestFailed, Message: failure, Progress: decision.InProgress}
+	case meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionSuspended):
 		progress, cause = decision.Settled, v1alpha1.ConditionSuspended
-	case suspend:
+	case spec.Suspend:
 		cause = v1alpha1.ConditionSuspended
-	case isTrue(v1alpha1.ConditionReconcileFailed):
-		cause = v1alpha1.ConditionReconcileFailed
-	case isTrue(v1alpha1.ConditionNameConflict):
-		progress, cause = decision.Stuck, v1alpha1.ConditionNameConflict
-	case isTrue(v1alpha1.ConditionPolicyViolated):
-		progress, cause = decision.Stuck, v1alpha1.ConditionPolicyViolated
-	case isTrue(v1alpha1.ConditionResourcesUnavailable):
-		cause = v1alpha1.ConditionResourcesUnavailable
-	case isTrue(v1alpha1.ConditionBlocked):
+	case slices.Contains([]string{v1alpha1.ReasonNameTaken, v1alpha1.ReasonImageNotAllowed}, blockedReason(status)):
+		progress, cause = decision.Stuck, v1alpha1.ConditionBlocked
+	case blockedReason(status) != "":
 		cause = v1alpha1.ConditionBlocked
 	}
 	because := meta.FindStatusCondition(status.Conditions, cause)

@@ -2,7 +2,6 @@ package sequentialjob
 
 import (
 	"fmt"
-	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -94,10 +93,6 @@ var conditionEvents = []struct {
 	condition, reason, action string
 	newEvent                  func(reason, action, message string) decision.Event
 }{
-	{v1alpha1.ConditionNameConflict, v1alpha1.EventNameConflict, actionRun, decision.WarningEvent},
-	{v1alpha1.ConditionPolicyViolated, v1alpha1.EventPolicyViolated, actionRun, decision.WarningEvent},
-	{v1alpha1.ConditionResourcesUnavailable, v1alpha1.EventResourcesUnavailable, actionRun, decision.WarningEvent},
-	{v1alpha1.ConditionBlocked, v1alpha1.EventBlocked, actionRun, decision.WarningEvent},
 	{v1alpha1.ConditionSuspended, v1alpha1.EventSuspended, actionSuspend, decision.NormalEvent},
 	{v1alpha1.ConditionAvailable, v1alpha1.EventCompleted, actionRun, decision.NormalEvent},
 	{v1alpha1.ConditionFailed, v1alpha1.EventFailed, actionRun, decision.WarningEvent},
@@ -108,12 +103,10 @@ func runEvents(before, after *v1alpha1.SequentialJobStatus) []decision.Event {
 	if meta.IsStatusConditionTrue(before.Conditions, v1alpha1.ConditionSuspended) && isNewlyFalse(before, after, v1alpha1.ConditionSuspended) {
 		events = append(events, decision.NormalEvent(v1alpha1.EventResumed, actionSuspend, "The run continues"))
 	}
-	causesWithEvents := []string{v1alpha1.ConditionNameConflict, v1alpha1.ConditionPolicyViolated, v1alpha1.ConditionResourcesUnavailable}
-	hasOwnEvent := slices.ContainsFunc(causesWithEvents, func(cause string) bool { return meta.IsStatusConditionTrue(after.Conditions, cause) })
+	if reason := blockedEvent(after); reason != "" && reason != blockedEvent(before) {
+		events = append(events, decision.WarningEvent(reason, actionRun, conditionMessage(after, v1alpha1.ConditionBlocked)))
+	}
 	for _, row := range conditionEvents {
-		if row.condition == v1alpha1.ConditionBlocked && hasOwnEvent {
-			continue
-		}
 		if meta.IsStatusConditionTrue(after.Conditions, row.condition) && !meta.IsStatusConditionTrue(before.Conditions, row.condition) {
 			event := row.newEvent(row.reason, row.action, conditionMessage(after, row.condition))
 			event.Routine = row.condition == v1alpha1.ConditionAvailable
@@ -121,6 +114,22 @@ func runEvents(before, after *v1alpha1.SequentialJobStatus) []decision.Event {
 		}
 	}
 	return events
+}
+
+// blockedEvent returns the reason of the event about a blocked run; empty if the run is not blocked.
+func blockedEvent(status *v1alpha1.SequentialJobStatus) string {
+	switch blockedReason(status) {
+	case "":
+		return ""
+	case v1alpha1.ReasonNameTaken:
+		return v1alpha1.EventNameConflict
+	case v1alpha1.ReasonImageNotAllowed:
+		return v1alpha1.EventPolicyViolated
+	case v1alpha1.ReasonQuotaExceeded:
+		return v1alpha1.EventResourcesUnavailable
+	default:
+		return v1alpha1.EventBlocked
+	}
 }
 
 // JobCreatedEvent reports that a step's Job was created.

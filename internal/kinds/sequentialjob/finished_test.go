@@ -11,15 +11,18 @@ import (
 
 func TestFinishedConditionsAreThoseOfTheRun(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Finally("cleanup"))
-	want := func(when string, complete, failed, finished bool) {
+	want := func(when string, available, failed, finished bool) {
 		t.Helper()
 		for kind, want := range map[string]bool{
-			v1alpha1.ConditionComplete: complete, v1alpha1.ConditionFailed: failed, v1alpha1.ConditionFinished: finished,
+			v1alpha1.ConditionAvailable: available, v1alpha1.ConditionFailed: failed,
 		} {
 			condition := meta.FindStatusCondition(s.sj.Status.Conditions, kind)
 			if condition == nil || (condition.Status == "True") != want {
 				t.Errorf("%s: condition %+v, want %s to be %t", when, condition, kind, want)
 			}
+		}
+		if got := s.sj.Status.CompletionTime != nil; got != finished {
+			t.Errorf("%s: has a completionTime: %t, want %t", when, got, finished)
 		}
 	}
 	want("while it runs", false, false, false)

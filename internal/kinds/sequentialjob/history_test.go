@@ -89,18 +89,17 @@ func TestRetriesAreVisible(t *testing.T) {
 	}
 }
 
-func TestFailureOfReconciliationsIsACondition(t *testing.T) {
+func TestFailureOfReconciliationsIsTheReasonOfReady(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("x", "ns").Step("a"))
 	decide := func(failure string) Decision {
 		return Decide(Observation{SequentialJob: s.sj.DeepCopy(), Jobs: slices.Clone(s.jobs), CreatedJobs: s.createdUIDs, Now: s.now, Failure: failure})
 	}
 	decision := decide("jobs.batch is forbidden")
 	s.record(decision)
-	s.wantCondition(v1alpha1.ConditionReconcileFailed, "True RequestFailed: jobs.batch is forbidden")
 	s.wantCondition(v1alpha1.ConditionReady, "False RequestFailed: jobs.batch is forbidden")
 	if again := decide("jobs.batch is forbidden"); again.StatusChanged {
 		t.Error("the same failure changes the status again")
 	}
 	s.record(decide(""))
-	s.wantCondition(v1alpha1.ConditionReconcileFailed, "False Reconciled: ")
+	s.wantCondition(v1alpha1.ConditionReady, `False Running: running step "a"`)
 }

@@ -35,7 +35,7 @@ func TestARunWaitsUntilPoliciesAllowAllImages(t *testing.T) {
 			s.reconcile()
 			s.wantCreated()
 			s.wantPhase(v1alpha1.PhasePending, v1alpha1.ReasonWaiting)
-			s.wantCondition(v1alpha1.ConditionPolicyViolated, test.want)
+			s.wantCondition(v1alpha1.ConditionBlocked, test.want)
 			s.wantCondition(v1alpha1.ConditionStalled, test.want)
 			s.wantEvents(v1alpha1.EventPolicyViolated)
 
@@ -43,7 +43,7 @@ func TestARunWaitsUntilPoliciesAllowAllImages(t *testing.T) {
 			s.reconcileAfter(time.Second)
 			s.wantCreated("build")
 			s.reconcileAfter(time.Second)
-			s.wantCondition(v1alpha1.ConditionPolicyViolated, "False NoViolation: ")
+			s.wantCondition(v1alpha1.ConditionBlocked, "False NotBlocked: ")
 		})
 	}
 }
@@ -58,7 +58,7 @@ func TestAChangedPolicyAffectsTheNextStepOnly(t *testing.T) {
 	s.succeedStep("build")
 	s.wantCreated("build")
 	s.wantSteps("build: Succeeded", "test: Starting, ImageNotAllowed")
-	s.wantCondition(v1alpha1.ConditionPolicyViolated, `True ImageNotAllowed: step "test": image "two:1" of container "test" is not allowed by Policy team, which allows: three:*`)
+	s.wantCondition(v1alpha1.ConditionBlocked, `True ImageNotAllowed: step "test": image "two:1" of container "test" is not allowed by Policy team, which allows: three:*`)
 	s.policies = policy.Selection{}
 	s.reconcileAfter(time.Second)
 	s.wantCreated("build", "test")

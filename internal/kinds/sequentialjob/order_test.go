@@ -130,7 +130,7 @@ func TestForeignJobWithAStepsNameIsNotChanged(t *testing.T) {
 	s.createRefusals["build"] = taken
 
 	d := s.reconcile()
-	s.wantCondition(v1alpha1.ConditionNameConflict, "True NameTaken: Job a-build belongs to another owner")
+	s.wantCondition(v1alpha1.ConditionBlocked, "True NameTaken: Job a-build belongs to another owner")
 	s.wantEvents(v1alpha1.EventNameConflict)
 	if len(d.DeleteJobs) > 0 || d.RequeueAfter <= 0 {
 		t.Errorf("want another try later and nothing deleted, got %s, %v", d.RequeueAfter, d.DeleteJobs)
@@ -140,7 +140,7 @@ func TestForeignJobWithAStepsNameIsNotChanged(t *testing.T) {
 	s.reconcileAfter(time.Second)
 	s.wantCreated("build")
 	s.reconcileAfter(time.Minute)
-	s.wantCondition(v1alpha1.ConditionNameConflict, "False NoConflict: ")
+	s.wantCondition(v1alpha1.ConditionBlocked, "False NotBlocked: ")
 }
 
 func TestFinishedStepDoesNotRunAgainWhenItsJobIsDeleted(t *testing.T) {

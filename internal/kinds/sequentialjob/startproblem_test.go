@@ -151,7 +151,7 @@ func TestRefusalOfAJobIsInTheMessageOfItsStepAndHasOneEvent(t *testing.T) {
 	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Obj())
 	s.policies = testbuilder.AllowImages("good:*")
 	s.reconcile()
-	s.wantCondition(v1alpha1.ConditionBlocked, "True ImageNotAllowed: "+conditionMessage(&s.sj.Status, v1alpha1.ConditionPolicyViolated))
+	s.wantCondition(v1alpha1.ConditionBlocked, "True ImageNotAllowed: "+conditionMessage(&s.sj.Status, v1alpha1.ConditionStalled))
 	s.wantEvents(v1alpha1.EventPolicyViolated)
 	if s.sj.Status.Reason != v1alpha1.ReasonImageNotAllowed {
 		t.Errorf("reason %q, want %q", s.sj.Status.Reason, v1alpha1.ReasonImageNotAllowed)

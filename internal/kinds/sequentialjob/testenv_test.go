@@ -149,8 +149,7 @@ func (s *testEnv) decide(refusal *decision.Refusal) Decision {
 
 func isBlocked(status *v1alpha1.SequentialJobStatus) bool {
 	return slices.ContainsFunc([]string{
-		v1alpha1.ConditionResourcesUnavailable, v1alpha1.ConditionNameConflict, v1alpha1.ConditionPolicyViolated,
-		v1alpha1.ConditionBlocked,
+		v1alpha1.ConditionResourcesUnavailable, v1alpha1.ConditionBlocked,
 	}, func(kind string) bool { return meta.IsStatusConditionTrue(status.Conditions, kind) })
 }
 

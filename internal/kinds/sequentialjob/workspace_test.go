@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -291,7 +290,7 @@ func TestForeignObjectWithTheNameOfTheWorkspaceIsAConflict(t *testing.T) {
 	s.reconcile()
 	s.wantSteps("one: Starting, NameTaken")
 	s.wantCreated()
-	if !meta.IsStatusConditionTrue(s.sj.Status.Conditions, v1alpha1.ConditionNameConflict) {
+	if blockedReason(&s.sj.Status) != v1alpha1.ReasonNameTaken {
 		t.Errorf("conditions %+v, want NameConflict", s.sj.Status.Conditions)
 	}
 }

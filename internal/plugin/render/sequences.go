@@ -161,8 +161,6 @@ func archiveLine(s terminal.Style, archive *v1alpha1.SequenceArchiveStatus) stri
 var sequenceProblemConditions = []problemCondition{
 	{v1alpha1.ConditionSpecAccepted, metav1.ConditionFalse},
 	{v1alpha1.ConditionResourcesUnavailable, metav1.ConditionTrue},
-	{v1alpha1.ConditionNameConflict, metav1.ConditionTrue},
-	{v1alpha1.ConditionPolicyViolated, metav1.ConditionTrue},
 	{v1alpha1.ConditionBlocked, metav1.ConditionTrue},
 }
 

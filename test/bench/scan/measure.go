@@ -139,7 +139,7 @@ func (env *environment) waitForReports(ctx context.Context, c client.Reader) err
 		}
 		ready := 0
 		for i := range reports.Items {
-			if meta.IsStatusConditionTrue(reports.Items[i].Status.Conditions, v1alpha1.ConditionReportReady) {
+			if meta.IsStatusConditionTrue(reports.Items[i].Status.Conditions, v1alpha1.ConditionReady) {
 				ready++
 			}
 		}

@@ -50,7 +50,7 @@ func TestStaleJobsAreNamedAsTheirFiles(t *testing.T) {
 
 func TestMismatchBetweenReportAndExpectation(t *testing.T) {
 	status := &v1alpha1.JobReportStatus{Findings: []v1alpha1.JobFinding{
-		{Name: "hanging", Category: v1alpha1.JobCategory(jobreport.CategoryZombie), Reason: string(jobreport.ReasonRunningTooLong)},
+		{Name: "hanging", JobFindingClass: v1alpha1.JobFindingClass{Category: v1alpha1.JobCategory(jobreport.CategoryZombie), Reason: string(jobreport.ReasonRunningTooLong)}},
 	}}
 	for name, row := range map[string]struct {
 		job  StaleJob

@@ -149,20 +149,16 @@ func (f *fakeCluster) addJobs(namespace string, count int, age time.Duration) {
 func (f *fakeCluster) assertScanFailed(namespace, reason string) {
 	f.t.Helper()
 	status := f.storedStatus(namespace)
-	failed := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionScanFailed)
-	if failed == nil || failed.Status != metav1.ConditionTrue || failed.Reason != reason {
-		f.t.Errorf("%s: condition %+v, want %s", namespace, failed, reason)
-	}
-	if meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReportReady) {
-		f.t.Errorf("%s: ReportReady is True", namespace)
+	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+	if ready == nil || ready.Status != metav1.ConditionFalse || ready.Reason != reason {
+		f.t.Errorf("%s: condition %+v, want %s", namespace, ready, reason)
 	}
 }
 
 func (f *fakeCluster) assertReportReady(namespace string) {
 	f.t.Helper()
 	status := f.storedStatus(namespace)
-	if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReportReady) ||
-		!meta.IsStatusConditionFalse(status.Conditions, v1alpha1.ConditionScanFailed) {
+	if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
 		f.t.Errorf("%s: conditions %+v", namespace, status.Conditions)
 	}
 }
@@ -300,7 +296,7 @@ func TestAScanThatFailsKeepsTheLastGoodFindings(t *testing.T) {
 			cluster.reconcileAll()
 			cluster.assertScanFailed("a", row.want)
 			kept := cluster.storedStatus("a").DeepCopy()
-			if message := meta.FindStatusCondition(kept.Conditions, v1alpha1.ConditionScanFailed).Message; strings.Contains(message, "secret") {
+			if message := meta.FindStatusCondition(kept.Conditions, v1alpha1.ConditionReady).Message; strings.Contains(message, "secret") {
 				t.Errorf("the message contains the continue token: %s", message)
 			}
 			kept.Conditions = good.Conditions

@@ -10,6 +10,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
@@ -44,9 +45,8 @@ func (r *Reconciler) ReportFailure(ctx context.Context, sj *v1alpha1.SequentialJ
 	}
 	r.emit(sj, decision.WarningEvent(v1alpha1.EventReconcileFailed, "Reconcile", message))
 	_, _ = r.writeCache.UpdateStatus(ctx, r.Client, sj, func(after *v1alpha1.SequentialJob) {
-		decision.SetState(&after.Status.Conditions, sj.Generation, metav1.NewTime(now), v1alpha1.ConditionReconcileFailed,
-			decision.True(v1alpha1.ReasonRequestFailed, message))
-	}) // if the write fails, the next recorded decision has the condition
+		decision.Set(&after.Status.Conditions, sj.Generation, metav1.NewTime(now), sequentialjob.Summary(&after.Spec, &after.Status, message))
+	}) // if the write fails, the next recorded decision has the conditions
 }
 
 // reportedFailure returns the message that the status reports, or "".

@@ -50,8 +50,8 @@ func TestLastingFailureIsReportedOnce(t *testing.T) {
 	if err := api.Get(t.Context(), client.ObjectKeyFromObject(sj), sj); err != nil {
 		t.Fatal(err)
 	}
-	c := meta.FindStatusCondition(sj.Status.Conditions, v1alpha1.ConditionReconcileFailed)
-	if len(recorder.Events) != 1 || c == nil || c.Message != forbidden.Error() {
+	c := meta.FindStatusCondition(sj.Status.Conditions, v1alpha1.ConditionReady)
+	if len(recorder.Events) != 1 || c == nil || c.Reason != v1alpha1.ReasonRequestFailed || c.Message != forbidden.Error() {
 		t.Errorf("%d events, condition %+v", len(recorder.Events), c)
 	}
 	succeed := func() time.Duration {

@@ -6,7 +6,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -79,7 +78,7 @@ var approvalChanged = predicate.Funcs{
 
 func policyViolation(object client.Object) []string {
 	sj, ok := object.(*v1alpha1.SequentialJob)
-	if !ok || !meta.IsStatusConditionTrue(sj.Status.Conditions, v1alpha1.ConditionPolicyViolated) {
+	if !ok || !sequentialjob.IsBlockedByPolicy(&sj.Status) {
 		return nil
 	}
 	return []string{policyViolated}
