@@ -56,8 +56,6 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.JobFindingClassApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("JobFindingGroup"):
 		return &apiv1alpha1.JobFindingGroupApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("JobMetadata"):
-		return &apiv1alpha1.JobMetadataApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("JobOwner"):
 		return &apiv1alpha1.JobOwnerApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("JobReport"):
@@ -82,6 +80,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.NATSJetStreamSourceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ObjectiveStatus"):
 		return &apiv1alpha1.ObjectiveStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ObjectMetadata"):
+		return &apiv1alpha1.ObjectMetadataApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ObservedStatus"):
 		return &apiv1alpha1.ObservedStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Parameter"):
@@ -142,6 +142,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.ResultsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Retention"):
 		return &apiv1alpha1.RetentionApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Retry"):
+		return &apiv1alpha1.RetryApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RevisionStatus"):
 		return &apiv1alpha1.RevisionStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Rollout"):
@@ -156,8 +158,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.ScaleRuleApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Schedule"):
 		return &apiv1alpha1.ScheduleApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("ScheduledJob"):
-		return &apiv1alpha1.ScheduledJobApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ScheduledMessage"):
+		return &apiv1alpha1.ScheduledMessageApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ScheduleHistory"):
 		return &apiv1alpha1.ScheduleHistoryApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ScheduleSpec"):
@@ -166,8 +168,6 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.ScheduleStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ScheduleTemplate"):
 		return &apiv1alpha1.ScheduleTemplateApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("ScheduleTemplateMetadata"):
-		return &apiv1alpha1.ScheduleTemplateMetadataApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ScheduleTimetable"):
 		return &apiv1alpha1.ScheduleTimetableApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SecretMount"):
@@ -242,8 +242,6 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.StepCountsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("StepOptions"):
 		return &apiv1alpha1.StepOptionsApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("StepRetry"):
-		return &apiv1alpha1.StepRetryApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("StepStatus"):
 		return &apiv1alpha1.StepStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("UserContext"):

@@ -36,7 +36,7 @@ const (
 	// AnnotationStepOptions is the JSON of the step's options at the time its Job was created: a
 	// later change of the spec does not affect a step that has started.
 	AnnotationStepOptions = Prefix + "step-options"
-	// AnnotationApproval on a SequentialJob approves the start of a step with suspendBefore. Its value is
+	// AnnotationApproval on a SequentialJob approves the start of a step with requireApproval. Its value is
 	// JSON with the run, the step and the name of the user: {"run": 1, "step": "deploy", "by": "ada"}.
 	AnnotationApproval = Prefix + "approval"
 	// LabelSchedule is the name of the Schedule that started a SequentialJob or AgenticSession, for label

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Schedule starts a SequentialJob or an AgenticSession, or sends a job to a Queue, at the times of a cron
+// Schedule starts a SequentialJob or an AgenticSession, or sends a message to a Queue, at the times of a cron
 // expression, as a CronJob starts Jobs.
 //
 // +genclient
@@ -51,9 +51,9 @@ type ScheduleList struct {
 
 // ScheduleSpec is what to start, and when.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.sequentialJob), has(self.agenticSession), has(self.job)].filter(is, is).size() == 1",message="exactly one of sequentialJob, agenticSession and job must be set"
+// +kubebuilder:validation:XValidation:rule="[has(self.sequentialJob), has(self.agenticSession), has(self.message)].filter(is, is).size() == 1",message="exactly one of sequentialJob, agenticSession and message must be set"
 // +kubebuilder:validation:XValidation:rule="has(self.sequentialJob) == has(oldSelf.sequentialJob) && has(self.agenticSession) == has(oldSelf.agenticSession)",message="the kind of the runs is immutable: create another Schedule"
-// +kubebuilder:validation:XValidation:rule="!has(self.job) || !has(self.concurrencyPolicy) || self.concurrencyPolicy == 'Allow'",message="a Schedule of jobs can only have concurrencyPolicy Allow: when a job of a queue has ended is not known",fieldPath=".concurrencyPolicy"
+// +kubebuilder:validation:XValidation:rule="!has(self.message) || !has(self.concurrencyPolicy) || self.concurrencyPolicy == 'Allow'",message="a Schedule of messages can only have concurrencyPolicy Allow: when the work on a message has ended is not known",fieldPath=".concurrencyPolicy"
 type ScheduleSpec struct {
 	// schedule is a cron expression with five fields, as in batch/v1 CronJob: minute, hour, day of the
 	// month, month and day of the week; or @hourly, @daily, @weekly, @monthly or @yearly. @every is not
@@ -121,25 +121,23 @@ type ScheduleSpec struct {
 	// +optional
 	AgenticSession *ScheduleTemplate `json:"agenticSession,omitempty"`
 
-	// job is sent to a Queue at each time. It has the time as the header Scheduled-Time, in RFC 3339 and
+	// message is sent to a Queue at each time. It has the time as the header Scheduled-Time, in RFC 3339 and
 	// UTC, and an ID that is derived from it.
 	// +optional
-	Job *ScheduledJob `json:"job,omitempty"`
+	Message *ScheduledMessage `json:"message,omitempty"`
 }
 
-// ScheduledJob is the job of each time.
-type ScheduledJob struct {
-	// queue is the name of a Queue in the namespace of the Schedule.
+// ScheduledMessage is the message of each time.
+type ScheduledMessage struct {
+	// queueRef is the Queue.
 	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Queue string `json:"queue"`
+	QueueRef LocalReference `json:"queueRef"`
 
 	// payload is any value. It is sent as JSON. Defaults to an empty payload.
 	// +optional
 	Payload *apiextensionsv1.JSON `json:"payload,omitempty"`
 
-	// kind of the job, which selects its handler.
+	// kind of the message, which selects its handler.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Kind string `json:"kind,omitempty"`
@@ -153,7 +151,7 @@ type ScheduledJob struct {
 	// +optional
 	Timeout *Duration `json:"timeout,omitempty"`
 
-	// headers of the job.
+	// headers of the message.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Headers map[string]string `json:"headers,omitempty"`
@@ -161,9 +159,9 @@ type ScheduledJob struct {
 
 // ScheduleTemplate is the object of each run.
 type ScheduleTemplate struct {
-	// metadata has labels and annotations for each run.
+	// metadata of each run.
 	// +optional
-	Metadata *ScheduleTemplateMetadata `json:"metadata,omitempty"`
+	Metadata *ObjectMetadata `json:"metadata,omitempty"`
 
 	// spec of each run. Admission tries it in a dry run. ttlSecondsAfterFinished must be at least 60.
 	// +required
@@ -171,18 +169,6 @@ type ScheduleTemplate struct {
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:validation:Schemaless
 	Spec runtime.RawExtension `json:"spec"`
-}
-
-// ScheduleTemplateMetadata has labels and annotations for each run.
-type ScheduleTemplateMetadata struct {
-	// labels of each run. Keys with yardmaster.dev are reserved.
-	// +optional
-	// +kubebuilder:validation:MaxProperties=64
-	Labels map[string]string `json:"labels,omitempty"`
-	// annotations of each run. Keys with yardmaster.dev are reserved.
-	// +optional
-	// +kubebuilder:validation:MaxProperties=64
-	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
 // ScheduleHistory is how many finished runs are kept. Older ones are deleted, with their Jobs.
@@ -250,9 +236,9 @@ const (
 	MissedSuperseded = "Superseded"
 	// MissedScheduleChanged: the schedule was changed before the time could start.
 	MissedScheduleChanged = "ScheduleChanged"
-	// MissedRefused: the API server refused the run, or the broker the job.
+	// MissedRefused: the API server refused the run, or the broker the message.
 	MissedRefused = "Refused"
-	// MissedOutcomeUnknown: the broker did not confirm the job. It may have been sent.
+	// MissedOutcomeUnknown: the broker did not confirm the message. It may have been sent.
 	MissedOutcomeUnknown = "OutcomeUnknown"
 )
 
@@ -337,9 +323,9 @@ type ScheduleTimetable struct {
 type PendingRun struct {
 	// scheduledTime of the run.
 	ScheduledTime metav1.Time `json:"scheduledTime"`
-	// name of the run, or ID of the job.
+	// name of the run, or ID of the message.
 	Name string `json:"name"`
-	// since is when a job was first sent. Absent while it is known not to be in its queue.
+	// since is when a message was first sent. Absent while it is known not to be in its queue.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
 }

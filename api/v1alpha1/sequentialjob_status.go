@@ -210,7 +210,7 @@ type StepStatus struct {
 	// finishTime is when the step, or the last attempt of a step that is Retrying, ended.
 	// +optional
 	FinishTime *metav1.Time `json:"finishTime,omitempty"`
-	// approvedBy is the user who approved the start of a step with suspendBefore. The webhook
+	// approvedBy is the user who approved the start of a step with requireApproval. The webhook
 	// checks the name.
 	// +optional
 	ApprovedBy string `json:"approvedBy,omitempty"`

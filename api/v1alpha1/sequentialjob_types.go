@@ -92,7 +92,7 @@ type SequentialJobSpec struct {
 	// jobMetadata has labels and annotations for all Jobs of the steps, for example the label
 	// kueue.x-k8s.io/queue-name, with which Kueue admits each step separately.
 	// +optional
-	JobMetadata *JobMetadata `json:"jobMetadata,omitempty"`
+	JobMetadata *ObjectMetadata `json:"jobMetadata,omitempty"`
 
 	// suspend suspends the sequence while it is true: no step starts. Defaults to false.
 	// +optional
@@ -127,9 +127,9 @@ type SequentialJobSpec struct {
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 
 	// workspace is a volume that is created for this SequentialJob and mounted in every step, so
-	// that steps can share files. It is immutable.
+	// that steps can share files. It is immutable, except onLost.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="workspace is immutable"
+	// +kubebuilder:validation:XValidation:rule="self.size == oldSelf.size && self.accessMode == oldSelf.accessMode && self.mountPath == oldSelf.mountPath && self.retention == oldSelf.retention && has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",message="workspace is immutable, except onLost"
 	Workspace *Workspace `json:"workspace,omitempty"`
 
 	// rerun starts another run of a finished SequentialJob when its id changes.
@@ -142,14 +142,6 @@ type SequentialJobSpec struct {
 	// +optional
 	// +kubebuilder:default=Fail
 	OnLostJob LostJobPolicy `json:"onLostJob,omitempty"`
-
-	// onLostWorkspace is what happens when the workspace was deleted or replaced after a step used
-	// it. Fail: the run fails with the reason WorkspaceLost. Restart: a new run starts from the
-	// first step with an empty workspace; if only steps of finally remain, the run fails. Defaults
-	// to Fail.
-	// +optional
-	// +kubebuilder:default=Fail
-	OnLostWorkspace LostWorkspacePolicy `json:"onLostWorkspace,omitempty"`
 
 	// jobHistoryLimit is the number of Jobs of ended steps that are kept, with their Pods and logs. The
 	// oldest are deleted once their outcome is recorded and, with archive, their run is archived. Unset keeps all.
@@ -269,11 +261,12 @@ type StepOptions struct {
 	// +kubebuilder:validation:Minimum=1
 	StartDeadlineSeconds *int64 `json:"startDeadlineSeconds,omitempty"`
 
-	// retry creates a new Job after the step's Job failed. Unlike backoffLimit, it waits longer
-	// before each attempt, as configured here, and the step can be changed while it waits. Unset
-	// means that the step fails with its Job.
+	// retry creates a new Job after the step's Job failed, and the step can be changed while it waits. A failure that
+	// another attempt would repeat is not retried, nor a lost Job or workspace. limit is required, 1 to 100. backoff defaults
+	// to 10s, maxBackoff to 10m.
 	// +optional
-	Retry *StepRetry `json:"retry,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="has(self.limit) && self.limit >= 1 && self.limit <= 100",message="limit must be from 1 to 100",fieldPath=".limit"
+	Retry *Retry `json:"retry,omitempty"`
 
 	// backoffLimitPerIndex is the number of failed Pods of each index that are replaced before the
 	// index fails. The other indexes still run, and then the step fails. It requires completionMode:
@@ -294,11 +287,11 @@ type StepOptions struct {
 	// +optional
 	SuccessPolicy *batchv1.SuccessPolicy `json:"successPolicy,omitempty"`
 
-	// suspendBefore makes the run wait for an approval before the step, in each run: see
+	// requireApproval makes the run wait for an approval before the step, in each run: see
 	// `kubectl yardmaster seq approve`. The run's activeDeadlineSeconds restarts with the approval.
 	// Defaults to false.
 	// +optional
-	SuspendBefore bool `json:"suspendBefore,omitempty"`
+	RequireApproval bool `json:"requireApproval,omitempty"`
 
 	// when is a CEL expression that is evaluated when the step is due. If it is false, the step is
 	// skipped, and the run continues. It can read the earlier steps (steps.build.phase, .reason and
@@ -355,39 +348,6 @@ type StepOptions struct {
 	Outputs bool `json:"outputs,omitempty"`
 }
 
-// StepRetry says how often and when a failed step is tried again. A failure that another attempt would repeat is not
-// retried: a Job that the API server refuses, a Job that fails because of podFailurePolicy, an invalid output. Neither
-// is one of the whole run: its deadline, or a lost Job or workspace.
-type StepRetry struct {
-	// limit is the number of further attempts after the first one failed.
-	// +required
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=100
-	Limit int32 `json:"limit"`
-	// backoffSeconds is the time in seconds before the second attempt. It doubles with each further attempt.
-	// Defaults to 10.
-	// +optional
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=86400
-	BackoffSeconds *int32 `json:"backoffSeconds,omitempty"`
-	// maxBackoffSeconds is the longest time in seconds before an attempt. Defaults to 600.
-	// +optional
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=86400
-	MaxBackoffSeconds *int32 `json:"maxBackoffSeconds,omitempty"`
-}
-
-// JobMetadata has metadata for the Jobs of all steps.
-type JobMetadata struct {
-	// labels of all Jobs. Keys with the prefix yardmaster.dev/ or batch.kubernetes.io/ are reserved.
-	// +optional
-	Labels map[string]string `json:"labels,omitempty"`
-	// annotations of all Jobs. The same keys are reserved, except yardmaster.dev/report-ignore and
-	// yardmaster.dev/report-running-too-long.
-	// +optional
-	Annotations map[string]string `json:"annotations,omitempty"`
-}
-
 // Workspace is a PersistentVolumeClaim that is created for one SequentialJob.
 type Workspace struct {
 	// size of the volume.
@@ -418,6 +378,13 @@ type Workspace struct {
 	// +optional
 	// +kubebuilder:default=Delete
 	Retention WorkspaceRetention `json:"retention,omitempty"`
+
+	// onLost is what happens when the claim was deleted or replaced after a step used it. Fail: the run fails with the reason
+	// WorkspaceLost. Recreate: a new run starts from the first step with an empty workspace; if only steps of finally remain,
+	// the run fails. Defaults to Fail.
+	// +optional
+	// +kubebuilder:default=Fail
+	OnLost LostWorkspacePolicy `json:"onLost,omitempty"`
 }
 
 // SequenceArchive is where the logs of steps are kept.
@@ -507,13 +474,13 @@ const (
 )
 
 // LostWorkspacePolicy is what happens to a run whose workspace was deleted or replaced.
-// +kubebuilder:validation:Enum=Fail;Restart
+// +kubebuilder:validation:Enum=Fail;Recreate
 type LostWorkspacePolicy string
 
 // The lost-workspace policies.
 const (
-	LostWorkspaceFail    LostWorkspacePolicy = "Fail"
-	LostWorkspaceRestart LostWorkspacePolicy = "Restart"
+	LostWorkspaceFail     LostWorkspacePolicy = "Fail"
+	LostWorkspaceRecreate LostWorkspacePolicy = "Recreate"
 )
 
 // WorkspaceRetention is what happens to a workspace when its SequentialJob is deleted.

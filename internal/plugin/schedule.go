@@ -43,8 +43,8 @@ func newScheduleCommand(env *environment) *cobra.Command {
 func triggerRun(ctx context.Context, env *environment, cluster *clusterConnection, s *v1alpha1.Schedule) error {
 	const suffixLength = 5
 	name := s.Name + "-now-" + rand.String(suffixLength)
-	if s.Spec.Job != nil {
-		q, err := queueKind.getObject(ctx, cluster, s.Spec.Job.Queue)
+	if s.Spec.Message != nil {
+		q, err := queueKind.getObject(ctx, cluster, s.Spec.Message.QueueRef.Name)
 		if err != nil {
 			return err
 		}

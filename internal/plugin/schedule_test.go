@@ -87,7 +87,7 @@ func TestATriggeredRunBelongsToItsScheduleAndHasNoScheduledTime(t *testing.T) {
 func TestATriggeredJobIsSentToItsQueue(t *testing.T) {
 	g := newDeadLetterBroker(t, 0)
 	s := nightlySchedule(func(s *v1alpha1.Schedule) {
-		s.Spec.SequentialJob, s.Spec.Job = nil, &v1alpha1.ScheduledJob{Queue: "mail", Kind: "digest", Payload: &apiextensionsv1.JSON{Raw: []byte(`{"all":true}`)}}
+		s.Spec.SequentialJob, s.Spec.Message = nil, &v1alpha1.ScheduledMessage{QueueRef: v1alpha1.LocalReference{Name: "mail"}, Kind: "digest", Payload: &apiextensionsv1.JSON{Raw: []byte(`{"all":true}`)}}
 	})
 	code, out, errOut := runPlugin(t, "schedule trigger nightly", s, natsQueue("mail"), natsSecret(g.clientURL()))
 	if code != exitSuccess || !strings.HasPrefix(out, "job nightly-now-") {

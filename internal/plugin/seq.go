@@ -82,7 +82,7 @@ func isRerunPending(sj *v1alpha1.SequentialJob) bool {
 func newApproveCommand(env *environment) *cobra.Command {
 	expected := ""
 	command := sequentialJobKind.newObjectCommand(env, "approve", "Approve the step that a SequentialJob waits with",
-		"Approve the start of the step that waits because of step.suspendBefore. The status records your user name.\n\n"+
+		"Approve the start of the step that waits because of step.requireApproval. The status records your user name.\n\n"+
 			"If no step waits, or not the one that --step names, the command says so and writes nothing.",
 		func(ctx context.Context, cluster *clusterConnection, sj *v1alpha1.SequentialJob) error {
 			qualifiedName := sequentialJobKind.qualifiedName(sj)

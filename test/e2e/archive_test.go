@@ -5,6 +5,7 @@ package e2e
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -37,7 +38,7 @@ func createLogArchive(t *testing.T, name string) {
 func testArchivedLogs(t *testing.T) {
 	const archive = "log-archive"
 	createLogArchive(t, archive)
-	retry := testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.Retry = &v1alpha1.StepRetry{Limit: 1, BackoffSeconds: new(int32(1))} })
+	retry := testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.Retry = &v1alpha1.Retry{Limit: new(int32(1)), Backoff: &v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Second}}} })
 	sj := testbuilder.SequentialJob("archived", "").TTLAfterFinished(0).
 		Step("build", shellScript(`echo "building for $HOSTNAME"; [ -e /etc/passwd.d ]`), retry).
 		Step("test", shellScript("echo never")).

@@ -17,8 +17,8 @@ import (
 // ofJobs makes a Schedule send jobs to Queue billing.
 func ofJobs(spec *v1alpha1.ScheduleSpec) {
 	spec.SequentialJob = nil
-	spec.Job = &v1alpha1.ScheduledJob{
-		Queue: "billing", Kind: "invoice", Payload: &apiextensionsv1.JSON{Raw: []byte(`{"all":true}`)}, Headers: map[string]string{"Tenant": "acme"},
+	spec.Message = &v1alpha1.ScheduledMessage{
+		QueueRef: v1alpha1.LocalReference{Name: "billing"}, Kind: "invoice", Payload: &apiextensionsv1.JSON{Raw: []byte(`{"all":true}`)}, Headers: map[string]string{"Tenant": "acme"},
 	}
 }
 
@@ -85,7 +85,7 @@ func TestAJobThatItsQueueRejectsIsMissed(t *testing.T) {
 	e := newQueueEnv(t)
 	e.createQueue("billing", "")
 	e.waitUntilReady("billing")
-	s := createSchedule(t, e.ns, ofJobs, func(spec *v1alpha1.ScheduleSpec) { spec.Job.Priority = "urgent" })
+	s := createSchedule(t, e.ns, ofJobs, func(spec *v1alpha1.ScheduleSpec) { spec.Message.Priority = "urgent" })
 	s.makeDue(1)
 	if message := s.waitForReady(metav1.ConditionFalse, v1alpha1.ReasonRunRefused); !strings.Contains(message, "urgent") {
 		t.Errorf("message %q", message)

@@ -129,7 +129,7 @@ func (s *scheduleTest) waitForReady(status metav1.ConditionStatus, reason string
 func TestADueScheduleStartsASequence(t *testing.T) {
 	t.Parallel()
 	s := createSchedule(t, namespace(t), func(spec *v1alpha1.ScheduleSpec) {
-		spec.SequentialJob.Metadata = &v1alpha1.ScheduleTemplateMetadata{Labels: map[string]string{"team": "etl"}}
+		spec.SequentialJob.Metadata = &v1alpha1.ObjectMetadata{Labels: map[string]string{"team": "etl"}}
 	})
 	s.makeDue(1)
 	run := s.waitForRuns(1)[0]
@@ -277,7 +277,7 @@ func TestSchedulesAreValidatedWithADryRunOfWhatTheyCreate(t *testing.T) {
 			s.Jitter = &v1alpha1.Duration{Duration: metav1.Duration{Duration: 25 * time.Hour}}
 		}, "must be between 0s and 24h"},
 		"a reserved label": {func(s *v1alpha1.ScheduleSpec) {
-			s.SequentialJob.Metadata = &v1alpha1.ScheduleTemplateMetadata{Labels: map[string]string{"yardmaster.dev/schedule": "x"}}
+			s.SequentialJob.Metadata = &v1alpha1.ObjectMetadata{Labels: map[string]string{"yardmaster.dev/schedule": "x"}}
 		}, "is reserved"},
 		"a time to live that is shorter than an observation": {template(`{"containers": [{"name": "a", "image": "a"}], "ttlSecondsAfterFinished": 0}`), "ttlSecondsAfterFinished: Invalid value: 0: must be at least 60"},
 		"a field that does not exist":                        {template(`{"containers": [{"name": "a", "image": "a", "comand": ["true"]}]}`), "comand"},
@@ -323,7 +323,7 @@ func TestExamplesOfSchedulesStartRuns(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := &scheduleTest{t, &v1alpha1.Schedule{ObjectMeta: metav1.ObjectMeta{Namespace: manifest.GetNamespace(), Name: manifest.GetName()}}}
-			if s.read().Spec.Job != nil { // TestADueScheduleSendsAJobToItsQueueOnceItIsReady sends one
+			if s.read().Spec.Message != nil { // TestADueScheduleSendsAJobToItsQueueOnceItIsReady sends one
 				s.waitForReady(metav1.ConditionFalse, v1alpha1.ReasonQueueNotFound)
 				return
 			}
@@ -360,7 +360,7 @@ func TestAScheduleWhoseRunsAreRefusedCanBeSuspended(t *testing.T) {
 	s.change(func(spec *v1alpha1.ScheduleSpec) { spec.Suspend = true })
 	s.waitForReady(metav1.ConditionTrue, v1alpha1.ReasonSuspended)
 	before := s.read().DeepCopy()
-	s.s.Spec.SequentialJob.Metadata = &v1alpha1.ScheduleTemplateMetadata{Labels: map[string]string{"team": "etl"}}
+	s.s.Spec.SequentialJob.Metadata = &v1alpha1.ObjectMetadata{Labels: map[string]string{"team": "etl"}}
 	if err := cluster.Patch(t.Context(), s.s, client.MergeFrom(before)); err == nil || !strings.Contains(err.Error(), "its runs would be refused") {
 		t.Errorf("a change of the template: %v", err)
 	}

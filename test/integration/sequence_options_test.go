@@ -217,7 +217,7 @@ func TestUnwantedStepIsSkipped(t *testing.T) {
 func TestApprovalNamesTheUserWhoMadeIt(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("release", "").
-		Step("deploy", options(func(o *v1alpha1.StepOptions) { o.SuspendBefore = true })).Obj())
+		Step("deploy", options(func(o *v1alpha1.StepOptions) { o.RequireApproval = true })).Obj())
 	s.waitUntil("the step to wait", func(sj *v1alpha1.SequentialJob) bool { return sj.Status.Reason == v1alpha1.ReasonApprovalRequired })
 	approve := func(user, name string) error {
 		before := s.readSequence().DeepCopy()

@@ -218,7 +218,7 @@ func TestSequenceFailsIfItsWorkspaceWasDeleted(t *testing.T) {
 
 func TestSequenceRestartsWithAnEmptyWorkspaceIfItsSpecSaysSo(t *testing.T) {
 	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("restart", "").Step("a").Step("b").Workspace(v1alpha1.WorkspaceDelete).RestartOnLostWorkspace().Obj())
+	s := createSequence(t, testbuilder.SequentialJob("restart", "").Step("a").Step("b").Workspace(v1alpha1.WorkspaceDelete).RecreateLostWorkspace().Obj())
 	claim := s.deleteWorkspace()
 	job := s.waitForJob("a")
 	s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false })

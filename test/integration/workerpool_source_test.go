@@ -146,7 +146,9 @@ func TestAPoolFollowsTheLagOfAConsumer(t *testing.T) {
 		}
 	}
 	c.waitFor("workers", func() bool { return c.getPool("billing").Status.Replicas == 3 })
-	c.waitFor("unacknowledged messages", func() bool { return strings.Contains(c.getPool("billing").Status.LastDecision.Message, "F = 3 running") })
+	c.waitFor("unacknowledged messages", func() bool {
+		return strings.Contains(c.getPool("billing").Status.LastDecision.Message, "F = 3 running")
+	})
 	if s := c.getPool("billing").Status; s.Desired != 3 || *s.Backlog != 22 {
 		t.Errorf("status %+v", s)
 	}

@@ -55,7 +55,7 @@ func (b *SequentialJobBuilder) Defaults(container corev1.Container) *SequentialJ
 // JobLabel adds a label for the child Jobs.
 func (b *SequentialJobBuilder) JobLabel(key, value string) *SequentialJobBuilder {
 	if b.sj.Spec.JobMetadata == nil {
-		b.sj.Spec.JobMetadata = &v1alpha1.JobMetadata{Labels: map[string]string{}}
+		b.sj.Spec.JobMetadata = &v1alpha1.ObjectMetadata{Labels: map[string]string{}}
 	}
 	b.sj.Spec.JobMetadata.Labels[key] = value
 	return b
@@ -91,9 +91,9 @@ func (b *SequentialJobBuilder) RerunLostJobs() *SequentialJobBuilder {
 	return b
 }
 
-// RestartOnLostWorkspace sets onLostWorkspace to Restart.
-func (b *SequentialJobBuilder) RestartOnLostWorkspace() *SequentialJobBuilder {
-	b.sj.Spec.OnLostWorkspace = v1alpha1.LostWorkspaceRestart
+// RecreateLostWorkspace sets workspace.onLost to Recreate.
+func (b *SequentialJobBuilder) RecreateLostWorkspace() *SequentialJobBuilder {
+	b.workspace().OnLost = v1alpha1.LostWorkspaceRecreate
 	return b
 }
 
@@ -111,13 +111,17 @@ func (b *SequentialJobBuilder) ManagedBy(manager string) *SequentialJobBuilder {
 
 // Workspace adds a volume of 1 GiB at /workspace.
 func (b *SequentialJobBuilder) Workspace(retention v1alpha1.WorkspaceRetention) *SequentialJobBuilder {
-	b.sj.Spec.Workspace = &v1alpha1.Workspace{
-		Size:       resource.MustParse("1Gi"),
-		AccessMode: corev1.ReadWriteOnce,
-		MountPath:  "/workspace",
-		Retention:  retention,
-	}
+	workspace := b.workspace()
+	workspace.Size, workspace.AccessMode = resource.MustParse("1Gi"), corev1.ReadWriteOnce
+	workspace.MountPath, workspace.Retention = "/workspace", retention
 	return b
+}
+
+func (b *SequentialJobBuilder) workspace() *v1alpha1.Workspace {
+	if b.sj.Spec.Workspace == nil {
+		b.sj.Spec.Workspace = &v1alpha1.Workspace{}
+	}
+	return b.sj.Spec.Workspace
 }
 
 // StepOption changes a step.

@@ -103,7 +103,7 @@ func runningSequence(t *testing.T, ns, name string) *v1alpha1.SequentialJob {
 // waitingSequence waits for the approval of its second step.
 func waitingSequence(t *testing.T, ns, name string) *v1alpha1.SequentialJob {
 	sj := newSequence(ns, name, "build", "deploy")
-	sj.Spec.Containers[1].Step = &v1alpha1.StepOptions{SuspendBefore: true}
+	sj.Spec.Containers[1].Step = &v1alpha1.StepOptions{RequireApproval: true}
 	return create(t, sj, func(sj *v1alpha1.SequentialJob) {
 		sj.Status = v1alpha1.SequentialJobStatus{
 			Phase: v1alpha1.PhaseSuspended, Reason: v1alpha1.ReasonApprovalRequired, Run: 1, StartTime: ago(20 * time.Minute), Progress: v1alpha1.Progress{Display: "1/2"},

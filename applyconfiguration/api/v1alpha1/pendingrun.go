@@ -13,9 +13,9 @@ import (
 type PendingRunApplyConfiguration struct {
 	// scheduledTime of the run.
 	ScheduledTime *v1.Time `json:"scheduledTime,omitempty"`
-	// name of the run, or ID of the job.
+	// name of the run, or ID of the message.
 	Name *string `json:"name,omitempty"`
-	// since is when a job was first sent. Absent while it is known not to be in its queue.
+	// since is when a message was first sent. Absent while it is known not to be in its queue.
 	Since *v1.Time `json:"since,omitempty"`
 }
 

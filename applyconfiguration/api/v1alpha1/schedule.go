@@ -11,7 +11,7 @@ import (
 // ScheduleApplyConfiguration represents a declarative configuration of the Schedule type for use
 // with apply.
 //
-// Schedule starts a SequentialJob or an AgenticSession, or sends a job to a Queue, at the times of a cron
+// Schedule starts a SequentialJob or an AgenticSession, or sends a message to a Queue, at the times of a cron
 // expression, as a CronJob starts Jobs.
 type ScheduleApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`

@@ -46,9 +46,9 @@ type ScheduleSpecApplyConfiguration struct {
 	// agenticSession is the AgenticSession of each run. It has the time of the run as the environment
 	// variable SCHEDULED_TIME, in RFC 3339 and UTC. Its owner is the user who last changed this field.
 	AgenticSession *ScheduleTemplateApplyConfiguration `json:"agenticSession,omitempty"`
-	// job is sent to a Queue at each time. It has the time as the header Scheduled-Time, in RFC 3339 and
+	// message is sent to a Queue at each time. It has the time as the header Scheduled-Time, in RFC 3339 and
 	// UTC, and an ID that is derived from it.
-	Job *ScheduledJobApplyConfiguration `json:"job,omitempty"`
+	Message *ScheduledMessageApplyConfiguration `json:"message,omitempty"`
 }
 
 // ScheduleSpecApplyConfiguration constructs a declarative configuration of the ScheduleSpec type for use with
@@ -137,10 +137,10 @@ func (b *ScheduleSpecApplyConfiguration) WithAgenticSession(value *ScheduleTempl
 	return b
 }
 
-// WithJob sets the Job field in the declarative configuration to the given value
+// WithMessage sets the Message field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Job field is set to the value of the last call.
-func (b *ScheduleSpecApplyConfiguration) WithJob(value *ScheduledJobApplyConfiguration) *ScheduleSpecApplyConfiguration {
-	b.Job = value
+// If called multiple times, the Message field is set to the value of the last call.
+func (b *ScheduleSpecApplyConfiguration) WithMessage(value *ScheduledMessageApplyConfiguration) *ScheduleSpecApplyConfiguration {
+	b.Message = value
 	return b
 }

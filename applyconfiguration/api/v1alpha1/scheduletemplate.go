@@ -11,8 +11,8 @@ import (
 //
 // ScheduleTemplate is the object of each run.
 type ScheduleTemplateApplyConfiguration struct {
-	// metadata has labels and annotations for each run.
-	Metadata *ScheduleTemplateMetadataApplyConfiguration `json:"metadata,omitempty"`
+	// metadata of each run.
+	Metadata *ObjectMetadataApplyConfiguration `json:"metadata,omitempty"`
 	// spec of each run. Admission tries it in a dry run. ttlSecondsAfterFinished must be at least 60.
 	Spec *runtime.RawExtension `json:"spec,omitempty"`
 }
@@ -26,7 +26,7 @@ func ScheduleTemplate() *ScheduleTemplateApplyConfiguration {
 // WithMetadata sets the Metadata field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Metadata field is set to the value of the last call.
-func (b *ScheduleTemplateApplyConfiguration) WithMetadata(value *ScheduleTemplateMetadataApplyConfiguration) *ScheduleTemplateApplyConfiguration {
+func (b *ScheduleTemplateApplyConfiguration) WithMetadata(value *ObjectMetadataApplyConfiguration) *ScheduleTemplateApplyConfiguration {
 	b.Metadata = value
 	return b
 }

@@ -26,7 +26,7 @@ type SequentialJobSpecApplyConfiguration struct {
 	Template *PodTemplateApplyConfiguration `json:"template,omitempty"`
 	// jobMetadata has labels and annotations for all Jobs of the steps, for example the label
 	// kueue.x-k8s.io/queue-name, with which Kueue admits each step separately.
-	JobMetadata *JobMetadataApplyConfiguration `json:"jobMetadata,omitempty"`
+	JobMetadata *ObjectMetadataApplyConfiguration `json:"jobMetadata,omitempty"`
 	// suspend suspends the sequence while it is true: no step starts. Defaults to false.
 	Suspend *bool `json:"suspend,omitempty"`
 	// suspendPolicy is what suspend does to a running step. AfterCurrent lets it finish;
@@ -44,7 +44,7 @@ type SequentialJobSpecApplyConfiguration struct {
 	// deleted with all objects it owns. Unset means never.
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 	// workspace is a volume that is created for this SequentialJob and mounted in every step, so
-	// that steps can share files. It is immutable.
+	// that steps can share files. It is immutable, except onLost.
 	Workspace *WorkspaceApplyConfiguration `json:"workspace,omitempty"`
 	// rerun starts another run of a finished SequentialJob when its id changes.
 	Rerun *RerunApplyConfiguration `json:"rerun,omitempty"`
@@ -52,11 +52,6 @@ type SequentialJobSpecApplyConfiguration struct {
 	// that it is unknown whether the step did its work. Fail fails the step; Rerun runs it
 	// again. Defaults to Fail.
 	OnLostJob *apiv1alpha1.LostJobPolicy `json:"onLostJob,omitempty"`
-	// onLostWorkspace is what happens when the workspace was deleted or replaced after a step used
-	// it. Fail: the run fails with the reason WorkspaceLost. Restart: a new run starts from the
-	// first step with an empty workspace; if only steps of finally remain, the run fails. Defaults
-	// to Fail.
-	OnLostWorkspace *apiv1alpha1.LostWorkspacePolicy `json:"onLostWorkspace,omitempty"`
 	// jobHistoryLimit is the number of Jobs of ended steps that are kept, with their Pods and logs. The
 	// oldest are deleted once their outcome is recorded and, with archive, their run is archived. Unset keeps all.
 	JobHistoryLimit *int32 `json:"jobHistoryLimit,omitempty"`
@@ -111,7 +106,7 @@ func (b *SequentialJobSpecApplyConfiguration) WithTemplate(value *PodTemplateApp
 // WithJobMetadata sets the JobMetadata field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the JobMetadata field is set to the value of the last call.
-func (b *SequentialJobSpecApplyConfiguration) WithJobMetadata(value *JobMetadataApplyConfiguration) *SequentialJobSpecApplyConfiguration {
+func (b *SequentialJobSpecApplyConfiguration) WithJobMetadata(value *ObjectMetadataApplyConfiguration) *SequentialJobSpecApplyConfiguration {
 	b.JobMetadata = value
 	return b
 }
@@ -182,14 +177,6 @@ func (b *SequentialJobSpecApplyConfiguration) WithRerun(value *RerunApplyConfigu
 // If called multiple times, the OnLostJob field is set to the value of the last call.
 func (b *SequentialJobSpecApplyConfiguration) WithOnLostJob(value apiv1alpha1.LostJobPolicy) *SequentialJobSpecApplyConfiguration {
 	b.OnLostJob = &value
-	return b
-}
-
-// WithOnLostWorkspace sets the OnLostWorkspace field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the OnLostWorkspace field is set to the value of the last call.
-func (b *SequentialJobSpecApplyConfiguration) WithOnLostWorkspace(value apiv1alpha1.LostWorkspacePolicy) *SequentialJobSpecApplyConfiguration {
-	b.OnLostWorkspace = &value
 	return b
 }
 

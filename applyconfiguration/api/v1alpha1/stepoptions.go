@@ -24,10 +24,10 @@ type StepOptionsApplyConfiguration struct {
 	// container after the Job has started. Otherwise the step fails, for example because an
 	// image cannot be pulled or no node fits. Unset means no limit.
 	StartDeadlineSeconds *int64 `json:"startDeadlineSeconds,omitempty"`
-	// retry creates a new Job after the step's Job failed. Unlike backoffLimit, it waits longer
-	// before each attempt, as configured here, and the step can be changed while it waits. Unset
-	// means that the step fails with its Job.
-	Retry *StepRetryApplyConfiguration `json:"retry,omitempty"`
+	// retry creates a new Job after the step's Job failed, and the step can be changed while it waits. A failure that
+	// another attempt would repeat is not retried, nor a lost Job or workspace. limit is required, 1 to 100. backoff defaults
+	// to 10s, maxBackoff to 10m.
+	Retry *RetryApplyConfiguration `json:"retry,omitempty"`
 	// backoffLimitPerIndex is the number of failed Pods of each index that are replaced before the
 	// index fails. The other indexes still run, and then the step fails. It requires completionMode:
 	// Indexed and the template's restartPolicy to be Never.
@@ -39,10 +39,10 @@ type StepOptionsApplyConfiguration struct {
 	// others are stopped. It requires completionMode: Indexed. Unset means that all indexes have
 	// to succeed.
 	SuccessPolicy *v1.SuccessPolicyApplyConfiguration `json:"successPolicy,omitempty"`
-	// suspendBefore makes the run wait for an approval before the step, in each run: see
+	// requireApproval makes the run wait for an approval before the step, in each run: see
 	// `kubectl yardmaster seq approve`. The run's activeDeadlineSeconds restarts with the approval.
 	// Defaults to false.
-	SuspendBefore *bool `json:"suspendBefore,omitempty"`
+	RequireApproval *bool `json:"requireApproval,omitempty"`
 	// when is a CEL expression that is evaluated when the step is due. If it is false, the step is
 	// skipped, and the run continues. It can read the earlier steps (steps.build.phase, .reason and
 	// .output; steps["unit-test"] for a name with -), the parameters (parameters.DATE) and the outcome
@@ -110,7 +110,7 @@ func (b *StepOptionsApplyConfiguration) WithStartDeadlineSeconds(value int64) *S
 // WithRetry sets the Retry field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Retry field is set to the value of the last call.
-func (b *StepOptionsApplyConfiguration) WithRetry(value *StepRetryApplyConfiguration) *StepOptionsApplyConfiguration {
+func (b *StepOptionsApplyConfiguration) WithRetry(value *RetryApplyConfiguration) *StepOptionsApplyConfiguration {
 	b.Retry = value
 	return b
 }
@@ -139,11 +139,11 @@ func (b *StepOptionsApplyConfiguration) WithSuccessPolicy(value *v1.SuccessPolic
 	return b
 }
 
-// WithSuspendBefore sets the SuspendBefore field in the declarative configuration to the given value
+// WithRequireApproval sets the RequireApproval field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the SuspendBefore field is set to the value of the last call.
-func (b *StepOptionsApplyConfiguration) WithSuspendBefore(value bool) *StepOptionsApplyConfiguration {
-	b.SuspendBefore = &value
+// If called multiple times, the RequireApproval field is set to the value of the last call.
+func (b *StepOptionsApplyConfiguration) WithRequireApproval(value bool) *StepOptionsApplyConfiguration {
+	b.RequireApproval = &value
 	return b
 }
 

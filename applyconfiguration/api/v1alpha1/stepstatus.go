@@ -53,7 +53,7 @@ type StepStatusApplyConfiguration struct {
 	StartTime *v1.Time `json:"startTime,omitempty"`
 	// finishTime is when the step, or the last attempt of a step that is Retrying, ended.
 	FinishTime *v1.Time `json:"finishTime,omitempty"`
-	// approvedBy is the user who approved the start of a step with suspendBefore. The webhook
+	// approvedBy is the user who approved the start of a step with requireApproval. The webhook
 	// checks the name.
 	ApprovedBy *string `json:"approvedBy,omitempty"`
 	// reason for the phase, in CamelCase.

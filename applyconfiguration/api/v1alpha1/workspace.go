@@ -24,6 +24,10 @@ type WorkspaceApplyConfiguration struct {
 	// retention is what happens to the claim when the SequentialJob is deleted: Delete or
 	// Retain. Defaults to Delete.
 	Retention *apiv1alpha1.WorkspaceRetention `json:"retention,omitempty"`
+	// onLost is what happens when the claim was deleted or replaced after a step used it. Fail: the run fails with the reason
+	// WorkspaceLost. Recreate: a new run starts from the first step with an empty workspace; if only steps of finally remain,
+	// the run fails. Defaults to Fail.
+	OnLost *apiv1alpha1.LostWorkspacePolicy `json:"onLost,omitempty"`
 }
 
 // WorkspaceApplyConfiguration constructs a declarative configuration of the Workspace type for use with
@@ -69,5 +73,13 @@ func (b *WorkspaceApplyConfiguration) WithMountPath(value string) *WorkspaceAppl
 // If called multiple times, the Retention field is set to the value of the last call.
 func (b *WorkspaceApplyConfiguration) WithRetention(value apiv1alpha1.WorkspaceRetention) *WorkspaceApplyConfiguration {
 	b.Retention = &value
+	return b
+}
+
+// WithOnLost sets the OnLost field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the OnLost field is set to the value of the last call.
+func (b *WorkspaceApplyConfiguration) WithOnLost(value apiv1alpha1.LostWorkspacePolicy) *WorkspaceApplyConfiguration {
+	b.OnLost = &value
 	return b
 }

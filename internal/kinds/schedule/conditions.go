@@ -59,7 +59,7 @@ func (e *evaluation) summary() decision.Summary {
 		return with(stuck, e.problem.Reason, e.problem.Message)
 	case e.KindDisabled:
 		kind := KindOf(e.spec)
-		if e.spec.Job != nil {
+		if e.spec.Message != nil {
 			kind = "Queue"
 		}
 		return with(stuck, v1alpha1.ReasonKindDisabled, "the operator runs without the controller of "+kind)

@@ -129,7 +129,7 @@ func (e *evaluation) isReplaced() bool { return e.timetable != e.wanted }
 // may exist. A job is recorded before it is sent, because its queue recognizes a repeated job only for a limited time.
 func (e *evaluation) decideTimes() {
 	next := e.status.NextScheduleTime
-	mayHaveStarted := e.spec.Job == nil && next != nil && next.After(e.decidedUntil())
+	mayHaveStarted := e.spec.Message == nil && next != nil && next.After(e.decidedUntil())
 	if e.status.Pending == nil && mayHaveStarted && !e.resolveExpected() {
 		return
 	}
@@ -212,7 +212,7 @@ func (e *evaluation) startOneOf(startable []time.Time) {
 	chosen := startable[skipped]
 	e.status.LastScheduleTime = apiTime(chosen)
 	e.status.Pending = &v1alpha1.PendingRun{ScheduledTime: *apiTime(chosen), Name: RunName(e.Schedule, chosen)}
-	if e.spec.Job != nil {
+	if e.spec.Message != nil {
 		e.startSending()
 	}
 	e.decision.CreateRun = e.status.Pending
@@ -221,7 +221,7 @@ func (e *evaluation) startOneOf(startable []time.Time) {
 // resolvePending decides about the time whose run is being created. It reports whether further times can be decided.
 func (e *evaluation) resolvePending() bool {
 	pending := e.status.Pending
-	if e.spec.Job != nil {
+	if e.spec.Message != nil {
 		return e.resolveJob(pending)
 	}
 	if run := e.findRun(pending.Name); run != nil {

@@ -29,8 +29,8 @@ func (e *evaluation) events(before *v1alpha1.ScheduleStatus) []decision.Event {
 	}
 	if started := e.decision.Started; started != nil {
 		message := fmt.Sprintf("Created %s %s", KindOf(e.spec), started.Name)
-		if e.spec.Job != nil {
-			message = fmt.Sprintf("Sent job %s to Queue %s", started.Name, e.spec.Job.Queue)
+		if e.spec.Message != nil {
+			message = fmt.Sprintf("Sent message %s to Queue %s", started.Name, e.spec.Message.QueueRef.Name)
 		}
 		if late := started.Created.Sub(started.Due); late > lateEvent {
 			message += fmt.Sprintf(", %s late", late.Truncate(time.Second))
@@ -86,5 +86,5 @@ var missedTexts = map[string]string{
 	v1alpha1.MissedSuperseded:      "a later time was due too",
 	v1alpha1.MissedScheduleChanged: "the schedule was changed while another run was active",
 	v1alpha1.MissedRefused:         "the run was refused",
-	v1alpha1.MissedOutcomeUnknown:  "the broker did not confirm the job, which may be in its queue",
+	v1alpha1.MissedOutcomeUnknown:  "the broker did not confirm the message, which may be in its queue",
 }

@@ -22,7 +22,7 @@ const (
 
 // NewJob returns the job of a due time. queue is the name of the queue on the broker.
 func NewJob(s *v1alpha1.Schedule, queue, id string, due time.Time) *broker.OutgoingJob {
-	spec := s.Spec.Job
+	spec := s.Spec.Message
 	job := &broker.OutgoingJob{
 		Queue: queue, ID: id, HasChosenID: true, DeduplicateFor: deduplicateFor, Kind: spec.Kind, Priority: spec.Priority,
 		Headers: map[string][]string{},
@@ -66,7 +66,7 @@ func (e *evaluation) resolveJob(pending *v1alpha1.PendingRun) bool {
 	if pending.Since == nil {
 		e.startSending()
 	} else if elapsed := e.Now.Sub(pending.Since.Time); elapsed <= -maxSetBack || elapsed >= resendWindow {
-		return e.missPending(v1alpha1.MissedOutcomeUnknown, "the broker did not confirm the job in time")
+		return e.missPending(v1alpha1.MissedOutcomeUnknown, "the broker did not confirm the message in time")
 	}
 	e.decision.CreateRun = pending
 	return false

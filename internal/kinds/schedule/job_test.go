@@ -16,7 +16,7 @@ import (
 // ofJobs makes a Schedule send jobs.
 func ofJobs(s *v1alpha1.Schedule) {
 	s.Spec.SequentialJob = nil
-	s.Spec.Job = &v1alpha1.ScheduledJob{Queue: "billing", Kind: "invoice", Payload: &apiextensionsv1.JSON{Raw: []byte(`{"all":true}`)}}
+	s.Spec.Message = &v1alpha1.ScheduledMessage{QueueRef: v1alpha1.LocalReference{Name: "billing"}, Kind: "invoice", Payload: &apiextensionsv1.JSON{Raw: []byte(`{"all":true}`)}}
 }
 
 // answer is what the broker answers when a pending job is sent.
@@ -63,7 +63,7 @@ func TestAConfirmedJobCountsAsStarted(t *testing.T) {
 	if !s.pass(time.Hour, confirmed) {
 		t.Fatal("no job was sent")
 	}
-	s.wantRuns(1).wantMissed(0, "").wantEvent("RunCreated: Sent job nightly-29631660 to Queue billing")
+	s.wantRuns(1).wantMissed(0, "").wantEvent("RunCreated: Sent message nightly-29631660 to Queue billing")
 	if s.schedule.Status.Pending != nil || s.pass(time.Hour+time.Second, confirmed) {
 		t.Error("the job was sent twice")
 	}
@@ -89,7 +89,7 @@ func TestAJobIsSentAgainOnlyWhileTheBrokerRecognizesIt(t *testing.T) {
 			if test.sent {
 				s.wantRuns(1).wantMissed(0, "")
 			} else {
-				s.wantRuns(0).wantMissed(int64(1), v1alpha1.MissedOutcomeUnknown).wantEvent("the broker did not confirm the job, which may be in its queue")
+				s.wantRuns(0).wantMissed(int64(1), v1alpha1.MissedOutcomeUnknown).wantEvent("the broker did not confirm the message, which may be in its queue")
 			}
 		})
 	}
@@ -128,8 +128,8 @@ func TestJobsAreDueUntilTheirQueueIsReady(t *testing.T) {
 
 func TestAJobHasItsTimeAndWhatTheScheduleSays(t *testing.T) {
 	s := newSchedule(ofJobs, func(s *v1alpha1.Schedule) {
-		s.Spec.Job.Headers = map[string]string{"Tenant": "acme"}
-		s.Spec.Job.Priority, s.Spec.Job.Timeout = "low", &v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Minute}}
+		s.Spec.Message.Headers = map[string]string{"Tenant": "acme"}
+		s.Spec.Message.Priority, s.Spec.Message.Timeout = "low", &v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Minute}}
 	})
 	job := NewJob(s, "billing", RunName(s, created), created)
 	if err := job.Validate(); err != nil {
@@ -142,13 +142,15 @@ func TestAJobHasItsTimeAndWhatTheScheduleSays(t *testing.T) {
 }
 
 func TestInvalidJobsAreRefusedByField(t *testing.T) {
-	for want, change := range map[string]func(*v1alpha1.ScheduledJob){
-		"spec.job.kind":                 func(j *v1alpha1.ScheduledJob) { j.Kind = "a b" },
-		"spec.job.priority":             func(j *v1alpha1.ScheduledJob) { j.Priority = "Low!" },
-		"spec.job.timeout":              func(j *v1alpha1.ScheduledJob) { j.Timeout = &v1alpha1.Duration{Duration: metav1.Duration{Duration: 1}} },
-		"spec.job.headers[Nats-Msg-Id]": func(j *v1alpha1.ScheduledJob) { j.Headers = map[string]string{"Nats-Msg-Id": "1"} },
+	for want, change := range map[string]func(*v1alpha1.ScheduledMessage){
+		"spec.message.kind":     func(j *v1alpha1.ScheduledMessage) { j.Kind = "a b" },
+		"spec.message.priority": func(j *v1alpha1.ScheduledMessage) { j.Priority = "Low!" },
+		"spec.message.timeout": func(j *v1alpha1.ScheduledMessage) {
+			j.Timeout = &v1alpha1.Duration{Duration: metav1.Duration{Duration: 1}}
+		},
+		"spec.message.headers[Nats-Msg-Id]": func(j *v1alpha1.ScheduledMessage) { j.Headers = map[string]string{"Nats-Msg-Id": "1"} },
 	} {
-		errs := Validate(newSchedule(ofJobs, func(s *v1alpha1.Schedule) { change(s.Spec.Job) }))
+		errs := Validate(newSchedule(ofJobs, func(s *v1alpha1.Schedule) { change(s.Spec.Message) }))
 		if len(errs) != 1 || !strings.HasPrefix(errs[0].Error(), want+":") {
 			t.Errorf("errors %v, want one of %s", errs, want)
 		}

@@ -33,8 +33,8 @@ func KindOf(spec *v1alpha1.ScheduleSpec) string {
 	switch {
 	case spec.AgenticSession != nil:
 		return "AgenticSession"
-	case spec.Job != nil:
-		return "job"
+	case spec.Message != nil:
+		return "message"
 	default:
 		return "SequentialJob"
 	}
@@ -123,16 +123,16 @@ func Validate(s *v1alpha1.Schedule) field.ErrorList {
 	if _, err := LoadTimeZone(s.Spec.TimeZone); err != nil {
 		errs = append(errs, field.Invalid(spec.Child("timeZone"), s.Spec.TimeZone, err.Error()))
 	}
-	if s.Spec.Job == nil {
+	if s.Spec.Message == nil {
 		return append(errs, validateTemplate(&s.Spec)...)
 	}
 	// The job of any time, regardless of the limits of its queue.
 	err := NewJob(s, "queue", "id", time.Time{}.Add(time.Hour)).Validate()
 	if failure := (*broker.SendError)(nil); errors.As(err, &failure) && failure.Field != "" {
-		return append(errs, field.Invalid(spec.Child("job", failure.Field), field.OmitValueType{}, failure.Err.Error()))
+		return append(errs, field.Invalid(spec.Child("message", failure.Field), field.OmitValueType{}, failure.Err.Error()))
 	}
 	if err != nil {
-		return append(errs, field.Invalid(spec.Child("job"), field.OmitValueType{}, err.Error()))
+		return append(errs, field.Invalid(spec.Child("message"), field.OmitValueType{}, err.Error()))
 	}
 	return errs
 }

@@ -100,7 +100,7 @@ func TestInvalidTemplatesAreRefused(t *testing.T) {
 
 func setMetadata(label, annotation string) func(*v1alpha1.Schedule) {
 	return func(s *v1alpha1.Schedule) {
-		m := &v1alpha1.ScheduleTemplateMetadata{Labels: map[string]string{}, Annotations: map[string]string{}}
+		m := &v1alpha1.ObjectMetadata{Labels: map[string]string{}, Annotations: map[string]string{}}
 		if label != "" {
 			m.Labels[label] = "x"
 		}

@@ -54,7 +54,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 		s.Spec.History = v1alpha1.ScheduleHistory{Successful: new(int32(random.IntN(3))), Failed: new(int32(random.IntN(3)))}
 		if seed%3 == 0 {
 			s.Spec.SequentialJob, s.Spec.ConcurrencyPolicy = nil, v1alpha1.ConcurrencyAllow
-			s.Spec.Job = &v1alpha1.ScheduledJob{Queue: "billing"}
+			s.Spec.Message = &v1alpha1.ScheduledMessage{QueueRef: v1alpha1.LocalReference{Name: "billing"}}
 		}
 	})
 	return &simulation{t: t, random: random, now: created, stored: s, created: map[time.Time]int{}, sent: map[time.Time]time.Time{}}
@@ -188,7 +188,7 @@ func (s *simulation) pass(read *v1alpha1.Schedule, crash func() bool) (wait time
 			return decision.RequeueAfter, false
 		}
 		observation = Observation{Schedule: s.stored.DeepCopy(), Runs: s.observedRuns(), Now: s.now, Answers: map[string]*Run{}}
-		if s.stored.Spec.Job != nil {
+		if s.stored.Spec.Message != nil {
 			s.send(&decision, &observation)
 			read = observation.Schedule
 			if crash() {
@@ -333,9 +333,9 @@ func (s *simulation) check() {
 	switch {
 	case status.Pending != nil:
 		s.t.Fatalf("still pending: %+v", status.Pending)
-	case s.stored.Spec.Job != nil && status.Runs > int64(len(s.created)): // jobs that were stored may count as unknown
+	case s.stored.Spec.Message != nil && status.Runs > int64(len(s.created)): // jobs that were stored may count as unknown
 		s.t.Fatalf("status.runs is %d, and %d jobs were stored", status.Runs, len(s.created))
-	case s.stored.Spec.Job == nil && status.Runs != int64(len(s.created)):
+	case s.stored.Spec.Message == nil && status.Runs != int64(len(s.created)):
 		s.t.Fatalf("status.runs is %d, and %d runs were created", status.Runs, len(s.created))
 	case status.Runs+status.Missed != dueTimes:
 		s.t.Fatalf("%d times started and %d were missed, but %d were due", status.Runs, status.Missed, dueTimes)

@@ -7,7 +7,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// Approval is the content of the annotation with which a user lets a step with suspendBefore start.
+// Approval is the content of the annotation with which a user lets a step with requireApproval start.
 type Approval struct {
 	// Run and Step of the approved step. An approval of another run or step has no effect.
 	Run  int32  `json:"run"`
@@ -43,7 +43,7 @@ func needsApproval(step *v1alpha1.StepStatus) bool {
 // each run, and then records who approved it.
 func (e *evaluation) approve(step *v1alpha1.StepStatus) (approvedBy string, mayStart bool) {
 	stepSpec := findStepSpec(e.spec, step.Name)
-	if stepSpec == nil || !stepSpec.Options().SuspendBefore || step.Run == e.status.Run {
+	if stepSpec == nil || !stepSpec.Options().RequireApproval || step.Run == e.status.Run {
 		return step.ApprovedBy, true
 	}
 	approval := ReadApproval(e.SequentialJob)

@@ -10,7 +10,7 @@ import (
 )
 
 func needsApprovalBefore() testbuilder.StepOption {
-	return testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.SuspendBefore = true })
+	return testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.RequireApproval = true })
 }
 
 func (s *testEnv) approve(run int, step, user string) Decision {

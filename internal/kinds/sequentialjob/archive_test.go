@@ -307,7 +307,9 @@ func TestArchiveOfAnOperatorThatDoesNotKnowItsImageFails(t *testing.T) {
 }
 
 func TestArchiveGetsTheJobsOfTheRunByStepAttemptAndUID(t *testing.T) {
-	retried := testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.Retry = &v1alpha1.StepRetry{Limit: 1, BackoffSeconds: new(int32(1))} })
+	retried := testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) {
+		o.Retry = &v1alpha1.Retry{Limit: new(int32(1)), Backoff: &v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Second}}}
+	})
 	s := startArchivedRun(t, testbuilder.SequentialJob("a", "ns").Step("build", retried).Step("test"))
 	s.failStep("build")
 	s.reconcileAfter(time.Second)

@@ -42,7 +42,7 @@ func (e *evaluation) admitRun() bool {
 		return false
 	case e.Answers.DryRun == nil:
 		first := findStepSpec(e.spec, nextStep(e.status.Steps).Name)
-		startsAtOnce := first != nil && !first.Options().SuspendBefore && first.Options().When == ""
+		startsAtOnce := first != nil && !first.Options().RequireApproval && first.Options().When == ""
 		e.decision.Question = &Question{DryRun: jobs, FirstFollows: mayStart && startsAtOnce}
 		return false
 	}

@@ -29,7 +29,7 @@ func TestFingerprintDiffersOnlyByWhatAdmissionSees(t *testing.T) {
 		},
 		"a label of Jobs": {
 			change: func(sj *v1alpha1.SequentialJob) {
-				sj.Spec.JobMetadata = &v1alpha1.JobMetadata{Labels: map[string]string{"kueue.x-k8s.io/queue-name": "q"}}
+				sj.Spec.JobMetadata = &v1alpha1.ObjectMetadata{Labels: map[string]string{"kueue.x-k8s.io/queue-name": "q"}}
 			},
 			sameContent: true,
 		},

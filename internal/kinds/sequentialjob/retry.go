@@ -2,6 +2,8 @@ package sequentialjob
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -12,10 +14,11 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
-// The defaults of step.retry, in seconds, as for the Pods of a Job.
+// The defaults of step.retry, as for the Pods of a Job.
 const (
-	defaultBackoffSeconds    = 10
-	defaultMaxBackoffSeconds = 600
+	defaultBackoff       = 10 * time.Second
+	defaultMaxBackoff    = 10 * time.Minute
+	defaultBackoffFactor = 2
 )
 
 // retriedReasons are the failures of a Job after which another Job may succeed. After other failures, another Job would
@@ -36,7 +39,7 @@ func (e *evaluation) withRetry(step *v1alpha1.StepStatus, verdict stepVerdict) s
 		return verdict
 	}
 	retry := stepSpec.Options().Retry
-	if retry == nil || step.FailedAttempts >= retry.Limit {
+	if retry == nil || step.FailedAttempts >= ptr.Deref(retry.Limit, 0) {
 		return verdict
 	}
 	next := metav1.NewTime(e.now.Add(retryBackoff(retry, step.FailedAttempts)))
@@ -48,16 +51,16 @@ func (e *evaluation) withRetry(step *v1alpha1.StepStatus, verdict stepVerdict) s
 }
 
 // retryBackoff returns the delay before the next attempt, after a number of earlier retries.
-func retryBackoff(retry *v1alpha1.StepRetry, failed int32) time.Duration {
-	backoff := time.Duration(ptr.Deref(retry.BackoffSeconds, defaultBackoffSeconds)) * time.Second
-	longest := time.Duration(ptr.Deref(retry.MaxBackoffSeconds, defaultMaxBackoffSeconds)) * time.Second
-	for range failed {
-		if backoff >= longest {
-			break
-		}
-		backoff *= 2
+func retryBackoff(retry *v1alpha1.Retry, failed int32) time.Duration {
+	durationOr := func(d *v1alpha1.Duration, otherwise time.Duration) float64 {
+		return float64(ptr.Deref(d, v1alpha1.Duration{Duration: metav1.Duration{Duration: otherwise}}).Duration.Duration)
 	}
-	return min(backoff, longest)
+	factor := float64(defaultBackoffFactor)
+	if retry.Factor != nil {
+		factor, _ = strconv.ParseFloat(string(*retry.Factor), 64) // the CustomResourceDefinition allows numbers only
+	}
+	backoff := durationOr(retry.Backoff, defaultBackoff) * math.Pow(factor, float64(failed))
+	return time.Duration(min(backoff, durationOr(retry.MaxBackoff, defaultMaxBackoff)))
 }
 
 // retryingStep returns the step that waits for its next attempt after a failure, or nil.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
@@ -12,8 +13,14 @@ import (
 
 func retry(limit, backoff, longest int32) testbuilder.StepOption {
 	return testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) {
-		o.Retry = &v1alpha1.StepRetry{Limit: limit, BackoffSeconds: &backoff, MaxBackoffSeconds: &longest}
+		o.Retry = &v1alpha1.Retry{
+			Limit: &limit, Backoff: duration(time.Duration(backoff) * time.Second), MaxBackoff: duration(time.Duration(longest) * time.Second),
+		}
 	})
+}
+
+func duration(d time.Duration) *v1alpha1.Duration {
+	return &v1alpha1.Duration{Duration: metav1.Duration{Duration: d}}
 }
 
 func TestFailedStepIsTriedAgainAfterItsBackoff(t *testing.T) {
@@ -57,17 +64,20 @@ func TestStepFailsAfterItsLastAttempt(t *testing.T) {
 	s.wantSteps("build: Failed, BackoffLimitExceeded", "test: Skipped, PreviousStepFailed", "clean: Starting")
 }
 
-func TestBackoffDoublesUpToItsLimit(t *testing.T) {
+func TestBackoffGrowsUpToItsLimit(t *testing.T) {
 	for _, test := range []struct {
-		retry  v1alpha1.StepRetry
+		retry  v1alpha1.Retry
 		failed int32
 		want   time.Duration
 	}{
-		{v1alpha1.StepRetry{}, 0, 10 * time.Second},
-		{v1alpha1.StepRetry{}, 3, 80 * time.Second},
-		{v1alpha1.StepRetry{}, 99, 10 * time.Minute},
-		{v1alpha1.StepRetry{BackoffSeconds: new(int32(86400)), MaxBackoffSeconds: new(int32(86400))}, 99, 24 * time.Hour},
-		{v1alpha1.StepRetry{BackoffSeconds: new(int32(60)), MaxBackoffSeconds: new(int32(30))}, 0, 30 * time.Second},
+		{v1alpha1.Retry{}, 0, 10 * time.Second},
+		{v1alpha1.Retry{}, 3, 80 * time.Second},
+		{v1alpha1.Retry{}, 99, 10 * time.Minute},
+		{v1alpha1.Retry{Backoff: duration(24 * time.Hour), MaxBackoff: duration(24 * time.Hour)}, 99, 24 * time.Hour},
+		{v1alpha1.Retry{Backoff: duration(time.Minute), MaxBackoff: duration(30 * time.Second)}, 0, 30 * time.Second},
+		{v1alpha1.Retry{Factor: new(v1alpha1.Number("1.5"))}, 2, 22500 * time.Millisecond},
+		{v1alpha1.Retry{Factor: new(v1alpha1.Number("1"))}, 99, 10 * time.Second},
+		{v1alpha1.Retry{Factor: new(v1alpha1.Number("10"))}, 99, 10 * time.Minute},
 	} {
 		if got := retryBackoff(&test.retry, test.failed); got != test.want {
 			t.Errorf("%+v after %d failures: %s, want %s", test.retry, test.failed, got, test.want)
@@ -155,7 +165,7 @@ func TestStepCanBeCorrectedBeforeItsNextAttempt(t *testing.T) {
 
 func TestApprovedStepIsRetriedWithoutAnotherApproval(t *testing.T) {
 	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build", retry(1, 10, 600),
-		testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.SuspendBefore = true })).Obj())
+		testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.RequireApproval = true })).Obj())
 	s.sj.Annotations = map[string]string{v1alpha1.AnnotationApproval: `{"run": 1, "step": "build", "by": "ada"}`}
 	s.reconcile()
 	s.sj.Annotations = nil

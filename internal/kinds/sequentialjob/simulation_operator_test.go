@@ -420,7 +420,7 @@ func (w *simulator) checkDeletion(job *batchv1.Job) {
 // checkOptions checks that the step was approved if that is necessary, is wanted, and gets the parameter of its run.
 func (w *simulator) checkOptions(job *batchv1.Job) {
 	options := jobOptions(job)
-	if options.SuspendBefore && !w.approved[stepKey(job)] {
+	if options.RequireApproval && !w.approved[stepKey(job)] {
 		w.reportViolation("%s is created without an approval", job.Name)
 	}
 	if options.When == "false" {

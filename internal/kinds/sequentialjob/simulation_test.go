@@ -160,12 +160,12 @@ func (w *simulator) randomSequentialJob() *v1alpha1.SequentialJob {
 		sj.Spec.SuspendPolicy = v1alpha1.SuspendImmediate
 	}
 	if w.happensWithChance(20) {
-		sj.Spec.JobMetadata = &v1alpha1.JobMetadata{Labels: map[string]string{"kueue.x-k8s.io/queue-name": "q"}}
+		sj.Spec.JobMetadata = &v1alpha1.ObjectMetadata{Labels: map[string]string{"kueue.x-k8s.io/queue-name": "q"}}
 	}
 	if w.happensWithChance(40) {
 		sj.Spec.Workspace = &v1alpha1.Workspace{}
 		if w.happensWithChance(50) {
-			sj.Spec.OnLostWorkspace = v1alpha1.LostWorkspaceRestart
+			sj.Spec.Workspace.OnLost = v1alpha1.LostWorkspaceRecreate
 		}
 	}
 	if w.happensWithChance(20) {
@@ -191,10 +191,10 @@ func (w *simulator) randomStep(name string) v1alpha1.Step {
 		step.Step.StartDeadlineSeconds = new(int64(5))
 	}
 	if w.happensWithChance(20) {
-		step.Step.Retry = &v1alpha1.StepRetry{Limit: 1 + w.rng.Int32N(3), BackoffSeconds: new(1 + w.rng.Int32N(5))}
+		step.Step.Retry = &v1alpha1.Retry{Limit: new(1 + w.rng.Int32N(3)), Backoff: duration(time.Duration(1+w.rng.Int32N(5)) * time.Second)}
 	}
 	step.Step.Outputs = w.happensWithChance(20)
-	step.Step.SuspendBefore = w.happensWithChance(10)
+	step.Step.RequireApproval = w.happensWithChance(10)
 	if w.happensWithChance(5) {
 		step.Step.When = []string{"true", "false", `sequence.status != "Failed"`, `steps.exists(s, steps[s].phase == "Succeeded")`}[w.rng.IntN(4)]
 	}

@@ -52,7 +52,7 @@ func StepFields(sj *v1alpha1.SequentialJob) iter.Seq2[*field.Path, *v1alpha1.Ste
 	}
 }
 
-func validateJobMetadata(metadata *v1alpha1.JobMetadata, path *field.Path) field.ErrorList {
+func validateJobMetadata(metadata *v1alpha1.ObjectMetadata, path *field.Path) field.ErrorList {
 	if metadata == nil {
 		return nil
 	}

@@ -157,7 +157,7 @@ func TestValidate(t *testing.T) {
 func TestJobsCanBeExemptFromReports(t *testing.T) {
 	annotations := map[string]string{v1alpha1.AnnotationReportIgnore: "true", v1alpha1.AnnotationReportRunningTooLong: "10d"}
 	sj := testbuilder.SequentialJob("a", "ns").Step("build").Obj()
-	sj.Spec.JobMetadata = &v1alpha1.JobMetadata{Annotations: annotations}
+	sj.Spec.JobMetadata = &v1alpha1.ObjectMetadata{Annotations: annotations}
 	if errs := Validate(sj); len(errs) > 0 {
 		t.Errorf("jobMetadata: %v", errs)
 	}

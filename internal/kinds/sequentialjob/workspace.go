@@ -62,7 +62,7 @@ func (e *evaluation) waitForDeletedWorkspace(step *v1alpha1.StepStatus, name str
 		Reason:  v1alpha1.ReasonWorkspaceTerminating,
 		Message: fmt.Sprintf("PersistentVolumeClaim %s is being deleted, and exists as long as a Pod that uses it", name),
 	}, "delete these Pods, including finished ones"})
-	if e.spec.OnLostWorkspace != v1alpha1.LostWorkspaceRestart {
+	if e.spec.Workspace.OnLost != v1alpha1.LostWorkspaceRecreate {
 		return
 	}
 	for _, job := range e.Jobs {
@@ -84,7 +84,7 @@ func (e *evaluation) replaceWorkspace(uid types.UID, loss string) {
 
 // loseWorkspace fails the step, or restarts the run if the spec allows it and steps of containers remain.
 func (e *evaluation) loseWorkspace(step *v1alpha1.StepStatus, loss string) stepVerdict {
-	if e.spec.OnLostWorkspace != v1alpha1.LostWorkspaceRestart || step.Finally {
+	if e.spec.Workspace.OnLost != v1alpha1.LostWorkspaceRecreate || step.Finally {
 		return stepVerdict{
 			phase: v1alpha1.StepFailed, reason: v1alpha1.ReasonWorkspaceLost,
 			message: loss + "; rerun from Start to run all steps with an empty workspace",

@@ -152,7 +152,7 @@ func TestLostWorkspaceIsNotATolerableFailure(t *testing.T) {
 }
 
 func TestLostWorkspaceRestartsTheRunIfTheSpecSaysSo(t *testing.T) {
-	s := startWithWorkspace(t, testbuilder.SequentialJob("a", "ns").RestartOnLostWorkspace())
+	s := startWithWorkspace(t, testbuilder.SequentialJob("a", "ns").RecreateLostWorkspace())
 	old, started := s.claim.UID, *s.sj.Status.StartTime
 	s.terminateClaim()
 	s.events = nil
@@ -206,7 +206,7 @@ func TestJobsAreNotDeletedForANewWorkspaceUnlessTheSpecSaysSo(t *testing.T) {
 
 // The other steps have their outcomes: a failed run must not become a successful one.
 func TestWorkspaceThatIsLostBeforeFinallyFailsTheRun(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("one").Finally("cleanup").Workspace(v1alpha1.WorkspaceDelete).RestartOnLostWorkspace())
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("one").Finally("cleanup").Workspace(v1alpha1.WorkspaceDelete).RecreateLostWorkspace())
 	s.claim = nil
 	s.succeedStep("one")
 	s.wantSteps("one: Succeeded", "cleanup: Failed, WorkspaceLost")

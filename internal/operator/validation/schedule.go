@@ -59,7 +59,7 @@ func scheduleValidator(c client.Client) *specValidator[*v1alpha1.Schedule] {
 // tryRun creates a run of the Schedule in a dry run. It returns an error if the API server would refuse it, and a warning if its
 // acceptance is unknown.
 func tryRun(ctx context.Context, c client.Client, s *v1alpha1.Schedule) (admission.Warnings, field.ErrorList) {
-	if s.Spec.Job != nil {
+	if s.Spec.Message != nil {
 		return nil, nil // jobs are sent to brokers, which do not try them
 	}
 	path := field.NewPath("spec", schedule.TemplateField(&s.Spec))

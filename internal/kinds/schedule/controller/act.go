@@ -43,7 +43,7 @@ func (r *Reconciler) Act(ctx context.Context, s *v1alpha1.Schedule, observation 
 	}
 	var result outcome
 	var err error
-	if s.Spec.Job != nil {
+	if s.Spec.Message != nil {
 		result, err = r.sendJob(ctx, s, decision)
 	} else {
 		result.refusal, err = r.createRun(ctx, s, decision.CreateRun)
@@ -109,7 +109,7 @@ func notSent(problem *decision.Problem, isFirst bool) (outcome, error) {
 
 // queueOf returns the Queue of a Schedule's jobs, and why jobs cannot be sent to it now.
 func (r *Reconciler) queueOf(ctx context.Context, s *v1alpha1.Schedule) (*v1alpha1.Queue, *decision.Problem, error) {
-	name := s.Spec.Job.Queue
+	name := s.Spec.Message.QueueRef.Name
 	q, err := kube.GetIfExists(ctx, r.Client, s.Namespace, name, &v1alpha1.Queue{})
 	switch {
 	case err != nil:
@@ -187,7 +187,7 @@ func (r *Reconciler) sendOutcome(s *v1alpha1.Schedule, pending *v1alpha1.Pending
 		startDelay.Observe(max(r.Clock.Now().Sub(pending.ScheduledTime.Time), 0).Seconds())
 		return outcome{sent: true}, nil
 	case errors.Is(failure, broker.ErrUnavailable), errors.Is(failure, broker.ErrClosed):
-		return outcome{}, fmt.Errorf("sending job %s to Queue %s: %w", pending.Name, s.Spec.Job.Queue, failure)
+		return outcome{}, fmt.Errorf("sending message %s to Queue %s: %w", pending.Name, s.Spec.Message.QueueRef.Name, failure)
 	case errors.Is(failure, broker.ErrQueueFull), errors.Is(failure, broker.ErrUnauthorized), errors.Is(failure, broker.ErrDraining), errors.Is(failure, broker.ErrUnknownQueue):
 		return notSent(&decision.Problem{Reason: v1alpha1.ReasonQueueNotReady, Message: failure.Error()}, answer.isFirst)
 	default:

@@ -27,7 +27,7 @@ func (r *Reconciler) Observe(ctx context.Context, s *v1alpha1.Schedule) (*schedu
 		return observation, nil
 	}
 	var err error
-	if s.Spec.Job != nil {
+	if s.Spec.Message != nil {
 		_, observation.NotReady, err = r.queueOf(ctx, s)
 		return observation, err
 	}
@@ -50,7 +50,7 @@ func (r *Reconciler) isEnabled(spec *v1alpha1.ScheduleSpec) bool {
 	switch {
 	case spec.AgenticSession != nil:
 		return r.options.AgenticSessions
-	case spec.Job != nil:
+	case spec.Message != nil:
 		return r.options.Brokers != nil
 	default:
 		return r.options.SequentialJobs

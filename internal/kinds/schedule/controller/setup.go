@@ -24,7 +24,7 @@ import (
 // scheduleIndex indexes runs by the UID of their Schedule, and queueIndex Schedules by the Queue of their jobs.
 const (
 	scheduleIndex = "schedule-uid"
-	queueIndex    = "spec.job.queue"
+	queueIndex    = "spec.message.queueRef.name"
 )
 
 // concurrencyFactor is how many times more Schedules than objects of other kinds are reconciled concurrently. Runs that are due
@@ -74,8 +74,8 @@ func (r *Reconciler) watchQueues(mgr ctrl.Manager, controller *builder.Builder) 
 		return err
 	}
 	queueOf := func(object client.Object) []string {
-		if s, isSchedule := object.(*v1alpha1.Schedule); isSchedule && s.Spec.Job != nil {
-			return []string{s.Spec.Job.Queue}
+		if s, isSchedule := object.(*v1alpha1.Schedule); isSchedule && s.Spec.Message != nil {
+			return []string{s.Spec.Message.QueueRef.Name}
 		}
 		return nil
 	}

@@ -71,7 +71,7 @@ func hostilePages(text string) map[string]g.Node {
 		ObservedStatus: v1alpha1.ObservedStatus{Conditions: conditions}, LastDecision: &v1alpha1.ScaleDecision{Reason: text, Message: text},
 		Revisions: []v1alpha1.RevisionStatus{{Name: text, Version: text, Image: text}},
 	}}
-	schedule := &v1alpha1.Schedule{ObjectMeta: meta, Spec: v1alpha1.ScheduleSpec{Schedule: text, TimeZone: text, Job: &v1alpha1.ScheduledJob{Queue: text}}, Status: v1alpha1.ScheduleStatus{
+	schedule := &v1alpha1.Schedule{ObjectMeta: meta, Spec: v1alpha1.ScheduleSpec{Schedule: text, TimeZone: text, Message: &v1alpha1.ScheduledMessage{QueueRef: v1alpha1.LocalReference{Name: text}}}, Status: v1alpha1.ScheduleStatus{
 		ObservedStatus: v1alpha1.ObservedStatus{Conditions: conditions}, LastMissed: &v1alpha1.MissedTime{Time: at, Reason: text, Message: text}, ActiveRuns: []v1alpha1.ActiveRun{{Name: text}},
 	}}
 	entries := map[*view.Kind]*view.Entry{}

@@ -61,8 +61,8 @@ func NewSchedule(e *Entry, s *v1alpha1.Schedule, now time.Time) *Schedule {
 		kind, starts = Sequences, "a SequentialJob"
 	case s.Spec.AgenticSession != nil:
 		kind, starts = Sessions, "an AgenticSession"
-	case s.Spec.Job != nil:
-		starts = "a job of Queue " + cleanLine(s.Spec.Job.Queue)
+	case s.Spec.Message != nil:
+		starts = "a message of Queue " + cleanLine(s.Spec.Message.QueueRef.Name)
 	}
 	trigger := newAction(e, "Trigger a run now", "Starts a run now, from the template and with your permissions.", "trigger")
 	suspend := newAction(e, "Suspend", "Starts no further run. Active runs continue, and times that come meanwhile are missed.", "suspend")

@@ -46,8 +46,8 @@ func Slim(object any) {
 	case *v1alpha1.Schedule:
 		slimTemplate(object.Spec.SequentialJob)
 		slimTemplate(object.Spec.AgenticSession)
-		if object.Spec.Job != nil {
-			object.Spec.Job.Payload, object.Spec.Job.Headers = nil, nil
+		if object.Spec.Message != nil {
+			object.Spec.Message.Payload, object.Spec.Message.Headers = nil, nil
 		}
 	}
 }

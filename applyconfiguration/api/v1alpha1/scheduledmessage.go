@@ -6,43 +6,43 @@ import (
 	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// ScheduledJobApplyConfiguration represents a declarative configuration of the ScheduledJob type for use
+// ScheduledMessageApplyConfiguration represents a declarative configuration of the ScheduledMessage type for use
 // with apply.
 //
-// ScheduledJob is the job of each time.
-type ScheduledJobApplyConfiguration struct {
-	// queue is the name of a Queue in the namespace of the Schedule.
-	Queue *string `json:"queue,omitempty"`
+// ScheduledMessage is the message of each time.
+type ScheduledMessageApplyConfiguration struct {
+	// queueRef is the Queue.
+	QueueRef *LocalReferenceApplyConfiguration `json:"queueRef,omitempty"`
 	// payload is any value. It is sent as JSON. Defaults to an empty payload.
 	Payload *v1.JSON `json:"payload,omitempty"`
-	// kind of the job, which selects its handler.
+	// kind of the message, which selects its handler.
 	Kind *string `json:"kind,omitempty"`
 	// priority of the Queue. Defaults to the priority named default.
 	Priority *string `json:"priority,omitempty"`
 	// timeout of each attempt. Defaults to that of the Queue.
 	Timeout *DurationApplyConfiguration `json:"timeout,omitempty"`
-	// headers of the job.
+	// headers of the message.
 	Headers map[string]string `json:"headers,omitempty"`
 }
 
-// ScheduledJobApplyConfiguration constructs a declarative configuration of the ScheduledJob type for use with
+// ScheduledMessageApplyConfiguration constructs a declarative configuration of the ScheduledMessage type for use with
 // apply.
-func ScheduledJob() *ScheduledJobApplyConfiguration {
-	return &ScheduledJobApplyConfiguration{}
+func ScheduledMessage() *ScheduledMessageApplyConfiguration {
+	return &ScheduledMessageApplyConfiguration{}
 }
 
-// WithQueue sets the Queue field in the declarative configuration to the given value
+// WithQueueRef sets the QueueRef field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Queue field is set to the value of the last call.
-func (b *ScheduledJobApplyConfiguration) WithQueue(value string) *ScheduledJobApplyConfiguration {
-	b.Queue = &value
+// If called multiple times, the QueueRef field is set to the value of the last call.
+func (b *ScheduledMessageApplyConfiguration) WithQueueRef(value *LocalReferenceApplyConfiguration) *ScheduledMessageApplyConfiguration {
+	b.QueueRef = value
 	return b
 }
 
 // WithPayload sets the Payload field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Payload field is set to the value of the last call.
-func (b *ScheduledJobApplyConfiguration) WithPayload(value v1.JSON) *ScheduledJobApplyConfiguration {
+func (b *ScheduledMessageApplyConfiguration) WithPayload(value v1.JSON) *ScheduledMessageApplyConfiguration {
 	b.Payload = &value
 	return b
 }
@@ -50,7 +50,7 @@ func (b *ScheduledJobApplyConfiguration) WithPayload(value v1.JSON) *ScheduledJo
 // WithKind sets the Kind field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Kind field is set to the value of the last call.
-func (b *ScheduledJobApplyConfiguration) WithKind(value string) *ScheduledJobApplyConfiguration {
+func (b *ScheduledMessageApplyConfiguration) WithKind(value string) *ScheduledMessageApplyConfiguration {
 	b.Kind = &value
 	return b
 }
@@ -58,7 +58,7 @@ func (b *ScheduledJobApplyConfiguration) WithKind(value string) *ScheduledJobApp
 // WithPriority sets the Priority field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Priority field is set to the value of the last call.
-func (b *ScheduledJobApplyConfiguration) WithPriority(value string) *ScheduledJobApplyConfiguration {
+func (b *ScheduledMessageApplyConfiguration) WithPriority(value string) *ScheduledMessageApplyConfiguration {
 	b.Priority = &value
 	return b
 }
@@ -66,7 +66,7 @@ func (b *ScheduledJobApplyConfiguration) WithPriority(value string) *ScheduledJo
 // WithTimeout sets the Timeout field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Timeout field is set to the value of the last call.
-func (b *ScheduledJobApplyConfiguration) WithTimeout(value *DurationApplyConfiguration) *ScheduledJobApplyConfiguration {
+func (b *ScheduledMessageApplyConfiguration) WithTimeout(value *DurationApplyConfiguration) *ScheduledMessageApplyConfiguration {
 	b.Timeout = value
 	return b
 }
@@ -75,7 +75,7 @@ func (b *ScheduledJobApplyConfiguration) WithTimeout(value *DurationApplyConfigu
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, the entries provided by each call will be put on the Headers field,
 // overwriting an existing map entries in Headers field with the same key.
-func (b *ScheduledJobApplyConfiguration) WithHeaders(entries map[string]string) *ScheduledJobApplyConfiguration {
+func (b *ScheduledMessageApplyConfiguration) WithHeaders(entries map[string]string) *ScheduledMessageApplyConfiguration {
 	if b.Headers == nil && len(entries) > 0 {
 		b.Headers = make(map[string]string, len(entries))
 	}

@@ -2,28 +2,28 @@
 
 package v1alpha1
 
-// ScheduleTemplateMetadataApplyConfiguration represents a declarative configuration of the ScheduleTemplateMetadata type for use
+// ObjectMetadataApplyConfiguration represents a declarative configuration of the ObjectMetadata type for use
 // with apply.
 //
-// ScheduleTemplateMetadata has labels and annotations for each run.
-type ScheduleTemplateMetadataApplyConfiguration struct {
-	// labels of each run. Keys with yardmaster.dev are reserved.
+// ObjectMetadata has labels and annotations for objects that the operator creates.
+type ObjectMetadataApplyConfiguration struct {
+	// labels of the objects. Keys of Yardmaster and of Kubernetes are reserved.
 	Labels map[string]string `json:"labels,omitempty"`
-	// annotations of each run. Keys with yardmaster.dev are reserved.
+	// annotations of the objects. Keys of Yardmaster and of Kubernetes are reserved.
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// ScheduleTemplateMetadataApplyConfiguration constructs a declarative configuration of the ScheduleTemplateMetadata type for use with
+// ObjectMetadataApplyConfiguration constructs a declarative configuration of the ObjectMetadata type for use with
 // apply.
-func ScheduleTemplateMetadata() *ScheduleTemplateMetadataApplyConfiguration {
-	return &ScheduleTemplateMetadataApplyConfiguration{}
+func ObjectMetadata() *ObjectMetadataApplyConfiguration {
+	return &ObjectMetadataApplyConfiguration{}
 }
 
 // WithLabels puts the entries into the Labels field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, the entries provided by each call will be put on the Labels field,
 // overwriting an existing map entries in Labels field with the same key.
-func (b *ScheduleTemplateMetadataApplyConfiguration) WithLabels(entries map[string]string) *ScheduleTemplateMetadataApplyConfiguration {
+func (b *ObjectMetadataApplyConfiguration) WithLabels(entries map[string]string) *ObjectMetadataApplyConfiguration {
 	if b.Labels == nil && len(entries) > 0 {
 		b.Labels = make(map[string]string, len(entries))
 	}
@@ -37,7 +37,7 @@ func (b *ScheduleTemplateMetadataApplyConfiguration) WithLabels(entries map[stri
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, the entries provided by each call will be put on the Annotations field,
 // overwriting an existing map entries in Annotations field with the same key.
-func (b *ScheduleTemplateMetadataApplyConfiguration) WithAnnotations(entries map[string]string) *ScheduleTemplateMetadataApplyConfiguration {
+func (b *ObjectMetadataApplyConfiguration) WithAnnotations(entries map[string]string) *ObjectMetadataApplyConfiguration {
 	if b.Annotations == nil && len(entries) > 0 {
 		b.Annotations = make(map[string]string, len(entries))
 	}
