@@ -427,6 +427,7 @@ func (q *failingQueue) newVictim(fault faults.Fault) *victim {
 		if isLateStart(fault) || isFirst && job.Attempt > 1 || !isFirst && !isLast {
 			return errNoRoute
 		}
+		q.waitForRequest()
 		if q.state.moment == whileDeadLettered {
 			q.proxy.Set(faults.Hangs)
 			q.reachedOnce.Do(func() { close(q.reached) })
@@ -446,6 +447,24 @@ func (q *failingQueue) newVictim(fault faults.Fault) *victim {
 	})
 	v.now = func() time.Time { return time.Now().Add(time.Duration(v.clockOffset.Load())) }
 	return v
+}
+
+// waitForRequest waits until NATS has the request of the victim for its next message. A request that arrives after the fault
+// would receive the message whose lease expires, and so cost an attempt.
+func (q *failingQueue) waitForRequest() {
+	if q.state.engine != dial.NATSEngine {
+		return
+	}
+	err := poll.UntilNil(q.t.Context(), func() error {
+		consumer, err := q.js.Consumer(q.t.Context(), "yardmaster_"+q.name, broker.DefaultPriority)
+		if err == nil && consumer.CachedInfo().NumWaiting == 0 {
+			err = errors.New("the victim requests no message")
+		}
+		return err
+	})
+	if err != nil {
+		q.t.Error(err)
+	}
 }
 
 // resume lets the handler and the connection of the victim continue.

@@ -25,6 +25,10 @@ const (
 	// retryInterval is the delay after a pending task could not be dequeued, because the queue is paused or another worker was
 	// faster.
 	retryInterval = 100 * time.Millisecond
+	// maxDequeueAge is how long a call of asynq's Dequeue may have waited when it takes a task, because the lease of the task
+	// began with the call. dequeueInterval is how long asynq waits between two calls.
+	maxDequeueAge   = 5 * time.Second
+	dequeueInterval = 10 * time.Millisecond
 	// responseGracePeriod is how long after its deadline a request may end.
 	responseGracePeriod = 2 * time.Second
 	// serverResponseTimeout is the response timeout of the Redis client.
@@ -80,7 +84,7 @@ func (e *Engine) newTaskConsumer(queue, priority string) (*taskConsumer, error) 
 	l.server = asynq.NewServerFromRedisClient(&gatedClient{e.client, l}, asynq.Config{
 		Concurrency:              maxServerConcurrency,
 		Queues:                   map[string]int{queue: 1},
-		TaskCheckInterval:        retryInterval,
+		TaskCheckInterval:        dequeueInterval,
 		DelayedTaskCheckInterval: delayedTaskInterval,
 		ShutdownTimeout:          shutdownTimeout,
 		RetryDelayFunc: func(attempts int, err error, task *asynq.Task) time.Duration {
@@ -140,9 +144,10 @@ func (l *taskConsumer) executeRequest(r *fetchRequest, wait time.Duration, recei
 	return r.received, queueError("fetching from", l.queue, r.err)
 }
 
-// dequeueOnRequest runs the dequeue script of asynq when a request wants a task, until the script returns a task.
+// dequeueOnRequest runs the dequeue script of asynq when a request wants a task, until the script returns a task. Then, and after
+// maxDequeueAge, asynq calls it again, with a new lease.
 func (l *taskConsumer) dequeueOnRequest(ctx context.Context, script scriptRunner) *goredis.Cmd {
-	for {
+	for start := time.Now(); ; {
 		l.mu.Lock()
 		for !l.stopped && (l.currentRequest == nil || l.currentRequest.wanted == 0) {
 			l.requestChanged.Wait()
@@ -150,6 +155,10 @@ func (l *taskConsumer) dequeueOnRequest(ctx context.Context, script scriptRunner
 		r, stopped := l.currentRequest, l.stopped
 		l.mu.Unlock()
 		if stopped {
+			time.Sleep(retryInterval)
+			return localReply(ctx, goredis.Nil)
+		}
+		if time.Since(start) > maxDequeueAge {
 			return localReply(ctx, goredis.Nil)
 		}
 		cmd, id, state := l.dequeueTask(ctx, script)

@@ -63,6 +63,50 @@ func TestTasksAreDequeuedOnlyOnRequest(t *testing.T) {
 	}
 }
 
+// asynq computes the end of a lease when it starts to wait for a task. It drops the results of a task whose lease has expired.
+func TestTheLeaseOfATaskBeginsWithItsDeliveryHoweverLongItsConsumerWaited(t *testing.T) {
+	t.Parallel()
+	for name, wait := range map[string]func(t *testing.T, consumer broker.Consumer){
+		"without requests": func(*testing.T, broker.Consumer) { time.Sleep(leaseDuration + time.Second) },
+		"with many requests": func(t *testing.T, consumer broker.Consumer) {
+			t.Helper()
+			for start := time.Now(); time.Since(start) < leaseDuration+time.Second; {
+				if d := nextTask(t, consumer, time.Second); d != nil {
+					t.Fatal("an empty queue delivered a task")
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newTestEnv(t)
+			b.ensureQueue()
+			consumer := b.openConsumer(b.Engine)
+			wait(t, consumer)
+			b.enqueueTask("x")
+			d := nextTask(t, consumer, time.Second)
+			if d == nil {
+				t.Fatal("no task")
+			}
+			left := time.Until(b.leaseOf(d.Message().ID))
+			if left < leaseDuration-maxDequeueAge-5*time.Second {
+				t.Errorf("the lease ends in %s", left)
+			}
+			if err := d.Ack(t.Context(), true); err != nil {
+				t.Errorf("the result of the task is lost: %v", err)
+			}
+		})
+	}
+}
+
+// leaseOf returns when the lease of a task ends.
+func (b *testEnv) leaseOf(id string) time.Time {
+	b.t.Helper()
+	seconds, err := b.Engine.client.ZScore(b.t.Context(), queueKey("orders", leaseSet), id).Result()
+	b.requireSuccess(err)
+	return time.Unix(int64(seconds), 0)
+}
+
 func TestNextReturnsWithFirstTask(t *testing.T) {
 	t.Parallel()
 	b := newTestEnv(t)
